@@ -1,0 +1,31 @@
+//! Warpsmith's GPU kernels.
+//!
+//! The crate compiles twice. For `nvptx64-nvidia-cuda` every `#[kernel]` becomes a PTX entry for each of its instances; for the
+//! host the same signature becomes a type that implements [`cuda_std::launch::Kernel`], and the bodies are only type-checked.
+//! Nothing here knows the host: tile sizes and shared-memory layouts are declared beside the kernels and read from there.
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+// Kernels are unsafe as a whole: their contract is stated once, on the entry.
+#![allow(unsafe_op_in_unsafe_fn)]
+// Each entry's contract is its `# Safety` section; the helpers it is made of share it.
+#![allow(clippy::missing_safety_doc)]
+
+pub mod diagnostics;
+pub mod ops;
+
+/// Elements of `T` in a 16-byte pack, the widest access a thread makes.
+pub const fn lanes<T>() -> usize {
+    16 / size_of::<T>()
+}
+
+/// Whether every one of these addresses is a multiple of 16.
+#[inline(always)]
+fn aligned_16<const N: usize>(addresses: [usize; N]) -> bool {
+    let mut bits = 0;
+    let mut i = 0;
+    while i < N {
+        bits |= addresses[i];
+        i += 1;
+    }
+    bits % 16 == 0
+}

@@ -1,0 +1,200 @@
+//! Single-precision matrix product on the CUDA cores, C = A·B.
+//!
+//! # Math
+//! cᵢⱼ = Σₖ aᵢₖ·bₖⱼ, all row-major ("NN").
+//!
+//! # Layout
+//! `a` is m × k, `b` is k × n, `c` is m × n, rows `lda`, `ldb` and `ldc` elements apart. `V` is how many elements a thread
+//! loads at a time: 4 needs k and n to be multiples of 4 and the rows of `a` and `b` at multiples of 16 bytes, 1 takes anything.
+//!
+//! # Mapping
+//! A block of 256 threads computes a 128 × 128 tile of C in steps of 8 along k. A thread owns 8 × 8 results, as four
+//! 4 × 4 quarters 64 apart: the eight threads of a warp that share rows of A then read 128 adjacent bytes of B. The next
+//! step's tiles travel from global memory to registers while the current one is multiplied, and into the other half of shared
+//! memory after it: one barrier a step.
+//!
+//! # Shared memory
+//! 2 × 8 × (132 + 128) × 4 B = 16 640 B. A is stored transposed, so that a thread's four rows are one 16-byte load; its
+//! rows are padded by 4 to spread the transposing stores over the banks.
+//!
+//! # Numerics
+//! f32 fused multiply-adds in the order of k. No tensor cores, so no tf32 rounding.
+//!
+//! # Cost
+//! 2·m·n·k FLOPs against 4·(m·k + k·n + m·n) bytes: bound by the FMA units. A step reads 16 values from shared memory for
+//! 64 multiply-adds.
+//!
+//! # Limits
+//! m, n, k below 2³¹; 2³¹ − 1 tiles.
+//!
+//! # Sources
+//! Volkov and Demmel, "Benchmarking GPUs to tune dense linear algebra" (SC 2008), for register tiling; Boehm, "How to
+//! optimize a CUDA matmul kernel" (2022), for the walk from naive to this.
+
+use core::array;
+use core::num::NonZeroU32;
+
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::vector::Pack;
+use cuda_std::{kernel, math, shared_field, thread};
+
+/// Rows of C a block computes.
+pub const BLOCK_M: u32 = 128;
+/// Columns of C a block computes.
+pub const BLOCK_N: u32 = 128;
+/// Depth of a step.
+pub const BLOCK_K: u32 = 8;
+/// Threads of a block.
+pub const THREADS: u32 = 256;
+
+const A_ROW: u32 = BLOCK_M + 4;
+/// Values of each operand that a thread stages between global and shared memory.
+const STAGED: usize = (BLOCK_M * BLOCK_K / THREADS) as usize;
+/// Distance of a thread's quarters.
+const QUARTER: u32 = 64;
+
+/// Two buffers of both tiles.
+#[repr(C, align(16))]
+pub struct Shared {
+    a: [[f32; (BLOCK_K * A_ROW) as usize]; 2],
+    b: [[f32; (BLOCK_K * BLOCK_N) as usize]; 2],
+}
+
+/// A row-major matrix.
+#[derive(Clone, Copy)]
+struct Matrix {
+    data: *const f32,
+    rows: u32,
+    columns: u32,
+    ld: u64,
+}
+
+impl Matrix {
+    /// The `V` values at (`row`, `column`), zero outside; `V` divides `columns`, so they are inside together.
+    #[inline(always)]
+    unsafe fn load<const V: usize>(self, row: u32, column: u32) -> Pack<f32, V> {
+        if row < self.rows && column < self.columns {
+            Pack::load_nc(self.data.add((u64::from(row) * self.ld + u64::from(column)) as usize))
+        } else {
+            Pack::splat(0.0)
+        }
+    }
+}
+
+/// C = A·B for row-major `a` (m × k), `b` (k × n) and `c` (m × n).
+///
+/// # Safety
+/// `a`, `b` and `c` are valid for those sizes at their leading dimensions; `V` divides k and n, and with `V` = 4
+/// the rows of `a` and `b` start at multiples of 16 bytes.
+#[kernel(values(V: 4, 1), block = THREADS, min_blocks = if V == 4 { 2 } else { 1 }, shared = Shared, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn sgemm<const V: usize>(
+    a: *const f32,
+    b: *const f32,
+    c: *mut f32,
+    m: u32,
+    n: u32,
+    k: u32,
+    lda: u64,
+    ldb: u64,
+    ldc: u64,
+) {
+    // Consecutive blocks go down m: they share b's columns, and their rows of a stay in L2 for the next column.
+    let tiles_m = NonZeroU32::MIN.saturating_add((m - 1) / BLOCK_M);
+    let row0 = thread::block_idx_x() % tiles_m * BLOCK_M;
+    let column0 = thread::block_idx_x() / tiles_m * BLOCK_N;
+    let a = Matrix { data: a, rows: m, columns: k, ld: lda };
+    let b = Matrix { data: b, rows: k, columns: n, ld: ldb };
+    let tiles = shared::dynamic::<Shared>();
+    let (tiles_a, tiles_b) = (shared_field!(tiles.a), shared_field!(tiles.b));
+
+    let tid = thread::thread_idx_x();
+    let v = V as u32;
+    // Chunk i of a thread: where it is in the tile of A (8 wide) and of B (128 wide).
+    let place_a = |i: usize| {
+        let chunk = tid + i as u32 * THREADS;
+        (chunk / (BLOCK_K / v), chunk % (BLOCK_K / v) * v)
+    };
+    let place_b = |i: usize| {
+        let chunk = tid + i as u32 * THREADS;
+        (chunk / (BLOCK_N / v), chunk % (BLOCK_N / v) * v)
+    };
+    type Staged<const V: usize> = [Pack<f32, V>; STAGED];
+    let fetch = |step: u32| -> (Staged<V>, Staged<V>) {
+        let k0 = step * BLOCK_K;
+        let chunk = |i: usize| i < STAGED / V;
+        (
+            array::from_fn(|i| {
+                let (row, column) = place_a(i);
+                if chunk(i) { a.load(row0 + row, k0 + column) } else { Pack::splat(0.0) }
+            }),
+            array::from_fn(|i| {
+                let (row, column) = place_b(i);
+                if chunk(i) { b.load(k0 + row, column0 + column) } else { Pack::splat(0.0) }
+            }),
+        )
+    };
+    let put = |buffer: u32, (staged_a, staged_b): (Staged<V>, Staged<V>)| {
+        let (to_a, to_b) = (tiles_a.at(buffer), tiles_b.at(buffer));
+        for i in 0..STAGED / V {
+            let (row, column) = place_a(i);
+            for (e, value) in staged_a[i].0.into_iter().enumerate() {
+                to_a.at((column + e as u32) * A_ROW + row).write(value);
+            }
+            let (row, column) = place_b(i);
+            staged_b[i].store(to_b.at(row * BLOCK_N + column).as_ptr());
+        }
+    };
+
+    // Eight threads across and four down a warp; two warps across and four down the block.
+    let (lane, warp) = (tid % 32, tid / 32);
+    let across = (warp % 2 * 8 + lane % 8) * 4;
+    let down = (warp / 2 * 4 + lane / 8) * 4;
+    let quad = |from: SharedPtr<f32>| Pack::<f32, 4>::load(from.as_ptr()).0;
+
+    let mut acc = [[0.0f32; 8]; 8];
+    let steps = k.div_ceil(BLOCK_K);
+    put(0, fetch(0));
+    thread::sync_threads();
+    for step in 0..steps {
+        // Past the last step this fetches zeros.
+        let staged = fetch(step + 1);
+        let (from_a, from_b) = (tiles_a.at(step % 2), tiles_b.at(step % 2));
+        for kk in 0..BLOCK_K {
+            let row = from_a.at(kk * A_ROW + down);
+            let column = from_b.at(kk * BLOCK_N + across);
+            let (a_low, a_high) = (quad(row), quad(row.add(QUARTER)));
+            let (b_low, b_high) = (quad(column), quad(column.add(QUARTER)));
+            for i in 0..8 {
+                let a = if i < 4 { a_low[i] } else { a_high[i - 4] };
+                for j in 0..8 {
+                    let b = if j < 4 { b_low[j] } else { b_high[j - 4] };
+                    acc[i][j] = math::fma(a, b, acc[i][j]);
+                }
+            }
+        }
+        put((step + 1) % 2, staged);
+        thread::sync_threads();
+    }
+
+    let wide = ldc % 4 == 0 && (c as usize) % 16 == 0;
+    for (i, results) in acc.into_iter().enumerate() {
+        let row = row0 + down + (i as u32 / 4) * QUARTER + i as u32 % 4;
+        for half in 0..2 {
+            let column = column0 + across + half as u32 * QUARTER;
+            let results: [f32; 4] = array::from_fn(|j| results[half * 4 + j]);
+            if row < m && column < n {
+                let to = c.add((u64::from(row) * ldc + u64::from(column)) as usize);
+                if wide && column + 4 <= n {
+                    Pack(results).store(to);
+                } else {
+                    for (j, result) in results.into_iter().enumerate() {
+                        if column + (j as u32) < n {
+                            *to.add(j) = result;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

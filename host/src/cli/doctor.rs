@@ -1,0 +1,147 @@
+//! `warpsmith doctor`.
+
+use comfy_table::{Cell, Color};
+use cuda_builder::{ptxas, toolchain};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{BackendArg, Outcome, Ui};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::kernels;
+use crate::registry::OPERATORS;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    backend: BackendArg,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Found {
+    Ok,
+    /// Something works less well without it.
+    Optional,
+    /// Operators cannot run without it.
+    Missing,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    what: &'static str,
+    found: Found,
+    detail: String,
+    /// What to do about it.
+    fix: Option<&'static str>,
+}
+
+pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
+    let mut findings = device(&args.backend);
+    findings.extend([embedded(), device_toolchain(), assembler()]);
+    let ready = findings.iter().all(|f| f.found != Found::Missing);
+    ui.document(&json!({ "ready": ready, "findings": findings }));
+    let cells = |f: &Finding| {
+        let word = match f.found {
+            Found::Ok => Cell::new("ok").fg(Color::Green),
+            Found::Optional => Cell::new("optional").fg(Color::Yellow),
+            Found::Missing => Cell::new("MISSING").fg(Color::Red),
+        };
+        vec![Cell::new(f.what), word, Cell::new(&f.detail)]
+    };
+    ui.table(&["what", "", "detail"], findings.iter().map(cells).collect());
+    for finding in &findings {
+        if let Some(fix) = finding.fix {
+            ui.line(format!("{}: {fix}", finding.what));
+        }
+    }
+    let verdict = if ready { "Operators can run here." } else { "Operators cannot run here." };
+    ui.line(verdict);
+    Ok(if ready { Outcome::Ok } else { Outcome::EnvironmentMissing })
+}
+
+fn ok(what: &'static str, detail: String) -> Finding {
+    Finding { what, found: Found::Ok, detail, fix: None }
+}
+
+fn device(backend: &BackendArg) -> Vec<Finding> {
+    let describe = |device: &Device| {
+        let info = device.info();
+        let (major, minor) = info.compute_capability;
+        let archs: Vec<_> = device.archs().iter().map(|a| a.as_str()).collect();
+        let memory = info.memory_bytes >> 30;
+        vec![
+            ok("backend", info.backend.to_string()),
+            ok("driver", format!("CUDA {}", info.driver_version)),
+            ok(
+                "device",
+                format!(
+                    "{}, compute capability {major}.{minor}, {} multiprocessors, {memory} GiB; runs {}",
+                    info.name,
+                    info.multiprocessors,
+                    archs.join(" and ")
+                ),
+            ),
+        ]
+    };
+    let error = match backend.open() {
+        Ok(device) => return describe(&device),
+        Err(error) => error,
+    };
+    let (what, fix) = match &error {
+        Error::NoDriver { .. } => ("driver", "install the NVIDIA driver; the CUDA toolkit is not needed"),
+        Error::DriverTooOld { .. } => ("driver", "update the NVIDIA driver"),
+        Error::NoGpu { .. } => {
+            ("device", "check that `nvidia-smi` lists a GPU and that CUDA_VISIBLE_DEVICES does not hide it")
+        }
+        Error::UnsupportedDevice { .. } => ("device", "use a GPU of compute capability 8.0 (Ampere) or newer"),
+        Error::BackendUnavailable { .. } => ("backend", "leave out --backend and WARPSMITH_BACKEND, or choose another"),
+        _ => ("device", "see the error; `nvidia-smi` shows whether the driver works"),
+    };
+    vec![Finding { what, found: Found::Missing, detail: error.to_string(), fix: Some(fix) }]
+}
+
+fn embedded() -> Finding {
+    let what = "kernels";
+    match kernels::not_built() {
+        None => ok(what, format!("{} embedded, for {} operators", kernels::images().len(), OPERATORS.len())),
+        Some(why) => Finding {
+            what,
+            found: Found::Missing,
+            detail: why.lines().next().unwrap_or_default().to_owned(),
+            fix: Some("in the repository run `cargo xtask setup`, then build again"),
+        },
+    }
+}
+
+fn device_toolchain() -> Finding {
+    let what = "device toolchain";
+    match toolchain::find() {
+        Ok(found) => ok(what, format!("{}: {}, LLVM tools {}", found.origin, found.rustc_version, found.llvm_major)),
+        Err(error) => Finding {
+            what,
+            found: Found::Optional,
+            detail: format!(
+                "not found, needed to change kernels only: {}",
+                error.to_string().lines().next().unwrap_or_default()
+            ),
+            fix: Some("in the repository run `cargo xtask setup`"),
+        },
+    }
+}
+
+fn assembler() -> Finding {
+    let what = "ptxas";
+    match ptxas::find() {
+        Some(ptxas) => {
+            let (major, minor) = ptxas.version();
+            ok(what, format!("{major}.{minor} at {}", ptxas.path().display()))
+        }
+        None => Finding {
+            what,
+            found: Found::Optional,
+            detail: "not found, needed to show registers and spills only".to_owned(),
+            fix: Some("in the repository run `cargo xtask setup`, or set PTXAS to its path"),
+        },
+    }
+}

@@ -1,0 +1,97 @@
+//! `warpsmith inspect`.
+
+use comfy_table::Cell;
+use cuda_builder::ptxas;
+use serde_json::{Value, json};
+
+use super::{Outcome, Ui, ui};
+use crate::error::{Error, Result};
+use crate::kernels::KernelImage;
+use crate::registry;
+use crate::verify::Status;
+use crate::verify::offline::{self, KernelRow};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The operator
+    op: String,
+    /// Only code for this architecture, such as sm_90a
+    #[arg(long)]
+    arch: Option<String>,
+    /// Only kernels whose names contain this
+    #[arg(long, value_name = "TEXT")]
+    kernel: Option<String>,
+    /// Print the PTX as well
+    #[arg(long)]
+    ptx: bool,
+}
+
+pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
+    let op = registry::find(&args.op)?;
+    let info = op.info();
+    let ptxas = ptxas::find();
+    let wanted = |symbol: &str, arch: &str| {
+        args.kernel.as_deref().is_none_or(|k| symbol.contains(k)) && args.arch.as_deref().is_none_or(|a| a == arch)
+    };
+    let rows: Vec<_> =
+        offline::kernels(info, ptxas.as_ref())?.into_iter().filter(|r| wanted(r.symbol, r.arch)).collect();
+    if rows.is_empty() {
+        let all = info.kernels.iter().flat_map(|k| k.images()).map(|i| format!("{} {}", i.symbol, i.arch));
+        let asked = [args.kernel.as_deref(), args.arch.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+        return Err(Error::param(info.name, "kernel", asked, all.collect::<Vec<_>>().join(", ")));
+    }
+    let image = |r: &KernelRow| -> Option<&'static KernelImage> {
+        let images = info.kernels.iter().flat_map(|k| k.images());
+        images.into_iter().find(|i| i.symbol == r.symbol && i.arch.as_str() == r.arch)
+    };
+    let document = |r: &KernelRow| {
+        let mut row = serde_json::to_value(r).unwrap_or_default();
+        if let (Value::Object(row), Some(image)) = (&mut row, image(r)) {
+            row.insert("module".to_owned(), json!(image.module));
+            row.insert("block".to_owned(), json!(image.block));
+            row.insert("cluster".to_owned(), json!(image.cluster));
+            row.insert("param_bytes".to_owned(), json!(image.param_sizes));
+            if args.ptx {
+                row.insert("ptx".to_owned(), json!(image.ptx));
+            }
+        }
+        row
+    };
+    ui.document(&json!({
+        "op": info.name, "assembled": ptxas.is_some(), "kernels": rows.iter().map(document).collect::<Vec<_>>(),
+    }));
+    let cells = |r: &KernelRow| {
+        let count = |n: Option<u32>| Cell::new(n.map_or("-".to_owned(), |n| n.to_string()));
+        let extents = |e: Option<[u32; 3]>| Cell::new(e.map_or("-".to_owned(), |[x, y, z]| format!("{x}x{y}x{z}")));
+        vec![
+            Cell::new(r.symbol),
+            Cell::new(r.arch),
+            extents(image(r).map(|i| i.block)),
+            extents(image(r).map(|i| i.cluster)),
+            Cell::new(r.shared_bytes),
+            count(r.registers),
+            count(r.stack),
+            count(r.spills),
+            ui::status(r.status),
+        ]
+    };
+    let headings =
+        ["kernel", "arch", ">block", ">cluster", ">shared bytes", ">registers", ">stack", ">spilled", "result"];
+    ui.table(&headings, rows.iter().map(cells).collect());
+    for row in &rows {
+        if let Some(detail) = &row.detail {
+            ui.line(format!("FAIL {} {}: {detail}", row.symbol, row.arch));
+        }
+    }
+    if ptxas.is_none() {
+        ui.note(
+            "ptxas was not found: registers, stack and spills are not known (`warpsmith doctor` says how to get it)",
+        );
+    }
+    if args.ptx {
+        for image in rows.iter().filter_map(image) {
+            ui.line(format!("\n// {} for {}\n{}", image.symbol, image.arch, image.ptx));
+        }
+    }
+    Ok(Outcome::of(rows.iter().all(|r| r.status != Status::Fail)))
+}

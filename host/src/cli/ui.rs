@@ -1,0 +1,122 @@
+//! Where a verb's text goes: tables, notes and progress.
+
+use std::io::Write;
+
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::error::{Error, Result};
+use crate::verify::Status;
+
+/// Output of one command.
+pub(super) struct Ui {
+    pub(super) out: Box<dyn Write>,
+    pub(super) err: Box<dyn Write>,
+    /// Standard output is a terminal that takes colour.
+    pub(super) colour: bool,
+    /// Standard error is a terminal.
+    pub(super) progress: bool,
+    /// One JSON document instead of text.
+    pub(super) json: bool,
+}
+
+impl Ui {
+    pub(super) fn new(out: impl Write + 'static, err: impl Write + 'static) -> Self {
+        Self { out: Box::new(out), err: Box::new(err), colour: false, progress: false, json: false }
+    }
+
+    /// A line of the result, not printed with `--json`. A reader that has gone away is no reason to fail.
+    pub(super) fn line(&mut self, text: impl AsRef<str>) {
+        if !self.json {
+            let _ = writeln!(self.out, "{}", text.as_ref());
+        }
+    }
+
+    /// A line beside the result.
+    pub(super) fn note(&mut self, text: impl AsRef<str>) {
+        let _ = writeln!(self.err, "{}", text.as_ref());
+    }
+
+    /// The result, printed with `--json` only.
+    pub(super) fn document(&mut self, document: &impl Serialize) {
+        if self.json {
+            self.write_json(document);
+        }
+    }
+
+    pub(super) fn error(&mut self, error: &Error) {
+        if self.json {
+            self.write_json(&json!({ "error": error.to_string() }));
+        }
+        self.note(format!("error: {error}"));
+    }
+
+    fn write_json(&mut self, document: &impl Serialize) {
+        if let Ok(text) = serde_json::to_string_pretty(document) {
+            let _ = writeln!(self.out, "{text}");
+        }
+    }
+
+    /// A table with these headings; a heading that starts with `>` is a column of numbers.
+    pub(super) fn table(&mut self, headings: &[&str], rows: Vec<Vec<Cell>>) {
+        if self.json {
+            return;
+        }
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        if self.colour {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        table.set_header(headings.iter().map(|h| Cell::new(h.trim_start_matches('>')).add_attribute(Attribute::Bold)));
+        table.add_rows(rows);
+        for (column, heading) in table.column_iter_mut().zip(headings) {
+            column.set_padding((0, 2));
+            if heading.starts_with('>') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let _ = writeln!(self.out, "{}", table.trim_fmt());
+    }
+
+    /// A bar over `steps`, hidden unless standard error is a terminal.
+    pub(super) fn progress(&self, steps: usize) -> ProgressBar {
+        let target = if self.progress { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(steps as u64), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg}") {
+            bar.set_style(style);
+        }
+        bar
+    }
+
+    /// Writes a JSON document to a file.
+    pub(super) fn save(&mut self, path: &std::path::Path, document: &impl Serialize) -> Result<()> {
+        let fail = |e: &dyn std::fmt::Display| Error::file(path, format!("cannot be written: {e}"));
+        let mut text = serde_json::to_string_pretty(document).map_err(|e| fail(&e))?;
+        text.push('\n');
+        std::fs::write(path, text).map_err(|e| fail(&e))
+    }
+}
+
+/// The word for a status, in its colour.
+pub(super) fn status(status: Status) -> Cell {
+    match status {
+        Status::Pass => Cell::new("pass").fg(Color::Green),
+        Status::Fail => Cell::new("FAIL").fg(Color::Red),
+        Status::Skipped => Cell::new("skipped").fg(Color::Yellow),
+    }
+}
+
+/// A number with few digits, or a dash.
+pub(super) fn number(value: Option<f64>) -> Cell {
+    Cell::new(match value {
+        None => "-".to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(v) if !v.is_finite() => v.to_string(),
+        Some(v) if (1e-2..1e5).contains(&v.abs()) => format!("{v:.3}"),
+        Some(v) => format!("{v:.1e}"),
+    })
+}

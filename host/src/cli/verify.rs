@@ -1,0 +1,185 @@
+//! `warpsmith verify`.
+
+use cuda_builder::ptxas;
+use rayon::prelude::*;
+use serde_json::json;
+
+use super::{BackendArg, Outcome, Ui, ui};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::operator::{CaseClass, Operator};
+use crate::registry;
+use crate::verify::offline::{self, KernelRow};
+use crate::verify::{self, Filter, Job, Row, Status};
+
+use comfy_table::Cell;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Operators to check [default: all]
+    ops: Vec<String>,
+    /// Only cases of this dtype
+    #[arg(long)]
+    dtype: Option<DType>,
+    /// Only cases whose names contain this
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
+    /// Only cases of this class: production, odd, tiny, empty or boundary; may be repeated
+    #[arg(long = "class", value_name = "CLASS", value_parser = class)]
+    classes: Vec<CaseClass>,
+    /// Only this variant; `auto` for what the operator picks
+    #[arg(long)]
+    variant: Option<String>,
+    #[command(flatten)]
+    backend: BackendArg,
+    /// Seed of the random input
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Run everything twice and demand equal bits
+    #[arg(long)]
+    repeat: bool,
+}
+
+fn class(text: &str) -> Result<CaseClass, String> {
+    let known = CaseClass::ALL.map(CaseClass::name);
+    CaseClass::ALL.into_iter().find(|c| c.name() == text).ok_or_else(|| format!("one of {}", known.join(", ")))
+}
+
+pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
+    let ops = registry::select(&args.ops)?;
+    let filter = Filter {
+        dtype: args.dtype,
+        case: args.case.clone(),
+        classes: args.classes.clone(),
+        variant: args.variant.clone(),
+        seed: args.seed,
+        repeat: args.repeat,
+    };
+    let jobs = verify::plan(&ops, &filter)?;
+    match args.backend.open() {
+        Ok(device) => {
+            drop(device);
+            on_device(args, &filter, &ops, &jobs, ui)
+        }
+        // Asked for by name, a backend that is not there is an error; otherwise there is still something to check.
+        Err(error) if error.is_environment() && args.backend.backend.is_none() => {
+            without_device(&error, args.seed, &ops, &jobs, ui)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn on_device(
+    args: &Args,
+    filter: &Filter,
+    ops: &[&'static dyn Operator],
+    jobs: &[Job],
+    ui: &mut Ui,
+) -> Result<Outcome> {
+    let device = args.backend.open()?;
+    let (name, driver) = (device.info().name.clone(), device.info().driver_version.to_string());
+    drop(device);
+    let kernels = kernels(ops, false)?;
+    let bar = ui.progress(jobs.len());
+    let rows = verify::all(
+        || args.backend.open(),
+        jobs,
+        filter,
+        |job, _| {
+            bar.set_message(job.to_string());
+            bar.inc(1);
+        },
+    )?;
+    bar.finish_and_clear();
+    let passed = !rows.iter().any(|r| r.status == Status::Fail) && !kernels.iter().any(|r| r.status == Status::Fail);
+    ui.document(&json!({
+        "executed": true, "device": name, "driver": driver, "seed": args.seed, "passed": passed, "rows": rows, "kernels": kernels,
+    }));
+    ui.line(format!("On {name} (CUDA driver {driver}):"));
+    let cells = |r: &Row| {
+        let tolerance = match (r.abs, r.rel) {
+            (Some(abs), Some(rel)) => format!("{abs:.1e} + {rel:.1e}·|ref|"),
+            _ => "-".to_owned(),
+        };
+        vec![
+            Cell::new(r.op),
+            Cell::new(&r.case),
+            Cell::new(r.variant),
+            ui::number(r.max_abs),
+            Cell::new(tolerance),
+            ui::number(r.max_err),
+            ui::number(r.ms),
+            ui::status(r.status),
+        ]
+    };
+    let headings = ["operator", "case", "variant", ">max error", ">tolerance", ">share used", ">ms", "result"];
+    ui.table(&headings, rows.iter().map(cells).collect());
+    details(&rows, ui);
+    broken_kernels(&kernels, ui);
+    ui.line(summary(&rows));
+    Ok(Outcome::of(passed))
+}
+
+fn without_device(why: &Error, seed: u64, ops: &[&'static dyn Operator], jobs: &[Job], ui: &mut Ui) -> Result<Outcome> {
+    let kernels = kernels(ops, true)?;
+    let bar = ui.progress(jobs.len());
+    let rows: Vec<Row> = jobs
+        .iter()
+        .map(|job| {
+            bar.set_message(job.to_string());
+            bar.inc(1);
+            offline::reference(job, seed)
+        })
+        .collect();
+    bar.finish_and_clear();
+    let passed = !rows.iter().any(|r| r.status == Status::Fail) && !kernels.iter().any(|r| r.status == Status::Fail);
+    let reason = why.to_string();
+    ui.document(&json!({
+        "executed": false, "reason": reason, "seed": seed, "passed": passed, "rows": rows, "kernels": kernels,
+    }));
+    ui.line(format!("The kernels were NOT executed: {reason}."));
+    ui.line("Checked instead: the kernels' code against what the host launches, and the references.\n");
+    let cells = |r: &KernelRow| {
+        let count = |n: Option<u32>| Cell::new(n.map_or("-".to_owned(), |n| n.to_string()));
+        vec![
+            Cell::new(r.op),
+            Cell::new(r.symbol),
+            Cell::new(r.arch),
+            count(r.registers),
+            Cell::new(r.shared_bytes),
+            count(r.spills),
+            ui::status(r.status),
+        ]
+    };
+    let headings = ["operator", "kernel", "arch", ">registers", ">shared bytes", ">spilled bytes", "result"];
+    ui.table(&headings, kernels.iter().map(cells).collect());
+    broken_kernels(&kernels, ui);
+    details(&rows, ui);
+    ui.line(format!("\nReferences: {}", summary(&rows)));
+    Ok(Outcome::of(passed))
+}
+
+fn kernels(ops: &[&'static dyn Operator], assemble: bool) -> Result<Vec<KernelRow>> {
+    let ptxas = if assemble { ptxas::find() } else { None };
+    let rows = ops.par_iter().map(|op| offline::kernels(op.info(), ptxas.as_ref()));
+    Ok(rows.collect::<Result<Vec<_>>>()?.concat())
+}
+
+fn details(rows: &[Row], ui: &mut Ui) {
+    for row in rows.iter().filter(|r| r.status == Status::Fail) {
+        let detail = row.detail.as_deref().unwrap_or_default();
+        ui.line(format!("FAIL {} {} ({}): {detail}", row.op, row.case, row.variant));
+    }
+}
+
+fn broken_kernels(rows: &[KernelRow], ui: &mut Ui) {
+    for row in rows.iter().filter(|r| r.status == Status::Fail) {
+        ui.line(format!("FAIL {} {} {}: {}", row.op, row.symbol, row.arch, row.detail.as_deref().unwrap_or_default()));
+    }
+}
+
+fn summary(rows: &[Row]) -> String {
+    let count = |status| rows.iter().filter(|r| r.status == status).count();
+    let (passed, failed, skipped) = (count(Status::Pass), count(Status::Fail), count(Status::Skipped));
+    format!("{passed} passed, {failed} failed, {skipped} skipped")
+}

@@ -1,0 +1,387 @@
+//! Devices: opening them, what they are, and the kernels loaded on them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+
+use crate::backend::{self, Backend, Failure, Outcome, RawFunction, RawStream};
+use crate::error::CudaVersion;
+use crate::kernels::{self, Arch, KernelImage, KernelSpec};
+use crate::launch::TensorMap;
+use crate::storage::slots;
+use crate::tensor_map::TensorMapDesc;
+use crate::{Error, Result, Stream};
+
+/// What can run kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BackendKind {
+    /// An NVIDIA GPU.
+    Cuda,
+    /// The PTX simulator.
+    Sim,
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            BackendKind::Cuda => "cuda",
+            BackendKind::Sim => "sim",
+        })
+    }
+}
+
+impl FromStr for BackendKind {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "cuda" => Ok(BackendKind::Cuda),
+            "sim" => Ok(BackendKind::Sim),
+            _ => Err(Error::param("device", "backend", s, "cuda or sim")),
+        }
+    }
+}
+
+/// What a device is.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// Marketing name.
+    pub name: String,
+    /// Major and minor compute capability.
+    pub compute_capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Device memory.
+    pub memory_bytes: u64,
+    /// Second-level cache.
+    pub l2_bytes: u64,
+    /// Most shared memory a block can ask for.
+    pub shared_bytes_per_block: u32,
+    /// The newest CUDA version the driver supports.
+    pub driver_version: CudaVersion,
+    /// Highest clock of the multiprocessors.
+    pub clock_khz: u32,
+    /// Highest clock of the memory.
+    pub memory_clock_khz: u32,
+    /// Width of the memory bus.
+    pub memory_bus_bits: u32,
+    /// What runs the kernels.
+    pub backend: BackendKind,
+}
+
+/// A device. Cheap to clone; the device closes when the last clone, stream and tensor is gone.
+///
+/// All handles of one device in a process share it: opening it again returns another clone.
+#[derive(Clone)]
+pub struct Device(Arc<Inner>);
+
+struct Inner {
+    /// Dropped first: the device is closed only when the backend has let it go.
+    backend: Box<dyn Backend>,
+    archs: &'static [Arch],
+    images: RwLock<Vec<&'static [KernelImage]>>,
+    functions: RwLock<HashMap<&'static str, Loaded>>,
+    streams: Mutex<StreamPool>,
+    recent: Recent,
+    fault: OnceLock<Error>,
+    _open: Open,
+}
+
+/// A loaded kernel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Loaded {
+    pub(crate) function: RawFunction,
+    pub(crate) image: &'static KernelImage,
+}
+
+/// Streams are never destroyed before the device: a slot stays the same stream, so a mask of slots can name a tensor's users.
+#[derive(Default)]
+struct StreamPool {
+    all: Vec<RawStream>,
+    free: Vec<usize>,
+}
+
+/// The kernels launched last, without locks: what a fault is blamed on.
+struct Recent {
+    ring: [AtomicPtr<KernelImage>; 8],
+    next: AtomicUsize,
+}
+
+/// Devices of this process that are open or closing.
+static OPEN: Mutex<Vec<(BackendKind, Weak<Inner>)>> = Mutex::new(Vec::new());
+static CLOSED: Condvar = Condvar::new();
+
+impl Device {
+    /// Opens the backend that `WARPSMITH_BACKEND` names, otherwise the GPU, otherwise the simulator.
+    pub fn open() -> Result<Self> {
+        match std::env::var("WARPSMITH_BACKEND") {
+            Ok(name) if !name.is_empty() => Self::open_backend(name.parse()?),
+            _ => Self::open_backend(BackendKind::Cuda).or_else(|error| match error {
+                Error::NoDriver { .. } | Error::NoGpu { .. } => Self::open_backend(BackendKind::Sim).map_err(|_| error),
+                error => Err(error),
+            }),
+        }
+    }
+
+    /// Opens the first device of a backend.
+    pub fn open_backend(kind: BackendKind) -> Result<Self> {
+        let mut open = lock(&OPEN);
+        while let Some((_, weak)) = open.iter().find(|(k, _)| *k == kind) {
+            if let Some(inner) = weak.upgrade() {
+                // Dropping the last handle takes the lock.
+                drop(open);
+                let device = Self(inner);
+                return match device.0.fault.get() {
+                    None => Ok(device),
+                    Some(fault) => Err(fault.clone()),
+                };
+            }
+            open = CLOSED.wait(open).unwrap_or_else(PoisonError::into_inner);
+        }
+        let backend = backend::open(kind)?;
+        let archs = Arch::of_device(backend.info().compute_capability);
+        let inner = Arc::new(Inner {
+            backend,
+            archs,
+            images: RwLock::new(vec![kernels::images()]),
+            functions: RwLock::default(),
+            streams: Mutex::default(),
+            recent: Recent::new(),
+            fault: OnceLock::new(),
+            _open: Open(kind),
+        });
+        open.push((kind, Arc::downgrade(&inner)));
+        Ok(Self(inner))
+    }
+
+    /// A new stream of work, independent of all others.
+    pub fn stream(&self) -> Result<Stream> {
+        let mut pool = lock(&self.0.streams);
+        let slot = match pool.free.pop() {
+            Some(slot) => slot,
+            None => {
+                let raw = self.call(|b| b.create_stream())?;
+                pool.all.push(raw);
+                pool.all.len() - 1
+            }
+        };
+        Ok(Stream::new(self.clone(), pool.all[slot], slot as u32))
+    }
+
+    /// What the device is.
+    pub fn info(&self) -> &DeviceInfo {
+        self.backend().info()
+    }
+
+    /// The kernel architectures the device runs, best first.
+    pub fn archs(&self) -> &'static [Arch] {
+        self.0.archs
+    }
+
+    /// Whether the device runs `sm_90a` kernels (TMA, wgmma).
+    pub fn supports_hopper(&self) -> bool {
+        self.0.archs.contains(&Arch::Sm90a)
+    }
+
+    /// Free and total bytes of device memory.
+    pub fn memory(&self) -> Result<(u64, u64)> {
+        self.call(|b| b.memory())
+    }
+
+    /// Adds kernels of another crate, sorted by symbol: they can then be launched like the embedded ones.
+    pub fn add_images(&self, images: &'static [KernelImage]) {
+        let mut sets = self.0.images.write().unwrap_or_else(PoisonError::into_inner);
+        sets.push(images);
+    }
+
+    /// Encodes a TMA descriptor. The caller keeps the memory alive while kernels use it.
+    pub fn tensor_map(&self, desc: &TensorMapDesc<'_>) -> Result<TensorMap> {
+        desc.check()?;
+        self.call(|b| b.tensor_map(desc))
+    }
+
+    fn backend(&self) -> &dyn Backend {
+        &*self.0.backend
+    }
+
+    /// Runs a backend call, unless a kernel has failed before; remembers if one is now found to have failed.
+    pub(crate) fn call<T>(&self, f: impl FnOnce(&dyn Backend) -> Outcome<T>) -> Result<T> {
+        if let Some(fault) = self.0.fault.get() {
+            return Err(fault.clone());
+        }
+        f(self.backend()).map_err(|failure| self.explain(failure, 0))
+    }
+
+    #[cold]
+    fn explain(&self, failure: Failure, requested: usize) -> Error {
+        match failure {
+            Failure::Other(error) => error,
+            Failure::OutOfMemory => {
+                let (free, total) = self.backend().memory().unwrap_or((0, 0));
+                Error::OutOfMemory { requested: requested as u64, free, total }
+            }
+            Failure::Fault { code, name } => {
+                self.backend().abandon();
+                let kernels = self.0.recent.newest_first();
+                let fault = Error::KernelFault { kernels, code, name };
+                self.0.fault.get_or_init(|| fault).clone()
+            }
+        }
+    }
+
+    pub(crate) fn alloc(&self, stream: RawStream, bytes: usize) -> Result<u64> {
+        if let Some(fault) = self.0.fault.get() {
+            return Err(fault.clone());
+        }
+        self.backend().alloc(stream, bytes).map_err(|failure| self.explain(failure, bytes))
+    }
+
+    /// Queues the free on `home`, behind all of `users`.
+    pub(crate) fn free(&self, home: &Stream, users: u64, address: u64) {
+        // Errors have nowhere to go from a drop; a fault shows again at the next call.
+        let _ = self.call(|b| {
+            if users != 0 {
+                let all = lock(&self.0.streams).all.clone();
+                for slot in slots(users, all.len()).filter(|&slot| slot != home.slot() as usize) {
+                    order(b, all[slot], home.raw())?;
+                }
+            }
+            // SAFETY: the storage that owned the address is gone, and all its users come first.
+            unsafe { b.free(home.raw(), address) }
+        });
+    }
+
+    /// Makes `then` wait for what is queued on `first`.
+    pub(crate) fn order(&self, first: &Stream, then: &Stream) -> Result<()> {
+        self.call(|b| order(b, first.raw(), then.raw()))
+    }
+
+    pub(crate) fn release_stream(&self, slot: u32) {
+        lock(&self.0.streams).free.push(slot as usize);
+    }
+
+    /// The loaded kernel, loading it on first use.
+    pub(crate) fn function(&self, spec: &KernelSpec) -> Result<Loaded> {
+        let cached = |map: &HashMap<&'static str, Loaded>| map.get(spec.symbol).copied();
+        let functions = &self.0.functions;
+        if let Some(loaded) = cached(&functions.read().unwrap_or_else(PoisonError::into_inner)) {
+            // Two declarations can claim one symbol.
+            return spec.check(loaded.image).map(|()| loaded);
+        }
+        // Held while loading, so that a kernel is compiled once.
+        let mut functions = functions.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = cached(&functions) {
+            return spec.check(loaded.image).map(|()| loaded);
+        }
+        let sets = self.0.images.read().unwrap_or_else(PoisonError::into_inner);
+        let image = spec.select(&sets, self.0.archs)?;
+        spec.check(image)?;
+        let limit = self.info().shared_bytes_per_block;
+        if image.shared_bytes > limit {
+            return Err(Error::Launch {
+                kernel: spec.symbol,
+                reason: format!("it needs {} bytes of shared memory, this GPU has {limit}", image.shared_bytes),
+            });
+        }
+        let function = self.call(|b| b.load(image))?;
+        let loaded = Loaded { function, image };
+        functions.insert(spec.symbol, loaded);
+        Ok(loaded)
+    }
+
+    pub(crate) fn remember(&self, image: &'static KernelImage) {
+        self.0.recent.push(image);
+    }
+}
+
+/// Event by event, because one stream can only wait for an event.
+fn order(b: &dyn Backend, first: RawStream, then: RawStream) -> Outcome<()> {
+    let event = b.create_event(false)?;
+    let done = b.record(event, first).and_then(|()| b.wait(then, event));
+    b.destroy_event(event);
+    done
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Recent {
+    const fn new() -> Self {
+        Self { ring: [const { AtomicPtr::new(std::ptr::null_mut()) }; 8], next: AtomicUsize::new(0) }
+    }
+
+    fn push(&self, image: &'static KernelImage) {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.ring.len();
+        self.ring[at].store(std::ptr::from_ref(image).cast_mut(), Ordering::Release);
+    }
+
+    fn newest_first(&self) -> Vec<&'static str> {
+        let next = self.next.load(Ordering::Relaxed);
+        let mut symbols: Vec<&'static str> = (1..=self.ring.len())
+            .filter_map(|back| {
+                let at = next.wrapping_sub(back) % self.ring.len();
+                // SAFETY: only `push` stores, and only pointers from `&'static`.
+                unsafe { self.ring[at].load(Ordering::Acquire).as_ref() }
+            })
+            .map(|image: &'static KernelImage| image.symbol)
+            .collect();
+        symbols.dedup();
+        symbols
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Device").field(&self.info().name).finish()
+    }
+}
+
+/// Marks a backend's device as open, in [`OPEN`].
+struct Open(BackendKind);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        lock(&OPEN).retain(|(kind, _)| *kind != self.0);
+        CLOSED.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_simulator_is_refused_with_a_reason() {
+        let error = Device::open_backend(BackendKind::Sim).unwrap_err();
+        assert_eq!(error.to_string(), "backend `sim` is not available: the simulator is not part of this build");
+        assert!(error.is_environment());
+        assert_eq!(
+            "gpu".parse::<BackendKind>().unwrap_err().to_string(),
+            "device: parameter `backend` = gpu: expected cuda or sim"
+        );
+    }
+
+    #[test]
+    fn devices_streams_and_tensors_cross_threads() {
+        fn check<T: Send + Sync>() {}
+        check::<Device>();
+        check::<Stream>();
+        check::<crate::Event>();
+        check::<crate::Tensor<f32>>();
+        check::<crate::View<'static, half::f16>>();
+        check::<crate::ViewMut<'static, half::f16>>();
+    }
+}

@@ -1,0 +1,142 @@
+//! Reading and writing safetensors files.
+
+use std::io::Write;
+use std::path::Path;
+
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype as FileDtype, SafeTensorError, TensorView};
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::host_tensor::HostTensor;
+use crate::operator::OpInfo;
+
+/// Reads the tensors that an operator takes, by the names of its inputs. Others in the file are left alone.
+pub fn read_inputs(path: &Path, info: &OpInfo) -> Result<Vec<HostTensor>> {
+    let bytes = std::fs::read(path).map_err(|e| Error::file(path, format!("cannot be read: {e}")))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| Error::file(path, malformed(&e)))?;
+    let read = |name: &'static str| {
+        let tensor = file.tensor(name).map_err(|_| Error::file(path, missing(name, info, &file)))?;
+        from_file(name, &tensor).map_err(|reason| Error::file(path, reason))
+    };
+    info.inputs.iter().map(|arg| read(arg.name)).collect()
+}
+
+/// Writes tensors under their names. The file appears whole or not at all.
+pub fn write(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<()> {
+    let fail = |e: &dyn std::fmt::Display| Error::file(path, format!("cannot be written: {e}"));
+    let mut views = Vec::new();
+    for (name, tensor) in tensors {
+        let shape = tensor.shape().to_vec();
+        let view = TensorView::new(to_file_dtype(tensor.dtype()), shape, tensor.bytes()).map_err(|e| fail(&e))?;
+        views.push((*name, view));
+    }
+    let bytes = safetensors::serialize(views, None).map_err(|e| fail(&e))?;
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|e| fail(&e))?;
+    file.write_all(&bytes).map_err(|e| fail(&e))?;
+    file.persist(path).map_err(|e| fail(&e.error))?;
+    Ok(())
+}
+
+fn malformed(error: &SafeTensorError) -> String {
+    format!("is not a whole safetensors file: {error}")
+}
+
+fn missing(name: &str, info: &OpInfo, file: &SafeTensors<'_>) -> String {
+    let mut there = file.names();
+    there.sort_unstable();
+    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    let wanted: Vec<_> = info.inputs.iter().map(|arg| arg.name).collect();
+    format!("has no tensor `{name}`: {} takes {}; the file has {there}", info.name, wanted.join(", "))
+}
+
+fn from_file(name: &str, tensor: &TensorView<'_>) -> Result<HostTensor, String> {
+    let Some(dtype) = from_file_dtype(tensor.dtype()) else {
+        let known: Vec<_> = DType::ALL.iter().map(|d| d.name()).collect();
+        return Err(format!("`{name}` is of type {:?}, none of {}", tensor.dtype(), known.join(", ")));
+    };
+    HostTensor::new(dtype, tensor.shape(), tensor.data().to_vec()).map_err(|e| format!("`{name}`: {e}"))
+}
+
+fn from_file_dtype(dtype: FileDtype) -> Option<DType> {
+    DType::ALL.iter().copied().find(|d| to_file_dtype(*d) == dtype)
+}
+
+fn to_file_dtype(dtype: DType) -> FileDtype {
+    match dtype {
+        DType::F32 => FileDtype::F32,
+        DType::F16 => FileDtype::F16,
+        DType::BF16 => FileDtype::BF16,
+        DType::I8 => FileDtype::I8,
+        DType::U8 => FileDtype::U8,
+        DType::I32 => FileDtype::I32,
+        DType::U32 => FileDtype::U32,
+        DType::I64 => FileDtype::I64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::OPERATORS;
+
+    fn error(bytes: &[u8]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.safetensors");
+        std::fs::write(&path, bytes).unwrap();
+        let error = read_inputs(&path, OPERATORS[0].info()).unwrap_err();
+        assert!(matches!(&error, Error::File { path: p, .. } if *p == path), "{error}");
+        error.to_string()
+    }
+
+    fn header(json: &str, data: &[u8]) -> Vec<u8> {
+        let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(json.as_bytes());
+        bytes.extend(data);
+        bytes
+    }
+
+    #[test]
+    fn every_dtype_comes_back_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.safetensors");
+        let info = OPERATORS[0].info();
+        for dtype in DType::ALL {
+            let tensor = HostTensor::from_f64(*dtype, [2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+            let named: Vec<_> = info.inputs.iter().map(|arg| (arg.name, tensor.clone())).collect();
+            write(&path, &named).unwrap();
+            assert_eq!(read_inputs(&path, info).unwrap(), vec![tensor; info.inputs.len()]);
+        }
+    }
+
+    #[test]
+    fn broken_files_are_refused() {
+        assert!(error(b"").contains("not a whole safetensors file"));
+        assert!(error(b"hello, world").contains("not a whole safetensors file"));
+        assert!(error(&[0xFF; 64]).contains("not a whole safetensors file"));
+        assert!(error(&header("{", &[])).contains("not a whole safetensors file"));
+        let name = OPERATORS[0].info().inputs[0].name;
+        let short = format!(r#"{{"{name}":{{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}}}"#);
+        assert!(error(&header(&short, &[0; 8])).contains("not a whole safetensors file"));
+        let lies = format!(r#"{{"{name}":{{"dtype":"F32","shape":[5],"data_offsets":[0,16]}}}}"#);
+        assert!(error(&header(&lies, &[0; 16])).contains("not a whole safetensors file"));
+    }
+
+    #[test]
+    fn missing_tensors_and_strange_types_are_named() {
+        let other = r#"{"unexpected":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+        let text = error(&header(other, &[0; 4]));
+        let name = OPERATORS[0].info().inputs[0].name;
+        assert!(text.contains(&format!("has no tensor `{name}`")) && text.contains("unexpected"), "{text}");
+        let strange = format!(r#"{{"{name}":{{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}}}"#);
+        assert!(error(&header(&strange, &[0; 8])).contains("F64"));
+    }
+
+    #[test]
+    fn files_that_cannot_be_opened_or_written_are_named() {
+        let nowhere = Path::new("/nonexistent/folder/t.safetensors");
+        assert!(read_inputs(nowhere, OPERATORS[0].info()).unwrap_err().to_string().contains("/nonexistent"));
+        assert!(write(nowhere, &[]).unwrap_err().to_string().contains("cannot be written"));
+    }
+}

@@ -1,0 +1,64 @@
+//! LLM operators whose GPU kernels are written in Rust.
+//!
+//! A [`Device`] is opened once, a [`Stream`] queues work on it, a [`Tensor`] owns memory on it, and operators take views of
+//! tensors. Nothing waits for the device except copies to the host and what says so.
+//!
+//! ```no_run
+//! use warpsmith::{Device, Tensor};
+//!
+//! # fn main() -> warpsmith::Result<()> {
+//! let device = Device::open()?;
+//! let stream = device.stream()?;
+//! let x = Tensor::from_slice(&stream, [2, 2], &[1.0f32, 2.0, 3.0, 4.0])?;
+//! assert_eq!(x.to_vec(&stream)?, [1.0, 2.0, 3.0, 4.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Environment
+//!
+//! - `WARPSMITH_BACKEND`: `cuda` or `sim`, the backend that [`Device::open`] uses.
+//! - `WARPSMITH_LIBCUDA`: the driver library to load instead of `libcuda.so.1`.
+//! - `CUDA_VISIBLE_DEVICES`: as everywhere; the first visible GPU is used.
+
+mod any;
+mod backend;
+pub mod bench;
+#[cfg(feature = "cli")]
+pub mod cli;
+mod device;
+mod dtype;
+mod error;
+mod host_tensor;
+pub mod io;
+pub mod kernels;
+mod layout;
+pub mod operator;
+pub mod ops;
+pub mod params;
+pub mod random;
+pub mod reference;
+pub mod registry;
+mod shape;
+mod storage;
+mod stream;
+mod tensor;
+mod tensor_map;
+pub mod verify;
+mod view;
+
+/// Typed kernel launches: [`launch::Kernel`] and what its arguments are made of.
+pub use cuda_std::launch;
+pub use half::{bf16, f16};
+
+pub use any::{AnyTensor, AnyView, AnyViewMut};
+pub use device::{BackendKind, Device, DeviceInfo};
+pub use dtype::{DType, Dtype};
+pub use error::{CudaVersion, Error, Result};
+pub use host_tensor::HostTensor;
+pub use kernels::Arch;
+pub use shape::{MAX_RANK, Shape};
+pub use stream::{Event, Stream};
+pub use tensor::Tensor;
+pub use tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
+pub use view::{View, ViewMut};

@@ -1,0 +1,196 @@
+//! Running a case on a device and judging what it wrote.
+
+use super::compare::Comparison;
+use super::placement::Placement;
+use super::{AUTO, Expected, Filter, Job, Row, host_inputs};
+use crate::any::{AnyTensor, AnyView, AnyViewMut};
+use crate::device::Device;
+use crate::error::Result;
+use crate::host_tensor::HostTensor;
+use crate::operator::{InputSpec, Operator, TensorMeta, Tolerance};
+use crate::params::Params;
+use crate::stream::Stream;
+
+/// Runs every variant of `job` that the filter lets through on `device`; a row each.
+pub(super) fn check(device: &Device, job: &Job, filter: &Filter) -> Vec<Row> {
+    let variants = variants(device, job, filter);
+    let mut rows: Vec<Row> = variants.iter().map(|v| Row::new(job, *v)).collect();
+    if rows.is_empty() {
+        return rows;
+    }
+    if let Some(why) = too_large(device, job) {
+        rows.iter_mut().for_each(|row| row.skip(&why));
+        return rows;
+    }
+    let prepared = Prepared::new(device, job, filter.seed);
+    for (row, variant) in rows.iter_mut().zip(variants) {
+        let result = prepared.as_ref().map_err(Clone::clone).and_then(|p| p.run(job, variant, filter, row));
+        if let Err(error) = result {
+            row.fail(&error);
+        }
+    }
+    rows
+}
+
+/// What the operator picks itself (`None`), then each variant that can run the case here.
+fn variants(device: &Device, job: &Job, filter: &Filter) -> Vec<Option<&'static str>> {
+    let named = job.op.info().variants.iter().map(|v| v.name);
+    let able = named.filter(|v| job.op.supports(v, device.info(), &job.case));
+    let all = std::iter::once(None).chain(able.map(Some));
+    all.filter(|v| filter.variant.as_deref().is_none_or(|wanted| v.unwrap_or(AUTO) == wanted)).collect()
+}
+
+/// Why a huge case cannot run here, if it cannot.
+fn too_large(device: &Device, job: &Job) -> Option<String> {
+    if !job.case.huge {
+        return None;
+    }
+    let bytes = job.op.cost(&job.case).map(|c| c.bytes).unwrap_or(u64::MAX);
+    let memory = device.info().memory_bytes;
+    if bytes > memory / 10 * 9 {
+        return Some(format!("needs {} MiB of device memory, there are {}", bytes >> 20, memory >> 20));
+    }
+    let host = available_memory()?;
+    // The inputs, their image with guards, and the same for the outputs.
+    (3 * bytes > host).then(|| format!("needs {} MiB of host memory, {} are free", (3 * bytes) >> 20, host >> 20))
+}
+
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+/// A tensor inside a poisoned allocation on the device.
+struct Placed {
+    name: String,
+    place: Placement,
+    tensor: AnyTensor,
+}
+
+impl Placed {
+    fn new(stream: &Stream, place: Placement, meta: &TensorMeta, bytes: Vec<u8>) -> Result<Self> {
+        let image = HostTensor::new(meta.dtype, [place.elements()], bytes)?;
+        Ok(Self { name: meta.name.clone(), tensor: AnyTensor::from_host(stream, &image)?, place })
+    }
+
+    fn view(&self) -> Result<AnyView<'_>> {
+        self.tensor.strided(self.place.start(), self.place.shape(), &self.place.strides())
+    }
+
+    fn view_mut(&mut self) -> Result<AnyViewMut<'_>> {
+        self.tensor.strided_mut(self.place.start(), self.place.shape(), &self.place.strides())
+    }
+}
+
+/// A case's inputs, on both sides, and what the outputs should be.
+struct Prepared {
+    stream: Stream,
+    host: Vec<HostTensor>,
+    inputs: Vec<Placed>,
+    outputs: Vec<TensorMeta>,
+    expected: Vec<Expected>,
+    tolerance: Tolerance,
+}
+
+impl Prepared {
+    fn new(device: &Device, job: &Job, seed: u64) -> Result<Self> {
+        let stream = device.stream()?;
+        let host = host_inputs(job, seed)?;
+        let metas: Vec<_> = job.op.inputs(&job.case)?.iter().map(InputSpec::meta).collect();
+        let inputs = host.iter().zip(&metas).map(|(tensor, meta)| {
+            let place = Placement::new(meta, job.case.layout);
+            let bytes = place.filled(tensor.bytes());
+            Placed::new(&stream, place, meta, bytes)
+        });
+        let inputs = inputs.collect::<Result<_>>()?;
+        let outputs = job.op.outputs(&metas, &job.case.params)?;
+        let expected = Expected::all(job, &host, &outputs, seed)?;
+        Ok(Self { stream, host, inputs, outputs, expected, tolerance: job.op.tolerance(&job.case)? })
+    }
+
+    fn run(&self, job: &Job, variant: Option<&'static str>, filter: &Filter, row: &mut Row) -> Result<()> {
+        let mut params = job.case.params.clone();
+        if let Some(name) = variant {
+            params = params.with_variant(name)?;
+        }
+        let mut outputs = self.poisoned_outputs(job)?;
+        self.launch(job.op, &mut outputs, &params)?;
+        let images = self.download(&outputs)?;
+        self.judge(&outputs, &images, row)?;
+        if !job.is_large() {
+            self.check_inputs(row)?;
+        }
+        if filter.repeat {
+            let mut again = self.poisoned_outputs(job)?;
+            self.launch(job.op, &mut again, &params)?;
+            if self.download(&again)? != images {
+                row.problem("a second run gave other bits".to_owned());
+            }
+        }
+        row.ms = Some(self.time(job.op, &mut outputs, &params)?);
+        Ok(())
+    }
+
+    fn poisoned_outputs(&self, job: &Job) -> Result<Vec<Placed>> {
+        let place = |meta: &TensorMeta| {
+            let place = Placement::new(meta, job.case.layout);
+            let bytes = place.poisoned();
+            Placed::new(&self.stream, place, meta, bytes)
+        };
+        self.outputs.iter().map(place).collect()
+    }
+
+    fn launch(&self, op: &dyn Operator, outputs: &mut [Placed], params: &Params) -> Result<()> {
+        let inputs = self.inputs.iter().map(Placed::view).collect::<Result<Vec<_>>>()?;
+        let mut outputs = outputs.iter_mut().map(Placed::view_mut).collect::<Result<Vec<_>>>()?;
+        op.launch(&self.stream, &inputs, &mut outputs, params)
+    }
+
+    /// Milliseconds of one launch, its kernel being loaded by now.
+    fn time(&self, op: &dyn Operator, outputs: &mut [Placed], params: &Params) -> Result<f64> {
+        let start = self.stream.record()?;
+        self.launch(op, outputs, params)?;
+        let end = self.stream.record()?;
+        end.synchronize()?;
+        Ok(f64::from(start.elapsed_ms(&end)?))
+    }
+
+    fn download(&self, placed: &[Placed]) -> Result<Vec<HostTensor>> {
+        placed.iter().map(|p| p.tensor.to_host(&self.stream)).collect()
+    }
+
+    fn judge(&self, outputs: &[Placed], images: &[HostTensor], row: &mut Row) -> Result<()> {
+        let mut all = Comparison::default();
+        for (((output, image), expected), meta) in outputs.iter().zip(images).zip(&self.expected).zip(&self.outputs) {
+            let place = &output.place;
+            if let Some(index) = place.unwritten(image.bytes()) {
+                row.problem(format!("{}: element {index} was not written", meta.name));
+            }
+            if let Some(at) = place.damage(image.bytes()) {
+                row.problem(format!("{}: written outside the tensor, {at} elements from its start", meta.name));
+            }
+            let found = expected.compare(place, image, &self.tolerance)?;
+            if let Some(worst) = found.worst {
+                row.problem(format!(
+                    "{}: {} of {} values are wrong, the worst at {}: {} where the reference has {}",
+                    meta.name, found.wrong, found.elements, worst.index, worst.got, worst.want
+                ));
+            }
+            all = all.merge(found);
+        }
+        row.judged(&all, &self.tolerance, self.outputs.iter().filter_map(TensorMeta::elements).sum());
+        Ok(())
+    }
+
+    /// Nothing that was passed to be read has changed, nor anything around it.
+    fn check_inputs(&self, row: &mut Row) -> Result<()> {
+        for (placed, host) in self.inputs.iter().zip(&self.host) {
+            if placed.tensor.to_host(&self.stream)?.bytes() != placed.place.filled(host.bytes()) {
+                row.problem(format!("{}: an input was written to", placed.name));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! Where a checked tensor lies inside its allocation: guard zones around it, padding between its rows, all poisoned.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::dtype::DType;
+use crate::operator::{Layout, TensorMeta};
+use crate::reference::row_len;
+
+/// Elements before and after the tensor that nobody may touch. A multiple of 256 bytes for every dtype.
+const GUARD: usize = 4096;
+
+/// A tensor's place in an allocation of [`elements`](Self::elements) elements.
+#[derive(Clone, Debug)]
+pub(super) struct Placement {
+    dtype: DType,
+    shape: Vec<usize>,
+    start: usize,
+    /// Elements that follow each other, how many such runs there are, and from the start of one to that of the next.
+    run: usize,
+    runs: usize,
+    pitch: usize,
+}
+
+impl Placement {
+    /// The place of a tensor like `meta` in a case with that layout.
+    pub(super) fn new(meta: &TensorMeta, layout: Layout) -> Self {
+        let elements = meta.elements().unwrap_or(0);
+        let (run, runs) = match row_len(&meta.shape) {
+            _ if elements == 0 => (0, 0),
+            len if meta.shape.len() >= 2 => (len, elements / len),
+            _ => (elements, 1),
+        };
+        let pad = if meta.shape.len() >= 2 { layout.row_pad } else { 0 };
+        Self { dtype: meta.dtype, shape: meta.shape.clone(), start: GUARD + layout.offset, run, runs, pitch: run + pad }
+    }
+
+    /// Elements in the whole allocation.
+    pub(super) fn elements(&self) -> usize {
+        self.start + self.runs * self.pitch + GUARD
+    }
+
+    /// The tensor's first element.
+    pub(super) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// The tensor's shape.
+    pub(super) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The tensor's strides, in elements.
+    pub(super) fn strides(&self) -> Vec<usize> {
+        let mut strides = vec![1; self.shape.len()];
+        let mut next = self.pitch;
+        for i in (0..self.shape.len().saturating_sub(1)).rev() {
+            strides[i] = next;
+            next *= self.shape[i];
+        }
+        strides
+    }
+
+    /// The allocation's bytes with nothing in it but poison.
+    pub(super) fn poisoned(&self) -> Vec<u8> {
+        let poison = poison(self.dtype);
+        let mut bytes = vec![0; self.elements() * self.dtype.size()];
+        bytes.par_chunks_mut(poison.len() << 20).for_each(|part| {
+            for element in part.chunks_exact_mut(poison.len()) {
+                element.copy_from_slice(poison);
+            }
+        });
+        bytes
+    }
+
+    /// The allocation's bytes with the tensor's values in place and poison around them.
+    pub(super) fn filled(&self, values: &[u8]) -> Vec<u8> {
+        let mut bytes = self.poisoned();
+        let size = self.dtype.size();
+        for run in 0..self.runs {
+            let at = self.run_range(run);
+            bytes[at.start * size..at.end * size].copy_from_slice(&values[run * self.run * size..][..self.run * size]);
+        }
+        bytes
+    }
+
+    /// Where element `index` of the tensor is in the allocation, in elements.
+    pub(super) fn position(&self, index: usize) -> usize {
+        let run = self.run.max(1);
+        self.start + index / run * self.pitch + index % run
+    }
+
+    /// The first element of the tensor that still is poison, as an index into the tensor. Only for float dtypes: an
+    /// integer may rightly have any value.
+    pub(super) fn unwritten(&self, bytes: &[u8]) -> Option<usize> {
+        if !self.dtype.is_float() {
+            return None;
+        }
+        let poison = poison(self.dtype);
+        (0..self.runs).into_par_iter().find_map_first(|run| {
+            let at = self.run_range(run);
+            let part = &bytes[at.start * poison.len()..at.end * poison.len()];
+            part.par_chunks_exact(poison.len())
+                .with_min_len(1 << 16)
+                .position_first(|element| element == poison)
+                .map(|i| run * self.run + i)
+        })
+    }
+
+    /// The first element outside the tensor that is no longer poison, as an offset in elements from the tensor's start.
+    pub(super) fn damage(&self, bytes: &[u8]) -> Option<isize> {
+        let poison = poison(self.dtype);
+        let gaps = (0..self.runs).map(|run| {
+            let at = self.run_range(run);
+            at.end..at.start + self.pitch
+        });
+        let end = self.start + self.runs * self.pitch;
+        std::iter::once(0..self.start).chain(gaps).chain(std::iter::once(end..self.elements())).find_map(|gap| {
+            let part = &bytes[gap.start * poison.len()..gap.end * poison.len()];
+            let hit = part.chunks_exact(poison.len()).position(|element| element != poison)?;
+            Some((gap.start + hit).wrapping_sub(self.start) as isize)
+        })
+    }
+
+    fn run_range(&self, run: usize) -> Range<usize> {
+        let start = self.start + run * self.pitch;
+        start..start + self.run
+    }
+}
+
+/// A NaN with a payload that no arithmetic produces; a byte pattern for integers.
+fn poison(dtype: DType) -> &'static [u8] {
+    match dtype {
+        DType::F32 => &[0xA5, 0xA5, 0xE5, 0x7F],
+        DType::F16 => &[0xA5, 0x7E],
+        DType::BF16 => &[0xE5, 0x7F],
+        _ => &[0xA5; 8][..dtype.size()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(shape: &[usize], layout: Layout) -> Placement {
+        Placement::new(&TensorMeta { name: "y".into(), dtype: DType::F16, shape: shape.to_vec() }, layout)
+    }
+
+    fn padded() -> Placement {
+        place(&[2, 3, 5], Layout { offset: 1, row_pad: 2 })
+    }
+
+    #[test]
+    fn poison_is_nan() {
+        let f = |d: DType| u32::from_le_bytes(poison(d).try_into().unwrap());
+        assert!(f32::from_bits(f(DType::F32)).is_nan());
+        let h = |d: DType| u16::from_le_bytes(poison(d).try_into().unwrap());
+        assert!(half::f16::from_bits(h(DType::F16)).is_nan() && half::bf16::from_bits(h(DType::BF16)).is_nan());
+    }
+
+    #[test]
+    fn strides_and_positions_agree() {
+        let p = padded();
+        assert_eq!(p.strides(), [21, 7, 1]);
+        assert_eq!(p.position(0), p.start());
+        assert_eq!(p.position(14), p.start() + 2 * 7 + 4);
+        assert_eq!(p.position(15), p.start() + 21);
+        assert_eq!(place(&[0, 5], Layout::default()).elements(), 2 * GUARD);
+        assert_eq!(place(&[7], Layout { offset: 0, row_pad: 9 }).elements(), 2 * GUARD + 7);
+        assert!(place(&[], Layout::default()).strides().is_empty());
+    }
+
+    #[test]
+    fn an_unwritten_output_is_found() {
+        let p = padded();
+        let mut bytes = p.filled(&[0; 60]);
+        assert_eq!((p.unwritten(&bytes), p.damage(&bytes)), (None, None));
+        let at = p.position(17) * 2;
+        bytes[at..at + 2].copy_from_slice(poison(DType::F16));
+        assert_eq!(p.unwritten(&bytes), Some(17));
+        assert_eq!(p.unwritten(&p.poisoned()), Some(0));
+    }
+
+    #[test]
+    fn a_write_outside_the_tensor_is_found() {
+        let p = padded();
+        for (element, from_start) in [
+            (p.start() - 1, -1),
+            (0, -(p.start() as isize)),
+            (p.start() + 5, 5),
+            (p.start() + 42, 42),
+            (p.elements() - 1, 42 + GUARD as isize - 1),
+        ] {
+            let mut bytes = p.filled(&[0; 60]);
+            bytes[element * 2] ^= 1;
+            assert_eq!(p.damage(&bytes), Some(from_start), "element {element}");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The CUDA backend on a real GPU, with kernels written by hand so that nothing else can be at fault. Skipped without a GPU.
+
+use std::process::Command;
+use std::time::Instant;
+
+use warpsmith::kernels::KernelImage;
+use warpsmith::launch::{DevicePtrMut, Dim3, Kernel, TensorMap};
+use warpsmith::{Arch, DType, Device, Error, L2Promotion, OobFill, Stream, Swizzle, Tensor, TensorMapDesc, bf16};
+
+const CHILD: &str = "WARPSMITH_GPU_CHILD";
+
+const ADD: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry gpu_add(.param .u64 x, .param .u32 n, .param .f32 step) {
+    .reg .pred %p; .reg .b32 %r<5>; .reg .f32 %f<3>; .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [x]; ld.param.u32 %r1, [n]; ld.param.f32 %f1, [step];
+    mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;
+    mad.lo.u32 %r2, %r2, %r3, %r4;
+    setp.ge.u32 %p, %r2, %r1;
+    @%p ret;
+    cvta.to.global.u64 %rd1, %rd1;
+    mul.wide.u32 %rd2, %r2, 4; add.u64 %rd1, %rd1, %rd2;
+    ld.global.f32 %f2, [%rd1]; add.f32 %f2, %f2, %f1; st.global.f32 [%rd1], %f2;
+    ret;
+}";
+
+/// Spins on the clock, then adds one: slow enough to catch memory that is freed or read too early.
+const SLOW: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry gpu_slow(.param .u64 x, .param .u64 cycles) {
+    .reg .pred %p; .reg .f32 %f; .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [cycles];
+    cvta.to.global.u64 %rd1, %rd1;
+    mov.u64 %rd3, %clock64;
+wait:
+    mov.u64 %rd4, %clock64; sub.u64 %rd5, %rd4, %rd3;
+    setp.lt.u64 %p, %rd5, %rd2;
+    @%p bra wait;
+    ld.global.f32 %f, [%rd1]; add.f32 %f, %f, 0f3F800000; st.global.f32 [%rd1], %f;
+    ret;
+}";
+
+const TRAP: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry gpu_trap(.param .u32 unused) { trap; ret; }";
+
+/// Writes its dynamic shared memory's last word back: launches only if the limit was raised.
+const SHARED: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.extern .shared .align 16 .b8 memory[];
+.visible .entry gpu_shared(.param .u64 x) {
+    .reg .b32 %r<3>; .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [x]; cvta.to.global.u64 %rd1, %rd1;
+    mov.u32 %r1, %dynamic_smem_size; mov.u32 %r2, memory; add.u32 %r2, %r2, %r1;
+    st.shared.u32 [%r2+-4], %r1; ld.shared.u32 %r1, [%r2+-4];
+    st.global.u32 [%rd1], %r1;
+    ret;
+}";
+
+/// Loads one 8 x 64 tile of bf16 through a tensor map that arrives as a parameter.
+const TILE: &str = "
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry gpu_tile(.param .align 64 .b8 map[128], .param .u64 y, .param .u32 col, .param .u32 row) {
+    .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<5>;
+    .shared .align 128 .b8 tile[1024]; .shared .align 8 .b8 barrier[8];
+    mov.b64 %rd1, map; cvta.param.u64 %rd1, %rd1;
+    ld.param.u64 %rd2, [y]; cvta.to.global.u64 %rd2, %rd2;
+    ld.param.u32 %r1, [col]; ld.param.u32 %r2, [row];
+    mov.u32 %r3, tile; mov.u32 %r4, barrier; mov.u32 %r5, %tid.x;
+    setp.ne.u32 %p, %r5, 0;
+    @%p bra ready;
+    mbarrier.init.shared.b64 [%r4], 1;
+    fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared.b64 %rd3, [%r4], 1024;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1, {%r1, %r2}], [%r4];
+ready:
+    bar.sync 0;
+again:
+    mbarrier.try_wait.parity.shared.b64 %p, [%r4], 0;
+    @!%p bra again;
+    shl.b32 %r6, %r5, 2; add.u32 %r3, %r3, %r6; ld.shared.u32 %r7, [%r3];
+    mul.wide.u32 %rd4, %r5, 4; add.u64 %rd2, %rd2, %rd4; st.global.u32 [%rd2], %r7;
+    ret;
+}";
+
+macro_rules! kernel {
+    ($name:ident, $symbol:literal, $args:ty, $block:literal, $shared:literal) => {
+        struct $name;
+
+        impl Kernel for $name {
+            const SYMBOL: &'static str = $symbol;
+            const BLOCK: Dim3 = Dim3::new($block, 1, 1);
+            const CLUSTER: Dim3 = Dim3::ONE;
+            const SHARED_BYTES: usize = $shared;
+            const MODULE: &'static str = module_path!();
+            type Args = $args;
+        }
+    };
+}
+
+kernel!(Add, "gpu_add", (DevicePtrMut<f32>, u32, f32), 256, 0);
+kernel!(Slow, "gpu_slow", (DevicePtrMut<f32>, u64), 1, 0);
+kernel!(Trap, "gpu_trap", (u32,), 1, 0);
+kernel!(Shared, "gpu_shared", (DevicePtrMut<u32>,), 1, 163_840);
+kernel!(Tile, "gpu_tile", (TensorMap, DevicePtrMut<bf16>, u32, u32), 256, 0);
+
+const fn image<K: Kernel>(arch: Arch, ptx: &'static str) -> KernelImage {
+    KernelImage {
+        symbol: K::SYMBOL,
+        module: K::MODULE,
+        arch,
+        ptx,
+        block: [K::BLOCK.x, 1, 1],
+        cluster: [1, 1, 1],
+        shared_bytes: K::SHARED_BYTES as u32,
+        param_sizes: <K::Args as warpsmith::launch::Args>::SIZES,
+    }
+}
+
+static IMAGES: &[KernelImage] = &[
+    image::<Add>(Arch::Sm80, ADD),
+    image::<Shared>(Arch::Sm80, SHARED),
+    image::<Slow>(Arch::Sm80, SLOW),
+    image::<Tile>(Arch::Sm90a, TILE),
+    image::<Trap>(Arch::Sm80, TRAP),
+];
+
+/// A device and a stream; `None`, with a line, where there is no GPU.
+fn open() -> Option<(Device, Stream)> {
+    match Device::open() {
+        Ok(device) => {
+            device.add_images(IMAGES);
+            let stream = device.stream().expect("a stream");
+            Some((device, stream))
+        }
+        Err(error) if error.is_environment() => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn add(stream: &Stream, x: &mut Tensor<f32>, step: f32) {
+    let n = x.len() as u32;
+    let x = x.view_mut().ptr_mut(stream);
+    // SAFETY: the kernel adds to the first `n` elements.
+    unsafe { stream.launch::<Add>(n.div_ceil(256), (x, n, step)) }.expect("a launch");
+}
+
+fn slow(stream: &Stream, x: &mut Tensor<f32>, cycles: u64) {
+    let x = x.view_mut().ptr_mut(stream);
+    // SAFETY: the kernel adds to the first element.
+    unsafe { stream.launch::<Slow>(1, (x, cycles)) }.expect("a launch");
+}
+
+/// Runs the calling test's body in a process of its own, because a fault ends every context of a process.
+fn in_child(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return body();
+    }
+    let output = Command::new(std::env::current_exe().expect("the test has a path"))
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, name)
+        .output()
+        .expect("the child starts");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name} failed in its child process:\n{text}");
+    eprintln!("{text}");
+}
+
+#[test]
+fn data_round_trips() {
+    let Some((_device, stream)) = open() else { return };
+    let data: Vec<f32> = (0..5_000_003).map(|i| i as f32).collect();
+    let mut x = Tensor::from_slice(&stream, [data.len()], &data).unwrap();
+    add(&stream, &mut x, 0.5);
+    let back = x.to_vec(&stream).unwrap();
+    assert!(back.iter().zip(&data).all(|(b, d)| *b == d + 0.5));
+
+    let mut y = Tensor::<f32>::zeros(&stream, [data.len()]).unwrap();
+    y.view_mut().copy_from(&stream, x.view()).unwrap();
+    y.slice_mut(1..4).unwrap().fill(&stream, -1.0).unwrap();
+    assert_eq!(y.slice(0..5).unwrap().to_vec(&stream).unwrap(), [0.5, -1.0, -1.0, -1.0, 4.5]);
+    for value in [0i64, 7] {
+        let filled = Tensor::filled(&stream, [33], value).unwrap();
+        assert_eq!(filled.to_vec(&stream).unwrap(), [value; 33]);
+    }
+    // Many small uploads before the device gets to any of them.
+    slow(&stream, &mut x, 20_000_000);
+    let small: Vec<_> = (0..500).map(|i| Tensor::from_slice(&stream, [3], &[i, i + 1, i + 2]).unwrap()).collect();
+    for (i, tensor) in small.iter().enumerate() {
+        let i = i as i32;
+        assert_eq!(tensor.to_vec(&stream).unwrap(), [i, i + 1, i + 2]);
+    }
+}
+
+#[test]
+fn events_measure_device_time() {
+    let Some((device, stream)) = open() else { return };
+    let mut x = Tensor::zeros(&stream, [1]).unwrap();
+    slow(&stream, &mut x, 1);
+    let start = stream.record().unwrap();
+    slow(&stream, &mut x, 10_000_000);
+    let end = stream.record().unwrap();
+    assert!(!end.is_done().unwrap());
+    end.synchronize().unwrap();
+    let expected = 10_000_000.0 / f64::from(device.info().clock_khz.max(1));
+    let ms = f64::from(start.elapsed_ms(&end).unwrap());
+    assert!(ms > 0.5 * expected && ms < 20.0 * expected, "{ms} ms, expected about {expected}");
+    eprintln!("{:?}", device.info());
+}
+
+#[test]
+fn streams_wait_where_they_have_to() {
+    let Some((device, home)) = open() else { return };
+    let other = device.stream().unwrap();
+    for round in 0..20 {
+        let mut x = Tensor::zeros(&home, [1]).unwrap();
+        slow(&home, &mut x, 2_000_000);
+        // The first use elsewhere waits for what its home has queued.
+        slow(&other, &mut x, 2_000_000);
+        assert_eq!(x.to_vec(&other).unwrap(), [2.0]);
+        // Freed while the other stream still works on it: the memory must not come back before that.
+        slow(&other, &mut x, 2_000_000);
+        drop(x);
+        let y = Tensor::filled(&home, [1], round as f32).unwrap();
+        other.synchronize().unwrap();
+        assert_eq!(y.to_vec(&home).unwrap(), [round as f32]);
+    }
+    let mut x = Tensor::zeros(&home, [1]).unwrap();
+    slow(&other, &mut x, 2_000_000);
+    home.wait(&other.record().unwrap()).unwrap();
+    slow(&home, &mut x, 1);
+    assert_eq!(x.to_vec(&home).unwrap(), [2.0]);
+}
+
+#[test]
+fn any_thread_may_use_the_device() {
+    let Some((device, _stream)) = open() else { return };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let stream = device.stream().unwrap();
+                for n in [1usize, 1000, 1_000_000] {
+                    let mut x = Tensor::zeros(&stream, [n]).unwrap();
+                    add(&stream, &mut x, 2.0);
+                    assert!(x.to_vec(&stream).unwrap().iter().all(|v| *v == 2.0));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn large_shared_memory() {
+    let Some((_device, stream)) = open() else { return };
+    if stream.device().info().shared_bytes_per_block < Shared::SHARED_BYTES as u32 {
+        return eprintln!("skipped: this GPU has less shared memory");
+    }
+    let mut x = Tensor::zeros(&stream, [1]).unwrap();
+    // SAFETY: the kernel writes one word.
+    unsafe { stream.launch::<Shared>(1, (x.view_mut().ptr_mut(&stream),)) }.unwrap();
+    assert_eq!(x.to_vec(&stream).unwrap(), [Shared::SHARED_BYTES as u32]);
+}
+
+#[test]
+fn tensor_maps_load_tiles() {
+    let Some((device, stream)) = open() else { return };
+    if !device.supports_hopper() {
+        return eprintln!("skipped: this GPU has no TMA");
+    }
+    let (rows, cols) = (32, 128);
+    let data: Vec<bf16> = (0..rows * cols).map(|i| bf16::from_bits(i as u16)).collect();
+    let x = Tensor::from_slice(&stream, [rows, cols], &data).unwrap();
+    let mut y = Tensor::<bf16>::zeros(&stream, [8, 64]).unwrap();
+    let map = device
+        .tensor_map(&TensorMapDesc {
+            address: x.view().ptr(&stream).addr(),
+            dtype: DType::BF16,
+            dims: &[cols as u64, rows as u64],
+            strides_bytes: &[2 * cols as u64],
+            box_dims: &[64, 8],
+            swizzle: Swizzle::None,
+            l2_promotion: L2Promotion::B128,
+            oob_fill: OobFill::Zero,
+        })
+        .unwrap();
+    // SAFETY: the kernel reads a tile of `x` and writes all of `y`.
+    unsafe { stream.launch::<Tile>(1, (map, y.view_mut().ptr_mut(&stream), 64, 16)) }.unwrap();
+    let expected: Vec<bf16> = (16..24).flat_map(|r| &data[r * cols + 64..][..64]).copied().collect();
+    assert_eq!(y.to_vec(&stream).unwrap(), expected);
+}
+
+#[test]
+fn out_of_memory_is_an_error() {
+    in_child("out_of_memory_is_an_error", || {
+        let Some((device, stream)) = open() else { return };
+        let (free, total) = device.memory().unwrap();
+        let held = Tensor::<u8>::uninit(&stream, [free as usize / 2]).unwrap();
+        let error = Tensor::<u8>::uninit(&stream, [free as usize * 3 / 4]).unwrap_err();
+        eprintln!("{error}");
+        assert!(matches!(error, Error::OutOfMemory { total: t, .. } if t == total));
+        drop(held);
+        // What was freed is there again, in another size, without waiting by hand.
+        let again = Tensor::<u8>::zeros(&stream, [free as usize * 3 / 4]).unwrap();
+        stream.synchronize().unwrap();
+        drop(again);
+    });
+}
+
+#[test]
+fn traps_are_faults_and_the_device_reopens() {
+    in_child("traps_are_faults_and_the_device_reopens", || {
+        let Some((device, stream)) = open() else { return };
+        let mut x = Tensor::zeros(&stream, [4]).unwrap();
+        add(&stream, &mut x, 1.0);
+        // SAFETY: what is being tested.
+        unsafe { stream.launch::<Trap>(1, (0,)) }.unwrap();
+        let fault = stream.synchronize().unwrap_err();
+        eprintln!("{fault}");
+        match &fault {
+            Error::KernelFault { kernels, .. } => assert_eq!(kernels[..2], ["gpu_trap", "gpu_add"]),
+            other => panic!("{other}"),
+        }
+        assert_eq!(x.to_vec(&stream).unwrap_err(), fault);
+        assert_eq!(Device::open().unwrap_err(), fault);
+        drop((x, stream, device));
+
+        let Some((_device, stream)) = open() else { return };
+        let mut x = Tensor::zeros(&stream, [4]).unwrap();
+        add(&stream, &mut x, 1.0);
+        assert_eq!(x.to_vec(&stream).unwrap(), [1.0; 4]);
+    });
+}
+
+#[test]
+fn opening_and_launching_are_quick() {
+    in_child("opening_and_launching_are_quick", || {
+        let cold = Instant::now();
+        let Some((_device, stream)) = open() else { return };
+        let opened = cold.elapsed();
+        let mut x = Tensor::zeros(&stream, [1]).unwrap();
+        add(&stream, &mut x, 1.0);
+        stream.synchronize().unwrap();
+        eprintln!("open {opened:?}, open and first launch {:?}", cold.elapsed());
+
+        let pointer = x.view_mut().ptr_mut(&stream);
+        let mut best = f64::INFINITY;
+        for _ in 0..20 {
+            let start = Instant::now();
+            for _ in 0..500 {
+                // SAFETY: one element.
+                unsafe { stream.launch::<Add>(1, (pointer, 1, 1.0)) }.unwrap();
+            }
+            best = best.min(start.elapsed().as_secs_f64() * 1e6 / 500.0);
+            stream.synchronize().unwrap();
+        }
+        eprintln!("launch: {best:.2} µs");
+    });
+}

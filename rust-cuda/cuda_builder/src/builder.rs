@@ -1,0 +1,376 @@
+//! The builder: options, and the steps of a build.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    sync::{Mutex, mpsc},
+    thread,
+};
+
+use crate::{
+    Arch, Error, Manifest, archive, cargo,
+    compile::{self, Compiler, Done, Job},
+    error::{KernelError, Problem},
+    ir, ptxas,
+    toolchain::{self, Toolchain},
+};
+
+const PRELUDE: &str = include_str!("prelude.ll");
+
+/// How to compile: everything that changes the PTX.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) fma_contraction: bool,
+    pub(crate) ftz: bool,
+    pub(crate) fast_div: bool,
+    pub(crate) fast_sqrt: bool,
+    pub(crate) release: bool,
+    pub(crate) emit_llvm_ir: bool,
+}
+
+/// Compiles a crate of kernels to PTX.
+#[derive(Debug, Clone)]
+pub struct CudaBuilder {
+    crate_folder: PathBuf,
+    arches: Vec<Arch>,
+    options: Options,
+    copy_to: Option<PathBuf>,
+    target_folder: Option<PathBuf>,
+}
+
+/// What a build produced.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct BuildOutput {
+    /// The folder with `manifest.json` and the PTX.
+    pub folder: PathBuf,
+    /// The kernels.
+    pub manifest: Manifest,
+    /// rustc's warnings about the device crate and the crates beside it.
+    pub warnings: Vec<String>,
+    /// How many of the kernels had been compiled before.
+    pub cached: usize,
+}
+
+impl CudaBuilder {
+    /// A builder for the crate in `crate_folder`, relative to the current folder; in a build script, to the package.
+    pub fn new(crate_folder: impl Into<PathBuf>) -> CudaBuilder {
+        CudaBuilder {
+            crate_folder: crate_folder.into(),
+            arches: Vec::new(),
+            options: Options {
+                fma_contraction: true,
+                ftz: false,
+                fast_div: false,
+                fast_sqrt: false,
+                release: true,
+                emit_llvm_ir: false,
+            },
+            copy_to: None,
+            target_folder: None,
+        }
+    }
+
+    /// Adds an architecture to compile for. Without any, it is [`Arch::Sm80`].
+    #[must_use]
+    pub fn arch(mut self, arch: Arch) -> Self {
+        if !self.arches.contains(&arch) {
+            self.arches.push(arch);
+        }
+        self
+    }
+
+    /// Whether a multiplication and an addition may become one fused operation, as in nvcc. Default: yes.
+    #[must_use]
+    pub fn fma_contraction(mut self, yes: bool) -> Self {
+        self.options.fma_contraction = yes;
+        self
+    }
+
+    /// Whether `f32` arithmetic flushes denormals to zero. Default: no.
+    #[must_use]
+    pub fn ftz(mut self, yes: bool) -> Self {
+        self.options.ftz = yes;
+        self
+    }
+
+    /// Whether `f32` division may be off by 2 ulp (`div.full`). Default: no.
+    #[must_use]
+    pub fn fast_div(mut self, yes: bool) -> Self {
+        self.options.fast_div = yes;
+        self
+    }
+
+    /// Whether `f32` square roots may be approximate (`sqrt.approx`). Default: no.
+    #[must_use]
+    pub fn fast_sqrt(mut self, yes: bool) -> Self {
+        self.options.fast_sqrt = yes;
+        self
+    }
+
+    /// Whether to optimise fully rather than quickly. Default: yes.
+    #[must_use]
+    pub fn release(mut self, yes: bool) -> Self {
+        self.options.release = yes;
+        self
+    }
+
+    /// Whether to write the optimised LLVM IR beside the PTX, as `.ll`. Default: no.
+    #[must_use]
+    pub fn emit_llvm_ir(mut self, yes: bool) -> Self {
+        self.options.emit_llvm_ir = yes;
+        self
+    }
+
+    /// The folder for the manifest and the PTX. Default: `ptx` in a build script's `OUT_DIR`, or in the builder's own
+    /// folder in cargo's output. The builder owns the folders it makes there, one an architecture.
+    #[must_use]
+    pub fn copy_to(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.copy_to = Some(folder.into());
+        self
+    }
+
+    /// The folder for intermediate files. Default: `cuda-builder` in cargo's output folder, shared by all builds of
+    /// the workspace so that `core` is compiled once.
+    #[must_use]
+    pub fn target_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.target_folder = Some(folder.into());
+        self
+    }
+
+    /// Compiles every kernel for every architecture.
+    ///
+    /// In a build script it also tells cargo what to watch, so that the script runs again only when something changed.
+    pub fn build(self) -> Result<BuildOutput, Error> {
+        let folder = std::path::absolute(&self.crate_folder)
+            .and_then(fs::canonicalize)
+            .map_err(|source| Error::File { path: self.crate_folder.clone(), source })?;
+        if !folder.join("Cargo.toml").is_file() {
+            return Err(Error::NoCrate(folder));
+        }
+        let watch = Watch::new(&folder);
+        let toolchain = toolchain::find_from(&folder).inspect_err(|_| watch.for_a_toolchain())?;
+        watch.path(&toolchain.rustc);
+        let ptxas = ptxas::find_from(&folder);
+        if let Some(ptxas) = &ptxas {
+            watch.path(ptxas.path());
+        }
+
+        let target = self.target_folder.clone().unwrap_or_else(|| cargo::target_folder(&folder).join("cuda-builder"));
+        // Cargo runs in the crate's folder, this in another.
+        let target = std::path::absolute(&target).map_err(|source| Error::File { path: target.clone(), source })?;
+        let cache = target.join("cache");
+        create(&cache)?;
+        compile::clean_cache(&cache);
+        let compiler = Compiler { toolchain: &toolchain, ptxas: ptxas.as_ref(), options: &self.options, cache };
+        let arches = if self.arches.is_empty() { vec![Arch::Sm80] } else { self.arches.clone() };
+        let frontend = Frontend { toolchain: &toolchain, folder: &folder, target: &target, watch: &watch };
+        let (kernels, warnings) = run(&compiler, &frontend, &arches)?;
+        self.write(&target, kernels, warnings)
+    }
+
+    /// Writes the PTX and the manifest, and removes what an earlier build left.
+    fn write(&self, target: &Path, mut kernels: Vec<Done>, warnings: Vec<String>) -> Result<BuildOutput, Error> {
+        let folder = self.copy_to.clone().unwrap_or_else(|| match env::var_os("OUT_DIR") {
+            Some(out) => Path::new(&out).join("ptx"),
+            None => target.join("ptx"),
+        });
+        kernels.sort_by(|a, b| (a.entry.arch, &a.entry.symbol).cmp(&(b.entry.arch, &b.entry.symbol)));
+        for arch in Arch::ALL {
+            let stale = folder.join(arch.as_str());
+            match fs::remove_dir_all(&stale) {
+                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::File { path: stale, source });
+                }
+                _ => {}
+            }
+        }
+        for kernel in &kernels {
+            let file = folder.join(&kernel.entry.file);
+            create(file.parent().unwrap_or(&folder))?;
+            write_file(&file, &kernel.ptx)?;
+            if let Some(ir) = &kernel.ir {
+                write_file(&file.with_extension("ll"), ir)?;
+            }
+        }
+        let cached = kernels.iter().filter(|kernel| kernel.cached).count();
+        let manifest = Manifest { kernels: kernels.into_iter().map(|kernel| kernel.entry).collect() };
+        create(&folder)?;
+        let json = serde_json::to_string_pretty(&manifest).map_err(|error| Error::Output(error.to_string()))?;
+        write_file(&folder.join("manifest.json"), &json)?;
+        Ok(BuildOutput { folder, manifest, warnings, cached })
+    }
+}
+
+/// Cargo and the linker, one architecture after the other, feed the kernels to as many workers as there are cores.
+fn run(compiler: &Compiler<'_>, frontend: &Frontend<'_>, arches: &[Arch]) -> Result<(Vec<Done>, Vec<String>), Error> {
+    let (send, jobs) = mpsc::channel::<Job>();
+    let jobs = Mutex::new(jobs);
+    let done = Mutex::new(Vec::new());
+    let errors = Mutex::new(Vec::new());
+    let mut warnings = Vec::new();
+    let failed = thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    // A statement of its own, so that the queue is not locked while the kernel compiles.
+                    let job = lock(&jobs).recv();
+                    match job.map(|job| compiler.run(&job)) {
+                        Ok(Ok(kernel)) => lock(&done).push(kernel),
+                        Ok(Err(error)) => lock(&errors).push(error),
+                        Err(mpsc::RecvError) => break,
+                    }
+                }
+            });
+        }
+        for &arch in arches {
+            match frontend.kernels(arch) {
+                Ok(output) => {
+                    warnings.extend(output.warnings);
+                    lock(&errors).extend(output.errors);
+                    // The largest first, so that none is left over when the others are done.
+                    let mut jobs = output.jobs;
+                    jobs.sort_by_key(|job| std::cmp::Reverse(job.ir.len()));
+                    for job in jobs {
+                        let _ = send.send(job);
+                    }
+                }
+                Err(error) => {
+                    drop(send);
+                    return Some(error);
+                }
+            }
+        }
+        drop(send);
+        None
+    });
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let mut errors = errors.into_inner().unwrap_or_default();
+    if !errors.is_empty() {
+        errors.sort_by(|a, b| (&a.kernel, a.arch).cmp(&(&b.kernel, b.arch)));
+        return Err(Error::Kernels(errors));
+    }
+    warnings.sort();
+    warnings.dedup();
+    Ok((done.into_inner().unwrap_or_default(), warnings))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Everything before the kernels are apart.
+struct Frontend<'a> {
+    toolchain: &'a Toolchain,
+    folder: &'a Path,
+    target: &'a Path,
+    watch: &'a Watch,
+}
+
+/// The kernels of one architecture.
+struct Kernels {
+    jobs: Vec<Job>,
+    errors: Vec<KernelError>,
+    warnings: Vec<String>,
+}
+
+impl Frontend<'_> {
+    fn kernels(&self, arch: Arch) -> Result<Kernels, Error> {
+        let compiled = cargo::compile(self.toolchain, self.folder, self.target, arch)?;
+        for folder in &compiled.folders {
+            self.watch.package(folder);
+        }
+        let ir = self.link(&compiled.archives)?;
+        let module = ir::Module::parse(&ir);
+        let mut kernels = Kernels { jobs: Vec::new(), errors: Vec::new(), warnings: compiled.warnings };
+        for kernel in module.kernels() {
+            let problem = match ir::marker(kernel) {
+                Some(Ok(marker)) => {
+                    let ir = ir::extract(&module, kernel, &marker);
+                    kernels.jobs.push(Job { symbol: kernel.name.to_owned(), arch, marker, ir });
+                    continue;
+                }
+                Some(Err(message)) => Problem::Marker(message),
+                None => Problem::NoMarker,
+            };
+            kernels.errors.push(KernelError { kernel: kernel.name.to_owned(), module: String::new(), arch, problem });
+        }
+        Ok(kernels)
+    }
+
+    /// Joins the crate, its dependencies, `core` and the prelude; returns the IR as text. Everything is joined, which
+    /// costs a fifth of a second and asks for no order: the kernels are cut out of it next.
+    fn link(&self, archives: &[PathBuf]) -> Result<String, Error> {
+        let scratch =
+            tempfile::tempdir_in(self.target).map_err(|source| Error::File { path: self.target.to_owned(), source })?;
+        let prelude = scratch.path().join("prelude.ll");
+        write_file(&prelude, PRELUDE)?;
+        let mut command = self.toolchain.llvm_tool("llvm-link");
+        command.args(["-S", "-o", "-"]).arg(&prelude);
+        for (index, archive) in archives.iter().enumerate() {
+            for (member, bitcode) in archive::bitcode(archive)?.into_iter().enumerate() {
+                let file = scratch.path().join(format!("{index}-{member}.bc"));
+                fs::write(&file, bitcode).map_err(|source| Error::File { path: file.clone(), source })?;
+                command.arg(file);
+            }
+        }
+        let output = command.output().map_err(|source| Error::Run { program: "llvm-link".to_owned(), source })?;
+        if !output.status.success() {
+            return Err(Error::Link(String::from_utf8_lossy(&output.stderr).trim_end().to_owned()));
+        }
+        String::from_utf8(output.stdout).map_err(|error| Error::Output(error.to_string()))
+    }
+}
+
+/// Tells cargo what a build script depends on. Outside of one it is silent.
+struct Watch {
+    in_build_script: bool,
+    /// The workspace of the crate, or the crate itself.
+    workspace: PathBuf,
+}
+
+impl Watch {
+    fn new(crate_folder: &Path) -> Watch {
+        let watch = Watch {
+            in_build_script: env::var_os("OUT_DIR").is_some() && env::var_os("TARGET").is_some(),
+            workspace: cargo::workspace(crate_folder).to_owned(),
+        };
+        if watch.in_build_script {
+            for name in [toolchain::ENV, "PTXAS"] {
+                println!("cargo::rerun-if-env-changed={name}");
+            }
+        }
+        watch.existing(&watch.workspace, &["Cargo.lock"]);
+        watch.package(crate_folder);
+        watch
+    }
+
+    fn path(&self, path: &Path) {
+        if self.in_build_script {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
+
+    fn package(&self, folder: &Path) {
+        self.existing(folder, &["Cargo.toml", "src", "build.rs"]);
+    }
+
+    fn existing(&self, folder: &Path, names: &[&str]) {
+        names.iter().map(|name| folder.join(name)).filter(|path| path.exists()).for_each(|path| self.path(&path));
+    }
+
+    /// Cargo runs a script again that waits for a file that is not there: set-up may be run in between.
+    fn for_a_toolchain(&self) {
+        self.path(&self.workspace.join(".toolchain/device"));
+    }
+}
+
+fn create(folder: &Path) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|source| Error::File { path: path.to_owned(), source })
+}

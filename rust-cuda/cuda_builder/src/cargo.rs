@@ -1,0 +1,265 @@
+//! Running cargo for the device, possibly from inside a build script of another cargo.
+
+use std::{
+    env,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde::Deserialize;
+
+use crate::{Arch, Error, toolchain::Toolchain};
+
+/// rustc's name for the device.
+const TARGET: &str = "nvptx64-nvidia-cuda";
+
+/// What cargo made of the crate for one architecture.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    /// The bitcode archives: the crate itself and what it depends on, `core` included.
+    pub(crate) archives: Vec<PathBuf>,
+    /// The folders of the crate and of the crates beside it that it depends on.
+    pub(crate) folders: Vec<PathBuf>,
+    /// rustc's warnings about those, as it prints them.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Compiles the crate in `folder` to unoptimised bitcode.
+///
+/// Only the crate itself sees the architecture, so that `core` and the other dependencies are compiled once for all
+/// of them. MIR is optimised; LLVM's passes wait until the kernels have been cut apart.
+pub(crate) fn compile(toolchain: &Toolchain, folder: &Path, target: &Path, arch: Arch) -> Result<Compiled, Error> {
+    let values = Arch::ALL.map(|arch| format!("\"{arch}\"")).join(", ");
+    let output = command(toolchain)
+        .current_dir(folder)
+        .args(["rustc", "--lib", "--crate-type", "rlib", "--release"])
+        .args(["--target", TARGET, "-Zbuild-std=core", "--message-format=json", "--target-dir"])
+        .arg(target)
+        .args(["--", "--cfg", &format!("cuda_arch=\"{arch}\"")])
+        .args(["--check-cfg", &format!("cfg(cuda_arch, values({values}))")])
+        .output()
+        .map_err(|source| Error::Run { program: "cargo".to_owned(), source })?;
+    let messages = read_messages(&String::from_utf8_lossy(&output.stdout));
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let errors = messages.errors.concat();
+        // cargo's own words say what happened when rustc's do not.
+        let messages = if errors.is_empty() { stderr.into_owned() } else { errors };
+        return Err(Error::Compile { arch, messages: messages.trim_end().to_owned() });
+    }
+    messages.compiled()
+}
+
+fn command(toolchain: &Toolchain) -> Command {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = toolchain.command(Path::new(&cargo));
+    for (name, _) in env::vars_os().filter(|(name, _)| is_inherited(name)) {
+        command.env_remove(name);
+    }
+    // A build script has the libraries of the outer rustc on its path, which would be loaded instead of the right ones.
+    if toolchain.library_path().is_none() {
+        command.env_remove("LD_LIBRARY_PATH");
+    }
+    command.env("RUSTC", &toolchain.rustc).envs([
+        // -Zbuild-std, the ptx-kernel ABI and assembly for this target are not stable.
+        ("RUSTC_BOOTSTRAP", "1"),
+        ("CARGO_ENCODED_RUSTFLAGS", "-Cno-prepopulate-passes"),
+        ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3"),
+        ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+        ("CARGO_PROFILE_RELEASE_LTO", "off"),
+        ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
+        ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
+        ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "false"),
+        ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "false"),
+        ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false"),
+        ("CARGO_TERM_COLOR", "never"),
+    ]);
+    command
+}
+
+/// Whether a variable speaks of the host build that this one runs in.
+fn is_inherited(name: &OsStr) -> bool {
+    const KEPT: [&str; 6] =
+        ["CARGO_HOME", "CARGO_NET_", "CARGO_HTTP_", "CARGO_REGISTRY", "CARGO_REGISTRIES_", "CARGO_TERM_"];
+    const DROPPED: [&str; 14] = [
+        "CARGO_",
+        "__CARGO",
+        "RUSTC",
+        "RUSTDOC",
+        "RUSTFLAGS",
+        "CLIPPY_",
+        "DEP_",
+        "OUT_DIR",
+        "TARGET",
+        "HOST",
+        "NUM_JOBS",
+        "OPT_LEVEL",
+        "MAKEFLAGS",
+        "MFLAGS",
+    ];
+    let name = name.to_string_lossy();
+    let starts = |prefix: &&str| name.starts_with(prefix);
+    let exact = ["PROFILE", "DEBUG"].contains(&&*name);
+    (exact || DROPPED.iter().any(starts)) && !KEPT.iter().any(starts)
+}
+
+/// A line of `cargo --message-format=json`.
+#[derive(Deserialize)]
+#[serde(tag = "reason")]
+enum Message {
+    #[serde(rename = "compiler-artifact")]
+    Artifact { package_id: String, manifest_path: PathBuf, filenames: Vec<PathBuf> },
+    #[serde(rename = "compiler-message")]
+    Diagnostic { package_id: String, message: Diagnostic },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Diagnostic {
+    level: String,
+    rendered: Option<String>,
+    code: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    spans: Vec<serde::de::IgnoredAny>,
+}
+
+#[derive(Default)]
+struct Messages {
+    archives: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+    warnings: Vec<String>,
+    errors: Vec<String>,
+}
+
+fn read_messages(stdout: &str) -> Messages {
+    let mut all = Messages::default();
+    for message in stdout.lines().filter_map(|line| serde_json::from_str(line).ok()) {
+        match message {
+            Message::Artifact { package_id, manifest_path, filenames } => {
+                if is_local(&package_id, &manifest_path) {
+                    all.folders.extend(manifest_path.parent().map(Path::to_owned));
+                }
+                // The metadata's name has the hash that tells one architecture's archive from the other's; the copy
+                // without it is overwritten by each.
+                let metadata = filenames.iter().find(|file| has_extension(file, "rmeta"));
+                if let Some(metadata) = metadata.filter(|file| is_device(file)) {
+                    all.archives.push(metadata.with_extension("rlib"));
+                }
+            }
+            Message::Diagnostic { package_id, message } => {
+                let Some(text) = message.rendered else { continue };
+                // Those without a place only count the others.
+                let counts = message.code.is_none() && message.spans.is_empty();
+                if message.level.starts_with("error") {
+                    if !counts || all.errors.is_empty() {
+                        all.errors.push(text);
+                    }
+                } else if package_id.starts_with("path+") && !counts {
+                    all.warnings.push(text);
+                }
+            }
+            Message::Other => {}
+        }
+    }
+    all
+}
+
+impl Messages {
+    fn compiled(self) -> Result<Compiled, Error> {
+        let missing = self.archives.iter().find(|archive| !archive.is_file());
+        if let Some(archive) = missing {
+            return Err(Error::Output(format!("{} was not written", archive.display())));
+        }
+        if self.archives.is_empty() {
+            return Err(Error::Output("cargo reports no library".to_owned()));
+        }
+        let Messages { archives, folders, warnings, .. } = self;
+        Ok(Compiled { archives, folders, warnings })
+    }
+}
+
+fn has_extension(file: &Path, extension: &str) -> bool {
+    file.extension() == Some(OsStr::new(extension))
+}
+
+/// Whether an artifact is for the device: build scripts and procedural macros are for the host.
+fn is_device(file: &Path) -> bool {
+    file.components().any(|part| part.as_os_str() == TARGET)
+}
+
+/// Whether a package is the user's own: neither from a registry nor part of Rust's sources.
+fn is_local(package_id: &str, manifest: &Path) -> bool {
+    package_id.starts_with("path+") && !manifest.components().any(|part| part.as_os_str() == "rustlib")
+}
+
+/// The folder of cargo's output, without asking cargo: the one around a build script's `OUT_DIR`, or the one the
+/// workspace around `folder` uses.
+pub(crate) fn target_folder(folder: &Path) -> PathBuf {
+    if let Some(out) = env::var_os("OUT_DIR").map(PathBuf::from) {
+        // Cargo tags the folder as a cache. It may be the workspace's own or anywhere else.
+        let tagged = out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());
+        return tagged.map_or_else(|| out.clone(), Path::to_owned);
+    }
+    if let Some(target) = env::var_os("CARGO_TARGET_DIR").filter(|dir| !dir.is_empty()) {
+        return target.into();
+    }
+    workspace(folder).join("target")
+}
+
+/// The workspace that the crate in `folder` belongs to, by its lock file; the folder itself when there is none yet.
+pub(crate) fn workspace(folder: &Path) -> &Path {
+    folder.ancestors().find(|dir| dir.join("Cargo.lock").is_file()).unwrap_or(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_outer_build_does_not_leak_in() {
+        for name in [
+            "RUSTFLAGS",
+            "CARGO_ENCODED_RUSTFLAGS",
+            "RUSTC_WORKSPACE_WRAPPER",
+            "RUSTC_WRAPPER",
+            "RUSTC",
+            "CARGO_MAKEFLAGS",
+            "CARGO_BUILD_TARGET",
+            "CARGO_TARGET_DIR",
+            "CARGO_PROFILE_RELEASE_LTO",
+            "TARGET",
+            "CLIPPY_ARGS",
+            "DEBUG",
+            "PROFILE",
+            "CARGO_MANIFEST_DIR",
+            "CARGO",
+            "RUSTDOCFLAGS",
+        ] {
+            assert_eq!(is_inherited(OsStr::new(name)), name != "CARGO", "{name}");
+        }
+        for name in ["PATH", "HOME", "CARGO_HOME", "RUSTUP_TOOLCHAIN", "CARGO_NET_OFFLINE", "HTTPS_PROXY"] {
+            assert!(!is_inherited(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_device_s_archives_are_told_from_the_host_s() {
+        let artifact = |id: &str, path: &str, file: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"{path}/Cargo.toml","target":{{}},"filenames":["{file}"]}}"#
+            )
+        };
+        let lines = [
+            artifact("path+file:///r/core", "/t/lib/rustlib/src/core", "/x/nvptx64-nvidia-cuda/libcore-1.rmeta"),
+            artifact("registry+x#syn", "/c/syn", "/x/release/libsyn-1.rmeta"),
+            artifact("path+file:///w/k", "/w/k", "/x/nvptx64-nvidia-cuda/libk-1.rmeta"),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ];
+        let messages = read_messages(&lines.join("\n"));
+        let names = ["libcore-1.rlib", "libk-1.rlib"].map(|name| Path::new("/x/nvptx64-nvidia-cuda").join(name));
+        assert_eq!(messages.archives, names);
+        assert_eq!(messages.folders, [Path::new("/w/k")]);
+    }
+}

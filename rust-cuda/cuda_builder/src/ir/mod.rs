@@ -1,0 +1,129 @@
+//! Just enough of LLVM's textual IR to cut a crate into one module a kernel.
+//!
+//! rustc hands over the whole crate unoptimised. Cutting before optimisation, and as text, makes the work linear in
+//! the size of the crate, lets kernels be optimised in parallel, and gives each a text that changes only when the
+//! kernel does: the key of the cache.
+
+mod inspect;
+mod scan;
+mod split;
+
+use std::collections::HashMap;
+
+pub use inspect::{PanicSite, Unresolved};
+pub(crate) use inspect::{panics, unresolved};
+pub(crate) use split::{extract, marker};
+
+/// A parsed module: the top-level entities, as text.
+pub(crate) struct Module<'a> {
+    /// `target`, type and comdat lines, which every cut keeps.
+    header: Vec<&'a str>,
+    items: Vec<Item<'a>>,
+    index: HashMap<&'a str, usize>,
+    attributes: HashMap<u32, &'a str>,
+    metadata: HashMap<u32, &'a str>,
+}
+
+/// A global, or a function declared or defined.
+pub(crate) struct Item<'a> {
+    /// The symbol, as written: without `@`, with quotes if it has them.
+    pub(crate) name: &'a str,
+    pub(crate) kind: Kind,
+    /// The whole text, up to and with the closing brace.
+    pub(crate) text: &'a str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Global,
+    Declaration,
+    Function,
+    /// A function with the `ptx_kernel` calling convention: `extern "ptx-kernel"` in Rust.
+    Kernel,
+}
+
+impl<'a> Module<'a> {
+    /// Reads what `llvm-link -S` and `opt -S` print.
+    pub(crate) fn parse(source: &'a str) -> Module<'a> {
+        let mut module = Module {
+            header: Vec::new(),
+            items: Vec::new(),
+            index: HashMap::new(),
+            attributes: HashMap::new(),
+            metadata: HashMap::new(),
+        };
+        let mut rest = source;
+        while !rest.is_empty() {
+            let line = rest.lines().next().unwrap_or_default();
+            let length =
+                if line.starts_with("define ") { rest.find("\n}").map_or(rest.len(), |at| at + 2) } else { line.len() };
+            let (text, tail) = rest.split_at(length);
+            module.add(text);
+            rest = tail.trim_start_matches(['\r', '\n']);
+        }
+        module
+    }
+
+    fn add(&mut self, text: &'a str) {
+        if text.starts_with("define ") {
+            let header = text.lines().next().unwrap_or_default();
+            let kind = if header.contains(" ptx_kernel ") { Kind::Kernel } else { Kind::Function };
+            self.add_item(kind, text);
+        } else if text.starts_with("declare ") {
+            self.add_item(Kind::Declaration, text);
+        } else if text.starts_with('@') {
+            // llvm.used and the like would keep everything alive.
+            if !text.starts_with("@llvm.") {
+                self.add_item(Kind::Global, text);
+            }
+        } else if let Some(rest) = text.strip_prefix("attributes #") {
+            if let Some((number, value)) = numbered(rest) {
+                self.attributes.insert(number, value);
+            }
+        } else if let Some(rest) = text.strip_prefix('!') {
+            // Named metadata describes the module; a cut needs none of it.
+            if let Some((number, value)) = numbered(rest) {
+                self.metadata.insert(number, value);
+            }
+        } else if text.starts_with("target ") || text.starts_with(['%', '$']) {
+            self.header.push(text);
+        }
+    }
+
+    fn add_item(&mut self, kind: Kind, text: &'a str) {
+        let symbol = scan::tokens(text).find_map(|token| match token {
+            scan::Token::Symbol(name) => Some(name),
+            _ => None,
+        });
+        if let Some(name) = symbol {
+            self.index.insert(name, self.items.len());
+            self.items.push(Item { name, kind, text });
+        }
+    }
+
+    /// The kernels, in the order of the module.
+    pub(crate) fn kernels(&self) -> impl Iterator<Item = &Item<'a>> {
+        self.items.iter().filter(|item| item.kind == Kind::Kernel)
+    }
+
+    fn get(&self, name: &str) -> Option<&Item<'a>> {
+        self.index.get(name).map(|&at| &self.items[at])
+    }
+}
+
+/// The parts of `3 = value`.
+fn numbered(text: &str) -> Option<(u32, &str)> {
+    let (number, value) = text.split_once(" = ")?;
+    Some((number.parse().ok()?, value))
+}
+
+/// A Rust name for a mangled symbol.
+pub(crate) fn demangle(symbol: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(symbol.trim_matches('"')))
+}
+
+/// Whether a call to `symbol` is a panic: core's entry points, or the crate's own handler.
+pub(crate) fn is_panic(symbol: &str) -> bool {
+    let name = demangle(symbol);
+    name.starts_with("core::panicking::") || name.ends_with("rust_begin_unwind") || name == "__cuda_std_panic"
+}

@@ -1,0 +1,50 @@
+//! Compiles a Rust crate of GPU kernels to PTX, one file a kernel, with rustc's own NVPTX backend.
+//!
+//! ```no_run
+//! use cuda_builder::{Arch, CudaBuilder};
+//!
+//! let out = CudaBuilder::new("../gpu-kernels")
+//!     .arch(Arch::Sm80)
+//!     .arch(Arch::Sm90a)
+//!     .build()?;
+//! for kernel in &out.manifest.kernels {
+//!     println!("{} {} {}", kernel.arch, kernel.symbol, out.folder.join(&kernel.file).display());
+//! }
+//! # Ok::<(), cuda_builder::Error>(())
+//! ```
+//!
+//! # How it works
+//!
+//! 1. A [device toolchain](toolchain) is found.
+//! 2. Cargo compiles the crate and `core` to *unoptimised* bitcode, once an architecture; only the crate itself sees
+//!    `cfg(cuda_arch = "sm_80")` and is compiled again for the next.
+//! 3. `llvm-link` joins the crate, its dependencies, and a prelude that gives Rust the shared address space.
+//! 4. The module is cut into one module a kernel, as text. Inline assembly with side effects becomes `convergent` there,
+//!    and the launch bounds that `#[kernel]` leaves in a marker are attached.
+//! 5. `opt` and `llc` turn each into PTX, in parallel, unless the cache has it.
+//! 6. Each is checked: no panic, no unresolved function, and, when [`ptxas`] is there, that it assembles and keeps its
+//!    promise of no spills.
+//!
+//! # Environment
+//!
+//! - `WARPSMITH_DEVICE_TOOLCHAIN`: the folder of a device toolchain, which is then used and no other.
+//! - `PTXAS`: the assembler to check with, or `off`.
+
+mod arch;
+mod archive;
+mod builder;
+mod cargo;
+mod compile;
+pub mod error;
+mod ir;
+pub mod manifest;
+mod marker;
+mod ptx;
+pub mod ptxas;
+pub mod toolchain;
+
+pub use arch::Arch;
+pub(crate) use builder::Options;
+pub use builder::{BuildOutput, CudaBuilder};
+pub use error::Error;
+pub use manifest::{KernelEntry, Manifest, Param, ParamKind};

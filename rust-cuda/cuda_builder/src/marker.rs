@@ -1,0 +1,146 @@
+//! The marker: how `#[kernel(...)]` tells the builder what rustc has no attribute for.
+//!
+//! It is an assembler comment in the body of the entry, on one line:
+//! `//#kernel module=<path> block=X,Y,Z min_blocks=N cluster=X,Y,Z shared=BYTES no_spills=0|1 tensormaps=I,J`.
+//! A key that is left out has its default.
+
+/// The start of every marker.
+pub(crate) const PREFIX: &str = "//#kernel";
+
+/// What a marker declares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Marker {
+    pub(crate) module: String,
+    pub(crate) block: [u32; 3],
+    pub(crate) min_blocks: u32,
+    pub(crate) cluster: [u32; 3],
+    pub(crate) shared: u32,
+    pub(crate) no_spills: bool,
+    pub(crate) tensormaps: Vec<usize>,
+}
+
+impl Marker {
+    /// Reads the marker from the text of an assembler template that starts with [`PREFIX`].
+    pub(crate) fn parse(template: &str) -> Result<Marker, String> {
+        let line = template.split(['\n', '\\']).next().unwrap_or_default();
+        let fields = line.strip_prefix(PREFIX).ok_or_else(|| format!("a marker starts with {PREFIX}"))?;
+        let mut marker = Marker {
+            module: String::new(),
+            block: [0; 3],
+            min_blocks: 0,
+            cluster: [1; 3],
+            shared: 0,
+            no_spills: false,
+            tensormaps: Vec::new(),
+        };
+        for field in fields.split_whitespace() {
+            let (key, value) = field.split_once('=').ok_or_else(|| format!("`{field}` is not key=value"))?;
+            let bad = || format!("`{value}` is not a valid {key}");
+            match key {
+                "module" => marker.module = value.to_owned(),
+                "block" => marker.block = triple(value).ok_or_else(bad)?,
+                "min_blocks" => marker.min_blocks = value.parse().map_err(|_| bad())?,
+                "cluster" => marker.cluster = triple(value).ok_or_else(bad)?,
+                "shared" => marker.shared = value.parse().map_err(|_| bad())?,
+                "no_spills" => {
+                    marker.no_spills = match value {
+                        "0" => false,
+                        "1" => true,
+                        _ => return Err(bad()),
+                    }
+                }
+                "tensormaps" => {
+                    marker.tensormaps = value
+                        .split(',')
+                        .filter(|index| !index.is_empty())
+                        .map(str::parse)
+                        .collect::<Result<_, _>>()
+                        .map_err(|_| bad())?;
+                }
+                _ => return Err(format!("unknown key `{key}`")),
+            }
+        }
+        let threads = marker.block.iter().map(|&n| u64::from(n)).product::<u64>();
+        if !(1..=1024).contains(&threads) {
+            let [x, y, z] = marker.block;
+            return Err(format!("a block of {x} x {y} x {z} threads: a block has 1 to 1024 threads"));
+        }
+        if marker.cluster.contains(&0) {
+            return Err("a cluster has at least one block in each direction".to_owned());
+        }
+        Ok(marker)
+    }
+
+    /// LLVM's function attributes for what PTX writes behind `.entry`.
+    pub(crate) fn llvm_attributes(&self) -> String {
+        let [x, y, z] = self.block;
+        let mut text = format!("\"nvvm.maxntid\"=\"{x},{y},{z}\"");
+        if self.min_blocks > 0 {
+            text += &format!(" \"nvvm.minctasm\"=\"{}\"", self.min_blocks);
+        }
+        if self.cluster != [1, 1, 1] {
+            let [x, y, z] = self.cluster;
+            text += &format!(" \"nvvm.cluster_dim\"=\"{x},{y},{z}\"");
+        }
+        text
+    }
+}
+
+fn triple(text: &str) -> Option<[u32; 3]> {
+    let mut parts = text.split(',').map(|part| part.parse().ok());
+    let triple = [parts.next()??, parts.next()??, parts.next()??];
+    parts.next().is_none().then_some(triple)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read() {
+        let marker = Marker::parse(
+            "//#kernel module=k::ops block=32,4,1 min_blocks=2 cluster=2,1,1 shared=1024 no_spills=1 tensormaps=0,3",
+        )
+        .unwrap();
+        assert_eq!(
+            marker,
+            Marker {
+                module: "k::ops".to_owned(),
+                block: [32, 4, 1],
+                min_blocks: 2,
+                cluster: [2, 1, 1],
+                shared: 1024,
+                no_spills: true,
+                tensormaps: vec![0, 3],
+            }
+        );
+        assert_eq!(
+            marker.llvm_attributes(),
+            r#""nvvm.maxntid"="32,4,1" "nvvm.minctasm"="2" "nvvm.cluster_dim"="2,1,1""#
+        );
+    }
+
+    #[test]
+    fn missing_keys_have_defaults() {
+        let marker = Marker::parse("//#kernel block=128,1,1 tensormaps=").unwrap();
+        assert_eq!((marker.min_blocks, marker.shared), (0, 0));
+        assert_eq!(marker.cluster, [1, 1, 1]);
+        assert!(!marker.no_spills && marker.tensormaps.is_empty());
+        assert_eq!(marker.llvm_attributes(), r#""nvvm.maxntid"="128,1,1""#);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, message) in [
+            ("//#kernel", "1 to 1024"),
+            ("//#kernel block=64,32,1", "1 to 1024"),
+            ("//#kernel block=64", "`64` is not a valid block"),
+            ("//#kernel block=1,1,1 colour=red", "unknown key `colour`"),
+            ("//#kernel block=1,1,1 cluster=0,1,1", "at least one block"),
+            ("//#kernel block=1,1,1 nonsense", "not key=value"),
+        ] {
+            let error = Marker::parse(text).unwrap_err();
+            assert!(error.contains(message), "{text}: {error}");
+        }
+    }
+}

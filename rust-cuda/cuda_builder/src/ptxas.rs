@@ -1,0 +1,230 @@
+//! `ptxas`, NVIDIA's assembler: it needs no GPU and says what a kernel costs.
+
+use std::{
+    env, fmt, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Arch, toolchain};
+
+/// An assembler that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ptxas {
+    path: PathBuf,
+    version: (u32, u32),
+}
+
+/// What ptxas says about one kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Registers a thread.
+    pub registers: u32,
+    /// Static shared memory in bytes; dynamic shared memory is not in it.
+    pub shared_bytes: u32,
+    /// Constant memory in bytes, parameters included.
+    pub constant_bytes: u32,
+    /// Named barriers.
+    pub barriers: u32,
+    /// Bytes of local memory for arrays and spills.
+    pub stack_bytes: u32,
+    /// Bytes stored because registers ran out.
+    pub spill_stores: u32,
+    /// Bytes loaded back.
+    pub spill_loads: u32,
+    /// Everything ptxas warns of, such as serialised `wgmma`.
+    pub notes: Vec<String>,
+}
+
+impl Resources {
+    /// Whether the kernel keeps everything in registers and its `wgmma` asynchronous.
+    pub fn is_clean(&self) -> bool {
+        self.stack_bytes == 0
+            && self.spill_stores == 0
+            && self.spill_loads == 0
+            && !self.notes.iter().any(|note| note.contains("Performance Loss"))
+    }
+}
+
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} registers, {} bytes stack, {} bytes spill stores, {} bytes spill loads",
+            self.registers, self.stack_bytes, self.spill_stores, self.spill_loads
+        )?;
+        self.notes.iter().try_for_each(|note| write!(f, "\n{note}"))
+    }
+}
+
+/// Why ptxas gave no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PtxasError {
+    /// The PTX is not accepted.
+    #[error("ptxas refuses the PTX for {arch}:\n{stderr}")]
+    Refused {
+        /// What it was assembled for.
+        arch: Arch,
+        /// What ptxas says.
+        stderr: String,
+    },
+    /// ptxas cannot be run.
+    #[error("cannot run {}: {source}", path.display())]
+    Run {
+        /// The assembler.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+}
+
+/// Looks for ptxas from the current folder: see [`find_from`].
+pub fn find() -> Option<Ptxas> {
+    find_from(&env::current_dir().unwrap_or_default())
+}
+
+/// Looks for ptxas in `$PTXAS`, in `.toolchain/cuda/bin` of `folder`, the current folder or a parent of either, on the
+/// `PATH` and in `/usr/local/cuda/bin`. The first that runs is taken. `PTXAS=off` finds none.
+pub fn find_from(folder: &Path) -> Option<Ptxas> {
+    match env::var_os("PTXAS") {
+        Some(value) if value == "off" => return None,
+        Some(value) if !value.is_empty() => return Ptxas::at(value.into()),
+        _ => {}
+    }
+    let local = toolchain::project_folder(folder, "cuda/bin");
+    let path = env::var_os("PATH").unwrap_or_default();
+    local
+        .into_iter()
+        .chain(env::split_paths(&path))
+        .chain([PathBuf::from("/usr/local/cuda/bin")])
+        .map(|dir| dir.join("ptxas"))
+        .filter(|path| path.is_file())
+        .find_map(Ptxas::at)
+}
+
+impl Ptxas {
+    /// The assembler at `path`, if it runs.
+    pub fn at(path: PathBuf) -> Option<Ptxas> {
+        let output = Command::new(&path).arg("--version").output().ok()?;
+        let version = parse_version(&String::from_utf8_lossy(&output.stdout))?;
+        Some(Ptxas { path, version })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The CUDA release it belongs to, such as `(13, 0)`.
+    pub fn version(&self) -> (u32, u32) {
+        self.version
+    }
+
+    /// Whether it is new enough for PTX built for `arch`.
+    pub fn supports(&self, arch: Arch) -> bool {
+        // PTX 7.8 came with CUDA 11.8, 8.0 with 12.0, 8.4 with 12.4.
+        let needed = match arch.ptx_version() {
+            (7, minor) => (11, minor),
+            (8, minor) => (12, minor),
+            (major, minor) => (major + 4, minor),
+        };
+        self.version >= needed
+    }
+
+    /// Assembles `ptx`, which should hold one kernel, and reports what it needs.
+    pub fn assemble(&self, ptx: &str, arch: Arch) -> Result<Resources, PtxasError> {
+        let run = |source| PtxasError::Run { path: self.path.clone(), source };
+        let scratch = tempfile::tempdir().map_err(run)?;
+        let input = scratch.path().join("kernel.ptx");
+        fs::write(&input, ptx).map_err(run)?;
+        // A file of its own: an assembler run by root may replace what it is told to write, /dev/null included.
+        let output = Command::new(&self.path)
+            .args(["-v", "-arch", arch.as_str(), "-o"])
+            .arg(scratch.path().join("kernel.cubin"))
+            .arg(&input)
+            .output()
+            .map_err(run)?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        if output.status.success() {
+            Ok(parse_resources(&text))
+        } else {
+            let place = input.display().to_string();
+            let stderr = text.replace(&place, "kernel.ptx");
+            Err(PtxasError::Refused { arch, stderr: stderr.trim_end().to_owned() })
+        }
+    }
+}
+
+/// Reads `release 13.0` out of `ptxas --version`.
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let (_, rest) = text.split_once("release ")?;
+    let (major, rest) = rest.split_once('.')?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    Some((major.parse().ok()?, rest[..digits].parse().ok()?))
+}
+
+fn parse_resources(text: &str) -> Resources {
+    let mut resources = Resources::default();
+    for line in text.lines() {
+        let body = line.split_once(" : ").map_or(line, |(_, body)| body).trim();
+        if line.starts_with("ptxas warning") || body.contains("Performance Loss") {
+            resources.notes.push(body.to_owned());
+            continue;
+        }
+        for part in body.trim_start_matches("Used ").split(", ") {
+            let part = part.trim_start_matches("used ");
+            let Some((number, what)) = part.split_once(' ') else {
+                continue;
+            };
+            let Ok(number) = number.parse::<u32>() else {
+                continue;
+            };
+            match what {
+                "registers" => resources.registers = number,
+                "barriers" | "barrier" => resources.barriers = number,
+                "bytes stack frame" => resources.stack_bytes = number,
+                "bytes spill stores" => resources.spill_stores = number,
+                "bytes spill loads" => resources.spill_loads = number,
+                "bytes smem" => resources.shared_bytes = number,
+                _ if what.starts_with("bytes cmem[") => resources.constant_bytes += number,
+                _ => {}
+            }
+        }
+    }
+    resources
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to non wgmma instructions
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'k' for 'sm_90a'
+ptxas info    : Function properties for k
+    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 16 bytes cumulative stack size, 1024 bytes smem, 352 bytes cmem[0], 8 bytes cmem[2]
+ptxas info    : Compile time = 3.1 ms
+";
+
+    #[test]
+    fn resources_are_read() {
+        let r = parse_resources(OUTPUT);
+        assert_eq!((r.registers, r.barriers, r.shared_bytes, r.constant_bytes), (40, 1, 1024, 360));
+        assert_eq!((r.stack_bytes, r.spill_stores, r.spill_loads), (16, 8, 12));
+        assert_eq!(r.notes.len(), 1);
+        assert!(r.notes[0].starts_with("(C7510)"));
+        assert!(!r.is_clean());
+        assert!(Resources::default().is_clean());
+    }
+
+    #[test]
+    fn the_version_is_read() {
+        assert_eq!(parse_version("Cuda compilation tools, release 13.0, V13.0.88"), Some((13, 0)));
+        assert_eq!(parse_version("something else"), None);
+    }
+}

@@ -1,0 +1,181 @@
+//! Builds device crates, good ones and ones with a planted fault, and reads what comes out.
+//!
+//! Without a device toolchain the tests say so and pass; `cargo xtask test` fetches one first.
+
+mod support;
+
+use cuda_builder::{Arch, Manifest, Param, ParamKind, ptxas};
+use support::{builder, fixture, have_toolchain, kernel};
+
+#[test]
+fn a_crate_becomes_one_ptx_file_a_kernel() {
+    if !have_toolchain() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let stale = out.path().join("sm_80/stale.ptx");
+    std::fs::create_dir_all(stale.parent().unwrap()).unwrap();
+    std::fs::write(&stale, "").unwrap();
+
+    let built = builder(&fixture("basic")).copy_to(out.path()).emit_llvm_ir(true).build().unwrap();
+    let listed = built.manifest.kernels.iter().map(|k| (k.arch, k.symbol.as_str()));
+    assert_eq!(
+        listed.collect::<Vec<_>>(),
+        [
+            (Arch::Sm80, "descriptor"),
+            (Arch::Sm80, "neighbours"),
+            (Arch::Sm80, "saxpy"),
+            (Arch::Sm90a, "descriptor"),
+            (Arch::Sm90a, "hopper"),
+            (Arch::Sm90a, "neighbours"),
+            (Arch::Sm90a, "saxpy"),
+        ]
+    );
+    assert_eq!(built.warnings, [""; 0]);
+    assert!(!stale.exists(), "what an earlier build left is removed");
+
+    let written = std::fs::read(out.path().join("manifest.json")).unwrap();
+    assert_eq!(serde_json::from_slice::<Manifest>(&written).unwrap(), built.manifest);
+    for entry in &built.manifest.kernels {
+        let ptx = std::fs::read_to_string(out.path().join(&entry.file)).unwrap();
+        assert!(ptx.contains(&format!(".target {}", entry.arch)));
+        assert!(ptx.contains(&format!(".entry {}(", entry.symbol)));
+        assert_eq!(ptx.matches(".entry").count(), 1, "{}", entry.symbol);
+        assert!(!ptx.contains("#kernel") && !ptx.contains(".loc"), "{}", entry.symbol);
+        assert!(out.path().join(&entry.file).with_extension("ll").is_file());
+    }
+
+    let saxpy = built.manifest.get(Arch::Sm80, "saxpy").unwrap();
+    assert_eq!((saxpy.block, saxpy.min_blocks, saxpy.no_spills), ([256, 1, 1], 4, true));
+    assert_eq!(saxpy.module, "basic");
+    let scalar = |bytes, kind| Param { bytes, align: bytes, kind };
+    let (float, pointer, integer) = (ParamKind::Float, ParamKind::Pointer, ParamKind::Integer);
+    assert_eq!(saxpy.params, [scalar(4, float), scalar(8, pointer), scalar(8, pointer), scalar(8, integer)]);
+    let descriptor = built.manifest.get(Arch::Sm90a, "descriptor").unwrap();
+    assert_eq!(descriptor.params[1], Param { bytes: 128, align: 64, kind: ParamKind::TensorMap });
+    if ptxas::find().is_some() {
+        assert!(saxpy.resources.as_ref().unwrap().registers > 0);
+    }
+
+    // Again: nothing is compiled, and nothing is different.
+    let again = builder(&fixture("basic")).copy_to(out.path()).emit_llvm_ir(true).build().unwrap();
+    assert_eq!(again.cached, again.manifest.kernels.len());
+    assert_eq!(again.manifest, built.manifest);
+}
+
+#[test]
+fn bounds_clusters_and_shared_memory_reach_the_ptx() {
+    if !have_toolchain() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    builder(&fixture("basic")).copy_to(out.path()).build().unwrap();
+    let read = |file: &str| std::fs::read_to_string(out.path().join(file)).unwrap();
+
+    let saxpy = read("sm_80/saxpy.ptx");
+    assert!(saxpy.contains(".maxntid 256") && saxpy.contains(".minnctapersm 4"), "{saxpy}");
+    assert!(saxpy.contains("fma.rn.f32") && saxpy.contains("ld.global"), "{saxpy}");
+    assert!(!saxpy.contains(".reqnctapercluster"), "{saxpy}");
+
+    let neighbours = read("sm_90a/neighbours.ptx");
+    assert!(neighbours.contains(".maxntid 32, 4, 1") && neighbours.contains(".reqnctapercluster 2"), "{neighbours}");
+    assert!(neighbours.contains(".explicitcluster"), "{neighbours}");
+    // True shared accesses, not generic ones through a pointer.
+    assert!(neighbours.contains("st.shared") && neighbours.contains("ld.shared"), "{neighbours}");
+    assert!(neighbours.contains(".extern .shared .align 1024"), "{neighbours}");
+
+    assert!(read("sm_90a/descriptor.ptx").contains(".param .align 64 .b8 descriptor_param_1[128]"));
+}
+
+#[test]
+fn assembly_that_lanes_share_is_not_copied() {
+    if !have_toolchain() {
+        return;
+    }
+    // Left to itself LLVM unrolls this loop, branch and all, with a second loop for the rest: five shuffles for one.
+    let source = kernel(
+        "exchange",
+        "x: *const f32, y: *mut f32, n: u32",
+        r#"
+        asm!("//#kernel module=m block=32,1,1");
+        let t = _thread_idx_x() as usize;
+        let up = *x.add(t) > 0.0;
+        let mut sum = 0.0;
+        let mut i = 0;
+        while i < n {
+            let mut a = *x.add(t + 32 * i as usize);
+            if up { *y.add(t + 64) = a; a *= 3.0; }
+            asm!("shfl.sync.bfly.b32 {0}, {0}, 1, 31, -1;", inout(reg32) a);
+            sum += a;
+            i += 1;
+        }
+        *y.add(t) = sum;
+        "#,
+    );
+    let out = tempfile::tempdir().unwrap();
+    builder(&support::crate_with("convergent", &source)).copy_to(out.path()).emit_llvm_ir(true).build().unwrap();
+    let ptx = std::fs::read_to_string(out.path().join("sm_80/exchange.ptx")).unwrap();
+    assert_eq!(ptx.matches("shfl.sync").count(), 1, "{ptx}");
+    let ir = std::fs::read_to_string(out.path().join("sm_80/exchange.ll")).unwrap();
+    assert!(ir.contains("convergent"), "{ir}");
+
+    // A load concerns its own lane only, and loops of loads are worth unrolling.
+    let source = source
+        .replace("shfl.sync.bfly.b32 {0}, {0}, 1, 31, -1;", "ld.global.cs.f32 {0}, [{1}];")
+        .replace("inout(reg32) a", "out(reg32) a, in(reg64) x");
+    builder(&support::crate_with("lane_local", &source)).copy_to(out.path()).build().unwrap();
+    let ptx = std::fs::read_to_string(out.path().join("sm_80/exchange.ptx")).unwrap();
+    assert!(ptx.matches("ld.global.cs").count() > 1, "{ptx}");
+}
+
+#[test]
+fn options_reach_the_ptx() {
+    if !have_toolchain() {
+        return;
+    }
+    let source = kernel(
+        "arithmetic",
+        "x: *mut f32",
+        r#"
+        asm!("//#kernel module=m block=32,1,1");
+        *x = *x / *x.add(1) + *x.add(2);
+        *x.add(3) = core::intrinsics::sqrtf32(*x.add(4));
+        *x.add(5) = *x.add(6) * *x.add(7) + *x.add(8);
+        "#,
+    )
+    .replace("asm_experimental_arch", "asm_experimental_arch, core_intrinsics")
+    .replace("#![no_std]", "#![no_std]\n#![allow(internal_features)]");
+    let folder = support::crate_with("options", &source);
+    let ptx = |builder: cuda_builder::CudaBuilder| {
+        let out = tempfile::tempdir().unwrap();
+        builder.copy_to(out.path()).build().unwrap();
+        std::fs::read_to_string(out.path().join("sm_80/arithmetic.ptx")).unwrap()
+    };
+    let precise = ptx(builder(&folder));
+    for text in ["div.rn.f32", "sqrt.rn.f32", "fma.rn.f32"] {
+        assert!(precise.contains(text), "{precise}");
+    }
+    let fast = ptx(builder(&folder).ftz(true).fast_div(true).fast_sqrt(true).fma_contraction(false));
+    for text in ["div.full.ftz.f32", "sqrt.approx.ftz.f32", "mul.rn.ftz.f32"] {
+        assert!(fast.contains(text), "{fast}");
+    }
+    assert!(!fast.contains("fma."), "{fast}");
+}
+
+#[test]
+fn helpers_of_other_crates_are_linked() {
+    if !have_toolchain() {
+        return;
+    }
+    let source = kernel(
+        "far",
+        "x: *mut u32",
+        r#"
+        asm!("//#kernel module=m block=32,1,1");
+        *x = helper::far(*x);
+        "#,
+    );
+    let helper = "#![no_std]\n#[inline(never)] pub fn far(x: u32) -> u32 { x.rotate_left(7) ^ 0x5bd1 }\n";
+    let folder = support::crate_with_helper("linked", &source, helper);
+    builder(&folder).build().unwrap();
+}

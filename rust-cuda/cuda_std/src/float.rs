@@ -1,0 +1,196 @@
+//! Storage types of tensors, and their conversion to the `f32` that kernels compute in.
+//!
+//! Beware of `half`'s own methods: on the *concrete* types, `x.to_f32()` and `bf16::from_f32(x)` are not [`Element`]'s but
+//! `half`'s, which convert by integer arithmetic. Generic kernels are not affected; others call [`to_f32`] and [`from_f32`].
+
+use half::{bf16, f16};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for half::f16 {}
+    impl Sealed for half::bf16 {}
+}
+
+/// A float a tensor can hold: `f32`, [`struct@f16`] or [`struct@bf16`].
+pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// The value, exactly.
+    fn to_f32(self) -> f32;
+
+    /// The nearest value of this type, ties to even; overflow gives infinity.
+    fn from_f32(value: f32) -> Self;
+
+    /// [`to_f32`](Self::to_f32) of an array.
+    #[inline(always)]
+    fn array_to_f32<const N: usize>(values: [Self; N]) -> [f32; N] {
+        values.map(Self::to_f32)
+    }
+
+    /// [`from_f32`](Self::from_f32) of an array.
+    #[inline(always)]
+    fn array_from_f32<const N: usize>(values: [f32; N]) -> [Self; N] {
+        values.map(Self::from_f32)
+    }
+}
+
+/// [`Element::to_f32`], of concrete types as well.
+#[inline(always)]
+pub fn to_f32<T: Element>(value: T) -> f32 {
+    value.to_f32()
+}
+
+/// [`Element::from_f32`], of concrete types as well.
+#[inline(always)]
+pub fn from_f32<T: Element>(value: f32) -> T {
+    T::from_f32(value)
+}
+
+/// A 16-bit float, two of which share a register: what tensor cores take.
+pub trait Half: Element {
+    /// Whether this is [`struct@bf16`], not [`struct@f16`].
+    const IS_BF16: bool;
+
+    /// Rounds two values into one register, `low` in the lower half. PTX `cvt.rn.f16x2.f32`, `cvt.rn.bf16x2.f32`, sm_80.
+    fn pack(low: f32, high: f32) -> u32;
+
+    /// The two values of a register, lower half first.
+    fn unpack(pair: u32) -> [f32; 2];
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+
+    #[inline(always)]
+    fn array_to_f32<const N: usize>(values: [Self; N]) -> [f32; N] {
+        values
+    }
+
+    #[inline(always)]
+    fn array_from_f32<const N: usize>(values: [f32; N]) -> [Self; N] {
+        values
+    }
+}
+
+impl Element for f16 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        let value: f32;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!("cvt.f32.f16 {}, {};", out(reg32) value, in(reg16) self.to_bits(), options(pure, nomem, nostack));
+        }
+        value
+    }
+
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        let bits: u16;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!("cvt.rn.f16.f32 {}, {};", out(reg16) bits, in(reg32) value, options(pure, nomem, nostack));
+        }
+        Self::from_bits(bits)
+    }
+
+    #[inline(always)]
+    fn array_from_f32<const N: usize>(values: [f32; N]) -> [Self; N] {
+        pack_array(values)
+    }
+}
+
+impl Element for bf16 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    /// PTX `cvt.rn.bf16.f32`, sm_80.
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        let bits: u16;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!("cvt.rn.bf16.f32 {}, {};", out(reg16) bits, in(reg32) value, options(pure, nomem, nostack));
+        }
+        Self::from_bits(bits)
+    }
+
+    #[inline(always)]
+    fn array_from_f32<const N: usize>(values: [f32; N]) -> [Self; N] {
+        pack_array(values)
+    }
+}
+
+impl Half for f16 {
+    const IS_BF16: bool = false;
+
+    #[inline(always)]
+    fn pack(low: f32, high: f32) -> u32 {
+        let pair: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!(
+                "cvt.rn.f16x2.f32 {}, {}, {};",
+                out(reg32) pair, in(reg32) high, in(reg32) low,
+                options(pure, nomem, nostack),
+            );
+        }
+        pair
+    }
+
+    #[inline(always)]
+    fn unpack(pair: u32) -> [f32; 2] {
+        [Self::from_bits(pair as u16).to_f32(), Self::from_bits((pair >> 16) as u16).to_f32()]
+    }
+}
+
+impl Half for bf16 {
+    const IS_BF16: bool = true;
+
+    #[inline(always)]
+    fn pack(low: f32, high: f32) -> u32 {
+        let pair: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!(
+                "cvt.rn.bf16x2.f32 {}, {}, {};",
+                out(reg32) pair, in(reg32) high, in(reg32) low,
+                options(pure, nomem, nostack),
+            );
+        }
+        pair
+    }
+
+    #[inline(always)]
+    fn unpack(pair: u32) -> [f32; 2] {
+        [f32::from_bits(pair << 16), f32::from_bits(pair & 0xffff_0000)]
+    }
+}
+
+/// Converts pairs by one instruction each, and an odd last element alone.
+#[inline(always)]
+fn pack_array<T: Half, const N: usize>(values: [f32; N]) -> [T; N] {
+    let mut result = core::mem::MaybeUninit::<[T; N]>::uninit();
+    let elements = result.as_mut_ptr().cast::<T>();
+    let mut index = 0;
+    // SAFETY: every element is written, inside the array.
+    unsafe {
+        while index + 1 < N {
+            let pair = T::pack(*values.as_ptr().add(index), *values.as_ptr().add(index + 1));
+            elements.add(index).cast::<u32>().write_unaligned(pair);
+            index += 2;
+        }
+        if index < N {
+            elements.add(index).write(T::from_f32(*values.as_ptr().add(index)));
+        }
+        result.assume_init()
+    }
+}

@@ -1,0 +1,71 @@
+//! Single instructions.
+
+/// On the device an instruction; in this crate's own tests, what it computes.
+macro_rules! instruction {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($argument:ident),*) = $instruction:literal, $arch:literal, $emulated:expr;
+    )*) => { $(
+        $(#[$doc])*
+        #[doc = concat!("\n\nPTX `", $instruction, "`, ", $arch, ".")]
+        #[inline(always)]
+        pub fn $name($($argument: f32),*) -> f32 {
+            #[cfg(all(test, not(target_arch = "nvptx64")))]
+            return $emulated;
+            #[cfg(not(all(test, not(target_arch = "nvptx64"))))]
+            {
+                let result: f32;
+                // SAFETY: arithmetic.
+                unsafe {
+                    ptx!(
+                        concat!($instruction, instruction!(@operands $($argument)*), ";"),
+                        out(reg32) result, $(in(reg32) $argument,)*
+                        options(pure, nomem, nostack),
+                    );
+                }
+                result
+            }
+        }
+    )* };
+    (@operands $a:ident) => { " {}, {}" };
+    (@operands $a:ident $b:ident) => { " {}, {}, {}" };
+}
+
+instruction! {
+    /// 2^x, within 2 ulp.
+    ex2_approx(x) = "ex2.approx.f32", "sm_20", f64::from(x).exp2() as f32;
+    /// The base-2 logarithm; absolute error below 2^-22 near 1, relative below 2^-22 elsewhere.
+    lg2_approx(x) = "lg2.approx.f32", "sm_20", f64::from(x).log2() as f32;
+    /// The hyperbolic tangent, relative error below 2^-11.
+    tanh_approx(x) = "tanh.approx.f32", "sm_75", f64::from(x).tanh() as f32;
+    /// 1 / x, within 1 ulp.
+    rcp_approx(x) = "rcp.approx.f32", "sm_20", 1.0 / x;
+    /// 1 / √x, relative error below 2^-22.
+    rsqrt_approx(x) = "rsqrt.approx.f32", "sm_20", (1.0 / f64::from(x).sqrt()) as f32;
+    /// √x, relative error below 2^-22.
+    sqrt_approx(x) = "sqrt.approx.f32", "sm_20", f64::from(x).sqrt() as f32;
+    /// The sine; absolute error about 2^-20 in [-π, π] and growing with |x|.
+    sin_approx(x) = "sin.approx.f32", "sm_20", f64::from(x).sin() as f32;
+    /// The cosine; absolute error about 2^-20 in [-π, π] and growing with |x|.
+    cos_approx(x) = "cos.approx.f32", "sm_20", f64::from(x).cos() as f32;
+    /// a / b within 2 ulp, for all b.
+    div_full(a, b) = "div.full.f32", "sm_20", a / b;
+    /// a / b within 2 ulp, for |b| below 2^126.
+    div_approx(a, b) = "div.approx.f32", "sm_20", a / b;
+    /// The greater value; NaN if either is.
+    max_nan(a, b) = "max.NaN.f32", "sm_80", if a.is_nan() || b.is_nan() { f32::NAN } else { a.max(b) };
+    /// The smaller value; NaN if either is.
+    min_nan(a, b) = "min.NaN.f32", "sm_80", if a.is_nan() || b.is_nan() { f32::NAN } else { a.min(b) };
+}
+
+/// Keeps what TF32 products read of a float: the sign, the exponent and 10 bits of mantissa, rounded to nearest.
+/// PTX `cvt.rna.tf32.f32`, sm_80.
+#[inline(always)]
+pub fn to_tf32(x: f32) -> u32 {
+    let bits: u32;
+    // SAFETY: arithmetic.
+    unsafe {
+        ptx!("cvt.rna.tf32.f32 {}, {};", out(reg32) bits, in(reg32) x, options(pure, nomem, nostack));
+    }
+    bits
+}

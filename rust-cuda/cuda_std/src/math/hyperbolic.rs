@@ -1,0 +1,94 @@
+//! The sigmoid-shaped functions of activations.
+
+use super::{ex2_approx, fma, polynomial, rcp_approx};
+
+/// The hyperbolic tangent.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    let magnitude = x.abs();
+    let result = if magnitude < 0.6 {
+        let square = x * x;
+        let tail = polynomial(square, [-3.333_33e-1, 1.333_192_4e-1, -5.378_382_3e-2, 2.079_594_3e-2, -5.895_126_6e-3]);
+        fma(x * square, tail, x)
+    } else {
+        // 1 - 2 / (e^2x + 1): infinite powers give 1.
+        let power = ex2_approx(magnitude * (2.0 * core::f32::consts::LOG2_E));
+        fma(rcp_approx(power + 1.0), -2.0, 1.0)
+    };
+    result.copysign(x)
+}
+
+/// The error function.
+#[inline(always)]
+pub fn erf(x: f32) -> f32 {
+    let magnitude = x.abs();
+    if magnitude < 1.0 {
+        let tail = polynomial(
+            x * x,
+            [
+                1.283_791_7e-1,
+                -3.761_262_6e-1,
+                1.128_358_5e-1,
+                -2.685_381e-2,
+                5.188_327_3e-3,
+                -8.010_188_5e-4,
+                7.853_844e-5,
+            ],
+        );
+        fma(x, tail, x)
+    } else {
+        // 1 - erfc, whose logarithm is smooth; above 4.1 it rounds to 1. NaN stays NaN.
+        let clamped = if magnitude > 4.1 { 4.1 } else { magnitude };
+        let logarithm = polynomial(
+            clamped,
+            [
+                2.719_127_2e-4,
+                -1.629_64,
+                -9.135_380_4e-1,
+                -1.564_201_3e-1,
+                3.637_09e-2,
+                -6.066_968e-3,
+                6.369_151_5e-4,
+                -3.130_343_6e-5,
+            ],
+        );
+        (1.0 - ex2_approx(logarithm)).copysign(x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ulp::worst;
+    use super::*;
+
+    #[test]
+    fn tanh_everywhere() {
+        assert!(worst(9_973, 0.0, f32::MAX, tanh, f64::tanh) < 2.0);
+        assert_eq!(tanh(f32::NEG_INFINITY), -1.0);
+        assert!(tanh(f32::NAN).is_nan());
+        assert!(tanh(-0.0).is_sign_negative());
+    }
+
+    /// The series without cancellation: e^-x² Σ 2^n x^(2n+1) / (2n+1)!!
+    fn exact_erf(x: f64) -> f64 {
+        let mut term = x;
+        let mut sum = x;
+        let mut n = 1.0;
+        while term.abs() > sum.abs() * 1e-18 {
+            term *= 2.0 * x * x / (2.0 * n + 1.0);
+            sum += term;
+            n += 1.0;
+        }
+        sum * (-x * x).exp() * core::f64::consts::FRAC_2_SQRT_PI
+    }
+
+    #[test]
+    fn erf_everywhere() {
+        assert!((exact_erf(1.0) - 0.842_700_792_949_714_9).abs() < 1e-15);
+        assert!(worst(4_999, 1e-30, 6.0, erf, exact_erf) < 2.0);
+        assert_eq!(erf(0.0), 0.0);
+        assert_eq!(erf(f32::INFINITY), 1.0);
+        assert_eq!(erf(f32::NEG_INFINITY), -1.0);
+        assert!(erf(f32::NAN).is_nan());
+    }
+}

@@ -1,0 +1,80 @@
+//! Sine and cosine.
+
+use super::{fma, fma_f64, polynomial};
+
+/// x - n π/2 in [-π/4, π/4], and n modulo 4; for |x| up to 2^50.
+#[inline(always)]
+fn reduce(x: f32) -> (f32, u32) {
+    const ROUND: f32 = 12_582_912.0;
+    if x.abs() < 65_536.0 {
+        let rounded = fma(x, core::f32::consts::FRAC_2_PI, ROUND);
+        let n = rounded - ROUND;
+        // π/2 in three parts.
+        let rest = fma(n, -1.570_796_4, x);
+        let rest = fma(n, 4.371_139e-8, rest);
+        let rest = fma(n, 1.715_124_5e-15, rest);
+        (rest, rounded.to_bits() & 3)
+    } else {
+        // Adding 1.5 x 2^52 leaves the nearest integer in the low bits.
+        const ROUND: f64 = 6_755_399_441_055_744.0;
+        let x = f64::from(x);
+        let rounded = fma_f64(x, core::f64::consts::FRAC_2_PI, ROUND);
+        let n = rounded - ROUND;
+        let rest = fma_f64(n, -core::f64::consts::FRAC_PI_2, x);
+        let rest = fma_f64(n, -6.123_233_995_736_766e-17, rest);
+        (rest as f32, rounded.to_bits() as u32 & 3)
+    }
+}
+
+/// The sine and the cosine of a reduced angle.
+#[inline(always)]
+fn kernel(x: f32) -> (f32, f32) {
+    let square = x * x;
+    let tail = polynomial(square, [-1.666_666_7e-1, 8.333_329e-3, -1.983_931_1e-4, 2.718_112_2e-6]);
+    let sine = fma(x * square, tail, x);
+    let tail = polynomial(square, [4.166_666_8e-2, -1.388_888_3e-3, 2.479_946e-5, -2.720_566_4e-7]);
+    let cosine = fma(square * square, tail, fma(square, -0.5, 1.0));
+    (sine, cosine)
+}
+
+/// The sine and the cosine of `x` radians; |x| up to 2^50.
+#[inline(always)]
+pub fn sin_cos(x: f32) -> (f32, f32) {
+    let (rest, quadrant) = reduce(x);
+    let (sine, cosine) = kernel(rest);
+    let (sine, cosine) = if quadrant & 1 == 0 { (sine, cosine) } else { (cosine, -sine) };
+    if quadrant & 2 == 0 { (sine, cosine) } else { (-sine, -cosine) }
+}
+
+/// The sine of `x` radians; |x| up to 2^50.
+#[inline(always)]
+pub fn sin(x: f32) -> f32 {
+    sin_cos(x).0
+}
+
+/// The cosine of `x` radians; |x| up to 2^50.
+#[inline(always)]
+pub fn cos(x: f32) -> f32 {
+    sin_cos(x).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ulp::worst;
+    use super::*;
+
+    #[test]
+    fn small_and_large_angles() {
+        for (from, to) in [(0.0, 6.3), (6.3, 65_536.0), (65_536.0, 1.0e15)] {
+            assert!(worst(4_999, from, to, sin, f64::sin) < 2.0, "sin from {from}");
+            assert!(worst(4_999, from, to, cos, f64::cos) < 2.0, "cos from {from}");
+        }
+    }
+
+    #[test]
+    fn special_values() {
+        assert!(sin(f32::INFINITY).is_nan() && cos(f32::NAN).is_nan());
+        assert_eq!(cos(0.0), 1.0);
+        assert_eq!(sin(0.0), 0.0);
+    }
+}

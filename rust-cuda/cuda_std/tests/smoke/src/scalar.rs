@@ -1,0 +1,78 @@
+//! Arithmetic: one thread applies every function of `math`, `fp8` and `float`.
+
+use cuda_std::{
+    bf16, f16,
+    float::{self, Half},
+    fp8, kernel, math, thread,
+};
+
+/// Every function of one argument.
+#[kernel(block = 32)]
+pub unsafe fn unary(x: *const f32, y: *mut f32) {
+    type Function = fn(f32) -> f32;
+    unsafe {
+        let i = thread::thread_idx_x() as usize;
+        macro_rules! apply {
+            ($($name:ident)*) => {{
+                let mut row = 0;
+                $(
+                    let function: Function = math::$name;
+                    *y.add(32 * row + i) = function(*x.add(i));
+                    row += 1;
+                )*
+                row
+            }};
+        }
+        let mut row = apply! {
+            exp exp2 expm1 log log2 log1p sigmoid softplus tanh erf sin cos
+            sqrt floor ceil trunc round_ties_even
+            ex2_approx lg2_approx tanh_approx rcp_approx rsqrt_approx sqrt_approx sin_approx cos_approx
+        };
+        let mut put = |value: f32| {
+            *y.add(32 * row + i) = value;
+            row += 1;
+        };
+        let (a, b) = (*x.add(i), *x.add(i + 32));
+        put(math::fma(a, b, a));
+        put(math::fma_f64(f64::from(a), f64::from(b), 1.0) as f32);
+        let (sine, cosine) = math::sin_cos(a);
+        put(sine * cosine);
+        put(math::div_full(a, b));
+        put(math::div_approx(a, b));
+        put(math::max_nan(a, b));
+        put(math::min_nan(a, b));
+        put(float::to_f32(float::from_f32::<f16>(a)));
+        put(float::to_f32(float::from_f32::<bf16>(a)));
+        let [low, high] = f16::unpack(f16::pack(a, b));
+        put(low + high);
+        let [low, high] = bf16::unpack(bf16::pack(a, b));
+        put(low + high);
+        put(float::to_f32(float::from_f32::<f32>(a)));
+    }
+}
+
+/// Functions of integers, and to integers.
+#[kernel(block = 32)]
+pub unsafe fn integers(x: *const f32, y: *mut u32) {
+    unsafe {
+        let i = thread::thread_idx_x() as usize;
+        let value = *x.add(i);
+        let (a, b) = (math::to_tf32(value), math::round_to_i32(value) as u32);
+        *y.add(i) = a ^ b;
+        *y.add(i + 32) = math::round_to_i8(value) as u32;
+        *y.add(i + 64) = math::dp4a(a, b, 3) as u32;
+        *y.add(i + 96) = math::permute_bytes(a, b, 0x1234);
+        *y.add(i + 128) = math::logic3::<0xea>(a, b, 7);
+    }
+}
+
+/// 8-bit floats.
+#[kernel(block = 32, arch = "sm_90a")]
+pub unsafe fn narrow_floats(x: *const f32, y: *mut u32) {
+    unsafe {
+        let i = thread::thread_idx_x() as usize;
+        let (a, b) = (*x.add(i), *x.add(i + 32));
+        *y.add(i) = fp8::unpack_e4m3(fp8::pack_e4m3(a, b));
+        *y.add(i + 32) = fp8::unpack_e5m2(fp8::pack_e5m2(a, b));
+    }
+}

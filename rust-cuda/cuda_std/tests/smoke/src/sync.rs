@@ -1,0 +1,131 @@
+//! Threads with each other: warps, barriers, fences, atomics, clocks, printing.
+
+use cuda_std::{atomic, fence, gpu_printf, kernel, thread, time, trap, warp};
+
+/// Every warp-wide function.
+#[kernel(block = 128)]
+pub unsafe fn warps(x: *const u32, y: *mut u32) {
+    unsafe {
+        let lane = warp::lane_id();
+        let value = *x.add(thread::thread_idx_x() as usize);
+        let mut sum = warp::warp_id() ^ warp::warp_id_uniform();
+        sum ^= warp::shuffle_xor(value, 1);
+        sum ^= warp::shuffle_idx(value as i32, 3) as u32;
+        sum ^= warp::shuffle_up(f32::from_bits(value), lane).to_bits();
+        sum ^= warp::shuffle_down(value, 2);
+        sum ^= warp::shuffle_xor_u64(u64::from(value), 16) as u32;
+        sum ^= u32::from(warp::all(value > 1)) + u32::from(warp::any(value > 2));
+        sum ^= warp::ballot(value > 3) ^ warp::match_any(value) ^ warp::active_mask();
+        sum ^= warp::redux_add_u32(value) ^ warp::redux_min_u32(value) ^ warp::redux_max_u32(value);
+        let signed = value as i32;
+        sum ^= (warp::redux_add_i32(signed) ^ warp::redux_min_i32(signed)) as u32;
+        sum ^= warp::redux_max_i32(signed) as u32;
+        sum ^= warp::redux_and(value) ^ warp::redux_or(value) ^ warp::redux_xor(value);
+        sum ^= warp::reduce(value, |a, b| a.wrapping_mul(b));
+        sum ^= warp::reduce_width::<8, u32>(value, u32::max);
+        let float = f32::from_bits(value);
+        sum ^= (warp::reduce_sum(float) + warp::reduce_max(float)).to_bits();
+        warp::sync(warp::FULL_MASK);
+        *y.add(thread::thread_idx_x() as usize) = sum;
+    }
+}
+
+/// Indices, barriers, clocks.
+#[kernel(block = (32, 2, 2))]
+pub unsafe fn blocks(y: *mut u64) {
+    unsafe {
+        let mut sum = thread::thread_idx_x() + thread::thread_idx_y() + thread::thread_idx_z();
+        sum ^= thread::block_idx_x() + thread::block_idx_y() + thread::block_idx_z();
+        sum ^= thread::block_dim_x() + thread::block_dim_y() + thread::block_dim_z();
+        sum ^= thread::grid_dim_x() + thread::grid_dim_y() + thread::grid_dim_z();
+        thread::sync_threads();
+        if warp::warp_id_uniform() == 0 {
+            thread::named_barrier::arrive(2, 128);
+        } else {
+            thread::named_barrier::sync(2, 128);
+        }
+        fence::threadfence_block();
+        fence::threadfence();
+        fence::threadfence_system();
+        fence::acq_rel_block();
+        fence::acq_rel();
+        fence::acq_rel_system();
+        time::nanosleep(100);
+        *y.add(thread::index_1d()) = u64::from(sum) ^ time::clock64() ^ time::global_timer_ns();
+        if sum == 1 {
+            trap::breakpoint();
+            trap::exit();
+        }
+        if sum == 2 {
+            trap::trap();
+        }
+    }
+}
+
+/// Printing.
+#[kernel(block = 32)]
+pub unsafe fn print(x: *const f32, n: u32) {
+    unsafe {
+        gpu_printf!("hello\n");
+        gpu_printf!("%d of %u: %f, %p %llu %d%%\n", -1i32, n, *x, x, u64::from(n), 7i8);
+    }
+}
+
+macro_rules! all_atomics {
+    ($($kernel:ident: $($scope:ident)::+;)*) => { $(
+        /// Every atomic of one scope.
+        #[kernel(block = 32)]
+        pub unsafe fn $kernel(x: *mut u32, wide: *mut u64) {
+            use $($scope)::+::*;
+            unsafe {
+                let mut sum = add_f32(x.cast(), 1.0).to_bits();
+                red_add_f32(x.cast(), 1.0);
+                sum ^= add_f64(wide.cast(), 1.0).to_bits() as u32;
+                red_add_f64(wide.cast(), 1.0);
+                sum ^= add_f16x2(x, 1);
+                red_add_f16x2(x, 1);
+                sum ^= add_i32(x.cast(), -1) as u32;
+                red_add_i32(x.cast(), -1);
+                sum ^= min_i32(x.cast(), 2) as u32 ^ max_i32(x.cast(), 3) as u32;
+                red_min_i32(x.cast(), 2);
+                red_max_i32(x.cast(), 3);
+                sum ^= add_u32(x, 4) ^ min_u32(x, 5) ^ max_u32(x, 6);
+                red_add_u32(x, 4);
+                red_min_u32(x, 5);
+                red_max_u32(x, 6);
+                sum ^= and_u32(x, 7) ^ or_u32(x, 8) ^ xor_u32(x, 9) ^ increment_u32(x, 10);
+                red_and_u32(x, 7);
+                red_or_u32(x, 8);
+                red_xor_u32(x, 9);
+                red_increment_u32(x, 10);
+                let mut long = add_u64(wide, 1) ^ min_u64(wide, 2) ^ max_u64(wide, 3);
+                red_add_u64(wide, 1);
+                red_min_u64(wide, 2);
+                red_max_u64(wide, 3);
+                red_max_f32(x.cast(), f32::from_bits(sum));
+                red_min_f32(x.cast(), f32::from_bits(sum));
+                sum ^= exchange_u32(x, 1) ^ compare_exchange_u32(x, 1, 2);
+                long ^= exchange_u64(wide, 1) ^ compare_exchange_u64(wide, 1, 2);
+                sum ^= load_acquire_u32(x) ^ add_acq_rel_u32(x, 1);
+                long ^= load_acquire_u64(wide) ^ add_acq_rel_u64(wide, 1);
+                store_release_u32(x.add(1), sum);
+                store_release_u64(wide.add(1), long);
+            }
+        }
+    )* };
+}
+
+all_atomics! {
+    atomics: atomic;
+    atomics_block: atomic::block;
+    atomics_system: atomic::system;
+}
+
+/// Atomics of sm_90.
+#[kernel(block = 32, arch = "sm_90a")]
+pub unsafe fn atomics_hopper(x: *mut u32) {
+    unsafe {
+        let before = atomic::add_bf16x2(x, 1);
+        atomic::red_add_bf16x2(x, before);
+    }
+}

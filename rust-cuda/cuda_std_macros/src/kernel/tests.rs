@@ -1,0 +1,204 @@
+//! What the attribute accepts, and what it says about the rest.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::expand;
+
+/// The expansion, spaces removed.
+fn expansion(attributes: TokenStream, item: TokenStream) -> String {
+    let tokens = expand(attributes, item).expect("the kernel is well-formed");
+    syn::parse2::<syn::File>(tokens.clone()).expect("the expansion is Rust");
+    tokens.to_string().replace(' ', "")
+}
+
+fn error(attributes: TokenStream, item: TokenStream) -> String {
+    expand(attributes, item).expect_err("the kernel is malformed").to_string()
+}
+
+#[test]
+fn instances_are_the_product_of_dtypes_and_values() {
+    let text = expansion(
+        quote!(dtypes(T: f32, half::bf16), values(V: 1, 4), block = 256),
+        quote!(
+            pub unsafe fn rms_norm<const V: usize, T: Element>(x: *const T, n: u64) {}
+        ),
+    );
+    for symbol in ["rms_norm_f32_v1", "rms_norm_f32_v4", "rms_norm_bf16_v1", "rms_norm_bf16_v4"] {
+        assert_eq!(text.matches(&format!("export_name=\"{symbol}\"")).count(), 1, "{symbol}");
+    }
+    assert_eq!(text.matches("extern\"ptx-kernel\"").count(), 4);
+    assert!(text.contains("pubstructRmsNorm<constV:usize,T>"));
+    assert!(text.contains("pubtraitRmsNormDtype:Sized+Element"));
+    assert!(text.contains("implRmsNormDtypeforhalf::bf16{constINDEX:usize=1usize;}"));
+    assert!(text.contains("typeArgs=(::cuda_std::launch::DevicePtr<T>,u64,);"));
+}
+
+#[test]
+fn each_of_several_dtypes_has_its_trait() {
+    let text = expansion(
+        quote!(dtypes(T: f32, U: f16, bf16), values(CAUSAL: false, true), block = 32),
+        quote!(
+            unsafe fn cast<T: Element, U, const CAUSAL: bool>(x: *const T, y: *mut U)
+            where
+                U: Element,
+            {
+            }
+        ),
+    );
+    assert!(text.contains("traitCastTDtype:Sized+Element"));
+    assert!(text.contains("traitCastUDtype:Sized+Element"));
+    assert!(text.contains("cast_f32_bf16_causal1"));
+}
+
+#[test]
+fn an_architecture_restricts_the_entry_and_not_the_host() {
+    let text = expansion(
+        quote!(block = (32, 4), arch = "sm_90a"),
+        quote!(
+            unsafe fn f() {}
+        ),
+    );
+    assert!(text.contains("cfg(all(target_arch=\"nvptx64\",cuda_arch=\"sm_90a\"))"));
+    assert!(text.contains("structF<>"));
+}
+
+#[test]
+fn the_marker_lists_what_the_builder_needs() {
+    let text = expansion(
+        quote!(block = 384, min_blocks = 1, cluster = (2, 1), shared = Tiles, no_spills),
+        quote!(
+            unsafe fn gemm(a: &TensorMap, n: u32, b: &cuda_std::launch::TensorMap) {}
+        ),
+    );
+    assert!(text.contains("no_spills=1tensormaps=0,2"));
+    assert!(text.contains("//#kernelmodule="));
+    assert!(text.contains("size_of::<Tiles>()"));
+    assert!(text.contains("gemm_param_0") && text.contains("gemm_param_2"));
+    assert!(!text.contains("gemm_param_1"));
+    assert!(text.contains("typeArgs=(::cuda_std::launch::TensorMap,u32,::cuda_std::launch::TensorMap,);"));
+}
+
+#[test]
+fn documentation_is_carried_over() {
+    let text = expansion(
+        quote!(block = 32),
+        quote!(
+            /// Adds.
+            unsafe fn add(x: *mut f32) {}
+        ),
+    );
+    assert_eq!(text.matches("Adds.").count(), 2, "on the function and on the host's type");
+}
+
+#[test]
+fn signature_errors() {
+    let block = || quote!(block = 32);
+    assert!(
+        error(
+            block(),
+            quote!(
+                fn f() {}
+            )
+        )
+        .contains("a kernel is an `unsafe fn`")
+    );
+    assert!(
+        error(
+            block(),
+            quote!(
+                unsafe fn f() -> u32 {
+                    1
+                }
+            )
+        )
+        .contains("returns nothing")
+    );
+    assert!(
+        error(
+            block(),
+            quote!(
+                async unsafe fn f() {}
+            )
+        )
+        .contains("async")
+    );
+    assert!(
+        error(
+            block(),
+            quote!(
+                unsafe extern "C" fn f() {}
+            )
+        )
+        .contains("ABI")
+    );
+    assert!(
+        error(
+            block(),
+            quote!(
+                unsafe fn f<'a>() {}
+            )
+        )
+        .contains("lifetime")
+    );
+    assert!(
+        error(
+            block(),
+            quote!(
+                unsafe fn f<T>() {}
+            )
+        )
+        .contains("dtypes(T: f32, …)")
+    );
+    assert!(
+        error(
+            block(),
+            quote!(
+                unsafe fn f<const V: usize>() {}
+            )
+        )
+        .contains("values(V: 1, …)")
+    );
+}
+
+#[test]
+fn parameter_errors() {
+    for (ty, hint) in [
+        (quote!(&[f32]), "pass a raw pointer"),
+        (quote!(usize), "write `u64`"),
+        (quote!(bool), "write `u32`"),
+        (quote!([u32; 4]), "number of fixed width"),
+        (quote!(&mut TensorMap), "pass a raw pointer"),
+    ] {
+        let message = error(quote!(block = 32), quote!(unsafe fn f(x: #ty) {}));
+        assert!(message.contains(hint), "{ty}: {message}");
+    }
+    let many = (0..21).map(|_| quote!(_: u32));
+    assert!(error(quote!(block = 32), quote!(unsafe fn f(#(#many),*) {})).contains("at most 20"));
+}
+
+#[test]
+fn attribute_errors() {
+    let item = || {
+        quote!(
+            unsafe fn f() {}
+        )
+    };
+    assert!(error(quote!(), item()).contains("block = 256"));
+    assert!(error(quote!(block = 32, blocks = 2), item()).contains("unknown key `blocks`"));
+    assert!(error(quote!(block = 32, block = 64), item()).contains("given twice"));
+    assert!(error(quote!(block = 0), item()).contains("at least 1"));
+    assert!(error(quote!(block = (1, 2, 3, 4)), item()).contains("one to three dimensions"));
+    assert!(error(quote!(block = 32, arch = "sm_42"), item()).contains("unknown architecture"));
+    assert!(error(quote!(block = 32, dtypes(T: f32)), item()).contains("no type parameter"));
+    assert!(error(quote!(block = 32, values(V: 1)), item()).contains("no const parameter"));
+    assert!(error(quote!(block = 32, values(V: "x")), item()).contains("integers or booleans"));
+    assert!(error(quote!(block = 32, dtypes(f32)), item()).contains("PARAMETER"));
+    let twice = error(
+        quote!(block = 32, dtypes(T: f32, f32)),
+        quote!(
+            unsafe fn f<T>() {}
+        ),
+    );
+    assert!(twice.contains("listed twice"), "{twice}");
+}

@@ -1,0 +1,86 @@
+//! Procedural macros of `cuda_std`: the `#[kernel]` attribute and the generators behind its wide instructions.
+//!
+//! Use them through `cuda_std`, which re-exports what is public.
+
+mod kernel;
+mod printf;
+mod registers;
+
+use proc_macro::TokenStream;
+
+/// Turns a function into a GPU kernel: an entry point on the device, a type with checked arguments on the host.
+///
+/// ```text
+/// /// y = x / rms(x) · w, a row a block.
+/// #[kernel(dtypes(T: f32, f16, bf16), values(V: 1, 8), block = 256, shared = Sums<T>)]
+/// pub unsafe fn rms_norm<T: Element, const V: usize>(x: *const T, w: *const T, y: *mut T, cols: u32, eps: f32) {
+///     …
+/// }
+/// ```
+///
+/// # On the device
+///
+/// The function stays as it is, inlined into one entry point for each combination of the listed types and values:
+/// `rms_norm_f32_v1`, `rms_norm_bf16_v8` and so on: first the types, then each const parameter's name and value (a boolean's
+/// is 0 or 1). A crate of kernels starts with
+///
+/// ```text
+/// #![no_std]
+/// #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+/// ```
+///
+/// # On the host
+///
+/// The body is type-checked and never run. Beside it there is a type of the function's name, here `RmsNorm<T, V>`, that
+/// implements `cuda_std::launch::Kernel`: symbol, block, shared memory, and the arguments as a tuple, here
+/// `(DevicePtr<T>, DevicePtr<T>, DevicePtrMut<T>, u32, f32)`. Generic host code asks for `T: RmsNormDtype`, which the listed
+/// types implement (`RmsNormTDtype` and `RmsNormUDtype` where there are several type parameters). A value that is not listed
+/// does not compile.
+///
+/// # Keys
+///
+/// | key | meaning |
+/// |---|---|
+/// | `block = 256`, `block = (32, 8)` | threads a block: the launch bound, and what the host launches with; required |
+/// | `dtypes(T: f32, bf16, U: …)` | the types of each type parameter |
+/// | `values(V: 1, 8, W: …)` | the values of each const parameter, integers or booleans |
+/// | `shared = Layout<T>`, `shared = { bytes }` | shared memory: the size of a type, or an expression |
+/// | `min_blocks = 2` | blocks that are to fit on a multiprocessor, which bounds registers |
+/// | `cluster = 2`, `cluster = (2, 1)` | blocks a cluster |
+/// | `arch = "sm_90a"` | the only architecture this kernel is for; without it, every one |
+/// | `no_spills` | the build fails if registers spill |
+///
+/// Expressions may name the function's generic parameters and anything in scope.
+///
+/// # Parameters
+///
+/// `*const T`, `*mut T`, numbers of fixed width, and `&TensorMap`. A tensor map is passed by value and stays in parameter
+/// memory, from which the copy engine reads it. Whoever launches the kernel promises that its pointers are valid: hence
+/// `unsafe fn`.
+#[proc_macro_attribute]
+pub fn kernel(attributes: TokenStream, item: TokenStream) -> TokenStream {
+    kernel::expand(attributes.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Prints from a kernel, by C's `printf` conversions: `gpu_printf!("%d: %f\n", i, x)`.
+///
+/// Integers, floats (as `double`), booleans and pointers are taken; write `%d` or `%u` for up to 32 bits, `%lld` or `%llu`
+/// for 64, `%p` for pointers. The text appears when the host synchronizes. Evaluates to the number of arguments printed, or
+/// a negative number on an error. It is slow and takes a stack frame: for debugging.
+///
+/// # Safety
+/// The conversions fit the arguments' types; only their number is checked.
+#[proc_macro]
+pub fn gpu_printf(input: TokenStream) -> TokenStream {
+    printf::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// `asm!` with array operands, for instructions that take up to 128 registers.
+///
+/// `{name*}` in the template stands for the comma-separated registers of an array, declared as
+/// `array name = [count] inout(reg32) place`. Expands to `cuda_std`'s internal `ptx!`.
+#[doc(hidden)]
+#[proc_macro]
+pub fn ptx_registers(input: TokenStream) -> TokenStream {
+    registers::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}

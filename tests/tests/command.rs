@@ -1,0 +1,180 @@
+//! The command: good and bad input, its exit codes and its JSON.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use warpsmith::operator::{CaseClass, Operator};
+use warpsmith::registry::OPERATORS;
+use warpsmith::{DType, HostTensor, io, kernels, random};
+use warpsmith_tests::{device, warpsmith};
+
+const USAGE: u8 = 2;
+const ENVIRONMENT: u8 = 3;
+
+fn first() -> &'static dyn Operator {
+    OPERATORS[0]
+}
+
+/// A file with inputs for the operator's first case of some class; returns the tensors.
+fn write_inputs(op: &dyn Operator, class: CaseClass, path: &Path) -> Vec<HostTensor> {
+    let case = op.cases().into_iter().find(|c| c.class == class).expect("a case of each class");
+    let specs = op.inputs(&case).unwrap();
+    let tensors: Vec<_> = specs.iter().map(|spec| random::tensor(spec, 7).unwrap()).collect();
+    let named: Vec<_> = specs.iter().map(|s| s.name).zip(tensors.iter().cloned()).collect();
+    io::write(path, &named).unwrap();
+    tensors
+}
+
+/// Runs the first operator on `input`; expects a usage error, and returns it.
+fn refused(input: &Path, more: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out.safetensors");
+    let files = ["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
+    let run = warpsmith(&[&["run", first().info().name], &files[..], more].concat());
+    assert_eq!(run.code, USAGE, "{}{}", run.out, run.err);
+    assert!(run.err.starts_with("error: "), "{}", run.err);
+    assert!(!output.exists());
+    run.err
+}
+
+#[test]
+fn list_names_every_operator_in_every_format() {
+    let (text, json, markdown) =
+        (warpsmith(&["list"]), warpsmith(&["list", "--json"]), warpsmith(&["list", "--markdown"]));
+    let names: Vec<_> = OPERATORS.iter().map(|op| op.info().name).collect();
+    for name in &names {
+        assert!(text.out.contains(name) && markdown.out.contains(&format!("| `{name}` |")), "{name}");
+        assert_eq!(warpsmith(&["list", name]).code, 0);
+    }
+    let json = json.json();
+    let listed: Vec<_> = json["operators"].as_array().unwrap().iter().map(|o| o["name"].as_str().unwrap()).collect();
+    assert_eq!(listed, names);
+}
+
+#[test]
+fn wrong_words_are_usage_errors_that_help() {
+    let name = first().info().name;
+    let misspelt = &name[..name.len() - 1];
+    for (args, says) in [
+        (vec!["list", misspelt], format!("did you mean {name}")),
+        (vec!["verify", misspelt], format!("did you mean {name}")),
+        (vec!["verify", name, "--case", "no such case"], "no case is called".to_owned()),
+        (vec!["verify", "--dtype", "float13"], "bfloat16".to_owned()),
+        (vec!["verify", "--class", "weird"], "production".to_owned()),
+        (vec!["verify", "--backend", "tpu"], "cuda or sim".to_owned()),
+        (vec!["inspect", misspelt], format!("did you mean {name}")),
+        (vec!["bench", misspelt], format!("did you mean {name}")),
+        (vec!["bench", "--out", "/no/such/folder/x.json"], "/no/such/folder/x.json".to_owned()),
+        (vec!["run", name], "--input".to_owned()),
+        (vec!["paint"], "unrecognized subcommand".to_owned()),
+    ] {
+        let run = warpsmith(&args);
+        assert_eq!(run.code, USAGE, "{args:?}: {}", run.err);
+        assert!(run.err.contains(&says), "{args:?}: {}", run.err);
+    }
+    assert_eq!(warpsmith(&["--help"]).code, 0);
+    assert_eq!(warpsmith(&["--version"]).code, 0);
+}
+
+#[test]
+fn errors_are_json_when_that_is_asked_for() {
+    let run = warpsmith(&["list", "zzz", "--json"]);
+    assert_eq!(run.code, USAGE);
+    assert!(run.json()["error"].as_str().unwrap().contains("zzz"));
+}
+
+#[test]
+fn the_simulator_is_missing_rather_than_failing() {
+    let run = warpsmith(&["verify", "--backend", "sim"]);
+    assert_eq!(run.code, ENVIRONMENT, "{}", run.err);
+    assert!(run.err.contains("simulator"));
+}
+
+#[test]
+fn verify_says_whether_anything_was_executed() {
+    let run = warpsmith(&["verify", "--class", "tiny", "--class", "empty", "--json"]);
+    if kernels::not_built().is_some() {
+        assert_eq!(run.code, ENVIRONMENT);
+        return;
+    }
+    let json = run.json();
+    assert_eq!((run.code, &json["passed"]), (0, &Value::Bool(true)), "{}", run.out);
+    assert_eq!(json["executed"], Value::Bool(device().is_some()));
+    for key in ["op", "case", "variant", "status", "max_err", "checked"] {
+        assert!(json["rows"][0].get(key).is_some(), "{key}");
+    }
+    assert!(json["kernels"].as_array().is_some_and(|k| !k.is_empty()));
+}
+
+#[test]
+fn doctor_agrees_with_the_device() {
+    let run = warpsmith(&["doctor", "--json"]);
+    let ready = device().is_some() && kernels::not_built().is_none();
+    assert_eq!(run.code, if ready { 0 } else { ENVIRONMENT });
+    assert_eq!(run.json()["ready"], Value::Bool(ready));
+    for finding in run.json()["findings"].as_array().unwrap() {
+        assert!(finding["found"] == "ok" || finding["fix"].is_string(), "{finding}");
+    }
+}
+
+#[test]
+fn inspect_shows_the_code() {
+    let name = first().info().name;
+    let run = warpsmith(&["inspect", name, "--json", "--ptx", "--arch", "sm_80"]);
+    if kernels::not_built().is_some() {
+        assert_eq!(run.code, ENVIRONMENT);
+        return;
+    }
+    let json = run.json();
+    assert!(json["kernels"][0]["ptx"].as_str().unwrap().contains(".target sm_80"));
+    assert_eq!(warpsmith(&["inspect", name, "--arch", "sm_10"]).code, USAGE);
+}
+
+#[test]
+fn run_refuses_what_it_cannot_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("in.safetensors");
+    assert!(refused(&path, &[]).contains("in.safetensors: cannot be read"));
+
+    let inputs = write_inputs(first(), CaseClass::Tiny, &path);
+    assert!(refused(&path, &["--set", "no_such=1"]).contains("no_such"));
+    assert!(refused(&path, &["--set", "novalue"]).contains("name=value"));
+    assert!(refused(&path, &["--set", "variant=warp9"]).contains("warp9"));
+
+    let whole = fs::read(&path).unwrap();
+    for length in [0, 4, 8, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..length]).unwrap();
+        assert!(refused(&path, &[]).contains("safetensors"), "cut to {length} bytes");
+    }
+
+    let names: Vec<_> = first().info().inputs.iter().map(|arg| arg.name).collect();
+    let named: Vec<_> = names.iter().map(|name| (*name, inputs[0].clone())).collect();
+    io::write(&path, &named[1..]).unwrap();
+    assert!(refused(&path, &[]).contains(&format!("has no tensor `{}`", names[0])));
+
+    let wrong = DType::ALL.iter().find(|d| !first().info().dtypes.contains(d)).expect("no operator takes every dtype");
+    let strange = |t: &HostTensor| HostTensor::from_f64(*wrong, t.shape(), &vec![0.0; t.len()]).unwrap();
+    let named: Vec<_> = names.iter().copied().zip(inputs.iter().map(strange)).collect();
+    io::write(&path, &named).unwrap();
+    let error = refused(&path, &[]);
+    assert!(error.contains(first().info().name) && error.contains(wrong.name()), "{error}");
+}
+
+#[test]
+fn run_computes_what_the_reference_does() {
+    let Some(_device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
+    for op in OPERATORS {
+        write_inputs(*op, CaseClass::Odd, &from);
+        let files = ["--input", from.to_str().unwrap(), "--output", to.to_str().unwrap()];
+        let run = warpsmith(&[&["run", op.info().name, "--json"], &files[..]].concat());
+        assert_eq!(run.code, 0, "{}: {}", op.info().name, run.err);
+        let bytes = fs::read(&to).unwrap();
+        let json = run.json();
+        let output = &json["outputs"][0];
+        assert_eq!(output["name"], op.info().outputs[0].name);
+        assert!(String::from_utf8_lossy(&bytes[..200.min(bytes.len())]).contains(op.info().outputs[0].name));
+    }
+}

@@ -1,0 +1,110 @@
+//! Calls that are wrong at run time: each is an error that says what was wrong, and harms nothing.
+
+use std::error::Error as _;
+
+use warpsmith::operator::{CaseClass, InputSpec, Operator, TensorMeta};
+use warpsmith::params::Params;
+use warpsmith::registry::OPERATORS;
+use warpsmith::verify::{self, Filter, Job, Status};
+use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor};
+use warpsmith_tests::device;
+
+fn tiny(op: &'static dyn Operator) -> Job {
+    let case = op.cases().into_iter().find(|c| c.class == CaseClass::Tiny).expect("every operator has a tiny case");
+    Job { op, case }
+}
+
+fn metas(job: &Job) -> Vec<TensorMeta> {
+    job.op.inputs(&job.case).unwrap().iter().map(InputSpec::meta).collect()
+}
+
+#[test]
+fn a_wrong_number_of_inputs_is_named() {
+    for job in OPERATORS.iter().map(|op| tiny(*op)) {
+        let params = Params::new(job.op.info());
+        let all = metas(&job);
+        let more = [all.clone(), all.clone()].concat();
+        for inputs in [&all[1..], &more[..], &[]] {
+            let error = job.op.outputs(inputs, &params).unwrap_err().to_string();
+            let name = job.op.info().name;
+            assert!(error.starts_with(name) && error.contains("input"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_dtype_that_is_not_offered_is_named() {
+    for job in OPERATORS.iter().map(|op| tiny(*op)) {
+        let info = job.op.info();
+        for dtype in DType::ALL.iter().filter(|d| !info.dtypes.contains(d)) {
+            let mut inputs = metas(&job);
+            inputs[0].dtype = *dtype;
+            let error = job.op.outputs(&inputs, &Params::new(info)).unwrap_err();
+            assert!(matches!(error, Error::DType { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.starts_with(info.name) && text.contains(dtype.name()), "{text}");
+        }
+    }
+}
+
+/// Launches the operator's tiny case with its outputs changed.
+fn launch(stream: &Stream, job: &Job, change: impl Fn(&mut TensorMeta)) -> warpsmith::Result<()> {
+    let zeros = |m: &TensorMeta| AnyTensor::zeros(stream, m.dtype, &m.shape);
+    let inputs: Vec<_> = metas(job).iter().map(zeros).collect::<Result<_, _>>()?;
+    let mut metas = job.op.outputs(&metas(job), &job.case.params)?;
+    metas.iter_mut().for_each(change);
+    let mut outputs: Vec<_> = metas.iter().map(zeros).collect::<Result<_, _>>()?;
+    let inputs: Vec<_> = inputs.iter().map(AnyTensor::view).collect();
+    let mut outputs: Vec<_> = outputs.iter_mut().map(AnyTensor::view_mut).collect();
+    job.op.launch(stream, &inputs, &mut outputs, &job.case.params)?;
+    stream.synchronize()
+}
+
+#[test]
+fn outputs_that_do_not_fit_are_refused() {
+    let Some(device) = device() else { return };
+    let stream = device.stream().unwrap();
+    for job in OPERATORS.iter().map(|op| tiny(*op)) {
+        launch(&stream, &job, |_| {}).unwrap();
+        let changes: [fn(&mut TensorMeta); 4] = [
+            |m| m.shape[0] += 1,
+            |m| m.shape.iter_mut().for_each(|d| *d = 0),
+            |m| m.shape.insert(0, 2),
+            |m| m.dtype = if m.dtype == DType::U8 { DType::I64 } else { DType::U8 },
+        ];
+        for change in changes {
+            let error = launch(&stream, &job, change).unwrap_err();
+            assert!(matches!(error, Error::Shape { .. } | Error::DType { .. }), "{error}");
+            assert!(error.to_string().starts_with(job.op.info().name), "{error}");
+        }
+    }
+    works(&device);
+}
+
+#[test]
+fn more_memory_than_there_is_is_refused_and_the_device_goes_on() {
+    let Some(device) = device() else { return };
+    let stream = device.stream().unwrap();
+    let total = device.memory().unwrap().1;
+    let error = Tensor::<u8>::zeros(&stream, [2 * total as usize]).unwrap_err();
+    match &error {
+        Error::OutOfMemory { requested, total: seen, .. } => assert_eq!((*requested, *seen), (2 * total, total)),
+        other => panic!("{other}"),
+    }
+    assert!(error.source().is_none());
+    assert!(Tensor::<u8>::zeros(&stream, [usize::MAX]).is_err());
+    assert!(Tensor::<i64>::zeros(&stream, [1 << 62]).is_err());
+    works(&device);
+}
+
+/// The first operator still computes what it should.
+fn works(device: &Device) {
+    let rows = verify::on_device(device, &tiny(OPERATORS[0]), &Filter::default());
+    assert!(rows.iter().all(|row| row.status == Status::Pass), "{rows:?}");
+}
+
+#[test]
+fn errors_cross_threads_and_boxes() {
+    fn check<T: std::error::Error + Send + Sync + Clone + 'static>() {}
+    check::<Error>();
+}

@@ -1,0 +1,81 @@
+//! Running cargo on the workspace.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// The workspace's folder.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// `cargo` with these arguments, in the workspace's folder.
+pub(crate) fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    command
+}
+
+/// Runs a step with its output shown, and says how long it took.
+pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
+    eprintln!("==> {what}");
+    let start = Instant::now();
+    let status = command.status().with_context(|| format!("{what}: cannot start {}", program(command)))?;
+    if !status.success() {
+        if let Some(code) = status.code().filter(|_| is_run(command)) {
+            // The command has said what is wrong; its exit code means something.
+            std::process::exit(code);
+        }
+        bail!("{what} failed ({status})");
+    }
+    eprintln!("    {what}: {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn is_run(command: &Command) -> bool {
+    command.get_args().next().is_some_and(|verb| verb == "run")
+}
+
+fn program(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+/// Runs a step and returns what it prints.
+pub(crate) fn output(what: &str, command: &mut Command) -> Result<String> {
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("{what}: cannot start"))?;
+    if !output.status.success() {
+        bail!("{what} failed ({})", output.status);
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// A program that cargo built.
+pub(crate) struct Program {
+    pub(crate) name: String,
+    /// `bin`, `lib`, `test` or `bench`.
+    pub(crate) kind: String,
+    /// With the test harness.
+    pub(crate) test: bool,
+    pub(crate) path: PathBuf,
+}
+
+/// Builds, and returns every program that was built.
+pub(crate) fn build(what: &str, args: &[&str]) -> Result<Vec<Program>> {
+    eprintln!("==> {what}");
+    let text = output(what, &mut command(args.iter().chain(&["--message-format=json-render-diagnostics"])))?;
+    let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let word = |value: &Value| value.as_str().map(str::to_owned);
+    let built = messages.filter_map(|message| {
+        Some(Program {
+            name: word(&message["target"]["name"])?,
+            kind: word(&message["target"]["kind"][0])?,
+            test: message["profile"]["test"].as_bool()?,
+            path: PathBuf::from(message["executable"].as_str()?),
+        })
+    });
+    Ok(built.collect())
+}

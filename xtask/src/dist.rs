@@ -1,0 +1,116 @@
+//! `cargo xtask dist`: everything that a GPU machine needs to check and time the operators, in one folder.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo::{self, Program};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The folder to write
+    #[arg(long, default_value = "dist")]
+    out: PathBuf,
+}
+
+const GPU_CHECK: &str = include_str!("../templates/gpu-check.sh");
+
+/// Tests that compile something, and so need what a GPU machine need not have.
+const NEEDS_RUST: [&str; 1] = ["compile_fail"];
+
+const MAX_BYTES: u64 = 60 << 20;
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let out = cargo::root().join(&options.out);
+    // One build for all, so that every dependency is compiled once.
+    let packages = ["-p", "warpsmith", "-p", "warpsmith-tests", "-p", "warpsmith-benches"];
+    let targets = ["test", "--release", "--no-run", "--lib", "--bins", "--tests", "--benches"];
+    let programs = cargo::build("building command, tests and benches", &[&targets[..], &packages].concat())?;
+
+    // Packed beside the old folder and then swapped, so that a failure leaves no half of one.
+    let parent = out.parent().context("the output has no parent folder")?;
+    let staging = tempfile::Builder::new().prefix(".dist-").tempdir_in(parent)?;
+    let mut copied = 0;
+    for program in &programs {
+        if let Some(place) = place(program) {
+            let to = staging.path().join(place);
+            fs::create_dir_all(to.parent().unwrap_or(staging.path()))?;
+            fs::copy(&program.path, to).with_context(|| format!("copying {}", program.path.display()))?;
+            copied += 1;
+        }
+    }
+    if copied < 4 {
+        bail!("only {copied} programs were built");
+    }
+    let script = staging.path().join("gpu-check");
+    fs::write(&script, GPU_CHECK)?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    fs::write(staging.path().join("COMMIT"), commit())?;
+    let bytes = size(staging.path())?;
+    if bytes > MAX_BYTES {
+        bail!("{} MiB is more than the {} MiB that are meant to be enough", bytes >> 20, MAX_BYTES >> 20);
+    }
+    if out.exists() {
+        fs::remove_dir_all(&out)?;
+    }
+    let staging = staging.keep();
+    fs::rename(&staging, &out)?;
+    fs::set_permissions(&out, fs::Permissions::from_mode(0o755))?;
+    println!("{}: {:.1} MiB; on a GPU machine run gpu-check [--out DIR]", out.display(), bytes as f64 / 1048576.0);
+    Ok(())
+}
+
+/// Where a program goes; `None` if it stays behind.
+fn place(program: &Program) -> Option<String> {
+    let name = &program.name;
+    match (program.kind.as_str(), program.test) {
+        ("bin", false) => Some(name.clone()),
+        ("bench", _) => Some(format!("benches/{name}")),
+        // The other packages' libraries are there for their tests and benches.
+        ("lib", true) if name == "warpsmith" => Some("tests/unit".to_owned()),
+        ("test", _) if !NEEDS_RUST.contains(&name.as_str()) => Some(format!("tests/{name}")),
+        _ => None,
+    }
+}
+
+/// The commit, with a mark if the tree has other changes; empty outside a repository.
+fn commit() -> String {
+    let mut git = std::process::Command::new("git");
+    let output = git.args(["describe", "--always", "--dirty", "--abbrev=12"]).current_dir(cargo::root()).output();
+    output
+        .ok()
+        .filter(|o| o.status.success())
+        .map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
+        .unwrap_or_default()
+}
+
+fn size(folder: &Path) -> Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        total += if meta.is_dir() { size(&entry.path())? } else { meta.len() };
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_has_its_place() {
+        let place = |name: &str, kind: &str, test| {
+            place(&Program { name: name.to_owned(), kind: kind.to_owned(), test, path: PathBuf::new() })
+        };
+        assert_eq!(place("warpsmith", "bin", false).as_deref(), Some("warpsmith"));
+        assert_eq!(place("warpsmith", "bin", true), None);
+        assert_eq!(place("warpsmith", "lib", true).as_deref(), Some("tests/unit"));
+        assert_eq!(place("warpsmith_tests", "lib", true), None);
+        assert_eq!(place("correctness", "test", true).as_deref(), Some("tests/correctness"));
+        assert_eq!(place("compile_fail", "test", true), None);
+        assert_eq!(place("operators", "bench", true).as_deref(), Some("benches/operators"));
+    }
+}

@@ -1,0 +1,126 @@
+//! The project's chores: `cargo xtask --help`.
+
+mod cargo;
+mod compare;
+mod dist;
+mod new_op;
+mod setup;
+mod tidy;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// The project's chores.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Get what compiling kernels needs
+    Setup(setup::Options),
+    /// Set up, build, and check every operator against its reference
+    Verify {
+        /// Passed on to `warpsmith verify`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Set up, build, and run every test
+    Test {
+        /// Passed on to `cargo test`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Set up, build, and time every operator
+    Bench {
+        /// Passed on to `warpsmith bench`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Pack command, tests and benches for a GPU machine without Rust
+    Dist(dist::Options),
+    /// Put bench rows beside those of other libraries
+    Compare(compare::Options),
+    /// Write the places of a new operator
+    NewOp {
+        /// Its name, in snake case
+        name: String,
+    },
+    /// Check what compilers do not
+    Tidy {
+        /// Renew the operator table in README.md
+        #[arg(long)]
+        fix: bool,
+    },
+    /// Everything a change has to pass
+    Ci,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> Result<()> {
+    match chore {
+        Chore::Setup(options) => setup::run(&options),
+        Chore::Verify { args } => warpsmith("verify", args),
+        Chore::Bench { args } => {
+            set_up()?;
+            cargo::run("timing", cargo::command(["run", "--release", "-p", "warpsmith", "--", "bench"]).args(args))
+        }
+        Chore::Test { args } => {
+            set_up()?;
+            cargo::run("tests", cargo::command(["test", "--workspace"]).args(args))
+        }
+        Chore::Dist(options) => {
+            set_up()?;
+            dist::run(&options)
+        }
+        Chore::Compare(options) => compare::run(&options),
+        Chore::NewOp { name } => new_op::run(&name),
+        Chore::Tidy { fix } => tidy::run(fix),
+        Chore::Ci => ci(),
+    }
+}
+
+fn set_up() -> Result<()> {
+    setup::run(&setup::Options::default())
+}
+
+fn warpsmith(verb: &str, args: Vec<OsString>) -> Result<()> {
+    set_up()?;
+    cargo::run(verb, cargo::command(["run", "-p", "warpsmith", "--", verb]).args(args))
+}
+
+fn ci() -> Result<()> {
+    cargo::run("formatting", &mut cargo::command(["fmt", "--all", "--check"]))?;
+    set_up()?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    cargo::run("clippy", &mut cargo::command(clippy))?;
+    let doc = ["doc", "--workspace", "--no-deps"];
+    cargo::run("documentation", cargo::command(doc).env("RUSTDOCFLAGS", "-D warnings"))?;
+    tidy::run(false)?;
+    cargo::run("tests", &mut cargo::command(["test", "--workspace"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,62 @@
+//! A device file opens with a header of fixed sections.
+
+use super::places::DEVICE;
+use super::{Tree, Violation};
+
+const SECTIONS: [&str; 8] = ["Math", "Layout", "Mapping", "Shared memory", "Numerics", "Cost", "Limits", "Sources"];
+
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for operator in tree.modules(DEVICE) {
+        let (file, folder) = (format!("{DEVICE}/{operator}.rs"), format!("{DEVICE}/{operator}/mod.rs"));
+        let path = if tree.get(&file).is_some() { &file } else { &folder };
+        let text = tree.get(path).unwrap_or_default();
+        let header: Vec<_> = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect();
+        let found: Vec<_> = header.iter().filter_map(|line| line.strip_prefix("# ")).collect();
+        if found != SECTIONS {
+            let what = format!("its header has to have the sections {}; it has {}", list(&SECTIONS), list(&found));
+            violations.push(Violation::file(path, what));
+        }
+        for pair in header.windows(2).chain(header.last().map(std::slice::from_ref)) {
+            let ends = pair.get(1).is_none_or(|next| next.is_empty() || next.starts_with("# "));
+            if pair[0].starts_with("# ") && ends {
+                violations.push(Violation::file(path, format!("the section `{}` says nothing", &pair[0][2..])));
+            }
+        }
+    }
+    violations
+}
+
+fn list(sections: &[&str]) -> String {
+    if sections.is_empty() { "none".to_owned() } else { sections.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(sections: &[&str]) -> String {
+        let mut text = "//! An operator.\n//!\n".to_owned();
+        for section in sections {
+            text += &format!("//! # {section}\n//! Words.\n//!\n");
+        }
+        text + "\nuse core::array;\n"
+    }
+
+    fn found(text: &str) -> Vec<String> {
+        check(&Tree::of(&[("gpu-kernels/src/ops/gelu.rs", text)])).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_whole_header_passes() {
+        assert_eq!(found(&header(&SECTIONS)), [""; 0]);
+    }
+
+    #[test]
+    fn missing_and_empty_sections_are_found() {
+        assert!(found(&header(&SECTIONS[1..]))[0].contains("has to have the sections Math, Layout"));
+        assert!(found("fn f() {}")[0].ends_with("it has none"));
+        let hollow = header(&SECTIONS).replacen("//! Words.\n", "", 1);
+        assert_eq!(found(&hollow), ["gpu-kernels/src/ops/gelu.rs: the section `Math` says nothing"]);
+    }
+}
