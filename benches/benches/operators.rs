@@ -1,4 +1,5 @@
-//! Every operator on its production shapes, timed by the device.
+//! Every operator on its production shapes, timed by the device. `warpsmith bench` times the variants that an operator does
+//! not pick as well.
 
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ fn main() -> Result<()> {
 }
 
 fn operators(device: &Device, criterion: &mut Criterion) -> Result<()> {
-    for job in bench::plan(device, OPERATORS, None)? {
+    let picked = bench::plan(device, OPERATORS, None)?.into_iter().filter(|job| job.variant.is_none());
+    for job in picked {
         let cost = job.op.cost(&job.case)?;
         let mut prepared = match Prepared::new(device, &job) {
             Err(Error::OutOfMemory { .. }) => continue,
@@ -32,9 +34,8 @@ fn operators(device: &Device, criterion: &mut Criterion) -> Result<()> {
         };
         let mut group = criterion.benchmark_group(job.op.info().bench_name);
         group.throughput(if cost.flops > 0 { Throughput::Elements(cost.flops) } else { Throughput::Bytes(cost.bytes) });
-        let name = format!("{} {}", job.case.name, job.variant.unwrap_or_default());
         let mut failed = None;
-        group.bench_function(name.trim_end(), |bencher| {
+        group.bench_function(&job.case.name, |bencher| {
             bencher.iter_custom(|launches| {
                 prepared.elapsed(launches).unwrap_or_else(|error| {
                     failed = Some(error);

@@ -9,6 +9,8 @@
 #![allow(unsafe_op_in_unsafe_fn)]
 // Each entry's contract is its `# Safety` section; the helpers it is made of share it.
 #![allow(clippy::missing_safety_doc)]
+// Fragments and accumulators are indexed together: rows and columns of the math, not of one array.
+#![allow(clippy::needless_range_loop)]
 
 pub mod diagnostics;
 pub mod ops;
@@ -27,5 +29,5 @@ fn aligned_16<const N: usize>(addresses: [usize; N]) -> bool {
         bits |= addresses[i];
         i += 1;
     }
-    bits % 16 == 0
+    bits.is_multiple_of(16)
 }

@@ -75,20 +75,33 @@ pub struct DeviceInfo {
 
 /// A device. Cheap to clone; the device closes when the last clone, stream and tensor is gone.
 ///
-/// All handles of one device in a process share it: opening it again returns another clone.
+/// All handles of one device in a process share it: opening it again returns another clone. A kernel that fails takes the device
+/// from the whole process: see [`Error::KernelFault`].
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
 struct Inner {
-    /// Dropped first: the device is closed only when the backend has let it go.
     backend: Box<dyn Backend>,
     archs: &'static [Arch],
     images: RwLock<Vec<&'static [KernelImage]>>,
     functions: RwLock<HashMap<&'static str, Loaded>>,
     streams: Mutex<StreamPool>,
     recent: Recent,
-    fault: OnceLock<Error>,
+    fault: &'static Fault,
+    /// Dropped last: others may open the device from then on.
     _open: Open,
+}
+
+/// What ended a backend's device. It outlives the device, because no driver call undoes it: only a new process starts afresh.
+type Fault = OnceLock<Error>;
+
+fn fault_of(kind: BackendKind) -> &'static Fault {
+    static CUDA: Fault = Fault::new();
+    static SIM: Fault = Fault::new();
+    match kind {
+        BackendKind::Cuda => &CUDA,
+        BackendKind::Sim => &SIM,
+    }
 }
 
 /// A loaded kernel.
@@ -129,18 +142,18 @@ impl Device {
 
     /// Opens the first device of a backend.
     pub fn open_backend(kind: BackendKind) -> Result<Self> {
+        let fault = fault_of(kind);
         let mut open = lock(&OPEN);
         while let Some((_, weak)) = open.iter().find(|(k, _)| *k == kind) {
             if let Some(inner) = weak.upgrade() {
                 // Dropping the last handle takes the lock.
                 drop(open);
-                let device = Self(inner);
-                return match device.0.fault.get() {
-                    None => Ok(device),
-                    Some(fault) => Err(fault.clone()),
-                };
+                return fault.get().map_or(Ok(Self(inner)), |fault| Err(fault.clone()));
             }
             open = CLOSED.wait(open).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(fault) = fault.get() {
+            return Err(fault.clone());
         }
         let backend = backend::open(kind)?;
         let archs = Arch::of_device(backend.info().compute_capability);
@@ -151,7 +164,7 @@ impl Device {
             functions: RwLock::default(),
             streams: Mutex::default(),
             recent: Recent::new(),
-            fault: OnceLock::new(),
+            fault,
             _open: Open(kind),
         });
         open.push((kind, Arc::downgrade(&inner)));
@@ -224,12 +237,7 @@ impl Device {
                 let (free, total) = self.backend().memory().unwrap_or((0, 0));
                 Error::OutOfMemory { requested: requested as u64, free, total }
             }
-            Failure::Fault { code, name } => {
-                self.backend().abandon();
-                let kernels = self.0.recent.newest_first();
-                let fault = Error::KernelFault { kernels, code, name };
-                self.0.fault.get_or_init(|| fault).clone()
-            }
+            Failure::Fault { code, name } => self.0.blame(code, name).clone(),
         }
     }
 
@@ -332,6 +340,23 @@ impl Recent {
             .collect();
         symbols.dedup();
         symbols
+    }
+}
+
+impl Inner {
+    fn blame(&self, code: u32, name: String) -> &'static Error {
+        self.fault.get_or_init(|| Error::KernelFault { kernels: self.recent.newest_first(), code, name })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // What faulted is left to the driver to clean up when the process ends.
+        if self.fault.get().is_none()
+            && let Err(Failure::Fault { code, name }) = self.backend.close()
+        {
+            self.blame(code, name);
+        }
     }
 }
 

@@ -32,13 +32,24 @@ pub trait Dtype: sealed::Sealed + Pod + PartialEq + PartialOrd + fmt::Debug + Se
     fn view_mut_of<'v>(any: &'v mut AnyViewMut<'_>) -> Option<ViewMut<'v, Self>>;
 }
 
+/// `x` as an `f32` that rounds to any narrower float as `x` itself would: inexact values get an odd last bit, so that they stay
+/// off the ties. (`half`'s own conversions from `f64` drop the low bits first.)
+fn round_to_odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    let back = f64::from(nearest);
+    if back == x || !x.is_finite() || !nearest.is_finite() || nearest.to_bits() & 1 == 1 {
+        return nearest;
+    }
+    if (back < x) == (x > 0.0) { f32::from_bits(nearest.to_bits() + 1) } else { f32::from_bits(nearest.to_bits() - 1) }
+}
+
 /// Calls a macro with the table of all element types: variant, Rust type, name.
 macro_rules! for_each_dtype {
     ($callback:ident) => {
         $callback! {
             (F32, f32, "float32", "32-bit IEEE 754.", |x| f64::from(x), |x| x as f32),
-            (F16, f16, "float16", "16-bit IEEE 754.", |x| x.to_f64(), |x| f16::from_f64(x)),
-            (BF16, bf16, "bfloat16", "The upper half of a `float32`.", |x| x.to_f64(), |x| bf16::from_f64(x)),
+            (F16, f16, "float16", "16-bit IEEE 754.", |x| x.to_f64(), |x| f16::from_f32(round_to_odd(x))),
+            (BF16, bf16, "bfloat16", "The upper half of a `float32`.", |x| x.to_f64(), |x| bf16::from_f32(round_to_odd(x))),
             (I8, i8, "int8", "8-bit signed integer.", |x| f64::from(x), |x| x.round_ties_even() as i8),
             (U8, u8, "uint8", "8-bit unsigned integer.", |x| f64::from(x), |x| x.round_ties_even() as u8),
             (I32, i32, "int32", "32-bit signed integer.", |x| f64::from(x), |x| x.round_ties_even() as i32),
@@ -167,9 +178,21 @@ mod tests {
         assert_eq!(u8::from_f64(-1.0), 0);
         assert_eq!(i32::from_f64(f64::NAN), 0);
         assert_eq!(i8::from_f64(2.5), 2);
-        assert!(f16::from_f64(f64::NAN).is_nan());
-        assert_eq!(bf16::from_f64(1.0 + 1.0 / 256.0).to_f64(), 1.0);
-        assert_eq!(f16::from_f64(1e9), f16::INFINITY);
+        // Generic code, so that the trait's conversions are meant and not the types' own.
+        fn stored<T: Dtype>(x: f64) -> f64 {
+            T::from_f64(x).to_f64()
+        }
+        assert!(stored::<f16>(f64::NAN).is_nan());
+        assert_eq!(stored::<f16>(1e9), f64::INFINITY);
+        assert_eq!(stored::<f16>(1e-300), 0.0);
+        let (one, next) = (1.0, 1.0 + 1.0 / 128.0);
+        let tie = f64::midpoint(one, next);
+        assert_eq!(stored::<bf16>(tie), one);
+        // Off the tie by less than an f32 can tell.
+        assert_eq!(stored::<bf16>(tie + 1e-12), next);
+        assert_eq!(stored::<bf16>(-tie - 1e-12), -next);
+        assert_eq!(stored::<bf16>(tie - 1e-12), one);
+        assert_eq!(stored::<bf16>(next + (tie - one) - 1e-12), next);
     }
 
     #[test]

@@ -98,14 +98,16 @@ pub enum Error {
         /// Bytes the device has.
         total: u64,
     },
-    /// A kernel trapped, ran out of bounds or timed out. The device handle is dead from then on.
+    /// A kernel trapped, ran out of bounds or timed out. This is final: every later call on the device, and opening it, fails the
+    /// same way until the process ends.
     #[error(
         "a kernel failed on the device: {name} ({code}); last launched, newest first: {}. \
-         Every later call on this device fails the same way: drop its tensors, streams and handles, then open it again",
-        kernels.join(", ")
+         A process cannot use the device again after this: restart it",
+        if kernels.is_empty() { "none of Warpsmith's".to_owned() } else { kernels.join(", ") }
     )]
     KernelFault {
-        /// Symbols of the kernels launched last, newest first; the culprit is normally among them.
+        /// Symbols of the kernels launched last, newest first; the culprit is normally among them. Empty if code outside this crate
+        /// has launched it.
         kernels: Vec<&'static str>,
         /// The driver's error code.
         code: u32,

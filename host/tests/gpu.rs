@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Instant;
 
+use gpu_kernels::diagnostics::TrapNow;
 use warpsmith::kernels::KernelImage;
 use warpsmith::launch::{DevicePtrMut, Dim3, Kernel, TensorMap};
 use warpsmith::{Arch, DType, Device, Error, L2Promotion, OobFill, Stream, Swizzle, Tensor, TensorMapDesc, bf16};
@@ -164,7 +165,7 @@ fn slow(stream: &Stream, x: &mut Tensor<f32>, cycles: u64) {
     unsafe { stream.launch::<Slow>(1, (x, cycles)) }.expect("a launch");
 }
 
-/// Runs the calling test's body in a process of its own, because a fault ends every context of a process.
+/// Runs the calling test's body in a process of its own: after a fault, no other test could use the device.
 fn in_child(name: &str, body: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return body();
@@ -320,27 +321,70 @@ fn out_of_memory_is_an_error() {
 }
 
 #[test]
-fn traps_are_faults_and_the_device_reopens() {
-    in_child("traps_are_faults_and_the_device_reopens", || {
+fn hopeless_allocations_are_refused() {
+    let Some((device, stream)) = open() else { return };
+    let (_, total) = device.memory().unwrap();
+    for bytes in [2 * total as usize, 1 << 44, 1 << 62] {
+        let error = Tensor::<u8>::uninit(&stream, [bytes]).unwrap_err();
+        eprintln!("{error}");
+        assert!(matches!(error, Error::OutOfMemory { requested, .. } if requested == bytes as u64));
+    }
+    let mut x = Tensor::zeros(&stream, [4]).unwrap();
+    add(&stream, &mut x, 1.0);
+    assert_eq!(x.to_vec(&stream).unwrap(), [1.0; 4], "the device goes on working");
+}
+
+/// The device is lost to this process: every call, every drop and opening it again say so and return.
+fn assert_lost(device: Device, stream: Stream, x: Tensor<f32>, fault: &Error) {
+    eprintln!("{fault}");
+    assert_eq!(x.to_vec(&stream).unwrap_err(), *fault);
+    assert_eq!(device.memory().unwrap_err(), *fault);
+    assert_eq!(Device::open().unwrap_err(), *fault);
+    drop((x, stream, device));
+    assert_eq!(Device::open().unwrap_err(), *fault);
+}
+
+#[test]
+fn traps_are_final() {
+    in_child("traps_are_final", || {
         let Some((device, stream)) = open() else { return };
         let mut x = Tensor::zeros(&stream, [4]).unwrap();
         add(&stream, &mut x, 1.0);
         // SAFETY: what is being tested.
         unsafe { stream.launch::<Trap>(1, (0,)) }.unwrap();
         let fault = stream.synchronize().unwrap_err();
-        eprintln!("{fault}");
-        match &fault {
-            Error::KernelFault { kernels, .. } => assert_eq!(kernels[..2], ["gpu_trap", "gpu_add"]),
-            other => panic!("{other}"),
-        }
-        assert_eq!(x.to_vec(&stream).unwrap_err(), fault);
-        assert_eq!(Device::open().unwrap_err(), fault);
-        drop((x, stream, device));
+        assert!(matches!(&fault, Error::KernelFault { kernels, .. } if kernels == &["gpu_trap", "gpu_add"]), "{fault}");
+        assert_lost(device, stream, x, &fault);
+    });
+}
 
-        let Some((_device, stream)) = open() else { return };
-        let mut x = Tensor::zeros(&stream, [4]).unwrap();
-        add(&stream, &mut x, 1.0);
-        assert_eq!(x.to_vec(&stream).unwrap(), [1.0; 4]);
+#[test]
+fn traps_of_embedded_kernels_are_named() {
+    in_child("traps_of_embedded_kernels_are_named", || {
+        let Some((device, stream)) = open() else { return };
+        let x = Tensor::zeros(&stream, [4]).unwrap();
+        // SAFETY: what is being tested.
+        match unsafe { stream.launch::<TrapNow>(4, (1,)) } {
+            Err(error @ Error::KernelsNotBuilt { .. }) => return eprintln!("skipped: {error}"),
+            launched => launched.unwrap(),
+        }
+        // A copy finds it as well as a wait does.
+        let fault = x.to_vec(&stream).unwrap_err();
+        assert!(matches!(&fault, Error::KernelFault { kernels, .. } if kernels == &["trap_now"]), "{fault}");
+        assert_lost(device, stream, x, &fault);
+    });
+}
+
+#[test]
+fn traps_that_nobody_waits_for_are_final() {
+    in_child("traps_that_nobody_waits_for_are_final", || {
+        let Some((device, stream)) = open() else { return };
+        let x = Tensor::<f32>::zeros(&stream, [4]).unwrap();
+        // SAFETY: what is being tested.
+        unsafe { stream.launch::<Trap>(1, (0,)) }.unwrap();
+        drop((x, stream, device));
+        let fault = Device::open().unwrap_err();
+        assert!(matches!(&fault, Error::KernelFault { kernels, .. } if kernels == &["gpu_trap"]), "{fault}");
     });
 }
 

@@ -21,7 +21,7 @@ out=$(cd "$out" && pwd)
 
 WARPSMITH_COMMIT=$(cat "$here/COMMIT" 2>/dev/null)
 CRITERION_HOME=$(mktemp -d)
-export WARPSMITH_COMMIT CRITERION_HOME
+export WARPSMITH_COMMIT CRITERION_HOME WARPSMITH_REQUIRE_DEVICE=1
 trap 'rm -rf "$CRITERION_HOME"' EXIT
 
 failed=0

@@ -156,8 +156,7 @@ unsafe fn normalise<T: Element, const V: usize, const N: usize>(
     let inside = |i: usize| at(i) < d as usize;
     let packs: [Pack<T, N>; V] =
         array::from_fn(|i| if inside(i) { Pack::load_nc_no_allocate(x.add(at(i))) } else { zero });
-    let weights: [Pack<T, N>; V] =
-        array::from_fn(|i| if inside(i) { Pack::load_nc(weight.add(at(i))) } else { zero });
+    let weights: [Pack<T, N>; V] = array::from_fn(|i| if inside(i) { Pack::load_nc(weight.add(at(i))) } else { zero });
     let mut sum = 0.0;
     for pack in packs {
         for value in pack.to_f32() {

@@ -177,7 +177,7 @@ pub unsafe fn sgemm<const V: usize>(
         thread::sync_threads();
     }
 
-    let wide = ldc % 4 == 0 && (c as usize) % 16 == 0;
+    let wide = ldc.is_multiple_of(4) && (c as usize).is_multiple_of(16);
     for (i, results) in acc.into_iter().enumerate() {
         let row = row0 + down + (i as u32 / 4) * QUARTER + i as u32 % 4;
         for half in 0..2 {

@@ -70,7 +70,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// `pattern` of 1, 2 or 4 bytes.
     unsafe fn fill(&self, stream: RawStream, dst: u64, pattern: &[u8], count: usize) -> Outcome<()>;
 
-    /// Streams live until the backend is dropped.
+    /// Streams live until the backend is closed.
     fn create_stream(&self) -> Outcome<RawStream>;
     fn synchronize(&self, stream: RawStream) -> Outcome<()>;
     fn create_event(&self, timed: bool) -> Outcome<RawEvent>;
@@ -85,8 +85,8 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     unsafe fn launch(&self, launch: &Launch<'_>) -> Outcome<()>;
     fn tensor_map(&self, desc: &TensorMapDesc<'_>) -> Outcome<TensorMap>;
 
-    /// Called once, when a fault was seen: no handle may be touched again, not even to release it.
-    fn abandon(&self);
+    /// Waits for all work, then releases everything; nothing is called after it. Not called once a fault was seen.
+    fn close(&mut self) -> Outcome<()>;
 }
 
 /// Opens a backend's first device.

@@ -1,18 +1,18 @@
 //! `warpsmith verify`.
 
+use comfy_table::Cell;
 use cuda_builder::ptxas;
 use rayon::prelude::*;
 use serde_json::json;
 
 use super::{BackendArg, Outcome, Ui, ui};
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{CaseClass, Operator};
 use crate::registry;
 use crate::verify::offline::{self, KernelRow};
 use crate::verify::{self, Filter, Job, Row, Status};
-
-use comfy_table::Cell;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -57,10 +57,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     };
     let jobs = verify::plan(&ops, &filter)?;
     match args.backend.open() {
-        Ok(device) => {
-            drop(device);
-            on_device(args, &filter, &ops, &jobs, ui)
-        }
+        Ok(device) => on_device(&device, &filter, &ops, &jobs, ui),
         // Asked for by name, a backend that is not there is an error; otherwise there is still something to check.
         Err(error) if error.is_environment() && args.backend.backend.is_none() => {
             without_device(&error, args.seed, &ops, &jobs, ui)
@@ -70,30 +67,23 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
 }
 
 fn on_device(
-    args: &Args,
+    device: &Device,
     filter: &Filter,
     ops: &[&'static dyn Operator],
     jobs: &[Job],
     ui: &mut Ui,
 ) -> Result<Outcome> {
-    let device = args.backend.open()?;
-    let (name, driver) = (device.info().name.clone(), device.info().driver_version.to_string());
-    drop(device);
+    let (name, driver) = (&device.info().name, device.info().driver_version.to_string());
     let kernels = kernels(ops, false)?;
     let bar = ui.progress(jobs.len());
-    let rows = verify::all(
-        || args.backend.open(),
-        jobs,
-        filter,
-        |job, _| {
-            bar.set_message(job.to_string());
-            bar.inc(1);
-        },
-    )?;
+    let rows = verify::all(device, jobs, filter, |job, _| {
+        bar.set_message(job.to_string());
+        bar.inc(1);
+    });
     bar.finish_and_clear();
     let passed = !rows.iter().any(|r| r.status == Status::Fail) && !kernels.iter().any(|r| r.status == Status::Fail);
     ui.document(&json!({
-        "executed": true, "device": name, "driver": driver, "seed": args.seed, "passed": passed, "rows": rows, "kernels": kernels,
+        "executed": true, "device": name, "driver": driver, "seed": filter.seed, "passed": passed, "rows": rows, "kernels": kernels,
     }));
     ui.line(format!("On {name} (CUDA driver {driver}):"));
     let cells = |r: &Row| {

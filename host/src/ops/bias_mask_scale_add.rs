@@ -4,13 +4,13 @@ use gpu_kernels::ops::bias_mask_scale_add as gk;
 use half::f16;
 
 use super::elementwise;
+use crate::any::{AnyView, AnyViewMut};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::host_tensor::HostTensor;
 use crate::operator::*;
 use crate::params::{ParamInfo, Params};
 use crate::stream::Stream;
-use crate::any::{AnyView, AnyViewMut};
 use crate::view::{View, ViewMut};
 use crate::{kernels, reference};
 
@@ -151,13 +151,7 @@ impl Operator for BiasMaskScaleAdd {
         )
     }
 
-    fn reference(
-        &self,
-        inputs: &[HostTensor],
-        params: &Params,
-        _: usize,
-        rows: &[usize],
-    ) -> Result<Vec<f64>> {
+    fn reference(&self, inputs: &[HostTensor], params: &Params, _: usize, rows: &[usize]) -> Result<Vec<f64>> {
         let [x, bias, mask, residual] = [&inputs[0], &inputs[1], &inputs[2], &inputs[3]];
         let scale = f64::from(params.f32("scale")?);
         let bias = bias.to_f64();
@@ -168,7 +162,11 @@ impl Operator for BiasMaskScaleAdd {
     }
 
     fn tolerance(&self, case: &Case) -> Result<Tolerance> {
-        Ok(elementwise::tolerance(case.dtype, 1e-6, "one rounding to storage after three f32 operations; 10⁻⁷ covers their roundings where operands of order 1 cancel"))
+        Ok(elementwise::tolerance(
+            case.dtype,
+            1e-6,
+            "one rounding to storage after three f32 operations; 10⁻⁷ covers their roundings where operands of order 1 cancel",
+        ))
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {

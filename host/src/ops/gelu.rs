@@ -5,6 +5,7 @@ use gpu_kernels::ops::gelu::GeluDtype;
 use half::{bf16, f16};
 
 use super::elementwise;
+use crate::any::{AnyView, AnyViewMut};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::host_tensor::HostTensor;
@@ -12,7 +13,6 @@ use crate::operator::*;
 use crate::params::Params;
 use crate::reference;
 use crate::stream::Stream;
-use crate::any::{AnyView, AnyViewMut};
 use crate::view::{View, ViewMut};
 use crate::{dispatch, kernels};
 
@@ -113,9 +113,7 @@ impl Operator for Gelu {
 
     fn reference(&self, inputs: &[HostTensor], _: &Params, _: usize, rows: &[usize]) -> Result<Vec<f64>> {
         let c = (2.0 / std::f64::consts::PI).sqrt();
-        Ok(reference::elementwise(&inputs[0], rows, |x| {
-            0.5 * x * (1.0 + (c * (x + 0.044715 * x * x * x)).tanh())
-        }))
+        Ok(reference::elementwise(&inputs[0], rows, |x| 0.5 * x * (1.0 + (c * (x + 0.044715 * x * x * x)).tanh())))
     }
 
     fn tolerance(&self, case: &Case) -> Result<Tolerance> {

@@ -5,6 +5,7 @@ use gpu_kernels::ops::gemm_bf16::{hopper, mma};
 use half::bf16;
 
 use super::elementwise::{self, roundoff};
+use crate::any::{AnyView, AnyViewMut};
 use crate::device::DeviceInfo;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -12,7 +13,6 @@ use crate::host_tensor::HostTensor;
 use crate::operator::*;
 use crate::params::Params;
 use crate::stream::Stream;
-use crate::any::{AnyView, AnyViewMut};
 use crate::view::{View, ViewMut};
 use crate::{L2Promotion, OobFill, Swizzle, TensorMapDesc, kernels, reference};
 
@@ -96,7 +96,11 @@ impl<'a> Problem<'a> {
 
     fn launch_hopper(mut self, stream: &Stream) -> Result<()> {
         if !self.fits_tma() {
-            return Err(INFO.param_error("variant", Path::HOPPER, "a and b with k > 0 and rows at multiples of 16 bytes"));
+            return Err(INFO.param_error(
+                "variant",
+                Path::HOPPER,
+                "a and b with k > 0 and rows at multiples of 16 bytes",
+            ));
         }
         let (a, b) = (self.a.ptr(stream), self.b.ptr(stream));
         let c = self.c.ptr_mut(stream);
@@ -106,15 +110,15 @@ impl<'a> Problem<'a> {
         let a_map = map(a.addr(), self.m, self.k, self.lda, hopper::BLOCK_M, hopper::BLOCK_K)?;
         let b_map = map(b.addr(), self.n, self.k, self.ldb, hopper::BLOCK_N / hopper::CLUSTER, hopper::BLOCK_K)?;
         // The copy engine drops what lies outside a tensor in units of 16 bytes.
-        let store_tiles = self.c.rows_aligned(16) && self.n % 8 == 0;
+        let store_tiles = self.c.rows_aligned(16) && self.n.is_multiple_of(8);
         // An unused map still has to be a map.
         let c_map = if store_tiles {
             map(c.addr(), self.m, self.n, self.ldc, hopper::STORE_M, hopper::STORE_N)?
         } else {
             a_map
         };
-        let tiles = u64::from(self.m.div_ceil(hopper::CLUSTER * hopper::BLOCK_M))
-            * u64::from(self.n.div_ceil(hopper::BLOCK_N));
+        let tiles =
+            u64::from(self.m.div_ceil(hopper::CLUSTER * hopper::BLOCK_M)) * u64::from(self.n.div_ceil(hopper::BLOCK_N));
         let clusters = u64::from(stream.device().info().multiprocessors / hopper::CLUSTER);
         let grid = hopper::CLUSTER * tiles.min(clusters) as u32;
         let args = (a_map, b_map, c_map, c, self.m, self.n, self.k, self.ldc, u32::from(store_tiles));
@@ -152,7 +156,13 @@ impl<'a> Problem<'a> {
 }
 
 /// The descriptor of a row-major matrix that is moved in boxes with the 128-byte swizzle.
-fn tile_map(stream: &Stream, address: u64, [rows, columns]: [u32; 2], ld: u64, [box_rows, box_columns]: [u32; 2]) -> Result<TensorMap> {
+fn tile_map(
+    stream: &Stream,
+    address: u64,
+    [rows, columns]: [u32; 2],
+    ld: u64,
+    [box_rows, box_columns]: [u32; 2],
+) -> Result<TensorMap> {
     stream.device().tensor_map(&TensorMapDesc {
         address,
         dtype: DType::BF16,
@@ -269,7 +279,11 @@ impl Operator for GemmBf16 {
         // The tensor core truncates each addend to the largest one's grid, of f32 spacing: up to 2⁻²² of a running sum of size
         // √k for each step of 16 products, all towards zero, so these errors add up instead of cancelling.
         let abs = (k as f64).sqrt() * (k as f64 / 16.0).max(1.0) * 4.0 * roundoff(DType::F32);
-        Ok(Tolerance::new(abs, roundoff(DType::BF16), "bf16 rounding of the result, and k/16 truncations of sums of size √k"))
+        Ok(Tolerance::new(
+            abs,
+            roundoff(DType::BF16),
+            "bf16 rounding of the result, and k/16 truncations of sums of size √k",
+        ))
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {

@@ -6,13 +6,13 @@ use gpu_kernels::ops::rms_norm::{RmsNormAnyDtype, RmsNormBlockDtype, RmsNormWarp
 use half::{bf16, f16};
 
 use super::elementwise::{self, roundoff};
+use crate::any::{AnyView, AnyViewMut};
 use crate::dtype::{DType, Dtype};
 use crate::error::Result;
 use crate::host_tensor::HostTensor;
 use crate::operator::*;
 use crate::params::{ParamInfo, Params};
 use crate::stream::Stream;
-use crate::any::{AnyView, AnyViewMut};
 use crate::view::{View, ViewMut};
 use crate::{dispatch, kernels, reference};
 
@@ -46,7 +46,7 @@ pub fn rms_norm<'a, T: RmsNormDtype>(
     y.require_shape(INFO.name, "y", x.shape())?;
     let x_stride = x.require_row_stride(INFO.name, "x")?;
     let y_stride = y.require_row_stride(INFO.name, "y")?;
-    if !(eps >= 0.0) {
+    if eps.is_nan() || eps < 0.0 {
         return Err(INFO.param_error("eps", eps, "zero or more"));
     }
     let packs = d / gpu_kernels::lanes::<T>();
@@ -203,13 +203,7 @@ impl Operator for RmsNorm {
         })
     }
 
-    fn reference(
-        &self,
-        inputs: &[HostTensor],
-        params: &Params,
-        _: usize,
-        rows: &[usize],
-    ) -> Result<Vec<f64>> {
+    fn reference(&self, inputs: &[HostTensor], params: &Params, _: usize, rows: &[usize]) -> Result<Vec<f64>> {
         let (x, weight) = (&inputs[0], inputs[1].to_f64());
         let eps = f64::from(params.f32("eps")?);
         Ok(reference::by_row(rows, |r| {

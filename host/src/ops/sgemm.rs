@@ -3,13 +3,13 @@
 use gpu_kernels::ops::sgemm as gk;
 
 use super::elementwise::{self, roundoff};
+use crate::any::{AnyView, AnyViewMut};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::host_tensor::HostTensor;
 use crate::operator::*;
 use crate::params::Params;
 use crate::stream::Stream;
-use crate::any::{AnyView, AnyViewMut};
 use crate::view::{View, ViewMut};
 use crate::{kernels, reference};
 
@@ -43,26 +43,12 @@ pub fn sgemm<'a>(
     let Some(grid) = elementwise::grid(&INFO, "c", tiles, 1)? else {
         return Ok(());
     };
-    let args = (
-        a.ptr(stream),
-        b.ptr(stream),
-        c.ptr_mut(stream),
-        m,
-        n,
-        k,
-        lda as u64,
-        ldb as u64,
-        ldc as u64,
-    );
+    let args = (a.ptr(stream), b.ptr(stream), c.ptr_mut(stream), m, n, k, lda as u64, ldb as u64, ldc as u64);
     let aligned = k % 4 == 0 && n % 4 == 0 && a.rows_aligned(16) && b.rows_aligned(16);
     // SAFETY: the tensors are live, hold m, k and n elements at the strides passed, and c is borrowed mutably; the
     // four-wide kernel is taken only for sizes that 4 divides and rows at multiples of 16 bytes.
     unsafe {
-        if aligned {
-            stream.launch::<gk::Sgemm<4>>(grid, args)
-        } else {
-            stream.launch::<gk::Sgemm<1>>(grid, args)
-        }
+        if aligned { stream.launch::<gk::Sgemm<4>>(grid, args) } else { stream.launch::<gk::Sgemm<1>>(grid, args) }
     }
 }
 
@@ -150,7 +136,11 @@ impl Operator for Sgemm {
         // is large, i/k of c. Roundings walk at random, each 0.4·2⁻²⁴ of the sum in standard deviation: together
         // 0.3·k·2⁻²⁴ and 0.25·√k·2⁻²⁴·|c|. Six of each are never seen in 10⁸ outputs.
         let (k, ulp) = (k as f64, roundoff(DType::F32));
-        Ok(Tolerance::new(2.0 * k * ulp, 1.5 * k.sqrt() * ulp + ulp, "k roundings of a growing sum, walking at random: 6 standard deviations"))
+        Ok(Tolerance::new(
+            2.0 * k * ulp,
+            1.5 * k.sqrt() * ulp + ulp,
+            "k roundings of a growing sum, walking at random: 6 standard deviations",
+        ))
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {

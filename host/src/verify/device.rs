@@ -136,8 +136,7 @@ impl Prepared {
     fn poisoned_outputs(&self, job: &Job) -> Result<Vec<Placed>> {
         let place = |meta: &TensorMeta| {
             let place = Placement::new(meta, job.case.layout);
-            let bytes = place.poisoned();
-            Placed::new(&self.stream, place, meta, bytes)
+            Ok(Placed { name: meta.name.clone(), tensor: place.poisoned_on(&self.stream)?, place })
         };
         self.outputs.iter().map(place).collect()
     }

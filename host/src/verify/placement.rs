@@ -4,9 +4,12 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::dtype::DType;
+use crate::any::{AnyTensor, AnyViewMut};
+use crate::dtype::{DType, Dtype};
+use crate::error::Result;
 use crate::operator::{Layout, TensorMeta};
 use crate::reference::row_len;
+use crate::stream::Stream;
 
 /// Elements before and after the tensor that nobody may touch. A multiple of 256 bytes for every dtype.
 const GUARD: usize = 4096;
@@ -62,8 +65,24 @@ impl Placement {
         strides
     }
 
+    /// The allocation on the device, with nothing in it but poison.
+    pub(super) fn poisoned_on(&self, stream: &Stream) -> Result<AnyTensor> {
+        let mut tensor = AnyTensor::uninit(stream, self.dtype, [self.elements()])?;
+        match tensor.view_mut() {
+            AnyViewMut::F32(mut view) => view.fill(stream, poison_value(self.dtype)),
+            AnyViewMut::F16(mut view) => view.fill(stream, poison_value(self.dtype)),
+            AnyViewMut::BF16(mut view) => view.fill(stream, poison_value(self.dtype)),
+            AnyViewMut::I8(mut view) => view.fill(stream, poison_value(self.dtype)),
+            AnyViewMut::U8(mut view) => view.fill(stream, poison_value(self.dtype)),
+            AnyViewMut::I32(mut view) => view.fill(stream, poison_value(self.dtype)),
+            AnyViewMut::U32(mut view) => view.fill(stream, poison_value(self.dtype)),
+            AnyViewMut::I64(mut view) => view.fill(stream, poison_value(self.dtype)),
+        }?;
+        Ok(tensor)
+    }
+
     /// The allocation's bytes with nothing in it but poison.
-    pub(super) fn poisoned(&self) -> Vec<u8> {
+    fn poisoned(&self) -> Vec<u8> {
         let poison = poison(self.dtype);
         let mut bytes = vec![0; self.elements() * self.dtype.size()];
         bytes.par_chunks_mut(poison.len() << 20).for_each(|part| {
@@ -137,6 +156,10 @@ fn poison(dtype: DType) -> &'static [u8] {
         DType::BF16 => &[0xE5, 0x7F],
         _ => &[0xA5; 8][..dtype.size()],
     }
+}
+
+fn poison_value<T: Dtype>(dtype: DType) -> T {
+    bytemuck::pod_read_unaligned(poison(dtype))
 }
 
 #[cfg(test)]

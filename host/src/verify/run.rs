@@ -1,38 +1,24 @@
 //! Many cases, one after the other.
 
-use super::{Filter, Job, Row, Status, on_device};
+use super::{Filter, Job, Row, on_device};
 use crate::device::Device;
-use crate::error::Result;
 
-/// Runs `jobs` on the device that `open` opens, telling `each` about every row. A kernel that faults takes its device with
-/// it: the next case gets a newly opened one.
-pub fn all(
-    open: impl Fn() -> Result<Device>,
-    jobs: &[Job],
-    filter: &Filter,
-    mut each: impl FnMut(&Job, &[Row]),
-) -> Result<Vec<Row>> {
-    let mut device = Some(open()?);
+/// Runs `jobs` on `device`, telling `each` about every job's rows. A kernel that faults takes the device with it: what comes
+/// after is skipped.
+pub fn all(device: &Device, jobs: &[Job], filter: &Filter, mut each: impl FnMut(&Job, &[Row])) -> Vec<Row> {
     let mut all = Vec::new();
+    let mut alive = true;
     for job in jobs {
-        let rows = match &device {
-            Some(device) => on_device(device, job, filter),
-            None => {
-                let mut row = Row::new(job, None);
-                row.skip("the device was lost to an earlier fault");
-                vec![row]
-            }
+        let rows = if alive {
+            on_device(device, job, filter)
+        } else {
+            let mut row = Row::new(job, None);
+            row.skip("the device was lost to an earlier fault");
+            vec![row]
         };
-        if rows.iter().any(|row| row.status == Status::Fail) && !device.as_ref().is_some_and(is_alive) {
-            drop(device.take());
-            device = open().ok().filter(is_alive);
-        }
+        alive = alive && device.stream().and_then(|stream| stream.synchronize()).is_ok();
         each(job, &rows);
         all.extend(rows);
     }
-    Ok(all)
-}
-
-fn is_alive(device: &Device) -> bool {
-    device.stream().and_then(|stream| stream.synchronize()).is_ok()
+    all
 }

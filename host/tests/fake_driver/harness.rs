@@ -84,6 +84,13 @@ pub(crate) fn allocations() -> usize {
     count()
 }
 
+/// A kernel that is none of Warpsmith's traps.
+pub(crate) fn fault() {
+    // SAFETY: the fake's signature.
+    let fault: extern "C" fn() = unsafe { std::mem::transmute(symbol(c"fake_fault")) };
+    fault();
+}
+
 macro_rules! kernel {
     ($name:ident, $symbol:literal, $args:ty, $shared:literal, $cluster:literal) => {
         pub(crate) struct $name;
@@ -141,6 +148,11 @@ pub(crate) fn open() -> Result<(Device, Stream)> {
     device.add_images(IMAGES);
     let stream = device.stream()?;
     Ok((device, stream))
+}
+
+pub(crate) fn trap(stream: &Stream) {
+    // SAFETY: the fake touches no memory; that it fails is what is being tested.
+    unsafe { stream.launch::<Trap>(1, (0,)) }.expect("a failure shows later");
 }
 
 pub(crate) fn add_one(stream: &Stream, x: &mut Tensor<f32>) -> Result<()> {

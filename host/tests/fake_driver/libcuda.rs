@@ -19,7 +19,7 @@ const NOT_FOUND: u32 = 500;
 const ILLEGAL_ADDRESS: u32 = 700;
 const LAUNCH_FAILED: u32 = 719;
 
-/// Sticky error of the context.
+/// Sticky error of the process: nothing clears it, as with the real driver.
 static FAULT: AtomicU32 = AtomicU32::new(0);
 static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
 static RETAINED: AtomicUsize = AtomicUsize::new(0);
@@ -57,7 +57,11 @@ fn state() -> u32 {
     match FAULT.load(SeqCst) {
         0 if CURRENT.with(|c| c.load(SeqCst)) != context() => INVALID_CONTEXT,
         0 if RETAINED.load(SeqCst) == 0 => INVALID_CONTEXT,
-        fault => fault,
+        0 => 0,
+        fault => {
+            log("refused");
+            fault
+        }
     }
 }
 
@@ -88,6 +92,12 @@ unsafe extern "C" fn fake_log(out: *mut u8, room: usize) -> usize {
     let bytes = text.len().min(room);
     unsafe { out.copy_from_nonoverlapping(text.as_ptr(), bytes) };
     bytes
+}
+
+/// Fails as if another library's kernel had trapped.
+#[unsafe(no_mangle)]
+extern "C" fn fake_fault() {
+    FAULT.store(LAUNCH_FAILED, SeqCst);
 }
 
 /// Live allocations.
@@ -162,20 +172,17 @@ api! {
         0
     }
     fn cuDevicePrimaryCtxRetain(out: *mut Handle, _device: i32) {
-        RETAINED.fetch_add(1, SeqCst);
-        *out = context();
         log("retain");
-        FAULT.load(SeqCst)
+        let fault = FAULT.load(SeqCst);
+        if fault == 0 {
+            RETAINED.fetch_add(1, SeqCst);
+            *out = context();
+        }
+        fault
     }
     fn cuDevicePrimaryCtxRelease_v2(_device: i32) {
         RETAINED.fetch_sub(1, SeqCst);
         log("release");
-        0
-    }
-    fn cuDevicePrimaryCtxReset_v2(_device: i32) {
-        FAULT.store(0, SeqCst);
-        MEMORY.lock().unwrap().clear();
-        log("reset");
         0
     }
     fn cuCtxGetCurrent(out: *mut Handle) {
@@ -206,19 +213,20 @@ api! {
         state()
     }
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) {
+        let code = state();
+        if code != 0 { return code; }
         if bytes == 0 { return INVALID_VALUE; }
         if bytes as u64 > total() - used() { return OUT_OF_MEMORY; }
         // Room to align the address as a real driver does.
         let words = Vec::<u64>::with_capacity(bytes.div_ceil(8) + 32).leak();
         *address = (words.as_ptr() as u64).next_multiple_of(256);
         MEMORY.lock().unwrap().insert(*address, bytes as u64);
-        state()
+        0
     }
     fn cuMemFree_v2(address: u64) {
-        match MEMORY.lock().unwrap().remove(&address) {
-            Some(_) => state(),
-            None => INVALID_VALUE,
-        }
+        let code = state();
+        if code != 0 { return code; }
+        if MEMORY.lock().unwrap().remove(&address).is_some() { 0 } else { INVALID_VALUE }
     }
     fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: Handle) {
         let code = cuMemAlloc_v2(address, bytes);

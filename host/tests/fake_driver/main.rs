@@ -177,38 +177,97 @@ fn out_of_memory() {
         let error = Tensor::<u8>::zeros(&stream, [768 << 10]).unwrap_err();
         assert_eq!(error.to_string(), "out of device memory: 768.0 KiB requested, 512.0 KiB of 1.0 MiB free");
         assert_eq!(calls(), ["trim"], "it tries again with what the pool kept");
+        let error = Tensor::<u8>::zeros(&stream, [1 << 62]).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { requested, .. } if requested == 1 << 62), "{error}");
+        assert_eq!(calls(), [""; 0], "there is no point in waiting for that much");
         drop(held);
         assert!(Tensor::<u8>::zeros(&stream, [768 << 10]).is_ok(), "the device goes on working");
     });
 }
 
 #[test]
-fn kernel_traps() {
-    with_driver("kernel_traps", &[], || {
+fn faults_are_final() {
+    with_driver("faults_are_final", &[], || {
         let (device, stream) = open().unwrap();
+        let (other, event) = (device.stream().unwrap(), stream.record().unwrap());
         let mut x = Tensor::<f32>::zeros(&stream, [4]).unwrap();
         add_one(&stream, &mut x).unwrap();
-        // SAFETY: what is being tested.
-        unsafe { stream.launch::<Trap>(1, (0,)).unwrap() };
+        add_one(&other, &mut x).unwrap();
+        trap(&stream);
         let fault = stream.synchronize().unwrap_err();
         assert_eq!(
             fault.to_string(),
             "a kernel failed on the device: CUDA_ERROR_LAUNCH_FAILED (719); last launched, newest first: fake_trap, fake_add_one. \
-             Every later call on this device fails the same way: drop its tensors, streams and handles, then open it again"
+             A process cannot use the device again after this: restart it"
         );
-        assert_eq!(x.to_vec(&stream), Err(fault.clone()));
-        assert_eq!(add_one(&stream, &mut x), Err(fault.clone()));
-        assert_eq!(Tensor::<f32>::zeros(&stream, [4]).unwrap_err(), fault);
-        assert_eq!(Device::open().unwrap_err(), fault);
-        drop((x, stream));
+        assert!(!fault.is_environment());
         calls();
-        drop(device);
-        assert_eq!(calls(), ["reset", "release"]);
+        assert_eq!(x.to_vec(&stream), Err(fault.clone()));
+        assert_eq!(add_one(&other, &mut x), Err(fault.clone()));
+        assert_eq!(Tensor::<f32>::zeros(&stream, [4]).unwrap_err(), fault);
+        assert_eq!(event.synchronize(), Err(fault.clone()));
+        assert_eq!(device.stream().unwrap_err(), fault);
+        assert_eq!(device.memory(), Err(fault.clone()));
+        assert_eq!(Device::open().unwrap_err(), fault);
+        // From any thread, in any order.
+        std::thread::scope(|scope| {
+            scope.spawn(move || drop((device, x)));
+            scope.spawn(move || drop((event, other)));
+            scope.spawn(move || drop(stream));
+        });
+        assert_eq!(Device::open().unwrap_err(), fault);
+        assert_eq!(calls(), [""; 0], "the driver is left alone");
+    });
+}
 
-        let (_device, stream) = open().unwrap();
-        let mut x = Tensor::<f32>::zeros(&stream, [4]).unwrap();
-        add_one(&stream, &mut x).unwrap();
-        assert_eq!(x.to_vec(&stream).unwrap(), [1.0; 4]);
+#[test]
+fn faults_that_only_drops_see() {
+    with_driver("faults_that_only_drops_see", &[], || {
+        let (device, stream) = open().unwrap();
+        let x = Tensor::<f32>::zeros(&stream, [4]).unwrap();
+        trap(&stream);
+        drop(x);
+        calls();
+        let fault = stream.synchronize().unwrap_err();
+        assert!(
+            matches!(&fault, Error::KernelFault { kernels, code: 719, .. } if kernels == &["fake_trap"]),
+            "{fault}"
+        );
+        drop((device, stream));
+        assert_eq!(Device::open().unwrap_err(), fault);
+        assert_eq!(calls(), [""; 0]);
+    });
+}
+
+#[test]
+fn faults_that_only_closing_sees() {
+    with_driver("faults_that_only_closing_sees", &[], || {
+        let (device, stream) = open().unwrap();
+        drop((device, stream));
+        let (device, stream) = open().unwrap();
+        trap(&stream);
+        calls();
+        drop((device, stream));
+        assert_eq!(calls(), ["refused"]);
+        let fault = Device::open().unwrap_err();
+        assert!(
+            matches!(&fault, Error::KernelFault { kernels, code: 719, .. } if kernels == &["fake_trap"]),
+            "{fault}"
+        );
+        assert_eq!(calls(), [""; 0]);
+    });
+}
+
+#[test]
+fn faults_of_others() {
+    with_driver("faults_of_others", &[], || {
+        drop(open().unwrap());
+        fault();
+        assert_eq!(
+            open_error(),
+            "a kernel failed on the device: CUDA_ERROR_LAUNCH_FAILED (719); last launched, newest first: none of Warpsmith's. \
+             A process cannot use the device again after this: restart it"
+        );
     });
 }
 

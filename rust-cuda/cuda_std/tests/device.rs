@@ -162,10 +162,10 @@ const FUNCTIONS: [(&str, Exact, f64, f32, f32); 28] = [
     ("rsqrt_approx", |x| 1.0 / x.sqrt(), 2.5, 1e-37, f32::MAX),
     ("sqrt_approx", f64::sqrt, 3.0, 1e-37, f32::MAX),
     ("tanh_approx", f64::tanh, 8192.0, 1e-3, 10.0),
-    ("f16", |x| f64::from(f16::from_f64(x).to_f32()), 0.0, f32::MIN, f32::MAX),
-    ("bf16", |x| f64::from(bf16::from_f64(x).to_f32()), 0.0, f32::MIN, f32::MAX),
-    ("f16 pairs", |x| f64::from(f16::from_f64(x).to_f32()), 0.0, f32::MIN, f32::MAX),
-    ("bf16 pairs", |x| f64::from(bf16::from_f64(x).to_f32()), 0.0, f32::MIN, f32::MAX),
+    ("f16", |x| f64::from(f16::from_f32(x as f32).to_f32()), 0.0, f32::MIN, f32::MAX),
+    ("bf16", |x| f64::from(bf16::from_f32(x as f32).to_f32()), 0.0, f32::MIN, f32::MAX),
+    ("f16 pairs", |x| f64::from(f16::from_f32(x as f32).to_f32()), 0.0, f32::MIN, f32::MAX),
+    ("bf16 pairs", |x| f64::from(bf16::from_f32(x as f32).to_f32()), 0.0, f32::MIN, f32::MAX),
     ("round_to_i32", |x| f64::from(x.round_ties_even() as i32 as f32), 0.0, f32::MIN, f32::MAX),
 ];
 

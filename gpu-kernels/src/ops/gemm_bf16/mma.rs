@@ -45,36 +45,53 @@ fn swizzle(row: u32, chunk: u32) -> u32 {
     row * BLOCK_K + (chunk ^ (row / 2 % 4)) * 8
 }
 
-/// One operand: a row-major matrix of `rows` × `k`.
+/// A thread's part in copying one operand, a row-major matrix: the chunk of `V` elements at (row, column) of every tile, and
+/// those [`ROWS`](Self::ROWS) rows further down.
 #[derive(Clone, Copy)]
-struct Operand {
-    data: *const bf16,
-    rows: u32,
-    k: u32,
+struct Copier<const V: usize> {
+    /// The thread's first element of the first tile.
+    from: *const bf16,
     ld: u64,
+    /// Rows from the thread's first to the end of the matrix, and elements of k from its first.
+    rows_left: u32,
+    k_left: u32,
+    /// Where the first chunk goes in a tile.
+    to: u32,
 }
 
-impl Operand {
-    /// Starts copying the 128 × `BLOCK_K` tile at (`row0`, `k0`) to `tile`; what lies outside the matrix becomes zero.
+impl<const V: usize> Copier<V> {
+    /// Rows that the block copies at a time. A multiple of 8, so that all of a thread's rows are swizzled alike.
+    const ROWS: u32 = THREADS / (BLOCK_K / V as u32);
+
     #[inline(always)]
-    unsafe fn copy<const V: usize>(self, tile: SharedPtr<bf16>, row0: u32, k0: u32) {
-        let v = V as u32;
-        let per_row = BLOCK_K / v;
-        let mut i = thread::thread_idx_x();
-        while i < BLOCK_M * per_row {
-            let (row, k) = (i / per_row, i % per_row * v);
-            let inside = row0 + row < self.rows && k0 + k < self.k;
-            let at = if inside { u64::from(row0 + row) * self.ld + u64::from(k0 + k) } else { 0 };
-            let from = self.data.add(at as usize);
-            let to = tile.add(swizzle(row, k / 8) + k % 8);
+    unsafe fn new(data: *const bf16, rows: u32, k: u32, ld: u64, row0: u32) -> Self {
+        let per_row = BLOCK_K / V as u32;
+        let (row, column) = (thread::thread_idx_x() / per_row, thread::thread_idx_x() % per_row * V as u32);
+        Self {
+            from: data.wrapping_add((u64::from(row0 + row) * ld + u64::from(column)) as usize),
+            ld,
+            rows_left: rows.saturating_sub(row0 + row),
+            k_left: k.saturating_sub(column),
+            to: swizzle(row, column / 8) + column % 8,
+        }
+    }
+
+    /// Starts copying the tile at `k0` to `tile`; what lies outside the matrix becomes zero.
+    #[inline(always)]
+    unsafe fn copy(self, tile: SharedPtr<bf16>, k0: u32) {
+        let mut row = 0;
+        while row < BLOCK_M {
+            let inside = k0 < self.k_left && row < self.rows_left;
+            let from = self.from.wrapping_add(k0 as usize + (u64::from(row) * self.ld) as usize);
+            let to = tile.add(self.to + row * BLOCK_K);
             if V == 8 {
                 // The last chunk of a row may reach past k: only what is inside is read.
-                let bytes = if inside { (self.k - (k0 + k)).min(8) * 2 } else { 0 };
+                let bytes = if inside { (self.k_left - k0).min(8) * 2 } else { 0 };
                 cp_async::copy_16_zero_fill(to, from, bytes);
             } else {
                 to.write(if inside { *from } else { bf16::ZERO });
             }
-            i += THREADS;
+            row += Self::ROWS;
         }
     }
 }
@@ -100,13 +117,12 @@ pub unsafe fn gemm_bf16_mma<const V: usize>(
     let (ring_a, ring_b) = (shared_field!(ring.a), shared_field!(ring.b));
     let stage_a = |step: u32| ring_a.at(step % STAGES).cast::<bf16>();
     let stage_b = |step: u32| ring_b.at(step % STAGES).cast::<bf16>();
-    let a = Operand { data: a, rows: m, k, ld: lda };
-    let b = Operand { data: b, rows: n, k, ld: ldb };
-
     // Consecutive blocks go down m: they share b, and their rows of a stay in L2 for the next column.
     let tiles_m = NonZeroU32::MIN.saturating_add((m - 1) / BLOCK_M);
     let row0 = thread::block_idx_x() % tiles_m * BLOCK_M;
     let column0 = thread::block_idx_x() / tiles_m * BLOCK_N;
+    let a = Copier::<V>::new(a, m, k, lda, row0);
+    let b = Copier::<V>::new(b, n, k, ldb, column0);
     let lane = thread::thread_idx_x() % 32;
     let warp = thread::thread_idx_x() / 32;
     let (warp_m, warp_n) = (warp / WARPS_N * WARP_M, warp % WARPS_N * WARP_N);
@@ -114,8 +130,8 @@ pub unsafe fn gemm_bf16_mma<const V: usize>(
     let steps = k.div_ceil(BLOCK_K);
     let fetch = |step: u32| {
         if step < steps {
-            a.copy::<V>(stage_a(step), row0, step * BLOCK_K);
-            b.copy::<V>(stage_b(step), column0, step * BLOCK_K);
+            a.copy(stage_a(step), step * BLOCK_K);
+            b.copy(stage_b(step), step * BLOCK_K);
         }
         // An empty group keeps the count of groups in flight the same at the end.
         cp_async::commit();

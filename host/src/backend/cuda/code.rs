@@ -11,8 +11,8 @@ pub(super) const STUB_LIBRARY: u32 = 34;
 pub(super) const NO_DEVICE: u32 = 100;
 pub(super) const UNSUPPORTED_PTX_VERSION: u32 = 222;
 
-/// Codes after which the context is unusable: memory errors the hardware reports, and every way a kernel can die.
-fn is_fault(code: u32) -> bool {
+/// Codes after which the process cannot use the device: memory errors the hardware reports, and every way a kernel can die.
+pub(super) fn is_fault(code: u32) -> bool {
     matches!(
         code,
         214 // ECC_UNCORRECTABLE

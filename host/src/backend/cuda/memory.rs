@@ -5,6 +5,10 @@ use crate::backend::{Failure, Outcome, RawStream};
 
 impl CudaBackend {
     pub(super) fn alloc_memory(&self, stream: RawStream, bytes: usize) -> Outcome<u64> {
+        // No use asking, and what the driver answers to absurd sizes varies.
+        if bytes as u64 > self.info.memory_bytes {
+            return Err(Failure::OutOfMemory);
+        }
         if let Some(address) = self.try_alloc(stream, bytes)? {
             return Ok(address);
         }

@@ -16,10 +16,9 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cust::context::Context;
-use libcuda_loader::{CUdevice, CUevent, CUfunction, CUmemoryPool, CUmodule, CUstream, Driver};
+use libcuda_loader::{CUevent, CUfunction, CUmemoryPool, CUmodule, CUstream, Driver};
 
 use super::{Backend, Failure, Launch, Outcome, RawEvent, RawFunction, RawStream};
 use crate::device::DeviceInfo;
@@ -39,16 +38,14 @@ const MAX_ARGS: usize = 32;
 /// The process's first visible GPU.
 pub(crate) struct CudaBackend {
     driver: &'static Driver,
-    device: CUdevice,
     info: DeviceInfo,
-    /// Released last, and by hand.
+    /// Released by [`close`](Backend::close), and never after a fault.
     context: ManuallyDrop<Context>,
     /// The device's default pool, where it has pools.
     pool: Option<Handle<CUmemoryPool>>,
     staging: Mutex<Staging>,
     streams: Mutex<Vec<Handle<CUstream>>>,
     modules: Mutex<Vec<Handle<CUmodule>>>,
-    abandoned: AtomicBool,
 }
 
 /// A driver handle; the driver's functions may be called from any thread.
@@ -92,9 +89,8 @@ impl CudaBackend {
 
     fn destroy(&mut self) {
         let d = self.driver;
-        // SAFETY: the device and everything on it is going away, so nobody else has these handles.
+        // SAFETY: only `close` calls this, once, when all work is done; nobody else has handles of a device that goes away.
         unsafe {
-            (d.cuCtxSynchronize)();
             for module in self.modules.get_mut().into_iter().flat_map(|m| m.drain(..)) {
                 (d.cuModuleUnload)(module.0);
             }
@@ -107,6 +103,7 @@ impl CudaBackend {
             if let Some(pool) = self.pool {
                 (d.cuMemPoolTrimTo)(pool.0, 0);
             }
+            ManuallyDrop::drop(&mut self.context);
         }
     }
 }
@@ -289,22 +286,12 @@ impl Backend for CudaBackend {
         self.encode_tensor_map(desc)
     }
 
-    fn abandon(&self) {
-        self.abandoned.store(true, Ordering::Release);
-    }
-}
-
-impl Drop for CudaBackend {
-    fn drop(&mut self) {
-        if *self.abandoned.get_mut() {
-            // Nothing in a context that faulted can be released one by one. Resetting clears the fault for who opens it next.
-            // SAFETY: every handle of ours is gone, and any other user's context is as dead as this one.
-            unsafe { (self.driver.cuDevicePrimaryCtxReset_v2)(self.device) };
-        } else if self.enter().is_ok() {
-            self.destroy();
-        }
-        // SAFETY: not used again.
-        unsafe { ManuallyDrop::drop(&mut self.context) };
+    fn close(&mut self) -> Outcome<()> {
+        self.enter()?;
+        // SAFETY: waiting touches no memory.
+        self.check("cuCtxSynchronize", unsafe { (self.driver.cuCtxSynchronize)() })?;
+        self.destroy();
+        Ok(())
     }
 }
 

@@ -4,7 +4,6 @@ use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 
 use cust::context::Context;
 use cust::device::Device;
@@ -51,14 +50,12 @@ impl CudaBackend {
         let context = Context::new(device).map_err(|e| cust_error("cuDevicePrimaryCtxRetain", driver, e))?;
         Ok(Self {
             driver,
-            device: ordinal,
             info,
             context: ManuallyDrop::new(context),
             pool: pool(driver, ordinal).map(Handle),
             staging: Mutex::new(Staging::default()),
             streams: Mutex::default(),
             modules: Mutex::default(),
-            abandoned: AtomicBool::new(false),
         })
     }
 }
@@ -135,7 +132,12 @@ fn pool(driver: &Driver, device: CUdevice) -> Option<CUmemoryPool> {
 }
 
 fn error(call: &'static str, driver: &Driver, code: u32) -> Error {
-    Error::Driver { call, code, name: driver.error_name(code) }
+    let name = driver.error_name(code);
+    // Another user of the driver in this process has lost the device.
+    match code::is_fault(code) {
+        true => Error::KernelFault { kernels: Vec::new(), code, name },
+        false => Error::Driver { call, code, name },
+    }
 }
 
 fn cust_error(call: &'static str, driver: &Driver, source: CudaError) -> Error {
