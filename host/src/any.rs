@@ -199,7 +199,7 @@ impl<'a> AnyView<'a> {
 
     /// Copies the elements to the host, densely, after everything queued on `stream`. Waits for it.
     pub fn to_host(&self, stream: &Stream) -> Result<HostTensor> {
-        on_any!(AnyView, self, v => HostTensor::from_slice(v.shape(), &v.to_vec(stream)?))
+        on_any!(AnyView, self, v => HostTensor::new(self.dtype(), v.shape(), v.download(stream)?))
     }
 }
 

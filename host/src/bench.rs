@@ -13,9 +13,8 @@ use serde::{Deserialize, Serialize};
 pub use ceiling::{Ceilings, peak_flops};
 
 use crate::any::{AnyTensor, AnyView, AnyViewMut};
-use crate::device::{BackendKind, Device};
+use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::host_tensor::HostTensor;
 use crate::operator::{Bound, Case, CaseClass, InputSpec, Operator};
 use crate::params::Params;
 use crate::stream::Stream;
@@ -74,6 +73,9 @@ pub struct Report {
     pub command: String,
     /// The timings.
     pub rows: Vec<Row>,
+    /// What failed, with its message.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub errors: Vec<String>,
 }
 
 impl Report {
@@ -87,6 +89,7 @@ impl Report {
             commit: std::env::var("WARPSMITH_COMMIT").ok().filter(|c| !c.is_empty()),
             command,
             rows: Vec::new(),
+            errors: Vec::new(),
         }
     }
 }
@@ -269,16 +272,13 @@ pub fn launch_overhead(device: &Device) -> Result<Row> {
 }
 
 /// Opening a device and getting the result of a first tiny operator. Meaningful once in a process, before anything else.
-pub fn cold_start(backend: Option<BackendKind>) -> Result<Duration> {
+pub fn cold_start(open: impl FnOnce() -> Result<Device>) -> Result<Duration> {
     let start = Instant::now();
-    let device = match backend {
-        Some(kind) => Device::open_backend(kind)?,
-        None => Device::open()?,
-    };
-    let mut prepared = Prepared::new(&device, &smallest()?)?;
+    let mut prepared = Prepared::new(&open()?, &smallest()?)?;
     prepared.launch()?;
-    let results = prepared.outputs.iter().map(|t| t.to_host(&prepared.stream)).collect::<Result<Vec<HostTensor>>>()?;
-    drop(results);
+    for output in &prepared.outputs {
+        output.to_host(&prepared.stream)?;
+    }
     Ok(start.elapsed())
 }
 

@@ -9,17 +9,17 @@ use safetensors::tensor::{Dtype as FileDtype, SafeTensorError, TensorView};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::host_tensor::HostTensor;
-use crate::operator::OpInfo;
+use crate::operator::ArgInfo;
 
-/// Reads the tensors that an operator takes, by the names of its inputs. Others in the file are left alone.
-pub fn read_inputs(path: &Path, info: &OpInfo) -> Result<Vec<HostTensor>> {
+/// Reads a tensor for each argument, by its name. Others in the file are left alone.
+pub fn read(path: &Path, args: &[ArgInfo]) -> Result<Vec<HostTensor>> {
     let bytes = std::fs::read(path).map_err(|e| Error::file(path, format!("cannot be read: {e}")))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| Error::file(path, malformed(&e)))?;
     let read = |name: &'static str| {
-        let tensor = file.tensor(name).map_err(|_| Error::file(path, missing(name, info, &file)))?;
+        let tensor = file.tensor(name).map_err(|_| Error::file(path, missing(name, args, &file)))?;
         from_file(name, &tensor).map_err(|reason| Error::file(path, reason))
     };
-    info.inputs.iter().map(|arg| read(arg.name)).collect()
+    args.iter().map(|arg| read(arg.name)).collect()
 }
 
 /// Writes tensors under their names. The file appears whole or not at all.
@@ -31,10 +31,30 @@ pub fn write(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<()> {
         let view = TensorView::new(to_file_dtype(tensor.dtype()), shape, tensor.bytes()).map_err(|e| fail(&e))?;
         views.push((*name, view));
     }
-    let bytes = safetensors::serialize(views, None).map_err(|e| fail(&e))?;
+    write_whole(path, &safetensors::serialize(views, None).map_err(|e| fail(&e))?)
+}
+
+/// Writes a JSON document. The file appears whole or not at all.
+#[cfg(feature = "cli")]
+pub(crate) fn write_json(path: &Path, document: &impl serde::Serialize) -> Result<()> {
+    let text =
+        serde_json::to_string_pretty(document).map_err(|e| Error::file(path, format!("cannot be written: {e}")))?;
+    write_whole(path, (text + "\n").as_bytes())
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let fail = |e: &dyn std::fmt::Display| Error::file(path, format!("cannot be written: {e}"));
+    if path.metadata().is_ok_and(|data| !data.is_file()) {
+        // A device or a pipe, such as /dev/stdout: no file may take its place.
+        return std::fs::write(path, bytes).map_err(|e| fail(&e));
+    }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|e| fail(&e))?;
-    file.write_all(&bytes).map_err(|e| fail(&e))?;
+    let mut builder = tempfile::Builder::new();
+    // As an ordinary new file has them: temporary ones are for their owner only.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder).map_err(|e| fail(&e))?;
+    file.write_all(bytes).map_err(|e| fail(&e))?;
     file.persist(path).map_err(|e| fail(&e.error))?;
     Ok(())
 }
@@ -43,12 +63,12 @@ fn malformed(error: &SafeTensorError) -> String {
     format!("is not a whole safetensors file: {error}")
 }
 
-fn missing(name: &str, info: &OpInfo, file: &SafeTensors<'_>) -> String {
+fn missing(name: &str, args: &[ArgInfo], file: &SafeTensors<'_>) -> String {
     let mut there = file.names();
     there.sort_unstable();
     let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-    let wanted: Vec<_> = info.inputs.iter().map(|arg| arg.name).collect();
-    format!("has no tensor `{name}`: {} takes {}; the file has {there}", info.name, wanted.join(", "))
+    let wanted: Vec<_> = args.iter().map(|arg| arg.name).collect();
+    format!("has no tensor `{name}`: wanted are {}; the file has {there}", wanted.join(", "))
 }
 
 fn from_file(name: &str, tensor: &TensorView<'_>) -> Result<HostTensor, String> {
@@ -85,7 +105,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("in.safetensors");
         std::fs::write(&path, bytes).unwrap();
-        let error = read_inputs(&path, OPERATORS[0].info()).unwrap_err();
+        let error = read(&path, OPERATORS[0].info().inputs).unwrap_err();
         assert!(matches!(&error, Error::File { path: p, .. } if *p == path), "{error}");
         error.to_string()
     }
@@ -106,7 +126,7 @@ mod tests {
             let tensor = HostTensor::from_f64(*dtype, [2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
             let named: Vec<_> = info.inputs.iter().map(|arg| (arg.name, tensor.clone())).collect();
             write(&path, &named).unwrap();
-            assert_eq!(read_inputs(&path, info).unwrap(), vec![tensor; info.inputs.len()]);
+            assert_eq!(read(&path, info.inputs).unwrap(), vec![tensor; info.inputs.len()]);
         }
     }
 
@@ -133,10 +153,21 @@ mod tests {
         assert!(error(&header(&strange, &[0; 8])).contains("F64"));
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn devices_are_written_to_and_not_replaced() {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("null");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        write(&link, &[]).unwrap();
+        assert!(link.metadata().unwrap().file_type().is_char_device());
+    }
+
     #[test]
     fn files_that_cannot_be_opened_or_written_are_named() {
         let nowhere = Path::new("/nonexistent/folder/t.safetensors");
-        assert!(read_inputs(nowhere, OPERATORS[0].info()).unwrap_err().to_string().contains("/nonexistent"));
+        assert!(read(nowhere, OPERATORS[0].info().inputs).unwrap_err().to_string().contains("/nonexistent"));
         assert!(write(nowhere, &[]).unwrap_err().to_string().contains("cannot be written"));
     }
 }

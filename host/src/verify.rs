@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 pub use compare::{Comparison, Mismatch};
-pub use run::all;
+pub use run::{NotRun, Run, all};
 
 use crate::device::Device;
 use crate::dtype::DType;
@@ -45,6 +45,18 @@ pub struct Filter {
     pub repeat: bool,
 }
 
+/// What was asked for, as on the command line.
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let classes = self.classes.iter().map(|class| ("class", class.name()));
+        let dtype = self.dtype.iter().map(|dtype| ("dtype", dtype.name()));
+        let texts = [("case", &self.case), ("variant", &self.variant)];
+        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
+        let all = dtype.chain(classes).chain(texts).map(|(name, value)| format!("--{name} {value}"));
+        f.write_str(&all.collect::<Vec<_>>().join(" "))
+    }
+}
+
 /// One case of one operator.
 #[derive(Clone)]
 pub struct Job {
@@ -54,7 +66,7 @@ pub struct Job {
     pub case: Case,
 }
 
-/// Cases with more elements than this in any tensor are sampled, and not evaluated without a device.
+/// Cases with more elements than this in an input are not evaluated without a device, and their inputs are not read back from one.
 const LARGE: usize = 1 << 24;
 
 impl Job {
@@ -72,20 +84,22 @@ impl fmt::Display for Job {
 
 /// The cases of `ops` that `filter` lets through. An error if it names something that none of them has.
 pub fn plan(ops: &[&'static dyn Operator], filter: &Filter) -> Result<Vec<Job>> {
+    let named = filter.variant.as_deref().filter(|name| *name != AUTO);
+    let knows = |op: &&'static dyn Operator| named.is_none_or(|name| op.info().variants.iter().any(|v| v.name == name));
+    let able: Vec<_> = ops.iter().copied().filter(knows).collect();
+    if let (Some(name), true) = (named, able.is_empty()) {
+        let mut known = vec![AUTO];
+        known.extend(ops.iter().flat_map(|op| op.info().variants).map(|v| v.name));
+        return Err(Error::param("verify", "variant", name, format!("one of {}", known.join(", "))));
+    }
     let mut jobs = Vec::new();
-    let mut missing = None;
-    for &op in ops {
-        if let Some(variant) = &filter.variant
-            && variant != AUTO
-            && !op.info().variants.iter().any(|v| v.name == variant)
-        {
-            continue;
-        }
+    let mut missing = Vec::new();
+    for op in &able {
         let cases = match &filter.case {
-            Some(text) => match registry::cases_matching(op, text) {
+            Some(text) => match registry::cases_matching(*op, text) {
                 Ok(cases) => cases,
                 Err(error) => {
-                    missing.get_or_insert(error);
+                    missing.push(error);
                     continue;
                 }
             },
@@ -96,14 +110,15 @@ pub fn plan(ops: &[&'static dyn Operator], filter: &Filter) -> Result<Vec<Job>> 
                 .into_iter()
                 .filter(|c| filter.dtype.is_none_or(|d| d == c.dtype))
                 .filter(|c| filter.classes.is_empty() || filter.classes.contains(&c.class))
-                .map(|case| Job { op, case }),
+                .map(|case| Job { op: *op, case }),
         );
     }
-    match (jobs.is_empty(), missing) {
-        (true, Some(error)) => Err(error),
-        (true, None) => Err(Error::param("verify", "filter", "no case", "a choice that at least one case meets")),
-        (false, _) => Ok(jobs),
+    if !jobs.is_empty() {
+        return Ok(jobs);
     }
+    let nobody_has_it = missing.len() == able.len();
+    let error = missing.into_iter().next().filter(|_| nobody_has_it);
+    Err(error.unwrap_or_else(|| Error::param("verify", "filter", filter, "one that at least one case passes")))
 }
 
 /// How a check ended.
@@ -207,7 +222,7 @@ impl Row {
 
 /// Runs a case on `device`, in every variant that `filter` lets through and that can run there: a row each.
 pub fn on_device(device: &Device, job: &Job, filter: &Filter) -> Vec<Row> {
-    device::check(device, job, filter)
+    device::check(device, job, filter).rows
 }
 
 /// Random input for the case.
@@ -278,11 +293,12 @@ const MAX_VALUES: usize = 1 << 22;
 /// each of equally many stretches between them.
 fn sample(job: &Job, meta: &TensorMeta, seed: u64) -> Result<Vec<usize>> {
     let (rows, len) = (reference::row_count(&meta.shape), reference::row_len(&meta.shape));
-    if rows * len <= MAX_VALUES && job.op.cost(&job.case)?.flops as f64 <= MAX_WORK {
+    let work = job.op.cost(&job.case)?.flops as f64;
+    if rows == 0 || (rows * len <= MAX_VALUES && work <= MAX_WORK) {
         return Ok((0..rows).collect());
     }
     let by_values = MAX_VALUES / len.max(1);
-    let by_work = MAX_WORK / (job.op.cost(&job.case)?.flops.max(1) as f64 / rows.max(1) as f64);
+    let by_work = MAX_WORK / (work.max(1.0) / rows as f64);
     let wanted = by_values.min(by_work as usize).clamp(4, rows.max(4)).min(rows);
     let mut state = seed ^ 0x5851_F42D_4C95_7F2D;
     let mut chosen: Vec<usize> = (0..wanted)

@@ -181,6 +181,18 @@ impl<'a, T: Dtype> View<'a, T> {
         unsafe { stream.download(bytemuck::cast_slice_mut(&mut spanned), self.address())? };
         Ok(if self.is_contiguous() { spanned } else { self.layout.gather(&spanned) })
     }
+
+    /// The bytes of [`to_vec`](Self::to_vec). Of a contiguous view they are downloaded to where they stay.
+    pub(crate) fn download(&self, stream: &Stream) -> Result<Vec<u8>> {
+        if !self.is_contiguous() {
+            return Ok(bytemuck::cast_slice(&self.to_vec(stream)?).to_vec());
+        }
+        let mut bytes = vec![0; self.len() * size_of::<T>()];
+        self.storage.mark_used(stream);
+        // SAFETY: the layout stays inside the storage, and is dense and as long as `bytes`.
+        unsafe { stream.download(&mut bytes, self.address())? };
+        Ok(bytes)
+    }
 }
 
 impl<'a, T> ViewMut<'a, T> {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use warpsmith::operator::{
-    ArgInfo, Case, CaseClass, Cost, Distribution, InputSpec, OpInfo, Operator, TensorMeta, Tolerance,
+    ArgInfo, Case, CaseClass, Cost, Distribution, InputSpec, OpInfo, Operator, TensorMeta, Tolerance, VariantInfo,
 };
 use warpsmith::params::{ParamInfo, Params};
 use warpsmith::verify::{self, Filter, Job, Row, Status};
@@ -15,7 +15,7 @@ use warpsmith::{AnyView, AnyViewMut, DType, Device, HostTensor, Result, Stream, 
 const CHILD: &str = "WARPSMITH_CHECKER_CHILD";
 const N: usize = 10_000;
 
-const FAULTS: [&str; 9] = [
+const FAULTS: [&str; 10] = [
     "none",
     "nothing written",
     "last missing",
@@ -25,6 +25,8 @@ const FAULTS: [&str; 9] = [
     "nan",
     "one wrong",
     "varies",
+    // The last, because no test of the others can come after it.
+    "trap",
 ];
 
 /// y = x, with a fault.
@@ -40,7 +42,7 @@ static INFO: OpInfo = OpInfo {
     params: &[ParamInfo::choice("fault", "none", &FAULTS, "what goes wrong")],
     dtypes: &[DType::F32],
     kernels: &[],
-    variants: &[],
+    variants: &[VariantInfo { name: "other", doc: "the same again" }],
 };
 
 impl Operator for Copy {
@@ -77,6 +79,7 @@ impl Operator for Copy {
         let element = |i: usize| first_out + (4 * i) as u64;
         match params.choice("fault")? {
             "nothing written" => return Ok(()),
+            "trap" => return trap(),
             "last missing" => return y.slice(0..N - 1)?.copy_from(stream, x.slice(0..N - 1)?),
             "nan" => return y.fill(stream, f32::NAN),
             _ => y.copy_from(stream, x)?,
@@ -119,12 +122,23 @@ fn poke(stream: &Stream, address: u64, value: u8) -> Result<()> {
     Ok(())
 }
 
-fn check(device: &Device, fault: &'static str) -> Row {
+/// What the stand-in takes for a kernel's access to an address that is none. A GPU's driver would refuse it.
+fn trap() -> Result<()> {
+    let driver = libcuda_loader::driver().expect("a device is open");
+    // SAFETY: there is no memory in the stand-in at this address, and it knows.
+    unsafe { (driver.cuMemsetD8Async)(16, 0, 1, std::ptr::null_mut()) };
+    Ok(())
+}
+
+fn job(fault: &'static str) -> Job {
     let case = Copy.cases().remove(0);
     let params = Params::new(&INFO).with_text(&format!("fault={fault}")).expect("a declared fault");
-    let job = Job { op: &Copy, case: Case { params, class: CaseClass::Odd, ..case } };
-    let filter = Filter { repeat: true, ..Filter::default() };
-    let mut rows = verify::on_device(device, &job, &filter);
+    Job { op: &Copy, case: Case { params, class: CaseClass::Odd, ..case } }
+}
+
+fn check(device: &Device, fault: &'static str) -> Row {
+    let filter = Filter { repeat: true, variant: Some(verify::AUTO.to_owned()), ..Filter::default() };
+    let mut rows = verify::on_device(device, &job(fault), &filter);
     assert_eq!(rows.len(), 1);
     rows.remove(0)
 }
@@ -134,7 +148,7 @@ fn planted_faults_are_found() {
     with_device("planted_faults_are_found", |device| {
         let sound = check(device, "none");
         assert_eq!((sound.status, sound.checked, sound.max_err), (Status::Pass, N, Some(0.0)), "{sound:?}");
-        for (fault, says) in FAULTS[1..].iter().zip([
+        for (fault, says) in FAULTS[1..FAULTS.len() - 1].iter().zip([
             "y: element 0 was not written",
             "y: element 9999 was not written",
             "y: written outside the tensor, -1 elements from its start",
@@ -152,21 +166,45 @@ fn planted_faults_are_found() {
     });
 }
 
+#[test]
+fn nothing_runs_after_a_kernel_that_failed() {
+    with_stand_in("nothing_runs_after_a_kernel_that_failed", |device| {
+        let jobs = ["none", "trap", "none", "none"].map(job);
+        let mut turns = 0;
+        let run = verify::all(device, &jobs, &Filter::default(), |_| turns += 1);
+        assert_eq!(turns, 2);
+        let why = format!("not run: a kernel failed in {}, and this process has lost the device", jobs[1]);
+        let statuses: Vec<_> = run.rows.iter().map(|row| (row.variant, row.status)).collect();
+        let wanted = [Status::Pass, Status::Pass, Status::Fail, Status::Skipped];
+        assert_eq!(statuses, ["auto", "other", "auto", "other"].into_iter().zip(wanted).collect::<Vec<_>>());
+        let details: Vec<_> = run.rows.iter().filter_map(|row| row.detail.as_deref()).collect();
+        assert!(details[0].starts_with("a kernel failed on the device") && details[1] == why, "{details:?}");
+        let not_run = run.not_run.expect("two cases have had no turn");
+        assert_eq!((not_run.cases, not_run.why), (vec![jobs[2].to_string(), jobs[3].to_string()], why));
+    });
+}
+
 /// Runs `body` with the device that is there, or in a child process with the stand-in.
 fn with_device(name: &str, body: impl FnOnce(&Device)) {
     match Device::open() {
         Ok(device) => body(&device),
-        Err(error) if !error.is_environment() || std::env::var_os(CHILD).is_some() => panic!("{error}"),
-        Err(_) => {
-            let folder = tempfile::tempdir().expect("a folder for the stand-in");
-            let Some(library) = stand_in(folder.path()) else { return };
-            let program = std::env::current_exe().expect("the test has a path");
-            let mut child = Command::new(program);
-            child.args(["--exact", name]).env(CHILD, "1").env(libcuda_loader::LIBRARY_VARIABLE, library);
-            let output = child.output().expect("the child starts");
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-        }
+        Err(error) if error.is_environment() => with_stand_in(name, body),
+        Err(error) => panic!("{error}"),
     }
+}
+
+/// Runs `body` in a child process with the stand-in: `name` is the test's, which comes here again.
+fn with_stand_in(name: &str, body: impl FnOnce(&Device)) {
+    if std::env::var_os(CHILD).is_some() {
+        return body(&Device::open().expect("the stand-in opens"));
+    }
+    let folder = tempfile::tempdir().expect("a folder for the stand-in");
+    let Some(library) = stand_in(folder.path()) else { return };
+    let program = std::env::current_exe().expect("the test has a path");
+    let mut child = Command::new(program);
+    child.args(["--exact", name]).env(CHILD, "1").env(libcuda_loader::LIBRARY_VARIABLE, library);
+    let output = child.output().expect("the child starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 /// Compiles the stand-in; `None`, with a line, where there is no compiler.

@@ -6,7 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 use warpsmith::operator::{CaseClass, Operator};
 use warpsmith::registry::OPERATORS;
-use warpsmith::{DType, HostTensor, io, kernels, random};
+use warpsmith::verify::Comparison;
+use warpsmith::{DType, HostTensor, io, kernels, random, reference};
 use warpsmith_tests::{device, warpsmith};
 
 const USAGE: u8 = 2;
@@ -66,6 +67,10 @@ fn wrong_words_are_usage_errors_that_help() {
         (vec!["inspect", misspelt], format!("did you mean {name}")),
         (vec!["bench", misspelt], format!("did you mean {name}")),
         (vec!["bench", "--out", "/no/such/folder/x.json"], "/no/such/folder/x.json".to_owned()),
+        (vec!["bench", "--out", "/"], "it is a folder".to_owned()),
+        (vec!["verify", "--variant", "warp9"], "`variant` = warp9: expected one of auto, ".to_owned()),
+        (vec!["verify", "gelu", "--dtype", "int8"], "`filter` = --dtype int8".to_owned()),
+        (vec!["verify", "--dtype", "int8", "--case", "n="], "--dtype int8 --case n=".to_owned()),
         (vec!["run", name], "--input".to_owned()),
         (vec!["paint"], "unrecognized subcommand".to_owned()),
     ] {
@@ -167,14 +172,22 @@ fn run_computes_what_the_reference_does() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
     for op in OPERATORS {
-        write_inputs(*op, CaseClass::Odd, &from);
+        let info = op.info();
+        let case = op.cases().into_iter().find(|c| c.class == CaseClass::Odd).unwrap();
+        let inputs = write_inputs(*op, CaseClass::Odd, &from);
         let files = ["--input", from.to_str().unwrap(), "--output", to.to_str().unwrap()];
-        let run = warpsmith(&[&["run", op.info().name, "--json"], &files[..]].concat());
-        assert_eq!(run.code, 0, "{}: {}", op.info().name, run.err);
-        let bytes = fs::read(&to).unwrap();
-        let json = run.json();
-        let output = &json["outputs"][0];
-        assert_eq!(output["name"], op.info().outputs[0].name);
-        assert!(String::from_utf8_lossy(&bytes[..200.min(bytes.len())]).contains(op.info().outputs[0].name));
+        let run = warpsmith(&[&["run", info.name, "--json"], &files[..]].concat());
+        assert_eq!(run.code, 0, "{}: {}", info.name, run.err);
+        let tolerance = op.tolerance(&case).unwrap();
+        for (i, output) in io::read(&to, info.outputs).unwrap().iter().enumerate() {
+            assert_eq!(run.json()["outputs"][i]["dtype"], output.dtype().name());
+            let rows: Vec<_> = (0..reference::row_count(output.shape())).collect();
+            let want = op.reference(&inputs, &case.params, i, &rows).unwrap();
+            let mut found = Comparison::default();
+            for (index, (got, want)) in output.to_f64().into_iter().zip(want).enumerate() {
+                found.push(index, got, want, &tolerance, output.dtype());
+            }
+            assert!(found.passed() && found.elements == output.len(), "{}: {found:?}", info.name);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -22,35 +22,32 @@ pub(crate) fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Comm
 
 /// Runs a step with its output shown, and says how long it took.
 pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
-    eprintln!("==> {what}");
     let start = Instant::now();
-    let status = command.status().with_context(|| format!("{what}: cannot start {}", program(command)))?;
+    let status = status(what, command)?;
     if !status.success() {
-        if let Some(code) = status.code().filter(|_| is_run(command)) {
-            // The command has said what is wrong; its exit code means something.
-            std::process::exit(code);
-        }
         bail!("{what} failed ({status})");
     }
     eprintln!("    {what}: {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
-fn is_run(command: &Command) -> bool {
-    command.get_args().next().is_some_and(|verb| verb == "run")
+/// Runs a step with its output shown, and returns how it ended.
+pub(crate) fn status(what: &str, command: &mut Command) -> Result<ExitStatus> {
+    eprintln!("==> {what}");
+    command.status().with_context(|| cannot_start(what, command))
 }
 
-fn program(command: &Command) -> String {
-    command.get_program().to_string_lossy().into_owned()
+fn cannot_start(what: &str, command: &Command) -> String {
+    format!("{what}: cannot start {}", command.get_program().display())
 }
 
 /// Runs a step and returns what it prints.
 pub(crate) fn output(what: &str, command: &mut Command) -> Result<String> {
-    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("{what}: cannot start"))?;
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| cannot_start(what, command))?;
     if !output.status.success() {
         bail!("{what} failed ({})", output.status);
     }
-    Ok(String::from_utf8(output.stdout)?)
+    String::from_utf8(output.stdout).with_context(|| format!("{what}: the output is not UTF-8"))
 }
 
 /// A program that cargo built.

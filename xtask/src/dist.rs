@@ -10,7 +10,7 @@ use crate::cargo::{self, Program};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The folder to write
+    /// The folder to write, from the workspace's
     #[arg(long, default_value = "dist")]
     out: PathBuf,
 }
@@ -24,6 +24,9 @@ const MAX_BYTES: u64 = 60 << 20;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let out = cargo::root().join(&options.out);
+    if out.exists() && !is_replaceable(&out)? {
+        bail!("{} holds something else than a distribution: choose another folder", out.display());
+    }
     // One build for all, so that every dependency is compiled once.
     let packages = ["-p", "warpsmith", "-p", "warpsmith-tests", "-p", "warpsmith-benches"];
     let targets = ["test", "--release", "--no-run", "--lib", "--bins", "--tests", "--benches"];
@@ -31,7 +34,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
     // Packed beside the old folder and then swapped, so that a failure leaves no half of one.
     let parent = out.parent().context("the output has no parent folder")?;
-    let staging = tempfile::Builder::new().prefix(".dist-").tempdir_in(parent)?;
+    let staging = tempfile::Builder::new().prefix(".dist-").tempdir_in(parent);
+    let staging = staging.with_context(|| format!("cannot write in {}", parent.display()))?;
     let mut copied = 0;
     for program in &programs {
         if let Some(place) = place(program) {
@@ -53,13 +57,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         bail!("{} MiB is more than the {} MiB that are meant to be enough", bytes >> 20, MAX_BYTES >> 20);
     }
     if out.exists() {
-        fs::remove_dir_all(&out)?;
+        fs::remove_dir_all(&out).with_context(|| format!("cannot replace {}", out.display()))?;
     }
     let staging = staging.keep();
-    fs::rename(&staging, &out)?;
+    fs::rename(&staging, &out).with_context(|| format!("cannot make {}", out.display()))?;
     fs::set_permissions(&out, fs::Permissions::from_mode(0o755))?;
     println!("{}: {:.1} MiB; on a GPU machine run gpu-check [--out DIR]", out.display(), bytes as f64 / 1048576.0);
     Ok(())
+}
+
+/// Whether the folder is empty, or written by this chore before.
+fn is_replaceable(folder: &Path) -> Result<bool> {
+    let mut entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    Ok(entries.next().is_none() || folder.join("gpu-check").is_file())
 }
 
 /// Where a program goes; `None` if it stays behind.
@@ -99,6 +109,16 @@ fn size(folder: &Path) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_distribution_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(is_replaceable(folder.path()).unwrap());
+        fs::write(folder.path().join("thesis.tex"), "").unwrap();
+        assert!(!is_replaceable(folder.path()).unwrap());
+        fs::write(folder.path().join("gpu-check"), "").unwrap();
+        assert!(is_replaceable(folder.path()).unwrap());
+    }
 
     #[test]
     fn every_program_has_its_place() {

@@ -10,7 +10,7 @@ mod tidy;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 /// The project's chores.
@@ -64,7 +64,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     match run(Cli::parse().chore) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -72,14 +72,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(chore: Chore) -> Result<()> {
+fn run(chore: Chore) -> Result<ExitCode> {
     match chore {
+        Chore::Verify { args } => return warpsmith(&[], "verify", args),
+        Chore::Bench { args } => return warpsmith(&["--release"], "bench", args),
         Chore::Setup(options) => setup::run(&options),
-        Chore::Verify { args } => warpsmith("verify", args),
-        Chore::Bench { args } => {
-            set_up()?;
-            cargo::run("timing", cargo::command(["run", "--release", "-p", "warpsmith", "--", "bench"]).args(args))
-        }
         Chore::Test { args } => {
             set_up()?;
             cargo::run("tests", cargo::command(["test", "--workspace"]).args(args))
@@ -92,16 +89,22 @@ fn run(chore: Chore) -> Result<()> {
         Chore::NewOp { name } => new_op::run(&name),
         Chore::Tidy { fix } => tidy::run(fix),
         Chore::Ci => ci(),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn set_up() -> Result<()> {
     setup::run(&setup::Options::default())
 }
 
-fn warpsmith(verb: &str, args: Vec<OsString>) -> Result<()> {
+/// Runs our command after `cargo run FLAGS`. It says itself what is wrong, and its exit code means something.
+fn warpsmith(flags: &[&str], verb: &str, args: Vec<OsString>) -> Result<ExitCode> {
     set_up()?;
-    cargo::run(verb, cargo::command(["run", "-p", "warpsmith", "--", verb]).args(args))
+    let mut command = cargo::command(["run", "-p", "warpsmith"]);
+    let status = cargo::status(verb, command.args(flags).args(["--", verb]).args(args))?;
+    let code =
+        status.code().and_then(|code| u8::try_from(code).ok()).with_context(|| format!("{verb} failed ({status})"))?;
+    Ok(ExitCode::from(code))
 }
 
 fn ci() -> Result<()> {

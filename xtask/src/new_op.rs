@@ -30,7 +30,7 @@ fn write(root: &Path, name: &str) -> Result<Vec<String>> {
     for path in [&device, &host] {
         let folder = path.trim_end_matches(".rs");
         if root.join(path).exists() || root.join(folder).exists() {
-            bail!("there is an operator `{name}` already: {path}");
+            bail!("`{name}` is taken: {path} or a folder of that name is there already");
         }
     }
     let (device_mod, host_mod) = (format!("{DEVICE}/mod.rs"), format!("{HOST}/mod.rs"));
@@ -48,7 +48,11 @@ fn write(root: &Path, name: &str) -> Result<Vec<String>> {
         (host_mod, host_text),
         (REGISTRY.to_owned(), registry_text),
     ];
-    files.into_iter().map(|(path, text)| fs::write(root.join(&path), text).map(|()| path).map_err(Into::into)).collect()
+    let write = |(path, text): (String, String)| {
+        fs::write(root.join(&path), text).with_context(|| format!("writing {path}"))?;
+        Ok(path)
+    };
+    files.into_iter().map(write).collect()
 }
 
 fn check(name: &str) -> Result<()> {
@@ -57,13 +61,15 @@ fn check(name: &str) -> Result<()> {
     if !starts || !rest || name.ends_with('_') || name.contains("__") {
         bail!("`{name}` is no name for an operator: use snake case, such as rms_norm");
     }
-    const KEYWORDS: [&str; 12] =
-        ["mod", "fn", "type", "ref", "move", "match", "loop", "where", "use", "box", "elementwise", "self"];
-    if KEYWORDS.contains(&name) {
-        bail!("`{name}` is taken");
+    if KEYWORDS.split_whitespace().any(|word| word == name) {
+        bail!("`{name}` is no name for an operator: it is a word of Rust's");
     }
     Ok(())
 }
+
+const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn else enum extern false final fn for gen \
+     if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try type \
+     typeof unsafe unsized use virtual where while yield";
 
 fn camel(name: &str) -> String {
     let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
@@ -108,7 +114,7 @@ mod tests {
 
     #[test]
     fn names_that_would_not_compile_are_refused() {
-        for name in ["", "Gelu", "2d", "a-b", "a__b", "a_", "mod", "../x", "größe"] {
+        for name in ["", "Gelu", "2d", "a-b", "a__b", "a_", "mod", "for", "../x", "größe"] {
             assert!(check(name).is_err(), "{name}");
         }
         assert_eq!(camel("bias_mask_2d"), "BiasMask2d");

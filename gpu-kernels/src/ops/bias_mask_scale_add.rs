@@ -12,7 +12,7 @@
 //! six loads are in flight before the first is used. A pack never crosses a row, as d is a multiple of 8.
 //!
 //! # Shared memory
-//! None: the row of `bias` stays in L1 and L2.
+//! None: the row of `bias` stays in L1 and L2, which evict it last.
 //!
 //! # Numerics
 //! f32 arithmetic, rounded once to f16. NaN and infinities propagate as in the formula; a mask of zero does not hide them.
@@ -72,7 +72,7 @@ pub unsafe fn bias_mask_scale_add(
         let xs = at.map(|at| P::load_nc_no_allocate(x.add(at as usize)));
         let masks = at.map(|at| P::load_nc_no_allocate(mask.add(at as usize)));
         let residuals = at.map(|at| P::load_nc_no_allocate(residual.add(at as usize)));
-        let biases = at.map(|at| P::load_nc(bias.add((at % d) as usize)));
+        let biases = at.map(|at| P::load_nc_evict_last(bias.add((at % d) as usize)));
         for i in 0..PACKS {
             let (x, bias) = (xs[i].to_f32(), biases[i].to_f32());
             let (mask, residual) = (masks[i].to_f32(), residuals[i].to_f32());

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use comfy_table::Cell;
-use serde_json::json;
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
 
 use super::{BackendArg, Outcome, Ui};
-use crate::bench::{self, Ceilings, Report, Row};
+use crate::bench::{self, Ceilings, Job, Report, Row};
+use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::registry;
+use crate::{io, registry};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -41,44 +43,62 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         if folder.is_some_and(|f| !f.is_dir()) {
             return Err(Error::file(path, "cannot be written: its folder does not exist"));
         }
+        if path.is_dir() {
+            return Err(Error::file(path, "cannot be written: it is a folder"));
+        }
     }
     let device = args.backend.open()?;
     let jobs = bench::plan(&device, &ops, args.case.as_deref())?;
-    let everything = args.ops.is_empty() && args.case.is_none();
     let mut report = Report::new(&device, command_line());
     let bar = ui.progress(jobs.len() + 1);
-    bar.set_message("ceiling.copy");
-    let ceilings = Ceilings::measure(&device)?;
-    report.rows.push(ceilings.copy.clone());
-    bar.inc(1);
-    let mut failures = Vec::new();
-    for job in &jobs {
-        bar.set_message(job.to_string());
-        match bench::row(&device, &ceilings, job) {
-            Ok(row) => report.rows.push(row),
-            Err(error @ Error::OutOfMemory { .. }) => ui.note(format!("{job}: left out: {error}")),
-            Err(error @ Error::KernelFault { .. }) => return Err(error),
-            Err(error) => failures.push(format!("{job}: {error}")),
-        }
-        bar.inc(1);
-    }
-    if everything {
-        report.rows.push(bench::launch_overhead(&device)?);
-        match cold_starts(args) {
-            Ok(row) => report.rows.push(row),
-            Err(why) => failures.push(format!("cold_start: {why}")),
-        }
-    }
+    measure(args, &device, &jobs, &mut report, &bar, ui);
     bar.finish_and_clear();
-    if let Some(path) = &args.out {
-        ui.save(path, &report)?;
+    if let Some(path) = &args.out
+        && let Err(error) = io::write_json(path, &report)
+    {
+        report.errors.push(error.to_string());
     }
     ui.document(&report);
     ui.line(format!("On {} (CUDA driver {}):", report.device, report.driver));
     let headings = ["operator", "case", "variant", ">ms", ">min ms", ">GB/s", ">TFLOP/s", ">% of ceiling"];
     ui.table(&headings, report.rows.iter().map(cells).collect());
-    failures.iter().for_each(|failure| ui.note(format!("error: {failure}")));
-    Ok(Outcome::of(failures.is_empty()))
+    report.errors.iter().for_each(|error| ui.note(format!("error: {error}")));
+    Ok(Outcome::of(report.errors.is_empty()))
+}
+
+/// Fills the report. An error ends what it is about, and a failed kernel ends all; what was measured stays.
+fn measure(args: &Args, device: &Device, jobs: &[Job], report: &mut Report, bar: &ProgressBar, ui: &mut Ui) {
+    bar.set_message("ceiling.copy");
+    let ceilings = match Ceilings::measure(device) {
+        Ok(ceilings) => ceilings,
+        Err(error) => return report.errors.push(format!("ceiling.copy: {error}")),
+    };
+    report.rows.push(ceilings.copy.clone());
+    bar.inc(1);
+    for (done, job) in (1..).zip(jobs) {
+        bar.set_message(job.to_string());
+        match bench::row(device, &ceilings, job) {
+            Ok(row) => report.rows.push(row),
+            Err(error @ Error::OutOfMemory { .. }) => {
+                bar.suspend(|| ui.note(format!("{job}: left out: {error}")));
+            }
+            Err(error @ Error::KernelFault { .. }) => {
+                let rest = jobs.len() - done;
+                return report.errors.push(format!("{job}: {error}; cases left untimed: {rest}"));
+            }
+            Err(error) => report.errors.push(format!("{job}: {error}")),
+        }
+        bar.inc(1);
+    }
+    if args.ops.is_empty() && args.case.is_none() {
+        let launch_overhead = bench::launch_overhead(device).map_err(|error| error.to_string());
+        for (name, row) in [("launch_overhead", launch_overhead), ("cold_start", cold_starts(args))] {
+            match row {
+                Ok(row) => report.rows.push(row),
+                Err(why) => report.errors.push(format!("{name}: {why}")),
+            }
+        }
+    }
 }
 
 fn cells(row: &Row) -> Vec<Cell> {
@@ -97,7 +117,7 @@ fn cells(row: &Row) -> Vec<Cell> {
 
 /// The program's name without its folder, and its arguments.
 fn command_line() -> String {
-    let mut args: Vec<_> = std::env::args().collect();
+    let mut args: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     if let Some(first) = args.first_mut() {
         *first = first.rsplit('/').next().unwrap_or_default().to_owned();
     }
@@ -105,7 +125,7 @@ fn command_line() -> String {
 }
 
 pub(super) fn cold_start(args: &ColdStartArgs, ui: &mut Ui) -> Result<Outcome> {
-    let ms = bench::cold_start(args.backend.backend)?.as_secs_f64() * 1e3;
+    let ms = bench::cold_start(|| args.backend.open())?.as_secs_f64() * 1e3;
     ui.document(&json!({ "ms": ms }));
     ui.line(format!("{ms:.1} ms"));
     Ok(Outcome::Ok)
@@ -122,8 +142,11 @@ fn cold_starts(args: &Args) -> Result<Row, String> {
             command.args(["--backend", &kind.to_string()]);
         }
         let output = command.output().map_err(|e| e.to_string())?;
-        let document: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
-        times.push(document["ms"].as_f64().ok_or_else(|| document["error"].to_string())?);
+        let document: Value = serde_json::from_slice(&output.stdout).map_err(|_| {
+            format!("a new process failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr))
+        })?;
+        let why = || document["error"].as_str().unwrap_or("a new process said nothing").to_owned();
+        times.push(document["ms"].as_f64().ok_or_else(why)?);
     }
     times.sort_by(f64::total_cmp);
     Ok(bench::plain("cold_start", "open a device and run a first operator", times[times.len() / 2], times[0]))

@@ -61,7 +61,6 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         "op": info.name, "assembled": ptxas.is_some(), "kernels": rows.iter().map(document).collect::<Vec<_>>(),
     }));
     let cells = |r: &KernelRow| {
-        let count = |n: Option<u32>| Cell::new(n.map_or("-".to_owned(), |n| n.to_string()));
         let extents = |e: Option<[u32; 3]>| Cell::new(e.map_or("-".to_owned(), |[x, y, z]| format!("{x}x{y}x{z}")));
         vec![
             Cell::new(r.symbol),
@@ -69,20 +68,16 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
             extents(image(r).map(|i| i.block)),
             extents(image(r).map(|i| i.cluster)),
             Cell::new(r.shared_bytes),
-            count(r.registers),
-            count(r.stack),
-            count(r.spills),
+            ui::count(r.registers),
+            ui::count(r.stack),
+            ui::count(r.spills),
             ui::status(r.status),
         ]
     };
     let headings =
         ["kernel", "arch", ">block", ">cluster", ">shared bytes", ">registers", ">stack", ">spilled", "result"];
     ui.table(&headings, rows.iter().map(cells).collect());
-    for row in &rows {
-        if let Some(detail) = &row.detail {
-            ui.line(format!("FAIL {} {}: {detail}", row.symbol, row.arch));
-        }
-    }
+    ui::broken_kernels(&rows, ui);
     if ptxas.is_none() {
         ui.note(
             "ptxas was not found: registers, stack and spills are not known (`warpsmith doctor` says how to get it)",

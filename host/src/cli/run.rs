@@ -8,7 +8,8 @@ use serde_json::json;
 use super::{BackendArg, Outcome, Ui};
 use crate::any::AnyTensor;
 use crate::error::Result;
-use crate::operator::TensorMeta;
+use crate::host_tensor::HostTensor;
+use crate::operator::{ArgInfo, TensorMeta};
 use crate::params::Params;
 use crate::{io, registry};
 
@@ -33,8 +34,8 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let op = registry::find(&args.op)?;
     let info = op.info();
     let params = args.set.iter().try_fold(Params::new(info), |params, text| params.with_text(text))?;
-    let inputs = io::read_inputs(&args.input, info)?;
-    let meta = |(arg, tensor): (&crate::operator::ArgInfo, &crate::host_tensor::HostTensor)| TensorMeta {
+    let inputs = io::read(&args.input, info.inputs)?;
+    let meta = |(arg, tensor): (&ArgInfo, &HostTensor)| TensorMeta {
         name: arg.name.to_owned(),
         dtype: tensor.dtype(),
         shape: tensor.shape().to_vec(),
@@ -66,7 +67,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         "inputs": metas.iter().map(describe).collect::<Vec<_>>(),
         "outputs": outputs.iter().map(describe).collect::<Vec<_>>(),
         "ms": ms,
-        "file": args.output,
+        "file": args.output.display().to_string(),
     }));
     let row = |what: &str, m: &TensorMeta| {
         vec![Cell::new(what), Cell::new(&m.name), Cell::new(m.dtype), Cell::new(format!("{:?}", m.shape))]

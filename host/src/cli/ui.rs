@@ -7,8 +7,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::verify::Status;
+use crate::verify::offline::KernelRow;
 
 /// Output of one command.
 pub(super) struct Ui {
@@ -91,14 +92,19 @@ impl Ui {
         }
         bar
     }
+}
 
-    /// Writes a JSON document to a file.
-    pub(super) fn save(&mut self, path: &std::path::Path, document: &impl Serialize) -> Result<()> {
-        let fail = |e: &dyn std::fmt::Display| Error::file(path, format!("cannot be written: {e}"));
-        let mut text = serde_json::to_string_pretty(document).map_err(|e| fail(&e))?;
-        text.push('\n');
-        std::fs::write(path, text).map_err(|e| fail(&e))
+/// A line for each kernel whose code is not what it should be.
+pub(super) fn broken_kernels(rows: &[KernelRow], ui: &mut Ui) {
+    for row in rows.iter().filter(|r| r.status == Status::Fail) {
+        let kernel = format!("{} {} {}", row.op, row.symbol, row.arch);
+        ui.line(format!("FAIL {}: {}", kernel.trim_end(), row.detail.as_deref().unwrap_or_default()));
     }
+}
+
+/// A count, or a dash.
+pub(super) fn count(value: Option<u32>) -> Cell {
+    Cell::new(value.map_or_else(|| "-".to_owned(), |n| n.to_string()))
 }
 
 /// The word for a status, in its colour.

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::operator::{CaseClass, Operator};
 use crate::registry;
 use crate::verify::offline::{self, KernelRow};
-use crate::verify::{self, Filter, Job, Row, Status};
+use crate::verify::{self, Filter, Job, NotRun, Row, Run, Status};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -76,14 +76,15 @@ fn on_device(
     let (name, driver) = (&device.info().name, device.info().driver_version.to_string());
     let kernels = kernels(ops, false)?;
     let bar = ui.progress(jobs.len());
-    let rows = verify::all(device, jobs, filter, |job, _| {
+    let Run { rows, not_run } = verify::all(device, jobs, filter, |job| {
         bar.set_message(job.to_string());
         bar.inc(1);
     });
     bar.finish_and_clear();
-    let passed = !rows.iter().any(|r| r.status == Status::Fail) && !kernels.iter().any(|r| r.status == Status::Fail);
+    let passed = passed(&rows, &kernels);
     ui.document(&json!({
-        "executed": true, "device": name, "driver": driver, "seed": filter.seed, "passed": passed, "rows": rows, "kernels": kernels,
+        "executed": true, "device": name, "driver": driver, "seed": filter.seed, "passed": passed, "rows": rows,
+        "not_run": not_run, "kernels": kernels,
     }));
     ui.line(format!("On {name} (CUDA driver {driver}):"));
     let cells = |r: &Row| {
@@ -105,8 +106,14 @@ fn on_device(
     let headings = ["operator", "case", "variant", ">max error", ">tolerance", ">share used", ">ms", "result"];
     ui.table(&headings, rows.iter().map(cells).collect());
     details(&rows, ui);
-    broken_kernels(&kernels, ui);
-    ui.line(summary(&rows));
+    ui::broken_kernels(&kernels, ui);
+    match not_run {
+        Some(NotRun { cases, why }) => {
+            ui.line(format!("{why}; cases left: {}", cases.len()));
+            ui.line(format!("{}, {} not run", summary(&rows), cases.len()));
+        }
+        None => ui.line(summary(&rows)),
+    }
     Ok(Outcome::of(passed))
 }
 
@@ -122,7 +129,7 @@ fn without_device(why: &Error, seed: u64, ops: &[&'static dyn Operator], jobs: &
         })
         .collect();
     bar.finish_and_clear();
-    let passed = !rows.iter().any(|r| r.status == Status::Fail) && !kernels.iter().any(|r| r.status == Status::Fail);
+    let passed = passed(&rows, &kernels);
     let reason = why.to_string();
     ui.document(&json!({
         "executed": false, "reason": reason, "seed": seed, "passed": passed, "rows": rows, "kernels": kernels,
@@ -130,20 +137,19 @@ fn without_device(why: &Error, seed: u64, ops: &[&'static dyn Operator], jobs: &
     ui.line(format!("The kernels were NOT executed: {reason}."));
     ui.line("Checked instead: the kernels' code against what the host launches, and the references.\n");
     let cells = |r: &KernelRow| {
-        let count = |n: Option<u32>| Cell::new(n.map_or("-".to_owned(), |n| n.to_string()));
         vec![
             Cell::new(r.op),
             Cell::new(r.symbol),
             Cell::new(r.arch),
-            count(r.registers),
+            ui::count(r.registers),
             Cell::new(r.shared_bytes),
-            count(r.spills),
+            ui::count(r.spills),
             ui::status(r.status),
         ]
     };
     let headings = ["operator", "kernel", "arch", ">registers", ">shared bytes", ">spilled bytes", "result"];
     ui.table(&headings, kernels.iter().map(cells).collect());
-    broken_kernels(&kernels, ui);
+    ui::broken_kernels(&kernels, ui);
     details(&rows, ui);
     ui.line(format!("\nReferences: {}", summary(&rows)));
     Ok(Outcome::of(passed))
@@ -162,10 +168,9 @@ fn details(rows: &[Row], ui: &mut Ui) {
     }
 }
 
-fn broken_kernels(rows: &[KernelRow], ui: &mut Ui) {
-    for row in rows.iter().filter(|r| r.status == Status::Fail) {
-        ui.line(format!("FAIL {} {} {}: {}", row.op, row.symbol, row.arch, row.detail.as_deref().unwrap_or_default()));
-    }
+fn passed(rows: &[Row], kernels: &[KernelRow]) -> bool {
+    let mut statuses = rows.iter().map(|r| r.status).chain(kernels.iter().map(|r| r.status));
+    !statuses.any(|status| status == Status::Fail)
 }
 
 fn summary(rows: &[Row]) -> String {

@@ -5,39 +5,62 @@ use super::placement::Placement;
 use super::{AUTO, Expected, Filter, Job, Row, host_inputs};
 use crate::any::{AnyTensor, AnyView, AnyViewMut};
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host_tensor::HostTensor;
 use crate::operator::{InputSpec, Operator, TensorMeta, Tolerance};
 use crate::params::Params;
 use crate::stream::Stream;
 
-/// Runs every variant of `job` that the filter lets through on `device`; a row each.
-pub(super) fn check(device: &Device, job: &Job, filter: &Filter) -> Vec<Row> {
-    let variants = variants(device, job, filter);
-    let mut rows: Vec<Row> = variants.iter().map(|v| Row::new(job, *v)).collect();
-    if rows.is_empty() {
-        return rows;
-    }
-    if let Some(why) = too_large(device, job) {
-        rows.iter_mut().for_each(|row| row.skip(&why));
-        return rows;
-    }
-    let prepared = Prepared::new(device, job, filter.seed);
-    for (row, variant) in rows.iter_mut().zip(variants) {
-        let result = prepared.as_ref().map_err(Clone::clone).and_then(|p| p.run(job, variant, filter, row));
-        if let Err(error) = result {
-            row.fail(&error);
-        }
-    }
-    rows
+/// What came of one case.
+pub(super) struct Checked {
+    /// A row for each variant.
+    pub(super) rows: Vec<Row>,
+    /// A kernel failed: this process cannot use the device again.
+    pub(super) lost_device: bool,
 }
 
-/// What the operator picks itself (`None`), then each variant that can run the case here.
-fn variants(device: &Device, job: &Job, filter: &Filter) -> Vec<Option<&'static str>> {
+/// Why nothing runs after a kernel of `job` failed.
+pub(super) fn lost(job: &Job) -> String {
+    format!("a kernel failed in {job}, and this process has lost the device")
+}
+
+/// Runs every variant of `job` that the filter lets through on `device`; a row each.
+pub(super) fn check(device: &Device, job: &Job, filter: &Filter) -> Checked {
+    let mut checked = Checked { rows: Vec::new(), lost_device: false };
+    let too_large = too_large(device, job);
+    // Made for the first variant that runs, shared by all.
+    let mut prepared = None;
+    for (variant, able) in variants(device, job, filter) {
+        let mut row = Row::new(job, variant);
+        if checked.lost_device {
+            row.skip(&format!("not run: {}", lost(job)));
+        } else if let Some(why) = &too_large {
+            row.skip(why);
+        } else if !able {
+            row.skip("this variant cannot run the case on this device");
+        } else {
+            let prepared = prepared.get_or_insert_with(|| Prepared::new(device, job, filter.seed));
+            let result = prepared.as_ref().map_err(Clone::clone).and_then(|p| p.run(job, variant, filter, &mut row));
+            if let Err(error) = result {
+                checked.lost_device = matches!(error, Error::KernelFault { .. });
+                row.fail(&error);
+            }
+        }
+        checked.rows.push(row);
+    }
+    checked
+}
+
+/// What the operator picks itself (`None`), then its variants, each with whether it can run the case here. One that cannot is there
+/// only if the filter names it.
+fn variants(device: &Device, job: &Job, filter: &Filter) -> Vec<(Option<&'static str>, bool)> {
     let named = job.op.info().variants.iter().map(|v| v.name);
-    let able = named.filter(|v| job.op.supports(v, device.info(), &job.case));
-    let all = std::iter::once(None).chain(able.map(Some));
-    all.filter(|v| filter.variant.as_deref().is_none_or(|wanted| v.unwrap_or(AUTO) == wanted)).collect()
+    let named = named.map(|name| (Some(name), job.op.supports(name, device.info(), &job.case)));
+    let all = std::iter::once((None, true)).chain(named);
+    match filter.variant.as_deref() {
+        Some(wanted) => all.filter(|(name, _)| name.unwrap_or(AUTO) == wanted).collect(),
+        None => all.filter(|(_, able)| *able).collect(),
+    }
 }
 
 /// Why a huge case cannot run here, if it cannot.
@@ -51,8 +74,9 @@ fn too_large(device: &Device, job: &Job) -> Option<String> {
         return Some(format!("needs {} MiB of device memory, there are {}", bytes >> 20, memory >> 20));
     }
     let host = available_memory()?;
-    // The inputs, their image with guards, and the same for the outputs.
-    (3 * bytes > host).then(|| format!("needs {} MiB of host memory, {} are free", (3 * bytes) >> 20, host >> 20))
+    // Everything twice: inputs with and without guards around them, outputs of the run and of its repetition.
+    let needed = bytes.saturating_mul(2);
+    (needed > host).then(|| format!("needs {} MiB of host memory, {} are free", needed >> 20, host >> 20))
 }
 
 fn available_memory() -> Option<u64> {

@@ -14,6 +14,9 @@ use crate::stream::Stream;
 /// Elements before and after the tensor that nobody may touch. A multiple of 256 bytes for every dtype.
 const GUARD: usize = 4096;
 
+/// Bytes that one thread goes through at a time. A multiple of every element's size.
+const BLOCK: usize = 1 << 20;
+
 /// A tensor's place in an allocation of [`elements`](Self::elements) elements.
 #[derive(Clone, Debug)]
 pub(super) struct Placement {
@@ -84,11 +87,13 @@ impl Placement {
     /// The allocation's bytes with nothing in it but poison.
     fn poisoned(&self) -> Vec<u8> {
         let poison = poison(self.dtype);
+        // Every element's size divides 8, so that a pattern of 8 bytes fits all.
+        let pattern: [u8; 8] = std::array::from_fn(|i| poison[i % poison.len()]);
         let mut bytes = vec![0; self.elements() * self.dtype.size()];
-        bytes.par_chunks_mut(poison.len() << 20).for_each(|part| {
-            for element in part.chunks_exact_mut(poison.len()) {
-                element.copy_from_slice(poison);
-            }
+        bytes.par_chunks_mut(BLOCK).for_each(|block| {
+            let (whole, rest) = block.as_chunks_mut::<8>();
+            whole.fill(pattern);
+            rest.copy_from_slice(&pattern[..rest.len()]);
         });
         bytes
     }
@@ -97,9 +102,11 @@ impl Placement {
     pub(super) fn filled(&self, values: &[u8]) -> Vec<u8> {
         let mut bytes = self.poisoned();
         let size = self.dtype.size();
-        for run in 0..self.runs {
-            let at = self.run_range(run);
-            bytes[at.start * size..at.end * size].copy_from_slice(&values[run * self.run * size..][..self.run * size]);
+        // Runs without gaps are one.
+        let (run, pitch) = if self.run == self.pitch { (BLOCK, BLOCK) } else { (self.run * size, self.pitch * size) };
+        if run > 0 {
+            let places = bytes[self.start * size..].par_chunks_mut(pitch).zip(values.par_chunks(run));
+            places.for_each(|(to, from)| to[..from.len()].copy_from_slice(from));
         }
         bytes
     }
@@ -120,10 +127,9 @@ impl Placement {
         (0..self.runs).into_par_iter().find_map_first(|run| {
             let at = self.run_range(run);
             let part = &bytes[at.start * poison.len()..at.end * poison.len()];
-            part.par_chunks_exact(poison.len())
-                .with_min_len(1 << 16)
-                .position_first(|element| element == poison)
-                .map(|i| run * self.run + i)
+            let blocks = part.par_chunks(BLOCK).enumerate();
+            let found = blocks.find_map_first(|(i, block)| Some(i * BLOCK / poison.len() + find(block, poison)?));
+            found.map(|i| run * self.run + i)
         })
     }
 
@@ -155,6 +161,18 @@ fn poison(dtype: DType) -> &'static [u8] {
         DType::F16 => &[0xA5, 0x7E],
         DType::BF16 => &[0xE5, 0x7F],
         _ => &[0xA5; 8][..dtype.size()],
+    }
+}
+
+/// The first element that is `element`. Sizes known to the compiler make this a matter of memory bandwidth.
+fn find(bytes: &[u8], element: &[u8]) -> Option<usize> {
+    fn sized<const N: usize>(bytes: &[u8], element: &[u8]) -> Option<usize> {
+        bytes.as_chunks::<N>().0.iter().position(|e| e == element)
+    }
+    match element.len() {
+        2 => sized::<2>(bytes, element),
+        4 => sized::<4>(bytes, element),
+        n => bytes.chunks_exact(n).position(|e| e == element),
     }
 }
 
@@ -203,6 +221,23 @@ mod tests {
         bytes[at..at + 2].copy_from_slice(poison(DType::F16));
         assert_eq!(p.unwritten(&bytes), Some(17));
         assert_eq!(p.unwritten(&p.poisoned()), Some(0));
+    }
+
+    #[test]
+    fn tensors_of_many_blocks_are_filled_and_searched() {
+        let n = BLOCK / 2 * 3 + 5;
+        let values: Vec<u8> = (0..2 * n).map(|i| (i % 101) as u8).collect();
+        for p in [place(&[n], Layout { offset: 3, row_pad: 0 }), place(&[n / 7, 7], Layout { offset: 1, row_pad: 2 })] {
+            let values = &values[..p.shape().iter().product::<usize>() * 2];
+            let mut bytes = p.filled(values);
+            for i in (0..values.len() / 2).step_by(997) {
+                assert_eq!(bytes[p.position(i) * 2..][..2], values[2 * i..][..2], "element {i}");
+            }
+            assert_eq!((p.unwritten(&bytes), p.damage(&bytes)), (None, None));
+            let last = values.len() / 2 - 1;
+            bytes[p.position(last) * 2..][..2].copy_from_slice(poison(DType::F16));
+            assert_eq!(p.unwritten(&bytes), Some(last));
+        }
     }
 
     #[test]

@@ -70,7 +70,6 @@ functions! {
     cuGetErrorString(error: CUresult, text: *mut *const c_char);
     cuDeviceGetCount(count: *mut c_int);
     cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: CUdevice);
-    cuDevicePrimaryCtxReset_v2(device: CUdevice);
     cuCtxGetCurrent(context: *mut CUcontext);
     cuCtxSetCurrent(context: CUcontext);
     cuCtxSynchronize();

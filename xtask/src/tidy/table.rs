@@ -24,7 +24,7 @@ pub(super) fn check(tree: &Tree, wanted: &str) -> Vec<Violation> {
 pub(super) fn fix(tree: &Tree, wanted: &str) -> Result<()> {
     let (before, _, after) = split(tree).with_context(|| format!("{README} has no `{BEGIN}` and `{END}`"))?;
     let text = format!("{before}{BEGIN}\n{}\n{END}{after}", wanted.trim());
-    Ok(fs::write(cargo::root().join(README), text)?)
+    fs::write(cargo::root().join(README), text).with_context(|| format!("{README} cannot be written"))
 }
 
 /// What stands before the table, the table, and what stands after it.

@@ -111,6 +111,11 @@ impl<T: Copy, const N: usize> Pack<T, N> {
     }
 
     hinted_load! {
+        /// [`load_nc`](Self::load_nc) for data that every block reads: it leaves L1 last.
+        load_nc_evict_last, ReadOnlyKept, "ld.global.nc.L1::evict_last"
+    }
+
+    hinted_load! {
         /// Loads data read once; it leaves L1 and L2 first.
         load_evict_first, Streaming, "ld.global.cs"
     }
