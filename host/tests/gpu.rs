@@ -218,7 +218,8 @@ fn events_measure_device_time() {
     end.synchronize().unwrap();
     let expected = 10_000_000.0 / f64::from(device.info().clock_khz.max(1));
     let ms = f64::from(start.elapsed_ms(&end).unwrap());
-    assert!(ms > 0.5 * expected && ms < 20.0 * expected, "{ms} ms, expected about {expected}");
+    // Other tests share the device, so only the lower bound is a promise; the upper one catches a wrong unit.
+    assert!(ms > 0.5 * expected && ms < 1000.0 * expected, "{ms} ms, expected about {expected}");
     eprintln!("{:?}", device.info());
 }
 
