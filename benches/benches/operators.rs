@@ -6,13 +6,13 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput};
 use warpsmith::bench::{self, Prepared};
 use warpsmith::registry::OPERATORS;
-use warpsmith::{Device, Error, Result};
+use warpsmith::{BackendKind, Device, Error, Result};
 
 fn main() -> Result<()> {
-    let device = match Device::open() {
+    let device = match Device::open_backend(BackendKind::Cuda) {
         Ok(device) => device,
         Err(error) if error.is_environment() => {
-            println!("nothing to time without a device: {error}");
+            println!("nothing to time without a GPU: {error}");
             return Ok(());
         }
         Err(error) => return Err(error),

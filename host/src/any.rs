@@ -118,6 +118,16 @@ impl AnyTensor {
         self.view().to_host(stream)
     }
 
+    /// What findings call the tensor.
+    pub(crate) fn set_name(&self, name: &str) {
+        on_any!(AnyTensor, self, t => t.set_name(name));
+    }
+
+    /// Elements in that range count as never written, where reads are checked.
+    pub(crate) fn forget(&self, stream: &Stream, range: Range<usize>) -> Result<()> {
+        on_any!(AnyTensor, self, t => t.forget(stream, range))
+    }
+
     /// The element type.
     pub fn dtype(&self) -> DType {
         on_any!(AnyTensor, self, t => dtype_of(t))

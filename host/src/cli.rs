@@ -2,11 +2,13 @@
 //!
 //! Exit codes: 0 all is well, 1 a check failed, 2 the command or its input is wrong, 3 the machine lacks something.
 
+mod analyze;
 mod bench;
 mod doctor;
 mod inspect;
 mod list;
 mod run;
+mod sanitize;
 mod ui;
 mod verify;
 
@@ -46,6 +48,10 @@ enum Verb {
     Run(run::Args),
     /// Show an operator's kernels: their resources and their code
     Inspect(inspect::Args),
+    /// Run operators in the simulator with every check and list what the checkers find
+    Sanitize(sanitize::Args),
+    /// Count what an operator's kernels do, in the simulator: memory traffic, bank conflicts, divergence, occupancy
+    Analyze(analyze::Args),
     /// Time opening a device and running a first operator
     #[command(hide = true)]
     ColdStart(bench::ColdStartArgs),
@@ -105,6 +111,8 @@ fn dispatch(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, ui: &mu
         Verb::Bench(args) => bench::run(&args, ui),
         Verb::Run(args) => run::run(&args, ui),
         Verb::Inspect(args) => inspect::run(&args, ui),
+        Verb::Sanitize(args) => sanitize::run(&args, ui),
+        Verb::Analyze(args) => analyze::run(&args, ui),
         Verb::ColdStart(args) => bench::cold_start(&args, ui),
     };
     match result {

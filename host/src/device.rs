@@ -10,6 +10,7 @@ use crate::backend::{self, Backend, Failure, Outcome, RawFunction, RawStream};
 use crate::error::CudaVersion;
 use crate::kernels::{self, Arch, KernelImage, KernelSpec};
 use crate::launch::TensorMap;
+use crate::sim::Simulator;
 use crate::storage::slots;
 use crate::tensor_map::TensorMapDesc;
 use crate::{Error, Result, Stream};
@@ -134,7 +135,7 @@ impl Device {
         match std::env::var("WARPSMITH_BACKEND") {
             Ok(name) if !name.is_empty() => Self::open_backend(name.parse()?),
             _ => Self::open_backend(BackendKind::Cuda).or_else(|error| match error {
-                Error::NoDriver { .. } | Error::NoGpu { .. } => Self::open_backend(BackendKind::Sim).map_err(|_| error),
+                Error::NoDriver { .. } | Error::NoGpu { .. } => Self::open_backend(BackendKind::Sim),
                 error => Err(error),
             }),
         }
@@ -215,6 +216,11 @@ impl Device {
     pub fn tensor_map(&self, desc: &TensorMapDesc<'_>) -> Result<TensorMap> {
         desc.check()?;
         self.call(|b| b.tensor_map(desc))
+    }
+
+    /// What only the simulator can do, if this is it.
+    pub fn simulator(&self) -> Option<Simulator<'_>> {
+        self.backend().simulator().map(Simulator::new)
     }
 
     fn backend(&self) -> &dyn Backend {
@@ -389,10 +395,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_simulator_is_refused_with_a_reason() {
-        let error = Device::open_backend(BackendKind::Sim).unwrap_err();
-        assert_eq!(error.to_string(), "backend `sim` is not available: the simulator is not part of this build");
-        assert!(error.is_environment());
+    fn backends_go_by_their_names() {
+        let device = Device::open_backend("sim".parse().unwrap()).unwrap();
+        assert_eq!((device.info().backend, device.info().backend.to_string()), (BackendKind::Sim, "sim".to_owned()));
+        assert!(device.supports_hopper() && device.simulator().is_some());
         assert_eq!(
             "gpu".parse::<BackendKind>().unwrap_err().to_string(),
             "device: parameter `backend` = gpu: expected cuda or sim"

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::dtype::DType;
+use crate::sim::Finding;
 
 /// What every fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -113,6 +114,12 @@ pub enum Error {
         code: u32,
         /// The driver's name for it.
         name: String,
+    },
+    /// The simulator ran a kernel and found it at fault. The device goes on.
+    #[error("{}", findings_text(findings))]
+    Findings {
+        /// What it found, what ended the launch first.
+        findings: Vec<Finding>,
     },
     /// Grid, block or arguments of a launch are not possible.
     #[error("kernel {kernel} cannot be launched: {reason}")]
@@ -306,6 +313,14 @@ impl std::fmt::Display for CudaVersion {
 
 fn suggest(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!("; did you mean {}?", nearest.join(", ")) }
+}
+
+fn findings_text(findings: &[Finding]) -> String {
+    match findings {
+        [] => "nothing was found".to_owned(),
+        [only] => only.to_string(),
+        [first, more @ ..] => format!("{first} (and {} more)", more.len()),
+    }
 }
 
 fn bytes(n: u64) -> String {

@@ -31,6 +31,15 @@ impl Storage {
         self.address
     }
 
+    pub(crate) fn set_name(&self, name: &str) {
+        if self.bytes > 0 {
+            let _ = self.device().call(|b| {
+                b.name(self.address, name);
+                Ok(())
+            });
+        }
+    }
+
     pub(crate) fn device(&self) -> &Device {
         self.home.device()
     }

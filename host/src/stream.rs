@@ -118,6 +118,13 @@ impl Stream {
     }
 
     /// # Safety
+    /// `bytes` bytes at `address` have to be inside an allocation of this device.
+    pub(crate) unsafe fn forget(&self, address: u64, bytes: usize) -> Result<()> {
+        // SAFETY: passed on.
+        self.0.device.call(|b| unsafe { b.forget(address, bytes) })
+    }
+
+    /// # Safety
     /// `src.len()` bytes at `dst` have to be inside an allocation of this device.
     pub(crate) unsafe fn upload(&self, dst: u64, src: &[u8]) -> Result<()> {
         self.ready()?;

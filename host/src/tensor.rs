@@ -34,6 +34,10 @@ impl<T: Dtype> Tensor<T> {
         if cfg!(debug_assertions) {
             // SAFETY: the allocation has this many bytes.
             unsafe { stream.fill(tensor.storage.address(), &[0xFF], bytes)? };
+            if bytes > 0 {
+                // SAFETY: as above.
+                unsafe { stream.forget(tensor.storage.address(), bytes)? };
+            }
         }
         Ok(tensor)
     }
@@ -78,6 +82,22 @@ impl<T: Dtype> Tensor<T> {
 }
 
 impl<T> Tensor<T> {
+    /// What findings call the tensor.
+    pub(crate) fn set_name(&self, name: &str) {
+        self.storage.set_name(name);
+    }
+
+    /// Elements of the allocation in that range count as never written, where reads are checked.
+    pub(crate) fn forget(&self, stream: &Stream, range: Range<usize>) -> Result<()> {
+        let range = range.start.min(self.shape.elements())..range.end.min(self.shape.elements());
+        if range.is_empty() {
+            return Ok(());
+        }
+        let (size, address) = (size_of::<T>(), self.storage.address());
+        // SAFETY: the range was cut to the allocation.
+        unsafe { stream.forget(address + (range.start * size) as u64, range.len() * size) }
+    }
+
     /// Extents, slowest dimension first.
     pub fn shape(&self) -> &Shape {
         &self.shape

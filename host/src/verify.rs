@@ -23,6 +23,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::host_tensor::HostTensor;
 use crate::operator::{Case, CaseClass, Operator, TensorMeta, Tolerance};
+use crate::sim::Finding;
 use crate::{random, reference, registry};
 
 /// What the variant is called that the operator picks by itself.
@@ -164,6 +165,9 @@ pub struct Row {
     pub ms: Option<f64>,
     /// What was wrong, or why it was skipped.
     pub detail: Option<String>,
+    /// What the simulator's checkers found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
 }
 
 impl Row {
@@ -183,6 +187,7 @@ impl Row {
             elements: 0,
             ms: None,
             detail: None,
+            findings: Vec::new(),
         }
     }
 
@@ -208,6 +213,9 @@ impl Row {
 
     /// Too little memory is the machine's limit, not the kernel's fault.
     fn fail(&mut self, error: &Error) {
+        if let Error::Findings { findings } = error {
+            self.findings.extend_from_slice(findings);
+        }
         match error {
             Error::OutOfMemory { .. } => self.skip(&error.to_string()),
             _ => self.problem(error.to_string()),

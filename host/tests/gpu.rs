@@ -6,7 +6,9 @@ use std::time::Instant;
 use gpu_kernels::diagnostics::TrapNow;
 use warpsmith::kernels::KernelImage;
 use warpsmith::launch::{DevicePtrMut, Dim3, Kernel, TensorMap};
-use warpsmith::{Arch, DType, Device, Error, L2Promotion, OobFill, Stream, Swizzle, Tensor, TensorMapDesc, bf16};
+use warpsmith::{
+    Arch, BackendKind, DType, Device, Error, L2Promotion, OobFill, Stream, Swizzle, Tensor, TensorMapDesc, bf16,
+};
 
 const CHILD: &str = "WARPSMITH_GPU_CHILD";
 
@@ -138,7 +140,7 @@ static IMAGES: &[KernelImage] = &[
 
 /// A device and a stream; `None`, with a line, where there is no GPU.
 fn open() -> Option<(Device, Stream)> {
-    match Device::open() {
+    match Device::open_backend(BackendKind::Cuda) {
         Ok(device) => {
             device.add_images(IMAGES);
             let stream = device.stream().expect("a stream");
@@ -340,9 +342,9 @@ fn assert_lost(device: Device, stream: Stream, x: Tensor<f32>, fault: &Error) {
     eprintln!("{fault}");
     assert_eq!(x.to_vec(&stream).unwrap_err(), *fault);
     assert_eq!(device.memory().unwrap_err(), *fault);
-    assert_eq!(Device::open().unwrap_err(), *fault);
+    assert_eq!(Device::open_backend(BackendKind::Cuda).unwrap_err(), *fault);
     drop((x, stream, device));
-    assert_eq!(Device::open().unwrap_err(), *fault);
+    assert_eq!(Device::open_backend(BackendKind::Cuda).unwrap_err(), *fault);
 }
 
 #[test]
@@ -384,7 +386,7 @@ fn traps_that_nobody_waits_for_are_final() {
         // SAFETY: what is being tested.
         unsafe { stream.launch::<Trap>(1, (0,)) }.unwrap();
         drop((x, stream, device));
-        let fault = Device::open().unwrap_err();
+        let fault = Device::open_backend(BackendKind::Cuda).unwrap_err();
         assert!(matches!(&fault, Error::KernelFault { kernels, .. } if kernels == &["gpu_trap"]), "{fault}");
     });
 }

@@ -4,21 +4,30 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use warpsmith::Device;
+use warpsmith::{BackendKind, Device};
 
-/// The device, or `None` with a line that says so where there is none. With `WARPSMITH_REQUIRE_DEVICE` set there has to be one.
+/// The device: a GPU, or the simulator where there is none. With `WARPSMITH_REQUIRE_DEVICE` set there has to be a GPU. `None`, with
+/// a line that says so, where `WARPSMITH_BACKEND` asks for one that is not there.
 ///
 /// # Panics
 /// If a device is there and does not open, or is required.
 pub fn device() -> Option<Device> {
-    match Device::open() {
+    let opened = match required() {
+        true => Device::open_backend(BackendKind::Cuda),
+        false => Device::open(),
+    };
+    match opened {
         Ok(device) => Some(device),
-        Err(error) if error.is_environment() && std::env::var_os("WARPSMITH_REQUIRE_DEVICE").is_none() => {
+        Err(error) if error.is_environment() && !required() => {
             eprintln!("skipped without a device: {error}");
             None
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+fn required() -> bool {
+    std::env::var_os("WARPSMITH_REQUIRE_DEVICE").is_some()
 }
 
 /// How a run of the command ended.

@@ -10,7 +10,7 @@ use warpsmith::operator::{
 };
 use warpsmith::params::{ParamInfo, Params};
 use warpsmith::verify::{self, Filter, Job, Row, Status};
-use warpsmith::{AnyView, AnyViewMut, DType, Device, HostTensor, Result, Stream, reference};
+use warpsmith::{AnyView, AnyViewMut, BackendKind, DType, Device, HostTensor, Result, Stream, reference};
 
 const CHILD: &str = "WARPSMITH_CHECKER_CHILD";
 const N: usize = 10_000;
@@ -186,7 +186,7 @@ fn nothing_runs_after_a_kernel_that_failed() {
 
 /// Runs `body` with the device that is there, or in a child process with the stand-in.
 fn with_device(name: &str, body: impl FnOnce(&Device)) {
-    match Device::open() {
+    match Device::open_backend(BackendKind::Cuda) {
         Ok(device) => body(&device),
         Err(error) if error.is_environment() => with_stand_in(name, body),
         Err(error) => panic!("{error}"),

@@ -90,10 +90,24 @@ fn errors_are_json_when_that_is_asked_for() {
 }
 
 #[test]
-fn the_simulator_is_missing_rather_than_failing() {
-    let run = warpsmith(&["verify", "--backend", "sim"]);
+fn verify_says_that_it_simulates() {
+    let args = ["verify", first().info().name, "--class", "tiny", "--backend", "sim"];
+    if kernels::not_built().is_some() {
+        assert_eq!(warpsmith(&args).code, ENVIRONMENT);
+        return;
+    }
+    let run = warpsmith(&args);
+    assert_eq!(run.code, 0, "{}{}", run.out, run.err);
+    assert!(run.out.starts_with("Simulated, without a GPU"), "{}", run.out);
+    let json = warpsmith(&[&args[..], &["--json"]].concat()).json();
+    assert_eq!((&json["executed"], &json["backend"]), (&Value::Bool(true), &Value::from("sim")));
+}
+
+#[test]
+fn a_simulation_is_not_timed() {
+    let run = warpsmith(&["bench", "--backend", "sim"]);
     assert_eq!(run.code, ENVIRONMENT, "{}", run.err);
-    assert!(run.err.contains("simulator"));
+    assert!(run.err.contains("needs a GPU"), "{}", run.err);
 }
 
 #[test]
@@ -189,5 +203,36 @@ fn run_computes_what_the_reference_does() {
             }
             assert!(found.passed() && found.elements == output.len(), "{}: {found:?}", info.name);
         }
+    }
+}
+
+#[test]
+fn sanitize_finds_nothing_in_what_ships() {
+    let name = first().info().name;
+    assert_eq!(warpsmith(&["sanitize", name, "--class", "production"]).code, USAGE);
+    if kernels::not_built().is_some() {
+        return;
+    }
+    let run = warpsmith(&["sanitize", name, "--class", "tiny", "--orders", "3", "--json"]);
+    assert_eq!(run.code, 0, "{}{}", run.out, run.err);
+    let json = run.json();
+    assert_eq!(json["failed"].as_array().map(Vec::len), Some(0));
+    assert!(json["runs"].as_u64() >= json["cases"].as_u64().map(|n| 3 * n), "{json}");
+}
+
+#[test]
+fn analyze_counts_what_an_operator_does() {
+    if kernels::not_built().is_some() {
+        return;
+    }
+    for op in OPERATORS {
+        let name = op.info().name;
+        let text = warpsmith(&["analyze", name]);
+        assert_eq!(text.code, 0, "{name}: {}", text.err);
+        assert!(text.out.contains("smsp__inst_executed.sum") && text.out.contains("Occupancy"), "{}", text.out);
+        let json = warpsmith(&["analyze", name, "--json"]).json();
+        let launch = &json["launches"][0];
+        assert!(op.info().kernels.iter().any(|k| launch["kernel"] == k.symbol()), "{launch}");
+        assert!(launch["occupancy"]["blocks"].as_u64() > Some(0), "{launch}");
     }
 }

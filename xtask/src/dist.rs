@@ -17,8 +17,8 @@ pub(crate) struct Options {
 
 const GPU_CHECK: &str = include_str!("../templates/gpu-check.sh");
 
-/// Tests that compile something, and so need what a GPU machine need not have.
-const NEEDS_RUST: [&str; 1] = ["compile_fail"];
+/// Tests that stay behind: those that compile something, and those whose driver is a fake or a simulator, which a GPU does not change.
+const NO_NEED_OF_A_GPU: [&str; 3] = ["compile_fail", "fake_driver", "simulator"];
 
 const MAX_BYTES: u64 = 60 << 20;
 
@@ -80,7 +80,7 @@ fn place(program: &Program) -> Option<String> {
         ("bench", _) => Some(format!("benches/{name}")),
         // The other packages' libraries are there for their tests and benches.
         ("lib", true) if name == "warpsmith" => Some("tests/unit".to_owned()),
-        ("test", _) if !NEEDS_RUST.contains(&name.as_str()) => Some(format!("tests/{name}")),
+        ("test", _) if !NO_NEED_OF_A_GPU.contains(&name.as_str()) => Some(format!("tests/{name}")),
         _ => None,
     }
 }

@@ -1,6 +1,7 @@
-//! What runs kernels. Only this folder knows a driver.
+//! What runs kernels. Only this folder knows a driver or the simulator.
 
 mod cuda;
+pub(crate) mod sim;
 
 use std::fmt;
 
@@ -8,6 +9,7 @@ use crate::kernels::{Arch, KernelImage};
 use crate::launch::TensorMap;
 use crate::tensor_map::TensorMapDesc;
 use crate::{BackendKind, DeviceInfo, Error, Result};
+use sim::SimBackend;
 
 /// A backend's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +64,12 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
     fn alloc(&self, stream: RawStream, bytes: usize) -> Outcome<u64>;
     unsafe fn free(&self, stream: RawStream, address: u64) -> Outcome<()>;
+    /// What messages call the allocation that starts there.
+    fn name(&self, _address: u64, _name: &str) {}
+    /// The contents are unspecified from here on: a backend that checks reads counts these bytes as never written.
+    unsafe fn forget(&self, _address: u64, _bytes: usize) -> Outcome<()> {
+        Ok(())
+    }
     /// `src` has been read when this returns; the device may still be writing.
     unsafe fn upload(&self, stream: RawStream, dst: u64, src: &[u8]) -> Outcome<()>;
     /// Waits for the data.
@@ -85,6 +93,11 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     unsafe fn launch(&self, launch: &Launch<'_>) -> Outcome<()>;
     fn tensor_map(&self, desc: &TensorMapDesc<'_>) -> Outcome<TensorMap>;
 
+    /// This backend, if it is the simulator.
+    fn simulator(&self) -> Option<&SimBackend> {
+        None
+    }
+
     /// Waits for all work, then releases everything; nothing is called after it. Not called once a fault was seen.
     fn close(&mut self) -> Outcome<()>;
 }
@@ -103,9 +116,6 @@ pub(crate) fn open(kind: BackendKind) -> Result<Box<dyn Backend>> {
             }
             Ok(Box::new(backend))
         }
-        BackendKind::Sim => Err(Error::BackendUnavailable {
-            backend: kind.to_string(),
-            reason: "the simulator is not part of this build".into(),
-        }),
+        BackendKind::Sim => Ok(Box::new(SimBackend::open()?)),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{BackendArg, Outcome, Ui};
 use crate::bench::{self, Ceilings, Job, Report, Row};
-use crate::device::Device;
+use crate::device::{BackendKind, Device};
 use crate::error::{Error, Result};
 use crate::{io, registry};
 
@@ -48,6 +48,12 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         }
     }
     let device = args.backend.open()?;
+    if device.simulator().is_some() {
+        return Err(Error::BackendUnavailable {
+            backend: BackendKind::Sim.to_string(),
+            reason: "a simulation has no times; `bench` needs a GPU".to_owned(),
+        });
+    }
     let jobs = bench::plan(&device, &ops, args.case.as_deref())?;
     let mut report = Report::new(&device, command_line());
     let bar = ui.progress(jobs.len() + 1);

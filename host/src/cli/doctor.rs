@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{BackendArg, Outcome, Ui};
-use crate::device::Device;
+use crate::device::{BackendKind, Device, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::kernels;
 use crate::registry::OPERATORS;
@@ -70,6 +70,9 @@ fn device(backend: &BackendArg) -> Vec<Finding> {
         let (major, minor) = info.compute_capability;
         let archs: Vec<_> = device.archs().iter().map(|a| a.as_str()).collect();
         let memory = info.memory_bytes >> 30;
+        if device.simulator().is_some() {
+            return vec![simulated(info)];
+        }
         vec![
             ok("backend", info.backend.to_string()),
             ok("driver", format!("CUDA {}", info.driver_version)),
@@ -99,6 +102,20 @@ fn device(backend: &BackendArg) -> Vec<Finding> {
         _ => ("device", "see the error; `nvidia-smi` shows whether the driver works"),
     };
     vec![Finding { what, found: Found::Missing, detail: error.to_string(), fix: Some(fix) }]
+}
+
+/// Works, but is no GPU.
+fn simulated(info: &DeviceInfo) -> Finding {
+    let why = match Device::open_backend(BackendKind::Cuda) {
+        Ok(_) => "chosen although there is a GPU".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Finding {
+        what: "device",
+        found: Found::Optional,
+        detail: format!("{}; {why}", info.name),
+        fix: Some("kernels run in the simulator, checked but slow; a GPU needs the NVIDIA driver and nothing else"),
+    }
 }
 
 fn embedded() -> Finding {

@@ -40,7 +40,7 @@ pub(super) struct Args {
     repeat: bool,
 }
 
-fn class(text: &str) -> Result<CaseClass, String> {
+pub(super) fn class(text: &str) -> Result<CaseClass, String> {
     let known = CaseClass::ALL.map(CaseClass::name);
     CaseClass::ALL.into_iter().find(|c| c.name() == text).ok_or_else(|| format!("one of {}", known.join(", ")))
 }
@@ -74,7 +74,9 @@ fn on_device(
     ui: &mut Ui,
 ) -> Result<Outcome> {
     let (name, driver) = (&device.info().name, device.info().driver_version.to_string());
-    let kernels = kernels(ops, false)?;
+    let (backend, simulated) = (device.info().backend.to_string(), device.simulator().is_some());
+    // A driver compiles the code anyway.
+    let kernels = kernels(ops, simulated)?;
     let bar = ui.progress(jobs.len());
     let Run { rows, not_run } = verify::all(device, jobs, filter, |job| {
         bar.set_message(job.to_string());
@@ -83,10 +85,13 @@ fn on_device(
     bar.finish_and_clear();
     let passed = passed(&rows, &kernels);
     ui.document(&json!({
-        "executed": true, "device": name, "driver": driver, "seed": filter.seed, "passed": passed, "rows": rows,
-        "not_run": not_run, "kernels": kernels,
+        "executed": true, "backend": backend, "device": name, "driver": driver, "seed": filter.seed, "passed": passed,
+        "rows": rows, "not_run": not_run, "kernels": kernels,
     }));
-    ui.line(format!("On {name} (CUDA driver {driver}):"));
+    match simulated {
+        true => ui.line(format!("Simulated, without a GPU: the kernels' PTX on {name}.")),
+        false => ui.line(format!("On {name} (CUDA driver {driver}):")),
+    }
     let cells = |r: &Row| {
         let tolerance = match (r.abs, r.rel) {
             (Some(abs), Some(rel)) => format!("{abs:.1e} + {rel:.1e}·|ref|"),
@@ -104,9 +109,14 @@ fn on_device(
         ]
     };
     let headings = ["operator", "case", "variant", ">max error", ">tolerance", ">share used", ">ms", "result"];
-    ui.table(&headings, rows.iter().map(cells).collect());
+    // What no simulation takes on is counted below.
+    let shown = rows.iter().filter(|r| !(simulated && r.status == Status::Skipped));
+    ui.table(&headings, shown.map(cells).collect());
     details(&rows, ui);
     ui::broken_kernels(&kernels, ui);
+    if simulated {
+        ui.line(format!("Kernels: {}", checked(&kernels)));
+    }
     match not_run {
         Some(NotRun { cases, why }) => {
             ui.line(format!("{why}; cases left: {}", cases.len()));
@@ -171,6 +181,15 @@ fn details(rows: &[Row], ui: &mut Ui) {
 fn passed(rows: &[Row], kernels: &[KernelRow]) -> bool {
     let mut statuses = rows.iter().map(|r| r.status).chain(kernels.iter().map(|r| r.status));
     !statuses.any(|status| status == Status::Fail)
+}
+
+/// What was looked at of the kernels' code, beside running it.
+fn checked(kernels: &[KernelRow]) -> String {
+    let agree = kernels.iter().filter(|k| k.status == Status::Pass).count();
+    let assembled = kernels.iter().filter(|k| k.registers.is_some()).count();
+    let what =
+        if assembled == 0 { "none assembled, for want of ptxas".to_owned() } else { format!("{assembled} assemble") };
+    format!("{agree} of {} agree with what the host launches, {what}", kernels.len())
 }
 
 fn summary(rows: &[Row]) -> String {

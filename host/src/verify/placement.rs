@@ -133,15 +133,20 @@ impl Placement {
         })
     }
 
-    /// The first element outside the tensor that is no longer poison, as an offset in elements from the tensor's start.
-    pub(super) fn damage(&self, bytes: &[u8]) -> Option<isize> {
-        let poison = poison(self.dtype);
-        let gaps = (0..self.runs).map(|run| {
+    /// The stretches of the allocation around and between the tensor's rows.
+    pub(super) fn gaps(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let between = (0..self.runs).map(|run| {
             let at = self.run_range(run);
             at.end..at.start + self.pitch
         });
         let end = self.start + self.runs * self.pitch;
-        std::iter::once(0..self.start).chain(gaps).chain(std::iter::once(end..self.elements())).find_map(|gap| {
+        std::iter::once(0..self.start).chain(between).chain(std::iter::once(end..self.elements()))
+    }
+
+    /// The first element outside the tensor that is no longer poison, as an offset in elements from the tensor's start.
+    pub(super) fn damage(&self, bytes: &[u8]) -> Option<isize> {
+        let poison = poison(self.dtype);
+        self.gaps().find_map(|gap| {
             let part = &bytes[gap.start * poison.len()..gap.end * poison.len()];
             let hit = part.chunks_exact(poison.len()).position(|element| element != poison)?;
             Some((gap.start + hit).wrapping_sub(self.start) as isize)

@@ -49,9 +49,9 @@ pub(crate) fn with_driver(name: &str, settings: &[(&str, &str)], body: impl FnOn
     };
     let output = Command::new(std::env::current_exe().expect("the test has a path"))
         .args(["--exact", name, "--nocapture"])
-        .env_remove("WARPSMITH_BACKEND")
         .env_remove("CUDA_VISIBLE_DEVICES")
         .env(CHILD, name)
+        .env("WARPSMITH_BACKEND", "cuda")
         .envs(settings.iter().copied())
         .env("WARPSMITH_LIBCUDA", library)
         .output()

@@ -6,7 +6,8 @@ mod harness;
 
 use harness::*;
 use warpsmith::{
-    AnyTensor, Arch, DType, Device, Error, HostTensor, L2Promotion, OobFill, Swizzle, Tensor, TensorMapDesc, bf16,
+    AnyTensor, Arch, BackendKind, DType, Device, Error, HostTensor, L2Promotion, OobFill, Swizzle, Tensor,
+    TensorMapDesc, bf16,
 };
 
 #[test]
@@ -65,7 +66,11 @@ fn gpu_too_old() {
 #[test]
 fn backends_by_name() {
     with_driver("backends_by_name", &[("WARPSMITH_BACKEND", "sim")], || {
-        assert_eq!(open_error(), "backend `sim` is not available: the simulator is not part of this build");
+        assert_eq!(Device::open().unwrap().info().backend, BackendKind::Sim);
+    });
+    let settings = [("WARPSMITH_BACKEND", ""), ("WARPSMITH_LIBCUDA", "/nowhere/libcuda.so.1")];
+    with_driver("backends_by_name", &settings, || {
+        assert_eq!(Device::open().unwrap().info().backend, BackendKind::Sim, "where there is no driver");
     });
 }
 
@@ -342,6 +347,7 @@ fn impossible_launches() {
                 [
                     "load",
                     "fake_big attribute 8 = 100000",
+                    "fake_big attribute 9 = 100",
                     "fake_big attribute 14 = 1",
                     "fake_big <<<32.1.1, 128.1.1, 100000>>> on s0",
                     "fake_big <<<16.1.1, 128.1.1, 100000>>> on s0",

@@ -1,0 +1,84 @@
+//! What the simulator's checkers found, in this crate's own words.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// One thing that a kernel did wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The kernel's symbol.
+    pub kernel: String,
+    /// What it is: `out-of-bounds`, `shared-race`, `uninitialised-global`, `divergent-barrier`…
+    pub kind: &'static str,
+    /// The values seen.
+    pub message: String,
+    /// Whether it ended the launch.
+    pub fatal: bool,
+    /// Line of the PTX, as `warpsmith inspect OP --ptx` prints it.
+    pub ptx_line: u32,
+    /// The instruction there.
+    pub instruction: String,
+    /// Block of the thread.
+    pub block: [u32; 3],
+    /// The thread.
+    pub thread: [u32; 3],
+    /// The address.
+    pub address: Option<u64>,
+    /// For a race, the access before.
+    pub earlier: Option<String>,
+    /// How often the same instruction did the same.
+    pub count: u64,
+}
+
+impl Finding {
+    fn new(finding: &warpsim::Finding, fatal: bool) -> Self {
+        Self {
+            kernel: finding.kernel.clone(),
+            kind: finding.kind.name(),
+            message: finding.message.clone(),
+            fatal,
+            ptx_line: finding.place.ptx_line,
+            instruction: finding.place.instruction.clone(),
+            block: finding.block,
+            thread: finding.thread,
+            address: finding.address,
+            earlier: finding.earlier.as_ref().map(|e| {
+                let what = if e.write { "write" } else { "read" };
+                format!("{what} by {} at {}", e.who, e.place)
+            }),
+            count: finding.count,
+        }
+    }
+
+    pub(super) fn all(findings: &[warpsim::Finding]) -> Vec<Self> {
+        findings.iter().map(|finding| Self::new(finding, false)).collect()
+    }
+
+    pub(super) fn of_fault(fault: &warpsim::Fault) -> Vec<Self> {
+        let mut all = vec![Self::new(&fault.finding, true)];
+        all.extend(Self::all(&fault.also));
+        all
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
+        write!(
+            f,
+            "{}: {}, at PTX line {} `{}` in kernel {}, block ({bx},{by},{bz}), thread ({tx},{ty},{tz})",
+            self.kind, self.message, self.ptx_line, self.instruction, self.kernel
+        )?;
+        if let Some(address) = self.address {
+            write!(f, ", address {address:#x}")?;
+        }
+        if let Some(earlier) = &self.earlier {
+            write!(f, "; before it, a {earlier}")?;
+        }
+        if self.count > 1 {
+            write!(f, "; {} times", self.count)?;
+        }
+        Ok(())
+    }
+}

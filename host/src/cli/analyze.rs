@@ -1,0 +1,126 @@
+//! `warpsmith analyze`.
+
+use comfy_table::Cell;
+use cuda_builder::ptxas;
+use serde_json::json;
+
+use super::{Outcome, Ui};
+use crate::device::{BackendKind, Device};
+use crate::error::{Error, Result};
+use crate::operator::{Case, CaseClass, Operator};
+use crate::sim::{HotLine, Profile};
+use crate::verify::Job;
+use crate::verify::offline::{self, KernelRow};
+use crate::{kernels, registry, sim};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The operator
+    op: String,
+    /// The case, by a part of its name [default: the largest that is not a production shape]
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
+    /// The variant to force
+    #[arg(long)]
+    variant: Option<String>,
+}
+
+pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
+    let op = registry::find(&args.op)?;
+    if let Some(why) = kernels::not_built() {
+        return Err(Error::KernelsNotBuilt { why: why.to_owned() });
+    }
+    let case = case(op, args.case.as_deref())?;
+    let mut params = case.params.clone();
+    if let Some(variant) = &args.variant {
+        params = params.with_text(&format!("variant={variant}"))?;
+    }
+    let device = Device::open_backend(BackendKind::Sim)?;
+    let job = Job { op, case };
+    let mut profiles = sim::profile(&device, &job, &params)?;
+    let resources = offline::kernels(op.info(), ptxas::find().as_ref())?;
+    let archs = device.archs();
+    for profile in &mut profiles {
+        let of_kernel = |r: &&KernelRow| r.symbol == profile.kernel;
+        let best = archs.iter().find_map(|a| resources.iter().filter(of_kernel).find(|r| r.arch == a.as_str()));
+        profile.set_registers(best.and_then(|r| r.registers));
+    }
+    ui.document(&json!({ "op": op.info().name, "case": job.case.name, "launches": profiles }));
+    ui.line(format!("{job}: {} launches, simulated for a device of {} multiprocessors", profiles.len(), {
+        device.info().multiprocessors
+    }));
+    profiles.iter().for_each(|profile| show(profile, ui));
+    Ok(Outcome::Ok)
+}
+
+/// The one case that is meant.
+fn case(op: &'static dyn Operator, text: Option<&str>) -> Result<Case> {
+    let simulated = |case: &Case| case.class != CaseClass::Production && !case.huge;
+    let cases = match text {
+        Some(text) => registry::cases_matching(op, text)?,
+        None => op.cases().into_iter().filter(simulated).collect(),
+    };
+    // The smallest of those that were named, the largest of all.
+    let size = |case: &Case| op.cost(case).map_or(0, |cost| cost.flops.max(cost.bytes));
+    let found = match text {
+        Some(_) => cases.into_iter().min_by_key(size),
+        None => cases.into_iter().max_by_key(size),
+    };
+    found.ok_or_else(|| Error::param(op.info().name, "case", text.unwrap_or_default(), "one of the operator's cases"))
+}
+
+fn show(profile: &Profile, ui: &mut Ui) {
+    let [gx, gy, gz] = profile.grid;
+    let [bx, by, bz] = profile.block;
+    ui.line(format!("\n{}: {gx}x{gy}x{gz} blocks of {bx}x{by}x{bz} threads\n", profile.kernel));
+    let value = |v: f64| if v.fract() == 0.0 { format!("{v:.0}") } else { format!("{v:.2}") };
+    let rows = profile.metrics.iter().map(|(name, v)| vec![Cell::new(name), Cell::new(value(*v))]);
+    ui.table(&["metric", ">value"], rows.collect());
+
+    let o = &profile.occupancy;
+    let registers = match o.registers {
+        Some(n) => format!("{n} registers a thread"),
+        None => "registers not known without ptxas".to_owned(),
+    };
+    ui.line(format!(
+        "Occupancy of an H100: {} blocks, {} of {} warps a multiprocessor, limited by {} ({registers}); {:.2} waves, {:.0}% of the last one empty.",
+        o.blocks, o.warps, o.of, o.limiter, o.waves, 100.0 * o.tail
+    ));
+    ui.line(format!("Arithmetic intensity: {:.2} operations a byte, each byte moved once.", profile.intensity));
+    let total: u64 = profile.mix.iter().map(|(_, n)| n).sum();
+    let share = |(name, n): &(String, u64)| format!("{name} {:.0}%", 100.0 * *n as f64 / total.max(1) as f64);
+    ui.line(format!("Instructions: {}.", profile.mix.iter().take(10).map(share).collect::<Vec<_>>().join(", ")));
+
+    ui.line("\nLines of the PTX that cost most, by executions, sectors and wavefronts:");
+    let pair = |p: Option<(f64, f64)>| Cell::new(p.map_or("-".to_owned(), |(v, ideal)| format!("{v:.1} ({ideal:.1})")));
+    let cells = |l: &HotLine| {
+        vec![
+            Cell::new(l.ptx_line),
+            Cell::new(&l.instruction),
+            Cell::new(l.executed),
+            Cell::new(format!("{:.1}", l.threads)),
+            pair(l.sectors),
+            pair(l.wavefronts),
+            Cell::new(advice(l).unwrap_or_default()),
+        ]
+    };
+    let headings =
+        [">line", "instruction", ">executed", ">threads", ">sectors (least)", ">wavefronts (least)", "what to look at"];
+    ui.table(&headings, profile.lines.iter().map(cells).collect());
+}
+
+/// What a kernel's author would change, where the counts say so.
+fn advice(line: &HotLine) -> Option<&'static str> {
+    let wastes = |pair: Option<(f64, f64)>, factor: f64| pair.is_some_and(|(v, least)| v > factor * least);
+    if wastes(line.wavefronts, 1.5) {
+        Some("bank conflicts: pad or swizzle the rows in shared memory")
+    } else if wastes(line.sectors, 1.5) {
+        Some("uncoalesced: let neighbouring threads access neighbouring bytes")
+    } else if line.divergent > 0.25 {
+        Some("threads of a warp go different ways")
+    } else if line.threads < 16.0 && (line.sectors.is_some() || line.wavefronts.is_some()) {
+        Some("most threads of the warp idle here")
+    } else {
+        None
+    }
+}

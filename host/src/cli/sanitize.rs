@@ -1,0 +1,141 @@
+//! `warpsmith sanitize`.
+
+use comfy_table::Cell;
+use serde::Serialize;
+use serde_json::json;
+
+use super::verify::class;
+use super::{Outcome, Ui, ui};
+use crate::device::{BackendKind, Device};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::operator::CaseClass;
+use crate::registry;
+use crate::sim::{AsyncCompletion, Finding, Settings};
+use crate::verify::{self, Filter, Job, Row, Status};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Operators to check [default: all]
+    ops: Vec<String>,
+    /// Only cases of this dtype
+    #[arg(long)]
+    dtype: Option<DType>,
+    /// Only cases whose names contain this
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
+    /// Only cases of this class: odd, tiny, empty or boundary; may be repeated
+    #[arg(long = "class", value_name = "CLASS", value_parser = class)]
+    classes: Vec<CaseClass>,
+    /// Only this variant; `auto` for what the operator picks
+    #[arg(long)]
+    variant: Option<String>,
+    /// Orders of the warps to try
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    orders: u64,
+    /// Seed of the random input and of the orders
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// One run of a case that did not end well.
+#[derive(Serialize)]
+struct Bad {
+    op: &'static str,
+    case: String,
+    variant: &'static str,
+    order: u64,
+    findings: Vec<Finding>,
+    /// What the comparison with the reference says, where no checker says more.
+    detail: Option<String>,
+}
+
+pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
+    let ops = registry::select(&args.ops)?;
+    let filter = Filter {
+        dtype: args.dtype,
+        case: args.case.clone(),
+        classes: args.classes.clone(),
+        variant: args.variant.clone(),
+        seed: args.seed,
+        repeat: false,
+    };
+    let simulated = |job: &Job| job.case.class != CaseClass::Production && !job.case.huge;
+    let jobs: Vec<_> = verify::plan(&ops, &filter)?.into_iter().filter(simulated).collect();
+    if jobs.is_empty() {
+        let expected = "a case that is simulated: none of class production, none that is huge";
+        return Err(Error::param("sanitize", "filter", "no case", expected));
+    }
+    let device = Device::open_backend(BackendKind::Sim)?;
+    let (mut runs, mut bad) = (0, Vec::new());
+    let bar = ui.progress(jobs.len());
+    for job in &jobs {
+        bar.set_message(job.to_string());
+        for order in 0..args.orders.max(1) {
+            let check = || verify::on_device(&device, job, &filter);
+            let rows = match device.simulator() {
+                Some(simulator) => simulator.with(settings(args.seed, order), check),
+                None => check(),
+            };
+            runs += rows.len();
+            bad.extend(rows.into_iter().filter(|row| row.status == Status::Fail).map(|row| Bad::new(row, order)));
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    report(&jobs, runs, &bad, args, ui);
+    Ok(Outcome::of(bad.is_empty()))
+}
+
+/// The first order is the warps' own, with asynchronous work as late as it may be; the second runs it as early as it may be, in
+/// an order drawn from the seed; and so on.
+fn settings(seed: u64, order: u64) -> Settings {
+    Settings {
+        seed: if order == 0 { 0 } else { seed.wrapping_mul(0x9E37_79B9).wrapping_add(order) },
+        completion: if order.is_multiple_of(2) { AsyncCompletion::Latest } else { AsyncCompletion::Earliest },
+        ..Settings::default()
+    }
+}
+
+impl Bad {
+    fn new(row: Row, order: u64) -> Self {
+        let detail = if row.findings.is_empty() { row.detail } else { None };
+        Self { op: row.op, case: row.case, variant: row.variant, order, findings: row.findings, detail }
+    }
+}
+
+fn report(jobs: &[Job], runs: usize, bad: &[Bad], args: &Args, ui: &mut Ui) {
+    ui.document(&json!({
+        "backend": "sim", "cases": jobs.len(), "orders": args.orders.max(1), "runs": runs, "passed": bad.is_empty(), "failed": bad,
+    }));
+    let cells = |b: &Bad| {
+        let found = match b.findings.first() {
+            Some(first) => first.kind,
+            None => "wrong result",
+        };
+        let count = b.findings.len().max(1);
+        let (order, result) = (Cell::new(b.order), ui::status(Status::Fail));
+        vec![
+            Cell::new(b.op),
+            Cell::new(&b.case),
+            Cell::new(b.variant),
+            order,
+            Cell::new(count),
+            Cell::new(found),
+            result,
+        ]
+    };
+    if !bad.is_empty() {
+        let headings = ["operator", "case", "variant", ">order", ">findings", "first", "result"];
+        ui.table(&headings, bad.iter().map(cells).collect());
+    }
+    for b in bad {
+        ui.line(format!("\n{} {} ({}), order {}:", b.op, b.case, b.variant, b.order));
+        b.findings.iter().map(Finding::to_string).chain(b.detail.clone()).for_each(|text| ui.line(format!("  {text}")));
+    }
+    ui.line(format!(
+        "{} cases, {runs} runs in the simulator with every check: {} with findings",
+        jobs.len(),
+        bad.len()
+    ));
+}

@@ -1,0 +1,279 @@
+//! The simulator as a backend, with kernels written by hand: it computes, and what they do wrong comes back as an error that says where.
+
+use warpsmith::kernels::KernelImage;
+use warpsmith::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel, TensorMap};
+use warpsmith::sim::{AsyncCompletion, Finding, Settings};
+use warpsmith::{
+    Arch, BackendKind, DType, Device, Error, L2Promotion, OobFill, Result, Stream, Swizzle, Tensor, TensorMapDesc, bf16,
+};
+
+/// y[i] = x[i] for every thread of the grid, in bounds or not.
+const COPY: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry sim_copy(.param .u64 x, .param .u64 y) {
+    .reg .b32 %r<5>; .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
+    mad.lo.u32 %r1, %r1, %r2, %r3;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd1, %rd1, %rd3; add.u64 %rd2, %rd2, %rd3;
+    ld.global.u32 %r4, [%rd1]; st.global.u32 [%rd2], %r4;
+    ret;
+}";
+
+/// Reverses a block's 64 values through shared memory, without a barrier.
+const REVERSE: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry sim_reverse(.param .u64 x, .param .u64 y) {
+    .reg .b32 %r<6>; .reg .b64 %rd<5>;
+    .shared .align 4 .b8 tile[256];
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd1, %rd1, %rd3; add.u64 %rd2, %rd2, %rd3;
+    ld.global.u32 %r2, [%rd1];
+    mov.u32 %r3, tile; shl.b32 %r4, %r1, 2; add.u32 %r5, %r3, %r4;
+    st.shared.u32 [%r5], %r2;
+    sub.u32 %r4, 252, %r4; add.u32 %r5, %r3, %r4;
+    ld.shared.u32 %r2, [%r5]; st.global.u32 [%rd2], %r2;
+    ret;
+}";
+
+/// Half of the block waits for all of it.
+const HALF: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry sim_half(.param .u32 unused) {
+    .reg .pred %p; .reg .b32 %r;
+    mov.u32 %r, %tid.x;
+    setp.ge.u32 %p, %r, 32;
+    @%p bra wait;
+    ret;
+wait:
+    bar.sync 1, 64;
+    ret;
+}";
+
+const TRAP: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry sim_trap(.param .u32 unused) { trap; ret; }";
+
+/// Loads one 8 x 64 tile of bf16 through a tensor map that arrives as a parameter.
+const TILE: &str = "
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry sim_tile(.param .align 64 .b8 map[128], .param .u64 y, .param .u32 col, .param .u32 row) {
+    .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<5>;
+    .shared .align 128 .b8 tile[1024]; .shared .align 8 .b8 barrier[8];
+    mov.b64 %rd1, map; cvta.param.u64 %rd1, %rd1;
+    ld.param.u64 %rd2, [y]; cvta.to.global.u64 %rd2, %rd2;
+    ld.param.u32 %r1, [col]; ld.param.u32 %r2, [row];
+    mov.u32 %r3, tile; mov.u32 %r4, barrier; mov.u32 %r5, %tid.x;
+    setp.ne.u32 %p, %r5, 0;
+    @%p bra ready;
+    mbarrier.init.shared.b64 [%r4], 1;
+    fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared.b64 %rd3, [%r4], 1024;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1, {%r1, %r2}], [%r4];
+ready:
+    bar.sync 0;
+again:
+    mbarrier.try_wait.parity.shared.b64 %p, [%r4], 0;
+    @!%p bra again;
+    shl.b32 %r6, %r5, 2; add.u32 %r3, %r3, %r6; ld.shared.u32 %r7, [%r3];
+    mul.wide.u32 %rd4, %r5, 4; add.u64 %rd2, %rd2, %rd4; st.global.u32 [%rd2], %r7;
+    ret;
+}";
+
+macro_rules! kernel {
+    ($name:ident, $symbol:literal, $args:ty, $block:literal) => {
+        struct $name;
+
+        impl Kernel for $name {
+            const SYMBOL: &'static str = $symbol;
+            const BLOCK: Dim3 = Dim3::new($block, 1, 1);
+            const CLUSTER: Dim3 = Dim3::ONE;
+            const SHARED_BYTES: usize = 0;
+            const MODULE: &'static str = module_path!();
+            type Args = $args;
+        }
+    };
+}
+
+type TwoPointers = (DevicePtr<f32>, DevicePtrMut<f32>);
+kernel!(Copy, "sim_copy", TwoPointers, 64);
+kernel!(Reverse, "sim_reverse", TwoPointers, 64);
+kernel!(Half, "sim_half", (u32,), 64);
+kernel!(Trap, "sim_trap", (u32,), 32);
+kernel!(Tile, "sim_tile", (TensorMap, DevicePtrMut<bf16>, u32, u32), 256);
+
+const fn image<K: Kernel>(arch: Arch, ptx: &'static str) -> KernelImage {
+    let block = [K::BLOCK.x, K::BLOCK.y, K::BLOCK.z];
+    let param_sizes = <K::Args as warpsmith::launch::Args>::SIZES;
+    KernelImage {
+        symbol: K::SYMBOL,
+        module: K::MODULE,
+        arch,
+        ptx,
+        block,
+        cluster: [1, 1, 1],
+        shared_bytes: 0,
+        param_sizes,
+    }
+}
+
+static IMAGES: &[KernelImage] = &[
+    image::<Copy>(Arch::Sm80, COPY),
+    image::<Half>(Arch::Sm80, HALF),
+    image::<Reverse>(Arch::Sm80, REVERSE),
+    image::<Tile>(Arch::Sm90a, TILE),
+    image::<Trap>(Arch::Sm80, TRAP),
+];
+
+fn open() -> (Device, Stream) {
+    let device = Device::open_backend(BackendKind::Sim).unwrap();
+    device.add_images(IMAGES);
+    let stream = device.stream().unwrap();
+    (device, stream)
+}
+
+fn copy(stream: &Stream, blocks: u32, x: &Tensor<f32>, y: &mut Tensor<f32>) -> Result<()> {
+    // SAFETY: the simulator refuses what is out of bounds.
+    unsafe { stream.launch::<Copy>(blocks, (x.view().ptr(stream), y.view_mut().ptr_mut(stream))) }
+}
+
+/// The one finding of a launch that has to have one.
+fn found(result: Result<()>) -> Finding {
+    match result {
+        Err(Error::Findings { findings }) if !findings.is_empty() => findings[0].clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn numbers(n: usize) -> Vec<f32> {
+    (0..n).map(|i| i as f32).collect()
+}
+
+#[test]
+fn kernels_run_and_events_are_ordered() {
+    let (device, stream) = open();
+    let x = Tensor::from_slice(&stream, [128], &numbers(128)).unwrap();
+    let mut y = Tensor::zeros(&stream, [128]).unwrap();
+    let start = stream.record().unwrap();
+    copy(&stream, 2, &x, &mut y).unwrap();
+    let end = stream.record().unwrap();
+    assert!(end.is_done().unwrap() && start.elapsed_ms(&end).unwrap() >= 0.0);
+    assert_eq!(y.to_vec(&stream).unwrap(), numbers(128));
+    let (free, total) = device.memory().unwrap();
+    assert!(free < total);
+    let filled = Tensor::filled(&stream, [77], 3u16 as i32).unwrap();
+    assert_eq!(filled.to_vec(&stream).unwrap(), [3; 77]);
+}
+
+#[test]
+fn an_access_past_the_end_names_its_place() {
+    let (_device, stream) = open();
+    let x = Tensor::from_slice(&stream, [100], &numbers(100)).unwrap();
+    let mut y = Tensor::zeros(&stream, [128]).unwrap();
+    let result = copy(&stream, 2, &x, &mut y);
+    let text = result.as_ref().unwrap_err().to_string();
+    let finding = found(result);
+    let line = 1 + COPY.lines().position(|l| l.contains("ld.global")).unwrap() as u32;
+    assert_eq!((finding.kind, finding.kernel.as_str(), finding.ptx_line), ("out-of-bounds", "sim_copy", line));
+    assert_eq!((finding.block, finding.thread), ([1, 0, 0], [36, 0, 0]));
+    assert!(finding.fatal && finding.address.is_some());
+    for part in ["out-of-bounds", "sim_copy", "block (1,0,0)", "thread (36,0,0)", "address 0x"] {
+        assert!(text.contains(part), "{text}");
+    }
+    // The device goes on.
+    copy(&stream, 1, &x, &mut y).unwrap();
+}
+
+#[test]
+fn reading_what_nobody_wrote_is_found() {
+    let (_device, stream) = open();
+    let x = Tensor::uninit(&stream, [64]).unwrap();
+    let mut y = Tensor::zeros(&stream, [64]).unwrap();
+    let finding = found(copy(&stream, 1, &x, &mut y));
+    assert_eq!((finding.kind, finding.fatal), ("uninitialised-global", false));
+}
+
+#[test]
+fn a_missing_barrier_is_found() {
+    let (_device, stream) = open();
+    let x = Tensor::from_slice(&stream, [64], &numbers(64)).unwrap();
+    let mut y = Tensor::<f32>::zeros(&stream, [64]).unwrap();
+    // SAFETY: both tensors have the 64 elements that one block accesses.
+    let result = unsafe { stream.launch::<Reverse>(1, (x.view().ptr(&stream), y.view_mut().ptr_mut(&stream))) };
+    let Err(Error::Findings { findings }) = result else { panic!("{result:?}") };
+    let race = findings.iter().find(|f| f.kind == "shared-race");
+    assert!(race.is_some_and(|f| f.earlier.is_some()), "{findings:?}");
+}
+
+#[test]
+fn a_barrier_that_never_fills_is_no_hang() {
+    let (_device, stream) = open();
+    // SAFETY: the kernel accesses nothing.
+    let finding = found(unsafe { stream.launch::<Half>(1, (0,)) });
+    assert!(["deadlock", "barrier-count", "divergent-barrier"].contains(&finding.kind), "{finding}");
+}
+
+#[test]
+fn a_trap_is_a_finding_and_not_the_end_of_the_device() {
+    let (_device, stream) = open();
+    // SAFETY: the kernel accesses nothing.
+    let finding = found(unsafe { stream.launch::<Trap>(1, (0,)) });
+    assert_eq!((finding.kind, finding.fatal), ("trap", true));
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn tensor_maps_load_tiles_and_fill_the_edge() {
+    let (device, stream) = open();
+    let data: Vec<bf16> = (0..16 * 72).map(|i| bf16::from_f32((i % 251) as f32)).collect();
+    let x = Tensor::from_slice(&stream, [16, 72], &data).unwrap();
+    let mut y = Tensor::<bf16>::zeros(&stream, [8, 64]).unwrap();
+    let map = device.tensor_map(&TensorMapDesc {
+        address: x.view().ptr(&stream).addr(),
+        dtype: DType::BF16,
+        dims: &[72, 16],
+        strides_bytes: &[144],
+        box_dims: &[64, 8],
+        swizzle: Swizzle::None,
+        l2_promotion: L2Promotion::default(),
+        oob_fill: OobFill::Zero,
+    });
+    // SAFETY: the tile has the 512 elements that y has.
+    unsafe { stream.launch::<Tile>(1, (map.unwrap(), y.view_mut().ptr_mut(&stream), 16, 12)) }.unwrap();
+    let want = |i: usize| match (12 + i / 64, 16 + i % 64) {
+        (row, col) if row < 16 && col < 72 => data[row * 72 + col],
+        _ => bf16::ZERO,
+    };
+    assert_eq!(y.to_vec(&stream).unwrap(), (0..512).map(want).collect::<Vec<_>>());
+}
+
+#[test]
+fn launches_are_counted_when_asked() {
+    let (device, stream) = open();
+    let simulator = device.simulator().unwrap();
+    let x = Tensor::from_slice(&stream, [128], &numbers(128)).unwrap();
+    let mut y = Tensor::zeros(&stream, [128]).unwrap();
+    let (result, profiles) = simulator.profile(|| copy(&stream, 2, &x, &mut y));
+    result.unwrap();
+    let [profile] = &profiles[..] else { panic!("{profiles:?}") };
+    assert_eq!((profile.kernel.as_str(), profile.grid), ("sim_copy", [2, 1, 1]));
+    // 4 warps read 128 bytes each: 4 sectors a request.
+    assert_eq!(profile.metric("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"), Some(4.0));
+    assert_eq!(profile.metric("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"), Some(16.0));
+    assert!(profile.lines.iter().any(|line| line.instruction.starts_with("ld.global")));
+    let settings = Settings { seed: 3, completion: AsyncCompletion::Earliest, ..simulator.settings() };
+    let seen = simulator.with(settings, || simulator.settings());
+    assert_eq!((seen, simulator.settings() == settings), (settings, false));
+}

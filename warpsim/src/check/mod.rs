@@ -1,0 +1,5 @@
+//! The checkers' state: who touched what, and what is ordered before what.
+
+pub mod clocks;
+pub mod global;
+pub mod race;

@@ -1,0 +1,203 @@
+//! Atomic read-modify-write on global and shared memory.
+
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::cx::Cx;
+use super::mem_ops::{acquire, addresses, by_space, lanes, locate as locate_global, publish};
+use super::shared;
+use super::state::*;
+use crate::ir::*;
+use crate::num;
+use crate::report::{Fault, Kind};
+
+/// The new value.
+pub fn apply(op: AtomOp, ty: NumTy, old: u64, x: u64, y: u64) -> u64 {
+    use AtomOp::*;
+    match (op, ty) {
+        (Exch, _) => x,
+        (Cas, _) => {
+            if old == x {
+                y
+            } else {
+                old
+            }
+        }
+        (And, _) => old & x,
+        (Or, _) => old | x,
+        (Xor, _) => old ^ x,
+        (Inc, _) => {
+            if old >= x {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (Dec, _) => {
+            if old == 0 || old > x {
+                x
+            } else {
+                old - 1
+            }
+        }
+        (_, NumTy::F32) => {
+            let (a, b) = (f32::from_bits(old as u32), f32::from_bits(x as u32));
+            u64::from(num::canon(match op {
+                Add => a + b,
+                Min => a.min(b),
+                _ => a.max(b),
+            }))
+        }
+        (_, NumTy::F64) => {
+            let (a, b) = (f64::from_bits(old), f64::from_bits(x));
+            match op {
+                Add => a + b,
+                Min => a.min(b),
+                _ => a.max(b),
+            }
+            .to_bits()
+        }
+        (_, NumTy::F16 | NumTy::BF16) => half(op, ty == NumTy::BF16, old as u32, x as u32),
+        (_, NumTy::F16x2 | NumTy::BF16x2) => {
+            let bf = ty == NumTy::BF16x2;
+            half(op, bf, old as u32 & 0xffff, x as u32 & 0xffff) | half(op, bf, old as u32 >> 16, x as u32 >> 16) << 16
+        }
+        (Add, NumTy::U64 | NumTy::S64) => old.wrapping_add(x),
+        (Add, NumTy::U16) => old.wrapping_add(x) & 0xffff,
+        (Add, _) => u64::from((old as u32).wrapping_add(x as u32)),
+        (Min, NumTy::S32) => u64::from((old as i32).min(x as i32) as u32),
+        (Max, NumTy::S32) => u64::from((old as i32).max(x as i32) as u32),
+        (Min, NumTy::S64) => (old as i64).min(x as i64) as u64,
+        (Max, NumTy::S64) => (old as i64).max(x as i64) as u64,
+        (Min, _) => old.min(x),
+        (Max, _) => old.max(x),
+    }
+}
+
+fn half(op: AtomOp, bf: bool, a: u32, b: u32) -> u64 {
+    let f = if bf { num::BF16 } else { num::F16 };
+    let (x, y) = (f.decode(a), f.decode(b));
+    let v = match op {
+        AtomOp::Add => num::add_odd(x, y),
+        AtomOp::Min => x.min(y),
+        _ => x.max(y),
+    };
+    u64::from(f.encode(v, num::Rnd::Rn, false))
+}
+
+pub fn run(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    a: Atomic,
+    m: u32,
+) -> Result<(), Fault> {
+    let addr = addresses(w, i);
+    // A relaxed atomic followed by a fence also synchronises; the fence is where knowledge is taken.
+    if matches!(a.order, Order::Release | Order::AcqRel) {
+        publish(cx, cl, w);
+    }
+    acquire(cx, cl, w);
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
+    let defs = usize::from(i.defs);
+    let count = usize::from(a.count);
+    let n = usize::from(a.ty.bytes());
+    let source =
+        |w: &Warp, r: Reg, l: usize| if r.class() == Class::Q { w.regs.q(r)[l] } else { u64::from(w.regs.r(r)[l]) };
+    by_space(a.space, &addr, m, |space, addr, m| {
+        if let (Some(mx), true) = (&mut cx.metrics, space == MemSpace::Global) {
+            mx.global(s.func, s.pc, addr, m, (n * count) as u32, true);
+        }
+        let access = Access { space, bytes: n as u8, count: 1, sext: 0, order: Order::Strong };
+        for l in lanes(m) {
+            let mut old = [0u64; 8];
+            for e in 0..count {
+                let x = source(w, list[defs + e], l);
+                let y = if a.op == AtomOp::Cas { source(w, list[defs + count], l) } else { 0 };
+                let at = addr[l] + (n * e) as u64;
+                old[e & 7] = match space {
+                    MemSpace::Global => {
+                        let k = locate_global(cx, w, s, l, at, n as u64, "an atomic")?;
+                        if !at.is_multiple_of(n as u64) {
+                            return cx.fault(
+                                w,
+                                s,
+                                l as u32,
+                                Kind::Misaligned,
+                                format!("an atomic of {n} bytes at a misaligned address"),
+                                Some(at),
+                            );
+                        }
+                        if cx.opts.checks.init {
+                            super::mem_ops::check_global(cx, cl, w, s, access, l, k, at, n as u64, false, false);
+                        }
+                        let al = cx.mem.get(k);
+                        let off = (at - al.base) as usize;
+                        al.mark(off, n);
+                        rmw(al, off, n, |v| apply(a.op, a.ty, v, x, y))
+                    }
+                    MemSpace::Shared => {
+                        let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
+                        check_shared(cx, cl, w, s, l, b, off, n);
+                        let sh = &mut cl.blocks[b].shared;
+                        let v = shared::read(sh, off, n);
+                        let new = apply(a.op, a.ty, v, x, y);
+                        sh[off..off + n].copy_from_slice(&new.to_le_bytes()[..n]);
+                        v
+                    }
+                    _ => {
+                        return cx.fault(
+                            w,
+                            s,
+                            l as u32,
+                            Kind::OutOfBounds,
+                            "an atomic outside global and shared memory",
+                            Some(at),
+                        );
+                    }
+                };
+            }
+            for (e, r) in list[..defs].iter().enumerate() {
+                if r.class() == Class::Q {
+                    w.regs.q[w.regs.qb + r.slot()][l] = old[e & 7];
+                } else {
+                    w.regs.r[w.regs.rb + r.slot()][l] = old[e & 7] as u32;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Atomics do not race with each other; their value must have been written by somebody.
+fn check_shared(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, b: usize, off: usize, n: usize) {
+    let blk = &mut cl.blocks[b];
+    if cx.opts.checks.init && !shared::marked(&blk.shared_init, off, n) {
+        cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
+            format!("an atomic on shared memory at {off:#x} that nobody wrote{}", shared::describe(cx, off))
+        });
+        shared::mark(&mut blk.shared_init, off, n);
+    }
+}
+
+fn rmw(al: &crate::memory::Alloc, off: usize, n: usize, f: impl Fn(u64) -> u64) -> u64 {
+    match n {
+        8 => al.at::<AtomicU64>(off).fetch_update(Relaxed, Relaxed, |v| Some(f(v))).unwrap_or_default(),
+        2 => al
+            .at::<AtomicU16>(off)
+            .fetch_update(Relaxed, Relaxed, |v| Some(f(u64::from(v)) as u16))
+            .unwrap_or_default()
+            .into(),
+        _ => al
+            .at::<AtomicU32>(off)
+            .fetch_update(Relaxed, Relaxed, |v| Some(f(u64::from(v)) as u32))
+            .unwrap_or_default()
+            .into(),
+    }
+}
+
+/// Used by asynchronous reductions.
+pub fn reduce_global(al: &crate::memory::Alloc, off: usize, op: AtomOp, ty: NumTy, x: u64) {
+    rmw(al, off, usize::from(ty.bytes()), |v| apply(op, ty, v, x, 0));
+}

@@ -1,0 +1,162 @@
+//! What every executing function can reach: the program, memory, options, and where findings go.
+
+use std::collections::HashMap;
+
+use super::state::{Split, Warp};
+use crate::check::global::GlobalShadow;
+use crate::ir::Program;
+use crate::launch::Options;
+use crate::memory::Memory;
+use crate::metrics::Collector;
+use crate::report::{Earlier, Fault, Finding, Kind, Place};
+
+/// A launch with its addresses settled.
+pub struct Launched {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub cluster: [u32; 3],
+    pub dynamic_shared: u32,
+    /// Offset of dynamic shared memory.
+    pub dyn_offset: u32,
+    pub shared_bytes: u32,
+    pub params: Vec<u8>,
+    pub globals: Vec<u64>,
+    pub threads: u32,
+    /// By function: instructions with an operand that may be uninitialised.
+    pub watch: Vec<Vec<bool>>,
+    /// By block, for the global race checker: grid time of the last publication and acquisition.
+    pub published: Vec<std::sync::atomic::AtomicU64>,
+    pub acquired: Vec<std::sync::atomic::AtomicU64>,
+}
+
+pub struct Cx<'a> {
+    pub prog: &'a Program,
+    pub mem: &'a Memory,
+    pub launch: &'a Launched,
+    pub opts: &'a Options,
+    pub global_shadow: Option<&'a GlobalShadow>,
+    pub instructions: u64,
+    pub findings: Vec<Finding>,
+    seen: HashMap<(Kind, u32, u32), usize>,
+    pub metrics: Option<Box<Collector>>,
+    pub output: String,
+    pub rng: u64,
+    pub last_alloc: usize,
+}
+
+const MAX_FINDINGS: usize = 1000;
+
+impl<'a> Cx<'a> {
+    pub fn new(
+        prog: &'a Program,
+        mem: &'a Memory,
+        launch: &'a Launched,
+        opts: &'a Options,
+        shadow: Option<&'a GlobalShadow>,
+    ) -> Self {
+        let metrics = opts.metrics.then(|| Box::new(Collector::new(prog)));
+        Cx {
+            prog,
+            mem,
+            launch,
+            opts,
+            global_shadow: shadow,
+            instructions: 0,
+            findings: vec![],
+            seen: HashMap::new(),
+            metrics,
+            output: String::new(),
+            rng: opts.seed,
+            last_alloc: 0,
+        }
+    }
+
+    /// The next number of a small generator (splitmix64).
+    pub fn random(&mut self) -> u64 {
+        self.rng = self.rng.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.rng ^ self.rng >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub fn place(&self, func: u32, pc: u32) -> Place {
+        let Some(o) = self.prog.funcs.get(func as usize).and_then(|f| f.origins.get(pc as usize)) else {
+            return Place::default();
+        };
+        let file = self.prog.files.iter().find(|f| f.0 == o.file && o.src_line != 0);
+        Place {
+            ptx_line: o.line,
+            instruction: self.prog.texts.get(o.text as usize).cloned().unwrap_or_default(),
+            source: file.map(|f| (f.1.clone(), o.src_line)),
+        }
+    }
+
+    pub fn thread(&self, warp: usize, lane: u32) -> [u32; 3] {
+        thread_of(self.launch.block, warp as u32 * 32 + lane)
+    }
+
+    pub fn finding(
+        &self,
+        w: &Warp,
+        s: &Split,
+        lane: u32,
+        kind: Kind,
+        message: String,
+        address: Option<u64>,
+    ) -> Finding {
+        Finding {
+            kind,
+            message,
+            kernel: self.prog.kernel.clone(),
+            place: self.place(s.func, s.pc),
+            block: w.ctaid,
+            thread: self.thread(w.id, lane),
+            address,
+            earlier: None,
+            count: 1,
+        }
+    }
+
+    /// Ends the launch.
+    pub fn fault<T>(
+        &self,
+        w: &Warp,
+        s: &Split,
+        lane: u32,
+        kind: Kind,
+        message: impl Into<String>,
+        address: Option<u64>,
+    ) -> Result<T, Fault> {
+        Err(Fault::new(self.finding(w, s, lane, kind, message.into(), address)))
+    }
+
+    /// Records a finding, once for each instruction and kind.
+    pub fn report(
+        &mut self,
+        w: &Warp,
+        s: &Split,
+        lane: u32,
+        kind: Kind,
+        address: Option<u64>,
+        earlier: Option<Earlier>,
+        message: impl FnOnce(&Self) -> String,
+    ) {
+        if let Some(&k) = self.seen.get(&(kind, s.func, s.pc)) {
+            self.findings[k].count += 1;
+            return;
+        }
+        if self.findings.len() >= MAX_FINDINGS {
+            return;
+        }
+        let mut f = self.finding(w, s, lane, kind, message(self), address);
+        f.earlier = earlier;
+        self.seen.insert((kind, s.func, s.pc), self.findings.len());
+        self.findings.push(f);
+    }
+}
+
+/// The thread index with a linear number.
+pub fn thread_of(block: [u32; 3], n: u32) -> [u32; 3] {
+    let [x, y, _] = block.map(|v| v.max(1));
+    [n % x, n / x % y, n / (x * y)]
+}

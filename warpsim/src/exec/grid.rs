@@ -1,0 +1,365 @@
+//! Grids: blocks over host threads, warps over turns.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use super::cx::{Cx, Launched};
+use super::mem_ops::block_of;
+pub use super::prepare::prepare;
+use super::state::*;
+use super::{mbarrier, misc, run};
+use crate::check::clocks::Clocks;
+use crate::check::global::GlobalShadow;
+use crate::check::race::SharedShadow;
+use crate::ir::Program;
+use crate::launch::Options;
+use crate::memory::Memory;
+use crate::metrics::Collector;
+use crate::occupancy;
+use crate::report::{Fault, Finding, Kind, Place, Report};
+
+struct Shared<'a> {
+    prog: &'a Program,
+    mem: &'a Memory,
+    launch: &'a Launched,
+    opts: &'a Options,
+    shadow: Option<&'a GlobalShadow>,
+    next: AtomicU64,
+    clusters: u64,
+    stop: AtomicBool,
+    faults: Mutex<Vec<(u64, Fault)>>,
+}
+
+struct Outcome {
+    instructions: u64,
+    findings: Vec<Finding>,
+    output: Vec<(u64, String)>,
+    metrics: Option<Box<Collector>>,
+}
+
+pub fn run(prog: &Program, mem: &Memory, mut launch: Launched, opts: &Options) -> Result<Report, Fault> {
+    let blocks: u64 = launch.grid.iter().map(|v| u64::from(*v)).product();
+    let per: u64 = launch.cluster.iter().map(|v| u64::from(*v)).product();
+    let shadow = opts.checks.race.then(|| {
+        let sizes: Vec<u64> = (0..mem.count()).map(|k| if mem.get(k).live { mem.get(k).size } else { 0 }).collect();
+        GlobalShadow::new(&sizes, prog.global_grain)
+    });
+    if shadow.is_some() {
+        launch.published = (0..blocks).map(|_| AtomicU64::new(0)).collect();
+        launch.acquired = (0..blocks).map(|_| AtomicU64::new(0)).collect();
+    }
+    let clusters = blocks / per;
+    let sh = Shared {
+        prog,
+        mem,
+        launch: &launch,
+        opts,
+        shadow: shadow.as_ref(),
+        next: AtomicU64::new(0),
+        clusters,
+        stop: AtomicBool::new(false),
+        faults: Mutex::new(vec![]),
+    };
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let threads = (if opts.threads == 0 { cores } else { opts.threads }).min(clusters as usize).max(1);
+    // A mistake in the simulator must neither lose blocks in silence nor end the caller.
+    let guarded = || {
+        catch_unwind(AssertUnwindSafe(|| worker(&sh))).unwrap_or_else(|panic| {
+            fail(&sh, u64::MAX, broken(prog, &*panic));
+            Outcome { instructions: 0, findings: vec![], output: vec![], metrics: None }
+        })
+    };
+    let outcomes: Vec<Outcome> = if threads == 1 {
+        vec![guarded()]
+    } else {
+        std::thread::scope(|s| {
+            let handles: Vec<_> = (0..threads).map(|_| s.spawn(guarded)).collect();
+            handles.into_iter().map(|h| h.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        })
+    };
+    let faults = sh.faults.into_inner().unwrap_or_else(|e| e.into_inner());
+    let report = merge(prog, mem, &launch, opts, outcomes, blocks);
+    match faults.into_iter().min_by_key(|f| f.0) {
+        Some((_, f)) => Err(Fault { also: report.findings, output: report.output, ..f }),
+        None => Ok(report),
+    }
+}
+
+/// The simulator's own failure, as a fault.
+pub fn broken(prog: &Program, panic: &(dyn Any + Send)) -> Fault {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    Fault::new(Finding {
+        kind: Kind::Internal,
+        message: format!("the simulator failed: {}", text.unwrap_or("see its message on standard error")),
+        kernel: prog.kernel.clone(),
+        place: Place::default(),
+        block: [0; 3],
+        thread: [0; 3],
+        address: None,
+        earlier: None,
+        count: 1,
+    })
+}
+
+fn merge(
+    prog: &Program,
+    mem: &Memory,
+    launch: &Launched,
+    opts: &Options,
+    outcomes: Vec<Outcome>,
+    blocks: u64,
+) -> Report {
+    let mut report = Report::default();
+    let mut output = vec![];
+    let mut metrics: Option<Box<Collector>> = None;
+    for o in outcomes {
+        report.instructions += o.instructions;
+        output.extend(o.output);
+        for f in o.findings {
+            match report.findings.iter_mut().find(|g| g.kind == f.kind && g.place == f.place) {
+                Some(g) => {
+                    g.count += f.count;
+                    if (f.block, f.thread) < (g.block, g.thread) {
+                        let count = g.count;
+                        *g = Finding { count, ..f };
+                    }
+                }
+                None => report.findings.push(f),
+            }
+        }
+        match (&mut metrics, o.metrics) {
+            (Some(m), Some(c)) => m.merge(*c),
+            (m, Some(c)) => *m = Some(c),
+            _ => {}
+        }
+    }
+    report.findings.sort_by_key(|a| (a.kind, a.place.ptx_line));
+    output.sort_by_key(|o: &(u64, String)| o.0);
+    report.output = output.into_iter().map(|o| o.1).collect();
+    report.metrics = metrics.map(|m| {
+        let cx = Cx::new(prog, mem, launch, opts, None);
+        let mut m = m.finish(prog, |f, pc| cx.place(f, pc));
+        let device = if prog.target.starts_with("sm_9") { occupancy::H100 } else { occupancy::A100 };
+        m.occupancy = Some(occupancy::occupancy(device, launch.threads, opts.registers, launch.shared_bytes, blocks));
+        m
+    });
+    report
+}
+
+/// Turns that a cluster gets before others of the same host thread: enough to end most.
+const SLICE: u64 = 4_000_000;
+/// Clusters that one host thread keeps going when they wait for each other.
+const RESIDENT: usize = 64;
+
+fn worker(sh: &Shared<'_>) -> Outcome {
+    let mut cx = Cx::new(sh.prog, sh.mem, sh.launch, sh.opts, sh.shadow);
+    let mut live: VecDeque<(u64, Cluster, String)> = VecDeque::new();
+    let mut output = vec![];
+    let mut pool = vec![];
+    while !sh.stop.load(Relaxed) {
+        if live.len() < RESIDENT {
+            let k = sh.next.fetch_add(1, Relaxed);
+            if k < sh.clusters {
+                match new_cluster(&mut cx, k, &mut pool) {
+                    Ok(c) => live.push_front((k, c, String::new())),
+                    Err(f) => fail(sh, k, f),
+                }
+            }
+        }
+        let Some((k, mut c, mut text)) = live.pop_front() else { break };
+        match run_cluster(&mut cx, &mut c, SLICE) {
+            Err(f) => {
+                text.push_str(&std::mem::take(&mut cx.output));
+                output.push((k, text));
+                fail(sh, k, f);
+            }
+            Ok(done) => {
+                text.push_str(&std::mem::take(&mut cx.output));
+                if done {
+                    pool.extend(c.blocks.into_iter().flat_map(|b| b.warps).flatten());
+                    if !text.is_empty() {
+                        output.push((k, text));
+                    }
+                } else {
+                    live.push_back((k, c, text));
+                }
+            }
+        }
+    }
+    Outcome { instructions: cx.instructions, findings: cx.findings, output, metrics: cx.metrics }
+}
+
+fn fail(sh: &Shared<'_>, k: u64, f: Fault) {
+    sh.stop.store(true, Relaxed);
+    sh.faults.lock().unwrap_or_else(|e| e.into_inner()).push((k, f));
+}
+
+fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Cluster, Fault> {
+    let l = cx.launch;
+    let shape: [u32; 3] = std::array::from_fn(|d| l.grid[d] / l.cluster[d]);
+    let origin = block_of(shape, k);
+    let per: u32 = l.cluster.iter().product();
+    let warps = l.threads.div_ceil(32) as usize;
+    let race = cx.opts.checks.race;
+    let mut blocks = vec![];
+    for rank in 0..per {
+        let within = super::cx::thread_of(l.cluster, rank);
+        let ctaid: [u32; 3] = std::array::from_fn(|d| origin[d] * l.cluster[d] + within[d]);
+        let linear = u64::from(ctaid[0])
+            + u64::from(l.grid[0]) * (u64::from(ctaid[1]) + u64::from(l.grid[1]) * u64::from(ctaid[2]));
+        let bytes = l.shared_bytes as usize;
+        let mut block = Block {
+            ctaid,
+            linear,
+            rank,
+            // Not zero: what nobody wrote should not look like good data.
+            shared: vec![0xff; bytes],
+            shared_init: if cx.opts.checks.init { vec![0; bytes / 64 + 2] } else { vec![] },
+            bars: vec![Bar::default(); 16],
+            warps: vec![],
+            live: warps,
+            shadow: race.then(|| Box::new(SharedShadow::new(bytes, cx.prog.shared_grain))),
+        };
+        for id in 0..warps {
+            let lanes = (l.threads as usize - 32 * id).min(32);
+            let w = new_warp(cx, pool.pop(), rank, id, ctaid, warps, if lanes == 32 { !0 } else { (1 << lanes) - 1 });
+            block.warps.push(Some(w?));
+        }
+        blocks.push(block);
+    }
+    let clocks = race.then(|| Box::new(Clocks::new(warps * per as usize)));
+    Ok(Cluster { blocks, bar_phase: 0, bar_arrived: 0, pending: vec![], clocks, events: 0, executed: 0 })
+}
+
+fn new_warp(
+    cx: &mut Cx<'_>,
+    old: Option<Box<Warp>>,
+    rank: u32,
+    id: usize,
+    ctaid: [u32; 3],
+    warps: usize,
+    mask: u32,
+) -> Result<Box<Warp>, Fault> {
+    let mut w = old.unwrap_or_default();
+    let regs = std::mem::take(&mut w.regs);
+    let (local, local_stride) = (std::mem::take(&mut w.local), w.local_stride);
+    *w = Warp {
+        block: rank as usize,
+        id,
+        ctaid,
+        agent: rank as usize * warps + id,
+        regs,
+        local,
+        local_stride,
+        alive: mask,
+        ..Warp::default()
+    };
+    let s = Split { pc: 0, mask, join: NO_JOIN, ..Split::default() };
+    if let Err(e) = misc::enter(cx, &mut w, rank, 0, Bases::default(), mask) {
+        return cx.fault(&w, &s, 0, Kind::OutOfBounds, e, None);
+    }
+    w.ready.push(s);
+    Ok(w)
+}
+
+/// Runs a cluster for about `slice` instructions; true when all its threads have ended.
+fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64) -> Result<bool, Fault> {
+    let mut spent = 0;
+    let total: usize = cl.blocks.iter().map(|b| b.warps.len()).sum();
+    let mut order: Vec<(usize, usize)> =
+        (0..cl.blocks.len()).flat_map(|b| (0..cl.blocks[b].warps.len()).map(move |k| (b, k))).collect();
+    while spent < slice {
+        if cx.opts.seed != 0 {
+            for k in (1..total).rev() {
+                order.swap(k, (cx.random() % (k as u64 + 1)) as usize);
+            }
+        }
+        let (mut ran, mut live) = (0, false);
+        for &(b, k) in &order {
+            let Some(mut w) = cl.blocks[b].warps[k].take() else { continue };
+            if !w.done() {
+                let budget = if cx.opts.seed == 0 { 4096 } else { 1 + cx.random() % 1024 };
+                let result = run::run_warp(cx, cl, &mut w, budget);
+                live |= !w.done();
+                cl.blocks[b].warps[k] = Some(w);
+                ran += result?;
+            } else {
+                cl.blocks[b].warps[k] = Some(w);
+            }
+        }
+        if !live {
+            return Ok(true);
+        }
+        spent += ran;
+        cl.executed += ran;
+        if ran == 0 {
+            return stuck(cx, cl, Kind::Deadlock, "no thread can go on");
+        }
+        if cl.executed > cx.opts.instruction_limit {
+            return stuck(cx, cl, Kind::InstructionLimit, "the instruction limit is reached: an endless loop?");
+        }
+    }
+    Ok(false)
+}
+
+/// Says who waits where.
+fn stuck(cx: &Cx<'_>, cl: &Cluster, kind: Kind, what: &str) -> Result<bool, Fault> {
+    let mut text = what.to_string();
+    let mut first: Option<(&Warp, &Split)> = None;
+    let mut told = 0;
+    for b in &cl.blocks {
+        for w in b.warps.iter().flatten().filter(|w| !w.done()) {
+            let running = w.ready.iter().map(|s| (s, "runs".to_string()));
+            let waiting = w.blocked.iter().map(|(s, x)| (s, wait_text(cl, b, *x)));
+            for (s, verb) in waiting.chain(running) {
+                first.get_or_insert((w, s));
+                told += 1;
+                if told <= 12 {
+                    let [x, y, z] = b.ctaid;
+                    let place = cx.place(
+                        s.func,
+                        s.pc.saturating_sub(u32::from(matches!(
+                            verb.as_str().get(..12),
+                            Some("waits at bar" | "waits at the")
+                        ))),
+                    );
+                    text.push_str(&format!(
+                        "\n  block ({x},{y},{z}) warp {} lanes {:#010x} {verb}, {place}",
+                        w.id, s.mask
+                    ));
+                }
+            }
+        }
+    }
+    if told > 12 {
+        text.push_str(&format!("\n  and {} more", told - 12));
+    }
+    match first {
+        Some((w, s)) => cx.fault(w, s, s.mask.trailing_zeros(), kind, text, None),
+        None => Ok(true),
+    }
+}
+
+fn wait_text(cl: &Cluster, b: &Block, wait: Wait) -> String {
+    match wait {
+        Wait::Bar { id, .. } | Wait::BarRed { id, .. } => {
+            let bar = &b.bars[id as usize];
+            let here: u32 = bar.lanes.iter().map(|l| l.count_ones()).sum();
+            let want = if bar.expected == 0 { "all".to_string() } else { bar.expected.to_string() };
+            format!("waits at barrier {id} ({here} of {want} threads there)")
+        }
+        Wait::Cluster { .. } => "waits at the cluster barrier".into(),
+        Wait::Mbar { block, off, parity } => {
+            format!(
+                "waits for phase parity {parity} of the mbarrier at shared {off:#x} of rank {block} ({})",
+                mbarrier::describe(cl, block, off)
+            )
+        }
+        Wait::Lanes { need, .. } => format!("waits for lanes {need:#010x} to reach the same instruction"),
+        Wait::Warpgroup { target } => format!("waits for its warpgroup to commit {target} wgmma groups"),
+        Wait::Yield => "polls".into(),
+    }
+}

@@ -1,0 +1,113 @@
+//! ldmatrix, stmatrix, movmatrix: 8×8 matrices of 16-bit elements spread over a warp.
+
+use super::cx::Cx;
+use super::mbarrier::smem_address;
+use super::shared;
+use super::state::*;
+use crate::check::race::WARP_WIDE;
+use crate::ir::*;
+use crate::report::{Fault, Kind};
+
+/// Row addresses: lane `8 j + r` names row `r` of matrix `j`.
+fn rows(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    i: &Inst,
+    m: u32,
+    num: usize,
+    write: bool,
+) -> Result<Vec<(usize, usize)>, Fault> {
+    if m != !0 {
+        return cx.fault(
+            w,
+            s,
+            m.trailing_zeros(),
+            Kind::DivergentBarrier,
+            format!("only lanes {m:#010x} of the warp execute it; all 32 are needed"),
+            None,
+        );
+    }
+    let mut out = vec![];
+    let mut addrs = [0u64; 32];
+    for l in 0..8 * num {
+        let addr = smem_address(cx, w, s, i.a, l)?;
+        addrs[l] = addr;
+        let (b, off) = shared::locate(cx, cl, w, s, l, addr, 16, 16)?;
+        shared::touch(cx, cl, w, s, l, if write { l as u32 } else { WARP_WIDE }, b, off, 16, write, None);
+        out.push((b, off));
+    }
+    if let Some(mx) = &mut cx.metrics {
+        for j in 0..num {
+            mx.shared(s.func, s.pc, &addrs, 0xff << (8 * j), 16, write);
+        }
+    }
+    Ok(out)
+}
+
+pub fn ldmatrix(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    m: u32,
+    num: u8,
+    trans: bool,
+) -> Result<(), Fault> {
+    let num = usize::from(num);
+    let at = rows(cx, cl, w, s, i, m, num, false)?;
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..];
+    for j in 0..num {
+        let half = |r: usize, c: usize| {
+            let (b, off) = at[8 * j + r];
+            shared::read(&cl.blocks[b].shared, off + 2 * c, 2) as u32
+        };
+        let d = &mut w.regs.r[w.regs.rb + list[j].slot()];
+        for (l, v) in d.iter_mut().enumerate() {
+            let (g, t) = (l / 4, 2 * (l % 4));
+            *v = if trans { half(t, g) | half(t + 1, g) << 16 } else { half(g, t) | half(g, t + 1) << 16 };
+        }
+    }
+    Ok(())
+}
+
+pub fn stmatrix(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    m: u32,
+    num: u8,
+    trans: bool,
+) -> Result<(), Fault> {
+    let num = usize::from(num);
+    let at = rows(cx, cl, w, s, i, m, num, true)?;
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..];
+    for j in 0..num {
+        let src = *w.regs.r(list[j]);
+        for (l, v) in src.iter().enumerate() {
+            let (g, t) = (l / 4, 2 * (l % 4));
+            let places = if trans { [(t, g), (t + 1, g)] } else { [(g, t), (g, t + 1)] };
+            for (k, (r, c)) in places.into_iter().enumerate() {
+                let (b, off) = at[8 * j + r];
+                let h = (v >> (16 * k)) as u16;
+                cl.blocks[b].shared[off + 2 * c..off + 2 * c + 2].copy_from_slice(&h.to_le_bytes());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Transposes an 8×8 matrix held in one register a lane.
+pub fn movmatrix(w: &mut Warp, i: &Inst, m: u32) {
+    let a = *w.regs.r(i.a);
+    let half = |r: usize, c: usize| a[4 * r + c / 2] >> (16 * (c % 2)) & 0xffff;
+    let out = std::array::from_fn(|l| {
+        let (g, t) = (l / 4, 2 * (l % 4));
+        half(t, g) | half(t + 1, g) << 16
+    });
+    w.regs.set_r(i.d, &out, m);
+}

@@ -1,0 +1,251 @@
+//! mbarrier objects. Their state lives in the eight bytes of shared memory that the kernel gave them.
+
+use super::cx::Cx;
+use super::mem_ops::lanes;
+use super::run::Flow;
+use super::state::*;
+use super::{shared, tma};
+use crate::ir::*;
+use crate::memory::window;
+use crate::report::{Fault, Kind};
+
+const COUNT: u64 = 0xf_ffff;
+/// Bits 61 and 62 of a live barrier read 0 and 1: neither zeros nor ones pass for one.
+const VALID: u64 = 1 << 62;
+const MARK: u64 = 3 << 61;
+
+/// The state of a barrier, unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    pub phase: u32,
+    pub expected: u32,
+    pub pending: u32,
+    /// Bytes still to come.
+    pub tx: i32,
+}
+
+impl State {
+    fn unpack(v: u64) -> Option<State> {
+        (v & MARK == VALID).then_some(State {
+            phase: (v >> 63) as u32,
+            expected: (v & COUNT) as u32,
+            pending: (v >> 20 & COUNT) as u32,
+            tx: ((v >> 40 & 0x1f_ffff) as i32) << 11 >> 11,
+        })
+    }
+    fn pack(self) -> u64 {
+        u64::from(self.phase) << 63
+            | VALID
+            | (self.tx as u64 & 0x1f_ffff) << 40
+            | (u64::from(self.pending) & COUNT) << 20
+            | u64::from(self.expected) & COUNT
+    }
+}
+
+fn get(cl: &Cluster, b: u32, off: u32) -> Option<State> {
+    State::unpack(shared::read(&cl.blocks[b as usize].shared, off as usize, 8))
+}
+
+fn set(cl: &mut Cluster, b: u32, off: u32, s: State) {
+    let at = off as usize;
+    cl.blocks[b as usize].shared[at..at + 8].copy_from_slice(&s.pack().to_le_bytes());
+}
+
+/// Changes a barrier and finishes its phase when nothing is outstanding.
+fn update(cl: &mut Cluster, b: u32, off: u32, f: impl FnOnce(&mut State)) {
+    let Some(mut s) = get(cl, b, off) else { return };
+    f(&mut s);
+    if s.pending == 0 && s.tx == 0 {
+        s.phase ^= 1;
+        s.pending = s.expected;
+        cl.events += 1;
+        if let Some(c) = &mut cl.clocks {
+            c.mbar_complete(b, off);
+        }
+    }
+    set(cl, b, off, s);
+}
+
+/// An asynchronous copy delivered its bytes.
+pub fn complete_tx(cl: &mut Cluster, b: u32, off: u32, bytes: u32) {
+    update(cl, b, off, |s| s.tx -= bytes as i32);
+}
+
+/// One arrival from `cp.async.mbarrier.arrive`.
+pub fn arrive_one(cl: &mut Cluster, agent: usize, b: u32, off: u32) {
+    if let Some(c) = &mut cl.clocks {
+        c.mbar_arrive(agent, b, off);
+    }
+    update(cl, b, off, |s| s.pending = s.pending.saturating_sub(1));
+}
+
+/// True when the phase with this parity is over; late copies are made to happen first.
+pub fn ready(cx: &mut Cx<'_>, cl: &mut Cluster, b: u32, off: u32, parity: u32) -> bool {
+    let over = |cl: &Cluster| get(cl, b, off).is_none_or(|s| s.phase != parity & 1);
+    if over(cl) {
+        return true;
+    }
+    tma::complete_on(cx, cl, b, off);
+    over(cl)
+}
+
+/// The barrier's place from a shared or generic address.
+pub fn place(cx: &Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, r: Reg, l: usize) -> Result<(u32, u32), Fault> {
+    let addr = smem_address(cx, w, s, r, l)?;
+    let (b, off) = shared::locate(cx, cl, w, s, l, addr, 8, 8)?;
+    Ok((b as u32, off as u32))
+}
+
+/// A shared-memory address in a 32-bit or a (possibly generic) 64-bit register.
+pub fn smem_address(cx: &Cx<'_>, w: &Warp, s: &Split, r: Reg, l: usize) -> Result<u64, Fault> {
+    if r.class() == Class::R {
+        return Ok(u64::from(w.regs.r(r)[l]));
+    }
+    let a = w.regs.q(r)[l];
+    let base = window(MemSpace::Shared);
+    match a >> 32 {
+        0 => Ok(a),
+        hi if hi == base >> 32 => Ok(a - base),
+        _ => cx.fault(w, s, l as u32, Kind::OutOfBounds, "an address outside shared memory", Some(a)),
+    }
+}
+
+pub fn run(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    kind: Mbar,
+    m: u32,
+) -> Result<Flow, Fault> {
+    if let Mbar::Test { parity, blocking } = kind {
+        return test(cx, cl, w, s, i, m, parity, blocking);
+    }
+    if kind == Mbar::PendingCount {
+        let q = *w.regs.q(i.b);
+        let out = q.map(|v| (v >> 20 & COUNT) as u32);
+        w.regs.set_r(i.d, &out, m);
+        return Ok(Flow::Next);
+    }
+    for l in lanes(m) {
+        let (b, off) = place(cx, cl, w, s, i.a, l)?;
+        let x = if i.b.is_some() { w.regs.r(i.b)[l] } else { 1 };
+        let touches = matches!(kind, Mbar::Init | Mbar::Inval);
+        shared::touch(cx, cl, w, s, l, l as u32, b as usize, off as usize, 8, touches, None);
+        if kind == Mbar::Init {
+            if x == 0 || u64::from(x) > COUNT {
+                return cx.fault(
+                    w,
+                    s,
+                    l as u32,
+                    Kind::BarrierMisuse,
+                    format!("an mbarrier for {x} arrivals"),
+                    Some(off.into()),
+                );
+            }
+            set(cl, b, off, State { phase: 0, expected: x, pending: x, tx: 0 });
+            continue;
+        }
+        let Some(old) = get(cl, b, off) else {
+            return cx.fault(
+                w,
+                s,
+                l as u32,
+                Kind::BarrierMisuse,
+                "an mbarrier that was not initialised, or was overwritten",
+                Some(off.into()),
+            );
+        };
+        match kind {
+            Mbar::Inval => cl.blocks[b as usize].shared[off as usize..off as usize + 8].fill(0),
+            Mbar::ExpectTx => update(cl, b, off, |t| t.tx += x as i32),
+            Mbar::CompleteTx => complete_tx(cl, b, off, x),
+            Mbar::Arrive { drop, expect, .. } => {
+                let n = if expect { 1 } else { x };
+                if old.pending < n {
+                    cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), None, |_| {
+                        format!(
+                            "more arrivals than the mbarrier's phase expects ({} of {} pending, {n} arrive)",
+                            old.pending, old.expected
+                        )
+                    });
+                }
+                if let Some(c) = &mut cl.clocks {
+                    c.mbar_arrive(w.agent, b, off);
+                }
+                update(cl, b, off, |t| {
+                    if expect {
+                        t.tx += x as i32;
+                    }
+                    if drop {
+                        t.expected = t.expected.saturating_sub(n);
+                    }
+                    t.pending = t.pending.saturating_sub(n);
+                });
+                if i.d.is_some() {
+                    w.regs.q[w.regs.qb + i.d.slot()][l] = old.pack();
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(Flow::Next)
+}
+
+fn test(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    m: u32,
+    parity: bool,
+    blocking: bool,
+) -> Result<Flow, Fault> {
+    let mut done = 0;
+    let mut waits = vec![];
+    for l in lanes(m) {
+        let (b, off) = place(cx, cl, w, s, i.a, l)?;
+        if get(cl, b, off).is_none() {
+            return cx.fault(
+                w,
+                s,
+                l as u32,
+                Kind::BarrierMisuse,
+                "a wait on an mbarrier that was not initialised, or was overwritten",
+                Some(off.into()),
+            );
+        }
+        let want = if parity { w.regs.r(i.b)[l] & 1 } else { (w.regs.q(i.b)[l] >> 63) as u32 };
+        if waits.last() != Some(&(b, off, want)) {
+            shared::touch(cx, cl, w, s, l, l as u32, b as usize, off as usize, 8, false, None);
+            waits.push((b, off, want));
+        }
+        if ready(cx, cl, b, off, want) {
+            done |= 1 << l;
+        }
+    }
+    waits.dedup();
+    if done != m && blocking && waits.len() == 1 {
+        let (block, off, parity) = waits[0];
+        return Ok(Flow::Retry(Wait::Mbar { block, off, parity }));
+    }
+    if done != 0
+        && let Some(c) = &mut cl.clocks
+    {
+        for (b, off, _) in &waits {
+            c.mbar_wake(w.agent, *b, *off);
+        }
+    }
+    w.regs.set_pred(i.d, done, m);
+    Ok(if done == m { Flow::Next } else { Flow::Block(Wait::Yield) })
+}
+
+/// Says what a barrier lacks, for deadlock reports.
+pub fn describe(cl: &Cluster, b: u32, off: u32) -> String {
+    match get(cl, b, off) {
+        Some(s) => format!("phase {}, {} of {} arrivals and {} bytes missing", s.phase, s.pending, s.expected, s.tx),
+        None => "not initialised".into(),
+    }
+}

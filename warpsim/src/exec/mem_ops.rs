@@ -1,0 +1,360 @@
+//! Loads and stores.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::cx::Cx;
+pub use super::global_check::check_global;
+use super::shared;
+use super::state::*;
+use crate::ir::*;
+use crate::memory::{AccessError, space_of, window};
+use crate::report::{Fault, Kind};
+
+/// The set bits of a mask.
+pub fn lanes(mut m: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (m != 0).then(|| {
+            let l = m.trailing_zeros() as usize;
+            m &= m - 1;
+            l
+        })
+    })
+}
+
+/// Addresses of all lanes, the offset added.
+#[inline(always)]
+pub fn addresses(w: &Warp, i: &Inst) -> [u64; 32] {
+    if !i.a.is_some() {
+        return [i.imm as u64; 32];
+    }
+    if i.a.class() == Class::Q {
+        let mut a = *w.regs.q(i.a);
+        for v in &mut a {
+            *v = v.wrapping_add(i.imm as u64);
+        }
+        a
+    } else {
+        let r = w.regs.r(i.a);
+        std::array::from_fn(|k| u64::from(r[k].wrapping_add(i.imm as u32)))
+    }
+}
+
+pub fn load(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    a: Access,
+    m: u32,
+) -> Result<(), Fault> {
+    let addr = addresses(w, i);
+    if a.order != Order::Weak {
+        acquire(cx, cl, w);
+    }
+    by_space(a.space, &addr, m, |space, addr, m| match space {
+        MemSpace::Shared => shared::load(cx, cl, w, s, i, a, addr, m),
+        MemSpace::Local => local(cx, w, s, i, a, addr, m, false),
+        MemSpace::Param => param(cx, w, s, i, a, addr, m),
+        _ => global(cx, cl, w, s, i, a, addr, m, false),
+    })
+}
+
+pub fn store(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    a: Access,
+    m: u32,
+) -> Result<(), Fault> {
+    let addr = addresses(w, i);
+    if matches!(a.order, Order::Release | Order::AcqRel) {
+        publish(cx, cl, w);
+    }
+    by_space(a.space, &addr, m, |space, addr, m| match space {
+        MemSpace::Shared => shared::store(cx, cl, w, s, i, a, addr, m),
+        MemSpace::Local => local(cx, w, s, i, a, addr, m, true),
+        MemSpace::Param => cx.fault(w, s, m.trailing_zeros(), Kind::OutOfBounds, "a store to a kernel parameter", None),
+        _ => global(cx, cl, w, s, i, a, addr, m, true),
+    })
+}
+
+/// Calls `f` once for each space that the lanes' addresses fall in, with addresses relative to it.
+pub fn by_space(
+    space: MemSpace,
+    addr: &[u64; 32],
+    m: u32,
+    mut f: impl FnMut(MemSpace, &[u64; 32], u32) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    if space != MemSpace::Generic {
+        return f(space, addr, m);
+    }
+    let mut rest = m;
+    while rest != 0 {
+        let sp = space_of(addr[rest.trailing_zeros() as usize]);
+        let mine = lanes(rest).filter(|l| space_of(addr[*l]) == sp).fold(0, |b, l| b | 1 << l);
+        let base = window(sp);
+        f(sp, &addr.map(|v| v.wrapping_sub(base)), mine)?;
+        rest &= !mine;
+    }
+    Ok(())
+}
+
+/// What a block did so far becomes visible to others that acquire.
+pub fn publish(cx: &Cx<'_>, cl: &Cluster, w: &Warp) {
+    if let Some(g) = cx.global_shadow {
+        let b = cl.blocks[w.block].linear as usize;
+        let t = g.time.fetch_add(1, Relaxed) + 1;
+        cx.launch.published[b].store(t, Relaxed);
+        cx.launch.acquired[b].store(t, Relaxed);
+    }
+}
+
+pub fn acquire(cx: &Cx<'_>, cl: &Cluster, w: &Warp) {
+    if let Some(g) = cx.global_shadow {
+        cx.launch.acquired[cl.blocks[w.block].linear as usize].store(g.time.load(Relaxed), Relaxed);
+    }
+}
+
+pub fn extend(v: u32, bytes: u8, sext: u8) -> u32 {
+    match (bytes, sext) {
+        (_, 0) => v,
+        (1, 16) => v as u8 as i8 as i16 as u16 as u32,
+        (1, _) => v as u8 as i8 as i32 as u32,
+        (2, 32) => v as u16 as i16 as i32 as u32,
+        _ => v,
+    }
+}
+
+fn register_value(w: &Warp, r: Reg, lane: usize) -> u64 {
+    if r.class() == Class::Q { w.regs.q(r)[lane] } else { u64::from(w.regs.r(r)[lane]) }
+}
+
+fn local(
+    cx: &mut Cx<'_>,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    a: Access,
+    addr: &[u64; 32],
+    m: u32,
+    write: bool,
+) -> Result<(), Fault> {
+    let list = &cx.prog.funcs[s.func as usize].lists;
+    let (ext, n, total) = (i.ext as usize, usize::from(a.bytes), usize::from(a.bytes) * usize::from(a.count));
+    for l in lanes(m) {
+        let at = addr[l] as usize;
+        if addr[l].saturating_add(total as u64) > w.local_stride as u64 {
+            return cx.fault(w, s, l as u32, Kind::OutOfBounds, "outside the thread's local memory", Some(addr[l]));
+        }
+        if !at.is_multiple_of(total) {
+            return cx.fault(
+                w,
+                s,
+                l as u32,
+                Kind::Misaligned,
+                format!("{total} bytes at a local address that is not a multiple of {total}"),
+                Some(addr[l]),
+            );
+        }
+        let base = l * w.local_stride + at;
+        for e in 0..usize::from(a.count) {
+            let r = list[ext + e];
+            let span = base + e * n..base + (e + 1) * n;
+            if write {
+                let v = register_value(w, r, l).to_le_bytes();
+                w.local[span].copy_from_slice(&v[..n]);
+            } else {
+                let mut v = [0u8; 8];
+                v[..n].copy_from_slice(&w.local[span]);
+                put(w, r, l, u64::from_le_bytes(v), a);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn put(w: &mut Warp, r: Reg, l: usize, v: u64, a: Access) {
+    if r.class() == Class::Q {
+        w.regs.q[w.regs.qb + r.slot()][l] = v;
+    } else {
+        w.regs.r[w.regs.rb + r.slot()][l] = extend(v as u32, a.bytes, a.sext);
+    }
+}
+
+fn param(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, a: Access, addr: &[u64; 32], m: u32) -> Result<(), Fault> {
+    let list = &cx.prog.funcs[s.func as usize].lists;
+    let n = usize::from(a.bytes);
+    for l in lanes(m) {
+        for e in 0..usize::from(a.count) {
+            let at = (addr[l] as usize).saturating_add(e * n);
+            let Some(b) = cx.launch.params.get(at..at.saturating_add(n)) else {
+                return cx.fault(
+                    w,
+                    s,
+                    l as u32,
+                    Kind::OutOfBounds,
+                    format!("parameter byte {at} of {}", cx.launch.params.len()),
+                    None,
+                );
+            };
+            let mut v = [0u8; 8];
+            v[..n].copy_from_slice(b);
+            put(w, list[i.ext as usize + e], l, u64::from_le_bytes(v), a);
+        }
+    }
+    Ok(())
+}
+
+/// The allocation that holds every active lane's bytes, when there is one.
+#[inline(always)]
+fn common(cx: &mut Cx<'_>, addr: &[u64; 32], m: u32, total: u64) -> Option<usize> {
+    let (mut low, mut high) = (u64::MAX, 0);
+    if m == !0 {
+        for v in addr {
+            low = low.min(*v);
+            high = high.max(*v);
+        }
+    } else {
+        for l in lanes(m) {
+            low = low.min(addr[l]);
+            high = high.max(addr[l]);
+        }
+    }
+    let span = (high - low).saturating_add(total);
+    if cx.last_alloc < cx.mem.count() {
+        let a = cx.mem.get(cx.last_alloc);
+        if a.live && a.contains(low, span) {
+            return Some(cx.last_alloc);
+        }
+    }
+    let k = cx.mem.find(low, span).ok()?;
+    cx.last_alloc = k;
+    Some(k)
+}
+
+/// The allocation that holds one lane's bytes, or the fault.
+pub fn locate(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, addr: u64, n: u64, what: &str) -> Result<usize, Fault> {
+    cx.mem.find(addr, n).or_else(|e| {
+        let kind = if e == AccessError::Freed { Kind::UseAfterFree } else { Kind::OutOfBounds };
+        cx.fault(w, s, l as u32, kind, format!("{what} of {n} bytes at {}", cx.mem.describe(addr)), Some(addr))
+    })
+}
+
+fn global(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    a: Access,
+    addr: &[u64; 32],
+    m: u32,
+    write: bool,
+) -> Result<(), Fault> {
+    let n = usize::from(a.bytes);
+    let total = u64::from(a.bytes) * u64::from(a.count);
+    if let Some(l) = lanes(m).find(|l| addr[*l] & (total - 1) != 0) {
+        return cx.fault(
+            w,
+            s,
+            l as u32,
+            Kind::Misaligned,
+            format!("{total} bytes at an address that is not a multiple of {total}"),
+            Some(addr[l]),
+        );
+    }
+    if let Some(mx) = &mut cx.metrics {
+        mx.global(s.func, s.pc, addr, m, total as u32, write);
+    }
+    let one = common(cx, addr, m, total);
+    let checks = cx.opts.checks;
+    let slow = checks.init || cx.global_shadow.is_some();
+    if one.is_none() || slow {
+        for l in lanes(m) {
+            let what = if write { "a store" } else { "a load" };
+            let k = match one {
+                Some(k) => k,
+                None => locate(cx, w, s, l, addr[l], total, what)?,
+            };
+            if slow {
+                let same = write && cx.global_shadow.is_some() && stores_the_same(cx, w, s, i, a, l, k, addr[l]);
+                check_global(cx, cl, w, s, a, l, k, addr[l], total, write, same);
+            }
+        }
+    }
+    let list = &cx.prog.funcs[s.func as usize].lists;
+    for e in 0..usize::from(a.count) {
+        let r = list[i.ext as usize + e];
+        let mem = cx.mem;
+        if let (Some(k), 4) = (one, n) {
+            let al = mem.get(k);
+            let slot = &mut w.regs.r[w.regs.rb + r.slot()];
+            let at = |l: usize| (addr[l] - al.base) as usize + 4 * e;
+            match (write, m == !0) {
+                (false, true) => (0..32).for_each(|l| slot[l] = al.load32(at(l))),
+                (false, false) => lanes(m).for_each(|l| slot[l] = al.load32(at(l))),
+                (true, _) => lanes(m).for_each(|l| al.store32(at(l), slot[l])),
+            }
+            continue;
+        }
+        for l in lanes(m) {
+            let k = match one {
+                Some(k) => k,
+                None => locate(cx, w, s, l, addr[l], total, "an access")?,
+            };
+            let al = mem.get(k);
+            let at = (addr[l] - al.base) as usize + n * e;
+            if write {
+                let v = register_value(w, r, l);
+                match n {
+                    1 => al.store8(at, v as u8),
+                    2 => al.store16(at, v as u16),
+                    4 => al.store32(at, v as u32),
+                    _ => al.store64(at, v),
+                }
+            } else {
+                let v = match n {
+                    1 => u64::from(al.load8(at)),
+                    2 => u64::from(al.load16(at)),
+                    4 => u64::from(al.load32(at)),
+                    _ => al.load64(at),
+                };
+                put(w, r, l, v, a);
+            }
+        }
+    }
+    if write && checks.init {
+        for l in lanes(m) {
+            if let Some(k) = one.or_else(|| cx.mem.find(addr[l], total).ok()) {
+                let al = cx.mem.get(k);
+                al.mark((addr[l] - al.base) as usize, total as usize);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// True when a lane's store would leave memory as it is.
+fn stores_the_same(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, a: Access, l: usize, k: usize, addr: u64) -> bool {
+    let list = &cx.prog.funcs[s.func as usize].lists;
+    let al = cx.mem.get(k);
+    (0..usize::from(a.count)).all(|e| {
+        let v = register_value(w, list[i.ext as usize + e], l);
+        let at = (addr - al.base) as usize + usize::from(a.bytes) * e;
+        match a.bytes {
+            1 => al.load8(at) == v as u8,
+            2 => al.load16(at) == v as u16,
+            4 => al.load32(at) == v as u32,
+            _ => al.load64(at) == v,
+        }
+    })
+}
+
+pub fn block_of(grid: [u32; 3], n: u64) -> [u32; 3] {
+    let (x, y) = (u64::from(grid[0].max(1)), u64::from(grid[1].max(1)));
+    [(n % x) as u32, (n / x % y) as u32, (n / (x * y)) as u32]
+}

@@ -1,0 +1,384 @@
+//! Calls, exits, special instructions, printing.
+
+use super::barrier;
+use super::cx::Cx;
+use super::state::*;
+use crate::ir::*;
+use crate::memory::{space_of, window};
+use crate::report::{Fault, Kind};
+
+const MAX_DEPTH: usize = 256;
+const MAX_LOCAL: usize = 1 << 20;
+
+/// Lanes leave the kernel.
+pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) -> Result<(), Fault> {
+    super::async_copy::finish(cx, cl, w, s, m)?;
+    w.exit(m);
+    if w.done() {
+        cl.blocks[w.block].live -= 1;
+        barrier::cluster_settle(cl);
+    }
+    barrier::after_exit(cl, w);
+    cl.events += 1;
+    Ok(())
+}
+
+/// Fills the constant slots of a function's frame for the lanes of `mask`.
+pub fn enter(cx: &Cx<'_>, w: &mut Warp, cl_rank: u32, func: u32, bases: Bases, mask: u32) -> Result<(), String> {
+    let code = &cx.prog.funcs[func as usize];
+    let grow = |v: usize, n: u32| v + n as usize;
+    let r = &mut w.regs;
+    if r.r.len() < grow(bases.rb, code.nr) {
+        r.r.resize(grow(bases.rb, code.nr), [0; 32]);
+    }
+    if r.q.len() < grow(bases.qb, code.nq) {
+        r.q.resize(grow(bases.qb, code.nq), [0; 32]);
+    }
+    if r.p.len() < grow(bases.pb, code.np) {
+        r.p.resize(grow(bases.pb, code.np), 0);
+    }
+    if cx.opts.checks.init {
+        r.ri.resize(r.r.len(), 0);
+        r.qi.resize(r.q.len(), 0);
+        r.pi.resize(r.p.len(), 0);
+        for u in &code.maybe_uninit {
+            match u.class() {
+                Class::R => r.ri[bases.rb + u.slot()] &= !mask,
+                Class::Q => r.qi[bases.qb + u.slot()] &= !mask,
+                Class::P => r.pi[bases.pb + u.slot()] &= !mask,
+            }
+        }
+    }
+    let need = bases.lb + code.local_bytes as usize;
+    if need > w.local_stride {
+        let stride = need.next_power_of_two().max(256);
+        if stride > MAX_LOCAL {
+            return Err("local memory is exhausted: recursion too deep?".into());
+        }
+        let mut bigger = vec![0u8; stride * 32];
+        for l in 0..32 {
+            let old = &w.local[l * w.local_stride..(l + 1) * w.local_stride];
+            bigger[l * stride..l * stride + old.len()].copy_from_slice(old);
+        }
+        (w.local, w.local_stride) = (bigger, stride);
+    }
+    w.set_bases(bases);
+    for (reg, init) in &code.consts {
+        let v = initial(cx, w, cl_rank, *init, bases);
+        match reg.class() {
+            Class::R => w.regs.set_r(*reg, &v.map(|x| x as u32), mask),
+            Class::Q => w.regs.set_q(*reg, &v, mask),
+            Class::P => w.regs.set_pred(*reg, v[0] as u32, mask),
+        }
+    }
+    Ok(())
+}
+
+fn initial(cx: &Cx<'_>, w: &Warp, rank: u32, init: Init, bases: Bases) -> [u64; 32] {
+    let l = cx.launch;
+    let all = |v: u64| [v; 32];
+    let special = match init {
+        Init::Imm(v) => return all(v),
+        Init::Global(g, off) => return all(l.globals.get(g as usize).map_or(0, |a| a.wrapping_add(off as u64))),
+        Init::DynShared(off) => return all((i64::from(l.dyn_offset) + off) as u64),
+        Init::Local(off) => return all(bases.lb as u64 + u64::from(off)),
+        Init::Func(f) => return all(u64::from(f) + 1),
+        Init::Special(s) => s,
+    };
+    let lanes = |f: &dyn Fn(u32) -> u64| std::array::from_fn(|k| f(k as u32));
+    let ax = |v: [u32; 3], a: u8| u64::from(v[usize::from(a) % 3]);
+    let cluster = l.cluster;
+    match special {
+        Special::Tid(a) => lanes(&|k| ax(cx.thread(w.id, k), a)),
+        Special::NTid(a) => all(ax(l.block, a)),
+        Special::CtaId(a) => all(ax(w.ctaid, a)),
+        Special::NCtaId(a) => all(ax(l.grid, a)),
+        Special::ClusterId(a) => all(ax(w.ctaid, a) / ax(cluster, a)),
+        Special::NClusterId(a) => all(ax(l.grid, a) / ax(cluster, a)),
+        Special::ClusterCtaId(a) => all(ax(w.ctaid, a) % ax(cluster, a)),
+        Special::ClusterNCtaId(a) => all(ax(cluster, a)),
+        Special::ClusterCtaRank => all(u64::from(rank)),
+        Special::ClusterNCtaRank => all(cluster.iter().map(|v| u64::from(*v)).product()),
+        Special::IsExplicitCluster => all(if cluster != [1; 3] { !0 } else { 0 }),
+        Special::LaneId => lanes(&u64::from),
+        Special::WarpId => all(w.id as u64),
+        Special::NWarpId => all(u64::from(l.threads.div_ceil(32))),
+        Special::SmId => all(0),
+        Special::NSmId => all(1),
+        Special::GridId => all(1),
+        Special::LaneMask(rel) => lanes(&|k| {
+            let eq = 1u32 << k;
+            u64::from(match rel {
+                MaskRel::Eq => eq,
+                MaskRel::Lt => eq - 1,
+                MaskRel::Le => eq | (eq - 1),
+                MaskRel::Gt => !(eq | (eq - 1)),
+                MaskRel::Ge => !(eq - 1),
+            })
+        }),
+        Special::DynamicSmem => all(u64::from(l.dynamic_shared)),
+        Special::TotalSmem => all(u64::from(l.shared_bytes)),
+    }
+}
+
+pub fn call(cx: &Cx<'_>, w: &mut Warp, s: &mut Split, func: u32, copies: u32) -> Result<(), Fault> {
+    let here = &cx.prog.funcs[s.func as usize];
+    let Some(target) = cx.prog.funcs.get(func as usize) else {
+        return cx.fault(w, s, 0, Kind::IllegalInstruction, "a call through a pointer that is not a function", None);
+    };
+    if s.stack.len() >= MAX_DEPTH {
+        return cx.fault(
+            w,
+            s,
+            s.mask.trailing_zeros(),
+            Kind::IllegalInstruction,
+            "calls nested more than 256 deep",
+            None,
+        );
+    }
+    let b = s.bases;
+    let next = Bases {
+        rb: b.rb + here.nr as usize,
+        qb: b.qb + here.nq as usize,
+        pb: b.pb + here.np as usize,
+        lb: b.lb + here.local_bytes as usize,
+    };
+    let args = here.copies[copies as usize].args.clone();
+    if let Err(e) = enter(cx, w, 0, func, next, s.mask) {
+        return cx.fault(w, s, s.mask.trailing_zeros(), Kind::OutOfBounds, e, None);
+    }
+    for ((from, n), (to, room)) in args.iter().zip(&target.params) {
+        copy_local(w, s.mask, b.lb + *from as usize, next.lb + *to as usize, (*n).min(*room) as usize);
+    }
+    s.stack.push(Frame { func: s.func, pc: s.pc + 1, bases: b, join: s.join, copies });
+    (s.func, s.pc, s.bases, s.join) = (func, 0, next, NO_JOIN);
+    Ok(())
+}
+
+fn copy_local(w: &mut Warp, mask: u32, from: usize, to: usize, n: usize) {
+    for l in (0..32).filter(|l| mask >> l & 1 == 1) {
+        let base = l * w.local_stride;
+        w.local.copy_within(base + from..base + from + n, base + to);
+    }
+}
+
+pub fn ret(cx: &Cx<'_>, w: &mut Warp, s: &mut Split) {
+    let Some(f) = s.stack.pop() else { return };
+    let callee = &cx.prog.funcs[s.func as usize];
+    let copies = &cx.prog.funcs[f.func as usize].copies[f.copies as usize];
+    for ((to, room), (from, n)) in copies.rets.iter().zip(&callee.rets) {
+        copy_local(w, s.mask, s.bases.lb + *from as usize, f.bases.lb + *to as usize, (*n).min(*room) as usize);
+    }
+    (s.func, s.pc, s.bases, s.join) = (f.func, f.pc, f.bases, f.join);
+    w.set_bases(s.bases);
+}
+
+pub fn indirect_target(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst) -> Result<u32, Fault> {
+    let q = w.regs.q(i.a);
+    let first = s.mask.trailing_zeros();
+    let v = q[first as usize];
+    if (0..32).any(|l| s.mask >> l & 1 == 1 && q[l] != v) {
+        return cx.fault(
+            w,
+            s,
+            first,
+            Kind::IllegalInstruction,
+            "an indirect call to different functions within a warp is not supported",
+            None,
+        );
+    }
+    match v.checked_sub(1).and_then(|v| u32::try_from(v).ok()) {
+        Some(f) if (f as usize) < cx.prog.funcs.len() => Ok(f),
+        _ => {
+            cx.fault(w, s, first, Kind::IllegalInstruction, "a call through a pointer that is not a function", Some(v))
+        }
+    }
+}
+
+/// Targets of a `brx.idx`, each with its lanes.
+pub fn branch_groups(
+    cx: &Cx<'_>,
+    w: &Warp,
+    s: &Split,
+    i: &Inst,
+    table: &[u32],
+    m: u32,
+) -> Result<Vec<(u32, u32)>, Fault> {
+    let idx = w.regs.r(i.a);
+    let mut groups: Vec<(u32, u32)> = vec![];
+    if s.mask & !m != 0 {
+        groups.push((s.pc + 1, s.mask & !m));
+    }
+    for l in (0..32).filter(|l| m >> l & 1 == 1) {
+        let Some(&t) = table.get(idx[l as usize] as usize) else {
+            return cx.fault(
+                w,
+                s,
+                l,
+                Kind::IllegalInstruction,
+                format!("index {} of a branch table of {}", idx[l as usize], table.len()),
+                None,
+            );
+        };
+        match groups.iter_mut().find(|g| g.0 == t) {
+            Some(g) => g.1 |= 1 << l,
+            None => groups.push((t, 1 << l)),
+        }
+    }
+    Ok(groups)
+}
+
+/// Finds reads of registers that these lanes never wrote.
+pub fn watch_registers(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
+    let code = &cx.prog.funcs[s.func as usize];
+    let (at, defs, len) = (i.ext as usize, usize::from(i.defs), usize::from(i.len));
+    let list = &code.lists[at..at + len];
+    let accumulates = matches!(i.op, Op::Wgmma(_));
+    let mut bad = 0;
+    let uses = if accumulates { &list[list.len()..] } else { &list[defs..] };
+    for r in [i.a, i.b, i.c].iter().chain(uses).filter(|r| r.is_some() && code.maybe_uninit.contains(r)) {
+        bad |= m & !written(w, *r);
+    }
+    if i.guard.is_some() && code.maybe_uninit.contains(&i.guard) {
+        bad |= s.mask & !written(w, i.guard);
+    }
+    for r in std::iter::once(&i.d).chain(&list[..defs]).filter(|r| r.is_some() && code.maybe_uninit.contains(r)) {
+        *written_mut(w, *r) |= m;
+    }
+    if bad != 0 {
+        cx.report(w, s, bad.trailing_zeros(), Kind::UninitialisedRegister, None, None, |_| {
+            format!("reads a register that lanes {bad:#010x} never wrote")
+        });
+    }
+}
+
+fn written(w: &Warp, r: Reg) -> u32 {
+    let g = &w.regs;
+    match r.class() {
+        Class::R => g.ri[g.rb + r.slot()],
+        Class::Q => g.qi[g.qb + r.slot()],
+        Class::P => g.pi[g.pb + r.slot()],
+    }
+}
+
+fn written_mut(w: &mut Warp, r: Reg) -> &mut u32 {
+    let g = &mut w.regs;
+    match r.class() {
+        Class::R => &mut g.ri[g.rb + r.slot()],
+        Class::Q => &mut g.qi[g.qb + r.slot()],
+        Class::P => &mut g.pi[g.pb + r.slot()],
+    }
+}
+
+/// A clock that counts this host thread's warp instructions.
+pub fn clock(cx: &mut Cx<'_>, w: &mut Warp, i: &Inst, hi: u8, m: u32) {
+    cx.instructions += 1;
+    let t = cx.instructions;
+    if i.d.class() == Class::Q {
+        w.regs.set_q(i.d, &[t; 32], m);
+    } else {
+        w.regs.set_r(i.d, &[if hi != 0 { (t >> 32) as u32 } else { t as u32 }; 32], m);
+    }
+}
+
+/// An address in another block's shared memory: its rank plus one in the top byte.
+pub fn mapa(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst, shared: bool, m: u32) -> Result<(), Fault> {
+    let rank = *w.regs.r(i.b);
+    let n = cl.blocks.len() as u32;
+    for l in (0..32).filter(|l| m >> l & 1 == 1) {
+        if rank[l as usize] >= n {
+            return cx.fault(
+                w,
+                s,
+                l,
+                Kind::OutOfBounds,
+                format!("rank {} in a cluster of {n} blocks", rank[l as usize]),
+                None,
+            );
+        }
+    }
+    let map = |a: u32, r: u32| a & 0xff_ffff | (r + 1) << 24;
+    if i.d.class() == Class::R {
+        let a = *w.regs.r(i.a);
+        let out = std::array::from_fn(|k| map(a[k], rank[k]));
+        w.regs.set_r(i.d, &out, m);
+    } else {
+        let a = *w.regs.q(i.a);
+        let base = if shared { 0 } else { window(MemSpace::Shared) };
+        let out = std::array::from_fn(|k| base + u64::from(map(a[k] as u32, rank[k])));
+        w.regs.set_q(i.d, &out, m);
+    }
+    Ok(())
+}
+
+pub fn cta_rank(cl: &Cluster, w: &mut Warp, i: &Inst, _shared: bool, m: u32) {
+    let own = cl.blocks[w.block].rank;
+    let a: [u32; 32] = if i.a.class() == Class::R { *w.regs.r(i.a) } else { w.regs.q(i.a).map(|v| v as u32) };
+    let out = a.map(|v| (v >> 24).checked_sub(1).unwrap_or(own));
+    w.regs.set_r(i.d, &out, m);
+}
+
+pub fn set_max_regs(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
+    let n = i.imm as u32;
+    if cx.opts.checks.sync && m != w.alive {
+        cx.report(w, s, m.trailing_zeros(), Kind::DivergentBarrier, None, None, |_| {
+            "setmaxnreg by part of a warp".into()
+        });
+    }
+    w.max_regs = n;
+}
+
+fn local_u64(w: &Warp, lane: usize, off: usize) -> u64 {
+    let at = lane * w.local_stride + off;
+    w.local.get(at..at + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap_or_default()))
+}
+
+fn text(cx: &Cx<'_>, addr: u64) -> Vec<u8> {
+    let mut out = vec![];
+    let mut b = [0u8];
+    while out.len() < 4096 && cx.mem.read(addr + out.len() as u64, &mut b).is_ok() && b[0] != 0 {
+        out.push(b[0]);
+    }
+    out
+}
+
+pub fn printf(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
+    let _ = (cl, s);
+    let (a, b) = (*w.regs.r(i.a), *w.regs.r(i.b));
+    for l in (0..32).filter(|l| m >> l & 1 == 1) {
+        let format = text(cx, local_u64(w, l, a[l] as usize));
+        let args = local_u64(w, l, b[l] as usize);
+        let in_local = space_of(args) == MemSpace::Local;
+        let byte = |at: u64| -> u8 {
+            if in_local {
+                let off = (args - window(MemSpace::Local) + at) as usize;
+                w.local.get(l * w.local_stride + off).copied().unwrap_or(0)
+            } else {
+                let mut v = [0u8];
+                let _ = cx.mem.read(args + at, &mut v);
+                v[0]
+            }
+        };
+        let line = super::printf::format(&format, byte, |addr| text(cx, addr));
+        cx.output.push_str(&line);
+    }
+    if i.c.is_some() {
+        let c = *w.regs.r(i.c);
+        for l in (0..32).filter(|l| m >> l & 1 == 1) {
+            let at = l * w.local_stride + c[l] as usize;
+            if let Some(d) = w.local.get_mut(at..at + 4) {
+                d.fill(0);
+            }
+        }
+    }
+    Ok(())
+}
+
+pub fn assert_fail<T>(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, m: u32) -> Result<T, Fault> {
+    let l = m.trailing_zeros() as usize;
+    let at = |r: Reg| local_u64(w, l, w.regs.r(r)[l] as usize);
+    let message = String::from_utf8_lossy(&text(cx, at(i.a))).into_owned();
+    let file = String::from_utf8_lossy(&text(cx, at(i.b))).into_owned();
+    let line = local_u64(w, l, w.regs.r(i.c)[l] as usize) as u32;
+    cx.fault(w, s, l as u32, Kind::Assert, format!("assertion `{message}` failed at {file}:{line}"), None)
+}

@@ -1,0 +1,178 @@
+//! `mma.sync`: gathers fragments, multiplies, scatters.
+//!
+//! Products are exact and summed in f32 in the order of k (the hardware's order and internal width are not
+//! documented; results agree within the usual error of a dot product). Integers are exact.
+
+use super::cx::Cx;
+use super::state::*;
+use crate::ir::*;
+use crate::num;
+use crate::report::{Fault, Kind};
+
+/// Element `e` of a packed register as f32.
+#[inline(always)]
+pub fn element(t: Elem, word: u32, e: usize) -> f32 {
+    match t {
+        Elem::F16 => num::f16_to_f32(word >> (16 * e) & 0xffff),
+        Elem::BF16 => num::bf16_to_f32(word >> (16 * e) & 0xffff),
+        // The hardware reads only the upper 19 bits.
+        Elem::TF32 => f32::from_bits(word & !0x1fff),
+        Elem::E4M3 => num::E4M3.decode(word >> (8 * e) & 0xff) as f32,
+        Elem::E5M2 => num::E5M2.decode(word >> (8 * e) & 0xff) as f32,
+        _ => f32::from_bits(word),
+    }
+}
+
+/// Element `e` of a packed register as an integer.
+#[inline(always)]
+pub fn integer(t: Elem, word: u32, e: usize) -> i32 {
+    match t {
+        Elem::S8 => i32::from((word >> (8 * e)) as i8),
+        Elem::U8 => i32::from((word >> (8 * e)) as u8),
+        Elem::S4 => ((word >> (4 * e)) as i32) << 28 >> 28,
+        Elem::U4 => (word >> (4 * e) & 15) as i32,
+        _ => (word >> e & 1) as i32,
+    }
+}
+
+pub fn is_int(t: Elem) -> bool {
+    matches!(t, Elem::S8 | Elem::U8 | Elem::S4 | Elem::U4 | Elem::B1)
+}
+
+/// Row and column of element `e` of register `r` in lane `l` of the A fragment.
+fn place_a(m: usize, per: usize, l: usize, r: usize, e: usize) -> (usize, usize) {
+    let (g, t) = (l / 4, l % 4);
+    if m == 8 { (g, per * (t + 4 * r) + e) } else { (g + 8 * (r & 1), per * (t + 4 * (r >> 1)) + e) }
+}
+
+/// Row and column of accumulator `c` in lane `l`.
+pub fn place_c(l: usize, c: usize) -> (usize, usize) {
+    (l / 4 + 8 * (c / 2), 2 * (l % 4) + c % 2)
+}
+
+pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u32) -> Result<(), Fault> {
+    if m != !0 {
+        return cx.fault(
+            w,
+            s,
+            m.trailing_zeros(),
+            Kind::DivergentBarrier,
+            format!("only lanes {m:#010x} of the warp execute it; all 32 are needed"),
+            None,
+        );
+    }
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
+    let (mm, nn, kk) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
+    let defs = usize::from(i.defs);
+    if info.a == Elem::F64 {
+        double(w, list, defs, mm, nn, kk);
+        return Ok(());
+    }
+    let per_a = 32 / info.a.bits() as usize;
+    let per_b = 32 / info.b.bits() as usize;
+    let na = mm * kk / 32 / per_a;
+    let nb = nn * kk / 32 / per_b;
+    let (ra, rb, rc) = (&list[defs..defs + na], &list[defs + na..defs + na + nb], &list[defs + na + nb..]);
+    if is_int(info.a) {
+        let mut a = vec![0i32; mm * kk];
+        let mut b = vec![0i32; nn * kk];
+        fill(w, ra, per_a, |l, r, e| place_a(mm, per_a, l, r, e), kk, &mut a, |v, e| integer(info.a, v, e));
+        fill(w, rb, per_b, |l, r, e| (l / 4, per_b * (l % 4 + 4 * r) + e), kk, &mut b, |v, e| integer(info.b, v, e));
+        for (c, r) in rc.iter().enumerate() {
+            let src = *w.regs.r(*r);
+            let d = &mut w.regs.r[w.regs.rb + list[c].slot()];
+            for l in 0..32 {
+                let (row, col) = place_c(l, c);
+                let (x, y) = (&a[row * kk..][..kk], &b[col * kk..][..kk]);
+                let sum: i64 = if info.a == Elem::B1 {
+                    x.iter().zip(y).map(|(p, q)| i64::from(if info.and { p & q } else { p ^ q })).sum()
+                } else {
+                    x.iter().zip(y).map(|(p, q)| i64::from(p * q)).sum()
+                };
+                let v = i64::from(src[l] as i32) + sum;
+                d[l] = if info.sat { v.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32 } else { v as u32 };
+            }
+        }
+        return Ok(());
+    }
+    let mut a = [0f32; 16 * 32];
+    let mut b = [0f32; 8 * 32];
+    fill(w, ra, per_a, |l, r, e| place_a(mm, per_a, l, r, e), kk, &mut a, |v, e| element(info.a, v, e));
+    fill(w, rb, per_b, |l, r, e| (l / 4, per_b * (l % 4 + 4 * r) + e), kk, &mut b, |v, e| element(info.b, v, e));
+    let mut acc = [[0f32; 32]; 4];
+    let halves = info.c == Elem::F16;
+    for c in 0..mm * nn / 32 {
+        for l in 0..32 {
+            acc[c][l] = if halves {
+                num::f16_to_f32(w.regs.r(rc[c / 2])[l] >> (16 * (c % 2)) & 0xffff)
+            } else {
+                f32::from_bits(w.regs.r(rc[c])[l])
+            };
+            let (row, col) = place_c(l, c);
+            let (x, y) = (&a[row * kk..][..kk], &b[col * kk..][..kk]);
+            // Groups of products are added before the accumulator, as wide adder trees do.
+            let sum: f32 = x.iter().zip(y).map(|(p, q)| p * q).sum();
+            acc[c][l] += sum;
+        }
+    }
+    for (c, lanes) in acc.iter().enumerate().take(mm * nn / 32) {
+        if info.d == Elem::F16 {
+            let d = &mut w.regs.r[w.regs.rb + list[c / 2].slot()];
+            for l in 0..32 {
+                let sh = 16 * (c % 2);
+                d[l] = d[l] & !(0xffff << sh) | num::f32_to_f16(lanes[l]) << sh;
+            }
+        } else {
+            w.regs.r[w.regs.rb + list[c].slot()] = lanes.map(num::canon);
+        }
+    }
+    Ok(())
+}
+
+/// Fills a row-major matrix with `k` columns from fragment registers.
+fn fill<T>(
+    w: &Warp,
+    regs: &[Reg],
+    per: usize,
+    place: impl Fn(usize, usize, usize) -> (usize, usize),
+    k: usize,
+    out: &mut [T],
+    get: impl Fn(u32, usize) -> T,
+) {
+    for (r, reg) in regs.iter().enumerate() {
+        let words = w.regs.r(*reg);
+        for (l, v) in words.iter().enumerate() {
+            for e in 0..per {
+                let (row, col) = place(l, r, e);
+                out[row * k + col] = get(*v, e);
+            }
+        }
+    }
+}
+
+fn double(w: &mut Warp, list: &[Reg], defs: usize, mm: usize, nn: usize, kk: usize) {
+    let (na, nb) = (mm * kk / 32, nn * kk / 32);
+    let get = |r: Reg, l: usize| f64::from_bits(w.regs.q(r)[l]);
+    let mut a = vec![0f64; mm * kk];
+    let mut b = vec![0f64; nn * kk];
+    for l in 0..32 {
+        for r in 0..na {
+            let (row, col) = place_a(mm, 1, l, r, 0);
+            a[row * kk + col] = get(list[defs + r], l);
+        }
+        for r in 0..nb {
+            b[l / 4 * kk + l % 4 + 4 * r] = get(list[defs + na + r], l);
+        }
+    }
+    let mut out = vec![[0u64; 32]; mm * nn / 32];
+    for (c, lanes) in out.iter_mut().enumerate() {
+        for (l, v) in lanes.iter_mut().enumerate() {
+            let (row, col) = place_c(l, c);
+            let start = get(list[defs + na + nb + c], l);
+            *v = (0..kk).fold(start, |s, k| a[row * kk + k].mul_add(b[col * kk + k], s)).to_bits();
+        }
+    }
+    for (c, lanes) in out.iter().enumerate() {
+        w.regs.set_q(list[c], lanes, !0);
+    }
+}

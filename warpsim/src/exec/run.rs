@@ -1,0 +1,387 @@
+//! The interpreter loop: one warp at a time, lanes that run together as one split.
+
+use super::cx::Cx;
+use super::state::*;
+use super::{async_copy, atomic, barrier, matrix, mbarrier, mem_ops, misc, mma, tma, warp_ops, wgmma, wmma};
+use crate::check::clocks::Clocks;
+use crate::ir::{Fence, Inst, Op};
+use crate::report::{Fault, Kind};
+
+/// What an instruction that may wait says.
+pub enum Flow {
+    Next,
+    /// Try again when the condition holds: the program counter stays.
+    Retry(Wait),
+    /// Go on at the next instruction when the condition holds.
+    Block(Wait),
+}
+
+/// How a split ended its turn.
+enum Turn {
+    Gone,
+    Blocked(Wait),
+    Budget,
+}
+
+impl Warp {
+    fn join_pc(&self, join: u32) -> u32 {
+        if join == NO_JOIN { u32::MAX } else { self.joins[join as usize].pc }
+    }
+
+    fn new_join(&mut self, pc: u32, s: &Split) -> u32 {
+        let j = Join {
+            pc,
+            pending: s.mask,
+            arrived: 0,
+            parent: s.join,
+            used: true,
+            func: s.func,
+            bases: s.bases,
+            stack: s.stack.clone(),
+        };
+        if let Some(k) = self.joins.iter().position(|j| !j.used) {
+            self.joins[k] = j;
+            return k as u32;
+        }
+        self.joins.push(j);
+        self.joins.len() as u32 - 1
+    }
+
+    /// Lanes of `s` reached their join; the merged split when they were the last.
+    fn arrive(&mut self, s: &Split) -> Option<Split> {
+        let j = &mut self.joins[s.join as usize];
+        j.pending &= !s.mask;
+        j.arrived |= s.mask;
+        if j.pending != 0 { None } else { self.merge(s.join as usize) }
+    }
+
+    fn merge(&mut self, k: usize) -> Option<Split> {
+        let j = &mut self.joins[k];
+        j.used = false;
+        if j.arrived == 0 {
+            return None;
+        }
+        Some(Split {
+            pc: j.pc,
+            mask: j.arrived,
+            join: j.parent,
+            func: j.func,
+            bases: j.bases,
+            stack: std::mem::take(&mut j.stack),
+        })
+    }
+
+    /// Lanes leave for good.
+    pub fn exit(&mut self, mask: u32) {
+        self.alive &= !mask;
+        for k in 0..self.joins.len() {
+            let j = &mut self.joins[k];
+            if j.used && j.pending & mask != 0 {
+                j.pending &= !mask;
+                if j.pending == 0
+                    && let Some(s) = self.merge(k)
+                {
+                    self.ready.push(s);
+                }
+            }
+        }
+    }
+
+    pub fn set_bases(&mut self, b: Bases) {
+        (self.regs.rb, self.regs.qb, self.regs.pb) = (b.rb, b.qb, b.pb);
+    }
+}
+
+/// Runs a warp until its budget is spent or all its splits wait. Returns the instructions executed.
+pub fn run_warp(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, budget: u64) -> Result<u64, Fault> {
+    let mut left = budget;
+    wake(cx, cl, w)?;
+    while let Some(s) = w.ready.pop() {
+        let mut s = s;
+        w.set_bases(s.bases);
+        match run_split(cx, cl, w, &mut s, &mut left)? {
+            Turn::Gone => {}
+            Turn::Blocked(wait) => {
+                w.blocked.push((s, wait));
+                if w.ready.is_empty() {
+                    warp_ops::gather(w);
+                }
+            }
+            Turn::Budget => {
+                w.ready.insert(0, s);
+                break;
+            }
+        }
+    }
+    cx.instructions += budget - left;
+    Ok(budget - left)
+}
+
+/// Moves splits whose condition holds back to the ready list.
+fn wake(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp) -> Result<(), Fault> {
+    if w.blocked.is_empty() {
+        return Ok(());
+    }
+    let mut k = 0;
+    while k < w.blocked.len() {
+        let wait = w.blocked[k].1;
+        let go = match wait {
+            Wait::Yield => true,
+            Wait::Bar { id, phase } | Wait::BarRed { id, phase, .. } => {
+                cl.blocks[w.block].bars[id as usize].phase != phase
+            }
+            Wait::Cluster { phase } => cl.bar_phase != phase,
+            Wait::Mbar { block, off, parity } => mbarrier::ready(cx, cl, block, off, parity),
+            Wait::Lanes { .. } => false,
+            Wait::Warpgroup { target } => wgmma::all_committed(cl, w, target),
+        };
+        if !go {
+            k += 1;
+            continue;
+        }
+        let (s, _) = w.blocked.swap_remove(k);
+        if let Some(c) = &mut cl.clocks {
+            acquire(c, w, wait);
+        }
+        if let Wait::BarRed { id, d, ballot, all, .. } = wait {
+            w.set_bases(s.bases);
+            barrier::write_reduction(cl, w, &s, id, d, ballot, all);
+        }
+        w.ready.push(s);
+    }
+    warp_ops::gather(w);
+    Ok(())
+}
+
+fn acquire(c: &mut Clocks, w: &Warp, wait: Wait) {
+    match wait {
+        Wait::Bar { id, .. } | Wait::BarRed { id, .. } => c.bar_wake(w.agent, w.block, id),
+        Wait::Cluster { .. } => {
+            let k = c.cluster.published.clone();
+            c.acquire(w.agent, &k);
+            c.tick(w.agent);
+        }
+        _ => {}
+    }
+}
+
+fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, left: &mut u64) -> Result<Turn, Fault> {
+    let prog = cx.prog;
+    let mut code = &prog.funcs[s.func as usize];
+    let mut join_pc = w.join_pc(s.join);
+    let watching = cx.opts.checks.init;
+    let measuring = cx.metrics.is_some();
+    loop {
+        if s.pc == join_pc {
+            match w.arrive(s) {
+                None => return Ok(Turn::Gone),
+                Some(next) => {
+                    *s = next;
+                    w.set_bases(s.bases);
+                    code = &prog.funcs[s.func as usize];
+                    join_pc = w.join_pc(s.join);
+                    continue;
+                }
+            }
+        }
+        if *left == 0 {
+            return Ok(Turn::Budget);
+        }
+        let i = &code.insts[s.pc as usize];
+        *left -= u64::from(i.first);
+        let m = active(w, s, i);
+        if measuring && let Some(mx) = &mut cx.metrics {
+            mx.count(s.func, s.pc, i, m, s.mask);
+        }
+        if watching && cx.launch.watch[s.func as usize][s.pc as usize] {
+            misc::watch_registers(cx, w, s, i, m);
+        }
+        match &i.op {
+            Op::Alu(f) => {
+                if m != 0 {
+                    // SAFETY: the function was picked for this machine's features when the program was lowered.
+                    unsafe { f(&mut w.regs, i, m) };
+                }
+                s.pc += 1;
+            }
+            Op::Ld(a) => {
+                if m != 0 {
+                    mem_ops::load(cx, cl, w, s, i, *a, m)?;
+                }
+                s.pc += 1;
+            }
+            Op::St(a) => {
+                if m != 0 {
+                    mem_ops::store(cx, cl, w, s, i, *a, m)?;
+                }
+                s.pc += 1;
+            }
+            Op::Bra { target, join } => {
+                if let Some(mx) = &mut cx.metrics
+                    && i.guard.is_some()
+                {
+                    mx.branch(s.func, s.pc, m != 0 && m != s.mask);
+                }
+                if m == s.mask {
+                    s.pc = *target;
+                } else if m == 0 {
+                    s.pc += 1;
+                } else {
+                    let (target, fall) = (*target, s.pc + 1);
+                    diverge(w, s, *join, &[(fall, s.mask & !m), (target, m)]);
+                    join_pc = w.join_pc(s.join);
+                }
+            }
+            Op::BrxIdx { table, join } => {
+                let groups = misc::branch_groups(cx, w, s, i, &code.tables[*table as usize], m)?;
+                if let Some(mx) = &mut cx.metrics {
+                    mx.branch(s.func, s.pc, groups.len() > 1);
+                }
+                if groups.len() == 1 {
+                    s.pc = groups[0].0;
+                } else {
+                    diverge(w, s, *join, &groups);
+                    join_pc = w.join_pc(s.join);
+                }
+            }
+            Op::Exit => {
+                if m == 0 {
+                    s.pc += 1;
+                    continue;
+                }
+                misc::exit(cx, cl, w, s, m)?;
+                s.mask &= !m;
+                if s.mask == 0 {
+                    return Ok(Turn::Gone);
+                }
+                s.pc += 1;
+            }
+            Op::Call { func, copies } if m != 0 => {
+                if m != s.mask {
+                    split_guarded(w, s, m);
+                    join_pc = w.join_pc(s.join);
+                    continue;
+                }
+                misc::call(cx, w, s, *func, *copies)?;
+                code = &prog.funcs[s.func as usize];
+                join_pc = u32::MAX;
+            }
+            Op::CallIndirect { copies } if m != 0 => {
+                if m != s.mask {
+                    split_guarded(w, s, m);
+                    join_pc = w.join_pc(s.join);
+                    continue;
+                }
+                let func = misc::indirect_target(cx, w, s, i)?;
+                misc::call(cx, w, s, func, *copies)?;
+                code = &prog.funcs[s.func as usize];
+                join_pc = u32::MAX;
+            }
+            Op::Call { .. } | Op::CallIndirect { .. } => s.pc += 1,
+            Op::Ret => {
+                misc::ret(cx, w, s);
+                code = &prog.funcs[s.func as usize];
+                join_pc = w.join_pc(s.join);
+            }
+            _ if m == 0 => s.pc += 1,
+            op => match slow(cx, cl, w, s, i, op, m)? {
+                Flow::Next => s.pc += 1,
+                Flow::Retry(wait) => {
+                    if m != s.mask {
+                        split_guarded(w, s, m);
+                    }
+                    return Ok(Turn::Blocked(wait));
+                }
+                Flow::Block(wait) => {
+                    if m != s.mask {
+                        split_guarded(w, s, m);
+                    }
+                    s.pc += 1;
+                    return Ok(Turn::Blocked(wait));
+                }
+            },
+        }
+    }
+}
+
+#[inline(always)]
+fn active(w: &Warp, s: &Split, i: &Inst) -> u32 {
+    if !i.guard.is_some() {
+        return s.mask;
+    }
+    let p = w.regs.pred(i.guard);
+    s.mask & if i.guard_neg { !p } else { p }
+}
+
+/// Lanes go different ways and meet again at `join`.
+fn diverge(w: &mut Warp, s: &mut Split, join: u32, groups: &[(u32, u32)]) {
+    let j = if join == u32::MAX || w.join_pc(s.join) == join { s.join } else { w.new_join(join, s) };
+    for &(pc, mask) in &groups[1..] {
+        w.ready.push(Split { pc, mask, join: j, ..s.clone() });
+    }
+    (s.pc, s.mask, s.join) = (groups[0].0, groups[0].1, j);
+}
+
+/// A guarded instruction that waits or calls: lanes it does not concern go ahead to the next one.
+fn split_guarded(w: &mut Warp, s: &mut Split, m: u32) {
+    let (pc, rest) = (s.pc, s.mask & !m);
+    diverge(w, s, pc + 1, &[(pc, m), (pc + 1, rest)]);
+}
+
+fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op: &Op, m: u32) -> Result<Flow, Fault> {
+    match op {
+        Op::Atom(a) => atomic::run(cx, cl, w, s, i, *a, m)?,
+        Op::Warp(op) => return warp_ops::run(cx, cl, w, s, i, *op, m),
+        Op::BarSync { aligned } => return barrier::sync(cx, cl, w, s, i, m, *aligned),
+        Op::BarArrive { aligned } => return barrier::arrive(cx, cl, w, s, i, m, *aligned),
+        Op::BarRed(mode, aligned) => return barrier::reduce(cx, cl, w, s, i, m, *mode, *aligned),
+        Op::ClusterArrive => return barrier::cluster_arrive(cx, cl, w, s, m),
+        Op::ClusterWait => return barrier::cluster_wait(cx, cl, w, s, m),
+        Op::Fence(f) => {
+            if let Some(c) = &mut cl.clocks
+                && *f == Fence::ProxyAsync
+            {
+                c.proxy_fence(w.agent);
+            }
+            if matches!(f, Fence::Gpu | Fence::Sys) {
+                mem_ops::publish(cx, cl, w);
+            }
+        }
+        Op::ActiveMask => w.regs.set_r(i.d, &[s.mask; 32], m),
+        Op::Clock(hi) => misc::clock(cx, w, i, *hi, m),
+        Op::Nanosleep => return Ok(Flow::Block(Wait::Yield)),
+        Op::IsSpacep(space) => {
+            let a = w.regs.q(i.a);
+            let bits = (0..32).fold(0, |b, k| b | u32::from(crate::memory::space_of(a[k]) == *space) << k);
+            w.regs.set_pred(i.d, bits, m);
+        }
+        Op::Nop | Op::Prefetch => {}
+        Op::Trap => return cx.fault(w, s, m.trailing_zeros(), Kind::Trap, "the kernel trapped", None),
+        Op::Printf => misc::printf(cx, cl, w, s, i, m)?,
+        Op::AssertFail => return misc::assert_fail(cx, w, s, i, m),
+        Op::CpAsync { bytes } => async_copy::cp_async(cx, cl, w, s, i, *bytes, m)?,
+        Op::CpAsyncCommit => async_copy::commit(w, m),
+        Op::CpAsyncWait { all } => async_copy::wait(cx, cl, w, s, m, if *all { None } else { Some(i.imm as u32) })?,
+        Op::CpAsyncMbar { noinc } => async_copy::mbar(cx, cl, w, s, i, m, *noinc)?,
+        Op::LdMatrix { num, trans } => matrix::ldmatrix(cx, cl, w, s, i, m, *num, *trans)?,
+        Op::StMatrix { num, trans } => matrix::stmatrix(cx, cl, w, s, i, m, *num, *trans)?,
+        Op::MovMatrix => matrix::movmatrix(w, i, m),
+        Op::Mma(info) => mma::run(cx, w, s, i, info, m)?,
+        Op::Wmma(info) => wmma::multiply(cx, w, s, i, info, m)?,
+        Op::WmmaCopy(t) => wmma::transfer(cx, cl, w, s, i, t, m)?,
+        Op::Mbar(kind) => return mbarrier::run(cx, cl, w, s, i, *kind, m),
+        Op::Mapa { shared } => misc::mapa(cx, cl, w, s, i, *shared, m)?,
+        Op::GetCtaRank { shared } => misc::cta_rank(cl, w, i, *shared, m),
+        Op::Bulk(b) => tma::bulk(cx, cl, w, s, i, *b, m)?,
+        Op::Tensor(t) => tma::tensor(cx, cl, w, s, i, *t, m)?,
+        Op::BulkCommit => tma::commit(w, m),
+        Op::BulkWait { read } => tma::wait(cx, cl, w, s, m, i.imm as u32, *read)?,
+        Op::WgFence => wgmma::fence(cx, cl, w, s, m)?,
+        Op::WgCommit => wgmma::commit(w),
+        Op::WgWait => return Ok(wgmma::wait(cl, w, i.imm as u32)),
+        Op::Wgmma(info) => wgmma::issue(cx, cl, w, s, i, info, m)?,
+        Op::SetMaxNReg => misc::set_max_regs(cx, w, s, i, m),
+        _ => return cx.fault(w, s, 0, Kind::Internal, "an instruction without an implementation", None),
+    }
+    Ok(Flow::Next)
+}

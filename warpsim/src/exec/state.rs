@@ -1,0 +1,154 @@
+//! The state of running warps, blocks and clusters.
+
+use std::collections::VecDeque;
+
+use super::async_copy::{BulkOp, CpEntry};
+use super::regs::Regs;
+use super::wgmma::WgOp;
+use crate::check::clocks::Clocks;
+use crate::check::race::SharedShadow;
+use crate::ir::Reg;
+
+pub const NO_JOIN: u32 = u32::MAX;
+
+/// Where the registers and the local memory of the running function begin.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bases {
+    pub rb: usize,
+    pub qb: usize,
+    pub pb: usize,
+    pub lb: usize,
+}
+
+/// A caller to return to.
+#[derive(Clone)]
+pub struct Frame {
+    pub func: u32,
+    pub pc: u32,
+    pub bases: Bases,
+    pub join: u32,
+    pub copies: u32,
+}
+
+/// Lanes that run together.
+#[derive(Clone, Default)]
+pub struct Split {
+    pub pc: u32,
+    pub mask: u32,
+    pub join: u32,
+    pub func: u32,
+    pub bases: Bases,
+    pub stack: Vec<Frame>,
+}
+
+/// A place where lanes wait for the others of their branch.
+pub struct Join {
+    pub pc: u32,
+    pub pending: u32,
+    pub arrived: u32,
+    pub parent: u32,
+    pub used: bool,
+    /// What the merged split runs in.
+    pub func: u32,
+    pub bases: Bases,
+    pub stack: Vec<Frame>,
+}
+
+/// What a split waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Barrier and the phase it had on arrival.
+    Bar { id: u32, phase: u32 },
+    /// The reduction of a barrier: result to be written on waking.
+    BarRed { id: u32, phase: u32, d: Reg, ballot: bool, all: bool },
+    /// Cluster-barrier phase on arrival.
+    Cluster { phase: u32 },
+    /// mbarrier (block in the cluster, offset) until its phase parity is no longer this.
+    Mbar { block: u32, off: u32, parity: u32 },
+    /// Other lanes at the same warp-wide instruction.
+    Lanes { need: u32, sync: bool },
+    /// The other warps of the warpgroup to commit as many wgmma groups.
+    Warpgroup { target: u32 },
+    /// Gives others a turn.
+    Yield,
+}
+
+#[derive(Default)]
+pub struct Warp {
+    pub block: usize,
+    pub id: usize,
+    pub ctaid: [u32; 3],
+    /// Number in the cluster's clocks.
+    pub agent: usize,
+    pub regs: Regs,
+    /// Local memory, one stretch a lane.
+    pub local: Vec<u8>,
+    pub local_stride: usize,
+    /// Lanes that exist and have not exited.
+    pub alive: u32,
+    pub ready: Vec<Split>,
+    pub blocked: Vec<(Split, Wait)>,
+    pub joins: Vec<Join>,
+    /// Per-lane `cp.async` state.
+    pub cp: Vec<CpEntry>,
+    pub cp_committed: [u32; 32],
+    pub bulk: Vec<BulkOp>,
+    pub bulk_committed: [u32; 32],
+    pub wg: VecDeque<WgOp>,
+    pub wg_committed: u32,
+    /// Phase of the cluster barrier at the last arrive.
+    pub cluster_phase: u32,
+    pub cluster_arrived: bool,
+    pub max_regs: u32,
+    /// Lanes of several splits about to run one warp-wide instruction together.
+    pub group: Option<u32>,
+}
+
+impl Warp {
+    pub fn done(&self) -> bool {
+        self.alive == 0
+    }
+}
+
+/// One of a block's 16 barriers.
+#[derive(Clone, Default)]
+pub struct Bar {
+    pub phase: u32,
+    /// Lanes that arrived, by warp.
+    pub lanes: Vec<u32>,
+    /// Threads expected; 0: everybody.
+    pub expected: u32,
+    pub open: bool,
+    pub popc: u32,
+    pub all: bool,
+    pub any: bool,
+    /// Results of the finished phase.
+    pub result: (u32, bool, bool),
+}
+
+pub struct Block {
+    pub ctaid: [u32; 3],
+    pub linear: u64,
+    /// Rank in the cluster.
+    pub rank: u32,
+    pub shared: Vec<u8>,
+    /// One bit a byte of shared memory: written; empty when unchecked.
+    pub shared_init: Vec<u64>,
+    pub bars: Vec<Bar>,
+    pub warps: Vec<Option<Box<Warp>>>,
+    pub live: usize,
+    pub shadow: Option<Box<SharedShadow>>,
+}
+
+pub struct Cluster {
+    pub blocks: Vec<Block>,
+    pub bar_phase: u32,
+    pub bar_arrived: usize,
+    /// Bulk loads that were issued and have not yet happened (latest completion).
+    pub pending: Vec<BulkOp>,
+    pub clocks: Option<Box<Clocks>>,
+    /// Counts everything that may wake a waiting split.
+    pub events: u64,
+    /// Warp instructions so far.
+    pub executed: u64,
+}

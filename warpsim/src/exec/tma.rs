@@ -1,0 +1,375 @@
+//! Bulk copies and reductions, linear and tensor: `cp.async.bulk` and its kin.
+
+use super::bulk::{BulkOp, Far, Target, gather, read_shared, rows, write_global, write_shared};
+use super::cx::Cx;
+use super::mem_ops::{self, lanes};
+use super::state::*;
+use super::{mbarrier, shared};
+use crate::check::race::{IN_FLIGHT, Stamp};
+use crate::ir::*;
+use crate::launch::Completion;
+use crate::memory::{space_of, window};
+use crate::report::{Fault, Kind};
+use crate::tensor_map::TensorMap;
+
+fn perform_load(cx: &Cx<'_>, cl: &mut Cluster, op: &BulkOp) {
+    let data = gather(cx, cl, op);
+    for t in &op.targets {
+        write_shared(cl, *t, &data, op.swizzle(), op.reduce);
+        mbarrier::complete_tx(cl, t.bar.0, t.bar.1, data.len() as u32);
+    }
+}
+
+/// Makes the pending copies that complete on this mbarrier happen.
+pub fn complete_on(cx: &Cx<'_>, cl: &mut Cluster, b: u32, off: u32) {
+    let mut k = 0;
+    while k < cl.pending.len() {
+        if cl.pending[k].targets.iter().any(|t| t.bar == (b, off)) {
+            let op = cl.pending.remove(k);
+            perform_load(cx, cl, &op);
+        } else {
+            k += 1;
+        }
+    }
+}
+
+/// Checks the far side of an operation against the allocations.
+fn check_far(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, far: &Far, what: &str, reads: bool) -> Result<(), Fault> {
+    let mut spans = vec![];
+    match far {
+        Far::Linear { addr, bytes } => spans.push((*addr, *bytes as u64)),
+        Far::Tensor { map, at } => {
+            let es = map.data_type.bytes() as u64;
+            rows(map, at, |_, addr, lo, hi| spans.push((addr + lo as u64 * es, (hi - lo) as u64 * es)));
+        }
+        Far::Peer { .. } => {}
+    }
+    for (addr, n) in spans {
+        mem_ops::locate(cx, w, s, l, addr, n, what)?;
+        if reads && cx.opts.checks.init && !cx.mem.initialised(addr, n) {
+            cx.report(w, s, l as u32, Kind::UninitialisedGlobal, Some(addr), None, |cx| {
+                format!("{what} reads bytes that nobody wrote: {}", cx.mem.describe(addr))
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Records the shared side in the race shadow.
+fn check_near(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &BulkOp) {
+    let n = op.bytes();
+    for t in &op.targets {
+        let Cluster { blocks, clocks, .. } = cl;
+        let blk = &mut blocks[t.block as usize];
+        if !op.load && cx.opts.checks.init && !shared::marked(&blk.shared_init, t.off as usize, n) {
+            cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(t.off.into()), None, |cx| {
+                format!(
+                    "stores shared memory at {:#x} that nobody wrote{}",
+                    t.off,
+                    shared::describe(cx, t.off as usize)
+                )
+            });
+        }
+        let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) else { continue };
+        let me = if op.load {
+            let agent = c.mbar_agent(t.bar.0, t.bar.1);
+            let time = c.mbar(t.bar.0, t.bar.1).phase + 1;
+            Stamp::new(agent, 0, time, s.pc, true)
+        } else {
+            Stamp::new(w.agent, l as u32, IN_FLIGHT, s.pc, true)
+        };
+        if let Some(conflict) = shadow.access(c, w.agent, me, t.off as usize, n, op.load) {
+            shared::report(cx, w, s, l, conflict, op.load, t.off as usize);
+        }
+    }
+}
+
+fn issue(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, l: usize, mut op: BulkOp) -> Result<(), Fault> {
+    let what = if op.load { "a bulk load" } else { "a bulk store" };
+    check_far(cx, w, s, l, &op.far, what, op.load || op.reduce.is_some())?;
+    for t in &op.targets {
+        let end = t.off as usize + op.bytes();
+        if end > cl.blocks[t.block as usize].shared.len() {
+            return cx.fault(
+                w,
+                s,
+                l as u32,
+                Kind::OutOfBounds,
+                format!("{what} of {} bytes at shared address {:#x}: past the end", op.bytes(), t.off),
+                Some(t.off.into()),
+            );
+        }
+    }
+    if op.reduce.is_none() || !op.load {
+        check_near(cx, cl, w, s, l, &op);
+    }
+    if let Some(mx) = &mut cx.metrics {
+        mx.bulk(s.func, s.pc, op.bytes() as u64, op.load);
+    }
+    let now = cx.opts.async_completion == Completion::Earliest;
+    match (op.load, now) {
+        (true, true) => perform_load(cx, cl, &op),
+        (true, false) => cl.pending.push(op),
+        (false, _) => {
+            if now {
+                let data = read_shared(cl, op.targets[0], op.bytes(), op.swizzle());
+                write_global(cx, &op, &data);
+                op.data = Some(vec![]);
+            }
+            w.bulk.push(op);
+        }
+    }
+    Ok(())
+}
+
+pub fn bulk(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    b: Bulk,
+    m: u32,
+) -> Result<(), Fault> {
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..];
+    let (bar, mask) = (list[0], list[1]);
+    for l in lanes(m) {
+        let bytes = w.regs.r(i.c)[l] as usize;
+        if !bytes.is_multiple_of(16) || bytes > 1 << 20 {
+            return cx.fault(
+                w,
+                s,
+                l as u32,
+                Kind::Misaligned,
+                format!("a bulk copy of {bytes} bytes: a multiple of 16 is needed"),
+                None,
+            );
+        }
+        let wide = |r: Reg| if r.class() == Class::Q { w.regs.q(r)[l] } else { u64::from(w.regs.r(r)[l]) };
+        let load = b.dir != BulkDir::SharedToGlobal;
+        let (near, far) = if load { (i.a, i.b) } else { (i.b, i.a) };
+        let addr = mbarrier::smem_address(cx, w, s, near, l)?;
+        let (blk, off) = shared::locate(cx, cl, w, s, l, addr, bytes, 16)?;
+        let far = if b.dir == BulkDir::SharedToCluster {
+            let src = mbarrier::smem_address(cx, w, s, far, l)?;
+            let (block, off) = shared::locate(cx, cl, w, s, l, src, bytes, 16)?;
+            Far::Peer { block: block as u32, off: off as u32, bytes }
+        } else {
+            let addr = wide(far);
+            if addr % 16 != 0 {
+                return cx.fault(
+                    w,
+                    s,
+                    l as u32,
+                    Kind::Misaligned,
+                    "a bulk copy at a global address that is not a multiple of 16",
+                    Some(addr),
+                );
+            }
+            Far::Linear { addr, bytes }
+        };
+        let targets = targets(cx, cl, w, s, l, (blk, off), bar, if b.multicast { mask } else { Reg::NONE })?;
+        issue(
+            cx,
+            cl,
+            w,
+            s,
+            l,
+            BulkOp { lane: l, group: u32::MAX, far, targets, load, reduce: b.reduce, data: None, settled: false },
+        )?;
+    }
+    Ok(())
+}
+
+/// Where a load goes: here, or to the same offset in every block of the mask.
+fn targets(
+    cx: &Cx<'_>,
+    cl: &Cluster,
+    w: &Warp,
+    s: &Split,
+    l: usize,
+    near: (usize, usize),
+    bar: Reg,
+    mask: Reg,
+) -> Result<Vec<Target>, Fault> {
+    let off = near.1 as u32;
+    if !bar.is_some() {
+        return Ok(vec![Target { block: near.0 as u32, off, bar: (0, 0) }]);
+    }
+    let bar = mbarrier::place(cx, cl, w, s, bar, l)?;
+    if !mask.is_some() {
+        return Ok(vec![Target { block: near.0 as u32, off, bar }]);
+    }
+    let mask = w.regs.r(mask)[l];
+    if mask >> cl.blocks.len() != 0 {
+        return cx.fault(
+            w,
+            s,
+            l as u32,
+            Kind::OutOfBounds,
+            format!("multicast to {mask:#x} in a cluster of {}", cl.blocks.len()),
+            None,
+        );
+    }
+    Ok(lanes(mask).map(|b| Target { block: b as u32, off, bar: (b as u32, bar.1) }).collect())
+}
+
+pub fn tensor(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    t: TensorCopy,
+    m: u32,
+) -> Result<(), Fault> {
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
+    for l in lanes(m) {
+        let map_addr = if i.b.class() == Class::Q { w.regs.q(i.b)[l] } else { u64::from(w.regs.r(i.b)[l]) };
+        let mut raw = [0u8; 128];
+        let found = if space_of(map_addr) == MemSpace::Param {
+            let at = (map_addr - window(MemSpace::Param)) as usize;
+            cx.launch.params.get(at..at + 128).map(|b| raw.copy_from_slice(b)).is_some()
+        } else {
+            cx.mem.read(map_addr, &mut raw).is_ok()
+        };
+        if map_addr % 64 != 0 {
+            return cx.fault(
+                w,
+                s,
+                l as u32,
+                Kind::Misaligned,
+                "a tensor map at an address that is not a multiple of 64",
+                Some(map_addr),
+            );
+        }
+        let Some(map) = found.then(|| TensorMap::decode(&raw)).flatten() else {
+            return cx.fault(w, s, l as u32, Kind::IllegalInstruction, "not a tensor map", Some(map_addr));
+        };
+        if map.dims.len() != usize::from(t.rank) {
+            return cx.fault(
+                w,
+                s,
+                l as u32,
+                Kind::IllegalInstruction,
+                format!("a {}-dimensional tensor map with {} coordinates", map.dims.len(), t.rank),
+                None,
+            );
+        }
+        let mut at = [0i64; 5];
+        for (d, r) in list[2..].iter().enumerate() {
+            at[d] = i64::from(w.regs.r(*r)[l] as i32);
+        }
+        let bytes = map.tile_bytes();
+        let addr = mbarrier::smem_address(cx, w, s, i.a, l)?;
+        let near = shared::locate(cx, cl, w, s, l, addr, bytes, 128)?;
+        let reduce = match t.reduce {
+            None => None,
+            Some(op) => match map.data_type.number(op) {
+                Some(ty) => Some((op, ty)),
+                None => {
+                    return cx.fault(
+                        w,
+                        s,
+                        l as u32,
+                        Kind::IllegalInstruction,
+                        "a reduction on this element type",
+                        None,
+                    );
+                }
+            },
+        };
+        let targets = targets(
+            cx,
+            cl,
+            w,
+            s,
+            l,
+            near,
+            if t.load { list[0] } else { Reg::NONE },
+            if t.multicast { list[1] } else { Reg::NONE },
+        )?;
+        let far = Far::Tensor { map: Box::new(map), at };
+        issue(
+            cx,
+            cl,
+            w,
+            s,
+            l,
+            BulkOp { lane: l, group: u32::MAX, far, targets, load: t.load, reduce, data: None, settled: false },
+        )?;
+    }
+    Ok(())
+}
+
+pub fn commit(w: &mut Warp, m: u32) {
+    for l in lanes(m) {
+        w.bulk_committed[l] += 1;
+        let g = w.bulk_committed[l];
+        w.bulk.iter_mut().filter(|o| o.lane == l && o.group == u32::MAX).for_each(|o| o.group = g);
+    }
+}
+
+/// Reads what the stores of all but the latest `keep` groups take from shared memory; writes it too unless `read`.
+pub fn wait(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    _s: &Split,
+    m: u32,
+    keep: u32,
+    read: bool,
+) -> Result<(), Fault> {
+    let mut ops = std::mem::take(&mut w.bulk);
+    for op in &mut ops {
+        let due = m >> op.lane & 1 == 1 && op.group != u32::MAX && op.group + keep <= w.bulk_committed[op.lane];
+        if !due {
+            continue;
+        }
+        if op.data.is_none() {
+            op.data = Some(read_shared(cl, op.targets[0], op.bytes(), op.swizzle()));
+        }
+        if !op.settled {
+            settle(cl, w, op);
+        }
+        if !read {
+            flush(cx, op);
+        }
+    }
+    ops.retain(|o| !o.targets.is_empty());
+    w.bulk = ops;
+    Ok(())
+}
+
+fn settle(cl: &mut Cluster, w: &Warp, op: &mut BulkOp) {
+    op.settled = true;
+    let t = op.targets[0];
+    let n = op.bytes();
+    if let (Some(shadow), Some(c)) = (&mut cl.blocks[t.block as usize].shadow, &cl.clocks) {
+        let to = Stamp::new(w.agent, op.lane as u32, c.now(w.agent), 0, true);
+        shadow.settle(t.off as usize, n, w.agent, to);
+    }
+}
+
+/// Writes a store's data; an operation without targets is finished.
+fn flush(cx: &Cx<'_>, op: &mut BulkOp) {
+    if let Some(d) = op.data.take()
+        && !d.is_empty()
+    {
+        write_global(cx, op, &d);
+    }
+    op.targets.clear();
+}
+
+/// Stores that nobody waited for happen when the thread ends (late: shared memory as it is then).
+pub fn finish(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, m: u32) {
+    let mut ops = std::mem::take(&mut w.bulk);
+    for op in ops.iter_mut().filter(|o| m >> o.lane & 1 == 1) {
+        if op.data.is_none() {
+            op.data = Some(read_shared(cl, op.targets[0], op.bytes(), op.swizzle()));
+        }
+        flush(cx, op);
+    }
+    ops.retain(|o| !o.targets.is_empty());
+    w.bulk = ops;
+}

@@ -1,0 +1,379 @@
+//! `wgmma`: each warp of a warpgroup computes its 16 rows.
+//!
+//! The four warps work together: a group is over when all of them have committed it, and a wait in one of them is a
+//! wait for the reads of all.
+
+use std::sync::Arc;
+
+use super::cx::Cx;
+use super::mma::{element, integer, is_int};
+use super::run::Flow;
+use super::shared;
+use super::state::*;
+use crate::check::race::Stamp;
+use crate::ir::*;
+use crate::launch::Completion;
+use crate::num;
+use crate::report::{Fault, Kind};
+use crate::tensor_map::Swizzle;
+
+/// An issued multiplication.
+pub struct WgOp {
+    info: Arc<Mma>,
+    d: Vec<Reg>,
+    bases: Bases,
+    a_frag: [[u32; 32]; 4],
+    a: Option<Desc>,
+    b: Desc,
+    accumulate: bool,
+    group: u32,
+    done: bool,
+}
+
+/// A matrix descriptor: where a tile lies in shared memory.
+#[derive(Clone, Copy, Debug)]
+struct Desc {
+    start: usize,
+    leading: usize,
+    stride: usize,
+    swizzle: Swizzle,
+    /// M- or N-major instead of K-major.
+    transposed: bool,
+}
+
+impl Desc {
+    fn new(v: u64, transposed: bool) -> Self {
+        let field = |at: u32| ((v >> at & 0x3fff) << 4) as usize;
+        let swizzle = [Swizzle::None, Swizzle::B128, Swizzle::B64, Swizzle::B32][(v >> 62) as usize];
+        Desc { start: field(0), leading: field(16), stride: field(32), swizzle, transposed }
+    }
+
+    /// Offset of the byte at (row, byte along k), or for a transposed tile (byte along the row, k).
+    fn at(&self, row: usize, k: usize) -> usize {
+        let (r8, rin) = (row / 8, row % 8);
+        let linear = match (self.transposed, self.swizzle) {
+            (false, Swizzle::None) => r8 * self.stride + rin * 16 + k / 16 * self.leading + k % 16,
+            (false, sw) => r8 * self.stride + rin * sw.span() + k,
+            // Here `row` is k and `k` the byte along m or n.
+            (true, Swizzle::None) => r8 * self.leading + rin * 16 + k / 16 * self.stride + k % 16,
+            (true, sw) => r8 * self.stride + rin * sw.span() + k / sw.span() * self.leading + k % sw.span(),
+        };
+        self.swizzle.apply(self.start + linear)
+    }
+}
+
+/// Calls `f` with each 16-byte piece of a tile of `rows` × `k` elements that starts at row `first`.
+fn pieces(d: &Desc, first: usize, rows: usize, k: usize, bytes: usize, mut f: impl FnMut(usize, usize, usize)) {
+    if d.transposed {
+        for kk in 0..k {
+            for piece in 0..rows * bytes / 16 {
+                f(kk, piece, d.at(kk, first * bytes + piece * 16));
+            }
+        }
+    } else {
+        for row in 0..rows {
+            for piece in 0..(k * bytes).div_ceil(16) {
+                f(row, piece, d.at(first + row, piece * 16));
+            }
+        }
+    }
+}
+
+pub fn fence(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, m: u32) -> Result<(), Fault> {
+    if m != !0 {
+        return cx.fault(w, s, m.trailing_zeros(), Kind::DivergentBarrier, "wgmma by part of a warp", None);
+    }
+    if w.id / 4 * 4 + 4 > cl.blocks[w.block].warps.len() {
+        return cx.fault(w, s, 0, Kind::IllegalInstruction, "wgmma in a warpgroup of fewer than four warps", None);
+    }
+    Ok(())
+}
+
+pub fn issue(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    info: &Arc<Mma>,
+    m: u32,
+) -> Result<(), Fault> {
+    if m != !0 {
+        return cx.fault(
+            w,
+            s,
+            m.trailing_zeros(),
+            Kind::DivergentBarrier,
+            format!("only lanes {m:#010x} of the warp execute it; all 32 are needed"),
+            None,
+        );
+    }
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
+    let defs = usize::from(i.defs);
+    let uniform = |r: Reg| -> Option<u64> {
+        let q = w.regs.q(r);
+        q.iter().all(|v| *v == q[0]).then_some(q[0])
+    };
+    let (Some(vb), Some(va)) = (uniform(i.b), if info.a_regs { Some(0) } else { uniform(i.a) }) else {
+        return cx.fault(w, s, 0, Kind::IllegalInstruction, "a matrix descriptor that differs between lanes", None);
+    };
+    if (va | vb) >> 49 & 7 != 0 {
+        return cx.fault(
+            w,
+            s,
+            0,
+            Kind::IllegalInstruction,
+            "a matrix descriptor with a base offset is not supported",
+            None,
+        );
+    }
+    let b = Desc::new(vb, info.trans_b);
+    let a = (!info.a_regs).then(|| Desc::new(va, info.trans_a));
+    let mut op = WgOp {
+        info: info.clone(),
+        d: list[..defs].to_vec(),
+        bases: s.bases,
+        a_frag: [[0; 32]; 4],
+        a,
+        b,
+        accumulate: w.regs.pred(i.c) & 1 == 1,
+        group: u32::MAX,
+        done: false,
+    };
+    if info.a_regs {
+        for (k, r) in list[2 * defs..].iter().enumerate().take(4) {
+            op.a_frag[k] = *w.regs.r(*r);
+        }
+    }
+    check(cx, cl, w, s, &op)?;
+    if let Some(mx) = &mut cx.metrics {
+        mx.tensor_flops(2 * 16 * u64::from(info.n) * u64::from(info.k));
+    }
+    if cx.opts.async_completion == Completion::Earliest {
+        compute(cl, w, &op);
+        op.done = true;
+    }
+    w.wg.push_back(op);
+    Ok(())
+}
+
+fn warp_rows(w: &Warp) -> usize {
+    16 * (w.id % 4)
+}
+
+fn tiles(op: &WgOp, w: &Warp, mut f: impl FnMut(usize)) {
+    let (n, k) = (usize::from(op.info.n), usize::from(op.info.k));
+    if let Some(a) = &op.a {
+        pieces(a, warp_rows(w), 16, k, op.info.a.bits() as usize / 8, |_, _, at| f(at));
+    }
+    pieces(&op.b, 0, n, k, op.info.b.bits() as usize / 8, |_, _, at| f(at));
+}
+
+fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> Result<(), Fault> {
+    let len = cl.blocks[w.block].shared.len();
+    let mut worst = None;
+    let mut places = vec![];
+    tiles(op, w, |at| {
+        if at + 16 > len {
+            worst = Some(at);
+        }
+        places.push(at);
+    });
+    if let Some(at) = worst {
+        return cx.fault(
+            w,
+            s,
+            0,
+            Kind::OutOfBounds,
+            format!("a matrix descriptor reaches shared address {at:#x} of {len} bytes"),
+            Some(at as u64),
+        );
+    }
+    if !cx.opts.checks.init && !cx.opts.checks.race {
+        return Ok(());
+    }
+    let group = w.wg_committed + 1;
+    for at in places {
+        let Cluster { blocks, clocks, .. } = cl;
+        let blk = &mut blocks[w.block];
+        if cx.opts.checks.init && !shared::marked(&blk.shared_init, at, 16) {
+            cx.report(w, s, 0, Kind::UninitialisedShared, Some(at as u64), None, |cx| {
+                format!("wgmma reads shared memory at {at:#x} that nobody wrote{}", shared::describe(cx, at))
+            });
+        }
+        if let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) {
+            let me = Stamp::new(c.warpgroup_agent(w.block, w.id / 4), 0, group, s.pc, true);
+            if let Some(conflict) = shadow.access(c, w.agent, me, at, 16, false) {
+                shared::report(cx, w, s, 0, conflict, false, at);
+            }
+        }
+    }
+    Ok(())
+}
+
+pub fn commit(w: &mut Warp) {
+    w.wg_committed += 1;
+    let g = w.wg_committed;
+    w.wg.iter_mut().filter(|o| o.group == u32::MAX).for_each(|o| o.group = g);
+}
+
+/// True when the whole warpgroup has committed `target` groups.
+pub fn all_committed(cl: &Cluster, w: &Warp, target: u32) -> bool {
+    let first = w.id / 4 * 4;
+    let warps = &cl.blocks[w.block].warps;
+    warps[first..(first + 4).min(warps.len())].iter().flatten().all(|o| o.done() || o.wg_committed >= target)
+}
+
+/// Completes all but the latest `keep` groups, of all four warps.
+pub fn wait(cl: &mut Cluster, w: &mut Warp, keep: u32) -> Flow {
+    let target = w.wg_committed.saturating_sub(keep);
+    if !all_committed(cl, w, target) {
+        return Flow::Retry(Wait::Warpgroup { target });
+    }
+    let first = w.id / 4 * 4;
+    finish(cl, w, target);
+    for k in first..(first + 4).min(cl.blocks[w.block].warps.len()) {
+        if let Some(mut o) = cl.blocks[w.block].warps[k].take() {
+            finish(cl, &mut o, target);
+            cl.blocks[w.block].warps[k] = Some(o);
+        }
+    }
+    if let Some(c) = &mut cl.clocks {
+        let agent = c.warpgroup_agent(w.block, w.id / 4);
+        c.learn(w.agent, agent, target);
+    }
+    Flow::Next
+}
+
+fn finish(cl: &Cluster, w: &mut Warp, target: u32) {
+    while let Some(op) = w.wg.pop_front_if(|o| o.group <= target) {
+        if !op.done {
+            compute(cl, w, &op);
+        }
+    }
+}
+
+/// One operand as rows of k elements.
+fn matrix<T: Copy>(
+    sh: &[u8],
+    d: &Desc,
+    first: usize,
+    rows: usize,
+    k: usize,
+    bytes: usize,
+    zero: T,
+    get: impl Fn(u32) -> T,
+) -> Vec<T> {
+    let mut out = vec![zero; rows * k];
+    let per = 16 / bytes;
+    pieces(d, first, rows, k, bytes, |line, piece, at| {
+        for e in 0..per {
+            let v = get(shared::read(sh, at + e * bytes, bytes) as u32);
+            let x = piece * per + e;
+            let (row, col) = if d.transposed { (x, line) } else { (line, x) };
+            if row < rows && col < k {
+                out[row * k + col] = v;
+            }
+        }
+    });
+    out
+}
+
+fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp) {
+    let info = &op.info;
+    let (n, k) = (usize::from(info.n), usize::from(info.k));
+    let (ba, bb) = (info.a.bits() as usize / 8, info.b.bits() as usize / 8);
+    let sh = &cl.blocks[w.block].shared[..];
+    let saved = (w.regs.rb, w.regs.qb, w.regs.pb);
+    w.set_bases(op.bases);
+    let first = warp_rows(w);
+    let fragment = |l: usize, r: usize, e: usize, per: usize| (l / 4 + 8 * (r & 1), per * (l % 4 + 4 * (r >> 1)) + e);
+    if is_int(info.a) {
+        let mut a = vec![0i32; 16 * k];
+        match &op.a {
+            Some(d) => a = matrix(sh, d, first, 16, k, ba, 0, |v| integer(info.a, v, 0)),
+            None => scatter(&op.a_frag, 4, k, &mut a, |l, r, e| fragment(l, r, e, 4), |v, e| integer(info.a, v, e)),
+        }
+        let b = matrix(sh, &op.b, 0, n, k, bb, 0, |v| integer(info.b, v, 0));
+        for (c, r) in op.d.iter().enumerate() {
+            let d = &mut w.regs.r[w.regs.rb + r.slot()];
+            for (l, v) in d.iter_mut().enumerate() {
+                let (row, col) = place(l, c);
+                let sum: i64 = a[row * k..][..k].iter().zip(&b[col * k..][..k]).map(|(x, y)| i64::from(x * y)).sum();
+                let start = if op.accumulate { i64::from(*v as i32) } else { 0 };
+                *v = if info.sat {
+                    (start + sum).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32
+                } else {
+                    (start + sum) as u32
+                };
+            }
+        }
+    } else {
+        let per = 32 / info.a.bits() as usize;
+        let mut a = vec![0f32; 16 * k];
+        match &op.a {
+            Some(d) => a = matrix(sh, d, first, 16, k, ba, 0.0, |v| element(info.a, v, 0)),
+            None => scatter(&op.a_frag, per, k, &mut a, |l, r, e| fragment(l, r, e, per), |v, e| element(info.a, v, e)),
+        }
+        let b = matrix(sh, &op.b, 0, n, k, bb, 0.0, |v| element(info.b, v, 0));
+        let sign = if info.neg_a != info.neg_b { -1.0 } else { 1.0 };
+        // Rows of the product, vectorised over n.
+        let mut bt = vec![0f32; k * n];
+        for col in 0..n {
+            for kk in 0..k {
+                bt[kk * n + col] = b[col * k + kk];
+            }
+        }
+        let mut sums = vec![0f32; 16 * n];
+        for row in 0..16 {
+            let out = &mut sums[row * n..][..n];
+            for kk in 0..k {
+                let x = a[row * k + kk] * sign;
+                for (o, y) in out.iter_mut().zip(&bt[kk * n..][..n]) {
+                    *o += x * y;
+                }
+            }
+        }
+        let half = info.d == Elem::F16;
+        let count = n / 2;
+        for c in 0..count {
+            let r = op.d[if half { c / 2 } else { c }];
+            let sh = 16 * (c % 2);
+            let d = &mut w.regs.r[w.regs.rb + r.slot()];
+            for (l, v) in d.iter_mut().enumerate() {
+                let (row, col) = place(l, c);
+                let old = match (op.accumulate, half) {
+                    (false, _) => 0.0,
+                    (true, true) => num::f16_to_f32(*v >> sh & 0xffff),
+                    (true, false) => f32::from_bits(*v),
+                };
+                let new = old + sums[row * n + col];
+                *v = if half { *v & !(0xffff << sh) | num::f32_to_f16(new) << sh } else { num::canon(new) };
+            }
+        }
+    }
+    (w.regs.rb, w.regs.qb, w.regs.pb) = saved;
+}
+
+/// Row and column of accumulator `c` in lane `l`.
+fn place(l: usize, c: usize) -> (usize, usize) {
+    (l / 4 + 8 * (c / 2 % 2), 8 * (c / 4) + 2 * (l % 4) + c % 2)
+}
+
+fn scatter<T>(
+    frag: &[[u32; 32]; 4],
+    per: usize,
+    k: usize,
+    out: &mut [T],
+    place: impl Fn(usize, usize, usize) -> (usize, usize),
+    get: impl Fn(u32, usize) -> T,
+) {
+    for (r, words) in frag.iter().enumerate() {
+        for (l, v) in words.iter().enumerate() {
+            for e in 0..per {
+                let (row, col) = place(l, r, e);
+                out[row * k + col] = get(*v, e);
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! `wmma`: whole-warp matrices in fragments whose layout the ISA leaves open.
+//!
+//! Here lane `l` holds the elements `l * n .. (l + 1) * n` of the row-major matrix, packed; registers beyond are zero.
+
+use super::cx::Cx;
+use super::mem_ops;
+use super::mma::{element, integer, is_int};
+use super::shared;
+use super::state::*;
+use crate::ir::*;
+use crate::memory::{space_of, window};
+use crate::num;
+use crate::report::{Fault, Kind};
+
+fn whole(cx: &Cx<'_>, w: &Warp, s: &Split, m: u32) -> Result<(), Fault> {
+    if m != !0 {
+        return cx.fault(w, s, m.trailing_zeros(), Kind::DivergentBarrier, "wmma by part of a warp", None);
+    }
+    Ok(())
+}
+
+/// Copies a matrix between memory and fragments.
+pub fn transfer(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    t: &WmmaCopy,
+    m: u32,
+) -> Result<(), Fault> {
+    whole(cx, w, s, m)?;
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
+    let wide = |r: Reg| if r.class() == Class::Q { w.regs.q(r)[0] } else { u64::from(w.regs.r(r)[0]) };
+    let (base, stride) = (wide(i.a), u64::from(w.regs.r(i.b)[0]));
+    let (space, base) = match t.space {
+        MemSpace::Generic => (space_of(base), base - window(space_of(base))),
+        sp => (sp, base),
+    };
+    let bits = t.elem.bits() as usize;
+    let n = bits / 8;
+    let per = 32 / bits;
+    let count = usize::from(t.rows) * usize::from(t.cols) / 32;
+    let mut words = vec![[0u32; 32]; list.len()];
+    if t.store {
+        for (k, r) in list.iter().enumerate() {
+            words[k] = *w.regs.r(*r);
+        }
+    }
+    for l in 0..32 {
+        for e in 0..count {
+            let linear = (l * count + e) as u64;
+            let (row, col) = (linear / u64::from(t.cols), linear % u64::from(t.cols));
+            let at = base + n as u64 * if t.by_rows { row * stride + col } else { col * stride + row };
+            let (word, shift) = (e / per, bits * (e % per));
+            let value = words.get(word).map_or(0, |v| v[l] >> shift);
+            let got = access(cx, cl, w, s, l, space, at, n, t.store.then_some(value))?;
+            if let (false, Some(v)) = (t.store, words.get_mut(word)) {
+                v[l] |= got << shift;
+            }
+        }
+    }
+    if !t.store {
+        for (k, r) in list.iter().enumerate() {
+            w.regs.set_r(*r, &words[k], !0);
+        }
+    }
+    Ok(())
+}
+
+fn access(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    l: usize,
+    space: MemSpace,
+    at: u64,
+    n: usize,
+    write: Option<u32>,
+) -> Result<u32, Fault> {
+    if space == MemSpace::Shared {
+        let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
+        shared::touch(cx, cl, w, s, l, crate::check::race::WARP_WIDE, b, off, n, write.is_some(), None);
+        let sh = &mut cl.blocks[b].shared;
+        if let Some(v) = write {
+            sh[off..off + n].copy_from_slice(&v.to_le_bytes()[..n]);
+        }
+        return Ok(shared::read(sh, off, n) as u32);
+    }
+    let k = mem_ops::locate(cx, w, s, l, at, n as u64, "a wmma access")?;
+    let order = Access { space, bytes: n as u8, count: 1, sext: 0, order: Order::Weak };
+    if cx.opts.checks.init || cx.global_shadow.is_some() {
+        mem_ops::check_global(cx, cl, w, s, order, l, k, at, n as u64, write.is_some(), false);
+    }
+    let mut b = [0u8; 4];
+    if let Some(v) = write {
+        let _ = cx.mem.write(at, &v.to_le_bytes()[..n]);
+    }
+    let _ = cx.mem.read(at, &mut b[..n]);
+    Ok(u32::from_le_bytes(b))
+}
+
+/// Fragments to a row-major matrix.
+fn unpack<T>(w: &Warp, regs: &[Reg], bits: usize, total: usize, get: impl Fn(u32, usize) -> T) -> Vec<T> {
+    let (count, per) = (total / 32, 32 / bits);
+    (0..total).map(|k| get(w.regs.r(regs[k % count / per])[k / count], k % count % per)).collect()
+}
+
+/// D = A·B + C.
+pub fn multiply(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u32) -> Result<(), Fault> {
+    whole(cx, w, s, m)?;
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
+    let defs = usize::from(i.defs);
+    let [na, nb] = [i.imm as usize & 0xff, i.imm as usize >> 8 & 0xff];
+    let (ra, rb, rc) = (&list[defs..defs + na], &list[defs + na..defs + na + nb], &list[defs + na + nb..]);
+    let (mm, nn, kk) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
+    let (ba, bb) = (info.a.bits() as usize, info.b.bits() as usize);
+    let (dw, cw) = (info.d.bits() as usize, info.c.bits() as usize);
+    let mut out = vec![0u32; mm * nn];
+    let (row, col) = (|k: usize| k / nn, |k: usize| k % nn);
+    if is_int(info.a) {
+        let a = unpack(w, ra, ba, mm * kk, |v, e| integer(info.a, v, e));
+        let b = unpack(w, rb, bb, kk * nn, |v, e| integer(info.b, v, e));
+        let c = unpack(w, rc, cw, mm * nn, |v, _| v as i32);
+        for (k, o) in out.iter_mut().enumerate() {
+            let sum: i64 =
+                (0..kk).map(|x| i64::from(a[row(k) * kk + x] * b[x * nn + col(k)])).sum::<i64>() + i64::from(c[k]);
+            *o = if info.sat { sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32 } else { sum as u32 };
+        }
+    } else {
+        let a = unpack(w, ra, ba, mm * kk, |v, e| element(info.a, v, e));
+        let b = unpack(w, rb, bb, kk * nn, |v, e| element(info.b, v, e));
+        let c = unpack(w, rc, cw, mm * nn, |v, e| element(info.c, v, e));
+        for (k, o) in out.iter_mut().enumerate() {
+            let sum: f32 = (0..kk).map(|x| a[row(k) * kk + x] * b[x * nn + col(k)]).sum::<f32>() + c[k];
+            *o = if info.d == Elem::F16 { num::f32_to_f16(sum) } else { num::canon(sum) };
+        }
+    }
+    let (count, per) = (mm * nn / 32, 32 / dw);
+    for (r, reg) in list[..defs].iter().enumerate() {
+        let words = std::array::from_fn(|l| {
+            (0..per).fold(0, |v, e| if r * per + e < count { v | out[l * count + r * per + e] << (dw * e) } else { v })
+        });
+        w.regs.set_r(*reg, &words, !0);
+    }
+    Ok(())
+}

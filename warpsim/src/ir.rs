@@ -1,0 +1,288 @@
+//! The executable form: dense, pre-decoded instructions over register slots.
+
+use std::sync::Arc;
+
+pub use crate::ops::*;
+
+use crate::exec::regs::Regs;
+use crate::ptx::ast::Bounds;
+
+/// A register: its class in the top two bits, its number (later its slot) below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Reg(pub u32);
+
+/// The three register files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// 32 bits or fewer.
+    R,
+    /// 64 bits.
+    Q,
+    /// Predicates: one bit a lane.
+    P,
+}
+
+impl Reg {
+    pub const NONE: Reg = Reg(u32::MAX);
+    pub fn new(class: Class, id: u32) -> Self {
+        Reg((class as u32) << 30 | id)
+    }
+    #[inline(always)]
+    pub fn is_some(self) -> bool {
+        self.0 != u32::MAX
+    }
+    pub fn class(self) -> Class {
+        match self.0 >> 30 {
+            0 => Class::R,
+            1 => Class::Q,
+            _ => Class::P,
+        }
+    }
+    #[inline(always)]
+    pub fn slot(self) -> usize {
+        (self.0 & 0x3fff_ffff) as usize
+    }
+}
+
+/// Works on registers alone: all lanes of `mask`.
+pub type LaneFn = unsafe fn(&mut Regs, &Inst, u32);
+
+/// One executable instruction.
+#[derive(Clone)]
+pub struct Inst {
+    pub op: Op,
+    pub d: Reg,
+    pub a: Reg,
+    pub b: Reg,
+    pub c: Reg,
+    pub guard: Reg,
+    pub guard_neg: bool,
+    /// First of its PTX instruction (helper instructions are not counted).
+    pub first: bool,
+    /// What the operation makes of it: an offset, packed flags.
+    pub imm: i64,
+    /// More operands: `Code::lists[ext..ext + defs]` are written, up to `len` read.
+    pub ext: u32,
+    pub defs: u16,
+    pub len: u16,
+}
+
+impl Inst {
+    pub fn new(op: Op) -> Self {
+        let n = Reg::NONE;
+        Inst { op, d: n, a: n, b: n, c: n, guard: n, guard_neg: false, first: false, imm: 0, ext: 0, defs: 0, len: 0 }
+    }
+}
+
+/// An operation. Anything register-only is `Alu`.
+#[derive(Clone)]
+pub enum Op {
+    Alu(LaneFn),
+    Nop,
+    Bra {
+        target: u32,
+        join: u32,
+    },
+    BrxIdx {
+        table: u32,
+        join: u32,
+    },
+    Call {
+        func: u32,
+        copies: u32,
+    },
+    CallIndirect {
+        copies: u32,
+    },
+    Ret,
+    Exit,
+    Trap,
+    Ld(Access),
+    St(Access),
+    Atom(Atomic),
+    /// `a` address, `b` leading dimension: checks that a prefetch is of a known space only.
+    Prefetch,
+    Fence(Fence),
+    /// Barrier id in `a`, thread count in `b` (may be absent).
+    BarSync {
+        aligned: bool,
+    },
+    BarArrive {
+        aligned: bool,
+    },
+    /// `bar.red`: result `d`, predicate `c`.
+    BarRed(VoteMode, bool),
+    Warp(WarpOp),
+    ActiveMask,
+    Clock(u8),
+    Nanosleep,
+    IsSpacep(MemSpace),
+    CpAsync {
+        bytes: u8,
+    },
+    CpAsyncCommit,
+    CpAsyncWait {
+        all: bool,
+    },
+    CpAsyncMbar {
+        noinc: bool,
+    },
+    LdMatrix {
+        num: u8,
+        trans: bool,
+    },
+    StMatrix {
+        num: u8,
+        trans: bool,
+    },
+    MovMatrix,
+    Mma(Arc<Mma>),
+    /// Registers of A in bits 0-7 of `imm`, of B in 8-15.
+    Wmma(Arc<Mma>),
+    WmmaCopy(WmmaCopy),
+    Mbar(Mbar),
+    Mapa {
+        shared: bool,
+    },
+    GetCtaRank {
+        shared: bool,
+    },
+    ClusterArrive,
+    ClusterWait,
+    Bulk(Bulk),
+    Tensor(TensorCopy),
+    BulkCommit,
+    BulkWait {
+        read: bool,
+    },
+    WgFence,
+    WgCommit,
+    WgWait,
+    Wgmma(Arc<Mma>),
+    SetMaxNReg,
+    Printf,
+    AssertFail,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fence {
+    Cta,
+    Cluster,
+    Gpu,
+    Sys,
+    ProxyAsync,
+    MbarrierInit,
+    /// Proxies that this simulator keeps coherent (tensormap, alias).
+    Other,
+}
+
+/// What a constant or special register slot starts with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Init {
+    Imm(u64),
+    Special(Special),
+    /// Module variable and byte offset.
+    Global(u32, i64),
+    DynShared(i64),
+    /// Offset in the function's local frame; generic address when true.
+    Local(u32),
+    /// Index in `Program::funcs`.
+    Func(u32),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Special {
+    Tid(u8),
+    NTid(u8),
+    CtaId(u8),
+    NCtaId(u8),
+    ClusterId(u8),
+    NClusterId(u8),
+    ClusterCtaId(u8),
+    ClusterNCtaId(u8),
+    ClusterCtaRank,
+    ClusterNCtaRank,
+    IsExplicitCluster,
+    LaneId,
+    WarpId,
+    NWarpId,
+    SmId,
+    NSmId,
+    GridId,
+    LaneMask(MaskRel),
+    DynamicSmem,
+    TotalSmem,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MaskRel {
+    Eq,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// Where an executable instruction came from.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Origin {
+    /// PTX line.
+    pub line: u32,
+    /// Index in `Program::texts`.
+    pub text: u32,
+    /// Source file number and line from `.loc`; 0 when unknown.
+    pub file: u32,
+    pub src_line: u32,
+}
+
+/// Byte moves between a caller's and a callee's frames.
+#[derive(Debug, Clone, Default)]
+pub struct Copies {
+    /// Caller offset, size: in parameter order.
+    pub args: Vec<(u32, u32)>,
+    pub rets: Vec<(u32, u32)>,
+}
+
+/// One lowered function.
+pub struct Code {
+    pub insts: Vec<Inst>,
+    pub origins: Vec<Origin>,
+    pub lists: Vec<Reg>,
+    /// Branch targets of `brx.idx`.
+    pub tables: Vec<Vec<u32>>,
+    pub copies: Vec<Copies>,
+    /// Slots filled when the function starts.
+    pub consts: Vec<(Reg, Init)>,
+    pub nr: u32,
+    pub nq: u32,
+    pub np: u32,
+    /// Registers whose slot may be read before it is written (for checks).
+    pub maybe_uninit: Vec<Reg>,
+    pub local_bytes: u32,
+    /// Frame offset and size of parameters and return values.
+    pub params: Vec<(u32, u32)>,
+    pub rets: Vec<(u32, u32)>,
+    /// Most 32-bit register words live at once: an estimate of pressure.
+    pub pressure: u32,
+}
+
+/// A kernel with everything that it can call.
+pub struct Program {
+    pub kernel: String,
+    pub funcs: Vec<Code>,
+    pub texts: Vec<String>,
+    pub files: Vec<(u32, String)>,
+    /// Kernel parameters: offset, size, name.
+    pub params: Vec<(u32, u32, String)>,
+    pub param_bytes: u32,
+    pub static_shared: u32,
+    pub dyn_align: u32,
+    /// Static shared variables: offset, size, name.
+    pub shared_vars: Vec<(u32, u32, String)>,
+    pub bounds: Bounds,
+    /// Smallest shared access in bytes (decides the shadow's grain).
+    pub shared_grain: u32,
+    pub global_grain: u32,
+    /// Uses `wgmma` or bulk copies.
+    pub target: String,
+}

@@ -1,0 +1,315 @@
+//! The public interface: modules, kernels, memory, launches.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::exec::grid;
+use crate::ir::Program;
+use crate::lower;
+use crate::memory::{AccessError, Memory};
+use crate::ptx::ast::{Ast, Init, Space, Var, type_bytes, type_bytes_of};
+use crate::ptx::{self, ParseError};
+use crate::report::{Fault, Finding, Kind, Place, Report};
+
+/// A parsed PTX module.
+#[derive(Clone)]
+pub struct Module {
+    ast: Arc<Ast>,
+    id: u64,
+}
+
+/// A kernel, ready to be launched.
+#[derive(Clone)]
+pub struct Kernel {
+    pub(crate) prog: Arc<Program>,
+    ast: Arc<Ast>,
+    module: u64,
+}
+
+impl Module {
+    /// Parses PTX text. What a kernel's instructions mean is looked at by [`Module::kernel`].
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Ok(Module { ast: Arc::new(ptx::parse(text)?), id: NEXT.fetch_add(1, Relaxed) })
+    }
+
+    /// Names of the module's kernels.
+    pub fn kernels(&self) -> Vec<&str> {
+        self.ast.funcs.iter().filter(|f| f.entry && f.body.is_some()).map(|f| f.name.as_ref()).collect()
+    }
+
+    /// Prepares a kernel and all that it calls; an error names the line that is not supported.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, ParseError> {
+        Ok(Kernel { prog: Arc::new(lower::program(&self.ast, name)?), ast: self.ast.clone(), module: self.id })
+    }
+
+    /// `.target` as written: `sm_90a`.
+    pub fn target(&self) -> &str {
+        &self.ast.target
+    }
+}
+
+impl Kernel {
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        &self.prog.kernel
+    }
+    /// Bytes of each parameter.
+    pub fn parameters(&self) -> Vec<u32> {
+        self.prog.params.iter().map(|p| p.1).collect()
+    }
+    /// Bytes of shared memory that the kernel declares itself.
+    pub fn static_shared(&self) -> u32 {
+        self.prog.static_shared
+    }
+    /// Most 32-bit registers that are live at once in the PTX: an estimate of what ptxas will need.
+    pub fn register_pressure(&self) -> u32 {
+        self.prog.funcs.iter().map(|f| f.pressure).max().unwrap_or(0)
+    }
+}
+
+/// Shape and arguments of a launch.
+#[derive(Debug, Clone)]
+pub struct Launch<'a> {
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Blocks of a cluster; `.reqnctapercluster` in the PTX fills it in.
+    pub cluster: [u32; 3],
+    /// Dynamic shared memory.
+    pub shared_bytes: u32,
+    /// Each parameter's bytes.
+    pub args: &'a [&'a [u8]],
+}
+
+impl Default for Launch<'_> {
+    fn default() -> Self {
+        Launch { grid: [1; 3], block: [1; 3], cluster: [1; 3], shared_bytes: 0, args: &[] }
+    }
+}
+
+/// Which checkers run. Out-of-bounds and misaligned accesses always end a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Checks {
+    /// Reads of registers, shared and global memory that nobody wrote.
+    pub init: bool,
+    /// Unordered accesses to shared and global memory.
+    pub race: bool,
+    /// Divergent barriers, wrong counts, misuse of mbarriers.
+    pub sync: bool,
+}
+
+impl Checks {
+    /// Every checker.
+    pub const ALL: Checks = Checks { init: true, race: true, sync: true };
+    /// Faults only.
+    pub const NONE: Checks = Checks { init: false, race: false, sync: false };
+}
+
+/// When asynchronous work happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Completion {
+    /// As soon as it is issued.
+    #[default]
+    Earliest,
+    /// Only when a wait demands it, so that a missing wait shows as stale data.
+    Latest,
+}
+
+/// How to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Checkers to run.
+    pub checks: Checks,
+    /// 0 runs warps in order; anything else in an order drawn from it.
+    pub seed: u64,
+    /// When asynchronous work happens.
+    pub async_completion: Completion,
+    /// Count what happens.
+    pub metrics: bool,
+    /// Host threads; 0: one for each core.
+    pub threads: usize,
+    /// Warp instructions that one block (or cluster) may execute.
+    pub instruction_limit: u64,
+    /// Registers a thread as ptxas reports them, for the occupancy; 0: unknown.
+    pub registers: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            checks: Checks::NONE,
+            seed: 0,
+            async_completion: Completion::Earliest,
+            metrics: false,
+            threads: 0,
+            instruction_limit: 1 << 32,
+            registers: 0,
+        }
+    }
+}
+
+/// A simulated device: memory, and the variables of the modules that ran.
+#[derive(Default)]
+pub struct Gpu {
+    memory: Memory,
+    globals: HashMap<u64, Vec<u64>>,
+}
+
+impl Gpu {
+    /// A device without allocations.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Allocates; the name appears in findings. The bytes count as never written.
+    pub fn alloc(&mut self, bytes: usize, name: &str) -> u64 {
+        self.memory.alloc(bytes as u64, name)
+    }
+
+    /// Allocates and writes.
+    pub fn alloc_with(&mut self, data: &[u8], name: &str) -> u64 {
+        let a = self.alloc(data.len(), name);
+        let _ = self.memory.write(a, data);
+        a
+    }
+
+    /// Frees an allocation; its address is never used again.
+    pub fn free(&mut self, addr: u64) -> Result<(), AccessError> {
+        self.memory.free(addr)
+    }
+
+    /// Copies from the device.
+    pub fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), AccessError> {
+        self.memory.read(addr, out)
+    }
+
+    /// Copies from the device into a new vector.
+    pub fn read_vec(&self, addr: u64, bytes: usize) -> Result<Vec<u8>, AccessError> {
+        let mut v = vec![0; bytes];
+        self.read(addr, &mut v)?;
+        Ok(v)
+    }
+
+    /// Copies to the device.
+    pub fn write(&mut self, addr: u64, data: &[u8]) -> Result<(), AccessError> {
+        self.memory.write(addr, data)
+    }
+
+    /// Gives an allocation another name.
+    pub fn rename(&mut self, addr: u64, name: &str) -> Result<(), AccessError> {
+        self.memory.rename(addr, name)
+    }
+
+    /// Counts bytes as never written from here on; they keep their values.
+    pub fn forget(&mut self, addr: u64, bytes: usize) -> Result<(), AccessError> {
+        self.memory.forget(addr, bytes as u64)
+    }
+
+    /// Runs a kernel to its end. A mistake in the simulator itself is a fault of [`Kind::Internal`], not a panic.
+    pub fn launch(&mut self, kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Report, Fault> {
+        catch_unwind(AssertUnwindSafe(|| self.launch_inner(kernel, launch, options)))
+            .unwrap_or_else(|panic| Err(grid::broken(&kernel.prog, &*panic)))
+    }
+
+    fn launch_inner(&mut self, kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Report, Fault> {
+        let globals = match self.globals.get(&kernel.module) {
+            Some(g) => g.clone(),
+            None => {
+                let g = load_globals(&mut self.memory, &kernel.ast).map_err(|m| invalid(&kernel.prog, m))?;
+                self.globals.insert(kernel.module, g.clone());
+                g
+            }
+        };
+        let launched = grid::prepare(&kernel.prog, launch, globals).map_err(|m| invalid(&kernel.prog, m))?;
+        grid::run(&kernel.prog, &self.memory, launched, options)
+    }
+}
+
+fn invalid(prog: &Program, message: String) -> Fault {
+    Fault::new(Finding {
+        kind: Kind::InvalidLaunch,
+        message,
+        kernel: prog.kernel.clone(),
+        place: Place::default(),
+        block: [0; 3],
+        thread: [0; 3],
+        address: None,
+        earlier: None,
+        count: 1,
+    })
+}
+
+/// Places the module's global and constant variables and writes their initial values.
+fn load_globals(memory: &mut Memory, ast: &Ast) -> Result<Vec<u64>, String> {
+    let resident = |v: &Var| matches!(v.space, Space::Global | Space::Const);
+    let addrs: Vec<u64> =
+        ast.vars.iter().map(|v| if resident(v) { memory.alloc(type_bytes_of(v).max(1), &v.name) } else { 0 }).collect();
+    for (v, at) in ast.vars.iter().zip(&addrs).filter(|(v, _)| resident(v)) {
+        let n = type_bytes(&v.ty) as usize;
+        let mut bytes = vec![];
+        for i in &v.init {
+            let value = match i {
+                Init::Int(x) => *x,
+                Init::Float(x) if v.ty.as_ref() == "f32" => u64::from((*x as f32).to_bits()),
+                Init::Float(x) => x.to_bits(),
+                Init::F32(x) => u64::from(*x),
+                Init::F64(x) => *x,
+                Init::Addr(name, off) => {
+                    let k = ast.vars.iter().position(|o| o.name == *name);
+                    let Some(k) = k else {
+                        return Err(format!(
+                            "`{}` is initialised with the address of `{name}`, which is not a variable",
+                            v.name
+                        ));
+                    };
+                    addrs[k].wrapping_add(*off as u64)
+                }
+            };
+            bytes.extend_from_slice(&value.to_le_bytes()[..n.min(8)]);
+        }
+        let size = type_bytes_of(v) as usize;
+        if bytes.len() > size {
+            return Err(format!("`{}` has more initial values than elements", v.name));
+        }
+        // Variables without an initialiser start as zero.
+        bytes.resize(size, 0);
+        memory.write(*at, &bytes).map_err(|_| format!("`{}` does not fit", v.name))?;
+    }
+    Ok(addrs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel() -> Kernel {
+        let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n  ret;\n}\n";
+        Module::parse(text).unwrap().kernel("k").unwrap()
+    }
+
+    #[test]
+    fn a_worker_that_panics_is_a_fault() {
+        let mut damaged = kernel();
+        Arc::get_mut(&mut damaged.prog).unwrap().funcs.clear();
+        for threads in [1, 2] {
+            let options = Options { threads, ..Options::default() };
+            let launch = Launch { grid: [8, 1, 1], ..Launch::default() };
+            let fault = Gpu::new().launch(&damaged, &launch, &options).unwrap_err();
+            assert_eq!(fault.finding.kind, Kind::Internal);
+            assert!(fault.finding.message.contains("index out of bounds"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_panic_outside_the_workers_is_a_fault() {
+        // More blocks than a vector can hold.
+        let launch = Launch { grid: [(1 << 31) - 1, 65535, 65535], ..Launch::default() };
+        let options = Options { checks: Checks::ALL, ..Options::default() };
+        let fault = Gpu::new().launch(&kernel(), &launch, &options).unwrap_err();
+        assert_eq!(fault.finding.kind, Kind::Internal);
+    }
+}

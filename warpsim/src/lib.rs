@@ -1,0 +1,96 @@
+//! Runs, checks and measures NVIDIA PTX without a GPU.
+//!
+//! `warpsim` executes the PTX text that a compiler made, warp by warp, and says what would go wrong on hardware: accesses
+//! out of bounds, reads of memory that nobody wrote, races, misused barriers, deadlocks. It counts what a profiler counts
+//! that needs no clock: sectors, bank conflicts, divergence, FLOPs. Any PTX will do, from nvcc, NVRTC, LLVM or by hand.
+//!
+//! ```
+//! use warpsim::{Checks, Gpu, Launch, Module, Options};
+//!
+//! let module = Module::parse(
+//!     r#"
+//!     .version 8.0
+//!     .target sm_80
+//!     .address_size 64
+//!     .visible .entry double(.param .u64 x)
+//!     {
+//!         .reg .b32 %r<3>; .reg .f32 %f<3>; .reg .b64 %rd<4>;
+//!         ld.param.u64 %rd1, [x];
+//!         mov.u32 %r1, %tid.x;
+//!         mul.wide.u32 %rd2, %r1, 4;
+//!         add.s64 %rd3, %rd1, %rd2;
+//!         ld.global.f32 %f1, [%rd3];
+//!         add.f32 %f2, %f1, %f1;
+//!         st.global.f32 [%rd3], %f2;
+//!         ret;
+//!     }"#,
+//! )?;
+//! let kernel = module.kernel("double")?;
+//! let mut gpu = Gpu::new();
+//! let x = gpu.alloc_with(&[1.5f32; 64].map(f32::to_le_bytes).concat(), "x");
+//! let args: [&[u8]; 1] = [&x.to_le_bytes()];
+//! let launch = Launch { block: [64, 1, 1], args: &args, ..Launch::default() };
+//! let options = Options { checks: Checks::ALL, ..Options::default() };
+//! let report = gpu.launch(&kernel, &launch, &options)?;
+//! assert!(report.clean());
+//! assert_eq!(gpu.read_vec(x, 4).unwrap(), 3f32.to_le_bytes());
+//!
+//! // One thread too many: the launch ends with a fault that names place, thread and allocation.
+//! let fault = gpu.launch(&kernel, &Launch { block: [65, 1, 1], ..launch }, &options).unwrap_err();
+//! assert!(fault.to_string().contains("0 bytes past the end of `x` (256 bytes)"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is modelled
+//!
+//! Values, exactly: integer arithmetic, floating point in every rounding mode with `.ftz` and `.sat`, conversions between
+//! all formats down to 8 bits. The `.approx` functions are computed more precisely than the hardware does; tensor-core
+//! sums are f32 in an order of their own. Warps run with independent lanes that reconverge at post-dominators; blocks run
+//! over the host's cores; clusters share memory. Asynchronous work (`cp.async`, bulk and tensor copies, `wgmma`) happens at
+//! once or as late as a wait allows ([`Completion`]).
+//!
+//! Order between threads is followed through barriers, mbarriers, cluster barriers, fences with atomics, and
+//! `fence.proxy.async`; [`Checks::race`] reports what it leaves unordered. It follows warps, not threads, through a
+//! barrier, and the ordering of global memory between blocks is approximate, on the quiet side.
+//!
+//! # What is not
+//!
+//! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing. Textures, surfaces, `tcgen05`,
+//! sparse matrix instructions, im2col tensor maps, `st.async`, dynamic parallelism. What is not supported is an error with
+//! its line, never silently skipped.
+
+#![warn(missing_docs)]
+// Modules are private: what is public in one is public to the others.
+#![allow(unreachable_pub)]
+// Executing functions take the machine's parts one by one, so that each borrows only what it needs.
+#![allow(clippy::too_many_arguments)]
+// Lane loops index several arrays by the same lane.
+#![allow(clippy::needless_range_loop)]
+// Bit fields read better without a parenthesis for every shift.
+#![allow(clippy::precedence)]
+// `x < y || x > y` is not `x != y` when one is NaN.
+#![allow(clippy::double_comparisons, clippy::neg_cmp_op_on_partial_ord)]
+#![allow(clippy::vec_box)]
+
+mod check;
+mod exec;
+mod ir;
+mod launch;
+mod lower;
+mod memory;
+mod metrics;
+mod num;
+mod occupancy;
+mod ops;
+mod ptx;
+mod report;
+mod tensor_map;
+
+pub use launch::*;
+pub use memory::AccessError;
+pub use metrics::{Line, Metrics, Traffic};
+pub use num::{bf16_bits, bf16_value, f16_bits, f16_value};
+pub use occupancy::*;
+pub use ptx::ParseError;
+pub use report::*;
+pub use tensor_map::*;

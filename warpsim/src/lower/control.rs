@@ -1,0 +1,123 @@
+//! Branches, calls, ends.
+
+use super::func::{Entity, Lower, R};
+use super::types::{Mods, Ty};
+use crate::ir::*;
+use crate::ptx::ast::Arg;
+
+const UNSET: u32 = u32::MAX;
+
+impl Lower<'_, '_> {
+    fn label(&self, a: &Arg) -> R<u32> {
+        let Arg::Name(n) = a else { return self.fail("a label is needed") };
+        match self.lookup(n) {
+            Some(Entity::Label(l)) => Ok(l),
+            _ => self.fail(format!("`{n}` is not a label")),
+        }
+    }
+
+    pub(super) fn control(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        m.take("uni");
+        match m.root {
+            "bra" => {
+                self.count(a, 1, 1)?;
+                let target = self.label(&a[0])?;
+                self.emit(Inst::new(Op::Bra { target, join: UNSET }));
+            }
+            "brx" => {
+                if !m.take("idx") {
+                    return self.fail("only `brx.idx` exists");
+                }
+                self.count(a, 2, 2)?;
+                let x = self.src(&a[0], Ty::U(32))?;
+                let Arg::Name(n) = &a[1] else { return self.fail("a branch table is needed") };
+                let Some(Entity::Table(list)) = self.lookup(n) else {
+                    return self.fail(format!("`{n}` is not a branch table"));
+                };
+                let mut targets = vec![];
+                for l in list {
+                    targets.push(self.label(&Arg::Name(l))?);
+                }
+                self.tables.push(targets);
+                let table = self.tables.len() as u32 - 1;
+                self.emit(Inst { a: x, ..Inst::new(Op::BrxIdx { table, join: UNSET }) });
+            }
+            "ret" if self.func.entry => self.emit(Inst::new(Op::Exit)),
+            "ret" => {
+                let target = self.end_label;
+                self.emit(Inst::new(Op::Bra { target, join: UNSET }));
+            }
+            "exit" => self.emit(Inst::new(Op::Exit)),
+            "trap" | "brkpt" => self.emit(Inst::new(Op::Trap)),
+            "pmevent" => {
+                m.take("mask");
+                self.emit(Inst::new(Op::Nop));
+            }
+            _ => return self.call(a),
+        }
+        Ok(())
+    }
+
+    /// Frame places of call arguments.
+    fn frame_args(&mut self, list: &Arg) -> R<Vec<(u32, u32)>> {
+        let Arg::List(items) = list else { return self.fail("an argument list is needed") };
+        let mut out = vec![];
+        for x in items {
+            let Arg::Name(n) = x else { return self.fail("only .param variables can be passed to a function") };
+            match self.lookup(n) {
+                Some(Entity::Frame(off, bytes)) => out.push((off, bytes)),
+                _ => return self.fail(format!("`{n}`: only .param variables can be passed to a function")),
+            }
+        }
+        Ok(out)
+    }
+
+    fn call(&mut self, a: &[Arg]) -> R<()> {
+        let mut copies = Copies::default();
+        let mut at = 0;
+        if let Some(l @ Arg::List(_)) = a.first() {
+            copies.rets = self.frame_args(l)?;
+            at = 1;
+        }
+        let Arg::Name(target) = self.arg(a, at)?.clone() else { return self.fail("a function name is needed") };
+        if let Some(l @ Arg::List(_)) = a.get(at + 1) {
+            copies.args = self.frame_args(l)?;
+        }
+        let args = copies.args.clone();
+        let rets = copies.rets.clone();
+        self.copies.push(copies);
+        let copies = self.copies.len() as u32 - 1;
+        if let Some(Entity::Reg(r, bits)) = self.lookup(&target) {
+            if bits != 64 {
+                return self.fail(format!("`{target}` does not hold a function's address"));
+            }
+            self.emit(Inst { a: r, ..Inst::new(Op::CallIndirect { copies }) });
+            return Ok(());
+        }
+        if let Some(func) = self.linker.func(&target) {
+            self.emit(Inst::new(Op::Call { func, copies }));
+            return Ok(());
+        }
+        let frame = |l: &mut Self, k: usize| match args.get(k) {
+            Some((off, _)) => Ok(l.constant(Class::R, Init::Local(*off))),
+            None => l.fail(format!("`{target}` needs {} arguments", k + 1)),
+        };
+        match target.as_ref() {
+            "vprintf" => {
+                let (x, y) = (frame(self, 0)?, frame(self, 1)?);
+                let ret = match rets.first() {
+                    Some((off, _)) => self.constant(Class::R, Init::Local(*off)),
+                    None => Reg::NONE,
+                };
+                self.emit(Inst { a: x, b: y, c: ret, ..Inst::new(Op::Printf) });
+            }
+            "__assertfail" => {
+                let (x, y, z) = (frame(self, 0)?, frame(self, 1)?, frame(self, 2)?);
+                self.emit(Inst { a: x, b: y, c: z, ..Inst::new(Op::AssertFail) });
+            }
+            _ if self.linker.declared(&target) => return self.fail(format!("`{target}` has no body and is not known")),
+            _ => return self.fail(format!("`{target}` is not defined")),
+        }
+        Ok(())
+    }
+}

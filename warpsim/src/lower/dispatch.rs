@@ -1,0 +1,64 @@
+//! One instruction: its guard, and which function lowers it.
+
+use super::func::{Entity, Lower, R};
+use super::types::Mods;
+use crate::ir::Reg;
+use crate::ptx::ParseError;
+use crate::ptx::ast::{Arg, Inst};
+
+impl Lower<'_, '_> {
+    pub(super) fn inst(&mut self, i: &Inst) -> R<()> {
+        self.line = i.line;
+        self.origin.line = i.line;
+        self.origin.text = self.linker.text(&i.op);
+        self.fresh = true;
+        self.guard = match &i.guard {
+            None => (Reg::NONE, false),
+            Some((neg, name)) => match self.lookup(name) {
+                Some(Entity::Reg(r, 1)) => (r, *neg),
+                _ => return self.fail(format!("`{name}` is not a predicate register")),
+            },
+        };
+        let mut m = Mods::new(&i.op);
+        self.dispatch(&mut m, &i.args).map_err(|e| {
+            let message = if e.message.contains('`') {
+                format!("{} (in `{}`)", e.message, i.op)
+            } else {
+                format!("`{}`: {}", i.op, e.message)
+            };
+            ParseError::new(self.line, message)
+        })?;
+        if let Some(left) = m.left() {
+            return self.fail(format!("unsupported modifier `.{left}` of `{}`", i.op));
+        }
+        Ok(())
+    }
+
+    fn dispatch(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        match m.root {
+            "mov" => self.mov(m, a),
+            "add" | "sub" | "mul" | "mad" | "fma" | "div" | "min" | "max" | "abs" | "neg" => self.arith(m, a),
+            "rem" | "sad" | "mul24" | "mad24" | "popc" | "clz" | "brev" | "bfind" | "bfe" | "bfi" | "prmt" | "and"
+            | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "bmsk" | "szext" | "dp4a" | "dp2a" => {
+                self.int_op(m, a)
+            }
+            "addc" | "subc" | "madc" => self.extended(m, a),
+            "setp" | "set" => self.compare(m, a),
+            "selp" | "slct" => self.select(m, a),
+            "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "testp" | "copysign" => {
+                self.float_fn(m, a)
+            }
+            "cvt" => self.cvt(m, a),
+            "cvta" | "isspacep" => self.cvta(m, a),
+            "ld" | "ldu" => self.load(m, a),
+            "st" => self.store(m, a),
+            "atom" | "red" => self.atomic(m, a),
+            "prefetch" | "prefetchu" | "applypriority" | "discard" | "createpolicy" => self.hint(m, a),
+            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "pmevent" => self.control(m, a),
+            "bar" | "barrier" | "membar" | "fence" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect"
+            | "nanosleep" | "griddepcontrol" | "setmaxnreg" | "mapa" | "getctarank" => self.sync(m, a),
+            "cp" | "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" | "mbarrier" | "wmma" => self.tensor(m, a),
+            other => self.fail(format!("unsupported instruction `{other}`")),
+        }
+    }
+}

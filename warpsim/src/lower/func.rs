@@ -1,0 +1,349 @@
+//! One function: scopes, labels, statements; then control flow and registers.
+
+use std::collections::HashMap;
+
+use super::types::Ty;
+use super::{Linker, cfg, regalloc};
+use crate::ir::*;
+use crate::ptx::ParseError;
+use crate::ptx::ast::{Func, Name, Space, Stmt, Var, type_bytes_of};
+
+/// What a name means in a function.
+#[derive(Clone)]
+pub enum Entity {
+    Reg(Reg, u32),
+    /// Offset in the frame, bytes.
+    Frame(u32, u32),
+    Shared(u32),
+    DynShared,
+    KernelParam(u32),
+    Label(u32),
+    Table(Vec<Name>),
+    Prototype,
+}
+
+#[derive(Default)]
+struct Scope {
+    names: HashMap<Name, Entity>,
+    /// `%r<10>`: prefix, count, first id, class, bits.
+    ranges: Vec<(Name, u32, u32, Class, u32)>,
+}
+
+/// Lowers one function body.
+pub(crate) struct Lower<'a, 'l> {
+    pub linker: &'l mut Linker<'a>,
+    pub func: &'a Func,
+    pub number: usize,
+    scopes: Vec<Scope>,
+    pub insts: Vec<Inst>,
+    origins: Vec<Origin>,
+    pub lists: Vec<Reg>,
+    pub tables: Vec<Vec<u32>>,
+    pub copies: Vec<Copies>,
+    labels: Vec<u32>,
+    consts: HashMap<(Class, Init), Reg>,
+    next: [u32; 3],
+    frame: u32,
+    pub(super) origin: Origin,
+    pub(super) guard: (Reg, bool),
+    pub(super) fresh: bool,
+    pub end_label: u32,
+    pub carry: Reg,
+    pub line: u32,
+}
+
+pub type R<T> = Result<T, ParseError>;
+
+const MAX_REGS: u32 = 1 << 22;
+
+pub(crate) fn lower<'a>(linker: &mut Linker<'a>, func: &'a Func, number: usize) -> R<Code> {
+    let l = Lower {
+        linker,
+        func,
+        number,
+        scopes: vec![Scope::default()],
+        insts: vec![],
+        origins: vec![],
+        lists: vec![],
+        tables: vec![],
+        copies: vec![],
+        labels: vec![],
+        consts: HashMap::new(),
+        next: [0; 3],
+        frame: 0,
+        origin: Origin::default(),
+        guard: (Reg::NONE, false),
+        fresh: true,
+        end_label: 0,
+        carry: Reg::NONE,
+        line: func.line,
+    };
+    l.run()
+}
+
+impl<'a> Lower<'a, '_> {
+    fn run(mut self) -> R<Code> {
+        let func = self.func;
+        self.end_label = self.new_label();
+        self.carry = self.temp(Class::P);
+        let mut at = 0u32;
+        let (mut params, mut rets) = (vec![], vec![]);
+        for p in &func.params {
+            let bytes = type_bytes_of(p) as u32;
+            let e = if func.entry {
+                at = at.next_multiple_of(p.align.max(1));
+                at += bytes;
+                Entity::KernelParam(at - bytes)
+            } else {
+                let off = self.frame_alloc(bytes, p.align)?;
+                params.push((off, bytes));
+                Entity::Frame(off, bytes)
+            };
+            self.scopes[0].names.insert(p.name.clone(), e);
+        }
+        for p in &func.rets {
+            let bytes = type_bytes_of(p) as u32;
+            let off = self.frame_alloc(bytes, p.align)?;
+            rets.push((off, bytes));
+            self.scopes[0].names.insert(p.name.clone(), Entity::Frame(off, bytes));
+        }
+        self.block(func.body.as_deref().unwrap_or(&[]))?;
+        self.bind(self.end_label);
+        self.guard = (Reg::NONE, false);
+        self.fresh = false;
+        self.origin.text = self.linker.text("the end of the function");
+        self.emit(Inst::new(if func.entry { Op::Exit } else { Op::Ret }));
+        self.resolve_labels()?;
+        cfg::joins(&mut self.insts, &self.tables);
+        let mut consts: Vec<_> = self.consts.into_iter().map(|((_, init), reg)| (reg, init)).collect();
+        consts.sort_by_key(|(r, _)| r.0);
+        let alloc = regalloc::allocate(&mut self.insts, &mut self.lists, &self.tables, &mut consts, self.next)
+            .map_err(|m| ParseError::new(func.line, format!("`{}`: {m}", func.name)))?;
+        Ok(Code {
+            insts: self.insts,
+            origins: self.origins,
+            lists: self.lists,
+            tables: self.tables,
+            copies: self.copies,
+            consts,
+            nr: alloc.counts[0],
+            nq: alloc.counts[1],
+            np: alloc.counts[2],
+            maybe_uninit: alloc.maybe_uninit,
+            local_bytes: self.frame.next_multiple_of(16),
+            params,
+            rets,
+            pressure: alloc.pressure,
+        })
+    }
+
+    pub fn fail<T>(&self, msg: impl AsRef<str>) -> R<T> {
+        Err(ParseError::new(self.line, msg.as_ref().to_string()))
+    }
+
+    pub fn frame_alloc(&mut self, bytes: u32, align: u32) -> R<u32> {
+        let off = self.frame.next_multiple_of(align.max(1));
+        match off.checked_add(bytes) {
+            Some(end) if end < 1 << 24 => {
+                self.frame = end;
+                Ok(off)
+            }
+            _ => self.fail("the function's local variables are too large"),
+        }
+    }
+
+    fn new_label(&mut self) -> u32 {
+        self.labels.push(u32::MAX);
+        self.labels.len() as u32 - 1
+    }
+
+    fn bind(&mut self, label: u32) {
+        self.labels[label as usize] = self.insts.len() as u32;
+    }
+
+    fn resolve_labels(&mut self) -> R<()> {
+        for (k, i) in self.insts.iter_mut().enumerate() {
+            if let Op::Bra { target, .. } = &mut i.op {
+                *target = self.labels[*target as usize];
+                if *target == u32::MAX {
+                    return Err(ParseError::new(self.origins[k].line, "a branch to a label without a place".into()));
+                }
+            }
+        }
+        for t in self.tables.iter_mut().flatten() {
+            *t = self.labels[*t as usize];
+        }
+        if self.tables.iter().flatten().any(|t| *t == u32::MAX) {
+            return self.fail("a branch table with a label without a place");
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, stmts: &'a [Stmt]) -> R<()> {
+        for s in stmts {
+            let (name, e) = match s {
+                Stmt::Label(n) => (n, Entity::Label(self.new_label())),
+                Stmt::Targets(n, list) => (n, Entity::Table(list.clone())),
+                Stmt::Prototype(n) => (n, Entity::Prototype),
+                _ => continue,
+            };
+            self.declare(name, e)?;
+        }
+        for s in stmts {
+            self.statement(s)?;
+        }
+        Ok(())
+    }
+
+    fn declare(&mut self, name: &Name, e: Entity) -> R<()> {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.names.insert(name.clone(), e);
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, s: &'a Stmt) -> R<()> {
+        match s {
+            Stmt::Loc(file, line) => (self.origin.file, self.origin.src_line) = (*file, *line),
+            Stmt::Label(n) => {
+                if let Some(Entity::Label(l)) = self.lookup(n) {
+                    self.bind(l);
+                }
+            }
+            Stmt::Targets(..) | Stmt::Prototype(_) => {}
+            Stmt::Block(inner) => {
+                self.scopes.push(Scope::default());
+                self.block(inner)?;
+                self.scopes.pop();
+            }
+            Stmt::Reg(ty, width, names) => {
+                let Some(t) = Ty::parse(ty) else { return self.fail(format!("unsupported register type `.{ty}`")) };
+                for (name, count) in names {
+                    self.declare_reg(t, *width, name, *count)?;
+                }
+            }
+            Stmt::Var(v) => self.variable(v)?,
+            Stmt::Inst(i) => self.inst(i)?,
+        }
+        Ok(())
+    }
+
+    fn declare_reg(&mut self, t: Ty, width: u32, name: &Name, count: Option<u32>) -> R<()> {
+        let class = t.class();
+        let words = if t.bits() == 128 { 2 } else { 1 };
+        if self.next[class as usize].saturating_add(count.unwrap_or(1).saturating_mul(width * words)) > MAX_REGS {
+            return self.fail("too many registers");
+        }
+        match count {
+            Some(n) => {
+                let first = self.next[class as usize];
+                self.next[class as usize] += n * words;
+                if let Some(s) = self.scopes.last_mut() {
+                    s.ranges.push((name.clone(), n, first, class, t.bits()));
+                }
+            }
+            None if width > 1 => {
+                for c in ["x", "y", "z", "w"].iter().take(width as usize) {
+                    let r = self.temp(class);
+                    self.declare(&format!("{name}.{c}").into(), Entity::Reg(r, t.bits()))?;
+                }
+            }
+            None => {
+                let r = self.temp(class);
+                if words == 2 {
+                    self.temp(class);
+                }
+                self.declare(name, Entity::Reg(r, t.bits()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn variable(&mut self, v: &'a Var) -> R<()> {
+        let bytes = type_bytes_of(v) as u32;
+        let e = match v.space {
+            Space::Shared if v.external || v.count.is_none() => Entity::DynShared,
+            Space::Shared => Entity::Shared(self.linker.place_shared(self.number + 1, v)),
+            Space::Local | Space::Param => Entity::Frame(self.frame_alloc(bytes, v.align)?, bytes),
+            _ => return self.fail(format!("`{}`: a variable of this space inside a function", v.name)),
+        };
+        self.declare(&v.name, e)
+    }
+
+    /// What a name means here, innermost scope first.
+    pub fn lookup(&self, name: &str) -> Option<Entity> {
+        let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let (prefix, tail) = name.split_at(digits);
+        let index =
+            if tail.is_empty() || (tail.len() > 1 && tail.starts_with('0')) { None } else { tail.parse::<u32>().ok() };
+        for s in self.scopes.iter().rev() {
+            if let Some(e) = s.names.get(name) {
+                return Some(e.clone());
+            }
+            let Some(n) = index else { continue };
+            for (p, count, first, class, bits) in &s.ranges {
+                if n < *count && p.as_ref() == prefix {
+                    let words = if *bits == 128 { 2 } else { 1 };
+                    return Some(Entity::Reg(Reg::new(*class, first + n * words), *bits));
+                }
+            }
+        }
+        None
+    }
+
+    pub fn temp(&mut self, class: Class) -> Reg {
+        let id = self.next[class as usize];
+        self.next[class as usize] += 1;
+        Reg::new(class, id)
+    }
+
+    /// A register that holds `init` from the start.
+    pub fn constant(&mut self, class: Class, init: Init) -> Reg {
+        if let Some(&r) = self.consts.get(&(class, init)) {
+            return r;
+        }
+        let r = self.temp(class);
+        self.consts.insert((class, init), r);
+        r
+    }
+
+    pub fn imm(&mut self, class: Class, v: u64) -> Reg {
+        self.constant(class, Init::Imm(v))
+    }
+
+    /// Emits under the statement's guard.
+    pub fn emit(&mut self, mut i: Inst) {
+        (i.guard, i.guard_neg) = self.guard;
+        self.push(i);
+    }
+
+    /// Emits for all lanes: for helpers that only write temporaries.
+    pub fn emit_free(&mut self, i: Inst) {
+        self.push(i);
+    }
+
+    fn push(&mut self, mut i: Inst) {
+        i.first = self.fresh;
+        self.fresh = false;
+        self.insts.push(i);
+        self.origins.push(self.origin);
+    }
+
+    /// `op d, a, b, c` with absent operands `Reg::NONE`.
+    pub fn alu(&mut self, f: LaneFn, d: Reg, a: Reg, b: Reg, c: Reg, imm: i64) {
+        self.emit(Inst { d, a, b, c, imm, ..Inst::new(Op::Alu(f)) });
+    }
+
+    pub fn alu_free(&mut self, f: LaneFn, d: Reg, a: Reg, b: Reg, c: Reg, imm: i64) {
+        self.emit_free(Inst { d, a, b, c, imm, ..Inst::new(Op::Alu(f)) });
+    }
+
+    /// Appends operands: `defs` written, then `uses` read.
+    pub fn ext(&mut self, i: &mut Inst, defs: &[Reg], uses: &[Reg]) {
+        i.ext = self.lists.len() as u32;
+        i.defs = defs.len() as u16;
+        i.len = (defs.len() + uses.len()) as u16;
+        self.lists.extend_from_slice(defs);
+        self.lists.extend_from_slice(uses);
+    }
+}

@@ -1,0 +1,245 @@
+//! Loads, stores, atomics and cache hints.
+
+use super::func::{Lower, R};
+use super::operand::Addr;
+use super::types::{Mods, Ty};
+use crate::exec::alu_int as ai;
+use crate::ir::*;
+use crate::ptx::ast::{Arg, Space};
+
+impl Lower<'_, '_> {
+    /// Takes the state space; generic when there is none.
+    pub fn space(&self, m: &mut Mods<'_>) -> MemSpace {
+        let entry = self.func.entry;
+        m.find(|s| {
+            Some(match s {
+                "global" | "const" => MemSpace::Global,
+                "shared" | "shared::cta" | "shared::cluster" => MemSpace::Shared,
+                "local" => MemSpace::Local,
+                "param" if entry => MemSpace::Param,
+                "param::entry" => MemSpace::Param,
+                "param" | "param::func" => MemSpace::Local,
+                _ => return None,
+            })
+        })
+        .unwrap_or(MemSpace::Generic)
+    }
+
+    pub fn order(&self, m: &mut Mods<'_>) -> Order {
+        let o = m.one_of(&["weak", "volatile", "relaxed", "mmio", "acquire", "release", "acq_rel"]);
+        m.one_of(&["cta", "cluster", "gpu", "sys"]);
+        match o {
+            None | Some(0) => Order::Weak,
+            Some(1..=3) => Order::Strong,
+            Some(4) => Order::Acquire,
+            Some(5) => Order::Release,
+            _ => Order::AcqRel,
+        }
+    }
+
+    /// Cache operators and eviction priorities have no effect on values; returns true for a cache-policy operand.
+    pub fn cache_hints(&self, m: &mut Mods<'_>) -> bool {
+        let mut policy = false;
+        while let Some(p) = m.find(|s| {
+            let known =
+                matches!(s, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" | "unified" | "relu_not_here")
+                    || s.starts_with("L1::")
+                    || s.starts_with("L2::");
+            known.then(|| s == "L2::cache_hint")
+        }) {
+            policy |= p;
+        }
+        policy
+    }
+
+    fn vector(&self, m: &mut Mods<'_>) -> u8 {
+        m.find(|s| match s {
+            "v2" => Some(2),
+            "v4" => Some(4),
+            "v8" => Some(8),
+            _ => None,
+        })
+        .unwrap_or(1)
+    }
+
+    /// The space of an access, once its address is known.
+    fn settle(&self, space: MemSpace, addr: &Addr) -> R<MemSpace> {
+        match (space, addr.space) {
+            (s, None) => Ok(s),
+            (MemSpace::Generic, Some(MemSpace::Global)) => Ok(MemSpace::Global),
+            // `.param` names both kernel parameters and call frames.
+            (MemSpace::Param | MemSpace::Local, Some(s @ (MemSpace::Param | MemSpace::Local))) => Ok(s),
+            (a, Some(b)) if a == b => Ok(a),
+            _ => self.fail("the address is of another state space"),
+        }
+    }
+
+    fn grain(&mut self, space: MemSpace, bytes: u8) {
+        let s = match space {
+            MemSpace::Shared => Space::Shared,
+            MemSpace::Global => Space::Global,
+            MemSpace::Generic => Space::Generic,
+            _ => return,
+        };
+        self.linker.note_grain(s, u32::from(bytes));
+    }
+
+    fn elements<'x>(&self, a: &'x Arg, n: u8) -> R<Vec<&'x Arg>> {
+        match a {
+            Arg::Vec(v) if v.len() == usize::from(n) => Ok(v.iter().collect()),
+            Arg::Vec(_) => self.fail("a vector of the wrong length"),
+            _ if n == 1 => Ok(vec![a]),
+            _ => self.fail("a vector is needed"),
+        }
+    }
+
+    pub(super) fn load(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let space = self.space(m);
+        let order = self.order(m);
+        let policy = self.cache_hints(m);
+        let count = self.vector(m);
+        let ty = self.need_ty(m)?;
+        self.count(a, 2, 2 + usize::from(policy))?;
+        let addr = self.addr(&a[1])?;
+        let space = self.settle(space, &addr)?;
+        let bytes = (ty.bits() / 8) as u8;
+        self.grain(space, bytes);
+        let mut defs = vec![];
+        let mut wides = vec![];
+        let mut reg_bits = 32;
+        for d in self.elements(&a[0], count)? {
+            if ty.bits() == 128 {
+                let Some(pair) = self.wide_reg(d) else { return self.fail("a .b128 register is needed") };
+                defs.extend(pair);
+                continue;
+            }
+            let (r, wide) = self.dst_wide(d, ty.class())?;
+            if self.reg_bits(d) == 16 {
+                reg_bits = 16;
+            }
+            defs.push(r);
+            wides.push((r, wide));
+        }
+        let sext = if ty.signed() && ty.bits() < reg_bits { reg_bits as u8 } else { 0 };
+        let (bytes, count) = if bytes == 16 { (8, count * 2) } else { (bytes, count) };
+        let mut i =
+            Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::Ld(Access { space, bytes, count, sext, order })) };
+        self.ext(&mut i, &defs, &[]);
+        self.emit(i);
+        for (r, wide) in wides {
+            self.widen(r, wide, ty.signed().then_some(32.min(ty.bits())));
+        }
+        Ok(())
+    }
+
+    pub(super) fn store(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let space = self.space(m);
+        if m.take("async") {
+            return self.st_async(m, a);
+        }
+        let order = self.order(m);
+        let policy = self.cache_hints(m);
+        let count = self.vector(m);
+        let ty = self.need_ty(m)?;
+        self.count(a, 2, 2 + usize::from(policy))?;
+        let addr = self.addr(&a[0])?;
+        let space = self.settle(space, &addr)?;
+        let bytes = (ty.bits() / 8) as u8;
+        self.grain(space, bytes);
+        let mut uses = vec![];
+        for s in self.elements(&a[1], count)? {
+            if ty.bits() == 128 {
+                let Some(pair) = self.wide_reg(s) else { return self.fail("a .b128 register is needed") };
+                uses.extend(pair);
+            } else {
+                uses.push(self.src(s, ty)?);
+            }
+        }
+        let (bytes, count) = if bytes == 16 { (8, count * 2) } else { (bytes, count) };
+        let mut i =
+            Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::St(Access { space, bytes, count, sext: 0, order })) };
+        self.ext(&mut i, &[], &uses);
+        self.emit(i);
+        Ok(())
+    }
+
+    fn st_async(&self, _m: &mut Mods<'_>, _a: &[Arg]) -> R<()> {
+        self.fail("`st.async` is not supported")
+    }
+
+    pub(super) fn atomic(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let red = m.root == "red";
+        if m.take("async") {
+            return self.fail("`red.async` is not supported");
+        }
+        let space = self.space(m);
+        let order = self.order(m);
+        let policy = self.cache_hints(m);
+        m.take("noftz");
+        let ops = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
+        use AtomOp as A;
+        let kinds = [A::Add, A::Min, A::Max, A::Inc, A::Dec, A::And, A::Or, A::Xor, A::Exch, A::Cas];
+        let Some(op) = m.one_of(&ops).map(|k| kinds[k]) else { return self.fail("the operation is missing") };
+        let count = self.vector(m);
+        let ty = self.need_ty(m)?;
+        let num = match ty {
+            Ty::U(32) | Ty::B(32) => NumTy::U32,
+            Ty::S(32) => NumTy::S32,
+            Ty::U(64) | Ty::B(64) => NumTy::U64,
+            Ty::S(64) => NumTy::S64,
+            Ty::F32 => NumTy::F32,
+            Ty::F64 => NumTy::F64,
+            Ty::F16 => NumTy::F16,
+            Ty::BF16 => NumTy::BF16,
+            Ty::F16x2 => NumTy::F16x2,
+            Ty::BF16x2 => NumTy::BF16x2,
+            Ty::B(16) | Ty::U(16) => NumTy::U16,
+            _ => return self.fail("not defined for this type"),
+        };
+        let sources = 1 + usize::from(op == A::Cas);
+        let at = usize::from(!red);
+        self.count(a, at + 1 + sources, at + 1 + sources + usize::from(policy))?;
+        let addr = self.addr(&a[at])?;
+        let space = self.settle(space, &addr)?;
+        if !matches!(space, MemSpace::Generic | MemSpace::Global | MemSpace::Shared) {
+            return self.fail("atomics work on global and shared memory");
+        }
+        self.grain(space, num.bytes());
+        let mut uses = vec![];
+        for s in self.elements(&a[at + 1], count)? {
+            uses.push(self.src(s, ty)?);
+        }
+        if op == A::Cas {
+            uses.push(self.src(&a[at + 2], ty)?);
+        }
+        let mut defs = vec![];
+        if !red {
+            for d in self.elements(&a[0], count)? {
+                defs.push(self.dst(d, ty.class())?);
+            }
+        }
+        let mut i =
+            Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::Atom(Atomic { op, ty: num, space, count, order })) };
+        self.ext(&mut i, &defs, &uses);
+        self.emit(i);
+        Ok(())
+    }
+
+    /// Prefetches, priorities and policies: caches are not modelled, so these only evaluate their operands.
+    pub(super) fn hint(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        if m.root == "createpolicy" {
+            while m.find(|_| Some(())).is_some() {}
+            let d = self.dst(self.arg(a, 0)?, Class::Q)?;
+            let v = self.imm(Class::Q, 0);
+            self.alu(ai::mov64(), d, v, Reg::NONE, Reg::NONE, 0);
+            return Ok(());
+        }
+        self.space(m);
+        self.cache_hints(m);
+        m.take("tensormap");
+        m.find(|s| matches!(s, "L1" | "L2").then_some(()));
+        let addr = self.addr(self.arg(a, 0)?)?;
+        self.emit(Inst { a: addr.base, ..Inst::new(Op::Prefetch) });
+        Ok(())
+    }
+}

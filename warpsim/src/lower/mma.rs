@@ -1,0 +1,197 @@
+//! Tensor-core instructions: mma.sync and wgmma.
+
+use std::sync::Arc;
+
+use super::func::{Lower, R};
+use super::types::{Mods, Ty};
+use crate::ir::*;
+use crate::ptx::ast::Arg;
+
+const N: Reg = Reg::NONE;
+
+impl Lower<'_, '_> {
+    pub(super) fn shape(&self, m: &mut Mods<'_>) -> R<[u16; 3]> {
+        let s = m.find(|s| {
+            let (mm, rest) = s.strip_prefix('m')?.split_once('n')?;
+            let (n, k) = rest.split_once('k')?;
+            Some([mm.parse().ok()?, n.parse().ok()?, k.parse().ok()?])
+        });
+        match s {
+            Some(s) => Ok(s),
+            None => self.fail("the shape is missing"),
+        }
+    }
+
+    pub(super) fn elem(&self, m: &mut Mods<'_>) -> R<Elem> {
+        let e = m.find(|s| {
+            Some(match s {
+                "f16" => Elem::F16,
+                "bf16" => Elem::BF16,
+                "tf32" => Elem::TF32,
+                "f64" => Elem::F64,
+                "s8" => Elem::S8,
+                "u8" => Elem::U8,
+                "s4" => Elem::S4,
+                "u4" => Elem::U4,
+                "b1" => Elem::B1,
+                "e4m3" => Elem::E4M3,
+                "e5m2" => Elem::E5M2,
+                "f32" => Elem::F32,
+                "s32" => Elem::S32,
+                _ => return None,
+            })
+        });
+        match e {
+            Some(e) => Ok(e),
+            None => self.fail("an element type is missing or not supported"),
+        }
+    }
+
+    pub(super) fn mma(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        m.take("sync");
+        m.take("aligned");
+        let [sm, sn, sk] = self.shape(m)?;
+        // The m8n8k4 shape of f64 and all others of this list have A by rows and B by columns.
+        if !(m.take("row") && m.take("col")) {
+            return self.fail("only `.row.col` is supported");
+        }
+        let sat = m.take("satfinite");
+        m.take("xor");
+        let and = m.take("and");
+        m.take("popc");
+        let (d, ea, eb, c) = (self.elem(m)?, self.elem(m)?, self.elem(m)?, self.elem(m)?);
+        let ok = match ea {
+            Elem::F16 | Elem::BF16 => matches!((sm, sn, sk), (16, 8, 8 | 16)),
+            Elem::TF32 => matches!((sm, sn, sk), (16, 8, 4 | 8)),
+            Elem::F64 => matches!((sm, sn, sk), (8, 8, 4) | (16, 8, 4 | 8 | 16)),
+            Elem::S8 | Elem::U8 => matches!((sm, sn, sk), (8, 8, 16) | (16, 8, 16 | 32)),
+            Elem::E4M3 | Elem::E5M2 => matches!((sm, sn, sk), (16, 8, 16 | 32)),
+            Elem::S4 | Elem::U4 => matches!((sm, sn, sk), (8, 8, 32) | (16, 8, 32 | 64)),
+            Elem::B1 => matches!((sm, sn, sk), (8, 8, 128) | (16, 8, 128 | 256)),
+            _ => false,
+        };
+        if !ok {
+            return self.fail(format!("the shape m{sm}n{sn}k{sk} is not supported for this type"));
+        }
+        self.count(a, 4, 4)?;
+        let dd = self.reg_list(&a[0], true)?;
+        let (ra, rb, rc) = (self.reg_list(&a[1], false)?, self.reg_list(&a[2], false)?, self.reg_list(&a[3], false)?);
+        let info = Mma {
+            m: sm,
+            n: sn,
+            k: sk,
+            a: ea,
+            b: eb,
+            d,
+            c,
+            sat,
+            and,
+            a_regs: true,
+            neg_a: false,
+            neg_b: false,
+            trans_a: false,
+            trans_b: false,
+        };
+        let regs = |e: Elem, count: u32| {
+            (count * e.bits().max(if e == Elem::F64 { 64 } else { 1 })).div_ceil(if e == Elem::F64 { 64 } else { 32 })
+                as usize
+        };
+        let (m32, n32, k32) = (u32::from(sm), u32::from(sn), u32::from(sk));
+        if dd.len() != regs(d, m32 * n32 / 32)
+            || ra.len() != regs(ea, m32 * k32 / 32)
+            || rb.len() != regs(eb, n32 * k32 / 32)
+            || rc.len() != regs(c, m32 * n32 / 32)
+        {
+            return self.fail("a fragment of the wrong length");
+        }
+        let mut i = Inst::new(Op::Mma(Arc::new(info)));
+        let uses: Vec<Reg> = ra.into_iter().chain(rb).chain(rc).collect();
+        self.ext(&mut i, &dd, &uses);
+        self.emit(i);
+        Ok(())
+    }
+
+    pub(super) fn wgmma(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let k = m.one_of(&["fence", "commit_group", "wait_group", "mma_async"]);
+        m.take("sync");
+        m.take("aligned");
+        match k {
+            Some(0) => self.emit(Inst::new(Op::WgFence)),
+            Some(1) => self.emit(Inst::new(Op::WgCommit)),
+            Some(2) => {
+                let n = self.literal(self.arg(a, 0)?)?;
+                self.emit(Inst { imm: n as i64, ..Inst::new(Op::WgWait) });
+            }
+            Some(_) => return self.wgmma_mma(m, a),
+            None => return self.fail("the operation is missing"),
+        }
+        Ok(())
+    }
+
+    fn wgmma_mma(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        if m.take("sp") {
+            return self.fail("sparse wgmma is not supported");
+        }
+        let [sm, sn, sk] = self.shape(m)?;
+        let sat = m.take("satfinite");
+        m.take("and");
+        m.take("popc");
+        let (d, ea, eb) = (self.elem(m)?, self.elem(m)?, self.elem(m)?);
+        let k_ok = match ea {
+            Elem::F16 | Elem::BF16 => 16,
+            Elem::TF32 => 8,
+            Elem::S8 | Elem::U8 | Elem::E4M3 | Elem::E5M2 => 32,
+            _ => 0,
+        };
+        if sm != 64 || sk != k_ok || sn % 8 != 0 || sn == 0 || sn > 256 {
+            return self.fail("the shape or type is not supported");
+        }
+        self.count(a, 4, 8)?;
+        let dd = self.reg_list(&a[0], true)?;
+        let want = usize::from(sn) / if d == Elem::F16 { 4 } else { 2 };
+        if dd.len() != want {
+            return self.fail(format!("{want} accumulator registers are needed"));
+        }
+        let a_regs = matches!(a[1], Arg::Vec(_));
+        let (desc_a, frag) =
+            if a_regs { (N, self.reg_list(&a[1], false)?) } else { (self.src(&a[1], Ty::B(64))?, vec![]) };
+        if a_regs && frag.len() != 4 {
+            return self.fail("4 registers of A are needed");
+        }
+        let desc_b = self.src(&a[2], Ty::B(64))?;
+        let scale = match &a[3] {
+            Arg::Int(v) => self.imm(Class::P, if *v != 0 { 0xffff_ffff } else { 0 }),
+            p => self.src(p, Ty::Pred)?,
+        };
+        let imm = |l: &Self, k: usize| match a.get(k) {
+            Some(x) => l.literal(x).map(|v| v as i32),
+            None => Ok(0),
+        };
+        let (sa, sb) = (imm(self, 4)?, imm(self, 5)?);
+        let (ta, tb) = if a_regs { (0, imm(self, 6)?) } else { (imm(self, 6)?, imm(self, 7)?) };
+        if (ta | tb) != 0 && !matches!(ea, Elem::F16 | Elem::BF16) {
+            return self.fail("only 16-bit matrices can be transposed");
+        }
+        let info = Mma {
+            m: 64,
+            n: sn,
+            k: sk,
+            a: ea,
+            b: eb,
+            d,
+            c: d,
+            sat,
+            and: false,
+            a_regs,
+            neg_a: sa == -1,
+            neg_b: sb == -1,
+            trans_a: ta != 0,
+            trans_b: tb != 0,
+        };
+        let mut i = Inst { a: desc_a, b: desc_b, c: scale, ..Inst::new(Op::Wgmma(Arc::new(info))) };
+        let uses: Vec<Reg> = dd.iter().copied().chain(frag).collect();
+        self.ext(&mut i, &dd, &uses);
+        self.emit(i);
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! From the syntax tree to an executable program.
+
+mod alu;
+mod alu_float;
+mod cfg;
+mod compare;
+mod control;
+mod convert;
+mod dispatch;
+mod func;
+mod int_ops;
+mod memory;
+mod mma;
+mod mov;
+mod operand;
+mod regalloc;
+mod sync;
+mod tensor;
+mod types;
+mod wmma;
+
+use std::collections::HashMap;
+
+use crate::ir::Program;
+use crate::ptx::ParseError;
+use crate::ptx::ast::{Ast, Func, Name, Space, type_bytes_of};
+
+/// Lays out variables and collects functions while a kernel is lowered.
+pub(crate) struct Linker<'a> {
+    pub ast: &'a Ast,
+    globals: HashMap<Name, u32>,
+    shared: HashMap<(usize, Name), u32>,
+    funcs: HashMap<Name, u32>,
+    queue: Vec<&'a Func>,
+    pub texts: Vec<String>,
+    text_ids: HashMap<String, u32>,
+    pub static_shared: u32,
+    pub dyn_align: u32,
+    pub shared_vars: Vec<(u32, u32, String)>,
+    pub shared_grain: u32,
+    pub global_grain: u32,
+}
+
+/// Lowers one kernel and every function that it may call.
+pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
+    let entry = ast.funcs.iter().find(|f| f.entry && f.name.as_ref() == kernel && f.body.is_some());
+    let Some(entry) = entry else {
+        let all: Vec<_> = ast.funcs.iter().filter(|f| f.entry).map(|f| f.name.as_ref()).collect();
+        return Err(ParseError::new(0, format!("no kernel `{kernel}`; the module has: {}", all.join(", "))));
+    };
+    let mut linker = Linker {
+        ast,
+        globals: ast.vars.iter().enumerate().map(|(k, v)| (v.name.clone(), k as u32)).collect(),
+        shared: HashMap::new(),
+        funcs: HashMap::from([(entry.name.clone(), 0)]),
+        queue: vec![entry],
+        texts: vec![],
+        text_ids: HashMap::new(),
+        static_shared: 0,
+        dyn_align: 16,
+        shared_vars: vec![],
+        shared_grain: 4,
+        global_grain: 4,
+    };
+    let mut funcs = vec![];
+    while funcs.len() < linker.queue.len() {
+        let f = linker.queue[funcs.len()];
+        funcs.push(func::lower(&mut linker, f, funcs.len())?);
+    }
+    let mut params = vec![];
+    let mut at = 0u32;
+    for p in &entry.params {
+        let bytes = type_bytes_of(p) as u32;
+        at = at.next_multiple_of(p.align.max(1));
+        params.push((at, bytes, p.name.to_string()));
+        at += bytes;
+    }
+    Ok(Program {
+        kernel: kernel.to_string(),
+        funcs,
+        texts: linker.texts,
+        files: ast.files.clone(),
+        params,
+        param_bytes: at,
+        static_shared: linker.static_shared,
+        dyn_align: linker.dyn_align,
+        shared_vars: linker.shared_vars,
+        bounds: entry.bounds.clone(),
+        shared_grain: linker.shared_grain,
+        global_grain: linker.global_grain,
+        target: ast.target.clone(),
+    })
+}
+
+impl<'a> Linker<'a> {
+    pub fn text(&mut self, op: &str) -> u32 {
+        if let Some(&n) = self.text_ids.get(op) {
+            return n;
+        }
+        let n = self.texts.len() as u32;
+        self.texts.push(op.to_string());
+        self.text_ids.insert(op.to_string(), n);
+        n
+    }
+
+    /// The function's number, queueing it to be lowered; `None` when it has no body.
+    pub fn func(&mut self, name: &Name) -> Option<u32> {
+        if let Some(&n) = self.funcs.get(name) {
+            return Some(n);
+        }
+        let f = self.ast.funcs.iter().find(|f| f.name == *name && f.body.is_some())?;
+        let n = self.queue.len() as u32;
+        self.funcs.insert(name.clone(), n);
+        self.queue.push(f);
+        Some(n)
+    }
+
+    pub fn declared(&self, name: &Name) -> bool {
+        self.ast.funcs.iter().any(|f| f.name == *name)
+    }
+
+    pub fn global(&self, name: &Name) -> Option<u32> {
+        self.globals.get(name).copied()
+    }
+
+    /// Offset of a static shared variable, placed on first use. `scope`: 0 module, else the function's number + 1.
+    pub fn place_shared(&mut self, scope: usize, v: &crate::ptx::ast::Var) -> u32 {
+        let key = (scope, v.name.clone());
+        if let Some(&at) = self.shared.get(&key) {
+            return at;
+        }
+        let bytes = type_bytes_of(v) as u32;
+        let at = self.static_shared.next_multiple_of(v.align.max(1));
+        self.static_shared = at.saturating_add(bytes);
+        self.shared_vars.push((at, bytes, v.name.to_string()));
+        self.shared.insert(key, at);
+        at
+    }
+
+    pub fn note_grain(&mut self, space: Space, bytes: u32) {
+        if matches!(space, Space::Shared | Space::Generic) {
+            self.shared_grain = self.shared_grain.min(bytes);
+        }
+        if matches!(space, Space::Global | Space::Generic) {
+            self.global_grain = self.global_grain.min(bytes);
+        }
+    }
+}

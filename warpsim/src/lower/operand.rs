@@ -1,0 +1,275 @@
+//! Operands: registers, immediates, symbols, special registers, addresses.
+
+use super::func::{Entity, Lower, R};
+use super::types::Ty;
+use crate::exec::alu_int;
+use crate::ir::*;
+use crate::ptx::ast::{Arg, Space};
+
+/// An address: `base` (may be absent) plus `off`, and the space when the symbol decides it.
+pub struct Addr {
+    pub base: Reg,
+    pub off: i64,
+    pub space: Option<MemSpace>,
+}
+
+impl Lower<'_, '_> {
+    pub fn arg<'x>(&self, a: &'x [Arg], n: usize) -> R<&'x Arg> {
+        match a.get(n) {
+            Some(x) => Ok(x),
+            None => self.fail(format!("operand {} is missing", n + 1)),
+        }
+    }
+
+    pub fn count(&self, a: &[Arg], min: usize, max: usize) -> R<()> {
+        if a.len() < min || a.len() > max {
+            return self.fail(format!("{} operands where {min} are needed", a.len()));
+        }
+        Ok(())
+    }
+
+    /// An integer literal.
+    pub fn literal(&self, a: &Arg) -> R<u64> {
+        match a {
+            Arg::Int(v) => Ok(*v),
+            _ => self.fail("an immediate integer is needed"),
+        }
+    }
+
+    /// A register that holds the operand as `ty`.
+    pub fn src(&mut self, a: &Arg, ty: Ty) -> R<Reg> {
+        let class = ty.class();
+        match a {
+            Arg::Name(n) => match self.lookup(n) {
+                Some(Entity::Reg(r, _)) => self.fit(r, class),
+                _ if class == Class::P => self.fail(format!("`{n}` is not a predicate register")),
+                Some(e) => self.address_of(e, 0, class),
+                None => self.symbol(n, 0, class),
+            },
+            Arg::Offset(n, off) => match self.lookup(n) {
+                Some(Entity::Reg(..)) => self.fail(format!("`{n}` plus an offset is not an operand")),
+                Some(e) => self.address_of(e, *off, class),
+                None => self.symbol(n, *off, class),
+            },
+            Arg::Not(n) => match self.lookup(n) {
+                Some(Entity::Reg(r, 1)) if class == Class::P => {
+                    let t = self.temp(Class::P);
+                    self.alu_free(alu_int::pnot(), t, r, Reg::NONE, Reg::NONE, 0);
+                    Ok(t)
+                }
+                _ => self.fail(format!("`!{n}` is not a predicate")),
+            },
+            _ => {
+                let v = self.immediate(a, ty)?;
+                Ok(self.imm(class, v))
+            }
+        }
+    }
+
+    /// Bits of an immediate as `ty`.
+    pub fn immediate(&self, a: &Arg, ty: Ty) -> R<u64> {
+        let keep = if ty.bits() >= 64 { !0 } else { (1u64 << ty.bits()) - 1 };
+        Ok(match (a, ty) {
+            (Arg::Int(v), Ty::F32) => u64::from((*v as i64 as f32).to_bits()),
+            (Arg::Int(v), Ty::F64) => (*v as i64 as f64).to_bits(),
+            (Arg::Int(v), _) => *v & keep,
+            (Arg::F32(v), Ty::F64) => f64::from(f32::from_bits(*v)).to_bits(),
+            (Arg::F32(v), _) if ty.bits() >= 32 => u64::from(*v),
+            (Arg::F64(v), Ty::F32) => u64::from((f64::from_bits(*v) as f32).to_bits()),
+            (Arg::F64(v), _) if ty.bits() == 64 => *v,
+            (Arg::Decimal(v), Ty::F32) => u64::from((*v as f32).to_bits()),
+            (Arg::Decimal(v), Ty::F64) => v.to_bits(),
+            (Arg::Decimal(v), Ty::F16) => u64::from(crate::num::F16.encode(*v, crate::num::Rnd::Rn, false)),
+            (Arg::Decimal(v), Ty::BF16) => u64::from(crate::num::BF16.encode(*v, crate::num::Rnd::Rn, false)),
+            _ => return self.fail("an operand of the wrong kind"),
+        })
+    }
+
+    /// The register in another class: a wider one is cut, a narrower one refused.
+    fn fit(&mut self, r: Reg, class: Class) -> R<Reg> {
+        match (r.class(), class) {
+            (x, y) if x == y => Ok(r),
+            (Class::Q, Class::R) => {
+                let t = self.temp(Class::R);
+                self.alu_free(alu_int::trunc64(), t, r, Reg::NONE, Reg::NONE, 0);
+                Ok(t)
+            }
+            _ => self.fail("a register of the wrong size"),
+        }
+    }
+
+    fn address_of(&mut self, e: Entity, off: i64, class: Class) -> R<Reg> {
+        let init = match e {
+            Entity::Frame(at, _) => Init::Local((i64::from(at) + off) as u32),
+            Entity::Shared(at) => Init::Imm((i64::from(at) + off) as u64),
+            Entity::DynShared => Init::DynShared(off),
+            Entity::KernelParam(at) => Init::Imm((i64::from(at) + off) as u64),
+            _ => return self.fail("a label is not an operand here"),
+        };
+        Ok(self.constant(class, init))
+    }
+
+    fn symbol(&mut self, name: &crate::ptx::ast::Name, off: i64, class: Class) -> R<Reg> {
+        if name.starts_with('%') || matches!(name.as_ref(), "WARP_SZ") {
+            return self.special(name, class);
+        }
+        if let Some(init) = self.global_init(name, off)? {
+            return Ok(self.constant(class, init));
+        }
+        if let Some(f) = self.linker.func(name) {
+            return Ok(self.constant(class, Init::Func(f)));
+        }
+        self.fail(format!("`{name}` is not defined"))
+    }
+
+    /// A module variable's address.
+    fn global_init(&mut self, name: &crate::ptx::ast::Name, off: i64) -> R<Option<Init>> {
+        let Some(g) = self.linker.global(name) else { return Ok(None) };
+        let v = &self.linker.ast.vars[g as usize];
+        Ok(Some(match v.space {
+            Space::Shared if v.external || v.count.is_none() => {
+                self.linker.dyn_align = self.linker.dyn_align.max(v.align);
+                Init::DynShared(off)
+            }
+            Space::Shared => Init::Imm((i64::from(self.linker.place_shared(0, v)) + off) as u64),
+            Space::Global | Space::Const => Init::Global(g, off),
+            _ => return self.fail(format!("`{name}`: module variables of this space are not supported")),
+        }))
+    }
+
+    fn special(&mut self, name: &str, class: Class) -> R<Reg> {
+        let (base, axis) = match name.rsplit_once('.') {
+            Some((b, "x")) => (b, 0),
+            Some((b, "y")) => (b, 1),
+            Some((b, "z")) => (b, 2),
+            _ => (name, 0),
+        };
+        use MaskRel as M;
+        use Special as S;
+        let s = match base {
+            "%tid" => S::Tid(axis),
+            "%ntid" => S::NTid(axis),
+            "%ctaid" => S::CtaId(axis),
+            "%nctaid" => S::NCtaId(axis),
+            "%clusterid" => S::ClusterId(axis),
+            "%nclusterid" => S::NClusterId(axis),
+            "%cluster_ctaid" => S::ClusterCtaId(axis),
+            "%cluster_nctaid" => S::ClusterNCtaId(axis),
+            "%cluster_ctarank" => S::ClusterCtaRank,
+            "%cluster_nctarank" => S::ClusterNCtaRank,
+            "%is_explicit_cluster" => S::IsExplicitCluster,
+            "%laneid" => S::LaneId,
+            "%warpid" => S::WarpId,
+            "%nwarpid" => S::NWarpId,
+            "%smid" => S::SmId,
+            "%nsmid" => S::NSmId,
+            "%gridid" => S::GridId,
+            "%lanemask_eq" => S::LaneMask(M::Eq),
+            "%lanemask_lt" => S::LaneMask(M::Lt),
+            "%lanemask_le" => S::LaneMask(M::Le),
+            "%lanemask_gt" => S::LaneMask(M::Gt),
+            "%lanemask_ge" => S::LaneMask(M::Ge),
+            "%dynamic_smem_size" => S::DynamicSmem,
+            "%total_smem_size" => S::TotalSmem,
+            "WARP_SZ" => return Ok(self.imm(class, 32)),
+            "%clock" | "%clock_hi" | "%clock64" | "%globaltimer" | "%globaltimer_lo" | "%globaltimer_hi" => {
+                let wide = matches!(base, "%clock64" | "%globaltimer");
+                let t = self.temp(if wide { Class::Q } else { Class::R });
+                let hi = u8::from(base.ends_with("_hi"));
+                self.emit(Inst { d: t, ..Inst::new(Op::Clock(hi)) });
+                return if wide == (class == Class::Q) {
+                    Ok(t)
+                } else {
+                    self.fail("a clock register of the wrong size")
+                };
+            }
+            _ => return self.fail(format!("`{name}` is not defined or not supported")),
+        };
+        Ok(self.constant(class, Init::Special(s)))
+    }
+
+    /// The destination as `class`; a sink gives a register that nobody reads.
+    pub fn dst(&mut self, a: &Arg, class: Class) -> R<Reg> {
+        match a {
+            Arg::Sink => Ok(self.temp(class)),
+            Arg::Name(n) => match self.lookup(n) {
+                Some(Entity::Reg(r, _)) if r.class() == class => Ok(r),
+                Some(Entity::Reg(..)) => self.fail(format!("`{n}` has the wrong size")),
+                _ => self.fail(format!("`{n}` is not a register")),
+            },
+            _ => self.fail("a register is needed as destination"),
+        }
+    }
+
+    /// As `dst`, but a 64-bit register may receive a narrower result: `widen` finishes it.
+    pub fn dst_wide(&mut self, a: &Arg, class: Class) -> R<(Reg, Option<Reg>)> {
+        if let Arg::Name(n) = a
+            && let Some(Entity::Reg(r, _)) = self.lookup(n)
+            && r.class() == Class::Q
+            && class == Class::R
+        {
+            return Ok((self.temp(Class::R), Some(r)));
+        }
+        Ok((self.dst(a, class)?, None))
+    }
+
+    /// Extends a narrow result to the 64-bit register that was asked for.
+    pub fn widen(&mut self, from: Reg, to: Option<Reg>, signed: Option<u32>) {
+        if let Some(to) = to {
+            match signed {
+                Some(bits) => self.alu(alu_int::sext64(), to, from, Reg::NONE, Reg::NONE, i64::from(bits.min(32))),
+                None => self.alu(alu_int::zext(), to, from, Reg::NONE, Reg::NONE, 0),
+            }
+        }
+    }
+
+    /// Declared bits of a register operand; 0 when it is none.
+    pub fn reg_bits(&self, a: &Arg) -> u32 {
+        match a {
+            Arg::Name(n) => match self.lookup(n) {
+                Some(Entity::Reg(_, bits)) => bits,
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+
+    /// `[…]` as an address.
+    pub fn addr(&mut self, a: &Arg) -> R<Addr> {
+        let Arg::Mem(base, off, rest) = a else { return self.fail("an address in brackets is needed") };
+        if !rest.is_empty() {
+            return self.fail("an address with coordinates is not allowed here");
+        }
+        self.addr_parts(base, *off)
+    }
+
+    pub fn addr_parts(&mut self, base: &Arg, off: i64) -> R<Addr> {
+        match base {
+            Arg::Int(v) => Ok(Addr { base: Reg::NONE, off: (*v as i64).wrapping_add(off), space: None }),
+            Arg::Name(n) => match self.lookup(n) {
+                Some(Entity::Reg(r, _)) if r.class() != Class::P => Ok(Addr { base: r, off, space: None }),
+                Some(Entity::KernelParam(at)) => {
+                    Ok(Addr { base: Reg::NONE, off: i64::from(at) + off, space: Some(MemSpace::Param) })
+                }
+                Some(Entity::Shared(at)) => {
+                    Ok(Addr { base: Reg::NONE, off: i64::from(at) + off, space: Some(MemSpace::Shared) })
+                }
+                Some(e @ Entity::Frame(..)) => {
+                    Ok(Addr { base: self.address_of(e, 0, Class::R)?, off, space: Some(MemSpace::Local) })
+                }
+                Some(e @ Entity::DynShared) => {
+                    Ok(Addr { base: self.address_of(e, 0, Class::R)?, off, space: Some(MemSpace::Shared) })
+                }
+                Some(_) => self.fail(format!("`{n}` is not an address")),
+                None => match self.global_init(n, 0)? {
+                    Some(init @ Init::Global(..)) => {
+                        Ok(Addr { base: self.constant(Class::Q, init), off, space: Some(MemSpace::Global) })
+                    }
+                    Some(init) => Ok(Addr { base: self.constant(Class::R, init), off, space: Some(MemSpace::Shared) }),
+                    None => self.fail(format!("`{n}` is not defined")),
+                },
+            },
+            _ => self.fail("an address of an unsupported form"),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Virtual registers to slots: liveness, then a linear scan.
+//!
+//! PTX names each value anew, thousands in an unrolled loop. Sharing slots keeps a warp's registers in the
+//! first-level cache. Registers that may be read before they are written keep a slot of their own, so that a
+//! checker can watch them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::cfg::{self, Blocks};
+use crate::ir::*;
+
+pub struct Allocation {
+    pub counts: [u32; 3],
+    pub maybe_uninit: Vec<Reg>,
+    pub pressure: u32,
+}
+
+/// How an operand is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Def,
+    Use,
+}
+
+fn operands(i: &Inst, lists: &[Reg], mut f: impl FnMut(Reg, Role)) {
+    for r in [i.a, i.b, i.c, i.guard] {
+        if r.is_some() {
+            f(r, Role::Use);
+        }
+    }
+    let (at, defs, len) = (i.ext as usize, usize::from(i.defs), usize::from(i.len));
+    for (k, r) in lists[at..at + len].iter().enumerate() {
+        if r.is_some() {
+            f(*r, if k < defs { Role::Def } else { Role::Use });
+        }
+    }
+    if i.d.is_some() {
+        f(i.d, Role::Def);
+    }
+}
+
+struct Ids {
+    base: [usize; 3],
+    total: usize,
+}
+
+impl Ids {
+    fn of(&self, r: Reg) -> usize {
+        self.base[r.class() as usize] + r.slot()
+    }
+}
+
+type Bits = Vec<u64>;
+
+fn set(b: &mut Bits, k: usize) {
+    b[k / 64] |= 1 << (k % 64);
+}
+fn clear(b: &mut Bits, k: usize) {
+    b[k / 64] &= !(1 << (k % 64));
+}
+fn has(b: &Bits, k: usize) -> bool {
+    b[k / 64] >> (k % 64) & 1 == 1
+}
+fn members(b: &Bits) -> impl Iterator<Item = usize> {
+    b.iter().enumerate().flat_map(|(w, bits)| {
+        let mut v = *bits;
+        std::iter::from_fn(move || {
+            (v != 0).then(|| {
+                let k = v.trailing_zeros() as usize;
+                v &= v - 1;
+                w * 64 + k
+            })
+        })
+    })
+}
+
+/// Live registers at the start and the end of each block.
+fn liveness(insts: &[Inst], lists: &[Reg], g: &Blocks, ids: &Ids) -> (Vec<Bits>, Vec<Bits>) {
+    let words = ids.total.div_ceil(64);
+    let n = g.count();
+    let mut live_in = vec![vec![0u64; words]; n + 1];
+    let mut live_out = vec![vec![0u64; words]; n + 1];
+    let mut pred = vec![vec![]; n + 1];
+    for (b, ss) in g.succ.iter().enumerate() {
+        for s in ss {
+            pred[*s].push(b);
+        }
+    }
+    let mut work: Vec<usize> = (0..n).collect();
+    let mut queued = vec![true; n + 1];
+    while let Some(b) = work.pop() {
+        queued[b] = false;
+        let mut out = vec![0u64; words];
+        for s in &g.succ[b] {
+            for (o, i) in out.iter_mut().zip(&live_in[*s]) {
+                *o |= i;
+            }
+        }
+        let mut live = out.clone();
+        for i in insts[g.start[b]..g.start[b + 1]].iter().rev() {
+            backwards(i, lists, ids, &mut live);
+        }
+        live_out[b] = out;
+        if live != live_in[b] {
+            live_in[b] = live;
+            for p in &pred[b] {
+                if !queued[*p] {
+                    queued[*p] = true;
+                    work.push(*p);
+                }
+            }
+        }
+    }
+    (live_in, live_out)
+}
+
+fn backwards(i: &Inst, lists: &[Reg], ids: &Ids, live: &mut Bits) {
+    // A guarded write leaves the other lanes' values alive.
+    if !i.guard.is_some() {
+        operands(i, lists, |r, role| {
+            if role == Role::Def {
+                clear(live, ids.of(r));
+            }
+        });
+    }
+    operands(i, lists, |r, role| {
+        if role == Role::Use {
+            set(live, ids.of(r));
+        }
+    });
+}
+
+const MAX_WORK: usize = 1 << 28;
+
+pub fn allocate(
+    insts: &mut [Inst],
+    lists: &mut [Reg],
+    tables: &[Vec<u32>],
+    consts: &mut [(Reg, Init)],
+    next: [u32; 3],
+) -> Result<Allocation, String> {
+    let mut used = Compact::new(next);
+    for (r, _) in consts.iter_mut() {
+        *r = used.map(*r);
+    }
+    for i in insts.iter_mut() {
+        for r in [&mut i.a, &mut i.b, &mut i.c, &mut i.guard, &mut i.d] {
+            *r = used.map(*r);
+        }
+    }
+    for r in lists.iter_mut() {
+        *r = used.map(*r);
+    }
+    let next = used.next;
+    let n = next.map(|v| v as usize);
+    let ids = Ids { base: [0, n[0], n[0] + n[1]], total: n.iter().sum() };
+    let g = cfg::blocks(insts, tables);
+    if ids.total.div_ceil(64) * g.count() > MAX_WORK {
+        return Err("the function is too large".into());
+    }
+    let (live_in, live_out) = liveness(insts, lists, &g, &ids);
+    let mut span = vec![(usize::MAX, 0usize); ids.total];
+    let mut touch = |k: usize, at: usize| {
+        let s = &mut span[k];
+        *s = (s.0.min(at), s.1.max(at));
+    };
+    for b in 0..g.count() {
+        members(&live_in[b]).for_each(|k| touch(k, g.start[b] * 2));
+        members(&live_out[b]).for_each(|k| touch(k, g.start[b + 1] * 2));
+    }
+    let mut pinned = vec![false; ids.total];
+    for (k, i) in insts.iter().enumerate() {
+        let alu = matches!(i.op, Op::Alu(_));
+        operands(i, lists, |r, role| {
+            let at = 2 * k + usize::from(role == Role::Def || !alu);
+            touch(ids.of(r), at);
+            if matches!(i.op, Op::Wgmma(_)) {
+                pinned[ids.of(r)] = true;
+            }
+        });
+    }
+    let mut is_const = vec![false; ids.total];
+    for (r, _) in consts.iter() {
+        is_const[ids.of(*r)] = true;
+    }
+    let uninit: Vec<bool> = (0..ids.total).map(|k| has(&live_in[0], k) && !is_const[k]).collect();
+    let mut slot = vec![0u32; ids.total];
+    let mut counts = [0u32; 3];
+    let mut pressure = vec![(0usize, 0i64); 0];
+    for (class, count) in counts.iter_mut().enumerate() {
+        let range = ids.base[class]..ids.base[class] + n[class];
+        let mut order = vec![];
+        for k in range {
+            if is_const[k] || uninit[k] || pinned[k] {
+                slot[k] = *count;
+                *count += 1;
+            } else if span[k].0 != usize::MAX {
+                order.push(k);
+            }
+            if span[k].0 != usize::MAX && class < 2 && !is_const[k] {
+                pressure.push((span[k].0, 1 + class as i64));
+                pressure.push((span[k].1 + 1, -1 - class as i64));
+            }
+        }
+        order.sort_by_key(|k| span[*k].0);
+        let mut active: BinaryHeap<Reverse<(usize, u32)>> = BinaryHeap::new();
+        let mut free: Vec<u32> = vec![];
+        for k in order {
+            while let Some(Reverse((end, s))) = active.peek().copied() {
+                if end >= span[k].0 {
+                    break;
+                }
+                active.pop();
+                free.push(s);
+            }
+            let s = free.pop().unwrap_or_else(|| {
+                *count += 1;
+                *count - 1
+            });
+            slot[k] = s;
+            active.push(Reverse((span[k].1, s)));
+        }
+    }
+    pressure.sort_unstable();
+    let (mut now, mut most) = (0, 0);
+    for (_, d) in pressure {
+        now += d;
+        most = most.max(now);
+    }
+    let rename = |r: &mut Reg| {
+        if r.is_some() {
+            *r = Reg::new(r.class(), slot[ids.of(*r)]);
+        }
+    };
+    let mut maybe_uninit = vec![];
+    for (class, c) in [Class::R, Class::Q, Class::P].into_iter().enumerate() {
+        for k in 0..n[class] {
+            if uninit[ids.base[class] + k] {
+                maybe_uninit.push(Reg::new(c, slot[ids.base[class] + k]));
+            }
+        }
+    }
+    for i in insts.iter_mut() {
+        for r in [&mut i.a, &mut i.b, &mut i.c, &mut i.guard, &mut i.d] {
+            rename(r);
+        }
+    }
+    lists.iter_mut().for_each(rename);
+    consts.iter_mut().for_each(|(r, _)| rename(r));
+    Ok(Allocation { counts, maybe_uninit, pressure: most as u32 })
+}
+
+/// Renumbers the registers that occur, so that unused declarations cost nothing.
+struct Compact {
+    ids: [Vec<u32>; 3],
+    next: [u32; 3],
+}
+
+impl Compact {
+    fn new(next: [u32; 3]) -> Self {
+        Compact { ids: next.map(|n| vec![u32::MAX; n as usize]), next: [0; 3] }
+    }
+    fn map(&mut self, r: Reg) -> Reg {
+        if !r.is_some() {
+            return r;
+        }
+        let c = r.class();
+        let id = &mut self.ids[c as usize][r.slot()];
+        if *id == u32::MAX {
+            *id = self.next[c as usize];
+            self.next[c as usize] += 1;
+        }
+        Reg::new(c, *id)
+    }
+}

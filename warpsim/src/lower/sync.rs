@@ -1,0 +1,277 @@
+//! Barriers, fences, warp-wide exchange, clusters.
+
+use super::func::{Lower, R};
+use super::types::{Mods, Ty};
+use crate::exec::alu_int as ai;
+use crate::ir::*;
+use crate::ptx::ast::Arg;
+
+const N: Reg = Reg::NONE;
+const U32: Ty = Ty::U(32);
+
+impl Lower<'_, '_> {
+    pub(super) fn sync(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let root = m.root;
+        match root {
+            "bar" if m.take("warp") => {
+                m.take("sync");
+                self.count(a, 1, 1)?;
+                let mask = self.src(&a[0], U32)?;
+                self.warp(WarpOp::SyncWarp, N, N, N, N, mask);
+                Ok(())
+            }
+            "barrier" if m.take("cluster") => {
+                let arrive = m.one_of(&["arrive", "wait"]) == Some(0);
+                m.one_of(&["release", "relaxed", "acquire"]);
+                m.take("aligned");
+                self.emit(Inst::new(if arrive { Op::ClusterArrive } else { Op::ClusterWait }));
+                Ok(())
+            }
+            "bar" | "barrier" => self.barrier(m, a),
+            "membar" => {
+                let k = m.one_of(&["cta", "gl", "sys"]);
+                self.emit(Inst::new(Op::Fence([Fence::Cta, Fence::Gpu, Fence::Sys][k.unwrap_or(1)])));
+                Ok(())
+            }
+            "fence" => self.fence(m),
+            "shfl" => self.shuffle(m, a),
+            "vote" => self.vote(m, a),
+            "match" => {
+                m.take("sync");
+                let all = m.one_of(&["any", "all"]) == Some(1);
+                let ty = self.need_ty(m)?;
+                self.count(a, 3, 3)?;
+                let x = self.src(&a[1], ty)?;
+                let mask = self.src(&a[2], U32)?;
+                let (d, p) = self.dst_pair(&a[0], Class::R)?;
+                let wide = ty.class() == Class::Q;
+                self.warp(if all { WarpOp::MatchAll(wide) } else { WarpOp::MatchAny(wide) }, d, p, x, N, mask);
+                Ok(())
+            }
+            "redux" => {
+                m.take("sync");
+                let k = m.one_of(&["add", "min", "max", "and", "or", "xor"]);
+                let ty = self.need_ty(m)?;
+                let s = ty.signed();
+                use ReduxOp as O;
+                let op = match k {
+                    Some(0) => O::Add,
+                    Some(1) => {
+                        if s {
+                            O::MinS
+                        } else {
+                            O::MinU
+                        }
+                    }
+                    Some(2) => {
+                        if s {
+                            O::MaxS
+                        } else {
+                            O::MaxU
+                        }
+                    }
+                    Some(3) => O::And,
+                    Some(4) => O::Or,
+                    Some(5) => O::Xor,
+                    _ => return self.fail("the operation is missing"),
+                };
+                if ty.float() {
+                    return self.fail("not defined for this type");
+                }
+                self.count(a, 3, 3)?;
+                let x = self.src(&a[1], ty)?;
+                let mask = self.src(&a[2], U32)?;
+                let d = self.dst(&a[0], Class::R)?;
+                self.warp(WarpOp::Redux(op), d, N, x, N, mask);
+                Ok(())
+            }
+            "activemask" => {
+                self.need_ty(m)?;
+                let d = self.dst(self.arg(a, 0)?, Class::R)?;
+                self.emit(Inst { d, ..Inst::new(Op::ActiveMask) });
+                Ok(())
+            }
+            "elect" => {
+                m.take("sync");
+                self.count(a, 2, 2)?;
+                let (d, p) = self.dst_pair(&a[0], Class::R)?;
+                let mask = self.src(&a[1], U32)?;
+                self.warp(WarpOp::Elect, d, p, N, N, mask);
+                Ok(())
+            }
+            "nanosleep" => {
+                self.need_ty(m)?;
+                let a = self.src(self.arg(a, 0)?, U32)?;
+                self.emit(Inst { a, ..Inst::new(Op::Nanosleep) });
+                Ok(())
+            }
+            "griddepcontrol" => {
+                // One launch at a time: nothing to wait for, nobody to release.
+                m.one_of(&["wait", "launch_dependents"]);
+                self.emit(Inst::new(Op::Nop));
+                Ok(())
+            }
+            "setmaxnreg" => {
+                let inc = m.one_of(&["inc", "dec"]) == Some(0);
+                m.take("sync");
+                m.take("aligned");
+                self.need_ty(m)?;
+                let n = self.literal(self.arg(a, 0)?)?;
+                if !(24..=256).contains(&n) || n % 8 != 0 {
+                    return self.fail("the register count must be a multiple of 8 from 24 to 256");
+                }
+                self.emit(Inst { imm: n as i64 | i64::from(inc) << 32, ..Inst::new(Op::SetMaxNReg) });
+                Ok(())
+            }
+            _ => self.mapa(m, a),
+        }
+    }
+
+    fn warp(&mut self, op: WarpOp, d: Reg, p: Reg, a: Reg, b: Reg, mask: Reg) {
+        let mut i = Inst { d, a, b, ..Inst::new(Op::Warp(op)) };
+        // The second result is a predicate; the membership mask is the operand `c`.
+        i.c = mask;
+        if p.is_some() {
+            self.ext(&mut i, &[p], &[]);
+        }
+        self.emit(i);
+    }
+
+    /// `d|p`, `d`, or a sink.
+    fn dst_pair(&mut self, a: &Arg, class: Class) -> R<(Reg, Reg)> {
+        match a {
+            Arg::Pair(d, p) => Ok((self.dst(d, class)?, self.dst(p, Class::P)?)),
+            d => Ok((self.dst(d, class)?, N)),
+        }
+    }
+
+    fn shuffle(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        if !m.take("sync") {
+            return self.fail("only `shfl.sync` is supported");
+        }
+        use ShflMode::*;
+        let Some(mode) = m.one_of(&["up", "down", "bfly", "idx"]).map(|k| [Up, Down, Bfly, Idx][k]) else {
+            return self.fail("the mode is missing");
+        };
+        self.need_ty(m)?;
+        self.count(a, 5, 5)?;
+        let (x, b, c) = (self.src(&a[1], Ty::B(32))?, self.src(&a[2], U32)?, self.src(&a[3], U32)?);
+        let mask = self.src(&a[4], U32)?;
+        let (d, p) = self.dst_pair(&a[0], Class::R)?;
+        let mut i = Inst { d, a: x, b, c: mask, ..Inst::new(Op::Warp(WarpOp::Shfl(mode))) };
+        if p.is_some() {
+            self.ext(&mut i, &[p], &[c]);
+        } else {
+            self.ext(&mut i, &[], &[c]);
+        }
+        self.emit(i);
+        Ok(())
+    }
+
+    fn vote(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        if !m.take("sync") {
+            return self.fail("only `vote.sync` is supported");
+        }
+        use VoteMode::*;
+        let Some(mode) = m.one_of(&["all", "any", "uni", "ballot"]).map(|k| [All, Any, Uni, Ballot][k]) else {
+            return self.fail("the mode is missing");
+        };
+        self.need_ty(m)?;
+        self.count(a, 3, 3)?;
+        let p = self.src(&a[1], Ty::Pred)?;
+        let mask = self.src(&a[2], U32)?;
+        let d = self.dst(&a[0], if mode == Ballot { Class::R } else { Class::P })?;
+        self.warp(WarpOp::Vote(mode), d, N, p, N, mask);
+        Ok(())
+    }
+
+    fn barrier(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        m.take("cta");
+        let aligned = m.root == "bar" || m.take("aligned");
+        m.take("aligned");
+        match m.one_of(&["sync", "arrive", "red"]) {
+            Some(0) => {
+                self.count(a, 1, 2)?;
+                let id = self.src(&a[0], U32)?;
+                let n = if a.len() > 1 { self.src(&a[1], U32)? } else { N };
+                self.emit(Inst { a: id, b: n, ..Inst::new(Op::BarSync { aligned }) });
+            }
+            Some(1) => {
+                self.count(a, 2, 2)?;
+                let (id, n) = (self.src(&a[0], U32)?, self.src(&a[1], U32)?);
+                self.emit(Inst { a: id, b: n, ..Inst::new(Op::BarArrive { aligned }) });
+            }
+            Some(2) => {
+                let mode = m.one_of(&["popc", "and", "or"]);
+                let ty = self.need_ty(m)?;
+                self.count(a, 3, 4)?;
+                let id = self.src(&a[1], U32)?;
+                let n = if a.len() == 4 { self.src(&a[2], U32)? } else { N };
+                let p = self.src(&a[a.len() - 1], Ty::Pred)?;
+                let d = self.dst(&a[0], if ty == Ty::Pred { Class::P } else { Class::R })?;
+                let mode = [VoteMode::Ballot, VoteMode::All, VoteMode::Any][mode.unwrap_or(0)];
+                self.emit(Inst { d, a: id, b: n, c: p, ..Inst::new(Op::BarRed(mode, aligned)) });
+            }
+            _ => return self.fail("`sync`, `arrive` or `red` is missing"),
+        }
+        Ok(())
+    }
+
+    fn fence(&mut self, m: &mut Mods<'_>) -> R<()> {
+        let f = if m.take("mbarrier_init") {
+            m.take("release");
+            m.take("cluster");
+            Fence::MbarrierInit
+        } else if m.find(|s| matches!(s, "proxy").then_some(())).is_some() {
+            let tensormap = m.find(|s| s.starts_with("tensormap").then_some(())).is_some();
+            let alias = m.take("alias");
+            m.one_of(&["acquire", "release", "acq_rel"]);
+            m.one_of(&["cta", "cluster", "gpu", "sys"]);
+            m.find(|s| s.starts_with("sync_restrict").then_some(()));
+            if tensormap || alias {
+                Fence::Other
+            } else if m.find(|s| matches!(s, "async" | "async::generic").then_some(())).is_some() {
+                m.one_of(&["global", "shared::cta", "shared::cluster", "shared"]);
+                Fence::ProxyAsync
+            } else {
+                return self.fail("this kind of proxy fence is not supported");
+            }
+        } else {
+            m.one_of(&["sc", "acq_rel", "acquire", "release"]);
+            m.find(|s| s.starts_with("sync_restrict").then_some(()));
+            m.find(|s| s.starts_with("shared::").then_some(()));
+            match m.one_of(&["cta", "cluster", "gpu", "sys"]) {
+                Some(0) => Fence::Cta,
+                Some(1) => Fence::Cluster,
+                Some(2) => Fence::Gpu,
+                _ => Fence::Sys,
+            }
+        };
+        self.emit(Inst::new(Op::Fence(f)));
+        Ok(())
+    }
+
+    fn mapa(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let shared = m.find(|s| s.starts_with("shared").then_some(())).is_some();
+        let ty = self.need_ty(m)?;
+        if m.root == "getctarank" {
+            self.count(a, 2, 2)?;
+            let x = self.src(&a[1], ty)?;
+            let d = self.dst(&a[0], Class::R)?;
+            self.emit(Inst { d, a: x, ..Inst::new(Op::GetCtaRank { shared }) });
+            return Ok(());
+        }
+        self.count(a, 3, 3)?;
+        let (x, rank) = (self.src(&a[1], ty)?, self.src(&a[2], U32)?);
+        let d = self.dst(&a[0], ty.class())?;
+        if shared && ty.class() == Class::Q {
+            let (lo, out) = (self.temp(Class::R), self.temp(Class::R));
+            self.alu_free(ai::trunc64(), lo, x, N, N, 0);
+            self.emit(Inst { d: out, a: lo, b: rank, ..Inst::new(Op::Mapa { shared }) });
+            self.alu(ai::zext(), d, out, N, N, 0);
+            return Ok(());
+        }
+        self.emit(Inst { d, a: x, b: rank, ..Inst::new(Op::Mapa { shared }) });
+        Ok(())
+    }
+}

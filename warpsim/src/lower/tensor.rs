@@ -1,0 +1,344 @@
+//! Asynchronous copies, mbarriers and matrix loads.
+
+use super::func::{Lower, R};
+use super::operand::Addr;
+use super::types::{Mods, Ty};
+use crate::exec::alu_int as ai;
+use crate::ir::*;
+use crate::ptx::ast::Arg;
+
+const N: Reg = Reg::NONE;
+const U32: Ty = Ty::U(32);
+
+impl Lower<'_, '_> {
+    pub(super) fn tensor(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        match m.root {
+            "cp" => self.cp(m, a),
+            "mbarrier" => self.mbarrier(m, a),
+            "mma" => self.mma(m, a),
+            "wgmma" => self.wgmma(m, a),
+            "wmma" => self.wmma(m, a),
+            _ => self.matrix(m, a),
+        }
+    }
+
+    /// The address in one register, its offset added.
+    pub(super) fn addr_reg(&mut self, a: &Arg) -> R<Reg> {
+        let Addr { base, off, .. } = self.addr(a)?;
+        self.fold(base, off)
+    }
+
+    fn fold(&mut self, base: Reg, off: i64) -> R<Reg> {
+        if !base.is_some() {
+            return Ok(self.imm(Class::R, off as u64));
+        }
+        if off == 0 {
+            return Ok(base);
+        }
+        let class = base.class();
+        let (t, k) = (self.temp(class), self.imm(class, off as u64));
+        self.alu_free(if class == Class::Q { ai::add64() } else { ai::add32() }, t, base, k, N, 0);
+        Ok(t)
+    }
+
+    fn shared_space(&self, m: &mut Mods<'_>) -> bool {
+        m.find(|s| matches!(s, "shared" | "shared::cta" | "shared::cluster").then_some(())).is_some()
+    }
+
+    fn cp(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let reduce = m.take("reduce");
+        if !m.take("async") {
+            return self.fail("only `cp.async` and `cp.reduce.async` exist");
+        }
+        if m.take("bulk") {
+            return self.bulk(m, a, reduce);
+        }
+        if m.take("commit_group") {
+            self.emit(Inst::new(Op::CpAsyncCommit));
+            return Ok(());
+        }
+        if m.take("wait_all") {
+            self.emit(Inst::new(Op::CpAsyncWait { all: true }));
+            return Ok(());
+        }
+        if m.take("wait_group") {
+            let n = self.literal(self.arg(a, 0)?)?;
+            self.emit(Inst { imm: n as i64, ..Inst::new(Op::CpAsyncWait { all: false }) });
+            return Ok(());
+        }
+        if m.take("mbarrier") {
+            m.take("arrive");
+            let noinc = m.take("noinc");
+            self.shared_space(m);
+            self.need_ty(m)?;
+            let r = self.addr_reg(self.arg(a, 0)?)?;
+            self.emit(Inst { a: r, ..Inst::new(Op::CpAsyncMbar { noinc }) });
+            return Ok(());
+        }
+        let policy = self.cache_hints(m);
+        self.shared_space(m);
+        m.take("global");
+        self.count(a, 3, 4 + usize::from(policy))?;
+        let bytes = self.literal(&a[2])?;
+        if !matches!(bytes, 4 | 8 | 16) {
+            return self.fail("the copy size must be 4, 8 or 16");
+        }
+        let (d, s) = (self.addr_reg(&a[0])?, self.addr_reg(&a[1])?);
+        let has_src = a.len() > 3 + usize::from(policy) || (a.len() == 4 && !policy);
+        let mut i = Inst { a: d, b: s, ..Inst::new(Op::CpAsync { bytes: bytes as u8 }) };
+        if has_src {
+            match &a[3] {
+                Arg::Name(n) if self.reg_bits(&a[3]) == 1 => {
+                    // ignore-src: a true predicate means zeros.
+                    let p = self.src(&Arg::Name(n.clone()), Ty::Pred)?;
+                    let (zero, all, t) = (self.imm(Class::R, 0), self.imm(Class::R, bytes), self.temp(Class::R));
+                    self.alu_free(ai::selp32(), t, zero, all, p, 0);
+                    i.c = t;
+                }
+                x => i.c = self.src(x, U32)?,
+            }
+        }
+        self.linker.note_grain(crate::ptx::ast::Space::Shared, 4);
+        self.emit(i);
+        Ok(())
+    }
+
+    fn reduce_op(&self, m: &mut Mods<'_>) -> Option<AtomOp> {
+        use AtomOp as A;
+        m.one_of(&["add", "min", "max", "inc", "dec", "and", "or", "xor"])
+            .map(|k| [A::Add, A::Min, A::Max, A::Inc, A::Dec, A::And, A::Or, A::Xor][k])
+    }
+
+    fn bulk(&mut self, m: &mut Mods<'_>, a: &[Arg], reduce: bool) -> R<()> {
+        if m.take("commit_group") {
+            self.emit(Inst::new(Op::BulkCommit));
+            return Ok(());
+        }
+        if m.take("wait_group") {
+            let read = m.take("read");
+            let n = self.literal(self.arg(a, 0)?)?;
+            self.emit(Inst { imm: n as i64, ..Inst::new(Op::BulkWait { read }) });
+            return Ok(());
+        }
+        let prefetch = m.take("prefetch");
+        let tensor = m.take("tensor");
+        let rank = m.find(|s| match s {
+            "1d" => Some(1u8),
+            "2d" => Some(2),
+            "3d" => Some(3),
+            "4d" => Some(4),
+            "5d" => Some(5),
+            _ => None,
+        });
+        if prefetch {
+            while m.find(|s| (matches!(s, "L2" | "global" | "tile") || s.starts_with("L2::")).then_some(())).is_some() {
+            }
+            self.emit(Inst::new(Op::Prefetch));
+            return Ok(());
+        }
+        // Destination space comes first.
+        let to_shared = m.find(|s| match s {
+            "shared::cluster" | "shared::cta" => Some(true),
+            "global" => Some(false),
+            _ => None,
+        });
+        let from_shared = m.find(|s| match s {
+            "shared::cluster" | "shared::cta" => Some(true),
+            "global" => Some(false),
+            _ => None,
+        });
+        let (Some(to_shared), Some(from_shared)) = (to_shared, from_shared) else {
+            return self.fail("the state spaces are missing");
+        };
+        m.take("tile");
+        let multicast = m.take("multicast::cluster");
+        m.one_of(&["mbarrier::complete_tx::bytes", "bulk_group"]);
+        let policy = self.cache_hints(m);
+        m.take("noftz");
+        let op = if reduce { self.reduce_op(m) } else { None };
+        if reduce && op.is_none() {
+            return self.fail("the operation is missing");
+        }
+        if tensor {
+            let Some(rank) = rank else { return self.fail("the number of dimensions is missing") };
+            return self.tensor_copy(a, rank, to_shared, multicast, op, policy);
+        }
+        let num = if reduce {
+            Some(match self.need_ty(m)? {
+                Ty::U(32) | Ty::B(32) => NumTy::U32,
+                Ty::S(32) => NumTy::S32,
+                Ty::U(64) | Ty::B(64) => NumTy::U64,
+                Ty::S(64) => NumTy::S64,
+                Ty::F32 => NumTy::F32,
+                Ty::F64 => NumTy::F64,
+                Ty::F16 => NumTy::F16,
+                Ty::BF16 => NumTy::BF16,
+                _ => return self.fail("not defined for this type"),
+            })
+        } else {
+            None
+        };
+        let dir = match (to_shared, from_shared) {
+            (true, false) => BulkDir::GlobalToShared,
+            (false, true) => BulkDir::SharedToGlobal,
+            (true, true) => BulkDir::SharedToCluster,
+            _ => return self.fail("global to global does not exist"),
+        };
+        let (d, s) = (self.addr_reg(self.arg(a, 0)?)?, self.addr_reg(self.arg(a, 1)?)?);
+        let size = self.src(self.arg(a, 2)?, U32)?;
+        let bar = if to_shared { self.addr_reg(self.arg(a, 3)?)? } else { N };
+        let mask = if multicast { self.src(self.arg(a, 4)?, Ty::B(16))? } else { N };
+        let reduce = op.zip(num);
+        let mut i = Inst { a: d, b: s, c: size, ..Inst::new(Op::Bulk(Bulk { dir, multicast, reduce })) };
+        self.ext(&mut i, &[], &[bar, mask]);
+        self.emit(i);
+        Ok(())
+    }
+
+    fn tensor_copy(
+        &mut self,
+        a: &[Arg],
+        rank: u8,
+        load: bool,
+        multicast: bool,
+        reduce: Option<AtomOp>,
+        _policy: bool,
+    ) -> R<()> {
+        let (smem, map) = if load { (0, 1) } else { (1, 0) };
+        let smem = self.addr_reg(self.arg(a, smem)?)?;
+        let Arg::Mem(base, off, rest) = self.arg(a, map)? else {
+            return self.fail("a tensor map in brackets is needed");
+        };
+        let base = self.addr_parts(base, *off)?;
+        let in_param = base.space == Some(MemSpace::Param);
+        let mut map = self.fold(base.base, base.off)?;
+        if in_param {
+            let w = crate::memory::window(MemSpace::Param);
+            map = self.imm(Class::Q, w + base.off as u64);
+        }
+        let coords = match rest.as_slice() {
+            [Arg::Vec(v)] => v,
+            _ => return self.fail("coordinates in braces are needed (im2col offsets are not supported)"),
+        };
+        if coords.len() != usize::from(rank) {
+            return self.fail("as many coordinates as dimensions are needed");
+        }
+        let bar = if load { self.addr_reg(self.arg(a, 2)?)? } else { N };
+        let mask = if multicast { self.src(self.arg(a, 3)?, Ty::B(16))? } else { N };
+        let mut uses = vec![bar, mask];
+        for c in coords {
+            uses.push(self.src(c, Ty::S(32))?);
+        }
+        let mut i = Inst { a: smem, b: map, ..Inst::new(Op::Tensor(TensorCopy { load, rank, multicast, reduce })) };
+        self.ext(&mut i, &[], &uses);
+        self.emit(i);
+        Ok(())
+    }
+
+    fn mbarrier(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let names = [
+            "init",
+            "inval",
+            "arrive",
+            "arrive_drop",
+            "expect_tx",
+            "complete_tx",
+            "test_wait",
+            "try_wait",
+            "pending_count",
+        ];
+        let Some(k) = m.one_of(&names) else { return self.fail("the operation is missing") };
+        let expect = k <= 3 && m.take("expect_tx");
+        let no_complete = m.take("noComplete");
+        let parity = m.take("parity");
+        m.one_of(&["release", "acquire", "relaxed"]);
+        m.one_of(&["cta", "cluster", "gpu", "sys"]);
+        self.shared_space(m);
+        self.need_ty(m)?;
+        if k == 8 {
+            let s = self.src(self.arg(a, 1)?, Ty::B(64))?;
+            let d = self.dst(self.arg(a, 0)?, Class::R)?;
+            self.emit(Inst { d, b: s, ..Inst::new(Op::Mbar(Mbar::PendingCount)) });
+            return Ok(());
+        }
+        let first = usize::from(matches!(k, 2 | 3 | 6 | 7) && !matches!(a.first(), Some(Arg::Mem(..))));
+        let addr = self.addr_reg(self.arg(a, first)?)?;
+        let mut i = Inst::new(Op::Nop);
+        i.a = addr;
+        match k {
+            0 | 4 | 5 => {
+                i.op = Op::Mbar([Mbar::Init, Mbar::ExpectTx, Mbar::CompleteTx][if k == 0 { 0 } else { k - 3 }]);
+                i.b = self.src(self.arg(a, 1)?, U32)?;
+            }
+            1 => i.op = Op::Mbar(Mbar::Inval),
+            2 | 3 => {
+                i.op = Op::Mbar(Mbar::Arrive { drop: k == 3, no_complete, expect });
+                if first == 1 {
+                    i.d = self.dst(&a[0], Class::Q)?;
+                }
+                if let Some(x) = a.get(first + 1) {
+                    i.b = self.src(x, U32)?;
+                }
+            }
+            _ => {
+                i.op = Op::Mbar(Mbar::Test { parity, blocking: k == 7 });
+                i.d = self.dst(&a[0], Class::P)?;
+                i.b = self.src(self.arg(a, 2)?, if parity { U32 } else { Ty::B(64) })?;
+            }
+        }
+        self.emit(i);
+        Ok(())
+    }
+
+    /// ldmatrix, stmatrix, movmatrix
+    fn matrix(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        m.take("sync");
+        m.take("aligned");
+        if !m.take("m8n8") {
+            return self.fail("only the shape m8n8 is supported");
+        }
+        let num = [1u8, 2, 4][m.one_of(&["x1", "x2", "x4"]).unwrap_or(0)];
+        let trans = m.take("trans");
+        self.shared_space(m);
+        if self.need_ty(m)? != Ty::B(16) {
+            return self.fail("only .b16 is supported");
+        }
+        self.count(a, 2, 2)?;
+        if m.root == "movmatrix" {
+            let x = self.src(&a[1], U32)?;
+            let d = self.dst(&a[0], Class::R)?;
+            self.emit(Inst { d, a: x, ..Inst::new(Op::MovMatrix) });
+            return Ok(());
+        }
+        let load = m.root == "ldmatrix";
+        let (list, addr) = if load { (&a[0], &a[1]) } else { (&a[1], &a[0]) };
+        let regs = self.reg_list(list, load)?;
+        if regs.len() != usize::from(num) {
+            return self.fail("a vector of the wrong length");
+        }
+        let addr = self.addr_reg(addr)?;
+        let mut i =
+            Inst { a: addr, ..Inst::new(if load { Op::LdMatrix { num, trans } } else { Op::StMatrix { num, trans } }) };
+        if load {
+            self.ext(&mut i, &regs, &[]);
+        } else {
+            self.ext(&mut i, &[], &regs);
+        }
+        self.emit(i);
+        Ok(())
+    }
+
+    /// `{a, b, …}` or one register, 32-bit unless declared as 64.
+    pub(super) fn reg_list(&mut self, a: &Arg, write: bool) -> R<Vec<Reg>> {
+        let items = match a {
+            Arg::Vec(v) => v.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let mut out = vec![];
+        for x in items {
+            let ty = if self.reg_bits(x) == 64 { Ty::B(64) } else { Ty::B(32) };
+            out.push(if write { self.dst(x, ty.class())? } else { self.src(x, ty)? });
+        }
+        Ok(out)
+    }
+}

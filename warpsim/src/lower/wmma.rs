@@ -1,0 +1,99 @@
+//! wmma.load, wmma.store, wmma.mma.
+
+use std::sync::Arc;
+
+use super::func::{Lower, R};
+use super::types::{Mods, Ty};
+use crate::ir::*;
+use crate::ptx::ast::Arg;
+
+impl Lower<'_, '_> {
+    pub(super) fn wmma(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let Some(kind) = m.one_of(&["load", "store", "mma"]) else { return self.fail("the operation is missing") };
+        if kind == 2 {
+            return self.wmma_mma(m, a);
+        }
+        let operand = m.one_of(&["a", "b", "c", "d"]).unwrap_or(3);
+        m.take("sync");
+        m.take("aligned");
+        let Some(layout) = m.one_of(&["row", "col"]) else { return self.fail("the layout is missing") };
+        let [sm, sn, sk] = self.shape(m)?;
+        let space = self.space(m);
+        let elem = self.elem(m)?;
+        if elem.bits() < 8 || elem == Elem::F64 {
+            return self.fail("only elements of 8, 16 and 32 bits are supported");
+        }
+        let (rows, cols) = [(sm, sk), (sk, sn), (sm, sn), (sm, sn)][operand];
+        self.count(a, 2, 3)?;
+        let store = kind == 1;
+        let (mem, frag) = if store { (&a[0], &a[1]) } else { (&a[1], &a[0]) };
+        let regs = self.reg_list(frag, !store)?;
+        if regs.len() < usize::from(rows) * usize::from(cols) * elem.bits() as usize / 1024 {
+            return self.fail("a fragment of the wrong length");
+        }
+        let base = self.addr_reg(mem)?;
+        // Without a stride the matrix is dense.
+        let stride = match a.get(2) {
+            Some(x) => self.src(x, Ty::U(32))?,
+            None => self.imm(Class::R, u64::from(if layout == 0 { cols } else { rows })),
+        };
+        let copy = WmmaCopy { store, rows, cols, by_rows: layout == 0, elem, space };
+        let mut i = Inst { a: base, b: stride, ..Inst::new(Op::WmmaCopy(copy)) };
+        if store {
+            self.ext(&mut i, &[], &regs);
+        } else {
+            self.ext(&mut i, &regs, &[]);
+        }
+        self.emit(i);
+        Ok(())
+    }
+
+    fn wmma_mma(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        m.take("sync");
+        m.take("aligned");
+        // Fragments carry their layout from the load.
+        m.one_of(&["row", "col"]);
+        m.one_of(&["row", "col"]);
+        let [sm, sn, sk] = self.shape(m)?;
+        let sat = m.take("satfinite");
+        let d = self.elem(m)?;
+        let second = self.elem(m)?;
+        let (ea, eb, c) =
+            if m.left().is_some() { (second, self.elem(m)?, self.elem(m)?) } else { (Elem::F16, Elem::F16, second) };
+        if ea.bits() < 8 || ea == Elem::F64 {
+            return self.fail("not supported for this type");
+        }
+        self.count(a, 4, 4)?;
+        let dd = self.reg_list(&a[0], true)?;
+        let (ra, rb, rc) = (self.reg_list(&a[1], false)?, self.reg_list(&a[2], false)?, self.reg_list(&a[3], false)?);
+        let need = |rows: u16, cols: u16, e: Elem| usize::from(rows) * usize::from(cols) * e.bits() as usize / 1024;
+        if dd.len() < need(sm, sn, d)
+            || ra.len() < need(sm, sk, ea)
+            || rb.len() < need(sk, sn, eb)
+            || rc.len() < need(sm, sn, c)
+        {
+            return self.fail("a fragment of the wrong length");
+        }
+        let info = Mma {
+            m: sm,
+            n: sn,
+            k: sk,
+            a: ea,
+            b: eb,
+            d,
+            c,
+            sat,
+            and: false,
+            a_regs: true,
+            neg_a: false,
+            neg_b: false,
+            trans_a: false,
+            trans_b: false,
+        };
+        let mut i = Inst { imm: ra.len() as i64 | (rb.len() as i64) << 8, ..Inst::new(Op::Wmma(Arc::new(info))) };
+        let uses: Vec<Reg> = ra.into_iter().chain(rb).chain(rc).collect();
+        self.ext(&mut i, &dd, &uses);
+        self.emit(i);
+        Ok(())
+    }
+}

@@ -1,0 +1,330 @@
+//! Counts under the names and definitions of Nsight Compute, as far as they need no clock.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::ir::{Inst, Op, Program};
+use crate::report::Place;
+
+/// Accesses to one memory in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Warp-level instructions.
+    pub requests: u64,
+    /// 32-byte sectors (global) or wavefronts (shared).
+    pub units: u64,
+    /// What the same bytes would take without waste or conflicts.
+    pub ideal: u64,
+    /// Bytes that threads asked for.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    fn add(&mut self, o: &Traffic) {
+        self.requests += o.requests;
+        self.units += o.units;
+        self.ideal += o.ideal;
+        self.bytes += o.bytes;
+    }
+    /// Units a request.
+    pub fn per_request(&self) -> f64 {
+        self.units as f64 / self.requests.max(1) as f64
+    }
+}
+
+/// What one PTX instruction did.
+#[derive(Debug, Clone, Default)]
+pub struct Line {
+    /// The instruction.
+    pub place: Place,
+    /// Times that a warp executed it.
+    pub executed: u64,
+    /// Threads that did, summed over warps.
+    pub threads: u64,
+    /// Conditional branches decided here.
+    pub branches: u64,
+    /// Those that split their warp.
+    pub divergent: u64,
+    /// Global traffic, both directions.
+    pub global: Traffic,
+    /// Shared traffic, both directions.
+    pub shared: Traffic,
+}
+
+/// Counts of a whole launch.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    /// `smsp__inst_executed.sum`: PTX here, where the hardware counts SASS.
+    pub instructions: u64,
+    /// Threads that executed them, summed.
+    pub thread_instructions: u64,
+    /// Conditional branches.
+    pub branches: u64,
+    /// Those that split their warp.
+    pub divergent_branches: u64,
+    /// Global loads: units are sectors.
+    pub global_loads: Traffic,
+    /// Global stores and atomics: units are sectors.
+    pub global_stores: Traffic,
+    /// Shared loads: units are wavefronts.
+    pub shared_loads: Traffic,
+    /// Shared stores: units are wavefronts.
+    pub shared_stores: Traffic,
+    /// Distinct 32-byte sectors touched, times 32: the least that global memory must move.
+    pub unique_bytes: u64,
+    /// Bytes that bulk and tensor copies brought into shared memory.
+    pub bulk_load_bytes: u64,
+    /// Bytes that they took out of it.
+    pub bulk_store_bytes: u64,
+    /// Floating-point operations outside the tensor cores; a fused multiply-add is two.
+    pub flops: u64,
+    /// Operations of `mma`, `wmma` and `wgmma`.
+    pub tensor_flops: u64,
+    /// Instruction mix by opcode root.
+    pub mix: Vec<(String, u64)>,
+    /// Every instruction that ran, hottest first.
+    pub lines: Vec<Line>,
+    /// How full the target's multiprocessors would be.
+    pub occupancy: Option<crate::occupancy::Occupancy>,
+    /// An upper estimate of registers a thread from the PTX (ptxas knows better).
+    pub register_pressure: u32,
+}
+
+impl Metrics {
+    /// `smsp__thread_inst_executed_per_inst_executed.ratio`
+    pub fn threads_per_instruction(&self) -> f64 {
+        self.thread_instructions as f64 / self.instructions.max(1) as f64
+    }
+    /// `smsp__sass_average_branch_targets_threads_uniform.pct`
+    pub fn branch_uniformity(&self) -> f64 {
+        if self.branches == 0 {
+            100.0
+        } else {
+            100.0 * (self.branches - self.divergent_branches) as f64 / self.branches as f64
+        }
+    }
+    /// Bytes that left or entered the first-level cache: sectors times 32, and bulk copies.
+    pub fn sector_bytes(&self) -> u64 {
+        32 * (self.global_loads.units + self.global_stores.units) + self.bulk_load_bytes + self.bulk_store_bytes
+    }
+    /// FLOPs a byte, for the least traffic and for the sectors moved.
+    pub fn arithmetic_intensity(&self) -> (f64, f64) {
+        let f = (self.flops + self.tensor_flops) as f64;
+        (
+            f / (self.unique_bytes + self.bulk_load_bytes + self.bulk_store_bytes).max(1) as f64,
+            f / self.sector_bytes().max(1) as f64,
+        )
+    }
+
+    /// Rows of Nsight Compute's name and value.
+    pub fn rows(&self) -> Vec<(&'static str, f64)> {
+        let t = |v: &Traffic| {
+            (v.requests as f64, v.units as f64, v.per_request(), 100.0 * v.bytes as f64 / (32 * v.units).max(1) as f64)
+        };
+        let (ld, st) = (t(&self.global_loads), t(&self.global_stores));
+        vec![
+            ("smsp__inst_executed.sum", self.instructions as f64),
+            ("smsp__thread_inst_executed_per_inst_executed.ratio", self.threads_per_instruction()),
+            ("smsp__sass_average_branch_targets_threads_uniform.pct", self.branch_uniformity()),
+            ("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", ld.0),
+            ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", ld.1),
+            ("l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio", ld.2),
+            ("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct", ld.3),
+            ("l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", st.0),
+            ("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", st.1),
+            ("l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio", st.2),
+            ("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct", st.3),
+            ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", self.shared_loads.units as f64),
+            (
+                "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+                (self.shared_loads.units - self.shared_loads.ideal) as f64,
+            ),
+            ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum", self.shared_stores.units as f64),
+            (
+                "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+                (self.shared_stores.units - self.shared_stores.ideal) as f64,
+            ),
+            ("flops", self.flops as f64),
+            ("tensor flops", self.tensor_flops as f64),
+            ("unique bytes", self.unique_bytes as f64),
+            ("sector bytes", self.sector_bytes() as f64),
+        ]
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Stat {
+    executed: u64,
+    threads: u64,
+    branches: u64,
+    divergent: u64,
+    loads: Traffic,
+    stores: Traffic,
+    shared_loads: Traffic,
+    shared_stores: Traffic,
+}
+
+/// Collects while a host thread runs blocks.
+pub struct Collector {
+    stats: Vec<Vec<Stat>>,
+    unique: HashSet<u64>,
+    bulk: [u64; 2],
+    tensor: u64,
+}
+
+impl Collector {
+    pub fn new(prog: &Program) -> Self {
+        Collector {
+            stats: prog.funcs.iter().map(|f| vec![Stat::default(); f.insts.len()]).collect(),
+            unique: HashSet::new(),
+            bulk: [0; 2],
+            tensor: 0,
+        }
+    }
+
+    fn stat(&mut self, func: u32, pc: u32) -> &mut Stat {
+        &mut self.stats[func as usize][pc as usize]
+    }
+
+    pub fn count(&mut self, func: u32, pc: u32, i: &Inst, m: u32, all: u32) {
+        if let (Op::Mma(info) | Op::Wmma(info), true) = (&i.op, m != 0) {
+            self.tensor += 2 * u64::from(info.m) * u64::from(info.n) * u64::from(info.k);
+        }
+        if !i.first {
+            return;
+        }
+        // A predicated-off branch was still executed by its threads.
+        let branch = matches!(i.op, Op::Bra { .. });
+        let s = self.stat(func, pc);
+        s.executed += 1;
+        s.threads += u64::from(if branch { all } else { m }.count_ones());
+    }
+
+    pub fn branch(&mut self, func: u32, pc: u32, divergent: bool) {
+        let s = self.stat(func, pc);
+        s.branches += 1;
+        s.divergent += u64::from(divergent);
+    }
+
+    pub fn tensor_flops(&mut self, n: u64) {
+        self.tensor += n;
+    }
+
+    pub fn bulk(&mut self, _func: u32, _pc: u32, bytes: u64, load: bool) {
+        self.bulk[usize::from(!load)] += bytes;
+    }
+
+    pub fn global(&mut self, func: u32, pc: u32, addr: &[u64; 32], m: u32, bytes: u32, write: bool) {
+        let mut sectors: Vec<u64> = (0..32)
+            .filter(|l| m >> l & 1 == 1)
+            .flat_map(|l| addr[l] / 32..=(addr[l] + u64::from(bytes) - 1) / 32)
+            .collect();
+        sectors.sort_unstable();
+        sectors.dedup();
+        self.unique.extend(&sectors);
+        let asked = u64::from(m.count_ones() * bytes);
+        let t = Traffic { requests: 1, units: sectors.len() as u64, ideal: asked.div_ceil(32), bytes: asked };
+        let s = self.stat(func, pc);
+        if write { s.stores.add(&t) } else { s.loads.add(&t) }
+    }
+
+    pub fn shared(&mut self, func: u32, pc: u32, addr: &[u64; 32], m: u32, bytes: u32, write: bool) {
+        let mut words: Vec<u64> = (0..32)
+            .filter(|l| m >> l & 1 == 1)
+            .flat_map(|l| addr[l] / 4..=(addr[l] + u64::from(bytes) - 1) / 4)
+            .collect();
+        words.sort_unstable();
+        words.dedup();
+        let mut banks = [0u64; 32];
+        for w in &words {
+            banks[(w % 32) as usize] += 1;
+        }
+        let units = banks.iter().copied().max().unwrap_or(0).max(1);
+        let t = Traffic {
+            requests: 1,
+            units,
+            ideal: (words.len() as u64).div_ceil(32).max(1),
+            bytes: u64::from(m.count_ones() * bytes),
+        };
+        let s = self.stat(func, pc);
+        if write { s.shared_stores.add(&t) } else { s.shared_loads.add(&t) }
+    }
+
+    /// Adds another thread's counts.
+    pub fn merge(&mut self, o: Collector) {
+        for (a, b) in self.stats.iter_mut().flatten().zip(o.stats.iter().flatten()) {
+            a.executed += b.executed;
+            a.threads += b.threads;
+            a.branches += b.branches;
+            a.divergent += b.divergent;
+            a.loads.add(&b.loads);
+            a.stores.add(&b.stores);
+            a.shared_loads.add(&b.shared_loads);
+            a.shared_stores.add(&b.shared_stores);
+        }
+        self.unique.extend(o.unique);
+        self.bulk[0] += o.bulk[0];
+        self.bulk[1] += o.bulk[1];
+        self.tensor += o.tensor;
+    }
+
+    pub fn finish(self, prog: &Program, place: impl Fn(u32, u32) -> Place) -> Metrics {
+        let mut out =
+            Metrics { unique_bytes: 32 * self.unique.len() as u64, tensor_flops: self.tensor, ..Metrics::default() };
+        [out.bulk_load_bytes, out.bulk_store_bytes] = self.bulk;
+        let mut mix: HashMap<String, u64> = HashMap::new();
+        for (f, stats) in self.stats.iter().enumerate() {
+            let code = &prog.funcs[f];
+            out.register_pressure = out.register_pressure.max(code.pressure);
+            for (pc, s) in stats.iter().enumerate() {
+                out.instructions += s.executed;
+                out.thread_instructions += s.threads;
+                out.branches += s.branches;
+                out.divergent_branches += s.divergent;
+                out.global_loads.add(&s.loads);
+                out.global_stores.add(&s.stores);
+                out.shared_loads.add(&s.shared_loads);
+                out.shared_stores.add(&s.shared_stores);
+                if s.executed == 0 {
+                    continue;
+                }
+                let text = &prog.texts[code.origins[pc].text as usize];
+                *mix.entry(text.split('.').next().unwrap_or("").to_string()).or_default() += s.executed;
+                out.flops += s.threads * flops(text);
+                let mut global = s.loads;
+                global.add(&s.stores);
+                let mut shared = s.shared_loads;
+                shared.add(&s.shared_stores);
+                out.lines.push(Line {
+                    place: place(f as u32, pc as u32),
+                    executed: s.executed,
+                    threads: s.threads,
+                    branches: s.branches,
+                    divergent: s.divergent,
+                    global,
+                    shared,
+                });
+            }
+        }
+        out.mix = mix.into_iter().collect();
+        out.mix.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        out.lines.sort_by(|a, b| b.executed.cmp(&a.executed).then(a.place.ptx_line.cmp(&b.place.ptx_line)));
+        out
+    }
+}
+
+/// Floating-point operations of one thread's instruction.
+fn flops(text: &str) -> u64 {
+    let mut parts = text.split('.');
+    let root = parts.next().unwrap_or("");
+    let width = match parts.next_back().unwrap_or("") {
+        "f32" | "f64" | "f16" | "bf16" => 1,
+        "f16x2" | "bf16x2" => 2,
+        _ => return 0,
+    };
+    width
+        * match root {
+            "fma" | "mad" => 2,
+            "add" | "sub" | "mul" => 1,
+            _ => 0,
+        }
+}

@@ -1,0 +1,235 @@
+//! What instructions do, beyond register arithmetic: their decoded parameters.
+
+/// Address spaces an instruction can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemSpace {
+    Generic,
+    Global,
+    Shared,
+    Local,
+    Param,
+}
+
+/// Memory ordering, as far as the race checker cares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    Weak,
+    /// Relaxed or volatile.
+    Strong,
+    Acquire,
+    Release,
+    AcqRel,
+}
+
+/// A load or store.
+#[derive(Debug, Clone, Copy)]
+pub struct Access {
+    pub space: MemSpace,
+    /// Bytes of one element.
+    pub bytes: u8,
+    /// Elements.
+    pub count: u8,
+    /// Sign-extend a loaded element to this many bits (0: zero-extend).
+    pub sext: u8,
+    pub order: Order,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtomOp {
+    Add,
+    Min,
+    Max,
+    Inc,
+    Dec,
+    And,
+    Or,
+    Xor,
+    Exch,
+    Cas,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumTy {
+    U32,
+    S32,
+    U64,
+    S64,
+    F32,
+    F64,
+    F16,
+    BF16,
+    F16x2,
+    BF16x2,
+    U16,
+}
+
+impl NumTy {
+    pub fn bytes(self) -> u8 {
+        match self {
+            NumTy::U64 | NumTy::S64 | NumTy::F64 => 8,
+            NumTy::F16 | NumTy::BF16 | NumTy::U16 => 2,
+            _ => 4,
+        }
+    }
+}
+
+/// An atomic or reduction.
+#[derive(Debug, Clone, Copy)]
+pub struct Atomic {
+    pub op: AtomOp,
+    pub ty: NumTy,
+    pub space: MemSpace,
+    pub count: u8,
+    pub order: Order,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShflMode {
+    Up,
+    Down,
+    Bfly,
+    Idx,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VoteMode {
+    All,
+    Any,
+    Uni,
+    Ballot,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReduxOp {
+    Add,
+    MinU,
+    MaxU,
+    MinS,
+    MaxS,
+    And,
+    Or,
+    Xor,
+}
+
+/// What a warp-wide instruction does once its lanes are together.
+#[derive(Debug, Clone, Copy)]
+pub enum WarpOp {
+    /// `d|c = shfl(a, b, ext[0])`
+    Shfl(ShflMode),
+    Vote(VoteMode),
+    MatchAny(bool),
+    MatchAll(bool),
+    Redux(ReduxOp),
+    SyncWarp,
+    Elect,
+}
+
+/// Element type of a matrix fragment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elem {
+    F16,
+    BF16,
+    TF32,
+    F64,
+    S8,
+    U8,
+    S4,
+    U4,
+    B1,
+    E4M3,
+    E5M2,
+    F32,
+    S32,
+}
+
+impl Elem {
+    pub fn bits(self) -> u32 {
+        match self {
+            Elem::F16 | Elem::BF16 => 16,
+            Elem::TF32 | Elem::F32 | Elem::S32 => 32,
+            Elem::F64 => 64,
+            Elem::S8 | Elem::U8 | Elem::E4M3 | Elem::E5M2 => 8,
+            Elem::S4 | Elem::U4 => 4,
+            Elem::B1 => 1,
+        }
+    }
+}
+
+/// `mma.sync` and the arithmetic half of `wgmma`.
+#[derive(Debug, Clone, Copy)]
+pub struct Mma {
+    pub m: u16,
+    pub n: u16,
+    pub k: u16,
+    pub a: Elem,
+    pub b: Elem,
+    pub d: Elem,
+    pub c: Elem,
+    /// Saturate integer accumulation.
+    pub sat: bool,
+    /// For `.b1`: AND instead of XOR.
+    pub and: bool,
+    /// wgmma: A comes from registers.
+    pub a_regs: bool,
+    pub neg_a: bool,
+    pub neg_b: bool,
+    /// wgmma: the matrix in shared memory is M/N-major.
+    pub trans_a: bool,
+    pub trans_b: bool,
+}
+
+/// A matrix between memory and `wmma` fragments.
+#[derive(Debug, Clone, Copy)]
+pub struct WmmaCopy {
+    pub store: bool,
+    pub rows: u16,
+    pub cols: u16,
+    pub by_rows: bool,
+    pub elem: Elem,
+    pub space: MemSpace,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BulkDir {
+    GlobalToShared,
+    SharedToGlobal,
+    SharedToCluster,
+}
+
+/// A bulk (non-tensor) copy or reduction.
+#[derive(Debug, Clone, Copy)]
+pub struct Bulk {
+    pub dir: BulkDir,
+    pub multicast: bool,
+    pub reduce: Option<(AtomOp, NumTy)>,
+}
+
+/// A tensor copy or reduction.
+#[derive(Debug, Clone, Copy)]
+pub struct TensorCopy {
+    pub load: bool,
+    pub rank: u8,
+    pub multicast: bool,
+    pub reduce: Option<AtomOp>,
+}
+
+/// mbarrier instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mbar {
+    Init,
+    Inval,
+    /// `arrive{.noComplete}`: count in `b` when present.
+    Arrive {
+        drop: bool,
+        no_complete: bool,
+        expect: bool,
+    },
+    ExpectTx,
+    CompleteTx,
+    /// Wait with a state token or a parity; `blocking` for `try_wait`.
+    Test {
+        parity: bool,
+        blocking: bool,
+    },
+    PendingCount,
+}

@@ -1,0 +1,146 @@
+//! The syntax tree of a PTX module: what was written, before any meaning.
+
+use std::sync::Arc;
+
+/// A name in the source. Cloning it is cheap.
+pub type Name = Arc<str>;
+
+/// A whole translation unit.
+#[derive(Debug, Default)]
+pub struct Ast {
+    pub version: String,
+    pub target: String,
+    pub files: Vec<(u32, String)>,
+    pub vars: Vec<Var>,
+    pub funcs: Vec<Func>,
+}
+
+/// Where a variable lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Space {
+    Generic,
+    Global,
+    Shared,
+    Local,
+    Const,
+    Param,
+}
+
+/// One variable: module scope, function scope or a parameter.
+#[derive(Debug, Clone)]
+pub struct Var {
+    pub space: Space,
+    pub align: u32,
+    /// Fundamental type without its dot: `b32`, `f64`.
+    pub ty: Name,
+    pub name: Name,
+    /// Elements, counting a vector as its elements; `None` for `name[]`.
+    pub count: Option<u64>,
+    pub init: Vec<Init>,
+    pub external: bool,
+}
+
+/// One element of an initialiser.
+#[derive(Debug, Clone)]
+pub enum Init {
+    Int(u64),
+    Float(f64),
+    F32(u32),
+    F64(u64),
+    /// The address of a symbol plus an offset; `generic` when written `generic(sym)`.
+    Addr(Name, i64),
+}
+
+/// An `.entry` or a `.func`.
+#[derive(Debug)]
+pub struct Func {
+    pub name: Name,
+    pub entry: bool,
+    pub rets: Vec<Var>,
+    pub params: Vec<Var>,
+    pub body: Option<Vec<Stmt>>,
+    pub bounds: Bounds,
+    pub line: u32,
+}
+
+/// Performance-tuning directives that change what a launch may look like.
+#[derive(Debug, Default, Clone)]
+pub struct Bounds {
+    pub max_threads: Option<[u32; 3]>,
+    pub required_threads: Option<[u32; 3]>,
+    pub required_cluster: Option<[u32; 3]>,
+    pub min_blocks: Option<u32>,
+    pub max_registers: Option<u32>,
+}
+
+/// A statement of a function body.
+#[derive(Debug)]
+pub enum Stmt {
+    /// `.reg .b32 %r<10>, a;`: type, then names with an optional count.
+    Reg(Name, u32, Vec<(Name, Option<u32>)>),
+    Var(Var),
+    Label(Name),
+    Inst(Box<Inst>),
+    Block(Vec<Stmt>),
+    /// `.loc file line column`
+    Loc(u32, u32),
+    /// `label: .branchtargets a, b;` or `.calltargets`
+    Targets(Name, Vec<Name>),
+    /// `label: .callprototype …;`
+    Prototype(Name),
+}
+
+/// One instruction as written.
+#[derive(Debug)]
+pub struct Inst {
+    pub line: u32,
+    /// `@p` or `@!p`: negated, name.
+    pub guard: Option<(bool, Name)>,
+    /// The opcode with its modifiers: `ld.global.v4.f32`.
+    pub op: Name,
+    pub args: Vec<Arg>,
+}
+
+/// One operand.
+#[derive(Debug, Clone)]
+pub enum Arg {
+    /// A register, variable, label, function or special register.
+    Name(Name),
+    /// `!p`
+    Not(Name),
+    /// `-reg` (only some instructions take it)
+    Int(u64),
+    F32(u32),
+    F64(u64),
+    /// A decimal literal with a point.
+    Decimal(f64),
+    /// `{a, b, …}`
+    Vec(Vec<Arg>),
+    /// `[base + offset]`, or `[a, {b, c}]` with what follows the comma.
+    Mem(Box<Arg>, i64, Vec<Arg>),
+    /// `a|b`
+    Pair(Box<Arg>, Box<Arg>),
+    /// `sym + 4`
+    Offset(Name, i64),
+    /// `(a, b)` of a call
+    List(Vec<Arg>),
+    /// `_`
+    Sink,
+}
+
+/// Bytes of a variable.
+pub fn type_bytes_of(v: &Var) -> u64 {
+    u64::from(type_bytes(&v.ty)) * v.count.unwrap_or(0)
+}
+
+/// Bytes of a fundamental type; 0 for an unknown one.
+pub fn type_bytes(ty: &str) -> u32 {
+    match ty {
+        "b8" | "u8" | "s8" => 1,
+        "b16" | "u16" | "s16" | "f16" | "bf16" => 2,
+        "b32" | "u32" | "s32" | "f32" | "f16x2" | "bf16x2" => 4,
+        "b64" | "u64" | "s64" | "f64" => 8,
+        "b128" => 16,
+        _ => 0,
+    }
+}

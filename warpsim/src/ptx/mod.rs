@@ -1,0 +1,37 @@
+//! From PTX text to a syntax tree.
+
+pub mod ast;
+mod body;
+mod header;
+mod lexer;
+mod parser;
+
+use std::fmt;
+
+pub use parser::parse;
+
+/// Text that is not PTX, or PTX that is not supported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseError {
+    /// Line in the PTX text, from 1; 0 when no line applies.
+    pub line: u32,
+    /// What is wrong, with the instruction when there is one.
+    pub message: String,
+}
+
+impl ParseError {
+    pub(crate) fn new(line: u32, message: String) -> Self {
+        Self { line, message }
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.message),
+            n => write!(f, "PTX line {n}: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for ParseError {}

@@ -1,0 +1,203 @@
+//! What a launch says: findings, faults, output and counts.
+
+use std::fmt;
+
+use crate::metrics::Metrics;
+
+/// What went wrong. The first group ends the launch; the second only reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// The shape or the arguments do not fit the kernel.
+    InvalidLaunch,
+    /// An access outside every allocation, or outside shared, local or parameter memory.
+    OutOfBounds,
+    /// An address that is not a multiple of what the access needs.
+    Misaligned,
+    /// An access to memory that the host has freed.
+    UseAfterFree,
+    /// The kernel executed `trap`.
+    Trap,
+    /// A device-side `assert` failed.
+    Assert,
+    /// No thread can go on.
+    Deadlock,
+    /// More instructions than [`crate::Options::instruction_limit`].
+    InstructionLimit,
+    /// Operands that make the instruction undefined.
+    IllegalInstruction,
+    /// A read of a register that the lane never wrote.
+    UninitialisedRegister,
+    /// A read of shared memory that nobody wrote.
+    UninitialisedShared,
+    /// A read of global memory that neither host nor kernel wrote.
+    UninitialisedGlobal,
+    /// Two accesses to shared memory, one a write, that nothing orders.
+    SharedRace,
+    /// The same in global memory.
+    GlobalRace,
+    /// An asynchronous copy or tensor-core read that nothing waited for.
+    AsyncRace,
+    /// A generic write read by the asynchronous proxy without `fence.proxy.async` between.
+    MissingProxyFence,
+    /// A warp-wide or aligned instruction executed by part of a warp.
+    DivergentBarrier,
+    /// Arrivals that disagree about a barrier's number of threads.
+    BarrierCount,
+    /// Barriers and mbarriers used against their rules.
+    BarrierMisuse,
+    /// A defect of the simulator.
+    Internal,
+}
+
+impl Kind {
+    /// A short name: `out-of-bounds`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::InvalidLaunch => "invalid-launch",
+            Kind::OutOfBounds => "out-of-bounds",
+            Kind::Misaligned => "misaligned",
+            Kind::UseAfterFree => "use-after-free",
+            Kind::Trap => "trap",
+            Kind::Assert => "assert",
+            Kind::Deadlock => "deadlock",
+            Kind::InstructionLimit => "instruction-limit",
+            Kind::IllegalInstruction => "illegal-instruction",
+            Kind::UninitialisedRegister => "uninitialised-register",
+            Kind::UninitialisedShared => "uninitialised-shared",
+            Kind::UninitialisedGlobal => "uninitialised-global",
+            Kind::SharedRace => "shared-race",
+            Kind::GlobalRace => "global-race",
+            Kind::AsyncRace => "async-race",
+            Kind::MissingProxyFence => "missing-proxy-fence",
+            Kind::DivergentBarrier => "divergent-barrier",
+            Kind::BarrierCount => "barrier-count",
+            Kind::BarrierMisuse => "barrier-misuse",
+            Kind::Internal => "internal",
+        }
+    }
+}
+
+/// A place in the program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Line of the PTX text.
+    pub ptx_line: u32,
+    /// The instruction's opcode.
+    pub instruction: String,
+    /// Source file and line, when the PTX has `.loc`.
+    pub source: Option<(String, u32)>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PTX line {} `{}`", self.ptx_line, self.instruction)?;
+        match &self.source {
+            Some((file, line)) => write!(f, " ({file}:{line})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The other access of a race.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Earlier {
+    /// Where it happened.
+    pub place: Place,
+    /// Who: `thread (3,0,0) of block (0,0,0)`, `an asynchronous copy`.
+    pub who: String,
+    /// It was a write.
+    pub write: bool,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What kind of mistake it is.
+    pub kind: Kind,
+    /// The mistake in words.
+    pub message: String,
+    /// The kernel's name.
+    pub kernel: String,
+    /// The instruction.
+    pub place: Place,
+    /// Index of the block.
+    pub block: [u32; 3],
+    /// Index of the thread in its block.
+    pub thread: [u32; 3],
+    /// The address: in its own space for shared and local memory.
+    pub address: Option<u64>,
+    /// The other access of a race.
+    pub earlier: Option<Earlier>,
+    /// How often the same instruction had the same finding.
+    pub count: u64,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
+        write!(
+            f,
+            "{}: {}\n  at {} in `{}`, block ({bx},{by},{bz}), thread ({tx},{ty},{tz})",
+            self.kind.name(),
+            self.message,
+            self.place,
+            self.kernel
+        )?;
+        if let Some(a) = self.address {
+            write!(f, ", address {a:#x}")?;
+        }
+        if let Some(e) = &self.earlier {
+            write!(f, "\n  earlier {} by {} at {}", if e.write { "write" } else { "read" }, e.who, e.place)?;
+        }
+        if self.count > 1 {
+            write!(f, "\n  {} times", self.count)?;
+        }
+        Ok(())
+    }
+}
+
+/// A finding that ended the launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Why it ended.
+    pub finding: Box<Finding>,
+    /// What had been found until then.
+    pub also: Vec<Finding>,
+    /// What the kernel had printed until then.
+    pub output: String,
+}
+
+impl Fault {
+    pub(crate) fn new(finding: Finding) -> Self {
+        Fault { finding: Box::new(finding), also: vec![], output: String::new() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.finding.fmt(f)?;
+        self.also.iter().try_for_each(|a| write!(f, "\nbefore that, {a}"))
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// The result of a launch that ran to its end.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Warp instructions executed.
+    pub instructions: u64,
+    /// What the checkers found, one entry for each instruction and kind.
+    pub findings: Vec<Finding>,
+    /// What the kernel printed, in the order of its blocks.
+    pub output: String,
+    /// Counts, if [`crate::Options::metrics`] asked for them.
+    pub metrics: Option<Metrics>,
+}
+
+impl Report {
+    /// True when nothing was found.
+    pub fn clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+}

@@ -1,0 +1,91 @@
+//! The command.
+
+mod common;
+use common::nvcc;
+use std::process::{Command, Output};
+
+fn warpsim(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_warpsim")).args(args).output().unwrap()
+}
+
+fn ptx() -> Option<String> {
+    nvcc::file("basic").map(|path| path.display().to_string())
+}
+
+#[test]
+fn lists_kernels() {
+    let Some(ptx) = ptx() else { return };
+    let o = warpsim(&[&ptx]);
+    let text = String::from_utf8(o.stdout).unwrap();
+    assert!(o.status.success() && text.contains("sgemm  parameters [8, 8, 8, 4, 4, 4]  static shared 16384"), "{text}");
+}
+
+#[test]
+fn runs_and_measures() {
+    let Some(ptx) = ptx() else { return };
+    let o = warpsim(&[
+        &ptx,
+        "--kernel",
+        "scan",
+        "--block",
+        "64",
+        "--shared",
+        "256",
+        "--arg",
+        "x:i32[64]=ones",
+        "--arg",
+        "y:i32[64]=none",
+        "--arg",
+        "64",
+        "--print",
+        "y:5",
+        "--metrics",
+    ]);
+    let text = String::from_utf8(o.stdout).unwrap();
+    assert_eq!(o.status.code(), Some(0), "{text}");
+    assert!(text.contains("y: 1 2 3 4 5\n"), "{text}");
+    assert!(text.contains("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"), "{text}");
+}
+
+#[test]
+fn findings_fail() {
+    let Some(ptx) = ptx() else { return };
+    // The kernel reads 64 elements of a buffer of 32.
+    let o = warpsim(&[
+        &ptx,
+        "--kernel",
+        "scan",
+        "--block",
+        "64",
+        "--shared",
+        "256",
+        "--arg",
+        "x:i32[32]",
+        "--arg",
+        "i32[64]",
+        "--arg",
+        "64",
+    ]);
+    let text = String::from_utf8(o.stdout).unwrap();
+    assert_eq!(o.status.code(), Some(1));
+    assert!(
+        text.contains("out-of-bounds")
+            && text.contains("0 bytes past the end of `x` (128 bytes)")
+            && text.contains("basic.cu:"),
+        "{text}"
+    );
+}
+
+#[test]
+fn bad_arguments_are_explained() {
+    let Some(ptx) = ptx() else { return };
+    for (args, want) in [
+        (vec!["--kernel", "nope"], "no kernel `nope`; the module has: "),
+        (vec!["--kernel", "hello"], "`hello` takes 1 arguments of [4] bytes; 0 given"),
+        (vec!["--kernel", "hello", "--arg", "x:f32[4]"], "8 bytes for a parameter of 4"),
+    ] {
+        let o = warpsim(&[&[ptx.as_str()], args.as_slice()].concat());
+        let text = String::from_utf8(o.stderr).unwrap();
+        assert!(o.status.code() == Some(2) && text.contains(want), "{text}");
+    }
+}
