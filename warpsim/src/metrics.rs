@@ -228,23 +228,24 @@ impl Collector {
     }
 
     pub fn shared(&mut self, func: u32, pc: u32, addr: &[u64; 32], m: u32, bytes: u32, write: bool) {
-        let mut words: Vec<u64> = (0..32)
-            .filter(|l| m >> l & 1 == 1)
-            .flat_map(|l| addr[l] / 4..=(addr[l] + u64::from(bytes) - 1) / 4)
-            .collect();
-        words.sort_unstable();
-        words.dedup();
-        let mut banks = [0u64; 32];
-        for w in &words {
-            banks[(w % 32) as usize] += 1;
+        let (mut units, mut ideal) = (0, 0);
+        let lanes = lanes_together(addr, m, bytes);
+        for first in (0..32).step_by(lanes) {
+            let mut words: Vec<u64> = (first..first + lanes)
+                .filter(|l| m >> l & 1 == 1)
+                .flat_map(|l| addr[l] / 4..=(addr[l] + u64::from(bytes) - 1) / 4)
+                .collect();
+            words.sort_unstable();
+            words.dedup();
+            let mut banks = [0u64; 32];
+            for w in &words {
+                banks[(w % 32) as usize] += 1;
+            }
+            units += banks.iter().copied().max().unwrap_or(0);
+            ideal += (words.len() as u64).div_ceil(32);
         }
-        let units = banks.iter().copied().max().unwrap_or(0).max(1);
-        let t = Traffic {
-            requests: 1,
-            units,
-            ideal: (words.len() as u64).div_ceil(32).max(1),
-            bytes: u64::from(m.count_ones() * bytes),
-        };
+        let bytes = u64::from(m.count_ones() * bytes);
+        let t = Traffic { requests: 1, units: units.max(1), ideal: ideal.max(1), bytes };
         let s = self.stat(func, pc);
         if write { s.shared_stores.add(&t) } else { s.shared_loads.add(&t) }
     }
@@ -327,4 +328,13 @@ fn flops(text: &str) -> u64 {
             "add" | "sub" | "mul" => 1,
             _ => 0,
         }
+}
+
+/// How many lanes of a shared access go in one pass: what 128 bytes hold, and twice that if neighbours (or next neighbours) all
+/// ask for the same. Counted by ncu on an H100; the ISA does not say.
+fn lanes_together(addr: &[u64; 32], m: u32, bytes: u32) -> usize {
+    let lanes = (128 / bytes.max(4)) as usize;
+    let paired =
+        |by: usize| (0..32).filter(|l| m >> l & 1 == 1).all(|l| m >> (l ^ by) & 1 == 0 || addr[l] == addr[l ^ by]);
+    if lanes < 32 && (paired(1) || paired(2)) { lanes * 2 } else { lanes }
 }

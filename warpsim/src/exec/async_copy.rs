@@ -86,8 +86,12 @@ pub fn cp_async(
             }
         }
     }
-    if let Some(mx) = &mut cx.metrics {
-        mx.global(s.func, s.pc, &e.src, m, n as u32, false);
+    // A lane that fills with zeros alone reads nothing.
+    let reading = (0..32).filter(|l| m >> l & 1 == 1 && e.take[*l] > 0).fold(0, |mask, l| mask | 1 << l);
+    if let Some(mx) = &mut cx.metrics
+        && reading != 0
+    {
+        mx.global(s.func, s.pc, &e.src, reading, n as u32, false);
     }
     if cx.opts.async_completion == Completion::Earliest {
         for l in lanes(m) {
