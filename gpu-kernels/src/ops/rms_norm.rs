@@ -22,8 +22,7 @@
 //!
 //! # Cost
 //! One read and one write of rows × d elements, 4 FLOPs an element: bound by memory bandwidth. `weight` comes from L1 and
-//! L2, which the hint to evict it last keeps so (1% of the time on an H100), and is fetched before the reduction so that the
-//! wait for both overlaps.
+//! L2, which are asked to evict it last, and is fetched before the reduction so that the wait for both overlaps.
 //!
 //! # Limits
 //! [`rms_norm_warp`]: 32·V packs a row. [`rms_norm_block`]: 512·V packs. [`rms_norm_any`]: none. 2³¹ − 1 blocks.
