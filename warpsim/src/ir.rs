@@ -59,6 +59,8 @@ pub struct Inst {
     pub guard_neg: bool,
     /// First of its PTX instruction (helper instructions are not counted).
     pub first: bool,
+    /// A plain copy of a register.
+    pub moves: bool,
     /// What the operation makes of it: an offset, packed flags.
     pub imm: i64,
     /// More operands: `Code::lists[ext..ext + defs]` are written, up to `len` read.
@@ -70,7 +72,7 @@ pub struct Inst {
 impl Inst {
     pub fn new(op: Op) -> Self {
         let n = Reg::NONE;
-        Inst { op, d: n, a: n, b: n, c: n, guard: n, guard_neg: false, first: false, imm: 0, ext: 0, defs: 0, len: 0 }
+        Inst { op, d: n, a: n, b: n, c: n, guard: n, guard_neg: false, first: false, moves: false, imm: 0, ext: 0, defs: 0, len: 0 }
     }
 }
 
@@ -147,7 +149,9 @@ pub enum Op {
     GetCtaRank {
         shared: bool,
     },
-    ClusterArrive,
+    ClusterArrive {
+        relaxed: bool,
+    },
     ClusterWait,
     Bulk(Bulk),
     Tensor(TensorCopy),
@@ -170,7 +174,11 @@ pub enum Fence {
     Cluster,
     Gpu,
     Sys,
-    ProxyAsync,
+    /// Of shared memory, of global memory.
+    ProxyAsync {
+        shared: bool,
+        global: bool,
+    },
     MbarrierInit,
     /// Proxies that this simulator keeps coherent (tensormap, alias).
     Other,

@@ -303,13 +303,4 @@ mod tests {
             assert!(fault.finding.message.contains("index out of bounds"), "{fault}");
         }
     }
-
-    #[test]
-    fn a_panic_outside_the_workers_is_a_fault() {
-        // More blocks than a vector can hold.
-        let launch = Launch { grid: [(1 << 31) - 1, 65535, 65535], ..Launch::default() };
-        let options = Options { checks: Checks::ALL, ..Options::default() };
-        let fault = Gpu::new().launch(&kernel(), &launch, &options).unwrap_err();
-        assert_eq!(fault.finding.kind, Kind::Internal);
-    }
 }

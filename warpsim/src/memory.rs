@@ -96,29 +96,39 @@ impl Alloc {
     /// Marks bytes as written.
     #[inline(always)]
     pub fn mark(&self, off: usize, n: usize) {
-        let (mut at, end) = (off, off + n);
-        while at < end {
-            let take = (64 - at % 64).min(end - at);
-            let bits = if take == 64 { !0 } else { ((1u64 << take) - 1) << (at % 64) };
-            let w = &self.init[at / 64];
+        for (word, bits) in words(off, n) {
+            let w = &self.init[word];
             if w.load(Relaxed) & bits != bits {
                 w.fetch_or(bits, Relaxed);
             }
-            at += take;
         }
     }
 
-    /// True when all of these bytes (at most 16, not crossing a multiple of 64) were written.
+    /// True when all of these bytes were written.
     #[inline(always)]
     pub fn marked(&self, off: usize, n: usize) -> bool {
-        let bits = ((1u64 << n) - 1) << (off % 64);
-        self.init[off / 64].load(Relaxed) & bits == bits
+        words(off, n).all(|(word, bits)| self.init[word].load(Relaxed) & bits == bits)
     }
 
     #[inline(always)]
     pub fn contains(&self, addr: u64, n: u64) -> bool {
         addr >= self.base && addr.wrapping_sub(self.base).saturating_add(n) <= self.size
     }
+}
+
+/// A range of bits as words and masks.
+#[inline(always)]
+fn words(off: usize, n: usize) -> impl Iterator<Item = (usize, u64)> {
+    let (mut at, end) = (off, off + n);
+    std::iter::from_fn(move || {
+        (at < end).then(|| {
+            let take = (64 - at % 64).min(end - at);
+            let bits = if take == 64 { !0 } else { ((1u64 << take) - 1) << (at % 64) };
+            let word = at / 64;
+            at += take;
+            (word, bits)
+        })
+    })
 }
 
 /// All allocations.
@@ -237,13 +247,5 @@ impl Memory {
         }
         a.mark(off, data.len());
         Ok(())
-    }
-
-    /// True when every byte was written before.
-    pub fn initialised(&self, addr: u64, n: u64) -> bool {
-        let Ok(k) = self.find(addr, n) else { return true };
-        let a = self.get(k);
-        let off = (addr - a.base) as usize;
-        (off..off + n as usize).all(|b| a.marked(b, 1))
     }
 }

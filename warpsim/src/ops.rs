@@ -223,6 +223,7 @@ pub enum Mbar {
         drop: bool,
         no_complete: bool,
         expect: bool,
+        relaxed: bool,
     },
     ExpectTx,
     CompleteTx,
@@ -230,6 +231,7 @@ pub enum Mbar {
     Test {
         parity: bool,
         blocking: bool,
+        relaxed: bool,
     },
     PendingCount,
 }

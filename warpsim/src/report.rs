@@ -39,6 +39,8 @@ pub enum Kind {
     AsyncRace,
     /// A generic write read by the asynchronous proxy without `fence.proxy.async` between.
     MissingProxyFence,
+    /// A thread or a block that ends while something may still use its shared memory or its registers.
+    EarlyExit,
     /// A warp-wide or aligned instruction executed by part of a warp.
     DivergentBarrier,
     /// Arrivals that disagree about a barrier's number of threads.
@@ -69,6 +71,7 @@ impl Kind {
             Kind::GlobalRace => "global-race",
             Kind::AsyncRace => "async-race",
             Kind::MissingProxyFence => "missing-proxy-fence",
+            Kind::EarlyExit => "early-exit",
             Kind::DivergentBarrier => "divergent-barrier",
             Kind::BarrierCount => "barrier-count",
             Kind::BarrierMisuse => "barrier-misuse",

@@ -115,7 +115,7 @@ fn clusters_share_memory_and_multicast() {
         "{HEAD}.visible .entry k(.param .u64 p, .param .u64 q)\n.reqnctapercluster 2, 1, 1\n{{\n.reg .pred %p<4>; .reg .b32 %r<20>; .reg .b16 %h<2>; .reg .b64 %rd<9>;\n\
          .shared .align 128 .b8 tile[256]; .shared .align 8 .b64 bar; .shared .align 4 .u32 word;\n\
          ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [q]; mov.u32 %r1, %cluster_ctarank; mov.u32 %r2, %tid.x; setp.eq.u32 %p1, %r2, 0; mov.u32 %r3, bar; mov.u32 %r4, tile;\n\
-         @%p1 mbarrier.init.shared::cta.b64 [%r3], 1; @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 256;\n\
+         @%p1 mbarrier.init.shared::cta.b64 [%r3], 1; @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 256; fence.mbarrier_init.release.cluster;\n\
          mov.u32 %r5, word; xor.b32 %r6, %r1, 1; mapa.shared::cluster.u32 %r7, %r5, %r6;\n\
          barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;\n\
          add.u32 %r8, %r1, 100; @%p1 st.shared::cluster.u32 [%r7], %r8; setp.eq.and.u32 %p2, %r1, 0, %p1; mov.u16 %h1, 3;\n\

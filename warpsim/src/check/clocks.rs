@@ -1,31 +1,19 @@
-//! Happens-before within a cluster: vector clocks over warps and mbarriers.
-//!
-//! An agent is a warp, or an mbarrier standing for the asynchronous copies that complete on it. `vc[a][b]` is the
-//! latest time of `b` that `a` knows to be over. A second clock follows what is visible to the asynchronous proxy.
+//! Happens-before within a cluster: who knows what, and how it is passed on.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-/// The knowledge that a synchronisation object carries.
-#[derive(Clone, Default)]
-pub struct Known {
-    pub all: Vec<u32>,
-    pub proxy: Vec<u32>,
-}
+use super::global::Told;
+pub use super::view::Known;
+use super::view::{Far, View, WARP_WIDE};
 
-fn join(into: &mut Vec<u32>, from: &[u32]) {
-    if into.len() < from.len() {
-        into.resize(from.len(), 0);
-    }
-    for (a, b) in into.iter_mut().zip(from) {
-        *a = (*a).max(*b);
-    }
-}
-
-impl Known {
-    pub fn join(&mut self, o: &Known) {
-        join(&mut self.all, &o.all);
-        join(&mut self.proxy, &o.proxy);
-    }
+/// Threads of one warp that do something together.
+#[derive(Clone, Copy)]
+pub struct Party {
+    pub agent: usize,
+    pub lanes: u32,
+    /// They are all of the warp's threads that have not exited.
+    pub whole: bool,
 }
 
 /// Accumulates arrivals; what a finished phase published stays readable.
@@ -35,6 +23,8 @@ pub struct SyncObject {
     pub published: Known,
     /// Phases finished.
     pub phase: u32,
+    /// mbarriers: agent, lane and time of the initialisation.
+    pub init: Option<(usize, u8, u32)>,
 }
 
 impl SyncObject {
@@ -44,77 +34,249 @@ impl SyncObject {
     }
 }
 
+/// One warp.
+struct WarpClock {
+    now: u32,
+    /// Accesses before this time are ordered among the warp's lanes.
+    synced: u32,
+    /// What all its lanes know.
+    known: Known,
+    /// What single lanes know beyond it.
+    private: Vec<(u8, Known)>,
+    /// What was known at the last fence: what relaxed operations pass on.
+    fenced: Option<Arc<Known>>,
+    fenced_lanes: Vec<(u8, Arc<Known>)>,
+}
+
 /// Clocks of one cluster.
 pub struct Clocks {
-    warps: usize,
-    known: Vec<Known>,
+    warps: Vec<WarpClock>,
     /// (block, barrier id)
-    pub bars: HashMap<(usize, u32), SyncObject>,
+    bars: HashMap<(usize, u32), SyncObject>,
     /// (block, offset)
     mbars: HashMap<(u32, u32), usize>,
-    pub mbar_objects: Vec<SyncObject>,
+    mbar_objects: Vec<SyncObject>,
     pub cluster: SyncObject,
+    /// What atomics and other strong accesses to an address have released.
+    places: HashMap<u64, Arc<Known>>,
+    /// By block: what its threads knew when they exited.
+    at_exit: Vec<Known>,
 }
 
 impl Clocks {
-    pub fn new(warps: usize) -> Self {
-        let known = (0..warps)
-            .map(|w| {
-                let mut all = vec![0; warps];
-                all[w] = 1;
-                Known { all, proxy: vec![0; warps] }
-            })
-            .collect();
+    pub fn new(blocks: usize, warps: usize) -> Self {
+        let warp = || WarpClock {
+            now: 1,
+            synced: 1,
+            known: Known::default(),
+            private: vec![],
+            fenced: None,
+            fenced_lanes: vec![],
+        };
         Clocks {
-            warps,
-            known,
+            warps: (0..warps * blocks).map(|_| warp()).collect(),
             bars: HashMap::new(),
             mbars: HashMap::new(),
             mbar_objects: vec![],
             cluster: SyncObject::default(),
+            places: HashMap::new(),
+            at_exit: vec![Known::default(); blocks],
         }
     }
 
-    #[inline(always)]
-    pub fn now(&self, me: usize) -> u32 {
-        self.known[me].all[me]
-    }
-
-    /// Starts a new epoch of `me`; later accesses are not covered by what was published before.
-    pub fn tick(&mut self, me: usize) {
-        self.known[me].all[me] += 1;
+    pub fn is_warp(&self, agent: usize) -> bool {
+        agent < self.warps.len()
     }
 
     #[inline(always)]
-    pub fn knows(&self, me: usize, agent: usize, time: u32) -> bool {
-        self.known[me].all.get(agent).is_some_and(|t| *t >= time)
+    pub fn now(&self, agent: usize) -> u32 {
+        self.warps[agent].now
     }
 
-    pub fn proxy_knows(&self, me: usize, agent: usize, time: u32) -> bool {
-        self.known[me].proxy.get(agent).is_some_and(|t| *t >= time)
+    /// Whether these threads come after an access by a lane of `agent` at `time`.
+    #[inline(always)]
+    pub fn after(&self, p: Party, agent: usize, lane: u8, time: u32) -> bool {
+        let w = &self.warps[p.agent];
+        let mine = agent == p.agent;
+        mine && (time < w.synced || lane == WARP_WIDE || p.lanes == 1u32.wrapping_shl(lane.into()) && lane < 32)
+            || w.known.seen.knows(agent, lane, time)
+            || w.each(p, |l, k| mine && l == lane || k.is_some_and(|k| k.seen.knows(agent, lane, time)))
     }
 
-    /// `fence.proxy.async`: everything known is now visible to the other proxy.
-    pub fn proxy_fence(&mut self, me: usize) {
-        let k = &mut self.known[me];
-        let all = k.all.clone();
-        join(&mut k.proxy, &all);
-        self.tick(me);
+    /// The same for a warp of another cluster.
+    pub fn after_far(&self, p: Party, warp: Far, lane: u8, time: u16) -> bool {
+        self.warps[p.agent].either(p, |k| k.seen.knows_far(warp, lane, time))
     }
 
-    /// What `me` publishes when it arrives somewhere.
-    pub fn release(&mut self, me: usize) -> Known {
-        let k = self.known[me].clone();
-        self.tick(me);
+    /// Whether a write has been fenced for the asynchronous proxy (of shared memory: 0, of global memory: 1).
+    pub fn proxy_sees(&self, p: Party, space: usize, agent: usize, lane: u8, time: u32) -> bool {
+        self.warps[p.agent].either(p, |k| k.proxy[space].knows(agent, lane, time))
+    }
+
+    /// Whether the initialisation of an mbarrier is visible to the cluster and to asynchronous copies.
+    pub fn init_visible(&self, p: Party, init: (usize, u8, u32)) -> bool {
+        let (agent, lane, time) = init;
+        let visible = |k: &Known| k.inits.knows(agent, lane, time) || k.proxy[0].knows(agent, lane, time);
+        self.warps[p.agent].either(p, visible)
+    }
+
+    /// What these threads know, their own actions included.
+    fn knowledge(&self, p: Party) -> Known {
+        let w = &self.warps[p.agent];
+        let mut k = w.known.clone();
+        for (_, private) in w.private.iter().filter(|(l, _)| p.lanes >> l & 1 == 1) {
+            k.join(private);
+        }
+        w.own(p, &mut k.seen);
         k
     }
 
-    pub fn acquire(&mut self, me: usize, k: &Known) {
-        self.known[me].join(k);
+    /// Starts a new time: later accesses are not covered by what was passed on before.
+    fn tick(&mut self, agent: usize) {
+        self.warps[agent].now += 1;
     }
 
-    pub fn bar_arrive(&mut self, me: usize, block: usize, id: u32) {
-        let k = self.release(me);
+    /// What these threads pass on when they arrive somewhere.
+    pub fn release(&mut self, p: Party) -> Known {
+        let k = self.knowledge(p);
+        self.tick(p.agent);
+        k
+    }
+
+    /// What a relaxed operation passes on: what was fenced before.
+    pub fn release_relaxed(&self, p: Party) -> Known {
+        let w = &self.warps[p.agent];
+        let mut k = w.fenced.as_deref().cloned().unwrap_or_default();
+        for (_, f) in w.fenced_lanes.iter().filter(|(l, _)| p.lanes >> l & 1 == 1) {
+            k.join(f);
+        }
+        k.inits.join(&self.knowledge(p).inits);
+        k
+    }
+
+    pub fn acquire(&mut self, p: Party, k: &Known) {
+        let w = &mut self.warps[p.agent];
+        if p.whole {
+            w.known.join(k);
+            return;
+        }
+        for lane in lanes(p.lanes) {
+            w.private_mut(lane).join(k);
+        }
+    }
+
+    /// These lanes meet, and each then knows what all of them knew.
+    pub fn sync_lanes(&mut self, p: Party) {
+        let w = &mut self.warps[p.agent];
+        if p.whole {
+            for (_, k) in std::mem::take(&mut w.private) {
+                w.known.join(&k);
+            }
+            w.now += 1;
+            w.synced = w.now;
+            return;
+        }
+        let mut all = Known::default();
+        for (_, k) in w.private.iter().filter(|(l, _)| p.lanes >> l & 1 == 1) {
+            all.join(k);
+        }
+        w.own(p, &mut all.seen);
+        w.now += 1;
+        for lane in lanes(p.lanes) {
+            w.private_mut(lane).join(&all);
+        }
+    }
+
+    /// `fence.proxy.async` of shared memory (0) or global memory (1): everything known is visible to the other proxy.
+    pub fn proxy_fence(&mut self, p: Party, space: usize) {
+        self.fence(p, |k, seen| k.proxy[space].join(seen));
+    }
+
+    /// `fence.mbarrier_init`.
+    pub fn init_fence(&mut self, p: Party) {
+        self.fence(p, |k, seen| k.inits.join(seen));
+    }
+
+    fn fence(&mut self, p: Party, f: impl Fn(&mut Known, &View)) {
+        let w = &mut self.warps[p.agent];
+        if p.whole {
+            let mut seen = w.known.seen.clone();
+            w.own(p, &mut seen);
+            f(&mut w.known, &seen);
+        }
+        // What single lanes know is theirs to fence.
+        let each = if p.whole && w.private.is_empty() { 0 } else { p.lanes };
+        for lane in lanes(each) {
+            let mut seen = w.known.seen.clone();
+            if let Some(k) = w.private(lane) {
+                seen.join(&k.seen);
+            }
+            w.own(Party { lanes: 1 << lane, whole: false, ..p }, &mut seen);
+            f(w.private_mut(lane), &seen);
+        }
+        self.tick(p.agent);
+    }
+
+    /// A fence of the generic proxy: relaxed operations pass on what is known now.
+    pub fn generic_fence(&mut self, p: Party) {
+        let k = Arc::new(self.release(p));
+        let w = &mut self.warps[p.agent];
+        if p.whole {
+            w.fenced = Some(k);
+            w.fenced_lanes.clear();
+            return;
+        }
+        for lane in lanes(p.lanes) {
+            w.fenced_lanes.retain(|(l, _)| *l != lane);
+            w.fenced_lanes.push((lane, k.clone()));
+        }
+    }
+
+    /// Whether relaxed operations of this warp pass anything on.
+    pub fn has_fenced(&self, agent: usize) -> bool {
+        let w = &self.warps[agent];
+        w.fenced.is_some() || !w.fenced_lanes.is_empty()
+    }
+
+    /// Leaves at an address what these threads release, or what they fenced before, and returns it.
+    pub fn give(&mut self, p: Party, place: u64, release: bool) -> Option<Arc<Known>> {
+        let w = &self.warps[p.agent];
+        let given = match &w.fenced {
+            _ if release => Arc::new(self.release(p)),
+            Some(k) if w.fenced_lanes.is_empty() => k.clone(),
+            _ => Some(Arc::new(self.release_relaxed(p))).filter(|k| !k.is_empty())?,
+        };
+        match self.places.get_mut(&place) {
+            None => drop(self.places.insert(place, given.clone())),
+            Some(old) if Arc::ptr_eq(old, &given) => {}
+            Some(old) => Arc::make_mut(old).join(&given),
+        }
+        Some(given)
+    }
+
+    /// Nothing was left anywhere.
+    pub fn quiet(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Takes what was left at an address.
+    pub fn take(&mut self, p: Party, place: u64) {
+        if let Some(k) = self.places.get(&place).cloned() {
+            self.acquire(p, &k);
+        }
+    }
+
+    /// Learns what other clusters left at an address.
+    pub fn learn_far(&mut self, p: Party, told: &Told) {
+        let w = &mut self.warps[p.agent];
+        if p.whole {
+            return w.known.seen.learn_far(told);
+        }
+        lanes(p.lanes).for_each(|lane| w.private_mut(lane).seen.learn_far(told));
+    }
+
+    pub fn bar_arrive(&mut self, p: Party, block: usize, id: u32) {
+        let k = self.release(p);
         self.bars.entry((block, id)).or_default().arriving.join(&k);
     }
 
@@ -122,12 +284,23 @@ impl Clocks {
         self.bars.entry((block, id)).or_default().publish();
     }
 
-    pub fn bar_wake(&mut self, me: usize, block: usize, id: u32) {
+    pub fn bar_wake(&mut self, p: Party, block: usize, id: u32) {
         if let Some(o) = self.bars.get(&(block, id)) {
             let k = o.published.clone();
-            self.acquire(me, &k);
-            self.tick(me);
+            self.acquire(p, &k);
         }
+        self.sync_lanes(p);
+    }
+
+    pub fn cluster_arrive(&mut self, p: Party, relaxed: bool) {
+        let k = if relaxed { self.release_relaxed(p) } else { self.release(p) };
+        self.cluster.arriving.join(&k);
+    }
+
+    pub fn cluster_wake(&mut self, p: Party) {
+        let k = self.cluster.published.clone();
+        self.acquire(p, &k);
+        self.sync_lanes(p);
     }
 
     /// The agent that stands for copies completing on this mbarrier.
@@ -137,33 +310,30 @@ impl Clocks {
         if k == next {
             self.mbar_objects.push(SyncObject::default());
         }
-        self.warps + k
+        self.warps.len() + k
     }
 
     pub fn mbar(&mut self, block: u32, off: u32) -> &mut SyncObject {
-        let k = self.mbar_agent(block, off) - self.warps;
+        let k = self.mbar_agent(block, off) - self.warps.len();
         &mut self.mbar_objects[k]
     }
 
-    pub fn mbar_arrive(&mut self, me: usize, block: u32, off: u32) {
-        let k = self.release(me);
-        self.mbar(block, off).arriving.join(&k);
+    pub fn mbar_init(&mut self, agent: usize, lane: u8, block: u32, off: u32) {
+        let now = self.now(agent);
+        self.mbar(block, off).init = Some((agent, lane, now));
     }
 
     pub fn mbar_complete(&mut self, block: u32, off: u32) {
         let agent = self.mbar_agent(block, off);
         let o = self.mbar(block, off);
         let time = o.phase + 1;
-        if o.arriving.all.len() <= agent {
-            o.arriving.all.resize(agent + 1, 0);
-        }
-        o.arriving.all[agent] = time;
+        o.arriving.seen.learn(agent, time);
         o.publish();
     }
 
-    pub fn mbar_wake(&mut self, me: usize, block: u32, off: u32) {
+    pub fn mbar_wake(&mut self, p: Party, block: u32, off: u32) {
         let k = self.mbar(block, off).published.clone();
-        self.acquire(me, &k);
+        self.acquire(p, &k);
     }
 
     /// The agent that stands for a warpgroup's matrix multiplications; its time is the group number.
@@ -171,16 +341,60 @@ impl Clocks {
         self.mbar_agent(block as u32, u32::MAX - group as u32)
     }
 
-    /// `me` learns that `agent` has got to `time`.
-    pub fn learn(&mut self, me: usize, agent: usize, time: u32) {
-        let v = &mut self.known[me].all;
-        if v.len() <= agent {
-            v.resize(agent + 1, 0);
-        }
-        v[agent] = v[agent].max(time);
+    /// Warp `agent` learns that `other` has got to `time`.
+    pub fn learn(&mut self, agent: usize, other: usize, time: u32) {
+        self.warps[agent].known.seen.learn(other, time);
     }
 
-    pub fn is_warp(&self, agent: usize) -> bool {
-        agent < self.warps
+    pub fn exit(&mut self, p: Party, block: usize) {
+        let k = self.knowledge(p);
+        self.at_exit[block].join(&k);
     }
+
+    /// Whether some thread of a block came after this before it ended.
+    pub fn ended_after(&self, block: usize, agent: usize, lane: u8, time: u32) -> bool {
+        self.at_exit[block].seen.knows(agent, lane, time)
+    }
+}
+
+impl WarpClock {
+    /// Adds what these threads did themselves.
+    fn own(&self, p: Party, seen: &mut View) {
+        if p.whole {
+            return seen.learn(p.agent, self.now);
+        }
+        seen.learn(p.agent, self.synced - 1);
+        lanes(p.lanes).for_each(|lane| seen.learn_lane(p.agent, lane, self.now));
+    }
+
+    fn each(&self, p: Party, f: impl Fn(u8, Option<&Known>) -> bool) -> bool {
+        lanes(p.lanes).all(|lane| f(lane, self.private(lane)))
+    }
+
+    /// What all know, or else what each of these lanes knows by itself.
+    fn either(&self, p: Party, f: impl Fn(&Known) -> bool) -> bool {
+        f(&self.known) || !self.private.is_empty() && self.each(p, |_, k| k.is_some_and(&f))
+    }
+
+    fn private(&self, lane: u8) -> Option<&Known> {
+        self.private.iter().find(|(l, _)| *l == lane).map(|(_, k)| k)
+    }
+
+    fn private_mut(&mut self, lane: u8) -> &mut Known {
+        let k = self.private.iter().position(|(l, _)| *l == lane).unwrap_or_else(|| {
+            self.private.push((lane, Known::default()));
+            self.private.len() - 1
+        });
+        &mut self.private[k].1
+    }
+}
+
+fn lanes(mut mask: u32) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        (mask != 0).then(|| {
+            let l = mask.trailing_zeros() as u8;
+            mask &= mask - 1;
+            l
+        })
+    })
 }

@@ -1,74 +1,148 @@
-//! Global-memory races: a shadow of the last writer and reader of every granule, shared by all host threads.
+//! Global-memory races: a shadow of the last writer and two readers of every granule, shared by all host threads, and
+//! what blocks tell each other through atomics.
 //!
-//! Within a block the warps' clocks decide. Between blocks only fences and atomics order accesses: a block that
-//! fences after its access has published it; a block that reads an atomic or acquires has seen all that was
-//! published before.
+//! Within a cluster its clocks decide. Between clusters a thread tells others what it knows by a strong access (an
+//! atomic, `st.release`, a relaxed store after a fence) to an address; whoever then makes a strong access to the same
+//! address has been told. A relaxed read counts as an acquire without the fence that should follow it.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::view::{EVERY, Far};
+
+/// What one address tells about the warps of the grid.
+pub type Told = Arc<BTreeMap<(Far, u8), u32>>;
 
 /// Accesses since the last kernel boundary.
 pub struct GlobalShadow {
     pub shift: u32,
-    /// By allocation: write and read words, interleaved.
-    allocs: Vec<Box<[AtomicU64]>>,
-    /// Counts publications of the whole grid.
-    pub time: AtomicU64,
+    /// By allocation: the writer, a reader, an earlier reader of another warp.
+    allocs: Vec<Box<[[AtomicU64; 3]]>>,
+    /// By address; several locks so that host threads seldom meet.
+    told: [Mutex<HashMap<u64, Told>>; 16],
+    talked: AtomicBool,
 }
 
-/// block 20 bits, warp 5, lane 5, time 16, pc 18.
+/// Who, when, where: block 18 bits, warp 5, lane 6, time 16, pc 16, marks 3. Zero is nobody.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct GStamp(pub u64);
 
 impl GStamp {
+    pub const NOBODY: GStamp = GStamp(0);
+    /// Marks an access of the asynchronous proxy.
+    pub const PROXY: u64 = 1;
+    /// Marks an access that is still in flight.
+    pub const IN_FLIGHT: u64 = 2;
+    /// Marks an atomic or otherwise strong access, or a reduction.
+    pub const STRONG: u64 = 4;
+
+    /// Times count from one, so that no stamp is zero.
     #[inline(always)]
-    pub fn new(block: u64, warp: usize, lane: u32, time: u32, pc: u32) -> Self {
+    pub fn new(block: u64, warp: usize, lane: u8, time: u32, pc: u32, marks: u64) -> Self {
         GStamp(
-            ((block + 1) & 0xf_ffff) << 44
-                | (warp as u64 & 31) << 39
-                | u64::from(lane & 31) << 34
-                | u64::from(time & 0xffff) << 18
-                | u64::from(pc & 0x3_ffff),
+            u64::from(far(block, warp)) << 41
+                | u64::from(lane & 63) << 35
+                | u64::from(time as u16) << 19
+                | u64::from(pc.min(0xffff)) << 3
+                | marks,
         )
     }
+    pub fn far(self) -> Far {
+        (self.0 >> 41) as Far
+    }
     pub fn block(self) -> u64 {
-        (self.0 >> 44).wrapping_sub(1) & 0xf_ffff
+        self.0 >> 46
     }
+    #[inline(always)]
     pub fn warp(self) -> usize {
-        (self.0 >> 39 & 31) as usize
+        (self.0 >> 41 & 31) as usize
     }
-    pub fn lane(self) -> u32 {
-        (self.0 >> 34 & 31) as u32
+    pub fn lane(self) -> u8 {
+        (self.0 >> 35 & 63) as u8
     }
-    pub fn time(self) -> u32 {
-        (self.0 >> 18 & 0xffff) as u32
+    pub fn time(self) -> u16 {
+        (self.0 >> 19) as u16
     }
     pub fn pc(self) -> u32 {
-        (self.0 & 0x3_ffff) as u32
+        (self.0 >> 3 & 0xffff) as u32
     }
+    pub fn has(self, mark: u64) -> bool {
+        self.0 & mark != 0
+    }
+    /// The same thread.
+    fn same_lane(self, o: GStamp) -> bool {
+        self.0 >> 35 == o.0 >> 35
+    }
+}
+
+/// A warp's number in the grid, as far as a stamp keeps it.
+pub fn far(block: u64, warp: usize) -> Far {
+    ((block & 0x3_ffff) << 5 | warp as u64 & 31) as Far
 }
 
 impl GlobalShadow {
     pub fn new(sizes: &[u64], grain: u32) -> Self {
         let shift = grain.trailing_zeros();
-        let allocs = sizes.iter().map(|s| (0..((s >> shift) + 1) * 2).map(|_| AtomicU64::new(0)).collect()).collect();
-        GlobalShadow { shift, allocs, time: AtomicU64::new(1) }
+        let cells = |bytes: &u64| (0..(bytes >> shift) + 1).map(|_| Default::default()).collect();
+        GlobalShadow { shift, allocs: sizes.iter().map(cells).collect(), told: Default::default(), talked: AtomicBool::new(false) }
     }
 
-    /// Records an access; returns the earlier writer and (for a write) reader.
+    fn cell(&self, alloc: usize, granule: usize) -> Option<&[AtomicU64; 3]> {
+        self.allocs.get(alloc)?.get(granule)
+    }
+
+    /// Records an access; returns the earlier writer and (for a write) readers.
     #[inline(always)]
-    pub fn touch(&self, alloc: usize, granule: usize, me: GStamp, write: bool) -> (GStamp, GStamp) {
-        let Some(cells) = self.allocs.get(alloc) else { return (GStamp(0), GStamp(0)) };
-        let (Some(w), Some(r)) = (cells.get(granule * 2), cells.get(granule * 2 + 1)) else {
-            return (GStamp(0), GStamp(0));
-        };
-        let old = GStamp(w.load(Relaxed));
+    pub fn touch(&self, alloc: usize, granule: usize, me: GStamp, write: bool) -> [GStamp; 3] {
+        let Some([w, r, o]) = self.cell(alloc, granule) else { return [GStamp::NOBODY; 3] };
+        let writer = GStamp(w.load(Relaxed));
+        let reader = GStamp(r.load(Relaxed));
         if write {
-            let reader = GStamp(r.load(Relaxed));
+            let other = GStamp(o.load(Relaxed));
             w.store(me.0, Relaxed);
-            (old, reader)
-        } else {
-            r.store(me.0, Relaxed);
-            (old, GStamp(0))
+            return [writer, reader, other];
         }
+        let mut new = me;
+        if reader.far() != me.far() {
+            if reader != GStamp::NOBODY {
+                o.store(reader.0, Relaxed);
+            }
+        } else if reader.time() == me.time() && !reader.same_lane(me) {
+            new = GStamp(me.0 | u64::from(EVERY) << 35);
+        }
+        r.store(new.0, Relaxed);
+        [writer, GStamp::NOBODY, GStamp::NOBODY]
+    }
+
+    /// Gives a thread's write that was in flight a definite time.
+    pub fn settle(&self, alloc: usize, granule: usize, me: GStamp) {
+        let Some([w, ..]) = self.cell(alloc, granule) else { return };
+        let old = GStamp(w.load(Relaxed));
+        if old.has(GStamp::IN_FLIGHT) && old.same_lane(me) {
+            // The place of the access stays.
+            let keep = 0xffff << 3 | GStamp::STRONG;
+            w.store(me.0 & !keep | old.0 & keep, Relaxed);
+        }
+    }
+
+    fn shelf(&self, place: u64) -> MutexGuard<'_, HashMap<u64, Told>> {
+        self.told[(place >> 2) as usize % self.told.len()].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody has told anything.
+    pub fn talked(&self) -> bool {
+        self.talked.load(Relaxed)
+    }
+
+    /// What was told at this address.
+    pub fn hear(&self, place: u64) -> Option<Told> {
+        self.shelf(place).get(&place).cloned()
+    }
+
+    /// Tells at this address; `f` adds what the teller knows.
+    pub fn tell(&self, place: u64, f: impl FnOnce(&mut BTreeMap<(Far, u8), u32>)) {
+        self.talked.store(true, Relaxed);
+        f(Arc::make_mut(self.shelf(place).entry(place).or_default()));
     }
 }

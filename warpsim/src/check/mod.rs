@@ -3,3 +3,4 @@
 pub mod clocks;
 pub mod global;
 pub mod race;
+pub mod view;

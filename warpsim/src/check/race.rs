@@ -1,11 +1,7 @@
 //! Shared-memory races: a shadow of the last write and the last two readers of every granule.
 
-use super::clocks::Clocks;
-
-/// Lane number of an access by several lanes at once.
-pub const SEVERAL: u32 = 63;
-/// Lane number of a warp-wide access (`ldmatrix`), ordered with all later accesses of its warp.
-pub const WARP_WIDE: u32 = 62;
+use super::clocks::{Clocks, Party};
+pub use super::view::{EVERY, WARP_WIDE};
 /// Time of an access that is still in flight.
 pub const IN_FLIGHT: u32 = (1 << 27) - 1;
 
@@ -14,15 +10,21 @@ pub const IN_FLIGHT: u32 = (1 << 27) - 1;
 pub struct Stamp(pub u64);
 
 impl Stamp {
-    /// `agent` 10 bits, `lane` 6, `time` 27, `pc` 20, `proxy` 1 (accesses of the asynchronous proxy).
+    pub const NOBODY: Stamp = Stamp(0);
+    /// Marks an access of the asynchronous proxy.
+    pub const PROXY: u64 = 1;
+    /// Marks an atomic, volatile or otherwise strong access: these do not race with each other.
+    pub const STRONG: u64 = 2;
+
+    /// `agent` 10 bits, `lane` 6, `time` 27, `pc` 19, `marks` 2.
     #[inline(always)]
-    pub fn new(agent: usize, lane: u32, time: u32, pc: u32, proxy: bool) -> Self {
+    pub fn new(agent: usize, lane: u8, time: u32, pc: u32, marks: u64) -> Self {
         Stamp(
             (agent as u64 & 1023) << 54
                 | u64::from(lane & 63) << 48
                 | u64::from(time.min(IN_FLIGHT)) << 21
-                | u64::from(pc & 0xf_ffff) << 1
-                | u64::from(proxy),
+                | u64::from(pc & 0x7_ffff) << 2
+                | marks,
         )
     }
     #[inline(always)]
@@ -30,18 +32,25 @@ impl Stamp {
         (self.0 >> 54) as usize
     }
     #[inline(always)]
-    pub fn lane(self) -> u32 {
-        (self.0 >> 48 & 63) as u32
+    pub fn lane(self) -> u8 {
+        (self.0 >> 48 & 63) as u8
     }
     #[inline(always)]
     pub fn time(self) -> u32 {
         (self.0 >> 21) as u32 & IN_FLIGHT
     }
     pub fn pc(self) -> u32 {
-        (self.0 >> 1 & 0xf_ffff) as u32
+        (self.0 >> 2 & 0x7_ffff) as u32
     }
     pub fn proxy(self) -> bool {
-        self.0 & 1 == 1
+        self.0 & Stamp::PROXY != 0
+    }
+    pub fn strong(self) -> bool {
+        self.0 & Stamp::STRONG != 0
+    }
+    /// The same access at another time.
+    pub fn at(self, time: u32) -> Self {
+        Stamp(self.0 & !(u64::from(IN_FLIGHT) << 21) | u64::from(time.min(IN_FLIGHT)) << 21)
     }
 }
 
@@ -83,29 +92,30 @@ impl SharedShadow {
         SharedShadow { shift, cells: vec![Cell::default(); (bytes >> shift) + 1] }
     }
 
-    fn conflict(clocks: &Clocks, me: Stamp, s: Stamp, write: bool) -> Option<Conflict> {
-        if s.0 == 0 {
+    /// Whether, and why, an access of `p` stamped `me` conflicts with an earlier one.
+    #[inline]
+    fn conflict(clocks: &Clocks, p: Party, me: Stamp, s: Stamp, write: bool) -> Option<Conflict> {
+        let found = |cause| Some(Conflict { stamp: s, write, cause });
+        if s == Stamp::NOBODY || me.strong() && s.strong() {
             return None;
         }
         if s.time() == IN_FLIGHT {
             // Accesses of one warp's unfinished operations are ordered among themselves.
             let same_op = me.time() == IN_FLIGHT && me.agent() == s.agent();
-            return (!same_op).then_some(Conflict { stamp: s, write, cause: Cause::InFlight });
+            return if same_op { None } else { found(Cause::InFlight) };
         }
-        if s.agent() == me.agent() {
-            let ordered =
-                s.lane() == me.lane() || s.lane() == WARP_WIDE || s.time() < me.time() || !clocks.is_warp(me.agent());
-            return (!ordered).then_some(Conflict { stamp: s, write, cause: Cause::Unordered });
+        if s.agent() == me.agent() && !clocks.is_warp(me.agent()) || clocks.after(p, s.agent(), s.lane(), s.time()) {
+            return None;
         }
-        None
+        found(if clocks.is_warp(s.agent()) { Cause::Unordered } else { Cause::InFlight })
     }
 
-    /// Checks and records one access of `n` bytes. `who` is the warp whose knowledge counts.
+    /// Checks and records one access of `n` bytes by `p`, or by an asynchronous operation that `p` starts.
     #[inline]
     pub fn access(
         &mut self,
         clocks: &Clocks,
-        who: usize,
+        p: Party,
         me: Stamp,
         addr: usize,
         n: usize,
@@ -118,30 +128,29 @@ impl SharedShadow {
         let (first, last) = (addr >> self.shift, (addr + n - 1) >> self.shift);
         for c in &mut self.cells[first..=last] {
             let w = c.write;
-            if w.0 != 0 && (w.agent() != me.agent() || w.lane() != me.lane() || w.time() == IN_FLIGHT) {
-                found =
-                    found.or(Self::conflict(clocks, me, w, true)).or_else(|| Self::foreign(clocks, who, me, w, true));
+            if w.agent() != me.agent() || w.lane() != me.lane() || w.time() == IN_FLIGHT {
+                found = found.or_else(|| Self::conflict(clocks, p, me, w, true));
             }
             if me.proxy()
                 && !write
-                && w.0 != 0
+                && w != Stamp::NOBODY
                 && !w.proxy()
                 && found.is_none()
-                && !clocks.proxy_knows(who, w.agent(), w.time())
+                && !clocks.proxy_sees(p, 0, w.agent(), w.lane(), w.time())
             {
                 found = Some(Conflict { stamp: w, write: true, cause: Cause::Proxy });
             }
             if write {
                 for r in [c.read, c.other] {
-                    if r.0 != 0 && found.is_none() {
-                        found =
-                            Self::conflict(clocks, me, r, false).or_else(|| Self::foreign(clocks, who, me, r, false));
-                    }
+                    found = found.or_else(|| Self::conflict(clocks, p, me, r, false));
                 }
-                *c = Cell { write: me, read: Stamp(0), other: Stamp(0) };
-            } else if c.read.agent() == me.agent() && c.read.0 != 0 {
+                *c = Cell { write: me, read: Stamp::NOBODY, other: Stamp::NOBODY };
+            } else if c.read.agent() == me.agent()
+                && c.read != Stamp::NOBODY
+                && (c.read.time() != IN_FLIGHT || c.read.lane() == me.lane())
+            {
                 let several = c.read.time() == me.time() && c.read.lane() != me.lane();
-                c.read = if several { Stamp(me.0 | u64::from(SEVERAL) << 48) } else { me };
+                c.read = if several { Stamp(me.0 | u64::from(EVERY) << 48) } else { me };
             } else {
                 c.other = c.read;
                 c.read = me;
@@ -150,24 +159,8 @@ impl SharedShadow {
         found
     }
 
-    /// Conflicts with another agent's access that is over.
-    #[inline(always)]
-    fn foreign(clocks: &Clocks, who: usize, me: Stamp, s: Stamp, write: bool) -> Option<Conflict> {
-        if s.agent() == me.agent()
-            || s.agent() == who && s.time() != IN_FLIGHT
-            || clocks.knows(who, s.agent(), s.time())
-        {
-            return None;
-        }
-        Some(Conflict {
-            stamp: s,
-            write,
-            cause: if clocks.is_warp(s.agent()) { Cause::Unordered } else { Cause::InFlight },
-        })
-    }
-
     /// Gives in-flight accesses of `from` a definite time, once they have been waited for.
-    pub fn settle(&mut self, addr: usize, n: usize, agent: usize, to: Stamp) {
+    pub fn settle(&mut self, addr: usize, n: usize, agent: usize, lane: u8, time: u32) {
         if n == 0 {
             return;
         }
@@ -175,8 +168,8 @@ impl SharedShadow {
         let last = last.min(self.cells.len() - 1);
         for c in &mut self.cells[first.min(last)..=last] {
             for s in [&mut c.write, &mut c.read, &mut c.other] {
-                if s.0 != 0 && s.agent() == agent && s.time() == IN_FLIGHT {
-                    *s = Stamp(to.0 & !(0xf_ffff << 1) | s.0 & 0xf_ffff << 1);
+                if s.0 != 0 && s.agent() == agent && s.lane() == lane && s.time() == IN_FLIGHT {
+                    *s = s.at(time);
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! `cp.async`: per-thread copies from global to shared memory, in groups.
 
 use super::cx::Cx;
+use super::global_check::{Touch, check_init, check_race};
 use super::mem_ops::{self, lanes};
 use super::state::*;
 use super::{mbarrier, shared};
@@ -75,13 +76,14 @@ pub fn cp_async(
             let take = u64::from(e.take[l]);
             let k = mem_ops::locate(cx, w, s, l, e.src[l], take, "cp.async")?;
             if cx.opts.checks.init || cx.global_shadow.is_some() {
-                let a = Access { space: MemSpace::Global, bytes: 4, count: 1, sext: 0, order: Order::Weak };
-                mem_ops::check_global(cx, cl, w, s, a, l, k, e.src[l], take, false, false);
+                let t = Touch { lane: l, alloc: k, addr: e.src[l], bytes: take, write: false, marks: 0 };
+                check_init(cx, w, s, t);
+                check_race(cx, cl, w, s, t, |_, _| false);
             }
         }
         if let (Some(shadow), Some(clocks)) = (&mut cl.blocks[b].shadow, &cl.clocks) {
-            let me = Stamp::new(w.agent, l as u32, IN_FLIGHT, s.pc, false);
-            if let Some(c) = shadow.access(clocks, w.agent, me, off, n, true) {
+            let me = Stamp::new(w.agent, l as u8, IN_FLIGHT, s.pc, 0);
+            if let Some(c) = shadow.access(clocks, w.party(1 << l), me, off, n, true) {
                 shared::report(cx, w, s, l, c, true, off);
             }
         }
@@ -147,8 +149,7 @@ pub fn wait(
                 copy(cx, cl, e, l);
             }
             if let (Some(shadow), Some(c)) = (&mut cl.blocks[e.dst[l].0 as usize].shadow, &cl.clocks) {
-                let to = Stamp::new(w.agent, l as u32, c.now(w.agent), 0, false);
-                shadow.settle(e.dst[l].1 as usize, e.bytes, w.agent, to);
+                shadow.settle(e.dst[l].1 as usize, e.bytes, w.agent, l as u8, c.now(w.agent));
             }
             e.mask &= !(1 << l);
         }
@@ -172,9 +173,9 @@ pub fn mbar(
     for l in lanes(m) {
         let (b, off) = mbarrier::place(cx, cl, w, s, i.a, l)?;
         if noinc {
-            mbarrier::arrive_one(cl, w.agent, b, off);
-        } else if let Some(c) = &mut cl.clocks {
-            c.mbar_arrive(w.agent, b, off);
+            mbarrier::arrive_one(cl, w.party(1 << l), b, off);
+        } else {
+            mbarrier::tell(cl, w.party(1 << l), b, off);
         }
     }
     Ok(())
@@ -186,7 +187,7 @@ pub fn finish(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32
         wait(cx, cl, w, s, m, None)?;
     }
     if !w.bulk.is_empty() {
-        super::tma::finish(cx, cl, w, m);
+        super::tma::finish(cx, cl, w, s, m);
     }
     Ok(())
 }

@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::cx::Cx;
-use super::mem_ops::{acquire, addresses, by_space, lanes, locate as locate_global, publish};
-use super::shared;
+use super::global_check::{Touch, check_init, check_race};
+use super::mem_ops::{addresses, by_space, lanes, locate as locate_global};
 use super::state::*;
+use super::{order, shared};
+use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::num;
 use crate::report::{Fault, Kind};
@@ -94,11 +96,6 @@ pub fn run(
     m: u32,
 ) -> Result<(), Fault> {
     let addr = addresses(w, i);
-    // A relaxed atomic followed by a fence also synchronises; the fence is where knowledge is taken.
-    if matches!(a.order, Order::Release | Order::AcqRel) {
-        publish(cx, cl, w);
-    }
-    acquire(cx, cl, w);
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
     let defs = usize::from(i.defs);
     let count = usize::from(a.count);
@@ -109,7 +106,8 @@ pub fn run(
         if let (Some(mx), true) = (&mut cx.metrics, space == MemSpace::Global) {
             mx.global(s.func, s.pc, addr, m, (n * count) as u32, true);
         }
-        let access = Access { space, bytes: n as u8, count: 1, sext: 0, order: Order::Strong };
+        // Loops around a compare-and-swap start from a plain load: for the race checker it is a read.
+        order::tell(cx, cl, w, space, addr, m, matches!(a.order, Order::Release | Order::AcqRel));
         for l in lanes(m) {
             let mut old = [0u64; 8];
             for e in 0..count {
@@ -129,9 +127,10 @@ pub fn run(
                                 Some(at),
                             );
                         }
-                        if cx.opts.checks.init {
-                            super::mem_ops::check_global(cx, cl, w, s, access, l, k, at, n as u64, false, false);
-                        }
+                        let (bytes, marks) = (n as u64, GStamp::STRONG);
+                        let t = Touch { lane: l, alloc: k, addr: at, bytes, write: a.op != AtomOp::Cas, marks };
+                        check_init(cx, w, s, t);
+                        check_race(cx, cl, w, s, t, |_, _| false);
                         let al = cx.mem.get(k);
                         let off = (at - al.base) as usize;
                         al.mark(off, n);
@@ -139,7 +138,7 @@ pub fn run(
                     }
                     MemSpace::Shared => {
                         let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
-                        check_shared(cx, cl, w, s, l, b, off, n);
+                        shared::touch_atomic(cx, cl, w, s, l, (b, off), n, a.op != AtomOp::Cas);
                         let sh = &mut cl.blocks[b].shared;
                         let v = shared::read(sh, off, n);
                         let new = apply(a.op, a.ty, v, x, y);
@@ -166,19 +165,9 @@ pub fn run(
                 }
             }
         }
+        order::hear(cx, cl, w, space, addr, m);
         Ok(())
     })
-}
-
-/// Atomics do not race with each other; their value must have been written by somebody.
-fn check_shared(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, b: usize, off: usize, n: usize) {
-    let blk = &mut cl.blocks[b];
-    if cx.opts.checks.init && !shared::marked(&blk.shared_init, off, n) {
-        cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
-            format!("an atomic on shared memory at {off:#x} that nobody wrote{}", shared::describe(cx, off))
-        });
-        shared::mark(&mut blk.shared_init, off, n);
-    }
 }
 
 fn rmw(al: &crate::memory::Alloc, off: usize, n: usize, f: impl Fn(u64) -> u64) -> u64 {

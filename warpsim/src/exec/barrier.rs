@@ -83,7 +83,7 @@ fn enter(
         });
     }
     if let Some(c) = &mut cl.clocks {
-        c.bar_arrive(w.agent, w.block, id);
+        c.bar_arrive(w.party(m), w.block, id);
     }
     let total = cl.blocks[w.block].warps.len() as u32 * 32;
     let bar = &mut cl.blocks[w.block].bars[id as usize];
@@ -171,7 +171,7 @@ pub fn write_reduction(cl: &mut Cluster, w: &mut Warp, s: &Split, id: u32, d: Re
     }
 }
 
-pub fn cluster_arrive(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) -> Wide {
+pub fn cluster_arrive(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32, relaxed: bool) -> Wide {
     if cx.opts.checks.sync && m != w.alive {
         cx.report(w, s, m.trailing_zeros(), Kind::DivergentBarrier, None, None, |_| {
             format!("only lanes {m:#010x} of the warp reach the cluster barrier")
@@ -190,8 +190,7 @@ pub fn cluster_arrive(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split
     w.cluster_arrived = true;
     w.cluster_phase = cl.bar_phase;
     if let Some(c) = &mut cl.clocks {
-        let k = c.release(w.agent);
-        c.cluster.arriving.join(&k);
+        c.cluster_arrive(w.party(m), relaxed);
     }
     cl.bar_arrived += 1;
     cluster_settle(cl);

@@ -32,6 +32,8 @@ pub struct BulkOp {
     /// Source data of a store, once read.
     pub data: Option<Vec<u8>>,
     pub settled: bool,
+    /// Where it was issued: function and program counter.
+    pub from: (u32, u32),
 }
 
 impl BulkOp {
@@ -39,6 +41,18 @@ impl BulkOp {
         match &self.far {
             Far::Linear { bytes, .. } | Far::Peer { bytes, .. } => *bytes,
             Far::Tensor { map, .. } => map.tile_bytes(),
+        }
+    }
+
+    /// Calls `f` with the address and size of each stretch of global memory that it touches.
+    pub fn spans(&self, mut f: impl FnMut(u64, u64)) {
+        match &self.far {
+            Far::Linear { addr, bytes } => f(*addr, *bytes as u64),
+            Far::Tensor { map, at } => {
+                let es = map.data_type.bytes() as u64;
+                rows(map, at, |_, addr, lo, hi| f(addr + lo as u64 * es, (hi - lo) as u64 * es));
+            }
+            Far::Peer { .. } => {}
         }
     }
 

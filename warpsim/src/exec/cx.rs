@@ -22,11 +22,10 @@ pub struct Launched {
     pub params: Vec<u8>,
     pub globals: Vec<u64>,
     pub threads: u32,
-    /// By function: instructions with an operand that may be uninitialised.
-    pub watch: Vec<Vec<bool>>,
-    /// By block, for the global race checker: grid time of the last publication and acquisition.
-    pub published: Vec<std::sync::atomic::AtomicU64>,
-    pub acquired: Vec<std::sync::atomic::AtomicU64>,
+    /// By function: instructions with an operand that may be uninitialised (1), or that a `wgmma` works on (2).
+    pub watch: Vec<Vec<u8>>,
+    /// By function and register: a `wgmma` works on it.
+    pub wgmma: Vec<Vec<bool>>,
 }
 
 pub struct Cx<'a> {

@@ -1,85 +1,137 @@
 //! Checks of global memory: reads of what nobody wrote, and accesses that nothing orders.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::cx::Cx;
 use super::mem_ops::block_of;
 use super::state::*;
-use crate::check::global::GStamp;
-use crate::ir::*;
+use crate::check::clocks::Party;
+use crate::check::global::{GStamp, far};
+use crate::check::race::Cause;
 use crate::report::{Earlier, Kind};
 
-/// initcheck and racecheck of one lane's access.
-pub fn check_global(
+/// An access of one lane, or of an asynchronous operation that it starts.
+#[derive(Clone, Copy)]
+pub struct Touch {
+    pub lane: usize,
+    pub alloc: usize,
+    pub addr: u64,
+    pub bytes: u64,
+    pub write: bool,
+    /// The marks of its [`GStamp`].
+    pub marks: u64,
+}
+
+/// initcheck of a read.
+pub fn check_init(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch) {
+    let al = cx.mem.get(t.alloc);
+    if cx.opts.checks.init && !al.marked((t.addr - al.base) as usize, t.bytes as usize) {
+        cx.report(w, s, t.lane as u32, Kind::UninitialisedGlobal, Some(t.addr), None, |cx| {
+            format!("reads {} bytes that nobody wrote: {}", t.bytes, cx.mem.describe(t.addr))
+        });
+    }
+}
+
+/// racecheck. `harmless` says whether a write leaves memory as it is or, given another lane of the same store, writes
+/// what that one writes.
+pub fn check_race(
     cx: &mut Cx<'_>,
     cl: &Cluster,
     w: &Warp,
     s: &Split,
-    a: Access,
-    l: usize,
-    k: usize,
-    addr: u64,
-    total: u64,
-    write: bool,
-    same: bool,
+    t: Touch,
+    harmless: impl Fn(&Cx<'_>, Option<usize>) -> bool,
 ) {
-    let mem = cx.mem;
-    let al = mem.get(k);
-    let off = (addr - al.base) as usize;
-    if cx.opts.checks.init && !write && !al.marked(off, total as usize) {
-        cx.report(w, s, l as u32, Kind::UninitialisedGlobal, Some(addr), None, |cx| {
-            format!("reads {total} bytes that nobody wrote: {}", cx.mem.describe(addr))
-        });
-    }
-    let Some(shadow) = cx.global_shadow else { return };
-    if a.order != Order::Weak {
-        return;
-    }
-    let block = cl.blocks[w.block].linear;
-    let now = cl.clocks.as_ref().map_or(0, |c| c.now(w.agent));
-    let me = GStamp::new(block, w.id, l as u32, now, s.pc);
-    let (first, last) = (off >> shadow.shift, (off + total as usize - 1) >> shadow.shift);
+    let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return };
+    let (block, now) = (cl.blocks[w.block].linear, clocks.now(w.agent));
+    let me = GStamp::new(block, w.id, t.lane as u8, now, s.pc, t.marks);
+    let off = (t.addr - cx.mem.get(t.alloc).base) as usize;
+    let (first, last) = (off >> shadow.shift, (off + t.bytes as usize - 1) >> shadow.shift);
     for g in first..=last {
-        let (writer, reader) = shadow.touch(k, g, me, write);
-        // Writing what another thread wrote already harms nobody.
-        if same && writer.0 != 0 {
-            continue;
-        }
-        for (old, was_write) in [(writer, true), (reader, false)] {
-            if old.0 != 0 && conflicts(cx, cl, w, me, old, block) {
-                let by =
-                    if old.block() == block { cl.blocks[w.block].ctaid } else { block_of(cx.launch.grid, old.block()) };
-                let t = cx.thread(old.warp(), old.lane());
-                let who = format!("thread ({},{},{}) of block ({},{},{})", t[0], t[1], t[2], by[0], by[1], by[2]);
-                let earlier = Earlier { place: cx.place(s.func, old.pc()), who, write: was_write };
-                cx.report(w, s, l as u32, Kind::GlobalRace, Some(addr), Some(earlier), |cx| {
-                    let verb = if write { "writes" } else { "reads" };
-                    format!("{verb} {} while nothing orders it with the earlier access", cx.mem.describe(addr))
-                });
-                return;
+        let earlier = shadow.touch(t.alloc, g, me, t.write);
+        for (k, old) in earlier.into_iter().enumerate() {
+            let was_write = k == 0;
+            let Some(cause) = conflict(cl, w.party(1 << t.lane), me, old, was_write) else { continue };
+            let sibling = old.far() == me.far() && old.pc() == me.pc() && old.lane() < 32;
+            // Writing what is there already, because another thread wrote it, harms nobody.
+            if t.write
+                && cause == Cause::Unordered
+                && earlier[0] != GStamp::NOBODY
+                && (harmless(cx, None) || sibling && was_write && harmless(cx, Some(old.lane().into())))
+            {
+                continue;
             }
+            return report(cx, cl, w, s, t, old, was_write, cause);
         }
     }
 }
 
-fn conflicts(cx: &Cx<'_>, cl: &Cluster, w: &Warp, me: GStamp, old: GStamp, block: u64) -> bool {
-    if old.block() == block & 0xf_ffff {
-        if old.warp() == w.id & 31 {
-            return old.lane() != me.lane() && old.time() == me.time() && old.pc() != me.pc();
+/// Writes of bulk stores that have been waited for.
+pub fn settle(cx: &Cx<'_>, cl: &Cluster, w: &Warp, lane: usize, alloc: usize, addr: u64, bytes: u64) {
+    let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return };
+    let me =
+        GStamp::new(cl.blocks[w.block].linear, w.id, lane as u8, clocks.now(w.agent), 0, GStamp::PROXY);
+    let off = (addr - cx.mem.get(alloc).base) as usize;
+    for g in off >> shadow.shift..=(off + bytes as usize - 1) >> shadow.shift {
+        shadow.settle(alloc, g, me);
+    }
+}
+
+fn conflict(cl: &Cluster, p: Party, me: GStamp, old: GStamp, was_write: bool) -> Option<Cause> {
+    if old == GStamp::NOBODY || me.has(GStamp::STRONG) && old.has(GStamp::STRONG) {
+        return None;
+    }
+    if old.has(GStamp::IN_FLIGHT) {
+        return Some(Cause::InFlight);
+    }
+    let c = cl.clocks.as_ref()?;
+    let Some(b) = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0)) else {
+        return (!c.after_far(p, old.far(), old.lane(), old.time())).then_some(Cause::Unordered);
+    };
+    let agent = b.rank as usize * b.warps.len() + old.warp();
+    // The stamp keeps 16 bits of the time; the rest is that of the latest such moment.
+    let now = c.now(agent);
+    let time = now.saturating_sub((now as u16).wrapping_sub(old.time()).into());
+    if !c.after(p, agent, old.lane(), time) {
+        return Some(Cause::Unordered);
+    }
+    let unseen = me.has(GStamp::PROXY)
+        && was_write
+        && !old.has(GStamp::PROXY)
+        && !c.proxy_sees(p, 1, agent, old.lane(), time);
+    unseen.then_some(Cause::Proxy)
+}
+
+fn report(
+    cx: &mut Cx<'_>,
+    cl: &Cluster,
+    w: &Warp,
+    s: &Split,
+    t: Touch,
+    old: GStamp,
+    was_write: bool,
+    cause: Cause,
+) {
+    // Blocks whose numbers differ by a multiple of 2^18 look the same; this one's cluster is named when it may be.
+    let by = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0));
+    let [bx, by, bz] = by.map_or_else(|| block_of(cx.launch.grid, old.block()), |b| b.ctaid);
+    let (lane, others) = if old.lane() < 32 { (old.lane(), "") } else { (0, " and others of its warp") };
+    let [tx, ty, tz] = cx.thread(old.warp(), lane.into());
+    let what = if old.has(GStamp::PROXY) { "a bulk copy of thread" } else { "thread" };
+    let who = format!("{what} ({tx},{ty},{tz}){others} of block ({bx},{by},{bz})");
+    let earlier = Earlier { place: cx.place(s.func, old.pc()), who, write: was_write };
+    let kind = match cause {
+        Cause::Unordered => Kind::GlobalRace,
+        Cause::InFlight => Kind::AsyncRace,
+        Cause::Proxy => Kind::MissingProxyFence,
+    };
+    cx.report(w, s, t.lane as u32, kind, Some(t.addr), Some(earlier), |cx| {
+        let verb = if t.write { "writes" } else { "reads" };
+        let place = cx.mem.describe(t.addr);
+        match cause {
+            Cause::Unordered => format!("{verb} {place} while nothing orders it with the earlier access"),
+            Cause::InFlight => format!("{verb} {place} while a bulk store to it has not been waited for"),
+            Cause::Proxy => {
+                format!("{verb} {place} through the asynchronous proxy without a fence.proxy.async after the write")
+            }
         }
-        let Some(c) = &cl.clocks else { return false };
-        let agent = w.agent - w.id + old.warp();
-        // The stamp keeps 16 bits of the time; the rest is that of the latest such moment.
-        let now = c.now(agent);
-        let time = now - (now.wrapping_sub(old.time()) & 0xffff).min(now);
-        return !c.knows(w.agent, agent, time);
-    }
-    let b = cl.blocks.iter().find(|b| b.linear & 0xf_ffff == old.block());
-    if let (Some(b), Some(c)) = (b, &cl.clocks) {
-        let agent = b.rank as usize * b.warps.len() + old.warp();
-        return !c.knows(w.agent, agent, c.now(agent).min(old.time()));
-    }
-    let published = cx.launch.published.get(old.block() as usize).map_or(0, |p| p.load(Relaxed));
-    let acquired = cx.launch.acquired.get(block as usize).map_or(0, |p| p.load(Relaxed));
-    published == 0 || acquired < published
+    });
 }

@@ -40,17 +40,13 @@ struct Outcome {
     metrics: Option<Box<Collector>>,
 }
 
-pub fn run(prog: &Program, mem: &Memory, mut launch: Launched, opts: &Options) -> Result<Report, Fault> {
+pub fn run(prog: &Program, mem: &Memory, launch: Launched, opts: &Options) -> Result<Report, Fault> {
     let blocks: u64 = launch.grid.iter().map(|v| u64::from(*v)).product();
     let per: u64 = launch.cluster.iter().map(|v| u64::from(*v)).product();
     let shadow = opts.checks.race.then(|| {
         let sizes: Vec<u64> = (0..mem.count()).map(|k| if mem.get(k).live { mem.get(k).size } else { 0 }).collect();
         GlobalShadow::new(&sizes, prog.global_grain)
     });
-    if shadow.is_some() {
-        launch.published = (0..blocks).map(|_| AtomicU64::new(0)).collect();
-        launch.acquired = (0..blocks).map(|_| AtomicU64::new(0)).collect();
-    }
     let clusters = blocks / per;
     let sh = Shared {
         prog,
@@ -222,6 +218,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
             warps: vec![],
             live: warps,
             shadow: race.then(|| Box::new(SharedShadow::new(bytes, cx.prog.shared_grain))),
+            guests: vec![],
         };
         for id in 0..warps {
             let lanes = (l.threads as usize - 32 * id).min(32);
@@ -230,7 +227,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
         }
         blocks.push(block);
     }
-    let clocks = race.then(|| Box::new(Clocks::new(warps * per as usize)));
+    let clocks = race.then(|| Box::new(Clocks::new(per as usize, warps)));
     Ok(Cluster { blocks, bar_phase: 0, bar_arrived: 0, pending: vec![], clocks, events: 0, executed: 0 })
 }
 

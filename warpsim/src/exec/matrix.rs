@@ -2,7 +2,7 @@
 
 use super::cx::Cx;
 use super::mbarrier::smem_address;
-use super::shared;
+use super::shared::{self, Near};
 use super::state::*;
 use crate::check::race::WARP_WIDE;
 use crate::ir::*;
@@ -35,7 +35,8 @@ fn rows(
         let addr = smem_address(cx, w, s, i.a, l)?;
         addrs[l] = addr;
         let (b, off) = shared::locate(cx, cl, w, s, l, addr, 16, 16)?;
-        shared::touch(cx, cl, w, s, l, if write { l as u32 } else { WARP_WIDE }, b, off, 16, write, None);
+        let a = if write { Near::write(l, (b, off), 16) } else { Near { who: !0, lane: WARP_WIDE, ..Near::read(l, (b, off), 16) } };
+        shared::touch(cx, cl, w, s, a, None);
         out.push((b, off));
     }
     if let Some(mx) = &mut cx.metrics {

@@ -4,7 +4,10 @@ use super::cx::Cx;
 use super::mem_ops::lanes;
 use super::run::Flow;
 use super::state::*;
-use super::{shared, tma};
+use super::shared::Near;
+use super::{early_exit, shared, tma};
+use crate::check::clocks::{Known, Party};
+use crate::check::race::Stamp;
 use crate::ir::*;
 use crate::memory::window;
 use crate::report::{Fault, Kind};
@@ -72,11 +75,48 @@ pub fn complete_tx(cl: &mut Cluster, b: u32, off: u32, bytes: u32) {
 }
 
 /// One arrival from `cp.async.mbarrier.arrive`.
-pub fn arrive_one(cl: &mut Cluster, agent: usize, b: u32, off: u32) {
-    if let Some(c) = &mut cl.clocks {
-        c.mbar_arrive(agent, b, off);
-    }
+pub fn arrive_one(cl: &mut Cluster, p: Party, b: u32, off: u32) {
+    tell(cl, p, b, off);
     update(cl, b, off, |s| s.pending = s.pending.saturating_sub(1));
+}
+
+/// What these threads have done will be known to those who wait for the phase.
+pub fn tell(cl: &mut Cluster, p: Party, b: u32, off: u32) {
+    if let Some(c) = &mut cl.clocks {
+        let known = c.release(p);
+        c.mbar(b, off).arriving.join(&known);
+    }
+}
+
+/// Checks an operation on a barrier as an access to its eight bytes.
+fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, b: u32, off: u32, write: bool) {
+    let at = (b as usize, off as usize);
+    if let Some(c) = &mut cl.clocks
+        && !write
+        && at.0 != w.block
+        && let Some(init) = c.mbar(b, off).init
+        && c.init_visible(w.party(1 << l), init)
+    {
+        // Fenced for the whole cluster: a relaxed cluster barrier is enough.
+        let stamp = Stamp::new(w.agent, l as u8, c.now(w.agent), s.pc, 0);
+        return early_exit::visit(cx, cl, w, s, l, at.0, stamp, false);
+    }
+    shared::touch(cx, cl, w, s, if write { Near::write(l, at, 8) } else { Near::read(l, at, 8) }, None);
+}
+
+/// An asynchronous copy completes on a barrier, whose initialisation it has to see.
+pub fn check_visible(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, off): (u32, u32)) {
+    let Some(c) = &mut cl.clocks else { return };
+    let Some(init) = c.mbar(b, off).init else { return };
+    if !c.init_visible(w.party(1 << l), init) {
+        cx.report(w, s, l as u32, Kind::MissingProxyFence, Some(off.into()), None, |cx| {
+            let name = shared::describe(cx, off as usize);
+            format!(
+                "completes on the mbarrier at {off:#x}{name}, whose initialisation was not made visible to it by \
+                 fence.mbarrier_init or fence.proxy.async"
+            )
+        });
+    }
 }
 
 /// True when the phase with this parity is over; late copies are made to happen first.
@@ -119,8 +159,8 @@ pub fn run(
     kind: Mbar,
     m: u32,
 ) -> Result<Flow, Fault> {
-    if let Mbar::Test { parity, blocking } = kind {
-        return test(cx, cl, w, s, i, m, parity, blocking);
+    if let Mbar::Test { parity, blocking, relaxed } = kind {
+        return test(cx, cl, w, s, i, m, parity, blocking, relaxed);
     }
     if kind == Mbar::PendingCount {
         let q = *w.regs.q(i.b);
@@ -128,11 +168,20 @@ pub fn run(
         w.regs.set_r(i.d, &out, m);
         return Ok(Flow::Next);
     }
+    let mut places = [(0, 0); 32];
     for l in lanes(m) {
         let (b, off) = place(cx, cl, w, s, i.a, l)?;
+        touch(cx, cl, w, s, l, b, off, matches!(kind, Mbar::Init | Mbar::Inval));
+        places[l] = (b, off);
+    }
+    let known = match (kind, &mut cl.clocks) {
+        (Mbar::Arrive { relaxed: true, .. }, Some(c)) => c.release_relaxed(w.party(m)),
+        (Mbar::Arrive { .. }, Some(c)) => c.release(w.party(m)),
+        _ => Known::default(),
+    };
+    for l in lanes(m) {
+        let (b, off) = places[l];
         let x = if i.b.is_some() { w.regs.r(i.b)[l] } else { 1 };
-        let touches = matches!(kind, Mbar::Init | Mbar::Inval);
-        shared::touch(cx, cl, w, s, l, l as u32, b as usize, off as usize, 8, touches, None);
         if kind == Mbar::Init {
             if x == 0 || u64::from(x) > COUNT {
                 return cx.fault(
@@ -145,6 +194,9 @@ pub fn run(
                 );
             }
             set(cl, b, off, State { phase: 0, expected: x, pending: x, tx: 0 });
+            if let Some(c) = &mut cl.clocks {
+                c.mbar_init(w.agent, l as u8, b, off);
+            }
             continue;
         }
         let Some(old) = get(cl, b, off) else {
@@ -172,7 +224,7 @@ pub fn run(
                     });
                 }
                 if let Some(c) = &mut cl.clocks {
-                    c.mbar_arrive(w.agent, b, off);
+                    c.mbar(b, off).arriving.join(&known);
                 }
                 update(cl, b, off, |t| {
                     if expect {
@@ -202,9 +254,10 @@ fn test(
     m: u32,
     parity: bool,
     blocking: bool,
+    relaxed: bool,
 ) -> Result<Flow, Fault> {
     let mut done = 0;
-    let mut waits = vec![];
+    let mut waits: Vec<((u32, u32, u32), u32)> = vec![];
     for l in lanes(m) {
         let (b, off) = place(cx, cl, w, s, i.a, l)?;
         if get(cl, b, off).is_none() {
@@ -218,24 +271,24 @@ fn test(
             );
         }
         let want = if parity { w.regs.r(i.b)[l] & 1 } else { (w.regs.q(i.b)[l] >> 63) as u32 };
-        if waits.last() != Some(&(b, off, want)) {
-            shared::touch(cx, cl, w, s, l, l as u32, b as usize, off as usize, 8, false, None);
-            waits.push((b, off, want));
+        match waits.iter_mut().find(|x| x.0 == (b, off, want)) {
+            Some(x) => x.1 |= 1 << l,
+            None => {
+                touch(cx, cl, w, s, l, b, off, false);
+                waits.push(((b, off, want), 1 << l));
+            }
         }
         if ready(cx, cl, b, off, want) {
             done |= 1 << l;
         }
     }
-    waits.dedup();
     if done != m && blocking && waits.len() == 1 {
-        let (block, off, parity) = waits[0];
+        let (block, off, parity) = waits[0].0;
         return Ok(Flow::Retry(Wait::Mbar { block, off, parity }));
     }
-    if done != 0
-        && let Some(c) = &mut cl.clocks
-    {
-        for (b, off, _) in &waits {
-            c.mbar_wake(w.agent, *b, *off);
+    if let (Some(c), false) = (&mut cl.clocks, relaxed) {
+        for ((b, off, _), who) in waits.iter().filter(|x| x.1 & done != 0) {
+            c.mbar_wake(w.party(who & done), *b, *off);
         }
     }
     w.regs.set_pred(i.d, done, m);

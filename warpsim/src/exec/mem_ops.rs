@@ -1,11 +1,10 @@
 //! Loads and stores.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::cx::Cx;
-pub use super::global_check::check_global;
-use super::shared;
+use super::global_check::{Touch, check_init, check_race};
+use super::{order, shared};
 use super::state::*;
+use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::memory::{AccessError, space_of, window};
 use crate::report::{Fault, Kind};
@@ -49,14 +48,17 @@ pub fn load(
     m: u32,
 ) -> Result<(), Fault> {
     let addr = addresses(w, i);
-    if a.order != Order::Weak {
-        acquire(cx, cl, w);
-    }
-    by_space(a.space, &addr, m, |space, addr, m| match space {
-        MemSpace::Shared => shared::load(cx, cl, w, s, i, a, addr, m),
-        MemSpace::Local => local(cx, w, s, i, a, addr, m, false),
-        MemSpace::Param => param(cx, w, s, i, a, addr, m),
-        _ => global(cx, cl, w, s, i, a, addr, m, false),
+    by_space(a.space, &addr, m, |space, addr, m| {
+        match space {
+            MemSpace::Shared => shared::load(cx, cl, w, s, i, a, addr, m)?,
+            MemSpace::Local => local(cx, w, s, i, a, addr, m, false)?,
+            MemSpace::Param => param(cx, w, s, i, a, addr, m)?,
+            _ => global(cx, cl, w, s, i, a, addr, m, false)?,
+        }
+        if a.order != Order::Weak {
+            order::hear(cx, cl, w, space, addr, m);
+        }
+        Ok(())
     })
 }
 
@@ -70,14 +72,18 @@ pub fn store(
     m: u32,
 ) -> Result<(), Fault> {
     let addr = addresses(w, i);
-    if matches!(a.order, Order::Release | Order::AcqRel) {
-        publish(cx, cl, w);
-    }
-    by_space(a.space, &addr, m, |space, addr, m| match space {
-        MemSpace::Shared => shared::store(cx, cl, w, s, i, a, addr, m),
-        MemSpace::Local => local(cx, w, s, i, a, addr, m, true),
-        MemSpace::Param => cx.fault(w, s, m.trailing_zeros(), Kind::OutOfBounds, "a store to a kernel parameter", None),
-        _ => global(cx, cl, w, s, i, a, addr, m, true),
+    by_space(a.space, &addr, m, |space, addr, m| {
+        if a.order != Order::Weak {
+            order::tell(cx, cl, w, space, addr, m, matches!(a.order, Order::Release | Order::AcqRel));
+        }
+        match space {
+            MemSpace::Shared => shared::store(cx, cl, w, s, i, a, addr, m),
+            MemSpace::Local => local(cx, w, s, i, a, addr, m, true),
+            MemSpace::Param => {
+                cx.fault(w, s, m.trailing_zeros(), Kind::OutOfBounds, "a store to a kernel parameter", None)
+            }
+            _ => global(cx, cl, w, s, i, a, addr, m, true),
+        }
     })
 }
 
@@ -100,22 +106,6 @@ pub fn by_space(
         rest &= !mine;
     }
     Ok(())
-}
-
-/// What a block did so far becomes visible to others that acquire.
-pub fn publish(cx: &Cx<'_>, cl: &Cluster, w: &Warp) {
-    if let Some(g) = cx.global_shadow {
-        let b = cl.blocks[w.block].linear as usize;
-        let t = g.time.fetch_add(1, Relaxed) + 1;
-        cx.launch.published[b].store(t, Relaxed);
-        cx.launch.acquired[b].store(t, Relaxed);
-    }
-}
-
-pub fn acquire(cx: &Cx<'_>, cl: &Cluster, w: &Warp) {
-    if let Some(g) = cx.global_shadow {
-        cx.launch.acquired[cl.blocks[w.block].linear as usize].store(g.time.load(Relaxed), Relaxed);
-    }
 }
 
 pub fn extend(v: u32, bytes: u8, sext: u8) -> u32 {
@@ -281,8 +271,18 @@ fn global(
                 None => locate(cx, w, s, l, addr[l], total, what)?,
             };
             if slow {
-                let same = write && cx.global_shadow.is_some() && stores_the_same(cx, w, s, i, a, l, k, addr[l]);
-                check_global(cx, cl, w, s, a, l, k, addr[l], total, write, same);
+                let marks = if a.order == Order::Weak { 0 } else { GStamp::STRONG };
+                let t = Touch { lane: l, alloc: k, addr: addr[l], bytes: total, write, marks };
+                if !write {
+                    check_init(cx, w, s, t);
+                }
+                check_race(cx, cl, w, s, t, |cx, other| match other {
+                    None => stores_the_same(cx, w, s, i, a, t),
+                    Some(o) => {
+                        let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..usize::from(a.count)];
+                        list.iter().all(|r| register_value(w, *r, l) == register_value(w, *r, o))
+                    }
+                });
             }
         }
     }
@@ -339,12 +339,12 @@ fn global(
 }
 
 /// True when a lane's store would leave memory as it is.
-fn stores_the_same(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, a: Access, l: usize, k: usize, addr: u64) -> bool {
+fn stores_the_same(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, a: Access, t: Touch) -> bool {
     let list = &cx.prog.funcs[s.func as usize].lists;
-    let al = cx.mem.get(k);
+    let al = cx.mem.get(t.alloc);
     (0..usize::from(a.count)).all(|e| {
-        let v = register_value(w, list[i.ext as usize + e], l);
-        let at = (addr - al.base) as usize + usize::from(a.bytes) * e;
+        let v = register_value(w, list[i.ext as usize + e], t.lane);
+        let at = (t.addr - al.base) as usize + usize::from(a.bytes) * e;
         match a.bytes {
             1 => al.load8(at) == v as u8,
             2 => al.load16(at) == v as u16,

@@ -1,6 +1,6 @@
 //! Calls, exits, special instructions, printing.
 
-use super::barrier;
+use super::{barrier, early_exit};
 use super::cx::Cx;
 use super::state::*;
 use crate::ir::*;
@@ -13,6 +13,8 @@ const MAX_LOCAL: usize = 1 << 20;
 /// Lanes leave the kernel.
 pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) -> Result<(), Fault> {
     super::async_copy::finish(cx, cl, w, s, m)?;
+    let last = m == w.alive && cl.blocks[w.block].live == 1;
+    early_exit::check(cx, cl, w, s, m, last);
     w.exit(m);
     if w.done() {
         cl.blocks[w.block].live -= 1;

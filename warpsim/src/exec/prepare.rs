@@ -1,7 +1,8 @@
 //! Launches: their limits, and the layout of their parameters.
 
 use super::cx::Launched;
-use crate::ir::{Program, Reg};
+use super::wgmma_regs;
+use crate::ir::{Class, Code, Op, Program, Reg};
 use crate::launch::Launch;
 
 const MAX_SHARED: u32 = 232_448;
@@ -51,7 +52,8 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, globals: Vec<u64>) -> Result<Laun
     if shared_bytes > MAX_SHARED {
         return Err(format!("{shared_bytes} bytes of shared memory: at most {MAX_SHARED} are possible"));
     }
-    let watch = prog.funcs.iter().map(watched).collect();
+    let wgmma: Vec<_> = prog.funcs.iter().map(wgmma_regs::named).collect();
+    let watch = prog.funcs.iter().zip(&wgmma).map(|(code, named)| watched(code, named)).collect();
     Ok(Launched {
         grid: l.grid,
         block: l.block,
@@ -63,18 +65,23 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, globals: Vec<u64>) -> Result<Laun
         globals,
         threads: threads as u32,
         watch,
-        published: vec![],
-        acquired: vec![],
+        wgmma,
     })
 }
 
-fn watched(code: &crate::ir::Code) -> Vec<bool> {
-    let hit = |r: &Reg| r.is_some() && code.maybe_uninit.contains(r);
+/// Which instructions the checkers of registers look at: see [`Launched::watch`].
+fn watched(code: &Code, named: &[bool]) -> Vec<u8> {
+    let uninit = |r: &Reg| r.is_some() && code.maybe_uninit.contains(r);
+    let wgmma = |r: &Reg| r.is_some() && r.class() == Class::R && named[r.slot()];
+    let any = named.contains(&true);
     code.insts
         .iter()
         .map(|i| {
             let list = &code.lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
-            !code.maybe_uninit.is_empty() && ([i.a, i.b, i.c, i.d, i.guard].iter().any(hit) || list.iter().any(hit))
+            let regs = || [i.a, i.b, i.c, i.d, i.guard].into_iter().chain(list.iter().copied());
+            let first = !code.maybe_uninit.is_empty() && regs().any(|r| uninit(&r));
+            let second = any && !matches!(i.op, Op::Wgmma(_)) && regs().any(|r| wgmma(&r));
+            u8::from(first) | u8::from(second) << 1
         })
         .collect()
 }

@@ -2,9 +2,9 @@
 
 use super::cx::Cx;
 use super::state::*;
-use super::{async_copy, atomic, barrier, matrix, mbarrier, mem_ops, misc, mma, tma, warp_ops, wgmma, wmma};
+use super::{async_copy, atomic, barrier, matrix, mbarrier, mem_ops, misc, mma, order, tma, warp_ops, wgmma, wgmma_regs, wmma};
 use crate::check::clocks::Clocks;
-use crate::ir::{Fence, Inst, Op};
+use crate::ir::{Inst, Op};
 use crate::report::{Fault, Kind};
 
 /// What an instruction that may wait says.
@@ -141,7 +141,7 @@ fn wake(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp) -> Result<(), Fault> {
         }
         let (s, _) = w.blocked.swap_remove(k);
         if let Some(c) = &mut cl.clocks {
-            acquire(c, w, wait);
+            acquire(c, w, &s, wait);
         }
         if let Wait::BarRed { id, d, ballot, all, .. } = wait {
             w.set_bases(s.bases);
@@ -153,14 +153,10 @@ fn wake(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp) -> Result<(), Fault> {
     Ok(())
 }
 
-fn acquire(c: &mut Clocks, w: &Warp, wait: Wait) {
+fn acquire(c: &mut Clocks, w: &Warp, s: &Split, wait: Wait) {
     match wait {
-        Wait::Bar { id, .. } | Wait::BarRed { id, .. } => c.bar_wake(w.agent, w.block, id),
-        Wait::Cluster { .. } => {
-            let k = c.cluster.published.clone();
-            c.acquire(w.agent, &k);
-            c.tick(w.agent);
-        }
+        Wait::Bar { id, .. } | Wait::BarRed { id, .. } => c.bar_wake(w.party(s.mask), w.block, id),
+        Wait::Cluster { .. } => c.cluster_wake(w.party(s.mask)),
         _ => {}
     }
 }
@@ -169,7 +165,7 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
     let prog = cx.prog;
     let mut code = &prog.funcs[s.func as usize];
     let mut join_pc = w.join_pc(s.join);
-    let watching = cx.opts.checks.init;
+    let watching = u8::from(cx.opts.checks.init) | u8::from(cx.opts.checks.race) << 1;
     let measuring = cx.metrics.is_some();
     loop {
         if s.pc == join_pc {
@@ -193,8 +189,14 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
         if measuring && let Some(mx) = &mut cx.metrics {
             mx.count(s.func, s.pc, i, m, s.mask);
         }
-        if watching && cx.launch.watch[s.func as usize][s.pc as usize] {
-            misc::watch_registers(cx, w, s, i, m);
+        if watching != 0 {
+            let what = watching & cx.launch.watch[s.func as usize][s.pc as usize];
+            if what & 1 != 0 {
+                misc::watch_registers(cx, w, s, i, m);
+            }
+            if what & 2 != 0 && m != 0 {
+                wgmma_regs::access(cx, w, s, i, m);
+            }
         }
         match &i.op {
             Op::Alu(f) => {
@@ -335,16 +337,11 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::BarSync { aligned } => return barrier::sync(cx, cl, w, s, i, m, *aligned),
         Op::BarArrive { aligned } => return barrier::arrive(cx, cl, w, s, i, m, *aligned),
         Op::BarRed(mode, aligned) => return barrier::reduce(cx, cl, w, s, i, m, *mode, *aligned),
-        Op::ClusterArrive => return barrier::cluster_arrive(cx, cl, w, s, m),
+        Op::ClusterArrive { relaxed } => return barrier::cluster_arrive(cx, cl, w, s, m, *relaxed),
         Op::ClusterWait => return barrier::cluster_wait(cx, cl, w, s, m),
         Op::Fence(f) => {
-            if let Some(c) = &mut cl.clocks
-                && *f == Fence::ProxyAsync
-            {
-                c.proxy_fence(w.agent);
-            }
-            if matches!(f, Fence::Gpu | Fence::Sys) {
-                mem_ops::publish(cx, cl, w);
+            if let Some(c) = &mut cl.clocks {
+                order::fence(c, w.party(m), *f);
             }
         }
         Op::ActiveMask => w.regs.set_r(i.d, &[s.mask; 32], m),

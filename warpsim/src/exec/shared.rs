@@ -3,7 +3,8 @@
 use super::cx::Cx;
 use super::mem_ops::{extend, lanes};
 use super::state::*;
-use crate::check::race::{Cause, Conflict, SEVERAL, Stamp};
+use super::early_exit;
+use crate::check::race::{Cause, Conflict, EVERY, Stamp};
 use crate::ir::*;
 use crate::report::{Earlier, Fault, Kind};
 
@@ -95,7 +96,7 @@ pub fn load(
     if let Some(mx) = &mut cx.metrics {
         mx.shared(s.func, s.pc, addr, m, (n * count) as u32, false);
     }
-    check(cx, cl, w, s, addr, m, n * count, false, None);
+    check(cx, cl, w, s, addr, m, n * count, a.order, None);
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..];
     if let Some(off) = fast {
         let sh = &cl.blocks[w.block].shared[..];
@@ -152,7 +153,7 @@ pub fn store(
         mx.shared(s.func, s.pc, addr, m, (n * count) as u32, true);
     }
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..];
-    check(cx, cl, w, s, addr, m, n * count, true, Some(&list[..count]));
+    check(cx, cl, w, s, addr, m, n * count, a.order, Some(&list[..count]));
     for e in 0..count {
         let r = list[e];
         for l in lanes(m) {
@@ -184,7 +185,7 @@ fn put(w: &mut Warp, r: Reg, l: usize, v: u64, a: Access) {
     }
 }
 
-/// initcheck and racecheck of a generic-proxy access.
+/// initcheck and racecheck of a generic-proxy access; of a store when there are `values`.
 fn check(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -193,42 +194,60 @@ fn check(
     addr: &[u64; 32],
     m: u32,
     n: usize,
-    write: bool,
+    order: Order,
     values: Option<&[Reg]>,
 ) {
     if !cx.opts.checks.init && !cx.opts.checks.race {
         return;
     }
+    let write = values.is_some();
+    let marks = if order == Order::Weak { 0 } else { Stamp::STRONG };
     let mut left = m;
     while left != 0 {
         let l = left.trailing_zeros() as usize;
         left &= left - 1;
-        let mut run = 1;
+        let mut who = 1 << l;
         // Neighbours at the same address: a broadcast is one access by several lanes.
-        while !write && l + run < 32 && left >> (l + run) & 1 == 1 && addr[l + run] == addr[l] {
-            left &= !(1 << (l + run));
-            run += 1;
+        let mut next = l + 1;
+        while !write && next < 32 && left >> next & 1 == 1 && addr[next] == addr[l] {
+            left &= !(1 << next);
+            who |= 1 << next;
+            next += 1;
         }
         let (b, off) = split(w.block, addr[l]);
-        let lane = if run > 1 { SEVERAL } else { l as u32 };
-        touch(cx, cl, w, s, l, lane, b, off, n, write, values);
+        let lane = if next > l + 1 { EVERY } else { l as u8 };
+        touch(cx, cl, w, s, Near { who, lane, block: b, off, n, write, marks }, values);
     }
 }
 
-/// Checks one access of one lane (`stamp_lane` is what the shadow remembers).
-pub fn touch(
-    cx: &mut Cx<'_>,
-    cl: &mut Cluster,
-    w: &Warp,
-    s: &Split,
-    l: usize,
-    stamp_lane: u32,
-    b: usize,
-    off: usize,
-    n: usize,
-    write: bool,
-    values: Option<&[Reg]>,
-) {
+/// An access to one place in shared memory.
+#[derive(Clone, Copy)]
+pub struct Near {
+    /// The lanes that make it.
+    pub who: u32,
+    /// What the shadow remembers of them.
+    pub lane: u8,
+    pub block: usize,
+    pub off: usize,
+    pub n: usize,
+    pub write: bool,
+    /// The marks of its [`Stamp`].
+    pub marks: u64,
+}
+
+impl Near {
+    pub fn read(l: usize, (block, off): (usize, usize), n: usize) -> Self {
+        Near { who: 1 << l, lane: l as u8, block, off, n, write: false, marks: 0 }
+    }
+
+    pub fn write(l: usize, at: (usize, usize), n: usize) -> Self {
+        Near { write: true, ..Near::read(l, at, n) }
+    }
+}
+
+/// Checks and records an access. A store with `values` may write what is there already.
+pub fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near, values: Option<&[Reg]>) {
+    let (l, Near { block: b, off, n, write, .. }) = (a.who.trailing_zeros() as usize, a);
     let Cluster { blocks, clocks, .. } = cl;
     let blk = &mut blocks[b];
     if cx.opts.checks.init {
@@ -241,16 +260,37 @@ pub fn touch(
         }
     }
     let (Some(shadow), Some(clocks)) = (&mut blk.shadow, clocks) else { return };
-    let me = Stamp::new(w.agent, stamp_lane, clocks.now(w.agent), s.pc, false);
-    let Some(c) = shadow.access(clocks, w.agent, me, off, n, write) else { return };
-    if let Some(list) = values
-        && c.write
-        && c.cause == Cause::Unordered
-        && same_bytes(w, list, l, &blk.shared[off..off + n], c.stamp, s, n)
-    {
-        return;
+    let me = Stamp::new(w.agent, a.lane, clocks.now(w.agent), s.pc, a.marks);
+    let found = shadow.access(clocks, w.party(a.who), me, off, n, write).filter(|c| {
+        let same = |list| same_bytes(w, list, l, &blk.shared[off..off + n], c.stamp, s, n);
+        !(c.write && c.cause == Cause::Unordered && values.is_some_and(same))
+    });
+    if let Some(c) = found {
+        report(cx, w, s, l, c, write, off);
     }
-    report(cx, w, s, l, c, write, off);
+    if b != w.block {
+        early_exit::visit(cx, cl, w, s, l, b, me, write);
+    }
+}
+
+/// An atomic of one lane; its value must have been written by somebody.
+pub fn touch_atomic(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    l: usize,
+    (b, off): (usize, usize),
+    n: usize,
+    write: bool,
+) {
+    let blk = &mut cl.blocks[b];
+    if cx.opts.checks.init && !marked(&blk.shared_init, off, n) {
+        cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
+            format!("an atomic on shared memory at {off:#x} that nobody wrote{}", describe(cx, off))
+        });
+    }
+    touch(cx, cl, w, s, Near { marks: Stamp::STRONG, write, ..Near::read(l, (b, off), n) }, None);
 }
 
 /// A store of what is there already, or of what another lane of the same store writes, harms nobody.
@@ -269,20 +309,21 @@ fn same_bytes(w: &Warp, list: &[Reg], l: usize, now: &[u8], earlier: Stamp, s: &
     mine == now || sibling && bytes(earlier.lane() as usize) == mine
 }
 
-/// Turns a conflict into a finding.
-pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, c: Conflict, write: bool, off: usize) {
+/// Who made an access, in words.
+pub fn who(cx: &Cx<'_>, st: Stamp) -> String {
     let warps = cx.launch.threads.div_ceil(32) as usize;
     let cluster: usize = cx.launch.cluster.iter().map(|v| *v as usize).product();
-    let st = c.stamp;
-    let who = if st.agent() >= warps * cluster {
-        "an asynchronous operation".to_string()
-    } else {
-        let lane = if st.lane() < 32 { st.lane() } else { 0 };
-        let t = cx.thread(st.agent() % warps, lane);
-        let more = if st.lane() < 32 { "" } else { " and others of its warp" };
-        format!("thread ({},{},{}){more} of block rank {}", t[0], t[1], t[2], st.agent() / warps)
-    };
-    let earlier = Earlier { place: cx.place(s.func, st.pc()), who, write: c.write };
+    if st.agent() >= warps * cluster {
+        return "an asynchronous operation".to_string();
+    }
+    let (lane, more) = if st.lane() < 32 { (st.lane(), "") } else { (0, " and others of its warp") };
+    let [x, y, z] = cx.thread(st.agent() % warps, lane.into());
+    format!("thread ({x},{y},{z}){more} of block rank {}", st.agent() / warps)
+}
+
+/// Turns a conflict into a finding.
+pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, c: Conflict, write: bool, off: usize) {
+    let earlier = Earlier { place: cx.place(s.func, c.stamp.pc()), who: who(cx, c.stamp), write: c.write };
     let verb = if write { "writes" } else { "reads" };
     let kind = match c.cause {
         Cause::Unordered => Kind::SharedRace,

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 
 use super::async_copy::{BulkOp, CpEntry};
+use super::early_exit::Guest;
 use super::regs::Regs;
 use super::wgmma::WgOp;
-use crate::check::clocks::Clocks;
+use super::wgmma_regs::WgRegs;
+use crate::check::clocks::{Clocks, Party};
 use crate::check::race::SharedShadow;
 use crate::ir::Reg;
 
@@ -96,6 +98,7 @@ pub struct Warp {
     pub bulk_committed: [u32; 32],
     pub wg: VecDeque<WgOp>,
     pub wg_committed: u32,
+    pub wg_regs: WgRegs,
     /// Phase of the cluster barrier at the last arrive.
     pub cluster_phase: u32,
     pub cluster_arrived: bool,
@@ -107,6 +110,12 @@ pub struct Warp {
 impl Warp {
     pub fn done(&self) -> bool {
         self.alive == 0
+    }
+
+    /// These lanes, for the checkers.
+    #[inline(always)]
+    pub fn party(&self, lanes: u32) -> Party {
+        Party { agent: self.agent, lanes, whole: lanes == self.alive }
     }
 }
 
@@ -138,6 +147,8 @@ pub struct Block {
     pub warps: Vec<Option<Box<Warp>>>,
     pub live: usize,
     pub shadow: Option<Box<SharedShadow>>,
+    /// Uses of its shared memory by others, which have to be over when it ends.
+    pub guests: Vec<Guest>,
 }
 
 pub struct Cluster {

@@ -1,15 +1,17 @@
 //! Bulk copies and reductions, linear and tensor: `cp.async.bulk` and its kin.
 
-use super::bulk::{BulkOp, Far, Target, gather, read_shared, rows, write_global, write_shared};
+use super::bulk::{BulkOp, Far, Target, gather, read_shared, write_global, write_shared};
 use super::cx::Cx;
 use super::mem_ops::{self, lanes};
 use super::state::*;
-use super::{mbarrier, shared};
+use super::global_check::{Touch, check_init, check_race, settle as settle_global};
+use super::{early_exit, mbarrier, shared};
+use crate::check::global::GStamp;
 use crate::check::race::{IN_FLIGHT, Stamp};
 use crate::ir::*;
 use crate::launch::Completion;
 use crate::memory::{space_of, window};
-use crate::report::{Fault, Kind};
+use crate::report::{Earlier, Fault, Kind};
 use crate::tensor_map::TensorMap;
 
 fn perform_load(cx: &Cx<'_>, cl: &mut Cluster, op: &BulkOp) {
@@ -33,60 +35,79 @@ pub fn complete_on(cx: &Cx<'_>, cl: &mut Cluster, b: u32, off: u32) {
     }
 }
 
-/// Checks the far side of an operation against the allocations.
-fn check_far(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, far: &Far, what: &str, reads: bool) -> Result<(), Fault> {
-    let mut spans = vec![];
-    match far {
-        Far::Linear { addr, bytes } => spans.push((*addr, *bytes as u64)),
-        Far::Tensor { map, at } => {
-            let es = map.data_type.bytes() as u64;
-            rows(map, at, |_, addr, lo, hi| spans.push((addr + lo as u64 * es, (hi - lo) as u64 * es)));
-        }
-        Far::Peer { .. } => {}
+/// Checks the far side of an operation.
+fn check_far(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    l: usize,
+    op: &BulkOp,
+    what: &str,
+) -> Result<(), Fault> {
+    if let Far::Peer { block, off, bytes } = op.far {
+        // Its own mbarrier says when it has been read.
+        let (me, at) = (load_stamp(cl, s, op.targets[0]), (block as usize, off as usize));
+        near(cx, cl, w, s, l, at, bytes, me, false);
     }
-    for (addr, n) in spans {
-        mem_ops::locate(cx, w, s, l, addr, n, what)?;
-        if reads && cx.opts.checks.init && !cx.mem.initialised(addr, n) {
-            cx.report(w, s, l as u32, Kind::UninitialisedGlobal, Some(addr), None, |cx| {
-                format!("{what} reads bytes that nobody wrote: {}", cx.mem.describe(addr))
-            });
+    let mut spans = vec![];
+    op.spans(|addr, bytes| spans.push((addr, bytes)));
+    for (addr, bytes) in spans {
+        let alloc = mem_ops::locate(cx, w, s, l, addr, bytes, what)?;
+        let (write, mut marks) = (!op.load, GStamp::PROXY);
+        if write {
+            marks |= GStamp::IN_FLIGHT | if op.reduce.is_some() { GStamp::STRONG } else { 0 };
         }
+        let t = Touch { lane: l, alloc, addr, bytes, write, marks };
+        if op.load || op.reduce.is_some() {
+            check_init(cx, w, s, t);
+        }
+        check_race(cx, cl, w, s, t, |_, _| false);
     }
     Ok(())
 }
 
-/// Records the shared side in the race shadow.
-fn check_near(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &BulkOp) {
-    let n = op.bytes();
-    for t in &op.targets {
-        let Cluster { blocks, clocks, .. } = cl;
-        let blk = &mut blocks[t.block as usize];
-        if !op.load && cx.opts.checks.init && !shared::marked(&blk.shared_init, t.off as usize, n) {
-            cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(t.off.into()), None, |cx| {
-                format!(
-                    "stores shared memory at {:#x} that nobody wrote{}",
-                    t.off,
-                    shared::describe(cx, t.off as usize)
-                )
-            });
-        }
-        let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) else { continue };
-        let me = if op.load {
-            let agent = c.mbar_agent(t.bar.0, t.bar.1);
-            let time = c.mbar(t.bar.0, t.bar.1).phase + 1;
-            Stamp::new(agent, 0, time, s.pc, true)
-        } else {
-            Stamp::new(w.agent, l as u32, IN_FLIGHT, s.pc, true)
-        };
-        if let Some(conflict) = shadow.access(c, w.agent, me, t.off as usize, n, op.load) {
-            shared::report(cx, w, s, l, conflict, op.load, t.off as usize);
-        }
+/// How the race shadow knows a copy that completes on an mbarrier: it is over when that phase is.
+fn load_stamp(cl: &mut Cluster, s: &Split, t: Target) -> Stamp {
+    let Some(c) = &mut cl.clocks else { return Stamp::NOBODY };
+    let agent = c.mbar_agent(t.bar.0, t.bar.1);
+    let time = c.mbar(t.bar.0, t.bar.1).phase + 1;
+    Stamp::new(agent, 0, time, s.pc, Stamp::PROXY)
+}
+
+/// Checks one shared side of an operation.
+fn near(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    l: usize,
+    (block, off): (usize, usize),
+    n: usize,
+    me: Stamp,
+    write: bool,
+) {
+    let Cluster { blocks, clocks, .. } = cl;
+    let blk = &mut blocks[block];
+    if !write && cx.opts.checks.init && !shared::marked(&blk.shared_init, off, n) {
+        cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
+            format!("stores shared memory at {off:#x} that nobody wrote{}", shared::describe(cx, off))
+        });
+    }
+    let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) else { return };
+    let found = shadow.access(c, w.party(1 << l), me, off, n, write);
+    // A thread's own stores end with the thread: `finish` looks after them.
+    let visits = !c.is_warp(me.agent()) || block != w.block;
+    if let Some(conflict) = found {
+        shared::report(cx, w, s, l, conflict, write, off);
+    }
+    if visits {
+        early_exit::visit(cx, cl, w, s, l, block, me, write);
     }
 }
 
 fn issue(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, l: usize, mut op: BulkOp) -> Result<(), Fault> {
     let what = if op.load { "a bulk load" } else { "a bulk store" };
-    check_far(cx, w, s, l, &op.far, what, op.load || op.reduce.is_some())?;
     for t in &op.targets {
         let end = t.off as usize + op.bytes();
         if end > cl.blocks[t.block as usize].shared.len() {
@@ -100,8 +121,17 @@ fn issue(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, l: usize, m
             );
         }
     }
-    if op.reduce.is_none() || !op.load {
-        check_near(cx, cl, w, s, l, &op);
+    check_far(cx, cl, w, s, l, &op, what)?;
+    for t in &op.targets {
+        let mut me = Stamp::new(w.agent, l as u8, IN_FLIGHT, s.pc, Stamp::PROXY);
+        if op.load {
+            mbarrier::check_visible(cx, cl, w, s, l, t.bar);
+            me = load_stamp(cl, s, *t);
+        }
+        // Reductions into shared memory do not race with each other.
+        if op.reduce.is_none() || !op.load {
+            near(cx, cl, w, s, l, (t.block as usize, t.off as usize), op.bytes(), me, op.load);
+        }
     }
     if let Some(mx) = &mut cx.metrics {
         mx.bulk(s.func, s.pc, op.bytes() as u64, op.load);
@@ -175,7 +205,7 @@ pub fn bulk(
             w,
             s,
             l,
-            BulkOp { lane: l, group: u32::MAX, far, targets, load, reduce: b.reduce, data: None, settled: false },
+            BulkOp { lane: l, group: u32::MAX, far, targets, load, reduce: b.reduce, data: None, settled: false, from: (s.func, s.pc) },
         )?;
     }
     Ok(())
@@ -296,7 +326,7 @@ pub fn tensor(
             w,
             s,
             l,
-            BulkOp { lane: l, group: u32::MAX, far, targets, load: t.load, reduce, data: None, settled: false },
+            BulkOp { lane: l, group: u32::MAX, far, targets, load: t.load, reduce, data: None, settled: false, from: (s.func, s.pc) },
         )?;
     }
     Ok(())
@@ -330,9 +360,15 @@ pub fn wait(
             op.data = Some(read_shared(cl, op.targets[0], op.bytes(), op.swizzle()));
         }
         if !op.settled {
+            op.settled = true;
             settle(cl, w, op);
         }
         if !read {
+            op.spans(|addr, n| {
+                if let Ok(alloc) = cx.mem.find(addr, n) {
+                    settle_global(cx, cl, w, op.lane, alloc, addr, n);
+                }
+            });
             flush(cx, op);
         }
     }
@@ -341,13 +377,10 @@ pub fn wait(
     Ok(())
 }
 
-fn settle(cl: &mut Cluster, w: &Warp, op: &mut BulkOp) {
-    op.settled = true;
+fn settle(cl: &mut Cluster, w: &Warp, op: &BulkOp) {
     let t = op.targets[0];
-    let n = op.bytes();
     if let (Some(shadow), Some(c)) = (&mut cl.blocks[t.block as usize].shadow, &cl.clocks) {
-        let to = Stamp::new(w.agent, op.lane as u32, c.now(w.agent), 0, true);
-        shadow.settle(t.off as usize, n, w.agent, to);
+        shadow.settle(t.off as usize, op.bytes(), w.agent, op.lane as u8, c.now(w.agent));
     }
 }
 
@@ -362,9 +395,17 @@ fn flush(cx: &Cx<'_>, op: &mut BulkOp) {
 }
 
 /// Stores that nobody waited for happen when the thread ends (late: shared memory as it is then).
-pub fn finish(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, m: u32) {
+pub fn finish(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) {
     let mut ops = std::mem::take(&mut w.bulk);
     for op in ops.iter_mut().filter(|o| m >> o.lane & 1 == 1) {
+        if cx.opts.checks.sync && !op.settled {
+            let thread = cx.thread(w.id, op.lane as u32);
+            let who = format!("the bulk store of thread ({},{},{})", thread[0], thread[1], thread[2]);
+            let earlier = Earlier { place: cx.place(op.from.0, op.from.1), who, write: false };
+            cx.report(w, s, op.lane as u32, Kind::EarlyExit, None, Some(earlier), |_| {
+                "exits while its bulk store may still read shared memory: cp.async.bulk.wait_group.read is missing".into()
+            });
+        }
         if op.data.is_none() {
             op.data = Some(read_shared(cl, op.targets[0], op.bytes(), op.swizzle()));
         }

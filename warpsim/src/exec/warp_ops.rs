@@ -91,7 +91,7 @@ fn together(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
     match op {
         WarpOp::SyncWarp => {
             if let Some(c) = &mut cl.clocks {
-                c.tick(w.agent);
+                c.sync_lanes(w.party(m));
             }
         }
         WarpOp::Shfl(mode) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::cx::Cx;
 use super::mma::{element, integer, is_int};
 use super::run::Flow;
-use super::shared;
+use super::{shared, wgmma_regs};
 use super::state::*;
 use crate::check::race::Stamp;
 use crate::ir::*;
@@ -79,13 +79,14 @@ fn pieces(d: &Desc, first: usize, rows: usize, k: usize, bytes: usize, mut f: im
     }
 }
 
-pub fn fence(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, m: u32) -> Result<(), Fault> {
+pub fn fence(cx: &mut Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, m: u32) -> Result<(), Fault> {
     if m != !0 {
         return cx.fault(w, s, m.trailing_zeros(), Kind::DivergentBarrier, "wgmma by part of a warp", None);
     }
     if w.id / 4 * 4 + 4 > cl.blocks[w.block].warps.len() {
         return cx.fault(w, s, 0, Kind::IllegalInstruction, "wgmma in a warpgroup of fewer than four warps", None);
     }
+    w.wg_regs.fence();
     Ok(())
 }
 
@@ -146,6 +147,9 @@ pub fn issue(
         }
     }
     check(cx, cl, w, s, &op)?;
+    if cx.opts.checks.race {
+        wgmma_regs::issue(cx, w, s, i, w.wg_committed + 1);
+    }
     if let Some(mx) = &mut cx.metrics {
         mx.tensor_flops(2 * 16 * u64::from(info.n) * u64::from(info.k));
     }
@@ -202,8 +206,8 @@ fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> R
             });
         }
         if let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) {
-            let me = Stamp::new(c.warpgroup_agent(w.block, w.id / 4), 0, group, s.pc, true);
-            if let Some(conflict) = shadow.access(c, w.agent, me, at, 16, false) {
+            let me = Stamp::new(c.warpgroup_agent(w.block, w.id / 4), 0, group, s.pc, Stamp::PROXY);
+            if let Some(conflict) = shadow.access(c, w.party(!0), me, at, 16, false) {
                 shared::report(cx, w, s, 0, conflict, false, at);
             }
         }
@@ -238,6 +242,7 @@ pub fn wait(cl: &mut Cluster, w: &mut Warp, keep: u32) -> Flow {
             cl.blocks[w.block].warps[k] = Some(o);
         }
     }
+    w.wg_regs.wait(target);
     if let Some(c) = &mut cl.clocks {
         let agent = c.warpgroup_agent(w.block, w.id / 4);
         c.learn(w.agent, agent, target);

@@ -3,10 +3,12 @@
 //! Here lane `l` holds the elements `l * n .. (l + 1) * n` of the row-major matrix, packed; registers beyond are zero.
 
 use super::cx::Cx;
+use super::global_check::{Touch, check_init, check_race};
 use super::mem_ops;
 use super::mma::{element, integer, is_int};
-use super::shared;
+use super::shared::{self, Near};
 use super::state::*;
+use crate::check::race::WARP_WIDE;
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::num;
@@ -81,7 +83,8 @@ fn access(
 ) -> Result<u32, Fault> {
     if space == MemSpace::Shared {
         let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
-        shared::touch(cx, cl, w, s, l, crate::check::race::WARP_WIDE, b, off, n, write.is_some(), None);
+        let a = Near { who: !0, lane: WARP_WIDE, block: b, off, n, write: write.is_some(), marks: 0 };
+        shared::touch(cx, cl, w, s, a, None);
         let sh = &mut cl.blocks[b].shared;
         if let Some(v) = write {
             sh[off..off + n].copy_from_slice(&v.to_le_bytes()[..n]);
@@ -89,10 +92,11 @@ fn access(
         return Ok(shared::read(sh, off, n) as u32);
     }
     let k = mem_ops::locate(cx, w, s, l, at, n as u64, "a wmma access")?;
-    let order = Access { space, bytes: n as u8, count: 1, sext: 0, order: Order::Weak };
-    if cx.opts.checks.init || cx.global_shadow.is_some() {
-        mem_ops::check_global(cx, cl, w, s, order, l, k, at, n as u64, write.is_some(), false);
+    let t = Touch { lane: l, alloc: k, addr: at, bytes: n as u64, write: write.is_some(), marks: 0 };
+    if write.is_none() {
+        check_init(cx, w, s, t);
     }
+    check_race(cx, cl, w, s, t, |_, _| false);
     let mut b = [0u8; 4];
     if let Some(v) = write {
         let _ = cx.mem.write(at, &v.to_le_bytes()[..n]);

@@ -36,7 +36,7 @@ impl Lower<'_, '_> {
             Class::R => ai::mov32(),
             Class::Q => ai::mov64(),
         };
-        self.alu(f, d, s, N, N, 0);
+        self.emit(Inst { d, a: s, moves: true, ..Inst::new(Op::Alu(f)) });
         Ok(())
     }
 

@@ -22,9 +22,9 @@ impl Lower<'_, '_> {
             }
             "barrier" if m.take("cluster") => {
                 let arrive = m.one_of(&["arrive", "wait"]) == Some(0);
-                m.one_of(&["release", "relaxed", "acquire"]);
+                let relaxed = m.one_of(&["release", "relaxed", "acquire"]) == Some(1);
                 m.take("aligned");
-                self.emit(Inst::new(if arrive { Op::ClusterArrive } else { Op::ClusterWait }));
+                self.emit(Inst::new(if arrive { Op::ClusterArrive { relaxed } } else { Op::ClusterWait }));
                 Ok(())
             }
             "bar" | "barrier" => self.barrier(m, a),
@@ -231,8 +231,8 @@ impl Lower<'_, '_> {
             if tensormap || alias {
                 Fence::Other
             } else if m.find(|s| matches!(s, "async" | "async::generic").then_some(())).is_some() {
-                m.one_of(&["global", "shared::cta", "shared::cluster", "shared"]);
-                Fence::ProxyAsync
+                let space = m.one_of(&["global", "shared::cta", "shared::cluster", "shared"]);
+                Fence::ProxyAsync { shared: space != Some(0), global: matches!(space, None | Some(0)) }
             } else {
                 return self.fail("this kind of proxy fence is not supported");
             }

@@ -251,7 +251,7 @@ impl Lower<'_, '_> {
         let expect = k <= 3 && m.take("expect_tx");
         let no_complete = m.take("noComplete");
         let parity = m.take("parity");
-        m.one_of(&["release", "acquire", "relaxed"]);
+        let relaxed = m.one_of(&["release", "acquire", "relaxed"]) == Some(2);
         m.one_of(&["cta", "cluster", "gpu", "sys"]);
         self.shared_space(m);
         self.need_ty(m)?;
@@ -272,7 +272,7 @@ impl Lower<'_, '_> {
             }
             1 => i.op = Op::Mbar(Mbar::Inval),
             2 | 3 => {
-                i.op = Op::Mbar(Mbar::Arrive { drop: k == 3, no_complete, expect });
+                i.op = Op::Mbar(Mbar::Arrive { drop: k == 3, no_complete, expect, relaxed });
                 if first == 1 {
                     i.d = self.dst(&a[0], Class::Q)?;
                 }
@@ -281,7 +281,7 @@ impl Lower<'_, '_> {
                 }
             }
             _ => {
-                i.op = Op::Mbar(Mbar::Test { parity, blocking: k == 7 });
+                i.op = Op::Mbar(Mbar::Test { parity, blocking: k == 7, relaxed });
                 i.d = self.dst(&a[0], Class::P)?;
                 i.b = self.src(self.arg(a, 2)?, if parity { U32 } else { Ty::B(64) })?;
             }

@@ -1,0 +1,146 @@
+//! What one thread knows of the progress of others: the vector clocks of the race checkers.
+//!
+//! An agent is a warp of the cluster, or what stands for asynchronous work: an mbarrier, a warpgroup. Threads of a warp
+//! share their entry of a clock as long as they synchronise together; what a single lane has done, or has learnt, since
+//! then is kept aside by lane.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::global::Told;
+
+/// The lane number that stands for all lanes of a warp.
+pub const EVERY: u8 = 63;
+/// The lane number of an access that the warp makes as one (`ldmatrix`): later than that is any lane's later time.
+pub const WARP_WIDE: u8 = 62;
+
+/// A warp of the grid: 18 bits of its block's number, 5 of its own.
+pub type Far = u32;
+
+/// By agent: the latest time that is known to be over.
+#[derive(Clone, Default, Debug)]
+pub struct View {
+    /// Of all lanes.
+    all: Vec<u32>,
+    /// Of one lane, beyond `all`: sorted by agent and lane.
+    lanes: Vec<(u16, u8, u32)>,
+    /// Of warps in other clusters, by warp and lane.
+    far: Option<Told>,
+}
+
+impl View {
+    pub fn join(&mut self, other: &View) {
+        if self.all.len() < other.all.len() {
+            self.all.resize(other.all.len(), 0);
+        }
+        for (mine, theirs) in self.all.iter_mut().zip(&other.all) {
+            *mine = (*mine).max(*theirs);
+        }
+        for &(agent, lane, time) in &other.lanes {
+            self.learn_lane(agent.into(), lane, time);
+        }
+        if let Some(far) = &other.far {
+            self.learn_far(far);
+        }
+    }
+
+    /// Everything that `agent` did up to `time`.
+    pub fn learn(&mut self, agent: usize, time: u32) {
+        if self.all.len() <= agent {
+            self.all.resize(agent + 1, 0);
+        }
+        self.all[agent] = self.all[agent].max(time);
+    }
+
+    pub fn learn_lane(&mut self, agent: usize, lane: u8, time: u32) {
+        if self.all.get(agent).is_some_and(|t| *t >= time) {
+            return;
+        }
+        match self.lanes.binary_search_by_key(&(agent as u16, lane), |k| (k.0, k.1)) {
+            Ok(k) => self.lanes[k].2 = self.lanes[k].2.max(time),
+            Err(k) => self.lanes.insert(k, (agent as u16, lane, time)),
+        }
+    }
+
+    pub fn learn_far(&mut self, other: &Told) {
+        match &mut self.far {
+            None => self.far = Some(other.clone()),
+            Some(mine) if Arc::ptr_eq(mine, other) => {}
+            Some(mine) => join_far(Arc::make_mut(mine), other),
+        }
+    }
+
+    #[inline(always)]
+    pub fn knows(&self, agent: usize, lane: u8, time: u32) -> bool {
+        self.all.get(agent).is_some_and(|t| *t >= time) || !self.lanes.is_empty() && self.knows_lane(agent, lane, time)
+    }
+
+    fn knows_lane(&self, agent: usize, lane: u8, time: u32) -> bool {
+        if lane == WARP_WIDE {
+            return self.lanes.iter().any(|k| usize::from(k.0) == agent && k.2 >= time);
+        }
+        let found = self.lanes.binary_search_by_key(&(agent as u16, lane), |k| (k.0, k.1));
+        found.is_ok_and(|k| self.lanes[k].2 >= time)
+    }
+
+    /// Whether a time of which only 16 bits are left is known to be over. It is not when it comes soon after what is
+    /// known; what seems to come long after it is an old time whose upper bits are gone.
+    pub fn knows_far(&self, warp: Far, lane: u8, time: u16) -> bool {
+        const SOON: u16 = 1 << 13;
+        let Some(far) = &self.far else { return false };
+        let over = |known: &u32| time.wrapping_sub(*known as u16).wrapping_sub(1) >= SOON;
+        [lane, EVERY].iter().any(|l| far.get(&(warp, *l)).is_some_and(over))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.lanes.is_empty() && self.far.is_none()
+    }
+
+    /// Adds this view to one that the whole grid understands: `name` gives warps, and nothing for other agents.
+    pub fn export(&self, into: &mut BTreeMap<(Far, u8), u32>, name: impl Fn(usize) -> Option<Far>) {
+        let mut put = |agent: usize, lane: u8, time: u32| {
+            if time > 0
+                && let Some(warp) = name(agent)
+            {
+                let known = into.entry((warp, lane)).or_default();
+                *known = (*known).max(time);
+            }
+        };
+        self.all.iter().enumerate().for_each(|(agent, time)| put(agent, EVERY, *time));
+        self.lanes.iter().for_each(|&(agent, lane, time)| put(agent.into(), lane, time));
+        if let Some(far) = &self.far {
+            join_far(into, far);
+        }
+    }
+}
+
+fn join_far(into: &mut BTreeMap<(Far, u8), u32>, from: &BTreeMap<(Far, u8), u32>) {
+    for (key, time) in from {
+        let known = into.entry(*key).or_default();
+        *known = (*known).max(*time);
+    }
+}
+
+/// The knowledge that a thread has or a synchronisation object carries.
+#[derive(Clone, Default, Debug)]
+pub struct Known {
+    /// What happened before.
+    pub seen: View,
+    /// What of it the asynchronous proxy sees, of shared and of global memory.
+    pub proxy: [View; 2],
+    /// Initialisations of mbarriers that were made visible to the cluster.
+    pub inits: View,
+}
+
+impl Known {
+    pub fn join(&mut self, other: &Known) {
+        self.seen.join(&other.seen);
+        self.proxy[0].join(&other.proxy[0]);
+        self.proxy[1].join(&other.proxy[1]);
+        self.inits.join(&other.inits);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.seen.is_empty() && self.inits.is_empty()
+    }
+}

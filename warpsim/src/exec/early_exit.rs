@@ -1,0 +1,61 @@
+//! Ends that come too early: a block's shared memory is gone when its last thread has exited, so whatever else still uses
+//! it must be known to be over by then. That is asked of the order of events, not of when they happened to run.
+
+use super::cx::Cx;
+use super::shared;
+use super::state::*;
+use crate::check::race::Stamp;
+use crate::report::{Earlier, Kind};
+
+/// A use of a block's shared memory by a thread of another block, or by an asynchronous copy.
+pub struct Guest {
+    stamp: Stamp,
+    func: u32,
+    write: bool,
+}
+
+/// Records such a use, and finds those that come when the block has ended.
+pub fn visit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, block: usize, stamp: Stamp, write: bool) {
+    let host = &mut cl.blocks[block];
+    if host.live == 0 {
+        cx.report(w, s, l as u32, Kind::EarlyExit, None, None, |_| {
+            format!("uses the shared memory of block rank {block}, which has ended: nothing makes that block wait")
+        });
+        return;
+    }
+    let guest = Guest { stamp, func: s.func, write };
+    // The latest of each agent's lane stands for the earlier ones.
+    match host.guests.iter_mut().find(|g| g.stamp.agent() == stamp.agent() && g.stamp.lane() == stamp.lane()) {
+        Some(old) => *old = guest,
+        None => host.guests.push(guest),
+    }
+}
+
+/// Lanes of `m` exit; `last` when no thread of their block is left.
+pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, m: u32, last: bool) {
+    let Some(c) = &mut cl.clocks else { return };
+    c.exit(w.party(m), w.block);
+    if !last {
+        return;
+    }
+    for g in std::mem::take(&mut cl.blocks[w.block].guests) {
+        let st = g.stamp;
+        let Some(c) = &cl.clocks else { return };
+        if c.ended_after(w.block, st.agent(), st.lane(), st.time()) {
+            continue;
+        }
+        let (earlier, copy) = (
+            Earlier { place: cx.place(g.func, st.pc()), who: shared::who(cx, st), write: g.write },
+            !c.is_warp(st.agent()),
+        );
+        cx.report(w, s, m.trailing_zeros(), Kind::EarlyExit, None, Some(earlier), |_| {
+            let what = if copy {
+                "an asynchronous copy that nobody waited for may still use it"
+            } else {
+                "another block of the cluster may still use it"
+            };
+            format!("the block ends, and with it its shared memory, while {what}")
+        });
+        return;
+    }
+}

@@ -1,0 +1,104 @@
+//! The registers that `wgmma` works on while the threads go on: touched only after `wgmma.wait_group`, and handed over by
+//! `wgmma.fence`.
+
+use super::cx::Cx;
+use super::state::*;
+use crate::ir::*;
+use crate::report::{Earlier, Kind};
+
+/// What happened last to one register.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Last {
+    #[default]
+    Nothing,
+    /// The thread read or wrote it, `fences` fences after the start.
+    Thread { fences: u32, func: u32, pc: u32 },
+    /// A multiplication of this group reads or writes it.
+    Wgmma { group: u32, func: u32, pc: u32 },
+}
+
+/// By register slot, for the slots that a `wgmma` names.
+#[derive(Default)]
+pub struct WgRegs {
+    last: Vec<Last>,
+    fences: u32,
+    /// Groups that have been waited for.
+    waited: u32,
+}
+
+impl WgRegs {
+    pub fn fence(&mut self) {
+        self.fences += 1;
+    }
+
+    pub fn wait(&mut self, group: u32) {
+        self.waited = self.waited.max(group);
+    }
+
+    fn at(&mut self, slot: usize) -> &mut Last {
+        if self.last.len() <= slot {
+            self.last.resize(slot + 1, Last::Nothing);
+        }
+        &mut self.last[slot]
+    }
+}
+
+/// Whether a register holds an accumulator or a fragment of A of some `wgmma` of its function.
+pub fn named(code: &Code) -> Vec<bool> {
+    let mut out = vec![false; code.nr as usize];
+    for i in code.insts.iter().filter(|i| matches!(i.op, Op::Wgmma(_))) {
+        for r in &code.lists[i.ext as usize..i.ext as usize + usize::from(i.len)] {
+            out[r.slot()] = true;
+        }
+    }
+    out
+}
+
+/// An instruction other than `wgmma` that reads or writes such registers. Moves from one to another are the compiler's
+/// way to rename them, and vanish in the machine code.
+pub fn access(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
+    let code = &cx.prog.funcs[s.func as usize];
+    let named = &cx.launch.wgmma[s.func as usize];
+    let list = &code.lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
+    let base = w.regs.rb;
+    let mut state = std::mem::take(&mut w.wg_regs);
+    let now = Last::Thread { fences: state.fences, func: s.func, pc: s.pc };
+    let mine = |r: &&Reg| r.is_some() && r.class() == Class::R && named[r.slot()];
+    for r in [i.a, i.b, i.c, i.d].iter().chain(list).filter(mine) {
+        if let Last::Wgmma { group, func, pc } = *state.at(base + r.slot())
+            && group > state.waited
+        {
+            let earlier =
+                Earlier { place: cx.place(func, pc), who: "an asynchronous operation".into(), write: true };
+            cx.report(w, s, m.trailing_zeros(), Kind::AsyncRace, None, Some(earlier), |_| {
+                "touches a register of a wgmma that no wgmma.wait_group has waited for".into()
+            });
+        }
+        let moved = i.moves && mine(&&i.a);
+        let new = if moved { *state.at(base + i.a.slot()) } else { now };
+        *state.at(base + r.slot()) = new;
+    }
+    w.wg_regs = state;
+}
+
+/// A multiplication takes its registers over.
+pub fn issue(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, group: u32) {
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
+    let base = w.regs.rb;
+    let mut state = std::mem::take(&mut w.wg_regs);
+    for r in list {
+        let fences = state.fences;
+        let last = state.at(base + r.slot());
+        if let Last::Thread { fences: then, func, pc } = *last
+            && then == fences
+        {
+            let who = "the same thread".into();
+            let earlier = Earlier { place: cx.place(func, pc), who, write: false };
+            cx.report(w, s, 0, Kind::AsyncRace, None, Some(earlier), |_| {
+                "works on a register that the thread touched after the last wgmma.fence, or before the first".into()
+            });
+        }
+        *last = Last::Wgmma { group, func: s.func, pc: s.pc };
+    }
+    w.wg_regs = state;
+}
