@@ -11,7 +11,7 @@ use crate::lower;
 use crate::memory::{AccessError, Memory};
 use crate::ptx::ast::{Ast, Init, Space, Var, type_bytes, type_bytes_of};
 use crate::ptx::{self, ParseError};
-use crate::report::{Fault, Finding, Kind, Place, Report};
+use crate::report::{Fault, Kind, Report};
 
 /// A parsed PTX module.
 #[derive(Clone)]
@@ -134,6 +134,8 @@ pub struct Options {
     pub threads: usize,
     /// Warp instructions that one block (or cluster) may execute.
     pub instruction_limit: u64,
+    /// Warp instructions that all blocks together may execute, give or take a turn. A grid with more warps does not start.
+    pub launch_limit: u64,
     /// Registers a thread as ptxas reports them, for the occupancy; 0: unknown.
     pub registers: u32,
 }
@@ -147,6 +149,8 @@ impl Default for Options {
             metrics: false,
             threads: 0,
             instruction_limit: 1 << 32,
+            // Hours on one core: more than any launch that is meant to end.
+            launch_limit: 1 << 36,
             registers: 0,
         }
     }
@@ -216,31 +220,30 @@ impl Gpu {
     }
 
     fn launch_inner(&mut self, kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Report, Fault> {
+        let fault = |kind, message| Fault::of_launch(&kernel.prog.kernel, kind, message);
         let globals = match self.globals.get(&kernel.module) {
             Some(g) => g.clone(),
             None => {
-                let g = load_globals(&mut self.memory, &kernel.ast).map_err(|m| invalid(&kernel.prog, m))?;
+                let g = load_globals(&mut self.memory, &kernel.ast).map_err(|m| fault(Kind::InvalidLaunch, m))?;
                 self.globals.insert(kernel.module, g.clone());
                 g
             }
         };
-        let launched = grid::prepare(&kernel.prog, launch, globals).map_err(|m| invalid(&kernel.prog, m))?;
+        let launched = grid::prepare(&kernel.prog, launch, globals).map_err(|m| fault(Kind::InvalidLaunch, m))?;
+        affordable(launch, options).map_err(|m| fault(Kind::InstructionLimit, m))?;
         grid::run(&kernel.prog, &self.memory, launched, options)
     }
 }
 
-fn invalid(prog: &Program, message: String) -> Fault {
-    Fault::new(Finding {
-        kind: Kind::InvalidLaunch,
-        message,
-        kernel: prog.kernel.clone(),
-        place: Place::default(),
-        block: [0; 3],
-        thread: [0; 3],
-        address: None,
-        earlier: None,
-        count: 1,
-    })
+/// Whether each warp of the grid can execute one instruction.
+fn affordable(launch: &Launch<'_>, options: &Options) -> Result<(), String> {
+    let product = |v: [u32; 3]| v.iter().map(|x| u64::from(*x)).product::<u64>();
+    let warps = product(launch.grid).saturating_mul(product(launch.block).div_ceil(32));
+    if warps <= options.launch_limit {
+        return Ok(());
+    }
+    let ([x, y, z], limit) = (launch.grid, options.launch_limit);
+    Err(format!("a grid of {x}x{y}x{z} blocks has {warps} warps: the limit is {limit} warp instructions a launch"))
 }
 
 /// Places the module's global and constant variables and writes their initial values.
@@ -302,5 +305,14 @@ mod tests {
             assert_eq!(fault.finding.kind, Kind::Internal);
             assert!(fault.finding.message.contains("index out of bounds"), "{fault}");
         }
+    }
+
+    #[test]
+    fn a_panic_outside_the_workers_is_a_fault() {
+        let mut damaged = kernel();
+        Arc::get_mut(&mut damaged.prog).unwrap().params.push((8, 8, "x".into()));
+        let launch = Launch { args: &[&[0; 8]], ..Launch::default() };
+        let fault = Gpu::new().launch(&damaged, &launch, &Options::default()).unwrap_err();
+        assert_eq!(fault.finding.kind, Kind::Internal);
     }
 }

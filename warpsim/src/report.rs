@@ -21,7 +21,7 @@ pub enum Kind {
     Assert,
     /// No thread can go on.
     Deadlock,
-    /// More instructions than [`crate::Options::instruction_limit`].
+    /// More instructions than [`crate::Options::instruction_limit`] or [`crate::Options::launch_limit`].
     InstructionLimit,
     /// Operands that make the instruction undefined.
     IllegalInstruction,
@@ -121,7 +121,7 @@ pub struct Finding {
     pub message: String,
     /// The kernel's name.
     pub kernel: String,
-    /// The instruction.
+    /// The instruction; none for what is wrong with the launch as a whole.
     pub place: Place,
     /// Index of the block.
     pub block: [u32; 3],
@@ -138,14 +138,11 @@ pub struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
-        write!(
-            f,
-            "{}: {}\n  at {} in `{}`, block ({bx},{by},{bz}), thread ({tx},{ty},{tz})",
-            self.kind.name(),
-            self.message,
-            self.place,
-            self.kernel
-        )?;
+        write!(f, "{}: {}", self.kind.name(), self.message)?;
+        if self.place == Place::default() {
+            return write!(f, "\n  in `{}`", self.kernel);
+        }
+        write!(f, "\n  at {} in `{}`, block ({bx},{by},{bz}), thread ({tx},{ty},{tz})", self.place, self.kernel)?;
         if let Some(a) = self.address {
             write!(f, ", address {a:#x}")?;
         }
@@ -173,6 +170,21 @@ pub struct Fault {
 impl Fault {
     pub(crate) fn new(finding: Finding) -> Self {
         Fault { finding: Box::new(finding), also: vec![], output: String::new() }
+    }
+
+    /// One that no instruction is to blame for.
+    pub(crate) fn of_launch(kernel: &str, kind: Kind, message: String) -> Self {
+        Fault::new(Finding {
+            kind,
+            message,
+            kernel: kernel.to_string(),
+            place: Place::default(),
+            block: [0; 3],
+            thread: [0; 3],
+            address: None,
+            earlier: None,
+            count: 1,
+        })
     }
 }
 

@@ -20,29 +20,18 @@ fn lists_kernels() {
     assert!(o.status.success() && text.contains("sgemm  parameters [8, 8, 8, 4, 4, 4]  static shared 16384"), "{text}");
 }
 
+/// Runs 64 threads of the kernel that adds up `x` into `y`.
+fn scan(ptx: &str, x: &str, y: &str, more: &[&str]) -> (Option<i32>, String) {
+    let launch = ["--kernel", "scan", "--block", "64", "--shared", "256", "--arg", x, "--arg", y, "--arg", "64"];
+    let o = warpsim(&[&[ptx], &launch[..], more].concat());
+    (o.status.code(), String::from_utf8(o.stdout).unwrap())
+}
+
 #[test]
 fn runs_and_measures() {
     let Some(ptx) = ptx() else { return };
-    let o = warpsim(&[
-        &ptx,
-        "--kernel",
-        "scan",
-        "--block",
-        "64",
-        "--shared",
-        "256",
-        "--arg",
-        "x:i32[64]=ones",
-        "--arg",
-        "y:i32[64]=none",
-        "--arg",
-        "64",
-        "--print",
-        "y:5",
-        "--metrics",
-    ]);
-    let text = String::from_utf8(o.stdout).unwrap();
-    assert_eq!(o.status.code(), Some(0), "{text}");
+    let (code, text) = scan(&ptx, "x:i32[64]=ones", "y:i32[64]=none", &["--print", "y:5", "--metrics"]);
+    assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("y: 1 2 3 4 5\n"), "{text}");
     assert!(text.contains("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"), "{text}");
 }
@@ -51,29 +40,13 @@ fn runs_and_measures() {
 fn findings_fail() {
     let Some(ptx) = ptx() else { return };
     // The kernel reads 64 elements of a buffer of 32.
-    let o = warpsim(&[
-        &ptx,
-        "--kernel",
-        "scan",
-        "--block",
-        "64",
-        "--shared",
-        "256",
-        "--arg",
-        "x:i32[32]",
-        "--arg",
-        "i32[64]",
-        "--arg",
-        "64",
-    ]);
-    let text = String::from_utf8(o.stdout).unwrap();
-    assert_eq!(o.status.code(), Some(1));
-    assert!(
-        text.contains("out-of-bounds")
-            && text.contains("0 bytes past the end of `x` (128 bytes)")
-            && text.contains("basic.cu:"),
-        "{text}"
-    );
+    let (code, text) = scan(&ptx, "x:i32[32]", "i32[64]", &[]);
+    assert_eq!(code, Some(1));
+    for says in ["out-of-bounds", "0 bytes past the end of `x` (128 bytes)", "basic.cu:"] {
+        assert!(text.contains(says), "{text}");
+    }
+    let (code, text) = scan(&ptx, "i32[64]", "i32[64]", &["--limit", "1"]);
+    assert!(code == Some(1) && text.contains("has 2 warps: the limit is 1 warp instructions a launch"), "{text}");
 }
 
 #[test]

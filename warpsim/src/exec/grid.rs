@@ -19,7 +19,7 @@ use crate::launch::Options;
 use crate::memory::Memory;
 use crate::metrics::Collector;
 use crate::occupancy;
-use crate::report::{Fault, Finding, Kind, Place, Report};
+use crate::report::{Fault, Finding, Kind, Report};
 
 struct Shared<'a> {
     prog: &'a Program,
@@ -29,6 +29,8 @@ struct Shared<'a> {
     shadow: Option<&'a GlobalShadow>,
     next: AtomicU64,
     clusters: u64,
+    /// Warp instructions of all workers.
+    executed: AtomicU64,
     stop: AtomicBool,
     faults: Mutex<Vec<(u64, Fault)>>,
 }
@@ -56,6 +58,7 @@ pub fn run(prog: &Program, mem: &Memory, launch: Launched, opts: &Options) -> Re
         shadow: shadow.as_ref(),
         next: AtomicU64::new(0),
         clusters,
+        executed: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         faults: Mutex::new(vec![]),
     };
@@ -87,17 +90,8 @@ pub fn run(prog: &Program, mem: &Memory, launch: Launched, opts: &Options) -> Re
 /// The simulator's own failure, as a fault.
 pub fn broken(prog: &Program, panic: &(dyn Any + Send)) -> Fault {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    Fault::new(Finding {
-        kind: Kind::Internal,
-        message: format!("the simulator failed: {}", text.unwrap_or("see its message on standard error")),
-        kernel: prog.kernel.clone(),
-        place: Place::default(),
-        block: [0; 3],
-        thread: [0; 3],
-        address: None,
-        earlier: None,
-        count: 1,
-    })
+    let message = format!("the simulator failed: {}", text.unwrap_or("see its message on standard error"));
+    Fault::of_launch(&prog.kernel, Kind::Internal, message)
 }
 
 fn merge(
@@ -166,7 +160,15 @@ fn worker(sh: &Shared<'_>) -> Outcome {
             }
         }
         let Some((k, mut c, mut text)) = live.pop_front() else { break };
-        match run_cluster(&mut cx, &mut c, SLICE) {
+        let left = sh.opts.launch_limit.saturating_sub(sh.executed.load(Relaxed));
+        if left == 0 {
+            fail(sh, k, over_limit(sh, k));
+            break;
+        }
+        let before = cx.instructions;
+        let ran = run_cluster(&mut cx, &mut c, left.min(SLICE));
+        sh.executed.fetch_add(cx.instructions - before, Relaxed);
+        match ran {
             Err(f) => {
                 text.push_str(&std::mem::take(&mut cx.output));
                 output.push((k, text));
@@ -186,6 +188,14 @@ fn worker(sh: &Shared<'_>) -> Outcome {
         }
     }
     Outcome { instructions: cx.instructions, findings: cx.findings, output, metrics: cx.metrics }
+}
+
+fn over_limit(sh: &Shared<'_>, k: u64) -> Fault {
+    let (limit, clusters) = (sh.opts.launch_limit, sh.clusters);
+    let message = format!(
+        "the limit of {limit} warp instructions a launch is reached before cluster {k} of {clusters} has ended"
+    );
+    Fault::of_launch(&sh.prog.kernel, Kind::InstructionLimit, message)
 }
 
 fn fail(sh: &Shared<'_>, k: u64, f: Fault) {

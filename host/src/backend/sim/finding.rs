@@ -15,7 +15,7 @@ pub struct Finding {
     pub message: String,
     /// Whether it ended the launch.
     pub fatal: bool,
-    /// Line of the PTX, as `warpsmith inspect OP --ptx` prints it.
+    /// Line of the PTX, as `warpsmith inspect OP --ptx` prints it; 0 for what is wrong with the launch as a whole.
     pub ptx_line: u32,
     /// The instruction there.
     pub instruction: String,
@@ -65,10 +65,14 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
+        write!(f, "{}: {},", self.kind, self.message)?;
+        if self.ptx_line == 0 {
+            return write!(f, " in kernel {}", self.kernel);
+        }
         write!(
             f,
-            "{}: {}, at PTX line {} `{}` in kernel {}, block ({bx},{by},{bz}), thread ({tx},{ty},{tz})",
-            self.kind, self.message, self.ptx_line, self.instruction, self.kernel
+            " at PTX line {} `{}` in kernel {}, block ({bx},{by},{bz}), thread ({tx},{ty},{tz})",
+            self.ptx_line, self.instruction, self.kernel
         )?;
         if let Some(address) = self.address {
             write!(f, ", address {address:#x}")?;

@@ -51,6 +51,9 @@ struct Cli {
     /// Registers a thread, as ptxas reports them, for the occupancy
     #[arg(long, default_value_t = 0)]
     registers: u32,
+    /// Warp instructions that the launch may execute
+    #[arg(long, default_value_t = Options::default().launch_limit)]
+    limit: u64,
     /// Prints the first elements of a buffer after the run: NAME or NAME:COUNT
     #[arg(long)]
     print: Vec<String>,
@@ -104,6 +107,7 @@ fn run(cli: &Cli) -> Result<bool, String> {
         metrics: cli.metrics,
         threads: cli.threads,
         registers: cli.registers,
+        launch_limit: cli.limit,
         ..Options::default()
     };
     let start = std::time::Instant::now();

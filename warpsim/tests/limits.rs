@@ -1,0 +1,49 @@
+//! Grids and loops that would never end.
+
+use warpsim::{Checks, Fault, Gpu, Kind, Launch, Module, Options};
+
+/// Every grid dimension at its limit: 2⁶³ blocks.
+const LARGEST: [u32; 3] = [(1 << 31) - 1, 65535, 65535];
+
+fn run(body: &str, grid: [u32; 3], options: &Options) -> Result<u64, Fault> {
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{{\n.reg .b32 %r<2>;\n{body}\n}}\n"
+    );
+    let kernel = Module::parse(&text).unwrap().kernel("k").unwrap();
+    let launch = Launch { grid, block: [64, 1, 1], ..Launch::default() };
+    Gpu::new().launch(&kernel, &launch, options).map(|report| report.instructions)
+}
+
+#[test]
+fn a_grid_that_cannot_end_does_not_start() {
+    let options = Options { checks: Checks::ALL, metrics: true, ..Options::default() };
+    for (grid, says) in [
+        (LARGEST, "a grid of 2147483647x65535x65535 blocks has "),
+        ([65535, 65535, 256], "2198956147200 warps: the limit is 68719476736 warp instructions a launch"),
+    ] {
+        let fault = run("ret;", grid, &options).unwrap_err();
+        assert_eq!(fault.finding.kind, Kind::InstructionLimit);
+        assert!(fault.finding.message.contains(says), "{fault}");
+    }
+}
+
+#[test]
+fn a_launch_has_a_limit_over_all_its_blocks() {
+    let body = "mov.u32 %r1, 1;\nadd.u32 %r1, %r1, 1;\nret;";
+    for threads in [1, 2] {
+        let limited = |launch_limit| run(body, [1000, 1, 1], &Options { launch_limit, threads, ..Options::default() });
+        assert_eq!(limited(6000), Ok(6000));
+        let fault = limited(3000).unwrap_err();
+        assert_eq!(fault.finding.kind, Kind::InstructionLimit);
+        let says = "the limit of 3000 warp instructions a launch is reached before cluster ";
+        assert!(fault.finding.message.starts_with(says), "{fault}");
+        assert!(fault.finding.message.ends_with(" of 1000 has ended"), "{fault}");
+    }
+}
+
+#[test]
+fn nothing_is_allocated_for_blocks_that_have_not_started() {
+    // The first block ends the launch.
+    let options = Options { checks: Checks::ALL, metrics: true, launch_limit: u64::MAX, ..Options::default() };
+    assert_eq!(run("trap;", LARGEST, &options).unwrap_err().finding.kind, Kind::Trap);
+}
