@@ -9,6 +9,7 @@ use crate::exec::grid;
 use crate::ir::Program;
 use crate::lower;
 use crate::memory::{AccessError, Memory};
+use crate::occupancy::Device;
 use crate::ptx::ast::{Ast, Init, Space, Var, type_bytes, type_bytes_of};
 use crate::ptx::{self, ParseError};
 use crate::report::{Fault, Kind, Report};
@@ -138,6 +139,8 @@ pub struct Options {
     pub launch_limit: u64,
     /// Registers a thread as ptxas reports them, for the occupancy; 0: unknown.
     pub registers: u32,
+    /// The GPU that the occupancy is computed for; `None`: [`Device::for_target`] of the module's.
+    pub device: Option<Device>,
 }
 
 impl Default for Options {
@@ -152,6 +155,7 @@ impl Default for Options {
             // Hours on one core: more than any launch that is meant to end.
             launch_limit: 1 << 36,
             registers: 0,
+            device: None,
         }
     }
 }

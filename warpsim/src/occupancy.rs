@@ -1,10 +1,16 @@
 //! Theoretical occupancy: how many blocks fit on a multiprocessor, and what limits them.
 
-/// Limits of one multiprocessor.
+use std::str::FromStr;
+
+/// A GPU and the limits of one of its multiprocessors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Device {
     /// The device's name.
     pub name: &'static str,
+    /// The name on a command line.
+    pub key: &'static str,
+    /// Major and minor compute capability.
+    pub compute_capability: (u32, u32),
     /// Multiprocessors of the whole device.
     pub multiprocessors: u32,
     /// Most resident warps.
@@ -15,30 +21,81 @@ pub struct Device {
     pub registers: u32,
     /// Bytes of shared memory.
     pub shared: u32,
-    /// Shared memory that the system takes from each block.
+    /// Bytes of shared memory that the system takes from each block.
     pub reserved: u32,
 }
 
 /// NVIDIA A100.
 pub const A100: Device = Device {
     name: "A100",
+    key: "a100",
+    compute_capability: (8, 0),
     multiprocessors: 108,
     warps: 64,
     blocks: 32,
     registers: 65536,
-    shared: 167_936,
-    reserved: 1024,
+    shared: 164 << 10,
+    reserved: 1 << 10,
 };
+/// NVIDIA GeForce RTX 3090.
+pub const RTX_3090: Device = Device {
+    name: "RTX 3090",
+    key: "rtx3090",
+    compute_capability: (8, 6),
+    multiprocessors: 82,
+    warps: 48,
+    blocks: 16,
+    shared: 100 << 10,
+    ..A100
+};
+/// NVIDIA A10.
+pub const A10: Device = Device { name: "A10", key: "a10", multiprocessors: 72, ..RTX_3090 };
+/// NVIDIA GeForce RTX 4090.
+pub const RTX_4090: Device = Device {
+    name: "RTX 4090",
+    key: "rtx4090",
+    compute_capability: (8, 9),
+    multiprocessors: 128,
+    blocks: 24,
+    ..RTX_3090
+};
+/// NVIDIA L40S.
+pub const L40S: Device = Device { name: "L40S", key: "l40s", multiprocessors: 142, ..RTX_4090 };
+/// NVIDIA L4.
+pub const L4: Device = Device { name: "L4", key: "l4", multiprocessors: 58, ..RTX_4090 };
 /// NVIDIA H100 SXM.
-pub const H100: Device = Device {
-    name: "H100",
-    multiprocessors: 132,
-    warps: 64,
-    blocks: 32,
-    registers: 65536,
-    shared: 233_472,
-    reserved: 1024,
-};
+pub const H100: Device =
+    Device { name: "H100", key: "h100", compute_capability: (9, 0), multiprocessors: 132, shared: 228 << 10, ..A100 };
+/// NVIDIA H100 PCIe.
+pub const H100_PCIE: Device = Device { name: "H100 PCIe", key: "h100-pcie", multiprocessors: 114, ..H100 };
+/// NVIDIA H200.
+pub const H200: Device = Device { name: "H200", key: "h200", ..H100 };
+
+/// Every device that has a name.
+pub const DEVICES: [Device; 9] = [H200, H100, H100_PCIE, A100, L40S, L4, RTX_4090, A10, RTX_3090];
+
+impl Device {
+    /// Most bytes of shared memory that one block can have.
+    pub const fn shared_per_block(&self) -> u32 {
+        self.shared - self.reserved
+    }
+
+    /// What code for `.target` most likely runs on: an H100 from `sm_90` on, an A100 before.
+    pub fn for_target(target: &str) -> Device {
+        let digits = target.trim_start_matches("sm_").trim_end_matches(|c: char| !c.is_ascii_digit());
+        if digits.parse().is_ok_and(|n: u32| n >= 90) { H100 } else { A100 }
+    }
+}
+
+/// By [`Device::key`], in any case.
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = DEVICES.into_iter().find(|d| d.key.eq_ignore_ascii_case(text));
+        named.ok_or_else(|| format!("no device `{text}`: one of {}", DEVICES.map(|d| d.key).join(", ")))
+    }
+}
 
 /// What keeps more blocks from fitting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +110,18 @@ pub enum Limiter {
     SharedMemory,
 }
 
+impl Limiter {
+    /// In words: `shared memory`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limiter::Warps => "warps",
+            Limiter::Blocks => "blocks",
+            Limiter::Registers => "registers",
+            Limiter::SharedMemory => "shared memory",
+        }
+    }
+}
+
 /// The outcome.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Occupancy {
@@ -64,18 +133,21 @@ pub struct Occupancy {
     pub warps_per_sm: u32,
     /// What keeps more from fitting.
     pub limiter: Limiter,
-    /// Grid size over what the whole device holds at once.
+    /// Grid size over what the whole device holds at once; 0 where no block fits.
     pub waves: f64,
     /// Share of the last wave's places that stay empty.
     pub tail: f64,
 }
 
+/// Parts of a multiprocessor, each with a quarter of the registers: a warp's come from one part.
+const PARTS: u32 = 4;
+
 /// `registers` a thread (0: unknown, not a limit), `shared` bytes a block.
 pub fn occupancy(device: Device, threads: u32, registers: u32, shared: u32, grid_blocks: u64) -> Occupancy {
     let warps = threads.div_ceil(32).max(1);
     // Registers are handed out to a warp in units of 256.
-    let per_warp = (registers * 32).next_multiple_of(256);
-    let by_regs = if registers == 0 { u32::MAX } else { device.registers / per_warp / warps };
+    let per_warp = (registers.min(device.registers) * 32).next_multiple_of(256);
+    let by_regs = if registers == 0 { u32::MAX } else { device.registers / PARTS / per_warp * PARTS / warps };
     let by_shared = device.shared / (shared + device.reserved).next_multiple_of(128);
     let all = [
         (device.warps / warps, Limiter::Warps),
@@ -84,14 +156,83 @@ pub fn occupancy(device: Device, threads: u32, registers: u32, shared: u32, grid
         (by_shared, Limiter::SharedMemory),
     ];
     let (blocks, limiter) = all.into_iter().min_by_key(|b| b.0).unwrap_or((0, Limiter::Warps));
-    let room = f64::from(blocks) * f64::from(device.multiprocessors);
-    let waves = if room == 0.0 { 0.0 } else { grid_blocks as f64 / room };
+    let room = u64::from(blocks) * u64::from(device.multiprocessors);
+    let last = grid_blocks.checked_rem(room).unwrap_or(0);
     Occupancy {
         device,
         blocks_per_sm: blocks,
         warps_per_sm: blocks * warps,
         limiter,
-        waves,
-        tail: if waves == 0.0 { 0.0 } else { 1.0 - waves / waves.ceil() },
+        waves: if room == 0 { 0.0 } else { grid_blocks as f64 / room as f64 },
+        tail: if last == 0 { 0.0 } else { 1.0 - last as f64 / room as f64 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_go_by_their_keys() {
+        for device in DEVICES {
+            assert_eq!(device.key.to_uppercase().parse(), Ok(device));
+            // Shared memory of a block: 163, 99 and 227 KiB, as the programming guide's table has it.
+            let kib = match device.compute_capability {
+                (8, 0) => 163,
+                (8, _) => 99,
+                _ => 227,
+            };
+            assert_eq!(device.shared_per_block(), kib << 10, "{}", device.name);
+        }
+        let error = "h1000".parse::<Device>().unwrap_err();
+        assert_eq!(error, "no device `h1000`: one of h200, h100, h100-pcie, a100, l40s, l4, rtx4090, a10, rtx3090");
+    }
+
+    #[test]
+    fn code_is_for_the_device_of_its_generation() {
+        for (target, device) in [("sm_80", A100), ("sm_89", A100), ("sm_90a", H100), ("sm_100a", H100), ("", A100)] {
+            assert_eq!(Device::for_target(target), device, "{target}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_limited_by_what_runs_out_first() {
+        for (device, threads, registers, shared, blocks, limiter) in [
+            (H100, 1024, 0, 0, 2, Limiter::Warps),
+            (L4, 1024, 0, 0, 1, Limiter::Warps),
+            (H100, 32, 0, 0, 32, Limiter::Blocks),
+            (RTX_4090, 32, 0, 0, 24, Limiter::Blocks),
+            (A10, 32, 0, 0, 16, Limiter::Blocks),
+            (A100, 256, 128, 0, 2, Limiter::Registers),
+            (H100, 128, 0, 100 << 10, 2, Limiter::SharedMemory),
+            (A100, 128, 0, 100 << 10, 1, Limiter::SharedMemory),
+            (RTX_3090, 128, 0, 100 << 10, 0, Limiter::SharedMemory),
+            // 100 registers are 13 units of 256 a warp: 4 warps fit in each quarter of the registers, not 19 in all of them.
+            (H100, 32, 100, 0, 16, Limiter::Registers),
+            (H100, 96, 100, 0, 5, Limiter::Registers),
+        ] {
+            let found = occupancy(device, threads, registers, shared, 1);
+            assert_eq!((found.blocks_per_sm, found.limiter), (blocks, limiter), "{} {threads}", device.name);
+            assert_eq!(found.warps_per_sm, blocks * threads / 32);
+        }
+    }
+
+    #[test]
+    fn the_tail_is_what_the_last_wave_leaves_empty() {
+        // Two blocks a multiprocessor: 264 places on an H100.
+        for (grid, waves, tail) in [
+            (264, 1.0, 0.0),
+            (132, 0.5, 0.5),
+            (396, 1.5, 0.5),
+            (528, 2.0, 0.0),
+            (264 * 9 + 66, 9.25, 0.75),
+            (0, 0.0, 0.0),
+        ] {
+            let found = occupancy(H100, 1024, 0, 0, grid);
+            assert_eq!((found.waves, found.tail), (waves, tail), "{grid} blocks");
+        }
+        assert_eq!(occupancy(H100_PCIE, 1024, 0, 0, 342).waves, 1.5);
+        let none = occupancy(A10, 128, 0, 100 << 10, 64);
+        assert_eq!((none.waves, none.tail), (0.0, 0.0));
     }
 }

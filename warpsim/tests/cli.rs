@@ -37,6 +37,21 @@ fn runs_and_measures() {
 }
 
 #[test]
+fn occupancy_is_that_of_the_device() {
+    let Some(ptx) = ptx() else { return };
+    for (device, says) in [
+        (&["--device", "H100-PCIe"][..], "occupancy on H100 PCIe (114 multiprocessors): 32 blocks, 64 of 64 warps"),
+        (&["--device", "l4"], "occupancy on L4 (58 multiprocessors): 24 blocks, 48 of 48 warps"),
+        (&["--device", "rtx3090", "--registers", "600"], "a block needs more than a multiprocessor's registers"),
+        // What the module's .target suggests.
+        (&[], "occupancy on A100 (108 multiprocessors): 32 blocks, 64 of 64 warps"),
+    ] {
+        let (code, text) = scan(&ptx, "i32[64]", "i32[64]", &[&["--metrics"], device].concat());
+        assert!(code == Some(0) && text.contains(says), "{text}");
+    }
+}
+
+#[test]
 fn findings_fail() {
     let Some(ptx) = ptx() else { return };
     // The kernel reads 64 elements of a buffer of 32.
@@ -56,6 +71,7 @@ fn bad_arguments_are_explained() {
         (vec!["--kernel", "nope"], "no kernel `nope`; the module has: "),
         (vec!["--kernel", "hello"], "`hello` takes 1 arguments of [4] bytes; 0 given"),
         (vec!["--kernel", "hello", "--arg", "x:f32[4]"], "8 bytes for a parameter of 4"),
+        (vec!["--device", "h1000"], "[possible values: h200, h100, h100-pcie, a100, l40s, l4, rtx4090, a10, rtx3090]"),
     ] {
         let o = warpsim(&[&[ptx.as_str()], args.as_slice()].concat());
         let text = String::from_utf8(o.stderr).unwrap();

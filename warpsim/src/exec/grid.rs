@@ -18,7 +18,7 @@ use crate::ir::Program;
 use crate::launch::Options;
 use crate::memory::Memory;
 use crate::metrics::Collector;
-use crate::occupancy;
+use crate::occupancy::{Device, occupancy};
 use crate::report::{Fault, Finding, Kind, Report};
 
 struct Shared<'a> {
@@ -132,8 +132,8 @@ fn merge(
     report.metrics = metrics.map(|m| {
         let cx = Cx::new(prog, mem, launch, opts, None);
         let mut m = m.finish(prog, |f, pc| cx.place(f, pc));
-        let device = if prog.target.starts_with("sm_9") { occupancy::H100 } else { occupancy::A100 };
-        m.occupancy = Some(occupancy::occupancy(device, launch.threads, opts.registers, launch.shared_bytes, blocks));
+        let device = opts.device.unwrap_or_else(|| Device::for_target(&prog.target));
+        m.occupancy = Some(occupancy(device, launch.threads, opts.registers, launch.shared_bytes, blocks));
         m
     });
     report

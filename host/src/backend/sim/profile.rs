@@ -1,7 +1,7 @@
 //! What the simulator counts while a kernel runs, under Nsight Compute's names.
 
 use serde::Serialize;
-use warpsim::{Limiter, Metrics};
+use warpsim::Metrics;
 
 /// Counts of one launch.
 #[derive(Debug, Clone, Serialize)]
@@ -99,12 +99,7 @@ impl Profile {
             blocks: found.blocks_per_sm,
             warps: found.warps_per_sm,
             of: device.warps,
-            limiter: match found.limiter {
-                Limiter::Warps => "warps",
-                Limiter::Blocks => "blocks",
-                Limiter::Registers => "registers",
-                Limiter::SharedMemory => "shared memory",
-            },
+            limiter: found.limiter.name(),
             registers,
             waves: found.waves,
             tail: found.tail,

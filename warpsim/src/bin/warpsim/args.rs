@@ -1,6 +1,7 @@
 //! Command-line values: sizes, checkers, kernel arguments.
 
-use warpsim::{Checks, DataType, Gpu, Swizzle, TensorMap};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use warpsim::{Checks, DEVICES, DataType, Device, Gpu, Swizzle, TensorMap};
 
 /// `8`, `8x4`, `8x4x2`
 pub(crate) fn dims(s: &str) -> Result<[u32; 3], String> {
@@ -31,6 +32,11 @@ pub(crate) fn checks(s: &str) -> Result<Checks, String> {
         }
     }
     Ok(c)
+}
+
+/// A device by its key.
+pub(crate) fn device() -> impl TypedValueParser<Value = Device> {
+    PossibleValuesParser::new(DEVICES.map(|d| d.key)).try_map(|key| key.parse())
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use warpsim::{Checks, Completion, Gpu, Launch, Module, Options};
+use warpsim::{Checks, Completion, Device, Gpu, Launch, Module, Options};
 
 /// Runs, checks and measures a PTX kernel without a GPU.
 ///
@@ -51,6 +51,9 @@ struct Cli {
     /// Registers a thread, as ptxas reports them, for the occupancy
     #[arg(long, default_value_t = 0)]
     registers: u32,
+    /// GPU that the occupancy is computed for [default: by the PTX's .target, h100 from sm_90 on and a100 before]
+    #[arg(long, value_name = "GPU", ignore_case = true, value_parser = args::device())]
+    device: Option<Device>,
     /// Warp instructions that the launch may execute
     #[arg(long, default_value_t = Options::default().launch_limit)]
     limit: u64,
@@ -107,6 +110,7 @@ fn run(cli: &Cli) -> Result<bool, String> {
         metrics: cli.metrics,
         threads: cli.threads,
         registers: cli.registers,
+        device: cli.device,
         launch_limit: cli.limit,
         ..Options::default()
     };

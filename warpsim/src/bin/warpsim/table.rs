@@ -10,16 +10,18 @@ pub(crate) fn print(m: &Metrics) {
     let (high, low) = m.arithmetic_intensity();
     println!("  arithmetic intensity: {high:.2} FLOP/byte on unique bytes, {low:.2} on sectors");
     if let Some(o) = &m.occupancy {
-        println!(
-            "  occupancy on {}: {} blocks, {} of {} warps a multiprocessor, limited by {:?}; {:.2} waves, {:.0}% of the last one empty",
-            o.device.name,
-            o.blocks_per_sm,
-            o.warps_per_sm,
-            o.device.warps,
-            o.limiter,
-            o.waves,
-            100.0 * o.tail
-        );
+        print!("  occupancy on {} ({} multiprocessors): ", o.device.name, o.device.multiprocessors);
+        match o.blocks_per_sm {
+            0 => println!("a block needs more than a multiprocessor's {}", o.limiter.name()),
+            n => println!(
+                "{n} blocks, {} of {} warps a multiprocessor, limited by {}; {:.2} waves, {:.0}% of the last one empty",
+                o.warps_per_sm,
+                o.device.warps,
+                o.limiter.name(),
+                o.waves,
+                100.0 * o.tail
+            ),
+        }
     }
     println!("  registers live at once in the PTX: {}", m.register_pressure);
     let mix: Vec<String> = m
