@@ -1,14 +1,15 @@
 //! The CUDA backend on a real GPU, with kernels written by hand so that nothing else can be at fault. Skipped without a GPU.
 
+mod common;
+
 use std::process::Command;
 use std::time::Instant;
 
+use common::{TILE, TRAP, Tile, Trap, image, kernel, load_tile};
 use gpu_kernels::diagnostics::TrapNow;
 use warpsmith::kernels::KernelImage;
-use warpsmith::launch::{DevicePtrMut, Dim3, Kernel, TensorMap};
-use warpsmith::{
-    Arch, BackendKind, DType, Device, Error, L2Promotion, OobFill, Stream, Swizzle, Tensor, TensorMapDesc, bf16,
-};
+use warpsmith::launch::{DevicePtrMut, Dim3, Kernel};
+use warpsmith::{Arch, BackendKind, Device, Error, Stream, Tensor, bf16};
 
 const CHILD: &str = "WARPSMITH_GPU_CHILD";
 
@@ -47,12 +48,6 @@ wait:
     ret;
 }";
 
-const TRAP: &str = "
-.version 7.8
-.target sm_80
-.address_size 64
-.visible .entry gpu_trap(.param .u32 unused) { trap; ret; }";
-
 /// Writes its dynamic shared memory's last word back: launches only if the limit was raised.
 const SHARED: &str = "
 .version 7.8
@@ -68,67 +63,9 @@ const SHARED: &str = "
     ret;
 }";
 
-/// Loads one 8 x 64 tile of bf16 through a tensor map that arrives as a parameter.
-const TILE: &str = "
-.version 8.0
-.target sm_90a
-.address_size 64
-.visible .entry gpu_tile(.param .align 64 .b8 map[128], .param .u64 y, .param .u32 col, .param .u32 row) {
-    .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<5>;
-    .shared .align 128 .b8 tile[1024]; .shared .align 8 .b8 barrier[8];
-    mov.b64 %rd1, map; cvta.param.u64 %rd1, %rd1;
-    ld.param.u64 %rd2, [y]; cvta.to.global.u64 %rd2, %rd2;
-    ld.param.u32 %r1, [col]; ld.param.u32 %r2, [row];
-    mov.u32 %r3, tile; mov.u32 %r4, barrier; mov.u32 %r5, %tid.x;
-    setp.ne.u32 %p, %r5, 0;
-    @%p bra ready;
-    mbarrier.init.shared.b64 [%r4], 1;
-    fence.mbarrier_init.release.cluster;
-    mbarrier.arrive.expect_tx.shared.b64 %rd3, [%r4], 1024;
-    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1, {%r1, %r2}], [%r4];
-ready:
-    bar.sync 0;
-again:
-    mbarrier.try_wait.parity.shared.b64 %p, [%r4], 0;
-    @!%p bra again;
-    shl.b32 %r6, %r5, 2; add.u32 %r3, %r3, %r6; ld.shared.u32 %r7, [%r3];
-    mul.wide.u32 %rd4, %r5, 4; add.u64 %rd2, %rd2, %rd4; st.global.u32 [%rd2], %r7;
-    ret;
-}";
-
-macro_rules! kernel {
-    ($name:ident, $symbol:literal, $args:ty, $block:literal, $shared:literal) => {
-        struct $name;
-
-        impl Kernel for $name {
-            const SYMBOL: &'static str = $symbol;
-            const BLOCK: Dim3 = Dim3::new($block, 1, 1);
-            const CLUSTER: Dim3 = Dim3::ONE;
-            const SHARED_BYTES: usize = $shared;
-            const MODULE: &'static str = module_path!();
-            type Args = $args;
-        }
-    };
-}
-
 kernel!(Add, "gpu_add", (DevicePtrMut<f32>, u32, f32), 256, 0);
 kernel!(Slow, "gpu_slow", (DevicePtrMut<f32>, u64), 1, 0);
-kernel!(Trap, "gpu_trap", (u32,), 1, 0);
 kernel!(Shared, "gpu_shared", (DevicePtrMut<u32>,), 1, 163_840);
-kernel!(Tile, "gpu_tile", (TensorMap, DevicePtrMut<bf16>, u32, u32), 256, 0);
-
-const fn image<K: Kernel>(arch: Arch, ptx: &'static str) -> KernelImage {
-    KernelImage {
-        symbol: K::SYMBOL,
-        module: K::MODULE,
-        arch,
-        ptx,
-        block: [K::BLOCK.x, 1, 1],
-        cluster: [1, 1, 1],
-        shared_bytes: K::SHARED_BYTES as u32,
-        param_sizes: <K::Args as warpsmith::launch::Args>::SIZES,
-    }
-}
 
 static IMAGES: &[KernelImage] = &[
     image::<Add>(Arch::Sm80, ADD),
@@ -287,23 +224,8 @@ fn tensor_maps_load_tiles() {
     let (rows, cols) = (32, 128);
     let data: Vec<bf16> = (0..rows * cols).map(|i| bf16::from_bits(i as u16)).collect();
     let x = Tensor::from_slice(&stream, [rows, cols], &data).unwrap();
-    let mut y = Tensor::<bf16>::zeros(&stream, [8, 64]).unwrap();
-    let map = device
-        .tensor_map(&TensorMapDesc {
-            address: x.view().ptr(&stream).addr(),
-            dtype: DType::BF16,
-            dims: &[cols as u64, rows as u64],
-            strides_bytes: &[2 * cols as u64],
-            box_dims: &[64, 8],
-            swizzle: Swizzle::None,
-            l2_promotion: L2Promotion::B128,
-            oob_fill: OobFill::Zero,
-        })
-        .unwrap();
-    // SAFETY: the kernel reads a tile of `x` and writes all of `y`.
-    unsafe { stream.launch::<Tile>(1, (map, y.view_mut().ptr_mut(&stream), 64, 16)) }.unwrap();
     let expected: Vec<bf16> = (16..24).flat_map(|r| &data[r * cols + 64..][..64]).copied().collect();
-    assert_eq!(y.to_vec(&stream).unwrap(), expected);
+    assert_eq!(load_tile(&stream, &x, 16, 64), expected);
 }
 
 #[test]
@@ -356,7 +278,10 @@ fn traps_are_final() {
         // SAFETY: what is being tested.
         unsafe { stream.launch::<Trap>(1, (0,)) }.unwrap();
         let fault = stream.synchronize().unwrap_err();
-        assert!(matches!(&fault, Error::KernelFault { kernels, .. } if kernels == &["gpu_trap", "gpu_add"]), "{fault}");
+        assert!(
+            matches!(&fault, Error::KernelFault { kernels, .. } if kernels == &["hand_trap", "gpu_add"]),
+            "{fault}"
+        );
         assert_lost(device, stream, x, &fault);
     });
 }
@@ -387,7 +312,7 @@ fn traps_that_nobody_waits_for_are_final() {
         unsafe { stream.launch::<Trap>(1, (0,)) }.unwrap();
         drop((x, stream, device));
         let fault = Device::open_backend(BackendKind::Cuda).unwrap_err();
-        assert!(matches!(&fault, Error::KernelFault { kernels, .. } if kernels == &["gpu_trap"]), "{fault}");
+        assert!(matches!(&fault, Error::KernelFault { kernels, .. } if kernels == &["hand_trap"]), "{fault}");
     });
 }
 

@@ -1,11 +1,12 @@
 //! The simulator as a backend, with kernels written by hand: it computes, and what they do wrong comes back as an error that says where.
 
+mod common;
+
+use common::{TILE, TRAP, Tile, Trap, image, kernel, load_tile};
 use warpsmith::kernels::KernelImage;
-use warpsmith::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel, TensorMap};
+use warpsmith::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
 use warpsmith::sim::{AsyncCompletion, Finding, Settings};
-use warpsmith::{
-    Arch, BackendKind, DType, Device, Error, L2Promotion, OobFill, Result, Stream, Swizzle, Tensor, TensorMapDesc, bf16,
-};
+use warpsmith::{Arch, BackendKind, Device, Error, Result, Stream, Tensor, bf16};
 
 /// y[i] = x[i] for every thread of the grid, in bounds or not.
 const COPY: &str = "
@@ -58,83 +59,16 @@ wait:
     ret;
 }";
 
-const TRAP: &str = "
-.version 7.8
-.target sm_80
-.address_size 64
-.visible .entry sim_trap(.param .u32 unused) { trap; ret; }";
-
-/// Loads one 8 x 64 tile of bf16 through a tensor map that arrives as a parameter.
-const TILE: &str = "
-.version 8.0
-.target sm_90a
-.address_size 64
-.visible .entry sim_tile(.param .align 64 .b8 map[128], .param .u64 y, .param .u32 col, .param .u32 row) {
-    .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<5>;
-    .shared .align 128 .b8 tile[1024]; .shared .align 8 .b8 barrier[8];
-    mov.b64 %rd1, map; cvta.param.u64 %rd1, %rd1;
-    ld.param.u64 %rd2, [y]; cvta.to.global.u64 %rd2, %rd2;
-    ld.param.u32 %r1, [col]; ld.param.u32 %r2, [row];
-    mov.u32 %r3, tile; mov.u32 %r4, barrier; mov.u32 %r5, %tid.x;
-    setp.ne.u32 %p, %r5, 0;
-    @%p bra ready;
-    mbarrier.init.shared.b64 [%r4], 1;
-    fence.mbarrier_init.release.cluster;
-    mbarrier.arrive.expect_tx.shared.b64 %rd3, [%r4], 1024;
-    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1, {%r1, %r2}], [%r4];
-ready:
-    bar.sync 0;
-again:
-    mbarrier.try_wait.parity.shared.b64 %p, [%r4], 0;
-    @!%p bra again;
-    shl.b32 %r6, %r5, 2; add.u32 %r3, %r3, %r6; ld.shared.u32 %r7, [%r3];
-    mul.wide.u32 %rd4, %r5, 4; add.u64 %rd2, %rd2, %rd4; st.global.u32 [%rd2], %r7;
-    ret;
-}";
-
-macro_rules! kernel {
-    ($name:ident, $symbol:literal, $args:ty, $block:literal) => {
-        struct $name;
-
-        impl Kernel for $name {
-            const SYMBOL: &'static str = $symbol;
-            const BLOCK: Dim3 = Dim3::new($block, 1, 1);
-            const CLUSTER: Dim3 = Dim3::ONE;
-            const SHARED_BYTES: usize = 0;
-            const MODULE: &'static str = module_path!();
-            type Args = $args;
-        }
-    };
-}
-
 type TwoPointers = (DevicePtr<f32>, DevicePtrMut<f32>);
-kernel!(Copy, "sim_copy", TwoPointers, 64);
-kernel!(Reverse, "sim_reverse", TwoPointers, 64);
-kernel!(Half, "sim_half", (u32,), 64);
-kernel!(Trap, "sim_trap", (u32,), 32);
-kernel!(Tile, "sim_tile", (TensorMap, DevicePtrMut<bf16>, u32, u32), 256);
-
-const fn image<K: Kernel>(arch: Arch, ptx: &'static str) -> KernelImage {
-    let block = [K::BLOCK.x, K::BLOCK.y, K::BLOCK.z];
-    let param_sizes = <K::Args as warpsmith::launch::Args>::SIZES;
-    KernelImage {
-        symbol: K::SYMBOL,
-        module: K::MODULE,
-        arch,
-        ptx,
-        block,
-        cluster: [1, 1, 1],
-        shared_bytes: 0,
-        param_sizes,
-    }
-}
-
+kernel!(Copy, "sim_copy", TwoPointers, 64, 0);
+kernel!(Reverse, "sim_reverse", TwoPointers, 64, 0);
+kernel!(Half, "sim_half", (u32,), 64, 0);
 static IMAGES: &[KernelImage] = &[
+    image::<Tile>(Arch::Sm90a, TILE),
+    image::<Trap>(Arch::Sm80, TRAP),
     image::<Copy>(Arch::Sm80, COPY),
     image::<Half>(Arch::Sm80, HALF),
     image::<Reverse>(Arch::Sm80, REVERSE),
-    image::<Tile>(Arch::Sm90a, TILE),
-    image::<Trap>(Arch::Sm80, TRAP),
 ];
 
 fn open() -> (Device, Stream) {
@@ -236,27 +170,14 @@ fn a_trap_is_a_finding_and_not_the_end_of_the_device() {
 
 #[test]
 fn tensor_maps_load_tiles_and_fill_the_edge() {
-    let (device, stream) = open();
+    let (_device, stream) = open();
     let data: Vec<bf16> = (0..16 * 72).map(|i| bf16::from_f32((i % 251) as f32)).collect();
     let x = Tensor::from_slice(&stream, [16, 72], &data).unwrap();
-    let mut y = Tensor::<bf16>::zeros(&stream, [8, 64]).unwrap();
-    let map = device.tensor_map(&TensorMapDesc {
-        address: x.view().ptr(&stream).addr(),
-        dtype: DType::BF16,
-        dims: &[72, 16],
-        strides_bytes: &[144],
-        box_dims: &[64, 8],
-        swizzle: Swizzle::None,
-        l2_promotion: L2Promotion::default(),
-        oob_fill: OobFill::Zero,
-    });
-    // SAFETY: the tile has the 512 elements that y has.
-    unsafe { stream.launch::<Tile>(1, (map.unwrap(), y.view_mut().ptr_mut(&stream), 16, 12)) }.unwrap();
     let want = |i: usize| match (12 + i / 64, 16 + i % 64) {
         (row, col) if row < 16 && col < 72 => data[row * 72 + col],
         _ => bf16::ZERO,
     };
-    assert_eq!(y.to_vec(&stream).unwrap(), (0..512).map(want).collect::<Vec<_>>());
+    assert_eq!(load_tile(&stream, &x, 12, 16), (0..512).map(want).collect::<Vec<_>>());
 }
 
 #[test]
