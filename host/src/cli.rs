@@ -4,6 +4,7 @@
 
 mod analyze;
 mod bench;
+mod cases;
 mod doctor;
 mod inspect;
 mod list;
@@ -48,7 +49,7 @@ enum Verb {
     Run(run::Args),
     /// Show an operator's kernels: their resources and their code
     Inspect(inspect::Args),
-    /// Run operators in the simulator with every check and list what the checkers find
+    /// Run operators, but no production shapes, in the simulator with every check and list what the checkers find
     Sanitize(sanitize::Args),
     /// Count what an operator's kernels do, in the simulator: memory traffic, bank conflicts, divergence, occupancy
     Analyze(analyze::Args),

@@ -4,32 +4,17 @@ use comfy_table::Cell;
 use serde::Serialize;
 use serde_json::json;
 
-use super::verify::class;
+use super::cases::CaseArgs;
 use super::{Outcome, Ui, ui};
 use crate::device::{BackendKind, Device};
-use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::operator::CaseClass;
-use crate::registry;
 use crate::sim::{AsyncCompletion, Finding, Settings};
-use crate::verify::{self, Filter, Job, Row, Status};
+use crate::verify::{self, Job, Row, Status};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Operators to check [default: all]
-    ops: Vec<String>,
-    /// Only cases of this dtype
-    #[arg(long)]
-    dtype: Option<DType>,
-    /// Only cases whose names contain this
-    #[arg(long, value_name = "TEXT")]
-    case: Option<String>,
-    /// Only cases of this class: odd, tiny, empty or boundary; may be repeated
-    #[arg(long = "class", value_name = "CLASS", value_parser = class)]
-    classes: Vec<CaseClass>,
-    /// Only this variant; `auto` for what the operator picks
-    #[arg(long)]
-    variant: Option<String>,
+    #[command(flatten)]
+    cases: CaseArgs,
     /// Orders of the warps to try
     #[arg(long, value_name = "N", default_value_t = 2)]
     orders: u64,
@@ -51,17 +36,9 @@ struct Bad {
 }
 
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
-    let ops = registry::select(&args.ops)?;
-    let filter = Filter {
-        dtype: args.dtype,
-        case: args.case.clone(),
-        classes: args.classes.clone(),
-        variant: args.variant.clone(),
-        seed: args.seed,
-        repeat: false,
-    };
-    let simulated = |job: &Job| job.case.class != CaseClass::Production && !job.case.huge;
-    let jobs: Vec<_> = verify::plan(&ops, &filter)?.into_iter().filter(simulated).collect();
+    let ops = args.cases.ops()?;
+    let filter = args.cases.filter(args.seed);
+    let jobs: Vec<_> = verify::plan(&ops, &filter)?.into_iter().filter(|job| job.case.is_simulated()).collect();
     if jobs.is_empty() {
         let expected = "a case that is simulated: none of class production, none that is huge";
         return Err(Error::param("sanitize", "filter", "no case", expected));

@@ -5,31 +5,18 @@ use cuda_builder::ptxas;
 use rayon::prelude::*;
 use serde_json::json;
 
+use super::cases::CaseArgs;
 use super::{BackendArg, Outcome, Ui, ui};
 use crate::device::Device;
-use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::operator::{CaseClass, Operator};
-use crate::registry;
+use crate::operator::Operator;
 use crate::verify::offline::{self, KernelRow};
 use crate::verify::{self, Filter, Job, NotRun, Row, Run, Status};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Operators to check [default: all]
-    ops: Vec<String>,
-    /// Only cases of this dtype
-    #[arg(long)]
-    dtype: Option<DType>,
-    /// Only cases whose names contain this
-    #[arg(long, value_name = "TEXT")]
-    case: Option<String>,
-    /// Only cases of this class: production, odd, tiny, empty or boundary; may be repeated
-    #[arg(long = "class", value_name = "CLASS", value_parser = class)]
-    classes: Vec<CaseClass>,
-    /// Only this variant; `auto` for what the operator picks
-    #[arg(long)]
-    variant: Option<String>,
+    #[command(flatten)]
+    cases: CaseArgs,
     #[command(flatten)]
     backend: BackendArg,
     /// Seed of the random input
@@ -40,21 +27,9 @@ pub(super) struct Args {
     repeat: bool,
 }
 
-pub(super) fn class(text: &str) -> Result<CaseClass, String> {
-    let known = CaseClass::ALL.map(CaseClass::name);
-    CaseClass::ALL.into_iter().find(|c| c.name() == text).ok_or_else(|| format!("one of {}", known.join(", ")))
-}
-
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
-    let ops = registry::select(&args.ops)?;
-    let filter = Filter {
-        dtype: args.dtype,
-        case: args.case.clone(),
-        classes: args.classes.clone(),
-        variant: args.variant.clone(),
-        seed: args.seed,
-        repeat: args.repeat,
-    };
+    let ops = args.cases.ops()?;
+    let filter = Filter { repeat: args.repeat, ..args.cases.filter(args.seed) };
     let jobs = verify::plan(&ops, &filter)?;
     match args.backend.open() {
         Ok(device) => on_device(&device, &filter, &ops, &jobs, ui),

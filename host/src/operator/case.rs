@@ -110,6 +110,11 @@ impl Case {
         case
     }
 
+    /// Whether the checks run it in the simulator, which takes too long over production shapes.
+    pub fn is_simulated(&self) -> bool {
+        self.class != CaseClass::Production && !self.huge
+    }
+
     /// Sizes that no tile divides.
     pub fn odd(info: &'static OpInfo, dtype: DType, dims: impl Into<Dims>) -> Self {
         Self::new(info, CaseClass::Odd, dtype, dims)

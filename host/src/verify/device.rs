@@ -7,7 +7,7 @@ use crate::any::{AnyTensor, AnyView, AnyViewMut};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::host_tensor::HostTensor;
-use crate::operator::{CaseClass, InputSpec, Operator, TensorMeta, Tolerance};
+use crate::operator::{InputSpec, Operator, TensorMeta, Tolerance};
 use crate::params::Params;
 use crate::stream::Stream;
 
@@ -65,7 +65,7 @@ fn variants(device: &Device, job: &Job, filter: &Filter) -> Vec<(Option<&'static
 
 /// Why a large case cannot run here, if it cannot.
 fn too_large(device: &Device, job: &Job) -> Option<String> {
-    if device.simulator().is_some() && (job.case.huge || job.case.class == CaseClass::Production) {
+    if device.simulator().is_some() && !job.case.is_simulated() {
         return Some("takes too long in the simulator".to_owned());
     }
     if !job.case.huge {
