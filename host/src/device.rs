@@ -1,11 +1,13 @@
 //! Devices: opening them, what they are, and the kernels loaded on them.
 
+mod recent;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
+use crate::backend::sim::SimBackend;
 use crate::backend::{self, Backend, Failure, Outcome, RawFunction, RawStream};
 use crate::error::CudaVersion;
 use crate::kernels::{self, Arch, KernelImage, KernelSpec};
@@ -14,6 +16,7 @@ use crate::sim::Simulator;
 use crate::storage::slots;
 use crate::tensor_map::TensorMapDesc;
 use crate::{Error, Result, Stream};
+use recent::Recent;
 
 /// What can run kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,7 +93,7 @@ struct Inner {
     recent: Recent,
     fault: &'static Fault,
     /// Dropped last: others may open the device from then on.
-    _open: Open,
+    _open: Option<Open>,
 }
 
 /// What ended a backend's device. It outlives the device, because no driver call undoes it: only a new process starts afresh.
@@ -117,12 +120,6 @@ pub(crate) struct Loaded {
 struct StreamPool {
     all: Vec<RawStream>,
     free: Vec<usize>,
-}
-
-/// The kernels launched last, without locks: what a fault is blamed on.
-struct Recent {
-    ring: [AtomicPtr<KernelImage>; 8],
-    next: AtomicUsize,
 }
 
 /// Devices of this process that are open or closing.
@@ -156,20 +153,28 @@ impl Device {
         if let Some(fault) = fault.get() {
             return Err(fault.clone());
         }
-        let backend = backend::open(kind)?;
-        let archs = Arch::of_device(backend.info().compute_capability);
-        let inner = Arc::new(Inner {
-            backend,
-            archs,
+        let device = Self::new(backend::open(kind)?, Some(Open(kind)));
+        open.push((kind, Arc::downgrade(&device.0)));
+        Ok(device)
+    }
+
+    /// A simulated device that opening its backend does not give to others.
+    pub(crate) fn unshared(backend: SimBackend) -> Self {
+        Self::new(Box::new(backend), None)
+    }
+
+    fn new(backend: Box<dyn Backend>, open: Option<Open>) -> Self {
+        let info = backend.info();
+        Self(Arc::new(Inner {
+            archs: Arch::of_device(info.compute_capability),
             images: RwLock::new(vec![kernels::images()]),
             functions: RwLock::default(),
             streams: Mutex::default(),
-            recent: Recent::new(),
-            fault,
-            _open: Open(kind),
-        });
-        open.push((kind, Arc::downgrade(&inner)));
-        Ok(Self(inner))
+            recent: Recent::default(),
+            fault: fault_of(info.backend),
+            _open: open,
+            backend,
+        }))
     }
 
     /// A new stream of work, independent of all others.
@@ -322,31 +327,6 @@ fn order(b: &dyn Backend, first: RawStream, then: RawStream) -> Outcome<()> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Recent {
-    const fn new() -> Self {
-        Self { ring: [const { AtomicPtr::new(std::ptr::null_mut()) }; 8], next: AtomicUsize::new(0) }
-    }
-
-    fn push(&self, image: &'static KernelImage) {
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.ring.len();
-        self.ring[at].store(std::ptr::from_ref(image).cast_mut(), Ordering::Release);
-    }
-
-    fn newest_first(&self) -> Vec<&'static str> {
-        let next = self.next.load(Ordering::Relaxed);
-        let mut symbols: Vec<&'static str> = (1..=self.ring.len())
-            .filter_map(|back| {
-                let at = next.wrapping_sub(back) % self.ring.len();
-                // SAFETY: only `push` stores, and only pointers from `&'static`.
-                unsafe { self.ring[at].load(Ordering::Acquire).as_ref() }
-            })
-            .map(|image: &'static KernelImage| image.symbol)
-            .collect();
-        symbols.dedup();
-        symbols
-    }
 }
 
 impl Inner {

@@ -3,7 +3,7 @@
 //!
 //! A launch with findings is an [`Error::Findings`]. It leaves the device usable.
 
-pub use crate::backend::sim::{AsyncCompletion, Finding, HotLine, Occupancy, Profile, Settings};
+pub use crate::backend::sim::{AsyncCompletion, Finding, GpuModel, HotLine, Occupancy, Profile, Settings};
 
 use crate::any::AnyTensor;
 use crate::backend::sim::{self, SimBackend};
@@ -34,6 +34,12 @@ impl<'a> Simulator<'a> {
     pub fn profile<T>(&self, body: impl FnOnce() -> T) -> (T, Vec<Profile>) {
         sim::measured(body)
     }
+}
+
+/// A simulated device that stands for a GPU. Each call makes another; the one that [`Device::open_backend`] shares stands for none and
+/// has few multiprocessors, so that kernels which fill a device take several turns on small problems.
+pub fn open(model: &GpuModel) -> Result<Device> {
+    Ok(Device::unshared(SimBackend::open(model.limits())?))
 }
 
 /// Runs a case once on a simulated device, without checks, and counts what its kernels do.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use warpsmith::operator::{CaseClass, Operator};
 use warpsmith::registry::OPERATORS;
 use warpsmith::verify::Comparison;
@@ -71,6 +71,7 @@ fn wrong_words_are_usage_errors_that_help() {
         (vec!["verify", "--variant", "warp9"], "`variant` = warp9: expected one of auto, ".to_owned()),
         (vec!["verify", "gelu", "--dtype", "int8"], "`filter` = --dtype int8".to_owned()),
         (vec!["verify", "--dtype", "int8", "--case", "n="], "--dtype int8 --case n=".to_owned()),
+        (vec!["analyze", name, "--device", "h1000"], "'--device <GPU>'\n  [possible values: h200, h100, ".to_owned()),
         (vec!["run", name], "--input".to_owned()),
         (vec!["paint"], "unrecognized subcommand".to_owned()),
     ] {
@@ -234,5 +235,28 @@ fn analyze_counts_what_an_operator_does() {
         let launch = &json["launches"][0];
         assert!(op.info().kernels.iter().any(|k| launch["kernel"] == k.symbol()), "{launch}");
         assert!(launch["occupancy"]["blocks"].as_u64() > Some(0), "{launch}");
+        assert_eq!((&json["device"]["name"], &launch["occupancy"]["device"]), (&"H100".into(), &"H100".into()));
     }
+}
+
+#[test]
+fn analyze_is_about_the_device_that_is_asked_for() {
+    if kernels::not_built().is_some() {
+        return;
+    }
+    let args = ["analyze", first().info().name, "--device", "L4"];
+    let text = warpsmith(&args);
+    assert!(text.out.contains("simulated for the L4 (58 multiprocessors, compute capability 8.9)"), "{}", text.out);
+    assert!(text.out.contains("Occupancy of the L4: ") && text.out.contains(" of 48 warps"), "{}", text.out);
+    let json = warpsmith(&[&args[..], &["--json"]].concat()).json();
+    assert_eq!(json["device"], json!({ "name": "L4", "multiprocessors": 58, "compute_capability": [8, 9] }));
+    assert_eq!(json["launches"][0]["occupancy"]["of"], 48);
+
+    let run = warpsmith(&["analyze", "gemm_bf16", "--variant", "hopper", "--device", "a100"]);
+    assert_eq!(run.code, USAGE);
+    assert!(
+        run.err.contains("`variant` = hopper: expected one that can run") && run.err.contains("A100"),
+        "{}",
+        run.err
+    );
 }

@@ -9,7 +9,7 @@ use crate::kernels::{Arch, KernelImage};
 use crate::launch::TensorMap;
 use crate::tensor_map::TensorMapDesc;
 use crate::{BackendKind, DeviceInfo, Error, Result};
-use sim::SimBackend;
+use sim::{SMALL, SimBackend};
 
 /// A backend's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +116,6 @@ pub(crate) fn open(kind: BackendKind) -> Result<Box<dyn Backend>> {
             }
             Ok(Box::new(backend))
         }
-        BackendKind::Sim => Ok(Box::new(SimBackend::open()?)),
+        BackendKind::Sim => Ok(Box::new(SimBackend::open(SMALL)?)),
     }
 }

@@ -1,14 +1,14 @@
 //! `warpsmith analyze`.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use comfy_table::Cell;
 use cuda_builder::ptxas;
 use serde_json::json;
 
 use super::{Outcome, Ui};
-use crate::device::{BackendKind, Device};
 use crate::error::{Error, Result};
-use crate::operator::{Case, CaseClass, Operator};
-use crate::sim::{HotLine, Profile};
+use crate::operator::{Case, Operator};
+use crate::sim::{GpuModel, HotLine, Profile};
 use crate::verify::Job;
 use crate::verify::offline::{self, KernelRow};
 use crate::{kernels, registry, sim};
@@ -23,6 +23,13 @@ pub(super) struct Args {
     /// The variant to force
     #[arg(long)]
     variant: Option<String>,
+    /// The GPU to simulate: its kernels, its grids and its occupancy
+    #[arg(long, value_name = "GPU", default_value = GpuModel::H100.key(), ignore_case = true, value_parser = gpu())]
+    device: GpuModel,
+}
+
+fn gpu() -> impl TypedValueParser<Value = GpuModel> {
+    PossibleValuesParser::new(GpuModel::ALL.map(|model| model.key())).try_map(|key| key.parse())
 }
 
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
@@ -32,10 +39,14 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     }
     let case = case(op, args.case.as_deref())?;
     let mut params = case.params.clone();
+    let device = sim::open(&args.device)?;
     if let Some(variant) = &args.variant {
         params = params.with_text(&format!("variant={variant}"))?;
+        if !op.supports(variant, device.info(), &case) {
+            let expected = format!("one that can run {} on the {}", case.name, args.device.name);
+            return Err(Error::param(op.info().name, "variant", variant, expected));
+        }
     }
-    let device = Device::open_backend(BackendKind::Sim)?;
     let job = Job { op, case };
     let mut profiles = sim::profile(&device, &job, &params)?;
     let resources = offline::kernels(op.info(), ptxas::find().as_ref())?;
@@ -45,20 +56,18 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         let best = archs.iter().find_map(|a| resources.iter().filter(of_kernel).find(|r| r.arch == a.as_str()));
         profile.set_registers(best.and_then(|r| r.registers));
     }
-    ui.document(&json!({ "op": op.info().name, "case": job.case.name, "launches": profiles }));
-    ui.line(format!("{job}: {} launches, simulated for a device of {} multiprocessors", profiles.len(), {
-        device.info().multiprocessors
-    }));
+    ui.document(&json!({ "op": op.info().name, "case": job.case.name, "device": args.device, "launches": profiles }));
+    let launches = if let [_] = profiles[..] { "1 launch".to_owned() } else { format!("{} launches", profiles.len()) };
+    ui.line(format!("{job}: {launches}, simulated for the {}", args.device));
     profiles.iter().for_each(|profile| show(profile, ui));
     Ok(Outcome::Ok)
 }
 
 /// The one case that is meant.
 fn case(op: &'static dyn Operator, text: Option<&str>) -> Result<Case> {
-    let simulated = |case: &Case| case.class != CaseClass::Production && !case.huge;
     let cases = match text {
         Some(text) => registry::cases_matching(op, text)?,
-        None => op.cases().into_iter().filter(simulated).collect(),
+        None => op.cases().into_iter().filter(Case::is_simulated).collect(),
     };
     // The smallest of those that were named, the largest of all.
     let size = |case: &Case| op.cost(case).map_or(0, |cost| cost.flops.max(cost.bytes));
@@ -83,8 +92,8 @@ fn show(profile: &Profile, ui: &mut Ui) {
         None => "registers not known without ptxas".to_owned(),
     };
     ui.line(format!(
-        "Occupancy of an H100: {} blocks, {} of {} warps a multiprocessor, limited by {} ({registers}); {:.2} waves, {:.0}% of the last one empty.",
-        o.blocks, o.warps, o.of, o.limiter, o.waves, 100.0 * o.tail
+        "Occupancy of the {}: {} blocks, {} of {} warps a multiprocessor, limited by {} ({registers}); {:.2} waves, {:.0}% of the last one empty.",
+        o.device, o.blocks, o.warps, o.of, o.limiter, o.waves, 100.0 * o.tail
     ));
     ui.line(format!("Arithmetic intensity: {:.2} operations a byte, each byte moved once.", profile.intensity));
     let total: u64 = profile.mix.iter().map(|(_, n)| n).sum();

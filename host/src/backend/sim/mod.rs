@@ -3,6 +3,7 @@
 //! Streams are in order and immediate: whatever is queued has happened when the call returns.
 
 mod finding;
+mod model;
 mod profile;
 mod settings;
 
@@ -16,26 +17,26 @@ use std::time::Instant;
 use warpsim::{AccessError, Gpu, Kernel, Module, Options};
 
 use super::{Backend, Failure, Launch, Outcome, RawEvent, RawFunction, RawStream};
+use crate::DType;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{CudaVersion, Error, Result};
 use crate::kernels::KernelImage;
 use crate::launch::TensorMap;
 use crate::tensor_map::{OobFill, Swizzle, TensorMapDesc};
-use crate::{DType, kernels::Arch};
 
 pub use finding::Finding;
+pub use model::GpuModel;
+pub(crate) use model::SMALL;
 pub use profile::{HotLine, Occupancy, Profile};
 pub use settings::{AsyncCompletion, Settings};
 
-/// Few, so that grids which stay on the device take several turns on small problems as well.
-const MULTIPROCESSORS: u32 = 8;
-const SHARED_BYTES_PER_BLOCK: u32 = 232_448;
 const INVALID_VALUE: u32 = 1;
 const INVALID_HANDLE: u32 = 400;
 
 /// A simulated GPU.
 pub(crate) struct SimBackend {
     info: DeviceInfo,
+    gpu: warpsim::Device,
     settings: Settings,
     state: Mutex<State>,
 }
@@ -67,15 +68,15 @@ struct Function {
 }
 
 impl SimBackend {
-    /// A simulated GPU with the settings of the environment.
-    pub(crate) fn open() -> Result<Self> {
+    /// A simulated `gpu` with the settings of the environment.
+    pub(crate) fn open(gpu: warpsim::Device) -> Result<Self> {
         let info = DeviceInfo {
-            name: format!("warpsim (simulated {})", Arch::Sm90a),
-            compute_capability: (9, 0),
-            multiprocessors: MULTIPROCESSORS,
+            name: format!("warpsim (simulated {})", gpu.name),
+            compute_capability: gpu.compute_capability,
+            multiprocessors: gpu.multiprocessors,
             memory_bytes: memory_bytes(),
             l2_bytes: 50 << 20,
-            shared_bytes_per_block: SHARED_BYTES_PER_BLOCK,
+            shared_bytes_per_block: gpu.shared_per_block(),
             driver_version: CudaVersion(13_000),
             // There is no clock: nothing that takes time is simulated.
             clock_khz: 0,
@@ -92,7 +93,7 @@ impl SimBackend {
             events: Vec::new(),
             free_events: Vec::new(),
         };
-        Ok(Self { info, settings: Settings::from_env()?, state: Mutex::new(state) })
+        Ok(Self { info, gpu, settings: Settings::from_env()?, state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -287,7 +288,7 @@ impl Backend for SimBackend {
             return Err(failure("launch", INVALID_HANDLE, "no such kernel"));
         };
         let metrics = PROFILES.with_borrow(Option::is_some);
-        let options = Options { metrics, ..self.settings().options() };
+        let options = Options { metrics, device: Some(self.gpu), ..self.settings().options() };
         let what = warpsim::Launch {
             grid: launch.grid,
             block: launch.block,
@@ -300,7 +301,7 @@ impl Backend for SimBackend {
         let (output, findings) = match ran {
             Ok(Ok(report)) => {
                 if let Some(metrics) = report.metrics {
-                    let profile = Profile::new(function.symbol, launch, metrics);
+                    let profile = Profile::new(function.symbol, launch, metrics, self.gpu);
                     PROFILES.with_borrow_mut(|all| all.get_or_insert_default().push(profile));
                 }
                 (report.output, Finding::all(&report.findings))

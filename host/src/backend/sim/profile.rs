@@ -20,8 +20,10 @@ pub struct Profile {
     pub mix: Vec<(String, u64)>,
     /// The instructions that cost most.
     pub lines: Vec<HotLine>,
-    /// How many blocks fit on a multiprocessor of an H100.
+    /// How many blocks fit on a multiprocessor of the simulated GPU.
     pub occupancy: Occupancy,
+    #[serde(skip)]
+    gpu: warpsim::Device,
     #[serde(skip)]
     shared_bytes: u32,
 }
@@ -48,6 +50,8 @@ pub struct HotLine {
 /// How much of a multiprocessor a kernel can fill.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Occupancy {
+    /// The GPU.
+    pub device: &'static str,
     /// Blocks that fit.
     pub blocks: u32,
     /// Their warps.
@@ -58,7 +62,7 @@ pub struct Occupancy {
     pub limiter: &'static str,
     /// Registers of a thread that this assumes; `None`: registers are left out.
     pub registers: Option<u32>,
-    /// The grid as a multiple of what all multiprocessors of an H100 hold.
+    /// The grid as a multiple of what all of the GPU's multiprocessors hold.
     pub waves: f64,
     /// The share of the last wave that stays empty.
     pub tail: f64,
@@ -68,7 +72,7 @@ pub struct Occupancy {
 const LINES: usize = 20;
 
 impl Profile {
-    pub(super) fn new(kernel: &str, launch: &super::Launch<'_>, metrics: Metrics) -> Self {
+    pub(super) fn new(kernel: &str, launch: &super::Launch<'_>, metrics: Metrics, gpu: warpsim::Device) -> Self {
         let mut profile = Self {
             kernel: kernel.to_owned(),
             grid: launch.grid,
@@ -78,6 +82,7 @@ impl Profile {
             metrics: metrics.rows(),
             mix: metrics.mix,
             occupancy: Occupancy::default(),
+            gpu,
             shared_bytes: launch.shared_bytes,
         };
         profile.set_registers(None);
@@ -91,14 +96,14 @@ impl Profile {
 
     /// Counts with the registers of a thread that ptxas reports.
     pub fn set_registers(&mut self, registers: Option<u32>) {
-        let device = warpsim::H100;
         let threads = self.block.iter().product();
         let blocks = self.grid.iter().map(|n| u64::from(*n)).product();
-        let found = warpsim::occupancy(device, threads, registers.unwrap_or(0), self.shared_bytes, blocks);
+        let found = warpsim::occupancy(self.gpu, threads, registers.unwrap_or(0), self.shared_bytes, blocks);
         self.occupancy = Occupancy {
+            device: self.gpu.name,
             blocks: found.blocks_per_sm,
             warps: found.warps_per_sm,
-            of: device.warps,
+            of: self.gpu.warps,
             limiter: found.limiter.name(),
             registers,
             waves: found.waves,
