@@ -34,6 +34,7 @@ mod host_tensor;
 pub mod io;
 pub mod kernels;
 mod layout;
+pub mod mutation;
 pub mod operator;
 pub mod ops;
 pub mod params;

@@ -30,6 +30,11 @@ impl<'a> Simulator<'a> {
         sim::with_settings(settings, body)
     }
 
+    /// Runs `body`, whose launches of one kernel on this thread execute `ptx` in its place: to try a change, or to plant a mistake.
+    pub fn with_kernel<T>(&self, symbol: &'static str, ptx: &str, body: impl FnOnce() -> T) -> Result<T> {
+        sim::with_kernel(symbol, ptx, body)
+    }
+
     /// Runs `body` and counts what the kernels do that it launches on this thread.
     pub fn profile<T>(&self, body: impl FnOnce() -> T) -> (T, Vec<Profile>) {
         sim::measured(body)

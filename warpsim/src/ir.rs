@@ -72,7 +72,21 @@ pub struct Inst {
 impl Inst {
     pub fn new(op: Op) -> Self {
         let n = Reg::NONE;
-        Inst { op, d: n, a: n, b: n, c: n, guard: n, guard_neg: false, first: false, moves: false, imm: 0, ext: 0, defs: 0, len: 0 }
+        Inst {
+            op,
+            d: n,
+            a: n,
+            b: n,
+            c: n,
+            guard: n,
+            guard_neg: false,
+            first: false,
+            moves: false,
+            imm: 0,
+            ext: 0,
+            defs: 0,
+            len: 0,
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use super::cases::CaseArgs;
 use super::{Outcome, Ui, ui};
 use crate::device::{BackendKind, Device};
 use crate::error::{Error, Result};
-use crate::sim::{AsyncCompletion, Finding, Settings};
+use crate::mutation::{Mutant, Mutation};
+use crate::sim::{Finding, Settings};
 use crate::verify::{self, Job, Row, Status};
 
 #[derive(clap::Args)]
@@ -18,6 +19,9 @@ pub(super) struct Args {
     /// Orders of the warps to try
     #[arg(long, value_name = "N", default_value_t = 2)]
     orders: u64,
+    /// Take each synchronising instruction out of the kernels in turn, and say which of them nobody misses
+    #[arg(long)]
+    mutate: bool,
     /// Seed of the random input and of the orders
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -44,6 +48,9 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         return Err(Error::param("sanitize", "filter", "no case", expected));
     }
     let device = Device::open_backend(BackendKind::Sim)?;
+    if args.mutate {
+        return mutate(&device, &jobs, args, ui);
+    }
     let (mut runs, mut bad) = (0, Vec::new());
     let bar = ui.progress(jobs.len());
     for job in &jobs {
@@ -51,7 +58,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         for order in 0..args.orders.max(1) {
             let check = || verify::on_device(&device, job, &filter);
             let rows = match device.simulator() {
-                Some(simulator) => simulator.with(settings(args.seed, order), check),
+                Some(simulator) => simulator.with(Settings::of_order(args.seed, order), check),
                 None => check(),
             };
             runs += rows.len();
@@ -64,14 +71,24 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     Ok(Outcome::of(bad.is_empty()))
 }
 
-/// The first order is the warps' own, with asynchronous work as late as it may be; the second runs it as early as it may be, in
-/// an order drawn from the seed; and so on.
-fn settings(seed: u64, order: u64) -> Settings {
-    Settings {
-        seed: if order == 0 { 0 } else { seed.wrapping_mul(0x9E37_79B9).wrapping_add(order) },
-        completion: if order.is_multiple_of(2) { AsyncCompletion::Latest } else { AsyncCompletion::Earliest },
-        ..Settings::default()
-    }
+fn mutate(device: &Device, jobs: &[Job], args: &Args, ui: &mut Ui) -> Result<Outcome> {
+    let filter = args.cases.filter(args.seed);
+    let mutation = Mutation::new(device, jobs, &filter)?;
+    let bar = ui.progress(mutation.count());
+    let all = mutation.run(args.orders, |mutant| {
+        bar.set_message(mutant.kernel);
+        bar.inc(1);
+    })?;
+    bar.finish_and_clear();
+    let missed: Vec<_> = all.iter().filter(|mutant| mutant.caught.is_none()).collect();
+    ui.document(&json!({ "backend": "sim", "passed": missed.is_empty(), "mutants": all }));
+    let cells = |m: &Mutant| {
+        let caught = m.caught.as_deref().unwrap_or("nobody noticed");
+        vec![Cell::new(m.kernel), Cell::new(m.ptx_line), Cell::new(&m.instruction), Cell::new(caught)]
+    };
+    ui.table(&["kernel", ">PTX line", "without", "found"], all.iter().map(cells).collect());
+    ui.line(format!("{} mutants, {} that nobody noticed", all.len(), missed.len()));
+    Ok(Outcome::of(missed.is_empty()))
 }
 
 impl Bad {

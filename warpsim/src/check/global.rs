@@ -85,7 +85,12 @@ impl GlobalShadow {
     pub fn new(sizes: &[u64], grain: u32) -> Self {
         let shift = grain.trailing_zeros();
         let cells = |bytes: &u64| (0..(bytes >> shift) + 1).map(|_| Default::default()).collect();
-        GlobalShadow { shift, allocs: sizes.iter().map(cells).collect(), told: Default::default(), talked: AtomicBool::new(false) }
+        GlobalShadow {
+            shift,
+            allocs: sizes.iter().map(cells).collect(),
+            told: Default::default(),
+            talked: AtomicBool::new(false),
+        }
     }
 
     fn cell(&self, alloc: usize, granule: usize) -> Option<&[AtomicU64; 3]> {

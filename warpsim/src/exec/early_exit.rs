@@ -15,7 +15,16 @@ pub struct Guest {
 }
 
 /// Records such a use, and finds those that come when the block has ended.
-pub fn visit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, block: usize, stamp: Stamp, write: bool) {
+pub fn visit(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    l: usize,
+    block: usize,
+    stamp: Stamp,
+    write: bool,
+) {
     let host = &mut cl.blocks[block];
     if host.live == 0 {
         cx.report(w, s, l as u32, Kind::EarlyExit, None, None, |_| {

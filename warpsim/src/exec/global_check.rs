@@ -67,8 +67,7 @@ pub fn check_race(
 /// Writes of bulk stores that have been waited for.
 pub fn settle(cx: &Cx<'_>, cl: &Cluster, w: &Warp, lane: usize, alloc: usize, addr: u64, bytes: u64) {
     let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return };
-    let me =
-        GStamp::new(cl.blocks[w.block].linear, w.id, lane as u8, clocks.now(w.agent), 0, GStamp::PROXY);
+    let me = GStamp::new(cl.blocks[w.block].linear, w.id, lane as u8, clocks.now(w.agent), 0, GStamp::PROXY);
     let off = (addr - cx.mem.get(alloc).base) as usize;
     for g in off >> shadow.shift..=(off + bytes as usize - 1) >> shadow.shift {
         shadow.settle(alloc, g, me);
@@ -93,23 +92,12 @@ fn conflict(cl: &Cluster, p: Party, me: GStamp, old: GStamp, was_write: bool) ->
     if !c.after(p, agent, old.lane(), time) {
         return Some(Cause::Unordered);
     }
-    let unseen = me.has(GStamp::PROXY)
-        && was_write
-        && !old.has(GStamp::PROXY)
-        && !c.proxy_sees(p, 1, agent, old.lane(), time);
+    let unseen =
+        me.has(GStamp::PROXY) && was_write && !old.has(GStamp::PROXY) && !c.proxy_sees(p, 1, agent, old.lane(), time);
     unseen.then_some(Cause::Proxy)
 }
 
-fn report(
-    cx: &mut Cx<'_>,
-    cl: &Cluster,
-    w: &Warp,
-    s: &Split,
-    t: Touch,
-    old: GStamp,
-    was_write: bool,
-    cause: Cause,
-) {
+fn report(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, t: Touch, old: GStamp, was_write: bool, cause: Cause) {
     // Blocks whose numbers differ by a multiple of 2^18 look the same; this one's cluster is named when it may be.
     let by = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0));
     let [bx, by, bz] = by.map_or_else(|| block_of(cx.launch.grid, old.block()), |b| b.ctaid);

@@ -35,7 +35,11 @@ fn rows(
         let addr = smem_address(cx, w, s, i.a, l)?;
         addrs[l] = addr;
         let (b, off) = shared::locate(cx, cl, w, s, l, addr, 16, 16)?;
-        let a = if write { Near::write(l, (b, off), 16) } else { Near { who: !0, lane: WARP_WIDE, ..Near::read(l, (b, off), 16) } };
+        let a = if write {
+            Near::write(l, (b, off), 16)
+        } else {
+            Near { who: !0, lane: WARP_WIDE, ..Near::read(l, (b, off), 16) }
+        };
         shared::touch(cx, cl, w, s, a, None);
         out.push((b, off));
     }

@@ -3,8 +3,8 @@
 use super::cx::Cx;
 use super::mem_ops::lanes;
 use super::run::Flow;
-use super::state::*;
 use super::shared::Near;
+use super::state::*;
 use super::{early_exit, shared, tma};
 use crate::check::clocks::{Known, Party};
 use crate::check::race::Stamp;

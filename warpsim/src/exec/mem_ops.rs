@@ -2,8 +2,8 @@
 
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
-use super::{order, shared};
 use super::state::*;
+use super::{order, shared};
 use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::memory::{AccessError, space_of, window};

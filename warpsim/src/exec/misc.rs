@@ -1,8 +1,8 @@
 //! Calls, exits, special instructions, printing.
 
-use super::{barrier, early_exit};
 use super::cx::Cx;
 use super::state::*;
+use super::{barrier, early_exit};
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::report::{Fault, Kind};

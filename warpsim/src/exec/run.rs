@@ -2,7 +2,9 @@
 
 use super::cx::Cx;
 use super::state::*;
-use super::{async_copy, atomic, barrier, matrix, mbarrier, mem_ops, misc, mma, order, tma, warp_ops, wgmma, wgmma_regs, wmma};
+use super::{
+    async_copy, atomic, barrier, matrix, mbarrier, mem_ops, misc, mma, order, tma, warp_ops, wgmma, wgmma_regs, wmma,
+};
 use crate::check::clocks::Clocks;
 use crate::ir::{Inst, Op};
 use crate::report::{Fault, Kind};

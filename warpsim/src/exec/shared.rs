@@ -1,9 +1,9 @@
 //! Shared-memory access with its checks.
 
 use super::cx::Cx;
+use super::early_exit;
 use super::mem_ops::{extend, lanes};
 use super::state::*;
-use super::early_exit;
 use crate::check::race::{Cause, Conflict, EVERY, Stamp};
 use crate::ir::*;
 use crate::report::{Earlier, Fault, Kind};

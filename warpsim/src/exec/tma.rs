@@ -2,9 +2,9 @@
 
 use super::bulk::{BulkOp, Far, Target, gather, read_shared, write_global, write_shared};
 use super::cx::Cx;
+use super::global_check::{Touch, check_init, check_race, settle as settle_global};
 use super::mem_ops::{self, lanes};
 use super::state::*;
-use super::global_check::{Touch, check_init, check_race, settle as settle_global};
 use super::{early_exit, mbarrier, shared};
 use crate::check::global::GStamp;
 use crate::check::race::{IN_FLIGHT, Stamp};
@@ -205,7 +205,17 @@ pub fn bulk(
             w,
             s,
             l,
-            BulkOp { lane: l, group: u32::MAX, far, targets, load, reduce: b.reduce, data: None, settled: false, from: (s.func, s.pc) },
+            BulkOp {
+                lane: l,
+                group: u32::MAX,
+                far,
+                targets,
+                load,
+                reduce: b.reduce,
+                data: None,
+                settled: false,
+                from: (s.func, s.pc),
+            },
         )?;
     }
     Ok(())
@@ -326,7 +336,17 @@ pub fn tensor(
             w,
             s,
             l,
-            BulkOp { lane: l, group: u32::MAX, far, targets, load: t.load, reduce, data: None, settled: false, from: (s.func, s.pc) },
+            BulkOp {
+                lane: l,
+                group: u32::MAX,
+                far,
+                targets,
+                load: t.load,
+                reduce,
+                data: None,
+                settled: false,
+                from: (s.func, s.pc),
+            },
         )?;
     }
     Ok(())
@@ -403,7 +423,8 @@ pub fn finish(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32
             let who = format!("the bulk store of thread ({},{},{})", thread[0], thread[1], thread[2]);
             let earlier = Earlier { place: cx.place(op.from.0, op.from.1), who, write: false };
             cx.report(w, s, op.lane as u32, Kind::EarlyExit, None, Some(earlier), |_| {
-                "exits while its bulk store may still read shared memory: cp.async.bulk.wait_group.read is missing".into()
+                "exits while its bulk store may still read shared memory: cp.async.bulk.wait_group.read is missing"
+                    .into()
             });
         }
         if op.data.is_none() {

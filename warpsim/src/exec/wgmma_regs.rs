@@ -68,8 +68,7 @@ pub fn access(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         if let Last::Wgmma { group, func, pc } = *state.at(base + r.slot())
             && group > state.waited
         {
-            let earlier =
-                Earlier { place: cx.place(func, pc), who: "an asynchronous operation".into(), write: true };
+            let earlier = Earlier { place: cx.place(func, pc), who: "an asynchronous operation".into(), write: true };
             cx.report(w, s, m.trailing_zeros(), Kind::AsyncRace, None, Some(earlier), |_| {
                 "touches a register of a wgmma that no wgmma.wait_group has waited for".into()
             });

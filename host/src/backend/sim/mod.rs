@@ -58,6 +58,8 @@ thread_local! {
     static SETTINGS: Cell<Option<Settings>> = const { Cell::new(None) };
     /// What this thread's launches have measured, while it asks for it.
     static PROFILES: RefCell<Option<Vec<Profile>>> = const { RefCell::new(None) };
+    /// What this thread's launches execute in place of the kernel of that name.
+    static REPLACED: RefCell<Option<(&'static str, Kernel)>> = const { RefCell::new(None) };
 }
 
 #[derive(Clone)]
@@ -116,6 +118,25 @@ pub(crate) fn with_settings<T>(settings: Settings, body: impl FnOnce() -> T) -> 
     }
     let _restore = Restore(SETTINGS.replace(Some(settings)));
     body()
+}
+
+/// Runs `body`, whose launches of `symbol` on this thread execute `ptx`.
+pub(crate) fn with_kernel<T>(symbol: &'static str, ptx: &str, body: impl FnOnce() -> T) -> Result<T> {
+    struct Restore(Option<(&'static str, Kernel)>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            REPLACED.set(self.0.take());
+        }
+    }
+    let _restore = Restore(REPLACED.replace(Some((symbol, parse(symbol, ptx)?))));
+    Ok(body())
+}
+
+fn parse(symbol: &'static str, ptx: &str) -> Result<Kernel> {
+    Module::parse(ptx).and_then(|module| module.kernel(symbol)).map_err(|error| {
+        let name = "the simulator does not take its PTX".to_owned();
+        Error::KernelLoad { symbol, code: 0, name, log: format!(": {error}") }
+    })
 }
 
 /// Runs `body` and measures its launches on this thread.
@@ -272,11 +293,7 @@ impl Backend for SimBackend {
     }
 
     fn load(&self, image: &KernelImage) -> Outcome<RawFunction> {
-        let kernel = Module::parse(image.ptx).and_then(|module| module.kernel(image.symbol));
-        let kernel = kernel.map_err(|error| {
-            let name = "the simulator does not take its PTX".to_owned();
-            Failure::Other(Error::KernelLoad { symbol: image.symbol, code: 0, name, log: format!(": {error}") })
-        })?;
+        let kernel = parse(image.symbol, image.ptx)?;
         let mut state = self.state();
         state.functions.push(Function { kernel, symbol: image.symbol, cluster: image.cluster });
         Ok(RawFunction(state.functions.len() - 1))
@@ -284,9 +301,13 @@ impl Backend for SimBackend {
 
     unsafe fn launch(&self, launch: &Launch<'_>) -> Outcome<()> {
         let mut state = self.state();
-        let Some(function) = state.functions.get(launch.function.0).cloned() else {
+        let Some(mut function) = state.functions.get(launch.function.0).cloned() else {
             return Err(failure("launch", INVALID_HANDLE, "no such kernel"));
         };
+        REPLACED.with_borrow(|replaced| match replaced {
+            Some((symbol, kernel)) if *symbol == function.symbol => function.kernel = kernel.clone(),
+            _ => {}
+        });
         let metrics = PROFILES.with_borrow(Option::is_some);
         let options = Options { metrics, device: Some(self.gpu), ..self.settings().options() };
         let what = warpsim::Launch {

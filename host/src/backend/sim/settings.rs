@@ -73,6 +73,16 @@ impl Settings {
         Ok(settings)
     }
 
+    /// The `order`th way to run with every check. The first is the warps' own order, with asynchronous work as late as it may be;
+    /// the second runs it as early as it may be, in an order drawn from `seed`; and so on.
+    pub fn of_order(seed: u64, order: u64) -> Self {
+        Self {
+            seed: if order == 0 { 0 } else { seed.wrapping_mul(0x9E37_79B9).wrapping_add(order) },
+            completion: if order.is_multiple_of(2) { AsyncCompletion::Latest } else { AsyncCompletion::Earliest },
+            ..Self::default()
+        }
+    }
+
     pub(super) fn options(self) -> Options {
         Options {
             checks: Checks { init: self.init, race: self.race, sync: self.sync },
