@@ -186,7 +186,7 @@ pub enum Init {
     DynShared(i64),
     /// Offset in the function's local frame; generic address when true.
     Local(u32),
-    /// Index in `Program::funcs`.
+    /// The address of a function: its place in the module, plus one.
     Func(u32),
 }
 
@@ -270,6 +270,8 @@ pub struct Code {
 pub struct Program {
     pub kernel: String,
     pub funcs: Vec<Code>,
+    /// By place in the module: index in `funcs`, `u32::MAX` for a function that this kernel does not reach.
+    pub places: Vec<u32>,
     pub texts: Vec<String>,
     pub files: Vec<(u32, String)>,
     /// Kernel parameters: offset, size, name.

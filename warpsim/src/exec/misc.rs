@@ -1,4 +1,4 @@
-//! Calls, exits, special instructions, printing.
+//! Frames, exits, special instructions, printing.
 
 use super::barrier;
 use super::cx::Cx;
@@ -7,7 +7,6 @@ use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::report::{Fault, Kind};
 
-const MAX_DEPTH: usize = 256;
 const MAX_LOCAL: usize = 1 << 20;
 
 /// Lanes leave the kernel.
@@ -82,7 +81,7 @@ fn initial(cx: &Cx<'_>, w: &Warp, rank: u32, init: Init, bases: Bases) -> [u64; 
         Init::Global(g, off) => return all(l.globals.get(g as usize).map_or(0, |a| a.wrapping_add(off as u64))),
         Init::DynShared(off) => return all((i64::from(l.dyn_offset) + off) as u64),
         Init::Local(off) => return all(bases.lb as u64 + u64::from(off)),
-        Init::Func(f) => return all(u64::from(f) + 1),
+        Init::Func(place) => return all(u64::from(place) + 1),
         Init::Special(s) => s,
     };
     let lanes = |f: &dyn Fn(u32) -> u64| std::array::from_fn(|k| f(k as u32));
@@ -118,80 +117,6 @@ fn initial(cx: &Cx<'_>, w: &Warp, rank: u32, init: Init, bases: Bases) -> [u64; 
         }),
         Special::DynamicSmem => all(u64::from(l.dynamic_shared)),
         Special::TotalSmem => all(u64::from(l.shared_bytes)),
-    }
-}
-
-pub fn call(cx: &Cx<'_>, w: &mut Warp, s: &mut Split, func: u32, copies: u32) -> Result<(), Fault> {
-    let here = &cx.prog.funcs[s.func as usize];
-    let Some(target) = cx.prog.funcs.get(func as usize) else {
-        return cx.fault(w, s, 0, Kind::IllegalInstruction, "a call through a pointer that is not a function", None);
-    };
-    if s.stack.len() >= MAX_DEPTH {
-        return cx.fault(
-            w,
-            s,
-            s.mask.trailing_zeros(),
-            Kind::IllegalInstruction,
-            "calls nested more than 256 deep",
-            None,
-        );
-    }
-    let b = s.bases;
-    let next = Bases {
-        rb: b.rb + here.nr as usize,
-        qb: b.qb + here.nq as usize,
-        pb: b.pb + here.np as usize,
-        lb: b.lb + here.local_bytes as usize,
-    };
-    let args = here.copies[copies as usize].args.clone();
-    if let Err(e) = enter(cx, w, 0, func, next, s.mask) {
-        return cx.fault(w, s, s.mask.trailing_zeros(), Kind::OutOfBounds, e, None);
-    }
-    for ((from, n), (to, room)) in args.iter().zip(&target.params) {
-        copy_local(w, s.mask, b.lb + *from as usize, next.lb + *to as usize, (*n).min(*room) as usize);
-    }
-    s.stack.push(Frame { func: s.func, pc: s.pc + 1, bases: b, join: s.join, copies });
-    (s.func, s.pc, s.bases, s.join) = (func, 0, next, NO_JOIN);
-    Ok(())
-}
-
-fn copy_local(w: &mut Warp, mask: u32, from: usize, to: usize, n: usize) {
-    for l in (0..32).filter(|l| mask >> l & 1 == 1) {
-        let base = l * w.local_stride;
-        w.local.copy_within(base + from..base + from + n, base + to);
-    }
-}
-
-pub fn ret(cx: &Cx<'_>, w: &mut Warp, s: &mut Split) {
-    let Some(f) = s.stack.pop() else { return };
-    let callee = &cx.prog.funcs[s.func as usize];
-    let copies = &cx.prog.funcs[f.func as usize].copies[f.copies as usize];
-    for ((to, room), (from, n)) in copies.rets.iter().zip(&callee.rets) {
-        copy_local(w, s.mask, s.bases.lb + *from as usize, f.bases.lb + *to as usize, (*n).min(*room) as usize);
-    }
-    (s.func, s.pc, s.bases, s.join) = (f.func, f.pc, f.bases, f.join);
-    w.set_bases(s.bases);
-}
-
-pub fn indirect_target(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst) -> Result<u32, Fault> {
-    let q = w.regs.q(i.a);
-    let first = s.mask.trailing_zeros();
-    let v = q[first as usize];
-    if (0..32).any(|l| s.mask >> l & 1 == 1 && q[l] != v) {
-        return cx.fault(
-            w,
-            s,
-            first,
-            Kind::IllegalInstruction,
-            "an indirect call to different functions within a warp is not supported",
-            None,
-        );
-    }
-    match v.checked_sub(1).and_then(|v| u32::try_from(v).ok()) {
-        Some(f) if (f as usize) < cx.prog.funcs.len() => Ok(f),
-        _ => {
-            cx.fault(w, s, first, Kind::IllegalInstruction, "a call through a pointer that is not a function", Some(v))
-        }
     }
 }
 

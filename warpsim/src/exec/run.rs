@@ -2,7 +2,7 @@
 
 use super::cx::Cx;
 use super::state::*;
-use super::{async_copy, atomic, barrier, matrix, mbarrier, mem_ops, misc, mma, tma, warp_ops, wgmma, wmma};
+use super::{async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, tma, warp_ops, wgmma, wmma};
 use crate::check::clocks::Clocks;
 use crate::ir::{Fence, Inst, Op};
 use crate::report::{Fault, Kind};
@@ -45,6 +45,11 @@ impl Warp {
         }
         self.joins.push(j);
         self.joins.len() as u32 - 1
+    }
+
+    /// The join at `pc` for the lanes of `s`, which may be the one that they have.
+    pub fn join_at(&mut self, pc: u32, s: &Split) -> u32 {
+        if pc == u32::MAX || self.join_pc(s.join) == pc { s.join } else { self.new_join(pc, s) }
     }
 
     /// Lanes of `s` reached their join; the merged split when they were the last.
@@ -262,7 +267,7 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
                     join_pc = w.join_pc(s.join);
                     continue;
                 }
-                misc::call(cx, w, s, *func, *copies)?;
+                call::call(cx, w, s, *func, *copies)?;
                 code = &prog.funcs[s.func as usize];
                 join_pc = u32::MAX;
             }
@@ -272,14 +277,13 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
                     join_pc = w.join_pc(s.join);
                     continue;
                 }
-                let func = misc::indirect_target(cx, w, s, i)?;
-                misc::call(cx, w, s, func, *copies)?;
+                call::indirect(cx, w, s, i, *copies)?;
                 code = &prog.funcs[s.func as usize];
                 join_pc = u32::MAX;
             }
             Op::Call { .. } | Op::CallIndirect { .. } => s.pc += 1,
             Op::Ret => {
-                misc::ret(cx, w, s);
+                call::ret(cx, w, s);
                 code = &prog.funcs[s.func as usize];
                 join_pc = w.join_pc(s.join);
             }
@@ -315,7 +319,7 @@ fn active(w: &Warp, s: &Split, i: &Inst) -> u32 {
 
 /// Lanes go different ways and meet again at `join`.
 fn diverge(w: &mut Warp, s: &mut Split, join: u32, groups: &[(u32, u32)]) {
-    let j = if join == u32::MAX || w.join_pc(s.join) == join { s.join } else { w.new_join(join, s) };
+    let j = w.join_at(join, s);
     for &(pc, mask) in &groups[1..] {
         w.ready.push(Split { pc, mask, join: j, ..s.clone() });
     }

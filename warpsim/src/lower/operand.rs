@@ -116,7 +116,7 @@ impl Lower<'_, '_> {
         if let Some(init) = self.global_init(name, off)? {
             return Ok(self.constant(class, init));
         }
-        if let Some(f) = self.linker.func(name) {
+        if let Some(f) = self.linker.address(name) {
             return Ok(self.constant(class, Init::Func(f)));
         }
         self.fail(format!("`{name}` is not defined"))
