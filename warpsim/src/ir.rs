@@ -150,6 +150,8 @@ pub enum Op {
     ClusterArrive,
     ClusterWait,
     Bulk(Bulk),
+    /// Address in `a`, mbarrier in `b`.
+    StAsync(StAsync),
     Tensor(TensorCopy),
     BulkCommit,
     BulkWait {

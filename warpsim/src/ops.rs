@@ -213,6 +213,14 @@ pub struct TensorCopy {
     pub reduce: Option<AtomOp>,
 }
 
+/// `st.async` and `red.async`: elements of so many bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct StAsync {
+    pub bytes: u8,
+    pub count: u8,
+    pub reduce: Option<(AtomOp, NumTy)>,
+}
+
 /// mbarrier instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mbar {

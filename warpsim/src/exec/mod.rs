@@ -23,6 +23,7 @@ pub(crate) mod printf;
 pub mod regs;
 pub(crate) mod run;
 pub(crate) mod shared;
+pub(crate) mod st_async;
 pub(crate) mod state;
 pub(crate) mod tma;
 pub(crate) mod warp_ops;

@@ -2,7 +2,9 @@
 
 use super::cx::Cx;
 use super::state::*;
-use super::{async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, tma, warp_ops, wgmma, wmma};
+use super::{
+    async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, st_async, tma, warp_ops, wgmma, wmma,
+};
 use crate::check::clocks::Clocks;
 use crate::ir::{Fence, Inst, Op};
 use crate::report::{Fault, Kind};
@@ -377,6 +379,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::Mapa { shared } => misc::mapa(cx, cl, w, s, i, *shared, m)?,
         Op::GetCtaRank { shared } => misc::cta_rank(cl, w, i, *shared, m),
         Op::Bulk(b) => tma::bulk(cx, cl, w, s, i, *b, m)?,
+        Op::StAsync(info) => st_async::run(cx, cl, w, s, i, *info, m)?,
         Op::Tensor(t) => tma::tensor(cx, cl, w, s, i, *t, m)?,
         Op::BulkCommit => tma::commit(w, m),
         Op::BulkWait { read } => tma::wait(cx, cl, w, s, m, i.imm as u32, *read)?,

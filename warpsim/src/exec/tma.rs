@@ -42,7 +42,7 @@ fn check_far(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, far: &Far, what: &s
             let es = map.data_type.bytes() as u64;
             rows(map, at, |_, addr, lo, hi| spans.push((addr + lo as u64 * es, (hi - lo) as u64 * es)));
         }
-        Far::Peer { .. } => {}
+        Far::Peer { .. } | Far::Value(_) => {}
     }
     for (addr, n) in spans {
         mem_ops::locate(cx, w, s, l, addr, n, what)?;
@@ -74,7 +74,8 @@ fn check_near(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, 
         let me = if op.load {
             let agent = c.mbar_agent(t.bar.0, t.bar.1);
             let time = c.mbar(t.bar.0, t.bar.1).phase + 1;
-            Stamp::new(agent, 0, time, s.pc, true)
+            // `st.async` is of the generic proxy.
+            Stamp::new(agent, 0, time, s.pc, !matches!(op.far, Far::Value(_)))
         } else {
             Stamp::new(w.agent, l as u32, IN_FLIGHT, s.pc, true)
         };
@@ -84,7 +85,14 @@ fn check_near(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, 
     }
 }
 
-fn issue(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, l: usize, mut op: BulkOp) -> Result<(), Fault> {
+pub fn issue(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    l: usize,
+    mut op: BulkOp,
+) -> Result<(), Fault> {
     let what = if op.load { "a bulk load" } else { "a bulk store" };
     check_far(cx, w, s, l, &op.far, what, op.load || op.reduce.is_some())?;
     for t in &op.targets {
@@ -103,7 +111,9 @@ fn issue(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, l: usize, m
     if op.reduce.is_none() || !op.load {
         check_near(cx, cl, w, s, l, &op);
     }
-    if let Some(mx) = &mut cx.metrics {
+    if let Some(mx) = &mut cx.metrics
+        && !matches!(op.far, Far::Value(_))
+    {
         mx.bulk(s.func, s.pc, op.bytes() as u64, op.load);
     }
     let now = cx.opts.async_completion == Completion::Earliest;

@@ -14,6 +14,7 @@ mod mma;
 mod mov;
 mod operand;
 mod regalloc;
+mod st_async;
 mod sync;
 mod tensor;
 mod types;

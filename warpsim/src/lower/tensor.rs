@@ -41,7 +41,7 @@ impl Lower<'_, '_> {
         Ok(t)
     }
 
-    fn shared_space(&self, m: &mut Mods<'_>) -> bool {
+    pub(super) fn shared_space(&self, m: &mut Mods<'_>) -> bool {
         m.find(|s| matches!(s, "shared" | "shared::cta" | "shared::cluster").then_some(())).is_some()
     }
 
@@ -103,7 +103,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    fn reduce_op(&self, m: &mut Mods<'_>) -> Option<AtomOp> {
+    pub(super) fn reduce_op(&self, m: &mut Mods<'_>) -> Option<AtomOp> {
         use AtomOp as A;
         m.one_of(&["add", "min", "max", "inc", "dec", "and", "or", "xor"])
             .map(|k| [A::Add, A::Min, A::Max, A::Inc, A::Dec, A::And, A::Or, A::Xor][k])
