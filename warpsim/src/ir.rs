@@ -116,7 +116,7 @@ pub enum Op {
     ActiveMask,
     Clock(u8),
     Nanosleep,
-    IsSpacep(MemSpace),
+    IsSpacep(Window),
     CpAsync {
         bytes: u8,
     },
@@ -162,6 +162,9 @@ pub enum Op {
     WgWait,
     Wgmma(Arc<Mma>),
     SetMaxNReg,
+    /// Bytes in `a`, stack pointer in `b` and as the result beside `d`; alignment in `imm`.
+    Alloca,
+    Discard,
     Printf,
     AssertFail,
 }
@@ -188,6 +191,8 @@ pub enum Init {
     DynShared(i64),
     /// Offset in the function's local frame; generic address when true.
     Local(u32),
+    /// The first byte behind the function's local frame.
+    FrameEnd,
     /// The address of a function: its place in the module, plus one.
     Func(u32),
 }
@@ -261,6 +266,8 @@ pub struct Code {
     /// Registers whose slot may be read before it is written (for checks).
     pub maybe_uninit: Vec<Reg>,
     pub local_bytes: u32,
+    /// The stack pointer of a function that uses `alloca`.
+    pub stack_top: Reg,
     /// Frame offset and size of parameters and return values.
     pub params: Vec<(u32, u32)>,
     pub rets: Vec<(u32, u32)>,
@@ -283,6 +290,8 @@ pub struct Program {
     pub dyn_align: u32,
     /// Static shared variables: offset, size, name.
     pub shared_vars: Vec<(u32, u32, String)>,
+    /// Constant variables: module variable and size.
+    pub constants: Vec<(u32, u64)>,
     pub bounds: Bounds,
     /// Smallest shared access in bytes (decides the shadow's grain).
     pub shared_grain: u32,

@@ -10,6 +10,19 @@ pub enum MemSpace {
     Param,
 }
 
+/// What `isspacep` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    Global,
+    Const,
+    /// The block's own shared memory, or that of any block of the cluster.
+    Shared {
+        cluster: bool,
+    },
+    Local,
+    Param,
+}
+
 /// Memory ordering, as far as the race checker cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {

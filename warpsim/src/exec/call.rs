@@ -29,7 +29,7 @@ pub fn call(cx: &Cx<'_>, w: &mut Warp, s: &mut Split, func: u32, copies: u32) ->
         rb: b.rb + here.nr as usize,
         qb: b.qb + here.nq as usize,
         pb: b.pb + here.np as usize,
-        lb: b.lb + here.local_bytes as usize,
+        lb: super::stack::frame_end(cx, w, s),
     };
     let rank = w.block as u32;
     let args = here.copies[copies as usize].args.clone();
@@ -72,6 +72,7 @@ pub fn indirect(cx: &Cx<'_>, w: &mut Warp, s: &mut Split, i: &Inst, copies: u32)
         let mut other = Split { mask, ..s.clone() };
         call(cx, w, &mut other, func, copies)?;
         w.ready.push(other);
+        w.set_bases(s.bases);
     }
     s.mask = groups[0].1;
     call(cx, w, s, groups[0].0, copies)

@@ -2,12 +2,11 @@
 
 use super::barrier;
 use super::cx::Cx;
+use super::shared;
 use super::state::*;
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::report::{Fault, Kind};
-
-const MAX_LOCAL: usize = 1 << 20;
 
 /// Lanes leave the kernel.
 pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) -> Result<(), Fault> {
@@ -49,21 +48,10 @@ pub fn enter(cx: &Cx<'_>, w: &mut Warp, cl_rank: u32, func: u32, bases: Bases, m
         }
     }
     let need = bases.lb + code.local_bytes as usize;
-    if need > w.local_stride {
-        let stride = need.next_power_of_two().max(256);
-        if stride > MAX_LOCAL {
-            return Err("local memory is exhausted: recursion too deep?".into());
-        }
-        let mut bigger = vec![0u8; stride * 32];
-        for l in 0..32 {
-            let old = &w.local[l * w.local_stride..(l + 1) * w.local_stride];
-            bigger[l * stride..l * stride + old.len()].copy_from_slice(old);
-        }
-        (w.local, w.local_stride) = (bigger, stride);
-    }
+    super::stack::reserve(w, need)?;
     w.set_bases(bases);
     for (reg, init) in &code.consts {
-        let v = initial(cx, w, cl_rank, *init, bases);
+        let v = initial(cx, w, cl_rank, *init, bases, u64::from(code.local_bytes));
         match reg.class() {
             Class::R => w.regs.set_r(*reg, &v.map(|x| x as u32), mask),
             Class::Q => w.regs.set_q(*reg, &v, mask),
@@ -73,13 +61,14 @@ pub fn enter(cx: &Cx<'_>, w: &mut Warp, cl_rank: u32, func: u32, bases: Bases, m
     Ok(())
 }
 
-fn initial(cx: &Cx<'_>, w: &Warp, rank: u32, init: Init, bases: Bases) -> [u64; 32] {
+fn initial(cx: &Cx<'_>, w: &Warp, rank: u32, init: Init, bases: Bases, frame: u64) -> [u64; 32] {
     let l = cx.launch;
     let all = |v: u64| [v; 32];
     let special = match init {
         Init::Imm(v) => return all(v),
         Init::Global(g, off) => return all(l.globals.get(g as usize).map_or(0, |a| a.wrapping_add(off as u64))),
         Init::DynShared(off) => return all((i64::from(l.dyn_offset) + off) as u64),
+        Init::FrameEnd => return all(bases.lb as u64 + frame),
         Init::Local(off) => return all(bases.lb as u64 + u64::from(off)),
         Init::Func(place) => return all(u64::from(place) + 1),
         Init::Special(s) => s,
@@ -234,6 +223,25 @@ pub fn mapa(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst, shared
         w.regs.set_q(i.d, &out, m);
     }
     Ok(())
+}
+
+/// isspacep
+pub fn is_space(cx: &Cx<'_>, w: &mut Warp, i: &Inst, window: Window, m: u32) {
+    let constant = |a: u64| {
+        let mut all = cx.prog.constants.iter();
+        all.any(|(g, n)| cx.launch.globals.get(*g as usize).is_some_and(|at| a.wrapping_sub(*at) < *n))
+    };
+    let inside = |a: u64| match (space_of(a), window) {
+        (MemSpace::Global, Window::Global) => !constant(a),
+        (MemSpace::Global, Window::Const) => constant(a),
+        (MemSpace::Shared, Window::Shared { cluster }) => {
+            cluster || shared::split(w.block, a & 0xffff_ffff).0 == w.block
+        }
+        (MemSpace::Local, Window::Local) | (MemSpace::Param, Window::Param) => true,
+        _ => false,
+    };
+    let bits = w.regs.q(i.a).iter().enumerate().fold(0, |b, (l, a)| b | u32::from(inside(*a)) << l);
+    w.regs.set_pred(i.d, bits, m);
 }
 
 pub fn cta_rank(cl: &Cluster, w: &mut Warp, i: &Inst, _shared: bool, m: u32) {

@@ -3,6 +3,7 @@
 pub mod alu_float;
 pub mod alu_half;
 pub mod alu_int;
+pub mod alu_rare;
 pub(crate) mod async_copy;
 pub(crate) mod atomic;
 pub(crate) mod barrier;
@@ -24,6 +25,7 @@ pub mod regs;
 pub(crate) mod run;
 pub(crate) mod shared;
 pub(crate) mod st_async;
+pub(crate) mod stack;
 pub(crate) mod state;
 pub(crate) mod tma;
 pub(crate) mod warp_ops;

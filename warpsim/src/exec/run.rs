@@ -3,7 +3,8 @@
 use super::cx::Cx;
 use super::state::*;
 use super::{
-    async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, st_async, tma, warp_ops, wgmma, wmma,
+    async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, st_async, stack, tma, warp_ops, wgmma,
+    wmma,
 };
 use crate::check::clocks::Clocks;
 use crate::ir::{Fence, Inst, Op};
@@ -356,11 +357,9 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::ActiveMask => w.regs.set_r(i.d, &[s.mask; 32], m),
         Op::Clock(hi) => misc::clock(cx, w, i, *hi, m),
         Op::Nanosleep => return Ok(Flow::Block(Wait::Yield)),
-        Op::IsSpacep(space) => {
-            let a = w.regs.q(i.a);
-            let bits = (0..32).fold(0, |b, k| b | u32::from(crate::memory::space_of(a[k]) == *space) << k);
-            w.regs.set_pred(i.d, bits, m);
-        }
+        Op::IsSpacep(window) => misc::is_space(cx, w, i, *window, m),
+        Op::Alloca => stack::alloca(cx, w, s, i, m)?,
+        Op::Discard => mem_ops::discard(cx, w, s, i, m)?,
         Op::Nop | Op::Prefetch => {}
         Op::Trap => return cx.fault(w, s, m.trailing_zeros(), Kind::Trap, "the kernel trapped", None),
         Op::Printf => misc::printf(cx, cl, w, s, i, m)?,

@@ -231,6 +231,17 @@ impl Lower<'_, '_> {
             self.alu(ai::mov64(), d, v, Reg::NONE, Reg::NONE, 0);
             return Ok(());
         }
+        if m.root == "discard" {
+            m.take("global");
+            m.take("L2");
+            self.count(a, 2, 2)?;
+            let addr = self.addr(&a[0])?;
+            if self.literal(&a[1])? != 128 {
+                return self.fail("the size must be 128");
+            }
+            self.emit(Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::Discard) });
+            return Ok(());
+        }
         self.space(m);
         self.cache_hints(m);
         m.take("tensormap");

@@ -9,12 +9,15 @@ mod convert;
 mod dispatch;
 mod func;
 mod int_ops;
+mod mbarrier;
 mod memory;
 mod mma;
 mod mov;
 mod operand;
+mod rare;
 mod regalloc;
 mod st_async;
+mod stack;
 mod sync;
 mod tensor;
 mod types;
@@ -89,6 +92,13 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         static_shared: linker.static_shared,
         dyn_align: linker.dyn_align,
         shared_vars: linker.shared_vars,
+        constants: ast
+            .vars
+            .iter()
+            .enumerate()
+            .filter(|(_, v)| v.space == Space::Const)
+            .map(|(k, v)| (k as u32, type_bytes_of(v)))
+            .collect(),
         bounds: entry.bounds.clone(),
         shared_grain: linker.shared_grain,
         global_grain: linker.global_grain,
