@@ -56,8 +56,8 @@
 //! # What is not
 //!
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing. Textures, surfaces, `tcgen05`,
-//! sparse matrix instructions, im2col tensor maps, `st.async`, dynamic parallelism. What is not supported is an error with
-//! its line, never silently skipped.
+//! sparse matrix instructions, im2col tensor maps, `tensormap.replace`, `multimem`, video instructions, 128-bit atomics,
+//! dynamic parallelism. What is not supported is an error with its line, never silently skipped.
 
 #![warn(missing_docs)]
 // Modules are private: what is public in one is public to the others.
