@@ -42,6 +42,7 @@ impl Lower<'_, '_> {
         match a {
             Arg::Name(n) => match self.lookup(n) {
                 Some(Entity::Reg(r, _)) => self.fit(r, class),
+                None if class == Class::P && n.as_ref() == "%is_explicit_cluster" => self.special(n, class),
                 _ if class == Class::P => self.fail(format!("`{n}` is not a predicate register")),
                 Some(e) => self.address_of(e, 0, class),
                 None => self.symbol(n, 0, class),
