@@ -57,6 +57,8 @@ pub struct Inst {
     pub c: Reg,
     pub guard: Reg,
     pub guard_neg: bool,
+    /// The guard of the PTX instruction that this helper, which all lanes execute, belongs to: `guard_neg` is for it.
+    pub under: Reg,
     /// First of its PTX instruction (helper instructions are not counted).
     pub first: bool,
     /// What the operation makes of it: an offset, packed flags.
@@ -70,7 +72,21 @@ pub struct Inst {
 impl Inst {
     pub fn new(op: Op) -> Self {
         let n = Reg::NONE;
-        Inst { op, d: n, a: n, b: n, c: n, guard: n, guard_neg: false, first: false, imm: 0, ext: 0, defs: 0, len: 0 }
+        Inst {
+            op,
+            d: n,
+            a: n,
+            b: n,
+            c: n,
+            guard: n,
+            guard_neg: false,
+            under: n,
+            first: false,
+            imm: 0,
+            ext: 0,
+            defs: 0,
+            len: 0,
+        }
     }
 }
 

@@ -149,9 +149,14 @@ pub fn watch_registers(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u3
     let list = &code.lists[at..at + len];
     let accumulates = matches!(i.op, Op::Wgmma(_));
     let mut bad = 0;
+    // The lanes that the PTX instruction is for; a helper is executed by all.
+    let reads = match i.under {
+        p if p.is_some() => m & if i.guard_neg { !w.regs.pred(p) } else { w.regs.pred(p) },
+        _ => m,
+    };
     let uses = if accumulates { &list[list.len()..] } else { &list[defs..] };
     for r in [i.a, i.b, i.c].iter().chain(uses).filter(|r| r.is_some() && code.maybe_uninit.contains(r)) {
-        bad |= m & !written(w, *r);
+        bad |= reads & !written(w, *r);
     }
     if i.guard.is_some() && code.maybe_uninit.contains(&i.guard) {
         bad |= s.mask & !written(w, i.guard);

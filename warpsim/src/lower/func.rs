@@ -320,7 +320,8 @@ impl<'a> Lower<'a, '_> {
     }
 
     /// Emits for all lanes: for helpers that only write temporaries.
-    pub fn emit_free(&mut self, i: Inst) {
+    pub fn emit_free(&mut self, mut i: Inst) {
+        (i.under, i.guard_neg) = self.guard;
         self.push(i);
     }
 
