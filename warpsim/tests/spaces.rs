@@ -24,7 +24,7 @@ fn isspacep_knows_every_window() {
         ("cvta.shared.u64 %x4, tile; xor.b32 %r3, %r2, 1; mapa.u64 %x4, %x4, %r3;", 0b1_0000),
         ("cvta.shared.u64 %x4, tile; mapa.u64 %x4, %x4, %r2;", 0b1_1100),
         ("cvta.local.u64 %x4, depot;", 0b10_0000),
-        ("mov.b64 %x4, p; cvta.param.u64 %x4, %x4;", 0b100_0000),
+        ("mov.b64 %x4, p; cvta.param.u64 %x4, %x4;", 0b100_0001),
     ];
     for (address, want) in addresses {
         let tests: String = (0..asks.len())
@@ -90,11 +90,19 @@ fn discarded_memory_counts_as_never_written() {
     let mut g = Gpu::new();
     let (q, p) = (g.alloc(256, "out"), g.alloc_with(&[1; 256], "p"));
     let args: [&[u8]; 2] = [&q.to_le_bytes(), &p.to_le_bytes()];
-    let r = try_run(&mut g, &text("", "", &body), "k", [1; 3], [1; 3], 0, &args, &o).unwrap();
+    let r = try_run(&mut g, &text("", "", body), "k", [1; 3], [1; 3], 0, &args, &o).unwrap();
     assert_eq!(r.findings.len(), 1, "{}", r.findings[0]);
     assert!(r.findings[0].kind == Kind::UninitialisedGlobal && r.findings[0].address == Some(p + 128));
     let past = text("", "", "discard.global.L2 [%x2+256], 128;");
     assert_eq!(try_run(&mut g, &past, "k", [1; 3], [1; 3], 0, &args, &o).unwrap_err().finding.kind, Kind::OutOfBounds);
     let odd = text("", "", "discard.global.L2 [%x2+64], 128;");
     assert_eq!(try_run(&mut g, &odd, "k", [1; 3], [1; 3], 0, &args, &o).unwrap_err().finding.kind, Kind::Misaligned);
+}
+
+#[test]
+fn an_alignment_beyond_the_stack_is_a_fault() {
+    let args: [&[u8]; 2] = [&[0; 8], &[0; 8]];
+    let text = text("", "", "alloca.u64 %x4, 4; alloca.u64 %x4, 4, 8388608;");
+    let f = try_run(&mut Gpu::new(), &text, "k", [1; 3], [1; 3], 0, &args, &Options::default()).unwrap_err();
+    assert_eq!(f.finding.kind, Kind::OutOfBounds);
 }

@@ -54,7 +54,7 @@ fn values_arrive_with_the_barrier() {
         let r = r.unwrap_or_else(|f| panic!("{f}"));
         assert!(r.clean(), "{}", r.findings[0]);
         for (i, out) in read::<u32>(&g, q, 4 * 64 * 6).chunks(6).enumerate() {
-            let (t, peer) = (i as u32 % 64, i as u32 / 64 % 2 ^ 1);
+            let (t, peer) = (i as u32 % 64, (i as u32 / 64 % 2) ^ 1);
             let v = peer * 1000 + t;
             assert_eq!(out[0], v + (v + 1) + (v + 2) + 5 + v);
             let first = [(0..64).sum(), (0..64).fold(0, |x, t| x ^ (peer * 1000 + t + 1)), 0, 1000 - 3 * 64, 0];

@@ -242,7 +242,9 @@ pub fn is_space(cx: &Cx<'_>, w: &mut Warp, i: &Inst, window: Window, m: u32) {
         (MemSpace::Shared, Window::Shared { cluster }) => {
             cluster || shared::split(w.block, a & 0xffff_ffff).0 == w.block
         }
-        (MemSpace::Local, Window::Local) | (MemSpace::Param, Window::Param) => true,
+        (MemSpace::Local, Window::Local) => true,
+        // Kernel parameters lie in the global window.
+        (MemSpace::Param, Window::Param | Window::Global) => true,
         _ => false,
     };
     let bits = w.regs.q(i.a).iter().enumerate().fold(0, |b, (l, a)| b | u32::from(inside(*a)) << l);

@@ -33,8 +33,8 @@ impl Lower<'_, '_> {
                 self.count(a, 2, 3)?;
                 let size = self.src(&a[1], ty)?;
                 let align = if a.len() > 2 { self.literal(&a[2])? } else { 8 };
-                if !align.is_power_of_two() || align > 1 << 16 {
-                    return self.fail("the alignment must be a power of two");
+                if !align.is_power_of_two() || align > 1 << 23 {
+                    return self.fail("the alignment must be a power of two up to 2^23");
                 }
                 let d = self.dst(&a[0], ty.class())?;
                 let mut i = Inst { d, a: size, b: top, imm: align.max(8) as i64, ..Inst::new(Op::Alloca) };
