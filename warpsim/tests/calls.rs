@@ -79,3 +79,24 @@ fn a_called_function_knows_its_rank() {
     run(&mut g, text, "k", 4, 1, 0, &[&q.to_le_bytes()], &Options::default());
     assert_eq!(read::<u32>(&g, q, 4), [0, 1, 0, 1]);
 }
+
+#[test]
+fn virtual_functions_and_tables_of_nvcc() {
+    let Some(text) = nvcc::ptx("calls") else { return };
+    for o in all_options() {
+        let mut g = Gpu::new();
+        let q = g.alloc(256, "out");
+        run(&mut g, &text, "calls", 1, 64, 0, &[&q.to_le_bytes()], &o);
+        let want = |t: i32| {
+            let area = if t & 1 == 1 { t * t } else { t * 10 };
+            let second = match t % 3 {
+                0 => t + 1,
+                1 if t & 8 != 0 => 7,
+                1 => t * 3,
+                _ => t + (t & 7),
+            };
+            area * 1000 + second
+        };
+        assert_eq!(read::<i32>(&g, q, 64), (0..64).map(want).collect::<Vec<_>>());
+    }
+}
