@@ -3,7 +3,7 @@
 use warpsim::Module;
 
 /// Every line is one form.
-const FORMS: &str = include_str!("forms.ptx");
+const FORMS: [&str; 2] = [include_str!("forms.ptx"), include_str!("forms_common.ptx")];
 
 fn lower(form: &str) -> Result<(), String> {
     let text = format!(
@@ -17,7 +17,7 @@ fn lower(form: &str) -> Result<(), String> {
 
 #[test]
 fn every_form_is_accepted() {
-    let forms = FORMS.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("//"));
+    let forms = FORMS.iter().flat_map(|f| f.lines()).map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("//"));
     let bad: Vec<String> = forms.filter_map(|f| lower(f).err().map(|e| format!("{f}\n    {e}"))).collect();
     assert!(bad.is_empty(), "{} forms fail:\n{}", bad.len(), bad.join("\n"));
 }
