@@ -57,6 +57,8 @@ pub struct Inst {
     pub c: Reg,
     pub guard: Reg,
     pub guard_neg: bool,
+    /// The guard of the PTX instruction that this helper, which all lanes execute, belongs to: `guard_neg` is for it.
+    pub under: Reg,
     /// First of its PTX instruction (helper instructions are not counted).
     pub first: bool,
     /// A plain copy of a register.
@@ -82,6 +84,7 @@ impl Inst {
             guard_neg: false,
             first: false,
             moves: false,
+            under: n,
             imm: 0,
             ext: 0,
             defs: 0,
@@ -132,7 +135,7 @@ pub enum Op {
     ActiveMask,
     Clock(u8),
     Nanosleep,
-    IsSpacep(MemSpace),
+    IsSpacep(Window),
     CpAsync {
         bytes: u8,
     },
@@ -168,6 +171,8 @@ pub enum Op {
     },
     ClusterWait,
     Bulk(Bulk),
+    /// Address in `a`, mbarrier in `b`.
+    StAsync(StAsync),
     Tensor(TensorCopy),
     BulkCommit,
     BulkWait {
@@ -178,6 +183,9 @@ pub enum Op {
     WgWait,
     Wgmma(Arc<Mma>),
     SetMaxNReg,
+    /// Bytes in `a`, stack pointer in `b` and as the result beside `d`; alignment in `imm`.
+    Alloca,
+    Discard,
     Printf,
     AssertFail,
 }
@@ -208,7 +216,9 @@ pub enum Init {
     DynShared(i64),
     /// Offset in the function's local frame; generic address when true.
     Local(u32),
-    /// Index in `Program::funcs`.
+    /// The first byte behind the function's local frame.
+    FrameEnd,
+    /// The address of a function: its place in the module, plus one.
     Func(u32),
 }
 
@@ -281,6 +291,8 @@ pub struct Code {
     /// Registers whose slot may be read before it is written (for checks).
     pub maybe_uninit: Vec<Reg>,
     pub local_bytes: u32,
+    /// The stack pointer of a function that uses `alloca`.
+    pub stack_top: Reg,
     /// Frame offset and size of parameters and return values.
     pub params: Vec<(u32, u32)>,
     pub rets: Vec<(u32, u32)>,
@@ -292,6 +304,8 @@ pub struct Code {
 pub struct Program {
     pub kernel: String,
     pub funcs: Vec<Code>,
+    /// By place in the module: index in `funcs`, `u32::MAX` for a function that this kernel does not reach.
+    pub places: Vec<u32>,
     pub texts: Vec<String>,
     pub files: Vec<(u32, String)>,
     /// Kernel parameters: offset, size, name.
@@ -301,6 +315,8 @@ pub struct Program {
     pub dyn_align: u32,
     /// Static shared variables: offset, size, name.
     pub shared_vars: Vec<(u32, u32, String)>,
+    /// Constant variables: module variable and size.
+    pub constants: Vec<(u32, u64)>,
     pub bounds: Bounds,
     /// Smallest shared access in bytes (decides the shadow's grain).
     pub shared_grain: u32,

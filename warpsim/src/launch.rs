@@ -266,14 +266,14 @@ fn load_globals(memory: &mut Memory, ast: &Ast) -> Result<Vec<u64>, String> {
                 Init::F32(x) => u64::from(*x),
                 Init::F64(x) => *x,
                 Init::Addr(name, off) => {
-                    let k = ast.vars.iter().position(|o| o.name == *name);
-                    let Some(k) = k else {
+                    let var = ast.vars.iter().position(|o| o.name == *name).map(|k| addrs[k].wrapping_add(*off as u64));
+                    let Some(at) = var.or_else(|| Some(u64::from(ast.place(name)?) + 1)) else {
                         return Err(format!(
-                            "`{}` is initialised with the address of `{name}`, which is not a variable",
+                            "`{}` is initialised with the address of `{name}`, which the module does not have",
                             v.name
                         ));
                     };
-                    addrs[k].wrapping_add(*off as u64)
+                    at
                 }
             };
             bytes.extend_from_slice(&value.to_le_bytes()[..n.min(8)]);

@@ -51,13 +51,15 @@
 //!
 //! Order between threads is followed through barriers, mbarriers, cluster barriers, fences with atomics, and
 //! `fence.proxy.async`; [`Checks::race`] reports what it leaves unordered. It follows warps, not threads, through a
-//! barrier, and the ordering of global memory between blocks is approximate, on the quiet side.
+//! barrier, and the ordering of global memory between blocks is approximate, on the quiet side. A relaxed mbarrier
+//! operation counts as one that orders.
 //!
 //! # What is not
 //!
-//! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing. Textures, surfaces, `tcgen05`,
-//! sparse matrix instructions, im2col tensor maps, `st.async`, dynamic parallelism. What is not supported is an error with
-//! its line, never silently skipped.
+//! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
+//! ends with its phase only. Textures, surfaces, `tcgen05`, sparse matrix instructions, im2col tensor maps,
+//! `tensormap.replace`, `multimem`, video instructions, 128-bit atomics, dynamic parallelism. What is not supported is
+//! an error with its line, never silently skipped.
 
 #![warn(missing_docs)]
 // Modules are private: what is public in one is public to the others.

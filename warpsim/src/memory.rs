@@ -104,6 +104,13 @@ impl Alloc {
         }
     }
 
+    /// Counts bytes, by words of 64, as never written.
+    pub fn unmark(&self, off: usize, n: usize) {
+        for w in &self.init[off / 64..(off + n) / 64] {
+            w.store(0, Relaxed);
+        }
+    }
+
     /// True when all of these bytes were written.
     #[inline(always)]
     pub fn marked(&self, off: usize, n: usize) -> bool {

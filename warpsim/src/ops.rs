@@ -10,6 +10,19 @@ pub enum MemSpace {
     Param,
 }
 
+/// What `isspacep` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    Global,
+    Const,
+    /// The block's own shared memory, or that of any block of the cluster.
+    Shared {
+        cluster: bool,
+    },
+    Local,
+    Param,
+}
+
 /// Memory ordering, as far as the race checker cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
@@ -211,6 +224,14 @@ pub struct TensorCopy {
     pub rank: u8,
     pub multicast: bool,
     pub reduce: Option<AtomOp>,
+}
+
+/// `st.async` and `red.async`: elements of so many bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct StAsync {
+    pub bytes: u8,
+    pub count: u8,
+    pub reduce: Option<(AtomOp, NumTy)>,
 }
 
 /// mbarrier instructions.

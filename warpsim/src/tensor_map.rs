@@ -86,8 +86,14 @@ impl Swizzle {
     /// The byte that holds what would be at shared offset `off` without swizzling.
     #[inline(always)]
     pub fn apply(self, off: usize) -> usize {
+        self.apply_from(off, 0)
+    }
+
+    /// As `apply`, for a pattern that starts so many 128-byte rows behind a multiple of 1024.
+    #[inline(always)]
+    pub(crate) fn apply_from(self, off: usize, rows: usize) -> usize {
         let mask = [0, 1, 3, 7][self as usize];
-        off ^ ((off >> 7 & mask) << 4)
+        off ^ (((off >> 7).wrapping_sub(rows) & mask) << 4)
     }
 }
 

@@ -258,6 +258,33 @@ fn wgmma_reads_transposed_tiles() {
 }
 
 #[test]
+fn wgmma_reads_tiles_that_start_off_the_pattern() {
+    // The swizzle's pattern starts with the tile, at a multiple of 128 bytes only: the base offset says so.
+    let n = 16;
+    let (a, b) = (noise(64 * 16, 1), noise(n * 16, 2));
+    let want = |r: usize, c: usize| (0..16).map(|k| bf(a[r * 16 + k]) * bf(b[c * 16 + k])).sum::<f64>();
+    let types = "m64n16k16.f32.bf16.bf16";
+    for (code, span, bits) in [(3, 32, 1), (2, 64, 3), (1, 128, 7)] {
+        for (row_a, row_b, skip) in [(1, 0, 0), (0, 3, span - 32), (7, 6, 0), (5, 2, span - 32)] {
+            let mut s = vec![0u8; 32768];
+            let (start_a, start_b) = (128 * row_a, 16384 + 128 * row_b);
+            let at = |start: usize, row: usize, k: usize| {
+                let lin = row * span + skip + 2 * k;
+                start + (lin ^ (lin >> 7 & bits) << 4)
+            };
+            for k in 0..16 {
+                (0..64).for_each(|r| put16(&mut s, at(start_a, r, k), a[r * 16 + k]));
+                (0..n).for_each(|c| put16(&mut s, at(start_b, c, k), b[c * 16 + k]));
+            }
+            // A step along k moves the address and not the pattern.
+            let one = |start: usize, row: usize| desc(start + skip, 16, 8 * span, code) | (row as u64) << 49;
+            let text = wgmma(n, types, "%rd4", "1, 1, 1, 0, 0", one(start_a, row_a), one(start_b, row_b));
+            run_wgmma(&text, &s, n, want, false);
+        }
+    }
+}
+
+#[test]
 fn wgmma_eight_bit() {
     let n = 8;
     let (a, b): (Vec<i8>, Vec<i8>) = (

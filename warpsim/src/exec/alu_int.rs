@@ -163,9 +163,9 @@ lane! {
     selp32 = |r, i, m| { let p = r.pred(i.c); let (a, b) = (*r.r(i.a), *r.r(i.b)); let mut t = b; blend(&mut t, &a, p); blend(&mut r.r[r.rb + i.d.slot()], &t, m) };
     selp64 = |r, i, m| { let p = r.pred(i.c); let (a, b) = (*r.q(i.a), *r.q(i.b)); let mut t = b; blend(&mut t, &a, p); blend(&mut r.q[r.qb + i.d.slot()], &t, m) };
     slct32_s32 = |r, i, m| map3(r, i, m, |a: u32, b: u32, c: u32| if c as i32 >= 0 { a } else { b });
-    slct32_f32 = |r, i, m| map3(r, i, m, |a: u32, b: u32, c: u32| if f32::from_bits(c) >= 0.0 { a } else { b });
+    slct32_f32 = |r, i, m| { let z = i.imm != 0; map3(r, i, m, |a: u32, b: u32, c: u32| if not_below_zero(c, z) { a } else { b }) };
     slct64_s32 = |r, i, m| map3(r, i, m, |a: u64, b: u64, c: u32| if c as i32 >= 0 { a } else { b });
-    slct64_f32 = |r, i, m| map3(r, i, m, |a: u64, b: u64, c: u32| if f32::from_bits(c) >= 0.0 { a } else { b });
+    slct64_f32 = |r, i, m| { let z = i.imm != 0; map3(r, i, m, |a: u64, b: u64, c: u32| if not_below_zero(c, z) { a } else { b }) };
 
     // Predicates. `imm` 1 inverts the result.
     pmov = |r, i, m| { let a = r.pred(i.a); r.set_pred(i.d, a, m) };
@@ -189,6 +189,12 @@ lane! {
     bfi64 = |r, i, m| map3(r, i, m, |a: u64, b: u64, c: u32| bfi(a, b, c, 64));
     /// c = (a & 255) | (b & 255) << 8, for `bfi`.
     pack_pos_len = |r, i, m| map2(r, i, m, |a: u32, b: u32| a & 255 | (b & 255) << 8);
+}
+
+#[inline(always)]
+fn not_below_zero(v: u32, ftz: bool) -> bool {
+    let x = f32::from_bits(v);
+    (if ftz { crate::num::ftz(x) } else { x }) >= 0.0
 }
 
 #[inline(always)]

@@ -8,9 +8,21 @@ use crate::tensor_map::{Swizzle, TensorMap};
 
 /// What is on the far side of a bulk operation.
 pub enum Far {
-    Linear { addr: u64, bytes: usize },
-    Tensor { map: Box<TensorMap>, at: [i64; 5] },
-    Peer { block: u32, off: u32, bytes: usize },
+    Linear {
+        addr: u64,
+        bytes: usize,
+    },
+    Tensor {
+        map: Box<TensorMap>,
+        at: [i64; 5],
+    },
+    Peer {
+        block: u32,
+        off: u32,
+        bytes: usize,
+    },
+    /// The value of a register: `st.async`.
+    Value(Vec<u8>),
 }
 
 /// A place in shared memory, and the mbarrier to tell for loads.
@@ -41,6 +53,7 @@ impl BulkOp {
         match &self.far {
             Far::Linear { bytes, .. } | Far::Peer { bytes, .. } => *bytes,
             Far::Tensor { map, .. } => map.tile_bytes(),
+            Far::Value(data) => data.len(),
         }
     }
 
@@ -52,7 +65,7 @@ impl BulkOp {
                 let es = map.data_type.bytes() as u64;
                 rows(map, at, |_, addr, lo, hi| f(addr + lo as u64 * es, (hi - lo) as u64 * es));
             }
-            Far::Peer { .. } => {}
+            Far::Peer { .. } | Far::Value(_) => {}
         }
     }
 
@@ -100,6 +113,7 @@ pub fn gather(cx: &Cx<'_>, cl: &Cluster, op: &BulkOp) -> Vec<u8> {
         Far::Peer { block, off, bytes } => {
             out.copy_from_slice(&cl.blocks[*block as usize].shared[*off as usize..*off as usize + bytes])
         }
+        Far::Value(data) => out.copy_from_slice(data),
         Far::Tensor { map, at } => {
             let es = map.data_type.bytes();
             if map.nan_fill {
@@ -165,6 +179,6 @@ pub fn write_global(cx: &Cx<'_>, op: &BulkOp, data: &[u8]) {
             let es = map.data_type.bytes();
             rows(map, at, |byte, addr, lo, hi| put(addr + (lo * es) as u64, &data[byte + lo * es..byte + hi * es]));
         }
-        Far::Peer { .. } => {}
+        Far::Peer { .. } | Far::Value(_) => {}
     }
 }

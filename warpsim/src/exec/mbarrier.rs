@@ -213,8 +213,13 @@ pub fn run(
             Mbar::Inval => cl.blocks[b as usize].shared[off as usize..off as usize + 8].fill(0),
             Mbar::ExpectTx => update(cl, b, off, |t| t.tx += x as i32),
             Mbar::CompleteTx => complete_tx(cl, b, off, x),
-            Mbar::Arrive { drop, expect, .. } => {
+            Mbar::Arrive { drop, expect, no_complete, .. } => {
                 let n = if expect { 1 } else { x };
+                if no_complete && old.pending <= n && old.tx == 0 {
+                    cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), None, |_| {
+                        "a .noComplete arrival completes the phase".into()
+                    });
+                }
                 if old.pending < n {
                     cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), None, |_| {
                         format!(
@@ -260,6 +265,10 @@ fn test(
     let mut waits: Vec<((u32, u32, u32), u32)> = vec![];
     for l in lanes(m) {
         let (b, off) = place(cx, cl, w, s, i.a, l)?;
+        if b as usize != w.block {
+            let message = "a wait on the mbarrier of another block";
+            return cx.fault(w, s, l as u32, Kind::BarrierMisuse, message, Some(off.into()));
+        }
         if get(cl, b, off).is_none() {
             return cx.fault(
                 w,

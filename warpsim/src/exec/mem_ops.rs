@@ -166,6 +166,22 @@ fn local(
     Ok(())
 }
 
+/// `discard`: what the lanes' 128 bytes hold is lost.
+pub fn discard(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
+    let addr = addresses(w, i);
+    for l in lanes(m) {
+        if !addr[l].is_multiple_of(128) {
+            let message = "a discard at an address that is not a multiple of 128";
+            return cx.fault(w, s, l as u32, Kind::Misaligned, message, Some(addr[l]));
+        }
+        let al = cx.mem.get(locate(cx, w, s, l, addr[l], 128, "a discard")?);
+        if cx.opts.checks.init {
+            al.unmark((addr[l] - al.base) as usize, 128);
+        }
+    }
+    Ok(())
+}
+
 #[inline(always)]
 fn put(w: &mut Warp, r: Reg, l: usize, v: u64, a: Access) {
     if r.class() == Class::Q {

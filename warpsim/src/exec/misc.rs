@@ -1,14 +1,12 @@
-//! Calls, exits, special instructions, printing.
+//! Frames, exits, special instructions, printing.
 
 use super::cx::Cx;
+use super::shared;
 use super::state::*;
 use super::{barrier, early_exit};
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::report::{Fault, Kind};
-
-const MAX_DEPTH: usize = 256;
-const MAX_LOCAL: usize = 1 << 20;
 
 /// Lanes leave the kernel.
 pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) -> Result<(), Fault> {
@@ -52,21 +50,10 @@ pub fn enter(cx: &Cx<'_>, w: &mut Warp, cl_rank: u32, func: u32, bases: Bases, m
         }
     }
     let need = bases.lb + code.local_bytes as usize;
-    if need > w.local_stride {
-        let stride = need.next_power_of_two().max(256);
-        if stride > MAX_LOCAL {
-            return Err("local memory is exhausted: recursion too deep?".into());
-        }
-        let mut bigger = vec![0u8; stride * 32];
-        for l in 0..32 {
-            let old = &w.local[l * w.local_stride..(l + 1) * w.local_stride];
-            bigger[l * stride..l * stride + old.len()].copy_from_slice(old);
-        }
-        (w.local, w.local_stride) = (bigger, stride);
-    }
+    super::stack::reserve(w, need)?;
     w.set_bases(bases);
     for (reg, init) in &code.consts {
-        let v = initial(cx, w, cl_rank, *init, bases);
+        let v = initial(cx, w, cl_rank, *init, bases, u64::from(code.local_bytes));
         match reg.class() {
             Class::R => w.regs.set_r(*reg, &v.map(|x| x as u32), mask),
             Class::Q => w.regs.set_q(*reg, &v, mask),
@@ -76,15 +63,16 @@ pub fn enter(cx: &Cx<'_>, w: &mut Warp, cl_rank: u32, func: u32, bases: Bases, m
     Ok(())
 }
 
-fn initial(cx: &Cx<'_>, w: &Warp, rank: u32, init: Init, bases: Bases) -> [u64; 32] {
+fn initial(cx: &Cx<'_>, w: &Warp, rank: u32, init: Init, bases: Bases, frame: u64) -> [u64; 32] {
     let l = cx.launch;
     let all = |v: u64| [v; 32];
     let special = match init {
         Init::Imm(v) => return all(v),
         Init::Global(g, off) => return all(l.globals.get(g as usize).map_or(0, |a| a.wrapping_add(off as u64))),
         Init::DynShared(off) => return all((i64::from(l.dyn_offset) + off) as u64),
+        Init::FrameEnd => return all(bases.lb as u64 + frame),
         Init::Local(off) => return all(bases.lb as u64 + u64::from(off)),
-        Init::Func(f) => return all(u64::from(f) + 1),
+        Init::Func(place) => return all(u64::from(place) + 1),
         Init::Special(s) => s,
     };
     let lanes = |f: &dyn Fn(u32) -> u64| std::array::from_fn(|k| f(k as u32));
@@ -120,80 +108,6 @@ fn initial(cx: &Cx<'_>, w: &Warp, rank: u32, init: Init, bases: Bases) -> [u64; 
         }),
         Special::DynamicSmem => all(u64::from(l.dynamic_shared)),
         Special::TotalSmem => all(u64::from(l.shared_bytes)),
-    }
-}
-
-pub fn call(cx: &Cx<'_>, w: &mut Warp, s: &mut Split, func: u32, copies: u32) -> Result<(), Fault> {
-    let here = &cx.prog.funcs[s.func as usize];
-    let Some(target) = cx.prog.funcs.get(func as usize) else {
-        return cx.fault(w, s, 0, Kind::IllegalInstruction, "a call through a pointer that is not a function", None);
-    };
-    if s.stack.len() >= MAX_DEPTH {
-        return cx.fault(
-            w,
-            s,
-            s.mask.trailing_zeros(),
-            Kind::IllegalInstruction,
-            "calls nested more than 256 deep",
-            None,
-        );
-    }
-    let b = s.bases;
-    let next = Bases {
-        rb: b.rb + here.nr as usize,
-        qb: b.qb + here.nq as usize,
-        pb: b.pb + here.np as usize,
-        lb: b.lb + here.local_bytes as usize,
-    };
-    let args = here.copies[copies as usize].args.clone();
-    if let Err(e) = enter(cx, w, 0, func, next, s.mask) {
-        return cx.fault(w, s, s.mask.trailing_zeros(), Kind::OutOfBounds, e, None);
-    }
-    for ((from, n), (to, room)) in args.iter().zip(&target.params) {
-        copy_local(w, s.mask, b.lb + *from as usize, next.lb + *to as usize, (*n).min(*room) as usize);
-    }
-    s.stack.push(Frame { func: s.func, pc: s.pc + 1, bases: b, join: s.join, copies });
-    (s.func, s.pc, s.bases, s.join) = (func, 0, next, NO_JOIN);
-    Ok(())
-}
-
-fn copy_local(w: &mut Warp, mask: u32, from: usize, to: usize, n: usize) {
-    for l in (0..32).filter(|l| mask >> l & 1 == 1) {
-        let base = l * w.local_stride;
-        w.local.copy_within(base + from..base + from + n, base + to);
-    }
-}
-
-pub fn ret(cx: &Cx<'_>, w: &mut Warp, s: &mut Split) {
-    let Some(f) = s.stack.pop() else { return };
-    let callee = &cx.prog.funcs[s.func as usize];
-    let copies = &cx.prog.funcs[f.func as usize].copies[f.copies as usize];
-    for ((to, room), (from, n)) in copies.rets.iter().zip(&callee.rets) {
-        copy_local(w, s.mask, s.bases.lb + *from as usize, f.bases.lb + *to as usize, (*n).min(*room) as usize);
-    }
-    (s.func, s.pc, s.bases, s.join) = (f.func, f.pc, f.bases, f.join);
-    w.set_bases(s.bases);
-}
-
-pub fn indirect_target(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst) -> Result<u32, Fault> {
-    let q = w.regs.q(i.a);
-    let first = s.mask.trailing_zeros();
-    let v = q[first as usize];
-    if (0..32).any(|l| s.mask >> l & 1 == 1 && q[l] != v) {
-        return cx.fault(
-            w,
-            s,
-            first,
-            Kind::IllegalInstruction,
-            "an indirect call to different functions within a warp is not supported",
-            None,
-        );
-    }
-    match v.checked_sub(1).and_then(|v| u32::try_from(v).ok()) {
-        Some(f) if (f as usize) < cx.prog.funcs.len() => Ok(f),
-        _ => {
-            cx.fault(w, s, first, Kind::IllegalInstruction, "a call through a pointer that is not a function", Some(v))
-        }
     }
 }
 
@@ -237,9 +151,14 @@ pub fn watch_registers(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u3
     let list = &code.lists[at..at + len];
     let accumulates = matches!(i.op, Op::Wgmma(_));
     let mut bad = 0;
+    // The lanes that the PTX instruction is for; a helper is executed by all.
+    let reads = match i.under {
+        p if p.is_some() => m & if i.guard_neg { !w.regs.pred(p) } else { w.regs.pred(p) },
+        _ => m,
+    };
     let uses = if accumulates { &list[list.len()..] } else { &list[defs..] };
     for r in [i.a, i.b, i.c].iter().chain(uses).filter(|r| r.is_some() && code.maybe_uninit.contains(r)) {
-        bad |= m & !written(w, *r);
+        bad |= reads & !written(w, *r);
     }
     if i.guard.is_some() && code.maybe_uninit.contains(&i.guard) {
         bad |= s.mask & !written(w, i.guard);
@@ -311,6 +230,27 @@ pub fn mapa(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst, shared
         w.regs.set_q(i.d, &out, m);
     }
     Ok(())
+}
+
+/// isspacep
+pub fn is_space(cx: &Cx<'_>, w: &mut Warp, i: &Inst, window: Window, m: u32) {
+    let constant = |a: u64| {
+        let mut all = cx.prog.constants.iter();
+        all.any(|(g, n)| cx.launch.globals.get(*g as usize).is_some_and(|at| a.wrapping_sub(*at) < *n))
+    };
+    let inside = |a: u64| match (space_of(a), window) {
+        (MemSpace::Global, Window::Global) => !constant(a),
+        (MemSpace::Global, Window::Const) => constant(a),
+        (MemSpace::Shared, Window::Shared { cluster }) => {
+            cluster || shared::split(w.block, a & 0xffff_ffff).0 == w.block
+        }
+        (MemSpace::Local, Window::Local) => true,
+        // Kernel parameters lie in the global window.
+        (MemSpace::Param, Window::Param | Window::Global) => true,
+        _ => false,
+    };
+    let bits = w.regs.q(i.a).iter().enumerate().fold(0, |b, (l, a)| b | u32::from(inside(*a)) << l);
+    w.regs.set_pred(i.d, bits, m);
 }
 
 pub fn cta_rank(cl: &Cluster, w: &mut Warp, i: &Inst, _shared: bool, m: u32) {

@@ -3,7 +3,8 @@
 use super::cx::Cx;
 use super::state::*;
 use super::{
-    async_copy, atomic, barrier, matrix, mbarrier, mem_ops, misc, mma, order, tma, warp_ops, wgmma, wgmma_regs, wmma,
+    async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, order, st_async, stack, tma, warp_ops,
+    wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
 use crate::ir::{Inst, Op};
@@ -47,6 +48,11 @@ impl Warp {
         }
         self.joins.push(j);
         self.joins.len() as u32 - 1
+    }
+
+    /// The join at `pc` for the lanes of `s`, which may be the one that they have.
+    pub fn join_at(&mut self, pc: u32, s: &Split) -> u32 {
+        if pc == u32::MAX || self.join_pc(s.join) == pc { s.join } else { self.new_join(pc, s) }
     }
 
     /// Lanes of `s` reached their join; the merged split when they were the last.
@@ -266,7 +272,7 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
                     join_pc = w.join_pc(s.join);
                     continue;
                 }
-                misc::call(cx, w, s, *func, *copies)?;
+                call::call(cx, w, s, *func, *copies)?;
                 code = &prog.funcs[s.func as usize];
                 join_pc = u32::MAX;
             }
@@ -276,14 +282,13 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
                     join_pc = w.join_pc(s.join);
                     continue;
                 }
-                let func = misc::indirect_target(cx, w, s, i)?;
-                misc::call(cx, w, s, func, *copies)?;
+                call::indirect(cx, w, s, i, *copies)?;
                 code = &prog.funcs[s.func as usize];
                 join_pc = u32::MAX;
             }
             Op::Call { .. } | Op::CallIndirect { .. } => s.pc += 1,
             Op::Ret => {
-                misc::ret(cx, w, s);
+                call::ret(cx, w, s);
                 code = &prog.funcs[s.func as usize];
                 join_pc = w.join_pc(s.join);
             }
@@ -319,7 +324,7 @@ fn active(w: &Warp, s: &Split, i: &Inst) -> u32 {
 
 /// Lanes go different ways and meet again at `join`.
 fn diverge(w: &mut Warp, s: &mut Split, join: u32, groups: &[(u32, u32)]) {
-    let j = if join == u32::MAX || w.join_pc(s.join) == join { s.join } else { w.new_join(join, s) };
+    let j = w.join_at(join, s);
     for &(pc, mask) in &groups[1..] {
         w.ready.push(Split { pc, mask, join: j, ..s.clone() });
     }
@@ -349,11 +354,9 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::ActiveMask => w.regs.set_r(i.d, &[s.mask; 32], m),
         Op::Clock(hi) => misc::clock(cx, w, i, *hi, m),
         Op::Nanosleep => return Ok(Flow::Block(Wait::Yield)),
-        Op::IsSpacep(space) => {
-            let a = w.regs.q(i.a);
-            let bits = (0..32).fold(0, |b, k| b | u32::from(crate::memory::space_of(a[k]) == *space) << k);
-            w.regs.set_pred(i.d, bits, m);
-        }
+        Op::IsSpacep(window) => misc::is_space(cx, w, i, *window, m),
+        Op::Alloca => stack::alloca(cx, w, s, i, m)?,
+        Op::Discard => mem_ops::discard(cx, w, s, i, m)?,
         Op::Nop | Op::Prefetch => {}
         Op::Trap => return cx.fault(w, s, m.trailing_zeros(), Kind::Trap, "the kernel trapped", None),
         Op::Printf => misc::printf(cx, cl, w, s, i, m)?,
@@ -372,6 +375,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::Mapa { shared } => misc::mapa(cx, cl, w, s, i, *shared, m)?,
         Op::GetCtaRank { shared } => misc::cta_rank(cl, w, i, *shared, m),
         Op::Bulk(b) => tma::bulk(cx, cl, w, s, i, *b, m)?,
+        Op::StAsync(info) => st_async::run(cx, cl, w, s, i, *info, m)?,
         Op::Tensor(t) => tma::tensor(cx, cl, w, s, i, *t, m)?,
         Op::BulkCommit => tma::commit(w, m),
         Op::BulkWait { read } => tma::wait(cx, cl, w, s, m, i.imm as u32, *read)?,

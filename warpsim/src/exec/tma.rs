@@ -47,7 +47,7 @@ fn check_far(
 ) -> Result<(), Fault> {
     if let Far::Peer { block, off, bytes } = op.far {
         // Its own mbarrier says when it has been read.
-        let (me, at) = (load_stamp(cl, s, op.targets[0]), (block as usize, off as usize));
+        let (me, at) = (load_stamp(cl, s, op.targets[0], Stamp::PROXY), (block as usize, off as usize));
         near(cx, cl, w, s, l, at, bytes, me, false);
     }
     let mut spans = vec![];
@@ -68,11 +68,11 @@ fn check_far(
 }
 
 /// How the race shadow knows a copy that completes on an mbarrier: it is over when that phase is.
-fn load_stamp(cl: &mut Cluster, s: &Split, t: Target) -> Stamp {
+fn load_stamp(cl: &mut Cluster, s: &Split, t: Target, marks: u64) -> Stamp {
     let Some(c) = &mut cl.clocks else { return Stamp::NOBODY };
     let agent = c.mbar_agent(t.bar.0, t.bar.1);
     let time = c.mbar(t.bar.0, t.bar.1).phase + 1;
-    Stamp::new(agent, 0, time, s.pc, Stamp::PROXY)
+    Stamp::new(agent, 0, time, s.pc, marks)
 }
 
 /// Checks one shared side of an operation.
@@ -106,7 +106,14 @@ fn near(
     }
 }
 
-fn issue(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, l: usize, mut op: BulkOp) -> Result<(), Fault> {
+pub fn issue(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &mut Warp,
+    s: &Split,
+    l: usize,
+    mut op: BulkOp,
+) -> Result<(), Fault> {
     let what = if op.load { "a bulk load" } else { "a bulk store" };
     for t in &op.targets {
         let end = t.off as usize + op.bytes();
@@ -125,15 +132,21 @@ fn issue(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, l: usize, m
     for t in &op.targets {
         let mut me = Stamp::new(w.agent, l as u8, IN_FLIGHT, s.pc, Stamp::PROXY);
         if op.load {
-            mbarrier::check_visible(cx, cl, w, s, l, t.bar);
-            me = load_stamp(cl, s, *t);
+            // `st.async` is of the generic proxy.
+            let generic = matches!(op.far, Far::Value(_));
+            if !generic {
+                mbarrier::check_visible(cx, cl, w, s, l, t.bar);
+            }
+            me = load_stamp(cl, s, *t, if generic { 0 } else { Stamp::PROXY });
         }
         // Reductions into shared memory do not race with each other.
         if op.reduce.is_none() || !op.load {
             near(cx, cl, w, s, l, (t.block as usize, t.off as usize), op.bytes(), me, op.load);
         }
     }
-    if let Some(mx) = &mut cx.metrics {
+    if let Some(mx) = &mut cx.metrics
+        && !matches!(op.far, Far::Value(_))
+    {
         mx.bulk(s.func, s.pc, op.bytes() as u64, op.load);
     }
     let now = cx.opts.async_completion == Completion::Earliest;

@@ -37,6 +37,8 @@ struct Desc {
     leading: usize,
     stride: usize,
     swizzle: Swizzle,
+    /// The base offset: the 128-byte row of 1024 bytes where the swizzle's pattern starts.
+    base: usize,
     /// M- or N-major instead of K-major.
     transposed: bool,
 }
@@ -45,7 +47,8 @@ impl Desc {
     fn new(v: u64, transposed: bool) -> Self {
         let field = |at: u32| ((v >> at & 0x3fff) << 4) as usize;
         let swizzle = [Swizzle::None, Swizzle::B128, Swizzle::B64, Swizzle::B32][(v >> 62) as usize];
-        Desc { start: field(0), leading: field(16), stride: field(32), swizzle, transposed }
+        let base = (v >> 49 & 7) as usize;
+        Desc { start: field(0), leading: field(16), stride: field(32), swizzle, base, transposed }
     }
 
     /// Offset of the byte at (row, byte along k), or for a transposed tile (byte along the row, k).
@@ -58,7 +61,7 @@ impl Desc {
             (true, Swizzle::None) => r8 * self.leading + rin * 16 + k / 16 * self.stride + k % 16,
             (true, sw) => r8 * self.stride + rin * sw.span() + k / sw.span() * self.leading + k % sw.span(),
         };
-        self.swizzle.apply(self.start + linear)
+        self.swizzle.apply_from(self.start + linear, self.base)
     }
 }
 
@@ -118,16 +121,6 @@ pub fn issue(
     let (Some(vb), Some(va)) = (uniform(i.b), if info.a_regs { Some(0) } else { uniform(i.a) }) else {
         return cx.fault(w, s, 0, Kind::IllegalInstruction, "a matrix descriptor that differs between lanes", None);
     };
-    if (va | vb) >> 49 & 7 != 0 {
-        return cx.fault(
-            w,
-            s,
-            0,
-            Kind::IllegalInstruction,
-            "a matrix descriptor with a base offset is not supported",
-            None,
-        );
-    }
     let b = Desc::new(vb, info.trans_b);
     let a = (!info.a_regs).then(|| Desc::new(va, info.trans_a));
     let mut op = WgOp {

@@ -2,7 +2,7 @@
 
 use super::func::{Lower, R};
 use super::types::{Mods, Ty};
-use crate::exec::alu_int as ai;
+use crate::exec::{alu_int as ai, alu_rare as ar};
 use crate::ir::*;
 use crate::ptx::ast::Arg;
 
@@ -34,6 +34,9 @@ impl Lower<'_, '_> {
     fn int_arith(&mut self, m: &mut Mods<'_>, a: &[Arg], ty: Ty) -> R<()> {
         let signed = ty.signed();
         let bits = ty.bits();
+        if matches!(ty, Ty::U16x2 | Ty::S16x2) {
+            return self.packed_int(m, a, ty);
+        }
         if matches!(m.root, "mul" | "mad") {
             return self.int_mul(m, a, ty);
         }
@@ -49,7 +52,10 @@ impl Lower<'_, '_> {
             self.alu(f, d, s[0], s[1], N, 0);
             return Ok(());
         }
+        let relu = ty == Ty::S(32) && matches!(m.root, "min" | "max") && m.take("relu");
         let f = match (m.root, bits) {
+            ("min", 32) if relu => ar::min_relu(),
+            ("max", 32) if relu => ar::max_relu(),
             ("add", 32) => ai::add32(),
             ("add", 16) => ai::add16(),
             ("add", 64) => ai::add64(),
@@ -137,9 +143,7 @@ impl Lower<'_, '_> {
         let (signed, bits, mad) = (ty.signed(), ty.bits(), m.root == "mad");
         let part = m.one_of(&["lo", "hi", "wide"]).unwrap_or(0);
         let cc = m.take("cc");
-        if m.take("sat") {
-            return self.fail("`.sat` of `mad.hi` is not supported");
-        }
+        let sat = mad && part == 1 && ty == Ty::S(32) && m.take("sat");
         let f = match (part, bits) {
             (0, 32) => ai::mul32(),
             (0, 16) => ai::mul16(),
@@ -211,6 +215,7 @@ impl Lower<'_, '_> {
         let add = match out.bits() {
             16 => ai::add16(),
             64 => ai::add64(),
+            _ if sat => ai::addsat_s32(),
             _ => ai::add32(),
         };
         self.alu(add, d, t, z, N, 0);

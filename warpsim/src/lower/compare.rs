@@ -32,7 +32,7 @@ impl Lower<'_, '_> {
         let packed = matches!(ty, Ty::F16x2 | Ty::BF16x2);
         if let Some(out) = out_ty {
             if packed {
-                return self.fail("packed `set` is not supported");
+                return self.set_packed(&a[0], out, cmp, ty, ftz, [x, y, c], combine);
             }
             let p = self.temp(Class::P);
             self.emit_cmp(cmp, ty, ftz, p, x, y, c, combine, false, 0)?;
@@ -41,6 +41,7 @@ impl Lower<'_, '_> {
                 Ty::U(32) | Ty::S(32) | Ty::B(32) => (0xffff_ffff, Class::R),
                 Ty::U(16) | Ty::S(16) => (0xffff, Class::R),
                 Ty::F16 => (0x3c00, Class::R),
+                Ty::BF16 => (0x3f80, Class::R),
                 _ => return self.fail("not defined for this type"),
             };
             let (one, zero) = (self.imm(class, t), self.imm(class, 0));
@@ -65,6 +66,36 @@ impl Lower<'_, '_> {
             }
         }
         self.emit_cmp(cmp, ty, ftz, p, x, y, c, combine, false, 0)
+    }
+
+    /// `set` of two halves: each gives one or all ones in its half of the result.
+    fn set_packed(
+        &mut self,
+        d: &Arg,
+        out: Ty,
+        cmp: &str,
+        ty: Ty,
+        ftz: bool,
+        [x, y, c]: [Reg; 3],
+        combine: i64,
+    ) -> R<()> {
+        let one = match out {
+            Ty::F16x2 if ty == out => 0x3c00,
+            Ty::BF16x2 if ty == out => 0x3f80,
+            Ty::U(32) | Ty::S(32) => 0xffff,
+            _ => return self.fail("not defined for these types"),
+        };
+        let zero = self.imm(Class::R, 0);
+        let mut halves = [zero; 2];
+        for (k, half) in halves.iter_mut().enumerate() {
+            let (p, value) = (self.temp(Class::P), self.imm(Class::R, one << (16 * k)));
+            self.emit_cmp(cmp, ty, ftz, p, x, y, c, combine, false, k as i64)?;
+            *half = self.temp(Class::R);
+            self.alu(ai::selp32(), *half, value, zero, p, 0);
+        }
+        let d = self.dst(d, Class::R)?;
+        self.alu(ai::or32(), d, halves[0], halves[1], N, 0);
+        Ok(())
     }
 
     fn emit_cmp(
@@ -152,10 +183,9 @@ impl Lower<'_, '_> {
             };
             (f, cty)
         };
-        let _ = ftz;
         let (x, y, c) = (self.src(&a[1], ty)?, self.src(&a[2], ty)?, self.src(&a[3], cty)?);
         let d = self.dst(&a[0], ty.class())?;
-        self.alu(f, d, x, y, c, 0);
+        self.alu(f, d, x, y, c, i64::from(ftz));
         Ok(())
     }
 }

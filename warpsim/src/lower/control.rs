@@ -91,6 +91,7 @@ impl Lower<'_, '_> {
             if bits != 64 {
                 return self.fail(format!("`{target}` does not hold a function's address"));
             }
+            self.linker.reach_tables();
             self.emit(Inst { a: r, ..Inst::new(Op::CallIndirect { copies }) });
             return Ok(());
         }

@@ -43,7 +43,7 @@ fn pair(t: Ty) -> Option<Cv> {
 impl Lower<'_, '_> {
     pub(super) fn cvt(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
         if m.take("pack") {
-            return self.fail("`cvt.pack` is not supported");
+            return self.cvt_pack(m, a);
         }
         let round = m.rounding();
         let (ftz, sat) = (m.take("ftz"), m.take("sat"));
@@ -104,6 +104,20 @@ impl Lower<'_, '_> {
         let spaces = ["global", "shared", "shared::cta", "shared::cluster", "local", "const", "param", "param::entry"];
         let Some(space) = m.one_of(&spaces) else { return self.fail("a state space is missing") };
         self.count(a, 2, 2)?;
+        if m.root == "isspacep" {
+            let window = match spaces[space] {
+                "global" => Window::Global,
+                "const" => Window::Const,
+                "local" => Window::Local,
+                "shared::cluster" => Window::Shared { cluster: true },
+                "shared" | "shared::cta" => Window::Shared { cluster: false },
+                _ => Window::Param,
+            };
+            let x = self.src(&a[1], Ty::U(64))?;
+            let d = self.dst(&a[0], Class::P)?;
+            self.emit(Inst { d, a: x, ..Inst::new(Op::IsSpacep(window)) });
+            return Ok(());
+        }
         let space = match space {
             0 | 5 => MemSpace::Global,
             1..=3 => MemSpace::Shared,
@@ -111,12 +125,6 @@ impl Lower<'_, '_> {
             _ if self.func.entry => MemSpace::Param,
             _ => MemSpace::Local,
         };
-        if m.root == "isspacep" {
-            let x = self.src(&a[1], Ty::U(64))?;
-            let d = self.dst(&a[0], Class::P)?;
-            self.emit(Inst { d, a: x, ..Inst::new(Op::IsSpacep(space)) });
-            return Ok(());
-        }
         if self.need_ty(m)?.bits() != 64 {
             return self.fail("only 64-bit generic addresses are supported");
         }

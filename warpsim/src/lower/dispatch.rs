@@ -38,10 +38,9 @@ impl Lower<'_, '_> {
         match m.root {
             "mov" => self.mov(m, a),
             "add" | "sub" | "mul" | "mad" | "fma" | "div" | "min" | "max" | "abs" | "neg" => self.arith(m, a),
-            "rem" | "sad" | "mul24" | "mad24" | "popc" | "clz" | "brev" | "bfind" | "bfe" | "bfi" | "prmt" | "and"
-            | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "bmsk" | "szext" | "dp4a" | "dp2a" => {
-                self.int_op(m, a)
-            }
+            "rem" | "sad" | "mul24" | "mad24" | "popc" | "clz" | "brev" | "fns" | "bfind" | "bfe" | "bfi" | "prmt"
+            | "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "bmsk" | "szext" | "dp4a"
+            | "dp2a" => self.int_op(m, a),
             "addc" | "subc" | "madc" => self.extended(m, a),
             "setp" | "set" => self.compare(m, a),
             "selp" | "slct" => self.select(m, a),
@@ -54,6 +53,7 @@ impl Lower<'_, '_> {
             "st" => self.store(m, a),
             "atom" | "red" => self.atomic(m, a),
             "prefetch" | "prefetchu" | "applypriority" | "discard" | "createpolicy" => self.hint(m, a),
+            "alloca" | "stacksave" | "stackrestore" => self.stack(m, a),
             "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "pmevent" => self.control(m, a),
             "bar" | "barrier" | "membar" | "fence" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect"
             | "nanosleep" | "griddepcontrol" | "setmaxnreg" | "mapa" | "getctarank" => self.sync(m, a),

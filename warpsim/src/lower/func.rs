@@ -117,6 +117,7 @@ impl<'a> Lower<'a, '_> {
         cfg::joins(&mut self.insts, &self.tables);
         let mut consts: Vec<_> = self.consts.into_iter().map(|((_, init), reg)| (reg, init)).collect();
         consts.sort_by_key(|(r, _)| r.0);
+        let frame_end = consts.iter().position(|c| c.1 == Init::FrameEnd);
         let alloc = regalloc::allocate(&mut self.insts, &mut self.lists, &self.tables, &mut consts, self.next)
             .map_err(|m| ParseError::new(func.line, format!("`{}`: {m}", func.name)))?;
         Ok(Code {
@@ -125,6 +126,7 @@ impl<'a> Lower<'a, '_> {
             lists: self.lists,
             tables: self.tables,
             copies: self.copies,
+            stack_top: frame_end.map_or(Reg::NONE, |k| consts[k].0),
             consts,
             nr: alloc.counts[0],
             nq: alloc.counts[1],
@@ -318,7 +320,8 @@ impl<'a> Lower<'a, '_> {
     }
 
     /// Emits for all lanes: for helpers that only write temporaries.
-    pub fn emit_free(&mut self, i: Inst) {
+    pub fn emit_free(&mut self, mut i: Inst) {
+        (i.under, i.guard_neg) = self.guard;
         self.push(i);
     }
 

@@ -2,7 +2,7 @@
 
 use super::func::{Lower, R};
 use super::types::{Mods, Ty};
-use crate::exec::alu_int as ai;
+use crate::exec::{alu_int as ai, alu_rare as ar};
 use crate::ir::*;
 use crate::ptx::ast::Arg;
 
@@ -28,12 +28,8 @@ pub(super) fn lower(l: &mut Lower<'_, '_>, m: &mut Mods<'_>, a: &[Arg]) -> R<()>
             };
             return three(l, a, f, [Ty::B(32); 3], Ty::B(32), 0);
         }
-        "lop3" => {
-            l.need_ty(m)?;
-            l.count(a, 5, 5)?;
-            let table = l.literal(&a[4])? & 0xff;
-            return three(l, &a[..4], ai::lop3(), [Ty::B(32); 3], Ty::B(32), table as i64);
-        }
+        "lop3" => return l.lop3(m, a),
+        "fns" => return l.fns(m, a),
         "dp4a" | "dp2a" => {
             let high = root == "dp2a" && m.one_of(&["lo", "hi"]) == Some(1);
             let (x, y) = (l.need_ty(m)?, l.need_ty(m)?);
@@ -52,22 +48,7 @@ pub(super) fn lower(l: &mut Lower<'_, '_>, m: &mut Mods<'_>, a: &[Arg]) -> R<()>
             };
             return two(l, a, f, [ty, Ty::U(32)], ty, i64::from(wrap));
         }
-        "mul24" | "mad24" => {
-            if m.one_of(&["lo", "hi"]) == Some(1) {
-                return l.fail("`.hi` is not supported");
-            }
-            let ty = l.need_ty(m)?;
-            let f = if ty.signed() { ai::mul24_s() } else { ai::mul24_u() };
-            if root == "mul24" {
-                return two(l, a, f, [ty; 2], ty, 0);
-            }
-            l.count(a, 4, 4)?;
-            let (x, y, z) = (l.src(&a[1], ty)?, l.src(&a[2], ty)?, l.src(&a[3], ty)?);
-            let (d, t) = (l.dst(&a[0], Class::R)?, l.temp(Class::R));
-            l.alu_free(f, t, x, y, N, 0);
-            l.alu(ai::add32(), d, t, z, N, 0);
-            return Ok(());
-        }
+        "mul24" | "mad24" => return l.mul24(m, a),
         _ => {}
     }
     let shiftamt = root == "bfind" && m.take("shiftamt");
@@ -82,6 +63,8 @@ pub(super) fn lower(l: &mut Lower<'_, '_>, m: &mut Mods<'_>, a: &[Arg]) -> R<()>
         ("rem", 16) => two(l, a, if signed { ai::rem_s16() } else { ai::rem_u16() }, [ty; 2], ty, 0),
         ("rem", 64) => two(l, a, if signed { ai::rem_s64() } else { ai::rem_u64() }, [ty; 2], ty, 0),
         ("sad", 32) => three(l, a, if signed { ai::sad_s32() } else { ai::sad_u32() }, [ty; 3], ty, 0),
+        ("sad", 16) => three(l, a, if signed { ar::sad_s16() } else { ar::sad_u16() }, [ty; 3], ty, 0),
+        ("sad", 64) => three(l, a, if signed { ar::sad_s64() } else { ar::sad_u64() }, [ty; 3], ty, 0),
         ("popc", 32) => one(l, a, ai::popc32(), ty, u32t, 0),
         ("popc", 64) => one(l, a, ai::popc64(), ty, u32t, 0),
         ("clz", 32) => one(l, a, ai::clz32(), ty, u32t, 0),

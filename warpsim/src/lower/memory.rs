@@ -26,13 +26,14 @@ impl Lower<'_, '_> {
     }
 
     pub fn order(&self, m: &mut Mods<'_>) -> Order {
-        let o = m.one_of(&["weak", "volatile", "relaxed", "mmio", "acquire", "release", "acq_rel"]);
+        m.take("mmio");
+        let o = m.one_of(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel"]);
         m.one_of(&["cta", "cluster", "gpu", "sys"]);
         match o {
             None | Some(0) => Order::Weak,
-            Some(1..=3) => Order::Strong,
-            Some(4) => Order::Acquire,
-            Some(5) => Order::Release,
+            Some(1..=2) => Order::Strong,
+            Some(3) => Order::Acquire,
+            Some(4) => Order::Release,
             _ => Order::AcqRel,
         }
     }
@@ -52,7 +53,7 @@ impl Lower<'_, '_> {
         policy
     }
 
-    fn vector(&self, m: &mut Mods<'_>) -> u8 {
+    pub(super) fn vector(&self, m: &mut Mods<'_>) -> u8 {
         m.find(|s| match s {
             "v2" => Some(2),
             "v4" => Some(4),
@@ -84,7 +85,7 @@ impl Lower<'_, '_> {
         self.linker.note_grain(s, u32::from(bytes));
     }
 
-    fn elements<'x>(&self, a: &'x Arg, n: u8) -> R<Vec<&'x Arg>> {
+    pub(super) fn elements<'x>(&self, a: &'x Arg, n: u8) -> R<Vec<&'x Arg>> {
         match a {
             Arg::Vec(v) if v.len() == usize::from(n) => Ok(v.iter().collect()),
             Arg::Vec(_) => self.fail("a vector of the wrong length"),
@@ -133,10 +134,10 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn store(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
-        let space = self.space(m);
         if m.take("async") {
             return self.st_async(m, a);
         }
+        let space = self.space(m);
         let order = self.order(m);
         let policy = self.cache_hints(m);
         let count = self.vector(m);
@@ -163,14 +164,10 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    fn st_async(&self, _m: &mut Mods<'_>, _a: &[Arg]) -> R<()> {
-        self.fail("`st.async` is not supported")
-    }
-
     pub(super) fn atomic(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
         let red = m.root == "red";
         if m.take("async") {
-            return self.fail("`red.async` is not supported");
+            return self.red_async(m, a);
         }
         let space = self.space(m);
         let order = self.order(m);
@@ -232,6 +229,17 @@ impl Lower<'_, '_> {
             let d = self.dst(self.arg(a, 0)?, Class::Q)?;
             let v = self.imm(Class::Q, 0);
             self.alu(ai::mov64(), d, v, Reg::NONE, Reg::NONE, 0);
+            return Ok(());
+        }
+        if m.root == "discard" {
+            m.take("global");
+            m.take("L2");
+            self.count(a, 2, 2)?;
+            let addr = self.addr(&a[0])?;
+            if self.literal(&a[1])? != 128 {
+                return self.fail("the size must be 128");
+            }
+            self.emit(Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::Discard) });
             return Ok(());
         }
         self.space(m);

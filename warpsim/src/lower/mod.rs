@@ -9,11 +9,15 @@ mod convert;
 mod dispatch;
 mod func;
 mod int_ops;
+mod mbarrier;
 mod memory;
 mod mma;
 mod mov;
 mod operand;
+mod rare;
 mod regalloc;
+mod st_async;
+mod stack;
 mod sync;
 mod tensor;
 mod types;
@@ -23,7 +27,7 @@ use std::collections::HashMap;
 
 use crate::ir::Program;
 use crate::ptx::ParseError;
-use crate::ptx::ast::{Ast, Func, Name, Space, type_bytes_of};
+use crate::ptx::ast::{Ast, Func, Init, Name, Space, type_bytes_of};
 
 /// Lays out variables and collects functions while a kernel is lowered.
 pub(crate) struct Linker<'a> {
@@ -75,9 +79,12 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         params.push((at, bytes, p.name.to_string()));
         at += bytes;
     }
+    let numbers = &linker.funcs;
+    let number = |f: &Func| f.body.as_ref().and_then(|_| numbers.get(&f.name)).copied().unwrap_or(u32::MAX);
     Ok(Program {
         kernel: kernel.to_string(),
         funcs,
+        places: ast.funcs.iter().map(number).collect(),
         texts: linker.texts,
         files: ast.files.clone(),
         params,
@@ -85,6 +92,13 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         static_shared: linker.static_shared,
         dyn_align: linker.dyn_align,
         shared_vars: linker.shared_vars,
+        constants: ast
+            .vars
+            .iter()
+            .enumerate()
+            .filter(|(_, v)| v.space == Space::Const)
+            .map(|(k, v)| (k as u32, type_bytes_of(v)))
+            .collect(),
         bounds: entry.bounds.clone(),
         shared_grain: linker.shared_grain,
         global_grain: linker.global_grain,
@@ -113,6 +127,22 @@ impl<'a> Linker<'a> {
         self.funcs.insert(name.clone(), n);
         self.queue.push(f);
         Some(n)
+    }
+
+    /// The function's address, queueing it to be lowered; `None` when it has no body.
+    pub fn address(&mut self, name: &Name) -> Option<u32> {
+        self.func(name)?;
+        self.ast.place(name)
+    }
+
+    /// Queues the functions whose addresses lie in module variables: any indirect call may reach them.
+    pub fn reach_tables(&mut self) {
+        let ast = self.ast;
+        for i in ast.vars.iter().flat_map(|v| &v.init) {
+            if let Init::Addr(name, _) = i {
+                self.func(name);
+            }
+        }
     }
 
     pub fn declared(&self, name: &Name) -> bool {

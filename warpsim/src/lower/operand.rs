@@ -42,6 +42,7 @@ impl Lower<'_, '_> {
         match a {
             Arg::Name(n) => match self.lookup(n) {
                 Some(Entity::Reg(r, _)) => self.fit(r, class),
+                None if class == Class::P && n.as_ref() == "%is_explicit_cluster" => self.special(n, class),
                 _ if class == Class::P => self.fail(format!("`{n}` is not a predicate register")),
                 Some(e) => self.address_of(e, 0, class),
                 None => self.symbol(n, 0, class),
@@ -116,7 +117,7 @@ impl Lower<'_, '_> {
         if let Some(init) = self.global_init(name, off)? {
             return Ok(self.constant(class, init));
         }
-        if let Some(f) = self.linker.func(name) {
+        if let Some(f) = self.linker.address(name) {
             return Ok(self.constant(class, Init::Func(f)));
         }
         self.fail(format!("`{name}` is not defined"))

@@ -24,7 +24,7 @@ enum Role {
 }
 
 fn operands(i: &Inst, lists: &[Reg], mut f: impl FnMut(Reg, Role)) {
-    for r in [i.a, i.b, i.c, i.guard] {
+    for r in [i.a, i.b, i.c, i.guard, i.under] {
         if r.is_some() {
             f(r, Role::Use);
         }
@@ -145,7 +145,7 @@ pub fn allocate(
         *r = used.map(*r);
     }
     for i in insts.iter_mut() {
-        for r in [&mut i.a, &mut i.b, &mut i.c, &mut i.guard, &mut i.d] {
+        for r in [&mut i.a, &mut i.b, &mut i.c, &mut i.guard, &mut i.under, &mut i.d] {
             *r = used.map(*r);
         }
     }
@@ -242,7 +242,7 @@ pub fn allocate(
         }
     }
     for i in insts.iter_mut() {
-        for r in [&mut i.a, &mut i.b, &mut i.c, &mut i.guard, &mut i.d] {
+        for r in [&mut i.a, &mut i.b, &mut i.c, &mut i.guard, &mut i.under, &mut i.d] {
             rename(r);
         }
     }

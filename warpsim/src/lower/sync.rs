@@ -21,19 +21,29 @@ impl Lower<'_, '_> {
                 Ok(())
             }
             "barrier" if m.take("cluster") => {
-                let arrive = m.one_of(&["arrive", "wait"]) == Some(0);
+                let Some(kind) = m.one_of(&["arrive", "wait"]) else {
+                    return self.fail("`arrive` or `wait` is missing");
+                };
+                let arrive = kind == 0;
                 let relaxed = m.one_of(&["release", "relaxed", "acquire"]) == Some(1);
                 m.take("aligned");
                 self.emit(Inst::new(if arrive { Op::ClusterArrive { relaxed } } else { Op::ClusterWait }));
                 Ok(())
             }
             "bar" | "barrier" => self.barrier(m, a),
+            "membar" if m.take("proxy") => {
+                if !m.take("alias") {
+                    return self.fail("this kind of proxy fence is not supported");
+                }
+                self.emit(Inst::new(Op::Fence(Fence::Other)));
+                Ok(())
+            }
             "membar" => {
                 let k = m.one_of(&["cta", "gl", "sys"]);
                 self.emit(Inst::new(Op::Fence([Fence::Cta, Fence::Gpu, Fence::Sys][k.unwrap_or(1)])));
                 Ok(())
             }
-            "fence" => self.fence(m),
+            "fence" => self.fence(m, a),
             "shfl" => self.shuffle(m, a),
             "vote" => self.vote(m, a),
             "match" => {
@@ -107,7 +117,9 @@ impl Lower<'_, '_> {
             }
             "griddepcontrol" => {
                 // One launch at a time: nothing to wait for, nobody to release.
-                m.one_of(&["wait", "launch_dependents"]);
+                if m.one_of(&["wait", "launch_dependents"]).is_none() {
+                    return self.fail("`wait` or `launch_dependents` is missing");
+                }
                 self.emit(Inst::new(Op::Nop));
                 Ok(())
             }
@@ -217,7 +229,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    fn fence(&mut self, m: &mut Mods<'_>) -> R<()> {
+    fn fence(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
         let f = if m.take("mbarrier_init") {
             m.take("release");
             m.take("cluster");
@@ -225,7 +237,14 @@ impl Lower<'_, '_> {
         } else if m.find(|s| matches!(s, "proxy").then_some(())).is_some() {
             let tensormap = m.find(|s| s.starts_with("tensormap").then_some(())).is_some();
             let alias = m.take("alias");
-            m.one_of(&["acquire", "release", "acq_rel"]);
+            let order = m.one_of(&["acquire", "release"]);
+            if tensormap && order == Some(0) {
+                self.count(a, 2, 2)?;
+                self.addr(&a[0])?;
+                if self.literal(&a[1])? != 128 {
+                    return self.fail("the size must be 128");
+                }
+            }
             m.one_of(&["cta", "cluster", "gpu", "sys"]);
             m.find(|s| s.starts_with("sync_restrict").then_some(()));
             if tensormap || alias {

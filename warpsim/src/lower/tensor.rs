@@ -41,7 +41,7 @@ impl Lower<'_, '_> {
         Ok(t)
     }
 
-    fn shared_space(&self, m: &mut Mods<'_>) -> bool {
+    pub(super) fn shared_space(&self, m: &mut Mods<'_>) -> bool {
         m.find(|s| matches!(s, "shared" | "shared::cta" | "shared::cluster").then_some(())).is_some()
     }
 
@@ -103,7 +103,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    fn reduce_op(&self, m: &mut Mods<'_>) -> Option<AtomOp> {
+    pub(super) fn reduce_op(&self, m: &mut Mods<'_>) -> Option<AtomOp> {
         use AtomOp as A;
         m.one_of(&["add", "min", "max", "inc", "dec", "and", "or", "xor"])
             .map(|k| [A::Add, A::Min, A::Max, A::Inc, A::Dec, A::And, A::Or, A::Xor][k])
@@ -131,8 +131,10 @@ impl Lower<'_, '_> {
             _ => None,
         });
         if prefetch {
-            while m.find(|s| (matches!(s, "L2" | "global" | "tile") || s.starts_with("L2::")).then_some(())).is_some() {
-            }
+            while m
+                .find(|s| (matches!(s, "L2" | "global" | "tile" | "im2col") || s.starts_with("L2::")).then_some(()))
+                .is_some()
+            {}
             self.emit(Inst::new(Op::Prefetch));
             return Ok(());
         }
@@ -231,61 +233,6 @@ impl Lower<'_, '_> {
         }
         let mut i = Inst { a: smem, b: map, ..Inst::new(Op::Tensor(TensorCopy { load, rank, multicast, reduce })) };
         self.ext(&mut i, &[], &uses);
-        self.emit(i);
-        Ok(())
-    }
-
-    fn mbarrier(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
-        let names = [
-            "init",
-            "inval",
-            "arrive",
-            "arrive_drop",
-            "expect_tx",
-            "complete_tx",
-            "test_wait",
-            "try_wait",
-            "pending_count",
-        ];
-        let Some(k) = m.one_of(&names) else { return self.fail("the operation is missing") };
-        let expect = k <= 3 && m.take("expect_tx");
-        let no_complete = m.take("noComplete");
-        let parity = m.take("parity");
-        let relaxed = m.one_of(&["release", "acquire", "relaxed"]) == Some(2);
-        m.one_of(&["cta", "cluster", "gpu", "sys"]);
-        self.shared_space(m);
-        self.need_ty(m)?;
-        if k == 8 {
-            let s = self.src(self.arg(a, 1)?, Ty::B(64))?;
-            let d = self.dst(self.arg(a, 0)?, Class::R)?;
-            self.emit(Inst { d, b: s, ..Inst::new(Op::Mbar(Mbar::PendingCount)) });
-            return Ok(());
-        }
-        let first = usize::from(matches!(k, 2 | 3 | 6 | 7) && !matches!(a.first(), Some(Arg::Mem(..))));
-        let addr = self.addr_reg(self.arg(a, first)?)?;
-        let mut i = Inst::new(Op::Nop);
-        i.a = addr;
-        match k {
-            0 | 4 | 5 => {
-                i.op = Op::Mbar([Mbar::Init, Mbar::ExpectTx, Mbar::CompleteTx][if k == 0 { 0 } else { k - 3 }]);
-                i.b = self.src(self.arg(a, 1)?, U32)?;
-            }
-            1 => i.op = Op::Mbar(Mbar::Inval),
-            2 | 3 => {
-                i.op = Op::Mbar(Mbar::Arrive { drop: k == 3, no_complete, expect, relaxed });
-                if first == 1 {
-                    i.d = self.dst(&a[0], Class::Q)?;
-                }
-                if let Some(x) = a.get(first + 1) {
-                    i.b = self.src(x, U32)?;
-                }
-            }
-            _ => {
-                i.op = Op::Mbar(Mbar::Test { parity, blocking: k == 7, relaxed });
-                i.d = self.dst(&a[0], Class::P)?;
-                i.b = self.src(self.arg(a, 2)?, if parity { U32 } else { Ty::B(64) })?;
-            }
-        }
         self.emit(i);
         Ok(())
     }

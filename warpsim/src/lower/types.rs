@@ -9,6 +9,8 @@ pub enum Ty {
     B(u8),
     U(u8),
     S(u8),
+    U16x2,
+    S16x2,
     F16,
     F16x2,
     BF16,
@@ -40,6 +42,8 @@ impl Ty {
             "s16" => Ty::S(16),
             "s32" => Ty::S(32),
             "s64" => Ty::S(64),
+            "u16x2" => Ty::U16x2,
+            "s16x2" => Ty::S16x2,
             "f16" => Ty::F16,
             "f16x2" => Ty::F16x2,
             "bf16" => Ty::BF16,
@@ -61,7 +65,7 @@ impl Ty {
             Ty::Pred => 1,
             Ty::B(n) | Ty::U(n) | Ty::S(n) => u32::from(n),
             Ty::F16 | Ty::BF16 | Ty::E4M3x2 | Ty::E5M2x2 => 16,
-            Ty::F16x2 | Ty::BF16x2 | Ty::F32 | Ty::TF32 => 32,
+            Ty::U16x2 | Ty::S16x2 | Ty::F16x2 | Ty::BF16x2 | Ty::F32 | Ty::TF32 => 32,
             Ty::F64 | Ty::F32x2 => 64,
             Ty::E4M3 | Ty::E5M2 => 8,
         }
@@ -80,7 +84,7 @@ impl Ty {
     }
 
     pub fn float(self) -> bool {
-        !matches!(self, Ty::Pred | Ty::B(_) | Ty::U(_) | Ty::S(_))
+        !matches!(self, Ty::Pred | Ty::B(_) | Ty::U(_) | Ty::S(_) | Ty::U16x2 | Ty::S16x2)
     }
 }
 

@@ -15,6 +15,13 @@ pub struct Ast {
     pub funcs: Vec<Func>,
 }
 
+impl Ast {
+    /// The place of the function with this name and a body.
+    pub fn place(&self, name: &str) -> Option<u32> {
+        self.funcs.iter().position(|f| f.name.as_ref() == name && f.body.is_some()).map(|k| k as u32)
+    }
+}
+
 /// Where a variable lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {

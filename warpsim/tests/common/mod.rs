@@ -1,6 +1,7 @@
 //! Helpers shared by the tests.
 #![allow(dead_code, unreachable_pub, clippy::too_many_arguments)]
 
+pub mod lanes;
 pub mod nvcc;
 
 use warpsim::{Checks, Completion, Fault, Gpu, Launch, Module, Options, Report};

@@ -133,8 +133,10 @@ pub unsafe fn gemm_bf16_mma<const V: usize>(
             a.copy(stage_a(step), step * BLOCK_K);
             b.copy(stage_b(step), step * BLOCK_K);
         }
-        // An empty group keeps the count of groups in flight the same at the end.
-        cp_async::commit();
+        if V == 8 {
+            // An empty group keeps the count of groups in flight the same at the end.
+            cp_async::commit();
+        }
     };
     for step in 0..STAGES - 1 {
         fetch(step);
@@ -143,7 +145,9 @@ pub unsafe fn gemm_bf16_mma<const V: usize>(
     let mut acc = [[[0.0f32; 4]; MMA_N]; MMA_M];
     for step in 0..steps {
         // The group of this step has landed, and everybody is done with the stage that the next copy overwrites.
-        cp_async::wait_group::<{ STAGES - 2 }>();
+        if V == 8 {
+            cp_async::wait_group::<{ STAGES - 2 }>();
+        }
         thread::sync_threads();
         fetch(step + STAGES - 1);
         for half in 0..BLOCK_K / 16 {

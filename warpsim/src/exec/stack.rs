@@ -1,0 +1,62 @@
+//! Local memory that grows while a function runs.
+
+use super::cx::Cx;
+use super::mem_ops::lanes;
+use super::state::*;
+use crate::ir::*;
+use crate::report::{Fault, Kind};
+
+const MAX_LOCAL: usize = 1 << 20;
+
+/// Makes room for `need` bytes of local memory in every lane.
+pub fn reserve(w: &mut Warp, need: usize) -> Result<(), String> {
+    if need <= w.local_stride {
+        return Ok(());
+    }
+    let stride = need.next_power_of_two().max(256);
+    if stride > MAX_LOCAL {
+        return Err("local memory is exhausted: recursion too deep?".into());
+    }
+    let mut bigger = vec![0u8; stride * 32];
+    for l in 0..32 {
+        let old = &w.local[l * w.local_stride..(l + 1) * w.local_stride];
+        bigger[l * stride..l * stride + old.len()].copy_from_slice(old);
+    }
+    (w.local, w.local_stride) = (bigger, stride);
+    Ok(())
+}
+
+/// `alloca`: takes bytes from the stack pointer in `b` on.
+pub fn alloca(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
+    let align = i.imm as usize;
+    let mut at = [0u32; 32];
+    let mut top = *w.regs.r(i.b);
+    for l in lanes(m) {
+        let size = if i.a.class() == Class::Q { w.regs.q(i.a)[l] } else { u64::from(w.regs.r(i.a)[l]) };
+        let start = (top[l] as usize).next_multiple_of(align);
+        let end = start.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+        if let Err(e) = reserve(w, end.min(MAX_LOCAL + 1)) {
+            return cx.fault(w, s, l as u32, Kind::OutOfBounds, format!("alloca of {size} bytes: {e}"), None);
+        }
+        (at[l], top[l]) = (start as u32, end as u32);
+    }
+    let d = cx.prog.funcs[s.func as usize].lists[i.ext as usize];
+    w.regs.set_r(d, &top, m);
+    if i.d.class() == Class::Q {
+        w.regs.set_q(i.d, &at.map(u64::from), m);
+    } else {
+        w.regs.set_r(i.d, &at, m);
+    }
+    Ok(())
+}
+
+/// Where a called function's frame begins: behind the caller's, whatever its lanes have allocated.
+pub fn frame_end(cx: &Cx<'_>, w: &Warp, s: &Split) -> usize {
+    let code = &cx.prog.funcs[s.func as usize];
+    let fixed = s.bases.lb + code.local_bytes as usize;
+    if !code.stack_top.is_some() {
+        return fixed;
+    }
+    let top = w.regs.r(code.stack_top);
+    lanes(s.mask).map(|l| top[l] as usize).fold(fixed, usize::max).next_multiple_of(16)
+}

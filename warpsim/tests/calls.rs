@@ -1,0 +1,102 @@
+//! Calls through pointers, whose targets differ between the lanes of a warp.
+
+mod common;
+use common::*;
+use warpsim::{Gpu, Kind, Options};
+
+/// Lane l calls `thrice` or `square` as bit 1 of l says; lanes whose bit 2 is set do not call. A shuffle after the call needs all lanes.
+/// The call is written as nvcc writes it.
+fn kernel(pointer: &str) -> String {
+    format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .func (.param .b32 func_retval0) thrice(.param .b32 x);\n\
+         .func (.param .b32 func_retval0) square(.param .b32 x)\n{{\n.reg .b32 %r<4>;\nld.param.u32 %r1, [x];\nmul.lo.s32 %r2, %r1, %r1;\nst.param.b32 [func_retval0+0], %r2;\nret;\n}}\n\
+         .func (.param .b32 func_retval0) thrice(.param .b32 x)\n{{\n.reg .b32 %r<4>;\n.reg .pred %p<2>;\nld.param.u32 %r1, [x];\n\
+         setp.eq.u32 %p1, %r1, 9;\n@%p1 bra L;\nmul.lo.s32 %r1, %r1, 3;\nL:\nst.param.b32 [func_retval0+0], %r1;\nret;\n}}\n\
+         .global .align 8 .u64 table[2] = {{square, thrice}};\n\
+         .visible .entry k(.param .u64 out)\n{{\n.reg .pred %p<3>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n\
+         ld.param.u64 %rd1, [out];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd1, %rd1, %rd2;\n\
+         bfe.u32 %r2, %r1, 1, 1;\nsetp.ne.u32 %p1, %r2, 0;\n{pointer}\nand.b32 %r3, %r1, 4;\nsetp.ne.u32 %p2, %r3, 0;\nmov.u32 %r4, 1000;\n@%p2 bra JOIN;\n\
+         {{ // callseq 0, 0\n.reg .b32 temp_param_reg;\n.param .b32 param0;\nst.param.b32 [param0+0], %r1;\n.param .b32 retval0;\n\
+         prototype_0 : .callprototype (.param .b32 _) _ (.param .b32 _);\ncall (retval0),\n%rd3,\n(\nparam0\n)\n, prototype_0;\nld.param.b32 %r4, [retval0+0];\n}} // callseq 0\n\
+         JOIN:\nshfl.sync.bfly.b32 %r5, %r4, 1, 31, -1;\nadd.s32 %r6, %r5, %r4;\nst.global.u32 [%rd1], %r6;\nret;\n}}"
+    )
+}
+
+const SELECTED: &str = "mov.u64 %rd4, square;\nmov.u64 %rd5, thrice;\nselp.b64 %rd3, %rd5, %rd4, %p1;";
+const LOADED: &str =
+    "mov.u64 %rd4, table;\nmul.wide.u32 %rd5, %r2, 8;\nadd.s64 %rd4, %rd4, %rd5;\nld.global.u64 %rd3, [%rd4];";
+
+fn result(l: u32) -> u32 {
+    match (l & 4 != 0, l & 2 != 0) {
+        (true, _) => 1000,
+        (_, false) => l * l,
+        (_, true) if l == 9 => 9,
+        (_, true) => 3 * l,
+    }
+}
+
+#[test]
+fn lanes_of_a_warp_call_different_functions() {
+    for pointer in [SELECTED, LOADED] {
+        for o in all_options() {
+            let mut g = Gpu::new();
+            let q = g.alloc(256, "out");
+            let o = Options { metrics: true, ..o };
+            let r = run(&mut g, &kernel(pointer), "k", 1, 64, 0, &[&q.to_le_bytes()], &o);
+            let want: Vec<u32> = (0..64).map(|l| result(l) + result(l ^ 1)).collect();
+            assert_eq!(read::<u32>(&g, q, 64), want);
+            // The lanes met again: each warp executed the shuffle once.
+            let m = r.metrics.unwrap();
+            let shuffles: Vec<_> = m.lines.iter().filter(|l| l.place.instruction.starts_with("shfl")).collect();
+            assert_eq!((shuffles.len(), shuffles[0].executed, shuffles[0].threads), (1, 2, 64));
+        }
+    }
+}
+
+#[test]
+fn a_pointer_to_no_function_is_a_fault() {
+    for value in ["0", "77", "-1", "0x100000000"] {
+        let mut g = Gpu::new();
+        let q = g.alloc(256, "out");
+        let text = kernel(&format!("mov.u64 %rd3, {value};"));
+        let f =
+            try_run(&mut g, &text, "k", [1; 3], [64, 1, 1], 0, &[&q.to_le_bytes()], &Options::default()).unwrap_err();
+        assert_eq!(f.finding.kind, Kind::IllegalInstruction);
+        assert!(f.to_string().contains("not a function"), "{f}");
+    }
+}
+
+#[test]
+fn a_called_function_knows_its_rank() {
+    let text = ".version 8.0\n.target sm_90\n.address_size 64\n\
+        .func (.param .b32 out) rank()\n{\n.reg .b32 %r<2>; mov.u32 %r1, %cluster_ctarank; st.param.b32 [out], %r1; ret;\n}\n\
+        .visible .entry k(.param .u64 q)\n.reqnctapercluster 2, 1, 1\n{\n.reg .b32 %r<4>; .reg .b64 %rd<4>; .param .b32 ret;\n\
+        ld.param.u64 %rd1, [q]; mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2;\n\
+        call (ret), rank; ld.param.b32 %r2, [ret]; st.global.u32 [%rd1], %r2; ret;\n}";
+    let mut g = Gpu::new();
+    let q = g.alloc(16, "out");
+    run(&mut g, text, "k", 4, 1, 0, &[&q.to_le_bytes()], &Options::default());
+    assert_eq!(read::<u32>(&g, q, 4), [0, 1, 0, 1]);
+}
+
+#[test]
+fn virtual_functions_and_tables_of_nvcc() {
+    let Some(text) = nvcc::ptx("calls") else { return };
+    for o in all_options() {
+        let mut g = Gpu::new();
+        let q = g.alloc(256, "out");
+        run(&mut g, &text, "calls", 1, 64, 0, &[&q.to_le_bytes()], &o);
+        let want = |t: i32| {
+            let area = if t & 1 == 1 { t * t } else { t * 10 };
+            let second = match t % 3 {
+                0 => t + 1,
+                1 if t & 8 != 0 => 7,
+                1 => t * 3,
+                _ => t + (t & 7),
+            };
+            area * 1000 + second
+        };
+        assert_eq!(read::<i32>(&g, q, 64), (0..64).map(want).collect::<Vec<_>>());
+    }
+}

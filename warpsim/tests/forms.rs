@@ -1,0 +1,73 @@
+//! Forms of instructions that are accepted, and some that are refused: each alone in a module, lowered but not run.
+
+use warpsim::Module;
+
+/// Every line is one form.
+const FORMS: [&str; 2] = [include_str!("forms.ptx"), include_str!("forms_common.ptx")];
+
+fn lower(form: &str) -> Result<(), String> {
+    let text = format!(
+        ".version 8.6\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 dyn[];\n.const .b32 konst[4];\n\
+         .visible .entry k(.param .u64 p, .param .align 64 .b8 map[128])\n{{\n\
+         .reg .pred %p<6>; .reg .b16 %h<8>; .reg .b32 %r<20>; .reg .f32 %f<8>; .reg .f64 %d<6>; .reg .b64 %x<12>; .reg .b128 %q<4>;\n\
+         .shared .align 16 .b8 tile[64]; .shared .align 8 .b64 bar; .local .align 8 .b8 depot[16];\n{form}\nret;\n}}"
+    );
+    Module::parse(&text).and_then(|m| m.kernel("k").map(drop)).map_err(|e| e.to_string())
+}
+
+#[test]
+fn every_form_is_accepted() {
+    let forms = FORMS.iter().flat_map(|f| f.lines()).map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("//"));
+    let bad: Vec<String> = forms.filter_map(|f| lower(f).err().map(|e| format!("{f}\n    {e}"))).collect();
+    assert!(bad.is_empty(), "{} forms fail:\n{}", bad.len(), bad.join("\n"));
+}
+
+/// What is not supported, or is no PTX.
+const REFUSED: &[&str] = &[
+    "tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%x1, {%f1, %f2}];",
+    "suld.b.1d.b32.trap %r1, [%x1, {%r2}];",
+    "tcgen05.fence::before_thread_sync;",
+    "multimem.ld_reduce.relaxed.sys.global.add.f32 %f1, [%x1];",
+    "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r1, %r2, %r3, %r4}, {%f1, %f2, %f3, %f4}, %r5, 0;",
+    "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4, %f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3, %r4}, {%f1, %f2, %f3, %f4, %f1, %f2, %f3, %f4};",
+    "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%r1, %r2, %r3, %r4}, %x1, %x2, 1;",
+    "wmma.load.a.sync.aligned.row.m8n8k4.global.f64 {%d1}, [%x1], 8;",
+    "st.bulk.weak.shared::cta [%r1], 64, 0;",
+    "mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid;",
+    "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%x1, {%r2, %r3, %r4}], [%r5], {%h1};",
+    "tensormap.replace.tile.global_address.global.b1024.b64 [%x1], %x2;",
+    "atom.global.cas.b128 %q1, [%x1], %q2, %q3;",
+    "fma.rn.oob.f16 %h1, %h2, %h3, %h4;",
+    "vadd.s32.s32.s32 %r1, %r2, %r3;",
+    "mov.u32 %r1, %envreg3;",
+    "st.async.shared::cluster.b32 [%r1], %r2, [%r3];",
+    "griddepcontrol;",
+    "barrier.cluster.aligned;",
+    "membar.proxy.async;",
+    "fence.proxy.tensormap::generic.acquire.sys;",
+    "fence.proxy.tensormap::generic.acquire.sys [%x1], 64;",
+    "discard.global.L2 [%x1], 64;",
+    "set.gt.u16.f16x2 %r1, %r2, %r3;",
+    "sub.u16x2 %r1, %r2, %r3;",
+    "max.relu.u16x2 %r1, %r2, %r3;",
+    "min.relu.s64 %x1, %x2, %x3;",
+    "mad.lo.sat.s32 %r1, %r2, %r3, %r4;",
+    "mad24.hi.sat.u32 %r1, %r2, %r3, %r4;",
+    "mul24.lo.u64 %x1, %x2, %x3;",
+    "cvt.pack.sat.u16.s32.b32 %r1, %r2, %r3, %r4;",
+    "cvt.pack.sat.u8.s32 %r1, %r2, %r3;",
+    "cvt.pack.u8.s32.b32 %r1, %r2, %r3, %r4;",
+    "lop3.xor.b32 %r1|%p1, %r2, %r3, %r4, 0x80, %p2;",
+    "alloca.u64 %x1, 64, 3;",
+    "alloca.u64 %x1, %x2, %x3;",
+    "stacksave.b64 %x1;",
+];
+
+#[test]
+fn others_are_errors_that_name_them() {
+    for form in REFUSED {
+        let e = lower(form).expect_err(form);
+        let opcode = form.split(' ').next().unwrap_or(form).trim_end_matches(';');
+        assert!(e.contains("line 10") && e.contains(opcode), "{e}");
+    }
+}

@@ -1,0 +1,98 @@
+//! mbarrier instructions: counts, tokens, peers.
+
+mod common;
+use common::*;
+use warpsim::{Gpu, Kind, Module, Options, Report};
+
+fn text(body: &str) -> String {
+    format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out)\n.reqnctapercluster 2, 1, 1\n{{\n\
+         .reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %x<20>; .shared .align 8 .b64 bar;\n\
+         ld.param.u64 %x1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; xor.b32 %r3, %r2, 1; mov.u32 %r4, bar; setp.eq.u32 %p1, %r1, 0;\n\
+         mad.lo.u32 %r5, %r2, 4, 0; cvt.u64.u32 %x2, %r5; add.u64 %x1, %x1, %x2; mapa.shared::cluster.u32 %r6, %r4, %r3; mov.u32 %r19, 0;\n{body}\n\
+         @%p1 st.global.u32 [%x1], %r19;\nret;\n}}"
+    )
+}
+
+/// Runs two blocks of a warp and returns the word that each leaves in `%r19`.
+fn words(body: &str, o: &Options) -> (Vec<u32>, Report) {
+    let mut g = Gpu::new();
+    let q = g.alloc(8, "out");
+    let r = try_run(&mut g, &text(body), "k", [2, 1, 1], [32, 1, 1], 0, &[&q.to_le_bytes()], o);
+    (read(&g, q, 2), r.unwrap_or_else(|f| panic!("{f}")))
+}
+
+const SYNC: &str = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;";
+
+#[test]
+fn tokens_count_what_is_pending() {
+    // The count in a token is the one before the arrival.
+    let body = "@!%p1 bra D; mbarrier.init.shared::cta.b64 [%r4], 10;\n\
+        mbarrier.arrive.shared.b64 %x3, [%r4], 2; mbarrier.pending_count.b64 %r7, %x3;\n\
+        mbarrier.arrive.noComplete.release.cta.shared::cta.b64 %x4, [%r4], 3; mbarrier.pending_count.b64 %r8, %x4;\n\
+        mbarrier.arrive_drop.noComplete.shared.b64 %x5, [%r4], 1; mbarrier.pending_count.b64 %r9, %x5;\n\
+        mbarrier.test_wait.shared.b64 %p2, [%r4], %x5; mbarrier.arrive.release.cluster.shared::cta.b64 %x6, [%r4], 4;\n\
+        mbarrier.test_wait.acquire.cluster.shared::cta.b64 %p3, [%r4], %x6; mbarrier.test_wait.parity.relaxed.cta.shared::cta.b64 %p4, [%r4], 1;\n\
+        mbarrier.try_wait.shared::cta.b64 %p5, [%r4], %x3, 100; mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p6, [%r4], 0, %r9;\n\
+        mbarrier.arrive.shared.b64 %x7, [%r4]; mbarrier.pending_count.b64 %r10, %x7;\n\
+        mad.lo.u32 %r19, %r7, 100, %r8; mad.lo.u32 %r19, %r19, 100, %r9; mad.lo.u32 %r19, %r19, 100, %r10;\n\
+        @%p2 add.u32 %r19, %r19, 100000000; @!%p3 add.u32 %r19, %r19, 200000000; @%p4 add.u32 %r19, %r19, 400000000;\n\
+        @!%p5 add.u32 %r19, %r19, 800000000; @!%p6 add.u32 %r19, %r19, 1600000000;\nD:";
+    for o in all_options() {
+        let (w, r) = words(body, &o);
+        assert!(r.clean(), "{}", r.findings[0]);
+        // After the drop nine arrivals make a phase.
+        assert_eq!(w, [10_08_05_09; 2]);
+    }
+}
+
+#[test]
+fn peers_arrive() {
+    // Each block's barrier needs 32 arrivals of the other block by address and 2 × 3 generic ones; data goes ahead of them.
+    let body = format!(
+        ".shared .b32 word; @%p1 mbarrier.init.shared::cta.b64 [%r4], 38; mov.u32 %r7, word; mapa.shared::cluster.u32 %r8, %r7, %r3;\n\
+         cvta.shared.u64 %x3, bar; mapa.u64 %x4, %x3, %r3; {SYNC}\n\
+         add.u32 %r9, %r2, 70; @%p1 st.shared::cluster.u32 [%r8], %r9; bar.warp.sync -1; setp.lt.u32 %p2, %r1, 2;\n\
+         mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6]; @%p2 mbarrier.arrive.release.cluster.b64 _, [%x4], 3;\n\
+         W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [%r4], 0, 1000; @!%p3 bra W;\n ld.shared.u32 %r19, [%r7];\n{SYNC}"
+    );
+    for o in all_options() {
+        let (w, r) = words(&body, &o);
+        assert!(r.clean(), "{}", r.findings[0]);
+        assert_eq!(w, [71, 70]);
+    }
+}
+
+#[test]
+fn misuse_is_found() {
+    let body =
+        "@!%p1 bra D; mbarrier.init.shared::cta.b64 [%r4], 2; mbarrier.arrive.noComplete.shared.b64 %x3, [%r4], 2;\nD:";
+    let (_, r) = words(body, &Options::default());
+    assert!(r.findings[0].kind == Kind::BarrierMisuse && r.findings[0].message.contains("completes the phase"));
+    let wait = format!(
+        "@%p1 mbarrier.init.shared::cta.b64 [%r4], 1; {SYNC} mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r6], 0;"
+    );
+    let mut g = Gpu::new();
+    let q = g.alloc(8, "out");
+    let f = try_run(&mut g, &text(&wait), "k", [2, 1, 1], [32, 1, 1], 0, &[&q.to_le_bytes()], &Options::default());
+    let f = f.unwrap_err();
+    assert!(f.finding.kind == Kind::BarrierMisuse && f.to_string().contains("of another block"), "{f}");
+}
+
+#[test]
+fn forms_that_do_not_exist_are_errors() {
+    for form in [
+        "mbarrier.init.shared::cluster.b64 [%r4], 1;",
+        "mbarrier.test_wait.parity.shared::cluster.b64 %p1, [%r4], 0;",
+        "mbarrier.test_wait.parity.shared::cta.b64 %p1, [%r4], 0, 100;",
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 %x1, [%r4];",
+        "mbarrier.arrive.noComplete.shared::cta.b64 %x1, [%r4];",
+        "mbarrier.arrive.expect_tx.shared::cta.b64 %x1, [%r4];",
+        "mbarrier.arrive.acquire.cta.shared::cta.b64 %x1, [%r4];",
+        "mbarrier.pending_count.b64 %x1, %x1;",
+        "mbarrier.wait.b64 %p1, [%r4], 1;",
+    ] {
+        let e = Module::parse(&text(form)).unwrap().kernel("k").err().unwrap_or_else(|| panic!("{form} is accepted"));
+        assert!(e.line == 10 && e.message.contains("mbarrier."), "{e}");
+    }
+}

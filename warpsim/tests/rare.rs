@@ -1,0 +1,215 @@
+//! Instructions that compilers rarely emit, against values computed in Rust.
+#![allow(clippy::precedence)]
+
+mod common;
+use common::lanes::*;
+
+fn halves(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
+    u32::from(f(a as u16, b as u16)) | u32::from(f((a >> 16) as u16, (b >> 16) as u16)) << 16
+}
+
+#[test]
+fn packed_halves() {
+    int32("add.u16x2 %d, %a, %b;", |a, b, _| halves(a, b, u16::wrapping_add));
+    int32("add.s16x2 %d, %a, %b;", |a, b, _| halves(a, b, u16::wrapping_add));
+    int32("min.u16x2 %d, %a, %b;", |a, b, _| halves(a, b, u16::min));
+    int32("max.u16x2 %d, %a, %b;", |a, b, _| halves(a, b, u16::max));
+    int32("min.s16x2 %d, %a, %b;", |a, b, _| halves(a, b, |x, y| (x as i16).min(y as i16) as u16));
+    int32("max.relu.s16x2 %d, %a, %b;", |a, b, _| halves(a, b, |x, y| (x as i16).max(y as i16).max(0) as u16));
+    int32("min.relu.s16x2 %d, %a, %b;", |a, b, _| halves(a, b, |x, y| (x as i16).min(y as i16).max(0) as u16));
+    int32("min.relu.s32 %d, %a, %b;", |a, b, _| (a as i32).min(b as i32).max(0) as u32);
+    int32("max.relu.s32 %d, %a, %b;", |a, b, _| (a as i32).max(b as i32).max(0) as u32);
+}
+
+#[test]
+fn products_and_differences() {
+    let s24 = |v: u32| i64::from((v << 8) as i32 >> 8);
+    let u24 = |v: u32| u64::from(v & 0xff_ffff);
+    int32("mul24.lo.s32 %d, %a, %b;", |a, b, _| (s24(a) * s24(b)) as u32);
+    int32("mul24.hi.s32 %d, %a, %b;", |a, b, _| (s24(a) * s24(b) >> 16) as u32);
+    int32("mul24.hi.u32 %d, %a, %b;", |a, b, _| (u24(a) * u24(b) >> 16) as u32);
+    int32("mad24.lo.u32 %d, %a, %b, %c;", |a, b, c| ((u24(a) * u24(b)) as u32).wrapping_add(c));
+    int32("mad24.hi.u32 %d, %a, %b, %a;", |a, b, _| ((u24(a) * u24(b) >> 16) as u32).wrapping_add(a));
+    int32("mad24.hi.sat.s32 %d, %a, %b, %a;", |a, b, _| {
+        ((s24(a) * s24(b) >> 16) as i32).saturating_add(a as i32) as u32
+    });
+    int32("mad.hi.sat.s32 %d, %a, %b, %b;", |a, b, _| {
+        ((i64::from(a as i32) * i64::from(b as i32) >> 32) as i32).saturating_add(b as i32) as u32
+    });
+    int32(
+        "cvt.u16.u32 %h1, %a; cvt.u16.u32 %h2, %b; cvt.u16.u32 %h3, %c; sad.u16 %h4, %h1, %h2, %h3; cvt.u32.u16 %d, %h4;",
+        |a, b, c| u32::from((a as u16).abs_diff(b as u16).wrapping_add(c as u16)),
+    );
+    int32(
+        "cvt.u16.u32 %h1, %a; cvt.u16.u32 %h2, %b; cvt.u16.u32 %h3, %c; sad.s16 %h4, %h1, %h2, %h3; cvt.u32.u16 %d, %h4;",
+        |a, b, c| u32::from((a as i16).abs_diff(b as i16).wrapping_add(c as u16)),
+    );
+    int32("sad.s32 %d, %a, %b, %c;", |a, b, c| (a as i32).abs_diff(b as i32).wrapping_add(c));
+    int32("dp4a.u32.s32 %d, %a, %b, %c;", |a, b, c| {
+        (0..4)
+            .fold(c, |s, k| s.wrapping_add((i32::from((a >> (8 * k)) as u8) * i32::from((b >> (8 * k)) as i8)) as u32))
+    });
+    int32("dp2a.lo.s32.u32 %d, %a, %b, %c;", |a, b, c| {
+        (0..2).fold(c, |s, k| {
+            s.wrapping_add((i32::from((a >> (16 * k)) as i16) * i32::from((b >> (8 * k)) as u8)) as u32)
+        })
+    });
+    int32("dp2a.hi.u32.s32 %d, %a, %b, %c;", |a, b, c| {
+        let part = |k: u32| i32::from((a >> (16 * k)) as u16).wrapping_mul(i32::from((b >> (16 + 8 * k)) as i8));
+        (0..2).fold(c, |s, k| s.wrapping_add(part(k) as u32))
+    });
+}
+
+#[test]
+fn carries() {
+    // A product of 64 bits by 32-bit pieces, as compilers write it.
+    let wide = "{ .reg .u32 l, h, m; mul.lo.u32 l, %a, %b; mul.hi.u32 h, %a, %b; mad.lo.cc.u32 m, %a, %b, l; madc.hi.u32 h, %a, %b, h; mov.b32 %d, h; }";
+    int32(wide, |a, b, _| {
+        let p = u64::from(a) * u64::from(b);
+        (p.wrapping_add(p) >> 32) as u32
+    });
+    int32("{ .reg .u32 t; add.cc.u32 t, %a, %b; addc.cc.u32 t, %a, %a; addc.u32 %d, 0, 0; }", |a, b, _| {
+        let first = u64::from(a.checked_add(b).is_none());
+        ((2 * u64::from(a) + first) >> 32) as u32
+    });
+    int32("{ .reg .u32 t; sub.cc.u32 t, %a, %b; subc.cc.u32 t, %b, %a; subc.u32 %d, 9, 0; }", |a, b, _| {
+        let first = i64::from(a < b);
+        9 - u32::from(i64::from(b) - i64::from(a) - first < 0)
+    });
+    int32("{ .reg .u32 t; mad.hi.cc.u32 t, %a, %b, %b; madc.lo.u32 %d, %a, %c, 7; }", |a, b, c| {
+        let hi = (u64::from(a) * u64::from(b) >> 32) as u32;
+        a.wrapping_mul(c).wrapping_add(7).wrapping_add(u32::from(hi.checked_add(b).is_none()))
+    });
+}
+
+#[test]
+fn bits() {
+    int32("clz.b32 %d, %a;", |a, _, _| a.leading_zeros());
+    int32("bmsk.wrap.b32 %d, %c, %b;", |_, b, c| (((1u64 << (b & 31)) - 1) << (c & 31)) as u32);
+    int32("bmsk.clamp.b32 %d, 3, %b;", |_, b, _| (((1u64 << b.min(32)) - 1) << 3) as u32);
+    int32("szext.clamp.u32 %d, %a, %c;", |a, _, c| (u64::from(a) & ((1 << c.min(32)) - 1)) as u32);
+    int32("szext.clamp.s32 %d, %a, %c;", |a, _, c| match c.min(32) {
+        0 => 0,
+        n => ((a << (32 - n)) as i32 >> (32 - n)) as u32,
+    });
+    int32(
+        "prmt.b32.rc16 %d, %a, %b, %c;",
+        |a, _, c| if c & 1 == 0 { (a & 0xffff) * 0x1_0001 } else { (a >> 16) * 0x1_0001 },
+    );
+    int32("prmt.b32.f4e %d, %a, %b, %c;", |a, b, c| ((u64::from(b) << 32 | u64::from(a)) >> (8 * (c & 3))) as u32);
+    let nth = |mask: u32, base: u32, n: i32| -> u32 {
+        // As the definition of `fns` is written.
+        let (mut pos, mut count) = (base as i32, n.abs() - 1);
+        if n == 0 {
+            return if mask >> base & 1 == 1 { base } else { !0 };
+        }
+        while (0..32).contains(&pos) {
+            if mask >> pos & 1 == 1 {
+                if count == 0 {
+                    return pos as u32;
+                }
+                count -= 1;
+            }
+            pos += n.signum();
+        }
+        !0
+    };
+    for n in [0, 1, 2, 5, 17, -1, -2, -4, i32::MIN + 1] {
+        int32(&format!("{{ .reg .u32 base; and.b32 base, %b, 31; fns.b32 %d, %a, base, {n}; }}"), |a, b, _| {
+            nth(a, b & 31, n)
+        });
+    }
+    int32(
+        "setp.gt.u32 %p2, %a, %b; lop3.or.b32 %r2|%p1, %a, %b, %c, 0xe8, !%p2; selp.u32 %d, 1, 0, %p1; @%p1 add.u32 %d, %d, %r2;",
+        |a, b, c| {
+            let v = a & b | b & c | a & c;
+            if v != 0 || a <= b { v.wrapping_add(1) } else { 0 }
+        },
+    );
+    int32("setp.gt.u32 %p2, %a, %b; lop3.and.b32 _|%p2, %a, %b, %c, 0x80, %p2; selp.u32 %d, 1, 0, %p2;", |a, b, c| {
+        u32::from(a & b & c != 0 && a > b)
+    });
+}
+
+#[test]
+fn conversions_that_pack() {
+    let fit = |v: u32, low: i32, high: i32, bits: u32| (v as i32).clamp(low, high) as u32 & ((1 << bits) - 1);
+    int32("cvt.pack.sat.u16.s32 %d, %a, %b;", |a, b, _| fit(a, 0, 65535, 16) << 16 | fit(b, 0, 65535, 16));
+    int32("cvt.pack.sat.s16.s32 %d, %a, %b;", |a, b, _| fit(a, -32768, 32767, 16) << 16 | fit(b, -32768, 32767, 16));
+    int32("cvt.pack.sat.u8.s32.b32 %d, %a, %b, %a;", |a, b, _| a << 16 | fit(a, 0, 255, 8) << 8 | fit(b, 0, 255, 8));
+    int32("cvt.pack.sat.s8.s32.b32 %d, %a, %b, 0;", |a, b, _| fit(a, -128, 127, 8) << 8 | fit(b, -128, 127, 8));
+    int32("cvt.pack.sat.u4.s32.b32 %d, %a, %b, %b;", |a, b, _| b << 8 | fit(a, 0, 15, 4) << 4 | fit(b, 0, 15, 4));
+    int32("cvt.pack.sat.s2.s32.b32 %d, %a, %b, %a;", |a, b, _| a << 4 | fit(a, -2, 1, 2) << 2 | fit(b, -2, 1, 2));
+}
+
+#[test]
+fn selections() {
+    int32("slct.u32.s32 %d, %a, %b, %a;", |a, b, _| if a as i32 >= 0 { a } else { b });
+    let f = |v: u32| f32::from_bits(v);
+    int32("slct.b32.f32 %d, %a, %b, %a;", |a, b, _| if f(a) >= 0.0 { a } else { b });
+    // A negative subnormal counts as zero.
+    int32("or.b32 %r2, %c, 0x80000000; slct.ftz.b32.f32 %d, %a, %b, %r2;", |a, _, _| a);
+    int32("or.b32 %r2, %c, 0x80000000; slct.b32.f32 %d, %a, %b, %r2;", |a, b, c| if c == 0 { a } else { b });
+    int32("copysign.f32 %d, %a, %b;", |a, b, _| b & 0x7fff_ffff | a & 0x8000_0000);
+}
+
+#[test]
+fn set_gives_one_or_all_ones_in_each_half() {
+    let values = [0x3c00_0000u64, 0x0000_3c00, 0x7e00_bc00, 0x8000_0000, 0x4000_c000, 0xfc00_7c00, 0x0001_8001];
+    let h = |v: u64, k: usize| warpsim::f16_value((v >> (16 * k)) as u16);
+    let bf = |v: u64, k: usize| warpsim::bf16_value((v >> (16 * k)) as u16);
+    for turn in 0..values.len() {
+        let other: Vec<u64> = (0..values.len()).map(|k| values[(k + turn) % values.len()]).collect();
+        let check = |op: &str, one: u64, bfloat: bool, cmp: &dyn Fn(f64, f64) -> bool| {
+            let out = lanes(&format!("{op}\ncvt.u64.u32 %ld, %d;"), &values, &other, &other);
+            for (l, (x, y)) in values.iter().zip(&other).enumerate() {
+                let want = (0..2).fold(0, |w, k| {
+                    let (a, b) = if bfloat { (bf(*x, k), bf(*y, k)) } else { (h(*x, k), h(*y, k)) };
+                    w | if cmp(a, b) { one << (16 * k) } else { 0 }
+                });
+                assert_eq!(out[l], want, "{op} {x:#x} {y:#x}");
+            }
+        };
+        check("set.gt.f16x2.f16x2 %d, %a, %b;", 0x3c00, false, &|a, b| a > b);
+        check("set.leu.u32.f16x2 %d, %a, %b;", 0xffff, false, &|a, b| a <= b || a.is_nan() || b.is_nan());
+        check("set.num.s32.bf16x2 %d, %a, %b;", 0xffff, true, &|a, b| !a.is_nan() && !b.is_nan());
+        check("set.eq.bf16x2.bf16x2 %d, %a, %b;", 0x3f80, true, &|a, b| a == b);
+        check("setp.eq.u32 %p1, 0, 1; set.ne.and.f16x2.f16x2 %d, %a, %b, %p1;", 0x3c00, false, &|_, _| false);
+    }
+    let out = lanes(
+        "cvt.u16.u32 %h1, %a; cvt.u16.u32 %h2, %b; set.le.bf16.bf16 %h3, %h1, %h2; cvt.u32.u16 %d, %h3; cvt.u64.u32 %ld, %d;",
+        &[0x3f80, 0x4000],
+        &[0x3fc0, 0x3f80],
+        &[0],
+    );
+    assert_eq!(out[..2], [0x3f80, 0]);
+}
+
+#[test]
+fn sixty_four_bits() {
+    let a: Vec<u64> = (0..32).map(|k| 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(k + 1) >> k).collect();
+    let b: Vec<u64> = a.iter().map(|v| v.rotate_left(17) | 1).collect();
+    let check = |op: &str, want: &dyn Fn(u64, u64) -> u64| {
+        let out = lanes(op, &a, &b, &a);
+        (0..32).for_each(|l| assert_eq!(out[l], want(a[l], b[l]), "{op}"));
+    };
+    check("sad.u64 %ld, %la, %lb, %la;", &|x, y| x.abs_diff(y).wrapping_add(x));
+    check("sad.s64 %ld, %la, %lb, %lb;", &|x, y| (x as i64).abs_diff(y as i64).wrapping_add(y));
+    check("clz.b64 %d, %la; cvt.u64.u32 %ld, %d;", &|x, _| x.leading_zeros().into());
+    check("popc.b64 %d, %la; cvt.u64.u32 %ld, %d;", &|x, _| x.count_ones().into());
+    check("bfind.s64 %d, %la; cvt.u64.u32 %ld, %d;", &|x, _| {
+        let v = if (x as i64) < 0 { !x } else { x };
+        v.checked_ilog2().unwrap_or(!0).into()
+    });
+    check("bfind.shiftamt.u64 %d, %la; cvt.u64.u32 %ld, %d;", &|x, _| {
+        x.checked_ilog2().map_or(!0u32, |n| 63 - n).into()
+    });
+    check("brev.b64 %ld, %la;", &|x, _| x.reverse_bits());
+    check("sub.cc.u64 %x6, %la, %lb; subc.u64 %ld, %lb, 5;", &|x, y| y.wrapping_sub(5).wrapping_sub(u64::from(x < y)));
+    check("mad.lo.cc.u64 %x6, %la, %lb, %lb; madc.hi.u64 %ld, %la, %lb, 0;", &|x, y| {
+        ((u128::from(x) * u128::from(y) + u128::from(y)) >> 64) as u64
+    });
+    check("copysign.f64 %ld, %la, %lb;", &|x, y| y & !(1 << 63) | x & 1 << 63);
+    check("testp.normal.f64 %p1, %la; selp.u64 %ld, 1, 0, %p1;", &|x, _| f64::from_bits(x).is_normal().into());
+    check("slct.b64.s32 %ld, %la, %lb, %a;", &|x, y| if x as i32 >= 0 { x } else { y });
+}

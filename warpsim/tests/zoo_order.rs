@@ -1,0 +1,196 @@
+//! Planted mistakes of order: single lanes, clusters, asynchronous copies, other blocks. Each is found, in every order of
+//! warps and at both ends of asynchronous work, and the kernel without it is quiet.
+
+mod common;
+use common::all_options;
+use warpsim::{Gpu, Kind, Launch, Module, Options};
+
+/// A kernel with pointers to two buffers of 4096 bytes in %rd1 (written) and %rd2 (zeroed), the thread index in %r1, four
+/// times it in %r2, `tile` in %r3, `bar` in %r4, the rank in the cluster in %r5; %p1 holds in thread 0.
+fn kernel(cluster: u32, body: &str) -> String {
+    let cluster = if cluster > 1 { format!(".reqnctapercluster {cluster}, 1, 1\n") } else { String::new() };
+    format!(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u64 q)\n{cluster}{{\n\
+         .reg .pred %p<8>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .f32 %f<9>;\n\
+         .shared .align 1024 .b8 tile[4096];\n.shared .align 8 .b64 bar;\n\
+         ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [q]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; mov.u32 %r4, bar;\n\
+         mov.u32 %r5, %cluster_ctarank; setp.eq.u32 %p1, %r1, 0;\n{body}\nret;\n}}\n"
+    )
+}
+
+fn found(text: &str, blocks: u32, threads: u32, o: &Options) -> Vec<warpsim::Finding> {
+    let k = Module::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}")).kernel("k").unwrap();
+    let mut g = Gpu::new();
+    let (p, q) = (g.alloc_with(&[1; 4096], "input"), g.alloc_with(&[0; 4096], "output"));
+    let (p, q) = (p.to_le_bytes(), q.to_le_bytes());
+    let l = Launch { grid: [blocks, 1, 1], block: [threads, 1, 1], args: &[&p, &q], ..Launch::default() };
+    match g.launch(&k, &l, &Options { instruction_limit: 100_000, ..o.clone() }) {
+        Ok(r) => r.findings,
+        Err(f) => std::iter::once(*f.finding).chain(f.also).collect(),
+    }
+}
+
+/// `body` with `/*here*/` in place of each mended part.
+fn check(shape: (u32, u32, u32), kinds: &[Kind], body: &str, mends: &[&str]) {
+    let (cluster, blocks, threads) = shape;
+    let with = |skip: usize| {
+        let mut text = body.to_owned();
+        for (k, mend) in mends.iter().enumerate() {
+            text = text.replacen("/*here*/", if k == skip { "" } else { mend }, 1);
+        }
+        kernel(cluster, &text)
+    };
+    for o in all_options() {
+        let clean = found(&with(mends.len()), blocks, threads, &o);
+        assert!(clean.is_empty(), "the clean twin: {}", clean[0]);
+        for (k, mend) in mends.iter().enumerate() {
+            let bad = found(&with(k), blocks, threads, &o);
+            let hit = bad.iter().find(|f| kinds.contains(&f.kind));
+            let hit = hit.unwrap_or_else(|| panic!("without `{mend}`: {bad:?}"));
+            assert!(hit.place.ptx_line > 0 && !hit.place.instruction.is_empty(), "{hit}");
+        }
+    }
+}
+
+const INIT: &str = "@%p1 mbarrier.init.shared.b64 [%r4], 1; @%p1 fence.mbarrier_init.release.cluster; bar.sync 0;\n";
+const WAIT: &str = "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0;\n@!%p2 bra W;\n";
+/// Both blocks of a cluster are there.
+const CLUSTER: &str = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;";
+
+#[test]
+fn an_elected_lane_arrives_for_its_warp() {
+    // Warp 0 writes; its first lane arrives; warp 1 waits and reads.
+    let body = format!(
+        "{INIT}setp.lt.u32 %p3, %r1, 32;\n@!%p3 bra READ;\nadd.u32 %r6, %r3, %r2; st.shared.u32 [%r6], %r1;\n/*here*/\n\
+         @%p1 mbarrier.arrive.shared.b64 _, [%r4];\nbra DONE;\nREAD:\n{WAIT}\
+         sub.u32 %r6, %r2, 128; add.u32 %r6, %r3, %r6; ld.shared.u32 %r7, [%r6];\nDONE:"
+    );
+    check((1, 1, 64), &[Kind::SharedRace], &body, &["bar.warp.sync -1;"]);
+}
+
+#[test]
+fn an_elected_lane_waits_for_its_warp() {
+    let body = format!(
+        "{INIT}@!%p1 bra SKIP;\nmbarrier.arrive.expect_tx.shared.b64 _, [%r4], 128;\n\
+         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 128, [%r4];\n{WAIT}SKIP:\n/*here*/\n\
+         add.u32 %r6, %r3, %r2; ld.shared.u32 %r7, [%r6];"
+    );
+    check((1, 1, 32), &[Kind::AsyncRace, Kind::UninitialisedShared], &body, &["bar.warp.sync -1;"]);
+}
+
+#[test]
+fn an_mbarrier_is_fenced_before_copies_complete_on_it() {
+    let body = format!(
+        "@%p1 mbarrier.init.shared.b64 [%r4], 1;\n/*here*/\nbar.sync 0;\n@!%p1 bra SKIP;\nmbarrier.arrive.expect_tx.shared.b64 _, [%r4], 128;\n\
+         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 128, [%r4];\nSKIP:\n{WAIT}"
+    );
+    let kinds = [Kind::MissingProxyFence];
+    check((1, 1, 32), &kinds, &body, &["@%p1 fence.mbarrier_init.release.cluster;"]);
+    check((1, 1, 32), &kinds, &body, &["fence.proxy.async.shared::cta;"]);
+}
+
+#[test]
+fn an_mbarrier_is_fenced_before_the_cluster_uses_it() {
+    // The cluster barrier's arrival is relaxed: the fence alone makes the initialisation visible.
+    let body = format!(
+        "@%p1 mbarrier.init.shared.b64 [%r4], 1;\n/*here*/\nbarrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;\n\
+         xor.b32 %r6, %r5, 1; mapa.shared::cluster.u32 %r7, %r4, %r6;\n@%p1 mbarrier.arrive.shared::cluster.b64 _, [%r7];\n{WAIT}{CLUSTER}"
+    );
+    check((2, 2, 32), &[Kind::SharedRace], &body, &["@%p1 fence.mbarrier_init.release.cluster;"]);
+}
+
+#[test]
+fn a_block_waits_for_those_that_use_its_shared_memory() {
+    let body = format!(
+        "add.u32 %r6, %r3, %r2; st.shared.u32 [%r6], %r1; {CLUSTER}\nxor.b32 %r7, %r5, 1; mapa.shared::cluster.u32 %r8, %r6, %r7; \
+         ld.shared::cluster.u32 %r9, [%r8];\n/*here*/"
+    );
+    check((2, 2, 64), &[Kind::EarlyExit], &body, &[CLUSTER]);
+    // An arrival alone does not hold the block back.
+    let body = body.replace("/*here*/", "barrier.cluster.arrive.release.aligned;\n/*here*/");
+    check((2, 2, 64), &[Kind::EarlyExit], &body, &["barrier.cluster.wait.acquire.aligned;"]);
+}
+
+#[test]
+fn a_block_waits_for_the_copies_into_its_shared_memory() {
+    let body = format!(
+        "{INIT}@!%p1 bra SKIP;\nmbarrier.arrive.expect_tx.shared.b64 _, [%r4], 128;\n\
+         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 128, [%r4];\nSKIP:\n/*here*/"
+    );
+    check((1, 1, 64), &[Kind::EarlyExit], &body, &[WAIT]);
+}
+
+#[test]
+fn a_thread_waits_for_its_bulk_stores_before_it_exits() {
+    let body = "add.u32 %r6, %r3, %r2; st.shared.u32 [%r6], %r1; fence.proxy.async.shared::cta; bar.sync 0;\n@!%p1 bra DONE;\n\
+                cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r3], 128; cp.async.bulk.commit_group;\n/*here*/\nDONE:";
+    check((1, 1, 32), &[Kind::EarlyExit], body, &["cp.async.bulk.wait_group.read 0;"]);
+}
+
+#[test]
+fn bulk_stores_are_waited_for_before_global_memory_is_read() {
+    let body = "add.u32 %r6, %r3, %r2; st.shared.u32 [%r6], %r1; fence.proxy.async.shared::cta; bar.sync 0;\n@!%p1 bra DONE;\n\
+                cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r3], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;\n\
+                /*here*/\nDONE:\n/*here*/\ncvt.u64.u32 %rd3, %r2; add.u64 %rd3, %rd3, %rd2; ld.global.u32 %r7, [%rd3];";
+    check((1, 1, 64), &[Kind::AsyncRace, Kind::GlobalRace], body, &["cp.async.bulk.wait_group 0;", "bar.sync 0;"]);
+}
+
+#[test]
+fn bulk_loads_see_global_writes_through_a_fence() {
+    let body = format!(
+        "{INIT}cvt.u64.u32 %rd3, %r2; add.u64 %rd3, %rd3, %rd2; st.global.u32 [%rd3], %r1;\n/*here*/\n/*here*/\n@!%p1 bra SKIP;\n\
+         mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 256;\n\
+         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd2], 256, [%r4];\nSKIP:\n{WAIT}"
+    );
+    let kinds = [Kind::MissingProxyFence, Kind::GlobalRace];
+    check((1, 1, 64), &kinds, &body, &["fence.proxy.async;", "bar.sync 0;"]);
+    check((1, 1, 64), &kinds, &body, &["fence.proxy.async.global;", "bar.sync 0;"]);
+    // A fence of shared memory alone is not enough.
+    let wrong = kernel(
+        1,
+        &body.replacen("/*here*/", "fence.proxy.async.shared::cta;", 1).replacen("/*here*/", "bar.sync 0;", 1),
+    );
+    for o in all_options() {
+        assert!(found(&wrong, 1, 64, &o).iter().any(|f| f.kind == Kind::MissingProxyFence));
+    }
+}
+
+#[test]
+fn the_last_block_sees_what_the_others_fenced() {
+    // Each block leaves a number; the one with the last ticket adds them up.
+    let body = "mov.u32 %r6, %ctaid.x; shl.b32 %r7, %r6, 2; cvt.u64.u32 %rd3, %r7; add.u64 %rd3, %rd3, %rd2;\n@%p1 st.global.u32 [%rd3+64], %r6;\n/*here*/\n\
+                @%p1 atom.global.inc.u32 %r8, [%rd2], 7; @!%p1 mov.u32 %r8, 0; setp.eq.u32 %p3, %r8, 7;\n@!%p3 bra DONE;\n\
+                ld.global.v4.u32 {%r10,%r11,%r12,%r13}, [%rd2+64]; ld.global.v4.u32 {%r10,%r11,%r12,%r13}, [%rd2+80];\nDONE:";
+    check((1, 8, 32), &[Kind::GlobalRace], body, &["fence.acq_rel.gpu;"]);
+    // The atomic may release by itself.
+    let body = body.replace("/*here*/", "").replace("atom.global", "atom/*here*/.gpu.global");
+    check((1, 8, 32), &[Kind::GlobalRace], &body, &[".release"]);
+}
+
+#[test]
+fn a_fence_says_nothing_of_later_writes() {
+    let body = "mov.u32 %r6, %ctaid.x; shl.b32 %r7, %r6, 2; cvt.u64.u32 %rd3, %r7; add.u64 %rd3, %rd3, %rd2;\n@%p1 fence.acq_rel.gpu;\n\
+                @%p1 st.global.u32 [%rd3+64], %r6;\n/*here*/\n@%p1 atom.global.inc.u32 %r8, [%rd2], 1; @!%p1 mov.u32 %r8, 0; setp.eq.u32 %p3, %r8, 1;\n\
+                @!%p3 bra DONE;\nld.global.v2.u32 {%r10,%r11}, [%rd2+64];\nDONE:";
+    check((1, 2, 32), &[Kind::GlobalRace], body, &["@%p1 fence.acq_rel.gpu;"]);
+}
+
+#[test]
+fn atomics_are_over_before_plain_reads() {
+    let body =
+        "@%p1 st.shared.u32 [%r3], 0; bar.sync 0;\nred.shared.add.u32 [%r3], 1;\n/*here*/\nld.shared.u32 %r6, [%r3];";
+    check((1, 1, 64), &[Kind::SharedRace], body, &["bar.sync 0;"]);
+    let body = "red.global.add.u32 [%rd2], 1;\n/*here*/\nld.global.u32 %r6, [%rd2];";
+    check((1, 1, 64), &[Kind::GlobalRace], body, &["bar.sync 0;"]);
+}
+
+#[test]
+fn wgmma_takes_registers_over_at_a_fence_and_gives_them_back_at_a_wait() {
+    let body = "mov.u32 %r6, %r2;\nL: add.u32 %r7, %r3, %r6; st.shared.u32 [%r7], 0; add.u32 %r6, %r6, 512; setp.lt.u32 %p2, %r6, 4096; @%p2 bra L;\n\
+                fence.proxy.async.shared::cta; bar.sync 0;\nmov.u64 %rd4, 0x4000001000080000; mov.u64 %rd5, 0x4000001000080080;\n\
+                mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;\n/*here*/\n\
+                wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%f1,%f2,%f3,%f4}, %rd4, %rd5, 1, 1, 1;\nwgmma.commit_group.sync.aligned;\n/*here*/\n\
+                add.f32 %f5, %f1, %f2; wgmma.wait_group.sync.aligned 0;\n@%p1 st.global.f32 [%rd2], %f5;";
+    let mends = ["wgmma.fence.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"];
+    check((1, 1, 128), &[Kind::AsyncRace], body, &mends);
+}
