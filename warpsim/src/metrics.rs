@@ -109,10 +109,7 @@ impl Metrics {
     /// FLOPs a byte, for the least traffic and for the sectors moved.
     pub fn arithmetic_intensity(&self) -> (f64, f64) {
         let f = (self.flops + self.tensor_flops) as f64;
-        (
-            f / (self.unique_bytes + self.bulk_load_bytes + self.bulk_store_bytes).max(1) as f64,
-            f / self.sector_bytes().max(1) as f64,
-        )
+        (f / self.unique_bytes.max(1) as f64, f / self.sector_bytes().max(1) as f64)
     }
 
     /// Rows of Nsight Compute's name and value.
@@ -209,8 +206,14 @@ impl Collector {
         self.tensor += n;
     }
 
-    pub fn bulk(&mut self, _func: u32, _pc: u32, bytes: u64, load: bool) {
+    /// A bulk copy moved bytes to or from shared memory.
+    pub fn bulk(&mut self, bytes: u64, load: bool) {
         self.bulk[usize::from(!load)] += bytes;
+    }
+
+    /// And touched these of global memory.
+    pub fn touch(&mut self, addr: u64, bytes: u64) {
+        self.unique.extend(addr / 32..(addr + bytes).div_ceil(32));
     }
 
     pub fn global(&mut self, func: u32, pc: u32, addr: &[u64; 32], m: u32, bytes: u32, write: bool) {

@@ -11,7 +11,7 @@ fn kernel(cluster: u32, body: &str) -> String {
     let cluster = if cluster > 1 { format!(".reqnctapercluster {cluster}, 1, 1\n") } else { String::new() };
     format!(
         ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u64 q)\n{cluster}{{\n\
-         .reg .pred %p<8>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .f32 %f<9>;\n\
+         .reg .pred %p<8>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .f32 %f<9>; .reg .b16 %h<2>;\n\
          .shared .align 1024 .b8 tile[4096];\n.shared .align 8 .b64 bar;\n\
          ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [q]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; mov.u32 %r4, bar;\n\
          mov.u32 %r5, %cluster_ctarank; setp.eq.u32 %p1, %r1, 0;\n{body}\nret;\n}}\n"
@@ -79,14 +79,16 @@ fn an_elected_lane_waits_for_its_warp() {
 }
 
 #[test]
-fn an_mbarrier_is_fenced_before_copies_complete_on_it() {
+fn an_mbarrier_is_fenced_before_copies_of_another_block_complete_on_it() {
+    // Rank 0 sends 128 bytes to both blocks.
     let body = format!(
-        "@%p1 mbarrier.init.shared.b64 [%r4], 1;\n/*here*/\nbar.sync 0;\n@!%p1 bra SKIP;\nmbarrier.arrive.expect_tx.shared.b64 _, [%r4], 128;\n\
-         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 128, [%r4];\nSKIP:\n{WAIT}"
+        "@%p1 mbarrier.init.shared.b64 [%r4], 1; @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 128;\n/*here*/\n{CLUSTER}\n\
+         setp.eq.and.u32 %p3, %r5, 0, %p1; mov.u32 %r6, 3; cvt.u16.u32 %h1, %r6;\n\
+         @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r3], [%rd1], 128, [%r4], %h1;\n{WAIT}{CLUSTER}"
     );
     let kinds = [Kind::MissingProxyFence];
-    check((1, 1, 32), &kinds, &body, &["@%p1 fence.mbarrier_init.release.cluster;"]);
-    check((1, 1, 32), &kinds, &body, &["fence.proxy.async.shared::cta;"]);
+    check((2, 2, 32), &kinds, &body, &["@%p1 fence.mbarrier_init.release.cluster;"]);
+    check((2, 2, 32), &kinds, &body, &["fence.proxy.async.shared::cta;"]);
 }
 
 #[test]
@@ -193,4 +195,30 @@ fn wgmma_takes_registers_over_at_a_fence_and_gives_them_back_at_a_wait() {
                 add.f32 %f5, %f1, %f2; wgmma.wait_group.sync.aligned 0;\n@%p1 st.global.f32 [%rd2], %f5;";
     let mends = ["wgmma.fence.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"];
     check((1, 1, 128), &[Kind::AsyncRace], body, &mends);
+}
+
+#[test]
+fn a_wait_that_gives_up_can_look_at_another_barrier() {
+    // Two barriers polled in turn; only the second one's phase ends before the first's, which this thread then ends.
+    let body = |arrive: &str| {
+        format!(
+            "@%p1 mbarrier.init.shared.b64 [%r4], 1; add.u32 %r6, %r3, 8; @%p1 mbarrier.init.shared.b64 [%r6], 1; bar.sync 0;\n\
+             setp.lt.u32 %p3, %r1, 32; @%p3 bra POLL;\n{arrive}\nbra DONE;\n\
+             POLL: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; @%p2 bra DONE;\n\
+             mbarrier.try_wait.parity.shared.b64 %p2, [%r6], 0; @!%p2 bra POLL;\n@%p1 mbarrier.arrive.shared.b64 _, [%r4];\nbra POLL;\nDONE:"
+        )
+    };
+    for o in all_options() {
+        let arrive = "setp.eq.u32 %p4, %r1, 32; @%p4 mbarrier.arrive.shared.b64 _, [%r6];";
+        let clean = found(&kernel(1, &body(arrive)), 1, 64, &o);
+        assert!(clean.is_empty(), "{}", clean[0]);
+        let stuck = found(&kernel(1, &body("")), 1, 64, &o);
+        assert!(stuck[0].kind == Kind::Deadlock && stuck[0].message.contains("mbarrier at shared"), "{}", stuck[0]);
+    }
+}
+
+#[test]
+fn a_live_mbarrier_is_not_initialised_again() {
+    let body = "@%p1 mbarrier.init.shared.b64 [%r4], 1;\n/*here*/\n@%p1 mbarrier.init.shared.b64 [%r4], 2;";
+    check((1, 1, 32), &[Kind::BarrierMisuse], body, &["@%p1 mbarrier.inval.shared.b64 [%r4];"]);
 }

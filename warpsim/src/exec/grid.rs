@@ -238,7 +238,16 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
         blocks.push(block);
     }
     let clocks = race.then(|| Box::new(Clocks::new(per as usize, warps)));
-    Ok(Cluster { blocks, bar_phase: 0, bar_arrived: 0, pending: vec![], clocks, events: 0, executed: 0 })
+    Ok(Cluster {
+        blocks,
+        bar_phase: 0,
+        bar_arrived: 0,
+        pending: vec![],
+        clocks,
+        events: 0,
+        stalls: (0, 0),
+        executed: 0,
+    })
 }
 
 fn new_warp(
@@ -302,7 +311,7 @@ fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64) -> Result<bool, Fa
         }
         spent += ran;
         cl.executed += ran;
-        if ran == 0 {
+        if ran == 0 && !expire(cl) {
             return stuck(cx, cl, Kind::Deadlock, "no thread can go on");
         }
         if cl.executed > cx.opts.instruction_limit {
@@ -310,6 +319,26 @@ fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64) -> Result<bool, Fa
         }
     }
     Ok(false)
+}
+
+/// Lets every `mbarrier.try_wait` give up, as it does after a while: a thread that looks elsewhere then may bring the others
+/// on. False when there is none, or when this has not helped before.
+fn expire(cl: &mut Cluster) -> bool {
+    const ROUNDS: u32 = 3;
+    let (events, rounds) = cl.stalls;
+    cl.stalls = (cl.events, if events == cl.events { rounds + 1 } else { 1 });
+    if cl.stalls.1 > ROUNDS {
+        return false;
+    }
+    let mut any = false;
+    for w in cl.blocks.iter_mut().flat_map(|b| b.warps.iter_mut().flatten()) {
+        let waits = |wait: &Wait| matches!(wait, Wait::Mbar { .. });
+        for (s, _) in w.blocked.extract_if(.., |(_, wait)| waits(wait)) {
+            w.ready.push(Split { expired: true, ..s });
+            any = true;
+        }
+    }
+    any
 }
 
 /// Says who waits where.

@@ -104,10 +104,11 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, b: u3
     shared::touch(cx, cl, w, s, if write { Near::write(l, at, 8) } else { Near::read(l, at, 8) }, None);
 }
 
-/// An asynchronous copy completes on a barrier, whose initialisation it has to see.
+/// A copy completes on another block's barrier, whose initialisation it has to see. For its own barriers that is demanded
+/// nowhere: a block barrier after the initialisation is what compilers emit.
 pub fn check_visible(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, off): (u32, u32)) {
     let Some(c) = &mut cl.clocks else { return };
-    let Some(init) = c.mbar(b, off).init else { return };
+    let Some(init) = c.mbar(b, off).init.filter(|_| b as usize != w.block) else { return };
     if !c.init_visible(w.party(1 << l), init) {
         cx.report(w, s, l as u32, Kind::MissingProxyFence, Some(off.into()), None, |cx| {
             let name = shared::describe(cx, off as usize);
@@ -183,6 +184,12 @@ pub fn run(
         let (b, off) = places[l];
         let x = if i.b.is_some() { w.regs.r(i.b)[l] } else { 1 };
         if kind == Mbar::Init {
+            if cx.opts.checks.sync && get(cl, b, off).is_some() {
+                cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), None, |cx| {
+                    let name = shared::describe(cx, off as usize);
+                    format!("initialises the mbarrier at {off:#x}{name} again, without mbarrier.inval before")
+                });
+            }
             if x == 0 || u64::from(x) > COUNT {
                 return cx.fault(
                     w,
@@ -291,7 +298,7 @@ fn test(
             done |= 1 << l;
         }
     }
-    if done != m && blocking && waits.len() == 1 {
+    if done != m && blocking && !s.expired && waits.len() == 1 {
         let (block, off, parity) = waits[0].0;
         return Ok(Flow::Retry(Wait::Mbar { block, off, parity }));
     }

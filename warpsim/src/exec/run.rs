@@ -76,6 +76,7 @@ impl Warp {
             func: j.func,
             bases: j.bases,
             stack: std::mem::take(&mut j.stack),
+            expired: false,
         })
     }
 
@@ -293,22 +294,26 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
                 join_pc = w.join_pc(s.join);
             }
             _ if m == 0 => s.pc += 1,
-            op => match slow(cx, cl, w, s, i, op, m)? {
-                Flow::Next => s.pc += 1,
-                Flow::Retry(wait) => {
-                    if m != s.mask {
-                        split_guarded(w, s, m);
+            op => {
+                let flow = slow(cx, cl, w, s, i, op, m)?;
+                s.expired = false;
+                match flow {
+                    Flow::Next => s.pc += 1,
+                    Flow::Retry(wait) => {
+                        if m != s.mask {
+                            split_guarded(w, s, m);
+                        }
+                        return Ok(Turn::Blocked(wait));
                     }
-                    return Ok(Turn::Blocked(wait));
-                }
-                Flow::Block(wait) => {
-                    if m != s.mask {
-                        split_guarded(w, s, m);
+                    Flow::Block(wait) => {
+                        if m != s.mask {
+                            split_guarded(w, s, m);
+                        }
+                        s.pc += 1;
+                        return Ok(Turn::Blocked(wait));
                     }
-                    s.pc += 1;
-                    return Ok(Turn::Blocked(wait));
                 }
-            },
+            }
         }
     }
 }

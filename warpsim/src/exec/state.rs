@@ -41,6 +41,8 @@ pub struct Split {
     pub func: u32,
     pub bases: Bases,
     pub stack: Vec<Frame>,
+    /// Its `mbarrier.try_wait` gives up.
+    pub expired: bool,
 }
 
 /// A place where lanes wait for the others of their branch.
@@ -160,6 +162,8 @@ pub struct Cluster {
     pub clocks: Option<Box<Clocks>>,
     /// Counts everything that may wake a waiting split.
     pub events: u64,
+    /// What `events` was when nobody could go on, and how often since.
+    pub stalls: (u64, u32),
     /// Warp instructions so far.
     pub executed: u64,
 }

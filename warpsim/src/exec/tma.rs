@@ -147,7 +147,8 @@ pub fn issue(
     if let Some(mx) = &mut cx.metrics
         && !matches!(op.far, Far::Value(_))
     {
-        mx.bulk(s.func, s.pc, op.bytes() as u64, op.load);
+        mx.bulk(op.bytes() as u64, op.load);
+        op.spans(|addr, n| mx.touch(addr, n));
     }
     let now = cx.opts.async_completion == Completion::Earliest;
     match (op.load, now) {
