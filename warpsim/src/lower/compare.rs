@@ -31,21 +31,28 @@ impl Lower<'_, '_> {
         let combine = bool_op | negc;
         let packed = matches!(ty, Ty::F16x2 | Ty::BF16x2);
         if let Some(out) = out_ty {
-            if packed {
-                return self.fail("packed `set` is not supported");
-            }
-            let p = self.temp(Class::P);
-            self.emit_cmp(cmp, ty, ftz, p, x, y, c, combine, false, 0)?;
-            let (t, class) = match out {
-                Ty::F32 => (0x3f80_0000, Class::R),
-                Ty::U(32) | Ty::S(32) | Ty::B(32) => (0xffff_ffff, Class::R),
-                Ty::U(16) | Ty::S(16) => (0xffff, Class::R),
-                Ty::F16 => (0x3c00, Class::R),
+            let yes = match out {
+                Ty::F32 => 0x3f80_0000,
+                Ty::U(32) | Ty::S(32) | Ty::B(32) if packed => 0xffff,
+                Ty::U(32) | Ty::S(32) | Ty::B(32) => 0xffff_ffff,
+                Ty::U(16) | Ty::S(16) => 0xffff,
+                Ty::F16 | Ty::F16x2 => 0x3c00,
+                Ty::BF16 | Ty::BF16x2 => 0x3f80,
                 _ => return self.fail("not defined for this type"),
             };
-            let (one, zero) = (self.imm(class, t), self.imm(class, 0));
-            let d = self.dst(&a[0], class)?;
-            self.alu(ai::selp32(), d, one, zero, p, 0);
+            let (p, yes, zero) = (self.temp(Class::P), self.imm(Class::R, yes), self.imm(Class::R, 0));
+            self.emit_cmp(cmp, ty, ftz, p, x, y, c, combine, false, 0)?;
+            if !packed {
+                let d = self.dst(&a[0], Class::R)?;
+                self.alu(ai::selp32(), d, yes, zero, p, 0);
+                return Ok(());
+            }
+            let (q, low, high) = (self.temp(Class::P), self.temp(Class::R), self.temp(Class::R));
+            self.emit_cmp(cmp, ty, ftz, q, x, y, c, combine, false, 1)?;
+            self.alu(ai::selp32(), low, yes, zero, p, 0);
+            self.alu(ai::selp32(), high, yes, zero, q, 0);
+            let d = self.dst(&a[0], Class::R)?;
+            self.alu(ai::pack32(), d, low, high, N, 0);
             return Ok(());
         }
         let (p, q) = match &a[0] {

@@ -16,6 +16,7 @@ mod operand;
 mod regalloc;
 mod sync;
 mod tensor;
+mod tensormap;
 mod types;
 mod wmma;
 
