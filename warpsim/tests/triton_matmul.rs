@@ -94,6 +94,11 @@ fn two_warpgroups() {
 }
 
 #[test]
+fn clusters_of_two() {
+    matmul("clustered_90", "bf16", false, [128, 64], [144, 80, 208]);
+}
+
+#[test]
 fn split_k() {
     let shape = [64, 96, 576];
     let (a, b) = (eighths(64 * 576, 3), eighths(576 * 96, 4));
@@ -121,18 +126,18 @@ fn descriptor(kernel: &triton::Kernel, nth: usize, at: u64, shape: [u64; 2], til
 }
 
 fn host_descriptors(name: &str) {
-    let [m, n, k] = [192usize, 80, 208];
+    let [m, n, k] = [192usize, 80, 592];
     let (a, b) = (eighths(m * k, 5), eighths(k * n, 6));
     let want = product(&a, &b, [m, n, k]);
     let b = transposed(&b, k, n);
     each(name, |kernel, g, o| {
         let (da, db) = (g.alloc_with(&encode(&a, "f16"), "a"), g.alloc_with(&encode(&b, "f16"), "b"));
         let c = g.alloc(2 * m * n, "c");
-        let mut args = descriptor(kernel, 0, da, [m as u64, k as u64], [128, 64]);
+        let mut args = descriptor(kernel, 0, da, [m as u64, k as u64], [64, 64]);
         args.extend(descriptor(kernel, 1, db, [n as u64, k as u64], [64, 64]));
-        args.extend(descriptor(kernel, 2, c, [m as u64, n as u64], [128, 64]));
+        args.extend(descriptor(kernel, 2, c, [m as u64, n as u64], [64, 64]));
         args.extend(args![k as i32]);
-        kernel.run(g, [2, 2, 1], &args, o);
+        kernel.run(g, [3, 2, 1], &args, o);
         let want: Vec<u16> = want.iter().map(|w| f16_bits(w / 64.0)).collect();
         assert_eq!(read::<u16>(g, c, m * n), want);
     });
@@ -144,16 +149,31 @@ fn descriptors_from_the_host() {
 }
 
 #[test]
+fn warp_specialised() {
+    host_descriptors("host_descriptors_ws_90");
+    device_descriptors("specialised_90", true, [144, 80, 592], [2, 2, 1]);
+}
+
+#[test]
 fn descriptors_made_by_the_kernel() {
-    let shape @ [m, n, k] = [144usize, 264, 208];
+    device_descriptors("device_descriptors_90", false, [144, 264, 272], [3, 1, 1]);
+}
+
+fn device_descriptors(name: &str, bt: bool, shape: [usize; 3], grid: [u32; 3]) {
+    let [m, n, k] = shape;
     let (a, b) = (eighths(m * k, 7), eighths(k * n, 8));
     let want: Vec<u16> = product(&a, &b, shape).iter().map(|w| bf16_bits(w / 64.0)).collect();
-    each("device_descriptors_90", |kernel, g, o| {
+    let b = if bt { transposed(&b, k, n) } else { b };
+    each(name, |kernel, g, o| {
         let (da, db) = (g.alloc_with(&encode(&a, "bf16"), "a"), g.alloc_with(&encode(&b, "bf16"), "b"));
         let c = g.alloc(2 * m * n, "c");
-        kernel.run(g, [3, 1, 1], &args![da, db, c, m as i32, n as i32, k as i32], o);
+        kernel.run(g, grid, &args![da, db, c, m as i32, n as i32, k as i32], o);
         assert_eq!(read::<u16>(g, c, m * n), want);
     });
+}
+
+#[test]
+fn reductions_by_tma() {
     let x = eighths(80 * 64, 9);
     each("descriptor_atomics_90", |kernel, g, o| {
         let (d, out) = (g.alloc_with(&encode(&x, "f32"), "x"), g.alloc_with(&[0; 4096], "out"));

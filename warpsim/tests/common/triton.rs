@@ -65,7 +65,8 @@ impl Kernel {
             shared_bytes: self.shared,
             args: &args,
         };
-        gpu.launch(&self.kernel, &launch, o)
+        // Kernels that wait for each other fail soon when they wait for ever.
+        gpu.launch(&self.kernel, &launch, &Options { instruction_limit: 1 << 24, ..o.clone() })
     }
 
     /// The same, expecting neither fault nor finding.

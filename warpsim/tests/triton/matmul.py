@@ -73,6 +73,19 @@ def device_descriptors(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK:
 
 
 @triton.jit
+def specialised(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Warp-specialised: one warpgroup loads by TMA, two others multiply. B is N × K."""
+    da = tl.make_tensor_descriptor(a, [M, K], [K, 1], [BM, BK])
+    db = tl.make_tensor_descriptor(b, [N, K], [K, 1], [BN, BK])
+    dc = tl.make_tensor_descriptor(c, [M, N], [N, 1], [BM, BN])
+    m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for k in tl.range(0, K, BK, warp_specialize=True):
+        acc = tl.dot(da.load([m, k]), db.load([n, k]).T, acc)
+    dc.store([m, n], acc.to(tl.bfloat16))
+
+
+@triton.jit
 def descriptor_atomics(x, out, M, N, B: tl.constexpr):
     """Tiles added into one by the TMA's reduction, rows gathered from outside the tensor read as zero."""
     dx = tl.make_tensor_descriptor(x, [M, N], [N, 1], [B, B])
@@ -142,13 +155,18 @@ KERNELS["matmul_8warps_90"] = (
     matmul, 90, {"a": "*bf16", "b": "*bf16", "c": "*bf16", "M": "i32", "N": "i32", "K": "i32"},
     {"BM": 128, "BN": 128, "BK": 64, "BT": False, "IP": None}, {"num_warps": 8, "num_stages": 3},
 )
-types = {"a": "tensordesc<fp16[128,64]>", "b": "tensordesc<fp16[64,64]>", "c": "tensordesc<fp16[128,64]>", "K": "i32"}
-for ws in (False,):
-    tile = {"BM": 128, "BN": 64, "BK": 64, "WS": ws}
+types = {"a": "tensordesc<fp16[64,64]>", "b": "tensordesc<fp16[64,64]>", "c": "tensordesc<fp16[64,64]>", "K": "i32"}
+for ws in (False, True):
+    tile = {"BM": 64, "BN": 64, "BK": 64, "WS": ws}
     KERNELS[f"host_descriptors{'_ws' if ws else ''}_90"] = (host_descriptors, 90, types, tile, {"num_stages": 4})
 types = {"a": "*bf16", "b": "*bf16", "c": "*bf16", "M": "i32", "N": "i32", "K": "i32"}
 KERNELS["device_descriptors_90"] = (
     device_descriptors, 90, types, {"BM": 64, "BN": 128, "BK": 64, "P": 3}, {"num_stages": 3},
+)
+KERNELS["specialised_90"] = (specialised, 90, types, {"BM": 128, "BN": 64, "BK": 64}, {"num_stages": 3})
+KERNELS["clustered_90"] = (
+    matmul, 90, {"a": "*bf16", "b": "*bf16", "c": "*fp32", "M": "i32", "N": "i32", "K": "i32"},
+    {"BM": 128, "BN": 64, "BK": 32, "BT": False, "IP": None}, {"num_ctas": 2},
 )
 KERNELS["descriptor_atomics_90"] = (
     descriptor_atomics, 90, {"x": "*fp32", "out": "*fp32", "M": "i32", "N": "i32"}, {"B": 32}, {},
