@@ -125,12 +125,13 @@ fn descriptor(kernel: &triton::Kernel, nth: usize, at: u64, shape: [u64; 2], til
     all
 }
 
-fn host_descriptors(name: &str) {
+#[test]
+fn descriptors_from_the_host() {
     let [m, n, k] = [192usize, 80, 592];
     let (a, b) = (eighths(m * k, 5), eighths(k * n, 6));
     let want = product(&a, &b, [m, n, k]);
     let b = transposed(&b, k, n);
-    each(name, |kernel, g, o| {
+    each("host_descriptors_90", |kernel, g, o| {
         let (da, db) = (g.alloc_with(&encode(&a, "f16"), "a"), g.alloc_with(&encode(&b, "f16"), "b"));
         let c = g.alloc(2 * m * n, "c");
         let mut args = descriptor(kernel, 0, da, [m as u64, k as u64], [64, 64]);
@@ -144,13 +145,7 @@ fn host_descriptors(name: &str) {
 }
 
 #[test]
-fn descriptors_from_the_host() {
-    host_descriptors("host_descriptors_90");
-}
-
-#[test]
 fn warp_specialised() {
-    host_descriptors("host_descriptors_ws_90");
     device_descriptors("specialised_90", true, [144, 80, 592], [2, 2, 1]);
 }
 

@@ -49,11 +49,11 @@ def split_k(a, b, c, lock, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.c
 
 
 @triton.jit
-def host_descriptors(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, WS: tl.constexpr):
+def host_descriptors(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """A and B (N × K) by TMA, C stored by TMA; the descriptors are parameters."""
     m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
     acc = tl.zeros([BM, BN], tl.float32)
-    for k in tl.range(0, K, BK, warp_specialize=WS):
+    for k in range(0, K, BK):
         acc = tl.dot(a.load([m, k]), b.load([n, k]).T, acc)
     c.store([m, n], acc.to(tl.float16))
 
@@ -156,9 +156,9 @@ KERNELS["matmul_8warps_90"] = (
     {"BM": 128, "BN": 128, "BK": 64, "BT": False, "IP": None}, {"num_warps": 8, "num_stages": 3},
 )
 types = {"a": "tensordesc<fp16[64,64]>", "b": "tensordesc<fp16[64,64]>", "c": "tensordesc<fp16[64,64]>", "K": "i32"}
-for ws in (False, True):
-    tile = {"BM": 64, "BN": 64, "BK": 64, "WS": ws}
-    KERNELS[f"host_descriptors{'_ws' if ws else ''}_90"] = (host_descriptors, 90, types, tile, {"num_stages": 4})
+KERNELS["host_descriptors_90"] = (
+    host_descriptors, 90, types, {"BM": 64, "BN": 64, "BK": 64}, {"num_stages": 4},
+)
 types = {"a": "*bf16", "b": "*bf16", "c": "*bf16", "M": "i32", "N": "i32", "K": "i32"}
 KERNELS["device_descriptors_90"] = (
     device_descriptors, 90, types, {"BM": 64, "BN": 128, "BK": 64, "P": 3}, {"num_stages": 3},
