@@ -1,4 +1,4 @@
-//! Instructions that PTX of other compilers uses: packed `set`, tensor maps made by the kernel.
+//! Instructions that PTX of other compilers uses: packed `set`, immediate predicates, tensor maps made by the kernel.
 
 mod common;
 use common::*;
@@ -27,6 +27,19 @@ fn packed_set() {
     let q = g.alloc(20, "q");
     assert!(launch(&mut g, &text("8.0", ".param .u64 q", body), 1, &[&q.to_le_bytes()]).unwrap().clean());
     assert_eq!(read::<u32>(&g, q, 5), [0x3c00_0000, 0x3c00, 0xffff_0000, 0x3c00_3c00, 0x3f80_0000]);
+}
+
+#[test]
+fn immediate_predicates_hold_for_every_lane() {
+    let body = "ld.param.u64 %rd1, [q]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2;\n\
+        mov.pred %p1, -1; mov.pred %p2, 0; mov.pred %p3, 1; mov.b32 %r2, 1; mov.b32 %r3, 10;\n\
+        @%p1 add.u32 %r2, %r2, 2; @%p2 add.u32 %r2, %r2, 4; @%p3 add.u32 %r2, %r2, 8; selp.u32 %r4, %r3, %r2, 0;\n\
+        setp.lt.and.u32 %p4, %r1, 4, 1; @%p4 add.u32 %r4, %r4, 100; st.global.u32 [%rd1], %r4;";
+    let mut g = Gpu::new();
+    let q = g.alloc(128, "q");
+    assert!(launch(&mut g, &text("8.0", ".param .u64 q", body), 32, &[&q.to_le_bytes()]).unwrap().clean());
+    let want: Vec<u32> = (0..32).map(|i| if i < 4 { 111 } else { 11 }).collect();
+    assert_eq!(read::<u32>(&g, q, 32), want);
 }
 
 /// Thread 0 of a warp makes a map of a 12 × 20 tensor in shared memory, all copy it out, and a tile is loaded with it.

@@ -276,6 +276,19 @@ fn atomics() {
 }
 
 #[test]
+fn half_atomics() {
+    let x: Vec<u16> = (0..256).map(|i| bf16_bits(f64::from(i % 8))).collect();
+    every("half_atomics", |k, g, o| {
+        let (d, out) = (g.alloc_with(&bytes(&x), "x"), g.alloc_with(&[0; 512], "out"));
+        k.run(g, [1, 1, 1], &args![d, out, 256i32], o);
+        for (i, v) in read::<u16>(g, out, 256).iter().enumerate() {
+            let pair = if i < 128 { (2 * i % 8) + (2 * i + 1) % 8 } else { 0 };
+            assert_eq!(bf16_value(*v), (i % 8 + pair) as f64, "{i}");
+        }
+    });
+}
+
+#[test]
 fn blocks_that_wait_for_each_other() {
     let x: Vec<f32> = noise(2304, 18).iter().map(|v| (v * 64.0).round()).collect();
     every("last_block", |k, g, o| {

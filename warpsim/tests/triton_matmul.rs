@@ -99,6 +99,28 @@ fn clusters_of_two() {
 }
 
 #[test]
+fn batched() {
+    let (a, b) = (eighths(4096, 13), eighths(4096, 14));
+    let want: Vec<f64> = (0..4).flat_map(|k| product(&a[1024 * k..], &b[1024 * k..], [32; 3])).collect();
+    for arch in [80, 90] {
+        each(&format!("batched_f16_{arch}"), |kernel, g, o| {
+            let (da, db) = (g.alloc_with(&encode(&a, "f16"), "a"), g.alloc_with(&encode(&b, "f16"), "b"));
+            let c = g.alloc(16384, "c");
+            kernel.run(g, [1, 1, 1], &args![da, db, c], o);
+            let got: Vec<f64> = read::<f32>(g, c, 4096).iter().map(|v| f64::from(*v) * 64.0).collect();
+            assert_eq!(got, want);
+        });
+        let wide = |v: &[i32]| bytes(&v.iter().map(|v| f64::from(*v) / 8.0).collect::<Vec<_>>());
+        each(&format!("batched_f64_{arch}"), |kernel, g, o| {
+            let (da, db) = (g.alloc_with(&wide(&a), "a"), g.alloc_with(&wide(&b), "b"));
+            let c = g.alloc(32768, "c");
+            kernel.run(g, [1, 1, 1], &args![da, db, c], o);
+            assert_eq!(read::<f64>(g, c, 4096), want.iter().map(|w| w / 64.0).collect::<Vec<_>>());
+        });
+    }
+}
+
+#[test]
 fn split_k() {
     let shape = [64, 96, 576];
     let (a, b) = (eighths(64 * 576, 3), eighths(576 * 96, 4));

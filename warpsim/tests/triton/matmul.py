@@ -26,6 +26,13 @@ def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
 
 
 @triton.jit
+def batched(a, b, c, B: tl.constexpr):
+    """Four square products at once."""
+    i = tl.arange(0, 4)[:, None, None] * B * B + tl.arange(0, B)[None, :, None] * B + tl.arange(0, B)[None, None, :]
+    tl.store(c + i, tl.dot(tl.load(a + i), tl.load(b + i)))
+
+
+@triton.jit
 def split_k(a, b, c, lock, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, S: tl.constexpr):
     """Each of S programs multiplies a part of K; they add into C in turn, each waiting for the one before it."""
     tile, part = tl.program_id(0), tl.program_id(1)
@@ -146,6 +153,9 @@ def matmuls():
 matmuls()
 types = {"a": "*fp16", "b": "*fp16", "c": "*fp32", "lock": "*i32", "M": "i32", "N": "i32", "K": "i32"}
 for arch in (80, 90):
+    for name, t in (("f16", "*fp16"), ("f64", "*fp64")):
+        out = "*fp64" if name == "f64" else "*fp32"
+        KERNELS[f"batched_{name}_{arch}"] = (batched, arch, {"a": t, "b": t, "c": out}, {"B": 32}, {})
     KERNELS[f"split_k_{arch}"] = (split_k, arch, types, {"BM": 32, "BN": 32, "BK": 32, "S": 3}, {})
     for causal in (False, True):
         types_a = {"q": "*bf16", "k": "*bf16", "v": "*bf16", "out": "*bf16", "T": "i32", "scale": "fp32"}

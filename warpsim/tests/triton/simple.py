@@ -155,6 +155,15 @@ def atomics(x, f, h, i, n, B: tl.constexpr):
 
 
 @triton.jit
+def half_atomics(x, out, n, B: tl.constexpr):
+    """Without masks, in other scopes and orders; neighbours in one instruction where the hardware can."""
+    i = tl.arange(0, B)
+    v = tl.load(x + i)
+    tl.atomic_add(out + i // 2, v, sem="relaxed", scope="cta")
+    tl.atomic_add(out + i, v, sem="release", scope="sys")
+
+
+@triton.jit
 def last_block(x, part, count, out, n, B: tl.constexpr, P: tl.constexpr):
     """Every program stores its sum; the last to finish adds the sums up."""
     k = tl.program_id(0)
@@ -238,6 +247,7 @@ both(histogram, {"x": I, "out": I, "n": "i32"}, {"B": 512, "BINS": 64})
 both(transpose, {"x": F, "out": F, "rows": "i32", "cols": "i32"}, {"B": 64})
 both(gather, {"x": F, "index": I, "out": F}, {"R": 64, "C": 32})
 both(atomics, {"x": F, "f": F, "h": H, "i": I, "n": "i32"}, {"B": 256})
+both(half_atomics, {"x": "*bf16", "out": "*bf16", "n": "i32"}, {"B": 256})
 both(last_block, {"x": F, "part": F, "count": I, "out": F, "n": "i32"}, {"B": 256, "P": 16})
 both(locked, {"x": F, "out": F, "lock": I, "cols": "i32"}, {"B": 256})
 both(chained_scan, {"x": I, "out": I, "flags": I, "sums": I}, {"B": 256})
