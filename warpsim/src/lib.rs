@@ -49,17 +49,22 @@
 //! over the host's cores; clusters share memory. Asynchronous work (`cp.async`, bulk and tensor copies, `wgmma`) happens at
 //! once or as late as a wait allows ([`Completion`]).
 //!
-//! Order between threads is followed through barriers, mbarriers, cluster barriers, fences with atomics, and
-//! `fence.proxy.async`; [`Checks::race`] reports what it leaves unordered. It follows warps, not threads, through a
-//! barrier, and the ordering of global memory between blocks is approximate, on the quiet side. A relaxed mbarrier
-//! operation counts as one that orders.
+//! Order between threads is followed lane by lane: through barriers of warps, blocks and clusters, mbarriers, fences,
+//! atomics and other strong accesses to one address, groups of copies and of `wgmma`, and proxy fences. [`Checks::race`]
+//! reports what it leaves unordered: accesses to shared memory and, across the whole grid, to global memory, on both sides
+//! of asynchronous copies; registers that `wgmma` works on; shared memory that others use when its block ends.
+//!
+//! Where it has to choose it is quiet: a relaxed read counts as an acquire (no fence is demanded after it) and a
+//! compare-and-swap as a read (loops start from a plain one); of each place the last writer and two readers are
+//! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its
+//! initialisation and bulk copies only when these come from another block.
 //!
 //! # What is not
 //!
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
-//! ends with its phase only. Textures, surfaces, `tcgen05`, sparse matrix instructions, im2col tensor maps,
-//! `tensormap.replace`, `multimem`, video instructions, 128-bit atomics, dynamic parallelism. What is not supported is
-//! an error with its line, never silently skipped.
+//! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`, sparse matrix instructions,
+//! im2col tensor maps, `multimem`, grid-wide barriers, device-side `malloc`, video instructions, 128-bit atomics,
+//! dynamic parallelism. What is not supported is an error with its line, never silently skipped.
 
 #![warn(missing_docs)]
 // Modules are private: what is public in one is public to the others.

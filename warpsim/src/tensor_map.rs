@@ -116,7 +116,23 @@ pub struct TensorMap {
     pub nan_fill: bool,
 }
 
-const MAGIC: u32 = 0x5754_4d31;
+/// Marks the 128 bytes as a map.
+pub(crate) const MAGIC: u32 = 0x5754_4d32;
+
+/// Where the fields lie in the 128 bytes. All are 32 bits wide but the address and the strides.
+pub(crate) mod field {
+    pub const MAGIC: usize = 0;
+    pub const RANK: usize = 4;
+    pub const ADDRESS: usize = 8;
+    pub const TYPE: usize = 16;
+    pub const SWIZZLE: usize = 20;
+    pub const STRIDES: usize = 24;
+    pub const DIMS: usize = 56;
+    pub const TILE: usize = 76;
+    pub const STEPS: usize = 96;
+    pub const FILL: usize = 116;
+    pub const INTERLEAVE: usize = 120;
+}
 
 impl TensorMap {
     /// Describes a tensor, checking what the hardware requires of it.
@@ -168,39 +184,60 @@ impl TensorMap {
     /// The 128 bytes that a kernel takes as its parameter.
     pub fn encode(&self) -> [u8; 128] {
         let mut out = [0u8; 128];
-        out[..4].copy_from_slice(&MAGIC.to_le_bytes());
-        out[4] = self.dims.len() as u8;
-        out[5] = self.data_type as u8;
-        out[6] = self.swizzle as u8;
-        out[7] = u8::from(self.nan_fill);
-        out[8..16].copy_from_slice(&self.address.to_le_bytes());
-        for (k, v) in self.dims.iter().enumerate() {
-            out[16 + 8 * k..24 + 8 * k].copy_from_slice(&v.to_le_bytes());
+        let mut put = |at: usize, v: u32| out[at..at + 4].copy_from_slice(&v.to_le_bytes());
+        put(field::MAGIC, MAGIC);
+        put(field::RANK, self.dims.len() as u32);
+        put(field::TYPE, self.data_type as u32);
+        put(field::SWIZZLE, self.swizzle as u32);
+        put(field::FILL, u32::from(self.nan_fill));
+        for (k, t) in self.tile.iter().enumerate() {
+            put(field::TILE + 4 * k, *t);
+            put(field::STEPS + 4 * k, 1);
+            // As in hardware 32 bits, of which 0 means 2^32.
+            put(field::DIMS + 4 * k, self.dims[k] as u32);
         }
+        out[field::ADDRESS..field::ADDRESS + 8].copy_from_slice(&self.address.to_le_bytes());
         for (k, v) in self.strides.iter().enumerate() {
-            out[56 + 8 * k..64 + 8 * k].copy_from_slice(&v.to_le_bytes());
-        }
-        for (k, v) in self.tile.iter().enumerate() {
-            out[88 + 4 * k..92 + 4 * k].copy_from_slice(&v.to_le_bytes());
+            out[field::STRIDES + 8 * k..field::STRIDES + 8 * k + 8].copy_from_slice(&v.to_le_bytes());
         }
         out
     }
 
     /// Reads the 128 bytes back.
     pub fn decode(b: &[u8; 128]) -> Option<Self> {
+        Self::parse(b).ok()
+    }
+
+    /// Reads the 128 bytes, which a kernel may have written, or says what is wrong with them.
+    pub(crate) fn parse(b: &[u8; 128]) -> Result<Self, String> {
         let u64_at = |k: usize| b[k..k + 8].iter().rev().fold(0u64, |v, x| v << 8 | u64::from(*x));
         let u32_at = |k: usize| b[k..k + 4].iter().rev().fold(0u32, |v, x| v << 8 | u32::from(*x));
-        let rank = usize::from(b[4]);
-        if u32_at(0) != MAGIC || !(1..=5).contains(&rank) {
-            return None;
+        let rank = u32_at(field::RANK) as usize;
+        if u32_at(field::MAGIC) != MAGIC {
+            return Err("no tensor map was written there".into());
         }
-        let swizzle = *[Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128].get(usize::from(b[6]))?;
-        let dims: Vec<_> = (0..rank).map(|k| u64_at(16 + 8 * k)).collect();
-        let strides: Vec<_> = (0..rank - 1).map(|k| u64_at(56 + 8 * k)).collect();
-        let tile: Vec<_> = (0..rank).map(|k| u32_at(88 + 4 * k)).collect();
-        let mut t = Self::tiled(*TYPES.get(usize::from(b[5]))?, u64_at(8), &dims, &strides, &tile, swizzle).ok()?;
-        t.nan_fill = b[7] != 0;
-        Some(t)
+        if !(1..=5).contains(&rank) {
+            return Err(format!("it has {rank} dimensions"));
+        }
+        let swizzles = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
+        let Some(swizzle) = swizzles.get(u32_at(field::SWIZZLE) as usize) else {
+            return Err(format!("the swizzle mode {} is not supported", u32_at(field::SWIZZLE)));
+        };
+        let Some(ty) = TYPES.get(u32_at(field::TYPE) as usize) else {
+            return Err(format!("the element type {} is not supported", u32_at(field::TYPE)));
+        };
+        if u32_at(field::INTERLEAVE) != 0 {
+            return Err("interleaved layouts are not supported".into());
+        }
+        if (0..rank).any(|k| u32_at(field::STEPS + 4 * k) != 1) {
+            return Err("element strides other than 1 are not supported".into());
+        }
+        let dims: Vec<_> = (0..rank).map(|k| u64::from(u32_at(field::DIMS + 4 * k).wrapping_sub(1)) + 1).collect();
+        let strides: Vec<_> = (0..rank - 1).map(|k| u64_at(field::STRIDES + 8 * k)).collect();
+        let tile: Vec<_> = (0..rank).map(|k| u32_at(field::TILE + 4 * k)).collect();
+        let mut t = Self::tiled(*ty, u64_at(field::ADDRESS), &dims, &strides, &tile, *swizzle)?;
+        t.nan_fill = u32_at(field::FILL) != 0;
+        Ok(t)
     }
 
     /// Bytes of a tile.

@@ -35,7 +35,7 @@ const REFUSED: &[&str] = &[
     "st.bulk.weak.shared::cta [%r1], 64, 0;",
     "mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid;",
     "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%x1, {%r2, %r3, %r4}], [%r5], {%h1};",
-    "tensormap.replace.tile.global_address.global.b1024.b64 [%x1], %x2;",
+    "tensormap.replace.tile.global_address.global.b1024.b32 [%x1], %r2;",
     "atom.global.cas.b128 %q1, [%x1], %q2, %q3;",
     "fma.rn.oob.f16 %h1, %h2, %h3, %h4;",
     "vadd.s32.s32.s32 %r1, %r2, %r3;",

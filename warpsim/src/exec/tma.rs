@@ -297,8 +297,13 @@ pub fn tensor(
                 Some(map_addr),
             );
         }
-        let Some(map) = found.then(|| TensorMap::decode(&raw)).flatten() else {
-            return cx.fault(w, s, l as u32, Kind::IllegalInstruction, "not a tensor map", Some(map_addr));
+        let map = if found { TensorMap::parse(&raw) } else { Err("no memory is there".into()) };
+        let map = match map {
+            Ok(map) => map,
+            Err(why) => {
+                let what = format!("not a tensor map: {why}");
+                return cx.fault(w, s, l as u32, Kind::IllegalInstruction, what, Some(map_addr));
+            }
         };
         if map.dims.len() != usize::from(t.rank) {
             return cx.fault(

@@ -58,6 +58,7 @@ impl Lower<'_, '_> {
             "bar" | "barrier" | "membar" | "fence" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect"
             | "nanosleep" | "griddepcontrol" | "setmaxnreg" | "mapa" | "getctarank" => self.sync(m, a),
             "cp" | "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" | "mbarrier" | "wmma" => self.tensor(m, a),
+            "tensormap" => self.tensormap(m, a),
             other => self.fail(format!("unsupported instruction `{other}`")),
         }
     }

@@ -20,6 +20,7 @@ mod st_async;
 mod stack;
 mod sync;
 mod tensor;
+mod tensormap;
 mod types;
 mod wmma;
 

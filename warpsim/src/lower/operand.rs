@@ -60,6 +60,11 @@ impl Lower<'_, '_> {
                 }
                 _ => self.fail(format!("`!{n}` is not a predicate")),
             },
+            _ if class == Class::P => {
+                // One bit a lane.
+                let v = self.immediate(a, Ty::B(64))?;
+                Ok(self.imm(class, if v == 0 { 0 } else { !0 }))
+            }
             _ => {
                 let v = self.immediate(a, ty)?;
                 Ok(self.imm(class, v))

@@ -3,6 +3,7 @@
 
 pub mod lanes;
 pub mod nvcc;
+pub mod triton;
 
 use warpsim::{Checks, Completion, Fault, Gpu, Launch, Module, Options, Report};
 
@@ -22,6 +23,12 @@ macro_rules! impls {
     })*};
 }
 impls!(u8 i8 u16 u32 i32 u64 i64 f32 f64);
+
+/// Arguments of a launch, as bytes.
+#[macro_export]
+macro_rules! args {
+    ($($x:expr),* $(,)?) => { [$($x.to_bytes()),*] };
+}
 
 pub fn read<T: ToBytes>(gpu: &Gpu, addr: u64, n: usize) -> Vec<T> {
     gpu.read_vec(addr, n * size_of::<T>()).unwrap().chunks_exact(size_of::<T>()).map(T::from_bytes).collect()
@@ -89,4 +96,20 @@ pub fn noise(n: usize, seed: u64) -> Vec<f32> {
             (s >> 40) as f32 / (1 << 23) as f32 - 1.0
         })
         .collect()
+}
+
+/// The value of an 8-bit float with 5 exponent bits.
+pub fn e5m2(code: u8) -> f64 {
+    warpsim::f16_value(u16::from(code) << 8)
+}
+
+/// The value of an 8-bit float with 4 exponent bits, which has no infinities.
+pub fn e4m3(code: u8) -> f64 {
+    let (exponent, fraction) = (i32::from(code >> 3 & 15), f64::from(code & 7) / 8.0);
+    let size = match (exponent, code & 7) {
+        (15, 7) => f64::NAN,
+        (0, _) => fraction * 2f64.powi(-6),
+        _ => (1.0 + fraction) * 2f64.powi(exponent - 7),
+    };
+    if code >> 7 == 1 { -size } else { size }
 }

@@ -24,14 +24,17 @@ pub fn ptx(name: &str) -> Option<String> {
 pub fn file(name: &str) -> Option<PathBuf> {
     match compiled(name) {
         Ok(path) => Some(path),
-        Err(why) if std::env::var_os("CI").is_some_and(|v| !v.is_empty()) => panic!("no PTX of {name}.cu: {why}"),
-        Err(why) => {
-            let test = std::thread::current().name().unwrap_or(name).to_owned();
-            // Not `eprintln!`, which the harness keeps to itself when a test passes.
-            let _ = writeln!(std::io::stderr(), "{test}: skipped, no PTX of {name}.cu: {why}");
-            None
-        }
+        Err(why) => skipped(&format!("{name}.cu"), &why),
     }
+}
+
+/// Says that a test does nothing because its PTX cannot be had. With `CI` set that is a failure.
+pub(super) fn skipped<T>(source: &str, why: &str) -> Option<T> {
+    assert!(std::env::var_os("CI").is_none_or(|v| v.is_empty()), "no PTX of {source}: {why}");
+    let test = std::thread::current().name().unwrap_or(source).to_owned();
+    // Not `eprintln!`, which the harness keeps to itself when a test passes.
+    let _ = writeln!(std::io::stderr(), "{test}: skipped, no PTX of {source}: {why}");
+    None
 }
 
 fn compiled(name: &str) -> Result<PathBuf, String> {
@@ -91,11 +94,11 @@ fn lock() -> Result<File, String> {
     Ok(file)
 }
 
-fn target() -> &'static Path {
+pub(super) fn target() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
 }
 
-fn output(command: &mut Command) -> Result<Output, String> {
+pub(super) fn output(command: &mut Command) -> Result<Output, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     match command.output() {
         Ok(out) if out.status.success() => Ok(out),
