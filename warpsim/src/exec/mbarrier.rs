@@ -89,10 +89,10 @@ pub fn tell(cl: &mut Cluster, p: Party, b: u32, off: u32) {
 }
 
 /// Checks an operation on a barrier as an access to its eight bytes.
-fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, b: u32, off: u32, write: bool) {
+fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, off): (u32, u32), kind: Mbar) {
     let at = (b as usize, off as usize);
     if let Some(c) = &mut cl.clocks
-        && !write
+        && kind != Mbar::Init
         && at.0 != w.block
         && let Some(init) = c.mbar(b, off).init
         && c.init_visible(w.party(1 << l), init)
@@ -101,7 +101,10 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, b: u3
         let stamp = Stamp::new(w.agent, l as u8, c.now(w.agent), s.pc, 0);
         return early_exit::visit(cx, cl, w, s, l, at.0, stamp, false);
     }
-    shared::touch(cx, cl, w, s, if write { Near::write(l, at, 8) } else { Near::read(l, at, 8) }, None);
+    // All but the initialisation work on the barrier like atomics.
+    let marks = if kind == Mbar::Init { 0 } else { Stamp::STRONG };
+    let write = matches!(kind, Mbar::Init | Mbar::Inval);
+    shared::touch(cx, cl, w, s, Near { write, marks, ..Near::read(l, at, 8) }, None);
 }
 
 /// A copy completes on another block's barrier, whose initialisation it has to see. For its own barriers that is demanded
@@ -172,7 +175,7 @@ pub fn run(
     let mut places = [(0, 0); 32];
     for l in lanes(m) {
         let (b, off) = place(cx, cl, w, s, i.a, l)?;
-        touch(cx, cl, w, s, l, b, off, matches!(kind, Mbar::Init | Mbar::Inval));
+        touch(cx, cl, w, s, l, (b, off), kind);
         places[l] = (b, off);
     }
     let known = match (kind, &mut cl.clocks) {
@@ -290,7 +293,7 @@ fn test(
         match waits.iter_mut().find(|x| x.0 == (b, off, want)) {
             Some(x) => x.1 |= 1 << l,
             None => {
-                touch(cx, cl, w, s, l, b, off, false);
+                touch(cx, cl, w, s, l, (b, off), Mbar::PendingCount);
                 waits.push(((b, off, want), 1 << l));
             }
         }

@@ -8,6 +8,7 @@ pub(crate) mod async_copy;
 pub(crate) mod atomic;
 pub(crate) mod barrier;
 pub(crate) mod bulk;
+pub(crate) mod bulk_check;
 pub(crate) mod call;
 pub mod cvt;
 pub(crate) mod cx;
