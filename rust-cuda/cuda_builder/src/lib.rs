@@ -33,15 +33,18 @@
 mod arch;
 mod archive;
 mod builder;
+mod cache;
 mod cargo;
 mod compile;
 pub mod error;
+mod frontend;
 mod ir;
 pub mod manifest;
 mod marker;
 mod ptx;
 pub mod ptxas;
 pub mod toolchain;
+mod watch;
 
 pub use arch::Arch;
 pub(crate) use builder::Options;
