@@ -9,9 +9,12 @@ use std::{
 
 use crate::{
     Arch, Error, Manifest, cache, cargo,
-    compile::{Compiler, Done, Job},
+    compile::{self, Compiler, Done, Job},
     frontend::Frontend,
-    ptxas, toolchain,
+    output::{self, create},
+    ptxas,
+    sources::Sources,
+    toolchain,
     watch::Watch,
 };
 
@@ -32,6 +35,7 @@ pub struct CudaBuilder {
     crate_folder: PathBuf,
     arches: Vec<Arch>,
     options: Options,
+    archive: Option<PathBuf>,
     copy_to: Option<PathBuf>,
     target_folder: Option<PathBuf>,
 }
@@ -40,8 +44,8 @@ pub struct CudaBuilder {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BuildOutput {
-    /// The folder with `manifest.json` and the PTX.
-    pub folder: PathBuf,
+    /// The file with the PTX of all kernels: see [`ptx_archive::Archive`].
+    pub archive: PathBuf,
     /// The kernels.
     pub manifest: Manifest,
     /// rustc's warnings about the device crate and the crates beside it.
@@ -66,6 +70,7 @@ impl CudaBuilder {
                 release: true,
                 emit_llvm_ir: false,
             },
+            archive: None,
             copy_to: None,
             target_folder: None,
         }
@@ -122,8 +127,16 @@ impl CudaBuilder {
         self
     }
 
-    /// The folder for the manifest and the PTX. Default: `ptx` in a build script's `OUT_DIR`, or in the builder's own
-    /// folder in cargo's output. The builder owns the folders it makes there, one an architecture.
+    /// The archive to write. Default: `kernels.ptxa` in a build script's `OUT_DIR`, or in the builder's own folder in
+    /// cargo's output.
+    #[must_use]
+    pub fn archive(mut self, file: impl Into<PathBuf>) -> Self {
+        self.archive = Some(file.into());
+        self
+    }
+
+    /// A folder that gets the PTX as well, a file a kernel, with a manifest. The builder owns the folders it makes there,
+    /// one an architecture. Default: none does.
     #[must_use]
     pub fn copy_to(mut self, folder: impl Into<PathBuf>) -> Self {
         self.copy_to = Some(folder.into());
@@ -142,13 +155,10 @@ impl CudaBuilder {
     ///
     /// In a build script it also tells cargo what to watch, so that the script runs again only when something changed.
     pub fn build(self) -> Result<BuildOutput, Error> {
-        let folder = std::path::absolute(&self.crate_folder)
-            .and_then(fs::canonicalize)
-            .map_err(|source| Error::File { path: self.crate_folder.clone(), source })?;
-        if !folder.join("Cargo.toml").is_file() {
-            return Err(Error::NoCrate(folder));
-        }
+        let folder = self.folder()?;
         let watch = Watch::new(&folder);
+        let sources = Sources::of(&folder)?;
+        sources.local.values().for_each(|folder| watch.package(folder));
         let toolchain = toolchain::find_from(&folder).inspect_err(|_| watch.for_a_toolchain())?;
         watch.path(&toolchain.rustc);
         let ptxas = ptxas::find_from(&folder);
@@ -163,48 +173,50 @@ impl CudaBuilder {
         create(&cache)?;
         cache::clean(&cache);
         let compiler = Compiler { toolchain: &toolchain, ptxas: ptxas.as_ref(), options: &self.options, cache };
-        let arches = if self.arches.is_empty() { vec![Arch::Sm80] } else { self.arches.clone() };
-        let frontend = Frontend { compiler: &compiler, folder: &folder, target: &target, watch: &watch };
-        let (kernels, warnings, linked) = run(&frontend, &arches)?;
-        self.write(&target, kernels, warnings, linked)
+        let frontend = Frontend { compiler: &compiler, folder: &folder, target: &target };
+        // Taken before rustc reads them: a file that is edited meanwhile makes the archive look old, not new.
+        let hash = sources.hash(&self.how())?;
+        let (mut kernels, warnings, linked) = run(&frontend, &self.arches())?;
+        kernels.sort_by(|a, b| (a.entry.arch, &a.entry.symbol).cmp(&(b.entry.arch, &b.entry.symbol)));
+        let archive = self.archive_file(&target);
+        output::archive(&archive, &hash, &kernels)?;
+        let cached = kernels.iter().filter(|kernel| kernel.cached).count();
+        let manifest = Manifest { kernels: kernels.iter().map(|kernel| kernel.entry.clone()).collect() };
+        if let Some(folder) = &self.copy_to {
+            output::files(folder, &manifest, &kernels)?;
+        }
+        Ok(BuildOutput { archive, manifest, warnings, cached, linked })
     }
 
-    /// Writes the PTX and the manifest, and removes what an earlier build left.
-    fn write(
-        &self,
-        target: &Path,
-        mut kernels: Vec<Done>,
-        warnings: Vec<String>,
-        linked: usize,
-    ) -> Result<BuildOutput, Error> {
-        let folder = self.copy_to.clone().unwrap_or_else(|| match env::var_os("OUT_DIR") {
-            Some(out) => Path::new(&out).join("ptx"),
-            None => target.join("ptx"),
-        });
-        kernels.sort_by(|a, b| (a.entry.arch, &a.entry.symbol).cmp(&(b.entry.arch, &b.entry.symbol)));
-        for arch in Arch::ALL {
-            let stale = folder.join(arch.as_str());
-            match fs::remove_dir_all(&stale) {
-                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::File { path: stale, source });
-                }
-                _ => {}
-            }
-        }
-        for kernel in &kernels {
-            let file = folder.join(&kernel.entry.file);
-            create(file.parent().unwrap_or(&folder))?;
-            write_file(&file, &kernel.ptx)?;
-            if let Some(ir) = &kernel.ir {
-                write_file(&file.with_extension("ll"), ir)?;
-            }
-        }
-        let cached = kernels.iter().filter(|kernel| kernel.cached).count();
-        let manifest = Manifest { kernels: kernels.into_iter().map(|kernel| kernel.entry).collect() };
-        create(&folder)?;
-        let json = serde_json::to_string_pretty(&manifest).map_err(|error| Error::Output(error.to_string()))?;
-        write_file(&folder.join("manifest.json"), &json)?;
-        Ok(BuildOutput { folder, manifest, warnings, cached, linked })
+    /// The hash that an archive of these kernels has, built now: of the crate, the crates beside it, the versions of the
+    /// others, and the options. It takes no device toolchain to know it.
+    pub fn sources(&self) -> Result<String, Error> {
+        Sources::of(&self.folder()?)?.hash(&self.how())
+    }
+
+    fn folder(&self) -> Result<PathBuf, Error> {
+        let folder = std::path::absolute(&self.crate_folder)
+            .and_then(fs::canonicalize)
+            .map_err(|source| Error::File { path: self.crate_folder.clone(), source })?;
+        if folder.join("Cargo.toml").is_file() { Ok(folder) } else { Err(Error::NoCrate(folder)) }
+    }
+
+    fn arches(&self) -> Vec<Arch> {
+        if self.arches.is_empty() { vec![Arch::Sm80] } else { self.arches.clone() }
+    }
+
+    /// What decides the PTX besides the sources.
+    fn how(&self) -> String {
+        let mut arches = self.arches();
+        arches.sort();
+        format!("{} {:?} {arches:?}", compile::FORMAT, self.options)
+    }
+
+    fn archive_file(&self, target: &Path) -> PathBuf {
+        self.archive.clone().unwrap_or_else(|| match env::var_os("OUT_DIR") {
+            Some(out) => Path::new(&out).join(ptx_archive::FILE_NAME),
+            None => target.join(ptx_archive::FILE_NAME),
+        })
     }
 }
 
@@ -268,12 +280,4 @@ fn run(frontend: &Frontend<'_>, arches: &[Arch]) -> Result<(Vec<Done>, Vec<Strin
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-pub(crate) fn create(folder: &Path) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })
-}
-
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|source| Error::File { path: path.to_owned(), source })
 }

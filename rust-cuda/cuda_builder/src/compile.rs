@@ -3,25 +3,24 @@
 use std::{
     hash::Hasher as _,
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
+use ptx_archive::{Kernel, Param};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Arch, Options, cache,
     error::{KernelError, Problem},
     frontend::{Cut, hash},
-    ir,
-    manifest::{KernelEntry, Param},
-    ptx,
+    ir, ptx,
     ptxas::{Ptxas, PtxasError, Resources},
     toolchain::Toolchain,
 };
 
 /// The number of the cache's format: to be raised when the builder itself treats kernels differently.
-const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 2;
 
 /// A kernel that waits for its turn.
 pub(crate) struct Job {
@@ -33,7 +32,7 @@ pub(crate) struct Job {
 
 /// What came of a [`Job`].
 pub(crate) struct Done {
-    pub(crate) entry: KernelEntry,
+    pub(crate) entry: Kernel,
     pub(crate) ptx: String,
     /// Optimised IR, when it was asked for.
     pub(crate) ir: Option<String>,
@@ -167,7 +166,8 @@ impl Compiler<'_> {
 }
 
 fn target(arch: Arch) -> Vec<String> {
-    vec![format!("-mcpu={arch}"), format!("-mattr={}", arch.llvm_feature())]
+    let (major, minor) = arch.ptx_version();
+    vec![format!("-mcpu={arch}"), format!("-mattr=+ptx{major}{minor}")]
 }
 
 fn refused(error: PtxasError) -> Problem {
@@ -202,10 +202,9 @@ fn pipe(tool: &'static str, mut command: Command, input: &str) -> Result<String,
 
 fn done(cut: &Cut, arch: Arch, kernel: Cached, cached: bool) -> Done {
     let Cut { symbol, marker, .. } = cut;
-    let entry = KernelEntry {
+    let entry = Kernel {
         symbol: symbol.clone(),
         arch,
-        file: Path::new(arch.as_str()).join(format!("{symbol}.ptx")),
         module: marker.module.clone(),
         block: marker.block,
         min_blocks: marker.min_blocks,

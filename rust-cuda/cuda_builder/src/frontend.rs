@@ -6,14 +6,12 @@ use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::{
-    Arch, Error, archive,
-    builder::write_file,
-    cache, cargo,
+    Arch, Error, archive, cache, cargo,
     compile::{Compiler, Done, Job},
     error::{KernelError, Problem},
     ir,
     marker::Marker,
-    watch::Watch,
+    output::write_file,
 };
 
 const PRELUDE: &str = include_str!("prelude.ll");
@@ -23,7 +21,6 @@ pub(crate) struct Frontend<'a> {
     pub(crate) compiler: &'a Compiler<'a>,
     pub(crate) folder: &'a Path,
     pub(crate) target: &'a Path,
-    pub(crate) watch: &'a Watch,
 }
 
 /// The kernels of one architecture.
@@ -51,9 +48,6 @@ pub(crate) struct Cut {
 impl Frontend<'_> {
     pub(crate) fn kernels(&self, arch: Arch) -> Result<Kernels, Error> {
         let compiled = cargo::compile(self.compiler.toolchain, self.folder, self.target, arch)?;
-        for folder in &compiled.folders {
-            self.watch.package(folder);
-        }
         let mut kernels = Kernels { warnings: compiled.warnings, ..Kernels::default() };
         let mut bitcode = Vec::new();
         for archive in &compiled.archives {

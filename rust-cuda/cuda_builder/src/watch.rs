@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{cargo, toolchain};
+use crate::{cargo, sources::PARTS, toolchain};
 
 /// Tells cargo what a build script depends on. Outside of one it is silent.
 pub(crate) struct Watch {
@@ -37,15 +37,18 @@ impl Watch {
     }
 
     pub(crate) fn package(&self, folder: &Path) {
-        self.existing(folder, &["Cargo.toml", "src", "build.rs"]);
+        self.existing(folder, &PARTS);
     }
 
     fn existing(&self, folder: &Path, names: &[&str]) {
         names.iter().map(|name| folder.join(name)).filter(|path| path.exists()).for_each(|path| self.path(&path));
     }
 
-    /// Cargo runs a script again that waits for a file that is not there: set-up may be run in between.
+    /// What changes when a toolchain is completed: rustup's list of components, and the folder that set-up writes to.
     pub(crate) fn for_a_toolchain(&self) {
-        self.path(&self.workspace.join(".toolchain/device"));
+        if let Some(sysroot) = toolchain::active_sysroot(&self.workspace) {
+            self.existing(&sysroot, &["lib/rustlib/components"]);
+        }
+        self.existing(&self.workspace, &[".toolchain"]);
     }
 }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use cuda_builder::{Arch, BuildOutput, Manifest, Param, ParamKind, ptxas};
+use cuda_builder::{Arch, BuildOutput, Manifest, Param, ParamKind, ptx_archive::Archive, ptxas};
 use support::{builder, fixture, have_toolchain, kernel};
 
 #[test]
@@ -37,13 +37,23 @@ fn a_crate_becomes_one_ptx_file_a_kernel() {
     let written = std::fs::read(out.path().join("manifest.json")).unwrap();
     assert_eq!(serde_json::from_slice::<Manifest>(&written).unwrap(), built.manifest);
     for entry in &built.manifest.kernels {
-        let ptx = std::fs::read_to_string(out.path().join(&entry.file)).unwrap();
+        let ptx = std::fs::read_to_string(out.path().join(entry.file())).unwrap();
         assert!(ptx.contains(&format!(".target {}", entry.arch)));
         assert!(ptx.contains(&format!(".entry {}(", entry.symbol)));
         assert_eq!(ptx.matches(".entry").count(), 1, "{}", entry.symbol);
         assert!(!ptx.contains("#kernel") && !ptx.contains(".loc"), "{}", entry.symbol);
-        assert!(out.path().join(&entry.file).with_extension("ll").is_file());
+        assert!(out.path().join(entry.file()).with_extension("ll").is_file());
     }
+
+    let archive = Archive::open(&built.archive).unwrap();
+    assert_eq!(archive.kernels().len(), built.manifest.kernels.len());
+    for (index, kernel) in archive.kernels().iter().enumerate() {
+        assert_eq!(built.manifest.get(kernel.arch, &kernel.symbol), Some(kernel));
+        let ptx = std::fs::read_to_string(out.path().join(kernel.file())).unwrap();
+        assert_eq!(archive.ptx(index).unwrap(), ptx);
+    }
+    assert_eq!(archive.sources(), builder(&fixture("basic")).emit_llvm_ir(true).sources().unwrap());
+    assert_ne!(archive.sources(), builder(&fixture("basic")).ftz(true).sources().unwrap());
 
     let saxpy = built.manifest.get(Arch::Sm80, "saxpy").unwrap();
     assert_eq!((saxpy.block, saxpy.min_blocks, saxpy.no_spills), ([256, 1, 1], 4, true));
