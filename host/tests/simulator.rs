@@ -73,7 +73,7 @@ static IMAGES: &[KernelImage] = &[
 
 fn open() -> (Device, Stream) {
     let device = Device::open_backend(BackendKind::Sim).unwrap();
-    device.add_images(IMAGES);
+    device.add_images(IMAGES).unwrap();
     let stream = device.stream().unwrap();
     (device, stream)
 }

@@ -11,7 +11,7 @@ use crate::runtime::backend::sim::SimBackend;
 use crate::runtime::backend::{self, Backend, Failure, Outcome, RawFunction, RawStream};
 use crate::runtime::error::CudaVersion;
 use crate::runtime::error::{Error, Result};
-use crate::runtime::kernels::{self, Arch, KernelImage, KernelSpec};
+use crate::runtime::kernels::{self, Arch, KernelImage, KernelSpec, Kernels};
 use crate::runtime::sim::Simulator;
 use crate::runtime::storage::slots;
 use crate::runtime::stream::Stream;
@@ -89,7 +89,7 @@ struct Inner {
     backend: Box<dyn Backend>,
     archs: &'static [Arch],
     images: RwLock<Vec<&'static [KernelImage]>>,
-    functions: RwLock<HashMap<&'static str, Loaded>>,
+    functions: RwLock<HashMap<(&'static str, &'static str), Loaded>>,
     streams: Mutex<StreamPool>,
     recent: Recent,
     fault: &'static Fault,
@@ -168,7 +168,7 @@ impl Device {
         let info = backend.info();
         Self(Arc::new(Inner {
             archs: Arch::of_device(info.compute_capability),
-            images: RwLock::new(vec![kernels::images()]),
+            images: RwLock::default(),
             functions: RwLock::default(),
             streams: Mutex::default(),
             recent: Recent::default(),
@@ -212,10 +212,15 @@ impl Device {
         self.call(|b| b.memory())
     }
 
-    /// Adds kernels of another crate, sorted by symbol: they can then be launched like the embedded ones.
-    pub fn add_images(&self, images: &'static [KernelImage]) {
-        let mut sets = self.0.images.write().unwrap_or_else(PoisonError::into_inner);
-        sets.push(images);
+    /// Adds the kernels of another crate, which can then be launched like Warpsmith's own. An error if a kernel of this name and
+    /// module is there already, from elsewhere.
+    pub fn add_kernels(&self, kernels: &'static Kernels) -> Result<()> {
+        self.add_images(kernels.images()?)
+    }
+
+    /// Adds kernels whose PTX does not come from an archive.
+    pub fn add_images(&self, images: &'static [KernelImage]) -> Result<()> {
+        kernels::add(&mut self.0.images.write().unwrap_or_else(PoisonError::into_inner), images)
     }
 
     /// Encodes a TMA descriptor. The caller keeps the memory alive while kernels use it.
@@ -286,15 +291,15 @@ impl Device {
 
     /// The loaded kernel, loading it on first use.
     pub(crate) fn function(&self, spec: &KernelSpec) -> Result<Loaded> {
-        let cached = |map: &HashMap<&'static str, Loaded>| map.get(spec.symbol).copied();
+        let name = (spec.module, spec.symbol);
         let functions = &self.0.functions;
-        if let Some(loaded) = cached(&functions.read().unwrap_or_else(PoisonError::into_inner)) {
-            // Two declarations can claim one symbol.
+        if let Some(&loaded) = functions.read().unwrap_or_else(PoisonError::into_inner).get(&name) {
+            // Two declarations can claim one name.
             return spec.check(loaded.image).map(|()| loaded);
         }
         // Held while loading, so that a kernel is compiled once.
         let mut functions = functions.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = cached(&functions) {
+        if let Some(&loaded) = functions.get(&name) {
             return spec.check(loaded.image).map(|()| loaded);
         }
         let sets = self.0.images.read().unwrap_or_else(PoisonError::into_inner);
@@ -309,7 +314,7 @@ impl Device {
         }
         let function = self.call(|b| b.load(image))?;
         let loaded = Loaded { function, image };
-        functions.insert(spec.symbol, loaded);
+        functions.insert(name, loaded);
         Ok(loaded)
     }
 

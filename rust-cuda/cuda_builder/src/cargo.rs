@@ -197,7 +197,7 @@ fn is_device(file: &Path) -> bool {
 
 /// The folder of cargo's output, without asking cargo: the one around a build script's `OUT_DIR`, or the one the
 /// workspace around `folder` uses.
-pub(crate) fn target_folder(folder: &Path) -> PathBuf {
+pub fn target_folder(folder: &Path) -> PathBuf {
     if let Some(out) = env::var_os("OUT_DIR").map(PathBuf::from) {
         // Cargo tags the folder as a cache. It may be the workspace's own or anywhere else.
         let tagged = out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());

@@ -50,6 +50,7 @@ mod watch;
 
 pub(crate) use builder::Options;
 pub use builder::{BuildOutput, CudaBuilder};
+pub use cargo::target_folder;
 pub use error::Error;
 pub use manifest::Manifest;
 pub use ptx_archive::{self, Arch, Kernel, Param, ParamKind};

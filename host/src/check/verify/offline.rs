@@ -1,13 +1,12 @@
 //! What can be checked of an operator where no device is: its kernels' code, and its reference.
 
-use cuda_builder::Arch;
 use cuda_builder::ptxas::Ptxas;
 use serde::Serialize;
 
 use super::{Expected, Job, Row, Status, host_inputs};
 use crate::ops::model::{Distribution, InputSpec, KernelInfo, OpInfo, TensorMeta};
-use crate::runtime::error::{Error, Result};
-use crate::runtime::kernels::{self, KernelImage};
+use crate::runtime::error::Result;
+use crate::runtime::kernels::KernelImage;
 
 /// One kernel in one architecture's code.
 #[derive(Clone, Debug, Serialize)]
@@ -32,18 +31,18 @@ pub struct KernelRow {
     pub detail: Option<String>,
 }
 
-/// Compares the embedded code of an operator's kernels with what the host launches, and assembles it if `ptxas` is there.
+/// Compares the code of an operator's kernels with what the host launches, and assembles it if `ptxas` is there.
 pub fn kernels(info: &OpInfo, ptxas: Option<&Ptxas>) -> Result<Vec<KernelRow>> {
-    if let Some(why) = kernels::not_built() {
-        return Err(Error::KernelsNotBuilt { why: why.to_owned() });
-    }
     let mut rows = Vec::new();
     for kernel in info.kernels {
-        if kernel.images().is_empty() {
-            let detail = Some("is not among the embedded kernels".to_owned());
+        let images = kernel.images()?;
+        if images.is_empty() {
+            let detail = Some("there is no code for it".to_owned());
             rows.push(KernelRow { status: Status::Fail, detail, ..row(info, kernel, "") });
         }
-        rows.extend(kernel.images().iter().map(|image| check(info, kernel, image, ptxas)));
+        for image in images {
+            rows.push(check(info, kernel, image, ptxas)?);
+        }
     }
     Ok(rows)
 }
@@ -62,14 +61,14 @@ fn row(info: &OpInfo, kernel: &KernelInfo, arch: &'static str) -> KernelRow {
     }
 }
 
-fn check(info: &OpInfo, kernel: &KernelInfo, image: &'static KernelImage, ptxas: Option<&Ptxas>) -> KernelRow {
+fn check(info: &OpInfo, kernel: &KernelInfo, image: &'static KernelImage, ptxas: Option<&Ptxas>) -> Result<KernelRow> {
     let mut row = row(info, kernel, image.arch.as_str());
-    let mut problems = mismatches(kernel, image);
+    let ptx = image.ptx()?;
+    let mut problems = mismatches(kernel, image, &ptx);
     if let Some(ptxas) = ptxas
-        && let Some(arch) = Arch::from_name(row.arch)
-        && ptxas.supports(arch)
+        && ptxas.supports(image.arch)
     {
-        match ptxas.assemble(image.ptx, arch) {
+        match ptxas.assemble(&ptx, image.arch) {
             Ok(used) => {
                 row.registers = Some(used.registers);
                 row.stack = Some(used.stack_bytes);
@@ -82,18 +81,18 @@ fn check(info: &OpInfo, kernel: &KernelInfo, image: &'static KernelImage, ptxas:
         row.status = Status::Fail;
         row.detail = Some(problems.join("; "));
     }
-    row
+    Ok(row)
 }
 
 /// Where the code differs from what the host's types say.
-fn mismatches(kernel: &KernelInfo, image: &KernelImage) -> Vec<String> {
+fn mismatches(kernel: &KernelInfo, image: &KernelImage, ptx: &str) -> Vec<String> {
     let mut problems: Vec<_> = kernel.check(image).err().iter().map(ToString::to_string).collect();
-    if !image.ptx.contains(&format!(".entry {}(", image.symbol)) {
+    if !ptx.contains(&format!(".entry {}(", image.symbol)) {
         problems.push("the code has no entry of that name".to_owned());
     }
     let [x, y, z] = kernel.block();
     let bound = format!(".maxntid {x}, {y}, {z}");
-    if !image.ptx.contains(&bound) {
+    if !ptx.contains(&bound) {
         problems.push(format!("the code does not say `{bound}`"));
     }
     problems

@@ -35,9 +35,10 @@ impl KernelInfo {
         self.spec.shared_bytes
     }
 
-    /// The embedded code, for every architecture that there is any for.
-    pub fn images(&self) -> &'static [KernelImage] {
-        kernels::find(kernels::images(), self.spec.symbol)
+    /// The code, for every architecture that there is any for.
+    pub fn images(&self) -> Result<Vec<&'static KernelImage>> {
+        let images = kernels::images()?.iter();
+        Ok(images.filter(|image| image.is(self.spec.module, self.spec.symbol)).collect())
     }
 
     /// An error if `image` takes other parameters, blocks, clusters or shared memory than the host launches it with.

@@ -293,7 +293,7 @@ impl Backend for SimBackend {
     }
 
     fn load(&self, image: &KernelImage) -> Outcome<RawFunction> {
-        let kernel = parse(image.symbol, image.ptx)?;
+        let kernel = parse(image.symbol, &image.ptx()?)?;
         let mut state = self.state();
         state.functions.push(Function { kernel, symbol: image.symbol, cluster: image.cluster });
         Ok(RawFunction(state.functions.len() - 1))
