@@ -82,7 +82,7 @@ fn device(backend: &BackendArg) -> Vec<Finding> {
                     "{}, compute capability {major}.{minor}, {} multiprocessors, {memory} GiB; runs {}",
                     info.name,
                     info.multiprocessors,
-                    archs.join(" and ")
+                    archs.join(", ")
                 ),
             ),
         ]
