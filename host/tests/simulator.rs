@@ -80,7 +80,7 @@ fn open() -> (Device, Stream) {
 
 fn copy(stream: &Stream, blocks: u32, x: &Tensor<f32>, y: &mut Tensor<f32>) -> Result<()> {
     // SAFETY: the simulator refuses what is out of bounds.
-    unsafe { stream.launch::<Copy>(blocks, (x.view().ptr(stream), y.view_mut().ptr_mut(stream))) }
+    unsafe { stream.launch::<Copy>(blocks, (x.view().ptr(stream).unwrap(), y.view_mut().ptr_mut(stream).unwrap())) }
 }
 
 /// The one finding of a launch that has to have one.
@@ -145,7 +145,9 @@ fn a_missing_barrier_is_found() {
     let x = Tensor::from_slice(&stream, [64], &numbers(64)).unwrap();
     let mut y = Tensor::<f32>::zeros(&stream, [64]).unwrap();
     // SAFETY: both tensors have the 64 elements that one block accesses.
-    let result = unsafe { stream.launch::<Reverse>(1, (x.view().ptr(&stream), y.view_mut().ptr_mut(&stream))) };
+    let result = unsafe {
+        stream.launch::<Reverse>(1, (x.view().ptr(&stream).unwrap(), y.view_mut().ptr_mut(&stream).unwrap()))
+    };
     let Err(Error::Findings { findings }) = result else { panic!("{result:?}") };
     let race = findings.iter().find(|f| f.kind == "shared-race");
     assert!(race.is_some_and(|f| f.earlier.is_some()), "{findings:?}");

@@ -50,11 +50,11 @@ pub fn bias_mask_scale_add<'a>(
         return Ok(());
     };
     let args = (
-        x.ptr(stream),
-        bias.ptr(stream),
-        mask.ptr(stream),
-        residual.ptr(stream),
-        y.ptr_mut(stream),
+        x.ptr(stream)?,
+        bias.ptr(stream)?,
+        mask.ptr(stream)?,
+        residual.ptr(stream)?,
+        y.ptr_mut(stream)?,
         n as u64,
         d as u64,
         scale,

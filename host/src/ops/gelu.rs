@@ -41,7 +41,7 @@ pub fn gelu<'a, T: GeluDtype + crate::runtime::dtype::Dtype>(
         return Ok(());
     };
     // SAFETY: both tensors are live, contiguous and hold n elements, and y is borrowed mutably.
-    unsafe { stream.launch::<gk::Gelu<T>>(grid, (x.ptr(stream), y.ptr_mut(stream), n as u64)) }
+    unsafe { stream.launch::<gk::Gelu<T>>(grid, (x.ptr(stream)?, y.ptr_mut(stream)?, n as u64)) }
 }
 
 /// The operator's entry in the registry.

@@ -104,8 +104,8 @@ impl<'a> Problem<'a> {
                 "a and b with k > 0 and rows at multiples of 16 bytes",
             ));
         }
-        let (a, b) = (self.a.ptr(stream), self.b.ptr(stream));
-        let c = self.c.ptr_mut(stream);
+        let (a, b) = (self.a.ptr(stream)?, self.b.ptr(stream)?);
+        let c = self.c.ptr_mut(stream)?;
         let map = |address, rows, columns, ld, box_rows, box_columns| {
             tile_map(stream, address, [rows, columns], ld, [box_rows, box_columns])
         };
@@ -135,9 +135,9 @@ impl<'a> Problem<'a> {
         };
         let aligned = self.a.rows_aligned(16) && self.b.rows_aligned(16);
         let args = (
-            self.a.ptr(stream),
-            self.b.ptr(stream),
-            self.c.ptr_mut(stream),
+            self.a.ptr(stream)?,
+            self.b.ptr(stream)?,
+            self.c.ptr_mut(stream)?,
             self.m,
             self.n,
             self.k,

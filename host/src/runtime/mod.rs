@@ -8,6 +8,8 @@ pub(crate) mod error;
 pub(crate) mod host_tensor;
 pub mod kernels;
 pub(crate) mod layout;
+mod part;
+mod queue;
 pub(crate) mod shape;
 pub mod sim;
 mod storage;

@@ -99,7 +99,7 @@ struct Placed {
 impl Placed {
     fn new(stream: &Stream, place: Placement, meta: &TensorMeta, bytes: Vec<u8>) -> Result<Self> {
         let image = HostTensor::new(meta.dtype, [place.elements()], bytes)?;
-        let tensor = AnyTensor::from_host(stream, &image)?;
+        let mut tensor = AnyTensor::from_host(stream, &image)?;
         tensor.set_name(&meta.name);
         // To a checker of reads, what lies around an input was never written.
         place.gaps().try_for_each(|gap| tensor.forget(stream, gap))?;
@@ -170,7 +170,7 @@ impl Prepared {
     fn poisoned_outputs(&self, job: &Job) -> Result<Vec<Placed>> {
         let place = |meta: &TensorMeta| {
             let place = Placement::new(meta, job.case.layout);
-            let tensor = place.poisoned_on(&self.stream)?;
+            let mut tensor = place.poisoned_on(&self.stream)?;
             tensor.set_name(&meta.name);
             tensor.forget(&self.stream, 0..place.elements())?;
             Ok(Placed { name: meta.name.clone(), tensor, place })

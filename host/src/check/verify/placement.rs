@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use crate::ops::model::reference::row_len;
 use crate::ops::model::{Layout, TensorMeta};
-use crate::runtime::any::{AnyTensor, AnyViewMut};
-use crate::runtime::dtype::{DType, Dtype};
+use crate::runtime::any::AnyTensor;
+use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
@@ -71,16 +71,7 @@ impl Placement {
     /// The allocation on the device, with nothing in it but poison.
     pub(super) fn poisoned_on(&self, stream: &Stream) -> Result<AnyTensor> {
         let mut tensor = AnyTensor::uninit(stream, self.dtype, [self.elements()])?;
-        match tensor.view_mut() {
-            AnyViewMut::F32(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::F16(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::BF16(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::I8(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::U8(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::I32(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::U32(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::I64(mut view) => view.fill(stream, poison_value(self.dtype)),
-        }?;
+        tensor.view_mut().fill_bytes(stream, poison(self.dtype))?;
         Ok(tensor)
     }
 
@@ -179,10 +170,6 @@ fn find(bytes: &[u8], element: &[u8]) -> Option<usize> {
         4 => sized::<4>(bytes, element),
         n => bytes.chunks_exact(n).position(|e| e == element),
     }
-}
-
-fn poison_value<T: Dtype>(dtype: DType) -> T {
-    bytemuck::pod_read_unaligned(poison(dtype))
 }
 
 #[cfg(test)]
