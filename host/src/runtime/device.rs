@@ -200,6 +200,11 @@ impl Device {
         self.backend().alloc(stream, bytes).map_err(|failure| self.explain(failure, bytes))
     }
 
+    /// What findings call the allocation that starts there.
+    pub(crate) fn name(&self, address: u64, name: &str) {
+        self.backend().name(address, name);
+    }
+
     pub(crate) fn release_queue(&self, queue: &Arc<Queue>) {
         lock(&self.0.queues).give_back(queue.clone());
     }

@@ -10,6 +10,7 @@ pub mod kernels;
 pub(crate) mod layout;
 mod part;
 mod queue;
+pub(crate) mod scratch;
 pub(crate) mod shape;
 pub mod sim;
 mod storage;

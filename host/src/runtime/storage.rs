@@ -76,12 +76,7 @@ impl Storage {
     }
 
     pub(crate) fn set_name(&self, name: &str) {
-        if self.bytes > 0 {
-            let _ = self.device().call(|b| {
-                b.name(self.address, name);
-                Ok(())
-            });
-        }
+        self.device().name(self.address, name);
     }
 
     /// Makes `stream` wait for the uses that conflict with this one, and remembers this one.
