@@ -36,8 +36,9 @@ impl<'a> Part<'a> {
         self.storage.address() + (self.layout.offset * self.dtype.size()) as u64
     }
 
+    /// Bytes of the elements, laid out densely; as many as there can be if one entry is repeated more often.
     pub(crate) fn bytes(&self) -> usize {
-        self.layout.shape.elements() * self.dtype.size()
+        self.layout.shape.elements().saturating_mul(self.dtype.size())
     }
 
     /// The address for a use on `stream`, which from here on comes after the uses it conflicts with.

@@ -25,7 +25,11 @@ impl Stream {
     pub fn scratch<T: Copy>(&self, n: usize) -> Result<Scratch<T>> {
         let bytes = n.checked_mul(size_of::<T>()).filter(|&bytes| bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or_else(|| {
-            Error::too_large("scratch", "n", format!("{n} elements of {} bytes are more than 2^63 bytes", size_of::<T>()))
+            Error::too_large(
+                "scratch",
+                "n",
+                format!("{n} elements of {} bytes are more than 2^63 bytes", size_of::<T>()),
+            )
         })?;
         let address = if bytes == 0 { 0 } else { self.alloc(bytes)? };
         self.device().name(address, "scratch");

@@ -3,6 +3,7 @@
 //! A process loads one driver, so every test runs its body in a child process with the fake's settings.
 
 mod harness;
+mod order;
 
 use harness::*;
 use warpsmith::{
