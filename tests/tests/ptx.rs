@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use cuda_builder::ptxas;
 use warpsmith::check::registry::OPERATORS;
 use warpsmith::kernels::{self, Arch, KernelImage};
-use warpsmith::ops::model::{Bound, KernelInfo, Operator};
+use warpsmith::launch::Instance;
+use warpsmith::ops::model::{Bound, Operator};
 
 /// Every kernel with its PTX; none, with a line that says so, in a build without.
 fn images() -> &'static [(&'static KernelImage, String)] {
@@ -21,8 +22,8 @@ fn images() -> &'static [(&'static KernelImage, String)] {
 
 /// Those of one operator.
 fn images_of(op: &dyn Operator) -> Vec<&'static (&'static KernelImage, String)> {
-    let of = |kernel: &KernelInfo, image: &KernelImage| kernel.symbol() == image.symbol;
-    images().iter().filter(|(image, _)| op.info().kernels.iter().any(|kernel| of(kernel, image))).collect()
+    let of = |kernel: &Instance, image: &KernelImage| (kernel.module, kernel.symbol) == (image.module, image.symbol);
+    images().iter().filter(|(image, _)| op.info().instances().any(|kernel| of(kernel, image))).collect()
 }
 
 fn at(image: &KernelImage) -> String {

@@ -9,7 +9,7 @@ use crate::check::registry;
 use crate::check::verify::Status;
 use crate::check::verify::offline::{self, KernelRow};
 use crate::runtime::error::{Error, Result};
-use crate::runtime::kernels::KernelImage;
+use crate::runtime::kernels::{self, KernelImage};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -36,8 +36,8 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let rows: Vec<_> =
         offline::kernels(info, ptxas.as_ref())?.into_iter().filter(|r| wanted(r.symbol, r.arch)).collect();
     let mut images: Vec<&'static KernelImage> = Vec::new();
-    for kernel in info.kernels {
-        images.extend(kernel.images()?);
+    for kernel in info.instances() {
+        images.extend(kernels::images_of(kernel)?);
     }
     if rows.is_empty() {
         let all = images.iter().map(|i| format!("{} {}", i.symbol, i.arch));

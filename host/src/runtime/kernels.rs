@@ -13,6 +13,7 @@ use ptx_archive::Archive;
 pub(crate) use spec::KernelSpec;
 
 use crate::runtime::error::{Error, Result};
+use cuda_std::launch::Instance;
 
 /// One kernel compiled for one architecture.
 #[derive(Debug, Clone, Copy)]
@@ -96,17 +97,17 @@ impl Kernels {
     /// The kernels, sorted by module, then symbol, then architecture.
     pub fn images(&self) -> Result<&'static [KernelImage]> {
         let images = self.images.get_or_init(|| match self.open {
-            Open::Bytes(bytes) => Archive::from_bytes(bytes)
-                .map(images_of)
-                .map_err(|error| Error::KernelArchive { reason: error.to_string() }),
-            Open::Own => archive::open().map(images_of),
+            Open::Bytes(bytes) => {
+                Archive::from_bytes(bytes).map(list).map_err(|error| Error::KernelArchive { reason: error.to_string() })
+            }
+            Open::Own => archive::open().map(list),
         });
         images.clone()
     }
 }
 
 /// An archive's kernels. They stay for the life of the process, as the modules do that are loaded from them.
-fn images_of(archive: Archive) -> &'static [KernelImage] {
+fn list(archive: Archive) -> &'static [KernelImage] {
     let archive: &'static Archive = Box::leak(Box::new(archive));
     let image = |(index, kernel): (usize, &'static ptx_archive::Kernel)| KernelImage {
         symbol: &kernel.symbol,
@@ -128,6 +129,16 @@ fn images_of(archive: Archive) -> &'static [KernelImage] {
 /// kernels in themselves.
 pub fn images() -> Result<&'static [KernelImage]> {
     OWN.images()
+}
+
+/// The images of a kernel of this crate, for every architecture that there is any for.
+pub fn images_of(kernel: &Instance) -> Result<Vec<&'static KernelImage>> {
+    Ok(images()?.iter().filter(|image| image.is(kernel.module, kernel.symbol)).collect())
+}
+
+/// An error if `image` takes other parameters, blocks, clusters or shared memory than the host launches it with.
+pub fn check(kernel: &Instance, image: &KernelImage) -> Result<()> {
+    KernelSpec::from(kernel).check(image)
 }
 
 /// Why this build has no kernels, if it was made without.

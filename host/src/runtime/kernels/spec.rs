@@ -1,6 +1,6 @@
 //! What the host believes about a kernel, and the image that fits.
 
-use cuda_std::launch::Kernel;
+use cuda_std::launch::{Dim3, Instance, Kernel};
 
 use crate::runtime::error::{Error, Result};
 use crate::runtime::kernels::{self, Arch, KernelImage};
@@ -14,6 +14,14 @@ pub(crate) struct KernelSpec {
     pub(crate) cluster: [u32; 3],
     pub(crate) shared_bytes: usize,
     pub(crate) param_sizes: &'static [usize],
+}
+
+impl From<&Instance> for KernelSpec {
+    fn from(kernel: &Instance) -> Self {
+        let Instance { module, symbol, block, cluster, shared_bytes, param_sizes, .. } = *kernel;
+        let extents = |dim: Dim3| [dim.x, dim.y, dim.z];
+        Self { module, symbol, block: extents(block), cluster: extents(cluster), shared_bytes, param_sizes }
+    }
 }
 
 impl KernelSpec {
