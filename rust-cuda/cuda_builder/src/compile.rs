@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The number of the cache's format: to be raised when the builder itself treats kernels differently.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
 
 /// A kernel that waits for its turn.
 pub(crate) struct Job {
