@@ -19,7 +19,8 @@ pub struct CudaError {
 }
 
 impl CudaError {
-    pub(crate) const fn new(function: &'static str, code: ErrorCode) -> Self {
+    /// The error of a driver function, for those who refuse on its behalf.
+    pub const fn new(function: &'static str, code: ErrorCode) -> Self {
         Self { code, function }
     }
 
@@ -132,9 +133,11 @@ impl ErrorCode {
 
     /// The name, such as `CUDA_ERROR_INVALID_VALUE`; the driver is asked for those that are not named here.
     pub fn name(self) -> Cow<'static, str> {
-        match self.known() {
-            Some(name) => name.into(),
-            None => driver_name(self.0).unwrap_or_else(|| format!("CUDA error {}", self.0)).into(),
+        match (self, self.known()) {
+            (_, Some(name)) => name.into(),
+            (Self::DRIVER_NOT_FOUND, _) => "no CUDA driver found".into(),
+            (Self::FUNCTION_NOT_FOUND, _) => "the CUDA driver is too old for this function".into(),
+            _ => driver_name(self.0).unwrap_or_else(|| format!("CUDA error {}", self.0)).into(),
         }
     }
 }
@@ -150,8 +153,7 @@ fn driver_name(code: CUresult) -> Option<String> {
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::DRIVER_NOT_FOUND => f.write_str("no CUDA driver found"),
-            Self::FUNCTION_NOT_FOUND => f.write_str("the CUDA driver is too old for this function"),
+            code @ (Self::DRIVER_NOT_FOUND | Self::FUNCTION_NOT_FOUND) => f.write_str(&code.name()),
             code => write!(f, "{} ({})", code.name(), code.0),
         }
     }

@@ -107,7 +107,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 pub(crate) fn open(kind: BackendKind) -> Result<Box<dyn Backend>> {
     match kind {
         BackendKind::Cuda => {
-            let backend = cuda::CudaBackend::open()?;
+            let backend = cuda::CudaBackend::open(0)?;
             let info = backend.info();
             if Arch::of_device(info.compute_capability).is_empty() {
                 return Err(Error::UnsupportedDevice {
