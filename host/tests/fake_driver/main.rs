@@ -358,6 +358,21 @@ fn impossible_launches() {
 }
 
 #[test]
+fn launches_are_lean() {
+    with_driver("launches_are_lean", &[("FAKE_QUIET", "1")], || {
+        let (_device, stream) = open().unwrap();
+        let mut x = Tensor::<f32>::zeros(&stream, [4]).unwrap();
+        add_one(&stream, &mut x).unwrap();
+        let before = driver_calls();
+        for _ in 0..10 {
+            add_one(&stream, &mut x).unwrap();
+        }
+        // Which context is current, and the launch.
+        assert_eq!(driver_calls() - before, 20);
+    });
+}
+
+#[test]
 fn hopper_kernels_elsewhere() {
     with_driver("hopper_kernels_elsewhere", &[("FAKE_CC", "86")], || {
         let (device, stream) = open().unwrap();

@@ -45,7 +45,7 @@ impl<T: DeviceCopy> LockedBuffer<T> {
     /// A buffer of unspecified contents.
     ///
     /// # Safety
-    /// It is written, through [`as_ptr`](Self::as_ptr), before it is used as a slice.
+    /// It is written, through [`as_ptr`](Self::as_ptr) or by a device, before it is used as a slice.
     pub unsafe fn uninitialized(len: usize) -> CudaResult<Self> {
         const FUNCTION: &str = "cuMemHostAlloc";
         let context = Context::current()?;
@@ -58,6 +58,16 @@ impl<T: DeviceCopy> LockedBuffer<T> {
         unsafe { call!(cuMemHostAlloc(&mut memory, bytes, 0)) }?;
         let memory = NonNull::new(memory.cast()).ok_or(CudaError::new(FUNCTION, ErrorCode::OUT_OF_MEMORY))?;
         Ok(Self { memory, len, context })
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Its first element, good for reads and writes of all of them.
