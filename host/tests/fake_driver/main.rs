@@ -5,6 +5,7 @@
 #[path = "../../../rust-cuda/cust/tests/fake_driver/harness.rs"]
 mod fake;
 mod harness;
+mod order;
 
 use fake::*;
 use harness::*;
@@ -307,7 +308,7 @@ fn impossible_launches() {
     with_driver("impossible_launches", &[], || {
         let (_device, stream) = open().unwrap();
         let mut x = Tensor::<f32>::zeros(&stream, [4]).unwrap();
-        let x = x.view_mut().ptr_mut(&stream);
+        let x = x.view_mut().ptr_mut(&stream).unwrap();
         // SAFETY: none of these gets to run, or it does nothing.
         unsafe {
             let error = stream.launch::<AddOne>((1, 0), (x, 4, 1.0)).unwrap_err();
@@ -388,7 +389,7 @@ fn tensor_maps() {
     with_driver("tensor_maps", &[], || {
         let (device, stream) = open().unwrap();
         let x = Tensor::<bf16>::zeros(&stream, [128, 256]).unwrap();
-        let address = x.view().ptr(&stream).addr();
+        let address = x.view().ptr(&stream).unwrap().addr();
         let desc = TensorMapDesc {
             address,
             dtype: DType::BF16,

@@ -12,7 +12,7 @@ use proc_macro::TokenStream;
 ///
 /// ```text
 /// /// y = x / rms(x) · w, a row a block.
-/// #[kernel(dtypes(T: f32, f16, bf16), values(V: 1, 8), block = 256, shared = Sums<T>)]
+/// #[kernel(dtypes(T: float), values(V: 1, 8), block = 256, shared = Sums<T>)]
 /// pub unsafe fn rms_norm<T: Element, const V: usize>(x: *const T, w: *const T, y: *mut T, cols: u32, eps: f32) {
 ///     …
 /// }

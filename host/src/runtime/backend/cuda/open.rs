@@ -12,6 +12,7 @@ use cust::{CudaApiVersion, CudaFlags};
 use super::code::opening;
 use super::staging::Staging;
 use super::{CudaBackend, Owned};
+use crate::runtime::backend::no_such_device;
 use crate::runtime::device::{BackendKind, DeviceInfo};
 use crate::runtime::error::{CudaVersion, Error, Result};
 use crate::runtime::kernels::Arch;
@@ -20,15 +21,23 @@ use crate::runtime::kernels::Arch;
 const OLDEST_DRIVER: CudaVersion = CudaVersion(12_000);
 
 impl CudaBackend {
-    /// Opens the GPU with this number among those that the process sees, counted from 0.
-    pub(crate) fn open(ordinal: u32) -> Result<Self> {
-        let driver = cust::sys::driver().map_err(|error| Error::NoDriver { looked_for: error.to_string() })?;
+    /// GPUs that this process sees.
+    pub(crate) fn count() -> Result<usize> {
+        init(version()?)
+    }
+
+    /// Opens the GPU with this number, counted from 0.
+    pub(crate) fn open(ordinal: usize) -> Result<Self> {
         // Asked before cuInit, so that a driver too old for the GPU says so as well.
-        let version = CudaApiVersion::get().ok().map(|version| CudaVersion(version.as_raw().max(0) as u32));
+        let version = version()?;
         if let Some(found) = version.filter(|version| *version < OLDEST_DRIVER) {
             return Err(Error::DriverTooOld { found, needed: OLDEST_DRIVER });
         }
-        let device = find(driver.path(), version, ordinal)?;
+        let count = init(version)?;
+        if ordinal >= count {
+            return Err(no_such_device(BackendKind::Cuda, ordinal, count));
+        }
+        let device = Device::get_device(ordinal as u32).map_err(opening)?;
         let info = describe(device, version.unwrap_or(CudaVersion(0)))?;
         if Arch::of_device(info.compute_capability).is_empty() {
             return Err(Error::UnsupportedDevice { name: info.name, compute_capability: info.compute_capability });
@@ -45,19 +54,27 @@ impl CudaBackend {
     }
 }
 
-fn find(driver: &str, version: Option<CudaVersion>, ordinal: u32) -> Result<Device> {
+/// The newest CUDA version that the driver supports, if it says.
+fn version() -> Result<Option<CudaVersion>> {
+    cust::sys::driver().map_err(|error| Error::NoDriver { looked_for: error.to_string() })?;
+    let version = CudaApiVersion::get().map_or(0, |version| version.as_raw().max(0) as u32);
+    Ok((version != 0).then_some(CudaVersion(version)))
+}
+
+/// The number of GPUs, of which there is one at least.
+fn init(version: Option<CudaVersion>) -> Result<usize> {
     let no_gpu = || Error::NoGpu { version, visible: std::env::var("CUDA_VISIBLE_DEVICES").ok() };
     match cust::init(CudaFlags::empty()).and_then(|()| Device::num_devices()) {
         Ok(0) => Err(no_gpu()),
-        Ok(count) if ordinal >= count => {
-            Err(Error::param("device", "ordinal", ordinal, format!("below {count}, the number of GPUs")))
-        }
-        Ok(_) => Device::get_device(ordinal).map_err(opening),
-        Err(error) if error.code() == ErrorCode::NO_DEVICE => Err(no_gpu()),
-        Err(error) if error.code() == ErrorCode::STUB_LIBRARY => {
-            Err(Error::NoDriver { looked_for: format!("{driver} is the CUDA toolkit's stub") })
-        }
-        Err(error) => Err(opening(error)),
+        Ok(count) => Ok(count as usize),
+        Err(error) => Err(match error.code() {
+            ErrorCode::NO_DEVICE => no_gpu(),
+            ErrorCode::STUB_LIBRARY => {
+                let path = cust::sys::driver().map_or("the library", |driver| driver.path());
+                Error::NoDriver { looked_for: format!("{path} is the CUDA toolkit's stub") }
+            }
+            _ => opening(error),
+        }),
     }
 }
 

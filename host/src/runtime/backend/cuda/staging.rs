@@ -11,9 +11,13 @@ use cust::stream::Stream;
 
 use crate::runtime::backend::Outcome;
 
-/// Small tensors must not each hold a large buffer until the device gets to them.
-const SMALL: Class = Class { bytes: 64 << 10, most: 64 };
-const LARGE: Class = Class { bytes: 4 << 20, most: 4 };
+/// Small tensors must not each hold a large buffer until the device gets to them. A copy that finds this much under way waits for the
+/// oldest of it.
+const SMALL: Class = Class { bytes: 64 << 10, most: 1024 };
+const LARGE: Class = Class { bytes: 4 << 20, most: 64 };
+
+/// Buffers that are asked whether the device is done with them, before another one is made.
+const PROBES: usize = 4;
 
 #[derive(Clone, Copy)]
 struct Class {
@@ -125,15 +129,15 @@ impl Staging {
     /// A buffer that the device is done with; `None` if the system cannot pin more memory.
     fn take(&self, bytes: usize) -> Outcome<Option<Buffer>> {
         let (class, kind) = if bytes <= SMALL.bytes { (SMALL, 0) } else { (LARGE, 1) };
-        let fits = |buffer: &Buffer| buffer.memory.len() == class.bytes;
         let done = |buffer: &Buffer| buffer.event.query() == Ok(EventStatus::Ready);
         let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Oldest first: they are the likeliest to be done.
-        if let Some(at) = shelf.idle.iter().position(|buffer| fits(buffer) && done(buffer)) {
-            return Ok(Some(shelf.idle.remove(at)));
-        }
-        match shelf.idle.iter().position(fits) {
-            Some(at) if shelf.made[kind] >= class.most => {
+        let mut fitting = (0..shelf.idle.len()).filter(|&at| shelf.idle[at].memory.len() == class.bytes);
+        let oldest = fitting.clone().next();
+        let free = fitting.by_ref().take(PROBES).find(|&at| done(&shelf.idle[at]));
+        match (free, oldest) {
+            (Some(at), _) => Ok(Some(shelf.idle.remove(at))),
+            (None, Some(at)) if shelf.made[kind] >= class.most => {
                 let oldest = shelf.idle.remove(at);
                 drop(shelf);
                 oldest.event.synchronize()?;
