@@ -126,7 +126,7 @@ impl AnyTensor {
     }
 
     /// Elements in that range count as never written, where reads are checked.
-    pub(crate) fn forget(&self, stream: &Stream, range: Range<usize>) -> Result<()> {
+    pub(crate) fn forget(&mut self, stream: &Stream, range: Range<usize>) -> Result<()> {
         on_any!(AnyTensor, self, t => t.forget(stream, range))
     }
 
@@ -212,6 +212,13 @@ impl<'a> AnyView<'a> {
     /// Copies the elements to the host, densely, after everything queued on `stream`. Waits for it.
     pub fn to_host(&self, stream: &Stream) -> Result<HostTensor> {
         on_any!(AnyView, self, v => HostTensor::new(self.dtype(), v.shape(), v.download(stream)?))
+    }
+}
+
+impl<'a> AnyViewMut<'a> {
+    /// The view itself, if its elements are `T`s; `op` and `arg` go into the error.
+    pub fn into_typed<T: Dtype>(self, op: &'static str, arg: &'static str) -> Result<ViewMut<'a, T>> {
+        T::into_view_mut(self).map_err(|other| Error::dtype(op, arg, other.dtype(), T::DTYPE.name()))
     }
 }
 

@@ -30,6 +30,8 @@ pub trait Dtype: sealed::Sealed + Pod + PartialEq + PartialOrd + fmt::Debug + Se
     fn view_of<'a>(any: &AnyView<'a>) -> Option<View<'a, Self>>;
     #[doc(hidden)]
     fn view_mut_of<'v>(any: &'v mut AnyViewMut<'_>) -> Option<ViewMut<'v, Self>>;
+    #[doc(hidden)]
+    fn into_view_mut(any: AnyViewMut<'_>) -> std::result::Result<ViewMut<'_, Self>, AnyViewMut<'_>>;
 }
 
 /// `x` as an `f32` that rounds to any narrower float as `x` itself would: inexact values get an odd last bit, so that they stay
@@ -114,6 +116,13 @@ macro_rules! define {
                     }
                 }
 
+                fn into_view_mut(any: AnyViewMut<'_>) -> std::result::Result<ViewMut<'_, Self>, AnyViewMut<'_>> {
+                    match any {
+                        AnyViewMut::$variant(view) => Ok(view),
+                        other => Err(other),
+                    }
+                }
+
                 fn view_mut_of<'v>(any: &'v mut AnyViewMut<'_>) -> Option<ViewMut<'v, Self>> {
                     match any {
                         AnyViewMut::$variant(view) => Some(view.reborrow()),
@@ -126,7 +135,14 @@ macro_rules! define {
 }
 for_each_dtype!(define);
 
+/// A float that kernels compute with: `f32`, [`struct@f16`] or [`struct@bf16`]. What generic callers of operators ask for.
+pub trait Float: Dtype + cuda_std::float::Element {}
+impl<T: Dtype + cuda_std::float::Element> Float for T {}
+
 impl DType {
+    /// The types that are a [`Float`].
+    pub const FLOATS: &'static [DType] = &[DType::F32, DType::F16, DType::BF16];
+
     /// Whether values have a fraction.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16)

@@ -15,7 +15,7 @@ use crate::runtime::view::{View, ViewMut};
 /// A dense row-major tensor in device memory.
 ///
 /// The stream it was made on is its home. Other streams may use it: their first use waits for what its home had queued by then,
-/// and its memory is freed after all of them. Any further ordering between streams is the caller's, through [`Event`](crate::runtime::stream::Event)s.
+/// and its memory is freed after all of them. Any further ordering between streams is the caller's, through [`Event`](crate::Event)s.
 #[derive(Debug)]
 pub struct Tensor<T> {
     storage: Storage,
