@@ -28,7 +28,10 @@ fn main() {
 fn misuses() -> Vec<String> {
     let entries = fs::read_dir(Path::new(PACKAGE).join("compile_fail")).expect("the folder is there");
     let names = entries.map(|entry| entry.expect("it can be read").file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with("wrong_") && name.ends_with(".rs")).map(|n| format!("compile_fail/{n}")).collect()
+    names
+        .filter(|name| name.starts_with("wrong_") && name.ends_with(".rs"))
+        .map(|n| format!("compile_fail/{n}"))
+        .collect()
 }
 
 fn check(libraries: &Libraries, file: &str) -> Result<(), Failed> {
