@@ -18,9 +18,10 @@
 //! # Environment
 //!
 //! - `WARPSMITH_BACKEND`: `cuda` or `sim`, the backend that [`Device::open`] uses.
+//! - `WARPSMITH_SIM_DEVICES`: how many simulated devices there are, 1 if it is not set.
 //! - `WARPSMITH_SIM_CHECKS`, `WARPSMITH_SIM_ASYNC`, `WARPSMITH_SIM_SEED`, `WARPSMITH_SIM_THREADS`: see [`sim::Settings::from_env`].
 //! - `WARPSMITH_LIBCUDA`: the driver library to load instead of `libcuda.so.1`.
-//! - `CUDA_VISIBLE_DEVICES`: as everywhere; the first visible GPU is used.
+//! - `CUDA_VISIBLE_DEVICES`: as everywhere; [`Device::open`] takes the first visible GPU.
 
 pub mod check;
 #[cfg(feature = "cli")]
@@ -38,6 +39,7 @@ pub use runtime::dtype::{DType, Dtype, Float};
 pub use runtime::error::{CudaVersion, Error, Result};
 pub use runtime::host_tensor::HostTensor;
 pub use runtime::kernels::Arch;
+pub use runtime::scratch::Scratch;
 pub use runtime::shape::{MAX_RANK, Shape};
 pub use runtime::stream::{Event, Stream};
 pub use runtime::tensor::Tensor;

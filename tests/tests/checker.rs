@@ -76,7 +76,7 @@ impl Operator for Copy {
         static RUNS: AtomicU8 = AtomicU8::new(0);
         let ([x], [mut y]) = (INFO.args(inputs)?, INFO.args_mut(outputs)?);
         let (x, mut y) = (x.typed::<f32>()?, y.typed::<f32>()?);
-        let (first_in, first_out) = (x.ptr(stream).addr(), y.ptr_mut(stream).addr());
+        let (first_in, first_out) = (x.ptr(stream).unwrap().addr(), y.ptr_mut(stream).unwrap().addr());
         let element = |i: usize| first_out + (4 * i) as u64;
         match params.choice("fault")? {
             "nothing written" => return Ok(()),

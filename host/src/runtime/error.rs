@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
+use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::sim::Finding;
 
@@ -130,11 +131,17 @@ pub enum Error {
         /// The values seen and the limit.
         reason: String,
     },
-    /// A tensor and a stream, or two tensors, are not on the same device.
-    #[error("{op}: tensors and streams of different devices were mixed")]
+    /// An argument and the stream it is used on are not of the same device.
+    #[error("{op}: `{arg}` is on {found}, expected {expected}")]
     DeviceMismatch {
-        /// Operator, function or kernel.
+        /// Operator or function.
         op: &'static str,
+        /// Argument.
+        arg: &'static str,
+        /// The argument's device.
+        found: String,
+        /// The stream's device.
+        expected: String,
     },
     /// The CUDA driver's library is not there.
     #[error("no CUDA driver found ({looked_for}): install the NVIDIA driver; the CUDA toolkit is not needed")]
@@ -267,6 +274,11 @@ impl Error {
     /// An [`Error::TooLarge`].
     pub fn too_large(op: &'static str, arg: &'static str, reason: impl Into<String>) -> Self {
         Self::TooLarge { op, arg, reason: reason.into() }
+    }
+
+    /// An [`Error::DeviceMismatch`].
+    pub(crate) fn device_mismatch(op: &'static str, arg: &'static str, found: &Device, expected: &Device) -> Self {
+        Self::DeviceMismatch { op, arg, found: found.to_string(), expected: expected.to_string() }
     }
 
     /// An [`Error::InvalidParam`].

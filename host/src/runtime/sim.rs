@@ -1,7 +1,9 @@
 //! The simulator: the backend of machines without a GPU. It executes the same PTX that a GPU gets, on the CPU, and checks every
 //! access: out of bounds or misaligned (always), never written, racing, misused barriers.
 //!
-//! A launch with findings is an [`Error::Findings`]. It leaves the device usable.
+//! A launch with findings is an [`Error::Findings`]. It leaves the device usable. With [a seed](Settings::seed) streams run lazily, as
+//! on a GPU: then the error comes from a later call on the stream, or on one that waits for it, and at the latest from the one that
+//! waits for the work.
 
 pub use crate::runtime::backend::sim::{AsyncCompletion, Finding, GpuModel, HotLine, Occupancy, Profile, Settings};
 
@@ -33,9 +35,14 @@ impl<'a> Simulator<'a> {
         sim::with_kernel(symbol, ptx, body)
     }
 
+    /// Runs `body`, in which no stream of this thread waits for another: a mistake to plant. With a seed, its reads are then stale.
+    pub fn unordered<T>(&self, body: impl FnOnce() -> T) -> T {
+        sim::unordered(body)
+    }
+
     /// Runs `body` and counts what the kernels do that it launches on this thread.
     pub fn profile<T>(&self, body: impl FnOnce() -> T) -> (T, Vec<Profile>) {
-        sim::measured(body)
+        self.0.measured(body)
     }
 }
 

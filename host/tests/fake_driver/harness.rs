@@ -158,5 +158,5 @@ pub(crate) fn trap(stream: &Stream) {
 pub(crate) fn add_one(stream: &Stream, x: &mut Tensor<f32>) -> Result<()> {
     let count = x.len() as u32;
     // SAFETY: the fake adds to `count` elements.
-    unsafe { stream.launch::<AddOne>(1, (x.view_mut().ptr_mut(stream), count, 1.0)) }
+    unsafe { stream.launch::<AddOne>(1, (x.view_mut().ptr_mut(stream).unwrap(), count, 1.0)) }
 }

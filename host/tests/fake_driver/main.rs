@@ -3,6 +3,7 @@
 //! A process loads one driver, so every test runs its body in a child process with the fake's settings.
 
 mod harness;
+mod order;
 
 use harness::*;
 use warpsmith::{
@@ -308,7 +309,7 @@ fn impossible_launches() {
     with_driver("impossible_launches", &[], || {
         let (_device, stream) = open().unwrap();
         let mut x = Tensor::<f32>::zeros(&stream, [4]).unwrap();
-        let x = x.view_mut().ptr_mut(&stream);
+        let x = x.view_mut().ptr_mut(&stream).unwrap();
         // SAFETY: none of these gets to run, or it does nothing.
         unsafe {
             let error = stream.launch::<AddOne>((1, 0), (x, 4, 1.0)).unwrap_err();
@@ -374,7 +375,7 @@ fn tensor_maps() {
     with_driver("tensor_maps", &[], || {
         let (device, stream) = open().unwrap();
         let x = Tensor::<bf16>::zeros(&stream, [128, 256]).unwrap();
-        let address = x.view().ptr(&stream).addr();
+        let address = x.view().ptr(&stream).unwrap().addr();
         let desc = TensorMapDesc {
             address,
             dtype: DType::BF16,

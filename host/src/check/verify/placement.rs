@@ -108,8 +108,9 @@ impl Placement {
 
     /// The allocation on the device, with nothing in it but poison.
     pub(super) fn poisoned_on(&self, stream: &Stream, poison: Poison) -> Result<AnyTensor> {
-        let image = HostTensor::new(self.dtype, [self.elements()], self.poisoned(poison))?;
-        AnyTensor::from_host(stream, &image)
+        let mut tensor = AnyTensor::uninit(stream, self.dtype, [self.elements()])?;
+        tensor.view_mut().fill_bytes(stream, poison.bytes(self.dtype))?;
+        Ok(tensor)
     }
 
     /// The allocation's bytes with nothing in it but poison.

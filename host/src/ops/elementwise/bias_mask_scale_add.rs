@@ -64,11 +64,11 @@ pub fn bias_mask_scale_add_into<'a, T: Float>(
     let Some(plan) = Plan::by_rows(&INFO, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, mask_stride, residual_stride, y_stride] = plan.strides;
     let args = (
-        x.ptr(stream),
-        bias.ptr(stream),
-        mask.ptr(stream),
-        residual.ptr(stream),
-        y.ptr_mut(stream),
+        x.ptr(stream)?,
+        bias.ptr(stream)?,
+        mask.ptr(stream)?,
+        residual.ptr(stream)?,
+        y.ptr_mut(stream)?,
         plan.rows,
         plan.d,
         x_stride,

@@ -59,7 +59,7 @@ fn copy_words<T, W: gk::CopyRowsDtype>(stream: &Stream, x: View<'_, T>, mut y: V
     let operands = [Operand::read("x", &x), Operand::written("y", &y)];
     let Some(plan) = Plan::new(&INFO, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, y_stride] = plan.strides;
-    let (x, y) = (x.ptr(stream).cast::<W>(), y.ptr_mut(stream).cast::<W>());
+    let (x, y) = (x.ptr(stream)?.cast::<W>(), y.ptr_mut(stream)?.cast::<W>());
     let args = (x, y, plan.rows, plan.d, x_stride, y_stride);
     // SAFETY: both tensors are live and have these rows at these strides, words are as large as elements, and y is borrowed mutably.
     unsafe { stream.launch::<gk::CopyRows<W>>(plan.grid, args) }

@@ -135,7 +135,7 @@ where
     let operands = [Operand::read(input, &x), Operand::written(output, &y)];
     let Some(plan) = Plan::new(info, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, y_stride] = plan.strides;
-    let args = (x.ptr(stream), y.ptr_mut(stream), plan.rows, plan.d, x_stride, y_stride);
+    let args = (x.ptr(stream)?, y.ptr_mut(stream)?, plan.rows, plan.d, x_stride, y_stride);
     // SAFETY: both tensors are live and have these rows at these strides, and y is borrowed mutably.
     unsafe { stream.launch::<K>(plan.grid, args) }
 }
@@ -154,7 +154,7 @@ where
     let operands = [Operand::read(first, &x), Operand::read(second, &y), Operand::written(output, &z)];
     let Some(plan) = Plan::new(info, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, y_stride, z_stride] = plan.strides;
-    let args = (x.ptr(stream), y.ptr(stream), z.ptr_mut(stream), plan.rows, plan.d, x_stride, y_stride, z_stride);
+    let args = (x.ptr(stream)?, y.ptr(stream)?, z.ptr_mut(stream)?, plan.rows, plan.d, x_stride, y_stride, z_stride);
     // SAFETY: the tensors are live and have these rows at these strides, and z is borrowed mutably.
     unsafe { stream.launch::<K>(plan.grid, args) }
 }

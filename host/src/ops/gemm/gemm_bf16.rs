@@ -102,8 +102,8 @@ impl<'a> Problem<'a> {
         if self.m == 0 || self.n == 0 {
             return Ok(());
         }
-        let (a, b) = (self.a.ptr(stream), self.b.ptr(stream));
-        let c = self.c.ptr_mut(stream);
+        let (a, b) = (self.a.ptr(stream)?, self.b.ptr(stream)?);
+        let c = self.c.ptr_mut(stream)?;
         let map = |address, rows, columns, ld, box_rows, box_columns| {
             tile_map(stream, address, [rows, columns], ld, [box_rows, box_columns])
         };
@@ -133,9 +133,9 @@ impl<'a> Problem<'a> {
         };
         let aligned = self.a.rows_aligned(16) && self.b.rows_aligned(16);
         let args = (
-            self.a.ptr(stream),
-            self.b.ptr(stream),
-            self.c.ptr_mut(stream),
+            self.a.ptr(stream)?,
+            self.b.ptr(stream)?,
+            self.c.ptr_mut(stream)?,
             self.m,
             self.n,
             self.k,

@@ -54,7 +54,7 @@ pub fn sgemm_into<'a>(
     let Some(grid) = grid(&INFO, "c", tiles, 1)? else {
         return Ok(());
     };
-    let args = (a.ptr(stream), b.ptr(stream), c.ptr_mut(stream), m, n, k, lda as u64, ldb as u64, ldc as u64);
+    let args = (a.ptr(stream)?, b.ptr(stream)?, c.ptr_mut(stream)?, m, n, k, lda as u64, ldb as u64, ldc as u64);
     let aligned = k % 4 == 0 && n % 4 == 0 && a.rows_aligned(16) && b.rows_aligned(16);
     // SAFETY: the tensors are live, hold m, k and n elements at the strides passed, and c is borrowed mutably; the
     // four-wide kernel is taken only for sizes that 4 divides and rows at multiples of 16 bytes.

@@ -64,9 +64,9 @@ pub fn rms_norm_into<'a, T: Float>(
         return Ok(());
     };
     let args = (
-        x.ptr(stream),
-        weight.ptr(stream),
-        y.ptr_mut(stream),
+        x.ptr(stream)?,
+        weight.ptr(stream)?,
+        y.ptr_mut(stream)?,
         rows as u64,
         d as u64,
         x_stride as u64,

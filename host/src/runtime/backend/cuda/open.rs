@@ -12,6 +12,7 @@ use libcuda_loader::{CUdevice, CUmemoryPool, Driver};
 
 use super::staging::Staging;
 use super::{CudaBackend, Handle, code};
+use crate::runtime::backend::no_such_device;
 use crate::runtime::device::{BackendKind, DeviceInfo};
 use crate::runtime::error::CudaVersion;
 use crate::runtime::error::{Error, Result};
@@ -33,15 +34,24 @@ const ATTRIBUTE_MEMORY_POOLS_SUPPORTED: c_int = 115;
 const POOL_RELEASE_THRESHOLD: c_int = 4;
 
 impl CudaBackend {
-    pub(crate) fn open() -> Result<Self> {
+    /// GPUs that this process sees.
+    pub(crate) fn count() -> Result<usize> {
+        let driver = libcuda_loader::driver().map_err(|error| Error::NoDriver { looked_for: error.to_string() })?;
+        init(driver, CudaVersion(driver.version()))
+    }
+
+    pub(crate) fn open(ordinal: usize) -> Result<Self> {
         let driver = libcuda_loader::driver().map_err(|error| Error::NoDriver { looked_for: error.to_string() })?;
         let version = CudaVersion(driver.version());
         // Asked before cuInit, so that a driver too old for the GPU says so as well.
         if version != CudaVersion(0) && version < OLDEST_DRIVER {
             return Err(Error::DriverTooOld { found: version, needed: OLDEST_DRIVER });
         }
-        init(driver, version)?;
-        let device = Device::get_device(0).map_err(|e| cust_error("cuDeviceGet", driver, e))?;
+        let count = init(driver, version)?;
+        if ordinal >= count {
+            return Err(no_such_device(BackendKind::Cuda, ordinal, count));
+        }
+        let device = Device::get_device(ordinal as u32).map_err(|e| cust_error("cuDeviceGet", driver, e))?;
         let ordinal = device.as_raw();
         let info = describe(driver, device, version)?;
         if Arch::of_device(info.compute_capability).is_empty() {
@@ -60,7 +70,8 @@ impl CudaBackend {
     }
 }
 
-fn init(driver: &Driver, version: CudaVersion) -> Result<()> {
+/// The number of GPUs, of which there is one at least.
+fn init(driver: &Driver, version: CudaVersion) -> Result<usize> {
     let no_gpu = || Error::NoGpu {
         version: (version != CudaVersion(0)).then_some(version),
         visible: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
@@ -77,7 +88,7 @@ fn init(driver: &Driver, version: CudaVersion) -> Result<()> {
     let mut count = 0;
     // SAFETY: the pointer is to a live integer.
     match unsafe { (driver.cuDeviceGetCount)(&mut count) } {
-        0 if count > 0 => Ok(()),
+        0 if count > 0 => Ok(count as usize),
         0 | code::NO_DEVICE => Err(no_gpu()),
         code => Err(error("cuDeviceGetCount", driver, code)),
     }

@@ -7,9 +7,13 @@ use libcuda_loader::{CUevent, Driver};
 use super::{CudaBackend, EVENT_DISABLE_TIMING, stream_handle};
 use crate::runtime::backend::{Outcome, RawStream};
 
-/// Small tensors must not each hold a large buffer until the device gets to them.
-const SMALL: Class = Class { bytes: 64 << 10, most: 64 };
-const LARGE: Class = Class { bytes: 4 << 20, most: 4 };
+/// Small tensors must not each hold a large buffer until the device gets to them. A copy that finds this much under way waits for the
+/// oldest of it.
+const SMALL: Class = Class { bytes: 64 << 10, most: 1024 };
+const LARGE: Class = Class { bytes: 4 << 20, most: 64 };
+
+/// Buffers that are asked whether the device is done with them, before another one is made.
+const PROBES: usize = 4;
 
 #[derive(Clone, Copy)]
 struct Class {
@@ -160,8 +164,9 @@ impl CudaBackend {
             let fits = |b: &Buffer| b.bytes == class.bytes;
             // SAFETY: the event is the buffer's.
             let done = |b: &Buffer| unsafe { (self.driver.cuEventQuery)(b.event) } == 0;
-            let any = staging.idle.iter().position(fits);
-            let free = staging.idle.iter().position(|b| fits(b) && done(b));
+            let mut fitting = (0..staging.idle.len()).filter(|&at| fits(&staging.idle[at]));
+            let any = fitting.clone().next();
+            let free = fitting.by_ref().take(PROBES).find(|&at| done(&staging.idle[at]));
             match (free, any) {
                 (Some(at), _) => return Ok(Some(staging.idle.remove(at))),
                 (None, Some(at)) if staging.made[kind] >= class.most => staging.idle.remove(at),

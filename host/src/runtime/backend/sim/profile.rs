@@ -72,7 +72,7 @@ pub struct Occupancy {
 const LINES: usize = 20;
 
 impl Profile {
-    pub(super) fn new(kernel: &str, launch: &super::Launch<'_>, metrics: Metrics, gpu: warpsim::Device) -> Self {
+    pub(super) fn new(kernel: &str, launch: &warpsim::Launch<'_>, metrics: Metrics, gpu: warpsim::Device) -> Self {
         let mut profile = Self {
             kernel: kernel.to_owned(),
             grid: launch.grid,
