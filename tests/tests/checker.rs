@@ -5,18 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use warpsmith::check::verify::{self, Filter, Job, Row, Status};
-use warpsmith::ops::model::params::{ParamInfo, Params};
-use warpsmith::ops::model::reference;
-use warpsmith::ops::model::{
-    ArgInfo, Case, CaseClass, Cost, Distribution, InputSpec, OpInfo, Operator, TensorMeta, Tolerance, VariantInfo,
-};
-use warpsmith::{AnyView, AnyViewMut, BackendKind, DType, Device, HostTensor, Result, Stream};
+use warpsmith::check::Job;
+use warpsmith::check::verify::{self, Filter, Row, Status};
+use warpsmith::ops::model::*;
+use warpsmith::{BackendKind, DType, Device, Result, Stream};
 
 const CHILD: &str = "WARPSMITH_CHECKER_CHILD";
 const N: usize = 10_000;
 
-const FAULTS: [&str; 10] = [
+const FAULTS: [&str; 11] = [
     "none",
     "nothing written",
     "last missing",
@@ -26,6 +23,7 @@ const FAULTS: [&str; 10] = [
     "nan",
     "one wrong",
     "varies",
+    "sign missing",
     // The last, because no test of the others can come after it.
     "trap",
 ];
@@ -38,12 +36,15 @@ static INFO: OpInfo = OpInfo {
     bench_name: "copy",
     summary: "a copy with faults",
     math: "y = x",
-    inputs: &[ArgInfo::new("x", "one dimension")],
-    outputs: &[ArgInfo::new("y", "the shape of x")],
+    args: &[
+        ArgInfo::input("x", "one dimension"),
+        ArgInfo::output("y", "the shape of x"),
+        ArgInfo::output("signs", "the shape of x").of(&[DType::I8]),
+    ],
     params: &[ParamInfo::choice("fault", "none", &FAULTS, "what goes wrong")],
     dtypes: &[DType::F32],
     kernels: &[],
-    variants: &[VariantInfo { name: "other", doc: "the same again" }],
+    variants: &[Variant { name: "other", doc: "the same again", applies: |_, _| true, launch }],
 };
 
 impl Operator for Copy {
@@ -57,56 +58,61 @@ impl Operator for Copy {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [n] = case.dims(["n"])?;
-        Ok(vec![InputSpec::new("x", case.dtype, [n], Distribution::Uniform { low: 1.0, high: 2.0 })])
+        Ok(vec![InputSpec::new("x", case.dtype, [n], Values::Uniform { low: 1.0, high: 2.0 })])
     }
 
-    fn outputs(&self, inputs: &[TensorMeta], _: &Params) -> Result<Vec<TensorMeta>> {
-        let [x] = INFO.metas(inputs)?;
-        x.has_dtype()?;
-        Ok(vec![INFO.output(0, x.dtype(), x.shape())])
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let x = inputs.get("x")?;
+        Ok(vec![TensorMeta::new("y", x.dtype(), x.shape()), TensorMeta::new("signs", DType::I8, x.shape())])
     }
 
-    fn launch(
-        &self,
-        stream: &Stream,
-        inputs: &[AnyView<'_>],
-        outputs: &mut [AnyViewMut<'_>],
-        params: &Params,
-    ) -> Result<()> {
-        static RUNS: AtomicU8 = AtomicU8::new(0);
-        let ([x], [mut y]) = (INFO.args(inputs)?, INFO.args_mut(outputs)?);
-        let (x, mut y) = (x.typed::<f32>()?, y.typed::<f32>()?);
-        let (first_in, first_out) = (x.ptr(stream).unwrap().addr(), y.ptr_mut(stream).unwrap().addr());
-        let element = |i: usize| first_out + (4 * i) as u64;
-        match params.choice("fault")? {
-            "nothing written" => return Ok(()),
-            "trap" => return trap(),
-            "last missing" => return y.slice(0..N - 1)?.copy_from(stream, x.slice(0..N - 1)?),
-            "nan" => return y.fill(stream, f32::NAN),
-            _ => y.copy_from(stream, x)?,
-        }
-        match params.choice("fault")? {
-            "write before" => poke(stream, first_out - 1, 0),
-            "write after" => poke(stream, element(N), 0),
-            "write input" => poke(stream, first_in, 0),
-            // 1 to 2 becomes 256 or more.
-            "one wrong" => poke(stream, element(N / 2) + 3, 0x43),
-            // The last byte of the fraction: well within the tolerance.
-            "varies" => poke(stream, element(7), RUNS.fetch_add(1, Ordering::Relaxed)),
-            _ => Ok(()),
-        }
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        launch(stream, args, params)
     }
 
-    fn reference(&self, inputs: &[HostTensor], _: &Params, _: usize, rows: &[usize]) -> Result<Vec<f64>> {
-        Ok(reference::elementwise(&inputs[0], rows, |x| x))
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        Ok(reference::elementwise(inputs.get("x")?, rows, |x| if output == "y" { x } else { x.signum() }))
     }
 
-    fn tolerance(&self, _: &Case) -> Result<Tolerance> {
-        Ok(Tolerance::new(0.0, 1e-4, "enough for the faults that only vary"))
+    fn tolerance(&self, _: &Case, output: &str) -> Result<Tolerance> {
+        Ok(match output {
+            "y" => Tolerance::new(0.0, 1e-4, "enough for the faults that only vary"),
+            // All that is planted into the signs is what nobody wrote, which no tolerance hides.
+            _ => Tolerance::new(1e9, 0.0, "not what is tested"),
+        })
     }
 
     fn cost(&self, _: &Case) -> Result<Cost> {
-        Ok(Cost::memory((8 * N) as u64))
+        Ok(Cost::memory((9 * N) as u64))
+    }
+}
+
+fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+    static RUNS: AtomicU8 = AtomicU8::new(0);
+    let (x, mut y) = (args.input::<f32>("x")?, args.output::<f32>("y")?);
+    let mut signs = args.output::<i8>("signs")?;
+    let (first_in, first_out) = (x.ptr(stream)?.addr(), y.ptr_mut(stream)?.addr());
+    let element = |i: usize| first_out + (4 * i) as u64;
+    match params.choice("fault")? {
+        "sign missing" => signs.reborrow().slice(0..N - 1)?.fill(stream, 1)?,
+        _ => signs.fill(stream, 1)?,
+    }
+    match params.choice("fault")? {
+        "nothing written" => return Ok(()),
+        "trap" => return trap(),
+        "last missing" => return y.slice(0..N - 1)?.copy_from(stream, x.slice(0..N - 1)?),
+        "nan" => return y.fill(stream, f32::NAN),
+        _ => y.copy_from(stream, x)?,
+    }
+    match params.choice("fault")? {
+        "write before" => poke(stream, first_out - 1, 0),
+        "write after" => poke(stream, element(N), 0),
+        "write input" => poke(stream, first_in, 0),
+        // 1 to 2 becomes 256 or more.
+        "one wrong" => poke(stream, element(N / 2) + 3, 0x43),
+        // The last byte of the fraction: well within the tolerance.
+        "varies" => poke(stream, element(7), RUNS.fetch_add(1, Ordering::Relaxed)),
+        _ => Ok(()),
     }
 }
 
@@ -132,9 +138,9 @@ fn trap() -> Result<()> {
 }
 
 fn job(fault: &'static str) -> Job {
-    let case = Copy.cases().remove(0);
-    let params = Params::new(&INFO).with_text(&format!("fault={fault}")).expect("a declared fault");
-    Job { op: &Copy, case: Case { params, class: CaseClass::Odd, ..case } }
+    let mut case = Copy.cases().remove(0);
+    case.params = Params::new(&INFO).with_text(&format!("fault={fault}")).expect("a declared fault");
+    Job { op: &Copy, case }
 }
 
 fn check(device: &Device, fault: &'static str) -> Row {
@@ -148,7 +154,7 @@ fn check(device: &Device, fault: &'static str) -> Row {
 fn planted_faults_are_found() {
     with_device("planted_faults_are_found", |device| {
         let sound = check(device, "none");
-        assert_eq!((sound.status, sound.checked, sound.max_err), (Status::Pass, N, Some(0.0)), "{sound:?}");
+        assert_eq!((sound.status, sound.checked, sound.max_err), (Status::Pass, 2 * N, Some(0.0)), "{sound:?}");
         for (fault, says) in FAULTS[1..FAULTS.len() - 1].iter().zip([
             "y: element 0 was not written",
             "y: element 9999 was not written",
@@ -157,7 +163,8 @@ fn planted_faults_are_found() {
             "x: an input was written to",
             "y: 10000 of 10000 values are wrong, the worst at 0: NaN",
             "y: 1 of 10000 values are wrong, the worst at 5000",
-            "a second run gave other bits",
+            "y: a second run gave other bits",
+            "signs: element 9999 was not written",
         ]) {
             let row = check(device, fault);
             let detail = row.detail.as_deref().unwrap_or_default();

@@ -8,7 +8,7 @@ use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::Comparison;
 use warpsmith::check::{io, random};
 use warpsmith::ops::model::reference;
-use warpsmith::ops::model::{CaseClass, Operator};
+use warpsmith::ops::model::{CaseClass, Operator, Tensors};
 use warpsmith::{DType, HostTensor, kernels};
 use warpsmith_tests::{Output, device, warpsmith, warpsmith_on};
 
@@ -21,12 +21,10 @@ fn first() -> &'static dyn Operator {
 }
 
 /// A file with inputs for the operator's first case of some class; returns the tensors.
-fn write_inputs(op: &dyn Operator, class: CaseClass, path: &Path) -> Vec<HostTensor> {
+fn write_inputs(op: &dyn Operator, class: CaseClass, path: &Path) -> Vec<(&'static str, HostTensor)> {
     let case = op.cases().into_iter().find(|c| c.class == class).expect("a case of each class");
-    let specs = op.inputs(&case).unwrap();
-    let tensors: Vec<_> = specs.iter().map(|spec| random::tensor(spec, 7).unwrap()).collect();
-    let named: Vec<_> = specs.iter().map(|s| s.name).zip(tensors.iter().cloned()).collect();
-    io::write(path, &named).unwrap();
+    let tensors = random::inputs(op, &case, 7).unwrap();
+    io::write(path, &tensors).unwrap();
     tensors
 }
 
@@ -172,14 +170,12 @@ fn run_refuses_what_it_cannot_use() {
         assert!(refused(&path, &[]).contains("safetensors"), "cut to {length} bytes");
     }
 
-    let names: Vec<_> = first().info().inputs.iter().map(|arg| arg.name).collect();
-    let named: Vec<_> = names.iter().map(|name| (*name, inputs[0].clone())).collect();
-    io::write(&path, &named[1..]).unwrap();
-    assert!(refused(&path, &[]).contains(&format!("has no tensor `{}`", names[0])));
+    io::write(&path, &inputs[1..]).unwrap();
+    assert!(refused(&path, &[]).contains(&format!("has no tensor `{}`", inputs[0].0)));
 
     let wrong = DType::ALL.iter().find(|d| !first().info().dtypes.contains(d)).expect("no operator takes every dtype");
     let strange = |t: &HostTensor| HostTensor::from_f64(*wrong, t.shape(), &vec![0.0; t.len()]).unwrap();
-    let named: Vec<_> = names.iter().copied().zip(inputs.iter().map(strange)).collect();
+    let named: Vec<_> = inputs.iter().map(|(name, tensor)| (*name, strange(tensor))).collect();
     io::write(&path, &named).unwrap();
     let error = refused(&path, &[]);
     assert!(error.contains(first().info().name) && error.contains(wrong.name()), "{error}");
@@ -192,16 +188,17 @@ fn run_computes_what_the_reference_does() {
     let (from, to) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
     for op in OPERATORS {
         let info = op.info();
-        let case = op.cases().into_iter().find(|c| c.class == CaseClass::Odd).unwrap();
+        let case = op.cases().into_iter().find(|c| c.class == CaseClass::Odd && c.params.is_default()).unwrap();
         let inputs = write_inputs(*op, CaseClass::Odd, &from);
         let files = ["--input", from.to_str().unwrap(), "--output", to.to_str().unwrap()];
         let run = warpsmith(&[&["run", info.name, "--json"], &files[..]].concat());
         assert_eq!(run.code, 0, "{}: {}", info.name, run.err);
-        let tolerance = op.tolerance(&case).unwrap();
-        for (i, output) in io::read(&to, info.outputs).unwrap().iter().enumerate() {
+        let named = Tensors::new(info, inputs.iter().map(|(name, tensor)| (*name, tensor)));
+        for (i, (name, output)) in io::read(&to, info.outputs()).unwrap().iter().enumerate() {
             assert_eq!(run.json()["outputs"][i]["dtype"], output.dtype().name());
+            let tolerance = op.tolerance(&case, name).unwrap();
             let rows: Vec<_> = (0..reference::row_count(output.shape())).collect();
-            let want = op.reference(&inputs, &case.params, i, &rows).unwrap();
+            let want = op.reference(&named, &case.params, name, &rows).unwrap();
             let mut found = Comparison::default();
             for (index, (got, want)) in output.to_f64().into_iter().zip(want).enumerate() {
                 found.push(index, got, want, &tolerance, output.dtype());
@@ -313,7 +310,7 @@ fn analyze_counts_what_an_operator_does() {
         assert!(text.out.contains("smsp__inst_executed.sum") && text.out.contains("Occupancy"), "{}", text.out);
         let json = warpsmith(&["analyze", name, "--json"]).json();
         let launch = &json["launches"][0];
-        assert!(op.info().kernels.iter().any(|k| launch["kernel"] == k.symbol()), "{launch}");
+        assert!(op.info().instances().any(|k| launch["kernel"] == k.symbol), "{launch}");
         assert!(launch["occupancy"]["blocks"].as_u64() > Some(0), "{launch}");
         assert_eq!((&json["device"]["name"], &launch["occupancy"]["device"]), (&"H100".into(), &"H100".into()));
     }

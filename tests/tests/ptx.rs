@@ -69,7 +69,7 @@ fn memory_is_accessed_by_its_address_space() {
 fn what_memory_bounds_moves_sixteen_bytes_at_a_time() {
     for op in OPERATORS {
         let bound_by_memory = op.cases().iter().all(|case| op.cost(case).is_ok_and(|c| c.bound == Bound::Memory));
-        let images: Vec<_> = op.info().kernels.iter().flat_map(|k| k.images()).collect();
+        let images: Vec<_> = op.info().instances().flat_map(kernels::images_of).collect();
         if images.is_empty() || !bound_by_memory {
             continue;
         }
@@ -92,7 +92,7 @@ fn hopper_instructions_are_where_they_should_be_and_nowhere_else() {
         }
     }
     for op in OPERATORS.iter().filter(|op| op.info().variants.iter().any(|v| v.name == "hopper")) {
-        let images: Vec<_> = op.info().kernels.iter().flat_map(|k| k.images()).collect();
+        let images: Vec<_> = op.info().instances().flat_map(kernels::images_of).collect();
         let has = |text: &str| images.iter().any(|image| image.ptx.contains(text));
         assert!(images.is_empty() || hopper[..2].iter().all(|text| has(text)), "{}", op.info().name);
     }
