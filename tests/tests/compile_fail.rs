@@ -14,10 +14,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 
 fn main() {
-    let libraries = Libraries::find().map(Arc::new);
+    let libraries = Arc::new(Libraries::find());
     let trial = |file: String| {
-        let libraries = libraries.clone();
-        Trial::test(file.clone(), move || check(&libraries?, &file))
+        let libraries = Arc::clone(&libraries);
+        Trial::test(file.clone(), move || check(libraries.as_ref().as_ref()?, &file))
     };
     let mut trials: Vec<_> = misuses().into_iter().map(trial).collect();
     trials.push(Trial::test("only what it should say passes", guard));
