@@ -18,6 +18,7 @@
 //! # Environment
 //!
 //! - `WARPSMITH_BACKEND`: `cuda` or `sim`, the backend that [`Device::open`] uses.
+//! - `WARPSMITH_KERNELS`: the archive of kernels to use; see [`kernels::images`].
 //! - `WARPSMITH_SIM_DEVICES`: how many simulated devices there are, 1 if it is not set.
 //! - `WARPSMITH_SIM_CHECKS`, `WARPSMITH_SIM_ASYNC`, `WARPSMITH_SIM_SEED`, `WARPSMITH_SIM_THREADS`: see [`sim::Settings::from_env`].
 //! - `WARPSMITH_LIBCUDA`: the driver library to load instead of `libcuda.so.1`.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
+use crate::runtime::kernels::Arch;
 use crate::runtime::sim::Finding;
 
 /// What every fallible function of this crate returns.
@@ -184,17 +185,35 @@ pub enum Error {
         compute_capability: (u32, u32),
     },
     /// No image of this kernel fits the device.
-    #[error("kernel {symbol} is not embedded for {arch}{hint}")]
+    #[error("there is no kernel {module}::{symbol} for {arch}{hint}")]
     MissingKernel {
+        /// The Rust module that declares it.
+        module: &'static str,
         /// Kernel symbol.
         symbol: &'static str,
-        /// The architectures that the device can run.
-        arch: String,
+        /// The best architecture that the device runs.
+        arch: &'static str,
         /// Where the kernel does exist, as the end of the sentence.
         hint: String,
     },
-    /// The embedded image of a kernel does not match its Rust declaration.
-    #[error("kernel {symbol}: the embedded PTX does not match its declaration: {reason}")]
+    /// Kernels of one name were added twice, from different archives.
+    #[error("kernel {module}::{symbol} for {arch} was added before, from elsewhere")]
+    DuplicateKernel {
+        /// The Rust module that declares it.
+        module: &'static str,
+        /// Kernel symbol.
+        symbol: &'static str,
+        /// What it was compiled for.
+        arch: Arch,
+    },
+    /// The archive of kernels is not there, or damaged.
+    #[error("the kernels cannot be loaded: {reason}")]
+    KernelArchive {
+        /// What was looked for and where, or what is wrong with it.
+        reason: String,
+    },
+    /// The PTX of a kernel does not match its Rust declaration.
+    #[error("kernel {symbol}: the PTX does not match its declaration: {reason}")]
     KernelMismatch {
         /// Kernel symbol.
         symbol: &'static str,
@@ -213,10 +232,10 @@ pub enum Error {
         /// The compiler's log.
         log: String,
     },
-    /// The crate was built where no device toolchain was found, so it carries no kernels.
+    /// The crate was built without kernels.
     #[error("this build carries no kernels: {why}")]
     KernelsNotBuilt {
-        /// What the build script was missing.
+        /// How it came to that.
         why: String,
     },
     /// A file cannot be read or written.
@@ -305,6 +324,7 @@ impl Error {
                 | Self::DriverTooOld { .. }
                 | Self::UnsupportedDevice { .. }
                 | Self::KernelsNotBuilt { .. }
+                | Self::KernelArchive { .. }
                 | Self::BackendUnavailable { .. }
         )
     }

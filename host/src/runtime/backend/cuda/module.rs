@@ -32,7 +32,8 @@ fn percent(part: u64, whole: u64) -> u32 {
 impl CudaBackend {
     pub(super) fn load_image(&self, image: &KernelImage) -> Outcome<RawFunction> {
         let d = self.driver;
-        let (Ok(ptx), Ok(symbol)) = (CString::new(image.ptx), CString::new(image.symbol)) else {
+        let text = image.ptx()?;
+        let (Ok(ptx), Ok(symbol)) = (CString::new(text.as_bytes()), CString::new(image.symbol)) else {
             return other(Error::KernelMismatch { symbol: image.symbol, reason: "it contains a NUL byte".into() });
         };
         let mut log = vec![0u8; 8 << 10];
@@ -51,14 +52,14 @@ impl CudaBackend {
             )
         };
         if code != 0 {
-            return Err(self.load_failure(image, code, &log));
+            return Err(self.load_failure(image, &text, code, &log));
         }
         let mut function = null_mut();
         // SAFETY: the module was just loaded; the name is a C string.
         let code = unsafe { (d.cuModuleGetFunction)(&mut function, module, symbol.as_ptr()) };
         let ready = match code {
             0 => self.prepare(function, image),
-            code => Err(self.load_failure(image, code, b"the PTX has no such entry")),
+            code => Err(self.load_failure(image, &text, code, b"the PTX has no such entry")),
         };
         if let Err(failure) = ready {
             // SAFETY: nobody else has the module.
@@ -94,11 +95,11 @@ impl CudaBackend {
         Ok(())
     }
 
-    fn load_failure(&self, image: &KernelImage, code: u32, log: &[u8]) -> Failure {
+    fn load_failure(&self, image: &KernelImage, ptx: &str, code: u32, log: &[u8]) -> Failure {
         if code == code::UNSUPPORTED_PTX_VERSION {
             return Failure::Other(Error::DriverTooOld {
                 found: self.info.driver_version,
-                needed: ptx_version(image.ptx).map_or(CudaVersion(0), cuda_version),
+                needed: ptx_version(ptx).map_or(CudaVersion(0), cuda_version),
             });
         }
         match code::failure(self.driver, "cuModuleLoadDataEx", code) {
