@@ -1,16 +1,19 @@
 //! The checker on an operator that copies, with faults planted into it: each has to be found, on a GPU or, where there is
 //! none, on the stand-in for its driver.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[path = "../../rust-cuda/cust/tests/fake_driver/harness.rs"]
+mod fake;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use cust::context::CurrentContext;
+use cust::memory::{DevicePointer, memset_d8};
 use warpsmith::check::Job;
 use warpsmith::check::verify::{self, Filter, Row, Status};
 use warpsmith::ops::model::*;
 use warpsmith::{BackendKind, DType, Device, Result, Stream};
 
-const CHILD: &str = "WARPSMITH_CHECKER_CHILD";
+const FAKE_DRIVER: &str = "../rust-cuda/cust/tests/fake_driver/libcuda.rs";
 const N: usize = 10_000;
 
 const FAULTS: [&str; 11] = [
@@ -119,21 +122,16 @@ fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<
 /// Writes a byte of device memory behind the library's back.
 fn poke(stream: &Stream, address: u64, value: u8) -> Result<()> {
     stream.synchronize()?;
-    let driver = libcuda_loader::driver().expect("a device is open");
     // SAFETY: the checker's allocations reach well beyond what the operator is given.
-    let codes = unsafe {
-        let set = (driver.cuMemsetD8Async)(address, value, 1, std::ptr::null_mut());
-        [set, (driver.cuStreamSynchronize)(std::ptr::null_mut())]
-    };
-    assert_eq!(codes, [0, 0]);
+    let set = unsafe { memset_d8(DevicePointer::from_raw(address), value, 1) };
+    set.and_then(|()| CurrentContext::synchronize()).expect("a device is open");
     Ok(())
 }
 
 /// What the stand-in takes for a kernel's access to an address that is none. A GPU's driver would refuse it.
 fn trap() -> Result<()> {
-    let driver = libcuda_loader::driver().expect("a device is open");
     // SAFETY: there is no memory in the stand-in at this address, and it knows.
-    unsafe { (driver.cuMemsetD8Async)(16, 0, 1, std::ptr::null_mut()) };
+    let _ = unsafe { memset_d8(DevicePointer::from_raw(16), 0, 1) };
     Ok(())
 }
 
@@ -203,30 +201,5 @@ fn with_device(name: &str, body: impl FnOnce(&Device)) {
 
 /// Runs `body` in a child process with the stand-in: `name` is the test's, which comes here again.
 fn with_stand_in(name: &str, body: impl FnOnce(&Device)) {
-    if std::env::var_os(CHILD).is_some() {
-        return body(&Device::open().expect("the stand-in opens"));
-    }
-    let folder = tempfile::tempdir().expect("a folder for the stand-in");
-    let Some(library) = stand_in(folder.path()) else { return };
-    let program = std::env::current_exe().expect("the test has a path");
-    let mut child = Command::new(program);
-    child.args(["--exact", name]).env(CHILD, "1").env(libcuda_loader::LIBRARY_VARIABLE, library);
-    let output = child.output().expect("the child starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-}
-
-/// Compiles the stand-in; `None`, with a line, where there is no compiler.
-fn stand_in(folder: &Path) -> Option<PathBuf> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/tests/fake_driver/libcuda.rs");
-    let library = folder.join("libcuda-fake.so");
-    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    rustc.args(["--edition", "2024", "-O", "-A", "warnings", "-o"]).arg(&library).arg(source);
-    match rustc.output() {
-        Ok(output) if output.status.success() => Some(library),
-        Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => {
-            eprintln!("skipped: rustc cannot be run: {error}");
-            None
-        }
-    }
+    fake::with_driver(name, &[], || body(&Device::open().expect("the stand-in opens")));
 }
