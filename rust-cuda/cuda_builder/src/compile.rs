@@ -26,6 +26,10 @@ use crate::{
 /// The number of the cache's format: to be raised when the builder itself treats kernels differently.
 const FORMAT: u32 = 1;
 
+/// What MIR's jump threading, which knows no convergence, would have done for loops over arrays: the positions of
+/// iterators become values, so that the loops have counts when LLVM comes to unroll them.
+const BEFORE: &str = "cgscc(inline),function(sroa,loop-mssa(licm))";
+
 /// A kernel that waits for its turn.
 pub(crate) struct Job {
     pub(crate) symbol: String,
@@ -136,7 +140,7 @@ impl Compiler<'_> {
             // A loop over a register array has to unroll whole, or the array ends up in local memory: LLVM's own limit
             // (300) suits a CPU.
             "-unroll-threshold=4000".to_owned(),
-            format!("-passes=internalize,globaldce,default<{level}>"),
+            format!("-passes=internalize,globaldce,{BEFORE},default<{level}>"),
             format!("-internalize-public-api-list={}", job.symbol),
         ]);
         arguments
