@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
-use warpsmith::bench::{self, Prepared};
-use warpsmith::registry::OPERATORS;
+use warpsmith::check::bench::{self, Prepared};
+use warpsmith::check::registry::OPERATORS;
 use warpsmith::{BackendKind, Device, Error, Result};
 
 fn main() -> Result<()> {

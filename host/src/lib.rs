@@ -22,46 +22,25 @@
 //! - `WARPSMITH_LIBCUDA`: the driver library to load instead of `libcuda.so.1`.
 //! - `CUDA_VISIBLE_DEVICES`: as everywhere; the first visible GPU is used.
 
-mod any;
-mod backend;
-pub mod bench;
+pub mod check;
 #[cfg(feature = "cli")]
 pub mod cli;
-mod device;
-mod dtype;
-mod error;
-mod host_tensor;
-pub mod io;
-pub mod kernels;
-mod layout;
-pub mod mutation;
-pub mod operator;
 pub mod ops;
-pub mod params;
-pub mod random;
-pub mod reference;
-pub mod registry;
-mod shape;
-pub mod sim;
-mod storage;
-mod stream;
-mod tensor;
-mod tensor_map;
-pub mod verify;
-mod view;
+mod runtime;
 
 /// Typed kernel launches: [`launch::Kernel`] and what its arguments are made of.
 pub use cuda_std::launch;
 pub use half::{bf16, f16};
 
-pub use any::{AnyTensor, AnyView, AnyViewMut};
-pub use device::{BackendKind, Device, DeviceInfo};
-pub use dtype::{DType, Dtype};
-pub use error::{CudaVersion, Error, Result};
-pub use host_tensor::HostTensor;
-pub use kernels::Arch;
-pub use shape::{MAX_RANK, Shape};
-pub use stream::{Event, Stream};
-pub use tensor::Tensor;
-pub use tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
-pub use view::{View, ViewMut};
+pub use runtime::any::{AnyTensor, AnyView, AnyViewMut};
+pub use runtime::device::{BackendKind, Device, DeviceInfo};
+pub use runtime::dtype::{DType, Dtype};
+pub use runtime::error::{CudaVersion, Error, Result};
+pub use runtime::host_tensor::HostTensor;
+pub use runtime::kernels::Arch;
+pub use runtime::shape::{MAX_RANK, Shape};
+pub use runtime::stream::{Event, Stream};
+pub use runtime::tensor::Tensor;
+pub use runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
+pub use runtime::view::{View, ViewMut};
+pub use runtime::{kernels, sim};

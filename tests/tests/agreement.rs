@@ -4,10 +4,11 @@
 //! rounds to either. Needs a GPU; without one the tests show as ignored.
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use warpsmith::operator::{CaseClass, InputSpec};
-use warpsmith::registry::OPERATORS;
-use warpsmith::verify::{self, Filter, Job};
-use warpsmith::{AnyTensor, AnyView, AnyViewMut, BackendKind, Device, HostTensor, Result, random};
+use warpsmith::check::random;
+use warpsmith::check::registry::OPERATORS;
+use warpsmith::check::verify::{self, Filter, Job};
+use warpsmith::ops::model::{CaseClass, InputSpec};
+use warpsmith::{AnyTensor, AnyView, AnyViewMut, BackendKind, Device, HostTensor, Result};
 
 const SEED: u64 = 1;
 

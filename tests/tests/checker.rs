@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use warpsmith::operator::{
+use warpsmith::check::verify::{self, Filter, Job, Row, Status};
+use warpsmith::ops::model::params::{ParamInfo, Params};
+use warpsmith::ops::model::reference;
+use warpsmith::ops::model::{
     ArgInfo, Case, CaseClass, Cost, Distribution, InputSpec, OpInfo, Operator, TensorMeta, Tolerance, VariantInfo,
 };
-use warpsmith::params::{ParamInfo, Params};
-use warpsmith::verify::{self, Filter, Job, Row, Status};
-use warpsmith::{AnyView, AnyViewMut, BackendKind, DType, Device, HostTensor, Result, Stream, reference};
+use warpsmith::{AnyView, AnyViewMut, BackendKind, DType, Device, HostTensor, Result, Stream};
 
 const CHILD: &str = "WARPSMITH_CHECKER_CHILD";
 const N: usize = 10_000;

@@ -4,10 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use warpsmith::operator::{CaseClass, Operator};
-use warpsmith::registry::OPERATORS;
-use warpsmith::verify::Comparison;
-use warpsmith::{DType, HostTensor, io, kernels, random, reference};
+use warpsmith::check::registry::OPERATORS;
+use warpsmith::check::verify::Comparison;
+use warpsmith::check::{io, random};
+use warpsmith::ops::model::reference;
+use warpsmith::ops::model::{CaseClass, Operator};
+use warpsmith::{DType, HostTensor, kernels};
 use warpsmith_tests::{device, warpsmith};
 
 const USAGE: u8 = 2;

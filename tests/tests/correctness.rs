@@ -3,9 +3,9 @@
 //! Without a device the kernels are not executed, and those tests show as ignored; their code and the references are checked.
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use warpsmith::operator::CaseClass;
-use warpsmith::registry::OPERATORS;
-use warpsmith::verify::{self, Filter, Row, Status, offline};
+use warpsmith::check::registry::OPERATORS;
+use warpsmith::check::verify::{self, Filter, Row, Status, offline};
+use warpsmith::ops::model::CaseClass;
 use warpsmith_tests::device;
 
 fn main() {
@@ -39,7 +39,7 @@ fn judge(rows: &[Row]) -> Result<(), Failed> {
     }
 }
 
-fn kernels(op: &dyn warpsmith::operator::Operator) -> Result<(), Failed> {
+fn kernels(op: &dyn warpsmith::ops::model::Operator) -> Result<(), Failed> {
     let rows = offline::kernels(op.info(), None)?;
     match rows.iter().find(|row| row.status == Status::Fail) {
         Some(row) => Err(format!("{} {}: {}", row.symbol, row.arch, row.detail.as_deref().unwrap_or_default()).into()),

@@ -2,10 +2,10 @@
 
 use std::error::Error as _;
 
-use warpsmith::operator::{CaseClass, InputSpec, Operator, TensorMeta};
-use warpsmith::params::Params;
-use warpsmith::registry::OPERATORS;
-use warpsmith::verify::{self, Filter, Job, Status};
+use warpsmith::check::registry::OPERATORS;
+use warpsmith::check::verify::{self, Filter, Job, Status};
+use warpsmith::ops::model::params::Params;
+use warpsmith::ops::model::{CaseClass, InputSpec, Operator, TensorMeta};
 use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor};
 use warpsmith_tests::device;
 

@@ -1,9 +1,10 @@
 //! The checks against the kernels themselves: every instruction that synchronises is taken out in turn, and the simulator has
 //! to notice.
 
-use warpsmith::mutation::{Mutation, synchronising};
-use warpsmith::verify::{self, Filter};
-use warpsmith::{BackendKind, Device, registry};
+use warpsmith::check::mutation::{Mutation, synchronising};
+use warpsmith::check::registry;
+use warpsmith::check::verify::{self, Filter};
+use warpsmith::{BackendKind, Device};
 
 #[test]
 fn no_synchronisation_goes_missing_unnoticed() {

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use warpsmith::operator::{Case, CaseClass, Dims, Operator, TensorMeta};
-use warpsmith::params::Params;
-use warpsmith::registry::OPERATORS;
-use warpsmith::verify::{self, Filter, Job, Status, offline};
+use warpsmith::check::registry::OPERATORS;
+use warpsmith::check::verify::{self, Filter, Job, Status, offline};
+use warpsmith::ops::model::params::Params;
+use warpsmith::ops::model::{Case, CaseClass, Dims, Operator, TensorMeta};
 use warpsmith::{DType, Error};
 use warpsmith_tests::device;
 

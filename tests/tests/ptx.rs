@@ -1,9 +1,9 @@
 //! What the embedded code has to look like.
 
 use cuda_builder::ptxas;
+use warpsmith::check::registry::OPERATORS;
 use warpsmith::kernels::{self, Arch, KernelImage};
-use warpsmith::operator::Bound;
-use warpsmith::registry::OPERATORS;
+use warpsmith::ops::model::Bound;
 
 /// The embedded kernels; none, with a line that says so, in a build without a device toolchain.
 fn images() -> &'static [KernelImage] {

@@ -102,11 +102,11 @@ mod tests {
         let get = |path: &str| fs::read_to_string(root.join(path)).unwrap();
         put("gpu-kernels/src/ops/mod.rs", "//! Ops.\n\npub mod gelu;\npub mod sgemm;\n");
         put("host/src/ops/mod.rs", "mod elementwise;\n\npub mod gelu;\npub mod sgemm;\n\npub use gelu::gelu;\n");
-        put("host/src/registry.rs", "static O: &[&dyn Operator] = &[\n    &ops::gelu::Gelu,\n];\n");
+        put("host/src/check/registry.rs", "static O: &[&dyn Operator] = &[\n    &ops::gelu::Gelu,\n];\n");
         assert_eq!(write(root, "rms_norm").unwrap().len(), 5);
         assert_eq!(get("gpu-kernels/src/ops/mod.rs"), "//! Ops.\n\npub mod gelu;\npub mod rms_norm;\npub mod sgemm;\n");
         assert!(get("host/src/ops/mod.rs").ends_with("pub use gelu::gelu;\npub use rms_norm::rms_norm;\n"));
-        assert!(get("host/src/registry.rs").contains("    &ops::gelu::Gelu,\n    &ops::rms_norm::RmsNorm,\n]"));
+        assert!(get("host/src/check/registry.rs").contains("    &ops::gelu::Gelu,\n    &ops::rms_norm::RmsNorm,\n]"));
         assert!(get("gpu-kernels/src/ops/rms_norm.rs").contains("pub unsafe fn rms_norm<T: Element>"));
         assert!(get("host/src/ops/rms_norm.rs").contains("stream.launch::<gk::RmsNorm<T>>"));
         assert!(write(root, "rms_norm").unwrap_err().to_string().contains("already"));

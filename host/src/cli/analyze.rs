@@ -6,12 +6,13 @@ use cuda_builder::ptxas;
 use serde_json::json;
 
 use super::{Outcome, Ui};
-use crate::error::{Error, Result};
-use crate::operator::{Case, Operator};
-use crate::sim::{GpuModel, HotLine, Profile};
-use crate::verify::Job;
-use crate::verify::offline::{self, KernelRow};
-use crate::{kernels, registry, sim};
+use crate::check::registry;
+use crate::check::verify::Job;
+use crate::check::verify::offline::{self, KernelRow};
+use crate::ops::model::{Case, Operator};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::sim::{GpuModel, HotLine, Profile};
+use crate::runtime::{kernels, sim};
 
 #[derive(clap::Args)]
 pub(super) struct Args {

@@ -8,10 +8,10 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::{BackendArg, Outcome, Ui};
-use crate::bench::{self, Ceilings, Job, Report, Row};
-use crate::device::{BackendKind, Device};
-use crate::error::{Error, Result};
-use crate::{io, registry};
+use crate::check::bench::{self, Ceilings, Job, Report, Row};
+use crate::check::{io, registry};
+use crate::runtime::device::{BackendKind, Device};
+use crate::runtime::error::{Error, Result};
 
 #[derive(clap::Args)]
 pub(super) struct Args {

@@ -1,10 +1,10 @@
 //! The flags that pick cases, shared by the verbs that check operators.
 
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::operator::{CaseClass, Operator};
-use crate::registry;
-use crate::verify::Filter;
+use crate::check::registry;
+use crate::check::verify::Filter;
+use crate::ops::model::{CaseClass, Operator};
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
 
 #[derive(clap::Args)]
 pub(super) struct CaseArgs {

@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{BackendArg, Outcome, Ui};
-use crate::device::{BackendKind, Device, DeviceInfo};
-use crate::error::{Error, Result};
-use crate::kernels;
-use crate::registry::OPERATORS;
+use crate::check::registry::OPERATORS;
+use crate::runtime::device::{BackendKind, Device, DeviceInfo};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::kernels;
 
 #[derive(clap::Args)]
 pub(super) struct Args {

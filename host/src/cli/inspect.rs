@@ -5,11 +5,11 @@ use cuda_builder::ptxas;
 use serde_json::{Value, json};
 
 use super::{Outcome, Ui, ui};
-use crate::error::{Error, Result};
-use crate::kernels::KernelImage;
-use crate::registry;
-use crate::verify::Status;
-use crate::verify::offline::{self, KernelRow};
+use crate::check::registry;
+use crate::check::verify::Status;
+use crate::check::verify::offline::{self, KernelRow};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::kernels::KernelImage;
 
 #[derive(clap::Args)]
 pub(super) struct Args {

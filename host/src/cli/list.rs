@@ -4,9 +4,9 @@ use comfy_table::Cell;
 use serde_json::{Value, json};
 
 use super::{Outcome, Ui};
-use crate::error::Result;
-use crate::operator::{ArgInfo, Operator};
-use crate::registry;
+use crate::check::registry;
+use crate::ops::model::{ArgInfo, Operator};
+use crate::runtime::error::Result;
 
 #[derive(clap::Args)]
 pub(super) struct Args {

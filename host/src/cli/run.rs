@@ -6,12 +6,12 @@ use comfy_table::Cell;
 use serde_json::json;
 
 use super::{BackendArg, Outcome, Ui};
-use crate::any::AnyTensor;
-use crate::error::Result;
-use crate::host_tensor::HostTensor;
-use crate::operator::{ArgInfo, TensorMeta};
-use crate::params::Params;
-use crate::{io, registry};
+use crate::check::{io, registry};
+use crate::ops::model::params::Params;
+use crate::ops::model::{ArgInfo, TensorMeta};
+use crate::runtime::any::AnyTensor;
+use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
 
 #[derive(clap::Args)]
 pub(super) struct Args {

@@ -6,11 +6,11 @@ use serde_json::json;
 
 use super::cases::CaseArgs;
 use super::{Outcome, Ui, ui};
-use crate::device::{BackendKind, Device};
-use crate::error::{Error, Result};
-use crate::mutation::{Mutant, Mutation};
-use crate::sim::{Finding, Settings};
-use crate::verify::{self, Job, Row, Status};
+use crate::check::mutation::{Mutant, Mutation};
+use crate::check::verify::{self, Job, Row, Status};
+use crate::runtime::device::{BackendKind, Device};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::sim::{Finding, Settings};
 
 #[derive(clap::Args)]
 pub(super) struct Args {

@@ -7,9 +7,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::error::Error;
-use crate::verify::Status;
-use crate::verify::offline::KernelRow;
+use crate::check::verify::Status;
+use crate::check::verify::offline::KernelRow;
+use crate::runtime::error::Error;
 
 /// Output of one command.
 pub(super) struct Ui {

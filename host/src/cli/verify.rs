@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::cases::CaseArgs;
 use super::{BackendArg, Outcome, Ui, ui};
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::operator::Operator;
-use crate::verify::offline::{self, KernelRow};
-use crate::verify::{self, Filter, Job, NotRun, Row, Run, Status};
+use crate::check::verify::offline::{self, KernelRow};
+use crate::check::verify::{self, Filter, Job, NotRun, Row, Run, Status};
+use crate::ops::model::Operator;
+use crate::runtime::device::Device;
+use crate::runtime::error::{Error, Result};
 
 #[derive(clap::Args)]
 pub(super) struct Args {

@@ -4,15 +4,16 @@ use gpu_kernels::ops::bias_mask_scale_add as gk;
 use half::f16;
 
 use super::elementwise;
-use crate::any::{AnyView, AnyViewMut};
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::host_tensor::HostTensor;
-use crate::operator::*;
-use crate::params::{ParamInfo, Params};
-use crate::stream::Stream;
-use crate::view::{View, ViewMut};
-use crate::{kernels, reference};
+use crate::kernels;
+use crate::ops::model::params::{ParamInfo, Params};
+use crate::ops::model::reference;
+use crate::ops::model::*;
+use crate::runtime::any::{AnyView, AnyViewMut};
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
+use crate::runtime::stream::Stream;
+use crate::runtime::view::{View, ViewMut};
 
 /// y = (x + bias) · mask · scale + residual, rows of `x` against one `bias` row.
 ///
@@ -23,7 +24,7 @@ use crate::{kernels, reference};
 /// "Attention Is All You Need", arXiv:1706.03762) in one pass over memory.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if a view is not
+/// [`Error::Shape`](crate::runtime::error::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::runtime::error::Error::Layout) if a view is not
 /// contiguous.
 pub fn bias_mask_scale_add<'a>(
     stream: &Stream,

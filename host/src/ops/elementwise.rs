@@ -1,8 +1,8 @@
 //! What elementwise operators share: grid sizes and tolerances.
 
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::operator::{OpInfo, Tolerance};
+use crate::ops::model::{OpInfo, Tolerance};
+use crate::runtime::dtype::DType;
+use crate::runtime::error::{Error, Result};
 
 /// Most blocks of a one-dimensional grid.
 pub(super) const MAX_BLOCKS: usize = (1 << 31) - 1;

@@ -5,16 +5,17 @@ use gpu_kernels::ops::gelu::GeluDtype;
 use half::{bf16, f16};
 
 use super::elementwise;
-use crate::any::{AnyView, AnyViewMut};
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::host_tensor::HostTensor;
-use crate::operator::*;
-use crate::params::Params;
-use crate::reference;
-use crate::stream::Stream;
-use crate::view::{View, ViewMut};
-use crate::{dispatch, kernels};
+use crate::dispatch;
+use crate::kernels;
+use crate::ops::model::params::Params;
+use crate::ops::model::reference;
+use crate::ops::model::*;
+use crate::runtime::any::{AnyView, AnyViewMut};
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
+use crate::runtime::stream::Stream;
+use crate::runtime::view::{View, ViewMut};
 
 /// y = gelu(x) = x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))), elementwise.
 ///
@@ -24,9 +25,9 @@ use crate::{dispatch, kernels};
 /// The tanh form is the one of Hendrycks and Gimpel, "Gaussian Error Linear Units" (arXiv:1606.08415), and of GPT-2.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if a view is not
+/// [`Error::Shape`](crate::runtime::error::Error::Shape) if the shapes differ, [`Error::Layout`](crate::runtime::error::Error::Layout) if a view is not
 /// contiguous.
-pub fn gelu<'a, T: GeluDtype + crate::Dtype>(
+pub fn gelu<'a, T: GeluDtype + crate::runtime::dtype::Dtype>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,
     y: impl Into<ViewMut<'a, T>>,

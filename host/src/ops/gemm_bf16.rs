@@ -5,16 +5,18 @@ use gpu_kernels::ops::gemm_bf16::{hopper, mma};
 use half::bf16;
 
 use super::elementwise::{self, roundoff};
-use crate::any::{AnyView, AnyViewMut};
-use crate::device::DeviceInfo;
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::host_tensor::HostTensor;
-use crate::operator::*;
-use crate::params::Params;
-use crate::stream::Stream;
-use crate::view::{View, ViewMut};
-use crate::{L2Promotion, OobFill, Swizzle, TensorMapDesc, kernels, reference};
+use crate::kernels;
+use crate::ops::model::params::Params;
+use crate::ops::model::reference;
+use crate::ops::model::*;
+use crate::runtime::any::{AnyView, AnyViewMut};
+use crate::runtime::device::DeviceInfo;
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
+use crate::runtime::view::{View, ViewMut};
 
 /// C = A·Bᵀ in bf16 with f32 accumulation: `a` is `[m, k]`, `b` is `[n, k]`, `c` is `[m, n]`, all row-major.
 ///
@@ -23,8 +25,8 @@ use crate::{L2Promotion, OobFill, Swizzle, TensorMapDesc, kernels, reference};
 /// and wgmma path; everything else takes the mma.sync path, fastest with the same alignment. The work is queued on `stream`.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::Error::Layout) if
-/// rows are not equally far apart, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1.
+/// [`Error::Shape`](crate::runtime::error::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::runtime::error::Error::Layout) if
+/// rows are not equally far apart, [`Error::TooLarge`](crate::runtime::error::Error::TooLarge) if a size exceeds 2³¹ − 1.
 pub fn gemm_bf16<'a>(
     stream: &Stream,
     a: impl Into<View<'a, bf16>>,

@@ -1,6 +1,7 @@
 //! The operators: in each file the safe function, its reference, its cases, its tolerance and its cost.
 
 mod elementwise;
+pub mod model;
 
 pub mod bias_mask_scale_add;
 pub mod gelu;

@@ -6,15 +6,17 @@ use gpu_kernels::ops::rms_norm::{RmsNormAnyDtype, RmsNormBlockDtype, RmsNormWarp
 use half::{bf16, f16};
 
 use super::elementwise::{self, roundoff};
-use crate::any::{AnyView, AnyViewMut};
-use crate::dtype::{DType, Dtype};
-use crate::error::Result;
-use crate::host_tensor::HostTensor;
-use crate::operator::*;
-use crate::params::{ParamInfo, Params};
-use crate::stream::Stream;
-use crate::view::{View, ViewMut};
-use crate::{dispatch, kernels, reference};
+use crate::dispatch;
+use crate::kernels;
+use crate::ops::model::params::{ParamInfo, Params};
+use crate::ops::model::reference;
+use crate::ops::model::*;
+use crate::runtime::any::{AnyView, AnyViewMut};
+use crate::runtime::dtype::{DType, Dtype};
+use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
+use crate::runtime::stream::Stream;
+use crate::runtime::view::{View, ViewMut};
 
 /// The element types that [`rms_norm`] has kernels for.
 pub trait RmsNormDtype: Dtype + RmsNormWarpDtype + RmsNormBlockDtype + RmsNormAnyDtype {}
@@ -30,8 +32,8 @@ impl<T: Dtype + RmsNormWarpDtype + RmsNormBlockDtype + RmsNormAnyDtype> RmsNormD
 /// Zhang and Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if the elements of
-/// a row are not adjacent, [`Error::InvalidParam`](crate::Error::InvalidParam) if `eps` is negative or NaN.
+/// [`Error::Shape`](crate::runtime::error::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::runtime::error::Error::Layout) if the elements of
+/// a row are not adjacent, [`Error::InvalidParam`](crate::runtime::error::Error::InvalidParam) if `eps` is negative or NaN.
 pub fn rms_norm<'a, T: RmsNormDtype>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -3,15 +3,16 @@
 use gpu_kernels::ops::sgemm as gk;
 
 use super::elementwise::{self, roundoff};
-use crate::any::{AnyView, AnyViewMut};
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::host_tensor::HostTensor;
-use crate::operator::*;
-use crate::params::Params;
-use crate::stream::Stream;
-use crate::view::{View, ViewMut};
-use crate::{kernels, reference};
+use crate::kernels;
+use crate::ops::model::params::Params;
+use crate::ops::model::reference;
+use crate::ops::model::*;
+use crate::runtime::any::{AnyView, AnyViewMut};
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
+use crate::runtime::stream::Stream;
+use crate::runtime::view::{View, ViewMut};
 
 /// C = A·B in f32: `a` is `[m, k]`, `b` is `[k, n]`, `c` is `[m, n]`, all row-major.
 ///
@@ -22,8 +23,8 @@ use crate::{kernels, reference};
 /// and β = 0.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::Error::Layout) if the
-/// elements of a row are not adjacent, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1.
+/// [`Error::Shape`](crate::runtime::error::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::runtime::error::Error::Layout) if the
+/// elements of a row are not adjacent, [`Error::TooLarge`](crate::runtime::error::Error::TooLarge) if a size exceeds 2³¹ − 1.
 pub fn sgemm<'a>(
     stream: &Stream,
     a: impl Into<View<'a, f32>>,

@@ -6,7 +6,7 @@ use super::{Tree, Violation};
 
 pub(crate) const DEVICE: &str = "gpu-kernels/src/ops";
 pub(crate) const HOST: &str = "host/src/ops";
-pub(crate) const REGISTRY: &str = "host/src/registry.rs";
+pub(crate) const REGISTRY: &str = "host/src/check/registry.rs";
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let (device_mods, host_mods) = (format!("{DEVICE}/mod.rs"), format!("{HOST}/mod.rs"));
@@ -52,7 +52,10 @@ mod tests {
         ("gpu-kernels/src/ops/gemm/mma.rs", ""),
         ("host/src/ops/mod.rs", "mod shared;\npub mod gelu;\npub mod gemm;\npub use gelu::gelu;\n"),
         ("host/src/ops/gelu.rs", ""),
-        ("host/src/registry.rs", "static O: &[&dyn Operator] = &[\n    &ops::gelu::Gelu,\n    &ops::gemm::Gemm,\n];\n"),
+        (
+            "host/src/check/registry.rs",
+            "static O: &[&dyn Operator] = &[\n    &ops::gelu::Gelu,\n    &ops::gemm::Gemm,\n];\n",
+        ),
     ];
 
     #[test]
@@ -71,7 +74,7 @@ mod tests {
         assert_eq!(plant(0, "pub mod gemm;"), [no_mod]);
         let no_mod = "host/src/ops/mod.rs: operator `gemm` has no `pub mod` line";
         assert_eq!(plant(4, "pub mod gelu;"), [no_mod]);
-        let no_line = "host/src/registry.rs: operator `gelu` has no line in `OPERATORS`";
+        let no_line = "host/src/check/registry.rs: operator `gelu` has no line in `OPERATORS`";
         assert_eq!(plant(6, "    &ops::gemm::Gemm,"), [no_line]);
         let without_file: Vec<_> = FILES.into_iter().filter(|(path, _)| !path.ends_with("src/ops/gelu.rs")).collect();
         let found: Vec<_> = check(&Tree::of(&without_file)).iter().map(ToString::to_string).collect();

@@ -22,8 +22,8 @@ const WORDS: [([&str; 2], &str); 10] = [
 /// Text that only files under these folders may hold.
 const ONLY_IN: [(&str, &[&str], &str); 3] = [
     ("asm!(", &["rust-cuda/", "xtask/"], "inline assembly belongs into cuda_std, behind a small function"),
-    ("cust::", &["rust-cuda/", "host/src/backend/", "host/tests/", "xtask/"], "only the backend knows cust"),
-    ("warpsim::", &["warpsim/", "host/src/backend/", "xtask/"], "only the backend knows warpsim"),
+    ("cust::", &["rust-cuda/", "host/src/runtime/backend/", "host/tests/", "xtask/"], "only the backend knows cust"),
+    ("warpsim::", &["warpsim/", "host/src/runtime/backend/", "xtask/"], "only the backend knows warpsim"),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {

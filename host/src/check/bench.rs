@@ -1,0 +1,299 @@
+//! Times operators on a device, in rows that can be put beside other libraries'.
+//!
+//! Every launch is timed between two device events, and inputs are rotated over buffers that together exceed twice the L2
+//! cache, so that no launch finds its input there.
+
+mod ceiling;
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+pub use ceiling::{Ceilings, peak_flops};
+
+use crate::check::verify::AUTO;
+use crate::check::{random, registry};
+use crate::ops::model::params::Params;
+use crate::ops::model::{Bound, Case, CaseClass, InputSpec, Operator};
+use crate::runtime::any::{AnyTensor, AnyView, AnyViewMut};
+use crate::runtime::device::Device;
+use crate::runtime::error::{Error, Result};
+use crate::runtime::stream::Stream;
+
+/// Timed launches a row: as many as fit this, within [`MIN_RUNS`] and [`MAX_RUNS`].
+const BUDGET: Duration = Duration::from_millis(150);
+const MIN_RUNS: usize = 10;
+const MAX_RUNS: usize = 200;
+const WARM_UP: usize = 3;
+const MAX_SETS: usize = 16;
+const SEED: u64 = 1;
+
+/// One timing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// The operator's bench name.
+    pub op: String,
+    /// The case.
+    pub case: String,
+    /// The variant.
+    pub variant: String,
+    /// Median milliseconds.
+    pub ms: f64,
+    /// Least milliseconds.
+    pub min_ms: f64,
+    /// The least traffic that the case needs.
+    pub bytes: u64,
+    /// The useful work.
+    pub flops: u64,
+    /// bytes ÷ ms.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gbps: Option<f64>,
+    /// flops ÷ ms.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tflops: Option<f64>,
+    /// The rate as a percentage of the ceiling: the measured copy, or the arithmetic peak at the highest clock.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pct_of_ceiling: Option<f64>,
+}
+
+/// A run: its rows, and where and how they came about.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The device.
+    pub device: String,
+    /// The newest CUDA version that its driver supports.
+    pub driver: String,
+    /// What ran the kernels.
+    pub backend: String,
+    /// The commit that was built, where `WARPSMITH_COMMIT` names it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commit: Option<String>,
+    /// The command that was run.
+    pub command: String,
+    /// The timings.
+    pub rows: Vec<Row>,
+    /// What failed, with its message.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub errors: Vec<String>,
+}
+
+impl Report {
+    /// A report of `device` without rows.
+    pub fn new(device: &Device, command: String) -> Self {
+        let info = device.info();
+        Self {
+            device: info.name.clone(),
+            driver: info.driver_version.to_string(),
+            backend: info.backend.to_string(),
+            commit: std::env::var("WARPSMITH_COMMIT").ok().filter(|c| !c.is_empty()),
+            command,
+            rows: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+}
+
+/// A case with everything on the device, ready to be launched over and over.
+pub struct Prepared {
+    op: &'static dyn Operator,
+    stream: Stream,
+    params: Params,
+    /// Sets of inputs to rotate over.
+    inputs: Vec<Vec<AnyTensor>>,
+    outputs: Vec<AnyTensor>,
+    next: usize,
+}
+
+impl Prepared {
+    /// Makes inputs and room for outputs.
+    pub fn new(device: &Device, job: &Job) -> Result<Self> {
+        let Job { op, case, variant } = job;
+        let stream = device.stream()?;
+        let mut params = case.params.clone();
+        if let Some(name) = variant {
+            params = params.with_variant(name)?;
+        }
+        let specs = op.inputs(case)?;
+        let host =
+            specs.iter().zip(SEED..).map(|(spec, seed)| random::tensor(spec, seed)).collect::<Result<Vec<_>>>()?;
+        let bytes: usize = host.iter().map(|t| t.bytes().len()).sum();
+        let sets = (2 * device.info().l2_bytes as usize).div_ceil(bytes.max(1)).clamp(1, MAX_SETS);
+        let upload = |_| host.iter().map(|t| AnyTensor::from_host(&stream, t)).collect::<Result<Vec<_>>>();
+        let inputs = (0..sets).map(upload).collect::<Result<_>>()?;
+        let metas: Vec<_> = specs.iter().map(InputSpec::meta).collect();
+        let outputs = op.outputs(&metas, &params)?;
+        let outputs = outputs.iter().map(|m| AnyTensor::uninit(&stream, m.dtype, &m.shape)).collect::<Result<_>>()?;
+        stream.synchronize()?;
+        Ok(Self { op: *op, stream, params, inputs, outputs, next: 0 })
+    }
+
+    /// Queues one launch, on the next set of inputs.
+    pub fn launch(&mut self) -> Result<()> {
+        let inputs: Vec<AnyView<'_>> = self.inputs[self.next].iter().map(AnyTensor::view).collect();
+        let mut outputs: Vec<AnyViewMut<'_>> = self.outputs.iter_mut().map(AnyTensor::view_mut).collect();
+        self.next = (self.next + 1) % self.inputs.len();
+        self.op.launch(&self.stream, &inputs, &mut outputs, &self.params)
+    }
+
+    /// Device time of `launches` launches one after the other.
+    pub fn elapsed(&mut self, launches: u64) -> Result<Duration> {
+        let start = self.stream.record()?;
+        for _ in 0..launches {
+            self.launch()?;
+        }
+        let end = self.stream.record()?;
+        end.synchronize()?;
+        Ok(Duration::from_secs_f64(f64::from(start.elapsed_ms(&end)?) / 1e3))
+    }
+
+    /// Median and least milliseconds of single launches.
+    pub fn time(&mut self) -> Result<(f64, f64)> {
+        for _ in 0..WARM_UP {
+            self.launch()?;
+        }
+        self.stream.synchronize()?;
+        let stream = self.stream.clone();
+        time(&stream, || self.launch())
+    }
+}
+
+/// Median and least milliseconds of what `launch` queues.
+fn time(stream: &Stream, mut launch: impl FnMut() -> Result<()>) -> Result<(f64, f64)> {
+    let start = Instant::now();
+    launch()?;
+    stream.synchronize()?;
+    let once = start.elapsed().as_secs_f64().max(1e-5);
+    let runs = ((BUDGET.as_secs_f64() / once) as usize).clamp(MIN_RUNS, MAX_RUNS);
+    let mut events = Vec::with_capacity(runs);
+    for _ in 0..runs {
+        let start = stream.record()?;
+        launch()?;
+        events.push((start, stream.record()?));
+    }
+    stream.synchronize()?;
+    let times = events.iter().map(|(start, end)| Ok(f64::from(start.elapsed_ms(end)?)));
+    let mut times = times.collect::<Result<Vec<_>>>()?;
+    times.sort_by(f64::total_cmp);
+    Ok((times[times.len() / 2], times[0]))
+}
+
+/// Something to time.
+#[derive(Clone)]
+pub struct Job {
+    /// The operator.
+    pub op: &'static dyn Operator,
+    /// The case.
+    pub case: Case,
+    /// The variant; `None` for the operator's own choice.
+    pub variant: Option<&'static str>,
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.op.info().bench_name, self.case.name)?;
+        self.variant.map_or(Ok(()), |variant| write!(f, " {variant}"))
+    }
+}
+
+/// The production cases of `ops` whose names contain `case`, each as its operator picks a variant and in every variant
+/// that can run it on `device`.
+pub fn plan(device: &Device, ops: &[&'static dyn Operator], case: Option<&str>) -> Result<Vec<Job>> {
+    let mut jobs = Vec::new();
+    for &op in ops {
+        let cases = op.cases().into_iter().filter(|c| c.class == CaseClass::Production);
+        for one in cases.filter(|c| case.is_none_or(|text| c.name.contains(text))) {
+            let able = op.info().variants.iter().filter(|v| op.supports(v.name, device.info(), &one));
+            let variants = std::iter::once(None).chain(able.map(|v| Some(v.name)));
+            jobs.extend(variants.map(|variant| Job { op, case: one.clone(), variant }));
+        }
+    }
+    match case {
+        Some(text) if jobs.is_empty() => Err(Error::param("bench", "case", text, "part of a production case's name")),
+        _ => Ok(jobs),
+    }
+}
+
+/// Times one case.
+pub fn row(device: &Device, ceilings: &Ceilings, job: &Job) -> Result<Row> {
+    let Job { op, case, variant } = job;
+    let cost = op.cost(case)?;
+    let (ms, min_ms) = Prepared::new(device, job)?.time()?;
+    let gbps = cost.bytes as f64 / ms / 1e6;
+    let tflops = cost.flops as f64 / ms / 1e9;
+    let pct = match cost.bound {
+        Bound::Memory => Some(gbps / ceilings.copy_gbps),
+        bound => peak_flops(device.info(), bound).map(|peak| tflops * 1e12 / peak),
+    };
+    Ok(Row {
+        op: op.info().bench_name.to_owned(),
+        case: case.name.clone(),
+        variant: variant.unwrap_or(AUTO).to_owned(),
+        ms,
+        min_ms,
+        bytes: cost.bytes,
+        flops: cost.flops,
+        gbps: (cost.bytes > 0).then_some(gbps),
+        tflops: (cost.flops > 0).then_some(tflops),
+        pct_of_ceiling: pct.map(|p| p * 100.0),
+    })
+}
+
+/// The smallest case there is of the first operator: what overheads are measured with.
+fn smallest() -> Result<Job> {
+    let tiny = |op: &&'static dyn Operator| {
+        let case = op.cases().into_iter().find(|c| c.class == CaseClass::Tiny)?;
+        Some(Job { op: *op, case, variant: None })
+    };
+    let found = registry::OPERATORS.iter().find_map(tiny);
+    found.ok_or_else(|| Error::param("bench", "registry", "no tiny case", "at least one"))
+}
+
+/// CPU time of queueing a launch of a tiny operator, over 10,000 launches.
+pub fn launch_overhead(device: &Device) -> Result<Row> {
+    const BATCH: usize = 250;
+    let job = smallest()?;
+    let mut prepared = Prepared::new(device, &job)?;
+    for _ in 0..BATCH {
+        prepared.launch()?;
+    }
+    let mut times = Vec::new();
+    for _ in 0..10_000 / BATCH {
+        // The queue is empty at the start of a batch and never fills: a full one would make the launch wait.
+        prepared.stream.synchronize()?;
+        let start = Instant::now();
+        for _ in 0..BATCH {
+            prepared.launch()?;
+        }
+        times.push(start.elapsed().as_secs_f64() * 1e3 / BATCH as f64);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(plain("launch_overhead", &job.to_string(), times[times.len() / 2], times[0]))
+}
+
+/// Opening a device and getting the result of a first tiny operator. Meaningful once in a process, before anything else.
+pub fn cold_start(open: impl FnOnce() -> Result<Device>) -> Result<Duration> {
+    let start = Instant::now();
+    let mut prepared = Prepared::new(&open()?, &smallest()?)?;
+    prepared.launch()?;
+    for output in &prepared.outputs {
+        output.to_host(&prepared.stream)?;
+    }
+    Ok(start.elapsed())
+}
+
+/// A row that is a time only.
+pub fn plain(op: &str, case: &str, ms: f64, min_ms: f64) -> Row {
+    Row {
+        op: op.to_owned(),
+        case: case.to_owned(),
+        variant: AUTO.to_owned(),
+        ms,
+        min_ms,
+        bytes: 0,
+        flops: 0,
+        gbps: None,
+        tflops: None,
+        pct_of_ceiling: None,
+    }
+}

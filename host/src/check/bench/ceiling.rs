@@ -1,0 +1,68 @@
+//! What a device can do at most: measured for memory, computed for arithmetic.
+
+use super::{Row, WARM_UP, plain, time};
+use crate::check::random;
+use crate::ops::model::{Bound, InputSpec};
+use crate::runtime::device::{Device, DeviceInfo};
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+use crate::runtime::tensor::Tensor;
+
+/// What other libraries' rows copy; less where memory is short.
+const COPY_BYTES: usize = 1 << 30;
+
+/// The rates that rows are compared with.
+#[derive(Clone, Debug)]
+pub struct Ceilings {
+    /// Bytes read and written by a device-to-device copy, in GB/s.
+    pub copy_gbps: f64,
+    /// That copy as a row.
+    pub copy: Row,
+}
+
+impl Ceilings {
+    /// Measures on `device`.
+    pub fn measure(device: &Device) -> Result<Self> {
+        let stream = device.stream()?;
+        let copied = COPY_BYTES.min(device.info().memory_bytes as usize / 8);
+        let n = copied / size_of::<f32>();
+        let values = random::tensor(&InputSpec::normal("x", DType::F32, [n]), 0)?.to_vec::<f32>()?;
+        let from = Tensor::from_slice(&stream, [n], &values)?;
+        let mut to = Tensor::<f32>::uninit(&stream, [n])?;
+        let mut copy = || to.view_mut().copy_from(&stream, from.view());
+        for _ in 0..WARM_UP {
+            copy()?;
+        }
+        stream.synchronize()?;
+        let (ms, min_ms) = time(&stream, copy)?;
+        let bytes = 2 * (n * size_of::<f32>()) as u64;
+        let gbps = bytes as f64 / ms / 1e6;
+        let name = if copied == COPY_BYTES { "1GiB".to_owned() } else { format!("{}MiB", copied >> 20) };
+        let copy = Row { bytes, gbps: Some(gbps), ..plain("ceiling.copy", &name, ms, min_ms) };
+        Ok(Self { copy_gbps: gbps, copy })
+    }
+}
+
+/// Floating-point operations a second at the highest clock, without sparsity; `None` where they are not known.
+///
+/// Operations a clock and multiprocessor: NVIDIA's architecture white papers (A100, GA102, AD102, H100).
+pub fn peak_flops(info: &DeviceInfo, bound: Bound) -> Option<f64> {
+    let per_clock = match (bound, info.compute_capability) {
+        (Bound::Memory, _) => return None,
+        (Bound::Fp32, (8, 0)) => 128,
+        (Bound::Fp32, _) => 256,
+        (Bound::Tensor(dtype), (8, 0)) => 2048 * 2 / bytes(dtype)?,
+        (Bound::Tensor(dtype), (9, 0)) => 4096 * 2 / bytes(dtype)?,
+        (Bound::Tensor(dtype), (8, _)) => 1024 * 2 / bytes(dtype)?,
+        (Bound::Tensor(_), _) => return None,
+    };
+    Some(per_clock as f64 * f64::from(info.multiprocessors) * f64::from(info.clock_khz) * 1e3)
+}
+
+/// Bytes that decide a tensor core's rate: halving them doubles it. f32 runs as tf32.
+fn bytes(dtype: DType) -> Option<u64> {
+    match dtype {
+        DType::F32 | DType::F16 | DType::BF16 | DType::I8 | DType::U8 => Some(dtype.size() as u64),
+        _ => None,
+    }
+}

@@ -1,0 +1,144 @@
+//! Mutation tests of kernels: takes one synchronising instruction out of the PTX, runs the case in the simulator, and asks
+//! whether anybody notices. What nobody notices is an instruction that the kernel does not need, or a mistake that the
+//! checks would miss.
+
+use serde::Serialize;
+
+use crate::check::verify::{self, Filter, Job, Row, Status};
+use crate::runtime::device::Device;
+use crate::runtime::error::{Error, Result};
+use crate::runtime::kernels::{self, Arch, KernelImage};
+use crate::runtime::sim::{Settings, Simulator};
+
+/// A kernel without one of its instructions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Mutant {
+    /// The kernel's symbol.
+    pub kernel: &'static str,
+    /// Line of the PTX, as `warpsmith inspect OP --ptx` prints it.
+    pub ptx_line: usize,
+    /// The instruction that was taken out.
+    pub instruction: String,
+    /// The first finding's kind, or `wrong-result`; nothing when no run noticed.
+    pub caught: Option<String>,
+}
+
+/// Opcodes, without what follows, of the instructions that order accesses.
+const SYNCHRONISING: [&str; 14] = [
+    "bar.",
+    "barrier.",
+    "cp.async.bulk.commit_group",
+    "cp.async.bulk.wait_group",
+    "cp.async.commit_group",
+    "cp.async.wait_",
+    "fence.",
+    "mbarrier.arrive",
+    "mbarrier.expect_tx",
+    "mbarrier.init",
+    "membar.",
+    "wgmma.commit_group",
+    "wgmma.fence",
+    "wgmma.wait_group",
+];
+
+/// The lines of a PTX text that synchronise: number, counted from one, and instruction.
+pub fn synchronising(ptx: &str) -> impl Iterator<Item = (usize, &str)> {
+    let synchronises = |line: &str| {
+        let guarded = line.strip_prefix('@').and_then(|rest| rest.split_once(char::is_whitespace));
+        let instruction = guarded.map_or(line, |(_, rest)| rest.trim_start());
+        SYNCHRONISING.iter().any(|opcode| instruction.starts_with(opcode))
+    };
+    (1..).zip(ptx.lines().map(str::trim)).filter(move |(_, line)| synchronises(line))
+}
+
+/// A kernel and those of the cases that run it.
+struct Target<'a> {
+    image: &'static KernelImage,
+    jobs: Vec<&'a Job>,
+}
+
+/// Mutation of the kernels that some cases run on a simulated device.
+pub struct Mutation<'a> {
+    device: &'a Device,
+    filter: &'a Filter,
+    targets: Vec<Target<'a>>,
+}
+
+impl<'a> Mutation<'a> {
+    /// Runs the cases once, to see which kernels they launch. They have to pass.
+    pub fn new(device: &'a Device, jobs: &'a [Job], filter: &'a Filter) -> Result<Self> {
+        let mut targets: Vec<Target<'a>> = Vec::new();
+        for job in jobs {
+            let (rows, profiles) = simulator(device)?.profile(|| verify::on_device(device, job, filter));
+            if let Some(found) = caught(&rows) {
+                let expected = format!("a case that passes with its kernels unchanged, not {found}");
+                return Err(Error::param(job.op.info().name, "case", &job.case.name, expected));
+            }
+            for profile in profiles {
+                let images = kernels::find(kernels::images(), &profile.kernel);
+                let best = |arch: &Arch| images.iter().find(|image| image.arch == *arch);
+                let Some(image) = device.archs().iter().find_map(best) else { continue };
+                match targets.iter_mut().find(|t| t.image.symbol == image.symbol) {
+                    Some(t) if t.jobs.last().is_some_and(|last| std::ptr::eq(*last, job)) => {}
+                    Some(t) => t.jobs.push(job),
+                    None => targets.push(Target { image, jobs: vec![job] }),
+                }
+            }
+        }
+        Ok(Self { device, filter, targets })
+    }
+
+    /// How many mutants there are.
+    pub fn count(&self) -> usize {
+        self.targets.iter().map(|target| synchronising(target.image.ptx).count()).sum()
+    }
+
+    /// Takes out the synchronising instructions one by one, and runs the cases in up to `orders` ways each until something is
+    /// found. `seen` is called with each mutant.
+    pub fn run(&self, orders: u64, mut seen: impl FnMut(&Mutant)) -> Result<Vec<Mutant>> {
+        let mut mutants = Vec::new();
+        for target in &self.targets {
+            let Target { image, jobs } = target;
+            for (ptx_line, instruction) in synchronising(image.ptx) {
+                let keep = |(n, line)| if n == ptx_line { "" } else { line };
+                let ptx = (1..).zip(image.ptx.lines()).map(keep).collect::<Vec<_>>().join("\n");
+                let mut caught = None;
+                for job in jobs {
+                    caught = self.noticed(job, orders, image.symbol, &ptx)?;
+                    if caught.is_some() {
+                        break;
+                    }
+                }
+                let mutant = Mutant { kernel: image.symbol, ptx_line, instruction: instruction.to_owned(), caught };
+                seen(&mutant);
+                mutants.push(mutant);
+            }
+        }
+        Ok(mutants)
+    }
+
+    fn noticed(&self, job: &Job, orders: u64, symbol: &'static str, ptx: &str) -> Result<Option<String>> {
+        let simulator = simulator(self.device)?;
+        for order in 0..orders.max(1) {
+            let check = || verify::on_device(self.device, job, self.filter);
+            let settings = Settings::of_order(self.filter.seed, order);
+            let rows = simulator.with_kernel(symbol, ptx, || simulator.with(settings, check))?;
+            if let Some(kind) = caught(&rows) {
+                return Ok(Some(kind));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn simulator(device: &Device) -> Result<Simulator<'_>> {
+    device.simulator().ok_or_else(|| {
+        let reason = "only a simulation can run a changed kernel".to_owned();
+        Error::BackendUnavailable { backend: device.info().backend.to_string(), reason }
+    })
+}
+
+fn caught(rows: &[Row]) -> Option<String> {
+    let row = rows.iter().find(|row| row.status == Status::Fail)?;
+    Some(row.findings.first().map_or("wrong-result", |finding| finding.kind).to_owned())
+}

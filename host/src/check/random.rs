@@ -1,0 +1,114 @@
+//! Seeded input data for checks and benches.
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rand_distr::StandardNormal;
+use rayon::prelude::*;
+
+use crate::ops::model::{Distribution, InputSpec};
+use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
+use crate::runtime::shape::Shape;
+
+/// Past this many elements the values repeat: drawing them would take longer than the check. A prime, so that no
+/// power-of-two mistake in an index lands on an equal value.
+const PERIOD: usize = 16_777_213;
+const CHUNK: usize = 1 << 16;
+
+/// The values a floating-point kernel is most likely to get wrong.
+const SPECIALS: [f64; 16] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f64::NAN,
+    1e-45,
+    -6e-8,
+    1e-38,
+    65504.0,
+    -65504.0,
+    3.3e38,
+    -3.3e38,
+    88.0,
+    -88.0,
+];
+
+/// A tensor as `spec` says; the same `seed` gives the same values on every machine.
+pub fn tensor(spec: &InputSpec, seed: u64) -> Result<HostTensor> {
+    let shape = Shape::new(&spec.shape)?;
+    let drawn = shape.elements().min(PERIOD);
+    let mut values = vec![0.0; drawn];
+    values.par_chunks_mut(CHUNK).enumerate().for_each(|(i, chunk)| {
+        let mut rng = SmallRng::seed_from_u64(seed ^ (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        chunk.fill_with(|| draw(spec.distribution, &mut rng));
+    });
+    let head = HostTensor::from_f64(spec.dtype, [drawn], &values)?.into_bytes();
+    if drawn == shape.elements() {
+        return HostTensor::new(spec.dtype, shape, head);
+    }
+    let mut bytes = vec![0; shape.elements() * spec.dtype.size()];
+    bytes.par_chunks_mut(head.len()).for_each(|chunk| chunk.copy_from_slice(&head[..chunk.len()]));
+    HostTensor::new(spec.dtype, shape, bytes)
+}
+
+fn draw(distribution: Distribution, rng: &mut SmallRng) -> f64 {
+    match distribution {
+        Distribution::Normal { std } => std * rng.sample::<f64, _>(StandardNormal),
+        Distribution::Uniform { low, high } => low + (high - low) * rng.random::<f64>(),
+        Distribution::Bernoulli { p } => f64::from(u8::from(rng.random::<f64>() < p)),
+        Distribution::Integers { low, high } => rng.random_range(low..=high.max(low)) as f64,
+        Distribution::Specials => {
+            if rng.random::<f64>() < 0.5 {
+                SPECIALS[rng.random_range(0..SPECIALS.len())]
+            } else {
+                rng.sample(StandardNormal)
+            }
+        }
+        Distribution::Constant(value) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::dtype::DType;
+
+    fn values(distribution: Distribution, n: usize, seed: u64) -> Vec<f64> {
+        tensor(&InputSpec::new("x", DType::F32, [n], distribution), seed).unwrap().to_f64()
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_values_and_another_does_not() {
+        let n = 3 * CHUNK + 5;
+        assert_eq!(values(Distribution::NORMAL, n, 1), values(Distribution::NORMAL, n, 1));
+        assert_ne!(values(Distribution::NORMAL, n, 1), values(Distribution::NORMAL, n, 2));
+        let all = values(Distribution::NORMAL, n, 1);
+        assert_ne!(all[..CHUNK], all[CHUNK..2 * CHUNK], "chunks differ");
+    }
+
+    #[test]
+    fn distributions_look_as_they_should() {
+        let normal = values(Distribution::Normal { std: 2.0 }, 100_000, 7);
+        let mean = normal.iter().sum::<f64>() / 1e5;
+        let variance = normal.iter().map(|v| v * v).sum::<f64>() / 1e5;
+        assert!(mean.abs() < 0.05 && (variance - 4.0).abs() < 0.1, "{mean} {variance}");
+        let ones: f64 = values(Distribution::Bernoulli { p: 0.25 }, 100_000, 7).iter().sum();
+        assert!((ones - 25_000.0).abs() < 1_000.0, "{ones}");
+        assert!(
+            values(Distribution::Integers { low: -3, high: 3 }, 999, 7)
+                .iter()
+                .all(|v| v.fract() == 0.0 && v.abs() <= 3.0)
+        );
+        let specials = values(Distribution::Specials, 10_000, 7);
+        assert!(specials.iter().any(|v| v.is_nan()) && specials.iter().any(|v| v.is_infinite()));
+    }
+
+    #[test]
+    fn long_tensors_repeat_with_a_prime_period() {
+        let spec = InputSpec::normal("x", DType::F16, [PERIOD + 3]);
+        let t = tensor(&spec, 1).unwrap();
+        assert_eq!(t.bytes()[..6], t.bytes()[PERIOD * 2..]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Every operator there is. The command line, the checks, the benches and the documentation table walk this list.
+
+use crate::ops;
+use crate::ops::model::{Case, Operator};
+use crate::runtime::error::{Error, Result};
+
+/// All operators, one a line, by name.
+pub static OPERATORS: &[&dyn Operator] = &[
+    &ops::bias_mask_scale_add::BiasMaskScaleAdd,
+    &ops::gelu::Gelu,
+    &ops::gemm_bf16::GemmBf16,
+    &ops::rms_norm::RmsNorm,
+    &ops::sgemm::Sgemm,
+];
+
+/// The operator called `name`, by its own name or by that of its bench rows.
+pub fn find(name: &str) -> Result<&'static dyn Operator> {
+    OPERATORS.iter().copied().find(|op| op.info().name == name || op.info().bench_name == name).ok_or_else(|| {
+        Error::UnknownOperator {
+            name: name.to_owned(),
+            nearest: nearest(name, OPERATORS.iter().map(|op| op.info().name)),
+        }
+    })
+}
+
+/// The operators of those names, or all of them if none is named.
+pub fn select(names: &[String]) -> Result<Vec<&'static dyn Operator>> {
+    if names.is_empty() {
+        return Ok(OPERATORS.to_vec());
+    }
+    names.iter().map(|name| find(name)).collect()
+}
+
+/// The cases of `op` whose names contain `text`. An error naming the closest if there are none.
+pub fn cases_matching(op: &dyn Operator, text: &str) -> Result<Vec<Case>> {
+    let (found, others): (Vec<_>, Vec<_>) = op.cases().into_iter().partition(|c| c.name.contains(text));
+    if found.is_empty() {
+        return Err(Error::UnknownCase {
+            op: op.info().name.to_owned(),
+            name: text.to_owned(),
+            nearest: nearest(text, others.iter().map(|c| c.name.as_str())),
+        });
+    }
+    Ok(found)
+}
+
+/// At most three of `known`, closest first, that are near enough to be what `name` was meant to be.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut ranked: Vec<_> =
+        known.map(|k| (strsim::jaro_winkler(name, k), k)).filter(|(score, _)| *score > 0.7).collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    ranked.into_iter().take(3).map(|(_, k)| k.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::ops::model::CaseClass;
+
+    #[test]
+    fn names_are_unique_and_sorted() {
+        let names: Vec<_> = OPERATORS.iter().map(|op| op.info().name).collect();
+        assert!(names.is_sorted(), "{names:?}");
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
+    }
+
+    #[test]
+    fn a_misspelt_name_gets_suggestions() {
+        let name = OPERATORS[0].info().name;
+        let err = find(&name[..name.len() - 1]).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(err.contains("did you mean") && err.contains(name), "{err}");
+        assert!(!find("zzzz").err().map(|e| e.to_string()).unwrap_or_default().contains("did you mean"));
+    }
+
+    #[test]
+    fn every_case_is_well_formed() {
+        for op in OPERATORS {
+            let info = op.info();
+            let mut seen = HashSet::new();
+            for case in op.cases() {
+                let at = format!("{} {}", info.name, case.name);
+                assert!(seen.insert((case.name.clone(), case.dtype)), "{at}: twice");
+                assert!(info.dtypes.contains(&case.dtype), "{at}: dtype not offered");
+                case.params.check().unwrap();
+                let specs = op.inputs(&case).unwrap();
+                assert_eq!(
+                    specs.iter().map(|s| s.name).collect::<Vec<_>>(),
+                    info.inputs.iter().map(|a| a.name).collect::<Vec<_>>(),
+                    "{at}"
+                );
+                let metas: Vec<_> = specs.iter().map(|s| s.meta()).collect();
+                let outputs = op.outputs(&metas, &case.params).unwrap();
+                assert_eq!(outputs.len(), info.outputs.len(), "{at}");
+                let elements: usize = outputs.iter().map(|o| o.elements().unwrap()).sum();
+                assert_eq!(case.dims.iter().any(|(_, n)| n == 0), case.class == CaseClass::Empty, "{at}");
+                let tolerance = op.tolerance(&case).unwrap();
+                assert!(tolerance.abs >= 0.0 && tolerance.rel >= 0.0 && !tolerance.why.is_empty(), "{at}");
+                let cost = op.cost(&case).unwrap();
+                assert!(elements == 0 || cost.bytes > 0, "{at}: no traffic");
+            }
+            for class in CaseClass::ALL {
+                assert!(op.cases().iter().any(|c| c.class == class), "{}: no {} case", info.name, class.name());
+            }
+            assert!(!info.kernels.is_empty(), "{}: no kernels", info.name);
+        }
+    }
+}

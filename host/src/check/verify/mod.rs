@@ -1,0 +1,324 @@
+//! Runs operators on random input and compares every output with the reference.
+//!
+//! On a device, outputs and everything around inputs and outputs are poisoned before the launch: an output that was not
+//! written, a write outside it and a read outside an input all show. Without a device, [`offline`] checks what can be
+//! checked of the kernels and references.
+
+mod compare;
+mod device;
+pub mod offline;
+mod placement;
+mod run;
+
+use std::fmt;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+pub use compare::{Comparison, Mismatch};
+pub use run::{NotRun, Run, all};
+
+use crate::check::{random, registry};
+use crate::ops::model::reference;
+use crate::ops::model::{Case, CaseClass, Operator, TensorMeta, Tolerance};
+use crate::runtime::device::Device;
+use crate::runtime::dtype::DType;
+use crate::runtime::error::{Error, Result};
+use crate::runtime::host_tensor::HostTensor;
+use crate::runtime::sim::Finding;
+
+/// What the variant is called that the operator picks by itself.
+pub const AUTO: &str = "auto";
+
+/// Which cases to check, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only cases of this dtype.
+    pub dtype: Option<DType>,
+    /// Only cases whose names contain this.
+    pub case: Option<String>,
+    /// Only cases of these classes; all if empty.
+    pub classes: Vec<CaseClass>,
+    /// Only this variant, or [`AUTO`].
+    pub variant: Option<String>,
+    /// What the random input depends on.
+    pub seed: u64,
+    /// Run everything twice and demand equal bits.
+    pub repeat: bool,
+}
+
+/// What was asked for, as on the command line.
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let classes = self.classes.iter().map(|class| ("class", class.name()));
+        let dtype = self.dtype.iter().map(|dtype| ("dtype", dtype.name()));
+        let texts = [("case", &self.case), ("variant", &self.variant)];
+        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
+        let all = dtype.chain(classes).chain(texts).map(|(name, value)| format!("--{name} {value}"));
+        f.write_str(&all.collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// One case of one operator.
+#[derive(Clone)]
+pub struct Job {
+    /// The operator.
+    pub op: &'static dyn Operator,
+    /// The case.
+    pub case: Case,
+}
+
+/// Cases with more elements than this in an input are not evaluated without a device, and their inputs are not read back from one.
+const LARGE: usize = 1 << 24;
+
+impl Job {
+    fn is_large(&self) -> bool {
+        let specs = self.op.inputs(&self.case).unwrap_or_default();
+        specs.iter().any(|spec| spec.meta().elements().is_none_or(|n| n > LARGE))
+    }
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.op.info().name, self.case.name)
+    }
+}
+
+/// The cases of `ops` that `filter` lets through. An error if it names something that none of them has.
+pub fn plan(ops: &[&'static dyn Operator], filter: &Filter) -> Result<Vec<Job>> {
+    let named = filter.variant.as_deref().filter(|name| *name != AUTO);
+    let knows = |op: &&'static dyn Operator| named.is_none_or(|name| op.info().variants.iter().any(|v| v.name == name));
+    let able: Vec<_> = ops.iter().copied().filter(knows).collect();
+    if let (Some(name), true) = (named, able.is_empty()) {
+        let mut known = vec![AUTO];
+        known.extend(ops.iter().flat_map(|op| op.info().variants).map(|v| v.name));
+        return Err(Error::param("verify", "variant", name, format!("one of {}", known.join(", "))));
+    }
+    let mut jobs = Vec::new();
+    let mut missing = Vec::new();
+    for op in &able {
+        let cases = match &filter.case {
+            Some(text) => match registry::cases_matching(*op, text) {
+                Ok(cases) => cases,
+                Err(error) => {
+                    missing.push(error);
+                    continue;
+                }
+            },
+            None => op.cases(),
+        };
+        jobs.extend(
+            cases
+                .into_iter()
+                .filter(|c| filter.dtype.is_none_or(|d| d == c.dtype))
+                .filter(|c| filter.classes.is_empty() || filter.classes.contains(&c.class))
+                .map(|case| Job { op: *op, case }),
+        );
+    }
+    if !jobs.is_empty() {
+        return Ok(jobs);
+    }
+    let nobody_has_it = missing.len() == able.len();
+    let error = missing.into_iter().next().filter(|_| nobody_has_it);
+    Err(error.unwrap_or_else(|| Error::param("verify", "filter", filter, "one that at least one case passes")))
+}
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// As it should be.
+    Pass,
+    /// Not as it should be.
+    Fail,
+    /// Not run, for a reason that is no fault of the kernel.
+    Skipped,
+}
+
+/// The result of one case in one variant.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Operator.
+    pub op: &'static str,
+    /// Case.
+    pub case: String,
+    /// Element type.
+    pub dtype: &'static str,
+    /// Why the case is there.
+    pub class: &'static str,
+    /// Variant.
+    pub variant: &'static str,
+    /// Whether it passed.
+    pub status: Status,
+    /// Greatest absolute error.
+    pub max_abs: Option<f64>,
+    /// Greatest error as a share of what is tolerated: above 1 fails.
+    pub max_err: Option<f64>,
+    /// Absolute part of the tolerance.
+    pub abs: Option<f64>,
+    /// Relative part of the tolerance.
+    pub rel: Option<f64>,
+    /// Values compared with the reference.
+    pub checked: usize,
+    /// Values that the outputs have.
+    pub elements: usize,
+    /// Milliseconds of one launch on the device.
+    pub ms: Option<f64>,
+    /// What was wrong, or why it was skipped.
+    pub detail: Option<String>,
+    /// What the simulator's checkers found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+}
+
+impl Row {
+    fn new(job: &Job, variant: Option<&'static str>) -> Self {
+        Self {
+            op: job.op.info().name,
+            case: job.case.name.clone(),
+            dtype: job.case.dtype.name(),
+            class: job.case.class.name(),
+            variant: variant.unwrap_or(AUTO),
+            status: Status::Pass,
+            max_abs: None,
+            max_err: None,
+            abs: None,
+            rel: None,
+            checked: 0,
+            elements: 0,
+            ms: None,
+            detail: None,
+            findings: Vec::new(),
+        }
+    }
+
+    fn judged(&mut self, found: &Comparison, tolerance: &Tolerance, elements: usize) {
+        self.max_abs = Some(found.max_abs);
+        self.max_err = Some(found.max_share);
+        self.abs = Some(tolerance.abs);
+        self.rel = Some(tolerance.rel);
+        self.checked = found.elements;
+        self.elements = elements;
+    }
+
+    fn problem(&mut self, what: String) {
+        self.status = Status::Fail;
+        match &mut self.detail {
+            Some(detail) => {
+                detail.push_str("; ");
+                detail.push_str(&what);
+            }
+            None => self.detail = Some(what),
+        }
+    }
+
+    /// Too little memory is the machine's limit, not the kernel's fault.
+    fn fail(&mut self, error: &Error) {
+        if let Error::Findings { findings } = error {
+            self.findings.extend_from_slice(findings);
+        }
+        match error {
+            Error::OutOfMemory { .. } => self.skip(&error.to_string()),
+            _ => self.problem(error.to_string()),
+        }
+    }
+
+    fn skip(&mut self, why: &str) {
+        self.status = Status::Skipped;
+        self.detail = Some(why.to_owned());
+    }
+}
+
+/// Runs a case on `device`, in every variant that `filter` lets through and that can run there: a row each.
+pub fn on_device(device: &Device, job: &Job, filter: &Filter) -> Vec<Row> {
+    device::check(device, job, filter).rows
+}
+
+/// Random input for the case.
+fn host_inputs(job: &Job, seed: u64) -> Result<Vec<HostTensor>> {
+    let specs = job.op.inputs(&job.case)?;
+    let fill = specs.into_iter().enumerate().map(|(i, mut spec)| {
+        if let Some(distribution) = job.case.fill {
+            spec.distribution = distribution;
+        }
+        random::tensor(&spec, seed.wrapping_add(i as u64 * 0x1_0000_0001))
+    });
+    fill.collect()
+}
+
+/// An output's rows that are checked, and the reference's values for them.
+struct Expected {
+    rows: Vec<usize>,
+    row_len: usize,
+    values: Vec<f64>,
+}
+
+impl Expected {
+    fn new(job: &Job, inputs: &[HostTensor], output: usize, meta: &TensorMeta, seed: u64) -> Result<Self> {
+        let rows = sample(job, meta, seed)?;
+        let row_len = if rows.is_empty() { 0 } else { reference::row_len(&meta.shape) };
+        let values =
+            if row_len == 0 { Vec::new() } else { job.op.reference(inputs, &job.case.params, output, &rows)? };
+        if values.len() != rows.len() * row_len {
+            return Err(Error::param(
+                job.op.info().name,
+                format!("reference of `{}`", meta.name),
+                format!("{} values", values.len()),
+                format!("{} rows of {row_len}", rows.len()),
+            ));
+        }
+        Ok(Self { rows, row_len, values })
+    }
+
+    /// All outputs of a case.
+    fn all(job: &Job, inputs: &[HostTensor], outputs: &[TensorMeta], seed: u64) -> Result<Vec<Self>> {
+        outputs.iter().enumerate().map(|(i, meta)| Self::new(job, inputs, i, meta, seed)).collect()
+    }
+
+    fn compare(&self, place: &placement::Placement, image: &HostTensor, tolerance: &Tolerance) -> Result<Comparison> {
+        if self.row_len == 0 {
+            return Ok(Comparison::default());
+        }
+        let rows = self.rows.par_iter().zip(self.values.par_chunks(self.row_len)).with_min_len(64);
+        rows.map(|(row, want)| {
+            let first = row * self.row_len;
+            let at = place.position(first);
+            let got = image.range_f64(at..at + self.row_len)?;
+            let mut found = Comparison::default();
+            for (i, (got, want)) in got.iter().zip(want).enumerate() {
+                found.push(first + i, *got, *want, tolerance, image.dtype());
+            }
+            Ok(found)
+        })
+        .try_reduce(Comparison::default, |a, b| Ok(a.merge(b)))
+    }
+}
+
+/// What a reference may cost: multiply-adds, and values of an output.
+const MAX_WORK: f64 = 3.4e10;
+const MAX_VALUES: usize = 1 << 22;
+
+/// The rows of an output to check: all of them if that is affordable, else the first, the last, and one at random out of
+/// each of equally many stretches between them.
+fn sample(job: &Job, meta: &TensorMeta, seed: u64) -> Result<Vec<usize>> {
+    let (rows, len) = (reference::row_count(&meta.shape), reference::row_len(&meta.shape));
+    let work = job.op.cost(&job.case)?.flops as f64;
+    if rows == 0 || (rows * len <= MAX_VALUES && work <= MAX_WORK) {
+        return Ok((0..rows).collect());
+    }
+    let by_values = MAX_VALUES / len.max(1);
+    let by_work = MAX_WORK / (work.max(1.0) / rows as f64);
+    let wanted = by_values.min(by_work as usize).clamp(4, rows.max(4)).min(rows);
+    let mut state = seed ^ 0x5851_F42D_4C95_7F2D;
+    let mut chosen: Vec<usize> = (0..wanted)
+        .map(|i| {
+            let (from, to) = (rows * i / wanted, rows * (i + 1) / wanted);
+            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+            from + (state >> 33) as usize % (to - from).max(1)
+        })
+        .collect();
+    chosen.extend([0, rows - 1]);
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(chosen)
+}

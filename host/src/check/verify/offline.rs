@@ -1,0 +1,132 @@
+//! What can be checked of an operator where no device is: its kernels' code, and its reference.
+
+use cuda_builder::Arch;
+use cuda_builder::ptxas::Ptxas;
+use serde::Serialize;
+
+use super::{Expected, Job, Row, Status, host_inputs};
+use crate::ops::model::{Distribution, InputSpec, KernelInfo, OpInfo, TensorMeta};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::kernels::{self, KernelImage};
+
+/// One kernel in one architecture's code.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelRow {
+    /// Operator.
+    pub op: &'static str,
+    /// Entry.
+    pub symbol: &'static str,
+    /// Architecture; empty if there is no code at all.
+    pub arch: &'static str,
+    /// Whether code and host agree, and it assembles.
+    pub status: Status,
+    /// Registers a thread, from ptxas; the rest likewise.
+    pub registers: Option<u32>,
+    /// Shared memory of a block, in bytes.
+    pub shared_bytes: usize,
+    /// Stack frame of a thread, in bytes.
+    pub stack: Option<u32>,
+    /// Bytes spilled, stores and loads.
+    pub spills: Option<u32>,
+    /// What is wrong.
+    pub detail: Option<String>,
+}
+
+/// Compares the embedded code of an operator's kernels with what the host launches, and assembles it if `ptxas` is there.
+pub fn kernels(info: &OpInfo, ptxas: Option<&Ptxas>) -> Result<Vec<KernelRow>> {
+    if let Some(why) = kernels::not_built() {
+        return Err(Error::KernelsNotBuilt { why: why.to_owned() });
+    }
+    let mut rows = Vec::new();
+    for kernel in info.kernels {
+        if kernel.images().is_empty() {
+            let detail = Some("is not among the embedded kernels".to_owned());
+            rows.push(KernelRow { status: Status::Fail, detail, ..row(info, kernel, "") });
+        }
+        rows.extend(kernel.images().iter().map(|image| check(info, kernel, image, ptxas)));
+    }
+    Ok(rows)
+}
+
+fn row(info: &OpInfo, kernel: &KernelInfo, arch: &'static str) -> KernelRow {
+    KernelRow {
+        op: info.name,
+        symbol: kernel.symbol(),
+        arch,
+        status: Status::Pass,
+        registers: None,
+        shared_bytes: kernel.shared_bytes(),
+        stack: None,
+        spills: None,
+        detail: None,
+    }
+}
+
+fn check(info: &OpInfo, kernel: &KernelInfo, image: &'static KernelImage, ptxas: Option<&Ptxas>) -> KernelRow {
+    let mut row = row(info, kernel, image.arch.as_str());
+    let mut problems = mismatches(kernel, image);
+    if let Some(ptxas) = ptxas
+        && let Some(arch) = Arch::from_name(row.arch)
+        && ptxas.supports(arch)
+    {
+        match ptxas.assemble(image.ptx, arch) {
+            Ok(used) => {
+                row.registers = Some(used.registers);
+                row.stack = Some(used.stack_bytes);
+                row.spills = Some(used.spill_stores + used.spill_loads);
+            }
+            Err(error) => problems.push(format!("ptxas: {error}")),
+        }
+    }
+    if !problems.is_empty() {
+        row.status = Status::Fail;
+        row.detail = Some(problems.join("; "));
+    }
+    row
+}
+
+/// Where the code differs from what the host's types say.
+fn mismatches(kernel: &KernelInfo, image: &KernelImage) -> Vec<String> {
+    let mut problems: Vec<_> = kernel.check(image).err().iter().map(ToString::to_string).collect();
+    if !image.ptx.contains(&format!(".entry {}(", image.symbol)) {
+        problems.push("the code has no entry of that name".to_owned());
+    }
+    let [x, y, z] = kernel.block();
+    let bound = format!(".maxntid {x}, {y}, {z}");
+    if !image.ptx.contains(&bound) {
+        problems.push(format!("the code does not say `{bound}`"));
+    }
+    problems
+}
+
+/// Evaluates the reference of a case and checks its size and, for finite input, that it is finite. Large cases are left
+/// out: their input alone takes too long without a device to pay for it.
+pub fn reference(job: &Job, seed: u64) -> Row {
+    let mut row = Row::new(job, None);
+    if job.is_large() || job.case.huge {
+        row.skip("a large case, run on a device only");
+        return row;
+    }
+    if let Err(error) = try_reference(job, seed, &mut row) {
+        row.fail(&error);
+    }
+    row
+}
+
+fn try_reference(job: &Job, seed: u64, row: &mut Row) -> Result<()> {
+    let inputs = host_inputs(job, seed)?;
+    let metas: Vec<_> = job.op.inputs(&job.case)?.iter().map(InputSpec::meta).collect();
+    let outputs = job.op.outputs(&metas, &job.case.params)?;
+    let tolerance = job.op.tolerance(&job.case)?;
+    row.abs = Some(tolerance.abs);
+    row.rel = Some(tolerance.rel);
+    row.elements = outputs.iter().filter_map(TensorMeta::elements).sum();
+    for (expected, meta) in Expected::all(job, &inputs, &outputs, seed)?.iter().zip(&outputs) {
+        row.checked += expected.values.len();
+        let finite_input = job.case.fill != Some(Distribution::Specials);
+        if finite_input && let Some(bad) = expected.values.iter().position(|v| !v.is_finite()) {
+            row.problem(format!("{}: the reference has {} at {bad}", meta.name, expected.values[bad]));
+        }
+    }
+    Ok(())
+}

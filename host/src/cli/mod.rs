@@ -1,0 +1,172 @@
+//! The `warpsmith` command: one module a verb.
+//!
+//! Exit codes: 0 all is well, 1 a check failed, 2 the command or its input is wrong, 3 the machine lacks something.
+
+mod analyze;
+mod bench;
+mod cases;
+mod doctor;
+mod inspect;
+mod list;
+mod run;
+mod sanitize;
+mod ui;
+mod verify;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::runtime::device::{BackendKind, Device};
+use crate::runtime::error::{Error, Result};
+use ui::Ui;
+
+/// LLM operators whose GPU kernels are written in Rust.
+#[derive(Parser)]
+#[command(name = "warpsmith", version, arg_required_else_help = true)]
+struct Cli {
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Say what this machine has and lacks
+    Doctor(doctor::Args),
+    /// List the operators, or describe some
+    List(list::Args),
+    /// Run operators on random input and compare them with their references
+    Verify(verify::Args),
+    /// Time operators on their production shapes
+    Bench(bench::Args),
+    /// Run one operator on tensors from a file
+    Run(run::Args),
+    /// Show an operator's kernels: their resources and their code
+    Inspect(inspect::Args),
+    /// Run operators, but no production shapes, in the simulator with every check and list what the checkers find
+    Sanitize(sanitize::Args),
+    /// Count what an operator's kernels do, in the simulator: memory traffic, bank conflicts, divergence, occupancy
+    Analyze(analyze::Args),
+    /// Time opening a device and running a first operator
+    #[command(hide = true)]
+    ColdStart(bench::ColdStartArgs),
+}
+
+/// How a verb ends when it did what it was asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Ok,
+    ChecksFailed,
+    EnvironmentMissing,
+}
+
+impl Outcome {
+    fn of(passed: bool) -> Self {
+        if passed { Self::Ok } else { Self::ChecksFailed }
+    }
+}
+
+const CHECKS_FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const ENVIRONMENT: u8 = 3;
+
+/// Runs the process's command line.
+pub fn main() -> ExitCode {
+    let terminal = io::stdout().is_terminal();
+    let mut ui = Ui::new(io::stdout(), io::stderr());
+    ui.colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    ui.progress = io::stderr().is_terminal();
+    ExitCode::from(dispatch(std::env::args_os(), &mut ui))
+}
+
+/// Runs a command line (the program's name first) with its output going to `out` and `err`; returns the exit code.
+pub fn run(
+    args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    out: impl Write + 'static,
+    err: impl Write + 'static,
+) -> u8 {
+    dispatch(args, &mut Ui::new(out, err))
+}
+
+fn dispatch(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, ui: &mut Ui) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let text = if ui.colour { error.render().ansi().to_string() } else { error.render().to_string() };
+            let _ =
+                if error.use_stderr() { ui.err.write_all(text.as_bytes()) } else { ui.out.write_all(text.as_bytes()) };
+            return if error.use_stderr() { USAGE } else { 0 };
+        }
+    };
+    ui.json = cli.json;
+    let result = match cli.verb {
+        Verb::Doctor(args) => doctor::run(&args, ui),
+        Verb::List(args) => list::run(&args, ui),
+        Verb::Verify(args) => verify::run(&args, ui),
+        Verb::Bench(args) => bench::run(&args, ui),
+        Verb::Run(args) => run::run(&args, ui),
+        Verb::Inspect(args) => inspect::run(&args, ui),
+        Verb::Sanitize(args) => sanitize::run(&args, ui),
+        Verb::Analyze(args) => analyze::run(&args, ui),
+        Verb::ColdStart(args) => bench::cold_start(&args, ui),
+    };
+    match result {
+        Ok(Outcome::Ok) => 0,
+        Ok(Outcome::ChecksFailed) => CHECKS_FAILED,
+        Ok(Outcome::EnvironmentMissing) => ENVIRONMENT,
+        Err(error) => {
+            ui.error(&error);
+            exit_code(&error)
+        }
+    }
+}
+
+fn exit_code(error: &Error) -> u8 {
+    match error {
+        e if e.is_environment() => ENVIRONMENT,
+        Error::Shape { .. }
+        | Error::DType { .. }
+        | Error::Layout { .. }
+        | Error::TooLarge { .. }
+        | Error::InvalidParam { .. }
+        | Error::UnknownOperator { .. }
+        | Error::UnknownCase { .. }
+        | Error::File { .. } => USAGE,
+        _ => CHECKS_FAILED,
+    }
+}
+
+/// `--backend`, shared by the verbs that need a device.
+#[derive(clap::Args, Clone, Debug)]
+struct BackendArg {
+    /// What runs the kernels: cuda or sim [default: a GPU if there is one]
+    #[arg(long, value_name = "BACKEND")]
+    backend: Option<BackendKind>,
+}
+
+impl BackendArg {
+    fn open(&self) -> Result<Device> {
+        match self.backend {
+            Some(kind) => Device::open_backend(kind),
+            None => Device::open(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

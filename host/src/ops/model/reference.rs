@@ -1,0 +1,88 @@
+//! Loops that references share. A reference is evaluated for the rows that a check asks for, in f64.
+
+use rayon::prelude::*;
+
+use crate::runtime::host_tensor::HostTensor;
+
+/// Elements in a row of a tensor of that shape: its last dimension, or 1 for a tensor of fewer than two dimensions.
+pub fn row_len(shape: &[usize]) -> usize {
+    if shape.len() < 2 { 1 } else { shape[shape.len() - 1] }
+}
+
+/// Rows in a tensor of that shape.
+pub fn row_count(shape: &[usize]) -> usize {
+    if shape.len() < 2 { shape.iter().product() } else { shape[..shape.len() - 1].iter().product() }
+}
+
+/// One row of `tensor`, in f64; empty if there is no such row, which makes the result too short to pass for a reference.
+pub fn row(tensor: &HostTensor, row: usize) -> Vec<f64> {
+    let len = row_len(tensor.shape());
+    tensor.range_f64(row * len..(row + 1) * len).unwrap_or_default()
+}
+
+/// `f` applied to every element of the rows.
+pub fn elementwise(x: &HostTensor, rows: &[usize], f: impl Fn(f64) -> f64 + Sync) -> Vec<f64> {
+    by_row(rows, |r| row(x, r).into_iter().map(&f).collect())
+}
+
+/// What `f` gives for every row, one after the other; rows are computed in parallel.
+pub fn by_row(rows: &[usize], f: impl Fn(usize) -> Vec<f64> + Sync) -> Vec<f64> {
+    rows.par_iter().flat_map_iter(|r| f(*r)).collect()
+}
+
+/// Rows of a·bᵀ for row-major `a` (m×k) and `b` (n×k). Each row of `b` is widened once for all the rows asked for.
+pub fn matmul_nt(a: &HostTensor, b: &HostTensor, rows: &[usize]) -> Vec<f64> {
+    let wanted: Vec<_> = rows.par_iter().map(|r| row(a, *r)).collect();
+    let n = row_count(b.shape());
+    let columns: Vec<Vec<f64>> = (0..n)
+        .into_par_iter()
+        .map(|c| {
+            let b = row(b, c);
+            wanted.iter().map(|a| a.iter().zip(&b).map(|(a, b)| a * b).sum()).collect()
+        })
+        .collect();
+    (0..wanted.len()).flat_map(|r| columns.iter().map(move |column| column[r])).collect()
+}
+
+/// Rows of a·b for row-major `a` (m×k) and `b` (k×n).
+pub fn matmul_nn(a: &HostTensor, b: &HostTensor, rows: &[usize]) -> Vec<f64> {
+    let n = row_len(b.shape());
+    let b: Vec<_> = (0..row_count(b.shape())).into_par_iter().map(|k| row(b, k)).collect();
+    by_row(rows, |r| {
+        let mut sums = vec![0.0; n];
+        for (a, b) in row(a, r).into_iter().zip(&b) {
+            sums.iter_mut().zip(b).for_each(|(sum, b)| *sum += a * b);
+        }
+        sums
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::dtype::DType;
+
+    fn tensor(shape: [usize; 2], values: &[f64]) -> HostTensor {
+        HostTensor::from_f64(DType::F32, shape, values).unwrap()
+    }
+
+    #[test]
+    fn products_of_small_matrices() {
+        let a = tensor([3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let b = tensor([2, 2], &[1.0, 10.0, 100.0, 1000.0]);
+        assert_eq!(matmul_nn(&a, &b, &[2, 0]), [605.0, 6050.0, 201.0, 2010.0]);
+        assert_eq!(matmul_nt(&a, &b, &[2, 0]), [65.0, 6500.0, 21.0, 2100.0]);
+        assert_eq!(matmul_nt(&tensor([2, 0], &[]), &tensor([2, 0], &[]), &[1]), [0.0, 0.0]);
+        assert_eq!(matmul_nn(&tensor([2, 0], &[]), &tensor([0, 3], &[]), &[1]), [0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn rows_of_vectors_are_elements() {
+        assert_eq!((row_len(&[7]), row_count(&[7])), (1, 7));
+        assert_eq!((row_len(&[2, 3, 5]), row_count(&[2, 3, 5])), (5, 6));
+        assert_eq!((row_len(&[]), row_count(&[])), (1, 1));
+        let x = tensor([2, 2], &[1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(elementwise(&x, &[1], |v| -v), [-3.0, -4.0]);
+        assert_eq!(row(&x, 2), [0.0; 0]);
+    }
+}

@@ -1,0 +1,122 @@
+//! What runs kernels. Only this folder knows a driver or the simulator.
+
+mod cuda;
+pub(crate) mod sim;
+
+use std::fmt;
+
+use crate::runtime::device::{BackendKind, DeviceInfo};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::kernels::{Arch, KernelImage};
+use crate::runtime::tensor_map::TensorMapDesc;
+use cuda_std::launch::TensorMap;
+use sim::{SMALL, SimBackend};
+
+/// A backend's stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RawStream(pub(crate) usize);
+
+/// A backend's event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RawEvent(pub(crate) usize);
+
+/// A backend's loaded kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RawFunction(pub(crate) usize);
+
+/// A failed call, before the device adds what it knows.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// No memory left.
+    OutOfMemory,
+    /// A kernel failed; nothing works from here on.
+    Fault { code: u32, name: String },
+    /// Anything else.
+    Other(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+pub(crate) type Outcome<T> = std::result::Result<T, Failure>;
+
+/// One kernel launch; the arguments are each parameter's bytes.
+pub(crate) struct Launch<'a> {
+    pub(crate) function: RawFunction,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared_bytes: u32,
+    pub(crate) stream: RawStream,
+    pub(crate) args: &'a [&'a [u8]],
+}
+
+/// A machine that runs kernels: streams, memory, launches. Every call may come from any thread.
+///
+/// # Safety
+/// Implementations may assume that handles and addresses come from the same backend and are still alive, that memory ranges are
+/// inside their allocations, and that `Launch::args` fit the kernel.
+pub(crate) trait Backend: Send + Sync + fmt::Debug {
+    fn info(&self) -> &DeviceInfo;
+    /// Free and total bytes.
+    fn memory(&self) -> Outcome<(u64, u64)>;
+
+    fn alloc(&self, stream: RawStream, bytes: usize) -> Outcome<u64>;
+    unsafe fn free(&self, stream: RawStream, address: u64) -> Outcome<()>;
+    /// What messages call the allocation that starts there.
+    fn name(&self, _address: u64, _name: &str) {}
+    /// The contents are unspecified from here on: a backend that checks reads counts these bytes as never written.
+    unsafe fn forget(&self, _address: u64, _bytes: usize) -> Outcome<()> {
+        Ok(())
+    }
+    /// `src` has been read when this returns; the device may still be writing.
+    unsafe fn upload(&self, stream: RawStream, dst: u64, src: &[u8]) -> Outcome<()>;
+    /// Waits for the data.
+    unsafe fn download(&self, stream: RawStream, dst: &mut [u8], src: u64) -> Outcome<()>;
+    unsafe fn copy(&self, stream: RawStream, dst: u64, src: u64, bytes: usize) -> Outcome<()>;
+    /// `pattern` of 1, 2 or 4 bytes.
+    unsafe fn fill(&self, stream: RawStream, dst: u64, pattern: &[u8], count: usize) -> Outcome<()>;
+
+    /// Streams live until the backend is closed.
+    fn create_stream(&self) -> Outcome<RawStream>;
+    fn synchronize(&self, stream: RawStream) -> Outcome<()>;
+    fn create_event(&self, timed: bool) -> Outcome<RawEvent>;
+    fn destroy_event(&self, event: RawEvent);
+    fn record(&self, event: RawEvent, stream: RawStream) -> Outcome<()>;
+    fn wait(&self, stream: RawStream, event: RawEvent) -> Outcome<()>;
+    fn synchronize_event(&self, event: RawEvent) -> Outcome<()>;
+    fn is_done(&self, event: RawEvent) -> Outcome<bool>;
+    fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Outcome<f32>;
+
+    fn load(&self, image: &KernelImage) -> Outcome<RawFunction>;
+    unsafe fn launch(&self, launch: &Launch<'_>) -> Outcome<()>;
+    fn tensor_map(&self, desc: &TensorMapDesc<'_>) -> Outcome<TensorMap>;
+
+    /// This backend, if it is the simulator.
+    fn simulator(&self) -> Option<&SimBackend> {
+        None
+    }
+
+    /// Waits for all work, then releases everything; nothing is called after it. Not called once a fault was seen.
+    fn close(&mut self) -> Outcome<()>;
+}
+
+/// Opens a backend's first device.
+pub(crate) fn open(kind: BackendKind) -> Result<Box<dyn Backend>> {
+    match kind {
+        BackendKind::Cuda => {
+            let backend = cuda::CudaBackend::open()?;
+            let info = backend.info();
+            if Arch::of_device(info.compute_capability).is_empty() {
+                return Err(Error::UnsupportedDevice {
+                    name: info.name.clone(),
+                    compute_capability: info.compute_capability,
+                });
+            }
+            Ok(Box::new(backend))
+        }
+        BackendKind::Sim => Ok(Box::new(SimBackend::open(SMALL)?)),
+    }
+}

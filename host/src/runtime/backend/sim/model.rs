@@ -1,0 +1,91 @@
+//! The GPUs that a simulated device can stand for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::runtime::error::{Error, Result};
+
+/// Few multiprocessors, so that grids which stay on the device take several turns on small problems as well.
+pub(crate) const SMALL: warpsim::Device =
+    warpsim::Device { name: "sm_90a", key: "sm_90a", multiprocessors: 8, ..warpsim::H100 };
+
+/// A GPU that a simulated device stands for: kernels are picked and grids sized as they are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct GpuModel {
+    /// What it is called.
+    pub name: &'static str,
+    /// Major and minor compute capability.
+    pub compute_capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    #[serde(skip)]
+    limits: warpsim::Device,
+}
+
+impl GpuModel {
+    /// NVIDIA H100 SXM.
+    pub const H100: Self = Self::new(warpsim::H100);
+    /// Every model.
+    pub const ALL: [Self; warpsim::DEVICES.len()] = {
+        let mut all = [Self::H100; warpsim::DEVICES.len()];
+        let mut i = 0;
+        while i < all.len() {
+            all[i] = Self::new(warpsim::DEVICES[i]);
+            i += 1;
+        }
+        all
+    };
+
+    const fn new(limits: warpsim::Device) -> Self {
+        let warpsim::Device { name, compute_capability, multiprocessors, .. } = limits;
+        Self { name, compute_capability, multiprocessors, limits }
+    }
+
+    /// The name on the command line: `h100-pcie`.
+    pub const fn key(&self) -> &'static str {
+        self.limits.key
+    }
+
+    pub(crate) const fn limits(&self) -> warpsim::Device {
+        self.limits
+    }
+}
+
+impl fmt::Display for GpuModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.compute_capability;
+        write!(f, "{} ({} multiprocessors, compute capability {major}.{minor})", self.name, self.multiprocessors)
+    }
+}
+
+/// By [`GpuModel::key`], in any case.
+impl FromStr for GpuModel {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let named = Self::ALL.into_iter().find(|model| model.key().eq_ignore_ascii_case(text));
+        let known = || Self::ALL.map(|model| model.key()).join(", ");
+        named.ok_or_else(|| Error::param("simulator", "device", text, format!("one of {}", known())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_go_by_their_keys() {
+        assert_eq!("H100".parse(), Ok(GpuModel::H100));
+        for model in GpuModel::ALL {
+            assert_eq!(model.key().parse(), Ok(model));
+        }
+        assert_eq!(
+            "h1000".parse::<GpuModel>().unwrap_err().to_string(),
+            "simulator: parameter `device` = h1000: \
+             expected one of h200, h100, h100-pcie, a100, l40s, l4, rtx4090, a10, rtx3090"
+        );
+        assert_eq!(GpuModel::H100.to_string(), "H100 (132 multiprocessors, compute capability 9.0)");
+    }
+}

@@ -1,0 +1,32 @@
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use crate::runtime::kernels::KernelImage;
+
+/// The kernels launched last, without locks: what a fault is blamed on.
+#[derive(Default)]
+pub(super) struct Recent {
+    ring: [AtomicPtr<KernelImage>; 8],
+    next: AtomicUsize,
+}
+
+impl Recent {
+    pub(super) fn push(&self, image: &'static KernelImage) {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.ring.len();
+        self.ring[at].store(ptr::from_ref(image).cast_mut(), Ordering::Release);
+    }
+
+    pub(super) fn newest_first(&self) -> Vec<&'static str> {
+        let next = self.next.load(Ordering::Relaxed);
+        let mut symbols: Vec<&'static str> = (1..=self.ring.len())
+            .filter_map(|back| {
+                let at = next.wrapping_sub(back) % self.ring.len();
+                // SAFETY: only `push` stores, and only pointers from `&'static`.
+                unsafe { self.ring[at].load(Ordering::Acquire).as_ref() }
+            })
+            .map(|image: &'static KernelImage| image.symbol)
+            .collect();
+        symbols.dedup();
+        symbols
+    }
+}

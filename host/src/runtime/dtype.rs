@@ -1,0 +1,206 @@
+//! Element types: [`DType`] at run time, [`Dtype`] in the type system.
+
+use std::fmt;
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+use crate::runtime::any::{AnyTensor, AnyView, AnyViewMut};
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that tensors can hold.
+pub trait Dtype: sealed::Sealed + Pod + PartialEq + PartialOrd + fmt::Debug + Send + Sync + 'static {
+    /// The same type at run time.
+    const DTYPE: DType;
+
+    /// The value in double precision, exactly (for `i64`: rounded).
+    fn to_f64(self) -> f64;
+
+    /// The nearest value: ties to even for floats; integers saturate and NaN becomes 0.
+    fn from_f64(value: f64) -> Self;
+
+    #[doc(hidden)]
+    fn tensor_of(any: AnyTensor) -> std::result::Result<Tensor<Self>, AnyTensor>;
+    #[doc(hidden)]
+    fn view_of<'a>(any: &AnyView<'a>) -> Option<View<'a, Self>>;
+    #[doc(hidden)]
+    fn view_mut_of<'v>(any: &'v mut AnyViewMut<'_>) -> Option<ViewMut<'v, Self>>;
+}
+
+/// `x` as an `f32` that rounds to any narrower float as `x` itself would: inexact values get an odd last bit, so that they stay
+/// off the ties. (`half`'s own conversions from `f64` drop the low bits first.)
+fn round_to_odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    let back = f64::from(nearest);
+    if back == x || !x.is_finite() || !nearest.is_finite() || nearest.to_bits() & 1 == 1 {
+        return nearest;
+    }
+    if (back < x) == (x > 0.0) { f32::from_bits(nearest.to_bits() + 1) } else { f32::from_bits(nearest.to_bits() - 1) }
+}
+
+/// Calls a macro with the table of all element types: variant, Rust type, name.
+macro_rules! for_each_dtype {
+    ($callback:ident) => {
+        $callback! {
+            (F32, f32, "float32", "32-bit IEEE 754.", |x| f64::from(x), |x| x as f32),
+            (F16, f16, "float16", "16-bit IEEE 754.", |x| x.to_f64(), |x| f16::from_f32(round_to_odd(x))),
+            (BF16, bf16, "bfloat16", "The upper half of a `float32`.", |x| x.to_f64(), |x| bf16::from_f32(round_to_odd(x))),
+            (I8, i8, "int8", "8-bit signed integer.", |x| f64::from(x), |x| x.round_ties_even() as i8),
+            (U8, u8, "uint8", "8-bit unsigned integer.", |x| f64::from(x), |x| x.round_ties_even() as u8),
+            (I32, i32, "int32", "32-bit signed integer.", |x| f64::from(x), |x| x.round_ties_even() as i32),
+            (U32, u32, "uint32", "32-bit unsigned integer.", |x| f64::from(x), |x| x.round_ties_even() as u32),
+            (I64, i64, "int64", "64-bit signed integer.", |x| x as f64, |x| x.round_ties_even() as i64),
+        }
+    };
+}
+pub(crate) use for_each_dtype;
+
+macro_rules! define {
+    ($(($variant:ident, $ty:ty, $name:literal, $doc:literal, $to:expr, $from:expr),)*) => {
+        /// An element type at run time.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum DType {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl DType {
+            /// All element types.
+            pub const ALL: &'static [DType] = &[$(DType::$variant,)*];
+
+            /// The name used in reports, files and on the command line, such as `bfloat16`.
+            pub const fn name(self) -> &'static str {
+                match self { $(DType::$variant => $name,)* }
+            }
+
+            /// Bytes of one element.
+            pub const fn size(self) -> usize {
+                match self { $(DType::$variant => size_of::<$ty>(),)* }
+            }
+        }
+
+        $(
+            impl sealed::Sealed for $ty {}
+
+            impl Dtype for $ty {
+                const DTYPE: DType = DType::$variant;
+
+                fn to_f64(self) -> f64 {
+                    let convert: fn($ty) -> f64 = $to;
+                    convert(self)
+                }
+
+                fn from_f64(value: f64) -> Self {
+                    let convert: fn(f64) -> $ty = $from;
+                    convert(value)
+                }
+
+                fn tensor_of(any: AnyTensor) -> std::result::Result<Tensor<Self>, AnyTensor> {
+                    match any {
+                        AnyTensor::$variant(tensor) => Ok(tensor),
+                        other => Err(other),
+                    }
+                }
+
+                fn view_of<'a>(any: &AnyView<'a>) -> Option<View<'a, Self>> {
+                    match any {
+                        AnyView::$variant(view) => Some(*view),
+                        _ => None,
+                    }
+                }
+
+                fn view_mut_of<'v>(any: &'v mut AnyViewMut<'_>) -> Option<ViewMut<'v, Self>> {
+                    match any {
+                        AnyViewMut::$variant(view) => Some(view.reborrow()),
+                        _ => None,
+                    }
+                }
+            }
+        )*
+    };
+}
+for_each_dtype!(define);
+
+impl DType {
+    /// Whether values have a fraction.
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F32 | DType::F16 | DType::BF16)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Accepts the full name and the usual short ones: `bfloat16`, `bf16`, `i8`.
+impl std::str::FromStr for DType {
+    type Err = crate::runtime::error::Error;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let wanted = s.to_ascii_lowercase();
+        DType::ALL.iter().copied().find(|d| d.name() == wanted || d.short_name() == wanted).ok_or_else(|| {
+            let names: Vec<_> = DType::ALL.iter().map(|d| d.name()).collect();
+            crate::runtime::error::Error::param("dtype", "dtype", s, names.join(", "))
+        })
+    }
+}
+
+impl DType {
+    /// The Rust type's name, such as `bf16`.
+    pub const fn short_name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::I8 => "i8",
+            DType::U8 => "u8",
+            DType::I32 => "i32",
+            DType::U32 => "u32",
+            DType::I64 => "i64",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversions_round_and_saturate() {
+        assert_eq!(i8::from_f64(300.0), 127);
+        assert_eq!(u8::from_f64(-1.0), 0);
+        assert_eq!(i32::from_f64(f64::NAN), 0);
+        assert_eq!(i8::from_f64(2.5), 2);
+        // Generic code, so that the trait's conversions are meant and not the types' own.
+        fn stored<T: Dtype>(x: f64) -> f64 {
+            T::from_f64(x).to_f64()
+        }
+        assert!(stored::<f16>(f64::NAN).is_nan());
+        assert_eq!(stored::<f16>(1e9), f64::INFINITY);
+        assert_eq!(stored::<f16>(1e-300), 0.0);
+        let (one, next) = (1.0, 1.0 + 1.0 / 128.0);
+        let tie = f64::midpoint(one, next);
+        assert_eq!(stored::<bf16>(tie), one);
+        // Off the tie by less than an f32 can tell.
+        assert_eq!(stored::<bf16>(tie + 1e-12), next);
+        assert_eq!(stored::<bf16>(-tie - 1e-12), -next);
+        assert_eq!(stored::<bf16>(tie - 1e-12), one);
+        assert_eq!(stored::<bf16>(next + (tie - one) - 1e-12), next);
+    }
+
+    #[test]
+    fn names_parse_back() {
+        for &d in DType::ALL {
+            assert_eq!(d.name().parse::<DType>(), Ok(d));
+            assert_eq!(d.short_name().parse::<DType>(), Ok(d));
+        }
+        assert!("float8".parse::<DType>().is_err());
+    }
+}

@@ -1,0 +1,361 @@
+//! The one error type: every message names the operator, the argument and the values seen.
+
+use std::path::PathBuf;
+
+use crate::runtime::dtype::DType;
+use crate::runtime::sim::Finding;
+
+/// What every fallible function of this crate returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong, from a wrong shape to a kernel that trapped.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An argument's shape does not fit the operator or the other arguments.
+    #[error("{op}: `{arg}` has shape {found}, expected {expected}")]
+    Shape {
+        /// Operator or function.
+        op: &'static str,
+        /// Argument.
+        arg: &'static str,
+        /// The shape that was passed.
+        found: String,
+        /// What would have been accepted.
+        expected: String,
+    },
+    /// An argument has a data type the operator has no kernel for.
+    #[error("{op}: `{arg}` is {found}, expected {expected}")]
+    DType {
+        /// Operator or function.
+        op: &'static str,
+        /// Argument.
+        arg: &'static str,
+        /// The data type that was passed.
+        found: DType,
+        /// The data types that would have been accepted.
+        expected: String,
+    },
+    /// An argument's strides or alignment are not what the operator needs.
+    #[error("{op}: `{arg}` {reason}")]
+    Layout {
+        /// Operator or function.
+        op: &'static str,
+        /// Argument.
+        arg: &'static str,
+        /// What is wrong, as the rest of a sentence about the argument.
+        reason: String,
+    },
+    /// A size exceeds what can be addressed or launched.
+    #[error("{op}: `{arg}` is too large: {reason}")]
+    TooLarge {
+        /// Operator or function.
+        op: &'static str,
+        /// Argument.
+        arg: &'static str,
+        /// The size seen and the limit.
+        reason: String,
+    },
+    /// A parameter is outside its range, or not known.
+    #[error("{op}: parameter `{param}` = {found}: expected {expected}")]
+    InvalidParam {
+        /// Operator or function.
+        op: String,
+        /// Parameter.
+        param: String,
+        /// The value that was passed.
+        found: String,
+        /// What would have been accepted.
+        expected: String,
+    },
+    /// No operator has this name.
+    #[error("no operator is called `{name}`{}", suggest(nearest))]
+    UnknownOperator {
+        /// The name that was asked for.
+        name: String,
+        /// The closest names there are.
+        nearest: Vec<String>,
+    },
+    /// No case of an operator has this name.
+    #[error("{op}: no case is called `{name}`{}", suggest(nearest))]
+    UnknownCase {
+        /// Operator.
+        op: String,
+        /// The name that was asked for.
+        name: String,
+        /// The closest names there are.
+        nearest: Vec<String>,
+    },
+    /// The device has not enough free memory.
+    #[error(
+        "out of device memory: {} requested, {} of {} free",
+        bytes(*requested), bytes(*free), bytes(*total)
+    )]
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: u64,
+        /// Bytes free when the request failed.
+        free: u64,
+        /// Bytes the device has.
+        total: u64,
+    },
+    /// A kernel trapped, ran out of bounds or timed out. This is final: every later call on the device, and opening it, fails the
+    /// same way until the process ends.
+    #[error(
+        "a kernel failed on the device: {name} ({code}); last launched, newest first: {}. \
+         A process cannot use the device again after this: restart it",
+        if kernels.is_empty() { "none of Warpsmith's".to_owned() } else { kernels.join(", ") }
+    )]
+    KernelFault {
+        /// Symbols of the kernels launched last, newest first; the culprit is normally among them. Empty if code outside this crate
+        /// has launched it.
+        kernels: Vec<&'static str>,
+        /// The driver's error code.
+        code: u32,
+        /// The driver's name for it.
+        name: String,
+    },
+    /// The simulator ran a kernel and found it at fault. The device goes on.
+    #[error("{}", findings_text(findings))]
+    Findings {
+        /// What it found, what ended the launch first.
+        findings: Vec<Finding>,
+    },
+    /// Grid, block or arguments of a launch are not possible.
+    #[error("kernel {kernel} cannot be launched: {reason}")]
+    Launch {
+        /// Kernel symbol.
+        kernel: &'static str,
+        /// The values seen and the limit.
+        reason: String,
+    },
+    /// A tensor and a stream, or two tensors, are not on the same device.
+    #[error("{op}: tensors and streams of different devices were mixed")]
+    DeviceMismatch {
+        /// Operator, function or kernel.
+        op: &'static str,
+    },
+    /// The CUDA driver's library is not there.
+    #[error("no CUDA driver found ({looked_for}): install the NVIDIA driver; the CUDA toolkit is not needed")]
+    NoDriver {
+        /// The files that were tried and why each failed.
+        looked_for: String,
+    },
+    /// The driver works but sees no GPU.
+    #[error(
+        "the CUDA driver{} finds no GPU (CUDA_VISIBLE_DEVICES is {})",
+        version.map(|v| format!(" {v}")).unwrap_or_default(),
+        visible.as_deref().unwrap_or("not set")
+    )]
+    NoGpu {
+        /// The driver's CUDA version.
+        version: Option<CudaVersion>,
+        /// Value of `CUDA_VISIBLE_DEVICES`.
+        visible: Option<String>,
+    },
+    /// The driver is older than the embedded kernels.
+    #[error(
+        "the CUDA driver is too old: it supports CUDA {found}, the kernels need {needed}; update the NVIDIA driver"
+    )]
+    DriverTooOld {
+        /// The driver's CUDA version.
+        found: CudaVersion,
+        /// The version the kernels' PTX needs.
+        needed: CudaVersion,
+    },
+    /// The GPU is older than the oldest architecture with kernels.
+    #[error(
+        "{name} has compute capability {}.{}: the kernels need 8.0 (Ampere) or newer",
+        compute_capability.0,
+        compute_capability.1
+    )]
+    UnsupportedDevice {
+        /// The GPU's name.
+        name: String,
+        /// Its compute capability.
+        compute_capability: (u32, u32),
+    },
+    /// No image of this kernel fits the device.
+    #[error("kernel {symbol} is not embedded for {arch}{hint}")]
+    MissingKernel {
+        /// Kernel symbol.
+        symbol: &'static str,
+        /// The architectures that the device can run.
+        arch: String,
+        /// Where the kernel does exist, as the end of the sentence.
+        hint: String,
+    },
+    /// The embedded image of a kernel does not match its Rust declaration.
+    #[error("kernel {symbol}: the embedded PTX does not match its declaration: {reason}")]
+    KernelMismatch {
+        /// Kernel symbol.
+        symbol: &'static str,
+        /// The two values that differ.
+        reason: String,
+    },
+    /// The driver could not compile a kernel's PTX.
+    #[error("kernel {symbol} does not compile for this GPU: {name} ({code}){log}")]
+    KernelLoad {
+        /// Kernel symbol.
+        symbol: &'static str,
+        /// The driver's error code.
+        code: u32,
+        /// The driver's name for it.
+        name: String,
+        /// The compiler's log.
+        log: String,
+    },
+    /// The crate was built where no device toolchain was found, so it carries no kernels.
+    #[error("this build carries no kernels: {why}")]
+    KernelsNotBuilt {
+        /// What the build script was missing.
+        why: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// A driver call failed in a way that has no variant of its own.
+    #[error("{call} failed: {name} ({code})")]
+    Driver {
+        /// The driver function.
+        call: &'static str,
+        /// The driver's error code.
+        code: u32,
+        /// The driver's name for it.
+        name: String,
+    },
+    /// The backend that was asked for is not there.
+    #[error("backend `{backend}` is not available: {reason}")]
+    BackendUnavailable {
+        /// The backend that was asked for.
+        backend: String,
+        /// Why it is not.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Shape`].
+    pub fn shape(op: &'static str, arg: &'static str, found: &[usize], expected: impl Into<String>) -> Self {
+        Self::Shape { op, arg, found: format!("{found:?}"), expected: expected.into() }
+    }
+
+    /// An [`Error::DType`].
+    pub fn dtype(op: &'static str, arg: &'static str, found: DType, expected: impl Into<String>) -> Self {
+        Self::DType { op, arg, found, expected: expected.into() }
+    }
+
+    /// An [`Error::Layout`]; `reason` continues a sentence about the argument.
+    pub fn layout(op: &'static str, arg: &'static str, reason: impl Into<String>) -> Self {
+        Self::Layout { op, arg, reason: reason.into() }
+    }
+
+    /// An [`Error::TooLarge`].
+    pub fn too_large(op: &'static str, arg: &'static str, reason: impl Into<String>) -> Self {
+        Self::TooLarge { op, arg, reason: reason.into() }
+    }
+
+    /// An [`Error::InvalidParam`].
+    pub fn param(
+        op: impl Into<String>,
+        param: impl Into<String>,
+        found: impl std::fmt::Display,
+        expected: impl Into<String>,
+    ) -> Self {
+        Self::InvalidParam { op: op.into(), param: param.into(), found: found.to_string(), expected: expected.into() }
+    }
+
+    /// An [`Error::File`].
+    pub fn file(path: impl Into<PathBuf>, reason: impl std::fmt::Display) -> Self {
+        Self::File { path: path.into(), reason: reason.to_string() }
+    }
+
+    /// The machine lacks something (driver, GPU, kernels, backend), as opposed to wrong input or a failure.
+    pub fn is_environment(&self) -> bool {
+        matches!(
+            self,
+            Self::NoDriver { .. }
+                | Self::NoGpu { .. }
+                | Self::DriverTooOld { .. }
+                | Self::UnsupportedDevice { .. }
+                | Self::KernelsNotBuilt { .. }
+                | Self::BackendUnavailable { .. }
+        )
+    }
+}
+
+/// A CUDA version as the driver counts them: 12.4 is 12040.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CudaVersion(pub u32);
+
+impl CudaVersion {
+    /// The 12 of 12.4.
+    pub const fn major(self) -> u32 {
+        self.0 / 1000
+    }
+
+    /// The 4 of 12.4.
+    pub const fn minor(self) -> u32 {
+        self.0 % 1000 / 10
+    }
+}
+
+impl std::fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major(), self.minor())
+    }
+}
+
+fn suggest(nearest: &[String]) -> String {
+    if nearest.is_empty() { String::new() } else { format!("; did you mean {}?", nearest.join(", ")) }
+}
+
+fn findings_text(findings: &[Finding]) -> String {
+    match findings {
+        [] => "nothing was found".to_owned(),
+        [only] => only.to_string(),
+        [first, more @ ..] => format!("{first} (and {} more)", more.len()),
+    }
+}
+
+fn bytes(n: u64) -> String {
+    const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_operator_argument_and_values() {
+        let e = Error::shape("rms_norm", "weight", &[3, 4], "[4]");
+        assert_eq!(e.to_string(), "rms_norm: `weight` has shape [3, 4], expected [4]");
+        let e = Error::dtype("gelu", "y", DType::I8, "float32, float16 or bfloat16");
+        assert_eq!(e.to_string(), "gelu: `y` is int8, expected float32, float16 or bfloat16");
+        let e = Error::param("gelu", "approx", 3, "0 or 1");
+        assert_eq!(e.to_string(), "gelu: parameter `approx` = 3: expected 0 or 1");
+        let e = Error::OutOfMemory { requested: 3 << 30, free: 5 << 19, total: 80 << 30 };
+        assert_eq!(e.to_string(), "out of device memory: 3.0 GiB requested, 2.5 MiB of 80.0 GiB free");
+        let e = Error::UnknownOperator { name: "gelo".into(), nearest: vec!["gelu".into()] };
+        assert_eq!(e.to_string(), "no operator is called `gelo`; did you mean gelu?");
+        let e = Error::DriverTooOld { found: CudaVersion(11040), needed: CudaVersion(12000) };
+        assert!(e.to_string().contains("CUDA 11.4, the kernels need 12.0"));
+    }
+
+    #[test]
+    fn error_stays_small_enough_to_return() {
+        assert!(size_of::<Error>() <= 128);
+    }
+}

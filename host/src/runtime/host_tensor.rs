@@ -1,0 +1,156 @@
+//! Tensors in host memory: files, references and comparisons.
+
+use std::ops::Range;
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+use crate::runtime::dtype::{DType, Dtype, for_each_dtype};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::shape::Shape;
+
+/// A dense row-major tensor in host memory, its element type known at run time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostTensor {
+    dtype: DType,
+    shape: Shape,
+    bytes: Vec<u8>,
+}
+
+/// Runs `$body` with `$t` standing for the Rust type of a [`DType`].
+macro_rules! define {
+    ($(($variant:ident, $ty:ty, $name:literal, $doc:literal, $to:expr, $from:expr),)*) => {
+        macro_rules! with_dtype {
+            ($dtype:expr, $t:ident => $body:expr) => {
+                match $dtype { $(DType::$variant => { type $t = $ty; $body })* }
+            };
+        }
+    };
+}
+for_each_dtype!(define);
+
+impl HostTensor {
+    /// Takes elements as bytes, in the machine's byte order.
+    pub fn new(dtype: DType, shape: impl AsRef<[usize]>, bytes: Vec<u8>) -> Result<Self> {
+        let shape = Shape::new(shape.as_ref())?;
+        let expected = shape.elements().checked_mul(dtype.size());
+        if expected != Some(bytes.len()) {
+            return Err(Error::shape(
+                "host tensor",
+                "bytes",
+                &[bytes.len()],
+                format!("{} elements of {dtype} for shape {shape}", shape.elements()),
+            ));
+        }
+        Ok(Self { dtype, shape, bytes })
+    }
+
+    /// Copies elements.
+    pub fn from_slice<T: Dtype>(shape: impl AsRef<[usize]>, data: &[T]) -> Result<Self> {
+        Self::new(T::DTYPE, shape, bytemuck::cast_slice(data).to_vec())
+    }
+
+    /// Rounds each value to the nearest `dtype`.
+    pub fn from_f64(dtype: DType, shape: impl AsRef<[usize]>, data: &[f64]) -> Result<Self> {
+        let bytes = with_dtype!(dtype, T => bytes_of_values::<T>(data));
+        Self::new(dtype, shape, bytes)
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Extents, slowest dimension first.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The elements as bytes, in the machine's byte order.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The elements as bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.elements()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements, if they are `T`s.
+    pub fn to_vec<T: Dtype>(&self) -> Result<Vec<T>> {
+        if self.dtype != T::DTYPE {
+            return Err(Error::dtype("to_vec", "self", self.dtype, T::DTYPE.name()));
+        }
+        // Not a cast: the byte vector need not be aligned for `T`.
+        Ok(self.elements::<T>(0..self.len()).collect())
+    }
+
+    /// All elements in double precision.
+    pub fn to_f64(&self) -> Vec<f64> {
+        self.values(0..self.len())
+    }
+
+    /// A range of the elements, in row-major order, in double precision.
+    pub fn range_f64(&self, range: Range<usize>) -> Result<Vec<f64>> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(Error::param(
+                "range_f64",
+                "range",
+                format!("{range:?}"),
+                format!("a range within 0..{}", self.len()),
+            ));
+        }
+        Ok(self.values(range))
+    }
+
+    fn values(&self, range: Range<usize>) -> Vec<f64> {
+        with_dtype!(self.dtype, T => self.elements::<T>(range).map(Dtype::to_f64).collect())
+    }
+
+    fn elements<T: Pod>(&self, range: Range<usize>) -> impl Iterator<Item = T> + '_ {
+        let size = size_of::<T>();
+        self.bytes[range.start * size..range.end * size].chunks_exact(size).map(bytemuck::pod_read_unaligned)
+    }
+}
+
+fn bytes_of_values<T: Dtype>(data: &[f64]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(data.len() * size_of::<T>());
+    for &value in data {
+        bytes.extend_from_slice(bytemuck::bytes_of(&T::from_f64(value)));
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_round_trips_through_f64() {
+        for &dtype in DType::ALL {
+            let tensor = HostTensor::from_f64(dtype, [2, 2], &[0.0, 1.0, 2.0, 3.0]).unwrap();
+            assert_eq!(tensor.bytes().len(), 4 * dtype.size());
+            assert_eq!(tensor.to_f64(), [0.0, 1.0, 2.0, 3.0]);
+            assert_eq!(tensor.range_f64(1..3).unwrap(), [1.0, 2.0]);
+            assert!(tensor.range_f64(3..5).is_err());
+        }
+    }
+
+    #[test]
+    fn sizes_and_types_are_checked() {
+        assert!(HostTensor::new(DType::F32, [2], vec![0; 7]).is_err());
+        let tensor = HostTensor::from_slice([2], &[1.5f32, 2.5]).unwrap();
+        assert_eq!(tensor.to_vec::<f32>().unwrap(), [1.5, 2.5]);
+        assert_eq!(tensor.to_vec::<i32>().unwrap_err().to_string(), "to_vec: `self` is float32, expected int32");
+    }
+}

@@ -1,0 +1,17 @@
+//! Devices, streams, memory and tensors: what operators are launched with. Knows no operator.
+
+pub(crate) mod any;
+mod backend;
+pub(crate) mod device;
+pub(crate) mod dtype;
+pub(crate) mod error;
+pub(crate) mod host_tensor;
+pub mod kernels;
+pub(crate) mod layout;
+pub(crate) mod shape;
+pub mod sim;
+mod storage;
+pub(crate) mod stream;
+pub(crate) mod tensor;
+pub(crate) mod tensor_map;
+pub(crate) mod view;
