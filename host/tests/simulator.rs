@@ -201,13 +201,15 @@ fn launches_are_counted_when_asked() {
     assert_eq!((seen, simulator.settings() == settings), (settings, false));
 }
 
-/// A simulated device of one's own, with three streams that run lazily in `body`.
-fn lazily(body: impl FnOnce(&Device, [Stream; 3])) {
-    let device = sim::open(&GpuModel::H100).unwrap();
-    device.add_images(IMAGES);
-    let streams = [(); 3].map(|()| device.stream().unwrap());
-    let simulator = device.simulator().unwrap();
-    simulator.with(Settings { seed: 1, ..simulator.settings() }, || body(&device, streams));
+/// Simulated devices, each with three streams that run lazily in `body`, in orders of their own.
+fn lazily(body: impl Fn(&Device, [Stream; 3])) {
+    for seed in 1..9 {
+        let device = sim::open(&GpuModel::H100).unwrap();
+        device.add_images(IMAGES);
+        let streams = [(); 3].map(|()| device.stream().unwrap());
+        let simulator = device.simulator().unwrap();
+        simulator.with(Settings { seed, ..simulator.settings() }, || body(&device, streams));
+    }
 }
 
 #[test]
