@@ -13,21 +13,11 @@
 #![allow(clippy::needless_range_loop)]
 
 pub mod diagnostics;
+pub mod map;
 pub mod ops;
+pub mod rows;
 
 /// Elements of `T` in a 16-byte pack, the widest access a thread makes.
 pub const fn lanes<T>() -> usize {
     16 / size_of::<T>()
-}
-
-/// Whether every one of these addresses is a multiple of 16.
-#[inline(always)]
-fn aligned_16<const N: usize>(addresses: [usize; N]) -> bool {
-    let mut bits = 0;
-    let mut i = 0;
-    while i < N {
-        bits |= addresses[i];
-        i += 1;
-    }
-    bits.is_multiple_of(16)
 }

@@ -35,7 +35,7 @@ pub use half::{bf16, f16};
 
 pub use runtime::any::{AnyTensor, AnyView, AnyViewMut};
 pub use runtime::device::{BackendKind, Device, DeviceInfo};
-pub use runtime::dtype::{DType, Dtype};
+pub use runtime::dtype::{DType, Dtype, Float};
 pub use runtime::error::{CudaVersion, Error, Result};
 pub use runtime::host_tensor::HostTensor;
 pub use runtime::kernels::Arch;

@@ -1,7 +1,6 @@
-//! One operator a file.
+//! The operators, by family: one a file, under the names of their host files. What a family shares stands in its `mod.rs`.
 
-pub mod bias_mask_scale_add;
-pub mod gelu;
-pub mod gemm_bf16;
-pub mod rms_norm;
-pub mod sgemm;
+pub mod activation;
+pub mod elementwise;
+pub mod gemm;
+pub mod norm;

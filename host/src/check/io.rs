@@ -11,15 +11,17 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::host_tensor::HostTensor;
 
-/// Reads a tensor for each argument, by its name. Others in the file are left alone.
-pub fn read(path: &Path, args: &[ArgInfo]) -> Result<Vec<HostTensor>> {
+/// Reads a tensor for each argument, by its name; optional ones may be missing. Others in the file are left alone.
+pub fn read<'a>(path: &Path, args: impl IntoIterator<Item = &'a ArgInfo>) -> Result<Vec<(&'static str, HostTensor)>> {
+    let args: Vec<_> = args.into_iter().collect();
     let bytes = std::fs::read(path).map_err(|e| Error::file(path, format!("cannot be read: {e}")))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| Error::file(path, malformed(&e)))?;
-    let read = |name: &'static str| {
-        let tensor = file.tensor(name).map_err(|_| Error::file(path, missing(name, args, &file)))?;
-        from_file(name, &tensor).map_err(|reason| Error::file(path, reason))
+    let read = |arg: &&ArgInfo| match file.tensor(arg.name) {
+        Ok(tensor) => Some(from_file(arg.name, &tensor).map(|t| (arg.name, t)).map_err(|e| Error::file(path, e))),
+        Err(_) if arg.optional => None,
+        Err(_) => Some(Err(Error::file(path, missing(arg.name, &args, &file)))),
     };
-    args.iter().map(|arg| read(arg.name)).collect()
+    args.iter().filter_map(read).collect()
 }
 
 /// Writes tensors under their names. The file appears whole or not at all.
@@ -63,7 +65,7 @@ fn malformed(error: &SafeTensorError) -> String {
     format!("is not a whole safetensors file: {error}")
 }
 
-fn missing(name: &str, args: &[ArgInfo], file: &SafeTensors<'_>) -> String {
+fn missing(name: &str, args: &[&ArgInfo], file: &SafeTensors<'_>) -> String {
     let mut there = file.names();
     there.sort_unstable();
     let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
@@ -105,7 +107,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("in.safetensors");
         std::fs::write(&path, bytes).unwrap();
-        let error = read(&path, OPERATORS[0].info().inputs).unwrap_err();
+        let error = read(&path, OPERATORS[0].info().inputs()).unwrap_err();
         assert!(matches!(&error, Error::File { path: p, .. } if *p == path), "{error}");
         error.to_string()
     }
@@ -124,9 +126,9 @@ mod tests {
         let info = OPERATORS[0].info();
         for dtype in DType::ALL {
             let tensor = HostTensor::from_f64(*dtype, [2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
-            let named: Vec<_> = info.inputs.iter().map(|arg| (arg.name, tensor.clone())).collect();
+            let named: Vec<_> = info.inputs().map(|arg| (arg.name, tensor.clone())).collect();
             write(&path, &named).unwrap();
-            assert_eq!(read(&path, info.inputs).unwrap(), vec![tensor; info.inputs.len()]);
+            assert_eq!(read(&path, info.inputs()).unwrap(), named);
         }
     }
 
@@ -136,7 +138,7 @@ mod tests {
         assert!(error(b"hello, world").contains("not a whole safetensors file"));
         assert!(error(&[0xFF; 64]).contains("not a whole safetensors file"));
         assert!(error(&header("{", &[])).contains("not a whole safetensors file"));
-        let name = OPERATORS[0].info().inputs[0].name;
+        let name = OPERATORS[0].info().args[0].name;
         let short = format!(r#"{{"{name}":{{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}}}"#);
         assert!(error(&header(&short, &[0; 8])).contains("not a whole safetensors file"));
         let lies = format!(r#"{{"{name}":{{"dtype":"F32","shape":[5],"data_offsets":[0,16]}}}}"#);
@@ -147,7 +149,7 @@ mod tests {
     fn missing_tensors_and_strange_types_are_named() {
         let other = r#"{"unexpected":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
         let text = error(&header(other, &[0; 4]));
-        let name = OPERATORS[0].info().inputs[0].name;
+        let name = OPERATORS[0].info().args[0].name;
         assert!(text.contains(&format!("has no tensor `{name}`")) && text.contains("unexpected"), "{text}");
         let strange = format!(r#"{{"{name}":{{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}}}"#);
         assert!(error(&header(&strange, &[0; 8])).contains("F64"));
@@ -167,7 +169,7 @@ mod tests {
     #[test]
     fn files_that_cannot_be_opened_or_written_are_named() {
         let nowhere = Path::new("/nonexistent/folder/t.safetensors");
-        assert!(read(nowhere, OPERATORS[0].info().inputs).unwrap_err().to_string().contains("/nonexistent"));
+        assert!(read(nowhere, OPERATORS[0].info().inputs()).unwrap_err().to_string().contains("/nonexistent"));
         assert!(write(nowhere, &[]).unwrap_err().to_string().contains("cannot be written"));
     }
 }

@@ -4,7 +4,8 @@
 
 use serde::Serialize;
 
-use crate::check::verify::{self, Filter, Job, Row, Status};
+use crate::check::Job;
+use crate::check::verify::{self, Filter, Row, Status};
 use crate::runtime::device::Device;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::kernels::{self, Arch, KernelImage};

@@ -9,7 +9,7 @@ use crate::check::registry;
 use crate::check::verify::Status;
 use crate::check::verify::offline::{self, KernelRow};
 use crate::runtime::error::{Error, Result};
-use crate::runtime::kernels::KernelImage;
+use crate::runtime::kernels::{self, KernelImage};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -36,12 +36,12 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let rows: Vec<_> =
         offline::kernels(info, ptxas.as_ref())?.into_iter().filter(|r| wanted(r.symbol, r.arch)).collect();
     if rows.is_empty() {
-        let all = info.kernels.iter().flat_map(|k| k.images()).map(|i| format!("{} {}", i.symbol, i.arch));
+        let all = info.instances().flat_map(kernels::images_of).map(|i| format!("{} {}", i.symbol, i.arch));
         let asked = [args.kernel.as_deref(), args.arch.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
         return Err(Error::param(info.name, "kernel", asked, all.collect::<Vec<_>>().join(", ")));
     }
     let image = |r: &KernelRow| -> Option<&'static KernelImage> {
-        let images = info.kernels.iter().flat_map(|k| k.images());
+        let images = info.instances().flat_map(kernels::images_of);
         images.into_iter().find(|i| i.symbol == r.symbol && i.arch.as_str() == r.arch)
     };
     let document = |r: &KernelRow| {

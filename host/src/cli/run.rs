@@ -6,10 +6,8 @@ use comfy_table::Cell;
 use serde_json::json;
 
 use super::{BackendArg, Outcome, Ui};
-use crate::check::{io, registry};
-use crate::ops::model::params::Params;
-use crate::ops::model::{ArgInfo, TensorMeta};
-use crate::runtime::any::AnyTensor;
+use crate::check::{Operands, io, registry};
+use crate::ops::model::{self, Params, TensorMeta};
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 
@@ -34,31 +32,23 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let op = registry::find(&args.op)?;
     let info = op.info();
     let params = args.set.iter().try_fold(Params::new(info), |params, text| params.with_text(text))?;
-    let inputs = io::read(&args.input, info.inputs)?;
-    let meta = |(arg, tensor): (&ArgInfo, &HostTensor)| TensorMeta {
-        name: arg.name.to_owned(),
-        dtype: tensor.dtype(),
-        shape: tensor.shape().to_vec(),
-    };
-    let metas: Vec<_> = info.inputs.iter().zip(&inputs).map(meta).collect();
-    let outputs = op.outputs(&metas, &params)?;
+    let inputs = io::read(&args.input, info.inputs())?;
+    let meta = |(name, tensor): &(&str, HostTensor)| TensorMeta::new(name, tensor.dtype(), tensor.shape().to_vec());
+    let metas: Vec<_> = inputs.iter().map(meta).collect();
+    model::outputs(op, &metas, &params)?;
 
     let device = args.backend.open()?;
     let stream = device.stream()?;
-    let inputs = inputs.iter().map(|t| AnyTensor::from_host(&stream, t)).collect::<Result<Vec<_>>>()?;
-    let make = |meta: &TensorMeta| AnyTensor::uninit(&stream, meta.dtype, &meta.shape);
-    let mut tensors = outputs.iter().map(make).collect::<Result<Vec<_>>>()?;
+    let named: Vec<_> = inputs.iter().map(|(name, tensor)| (*name, tensor)).collect();
+    let mut operands = Operands::new(&stream, op, &named, &params)?;
     let start = stream.record()?;
-    {
-        let inputs: Vec<_> = inputs.iter().map(AnyTensor::view).collect();
-        let mut outputs: Vec<_> = tensors.iter_mut().map(AnyTensor::view_mut).collect();
-        op.launch(&stream, &inputs, &mut outputs, &params)?;
-    }
+    operands.launch(&stream, op, &params)?;
     let end = stream.record()?;
     end.synchronize()?;
     let ms = start.elapsed_ms(&end)?;
-    let named = outputs.iter().zip(&tensors).map(|(meta, tensor)| Ok((meta.name.as_str(), tensor.to_host(&stream)?)));
-    io::write(&args.output, &named.collect::<Result<Vec<_>>>()?)?;
+    let outputs = operands.outputs(&stream)?;
+    io::write(&args.output, &outputs)?;
+    let outputs: Vec<_> = outputs.iter().map(meta).collect();
 
     let describe = |m: &TensorMeta| json!({ "name": m.name, "dtype": m.dtype.name(), "shape": m.shape });
     ui.document(&json!({

@@ -7,8 +7,9 @@ use serde_json::json;
 
 use super::cases::CaseArgs;
 use super::{BackendArg, Outcome, Ui, ui};
+use crate::check::Job;
 use crate::check::verify::offline::{self, KernelRow};
-use crate::check::verify::{self, Filter, Job, NotRun, Row, Run, Status};
+use crate::check::verify::{self, Filter, NotRun, Row, Run, Status};
 use crate::ops::model::Operator;
 use crate::runtime::device::Device;
 use crate::runtime::error::{Error, Result};

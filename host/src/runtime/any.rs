@@ -209,6 +209,12 @@ impl<'a> AnyViewMut<'a> {
         Ok(ViewMut::of(self.part))
     }
 
+    /// The view itself, if its elements are `T`s; `op` and `arg` go into the error.
+    pub fn into_typed<T: Dtype>(self, op: &'static str, arg: &'static str) -> Result<ViewMut<'a, T>> {
+        self.part.require_dtype(op, arg, T::DTYPE)?;
+        Ok(ViewMut::of(self.part))
+    }
+
     /// The same elements, to read.
     pub fn as_view(&self) -> AnyView<'_> {
         AnyView::of(self.part)

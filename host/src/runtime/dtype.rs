@@ -94,7 +94,14 @@ macro_rules! define {
 }
 for_each_dtype!(define);
 
+/// A float that kernels compute with: `f32`, [`struct@f16`] or [`struct@bf16`]. What generic callers of operators ask for.
+pub trait Float: Dtype + cuda_std::float::Element {}
+impl<T: Dtype + cuda_std::float::Element> Float for T {}
+
 impl DType {
+    /// The types that are a [`Float`].
+    pub const FLOATS: &'static [DType] = &[DType::F32, DType::F16, DType::BF16];
+
     /// Whether values have a fraction.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16)

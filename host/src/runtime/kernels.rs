@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::runtime::error::{Error, Result};
-use cuda_std::launch::Kernel;
+use cuda_std::launch::{Dim3, Instance, Kernel};
 
 /// An architecture that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +78,16 @@ pub fn not_built() -> Option<&'static str> {
     embedded::NOT_BUILT
 }
 
+/// The embedded images of a kernel, for every architecture that there is any for.
+pub fn images_of(kernel: &Instance) -> &'static [KernelImage] {
+    find(images(), kernel.symbol)
+}
+
+/// An error if `image` takes other parameters, blocks, clusters or shared memory than the host launches it with.
+pub fn check(kernel: &Instance, image: &KernelImage) -> Result<()> {
+    KernelSpec::from(kernel).check(image)
+}
+
 /// The images of one kernel among those sorted by symbol.
 pub(crate) fn find<'a>(images: &'a [KernelImage], symbol: &str) -> &'a [KernelImage] {
     let start = images.partition_point(|image| image.symbol < symbol);
@@ -93,6 +103,14 @@ pub(crate) struct KernelSpec {
     pub(crate) cluster: [u32; 3],
     pub(crate) shared_bytes: usize,
     pub(crate) param_sizes: &'static [usize],
+}
+
+impl From<&Instance> for KernelSpec {
+    fn from(kernel: &Instance) -> Self {
+        let Instance { symbol, block, cluster, shared_bytes, param_sizes, .. } = *kernel;
+        let extents = |dim: Dim3| [dim.x, dim.y, dim.z];
+        Self { symbol, block: extents(block), cluster: extents(cluster), shared_bytes, param_sizes }
+    }
 }
 
 impl KernelSpec {

@@ -14,6 +14,10 @@ mod sealed {
 
 /// A float a tensor can hold: `f32`, [`struct@f16`] or [`struct@bf16`].
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// Which float this is, in the order of `#[kernel]`'s set `float`.
+    #[doc(hidden)]
+    const INDEX: usize;
+
     /// The value, exactly.
     fn to_f32(self) -> f32;
 
@@ -58,6 +62,8 @@ pub trait Half: Element {
 }
 
 impl Element for f32 {
+    const INDEX: usize = 0;
+
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self
@@ -80,6 +86,8 @@ impl Element for f32 {
 }
 
 impl Element for f16 {
+    const INDEX: usize = 1;
+
     #[inline(always)]
     fn to_f32(self) -> f32 {
         let value: f32;
@@ -107,6 +115,8 @@ impl Element for f16 {
 }
 
 impl Element for bf16 {
+    const INDEX: usize = 2;
+
     #[inline(always)]
     fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)

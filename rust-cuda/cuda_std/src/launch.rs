@@ -217,6 +217,37 @@ pub trait Kernel {
     type Args: Args;
 }
 
+/// What the host knows of one instance of a kernel, without its type. `#[kernel]` lists all of a kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// The entry point's name.
+    pub symbol: &'static str,
+    /// The Rust module that defines the kernel.
+    pub module: &'static str,
+    /// The most threads of a block.
+    pub block: Dim3,
+    /// Blocks in a cluster.
+    pub cluster: Dim3,
+    /// Shared memory a block, in bytes.
+    pub shared_bytes: usize,
+    /// The size of each argument in bytes.
+    pub param_sizes: &'static [usize],
+}
+
+impl Instance {
+    /// The instance that is kernel type `K`.
+    pub const fn of<K: Kernel>() -> Self {
+        Self {
+            symbol: K::SYMBOL,
+            module: K::MODULE,
+            block: K::BLOCK,
+            cluster: K::CLUSTER,
+            shared_bytes: K::SHARED_BYTES,
+            param_sizes: <K::Args as Args>::SIZES,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

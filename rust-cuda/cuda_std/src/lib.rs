@@ -5,10 +5,10 @@
 //! into an entry point, and [`launch`] is what the host needs to call it.
 //!
 //! ```
-//! use cuda_std::{bf16, f16, float::Element, kernel, launch::Kernel, thread, vector::Pack};
+//! use cuda_std::{bf16, float::Element, kernel, launch::Kernel, thread, vector::Pack};
 //!
 //! /// y = a x, `V` elements a thread; `n` is a multiple of `V`.
-//! #[kernel(dtypes(T: f32, f16, bf16), values(V: 1, 4), block = 256)]
+//! #[kernel(dtypes(T: float), values(V: 1, 4), block = 256)]
 //! pub unsafe fn scale<T: Element, const V: usize>(x: *const T, y: *mut T, n: u64, a: f32) {
 //!     let i = thread::index_1d() * V;
 //!     if i < n as usize {
@@ -21,6 +21,7 @@
 //!
 //! // On the host:
 //! assert_eq!(Scale::<bf16, 4>::SYMBOL, "scale_bf16_v4");
+//! assert_eq!(SCALE.len(), 6);
 //! ```
 //!
 //! The crate compiles for `nvptx64-nvidia-cuda` and for the host. On the host every device function type-checks, so
@@ -78,6 +79,7 @@ pub mod printf;
 pub mod regs;
 pub mod shared;
 pub mod thread;
+pub mod tile;
 pub mod time;
 pub mod tma;
 pub mod trap;

@@ -12,7 +12,7 @@ use proc_macro::TokenStream;
 ///
 /// ```text
 /// /// y = x / rms(x) · w, a row a block.
-/// #[kernel(dtypes(T: f32, f16, bf16), values(V: 1, 8), block = 256, shared = Sums<T>)]
+/// #[kernel(dtypes(T: float), values(V: 1, 8), block = 256, shared = Sums<T>)]
 /// pub unsafe fn rms_norm<T: Element, const V: usize>(x: *const T, w: *const T, y: *mut T, cols: u32, eps: f32) {
 ///     …
 /// }
@@ -33,17 +33,21 @@ use proc_macro::TokenStream;
 ///
 /// The body is type-checked and never run. Beside it there is a type of the function's name, here `RmsNorm<T, V>`, that
 /// implements `cuda_std::launch::Kernel`: symbol, block, shared memory, and the arguments as a tuple, here
-/// `(DevicePtr<T>, DevicePtr<T>, DevicePtrMut<T>, u32, f32)`. Generic host code asks for `T: RmsNormDtype`, which the listed
-/// types implement (`RmsNormTDtype` and `RmsNormUDtype` where there are several type parameters). A value that is not listed
-/// does not compile.
+/// `(DevicePtr<T>, DevicePtr<T>, DevicePtrMut<T>, u32, f32)`; and a constant of its name, here `RMS_NORM`, that lists every
+/// instance. Generic host code asks for `T: RmsNormDtype`, which the listed types implement (`RmsNormTDtype` and
+/// `RmsNormUDtype` where there are several; `RmsNormEpilogue` for a marker called `Epilogue`). The set `float` asks for
+/// `cuda_std::float::Element` and `half` for `cuda_std::float::Half`, whatever the kernel. A type or value that is not
+/// listed, or that `where` leaves out, does not compile.
 ///
 /// # Keys
 ///
 /// | key | meaning |
 /// |---|---|
 /// | `block = 256`, `block = (32, 8)` | threads a block: the launch bound, and what the host launches with; required |
-/// | `dtypes(T: f32, bf16, U: …)` | the types of each type parameter |
+/// | `dtypes(T: f32, bf16, U: float)` | the element types of each parameter; `float` is `f32, f16, bf16` and `half` is `f16, bf16` |
+/// | `types(E: Bias, Gelu, S: Tile<128, 64, 32>)` | types without values, which select code: `gemm_bias_tile128x64x32` |
 /// | `values(V: 1, 8, W: …)` | the values of each const parameter, integers or booleans |
+/// | `where(V * bytes(T) <= 16)` | the combinations to build, all without it: parameters, types to compare with, `bytes(T)`, numbers, operators |
 /// | `shared = Layout<T>`, `shared = { bytes }` | shared memory: the size of a type, or an expression |
 /// | `min_blocks = 2` | blocks that are to fit on a multiprocessor, which bounds registers |
 /// | `cluster = 2`, `cluster = (2, 1)` | blocks a cluster |

@@ -3,14 +3,60 @@
 use proc_macro2::{Ident, Span};
 use quote::ToTokens;
 use syn::{
-    Expr, Lit, LitStr, Token, Type, parenthesized,
+    Expr, Lit, LitStr, Token, Type,
+    ext::IdentExt as _,
+    parenthesized,
     parse::{Parse, ParseStream},
+    parse_quote,
 };
 
 /// The list of values of one generic parameter.
 pub(super) struct Choices<V> {
     pub(super) parameter: Ident,
     pub(super) values: Vec<V>,
+}
+
+/// What the types listed for a parameter are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Element types, one by one.
+    Dtype,
+    /// Types without values, which select code.
+    Marker,
+    /// `float`: every element type that is a float.
+    Float,
+    /// `half`: those of 16 bits.
+    Half,
+}
+
+/// The types of one parameter.
+pub(super) struct Types {
+    pub(super) parameter: Ident,
+    pub(super) role: Role,
+    pub(super) types: Vec<Type>,
+}
+
+impl Types {
+    /// Replaces a set by its types.
+    fn new(choices: Choices<Type>, role: Role) -> Self {
+        let Choices { parameter, values } = choices;
+        let set = match &values[..] {
+            [only] if role == Role::Dtype => only.to_token_stream().to_string(),
+            _ => String::new(),
+        };
+        let half = [parse_quote!(::cuda_std::f16), parse_quote!(::cuda_std::bf16)];
+        match set.as_str() {
+            "float" => Self { parameter, role: Role::Float, types: [&[parse_quote!(f32)], &half[..]].concat() },
+            "half" => Self { parameter, role: Role::Half, types: half.to_vec() },
+            _ => Self { parameter, role, types: values },
+        }
+    }
+
+    /// The number by which the host knows type `index` of the list.
+    pub(super) fn number(&self, index: usize) -> usize {
+        // As `Element::INDEX` counts.
+        if self.role == Role::Half { index + 1 } else { index }
+    }
 }
 
 pub(super) enum Shared {
@@ -21,8 +67,10 @@ pub(super) enum Shared {
 }
 
 pub(super) struct Attributes {
-    pub(super) dtypes: Vec<Choices<Type>>,
+    pub(super) types: Vec<Types>,
     pub(super) values: Vec<Choices<Lit>>,
+    /// The combinations that are wanted; all without it.
+    pub(super) filter: Option<Expr>,
     pub(super) block: Expr,
     pub(super) min_blocks: Option<Expr>,
     pub(super) cluster: Option<Expr>,
@@ -31,15 +79,17 @@ pub(super) struct Attributes {
     pub(super) no_spills: bool,
 }
 
-const KEYS: &str = "`dtypes`, `values`, `block`, `min_blocks`, `cluster`, `shared`, `arch` and `no_spills`";
+const KEYS: &str =
+    "`dtypes`, `types`, `values`, `where`, `block`, `min_blocks`, `cluster`, `shared`, `arch` and `no_spills`";
 
 /// The device targets a kernel can be restricted to (the values of `--cfg cuda_arch`).
 const ARCHITECTURES: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"];
 
 impl Parse for Attributes {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let mut dtypes = Vec::new();
+        let mut types = Vec::new();
         let mut values = Vec::new();
+        let mut filter = None;
         let mut block = None;
         let mut min_blocks = None;
         let mut cluster = None;
@@ -49,12 +99,18 @@ impl Parse for Attributes {
         let mut seen: Vec<Ident> = Vec::new();
 
         while !input.is_empty() {
-            let key: Ident = input.parse()?;
+            let key = input.call(Ident::parse_any)?;
             if seen.contains(&key) {
                 return Err(syn::Error::new(key.span(), format!("`{key}` is given twice")));
             }
             match key.to_string().as_str() {
-                "dtypes" => dtypes = choices(input, Type::parse)?,
+                "dtypes" => types.extend(choices(input, Type::parse)?.into_iter().map(|c| Types::new(c, Role::Dtype))),
+                "types" => types.extend(choices(input, Type::parse)?.into_iter().map(|c| Types::new(c, Role::Marker))),
+                "where" => {
+                    let condition;
+                    parenthesized!(condition in input);
+                    filter = Some(condition.parse()?);
+                }
                 "values" => values = choices(input, value)?,
                 "block" => block = Some(extent(input)?),
                 "min_blocks" => min_blocks = Some(assigned(input, Expr::parse)?),
@@ -75,7 +131,7 @@ impl Parse for Attributes {
         let block = block.ok_or_else(|| {
             syn::Error::new(Span::call_site(), "a kernel declares its threads a block: `#[kernel(block = 256)]`")
         })?;
-        Ok(Self { dtypes, values, block, min_blocks, cluster, shared, arch, no_spills })
+        Ok(Self { types, values, filter, block, min_blocks, cluster, shared, arch, no_spills })
     }
 }
 

@@ -1,11 +1,13 @@
 //! The host expansion: a type that implements `cuda_std::launch::Kernel`.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use quote::{ToTokens as _, format_ident, quote};
 use syn::{Attribute, GenericParam, Type, TypeParam, WherePredicate};
 
 use super::{
-    Kernel, device, dimensions,
+    Kernel,
+    attributes::Role,
+    device, dimensions,
     instances::{Argument, Instance},
     string,
 };
@@ -16,7 +18,7 @@ pub(super) fn types(kernel: &Kernel) -> TokenStream {
     let name = format_ident!("{}", camel_case(&signature.ident.to_string()), span = signature.ident.span());
     let docs = documentation(kernel);
     let traits: TokenStream =
-        signature.generics.type_params().map(|parameter| dtype_trait(kernel, &name, parameter)).collect();
+        signature.generics.type_params().map(|parameter| listed_trait(kernel, &name, parameter)).collect();
 
     let mut declared = Vec::new();
     let mut bounded = Vec::new();
@@ -25,9 +27,10 @@ pub(super) fn types(kernel: &Kernel) -> TokenStream {
         match parameter {
             GenericParam::Type(parameter) => {
                 let ident = &parameter.ident;
-                let dtype = trait_name(kernel, &name, ident);
+                let bound = bound(kernel, &name, ident);
+                let written = written_bounds(kernel, parameter);
                 declared.push(quote!(#ident));
-                bounded.push(quote!(#ident: #dtype));
+                bounded.push(quote!(#ident: #bound #(+ #written)*));
                 used.push(quote!(#ident));
             }
             GenericParam::Const(parameter) => {
@@ -47,6 +50,7 @@ pub(super) fn types(kernel: &Kernel) -> TokenStream {
     let [cx, cy, cz] = dimensions(kernel.attributes.cluster.as_ref().unwrap_or(&one));
     let shared = device::shared_bytes(kernel.attributes.shared.as_ref());
     let arguments = kernel.parameters.iter().map(|parameter| parameter.host_type());
+    let list = list(kernel, &name);
 
     quote! {
         #traits
@@ -65,6 +69,27 @@ pub(super) fn types(kernel: &Kernel) -> TokenStream {
             const MODULE: &'static str = module_path!();
             type Args = (#(#arguments,)*);
         }
+
+        #list
+    }
+}
+
+/// `GELU`: what the host knows of every instance, so that nobody lists them a second time.
+fn list(kernel: &Kernel, name: &Ident) -> TokenStream {
+    let visibility = &kernel.function.vis;
+    let function = kernel.function.sig.ident.to_string();
+    let constant = format_ident!("{}", function.to_uppercase(), span = kernel.function.sig.ident.span());
+    let docs = string(&format!(" Every instance of the kernel `{function}`."));
+    let instances = kernel.instances.iter().map(|instance| {
+        let arguments = instance.arguments.iter().map(|(_, argument)| argument.tokens());
+        let generics = (!instance.arguments.is_empty()).then(|| quote!(<#(#arguments),*>));
+        quote!(::cuda_std::launch::Instance::of::<#name #generics>())
+    });
+    quote! {
+        #[doc = #docs]
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[allow(dead_code)]
+        #visibility const #constant: &[::cuda_std::launch::Instance] = &[#(#instances),*];
     }
 }
 
@@ -84,22 +109,42 @@ fn documentation(kernel: &Kernel) -> Vec<TokenStream> {
     docs
 }
 
-/// `RmsNormDtype`, or `RmsNormTDtype` where several type parameters each need one.
-fn trait_name(kernel: &Kernel, kernel_name: &Ident, parameter: &Ident) -> Ident {
-    if kernel.function.sig.generics.type_params().count() == 1 {
-        format_ident!("{kernel_name}Dtype")
-    } else {
-        format_ident!("{kernel_name}{parameter}Dtype")
+fn role(kernel: &Kernel, parameter: &Ident) -> Role {
+    kernel.attributes.types.iter().find(|types| types.parameter == *parameter).map_or(Role::Dtype, |types| types.role)
+}
+
+/// What generic host code has to ask of a type parameter.
+fn bound(kernel: &Kernel, kernel_name: &Ident, parameter: &Ident) -> TokenStream {
+    match role(kernel, parameter) {
+        Role::Float => quote!(::cuda_std::float::Element),
+        Role::Half => quote!(::cuda_std::float::Half),
+        Role::Dtype | Role::Marker => trait_name(kernel, kernel_name, parameter).into_token_stream(),
     }
 }
 
-fn dtype_trait(kernel: &Kernel, kernel_name: &Ident, parameter: &TypeParam) -> TokenStream {
-    let visibility = &kernel.function.vis;
-    let name = trait_name(kernel, kernel_name, &parameter.ident);
-    let function = kernel.function.sig.ident.to_string();
-    let docs = string(&format!(" The types `{function}` has kernels for as `{}`.", parameter.ident));
-    let unimplemented = string(&format!("`{function}` has no kernel for `{{Self}}`"));
+/// The number of a type parameter's type.
+fn number(kernel: &Kernel, kernel_name: &Ident, parameter: &Ident) -> TokenStream {
+    match role(kernel, parameter) {
+        Role::Float | Role::Half => quote!(<#parameter as ::cuda_std::float::Element>::INDEX),
+        Role::Dtype | Role::Marker => {
+            let listed = trait_name(kernel, kernel_name, parameter);
+            quote!(<#parameter as #listed>::INDEX)
+        }
+    }
+}
 
+/// `RmsNormDtype`, `RmsNormTDtype` where several parameters are element types, and `RmsNormEpilogue` for the marker `Epilogue`.
+fn trait_name(kernel: &Kernel, kernel_name: &Ident, parameter: &Ident) -> Ident {
+    let dtypes = kernel.attributes.types.iter().filter(|types| types.role != Role::Marker).count();
+    match role(kernel, parameter) {
+        Role::Marker => format_ident!("{kernel_name}{parameter}"),
+        _ if dtypes == 1 => format_ident!("{kernel_name}Dtype"),
+        _ => format_ident!("{kernel_name}{parameter}Dtype"),
+    }
+}
+
+/// The bounds that the function itself states.
+fn written_bounds(kernel: &Kernel, parameter: &TypeParam) -> Vec<TokenStream> {
     let mut bounds: Vec<TokenStream> = parameter.bounds.iter().map(|bound| quote!(#bound)).collect();
     for predicate in kernel.function.sig.generics.where_clause.iter().flat_map(|clause| &clause.predicates) {
         if let WherePredicate::Type(predicate) = predicate
@@ -108,9 +153,22 @@ fn dtype_trait(kernel: &Kernel, kernel_name: &Ident, parameter: &TypeParam) -> T
             bounds.extend(predicate.bounds.iter().map(|bound| quote!(#bound)));
         }
     }
+    bounds
+}
 
-    let choices = kernel.attributes.dtypes.iter().filter(|choice| choice.parameter == parameter.ident);
-    let implementations = choices.flat_map(|choice| choice.values.iter().enumerate()).map(|(index, ty)| {
+/// The trait of the listed types. A set needs none: `cuda_std` has it.
+fn listed_trait(kernel: &Kernel, kernel_name: &Ident, parameter: &TypeParam) -> TokenStream {
+    if matches!(role(kernel, &parameter.ident), Role::Float | Role::Half) {
+        return TokenStream::new();
+    }
+    let visibility = &kernel.function.vis;
+    let name = trait_name(kernel, kernel_name, &parameter.ident);
+    let function = kernel.function.sig.ident.to_string();
+    let docs = string(&format!(" The types `{function}` has kernels for as `{}`.", parameter.ident));
+    let unimplemented = string(&format!("`{function}` has no kernel for `{{Self}}`"));
+    let bounds = written_bounds(kernel, parameter);
+    let listed = kernel.attributes.types.iter().filter(|types| types.parameter == parameter.ident);
+    let implementations = listed.flat_map(|types| types.types.iter().enumerate()).map(|(index, ty)| {
         quote! {
             #[cfg(not(target_arch = "nvptx64"))]
             impl #name for #ty { const INDEX: usize = #index; }
@@ -137,11 +195,7 @@ fn symbol(kernel: &Kernel, name: &Ident) -> TokenStream {
         return quote!(#symbol);
     }
     let scrutinee = generics.params.iter().map(|parameter| match parameter {
-        GenericParam::Type(parameter) => {
-            let ident = &parameter.ident;
-            let dtype = trait_name(kernel, name, ident);
-            quote!(<#ident as #dtype>::INDEX)
-        }
+        GenericParam::Type(parameter) => number(kernel, name, &parameter.ident),
         GenericParam::Const(parameter) => {
             let ident = &parameter.ident;
             quote!(#ident)
@@ -151,7 +205,7 @@ fn symbol(kernel: &Kernel, name: &Ident) -> TokenStream {
     let arms = kernel.instances.iter().map(|Instance { symbol, arguments }| {
         let symbol = string(symbol);
         let pattern = arguments.iter().map(|(_, argument)| match argument {
-            Argument::Dtype { index, .. } => quote!(#index),
+            Argument::Type { number, .. } => quote!(#number),
             Argument::Value(value) => quote!(#value),
         });
         quote!((#(#pattern,)*) => #symbol,)
@@ -165,10 +219,11 @@ fn symbol(kernel: &Kernel, name: &Ident) -> TokenStream {
             format!("{} = {}", choice.parameter, values.join(", "))
         })
         .collect();
+    let filter = kernel.attributes.filter.as_ref().map(|condition| format!("where {}", quote!(#condition)));
     let message = string(&format!(
-        "`{}` has no kernel for these const parameters: it is built for {}",
+        "`{}` has no kernel for these parameters: it is built for {}",
         kernel.function.sig.ident,
-        values.join("; ")
+        values.into_iter().chain(filter).collect::<Vec<_>>().join("; ")
     ));
     quote! {
         match (#(#scrutinee,)*) {

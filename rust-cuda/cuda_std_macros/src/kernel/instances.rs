@@ -1,15 +1,15 @@
-//! One entry point for each combination of listed dtypes and values.
+//! One entry point for each wanted combination of listed types and values.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
-use syn::{ItemFn, Lit, Type, spanned::Spanned};
+use syn::{Expr, GenericArgument, ItemFn, Lit, PathArguments, Type, spanned::Spanned};
 
-use super::attributes::Attributes;
+use super::{attributes::Attributes, filter};
 
-/// One choice: which of the listed dtypes (by index), or which value.
+/// One choice: a listed type, with the number by which the host knows it, or a value.
 #[derive(Clone)]
 pub(super) enum Argument {
-    Dtype { index: usize, ty: Box<Type> },
+    Type { number: usize, ty: Box<Type> },
     Value(Lit),
 }
 
@@ -23,13 +23,10 @@ pub(super) fn enumerate(function: &ItemFn, attributes: &Attributes) -> syn::Resu
     let mut instances = vec![Instance { symbol: function.sig.ident.to_string(), arguments: Vec::new() }];
     // Types are named before values, whatever the order of declaration: `rms_norm_bf16_v4`.
     for parameter in function.sig.generics.type_params() {
-        let choices = attributes.dtypes.iter().filter(|c| c.parameter == parameter.ident);
+        let choices = attributes.types.iter().filter(|c| c.parameter == parameter.ident);
         let options: Vec<_> = choices
-            .flat_map(|choice| choice.values.iter().enumerate())
-            .map(|(index, ty)| {
-                let suffix = type_suffix(ty)?;
-                Ok((suffix, Argument::Dtype { index, ty: Box::new(ty.clone()) }))
-            })
+            .flat_map(|choice| choice.types.iter().enumerate().map(|(index, ty)| (choice.number(index), ty)))
+            .map(|(number, ty)| Ok((type_suffix(ty)?, Argument::Type { number, ty: Box::new(ty.clone()) })))
             .collect::<syn::Result<_>>()?;
         instances = product(&instances, &parameter.ident, &options);
     }
@@ -53,12 +50,24 @@ pub(super) fn enumerate(function: &ItemFn, attributes: &Attributes) -> syn::Resu
     for instance in &mut instances {
         instance.arguments.sort_by_key(|(name, _)| order(name));
     }
+    if let Some(condition) = &attributes.filter {
+        let mut wanted = Vec::new();
+        for instance in instances {
+            if filter::admits(condition, &instance)? {
+                wanted.push(instance);
+            }
+        }
+        if wanted.is_empty() {
+            return Err(syn::Error::new(condition.span(), "no combination of the listed types and values passes"));
+        }
+        instances = wanted;
+    }
     let mut symbols: Vec<&str> = instances.iter().map(|instance| &*instance.symbol).collect();
     symbols.sort_unstable();
     if let Some(pair) = symbols.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(syn::Error::new(
             function.sig.ident.span(),
-            format!("two instances would be called `{}`: a dtype or value is listed twice", pair[0]),
+            format!("two instances would be called `{}`: a type or value is listed twice", pair[0]),
         ));
     }
     Ok(instances)
@@ -76,20 +85,42 @@ fn product(instances: &[Instance], name: &Ident, options: &[(String, Argument)])
 impl Argument {
     pub(super) fn tokens(&self) -> TokenStream {
         match self {
-            Self::Dtype { ty, .. } => ty.to_token_stream(),
+            Self::Type { ty, .. } => ty.to_token_stream(),
             Self::Value(value) => quote!(#value),
         }
     }
 }
 
+/// `bf16`, `gelu_tanh` for a marker, `tile128x64x32` for one with const arguments.
 fn type_suffix(ty: &Type) -> syn::Result<String> {
-    if let Type::Path(path) = ty
-        && let Some(segment) = path.path.segments.last()
-        && segment.arguments.is_none()
-    {
-        return Ok(segment.ident.to_string().to_lowercase());
+    let plain = || syn::Error::new(ty.span(), "a type is a plain name, `f32` or `half::bf16`, or `Name<1, 2>`");
+    let Type::Path(path) = ty else { return Err(plain()) };
+    let segment = path.path.segments.last().ok_or_else(plain)?;
+    let name = snake_case(&segment.ident.to_string());
+    match &segment.arguments {
+        PathArguments::None => Ok(name),
+        PathArguments::AngleBracketed(arguments) => {
+            let values = arguments.args.iter().map(|argument| match argument {
+                GenericArgument::Const(Expr::Lit(value)) => Ok(value_suffix(&value.lit)),
+                _ => Err(plain()),
+            });
+            Ok(name + &values.collect::<syn::Result<Vec<_>>>()?.join("x"))
+        }
+        PathArguments::Parenthesized(_) => Err(plain()),
     }
-    Err(syn::Error::new(ty.span(), "a dtype is a plain type name: `f32`, `half::bf16`"))
+}
+
+fn snake_case(name: &str) -> String {
+    let mut out = String::new();
+    let mut after_small = false;
+    for c in name.chars() {
+        if c.is_uppercase() && after_small {
+            out.push('_');
+        }
+        after_small = !c.is_uppercase();
+        out.extend(c.to_lowercase());
+    }
+    out
 }
 
 fn value_suffix(value: &Lit) -> String {

@@ -2,6 +2,7 @@
 
 mod attributes;
 mod device;
+mod filter;
 mod host;
 mod instances;
 mod signature;

@@ -65,7 +65,7 @@ pub(super) fn check(function: &ItemFn, attributes: &Attributes) -> syn::Result<(
     }
     for parameter in &signature.generics.params {
         match parameter {
-            GenericParam::Type(ty) if !attributes.dtypes.iter().any(|c| c.parameter == ty.ident) => {
+            GenericParam::Type(ty) if !attributes.types.iter().any(|c| c.parameter == ty.ident) => {
                 return fail(ty.ident.span(), &format!("list the types of `{0}`: `dtypes({0}: f32, …)`", ty.ident));
             }
             GenericParam::Const(value) if !attributes.values.iter().any(|c| c.parameter == value.ident) => {
@@ -81,7 +81,7 @@ pub(super) fn check(function: &ItemFn, attributes: &Attributes) -> syn::Result<(
         }
     }
     let is_type = |name: &Ident| signature.generics.type_params().any(|p| p.ident == *name);
-    if let Some(choice) = attributes.dtypes.iter().find(|c| !is_type(&c.parameter)) {
+    if let Some(choice) = attributes.types.iter().find(|c| !is_type(&c.parameter)) {
         return fail(choice.parameter.span(), &format!("`{}` is no type parameter of this kernel", choice.parameter));
     }
     let is_const = |name: &Ident| signature.generics.const_params().any(|p| p.ident == *name);

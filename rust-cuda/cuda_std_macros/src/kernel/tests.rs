@@ -30,6 +30,7 @@ fn instances_are_the_product_of_dtypes_and_values() {
     assert_eq!(text.matches("extern\"ptx-kernel\"").count(), 4);
     assert!(text.contains("pubstructRmsNorm<constV:usize,T>"));
     assert!(text.contains("pubtraitRmsNormDtype:Sized+Element"));
+    assert!(text.contains("pubconstRMS_NORM:&[::cuda_std::launch::Instance]"));
     assert!(text.contains("implRmsNormDtypeforhalf::bf16{constINDEX:usize=1usize;}"));
     assert!(text.contains("typeArgs=(::cuda_std::launch::DevicePtr<T>,u64,);"));
 }
@@ -49,6 +50,71 @@ fn each_of_several_dtypes_has_its_trait() {
     assert!(text.contains("traitCastTDtype:Sized+Element"));
     assert!(text.contains("traitCastUDtype:Sized+Element"));
     assert!(text.contains("cast_f32_bf16_causal1"));
+}
+
+#[test]
+fn sets_need_no_trait_of_their_own() {
+    let text = expansion(
+        quote!(dtypes(T: float, U: half), block = 32),
+        quote!(
+            unsafe fn cast<T: Element, U: Element>(x: *const T, y: *mut U) {}
+        ),
+    );
+    for symbol in ["cast_f32_f16", "cast_f32_bf16", "cast_f16_f16", "cast_bf16_bf16"] {
+        assert_eq!(text.matches(&format!("export_name=\"{symbol}\"")).count(), 1, "{symbol}");
+    }
+    assert!(!text.contains("trait"), "{text}");
+    assert!(text.contains("impl<T:::cuda_std::float::Element+Element,U:::cuda_std::float::Half+Element>"), "{text}");
+    // `half` starts at the number that f16 has among all floats.
+    assert!(text.contains("(0usize,1usize,)=>\"cast_f32_f16\""), "{text}");
+    assert!(text.contains("(2usize,2usize,)=>\"cast_bf16_bf16\""), "{text}");
+}
+
+#[test]
+fn markers_name_their_instances() {
+    let text = expansion(
+        quote!(types(Epilogue: Bias, GeluTanh, S: Tile<128, 64, 32>), block = 32),
+        quote!(
+            unsafe fn gemm<Epilogue, S: Shape>(x: *const f32) {}
+        ),
+    );
+    for symbol in ["gemm_bias_tile128x64x32", "gemm_gelu_tanh_tile128x64x32"] {
+        assert_eq!(text.matches(&format!("export_name=\"{symbol}\"")).count(), 1, "{symbol}");
+    }
+    assert!(text.contains("traitGemmEpilogue") && text.contains("traitGemmS"), "{text}");
+    assert!(text.contains("constGEMM:&[::cuda_std::launch::Instance]"), "{text}");
+    assert!(text.contains("Instance::of::<Gemm<GeluTanh,Tile<128,64,32>>>()"), "{text}");
+}
+
+#[test]
+fn a_condition_picks_the_combinations() {
+    let symbols = |condition: TokenStream| {
+        let text = expansion(
+            quote!(dtypes(T: float), values(V: 4, 8, CAUSAL: false, true), where(#condition), block = 32),
+            quote!(
+                unsafe fn f<T: Element, const V: usize, const CAUSAL: bool>(x: *const T) {}
+            ),
+        );
+        let mut found: Vec<_> = text.split("export_name=\"").skip(1).map(|t| t.split('"').next().unwrap()).collect();
+        found.sort_unstable();
+        found.join(" ")
+    };
+    assert_eq!(symbols(quote!(V * bytes(T) == 16 && !CAUSAL)), "f_bf16_v8_causal0 f_f16_v8_causal0 f_f32_v4_causal0");
+    assert_eq!(symbols(quote!((T == f32 || T == half::bf16) && V > 4 && CAUSAL)), "f_bf16_v8_causal1 f_f32_v8_causal1");
+    assert_eq!(symbols(quote!(V % 8 == 4 && CAUSAL != false && T != f32)), "f_bf16_v4_causal1 f_f16_v4_causal1");
+    let item = || {
+        quote!(
+            unsafe fn f<const V: usize>() {}
+        )
+    };
+    let none = error(quote!(block = 32, values(V: 1, 2), where(V > 2)), item());
+    assert!(none.contains("no combination"), "{none}");
+    for (condition, says) in
+        [(quote!(V), "true or false"), (quote!(V + "x"), "made of"), (quote!(V / 0 == 1), "made of")]
+    {
+        let message = error(quote!(block = 32, values(V: 1, 2), where(#condition)), item());
+        assert!(message.contains(says), "{message}");
+    }
 }
 
 #[test]

@@ -1,17 +1,14 @@
 //! Single-precision matrix product.
 
-use gpu_kernels::ops::sgemm as gk;
+use gpu_kernels::ops::gemm::sgemm as gk;
 
-use super::elementwise::{self, roundoff};
-use crate::kernels;
-use crate::ops::model::params::Params;
-use crate::ops::model::reference;
+use super::sizes;
+use crate::ops::elementwise::grid;
 use crate::ops::model::*;
-use crate::runtime::any::{AnyView, AnyViewMut};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
-use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
 /// C = A·B in f32: `a` is `[m, k]`, `b` is `[k, n]`, `c` is `[m, n]`, all row-major.
@@ -23,9 +20,22 @@ use crate::runtime::view::{View, ViewMut};
 /// and β = 0.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::runtime::error::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::runtime::error::Error::Layout) if the
-/// elements of a row are not adjacent, [`Error::TooLarge`](crate::runtime::error::Error::TooLarge) if a size exceeds 2³¹ − 1.
-pub fn sgemm<'a>(
+/// [`Error::Shape`](crate::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::Error::Layout) if the
+/// elements of a row are not adjacent, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1.
+pub fn sgemm<'a>(stream: &Stream, a: impl Into<View<'a, f32>>, b: impl Into<View<'a, f32>>) -> Result<Tensor<f32>> {
+    let (a, b) = (a.into(), b.into());
+    let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [_, n]: [usize; 2] = b.dims(INFO.name, "b")?;
+    let mut c = Tensor::uninit(stream, [m, n])?;
+    sgemm_into(stream, a, b, &mut c)?;
+    Ok(c)
+}
+
+/// [`sgemm`] into `c`, whose rows may be padded.
+///
+/// # Errors
+/// As of [`sgemm`].
+pub fn sgemm_into<'a>(
     stream: &Stream,
     a: impl Into<View<'a, f32>>,
     b: impl Into<View<'a, f32>>,
@@ -40,8 +50,8 @@ pub fn sgemm<'a>(
     let ldb = b.require_row_stride(INFO.name, "b")?;
     let ldc = c.require_row_stride(INFO.name, "c")?;
     let tiles = m.div_ceil(gk::BLOCK_M as usize) * n.div_ceil(gk::BLOCK_N as usize);
-    let [m, n, k] = elementwise::sizes(&INFO, [("a", m), ("b", n), ("a", k)])?;
-    let Some(grid) = elementwise::grid(&INFO, "c", tiles, 1)? else {
+    let [m, n, k] = sizes(&INFO, [("a", m), ("b", n), ("a", k)])?;
+    let Some(grid) = grid(&INFO, "c", tiles, 1)? else {
         return Ok(());
     };
     let args = (a.ptr(stream)?, b.ptr(stream)?, c.ptr_mut(stream)?, m, n, k, lda as u64, ldb as u64, ldc as u64);
@@ -61,14 +71,14 @@ static INFO: OpInfo = OpInfo {
     bench_name: "gemm.f32",
     summary: "f32 matrix product on the CUDA cores",
     math: "C = A·B",
-    inputs: &[
-        ArgInfo::new("a", "[m, k], row-major, rows may be padded"),
-        ArgInfo::new("b", "[k, n], row-major, rows may be padded"),
+    args: &[
+        ArgInfo::input("a", "[m, k], row-major, rows may be padded"),
+        ArgInfo::input("b", "[k, n], row-major, rows may be padded"),
+        ArgInfo::output("c", "[m, n], row-major, rows may be padded"),
     ],
-    outputs: &[ArgInfo::new("c", "[m, n], row-major, rows may be padded")],
     params: &[],
     dtypes: &[DType::F32],
-    kernels: kernels![gk::Sgemm<4>, gk::Sgemm<1>],
+    kernels: &[gk::SGEMM],
     variants: &[],
 };
 
@@ -87,6 +97,9 @@ impl Operator for Sgemm {
             Case::odd(&INFO, f32, dims(129, 260, 64)),
             Case::odd(&INFO, f32, dims(130, 140, 36)).row_pad(4),
             Case::odd(&INFO, f32, dims(130, 140, 36)).row_pad(1),
+            // Rows of c at multiples of 16 bytes that end between them.
+            Case::odd(&INFO, f32, dims(130, 139, 36)).arrange("c", Arrangement::DENSE.row_pad(1)),
+            Case::odd(&INFO, f32, dims(70, 137, 20)).arrange("c", Arrangement::DENSE.row_pad(3)),
             Case::odd(&INFO, f32, dims(96, 72, 40)).offset(1),
             Case::tiny(&INFO, f32, dims(1, 1, 1)),
             Case::tiny(&INFO, f32, dims(3, 2, 5)),
@@ -102,36 +115,27 @@ impl Operator for Sgemm {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [m, n, k] = case.dims(["m", "n", "k"])?;
-        Ok(vec![InputSpec::normal("a", case.dtype, [m, k]), InputSpec::normal("b", case.dtype, [k, n])])
+        let specs = [InputSpec::normal("a", case.dtype, [m, k]), InputSpec::normal("b", case.dtype, [k, n])];
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
 
-    fn outputs(&self, inputs: &[TensorMeta], _: &Params) -> Result<Vec<TensorMeta>> {
-        let [a, b] = INFO.metas(inputs)?;
-        a.has_dtype()?;
-        b.has_dtype()?;
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let (a, b) = (inputs.get("a")?, inputs.get("b")?);
         let [m, k] = a.dims()?;
         let [_, n] = b.dims()?;
         b.has_shape(&[k, n])?;
-        Ok(vec![INFO.output(0, a.dtype(), [m, n])])
+        Ok(vec![TensorMeta::new("c", a.dtype(), [m, n])])
     }
 
-    fn launch(
-        &self,
-        stream: &Stream,
-        inputs: &[AnyView<'_>],
-        outputs: &mut [AnyViewMut<'_>],
-        _: &Params,
-    ) -> Result<()> {
-        let [a, b] = INFO.args(inputs)?;
-        let [mut c] = INFO.args_mut(outputs)?;
-        sgemm(stream, a.typed::<f32>()?, b.typed::<f32>()?, c.typed::<f32>()?)
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+        sgemm_into(stream, args.input::<f32>("a")?, args.input::<f32>("b")?, args.output::<f32>("c")?)
     }
 
-    fn reference(&self, inputs: &[HostTensor], _: &Params, _: usize, rows: &[usize]) -> Result<Vec<f64>> {
-        Ok(reference::matmul_nn(&inputs[0], &inputs[1], rows))
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        Ok(reference::matmul_nn(inputs.get("a")?, inputs.get("b")?, rows))
     }
 
-    fn tolerance(&self, case: &Case) -> Result<Tolerance> {
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let [k] = case.dims(["k"])?;
         // Each of k fused multiply-adds rounds the running sum, whose size is about √i after i of them plus, where the result c
         // is large, i/k of c. Roundings walk at random, each 0.4·2⁻²⁴ of the sum in standard deviation: together

@@ -1,20 +1,17 @@
 //! bf16 matrix product on the tensor cores.
 
 use cuda_std::launch::TensorMap;
-use gpu_kernels::ops::gemm_bf16::{hopper, mma};
+use gpu_kernels::ops::gemm::gemm_bf16::{hopper, mma};
 use half::bf16;
 
-use super::elementwise::{self, roundoff};
-use crate::kernels;
-use crate::ops::model::params::Params;
-use crate::ops::model::reference;
+use super::sizes;
+use crate::ops::elementwise::grid;
 use crate::ops::model::*;
-use crate::runtime::any::{AnyView, AnyViewMut};
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
-use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
 use crate::runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
 use crate::runtime::view::{View, ViewMut};
 
@@ -25,31 +22,32 @@ use crate::runtime::view::{View, ViewMut};
 /// and wgmma path; everything else takes the mma.sync path, fastest with the same alignment. The work is queued on `stream`.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::runtime::error::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::runtime::error::Error::Layout) if
-/// rows are not equally far apart, [`Error::TooLarge`](crate::runtime::error::Error::TooLarge) if a size exceeds 2³¹ − 1.
+/// [`Error::Shape`](crate::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::Error::Layout) if
+/// rows are not equally far apart, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1.
 pub fn gemm_bf16<'a>(
+    stream: &Stream,
+    a: impl Into<View<'a, bf16>>,
+    b: impl Into<View<'a, bf16>>,
+) -> Result<Tensor<bf16>> {
+    let (a, b) = (a.into(), b.into());
+    let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
+    let mut c = Tensor::uninit(stream, [m, n])?;
+    gemm_bf16_into(stream, a, b, &mut c)?;
+    Ok(c)
+}
+
+/// [`gemm_bf16`] into `c`, whose rows may be padded.
+///
+/// # Errors
+/// As of [`gemm_bf16`].
+pub fn gemm_bf16_into<'a>(
     stream: &Stream,
     a: impl Into<View<'a, bf16>>,
     b: impl Into<View<'a, bf16>>,
     c: impl Into<ViewMut<'a, bf16>>,
 ) -> Result<()> {
-    Problem::new(a.into(), b.into(), c.into())?.launch(stream, None)
-}
-
-/// How a product is computed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Path {
-    Hopper,
-    Mma,
-}
-
-impl Path {
-    const HOPPER: &str = "hopper";
-    const MMA: &str = "mma";
-
-    fn named(name: &str) -> Self {
-        if name == Self::HOPPER { Self::Hopper } else { Self::Mma }
-    }
+    Problem::new(a.into(), b.into(), c.into())?.launch(stream)
 }
 
 /// A product whose sizes fit together.
@@ -74,20 +72,20 @@ impl<'a> Problem<'a> {
         let lda = a.require_row_stride(INFO.name, "a")? as u64;
         let ldb = b.require_row_stride(INFO.name, "b")? as u64;
         let ldc = c.require_row_stride(INFO.name, "c")? as u64;
-        let [m, n, k] = elementwise::sizes(&INFO, [("a", m), ("b", n), ("a", k)])?;
+        let [m, n, k] = sizes(&INFO, [("a", m), ("b", n), ("a", k)])?;
         Ok(Self { a, b, c, m, n, k, lda, ldb, ldc })
     }
 
-    fn launch(self, stream: &Stream, path: Option<Path>) -> Result<()> {
-        if self.m == 0 || self.n == 0 {
-            return Ok(());
-        }
-        let path = path.unwrap_or_else(|| {
-            if stream.device().supports_hopper() && self.fits_tma() { Path::Hopper } else { Path::Mma }
-        });
-        match path {
-            Path::Hopper => self.launch_hopper(stream),
-            Path::Mma => self.launch_mma(stream),
+    /// The tensors of a launch whose types are known only now.
+    fn of(args: &mut Arguments<'a>) -> Result<Self> {
+        Self::new(args.input("a")?, args.input("b")?, args.output("c")?)
+    }
+
+    fn launch(self, stream: &Stream) -> Result<()> {
+        if stream.device().supports_hopper() && self.fits_tma() {
+            self.launch_hopper(stream)
+        } else {
+            self.launch_mma(stream)
         }
     }
 
@@ -98,11 +96,11 @@ impl<'a> Problem<'a> {
 
     fn launch_hopper(mut self, stream: &Stream) -> Result<()> {
         if !self.fits_tma() {
-            return Err(INFO.param_error(
-                "variant",
-                Path::HOPPER,
-                "a and b with k > 0 and rows at multiples of 16 bytes",
-            ));
+            let wanted = "a and b with k > 0 and rows at multiples of 16 bytes";
+            return Err(INFO.param_error("variant", "hopper", wanted));
+        }
+        if self.m == 0 || self.n == 0 {
+            return Ok(());
         }
         let (a, b) = (self.a.ptr(stream)?, self.b.ptr(stream)?);
         let c = self.c.ptr_mut(stream)?;
@@ -130,7 +128,7 @@ impl<'a> Problem<'a> {
 
     fn launch_mma(mut self, stream: &Stream) -> Result<()> {
         let tiles = self.m.div_ceil(mma::BLOCK_M) as usize * self.n.div_ceil(mma::BLOCK_N) as usize;
-        let Some(grid) = elementwise::grid(&INFO, "c", tiles, 1)? else {
+        let Some(grid) = grid(&INFO, "c", tiles, 1)? else {
             return Ok(());
         };
         let aligned = self.a.rows_aligned(16) && self.b.rows_aligned(16);
@@ -186,19 +184,41 @@ static INFO: OpInfo = OpInfo {
     bench_name: "gemm.bf16",
     summary: "bf16 matrix product on the tensor cores",
     math: "C = A·Bᵀ",
-    inputs: &[
-        ArgInfo::new("a", "[m, k], row-major, rows may be padded"),
-        ArgInfo::new("b", "[n, k], row-major, rows may be padded"),
+    args: &[
+        ArgInfo::input("a", "[m, k], row-major, rows may be padded"),
+        ArgInfo::input("b", "[n, k], row-major, rows may be padded"),
+        ArgInfo::output("c", "[m, n], row-major, rows may be padded"),
     ],
-    outputs: &[ArgInfo::new("c", "[m, n], row-major, rows may be padded")],
     params: &[],
     dtypes: &[DType::BF16],
-    kernels: kernels![hopper::GemmBf16Hopper, mma::GemmBf16Mma<8>, mma::GemmBf16Mma<1>],
+    kernels: &[hopper::GEMM_BF16_HOPPER, mma::GEMM_BF16_MMA],
     variants: &[
-        VariantInfo { name: Path::HOPPER, doc: "TMA and wgmma, compute capability 9.0" },
-        VariantInfo { name: Path::MMA, doc: "cp.async and mma.sync, compute capability 8.0 and above" },
+        Variant {
+            name: "hopper",
+            doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of a and b are at multiples of 16 bytes",
+            applies: fits_hopper,
+            launch: |stream, args, _| Problem::of(args)?.launch_hopper(stream),
+        },
+        Variant {
+            name: "mma",
+            doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
+            applies: |_, _| true,
+            launch: |stream, args, _| Problem::of(args)?.launch_mma(stream),
+        },
     ],
 };
+
+/// Whether the Hopper path can run the case on such a device.
+fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
+    let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
+        return false;
+    };
+    let aligned = |name, rows: usize| {
+        let Arrangement { offset, row_pad, .. } = case.arrangement(name);
+        offset % 8 == 0 && (rows < 2 || (k + row_pad) % 8 == 0)
+    };
+    device.compute_capability == (9, 0) && k > 0 && aligned("a", m) && aligned("b", n)
+}
 
 impl Operator for GemmBf16 {
     fn info(&self) -> &'static OpInfo {
@@ -228,6 +248,7 @@ impl Operator for GemmBf16 {
             Case::odd(&INFO, bf16, dims(130, 141, 72)),
             Case::odd(&INFO, bf16, dims(130, 140, 36)).row_pad(4),
             Case::odd(&INFO, bf16, dims(130, 140, 36)).row_pad(1),
+            Case::odd(&INFO, bf16, dims(130, 141, 72)).arrange("c", Arrangement::DENSE.row_pad(3)),
             Case::odd(&INFO, bf16, dims(96, 72, 40)).offset(1),
             Case::odd(&INFO, bf16, dims(200, 264, 136)).offset(8),
             Case::tiny(&INFO, bf16, dims(1, 1, 1)),
@@ -247,36 +268,27 @@ impl Operator for GemmBf16 {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [m, n, k] = case.dims(["m", "n", "k"])?;
-        Ok(vec![InputSpec::normal("a", case.dtype, [m, k]), InputSpec::normal("b", case.dtype, [n, k])])
+        let specs = [InputSpec::normal("a", case.dtype, [m, k]), InputSpec::normal("b", case.dtype, [n, k])];
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
 
-    fn outputs(&self, inputs: &[TensorMeta], _: &Params) -> Result<Vec<TensorMeta>> {
-        let [a, b] = INFO.metas(inputs)?;
-        a.has_dtype()?;
-        b.has_dtype()?;
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let (a, b) = (inputs.get("a")?, inputs.get("b")?);
         let [m, k] = a.dims()?;
         let [n, _] = b.dims()?;
         b.has_shape(&[n, k])?;
-        Ok(vec![INFO.output(0, a.dtype(), [m, n])])
+        Ok(vec![TensorMeta::new("c", a.dtype(), [m, n])])
     }
 
-    fn launch(
-        &self,
-        stream: &Stream,
-        inputs: &[AnyView<'_>],
-        outputs: &mut [AnyViewMut<'_>],
-        params: &Params,
-    ) -> Result<()> {
-        let [a, b] = INFO.args(inputs)?;
-        let [mut c] = INFO.args_mut(outputs)?;
-        Problem::new(a.typed()?, b.typed()?, c.typed()?)?.launch(stream, params.variant().map(Path::named))
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+        Problem::of(args)?.launch(stream)
     }
 
-    fn reference(&self, inputs: &[HostTensor], _: &Params, _: usize, rows: &[usize]) -> Result<Vec<f64>> {
-        Ok(reference::matmul_nt(&inputs[0], &inputs[1], rows))
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        Ok(reference::matmul_nt(inputs.get("a")?, inputs.get("b")?, rows))
     }
 
-    fn tolerance(&self, case: &Case) -> Result<Tolerance> {
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let [k] = case.dims(["k"])?;
         // The tensor core truncates each addend to the largest one's grid, of f32 spacing: up to 2⁻²² of a running sum of size
         // √k for each step of 16 products, all towards zero, so these errors add up instead of cancelling.
@@ -292,14 +304,5 @@ impl Operator for GemmBf16 {
         let [m, n, k] = case.dims(["m", "n", "k"])?;
         let bytes = 2 * (m * k + n * k + m * n);
         Ok(Cost::compute(bytes as u64, 2 * (m * n * k) as u64, Bound::Tensor(DType::BF16)))
-    }
-
-    fn supports(&self, variant: &str, device: &DeviceInfo, case: &Case) -> bool {
-        let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
-            return false;
-        };
-        let Layout { offset, row_pad } = case.layout;
-        let aligned = offset % 8 == 0 && ((m < 2 && n < 2) || (k + row_pad) % 8 == 0);
-        variant != Path::HOPPER || (device.compute_capability == (9, 0) && k > 0 && aligned)
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! # Mapping
 //! [`rms_norm_warp`]: a warp a row, [`WARP_ROWS`] rows a block. [`rms_norm_block`]: a block a row. In both a thread holds up
-//! to `V` packs of its row in registers, pack t + i·threads in register i, so that `x` is read once. [`rms_norm_any`]: a
+//! to `V` packs of its row in registers, so that `x` is read once: see [`rows`](crate::rows). [`rms_norm_any`]: a
 //! block a row of any length and alignment, which reads `x` twice (the second time from L2 where the row fits).
 //!
 //! # Shared memory
@@ -30,32 +30,18 @@
 //! # Sources
 //! Zhang and Sennrich, "Root Mean Square Layer Normalization" (arXiv:1910.07467).
 
-use core::array;
-
 use cuda_std::float::Element;
-use cuda_std::shared::{self, SharedPtr};
-use cuda_std::vector::Pack;
-use cuda_std::{bf16, f16, kernel, math, thread, warp};
+use cuda_std::{kernel, math, thread, warp};
 
 use crate::lanes;
-
-/// Rows a block of [`rms_norm_warp`] normalises.
-pub const WARP_ROWS: u32 = 8;
-/// Threads of a block of [`rms_norm_any`].
-pub const ANY_THREADS: u32 = 512;
-/// The most threads of a block of [`rms_norm_block`].
-pub const MAX_THREADS: u32 = 512;
-
-/// A sum for each warp of the block.
-#[repr(C)]
-pub struct Partials([f32; 32]);
+use crate::rows::{Block, MAX_THREADS, Partials, Row, Team, WARP_ROWS, Warp};
 
 /// A warp a row of up to 32·`V` packs.
 ///
 /// # Safety
 /// `x` is valid for reads and `y` for writes of `rows` rows of `d` elements at their strides, `weight` for reads of `d`; all
 /// rows start at multiples of 16 bytes, and d is a multiple of [`lanes`] and at most 32·`V` packs.
-#[kernel(dtypes(T: f32, f16, bf16), values(V: 1, 4), block = WARP_ROWS * 32, no_spills)]
+#[kernel(dtypes(T: float), values(V: 1, 4), block = WARP_ROWS * 32, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn rms_norm_warp<T: Element, const V: usize>(
     x: *const T,
@@ -71,19 +57,20 @@ pub unsafe fn rms_norm_warp<T: Element, const V: usize>(
     if row >= rows {
         return;
     }
-    let (x, y) = (x.add((row * x_stride) as usize), y.add((row * y_stride) as usize));
-    let lane = warp::lane_id() as usize;
-    match lanes::<T>() {
-        4 => normalise::<T, V, 4>(x, weight, y, d, lane, 32, eps, |sum| warp::reduce_sum(sum)),
-        _ => normalise::<T, V, 8>(x, weight, y, d, lane, 32, eps, |sum| warp::reduce_sum(sum)),
-    }
+    normalise::<Warp, T, V>(
+        x.add((row * x_stride) as usize),
+        weight,
+        y.add((row * y_stride) as usize),
+        d as usize,
+        eps,
+    );
 }
 
 /// A block a row of up to `V` packs a thread.
 ///
 /// # Safety
 /// As for [`rms_norm_warp`], with d at most `V` packs a thread of the block, whose size is a multiple of 32.
-#[kernel(dtypes(T: f32, f16, bf16), values(V: 2, 4, 8), block = MAX_THREADS, shared = Partials, no_spills)]
+#[kernel(dtypes(T: float), values(V: 2, 4, 8), block = MAX_THREADS, shared = Partials<1>, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn rms_norm_block<T: Element, const V: usize>(
     x: *const T,
@@ -96,19 +83,20 @@ pub unsafe fn rms_norm_block<T: Element, const V: usize>(
     eps: f32,
 ) {
     let row = u64::from(thread::block_idx_x());
-    let (x, y) = (x.add((row * x_stride) as usize), y.add((row * y_stride) as usize));
-    let (tid, threads) = (thread::thread_idx_x() as usize, thread::block_dim_x() as usize);
-    match lanes::<T>() {
-        4 => normalise::<T, V, 4>(x, weight, y, d, tid, threads, eps, |sum| block_sum(sum)),
-        _ => normalise::<T, V, 8>(x, weight, y, d, tid, threads, eps, |sum| block_sum(sum)),
-    }
+    normalise::<Block, T, V>(
+        x.add((row * x_stride) as usize),
+        weight,
+        y.add((row * y_stride) as usize),
+        d as usize,
+        eps,
+    );
 }
 
 /// A block a row, of any length and alignment.
 ///
 /// # Safety
 /// As for [`rms_norm_warp`], without the conditions on alignment and length.
-#[kernel(dtypes(T: f32, f16, bf16), block = ANY_THREADS, shared = Partials, no_spills)]
+#[kernel(dtypes(T: float), block = MAX_THREADS, shared = Partials<1>, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn rms_norm_any<T: Element>(
     x: *const T,
@@ -128,61 +116,36 @@ pub unsafe fn rms_norm_any<T: Element>(
     while i < d as usize {
         let value = (*x.add(i)).to_f32();
         sum += value * value;
-        i += ANY_THREADS as usize;
+        i += MAX_THREADS as usize;
     }
-    let scale = math::rsqrt_approx(block_sum(sum) / d as f32 + eps);
+    let scale = math::rsqrt_approx(Block::sum(sum, 0) / d as f32 + eps);
     let mut i = first;
     while i < d as usize {
         *y.add(i) = T::from_f32((*x.add(i)).to_f32() * scale * (*weight.add(i)).to_f32());
-        i += ANY_THREADS as usize;
+        i += MAX_THREADS as usize;
     }
 }
 
-/// Normalises the row at `x` with `threads` threads, of which this is number `thread`; `reduce` sums over them.
+/// Normalises the row at `x` with the threads of team `G`, up to `V` packs each.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)] // The kernel's parameters and its place in the row.
-unsafe fn normalise<T: Element, const V: usize, const N: usize>(
+unsafe fn normalise<G: Team, T: Element, const V: usize>(x: *const T, weight: *const T, y: *mut T, d: usize, eps: f32) {
+    match lanes::<T>() {
+        4 => normalise_packs::<G, T, V, 4>(x, weight, y, d, eps),
+        _ => normalise_packs::<G, T, V, 8>(x, weight, y, d, eps),
+    }
+}
+
+#[inline(always)]
+unsafe fn normalise_packs<G: Team, T: Element, const V: usize, const N: usize>(
     x: *const T,
     weight: *const T,
     y: *mut T,
-    d: u64,
-    thread: usize,
-    threads: usize,
+    d: usize,
     eps: f32,
-    reduce: impl Fn(f32) -> f32,
 ) {
-    let zero = Pack::<T, N>::from_f32([0.0; N]);
-    let at = |i: usize| (thread + i * threads) * N;
-    let inside = |i: usize| at(i) < d as usize;
-    let packs: [Pack<T, N>; V] =
-        array::from_fn(|i| if inside(i) { Pack::load_nc_no_allocate(x.add(at(i))) } else { zero });
-    let weights: [Pack<T, N>; V] =
-        array::from_fn(|i| if inside(i) { Pack::load_nc_evict_last(weight.add(at(i))) } else { zero });
-    let mut sum = 0.0;
-    for pack in packs {
-        for value in pack.to_f32() {
-            sum += value * value;
-        }
-    }
-    let scale = math::rsqrt_approx(reduce(sum) / d as f32 + eps);
-    for i in 0..V {
-        if inside(i) {
-            let (x, weight) = (packs[i].forget().to_f32(), weights[i].to_f32());
-            Pack::<T, N>::from_f32(array::from_fn(|e| x[e] * scale * weight[e])).store_streaming(y.add(at(i)));
-        }
-    }
-}
-
-/// The sum over the block, whose size is a multiple of 32, in every thread. May be called once: the partial sums stay.
-#[inline(always)]
-unsafe fn block_sum(value: f32) -> f32 {
-    let partials: SharedPtr<f32> = shared::dynamic::<Partials>().cast();
-    let sum = warp::reduce_sum(value);
-    if warp::lane_id() == 0 {
-        partials.add(warp::warp_id()).write(sum);
-    }
-    thread::sync_threads();
-    // Every warp sums the partial sums of all, so no second barrier is needed.
-    let lane = warp::lane_id();
-    warp::reduce_sum(if lane < thread::block_dim_x() / 32 { partials.add(lane).read() } else { 0.0 })
+    let row = Row::<T, V, N>::load::<G>(x, d);
+    let weight = Row::<T, V, N>::load_shared::<G>(weight, d);
+    let squares = row.fold(0.0, |sum, x| sum + x * x);
+    let scale = math::rsqrt_approx(G::sum(squares, 0) / d as f32 + eps);
+    row.store_zip::<G>(weight, y, |x, weight| x * scale * weight);
 }

@@ -1,0 +1,110 @@
+//! What elementwise kernels share: y[r, c] = f(x₀[r, c], x₁[r, c], …) over rows that may be padded.
+//!
+//! # Layout
+//! `rows` rows of d adjacent elements each, every operand at its own distance from row to row: any stride for an input, 0 for
+//! one row that all share. What is contiguous throughout is passed as a single row. Rows at multiples of 16 bytes are moved 16
+//! bytes at a time and their last few elements one by one; others go one by one altogether.
+//!
+//! # Mapping
+//! Blocks of [`BLOCK`] threads; x goes along the row, [`per_block`] elements a block, and y over the rows, in strides of the
+//! grid. Thread t moves packs t and t + 256 of its block: neighbours touch neighbouring packs, and all loads are in flight before
+//! the first is used.
+
+use core::array;
+
+use cuda_std::float::Element;
+use cuda_std::thread;
+use cuda_std::vector::Pack;
+
+/// Threads of a block.
+pub const BLOCK: u32 = 256;
+
+/// Packs of each operand in flight a thread.
+const PACKS: usize = 2;
+
+/// Elements of a row that a block covers, where the widest element has `bytes` bytes.
+pub const fn per_block(bytes: usize) -> usize {
+    BLOCK as usize * PACKS * (16 / bytes)
+}
+
+/// One operand: its first element, and elements from a row to the next.
+pub type In<T> = (*const T, u64);
+/// The result, likewise.
+pub type Out<T> = (*mut T, u64);
+
+/// `f` over float operands, computed in f32. The last `KEPT` inputs are read by many blocks, and leave the cache last.
+#[inline(always)]
+pub(crate) unsafe fn zip<T: Element, U: Element, const K: usize, const KEPT: usize>(
+    inputs: [In<T>; K],
+    output: Out<U>,
+    rows: u64,
+    d: u64,
+    f: impl Fn([f32; K]) -> f32,
+) {
+    let one = |values: [T; K]| U::from_f32(f(values.map(T::to_f32)));
+    if size_of::<T>() == 4 || size_of::<U>() == 4 {
+        move_packs::<T, U, K, KEPT, 4>(inputs, output, rows, d, |packs| zip_packs(packs, &f), one);
+    } else {
+        move_packs::<T, U, K, KEPT, 8>(inputs, output, rows, d, |packs| zip_packs(packs, &f), one);
+    }
+}
+
+#[inline(always)]
+fn zip_packs<T: Element, U: Element, const K: usize, const N: usize>(
+    packs: [Pack<T, N>; K],
+    f: impl Fn([f32; K]) -> f32,
+) -> Pack<U, N> {
+    let values = packs.map(Pack::to_f32);
+    Pack::from_f32(array::from_fn(|e| f(array::from_fn(|k| values[k][e]))))
+}
+
+/// The traffic of all elementwise kernels: `pack` for packs of `N` elements, `one` for single elements.
+#[inline(always)]
+pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: usize, const N: usize>(
+    inputs: [In<T>; K],
+    output: Out<U>,
+    rows: u64,
+    d: u64,
+    pack: impl Fn([Pack<T, N>; K]) -> Pack<U, N>,
+    one: impl Fn([T; K]) -> U,
+) {
+    let per_block = BLOCK as usize * PACKS * N;
+    let start = u64::from(thread::block_idx_x()) * per_block as u64;
+    let count = (d - start).min(per_block as u64) as usize;
+    let tid = thread::thread_idx_x() as usize;
+    let at = |i: usize| (tid + i * BLOCK as usize) * N;
+    let mut row = u64::from(thread::block_idx_y());
+    while row < rows {
+        let xs = inputs.map(|(x, stride)| x.add((row * stride + start) as usize));
+        let y = output.0.add((row * output.1 + start) as usize);
+        let load = |i: usize| -> [Pack<T, N>; K] {
+            array::from_fn(|k| {
+                let from = xs[k].add(at(i));
+                if k + KEPT >= K { Pack::load_nc_evict_last(from) } else { Pack::load_nc_no_allocate(from) }
+            })
+        };
+        let addresses = xs.into_iter().fold(y as usize, |bits, x| bits | x as usize);
+        let mut whole = 0;
+        if addresses.is_multiple_of(16) {
+            if count == per_block {
+                let loaded: [_; PACKS] = array::from_fn(load);
+                for (i, packs) in loaded.into_iter().enumerate() {
+                    pack(packs).store_streaming(y.add(at(i)));
+                }
+            } else {
+                for i in 0..PACKS {
+                    if at(i) + N <= count {
+                        pack(load(i)).store_streaming(y.add(at(i)));
+                    }
+                }
+            }
+            whole = count / N * N;
+        }
+        let mut i = whole + tid;
+        while i < count {
+            *y.add(i) = one(xs.map(|x| *x.add(i)));
+            i += BLOCK as usize;
+        }
+        row += u64::from(thread::grid_dim_y());
+    }
+}

@@ -1,0 +1,54 @@
+//! GELU activation in its tanh form, elementwise.
+//!
+//! # Math
+//! y = x/2 · (1 + tanh u) with u = √(2/π)·(x + 0.044715·x³). Since 1 + tanh u = 2·σ(2u), this is y = x·σ(2u): one exponential and
+//! one reciprocal. Backward: dx = dy · (σ(2u) + x · 2u' · σ(2u)·σ(−2u)) with u' = √(2/π)·(1 + 3 · 0.044715·x²).
+//!
+//! # Layout
+//! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](crate::map).
+//!
+//! # Mapping
+//! As every elementwise kernel: two packs of 16 bytes of each operand a thread, 256 threads a block.
+//!
+//! # Shared memory
+//! None.
+//!
+//! # Numerics
+//! f32 arithmetic, rounded once to the storage type. ex2.approx and rcp.approx err by about 2⁻²² relative, multiplied
+//! by the exponent's size where y tends to zero. Backward's two terms cancel around x = −0.75, where the error is absolute. NaN
+//! gives NaN, +∞ gives +∞, and −∞ gives NaN, as the formula does; the slope there is 1 and 0.
+//!
+//! # Cost
+//! 2·n elements of traffic forward, 3·n backward, about 10 and 18 FLOPs an element: bound by memory bandwidth. Of the
+//! special-function units it needs two results an element, half of what they deliver at full bandwidth for 16-bit types.
+//!
+//! # Limits
+//! d up to (2³¹ − 1) · 8 KiB.
+//!
+//! # Sources
+//! Hendrycks and Gimpel, "Gaussian Error Linear Units" (arXiv:1606.08415).
+
+use cuda_std::math;
+
+use super::{activation, sigmoid_and_slope};
+
+const SQRT_2_OVER_PI: f32 = 0.797_884_6;
+const CUBIC: f32 = 0.044_715;
+
+#[inline(always)]
+fn value(x: f32) -> f32 {
+    const MINUS_2_LOG2_E: f32 = -2.0 * core::f32::consts::LOG2_E;
+    let u = SQRT_2_OVER_PI * x * (1.0 + CUBIC * x * x);
+    x * math::rcp_approx(1.0 + math::ex2_approx(MINUS_2_LOG2_E * u))
+}
+
+#[inline(always)]
+fn slope(x: f32) -> f32 {
+    let u = SQRT_2_OVER_PI * x * (1.0 + CUBIC * x * x);
+    let (sigmoid, slope) = sigmoid_and_slope(2.0 * u);
+    // Beyond this the slope is less than f32 has, and ±∞ · 0 would be NaN.
+    let x = x.clamp(-16.0, 16.0);
+    sigmoid + x * (2.0 * SQRT_2_OVER_PI) * (1.0 + 3.0 * CUBIC * x * x) * slope
+}
+
+activation!(gelu, gelu_backward);

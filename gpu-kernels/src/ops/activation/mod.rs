@@ -1,0 +1,65 @@
+//! Activations, elementwise, each with its backward: their traffic is [`map`](crate::map)'s, and each file is a formula and its
+//! derivative.
+
+pub mod gelu;
+pub mod relu;
+pub mod sigmoid;
+pub mod silu;
+pub mod tanh;
+
+/// The kernels of an activation: `forward`, y = value(x), and `backward`, dx = dy · slope(x), where the file's functions `value`
+/// and `slope` say what an f32 becomes.
+macro_rules! activation {
+    ($forward:ident, $backward:ident) => {
+        /// y = value(x), for `rows` rows of `d` elements.
+        ///
+        /// # Safety
+        /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
+        #[cuda_std::kernel(dtypes(T: float), block = crate::map::BLOCK, min_blocks = 4, no_spills)]
+        pub unsafe fn $forward<T: cuda_std::float::Element>(
+            x: *const T,
+            y: *mut T,
+            rows: u64,
+            d: u64,
+            x_stride: u64,
+            y_stride: u64,
+        ) {
+            crate::map::zip::<T, T, 1, 0>([(x, x_stride)], (y, y_stride), rows, d, |[x]| value(x));
+        }
+
+        /// dx = dy · slope(x), for `rows` rows of `d` elements.
+        ///
+        /// # Safety
+        /// As forward, with `dy` read like `x` and `dx` written.
+        #[cuda_std::kernel(dtypes(T: float), block = crate::map::BLOCK, min_blocks = 4, no_spills)]
+        #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+        pub unsafe fn $backward<T: cuda_std::float::Element>(
+            x: *const T,
+            dy: *const T,
+            dx: *mut T,
+            rows: u64,
+            d: u64,
+            x_stride: u64,
+            dy_stride: u64,
+            dx_stride: u64,
+        ) {
+            let inputs = [(x, x_stride), (dy, dy_stride)];
+            crate::map::zip::<T, T, 2, 0>(inputs, (dx, dx_stride), rows, d, |[x, dy]| dy * slope(x));
+        }
+    };
+}
+pub(crate) use activation;
+
+/// e^(−|x|) and 1 / (1 + e^(−|x|)): a sigmoid from its larger side, where nothing overflows or cancels.
+#[inline(always)]
+fn logistic(x: f32) -> (f32, f32) {
+    let t = cuda_std::math::ex2_approx(-core::f32::consts::LOG2_E * x.abs());
+    (t, cuda_std::math::rcp_approx(1.0 + t))
+}
+
+/// σ(x) and σ'(x) = σ(x)·σ(−x), 2⁻²¹ relative each. NaN gives NaN.
+#[inline(always)]
+fn sigmoid_and_slope(x: f32) -> (f32, f32) {
+    let (t, r) = logistic(x);
+    (if x < 0.0 { t * r } else { r }, t * r * r)
+}

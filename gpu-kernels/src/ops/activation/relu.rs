@@ -1,0 +1,45 @@
+//! Rectified linear unit, elementwise.
+//!
+//! # Math
+//! y = max(x, 0). Backward: dx = dy where x > 0, else 0.
+//!
+//! # Layout
+//! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](crate::map).
+//!
+//! # Mapping
+//! As every elementwise kernel: two packs of 16 bytes of each operand a thread, 256 threads a block.
+//!
+//! # Shared memory
+//! None.
+//!
+//! # Numerics
+//! Exact. NaN gives NaN in both directions; the slope at 0 is 0.
+//!
+//! # Cost
+//! 2·n elements of traffic forward, 3·n backward, one FLOP an element: bound by memory bandwidth.
+//!
+//! # Limits
+//! d up to (2³¹ − 1) · 8 KiB.
+//!
+//! # Sources
+//! Nair and Hinton, "Rectified linear units improve restricted Boltzmann machines" (ICML 2010).
+
+use super::activation;
+
+#[inline(always)]
+fn value(x: f32) -> f32 {
+    if x <= 0.0 { 0.0 } else { x }
+}
+
+#[inline(always)]
+fn slope(x: f32) -> f32 {
+    if x <= 0.0 {
+        0.0
+    } else if x > 0.0 {
+        1.0
+    } else {
+        x
+    }
+}
+
+activation!(relu, relu_backward);

@@ -1,0 +1,45 @@
+//! Copy of rows: what makes a padded tensor dense, or the other way round.
+//!
+//! # Math
+//! y = x.
+//!
+//! # Layout
+//! Rows of d words that may be padded: see [`map`](crate::map). Elements are words of their size, so that a word's type is that
+//! of every element type as large.
+//!
+//! # Mapping
+//! As every elementwise kernel: two packs of 16 bytes a thread, 256 threads a block.
+//!
+//! # Shared memory
+//! None.
+//!
+//! # Numerics
+//! Bit by bit.
+//!
+//! # Cost
+//! 2·n elements of traffic: bound by memory bandwidth.
+//!
+//! # Limits
+//! d up to (2³¹ − 1) · 8 KiB.
+//!
+//! # Sources
+//! None.
+
+use cuda_std::kernel;
+
+use crate::map::{self, BLOCK};
+
+/// y = x, for `rows` rows of `d` words.
+///
+/// # Safety
+/// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
+#[kernel(dtypes(W: u8, u16, u32, u64), block = BLOCK, min_blocks = 4, no_spills)]
+pub unsafe fn copy_rows<W: Copy>(x: *const W, y: *mut W, rows: u64, d: u64, x_stride: u64, y_stride: u64) {
+    let (x, y) = ([(x, x_stride)], (y, y_stride));
+    match size_of::<W>() {
+        1 => map::move_packs::<W, W, 1, 0, 16>(x, y, rows, d, |[x]| x, |[x]| x),
+        2 => map::move_packs::<W, W, 1, 0, 8>(x, y, rows, d, |[x]| x, |[x]| x),
+        4 => map::move_packs::<W, W, 1, 0, 4>(x, y, rows, d, |[x]| x, |[x]| x),
+        _ => map::move_packs::<W, W, 1, 0, 2>(x, y, rows, d, |[x]| x, |[x]| x),
+    }
+}

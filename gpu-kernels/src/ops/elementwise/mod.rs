@@ -1,0 +1,6 @@
+//! Operators that treat every element alike: their traffic is [`map`](crate::map)'s, and each file is its formula.
+
+pub mod add;
+pub mod bias_mask_scale_add;
+pub mod cast;
+pub mod copy;

@@ -1,0 +1,4 @@
+//! Matrix products.
+
+pub mod gemm_bf16;
+pub mod sgemm;
