@@ -10,8 +10,9 @@ use warpsmith::check::{io, random};
 use warpsmith::ops::model::reference;
 use warpsmith::ops::model::{CaseClass, Operator, Tensors};
 use warpsmith::{DType, HostTensor, kernels};
-use warpsmith_tests::{device, warpsmith};
+use warpsmith_tests::{Output, device, warpsmith, warpsmith_on};
 
+const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const ENVIRONMENT: u8 = 3;
 
@@ -114,7 +115,8 @@ fn a_simulation_is_not_timed() {
 #[test]
 fn verify_says_whether_anything_was_executed() {
     let run = warpsmith(&["verify", "--class", "tiny", "--class", "empty", "--json"]);
-    if kernels::not_built().is_some() {
+    // A backend that was asked for by name and is not there is an error too.
+    if kernels::not_built().is_some() || device().is_none() {
         assert_eq!(run.code, ENVIRONMENT);
         return;
     }
@@ -204,6 +206,82 @@ fn run_computes_what_the_reference_does() {
             assert!(found.passed() && found.elements == output.len(), "{}: {found:?}", info.name);
         }
     }
+}
+
+#[test]
+fn run_reads_and_writes_streams() {
+    let Some(_device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
+    write_inputs(first(), CaseClass::Tiny, &from);
+    let name = first().info().name;
+    let run = |input: &str, output: &str| -> Output {
+        let bytes = if input == "-" { fs::read(&from).unwrap() } else { Vec::new() };
+        warpsmith_on(bytes, &["run", name, "--input", input, "--output", output])
+    };
+    let (input, output) = (from.to_str().unwrap(), to.to_str().unwrap());
+    assert_eq!(run(input, output).code, 0);
+    let expected = fs::read(&to).unwrap();
+    let piped = run("-", "-");
+    assert_eq!((piped.code, &piped.bytes), (0, &expected), "{}", piped.err);
+    assert!(piped.err.contains(&format!("{name} took ")), "{}", piped.err);
+    let cut = warpsmith_on(expected[..9].to_vec(), &["run", name, "--input", "-", "--output", output]);
+    assert_eq!(cut.code, USAGE);
+    assert!(cut.err.starts_with("error: standard input: is not a whole safetensors file"), "{}", cut.err);
+    if Path::new("/dev/full").exists() {
+        let full = run(input, "/dev/full");
+        assert_eq!(full.code, FAILED, "{}", full.err);
+        assert!(full.err.contains("/dev/full: cannot be written to the end"), "{}", full.err);
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    struct Broken(std::io::ErrorKind);
+    impl std::io::Write for Broken {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let list = |kind| warpsmith::cli::run(["warpsmith", "list"], std::io::empty(), Broken(kind), std::io::sink());
+    assert_eq!(list(std::io::ErrorKind::StorageFull), FAILED);
+    assert_eq!(list(std::io::ErrorKind::BrokenPipe), 0, "a reader that has seen enough");
+}
+
+#[test]
+fn what_was_typed_is_printed_without_its_control_characters() {
+    let hostile = "x\u{1b}[2J\ny\u{202e}z";
+    for args in [
+        vec!["list", hostile],
+        vec!["verify", first().info().name, "--case", hostile],
+        vec!["run", first().info().name, "--input", hostile, "--output", "y"],
+        vec!["run", first().info().name, "--input", "x", "--output", "y", "--set", hostile],
+        vec![hostile],
+    ] {
+        let run = warpsmith(&args);
+        assert_eq!(run.code, USAGE, "{args:?}");
+        assert!(!run.err.contains(['\u{1b}', '\u{202e}']), "{args:?}: {:?}", run.err);
+        assert!(run.err.contains(r"\u{1b}[2J"), "{args:?}: {:?}", run.err);
+    }
+}
+
+#[test]
+fn verify_prints_a_line_an_operator_and_dtype_or_a_line_a_case() {
+    if kernels::not_built().is_some() || device().is_none() {
+        return;
+    }
+    let info = first().info();
+    let args = ["verify", info.name, "--class", "tiny"];
+    let lines = |run: &Output| run.out.lines().filter(|line| line.starts_with(info.name)).count();
+    let (short, long) = (warpsmith(&args), warpsmith(&[&args[..], &["-v"]].concat()));
+    let dtypes: std::collections::BTreeSet<_> =
+        first().cases().iter().filter(|c| c.class == CaseClass::Tiny).map(|c| c.dtype.name()).collect();
+    assert_eq!(lines(&short), dtypes.len(), "{}", short.out);
+    assert!(lines(&long) >= dtypes.len() && long.out.contains("tolerance"), "{}", long.out);
+    assert!(short.out.contains("worst share"), "{}", short.out);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Kernels that the fake driver knows, and what tests do with them.
 
-use warpsmith::kernels::KernelImage;
+use warpsmith::kernels::{Code, KernelImage};
 use warpsmith::launch::{DevicePtrMut, Dim3, Kernel};
 use warpsmith::{Arch, Device, Result, Stream, Tensor};
 
@@ -36,9 +36,9 @@ kernel!(Trap, "fake_trap", (u32,), 0, 1);
 const fn image(symbol: &'static str, arch: Arch, ptx: &'static str, param_sizes: &'static [usize]) -> KernelImage {
     KernelImage {
         symbol,
-        module: "test",
+        module: module_path!(),
         arch,
-        ptx,
+        code: Code::Text(ptx),
         block: [128, 1, 1],
         cluster: [1, 1, 1],
         shared_bytes: 0,
@@ -62,7 +62,7 @@ pub(crate) static IMAGES: &[KernelImage] = &[
 
 pub(crate) fn open() -> Result<(Device, Stream)> {
     let device = Device::open()?;
-    device.add_images(IMAGES);
+    device.add_images(IMAGES)?;
     let stream = device.stream()?;
     Ok((device, stream))
 }

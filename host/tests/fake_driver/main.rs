@@ -260,7 +260,7 @@ fn impossible_launches() {
             let error = stream.launch::<Missing>(1, (0,)).unwrap_err().to_string();
             match warpsmith::kernels::not_built() {
                 Some(why) => assert_eq!(error, format!("this build carries no kernels: {why}")),
-                None => assert_eq!(error, "kernel fake_missing is not embedded for sm_90a or sm_80"),
+                None => assert_eq!(error, "there is no kernel fake_driver::harness::fake_missing for sm_90a"),
             }
             stream.launch::<Hopper>(1, (0,)).unwrap();
 
@@ -307,7 +307,10 @@ fn hopper_kernels_elsewhere() {
         assert!(!device.supports_hopper());
         // SAFETY: it is not found.
         let error = unsafe { stream.launch::<Hopper>(1, (0,)) }.unwrap_err();
-        assert_eq!(error.to_string(), "kernel fake_hopper is not embedded for sm_80, only for sm_90a");
+        assert_eq!(
+            error.to_string(),
+            "there is no kernel fake_driver::harness::fake_hopper for sm_86, only for sm_90a"
+        );
     });
 }
 

@@ -25,10 +25,11 @@ fn percent(part: u64, whole: u64) -> u32 {
 
 impl CudaBackend {
     pub(super) fn load_image(&self, image: &KernelImage) -> Outcome<Function> {
-        let module = Module::from_ptx(image.ptx, &[]);
-        let module = module.map_err(|error| self.load_failure(image, error.error(), error.log()))?;
+        let text = image.ptx()?;
+        let module = Module::from_ptx(&*text, &[]);
+        let module = module.map_err(|error| self.load_failure(image, &text, error.error(), error.log()))?;
         let function = module.get_function(image.symbol);
-        let function = function.map_err(|error| self.load_failure(image, error, "the PTX has no such entry"))?;
+        let function = function.map_err(|error| self.load_failure(image, &text, error, "the PTX has no such entry"))?;
         self.prepare(&function, image)?;
         Ok(function)
     }
@@ -51,11 +52,11 @@ impl CudaBackend {
         Ok(())
     }
 
-    fn load_failure(&self, image: &KernelImage, error: CudaError, log: &str) -> Failure {
+    fn load_failure(&self, image: &KernelImage, ptx: &str, error: CudaError, log: &str) -> Failure {
         if error.code() == ErrorCode::UNSUPPORTED_PTX_VERSION {
             return Failure::Other(Error::DriverTooOld {
                 found: self.info.driver_version,
-                needed: ptx_version(image.ptx).map_or(CudaVersion(0), cuda_version),
+                needed: ptx_version(ptx).map_or(CudaVersion(0), cuda_version),
             });
         }
         match error.into() {
