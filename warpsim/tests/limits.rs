@@ -47,3 +47,29 @@ fn nothing_is_allocated_for_blocks_that_have_not_started() {
     let options = Options { checks: Checks::ALL, metrics: true, launch_limit: u64::MAX, ..Options::default() };
     assert_eq!(run("trap;", LARGEST, &options).unwrap_err().finding.kind, Kind::Trap);
 }
+
+/// More than any machine has, as a variable and as local memory.
+#[test]
+fn memory_that_is_not_there_is_a_fault() {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.global .b8 huge[100000000000000];\n\
+                .visible .entry k()\n{\nret;\n}\n";
+    let kernel = Module::parse(text).unwrap().kernel("k").unwrap();
+    let mut gpu = Gpu::new();
+    for _ in 0..2 {
+        let fault = gpu.launch(&kernel, &Launch::default(), &Options::default()).unwrap_err();
+        assert_eq!(fault.finding.kind, Kind::OutOfMemory, "{fault}");
+        assert!(fault.missing.is_some_and(|m| m.bytes >= 100_000_000_000_000), "{fault}");
+        assert!(fault.to_string().contains("for `huge`"), "{fault}");
+    }
+    assert_eq!(gpu.try_alloc(1 << 60, "x").map_err(|error| error.bytes), Err(1 << 60));
+    gpu.try_alloc(16, "x").unwrap();
+
+    let many = text.replace("k()", "k(.param .b8 p[40000])").replace(".global .b8 huge[100000000000000];", "");
+    assert!(Module::parse(&many).unwrap().kernel("k").is_err_and(|e| e.message.contains("bytes of parameters")));
+    let shared = text
+        .replace("ret;", ".shared .b8 s[8000000000];\n.reg .b32 r;\nmov.u32 r, s;\nret;")
+        .replace(".global .b8 huge[100000000000000];", "");
+    let kernel = Module::parse(&shared).unwrap().kernel("k").unwrap();
+    let fault = gpu.launch(&kernel, &Launch::default(), &Options::default()).unwrap_err();
+    assert!(fault.to_string().contains("bytes of shared memory"), "{fault}");
+}

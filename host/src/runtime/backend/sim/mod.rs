@@ -194,7 +194,7 @@ impl Backend for SimBackend {
         if bytes64 > self.info.memory_bytes.saturating_sub(state.used) {
             return Err(Failure::OutOfMemory);
         }
-        let address = state.gpu.alloc(bytes, "a tensor");
+        let address = state.gpu.try_alloc(bytes, "a tensor").map_err(|_| Failure::OutOfMemory)?;
         state.used += bytes64;
         state.sizes.insert(address, bytes64);
         Ok(address)
@@ -226,13 +226,11 @@ impl Backend for SimBackend {
     }
 
     unsafe fn copy(&self, _: RawStream, dst: u64, src: u64, bytes: usize) -> Outcome<()> {
-        let mut state = self.state();
-        let data = state.gpu.read_vec(src, bytes).map_err(access("copy"))?;
-        state.gpu.write(dst, &data).map_err(access("copy"))
+        self.state().gpu.copy(dst, src, bytes).map_err(access("copy"))
     }
 
     unsafe fn fill(&self, _: RawStream, dst: u64, pattern: &[u8], count: usize) -> Outcome<()> {
-        self.state().gpu.write(dst, &pattern.repeat(count)).map_err(access("fill"))
+        self.state().gpu.fill(dst, pattern, count).map_err(access("fill"))
     }
 
     fn create_stream(&self) -> Outcome<RawStream> {
@@ -326,6 +324,11 @@ impl Backend for SimBackend {
                     PROFILES.with_borrow_mut(|all| all.get_or_insert_default().push(profile));
                 }
                 (report.output, Finding::all(&report.findings))
+            }
+            Ok(Err(warpsim::Fault { missing: Some(memory), .. })) => {
+                let total = self.info.memory_bytes;
+                let free = total.saturating_sub(state.used);
+                return Err(Error::OutOfMemory { requested: memory.bytes, free, total }.into());
             }
             Ok(Err(fault)) => (fault.output.clone(), Finding::of_fault(&fault)),
             Err(_) => return Err(failure("launch", INVALID_VALUE, "the simulator itself failed")),
