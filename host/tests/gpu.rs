@@ -79,7 +79,7 @@ static IMAGES: &[KernelImage] = &[
 fn open() -> Option<(Device, Stream)> {
     match Device::open_backend(BackendKind::Cuda) {
         Ok(device) => {
-            device.add_images(IMAGES);
+            device.add_images(IMAGES).unwrap();
             let stream = device.stream().expect("a stream");
             Some((device, stream))
         }
@@ -93,13 +93,13 @@ fn open() -> Option<(Device, Stream)> {
 
 fn add(stream: &Stream, x: &mut Tensor<f32>, step: f32) {
     let n = x.len() as u32;
-    let x = x.view_mut().ptr_mut(stream);
+    let x = x.view_mut().ptr_mut(stream).unwrap();
     // SAFETY: the kernel adds to the first `n` elements.
     unsafe { stream.launch::<Add>(n.div_ceil(256), (x, n, step)) }.expect("a launch");
 }
 
 fn slow(stream: &Stream, x: &mut Tensor<f32>, cycles: u64) {
-    let x = x.view_mut().ptr_mut(stream);
+    let x = x.view_mut().ptr_mut(stream).unwrap();
     // SAFETY: the kernel adds to the first element.
     unsafe { stream.launch::<Slow>(1, (x, cycles)) }.expect("a launch");
 }
@@ -211,7 +211,7 @@ fn large_shared_memory() {
     }
     let mut x = Tensor::zeros(&stream, [1]).unwrap();
     // SAFETY: the kernel writes one word.
-    unsafe { stream.launch::<Shared>(1, (x.view_mut().ptr_mut(&stream),)) }.unwrap();
+    unsafe { stream.launch::<Shared>(1, (x.view_mut().ptr_mut(&stream).unwrap(),)) }.unwrap();
     assert_eq!(x.to_vec(&stream).unwrap(), [Shared::SHARED_BYTES as u32]);
 }
 
@@ -327,7 +327,7 @@ fn opening_and_launching_are_quick() {
         stream.synchronize().unwrap();
         eprintln!("open {opened:?}, open and first launch {:?}", cold.elapsed());
 
-        let pointer = x.view_mut().ptr_mut(&stream);
+        let pointer = x.view_mut().ptr_mut(&stream).unwrap();
         let mut best = f64::INFINITY;
         for _ in 0..20 {
             let start = Instant::now();

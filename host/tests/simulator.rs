@@ -5,8 +5,8 @@ mod common;
 use common::{TILE, TRAP, Tile, Trap, image, kernel, load_tile};
 use warpsmith::kernels::KernelImage;
 use warpsmith::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
-use warpsmith::sim::{AsyncCompletion, Finding, Settings};
-use warpsmith::{Arch, BackendKind, Device, Error, Result, Stream, Tensor, bf16};
+use warpsmith::sim::{self, AsyncCompletion, Finding, GpuModel, Settings};
+use warpsmith::{AnyTensor, Arch, BackendKind, Device, Error, Result, Stream, Tensor, bf16};
 
 /// y[i] = x[i] for every thread of the grid, in bounds or not.
 const COPY: &str = "
@@ -73,14 +73,14 @@ static IMAGES: &[KernelImage] = &[
 
 fn open() -> (Device, Stream) {
     let device = Device::open_backend(BackendKind::Sim).unwrap();
-    device.add_images(IMAGES);
+    device.add_images(IMAGES).unwrap();
     let stream = device.stream().unwrap();
     (device, stream)
 }
 
 fn copy(stream: &Stream, blocks: u32, x: &Tensor<f32>, y: &mut Tensor<f32>) -> Result<()> {
     // SAFETY: the simulator refuses what is out of bounds.
-    unsafe { stream.launch::<Copy>(blocks, (x.view().ptr(stream), y.view_mut().ptr_mut(stream))) }
+    unsafe { stream.launch::<Copy>(blocks, (x.view().ptr(stream).unwrap(), y.view_mut().ptr_mut(stream).unwrap())) }
 }
 
 /// The one finding of a launch that has to have one.
@@ -145,7 +145,9 @@ fn a_missing_barrier_is_found() {
     let x = Tensor::from_slice(&stream, [64], &numbers(64)).unwrap();
     let mut y = Tensor::<f32>::zeros(&stream, [64]).unwrap();
     // SAFETY: both tensors have the 64 elements that one block accesses.
-    let result = unsafe { stream.launch::<Reverse>(1, (x.view().ptr(&stream), y.view_mut().ptr_mut(&stream))) };
+    let result = unsafe {
+        stream.launch::<Reverse>(1, (x.view().ptr(&stream).unwrap(), y.view_mut().ptr_mut(&stream).unwrap()))
+    };
     let Err(Error::Findings { findings }) = result else { panic!("{result:?}") };
     let race = findings.iter().find(|f| f.kind == "shared-race");
     assert!(race.is_some_and(|f| f.earlier.is_some()), "{findings:?}");
@@ -197,4 +199,171 @@ fn launches_are_counted_when_asked() {
     let settings = Settings { seed: 3, completion: AsyncCompletion::Earliest, ..simulator.settings() };
     let seen = simulator.with(settings, || simulator.settings());
     assert_eq!((seen, simulator.settings() == settings), (settings, false));
+}
+
+/// A simulated device of one's own, with three streams that run lazily in `body`.
+fn lazily(body: impl FnOnce(&Device, [Stream; 3])) {
+    let device = sim::open(&GpuModel::H100).unwrap();
+    device.add_images(IMAGES).unwrap();
+    let streams = [(); 3].map(|()| device.stream().unwrap());
+    let simulator = device.simulator().unwrap();
+    simulator.with(Settings { seed: 1, ..simulator.settings() }, || body(&device, streams));
+}
+
+#[test]
+fn halves_that_two_streams_were_given_are_both_waited_for() {
+    lazily(|_, [a, b, c]| {
+        let x = Tensor::from_slice(&a, [64], &numbers(64)).unwrap();
+        let mut y = Tensor::<f32>::zeros(&a, [128]).unwrap();
+        let (mut head, mut tail) = y.view_mut().split_at(64).unwrap();
+        // Both addresses are given before either launch.
+        let (to_head, to_tail) = (head.ptr_mut(&a).unwrap(), tail.ptr_mut(&b).unwrap());
+        // SAFETY: x and each half have the 64 elements that one block accesses.
+        unsafe {
+            a.launch::<Copy>(1, (x.view().ptr(&a).unwrap(), to_head)).unwrap();
+            b.launch::<Copy>(1, (x.view().ptr(&b).unwrap(), to_tail)).unwrap();
+        }
+        assert_eq!(y.to_vec(&c).unwrap(), [numbers(64), numbers(64)].concat());
+    });
+}
+
+#[test]
+fn a_stream_that_only_waited_is_waited_for() {
+    lazily(|_, [a, b, c]| {
+        // c has come after all that b has done.
+        let z = Tensor::from_slice(&b, [64], &numbers(64)).unwrap();
+        assert_eq!(z.to_vec(&c).unwrap(), numbers(64));
+        let mut y = Tensor::from_slice(&a, [64], &numbers(64)).unwrap();
+        // b comes after a, and does nothing.
+        y.view_mut().ptr_mut(&b).unwrap();
+        assert_eq!(y.to_vec(&c).unwrap(), numbers(64));
+    });
+}
+
+#[test]
+fn findings_of_lazy_streams_show_where_somebody_waits() {
+    lazily(|_, [a, b, _]| {
+        let x = Tensor::from_slice(&a, [60], &numbers(60)).unwrap();
+        let mut y = Tensor::zeros(&a, [64]).unwrap();
+        copy(&a, 1, &x, &mut y).unwrap();
+        assert_eq!(found(a.synchronize()).kind, "out-of-bounds");
+        a.synchronize().unwrap();
+        // On a stream that comes after the work as well.
+        copy(&a, 1, &x, &mut y).unwrap();
+        assert_eq!(found(y.to_vec(&b).map(drop)).kind, "out-of-bounds");
+        b.synchronize().unwrap();
+        // And behind an event.
+        copy(&a, 1, &x, &mut y).unwrap();
+        assert_eq!(found(a.record().unwrap().is_done().map(drop)).kind, "out-of-bounds");
+    });
+}
+
+#[test]
+fn lazy_streams_are_done_with_what_others_need() {
+    lazily(|device, [a, b, c]| {
+        let simulator = device.simulator().unwrap();
+        let x = Tensor::from_slice(&a, [64], &numbers(64)).unwrap();
+        let mut y = Tensor::zeros(&a, [64]).unwrap();
+        let ((), profiles) = simulator.profile(|| copy(&a, 1, &x, &mut y).unwrap());
+        assert_eq!(profiles.len(), 1);
+        // An event means what it meant when it was waited for.
+        let event = a.record().unwrap();
+        b.wait(&event).unwrap();
+        c.record_into(&event).unwrap();
+        assert_eq!(y.to_vec(&b).unwrap(), numbers(64));
+        // Freed memory is there again, though nobody waited for the stream that frees it.
+        let most = device.memory().unwrap().0 as usize;
+        drop((x, y));
+        let error = Tensor::<u8>::uninit(&b, [most + 4096]).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+        assert_eq!(device.memory().unwrap(), (device.info().memory_bytes, device.info().memory_bytes));
+    });
+}
+
+#[test]
+fn scratch_is_there_for_what_is_queued_while_it_lives() {
+    lazily(|device, [a, _, _]| {
+        let x = Tensor::from_slice(&a, [64], &numbers(64)).unwrap();
+        let mut y = Tensor::zeros(&a, [64]).unwrap();
+        let before = device.memory().unwrap();
+        let scratch = a.scratch::<f32>(64).unwrap();
+        assert_eq!(scratch.len(), 64);
+        // SAFETY: all have the 64 elements that one block accesses.
+        unsafe {
+            a.launch::<Copy>(1, (x.view().ptr(&a).unwrap(), scratch.ptr_mut())).unwrap();
+            a.launch::<Copy>(1, (scratch.ptr_mut().into(), y.view_mut().ptr_mut(&a).unwrap())).unwrap();
+        }
+        drop(scratch);
+        assert_eq!(y.to_vec(&a).unwrap(), numbers(64));
+        a.synchronize().unwrap();
+        assert_eq!(device.memory().unwrap(), before);
+        // SAFETY: what is being tested; the simulator refuses it.
+        let late = unsafe {
+            let pointer = a.scratch::<f32>(64).unwrap().ptr_mut();
+            a.launch::<Copy>(1, (pointer.into(), y.view_mut().ptr_mut(&a).unwrap()))
+        };
+        assert_eq!(found(late.and_then(|()| a.synchronize())).kind, "use-after-free");
+        assert!(a.scratch::<f32>(0).unwrap().ptr_mut().addr() == 0);
+        assert!(matches!(a.scratch::<f32>(usize::MAX).unwrap_err(), Error::TooLarge { .. }));
+    });
+}
+
+#[test]
+fn tensors_of_several_devices_are_not_mixed() {
+    let (here, there) = (sim::open(&GpuModel::H100).unwrap(), sim::open(&GpuModel::H100).unwrap());
+    let (a, b) = (here.stream().unwrap(), there.stream().unwrap());
+    let x = Tensor::from_slice(&a, [64], &numbers(64)).unwrap();
+    let mut y = Tensor::<f32>::zeros(&b, [64]).unwrap();
+    assert_eq!(
+        x.view().ptr(&b).unwrap_err().to_string(),
+        "ptr: `self` is on sim:0 (warpsim (simulated H100)), expected sim:0 (warpsim (simulated H100))"
+    );
+    let mismatch = |result: Result<()>| matches!(result, Err(Error::DeviceMismatch { .. }));
+    assert!(mismatch(y.view_mut().copy_from(&b, x.view())));
+    assert!(mismatch(y.write(&a, &numbers(64))));
+    assert!(mismatch(x.to_vec(&b).map(drop)));
+    assert!(mismatch(b.wait(&a.record().unwrap())));
+    let error = x.view().require_device("gelu", "x", &b).unwrap_err().to_string();
+    assert!(error.starts_with("gelu: `x` is on sim:0"), "{error}");
+    // Neither stream remembers the mistake.
+    let moved = x.to_device(&b).unwrap();
+    assert_eq!((moved.device(), moved.to_vec(&b).unwrap()), (&there, numbers(64)));
+    assert_eq!(x.to_vec(&a).unwrap(), numbers(64));
+}
+
+#[test]
+fn views_of_any_strides_are_read_in_order() {
+    let (_device, stream) = open();
+    let x = Tensor::from_slice(&stream, [2, 3], &numbers(6)).unwrap();
+    assert_eq!(x.view().t().to_vec(&stream).unwrap(), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+    assert_eq!(
+        x.slice(1..2).unwrap().broadcast([2, 3]).unwrap().to_vec(&stream).unwrap(),
+        [3.0, 4.0, 5.0, 3.0, 4.0, 5.0]
+    );
+    let column = x.view().t().slice(1..2).unwrap();
+    assert_eq!((column.to_vec(&stream).unwrap(), column.row_stride()), (vec![1.0, 4.0], None));
+    assert_eq!(
+        x.view().t().require_row_stride("gemm", "b").unwrap_err().to_string(),
+        "gemm: `b` has strides [1, 3] for shape [3, 2]: its rows have to be contiguous and equally far apart"
+    );
+    let mut any = AnyTensor::from(Tensor::from_slice(&stream, [2, 3], &numbers(6)).unwrap());
+    assert_eq!(any.view().permute([1, 0]).unwrap().to_host(&stream).unwrap().to_f64(), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+    assert!(any.view().broadcast([1 << 62]).is_err());
+    let endless = any.view().slice(0..1).unwrap().strided(0, [1], &[1]).unwrap().broadcast([1 << 62]).unwrap();
+    assert!(matches!(endless.to_host(&stream), Err(Error::TooLarge { .. })));
+    let error = any.view_mut().t().typed::<f32>("op", "y").unwrap().fill(&stream, 1.0).unwrap_err();
+    assert!(matches!(error, Error::Layout { .. }), "{error}");
+    assert!(any.typed::<i32>("op", "y").is_err());
+}
+
+#[test]
+fn large_fills_and_copies_go_piece_by_piece() {
+    let (_device, stream) = open();
+    let n = (3 << 20) + 5;
+    let mut x = Tensor::filled(&stream, [n], 7i32).unwrap();
+    x.slice_mut(1..n).unwrap().fill(&stream, -2).unwrap();
+    let mut y = Tensor::<i32>::zeros(&stream, [n]).unwrap();
+    y.view_mut().copy_from(&stream, x.view()).unwrap();
+    let all = y.to_vec(&stream).unwrap();
+    assert!(all[0] == 7 && all[1..].iter().all(|v| *v == -2));
 }

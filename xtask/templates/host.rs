@@ -37,7 +37,7 @@ pub fn NAME<'a, T: TYPEDtype + crate::Dtype>(
         return Ok(());
     };
     // SAFETY: both tensors are live, contiguous and hold n elements, and y is borrowed mutably.
-    unsafe { stream.launch::<gk::TYPE<T>>(grid, (x.ptr(stream), y.ptr_mut(stream), n as u64)) }
+    unsafe { stream.launch::<gk::TYPE<T>>(grid, (x.ptr(stream)?, y.ptr_mut(stream)?, n as u64)) }
 }
 
 /// The operator's entry in the registry.

@@ -13,10 +13,8 @@ use serde::{Deserialize, Serialize};
 pub use ceiling::{Ceilings, peak_flops};
 
 use crate::check::verify::AUTO;
-use crate::check::{random, registry};
-use crate::ops::model::params::Params;
-use crate::ops::model::{Bound, Case, CaseClass, InputSpec, Operator};
-use crate::runtime::any::{AnyTensor, AnyView, AnyViewMut};
+use crate::check::{Job, Operands, registry};
+use crate::ops::model::{Bound, CaseClass, Operator, Params, Variant};
 use crate::runtime::device::Device;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
@@ -99,41 +97,36 @@ pub struct Prepared {
     op: &'static dyn Operator,
     stream: Stream,
     params: Params,
-    /// Sets of inputs to rotate over.
-    inputs: Vec<Vec<AnyTensor>>,
-    outputs: Vec<AnyTensor>,
+    /// Sets of tensors to rotate over.
+    sets: Vec<Operands>,
     next: usize,
 }
 
 impl Prepared {
     /// Makes inputs and room for outputs.
-    pub fn new(device: &Device, job: &Job) -> Result<Self> {
-        let Job { op, case, variant } = job;
+    pub fn new(device: &Device, timing: &Timing) -> Result<Self> {
+        let Timing { job: Job { op, case }, variant } = timing;
         let stream = device.stream()?;
         let mut params = case.params.clone();
-        if let Some(name) = variant {
-            params = params.with_variant(name)?;
+        if let Some(variant) = variant {
+            params = params.with_variant(variant.name)?;
         }
-        let specs = op.inputs(case)?;
-        let host =
-            specs.iter().zip(SEED..).map(|(spec, seed)| random::tensor(spec, seed)).collect::<Result<Vec<_>>>()?;
-        let bytes: usize = host.iter().map(|t| t.bytes().len()).sum();
-        let sets = (2 * device.info().l2_bytes as usize).div_ceil(bytes.max(1)).clamp(1, MAX_SETS);
-        let upload = |_| host.iter().map(|t| AnyTensor::from_host(&stream, t)).collect::<Result<Vec<_>>>();
-        let inputs = (0..sets).map(upload).collect::<Result<_>>()?;
-        let metas: Vec<_> = specs.iter().map(InputSpec::meta).collect();
-        let outputs = op.outputs(&metas, &params)?;
-        let outputs = outputs.iter().map(|m| AnyTensor::uninit(&stream, m.dtype, &m.shape)).collect::<Result<_>>()?;
+        let make = || Operands::random(&stream, *op, case, &params, SEED);
+        let first = make()?;
+        let count = (2 * device.info().l2_bytes as usize).div_ceil(first.input_bytes().max(1)).clamp(1, MAX_SETS);
+        let mut sets = vec![first];
+        for _ in 1..count {
+            sets.push(make()?);
+        }
         stream.synchronize()?;
-        Ok(Self { op: *op, stream, params, inputs, outputs, next: 0 })
+        Ok(Self { op: *op, stream, params, sets, next: 0 })
     }
 
-    /// Queues one launch, on the next set of inputs.
+    /// Queues one launch, on the next set of tensors.
     pub fn launch(&mut self) -> Result<()> {
-        let inputs: Vec<AnyView<'_>> = self.inputs[self.next].iter().map(AnyTensor::view).collect();
-        let mut outputs: Vec<AnyViewMut<'_>> = self.outputs.iter_mut().map(AnyTensor::view_mut).collect();
-        self.next = (self.next + 1) % self.inputs.len();
-        self.op.launch(&self.stream, &inputs, &mut outputs, &self.params)
+        let at = self.next;
+        self.next = (at + 1) % self.sets.len();
+        self.sets[at].launch(&self.stream, self.op, &self.params)
     }
 
     /// Device time of `launches` launches one after the other.
@@ -179,46 +172,46 @@ fn time(stream: &Stream, mut launch: impl FnMut() -> Result<()>) -> Result<(f64,
 }
 
 /// Something to time.
-#[derive(Clone)]
-pub struct Job {
-    /// The operator.
-    pub op: &'static dyn Operator,
-    /// The case.
-    pub case: Case,
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// The operator and the case.
+    pub job: Job,
     /// The variant; `None` for the operator's own choice.
-    pub variant: Option<&'static str>,
+    pub variant: Option<&'static Variant>,
 }
 
-impl fmt::Display for Job {
+impl fmt::Display for Timing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.op.info().bench_name, self.case.name)?;
-        self.variant.map_or(Ok(()), |variant| write!(f, " {variant}"))
+        write!(f, "{} {}", self.job.op.info().bench_name, self.job.case.name)?;
+        self.variant.map_or(Ok(()), |variant| write!(f, " {}", variant.name))
     }
 }
 
 /// The production cases of `ops` whose names contain `case`, each as its operator picks a variant and in every variant
 /// that can run it on `device`.
-pub fn plan(device: &Device, ops: &[&'static dyn Operator], case: Option<&str>) -> Result<Vec<Job>> {
-    let mut jobs = Vec::new();
+pub fn plan(device: &Device, ops: &[&'static dyn Operator], case: Option<&str>) -> Result<Vec<Timing>> {
+    let mut timings = Vec::new();
     for &op in ops {
         let cases = op.cases().into_iter().filter(|c| c.class == CaseClass::Production);
         for one in cases.filter(|c| case.is_none_or(|text| c.name.contains(text))) {
-            let able = op.info().variants.iter().filter(|v| op.supports(v.name, device.info(), &one));
-            let variants = std::iter::once(None).chain(able.map(|v| Some(v.name)));
-            jobs.extend(variants.map(|variant| Job { op, case: one.clone(), variant }));
+            let able = op.info().variants.iter().filter(|v| (v.applies)(device.info(), &one));
+            let variants = std::iter::once(None).chain(able.map(Some));
+            timings.extend(variants.map(|variant| Timing { job: Job { op, case: one.clone() }, variant }));
         }
     }
     match case {
-        Some(text) if jobs.is_empty() => Err(Error::param("bench", "case", text, "part of a production case's name")),
-        _ => Ok(jobs),
+        Some(text) if timings.is_empty() => {
+            Err(Error::param("bench", "case", text, "part of a production case's name"))
+        }
+        _ => Ok(timings),
     }
 }
 
 /// Times one case.
-pub fn row(device: &Device, ceilings: &Ceilings, job: &Job) -> Result<Row> {
-    let Job { op, case, variant } = job;
+pub fn row(device: &Device, ceilings: &Ceilings, timing: &Timing) -> Result<Row> {
+    let Timing { job: Job { op, case }, variant } = timing;
     let cost = op.cost(case)?;
-    let (ms, min_ms) = Prepared::new(device, job)?.time()?;
+    let (ms, min_ms) = Prepared::new(device, timing)?.time()?;
     let gbps = cost.bytes as f64 / ms / 1e6;
     let tflops = cost.flops as f64 / ms / 1e9;
     let pct = match cost.bound {
@@ -228,7 +221,7 @@ pub fn row(device: &Device, ceilings: &Ceilings, job: &Job) -> Result<Row> {
     Ok(Row {
         op: op.info().bench_name.to_owned(),
         case: case.name.clone(),
-        variant: variant.unwrap_or(AUTO).to_owned(),
+        variant: variant.map_or(AUTO, |v| v.name).to_owned(),
         ms,
         min_ms,
         bytes: cost.bytes,
@@ -240,10 +233,10 @@ pub fn row(device: &Device, ceilings: &Ceilings, job: &Job) -> Result<Row> {
 }
 
 /// The smallest case there is of the first operator: what overheads are measured with.
-fn smallest() -> Result<Job> {
+fn smallest() -> Result<Timing> {
     let tiny = |op: &&'static dyn Operator| {
         let case = op.cases().into_iter().find(|c| c.class == CaseClass::Tiny)?;
-        Some(Job { op: *op, case, variant: None })
+        Some(Timing { job: Job { op: *op, case }, variant: None })
     };
     let found = registry::OPERATORS.iter().find_map(tiny);
     found.ok_or_else(|| Error::param("bench", "registry", "no tiny case", "at least one"))
@@ -276,9 +269,7 @@ pub fn cold_start(open: impl FnOnce() -> Result<Device>) -> Result<Duration> {
     let start = Instant::now();
     let mut prepared = Prepared::new(&open()?, &smallest()?)?;
     prepared.launch()?;
-    for output in &prepared.outputs {
-        output.to_host(&prepared.stream)?;
-    }
+    prepared.sets[0].outputs(&prepared.stream)?;
     Ok(start.elapsed())
 }
 

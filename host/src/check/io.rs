@@ -1,6 +1,7 @@
 //! Reading and writing safetensors files.
 
-use std::io::Write;
+mod whole;
+
 use std::path::Path;
 
 use safetensors::SafeTensors;
@@ -8,30 +9,46 @@ use safetensors::tensor::{Dtype as FileDtype, SafeTensorError, TensorView};
 
 use crate::ops::model::ArgInfo;
 use crate::runtime::dtype::DType;
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::{Error, Result, printable};
 use crate::runtime::host_tensor::HostTensor;
 
-/// Reads a tensor for each argument, by its name. Others in the file are left alone.
-pub fn read(path: &Path, args: &[ArgInfo]) -> Result<Vec<HostTensor>> {
+/// Reads a tensor for each argument, by its name; optional ones may be missing. Others in the file are left alone.
+pub fn read<'a>(path: &Path, args: impl IntoIterator<Item = &'a ArgInfo>) -> Result<Vec<(&'static str, HostTensor)>> {
     let bytes = std::fs::read(path).map_err(|e| Error::file(path, format!("cannot be read: {e}")))?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|e| Error::file(path, malformed(&e)))?;
-    let read = |name: &'static str| {
-        let tensor = file.tensor(name).map_err(|_| Error::file(path, missing(name, args, &file)))?;
-        from_file(name, &tensor).map_err(|reason| Error::file(path, reason))
+    parse(path, &bytes, args)
+}
+
+/// [`read`] on what was read from `path` already.
+pub fn parse<'a>(
+    path: &Path,
+    bytes: &[u8],
+    args: impl IntoIterator<Item = &'a ArgInfo>,
+) -> Result<Vec<(&'static str, HostTensor)>> {
+    let args: Vec<_> = args.into_iter().collect();
+    let file = SafeTensors::deserialize(bytes).map_err(|e| Error::file(path, malformed(&e)))?;
+    let read = |arg: &&ArgInfo| match file.tensor(arg.name) {
+        Ok(tensor) => Some(from_file(arg.name, &tensor).map(|t| (arg.name, t)).map_err(|e| Error::file(path, e))),
+        Err(_) if arg.optional => None,
+        Err(_) => Some(Err(Error::file(path, missing(arg.name, &args, &file)))),
     };
-    args.iter().map(|arg| read(arg.name)).collect()
+    args.iter().filter_map(read).collect()
 }
 
 /// Writes tensors under their names. The file appears whole or not at all.
 pub fn write(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<()> {
-    let fail = |e: &dyn std::fmt::Display| Error::file(path, format!("cannot be written: {e}"));
+    whole::write(path, &serialize(path, tensors)?)
+}
+
+/// What [`write()`] writes.
+pub fn serialize(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<Vec<u8>> {
+    let fail = |e: &SafeTensorError| Error::file(path, format!("cannot be written: {e}"));
     let mut views = Vec::new();
     for (name, tensor) in tensors {
         let shape = tensor.shape().to_vec();
         let view = TensorView::new(to_file_dtype(tensor.dtype()), shape, tensor.bytes()).map_err(|e| fail(&e))?;
         views.push((*name, view));
     }
-    write_whole(path, &safetensors::serialize(views, None).map_err(|e| fail(&e))?)
+    safetensors::serialize(views, None).map_err(|e| fail(&e))
 }
 
 /// Writes a JSON document. The file appears whole or not at all.
@@ -39,34 +56,17 @@ pub fn write(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<()> {
 pub(crate) fn write_json(path: &Path, document: &impl serde::Serialize) -> Result<()> {
     let text =
         serde_json::to_string_pretty(document).map_err(|e| Error::file(path, format!("cannot be written: {e}")))?;
-    write_whole(path, (text + "\n").as_bytes())
-}
-
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let fail = |e: &dyn std::fmt::Display| Error::file(path, format!("cannot be written: {e}"));
-    if path.metadata().is_ok_and(|data| !data.is_file()) {
-        // A device or a pipe, such as /dev/stdout: no file may take its place.
-        return std::fs::write(path, bytes).map_err(|e| fail(&e));
-    }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    // As an ordinary new file has them: temporary ones are for their owner only.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder).map_err(|e| fail(&e))?;
-    file.write_all(bytes).map_err(|e| fail(&e))?;
-    file.persist(path).map_err(|e| fail(&e.error))?;
-    Ok(())
+    whole::write(path, (text + "\n").as_bytes())
 }
 
 fn malformed(error: &SafeTensorError) -> String {
-    format!("is not a whole safetensors file: {error}")
+    format!("is not a whole safetensors file: {}", printable(&error.to_string()))
 }
 
-fn missing(name: &str, args: &[ArgInfo], file: &SafeTensors<'_>) -> String {
+fn missing(name: &str, args: &[&ArgInfo], file: &SafeTensors<'_>) -> String {
     let mut there = file.names();
     there.sort_unstable();
-    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    let there = if there.is_empty() { "none".to_owned() } else { printable(&there.join(", ")).into_owned() };
     let wanted: Vec<_> = args.iter().map(|arg| arg.name).collect();
     format!("has no tensor `{name}`: wanted are {}; the file has {there}", wanted.join(", "))
 }
@@ -105,7 +105,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("in.safetensors");
         std::fs::write(&path, bytes).unwrap();
-        let error = read(&path, OPERATORS[0].info().inputs).unwrap_err();
+        let error = read(&path, OPERATORS[0].info().inputs()).unwrap_err();
         assert!(matches!(&error, Error::File { path: p, .. } if *p == path), "{error}");
         error.to_string()
     }
@@ -124,9 +124,9 @@ mod tests {
         let info = OPERATORS[0].info();
         for dtype in DType::ALL {
             let tensor = HostTensor::from_f64(*dtype, [2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
-            let named: Vec<_> = info.inputs.iter().map(|arg| (arg.name, tensor.clone())).collect();
+            let named: Vec<_> = info.inputs().map(|arg| (arg.name, tensor.clone())).collect();
             write(&path, &named).unwrap();
-            assert_eq!(read(&path, info.inputs).unwrap(), vec![tensor; info.inputs.len()]);
+            assert_eq!(read(&path, info.inputs()).unwrap(), named);
         }
     }
 
@@ -136,7 +136,7 @@ mod tests {
         assert!(error(b"hello, world").contains("not a whole safetensors file"));
         assert!(error(&[0xFF; 64]).contains("not a whole safetensors file"));
         assert!(error(&header("{", &[])).contains("not a whole safetensors file"));
-        let name = OPERATORS[0].info().inputs[0].name;
+        let name = OPERATORS[0].info().args[0].name;
         let short = format!(r#"{{"{name}":{{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}}}"#);
         assert!(error(&header(&short, &[0; 8])).contains("not a whole safetensors file"));
         let lies = format!(r#"{{"{name}":{{"dtype":"F32","shape":[5],"data_offsets":[0,16]}}}}"#);
@@ -147,27 +147,19 @@ mod tests {
     fn missing_tensors_and_strange_types_are_named() {
         let other = r#"{"unexpected":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
         let text = error(&header(other, &[0; 4]));
-        let name = OPERATORS[0].info().inputs[0].name;
+        let name = OPERATORS[0].info().args[0].name;
         assert!(text.contains(&format!("has no tensor `{name}`")) && text.contains("unexpected"), "{text}");
+        let hostile = r#"{"\u001b[31m\nerror: ":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+        let text = error(&header(hostile, &[0; 4]));
+        assert!(text.ends_with(r"the file has \u{1b}[31m\nerror: ") && !text.contains('\n'), "{text}");
         let strange = format!(r#"{{"{name}":{{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}}}"#);
         assert!(error(&header(&strange, &[0; 8])).contains("F64"));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn devices_are_written_to_and_not_replaced() {
-        use std::os::unix::fs::FileTypeExt;
-        let folder = tempfile::tempdir().unwrap();
-        let link = folder.path().join("null");
-        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
-        write(&link, &[]).unwrap();
-        assert!(link.metadata().unwrap().file_type().is_char_device());
     }
 
     #[test]
     fn files_that_cannot_be_opened_or_written_are_named() {
         let nowhere = Path::new("/nonexistent/folder/t.safetensors");
-        assert!(read(nowhere, OPERATORS[0].info().inputs).unwrap_err().to_string().contains("/nonexistent"));
+        assert!(read(nowhere, OPERATORS[0].info().inputs()).unwrap_err().to_string().contains("/nonexistent"));
         assert!(write(nowhere, &[]).unwrap_err().to_string().contains("cannot be written"));
     }
 }

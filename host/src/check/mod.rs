@@ -1,8 +1,15 @@
 //! What walks the operators: comparisons with their references, timing, mutation, and the files and random input these need.
 
 pub mod bench;
+pub mod finite_differences;
 pub mod io;
+mod job;
 pub mod mutation;
+mod operands;
+pub mod profile;
 pub mod random;
 pub mod registry;
 pub mod verify;
+
+pub use job::Job;
+pub use operands::Operands;

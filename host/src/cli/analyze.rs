@@ -6,9 +6,8 @@ use cuda_builder::ptxas;
 use serde_json::json;
 
 use super::{Outcome, Ui};
-use crate::check::registry;
-use crate::check::verify::Job;
 use crate::check::verify::offline::{self, KernelRow};
+use crate::check::{Job, profile, registry};
 use crate::ops::model::{Case, Operator};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::sim::{GpuModel, HotLine, Profile};
@@ -42,14 +41,14 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let mut params = case.params.clone();
     let device = sim::open(&args.device)?;
     if let Some(variant) = &args.variant {
-        params = params.with_text(&format!("variant={variant}"))?;
-        if !op.supports(variant, device.info(), &case) {
+        params = params.with_variant(variant)?;
+        if !op.info().variant(variant).is_ok_and(|v| (v.applies)(device.info(), &case)) {
             let expected = format!("one that can run {} on the {}", case.name, args.device.name);
             return Err(Error::param(op.info().name, "variant", variant, expected));
         }
     }
     let job = Job { op, case };
-    let mut profiles = sim::profile(&device, &job, &params)?;
+    let mut profiles = profile::profile(&device, &job, &params)?;
     let resources = offline::kernels(op.info(), ptxas::find().as_ref())?;
     let archs = device.archs();
     for profile in &mut profiles {

@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::{BackendArg, Outcome, Ui};
-use crate::check::bench::{self, Ceilings, Job, Report, Row};
+use crate::check::bench::{self, Ceilings, Report, Row, Timing};
 use crate::check::{io, registry};
 use crate::runtime::device::{BackendKind, Device};
 use crate::runtime::error::{Error, Result};
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
 }
 
 /// Fills the report. An error ends what it is about, and a failed kernel ends all; what was measured stays.
-fn measure(args: &Args, device: &Device, jobs: &[Job], report: &mut Report, bar: &ProgressBar, ui: &mut Ui) {
+fn measure(args: &Args, device: &Device, jobs: &[Timing], report: &mut Report, bar: &ProgressBar, ui: &mut Ui) {
     bar.set_message("ceiling.copy");
     let ceilings = match Ceilings::measure(device) {
         Ok(ceilings) => ceilings,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Outcome, Ui};
 use crate::check::registry;
-use crate::ops::model::{ArgInfo, Operator};
+use crate::ops::model::{ArgInfo, Operator, Role};
 use crate::runtime::error::Result;
 
 #[derive(clap::Args)]
@@ -29,8 +29,13 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     } else if args.ops.is_empty() {
         let row = |op: &&'static dyn Operator| {
             let info = op.info();
-            let cells =
-                [info.name.to_owned(), dtypes(*op), names(info.inputs), names(info.outputs), info.summary.to_owned()];
+            let cells = [
+                info.name.to_owned(),
+                dtypes(*op),
+                names(info.inputs()),
+                names(info.outputs()),
+                info.summary.to_owned(),
+            ];
             cells.into_iter().map(Cell::new).collect()
         };
         ui.table(&["operator", "dtypes", "inputs", "outputs", "what"], ops.iter().map(row).collect());
@@ -44,26 +49,37 @@ fn dtypes(op: &dyn Operator) -> String {
     op.info().dtypes.iter().map(|d| d.short_name()).collect::<Vec<_>>().join(" ")
 }
 
-fn names(args: &[ArgInfo]) -> String {
-    args.iter().map(|a| a.name).collect::<Vec<_>>().join(" ")
+fn names(args: impl Iterator<Item = &'static ArgInfo>) -> String {
+    args.map(|a| a.name).collect::<Vec<_>>().join(" ")
+}
+
+fn role(arg: &ArgInfo) -> &'static str {
+    match arg.role {
+        Role::In => "input",
+        Role::Out => "output",
+        Role::InOut => "input and output",
+    }
 }
 
 fn describe(op: &dyn Operator) -> Value {
     let info = op.info();
-    let args = |args: &[ArgInfo]| args.iter().map(|a| json!({ "name": a.name, "doc": a.doc })).collect::<Vec<_>>();
+    let arg = |a: &ArgInfo| {
+        let dtypes = if a.dtypes.is_empty() { info.dtypes } else { a.dtypes };
+        let dtypes: Vec<_> = dtypes.iter().map(|d| d.name()).collect();
+        json!({ "name": a.name, "doc": a.doc, "role": role(a), "dtypes": dtypes, "optional": a.optional })
+    };
     json!({
         "name": info.name,
         "bench_name": info.bench_name,
         "summary": info.summary,
         "math": info.math,
         "dtypes": info.dtypes.iter().map(|d| d.name()).collect::<Vec<_>>(),
-        "inputs": args(info.inputs),
-        "outputs": args(info.outputs),
+        "args": info.args.iter().map(arg).collect::<Vec<_>>(),
         "params": info.params.iter().map(|p| json!({
             "name": p.name, "default": p.default.to_string(), "choices": p.choices, "doc": p.doc,
         })).collect::<Vec<_>>(),
         "variants": info.variants.iter().map(|v| json!({ "name": v.name, "doc": v.doc })).collect::<Vec<_>>(),
-        "kernels": info.kernels.iter().map(|k| k.symbol()).collect::<Vec<_>>(),
+        "kernels": info.instances().map(|k| k.symbol).collect::<Vec<_>>(),
         "cases": op.cases().iter().map(|c| json!({
             "name": c.name, "dtype": c.dtype.name(), "class": c.class.name(),
         })).collect::<Vec<_>>(),
@@ -73,10 +89,9 @@ fn describe(op: &dyn Operator) -> Value {
 fn print(op: &dyn Operator, ui: &mut Ui) {
     let info = op.info();
     ui.line(format!("{}: {}\n    {}\n    dtypes: {}", info.name, info.summary, info.math, dtypes(op)));
-    for (what, args) in [("input", info.inputs), ("output", info.outputs)] {
-        for arg in args {
-            ui.line(format!("    {what} {}: {}", arg.name, arg.doc));
-        }
+    for arg in info.args {
+        let optional = if arg.optional { "optional " } else { "" };
+        ui.line(format!("    {optional}{} {}: {}", role(arg), arg.name, arg.doc));
     }
     for param in info.params {
         ui.line(format!("    parameter {}={}: {}", param.name, param.default, param.doc));

@@ -1,26 +1,24 @@
 //! `warpsmith run`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use comfy_table::Cell;
 use serde_json::json;
 
 use super::{BackendArg, Outcome, Ui};
-use crate::check::{io, registry};
-use crate::ops::model::params::Params;
-use crate::ops::model::{ArgInfo, TensorMeta};
-use crate::runtime::any::AnyTensor;
-use crate::runtime::error::Result;
+use crate::check::{Operands, io, registry};
+use crate::ops::model::{self, Params, TensorMeta};
+use crate::runtime::error::{Error, Result, printable};
 use crate::runtime::host_tensor::HostTensor;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The operator
     op: String,
-    /// A safetensors file with a tensor for each input, by its name
+    /// A safetensors file with a tensor for each input, by its name; `-` for standard input
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
-    /// The safetensors file to write the outputs to
+    /// The safetensors file to write the outputs to; with `-` they go to standard output, and the report to standard error
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     /// A parameter's value; `variant=NAME` forces a variant
@@ -34,31 +32,35 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let op = registry::find(&args.op)?;
     let info = op.info();
     let params = args.set.iter().try_fold(Params::new(info), |params, text| params.with_text(text))?;
-    let inputs = io::read(&args.input, info.inputs)?;
-    let meta = |(arg, tensor): (&ArgInfo, &HostTensor)| TensorMeta {
-        name: arg.name.to_owned(),
-        dtype: tensor.dtype(),
-        shape: tensor.shape().to_vec(),
+    let inputs = match is_stream(&args.input) {
+        true => {
+            let mut bytes = Vec::new();
+            let read = ui.input.read_to_end(&mut bytes);
+            read.map_err(|e| Error::file("standard input", format!("cannot be read: {e}")))?;
+            io::parse(Path::new("standard input"), &bytes, info.inputs())?
+        }
+        false => io::read(&args.input, info.inputs())?,
     };
-    let metas: Vec<_> = info.inputs.iter().zip(&inputs).map(meta).collect();
-    let outputs = op.outputs(&metas, &params)?;
+    let meta = |(name, tensor): &(&str, HostTensor)| TensorMeta::new(name, tensor.dtype(), tensor.shape().to_vec());
+    let metas: Vec<_> = inputs.iter().map(meta).collect();
+    model::outputs(op, &metas, &params)?;
 
     let device = args.backend.open()?;
     let stream = device.stream()?;
-    let inputs = inputs.iter().map(|t| AnyTensor::from_host(&stream, t)).collect::<Result<Vec<_>>>()?;
-    let make = |meta: &TensorMeta| AnyTensor::uninit(&stream, meta.dtype, &meta.shape);
-    let mut tensors = outputs.iter().map(make).collect::<Result<Vec<_>>>()?;
+    let named: Vec<_> = inputs.iter().map(|(name, tensor)| (*name, tensor)).collect();
+    let mut operands = Operands::new(&stream, op, &named, &params)?;
     let start = stream.record()?;
-    {
-        let inputs: Vec<_> = inputs.iter().map(AnyTensor::view).collect();
-        let mut outputs: Vec<_> = tensors.iter_mut().map(AnyTensor::view_mut).collect();
-        op.launch(&stream, &inputs, &mut outputs, &params)?;
-    }
+    operands.launch(&stream, op, &params)?;
     let end = stream.record()?;
     end.synchronize()?;
     let ms = start.elapsed_ms(&end)?;
-    let named = outputs.iter().zip(&tensors).map(|(meta, tensor)| Ok((meta.name.as_str(), tensor.to_host(&stream)?)));
-    io::write(&args.output, &named.collect::<Result<Vec<_>>>()?)?;
+    let outputs = operands.outputs(&stream)?;
+    if is_stream(&args.output) {
+        ui.give(&io::serialize(Path::new("standard output"), &outputs)?);
+    } else {
+        io::write(&args.output, &outputs)?;
+    }
+    let outputs: Vec<_> = outputs.iter().map(meta).collect();
 
     let describe = |m: &TensorMeta| json!({ "name": m.name, "dtype": m.dtype.name(), "shape": m.shape });
     ui.document(&json!({
@@ -74,6 +76,11 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     };
     let rows = metas.iter().map(|m| row("input", m)).chain(outputs.iter().map(|m| row("output", m)));
     ui.table(&["", "tensor", "dtype", "shape"], rows.collect());
-    ui.line(format!("{} took {ms:.3} ms on {}; wrote {}", info.name, device.info().name, args.output.display()));
+    let output = args.output.to_string_lossy();
+    ui.line(format!("{} took {ms:.3} ms on {}; wrote {}", info.name, device.info().name, printable(&output)));
     Ok(Outcome::Ok)
+}
+
+fn is_stream(path: &Path) -> bool {
+    path == Path::new("-")
 }

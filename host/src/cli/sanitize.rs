@@ -6,8 +6,9 @@ use serde_json::json;
 
 use super::cases::CaseArgs;
 use super::{Outcome, Ui, ui};
+use crate::check::Job;
 use crate::check::mutation::{Mutant, Mutation};
-use crate::check::verify::{self, Job, Row, Status};
+use crate::check::verify::{self, Row, Status};
 use crate::runtime::device::{BackendKind, Device};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::sim::{Finding, Settings};

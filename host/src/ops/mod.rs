@@ -1,16 +1,17 @@
-//! The operators: in each file the safe function, its reference, its cases, its tolerance and its cost.
+//! The operators, by family: in each file the safe function, its reference, its cases, its tolerance and its cost.
+//!
+//! An operator comes in two forms: `gelu(&stream, &x)?` returns a new dense tensor, and `gelu_into(&stream, &x, &mut y)?` writes
+//! into one that is there, or a view of it. Both queue their work on the stream and return. What operators say of themselves,
+//! for checks, benches and lists, is [`model`].
 
-mod elementwise;
+pub mod activation;
+pub mod elementwise;
+pub mod gemm;
 pub mod model;
+pub mod norm;
+pub mod registry;
 
-pub mod bias_mask_scale_add;
-pub mod gelu;
-pub mod gemm_bf16;
-pub mod rms_norm;
-pub mod sgemm;
-
-pub use bias_mask_scale_add::bias_mask_scale_add;
-pub use gelu::gelu;
-pub use gemm_bf16::gemm_bf16;
-pub use rms_norm::rms_norm;
-pub use sgemm::sgemm;
+pub use activation::*;
+pub use elementwise::*;
+pub use gemm::*;
+pub use norm::*;

@@ -1,118 +1,69 @@
-//! Tensors whose element type is known at run time only.
+//! Tensors whose element type is known at run time only. A [`Tensor`] and its views are these, with a type.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
-use half::{bf16, f16};
-
 use crate::runtime::device::Device;
-use crate::runtime::dtype::{DType, Dtype, for_each_dtype};
+use crate::runtime::dtype::{DType, Dtype};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::host_tensor::HostTensor;
+use crate::runtime::layout::{Layout, Overlap};
+use crate::runtime::part::Part;
 use crate::runtime::shape::Shape;
+use crate::runtime::storage::{Access, Storage};
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
-use crate::runtime::view::{View, ViewMut};
+use crate::runtime::view::{View, ViewMut, derived_views, shared_methods};
 
-macro_rules! define {
-    ($(($variant:ident, $ty:ty, $name:literal, $doc:literal, $to:expr, $from:expr),)*) => {
-        /// A [`Tensor`] of any element type.
-        #[derive(Debug)]
-        #[non_exhaustive]
-        pub enum AnyTensor {
-            $(#[doc = $doc] $variant(Tensor<$ty>),)*
-        }
-
-        /// A [`View`] of any element type.
-        #[derive(Debug, Clone, Copy)]
-        #[non_exhaustive]
-        pub enum AnyView<'a> {
-            $(#[doc = $doc] $variant(View<'a, $ty>),)*
-        }
-
-        /// A [`ViewMut`] of any element type.
-        #[derive(Debug)]
-        #[non_exhaustive]
-        pub enum AnyViewMut<'a> {
-            $(#[doc = $doc] $variant(ViewMut<'a, $ty>),)*
-        }
-
-        /// Runs `$body` on the content, whatever its element type.
-        macro_rules! on_any {
-            ($any:ident, $value:expr, $inner:ident => $body:expr) => {
-                match $value { $($any::$variant($inner) => $body,)* }
-            };
-        }
-
-        /// Runs `$body` on the content and wraps its value in the same variant.
-        macro_rules! map_any {
-            ($any:ident, $value:expr, $inner:ident => $target:ident, $body:expr) => {
-                match $value { $($any::$variant($inner) => $target::$variant($body),)* }
-            };
-        }
-
-        /// Makes a tensor of a type that is known at run time.
-        macro_rules! make_any {
-            ($dtype:expr, $t:ident => $body:expr) => {
-                match $dtype {
-                    $(DType::$variant => { type $t = $ty; AnyTensor::$variant($body) })*
-                }
-            };
-        }
-
-        $(
-            impl From<Tensor<$ty>> for AnyTensor {
-                fn from(tensor: Tensor<$ty>) -> Self {
-                    Self::$variant(tensor)
-                }
-            }
-
-            impl<'a> From<View<'a, $ty>> for AnyView<'a> {
-                fn from(view: View<'a, $ty>) -> Self {
-                    Self::$variant(view)
-                }
-            }
-
-            impl<'a> From<ViewMut<'a, $ty>> for AnyViewMut<'a> {
-                fn from(view: ViewMut<'a, $ty>) -> Self {
-                    Self::$variant(view)
-                }
-            }
-        )*
-    };
-}
-for_each_dtype!(define);
-
-fn dtype_of<T: Dtype>(_: &Tensor<T>) -> DType {
-    T::DTYPE
+/// A [`Tensor`] of any element type.
+#[derive(Debug)]
+pub struct AnyTensor {
+    storage: Storage,
+    dtype: DType,
+    layout: Layout,
 }
 
-fn dtype_of_view<T: Dtype>(_: &View<'_, T>) -> DType {
-    T::DTYPE
+/// A [`View`] of any element type.
+#[derive(Debug, Clone, Copy)]
+pub struct AnyView<'a> {
+    part: Part<'a>,
 }
 
-fn dtype_of_view_mut<T: Dtype>(_: &ViewMut<'_, T>) -> DType {
-    T::DTYPE
+/// A [`ViewMut`] of any element type.
+#[derive(Debug)]
+pub struct AnyViewMut<'a> {
+    part: Part<'a>,
+    exclusive: PhantomData<&'a mut ()>,
 }
 
 impl AnyTensor {
     /// See [`Tensor::uninit`].
     pub fn uninit(stream: &Stream, dtype: DType, shape: impl AsRef<[usize]>) -> Result<Self> {
-        Ok(make_any!(dtype, T => Tensor::<T>::uninit(stream, shape)?))
+        let shape = Shape::new(shape.as_ref())?;
+        let bytes = shape.elements().checked_mul(dtype.size()).filter(|&n| n <= isize::MAX as usize);
+        let bytes = bytes.ok_or_else(|| {
+            Error::too_large("tensor", "shape", format!("{shape} of {dtype} has more than 2^63 bytes"))
+        })?;
+        let mut tensor = Self { storage: Storage::new(stream, bytes)?, dtype, layout: Layout::dense(shape) };
+        if cfg!(debug_assertions) {
+            tensor.part().fill(stream, &[0xFF])?;
+            tensor.forget(stream, 0..shape.elements())?;
+        }
+        Ok(tensor)
     }
 
     /// See [`Tensor::zeros`].
     pub fn zeros(stream: &Stream, dtype: DType, shape: impl AsRef<[usize]>) -> Result<Self> {
-        Ok(make_any!(dtype, T => Tensor::<T>::zeros(stream, shape)?))
+        let tensor = Self::uninit(stream, dtype, shape)?;
+        tensor.part().fill(stream, &[0])?;
+        Ok(tensor)
     }
 
-    /// Copies a host tensor to the device. Does not wait for the device.
+    /// Copies a host tensor to the device: see [`Tensor::from_slice`].
     pub fn from_host(stream: &Stream, host: &HostTensor) -> Result<Self> {
-        Ok(make_any!(host.dtype(), T => {
-            let tensor = Tensor::<T>::uninit(stream, host.shape())?;
-            // SAFETY: a host tensor's bytes are exactly its elements, and the device tensor has as many.
-            unsafe { stream.upload(tensor.view().ptr(stream).addr(), host.bytes())? };
-            tensor
-        }))
+        let tensor = Self::uninit(stream, host.dtype(), host.shape())?;
+        tensor.part().upload(stream, host.bytes())?;
+        Ok(tensor)
     }
 
     /// Copies the elements to the host, after everything queued on `stream`. Waits for it.
@@ -120,39 +71,70 @@ impl AnyTensor {
         self.view().to_host(stream)
     }
 
+    /// See [`View::to_device`].
+    pub fn to_device(&self, stream: &Stream) -> Result<Self> {
+        Self::from_host(stream, &self.to_host(self.storage.home())?)
+    }
+
     /// What findings call the tensor.
     pub(crate) fn set_name(&self, name: &str) {
-        on_any!(AnyTensor, self, t => t.set_name(name));
+        self.storage.set_name(name);
     }
 
     /// Elements in that range count as never written, where reads are checked.
-    pub(crate) fn forget(&self, stream: &Stream, range: Range<usize>) -> Result<()> {
-        on_any!(AnyTensor, self, t => t.forget(stream, range))
+    pub(crate) fn forget(&mut self, stream: &Stream, range: Range<usize>) -> Result<()> {
+        let range = range.start.min(self.len())..range.end.min(self.len());
+        if range.is_empty() {
+            return Ok(());
+        }
+        let size = self.dtype.size();
+        let address = self.part().ordered(stream, Access::Write)?;
+        // SAFETY: the range was cut to the allocation.
+        unsafe { stream.forget(address + (range.start * size) as u64, range.len() * size) }
+    }
+
+    pub(crate) fn part(&self) -> Part<'_> {
+        Part::whole(&self.storage, self.dtype, self.layout)
     }
 
     /// The element type.
     pub fn dtype(&self) -> DType {
-        on_any!(AnyTensor, self, t => dtype_of(t))
+        self.dtype
     }
 
     /// Extents, slowest dimension first.
     pub fn shape(&self) -> &Shape {
-        on_any!(AnyTensor, self, t => t.shape())
+        &self.layout.shape
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape().elements()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The device that holds the elements.
     pub fn device(&self) -> &Device {
-        on_any!(AnyTensor, self, t => t.device())
+        self.storage.device()
     }
 
     /// The whole tensor, to read.
     pub fn view(&self) -> AnyView<'_> {
-        map_any!(AnyTensor, self, t => AnyView, t.view())
+        AnyView::of(self.part())
     }
 
     /// The whole tensor, to write.
     pub fn view_mut(&mut self) -> AnyViewMut<'_> {
-        map_any!(AnyTensor, self, t => AnyViewMut, t.view_mut())
+        AnyViewMut::of(self.part())
+    }
+
+    /// The same memory with other dimensions.
+    pub fn reshape(self, shape: impl AsRef<[usize]>) -> Result<Self> {
+        Ok(Self { layout: self.layout.reshape(shape.as_ref())?, ..self })
     }
 
     /// See [`View::strided`].
@@ -167,92 +149,111 @@ impl AnyTensor {
         shape: impl AsRef<[usize]>,
         strides: &[usize],
     ) -> Result<AnyViewMut<'_>> {
-        let shape = shape.as_ref();
-        Ok(map_any!(AnyTensor, self, t => AnyViewMut, t.view_mut().strided(offset, shape, strides)?))
+        self.view_mut().strided(offset, shape, strides)
     }
 
     /// The tensor, if its elements are `T`s; `op` and `arg` go into the error.
     pub fn typed<T: Dtype>(self, op: &'static str, arg: &'static str) -> Result<Tensor<T>> {
-        T::tensor_of(self).map_err(|other| Error::dtype(op, arg, other.dtype(), T::DTYPE.name()))
+        self.part().require_dtype(op, arg, T::DTYPE)?;
+        Ok(Tensor::of(self))
     }
 }
 
 impl<'a> AnyView<'a> {
+    shared_methods!();
+    derived_views!(Overlap::Allowed, self: &self);
+
+    fn of(part: Part<'a>) -> Self {
+        Self { part }
+    }
+
     /// The element type.
     pub fn dtype(&self) -> DType {
-        on_any!(AnyView, self, v => dtype_of_view(v))
-    }
-
-    /// Extents, slowest dimension first.
-    pub fn shape(&self) -> &Shape {
-        on_any!(AnyView, self, v => v.shape())
-    }
-
-    /// Strides in elements.
-    pub fn strides(&self) -> &[usize] {
-        on_any!(AnyView, self, v => v.strides())
+        self.part.dtype
     }
 
     /// The view, if its elements are `T`s; `op` and `arg` go into the error.
     pub fn typed<T: Dtype>(&self, op: &'static str, arg: &'static str) -> Result<View<'a, T>> {
-        T::view_of(self).ok_or_else(|| Error::dtype(op, arg, self.dtype(), T::DTYPE.name()))
+        self.part.require_dtype(op, arg, T::DTYPE)?;
+        Ok(View::of(self.part))
     }
 
-    /// See [`View::slice`].
-    pub fn slice(&self, range: Range<usize>) -> Result<Self> {
-        Ok(map_any!(AnyView, self, v => AnyView, v.slice(range)?))
-    }
-
-    /// See [`View::strided`].
-    pub fn strided(&self, offset: usize, shape: impl AsRef<[usize]>, strides: &[usize]) -> Result<Self> {
-        let shape = shape.as_ref();
-        Ok(map_any!(AnyView, self, v => AnyView, v.strided(offset, shape, strides)?))
+    /// See [`View::broadcast`].
+    pub fn broadcast(&self, shape: impl AsRef<[usize]>) -> Result<Self> {
+        Ok(Self::of(self.part.broadcast(shape.as_ref())?))
     }
 
     /// Copies the elements to the host, densely, after everything queued on `stream`. Waits for it.
     pub fn to_host(&self, stream: &Stream) -> Result<HostTensor> {
-        on_any!(AnyView, self, v => HostTensor::new(self.dtype(), v.shape(), v.download(stream)?))
+        HostTensor::new(self.dtype(), self.shape(), self.part.to_vec::<u8>(stream)?)
     }
 }
 
-impl AnyViewMut<'_> {
+impl<'a> AnyViewMut<'a> {
+    shared_methods!();
+    derived_views!(Overlap::Refused, self: self);
+
+    /// A part that nobody else has.
+    fn of(part: Part<'a>) -> Self {
+        Self { part, exclusive: PhantomData }
+    }
+
     /// The element type.
     pub fn dtype(&self) -> DType {
-        on_any!(AnyViewMut, self, v => dtype_of_view_mut(v))
-    }
-
-    /// Extents, slowest dimension first.
-    pub fn shape(&self) -> &Shape {
-        on_any!(AnyViewMut, self, v => v.shape())
-    }
-
-    /// Strides in elements.
-    pub fn strides(&self) -> &[usize] {
-        on_any!(AnyViewMut, self, v => v.strides())
+        self.part.dtype
     }
 
     /// The view, if its elements are `T`s; `op` and `arg` go into the error.
     pub fn typed<T: Dtype>(&mut self, op: &'static str, arg: &'static str) -> Result<ViewMut<'_, T>> {
-        let found = self.dtype();
-        T::view_mut_of(self).ok_or_else(|| Error::dtype(op, arg, found, T::DTYPE.name()))
+        self.part.require_dtype(op, arg, T::DTYPE)?;
+        Ok(ViewMut::of(self.part))
+    }
+
+    /// The view itself, if its elements are `T`s; `op` and `arg` go into the error.
+    pub fn into_typed<T: Dtype>(self, op: &'static str, arg: &'static str) -> Result<ViewMut<'a, T>> {
+        self.part.require_dtype(op, arg, T::DTYPE)?;
+        Ok(ViewMut::of(self.part))
     }
 
     /// The same elements, to read.
     pub fn as_view(&self) -> AnyView<'_> {
-        map_any!(AnyViewMut, self, v => AnyView, v.as_view())
+        AnyView::of(self.part)
     }
 
     /// The same elements for a shorter time.
     pub fn reborrow(&mut self) -> AnyViewMut<'_> {
-        map_any!(AnyViewMut, self, v => AnyViewMut, v.reborrow())
+        AnyViewMut::of(self.part)
     }
 
-    /// Copies a host tensor of the same type and shape; the view has to be contiguous. Does not wait for the device.
+    /// Copies a host tensor of the same type and shape; the view has to be contiguous. See [`Tensor::from_slice`].
     pub fn write(&mut self, stream: &Stream, host: &HostTensor) -> Result<()> {
         if host.dtype() != self.dtype() {
             return Err(Error::dtype("write", "src", host.dtype(), self.dtype().name()));
         }
-        on_any!(AnyViewMut, self, v => v.write(stream, &host.to_vec()?))
+        self.part.upload(stream, host.bytes())
+    }
+
+    /// Sets every element to these bytes, which are one element's.
+    pub(crate) fn fill_bytes(&mut self, stream: &Stream, element: &[u8]) -> Result<()> {
+        self.part.fill(stream, element)
+    }
+}
+
+impl<T: Dtype> From<Tensor<T>> for AnyTensor {
+    fn from(tensor: Tensor<T>) -> Self {
+        tensor.any
+    }
+}
+
+impl<'a, T: Dtype> From<View<'a, T>> for AnyView<'a> {
+    fn from(view: View<'a, T>) -> Self {
+        Self::of(view.part)
+    }
+}
+
+impl<'a, T: Dtype> From<ViewMut<'a, T>> for AnyViewMut<'a> {
+    fn from(view: ViewMut<'a, T>) -> Self {
+        Self::of(view.part)
     }
 }
 

@@ -1,23 +1,24 @@
 //! Devices: opening them, what they are, and the kernels loaded on them.
 
+mod open;
 mod recent;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::runtime::backend::sim::SimBackend;
-use crate::runtime::backend::{self, Backend, Failure, Outcome, RawFunction, RawStream};
-use crate::runtime::error::CudaVersion;
-use crate::runtime::error::{Error, Result};
-use crate::runtime::kernels::{self, Arch, KernelImage, KernelSpec};
+use crate::runtime::backend::{Backend, Failure, Outcome, RawFunction, RawStream};
+use crate::runtime::error::{CudaVersion, Error, Result};
+use crate::runtime::kernels::{self, Arch, KernelImage, KernelSpec, Kernels};
+use crate::runtime::queue::{Queue, Queues};
 use crate::runtime::sim::Simulator;
-use crate::runtime::storage::slots;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor_map::TensorMapDesc;
 use cuda_std::launch::TensorMap;
+use open::{Fault, Id, Open};
 use recent::Recent;
+pub(crate) use recent::launched;
 
 /// What can run kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,24 +90,13 @@ struct Inner {
     backend: Box<dyn Backend>,
     archs: &'static [Arch],
     images: RwLock<Vec<&'static [KernelImage]>>,
-    functions: RwLock<HashMap<&'static str, Loaded>>,
-    streams: Mutex<StreamPool>,
+    functions: RwLock<HashMap<(&'static str, &'static str), Loaded>>,
+    queues: Mutex<Queues>,
     recent: Recent,
+    id: Id,
     fault: &'static Fault,
     /// Dropped last: others may open the device from then on.
     _open: Option<Open>,
-}
-
-/// What ended a backend's device. It outlives the device, because no driver call undoes it: only a new process starts afresh.
-type Fault = OnceLock<Error>;
-
-fn fault_of(kind: BackendKind) -> &'static Fault {
-    static CUDA: Fault = Fault::new();
-    static SIM: Fault = Fault::new();
-    match kind {
-        BackendKind::Cuda => &CUDA,
-        BackendKind::Sim => &SIM,
-    }
 }
 
 /// A loaded kernel.
@@ -116,63 +106,17 @@ pub(crate) struct Loaded {
     pub(crate) image: &'static KernelImage,
 }
 
-/// Streams are never destroyed before the device: a slot stays the same stream, so a mask of slots can name a tensor's users.
-#[derive(Default)]
-struct StreamPool {
-    all: Vec<RawStream>,
-    free: Vec<usize>,
-}
-
-/// Devices of this process that are open or closing.
-static OPEN: Mutex<Vec<(BackendKind, Weak<Inner>)>> = Mutex::new(Vec::new());
-static CLOSED: Condvar = Condvar::new();
-
 impl Device {
-    /// Opens the backend that `WARPSMITH_BACKEND` names, otherwise the GPU, otherwise the simulator.
-    pub fn open() -> Result<Self> {
-        match std::env::var("WARPSMITH_BACKEND") {
-            Ok(name) if !name.is_empty() => Self::open_backend(name.parse()?),
-            _ => Self::open_backend(BackendKind::Cuda).or_else(|error| match error {
-                Error::NoDriver { .. } | Error::NoGpu { .. } => Self::open_backend(BackendKind::Sim),
-                error => Err(error),
-            }),
-        }
-    }
-
-    /// Opens the first device of a backend.
-    pub fn open_backend(kind: BackendKind) -> Result<Self> {
-        let fault = fault_of(kind);
-        let mut open = lock(&OPEN);
-        while let Some((_, weak)) = open.iter().find(|(k, _)| *k == kind) {
-            if let Some(inner) = weak.upgrade() {
-                // Dropping the last handle takes the lock.
-                drop(open);
-                return fault.get().map_or(Ok(Self(inner)), |fault| Err(fault.clone()));
-            }
-            open = CLOSED.wait(open).unwrap_or_else(PoisonError::into_inner);
-        }
-        if let Some(fault) = fault.get() {
-            return Err(fault.clone());
-        }
-        let device = Self::new(backend::open(kind)?, Some(Open(kind)));
-        open.push((kind, Arc::downgrade(&device.0)));
-        Ok(device)
-    }
-
-    /// A simulated device that opening its backend does not give to others.
-    pub(crate) fn unshared(backend: SimBackend) -> Self {
-        Self::new(Box::new(backend), None)
-    }
-
-    fn new(backend: Box<dyn Backend>, open: Option<Open>) -> Self {
+    fn new(backend: Box<dyn Backend>, id: Id, open: Option<Open>) -> Self {
         let info = backend.info();
         Self(Arc::new(Inner {
             archs: Arch::of_device(info.compute_capability),
-            images: RwLock::new(vec![kernels::images()]),
+            images: RwLock::default(),
             functions: RwLock::default(),
-            streams: Mutex::default(),
+            queues: Mutex::default(),
             recent: Recent::default(),
-            fault: fault_of(info.backend),
+            id,
+            fault: open::fault_of(id),
             _open: open,
             backend,
         }))
@@ -180,16 +124,13 @@ impl Device {
 
     /// A new stream of work, independent of all others.
     pub fn stream(&self) -> Result<Stream> {
-        let mut pool = lock(&self.0.streams);
-        let slot = match pool.free.pop() {
-            Some(slot) => slot,
-            None => {
-                let raw = self.call(|b| b.create_stream())?;
-                pool.all.push(raw);
-                pool.all.len() - 1
-            }
-        };
-        Ok(Stream::new(self.clone(), pool.all[slot], slot as u32))
+        let queue = lock(&self.0.queues).take(|| self.call(|b| b.create_stream()))?;
+        Ok(Stream::new(self.clone(), queue))
+    }
+
+    /// Which of its backend's devices this is.
+    pub fn ordinal(&self) -> usize {
+        self.0.id.ordinal
     }
 
     /// What the device is.
@@ -212,10 +153,15 @@ impl Device {
         self.call(|b| b.memory())
     }
 
-    /// Adds kernels of another crate, sorted by symbol: they can then be launched like the embedded ones.
-    pub fn add_images(&self, images: &'static [KernelImage]) {
-        let mut sets = self.0.images.write().unwrap_or_else(PoisonError::into_inner);
-        sets.push(images);
+    /// Adds the kernels of another crate, which can then be launched like Warpsmith's own. An error if a kernel of this name and
+    /// module is there already, from elsewhere.
+    pub fn add_kernels(&self, kernels: &'static Kernels) -> Result<()> {
+        self.add_images(kernels.images()?)
+    }
+
+    /// Adds kernels whose PTX does not come from an archive.
+    pub fn add_images(&self, images: &'static [KernelImage]) -> Result<()> {
+        kernels::add(&mut self.0.images.write().unwrap_or_else(PoisonError::into_inner), images)
     }
 
     /// Encodes a TMA descriptor. The caller keeps the memory alive while kernels use it.
@@ -260,41 +206,26 @@ impl Device {
         self.backend().alloc(stream, bytes).map_err(|failure| self.explain(failure, bytes))
     }
 
-    /// Queues the free on `home`, behind all of `users`.
-    pub(crate) fn free(&self, home: &Stream, users: u64, address: u64) {
-        // Errors have nowhere to go from a drop; a fault shows again at the next call.
-        let _ = self.call(|b| {
-            if users != 0 {
-                let all = lock(&self.0.streams).all.clone();
-                for slot in slots(users, all.len()).filter(|&slot| slot != home.slot() as usize) {
-                    order(b, all[slot], home.raw())?;
-                }
-            }
-            // SAFETY: the storage that owned the address is gone, and all its users come first.
-            unsafe { b.free(home.raw(), address) }
-        });
+    /// What findings call the allocation that starts there.
+    pub(crate) fn name(&self, address: u64, name: &str) {
+        self.backend().name(address, name);
     }
 
-    /// Makes `then` wait for what is queued on `first`.
-    pub(crate) fn order(&self, first: &Stream, then: &Stream) -> Result<()> {
-        self.call(|b| order(b, first.raw(), then.raw()))
-    }
-
-    pub(crate) fn release_stream(&self, slot: u32) {
-        lock(&self.0.streams).free.push(slot as usize);
+    pub(crate) fn release_queue(&self, queue: &Arc<Queue>) {
+        lock(&self.0.queues).give_back(queue.clone());
     }
 
     /// The loaded kernel, loading it on first use.
     pub(crate) fn function(&self, spec: &KernelSpec) -> Result<Loaded> {
-        let cached = |map: &HashMap<&'static str, Loaded>| map.get(spec.symbol).copied();
+        let name = (spec.module, spec.symbol);
         let functions = &self.0.functions;
-        if let Some(loaded) = cached(&functions.read().unwrap_or_else(PoisonError::into_inner)) {
-            // Two declarations can claim one symbol.
+        if let Some(&loaded) = functions.read().unwrap_or_else(PoisonError::into_inner).get(&name) {
+            // Two declarations can claim one name.
             return spec.check(loaded.image).map(|()| loaded);
         }
         // Held while loading, so that a kernel is compiled once.
         let mut functions = functions.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = cached(&functions) {
+        if let Some(&loaded) = functions.get(&name) {
             return spec.check(loaded.image).map(|()| loaded);
         }
         let sets = self.0.images.read().unwrap_or_else(PoisonError::into_inner);
@@ -309,7 +240,7 @@ impl Device {
         }
         let function = self.call(|b| b.load(image))?;
         let loaded = Loaded { function, image };
-        functions.insert(spec.symbol, loaded);
+        functions.insert(name, loaded);
         Ok(loaded)
     }
 
@@ -318,15 +249,7 @@ impl Device {
     }
 }
 
-/// Event by event, because one stream can only wait for an event.
-fn order(b: &dyn Backend, first: RawStream, then: RawStream) -> Outcome<()> {
-    let event = b.create_event(false)?;
-    let done = b.record(event, first).and_then(|()| b.wait(then, event));
-    b.destroy_event(event);
-    done
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -339,9 +262,12 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // What faulted is left to the driver to clean up when the process ends.
-        if self.fault.get().is_none()
-            && let Err(Failure::Fault { code, name }) = self.backend.close()
-        {
+        if self.fault.get().is_some() {
+            return;
+        }
+        let queues = self.queues.get_mut().unwrap_or_else(PoisonError::into_inner);
+        queues.all().iter().for_each(|queue| queue.close(&*self.backend));
+        if let Err(Failure::Fault { code, name }) = self.backend.close() {
             self.blame(code, name);
         }
     }
@@ -357,17 +283,13 @@ impl Eq for Device {}
 
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Device").field(&self.info().name).finish()
+        write!(f, "Device({self})")
     }
 }
 
-/// Marks a backend's device as open, in [`OPEN`].
-struct Open(BackendKind);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        lock(&OPEN).retain(|(kind, _)| *kind != self.0);
-        CLOSED.notify_all();
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{} ({})", self.0.id.kind, self.0.id.ordinal, self.info().name)
     }
 }
 

@@ -5,10 +5,6 @@ use std::fmt;
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-use crate::runtime::any::{AnyTensor, AnyView, AnyViewMut};
-use crate::runtime::tensor::Tensor;
-use crate::runtime::view::{View, ViewMut};
-
 mod sealed {
     pub trait Sealed {}
 }
@@ -23,13 +19,6 @@ pub trait Dtype: sealed::Sealed + Pod + PartialEq + PartialOrd + fmt::Debug + Se
 
     /// The nearest value: ties to even for floats; integers saturate and NaN becomes 0.
     fn from_f64(value: f64) -> Self;
-
-    #[doc(hidden)]
-    fn tensor_of(any: AnyTensor) -> std::result::Result<Tensor<Self>, AnyTensor>;
-    #[doc(hidden)]
-    fn view_of<'a>(any: &AnyView<'a>) -> Option<View<'a, Self>>;
-    #[doc(hidden)]
-    fn view_mut_of<'v>(any: &'v mut AnyViewMut<'_>) -> Option<ViewMut<'v, Self>>;
 }
 
 /// `x` as an `f32` that rounds to any narrower float as `x` itself would: inexact values get an odd last bit, so that they stay
@@ -99,34 +88,20 @@ macro_rules! define {
                     let convert: fn(f64) -> $ty = $from;
                     convert(value)
                 }
-
-                fn tensor_of(any: AnyTensor) -> std::result::Result<Tensor<Self>, AnyTensor> {
-                    match any {
-                        AnyTensor::$variant(tensor) => Ok(tensor),
-                        other => Err(other),
-                    }
-                }
-
-                fn view_of<'a>(any: &AnyView<'a>) -> Option<View<'a, Self>> {
-                    match any {
-                        AnyView::$variant(view) => Some(*view),
-                        _ => None,
-                    }
-                }
-
-                fn view_mut_of<'v>(any: &'v mut AnyViewMut<'_>) -> Option<ViewMut<'v, Self>> {
-                    match any {
-                        AnyViewMut::$variant(view) => Some(view.reborrow()),
-                        _ => None,
-                    }
-                }
             }
         )*
     };
 }
 for_each_dtype!(define);
 
+/// A float that kernels compute with: `f32`, [`struct@f16`] or [`struct@bf16`]. What generic callers of operators ask for.
+pub trait Float: Dtype + cuda_std::float::Element {}
+impl<T: Dtype + cuda_std::float::Element> Float for T {}
+
 impl DType {
+    /// The types that are a [`Float`].
+    pub const FLOATS: &'static [DType] = &[DType::F32, DType::F16, DType::BF16];
+
     /// Whether values have a fraction.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16)

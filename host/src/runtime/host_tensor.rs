@@ -113,6 +113,19 @@ impl HostTensor {
         Ok(self.values(range))
     }
 
+    /// The elements at these places, in row-major order, in double precision.
+    pub fn select_f64(&self, places: impl IntoIterator<Item = usize>) -> Result<Vec<f64>> {
+        with_dtype!(self.dtype, T => places.into_iter().map(|at| self.element::<T>(at).map(Dtype::to_f64)).collect())
+    }
+
+    fn element<T: Pod>(&self, at: usize) -> Result<T> {
+        let size = size_of::<T>();
+        let bytes = at.checked_mul(size).and_then(|from| self.bytes.get(from..from.checked_add(size)?));
+        bytes
+            .map(bytemuck::pod_read_unaligned)
+            .ok_or_else(|| Error::param("select_f64", "place", at, format!("an index below {}", self.len())))
+    }
+
     fn values(&self, range: Range<usize>) -> Vec<f64> {
         with_dtype!(self.dtype, T => self.elements::<T>(range).map(Dtype::to_f64).collect())
     }

@@ -5,7 +5,10 @@ use std::ops::Range;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::shape::{MAX_RANK, Shape};
 
-/// Row-major, last stride 1, never overlapping itself.
+/// A selection of a storage's elements. All that it names lies inside the storage.
+///
+/// A dimension that nobody steps along (one entry, or a view without elements) has the stride that continues the inner ones, whatever
+/// it was given: so every stride, and its product with its extent, can be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Elements from the start of the storage.
@@ -14,9 +17,30 @@ pub(crate) struct Layout {
     strides: [usize; MAX_RANK],
 }
 
+/// Whether two elements of a view may be one in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overlap {
+    Allowed,
+    Refused,
+}
+
 impl Layout {
     pub(crate) fn dense(shape: Shape) -> Self {
         Self { offset: 0, shape, strides: shape.dense_strides() }
+    }
+
+    fn new(offset: usize, shape: Shape, mut strides: [usize; MAX_RANK]) -> Self {
+        if shape.elements() == 0 {
+            return Self { offset, ..Self::dense(shape) };
+        }
+        let mut next = 1;
+        for i in (0..shape.rank()).rev() {
+            if shape[i] == 1 {
+                strides[i] = next;
+            }
+            next = strides[i] * shape[i];
+        }
+        Self { offset, shape, strides }
     }
 
     pub(crate) fn strides(&self) -> &[usize] {
@@ -28,30 +52,32 @@ impl Layout {
     }
 
     pub(crate) fn rows(&self) -> usize {
-        match self.shape.split_last() {
-            Some((_, outer)) => outer.iter().product(),
-            None => 1,
-        }
+        self.shape.split_last().map_or(1, |(_, outer)| outer.iter().product())
+    }
+
+    /// Whether the elements of a row follow each other.
+    pub(crate) fn rows_are_contiguous(&self) -> bool {
+        self.strides().last().is_none_or(|&s| s == 1)
     }
 
     pub(crate) fn row_stride(&self) -> Option<usize> {
-        let rank = self.shape.rank();
-        if rank < 2 {
-            return Some(self.cols());
+        if !self.rows_are_contiguous() {
+            return None;
         }
+        let outer = self.shape.rank().saturating_sub(1);
         // The innermost outer dimension that has more than one entry sets the distance; those outside have to continue it.
-        let mut expected = None;
-        for i in (0..rank - 1).rev() {
-            if self.shape[i] == 1 {
-                continue;
+        let mut stepped = (0..outer).rev().filter(|&i| self.shape[i] != 1);
+        let Some(first) = stepped.next() else {
+            return Some(self.cols());
+        };
+        let mut next = self.strides[first] * self.shape[first];
+        for i in stepped {
+            if self.strides[i] != next {
+                return None;
             }
-            match expected {
-                None => expected = Some((self.strides[i], self.strides[i] * self.shape[i])),
-                Some((_, next)) if next != self.strides[i] => return None,
-                Some((first, next)) => expected = Some((first, next * self.shape[i])),
-            }
+            next = self.strides[i] * self.shape[i];
         }
-        Some(expected.map_or(self.strides[rank - 2].max(self.cols()), |(first, _)| first))
+        Some(self.strides[first])
     }
 
     pub(crate) fn is_contiguous(&self) -> bool {
@@ -64,8 +90,7 @@ impl Layout {
         if self.shape.elements() == 0 {
             return 0;
         }
-        let last: usize = self.shape.iter().zip(self.strides()).map(|(d, s)| (d - 1) * s).sum();
-        last + 1
+        1 + self.shape.iter().zip(self.strides()).map(|(d, s)| (d - 1) * s).sum::<usize>()
     }
 
     pub(crate) fn slice(&self, range: Range<usize>) -> Result<Self> {
@@ -79,90 +104,132 @@ impl Layout {
         let dims = &mut dims[..self.shape.rank()];
         dims.copy_from_slice(&self.shape);
         dims[0] = range.len();
-        let empty = dims.contains(&0);
-        Ok(Self {
-            // An empty slice points at the start: one past the end is not an element of the storage.
-            offset: self.offset + if empty { 0 } else { range.start * self.strides[0] },
-            shape: Shape::from_checked(dims),
-            strides: self.strides,
-        })
+        // An empty slice points at the start: one past the end is not an element of the storage.
+        let skipped = if dims.contains(&0) { 0 } else { range.start * self.strides[0] };
+        Ok(Self::new(self.offset + skipped, Shape::from_checked(dims), self.strides))
     }
 
     pub(crate) fn reshape(&self, dims: &[usize]) -> Result<Self> {
         let shape = Shape::new(dims)?;
         if shape.elements() != self.shape.elements() {
-            return Err(Error::shape(
-                "reshape",
-                "shape",
-                dims,
-                format!("{} elements as in {}", self.shape.elements(), self.shape),
-            ));
+            let expected = format!("{} elements as in {}", self.shape.elements(), self.shape);
+            return Err(Error::shape("reshape", "shape", dims, expected));
         }
-        if !self.is_contiguous() {
-            return Err(Error::layout(
-                "reshape",
-                "self",
-                format!("has strides {:?}: it has to be contiguous", self.strides()),
-            ));
-        }
+        self.require_contiguous("reshape")?;
         Ok(Self { offset: self.offset, ..Self::dense(shape) })
     }
 
-    pub(crate) fn strided(&self, offset: usize, dims: &[usize], strides: &[usize]) -> Result<Self> {
-        let shape = Shape::new(dims)?;
-        if !self.is_contiguous() {
-            return Err(Error::layout(
-                "strided",
-                "self",
-                format!("has strides {:?}: it has to be contiguous", self.strides()),
-            ));
+    /// The dimensions in another order: `order[i]` is which of them becomes dimension `i`.
+    pub(crate) fn permute(&self, order: &[usize]) -> Result<Self> {
+        let rank = self.shape.rank();
+        let mut seen = [false; MAX_RANK];
+        let fits = order.len() == rank && order.iter().all(|&i| i < rank && !std::mem::replace(&mut seen[i], true));
+        if !fits {
+            return Err(Error::param("permute", "order", format!("{order:?}"), format!("each of 0..{rank} once")));
         }
+        let (mut dims, mut strides) = ([1; MAX_RANK], [1; MAX_RANK]);
+        for (i, &from) in order.iter().enumerate() {
+            (dims[i], strides[i]) = (self.shape[from], self.strides[from]);
+        }
+        Ok(Self::new(self.offset, Shape::from_checked(&dims[..rank]), strides))
+    }
+
+    /// The last two dimensions exchanged; nothing changes with fewer.
+    pub(crate) fn transposed(&self) -> Self {
+        let mut order = [0, 1, 2, 3, 4];
+        let order = &mut order[..self.shape.rank()];
+        if let [.., a, b] = order {
+            std::mem::swap(a, b);
+        }
+        self.permute(order).unwrap_or(*self)
+    }
+
+    /// Repeats dimensions of one entry, and adds outer ones, until the shape is `dims`.
+    pub(crate) fn broadcast(&self, dims: &[usize]) -> Result<Self> {
+        let shape = Shape::new(dims)?;
+        let bad = || Error::shape("broadcast", "shape", dims, format!("{}, its entries of 1 repeated", self.shape));
+        let outer = shape.rank().checked_sub(self.shape.rank()).ok_or_else(bad)?;
+        let mut strides = [0; MAX_RANK];
+        for (i, (&d, &s)) in self.shape.iter().zip(self.strides()).enumerate() {
+            match shape[outer + i] {
+                wanted if wanted == d => strides[outer + i] = s,
+                _ if d == 1 => {}
+                _ => return Err(bad()),
+            }
+        }
+        Ok(Self::new(self.offset, shape, strides))
+    }
+
+    /// Any selection of this contiguous layout's elements.
+    pub(crate) fn strided(&self, offset: usize, dims: &[usize], strides: &[usize], overlap: Overlap) -> Result<Self> {
+        let shape = Shape::new(dims)?;
+        self.require_contiguous("strided")?;
         let bad = |expected: &str| Error::param("strided", "strides", format!("{strides:?}"), expected);
         if strides.len() != dims.len() {
             return Err(bad(&format!("{} strides for shape {shape}", dims.len())));
         }
-        if strides.last().is_some_and(|&s| s != 1) {
-            return Err(bad("a last stride of 1"));
-        }
         let mut inline = [1; MAX_RANK];
         inline[..strides.len()].copy_from_slice(strides);
-        let extents = if shape.elements() == 0 { &[][..] } else { dims };
-        // Each stride must step over everything inside it; the span is counted on the way, with overflow checks.
-        let mut span = 1usize;
-        for (&d, &s) in extents.iter().zip(strides).rev() {
-            if d > 1 && s < span {
-                return Err(bad("strides that step over the inner dimensions"));
-            }
-            span = d
-                .saturating_sub(1)
-                .checked_mul(s)
-                .and_then(|n| n.checked_add(span))
-                .ok_or_else(|| Error::too_large("strided", "strides", "the span overflows"))?;
+        let layout = Self { offset: 0, shape, strides: inline };
+        let used = if shape.elements() == 0 { 0 } else { layout.checked_span()? };
+        if overlap == Overlap::Refused && used > 0 && layout.overlaps() {
+            return Err(bad("strides by which no two elements meet"));
         }
-        let used = if shape.elements() == 0 { 0 } else { span };
         let available = self.shape.elements();
         if offset.checked_add(used).is_none_or(|end| end > available) {
-            return Err(Error::param(
-                "strided",
-                "offset",
-                offset,
-                format!("offset + {used} spanned elements within the {available} of the tensor"),
-            ));
+            let expected = format!("offset + {used} spanned elements within the {available} of the tensor");
+            return Err(Error::param("strided", "offset", offset, expected));
         }
-        Ok(Self { offset: self.offset + if used == 0 { 0 } else { offset }, shape, strides: inline })
+        Ok(Self::new(self.offset + if used == 0 { 0 } else { offset }, shape, inline))
     }
 
-    /// The elements of this layout in order, from a slice of its whole span.
-    pub(crate) fn gather<T: Copy>(&self, spanned: &[T]) -> Vec<T> {
-        let mut out = Vec::with_capacity(self.shape.elements());
-        if self.shape.elements() == 0 {
-            return out;
+    /// [`span`](Self::span) of strides that nobody has checked yet, of a layout with elements.
+    fn checked_span(&self) -> Result<usize> {
+        let steps = self.shape.iter().zip(self.strides());
+        let span = steps.into_iter().try_fold(1usize, |n, (d, s)| n.checked_add((d - 1).checked_mul(*s)?));
+        span.ok_or_else(|| {
+            Error::too_large("strided", "strides", format!("the span of {:?} overflows", self.strides()))
+        })
+    }
+
+    /// Whether two elements may be one, the span having been checked: each stride has to step over all that smaller ones reach.
+    fn overlaps(&self) -> bool {
+        let mut steps = [(0, 0); MAX_RANK];
+        let steps = &mut steps[..self.shape.rank()];
+        for (i, step) in steps.iter_mut().enumerate() {
+            *step = (self.strides[i], self.shape[i] - 1);
         }
-        let outer = self.shape.rank().saturating_sub(1);
+        steps.sort_unstable();
+        let mut reach = 0;
+        steps.iter().filter(|(_, more)| *more > 0).any(|&(stride, more)| {
+            let meets = stride <= reach;
+            reach += stride * more;
+            meets
+        })
+    }
+
+    fn require_contiguous(&self, op: &'static str) -> Result<()> {
+        if self.is_contiguous() {
+            return Ok(());
+        }
+        let reason = format!("has strides {:?} for shape {}: it has to be contiguous", self.strides(), self.shape);
+        Err(Error::layout(op, "self", reason))
+    }
+
+    /// Copies the elements, each of `size` bytes, from the bytes of the whole span to where they lie densely.
+    pub(crate) fn gather(&self, spanned: &[u8], size: usize, dense: &mut [u8]) {
+        let (outer, cols) = (self.shape.rank().saturating_sub(1), self.cols());
+        let stride = self.strides().last().copied().unwrap_or(1);
         let mut index = [0usize; MAX_RANK];
-        for _ in 0..self.rows() {
+        for row in dense.chunks_exact_mut((cols * size).max(1)) {
             let start: usize = (0..outer).map(|i| index[i] * self.strides[i]).sum();
-            out.extend_from_slice(&spanned[start..start + self.cols()]);
+            if stride == 1 {
+                row.copy_from_slice(&spanned[start * size..(start + cols) * size]);
+            } else {
+                for (j, element) in row.chunks_exact_mut(size).enumerate() {
+                    element.copy_from_slice(&spanned[(start + j * stride) * size..][..size]);
+                }
+            }
             for i in (0..outer).rev() {
                 index[i] += 1;
                 if index[i] < self.shape[i] {
@@ -171,67 +238,8 @@ impl Layout {
                 index[i] = 0;
             }
         }
-        out
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn dense(dims: &[usize]) -> Layout {
-        Layout::dense(Shape::new(dims).unwrap())
-    }
-
-    #[test]
-    fn padded_rows_gather_in_order() {
-        let padded = dense(&[20]).strided(1, [2, 3].as_slice(), &[5, 1]).unwrap();
-        assert_eq!(padded.span(), 8);
-        assert_eq!(padded.row_stride(), Some(5));
-        assert!(!padded.is_contiguous());
-        let all: Vec<u32> = (1..9).collect();
-        assert_eq!(padded.gather(&all), [1, 2, 3, 6, 7, 8]);
-        let inner = padded.slice(1..2).unwrap();
-        assert_eq!((inner.offset, inner.span()), (6, 3));
-        assert!(inner.is_contiguous());
-    }
-
-    #[test]
-    fn three_dimensions_with_one_row_stride() {
-        let all = dense(&[1000]);
-        let even = all.strided(0, &[2, 3, 4], &[24, 8, 1]).unwrap();
-        assert_eq!((even.rows(), even.row_stride()), (6, Some(8)));
-        let uneven = all.strided(0, &[2, 3, 4], &[100, 8, 1]).unwrap();
-        assert_eq!(uneven.row_stride(), None);
-        assert_eq!(uneven.span(), 100 + 16 + 4);
-        let single = all.strided(0, &[1, 3, 4], &[7, 8, 1]).unwrap();
-        assert_eq!(single.row_stride(), Some(8));
-    }
-
-    #[test]
-    fn selections_outside_or_overlapping_are_refused() {
-        let all = dense(&[10]);
-        assert!(all.strided(0, &[2, 5], &[5, 1]).is_ok());
-        assert!(all.strided(1, &[2, 5], &[5, 1]).is_err());
-        assert!(all.strided(0, &[2, 5], &[4, 1]).is_err());
-        assert!(all.strided(0, &[2, 2], &[5, 2]).is_err());
-        assert!(all.strided(0, &[2], &[5, 1]).is_err());
-        assert!(all.strided(0, &[2, 2], &[usize::MAX, 1]).is_err());
-        assert!(all.strided(usize::MAX, &[2], &[1]).is_err());
-        assert!(all.strided(11, &[0], &[1]).is_err());
-        assert!(all.slice(3..11).is_err());
-        #[expect(clippy::reversed_empty_ranges)]
-        let reversed = all.slice(5..4);
-        assert!(reversed.is_err());
-        assert!(dense(&[]).slice(0..0).is_err());
-        assert!(dense(&[4, 3]).reshape(&[5]).is_err());
-        assert!(dense(&[4, 3]).reshape(&[2, 6]).is_ok());
-    }
-
-    #[test]
-    fn empty_selections_have_no_span() {
-        let none = dense(&[4, 3]).slice(4..4).unwrap();
-        assert_eq!((none.offset, none.span(), none.rows()), (0, 0, 0));
-        assert!(none.gather::<u8>(&[]).is_empty());
-    }
-}
+mod tests;

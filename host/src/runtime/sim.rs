@@ -1,19 +1,17 @@
 //! The simulator: the backend of machines without a GPU. It executes the same PTX that a GPU gets, on the CPU, and checks every
 //! access: out of bounds or misaligned (always), never written, racing, misused barriers.
 //!
-//! A launch with findings is an [`Error::Findings`]. It leaves the device usable.
+//! A launch with findings is an [`Error::Findings`]. It leaves the device usable. With [a seed](Settings::seed) streams run lazily, as
+//! on a GPU: then the error comes from a later call on the stream, or on one that waits for it, and at the latest from the one that
+//! waits for the work.
 
 pub use crate::runtime::backend::sim::{AsyncCompletion, Finding, GpuModel, HotLine, Occupancy, Profile, Settings};
 
-use crate::check::random;
-use crate::check::verify::Job;
-use crate::ops::model::params::Params;
-use crate::runtime::any::AnyTensor;
 use crate::runtime::backend::sim::{self, SimBackend};
 use crate::runtime::device::Device;
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::Result;
 
-/// What only a simulated [`Device`] can do, from [`Device::simulator`](crate::runtime::device::Device::simulator).
+/// What only a simulated [`Device`] can do, from [`Device::simulator`](crate::Device::simulator).
 #[derive(Clone, Copy, Debug)]
 pub struct Simulator<'a>(&'a SimBackend);
 
@@ -37,9 +35,14 @@ impl<'a> Simulator<'a> {
         sim::with_kernel(symbol, ptx, body)
     }
 
+    /// Runs `body`, in which no stream of this thread waits for another: a mistake to plant. With a seed, its reads are then stale.
+    pub fn unordered<T>(&self, body: impl FnOnce() -> T) -> T {
+        sim::unordered(body)
+    }
+
     /// Runs `body` and counts what the kernels do that it launches on this thread.
     pub fn profile<T>(&self, body: impl FnOnce() -> T) -> (T, Vec<Profile>) {
-        sim::measured(body)
+        self.0.measured(body)
     }
 }
 
@@ -49,30 +52,8 @@ pub fn open(model: &GpuModel) -> Result<Device> {
     Ok(Device::unshared(SimBackend::open(model.limits())?))
 }
 
-/// Runs a case once on a simulated device, without checks, and counts what its kernels do.
-pub fn profile(device: &Device, job: &Job, params: &Params) -> Result<Vec<Profile>> {
-    let Some(simulator) = device.simulator() else {
-        let reason = "only a simulation counts".to_owned();
-        return Err(Error::BackendUnavailable { backend: device.info().backend.to_string(), reason });
-    };
-    let stream = device.stream()?;
-    let specs = job.op.inputs(&job.case)?;
-    let metas: Vec<_> = specs.iter().map(|spec| spec.meta()).collect();
-    let make = |(i, spec)| {
-        let tensor = AnyTensor::from_host(&stream, &random::tensor(spec, i)?)?;
-        tensor.set_name(spec.name);
-        Ok(tensor)
-    };
-    let inputs = (0..).zip(&specs).map(make).collect::<Result<Vec<_>>>()?;
-    let outputs = job.op.outputs(&metas, params)?;
-    let outputs = outputs.iter().map(|meta| AnyTensor::uninit(&stream, meta.dtype, &meta.shape));
-    let mut outputs = outputs.collect::<Result<Vec<_>>>()?;
-    let unchecked = Settings { init: false, race: false, sync: false, ..simulator.settings() };
-    let run = || {
-        let inputs: Vec<_> = inputs.iter().map(AnyTensor::view).collect();
-        let mut outputs: Vec<_> = outputs.iter_mut().map(AnyTensor::view_mut).collect();
-        job.op.launch(&stream, &inputs, &mut outputs, params)
-    };
-    let (launched, profiles) = simulator.with(unchecked, || simulator.profile(run));
-    launched.map(|()| profiles)
+/// A simulated device like the one that [`Device::open_backend`] shares, which nobody else has: a device simulates one launch at a
+/// time, two devices simulate two.
+pub fn unshared() -> Result<Device> {
+    Ok(Device::unshared(SimBackend::open(sim::SMALL)?))
 }

@@ -1,15 +1,11 @@
-//! Device memory with an owner: freed in stream order, after every stream that used it.
+//! Device memory with an owner, which knows who used it: uses that conflict are ordered, and it is freed after all of them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::runtime::device::Device;
-
-use crate::runtime::error::{Error, Result};
-
+use crate::runtime::device::{Device, lock};
+use crate::runtime::error::Result;
+use crate::runtime::queue::Queue;
 use crate::runtime::stream::Stream;
-
-/// Streams whose slot does not fit the bit mask share its last bit.
-const SHARED_SLOT: u32 = 63;
 
 /// One allocation. Freeing is queued on `home`, so it never waits for the device.
 #[derive(Debug)]
@@ -17,8 +13,42 @@ pub(crate) struct Storage {
     home: Stream,
     address: u64,
     bytes: usize,
-    /// Slots of the streams, other than `home`, that the memory was handed to.
-    users: AtomicU64,
+    uses: Mutex<Vec<Use>>,
+}
+
+/// What an address is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// One stream's last write and last read.
+#[derive(Debug)]
+struct Use {
+    queue: Arc<Queue>,
+    write: u64,
+    read: u64,
+}
+
+/// The position of a use that there is not.
+const NEVER: u64 = 0;
+/// The position of a use that may not be queued yet: an address is handed out before the launch that needs it.
+const OPEN: u64 = u64::MAX;
+
+impl Use {
+    fn new(queue: &Arc<Queue>, access: Access) -> Self {
+        let mut new = Self { queue: queue.clone(), write: NEVER, read: NEVER };
+        new.set_open(access);
+        new
+    }
+
+    fn set_open(&mut self, access: Access) {
+        match access {
+            Access::Read => self.read = OPEN,
+            Access::Write => self.write = OPEN,
+        }
+    }
 }
 
 impl Storage {
@@ -28,70 +58,79 @@ impl Storage {
             0 => 0,
             _ => home.alloc(bytes)?,
         };
-        Ok(Self { home: home.clone(), address, bytes, users: AtomicU64::new(0) })
+        // Others come after the allocation as they come after a write.
+        let uses = vec![Use::new(home.queue(), Access::Write)];
+        Ok(Self { home: home.clone(), address, bytes, uses: Mutex::new(uses) })
     }
 
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
 
-    pub(crate) fn set_name(&self, name: &str) {
-        if self.bytes > 0 {
-            let _ = self.device().call(|b| {
-                b.name(self.address, name);
-                Ok(())
-            });
-        }
+    pub(crate) fn home(&self) -> &Stream {
+        &self.home
     }
 
     pub(crate) fn device(&self) -> &Device {
         self.home.device()
     }
 
-    /// Orders `stream` behind the allocation on first use, and the later free behind `stream`.
-    pub(crate) fn mark_used(&self, stream: &Stream) {
-        if stream.is(&self.home) || self.bytes == 0 {
-            return;
+    pub(crate) fn set_name(&self, name: &str) {
+        self.device().name(self.address, name);
+    }
+
+    /// Makes `stream` wait for the uses that conflict with this one, and remembers this one.
+    ///
+    /// Earlier uses are queued by now, because the borrows they were made through have ended, except if the view is `split` from
+    /// another one: that one may have been asked for its address and not have launched yet. Its use then stays to be ordered by
+    /// whoever comes once all parts are whole again.
+    pub(crate) fn order(&self, stream: &Stream, access: Access, split: bool) -> Result<()> {
+        stream.require_device(self.device(), "ptr", "self")?;
+        if self.bytes == 0 {
+            return Ok(());
         }
-        if stream.device() != self.device() {
-            stream.defer(Error::DeviceMismatch { op: "launch" });
-            return;
+        let me = stream.queue();
+        let mut uses = lock(&self.uses);
+        for other in uses.iter_mut().filter(|other| !Arc::ptr_eq(&other.queue, me)) {
+            let now = other.queue.position();
+            let write = other.write.min(now);
+            let until = match access {
+                Access::Read => write,
+                Access::Write => other.read.min(now).max(write),
+            };
+            self.device().call(|b| me.come_after(b, &other.queue, until))?;
+            if !split {
+                other.write = write;
+            }
         }
-        let slot = stream.slot().min(SHARED_SLOT);
-        let bit = 1 << slot;
-        if slot < SHARED_SLOT && self.users.load(Ordering::Acquire) & bit != 0 {
-            return;
+        if access == Access::Write && !split {
+            // This stream comes after all others, so it stands for them.
+            uses.retain(|only| Arc::ptr_eq(&only.queue, me));
         }
-        if let Err(error) = self.device().order(&self.home, stream) {
-            stream.defer(error);
-            return;
+        match uses.iter_mut().find(|mine| Arc::ptr_eq(&mine.queue, me)) {
+            Some(mine) => mine.set_open(access),
+            None => uses.push(Use::new(me, access)),
         }
-        self.users.fetch_or(bit, Ordering::AcqRel);
+        Ok(())
     }
 }
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            let users = *self.users.get_mut();
-            self.device().free(&self.home, users, self.address);
+        if self.bytes == 0 {
+            return;
         }
-    }
-}
-
-/// The slots that a mask of users stands for, among `count` streams.
-pub(crate) fn slots(users: u64, count: usize) -> impl Iterator<Item = usize> {
-    (0..count).filter(move |&slot| users >> slot.min(SHARED_SLOT as usize) & 1 == 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_bit_stands_for_all_later_streams() {
-        assert_eq!(slots(0b101, 10).collect::<Vec<_>>(), [0, 2]);
-        assert_eq!(slots(1 << 63, 66).collect::<Vec<_>>(), [63, 64, 65]);
-        assert_eq!(slots(0, 100).count(), 0);
+        let uses = self.uses.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Errors have nowhere to go from a drop; a fault shows again at the next call.
+        let _ = self.home.device().call(|b| {
+            let home = self.home.queue();
+            for used in uses.iter() {
+                home.come_after(b, &used.queue, used.write.max(used.read).min(used.queue.position()))?;
+            }
+            // SAFETY: nothing else has the address, and all who used it come first.
+            let freed = unsafe { b.free(home.raw(), self.address) };
+            home.advance();
+            freed
+        });
     }
 }

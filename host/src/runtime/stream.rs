@@ -1,31 +1,34 @@
 //! Streams, events and kernel launches.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::runtime::backend::{Launch, RawEvent, RawStream};
+use cuda_std::launch::{Args, Dim3, Kernel};
+
+use crate::runtime::backend::{Backend, Launch, Outcome, RawEvent, RawStream};
 use crate::runtime::device::Device;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::kernels::KernelSpec;
-use cuda_std::launch::{Args, Dim3, Kernel};
+use crate::runtime::queue::Queue;
 
 /// A queue of work on a device, done in order and without the host waiting. Cheap to clone; clones are the same queue.
+///
+/// # Several streams
+/// Streams cannot race in safe code. A tensor remembers which stream wrote it last and which have read it since: a use on another
+/// stream waits, on the device, for the uses that it conflicts with. Parts of one tensor count as the whole, so writing one half on a
+/// stream and the other half on another happens in turn. Streams that share nothing run side by side, and on one stream this costs
+/// nothing.
 #[derive(Debug, Clone)]
 pub struct Stream(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     device: Device,
-    raw: RawStream,
-    slot: u32,
-    /// An error found where none could be returned; the next launch or copy returns it.
-    deferred: Mutex<Option<Error>>,
-    has_deferred: AtomicBool,
+    queue: Arc<Queue>,
 }
 
 impl Stream {
-    pub(crate) fn new(device: Device, raw: RawStream, slot: u32) -> Self {
-        Self(Arc::new(Inner { device, raw, slot, deferred: Mutex::new(None), has_deferred: AtomicBool::new(false) }))
+    pub(crate) fn new(device: Device, queue: Arc<Queue>) -> Self {
+        Self(Arc::new(Inner { device, queue }))
     }
 
     /// The device.
@@ -35,13 +38,11 @@ impl Stream {
 
     /// Waits until all queued work is done. A kernel that failed shows here at the latest.
     pub fn synchronize(&self) -> Result<()> {
-        self.ready()?;
-        self.0.device.call(|b| b.synchronize(self.0.raw))
+        self.0.device.call(|b| b.synchronize(self.raw()))
     }
 
     /// Marks this point of the queue.
     pub fn record(&self) -> Result<Event> {
-        self.ready()?;
         let event = Event { device: self.0.device.clone(), raw: self.0.device.call(|b| b.create_event(true))? };
         self.record_into(&event)?;
         Ok(event)
@@ -49,20 +50,22 @@ impl Stream {
 
     /// Moves an event to this point of the queue.
     pub fn record_into(&self, event: &Event) -> Result<()> {
-        self.same_device(&event.device, "record")?;
-        self.0.device.call(|b| b.record(event.raw, self.0.raw))
+        self.require_device(&event.device, "record", "event")?;
+        self.queued(|b, stream| b.record(event.raw, stream))
     }
 
     /// Lets everything queued after this wait for the event, on the device.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        self.same_device(&event.device, "wait")?;
-        self.0.device.call(|b| b.wait(self.0.raw, event.raw))
+        self.require_device(&event.device, "wait", "event")?;
+        self.queued(|b, stream| b.wait(stream, event.raw))
     }
 
     /// Queues a kernel with the block size it declares.
     ///
     /// # Safety
-    /// Pointers among the arguments have to be valid for every access the kernel makes with these arguments and this grid.
+    /// Pointers among the arguments have to be valid for every access the kernel makes with these arguments and this grid. They come
+    /// from [`View::ptr`](crate::View::ptr) and [`ViewMut::ptr_mut`](crate::ViewMut::ptr_mut) for this stream, from views that are
+    /// still borrowed and have not been asked for another stream's pointer since.
     pub unsafe fn launch<K: Kernel>(&self, grid: impl Into<Dim3>, args: K::Args) -> Result<()> {
         // SAFETY: passed on.
         unsafe { self.launch_with::<K>(grid, K::BLOCK, args) }
@@ -84,7 +87,6 @@ impl Stream {
     }
 
     fn enqueue(&self, spec: &KernelSpec, grid: [u32; 3], block: [u32; 3], args: &[&[u8]]) -> Result<()> {
-        self.ready()?;
         check_extents(spec, grid, block)?;
         let device = &self.0.device;
         let loaded = device.function(spec)?;
@@ -93,76 +95,83 @@ impl Stream {
             grid,
             block,
             shared_bytes: loaded.image.shared_bytes,
-            stream: self.0.raw,
+            stream: self.raw(),
             args,
         };
         device.remember(loaded.image);
         // SAFETY: `select` checked the parameter sizes; the rest is the caller's promise.
-        device.call(|b| unsafe { b.launch(&launch) })
+        self.queued(|b, _| unsafe { b.launch(&launch) })
     }
 
-    pub(crate) fn is(&self, other: &Stream) -> bool {
-        self.0.raw == other.0.raw && self.0.device == other.0.device
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.0.queue
     }
 
-    pub(crate) fn raw(&self) -> RawStream {
-        self.0.raw
+    fn raw(&self) -> RawStream {
+        self.0.queue.raw()
     }
 
-    pub(crate) fn slot(&self) -> u32 {
-        self.0.slot
+    /// Runs a backend call that queues something, and counts it.
+    fn queued<T>(&self, f: impl FnOnce(&dyn Backend, RawStream) -> Outcome<T>) -> Result<T> {
+        let done = self.0.device.call(|b| f(b, self.raw()));
+        // What failed may have queued a part.
+        self.0.queue.advance();
+        done
     }
 
     pub(crate) fn alloc(&self, bytes: usize) -> Result<u64> {
-        self.ready()?;
-        self.0.device.alloc(self.0.raw, bytes)
+        let address = self.0.device.alloc(self.raw(), bytes);
+        self.0.queue.advance();
+        address
+    }
+
+    /// # Safety
+    /// The address came from [`alloc`](Self::alloc), all its uses are queued on this stream, and none follows.
+    pub(crate) unsafe fn free(&self, address: u64) -> Result<()> {
+        // SAFETY: passed on.
+        self.queued(|b, stream| unsafe { b.free(stream, address) })
     }
 
     /// # Safety
     /// `bytes` bytes at `address` have to be inside an allocation of this device.
     pub(crate) unsafe fn forget(&self, address: u64, bytes: usize) -> Result<()> {
         // SAFETY: passed on.
-        self.0.device.call(|b| unsafe { b.forget(address, bytes) })
+        self.queued(|b, stream| unsafe { b.forget(stream, address, bytes) })
     }
 
     /// # Safety
     /// `src.len()` bytes at `dst` have to be inside an allocation of this device.
     pub(crate) unsafe fn upload(&self, dst: u64, src: &[u8]) -> Result<()> {
-        self.ready()?;
         if src.is_empty() {
             return Ok(());
         }
         // SAFETY: passed on.
-        let upload = |b: &dyn crate::runtime::backend::Backend| unsafe { b.upload(self.0.raw, dst, src) };
-        self.0.device.call(upload)
+        self.queued(|b, stream| unsafe { b.upload(stream, dst, src) })
     }
 
     /// # Safety
     /// `dst.len()` bytes at `src` have to be inside an allocation of this device.
     pub(crate) unsafe fn download(&self, dst: &mut [u8], src: u64) -> Result<()> {
-        self.ready()?;
         if dst.is_empty() {
             return self.synchronize();
         }
         // SAFETY: passed on.
-        self.0.device.call(|b| unsafe { b.download(self.0.raw, dst, src) })
+        self.queued(|b, stream| unsafe { b.download(stream, dst, src) })
     }
 
     /// # Safety
     /// `bytes` bytes at both addresses have to be inside allocations of this device.
     pub(crate) unsafe fn copy(&self, dst: u64, src: u64, bytes: usize) -> Result<()> {
-        self.ready()?;
         if bytes == 0 {
             return Ok(());
         }
         // SAFETY: passed on.
-        self.0.device.call(|b| unsafe { b.copy(self.0.raw, dst, src, bytes) })
+        self.queued(|b, stream| unsafe { b.copy(stream, dst, src, bytes) })
     }
 
     /// # Safety
     /// `count` times `pattern.len()` bytes at `dst` have to be inside an allocation of this device.
     pub(crate) unsafe fn fill(&self, dst: u64, pattern: &[u8], count: usize) -> Result<()> {
-        self.ready()?;
         if count == 0 {
             return Ok(());
         }
@@ -183,38 +192,21 @@ impl Stream {
             return Ok(());
         }
         // SAFETY: passed on.
-        self.0.device.call(|b| unsafe { b.fill(self.0.raw, dst, pattern, count) })
+        self.queued(|b, stream| unsafe { b.fill(stream, dst, pattern, count) })
     }
 
-    /// Keeps an error for the next call that can return one.
-    #[cold]
-    pub(crate) fn defer(&self, error: Error) {
-        let mut deferred = self.0.deferred.lock().unwrap_or_else(PoisonError::into_inner);
-        deferred.get_or_insert(error);
-        self.0.has_deferred.store(true, Ordering::Release);
-    }
-
-    fn ready(&self) -> Result<()> {
-        if !self.0.has_deferred.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let mut deferred = self.0.deferred.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.has_deferred.store(false, Ordering::Release);
-        deferred.take().map_or(Ok(()), Err)
-    }
-
-    fn same_device(&self, device: &Device, op: &'static str) -> Result<()> {
-        self.ready()?;
+    /// An error that names operator and argument unless `device` is this stream's.
+    pub(crate) fn require_device(&self, device: &Device, op: &'static str, arg: &'static str) -> Result<()> {
         if *device == self.0.device {
             return Ok(());
         }
-        Err(Error::DeviceMismatch { op })
+        Err(Error::device_mismatch(op, arg, device, &self.0.device))
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.device.release_stream(self.slot);
+        self.device.release_queue(&self.queue);
     }
 }
 
@@ -239,7 +231,7 @@ impl Event {
     /// Milliseconds of device time from this event to a later one, both already reached.
     pub fn elapsed_ms(&self, end: &Event) -> Result<f32> {
         if self.device != end.device {
-            return Err(Error::DeviceMismatch { op: "elapsed_ms" });
+            return Err(Error::device_mismatch("elapsed_ms", "end", &end.device, &self.device));
         }
         self.device.call(|b| b.elapsed_ms(self.raw, end.raw))
     }
@@ -300,8 +292,14 @@ mod tests {
 
     #[test]
     fn impossible_grids_are_refused() {
-        let spec =
-            KernelSpec { symbol: "k", block: [128, 2, 1], cluster: [2, 1, 1], shared_bytes: 0, param_sizes: &[] };
+        let spec = KernelSpec {
+            module: "m",
+            symbol: "k",
+            block: [128, 2, 1],
+            cluster: [2, 1, 1],
+            shared_bytes: 0,
+            param_sizes: &[],
+        };
         let check = |grid, block| check_extents(&spec, grid, block).map_err(|e| e.to_string());
         assert_eq!(check([2, 1, 1], [128, 2, 1]), Ok(()));
         assert_eq!(

@@ -3,50 +3,33 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use crate::runtime::any::AnyTensor;
 use crate::runtime::device::Device;
 use crate::runtime::dtype::Dtype;
 use crate::runtime::error::{Error, Result};
-use crate::runtime::layout::Layout;
 use crate::runtime::shape::Shape;
-use crate::runtime::storage::Storage;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
 /// A dense row-major tensor in device memory.
 ///
-/// The stream it was made on is its home. Other streams may use it: their first use waits for what its home had queued by then,
-/// and its memory is freed after all of them. Any further ordering between streams is the caller's, through [`Event`](crate::runtime::stream::Event)s.
+/// Any stream of its device may use it. Uses on different streams are ordered, and its memory is freed after all of them: see
+/// [`Stream`].
 #[derive(Debug)]
 pub struct Tensor<T> {
-    storage: Storage,
-    shape: Shape,
+    pub(crate) any: AnyTensor,
     elements: PhantomData<T>,
 }
 
 impl<T: Dtype> Tensor<T> {
     /// Memory whose contents are unspecified. Debug builds fill it with `0xFF` (NaN for floats), so that relying on it shows.
     pub fn uninit(stream: &Stream, shape: impl AsRef<[usize]>) -> Result<Self> {
-        let shape = Shape::new(shape.as_ref())?;
-        let bytes =
-            shape.elements().checked_mul(size_of::<T>()).filter(|&n| n <= isize::MAX as usize).ok_or_else(|| {
-                let reason = format!("{shape} of {} has more than 2^63 bytes", T::DTYPE);
-                Error::too_large("tensor", "shape", reason)
-            })?;
-        let tensor = Self { storage: Storage::new(stream, bytes)?, shape, elements: PhantomData };
-        if cfg!(debug_assertions) {
-            // SAFETY: the allocation has this many bytes.
-            unsafe { stream.fill(tensor.storage.address(), &[0xFF], bytes)? };
-            if bytes > 0 {
-                // SAFETY: as above.
-                unsafe { stream.forget(tensor.storage.address(), bytes)? };
-            }
-        }
-        Ok(tensor)
+        AnyTensor::uninit(stream, T::DTYPE, shape).map(Self::of)
     }
 
     /// All elements zero.
     pub fn zeros(stream: &Stream, shape: impl AsRef<[usize]>) -> Result<Self> {
-        Self::filled(stream, shape, T::zeroed())
+        AnyTensor::zeros(stream, T::DTYPE, shape).map(Self::of)
     }
 
     /// All elements `value`.
@@ -56,19 +39,16 @@ impl<T: Dtype> Tensor<T> {
         Ok(tensor)
     }
 
-    /// Copies `data` to the device. Does not wait for the device: `data` may be dropped at once.
+    /// Copies `data` to the device. `data` may be dropped at once: it is copied twice, and the call does not wait for earlier work on
+    /// the stream, unless 256 MiB of earlier copies are still under way.
     pub fn from_slice(stream: &Stream, shape: impl AsRef<[usize]>, data: &[T]) -> Result<Self> {
         let shape = Shape::new(shape.as_ref())?;
         if shape.elements() != data.len() {
-            return Err(Error::shape(
-                "from_slice",
-                "data",
-                &[data.len()],
-                format!("{} elements for shape {shape}", shape.elements()),
-            ));
+            let expected = format!("{} elements for shape {shape}", shape.elements());
+            return Err(Error::shape("from_slice", "data", &[data.len()], expected));
         }
         let mut tensor = Self::uninit(stream, shape)?;
-        tensor.view_mut().write(stream, data)?;
+        tensor.write(stream, data)?;
         Ok(tensor)
     }
 
@@ -77,57 +57,51 @@ impl<T: Dtype> Tensor<T> {
         self.view().to_vec(stream)
     }
 
-    /// Replaces all elements. Does not wait for the device.
+    /// See [`View::to_device`].
+    pub fn to_device(&self, stream: &Stream) -> Result<Self> {
+        self.view().to_device(stream)
+    }
+
+    /// Replaces all elements. `data` may be changed at once: see [`from_slice`](Self::from_slice).
     pub fn write(&mut self, stream: &Stream, data: &[T]) -> Result<()> {
         self.view_mut().write(stream, data)
     }
 }
 
 impl<T> Tensor<T> {
-    /// What findings call the tensor.
-    pub(crate) fn set_name(&self, name: &str) {
-        self.storage.set_name(name);
-    }
-
-    /// Elements of the allocation in that range count as never written, where reads are checked.
-    pub(crate) fn forget(&self, stream: &Stream, range: Range<usize>) -> Result<()> {
-        let range = range.start.min(self.shape.elements())..range.end.min(self.shape.elements());
-        if range.is_empty() {
-            return Ok(());
-        }
-        let (size, address) = (size_of::<T>(), self.storage.address());
-        // SAFETY: the range was cut to the allocation.
-        unsafe { stream.forget(address + (range.start * size) as u64, range.len() * size) }
+    /// A tensor whose elements are `T`s.
+    pub(crate) fn of(any: AnyTensor) -> Self {
+        Self { any, elements: PhantomData }
     }
 
     /// Extents, slowest dimension first.
     pub fn shape(&self) -> &Shape {
-        &self.shape
+        self.any.shape()
     }
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.shape.elements()
+        self.any.len()
     }
 
     /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.any.is_empty()
     }
 
     /// The device that holds the elements.
     pub fn device(&self) -> &Device {
-        self.storage.device()
+        self.any.device()
     }
 
     /// The whole tensor, to read.
     pub fn view(&self) -> View<'_, T> {
-        View::new(&self.storage, Layout::dense(self.shape))
+        View::of(self.any.part())
     }
 
     /// The whole tensor, to write.
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
-        ViewMut::new(&self.storage, Layout::dense(self.shape))
+        ViewMut::of(self.any.part())
     }
 
     /// Part of dimension 0; of a vector, a range of its elements.
@@ -142,8 +116,7 @@ impl<T> Tensor<T> {
 
     /// The same memory with other dimensions.
     pub fn reshape(self, shape: impl AsRef<[usize]>) -> Result<Self> {
-        let layout = Layout::dense(self.shape).reshape(shape.as_ref())?;
-        Ok(Self { shape: layout.shape, ..self })
+        self.any.reshape(shape).map(Self::of)
     }
 }
 

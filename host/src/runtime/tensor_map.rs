@@ -57,7 +57,7 @@ pub enum OobFill {
 /// A tiled tensor map. Dimensions are listed **innermost first**, as the hardware counts them.
 #[derive(Debug, Clone, Copy)]
 pub struct TensorMapDesc<'a> {
-    /// Address of the first element, from [`View::ptr`](crate::runtime::view::View::ptr); a multiple of 16.
+    /// Address of the first element, from [`View::ptr`](crate::View::ptr); a multiple of 16.
     pub address: u64,
     /// Element type.
     pub dtype: DType,

@@ -8,18 +8,20 @@ use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use crate::runtime::device::Device;
 use crate::runtime::dtype::Dtype;
 use crate::runtime::error::{Error, Result};
-use crate::runtime::layout::Layout;
+use crate::runtime::layout::Overlap;
+use crate::runtime::part::Part;
 use crate::runtime::shape::Shape;
-use crate::runtime::storage::Storage;
+use crate::runtime::storage::Access;
 use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
 
 /// A tensor to read: shape, strides and a borrow of the device memory.
 ///
-/// Rows are contiguous (the last stride is 1) and no two elements overlap; outer dimensions may be padded.
+/// Strides are free: rows may be padded, dimensions [permuted](View::permute) or [repeated](View::broadcast). Operators say what they
+/// take, and check it with the `require_` methods.
 #[derive(Debug)]
 pub struct View<'a, T> {
-    storage: &'a Storage,
-    layout: Layout,
+    pub(crate) part: Part<'a>,
     elements: PhantomData<&'a T>,
 }
 
@@ -31,29 +33,29 @@ impl<T> Clone for View<'_, T> {
 
 impl<T> Copy for View<'_, T> {}
 
-/// A tensor to write.
+/// A tensor to write, with free strides as in a [`View`], but no two elements in the same place.
 #[derive(Debug)]
 pub struct ViewMut<'a, T> {
-    storage: &'a Storage,
-    layout: Layout,
+    pub(crate) part: Part<'a>,
     elements: PhantomData<&'a mut T>,
 }
 
+/// What every view can be asked.
 macro_rules! shared_methods {
     () => {
         /// Extents, slowest dimension first.
         pub fn shape(&self) -> &Shape {
-            &self.layout.shape
+            &self.part.layout.shape
         }
 
-        /// Strides in elements.
+        /// Strides in elements. That of a dimension with one entry is the one which continues the dimensions inside it.
         pub fn strides(&self) -> &[usize] {
-            self.layout.strides()
+            self.part.layout.strides()
         }
 
         /// Number of elements.
         pub fn len(&self) -> usize {
-            self.layout.shape.elements()
+            self.shape().elements()
         }
 
         /// Whether there are no elements.
@@ -63,56 +65,55 @@ macro_rules! shared_methods {
 
         /// Product of all dimensions but the last; 1 for a vector.
         pub fn rows(&self) -> usize {
-            self.layout.rows()
+            self.part.layout.rows()
         }
 
         /// The last dimension; 1 for a scalar.
         pub fn cols(&self) -> usize {
-            self.layout.cols()
+            self.part.layout.cols()
         }
 
-        /// Elements from one row to the next when all rows are equally far apart, else `None`.
+        /// Elements from one row to the next when rows are contiguous and equally far apart, else `None`. 0 if one row is repeated.
         pub fn row_stride(&self) -> Option<usize> {
-            self.layout.row_stride()
+            self.part.layout.row_stride()
         }
 
-        /// Whether there is no padding between elements.
+        /// Whether the elements lie one after the other, in order.
         pub fn is_contiguous(&self) -> bool {
-            self.layout.is_contiguous()
+            self.part.layout.is_contiguous()
         }
 
         /// The largest power of two, up to 256, that divides the first element's address.
         pub fn alignment(&self) -> usize {
-            1 << self.address().trailing_zeros().min(8)
+            1 << self.part.address().trailing_zeros().min(8)
         }
 
         /// Whether every row starts at a multiple of `bytes`: what vector loads need.
         pub fn rows_aligned(&self, bytes: usize) -> bool {
-            let outer = self.strides().split_last().map_or(&[][..], |(_, outer)| outer);
-            let extents = &self.shape()[..outer.len()];
-            self.address().is_multiple_of(bytes as u64)
-                && outer.iter().zip(extents).all(|(s, &d)| d <= 1 || (s * size_of::<T>()).is_multiple_of(bytes))
+            self.part.rows_aligned(bytes)
         }
 
         /// The device that holds the elements.
         pub fn device(&self) -> &Device {
-            self.storage.device()
+            self.part.device()
         }
 
-        fn address(&self) -> u64 {
-            self.storage.address() + (self.layout.offset * size_of::<T>()) as u64
+        /// An error that names the argument unless the view is of `stream`'s device.
+        pub fn require_device(&self, op: &'static str, arg: &'static str, stream: &Stream) -> Result<()> {
+            stream.require_device(self.device(), op, arg)
         }
 
         /// An error that names the argument unless the view is dense.
         pub fn require_contiguous(&self, op: &'static str, arg: &'static str) -> Result<()> {
-            if self.is_contiguous() {
-                return Ok(());
+            self.part.require_contiguous(op, arg)
+        }
+
+        /// An error that names the argument unless the elements of each row follow each other: the last stride is 1.
+        pub fn require_inner_contiguous(&self, op: &'static str, arg: &'static str) -> Result<()> {
+            match self.part.layout.rows_are_contiguous() {
+                true => Ok(()),
+                false => Err(self.part.bad_layout(op, arg, "the last stride has to be 1")),
             }
-            Err(Error::layout(
-                op,
-                arg,
-                format!("has strides {:?} for shape {}: it has to be contiguous", self.strides(), self.shape()),
-            ))
         }
 
         /// The extents, which must be `N`: `let [rows, cols] = x.dims(op, "x")?`.
@@ -123,162 +124,135 @@ macro_rules! shared_methods {
 
         /// [`row_stride`](Self::row_stride), or an error that names the argument.
         pub fn require_row_stride(&self, op: &'static str, arg: &'static str) -> Result<usize> {
-            self.row_stride().ok_or_else(|| {
-                let (strides, shape) = (self.strides(), self.shape());
-                Error::layout(
-                    op,
-                    arg,
-                    format!("has strides {strides:?} for shape {shape}: its rows have to be equally far apart"),
-                )
-            })
+            let expected = "its rows have to be contiguous and equally far apart";
+            self.row_stride().ok_or_else(|| self.part.bad_layout(op, arg, expected))
         }
 
         /// An error that names the argument unless the shape is `expected`.
         pub fn require_shape(&self, op: &'static str, arg: &'static str, expected: &[usize]) -> Result<()> {
-            if self.shape().dims() == expected {
-                return Ok(());
-            }
-            Err(Error::shape(op, arg, self.shape(), format!("{expected:?}")))
+            self.part.require_shape(op, arg, expected)
         }
     };
 }
+pub(crate) use shared_methods;
+
+/// How views are made of views. The receiver is what a view gives up for it.
+macro_rules! derived_views {
+    ($overlap:expr, $self:ident: $($receiver:tt)+) => {
+        /// Part of dimension 0; of a vector, a range of its elements.
+        pub fn slice($($receiver)+, range: Range<usize>) -> Result<Self> {
+            Ok(Self::of($self.part.slice(range)?))
+        }
+
+        /// The same elements with other dimensions; the view has to be contiguous.
+        pub fn reshape($($receiver)+, shape: impl AsRef<[usize]>) -> Result<Self> {
+            Ok(Self::of($self.part.reshape(shape.as_ref())?))
+        }
+
+        /// The dimensions in another order: `order[i]` is which of them becomes dimension `i`.
+        pub fn permute($($receiver)+, order: impl AsRef<[usize]>) -> Result<Self> {
+            Ok(Self::of($self.part.permute(order.as_ref())?))
+        }
+
+        /// The last two dimensions exchanged; the same view if it has fewer.
+        pub fn t($($receiver)+) -> Self {
+            Self::of($self.part.transposed())
+        }
+
+        /// Any selection of this contiguous view's elements. To be written to, no two of them may be the same.
+        pub fn strided($($receiver)+, offset: usize, shape: impl AsRef<[usize]>, strides: &[usize]) -> Result<Self> {
+            Ok(Self::of($self.part.strided(offset, shape.as_ref(), strides, $overlap)?))
+        }
+    };
+}
+pub(crate) use derived_views;
 
 impl<'a, T> View<'a, T> {
     shared_methods!();
+    derived_views!(Overlap::Allowed, self: &self);
 
-    pub(crate) fn new(storage: &'a Storage, layout: Layout) -> Self {
-        Self { storage, layout, elements: PhantomData }
+    /// A part whose elements are `T`s.
+    pub(crate) fn of(part: Part<'a>) -> Self {
+        Self { part, elements: PhantomData }
     }
 
-    /// The first element's address, for a launch on `stream`; the memory then outlives that launch.
-    pub fn ptr(&self, stream: &Stream) -> DevicePtr<T> {
-        self.storage.mark_used(stream);
-        DevicePtr::from_raw(self.address())
+    /// The first element's address, for a launch on `stream` that reads: it comes after what other streams have written, and what
+    /// they write next, and the memory's end, come after it. See [`Stream::launch`] for how long the pointer may be used.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMismatch`] if the stream is another device's.
+    pub fn ptr(&self, stream: &Stream) -> Result<DevicePtr<T>> {
+        self.part.ordered(stream, Access::Read).map(DevicePtr::from_raw)
     }
 
-    /// Part of dimension 0; of a vector, a range of its elements.
-    pub fn slice(&self, range: Range<usize>) -> Result<Self> {
-        Ok(Self::new(self.storage, self.layout.slice(range)?))
-    }
-
-    /// The same elements with other dimensions; the view has to be contiguous.
-    pub fn reshape(&self, shape: impl AsRef<[usize]>) -> Result<Self> {
-        Ok(Self::new(self.storage, self.layout.reshape(shape.as_ref())?))
-    }
-
-    /// Any row-major selection of this contiguous view's elements, rows possibly padded.
-    pub fn strided(&self, offset: usize, shape: impl AsRef<[usize]>, strides: &[usize]) -> Result<Self> {
-        let layout = self.layout.strided(offset, shape.as_ref(), strides)?;
-        Ok(Self::new(self.storage, layout))
+    /// Repeats dimensions of one entry, and adds outer ones, until the shape is `shape`: their stride is 0.
+    pub fn broadcast(&self, shape: impl AsRef<[usize]>) -> Result<Self> {
+        Ok(Self::of(self.part.broadcast(shape.as_ref())?))
     }
 }
 
-impl<'a, T: Dtype> View<'a, T> {
+impl<T: Dtype> View<'_, T> {
     /// Copies the elements to the host, densely, after everything queued on `stream`. Waits for it.
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
-        let span = self.layout.span();
-        let mut spanned = vec![T::zeroed(); span];
-        self.storage.mark_used(stream);
-        // SAFETY: the layout stays inside the storage.
-        unsafe { stream.download(bytemuck::cast_slice_mut(&mut spanned), self.address())? };
-        Ok(if self.is_contiguous() { spanned } else { self.layout.gather(&spanned) })
+        self.part.to_vec(stream)
     }
 
-    /// The bytes of [`to_vec`](Self::to_vec). Of a contiguous view they are downloaded to where they stay.
-    pub(crate) fn download(&self, stream: &Stream) -> Result<Vec<u8>> {
-        if !self.is_contiguous() {
-            return Ok(bytemuck::cast_slice(&self.to_vec(stream)?).to_vec());
-        }
-        let mut bytes = vec![0; self.len() * size_of::<T>()];
-        self.storage.mark_used(stream);
-        // SAFETY: the layout stays inside the storage, and is dense and as long as `bytes`.
-        unsafe { stream.download(&mut bytes, self.address())? };
-        Ok(bytes)
+    /// Copies the elements, densely, to a new tensor on `stream`, which may be another device's. Waits for the elements.
+    pub fn to_device(&self, stream: &Stream) -> Result<Tensor<T>> {
+        Tensor::from_slice(stream, self.shape(), &self.to_vec(self.part.storage.home())?)
     }
 }
 
 impl<'a, T> ViewMut<'a, T> {
     shared_methods!();
+    derived_views!(Overlap::Refused, self: self);
 
-    pub(crate) fn new(storage: &'a Storage, layout: Layout) -> Self {
-        Self { storage, layout, elements: PhantomData }
+    /// A part whose elements are `T`s and which nobody else has.
+    pub(crate) fn of(part: Part<'a>) -> Self {
+        Self { part, elements: PhantomData }
     }
 
-    /// The first element's address, for a launch on `stream`; the memory then outlives that launch.
-    pub fn ptr_mut(&mut self, stream: &Stream) -> DevicePtrMut<T> {
-        self.storage.mark_used(stream);
-        DevicePtrMut::from_raw(self.address())
+    /// The first element's address, for a launch on `stream` that writes or reads: it comes after all that other streams have done
+    /// with the memory, and what they do next, and the memory's end, come after it. See [`Stream::launch`] for how long the pointer
+    /// may be used.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMismatch`] if the stream is another device's.
+    pub fn ptr_mut(&mut self, stream: &Stream) -> Result<DevicePtrMut<T>> {
+        self.part.ordered(stream, Access::Write).map(DevicePtrMut::from_raw)
     }
 
     /// The same elements, to read.
     pub fn as_view(&self) -> View<'_, T> {
-        View::new(self.storage, self.layout)
+        View::of(self.part)
     }
 
     /// The same elements for a shorter time.
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
-        ViewMut::new(self.storage, self.layout)
-    }
-
-    /// Part of dimension 0; of a vector, a range of its elements.
-    pub fn slice(self, range: Range<usize>) -> Result<Self> {
-        Ok(Self::new(self.storage, self.layout.slice(range)?))
-    }
-
-    /// The same elements with other dimensions; the view has to be contiguous.
-    pub fn reshape(self, shape: impl AsRef<[usize]>) -> Result<Self> {
-        Ok(Self::new(self.storage, self.layout.reshape(shape.as_ref())?))
-    }
-
-    /// Any row-major selection of this contiguous view's elements, rows possibly padded.
-    pub fn strided(self, offset: usize, shape: impl AsRef<[usize]>, strides: &[usize]) -> Result<Self> {
-        let layout = self.layout.strided(offset, shape.as_ref(), strides)?;
-        Ok(Self::new(self.storage, layout))
+        ViewMut::of(self.part)
     }
 
     /// Splits dimension 0 at `mid`.
     pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
-        let end = self.shape().first().copied().unwrap_or(0);
-        let (head, tail) = (self.layout.slice(0..mid)?, self.layout.slice(mid..end)?);
-        Ok((Self::new(self.storage, head), Self::new(self.storage, tail)))
+        let (head, tail) = self.part.split_at(mid)?;
+        Ok((Self::of(head), Self::of(tail)))
     }
 }
 
 impl<T: Dtype> ViewMut<'_, T> {
-    /// Copies `src` to the device; the view has to be contiguous. Does not wait for the device.
+    /// Copies `src` to the device; the view has to be contiguous. `src` may be changed at once: see [`Tensor::from_slice`].
     pub fn write(&mut self, stream: &Stream, src: &[T]) -> Result<()> {
-        self.require_contiguous("write", "self")?;
-        if src.len() != self.len() {
-            return Err(Error::shape(
-                "write",
-                "src",
-                &[src.len()],
-                format!("{} elements for shape {}", self.len(), self.shape()),
-            ));
-        }
-        self.storage.mark_used(stream);
-        // SAFETY: the layout stays inside the storage, and is dense and as long as `src`.
-        unsafe { stream.upload(self.address(), bytemuck::cast_slice(src)) }
+        self.part.upload(stream, bytemuck::cast_slice(src))
     }
 
     /// Copies another view on the device; both have to be contiguous and of one shape.
     pub fn copy_from(&mut self, stream: &Stream, src: View<'_, T>) -> Result<()> {
-        self.require_contiguous("copy", "dst")?;
-        src.require_contiguous("copy", "src")?;
-        src.require_shape("copy", "src", self.shape())?;
-        self.storage.mark_used(stream);
-        src.storage.mark_used(stream);
-        let bytes = self.len() * size_of::<T>();
-        // SAFETY: both layouts stay inside their storages, and are dense and equally long.
-        unsafe { stream.copy(self.address(), src.address(), bytes) }
+        self.part.copy_from(stream, src.part)
     }
 
     /// Sets every element; the view has to be contiguous.
     pub fn fill(&mut self, stream: &Stream, value: T) -> Result<()> {
-        self.require_contiguous("fill", "self")?;
-        self.storage.mark_used(stream);
-        // SAFETY: the layout stays inside the storage and is dense.
-        unsafe { stream.fill(self.address(), bytemuck::bytes_of(&value), self.len()) }
+        self.part.fill(stream, bytemuck::bytes_of(&value))
     }
 }
 
@@ -296,6 +270,6 @@ impl<'a, 'v: 'a, T> From<&'a mut ViewMut<'v, T>> for ViewMut<'a, T> {
 
 impl<'a, T> From<ViewMut<'a, T>> for View<'a, T> {
     fn from(view: ViewMut<'a, T>) -> Self {
-        View::new(view.storage, view.layout)
+        View::of(view.part)
     }
 }

@@ -1,6 +1,6 @@
 //! What the tests of both backends share: how a kernel written by hand is declared, and two such kernels.
 
-use warpsmith::kernels::KernelImage;
+use warpsmith::kernels::{Code, KernelImage};
 use warpsmith::launch::{Args, DevicePtrMut, Dim3, Kernel, TensorMap};
 use warpsmith::{Arch, DType, L2Promotion, OobFill, Stream, Swizzle, Tensor, TensorMapDesc, bf16};
 
@@ -63,7 +63,7 @@ pub(crate) const fn image<K: Kernel>(arch: Arch, ptx: &'static str) -> KernelIma
         symbol: K::SYMBOL,
         module: K::MODULE,
         arch,
-        ptx,
+        code: Code::Text(ptx),
         block: [K::BLOCK.x, 1, 1],
         cluster: [1, 1, 1],
         shared_bytes: K::SHARED_BYTES as u32,
@@ -76,7 +76,7 @@ pub(crate) fn load_tile(stream: &Stream, x: &Tensor<bf16>, row: u32, col: u32) -
     let (rows, cols) = (x.view().rows() as u64, x.view().cols() as u64);
     let mut y = Tensor::<bf16>::zeros(stream, [8, 64]).unwrap();
     let map = stream.device().tensor_map(&TensorMapDesc {
-        address: x.view().ptr(stream).addr(),
+        address: x.view().ptr(stream).unwrap().addr(),
         dtype: DType::BF16,
         dims: &[cols, rows],
         strides_bytes: &[2 * cols],
@@ -86,6 +86,6 @@ pub(crate) fn load_tile(stream: &Stream, x: &Tensor<bf16>, row: u32, col: u32) -
         oob_fill: OobFill::Zero,
     });
     // SAFETY: the kernel reads a tile of `x` and writes all of `y`.
-    unsafe { stream.launch::<Tile>(1, (map.unwrap(), y.view_mut().ptr_mut(stream), col, row)) }.unwrap();
+    unsafe { stream.launch::<Tile>(1, (map.unwrap(), y.view_mut().ptr_mut(stream).unwrap(), col, row)) }.unwrap();
     y.to_vec(stream).unwrap()
 }

@@ -153,3 +153,14 @@ impl GlobalShadow {
         f(Arc::make_mut(self.shelf(place).entry(place).or_default()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shadows_that_do_not_fit_are_refused() {
+        let error = GlobalShadow::new([64, 1 << 58].into_iter(), 4).err();
+        assert_eq!(error.map(|e| e.bytes), Some(24 << 56));
+    }
+}

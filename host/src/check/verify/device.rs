@@ -1,12 +1,11 @@
 //! Running a case on a device and judging what it wrote.
 
-use super::compare::Comparison;
-use super::placement::Placement;
-use super::{AUTO, Expected, Filter, Job, Row, host_inputs};
-use crate::ops::model::params::Params;
-use crate::ops::model::{InputSpec, Operator, TensorMeta, Tolerance};
+use super::placement::{Placement, Poison};
+use super::{AUTO, Expected, Filter, Job, Row, is_large};
+use crate::check::random;
+use crate::ops::model::{self, Arguments, Params, Role, TensorMeta, Variant};
 use crate::runtime::any::{AnyTensor, AnyView, AnyViewMut};
-use crate::runtime::device::Device;
+use crate::runtime::device::{self, Device};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
@@ -53,12 +52,11 @@ pub(super) fn check(device: &Device, job: &Job, filter: &Filter) -> Checked {
 
 /// What the operator picks itself (`None`), then its variants, each with whether it can run the case here. One that cannot is there
 /// only if the filter names it.
-fn variants(device: &Device, job: &Job, filter: &Filter) -> Vec<(Option<&'static str>, bool)> {
-    let named = job.op.info().variants.iter().map(|v| v.name);
-    let named = named.map(|name| (Some(name), job.op.supports(name, device.info(), &job.case)));
+fn variants(device: &Device, job: &Job, filter: &Filter) -> Vec<(Option<&'static Variant>, bool)> {
+    let named = job.op.info().variants.iter().map(|v| (Some(v), (v.applies)(device.info(), &job.case)));
     let all = std::iter::once((None, true)).chain(named);
     match filter.variant.as_deref() {
-        Some(wanted) => all.filter(|(name, _)| name.unwrap_or(AUTO) == wanted).collect(),
+        Some(wanted) => all.filter(|(variant, _)| variant.map_or(AUTO, |v| v.name) == wanted).collect(),
         None => all.filter(|(_, able)| *able).collect(),
     }
 }
@@ -91,103 +89,127 @@ fn available_memory() -> Option<u64> {
 
 /// A tensor inside a poisoned allocation on the device.
 struct Placed {
-    name: String,
+    name: &'static str,
     place: Placement,
     tensor: AnyTensor,
 }
 
 impl Placed {
-    fn new(stream: &Stream, place: Placement, meta: &TensorMeta, bytes: Vec<u8>) -> Result<Self> {
-        let image = HostTensor::new(meta.dtype, [place.elements()], bytes)?;
-        let tensor = AnyTensor::from_host(stream, &image)?;
-        tensor.set_name(&meta.name);
+    /// With these values, and that poison around them.
+    fn filled(
+        stream: &Stream,
+        name: &'static str,
+        place: Placement,
+        values: &HostTensor,
+        poison: Poison,
+    ) -> Result<Self> {
+        let image = HostTensor::new(values.dtype(), [place.elements()], place.filled(values.bytes(), poison))?;
+        let mut tensor = AnyTensor::from_host(stream, &image)?;
+        tensor.set_name(name);
         // To a checker of reads, what lies around an input was never written.
         place.gaps().try_for_each(|gap| tensor.forget(stream, gap))?;
-        Ok(Self { name: meta.name.clone(), tensor, place })
+        Ok(Self { name, tensor, place })
+    }
+
+    /// With nothing but poison.
+    fn poisoned(stream: &Stream, name: &'static str, place: Placement, poison: Poison) -> Result<Self> {
+        let mut tensor = place.poisoned_on(stream, poison)?;
+        tensor.set_name(name);
+        tensor.forget(stream, 0..place.elements())?;
+        Ok(Self { name, tensor, place })
     }
 
     fn view(&self) -> Result<AnyView<'_>> {
-        self.tensor.strided(self.place.start(), self.place.shape(), &self.place.strides())
+        self.tensor.strided(self.place.start(), self.place.shape(), self.place.strides())
     }
 
     fn view_mut(&mut self) -> Result<AnyViewMut<'_>> {
-        self.tensor.strided_mut(self.place.start(), self.place.shape(), &self.place.strides())
+        self.tensor.strided_mut(self.place.start(), self.place.shape(), self.place.strides())
     }
 }
 
 /// A case's inputs, on both sides, and what the outputs should be.
 struct Prepared {
     stream: Stream,
-    host: Vec<HostTensor>,
+    host: Vec<(&'static str, HostTensor)>,
     inputs: Vec<Placed>,
-    outputs: Vec<TensorMeta>,
     expected: Vec<Expected>,
-    tolerance: Tolerance,
 }
 
 impl Prepared {
     fn new(device: &Device, job: &Job, seed: u64) -> Result<Self> {
         let stream = device.stream()?;
-        let host = host_inputs(job, seed)?;
-        let metas: Vec<_> = job.op.inputs(&job.case)?.iter().map(InputSpec::meta).collect();
-        let inputs = host.iter().zip(&metas).map(|(tensor, meta)| {
-            let place = Placement::new(meta, job.case.layout);
-            let bytes = place.filled(tensor.bytes());
-            Placed::new(&stream, place, meta, bytes)
-        });
-        let inputs = inputs.collect::<Result<_>>()?;
-        let outputs = job.op.outputs(&metas, &job.case.params)?;
-        let expected = Expected::all(job, &host, &outputs, seed)?;
-        Ok(Self { stream, host, inputs, outputs, expected, tolerance: job.op.tolerance(&job.case)? })
+        let (mut host, mut inputs, mut metas) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, tensor) in random::inputs(job.op, &job.case, seed)? {
+            let meta = TensorMeta::new(name, tensor.dtype(), tensor.shape().to_vec());
+            let place = Placement::new(&meta, job.case.arrangement(name));
+            let tensor = place.effective(&tensor)?;
+            if role(job, name) == Role::In {
+                inputs.push(Placed::filled(&stream, name, place, &tensor, Poison::First)?);
+            }
+            host.push((name, tensor));
+            metas.push(meta);
+        }
+        let outputs = model::outputs(job.op, &metas, &job.case.params)?;
+        let expected = Expected::all(job, &host, outputs, seed)?;
+        Ok(Self { stream, host, inputs, expected })
     }
 
-    fn run(&self, job: &Job, variant: Option<&'static str>, filter: &Filter, row: &mut Row) -> Result<()> {
+    fn run(&self, job: &Job, variant: Option<&'static Variant>, filter: &Filter, row: &mut Row) -> Result<()> {
         let mut params = job.case.params.clone();
-        if let Some(name) = variant {
-            params = params.with_variant(name)?;
+        if let Some(variant) = variant {
+            params = params.with_variant(variant.name)?;
         }
-        let mut outputs = self.poisoned_outputs(job)?;
-        self.launch(job.op, &mut outputs, &params)?;
+        let mut outputs = self.outputs(job, Poison::First)?;
+        let (result, launched) = device::launched(|| self.launch(job, &mut outputs, &params));
+        check_launches(job, &launched, row);
+        result?;
         let images = self.download(&outputs)?;
-        self.judge(&outputs, &images, row)?;
-        if !job.is_large() {
+        // Unwritten integers show in a second run only.
+        let integers = self.expected.iter().any(|expected| !expected.meta.dtype.is_float());
+        let again = if filter.repeat || integers { Some(self.again(job, &params)?) } else { None };
+        self.judge(&outputs, &images, again.as_deref(), row)?;
+        if !is_large(job) {
             self.check_inputs(row)?;
-        }
-        if filter.repeat {
-            let mut again = self.poisoned_outputs(job)?;
-            self.launch(job.op, &mut again, &params)?;
-            if self.download(&again)? != images {
-                row.problem("a second run gave other bits".to_owned());
-            }
         }
         // What a simulation takes says nothing.
         if self.stream.device().simulator().is_none() {
-            row.ms = Some(self.time(job.op, &mut outputs, &params)?);
+            row.ms = Some(self.time(job, &mut outputs, &params)?);
         }
         Ok(())
     }
 
-    fn poisoned_outputs(&self, job: &Job) -> Result<Vec<Placed>> {
-        let place = |meta: &TensorMeta| {
-            let place = Placement::new(meta, job.case.layout);
-            let tensor = place.poisoned_on(&self.stream)?;
-            tensor.set_name(&meta.name);
-            tensor.forget(&self.stream, 0..place.elements())?;
-            Ok(Placed { name: meta.name.clone(), tensor, place })
-        };
-        self.outputs.iter().map(place).collect()
+    /// What a second launch writes, over other poison.
+    fn again(&self, job: &Job, params: &Params) -> Result<Vec<HostTensor>> {
+        let mut outputs = self.outputs(job, Poison::Second)?;
+        self.launch(job, &mut outputs, params)?;
+        self.download(&outputs)
     }
 
-    fn launch(&self, op: &dyn Operator, outputs: &mut [Placed], params: &Params) -> Result<()> {
-        let inputs = self.inputs.iter().map(Placed::view).collect::<Result<Vec<_>>>()?;
-        let mut outputs = outputs.iter_mut().map(Placed::view_mut).collect::<Result<Vec<_>>>()?;
-        op.launch(&self.stream, &inputs, &mut outputs, params)
+    fn outputs(&self, job: &Job, poison: Poison) -> Result<Vec<Placed>> {
+        let make = |arg: &'static model::ArgInfo| {
+            let expected = self.expected.iter().find(|expected| expected.meta.name == arg.name)?;
+            let place = Placement::new(&expected.meta, job.case.arrangement(arg.name));
+            let host = self.host.iter().find(|(name, _)| *name == arg.name);
+            Some(match host {
+                Some((_, values)) => Placed::filled(&self.stream, arg.name, place, values, poison),
+                None => Placed::poisoned(&self.stream, arg.name, place, poison),
+            })
+        };
+        job.op.info().outputs().filter_map(make).collect()
+    }
+
+    fn launch(&self, job: &Job, outputs: &mut [Placed], params: &Params) -> Result<()> {
+        let mut args = Arguments::new(job.op.info());
+        self.inputs.iter().try_for_each(|placed| args.read(placed.name, placed.view()?))?;
+        outputs.iter_mut().try_for_each(|placed| args.write(placed.name, placed.view_mut()?))?;
+        model::launch(job.op, &self.stream, &mut args, params)
     }
 
     /// Milliseconds of one launch, its kernel being loaded by now.
-    fn time(&self, op: &dyn Operator, outputs: &mut [Placed], params: &Params) -> Result<f64> {
+    fn time(&self, job: &Job, outputs: &mut [Placed], params: &Params) -> Result<f64> {
         let start = self.stream.record()?;
-        self.launch(op, outputs, params)?;
+        self.launch(job, outputs, params)?;
         let end = self.stream.record()?;
         end.synchronize()?;
         Ok(f64::from(start.elapsed_ms(&end)?))
@@ -197,36 +219,62 @@ impl Prepared {
         placed.iter().map(|p| p.tensor.to_host(&self.stream)).collect()
     }
 
-    fn judge(&self, outputs: &[Placed], images: &[HostTensor], row: &mut Row) -> Result<()> {
-        let mut all = Comparison::default();
-        for (((output, image), expected), meta) in outputs.iter().zip(images).zip(&self.expected).zip(&self.outputs) {
-            let place = &output.place;
-            if let Some(index) = place.unwritten(image.bytes()) {
+    fn judge(
+        &self,
+        outputs: &[Placed],
+        images: &[HostTensor],
+        again: Option<&[HostTensor]>,
+        row: &mut Row,
+    ) -> Result<()> {
+        for (i, ((output, image), expected)) in outputs.iter().zip(images).zip(&self.expected).enumerate() {
+            let (place, meta) = (&output.place, &expected.meta);
+            let second = again.and_then(|images| images.get(i)).map(HostTensor::bytes);
+            let fresh = !self.host.iter().any(|(name, _)| *name == output.name);
+            if fresh && let Some(index) = place.unwritten(image.bytes(), second) {
                 row.problem(format!("{}: element {index} was not written", meta.name));
             }
-            if let Some(at) = place.damage(image.bytes()) {
+            if let Some(at) = place.damage(image.bytes(), Poison::First) {
                 row.problem(format!("{}: written outside the tensor, {at} elements from its start", meta.name));
             }
-            let found = expected.compare(place, image, &self.tolerance)?;
+            let found = expected.compare(place, image)?;
             if let Some(worst) = found.worst {
                 row.problem(format!(
                     "{}: {} of {} values are wrong, the worst at {}: {} where the reference has {}",
                     meta.name, found.wrong, found.elements, worst.index, worst.got, worst.want
                 ));
             }
-            all = all.merge(found);
+            if second.is_some_and(|second| !place.agree(image.bytes(), second)) {
+                row.problem(format!("{}: a second run gave other bits", meta.name));
+            }
+            row.judged(&found, &expected.tolerance, meta.elements().unwrap_or(0));
         }
-        row.judged(&all, &self.tolerance, self.outputs.iter().filter_map(TensorMeta::elements).sum());
         Ok(())
     }
 
     /// Nothing that was passed to be read has changed, nor anything around it.
     fn check_inputs(&self, row: &mut Row) -> Result<()> {
-        for (placed, host) in self.inputs.iter().zip(&self.host) {
-            if placed.tensor.to_host(&self.stream)?.bytes() != placed.place.filled(host.bytes()) {
+        for placed in &self.inputs {
+            let Some((_, host)) = self.host.iter().find(|(name, _)| *name == placed.name) else { continue };
+            if placed.tensor.to_host(&self.stream)?.bytes() != placed.place.filled(host.bytes(), Poison::First) {
                 row.problem(format!("{}: an input was written to", placed.name));
             }
         }
         Ok(())
+    }
+}
+
+fn role(job: &Job, name: &str) -> Role {
+    job.op.info().args.iter().find(|arg| arg.name == name).map_or(Role::In, |arg| arg.role)
+}
+
+/// An operator says which kernels it may launch: what walks that list would miss another.
+fn check_launches(job: &Job, launched: &[(&'static str, &'static str)], row: &mut Row) {
+    for (module, symbol) in launched {
+        if !job.op.info().instances().any(|kernel| kernel.symbol == *symbol && kernel.module == *module) {
+            row.problem(format!("kernel {symbol} was launched and is not among those that the operator lists"));
+        }
+        if !row.kernels.contains(symbol) {
+            row.kernels.push(symbol);
+        }
     }
 }

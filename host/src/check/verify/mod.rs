@@ -18,9 +18,8 @@ use serde::Serialize;
 pub use compare::{Comparison, Mismatch};
 pub use run::{NotRun, Run, all};
 
-use crate::check::{random, registry};
-use crate::ops::model::reference;
-use crate::ops::model::{Case, CaseClass, Operator, TensorMeta, Tolerance};
+use super::{Job, registry};
+use crate::ops::model::{CaseClass, Operator, TensorMeta, Tensors, Tolerance, Variant, reference};
 use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
@@ -59,35 +58,18 @@ impl fmt::Display for Filter {
     }
 }
 
-/// One case of one operator.
-#[derive(Clone)]
-pub struct Job {
-    /// The operator.
-    pub op: &'static dyn Operator,
-    /// The case.
-    pub case: Case,
-}
-
 /// Cases with more elements than this in an input are not evaluated without a device, and their inputs are not read back from one.
 const LARGE: usize = 1 << 24;
 
-impl Job {
-    fn is_large(&self) -> bool {
-        let specs = self.op.inputs(&self.case).unwrap_or_default();
-        specs.iter().any(|spec| spec.meta().elements().is_none_or(|n| n > LARGE))
-    }
-}
-
-impl fmt::Display for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.op.info().name, self.case.name)
-    }
+fn is_large(job: &Job) -> bool {
+    let specs = job.op.inputs(&job.case).unwrap_or_default();
+    specs.iter().any(|spec| spec.meta().elements().is_none_or(|n| n > LARGE))
 }
 
 /// The cases of `ops` that `filter` lets through. An error if it names something that none of them has.
 pub fn plan(ops: &[&'static dyn Operator], filter: &Filter) -> Result<Vec<Job>> {
     let named = filter.variant.as_deref().filter(|name| *name != AUTO);
-    let knows = |op: &&'static dyn Operator| named.is_none_or(|name| op.info().variants.iter().any(|v| v.name == name));
+    let knows = |op: &&'static dyn Operator| named.is_none_or(|name| op.info().variant(name).is_ok());
     let able: Vec<_> = ops.iter().copied().filter(knows).collect();
     if let (Some(name), true) = (named, able.is_empty()) {
         let mut known = vec![AUTO];
@@ -166,19 +148,22 @@ pub struct Row {
     pub ms: Option<f64>,
     /// What was wrong, or why it was skipped.
     pub detail: Option<String>,
+    /// The kernels that were launched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<&'static str>,
     /// What the simulator's checkers found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
 }
 
 impl Row {
-    fn new(job: &Job, variant: Option<&'static str>) -> Self {
+    fn new(job: &Job, variant: Option<&'static Variant>) -> Self {
         Self {
             op: job.op.info().name,
             case: job.case.name.clone(),
             dtype: job.case.dtype.name(),
             class: job.case.class.name(),
-            variant: variant.unwrap_or(AUTO),
+            variant: variant.map_or(AUTO, |v| v.name),
             status: Status::Pass,
             max_abs: None,
             max_err: None,
@@ -188,17 +173,21 @@ impl Row {
             elements: 0,
             ms: None,
             detail: None,
+            kernels: Vec::new(),
             findings: Vec::new(),
         }
     }
 
+    /// Adds an output. The tolerance that is shown is that of the one nearest to its own.
     fn judged(&mut self, found: &Comparison, tolerance: &Tolerance, elements: usize) {
-        self.max_abs = Some(found.max_abs);
-        self.max_err = Some(found.max_share);
-        self.abs = Some(tolerance.abs);
-        self.rel = Some(tolerance.rel);
-        self.checked = found.elements;
-        self.elements = elements;
+        if self.max_err.is_none_or(|share| found.max_share > share) {
+            self.max_abs = Some(found.max_abs);
+            self.max_err = Some(found.max_share);
+            self.abs = Some(tolerance.abs);
+            self.rel = Some(tolerance.rel);
+        }
+        self.checked += found.elements;
+        self.elements += elements;
     }
 
     fn problem(&mut self, what: String) {
@@ -234,31 +223,20 @@ pub fn on_device(device: &Device, job: &Job, filter: &Filter) -> Vec<Row> {
     device::check(device, job, filter).rows
 }
 
-/// Random input for the case.
-fn host_inputs(job: &Job, seed: u64) -> Result<Vec<HostTensor>> {
-    let specs = job.op.inputs(&job.case)?;
-    let fill = specs.into_iter().enumerate().map(|(i, mut spec)| {
-        if let Some(distribution) = job.case.fill {
-            spec.distribution = distribution;
-        }
-        random::tensor(&spec, seed.wrapping_add(i as u64 * 0x1_0000_0001))
-    });
-    fill.collect()
-}
-
-/// An output's rows that are checked, and the reference's values for them.
+/// An output's rows that are checked, the reference's values for them, and how near is near enough.
 struct Expected {
+    meta: TensorMeta,
     rows: Vec<usize>,
     row_len: usize,
     values: Vec<f64>,
+    tolerance: Tolerance,
 }
 
 impl Expected {
-    fn new(job: &Job, inputs: &[HostTensor], output: usize, meta: &TensorMeta, seed: u64) -> Result<Self> {
-        let rows = sample(job, meta, seed)?;
+    fn new(job: &Job, inputs: &Tensors<'_>, meta: TensorMeta, seed: u64) -> Result<Self> {
+        let rows = sample(job, &meta, seed)?;
         let row_len = if rows.is_empty() { 0 } else { reference::row_len(&meta.shape) };
-        let values =
-            if row_len == 0 { Vec::new() } else { job.op.reference(inputs, &job.case.params, output, &rows)? };
+        let values = if row_len == 0 { Vec::new() } else { evaluate(job, inputs, &meta, &rows)? };
         if values.len() != rows.len() * row_len {
             return Err(Error::param(
                 job.op.info().name,
@@ -267,31 +245,39 @@ impl Expected {
                 format!("{} rows of {row_len}", rows.len()),
             ));
         }
-        Ok(Self { rows, row_len, values })
+        let tolerance = job.op.tolerance(&job.case, &meta.name)?;
+        Ok(Self { meta, rows, row_len, values, tolerance })
     }
 
     /// All outputs of a case.
-    fn all(job: &Job, inputs: &[HostTensor], outputs: &[TensorMeta], seed: u64) -> Result<Vec<Self>> {
-        outputs.iter().enumerate().map(|(i, meta)| Self::new(job, inputs, i, meta, seed)).collect()
+    fn all(job: &Job, inputs: &[(&'static str, HostTensor)], outputs: Vec<TensorMeta>, seed: u64) -> Result<Vec<Self>> {
+        let inputs = Tensors::new(job.op.info(), inputs.iter().map(|(name, tensor)| (*name, tensor)));
+        outputs.into_iter().map(|meta| Self::new(job, &inputs, meta, seed)).collect()
     }
 
-    fn compare(&self, place: &placement::Placement, image: &HostTensor, tolerance: &Tolerance) -> Result<Comparison> {
+    fn compare(&self, place: &placement::Placement, image: &HostTensor) -> Result<Comparison> {
         if self.row_len == 0 {
             return Ok(Comparison::default());
         }
         let rows = self.rows.par_iter().zip(self.values.par_chunks(self.row_len)).with_min_len(64);
         rows.map(|(row, want)| {
             let first = row * self.row_len;
-            let at = place.position(first);
-            let got = image.range_f64(at..at + self.row_len)?;
+            let got = image.select_f64((first..first + self.row_len).map(|i| place.position(i)))?;
             let mut found = Comparison::default();
-            for (i, (got, want)) in got.iter().zip(want).enumerate() {
-                found.push(first + i, *got, *want, tolerance, image.dtype());
+            for ((i, got), want) in (first..).zip(got).zip(want) {
+                found.push(i, got, *want, &self.tolerance, image.dtype());
             }
             Ok(found)
         })
         .try_reduce(Comparison::default, |a, b| Ok(a.merge(b)))
     }
+}
+
+/// The reference's values for many rows: in as many pieces as there are threads.
+fn evaluate(job: &Job, inputs: &Tensors<'_>, meta: &TensorMeta, rows: &[usize]) -> Result<Vec<f64>> {
+    let pieces = rows.par_chunks(rows.len().div_ceil(rayon::current_num_threads()).max(1));
+    let values = pieces.map(|rows| job.op.reference(inputs, &job.case.params, &meta.name, rows));
+    Ok(values.collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// What a reference may cost: multiply-adds, and values of an output.

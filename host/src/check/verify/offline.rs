@@ -1,12 +1,14 @@
 //! What can be checked of an operator where no device is: its kernels' code, and its reference.
 
-use cuda_builder::Arch;
 use cuda_builder::ptxas::Ptxas;
 use serde::Serialize;
 
-use super::{Expected, Job, Row, Status, host_inputs};
-use crate::ops::model::{Distribution, InputSpec, KernelInfo, OpInfo, TensorMeta};
-use crate::runtime::error::{Error, Result};
+use cuda_std::launch::Instance;
+
+use super::{Expected, Job, Row, Status, is_large};
+use crate::check::random;
+use crate::ops::model::{self, OpInfo, TensorMeta, Values};
+use crate::runtime::error::Result;
 use crate::runtime::kernels::{self, KernelImage};
 
 /// One kernel in one architecture's code.
@@ -32,44 +34,44 @@ pub struct KernelRow {
     pub detail: Option<String>,
 }
 
-/// Compares the embedded code of an operator's kernels with what the host launches, and assembles it if `ptxas` is there.
+/// Compares the code of an operator's kernels with what the host launches, and assembles it if `ptxas` is there.
 pub fn kernels(info: &OpInfo, ptxas: Option<&Ptxas>) -> Result<Vec<KernelRow>> {
-    if let Some(why) = kernels::not_built() {
-        return Err(Error::KernelsNotBuilt { why: why.to_owned() });
-    }
     let mut rows = Vec::new();
-    for kernel in info.kernels {
-        if kernel.images().is_empty() {
-            let detail = Some("is not among the embedded kernels".to_owned());
+    for kernel in info.instances() {
+        let images = kernels::images_of(kernel)?;
+        if images.is_empty() {
+            let detail = Some("there is no code for it".to_owned());
             rows.push(KernelRow { status: Status::Fail, detail, ..row(info, kernel, "") });
         }
-        rows.extend(kernel.images().iter().map(|image| check(info, kernel, image, ptxas)));
+        for image in images {
+            rows.push(check(info, kernel, image, ptxas)?);
+        }
     }
     Ok(rows)
 }
 
-fn row(info: &OpInfo, kernel: &KernelInfo, arch: &'static str) -> KernelRow {
+fn row(info: &OpInfo, kernel: &Instance, arch: &'static str) -> KernelRow {
     KernelRow {
         op: info.name,
-        symbol: kernel.symbol(),
+        symbol: kernel.symbol,
         arch,
         status: Status::Pass,
         registers: None,
-        shared_bytes: kernel.shared_bytes(),
+        shared_bytes: kernel.shared_bytes,
         stack: None,
         spills: None,
         detail: None,
     }
 }
 
-fn check(info: &OpInfo, kernel: &KernelInfo, image: &'static KernelImage, ptxas: Option<&Ptxas>) -> KernelRow {
+fn check(info: &OpInfo, kernel: &Instance, image: &'static KernelImage, ptxas: Option<&Ptxas>) -> Result<KernelRow> {
     let mut row = row(info, kernel, image.arch.as_str());
-    let mut problems = mismatches(kernel, image);
+    let ptx = image.ptx()?;
+    let mut problems = mismatches(kernel, image, &ptx);
     if let Some(ptxas) = ptxas
-        && let Some(arch) = Arch::from_name(row.arch)
-        && ptxas.supports(arch)
+        && ptxas.supports(image.arch)
     {
-        match ptxas.assemble(image.ptx, arch) {
+        match ptxas.assemble(&ptx, image.arch) {
             Ok(used) => {
                 row.registers = Some(used.registers);
                 row.stack = Some(used.stack_bytes);
@@ -82,18 +84,18 @@ fn check(info: &OpInfo, kernel: &KernelInfo, image: &'static KernelImage, ptxas:
         row.status = Status::Fail;
         row.detail = Some(problems.join("; "));
     }
-    row
+    Ok(row)
 }
 
 /// Where the code differs from what the host's types say.
-fn mismatches(kernel: &KernelInfo, image: &KernelImage) -> Vec<String> {
-    let mut problems: Vec<_> = kernel.check(image).err().iter().map(ToString::to_string).collect();
-    if !image.ptx.contains(&format!(".entry {}(", image.symbol)) {
+fn mismatches(kernel: &Instance, image: &KernelImage, ptx: &str) -> Vec<String> {
+    let mut problems: Vec<_> = kernels::check(kernel, image).err().iter().map(ToString::to_string).collect();
+    if !ptx.contains(&format!(".entry {}(", image.symbol)) {
         problems.push("the code has no entry of that name".to_owned());
     }
-    let [x, y, z] = kernel.block();
-    let bound = format!(".maxntid {x}, {y}, {z}");
-    if !image.ptx.contains(&bound) {
+    let block = kernel.block;
+    let bound = format!(".maxntid {}, {}, {}", block.x, block.y, block.z);
+    if !ptx.contains(&bound) {
         problems.push(format!("the code does not say `{bound}`"));
     }
     problems
@@ -103,7 +105,7 @@ fn mismatches(kernel: &KernelInfo, image: &KernelImage) -> Vec<String> {
 /// out: their input alone takes too long without a device to pay for it.
 pub fn reference(job: &Job, seed: u64) -> Row {
     let mut row = Row::new(job, None);
-    if job.is_large() || job.case.huge {
+    if is_large(job) || job.case.huge {
         row.skip("a large case, run on a device only");
         return row;
     }
@@ -114,18 +116,17 @@ pub fn reference(job: &Job, seed: u64) -> Row {
 }
 
 fn try_reference(job: &Job, seed: u64, row: &mut Row) -> Result<()> {
-    let inputs = host_inputs(job, seed)?;
-    let metas: Vec<_> = job.op.inputs(&job.case)?.iter().map(InputSpec::meta).collect();
-    let outputs = job.op.outputs(&metas, &job.case.params)?;
-    let tolerance = job.op.tolerance(&job.case)?;
-    row.abs = Some(tolerance.abs);
-    row.rel = Some(tolerance.rel);
-    row.elements = outputs.iter().filter_map(TensorMeta::elements).sum();
-    for (expected, meta) in Expected::all(job, &inputs, &outputs, seed)?.iter().zip(&outputs) {
+    let inputs = random::inputs(job.op, &job.case, seed)?;
+    let metas: Vec<_> = inputs.iter().map(|(name, t)| TensorMeta::new(name, t.dtype(), t.shape().to_vec())).collect();
+    let outputs = model::outputs(job.op, &metas, &job.case.params)?;
+    let finite_input = !job.op.inputs(&job.case)?.iter().any(|spec| spec.values == Values::Specials);
+    for expected in Expected::all(job, &inputs, outputs, seed)? {
+        row.abs = Some(expected.tolerance.abs);
+        row.rel = Some(expected.tolerance.rel);
+        row.elements += expected.meta.elements().unwrap_or(0);
         row.checked += expected.values.len();
-        let finite_input = job.case.fill != Some(Distribution::Specials);
         if finite_input && let Some(bad) = expected.values.iter().position(|v| !v.is_finite()) {
-            row.problem(format!("{}: the reference has {} at {bad}", meta.name, expected.values[bad]));
+            row.problem(format!("{}: the reference has {} at {bad}", expected.meta.name, expected.values[bad]));
         }
     }
     Ok(())

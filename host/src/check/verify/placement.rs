@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::ops::model::reference::row_len;
-use crate::ops::model::{Layout, TensorMeta};
-use crate::runtime::any::{AnyTensor, AnyViewMut};
-use crate::runtime::dtype::{DType, Dtype};
+use crate::ops::model::{Arrangement, TensorMeta};
+use crate::runtime::any::AnyTensor;
+use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
 
 /// Elements before and after the tensor that nobody may touch. A multiple of 256 bytes for every dtype.
@@ -17,11 +17,36 @@ const GUARD: usize = 4096;
 /// Bytes that one thread goes through at a time. A multiple of every element's size.
 const BLOCK: usize = 1 << 20;
 
+/// What unwritten memory holds. An integer may rightly have any value, so that only two runs over different poison tell which
+/// elements of its tensor nobody has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Poison {
+    First,
+    Second,
+}
+
+impl Poison {
+    /// A NaN with a payload that no arithmetic produces; a byte pattern for integers.
+    pub(super) fn bytes(self, dtype: DType) -> &'static [u8] {
+        match (self, dtype) {
+            (Self::First, DType::F32) => &[0xA5, 0xA5, 0xE5, 0x7F],
+            (Self::First, DType::F16) => &[0xA5, 0x7E],
+            (Self::First, DType::BF16) => &[0xE5, 0x7F],
+            (Self::First, _) => &[0xA5; 8][..dtype.size()],
+            (Self::Second, DType::F32) => &[0x5B, 0x5B, 0xDB, 0x7F],
+            (Self::Second, DType::F16) => &[0x5B, 0x7F],
+            (Self::Second, DType::BF16) => &[0xDB, 0x7F],
+            (Self::Second, _) => &[0x5B; 8][..dtype.size()],
+        }
+    }
+}
+
 /// A tensor's place in an allocation of [`elements`](Self::elements) elements.
 #[derive(Clone, Debug)]
 pub(super) struct Placement {
     dtype: DType,
     shape: Vec<usize>,
+    strides: Vec<usize>,
     start: usize,
     /// Elements that follow each other, how many such runs there are, and from the start of one to that of the next.
     run: usize,
@@ -30,16 +55,28 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// The place of a tensor like `meta` in a case with that layout.
-    pub(super) fn new(meta: &TensorMeta, layout: Layout) -> Self {
-        let elements = meta.elements().unwrap_or(0);
-        let (run, runs) = match row_len(&meta.shape) {
-            _ if elements == 0 => (0, 0),
-            len if meta.shape.len() >= 2 => (len, elements / len),
-            _ => (elements, 1),
-        };
-        let pad = if meta.shape.len() >= 2 { layout.row_pad } else { 0 };
-        Self { dtype: meta.dtype, shape: meta.shape.clone(), start: GUARD + layout.offset, run, runs, pitch: run + pad }
+    /// The place of a tensor like `meta`, arranged like that.
+    pub(super) fn new(meta: &TensorMeta, arrangement: Arrangement) -> Self {
+        let rank = meta.shape.len();
+        let natural: Vec<usize> = (0..rank).collect();
+        let order = if arrangement.order.is_empty() { &natural[..] } else { arrangement.order };
+        let mut order: Vec<usize> = order.iter().copied().filter(|dim| !arrangement.broadcast.contains(dim)).collect();
+        let elements: usize = order.iter().map(|&dim| meta.shape[dim]).product();
+        let mut strides = vec![0; rank];
+        let (mut run, mut pitch) = (1, 1);
+        if let Some(inner) = order.pop() {
+            strides[inner] = 1;
+            run = meta.shape[inner];
+            pitch = run + if rank >= 2 { arrangement.row_pad } else { 0 };
+        }
+        let mut next = pitch;
+        for &dim in order.iter().rev() {
+            strides[dim] = next;
+            next *= meta.shape[dim];
+        }
+        let (run, runs) = if elements == 0 { (0, 0) } else { (run, elements / run) };
+        let start = GUARD + arrangement.offset;
+        Self { dtype: meta.dtype, shape: meta.shape.clone(), strides, start, run, runs, pitch }
     }
 
     /// Elements in the whole allocation.
@@ -58,35 +95,27 @@ impl Placement {
     }
 
     /// The tensor's strides, in elements.
-    pub(super) fn strides(&self) -> Vec<usize> {
-        let mut strides = vec![1; self.shape.len()];
-        let mut next = self.pitch;
-        for i in (0..self.shape.len().saturating_sub(1)).rev() {
-            strides[i] = next;
-            next *= self.shape[i];
-        }
-        strides
+    pub(super) fn strides(&self) -> &[usize] {
+        &self.strides
+    }
+
+    /// Whether every element has a place of its own, in row-major order.
+    fn is_row_major(&self) -> bool {
+        let long = self.shape.iter().zip(&self.strides).filter(|(extent, _)| **extent > 1);
+        let strides: Vec<_> = long.map(|(_, stride)| *stride).collect();
+        strides.is_sorted_by(|a, b| a > b) && strides.last().is_none_or(|stride| *stride > 0)
     }
 
     /// The allocation on the device, with nothing in it but poison.
-    pub(super) fn poisoned_on(&self, stream: &Stream) -> Result<AnyTensor> {
+    pub(super) fn poisoned_on(&self, stream: &Stream, poison: Poison) -> Result<AnyTensor> {
         let mut tensor = AnyTensor::uninit(stream, self.dtype, [self.elements()])?;
-        match tensor.view_mut() {
-            AnyViewMut::F32(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::F16(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::BF16(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::I8(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::U8(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::I32(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::U32(mut view) => view.fill(stream, poison_value(self.dtype)),
-            AnyViewMut::I64(mut view) => view.fill(stream, poison_value(self.dtype)),
-        }?;
+        tensor.view_mut().fill_bytes(stream, poison.bytes(self.dtype))?;
         Ok(tensor)
     }
 
     /// The allocation's bytes with nothing in it but poison.
-    fn poisoned(&self) -> Vec<u8> {
-        let poison = poison(self.dtype);
+    fn poisoned(&self, poison: Poison) -> Vec<u8> {
+        let poison = poison.bytes(self.dtype);
         // Every element's size divides 8, so that a pattern of 8 bytes fits all.
         let pattern: [u8; 8] = std::array::from_fn(|i| poison[i % poison.len()]);
         let mut bytes = vec![0; self.elements() * self.dtype.size()];
@@ -99,9 +128,16 @@ impl Placement {
     }
 
     /// The allocation's bytes with the tensor's values in place and poison around them.
-    pub(super) fn filled(&self, values: &[u8]) -> Vec<u8> {
-        let mut bytes = self.poisoned();
+    pub(super) fn filled(&self, values: &[u8], poison: Poison) -> Vec<u8> {
+        let mut bytes = self.poisoned(poison);
         let size = self.dtype.size();
+        if !self.is_row_major() {
+            for (i, value) in values.chunks_exact(size).enumerate() {
+                let at = self.position(i) * size;
+                bytes[at..at + size].copy_from_slice(value);
+            }
+            return bytes;
+        }
         // Runs without gaps are one.
         let (run, pitch) = if self.run == self.pitch { (BLOCK, BLOCK) } else { (self.run * size, self.pitch * size) };
         if run > 0 {
@@ -111,24 +147,54 @@ impl Placement {
         bytes
     }
 
-    /// Where element `index` of the tensor is in the allocation, in elements.
-    pub(super) fn position(&self, index: usize) -> usize {
-        let run = self.run.max(1);
-        self.start + index / run * self.pitch + index % run
+    /// The values that the tensor has once [`filled`](Self::filled) with these: others where one element stands for many.
+    pub(super) fn effective(&self, values: &HostTensor) -> Result<HostTensor> {
+        if self.is_row_major() {
+            return Ok(values.clone());
+        }
+        let size = self.dtype.size();
+        let image = self.filled(values.bytes(), Poison::First);
+        let places = (0..values.len()).map(|i| self.position(i) * size);
+        HostTensor::new(self.dtype, &self.shape, places.flat_map(|at| image[at..at + size].to_vec()).collect())
     }
 
-    /// The first element of the tensor that still is poison, as an index into the tensor. Only for float dtypes: an
-    /// integer may rightly have any value.
-    pub(super) fn unwritten(&self, bytes: &[u8]) -> Option<usize> {
-        if !self.dtype.is_float() {
-            return None;
+    /// Where element `index` of the tensor is in the allocation, in elements.
+    pub(super) fn position(&self, index: usize) -> usize {
+        let mut rest = index;
+        let mut at = self.start;
+        for (extent, stride) in self.shape.iter().zip(&self.strides).rev() {
+            at += rest % extent.max(&1) * stride;
+            rest /= extent.max(&1);
         }
-        let poison = poison(self.dtype);
+        at
+    }
+
+    /// The first element, in the order of memory, that still is poison. Of a float tensor `image` is enough; of integers a second
+    /// run over the second poison is needed.
+    pub(super) fn unwritten(&self, image: &[u8], second: Option<&[u8]>) -> Option<usize> {
+        let first = Poison::First.bytes(self.dtype);
+        let second = match second {
+            _ if self.dtype.is_float() => None,
+            Some(second) => Some((second, Poison::Second.bytes(self.dtype))),
+            None => return None,
+        };
+        let size = first.len();
         (0..self.runs).into_par_iter().find_map_first(|run| {
             let at = self.run_range(run);
-            let part = &bytes[at.start * poison.len()..at.end * poison.len()];
-            let blocks = part.par_chunks(BLOCK).enumerate();
-            let found = blocks.find_map_first(|(i, block)| Some(i * BLOCK / poison.len() + find(block, poison)?));
+            let bytes = at.start * size..at.end * size;
+            let blocks = image[bytes.clone()].par_chunks(BLOCK).enumerate();
+            let found = blocks.find_map_first(|(i, block)| {
+                let from = i * BLOCK;
+                let element = match second {
+                    None => find(block, first)?,
+                    Some((second, poison)) => {
+                        let again = &second[bytes.start + from..][..block.len()];
+                        let pairs = block.chunks_exact(size).zip(again.chunks_exact(size));
+                        pairs.into_iter().position(|(a, b)| a == first && b == poison)?
+                    }
+                };
+                Some(from / size + element)
+            });
             found.map(|i| run * self.run + i)
         })
     }
@@ -144,8 +210,8 @@ impl Placement {
     }
 
     /// The first element outside the tensor that is no longer poison, as an offset in elements from the tensor's start.
-    pub(super) fn damage(&self, bytes: &[u8]) -> Option<isize> {
-        let poison = poison(self.dtype);
+    pub(super) fn damage(&self, bytes: &[u8], poison: Poison) -> Option<isize> {
+        let poison = poison.bytes(self.dtype);
         self.gaps().find_map(|gap| {
             let part = &bytes[gap.start * poison.len()..gap.end * poison.len()];
             let hit = part.chunks_exact(poison.len()).position(|element| element != poison)?;
@@ -153,19 +219,18 @@ impl Placement {
         })
     }
 
+    /// Whether the tensor's elements are the same bits in both allocations, whatever lies around them.
+    pub(super) fn agree(&self, a: &[u8], b: &[u8]) -> bool {
+        let size = self.dtype.size();
+        (0..self.runs).into_par_iter().all(|run| {
+            let Range { start, end } = self.run_range(run);
+            a[start * size..end * size] == b[start * size..end * size]
+        })
+    }
+
     fn run_range(&self, run: usize) -> Range<usize> {
         let start = self.start + run * self.pitch;
         start..start + self.run
-    }
-}
-
-/// A NaN with a payload that no arithmetic produces; a byte pattern for integers.
-fn poison(dtype: DType) -> &'static [u8] {
-    match dtype {
-        DType::F32 => &[0xA5, 0xA5, 0xE5, 0x7F],
-        DType::F16 => &[0xA5, 0x7E],
-        DType::BF16 => &[0xE5, 0x7F],
-        _ => &[0xA5; 8][..dtype.size()],
     }
 }
 
@@ -181,83 +246,5 @@ fn find(bytes: &[u8], element: &[u8]) -> Option<usize> {
     }
 }
 
-fn poison_value<T: Dtype>(dtype: DType) -> T {
-    bytemuck::pod_read_unaligned(poison(dtype))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn place(shape: &[usize], layout: Layout) -> Placement {
-        Placement::new(&TensorMeta { name: "y".into(), dtype: DType::F16, shape: shape.to_vec() }, layout)
-    }
-
-    fn padded() -> Placement {
-        place(&[2, 3, 5], Layout { offset: 1, row_pad: 2 })
-    }
-
-    #[test]
-    fn poison_is_nan() {
-        let f = |d: DType| u32::from_le_bytes(poison(d).try_into().unwrap());
-        assert!(f32::from_bits(f(DType::F32)).is_nan());
-        let h = |d: DType| u16::from_le_bytes(poison(d).try_into().unwrap());
-        assert!(half::f16::from_bits(h(DType::F16)).is_nan() && half::bf16::from_bits(h(DType::BF16)).is_nan());
-    }
-
-    #[test]
-    fn strides_and_positions_agree() {
-        let p = padded();
-        assert_eq!(p.strides(), [21, 7, 1]);
-        assert_eq!(p.position(0), p.start());
-        assert_eq!(p.position(14), p.start() + 2 * 7 + 4);
-        assert_eq!(p.position(15), p.start() + 21);
-        assert_eq!(place(&[0, 5], Layout::default()).elements(), 2 * GUARD);
-        assert_eq!(place(&[7], Layout { offset: 0, row_pad: 9 }).elements(), 2 * GUARD + 7);
-        assert!(place(&[], Layout::default()).strides().is_empty());
-    }
-
-    #[test]
-    fn an_unwritten_output_is_found() {
-        let p = padded();
-        let mut bytes = p.filled(&[0; 60]);
-        assert_eq!((p.unwritten(&bytes), p.damage(&bytes)), (None, None));
-        let at = p.position(17) * 2;
-        bytes[at..at + 2].copy_from_slice(poison(DType::F16));
-        assert_eq!(p.unwritten(&bytes), Some(17));
-        assert_eq!(p.unwritten(&p.poisoned()), Some(0));
-    }
-
-    #[test]
-    fn tensors_of_many_blocks_are_filled_and_searched() {
-        let n = BLOCK / 2 * 3 + 5;
-        let values: Vec<u8> = (0..2 * n).map(|i| (i % 101) as u8).collect();
-        for p in [place(&[n], Layout { offset: 3, row_pad: 0 }), place(&[n / 7, 7], Layout { offset: 1, row_pad: 2 })] {
-            let values = &values[..p.shape().iter().product::<usize>() * 2];
-            let mut bytes = p.filled(values);
-            for i in (0..values.len() / 2).step_by(997) {
-                assert_eq!(bytes[p.position(i) * 2..][..2], values[2 * i..][..2], "element {i}");
-            }
-            assert_eq!((p.unwritten(&bytes), p.damage(&bytes)), (None, None));
-            let last = values.len() / 2 - 1;
-            bytes[p.position(last) * 2..][..2].copy_from_slice(poison(DType::F16));
-            assert_eq!(p.unwritten(&bytes), Some(last));
-        }
-    }
-
-    #[test]
-    fn a_write_outside_the_tensor_is_found() {
-        let p = padded();
-        for (element, from_start) in [
-            (p.start() - 1, -1),
-            (0, -(p.start() as isize)),
-            (p.start() + 5, 5),
-            (p.start() + 42, 42),
-            (p.elements() - 1, 42 + GUARD as isize - 1),
-        ] {
-            let mut bytes = p.filled(&[0; 60]);
-            bytes[element * 2] ^= 1;
-            assert_eq!(p.damage(&bytes), Some(from_start), "element {element}");
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 use std::fmt;
 
-use super::{OpInfo, TensorMeta};
-use crate::ops::model::params::{ParamValue, Params};
+use super::params::{ParamValue, Params};
+use super::{Arrangement, OpInfo, Values};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
@@ -72,15 +72,6 @@ impl CaseClass {
     }
 }
 
-/// Where a case's tensors lie in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
-    /// Elements between an allocation's 256-byte aligned start and the tensor's first element.
-    pub offset: usize,
-    /// Unused elements after every row, for tensors of two or more dimensions.
-    pub row_pad: usize,
-}
-
 /// One problem that an operator is checked on, and timed on if it is a production case.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -94,12 +85,22 @@ pub struct Case {
     pub params: Params,
     /// Why it is there.
     pub class: CaseClass,
-    /// Where the tensors lie.
-    pub layout: Layout,
-    /// What to fill every input with, instead of what [`Operator::inputs`](super::Operator::inputs) says.
-    pub fill: Option<Distribution>,
+    /// Where the tensors lie that say nothing else.
+    arrangement: Arrangement,
+    /// What is particular about single tensors.
+    tensors: Vec<(&'static str, Particular)>,
+    /// What to fill every float input with, instead of what [`Operator::inputs`](super::Operator::inputs) says.
+    fill: Option<Values>,
     /// Whether it takes tens of gigabytes: it is left out where they are not there, and in quick runs.
     pub huge: bool,
+}
+
+/// What a case says about one tensor.
+#[derive(Clone, Copy, Debug)]
+enum Particular {
+    Arrangement(Arrangement),
+    Values(Values),
+    Absent,
 }
 
 impl Case {
@@ -144,34 +145,52 @@ impl Case {
             dims,
             params: Params::new(info),
             class,
-            layout: Layout::default(),
+            arrangement: Arrangement::DENSE,
+            tensors: Vec::new(),
             fill: None,
             huge: false,
         }
     }
 
+    /// The tensor called `name` lies like this.
+    pub fn arrange(mut self, name: &'static str, arrangement: Arrangement) -> Self {
+        self.tensors.push((name, Particular::Arrangement(arrangement)));
+        self.describe(&format!("{name}:{arrangement}"));
+        self
+    }
+
     /// Every tensor starts `elements` past an aligned address.
     pub fn offset(mut self, elements: usize) -> Self {
-        if elements > 0 {
-            self.layout.offset = elements;
-            self.name.push_str(&format!(" offset={elements}"));
-        }
+        self.arrangement = self.arrangement.offset(elements);
+        self.describe(&Arrangement::DENSE.offset(elements).to_string());
         self
     }
 
     /// Every row is followed by `elements` that belong to nobody.
     pub fn row_pad(mut self, elements: usize) -> Self {
-        if elements > 0 {
-            self.layout.row_pad = elements;
-            self.name.push_str(&format!(" pad={elements}"));
-        }
+        self.arrangement = self.arrangement.row_pad(elements);
+        self.describe(&Arrangement::DENSE.row_pad(elements).to_string());
         self
     }
 
-    /// Every input is filled from `distribution`.
-    pub fn fill(mut self, distribution: Distribution) -> Self {
-        self.fill = Some(distribution);
-        self.name.push_str(&format!(" fill={}", distribution.name()));
+    /// Every float input is filled with these.
+    pub fn fill(mut self, values: Values) -> Self {
+        self.fill = Some(values);
+        self.describe(&format!("fill={}", values.name()));
+        self
+    }
+
+    /// The input called `name` is filled with these.
+    pub fn values(mut self, name: &'static str, values: Values) -> Self {
+        self.tensors.push((name, Particular::Values(values)));
+        self.describe(&format!("{name}={}", values.name()));
+        self
+    }
+
+    /// Without the optional input called `name`.
+    pub fn without(mut self, name: &'static str) -> Self {
+        self.tensors.push((name, Particular::Absent));
+        self.describe(&format!("no-{name}"));
         self
     }
 
@@ -185,10 +204,16 @@ impl Case {
     pub fn param(mut self, name: &'static str, value: impl Into<ParamValue>) -> Self {
         let value = value.into();
         self.params.put(name, value);
-        if self.class != CaseClass::Production {
-            self.name.push_str(&format!(" {name}={value}"));
-        }
+        self.describe(&format!("{name}={value}"));
         self
+    }
+
+    /// Production cases keep the name that others' rows have.
+    fn describe(&mut self, words: &str) {
+        if self.class != CaseClass::Production && !words.is_empty() {
+            self.name.push(' ');
+            self.name.push_str(words);
+        }
     }
 
     /// The sizes of those names: `let [rows, d] = case.dims(["rows", "d"])?`.
@@ -201,136 +226,36 @@ impl Case {
         }
         Ok(sizes)
     }
-}
 
-/// What values a tensor is filled with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Distribution {
-    /// Mean zero.
-    Normal {
-        /// Standard deviation.
-        std: f64,
-    },
-    /// Evenly over a range.
-    Uniform {
-        /// Least value.
-        low: f64,
-        /// Bound above.
-        high: f64,
-    },
-    /// Ones and zeros.
-    Bernoulli {
-        /// The share of ones.
-        p: f64,
-    },
-    /// Whole numbers, evenly.
-    Integers {
-        /// Least value.
-        low: i64,
-        /// Greatest value.
-        high: i64,
-    },
-    /// The edges of floating point among normal values: ±0, subnormals, huge values, infinities, NaN.
-    Specials,
-    /// One value everywhere.
-    Constant(f64),
-}
-
-impl Distribution {
-    /// Mean zero, standard deviation one.
-    pub const NORMAL: Self = Self::Normal { std: 1.0 };
-
-    /// A word for case names.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Normal { .. } => "normal",
-            Self::Uniform { .. } => "uniform",
-            Self::Bernoulli { .. } => "bernoulli",
-            Self::Integers { .. } => "integers",
-            Self::Specials => "specials",
-            Self::Constant(_) => "constant",
-        }
-    }
-}
-
-/// What one input of a case looks like.
-#[derive(Clone, Debug)]
-pub struct InputSpec {
-    /// The argument's name.
-    pub name: &'static str,
-    /// Element type.
-    pub dtype: DType,
-    /// Shape.
-    pub shape: Vec<usize>,
-    /// Values.
-    pub distribution: Distribution,
-}
-
-impl InputSpec {
-    /// Standard normal values.
-    pub fn normal(name: &'static str, dtype: DType, shape: impl Into<Vec<usize>>) -> Self {
-        Self::new(name, dtype, shape, Distribution::NORMAL)
+    /// Whether the case passes the optional input called `name`.
+    pub fn has(&self, name: &str) -> bool {
+        !self.tensors.iter().any(|(n, what)| *n == name && matches!(what, Particular::Absent))
     }
 
-    /// Values from `distribution`.
-    pub fn new(name: &'static str, dtype: DType, shape: impl Into<Vec<usize>>, distribution: Distribution) -> Self {
-        Self { name, dtype, shape: shape.into(), distribution }
+    /// Where the tensor called `name` lies.
+    pub fn arrangement(&self, name: &str) -> Arrangement {
+        let particular = self.tensors.iter().rev().find_map(|(n, what)| match what {
+            Particular::Arrangement(arrangement) if *n == name => Some(*arrangement),
+            _ => None,
+        });
+        particular.unwrap_or(self.arrangement)
     }
 
-    /// Name, dtype and shape.
-    pub fn meta(&self) -> TensorMeta {
-        TensorMeta { name: self.name.to_owned(), dtype: self.dtype, shape: self.shape.clone() }
-    }
-}
-
-/// An output passes where |out − ref| ≤ abs + rel·|ref|.
-#[derive(Clone, Copy, Debug)]
-pub struct Tolerance {
-    /// Absolute part.
-    pub abs: f64,
-    /// Relative part.
-    pub rel: f64,
-    /// The argument for these numbers.
-    pub why: &'static str,
-}
-
-impl Tolerance {
-    /// A tolerance with its argument.
-    pub const fn new(abs: f64, rel: f64, why: &'static str) -> Self {
-        Self { abs, rel, why }
-    }
-}
-
-/// What limits an operator on an ideal device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// Memory bandwidth.
-    Memory,
-    /// The tensor cores, fed with this dtype.
-    Tensor(DType),
-    /// The f32 units.
-    Fp32,
-}
-
-/// The least that any implementation has to do.
-#[derive(Clone, Copy, Debug)]
-pub struct Cost {
-    /// Each input read once, each output written once.
-    pub bytes: u64,
-    /// Useful floating-point (or integer) operations; zero where bytes are what counts.
-    pub flops: u64,
-    /// What that makes the limit.
-    pub bound: Bound,
-}
-
-impl Cost {
-    /// Bound by memory traffic.
-    pub const fn memory(bytes: u64) -> Self {
-        Self { bytes, flops: 0, bound: Bound::Memory }
+    /// The values of the input called `name`, where the case says something about them.
+    pub(crate) fn values_of(&self, name: &str) -> Option<Values> {
+        self.tensors.iter().rev().find_map(|(n, what)| match what {
+            Particular::Values(values) if *n == name => Some(*values),
+            _ => None,
+        })
     }
 
-    /// Bound by arithmetic.
-    pub const fn compute(bytes: u64, flops: u64, bound: Bound) -> Self {
-        Self { bytes, flops, bound }
+    /// What every float input is filled with, where the case says so.
+    pub fn fill_of_floats(&self) -> Option<Values> {
+        self.fill
+    }
+
+    /// The names of the tensors that the case says something about.
+    pub fn named_tensors(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.tensors.iter().map(|(name, _)| *name)
     }
 }

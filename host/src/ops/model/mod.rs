@@ -1,55 +1,65 @@
 //! What an operator tells the rest of the project about itself: [`Operator`].
 //!
-//! The command line, the checks, the benches and the documentation table all walk the [registry](crate::check::registry) and know
+//! The command line, the checks, the benches and the documentation table all walk the [registry](crate::ops::registry) and know
 //! operators through this trait alone, so an operator is described once, beside its safe function.
 
-mod args;
+mod argument;
+mod arguments;
+mod arrangement;
 mod case;
-mod kernel;
+mod cost;
+mod gradient;
+mod metas;
 pub mod params;
 pub mod reference;
+mod tensors;
+mod tolerance;
+mod values;
 
-pub use args::{Arg, ArgMut, MetaArg, TensorMeta};
-pub use case::{Bound, Case, CaseClass, Cost, Dims, Distribution, InputSpec, Layout, Tolerance};
-pub use kernel::KernelInfo;
+pub use argument::{ArgInfo, Role};
+pub use arguments::Arguments;
+pub use arrangement::Arrangement;
+pub use case::{Case, CaseClass, Dims};
+pub use cost::{Bound, Cost};
+pub use gradient::Gradient;
+pub use metas::{MetaArg, Metas, TensorMeta};
+pub use params::{ParamInfo, ParamValue, Params};
+pub use tensors::Tensors;
+pub use tolerance::{Tolerance, roundoff};
+pub use values::{InputSpec, Values};
 
-use crate::ops::model::params::{ParamInfo, Params};
-use crate::runtime::any::{AnyView, AnyViewMut};
+use std::fmt;
+
+use cuda_std::launch::Instance;
+
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
-use crate::runtime::error::Result;
-use crate::runtime::host_tensor::HostTensor;
+use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 
-/// A named tensor argument of an operator.
-#[derive(Clone, Copy, Debug)]
-pub struct ArgInfo {
-    /// The name that errors, `run`'s tensors and the documentation use.
-    pub name: &'static str,
-    /// Shape and meaning, in a line.
-    pub doc: &'static str,
-}
-
-impl ArgInfo {
-    /// An argument called `name`.
-    pub const fn new(name: &'static str, doc: &'static str) -> Self {
-        Self { name, doc }
-    }
-}
-
 /// A way of computing an operator that can be asked for by name (`--set variant=NAME`) instead of being picked.
-#[derive(Clone, Copy, Debug)]
-pub struct VariantInfo {
+#[derive(Clone, Copy)]
+pub struct Variant {
     /// The name.
     pub name: &'static str,
     /// What it is and when it is picked, in a line.
     pub doc: &'static str,
+    /// Whether it can run the case on such a device.
+    pub applies: fn(&DeviceInfo, &Case) -> bool,
+    /// Launches it. What it cannot run is an error.
+    pub launch: fn(&Stream, &mut Arguments<'_>, &Params) -> Result<()>,
+}
+
+impl fmt::Debug for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Variant").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// The fixed facts of an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct OpInfo {
-    /// The operator's name: that of its function and its files.
+    /// The operator's name: that of its function.
     pub name: &'static str,
     /// The name its bench rows carry, as in other libraries' rows beside them.
     pub bench_name: &'static str,
@@ -57,18 +67,62 @@ pub struct OpInfo {
     pub summary: &'static str,
     /// The formula.
     pub math: &'static str,
-    /// Tensors read, in order.
-    pub inputs: &'static [ArgInfo],
-    /// Tensors written, in order.
-    pub outputs: &'static [ArgInfo],
+    /// The tensors, in order.
+    pub args: &'static [ArgInfo],
     /// Scalar parameters with their defaults.
     pub params: &'static [ParamInfo],
-    /// The dtypes that the operator is offered in.
+    /// The element types that the operator is offered in: those of every argument without types of its own.
     pub dtypes: &'static [DType],
-    /// Every kernel that the operator may launch.
-    pub kernels: &'static [KernelInfo],
+    /// Every kernel that the operator may launch, as the kernels' files list them.
+    pub kernels: &'static [&'static [Instance]],
     /// The named variants, none for most operators.
-    pub variants: &'static [VariantInfo],
+    pub variants: &'static [Variant],
+}
+
+impl OpInfo {
+    /// The tensors that are read, those that are also written among them.
+    pub fn inputs(&self) -> impl Iterator<Item = &'static ArgInfo> + use<> {
+        self.args.iter().filter(|arg| arg.role != Role::Out)
+    }
+
+    /// The tensors that are written, those that are also read among them.
+    pub fn outputs(&self) -> impl Iterator<Item = &'static ArgInfo> + use<> {
+        self.args.iter().filter(|arg| arg.role != Role::In)
+    }
+
+    /// Every kernel that the operator may launch.
+    pub fn instances(&self) -> impl Iterator<Item = &'static Instance> + use<> {
+        self.kernels.iter().copied().flatten()
+    }
+
+    /// The variant called `name`.
+    pub fn variant(&self, name: &str) -> Result<&'static Variant> {
+        self.variants.iter().find(|variant| variant.name == name).ok_or_else(|| {
+            let names: Vec<_> = self.variants.iter().map(|variant| variant.name).collect();
+            let wanted = if names.is_empty() {
+                "no variant: the operator has a single one".to_owned()
+            } else {
+                format!("one of {}", names.join(", "))
+            };
+            self.param_error(params::VARIANT, name, wanted)
+        })
+    }
+
+    /// A dtype that is none of `wanted`.
+    pub fn dtype_error(&self, arg: &'static str, found: DType, wanted: &[DType]) -> Error {
+        let names: Vec<_> = wanted.iter().map(|d| d.name()).collect();
+        Error::dtype(self.name, arg, found, names.join(" or "))
+    }
+
+    /// A shape other than what is wanted.
+    pub fn shape_error(&self, arg: &'static str, found: &[usize], wanted: impl Into<String>) -> Error {
+        Error::shape(self.name, arg, found, wanted)
+    }
+
+    /// A parameter that is not what is wanted.
+    pub fn param_error(&self, param: impl Into<String>, found: impl fmt::Display, wanted: impl Into<String>) -> Error {
+        Error::param(self.name, param, found, wanted)
+    }
 }
 
 /// An operator: what it takes, how it is launched, and how its results are judged.
@@ -82,63 +136,72 @@ pub trait Operator: Send + Sync {
     /// The cases that it is checked and timed on: every production shape, and odd, tiny, empty and boundary ones.
     fn cases(&self) -> Vec<Case>;
 
-    /// What to feed the operator for `case`, in the order of [`OpInfo::inputs`].
+    /// What to feed the operator for `case`: every argument that is read, in order, but optional ones that the case leaves out.
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>>;
 
-    /// Dtype and shape of every output for such inputs, or why they are not acceptable.
-    fn outputs(&self, inputs: &[TensorMeta], params: &Params) -> Result<Vec<TensorMeta>>;
+    /// Dtype and shape of every argument that is only written, for such inputs, or why they are not acceptable.
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>>;
 
     /// Launches the operator. Returns once the work is queued on `stream`.
-    fn launch(
-        &self,
-        stream: &Stream,
-        inputs: &[AnyView<'_>],
-        outputs: &mut [AnyViewMut<'_>],
-        params: &Params,
-    ) -> Result<()>;
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()>;
 
-    /// The given rows of output number `output`, one after the other, in f64 by the obvious loops.
+    /// The given rows of the output called `output`, one after the other, in f64 by the obvious loops.
     ///
     /// A row is a run along the last dimension, numbered over all dimensions before it; a 1-D tensor's rows are its
     /// elements. `inputs` are contiguous and have been accepted by [`outputs`](Self::outputs). The helpers in
-    /// [`reference`](crate::ops::model::reference) cover the common shapes of loop.
-    fn reference(&self, inputs: &[HostTensor], params: &Params, output: usize, rows: &[usize]) -> Result<Vec<f64>>;
+    /// [`reference`] cover the common shapes of loop.
+    fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>>;
 
-    /// How far an output may be from the reference, and why that far.
-    fn tolerance(&self, case: &Case) -> Result<Tolerance>;
+    /// How far the output of that name may be from the reference, and why that far.
+    fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance>;
 
     /// The least traffic and the useful work.
     fn cost(&self, case: &Case) -> Result<Cost>;
 
-    /// Whether the variant of that name can run `case` on such a device.
-    fn supports(&self, _variant: &str, _device: &DeviceInfo, _case: &Case) -> bool {
-        true
+    /// What this operator is the backward of, if it is one.
+    fn gradient(&self) -> Option<Gradient> {
+        None
+    }
+}
+
+/// The inputs' dtypes and shapes, checked against the declaration: `let metas = accept(&INFO, &metas)?`. Then the outputs': first
+/// those that are only written, in order, then those that are read as well.
+pub fn outputs(op: &dyn Operator, inputs: &[TensorMeta], params: &Params) -> Result<Vec<TensorMeta>> {
+    let info = op.info();
+    let metas = Metas::accept(info, inputs)?;
+    let mut written = op.outputs(&metas, params)?.into_iter();
+    let of_role = |arg: &'static ArgInfo| match arg.role {
+        Role::InOut => metas.optional(arg.name).map(|meta| Ok(meta.meta().clone())),
+        _ => written.next().map(Ok),
+    };
+    info.outputs().filter_map(of_role).collect()
+}
+
+/// Launches the operator, in the variant that `params` force or as it picks itself.
+pub fn launch(op: &dyn Operator, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+    match params.variant() {
+        Some(variant) => (variant.launch)(stream, args, params),
+        None => op.launch(stream, args, params),
     }
 }
 
 /// Runs a block with a type alias standing for the element type that a run-time dtype names.
 ///
-/// `dispatch!(INFO, dtype, [f32, f16, bf16] => |T| gelu::<T>(stream, x.typed()?, y.typed()?))` evaluates to what the block
-/// does; a dtype that is not listed is the operator's dtype error.
+/// `dispatch!(INFO, dtype, float => |T| gelu_into::<T>(stream, args.input("x")?, args.output("y")?))` evaluates to what the block
+/// does; a dtype that is not listed is the operator's dtype error. `float` is every float type; a list names others.
 #[macro_export]
 macro_rules! dispatch {
+    ($info:expr, $dtype:expr, float => |$alias:ident| $body:expr) => {
+        $crate::dispatch!($info, $dtype, [f32, $crate::f16, $crate::bf16] => |$alias| $body)
+    };
     ($info:expr, $dtype:expr, [$($ty:ty),+ $(,)?] => |$alias:ident| $body:expr) => {{
         let dtype = $dtype;
         $(if dtype == <$ty as $crate::Dtype>::DTYPE {
             type $alias = $ty;
             $body
         } else)+ {
-            Err($info.dtype_error($info.inputs[0].name, dtype))
+            Err($info.dtype_error($info.args[0].name, dtype, &[$(<$ty as $crate::Dtype>::DTYPE),+]))
         }
     }};
 }
 pub use crate::dispatch;
-
-/// A static slice of [`KernelInfo`], one for each kernel type named: `kernels![gelu::Gelu<f32, 4>, gelu::Gelu<bf16, 8>]`.
-#[macro_export]
-macro_rules! kernels {
-    ($($kernel:ty),* $(,)?) => {
-        const { &[$($crate::ops::model::KernelInfo::of::<$kernel>()),*] }
-    };
-}
-pub use crate::runtime::kernels;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::ops::model::OpInfo;
+use super::{OpInfo, Variant};
 use crate::runtime::error::{Error, Result};
 
 /// The name under which [`Params`] carries a forced variant; every operator that has variants accepts it.
@@ -94,7 +94,7 @@ impl ParamInfo {
 pub struct Params {
     info: &'static OpInfo,
     set: Vec<(&'static str, ParamValue)>,
-    variant: Option<&'static str>,
+    variant: Option<&'static Variant>,
 }
 
 impl Params {
@@ -134,17 +134,7 @@ impl Params {
 
     /// With the variant forced. An error if the operator has no such variant.
     pub fn with_variant(mut self, name: &str) -> Result<Self> {
-        let known = self.info.variants.iter().find(|v| v.name == name);
-        let Some(known) = known else {
-            let names: Vec<_> = self.info.variants.iter().map(|v| v.name).collect();
-            let wanted = if names.is_empty() {
-                "no variant: the operator has a single one".to_owned()
-            } else {
-                format!("one of {}", names.join(", "))
-            };
-            return Err(self.bad(VARIANT, name, wanted));
-        };
-        self.variant = Some(known.name);
+        self.variant = Some(self.info.variant(name)?);
         Ok(self)
     }
 
@@ -208,13 +198,19 @@ impl Params {
         }
     }
 
+    /// Whether nothing was set to other than its default.
+    pub fn is_default(&self) -> bool {
+        let differs = |(name, value): &(&str, ParamValue)| self.declared(name).is_ok_and(|p| p.default != *value);
+        self.variant.is_none() && !self.set.iter().any(differs)
+    }
+
     /// The operator that these belong to.
     pub fn info(&self) -> &'static OpInfo {
         self.info
     }
 
     /// The forced variant, if one is.
-    pub fn variant(&self) -> Option<&'static str> {
+    pub fn variant(&self) -> Option<&'static Variant> {
         self.variant
     }
 

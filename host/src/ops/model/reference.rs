@@ -1,6 +1,5 @@
-//! Loops that references share. A reference is evaluated for the rows that a check asks for, in f64.
-
-use rayon::prelude::*;
+//! Loops that references share. A reference is evaluated for the rows that a check asks for, in f64; a check asks for many rows in
+//! pieces, in parallel.
 
 use crate::runtime::host_tensor::HostTensor;
 
@@ -21,21 +20,20 @@ pub fn row(tensor: &HostTensor, row: usize) -> Vec<f64> {
 }
 
 /// `f` applied to every element of the rows.
-pub fn elementwise(x: &HostTensor, rows: &[usize], f: impl Fn(f64) -> f64 + Sync) -> Vec<f64> {
+pub fn elementwise(x: &HostTensor, rows: &[usize], f: impl Fn(f64) -> f64) -> Vec<f64> {
     by_row(rows, |r| row(x, r).into_iter().map(&f).collect())
 }
 
-/// What `f` gives for every row, one after the other; rows are computed in parallel.
-pub fn by_row(rows: &[usize], f: impl Fn(usize) -> Vec<f64> + Sync) -> Vec<f64> {
-    rows.par_iter().flat_map_iter(|r| f(*r)).collect()
+/// What `f` gives for every row, one after the other.
+pub fn by_row(rows: &[usize], f: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
+    rows.iter().flat_map(|r| f(*r)).collect()
 }
 
 /// Rows of a·bᵀ for row-major `a` (m×k) and `b` (n×k). Each row of `b` is widened once for all the rows asked for.
 pub fn matmul_nt(a: &HostTensor, b: &HostTensor, rows: &[usize]) -> Vec<f64> {
-    let wanted: Vec<_> = rows.par_iter().map(|r| row(a, *r)).collect();
+    let wanted: Vec<_> = rows.iter().map(|r| row(a, *r)).collect();
     let n = row_count(b.shape());
     let columns: Vec<Vec<f64>> = (0..n)
-        .into_par_iter()
         .map(|c| {
             let b = row(b, c);
             wanted.iter().map(|a| a.iter().zip(&b).map(|(a, b)| a * b).sum()).collect()
@@ -47,7 +45,7 @@ pub fn matmul_nt(a: &HostTensor, b: &HostTensor, rows: &[usize]) -> Vec<f64> {
 /// Rows of a·b for row-major `a` (m×k) and `b` (k×n).
 pub fn matmul_nn(a: &HostTensor, b: &HostTensor, rows: &[usize]) -> Vec<f64> {
     let n = row_len(b.shape());
-    let b: Vec<_> = (0..row_count(b.shape())).into_par_iter().map(|k| row(b, k)).collect();
+    let b: Vec<_> = (0..row_count(b.shape())).map(|k| row(b, k)).collect();
     by_row(rows, |r| {
         let mut sums = vec![0.0; n];
         for (a, b) in row(a, r).into_iter().zip(&b) {

@@ -68,7 +68,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// What messages call the allocation that starts there.
     fn name(&self, _address: u64, _name: &str) {}
     /// The contents are unspecified from here on: a backend that checks reads counts these bytes as never written.
-    unsafe fn forget(&self, _address: u64, _bytes: usize) -> Outcome<()> {
+    unsafe fn forget(&self, _stream: RawStream, _address: u64, _bytes: usize) -> Outcome<()> {
         Ok(())
     }
     /// `src` has been read when this returns; the device may still be writing.
@@ -85,6 +85,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn create_event(&self, timed: bool) -> Outcome<RawEvent>;
     fn destroy_event(&self, event: RawEvent);
     fn record(&self, event: RawEvent, stream: RawStream) -> Outcome<()>;
+    /// Waits for the event as it was recorded last; recording it again changes nothing.
     fn wait(&self, stream: RawStream, event: RawEvent) -> Outcome<()>;
     fn synchronize_event(&self, event: RawEvent) -> Outcome<()>;
     fn is_done(&self, event: RawEvent) -> Outcome<bool>;
@@ -103,11 +104,22 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn close(&mut self) -> Outcome<()>;
 }
 
-/// Opens a backend's first device.
-pub(crate) fn open(kind: BackendKind) -> Result<Box<dyn Backend>> {
+/// How many devices a backend has.
+pub(crate) fn count(kind: BackendKind) -> Result<usize> {
+    match kind {
+        BackendKind::Cuda => match cuda::CudaBackend::count() {
+            Err(Error::NoDriver { .. } | Error::NoGpu { .. }) => Ok(0),
+            count => count,
+        },
+        BackendKind::Sim => sim::device_count(),
+    }
+}
+
+/// Opens a device of a backend.
+pub(crate) fn open(kind: BackendKind, ordinal: usize) -> Result<Box<dyn Backend>> {
     match kind {
         BackendKind::Cuda => {
-            let backend = cuda::CudaBackend::open()?;
+            let backend = cuda::CudaBackend::open(ordinal)?;
             let info = backend.info();
             if Arch::of_device(info.compute_capability).is_empty() {
                 return Err(Error::UnsupportedDevice {
@@ -117,6 +129,13 @@ pub(crate) fn open(kind: BackendKind) -> Result<Box<dyn Backend>> {
             }
             Ok(Box::new(backend))
         }
-        BackendKind::Sim => Ok(Box::new(SimBackend::open(SMALL)?)),
+        BackendKind::Sim => match sim::device_count()? {
+            count if ordinal >= count => Err(no_such_device(kind, ordinal, count)),
+            _ => Ok(Box::new(SimBackend::open(SMALL)?)),
+        },
     }
+}
+
+fn no_such_device(kind: BackendKind, ordinal: usize, count: usize) -> Error {
+    Error::param("device", "ordinal", ordinal, format!("below {count}, the number of {kind} devices"))
 }

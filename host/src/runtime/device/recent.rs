@@ -1,7 +1,20 @@
+use std::cell::RefCell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::runtime::kernels::KernelImage;
+
+thread_local! {
+    /// What this thread has launched, while somebody asks for it.
+    static LAUNCHED: RefCell<Option<Vec<(&'static str, &'static str)>>> = const { RefCell::new(None) };
+}
+
+/// Runs `body` and lists the kernels that it launches on this thread: module and symbol, in order.
+pub(crate) fn launched<T>(body: impl FnOnce() -> T) -> (T, Vec<(&'static str, &'static str)>) {
+    let outer = LAUNCHED.replace(Some(Vec::new()));
+    let value = body();
+    (value, LAUNCHED.replace(outer).unwrap_or_default())
+}
 
 /// The kernels launched last, without locks: what a fault is blamed on.
 #[derive(Default)]
@@ -14,6 +27,11 @@ impl Recent {
     pub(super) fn push(&self, image: &'static KernelImage) {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.ring.len();
         self.ring[at].store(ptr::from_ref(image).cast_mut(), Ordering::Release);
+        LAUNCHED.with_borrow_mut(|list| {
+            if let Some(list) = list {
+                list.push((image.module, image.symbol));
+            }
+        });
     }
 
     pub(super) fn newest_first(&self) -> Vec<&'static str> {

@@ -26,8 +26,8 @@ fn is_marker(line: &str) -> bool {
 ///   calls through pointers and all functions; LLVM takes it back from functions that do not need it.
 /// - Panic functions lose their bodies: a panic that survives optimisation is then a call with its arguments intact.
 /// - The marker becomes launch bounds.
-/// - Group, metadata and anonymous global numbers start again at 0, in order of use, so that the text depends on
-///   nothing but the kernel.
+/// - Group and metadata numbers start again at 0, in order of use. So do the names of private constants, which rustc makes
+///   of a hash of the whole crate and a number. The text then depends on nothing but the kernel.
 pub(crate) fn extract(module: &Module<'_>, kernel: &Item<'_>, marker: &Marker) -> String {
     let mut out = Output::new(module);
     for line in &module.header {
@@ -190,7 +190,8 @@ struct Output<'m, 'a> {
     /// The symbols met so far, in order.
     reached: Vec<&'a str>,
     seen: HashMap<&'a str, usize>,
-    anonymous: HashMap<&'a str, usize>,
+    /// The new numbers of the private ones.
+    constants: HashMap<&'a str, usize>,
     attributes: Vec<u32>,
     metadata: Vec<u32>,
 }
@@ -202,7 +203,7 @@ impl<'m, 'a> Output<'m, 'a> {
             text: String::new(),
             reached: Vec::new(),
             seen: HashMap::new(),
-            anonymous: HashMap::new(),
+            constants: HashMap::new(),
             attributes: Vec::new(),
             metadata: Vec::new(),
         }
@@ -213,9 +214,9 @@ impl<'m, 'a> Output<'m, 'a> {
             let next = self.reached.len();
             if *self.seen.entry(item.name).or_insert(next) == next {
                 self.reached.push(item.name);
-                if item.name.bytes().all(|b| b.is_ascii_digit()) {
-                    let number = self.anonymous.len();
-                    self.anonymous.insert(item.name, number);
+                if is_private(item) {
+                    let number = self.constants.len();
+                    self.constants.insert(item.name, number);
                 }
             }
         }
@@ -235,8 +236,8 @@ impl<'m, 'a> Output<'m, 'a> {
                 }
                 Token::Symbol(name) => {
                     self.push_symbol(name);
-                    let _ = match self.anonymous.get(name) {
-                        Some(number) => write!(self.text, "@anonymous.{number}"),
+                    let _ = match self.constants.get(name) {
+                        Some(number) => write!(self.text, "@constant.{number}"),
                         None => write!(self.text, "@{name}"),
                     };
                 }
@@ -270,6 +271,12 @@ impl<'m, 'a> Output<'m, 'a> {
     }
 }
 
+/// Whether nobody knows an item by its name: string literals, panic locations, vtables.
+fn is_private(item: &Item<'_>) -> bool {
+    let linkage = item.text.split_once(" = ").map_or("", |(_, rest)| rest);
+    item.kind == Kind::Global && linkage.starts_with("private ")
+}
+
 fn renumber(seen: &mut Vec<u32>, number: u32) -> usize {
     seen.iter().position(|&n| n == number).unwrap_or_else(|| {
         seen.push(number);
@@ -292,8 +299,9 @@ mod tests {
     use super::*;
 
     const SOURCE: &str = r#"target triple = "nvptx64-nvidia-cuda"
-@0 = private constant [4 x i8] c"@no\00"
-@1 = private constant [4 x i8] c"yes\00"
+@anon.7a4f65eeb84d213dfb2a9c8ed18ff68b.0 = private constant [4 x i8] c"@no\00"
+@anon.7a4f65eeb84d213dfb2a9c8ed18ff68b.1 = private constant [4 x i8] c"yes\00"
+@TABLE = internal constant [2 x i8] zeroinitializer
 define hidden void @helper(ptr %0) unnamed_addr #3 {
   call void asm sideeffect "bar.sync 0; // (", "~{memory}"(), !srcloc !7
   %2 = call i32 asm "mov.u32 $0, 1;", "=r"() #4
@@ -310,7 +318,8 @@ define void @unrelated() #9 {
 }
 define ptx_kernel void @k(ptr %0) unnamed_addr #5 {
   call void asm sideeffect alignstack "//#kernel module=a::b block=64,1,1", "~{memory}"(), !srcloc !8
-  call void @helper(ptr @1), !loop !11
+  call void @helper(ptr @anon.7a4f65eeb84d213dfb2a9c8ed18ff68b.1), !loop !11
+  call void @helper(ptr @TABLE)
   ret void
 }
 attributes #3 = { nounwind "target-cpu"="sm_30" }
@@ -389,7 +398,9 @@ attributes #9 = { cold }
     #[test]
     fn numbers_start_again_and_bounds_are_attached() {
         let text = cut();
-        assert!(text.contains("@helper(ptr @anonymous.0), !loop !0"), "{text}");
+        assert!(text.contains("@helper(ptr @constant.0), !loop !0"), "{text}");
+        assert!(text.contains("\n@constant.0 = private constant [4 x i8] c\"yes"), "{text}");
+        assert!(text.contains("@helper(ptr @TABLE)") && !text.contains("@anon."), "{text}");
         assert!(text.contains("!0 = distinct !{!0, !1}\n!1 = !{!\"unroll\"}"), "{text}");
         assert!(text.contains("convergent \"nvvm.maxntid\"=\"64,1,1\" #0 {"), "{text}");
     }

@@ -26,7 +26,8 @@ pub struct Settings {
     pub race: bool,
     /// Whether misused barriers are findings.
     pub sync: bool,
-    /// Order of the warps: 0 for their own, any other number for one drawn from it.
+    /// Order of the warps and of the streams. 0 takes warps as they come, and does what is queued on a stream at once. Any other number
+    /// draws orders from it: then what a stream has queued is done when the host waits for it, and findings show there.
     pub seed: u64,
     /// When asynchronous work happens.
     pub completion: AsyncCompletion,
@@ -95,6 +96,12 @@ impl Settings {
             ..Options::default()
         }
     }
+}
+
+/// How many devices there are to open: `WARPSMITH_SIM_DEVICES`, otherwise one.
+pub(crate) fn device_count() -> Result<usize> {
+    let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    Ok(number(&get, "WARPSMITH_SIM_DEVICES")?.unwrap_or(1))
 }
 
 fn number<T: FromStr<Err: Display>>(get: impl Fn(&str) -> Option<String>, name: &str) -> Result<Option<T>> {

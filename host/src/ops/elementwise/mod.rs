@@ -1,0 +1,160 @@
+//! Operators that treat every element alike, over tensors of any shape whose rows may be padded.
+
+pub mod add;
+pub mod bias_mask_scale_add;
+pub mod cast;
+pub mod copy;
+mod pointwise;
+
+pub use add::{add, add_into};
+pub use bias_mask_scale_add::{bias_mask_scale_add, bias_mask_scale_add_into};
+pub use cast::{cast, cast_into};
+pub use copy::{copy, copy_into};
+pub use pointwise::{Accuracy, Pointwise};
+
+use cuda_std::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
+use gpu_kernels::map;
+
+use super::model::OpInfo;
+use crate::runtime::dtype::Float;
+use crate::runtime::error::{Error, Result};
+use crate::runtime::shape::Shape;
+use crate::runtime::stream::Stream;
+use crate::runtime::view::{View, ViewMut};
+
+/// Most blocks of a grid along x.
+pub(super) const MAX_BLOCKS: usize = (1 << 31) - 1;
+/// Most blocks of a grid along y and z; kernels stride over what is more.
+const MAX_ROWS: usize = 65_535;
+
+/// Blocks for `n` items at `per_block` each; `None` when there is nothing to do.
+pub(super) fn grid(info: &OpInfo, arg: &'static str, n: usize, per_block: usize) -> Result<Option<u32>> {
+    match n.div_ceil(per_block) {
+        0 => Ok(None),
+        blocks if blocks <= MAX_BLOCKS => Ok(Some(blocks as u32)),
+        blocks => {
+            let reason = format!("{n} items need {blocks} blocks, a grid has at most {MAX_BLOCKS}");
+            Err(Error::too_large(info.name, arg, reason))
+        }
+    }
+}
+
+/// An operand of an elementwise kernel.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'a> {
+    name: &'static str,
+    shape: &'a Shape,
+    strides: &'a [usize],
+    row_stride: Option<usize>,
+    is_contiguous: bool,
+}
+
+macro_rules! operand {
+    ($name:ident, $view:ident) => {
+        pub(super) fn $name<T>(name: &'static str, view: &'a $view<'_, T>) -> Self {
+            Self {
+                name,
+                shape: view.shape(),
+                strides: view.strides(),
+                row_stride: view.row_stride(),
+                is_contiguous: view.is_contiguous(),
+            }
+        }
+    };
+}
+
+impl<'a> Operand<'a> {
+    operand!(read, View);
+    operand!(written, ViewMut);
+
+    fn row_stride(&self, info: &OpInfo) -> Result<u64> {
+        self.row_stride.map(|stride| stride as u64).ok_or_else(|| {
+            let (strides, shape) = (self.strides, self.shape);
+            let reason = format!("has strides {strides:?} for shape {shape}: its rows have to be equally far apart");
+            Error::layout(info.name, self.name, reason)
+        })
+    }
+}
+
+/// How an elementwise kernel sees its operands: as rows, or as a single row where all are contiguous.
+pub(super) struct Plan<const N: usize> {
+    pub(super) rows: u64,
+    pub(super) d: u64,
+    pub(super) strides: [u64; N],
+    pub(super) grid: Dim3,
+}
+
+impl<const N: usize> Plan<N> {
+    /// For operands of one shape, whose widest element has `bytes` bytes; `None` when there is nothing to do.
+    pub(super) fn new(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
+        let single = operands.iter().all(|operand| operand.is_contiguous);
+        Self::of(info, bytes, operands, single)
+    }
+
+    /// The same where an operand beside these is one row that all rows share.
+    pub(super) fn by_rows(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
+        Self::of(info, bytes, operands, false)
+    }
+
+    fn of(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N], single: bool) -> Result<Option<Self>> {
+        let Operand { name, shape, .. } = operands[0];
+        for other in &operands[1..] {
+            if other.shape != shape {
+                return Err(info.shape_error(other.name, other.shape, format!("{shape} as `{name}`")));
+            }
+        }
+        let (rows, d) = match shape.split_last() {
+            Some((d, outer)) if !single => (outer.iter().product(), *d),
+            _ => (1, shape.elements()),
+        };
+        let mut strides = [0; N];
+        for (stride, operand) in strides.iter_mut().zip(&operands).filter(|_| !single) {
+            *stride = operand.row_stride(info)?;
+        }
+        let along = grid(info, name, if rows == 0 { 0 } else { d }, map::per_block(bytes))?;
+        Ok(along.map(|x| Self {
+            rows: rows as u64,
+            d: d as u64,
+            strides,
+            grid: Dim3::new(x, rows.min(MAX_ROWS) as u32, 1),
+        }))
+    }
+}
+
+/// Launches `K`, which computes `y` from `x`.
+pub(super) fn map_into<'a, T: Float, K>(
+    info: &OpInfo,
+    stream: &Stream,
+    x: View<'a, T>,
+    mut y: ViewMut<'a, T>,
+) -> Result<()>
+where
+    K: Kernel<Args = (DevicePtr<T>, DevicePtrMut<T>, u64, u64, u64, u64)>,
+{
+    let [input, output] = [info.args[0].name, info.args[1].name];
+    let operands = [Operand::read(input, &x), Operand::written(output, &y)];
+    let Some(plan) = Plan::new(info, size_of::<T>(), operands)? else { return Ok(()) };
+    let [x_stride, y_stride] = plan.strides;
+    let args = (x.ptr(stream)?, y.ptr_mut(stream)?, plan.rows, plan.d, x_stride, y_stride);
+    // SAFETY: both tensors are live and have these rows at these strides, and y is borrowed mutably.
+    unsafe { stream.launch::<K>(plan.grid, args) }
+}
+
+/// Launches `K`, which computes `z` from `x` and `y`.
+pub(super) fn zip_into<'a, T: Float, K>(
+    info: &OpInfo,
+    stream: &Stream,
+    [x, y]: [View<'a, T>; 2],
+    mut z: ViewMut<'a, T>,
+) -> Result<()>
+where
+    K: Kernel<Args = (DevicePtr<T>, DevicePtr<T>, DevicePtrMut<T>, u64, u64, u64, u64, u64)>,
+{
+    let [first, second, output] = [info.args[0].name, info.args[1].name, info.args[2].name];
+    let operands = [Operand::read(first, &x), Operand::read(second, &y), Operand::written(output, &z)];
+    let Some(plan) = Plan::new(info, size_of::<T>(), operands)? else { return Ok(()) };
+    let [x_stride, y_stride, z_stride] = plan.strides;
+    let args = (x.ptr(stream)?, y.ptr(stream)?, z.ptr_mut(stream)?, plan.rows, plan.d, x_stride, y_stride, z_stride);
+    // SAFETY: the tensors are live and have these rows at these strides, and z is borrowed mutably.
+    unsafe { stream.launch::<K>(plan.grid, args) }
+}

@@ -1,0 +1,139 @@
+use crate::ops::model::{
+    Arguments, Arrangement, Case, Cost, Gradient, InputSpec, Metas, OpInfo, Operator, Params, TensorMeta, Tensors,
+    Tolerance, Values, reference,
+};
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+
+/// The error of f32 arithmetic before the one rounding to storage, and why it is no larger.
+#[derive(Clone, Copy, Debug)]
+pub struct Accuracy {
+    /// Absolute part.
+    pub abs: f64,
+    /// Relative part.
+    pub rel: f64,
+    /// The argument for these numbers.
+    pub why: &'static str,
+}
+
+impl Accuracy {
+    /// No error: the result is a value of the storage type.
+    pub const EXACT: Self = Self { abs: 0.0, rel: 0.0, why: "exact" };
+}
+
+/// An operator all of whose tensors have one shape and one type, and whose result at a place depends on its inputs there.
+pub struct Pointwise {
+    /// The fixed facts: inputs, then one output.
+    pub info: &'static OpInfo,
+    /// Launches it.
+    pub launch: fn(&Stream, &mut Arguments<'_>, &Params) -> Result<()>,
+    /// The result for the inputs at a place, in order.
+    pub reference: fn(&[f64]) -> f64,
+    /// How exact the arithmetic is, before the result is rounded to storage.
+    pub accuracy: Accuracy,
+    /// What it is the backward of, if it is one.
+    pub gradient: Option<Gradient>,
+}
+
+/// Elements of a row that a block covers.
+fn per_block(dtype: DType) -> usize {
+    gpu_kernels::map::per_block(dtype.size())
+}
+
+/// The cases of an elementwise operator, every path of [`map`](gpu_kernels::map) in every type: whole blocks, whole packs, single
+/// elements; dense, misaligned and padded, each tensor differently.
+pub(super) fn cases(info: &'static OpInfo) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let dims = |rows, d| [("rows", rows), ("d", d)];
+    let inputs = info.inputs().count();
+    for &dtype in info.dtypes {
+        // 2²⁸ elements a tensor for one input, as other libraries' rows have it, and as many bytes for more.
+        let n = (1usize << 28) / inputs;
+        let name = format!("n=2^{} {}", n.ilog2(), dtype.name());
+        cases.push(Case::production(info, name, dtype, dims(1, n)));
+        let block = per_block(dtype);
+        let pads =
+            info.args.iter().zip([8, 24, 16, 40, 32]).map(|(arg, pad)| (arg.name, Arrangement::DENSE.row_pad(pad)));
+        let padded = |case: Case| pads.clone().fold(case, |case, (name, pad)| case.arrange(name, pad));
+        let first = info.args[0].name;
+        cases.extend([
+            Case::odd(info, dtype, dims(1, 100_003)),
+            Case::odd(info, dtype, dims(1, 9_001)).offset(1),
+            Case::odd(info, dtype, dims(3, block + 8)).arrange(first, Arrangement::DENSE.offset(1)),
+            padded(Case::odd(info, dtype, dims(5, 203))),
+            padded(Case::odd(info, dtype, dims(3, 2 * block + 13))),
+            Case::odd(info, dtype, dims(7, 37)).row_pad(3),
+            Case::tiny(info, dtype, dims(1, 1)),
+            Case::tiny(info, dtype, dims(1, 17)),
+            Case::empty(info, dtype, dims(0, 64)),
+            Case::empty(info, dtype, dims(64, 0)),
+            Case::boundary(info, dtype, dims(1, block)),
+            Case::boundary(info, dtype, dims(1, block + 1)),
+            Case::boundary(info, dtype, dims(1, 4099)).values(first, Values::Specials),
+        ]);
+    }
+    cases
+}
+
+impl Operator for Pointwise {
+    fn info(&self) -> &'static OpInfo {
+        self.info
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let mut cases = cases(self.info);
+        // An index beyond 32 bits.
+        if self.info.inputs().count() == 1 {
+            cases.push(Case::boundary(self.info, DType::BF16, [("rows", 1), ("d", (1 << 32) + 9)]).huge());
+        }
+        // More rows than a grid has.
+        cases.push(Case::boundary(self.info, DType::BF16, [("rows", 65_539), ("d", 2)]).row_pad(1));
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [rows, d] = case.dims(["rows", "d"])?;
+        // Wide enough for every part of a formula.
+        let wide = Values::Normal { std: 3.0 };
+        let values = std::iter::once(wide).chain(std::iter::repeat(Values::NORMAL));
+        let specs =
+            self.info.inputs().zip(values).map(|(arg, values)| InputSpec::new(arg.name, case.dtype, [rows, d], values));
+        Ok(specs.map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let x = inputs.get(self.info.args[0].name)?;
+        for arg in self.info.inputs() {
+            inputs.get(arg.name)?.has_shape(x.shape())?;
+        }
+        Ok(self.info.outputs().map(|arg| TensorMeta::new(arg.name, x.dtype(), x.shape())).collect())
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        (self.launch)(stream, args, params)
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let inputs = self.info.inputs().map(|arg| inputs.get(arg.name)).collect::<Result<Vec<_>>>()?;
+        Ok(reference::by_row(rows, |r| {
+            let rows: Vec<_> = inputs.iter().map(|input| reference::row(input, r)).collect();
+            let at = |c: usize| rows.iter().map(|row| row[c]).collect::<Vec<_>>();
+            (0..rows[0].len()).map(|c| (self.reference)(&at(c))).collect()
+        }))
+    }
+
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
+        let Accuracy { abs, rel, why } = self.accuracy;
+        Ok(if abs == 0.0 && rel == 0.0 { Tolerance::EXACT } else { Tolerance::rounded(case.dtype, abs, rel, why) })
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [rows, d] = case.dims(["rows", "d"])?;
+        Ok(Cost::memory((self.info.args.len() * rows * d * case.dtype.size()) as u64))
+    }
+
+    fn gradient(&self) -> Option<Gradient> {
+        self.gradient
+    }
+}

@@ -1,0 +1,22 @@
+//! Matrix products.
+
+pub mod gemm_bf16;
+pub mod sgemm;
+
+pub use gemm_bf16::{gemm_bf16, gemm_bf16_into};
+pub use sgemm::{sgemm, sgemm_into};
+
+use super::model::OpInfo;
+use crate::runtime::error::{Error, Result};
+
+/// Matrix sizes as the kernels take them.
+fn sizes<const N: usize>(info: &OpInfo, sizes: [(&'static str, usize); N]) -> Result<[u32; N]> {
+    let mut out = [0; N];
+    for (out, (arg, size)) in out.iter_mut().zip(sizes) {
+        *out = u32::try_from(size).ok().filter(|s| *s <= i32::MAX as u32).ok_or_else(|| {
+            let reason = format!("a dimension is {size}, at most {} are supported", i32::MAX);
+            Error::too_large(info.name, arg, reason)
+        })?;
+    }
+    Ok(out)
+}

@@ -1,0 +1,156 @@
+//! Single-precision matrix product.
+
+use gpu_kernels::ops::gemm::sgemm as gk;
+
+use super::sizes;
+use crate::ops::elementwise::grid;
+use crate::ops::model::*;
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// C = A·B in f32: `a` is `[m, k]`, `b` is `[k, n]`, `c` is `[m, n]`, all row-major.
+///
+/// Rows may be padded (a leading dimension above the row length); any m, n and k work, and k = 0 gives zeros. 16-byte
+/// aligned rows are read fastest. Products and sums are f32 fused multiply-adds. The work is queued on `stream`.
+///
+/// The level-3 BLAS routine of Dongarra et al., "A set of level 3 basic linear algebra subprograms" (1990), with α = 1
+/// and β = 0.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::Error::Layout) if the
+/// elements of a row are not adjacent, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1.
+pub fn sgemm<'a>(stream: &Stream, a: impl Into<View<'a, f32>>, b: impl Into<View<'a, f32>>) -> Result<Tensor<f32>> {
+    let (a, b) = (a.into(), b.into());
+    let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [_, n]: [usize; 2] = b.dims(INFO.name, "b")?;
+    let mut c = Tensor::uninit(stream, [m, n])?;
+    sgemm_into(stream, a, b, &mut c)?;
+    Ok(c)
+}
+
+/// [`sgemm`] into `c`, whose rows may be padded.
+///
+/// # Errors
+/// As of [`sgemm`].
+pub fn sgemm_into<'a>(
+    stream: &Stream,
+    a: impl Into<View<'a, f32>>,
+    b: impl Into<View<'a, f32>>,
+    c: impl Into<ViewMut<'a, f32>>,
+) -> Result<()> {
+    let (a, b, mut c) = (a.into(), b.into(), c.into());
+    let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [_, n]: [usize; 2] = b.dims(INFO.name, "b")?;
+    b.require_shape(INFO.name, "b", &[k, n])?;
+    c.require_shape(INFO.name, "c", &[m, n])?;
+    let lda = a.require_row_stride(INFO.name, "a")?;
+    let ldb = b.require_row_stride(INFO.name, "b")?;
+    let ldc = c.require_row_stride(INFO.name, "c")?;
+    let tiles = m.div_ceil(gk::BLOCK_M as usize) * n.div_ceil(gk::BLOCK_N as usize);
+    let [m, n, k] = sizes(&INFO, [("a", m), ("b", n), ("a", k)])?;
+    let Some(grid) = grid(&INFO, "c", tiles, 1)? else {
+        return Ok(());
+    };
+    let args = (a.ptr(stream)?, b.ptr(stream)?, c.ptr_mut(stream)?, m, n, k, lda as u64, ldb as u64, ldc as u64);
+    let aligned = k % 4 == 0 && n % 4 == 0 && a.rows_aligned(16) && b.rows_aligned(16);
+    // SAFETY: the tensors are live, hold m, k and n elements at the strides passed, and c is borrowed mutably; the
+    // four-wide kernel is taken only for sizes that 4 divides and rows at multiples of 16 bytes.
+    unsafe {
+        if aligned { stream.launch::<gk::Sgemm<4>>(grid, args) } else { stream.launch::<gk::Sgemm<1>>(grid, args) }
+    }
+}
+
+/// The operator's entry in the registry.
+pub struct Sgemm;
+
+static INFO: OpInfo = OpInfo {
+    name: "sgemm",
+    bench_name: "gemm.f32",
+    summary: "f32 matrix product on the CUDA cores",
+    math: "C = A·B",
+    args: &[
+        ArgInfo::input("a", "[m, k], row-major, rows may be padded"),
+        ArgInfo::input("b", "[k, n], row-major, rows may be padded"),
+        ArgInfo::output("c", "[m, n], row-major, rows may be padded"),
+    ],
+    params: &[],
+    dtypes: &[DType::F32],
+    kernels: &[gk::SGEMM],
+    variants: &[],
+};
+
+impl Operator for Sgemm {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let f32 = DType::F32;
+        let dims = |m, n, k| [("m", m), ("n", n), ("k", k)];
+        vec![
+            Case::production(&INFO, "4096^3", f32, dims(4096, 4096, 4096)),
+            Case::production(&INFO, "8192^3", f32, dims(8192, 8192, 8192)),
+            Case::odd(&INFO, f32, dims(257, 391, 123)),
+            Case::odd(&INFO, f32, dims(129, 260, 64)),
+            Case::odd(&INFO, f32, dims(130, 140, 36)).row_pad(4),
+            Case::odd(&INFO, f32, dims(130, 140, 36)).row_pad(1),
+            // Rows of c at multiples of 16 bytes that end between them.
+            Case::odd(&INFO, f32, dims(130, 139, 36)).arrange("c", Arrangement::DENSE.row_pad(1)),
+            Case::odd(&INFO, f32, dims(70, 137, 20)).arrange("c", Arrangement::DENSE.row_pad(3)),
+            Case::odd(&INFO, f32, dims(96, 72, 40)).offset(1),
+            Case::tiny(&INFO, f32, dims(1, 1, 1)),
+            Case::tiny(&INFO, f32, dims(3, 2, 5)),
+            Case::empty(&INFO, f32, dims(0, 8, 8)),
+            Case::empty(&INFO, f32, dims(8, 0, 8)),
+            Case::empty(&INFO, f32, dims(8, 12, 0)),
+            Case::boundary(&INFO, f32, dims(128, 128, 16)),
+            Case::boundary(&INFO, f32, dims(128, 128, 17)),
+            Case::boundary(&INFO, f32, dims(1, 1024, 300)),
+            Case::boundary(&INFO, f32, dims(1024, 1, 300)),
+        ]
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [m, n, k] = case.dims(["m", "n", "k"])?;
+        let specs = [InputSpec::normal("a", case.dtype, [m, k]), InputSpec::normal("b", case.dtype, [k, n])];
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let (a, b) = (inputs.get("a")?, inputs.get("b")?);
+        let [m, k] = a.dims()?;
+        let [_, n] = b.dims()?;
+        b.has_shape(&[k, n])?;
+        Ok(vec![TensorMeta::new("c", a.dtype(), [m, n])])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+        sgemm_into(stream, args.input::<f32>("a")?, args.input::<f32>("b")?, args.output::<f32>("c")?)
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        Ok(reference::matmul_nn(inputs.get("a")?, inputs.get("b")?, rows))
+    }
+
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
+        let [k] = case.dims(["k"])?;
+        // Each of k fused multiply-adds rounds the running sum, whose size is about √i after i of them plus, where the result c
+        // is large, i/k of c. Roundings walk at random, each 0.4·2⁻²⁴ of the sum in standard deviation: together
+        // 0.3·k·2⁻²⁴ and 0.25·√k·2⁻²⁴·|c|. Six of each are never seen in 10⁸ outputs.
+        let (k, ulp) = (k as f64, roundoff(DType::F32));
+        Ok(Tolerance::new(
+            2.0 * k * ulp,
+            1.5 * k.sqrt() * ulp + ulp,
+            "k roundings of a growing sum, walking at random: 6 standard deviations",
+        ))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [m, n, k] = case.dims(["m", "n", "k"])?;
+        let bytes = 4 * (m * k + k * n + m * n);
+        Ok(Cost::compute(bytes as u64, 2 * (m * n * k) as u64, Bound::Fp32))
+    }
+}

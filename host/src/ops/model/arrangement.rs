@@ -1,0 +1,59 @@
+use std::fmt;
+
+/// Where a tensor of a case lies in memory: dense and aligned by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrangement {
+    /// Elements between an allocation's 256-byte aligned start and the tensor's first element.
+    pub offset: usize,
+    /// Unused elements after every row: every run along the dimension that is innermost in memory, of two or more.
+    pub row_pad: usize,
+    /// The dimensions from the slowest in memory to the fastest; in their own order if empty.
+    pub order: &'static [usize],
+    /// Dimensions with stride 0: one element stands for all along them. Only for what is read.
+    pub broadcast: &'static [usize],
+}
+
+impl Arrangement {
+    /// Dense and aligned.
+    pub const DENSE: Self = Self { offset: 0, row_pad: 0, order: &[], broadcast: &[] };
+
+    /// Starting that many elements past an aligned address.
+    pub const fn offset(self, elements: usize) -> Self {
+        Self { offset: elements, ..self }
+    }
+
+    /// With that many unused elements after every row.
+    pub const fn row_pad(self, elements: usize) -> Self {
+        Self { row_pad: elements, ..self }
+    }
+
+    /// With the dimensions in that order in memory, slowest first: `&[1, 0]` is a transposed matrix.
+    pub const fn order(self, dims: &'static [usize]) -> Self {
+        Self { order: dims, ..self }
+    }
+
+    /// With stride 0 along these dimensions.
+    pub const fn broadcast(self, dims: &'static [usize]) -> Self {
+        Self { broadcast: dims, ..self }
+    }
+}
+
+impl fmt::Display for Arrangement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        if self.offset > 0 {
+            words.push(format!("offset={}", self.offset));
+        }
+        if self.row_pad > 0 {
+            words.push(format!("pad={}", self.row_pad));
+        }
+        let digits = |dims: &[usize]| dims.iter().map(usize::to_string).collect::<String>();
+        if !self.order.is_empty() {
+            words.push(format!("order={}", digits(self.order)));
+        }
+        if !self.broadcast.is_empty() {
+            words.push(format!("broadcast={}", digits(self.broadcast)));
+        }
+        f.write_str(&words.join(" "))
+    }
+}

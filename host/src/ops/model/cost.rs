@@ -1,0 +1,35 @@
+use crate::runtime::dtype::DType;
+
+/// What limits an operator on an ideal device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Memory bandwidth.
+    Memory,
+    /// The tensor cores, fed with this dtype.
+    Tensor(DType),
+    /// The f32 units.
+    Fp32,
+}
+
+/// The least that any implementation has to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Each input read once, each output written once.
+    pub bytes: u64,
+    /// Useful floating-point (or integer) operations; zero where bytes are what counts.
+    pub flops: u64,
+    /// What that makes the limit.
+    pub bound: Bound,
+}
+
+impl Cost {
+    /// Bound by memory traffic.
+    pub const fn memory(bytes: u64) -> Self {
+        Self { bytes, flops: 0, bound: Bound::Memory }
+    }
+
+    /// Bound by arithmetic.
+    pub const fn compute(bytes: u64, flops: u64, bound: Bound) -> Self {
+        Self { bytes, flops, bound }
+    }
+}

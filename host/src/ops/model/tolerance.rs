@@ -1,0 +1,40 @@
+use crate::runtime::dtype::DType;
+
+/// An output passes where |out − ref| ≤ abs + rel·|ref|.
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerance {
+    /// Absolute part.
+    pub abs: f64,
+    /// Relative part.
+    pub rel: f64,
+    /// The argument for these numbers.
+    pub why: &'static str,
+}
+
+impl Tolerance {
+    /// Every bit counts.
+    pub const EXACT: Self = Self::new(0.0, 0.0, "exact");
+
+    /// A tolerance with its argument.
+    pub const fn new(abs: f64, rel: f64, why: &'static str) -> Self {
+        Self { abs, rel, why }
+    }
+
+    /// For a result that is rounded to `dtype` once, after f32 arithmetic of relative error `rel` and absolute error `abs`.
+    ///
+    /// What relative error cannot express comes on top: half the spacing of f16's subnormals, and for the other types, whose
+    /// exponent range is that of f32, results that the arithmetic loses below 10⁻⁷.
+    pub fn rounded(dtype: DType, abs: f64, rel: f64, why: &'static str) -> Self {
+        Self::new(abs + 1e-7, roundoff(dtype) + rel, why)
+    }
+}
+
+/// Half an ulp of the storage type, as a relative error; zero for integers.
+pub fn roundoff(dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => f64::powi(2.0, -24),
+        DType::F16 => f64::powi(2.0, -11),
+        DType::BF16 => f64::powi(2.0, -8),
+        _ => 0.0,
+    }
+}

@@ -1,0 +1,149 @@
+//! Kernel launches: what a thread's launches use instead of the device's settings, and running one.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+use warpsim::{Gpu, Kernel, Module, Options};
+
+use super::{Finding, INVALID_VALUE, Profile, Settings, failure, memory_bytes};
+use crate::runtime::backend::{Launch, Outcome};
+use crate::runtime::device::lock;
+use crate::runtime::error::{Error, Result};
+
+/// Where profiles go.
+pub(super) type Profiles = Arc<Mutex<Vec<Profile>>>;
+
+thread_local! {
+    /// What this thread's launches use in place of the device's settings.
+    static SETTINGS: Cell<Option<Settings>> = const { Cell::new(None) };
+    /// What this thread's launches have measured, while it asks for it.
+    static PROFILES: RefCell<Option<Profiles>> = const { RefCell::new(None) };
+    /// What this thread's launches execute in place of the kernel of that name.
+    static REPLACED: RefCell<Option<(&'static str, Kernel)>> = const { RefCell::new(None) };
+    /// Whether this thread's streams ignore that they have to wait.
+    static UNORDERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Undoes what was set for a closure, also when that panics.
+struct Undo<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Undo<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// What this thread's launches use in place of the device's settings.
+pub(super) fn settings() -> Option<Settings> {
+    SETTINGS.get()
+}
+
+/// Whether this thread's streams ignore that they have to wait.
+pub(super) fn is_unordered() -> bool {
+    UNORDERED.get()
+}
+
+/// Runs `body`, whose launches on this thread use `settings`.
+pub(crate) fn with_settings<T>(settings: Settings, body: impl FnOnce() -> T) -> T {
+    let before = SETTINGS.replace(Some(settings));
+    let _undo = Undo(|| SETTINGS.set(before));
+    body()
+}
+
+/// Runs `body`, in which this thread's streams ignore that they have to wait for each other.
+pub(crate) fn unordered<T>(body: impl FnOnce() -> T) -> T {
+    let before = UNORDERED.replace(true);
+    let _undo = Undo(|| UNORDERED.set(before));
+    body()
+}
+
+/// Runs `body`, whose launches of `symbol` on this thread execute `ptx`.
+pub(crate) fn with_kernel<T>(symbol: &'static str, ptx: &str, body: impl FnOnce() -> T) -> Result<T> {
+    let mut before = REPLACED.replace(Some((symbol, parse(symbol, ptx)?)));
+    let _undo = Undo(|| REPLACED.set(before.take()));
+    Ok(body())
+}
+
+/// Runs `body`, whose launches on this thread add their profiles to `profiles`.
+pub(super) fn measured<T>(profiles: &Profiles, body: impl FnOnce() -> T) -> T {
+    let mut before = PROFILES.replace(Some(profiles.clone()));
+    let _undo = Undo(|| PROFILES.set(before.take()));
+    body()
+}
+
+pub(super) fn parse(symbol: &'static str, ptx: &str) -> Result<Kernel> {
+    Module::parse(ptx).and_then(|module| module.kernel(symbol)).map_err(|error| {
+        let name = "the simulator does not take its PTX".to_owned();
+        Error::KernelLoad { symbol, code: 0, name, log: format!(": {error}") }
+    })
+}
+
+/// A loaded kernel.
+#[derive(Clone)]
+pub(super) struct Function {
+    pub(super) kernel: Kernel,
+    pub(super) symbol: &'static str,
+    pub(super) cluster: [u32; 3],
+}
+
+/// A launch as it was asked for, with all that it needs later.
+pub(super) struct Job {
+    function: Function,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    args: Vec<Vec<u8>>,
+    options: Options,
+    profiles: Option<Profiles>,
+}
+
+impl Job {
+    /// A launch by this thread on that GPU.
+    pub(super) fn new(mut function: Function, launch: &Launch<'_>, gpu: warpsim::Device, settings: Settings) -> Self {
+        REPLACED.with_borrow(|replaced| match replaced {
+            Some((symbol, kernel)) if *symbol == function.symbol => function.kernel = kernel.clone(),
+            _ => {}
+        });
+        let profiles = PROFILES.with_borrow(Clone::clone);
+        let options = Options { metrics: profiles.is_some(), device: Some(gpu), ..settings.options() };
+        let Launch { grid, block, shared_bytes, .. } = *launch;
+        let args = launch.args.iter().map(|arg| arg.to_vec()).collect();
+        Self { function, grid, block, shared_bytes, args, options, profiles }
+    }
+
+    /// Whether its profile goes there.
+    pub(super) fn adds_to(&self, profiles: &Profiles) -> bool {
+        self.profiles.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, profiles))
+    }
+
+    /// Runs it on a GPU that has handed out `used` bytes.
+    pub(super) fn run(&self, gpu: &mut Gpu, used: u64) -> Outcome<()> {
+        let args: Vec<&[u8]> = self.args.iter().map(Vec::as_slice).collect();
+        let Self { grid, block, shared_bytes, .. } = *self;
+        let what = warpsim::Launch { grid, block, cluster: self.function.cluster, shared_bytes, args: &args };
+        // A mistake in the simulator must not end the program that uses it.
+        let ran = catch_unwind(AssertUnwindSafe(|| gpu.launch(&self.function.kernel, &what, &self.options)));
+        let (output, findings) = match ran {
+            Ok(Ok(report)) => {
+                if let (Some(metrics), Some(profiles), Some(gpu)) =
+                    (report.metrics, &self.profiles, self.options.device)
+                {
+                    lock(profiles).push(Profile::new(self.function.symbol, &what, metrics, gpu));
+                }
+                (report.output, Finding::all(&report.findings))
+            }
+            Ok(Err(warpsim::Fault { missing: Some(memory), .. })) => {
+                let total = memory_bytes();
+                let free = total.saturating_sub(used);
+                return Err(Error::OutOfMemory { requested: memory.bytes, free, total }.into());
+            }
+            Ok(Err(fault)) => (fault.output.clone(), Finding::of_fault(&fault)),
+            Err(_) => return Err(failure("launch", INVALID_VALUE, "the simulator itself failed")),
+        };
+        if !output.is_empty() {
+            print!("{output}");
+        }
+        if findings.is_empty() { Ok(()) } else { Err(Error::Findings { findings }.into()) }
+    }
+}
