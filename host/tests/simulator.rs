@@ -201,27 +201,30 @@ fn launches_are_counted_when_asked() {
     assert_eq!((seen, simulator.settings() == settings), (settings, false));
 }
 
-/// A simulated device of one's own, with three streams that run lazily in `body`.
-fn lazily(body: impl FnOnce(&Device, [Stream; 3])) {
-    let device = sim::open(&GpuModel::H100).unwrap();
-    device.add_images(IMAGES).unwrap();
-    let streams = [(); 3].map(|()| device.stream().unwrap());
-    let simulator = device.simulator().unwrap();
-    simulator.with(Settings { seed: 1, ..simulator.settings() }, || body(&device, streams));
+/// Simulated devices, each with three streams that run lazily in `body`, in orders of their own.
+fn lazily(body: impl Fn(&Device, [Stream; 3])) {
+    for seed in 1..9 {
+        let device = sim::open(&GpuModel::H100).unwrap();
+        device.add_images(IMAGES).unwrap();
+        let streams = [(); 3].map(|()| device.stream().unwrap());
+        let simulator = device.simulator().unwrap();
+        simulator.with(Settings { seed, ..simulator.settings() }, || body(&device, streams));
+    }
 }
 
 #[test]
 fn halves_that_two_streams_were_given_are_both_waited_for() {
     lazily(|_, [a, b, c]| {
-        let x = Tensor::from_slice(&a, [64], &numbers(64)).unwrap();
+        // One for each stream, so that nothing else orders them.
+        let (x, z) = [&a, &b].map(|s| Tensor::from_slice(s, [64], &numbers(64)).unwrap()).into();
         let mut y = Tensor::<f32>::zeros(&a, [128]).unwrap();
         let (mut head, mut tail) = y.view_mut().split_at(64).unwrap();
         // Both addresses are given before either launch.
         let (to_head, to_tail) = (head.ptr_mut(&a).unwrap(), tail.ptr_mut(&b).unwrap());
-        // SAFETY: x and each half have the 64 elements that one block accesses.
+        // SAFETY: all four have the 64 elements that one block accesses.
         unsafe {
             a.launch::<Copy>(1, (x.view().ptr(&a).unwrap(), to_head)).unwrap();
-            b.launch::<Copy>(1, (x.view().ptr(&b).unwrap(), to_tail)).unwrap();
+            b.launch::<Copy>(1, (z.view().ptr(&b).unwrap(), to_tail)).unwrap();
         }
         assert_eq!(y.to_vec(&c).unwrap(), [numbers(64), numbers(64)].concat());
     });
