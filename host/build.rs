@@ -1,38 +1,32 @@
-//! Compiles the kernels and writes the table that embeds their PTX.
+//! Compiles the kernels, or takes those that came with the package, and says where the library finds them.
+//!
+//! It sets `cfg(warpsmith_kernels)` to `embedded` or `file`, and `WARPSMITH_ARCHIVE` to the archive; or to `none`.
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
 
-use cuda_builder::{Arch, BuildOutput, CudaBuilder, Error, KernelEntry};
+use cuda_builder::ptx_archive::{Archive, FILE_NAME};
+use cuda_builder::{Arch, CudaBuilder, Error, toolchain};
 
+/// The device crate, in the repository.
 const KERNELS: &str = "../gpu-kernels";
 
 fn main() -> ExitCode {
-    let Some(out) = env::var_os("OUT_DIR").map(PathBuf::from) else {
-        return fail("cargo did not set OUT_DIR");
-    };
-    let built = CudaBuilder::new(KERNELS).arch(Arch::Sm80).arch(Arch::Sm90a).copy_to(out.join("ptx")).build();
-    let table = match built {
-        Ok(output) => {
-            output.warnings.iter().for_each(|warning| report("warning", warning));
-            match table(&output) {
-                Ok(table) => table,
-                Err(reason) => return fail(&reason),
-            }
+    println!("cargo::rustc-check-cfg=cfg(warpsmith_kernels, values(\"none\", \"embedded\", \"file\"))");
+    println!("cargo::rerun-if-changed=build.rs");
+    match kernels() {
+        Ok(Some((archive, how))) => {
+            println!("cargo::rustc-cfg=warpsmith_kernels=\"{how}\"");
+            println!("cargo::rustc-env=WARPSMITH_ARCHIVE={}", archive.display());
         }
-        // Without kernels everything still compiles, so that documentation and editors work everywhere; using one says why not.
-        Err(Error::Toolchain(why)) => {
-            report("warning", &format!("building without GPU kernels\n{why}"));
-            no_kernels(&why.to_string())
+        Ok(None) => println!("cargo::rustc-cfg=warpsmith_kernels=\"none\""),
+        Err(why) => {
+            report("error", &why);
+            return ExitCode::FAILURE;
         }
-        Err(error) => return fail(&error.to_string()),
-    };
-    match fs::write(out.join("kernels.rs"), table) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("{}: {error}", out.join("kernels.rs").display())),
     }
+    ExitCode::SUCCESS
 }
 
 /// Cargo shows one line a directive.
@@ -42,43 +36,65 @@ fn report(level: &str, text: &str) {
     }
 }
 
-fn fail(text: &str) -> ExitCode {
-    report("error", text);
-    ExitCode::FAILURE
-}
-
-fn no_kernels(why: &str) -> String {
-    format!(
-        "pub(super) static IMAGES: &[super::KernelImage] = &[];\n\
-         pub(super) static NOT_BUILT: Option<&str> = Some({why:?});\n"
-    )
-}
-
-fn table(output: &BuildOutput) -> Result<String, String> {
-    let mut kernels: Vec<&KernelEntry> = output.manifest.kernels.iter().collect();
-    // The order that look-up by symbol relies on.
-    kernels.sort_by(|a, b| (&a.symbol, a.arch).cmp(&(&b.symbol, b.arch)));
-    let mut table = String::from("pub(super) static IMAGES: &[super::KernelImage] = &[\n");
-    for kernel in kernels {
-        image(&mut table, &output.folder, kernel)?;
+/// The archive of kernels, and how it gets to the library; nothing in a build that does without.
+fn kernels() -> Result<Option<(PathBuf, &'static str)>, String> {
+    println!("cargo::rerun-if-env-changed=DOCS_RS");
+    if env::var_os("DOCS_RS").is_some() || env::var_os("CARGO_FEATURE_NO_KERNELS").is_some() {
+        return Ok(None);
     }
-    table.push_str("];\npub(super) static NOT_BUILT: Option<&str> = None;\n");
-    Ok(table)
+    let folder = |name: &str| env::var_os(name).map(PathBuf::from).ok_or(format!("cargo did not set {name}"));
+    let (package, out) = (folder("CARGO_MANIFEST_DIR")?, folder("OUT_DIR")?);
+    let prebuilt = package.join(FILE_NAME);
+    if prebuilt.is_file() {
+        println!("cargo::rerun-if-changed={FILE_NAME}");
+    }
+    if !package.join(KERNELS).join("Cargo.toml").is_file() {
+        return match prebuilt.is_file() {
+            true => Ok(Some((prebuilt, "embedded"))),
+            false => Err(format!("{} is missing, and so are the kernels' sources", prebuilt.display())),
+        };
+    }
+    // Who works on the kernels builds them often: their programs read the archive, and need not be linked again for it. It lies
+    // in one place for all profiles. Everyone else's program has to run wherever it is copied to.
+    let (how, archive) = match is_inside_workspace(&package, &out) {
+        true => ("file", cuda_builder::target_folder(&package).join(FILE_NAME)),
+        false => ("embedded", out.join(FILE_NAME)),
+    };
+    let builder = CudaBuilder::new(KERNELS).arch(Arch::Sm80).arch(Arch::Sm90a).archive(&archive);
+    match builder.clone().build() {
+        Ok(output) => {
+            output.warnings.iter().for_each(|warning| report("warning", warning));
+            Ok(Some((archive, how)))
+        }
+        Err(Error::Toolchain(why)) => match prebuilt_is_of(&builder, &prebuilt) {
+            Ok(()) => Ok(Some((prebuilt, how))),
+            Err(but) => Err(format!(
+                "Warpsmith's kernels cannot be compiled here, {but}.\nRun this and build again: {}\n{why}\n\
+                 The feature `no-kernels` builds without them.",
+                toolchain::SETUP
+            )),
+        },
+        Err(error) => Err(error.to_string()),
+    }
 }
 
-fn image(table: &mut String, folder: &Path, kernel: &KernelEntry) -> Result<(), String> {
-    let arch = match kernel.arch {
-        Arch::Sm80 => "Sm80",
-        Arch::Sm90a => "Sm90a",
-        other => return Err(format!("{}: no use for {other}", kernel.symbol)),
-    };
-    let sizes: Vec<u32> = kernel.params.iter().map(|param| param.bytes).collect();
-    let file = folder.join(&kernel.file);
-    let written = writeln!(
-        table,
-        "    super::KernelImage {{ symbol: {:?}, module: {:?}, arch: super::Arch::{arch}, ptx: include_str!({:?}), \
-         block: {:?}, cluster: {:?}, shared_bytes: {}, param_sizes: &{sizes:?} }},",
-        kernel.symbol, kernel.module, file, kernel.block, kernel.cluster, kernel.shared_bytes,
-    );
-    written.map_err(|error| error.to_string())
+fn is_inside_workspace(package: &Path, out: &Path) -> bool {
+    let canonical = |path: &Path| fs::canonicalize(path).ok();
+    match (package.parent().and_then(canonical), canonical(out)) {
+        (Some(workspace), Some(out)) => out.starts_with(workspace),
+        _ => false,
+    }
+}
+
+/// Whether the archive in the package was built from these very sources; the error says why not.
+fn prebuilt_is_of(builder: &CudaBuilder, prebuilt: &Path) -> Result<(), String> {
+    if !prebuilt.is_file() {
+        return Err("and there are none that were compiled elsewhere".to_owned());
+    }
+    let archive = Archive::open(prebuilt).map_err(|error| format!("and {} is {error}", prebuilt.display()))?;
+    let sources = builder.sources().map_err(|error| format!("and their sources cannot be read: {error}"))?;
+    match archive.sources() == sources {
+        true => Ok(()),
+        false => Err(format!("and {} was built from other sources", prebuilt.display())),
+    }
 }

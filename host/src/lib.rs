@@ -18,11 +18,13 @@
 //! # Environment
 //!
 //! - `WARPSMITH_BACKEND`: `cuda` or `sim`, the backend that [`Device::open`] uses.
+//! - `WARPSMITH_KERNELS`: the archive of kernels to use; see [`kernels::images`].
 //! - `WARPSMITH_SIM_DEVICES`: how many simulated devices there are, 1 if it is not set.
 //! - `WARPSMITH_SIM_CHECKS`, `WARPSMITH_SIM_ASYNC`, `WARPSMITH_SIM_SEED`, `WARPSMITH_SIM_THREADS`: see [`sim::Settings::from_env`].
 //! - `WARPSMITH_LIBCUDA`: the driver library to load instead of `libcuda.so.1`.
 //! - `CUDA_VISIBLE_DEVICES`: as everywhere; [`Device::open`] takes the first visible GPU.
 
+#[cfg(feature = "check")]
 pub mod check;
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -79,7 +79,7 @@ static IMAGES: &[KernelImage] = &[
 fn open() -> Option<(Device, Stream)> {
     match Device::open_backend(BackendKind::Cuda) {
         Ok(device) => {
-            device.add_images(IMAGES);
+            device.add_images(IMAGES).unwrap();
             let stream = device.stream().expect("a stream");
             Some((device, stream))
         }

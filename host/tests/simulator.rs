@@ -73,7 +73,7 @@ static IMAGES: &[KernelImage] = &[
 
 fn open() -> (Device, Stream) {
     let device = Device::open_backend(BackendKind::Sim).unwrap();
-    device.add_images(IMAGES);
+    device.add_images(IMAGES).unwrap();
     let stream = device.stream().unwrap();
     (device, stream)
 }
@@ -205,7 +205,7 @@ fn launches_are_counted_when_asked() {
 fn lazily(body: impl Fn(&Device, [Stream; 3])) {
     for seed in 1..9 {
         let device = sim::open(&GpuModel::H100).unwrap();
-        device.add_images(IMAGES);
+        device.add_images(IMAGES).unwrap();
         let streams = [(); 3].map(|()| device.stream().unwrap());
         let simulator = device.simulator().unwrap();
         simulator.with(Settings { seed, ..simulator.settings() }, || body(&device, streams));

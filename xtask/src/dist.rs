@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use cuda_builder::ptx_archive::FILE_NAME;
 
 use crate::cargo::{self, Program};
 
@@ -29,7 +30,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     // One build for all, so that every dependency is compiled once.
     let packages = ["-p", "warpsmith", "-p", "warpsmith-tests", "-p", "warpsmith-benches"];
-    let targets = ["test", "--release", "--no-run", "--lib", "--bins", "--tests", "--benches"];
+    let targets = ["test", "--release", "--no-run", "--lib", "--bins", "--tests", "--benches", "--features", "warpsmith/cli"];
     let programs = cargo::build("building command, tests and benches", &[&targets[..], &packages].concat())?;
 
     // Packed beside the old folder and then swapped, so that a failure leaves no half of one.
@@ -47,6 +48,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if copied < 4 {
         bail!("only {copied} programs were built");
+    }
+    // Every program finds it beside itself or one folder up. Those of a target folder elsewhere carry it in themselves.
+    let kernels = cuda_builder::target_folder(cargo::root()).join(FILE_NAME);
+    if kernels.starts_with(cargo::root()) {
+        let to = staging.path().join(FILE_NAME);
+        fs::copy(&kernels, to).with_context(|| format!("copying {}", kernels.display()))?;
     }
     let script = staging.path().join("gpu-check");
     fs::write(&script, GPU_CHECK)?;

@@ -2,6 +2,8 @@
 //! whether anybody notices. What nobody notices is an instruction that the kernel does not need, or a mistake that the
 //! checks would miss.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::check::Job;
@@ -55,6 +57,7 @@ pub fn synchronising(ptx: &str) -> impl Iterator<Item = (usize, &str)> {
 /// A kernel and those of the cases that run it.
 struct Target<'a> {
     image: &'static KernelImage,
+    ptx: Cow<'static, str>,
     jobs: Vec<&'a Job>,
 }
 
@@ -76,13 +79,13 @@ impl<'a> Mutation<'a> {
                 return Err(Error::param(job.op.info().name, "case", &job.case.name, expected));
             }
             for profile in profiles {
-                let images = kernels::find(kernels::images(), &profile.kernel);
-                let best = |arch: &Arch| images.iter().find(|image| image.arch == *arch);
+                let images = kernels::images()?.iter().filter(|image| image.symbol == profile.kernel);
+                let best = |arch: &Arch| images.clone().find(|image| image.arch == *arch);
                 let Some(image) = device.archs().iter().find_map(best) else { continue };
                 match targets.iter_mut().find(|t| t.image.symbol == image.symbol) {
                     Some(t) if t.jobs.last().is_some_and(|last| std::ptr::eq(*last, job)) => {}
                     Some(t) => t.jobs.push(job),
-                    None => targets.push(Target { image, jobs: vec![job] }),
+                    None => targets.push(Target { image, ptx: image.ptx()?, jobs: vec![job] }),
                 }
             }
         }
@@ -91,7 +94,7 @@ impl<'a> Mutation<'a> {
 
     /// How many mutants there are.
     pub fn count(&self) -> usize {
-        self.targets.iter().map(|target| synchronising(target.image.ptx).count()).sum()
+        self.targets.iter().map(|target| synchronising(&target.ptx).count()).sum()
     }
 
     /// Takes out the synchronising instructions one by one, and runs the cases in up to `orders` ways each until something is
@@ -99,10 +102,10 @@ impl<'a> Mutation<'a> {
     pub fn run(&self, orders: u64, mut seen: impl FnMut(&Mutant)) -> Result<Vec<Mutant>> {
         let mut mutants = Vec::new();
         for target in &self.targets {
-            let Target { image, jobs } = target;
-            for (ptx_line, instruction) in synchronising(image.ptx) {
+            let Target { image, ptx: original, jobs } = target;
+            for (ptx_line, instruction) in synchronising(original) {
                 let keep = |(n, line)| if n == ptx_line { "" } else { line };
-                let ptx = (1..).zip(image.ptx.lines()).map(keep).collect::<Vec<_>>().join("\n");
+                let ptx = (1..).zip(original.lines()).map(keep).collect::<Vec<_>>().join("\n");
                 let mut caught = None;
                 for job in jobs {
                     caught = self.noticed(job, orders, image.symbol, &ptx)?;

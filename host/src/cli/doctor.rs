@@ -38,7 +38,7 @@ struct Finding {
 
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let mut findings = device(&args.backend);
-    findings.extend([embedded(), device_toolchain(), assembler()]);
+    findings.extend([kernels(), device_toolchain(), assembler()]);
     let ready = findings.iter().all(|f| f.found != Found::Missing);
     ui.document(&json!({ "ready": ready, "findings": findings }));
     let cells = |f: &Finding| {
@@ -82,7 +82,7 @@ fn device(backend: &BackendArg) -> Vec<Finding> {
                     "{}, compute capability {major}.{minor}, {} multiprocessors, {memory} GiB; runs {}",
                     info.name,
                     info.multiprocessors,
-                    archs.join(" and ")
+                    archs.join(", ")
                 ),
             ),
         ]
@@ -118,15 +118,15 @@ fn simulated(info: &DeviceInfo) -> Finding {
     }
 }
 
-fn embedded() -> Finding {
+fn kernels() -> Finding {
     let what = "kernels";
-    match kernels::not_built() {
-        None => ok(what, format!("{} embedded, for {} operators", kernels::images().len(), OPERATORS.len())),
-        Some(why) => Finding {
+    match kernels::images() {
+        Ok(images) => ok(what, format!("{}, for {} operators", images.len(), OPERATORS.len())),
+        Err(error) => Finding {
             what,
             found: Found::Missing,
-            detail: why.lines().next().unwrap_or_default().to_owned(),
-            fix: Some("in the repository run `cargo xtask setup`, then build again"),
+            detail: error.to_string(),
+            fix: Some("build again, without the feature `no-kernels`"),
         },
     }
 }

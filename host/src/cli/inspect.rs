@@ -35,14 +35,17 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     };
     let rows: Vec<_> =
         offline::kernels(info, ptxas.as_ref())?.into_iter().filter(|r| wanted(r.symbol, r.arch)).collect();
+    let mut images: Vec<&'static KernelImage> = Vec::new();
+    for kernel in info.instances() {
+        images.extend(kernels::images_of(kernel)?);
+    }
     if rows.is_empty() {
-        let all = info.instances().flat_map(kernels::images_of).map(|i| format!("{} {}", i.symbol, i.arch));
+        let all = images.iter().map(|i| format!("{} {}", i.symbol, i.arch));
         let asked = [args.kernel.as_deref(), args.arch.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
         return Err(Error::param(info.name, "kernel", asked, all.collect::<Vec<_>>().join(", ")));
     }
     let image = |r: &KernelRow| -> Option<&'static KernelImage> {
-        let images = info.instances().flat_map(kernels::images_of);
-        images.into_iter().find(|i| i.symbol == r.symbol && i.arch.as_str() == r.arch)
+        images.iter().copied().find(|i| i.symbol == r.symbol && i.arch.as_str() == r.arch)
     };
     let document = |r: &KernelRow| {
         let mut row = serde_json::to_value(r).unwrap_or_default();
@@ -52,7 +55,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
             row.insert("cluster".to_owned(), json!(image.cluster));
             row.insert("param_bytes".to_owned(), json!(image.param_sizes));
             if args.ptx {
-                row.insert("ptx".to_owned(), json!(image.ptx));
+                row.insert("ptx".to_owned(), json!(image.ptx().ok()));
             }
         }
         row
@@ -85,7 +88,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     }
     if args.ptx {
         for image in rows.iter().filter_map(image) {
-            ui.line(format!("\n// {} for {}\n{}", image.symbol, image.arch, image.ptx));
+            ui.line(format!("\n// {} for {}\n{}", image.symbol, image.arch, image.ptx()?));
         }
     }
     Ok(Outcome::of(rows.iter().all(|r| r.status != Status::Fail)))

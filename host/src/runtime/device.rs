@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::runtime::backend::{Backend, Failure, Outcome, RawFunction, RawStream};
 use crate::runtime::error::{CudaVersion, Error, Result};
-use crate::runtime::kernels::{self, Arch, KernelImage, KernelSpec};
+use crate::runtime::kernels::{self, Arch, KernelImage, KernelSpec, Kernels};
 use crate::runtime::queue::{Queue, Queues};
 use crate::runtime::sim::Simulator;
 use crate::runtime::stream::Stream;
@@ -90,7 +90,7 @@ struct Inner {
     backend: Box<dyn Backend>,
     archs: &'static [Arch],
     images: RwLock<Vec<&'static [KernelImage]>>,
-    functions: RwLock<HashMap<&'static str, Loaded>>,
+    functions: RwLock<HashMap<(&'static str, &'static str), Loaded>>,
     queues: Mutex<Queues>,
     recent: Recent,
     id: Id,
@@ -111,7 +111,7 @@ impl Device {
         let info = backend.info();
         Self(Arc::new(Inner {
             archs: Arch::of_device(info.compute_capability),
-            images: RwLock::new(vec![kernels::images()]),
+            images: RwLock::default(),
             functions: RwLock::default(),
             queues: Mutex::default(),
             recent: Recent::default(),
@@ -153,10 +153,15 @@ impl Device {
         self.call(|b| b.memory())
     }
 
-    /// Adds kernels of another crate, sorted by symbol: they can then be launched like the embedded ones.
-    pub fn add_images(&self, images: &'static [KernelImage]) {
-        let mut sets = self.0.images.write().unwrap_or_else(PoisonError::into_inner);
-        sets.push(images);
+    /// Adds the kernels of another crate, which can then be launched like Warpsmith's own. An error if a kernel of this name and
+    /// module is there already, from elsewhere.
+    pub fn add_kernels(&self, kernels: &'static Kernels) -> Result<()> {
+        self.add_images(kernels.images()?)
+    }
+
+    /// Adds kernels whose PTX does not come from an archive.
+    pub fn add_images(&self, images: &'static [KernelImage]) -> Result<()> {
+        kernels::add(&mut self.0.images.write().unwrap_or_else(PoisonError::into_inner), images)
     }
 
     /// Encodes a TMA descriptor. The caller keeps the memory alive while kernels use it.
@@ -212,15 +217,15 @@ impl Device {
 
     /// The loaded kernel, loading it on first use.
     pub(crate) fn function(&self, spec: &KernelSpec) -> Result<Loaded> {
-        let cached = |map: &HashMap<&'static str, Loaded>| map.get(spec.symbol).copied();
+        let name = (spec.module, spec.symbol);
         let functions = &self.0.functions;
-        if let Some(loaded) = cached(&functions.read().unwrap_or_else(PoisonError::into_inner)) {
-            // Two declarations can claim one symbol.
+        if let Some(&loaded) = functions.read().unwrap_or_else(PoisonError::into_inner).get(&name) {
+            // Two declarations can claim one name.
             return spec.check(loaded.image).map(|()| loaded);
         }
         // Held while loading, so that a kernel is compiled once.
         let mut functions = functions.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = cached(&functions) {
+        if let Some(&loaded) = functions.get(&name) {
             return spec.check(loaded.image).map(|()| loaded);
         }
         let sets = self.0.images.read().unwrap_or_else(PoisonError::into_inner);
@@ -235,7 +240,7 @@ impl Device {
         }
         let function = self.call(|b| b.load(image))?;
         let loaded = Loaded { function, image };
-        functions.insert(spec.symbol, loaded);
+        functions.insert(name, loaded);
         Ok(loaded)
     }
 

@@ -1,9 +1,11 @@
 //! The one error type: every message names the operator, the argument and the values seen.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
+use crate::runtime::kernels::Arch;
 use crate::runtime::sim::Finding;
 
 /// What every fallible function of this crate returns.
@@ -58,7 +60,7 @@ pub enum Error {
         reason: String,
     },
     /// A parameter is outside its range, or not known.
-    #[error("{op}: parameter `{param}` = {found}: expected {expected}")]
+    #[error("{op}: parameter `{}` = {}: expected {expected}", printable(param), printable(found))]
     InvalidParam {
         /// Operator or function.
         op: String,
@@ -70,7 +72,7 @@ pub enum Error {
         expected: String,
     },
     /// No operator has this name.
-    #[error("no operator is called `{name}`{}", suggest(nearest))]
+    #[error("no operator is called `{}`{}", printable(name), suggest(nearest))]
     UnknownOperator {
         /// The name that was asked for.
         name: String,
@@ -78,7 +80,7 @@ pub enum Error {
         nearest: Vec<String>,
     },
     /// No case of an operator has this name.
-    #[error("{op}: no case is called `{name}`{}", suggest(nearest))]
+    #[error("{op}: no case is called `{}`{}", printable(name), suggest(nearest))]
     UnknownCase {
         /// Operator.
         op: String,
@@ -183,17 +185,35 @@ pub enum Error {
         compute_capability: (u32, u32),
     },
     /// No image of this kernel fits the device.
-    #[error("kernel {symbol} is not embedded for {arch}{hint}")]
+    #[error("there is no kernel {module}::{symbol} for {arch}{hint}")]
     MissingKernel {
+        /// The Rust module that declares it.
+        module: &'static str,
         /// Kernel symbol.
         symbol: &'static str,
-        /// The architectures that the device can run.
-        arch: String,
+        /// The best architecture that the device runs.
+        arch: &'static str,
         /// Where the kernel does exist, as the end of the sentence.
         hint: String,
     },
-    /// The embedded image of a kernel does not match its Rust declaration.
-    #[error("kernel {symbol}: the embedded PTX does not match its declaration: {reason}")]
+    /// Kernels of one name were added twice, from different archives.
+    #[error("kernel {module}::{symbol} for {arch} was added before, from elsewhere")]
+    DuplicateKernel {
+        /// The Rust module that declares it.
+        module: &'static str,
+        /// Kernel symbol.
+        symbol: &'static str,
+        /// What it was compiled for.
+        arch: Arch,
+    },
+    /// The archive of kernels is not there, or damaged.
+    #[error("the kernels cannot be loaded: {reason}")]
+    KernelArchive {
+        /// What was looked for and where, or what is wrong with it.
+        reason: String,
+    },
+    /// The PTX of a kernel does not match its Rust declaration.
+    #[error("kernel {symbol}: the PTX does not match its declaration: {reason}")]
     KernelMismatch {
         /// Kernel symbol.
         symbol: &'static str,
@@ -212,15 +232,23 @@ pub enum Error {
         /// The compiler's log.
         log: String,
     },
-    /// The crate was built where no device toolchain was found, so it carries no kernels.
+    /// The crate was built without kernels.
     #[error("this build carries no kernels: {why}")]
     KernelsNotBuilt {
-        /// What the build script was missing.
+        /// How it came to that.
         why: String,
     },
     /// A file cannot be read or written.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}", printable(&path.to_string_lossy()))]
     File {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// Writing a file began and could not be finished, on a full disk for example.
+    #[error("{}: cannot be written to the end: {reason}", printable(&path.to_string_lossy()))]
+    Unwritten {
         /// The file.
         path: PathBuf,
         /// What went wrong.
@@ -296,6 +324,7 @@ impl Error {
                 | Self::DriverTooOld { .. }
                 | Self::UnsupportedDevice { .. }
                 | Self::KernelsNotBuilt { .. }
+                | Self::KernelArchive { .. }
                 | Self::BackendUnavailable { .. }
         )
     }
@@ -321,6 +350,20 @@ impl std::fmt::Display for CudaVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.major(), self.minor())
     }
+}
+
+/// Text from elsewhere as a message can carry it: what moves a terminal's cursor, colours it, starts a line or turns the direction of
+/// text is escaped.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if acts(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
 }
 
 fn suggest(nearest: &[String]) -> String {

@@ -1,50 +1,22 @@
-//! The kernels embedded in this build, as PTX.
+//! The kernels that a device can load, as PTX.
 
+mod archive;
+mod spec;
+
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::OnceLock;
+
+pub use ptx_archive::Arch;
+use ptx_archive::Archive;
+
+pub(crate) use spec::KernelSpec;
 
 use crate::runtime::error::{Error, Result};
-use cuda_std::launch::{Dim3, Instance, Kernel};
-
-/// An architecture that kernels are compiled for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Arch {
-    /// Ampere and everything newer.
-    Sm80,
-    /// Hopper only: TMA and wgmma.
-    Sm90a,
-}
-
-impl Arch {
-    /// All of them.
-    pub const ALL: &'static [Arch] = &[Arch::Sm80, Arch::Sm90a];
-
-    /// `sm_80` or `sm_90a`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Arch::Sm80 => "sm_80",
-            Arch::Sm90a => "sm_90a",
-        }
-    }
-
-    /// The architectures a GPU of this compute capability runs, best first.
-    pub const fn of_device(compute_capability: (u32, u32)) -> &'static [Arch] {
-        match compute_capability {
-            (9, 0) => &[Arch::Sm90a, Arch::Sm80],
-            (8.., _) => &[Arch::Sm80],
-            _ => &[],
-        }
-    }
-}
-
-impl fmt::Display for Arch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
+use cuda_std::launch::Instance;
 
 /// One kernel compiled for one architecture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct KernelImage {
     /// Entry point.
     pub symbol: &'static str,
@@ -52,8 +24,8 @@ pub struct KernelImage {
     pub module: &'static str,
     /// Architecture.
     pub arch: Arch,
-    /// The code.
-    pub ptx: &'static str,
+    /// Where its PTX is.
+    pub code: Code,
     /// Most threads of a block, per dimension.
     pub block: [u32; 3],
     /// Blocks of a cluster, per dimension.
@@ -64,23 +36,104 @@ pub struct KernelImage {
     pub param_sizes: &'static [usize],
 }
 
-mod embedded {
-    include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+impl KernelImage {
+    /// The PTX.
+    pub fn ptx(&self) -> Result<Cow<'static, str>> {
+        match self.code {
+            Code::Text(ptx) => Ok(ptx.into()),
+            Code::Archive(archive, index) => archive.ptx(index).map(Cow::from).map_err(|error| {
+                let reason = format!("{}::{} for {}: {error}", self.module, self.symbol, self.arch);
+                Error::KernelArchive { reason }
+            }),
+        }
+    }
+
+    /// Whether it is this kernel, for whatever architecture.
+    pub(crate) fn is(&self, module: &str, symbol: &str) -> bool {
+        self.symbol == symbol && self.module == module
+    }
 }
 
-/// Every embedded kernel, sorted by symbol, then architecture.
-pub fn images() -> &'static [KernelImage] {
-    embedded::IMAGES
+/// Where the PTX of a kernel is.
+#[derive(Clone, Copy)]
+pub enum Code {
+    /// Here.
+    Text(&'static str),
+    /// In an archive, at this index.
+    Archive(&'static Archive, usize),
 }
 
-/// Why this build carries no kernels, if it was made where no device toolchain was found.
-pub fn not_built() -> Option<&'static str> {
-    embedded::NOT_BUILT
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Code::Text(ptx) => write!(f, "{} bytes", ptx.len()),
+            Code::Archive(_, index) => write!(f, "{index} of an archive"),
+        }
+    }
 }
 
-/// The embedded images of a kernel, for every architecture that there is any for.
-pub fn images_of(kernel: &Instance) -> &'static [KernelImage] {
-    find(images(), kernel.symbol)
+/// The kernels of one archive, which is read when they are first asked for. [`include_kernels!`](crate::include_kernels) makes
+/// one.
+#[derive(Debug)]
+pub struct Kernels {
+    open: Open,
+    images: OnceLock<Result<&'static [KernelImage]>>,
+}
+
+#[derive(Debug)]
+enum Open {
+    Bytes(&'static [u8]),
+    Own,
+}
+
+static OWN: Kernels = Kernels { open: Open::Own, images: OnceLock::new() };
+
+impl Kernels {
+    /// The kernels of an archive in memory.
+    pub const fn embedded(archive: &'static [u8]) -> Self {
+        Self { open: Open::Bytes(archive), images: OnceLock::new() }
+    }
+
+    /// The kernels, sorted by module, then symbol, then architecture.
+    pub fn images(&self) -> Result<&'static [KernelImage]> {
+        let images = self.images.get_or_init(|| match self.open {
+            Open::Bytes(bytes) => {
+                Archive::from_bytes(bytes).map(list).map_err(|error| Error::KernelArchive { reason: error.to_string() })
+            }
+            Open::Own => archive::open().map(list),
+        });
+        images.clone()
+    }
+}
+
+/// An archive's kernels. They stay for the life of the process, as the modules do that are loaded from them.
+fn list(archive: Archive) -> &'static [KernelImage] {
+    let archive: &'static Archive = Box::leak(Box::new(archive));
+    let image = |(index, kernel): (usize, &'static ptx_archive::Kernel)| KernelImage {
+        symbol: &kernel.symbol,
+        module: &kernel.module,
+        arch: kernel.arch,
+        code: Code::Archive(archive, index),
+        block: kernel.block,
+        cluster: kernel.cluster,
+        shared_bytes: kernel.shared_bytes,
+        param_sizes: kernel.params.iter().map(|param| param.bytes as usize).collect::<Vec<_>>().leak(),
+    };
+    archive.kernels().iter().enumerate().map(image).collect::<Vec<_>>().leak()
+}
+
+/// This crate's own kernels, sorted by module, then symbol, then architecture.
+///
+/// They are read from the file that `WARPSMITH_KERNELS` names. Without that, a program that was built in Warpsmith's own
+/// workspace looks for `kernels.ptxa` beside itself, in the folder above, and where the build wrote it; all others carry the
+/// kernels in themselves.
+pub fn images() -> Result<&'static [KernelImage]> {
+    OWN.images()
+}
+
+/// The images of a kernel of this crate, for every architecture that there is any for.
+pub fn images_of(kernel: &Instance) -> Result<Vec<&'static KernelImage>> {
+    Ok(images()?.iter().filter(|image| image.is(kernel.module, kernel.symbol)).collect())
 }
 
 /// An error if `image` takes other parameters, blocks, clusters or shared memory than the host launches it with.
@@ -88,133 +141,53 @@ pub fn check(kernel: &Instance, image: &KernelImage) -> Result<()> {
     KernelSpec::from(kernel).check(image)
 }
 
-/// The images of one kernel among those sorted by symbol.
-pub(crate) fn find<'a>(images: &'a [KernelImage], symbol: &str) -> &'a [KernelImage] {
-    let start = images.partition_point(|image| image.symbol < symbol);
-    let end = images.partition_point(|image| image.symbol <= symbol);
-    &images[start..end]
+/// Why this build has no kernels, if it was made without.
+pub fn not_built() -> Option<&'static str> {
+    archive::not_built()
 }
 
-/// What the type of a kernel says about it, without the type.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct KernelSpec {
-    pub(crate) symbol: &'static str,
-    pub(crate) block: [u32; 3],
-    pub(crate) cluster: [u32; 3],
-    pub(crate) shared_bytes: usize,
-    pub(crate) param_sizes: &'static [usize],
+/// The kernels that a user's build script has compiled with `cuda_builder`, for
+/// [`Device::add_kernels`](crate::Device::add_kernels).
+///
+/// ```ignore
+/// // build.rs: cuda_builder::CudaBuilder::new("../my-kernels").build()?;
+/// let device = warpsmith::Device::open()?;
+/// device.add_kernels(warpsmith::include_kernels!())?;
+/// ```
+///
+/// With an argument it is the archive in that file, relative to the source file.
+#[macro_export]
+macro_rules! include_kernels {
+    () => {{
+        static KERNELS: $crate::kernels::Kernels =
+            $crate::kernels::Kernels::embedded(include_bytes!(concat!(env!("OUT_DIR"), "/kernels.ptxa")));
+        &KERNELS
+    }};
+    ($file:literal) => {{
+        static KERNELS: $crate::kernels::Kernels = $crate::kernels::Kernels::embedded(include_bytes!($file));
+        &KERNELS
+    }};
 }
 
-impl From<&Instance> for KernelSpec {
-    fn from(kernel: &Instance) -> Self {
-        let Instance { symbol, block, cluster, shared_bytes, param_sizes, .. } = *kernel;
-        let extents = |dim: Dim3| [dim.x, dim.y, dim.z];
-        Self { symbol, block: extents(block), cluster: extents(cluster), shared_bytes, param_sizes }
+/// `added` to `sets`, unless one of them has one of its kernels for the same architecture.
+pub(crate) fn add(sets: &mut Vec<&'static [KernelImage]>, added: &'static [KernelImage]) -> Result<()> {
+    if sets.iter().any(|set| std::ptr::eq(*set, added)) {
+        return Ok(());
     }
-}
-
-impl KernelSpec {
-    pub(crate) const fn of<K: Kernel>() -> Self {
-        let (block, cluster) = (K::BLOCK, K::CLUSTER);
-        Self {
-            symbol: K::SYMBOL,
-            block: [block.x, block.y, block.z],
-            cluster: [cluster.x, cluster.y, cluster.z],
-            shared_bytes: K::SHARED_BYTES,
-            param_sizes: <K::Args as cuda_std::launch::Args>::SIZES,
+    // Without kernels of its own there are none to mistake for others.
+    let own = images().unwrap_or_default();
+    let mut known = sets.iter().copied().chain([own]).flatten();
+    let same = |a: &KernelImage, b: &KernelImage| a.is(b.module, b.symbol) && a.arch == b.arch;
+    let duplicate = known.find(|image| added.iter().any(|other| same(image, other)));
+    let inside = || (1..added.len()).find(|&i| added[..i].iter().any(|other| same(&added[i], other)));
+    match duplicate.or_else(|| inside().map(|i| &added[i])) {
+        Some(image) => Err(Error::DuplicateKernel { module: image.module, symbol: image.symbol, arch: image.arch }),
+        None => {
+            sets.push(added);
+            Ok(())
         }
-    }
-
-    /// The image to run on a device that runs `archs`.
-    pub(crate) fn select(&self, sets: &[&'static [KernelImage]], archs: &[Arch]) -> Result<&'static KernelImage> {
-        let candidates = || sets.iter().flat_map(|set| find(set, self.symbol));
-        let found = archs.iter().find_map(|arch| candidates().find(|image| image.arch == *arch));
-        let Some(image) = found else {
-            if let Some(why) = not_built()
-                && candidates().next().is_none()
-            {
-                return Err(Error::KernelsNotBuilt { why: why.into() });
-            }
-            let others: Vec<_> = candidates().map(|image| image.arch.as_str()).collect();
-            return Err(Error::MissingKernel {
-                symbol: self.symbol,
-                arch: archs.iter().map(|a| a.as_str()).collect::<Vec<_>>().join(" or "),
-                hint: match others.is_empty() {
-                    true => String::new(),
-                    false => format!(", only for {}", others.join(" and ")),
-                },
-            });
-        };
-        Ok(image)
-    }
-
-    /// A stale or foreign image would read its parameters at the wrong offsets.
-    pub(crate) fn check(&self, image: &KernelImage) -> Result<()> {
-        let reason = if image.param_sizes != self.param_sizes {
-            format!("parameters of {:?} bytes, declared {:?}", image.param_sizes, self.param_sizes)
-        } else if image.block != self.block {
-            format!("blocks of {:?}, declared {:?}", image.block, self.block)
-        } else if image.cluster != self.cluster {
-            format!("clusters of {:?}, declared {:?}", image.cluster, self.cluster)
-        } else if image.shared_bytes as usize != self.shared_bytes {
-            format!("{} bytes of shared memory, declared {}", image.shared_bytes, self.shared_bytes)
-        } else {
-            return Ok(());
-        };
-        Err(Error::KernelMismatch { symbol: self.symbol, reason })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const fn image(symbol: &'static str, arch: Arch) -> KernelImage {
-        KernelImage {
-            symbol,
-            module: "test",
-            arch,
-            ptx: "",
-            block: [128, 1, 1],
-            cluster: [1, 1, 1],
-            shared_bytes: 0,
-            param_sizes: &[8, 4],
-        }
-    }
-
-    static IMAGES: &[KernelImage] =
-        &[image("both", Arch::Sm80), image("both", Arch::Sm90a), image("hopper", Arch::Sm90a)];
-
-    fn spec(symbol: &'static str) -> KernelSpec {
-        KernelSpec { symbol, block: [128, 1, 1], cluster: [1, 1, 1], shared_bytes: 0, param_sizes: &[8, 4] }
-    }
-
-    #[test]
-    fn the_best_image_is_selected() {
-        let pick = |symbol, cc| spec(symbol).select(&[IMAGES], Arch::of_device(cc));
-        assert_eq!(pick("both", (9, 0)).unwrap().arch, Arch::Sm90a);
-        assert_eq!(pick("both", (8, 6)).unwrap().arch, Arch::Sm80);
-        assert_eq!(pick("both", (12, 0)).unwrap().arch, Arch::Sm80);
-        assert_eq!(
-            pick("hopper", (10, 0)).unwrap_err().to_string(),
-            "kernel hopper is not embedded for sm_80, only for sm_90a"
-        );
-        assert!(Arch::of_device((7, 5)).is_empty());
-    }
-
-    #[test]
-    fn images_that_differ_from_their_declaration_are_refused() {
-        let other = KernelSpec { param_sizes: &[8, 8], ..spec("both") };
-        let image = other.select(&[IMAGES], &[Arch::Sm80]).unwrap();
-        assert_eq!(
-            other.check(image).unwrap_err().to_string(),
-            "kernel both: the embedded PTX does not match its declaration: \
-             parameters of [8, 4] bytes, declared [8, 8]"
-        );
-    }
-
-    #[test]
-    fn embedded_images_are_sorted() {
-        assert!(images().is_sorted_by_key(|image| (image.symbol, image.arch)));
-    }
-}
+mod tests;

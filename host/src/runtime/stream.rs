@@ -292,8 +292,14 @@ mod tests {
 
     #[test]
     fn impossible_grids_are_refused() {
-        let spec =
-            KernelSpec { symbol: "k", block: [128, 2, 1], cluster: [2, 1, 1], shared_bytes: 0, param_sizes: &[] };
+        let spec = KernelSpec {
+            module: "m",
+            symbol: "k",
+            block: [128, 2, 1],
+            cluster: [2, 1, 1],
+            shared_bytes: 0,
+            param_sizes: &[],
+        };
         let check = |grid, block| check_extents(&spec, grid, block).map_err(|e| e.to_string());
         assert_eq!(check([2, 1, 1], [128, 2, 1]), Ok(()));
         assert_eq!(

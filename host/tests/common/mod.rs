@@ -1,6 +1,6 @@
 //! What the tests of both backends share: how a kernel written by hand is declared, and two such kernels.
 
-use warpsmith::kernels::KernelImage;
+use warpsmith::kernels::{Code, KernelImage};
 use warpsmith::launch::{Args, DevicePtrMut, Dim3, Kernel, TensorMap};
 use warpsmith::{Arch, DType, L2Promotion, OobFill, Stream, Swizzle, Tensor, TensorMapDesc, bf16};
 
@@ -63,7 +63,7 @@ pub(crate) const fn image<K: Kernel>(arch: Arch, ptx: &'static str) -> KernelIma
         symbol: K::SYMBOL,
         module: K::MODULE,
         arch,
-        ptx,
+        code: Code::Text(ptx),
         block: [K::BLOCK.x, 1, 1],
         cluster: [1, 1, 1],
         shared_bytes: K::SHARED_BYTES as u32,

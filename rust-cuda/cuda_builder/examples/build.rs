@@ -1,7 +1,7 @@
 //! Compiles the crate in a folder for both architectures and lists its kernels:
-//! `cargo run -p cuda_builder --example build -- gpu-kernels out`.
+//! `cargo run -p warpsmith-cuda-builder --example build -- gpu-kernels out`.
 
-use std::{env, process::ExitCode};
+use std::{env, path::PathBuf, process::ExitCode};
 
 use cuda_builder::{Arch, CudaBuilder};
 
@@ -11,7 +11,8 @@ fn main() -> ExitCode {
         eprintln!("usage: build CRATE OUT");
         return ExitCode::from(2);
     };
-    let built = CudaBuilder::new(folder).arch(Arch::Sm80).arch(Arch::Sm90a).copy_to(out).emit_llvm_ir(true).build();
+    let out = PathBuf::from(out);
+    let built = CudaBuilder::new(folder).arch(Arch::Sm80).arch(Arch::Sm90a).copy_to(&out).emit_llvm_ir(true).build();
     match built {
         Ok(built) => {
             for warning in &built.warnings {
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
             }
             for kernel in &built.manifest.kernels {
                 let registers = kernel.resources.as_ref().map_or(0, |r| r.registers);
-                println!("{} {} ({registers} registers)", kernel.arch, built.folder.join(&kernel.file).display());
+                println!("{} {} ({registers} registers)", kernel.arch, out.join(kernel.file()).display());
             }
             println!("{} kernels, {} from the cache", built.manifest.kernels.len(), built.cached);
             ExitCode::SUCCESS

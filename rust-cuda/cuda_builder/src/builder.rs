@@ -8,14 +8,15 @@ use std::{
 };
 
 use crate::{
-    Arch, Error, Manifest, archive, cargo,
+    Arch, Error, Manifest, cache, cargo,
     compile::{self, Compiler, Done, Job},
-    error::{KernelError, Problem},
-    ir, ptxas,
-    toolchain::{self, Toolchain},
+    frontend::Frontend,
+    output::{self, create},
+    ptxas,
+    sources::Sources,
+    toolchain,
+    watch::Watch,
 };
-
-const PRELUDE: &str = include_str!("prelude.ll");
 
 /// How to compile: everything that changes the PTX.
 #[derive(Debug, Clone)]
@@ -34,6 +35,7 @@ pub struct CudaBuilder {
     crate_folder: PathBuf,
     arches: Vec<Arch>,
     options: Options,
+    archive: Option<PathBuf>,
     copy_to: Option<PathBuf>,
     target_folder: Option<PathBuf>,
 }
@@ -42,14 +44,16 @@ pub struct CudaBuilder {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BuildOutput {
-    /// The folder with `manifest.json` and the PTX.
-    pub folder: PathBuf,
+    /// The file with the PTX of all kernels: see [`ptx_archive::Archive`].
+    pub archive: PathBuf,
     /// The kernels.
     pub manifest: Manifest,
     /// rustc's warnings about the device crate and the crates beside it.
     pub warnings: Vec<String>,
     /// How many of the kernels had been compiled before.
     pub cached: usize,
+    /// For how many architectures the crate had to be linked and cut again, because rustc had compiled it again.
+    pub linked: usize,
 }
 
 impl CudaBuilder {
@@ -66,6 +70,7 @@ impl CudaBuilder {
                 release: true,
                 emit_llvm_ir: false,
             },
+            archive: None,
             copy_to: None,
             target_folder: None,
         }
@@ -122,8 +127,16 @@ impl CudaBuilder {
         self
     }
 
-    /// The folder for the manifest and the PTX. Default: `ptx` in a build script's `OUT_DIR`, or in the builder's own
-    /// folder in cargo's output. The builder owns the folders it makes there, one an architecture.
+    /// The archive to write. Default: `kernels.ptxa` in a build script's `OUT_DIR`, or in the builder's own folder in
+    /// cargo's output.
+    #[must_use]
+    pub fn archive(mut self, file: impl Into<PathBuf>) -> Self {
+        self.archive = Some(file.into());
+        self
+    }
+
+    /// A folder that gets the PTX as well, a file a kernel, with a manifest. The builder owns the folders it makes there,
+    /// one an architecture. Default: none does.
     #[must_use]
     pub fn copy_to(mut self, folder: impl Into<PathBuf>) -> Self {
         self.copy_to = Some(folder.into());
@@ -142,13 +155,10 @@ impl CudaBuilder {
     ///
     /// In a build script it also tells cargo what to watch, so that the script runs again only when something changed.
     pub fn build(self) -> Result<BuildOutput, Error> {
-        let folder = std::path::absolute(&self.crate_folder)
-            .and_then(fs::canonicalize)
-            .map_err(|source| Error::File { path: self.crate_folder.clone(), source })?;
-        if !folder.join("Cargo.toml").is_file() {
-            return Err(Error::NoCrate(folder));
-        }
+        let folder = self.folder()?;
         let watch = Watch::new(&folder);
+        let sources = Sources::of(&folder)?;
+        sources.local.values().for_each(|folder| watch.package(folder));
         let toolchain = toolchain::find_from(&folder).inspect_err(|_| watch.for_a_toolchain())?;
         watch.path(&toolchain.rustc);
         let ptxas = ptxas::find_from(&folder);
@@ -161,61 +171,70 @@ impl CudaBuilder {
         let target = std::path::absolute(&target).map_err(|source| Error::File { path: target.clone(), source })?;
         let cache = target.join("cache");
         create(&cache)?;
-        compile::clean_cache(&cache);
+        cache::clean(&cache);
         let compiler = Compiler { toolchain: &toolchain, ptxas: ptxas.as_ref(), options: &self.options, cache };
-        let arches = if self.arches.is_empty() { vec![Arch::Sm80] } else { self.arches.clone() };
-        let frontend = Frontend { toolchain: &toolchain, folder: &folder, target: &target, watch: &watch };
-        let (kernels, warnings) = run(&compiler, &frontend, &arches)?;
-        self.write(&target, kernels, warnings)
+        let frontend = Frontend { compiler: &compiler, folder: &folder, target: &target };
+        // Taken before rustc reads them: a file that is edited meanwhile makes the archive look old, not new.
+        let hash = sources.hash(&self.how())?;
+        let (mut kernels, warnings, linked) = run(&frontend, &self.arches())?;
+        kernels.sort_by(|a, b| (a.entry.arch, &a.entry.symbol).cmp(&(b.entry.arch, &b.entry.symbol)));
+        let archive = self.archive_file(&target);
+        output::archive(&archive, &hash, &kernels)?;
+        let cached = kernels.iter().filter(|kernel| kernel.cached).count();
+        let manifest = Manifest { kernels: kernels.iter().map(|kernel| kernel.entry.clone()).collect() };
+        if let Some(folder) = &self.copy_to {
+            output::files(folder, &manifest, &kernels)?;
+        }
+        Ok(BuildOutput { archive, manifest, warnings, cached, linked })
     }
 
-    /// Writes the PTX and the manifest, and removes what an earlier build left.
-    fn write(&self, target: &Path, mut kernels: Vec<Done>, warnings: Vec<String>) -> Result<BuildOutput, Error> {
-        let folder = self.copy_to.clone().unwrap_or_else(|| match env::var_os("OUT_DIR") {
-            Some(out) => Path::new(&out).join("ptx"),
-            None => target.join("ptx"),
-        });
-        kernels.sort_by(|a, b| (a.entry.arch, &a.entry.symbol).cmp(&(b.entry.arch, &b.entry.symbol)));
-        for arch in Arch::ALL {
-            let stale = folder.join(arch.as_str());
-            match fs::remove_dir_all(&stale) {
-                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::File { path: stale, source });
-                }
-                _ => {}
-            }
-        }
-        for kernel in &kernels {
-            let file = folder.join(&kernel.entry.file);
-            create(file.parent().unwrap_or(&folder))?;
-            write_file(&file, &kernel.ptx)?;
-            if let Some(ir) = &kernel.ir {
-                write_file(&file.with_extension("ll"), ir)?;
-            }
-        }
-        let cached = kernels.iter().filter(|kernel| kernel.cached).count();
-        let manifest = Manifest { kernels: kernels.into_iter().map(|kernel| kernel.entry).collect() };
-        create(&folder)?;
-        let json = serde_json::to_string_pretty(&manifest).map_err(|error| Error::Output(error.to_string()))?;
-        write_file(&folder.join("manifest.json"), &json)?;
-        Ok(BuildOutput { folder, manifest, warnings, cached })
+    /// The hash that an archive of these kernels has, built now: of the crate, the crates beside it, the versions of the
+    /// others, and the options. It takes no device toolchain to know it.
+    pub fn sources(&self) -> Result<String, Error> {
+        Sources::of(&self.folder()?)?.hash(&self.how())
+    }
+
+    fn folder(&self) -> Result<PathBuf, Error> {
+        let folder = std::path::absolute(&self.crate_folder)
+            .and_then(fs::canonicalize)
+            .map_err(|source| Error::File { path: self.crate_folder.clone(), source })?;
+        if folder.join("Cargo.toml").is_file() { Ok(folder) } else { Err(Error::NoCrate(folder)) }
+    }
+
+    fn arches(&self) -> Vec<Arch> {
+        if self.arches.is_empty() { vec![Arch::Sm80] } else { self.arches.clone() }
+    }
+
+    /// What decides the PTX besides the sources.
+    fn how(&self) -> String {
+        let mut arches = self.arches();
+        arches.sort();
+        format!("{} {:?} {arches:?}", compile::FORMAT, self.options)
+    }
+
+    fn archive_file(&self, target: &Path) -> PathBuf {
+        self.archive.clone().unwrap_or_else(|| match env::var_os("OUT_DIR") {
+            Some(out) => Path::new(&out).join(ptx_archive::FILE_NAME),
+            None => target.join(ptx_archive::FILE_NAME),
+        })
     }
 }
 
 /// Cargo and the linker, one architecture after the other, feed the kernels to as many workers as there are cores.
-fn run(compiler: &Compiler<'_>, frontend: &Frontend<'_>, arches: &[Arch]) -> Result<(Vec<Done>, Vec<String>), Error> {
+fn run(frontend: &Frontend<'_>, arches: &[Arch]) -> Result<(Vec<Done>, Vec<String>, usize), Error> {
     let (send, jobs) = mpsc::channel::<Job>();
     let jobs = Mutex::new(jobs);
     let done = Mutex::new(Vec::new());
     let errors = Mutex::new(Vec::new());
     let mut warnings = Vec::new();
+    let mut linked = 0;
     let failed = thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 loop {
                     // A statement of its own, so that the queue is not locked while the kernel compiles.
                     let job = lock(&jobs).recv();
-                    match job.map(|job| compiler.run(&job)) {
+                    match job.map(|job| frontend.compiler.run(&job)) {
                         Ok(Ok(kernel)) => lock(&done).push(kernel),
                         Ok(Err(error)) => lock(&errors).push(error),
                         Err(mpsc::RecvError) => break,
@@ -228,6 +247,8 @@ fn run(compiler: &Compiler<'_>, frontend: &Frontend<'_>, arches: &[Arch]) -> Res
                 Ok(output) => {
                     warnings.extend(output.warnings);
                     lock(&errors).extend(output.errors);
+                    linked += usize::from(output.linked);
+                    lock(&done).extend(output.done);
                     // The largest first, so that none is left over when the others are done.
                     let mut jobs = output.jobs;
                     jobs.sort_by_key(|job| std::cmp::Reverse(job.ir.len()));
@@ -254,123 +275,9 @@ fn run(compiler: &Compiler<'_>, frontend: &Frontend<'_>, arches: &[Arch]) -> Res
     }
     warnings.sort();
     warnings.dedup();
-    Ok((done.into_inner().unwrap_or_default(), warnings))
+    Ok((done.into_inner().unwrap_or_default(), warnings, linked))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// Everything before the kernels are apart.
-struct Frontend<'a> {
-    toolchain: &'a Toolchain,
-    folder: &'a Path,
-    target: &'a Path,
-    watch: &'a Watch,
-}
-
-/// The kernels of one architecture.
-struct Kernels {
-    jobs: Vec<Job>,
-    errors: Vec<KernelError>,
-    warnings: Vec<String>,
-}
-
-impl Frontend<'_> {
-    fn kernels(&self, arch: Arch) -> Result<Kernels, Error> {
-        let compiled = cargo::compile(self.toolchain, self.folder, self.target, arch)?;
-        for folder in &compiled.folders {
-            self.watch.package(folder);
-        }
-        let ir = self.link(&compiled.archives)?;
-        let module = ir::Module::parse(&ir);
-        let mut kernels = Kernels { jobs: Vec::new(), errors: Vec::new(), warnings: compiled.warnings };
-        for kernel in module.kernels() {
-            let problem = match ir::marker(kernel) {
-                Some(Ok(marker)) => {
-                    let ir = ir::extract(&module, kernel, &marker);
-                    kernels.jobs.push(Job { symbol: kernel.name.to_owned(), arch, marker, ir });
-                    continue;
-                }
-                Some(Err(message)) => Problem::Marker(message),
-                None => Problem::NoMarker,
-            };
-            kernels.errors.push(KernelError { kernel: kernel.name.to_owned(), module: String::new(), arch, problem });
-        }
-        Ok(kernels)
-    }
-
-    /// Joins the crate, its dependencies, `core` and the prelude; returns the IR as text. Everything is joined, which
-    /// costs a fifth of a second and asks for no order: the kernels are cut out of it next.
-    fn link(&self, archives: &[PathBuf]) -> Result<String, Error> {
-        let scratch =
-            tempfile::tempdir_in(self.target).map_err(|source| Error::File { path: self.target.to_owned(), source })?;
-        let prelude = scratch.path().join("prelude.ll");
-        write_file(&prelude, PRELUDE)?;
-        let mut command = self.toolchain.llvm_tool("llvm-link");
-        command.args(["-S", "-o", "-"]).arg(&prelude);
-        for (index, archive) in archives.iter().enumerate() {
-            for (member, bitcode) in archive::bitcode(archive)?.into_iter().enumerate() {
-                let file = scratch.path().join(format!("{index}-{member}.bc"));
-                fs::write(&file, bitcode).map_err(|source| Error::File { path: file.clone(), source })?;
-                command.arg(file);
-            }
-        }
-        let output = command.output().map_err(|source| Error::Run { program: "llvm-link".to_owned(), source })?;
-        if !output.status.success() {
-            return Err(Error::Link(String::from_utf8_lossy(&output.stderr).trim_end().to_owned()));
-        }
-        String::from_utf8(output.stdout).map_err(|error| Error::Output(error.to_string()))
-    }
-}
-
-/// Tells cargo what a build script depends on. Outside of one it is silent.
-struct Watch {
-    in_build_script: bool,
-    /// The workspace of the crate, or the crate itself.
-    workspace: PathBuf,
-}
-
-impl Watch {
-    fn new(crate_folder: &Path) -> Watch {
-        let watch = Watch {
-            in_build_script: env::var_os("OUT_DIR").is_some() && env::var_os("TARGET").is_some(),
-            workspace: cargo::workspace(crate_folder).to_owned(),
-        };
-        if watch.in_build_script {
-            for name in [toolchain::ENV, "PTXAS"] {
-                println!("cargo::rerun-if-env-changed={name}");
-            }
-        }
-        watch.existing(&watch.workspace, &["Cargo.lock"]);
-        watch.package(crate_folder);
-        watch
-    }
-
-    fn path(&self, path: &Path) {
-        if self.in_build_script {
-            println!("cargo::rerun-if-changed={}", path.display());
-        }
-    }
-
-    fn package(&self, folder: &Path) {
-        self.existing(folder, &["Cargo.toml", "src", "build.rs"]);
-    }
-
-    fn existing(&self, folder: &Path, names: &[&str]) {
-        names.iter().map(|name| folder.join(name)).filter(|path| path.exists()).for_each(|path| self.path(&path));
-    }
-
-    /// Cargo runs a script again that waits for a file that is not there: set-up may be run in between.
-    fn for_a_toolchain(&self) {
-        self.path(&self.workspace.join(".toolchain/device"));
-    }
-}
-
-fn create(folder: &Path) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })
-}
-
-fn write_file(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|source| Error::File { path: path.to_owned(), source })
 }

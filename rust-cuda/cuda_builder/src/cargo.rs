@@ -12,15 +12,19 @@ use serde::Deserialize;
 use crate::{Arch, Error, toolchain::Toolchain};
 
 /// rustc's name for the device.
-const TARGET: &str = "nvptx64-nvidia-cuda";
+pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
+
+/// What every device crate is compiled with, `core` included, separated as cargo wants it.
+///
+/// MIR knows no convergence. Its jump threading copies a call, and the barrier in it, into both sides of a branch; its
+/// simplification of matches makes one call of two. LLVM does both later, to the calls that allow it.
+const RUSTFLAGS: &str = "-Cno-prepopulate-passes\x1f-Zmir-enable-passes=-JumpThreading,-MatchBranchSimplification";
 
 /// What cargo made of the crate for one architecture.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     /// The bitcode archives: the crate itself and what it depends on, `core` included.
     pub(crate) archives: Vec<PathBuf>,
-    /// The folders of the crate and of the crates beside it that it depends on.
-    pub(crate) folders: Vec<PathBuf>,
     /// rustc's warnings about those, as it prints them.
     pub(crate) warnings: Vec<String>,
 }
@@ -52,11 +56,7 @@ pub(crate) fn compile(toolchain: &Toolchain, folder: &Path, target: &Path, arch:
 }
 
 fn command(toolchain: &Toolchain) -> Command {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = toolchain.command(Path::new(&cargo));
-    for (name, _) in env::vars_os().filter(|(name, _)| is_inherited(name)) {
-        command.env_remove(name);
-    }
+    let mut command = clean(toolchain.command(&program()));
     // A build script has the libraries of the outer rustc on its path, which would be loaded instead of the right ones.
     if toolchain.library_path().is_none() {
         command.env_remove("LD_LIBRARY_PATH");
@@ -64,7 +64,7 @@ fn command(toolchain: &Toolchain) -> Command {
     command.env("RUSTC", &toolchain.rustc).envs([
         // -Zbuild-std, the ptx-kernel ABI and assembly for this target are not stable.
         ("RUSTC_BOOTSTRAP", "1"),
-        ("CARGO_ENCODED_RUSTFLAGS", "-Cno-prepopulate-passes"),
+        ("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS),
         ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3"),
         ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
         ("CARGO_PROFILE_RELEASE_LTO", "off"),
@@ -75,6 +75,22 @@ fn command(toolchain: &Toolchain) -> Command {
         ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false"),
         ("CARGO_TERM_COLOR", "never"),
     ]);
+    command
+}
+
+/// A cargo that has nothing to compile.
+pub(crate) fn plain() -> Command {
+    clean(Command::new(program()))
+}
+
+fn program() -> PathBuf {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
+}
+
+fn clean(mut command: Command) -> Command {
+    for (name, _) in env::vars_os().filter(|(name, _)| is_inherited(name)) {
+        command.env_remove(name);
+    }
     command
 }
 
@@ -109,7 +125,7 @@ fn is_inherited(name: &OsStr) -> bool {
 #[serde(tag = "reason")]
 enum Message {
     #[serde(rename = "compiler-artifact")]
-    Artifact { package_id: String, manifest_path: PathBuf, filenames: Vec<PathBuf> },
+    Artifact { filenames: Vec<PathBuf> },
     #[serde(rename = "compiler-message")]
     Diagnostic { package_id: String, message: Diagnostic },
     #[serde(other)]
@@ -128,7 +144,6 @@ struct Diagnostic {
 #[derive(Default)]
 struct Messages {
     archives: Vec<PathBuf>,
-    folders: Vec<PathBuf>,
     warnings: Vec<String>,
     errors: Vec<String>,
 }
@@ -137,10 +152,7 @@ fn read_messages(stdout: &str) -> Messages {
     let mut all = Messages::default();
     for message in stdout.lines().filter_map(|line| serde_json::from_str(line).ok()) {
         match message {
-            Message::Artifact { package_id, manifest_path, filenames } => {
-                if is_local(&package_id, &manifest_path) {
-                    all.folders.extend(manifest_path.parent().map(Path::to_owned));
-                }
+            Message::Artifact { filenames } => {
                 // The metadata's name has the hash that tells one architecture's archive from the other's; the copy
                 // without it is overwritten by each.
                 let metadata = filenames.iter().find(|file| has_extension(file, "rmeta"));
@@ -175,8 +187,8 @@ impl Messages {
         if self.archives.is_empty() {
             return Err(Error::Output("cargo reports no library".to_owned()));
         }
-        let Messages { archives, folders, warnings, .. } = self;
-        Ok(Compiled { archives, folders, warnings })
+        let Messages { archives, warnings, .. } = self;
+        Ok(Compiled { archives, warnings })
     }
 }
 
@@ -189,14 +201,9 @@ fn is_device(file: &Path) -> bool {
     file.components().any(|part| part.as_os_str() == TARGET)
 }
 
-/// Whether a package is the user's own: neither from a registry nor part of Rust's sources.
-fn is_local(package_id: &str, manifest: &Path) -> bool {
-    package_id.starts_with("path+") && !manifest.components().any(|part| part.as_os_str() == "rustlib")
-}
-
 /// The folder of cargo's output, without asking cargo: the one around a build script's `OUT_DIR`, or the one the
 /// workspace around `folder` uses.
-pub(crate) fn target_folder(folder: &Path) -> PathBuf {
+pub fn target_folder(folder: &Path) -> PathBuf {
     if let Some(out) = env::var_os("OUT_DIR").map(PathBuf::from) {
         // Cargo tags the folder as a cache. It may be the workspace's own or anywhere else.
         let tagged = out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());
@@ -260,6 +267,5 @@ mod tests {
         let messages = read_messages(&lines.join("\n"));
         let names = ["libcore-1.rlib", "libk-1.rlib"].map(|name| Path::new("/x/nvptx64-nvidia-cuda").join(name));
         assert_eq!(messages.archives, names);
-        assert_eq!(messages.folders, [Path::new("/w/k")]);
     }
 }

@@ -1,43 +1,42 @@
 //! One kernel, from its cut of the crate to PTX that has been checked.
 
 use std::{
-    fs,
     hash::Hasher as _,
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
-    time::{Duration, SystemTime},
 };
 
+use ptx_archive::{Kernel, Param};
 use serde::{Deserialize, Serialize};
-use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::{
-    Arch, Options,
+    Arch, Options, cache,
     error::{KernelError, Problem},
-    ir,
-    manifest::{KernelEntry, Param},
-    marker::Marker,
-    ptx,
+    frontend::{Cut, hash},
+    ir, ptx,
     ptxas::{Ptxas, PtxasError, Resources},
     toolchain::Toolchain,
 };
 
 /// The number of the cache's format: to be raised when the builder itself treats kernels differently.
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 3;
+
+/// What MIR's jump threading, which knows no convergence, would have done for loops over arrays: the positions of
+/// iterators become values, so that the loops have counts when LLVM comes to unroll them.
+const BEFORE: &str = "cgscc(inline),function(sroa,loop-mssa(licm))";
 
 /// A kernel that waits for its turn.
 pub(crate) struct Job {
-    pub(crate) symbol: String,
+    pub(crate) cut: Cut,
     pub(crate) arch: Arch,
-    pub(crate) marker: Marker,
     /// Unoptimised IR of the kernel and what it reaches.
     pub(crate) ir: String,
 }
 
 /// What came of a [`Job`].
 pub(crate) struct Done {
-    pub(crate) entry: KernelEntry,
+    pub(crate) entry: Kernel,
     pub(crate) ptx: String,
     /// Optimised IR, when it was asked for.
     pub(crate) ir: Option<String>,
@@ -64,33 +63,42 @@ struct Cached {
 impl Compiler<'_> {
     /// Compiles and checks one kernel, or takes it from the cache.
     pub(crate) fn run(&self, job: &Job) -> Result<Done, KernelError> {
-        let file = self.cache.join(format!("{}.json", self.key(job)));
-        if let Some(kernel) = read(&file) {
-            // The time of the last use is what the cache is cleaned by.
-            let _ = fs::File::open(&file).and_then(|file| file.set_modified(SystemTime::now()));
-            return Ok(done(job, kernel, true));
+        if let Some(done) = self.cached(&job.cut, job.arch) {
+            return Ok(done);
         }
         let kernel = self.compile(job).map_err(|problem| KernelError {
-            kernel: job.symbol.clone(),
-            module: job.marker.module.clone(),
+            kernel: job.cut.symbol.clone(),
+            module: job.cut.marker.module.clone(),
             arch: job.arch,
             problem,
         })?;
         // A cache that cannot be written costs time and nothing else.
-        let _ = write(&self.cache, &file, &kernel);
-        Ok(done(job, kernel, false))
+        let _ = cache::write(&self.file(&job.cut, job.arch), &kernel);
+        Ok(done(&job.cut, job.arch, kernel, false))
     }
 
-    /// Everything that decides what a kernel becomes, as one number.
-    fn key(&self, job: &Job) -> String {
-        let mut hasher = SipHasher13::new();
-        let ptxas = self.ptxas_for(job.arch).map(Ptxas::version);
-        let tools = (&self.toolchain.rustc_version, self.toolchain.llvm_major, self.opt(job), self.llc(job.arch));
-        let how = format!("{FORMAT} {:?} {tools:?} {ptxas:?} {}", job.marker, self.options.emit_llvm_ir);
-        hasher.write(how.as_bytes());
-        hasher.write(&[0]);
-        hasher.write(job.ir.as_bytes());
-        format!("{:032x}", hasher.finish128().as_u128())
+    /// A kernel that was compiled before.
+    pub(crate) fn cached(&self, cut: &Cut, arch: Arch) -> Option<Done> {
+        cache::read(&self.file(cut, arch)).map(|kernel| done(cut, arch, kernel, true))
+    }
+
+    /// Where the cache has a kernel: everything that decides what it becomes, as one number.
+    fn file(&self, cut: &Cut, arch: Arch) -> PathBuf {
+        let ptxas = self.ptxas_for(arch).map(Ptxas::version);
+        let Cut { symbol, marker, hash: ir } = cut;
+        let how = format!(
+            "{} {:?} {:?} {ptxas:?} {} {marker:?} {ir}",
+            self.tools(),
+            self.opt(arch, symbol),
+            self.llc(arch),
+            self.options.emit_llvm_ir
+        );
+        self.cache.join(format!("{}.json", hash(|hasher| hasher.write(how.as_bytes()))))
+    }
+
+    /// Which builder and toolchain this is.
+    pub(crate) fn tools(&self) -> String {
+        format!("{FORMAT} {} {}", self.toolchain.rustc_version, self.toolchain.llvm_major)
     }
 
     fn ptxas_for(&self, arch: Arch) -> Option<&Ptxas> {
@@ -98,7 +106,8 @@ impl Compiler<'_> {
     }
 
     fn compile(&self, job: &Job) -> Result<Cached, Problem> {
-        let optimised = self.run_tool("opt", &self.opt(job), &job.ir)?;
+        let marker = &job.cut.marker;
+        let optimised = self.run_tool("opt", &self.opt(job.arch, &job.cut.symbol), &job.ir)?;
         let module = ir::Module::parse(&optimised);
         let panics = ir::panics(&module);
         if !panics.is_empty() {
@@ -109,13 +118,13 @@ impl Compiler<'_> {
             return Err(Problem::Unresolved(unresolved));
         }
         let ptx = self.run_tool("llc", &self.llc(job.arch), &optimised)?;
-        let (ptx, params) = ptx::finish_entry(&ptx, &job.symbol, &job.marker.tensormaps)
+        let (ptx, params) = ptx::finish_entry(&ptx, &job.cut.symbol, &marker.tensormaps)
             .map_err(|message| Problem::Tool { tool: "cuda_builder", message })?;
         let resources = match self.ptxas_for(job.arch) {
             Some(ptxas) => Some(ptxas.assemble(&ptx, job.arch).map_err(refused)?),
             None => None,
         };
-        if let Some(resources) = resources.as_ref().filter(|r| job.marker.no_spills && !r.is_clean()) {
+        if let Some(resources) = resources.as_ref().filter(|r| marker.no_spills && !r.is_clean()) {
             return Err(Problem::Spills(resources.clone()));
         }
         let ir = self.options.emit_llvm_ir.then_some(optimised);
@@ -128,16 +137,16 @@ impl Compiler<'_> {
         pipe(tool, command, input)
     }
 
-    fn opt(&self, job: &Job) -> Vec<String> {
+    fn opt(&self, arch: Arch, symbol: &str) -> Vec<String> {
         let level = if self.options.release { "O3" } else { "O1" };
-        let mut arguments = target(job.arch);
+        let mut arguments = target(arch);
         arguments.extend([
             "-S".to_owned(),
             // A loop over a register array has to unroll whole, or the array ends up in local memory: LLVM's own limit
             // (300) suits a CPU.
             "-unroll-threshold=4000".to_owned(),
-            format!("-passes=internalize,globaldce,default<{level}>"),
-            format!("-internalize-public-api-list={}", job.symbol),
+            format!("-passes=internalize,globaldce,{BEFORE},default<{level}>"),
+            format!("-internalize-public-api-list={symbol}"),
         ]);
         arguments
     }
@@ -161,7 +170,8 @@ impl Compiler<'_> {
 }
 
 fn target(arch: Arch) -> Vec<String> {
-    vec![format!("-mcpu={arch}"), format!("-mattr={}", arch.llvm_feature())]
+    let (major, minor) = arch.ptx_version();
+    vec![format!("-mcpu={arch}"), format!("-mattr=+ptx{major}{minor}")]
 }
 
 fn refused(error: PtxasError) -> Problem {
@@ -194,12 +204,11 @@ fn pipe(tool: &'static str, mut command: Command, input: &str) -> Result<String,
     String::from_utf8(output.stdout).map_err(|error| failed(error.to_string()))
 }
 
-fn done(job: &Job, kernel: Cached, cached: bool) -> Done {
-    let marker = &job.marker;
-    let entry = KernelEntry {
-        symbol: job.symbol.clone(),
-        arch: job.arch,
-        file: Path::new(job.arch.as_str()).join(format!("{}.ptx", job.symbol)),
+fn done(cut: &Cut, arch: Arch, kernel: Cached, cached: bool) -> Done {
+    let Cut { symbol, marker, .. } = cut;
+    let entry = Kernel {
+        symbol: symbol.clone(),
+        arch,
         module: marker.module.clone(),
         block: marker.block,
         min_blocks: marker.min_blocks,
@@ -210,27 +219,4 @@ fn done(job: &Job, kernel: Cached, cached: bool) -> Done {
         resources: kernel.resources,
     };
     Done { entry, ptx: kernel.ptx, ir: kernel.ir, cached }
-}
-
-fn read(file: &Path) -> Option<Cached> {
-    serde_json::from_slice(&fs::read(file).ok()?).ok()
-}
-
-/// Writes whole or not at all: another build may be reading.
-fn write(folder: &Path, file: &Path, kernel: &Cached) -> io::Result<()> {
-    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer(&mut temporary, kernel)?;
-    temporary.persist(file)?;
-    Ok(())
-}
-
-/// Forgets kernels that no build has used for two weeks.
-pub(crate) fn clean_cache(folder: &Path) {
-    let old = Duration::from_secs(14 * 24 * 3600);
-    for entry in folder.read_dir().into_iter().flatten().flatten() {
-        let modified = entry.metadata().and_then(|data| data.modified());
-        if modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > old)) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
 }

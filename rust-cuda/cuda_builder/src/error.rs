@@ -31,6 +31,9 @@ pub enum Error {
         /// What rustc and cargo say.
         messages: String,
     },
+    /// Cargo does not say what the crate depends on.
+    #[error("cargo metadata failed:\n{0}")]
+    Metadata(String),
     /// rustc's output is not what the builder expects.
     #[error("unexpected compiler output: {0}")]
     Output(String),

@@ -1,4 +1,4 @@
-//! Compiles a Rust crate of GPU kernels to PTX, one file a kernel, with rustc's own NVPTX backend.
+//! Compiles a Rust crate of GPU kernels to PTX, in one [archive](ptx_archive), with rustc's own NVPTX backend.
 //!
 //! ```no_run
 //! use cuda_builder::{Arch, CudaBuilder};
@@ -8,7 +8,7 @@
 //!     .arch(Arch::Sm90a)
 //!     .build()?;
 //! for kernel in &out.manifest.kernels {
-//!     println!("{} {} {}", kernel.arch, kernel.symbol, out.folder.join(&kernel.file).display());
+//!     println!("{} {}", kernel.arch, kernel.symbol);
 //! }
 //! # Ok::<(), cuda_builder::Error>(())
 //! ```
@@ -24,27 +24,33 @@
 //! 5. `opt` and `llc` turn each into PTX, in parallel, unless the cache has it.
 //! 6. Each is checked: no panic, no unresolved function, and, when [`ptxas`] is there, that it assembles and keeps its
 //!    promise of no spills.
+//! 7. All go into one archive, `kernels.ptxa`, which the host reads.
 //!
 //! # Environment
 //!
 //! - `WARPSMITH_DEVICE_TOOLCHAIN`: the folder of a device toolchain, which is then used and no other.
 //! - `PTXAS`: the assembler to check with, or `off`.
 
-mod arch;
 mod archive;
 mod builder;
+mod cache;
 mod cargo;
 mod compile;
 pub mod error;
+mod frontend;
 mod ir;
 pub mod manifest;
 mod marker;
+mod output;
 mod ptx;
 pub mod ptxas;
+mod sources;
 pub mod toolchain;
+mod watch;
 
-pub use arch::Arch;
 pub(crate) use builder::Options;
 pub use builder::{BuildOutput, CudaBuilder};
+pub use cargo::target_folder;
 pub use error::Error;
-pub use manifest::{KernelEntry, Manifest, Param, ParamKind};
+pub use manifest::Manifest;
+pub use ptx_archive::{self, Arch, Kernel, Param, ParamKind};

@@ -4,11 +4,13 @@
 //! `//#kernel module=<path> block=X,Y,Z min_blocks=N cluster=X,Y,Z shared=BYTES no_spills=0|1 tensormaps=I,J`.
 //! A key that is left out has its default.
 
+use serde::{Deserialize, Serialize};
+
 /// The start of every marker.
 pub(crate) const PREFIX: &str = "//#kernel";
 
 /// What a marker declares.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Marker {
     pub(crate) module: String,
     pub(crate) block: [u32; 3],

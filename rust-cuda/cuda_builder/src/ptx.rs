@@ -1,6 +1,6 @@
 //! The head of a PTX `.entry`: its parameters.
 
-use crate::manifest::{Param, ParamKind};
+use ptx_archive::{Param, ParamKind};
 
 /// The alignment the hardware wants of a TMA descriptor.
 const TENSORMAP_ALIGN: u32 = 64;

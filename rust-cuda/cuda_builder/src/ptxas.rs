@@ -1,12 +1,12 @@
 //! `ptxas`, NVIDIA's assembler: it needs no GPU and says what a kernel costs.
 
 use std::{
-    env, fmt, fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use serde::{Deserialize, Serialize};
+pub use ptx_archive::Resources;
 
 use crate::{Arch, toolchain};
 
@@ -15,48 +15,6 @@ use crate::{Arch, toolchain};
 pub struct Ptxas {
     path: PathBuf,
     version: (u32, u32),
-}
-
-/// What ptxas says about one kernel.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resources {
-    /// Registers a thread.
-    pub registers: u32,
-    /// Static shared memory in bytes; dynamic shared memory is not in it.
-    pub shared_bytes: u32,
-    /// Constant memory in bytes, parameters included.
-    pub constant_bytes: u32,
-    /// Named barriers.
-    pub barriers: u32,
-    /// Bytes of local memory for arrays and spills.
-    pub stack_bytes: u32,
-    /// Bytes stored because registers ran out.
-    pub spill_stores: u32,
-    /// Bytes loaded back.
-    pub spill_loads: u32,
-    /// Everything ptxas warns of, such as serialised `wgmma`.
-    pub notes: Vec<String>,
-}
-
-impl Resources {
-    /// Whether the kernel keeps everything in registers and its `wgmma` asynchronous.
-    pub fn is_clean(&self) -> bool {
-        self.stack_bytes == 0
-            && self.spill_stores == 0
-            && self.spill_loads == 0
-            && !self.notes.iter().any(|note| note.contains("Performance Loss"))
-    }
-}
-
-impl fmt::Display for Resources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} registers, {} bytes stack, {} bytes spill stores, {} bytes spill loads",
-            self.registers, self.stack_bytes, self.spill_stores, self.spill_loads
-        )?;
-        self.notes.iter().try_for_each(|note| write!(f, "\n{note}"))
-    }
 }
 
 /// Why ptxas gave no answer.

@@ -26,7 +26,7 @@ use std::{
 pub const ENV: &str = "WARPSMITH_DEVICE_TOOLCHAIN";
 
 /// The command that fetches a device toolchain.
-pub const SETUP: &str = "cargo xtask setup";
+pub const SETUP: &str = "rustup component add rust-src llvm-tools";
 
 /// Where a toolchain was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,10 @@ impl fmt::Display for NotFound {
         for (place, why) in &self.tried {
             write!(f, "\n  - {place}: {why}")?;
         }
-        write!(f, "\nTo get one, run: {SETUP}")
+        write!(
+            f,
+            "\nTo get one, run: {SETUP}\nWithout rustup, on Debian as root: apt-get install rustc-web rust-web-src llvm-22"
+        )
     }
 }
 
@@ -142,16 +145,19 @@ pub fn at(origin: Origin, root: &Path) -> Result<Toolchain, String> {
 }
 
 fn rustup(folder: &Path) -> Result<Toolchain, (String, String)> {
-    let name = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let place = "the active Rust toolchain".to_owned();
-    let output = Command::new(&name)
-        .args(["--print", "sysroot"])
-        .current_dir(folder)
-        .output()
-        .map_err(|error| (place.clone(), format!("cannot run {}: {error}", name.display())))?;
-    let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let Some(sysroot) = active_sysroot(folder) else {
+        return Err((place, "there is no rustc that runs".to_owned()));
+    };
     let place = format!("{place}, {}", sysroot.display());
     at(Origin::Rustup, &sysroot).map_err(|why| (place, why))
+}
+
+/// The folder of the Rust toolchain that cargo uses, or that would be used in `folder`.
+pub(crate) fn active_sysroot(folder: &Path) -> Option<PathBuf> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).args(["--print", "sysroot"]).current_dir(folder).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().into())
 }
 
 /// Fills in the rest of the toolchain whose compiler is `rustc`.

@@ -4,7 +4,7 @@
 
 mod support;
 
-use cuda_builder::{Arch, Manifest, Param, ParamKind, ptxas};
+use cuda_builder::{Arch, BuildOutput, Manifest, Param, ParamKind, ptx_archive::Archive, ptxas};
 use support::{builder, fixture, have_toolchain, kernel};
 
 #[test]
@@ -37,13 +37,23 @@ fn a_crate_becomes_one_ptx_file_a_kernel() {
     let written = std::fs::read(out.path().join("manifest.json")).unwrap();
     assert_eq!(serde_json::from_slice::<Manifest>(&written).unwrap(), built.manifest);
     for entry in &built.manifest.kernels {
-        let ptx = std::fs::read_to_string(out.path().join(&entry.file)).unwrap();
+        let ptx = std::fs::read_to_string(out.path().join(entry.file())).unwrap();
         assert!(ptx.contains(&format!(".target {}", entry.arch)));
         assert!(ptx.contains(&format!(".entry {}(", entry.symbol)));
         assert_eq!(ptx.matches(".entry").count(), 1, "{}", entry.symbol);
         assert!(!ptx.contains("#kernel") && !ptx.contains(".loc"), "{}", entry.symbol);
-        assert!(out.path().join(&entry.file).with_extension("ll").is_file());
+        assert!(out.path().join(entry.file()).with_extension("ll").is_file());
     }
+
+    let archive = Archive::open(&built.archive).unwrap();
+    assert_eq!(archive.kernels().len(), built.manifest.kernels.len());
+    for (index, kernel) in archive.kernels().iter().enumerate() {
+        assert_eq!(built.manifest.get(kernel.arch, &kernel.symbol), Some(kernel));
+        let ptx = std::fs::read_to_string(out.path().join(kernel.file())).unwrap();
+        assert_eq!(archive.ptx(index).unwrap(), ptx);
+    }
+    assert_eq!(archive.sources(), builder(&fixture("basic")).emit_llvm_ir(true).sources().unwrap());
+    assert_ne!(archive.sources(), builder(&fixture("basic")).ftz(true).sources().unwrap());
 
     let saxpy = built.manifest.get(Arch::Sm80, "saxpy").unwrap();
     assert_eq!((saxpy.block, saxpy.min_blocks, saxpy.no_spills), ([256, 1, 1], 4, true));
@@ -57,10 +67,42 @@ fn a_crate_becomes_one_ptx_file_a_kernel() {
         assert!(saxpy.resources.as_ref().unwrap().registers > 0);
     }
 
-    // Again: nothing is compiled, and nothing is different.
+    // Again: nothing is linked or compiled, and nothing is different.
     let again = builder(&fixture("basic")).copy_to(out.path()).emit_llvm_ir(true).build().unwrap();
-    assert_eq!(again.cached, again.manifest.kernels.len());
+    assert_eq!((again.linked, again.cached), (0, again.manifest.kernels.len()));
     assert_eq!(again.manifest, built.manifest);
+}
+
+#[test]
+fn a_change_compiles_the_kernels_that_it_reaches() {
+    if !have_toolchain() {
+        return;
+    }
+    // Lookup tables and panic locations: constants that rustc names after the whole crate.
+    let body = |factor: u32| {
+        format!(
+            r#"
+        asm!("//#kernel module=m block=32,1,1");
+        let table = [1u32, 2, 3, 5];
+        *x = table[(*x % 4) as usize] * {factor};
+        "#
+        )
+    };
+    let first = kernel("first", "x: *mut u32", &body(3));
+    let second = |factor| {
+        let source = kernel("second", "x: *mut u32", &body(factor));
+        source[source.find("#[unsafe(no_mangle)]").unwrap()..].to_owned()
+    };
+    let build = |source: &str| builder(&support::crate_with("grows", source)).build().unwrap();
+    let count = |built: &BuildOutput| built.manifest.kernels.len();
+    // Never seen by a cache.
+    let unique = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
+    build(&first);
+    let grown = build(&(first.clone() + &second(unique)));
+    assert_eq!((grown.cached, count(&grown)), (2, 4), "{grown:?}");
+    let edited = build(&(first.clone() + &second(unique + 1)));
+    assert_eq!((edited.cached, count(&edited)), (2, 4), "{edited:?}");
+    assert!(edited.linked > 0);
 }
 
 #[test]

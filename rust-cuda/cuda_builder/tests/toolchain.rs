@@ -1,9 +1,20 @@
 //! What the search for a device toolchain accepts, and what it says about what it does not.
 #![cfg(unix)]
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use cuda_builder::toolchain::{self, NotFound, Origin};
+
+/// One test at a time: a program cannot be started while a child of another test still has it open for writing.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Writes an executable that prints `output`.
 fn program(path: &Path, output: &str) {
@@ -43,6 +54,7 @@ fn why_not(root: &Path) -> String {
 
 #[test]
 fn each_missing_part_is_named() {
+    let _alone = alone();
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     assert!(why_not(root).contains("no bin/rustc"));
@@ -66,6 +78,7 @@ fn each_missing_part_is_named() {
 
 #[test]
 fn tools_older_than_the_compiler_are_refused() {
+    let _alone = alone();
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     compiler(root);
@@ -84,11 +97,16 @@ fn tools_older_than_the_compiler_are_refused() {
 fn not_finding_one_says_what_was_tried_and_what_to_do() {
     let error = NotFound { tried: vec![("a place".to_owned(), "a reason".to_owned())] };
     let text = error.to_string();
-    assert!(text.contains("  - a place: a reason") && text.ends_with("To get one, run: cargo xtask setup"), "{text}");
+    assert!(
+        text.contains("  - a place: a reason")
+            && text.contains("\nTo get one, run: rustup component add rust-src llvm-tools\n"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_chosen_toolchain_is_used_or_nothing_is() {
+    let _alone = alone();
     // The variable is read in another process: setting it here would race with the other tests.
     let empty = tempfile::tempdir().unwrap();
     let output = std::process::Command::new(std::env::current_exe().unwrap())

@@ -3,9 +3,6 @@
 //! Without a GPU the tests say so and pass. The kernels are built here, or, where there is no device toolchain, read from
 //! the folder `CUDA_STD_PTX`, which an earlier run elsewhere filled (`CUDA_STD_PTX=folder cargo test --test device`).
 
-// What gives this binary its libcuda.
-use libcuda_loader as _;
-
 use std::{fs, path::PathBuf, sync::OnceLock};
 
 use cuda_builder::{Arch, CudaBuilder, Manifest};

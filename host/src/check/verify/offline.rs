@@ -1,6 +1,5 @@
 //! What can be checked of an operator where no device is: its kernels' code, and its reference.
 
-use cuda_builder::Arch;
 use cuda_builder::ptxas::Ptxas;
 use serde::Serialize;
 
@@ -9,7 +8,7 @@ use cuda_std::launch::Instance;
 use super::{Expected, Job, Row, Status, is_large};
 use crate::check::random;
 use crate::ops::model::{self, OpInfo, TensorMeta, Values};
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::Result;
 use crate::runtime::kernels::{self, KernelImage};
 
 /// One kernel in one architecture's code.
@@ -35,19 +34,18 @@ pub struct KernelRow {
     pub detail: Option<String>,
 }
 
-/// Compares the embedded code of an operator's kernels with what the host launches, and assembles it if `ptxas` is there.
+/// Compares the code of an operator's kernels with what the host launches, and assembles it if `ptxas` is there.
 pub fn kernels(info: &OpInfo, ptxas: Option<&Ptxas>) -> Result<Vec<KernelRow>> {
-    if let Some(why) = kernels::not_built() {
-        return Err(Error::KernelsNotBuilt { why: why.to_owned() });
-    }
     let mut rows = Vec::new();
     for kernel in info.instances() {
-        let images = kernels::images_of(kernel);
+        let images = kernels::images_of(kernel)?;
         if images.is_empty() {
-            let detail = Some("is not among the embedded kernels".to_owned());
+            let detail = Some("there is no code for it".to_owned());
             rows.push(KernelRow { status: Status::Fail, detail, ..row(info, kernel, "") });
         }
-        rows.extend(images.iter().map(|image| check(info, kernel, image, ptxas)));
+        for image in images {
+            rows.push(check(info, kernel, image, ptxas)?);
+        }
     }
     Ok(rows)
 }
@@ -66,14 +64,14 @@ fn row(info: &OpInfo, kernel: &Instance, arch: &'static str) -> KernelRow {
     }
 }
 
-fn check(info: &OpInfo, kernel: &Instance, image: &'static KernelImage, ptxas: Option<&Ptxas>) -> KernelRow {
+fn check(info: &OpInfo, kernel: &Instance, image: &'static KernelImage, ptxas: Option<&Ptxas>) -> Result<KernelRow> {
     let mut row = row(info, kernel, image.arch.as_str());
-    let mut problems = mismatches(kernel, image);
+    let ptx = image.ptx()?;
+    let mut problems = mismatches(kernel, image, &ptx);
     if let Some(ptxas) = ptxas
-        && let Some(arch) = Arch::from_name(row.arch)
-        && ptxas.supports(arch)
+        && ptxas.supports(image.arch)
     {
-        match ptxas.assemble(image.ptx, arch) {
+        match ptxas.assemble(&ptx, image.arch) {
             Ok(used) => {
                 row.registers = Some(used.registers);
                 row.stack = Some(used.stack_bytes);
@@ -86,18 +84,18 @@ fn check(info: &OpInfo, kernel: &Instance, image: &'static KernelImage, ptxas: O
         row.status = Status::Fail;
         row.detail = Some(problems.join("; "));
     }
-    row
+    Ok(row)
 }
 
 /// Where the code differs from what the host's types say.
-fn mismatches(kernel: &Instance, image: &KernelImage) -> Vec<String> {
+fn mismatches(kernel: &Instance, image: &KernelImage, ptx: &str) -> Vec<String> {
     let mut problems: Vec<_> = kernels::check(kernel, image).err().iter().map(ToString::to_string).collect();
-    if !image.ptx.contains(&format!(".entry {}(", image.symbol)) {
+    if !ptx.contains(&format!(".entry {}(", image.symbol)) {
         problems.push("the code has no entry of that name".to_owned());
     }
     let block = kernel.block;
     let bound = format!(".maxntid {}, {}, {}", block.x, block.y, block.z);
-    if !image.ptx.contains(&bound) {
+    if !ptx.contains(&bound) {
         problems.push(format!("the code does not say `{bound}`"));
     }
     problems

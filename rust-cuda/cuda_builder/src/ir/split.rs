@@ -23,11 +23,11 @@ fn is_marker(line: &str) -> bool {
 ///
 /// - Inline assembly with side effects becomes `convergent`, unless it only does what concerns one lane. rustc does not
 ///   say so, and without it LLVM may copy or sink a `shfl.sync`, `bar.sync` or `mma.sync` into divergent branches. So do
-///   all functions; LLVM takes it back from those that do not need it.
+///   calls through pointers and all functions; LLVM takes it back from functions that do not need it.
 /// - Panic functions lose their bodies: a panic that survives optimisation is then a call with its arguments intact.
 /// - The marker becomes launch bounds.
-/// - Group, metadata and anonymous global numbers start again at 0, in order of use, so that the text depends on
-///   nothing but the kernel.
+/// - Group and metadata numbers start again at 0, in order of use. So do the names of private constants, which rustc makes
+///   of a hash of the whole crate and a number. The text then depends on nothing but the kernel.
 pub(crate) fn extract(module: &Module<'_>, kernel: &Item<'_>, marker: &Marker) -> String {
     let mut out = Output::new(module);
     for line in &module.header {
@@ -133,8 +133,17 @@ fn declaration(text: &str) -> String {
     format!("declare {rest}")
 }
 
-/// `line` with `convergent` behind its call of inline assembly, if it is one that has side effects.
+/// `line` with attributes behind its call, if lanes may have to execute it together: a call of inline assembly with side
+/// effects, or of a function that is not known. Neither is to be copied or moved (`convergent`), nor to become one with
+/// its like on the other side of a branch (`nomerge`), which would change the lanes that are there.
 fn convergent_call(line: &str) -> Option<String> {
+    let at = assembly_arguments(line).or_else(|| indirect_arguments(line))?;
+    let (head, tail) = line.split_at(at + list_length(&line[at..])?);
+    Some(format!("{head} convergent nomerge{tail}"))
+}
+
+/// Where the arguments of inline assembly start that does not concern one lane alone.
+fn assembly_arguments(line: &str) -> Option<usize> {
     const ASM: &str = " asm sideeffect ";
     let mut at = line.find(ASM)? + ASM.len();
     if line[at..].split('"').nth(1).is_some_and(is_lane_local) {
@@ -145,10 +154,21 @@ fn convergent_call(line: &str) -> Option<String> {
         at += line[at..].find('"')?;
         at += string_length(&line.as_bytes()[at..]);
     }
-    at += line[at..].find('(')?;
-    at += list_length(&line[at..])?;
-    let (head, tail) = line.split_at(at);
-    Some(format!("{head} convergent{tail}"))
+    Some(at + line[at..].find('(')?)
+}
+
+/// Where the arguments of a call through a pointer start. Attributes of the result may have arguments as well.
+fn indirect_arguments(line: &str) -> Option<usize> {
+    const CALL: &str = "call ";
+    let mut at = line.find(CALL).filter(|_| !line.contains(" asm "))? + CALL.len();
+    loop {
+        let open = at + line[at..].find('(')?;
+        match line[at..open].rsplit(' ').next() {
+            Some(callee) if callee.starts_with('%') => return Some(open),
+            Some(callee) if callee.starts_with('@') => return None,
+            _ => at = open + list_length(&line[open..])?,
+        }
+    }
 }
 
 /// Whether assembly does the same whatever the other lanes of the warp do: memory accesses and moves. A `convergent` in
@@ -170,7 +190,8 @@ struct Output<'m, 'a> {
     /// The symbols met so far, in order.
     reached: Vec<&'a str>,
     seen: HashMap<&'a str, usize>,
-    anonymous: HashMap<&'a str, usize>,
+    /// The new numbers of the private ones.
+    constants: HashMap<&'a str, usize>,
     attributes: Vec<u32>,
     metadata: Vec<u32>,
 }
@@ -182,7 +203,7 @@ impl<'m, 'a> Output<'m, 'a> {
             text: String::new(),
             reached: Vec::new(),
             seen: HashMap::new(),
-            anonymous: HashMap::new(),
+            constants: HashMap::new(),
             attributes: Vec::new(),
             metadata: Vec::new(),
         }
@@ -193,9 +214,9 @@ impl<'m, 'a> Output<'m, 'a> {
             let next = self.reached.len();
             if *self.seen.entry(item.name).or_insert(next) == next {
                 self.reached.push(item.name);
-                if item.name.bytes().all(|b| b.is_ascii_digit()) {
-                    let number = self.anonymous.len();
-                    self.anonymous.insert(item.name, number);
+                if is_private(item) {
+                    let number = self.constants.len();
+                    self.constants.insert(item.name, number);
                 }
             }
         }
@@ -215,8 +236,8 @@ impl<'m, 'a> Output<'m, 'a> {
                 }
                 Token::Symbol(name) => {
                     self.push_symbol(name);
-                    let _ = match self.anonymous.get(name) {
-                        Some(number) => write!(self.text, "@anonymous.{number}"),
+                    let _ = match self.constants.get(name) {
+                        Some(number) => write!(self.text, "@constant.{number}"),
                         None => write!(self.text, "@{name}"),
                     };
                 }
@@ -250,6 +271,12 @@ impl<'m, 'a> Output<'m, 'a> {
     }
 }
 
+/// Whether nobody knows an item by its name: string literals, panic locations, vtables.
+fn is_private(item: &Item<'_>) -> bool {
+    let linkage = item.text.split_once(" = ").map_or("", |(_, rest)| rest);
+    item.kind == Kind::Global && linkage.starts_with("private ")
+}
+
 fn renumber(seen: &mut Vec<u32>, number: u32) -> usize {
     seen.iter().position(|&n| n == number).unwrap_or_else(|| {
         seen.push(number);
@@ -272,11 +299,13 @@ mod tests {
     use super::*;
 
     const SOURCE: &str = r#"target triple = "nvptx64-nvidia-cuda"
-@0 = private constant [4 x i8] c"@no\00"
-@1 = private constant [4 x i8] c"yes\00"
+@anon.7a4f65eeb84d213dfb2a9c8ed18ff68b.0 = private constant [4 x i8] c"@no\00"
+@anon.7a4f65eeb84d213dfb2a9c8ed18ff68b.1 = private constant [4 x i8] c"yes\00"
+@TABLE = internal constant [2 x i8] zeroinitializer
 define hidden void @helper(ptr %0) unnamed_addr #3 {
   call void asm sideeffect "bar.sync 0; // (", "~{memory}"(), !srcloc !7
   %2 = call i32 asm "mov.u32 $0, 1;", "=r"() #4
+  %3 = call range(i32 0, 9) i32 %0(ptr %1) #4
   call void @_ZN4core9panicking9panic_fmt17h0123456789abcdefE(ptr %0)
   ret void
 }
@@ -289,7 +318,8 @@ define void @unrelated() #9 {
 }
 define ptx_kernel void @k(ptr %0) unnamed_addr #5 {
   call void asm sideeffect alignstack "//#kernel module=a::b block=64,1,1", "~{memory}"(), !srcloc !8
-  call void @helper(ptr @1), !loop !11
+  call void @helper(ptr @anon.7a4f65eeb84d213dfb2a9c8ed18ff68b.1), !loop !11
+  call void @helper(ptr @TABLE)
   ret void
 }
 attributes #3 = { nounwind "target-cpu"="sm_30" }
@@ -321,9 +351,17 @@ attributes #9 = { cold }
     #[test]
     fn assembly_with_side_effects_becomes_convergent() {
         let text = cut();
-        assert!(text.contains("bar.sync 0; // (\", \"~{memory}\"() convergent\n"), "{text}");
+        assert!(text.contains("bar.sync 0; // (\", \"~{memory}\"() convergent nomerge\n"), "{text}");
         assert!(text.contains("\"=r\"() #"), "{text}");
         assert!(text.contains("@helper(ptr %0) unnamed_addr convergent "), "{text}");
+    }
+
+    #[test]
+    fn calls_through_pointers_become_convergent() {
+        let text = cut();
+        assert!(text.contains("call range(i32 0, 9) i32 %0(ptr %1) convergent nomerge #"), "{text}");
+        assert!(convergent_call("  %1 = call i32 @f(ptr %0)").is_none(), "a function says what it is itself");
+        assert!(convergent_call("  %1 = add i32 %0, 1").is_none());
     }
 
     #[test]
@@ -360,7 +398,9 @@ attributes #9 = { cold }
     #[test]
     fn numbers_start_again_and_bounds_are_attached() {
         let text = cut();
-        assert!(text.contains("@helper(ptr @anonymous.0), !loop !0"), "{text}");
+        assert!(text.contains("@helper(ptr @constant.0), !loop !0"), "{text}");
+        assert!(text.contains("\n@constant.0 = private constant [4 x i8] c\"yes"), "{text}");
+        assert!(text.contains("@helper(ptr @TABLE)") && !text.contains("@anon."), "{text}");
         assert!(text.contains("!0 = distinct !{!0, !1}\n!1 = !{!\"unroll\"}"), "{text}");
         assert!(text.contains("convergent \"nvvm.maxntid\"=\"64,1,1\" #0 {"), "{text}");
     }

@@ -29,6 +29,7 @@ pub(crate) fn builder(folder: &Path) -> CudaBuilder {
         .arch(Arch::Sm80)
         .arch(Arch::Sm90a)
         .target_folder(scratch.join("device"))
+        .archive(scratch.join("ptx").join(name).join("kernels.ptxa"))
         .copy_to(scratch.join("ptx").join(name))
 }
 

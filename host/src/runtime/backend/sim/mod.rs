@@ -196,7 +196,7 @@ impl Backend for SimBackend {
     }
 
     fn load(&self, image: &KernelImage) -> Outcome<RawFunction> {
-        let kernel = launch::parse(image.symbol, image.ptx)?;
+        let kernel = launch::parse(image.symbol, &image.ptx()?)?;
         let mut functions = lock(&self.functions);
         functions.push(Function { kernel, symbol: image.symbol, cluster: image.cluster });
         Ok(RawFunction(functions.len() - 1))

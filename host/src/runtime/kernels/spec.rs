@@ -1,0 +1,77 @@
+//! What the host believes about a kernel, and the image that fits.
+
+use cuda_std::launch::{Dim3, Instance, Kernel};
+
+use crate::runtime::error::{Error, Result};
+use crate::runtime::kernels::{self, Arch, KernelImage};
+
+/// What the type of a kernel says about it, without the type.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KernelSpec {
+    pub(crate) module: &'static str,
+    pub(crate) symbol: &'static str,
+    pub(crate) block: [u32; 3],
+    pub(crate) cluster: [u32; 3],
+    pub(crate) shared_bytes: usize,
+    pub(crate) param_sizes: &'static [usize],
+}
+
+impl From<&Instance> for KernelSpec {
+    fn from(kernel: &Instance) -> Self {
+        let Instance { module, symbol, block, cluster, shared_bytes, param_sizes, .. } = *kernel;
+        let extents = |dim: Dim3| [dim.x, dim.y, dim.z];
+        Self { module, symbol, block: extents(block), cluster: extents(cluster), shared_bytes, param_sizes }
+    }
+}
+
+impl KernelSpec {
+    pub(crate) const fn of<K: Kernel>() -> Self {
+        let (block, cluster) = (K::BLOCK, K::CLUSTER);
+        Self {
+            module: K::MODULE,
+            symbol: K::SYMBOL,
+            block: [block.x, block.y, block.z],
+            cluster: [cluster.x, cluster.y, cluster.z],
+            shared_bytes: K::SHARED_BYTES,
+            param_sizes: <K::Args as cuda_std::launch::Args>::SIZES,
+        }
+    }
+
+    /// The image to run on a device that runs `archs`: of the sets that were added, or else of this crate's own kernels.
+    pub(crate) fn select(&self, added: &[&'static [KernelImage]], archs: &[Arch]) -> Result<&'static KernelImage> {
+        let in_set = |set: &'static [KernelImage]| set.iter().filter(|image| image.is(self.module, self.symbol));
+        let mut images: Vec<_> = added.iter().flat_map(|set| in_set(set)).collect();
+        if images.is_empty() {
+            images.extend(in_set(kernels::images()?));
+        }
+        let found = archs.iter().find_map(|arch| images.iter().find(|image| image.arch == *arch));
+        found.copied().ok_or_else(|| Error::MissingKernel {
+            symbol: self.symbol,
+            module: self.module,
+            arch: archs.first().map_or("this GPU", |arch| arch.as_str()),
+            hint: match &*images {
+                [] => String::new(),
+                images => {
+                    let others: Vec<_> = images.iter().map(|image| image.arch.as_str()).collect();
+                    format!(", only for {}", others.join(" and "))
+                }
+            },
+        })
+    }
+
+    /// A stale or foreign image would read its parameters at the wrong offsets.
+    pub(crate) fn check(&self, image: &KernelImage) -> Result<()> {
+        let reason = if image.param_sizes != self.param_sizes {
+            format!("parameters of {:?} bytes, declared {:?}", image.param_sizes, self.param_sizes)
+        } else if image.block != self.block {
+            format!("blocks of {:?}, declared {:?}", image.block, self.block)
+        } else if image.cluster != self.cluster {
+            format!("clusters of {:?}, declared {:?}", image.cluster, self.cluster)
+        } else if image.shared_bytes as usize != self.shared_bytes {
+            format!("{} bytes of shared memory, declared {}", image.shared_bytes, self.shared_bytes)
+        } else {
+            return Ok(());
+        };
+        Err(Error::KernelMismatch { symbol: self.symbol, reason })
+    }
+}

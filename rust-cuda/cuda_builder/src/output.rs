@@ -1,0 +1,51 @@
+//! What a build leaves: the archive, and files to read when they are asked for.
+
+use std::{fs, io, path::Path};
+
+use crate::{Arch, Error, Manifest, compile::Done};
+
+/// Writes the archive, unless it is there already: whoever reads it meanwhile finds the old one or the new one.
+pub(crate) fn archive(file: &Path, sources: &str, kernels: &[Done]) -> Result<(), Error> {
+    let kernels: Vec<_> = kernels.iter().map(|done| (done.entry.clone(), done.ptx.as_str())).collect();
+    let bytes = ptx_archive::write(sources, &kernels);
+    if fs::read(file).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    create(file.parent().unwrap_or(Path::new(".")))?;
+    // Not a temporary file of the library's: those are for their owner's eyes only.
+    let new = file.with_extension(format!("new-{}", std::process::id()));
+    let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, file));
+    written.map_err(|source| Error::File { path: file.to_owned(), source })
+}
+
+/// Writes the PTX and the manifest, and removes what an earlier build left.
+pub(crate) fn files(folder: &Path, manifest: &Manifest, kernels: &[Done]) -> Result<(), Error> {
+    for arch in Arch::ALL {
+        let stale = folder.join(arch.as_str());
+        match fs::remove_dir_all(&stale) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::File { path: stale, source });
+            }
+            _ => {}
+        }
+    }
+    for kernel in kernels {
+        let file = folder.join(kernel.entry.file());
+        create(file.parent().unwrap_or(folder))?;
+        write_file(&file, &kernel.ptx)?;
+        if let Some(ir) = &kernel.ir {
+            write_file(&file.with_extension("ll"), ir)?;
+        }
+    }
+    create(folder)?;
+    let json = serde_json::to_string_pretty(manifest).map_err(|error| Error::Output(error.to_string()))?;
+    write_file(&folder.join("manifest.json"), &json)
+}
+
+pub(crate) fn create(folder: &Path) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })
+}
+
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|source| Error::File { path: path.to_owned(), source })
+}
