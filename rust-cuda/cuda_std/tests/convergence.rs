@@ -62,7 +62,8 @@ fn build() -> Option<&'static BuildOutput> {
 
 fn ptx(built: &BuildOutput, symbol: &str) -> String {
     let kernel = built.manifest.get(Arch::Sm90a, symbol).unwrap_or_else(|| panic!("`{symbol}` is built"));
-    fs::read_to_string(built.folder.join(&kernel.file)).expect("its file is readable")
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("convergence");
+    fs::read_to_string(folder.join(kernel.file())).expect("its file is readable")
 }
 
 /// How many instructions of the entry start so.
