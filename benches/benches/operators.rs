@@ -25,10 +25,11 @@ fn main() -> Result<()> {
 }
 
 fn operators(device: &Device, criterion: &mut Criterion) -> Result<()> {
-    let picked = bench::plan(device, OPERATORS, None)?.into_iter().filter(|job| job.variant.is_none());
-    for job in picked {
+    let picked = bench::plan(device, OPERATORS, None)?.into_iter().filter(|timing| timing.variant.is_none());
+    for timing in picked {
+        let job = &timing.job;
         let cost = job.op.cost(&job.case)?;
-        let mut prepared = match Prepared::new(device, &job) {
+        let mut prepared = match Prepared::new(device, &timing) {
             Err(Error::OutOfMemory { .. }) => continue,
             prepared => prepared?,
         };

@@ -24,6 +24,7 @@
 //! - `WARPSMITH_LIBCUDA`: the driver library to load instead of `libcuda.so.1`.
 //! - `CUDA_VISIBLE_DEVICES`: as everywhere; [`Device::open`] takes the first visible GPU.
 
+#[cfg(feature = "check")]
 pub mod check;
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{TILE, TRAP, Tile, Trap, image, kernel, load_tile};
-use warpsmith::kernels::KernelImage;
+use warpsmith::kernels::{KernelImage, Kernels};
 use warpsmith::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
 use warpsmith::sim::{self, AsyncCompletion, Finding, GpuModel, Settings};
 use warpsmith::{AnyTensor, Arch, BackendKind, Device, Error, Result, Stream, Tensor, bf16};
@@ -93,6 +93,53 @@ fn found(result: Result<()>) -> Finding {
 
 fn numbers(n: usize) -> Vec<f32> {
     (0..n).map(|i| i as f32).collect()
+}
+
+/// What a user's `gelu_f32` does: it has the name of one of Warpsmith's, and is another kernel.
+const GELU: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry gelu_f32(.param .u64 y) {
+    .reg .b64 %rd;
+    ld.param.u64 %rd, [y]; st.global.b32 [%rd], 0x40e00000;
+    ret;
+}";
+kernel!(Gelu, "gelu_f32", (DevicePtrMut<f32>,), 32, 0);
+
+/// An archive as `cuda_builder` would write it.
+fn user_s_archive() -> &'static Kernels {
+    let kernel = ptx_archive::Kernel {
+        symbol: "gelu_f32".to_owned(),
+        module: module_path!().to_owned(),
+        arch: Arch::Sm80,
+        block: [32, 1, 1],
+        min_blocks: 0,
+        cluster: [1; 3],
+        shared_bytes: 0,
+        no_spills: false,
+        params: vec![ptx_archive::Param { bytes: 8, align: 8, kind: ptx_archive::ParamKind::Pointer }],
+        resources: None,
+    };
+    let archive = ptx_archive::write("", &[(kernel, GELU)]).leak();
+    Box::leak(Box::new(Kernels::embedded(archive)))
+}
+
+#[test]
+fn a_user_s_kernel_is_not_taken_for_another_of_its_name() {
+    let (device, stream) = open();
+    let mut y = Tensor::<f32>::zeros(&stream, [1]).unwrap();
+    // SAFETY: the kernel writes the one element there is.
+    let mut launch = || unsafe { stream.launch::<Gelu>(1, (y.view_mut().ptr_mut(&stream).unwrap(),)) };
+    let error = launch().unwrap_err().to_string();
+    assert!(error.starts_with("there is no kernel simulator::gelu_f32 for "), "{error}");
+    let kernels = user_s_archive();
+    device.add_kernels(kernels).unwrap();
+    device.add_kernels(kernels).unwrap();
+    launch().unwrap();
+    assert_eq!(y.to_vec(&stream).unwrap(), [7.0]);
+    let error = device.add_kernels(user_s_archive()).unwrap_err().to_string();
+    assert_eq!(error, "kernel simulator::gelu_f32 for sm_80 was added before, from elsewhere");
 }
 
 #[test]
@@ -201,27 +248,30 @@ fn launches_are_counted_when_asked() {
     assert_eq!((seen, simulator.settings() == settings), (settings, false));
 }
 
-/// A simulated device of one's own, with three streams that run lazily in `body`.
-fn lazily(body: impl FnOnce(&Device, [Stream; 3])) {
-    let device = sim::open(&GpuModel::H100).unwrap();
-    device.add_images(IMAGES).unwrap();
-    let streams = [(); 3].map(|()| device.stream().unwrap());
-    let simulator = device.simulator().unwrap();
-    simulator.with(Settings { seed: 1, ..simulator.settings() }, || body(&device, streams));
+/// Simulated devices, each with three streams that run lazily in `body`, in orders of their own.
+fn lazily(body: impl Fn(&Device, [Stream; 3])) {
+    for seed in 1..9 {
+        let device = sim::open(&GpuModel::H100).unwrap();
+        device.add_images(IMAGES).unwrap();
+        let streams = [(); 3].map(|()| device.stream().unwrap());
+        let simulator = device.simulator().unwrap();
+        simulator.with(Settings { seed, ..simulator.settings() }, || body(&device, streams));
+    }
 }
 
 #[test]
 fn halves_that_two_streams_were_given_are_both_waited_for() {
     lazily(|_, [a, b, c]| {
-        let x = Tensor::from_slice(&a, [64], &numbers(64)).unwrap();
+        // One for each stream, so that nothing else orders them.
+        let (x, z) = [&a, &b].map(|s| Tensor::from_slice(s, [64], &numbers(64)).unwrap()).into();
         let mut y = Tensor::<f32>::zeros(&a, [128]).unwrap();
         let (mut head, mut tail) = y.view_mut().split_at(64).unwrap();
         // Both addresses are given before either launch.
         let (to_head, to_tail) = (head.ptr_mut(&a).unwrap(), tail.ptr_mut(&b).unwrap());
-        // SAFETY: x and each half have the 64 elements that one block accesses.
+        // SAFETY: all four have the 64 elements that one block accesses.
         unsafe {
             a.launch::<Copy>(1, (x.view().ptr(&a).unwrap(), to_head)).unwrap();
-            b.launch::<Copy>(1, (x.view().ptr(&b).unwrap(), to_tail)).unwrap();
+            b.launch::<Copy>(1, (z.view().ptr(&b).unwrap(), to_tail)).unwrap();
         }
         assert_eq!(y.to_vec(&c).unwrap(), [numbers(64), numbers(64)].concat());
     });

@@ -1,10 +1,11 @@
 //! What the tests share: a device if there is one, and the command with its output captured.
 
-use std::io::{self, Write};
+use std::cell::OnceCell;
+use std::io::{self, Cursor, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use warpsmith::{BackendKind, Device};
+use warpsmith::{BackendKind, Device, sim};
 
 /// The device: a GPU, or the simulator where there is none. With `WARPSMITH_REQUIRE_DEVICE` set there has to be a GPU. `None`, with
 /// a line that says so, where `WARPSMITH_BACKEND` asks for one that is not there.
@@ -26,6 +27,21 @@ pub fn device() -> Option<Device> {
     }
 }
 
+/// The same, but a simulator of this thread's own: a device simulates one launch at a time.
+///
+/// # Panics
+/// As [`device`].
+pub fn own_device() -> Option<Device> {
+    thread_local! {
+        static OWN: OnceCell<Option<Device>> = const { OnceCell::new() };
+    }
+    let open = || match device()? {
+        shared if shared.simulator().is_none() => Some(shared),
+        _ => Some(sim::unshared().expect("a simulator opens")),
+    };
+    OWN.with(|own| own.get_or_init(open).clone())
+}
+
 fn required() -> bool {
     std::env::var_os("WARPSMITH_REQUIRE_DEVICE").is_some()
 }
@@ -36,6 +52,8 @@ pub struct Output {
     pub code: u8,
     /// Standard output.
     pub out: String,
+    /// Standard output, byte by byte.
+    pub bytes: Vec<u8>,
     /// Standard error.
     pub err: String,
 }
@@ -52,18 +70,28 @@ impl Output {
 
 /// Runs the `warpsmith` command in this process.
 pub fn warpsmith(args: &[&str]) -> Output {
+    warpsmith_on(Vec::new(), args)
+}
+
+/// Runs the command with something on its standard input.
+pub fn warpsmith_on(input: Vec<u8>, args: &[&str]) -> Output {
     let (out, err) = (Captured::default(), Captured::default());
-    let code = warpsmith::cli::run(std::iter::once(&"warpsmith").chain(args), out.clone(), err.clone());
-    Output { code, out: out.text(), err: err.text() }
+    let args = std::iter::once(&"warpsmith").chain(args);
+    let code = warpsmith::cli::run(args, Cursor::new(input), out.clone(), err.clone());
+    let bytes = out.bytes();
+    Output { code, out: String::from_utf8_lossy(&bytes).into_owned(), bytes, err: err.text() }
 }
 
 #[derive(Clone, Default)]
 struct Captured(Arc<Mutex<Vec<u8>>>);
 
 impl Captured {
+    fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn text(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&bytes).into_owned()
+        String::from_utf8_lossy(&self.bytes()).into_owned()
     }
 }
 

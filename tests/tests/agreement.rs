@@ -4,11 +4,11 @@
 //! rounds to either. Needs a GPU; without one the tests show as ignored.
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use warpsmith::check::random;
 use warpsmith::check::registry::OPERATORS;
-use warpsmith::check::verify::{self, Filter, Job};
-use warpsmith::ops::model::{CaseClass, InputSpec};
-use warpsmith::{AnyTensor, AnyView, AnyViewMut, BackendKind, Device, HostTensor, Result};
+use warpsmith::check::verify::{self, Filter};
+use warpsmith::check::{Job, Operands, random};
+use warpsmith::ops::model::CaseClass;
+use warpsmith::{BackendKind, Device, HostTensor, Result};
 
 const SEED: u64 = 1;
 
@@ -30,12 +30,12 @@ fn main() {
 
 fn agree(gpu: &Device, job: &Job) -> Result<(), Failed> {
     let simulator = Device::open_backend(BackendKind::Sim)?;
-    let specs = job.op.inputs(&job.case)?;
-    let inputs = specs.iter().map(|spec| random::tensor(spec, SEED)).collect::<Result<Vec<_>>>()?;
-    let on_gpu = outputs(gpu, job, &specs, &inputs)?;
-    let simulated = outputs(&simulator, job, &specs, &inputs)?;
-    let tolerance = job.op.tolerance(&job.case)?;
-    for (output, (real, simulated)) in on_gpu.iter().zip(&simulated).enumerate() {
+    let inputs = random::inputs(job.op, &job.case, SEED)?;
+    let named: Vec<_> = inputs.iter().map(|(name, tensor)| (*name, tensor)).collect();
+    let on_gpu = outputs(gpu, job, &named)?;
+    let simulated = outputs(&simulator, job, &named)?;
+    for ((output, real), (_, simulated)) in on_gpu.iter().zip(&simulated) {
+        let tolerance = job.op.tolerance(&job.case, output)?;
         let pairs = real.to_f64().into_iter().zip(simulated.to_f64());
         let apart = |(real, simulated): &(f64, f64)| {
             let same = real == simulated || (real.is_nan() && simulated.is_nan());
@@ -50,16 +50,9 @@ fn agree(gpu: &Device, job: &Job) -> Result<(), Failed> {
 }
 
 /// What the operator writes on `device`.
-fn outputs(device: &Device, job: &Job, specs: &[InputSpec], inputs: &[HostTensor]) -> Result<Vec<HostTensor>> {
+fn outputs(device: &Device, job: &Job, inputs: &[(&str, &HostTensor)]) -> Result<Vec<(&'static str, HostTensor)>> {
     let stream = device.stream()?;
-    let metas: Vec<_> = specs.iter().map(InputSpec::meta).collect();
-    let wanted = job.op.outputs(&metas, &job.case.params)?;
-    let inputs = inputs.iter().map(|x| AnyTensor::from_host(&stream, x)).collect::<Result<Vec<_>>>()?;
-    let mut written =
-        wanted.iter().map(|y| AnyTensor::zeros(&stream, y.dtype, &y.shape)).collect::<Result<Vec<_>>>()?;
-    let views: Vec<AnyView<'_>> = inputs.iter().map(AnyTensor::view).collect();
-    let mut views_mut: Vec<AnyViewMut<'_>> = written.iter_mut().map(AnyTensor::view_mut).collect();
-    job.op.launch(&stream, &views, &mut views_mut, &job.case.params)?;
-    drop(views_mut);
-    written.iter().map(|y| y.to_host(&stream)).collect()
+    let mut operands = Operands::new(&stream, job.op, inputs, &job.case.params)?;
+    operands.launch(&stream, job.op, &job.case.params)?;
+    operands.outputs(&stream)
 }

@@ -1,22 +1,22 @@
 //! The checker on an operator that copies, with faults planted into it: each has to be found, on a GPU or, where there is
 //! none, on the stand-in for its driver.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[path = "../../rust-cuda/cust/tests/fake_driver/harness.rs"]
+mod fake;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use warpsmith::check::verify::{self, Filter, Job, Row, Status};
-use warpsmith::ops::model::params::{ParamInfo, Params};
-use warpsmith::ops::model::reference;
-use warpsmith::ops::model::{
-    ArgInfo, Case, CaseClass, Cost, Distribution, InputSpec, OpInfo, Operator, TensorMeta, Tolerance, VariantInfo,
-};
-use warpsmith::{AnyView, AnyViewMut, BackendKind, DType, Device, HostTensor, Result, Stream};
+use cust::context::CurrentContext;
+use cust::memory::{DevicePointer, memset_d8};
+use warpsmith::check::Job;
+use warpsmith::check::verify::{self, Filter, Row, Status};
+use warpsmith::ops::model::*;
+use warpsmith::{BackendKind, DType, Device, Result, Stream};
 
-const CHILD: &str = "WARPSMITH_CHECKER_CHILD";
+const FAKE_DRIVER: &str = "../rust-cuda/cust/tests/fake_driver/libcuda.rs";
 const N: usize = 10_000;
 
-const FAULTS: [&str; 10] = [
+const FAULTS: [&str; 11] = [
     "none",
     "nothing written",
     "last missing",
@@ -26,6 +26,7 @@ const FAULTS: [&str; 10] = [
     "nan",
     "one wrong",
     "varies",
+    "sign missing",
     // The last, because no test of the others can come after it.
     "trap",
 ];
@@ -38,12 +39,15 @@ static INFO: OpInfo = OpInfo {
     bench_name: "copy",
     summary: "a copy with faults",
     math: "y = x",
-    inputs: &[ArgInfo::new("x", "one dimension")],
-    outputs: &[ArgInfo::new("y", "the shape of x")],
+    args: &[
+        ArgInfo::input("x", "one dimension"),
+        ArgInfo::output("y", "the shape of x"),
+        ArgInfo::output("signs", "the shape of x").of(&[DType::I8]),
+    ],
     params: &[ParamInfo::choice("fault", "none", &FAULTS, "what goes wrong")],
     dtypes: &[DType::F32],
     kernels: &[],
-    variants: &[VariantInfo { name: "other", doc: "the same again" }],
+    variants: &[Variant { name: "other", doc: "the same again", applies: |_, _| true, launch }],
 };
 
 impl Operator for Copy {
@@ -57,84 +61,84 @@ impl Operator for Copy {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [n] = case.dims(["n"])?;
-        Ok(vec![InputSpec::new("x", case.dtype, [n], Distribution::Uniform { low: 1.0, high: 2.0 })])
+        Ok(vec![InputSpec::new("x", case.dtype, [n], Values::Uniform { low: 1.0, high: 2.0 })])
     }
 
-    fn outputs(&self, inputs: &[TensorMeta], _: &Params) -> Result<Vec<TensorMeta>> {
-        let [x] = INFO.metas(inputs)?;
-        x.has_dtype()?;
-        Ok(vec![INFO.output(0, x.dtype(), x.shape())])
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let x = inputs.get("x")?;
+        Ok(vec![TensorMeta::new("y", x.dtype(), x.shape()), TensorMeta::new("signs", DType::I8, x.shape())])
     }
 
-    fn launch(
-        &self,
-        stream: &Stream,
-        inputs: &[AnyView<'_>],
-        outputs: &mut [AnyViewMut<'_>],
-        params: &Params,
-    ) -> Result<()> {
-        static RUNS: AtomicU8 = AtomicU8::new(0);
-        let ([x], [mut y]) = (INFO.args(inputs)?, INFO.args_mut(outputs)?);
-        let (x, mut y) = (x.typed::<f32>()?, y.typed::<f32>()?);
-        let (first_in, first_out) = (x.ptr(stream).unwrap().addr(), y.ptr_mut(stream).unwrap().addr());
-        let element = |i: usize| first_out + (4 * i) as u64;
-        match params.choice("fault")? {
-            "nothing written" => return Ok(()),
-            "trap" => return trap(),
-            "last missing" => return y.slice(0..N - 1)?.copy_from(stream, x.slice(0..N - 1)?),
-            "nan" => return y.fill(stream, f32::NAN),
-            _ => y.copy_from(stream, x)?,
-        }
-        match params.choice("fault")? {
-            "write before" => poke(stream, first_out - 1, 0),
-            "write after" => poke(stream, element(N), 0),
-            "write input" => poke(stream, first_in, 0),
-            // 1 to 2 becomes 256 or more.
-            "one wrong" => poke(stream, element(N / 2) + 3, 0x43),
-            // The last byte of the fraction: well within the tolerance.
-            "varies" => poke(stream, element(7), RUNS.fetch_add(1, Ordering::Relaxed)),
-            _ => Ok(()),
-        }
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        launch(stream, args, params)
     }
 
-    fn reference(&self, inputs: &[HostTensor], _: &Params, _: usize, rows: &[usize]) -> Result<Vec<f64>> {
-        Ok(reference::elementwise(&inputs[0], rows, |x| x))
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        Ok(reference::elementwise(inputs.get("x")?, rows, |x| if output == "y" { x } else { x.signum() }))
     }
 
-    fn tolerance(&self, _: &Case) -> Result<Tolerance> {
-        Ok(Tolerance::new(0.0, 1e-4, "enough for the faults that only vary"))
+    fn tolerance(&self, _: &Case, output: &str) -> Result<Tolerance> {
+        Ok(match output {
+            "y" => Tolerance::new(0.0, 1e-4, "enough for the faults that only vary"),
+            // All that is planted into the signs is what nobody wrote, which no tolerance hides.
+            _ => Tolerance::new(1e9, 0.0, "not what is tested"),
+        })
     }
 
     fn cost(&self, _: &Case) -> Result<Cost> {
-        Ok(Cost::memory((8 * N) as u64))
+        Ok(Cost::memory((9 * N) as u64))
+    }
+}
+
+fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+    static RUNS: AtomicU8 = AtomicU8::new(0);
+    let (x, mut y) = (args.input::<f32>("x")?, args.output::<f32>("y")?);
+    let mut signs = args.output::<i8>("signs")?;
+    let (first_in, first_out) = (x.ptr(stream)?.addr(), y.ptr_mut(stream)?.addr());
+    let element = |i: usize| first_out + (4 * i) as u64;
+    match params.choice("fault")? {
+        "sign missing" => signs.reborrow().slice(0..N - 1)?.fill(stream, 1)?,
+        _ => signs.fill(stream, 1)?,
+    }
+    match params.choice("fault")? {
+        "nothing written" => return Ok(()),
+        "trap" => return trap(),
+        "last missing" => return y.slice(0..N - 1)?.copy_from(stream, x.slice(0..N - 1)?),
+        "nan" => return y.fill(stream, f32::NAN),
+        _ => y.copy_from(stream, x)?,
+    }
+    match params.choice("fault")? {
+        "write before" => poke(stream, first_out - 1, 0),
+        "write after" => poke(stream, element(N), 0),
+        "write input" => poke(stream, first_in, 0),
+        // 1 to 2 becomes 256 or more.
+        "one wrong" => poke(stream, element(N / 2) + 3, 0x43),
+        // The last byte of the fraction: well within the tolerance.
+        "varies" => poke(stream, element(7), RUNS.fetch_add(1, Ordering::Relaxed)),
+        _ => Ok(()),
     }
 }
 
 /// Writes a byte of device memory behind the library's back.
 fn poke(stream: &Stream, address: u64, value: u8) -> Result<()> {
     stream.synchronize()?;
-    let driver = libcuda_loader::driver().expect("a device is open");
     // SAFETY: the checker's allocations reach well beyond what the operator is given.
-    let codes = unsafe {
-        let set = (driver.cuMemsetD8Async)(address, value, 1, std::ptr::null_mut());
-        [set, (driver.cuStreamSynchronize)(std::ptr::null_mut())]
-    };
-    assert_eq!(codes, [0, 0]);
+    let set = unsafe { memset_d8(DevicePointer::from_raw(address), value, 1) };
+    set.and_then(|()| CurrentContext::synchronize()).expect("a device is open");
     Ok(())
 }
 
 /// What the stand-in takes for a kernel's access to an address that is none. A GPU's driver would refuse it.
 fn trap() -> Result<()> {
-    let driver = libcuda_loader::driver().expect("a device is open");
     // SAFETY: there is no memory in the stand-in at this address, and it knows.
-    unsafe { (driver.cuMemsetD8Async)(16, 0, 1, std::ptr::null_mut()) };
+    let _ = unsafe { memset_d8(DevicePointer::from_raw(16), 0, 1) };
     Ok(())
 }
 
 fn job(fault: &'static str) -> Job {
-    let case = Copy.cases().remove(0);
-    let params = Params::new(&INFO).with_text(&format!("fault={fault}")).expect("a declared fault");
-    Job { op: &Copy, case: Case { params, class: CaseClass::Odd, ..case } }
+    let mut case = Copy.cases().remove(0);
+    case.params = Params::new(&INFO).with_text(&format!("fault={fault}")).expect("a declared fault");
+    Job { op: &Copy, case }
 }
 
 fn check(device: &Device, fault: &'static str) -> Row {
@@ -148,7 +152,7 @@ fn check(device: &Device, fault: &'static str) -> Row {
 fn planted_faults_are_found() {
     with_device("planted_faults_are_found", |device| {
         let sound = check(device, "none");
-        assert_eq!((sound.status, sound.checked, sound.max_err), (Status::Pass, N, Some(0.0)), "{sound:?}");
+        assert_eq!((sound.status, sound.checked, sound.max_err), (Status::Pass, 2 * N, Some(0.0)), "{sound:?}");
         for (fault, says) in FAULTS[1..FAULTS.len() - 1].iter().zip([
             "y: element 0 was not written",
             "y: element 9999 was not written",
@@ -157,7 +161,8 @@ fn planted_faults_are_found() {
             "x: an input was written to",
             "y: 10000 of 10000 values are wrong, the worst at 0: NaN",
             "y: 1 of 10000 values are wrong, the worst at 5000",
-            "a second run gave other bits",
+            "y: a second run gave other bits",
+            "signs: element 9999 was not written",
         ]) {
             let row = check(device, fault);
             let detail = row.detail.as_deref().unwrap_or_default();
@@ -196,30 +201,5 @@ fn with_device(name: &str, body: impl FnOnce(&Device)) {
 
 /// Runs `body` in a child process with the stand-in: `name` is the test's, which comes here again.
 fn with_stand_in(name: &str, body: impl FnOnce(&Device)) {
-    if std::env::var_os(CHILD).is_some() {
-        return body(&Device::open().expect("the stand-in opens"));
-    }
-    let folder = tempfile::tempdir().expect("a folder for the stand-in");
-    let Some(library) = stand_in(folder.path()) else { return };
-    let program = std::env::current_exe().expect("the test has a path");
-    let mut child = Command::new(program);
-    child.args(["--exact", name]).env(CHILD, "1").env(libcuda_loader::LIBRARY_VARIABLE, library);
-    let output = child.output().expect("the child starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-}
-
-/// Compiles the stand-in; `None`, with a line, where there is no compiler.
-fn stand_in(folder: &Path) -> Option<PathBuf> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/tests/fake_driver/libcuda.rs");
-    let library = folder.join("libcuda-fake.so");
-    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    rustc.args(["--edition", "2024", "-O", "-A", "warnings", "-o"]).arg(&library).arg(source);
-    match rustc.output() {
-        Ok(output) if output.status.success() => Some(library),
-        Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => {
-            eprintln!("skipped: rustc cannot be run: {error}");
-            None
-        }
-    }
+    fake::with_driver(name, &[], || body(&Device::open().expect("the stand-in opens")));
 }

@@ -8,10 +8,11 @@ use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::Comparison;
 use warpsmith::check::{io, random};
 use warpsmith::ops::model::reference;
-use warpsmith::ops::model::{CaseClass, Operator};
+use warpsmith::ops::model::{CaseClass, Operator, Tensors};
 use warpsmith::{DType, HostTensor, kernels};
-use warpsmith_tests::{device, warpsmith};
+use warpsmith_tests::{Output, device, warpsmith, warpsmith_on};
 
+const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const ENVIRONMENT: u8 = 3;
 
@@ -20,12 +21,10 @@ fn first() -> &'static dyn Operator {
 }
 
 /// A file with inputs for the operator's first case of some class; returns the tensors.
-fn write_inputs(op: &dyn Operator, class: CaseClass, path: &Path) -> Vec<HostTensor> {
+fn write_inputs(op: &dyn Operator, class: CaseClass, path: &Path) -> Vec<(&'static str, HostTensor)> {
     let case = op.cases().into_iter().find(|c| c.class == class).expect("a case of each class");
-    let specs = op.inputs(&case).unwrap();
-    let tensors: Vec<_> = specs.iter().map(|spec| random::tensor(spec, 7).unwrap()).collect();
-    let named: Vec<_> = specs.iter().map(|s| s.name).zip(tensors.iter().cloned()).collect();
-    io::write(path, &named).unwrap();
+    let tensors = random::inputs(op, &case, 7).unwrap();
+    io::write(path, &tensors).unwrap();
     tensors
 }
 
@@ -116,7 +115,8 @@ fn a_simulation_is_not_timed() {
 #[test]
 fn verify_says_whether_anything_was_executed() {
     let run = warpsmith(&["verify", "--class", "tiny", "--class", "empty", "--json"]);
-    if kernels::not_built().is_some() {
+    // A backend that was asked for by name and is not there is an error too.
+    if kernels::not_built().is_some() || device().is_none() {
         assert_eq!(run.code, ENVIRONMENT);
         return;
     }
@@ -170,14 +170,12 @@ fn run_refuses_what_it_cannot_use() {
         assert!(refused(&path, &[]).contains("safetensors"), "cut to {length} bytes");
     }
 
-    let names: Vec<_> = first().info().inputs.iter().map(|arg| arg.name).collect();
-    let named: Vec<_> = names.iter().map(|name| (*name, inputs[0].clone())).collect();
-    io::write(&path, &named[1..]).unwrap();
-    assert!(refused(&path, &[]).contains(&format!("has no tensor `{}`", names[0])));
+    io::write(&path, &inputs[1..]).unwrap();
+    assert!(refused(&path, &[]).contains(&format!("has no tensor `{}`", inputs[0].0)));
 
     let wrong = DType::ALL.iter().find(|d| !first().info().dtypes.contains(d)).expect("no operator takes every dtype");
     let strange = |t: &HostTensor| HostTensor::from_f64(*wrong, t.shape(), &vec![0.0; t.len()]).unwrap();
-    let named: Vec<_> = names.iter().copied().zip(inputs.iter().map(strange)).collect();
+    let named: Vec<_> = inputs.iter().map(|(name, tensor)| (*name, strange(tensor))).collect();
     io::write(&path, &named).unwrap();
     let error = refused(&path, &[]);
     assert!(error.contains(first().info().name) && error.contains(wrong.name()), "{error}");
@@ -190,16 +188,17 @@ fn run_computes_what_the_reference_does() {
     let (from, to) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
     for op in OPERATORS {
         let info = op.info();
-        let case = op.cases().into_iter().find(|c| c.class == CaseClass::Odd).unwrap();
+        let case = op.cases().into_iter().find(|c| c.class == CaseClass::Odd && c.params.is_default()).unwrap();
         let inputs = write_inputs(*op, CaseClass::Odd, &from);
         let files = ["--input", from.to_str().unwrap(), "--output", to.to_str().unwrap()];
         let run = warpsmith(&[&["run", info.name, "--json"], &files[..]].concat());
         assert_eq!(run.code, 0, "{}: {}", info.name, run.err);
-        let tolerance = op.tolerance(&case).unwrap();
-        for (i, output) in io::read(&to, info.outputs).unwrap().iter().enumerate() {
+        let named = Tensors::new(info, inputs.iter().map(|(name, tensor)| (*name, tensor)));
+        for (i, (name, output)) in io::read(&to, info.outputs()).unwrap().iter().enumerate() {
             assert_eq!(run.json()["outputs"][i]["dtype"], output.dtype().name());
+            let tolerance = op.tolerance(&case, name).unwrap();
             let rows: Vec<_> = (0..reference::row_count(output.shape())).collect();
-            let want = op.reference(&inputs, &case.params, i, &rows).unwrap();
+            let want = op.reference(&named, &case.params, name, &rows).unwrap();
             let mut found = Comparison::default();
             for (index, (got, want)) in output.to_f64().into_iter().zip(want).enumerate() {
                 found.push(index, got, want, &tolerance, output.dtype());
@@ -207,6 +206,83 @@ fn run_computes_what_the_reference_does() {
             assert!(found.passed() && found.elements == output.len(), "{}: {found:?}", info.name);
         }
     }
+}
+
+#[test]
+fn run_reads_and_writes_streams() {
+    let Some(_device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
+    write_inputs(first(), CaseClass::Tiny, &from);
+    let name = first().info().name;
+    let run = |input: &str, output: &str| -> Output {
+        let bytes = if input == "-" { fs::read(&from).unwrap() } else { Vec::new() };
+        warpsmith_on(bytes, &["run", name, "--input", input, "--output", output])
+    };
+    let (input, output) = (from.to_str().unwrap(), to.to_str().unwrap());
+    assert_eq!(run(input, output).code, 0);
+    let expected = fs::read(&to).unwrap();
+    let piped = run("-", "-");
+    assert_eq!((piped.code, &piped.bytes), (0, &expected), "{}", piped.err);
+    assert!(piped.err.contains(&format!("{name} took ")), "{}", piped.err);
+    let cut = warpsmith_on(expected[..9].to_vec(), &["run", name, "--input", "-", "--output", output]);
+    assert_eq!(cut.code, USAGE);
+    assert!(cut.err.starts_with("error: standard input: is not a whole safetensors file"), "{}", cut.err);
+    if Path::new("/dev/full").exists() {
+        let full = run(input, "/dev/full");
+        assert_eq!(full.code, FAILED, "{}", full.err);
+        assert!(full.err.contains("/dev/full: cannot be written to the end"), "{}", full.err);
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    struct Broken(std::io::ErrorKind);
+    impl std::io::Write for Broken {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let list = |kind| warpsmith::cli::run(["warpsmith", "list"], std::io::empty(), Broken(kind), std::io::sink());
+    assert_eq!(list(std::io::ErrorKind::StorageFull), FAILED);
+    assert_eq!(list(std::io::ErrorKind::BrokenPipe), 0, "a reader that has seen enough");
+}
+
+#[test]
+fn what_was_typed_is_printed_without_its_control_characters() {
+    let hostile = "x\u{1b}[2J\ny\u{202e}z";
+    for args in [
+        vec!["list", hostile],
+        vec!["verify", first().info().name, "--case", hostile],
+        vec!["run", first().info().name, "--input", hostile, "--output", "y"],
+        vec!["run", first().info().name, "--input", "x", "--output", "y", "--set", hostile],
+        vec![hostile],
+    ] {
+        let run = warpsmith(&args);
+        assert_eq!(run.code, USAGE, "{args:?}");
+        assert!(!run.err.contains(['\u{1b}', '\u{202e}']), "{args:?}: {:?}", run.err);
+        // clap takes colours out of what was typed, everything else is escaped.
+        assert!(run.err.contains(r"\u{202e}z"), "{args:?}: {:?}", run.err);
+    }
+}
+
+#[test]
+fn verify_prints_a_line_an_operator_and_dtype_or_a_line_a_case() {
+    if kernels::not_built().is_some() || device().is_none() {
+        return;
+    }
+    let info = first().info();
+    let args = ["verify", info.name, "--class", "tiny"];
+    let lines = |run: &Output| run.out.lines().filter(|line| line.starts_with(info.name)).count();
+    let (short, long) = (warpsmith(&args), warpsmith(&[&args[..], &["-v"]].concat()));
+    let dtypes: std::collections::BTreeSet<_> =
+        first().cases().iter().filter(|c| c.class == CaseClass::Tiny).map(|c| c.dtype.name()).collect();
+    assert_eq!(lines(&short), dtypes.len(), "{}", short.out);
+    assert!(lines(&long) >= dtypes.len() && long.out.contains("tolerance"), "{}", long.out);
+    assert!(short.out.contains("worst share"), "{}", short.out);
 }
 
 #[test]
@@ -235,7 +311,7 @@ fn analyze_counts_what_an_operator_does() {
         assert!(text.out.contains("smsp__inst_executed.sum") && text.out.contains("Occupancy"), "{}", text.out);
         let json = warpsmith(&["analyze", name, "--json"]).json();
         let launch = &json["launches"][0];
-        assert!(op.info().kernels.iter().any(|k| launch["kernel"] == k.symbol()), "{launch}");
+        assert!(op.info().instances().any(|k| launch["kernel"] == k.symbol), "{launch}");
         assert!(launch["occupancy"]["blocks"].as_u64() > Some(0), "{launch}");
         assert_eq!((&json["device"]["name"], &launch["occupancy"]["device"]), (&"H100".into(), &"H100".into()));
     }

@@ -6,11 +6,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::{self, Filter, Row, Status, offline};
 use warpsmith::ops::model::CaseClass;
-use warpsmith_tests::device;
+use warpsmith_tests::{device, own_device};
 
 fn main() {
     let arguments = Arguments::from_args();
-    let device = device();
+    let without_device = device().is_none();
     let filter = Filter {
         classes: CaseClass::ALL.into_iter().filter(|c| *c != CaseClass::Production).collect(),
         repeat: true,
@@ -24,9 +24,8 @@ fn main() {
     for job in jobs.into_iter().filter(|job| !job.case.huge) {
         let reference = job.clone();
         trials.push(Trial::test(format!("reference {job}"), move || judge(&[offline::reference(&reference, 0)])));
-        let (name, without_device, device, filter) =
-            (format!("device {job}"), device.is_none(), device.clone(), filter.clone());
-        let run = move || device.map_or(Ok(()), |device| judge(&verify::on_device(&device, &job, &filter)));
+        let (name, filter) = (format!("device {job}"), filter.clone());
+        let run = move || own_device().map_or(Ok(()), |device| judge(&verify::on_device(&device, &job, &filter)));
         trials.push(Trial::test(name, run).with_ignored_flag(without_device));
     }
     libtest_mimic::run(&arguments, trials).exit();

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use warpsmith::check::registry::OPERATORS;
-use warpsmith::check::verify::{self, Filter, Job, Status, offline};
-use warpsmith::ops::model::params::Params;
-use warpsmith::ops::model::{Case, CaseClass, Dims, Operator, TensorMeta};
+use warpsmith::check::verify::{self, Filter, Status, offline};
+use warpsmith::check::{Job, finite_differences};
+use warpsmith::ops::model::{self, Arrangement, Case, CaseClass, Dims, Operator, Params, TensorMeta};
 use warpsmith::{DType, Error};
 use warpsmith_tests::device;
 
@@ -19,13 +19,22 @@ fn runner() -> TestRunner {
 fn cases(op: &'static dyn Operator) -> impl Strategy<Value = Case> {
     let known = op.cases();
     let names: Vec<&'static str> = known[0].dims.iter().map(|(name, _)| name).collect();
-    let offsets = if known.iter().any(|c| c.layout.offset > 0) { 9usize } else { 1 };
-    let pads = if known.iter().any(|c| c.layout.row_pad > 0) { 9usize } else { 1 };
+    let args = op.info().args;
+    // Each tensor may lie as it lies in a case of the operator's own.
+    let offset = |name| known.iter().any(|c| c.arrangement(name).offset > 0);
+    let pad = |name| known.iter().any(|c| c.arrangement(name).row_pad > 0);
+    let free: Vec<_> = args.iter().map(|arg| (arg.name, offset(arg.name), pad(arg.name))).collect();
     let sizes = prop::collection::vec(prop_oneof![0..20usize, 0..300usize], names.len());
-    (sizes, 0..op.info().dtypes.len(), 0..offsets, 0..pads).prop_map(move |(sizes, dtype, offset, pad)| {
+    let places = prop::collection::vec((0..9usize, 0..9usize), args.len());
+    (sizes, 0..op.info().dtypes.len(), places).prop_map(move |(sizes, dtype, places)| {
         let mut dims = Dims::default();
         names.iter().zip(sizes).for_each(|(name, size)| dims.push(name, size));
-        Case::new(op.info(), CaseClass::Odd, op.info().dtypes[dtype], dims).offset(offset).row_pad(pad)
+        let case = Case::new(op.info(), CaseClass::Odd, op.info().dtypes[dtype], dims);
+        free.iter().zip(places).fold(case, |case, ((name, offset, pad), (by, after))| {
+            let by = if *offset { by } else { 0 };
+            let after = if *pad { after } else { 0 };
+            case.arrange(name, Arrangement::DENSE.offset(by).row_pad(after))
+        })
     })
 }
 
@@ -59,10 +68,17 @@ fn any_input_gives_outputs_or_an_error_that_names_the_operator() {
     });
     for op in OPERATORS {
         let info = op.info();
-        let inputs = prop::collection::vec(meta.clone(), 0..info.inputs.len() + 2);
-        let check = |inputs: Vec<TensorMeta>| {
-            match op.outputs(&inputs, &Params::new(info)) {
-                Ok(outputs) => prop_assert_eq!(outputs.len(), info.outputs.len()),
+        // Mostly the right names, so that shapes and types have their turn.
+        let names: Vec<_> = info.inputs().map(|arg| arg.name).chain(["unknown"]).collect();
+        let inputs = prop::collection::vec((meta.clone(), 0..8 * names.len()), 0..names.len() + 1);
+        let check = |inputs: Vec<(TensorMeta, usize)>| {
+            let named = inputs.into_iter().enumerate().map(|(i, (meta, pick))| {
+                let name = names.get(pick).unwrap_or(&names[i.min(names.len() - 1)]);
+                TensorMeta { name: (*name).to_owned(), ..meta }
+            });
+            let inputs: Vec<_> = named.collect();
+            match model::outputs(*op, &inputs, &Params::new(info)) {
+                Ok(outputs) => prop_assert_eq!(outputs.len(), info.outputs().count()),
                 Err(error) => prop_assert!(error.to_string().starts_with(info.name), "{error}"),
             }
             Ok(())
@@ -83,4 +99,15 @@ fn any_parameter_text_is_a_value_or_an_error() {
         };
         runner().run(&text, check).unwrap();
     }
+}
+
+#[test]
+fn gradients_are_what_finite_differences_say() {
+    let mut backward = 0;
+    for op in OPERATORS.iter().copied() {
+        let compared = finite_differences::check(op).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(compared > 0, op.gradient().is_some(), "{}", op.info().name);
+        backward += usize::from(compared > 0);
+    }
+    assert!(backward > 0);
 }

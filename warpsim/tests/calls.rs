@@ -1,7 +1,6 @@
 //! Calls through pointers, whose targets differ between the lanes of a warp.
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Gpu, Kind, Options};
 
 /// Lane l calls `thrice` or `square` as bit 1 of l says; lanes whose bit 2 is set do not call. A shuffle after the call needs all lanes.

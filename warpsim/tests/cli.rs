@@ -1,7 +1,6 @@
 //! The command.
 
-mod common;
-use common::nvcc;
+use crate::common::nvcc;
 use std::process::{Command, Output};
 
 fn warpsim(args: &[&str]) -> Output {

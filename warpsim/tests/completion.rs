@@ -1,7 +1,6 @@
 //! Asynchronous work at the earliest and at the latest point: a missing wait shows as stale data.
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Completion, Gpu, Options};
 
 /// Copies 32 words to shared memory with `cp.async` over old contents, waits or not, and stores what it sees.

@@ -1,7 +1,6 @@
 //! Kernels that use CUDA's own libraries (`cuda/advanced.cu`): barriers, pipelines, cooperative groups, half types, atomics.
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Checks, Gpu, Options, bf16_bits, bf16_value, f16_bits, f16_value};
 
 fn p(a: u64) -> [u8; 8] {

@@ -1,8 +1,7 @@
 //! Ordinary CUDA C++ kernels, compiled by nvcc (`cuda/basic.cu`), against values computed here.
 #![allow(clippy::precedence)]
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Gpu, Options};
 
 fn p(a: u64) -> [u8; 8] {

@@ -1,7 +1,6 @@
 //! Threads, blocks and clusters that work together (`cuda/coop.cu`).
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Gpu, Launch, Module, Options};
 
 fn p(a: u64) -> [u8; 8] {

@@ -1,7 +1,6 @@
 //! CUB's block algorithms (`cuda/cub.cu`).
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::Gpu;
 
 fn p(a: u64) -> [u8; 8] {

@@ -1,7 +1,6 @@
 //! What else CUDA C++ has (`cuda/misc.cu`).
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Gpu, Kind, bf16_bits, bf16_value, f16_bits, f16_value};
 
 fn p(a: u64) -> [u8; 8] {

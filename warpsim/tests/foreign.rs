@@ -1,7 +1,6 @@
 //! Instructions that PTX of other compilers uses: packed `set`, immediate predicates, tensor maps made by the kernel.
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Gpu, Kind, Launch, Module, Report};
 
 fn text(version: &str, params: &str, body: &str) -> String {

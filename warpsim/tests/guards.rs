@@ -1,7 +1,6 @@
 //! Guarded instructions: lanes that are switched off read nothing, however the instruction is executed.
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Checks, Gpu, Options};
 
 /// Only lanes below 16 write `%r2`, and only they may use it.

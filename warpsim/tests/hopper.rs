@@ -1,8 +1,7 @@
 //! sm_90: tensor copies with every swizzle, clusters, wgmma with its descriptors.
 #![allow(clippy::precedence)]
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{DataType, Gpu, Launch, Module, Options, Report, Swizzle, TensorMap, bf16_bits, bf16_value};
 
 const HEAD: &str = ".version 8.0\n.target sm_90a\n.address_size 64\n";

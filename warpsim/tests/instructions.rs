@@ -1,9 +1,8 @@
 //! Single instructions against values computed in Rust.
 #![allow(clippy::precedence, clippy::double_comparisons)]
 
-mod common;
-use common::lanes::*;
-use common::*;
+use crate::common::lanes::*;
+use crate::common::*;
 
 #[test]
 fn integer() {

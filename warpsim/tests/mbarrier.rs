@@ -1,7 +1,6 @@
 //! mbarrier instructions: counts, tokens, peers.
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Gpu, Kind, Module, Options, Report};
 
 fn text(body: &str) -> String {

@@ -1,8 +1,7 @@
 //! `mma.sync`: fragment layouts written down from the PTX ISA's tables, results against plain loops.
 #![allow(clippy::precedence)]
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Gpu, Options, bf16_bits, bf16_value, f16_bits, f16_value};
 
 /// Where element `i` of a lane's fragment lies: (row, column).

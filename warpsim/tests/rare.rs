@@ -1,8 +1,7 @@
 //! Instructions that compilers rarely emit, against values computed in Rust.
 #![allow(clippy::precedence)]
 
-mod common;
-use common::lanes::*;
+use crate::common::lanes::*;
 
 fn halves(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
     u32::from(f(a as u16, b as u16)) | u32::from(f((a >> 16) as u16, (b >> 16) as u16)) << 16

@@ -1,7 +1,6 @@
 //! State spaces and memory that is not just loaded and stored: windows, the stack, discarded lines.
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Checks, Gpu, Kind, Options};
 
 fn text(globals: &str, head: &str, body: &str) -> String {

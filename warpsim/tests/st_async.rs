@@ -1,7 +1,6 @@
 //! `st.async` and `red.async` between the blocks of a cluster.
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Completion, Fault, Gpu, Kind, Launch, Module, Options, Report};
 
 /// Each of two blocks sends to the other: a vector and a double for each thread, and sums. `send` and `wait` can be replaced.

@@ -1,7 +1,6 @@
 //! What Triton makes of `triton/simple.py`: reductions, scans, conversions, atomics, locks.
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{Gpu, Kind, Options, Report, bf16_bits, bf16_value, f16_bits, f16_value};
 
 /// Runs both architectures' kernel under every option: allocates, launches, and looks at the result.

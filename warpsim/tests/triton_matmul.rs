@@ -1,7 +1,6 @@
 //! What Triton makes of `triton/matmul.py`: tensor cores of both generations, TMA, attention.
 
-mod common;
-use common::*;
+use crate::common::*;
 use warpsim::{DataType, Gpu, Options, Swizzle, TensorMap, bf16_bits, bf16_value, f16_bits, f16_value};
 
 fn each(name: &str, test: impl Fn(&triton::Kernel, &mut Gpu, &Options)) {

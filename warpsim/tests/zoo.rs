@@ -1,7 +1,6 @@
 //! Planted bugs: each is found, and the same kernel without the bug is quiet.
 
-mod common;
-use common::all_options;
+use crate::common::all_options;
 use warpsim::{Gpu, Kind, Launch, Module, Options};
 
 /// A kernel `k(p, q)` with pointers in %rd1, %rd2 and the thread index in %r1 (times four in %r2).

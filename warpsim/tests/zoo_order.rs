@@ -1,8 +1,7 @@
 //! Planted mistakes of order: single lanes, clusters, asynchronous copies, other blocks. Each is found, in every order of
 //! warps and at both ends of asynchronous work, and the kernel without it is quiet.
 
-mod common;
-use common::all_options;
+use crate::common::all_options;
 use warpsim::{Gpu, Kind, Launch, Module, Options};
 
 /// A kernel with pointers to two buffers of 4096 bytes in %rd1 (written) and %rd2 (zeroed), the thread index in %r1, four

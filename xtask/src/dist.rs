@@ -30,7 +30,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     // One build for all, so that every dependency is compiled once.
     let packages = ["-p", "warpsmith", "-p", "warpsmith-tests", "-p", "warpsmith-benches"];
-    let targets = ["test", "--release", "--no-run", "--lib", "--bins", "--tests", "--benches"];
+    let targets =
+        ["test", "--release", "--no-run", "--lib", "--bins", "--tests", "--benches", "--features", "warpsmith/cli"];
     let programs = cargo::build("building command, tests and benches", &[&targets[..], &packages].concat())?;
 
     // Packed beside the old folder and then swapped, so that a failure leaves no half of one.

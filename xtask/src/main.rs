@@ -4,6 +4,7 @@ mod cargo;
 mod compare;
 mod dist;
 mod new_op;
+mod package;
 mod setup;
 mod tidy;
 
@@ -45,13 +46,12 @@ enum Chore {
     },
     /// Pack command, tests and benches for a GPU machine without Rust
     Dist(dist::Options),
+    /// Pack the crates for crates.io, and build a stranger's programs with them
+    Package,
     /// Put bench rows beside those of other libraries
     Compare(compare::Options),
     /// Write the places of a new operator
-    NewOp {
-        /// Its name, in snake case
-        name: String,
-    },
+    NewOp(new_op::Options),
     /// Check what compilers do not
     Tidy {
         /// Renew the operator table in README.md
@@ -85,8 +85,12 @@ fn run(chore: Chore) -> Result<ExitCode> {
             set_up()?;
             dist::run(&options)
         }
+        Chore::Package => {
+            set_up()?;
+            package::run()
+        }
         Chore::Compare(options) => compare::run(&options),
-        Chore::NewOp { name } => new_op::run(&name),
+        Chore::NewOp(options) => new_op::run(&options),
         Chore::Tidy { fix } => tidy::run(fix),
         Chore::Ci => ci(),
     }?;
@@ -100,7 +104,7 @@ fn set_up() -> Result<()> {
 /// Runs our command after `cargo run FLAGS`. It says itself what is wrong, and its exit code means something.
 fn warpsmith(flags: &[&str], verb: &str, args: Vec<OsString>) -> Result<ExitCode> {
     set_up()?;
-    let mut command = cargo::command(["run", "-p", "warpsmith"]);
+    let mut command = cargo::command(["run", "-p", "warpsmith", "--features", "cli"]);
     let status = cargo::status(verb, command.args(flags).args(["--", verb]).args(args))?;
     let code =
         status.code().and_then(|code| u8::try_from(code).ok()).with_context(|| format!("{verb} failed ({status})"))?;
@@ -115,7 +119,8 @@ fn ci() -> Result<()> {
     let doc = ["doc", "--workspace", "--no-deps"];
     cargo::run("documentation", cargo::command(doc).env("RUSTDOCFLAGS", "-D warnings"))?;
     tidy::run(false)?;
-    cargo::run("tests", &mut cargo::command(["test", "--workspace"]))
+    cargo::run("tests", &mut cargo::command(["test", "--workspace"]))?;
+    package::run()
 }
 
 #[cfg(test)]

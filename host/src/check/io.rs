@@ -1,6 +1,7 @@
 //! Reading and writing safetensors files.
 
-use std::io::Write;
+mod whole;
+
 use std::path::Path;
 
 use safetensors::SafeTensors;
@@ -8,14 +9,23 @@ use safetensors::tensor::{Dtype as FileDtype, SafeTensorError, TensorView};
 
 use crate::ops::model::ArgInfo;
 use crate::runtime::dtype::DType;
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::{Error, Result, printable};
 use crate::runtime::host_tensor::HostTensor;
 
 /// Reads a tensor for each argument, by its name; optional ones may be missing. Others in the file are left alone.
 pub fn read<'a>(path: &Path, args: impl IntoIterator<Item = &'a ArgInfo>) -> Result<Vec<(&'static str, HostTensor)>> {
-    let args: Vec<_> = args.into_iter().collect();
     let bytes = std::fs::read(path).map_err(|e| Error::file(path, format!("cannot be read: {e}")))?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|e| Error::file(path, malformed(&e)))?;
+    parse(path, &bytes, args)
+}
+
+/// [`read`] on what was read from `path` already.
+pub fn parse<'a>(
+    path: &Path,
+    bytes: &[u8],
+    args: impl IntoIterator<Item = &'a ArgInfo>,
+) -> Result<Vec<(&'static str, HostTensor)>> {
+    let args: Vec<_> = args.into_iter().collect();
+    let file = SafeTensors::deserialize(bytes).map_err(|e| Error::file(path, malformed(&e)))?;
     let read = |arg: &&ArgInfo| match file.tensor(arg.name) {
         Ok(tensor) => Some(from_file(arg.name, &tensor).map(|t| (arg.name, t)).map_err(|e| Error::file(path, e))),
         Err(_) if arg.optional => None,
@@ -26,14 +36,19 @@ pub fn read<'a>(path: &Path, args: impl IntoIterator<Item = &'a ArgInfo>) -> Res
 
 /// Writes tensors under their names. The file appears whole or not at all.
 pub fn write(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<()> {
-    let fail = |e: &dyn std::fmt::Display| Error::file(path, format!("cannot be written: {e}"));
+    whole::write(path, &serialize(path, tensors)?)
+}
+
+/// What [`write()`] writes.
+pub fn serialize(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<Vec<u8>> {
+    let fail = |e: &SafeTensorError| Error::file(path, format!("cannot be written: {e}"));
     let mut views = Vec::new();
     for (name, tensor) in tensors {
         let shape = tensor.shape().to_vec();
         let view = TensorView::new(to_file_dtype(tensor.dtype()), shape, tensor.bytes()).map_err(|e| fail(&e))?;
         views.push((*name, view));
     }
-    write_whole(path, &safetensors::serialize(views, None).map_err(|e| fail(&e))?)
+    safetensors::serialize(views, None).map_err(|e| fail(&e))
 }
 
 /// Writes a JSON document. The file appears whole or not at all.
@@ -41,34 +56,17 @@ pub fn write(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<()> {
 pub(crate) fn write_json(path: &Path, document: &impl serde::Serialize) -> Result<()> {
     let text =
         serde_json::to_string_pretty(document).map_err(|e| Error::file(path, format!("cannot be written: {e}")))?;
-    write_whole(path, (text + "\n").as_bytes())
-}
-
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let fail = |e: &dyn std::fmt::Display| Error::file(path, format!("cannot be written: {e}"));
-    if path.metadata().is_ok_and(|data| !data.is_file()) {
-        // A device or a pipe, such as /dev/stdout: no file may take its place.
-        return std::fs::write(path, bytes).map_err(|e| fail(&e));
-    }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    // As an ordinary new file has them: temporary ones are for their owner only.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder).map_err(|e| fail(&e))?;
-    file.write_all(bytes).map_err(|e| fail(&e))?;
-    file.persist(path).map_err(|e| fail(&e.error))?;
-    Ok(())
+    whole::write(path, (text + "\n").as_bytes())
 }
 
 fn malformed(error: &SafeTensorError) -> String {
-    format!("is not a whole safetensors file: {error}")
+    format!("is not a whole safetensors file: {}", printable(&error.to_string()))
 }
 
 fn missing(name: &str, args: &[&ArgInfo], file: &SafeTensors<'_>) -> String {
     let mut there = file.names();
     there.sort_unstable();
-    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    let there = if there.is_empty() { "none".to_owned() } else { printable(&there.join(", ")).into_owned() };
     let wanted: Vec<_> = args.iter().map(|arg| arg.name).collect();
     format!("has no tensor `{name}`: wanted are {}; the file has {there}", wanted.join(", "))
 }
@@ -151,19 +149,11 @@ mod tests {
         let text = error(&header(other, &[0; 4]));
         let name = OPERATORS[0].info().args[0].name;
         assert!(text.contains(&format!("has no tensor `{name}`")) && text.contains("unexpected"), "{text}");
+        let hostile = r#"{"\u001b[31m\nerror: ":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+        let text = error(&header(hostile, &[0; 4]));
+        assert!(text.ends_with(r"the file has \u{1b}[31m\nerror: ") && !text.contains('\n'), "{text}");
         let strange = format!(r#"{{"{name}":{{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}}}"#);
         assert!(error(&header(&strange, &[0; 8])).contains("F64"));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn devices_are_written_to_and_not_replaced() {
-        use std::os::unix::fs::FileTypeExt;
-        let folder = tempfile::tempdir().unwrap();
-        let link = folder.path().join("null");
-        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
-        write(&link, &[]).unwrap();
-        assert!(link.metadata().unwrap().file_type().is_char_device());
     }
 
     #[test]

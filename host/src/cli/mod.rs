@@ -1,6 +1,7 @@
 //! The `warpsmith` command: one module a verb.
 //!
-//! Exit codes: 0 all is well, 1 a check failed, 2 the command or its input is wrong, 3 the machine lacks something.
+//! Exit codes: 0 all is well, 1 a check or the work itself failed (a full disk, no memory), 2 the command or its input is wrong,
+//! 3 the machine lacks something: a driver, a GPU, the backend that was asked for, kernels.
 
 mod analyze;
 mod bench;
@@ -14,13 +15,13 @@ mod ui;
 mod verify;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use crate::runtime::device::{BackendKind, Device};
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::{Error, Result, printable};
 use ui::Ui;
 
 /// LLM operators whose GPU kernels are written in Rust.
@@ -79,29 +80,35 @@ const ENVIRONMENT: u8 = 3;
 /// Runs the process's command line.
 pub fn main() -> ExitCode {
     let terminal = io::stdout().is_terminal();
-    let mut ui = Ui::new(io::stdout(), io::stderr());
+    let mut ui = Ui::new(io::stdin(), io::stdout(), io::stderr());
     ui.colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     ui.progress = io::stderr().is_terminal();
     ExitCode::from(dispatch(std::env::args_os(), &mut ui))
 }
 
-/// Runs a command line (the program's name first) with its output going to `out` and `err`; returns the exit code.
+/// Runs a command line (the program's name first) on `input`, with its output going to `out` and `err`; returns the exit code.
 pub fn run(
     args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    input: impl Read + 'static,
     out: impl Write + 'static,
     err: impl Write + 'static,
 ) -> u8 {
-    dispatch(args, &mut Ui::new(out, err))
+    dispatch(args, &mut Ui::new(input, out, err))
 }
 
 fn dispatch(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, ui: &mut Ui) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) => {
-            let text = if ui.colour { error.render().ansi().to_string() } else { error.render().to_string() };
-            let _ =
-                if error.use_stderr() { ui.err.write_all(text.as_bytes()) } else { ui.out.write_all(text.as_bytes()) };
-            return if error.use_stderr() { USAGE } else { 0 };
+        // What was typed is part of the text, so it is printed without the colours that it may contain.
+        Err(error) if error.use_stderr() => {
+            let text = error.render().to_string();
+            text.lines().for_each(|line| ui.note(printable(line)));
+            return USAGE;
+        }
+        Err(help) => {
+            let text = if ui.colour { help.render().ansi().to_string() } else { help.render().to_string() };
+            ui.print(&text);
+            return 0;
         }
     };
     ui.json = cli.json;
@@ -116,7 +123,7 @@ fn dispatch(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, ui: &mu
         Verb::Analyze(args) => analyze::run(&args, ui),
         Verb::ColdStart(args) => bench::cold_start(&args, ui),
     };
-    match result {
+    match result.and_then(|outcome| ui.finish().map(|()| outcome)) {
         Ok(Outcome::Ok) => 0,
         Ok(Outcome::ChecksFailed) => CHECKS_FAILED,
         Ok(Outcome::EnvironmentMissing) => ENVIRONMENT,
@@ -151,6 +158,11 @@ struct BackendArg {
 }
 
 impl BackendArg {
+    /// Whether a backend was asked for, here or by the environment.
+    fn is_forced(&self) -> bool {
+        self.backend.is_some() || std::env::var_os("WARPSMITH_BACKEND").is_some_and(|name| !name.is_empty())
+    }
+
     fn open(&self) -> Result<Device> {
         match self.backend {
             Some(kind) => Device::open_backend(kind),

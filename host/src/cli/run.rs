@@ -1,6 +1,6 @@
 //! `warpsmith run`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use comfy_table::Cell;
 use serde_json::json;
@@ -8,17 +8,17 @@ use serde_json::json;
 use super::{BackendArg, Outcome, Ui};
 use crate::check::{Operands, io, registry};
 use crate::ops::model::{self, Params, TensorMeta};
-use crate::runtime::error::Result;
+use crate::runtime::error::{Error, Result, printable};
 use crate::runtime::host_tensor::HostTensor;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The operator
     op: String,
-    /// A safetensors file with a tensor for each input, by its name
+    /// A safetensors file with a tensor for each input, by its name; `-` for standard input
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
-    /// The safetensors file to write the outputs to
+    /// The safetensors file to write the outputs to; with `-` they go to standard output, and the report to standard error
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     /// A parameter's value; `variant=NAME` forces a variant
@@ -32,7 +32,15 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let op = registry::find(&args.op)?;
     let info = op.info();
     let params = args.set.iter().try_fold(Params::new(info), |params, text| params.with_text(text))?;
-    let inputs = io::read(&args.input, info.inputs())?;
+    let inputs = match is_stream(&args.input) {
+        true => {
+            let mut bytes = Vec::new();
+            let read = ui.input.read_to_end(&mut bytes);
+            read.map_err(|e| Error::file("standard input", format!("cannot be read: {e}")))?;
+            io::parse(Path::new("standard input"), &bytes, info.inputs())?
+        }
+        false => io::read(&args.input, info.inputs())?,
+    };
     let meta = |(name, tensor): &(&str, HostTensor)| TensorMeta::new(name, tensor.dtype(), tensor.shape().to_vec());
     let metas: Vec<_> = inputs.iter().map(meta).collect();
     model::outputs(op, &metas, &params)?;
@@ -47,7 +55,11 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     end.synchronize()?;
     let ms = start.elapsed_ms(&end)?;
     let outputs = operands.outputs(&stream)?;
-    io::write(&args.output, &outputs)?;
+    if is_stream(&args.output) {
+        ui.give(&io::serialize(Path::new("standard output"), &outputs)?);
+    } else {
+        io::write(&args.output, &outputs)?;
+    }
     let outputs: Vec<_> = outputs.iter().map(meta).collect();
 
     let describe = |m: &TensorMeta| json!({ "name": m.name, "dtype": m.dtype.name(), "shape": m.shape });
@@ -64,6 +76,11 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     };
     let rows = metas.iter().map(|m| row("input", m)).chain(outputs.iter().map(|m| row("output", m)));
     ui.table(&["", "tensor", "dtype", "shape"], rows.collect());
-    ui.line(format!("{} took {ms:.3} ms on {}; wrote {}", info.name, device.info().name, args.output.display()));
+    let output = args.output.to_string_lossy();
+    ui.line(format!("{} took {ms:.3} ms on {}; wrote {}", info.name, device.info().name, printable(&output)));
     Ok(Outcome::Ok)
+}
+
+fn is_stream(path: &Path) -> bool {
+    path == Path::new("-")
 }

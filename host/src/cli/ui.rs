@@ -1,6 +1,6 @@
 //! Where a verb's text goes: tables, notes and progress.
 
-use std::io::Write;
+use std::io::{self, Read, Write};
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,12 +9,15 @@ use serde_json::json;
 
 use crate::check::verify::Status;
 use crate::check::verify::offline::KernelRow;
-use crate::runtime::error::Error;
+use crate::runtime::error::{Error, Result};
 
-/// Output of one command.
+/// What one command reads and writes.
 pub(super) struct Ui {
-    pub(super) out: Box<dyn Write>,
-    pub(super) err: Box<dyn Write>,
+    pub(super) input: Box<dyn Read>,
+    out: Box<dyn Write>,
+    err: Box<dyn Write>,
+    /// Why standard output could not take everything.
+    unwritten: Option<io::Error>,
     /// Standard output is a terminal that takes colour.
     pub(super) colour: bool,
     /// Standard error is a terminal.
@@ -24,15 +27,48 @@ pub(super) struct Ui {
 }
 
 impl Ui {
-    pub(super) fn new(out: impl Write + 'static, err: impl Write + 'static) -> Self {
-        Self { out: Box::new(out), err: Box::new(err), colour: false, progress: false, json: false }
+    pub(super) fn new(input: impl Read + 'static, out: impl Write + 'static, err: impl Write + 'static) -> Self {
+        let (input, out, err) = (Box::new(input), Box::new(out), Box::new(err));
+        Self { input, out, err, unwritten: None, colour: false, progress: false, json: false }
     }
 
-    /// A line of the result, not printed with `--json`. A reader that has gone away is no reason to fail.
+    /// A line of the result, not printed with `--json`.
     pub(super) fn line(&mut self, text: impl AsRef<str>) {
         if !self.json {
-            let _ = writeln!(self.out, "{}", text.as_ref());
+            self.print(&format!("{}\n", text.as_ref()));
         }
+    }
+
+    /// Writes bytes to standard output; everything else goes to standard error from now on.
+    pub(super) fn give(&mut self, bytes: &[u8]) {
+        let written = self.out.write_all(bytes).and_then(|()| self.out.flush());
+        self.remember(written);
+        std::mem::swap(&mut self.out, &mut self.err);
+        self.colour = false;
+    }
+
+    /// Text for standard output as it is.
+    pub(super) fn print(&mut self, text: &str) {
+        let written = self.out.write_all(text.as_bytes());
+        self.remember(written);
+    }
+
+    /// A reader that has gone away is no reason to fail, a full disk is.
+    fn remember(&mut self, written: io::Result<()>) {
+        if let Err(error) = written
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            self.unwritten.get_or_insert(error);
+        }
+    }
+
+    /// An error if standard output could not take everything.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        let written = self.out.flush();
+        self.remember(written);
+        self.unwritten
+            .take()
+            .map_or(Ok(()), |error| Err(Error::Unwritten { path: "standard output".into(), reason: error.to_string() }))
     }
 
     /// A line beside the result.
@@ -56,7 +92,7 @@ impl Ui {
 
     fn write_json(&mut self, document: &impl Serialize) {
         if let Ok(text) = serde_json::to_string_pretty(document) {
-            let _ = writeln!(self.out, "{text}");
+            self.print(&(text + "\n"));
         }
     }
 
@@ -80,7 +116,7 @@ impl Ui {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        let _ = writeln!(self.out, "{}", table.trim_fmt());
+        self.print(&(table.trim_fmt() + "\n"));
     }
 
     /// A bar over `steps`, hidden unless standard error is a terminal.

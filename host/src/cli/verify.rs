@@ -26,6 +26,9 @@ pub(super) struct Args {
     /// Run everything twice and demand equal bits
     #[arg(long)]
     repeat: bool,
+    /// A line a case instead of one an operator and dtype
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
@@ -33,9 +36,9 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let filter = Filter { repeat: args.repeat, ..args.cases.filter(args.seed) };
     let jobs = verify::plan(&ops, &filter)?;
     match args.backend.open() {
-        Ok(device) => on_device(&device, &filter, &ops, &jobs, ui),
+        Ok(device) => on_device(&device, &filter, &ops, &jobs, args.verbose, ui),
         // Asked for by name, a backend that is not there is an error; otherwise there is still something to check.
-        Err(error) if error.is_environment() && args.backend.backend.is_none() => {
+        Err(error) if error.is_environment() && !args.backend.is_forced() => {
             without_device(&error, args.seed, &ops, &jobs, ui)
         }
         Err(error) => Err(error),
@@ -47,6 +50,7 @@ fn on_device(
     filter: &Filter,
     ops: &[&'static dyn Operator],
     jobs: &[Job],
+    verbose: bool,
     ui: &mut Ui,
 ) -> Result<Outcome> {
     let (name, driver) = (&device.info().name, device.info().driver_version.to_string());
@@ -68,6 +72,28 @@ fn on_device(
         true => ui.line(format!("Simulated, without a GPU: the kernels' PTX on {name}.")),
         false => ui.line(format!("On {name} (CUDA driver {driver}):")),
     }
+    match verbose {
+        // What no simulation takes on is only counted.
+        true => cases(rows.iter().filter(|r| !(simulated && r.status == Status::Skipped)), ui),
+        false => operators(&rows, ui),
+    }
+    details(&rows, ui);
+    ui::broken_kernels(&kernels, ui);
+    if simulated {
+        ui.line(format!("Kernels: {}", checked(&kernels)));
+    }
+    match not_run {
+        Some(NotRun { cases, why }) => {
+            ui.line(format!("{why}; cases left: {}", cases.len()));
+            ui.line(format!("{}, {} not run", summary(&rows), cases.len()));
+        }
+        None => ui.line(summary(&rows)),
+    }
+    Ok(Outcome::of(passed))
+}
+
+/// A line a case and variant.
+fn cases<'a>(rows: impl Iterator<Item = &'a Row>, ui: &mut Ui) {
     let cells = |r: &Row| {
         let tolerance = match (r.abs, r.rel) {
             (Some(abs), Some(rel)) => format!("{abs:.1e} + {rel:.1e}·|ref|"),
@@ -85,22 +111,35 @@ fn on_device(
         ]
     };
     let headings = ["operator", "case", "variant", ">max error", ">tolerance", ">share used", ">ms", "result"];
-    // What no simulation takes on is counted below.
-    let shown = rows.iter().filter(|r| !(simulated && r.status == Status::Skipped));
-    ui.table(&headings, shown.map(cells).collect());
-    details(&rows, ui);
-    ui::broken_kernels(&kernels, ui);
-    if simulated {
-        ui.line(format!("Kernels: {}", checked(&kernels)));
-    }
-    match not_run {
-        Some(NotRun { cases, why }) => {
-            ui.line(format!("{why}; cases left: {}", cases.len()));
-            ui.line(format!("{}, {} not run", summary(&rows), cases.len()));
+    ui.table(&headings, rows.map(cells).collect());
+}
+
+/// A line an operator and dtype, with the greatest share of the tolerance that a case used.
+fn operators(rows: &[Row], ui: &mut Ui) {
+    let mut groups: Vec<(&Row, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|(first, _)| (first.op, first.dtype) == (row.op, row.dtype)) {
+            Some((_, group)) => group.push(row),
+            None => groups.push((row, vec![row])),
         }
-        None => ui.line(summary(&rows)),
     }
-    Ok(Outcome::of(passed))
+    let cells = |(first, group): &(&Row, Vec<&Row>)| {
+        let count = |status| group.iter().filter(|r| r.status == status).count();
+        let worst = group.iter().filter_map(|r| r.max_err).max_by(f64::total_cmp);
+        let (passed, failed, skipped) = (count(Status::Pass), count(Status::Fail), count(Status::Skipped));
+        let result = match (failed, passed) {
+            (0, 0) => Status::Skipped,
+            (0, _) => Status::Pass,
+            _ => Status::Fail,
+        };
+        let counts = [group.len(), passed, failed, skipped].map(Cell::new);
+        let mut cells = vec![Cell::new(first.op), Cell::new(first.dtype)];
+        cells.extend(counts);
+        cells.extend([ui::number(worst), ui::status(result)]);
+        cells
+    };
+    let headings = ["operator", "dtype", ">runs", ">passed", ">failed", ">skipped", ">worst share", "result"];
+    ui.table(&headings, groups.iter().map(cells).collect());
 }
 
 fn without_device(why: &Error, seed: u64, ops: &[&'static dyn Operator], jobs: &[Job], ui: &mut Ui) -> Result<Outcome> {

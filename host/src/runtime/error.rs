@@ -1,5 +1,6 @@
 //! The one error type: every message names the operator, the argument and the values seen.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use crate::runtime::device::Device;
@@ -59,7 +60,7 @@ pub enum Error {
         reason: String,
     },
     /// A parameter is outside its range, or not known.
-    #[error("{op}: parameter `{param}` = {found}: expected {expected}")]
+    #[error("{op}: parameter `{}` = {}: expected {expected}", printable(param), printable(found))]
     InvalidParam {
         /// Operator or function.
         op: String,
@@ -71,7 +72,7 @@ pub enum Error {
         expected: String,
     },
     /// No operator has this name.
-    #[error("no operator is called `{name}`{}", suggest(nearest))]
+    #[error("no operator is called `{}`{}", printable(name), suggest(nearest))]
     UnknownOperator {
         /// The name that was asked for.
         name: String,
@@ -79,7 +80,7 @@ pub enum Error {
         nearest: Vec<String>,
     },
     /// No case of an operator has this name.
-    #[error("{op}: no case is called `{name}`{}", suggest(nearest))]
+    #[error("{op}: no case is called `{}`{}", printable(name), suggest(nearest))]
     UnknownCase {
         /// Operator.
         op: String,
@@ -238,8 +239,16 @@ pub enum Error {
         why: String,
     },
     /// A file cannot be read or written.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}", printable(&path.to_string_lossy()))]
     File {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// Writing a file began and could not be finished, on a full disk for example.
+    #[error("{}: cannot be written to the end: {reason}", printable(&path.to_string_lossy()))]
+    Unwritten {
         /// The file.
         path: PathBuf,
         /// What went wrong.
@@ -341,6 +350,20 @@ impl std::fmt::Display for CudaVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.major(), self.minor())
     }
+}
+
+/// Text from elsewhere as a message can carry it: what moves a terminal's cursor, colours it, starts a line or turns the direction of
+/// text is escaped.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if acts(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
 }
 
 fn suggest(nearest: &[String]) -> String {

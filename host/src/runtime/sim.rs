@@ -51,3 +51,9 @@ impl<'a> Simulator<'a> {
 pub fn open(model: &GpuModel) -> Result<Device> {
     Ok(Device::unshared(SimBackend::open(model.limits())?))
 }
+
+/// A simulated device like the one that [`Device::open_backend`] shares, which nobody else has: a device simulates one launch at a
+/// time, two devices simulate two.
+pub fn unshared() -> Result<Device> {
+    Ok(Device::unshared(SimBackend::open(sim::SMALL)?))
+}

@@ -1,94 +1,11 @@
-//! The fake driver, child processes, and kernels that the fake knows.
-
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::OnceLock;
+//! Kernels that the fake driver knows, and what tests do with them.
 
 use warpsmith::kernels::{Code, KernelImage};
 use warpsmith::launch::{DevicePtrMut, Dim3, Kernel};
 use warpsmith::{Arch, Device, Result, Stream, Tensor};
 
-const CHILD: &str = "WARPSMITH_FAKE_CHILD";
-
-/// Compiles the fake driver once; `None`, with a line, where there is no compiler.
-fn fake_driver() -> Option<PathBuf> {
-    static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fake_driver/libcuda.rs");
-        let library = folder.join("libcuda-fake.so");
-        // Another test run may be doing the same: both write their own file, then put it in place.
-        let fresh = folder.join(format!("libcuda-fake-{}.so", std::process::id()));
-        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
-        let output = Command::new(rustc)
-            .args(["--edition", "2024", "-O", "-A", "warnings", "-o"])
-            .args([&fresh, &source])
-            .output()
-            .inspect_err(|error| eprintln!("skipped: rustc cannot be run: {error}"))
-            .ok()?;
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "the fake driver does not compile:\n{message}");
-        std::fs::rename(&fresh, &library).expect("both are in the same folder");
-        Some(library)
-    })
-    .clone()
-}
-
-/// Runs `body` in a process of its own. `name` is the calling test's.
-pub(crate) fn with_driver(name: &str, settings: &[(&str, &str)], body: impl FnOnce()) {
-    if std::env::var_os(CHILD).is_some() {
-        return body();
-    }
-    let library = match settings.iter().find(|(key, _)| *key == "WARPSMITH_LIBCUDA") {
-        Some((_, path)) => PathBuf::from(path),
-        None => match fake_driver() {
-            Some(path) => path,
-            None => return,
-        },
-    };
-    let output = Command::new(std::env::current_exe().expect("the test has a path"))
-        .args(["--exact", name, "--nocapture"])
-        .env_remove("CUDA_VISIBLE_DEVICES")
-        .env(CHILD, name)
-        .env("WARPSMITH_BACKEND", "cuda")
-        .envs(settings.iter().copied())
-        .env("WARPSMITH_LIBCUDA", library)
-        .output()
-        .expect("the child starts");
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name} failed in its child process:\n{text}");
-    assert!(text.contains("1 passed"), "{name} did not run:\n{text}");
-}
-
 pub(crate) fn open_error() -> String {
     Device::open().expect_err("there is nothing to open").to_string()
-}
-
-fn symbol(name: &std::ffi::CStr) -> *mut () {
-    libcuda_loader::driver().expect("the fake is loaded").symbol(name)
-}
-
-/// What the fake has been asked to do since the last call.
-pub(crate) fn calls() -> Vec<String> {
-    // SAFETY: the fake's signature.
-    let log: extern "C" fn(*mut u8, usize) -> usize = unsafe { std::mem::transmute(symbol(c"fake_log")) };
-    let mut text = vec![0; 1 << 16];
-    let bytes = log(text.as_mut_ptr(), text.len());
-    String::from_utf8_lossy(&text[..bytes]).lines().map(String::from).collect()
-}
-
-pub(crate) fn allocations() -> usize {
-    // SAFETY: the fake's signature.
-    let count: extern "C" fn() -> usize = unsafe { std::mem::transmute(symbol(c"fake_allocations")) };
-    count()
-}
-
-/// A kernel that is none of Warpsmith's traps.
-pub(crate) fn fault() {
-    // SAFETY: the fake's signature.
-    let fault: extern "C" fn() = unsafe { std::mem::transmute(symbol(c"fake_fault")) };
-    fault();
 }
 
 macro_rules! kernel {

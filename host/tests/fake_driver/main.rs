@@ -2,93 +2,19 @@
 //!
 //! A process loads one driver, so every test runs its body in a child process with the fake's settings.
 
+#[path = "../../../rust-cuda/cust/tests/fake_driver/harness.rs"]
+mod fake;
 mod harness;
+mod opening;
 mod order;
 
+use fake::*;
 use harness::*;
 use warpsmith::{
-    AnyTensor, Arch, BackendKind, DType, Device, Error, HostTensor, L2Promotion, OobFill, Swizzle, Tensor,
-    TensorMapDesc, bf16,
+    AnyTensor, DType, Device, Error, HostTensor, L2Promotion, OobFill, Swizzle, Tensor, TensorMapDesc, bf16,
 };
 
-#[test]
-fn no_driver() {
-    let settings = [("WARPSMITH_LIBCUDA", "/nowhere/libcuda.so.1")];
-    with_driver("no_driver", &settings, || {
-        let error = Device::open().unwrap_err();
-        assert!(matches!(error, Error::NoDriver { .. }));
-        assert!(error.is_environment());
-        let text = error.to_string();
-        assert!(text.starts_with("no CUDA driver found (/nowhere/libcuda.so.1: cannot open"), "{text}");
-        assert!(text.contains("install the NVIDIA driver"), "{text}");
-        // Whoever calls cust directly gets an error it can print, not a crash.
-        let error = cust::quick_init().unwrap_err();
-        assert_eq!(error, cust::error::CudaError::NoDevice);
-        assert!(error.to_string().contains("no CUDA driver"));
-        assert!(!cust::error::CudaError::InvalidValue.to_string().is_empty());
-        assert_eq!(cust::context::CurrentContext::synchronize(), Err(cust::error::CudaError::NotInitialized));
-    });
-}
-
-#[test]
-fn not_a_driver() {
-    let settings = [("WARPSMITH_LIBCUDA", "libc.so.6")];
-    with_driver("not_a_driver", &settings, || {
-        assert!(open_error().contains("libc.so.6: has no cuInit: not a CUDA driver"), "{}", open_error());
-    });
-}
-
-#[test]
-fn driver_too_old() {
-    with_driver("driver_too_old", &[("FAKE_DRIVER_VERSION", "11040")], || {
-        assert_eq!(
-            open_error(),
-            "the CUDA driver is too old: it supports CUDA 11.4, the kernels need 12.0; update the NVIDIA driver"
-        );
-    });
-}
-
-#[test]
-fn no_gpu() {
-    let settings = [("FAKE_DEVICES", "0"), ("CUDA_VISIBLE_DEVICES", "7")];
-    with_driver("no_gpu", &settings, || {
-        assert_eq!(open_error(), "the CUDA driver 13.0 finds no GPU (CUDA_VISIBLE_DEVICES is 7)");
-    });
-}
-
-#[test]
-fn gpu_too_old() {
-    with_driver("gpu_too_old", &[("FAKE_CC", "75")], || {
-        assert_eq!(open_error(), "Fake GPU has compute capability 7.5: the kernels need 8.0 (Ampere) or newer");
-        assert_eq!(calls(), [""; 0], "no context is made for it");
-    });
-}
-
-#[test]
-fn backends_by_name() {
-    with_driver("backends_by_name", &[("WARPSMITH_BACKEND", "sim")], || {
-        assert_eq!(Device::open().unwrap().info().backend, BackendKind::Sim);
-    });
-    let settings = [("WARPSMITH_BACKEND", ""), ("WARPSMITH_LIBCUDA", "/nowhere/libcuda.so.1")];
-    with_driver("backends_by_name", &settings, || {
-        assert_eq!(Device::open().unwrap().info().backend, BackendKind::Sim, "where there is no driver");
-    });
-}
-
-#[test]
-fn device_is_described() {
-    with_driver("device_is_described", &[], || {
-        let (device, _stream) = open().unwrap();
-        let info = device.info();
-        assert_eq!(info.name, "Fake GPU");
-        assert_eq!((info.compute_capability, info.multiprocessors), ((9, 0), 132));
-        assert_eq!(info.shared_bytes_per_block, 232_448);
-        assert_eq!(info.driver_version.to_string(), "13.0");
-        assert_eq!(device.archs()[..2], [Arch::Sm90a, Arch::Sm90]);
-        assert!(device.supports_hopper());
-        assert_eq!(device, Device::open().unwrap(), "opened once");
-    });
-}
+const FAKE_DRIVER: &str = "../rust-cuda/cust/tests/fake_driver/libcuda.rs";
 
 #[test]
 fn tensors_round_trip() {
@@ -356,6 +282,21 @@ fn impossible_launches() {
                 "loaded once, prepared once"
             );
         }
+    });
+}
+
+#[test]
+fn launches_are_lean() {
+    with_driver("launches_are_lean", &[("FAKE_QUIET", "1")], || {
+        let (_device, stream) = open().unwrap();
+        let mut x = Tensor::<f32>::zeros(&stream, [4]).unwrap();
+        add_one(&stream, &mut x).unwrap();
+        let before = driver_calls();
+        for _ in 0..10 {
+            add_one(&stream, &mut x).unwrap();
+        }
+        // Which context is current, and the launch.
+        assert_eq!(driver_calls() - before, 20);
     });
 }
 

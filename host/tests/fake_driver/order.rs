@@ -2,7 +2,8 @@
 
 use warpsmith::Tensor;
 
-use crate::harness::{add_one, calls, open, with_driver};
+use crate::fake::{calls, with_driver};
+use crate::harness::{add_one, open};
 
 /// The waits since the last call.
 fn waits() -> Vec<String> {

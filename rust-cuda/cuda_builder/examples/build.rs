@@ -1,5 +1,5 @@
 //! Compiles the crate in a folder for both architectures and lists its kernels:
-//! `cargo run -p cuda_builder --example build -- gpu-kernels out`.
+//! `cargo run -p warpsmith-cuda-builder --example build -- gpu-kernels out`.
 
 use std::{env, path::PathBuf, process::ExitCode};
 

@@ -14,6 +14,12 @@ use crate::{Arch, Error, toolchain::Toolchain};
 /// rustc's name for the device.
 pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
 
+/// What every device crate is compiled with, `core` included, separated as cargo wants it.
+///
+/// MIR knows no convergence. Its jump threading copies a call, and the barrier in it, into both sides of a branch; its
+/// simplification of matches makes one call of two. LLVM does both later, to the calls that allow it.
+const RUSTFLAGS: &str = "-Cno-prepopulate-passes\x1f-Zmir-enable-passes=-JumpThreading,-MatchBranchSimplification";
+
 /// What cargo made of the crate for one architecture.
 #[derive(Debug)]
 pub(crate) struct Compiled {
@@ -61,7 +67,7 @@ fn command(toolchain: &Toolchain) -> Command {
     command.env("RUSTC", &toolchain.rustc).envs([
         // -Zbuild-std, the ptx-kernel ABI and assembly for this target are not stable.
         ("RUSTC_BOOTSTRAP", "1"),
-        ("CARGO_ENCODED_RUSTFLAGS", "-Cno-prepopulate-passes"),
+        ("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS),
         ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3"),
         ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
         ("CARGO_PROFILE_RELEASE_LTO", "off"),

@@ -20,7 +20,11 @@ use crate::{
 };
 
 /// The number of the cache's format: to be raised when the builder itself treats kernels differently.
-pub(crate) const FORMAT: u32 = 4;
+pub(crate) const FORMAT: u32 = 5;
+
+/// What MIR's jump threading, which knows no convergence, would have done for loops over arrays: the positions of
+/// iterators become values, so that the loops have counts when LLVM comes to unroll them.
+const BEFORE: &str = "cgscc(inline),function(sroa,loop-mssa(licm))";
 
 /// A kernel that waits for its turn.
 pub(crate) struct Job {
@@ -141,7 +145,7 @@ impl Compiler<'_> {
             // A loop over a register array has to unroll whole, or the array ends up in local memory: LLVM's own limit
             // (300) suits a CPU.
             "-unroll-threshold=4000".to_owned(),
-            format!("-passes=internalize,globaldce,default<{level}>"),
+            format!("-passes=internalize,globaldce,{BEFORE},default<{level}>"),
             format!("-internalize-public-api-list={symbol}"),
         ]);
         arguments

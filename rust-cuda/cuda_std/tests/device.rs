@@ -3,9 +3,6 @@
 //! Without a GPU the tests say so and pass. The kernels are built here, or, where there is no device toolchain, read from
 //! the folder `CUDA_STD_PTX`, which an earlier run elsewhere filled (`CUDA_STD_PTX=folder cargo test --test device`).
 
-// What gives this binary its libcuda.
-use libcuda_loader as _;
-
 use std::{fs, path::PathBuf, sync::OnceLock};
 
 use cuda_builder::{Arch, CudaBuilder, Manifest};
@@ -56,7 +53,7 @@ impl Gpu {
         let file = self.ptx.join("manifest.json");
         let manifest: Manifest = serde_json::from_slice(&fs::read(file).expect("a manifest")).expect("a manifest");
         let entry = manifest.get(self.arch, symbol).unwrap_or_else(|| panic!("no kernel `{symbol}`"));
-        let ptx = fs::read_to_string(self.ptx.join(&entry.file)).expect("the kernel's PTX");
+        let ptx = fs::read_to_string(self.ptx.join(entry.file())).expect("the kernel's PTX");
         let module = Module::from_ptx(ptx, &[]).unwrap_or_else(|error| panic!("{symbol}: {error}"));
         let function = module.get_function(symbol).expect("its entry");
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).expect("a stream");
@@ -84,14 +81,15 @@ fn kernels() -> Option<PathBuf> {
             return None;
         }
         let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let built = CudaBuilder::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/smoke"))
+        let folder = given.unwrap_or_else(|| scratch.join("conformance"));
+        CudaBuilder::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/smoke"))
             .arch(Arch::Sm80)
             .arch(Arch::Sm90a)
             .target_folder(scratch.join("device"))
-            .copy_to(given.unwrap_or_else(|| scratch.join("conformance")))
+            .copy_to(&folder)
             .build()
             .unwrap_or_else(|error| panic!("{error}"));
-        Some(built.folder)
+        Some(folder)
     });
     folder.clone()
 }

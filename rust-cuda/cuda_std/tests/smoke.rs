@@ -10,6 +10,11 @@ use std::{
 
 use cuda_builder::{Arch, BuildOutput, CudaBuilder, ptxas, toolchain};
 
+/// Where the PTX goes.
+fn ptx_folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("smoke")
+}
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/smoke")
 }
@@ -29,7 +34,7 @@ fn build() -> Option<BuildOutput> {
         .arch(Arch::Sm89)
         .arch(Arch::Sm90a)
         .target_folder(scratch.join("device"))
-        .copy_to(scratch.join("smoke"))
+        .copy_to(ptx_folder())
         .build();
     Some(built.unwrap_or_else(|error| panic!("{error}")))
 }
@@ -81,7 +86,7 @@ fn accesses_keep_their_width_and_state_space() {
     let Some(built) = build() else { return };
     let ptx = |symbol| {
         let kernel = built.manifest.get(Arch::Sm80, symbol).unwrap_or_else(|| panic!("{symbol} is built"));
-        fs::read_to_string(built.folder.join(&kernel.file)).expect("its file is readable")
+        fs::read_to_string(ptx_folder().join(kernel.file())).expect("its file is readable")
     };
     let scale = ptx("scale_bf16_v8");
     assert!(scale.contains("ld.global.v4.b32") && scale.contains("st.global.v4.b32"), "{scale}");

@@ -49,7 +49,7 @@ fn compiled(name: &str) -> Result<PathBuf, String> {
         return Ok(ptx);
     }
     let home = toolkit().as_ref().map_err(String::clone)?;
-    let _lock = lock()?;
+    let _lock = lock(name)?;
     if ptx.exists() {
         return Ok(ptx);
     }
@@ -72,7 +72,7 @@ fn toolkit() -> &'static Result<PathBuf, String> {
         if home.exists() {
             return Ok(home);
         }
-        let _lock = lock()?;
+        let _lock = lock("fetch")?;
         if home.exists() {
             return Ok(home);
         }
@@ -87,8 +87,8 @@ fn toolkit() -> &'static Result<PathBuf, String> {
 }
 
 /// Keeps other tests, of this process and of others, from doing the same work. Held until dropped.
-fn lock() -> Result<File, String> {
-    let path = target().join(format!("nvcc-{VERSION}.lock"));
+fn lock(what: &str) -> Result<File, String> {
+    let path = target().join(format!("nvcc-{VERSION}-{what}.lock"));
     let file = File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     file.lock().map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(file)

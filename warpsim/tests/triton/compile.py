@@ -5,6 +5,7 @@ The first line of a file says what a launch needs: `// shared BYTES threads N ct
 """
 
 import importlib
+import multiprocessing
 import os
 import sys
 
@@ -51,9 +52,14 @@ def kernels():
     return found
 
 
+def write(folder, name):
+    fn, arch, types, constants, options = kernels()[name]
+    with open(os.path.join(folder, name + ".ptx"), "w") as file:
+        file.write(compile(fn, arch, types, constants, options))
+
+
 if __name__ == "__main__":
     folder, names = sys.argv[1], sys.argv[2:]
-    for name, (fn, arch, types, constants, options) in kernels().items():
-        if not names or name in names:
-            with open(os.path.join(folder, name + ".ptx"), "w") as file:
-                file.write(compile(fn, arch, types, constants, options))
+    # Forked, so that Triton is imported once.
+    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
+        pool.starmap(write, [(folder, name) for name in kernels() if not names or name in names], chunksize=1)

@@ -22,7 +22,11 @@ const WORDS: [([&str; 2], &str); 10] = [
 /// Text that only files under these folders may hold.
 const ONLY_IN: [(&str, &[&str], &str); 3] = [
     ("asm!(", &["rust-cuda/", "xtask/"], "inline assembly belongs into cuda_std, behind a small function"),
-    ("cust::", &["rust-cuda/", "host/src/runtime/backend/", "host/tests/", "xtask/"], "only the backend knows cust"),
+    (
+        "cust::",
+        &["rust-cuda/", "host/src/runtime/backend/cuda/", "host/tests/", "tests/tests/", "xtask/"],
+        "only the CUDA backend knows cust",
+    ),
     ("warpsim::", &["warpsim/", "host/src/runtime/backend/", "xtask/"], "only the backend knows warpsim"),
 ];
 
@@ -85,8 +89,8 @@ mod tests {
         assert!(found("a.rs", &"fn f() {}\n".repeat(MAX_LINES + 1))[0].contains("becomes a folder"));
         assert_eq!(found("gpu-kernels/src/ops/a.rs", "asm!(\"\");\n").len(), 1);
         assert_eq!(found("rust-cuda/cuda_std/src/a.rs", "asm!(\"\");\n"), [""; 0]);
-        assert_eq!(found("host/src/stream.rs", "use cust::x;\n").len(), 1);
-        assert_eq!(found("host/src/backend/cuda.rs", "use cust::x;\n"), [""; 0]);
+        assert_eq!(found("host/src/runtime/stream.rs", "use cust::x;\n").len(), 1);
+        assert_eq!(found("host/src/runtime/backend/cuda/mod.rs", "use cust::x;\n"), [""; 0]);
         assert_eq!(found("host/src/verify.rs", "use warpsim::x;\n").len(), 1);
         assert_eq!(found("a.ptx", "ret; \n"), [""; 0]);
         assert_eq!(found("a.md", "a \n"), ["a.md:1: space at the end of the line"]);

@@ -130,9 +130,10 @@ impl Operator for BiasMaskScaleAdd {
                 Case::empty(&INFO, dtype, dims(64, 0)),
                 Case::boundary(&INFO, dtype, dims(1, block)),
                 Case::boundary(&INFO, dtype, dims(3, block + 8)),
-                Case::boundary(&INFO, dtype, dims(9, 520)).fill(Values::Specials),
             ]);
         }
+        // Of the other types the largest values overflow in f32 on the way.
+        cases.push(Case::boundary(&INFO, DType::F16, dims(9, 520)).fill(Values::Specials));
         cases
     }
 

@@ -198,6 +198,12 @@ impl Params {
         }
     }
 
+    /// Whether nothing was set to other than its default.
+    pub fn is_default(&self) -> bool {
+        let differs = |(name, value): &(&str, ParamValue)| self.declared(name).is_ok_and(|p| p.default != *value);
+        self.variant.is_none() && !self.set.iter().any(differs)
+    }
+
     /// The operator that these belong to.
     pub fn info(&self) -> &'static OpInfo {
         self.info

@@ -23,7 +23,7 @@ fn is_marker(line: &str) -> bool {
 ///
 /// - Inline assembly with side effects becomes `convergent`, unless it only does what concerns one lane. rustc does not
 ///   say so, and without it LLVM may copy or sink a `shfl.sync`, `bar.sync` or `mma.sync` into divergent branches. So do
-///   all functions; LLVM takes it back from those that do not need it.
+///   calls through pointers and all functions; LLVM takes it back from functions that do not need it.
 /// - Panic functions lose their bodies: a panic that survives optimisation is then a call with its arguments intact.
 /// - The marker becomes launch bounds.
 /// - Group and metadata numbers start again at 0, in order of use. So do the names of private constants, which rustc makes
@@ -139,8 +139,17 @@ fn without_linkage(header: &str) -> &str {
     rest
 }
 
-/// `line` with `convergent` behind its call of inline assembly, if it is one that has side effects.
+/// `line` with attributes behind its call, if lanes may have to execute it together: a call of inline assembly with side
+/// effects, or of a function that is not known. Neither is to be copied or moved (`convergent`), nor to become one with
+/// its like on the other side of a branch (`nomerge`), which would change the lanes that are there.
 fn convergent_call(line: &str) -> Option<String> {
+    let at = assembly_arguments(line).or_else(|| indirect_arguments(line))?;
+    let (head, tail) = line.split_at(at + list_length(&line[at..])?);
+    Some(format!("{head} convergent nomerge{tail}"))
+}
+
+/// Where the arguments of inline assembly start that does not concern one lane alone.
+fn assembly_arguments(line: &str) -> Option<usize> {
     const ASM: &str = " asm sideeffect ";
     let mut at = line.find(ASM)? + ASM.len();
     if line[at..].split('"').nth(1).is_some_and(is_lane_local) {
@@ -151,10 +160,21 @@ fn convergent_call(line: &str) -> Option<String> {
         at += line[at..].find('"')?;
         at += string_length(&line.as_bytes()[at..]);
     }
-    at += line[at..].find('(')?;
-    at += list_length(&line[at..])?;
-    let (head, tail) = line.split_at(at);
-    Some(format!("{head} convergent{tail}"))
+    Some(at + line[at..].find('(')?)
+}
+
+/// Where the arguments of a call through a pointer start. Attributes of the result may have arguments as well.
+fn indirect_arguments(line: &str) -> Option<usize> {
+    const CALL: &str = "call ";
+    let mut at = line.find(CALL).filter(|_| !line.contains(" asm "))? + CALL.len();
+    loop {
+        let open = at + line[at..].find('(')?;
+        match line[at..open].rsplit(' ').next() {
+            Some(callee) if callee.starts_with('%') => return Some(open),
+            Some(callee) if callee.starts_with('@') => return None,
+            _ => at = open + list_length(&line[open..])?,
+        }
+    }
 }
 
 /// Whether assembly does the same whatever the other lanes of the warp do: memory accesses and moves. A `convergent` in
@@ -305,6 +325,7 @@ mod tests {
 define hidden void @helper(ptr %0) unnamed_addr #3 {
   call void asm sideeffect "bar.sync 0; // (", "~{memory}"(), !srcloc !7
   %2 = call i32 asm "mov.u32 $0, 1;", "=r"() #4
+  %3 = call range(i32 0, 9) i32 %0(ptr %1) #4
   call void @_ZN4core9panicking9panic_fmt17h0123456789abcdefE(ptr %0)
   ret void
 }
@@ -357,9 +378,17 @@ attributes #9 = { cold }
     #[test]
     fn assembly_with_side_effects_becomes_convergent() {
         let text = cut();
-        assert!(text.contains("bar.sync 0; // (\", \"~{memory}\"() convergent\n"), "{text}");
+        assert!(text.contains("bar.sync 0; // (\", \"~{memory}\"() convergent nomerge\n"), "{text}");
         assert!(text.contains("\"=r\"() #"), "{text}");
         assert!(text.contains("@helper(ptr %0) unnamed_addr convergent "), "{text}");
+    }
+
+    #[test]
+    fn calls_through_pointers_become_convergent() {
+        let text = cut();
+        assert!(text.contains("call range(i32 0, 9) i32 %0(ptr %1) convergent nomerge #"), "{text}");
+        assert!(convergent_call("  %1 = call i32 @f(ptr %0)").is_none(), "a function says what it is itself");
+        assert!(convergent_call("  %1 = add i32 %0, 1").is_none());
     }
 
     #[test]

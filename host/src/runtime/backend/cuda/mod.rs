@@ -1,10 +1,7 @@
-//! NVIDIA GPUs.
-//!
-//! `cust` opens the device and keeps its primary context. What happens on it goes through [`libcuda_loader::Driver`]: cust returns
-//! results as an enum of CUDA 11's codes, which a newer driver's code would make undefined behaviour, its streams drop the
-//! non-blocking flag, and it has no memory pools and no tensor maps.
+//! NVIDIA GPUs, through cust: what is the library's own policy about them is here, what the driver does is there.
 
 mod code;
+mod handle;
 mod memory;
 mod module;
 mod open;
@@ -15,99 +12,83 @@ use std::ffi::c_void;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
-use cust::context::Context;
-use libcuda_loader::{CUevent, CUfunction, CUmemoryPool, CUmodule, CUstream, Driver};
+use cuda_std::launch::TensorMap;
+use cust::context::{Context, CurrentContext};
+use cust::error::{CudaError, ErrorCode};
+use cust::event::{Event, EventFlags, EventStatus};
+use cust::function::Function;
+use cust::memory::{
+    DevicePointer, MemoryPool, mem_get_info, memcpy_dtod_async, memset_d8_async, memset_d16_async, memset_d32_async,
+};
+use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
 
-use super::{Backend, Failure, Launch, Outcome, RawEvent, RawFunction, RawStream};
+use super::{Backend, Launch, Outcome, RawEvent, RawFunction, RawStream};
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::kernels::KernelImage;
 use crate::runtime::tensor_map::TensorMapDesc;
-use cuda_std::launch::TensorMap;
 use staging::Staging;
-
-const STREAM_NON_BLOCKING: u32 = 1;
-const EVENT_TIMED: u32 = 0;
-const EVENT_DISABLE_TIMING: u32 = 2;
-const NOT_READY: u32 = 600;
 
 /// More than any kernel has.
 const MAX_ARGS: usize = 32;
 
-/// The process's first visible GPU.
+/// A GPU.
 pub(crate) struct CudaBackend {
-    driver: &'static Driver,
     info: DeviceInfo,
-    /// Released by [`close`](Backend::close), and never after a fault.
-    context: ManuallyDrop<Context>,
+    /// Dropped by [`close`](Backend::close), and never after a fault: the driver is then left alone.
+    owned: ManuallyDrop<Owned>,
+}
+
+/// What the driver holds for this backend.
+struct Owned {
+    functions: Mutex<Vec<RawFunction>>,
+    streams: Mutex<Vec<RawStream>>,
+    staging: Staging,
     /// The device's default pool, where it has pools.
-    pool: Option<Handle<CUmemoryPool>>,
-    staging: Mutex<Staging>,
-    streams: Mutex<Vec<Handle<CUstream>>>,
-    modules: Mutex<Vec<Handle<CUmodule>>>,
+    pool: Option<MemoryPool>,
+    context: Context,
 }
 
-/// A driver handle; the driver's functions may be called from any thread.
-#[derive(Debug, Clone, Copy)]
-struct Handle<T>(T);
-
-// SAFETY: see above.
-unsafe impl<T> Send for Handle<T> {}
-// SAFETY: see above.
-unsafe impl<T> Sync for Handle<T> {}
-
-fn stream_handle(stream: RawStream) -> CUstream {
-    stream.0 as CUstream
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let functions = self.functions.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let streams = self.streams.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: `close` has waited for all work, and nobody uses handles of a device that is closed.
+        unsafe {
+            functions.drain(..).for_each(|raw| drop(handle::take::<Function>(raw.0)));
+            streams.drain(..).for_each(|raw| drop(handle::take::<Stream>(raw.0)));
+            self.staging.destroy();
+        }
+        if let Some(pool) = &self.pool {
+            // What it keeps goes back to others; if not now, then with the process.
+            let _ = pool.trim_to(0);
+        }
+    }
 }
 
-fn event_handle(event: RawEvent) -> CUevent {
-    event.0 as CUevent
+/// # Safety
+/// The stream is the backend's own, which is not closed while it is borrowed.
+unsafe fn stream<'a>(raw: RawStream) -> &'a Stream {
+    // SAFETY: `create_stream` gave it, and only closing takes it back.
+    unsafe { handle::object(raw.0) }
+}
+
+/// # Safety
+/// The event is the backend's own, and is not destroyed while it is borrowed.
+unsafe fn event<'a>(raw: RawEvent) -> &'a Event {
+    // SAFETY: `create_event` gave it, and only `destroy_event` takes it back.
+    unsafe { handle::object(raw.0) }
 }
 
 impl CudaBackend {
     /// Makes the context current on this thread, if another library or nobody did.
     fn enter(&self) -> Outcome<()> {
-        let mut current = null_mut();
-        let ours = self.context.as_raw().cast::<c_void>();
-        // SAFETY: the pointer is to a live handle. Reads a thread-local variable of the driver.
-        let code = unsafe { (self.driver.cuCtxGetCurrent)(&mut current) };
-        if code == 0 && current == ours {
-            return Ok(());
-        }
-        // SAFETY: the context is retained as long as `self` lives.
-        self.check("cuCtxSetCurrent", unsafe { (self.driver.cuCtxSetCurrent)(ours) })
-    }
-
-    #[inline]
-    fn check(&self, call: &'static str, code: u32) -> Outcome<()> {
-        if code == 0 {
-            return Ok(());
-        }
-        Err(code::failure(self.driver, call, code))
-    }
-
-    fn destroy(&mut self) {
-        let d = self.driver;
-        // SAFETY: only `close` calls this, once, when all work is done; nobody else has handles of a device that goes away.
-        unsafe {
-            for module in self.modules.get_mut().into_iter().flat_map(|m| m.drain(..)) {
-                (d.cuModuleUnload)(module.0);
-            }
-            for stream in self.streams.get_mut().into_iter().flat_map(|s| s.drain(..)) {
-                (d.cuStreamDestroy_v2)(stream.0);
-            }
-            if let Ok(staging) = self.staging.get_mut() {
-                staging.destroy(d);
-            }
-            if let Some(pool) = self.pool {
-                (d.cuMemPoolTrimTo)(pool.0, 0);
-            }
-            ManuallyDrop::drop(&mut self.context);
-        }
+        Ok(CurrentContext::set_current(&self.owned.context)?)
     }
 }
 
+// SAFETY, of all that follows: what the trait lets implementations assume about handles.
 impl Backend for CudaBackend {
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -115,182 +96,145 @@ impl Backend for CudaBackend {
 
     fn memory(&self) -> Outcome<(u64, u64)> {
         self.enter()?;
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: the pointers are to live integers.
-        let code = unsafe { (self.driver.cuMemGetInfo_v2)(&mut free, &mut total) };
-        self.check("cuMemGetInfo", code)?;
+        let (free, total) = mem_get_info()?;
         Ok((free as u64, total as u64))
     }
 
-    fn alloc(&self, stream: RawStream, bytes: usize) -> Outcome<u64> {
+    fn alloc(&self, on: RawStream, bytes: usize) -> Outcome<u64> {
         self.enter()?;
-        self.alloc_memory(stream, bytes)
+        // SAFETY: see above.
+        self.alloc_memory(unsafe { stream(on) }, bytes)
     }
 
-    unsafe fn free(&self, stream: RawStream, address: u64) -> Outcome<()> {
+    unsafe fn free(&self, on: RawStream, address: u64) -> Outcome<()> {
         self.enter()?;
         // SAFETY: passed on.
-        unsafe { self.free_memory(stream, address) }
+        unsafe { self.free_memory(stream(on), address) }
     }
 
-    unsafe fn upload(&self, stream: RawStream, dst: u64, src: &[u8]) -> Outcome<()> {
+    unsafe fn upload(&self, on: RawStream, dst: u64, src: &[u8]) -> Outcome<()> {
         self.enter()?;
         // SAFETY: passed on.
-        unsafe { self.staged_upload(stream, dst, src) }
+        unsafe { self.owned.staging.upload(stream(on), dst, src) }
     }
 
-    unsafe fn download(&self, stream: RawStream, dst: &mut [u8], src: u64) -> Outcome<()> {
+    unsafe fn download(&self, on: RawStream, dst: &mut [u8], src: u64) -> Outcome<()> {
         self.enter()?;
         // SAFETY: passed on.
-        unsafe { self.staged_download(stream, dst, src) }
+        unsafe { self.owned.staging.download(stream(on), dst, src) }
     }
 
-    unsafe fn copy(&self, stream: RawStream, dst: u64, src: u64, bytes: usize) -> Outcome<()> {
+    unsafe fn copy(&self, on: RawStream, dst: u64, src: u64, bytes: usize) -> Outcome<()> {
         self.enter()?;
-        let copy = self.driver.cuMemcpyDtoDAsync_v2;
+        let (dst, src) = (DevicePointer::<u8>::from_raw(dst), DevicePointer::from_raw(src));
         // SAFETY: the caller vouches for both ranges.
-        let code = unsafe { copy(dst, src, bytes, stream_handle(stream)) };
-        self.check("cuMemcpyDtoDAsync", code)
+        Ok(unsafe { memcpy_dtod_async(dst, src, bytes, stream(on)) }?)
     }
 
-    unsafe fn fill(&self, stream: RawStream, dst: u64, pattern: &[u8], count: usize) -> Outcome<()> {
+    unsafe fn fill(&self, on: RawStream, dst: u64, pattern: &[u8], count: usize) -> Outcome<()> {
         self.enter()?;
-        let (d, stream) = (self.driver, stream_handle(stream));
+        let (dst, invalid) = (DevicePointer::from_raw(dst), CudaError::new("cuMemsetAsync", ErrorCode::INVALID_VALUE));
         // SAFETY: the caller vouches for the range.
-        let code = unsafe {
+        let queued = unsafe {
             match *pattern {
-                [a] => (d.cuMemsetD8Async)(dst, a, count, stream),
-                [a, b] => (d.cuMemsetD16Async)(dst, u16::from_ne_bytes([a, b]), count, stream),
-                [a, b, c, e] => (d.cuMemsetD32Async)(dst, u32::from_ne_bytes([a, b, c, e]), count, stream),
-                _ => code::INVALID_VALUE,
+                [a] => memset_d8_async(dst, a, count, stream(on)),
+                [a, b] => memset_d16_async(dst.cast(), u16::from_ne_bytes([a, b]), count, stream(on)),
+                [a, b, c, d] => memset_d32_async(dst.cast(), u32::from_ne_bytes([a, b, c, d]), count, stream(on)),
+                _ => Err(invalid),
             }
         };
-        self.check("cuMemsetAsync", code)
+        Ok(queued?)
     }
 
     fn create_stream(&self) -> Outcome<RawStream> {
         self.enter()?;
-        let mut stream = null_mut();
-        // SAFETY: the pointer is to a live handle.
-        let code = unsafe { (self.driver.cuStreamCreate)(&mut stream, STREAM_NON_BLOCKING) };
-        self.check("cuStreamCreate", code)?;
-        if let Ok(mut streams) = self.streams.lock() {
-            streams.push(Handle(stream));
-        }
-        Ok(RawStream(stream as usize))
+        let raw = RawStream(handle::give(Stream::new(StreamFlags::NON_BLOCKING, None)?));
+        self.owned.streams.lock().unwrap_or_else(PoisonError::into_inner).push(raw);
+        Ok(raw)
     }
 
-    fn synchronize(&self, stream: RawStream) -> Outcome<()> {
+    fn synchronize(&self, on: RawStream) -> Outcome<()> {
         self.enter()?;
-        // SAFETY: streams live as long as the backend.
-        let code = unsafe { (self.driver.cuStreamSynchronize)(stream_handle(stream)) };
-        self.check("cuStreamSynchronize", code)
+        // SAFETY: see above.
+        Ok(unsafe { stream(on) }.synchronize()?)
     }
 
     fn create_event(&self, timed: bool) -> Outcome<RawEvent> {
         self.enter()?;
-        let flags = if timed { EVENT_TIMED } else { EVENT_DISABLE_TIMING };
-        let mut event = null_mut();
-        // SAFETY: the pointer is to a live handle.
-        let code = unsafe { (self.driver.cuEventCreate)(&mut event, flags) };
-        self.check("cuEventCreate", code)?;
-        Ok(RawEvent(event as usize))
+        let flags = if timed { EventFlags::DEFAULT } else { EventFlags::DISABLE_TIMING };
+        Ok(RawEvent(handle::give(Event::new(flags)?)))
     }
 
-    fn destroy_event(&self, event: RawEvent) {
-        if self.enter().is_ok() {
-            // SAFETY: the owner gives the event up. The driver keeps it until pending work has passed it.
-            unsafe { (self.driver.cuEventDestroy_v2)(event_handle(event)) };
-        }
+    fn destroy_event(&self, raw: RawEvent) {
+        // SAFETY: the owner gives it up.
+        drop(unsafe { handle::take::<Event>(raw.0) });
     }
 
-    fn record(&self, event: RawEvent, stream: RawStream) -> Outcome<()> {
+    fn record(&self, raw: RawEvent, on: RawStream) -> Outcome<()> {
         self.enter()?;
-        let record = self.driver.cuEventRecord;
-        // SAFETY: both handles are alive.
-        let code = unsafe { record(event_handle(event), stream_handle(stream)) };
-        self.check("cuEventRecord", code)
+        // SAFETY: see above.
+        Ok(unsafe { event(raw).record(stream(on)) }?)
     }
 
-    fn wait(&self, stream: RawStream, event: RawEvent) -> Outcome<()> {
+    fn wait(&self, on: RawStream, raw: RawEvent) -> Outcome<()> {
         self.enter()?;
-        let wait = self.driver.cuStreamWaitEvent;
-        // SAFETY: both handles are alive.
-        let code = unsafe { wait(stream_handle(stream), event_handle(event), 0) };
-        self.check("cuStreamWaitEvent", code)
+        // SAFETY: see above.
+        Ok(unsafe { stream(on).wait_event(event(raw), StreamWaitEventFlags::DEFAULT) }?)
     }
 
-    fn synchronize_event(&self, event: RawEvent) -> Outcome<()> {
+    fn synchronize_event(&self, raw: RawEvent) -> Outcome<()> {
         self.enter()?;
-        // SAFETY: the handle is alive.
-        let code = unsafe { (self.driver.cuEventSynchronize)(event_handle(event)) };
-        self.check("cuEventSynchronize", code)
+        // SAFETY: see above.
+        Ok(unsafe { event(raw) }.synchronize()?)
     }
 
-    fn is_done(&self, event: RawEvent) -> Outcome<bool> {
+    fn is_done(&self, raw: RawEvent) -> Outcome<bool> {
         self.enter()?;
-        // SAFETY: the handle is alive.
-        match unsafe { (self.driver.cuEventQuery)(event_handle(event)) } {
-            NOT_READY => Ok(false),
-            code => self.check("cuEventQuery", code).map(|()| true),
-        }
+        // SAFETY: see above.
+        Ok(unsafe { event(raw) }.query()? == EventStatus::Ready)
     }
 
     fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Outcome<f32> {
         self.enter()?;
-        let mut milliseconds = 0.0;
-        let elapsed = self.driver.cuEventElapsedTime;
-        // SAFETY: the handles are alive, the pointer is to a live number.
-        let code = unsafe { elapsed(&mut milliseconds, event_handle(start), event_handle(end)) };
-        self.check("cuEventElapsedTime", code)?;
-        Ok(milliseconds)
+        // SAFETY: see above.
+        Ok(unsafe { event(end).elapsed_time_f32(event(start)) }?)
     }
 
     fn load(&self, image: &KernelImage) -> Outcome<RawFunction> {
         self.enter()?;
-        self.load_image(image)
+        let raw = RawFunction(handle::give(self.load_image(image)?));
+        self.owned.functions.lock().unwrap_or_else(PoisonError::into_inner).push(raw);
+        Ok(raw)
     }
 
     unsafe fn launch(&self, launch: &Launch<'_>) -> Outcome<()> {
         self.enter()?;
         let mut params = [null_mut::<c_void>(); MAX_ARGS];
         let Some(params) = params.get_mut(..launch.args.len()) else {
-            return Err(code::failure(self.driver, "cuLaunchKernel", code::INVALID_VALUE));
+            return Err(CudaError::new("cuLaunchKernel", ErrorCode::INVALID_VALUE).into());
         };
         for (param, arg) in params.iter_mut().zip(launch.args) {
             // The driver only reads through these.
             *param = arg.as_ptr().cast_mut().cast();
         }
-        let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
-        // SAFETY: the caller vouches for the arguments; the driver copies them before it returns.
-        let code = unsafe {
-            (self.driver.cuLaunchKernel)(
-                launch.function.0 as CUfunction,
-                gx,
-                gy,
-                gz,
-                bx,
-                by,
-                bz,
-                launch.shared_bytes,
-                stream_handle(launch.stream),
-                params.as_mut_ptr(),
-                null_mut(),
-            )
+        // SAFETY: `load` gave the function, and only closing takes it back; the caller vouches for the arguments.
+        let queued = unsafe {
+            let function: &Function = handle::object(launch.function.0);
+            stream(launch.stream).launch(function, launch.grid, launch.block, launch.shared_bytes, params)
         };
-        self.check("cuLaunchKernel", code)
+        Ok(queued?)
     }
 
     fn tensor_map(&self, desc: &TensorMapDesc<'_>) -> Outcome<TensorMap> {
         self.enter()?;
-        self.encode_tensor_map(desc)
+        tensor_map::encode(desc)
     }
 
     fn close(&mut self) -> Outcome<()> {
         self.enter()?;
-        // SAFETY: waiting touches no memory.
-        self.check("cuCtxSynchronize", unsafe { (self.driver.cuCtxSynchronize)() })?;
-        self.destroy();
+        CurrentContext::synchronize()?;
+        // SAFETY: nothing is called after this.
+        unsafe { ManuallyDrop::drop(&mut self.owned) };
         Ok(())
     }
 }
@@ -299,9 +243,4 @@ impl fmt::Debug for CudaBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CudaBackend").field("info", &self.info).finish_non_exhaustive()
     }
-}
-
-/// A failure from a plain error.
-fn other<T>(error: crate::runtime::error::Error) -> Outcome<T> {
-    Err(Failure::Other(error))
 }

@@ -1,19 +1,13 @@
 //! Loading kernels: the driver compiles one PTX module a kernel.
 
-use std::ffi::{CString, c_int, c_void};
-use std::ptr::null_mut;
+use cust::error::{CudaError, ErrorCode};
+use cust::function::{Function, FunctionAttribute};
+use cust::module::Module;
 
-use super::{CudaBackend, Handle, code, other};
-use crate::runtime::backend::{Failure, Outcome, RawFunction};
-use crate::runtime::error::CudaVersion;
-use crate::runtime::error::Error;
+use super::CudaBackend;
+use crate::runtime::backend::{Failure, Outcome};
+use crate::runtime::error::{CudaVersion, Error};
 use crate::runtime::kernels::KernelImage;
-
-const JIT_ERROR_LOG_BUFFER: c_int = 5;
-const JIT_ERROR_LOG_BUFFER_BYTES: c_int = 6;
-const FUNCTION_MAX_DYNAMIC_SHARED_BYTES: c_int = 8;
-const FUNCTION_PREFERRED_SHARED_CARVEOUT: c_int = 9;
-const FUNCTION_NON_PORTABLE_CLUSTER_SIZE: c_int = 14;
 
 /// What a block gets without asking.
 const DEFAULT_SHARED_BYTES: u32 = 48 << 10;
@@ -30,86 +24,44 @@ fn percent(part: u64, whole: u64) -> u32 {
 }
 
 impl CudaBackend {
-    pub(super) fn load_image(&self, image: &KernelImage) -> Outcome<RawFunction> {
-        let d = self.driver;
+    pub(super) fn load_image(&self, image: &KernelImage) -> Outcome<Function> {
         let text = image.ptx()?;
-        let (Ok(ptx), Ok(symbol)) = (CString::new(text.as_bytes()), CString::new(image.symbol)) else {
-            return other(Error::KernelMismatch { symbol: image.symbol, reason: "it contains a NUL byte".into() });
-        };
-        let mut log = vec![0u8; 8 << 10];
-        let mut options = [JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_BYTES];
-        // Sizes are passed in the pointer itself.
-        let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
-        let mut module = null_mut();
-        // SAFETY: the image is a C string; each option's value is of the documented kind, the log lives past the call.
-        let code = unsafe {
-            (d.cuModuleLoadDataEx)(
-                &mut module,
-                ptx.as_ptr().cast(),
-                options.len() as u32,
-                options.as_mut_ptr(),
-                values.as_mut_ptr(),
-            )
-        };
-        if code != 0 {
-            return Err(self.load_failure(image, &text, code, &log));
-        }
-        let mut function = null_mut();
-        // SAFETY: the module was just loaded; the name is a C string.
-        let code = unsafe { (d.cuModuleGetFunction)(&mut function, module, symbol.as_ptr()) };
-        let ready = match code {
-            0 => self.prepare(function, image),
-            code => Err(self.load_failure(image, &text, code, b"the PTX has no such entry")),
-        };
-        if let Err(failure) = ready {
-            // SAFETY: nobody else has the module.
-            unsafe { (d.cuModuleUnload)(module) };
-            return Err(failure);
-        }
-        if let Ok(mut modules) = self.modules.lock() {
-            modules.push(Handle(module));
-        }
-        Ok(RawFunction(function as usize))
+        let module = Module::from_ptx(&*text, &[]);
+        let module = module.map_err(|error| self.load_failure(image, &text, error.error(), error.log()))?;
+        let function = module.get_function(image.symbol);
+        let function = function.map_err(|error| self.load_failure(image, &text, error, "the PTX has no such entry"))?;
+        self.prepare(&function, image)?;
+        Ok(function)
     }
 
-    fn prepare(&self, function: *mut c_void, image: &KernelImage) -> Outcome<()> {
-        let set = |attribute, value: u32| {
-            let set = self.driver.cuFuncSetAttribute;
-            // SAFETY: the function was just loaded; the driver checks the value.
-            let code = unsafe { set(function, attribute, value as c_int) };
-            self.check("cuFuncSetAttribute", code)
-        };
+    fn prepare(&self, function: &Function, image: &KernelImage) -> Outcome<()> {
+        let set = |attribute, value: u32| -> Outcome<()> { Ok(function.set_attribute(attribute, value as i32)?) };
         if image.shared_bytes > DEFAULT_SHARED_BYTES {
-            set(FUNCTION_MAX_DYNAMIC_SHARED_BYTES, image.shared_bytes)?;
+            set(FunctionAttribute::MaxDynamicSharedSizeBytes, image.shared_bytes)?;
         }
         if image.shared_bytes > 0 {
             // Left to itself the driver sizes shared memory for the first launch, and short blocks start late: room for as
             // many blocks as there can be costs a little L1 and made row reductions 0.6% faster on an H100.
             let wanted = MAX_BLOCKS.saturating_mul(image.shared_bytes.saturating_add(RESERVED_SHARED_BYTES));
             let available = self.info.shared_bytes_per_block.max(1);
-            set(FUNCTION_PREFERRED_SHARED_CARVEOUT, percent(wanted.into(), available.into()))?;
+            set(FunctionAttribute::PreferredSharedMemoryCarveout, percent(wanted.into(), available.into()))?;
         }
         if image.cluster.iter().product::<u32>() > PORTABLE_CLUSTER {
-            set(FUNCTION_NON_PORTABLE_CLUSTER_SIZE, 1)?;
+            set(FunctionAttribute::NonPortableClusterSizeAllowed, 1)?;
         }
         Ok(())
     }
 
-    fn load_failure(&self, image: &KernelImage, ptx: &str, code: u32, log: &[u8]) -> Failure {
-        if code == code::UNSUPPORTED_PTX_VERSION {
+    fn load_failure(&self, image: &KernelImage, ptx: &str, error: CudaError, log: &str) -> Failure {
+        if error.code() == ErrorCode::UNSUPPORTED_PTX_VERSION {
             return Failure::Other(Error::DriverTooOld {
                 found: self.info.driver_version,
                 needed: ptx_version(ptx).map_or(CudaVersion(0), cuda_version),
             });
         }
-        match code::failure(self.driver, "cuModuleLoadDataEx", code) {
+        match error.into() {
             Failure::Other(Error::Driver { code, name, .. }) => {
-                let end = log.iter().position(|&b| b == 0).unwrap_or(log.len());
-                let log = String::from_utf8_lossy(&log[..end]);
-                let log = match log.trim() {
-                    "" => String::new(),
-                    log => format!(": {log}"),
-                };
+                let log = if log.is_empty() { String::new() } else { format!(": {log}") };
                 Failure::Other(Error::KernelLoad { symbol: image.symbol, code, name, log })
             }
             failure => failure,

@@ -1,156 +1,110 @@
 //! Finding a driver and a GPU that the kernels run on.
 
-use std::ffi::c_int;
 use std::mem::ManuallyDrop;
-use std::ptr::null_mut;
 use std::sync::Mutex;
 
 use cust::context::Context;
-use cust::device::Device;
-use cust::error::CudaError;
-use libcuda_loader::{CUdevice, CUmemoryPool, Driver};
+use cust::device::{Device, DeviceAttribute};
+use cust::error::ErrorCode;
+use cust::memory::MemoryPool;
+use cust::{CudaApiVersion, CudaFlags};
 
+use super::code::opening;
 use super::staging::Staging;
-use super::{CudaBackend, Handle, code};
+use super::{CudaBackend, Owned};
 use crate::runtime::backend::no_such_device;
 use crate::runtime::device::{BackendKind, DeviceInfo};
-use crate::runtime::error::CudaVersion;
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::{CudaVersion, Error, Result};
 use crate::runtime::kernels::Arch;
 
 /// The PTX of both architectures needs it, and tensor maps came with it.
 const OLDEST_DRIVER: CudaVersion = CudaVersion(12_000);
 
-const ATTRIBUTE_CLOCK_RATE: c_int = 13;
-const ATTRIBUTE_MULTIPROCESSOR_COUNT: c_int = 16;
-const ATTRIBUTE_MEMORY_CLOCK_RATE: c_int = 36;
-const ATTRIBUTE_MEMORY_BUS_WIDTH: c_int = 37;
-const ATTRIBUTE_L2_CACHE_SIZE: c_int = 38;
-const ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: c_int = 75;
-const ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: c_int = 76;
-const ATTRIBUTE_SHARED_PER_BLOCK_OPTIN: c_int = 97;
-const ATTRIBUTE_MEMORY_POOLS_SUPPORTED: c_int = 115;
-
-const POOL_RELEASE_THRESHOLD: c_int = 4;
-
 impl CudaBackend {
     /// GPUs that this process sees.
     pub(crate) fn count() -> Result<usize> {
-        let driver = libcuda_loader::driver().map_err(|error| Error::NoDriver { looked_for: error.to_string() })?;
-        init(driver, CudaVersion(driver.version()))
+        init(version()?)
     }
 
+    /// Opens the GPU with this number, counted from 0.
     pub(crate) fn open(ordinal: usize) -> Result<Self> {
-        let driver = libcuda_loader::driver().map_err(|error| Error::NoDriver { looked_for: error.to_string() })?;
-        let version = CudaVersion(driver.version());
         // Asked before cuInit, so that a driver too old for the GPU says so as well.
-        if version != CudaVersion(0) && version < OLDEST_DRIVER {
-            return Err(Error::DriverTooOld { found: version, needed: OLDEST_DRIVER });
+        let version = version()?;
+        if let Some(found) = version.filter(|version| *version < OLDEST_DRIVER) {
+            return Err(Error::DriverTooOld { found, needed: OLDEST_DRIVER });
         }
-        let count = init(driver, version)?;
+        let count = init(version)?;
         if ordinal >= count {
             return Err(no_such_device(BackendKind::Cuda, ordinal, count));
         }
-        let device = Device::get_device(ordinal as u32).map_err(|e| cust_error("cuDeviceGet", driver, e))?;
-        let ordinal = device.as_raw();
-        let info = describe(driver, device, version)?;
+        let device = Device::get_device(ordinal as u32).map_err(opening)?;
+        let info = describe(device, version.unwrap_or(CudaVersion(0)))?;
         if Arch::of_device(info.compute_capability).is_empty() {
             return Err(Error::UnsupportedDevice { name: info.name, compute_capability: info.compute_capability });
         }
-        let context = Context::new(device).map_err(|e| cust_error("cuDevicePrimaryCtxRetain", driver, e))?;
-        Ok(Self {
-            driver,
-            info,
-            context: ManuallyDrop::new(context),
-            pool: pool(driver, ordinal).map(Handle),
-            staging: Mutex::new(Staging::default()),
+        let context = Context::new(device).map_err(opening)?;
+        let owned = Owned {
+            functions: Mutex::default(),
             streams: Mutex::default(),
-            modules: Mutex::default(),
-        })
+            staging: Staging::default(),
+            pool: pool(device),
+            context,
+        };
+        Ok(Self { info, owned: ManuallyDrop::new(owned) })
     }
+}
+
+/// The newest CUDA version that the driver supports, if it says.
+fn version() -> Result<Option<CudaVersion>> {
+    cust::sys::driver().map_err(|error| Error::NoDriver { looked_for: error.to_string() })?;
+    let version = CudaApiVersion::get().map_or(0, |version| version.as_raw().max(0) as u32);
+    Ok((version != 0).then_some(CudaVersion(version)))
 }
 
 /// The number of GPUs, of which there is one at least.
-fn init(driver: &Driver, version: CudaVersion) -> Result<usize> {
-    let no_gpu = || Error::NoGpu {
-        version: (version != CudaVersion(0)).then_some(version),
-        visible: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
-    };
-    // SAFETY: 0 is the only flag there is.
-    match unsafe { (driver.cuInit)(0) } {
-        0 => {}
-        code::NO_DEVICE => return Err(no_gpu()),
-        code::STUB_LIBRARY => {
-            return Err(Error::NoDriver { looked_for: format!("{} is the CUDA toolkit's stub", driver.path()) });
-        }
-        code => return Err(error("cuInit", driver, code)),
-    }
-    let mut count = 0;
-    // SAFETY: the pointer is to a live integer.
-    match unsafe { (driver.cuDeviceGetCount)(&mut count) } {
-        0 if count > 0 => Ok(count as usize),
-        0 | code::NO_DEVICE => Err(no_gpu()),
-        code => Err(error("cuDeviceGetCount", driver, code)),
+fn init(version: Option<CudaVersion>) -> Result<usize> {
+    let no_gpu = || Error::NoGpu { version, visible: std::env::var("CUDA_VISIBLE_DEVICES").ok() };
+    match cust::init(CudaFlags::empty()).and_then(|()| Device::num_devices()) {
+        Ok(0) => Err(no_gpu()),
+        Ok(count) => Ok(count as usize),
+        Err(error) => Err(match error.code() {
+            ErrorCode::NO_DEVICE => no_gpu(),
+            ErrorCode::STUB_LIBRARY => {
+                let path = cust::sys::driver().map_or("the library", |driver| driver.path());
+                Error::NoDriver { looked_for: format!("{path} is the CUDA toolkit's stub") }
+            }
+            _ => opening(error),
+        }),
     }
 }
 
-fn describe(driver: &Driver, device: Device, version: CudaVersion) -> Result<DeviceInfo> {
-    let attribute = |attribute| -> Result<u32> { self::attribute(driver, device.as_raw(), attribute) };
+fn describe(device: Device, driver_version: CudaVersion) -> Result<DeviceInfo> {
+    use DeviceAttribute as A;
+    let attribute = |attribute| device.get_attribute(attribute).map(|value| value.max(0) as u32);
     Ok(DeviceInfo {
-        name: device.name().map_err(|e| cust_error("cuDeviceGetName", driver, e))?,
+        name: device.name().map_err(opening)?,
         compute_capability: (
-            attribute(ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            attribute(ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            attribute(A::ComputeCapabilityMajor).map_err(opening)?,
+            attribute(A::ComputeCapabilityMinor).map_err(opening)?,
         ),
-        multiprocessors: attribute(ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        memory_bytes: device.total_memory().map_err(|e| cust_error("cuDeviceTotalMem", driver, e))? as u64,
-        l2_bytes: attribute(ATTRIBUTE_L2_CACHE_SIZE)?.into(),
-        shared_bytes_per_block: attribute(ATTRIBUTE_SHARED_PER_BLOCK_OPTIN)?,
-        driver_version: version,
+        multiprocessors: attribute(A::MultiprocessorCount).map_err(opening)?,
+        memory_bytes: device.total_memory().map_err(opening)? as u64,
+        l2_bytes: attribute(A::L2CacheSize).map_err(opening)?.into(),
+        shared_bytes_per_block: attribute(A::MaxSharedMemoryPerBlockOptin).map_err(opening)?,
+        driver_version,
         // Some drivers no longer report clocks.
-        clock_khz: attribute(ATTRIBUTE_CLOCK_RATE).unwrap_or(0),
-        memory_clock_khz: attribute(ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0),
-        memory_bus_bits: attribute(ATTRIBUTE_MEMORY_BUS_WIDTH).unwrap_or(0),
+        clock_khz: attribute(A::ClockRate).unwrap_or(0),
+        memory_clock_khz: attribute(A::MemoryClockRate).unwrap_or(0),
+        memory_bus_bits: attribute(A::GlobalMemoryBusWidth).unwrap_or(0),
         backend: BackendKind::Cuda,
     })
 }
 
-fn attribute(driver: &Driver, device: CUdevice, attribute: c_int) -> Result<u32> {
-    let mut value = 0;
-    // SAFETY: the pointer is to a live integer; the driver checks the rest.
-    match unsafe { (driver.cuDeviceGetAttribute)(&mut value, attribute, device) } {
-        0 => Ok(value.max(0) as u32),
-        code => Err(error("cuDeviceGetAttribute", driver, code)),
-    }
-}
-
 /// The default pool, told to keep what is freed; `None` where the driver has no pools (some virtual GPUs).
-fn pool(driver: &Driver, device: CUdevice) -> Option<CUmemoryPool> {
-    if attribute(driver, device, ATTRIBUTE_MEMORY_POOLS_SUPPORTED).unwrap_or(0) == 0 {
-        return None;
-    }
-    let mut pool = null_mut();
-    let mut keep = u64::MAX;
-    // SAFETY: the pointers are to live values of the types that these calls are documented to take.
-    unsafe {
-        if (driver.cuDeviceGetDefaultMemPool)(&mut pool, device) != 0 {
-            return None;
-        }
-        // A pool that gives memory back early is slower, not wrong.
-        (driver.cuMemPoolSetAttribute)(pool, POOL_RELEASE_THRESHOLD, (&raw mut keep).cast());
-    }
+fn pool(device: Device) -> Option<MemoryPool> {
+    let supported = device.get_attribute(DeviceAttribute::MemoryPoolsSupported).unwrap_or(0) != 0;
+    let pool = MemoryPool::default_of(device).ok().filter(|_| supported)?;
+    // A pool that gives memory back early is slower, not wrong.
+    let _ = pool.set_release_threshold(u64::MAX);
     Some(pool)
-}
-
-fn error(call: &'static str, driver: &Driver, code: u32) -> Error {
-    let name = driver.error_name(code);
-    // Another user of the driver in this process has lost the device.
-    match code::is_fault(code) {
-        true => Error::KernelFault { kernels: Vec::new(), code, name },
-        false => Error::Driver { call, code, name },
-    }
-}
-
-fn cust_error(call: &'static str, driver: &Driver, source: CudaError) -> Error {
-    error(call, driver, source as u32)
 }

@@ -1,11 +1,15 @@
 //! Copies between pageable host memory and the device, through pinned buffers so that neither side waits for the other's page faults.
 
-use std::ptr::{NonNull, null_mut};
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
-use libcuda_loader::{CUevent, Driver};
+use cust::error::CudaError;
+use cust::event::{Event, EventFlags, EventStatus};
+use cust::memory::{DevicePointer, LockedBuffer, memcpy_dtoh_async, memcpy_htod_async};
+use cust::stream::Stream;
 
-use super::{CudaBackend, EVENT_DISABLE_TIMING, stream_handle};
-use crate::runtime::backend::{Outcome, RawStream};
+use crate::runtime::backend::Outcome;
 
 /// Small tensors must not each hold a large buffer until the device gets to them. A copy that finds this much under way waits for the
 /// oldest of it.
@@ -21,87 +25,78 @@ struct Class {
     most: usize,
 }
 
-/// Pinned buffers that no thread holds. The device may still be using them, until their event.
+/// Pinned buffers, and copies that go through them.
 #[derive(Default)]
-pub(super) struct Staging {
+pub(super) struct Staging(Mutex<Shelf>);
+
+/// Buffers that no thread holds. The device may still be using them, until their event.
+#[derive(Default)]
+struct Shelf {
     idle: Vec<Buffer>,
     /// Buffers there are, small and large.
     made: [usize; 2],
 }
 
+/// A pinned buffer, and the event behind its last use. Dropping it leaks the memory: the device may not be done with it.
 struct Buffer {
-    memory: NonNull<u8>,
-    bytes: usize,
-    event: CUevent,
+    memory: ManuallyDrop<LockedBuffer<u8>>,
+    event: ManuallyDrop<Event>,
 }
-
-// SAFETY: pinned memory and events belong to the process, not to a thread.
-unsafe impl Send for Buffer {}
 
 impl Staging {
+    /// Frees the buffers.
+    ///
     /// # Safety
-    /// The device is done with all buffers, and their context is current.
-    pub(super) unsafe fn destroy(&mut self, driver: &Driver) {
-        for buffer in self.idle.drain(..) {
-            // SAFETY: the caller's promise.
-            unsafe {
-                (driver.cuEventDestroy_v2)(buffer.event);
-                (driver.cuMemFreeHost)(buffer.memory.as_ptr().cast());
-            }
+    /// The device is done with all of them.
+    pub(super) unsafe fn destroy(&mut self) {
+        let shelf = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for Buffer { memory, event } in shelf.idle.drain(..) {
+            drop((ManuallyDrop::into_inner(memory), ManuallyDrop::into_inner(event)));
         }
     }
-}
 
-impl CudaBackend {
     /// # Safety
     /// `src.len()` bytes at `dst` are inside an allocation.
-    pub(super) unsafe fn staged_upload(&self, stream: RawStream, dst: u64, src: &[u8]) -> Outcome<()> {
-        let mut done = 0;
-        while done < src.len() {
-            let rest = &src[done..];
-            let to = dst + done as u64;
+    pub(super) unsafe fn upload(&self, stream: &Stream, dst: u64, src: &[u8]) -> Outcome<()> {
+        let mut to = DevicePointer::<u8>::from_raw(dst);
+        let mut rest = src;
+        while !rest.is_empty() {
             let Some(buffer) = self.take(rest.len())? else {
                 // Pageable memory: the driver has read all of it when the call returns.
                 // SAFETY: passed on.
-                let code = unsafe {
-                    let copy = self.driver.cuMemcpyHtoDAsync_v2;
-                    copy(to, rest.as_ptr().cast(), rest.len(), stream_handle(stream))
-                };
-                return self.check("cuMemcpyHtoDAsync", code);
+                return Ok(unsafe { memcpy_htod_async(to, rest.as_ptr(), rest.len(), stream) }?);
             };
-            let bytes = rest.len().min(buffer.bytes);
-            // SAFETY: the buffer is ours, holds `bytes`, and stays until its event; the destination is the caller's promise.
-            let code = unsafe {
-                buffer.memory.copy_from_nonoverlapping(NonNull::from(rest).cast(), bytes);
-                let copy = self.driver.cuMemcpyHtoDAsync_v2;
-                copy(to, buffer.memory.as_ptr().cast(), bytes, stream_handle(stream))
+            let (piece, tail) = rest.split_at(rest.len().min(buffer.memory.len()));
+            let from = buffer.memory.as_ptr();
+            // SAFETY: the buffer is ours, holds the piece, and stays until its event; the destination is the caller's promise.
+            let queued = unsafe {
+                from.copy_from_nonoverlapping(NonNull::from(piece).cast(), piece.len());
+                memcpy_htod_async(to, from.as_ptr(), piece.len(), stream)
             };
-            self.give_back(buffer, stream)?;
-            self.check("cuMemcpyHtoDAsync", code)?;
-            done += bytes;
+            // Taken again once the device has passed this point. One that cannot be marked is lost instead.
+            buffer.event.record(stream)?;
+            self.shelve(buffer);
+            queued?;
+            (to, rest) = (to.wrapping_add(piece.len()), tail);
         }
         Ok(())
     }
 
     /// # Safety
     /// `dst.len()` bytes at `src` are inside an allocation.
-    pub(super) unsafe fn staged_download(&self, stream: RawStream, dst: &mut [u8], src: u64) -> Outcome<()> {
-        let copy = self.driver.cuMemcpyDtoHAsync_v2;
+    pub(super) unsafe fn download(&self, stream: &Stream, dst: &mut [u8], src: u64) -> Outcome<()> {
         let mut queued: Option<(Buffer, &mut [u8])> = None;
+        let mut from = DevicePointer::<u8>::from_raw(src);
         let mut rest = dst;
-        let mut from = src;
         while !rest.is_empty() {
             let Some(buffer) = self.take(rest.len())? else {
                 break;
             };
-            let (piece, tail) = rest.split_at_mut(buffer.bytes.min(rest.len()));
-            let to = buffer.memory.as_ptr().cast();
+            let (piece, tail) = rest.split_at_mut(buffer.memory.len().min(rest.len()));
             // SAFETY: the buffer is ours and holds the piece; the source is the caller's promise.
-            let code = unsafe { copy(to, from, piece.len(), stream_handle(stream)) };
-            self.check("cuMemcpyDtoHAsync", code)?;
-            self.mark(&buffer, stream)?;
-            from += piece.len() as u64;
-            rest = tail;
+            unsafe { memcpy_dtoh_async(buffer.memory.as_ptr().as_ptr(), from, piece.len(), stream) }?;
+            buffer.event.record(stream)?;
+            (from, rest) = (from.wrapping_add(piece.len()), tail);
             // One piece travels while the one before it is copied on.
             if let Some(before) = queued.replace((buffer, piece)) {
                 self.land(before)?;
@@ -111,96 +106,56 @@ impl CudaBackend {
             self.land(last)?;
         }
         if !rest.is_empty() {
-            // SAFETY: as above; into pageable memory, which the driver waits for.
-            let code = unsafe { copy(rest.as_mut_ptr().cast(), from, rest.len(), stream_handle(stream)) };
-            self.check("cuMemcpyDtoHAsync", code)?;
-            // SAFETY: streams live as long as the backend.
-            let code = unsafe { (self.driver.cuStreamSynchronize)(stream_handle(stream)) };
-            self.check("cuStreamSynchronize", code)?;
+            // SAFETY: as above; into pageable memory, which is waited for.
+            unsafe { memcpy_dtoh_async(rest.as_mut_ptr(), from, rest.len(), stream) }?;
+            stream.synchronize()?;
         }
         Ok(())
     }
 
     /// Waits for a downloaded piece and copies it to where it belongs.
     fn land(&self, (buffer, piece): (Buffer, &mut [u8])) -> Outcome<()> {
-        // SAFETY: the event is the buffer's.
-        let code = unsafe { (self.driver.cuEventSynchronize)(buffer.event) };
-        self.check("cuEventSynchronize", code)?;
+        buffer.event.synchronize()?;
         // SAFETY: the device has filled this much, and is done.
-        unsafe {
-            NonNull::from(&mut *piece).cast().copy_from_nonoverlapping(buffer.memory, piece.len());
-        }
-        self.shelve(buffer);
-        Ok(())
-    }
-
-    fn mark(&self, buffer: &Buffer, stream: RawStream) -> Outcome<()> {
-        // SAFETY: both handles are alive.
-        let code = unsafe { (self.driver.cuEventRecord)(buffer.event, stream_handle(stream)) };
-        self.check("cuEventRecord", code)
-    }
-
-    /// Lets the buffer be taken again once the device has passed this point. One that cannot be marked is lost instead.
-    fn give_back(&self, buffer: Buffer, stream: RawStream) -> Outcome<()> {
-        self.mark(&buffer, stream)?;
+        unsafe { NonNull::from(&mut *piece).cast().copy_from_nonoverlapping(buffer.memory.as_ptr(), piece.len()) };
         self.shelve(buffer);
         Ok(())
     }
 
     fn shelve(&self, buffer: Buffer) {
-        if let Ok(mut staging) = self.staging.lock() {
-            staging.idle.push(buffer);
-        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).idle.push(buffer);
     }
 
     /// A buffer that the device is done with; `None` if the system cannot pin more memory.
     fn take(&self, bytes: usize) -> Outcome<Option<Buffer>> {
         let (class, kind) = if bytes <= SMALL.bytes { (SMALL, 0) } else { (LARGE, 1) };
-        let oldest = {
-            let Ok(mut staging) = self.staging.lock() else {
-                return Ok(None);
-            };
-            // Oldest first: they are the likeliest to be done.
-            let fits = |b: &Buffer| b.bytes == class.bytes;
-            // SAFETY: the event is the buffer's.
-            let done = |b: &Buffer| unsafe { (self.driver.cuEventQuery)(b.event) } == 0;
-            let mut fitting = (0..staging.idle.len()).filter(|&at| fits(&staging.idle[at]));
-            let any = fitting.clone().next();
-            let free = fitting.by_ref().take(PROBES).find(|&at| done(&staging.idle[at]));
-            match (free, any) {
-                (Some(at), _) => return Ok(Some(staging.idle.remove(at))),
-                (None, Some(at)) if staging.made[kind] >= class.most => staging.idle.remove(at),
-                _ => {
-                    drop(staging);
-                    let buffer = self.make(class.bytes)?;
-                    if buffer.is_some()
-                        && let Ok(mut staging) = self.staging.lock()
-                    {
-                        staging.made[kind] += 1;
-                    }
-                    return Ok(buffer);
-                }
+        let done = |buffer: &Buffer| buffer.event.query() == Ok(EventStatus::Ready);
+        let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Oldest first: they are the likeliest to be done.
+        let mut fitting = (0..shelf.idle.len()).filter(|&at| shelf.idle[at].memory.len() == class.bytes);
+        let oldest = fitting.clone().next();
+        let free = fitting.by_ref().take(PROBES).find(|&at| done(&shelf.idle[at]));
+        match (free, oldest) {
+            (Some(at), _) => Ok(Some(shelf.idle.remove(at))),
+            (None, Some(at)) if shelf.made[kind] >= class.most => {
+                let oldest = shelf.idle.remove(at);
+                drop(shelf);
+                oldest.event.synchronize()?;
+                Ok(Some(oldest))
             }
-        };
-        // SAFETY: the event is the buffer's.
-        let code = unsafe { (self.driver.cuEventSynchronize)(oldest.event) };
-        self.check("cuEventSynchronize", code)?;
-        Ok(Some(oldest))
-    }
-
-    fn make(&self, bytes: usize) -> Outcome<Option<Buffer>> {
-        let (mut memory, mut event) = (null_mut(), null_mut());
-        // SAFETY: the pointers are to live handles.
-        unsafe {
-            if (self.driver.cuMemHostAlloc)(&mut memory, bytes, 0) != 0 {
-                return Ok(None);
-            }
-            let code = (self.driver.cuEventCreate)(&mut event, EVENT_DISABLE_TIMING);
-            if let Err(failure) = self.check("cuEventCreate", code) {
-                (self.driver.cuMemFreeHost)(memory);
-                return Err(failure);
+            _ => {
+                drop(shelf);
+                let Ok(buffer) = make(class.bytes) else { return Ok(None) };
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).made[kind] += 1;
+                Ok(Some(buffer))
             }
         }
-        Ok(NonNull::new(memory.cast()).map(|memory| Buffer { memory, bytes, event }))
     }
+}
+
+fn make(bytes: usize) -> Result<Buffer, CudaError> {
+    // SAFETY: only pointers to it are used.
+    let memory = unsafe { LockedBuffer::uninitialized(bytes) }?;
+    let event = Event::new(EventFlags::DISABLE_TIMING)?;
+    Ok(Buffer { memory: ManuallyDrop::new(memory), event: ManuallyDrop::new(event) })
 }

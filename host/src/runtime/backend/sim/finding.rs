@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 /// One thing that a kernel did wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "check", derive(serde::Serialize))]
 pub struct Finding {
     /// The kernel's symbol.
     pub kernel: String,

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
-
 use crate::runtime::error::{Error, Result};
 
 /// Few multiprocessors, so that grids which stay on the device take several turns on small problems as well.
@@ -12,7 +10,8 @@ pub(crate) const SMALL: warpsim::Device =
     warpsim::Device { name: "sm_90a", key: "sm_90a", multiprocessors: 8, ..warpsim::H100 };
 
 /// A GPU that a simulated device stands for: kernels are picked and grids sized as they are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "check", derive(serde::Serialize))]
 pub struct GpuModel {
     /// What it is called.
     pub name: &'static str,

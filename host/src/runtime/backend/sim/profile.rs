@@ -1,10 +1,10 @@
 //! What the simulator counts while a kernel runs, under Nsight Compute's names.
 
-use serde::Serialize;
 use warpsim::Metrics;
 
 /// Counts of one launch.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "check", derive(serde::Serialize))]
 pub struct Profile {
     /// The kernel's symbol.
     pub kernel: String,
@@ -29,7 +29,8 @@ pub struct Profile {
 }
 
 /// One instruction of the PTX.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "check", derive(serde::Serialize))]
 pub struct HotLine {
     /// Line of the PTX, as `warpsmith inspect OP --ptx` prints it.
     pub ptx_line: u32,
@@ -48,7 +49,8 @@ pub struct HotLine {
 }
 
 /// How much of a multiprocessor a kernel can fill.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "check", derive(serde::Serialize))]
 pub struct Occupancy {
     /// The GPU.
     pub device: &'static str,

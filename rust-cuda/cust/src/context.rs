@@ -1,0 +1,190 @@
+//! Contexts: what the driver keeps of a device for this process.
+//!
+//! A device's primary context is the one that every library in the process shares. [`Context::new`] retains it and makes it current on
+//! the calling thread, where everything else in this crate then happens. A thread without one makes it current with
+//! [`CurrentContext::set_current`].
+
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::device::Device;
+use crate::error::{CudaError, CudaResult, ErrorCode};
+use crate::sys::{CUcontext, Handle};
+
+flags! {
+    /// How a primary context waits for the device.
+    ContextFlags {
+        /// As the driver sees fit.
+        SCHED_AUTO = 0;
+        /// Spin: quickest to see the end of a kernel.
+        SCHED_SPIN = 1;
+        /// Spin, and yield to other threads.
+        SCHED_YIELD = 2;
+        /// Sleep.
+        SCHED_BLOCKING_SYNC = 4;
+        /// Keep the local memory of a launch for the next.
+        LMEM_RESIZE_TO_MAX = 16;
+    }
+}
+
+/// A device's primary context. Cheap to clone; released when the last clone, and the last object that was made in it, is gone.
+#[derive(Debug, Clone)]
+pub struct Context(Arc<Primary>);
+
+#[derive(Debug)]
+struct Primary {
+    raw: Handle,
+    device: Device,
+}
+
+/// The primary contexts that this process retains, so that the current one's handle leads back to them.
+static RETAINED: Mutex<Vec<(Handle, Weak<Primary>)>> = Mutex::new(Vec::new());
+
+impl Context {
+    /// Retains the device's primary context and makes it current on this thread.
+    pub fn new(device: Device) -> CudaResult<Self> {
+        let mut raw = null_mut();
+        // SAFETY: the pointer is to a live handle.
+        unsafe { call!(cuDevicePrimaryCtxRetain(&mut raw, device.as_raw())) }?;
+        let context = Self(Arc::new(Primary { raw: Handle(raw), device }));
+        let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
+        retained.retain(|(_, context)| context.strong_count() > 0);
+        retained.push((Handle(raw), Arc::downgrade(&context.0)));
+        drop(retained);
+        CurrentContext::set_current(&context)?;
+        Ok(context)
+    }
+
+    /// Sets how the primary context waits. All users of the device in this process see it.
+    pub fn set_flags(&self, flags: ContextFlags) -> CudaResult<()> {
+        // SAFETY: the driver checks the flags.
+        unsafe { call!(cuDevicePrimaryCtxSetFlags_v2(self.0.device.as_raw(), flags.bits())) }
+    }
+
+    /// The device.
+    pub fn device(&self) -> Device {
+        self.0.device
+    }
+
+    /// The driver's handle.
+    pub fn as_raw(&self) -> CUcontext {
+        self.0.raw.0
+    }
+
+    /// The current context of this thread, for an object that is about to be made in it.
+    pub(crate) fn current() -> CudaResult<Self> {
+        let raw = current_raw()?;
+        let retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ours = retained.iter().filter(|(handle, _)| handle.0 == raw);
+        let found = ours.find_map(|(_, context)| context.upgrade());
+        found.map(Self).ok_or(CudaError::new("cuCtxGetCurrent", ErrorCode::INVALID_CONTEXT))
+    }
+
+    /// Runs `f`, which ends an object of this context, with it current.
+    pub(crate) fn end(&self, f: impl FnOnce() -> CudaResult<()>) {
+        // A failure has nowhere to go from a drop; a kernel's shows again at the next call.
+        let _ = match current_raw() {
+            Ok(raw) if raw == self.as_raw() => f(),
+            _ => self.pushed(f),
+        };
+    }
+
+    fn pushed(&self, f: impl FnOnce() -> CudaResult<()>) -> CudaResult<()> {
+        // SAFETY: the context is retained as long as `self` lives.
+        unsafe { call!(cuCtxPushCurrent_v2(self.as_raw())) }?;
+        let done = f();
+        // SAFETY: the pointer is to a live handle; what is popped was pushed above.
+        unsafe { call!(cuCtxPopCurrent_v2(&mut null_mut())) }?;
+        done
+    }
+}
+
+impl Drop for Primary {
+    fn drop(&mut self) {
+        // SAFETY: everything that was made in it held on to it.
+        let _ = unsafe { call!(cuDevicePrimaryCtxRelease_v2(self.device.as_raw())) };
+    }
+}
+
+/// Null where there is none.
+fn current_raw() -> CudaResult<CUcontext> {
+    let mut raw = null_mut();
+    // SAFETY: the pointer is to a live handle. Reads a thread-local variable of the driver.
+    unsafe { call!(cuCtxGetCurrent(&mut raw)) }?;
+    Ok(raw)
+}
+
+/// The calling thread's context.
+#[derive(Debug)]
+pub struct CurrentContext;
+
+impl CurrentContext {
+    /// Makes a context current, unless it is.
+    #[inline]
+    pub fn set_current(context: &Context) -> CudaResult<()> {
+        if current_raw()? == context.as_raw() {
+            return Ok(());
+        }
+        // SAFETY: the context is retained as long as its handle lives; the driver returns an error once it is not.
+        unsafe { call!(cuCtxSetCurrent(context.as_raw())) }
+    }
+
+    /// Waits for all work of the context.
+    pub fn synchronize() -> CudaResult<()> {
+        // SAFETY: waiting touches no memory.
+        unsafe { call!(cuCtxSynchronize()) }
+    }
+
+    /// Its device.
+    pub fn get_device() -> CudaResult<Device> {
+        Ok(Context::current()?.device())
+    }
+
+    /// Streams' priorities.
+    pub fn get_stream_priority_range() -> CudaResult<StreamPriorityRange> {
+        let mut range = StreamPriorityRange { least: 0, greatest: 0 };
+        // SAFETY: the pointers are to live integers.
+        unsafe { call!(cuCtxGetStreamPriorityRange(&mut range.least, &mut range.greatest)) }?;
+        Ok(range)
+    }
+
+    /// The limit on what kernels may use of a resource.
+    pub fn get_resource_limit(resource: ResourceLimit) -> CudaResult<usize> {
+        let mut limit = 0;
+        // SAFETY: the pointer is to a live integer.
+        unsafe { call!(cuCtxGetLimit(&mut limit, resource as u32)) }?;
+        Ok(limit)
+    }
+
+    /// Sets a limit; the driver may round it.
+    pub fn set_resource_limit(resource: ResourceLimit, limit: usize) -> CudaResult<()> {
+        // SAFETY: the driver checks the value.
+        unsafe { call!(cuCtxSetLimit(resource as u32, limit)) }
+    }
+}
+
+/// What streams' priorities there are: the lower number goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamPriorityRange {
+    /// The number of the lowest priority.
+    pub least: i32,
+    /// The number of the highest priority.
+    pub greatest: i32,
+}
+
+/// What kernels take from a context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum ResourceLimit {
+    /// Bytes of each thread's stack.
+    StackSize = 0,
+    /// Bytes of `printf`'s buffer.
+    PrintfFifoSize = 1,
+    /// Bytes of the heap of device-side `malloc`.
+    MallocHeapSize = 2,
+    /// Bytes that L2 fetches at most around an access.
+    MaxL2FetchGranularity = 5,
+    /// Bytes of L2 set aside for accesses that persist.
+    PersistingL2CacheSize = 6,
+}

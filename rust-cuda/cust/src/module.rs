@@ -1,0 +1,179 @@
+//! Modules: PTX or machine code that the driver has loaded.
+
+use std::ffi::{CString, c_void};
+use std::fmt;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::error::{CudaError, CudaResult, ErrorCode};
+use crate::function::Function;
+use crate::sys::{CUmodule, Handle};
+
+const ERROR_LOG_BUFFER: u32 = 5;
+const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
+
+/// Room for what the compiler says about a module that it refuses; the driver cuts off the rest.
+const LOG_BYTES: usize = 8 << 10;
+
+/// A loaded module. Unloaded when it and the functions that were looked up in it are gone.
+#[derive(Debug, Clone)]
+pub struct Module(Arc<Loaded>);
+
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    raw: Handle,
+    context: Context,
+}
+
+impl Module {
+    /// Compiles PTX for the device of the current context. The driver remembers what it has compiled, on disk too.
+    pub fn from_ptx(ptx: impl AsRef<str>, options: &[ModuleJitOption]) -> Result<Self, JitError> {
+        const FUNCTION: &str = "cuModuleLoadDataEx";
+        let ptx = CString::new(ptx.as_ref()).map_err(|_| CudaError::new(FUNCTION, ErrorCode::INVALID_PTX))?;
+        // SAFETY: the image is a C string.
+        unsafe { Self::load(ptx.as_ptr().cast(), options) }
+    }
+
+    /// Loads machine code, or a file of several kinds of it.
+    ///
+    /// # Safety
+    /// The bytes are a whole cubin or fatbin: the driver takes their length from themselves.
+    pub unsafe fn from_cubin(bytes: impl AsRef<[u8]>, options: &[ModuleJitOption]) -> Result<Self, JitError> {
+        // SAFETY: passed on.
+        unsafe { Self::load(bytes.as_ref().as_ptr().cast(), options) }
+    }
+
+    /// # Safety
+    /// The image is whole, in one of the forms that the driver takes.
+    unsafe fn load(image: *const c_void, options: &[ModuleJitOption]) -> Result<Self, JitError> {
+        let context = Context::current()?;
+        let mut log = vec![0u8; LOG_BYTES];
+        // Numbers are passed in the pointer itself.
+        let logging =
+            [(ERROR_LOG_BUFFER, log.as_mut_ptr().cast()), (ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES as *mut c_void)];
+        let all = options.iter().map(|option| option.to_raw()).chain(logging);
+        let (mut keys, mut values): (Vec<u32>, Vec<*mut c_void>) = all.unzip();
+        let mut raw = null_mut();
+        let count = keys.len() as u32;
+        // SAFETY: the image is the caller's promise; each option's value is of the documented kind, the log lives past the call.
+        let loaded =
+            unsafe { call!(cuModuleLoadDataEx(&mut raw, image, count, keys.as_mut_ptr(), values.as_mut_ptr())) };
+        match loaded {
+            Ok(()) => Ok(Self(Arc::new(Loaded { raw: Handle(raw), context }))),
+            Err(error) => {
+                let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+                Err(JitError { error, log: String::from_utf8_lossy(&log[..end]).trim().to_owned() })
+            }
+        }
+    }
+
+    /// The kernel with this name.
+    pub fn get_function(&self, name: impl AsRef<str>) -> CudaResult<Function> {
+        let name = CString::new(name.as_ref());
+        let name = name.map_err(|_| CudaError::new("cuModuleGetFunction", ErrorCode::NOT_FOUND))?;
+        let mut function = null_mut();
+        // SAFETY: the handle is alive, the pointer is to a live handle, the name is a C string.
+        unsafe { call!(cuModuleGetFunction(&mut function, self.as_raw(), name.as_ptr())) }?;
+        Ok(Function::from_raw(function, self.0.clone()))
+    }
+
+    /// The driver's handle.
+    pub fn as_raw(&self) -> CUmodule {
+        self.0.as_raw()
+    }
+}
+
+impl Loaded {
+    pub(crate) fn as_raw(&self) -> CUmodule {
+        self.raw.0
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours, and is not used again; neither are its functions, which held on to it.
+        self.context.end(|| unsafe { call!(cuModuleUnload(self.as_raw())) });
+    }
+}
+
+/// How the driver compiles a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModuleJitOption {
+    /// At most this many registers a thread.
+    MaxRegisters(u32),
+    /// How hard to optimise.
+    OptLevel(OptLevel),
+    /// Write what a debugger needs.
+    GenerateDebugInfo(bool),
+    /// Write source lines.
+    GenerateLineInfo(bool),
+}
+
+/// Levels of optimisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+#[allow(missing_docs, reason = "numbers")]
+pub enum OptLevel {
+    O0 = 0,
+    O1 = 1,
+    O2 = 2,
+    O3 = 3,
+    /// What the driver does unless it is told.
+    O4 = 4,
+}
+
+impl ModuleJitOption {
+    fn to_raw(self) -> (u32, *mut c_void) {
+        let (key, value) = match self {
+            Self::MaxRegisters(registers) => (0, registers),
+            Self::OptLevel(level) => (7, level as u32),
+            Self::GenerateDebugInfo(yes) => (11, yes.into()),
+            Self::GenerateLineInfo(yes) => (13, yes.into()),
+        };
+        (key, value as usize as *mut c_void)
+    }
+}
+
+/// A module that could not be loaded, and what the compiler said. Turns into a [`CudaError`], which leaves that out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JitError {
+    error: CudaError,
+    log: String,
+}
+
+impl JitError {
+    /// The call that failed.
+    pub fn error(&self) -> CudaError {
+        self.error
+    }
+
+    /// The compiler's messages; often there are none.
+    pub fn log(&self) -> &str {
+        &self.log
+    }
+}
+
+impl fmt::Display for JitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.log.as_str() {
+            "" => self.error.fmt(f),
+            log => write!(f, "{}: {log}", self.error),
+        }
+    }
+}
+
+impl std::error::Error for JitError {}
+
+impl From<CudaError> for JitError {
+    fn from(error: CudaError) -> Self {
+        Self { error, log: String::new() }
+    }
+}
+
+impl From<JitError> for CudaError {
+    fn from(error: JitError) -> Self {
+        error.error
+    }
+}

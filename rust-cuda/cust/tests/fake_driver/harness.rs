@@ -1,0 +1,106 @@
+//! How tests run on the fake driver. Shared by the crates that have such tests, each of which includes this file.
+
+use std::ffi::{CStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+const CHILD: &str = "WARPSMITH_FAKE_CHILD";
+
+/// Compiles the fake driver once; `None`, with a line, where there is no compiler.
+fn fake_driver() -> Option<&'static Path> {
+    static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let compile = || {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(crate::FAKE_DRIVER);
+        let library = folder.join("libcuda-fake.so");
+        // Another test run may be doing the same: both write their own file, then put it in place.
+        let fresh = folder.join(format!("libcuda-fake-{}.so", std::process::id()));
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
+        let output = Command::new(rustc)
+            .args(["--edition", "2024", "-A", "warnings", "-o"])
+            .args([&fresh, &source])
+            .output()
+            .inspect_err(|error| eprintln!("skipped: rustc cannot be run: {error}"))
+            .ok()?;
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "the fake driver does not compile:\n{message}");
+        std::fs::rename(&fresh, &library).expect("both are in the same folder");
+        Some(library)
+    };
+    PATH.get_or_init(compile).as_deref()
+}
+
+/// Runs `body` in a process of its own, because a process loads one driver. `name` is the calling test's.
+pub(crate) fn with_driver(name: &str, settings: &[(&str, &str)], body: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return body();
+    }
+    let library = match settings.iter().find(|(key, _)| *key == cust::sys::LIBRARY_VARIABLE) {
+        Some((_, path)) => Path::new(path),
+        None => match fake_driver() {
+            Some(path) => path,
+            None => return,
+        },
+    };
+    let output = Command::new(std::env::current_exe().expect("the test has a path"))
+        .args(["--exact", name, "--nocapture"])
+        .env_remove("CUDA_VISIBLE_DEVICES")
+        .env(CHILD, name)
+        .env("WARPSMITH_BACKEND", "cuda")
+        .envs(settings.iter().copied())
+        .env(cust::sys::LIBRARY_VARIABLE, library)
+        .output()
+        .expect("the child starts");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name} failed in its child process:\n{text}");
+    assert!(text.contains("1 passed"), "{name} did not run:\n{text}");
+}
+
+fn symbol(name: &CStr) -> *mut () {
+    cust::sys::driver().expect("the fake is loaded").symbol(name).expect("it has this function")
+}
+
+/// What the fake has been asked to do since the last call.
+#[allow(dead_code, reason = "not every crate's tests look")]
+pub(crate) fn calls() -> Vec<String> {
+    // SAFETY: the fake's signature.
+    let log: extern "C" fn(*mut u8, usize) -> usize = unsafe { std::mem::transmute(symbol(c"fake_log")) };
+    let mut text = vec![0; 1 << 16];
+    let bytes = log(text.as_mut_ptr(), text.len());
+    String::from_utf8_lossy(&text[..bytes]).lines().map(String::from).collect()
+}
+
+/// One of the fake's counters.
+#[allow(dead_code, reason = "not every crate's tests look")]
+fn count(name: &CStr) -> usize {
+    // SAFETY: the signature of the fake's counters.
+    let count: extern "C" fn() -> usize = unsafe { std::mem::transmute(symbol(name)) };
+    count()
+}
+
+/// Live allocations.
+#[allow(dead_code, reason = "not every crate's tests look")]
+pub(crate) fn allocations() -> usize {
+    count(c"fake_allocations")
+}
+
+/// Live streams, events, modules, functions and graphs.
+#[allow(dead_code, reason = "not every crate's tests look")]
+pub(crate) fn handles() -> usize {
+    count(c"fake_handles")
+}
+
+/// Calls of driver functions so far.
+#[allow(dead_code, reason = "not every crate's tests look")]
+pub(crate) fn driver_calls() -> usize {
+    count(c"fake_calls")
+}
+
+/// Fails as if another library's kernel had trapped.
+#[allow(dead_code, reason = "not every crate's tests need it")]
+pub(crate) fn fault() {
+    // SAFETY: the fake's signature.
+    let fault: extern "C" fn() = unsafe { std::mem::transmute(symbol(c"fake_fault")) };
+    fault();
+}

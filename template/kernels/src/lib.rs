@@ -1,0 +1,20 @@
+//! The kernels: compiled to PTX for the device, to the types that launch them for the host.
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+
+use cuda_std::float::Element;
+use cuda_std::{bf16, f16, kernel, thread};
+
+/// y = a · x + y, for n elements.
+///
+/// # Safety
+/// `x` and `y` hold `n` elements.
+#[kernel(dtypes(T: f32, f16, bf16), block = 256)]
+pub unsafe fn axpy<T: Element>(a: f32, x: *const T, y: *mut T, n: u64) {
+    let i = thread::index_1d();
+    if (i as u64) < n {
+        // SAFETY: both have an element at every place below n.
+        let (x, y) = unsafe { (&*x.add(i), &mut *y.add(i)) };
+        *y = T::from_f32(a * x.to_f32() + y.to_f32());
+    }
+}
