@@ -129,6 +129,13 @@ impl<T: Element, const V: usize, const N: usize> Row<T, V, N> {
         self.packs.iter().fold(first, |sum, pack| pack.to_f32().into_iter().fold(sum, &f))
     }
 
+    /// Writes f(x) of every element to `y`. The elements are converted again, so that the row stays packed till here.
+    #[inline(always)]
+    #[allow(dead_code, reason = "for operators without a weight")]
+    pub(crate) unsafe fn store_map<G: Team>(self, y: *mut T, f: impl Fn(f32) -> f32) {
+        self.store_zip::<G>(self, y, |x, _| f(x));
+    }
+
     /// Writes f(x, other) of every element to `y`. The elements are converted again, so that the row stays packed till here.
     #[inline(always)]
     pub(crate) unsafe fn store_zip<G: Team>(self, other: Self, y: *mut T, f: impl Fn(f32, f32) -> f32) {

@@ -51,10 +51,7 @@ enum Chore {
     /// Put bench rows beside those of other libraries
     Compare(compare::Options),
     /// Write the places of a new operator
-    NewOp {
-        /// Its name, in snake case
-        name: String,
-    },
+    NewOp(new_op::Options),
     /// Check what compilers do not
     Tidy {
         /// Renew the operator table in README.md
@@ -93,7 +90,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
             package::run()
         }
         Chore::Compare(options) => compare::run(&options),
-        Chore::NewOp { name } => new_op::run(&name),
+        Chore::NewOp(options) => new_op::run(&options),
         Chore::Tidy { fix } => tidy::run(fix),
         Chore::Ci => ci(),
     }?;

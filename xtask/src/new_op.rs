@@ -1,5 +1,6 @@
-//! `cargo xtask new-op`: the places of a new operator, filled with one that copies.
+//! `cargo xtask new-op`: the places of a new operator, filled with one that works.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -8,51 +9,161 @@ use anyhow::{Context, Result, bail};
 use crate::cargo;
 use crate::tidy::{DEVICE, HOST, REGISTRY};
 
-const DEVICE_TEMPLATE: &str = include_str!("../templates/device.rs");
-const HOST_TEMPLATE: &str = include_str!("../templates/host.rs");
+/// What to write.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Its name, in snake case
+    name: String,
+    /// Its family
+    #[arg(long, value_parser = FAMILIES)]
+    family: String,
+}
 
-pub(crate) fn run(name: &str) -> Result<()> {
-    for path in write(cargo::root(), name)? {
+/// Every family that there is or will be.
+const FAMILIES: [&str; 13] = [
+    "activation",
+    "attention",
+    "elementwise",
+    "gemm",
+    "gemv",
+    "layout",
+    "loss",
+    "norm",
+    "optim",
+    "quant",
+    "random",
+    "reduce",
+    "softmax",
+];
+
+/// A device file, a host file, what the host file makes public, and its entries in the registry.
+struct Template {
+    device: &'static str,
+    host: &'static str,
+    functions: &'static [&'static str],
+    entries: &'static [&'static str],
+}
+
+const ACTIVATION: Template = Template {
+    device: include_str!("../templates/activation/device.rs"),
+    host: include_str!("../templates/activation/host.rs"),
+    functions: &["NAME", "NAME_backward", "NAME_backward_into", "NAME_into"],
+    entries: &["CONST", "CONST_BACKWARD"],
+};
+
+const ELEMENTWISE: Template = Template {
+    device: include_str!("../templates/elementwise/device.rs"),
+    host: include_str!("../templates/elementwise/host.rs"),
+    functions: &["NAME", "NAME_into"],
+    entries: &["CONST"],
+};
+
+const ROWS: Template = Template {
+    device: include_str!("../templates/norm/device.rs"),
+    host: include_str!("../templates/norm/host.rs"),
+    functions: &["NAME", "NAME_into"],
+    entries: &["TYPE"],
+};
+
+/// What an operator of that family starts from.
+fn template(family: &str) -> &'static Template {
+    match family {
+        "activation" => &ACTIVATION,
+        "norm" | "softmax" | "reduce" | "loss" => &ROWS,
+        _ => &ELEMENTWISE,
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let Options { name, family } = options;
+    for path in write(cargo::root(), name, family)? {
         println!("wrote {path}");
     }
-    println!(
-        "The operator copies for now, and passes: try `cargo xtask verify {name}`. CONTRIBUTING.md says how to go on."
-    );
+    println!("It works as it is: try `cargo xtask verify {name}`. CONTRIBUTING.md says how to go on.");
     Ok(())
 }
 
-/// Writes everything or, if anything is in the way, nothing. Returns the paths.
-fn write(root: &Path, name: &str) -> Result<Vec<String>> {
-    check(name)?;
-    let type_name = camel(name);
-    let fill = |template: &str| template.replace("NAME", name).replace("TYPE", &type_name);
-    let (device, host) = (format!("{DEVICE}/{name}.rs"), format!("{HOST}/{name}.rs"));
-    for path in [&device, &host] {
-        let folder = path.trim_end_matches(".rs");
-        if root.join(path).exists() || root.join(folder).exists() {
-            bail!("`{name}` is taken: {path} or a folder of that name is there already");
+/// The files to write, by path; those that are there already are read first.
+struct Files<'a> {
+    root: &'a Path,
+    texts: BTreeMap<String, String>,
+}
+
+impl Files<'_> {
+    fn read(&self, path: &str) -> Result<String> {
+        match self.texts.get(path) {
+            Some(text) => Ok(text.clone()),
+            None => fs::read_to_string(self.root.join(path)).with_context(|| format!("reading {path}")),
         }
     }
-    let (device_mod, host_mod) = (format!("{DEVICE}/mod.rs"), format!("{HOST}/mod.rs"));
-    let read = |path: &str| fs::read_to_string(root.join(path)).with_context(|| format!("reading {path}"));
-    let module = format!("pub mod {name};");
-    let device_text = insert(&read(&device_mod)?, "pub mod ", &module).context(device_mod.clone())?;
-    let host_text = insert(&read(&host_mod)?, "pub mod ", &module).context(host_mod.clone())?;
-    let host_text = insert(&host_text, "pub use ", &format!("pub use {name}::{name};")).context(host_mod.clone())?;
-    let line = format!("    &ops::{name}::{type_name},");
-    let registry_text = insert(&read(REGISTRY)?, "    &ops::", &line).context(REGISTRY)?;
-    let files = [
-        (device, fill(DEVICE_TEMPLATE)),
-        (device_mod, device_text),
-        (host, fill(HOST_TEMPLATE)),
-        (host_mod, host_text),
-        (REGISTRY.to_owned(), registry_text),
-    ];
+
+    fn put(&mut self, path: &str, text: String) {
+        self.texts.insert(path.to_owned(), text);
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.texts.contains_key(path) || self.root.join(path).exists()
+    }
+
+    /// Adds a line to those of a file that start with `prefix`, which are sorted.
+    fn insert(&mut self, path: &str, prefix: &str, line: &str) -> Result<()> {
+        let text = insert(&self.read(path)?, prefix, line);
+        self.put(path, text);
+        Ok(())
+    }
+}
+
+/// Writes everything or, if anything is in the way, nothing. Returns the paths.
+fn write(root: &Path, name: &str, family: &str) -> Result<Vec<String>> {
+    check(name)?;
+    let template = template(family);
+    let fill = |text: &str| {
+        let constant = name.to_uppercase();
+        text.replace("NAME", name).replace("TYPE", &camel(name)).replace("CONST", &constant).replace("FAMILY", family)
+    };
+    let mut files = Files { root, texts: BTreeMap::new() };
+    let (device, host) = (format!("{DEVICE}/{family}"), format!("{HOST}/{family}"));
+    for folder in [&device, &host] {
+        if files.has(&format!("{folder}/{name}.rs")) || files.has(&format!("{folder}/{name}")) {
+            bail!("`{name}` is taken: {folder} has it already");
+        }
+        let family_mod = format!("{folder}/mod.rs");
+        if !files.has(&family_mod) {
+            let ops = folder.trim_end_matches(family).to_owned() + "mod.rs";
+            files.insert(&ops, "pub mod ", &format!("pub mod {family};"))?;
+            if folder == &host {
+                files.insert(&ops, "pub use ", &format!("pub use {family}::*;"))?;
+            }
+            files.put(&family_mod, format!("//! Operators of the family {family}.\n"));
+        }
+        files.insert(&family_mod, "pub mod ", &format!("pub mod {name};"))?;
+    }
+    let functions = template.functions.iter().map(|function| fill(function)).collect::<Vec<_>>().join(", ");
+    files.insert(&format!("{host}/mod.rs"), "pub use ", &format!("pub use {name}::{{{functions}}};"))?;
+    for entry in template.entries {
+        files.insert(REGISTRY, "    &", &format!("    &{family}::{name}::{},", fill(entry)))?;
+    }
+    let registry = families_of(&files.read(REGISTRY)?);
+    files.put(REGISTRY, registry);
+    files.put(&format!("{device}/{name}.rs"), fill(template.device));
+    files.put(&format!("{host}/{name}.rs"), fill(template.host));
     let write = |(path, text): (String, String)| {
-        fs::write(root.join(&path), text).with_context(|| format!("writing {path}"))?;
+        let to = root.join(&path);
+        fs::create_dir_all(to.parent().unwrap_or(root))?;
+        fs::write(to, text).with_context(|| format!("writing {path}"))?;
         Ok(path)
     };
-    files.into_iter().map(write).collect()
+    files.texts.into_iter().map(write).collect()
+}
+
+/// The registry with a `use` line that names the families of its entries.
+fn families_of(registry: &str) -> String {
+    let entries = registry.lines().filter_map(|line| line.trim().strip_prefix('&')?.split_once("::"));
+    let mut families: Vec<_> = entries.map(|(family, _)| family).collect();
+    families.dedup();
+    let used = format!("use super::{{{}}};", families.join(", "));
+    let line = |line: &str| if line.starts_with("use super::{") { used.clone() } else { line.to_owned() };
+    registry.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 fn check(name: &str) -> Result<()> {
@@ -76,15 +187,18 @@ fn camel(name: &str) -> String {
     name.split('_').map(capital).collect()
 }
 
-/// Adds a line to those that start with `prefix`, which are sorted.
-fn insert(text: &str, prefix: &str, line: &str) -> Result<String> {
+/// Adds a line to those that start with `prefix`, which are sorted; to the end if there are none.
+fn insert(text: &str, prefix: &str, line: &str) -> String {
     let mut lines: Vec<_> = text.lines().collect();
-    let first =
-        lines.iter().position(|l| l.starts_with(prefix)).with_context(|| format!("no line starts with `{prefix}`"))?;
-    let count = lines[first..].iter().take_while(|l| l.starts_with(prefix)).count();
-    let at = lines[first..first + count].partition_point(|l| *l < line);
-    lines.insert(first + at, line);
-    Ok(lines.join("\n") + "\n")
+    match lines.iter().position(|l| l.starts_with(prefix)) {
+        Some(first) => {
+            let count = lines[first..].iter().take_while(|l| l.starts_with(prefix)).count();
+            let at = lines[first..first + count].partition_point(|l| *l < line);
+            lines.insert(first + at, line);
+        }
+        None => lines.extend(["", line]),
+    }
+    lines.join("\n") + "\n"
 }
 
 #[cfg(test)]
@@ -100,16 +214,34 @@ mod tests {
             fs::write(root.join(path), text).unwrap();
         };
         let get = |path: &str| fs::read_to_string(root.join(path)).unwrap();
-        put("gpu-kernels/src/ops/mod.rs", "//! Ops.\n\npub mod gelu;\npub mod sgemm;\n");
-        put("host/src/ops/mod.rs", "mod elementwise;\n\npub mod gelu;\npub mod sgemm;\n\npub use gelu::gelu;\n");
-        put("host/src/check/registry.rs", "static O: &[&dyn Operator] = &[\n    &ops::gelu::Gelu,\n];\n");
-        assert_eq!(write(root, "rms_norm").unwrap().len(), 5);
-        assert_eq!(get("gpu-kernels/src/ops/mod.rs"), "//! Ops.\n\npub mod gelu;\npub mod rms_norm;\npub mod sgemm;\n");
-        assert!(get("host/src/ops/mod.rs").ends_with("pub use gelu::gelu;\npub use rms_norm::rms_norm;\n"));
-        assert!(get("host/src/check/registry.rs").contains("    &ops::gelu::Gelu,\n    &ops::rms_norm::RmsNorm,\n]"));
-        assert!(get("gpu-kernels/src/ops/rms_norm.rs").contains("pub unsafe fn rms_norm<T: Element>"));
-        assert!(get("host/src/ops/rms_norm.rs").contains("stream.launch::<gk::RmsNorm<T>>"));
-        assert!(write(root, "rms_norm").unwrap_err().to_string().contains("already"));
+        put("gpu-kernels/src/ops/mod.rs", "//! Ops.\n\npub mod activation;\n");
+        put("gpu-kernels/src/ops/activation/mod.rs", "//! Activations.\n\npub mod gelu;\npub mod tanh;\n");
+        put("host/src/ops/mod.rs", "pub mod activation;\npub mod model;\n\npub use activation::*;\n");
+        put("host/src/ops/activation/mod.rs", "pub mod gelu;\n\npub use gelu::gelu;\n");
+        let registry =
+            "use super::{activation};\n\nstatic O: &[&dyn Operator] = &[\n    &activation::gelu::GELU,\n];\n";
+        put("host/src/ops/registry.rs", registry);
+        assert_eq!(write(root, "relu", "activation").unwrap().len(), 5);
+        assert!(
+            get("gpu-kernels/src/ops/activation/mod.rs").ends_with("pub mod gelu;\npub mod relu;\npub mod tanh;\n")
+        );
+        assert!(get("gpu-kernels/src/ops/activation/relu.rs").contains("activation!(relu, relu_backward);"));
+        let host = get("host/src/ops/activation/mod.rs");
+        assert!(host.ends_with("pub use relu::{relu, relu_backward, relu_backward_into, relu_into};\n"), "{host}");
+        let registry = get("host/src/ops/registry.rs");
+        assert!(
+            registry.contains("    &activation::relu::RELU,\n    &activation::relu::RELU_BACKWARD,\n"),
+            "{registry}"
+        );
+        assert!(write(root, "relu", "activation").unwrap_err().to_string().contains("already"));
+
+        // The first of its family.
+        assert_eq!(write(root, "layer_norm", "norm").unwrap().len(), 7);
+        assert!(get("gpu-kernels/src/ops/mod.rs").ends_with("pub mod activation;\npub mod norm;\n"));
+        assert!(get("host/src/ops/mod.rs").ends_with("pub use activation::*;\npub use norm::*;\n"));
+        assert!(get("host/src/ops/registry.rs").starts_with("use super::{activation, norm};\n"));
+        assert!(get("host/src/ops/norm/layer_norm.rs").contains("gk::LayerNormWarp<T, 1>"));
+        assert!(get("host/src/ops/norm/layer_norm.rs").contains("gpu_kernels::ops::norm::layer_norm as gk"));
     }
 
     #[test]
@@ -121,7 +253,9 @@ mod tests {
     }
 
     #[test]
-    fn the_new_device_file_is_tidy() {
-        assert!(crate::tidy::header_is_whole(DEVICE_TEMPLATE));
+    fn the_new_device_files_are_tidy() {
+        for family in FAMILIES {
+            assert!(crate::tidy::header_is_whole(template(family).device), "{family}");
+        }
     }
 }

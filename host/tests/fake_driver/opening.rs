@@ -85,7 +85,7 @@ fn several_gpus() {
         let streams: Vec<_> = devices.iter().map(|device| device.stream().unwrap()).collect();
         let zeros = |stream| Tensor::<f32>::zeros(stream, [4]).unwrap();
         let mut tensors: Vec<_> = streams.iter().map(zeros).collect();
-        devices.iter().for_each(|device| device.add_images(IMAGES));
+        devices.iter().for_each(|device| device.add_images(IMAGES).unwrap());
         // In turns: each call finds the other GPU's context current.
         for _ in 0..3 {
             for (stream, x) in streams.iter().zip(&mut tensors) {

@@ -1,14 +1,18 @@
 //! A device file opens with a header of fixed sections.
 
-use super::places::DEVICE;
+use super::places::{DEVICE, families};
 use super::{Tree, Violation};
 
 const SECTIONS: [&str; 8] = ["Math", "Layout", "Mapping", "Shared memory", "Numerics", "Cost", "Limits", "Sources"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for operator in tree.modules(DEVICE) {
-        let (file, folder) = (format!("{DEVICE}/{operator}.rs"), format!("{DEVICE}/{operator}/mod.rs"));
+    let operators = |family: String| {
+        let folder = format!("{DEVICE}/{family}");
+        tree.modules(&folder).into_iter().map(|operator| format!("{folder}/{operator}")).collect::<Vec<_>>()
+    };
+    for operator in families(tree, DEVICE).into_iter().flat_map(operators) {
+        let (file, folder) = (format!("{operator}.rs"), format!("{operator}/mod.rs"));
         let path = if tree.get(&file).is_some() { &file } else { &folder };
         let text = tree.get(path).unwrap_or_default();
         let header: Vec<_> = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect();
@@ -44,7 +48,9 @@ mod tests {
     }
 
     fn found(text: &str) -> Vec<String> {
-        check(&Tree::of(&[("gpu-kernels/src/ops/gelu.rs", text)])).iter().map(ToString::to_string).collect()
+        let files =
+            [("gpu-kernels/src/ops/mod.rs", "pub mod activation;"), ("gpu-kernels/src/ops/activation/gelu.rs", text)];
+        check(&Tree::of(&files)).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -57,6 +63,6 @@ mod tests {
         assert!(found(&header(&SECTIONS[1..]))[0].contains("has to have the sections Math, Layout"));
         assert!(found("fn f() {}")[0].ends_with("it has none"));
         let hollow = header(&SECTIONS).replacen("//! Words.\n", "", 1);
-        assert_eq!(found(&hollow), ["gpu-kernels/src/ops/gelu.rs: the section `Math` says nothing"]);
+        assert_eq!(found(&hollow), ["gpu-kernels/src/ops/activation/gelu.rs: the section `Math` says nothing"]);
     }
 }

@@ -31,7 +31,7 @@ impl RowPlan {
         let packs = d / lanes;
         let threads = |v: usize| packs.div_ceil(v).next_multiple_of(32) as u32;
         match packs {
-            _ if !aligned || d % lanes != 0 => Self::Any,
+            _ if !aligned || !d.is_multiple_of(lanes) => Self::Any,
             0..=32 => Self::Warp1,
             33..=128 => Self::Warp4,
             129..=1024 => Self::Block2(threads(2)),

@@ -101,7 +101,7 @@ impl Settings {
 /// How many devices there are to open: `WARPSMITH_SIM_DEVICES`, otherwise one.
 pub(crate) fn device_count() -> Result<usize> {
     let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    Ok(number(&get, "WARPSMITH_SIM_DEVICES")?.unwrap_or(1))
+    Ok(number(get, "WARPSMITH_SIM_DEVICES")?.unwrap_or(1))
 }
 
 fn number<T: FromStr<Err: Display>>(get: impl Fn(&str) -> Option<String>, name: &str) -> Result<Option<T>> {
