@@ -3,7 +3,7 @@
 mod common;
 
 use common::{TILE, TRAP, Tile, Trap, image, kernel, load_tile};
-use warpsmith::kernels::KernelImage;
+use warpsmith::kernels::{KernelImage, Kernels};
 use warpsmith::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
 use warpsmith::sim::{self, AsyncCompletion, Finding, GpuModel, Settings};
 use warpsmith::{AnyTensor, Arch, BackendKind, Device, Error, Result, Stream, Tensor, bf16};
@@ -93,6 +93,53 @@ fn found(result: Result<()>) -> Finding {
 
 fn numbers(n: usize) -> Vec<f32> {
     (0..n).map(|i| i as f32).collect()
+}
+
+/// What a user's `gelu_f32` does: it has the name of one of Warpsmith's, and is another kernel.
+const GELU: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry gelu_f32(.param .u64 y) {
+    .reg .b64 %rd;
+    ld.param.u64 %rd, [y]; st.global.b32 [%rd], 0x40e00000;
+    ret;
+}";
+kernel!(Gelu, "gelu_f32", (DevicePtrMut<f32>,), 32, 0);
+
+/// An archive as `cuda_builder` would write it.
+fn user_s_archive() -> &'static Kernels {
+    let kernel = ptx_archive::Kernel {
+        symbol: "gelu_f32".to_owned(),
+        module: module_path!().to_owned(),
+        arch: Arch::Sm80,
+        block: [32, 1, 1],
+        min_blocks: 0,
+        cluster: [1; 3],
+        shared_bytes: 0,
+        no_spills: false,
+        params: vec![ptx_archive::Param { bytes: 8, align: 8, kind: ptx_archive::ParamKind::Pointer }],
+        resources: None,
+    };
+    let archive = ptx_archive::write("", &[(kernel, GELU)]).leak();
+    Box::leak(Box::new(Kernels::embedded(archive)))
+}
+
+#[test]
+fn a_user_s_kernel_is_not_taken_for_another_of_its_name() {
+    let (device, stream) = open();
+    let mut y = Tensor::<f32>::zeros(&stream, [1]).unwrap();
+    // SAFETY: the kernel writes the one element there is.
+    let mut launch = || unsafe { stream.launch::<Gelu>(1, (y.view_mut().ptr_mut(&stream).unwrap(),)) };
+    let error = launch().unwrap_err().to_string();
+    assert!(error.starts_with("there is no kernel simulator::gelu_f32 for "), "{error}");
+    let kernels = user_s_archive();
+    device.add_kernels(kernels).unwrap();
+    device.add_kernels(kernels).unwrap();
+    launch().unwrap();
+    assert_eq!(y.to_vec(&stream).unwrap(), [7.0]);
+    let error = device.add_kernels(user_s_archive()).unwrap_err().to_string();
+    assert_eq!(error, "kernel simulator::gelu_f32 for sm_80 was added before, from elsewhere");
 }
 
 #[test]

@@ -220,7 +220,7 @@ impl<'m, 'a> Output<'m, 'a> {
             let next = self.reached.len();
             if *self.seen.entry(item.name).or_insert(next) == next {
                 self.reached.push(item.name);
-                if let Some(stem) = stem(self.module, item) {
+                if let Some(stem) = stem(item) {
                     let number = self.renamed.len();
                     self.renamed.insert(item.name, format!("{stem}.{number}"));
                 }
@@ -276,7 +276,7 @@ impl<'m, 'a> Output<'m, 'a> {
 }
 
 /// What is left of the name of an item that nobody outside of its module knows, when its number is taken away.
-fn stem<'a>(module: &Module<'a>, item: &Item<'a>) -> Option<&'a str> {
+fn stem<'a>(item: &Item<'a>) -> Option<&'a str> {
     match item.kind {
         // String literals, panic locations, vtables.
         Kind::Global if item.text.split_once(" = ").is_some_and(|(_, rest)| rest.starts_with("private ")) => {
@@ -284,10 +284,9 @@ fn stem<'a>(module: &Module<'a>, item: &Item<'a>) -> Option<&'a str> {
         }
         Kind::Function if is_mangled(item.name) => {
             let digits = item.name.bytes().rev().take_while(u8::is_ascii_digit).count();
-            // Of several copies one has kept the name without a number.
-            let copied =
-                (1..=digits).map(|n| &item.name[..item.name.len() - n]).find(|name| module.get(name).is_some());
-            Some(copied.unwrap_or(item.name))
+            // A mangled name says how long its parts are: what is too much is the number of a copy.
+            let mut stems = (0..=digits).rev().map(|n| &item.name[..item.name.len() - n]);
+            Some(stems.find(|stem| rustc_demangle::try_demangle(stem).is_ok()).unwrap_or(item.name))
         }
         _ => None,
     }
@@ -334,10 +333,10 @@ define internal void @_ZN4core9panicking9panic_fmt17h0123456789abcdefE(ptr %0) u
   call void @unrelated()
   unreachable
 }
-define internal void @_RNv1k6copied3() {
+define internal void @_RNvC1k7copied3() {
   ret void
 }
-define internal void @_RNv1k6copied312() {
+define internal void @_RNvC1k7copied312() {
   ret void
 }
 define void @unrelated() #9 {
@@ -347,7 +346,7 @@ define ptx_kernel void @k(ptr %0) unnamed_addr #5 {
   call void asm sideeffect alignstack "//#kernel module=a::b block=64,1,1", "~{memory}"(), !srcloc !8
   call void @helper(ptr @anon.7a4f65eeb84d213dfb2a9c8ed18ff68b.1), !loop !11
   call void @helper(ptr @TABLE)
-  call void @_RNv1k6copied312()
+  call void @_RNvC1k7copied312()
   ret void
 }
 attributes #3 = { nounwind "target-cpu"="sm_30" }
@@ -433,7 +432,7 @@ attributes #9 = { cold }
         assert!(text.contains("@helper(ptr @TABLE)") && !text.contains("@anon."), "{text}");
         // The second copy of a function, in a crate where there are two, has the name of the first in one where there is one.
         assert!(
-            text.contains("call void @_RNv1k6copied3.1()") && text.contains("void @_RNv1k6copied3.1() convergent"),
+            text.contains("call void @_RNvC1k7copied3.1()") && text.contains("void @_RNvC1k7copied3.1() convergent"),
             "{text}"
         );
         assert!(text.contains("!0 = distinct !{!0, !1}\n!1 = !{!\"unroll\"}"), "{text}");
