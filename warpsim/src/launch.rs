@@ -13,6 +13,7 @@ use crate::occupancy::Device;
 use crate::ptx::ast::{Ast, Init, Space, Var, type_bytes, type_bytes_of};
 use crate::ptx::{self, ParseError};
 use crate::report::{Fault, Kind, Report};
+use crate::zeroed::OutOfMemory;
 
 /// A parsed PTX module.
 #[derive(Clone)]
@@ -174,11 +175,19 @@ impl Gpu {
     }
 
     /// Allocates; the name appears in findings. The bytes count as never written.
+    ///
+    /// # Panics
+    /// When this machine does not have as much memory: see [`Gpu::try_alloc`].
     pub fn alloc(&mut self, bytes: usize, name: &str) -> u64 {
+        self.try_alloc(bytes, name).unwrap_or_else(|error| panic!("`{name}`: {error}"))
+    }
+
+    /// Allocates, as far as this machine has the memory. What nobody has written takes none of it.
+    pub fn try_alloc(&mut self, bytes: usize, name: &str) -> Result<u64, OutOfMemory> {
         self.memory.alloc(bytes as u64, name)
     }
 
-    /// Allocates and writes.
+    /// Allocates and writes; panics as [`Gpu::alloc`] does.
     pub fn alloc_with(&mut self, data: &[u8], name: &str) -> u64 {
         let a = self.alloc(data.len(), name);
         let _ = self.memory.write(a, data);
@@ -207,6 +216,16 @@ impl Gpu {
         self.memory.write(addr, data)
     }
 
+    /// Copies from one place on the device to another that does not overlap it.
+    pub fn copy(&mut self, dst: u64, src: u64, bytes: usize) -> Result<(), AccessError> {
+        self.memory.copy(dst, src, bytes as u64)
+    }
+
+    /// Writes a pattern `count` times in a row.
+    pub fn fill(&mut self, addr: u64, pattern: &[u8], count: usize) -> Result<(), AccessError> {
+        self.memory.fill(addr, pattern, count as u64)
+    }
+
     /// Gives an allocation another name.
     pub fn rename(&mut self, addr: u64, name: &str) -> Result<(), AccessError> {
         self.memory.rename(addr, name)
@@ -228,7 +247,7 @@ impl Gpu {
         let globals = match self.globals.get(&kernel.module) {
             Some(g) => g.clone(),
             None => {
-                let g = load_globals(&mut self.memory, &kernel.ast).map_err(|m| fault(Kind::InvalidLaunch, m))?;
+                let g = load_globals(&mut self.memory, &kernel.ast, &kernel.prog.kernel)?;
                 self.globals.insert(kernel.module, g.clone());
                 g
             }
@@ -251,11 +270,23 @@ fn affordable(launch: &Launch<'_>, options: &Options) -> Result<(), String> {
 }
 
 /// Places the module's global and constant variables and writes their initial values.
-fn load_globals(memory: &mut Memory, ast: &Ast) -> Result<Vec<u64>, String> {
-    let resident = |v: &Var| matches!(v.space, Space::Global | Space::Const);
-    let addrs: Vec<u64> =
-        ast.vars.iter().map(|v| if resident(v) { memory.alloc(type_bytes_of(v).max(1), &v.name) } else { 0 }).collect();
-    for (v, at) in ast.vars.iter().zip(&addrs).filter(|(v, _)| resident(v)) {
+fn load_globals(memory: &mut Memory, ast: &Ast, kernel: &str) -> Result<Vec<u64>, Fault> {
+    let mut addrs = vec![];
+    for v in &ast.vars {
+        let place = if resident(v) { memory.alloc(type_bytes_of(v).max(1), &v.name) } else { Ok(0) };
+        addrs.push(place.map_err(|error| Fault::of_memory(kernel, error, &format!("for `{}`", v.name)))?);
+    }
+    initialise(memory, ast, &addrs).map_err(|message| Fault::of_launch(kernel, Kind::InvalidLaunch, message))?;
+    Ok(addrs)
+}
+
+/// Whether a variable is in the device's memory.
+fn resident(v: &Var) -> bool {
+    matches!(v.space, Space::Global | Space::Const)
+}
+
+fn initialise(memory: &Memory, ast: &Ast, addrs: &[u64]) -> Result<(), String> {
+    for (v, at) in ast.vars.iter().zip(addrs).filter(|(v, _)| resident(v)) {
         let n = type_bytes(&v.ty) as usize;
         let mut bytes = vec![];
         for i in &v.init {
@@ -278,15 +309,14 @@ fn load_globals(memory: &mut Memory, ast: &Ast) -> Result<Vec<u64>, String> {
             };
             bytes.extend_from_slice(&value.to_le_bytes()[..n.min(8)]);
         }
-        let size = type_bytes_of(v) as usize;
-        if bytes.len() > size {
-            return Err(format!("`{}` has more initial values than elements", v.name));
-        }
+        let given = bytes.len() as u64;
+        let rest = type_bytes_of(v).checked_sub(given);
+        let rest = rest.ok_or_else(|| format!("`{}` has more initial values than elements", v.name))?;
         // Variables without an initialiser start as zero.
-        bytes.resize(size, 0);
-        memory.write(*at, &bytes).map_err(|_| format!("`{}` does not fit", v.name))?;
+        let filled = memory.write(*at, &bytes).and_then(|()| memory.fill(at + given, &[0], rest));
+        filled.map_err(|_| format!("`{}` does not fit", v.name))?;
     }
-    Ok(addrs)
+    Ok(())
 }
 
 #[cfg(test)]

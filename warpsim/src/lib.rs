@@ -92,6 +92,7 @@ mod ops;
 mod ptx;
 mod report;
 mod tensor_map;
+mod zeroed;
 
 pub use launch::*;
 pub use memory::AccessError;
@@ -101,3 +102,4 @@ pub use occupancy::*;
 pub use ptx::ParseError;
 pub use report::*;
 pub use tensor_map::*;
+pub use zeroed::OutOfMemory;

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::ir::MemSpace;
+use crate::zeroed::{OutOfMemory, zeroed};
 
 /// First byte of the generic window of a space; 0 for global memory.
 pub fn window(s: MemSpace) -> u64 {
@@ -30,6 +31,10 @@ pub fn space_of(addr: u64) -> MemSpace {
 const FIRST: u64 = 0x10_0000_0000;
 const GAP: u64 = 4096;
 const ALIGN: u64 = 256;
+/// Bytes that are copied at a time.
+const PIECE: usize = 1 << 16;
+/// Freed allocations that messages still know.
+const REMEMBERED: usize = 4096;
 
 /// One allocation. A freed one keeps its range and name for messages.
 pub struct Alloc {
@@ -66,16 +71,9 @@ macro_rules! typed {
 }
 
 impl Alloc {
-    fn new(base: u64, size: u64, name: &str) -> Self {
-        let zeros = |n: u64| (0..n).map(|_| AtomicU64::new(0)).collect();
-        Alloc {
-            base,
-            size,
-            name: name.to_string(),
-            live: true,
-            words: zeros(size.div_ceil(8)),
-            init: zeros(size.div_ceil(64)),
-        }
+    fn new(base: u64, size: u64, name: &str) -> Result<Self, OutOfMemory> {
+        let (words, init) = (zeroed(size.div_ceil(8))?, zeroed(size.div_ceil(64))?);
+        Ok(Alloc { base, size, name: name.to_string(), live: true, words, init })
     }
 
     /// The atomic of type `T` at `off`. Panics when it would leave the allocation or is not aligned.
@@ -142,15 +140,21 @@ fn words(off: usize, n: usize) -> impl Iterator<Item = (usize, u64)> {
 #[derive(Default)]
 pub struct Memory {
     allocs: Vec<Alloc>,
+    freed: usize,
     next: u64,
 }
 
 impl Memory {
-    pub fn alloc(&mut self, bytes: u64, name: &str) -> u64 {
+    pub fn alloc(&mut self, bytes: u64, name: &str) -> Result<u64, OutOfMemory> {
         let base = if self.next == 0 { FIRST } else { self.next };
+        // Behind the last address that is global.
+        let end = window(MemSpace::Param) - GAP - ALIGN;
+        if bytes >= end - base {
+            return Err(OutOfMemory { bytes });
+        }
+        self.allocs.push(Alloc::new(base, bytes, name)?);
         self.next = (base + bytes.max(1) + GAP).next_multiple_of(ALIGN);
-        self.allocs.push(Alloc::new(base, bytes, name));
-        base
+        Ok(base)
     }
 
     pub fn free(&mut self, addr: u64) -> Result<(), AccessError> {
@@ -162,7 +166,22 @@ impl Memory {
         a.live = false;
         a.words = Box::new([]);
         a.init = Box::new([]);
+        self.freed += 1;
+        if self.freed == 2 * REMEMBERED {
+            self.forget_freed();
+        }
         Ok(())
+    }
+
+    /// Of those that were freed, keeps the ones allocated last.
+    fn forget_freed(&mut self) {
+        let mut excess = self.freed - REMEMBERED;
+        self.allocs.retain(|a| {
+            let forgotten = !a.live && excess > 0;
+            excess -= usize::from(forgotten);
+            !forgotten
+        });
+        self.freed = REMEMBERED;
     }
 
     /// Gives the allocation that starts at `addr` another name.
@@ -235,6 +254,31 @@ impl Memory {
         Ok(())
     }
 
+    /// Copies between two places that do not overlap.
+    pub fn copy(&self, dst: u64, src: u64, n: u64) -> Result<(), AccessError> {
+        self.find(dst, n).and(self.find(src, n))?;
+        let mut piece = [0; PIECE];
+        for at in (0..n).step_by(PIECE) {
+            let piece = &mut piece[..(n - at).min(PIECE as u64) as usize];
+            self.read(src + at, piece)?;
+            self.write(dst + at, piece)?;
+        }
+        Ok(())
+    }
+
+    /// Writes `pattern` over and over.
+    pub fn fill(&self, addr: u64, pattern: &[u8], count: u64) -> Result<(), AccessError> {
+        let size = pattern.len() as u64;
+        self.find(addr, size.checked_mul(count).ok_or(AccessError::OutOfBounds)?)?;
+        let several = (PIECE as u64 / size.max(1)).clamp(1, count.max(1));
+        let piece = pattern.repeat(several as usize);
+        for at in (0..count).step_by(several as usize) {
+            let times = several.min(count - at);
+            self.write(addr + at * size, &piece[..(times * size) as usize])?;
+        }
+        Ok(())
+    }
+
     pub fn write(&self, addr: u64, data: &[u8]) -> Result<(), AccessError> {
         let a = self.get(self.find(addr, data.len() as u64)?);
         let off = (addr - a.base) as usize;
@@ -246,7 +290,11 @@ impl Memory {
         let mut at = off + first.len();
         let mut words = rest.chunks_exact(8);
         for w in &mut words {
-            a.store64(at, u64::from_le_bytes([w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]]));
+            let value = u64::from_le_bytes([w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]]);
+            // Zeroes that nothing was written over take no memory yet.
+            if value != 0 || a.load64(at) != 0 {
+                a.store64(at, value);
+            }
             at += 8;
         }
         for (k, b) in words.remainder().iter().enumerate() {
@@ -254,5 +302,51 @@ impl Memory {
         }
         a.mark(off, data.len());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_much_is_refused_and_the_rest_goes_on() {
+        let mut memory = Memory::default();
+        for bytes in [u64::MAX, 1 << 60, 1 << 46] {
+            assert_eq!(memory.alloc(bytes, "x").map_err(|e| e.bytes >= bytes / 64), Err(true), "{bytes}");
+        }
+        let a = memory.alloc(16, "a").unwrap();
+        assert_eq!(memory.write(a, &[1; 16]), Ok(()));
+    }
+
+    #[test]
+    fn fills_and_copies_by_pieces() {
+        let mut memory = Memory::default();
+        let n = 3 * PIECE + 6;
+        let (a, b) = (memory.alloc(n as u64, "a").unwrap(), memory.alloc(n as u64, "b").unwrap());
+        memory.fill(a, &[1, 2, 3], n as u64 / 3).unwrap();
+        memory.copy(b, a, n as u64).unwrap();
+        let mut out = vec![0; n];
+        memory.read(b, &mut out).unwrap();
+        assert!(out.iter().enumerate().all(|(k, v)| *v == (k % 3) as u8 + 1));
+        assert_eq!(memory.fill(a, &[1, 2], u64::MAX), Err(AccessError::OutOfBounds));
+        assert_eq!(memory.copy(b, a, n as u64 + 1), Err(AccessError::OutOfBounds));
+        assert_eq!(memory.fill(a, &[], 5), Ok(()));
+        // Zeroes go over what was there.
+        memory.fill(b, &[0], n as u64).unwrap();
+        memory.read(b, &mut out).unwrap();
+        assert!(out.iter().all(|v| *v == 0));
+    }
+
+    #[test]
+    fn of_many_freed_allocations_the_last_are_known() {
+        let mut memory = Memory::default();
+        let kept = memory.alloc(8, "kept").unwrap();
+        let all: Vec<u64> = (0..3 * REMEMBERED).map(|_| memory.alloc(8, "x").unwrap()).collect();
+        all.iter().for_each(|a| memory.free(*a).unwrap());
+        assert!(memory.count() < 2 * REMEMBERED + 1);
+        assert_eq!(memory.find(kept, 8), Ok(0));
+        assert_eq!(memory.find(all[all.len() - 1], 8), Err(AccessError::Freed));
+        assert_eq!(memory.find(all[0], 8), Err(AccessError::OutOfBounds));
     }
 }

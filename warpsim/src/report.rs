@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::metrics::Metrics;
+use crate::zeroed::OutOfMemory;
 
 /// What went wrong. The first group ends the launch; the second only reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +48,8 @@ pub enum Kind {
     BarrierCount,
     /// Barriers and mbarriers used against their rules.
     BarrierMisuse,
+    /// This machine does not have the memory that simulating the launch takes.
+    OutOfMemory,
     /// A defect of the simulator.
     Internal,
 }
@@ -75,6 +78,7 @@ impl Kind {
             Kind::DivergentBarrier => "divergent-barrier",
             Kind::BarrierCount => "barrier-count",
             Kind::BarrierMisuse => "barrier-misuse",
+            Kind::OutOfMemory => "out-of-memory",
             Kind::Internal => "internal",
         }
     }
@@ -165,14 +169,21 @@ pub struct Fault {
     pub also: Vec<Finding>,
     /// What the kernel had printed until then.
     pub output: String,
+    /// The memory that this machine did not have, if that is what ended the launch.
+    pub missing: Option<OutOfMemory>,
 }
 
 impl Fault {
     pub(crate) fn new(finding: Finding) -> Self {
-        Fault { finding: Box::new(finding), also: vec![], output: String::new() }
+        Fault { finding: Box::new(finding), also: vec![], output: String::new(), missing: None }
     }
 
     /// One that no instruction is to blame for.
+    /// One for want of memory, for the purpose that is given.
+    pub(crate) fn of_memory(kernel: &str, error: OutOfMemory, purpose: &str) -> Self {
+        Fault { missing: Some(error), ..Fault::of_launch(kernel, Kind::OutOfMemory, format!("{error} {purpose}")) }
+    }
+
     pub(crate) fn of_launch(kernel: &str, kind: Kind, message: String) -> Self {
         Fault::new(Finding {
             kind,

@@ -47,3 +47,23 @@ fn nothing_is_allocated_for_blocks_that_have_not_started() {
     let options = Options { checks: Checks::ALL, metrics: true, launch_limit: u64::MAX, ..Options::default() };
     assert_eq!(run("trap;", LARGEST, &options).unwrap_err().finding.kind, Kind::Trap);
 }
+
+/// More than any machine has, or a launch may.
+#[test]
+fn memory_that_is_not_there_is_refused() {
+    let mut gpu = Gpu::new();
+    assert_eq!(gpu.try_alloc(1 << 60, "x").map_err(|error| error.bytes), Err(1 << 60));
+    gpu.try_alloc(16, "x").unwrap();
+
+    let module = |parameter: &str, body: &str| {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k({parameter})\n{{\n{body}\nret;\n}}\n"
+        );
+        Module::parse(&text).unwrap()
+    };
+    let many = module(".param .b8 p[40000]", "").kernel("k").err();
+    assert!(many.is_some_and(|error| error.message.contains("more than 32764 bytes of parameters")));
+    let large = module("", ".shared .b8 s[4294967296];\n.reg .b32 r;\nmov.u32 r, s;").kernel("k").unwrap();
+    let fault = gpu.launch(&large, &Launch::default(), &Options::default()).unwrap_err();
+    assert!(fault.to_string().contains("4294967295 bytes of shared memory"), "{fault}");
+}

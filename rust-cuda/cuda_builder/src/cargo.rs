@@ -42,6 +42,9 @@ pub(crate) fn compile(toolchain: &Toolchain, folder: &Path, target: &Path, arch:
         .arg(target)
         .args(["--", "--cfg", &format!("cuda_arch=\"{arch}\"")])
         .args(["--check-cfg", &format!("cfg(cuda_arch, values({values}))")])
+        // An edit costs what it changes, not the whole crate. Alone, incremental compilation would also turn off MIR inlining.
+        .arg(format!("-Cincremental={}", target.join("incremental").join(arch.as_str()).display()))
+        .args(["-Ccodegen-units=256", "-Zinline-mir=yes"])
         .output()
         .map_err(|source| Error::Run { program: "cargo".to_owned(), source })?;
     let messages = read_messages(&String::from_utf8_lossy(&output.stdout));

@@ -1,7 +1,6 @@
 //! Tensor maps: how the bulk copies of a kernel (TMA) see a tensor in global memory. Compute capability 9.0 and newer.
 
 use std::fmt;
-use std::ptr::null;
 
 use crate::error::{CudaError, CudaResult, ErrorCode};
 use crate::memory::{DeviceCopy, DevicePointer};
@@ -25,6 +24,9 @@ impl TensorMap {
         }
         let mut map = Self([0; 16]);
         let element_strides = [1u32; Tiled::MAX_RANK];
+        // One dimension has none, and is given memory for them all the same.
+        let mut strides = [0u64; Tiled::MAX_RANK];
+        strides[..rank - 1].copy_from_slice(tensor.strides_bytes);
         // SAFETY: the map is 128 bytes on a boundary of 64, the arrays have `rank` entries (strides: one less).
         unsafe {
             call!(cuTensorMapEncodeTiled(
@@ -33,7 +35,7 @@ impl TensorMap {
                 rank as u32,
                 tensor.address.as_raw() as *mut _,
                 tensor.dims.as_ptr(),
-                if rank == 1 { null() } else { tensor.strides_bytes.as_ptr() },
+                strides.as_ptr(),
                 tensor.box_dims.as_ptr(),
                 element_strides.as_ptr(),
                 0,

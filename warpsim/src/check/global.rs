@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::view::{EVERY, Far};
+use crate::zeroed::{OutOfMemory, zeroed};
 
 /// What one address tells about the warps of the grid.
 pub type Told = Arc<BTreeMap<(Far, u8), u32>>;
@@ -82,15 +83,16 @@ pub fn far(block: u64, warp: usize) -> Far {
 }
 
 impl GlobalShadow {
-    pub fn new(sizes: &[u64], grain: u32) -> Self {
+    /// Shadows for allocations of these sizes. They take memory as far as a launch makes accesses.
+    pub fn new(sizes: impl Iterator<Item = u64>, grain: u32) -> Result<Self, OutOfMemory> {
         let shift = grain.trailing_zeros();
-        let cells = |bytes: &u64| (0..(bytes >> shift) + 1).map(|_| Default::default()).collect();
-        GlobalShadow {
+        let cells = |bytes: u64| zeroed(bytes.div_ceil(grain.into()));
+        Ok(GlobalShadow {
             shift,
-            allocs: sizes.iter().map(cells).collect(),
+            allocs: sizes.map(cells).collect::<Result<_, _>>()?,
             told: Default::default(),
             talked: AtomicBool::new(false),
-        }
+        })
     }
 
     fn cell(&self, alloc: usize, granule: usize) -> Option<&[AtomicU64; 3]> {
@@ -149,5 +151,16 @@ impl GlobalShadow {
     pub fn tell(&self, place: u64, f: impl FnOnce(&mut BTreeMap<(Far, u8), u32>)) {
         self.talked.store(true, Relaxed);
         f(Arc::make_mut(self.shelf(place).entry(place).or_default()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shadows_that_do_not_fit_are_refused() {
+        let error = GlobalShadow::new([64, 1 << 58].into_iter(), 4).err();
+        assert_eq!(error.map(|e| e.bytes), Some(24 << 56));
     }
 }

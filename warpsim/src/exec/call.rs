@@ -33,8 +33,8 @@ pub fn call(cx: &Cx<'_>, w: &mut Warp, s: &mut Split, func: u32, copies: u32) ->
     };
     let rank = w.block as u32;
     let args = here.copies[copies as usize].args.clone();
-    if let Err(e) = enter(cx, w, rank, func, next, s.mask) {
-        return cx.fault(w, s, s.mask.trailing_zeros(), Kind::OutOfBounds, e, None);
+    if let Err((kind, message)) = enter(cx, w, rank, func, next, s.mask) {
+        return cx.fault(w, s, s.mask.trailing_zeros(), kind, message, None);
     }
     for ((from, n), (to, room)) in args.iter().zip(&target.params) {
         copy_local(w, s.mask, b.lb + *from as usize, next.lb + *to as usize, (*n).min(*room) as usize);

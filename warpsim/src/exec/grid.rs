@@ -45,10 +45,9 @@ struct Outcome {
 pub fn run(prog: &Program, mem: &Memory, launch: Launched, opts: &Options) -> Result<Report, Fault> {
     let blocks: u64 = launch.grid.iter().map(|v| u64::from(*v)).product();
     let per: u64 = launch.cluster.iter().map(|v| u64::from(*v)).product();
-    let shadow = opts.checks.race.then(|| {
-        let sizes: Vec<u64> = (0..mem.count()).map(|k| if mem.get(k).live { mem.get(k).size } else { 0 }).collect();
-        GlobalShadow::new(&sizes, prog.global_grain)
-    });
+    let sizes = (0..mem.count()).map(|k| if mem.get(k).live { mem.get(k).size } else { 0 });
+    let shadow = if opts.checks.race { Some(GlobalShadow::new(sizes, prog.global_grain)) } else { None };
+    let shadow = shadow.transpose().map_err(|error| Fault::of_memory(&prog.kernel, error, "for the check of races"))?;
     let clusters = blocks / per;
     let sh = Shared {
         prog,
@@ -274,8 +273,8 @@ fn new_warp(
         ..Warp::default()
     };
     let s = Split { pc: 0, mask, join: NO_JOIN, ..Split::default() };
-    if let Err(e) = misc::enter(cx, &mut w, rank, 0, Bases::default(), mask) {
-        return cx.fault(&w, &s, 0, Kind::OutOfBounds, e, None);
+    if let Err((kind, message)) = misc::enter(cx, &mut w, rank, 0, Bases::default(), mask) {
+        return cx.fault(&w, &s, 0, kind, message, None);
     }
     w.ready.push(s);
     Ok(w)

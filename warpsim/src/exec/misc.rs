@@ -24,7 +24,14 @@ pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) 
 }
 
 /// Fills the constant slots of a function's frame for the lanes of `mask`.
-pub fn enter(cx: &Cx<'_>, w: &mut Warp, cl_rank: u32, func: u32, bases: Bases, mask: u32) -> Result<(), String> {
+pub fn enter(
+    cx: &Cx<'_>,
+    w: &mut Warp,
+    cl_rank: u32,
+    func: u32,
+    bases: Bases,
+    mask: u32,
+) -> Result<(), (Kind, String)> {
     let code = &cx.prog.funcs[func as usize];
     let grow = |v: usize, n: u32| v + n as usize;
     let r = &mut w.regs;

@@ -47,7 +47,7 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, globals: Vec<u64>) -> Result<Laun
         }
         params[*at as usize..(at + n) as usize].copy_from_slice(a);
     }
-    let dyn_offset = prog.static_shared.next_multiple_of(prog.dyn_align.max(16));
+    let dyn_offset = prog.static_shared.checked_next_multiple_of(prog.dyn_align.max(16)).unwrap_or(u32::MAX);
     let shared_bytes = if l.shared_bytes == 0 { prog.static_shared } else { dyn_offset.saturating_add(l.shared_bytes) };
     if shared_bytes > MAX_SHARED {
         return Err(format!("{shared_bytes} bytes of shared memory: at most {MAX_SHARED} are possible"));

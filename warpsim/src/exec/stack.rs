@@ -5,19 +5,21 @@ use super::mem_ops::lanes;
 use super::state::*;
 use crate::ir::*;
 use crate::report::{Fault, Kind};
+use crate::zeroed::zeroed;
 
 const MAX_LOCAL: usize = 1 << 20;
 
 /// Makes room for `need` bytes of local memory in every lane.
-pub fn reserve(w: &mut Warp, need: usize) -> Result<(), String> {
+pub fn reserve(w: &mut Warp, need: usize) -> Result<(), (Kind, String)> {
     if need <= w.local_stride {
         return Ok(());
     }
     let stride = need.next_power_of_two().max(256);
     if stride > MAX_LOCAL {
-        return Err("local memory is exhausted: recursion too deep?".into());
+        return Err((Kind::OutOfBounds, "local memory is exhausted: recursion too deep?".into()));
     }
-    let mut bigger = vec![0u8; stride * 32];
+    let bigger = zeroed(stride as u64 * 32).map_err(|error| (Kind::OutOfMemory, error.to_string()))?;
+    let mut bigger = bigger.into_vec();
     for l in 0..32 {
         let old = &w.local[l * w.local_stride..(l + 1) * w.local_stride];
         bigger[l * stride..l * stride + old.len()].copy_from_slice(old);
@@ -35,8 +37,8 @@ pub fn alloca(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<
         let size = if i.a.class() == Class::Q { w.regs.q(i.a)[l] } else { u64::from(w.regs.r(i.a)[l]) };
         let start = (top[l] as usize).next_multiple_of(align);
         let end = start.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
-        if let Err(e) = reserve(w, end.min(MAX_LOCAL + 1)) {
-            return cx.fault(w, s, l as u32, Kind::OutOfBounds, format!("alloca of {size} bytes: {e}"), None);
+        if let Err((kind, e)) = reserve(w, end.min(MAX_LOCAL + 1)) {
+            return cx.fault(w, s, l as u32, kind, format!("alloca of {size} bytes: {e}"), None);
         }
         (at[l], top[l]) = (start as u32, end as u32);
     }

@@ -30,6 +30,9 @@ use crate::ir::Program;
 use crate::ptx::ParseError;
 use crate::ptx::ast::{Ast, Func, Init, Name, Space, type_bytes_of};
 
+/// Bytes of parameters that a kernel may have.
+const MAX_PARAMS: u32 = 32_764;
+
 /// Lays out variables and collects functions while a kernel is lowered.
 pub(crate) struct Linker<'a> {
     pub ast: &'a Ast,
@@ -75,10 +78,13 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
     let mut params = vec![];
     let mut at = 0u32;
     for p in &entry.params {
-        let bytes = type_bytes_of(p) as u32;
-        at = at.next_multiple_of(p.align.max(1));
-        params.push((at, bytes, p.name.to_string()));
-        at += bytes;
+        let start = at.next_multiple_of(p.align.clamp(1, MAX_PARAMS));
+        let end = u64::from(start).saturating_add(type_bytes_of(p));
+        if end > u64::from(MAX_PARAMS) {
+            return Err(ParseError::new(entry.line, format!("more than {MAX_PARAMS} bytes of parameters")));
+        }
+        at = end as u32;
+        params.push((start, at - start, p.name.to_string()));
     }
     let numbers = &linker.funcs;
     let number = |f: &Func| f.body.as_ref().and_then(|_| numbers.get(&f.name)).copied().unwrap_or(u32::MAX);
@@ -160,8 +166,9 @@ impl<'a> Linker<'a> {
         if let Some(&at) = self.shared.get(&key) {
             return at;
         }
-        let bytes = type_bytes_of(v) as u32;
-        let at = self.static_shared.next_multiple_of(v.align.max(1));
+        // What does not fit is refused at the launch.
+        let bytes = u32::try_from(type_bytes_of(v)).unwrap_or(u32::MAX);
+        let at = self.static_shared.checked_next_multiple_of(v.align.max(1)).unwrap_or(u32::MAX);
         self.static_shared = at.saturating_add(bytes);
         self.shared_vars.push((at, bytes, v.name.to_string()));
         self.shared.insert(key, at);

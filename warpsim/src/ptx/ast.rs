@@ -137,7 +137,7 @@ pub enum Arg {
 
 /// Bytes of a variable.
 pub fn type_bytes_of(v: &Var) -> u64 {
-    u64::from(type_bytes(&v.ty)) * v.count.unwrap_or(0)
+    u64::from(type_bytes(&v.ty)).saturating_mul(v.count.unwrap_or(0))
 }
 
 /// Bytes of a fundamental type; 0 for an unknown one.

@@ -117,9 +117,11 @@ fn numbered(text: &str) -> Option<(u32, &str)> {
     Some((number.parse().ok()?, value))
 }
 
-/// A Rust name for a mangled symbol.
+/// A Rust name for a mangled symbol, without the number that a cut may have given it.
 pub(crate) fn demangle(symbol: &str) -> String {
-    format!("{:#}", rustc_demangle::demangle(symbol.trim_matches('"')))
+    let symbol = symbol.trim_matches('"');
+    let stem = symbol.trim_end_matches(|c: char| c.is_ascii_digit()).strip_suffix('.');
+    format!("{:#}", rustc_demangle::demangle(stem.unwrap_or(symbol)))
 }
 
 /// Whether a call to `symbol` is a panic: core's entry points, or the crate's own handler.

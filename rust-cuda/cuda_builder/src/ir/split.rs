@@ -27,7 +27,9 @@ fn is_marker(line: &str) -> bool {
 /// - Panic functions lose their bodies: a panic that survives optimisation is then a call with its arguments intact.
 /// - The marker becomes launch bounds.
 /// - Group and metadata numbers start again at 0, in order of use. So do the names of private constants, which rustc makes
-///   of a hash of the whole crate and a number. The text then depends on nothing but the kernel.
+///   of a hash of the whole crate and a number, and those of Rust's functions, of which each part of the crate may have a
+///   copy that `llvm-link` numbers. All of these become internal, whether or not another part of the crate uses them. The
+///   text then depends on nothing but the kernel.
 pub(crate) fn extract(module: &Module<'_>, kernel: &Item<'_>, marker: &Marker) -> String {
     let mut out = Output::new(module);
     for line in &module.header {
@@ -47,6 +49,9 @@ pub(crate) fn extract(module: &Module<'_>, kernel: &Item<'_>, marker: &Marker) -
             Kind::Declaration if name.starts_with("llvm.") => item.text.to_owned(),
             Kind::Declaration => annotate(item.text, ""),
             Kind::Function if is_panic(name) => annotate(&declaration(item.text), ""),
+            Kind::Function if is_mangled(name) => {
+                function(&format!("define internal {}", without_linkage(item.text)), "")
+            }
             Kind::Function => function(item.text, ""),
             Kind::Kernel => function(item.text, &marker.llvm_attributes()),
         };
@@ -108,6 +113,12 @@ fn arguments(header: &str) -> Option<usize> {
 
 /// The declaration of a function that is defined.
 fn declaration(text: &str) -> String {
+    let header = text.lines().next().unwrap_or_default();
+    format!("declare {}", without_linkage(header.trim_end_matches('{').trim_end()))
+}
+
+/// A `define` without that word, and without who may see the function.
+fn without_linkage(header: &str) -> &str {
     const LINKAGE: [&str; 11] = [
         "internal",
         "private",
@@ -121,16 +132,11 @@ fn declaration(text: &str) -> String {
         "dso_local",
         "external",
     ];
-    let header = text.lines().next().unwrap_or_default();
-    let header = header.trim_end_matches('{').trim_end();
     let mut rest = header.strip_prefix("define ").unwrap_or(header);
-    while let Some((word, tail)) = rest.split_once(' ') {
-        if !LINKAGE.contains(&word) {
-            break;
-        }
+    while let Some((_, tail)) = rest.split_once(' ').filter(|(word, _)| LINKAGE.contains(word)) {
         rest = tail;
     }
-    format!("declare {rest}")
+    rest
 }
 
 /// `line` with attributes behind its call, if lanes may have to execute it together: a call of inline assembly with side
@@ -190,8 +196,8 @@ struct Output<'m, 'a> {
     /// The symbols met so far, in order.
     reached: Vec<&'a str>,
     seen: HashMap<&'a str, usize>,
-    /// The new numbers of the private ones.
-    constants: HashMap<&'a str, usize>,
+    /// The new names of those whose names are of no account.
+    renamed: HashMap<&'a str, String>,
     attributes: Vec<u32>,
     metadata: Vec<u32>,
 }
@@ -203,7 +209,7 @@ impl<'m, 'a> Output<'m, 'a> {
             text: String::new(),
             reached: Vec::new(),
             seen: HashMap::new(),
-            constants: HashMap::new(),
+            renamed: HashMap::new(),
             attributes: Vec::new(),
             metadata: Vec::new(),
         }
@@ -214,9 +220,9 @@ impl<'m, 'a> Output<'m, 'a> {
             let next = self.reached.len();
             if *self.seen.entry(item.name).or_insert(next) == next {
                 self.reached.push(item.name);
-                if is_private(item) {
-                    let number = self.constants.len();
-                    self.constants.insert(item.name, number);
+                if let Some(stem) = stem(self.module, item) {
+                    let number = self.renamed.len();
+                    self.renamed.insert(item.name, format!("{stem}.{number}"));
                 }
             }
         }
@@ -236,10 +242,8 @@ impl<'m, 'a> Output<'m, 'a> {
                 }
                 Token::Symbol(name) => {
                     self.push_symbol(name);
-                    let _ = match self.constants.get(name) {
-                        Some(number) => write!(self.text, "@constant.{number}"),
-                        None => write!(self.text, "@{name}"),
-                    };
+                    self.text.push('@');
+                    self.text += self.renamed.get(name).map_or(name, String::as_str);
                 }
                 Token::Attributes(number) => {
                     let number = renumber(&mut self.attributes, number);
@@ -271,10 +275,27 @@ impl<'m, 'a> Output<'m, 'a> {
     }
 }
 
-/// Whether nobody knows an item by its name: string literals, panic locations, vtables.
-fn is_private(item: &Item<'_>) -> bool {
-    let linkage = item.text.split_once(" = ").map_or("", |(_, rest)| rest);
-    item.kind == Kind::Global && linkage.starts_with("private ")
+/// What is left of the name of an item that nobody outside of its module knows, when its number is taken away.
+fn stem<'a>(module: &Module<'a>, item: &Item<'a>) -> Option<&'a str> {
+    match item.kind {
+        // String literals, panic locations, vtables.
+        Kind::Global if item.text.split_once(" = ").is_some_and(|(_, rest)| rest.starts_with("private ")) => {
+            Some("constant")
+        }
+        Kind::Function if is_mangled(item.name) => {
+            let digits = item.name.bytes().rev().take_while(u8::is_ascii_digit).count();
+            // Of several copies one has kept the name without a number.
+            let copied =
+                (1..=digits).map(|n| &item.name[..item.name.len() - n]).find(|name| module.get(name).is_some());
+            Some(copied.unwrap_or(item.name))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a function is Rust's own, and not one that is known by its name, such as `memcpy`.
+fn is_mangled(symbol: &str) -> bool {
+    symbol.starts_with("_R") || symbol.starts_with("_ZN")
 }
 
 fn renumber(seen: &mut Vec<u32>, number: u32) -> usize {
@@ -313,6 +334,12 @@ define internal void @_ZN4core9panicking9panic_fmt17h0123456789abcdefE(ptr %0) u
   call void @unrelated()
   unreachable
 }
+define internal void @_RNv1k6copied3() {
+  ret void
+}
+define internal void @_RNv1k6copied312() {
+  ret void
+}
 define void @unrelated() #9 {
   ret void
 }
@@ -320,6 +347,7 @@ define ptx_kernel void @k(ptr %0) unnamed_addr #5 {
   call void asm sideeffect alignstack "//#kernel module=a::b block=64,1,1", "~{memory}"(), !srcloc !8
   call void @helper(ptr @anon.7a4f65eeb84d213dfb2a9c8ed18ff68b.1), !loop !11
   call void @helper(ptr @TABLE)
+  call void @_RNv1k6copied312()
   ret void
 }
 attributes #3 = { nounwind "target-cpu"="sm_30" }
@@ -390,9 +418,11 @@ attributes #9 = { cold }
     fn panics_lose_their_bodies() {
         let text = cut();
         assert!(
-            text.contains("declare void @_ZN4core9panicking9panic_fmt17h0123456789abcdefE(ptr %0) unnamed_addr"),
+            text.contains("declare void @_ZN4core9panicking9panic_fmt17h0123456789abcdefE.2(ptr %0) unnamed_addr"),
             "{text}"
         );
+        let name = "_ZN4core9panicking9panic_fmt17h0123456789abcdefE.2";
+        assert!(is_panic(name) && crate::ir::demangle(name) == "core::panicking::panic_fmt");
     }
 
     #[test]
@@ -401,6 +431,11 @@ attributes #9 = { cold }
         assert!(text.contains("@helper(ptr @constant.0), !loop !0"), "{text}");
         assert!(text.contains("\n@constant.0 = private constant [4 x i8] c\"yes"), "{text}");
         assert!(text.contains("@helper(ptr @TABLE)") && !text.contains("@anon."), "{text}");
+        // The second copy of a function, in a crate where there are two, has the name of the first in one where there is one.
+        assert!(
+            text.contains("call void @_RNv1k6copied3.1()") && text.contains("void @_RNv1k6copied3.1() convergent"),
+            "{text}"
+        );
         assert!(text.contains("!0 = distinct !{!0, !1}\n!1 = !{!\"unroll\"}"), "{text}");
         assert!(text.contains("convergent \"nvvm.maxntid\"=\"64,1,1\" #0 {"), "{text}");
     }

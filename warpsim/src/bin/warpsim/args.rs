@@ -147,13 +147,14 @@ impl Bound {
     }
 
     fn buffer(&mut self, gpu: &mut Gpu, spec: &str) -> Result<u64, String> {
-        let (head, fill) = spec.split_once('=').unwrap_or((spec, "zeros"));
+        let (head, contents) = spec.split_once('=').unwrap_or((spec, "zeros"));
         let (name, shape) = head.split_once(':').unwrap_or(("", head));
         let (ty, count) = shape.strip_suffix(']').and_then(|s| s.split_once('[')).ok_or("TYPE[COUNT] is needed")?;
         let ty = Ty::parse(ty).ok_or_else(|| format!("no type `{ty}`"))?;
         let count: usize = count.parse().map_err(|_| format!("`{count}` is not a count"))?;
         let name = if name.is_empty() { format!("arg{}", self.values.len()) } else { name.to_string() };
-        let addr = gpu.alloc(count.checked_mul(ty.bytes()).ok_or("too large")?, &name);
+        let addr = gpu.try_alloc(count.checked_mul(ty.bytes()).ok_or("too large")?, &name);
+        let addr = addr.map_err(|error| error.to_string())?;
         let mut state = 0x2545_f491_4f6c_dd1du64 ^ self.values.len() as u64;
         let mut random = || {
             state ^= state << 13;
@@ -161,10 +162,14 @@ impl Bound {
             state ^= state << 17;
             (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
         };
-        let data: Vec<u8> = match fill {
+        let fill = |gpu: &mut Gpu, value| {
+            let filled = gpu.fill(addr, &ty.encode(value), count);
+            filled.map(|()| vec![]).map_err(|error| format!("{error:?}"))
+        };
+        let data: Vec<u8> = match contents {
             "none" => vec![],
-            "zeros" => vec![0; count * ty.bytes()],
-            "ones" => (0..count).flat_map(|_| ty.encode(1.0)).collect(),
+            "zeros" => fill(gpu, 0.0)?,
+            "ones" => fill(gpu, 1.0)?,
             "iota" => (0..count).flat_map(|k| ty.encode(k as f64)).collect(),
             "random" => {
                 let scale = if matches!(ty, Ty::U(_) | Ty::I(_)) { 100.0 } else { 1.0 };
@@ -173,7 +178,7 @@ impl Bound {
             file if file.starts_with('@') => std::fs::read(&file[1..]).map_err(|e| format!("{}: {e}", &file[1..]))?,
             v => {
                 let v: f64 = v.parse().map_err(|_| format!("no contents `{v}`"))?;
-                (0..count).flat_map(|_| ty.encode(v)).collect()
+                fill(gpu, v)?
             }
         };
         gpu.write(addr, &data).map_err(|_| format!("{} bytes do not fit", data.len()))?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use warpsim::{Gpu, Kernel, Module, Options};
 
-use super::{Finding, INVALID_VALUE, Profile, Settings, failure};
+use super::{Finding, INVALID_VALUE, Profile, Settings, failure, memory_bytes};
 use crate::runtime::backend::{Launch, Outcome};
 use crate::runtime::device::lock;
 use crate::runtime::error::{Error, Result};
@@ -117,7 +117,8 @@ impl Job {
         self.profiles.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, profiles))
     }
 
-    pub(super) fn run(&self, gpu: &mut Gpu) -> Outcome<()> {
+    /// Runs it on a GPU that has handed out `used` bytes.
+    pub(super) fn run(&self, gpu: &mut Gpu, used: u64) -> Outcome<()> {
         let args: Vec<&[u8]> = self.args.iter().map(Vec::as_slice).collect();
         let Self { grid, block, shared_bytes, .. } = *self;
         let what = warpsim::Launch { grid, block, cluster: self.function.cluster, shared_bytes, args: &args };
@@ -131,6 +132,11 @@ impl Job {
                     lock(profiles).push(Profile::new(self.function.symbol, &what, metrics, gpu));
                 }
                 (report.output, Finding::all(&report.findings))
+            }
+            Ok(Err(warpsim::Fault { missing: Some(memory), .. })) => {
+                let total = memory_bytes();
+                let free = total.saturating_sub(used);
+                return Err(Error::OutOfMemory { requested: memory.bytes, free, total }.into());
             }
             Ok(Err(fault)) => (fault.output.clone(), Finding::of_fault(&fault)),
             Err(_) => return Err(failure("launch", INVALID_VALUE, "the simulator itself failed")),

@@ -89,14 +89,16 @@ impl SimBackend {
     }
 }
 
-/// Half of what the machine has, and no more than a large GPU.
+/// Half of what the machine, or the container, has, and no more than a large GPU.
 fn memory_bytes() -> u64 {
     let total = || {
         let text = std::fs::read_to_string("/proc/meminfo").ok()?;
         let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
-        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
+        Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? << 10)
     };
-    total().map_or(4 << 30, |kib| (kib << 10) / 2).min(80 << 30)
+    let container = || std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok()?.trim().parse::<u64>().ok();
+    let bytes = total().into_iter().chain(container()).min();
+    bytes.map_or(4 << 30, |bytes| bytes / 2).min(80 << 30)
 }
 
 fn failure(call: &'static str, code: u32, name: impl Into<String>) -> Failure {

@@ -15,9 +15,6 @@ use super::{INVALID_HANDLE, INVALID_VALUE, failure};
 use crate::runtime::backend::{Failure, Outcome, RawEvent, RawStream};
 use crate::runtime::error::Error;
 
-/// Bytes that are copied and filled at a time.
-const PIECE: usize = 1 << 20;
-
 /// Most that a stream leaves undone: bytes of copies from the host, and operations.
 const MOST_BYTES: usize = 64 << 20;
 const MOST_OPS: usize = 1 << 14;
@@ -129,7 +126,7 @@ impl Machine {
         if too_much(self) {
             return Err(Failure::OutOfMemory);
         }
-        let address = self.gpu.alloc(bytes, "a tensor");
+        let address = self.gpu.try_alloc(bytes, "a tensor").map_err(|_| Failure::OutOfMemory)?;
         self.used += bytes as u64;
         self.sizes.insert(address, bytes as u64);
         Ok(address)
@@ -279,32 +276,15 @@ impl Machine {
     fn execute(&mut self, op: Op<'_>) -> Outcome<()> {
         match op {
             Op::Upload { dst, src } => self.gpu.write(dst, &src).map_err(access("upload")),
-            Op::Copy { dst, src, bytes } => {
-                let mut piece = vec![0; bytes.min(PIECE)];
-                for at in (0..bytes).step_by(PIECE) {
-                    let piece = &mut piece[..(bytes - at).min(PIECE)];
-                    self.gpu.read(src + at as u64, piece).map_err(access("copy"))?;
-                    self.gpu.write(dst + at as u64, piece).map_err(access("copy"))?;
-                }
-                Ok(())
-            }
-            Op::Fill { dst, pattern, count } => {
-                let bytes = pattern.len() * count;
-                // A multiple of every pattern's length.
-                let piece = pattern.repeat(count.min(PIECE / pattern.len()));
-                for at in (0..bytes).step_by(piece.len().max(1)) {
-                    let piece = &piece[..(bytes - at).min(piece.len())];
-                    self.gpu.write(dst + at as u64, piece).map_err(access("fill"))?;
-                }
-                Ok(())
-            }
+            Op::Copy { dst, src, bytes } => self.gpu.copy(dst, src, bytes).map_err(access("copy")),
+            Op::Fill { dst, pattern, count } => self.gpu.fill(dst, &pattern, count).map_err(access("fill")),
             Op::Forget { address, bytes } => self.gpu.forget(address, bytes).map_err(access("forget")),
             Op::Free { address } => {
                 self.gpu.free(address).map_err(access("free"))?;
                 self.used -= self.sizes.remove(&address).unwrap_or_default();
                 Ok(())
             }
-            Op::Launch(job) => job.run(&mut self.gpu),
+            Op::Launch(job) => job.run(&mut self.gpu, self.used),
             Op::Record(_) | Op::Wait { .. } => Ok(()),
         }
     }
