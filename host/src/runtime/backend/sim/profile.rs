@@ -22,9 +22,9 @@ pub struct Profile {
     pub lines: Vec<HotLine>,
     /// How many blocks fit on a multiprocessor of the simulated GPU.
     pub occupancy: Occupancy,
-    #[serde(skip)]
+    #[cfg_attr(feature = "check", serde(skip))]
     gpu: warpsim::Device,
-    #[serde(skip)]
+    #[cfg_attr(feature = "check", serde(skip))]
     shared_bytes: u32,
 }
 
