@@ -24,6 +24,9 @@
 //! - `WARPSMITH_LIBCUDA`: the driver library to load instead of `libcuda.so.1`.
 //! - `CUDA_VISIBLE_DEVICES`: as everywhere; [`Device::open`] takes the first visible GPU.
 
+// Some of what the runtime offers inside the crate is for the checks alone.
+#![cfg_attr(not(feature = "check"), allow(dead_code))]
+
 #[cfg(feature = "check")]
 pub mod check;
 #[cfg(feature = "cli")]

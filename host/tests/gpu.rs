@@ -169,7 +169,7 @@ fn streams_wait_where_they_have_to() {
     for round in 0..20 {
         let mut x = Tensor::zeros(&home, [1]).unwrap();
         slow(&home, &mut x, 2_000_000);
-        // The first use elsewhere waits for what its home has queued.
+        // A use elsewhere waits for the write.
         slow(&other, &mut x, 2_000_000);
         assert_eq!(x.to_vec(&other).unwrap(), [2.0]);
         // Freed while the other stream still works on it: the memory must not come back before that.
@@ -181,9 +181,14 @@ fn streams_wait_where_they_have_to() {
     }
     let mut x = Tensor::zeros(&home, [1]).unwrap();
     slow(&other, &mut x, 2_000_000);
-    home.wait(&other.record().unwrap()).unwrap();
     slow(&home, &mut x, 1);
     assert_eq!(x.to_vec(&home).unwrap(), [2.0]);
+    // A write waits for those who still read: each copy has the value from before it.
+    let mut y = Tensor::zeros(&other, [1]).unwrap();
+    slow(&other, &mut y, 2_000_000);
+    y.view_mut().copy_from(&other, x.view()).unwrap();
+    x.view_mut().fill(&home, -1.0).unwrap();
+    assert_eq!((y.to_vec(&other).unwrap(), x.to_vec(&home).unwrap()), (vec![2.0], vec![-1.0]));
 }
 
 #[test]

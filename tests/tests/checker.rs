@@ -16,7 +16,10 @@ use warpsmith::{BackendKind, DType, Device, Result, Stream};
 const FAKE_DRIVER: &str = "../rust-cuda/cust/tests/fake_driver/libcuda.rs";
 const N: usize = 10_000;
 
-const FAULTS: [&str; 11] = [
+/// What the third output always is.
+const SCALE: f32 = 0.25;
+
+const FAULTS: [&str; 12] = [
     "none",
     "nothing written",
     "last missing",
@@ -27,6 +30,7 @@ const FAULTS: [&str; 11] = [
     "one wrong",
     "varies",
     "sign missing",
+    "scale doubled",
     // The last, because no test of the others can come after it.
     "trap",
 ];
@@ -43,6 +47,7 @@ static INFO: OpInfo = OpInfo {
         ArgInfo::input("x", "one dimension"),
         ArgInfo::output("y", "the shape of x"),
         ArgInfo::output("signs", "the shape of x").of(&[DType::I8]),
+        ArgInfo::output("scale", "one value"),
     ],
     params: &[ParamInfo::choice("fault", "none", &FAULTS, "what goes wrong")],
     dtypes: &[DType::F32],
@@ -66,7 +71,8 @@ impl Operator for Copy {
 
     fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
         let x = inputs.get("x")?;
-        Ok(vec![TensorMeta::new("y", x.dtype(), x.shape()), TensorMeta::new("signs", DType::I8, x.shape())])
+        let (y, signs) = (TensorMeta::new("y", x.dtype(), x.shape()), TensorMeta::new("signs", DType::I8, x.shape()));
+        Ok(vec![y, signs, TensorMeta::new("scale", x.dtype(), [1])])
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
@@ -74,12 +80,17 @@ impl Operator for Copy {
     }
 
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
-        Ok(reference::elementwise(inputs.get("x")?, rows, |x| if output == "y" { x } else { x.signum() }))
+        Ok(match output {
+            "y" => reference::elementwise(inputs.get("x")?, rows, |x| x),
+            "signs" => reference::elementwise(inputs.get("x")?, rows, f64::signum),
+            _ => vec![SCALE.into(); rows.len()],
+        })
     }
 
     fn tolerance(&self, _: &Case, output: &str) -> Result<Tolerance> {
         Ok(match output {
             "y" => Tolerance::new(0.0, 1e-4, "enough for the faults that only vary"),
+            "scale" => Tolerance::EXACT,
             // All that is planted into the signs is what nobody wrote, which no tolerance hides.
             _ => Tolerance::new(1e9, 0.0, "not what is tested"),
         })
@@ -93,7 +104,8 @@ impl Operator for Copy {
 fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
     static RUNS: AtomicU8 = AtomicU8::new(0);
     let (x, mut y) = (args.input::<f32>("x")?, args.output::<f32>("y")?);
-    let mut signs = args.output::<i8>("signs")?;
+    let (mut signs, mut scale) = (args.output::<i8>("signs")?, args.output::<f32>("scale")?);
+    scale.fill(stream, if params.choice("fault")? == "scale doubled" { 2.0 * SCALE } else { SCALE })?;
     let (first_in, first_out) = (x.ptr(stream)?.addr(), y.ptr_mut(stream)?.addr());
     let element = |i: usize| first_out + (4 * i) as u64;
     match params.choice("fault")? {
@@ -152,7 +164,7 @@ fn check(device: &Device, fault: &'static str) -> Row {
 fn planted_faults_are_found() {
     with_device("planted_faults_are_found", |device| {
         let sound = check(device, "none");
-        assert_eq!((sound.status, sound.checked, sound.max_err), (Status::Pass, 2 * N, Some(0.0)), "{sound:?}");
+        assert_eq!((sound.status, sound.checked, sound.max_err), (Status::Pass, 2 * N + 1, Some(0.0)), "{sound:?}");
         for (fault, says) in FAULTS[1..FAULTS.len() - 1].iter().zip([
             "y: element 0 was not written",
             "y: element 9999 was not written",
@@ -163,6 +175,7 @@ fn planted_faults_are_found() {
             "y: 1 of 10000 values are wrong, the worst at 5000",
             "y: a second run gave other bits",
             "signs: element 9999 was not written",
+            "scale: 1 of 1 values are wrong, the worst at 0: 0.5 where the reference has 0.25",
         ]) {
             let row = check(device, fault);
             let detail = row.detail.as_deref().unwrap_or_default();

@@ -1,14 +1,23 @@
 //! Every operator on every case but the production shapes, which `warpsmith verify` runs: a test a case.
 //!
-//! Without a device the kernels are not executed, and those tests show as ignored; their code and the references are checked.
+//! Without a device the kernels are not executed; their code and the references are checked. When all cases have run, every kernel that
+//! an operator lists has to have been launched by one of them.
+
+use std::collections::HashSet;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::{self, Filter, Row, Status, offline};
+use warpsmith::kernels;
 use warpsmith::ops::model::CaseClass;
 use warpsmith_tests::{device, own_device};
 
-fn main() {
+/// The kernels that were launched.
+static LAUNCHED: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+
+fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let without_device = device().is_none();
     let filter = Filter {
@@ -19,26 +28,52 @@ fn main() {
     let jobs = verify::plan(OPERATORS, &filter).expect("the registry has cases");
     let mut trials = Vec::new();
     for op in OPERATORS {
-        trials.push(Trial::test(format!("kernels {}", op.info().name), || kernels(*op)));
+        trials.push(Trial::test(format!("kernels {}", op.info().name), || agree(*op)));
     }
     for job in jobs.into_iter().filter(|job| !job.case.huge) {
-        let reference = job.clone();
-        trials.push(Trial::test(format!("reference {job}"), move || judge(&[offline::reference(&reference, 0)])));
+        if without_device {
+            trials.push(Trial::test(format!("reference {job}"), move || judge(&[offline::reference(&job, 0)])));
+            continue;
+        }
         let (name, filter) = (format!("device {job}"), filter.clone());
         let run = move || own_device().map_or(Ok(()), |device| judge(&verify::on_device(&device, &job, &filter)));
-        trials.push(Trial::test(name, run).with_ignored_flag(without_device));
+        trials.push(Trial::test(name, run));
     }
-    libtest_mimic::run(&arguments, trials).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    let complete = !arguments.list && !without_device && conclusion.num_filtered_out == 0 && !conclusion.has_failed();
+    if complete && let Err(missing) = all_launched() {
+        eprintln!("{missing}");
+        return ExitCode::FAILURE;
+    }
+    conclusion.exit_code()
+}
+
+/// Whether every kernel that an operator lists, and that the device has code for, was launched.
+fn all_launched() -> Result<(), String> {
+    let Some(device) = device() else { return Ok(()) };
+    let launched = LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    for op in OPERATORS {
+        for kernel in op.info().instances() {
+            let images = kernels::images_of(kernel).map_err(|error| error.to_string())?;
+            let runs_here = images.iter().any(|image| device.archs().contains(&image.arch));
+            if runs_here && !launched.iter().flatten().any(|symbol| *symbol == kernel.symbol) {
+                return Err(format!("{}: no case launches {}", op.info().name, kernel.symbol));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn judge(rows: &[Row]) -> Result<(), Failed> {
+    let mut launched = LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    launched.get_or_insert_default().extend(rows.iter().flat_map(|row| row.kernels.iter().copied()));
     match rows.iter().find(|row| row.status == Status::Fail) {
         Some(row) => Err(format!("variant {}: {}", row.variant, row.detail.as_deref().unwrap_or_default()).into()),
         None => Ok(()),
     }
 }
 
-fn kernels(op: &dyn warpsmith::ops::model::Operator) -> Result<(), Failed> {
+fn agree(op: &dyn warpsmith::ops::model::Operator) -> Result<(), Failed> {
     let rows = offline::kernels(op.info(), None)?;
     match rows.iter().find(|row| row.status == Status::Fail) {
         Some(row) => Err(format!("{} {}: {}", row.symbol, row.arch, row.detail.as_deref().unwrap_or_default()).into()),

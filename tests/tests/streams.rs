@@ -194,7 +194,7 @@ fn simulated() -> Device {
 
 #[test]
 fn streams_do_not_race_in_the_simulator() {
-    for (streams, calls, seed) in [(2, calls(), 1), (3, calls() / 2, 2), (2, calls() / 2, 3)] {
+    for (streams, calls, seed) in [(2, calls(), 1), (3, calls() / 4, 2), (2, calls() / 4, 3)] {
         let result = stress(&simulated(), streams, 1, calls, seed);
         assert_eq!(result, Ok(()), "{streams} streams, seed {seed}");
     }
@@ -203,7 +203,7 @@ fn streams_do_not_race_in_the_simulator() {
 #[test]
 fn threads_do_not_race_in_the_simulator() {
     for (streams, threads, seed) in [(3, 3, 5), (2, 4, 6)] {
-        let result = stress(&simulated(), streams, threads, calls() / 2, seed);
+        let result = stress(&simulated(), streams, threads, calls() / 4, seed);
         assert_eq!(result, Ok(()), "{streams} streams, {threads} threads, seed {seed}");
     }
 }
@@ -212,7 +212,7 @@ fn threads_do_not_race_in_the_simulator() {
 fn streams_do_not_race_on_the_device() {
     let Some(device) = device() else { return };
     for (streams, threads, seed) in [(2, 1, 7), (3, 3, 8)] {
-        let result = stress(&device, streams, threads, calls() / 2, seed);
+        let result = stress(&device, streams, threads, calls() / 4, seed);
         assert_eq!(result, Ok(()), "{streams} streams, {threads} threads, seed {seed}");
     }
 }

@@ -263,8 +263,9 @@ pub struct Origin {
     /// Index in `Program::texts`.
     pub text: u32,
     /// Source file number and line from `.loc`; 0 when unknown.
-    pub file: u32,
-    pub src_line: u32,
+    pub source: (u32, u32),
+    /// The same of the call that it was inlined from, in the function that was not inlined itself; 0 when there is none.
+    pub caller: (u32, u32),
 }
 
 /// Byte moves between a caller's and a callee's frames.

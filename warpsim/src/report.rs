@@ -93,13 +93,26 @@ pub struct Place {
     pub instruction: String,
     /// Source file and line, when the PTX has `.loc`.
     pub source: Option<(String, u32)>,
+    /// The call that this was inlined from, in the function that was not inlined itself.
+    pub caller: Option<(String, u32)>,
+}
+
+impl Place {
+    /// The lines of the source: `kernel.rs:12, inlined from library.rs:70`.
+    pub fn sources(&self) -> Option<String> {
+        let (file, line) = self.source.as_ref()?;
+        Some(match &self.caller {
+            Some((outer, call)) => format!("{outer}:{call}, inlined from {file}:{line}"),
+            None => format!("{file}:{line}"),
+        })
+    }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PTX line {} `{}`", self.ptx_line, self.instruction)?;
-        match &self.source {
-            Some((file, line)) => write!(f, " ({file}:{line})"),
+        match self.sources() {
+            Some(sources) => write!(f, " ({sources})"),
             None => Ok(()),
         }
     }

@@ -21,6 +21,7 @@ mod limits;
 mod mbarrier;
 mod mma;
 mod rare;
+mod sources;
 mod spaces;
 mod st_async;
 mod triton;

@@ -105,7 +105,10 @@ fn show(profile: &Profile, ui: &mut Ui) {
     let cells = |l: &HotLine| {
         vec![
             Cell::new(l.ptx_line),
-            Cell::new(&l.instruction),
+            Cell::new(match &l.source {
+                Some(source) => format!("{}\n{source}", l.instruction),
+                None => l.instruction.clone(),
+            }),
             Cell::new(l.executed),
             Cell::new(format!("{:.1}", l.threads)),
             pair(l.sectors),

@@ -18,6 +18,7 @@ use crate::runtime::tensor_map::TensorMapDesc;
 use cuda_std::launch::TensorMap;
 use open::{Fault, Id, Open};
 use recent::Recent;
+#[cfg(feature = "check")]
 pub(crate) use recent::launched;
 
 /// What can run kernels.

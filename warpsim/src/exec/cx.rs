@@ -82,11 +82,15 @@ impl<'a> Cx<'a> {
         let Some(o) = self.prog.funcs.get(func as usize).and_then(|f| f.origins.get(pc as usize)) else {
             return Place::default();
         };
-        let file = self.prog.files.iter().find(|f| f.0 == o.file && o.src_line != 0);
+        let source = |(number, line): (u32, u32)| {
+            let file = self.prog.files.iter().find(|f| f.0 == number && line != 0)?;
+            Some((file.1.clone(), line))
+        };
         Place {
             ptx_line: o.line,
             instruction: self.prog.texts.get(o.text as usize).cloned().unwrap_or_default(),
-            source: file.map(|f| (f.1.clone(), o.src_line)),
+            source: source(o.source),
+            caller: source(o.caller),
         }
     }
 

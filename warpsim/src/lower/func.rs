@@ -6,7 +6,7 @@ use super::types::Ty;
 use super::{Linker, cfg, regalloc};
 use crate::ir::*;
 use crate::ptx::ParseError;
-use crate::ptx::ast::{Func, Name, Space, Stmt, Var, type_bytes_of};
+use crate::ptx::ast::{Func, Loc, Name, Source, Space, Stmt, Var, type_bytes_of};
 
 /// What a name means in a function.
 #[derive(Clone)]
@@ -45,6 +45,8 @@ pub(crate) struct Lower<'a, 'l> {
     next: [u32; 3],
     frame: u32,
     pub(super) origin: Origin,
+    /// By place in the source, as said last: the call that it was inlined from.
+    inlined: HashMap<Source, Source>,
     pub(super) guard: (Reg, bool),
     pub(super) fresh: bool,
     pub end_label: u32,
@@ -72,6 +74,7 @@ pub(crate) fn lower<'a>(linker: &mut Linker<'a>, func: &'a Func, number: usize) 
         next: [0; 3],
         frame: 0,
         origin: Origin::default(),
+        inlined: HashMap::new(),
         guard: (Reg::NONE, false),
         fresh: true,
         end_label: 0,
@@ -204,9 +207,24 @@ impl<'a> Lower<'a, '_> {
         Ok(())
     }
 
+    /// Where the instructions that follow come from.
+    fn locate(&mut self, loc: Loc) {
+        match loc.inlined_at {
+            Some(call) => self.inlined.insert(loc.at, call),
+            None => self.inlined.remove(&loc.at),
+        };
+        // The call may be in a function that was inlined itself. Compilers nest less deeply; a text may go in circles.
+        let mut caller = loc.inlined_at;
+        for _ in 0..64 {
+            caller = caller.map(|call| self.inlined.get(&call).copied().unwrap_or(call));
+        }
+        let place = |(file, line, _): Source| (file, line);
+        (self.origin.source, self.origin.caller) = (place(loc.at), caller.map(place).unwrap_or_default());
+    }
+
     fn statement(&mut self, s: &'a Stmt) -> R<()> {
         match s {
-            Stmt::Loc(file, line) => (self.origin.file, self.origin.src_line) = (*file, *line),
+            Stmt::Loc(loc) => self.locate(*loc),
             Stmt::Label(n) => {
                 if let Some(Entity::Label(l)) = self.lookup(n) {
                     self.bind(l);

@@ -81,6 +81,16 @@ pub struct Bounds {
 }
 
 /// A statement of a function body.
+/// File, line and column of a source.
+pub type Source = (u32, u32, u32);
+
+/// `.loc file line column[, function_name …, inlined_at file line column]`
+#[derive(Debug, Clone, Copy)]
+pub struct Loc {
+    pub at: Source,
+    pub inlined_at: Option<Source>,
+}
+
 #[derive(Debug)]
 pub enum Stmt {
     /// `.reg .b32 %r<10>, a;`: type, then names with an optional count.
@@ -89,8 +99,7 @@ pub enum Stmt {
     Label(Name),
     Inst(Box<Inst>),
     Block(Vec<Stmt>),
-    /// `.loc file line column`
-    Loc(u32, u32),
+    Loc(Loc),
     /// `label: .branchtargets a, b;` or `.calltargets`
     Targets(Name, Vec<Name>),
     /// `label: .callprototype …;`

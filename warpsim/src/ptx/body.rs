@@ -63,8 +63,8 @@ impl Parser<'_> {
                 out.push(r);
             }
             ".loc" => {
-                let (file, line) = self.loc()?;
-                out.push(Stmt::Loc(file, line));
+                let loc = self.loc()?;
+                out.push(Stmt::Loc(loc));
             }
             ".pragma" => self.skip_to_semicolon(),
             _ if space_of(w).is_some() => {

@@ -173,11 +173,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `.loc file line column[, function_name …, inlined_at file line column]`
-    pub(super) fn loc(&mut self) -> Result<(u32, u32), ParseError> {
+    fn source(&mut self) -> Result<Source, ParseError> {
+        Ok((self.int32()?, self.int32()?, self.int32()?))
+    }
+
+    pub(super) fn loc(&mut self) -> Result<Loc, ParseError> {
         self.at += 1;
-        let at = (self.int32()?, self.int32()?);
-        self.int()?;
+        let mut loc = Loc { at: self.source()?, inlined_at: None };
         while self.eat(b',') {
             match self.name()?.as_ref() {
                 "function_name" => {
@@ -186,15 +188,11 @@ impl<'a> Parser<'a> {
                         self.int()?;
                     }
                 }
-                "inlined_at" => {
-                    for _ in 0..3 {
-                        self.int()?;
-                    }
-                }
+                "inlined_at" => loc.inlined_at = Some(self.source()?),
                 _ => return self.unexpected("`function_name` or `inlined_at`"),
             }
         }
-        Ok(at)
+        Ok(loc)
     }
 
     fn top_level(&mut self, ast: &mut Ast) -> Result<(), ParseError> {

@@ -1,7 +1,7 @@
 //! Running a case on a device and judging what it wrote.
 
 use super::placement::{Placement, Poison};
-use super::{AUTO, Expected, Filter, Job, Row, is_large};
+use super::{AUTO, Expected, Filter, Job, Row, has_finite_input, is_large};
 use crate::check::random;
 use crate::ops::model::{self, Arguments, Params, Role, TensorMeta, Variant};
 use crate::runtime::any::{AnyTensor, AnyView, AnyViewMut};
@@ -134,6 +134,7 @@ struct Prepared {
     host: Vec<(&'static str, HostTensor)>,
     inputs: Vec<Placed>,
     expected: Vec<Expected>,
+    finite_input: bool,
 }
 
 impl Prepared {
@@ -152,7 +153,7 @@ impl Prepared {
         }
         let outputs = model::outputs(job.op, &metas, &job.case.params)?;
         let expected = Expected::all(job, &host, outputs, seed)?;
-        Ok(Self { stream, host, inputs, expected })
+        Ok(Self { stream, host, inputs, expected, finite_input: has_finite_input(job)? })
     }
 
     fn run(&self, job: &Job, variant: Option<&'static Variant>, filter: &Filter, row: &mut Row) -> Result<()> {
@@ -163,6 +164,8 @@ impl Prepared {
         let mut outputs = self.outputs(job, Poison::First)?;
         let (result, launched) = device::launched(|| self.launch(job, &mut outputs, &params));
         check_launches(job, &launched, row);
+        let problems = self.expected.iter().filter_map(Expected::not_finite);
+        problems.filter(|_| self.finite_input).for_each(|problem| row.problem(problem));
         result?;
         let images = self.download(&outputs)?;
         // Unwritten integers show in a second run only.

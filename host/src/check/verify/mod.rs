@@ -19,7 +19,7 @@ pub use compare::{Comparison, Mismatch};
 pub use run::{NotRun, Run, all};
 
 use super::{Job, registry};
-use crate::ops::model::{CaseClass, Operator, TensorMeta, Tensors, Tolerance, Variant, reference};
+use crate::ops::model::{CaseClass, Operator, TensorMeta, Tensors, Tolerance, Values, Variant, reference};
 use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
@@ -249,6 +249,12 @@ impl Expected {
         Ok(Self { meta, rows, row_len, values, tolerance })
     }
 
+    /// The first value that is not finite: of finite input, a mistake of the reference.
+    fn not_finite(&self) -> Option<String> {
+        let at = self.values.iter().position(|value| !value.is_finite())?;
+        Some(format!("{}: the reference has {} at {at}", self.meta.name, self.values[at]))
+    }
+
     /// All outputs of a case.
     fn all(job: &Job, inputs: &[(&'static str, HostTensor)], outputs: Vec<TensorMeta>, seed: u64) -> Result<Vec<Self>> {
         let inputs = Tensors::new(job.op.info(), inputs.iter().map(|(name, tensor)| (*name, tensor)));
@@ -278,6 +284,11 @@ fn evaluate(job: &Job, inputs: &Tensors<'_>, meta: &TensorMeta, rows: &[usize]) 
     let pieces = rows.par_chunks(rows.len().div_ceil(rayon::current_num_threads()).max(1));
     let values = pieces.map(|rows| job.op.reference(inputs, &job.case.params, &meta.name, rows));
     Ok(values.collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// Whether a case's inputs are finite, so that its outputs have to be.
+fn has_finite_input(job: &Job) -> Result<bool> {
+    Ok(!job.op.inputs(&job.case)?.iter().any(|spec| spec.values == Values::Specials))
 }
 
 /// What a reference may cost: multiply-adds, and values of an output.

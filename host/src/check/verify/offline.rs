@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use cuda_std::launch::Instance;
 
-use super::{Expected, Job, Row, Status, is_large};
+use super::{Expected, Job, Row, Status, has_finite_input, is_large};
 use crate::check::random;
-use crate::ops::model::{self, OpInfo, TensorMeta, Values};
+use crate::ops::model::{self, OpInfo, TensorMeta};
 use crate::runtime::error::Result;
 use crate::runtime::kernels::{self, KernelImage};
 
@@ -119,14 +119,14 @@ fn try_reference(job: &Job, seed: u64, row: &mut Row) -> Result<()> {
     let inputs = random::inputs(job.op, &job.case, seed)?;
     let metas: Vec<_> = inputs.iter().map(|(name, t)| TensorMeta::new(name, t.dtype(), t.shape().to_vec())).collect();
     let outputs = model::outputs(job.op, &metas, &job.case.params)?;
-    let finite_input = !job.op.inputs(&job.case)?.iter().any(|spec| spec.values == Values::Specials);
+    let finite = has_finite_input(job)?;
     for expected in Expected::all(job, &inputs, outputs, seed)? {
         row.abs = Some(expected.tolerance.abs);
         row.rel = Some(expected.tolerance.rel);
         row.elements += expected.meta.elements().unwrap_or(0);
         row.checked += expected.values.len();
-        if finite_input && let Some(bad) = expected.values.iter().position(|v| !v.is_finite()) {
-            row.problem(format!("{}: the reference has {} at {bad}", expected.meta.name, expected.values[bad]));
+        if let Some(problem) = expected.not_finite().filter(|_| finite) {
+            row.problem(problem);
         }
     }
     Ok(())

@@ -89,9 +89,10 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// TMA addresses rows in units of 16 bytes, and a tile without depth would never be loaded.
+    /// TMA addresses rows in units of 16 bytes and takes no stride of 0, and a tile without depth would never be loaded.
     fn fits_tma(&self) -> bool {
-        self.k > 0 && self.a.rows_aligned(16) && self.b.rows_aligned(16)
+        let strided = self.lda > 0 && self.ldb > 0;
+        self.k > 0 && strided && self.a.rows_aligned(16) && self.b.rows_aligned(16)
     }
 
     fn launch_hopper(mut self, stream: &Stream) -> Result<()> {

@@ -18,6 +18,8 @@ pub struct Finding {
     pub ptx_line: u32,
     /// The instruction there.
     pub instruction: String,
+    /// The lines of the source that it comes from, where the PTX tells.
+    pub source: Option<String>,
     /// Block of the thread.
     pub block: [u32; 3],
     /// The thread.
@@ -39,6 +41,7 @@ impl Finding {
             fatal,
             ptx_line: finding.place.ptx_line,
             instruction: finding.place.instruction.clone(),
+            source: finding.place.sources(),
             block: finding.block,
             thread: finding.thread,
             address: finding.address,
@@ -68,11 +71,11 @@ impl fmt::Display for Finding {
         if self.ptx_line == 0 {
             return write!(f, " in kernel {}", self.kernel);
         }
-        write!(
-            f,
-            " at PTX line {} `{}` in kernel {}, block ({bx},{by},{bz}), thread ({tx},{ty},{tz})",
-            self.ptx_line, self.instruction, self.kernel
-        )?;
+        write!(f, " at PTX line {} `{}`", self.ptx_line, self.instruction)?;
+        if let Some(source) = &self.source {
+            write!(f, " ({source})")?;
+        }
+        write!(f, " in kernel {}, block ({bx},{by},{bz}), thread ({tx},{ty},{tz})", self.kernel)?;
         if let Some(address) = self.address {
             write!(f, ", address {address:#x}")?;
         }

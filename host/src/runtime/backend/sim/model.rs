@@ -19,7 +19,7 @@ pub struct GpuModel {
     pub compute_capability: (u32, u32),
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    #[serde(skip)]
+    #[cfg_attr(feature = "check", serde(skip))]
     limits: warpsim::Device,
 }
 

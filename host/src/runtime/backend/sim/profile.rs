@@ -22,9 +22,9 @@ pub struct Profile {
     pub lines: Vec<HotLine>,
     /// How many blocks fit on a multiprocessor of the simulated GPU.
     pub occupancy: Occupancy,
-    #[serde(skip)]
+    #[cfg_attr(feature = "check", serde(skip))]
     gpu: warpsim::Device,
-    #[serde(skip)]
+    #[cfg_attr(feature = "check", serde(skip))]
     shared_bytes: u32,
 }
 
@@ -36,6 +36,8 @@ pub struct HotLine {
     pub ptx_line: u32,
     /// The opcode.
     pub instruction: String,
+    /// The lines of the source that it comes from, where the PTX tells.
+    pub source: Option<String>,
     /// Times that a warp executed it.
     pub executed: u64,
     /// Threads that took part, of 32.
@@ -125,6 +127,7 @@ fn lines(metrics: &Metrics) -> Vec<HotLine> {
     let hot = hot.into_iter().take(LINES).map(|line| HotLine {
         ptx_line: line.place.ptx_line,
         instruction: line.place.instruction.clone(),
+        source: line.place.sources(),
         executed: line.executed,
         threads: ratio(line.threads, line.executed),
         sectors: pair(&line.global),
