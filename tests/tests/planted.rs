@@ -83,7 +83,8 @@ static MISSING: Planted = Planted { info: &UNLISTED, launch: |stream, args| laun
 /// What the checks say of the operator's cases: whether all pass, and all that they say.
 fn verdict(op: &'static Planted) -> Option<(bool, String)> {
     let device = device()?;
-    let rows = op.cases().into_iter().flat_map(|case| verify::on_device(&device, &Job { op, case }, &Filter::default()));
+    let rows =
+        op.cases().into_iter().flat_map(|case| verify::on_device(&device, &Job { op, case }, &Filter::default()));
     let rows: Vec<_> = rows.collect();
     let details: Vec<_> = rows.iter().filter_map(|row| row.detail.clone()).collect();
     Some((rows.iter().all(|row| row.status == Status::Pass), details.join("\n")))
