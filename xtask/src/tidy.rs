@@ -89,7 +89,7 @@ impl fmt::Display for Violation {
 pub(crate) fn run(fix: bool) -> Result<()> {
     eprintln!("==> tidy");
     let tree = Tree::read()?;
-    let list = ["run", "--quiet", "-p", "warpsmith", "--", "list", "--markdown"];
+    let list = ["run", "--quiet", "-p", "warpsmith", "--features", "cli", "--", "list", "--markdown"];
     let wanted = cargo::output("listing operators", &mut cargo::command(list))?;
     if fix {
         table::fix(&tree, &wanted)?;
