@@ -98,8 +98,7 @@ impl Operator for Cast {
     }
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
-        let [rows, d] = case.dims(["rows", "d"])?;
-        Ok(vec![InputSpec::normal("x", case.dtype, [rows, d]).in_case(case)])
+        Ok(vec![InputSpec::normal("x", case.dtype, pointwise::shape(case)?).in_case(case)])
     }
 
     fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {

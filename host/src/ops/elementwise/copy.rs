@@ -96,9 +96,8 @@ impl Operator for Copy {
     }
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
-        let [rows, d] = case.dims(["rows", "d"])?;
         let values = if case.dtype.is_float() { Values::NORMAL } else { Values::Integers { low: 0, high: 127 } };
-        Ok(vec![InputSpec::new("x", case.dtype, [rows, d], values).in_case(case)])
+        Ok(vec![InputSpec::new("x", case.dtype, pointwise::shape(case)?, values).in_case(case)])
     }
 
     fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {

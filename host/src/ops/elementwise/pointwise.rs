@@ -76,6 +76,12 @@ pub(super) fn cases(info: &'static OpInfo) -> Vec<Case> {
     cases
 }
 
+/// The shape of a case's tensors: a vector where there is one row.
+pub(super) fn shape(case: &Case) -> Result<Vec<usize>> {
+    let [rows, d] = case.dims(["rows", "d"])?;
+    Ok(if rows == 1 { vec![d] } else { vec![rows, d] })
+}
+
 impl Operator for Pointwise {
     fn info(&self) -> &'static OpInfo {
         self.info
@@ -93,12 +99,12 @@ impl Operator for Pointwise {
     }
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
-        let [rows, d] = case.dims(["rows", "d"])?;
+        let shape = shape(case)?;
         // Wide enough for every part of a formula.
         let wide = Values::Normal { std: 3.0 };
         let values = std::iter::once(wide).chain(std::iter::repeat(Values::NORMAL));
-        let specs =
-            self.info.inputs().zip(values).map(|(arg, values)| InputSpec::new(arg.name, case.dtype, [rows, d], values));
+        let args = self.info.inputs().zip(values);
+        let specs = args.map(|(arg, values)| InputSpec::new(arg.name, case.dtype, shape.clone(), values));
         Ok(specs.map(|spec| spec.in_case(case)).collect())
     }
 
@@ -118,8 +124,12 @@ impl Operator for Pointwise {
         let inputs = self.info.inputs().map(|arg| inputs.get(arg.name)).collect::<Result<Vec<_>>>()?;
         Ok(reference::by_row(rows, |r| {
             let rows: Vec<_> = inputs.iter().map(|input| reference::row(input, r)).collect();
-            let at = |c: usize| rows.iter().map(|row| row[c]).collect::<Vec<_>>();
-            (0..rows[0].len()).map(|c| (self.reference)(&at(c))).collect()
+            let mut place = vec![0.0; rows.len()];
+            let at = |c: usize| {
+                place.iter_mut().zip(&rows).for_each(|(value, row)| *value = row[c]);
+                (self.reference)(&place)
+            };
+            (0..rows[0].len()).map(at).collect()
         }))
     }
 
