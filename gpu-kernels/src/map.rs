@@ -6,8 +6,7 @@
 //! bytes at a time and their last few elements one by one; others go one by one altogether.
 //!
 //! # Mapping
-//! Blocks of [`BLOCK`] threads; x goes along the row, [`per_block`] elements a block, and y over the rows, in strides of the
-//! grid. Thread t moves packs t and t + 256 of its block: neighbours touch neighbouring packs, and all loads are in flight before
+//! Blocks of [`BLOCK`] threads; x goes along the row, [`per_block`] elements a block, and y and then z over the rows. Thread t moves packs t and t + 256 of its block: neighbours touch neighbouring packs, and all loads are in flight before
 //! the first is used.
 
 use core::array;
@@ -73,38 +72,38 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
     let count = (d - start).min(per_block as u64) as usize;
     let tid = thread::thread_idx_x() as usize;
     let at = |i: usize| (tid + i * BLOCK as usize) * N;
-    let mut row = u64::from(thread::block_idx_y());
-    while row < rows {
-        let xs = inputs.map(|(x, stride)| x.add((row * stride + start) as usize));
-        let y = output.0.add((row * output.1 + start) as usize);
-        let load = |i: usize| -> [Pack<T, N>; K] {
-            array::from_fn(|k| {
-                let from = xs[k].add(at(i));
-                if k + KEPT >= K { Pack::load_nc_evict_last(from) } else { Pack::load_nc_no_allocate(from) }
-            })
-        };
-        let addresses = xs.into_iter().fold(y as usize, |bits, x| bits | x as usize);
-        let mut whole = 0;
-        if addresses.is_multiple_of(16) {
-            if count == per_block {
-                let loaded: [_; PACKS] = array::from_fn(load);
-                for (i, packs) in loaded.into_iter().enumerate() {
-                    pack(packs).store_streaming(y.add(at(i)));
-                }
-            } else {
-                for i in 0..PACKS {
-                    if at(i) + N <= count {
-                        pack(load(i)).store_streaming(y.add(at(i)));
-                    }
-                }
+    let row = u64::from(thread::block_idx_z()) * u64::from(thread::grid_dim_y()) + u64::from(thread::block_idx_y());
+    if row >= rows {
+        return;
+    }
+    let xs = inputs.map(|(x, stride)| x.add((row * stride + start) as usize));
+    let y = output.0.add((row * output.1 + start) as usize);
+    let load = |i: usize| -> [Pack<T, N>; K] {
+        array::from_fn(|k| {
+            let from = xs[k].add(at(i));
+            if k + KEPT >= K { Pack::load_nc_evict_last(from) } else { Pack::load_nc_no_allocate(from) }
+        })
+    };
+    let addresses = xs.into_iter().fold(y as usize, |bits, x| bits | x as usize);
+    let mut whole = 0;
+    if addresses.is_multiple_of(16) {
+        if count == per_block {
+            let loaded: [_; PACKS] = array::from_fn(load);
+            for (i, packs) in loaded.into_iter().enumerate() {
+                pack(packs).store_streaming(y.add(at(i)));
             }
-            whole = count / N * N;
+            return;
         }
-        let mut i = whole + tid;
-        while i < count {
-            *y.add(i) = one(xs.map(|x| *x.add(i)));
-            i += BLOCK as usize;
+        for i in 0..PACKS {
+            if at(i) + N <= count {
+                pack(load(i)).store_streaming(y.add(at(i)));
+            }
         }
-        row += u64::from(thread::grid_dim_y());
+        whole = count / N * N;
+    }
+    let mut i = whole + tid;
+    while i < count {
+        *y.add(i) = one(xs.map(|x| *x.add(i)));
+        i += BLOCK as usize;
     }
 }

@@ -24,7 +24,7 @@ use crate::runtime::view::{View, ViewMut};
 
 /// Most blocks of a grid along x.
 pub(super) const MAX_BLOCKS: usize = (1 << 31) - 1;
-/// Most blocks of a grid along y and z; kernels stride over what is more.
+/// Most blocks of a grid along y, and along z.
 const MAX_ROWS: usize = 65_535;
 
 /// Blocks for `n` items at `per_block` each; `None` when there is nothing to do.
@@ -111,13 +111,15 @@ impl<const N: usize> Plan<N> {
         for (stride, operand) in strides.iter_mut().zip(&operands).filter(|_| !single) {
             *stride = operand.row_stride(info)?;
         }
-        let along = grid(info, name, if rows == 0 { 0 } else { d }, map::per_block(bytes))?;
-        Ok(along.map(|x| Self {
-            rows: rows as u64,
-            d: d as u64,
-            strides,
-            grid: Dim3::new(x, rows.min(MAX_ROWS) as u32, 1),
-        }))
+        let Some(x) = grid(info, name, if rows == 0 { 0 } else { d }, map::per_block(bytes))? else {
+            return Ok(None);
+        };
+        let (y, z) = (rows.min(MAX_ROWS), rows.div_ceil(MAX_ROWS));
+        if z > MAX_ROWS {
+            let reason = format!("{rows} rows, at most {} are supported", MAX_ROWS * MAX_ROWS);
+            return Err(Error::too_large(info.name, name, reason));
+        }
+        Ok(Some(Self { rows: rows as u64, d: d as u64, strides, grid: Dim3::new(x, y as u32, z as u32) }))
     }
 }
 
