@@ -27,7 +27,7 @@ const ONLY_IN: [(&str, &[&str], &str); 3] = [
         &["rust-cuda/", "host/src/runtime/backend/cuda/", "host/tests/", "tests/tests/", "xtask/"],
         "only the CUDA backend knows cust",
     ),
-    ("warpsim::", &["warpsim/", "host/src/runtime/backend/", "xtask/"], "only the backend knows warpsim"),
+    ("warpsim::", &["warpsim/", "rust-cuda/", "host/src/runtime/backend/", "xtask/"], "only the backend knows warpsim"),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
