@@ -6,8 +6,9 @@
 //! bytes at a time and their last few elements one by one; others go one by one altogether.
 //!
 //! # Mapping
-//! Blocks of [`BLOCK`] threads; x goes along the row, [`per_block`] elements a block, and y and then z over the rows. Thread t moves packs t and t + 256 of its block: neighbours touch neighbouring packs, and all loads are in flight before
-//! the first is used.
+//! Blocks of [`BLOCK`] threads; x goes along the row, [`per_block`] elements a block, and y and then z over the rows. Thread t
+//! moves packs t, t + 256 and so on of its block: neighbours touch neighbouring packs, and two loads of each operand are in flight
+//! before the first is used.
 
 use core::array;
 
@@ -21,9 +22,12 @@ pub const BLOCK: u32 = 256;
 /// Packs of each operand in flight a thread.
 const PACKS: usize = 2;
 
+/// How often a thread has as many in flight: what a block costs before its first load is shared by more elements.
+const ROUNDS: usize = 2;
+
 /// Elements of a row that a block covers, where the widest element has `bytes` bytes.
 pub const fn per_block(bytes: usize) -> usize {
-    BLOCK as usize * PACKS * (16 / bytes)
+    BLOCK as usize * PACKS * ROUNDS * (16 / bytes)
 }
 
 /// One operand: its first element, and elements from a row to the next.
@@ -67,7 +71,7 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
     pack: impl Fn([Pack<T, N>; K]) -> Pack<U, N>,
     one: impl Fn([T; K]) -> U,
 ) {
-    let per_block = BLOCK as usize * PACKS * N;
+    let per_block = BLOCK as usize * PACKS * ROUNDS * N;
     let start = u64::from(thread::block_idx_x()) * per_block as u64;
     let count = (d - start).min(per_block as u64) as usize;
     let tid = thread::thread_idx_x() as usize;
@@ -88,13 +92,16 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
     let mut whole = 0;
     if addresses.is_multiple_of(16) {
         if count == per_block {
-            let loaded: [_; PACKS] = array::from_fn(load);
-            for (i, packs) in loaded.into_iter().enumerate() {
-                pack(packs).store_streaming(y.add(at(i)));
+            for round in 0..ROUNDS {
+                let first = round * PACKS;
+                let loaded: [_; PACKS] = array::from_fn(|i| load(first + i));
+                for (i, packs) in loaded.into_iter().enumerate() {
+                    pack(packs).store_streaming(y.add(at(first + i)));
+                }
             }
             return;
         }
-        for i in 0..PACKS {
+        for i in 0..PACKS * ROUNDS {
             if at(i) + N <= count {
                 pack(load(i)).store_streaming(y.add(at(i)));
             }

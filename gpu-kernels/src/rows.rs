@@ -1,6 +1,6 @@
 //! What row operators share: who works on a row, a row held in registers, and reductions over it.
 //!
-//! A [`Team`] is a warp or a block; its threads hold a row as 16-byte packs, pack t + i · threads in register i of thread t, so
+//! A team is a warp or a block; its threads hold a row as 16-byte packs, pack t + i · threads in register i of thread t, so
 //! that memory is read once. Reductions are reproducible: each thread in order, then a butterfly over the warp, then over the
 //! warps in order. A block's reduction costs one barrier, because each of a kernel's reductions has a slot of shared memory of its
 //! own, and every warp sums all partial results itself.

@@ -1,6 +1,6 @@
 //! One compressed file with the PTX of many kernels.
 //!
-//! `cuda_builder` [writes](write) it, the host reads it: the list of kernels at once, the code of one when it is asked for.
+//! `cuda_builder` [writes](fn@write) it, the host reads it: the list of kernels at once, the code of one when it is asked for.
 //! Kernels are compressed one by one, so that reading one inflates no other; those that differ in their architecture's name
 //! only are stored once.
 //!

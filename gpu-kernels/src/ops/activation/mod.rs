@@ -31,7 +31,7 @@ macro_rules! activation {
         ///
         /// # Safety
         /// As forward, with `dy` read like `x` and `dx` written.
-        #[cuda_std::kernel(dtypes(T: float), block = crate::map::BLOCK, min_blocks = 4, no_spills)]
+        #[cuda_std::kernel(dtypes(T: float), block = crate::map::BLOCK, min_blocks = 3, no_spills)]
         #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
         pub unsafe fn $backward<T: cuda_std::float::Element>(
             x: *const T,

@@ -4,7 +4,7 @@
 //! y = (x + bias) · mask · scale + residual; `bias` is one row that every row of `x` gets.
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`](crate::map). `bias` is a row at stride 0.
+//! Rows of d elements that may be padded: see [`map`]. `bias` is a row at stride 0.
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes of each operand a thread, so that eight loads are in flight before the first
@@ -22,7 +22,7 @@
 //! move 11·n elements.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 8 KiB.
+//! d up to (2³¹ − 1) · 16 KiB.
 //!
 //! # Sources
 //! Vaswani et al., "Attention Is All You Need" (arXiv:1706.03762): dropout and the residual connection after a projection.

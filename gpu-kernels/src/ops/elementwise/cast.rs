@@ -4,7 +4,7 @@
 //! y is the value of U nearest to x.
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`](crate::map).
+//! Rows of d elements that may be padded: see [`map`].
 //!
 //! # Mapping
 //! As every elementwise kernel, by the wider of the two types: 16 bytes of it and 8 of a narrower one at a time.
@@ -19,7 +19,7 @@
 //! One read of T and one write of U an element: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 8 KiB.
+//! d up to (2³¹ − 1) · 16 KiB.
 //!
 //! # Sources
 //! IEEE 754-2019, section 5.4.2.

@@ -4,7 +4,7 @@
 //! y = x.
 //!
 //! # Layout
-//! Rows of d words that may be padded: see [`map`](crate::map). Elements are words of their size, so that a word's type is that
+//! Rows of d words that may be padded: see [`map`]. Elements are words of their size, so that a word's type is that
 //! of every element type as large.
 //!
 //! # Mapping
@@ -20,7 +20,7 @@
 //! 2·n elements of traffic: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 8 KiB.
+//! d up to (2³¹ − 1) · 16 KiB.
 //!
 //! # Sources
 //! None.

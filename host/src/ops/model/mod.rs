@@ -149,7 +149,7 @@ pub trait Operator: Send + Sync {
     ///
     /// A row is a run along the last dimension, numbered over all dimensions before it; a 1-D tensor's rows are its
     /// elements. `inputs` are contiguous and have been accepted by [`outputs`](Self::outputs). The helpers in
-    /// [`reference`] cover the common shapes of loop.
+    /// [`mod@reference`] cover the common shapes of loop.
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>>;
 
     /// How far the output of that name may be from the reference, and why that far.
