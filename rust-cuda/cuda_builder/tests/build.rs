@@ -5,13 +5,14 @@
 mod support;
 
 use cuda_builder::{Arch, BuildOutput, Manifest, Param, ParamKind, ptx_archive::Archive, ptxas};
-use support::{builder, fixture, have_toolchain, kernel};
+use support::{alone, builder, fixture, have_toolchain, kernel};
 
 #[test]
 fn a_crate_becomes_one_ptx_file_a_kernel() {
     if !have_toolchain() {
         return;
     }
+    let _alone = alone();
     let out = tempfile::tempdir().unwrap();
     let stale = out.path().join("sm_80/stale.ptx");
     std::fs::create_dir_all(stale.parent().unwrap()).unwrap();
@@ -78,6 +79,7 @@ fn a_change_compiles_the_kernels_that_it_reaches() {
     if !have_toolchain() {
         return;
     }
+    let _alone = alone();
     // Lookup tables and panic locations: constants that rustc names after the whole crate.
     let body = |factor: u32| {
         format!(
@@ -110,6 +112,7 @@ fn bounds_clusters_and_shared_memory_reach_the_ptx() {
     if !have_toolchain() {
         return;
     }
+    let _alone = alone();
     let out = tempfile::tempdir().unwrap();
     builder(&fixture("basic")).copy_to(out.path()).build().unwrap();
     let read = |file: &str| std::fs::read_to_string(out.path().join(file)).unwrap();
@@ -134,6 +137,7 @@ fn assembly_that_lanes_share_is_not_copied() {
     if !have_toolchain() {
         return;
     }
+    let _alone = alone();
     // Left to itself LLVM unrolls this loop, branch and all, with a second loop for the rest: five shuffles for one.
     let source = kernel(
         "exchange",
@@ -175,6 +179,7 @@ fn options_reach_the_ptx() {
     if !have_toolchain() {
         return;
     }
+    let _alone = alone();
     let source = kernel(
         "arithmetic",
         "x: *mut f32",
@@ -209,6 +214,7 @@ fn helpers_of_other_crates_are_linked() {
     if !have_toolchain() {
         return;
     }
+    let _alone = alone();
     let source = kernel(
         "far",
         "x: *mut u32",

@@ -4,6 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use cuda_builder::{Arch, CudaBuilder, toolchain};
@@ -17,6 +18,12 @@ pub(crate) fn have_toolchain() -> bool {
             false
         }
     }
+}
+
+/// Keeps the tests of a program from building at once: they share intermediate files, and one could find those of another.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A builder for both architectures that shares its intermediate files, `core` above all, with the other tests. Not with
