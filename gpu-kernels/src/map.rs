@@ -22,12 +22,15 @@ pub const BLOCK: u32 = 256;
 /// Packs of each operand in flight a thread.
 const PACKS: usize = 2;
 
-/// How often a thread has as many in flight: what a block costs before its first load is shared by more elements.
-const ROUNDS: usize = 2;
+/// How often a thread has as many in flight. With few operands, what a block costs before its first load is a part of its time that
+/// shows: more elements share it. With many there is enough to do, and short blocks end more evenly.
+const fn rounds(inputs: usize) -> usize {
+    if inputs <= 2 { 2 } else { 1 }
+}
 
-/// Elements of a row that a block covers, where the widest element has `bytes` bytes.
-pub const fn per_block(bytes: usize) -> usize {
-    BLOCK as usize * PACKS * ROUNDS * (16 / bytes)
+/// Elements of a row that a block covers, of that many inputs, where the widest element has `bytes` bytes.
+pub const fn per_block(bytes: usize, inputs: usize) -> usize {
+    BLOCK as usize * PACKS * rounds(inputs) * (16 / bytes)
 }
 
 /// One operand: its first element, and elements from a row to the next.
@@ -71,7 +74,7 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
     pack: impl Fn([Pack<T, N>; K]) -> Pack<U, N>,
     one: impl Fn([T; K]) -> U,
 ) {
-    let per_block = BLOCK as usize * PACKS * ROUNDS * N;
+    let per_block = BLOCK as usize * PACKS * rounds(K) * N;
     let start = u64::from(thread::block_idx_x()) * per_block as u64;
     let count = (d - start).min(per_block as u64) as usize;
     let tid = thread::thread_idx_x() as usize;
@@ -92,7 +95,7 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
     let mut whole = 0;
     if addresses.is_multiple_of(16) {
         if count == per_block {
-            for round in 0..ROUNDS {
+            for round in 0..rounds(K) {
                 let first = round * PACKS;
                 let loaded: [_; PACKS] = array::from_fn(|i| load(first + i));
                 for (i, packs) in loaded.into_iter().enumerate() {
@@ -101,7 +104,7 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
             }
             return;
         }
-        for i in 0..PACKS * ROUNDS {
+        for i in 0..PACKS * rounds(K) {
             if at(i) + N <= count {
                 pack(load(i)).store_streaming(y.add(at(i)));
             }

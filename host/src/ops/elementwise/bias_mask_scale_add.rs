@@ -111,7 +111,7 @@ impl Operator for BiasMaskScaleAdd {
         let dims = |rows, d| [("rows", rows), ("d", d)];
         let mut cases = Vec::new();
         for &dtype in INFO.dtypes {
-            let block = gpu_kernels::map::per_block(dtype.size());
+            let block = gpu_kernels::map::per_block(dtype.size(), 4);
             let name = format!("rows=32768 d=8192 {}", dtype.name());
             let padded = |case: Case, pads: [usize; 4]| {
                 let rows = ["x", "mask", "residual", "y"].into_iter().zip(pads);

@@ -88,15 +88,15 @@ impl<const N: usize> Plan<N> {
     /// For operands of one shape, whose widest element has `bytes` bytes; `None` when there is nothing to do.
     pub(super) fn new(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
         let single = operands.iter().all(|operand| operand.is_contiguous);
-        Self::of(info, bytes, operands, single)
+        Self::of(info, map::per_block(bytes, N - 1), operands, single)
     }
 
     /// The same where an operand beside these is one row that all rows share.
     pub(super) fn by_rows(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
-        Self::of(info, bytes, operands, false)
+        Self::of(info, map::per_block(bytes, N), operands, false)
     }
 
-    fn of(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N], single: bool) -> Result<Option<Self>> {
+    fn of(info: &OpInfo, per_block: usize, operands: [Operand<'_>; N], single: bool) -> Result<Option<Self>> {
         let Operand { name, shape, .. } = operands[0];
         for other in &operands[1..] {
             if other.shape != shape {
@@ -111,7 +111,7 @@ impl<const N: usize> Plan<N> {
         for (stride, operand) in strides.iter_mut().zip(&operands).filter(|_| !single) {
             *stride = operand.row_stride(info)?;
         }
-        let Some(x) = grid(info, name, if rows == 0 { 0 } else { d }, map::per_block(bytes))? else {
+        let Some(x) = grid(info, name, if rows == 0 { 0 } else { d }, per_block)? else {
             return Ok(None);
         };
         let (y, z) = (rows.min(MAX_ROWS), rows.div_ceil(MAX_ROWS));

@@ -36,11 +36,6 @@ pub struct Pointwise {
     pub gradient: Option<Gradient>,
 }
 
-/// Elements of a row that a block covers.
-fn per_block(dtype: DType) -> usize {
-    gpu_kernels::map::per_block(dtype.size())
-}
-
 /// The cases of an elementwise operator, every path of [`map`](gpu_kernels::map) in every type: whole blocks, whole packs, single
 /// elements; dense, misaligned and padded, each tensor differently.
 pub(super) fn cases(info: &'static OpInfo) -> Vec<Case> {
@@ -52,7 +47,7 @@ pub(super) fn cases(info: &'static OpInfo) -> Vec<Case> {
         let n = (1usize << 28) / inputs;
         let name = format!("n=2^{} {}", n.ilog2(), dtype.name());
         cases.push(Case::production(info, name, dtype, dims(1, n)));
-        let block = per_block(dtype);
+        let block = gpu_kernels::map::per_block(dtype.size(), inputs);
         let pads =
             info.args.iter().zip([8, 24, 16, 40, 32]).map(|(arg, pad)| (arg.name, Arrangement::DENSE.row_pad(pad)));
         let padded = |case: Case| pads.clone().fold(case, |case, (name, pad)| case.arrange(name, pad));
