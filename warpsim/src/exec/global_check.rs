@@ -41,6 +41,10 @@ pub fn check_race(
     harmless: impl Fn(&Cx<'_>, Option<usize>) -> bool,
 ) {
     let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return };
+    // A bulk copy may be of nothing.
+    if t.bytes == 0 {
+        return;
+    }
     let (block, now) = (cl.blocks[w.block].linear, clocks.now(w.agent));
     let me = GStamp::new(block, w.id, t.lane as u8, now, s.pc, t.marks);
     let off = (t.addr - cx.mem.get(t.alloc).base) as usize;
@@ -67,6 +71,9 @@ pub fn check_race(
 /// Writes of bulk stores that have been waited for.
 pub fn settle(cx: &Cx<'_>, cl: &Cluster, w: &Warp, lane: usize, alloc: usize, addr: u64, bytes: u64) {
     let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return };
+    if bytes == 0 {
+        return;
+    }
     let me = GStamp::new(cl.blocks[w.block].linear, w.id, lane as u8, clocks.now(w.agent), 0, GStamp::PROXY);
     let off = (addr - cx.mem.get(alloc).base) as usize;
     for g in off >> shadow.shift..=(off + bytes as usize - 1) >> shadow.shift {
