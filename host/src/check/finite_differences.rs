@@ -101,7 +101,7 @@ fn saved(
 /// An output of the forward operator, in f64.
 fn forward(gradient: &Gradient, inputs: &[(&'static str, HostTensor)], case: &Case, output: &str) -> Result<Vec<f64>> {
     let op = gradient.forward;
-    let metas: Vec<_> = inputs.iter().map(|(name, t)| TensorMeta::new(name, t.dtype(), t.shape().to_vec())).collect();
+    let metas: Vec<_> = inputs.iter().map(|(name, t)| TensorMeta::of(name, t)).collect();
     let params = params(op, case)?;
     let outputs = model::outputs(op, &metas, &params)?;
     let meta = outputs.iter().find(|meta| meta.name == output).ok_or_else(|| {

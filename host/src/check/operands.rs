@@ -15,10 +15,7 @@ pub struct Operands {
 impl Operands {
     /// These inputs, by name, and room for what they make.
     pub fn new(stream: &Stream, op: &dyn Operator, inputs: &[(&str, &HostTensor)], params: &Params) -> Result<Self> {
-        let metas: Vec<_> = inputs
-            .iter()
-            .map(|(name, tensor)| TensorMeta::new(name, tensor.dtype(), tensor.shape().to_vec()))
-            .collect();
+        let metas: Vec<_> = inputs.iter().map(|(name, tensor)| TensorMeta::of(name, tensor)).collect();
         let mut outputs = model::outputs(op, &metas, params)?.into_iter();
         let mut operands = Self { read: Vec::new(), written: Vec::new() };
         for arg in op.info().args {

@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         }
         false => io::read(&args.input, info.inputs())?,
     };
-    let meta = |(name, tensor): &(&str, HostTensor)| TensorMeta::new(name, tensor.dtype(), tensor.shape().to_vec());
+    let meta = |(name, tensor): &(&str, HostTensor)| TensorMeta::of(name, tensor);
     let metas: Vec<_> = inputs.iter().map(meta).collect();
     model::outputs(op, &metas, &params)?;
 

@@ -138,7 +138,7 @@ pub fn images_of(kernel: &Instance) -> Result<Vec<&'static KernelImage>> {
 
 /// An error if `image` takes other parameters, blocks, clusters or shared memory than the host launches it with.
 pub fn check(kernel: &Instance, image: &KernelImage) -> Result<()> {
-    KernelSpec::from(kernel).check(image)
+    KernelSpec::new(kernel).check(image)
 }
 
 /// Why this build has no kernels, if it was made without.

@@ -142,7 +142,7 @@ impl Prepared {
         let stream = device.stream()?;
         let (mut host, mut inputs, mut metas) = (Vec::new(), Vec::new(), Vec::new());
         for (name, tensor) in random::inputs(job.op, &job.case, seed)? {
-            let meta = TensorMeta::new(name, tensor.dtype(), tensor.shape().to_vec());
+            let meta = TensorMeta::of(name, &tensor);
             let place = Placement::new(&meta, job.case.arrangement(name));
             let tensor = place.effective(&tensor)?;
             if role(job, name) == Role::In {

@@ -117,7 +117,7 @@ pub fn reference(job: &Job, seed: u64) -> Row {
 
 fn try_reference(job: &Job, seed: u64, row: &mut Row) -> Result<()> {
     let inputs = random::inputs(job.op, &job.case, seed)?;
-    let metas: Vec<_> = inputs.iter().map(|(name, t)| TensorMeta::new(name, t.dtype(), t.shape().to_vec())).collect();
+    let metas: Vec<_> = inputs.iter().map(|(name, t)| TensorMeta::of(name, t)).collect();
     let outputs = model::outputs(job.op, &metas, &job.case.params)?;
     let finite = has_finite_input(job)?;
     for expected in Expected::all(job, &inputs, outputs, seed)? {

@@ -3,6 +3,7 @@
 use super::{ArgInfo, OpInfo};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
 
 /// Dtype and shape of a tensor that may not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,11 @@ impl TensorMeta {
     /// A tensor for the argument `name`.
     pub fn new(name: &str, dtype: DType, shape: impl Into<Vec<usize>>) -> Self {
         Self { name: name.to_owned(), dtype, shape: shape.into() }
+    }
+
+    /// What a tensor that exists is, for the argument `name`.
+    pub fn of(name: &str, tensor: &HostTensor) -> Self {
+        Self::new(name, tensor.dtype(), tensor.shape().to_vec())
     }
 
     /// Elements, or `None` past what fits.

@@ -164,8 +164,8 @@ pub trait Operator: Send + Sync {
     }
 }
 
-/// The inputs' dtypes and shapes, checked against the declaration: `let metas = accept(&INFO, &metas)?`. Then the outputs': first
-/// those that are only written, in order, then those that are read as well.
+/// Dtype and shape of everything that is written, in the order of the arguments, once the inputs are checked against what the
+/// operator declares.
 pub fn outputs(op: &dyn Operator, inputs: &[TensorMeta], params: &Params) -> Result<Vec<TensorMeta>> {
     let info = op.info();
     let metas = Metas::accept(info, inputs)?;

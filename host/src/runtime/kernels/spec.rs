@@ -1,6 +1,6 @@
 //! What the host believes about a kernel, and the image that fits.
 
-use cuda_std::launch::{Dim3, Instance, Kernel};
+use cuda_std::launch::{Instance, Kernel};
 
 use crate::runtime::error::{Error, Result};
 use crate::runtime::kernels::{self, Arch, KernelImage};
@@ -16,25 +16,15 @@ pub(crate) struct KernelSpec {
     pub(crate) param_sizes: &'static [usize],
 }
 
-impl From<&Instance> for KernelSpec {
-    fn from(kernel: &Instance) -> Self {
-        let Instance { module, symbol, block, cluster, shared_bytes, param_sizes, .. } = *kernel;
-        let extents = |dim: Dim3| [dim.x, dim.y, dim.z];
-        Self { module, symbol, block: extents(block), cluster: extents(cluster), shared_bytes, param_sizes }
-    }
-}
-
 impl KernelSpec {
+    pub(crate) const fn new(kernel: &Instance) -> Self {
+        let Instance { module, symbol, block, cluster, shared_bytes, param_sizes } = *kernel;
+        let (block, cluster) = ([block.x, block.y, block.z], [cluster.x, cluster.y, cluster.z]);
+        Self { module, symbol, block, cluster, shared_bytes, param_sizes }
+    }
+
     pub(crate) const fn of<K: Kernel>() -> Self {
-        let (block, cluster) = (K::BLOCK, K::CLUSTER);
-        Self {
-            module: K::MODULE,
-            symbol: K::SYMBOL,
-            block: [block.x, block.y, block.z],
-            cluster: [cluster.x, cluster.y, cluster.z],
-            shared_bytes: K::SHARED_BYTES,
-            param_sizes: <K::Args as cuda_std::launch::Args>::SIZES,
-        }
+        Self::new(&Instance::of::<K>())
     }
 
     /// The image to run on a device that runs `archs`: of the sets that were added, or else of this crate's own kernels.
