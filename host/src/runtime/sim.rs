@@ -1,5 +1,5 @@
 //! The simulator: the backend of machines without a GPU. It executes the same PTX that a GPU gets, on the CPU, and checks every
-//! access: out of bounds or misaligned (always), never written, racing, misused barriers.
+//! access: out of bounds or misaligned (always), never written, racing, at an address that overflowed 32 bits, misused barriers.
 //!
 //! A launch with findings is an [`Error::Findings`](crate::Error::Findings). It leaves the device usable. With [a seed](Settings::seed) streams run lazily, as
 //! on a GPU: then the error comes from a later call on the stream, or on one that waits for it, and at the latest from the one that
