@@ -4,6 +4,7 @@ pub mod bench;
 pub mod finite_differences;
 pub mod io;
 mod job;
+pub mod lines;
 pub mod mutation;
 mod operands;
 pub mod profile;
