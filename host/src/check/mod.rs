@@ -1,6 +1,7 @@
 //! What walks the operators: comparisons with their references, timing, mutation, and the files and random input these need.
 
 pub mod bench;
+mod buffers;
 pub mod finite_differences;
 pub mod io;
 mod job;

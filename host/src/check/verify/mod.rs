@@ -265,17 +265,20 @@ impl Expected {
         if self.row_len == 0 {
             return Ok(Comparison::default());
         }
-        let rows = self.rows.par_iter().zip(self.values.par_chunks(self.row_len)).with_min_len(64);
-        rows.map(|(row, want)| {
-            let first = row * self.row_len;
-            let got = image.select_f64((first..first + self.row_len).map(|i| place.position(i)))?;
-            let mut found = Comparison::default();
-            for ((i, got), want) in (first..).zip(got).zip(want) {
-                found.push(i, got, *want, &self.tolerance, image.dtype());
-            }
-            Ok(found)
-        })
-        .try_reduce(Comparison::default, |a, b| Ok(a.merge(b)))
+        // A row may be one element: many at once.
+        let at_once = (COMPARED / self.row_len).max(1);
+        let pieces = self.rows.par_chunks(at_once).zip(self.values.par_chunks(at_once * self.row_len));
+        pieces
+            .map(|(rows, want)| {
+                let indices = || rows.iter().flat_map(|row| row * self.row_len..(row + 1) * self.row_len);
+                let got = image.select_f64(indices().map(|i| place.position(i)))?;
+                let mut found = Comparison::default();
+                for ((i, got), want) in indices().zip(got).zip(want) {
+                    found.push(i, got, *want, &self.tolerance, image.dtype());
+                }
+                Ok(found)
+            })
+            .try_reduce(Comparison::default, |a, b| Ok(a.merge(b)))
     }
 }
 
@@ -290,6 +293,9 @@ fn evaluate(job: &Job, inputs: &Tensors<'_>, meta: &TensorMeta, rows: &[usize]) 
 fn has_finite_input(job: &Job) -> Result<bool> {
     Ok(!job.op.inputs(&job.case)?.iter().any(|spec| spec.values == Values::Specials))
 }
+
+/// Values that a thread compares at once.
+const COMPARED: usize = 1 << 12;
 
 /// What a reference may cost: multiply-adds, and values of an output.
 const MAX_WORK: f64 = 3.4e10;
