@@ -6,12 +6,11 @@ use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::forward::{mma, simple};
 use half::{bf16, f16};
 
-use super::Attention;
 use super::exact::Exact;
 use super::problem::{self, Checked};
+use super::{Attention, aligned};
 use crate::dispatch;
 use crate::ops::model::*;
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -244,22 +243,11 @@ static INFO: OpInfo = OpInfo {
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: f16 and bf16 with rows at multiples of 16 bytes",
-            applies: fits_mma,
+            applies: |_, case| aligned(case, &["q", "k", "v", "o"]),
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_mma(stream)),
         },
     ],
 };
-
-/// Whether the case has what the tensor cores take.
-fn fits_mma(_: &DeviceInfo, case: &Case) -> bool {
-    let aligned = |name| {
-        let Arrangement { offset, row_pad, .. } = case.arrangement(name);
-        offset % 8 == 0 && row_pad % 8 == 0
-    };
-    case.dtype != DType::F32
-        && case.dims.get("d").is_some_and(|d| d > 0 && d.is_multiple_of(8))
-        && ["q", "k", "v", "o"].into_iter().all(aligned)
-}
 
 impl Operator for AttentionForward {
     fn info(&self) -> &'static OpInfo {
@@ -268,7 +256,9 @@ impl Operator for AttentionForward {
 
     fn cases(&self) -> Vec<Case> {
         let mut cases = super::production(&INFO);
-        cases.extend(super::small(&INFO));
+        cases.extend(super::small(&INFO, &["q", "k", "v", "o"]));
+        let large = Case::odd(&INFO, DType::F16, super::dims([1, 1, 1, 40, 70, 48])).only(&[]);
+        cases.push(large.fill(Values::Normal { std: 8.0 }));
         cases
     }
 
