@@ -5,6 +5,7 @@
 //! for checks, benches and lists, is [`model`].
 
 pub mod activation;
+pub mod attention;
 pub mod elementwise;
 pub mod gemm;
 pub mod model;
@@ -12,6 +13,7 @@ pub mod norm;
 pub mod registry;
 
 pub use activation::*;
+pub use attention::*;
 pub use elementwise::*;
 pub use gemm::*;
 pub use norm::*;
