@@ -3,11 +3,12 @@
 use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::ops::attention as gk;
-use gpu_kernels::ops::attention::forward::{mma, simple};
+use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple};
 use half::{bf16, f16};
 
 use super::Attention;
 use super::exact::Exact;
+use super::hopper;
 use super::problem::{self, Checked};
 use crate::dispatch;
 use crate::ops::model::*;
@@ -92,11 +93,11 @@ pub fn attention_into<'a, T: Float>(
 }
 
 /// A call whose arguments fit together.
-struct Call<'a, T> {
-    inputs: [View<'a, T>; 3],
-    o: ViewMut<'a, T>,
-    lse: ViewMut<'a, f32>,
-    problem: Checked<'a>,
+pub(super) struct Call<'a, T> {
+    pub(super) inputs: [View<'a, T>; 3],
+    pub(super) o: ViewMut<'a, T>,
+    pub(super) lse: ViewMut<'a, f32>,
+    pub(super) problem: Checked<'a>,
 }
 
 /// What every kernel of the operator takes.
@@ -138,11 +139,17 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     fn launch(self, stream: &Stream) -> Result<()> {
-        if self.fits_tensor_cores() { self.launch_mma(stream) } else { self.launch_simple(stream) }
+        if stream.device().supports_hopper() && self.fits_hopper() {
+            self.launch_hopper(stream)
+        } else if self.fits_tensor_cores() {
+            self.launch_mma(stream)
+        } else {
+            self.launch_simple(stream)
+        }
     }
 
     /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
-    fn fits_tensor_cores(&self) -> bool {
+    pub(super) fn fits_tensor_cores(&self) -> bool {
         let aligned = self.inputs.iter().all(|x| x.rows_aligned(16)) && self.o.rows_aligned(16);
         T::DTYPE != DType::F32 && self.problem.sizes.d.is_multiple_of(8) && self.problem.sizes.d > 0 && aligned
     }
@@ -163,7 +170,7 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     /// The same call under the name of the type that `T` is.
-    fn cast<U: Float>(self) -> Call<'a, U> {
+    pub(super) fn cast<U: Float>(self) -> Call<'a, U> {
         let Self { inputs, o, lse, problem } = self;
         Call { inputs: inputs.map(|x| View::of(x.part)), o: ViewMut::of(o.part), lse, problem }
     }
@@ -215,7 +222,7 @@ impl<T: Float + Half> Call<'_, T> {
 /// The operator's entry in the registry.
 pub struct AttentionForward;
 
-static INFO: OpInfo = OpInfo {
+pub(super) static INFO: OpInfo = OpInfo {
     name: "attention",
     bench_name: "attn.fwd",
     summary: "fused attention",
@@ -233,8 +240,28 @@ static INFO: OpInfo = OpInfo {
     ],
     params: super::PARAMS,
     dtypes: DType::FLOATS,
-    kernels: &[simple::ATTENTION_SIMPLE, mma::ATTENTION_MMA],
+    kernels: &[simple::ATTENTION_SIMPLE, mma::ATTENTION_MMA, hopper_kernel::ATTENTION_HOPPER],
     variants: &[
+        Variant {
+            name: "hopper",
+            doc: "TMA and wgmma, compute capability 9.0: what is picked for d 64 and 128 without packing, soft cap and ALiBi",
+            applies: hopper::fits_case,
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
+        },
+        Variant {
+            name: "hopper_128x176",
+            doc: "tiles of 128 queries and 176 keys, to be compared",
+            applies: |device, case| case.dtype == DType::BF16 && hopper::fits_case(device, case),
+            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 176),
+        },
+        Variant {
+            name: "hopper_128x128",
+            doc: "tiles of 128 queries and 128 keys for d 64, to be compared",
+            applies: |device, case| {
+                case.dtype == DType::BF16 && case.dims.get("d") == Some(64) && hopper::fits_case(device, case)
+            },
+            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 128),
+        },
         Variant {
             name: "simple",
             doc: "a warp a query, any type and alignment: the one to read first, and what is picked where no other fits",
@@ -251,7 +278,7 @@ static INFO: OpInfo = OpInfo {
 };
 
 /// Whether the case has what the tensor cores take.
-fn fits_mma(_: &DeviceInfo, case: &Case) -> bool {
+pub(super) fn fits_mma(_: &DeviceInfo, case: &Case) -> bool {
     let aligned = |name| {
         let Arrangement { offset, row_pad, .. } = case.arrangement(name);
         offset % 8 == 0 && row_pad % 8 == 0

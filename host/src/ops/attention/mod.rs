@@ -5,6 +5,7 @@
 
 mod exact;
 pub mod forward;
+mod hopper;
 mod options;
 mod problem;
 

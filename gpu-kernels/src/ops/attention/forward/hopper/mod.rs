@@ -145,7 +145,7 @@ impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUM
 #[kernel(
     dtypes(T: half), values(D: 64, 128, N: 128, 176, CONSUMERS: 2, 3),
     where(D == 128 && N == 128 && CONSUMERS == 2 || D == 64 && N == 128 && CONSUMERS == 3
-        || T == bf16 && CONSUMERS == 2),
+        || T == bf16 && CONSUMERS == 2 && D * N != 22528),
     block = (1 + CONSUMERS) * WARPGROUP, min_blocks = 1, cluster = CLUSTER,
     shared = { shared_bytes(D, N, CONSUMERS) }, arch = "sm_90a", no_spills
 )]
@@ -164,9 +164,10 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
     let work = Work { problem: &problem, key_lengths, rows: block_m(CONSUMERS) };
     if thread::thread_idx_x() == 0 {
-        for map in [q, k, v, o] {
-            tma::prefetch_descriptor(map);
-        }
+        tma::prefetch_descriptor(q);
+        tma::prefetch_descriptor(k);
+        tma::prefetch_descriptor(v);
+        tma::prefetch_descriptor(o);
         memory.full_q().init(1);
         memory.empty_q().init(CONSUMERS);
         for stage in 0..stages(D) {
@@ -181,8 +182,9 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
     cluster::sync();
 
     if warpgroup == 0 {
-        match CONSUMERS {
-            2 => regs::decrease::<40>(),
+        match (CONSUMERS, D * N) {
+            (2, 22528) => regs::decrease::<24>(),
+            (2, _) => regs::decrease::<40>(),
             _ => regs::decrease::<32>(),
         }
         if thread::thread_idx_x() == 0 {
@@ -192,8 +194,9 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
             }
         }
     } else {
-        match CONSUMERS {
-            2 => regs::increase::<232>(),
+        match (CONSUMERS, D * N) {
+            (2, 22528) => regs::increase::<240>(),
+            (2, _) => regs::increase::<232>(),
             _ => regs::increase::<160>(),
         }
         let (index, output) = (warpgroup - 1, Output { o, lse });
