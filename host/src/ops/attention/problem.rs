@@ -127,6 +127,11 @@ impl<'a> Checked<'a> {
         self.sizes.softcap > 0.0 || self.options.slopes.is_some()
     }
 
+    /// Whether sequences of different lengths follow each other.
+    pub(super) fn packed(&self) -> bool {
+        self.options.packed.is_some()
+    }
+
     pub(super) fn bounds(&self, stream: &Stream) -> Result<Bounds> {
         let pointer = |view: Option<View<'_, i32>>| view.map_or(Ok(DevicePtr::null()), |view| view.ptr(stream));
         Ok(Bounds {
