@@ -3,10 +3,11 @@
 use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::ops::attention as gk;
-use gpu_kernels::ops::attention::forward::{mma, simple};
+use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple};
 use half::{bf16, f16};
 
 use super::exact::Exact;
+use super::hopper;
 use super::problem::{self, Checked};
 use super::{Attention, aligned};
 use crate::dispatch;
@@ -91,11 +92,11 @@ pub fn attention_into<'a, T: Float>(
 }
 
 /// A call whose arguments fit together.
-struct Call<'a, T> {
-    inputs: [View<'a, T>; 3],
-    o: ViewMut<'a, T>,
-    lse: ViewMut<'a, f32>,
-    problem: Checked<'a>,
+pub(super) struct Call<'a, T> {
+    pub(super) inputs: [View<'a, T>; 3],
+    pub(super) o: ViewMut<'a, T>,
+    pub(super) lse: ViewMut<'a, f32>,
+    pub(super) problem: Checked<'a>,
 }
 
 /// What every kernel of the operator takes.
@@ -137,11 +138,17 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     fn launch(self, stream: &Stream) -> Result<()> {
-        if self.fits_tensor_cores() { self.launch_mma(stream) } else { self.launch_simple(stream) }
+        if stream.device().supports_hopper() && self.fits_hopper() {
+            self.launch_hopper(stream)
+        } else if self.fits_tensor_cores() {
+            self.launch_mma(stream)
+        } else {
+            self.launch_simple(stream)
+        }
     }
 
     /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
-    fn fits_tensor_cores(&self) -> bool {
+    pub(super) fn fits_tensor_cores(&self) -> bool {
         let aligned = self.inputs.iter().all(|x| x.rows_aligned(16)) && self.o.rows_aligned(16);
         T::DTYPE != DType::F32 && self.problem.sizes.d.is_multiple_of(8) && self.problem.sizes.d > 0 && aligned
     }
@@ -162,7 +169,7 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     /// The same call under the name of the type that `T` is.
-    fn cast<U: Float>(self) -> Call<'a, U> {
+    pub(super) fn cast<U: Float>(self) -> Call<'a, U> {
         let Self { inputs, o, lse, problem } = self;
         Call { inputs: inputs.map(|x| View::of(x.part)), o: ViewMut::of(o.part), lse, problem }
     }
@@ -211,10 +218,13 @@ impl<T: Float + Half> Call<'_, T> {
     }
 }
 
+/// The tensors with rows of d.
+const TENSORS: &[&str] = &["q", "k", "v", "o"];
+
 /// The operator's entry in the registry.
 pub struct AttentionForward;
 
-static INFO: OpInfo = OpInfo {
+pub(super) static INFO: OpInfo = OpInfo {
     name: "attention",
     bench_name: "attn.fwd",
     summary: "fused attention",
@@ -232,8 +242,28 @@ static INFO: OpInfo = OpInfo {
     ],
     params: super::PARAMS,
     dtypes: DType::FLOATS,
-    kernels: &[simple::ATTENTION_SIMPLE, mma::ATTENTION_MMA],
+    kernels: &[simple::ATTENTION_SIMPLE, mma::ATTENTION_MMA, hopper_kernel::ATTENTION_HOPPER],
     variants: &[
+        Variant {
+            name: "hopper",
+            doc: "TMA and wgmma, compute capability 9.0: what is picked for d 64 and 128 without packing, soft cap and ALiBi",
+            applies: |device, case| hopper::fits_case(device, case, TENSORS),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
+        },
+        Variant {
+            name: "hopper_128x176",
+            doc: "tiles of 128 queries and 176 keys, to be compared",
+            applies: |device, case| case.dtype == DType::BF16 && hopper::fits_case(device, case, TENSORS),
+            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 176),
+        },
+        Variant {
+            name: "hopper_128x128",
+            doc: "tiles of 128 queries and 128 keys for d 64, to be compared",
+            applies: |device, case| {
+                case.dtype == DType::BF16 && case.dims.get("d") == Some(64) && hopper::fits_case(device, case, TENSORS)
+            },
+            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 128),
+        },
         Variant {
             name: "simple",
             doc: "a warp a query, any type and alignment: the one to read first, and what is picked where no other fits",
@@ -243,7 +273,7 @@ static INFO: OpInfo = OpInfo {
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: f16 and bf16 with rows at multiples of 16 bytes",
-            applies: |_, case| aligned(case, &["q", "k", "v", "o"]),
+            applies: |_, case| aligned(case, TENSORS),
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_mma(stream)),
         },
     ],
@@ -256,7 +286,7 @@ impl Operator for AttentionForward {
 
     fn cases(&self) -> Vec<Case> {
         let mut cases = super::production(&INFO);
-        cases.extend(super::small(&INFO, &["q", "k", "v", "o"]));
+        cases.extend(super::small(&INFO, TENSORS));
         let large = Case::odd(&INFO, DType::F16, super::dims([1, 1, 1, 40, 70, 48])).only(&[]);
         cases.push(large.fill(Values::Normal { std: 8.0 }));
         cases
@@ -280,10 +310,11 @@ impl Operator for AttentionForward {
         if output == "o" {
             return Ok(reference::by_row(rows, |row| exact.output(row)));
         }
-        // A row of the logsumexps is a head's.
-        let [q_len, _] = exact.tokens;
-        let row = |head| (head * q_len..(head + 1) * q_len).map(|row| Exact::lse(&exact.seen(row))).collect();
-        Ok(reference::by_row(rows, row))
+        Ok(rows.iter().map(|row| Exact::lse(&exact.seen(*row))).collect())
+    }
+
+    fn row_len(&self, output: &str, shape: &[usize]) -> usize {
+        if output == "lse" { 1 } else { reference::row_len(shape) }
     }
 
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {

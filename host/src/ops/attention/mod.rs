@@ -6,6 +6,8 @@
 pub mod backward;
 mod exact;
 pub mod forward;
+mod hopper;
+mod hopper_backward;
 mod options;
 mod problem;
 
@@ -87,6 +89,16 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         boundary(bf16, [1, 1, 1, 128, 64, 128]).only(&[]).param("causal", true),
         boundary(bf16, [1, 1, 1, 129, 65, 136]).only(&[]),
         boundary(f16, [1, 1, 1, 3, 1, 256]).only(&[]),
+        // Pairs of blocks with TMA: more pairs than fit the simulated device at a time, for both types; then windows that leave out tiles at both ends,
+        // strides of every kind, and padding.
+        odd(f16, [1, 5, 1, 140, 300, 64]).only(&[]),
+        odd(f16, [1, 3, 3, 270, 280, 128]).only(&[]).param("causal", true),
+        odd(bf16, [5, 1, 1, 20, 10, 64]).only(&["key_lengths"]).param("causal", true),
+        odd(bf16, [1, 1, 1, 300, 680, 128]).only(&[]).param("left", 200).param("right", 20),
+        odd(bf16, [1, 1, 1, 400, 700, 64]).only(&[]).param("left", 200).param("right", 150),
+        tokens_first(odd(bf16, [2, 2, 1, 70, 150, 64]).only(&[])),
+        padded(odd(bf16, [2, 2, 1, 70, 90, 128]).only(&[]), 8),
+        odd(bf16, [3, 1, 1, 20, 290, 128]).only(&["key_lengths"]),
     ];
     for &dtype in info.dtypes {
         cases.extend([

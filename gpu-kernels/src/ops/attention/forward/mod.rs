@@ -36,5 +36,6 @@
 //! (arXiv:2205.14135); Dao, "FlashAttention-2" (arXiv:2307.08691); Press et al., "Train short, test long" (arXiv:2108.12409), for
 //! ALiBi; Gemma Team, "Gemma 2" (arXiv:2408.00118), for the soft cap.
 
+pub mod hopper;
 pub mod mma;
 pub mod simple;
