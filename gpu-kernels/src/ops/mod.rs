@@ -3,4 +3,5 @@
 pub mod activation;
 pub mod elementwise;
 pub mod gemm;
+pub mod layout;
 pub mod norm;

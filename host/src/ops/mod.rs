@@ -7,6 +7,7 @@
 pub mod activation;
 pub mod elementwise;
 pub mod gemm;
+pub mod layout;
 pub mod model;
 pub mod norm;
 pub mod registry;
@@ -14,4 +15,5 @@ pub mod registry;
 pub use activation::*;
 pub use elementwise::*;
 pub use gemm::*;
+pub use layout::*;
 pub use norm::*;

@@ -1,7 +1,7 @@
 //! Every operator there is. The command line, the checks, the benches and the documentation table walk this list.
 
 use super::model::Operator;
-use super::{activation, elementwise, gemm, norm};
+use super::{activation, elementwise, gemm, layout, norm};
 
 /// All operators, one a line, by family and file.
 pub static OPERATORS: &[&dyn Operator] = &[
@@ -21,5 +21,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &elementwise::copy::Copy,
     &gemm::gemm_bf16::GemmBf16,
     &gemm::sgemm::Sgemm,
+    &layout::permute_heads::PermuteHeads,
+    &layout::transpose::Transpose,
     &norm::rms_norm::RmsNorm,
 ];
