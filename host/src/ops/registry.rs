@@ -22,6 +22,9 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &gemm::gemm_bf16::GemmBf16,
     &gemm::sgemm::Sgemm,
     &layout::permute_heads::PermuteHeads,
+    &layout::rope::ROPE,
+    &layout::rope::ROPE_BACKWARD,
+    &layout::rope_table::RopeTable,
     &layout::transpose::Transpose,
     &norm::rms_norm::RmsNorm,
 ];

@@ -5,6 +5,8 @@
 //! run where it is long, of two runs where a block covers several.
 
 pub mod permute_heads;
+pub mod rope;
+pub mod rope_table;
 pub mod transpose;
 
 use cuda_std::thread;

@@ -1,9 +1,13 @@
 //! Operators that move elements, look them up or turn them by their place.
 
 pub mod permute_heads;
+pub mod rope;
+pub mod rope_table;
 pub mod transpose;
 
 pub use permute_heads::{permute_heads, permute_heads_into};
+pub use rope::{RopePairs, Rotation, rope, rope_backward, rope_backward_into, rope_in_place, rope_into};
+pub use rope_table::{Llama3Scaling, RopeFrequencies, rope_table, rope_table_into};
 pub use transpose::{transpose, transpose_into};
 
 use cuda_std::launch::Dim3;
