@@ -4,7 +4,11 @@
 //! is the operator's to say. A block has [`BLOCK`] threads and each thread two packs, both loaded before the first is stored: of one
 //! run where it is long, of two runs where a block covers several.
 
+pub mod append_kv;
+pub mod attention_mask;
+pub mod embedding;
 pub mod permute_heads;
+pub mod repeat_kv;
 pub mod rope;
 pub mod rope_table;
 pub mod transpose;

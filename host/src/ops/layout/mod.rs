@@ -1,11 +1,19 @@
 //! Operators that move elements, look them up or turn them by their place.
 
+pub mod append_kv;
+pub mod attention_mask;
+pub mod embedding;
 pub mod permute_heads;
+pub mod repeat_kv;
 pub mod rope;
 pub mod rope_table;
 pub mod transpose;
 
+pub use append_kv::{append_kv, append_kv_paged};
+pub use attention_mask::{Mask, attention_mask, attention_mask_into};
+pub use embedding::{embedding, embedding_backward, embedding_backward_into, embedding_into};
 pub use permute_heads::{permute_heads, permute_heads_into};
+pub use repeat_kv::{repeat_kv, repeat_kv_into};
 pub use rope::{RopePairs, Rotation, rope, rope_backward, rope_backward_into, rope_in_place, rope_into};
 pub use rope_table::{Llama3Scaling, RopeFrequencies, rope_table, rope_table_into};
 pub use transpose::{transpose, transpose_into};
