@@ -3,5 +3,6 @@
 pub mod activation;
 pub mod elementwise;
 pub mod gemm;
+pub mod gemv;
 pub mod layout;
 pub mod norm;

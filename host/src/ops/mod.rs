@@ -7,6 +7,7 @@
 pub mod activation;
 pub mod elementwise;
 pub mod gemm;
+pub mod gemv;
 pub mod layout;
 pub mod model;
 pub mod norm;
@@ -15,5 +16,6 @@ pub mod registry;
 pub use activation::*;
 pub use elementwise::*;
 pub use gemm::*;
+pub use gemv::*;
 pub use layout::*;
 pub use norm::*;

@@ -1,7 +1,7 @@
 //! Every operator there is. The command line, the checks, the benches and the documentation table walk this list.
 
 use super::model::Operator;
-use super::{activation, elementwise, gemm, layout, norm};
+use super::{activation, elementwise, gemm, gemv, layout, norm};
 
 /// All operators, one a line, by family and file.
 pub static OPERATORS: &[&dyn Operator] = &[
@@ -21,6 +21,8 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &elementwise::copy::Copy,
     &gemm::gemm_bf16::GemmBf16,
     &gemm::sgemm::Sgemm,
+    &gemv::gemv::Gemv,
+    &gemv::gemv_int8::GemvInt8,
     &layout::append_kv::APPEND_KV,
     &layout::append_kv::APPEND_KV_PAGED,
     &layout::attention_mask::AttentionMask,
