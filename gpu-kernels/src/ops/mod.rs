@@ -6,3 +6,4 @@ pub mod gemm;
 pub mod gemv;
 pub mod layout;
 pub mod norm;
+pub mod quant;

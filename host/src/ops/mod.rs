@@ -11,6 +11,7 @@ pub mod gemv;
 pub mod layout;
 pub mod model;
 pub mod norm;
+pub mod quant;
 pub mod registry;
 
 pub use activation::*;
@@ -19,3 +20,4 @@ pub use gemm::*;
 pub use gemv::*;
 pub use layout::*;
 pub use norm::*;
+pub use quant::*;

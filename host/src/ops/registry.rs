@@ -1,7 +1,7 @@
 //! Every operator there is. The command line, the checks, the benches and the documentation table walk this list.
 
 use super::model::Operator;
-use super::{activation, elementwise, gemm, gemv, layout, norm};
+use super::{activation, elementwise, gemm, gemv, layout, norm, quant};
 
 /// All operators, one a line, by family and file.
 pub static OPERATORS: &[&dyn Operator] = &[
@@ -35,4 +35,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &layout::rope_table::RopeTable,
     &layout::transpose::Transpose,
     &norm::rms_norm::RmsNorm,
+    &quant::dequantize_int8::DequantizeInt8,
+    &quant::quantize_int8::QuantizeInt8,
+    &quant::quantize_rows_int8::QuantizeRowsInt8,
 ];

@@ -50,6 +50,7 @@ use crate::lanes;
     values(B: 1, 8, PACKED: false, true),
     where(PACKED || B == 1),
     block = BLOCK,
+    min_blocks = if B == 1 { 4 } else { 2 },
     shared = Partials,
     no_spills
 )]
@@ -67,11 +68,11 @@ pub unsafe fn gemv<T: Element, const B: usize, const PACKED: bool>(
 ) {
     let rows = Rows { a, x, scales: core::ptr::null(), y, m, n, batch, a_stride, x_stride, y_stride };
     match (B, if PACKED { lanes::<T>() } else { 1 }) {
-        (1, 1) => rows.multiply::<1, 1, 1, 4>(T::from_f32(0.0), T::to_f32),
-        (1, 4) => rows.multiply::<4, 1, 1, 4>(T::from_f32(0.0), T::to_f32),
-        (1, _) => rows.multiply::<8, 1, 1, 4>(T::from_f32(0.0), T::to_f32),
-        (_, 4) => rows.multiply::<4, 8, 4, 1>(T::from_f32(0.0), T::to_f32),
-        _ => rows.multiply::<8, 8, 4, 1>(T::from_f32(0.0), T::to_f32),
+        (1, 1) => rows.multiply::<1, 1, 1, 4>(T::to_f32),
+        (1, 4) => rows.multiply::<4, 1, 1, 4>(T::to_f32),
+        (1, _) => rows.multiply::<8, 1, 1, 4>(T::to_f32),
+        (_, 4) => rows.multiply::<4, 8, 4, 1>(T::to_f32),
+        _ => rows.multiply::<8, 8, 4, 1>(T::to_f32),
     }
 }
 
@@ -89,6 +90,7 @@ pub const STRIP: u32 = 32;
     values(B: 1, 8, PACKED: false, true),
     where(PACKED || B == 1),
     block = BLOCK,
+    min_blocks = if B == 1 { 4 } else { 1 },
     shared = { (BLOCK * 32) as usize },
     no_spills
 )]
@@ -108,8 +110,8 @@ pub unsafe fn gemv_columns<T: Element, const B: usize, const PACKED: bool>(
         (1, 1) => multiply_columns::<T, 1, 1, 8>(a, x, parts, m, n, batch, part, a_stride, x_stride),
         (1, 4) => multiply_columns::<T, 4, 1, 8>(a, x, parts, m, n, batch, part, a_stride, x_stride),
         (1, _) => multiply_columns::<T, 8, 1, 8>(a, x, parts, m, n, batch, part, a_stride, x_stride),
-        (_, 4) => multiply_columns::<T, 4, 8, 4>(a, x, parts, m, n, batch, part, a_stride, x_stride),
-        _ => multiply_columns::<T, 8, 8, 4>(a, x, parts, m, n, batch, part, a_stride, x_stride),
+        (_, 4) => multiply_columns::<T, 4, 8, 8>(a, x, parts, m, n, batch, part, a_stride, x_stride),
+        _ => multiply_columns::<T, 8, 8, 8>(a, x, parts, m, n, batch, part, a_stride, x_stride),
     }
 }
 
@@ -134,34 +136,22 @@ unsafe fn multiply_columns<T: Element, const N: usize, const B: usize, const U: 
     let x = x.add((u64::from(first_vector) * x_stride) as usize);
     let start = thread::block_idx_y() * part;
     let end = (start + part).min(n);
+    // Lanes beyond the last row read what is there, and store nothing.
+    let a = a.add(row.min(m - N as u64) as usize);
     let mut sums = [[0.0; N]; B];
     let mut first = start + warp;
-    while first < end {
-        let at: [u32; U] = array::from_fn(|u| first + u as u32 * WARPS);
-        let loaded: [[T; N]; U] = array::from_fn(|u| {
-            if at[u] < end && row < m {
-                load::<T, N>(a.add((u64::from(at[u]) * a_stride + row) as usize)).0
-            } else {
-                [T::from_f32(0.0); N]
-            }
-        });
-        for u in 0..U {
-            if at[u] < end {
-                let weights = loaded[u].map(T::to_f32);
-                for b in 0..B {
-                    if (b as u32) < vectors {
-                        let value = (*x.add((b as u64 * x_stride) as usize + at[u] as usize)).to_f32();
-                        for e in 0..N {
-                            sums[b][e] += weights[e] * value;
-                        }
-                    }
-                }
-            }
-        }
+    // No load of the main loop has a condition, so that all are under way before the first is waited for.
+    while first + (U as u32 - 1) * WARPS < end {
+        add_columns::<T, N, B, U>(a, x, vectors, first, a_stride, x_stride, &mut sums);
         first += U as u32 * WARPS;
+    }
+    while first < end {
+        add_columns::<T, N, B, 1>(a, x, vectors, first, a_stride, x_stride, &mut sums);
+        first += WARPS;
     }
     let strips: SharedPtr<f32> = shared::dynamic();
     let width = STRIP * N as u32;
+    // Not a loop: which sums are meant has to be known when this is compiled.
     array::from_fn::<(), B, _>(|b| {
         if b as u32 >= vectors {
             return;
@@ -183,6 +173,32 @@ unsafe fn multiply_columns<T: Element, const N: usize, const B: usize, const U: 
             *parts.add((part * m + row) as usize) = sum;
         }
     });
+}
+
+/// Adds the products of a pack of each of `U` columns, eight apart, from column `first` on.
+#[inline(always)]
+unsafe fn add_columns<T: Element, const N: usize, const B: usize, const U: usize>(
+    a: *const T,
+    x: *const T,
+    vectors: u32,
+    first: u32,
+    a_stride: u64,
+    x_stride: u64,
+    sums: &mut [[f32; N]; B],
+) {
+    let at: [usize; U] = array::from_fn(|u| first as usize + u * WARPS as usize);
+    let loaded = at.map(|at| load::<T, N>(a.add(at * a_stride as usize)));
+    for u in 0..U {
+        let weights = loaded[u].to_f32();
+        for b in 0..B {
+            if (b as u32) < vectors {
+                let value = (*x.add(b * x_stride as usize + at[u])).to_f32();
+                for e in 0..N {
+                    sums[b][e] += weights[e] * value;
+                }
+            }
+        }
+    }
 }
 
 /// y = Σ of the parts, in order: x of the grid covers `m` by blocks, y counts the vectors.

@@ -7,7 +7,7 @@
 //! As for [`gemv`](super::gemv), row-major; `scales` holds m values. Packs are 16 integers, and as many elements of `x`.
 //!
 //! # Mapping
-//! As for [`gemv`](super::gemv): one row and one vector a block, four packs a thread in flight, or four rows and up to eight vectors.
+//! As for [`gemv`](super::gemv): one row and one vector a block, four packs a thread in flight, or two rows and up to eight vectors.
 //!
 //! # Shared memory
 //! A partial sum of each warp, 1 KiB.
@@ -38,6 +38,7 @@ use super::{BLOCK, Partials, Rows};
     values(B: 1, 8, PACKED: false, true),
     where(PACKED || B == 1),
     block = BLOCK,
+    min_blocks = if B == 1 { 4 } else { 2 },
     shared = Partials,
     no_spills
 )]
@@ -56,8 +57,8 @@ pub unsafe fn gemv_int8<T: Element, const B: usize, const PACKED: bool>(
 ) {
     let rows = Rows { a, x, scales, y, m, n, batch, a_stride, x_stride, y_stride };
     match (B, PACKED) {
-        (1, false) => rows.multiply::<1, 1, 1, 4>(0, f32::from),
-        (1, true) => rows.multiply::<16, 1, 1, 4>(0, f32::from),
-        _ => rows.multiply::<16, 8, 4, 1>(0, f32::from),
+        (1, false) => rows.multiply::<1, 1, 1, 4>(f32::from),
+        (1, true) => rows.multiply::<16, 1, 1, 4>(f32::from),
+        _ => rows.multiply::<16, 8, 2, 1>(f32::from),
     }
 }

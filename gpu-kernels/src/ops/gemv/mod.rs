@@ -16,12 +16,16 @@ const WARPS: u32 = BLOCK / 32;
 /// Most vectors that share one reading of the matrix.
 pub const VECTORS: usize = 8;
 
-/// Rows of the matrix that a block of [`multiply_rows`] takes: as many as keep four packs of a thread in flight.
-pub const fn rows_per_block(vectors: usize) -> u32 {
-    if vectors == 1 { 1 } else { 4 }
+/// Rows of elements of `bytes` bytes that a block takes: several where several vectors share them, as many as fit the registers.
+pub const fn rows_per_block(vectors: usize, bytes: usize) -> u32 {
+    match (vectors, bytes) {
+        (1, _) => 1,
+        (_, 1) => 2,
+        _ => 4,
+    }
 }
 
-/// Partial sums of a block of [`multiply_rows`]: of each warp for each row and vector.
+/// Partial sums of a block: of each warp for each row and vector.
 #[repr(C)]
 pub struct Partials([[f32; 4 * VECTORS]; WARPS as usize]);
 
@@ -44,11 +48,10 @@ impl<A: Copy, T: Element> Rows<A, T> {
     /// This block's rows times up to `B` vectors: `R` rows and `U` packs of `N` elements of each in flight.
     ///
     /// Thread t takes packs t, t + 256 and so on of every row. Sums are reproducible: each thread in order, then a butterfly over the
-    /// warp, then over the warps in order. `zero` stands for what lies beyond the end.
+    /// warp, then over the warps in order.
     #[inline(always)]
     pub(crate) unsafe fn multiply<const N: usize, const B: usize, const R: usize, const U: usize>(
         self,
-        zero: A,
         widen: impl Fn(A) -> f32,
     ) {
         let tid = thread::thread_idx_x();
@@ -64,30 +67,14 @@ impl<A: Copy, T: Element> Rows<A, T> {
         let mut sums = [[0.0; B]; R];
         let packs = self.n / N as u64;
         let mut first = u64::from(tid);
-        while first < packs {
-            let at: [u64; U] = array::from_fn(|u| first + u as u64 * u64::from(BLOCK));
-            let loaded: [[Pack<A, N>; R]; U] = array::from_fn(|u| {
-                array::from_fn(|r| {
-                    if at[u] < packs { load::<A, N>(rows[r].add(at[u] as usize * N)) } else { Pack::splat(zero) }
-                })
-            });
-            for u in 0..U {
-                if at[u] < packs {
-                    let weights: [[f32; N]; R] = array::from_fn(|r| loaded[u][r].0.map(&widen));
-                    for b in 0..B {
-                        if (b as u32) < batch {
-                            let from = x.add((b as u64 * self.x_stride + at[u] * N as u64) as usize);
-                            let values = load_kept::<T, N>(from);
-                            for r in 0..R {
-                                for e in 0..N {
-                                    sums[r][b] += weights[r][e] * values[e];
-                                }
-                            }
-                        }
-                    }
-                }
-            }
+        // No load of the main loop has a condition, so that all are under way before the first is waited for.
+        while first + (U as u64 - 1) * u64::from(BLOCK) < packs {
+            self.step::<N, B, R, U>(rows, x, batch, first, &mut sums, &widen);
             first += U as u64 * u64::from(BLOCK);
+        }
+        while first < packs {
+            self.step::<N, B, R, 1>(rows, x, batch, first, &mut sums, &widen);
+            first += u64::from(BLOCK);
         }
         let partials: SharedPtr<f32> = shared::dynamic();
         let slots = (R * B) as u32;
@@ -107,6 +94,34 @@ impl<A: Copy, T: Element> Rows<A, T> {
             let scale = if self.scales.is_null() { 1.0 } else { *self.scales.add(row as usize) };
             let to = u64::from(first_vector + b) * self.y_stride + u64::from(row);
             *self.y.add(to as usize) = T::from_f32(sum * scale);
+        }
+    }
+
+    /// Adds the products of `U` packs of every row, 256 apart, from pack `first` on.
+    #[inline(always)]
+    unsafe fn step<const N: usize, const B: usize, const R: usize, const U: usize>(
+        &self,
+        rows: [*const A; R],
+        x: *const T,
+        batch: u32,
+        first: u64,
+        sums: &mut [[f32; B]; R],
+        widen: &impl Fn(A) -> f32,
+    ) {
+        let at: [usize; U] = array::from_fn(|u| (first as usize + u * BLOCK as usize) * N);
+        let loaded: [[Pack<A, N>; R]; U] = at.map(|at| rows.map(|row| load::<A, N>(row.add(at))));
+        for u in 0..U {
+            let weights: [[f32; N]; R] = loaded[u].map(|pack| pack.0.map(widen));
+            for b in 0..B {
+                if (b as u32) < batch {
+                    let values = load_kept::<T, N>(x.add(b * self.x_stride as usize + at[u]));
+                    for r in 0..R {
+                        for e in 0..N {
+                            sums[r][b] += weights[r][e] * values[e];
+                        }
+                    }
+                }
+            }
         }
     }
 }

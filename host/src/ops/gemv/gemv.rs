@@ -71,12 +71,12 @@ pub fn gemv_into<'a, T: Float>(
     let adjacent = if columns { m } else { n };
     let aligned = (if columns { a.t() } else { a }).rows_aligned(16) && (columns || x.rows_aligned(16));
     let packed = aligned && adjacent.is_multiple_of(lanes);
-    let (shared, readings) = readings(&INFO, batch, packed)?;
+    let [shared, readings] = readings(&INFO, batch, packed)?;
     let [Ok(rows), Ok(width), Ok(count)] = [m, n, batch].map(u32::try_from) else {
         return Err(Error::too_large(op, "a", format!("{}: sizes are below 2^32", a.shape())));
     };
     if !columns {
-        let Some(grid) = rows_grid(&INFO, m, shared, readings)? else { return Ok(()) };
+        let Some(grid) = rows_grid(&INFO, m, size_of::<T>(), [shared, readings])? else { return Ok(()) };
         let (a, x, y) = (a.ptr(stream)?, x.ptr(stream)?, y.ptr_mut(stream)?);
         let args = (a, x, y, rows, n as u64, count, ld, x_stride, y_stride);
         // SAFETY: the tensors are live and hold these rows at these strides, y is borrowed mutably, and packs are taken only where they are

@@ -71,11 +71,11 @@ pub fn gemv_int8_into<'a, T: Float>(
     let x_stride = x.require_row_stride(op, "x")? as u64;
     let y_stride = y.require_row_stride(op, "y")? as u64;
     let packed = n.is_multiple_of(16) && a.rows_aligned(16) && x.rows_aligned(16);
-    let (shared, readings) = readings(&INFO, batch, packed)?;
+    let [shared, readings] = readings(&INFO, batch, packed)?;
     let [Ok(rows), Ok(count)] = [m, batch].map(u32::try_from) else {
         return Err(Error::too_large(op, "a", format!("{}: sizes are below 2^32", a.shape())));
     };
-    let Some(grid) = rows_grid(&INFO, m, shared, readings)? else { return Ok(()) };
+    let Some(grid) = rows_grid(&INFO, m, 1, [shared, readings])? else { return Ok(()) };
     let (a, scales, x, y) = (a.ptr(stream)?, scales.ptr(stream)?, x.ptr(stream)?, y.ptr_mut(stream)?);
     let args = (a, scales, x, y, rows, n as u64, count, a_stride, x_stride, y_stride);
     // SAFETY: the tensors are live and hold these rows at these strides, y is borrowed mutably, and packs are taken only where they are aligned

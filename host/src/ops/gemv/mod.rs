@@ -25,20 +25,20 @@ fn batch_of(info: &OpInfo, arg: &'static str, shape: &Shape) -> Result<(usize, u
 }
 
 /// Vectors that share a reading of the matrix, and how many times it is read.
-fn readings(info: &OpInfo, batch: usize, packed: bool) -> Result<(usize, u32)> {
+fn readings(info: &OpInfo, batch: usize, packed: bool) -> Result<[u32; 2]> {
     let shared = if packed && batch > 1 { VECTORS } else { 1 };
     let readings = batch.div_ceil(shared);
     match u32::try_from(readings) {
-        Ok(readings) if readings <= 65_535 => Ok((shared, readings)),
+        Ok(readings) if readings <= 65_535 => Ok([shared as u32, readings]),
         _ => {
             Err(Error::too_large(info.name, "x", format!("{batch} vectors, at most {} are supported", 65_535 * shared)))
         }
     }
 }
 
-/// The grid of a kernel over rows.
-fn rows_grid(info: &OpInfo, m: usize, shared: usize, readings: u32) -> Result<Option<Dim3>> {
-    let blocks = super::elementwise::grid(info, "a", m, rows_per_block(shared) as usize)?;
+/// The grid of a kernel over rows of elements of `bytes` bytes.
+fn rows_grid(info: &OpInfo, m: usize, bytes: usize, [shared, readings]: [u32; 2]) -> Result<Option<Dim3>> {
+    let blocks = super::elementwise::grid(info, "a", m, rows_per_block(shared as usize, bytes) as usize)?;
     Ok(blocks.filter(|_| readings > 0).map(|x| Dim3::new(x, readings, 1)))
 }
 
