@@ -1,6 +1,7 @@
 //! The operators, by family: one a file, under the names of their host files. What a family shares stands in its `mod.rs`.
 
 pub mod activation;
+pub mod attention;
 pub mod elementwise;
 pub mod gemm;
 pub mod gemv;

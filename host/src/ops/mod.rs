@@ -5,6 +5,7 @@
 //! for checks, benches and lists, is [`model`].
 
 pub mod activation;
+pub mod attention;
 pub mod elementwise;
 pub mod gemm;
 pub mod gemv;
@@ -15,6 +16,7 @@ pub mod quant;
 pub mod registry;
 
 pub use activation::*;
+pub use attention::*;
 pub use elementwise::*;
 pub use gemm::*;
 pub use gemv::*;

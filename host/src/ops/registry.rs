@@ -1,7 +1,7 @@
 //! Every operator there is. The command line, the checks, the benches and the documentation table walk this list.
 
 use super::model::Operator;
-use super::{activation, elementwise, gemm, gemv, layout, norm, quant};
+use super::{activation, attention, elementwise, gemm, gemv, layout, norm, quant};
 
 /// All operators, one a line, by family and file.
 pub static OPERATORS: &[&dyn Operator] = &[
@@ -15,6 +15,8 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &activation::silu::SILU_BACKWARD,
     &activation::tanh::TANH,
     &activation::tanh::TANH_BACKWARD,
+    &attention::backward::AttentionBackward,
+    &attention::forward::AttentionForward,
     &elementwise::add::ADD,
     &elementwise::bias_mask_scale_add::BiasMaskScaleAdd,
     &elementwise::cast::Cast,

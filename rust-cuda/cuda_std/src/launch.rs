@@ -141,7 +141,8 @@ impl fmt::Debug for TensorMap {
     }
 }
 
-/// A value that can be passed to a kernel: a number of fixed width, a device pointer or a [`TensorMap`].
+/// A value that can be passed to a kernel: a number of fixed width, a device pointer, a [`TensorMap`] or a struct of
+/// [`Fields`].
 pub trait Param: sealed::Sealed + Copy {
     /// The bytes the kernel receives.
     fn bytes(&self) -> &[u8] {
@@ -158,6 +159,16 @@ macro_rules! param {
 }
 
 param!(u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, TensorMap);
+
+/// A struct of numbers that a kernel takes by value: sizes and strides, which would otherwise be many parameters.
+///
+/// # Safety
+/// The struct is `#[repr(C)]`, without padding, aligned to at most 8 bytes, and holds numbers, structs and arrays of them. Not
+/// pointers: accesses through a pointer inside a struct are generic.
+pub unsafe trait Fields: Copy {}
+
+impl<T: Fields> sealed::Sealed for T {}
+impl<T: Fields> Param for T {}
 
 impl<T> sealed::Sealed for DevicePtr<T> {}
 impl<T> Param for DevicePtr<T> {}

@@ -58,7 +58,7 @@ use proc_macro::TokenStream;
 ///
 /// # Parameters
 ///
-/// `*const T`, `*mut T`, numbers of fixed width, and `&TensorMap`. A tensor map is passed by value and stays in parameter
+/// `*const T`, `*mut T`, numbers of fixed width, structs of them (`cuda_std::launch::Fields`), and `&TensorMap`. A tensor map is passed by value and stays in parameter
 /// memory, from which the copy engine reads it. Whoever launches the kernel promises that its pointers are valid: hence
 /// `unsafe fn`.
 #[proc_macro_attribute]

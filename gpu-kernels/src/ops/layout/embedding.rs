@@ -15,7 +15,7 @@
 //!
 //! # Shared memory
 //! [`embedding`]: none. [`embedding_backward`]: the sums, [`ROWS`] × [`BLOCK`] packs in f32, 32 KiB of f32 and 64 KiB of 16-bit types,
-//! and a bitmap of 1 KiB.
+//! and a bitmap of 256 B.
 //!
 //! # Numerics
 //! Forward bit by bit; backward sums in f32 and rounds once. A number that is none of the table's rows gives zeros, and adds to
@@ -46,7 +46,7 @@ use crate::lanes;
 /// Rows of the table that a block of the backward owns.
 pub const ROWS: u32 = 8;
 /// Tokens of a bitmap.
-const MARKED: u32 = 8192;
+const MARKED: u32 = 2048;
 
 /// y = table[ids] for `runs` tokens, a row being `width` packs of `V` words.
 ///

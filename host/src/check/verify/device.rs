@@ -164,7 +164,7 @@ impl Prepared {
         let mut outputs = self.outputs(job, Poison::First)?;
         let (result, launched) = device::launched(|| self.launch(job, &mut outputs, &params));
         check_launches(job, &launched, row);
-        let problems = self.expected.iter().filter_map(Expected::not_finite);
+        let problems = self.expected.iter().filter_map(Expected::impossible);
         problems.filter(|_| self.finite_input).for_each(|problem| row.problem(problem));
         result?;
         let images = self.download(&outputs)?;

@@ -249,9 +249,9 @@ impl Expected {
         Ok(Self { meta, rows, row_len, values, tolerance })
     }
 
-    /// The first value that is not finite: of finite input, a mistake of the reference.
-    fn not_finite(&self) -> Option<String> {
-        let at = self.values.iter().position(|value| !value.is_finite())?;
+    /// The first value that is NaN or +∞: of finite input, a mistake of the reference. −∞ is the logarithm of an empty sum.
+    fn impossible(&self) -> Option<String> {
+        let at = self.values.iter().position(|value| value.is_nan() || *value == f64::INFINITY)?;
         Some(format!("{}: the reference has {} at {at}", self.meta.name, self.values[at]))
     }
 

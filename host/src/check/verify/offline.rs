@@ -125,7 +125,7 @@ fn try_reference(job: &Job, seed: u64, row: &mut Row) -> Result<()> {
         row.rel = Some(expected.tolerance.rel);
         row.elements += expected.meta.elements().unwrap_or(0);
         row.checked += expected.values.len();
-        if let Some(problem) = expected.not_finite().filter(|_| finite) {
+        if let Some(problem) = expected.impossible().filter(|_| finite) {
             row.problem(problem);
         }
     }

@@ -277,8 +277,12 @@ impl Operator for EmbeddingBackward {
     fn cases(&self) -> Vec<Case> {
         let mut cases = cases(&BACKWARD, ["dy", "dtable"], |case, vocab| case.param("vocab", vocab as i64));
         // More tokens than are marked at a time, most of them of one row.
-        let many = Case::boundary(&BACKWARD, DType::F32, [("tokens", 8200), ("d", 4)]).param("vocab", 2i64);
-        cases.push(many.values("ids", Values::Bernoulli { p: 0.01 }));
+        for &dtype in BACKWARD.dtypes {
+            for d in [3, 16 / dtype.size()] {
+                let many = Case::boundary(&BACKWARD, dtype, [("tokens", 2060), ("d", d)]).param("vocab", 2i64);
+                cases.push(many.values("ids", Values::Bernoulli { p: 0.01 }));
+            }
+        }
         cases
     }
 

@@ -194,6 +194,15 @@ impl Case {
         self
     }
 
+    /// Of the optional inputs only those called `names`.
+    pub fn only(mut self, names: &[&str]) -> Self {
+        for arg in self.params.info().inputs().filter(|arg| arg.optional && !names.contains(&arg.name)) {
+            self.tensors.push((arg.name, Particular::Absent));
+        }
+        self.describe(&names.join(" "));
+        self
+    }
+
     /// Takes tens of gigabytes.
     pub fn huge(mut self) -> Self {
         self.huge = true;

@@ -34,6 +34,8 @@ macro_rules! instruction {
 instruction! {
     /// 2^x, within 2 ulp.
     ex2_approx(x) = "ex2.approx.f32", "sm_20", f64::from(x).exp2() as f32;
+    /// 2^x, within 2 ulp; subnormal arguments and results are zero: one instruction where [`ex2_approx`] is several.
+    ex2_approx_ftz(x) = "ex2.approx.ftz.f32", "sm_20", f64::from(x).exp2() as f32;
     /// The base-2 logarithm; absolute error below 2^-22 near 1, relative below 2^-22 elsewhere.
     lg2_approx(x) = "lg2.approx.f32", "sm_20", f64::from(x).log2() as f32;
     /// The hyperbolic tangent, relative error below 2^-11.

@@ -83,7 +83,8 @@ impl Descriptor {
     #[must_use]
     pub const fn advance(self, bytes: u32) -> Self {
         // The address field does not overflow: shared memory ends below 2^18 bytes.
-        Self(self.0.wrapping_add((bytes >> 4) as u64))
+        // Only the low half changes: one 32-bit addition.
+        Self(self.0 & !0xffff_ffff | (self.0 as u32).wrapping_add(bytes >> 4) as u64)
     }
 }
 

@@ -9,7 +9,7 @@ use super::attributes::Attributes;
 pub(super) enum ParameterKind {
     ConstPointer(Type),
     MutPointer(Type),
-    Scalar,
+    Value,
     TensorMap,
 }
 
@@ -19,8 +19,6 @@ pub(super) struct Parameter {
     pub(super) kind: ParameterKind,
 }
 
-const SCALARS: [&str; 10] = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f32", "f64"];
-
 impl Parameter {
     /// The type the host passes.
     pub(super) fn host_type(&self) -> TokenStream {
@@ -29,7 +27,7 @@ impl Parameter {
             ParameterKind::MutPointer(element) => {
                 quote!(::cuda_std::launch::DevicePtrMut<#element>)
             }
-            ParameterKind::Scalar => {
+            ParameterKind::Value => {
                 let ty = &self.ty;
                 quote!(#ty)
             }
@@ -124,7 +122,9 @@ fn kind(ty: &Type) -> syn::Result<ParameterKind> {
         {
             return Ok(ParameterKind::TensorMap);
         }
-        ty if last_segment(ty, &SCALARS) => return Ok(ParameterKind::Scalar),
+        ty if last_segment(ty, &["usize", "isize", "bool"]) => {}
+        // A number, or a struct that `launch::Param` will ask for.
+        Type::Path(_) => return Ok(ParameterKind::Value),
         _ => {}
     }
     let hint = match ty {
@@ -135,7 +135,9 @@ fn kind(ty: &Type) -> syn::Result<ParameterKind> {
     };
     Err(syn::Error::new_spanned(
         ty,
-        format!("a kernel parameter is `*const T`, `*mut T`, `&TensorMap` or a number of fixed width{hint}"),
+        format!(
+            "a kernel parameter is `*const T`, `*mut T`, `&TensorMap`, a number of fixed width or a struct of them{hint}"
+        ),
     ))
 }
 

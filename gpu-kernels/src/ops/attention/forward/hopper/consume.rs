@@ -1,0 +1,305 @@
+//! A consumer: a warpgroup with 64 queries.
+
+use cuda_std::float::Half;
+use cuda_std::launch::TensorMap;
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::SharedPtr;
+use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR, Registers};
+use cuda_std::{cluster, fence, matrix, thread, tma, warp};
+
+use super::softmax::{self, Online, Visible};
+use super::work::{self, Cursor, Queries, Work};
+use super::{CLUSTER, Memory, PANEL, WARPGROUP, WG_M};
+use crate::ops::attention::LOG2_E;
+
+/// Where results go.
+#[derive(Clone, Copy)]
+pub(super) struct Output<'a> {
+    pub o: &'a TensorMap,
+    pub lse: *mut f32,
+}
+
+/// What a consumer has in registers from tile to tile: scores that become weights, the weights as an operand, and its part of O.
+struct State<const S: usize, const O: usize, const STEPS: usize> {
+    s: [f32; S],
+    p: [[u32; 4]; STEPS],
+    o: [f32; O],
+    online: Online,
+}
+
+/// One consumer of a block, and what it knows of its place.
+#[derive(Clone, Copy)]
+struct Consumer<T, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32> {
+    memory: Memory<T, D, N, CONSUMERS>,
+    index: u32,
+    /// Thread of the warpgroup.
+    lane: u32,
+    /// Factor of the scores, to base 2.
+    scale: f32,
+}
+
+/// Computes and stores its queries of every tile of this block. Run by a whole warpgroup.
+///
+/// `S`, `O` and `STEPS` are N/2, D/2 and N/16: a thread's accumulators of scores and of O, and products of 16 keys.
+#[inline(always)]
+pub(super) unsafe fn consume<
+    T: Half,
+    const D: u32,
+    const N: u32,
+    const CONSUMERS: u32,
+    const STAGES: u32,
+    const S: usize,
+    const O: usize,
+    const STEPS: usize,
+>(
+    memory: Memory<T, D, N, CONSUMERS>,
+    index: u32,
+    work: Work,
+    output: Output,
+) where
+    [f32; S]: Accumulators,
+    [f32; O]: Accumulators,
+{
+    let lane = thread::thread_idx_x() % WARPGROUP;
+    let scale = work.problem.scale * LOG2_E;
+    let this = Consumer::<T, D, N, CONSUMERS, STAGES> { memory, index, lane, scale };
+    let mut state = State { s: [0.0; S], p: [[0; 4]; STEPS], o: [0.0; O], online: Online::START };
+    let mut at = Cursor::<STAGES>(0);
+    let mut wave = 0;
+    while let Some(queries) = work.queries(wave) {
+        // From one lane, so that ptxas knows what depends on it to be uniform.
+        let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
+        let row = queries.first + (index * WG_M) as i32;
+        let (first, end) = work::seen::<N>(span, queries.pair, CLUSTER * work.rows);
+        let (mine, mine_end) = work::seen::<N>(span, row, WG_M);
+        let (whole, whole_end) = work::seen_whole::<N>(span, row, WG_M);
+        let thread_row = row + (lane / 32 * 16 + lane % 32 / 4) as i32;
+        let visible = Visible::of(span, thread_row);
+        let column = (lane % 4 * 2) as i32;
+        let key = |tile: u32| work::first_key::<N>(span, tile) + column;
+
+        memory.full_q().wait_parity(wave % 2);
+        state.online = Online::START;
+        state.o = [0.0; O];
+        let mut tile = first;
+        if mine < mine_end {
+            while tile < mine {
+                at = this.skip(at);
+                tile += 1;
+            }
+            this.first_scores(&mut state, at);
+            if tile < whole || tile >= whole_end {
+                visible.mask(&mut state.s, key(tile));
+            }
+            this.first_weights(&mut state);
+            tile += 1;
+            // At most an edge, a middle and another edge.
+            while tile < mine_end {
+                while tile < mine_end && (tile < whole || tile >= whole_end) {
+                    at = this.step(&mut state, at, Some((visible, key(tile))));
+                    tile += 1;
+                }
+                while tile < mine_end.min(whole_end) {
+                    at = this.step(&mut state, at, None);
+                    tile += 1;
+                }
+            }
+            at = this.last_values(&mut state, at);
+        }
+        while tile < end {
+            at = this.skip(at);
+            tile += 1;
+        }
+        this.store(&mut state, work, queries, output);
+        wave += 1;
+    }
+}
+
+impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32>
+    Consumer<T, D, N, CONSUMERS, STAGES>
+{
+    /// Says to both blocks, which fill it together, that this consumer is done with a stage.
+    #[inline(always)]
+    unsafe fn release(self, empty: SharedPtr<Barrier>) {
+        if self.lane < CLUSTER {
+            cluster::map(empty, self.lane).signal();
+        }
+    }
+
+    /// Passes over a tile that is here for others of the pair. It has to have landed all the same: a phase that nobody here waited for would be
+    /// taken for the next but one.
+    #[inline(always)]
+    unsafe fn skip(self, at: Cursor<STAGES>) -> Cursor<STAGES> {
+        let memory = self.memory;
+        memory.full_k(at.stage()).wait_parity(at.parity());
+        self.release(memory.empty_k(at.stage()));
+        memory.full_v(at.stage()).wait_parity(at.parity());
+        self.release(memory.empty_v(at.stage()));
+        at.next()
+    }
+
+    /// Starts S = Q·Kᵀ with the keys at a stage that has landed.
+    #[inline(always)]
+    unsafe fn scores<const S: usize>(self, s: &mut [f32; S], stage: u32)
+    where
+        [f32; S]: Accumulators,
+    {
+        let q = Descriptor::k_major_128b(self.memory.q(0, self.index));
+        let k = Descriptor::k_major_128b(self.memory.k(stage));
+        for step in 0..D / 16 {
+            let (panel, within) = (step / 4, step % 4 * 32);
+            let q = q.advance(panel * CONSUMERS * WG_M * PANEL * 2 + within);
+            s.product::<T, K_MAJOR, K_MAJOR>(q, k.advance(panel * N * PANEL * 2 + within), step != 0);
+        }
+        wgmma::commit();
+    }
+
+    /// Starts O += P·V with the values at a stage that has landed.
+    #[inline(always)]
+    unsafe fn values<const O: usize, const STEPS: usize>(self, o: &mut [f32; O], p: &[[u32; 4]; STEPS], stage: u32)
+    where
+        [f32; O]: Accumulators,
+    {
+        let v = Descriptor::mn_major_128b(self.memory.v(stage), N * PANEL * 2);
+        for step in 0..STEPS {
+            o.product_a_registers::<T, MN_MAJOR>(p[step], v.advance(step as u32 * 16 * PANEL * 2), true);
+        }
+        wgmma::commit();
+    }
+
+    /// The scores of the first tile.
+    #[inline(always)]
+    unsafe fn first_scores<const S: usize, const O: usize, const STEPS: usize>(
+        self,
+        state: &mut State<S, O, STEPS>,
+        at: Cursor<STAGES>,
+    ) where
+        [f32; S]: Accumulators,
+    {
+        self.memory.full_k(at.stage()).wait_parity(at.parity());
+        wgmma::fence_for(&mut state.s);
+        self.scores(&mut state.s, at.stage());
+        wgmma::wait_for::<0>(&mut state.s);
+        self.release(self.memory.empty_k(at.stage()));
+    }
+
+    #[inline(always)]
+    unsafe fn first_weights<const S: usize, const O: usize, const STEPS: usize>(self, state: &mut State<S, O, STEPS>) {
+        state.online.renew(&state.s, self.scale);
+        state.online.weigh(&mut state.s, self.scale);
+        softmax::pack::<T, S, STEPS>(&state.s, &mut state.p);
+    }
+
+    /// The scores of the tile after `at`, and the values of `at`, whose weights are there: the tensor cores are busy with the values while this warpgroup
+    /// computes the next weights. `edge` is where not all keys are visible, with the key of this thread's first column.
+    #[inline(always)]
+    unsafe fn step<const S: usize, const O: usize, const STEPS: usize>(
+        self,
+        state: &mut State<S, O, STEPS>,
+        at: Cursor<STAGES>,
+        edge: Option<(Visible, i32)>,
+    ) -> Cursor<STAGES>
+    where
+        [f32; S]: Accumulators,
+        [f32; O]: Accumulators,
+    {
+        let State { s, p, o, online } = state;
+        let (memory, next) = (self.memory, at.next());
+        memory.full_k(next.stage()).wait_parity(next.parity());
+        pin(p);
+        s.pin();
+        wgmma::fence_for(o);
+        self.scores(s, next.stage());
+        // Awaited here, not before the scores: the other consumers' products get in between, and the whole is 5 % faster.
+        memory.full_v(at.stage()).wait_parity(at.parity());
+        self.values(o, p, at.stage());
+        wgmma::wait_for::<1>(s);
+        self.release(memory.empty_k(next.stage()));
+        if let Some((visible, key)) = edge {
+            visible.mask(s, key);
+        }
+        let factors = online.renew(s, self.scale);
+        online.weigh(s, self.scale);
+        // All that before the wait. ptxas moves the wait up again, but among the exponentials instead of before them.
+        s.pin();
+        online.sum.pin();
+        wgmma::wait_for::<0>(o);
+        pin(p);
+        self.release(memory.empty_v(at.stage()));
+        softmax::rescale(o, factors);
+        softmax::pack::<T, S, STEPS>(s, p);
+        next
+    }
+
+    /// The values of the last tile.
+    #[inline(always)]
+    unsafe fn last_values<const S: usize, const O: usize, const STEPS: usize>(
+        self,
+        state: &mut State<S, O, STEPS>,
+        at: Cursor<STAGES>,
+    ) -> Cursor<STAGES>
+    where
+        [f32; O]: Accumulators,
+    {
+        let State { p, o, .. } = state;
+        self.memory.full_v(at.stage()).wait_parity(at.parity());
+        pin(p);
+        wgmma::fence_for(o);
+        self.values(o, p, at.stage());
+        wgmma::wait_for::<0>(o);
+        self.release(self.memory.empty_v(at.stage()));
+        at.next()
+    }
+
+    /// Divides O by the sums and stores it by way of this consumer's queries, which are not needed any more. What lies before the first
+    /// query is dropped.
+    #[inline(always)]
+    unsafe fn store<const S: usize, const O: usize, const STEPS: usize>(
+        self,
+        state: &mut State<S, O, STEPS>,
+        work: Work,
+        queries: Queries,
+        output: Output,
+    ) {
+        let Self { memory, index, lane, .. } = self;
+        let (inverse, lse) = state.online.finish(self.scale);
+        let o = &mut state.o;
+        softmax::rescale(o, inverse);
+        // Each of a warp's lanes points stmatrix at one row of one of four 8×8 matrices: rows 0-7 and 8-15 of two neighbouring blocks of
+        // eight columns.
+        let (row, right) = (lane / 32 * 16 + lane % 16, lane % 32 / 16);
+        for step in 0..O / 8 {
+            let (panel, pair) = (step as u32 / 4, step as u32 % 4);
+            let chunk = (pair * 2 + right) ^ (row % 8);
+            let matrices = [0, 2, 4, 6].map(|i| T::pack(o[8 * step + i], o[8 * step + i + 1]));
+            matrix::store_x4(memory.q(panel, index).add(row * PANEL + chunk * 8), matrices);
+        }
+        let first = queries.first + (index * WG_M) as i32;
+        let heads = u64::from(queries.batch) * u64::from(work.problem.heads) + u64::from(queries.head);
+        for r in 0..2 {
+            let query = first + (lane / 32 * 16 + lane % 32 / 4 + r as u32 * 8) as i32;
+            if lane % 4 == 0 && query >= 0 {
+                *output.lse.add((heads * u64::from(work.problem.q_len) + query as u64) as usize) = lse[r];
+            }
+        }
+        fence::proxy_async_shared();
+        thread::named_barrier::sync(1 + index, WARPGROUP);
+        if lane == 0 {
+            for panel in 0..D / PANEL {
+                let to = [(panel * PANEL) as i32, first, queries.head as i32, queries.batch as i32];
+                tma::store_4d(output.o, to, memory.q(panel, index));
+            }
+            tma::commit_group();
+            tma::wait_group_read::<0>();
+            memory.empty_q().arrive();
+        }
+    }
+}
+
+/// Keeps the weights where they are until here, while products read them.
+#[inline(always)]
+fn pin<const STEPS: usize>(p: &mut [[u32; 4]; STEPS]) {
+    for step in p {
+        step.pin();
+    }
+}

@@ -1,0 +1,216 @@
+//! The Hopper path: TMA brings tiles, warpgroups multiply them by wgmma, and a persistent grid walks the queries.
+//!
+//! A block has a producer warpgroup, of which one thread issues every load, and consumers of 64 queries each, which stay in shared
+//! memory. A consumer's scores S and its part of O live in registers, and so do the weights: an accumulator's layout is that of operand A. Keys and values come in tiles of `N`
+//! through two rings of mbarriers, `full` when a stage's bytes have landed and `empty` when all its readers are done.
+//!
+//! **Pairs.** A cluster of two blocks takes neighbouring queries of a head. Both need the same keys and values: each loads half of every tile and multicasts it
+//! to both. A tile of 128 queries reads 128 FLOP/B from L2, which at the tensor cores' rate would be 5 TB/s; pairs halve that.
+//! A stage is empty when the consumers of *both* blocks are done. Where their last or first tiles differ (masks), a consumer passes over what it does not
+//! see.
+//!
+//! **Overlap.** A consumer issues the scores of tile j together with the values of tile j − 1, and computes weights j while the latter run; the
+//! consumers' products fill what remains.
+//!
+//! **Edges.** Tiles are counted from the last query and the last key back. The diagonal then passes through their corners whatever the lengths
+//! are, and nothing is read past a sequence's keys, where memory may hold NaN; before its first token TMA reads zeros and drops
+//! stores. Tiles that nobody sees are not loaded, and only those on an edge are masked.
+//!
+//! # Cost
+//! For 128 queries and 128 keys, cycles of a multiprocessor:
+//!
+//! | | d = 64 | d = 128 |
+//! |---|---|---|
+//! | products, 4096 FLOP a cycle | 1024 | 2048 |
+//! | exponentials, 16 a cycle | 1024 | 1024 |
+//! | instructions, 4 a cycle: maximum, scale, exponential, sum and half a conversion an element, and O's factors | 660 | 720 |
+//!
+//! So d = 128 is bound by the tensor cores as long as the softmax of one consumer runs under the products of another, and d = 64 by both units at once.
+//!
+//! # Registers and shared memory
+//! A consumer's thread has N/2 scores, N/4 registers of weights and d/2 of O: 160 at d = 128 and N = 128, of 232; 128 at d = 64 with three
+//! consumers, of 160. Shared memory: 128·d·[`CONSUMERS`] bytes of queries, which O leaves through, and [`stages`] times 4·N·d: 160 KiB for d = 128 and
+//! N = 128, 152 KiB for d = 64.
+
+mod consume;
+mod produce;
+mod softmax;
+mod work;
+
+use cuda_std::float::Half;
+use cuda_std::launch::TensorMap;
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::{cluster, fence, kernel, regs, thread, tma, warp};
+
+use self::consume::{Output, consume};
+use self::produce::produce;
+use self::work::Work;
+use crate::ops::attention::Problem;
+
+/// Blocks of a cluster: they take neighbouring queries.
+pub const CLUSTER: u32 = 2;
+/// Elements of d that are loaded at a time: the 128 bytes of the widest swizzle.
+pub const PANEL: u32 = 64;
+/// Queries of a consumer: rows of a warpgroup's product.
+pub const WG_M: u32 = 64;
+const WARPGROUP: u32 = 128;
+
+/// Queries of a block.
+pub const fn block_m(consumers: u32) -> u32 {
+    consumers * WG_M
+}
+
+/// Stages of each ring: a tile takes as long to arrive for any d, and half as long to use for d = 64.
+pub const fn stages(d: u32) -> u32 {
+    256 / d
+}
+
+/// Queries, the two rings, and barriers: one of each kind for the queries, two a stage for each ring.
+pub const fn shared_bytes(d: u32, n: u32, consumers: u32) -> usize {
+    let elements = block_m(consumers) * d + 2 * stages(d) * n * d;
+    (elements * 2) as usize + (2 + 4 * stages(d)) as usize * size_of::<Barrier>()
+}
+
+/// The block's shared memory by name. Tiles are panels of [`PANEL`] columns, in 128-byte swizzle.
+#[derive(Clone, Copy)]
+struct Memory<T, const D: u32, const N: u32, const CONSUMERS: u32>(SharedPtr<T>);
+
+impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUMERS> {
+    /// Elements of the queries, of a tile, and of everything before the barriers.
+    const QUERIES: u32 = block_m(CONSUMERS) * D;
+    const TILE: u32 = N * D;
+    const BARRIERS: u32 = Self::QUERIES + 2 * stages(D) * Self::TILE;
+
+    /// A consumer's rows of a panel of the queries.
+    #[inline(always)]
+    fn q(self, panel: u32, consumer: u32) -> SharedPtr<T> {
+        self.0.add((panel * CONSUMERS + consumer) * WG_M * PANEL)
+    }
+
+    #[inline(always)]
+    fn k(self, stage: u32) -> SharedPtr<T> {
+        self.0.add(Self::QUERIES + stage * Self::TILE)
+    }
+
+    #[inline(always)]
+    fn v(self, stage: u32) -> SharedPtr<T> {
+        self.0.add(Self::QUERIES + (stages(D) + stage) * Self::TILE)
+    }
+
+    #[inline(always)]
+    fn barrier(self, index: u32) -> SharedPtr<Barrier> {
+        self.0.add(Self::BARRIERS).cast::<Barrier>().add(index)
+    }
+
+    #[inline(always)]
+    fn full_q(self) -> SharedPtr<Barrier> {
+        self.barrier(0)
+    }
+
+    #[inline(always)]
+    fn empty_q(self) -> SharedPtr<Barrier> {
+        self.barrier(1)
+    }
+
+    #[inline(always)]
+    fn full_k(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier(2 + stage)
+    }
+
+    #[inline(always)]
+    fn empty_k(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier(2 + stages(D) + stage)
+    }
+
+    #[inline(always)]
+    fn full_v(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier(2 + 2 * stages(D) + stage)
+    }
+
+    #[inline(always)]
+    fn empty_v(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier(2 + 3 * stages(D) + stage)
+    }
+}
+
+/// O and its logsumexp, for heads of exactly `D` elements, without soft cap and ALiBi and for sequences that are not packed.
+///
+/// The maps' dimensions are d, tokens, heads and batches. `q` loads [`PANEL`] × [`block_m`] boxes, `k` and `v` [`PANEL`] × half of `N`, and `o` stores
+/// [`PANEL`] × [`WG_M`], all in 128-byte swizzle; loads outside a tensor read zero and stores outside are dropped.
+///
+/// # Safety
+/// The maps describe live tensors of the problem's sizes, and `lse` and `key_lengths` are as for
+/// [`attention_simple`](super::simple::attention_simple).
+#[kernel(
+    dtypes(T: half), values(D: 64, 128, N: 128, 176, CONSUMERS: 2, 3),
+    where(D == 128 && N == 128 && CONSUMERS == 2 || D == 64 && N == 128 && CONSUMERS == 3
+        || T == bf16 && CONSUMERS == 2 && D * N != 22528),
+    block = (1 + CONSUMERS) * WARPGROUP, min_blocks = 1, cluster = CLUSTER,
+    shared = { shared_bytes(D, N, CONSUMERS) }, arch = "sm_90a", no_spills
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUMERS: u32>(
+    q: &TensorMap,
+    k: &TensorMap,
+    v: &TensorMap,
+    o: &TensorMap,
+    lse: *mut f32,
+    key_lengths: *const i32,
+    problem: Problem,
+) {
+    let memory = Memory::<T, D, N, CONSUMERS>(shared::dynamic());
+    // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
+    let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
+    let work = Work { problem: &problem, key_lengths, rows: block_m(CONSUMERS) };
+    if thread::thread_idx_x() == 0 {
+        tma::prefetch_descriptor(q);
+        tma::prefetch_descriptor(k);
+        tma::prefetch_descriptor(v);
+        tma::prefetch_descriptor(o);
+        memory.full_q().init(1);
+        memory.empty_q().init(CONSUMERS);
+        for stage in 0..stages(D) {
+            memory.full_k(stage).init(1);
+            memory.full_v(stage).init(1);
+            memory.empty_k(stage).init(CLUSTER * CONSUMERS);
+            memory.empty_v(stage).init(CLUSTER * CONSUMERS);
+        }
+        fence::mbarrier_init();
+    }
+    // The other block's copies and signals land here: neither may start before both have their barriers.
+    cluster::sync();
+
+    if warpgroup == 0 {
+        match (CONSUMERS, D * N) {
+            (2, 22528) => regs::decrease::<24>(),
+            (2, _) => regs::decrease::<40>(),
+            _ => regs::decrease::<32>(),
+        }
+        if thread::thread_idx_x() == 0 {
+            match D {
+                64 => produce::<T, D, N, CONSUMERS, 4>(memory, [q, k, v], work),
+                _ => produce::<T, D, N, CONSUMERS, 2>(memory, [q, k, v], work),
+            }
+        }
+    } else {
+        match (CONSUMERS, D * N) {
+            (2, 22528) => regs::increase::<240>(),
+            (2, _) => regs::increase::<232>(),
+            _ => regs::increase::<160>(),
+        }
+        let (index, output) = (warpgroup - 1, Output { o, lse });
+        match D {
+            64 => match N {
+                128 => consume::<T, D, N, CONSUMERS, 4, 64, 32, 8>(memory, index, work, output),
+                _ => consume::<T, D, N, CONSUMERS, 4, 88, 32, 11>(memory, index, work, output),
+            },
+            _ => match N {
+                128 => consume::<T, D, N, CONSUMERS, 2, 64, 64, 8>(memory, index, work, output),
+                _ => consume::<T, D, N, CONSUMERS, 2, 88, 64, 11>(memory, index, work, output),
+            },
+        }
+    }
+    // A block that left would take the shared memory that the other one still signals.
+    cluster::sync();
+}

@@ -1,0 +1,89 @@
+//! The producer: one thread that keeps the rings of keys and values full.
+
+use cuda_std::cluster;
+use cuda_std::float::Half;
+use cuda_std::launch::TensorMap;
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::SharedPtr;
+use cuda_std::tma;
+
+use super::work::{self, Cursor, Work};
+use super::{CLUSTER, Memory, PANEL};
+
+/// Every block of the pair.
+const PAIR: u16 = (1 << CLUSTER) - 1;
+
+/// Where tiles of keys or values come from: a map, and the head and batch in it.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    map: &'a TensorMap,
+    head: u32,
+    batch: u32,
+}
+
+impl Source<'_> {
+    /// Starts loading this block's half of a tile into both blocks' stage `to`, once both are done with what was there.
+    #[inline(always)]
+    unsafe fn load<T: Half, const D: u32, const N: u32>(
+        self,
+        to: SharedPtr<T>,
+        key: i32,
+        empty: SharedPtr<Barrier>,
+        full: SharedPtr<Barrier>,
+        parity: u32,
+    ) {
+        // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+        empty.wait_parity(parity ^ 1);
+        full.arrive_expect_tx(N * D * 2);
+        let half = cluster::rank() * (N / CLUSTER);
+        for panel in 0..D / PANEL {
+            let at = [(panel * PANEL) as i32, key + half as i32, self.head as i32, self.batch as i32];
+            tma::load_4d_multicast(to.add(panel * N * PANEL + half * PANEL), self.map, at, full, PAIR);
+        }
+    }
+}
+
+/// Loads what this block's queries and, with the other block, the pair's tiles need. Values follow their keys after the next keys: in the order in
+/// which they are read. Run by one thread.
+#[inline(always)]
+pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32>(
+    memory: Memory<T, D, N, CONSUMERS>,
+    [q, k, v]: [&TensorMap; 3],
+    work: Work,
+) {
+    let mut at = Cursor::<STAGES>(0);
+    let mut wave = 0;
+    while let Some(queries) = work.queries(wave) {
+        let (batch, head) = (queries.batch, work.problem.kv_head(queries.head));
+        let span = work.span(work.keys(batch));
+        let (first, end) = work::seen::<N>(span, queries.pair, CLUSTER * work.rows);
+        let k = Source { map: k, head, batch };
+        let v = Source { map: v, head, batch };
+        let load_k = |at: Cursor<STAGES>, tile: u32| {
+            let (full, empty) = (memory.full_k(at.stage()), memory.empty_k(at.stage()));
+            k.load::<T, D, N>(memory.k(at.stage()), work::first_key::<N>(span, tile), empty, full, at.parity());
+        };
+        if first < end {
+            load_k(at, first);
+        }
+        // Queries last: their memory is where the results before them leave from.
+        memory.empty_q().wait_parity(wave % 2 ^ 1);
+        memory.full_q().arrive_expect_tx(work.rows * D * 2);
+        for panel in 0..D / PANEL {
+            let from = [(panel * PANEL) as i32, queries.first, queries.head as i32, batch as i32];
+            tma::load_4d(memory.q(panel, 0), q, from, memory.full_q());
+        }
+        let mut tile = first;
+        while tile < end {
+            let key = work::first_key::<N>(span, tile);
+            tile += 1;
+            if tile < end {
+                load_k(at.next(), tile);
+            }
+            let (full, empty) = (memory.full_v(at.stage()), memory.empty_v(at.stage()));
+            v.load::<T, D, N>(memory.v(at.stage()), key, empty, full, at.parity());
+            at = at.next();
+        }
+        wave += 1;
+    }
+}

@@ -1,0 +1,120 @@
+//! The online softmax of a consumer's 64 queries, in the layout of wgmma's accumulators: of 4 · 8 columns a thread has two neighbours in each
+//! group of 8, of two rows 8 apart.
+
+use cuda_std::float::Half;
+use cuda_std::math::{self, ex2_approx_ftz, fma};
+use cuda_std::warp;
+
+use crate::ops::attention::Span;
+
+/// What a thread knows of its two rows. Each sum is in two parts, of even and of odd columns: chains of half the length.
+#[derive(Clone, Copy)]
+pub(super) struct Online {
+    max: [f32; 2],
+    /// Of this thread's columns.
+    pub(super) sum: [f32; 4],
+}
+
+impl Online {
+    pub(super) const START: Self = Self { max: [f32::NEG_INFINITY; 2], sum: [0.0; 4] };
+
+    /// What maxima are subtracted as: nothing has been seen yet if one is −∞, and the reference point is 0.
+    #[inline(always)]
+    fn references(&self, scale: f32) -> [f32; 2] {
+        self.max.map(|max| if max == f32::NEG_INFINITY { 0.0 } else { max * scale })
+    }
+
+    /// Takes in the maxima of a tile's scores. Returns the factors of what was summed before.
+    #[inline(always)]
+    pub(super) unsafe fn renew<const S: usize>(&mut self, s: &[f32; S], scale: f32) -> [f32; 2] {
+        let mut greatest = [s[0], s[1], s[2], s[3]];
+        for i in 4..S {
+            greatest[i % 4] = greatest[i % 4].max(s[i]);
+        }
+        let before = self.max;
+        for r in 0..2 {
+            let mut max = greatest[2 * r].max(greatest[2 * r + 1]);
+            max = max.max(warp::shuffle_xor(max, 1));
+            max = max.max(warp::shuffle_xor(max, 2));
+            self.max[r] = self.max[r].max(max);
+        }
+        let references = self.references(scale);
+        let factors = [0, 1].map(|r| ex2_approx_ftz(fma(before[r], scale, -references[r])));
+        for i in 0..4 {
+            self.sum[i] *= factors[i / 2];
+        }
+        factors
+    }
+
+    /// Turns scores into weights 2^((s − max)·scale), and sums them.
+    #[inline(always)]
+    pub(super) fn weigh<const S: usize>(&mut self, s: &mut [f32; S], scale: f32) {
+        let references = self.references(scale);
+        for i in 0..S {
+            s[i] = ex2_approx_ftz(fma(s[i], scale, -references[i / 2 % 2]));
+            self.sum[i % 4] += s[i];
+        }
+    }
+
+    /// The inverse sums, or 0 for queries that saw nothing, and the logsumexps, of all threads' columns.
+    #[inline(always)]
+    pub(super) unsafe fn finish(&self, scale: f32) -> ([f32; 2], [f32; 2]) {
+        let (mut inverse, mut lse) = ([0.0; 2], [f32::NEG_INFINITY; 2]);
+        for r in 0..2 {
+            let sum = self.sum[2 * r] + self.sum[2 * r + 1];
+            let sum = sum + warp::shuffle_xor(sum, 1);
+            let sum = sum + warp::shuffle_xor(sum, 2);
+            if sum != 0.0 {
+                inverse[r] = math::rcp_approx(sum);
+                lse[r] = (self.max[r] * scale + math::log2(sum)) * core::f32::consts::LN_2;
+            }
+        }
+        (inverse, lse)
+    }
+}
+
+/// The keys that this thread's two rows see: so many from the first on.
+#[derive(Clone, Copy)]
+pub(super) struct Visible {
+    first: [i32; 2],
+    count: [u32; 2],
+}
+
+impl Visible {
+    /// Of queries `row` and `row + 8`.
+    #[inline(always)]
+    pub(super) fn of(span: Span, row: i32) -> Self {
+        let first = [0, 8].map(|below| (row + below + span.low).max(0));
+        let end = [0, 8].map(|below| (row + below + span.high + 1).min(span.keys));
+        Self { first, count: [0, 1].map(|r| (end[r] - first[r]).max(0) as u32) }
+    }
+
+    /// Hides the scores of the other keys of a tile; `key` is that of this thread's first column.
+    #[inline(always)]
+    pub(super) fn mask<const S: usize>(&self, s: &mut [f32; S], key: i32) {
+        let place = self.first.map(|first| key.wrapping_sub(first) as u32);
+        for i in 0..S {
+            let (r, column) = (i / 2 % 2, (i / 4 * 8 + i % 2) as u32);
+            if place[r].wrapping_add(column) >= self.count[r] {
+                s[i] = f32::NEG_INFINITY;
+            }
+        }
+    }
+}
+
+/// Weights as operand A of the second product: an accumulator's layout is the operand's.
+#[inline(always)]
+pub(super) fn pack<T: Half, const S: usize, const STEPS: usize>(s: &[f32; S], p: &mut [[u32; 4]; STEPS]) {
+    const { assert!(S == 8 * STEPS) };
+    for step in 0..STEPS {
+        p[step] = [0, 2, 4, 6].map(|i| T::pack(s[8 * step + i], s[8 * step + i + 1]));
+    }
+}
+
+/// Multiplies the two rows by their factors.
+#[inline(always)]
+pub(super) fn rescale<const O: usize>(o: &mut [f32; O], factors: [f32; 2]) {
+    for i in 0..O {
+        o[i] *= factors[i / 2 % 2];
+    }
+}

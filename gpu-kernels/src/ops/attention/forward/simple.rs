@@ -1,0 +1,97 @@
+//! The readable kernel: a warp a query, key by key.
+
+use cuda_std::float::Element;
+use cuda_std::{kernel, math, thread, warp};
+
+use crate::ops::attention::{Bias, Bounds, LOG2_E, Problem, Side};
+
+/// Queries of a block, a warp each.
+pub const ROWS: u32 = 4;
+/// The greatest d: 8 elements a lane.
+pub const MAX_D: u32 = 256;
+const PER_LANE: usize = (MAX_D / 32) as usize;
+
+/// O and its logsumexp.
+///
+/// # Safety
+/// The tensors are valid at the problem's strides, `lse` for batch · heads · q_len values; `cu_q`, `cu_k` (both or none), `key_lengths` and
+/// `slopes` are valid or null; the grid has a block for every tile of [`ROWS`] queries.
+#[kernel(dtypes(T: float), block = ROWS * 32, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn attention_simple<T: Element>(
+    q: *const T,
+    k: *const T,
+    v: *const T,
+    o: *mut T,
+    lse: *mut f32,
+    cu_q: *const i32,
+    cu_k: *const i32,
+    key_lengths: *const i32,
+    slopes: *const f32,
+    problem: Problem,
+) {
+    let Some(tile) = problem.tile(Bounds { cu_q, cu_k, key_lengths }, Side::Queries, ROWS) else { return };
+    let sequence = tile.sequence;
+    let query = tile.first + warp::warp_id();
+    if query >= sequence.q_len {
+        return;
+    }
+    let (d, lane) = (problem.d, warp::lane_id());
+    let kv_head = problem.kv_head(tile.head);
+    let q = q.add(Problem::at(problem.q, sequence.batch, tile.head, sequence.q0 + query));
+    let k = k.add(Problem::at(problem.k, sequence.batch, kv_head, sequence.k0));
+    let v = v.add(Problem::at(problem.v, sequence.batch, kv_head, sequence.k0));
+    let o = o.add(Problem::at(problem.o, sequence.batch, tile.head, sequence.q0 + query));
+    let [_, _, k_stride] = problem.k;
+    let [_, _, v_stride] = problem.v;
+
+    let read = |row: *const T| -> [f32; PER_LANE] {
+        core::array::from_fn(|e| {
+            let column = e as u32 * 32 + lane;
+            if column < d { (*row.add(column as usize)).to_f32() } else { 0.0 }
+        })
+    };
+    let query_row = read(q);
+    let bias = Bias::of(&problem, slopes, &tile, tile.head);
+    let span = problem.span(&sequence);
+    let first = (query as i32 + span.low).max(0);
+    let end = (query as i32 + span.high + 1).min(span.keys);
+
+    let mut max = f32::NEG_INFINITY;
+    let mut sum = 0.0;
+    let mut acc = [0.0f32; PER_LANE];
+    let mut key = first;
+    while key < end {
+        let key_row = read(k.add((u64::from(key as u32) * k_stride) as usize));
+        let mut dot = 0.0;
+        for e in 0..PER_LANE {
+            dot = math::fma(query_row[e], key_row[e], dot);
+        }
+        let (capped, _) = bias.cap(warp::reduce_sum(dot) * problem.scale);
+        let score = capped - bias.penalty(query as i32, key);
+        let greater = math::max_nan(max, score);
+        // Nothing seen yet but −∞: the reference point is 0.
+        let reference = if greater == f32::NEG_INFINITY { 0.0 } else { greater };
+        let old = math::ex2_approx((max - reference) * LOG2_E);
+        let weight = math::ex2_approx((score - reference) * LOG2_E);
+        let value_row = read(v.add((u64::from(key as u32) * v_stride) as usize));
+        for e in 0..PER_LANE {
+            acc[e] = math::fma(acc[e], old, weight * value_row[e]);
+        }
+        sum = math::fma(sum, old, weight);
+        max = greater;
+        key += 1;
+    }
+
+    let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+    for e in 0..PER_LANE {
+        let column = e as u32 * 32 + lane;
+        if column < d {
+            *o.add(column as usize) = T::from_f32(acc[e] * inverse);
+        }
+    }
+    if thread::thread_idx_x() % 32 == 0 {
+        *lse.add(problem.row(&sequence, tile.head, query)) =
+            if sum == 0.0 { f32::NEG_INFINITY } else { max + math::log(sum) };
+    }
+}

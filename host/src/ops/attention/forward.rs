@@ -1,0 +1,343 @@
+//! Attention forward.
+
+use cuda_std::float::Half;
+use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
+use gpu_kernels::ops::attention as gk;
+use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple};
+use half::{bf16, f16};
+
+use super::exact::Exact;
+use super::hopper;
+use super::problem::{self, Checked};
+use super::{Attention, aligned};
+use crate::dispatch;
+use crate::ops::model::*;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// O = softmax(Q·Kᵀ·scale)·V, without the scores ever being in memory.
+///
+/// `q` is `[batch, heads, q_len, d]`, `k` and `v` are `[batch, kv_heads, k_len, d]` with kv_heads dividing heads (GQA, MQA), all with free
+/// strides but contiguous d, which is at most 256. The result is `[batch, heads, q_len, d]`, dense. A query that sees no key gives
+/// zeros. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores; everything else, f32 too, takes a
+/// correct path that is some hundred times slower. The work is queued on `stream`.
+///
+/// Dao, "FlashAttention-2", arXiv:2307.08691.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if d is not contiguous,
+/// [`Error::InvalidParam`](crate::Error::InvalidParam) if an option is out of range, [`Error::TooLarge`](crate::Error::TooLarge) beyond
+/// 2²⁸ tokens.
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, f16, ops, ops::Attention};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// // Stored [batch, tokens, heads, d], as most models do.
+/// let [q, k, v] = [(); 3].map(|()| Tensor::from_slice(&stream, [1, 5, 2, 16], &[f16::ONE; 160]).unwrap());
+/// let heads = |x: &Tensor<f16>| x.view().permute([0, 2, 1, 3]).unwrap();
+/// let o = ops::attention(&stream, heads(&q), heads(&k), heads(&v), &Attention::causal())?;
+/// assert_eq!(o.shape(), &[1, 2, 5, 16]);
+/// assert_eq!(o.to_vec(&stream)?, [f16::ONE; 160]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn attention<'a, T: Float>(
+    stream: &Stream,
+    q: impl Into<View<'a, T>>,
+    k: impl Into<View<'a, T>>,
+    v: impl Into<View<'a, T>>,
+    options: &Attention<'_>,
+) -> Result<Tensor<T>> {
+    Ok(attention_with_lse(stream, q, k, v, options)?.0)
+}
+
+/// [`attention`], and the logsumexp of each query's scores, `[batch, heads, q_len]`, which the backward needs: −∞ where it sees no key.
+///
+/// # Errors
+/// As of [`attention`].
+pub fn attention_with_lse<'a, T: Float>(
+    stream: &Stream,
+    q: impl Into<View<'a, T>>,
+    k: impl Into<View<'a, T>>,
+    v: impl Into<View<'a, T>>,
+    options: &Attention<'_>,
+) -> Result<(Tensor<T>, Tensor<f32>)> {
+    let (q, k, v) = (q.into(), k.into(), v.into());
+    let [batch, heads, q_len, _] = q.dims(INFO.name, "q")?;
+    let mut o = Tensor::uninit(stream, q.shape())?;
+    let mut lse = Tensor::uninit(stream, [batch, heads, q_len])?;
+    attention_into(stream, q, k, v, options, &mut o, &mut lse)?;
+    Ok((o, lse))
+}
+
+/// [`attention_with_lse`] into `o`, of the shape of `q` with free strides but contiguous d, and `lse`, contiguous.
+///
+/// # Errors
+/// As of [`attention`].
+pub fn attention_into<'a, T: Float>(
+    stream: &Stream,
+    q: impl Into<View<'a, T>>,
+    k: impl Into<View<'a, T>>,
+    v: impl Into<View<'a, T>>,
+    options: &Attention<'_>,
+    o: impl Into<ViewMut<'a, T>>,
+    lse: impl Into<ViewMut<'a, f32>>,
+) -> Result<()> {
+    Call::new([q.into(), k.into(), v.into()], options, o.into(), lse.into())?.launch(stream)
+}
+
+/// A call whose arguments fit together.
+pub(super) struct Call<'a, T> {
+    pub(super) inputs: [View<'a, T>; 3],
+    pub(super) o: ViewMut<'a, T>,
+    pub(super) lse: ViewMut<'a, f32>,
+    pub(super) problem: Checked<'a>,
+}
+
+/// What every kernel of the operator takes.
+type Args<T> = (
+    DevicePtr<T>,
+    DevicePtr<T>,
+    DevicePtr<T>,
+    DevicePtrMut<T>,
+    DevicePtrMut<f32>,
+    DevicePtr<i32>,
+    DevicePtr<i32>,
+    DevicePtr<i32>,
+    DevicePtr<f32>,
+    gk::Problem,
+);
+
+impl<'a, T: Float> Call<'a, T> {
+    fn new(
+        inputs: [View<'a, T>; 3],
+        options: &Attention<'a>,
+        o: ViewMut<'a, T>,
+        lse: ViewMut<'a, f32>,
+    ) -> Result<Self> {
+        let mut problem = Checked::new(&INFO, inputs, options)?;
+        let [q, ..] = &inputs;
+        o.require_shape(INFO.name, "o", q.shape())?;
+        o.require_inner_contiguous(INFO.name, "o")?;
+        lse.require_shape(INFO.name, "lse", &q.shape()[..3])?;
+        lse.require_contiguous(INFO.name, "lse")?;
+        problem.sizes.o = [o.strides()[0], o.strides()[1], o.strides()[2]].map(|stride| stride as u64);
+        Ok(Self { inputs, o, lse, problem })
+    }
+
+    /// The tensors of a launch whose types are known only now.
+    fn of(args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
+        let options = problem::options(args, params)?;
+        let inputs = [args.input("q")?, args.input("k")?, args.input("v")?];
+        Self::new(inputs, &options, args.output("o")?, args.output("lse")?)
+    }
+
+    fn launch(self, stream: &Stream) -> Result<()> {
+        if stream.device().supports_hopper() && self.fits_hopper() {
+            self.launch_hopper(stream)
+        } else if self.fits_tensor_cores() {
+            self.launch_mma(stream)
+        } else {
+            self.launch_simple(stream)
+        }
+    }
+
+    /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
+    pub(super) fn fits_tensor_cores(&self) -> bool {
+        let aligned = self.inputs.iter().all(|x| x.rows_aligned(16)) && self.o.rows_aligned(16);
+        T::DTYPE != DType::F32 && self.problem.sizes.d.is_multiple_of(8) && self.problem.sizes.d > 0 && aligned
+    }
+
+    fn launch_simple(self, stream: &Stream) -> Result<()> {
+        self.launch_kernel::<simple::AttentionSimple<T>>(stream, simple::ROWS)
+    }
+
+    fn launch_mma(self, stream: &Stream) -> Result<()> {
+        if !self.fits_tensor_cores() {
+            let wanted = "f16 or bf16 with d a multiple of 8 and rows at multiples of 16 bytes";
+            return Err(INFO.param_error("variant", "mma", wanted));
+        }
+        match T::DTYPE {
+            DType::F16 => self.cast::<f16>().launch_mma_of(stream),
+            _ => self.cast::<bf16>().launch_mma_of(stream),
+        }
+    }
+
+    /// The same call under the name of the type that `T` is.
+    pub(super) fn cast<U: Float>(self) -> Call<'a, U> {
+        let Self { inputs, o, lse, problem } = self;
+        Call { inputs: inputs.map(|x| View::of(x.part)), o: ViewMut::of(o.part), lse, problem }
+    }
+
+    fn launch_kernel<K: Kernel<Args = Args<T>>>(mut self, stream: &Stream, rows: u32) -> Result<()> {
+        let Some(grid) = self.problem.query_blocks(&INFO, rows)? else { return Ok(()) };
+        let [q, k, v] = self.inputs;
+        let bounds = self.problem.bounds(stream)?;
+        let args = (
+            q.ptr(stream)?,
+            k.ptr(stream)?,
+            v.ptr(stream)?,
+            self.o.ptr_mut(stream)?,
+            self.lse.ptr_mut(stream)?,
+            bounds.cu_q,
+            bounds.cu_k,
+            bounds.key_lengths,
+            bounds.slopes,
+            self.problem.sizes,
+        );
+        // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, what is read of lengths and
+        // offsets is bounded in the kernel, and callers name a kernel of the tensor cores only where rows and d fit it.
+        unsafe { stream.launch::<K>(grid, args) }
+    }
+}
+
+impl<T: Float + Half> Call<'_, T> {
+    fn launch_mma_of(self, stream: &Stream) -> Result<()> {
+        macro_rules! launch {
+            ($d:literal, $biased:literal) => {
+                self.launch_kernel::<mma::AttentionMma<T, $d, $biased>>(stream, mma::block_m($d))
+            };
+        }
+        // The least d that there is a kernel for; fewer of those with a bias, which few models have.
+        match (self.problem.sizes.d, self.problem.biased()) {
+            (..=32, false) => launch!(32, false),
+            (..=64, false) => launch!(64, false),
+            (..=96, false) => launch!(96, false),
+            (..=128, false) => launch!(128, false),
+            (..=192, false) => launch!(192, false),
+            (_, false) => launch!(256, false),
+            (..=64, true) => launch!(64, true),
+            (..=128, true) => launch!(128, true),
+            (_, true) => launch!(256, true),
+        }
+    }
+}
+
+/// The tensors with rows of d.
+const TENSORS: &[&str] = &["q", "k", "v", "o"];
+
+/// The operator's entry in the registry.
+pub struct AttentionForward;
+
+pub(super) static INFO: OpInfo = OpInfo {
+    name: "attention",
+    bench_name: "attn.fwd",
+    summary: "fused attention",
+    math: "o = softmax(q·kᵀ·scale)·v",
+    args: &[
+        ArgInfo::input("q", "[batch, heads, q_len, d], d contiguous"),
+        ArgInfo::input("k", "[batch, kv_heads, k_len, d], d contiguous"),
+        ArgInfo::input("v", "[batch, kv_heads, k_len, d], d contiguous"),
+        ArgInfo::input("key_lengths", "[batch], keys of each sequence").of(&[DType::I32]).optional(),
+        ArgInfo::input("cu_q", "[sequences + 1], where packed queries start").of(&[DType::I32]).optional(),
+        ArgInfo::input("cu_k", "[sequences + 1], where packed keys start").of(&[DType::I32]).optional(),
+        ArgInfo::input("slopes", "[heads], ALiBi's").of(&[DType::F32]).optional(),
+        ArgInfo::output("o", "[batch, heads, q_len, d], d contiguous"),
+        ArgInfo::output("lse", "[batch, heads, q_len], logsumexp of the scores").of(&[DType::F32]),
+    ],
+    params: super::PARAMS,
+    dtypes: DType::FLOATS,
+    kernels: &[simple::ATTENTION_SIMPLE, mma::ATTENTION_MMA, hopper_kernel::ATTENTION_HOPPER],
+    variants: &[
+        Variant {
+            name: "hopper",
+            doc: "TMA and wgmma, compute capability 9.0: what is picked for d 64 and 128 without packing, soft cap and ALiBi",
+            applies: |device, case| hopper::fits_case(device, case, TENSORS),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
+        },
+        Variant {
+            name: "hopper_128x176",
+            doc: "tiles of 128 queries and 176 keys, to be compared",
+            applies: |device, case| case.dtype == DType::BF16 && hopper::fits_case(device, case, TENSORS),
+            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 176),
+        },
+        Variant {
+            name: "hopper_128x128",
+            doc: "tiles of 128 queries and 128 keys for d 64, to be compared",
+            applies: |device, case| {
+                case.dtype == DType::BF16 && case.dims.get("d") == Some(64) && hopper::fits_case(device, case, TENSORS)
+            },
+            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 128),
+        },
+        Variant {
+            name: "simple",
+            doc: "a warp a query, any type and alignment: the one to read first, and what is picked where no other fits",
+            applies: |_, case| case.class != CaseClass::Production,
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_simple(stream)),
+        },
+        Variant {
+            name: "mma",
+            doc: "cp.async and mma.sync, compute capability 8.0 and above: f16 and bf16 with rows at multiples of 16 bytes",
+            applies: |_, case| aligned(case, TENSORS),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_mma(stream)),
+        },
+    ],
+};
+
+impl Operator for AttentionForward {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let mut cases = super::production(&INFO);
+        cases.extend(super::small(&INFO, TENSORS));
+        let large = Case::odd(&INFO, DType::F16, super::dims([1, 1, 1, 40, 70, 48])).only(&[]);
+        cases.push(large.fill(Values::Normal { std: 8.0 }));
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        super::inputs(case)
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        let q = super::check_metas(inputs, params)?;
+        Ok(vec![TensorMeta::new("o", q.dtype(), q.shape()), TensorMeta::new("lse", DType::F32, &q.shape()[..3])])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch(stream))
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let exact = Exact::new(inputs, params)?;
+        if output == "o" {
+            return Ok(reference::by_row(rows, |row| exact.output(row)));
+        }
+        // A row of the logsumexps is a head's.
+        let [q_len, _] = exact.tokens;
+        let row = |head| (head * q_len..(head + 1) * q_len).map(|row| Exact::lse(&exact.seen(row))).collect();
+        Ok(reference::by_row(rows, row))
+    }
+
+    fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
+        let [d] = case.dims(["d"])?;
+        let size = super::size_of_values(case);
+        // d products of that size, added in f32 and truncated by the tensor cores to 2⁻²² of the sum of 16 at a time.
+        let score = size * size * (d as f64 / 16.0).max(1.0).sqrt() * 4.0 * roundoff(DType::F32) + 2e-6;
+        if output == "lse" {
+            return Ok(Tolerance::new(
+                score + 4e-6,
+                4.0 * roundoff(DType::F32),
+                "the scores' f32 error; log₂ and its factor",
+            ));
+        }
+        let weights = if case.dtype == DType::F32 { 0.0 } else { roundoff(case.dtype) };
+        let why = "one rounding to storage; each weight's rounding to it, times values of up to 3 standard deviations; the \
+                   scores' error as a relative one of the weights";
+        Ok(Tolerance::rounded(case.dtype, 3.0 * size * (weights + score + 2e-6), 0.0, why))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [b, h, kv, q, k, d] = case.dims(["b", "h", "kv", "q", "k", "d"])?;
+        let bytes = 2 * b * (h * q + kv * k) * d * case.dtype.size() + 4 * b * h * q;
+        let bound = if case.dtype == DType::F32 { Bound::Fp32 } else { Bound::Tensor(case.dtype) };
+        Ok(Cost::compute(bytes as u64, super::flops(case, 4 * b * h * q * k * d)?, bound))
+    }
+}

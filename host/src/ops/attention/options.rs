@@ -1,0 +1,67 @@
+use crate::runtime::view::View;
+
+/// How attention's scores are formed, and which keys a query sees.
+///
+/// The diagonal ends at the last query and the last key: query i of a sequence stands at key i + k_len − q_len, so that the same call
+/// serves training, prefill in chunks and decoding.
+///
+/// ```
+/// # use warpsmith::ops::Attention;
+/// let sliding = Attention::causal().window(1023, 0).softcap(50.0);
+/// # let _ = sliding;
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attention<'a> {
+    pub(super) left: Option<usize>,
+    pub(super) right: Option<usize>,
+    pub(super) scale: Option<f32>,
+    pub(super) softcap: Option<f32>,
+    pub(super) key_lengths: Option<View<'a, i32>>,
+    pub(super) packed: Option<[View<'a, i32>; 2]>,
+    pub(super) slopes: Option<View<'a, f32>>,
+}
+
+impl<'a> Attention<'a> {
+    /// Every query sees every key.
+    pub fn full() -> Self {
+        Self::default()
+    }
+
+    /// A query sees the keys up to the one where it stands.
+    pub fn causal() -> Self {
+        Self { right: Some(0), ..Self::default() }
+    }
+
+    /// A query sees at most `left` keys before, and `right` keys past the one where it stands.
+    pub fn window(self, left: usize, right: usize) -> Self {
+        Self { left: Some(left), right: Some(right.min(self.right.unwrap_or(right))), ..self }
+    }
+
+    /// The scores' factor, above zero; 1/√d where it is not set.
+    pub fn scale(self, scale: f32) -> Self {
+        Self { scale: Some(scale), ..self }
+    }
+
+    /// Scores x become cap·tanh(x / cap); cap is above zero.
+    pub fn softcap(self, cap: f32) -> Self {
+        Self { softcap: Some(cap), ..self }
+    }
+
+    /// ALiBi: head h's scores lose slopes\[h\] for each key of distance from the diagonal. `slopes` is `[heads]`, contiguous.
+    pub fn alibi(self, slopes: impl Into<View<'a, f32>>) -> Self {
+        Self { slopes: Some(slopes.into()), ..self }
+    }
+
+    /// Padding: only the first `lengths[b]` keys of sequence b are there. `lengths` is `[batch]`, contiguous; a number outside
+    /// 0..=k_len counts as the nearest inside.
+    pub fn key_lengths(self, lengths: impl Into<View<'a, i32>>) -> Self {
+        Self { key_lengths: Some(lengths.into()), ..self }
+    }
+
+    /// Sequences of different lengths, one after the other in a single batch. Sequence i has the queries `cu_q[i]..cu_q[i + 1]` and the keys
+    /// `cu_k[i]..cu_k[i + 1]`. Both are `[sequences + 1]`, contiguous. The first sequence starts at 0 and the last one ends with the
+    /// tokens whatever they say, and a number that is below one before it, or past the tokens, counts as the nearest that is not.
+    pub fn packed(self, cu_q: impl Into<View<'a, i32>>, cu_k: impl Into<View<'a, i32>>) -> Self {
+        Self { packed: Some([cu_q.into(), cu_k.into()]), ..self }
+    }
+}

@@ -1,0 +1,192 @@
+//! Checked problems, as the kernels take them.
+
+use cuda_std::launch::DevicePtr;
+use gpu_kernels::ops::attention as gk;
+
+use super::Attention;
+use crate::ops::elementwise::grid;
+use crate::ops::model::{Arguments, OpInfo, Params};
+use crate::runtime::dtype::Float;
+use crate::runtime::error::{Error, Result};
+use crate::runtime::stream::Stream;
+use crate::runtime::view::View;
+
+/// The most tokens of a sequence: positions, and their differences, are counted in 32 bits.
+const MAX_TOKENS: usize = 1 << 28;
+/// The greatest d.
+pub(super) const MAX_D: usize = 256;
+
+/// Sizes that fit together, and what describes the sequences.
+pub(super) struct Checked<'a> {
+    pub(super) sizes: gk::Problem,
+    options: Attention<'a>,
+    /// Sequences, batches in memory, and tokens of Q and K.
+    sequences: usize,
+    batch: usize,
+    tokens: [usize; 2],
+    heads: usize,
+    kv_heads: usize,
+}
+
+/// The addresses of what describes the sequences, null where there is none.
+pub(super) struct Bounds {
+    pub(super) cu_q: DevicePtr<i32>,
+    pub(super) cu_k: DevicePtr<i32>,
+    pub(super) key_lengths: DevicePtr<i32>,
+    pub(super) slopes: DevicePtr<f32>,
+}
+
+impl<'a> Checked<'a> {
+    /// `o` has the strides 0: the caller sets them.
+    pub(super) fn new<T: Float>(
+        info: &'static OpInfo,
+        [q, k, v]: [View<'_, T>; 3],
+        options: &Attention<'a>,
+    ) -> Result<Self> {
+        let [batch, heads, q_len, d] = q.dims(info.name, "q")?;
+        let [_, kv_heads, k_len, _] = k.dims(info.name, "k")?;
+        if d > MAX_D {
+            return Err(info.shape_error("q", q.shape(), format!("at most {MAX_D} elements of d")));
+        }
+        if if kv_heads == 0 { heads != 0 } else { !heads.is_multiple_of(kv_heads) } {
+            return Err(info.shape_error("k", k.shape(), format!("a number of heads that divides the {heads} of `q`")));
+        }
+        k.require_shape(info.name, "k", &[batch, kv_heads, k_len, d])?;
+        v.require_shape(info.name, "v", k.shape())?;
+        for (name, view) in [("q", &q), ("k", &k), ("v", &v)] {
+            view.require_inner_contiguous(info.name, name)?;
+        }
+        for (name, what, count) in
+            [("q", "tokens", q_len), ("k", "tokens", k_len), ("q", "batches × heads", batch * heads)]
+        {
+            if count > MAX_TOKENS {
+                return Err(Error::too_large(
+                    info.name,
+                    name,
+                    format!("{count} {what}, at most {MAX_TOKENS} are supported"),
+                ));
+            }
+        }
+        let positive = |name, value: f32| match value.is_finite() && value > 0.0 {
+            true => Ok(value),
+            false => Err(info.param_error(name, value, "a finite number above zero")),
+        };
+        let scale = positive("scale", options.scale.unwrap_or_else(|| (d.max(1) as f32).sqrt().recip()))?;
+        let softcap = options.softcap.map_or(Ok(0.0), |cap| positive("softcap", cap))?;
+        let sequences = check_sequences(info, options, batch, heads)?;
+        // Beyond all tokens there is nothing to see or not to see.
+        let reach = |keys: Option<usize>| keys.unwrap_or(usize::MAX).min(q_len + k_len) as i32;
+        let strides = |view: &View<'_, T>| [view.strides()[0], view.strides()[1], view.strides()[2]].map(|s| s as u64);
+        let sizes = gk::Problem {
+            q: strides(&q),
+            k: strides(&k),
+            v: strides(&v),
+            o: [0; 3],
+            batch: sequences as u32,
+            heads: heads as u32,
+            group: heads.checked_div(kv_heads).unwrap_or(1) as u32,
+            q_len: q_len as u32,
+            k_len: k_len as u32,
+            d: d as u32,
+            scale,
+            softcap,
+            left: reach(options.left),
+            right: reach(options.right),
+        };
+        Ok(Self { sizes, options: *options, sequences, batch, tokens: [q_len, k_len], heads, kv_heads })
+    }
+
+    /// Blocks for tiles of `rows` queries: all that the sequences can have, however they share the tokens.
+    pub(super) fn query_blocks(&self, info: &OpInfo, rows: u32) -> Result<Option<u32>> {
+        self.blocks(info, "q", self.tokens[0], self.heads, rows as usize)
+    }
+
+    /// Blocks for tiles of `rows` keys.
+    pub(super) fn key_blocks(&self, info: &OpInfo, rows: u32) -> Result<Option<u32>> {
+        self.blocks(info, "k", self.tokens[1], self.kv_heads, rows as usize)
+    }
+
+    fn blocks(
+        &self,
+        info: &OpInfo,
+        arg: &'static str,
+        tokens: usize,
+        heads: usize,
+        rows: usize,
+    ) -> Result<Option<u32>> {
+        let tiles = match self.options.packed {
+            Some(_) => tokens.div_ceil(rows) + self.sequences.min(tokens),
+            None => tokens.div_ceil(rows),
+        };
+        let tiles = if tokens == 0 { 0 } else { tiles };
+        grid(info, arg, self.batch * heads * tiles, 1)
+    }
+
+    /// Whether scores take more than their factor.
+    pub(super) fn biased(&self) -> bool {
+        self.sizes.softcap > 0.0 || self.options.slopes.is_some()
+    }
+
+    /// Whether sequences of different lengths follow each other.
+    pub(super) fn packed(&self) -> bool {
+        self.options.packed.is_some()
+    }
+
+    pub(super) fn bounds(&self, stream: &Stream) -> Result<Bounds> {
+        let pointer = |view: Option<View<'_, i32>>| view.map_or(Ok(DevicePtr::null()), |view| view.ptr(stream));
+        Ok(Bounds {
+            cu_q: pointer(self.options.packed.map(|[cu_q, _]| cu_q))?,
+            cu_k: pointer(self.options.packed.map(|[_, cu_k]| cu_k))?,
+            key_lengths: pointer(self.options.key_lengths)?,
+            slopes: self.options.slopes.map_or(Ok(DevicePtr::null()), |view| view.ptr(stream))?,
+        })
+    }
+}
+
+/// How many sequences there are.
+fn check_sequences(info: &OpInfo, options: &Attention<'_>, batch: usize, heads: usize) -> Result<usize> {
+    if let Some(slopes) = &options.slopes {
+        slopes.require_shape(info.name, "slopes", &[heads])?;
+        slopes.require_contiguous(info.name, "slopes")?;
+    }
+    if let Some(lengths) = &options.key_lengths {
+        lengths.require_shape(info.name, "key_lengths", &[batch])?;
+        lengths.require_contiguous(info.name, "key_lengths")?;
+    }
+    let Some([cu_q, cu_k]) = &options.packed else { return Ok(batch) };
+    if options.key_lengths.is_some() {
+        return Err(info.param_error("key_lengths", "lengths of packed sequences", "one of `key_lengths` and `cu_k`"));
+    }
+    if batch != 1 {
+        return Err(info.param_error("cu_q", format!("{batch} batches of packed sequences"), "a single batch"));
+    }
+    let [ends] = cu_q.dims(info.name, "cu_q")?;
+    cu_k.require_shape(info.name, "cu_k", cu_q.shape())?;
+    cu_q.require_contiguous(info.name, "cu_q")?;
+    cu_k.require_contiguous(info.name, "cu_k")?;
+    if !(2..=MAX_TOKENS).contains(&ends) {
+        return Err(info.shape_error("cu_q", cu_q.shape(), "one number more than there are sequences"));
+    }
+    Ok(ends - 1)
+}
+
+/// The options that the parameters and optional tensors of a launch amount to.
+pub(super) fn options<'a>(args: &Arguments<'a>, params: &Params) -> Result<Attention<'a>> {
+    let reach = |name| params.i64(name).map(|keys| usize::try_from(keys).ok());
+    let positive = |name| params.f32(name).map(|value| (value != 0.0).then_some(value));
+    let packed = match (args.optional_input("cu_q")?, args.optional_input("cu_k")?) {
+        (Some(cu_q), Some(cu_k)) => Some([cu_q, cu_k]),
+        (None, None) => None,
+        _ => return Err(params.info().param_error("cu_q", "one of `cu_q` and `cu_k`", "both or none")),
+    };
+    let right = reach("right")?;
+    Ok(Attention {
+        left: reach("left")?,
+        right: if params.bool("causal")? { Some(0) } else { right },
+        scale: positive("scale")?,
+        softcap: positive("softcap")?,
+        key_lengths: args.optional_input("key_lengths")?,
+        packed,
+        slopes: args.optional_input("slopes")?,
+    })
+}
