@@ -1,5 +1,6 @@
 //! Products of a matrix with a few vectors, bound by reading the matrix once.
 
+#[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
 pub mod gemv;
 pub mod gemv_int8;
 

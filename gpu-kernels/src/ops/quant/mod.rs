@@ -11,7 +11,7 @@ use cuda_std::vector::Pack;
 /// The 8-bit integer nearest to x · inverse + zero, ties to even before zero is added, saturating; NaN gives zero.
 #[inline(always)]
 pub(crate) fn round(x: f32, inverse: f32, zero: i32) -> i8 {
-    (math::round_to_i32(x * inverse).saturating_add(zero)).max(-128).min(127) as i8
+    math::round_to_i32(x * inverse).saturating_add(zero).clamp(-128, 127) as i8
 }
 
 /// [`round`] of a pack.

@@ -55,12 +55,8 @@ pub struct Rotation<'a> {
 /// let frequencies = RopeFrequencies { half: 2, base: 10_000.0, scaling: None };
 /// let (cos, sin) = ops::rope_table(&stream, &frequencies, 8)?;
 /// let positions = Tensor::from_slice(&stream, [2], &[0, 3])?;
-/// let rotation = Rotation {
-///     cos: cos.view(),
-///     sin: sin.view(),
-///     positions: positions.view(),
-///     pairs: RopePairs::Halves,
-/// };
+/// let (cos, sin, positions) = (cos.view(), sin.view(), positions.view());
+/// let rotation = Rotation { cos, sin, positions, pairs: RopePairs::Halves };
 /// let mut x = Tensor::from_slice(&stream, [2, 1, 4], &[1.0f32, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])?;
 /// let y = ops::rope(&stream, &x, &rotation)?;
 /// ops::rope_in_place(&stream, &mut x, &rotation)?;
