@@ -24,7 +24,7 @@ fn cases(op: &'static dyn Operator) -> impl Strategy<Value = Case> {
     let offset = |name| known.iter().any(|c| c.arrangement(name).offset > 0);
     let pad = |name| known.iter().any(|c| c.arrangement(name).row_pad > 0);
     let free: Vec<_> = args.iter().map(|arg| (arg.name, offset(arg.name), pad(arg.name))).collect();
-    let most = if names.len() > 3 { 16 } else { 300 };
+    let most: usize = if names.len() > 3 { 16 } else { 300 };
     let sizes = prop::collection::vec(prop_oneof![0..20.min(most), 0..most], names.len());
     let places = prop::collection::vec((0..9usize, 0..9usize), args.len());
     (sizes, 0..op.info().dtypes.len(), places).prop_map(move |(sizes, dtype, places)| {
