@@ -19,7 +19,7 @@ pub use compare::{Comparison, Mismatch};
 pub use run::{NotRun, Run, all};
 
 use super::{Job, registry};
-use crate::ops::model::{CaseClass, Operator, TensorMeta, Tensors, Tolerance, Values, Variant, reference};
+use crate::ops::model::{self, CaseClass, Operator, TensorMeta, Tensors, Tolerance, Values, Variant};
 use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
@@ -235,7 +235,7 @@ struct Expected {
 impl Expected {
     fn new(job: &Job, inputs: &Tensors<'_>, meta: TensorMeta, seed: u64) -> Result<Self> {
         let rows = sample(job, &meta, seed)?;
-        let row_len = if rows.is_empty() { 0 } else { reference::row_len(&meta.shape) };
+        let row_len = if rows.is_empty() { 0 } else { job.op.row_len(&meta.name, &meta.shape) };
         let values = if row_len == 0 { Vec::new() } else { evaluate(job, inputs, &meta, &rows)? };
         if values.len() != rows.len() * row_len {
             return Err(Error::param(
@@ -298,7 +298,7 @@ const MAX_VALUES: usize = 1 << 22;
 /// The rows of an output to check: all of them if that is affordable, else the first, the last, and one at random out of
 /// each of equally many stretches between them.
 fn sample(job: &Job, meta: &TensorMeta, seed: u64) -> Result<Vec<usize>> {
-    let (rows, len) = (reference::row_count(&meta.shape), reference::row_len(&meta.shape));
+    let (rows, len) = (model::row_count(job.op, &meta.name, &meta.shape), job.op.row_len(&meta.name, &meta.shape));
     let work = job.op.cost(&job.case)?.flops as f64;
     if rows == 0 || (rows * len <= MAX_VALUES && work <= MAX_WORK) {
         return Ok((0..rows).collect());
