@@ -12,6 +12,7 @@
 // Fragments and accumulators are indexed together: rows and columns of the math, not of one array.
 #![allow(clippy::needless_range_loop)]
 
+pub mod columns;
 pub mod diagnostics;
 pub mod map;
 pub mod ops;

@@ -5,7 +5,7 @@ use core::{array, mem, ptr};
 
 use cuda_std::float::Element;
 use cuda_std::vector::Pack;
-use cuda_std::warp::Lane;
+use cuda_std::warp::{self, Lane};
 
 use super::{Team, Threads};
 use crate::lanes;
@@ -18,6 +18,7 @@ pub struct Held<G, const V: usize> {
     d: usize,
     n: usize,
     has_row: bool,
+    has_work: bool,
     threads: PhantomData<G>,
 }
 
@@ -187,15 +188,17 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     type Sums = HeldSums<V>;
 
     #[inline(always)]
-    fn at(turn: u64, rows: u64, d: u64) -> Option<Self> {
+    fn at(turn: u64, rows: u64, d: u64) -> Self {
         let (row, first) = G::rows();
         let (row, first) = (row + turn * G::rows_of_grid(), first + turn * G::rows_of_grid());
-        if first >= rows {
-            return None;
-        }
         let has_row = row < rows;
         let d = if has_row { d as usize } else { 0 };
-        Some(Self { row: row.min(rows - 1), d, n: d, has_row, threads: PhantomData })
+        Self { row: row.min(rows - 1), d, n: d, has_row, has_work: first < rows, threads: PhantomData }
+    }
+
+    #[inline(always)]
+    fn has_work(&self) -> bool {
+        self.has_work
     }
 
     #[inline(always)]
@@ -294,12 +297,15 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
 
     #[inline(always)]
     unsafe fn store_sums<T: Element>(&self, sums: HeldSums<V>, partials: *mut f32) {
-        let partials = partials.add(self.row as usize * self.d);
+        let partials = partials.add((self.row / u64::from(G::TEAMS_OF_WARP)) as usize * self.d);
+        // Of a warp with a row the first team has one.
+        let writes = warp::lane_id() < 32 / G::TEAMS_OF_WARP;
         for i in 0..V {
             let at = Self::at::<T>(i);
-            if at < self.d {
-                for e in (0..lanes::<T>()).step_by(4) {
-                    Pack::<f32, 4>(array::from_fn(|k| sums.0[i][e + k])).store(partials.add(at + e));
+            for e in (0..lanes::<T>()).step_by(4) {
+                let sums = array::from_fn(|k| G::sum_of_teams(sums.0[i][e + k]));
+                if writes && at < self.d {
+                    Pack::<f32, 4>(sums).store(partials.add(at + e));
                 }
             }
         }

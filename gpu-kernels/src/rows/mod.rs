@@ -62,11 +62,15 @@ pub trait Team: Copy {
     /// row beside one with a row reads and writes nothing.
     #[inline(always)]
     fn of(rows: u64, d: u64) -> Option<Self> {
-        Self::at(0, rows, d)
+        let team = Self::at(0, rows, d);
+        team.has_work().then_some(team)
     }
 
-    /// The same in a grid with fewer teams than rows, each of which takes a row every turn.
-    fn at(turn: u64, rows: u64, d: u64) -> Option<Self>;
+    /// The same in a grid with fewer teams than rows, each of which takes a row every turn. `rows` is at least 1.
+    fn at(turn: u64, rows: u64, d: u64) -> Self;
+
+    /// Whether a team of this warp has a row, the same in all of its threads.
+    fn has_work(&self) -> bool;
 
     /// The number of the row.
     fn row(&self) -> u64;
@@ -112,7 +116,8 @@ pub trait Team: Copy {
         f: impl Fn([f32; K]) -> f32,
     ) -> Self::Row<T>;
 
-    /// Sums of nothing yet, of the team of turn 0, which has a row of `d` of the `partials` to keep them in.
+    /// Sums of nothing yet, of the team of turn 0. Of the `partials` a row of `d` belongs to each warp that has rows of its own, or to
+    /// each block that shares a row.
     unsafe fn zeros(&self, partials: *mut f32) -> Self::Sums;
 
     /// Adds f(elements) of every place to its sum.
@@ -123,7 +128,7 @@ pub trait Team: Copy {
         f: impl Fn([f32; K]) -> f32,
     );
 
-    /// Writes the sums to the row of `partials` of this team, that of turn 0.
+    /// Writes the sums to their row of `partials`, those of a warp's teams as one. The team is that of turn 0.
     unsafe fn store_sums<T: Element>(&self, sums: Self::Sums, partials: *mut f32);
 
     /// `combine` over the whole team, in every thread; `identity` is what stands for nobody. The values take the slots from `slot`

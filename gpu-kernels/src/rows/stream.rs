@@ -21,6 +21,7 @@ pub struct Stream {
     /// Elements of the row, of which the first `n` are there.
     d: usize,
     n: usize,
+    has_row: bool,
 }
 
 /// A row in memory.
@@ -135,9 +136,16 @@ impl Team for Stream {
     type Sums = StreamSums;
 
     #[inline(always)]
-    fn at(turn: u64, rows: u64, d: u64) -> Option<Self> {
+    fn at(turn: u64, rows: u64, d: u64) -> Self {
         let row = u64::from(thread::block_idx_x()) + turn * BlockThreads::rows_of_grid();
-        (row < rows).then_some(Self { row, d: d as usize, n: d as usize })
+        let has_row = row < rows;
+        let d = if has_row { d as usize } else { 0 };
+        Self { row: row.min(rows - 1), d, n: d, has_row }
+    }
+
+    #[inline(always)]
+    fn has_work(&self) -> bool {
+        self.has_row
     }
 
     #[inline(always)]

@@ -18,6 +18,9 @@ pub trait Threads: Copy {
     /// Shared memory for `N` reductions of a value each.
     type Partials<const N: usize>;
 
+    /// How many teams a warp is, or 1 where it is part of one.
+    const TEAMS_OF_WARP: u32 = 1;
+
     /// The number of this thread's row, and of the first row of its warp.
     fn rows() -> (u64, u64);
 
@@ -29,6 +32,17 @@ pub trait Threads: Copy {
 
     /// How many they are.
     fn size() -> usize;
+
+    /// The sum of the values that the threads of this [`rank`](Self::rank) have in the teams of the warp.
+    #[inline(always)]
+    unsafe fn sum_of_teams(value: f32) -> f32 {
+        let (mut sum, mut mask) = (value, 32 / Self::TEAMS_OF_WARP);
+        while mask < 32 {
+            sum += warp::shuffle_xor(sum, mask);
+            mask *= 2;
+        }
+        sum
+    }
 
     /// See [`Team::reduce`](super::Team::reduce).
     unsafe fn reduce<L: Lane, const M: usize>(
@@ -60,6 +74,7 @@ pub struct Group<const W: u32>;
 impl<const W: u32> Threads for Group<W> {
     const MAX: u32 = WARPS * 32;
     type Partials<const N: usize> = ();
+    const TEAMS_OF_WARP: u32 = 32 / W;
 
     #[inline(always)]
     fn rows() -> (u64, u64) {

@@ -21,6 +21,17 @@ pub(super) enum Team {
     Stream,
 }
 
+impl Team {
+    /// Rows of a block at once.
+    const fn of_block(self) -> usize {
+        match self {
+            Self::Lanes => 4 * WARPS as usize,
+            Self::Warp => WARPS as usize,
+            _ => 1,
+        }
+    }
+}
+
 /// An error unless the shape has rows: two dimensions or more.
 pub(super) fn require(info: &OpInfo, arg: &'static str, shape: &[usize]) -> Result<()> {
     if shape.len() < 2 {
@@ -38,6 +49,17 @@ pub(super) struct RowPlan {
     pub(super) rows: u64,
     pub(super) d: u64,
 }
+
+/// How an operator is launched that sums over rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PersistentPlan {
+    pub(super) plan: RowPlan,
+    /// Rows of partial results.
+    pub(super) partials: usize,
+}
+
+/// Threads a multiprocessor of a persistent grid: more would only write more partial results.
+const PERSISTENT_THREADS: u32 = 512;
 
 /// The rows that an operator works on: those of its first argument, and how the others lie.
 #[derive(Clone, Copy, Debug)]
@@ -80,29 +102,54 @@ impl Rows {
         self.plan_by::<T>(info, device.supports_hopper())
     }
 
+    /// A grid of as many threads as hide the latency of memory, for operators that sum over rows: each team takes rows in turn, and
+    /// what it sums costs a row of partial results. `None` when there is nothing to do.
+    pub(super) fn plan_persistent<T>(self, device: &Device) -> Option<PersistentPlan> {
+        let Self { rows, d, .. } = self;
+        if rows == 0 || d == 0 {
+            return None;
+        }
+        let (team, threads) = match self.team::<T>(false) {
+            // A row's sums take a register an element: beside those of more packs a thread nothing else has room.
+            (Team::Warp, _) => (Team::Block2, self.threads::<T>(2)),
+            (Team::Block8, _) => (Team::Stream, MAX_THREADS),
+            found => found,
+        };
+        let blocks = device.info().multiprocessors as usize * (PERSISTENT_THREADS / threads).clamp(1, 16) as usize;
+        let grid = rows.div_ceil(team.of_block()).min(blocks);
+        let partials = match team {
+            Team::Lanes => rows.div_ceil(4).min(grid * WARPS as usize),
+            _ => grid,
+        };
+        let plan = RowPlan { team, grid: grid as u32, block: Dim3::from(threads), rows: rows as u64, d: d as u64 };
+        Some(PersistentPlan { plan, partials })
+    }
+
     fn plan_by<T>(self, info: &OpInfo, clusters: bool) -> Result<Option<RowPlan>> {
-        let Self { arg, rows, d, aligned } = self;
+        let Self { arg, rows, d, .. } = self;
+        let (team, threads) = self.team::<T>(clusters);
+        let blocks = if team == Team::Cluster { rows.saturating_mul(CLUSTER as usize) } else { rows };
+        let grid = grid(info, arg, if d == 0 { 0 } else { blocks }, team.of_block())?;
+        Ok(grid.map(|grid| RowPlan { team, grid, block: Dim3::from(threads), rows: rows as u64, d: d as u64 }))
+    }
+
+    /// The smallest team that holds a row, and the threads of its blocks.
+    fn team<T>(self, clusters: bool) -> (Team, u32) {
         let lanes = gpu_kernels::lanes::<T>();
-        let packs = d.div_ceil(lanes);
-        // Whole warps, each thread with up to so many packs.
-        let threads = |of: usize| packs.div_ceil(of).next_multiple_of(32) as u32;
-        let (team, threads) = match packs {
-            _ if !aligned || !d.is_multiple_of(lanes) => (Team::Stream, stream_threads(d)),
+        match self.d.div_ceil(lanes) {
+            _ if !self.aligned || !self.d.is_multiple_of(lanes) => (Team::Stream, stream_threads(self.d)),
             0..=16 => (Team::Lanes, WARPS * 32),
             17..=128 => (Team::Warp, WARPS * 32),
-            129..=1024 => (Team::Block2, threads(2)),
-            1025..=4096 => (Team::Block8, threads(8)),
-            4097..=32768 if clusters => (Team::Cluster, threads(8 * CLUSTER as usize)),
+            129..=1024 => (Team::Block2, self.threads::<T>(2)),
+            1025..=4096 => (Team::Block8, self.threads::<T>(8)),
+            4097..=32768 if clusters => (Team::Cluster, self.threads::<T>(8 * CLUSTER as usize)),
             _ => (Team::Stream, MAX_THREADS),
-        };
-        let per_block = match team {
-            Team::Lanes => 4 * WARPS as usize,
-            Team::Warp => WARPS as usize,
-            _ => 1,
-        };
-        let blocks = if team == Team::Cluster { rows.saturating_mul(CLUSTER as usize) } else { rows };
-        let grid = grid(info, arg, if d == 0 { 0 } else { blocks }, per_block)?;
-        Ok(grid.map(|grid| RowPlan { team, grid, block: Dim3::from(threads), rows: rows as u64, d: d as u64 }))
+        }
+    }
+
+    /// Whole warps, each thread with up to so many packs of the row.
+    fn threads<T>(self, packs: usize) -> u32 {
+        self.d.div_ceil(gpu_kernels::lanes::<T>()).div_ceil(packs).next_multiple_of(32) as u32
     }
 }
 
@@ -111,10 +158,21 @@ fn stream_threads(d: usize) -> u32 {
     (d.div_ceil(4).next_multiple_of(32) as u32).min(MAX_THREADS)
 }
 
-/// Launches the instance of a row kernel that a plan names, or its form for clusters where the operator has one.
+/// Launches the instance of a row kernel that a plan names, its form for clusters where the operator has one, or one of a persistent
+/// grid.
 ///
 /// The arguments are those of the kernel; unsafe as [`Stream::launch`](crate::Stream::launch) is.
 macro_rules! launch_rows {
+    (persistent $stream:expr, $plan:expr, $module:ident::$kernel:ident, $t:ty, $args:expr) => {{
+        use gpu_kernels::rows;
+        use $crate::ops::rows::Team;
+        let (stream, plan, args): (&$crate::Stream, _, _) = ($stream, $plan, $args);
+        match plan.team {
+            Team::Lanes => stream.launch::<$module::$kernel<$t, rows::Lanes<2>>>(plan.grid, args),
+            Team::Block2 => stream.launch_with::<$module::$kernel<$t, rows::Block<2>>>(plan.grid, plan.block, args),
+            _ => stream.launch_with::<$module::$kernel<$t, rows::Stream>>(plan.grid, plan.block, args),
+        }
+    }};
     ($stream:expr, $plan:expr, $module:ident::$kernel:ident $(/ $cluster:ident)?, $t:ty, $args:expr) => {{
         use gpu_kernels::rows;
         use $crate::ops::rows::Team;
@@ -136,6 +194,8 @@ macro_rules! launch_rows {
 }
 pub(super) use launch_rows;
 
+/// The last row length of every team of a persistent grid, in packs.
+pub(super) const PERSISTENT_LIMITS: &[usize] = &[16, 1024];
 /// The last row length of every team that operators without clusters have, in packs.
 pub(super) const LIMITS: &[usize] = &[16, 128, 1024, 4096];
 /// The same with clusters.

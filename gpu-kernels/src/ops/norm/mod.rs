@@ -2,4 +2,6 @@
 
 pub mod add_rms_norm;
 pub mod layer_norm;
+pub mod layer_norm_backward;
 pub mod rms_norm;
+pub mod rms_norm_backward;

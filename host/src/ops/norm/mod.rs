@@ -1,12 +1,19 @@
 //! Normalisation of rows.
 
 pub mod add_rms_norm;
+mod columns;
 pub mod layer_norm;
+pub mod layer_norm_backward;
 pub mod rms_norm;
+pub mod rms_norm_backward;
 
 pub use add_rms_norm::{add_rms_norm, add_rms_norm_into};
 pub use layer_norm::{layer_norm, layer_norm_into};
+pub use layer_norm_backward::{layer_norm_backward, layer_norm_backward_into};
 pub use rms_norm::{rms_norm, rms_norm_into};
+pub use rms_norm_backward::{
+    add_rms_norm_backward, add_rms_norm_backward_into, rms_norm_backward, rms_norm_backward_into,
+};
 
 use super::model::{Case, OpInfo, Tolerance, roundoff};
 use crate::runtime::dtype::{DType, Float};
@@ -33,4 +40,22 @@ fn tolerance(case: &Case) -> Result<Tolerance> {
     // A sum of d positive f32 terms errs by less than √d·2⁻²⁴ relative at random, of which the root takes half.
     let sum = (d as f64).sqrt() * roundoff(DType::F32);
     Ok(Tolerance::rounded(case.dtype, 0.0, 1e-6 + sum, "one rounding to storage, √d·2⁻²⁴ of the f32 sum of squares"))
+}
+
+/// The gradient of x, in whose formula terms of order 100 may cancel.
+fn gradient_tolerance(case: &Case) -> Result<Tolerance> {
+    let [d] = case.dims(["d"])?;
+    let statistics = (d as f64).sqrt() * roundoff(DType::F32) + 1e-6;
+    let why = "one rounding to storage; 2⁻²⁰ and √d·2⁻²⁴ of terms up to 100, which may cancel";
+    Ok(Tolerance::rounded(case.dtype, 100.0 * statistics, statistics, why))
+}
+
+/// The gradient of what all rows share: a sum over them of terms of order 10.
+fn sum_tolerance(case: &Case) -> Result<Tolerance> {
+    let [rows, d] = case.dims(["rows", "d"])?;
+    // Sums of rows terms are of order √rows, and each of the additions rounds them; each term errs by its statistics.
+    let additions = rows as f64 * roundoff(DType::F32);
+    let terms = (rows as f64).sqrt() * ((d as f64).sqrt() * roundoff(DType::F32) + 1e-6);
+    let why = "one rounding to storage; rows additions of 2⁻²⁴ of a sum of order 10·√rows at random, √d·2⁻²⁴ of each term's statistics";
+    Ok(Tolerance::rounded(case.dtype, 10.0 * (additions + terms), 1e-6, why))
 }

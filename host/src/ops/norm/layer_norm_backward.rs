@@ -1,0 +1,227 @@
+//! Gradient of the layer normalisation of rows.
+
+use gpu_kernels::columns::COLUMN_SUMS;
+use gpu_kernels::ops::norm::layer_norm_backward as gk;
+
+use super::columns;
+use super::layer_norm::LayerNorm;
+use crate::dispatch;
+use crate::ops::model::*;
+use crate::ops::rows::{self, PersistentPlan, Rows, launch_rows};
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// The gradient of [`layer_norm`](crate::ops::layer_norm): `(dx, dweight, dbias)`.
+///
+/// `x` is what was normalised, of shape `[rows, d]` or more dimensions, and `dy` the gradient of the result, of the same shape; `weight`
+/// has `[d]`. The elements of a row are adjacent, and rows may be padded. With s = 1 / √(variance(x) + eps) and z = (x − mean(x)) · s,
+/// computed again: dx = s · (dy · weight − mean(dy · weight) − z · mean(dy · weight · z)), and over all rows dweight = Σ dy · z and
+/// dbias = Σ dy, in f32 and an order that depends on the device and the shape alone. Rows of up to 1024 packs of 16 bytes, aligned, are
+/// read once. The results are new dense tensors; the work is queued on `stream`.
+///
+/// Ba, Kiros and Hinton, "Layer Normalization", arXiv:1607.06450.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if the elements of
+/// a row are not adjacent, [`Error::InvalidParam`](crate::Error::InvalidParam) if `eps` is negative or NaN,
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, ops};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let x = Tensor::from_slice(&stream, [1, 2], &[-1.0f32, 1.0])?;
+/// let weight = Tensor::from_slice(&stream, [2], &[1.0f32, 1.0])?;
+/// let (dx, dweight, dbias) = ops::layer_norm_backward(&stream, &x, &weight, &x, 0.0)?;
+/// assert_eq!(dx.to_vec(&stream)?, [0.0, 0.0]);
+/// assert_eq!(dweight.to_vec(&stream)?, [1.0, 1.0]);
+/// assert_eq!(dbias.to_vec(&stream)?, [-1.0, 1.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn layer_norm_backward<'a, T: Float>(
+    stream: &Stream,
+    x: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    dy: impl Into<View<'a, T>>,
+    eps: f32,
+) -> Result<(Tensor<T>, Tensor<T>, Tensor<T>)> {
+    let (x, weight) = (x.into(), weight.into());
+    let mut dx = Tensor::uninit(stream, x.shape())?;
+    let (mut dweight, mut dbias) = (Tensor::uninit(stream, weight.shape())?, Tensor::uninit(stream, weight.shape())?);
+    layer_norm_backward_into(stream, x, weight, dy.into(), eps, &mut dx, &mut dweight, &mut dbias)?;
+    Ok((dx, dweight, dbias))
+}
+
+/// [`layer_norm_backward`] into `dx`, which has the shape of `x` and may have padded rows, `dweight` and `dbias`.
+///
+/// # Errors
+/// As of [`layer_norm_backward`].
+#[allow(clippy::too_many_arguments)] // Three tensors to read, three to write.
+pub fn layer_norm_backward_into<'a, T: Float>(
+    stream: &Stream,
+    x: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    dy: impl Into<View<'a, T>>,
+    eps: f32,
+    dx: impl Into<ViewMut<'a, T>>,
+    dweight: impl Into<ViewMut<'a, T>>,
+    dbias: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    let (x, weight, dy) = (x.into(), weight.into(), dy.into());
+    let (mut dx, mut dweight, mut dbias) = (dx.into(), dweight.into(), dbias.into());
+    let d = x.cols();
+    let rows = Rows::of(&INFO, "x", &x)?.and(&weight).and(&dy).and_mut(&dx);
+    super::require_weight(&INFO, "weight", &weight, d)?;
+    dy.require_shape(INFO.name, "dy", x.shape())?;
+    dx.require_shape(INFO.name, "dx", x.shape())?;
+    for (name, gradient) in [("dweight", &dweight), ("dbias", &dbias)] {
+        gradient.require_shape(INFO.name, name, &[d])?;
+        gradient.require_contiguous(INFO.name, name)?;
+    }
+    let x_stride = x.require_row_stride(INFO.name, "x")? as u64;
+    let dy_stride = dy.require_row_stride(INFO.name, "dy")? as u64;
+    let dx_stride = dx.require_row_stride(INFO.name, "dx")? as u64;
+    super::require_eps(&INFO, eps)?;
+    let plan = rows.plan_persistent::<T>(stream.device());
+    let count = plan.map_or(0, |plan| plan.partials);
+    let partials = stream.scratch::<f32>(2 * count * d)?;
+    if let Some(PersistentPlan { plan, .. }) = plan {
+        let args = (
+            x.ptr(stream)?,
+            weight.ptr(stream)?,
+            dy.ptr(stream)?,
+            dx.ptr_mut(stream)?,
+            partials.ptr_mut(),
+            count as u64,
+            plan.rows,
+            plan.d,
+            x_stride,
+            dy_stride,
+            dx_stride,
+            eps,
+        );
+        // SAFETY: the tensors are live; every row holds d elements at its stride, weight holds d, the scratch the rows of partial results,
+        // and dx is borrowed mutably. The plan names a team that holds such rows.
+        unsafe { launch_rows!(persistent stream, plan, gk::LayerNormBackward, T, args)? };
+    }
+    let gradients = [Some(dweight.ptr_mut(stream)?), Some(dbias.ptr_mut(stream)?)];
+    columns::sum(&INFO, stream, &partials, gradients, count, d)
+}
+
+/// The operator's entry in the registry.
+pub struct LayerNormBackward;
+
+static INFO: OpInfo = OpInfo {
+    name: "layer_norm_backward",
+    bench_name: "row.layernorm_backward",
+    summary: "gradient of layer_norm",
+    math: "dx = s · (dy · weight − mean(dy · weight) − z · mean(dy · weight · z)), dweight = Σ dy · z, dbias = Σ dy, z = (x − mean(x)) · s",
+    args: &[
+        ArgInfo::input("x", "[rows, d] or more dimensions, rows may be padded"),
+        ArgInfo::input("weight", "[d], contiguous"),
+        ArgInfo::input("dy", "the shape of x, rows may be padded"),
+        ArgInfo::output("dx", "the shape of x, rows may be padded"),
+        ArgInfo::output("dweight", "[d], contiguous"),
+        ArgInfo::output("dbias", "[d], contiguous"),
+    ],
+    params: &[ParamInfo::float("eps", 1e-5, "added to the variance")],
+    dtypes: DType::FLOATS,
+    kernels: &[gk::LAYER_NORM_BACKWARD, COLUMN_SUMS],
+    variants: &[],
+};
+
+impl Operator for LayerNormBackward {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let dims = |rows, d| [("rows", rows), ("d", d)];
+        let name = "rows=16384 d=4096 bfloat16";
+        let mut cases = vec![Case::production(&INFO, name, DType::BF16, dims(16384, 4096))];
+        for &dtype in INFO.dtypes {
+            cases.extend(rows::cases(&INFO, dtype, rows::PERSISTENT_LIMITS, &["weight", "dweight", "dbias"]));
+        }
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [rows, d] = case.dims(["rows", "d"])?;
+        let specs = [
+            InputSpec::normal("x", case.dtype, [rows, d]),
+            InputSpec::normal("weight", case.dtype, [d]),
+            InputSpec::normal("dy", case.dtype, [rows, d]),
+        ];
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        let x = inputs.get("x")?;
+        rows::require(&INFO, "x", x.shape())?;
+        let d = [reference::row_len(x.shape())];
+        inputs.get("weight")?.has_shape(&d)?;
+        inputs.get("dy")?.has_shape(x.shape())?;
+        params.f32("eps")?;
+        let of = |name, shape: &[usize]| TensorMeta::new(name, x.dtype(), shape);
+        Ok(vec![of("dx", x.shape()), of("dweight", &d), of("dbias", &d)])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        let eps = params.f32("eps")?;
+        dispatch!(INFO, args.dtype("x")?, float => |T| {
+            let (x, weight, dy) = (args.input::<T>("x")?, args.input::<T>("weight")?, args.input::<T>("dy")?);
+            let (dx, dweight) = (args.output::<T>("dx")?, args.output::<T>("dweight")?);
+            layer_norm_backward_into(stream, x, weight, dy, eps, dx, dweight, args.output::<T>("dbias")?)
+        })
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let (x, dy, weight) = (inputs.get("x")?, inputs.get("dy")?, inputs.get("weight")?.to_f64());
+        let eps = f64::from(params.f32("eps")?);
+        // A normalised row, and its factor.
+        let normalised = |r: usize| {
+            let x = reference::row(x, r);
+            let mean = x.iter().sum::<f64>() / x.len() as f64;
+            let variance = x.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / x.len() as f64;
+            let scale = 1.0 / (variance + eps).sqrt();
+            (x.iter().map(|x| (x - mean) * scale).collect::<Vec<_>>(), scale)
+        };
+        if output != "dx" {
+            let mut sums = vec![0.0; weight.len()];
+            for r in 0..reference::row_count(x.shape()) {
+                let ((z, _), dy) = (normalised(r), reference::row(dy, r));
+                (0..dy.len()).for_each(|c| sums[c] += if output == "dbias" { dy[c] } else { dy[c] * z[c] });
+            }
+            return Ok(rows.iter().map(|c| sums[*c]).collect());
+        }
+        Ok(reference::by_row(rows, |r| {
+            let ((z, scale), dy) = (normalised(r), reference::row(dy, r));
+            let g: Vec<f64> = dy.iter().zip(&weight).map(|(dy, weight)| dy * weight).collect();
+            let mean = g.iter().sum::<f64>() / g.len() as f64;
+            let pull = g.iter().zip(&z).map(|(g, z)| g * z).sum::<f64>() / g.len() as f64;
+            g.iter().zip(&z).map(|(g, z)| scale * (g - mean - z * pull)).collect()
+        }))
+    }
+
+    fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
+        if output == "dx" { super::gradient_tolerance(case) } else { super::sum_tolerance(case) }
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [rows, d] = case.dims(["rows", "d"])?;
+        Ok(Cost::memory((3 * rows * d * case.dtype.size()) as u64))
+    }
+
+    fn gradient(&self) -> Option<Gradient> {
+        Some(Gradient {
+            forward: &LayerNorm,
+            of_outputs: &[("dy", "y")],
+            of_inputs: &[("dx", "x"), ("dweight", "weight"), ("dbias", "bias")],
+        })
+    }
+}
