@@ -194,8 +194,6 @@ macro_rules! launch_rows {
 }
 pub(super) use launch_rows;
 
-/// The last row length of every team of a persistent grid, in packs.
-pub(super) const PERSISTENT_LIMITS: &[usize] = &[16, 1024];
 /// The last row length of every team that operators without clusters have, in packs.
 pub(super) const LIMITS: &[usize] = &[16, 128, 1024, 4096];
 /// The same with clusters.
@@ -213,7 +211,8 @@ pub(super) fn cases(info: &'static OpInfo, dtype: DType, limits: &[usize], share
     let mut cases = vec![
         Case::odd(info, dtype, dims(37, 1000)),
         Case::odd(info, dtype, dims(37, 203)),
-        Case::odd(info, dtype, dims(2, 20_011)),
+        // Several packs a thread and a tail, in either size of element.
+        Case::odd(info, dtype, dims(2, 2501 * lanes + 3)),
         Case::odd(info, dtype, dims(5, 2048)).offset(1),
         padded(Case::odd(info, dtype, dims(61, 64)), [8, 24, 16, 40]),
         padded(Case::odd(info, dtype, dims(9, 768)), [16, 40, 8, 24]),
@@ -226,6 +225,23 @@ pub(super) fn cases(info: &'static OpInfo, dtype: DType, limits: &[usize], share
     ];
     for packs in limits.iter().flat_map(|last| [*last, last + 1]) {
         cases.push(Case::boundary(info, dtype, dims(if packs > 4096 { 1 } else { 3 }, packs * lanes)));
+    }
+    cases
+}
+
+/// The cases of a row operator that sums over rows: those of [`cases`], and grids that take three turns, the last of them in part.
+pub(super) fn persistent_cases(info: &'static OpInfo, dtype: DType, shared: &[&str]) -> Vec<Case> {
+    let dims = |rows, d| [("rows", rows), ("d", d)];
+    let lanes = 16 / dtype.size();
+    // The last row length of every team. Long rows in one type are enough: the teams are the same.
+    let limits: &[usize] = if dtype == DType::BF16 { &[16, 1024] } else { &[16] };
+    let mut cases = cases(info, dtype, limits, shared);
+    // Warps of which one team has a row in the last turn.
+    cases.push(Case::odd(info, dtype, dims(1101, lanes)));
+    if dtype == DType::BF16 {
+        // Blocks of several warps, and of rows that are read again.
+        cases.push(Case::odd(info, dtype, dims(19, 4160)));
+        cases.push(Case::odd(info, dtype, dims(19, 2049)));
     }
     cases
 }

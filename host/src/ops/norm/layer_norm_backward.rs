@@ -145,7 +145,7 @@ impl Operator for LayerNormBackward {
         let name = "rows=16384 d=4096 bfloat16";
         let mut cases = vec![Case::production(&INFO, name, DType::BF16, dims(16384, 4096))];
         for &dtype in INFO.dtypes {
-            cases.extend(rows::cases(&INFO, dtype, rows::PERSISTENT_LIMITS, &["weight", "dweight", "dbias"]));
+            cases.extend(rows::persistent_cases(&INFO, dtype, &["weight", "dweight", "dbias"]));
         }
         cases
     }

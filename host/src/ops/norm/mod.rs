@@ -42,7 +42,7 @@ fn tolerance(case: &Case) -> Result<Tolerance> {
     Ok(Tolerance::rounded(case.dtype, 0.0, 1e-6 + sum, "one rounding to storage, √d·2⁻²⁴ of the f32 sum of squares"))
 }
 
-/// The gradient of x, in whose formula terms of order 100 may cancel.
+/// The gradient of x. Factors of up to 4 each, of normal values and of s, make terms of order 100, which may cancel.
 fn gradient_tolerance(case: &Case) -> Result<Tolerance> {
     let [d] = case.dims(["d"])?;
     let statistics = (d as f64).sqrt() * roundoff(DType::F32) + 1e-6;
@@ -53,9 +53,10 @@ fn gradient_tolerance(case: &Case) -> Result<Tolerance> {
 /// The gradient of what all rows share: a sum over them of terms of order 10.
 fn sum_tolerance(case: &Case) -> Result<Tolerance> {
     let [rows, d] = case.dims(["rows", "d"])?;
-    // Sums of rows terms are of order √rows, and each of the additions rounds them; each term errs by its statistics.
+    // A sum of random terms is of order √rows of theirs. Each addition rounds it, and the errors add up at random as well; each term
+    // errs by its statistics.
     let additions = rows as f64 * roundoff(DType::F32);
     let terms = (rows as f64).sqrt() * ((d as f64).sqrt() * roundoff(DType::F32) + 1e-6);
-    let why = "one rounding to storage; rows additions of 2⁻²⁴ of a sum of order 10·√rows at random, √d·2⁻²⁴ of each term's statistics";
+    let why = "one rounding to storage; √rows times, 2⁻²⁴ of a sum of order 10·√rows; √rows times, 2⁻²⁰ and √d·2⁻²⁴ of a term of order 10";
     Ok(Tolerance::rounded(case.dtype, 10.0 * (additions + terms), 1e-6, why))
 }

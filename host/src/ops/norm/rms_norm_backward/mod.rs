@@ -161,9 +161,13 @@ impl Operator for RmsNormBackward {
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
         let name = "rows=16384 d=4096 bfloat16";
-        let mut cases = vec![Case::production(&INFO, name, DType::BF16, dims(16384, 4096))];
+        let heads = "rows=524288 d=128 bfloat16";
+        let mut cases = vec![
+            Case::production(&INFO, name, DType::BF16, dims(16384, 4096)),
+            Case::production(&INFO, heads, DType::BF16, dims(524_288, 128)),
+        ];
         for &dtype in INFO.dtypes {
-            cases.extend(rows::cases(&INFO, dtype, rows::PERSISTENT_LIMITS, &["weight", "dweight"]));
+            cases.extend(rows::persistent_cases(&INFO, dtype, &["weight", "dweight"]));
         }
         cases
     }

@@ -8,7 +8,7 @@ use crate::dispatch;
 use crate::ops::model::*;
 use crate::ops::norm::add_rms_norm::AddRmsNorm;
 use crate::ops::norm::{gradient_tolerance, sum_tolerance};
-use crate::ops::rows::{self};
+use crate::ops::rows;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -113,7 +113,7 @@ impl Operator for AddRmsNormBackward {
         let name = "rows=16384 d=4096 bfloat16";
         let mut cases = vec![Case::production(&INFO, name, DType::BF16, dims(16384, 4096))];
         for &dtype in INFO.dtypes {
-            cases.extend(rows::cases(&INFO, dtype, rows::PERSISTENT_LIMITS, &["weight", "dweight"]));
+            cases.extend(rows::persistent_cases(&INFO, dtype, &["weight", "dweight"]));
         }
         cases
     }
