@@ -211,6 +211,4 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
             },
         }
     }
-    // A block that left would take the shared memory that the other one still signals.
-    cluster::sync();
 }

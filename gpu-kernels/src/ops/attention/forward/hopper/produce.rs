@@ -86,4 +86,11 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
         }
         wave += 1;
     }
+    // What the other block's consumers signal is this block's memory: it stays until they have.
+    for _ in 0..STAGES {
+        memory.empty_k(at.stage()).wait_parity(at.parity() ^ 1);
+        memory.empty_v(at.stage()).wait_parity(at.parity() ^ 1);
+        at = at.next();
+    }
+    memory.empty_q().wait_parity(wave % 2 ^ 1);
 }
