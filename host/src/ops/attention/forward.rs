@@ -249,18 +249,16 @@ pub(super) static INFO: OpInfo = OpInfo {
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
         },
         Variant {
-            name: "hopper_128x176",
-            doc: "tiles of 128 queries and 176 keys, to be compared",
-            applies: |device, case| case.dtype == DType::BF16 && hopper::fits_case(device, case),
-            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 176),
+            name: "hopper_128x128",
+            doc: "blocks of 128 queries instead of 192 for d 64, to be compared",
+            applies: hopper::fits_tile,
+            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 128),
         },
         Variant {
-            name: "hopper_128x128",
-            doc: "tiles of 128 queries and 128 keys for d 64, to be compared",
-            applies: |device, case| {
-                case.dtype == DType::BF16 && case.dims.get("d") == Some(64) && hopper::fits_case(device, case)
-            },
-            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 128),
+            name: "hopper_128x176",
+            doc: "the same with tiles of 176 keys, to be compared",
+            applies: hopper::fits_tile,
+            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 176),
         },
         Variant {
             name: "simple",

@@ -145,7 +145,7 @@ impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUM
 #[kernel(
     dtypes(T: half), values(D: 64, 128, N: 128, 176, CONSUMERS: 2, 3),
     where(D == 128 && N == 128 && CONSUMERS == 2 || D == 64 && N == 128 && CONSUMERS == 3
-        || T == bf16 && CONSUMERS == 2 && D * N != 22528),
+        || T == bf16 && D == 64 && CONSUMERS == 2),
     block = (1 + CONSUMERS) * WARPGROUP, min_blocks = 1, cluster = CLUSTER,
     shared = { shared_bytes(D, N, CONSUMERS) }, arch = "sm_90a", no_spills
 )]
@@ -182,9 +182,8 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
     cluster::sync();
 
     if warpgroup == 0 {
-        match (CONSUMERS, D * N) {
-            (2, 22528) => regs::decrease::<24>(),
-            (2, _) => regs::decrease::<40>(),
+        match CONSUMERS {
+            2 => regs::decrease::<40>(),
             _ => regs::decrease::<32>(),
         }
         if thread::thread_idx_x() == 0 {
@@ -194,9 +193,8 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
             }
         }
     } else {
-        match (CONSUMERS, D * N) {
-            (2, 22528) => regs::increase::<240>(),
-            (2, _) => regs::increase::<232>(),
+        match CONSUMERS {
+            2 => regs::increase::<232>(),
             _ => regs::increase::<160>(),
         }
         let (index, output) = (warpgroup - 1, Output { o, lse });
@@ -205,10 +203,7 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
                 128 => consume::<T, D, N, CONSUMERS, 4, 64, 32, 8>(memory, index, work, output),
                 _ => consume::<T, D, N, CONSUMERS, 4, 88, 32, 11>(memory, index, work, output),
             },
-            _ => match N {
-                128 => consume::<T, D, N, CONSUMERS, 2, 64, 64, 8>(memory, index, work, output),
-                _ => consume::<T, D, N, CONSUMERS, 2, 88, 64, 11>(memory, index, work, output),
-            },
+            _ => consume::<T, D, N, CONSUMERS, 2, 64, 64, 8>(memory, index, work, output),
         }
     }
 }
