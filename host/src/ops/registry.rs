@@ -15,6 +15,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &activation::silu::SILU_BACKWARD,
     &activation::tanh::TANH,
     &activation::tanh::TANH_BACKWARD,
+    &attention::backward::AttentionBackward,
     &attention::forward::AttentionForward,
     &elementwise::add::ADD,
     &elementwise::bias_mask_scale_add::BiasMaskScaleAdd,

@@ -29,18 +29,36 @@ pub(super) struct Rows<T> {
 }
 
 impl<T: Half> Rows<T> {
-    /// Starts copying `ROWS` rows from `first` on to `tile`, by `threads` threads; zeros where there are none.
+    /// Starts copying `ROWS` rows from `first` on to `tile`, by `THREADS` threads; zeros where there are none.
     #[inline(always)]
-    pub(super) unsafe fn copy<const DT: usize, const ROWS: u32>(self, tile: SharedPtr<T>, first: u32, threads: u32) {
-        let chunks = DT as u32;
-        let mut at = thread::thread_idx_x();
+    pub(super) unsafe fn copy<const DT: usize, const ROWS: u32, const THREADS: u32>(
+        self,
+        tile: SharedPtr<T>,
+        first: u32,
+    ) {
+        let (thread, chunks) = (thread::thread_idx_x(), DT as u32);
+        if THREADS.is_multiple_of(chunks) {
+            // A thread's chunks lie below each other: one address, moved from row to row, is kept.
+            let (row, chunk) = (thread / chunks, thread % chunks);
+            let left = if chunk * 8 < self.d { self.len.saturating_sub(first + row) } else { 0 };
+            let mut from =
+                self.data.wrapping_add((u64::from(first + row) * self.stride + u64::from(chunk * 8)) as usize);
+            let mut step = 0;
+            while step < ROWS {
+                let bytes = if step < left { 16 } else { 0 };
+                cp_async::copy_16_zero_fill(tile.add(place::<DT>(row + step, chunk)), from, bytes);
+                from = from.wrapping_add((u64::from(THREADS / chunks) * self.stride) as usize);
+                step += THREADS / chunks;
+            }
+            return;
+        }
+        let mut at = thread;
         while at < ROWS * chunks {
             let (row, chunk) = (at / chunks, at % chunks);
             let inside = first + row < self.len && chunk * 8 < self.d;
             let from = self.data.wrapping_add((u64::from(first + row) * self.stride + u64::from(chunk * 8)) as usize);
-            let from = if inside { from } else { self.data };
             cp_async::copy_16_zero_fill(tile.add(place::<DT>(row, chunk)), from, if inside { 16 } else { 0 });
-            at += threads;
+            at += THREADS;
         }
     }
 }

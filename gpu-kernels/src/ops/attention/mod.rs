@@ -6,6 +6,7 @@ use core::num::NonZeroU32;
 use cuda_std::launch::Fields;
 use cuda_std::{math, thread};
 
+pub mod backward;
 pub mod forward;
 mod fragments;
 
@@ -48,6 +49,23 @@ pub struct Problem {
     pub right: i32,
 }
 
+/// Strides of the gradients, as in a [`Problem`].
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Gradients {
+    /// Of dO.
+    pub d_o: [u64; 3],
+    /// Of dQ.
+    pub dq: [u64; 3],
+    /// Of dK.
+    pub dk: [u64; 3],
+    /// Of dV.
+    pub dv: [u64; 3],
+}
+
+// SAFETY: 12 u64.
+unsafe impl Fields for Gradients {}
+
 // SAFETY: 12 u64 and 10 four-byte numbers: no padding, alignment 8.
 unsafe impl Fields for Problem {}
 
@@ -71,6 +89,8 @@ pub(super) struct Sequence {
     pub q_len: u32,
     pub k0: u32,
     pub k_len: u32,
+    /// Whether it may have fewer keys than there is memory for.
+    pub padded: bool,
 }
 
 /// A tile of one sequence and one head of Q, or, for tiles of keys, of K.
@@ -127,11 +147,11 @@ impl Problem {
             } else {
                 bounded(bounds.key_lengths, batch, 0, self.k_len)
             };
-            let sequence = Sequence { batch, q0: 0, q_len: self.q_len, k0: 0, k_len };
+            let sequence = Sequence { batch, q0: 0, q_len: self.q_len, k0: 0, k_len, padded: true };
             return Some(Tile { sequence, head: pair % heads, first: tile * rows });
         }
         let mut before = index / heads;
-        let mut sequence = Sequence { batch: 0, q0: 0, q_len: 0, k0: 0, k_len: 0 };
+        let mut sequence = Sequence { batch: 0, q0: 0, q_len: 0, k0: 0, k_len: 0, padded: false };
         let mut i = 0;
         while i < self.batch {
             // The first sequence starts at 0, the last ends with the tokens, and none ends before it starts: every token is of one.
@@ -164,6 +184,12 @@ impl Problem {
     pub(super) fn row(&self, sequence: &Sequence, head: u32, query: u32) -> usize {
         let heads = u64::from(sequence.batch) * u64::from(self.heads) + u64::from(head);
         (heads * u64::from(self.q_len) + u64::from(sequence.q0 + query)) as usize
+    }
+
+    /// Keys that there is memory for: more than the sequence has where it is padded.
+    #[inline(always)]
+    pub(super) fn keys_in_memory(&self, sequence: &Sequence) -> u32 {
+        if sequence.padded { self.k_len } else { sequence.k_len }
     }
 
     /// Which keys the queries of `sequence` see.
@@ -238,15 +264,22 @@ impl Bias {
         Self { softcap: problem.softcap, slope, shift }
     }
 
-    /// The score of query `i` and key `j`, and its derivative by x, which has the problem's scale.
+    /// The score that x, which has the problem's factor, becomes by the soft cap, and the derivative. The error is absolute, 2⁻²² of the
+    /// cap, which is what a score's error counts as.
     #[inline(always)]
-    pub(super) fn apply(self, x: f32, i: i32, j: i32) -> (f32, f32) {
-        let (mut score, mut slope) = (x, 1.0);
+    pub(super) fn cap(self, x: f32) -> (f32, f32) {
         if self.softcap > 0.0 {
-            let t = math::tanh(x / self.softcap);
-            score = self.softcap * t;
-            slope = 1.0 - t * t;
+            let power = math::ex2_approx_ftz(x * (2.0 * LOG2_E / self.softcap));
+            let t = math::fma(math::rcp_approx(power + 1.0), -2.0, 1.0);
+            (self.softcap * t, math::fma(-t, t, 1.0))
+        } else {
+            (x, 1.0)
         }
-        (score - self.slope * ((i + self.shift - j).abs() as f32), slope)
+    }
+
+    /// What ALiBi takes from the score of query `i` and key `j`.
+    #[inline(always)]
+    pub(super) fn penalty(self, i: i32, j: i32) -> f32 {
+        self.slope * ((i + self.shift - j).abs() as f32)
     }
 }

@@ -9,7 +9,7 @@ pub(super) struct Exact<'a> {
     pub(super) q: &'a HostTensor,
     pub(super) k: &'a HostTensor,
     v: &'a HostTensor,
-    pub(super) heads: usize,
+    heads: usize,
     kv_heads: usize,
     /// Queries and keys in memory.
     pub(super) tokens: [usize; 2],
@@ -23,12 +23,23 @@ pub(super) struct Exact<'a> {
 }
 
 /// A sequence: the first of its queries and keys in memory, and how many they are.
-#[derive(Clone, Copy)]
-pub(super) struct Sequence {
-    pub(super) q0: usize,
-    pub(super) q_len: usize,
-    pub(super) k0: usize,
-    pub(super) k_len: usize,
+#[derive(Clone, Copy, Default)]
+struct Sequence {
+    q0: usize,
+    q_len: usize,
+    k0: usize,
+    k_len: usize,
+}
+
+/// A query and where it stands.
+pub(super) struct Query {
+    values: Vec<f64>,
+    head: usize,
+    /// The key that it stands at, counted in its sequence.
+    place: i64,
+    /// The row of K where its sequence's keys start, and how many they are.
+    first_key: usize,
+    keys: usize,
 }
 
 /// A key that a query sees.
@@ -67,7 +78,7 @@ impl<'a> Exact<'a> {
     }
 
     /// All sequences of a batch.
-    pub(super) fn sequences(&self, batch: usize) -> Vec<Sequence> {
+    fn sequences(&self, batch: usize) -> Vec<Sequence> {
         let [q_len, k_len] = self.tokens;
         let Some(cu) = &self.packed else {
             let k_len = match &self.key_lengths {
@@ -91,40 +102,47 @@ impl<'a> Exact<'a> {
             .collect()
     }
 
-    /// Batch, head and token of a row of Q.
-    pub(super) fn query(&self, row: usize) -> (usize, usize, usize) {
-        let [q_len, _] = self.tokens;
-        (row / q_len / self.heads, row / q_len % self.heads, row % q_len)
+    /// Every row of Q that may see row `row` of K.
+    pub(super) fn queries_of(&self, row: usize) -> std::ops::Range<usize> {
+        let [q_len, k_len] = self.tokens;
+        let rows = self.heads / self.kv_heads.max(1) * q_len;
+        row / k_len * rows..(row / k_len + 1) * rows
     }
 
-    /// The row of K and V where the tokens of such a head of Q start.
-    pub(super) fn first_key(&self, batch: usize, head: usize) -> usize {
-        (batch * self.kv_heads + head * self.kv_heads / self.heads) * self.tokens[1]
+    /// Row `row` of Q.
+    pub(super) fn query(&self, row: usize) -> Query {
+        let [q_len, _] = self.tokens;
+        let (batch, head, token) = (row / q_len / self.heads, row / q_len % self.heads, row % q_len);
+        let mut sequences = self.sequences(batch).into_iter();
+        let sequence = sequences.rfind(|s| s.q0 <= token).unwrap_or_default();
+        Query {
+            values: reference::row(self.q, row),
+            head,
+            place: (token + sequence.k_len) as i64 - (sequence.q0 + sequence.q_len) as i64,
+            first_key: (batch * self.kv_heads + head * self.kv_heads / self.heads) * self.tokens[1] + sequence.k0,
+            keys: sequence.k_len,
+        }
+    }
+
+    /// The score of the key in row `row` of K, if the query sees it.
+    pub(super) fn score(&self, query: &Query, row: usize) -> Option<Seen> {
+        let key = row.checked_sub(query.first_key).filter(|key| *key < query.keys)? as i64;
+        let seen = self.left.is_none_or(|left| query.place - key <= left as i64)
+            && self.right.is_none_or(|right| key - query.place <= right as i64);
+        if !seen {
+            return None;
+        }
+        let x = self.scale * dot(&query.values, &reference::row(self.k, row));
+        let t = (x / self.softcap).tanh();
+        let (capped, slope) = if self.softcap > 0.0 { (self.softcap * t, 1.0 - t * t) } else { (x, 1.0) };
+        let penalty = self.slopes.get(query.head).map_or(0.0, |slope| slope * (query.place - key).abs() as f64);
+        Some(Seen { row, score: capped - penalty, slope })
     }
 
     /// What row `row` of Q sees.
     pub(super) fn seen(&self, row: usize) -> Vec<Seen> {
-        let (batch, head, token) = self.query(row);
-        let of_token = |s: &Sequence| (s.q0..s.q0 + s.q_len).contains(&token);
-        let Some(sequence) = self.sequences(batch).into_iter().find(of_token) else { return Vec::new() };
-        let q = reference::row(self.q, row);
-        let place = (token - sequence.q0 + sequence.k_len) as i64 - sequence.q_len as i64;
-        let sees = |key: i64| {
-            self.left.is_none_or(|left| place - key <= left as i64)
-                && self.right.is_none_or(|right| key - place <= right as i64)
-        };
-        (0..sequence.k_len)
-            .filter(|key| sees(*key as i64))
-            .map(|key| {
-                let row = self.first_key(batch, head) + sequence.k0 + key;
-                let x = self.scale * dot(&q, &reference::row(self.k, row));
-                let t = (x / self.softcap).tanh();
-                let (capped, slope) = if self.softcap > 0.0 { (self.softcap * t, 1.0 - t * t) } else { (x, 1.0) };
-                let distance = (place - key as i64).abs() as f64;
-                let penalty = self.slopes.get(head).map_or(0.0, |slope| slope * distance);
-                Seen { row, score: capped - penalty, slope }
-            })
-            .collect()
+        let query = self.query(row);
+        (query.first_key..query.first_key + query.keys).filter_map(|row| self.score(&query, row)).collect()
     }
 
     /// log Σ e^score.

@@ -6,13 +6,12 @@ use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple};
 use half::{bf16, f16};
 
-use super::Attention;
 use super::exact::Exact;
 use super::hopper;
 use super::problem::{self, Checked};
+use super::{Attention, aligned};
 use crate::dispatch;
 use crate::ops::model::*;
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -219,6 +218,9 @@ impl<T: Float + Half> Call<'_, T> {
     }
 }
 
+/// The tensors with rows of d.
+const TENSORS: &[&str] = &["q", "k", "v", "o"];
+
 /// The operator's entry in the registry.
 pub struct AttentionForward;
 
@@ -245,19 +247,19 @@ pub(super) static INFO: OpInfo = OpInfo {
         Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0: what is picked for d 64 and 128 without packing, soft cap and ALiBi",
-            applies: hopper::fits_case,
+            applies: |device, case| hopper::fits_case(device, case, TENSORS),
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
         },
         Variant {
             name: "hopper_128x128",
             doc: "blocks of 128 queries instead of 192 for d 64, to be compared",
-            applies: hopper::fits_tile,
+            applies: |device, case| hopper::fits_tile(device, case, TENSORS),
             launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 128),
         },
         Variant {
             name: "hopper_128x176",
             doc: "the same with tiles of 176 keys, to be compared",
-            applies: hopper::fits_tile,
+            applies: |device, case| hopper::fits_tile(device, case, TENSORS),
             launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 176),
         },
         Variant {
@@ -269,22 +271,11 @@ pub(super) static INFO: OpInfo = OpInfo {
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: f16 and bf16 with rows at multiples of 16 bytes",
-            applies: fits_mma,
+            applies: |_, case| aligned(case, TENSORS),
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_mma(stream)),
         },
     ],
 };
-
-/// Whether the case has what the tensor cores take.
-pub(super) fn fits_mma(_: &DeviceInfo, case: &Case) -> bool {
-    let aligned = |name| {
-        let Arrangement { offset, row_pad, .. } = case.arrangement(name);
-        offset % 8 == 0 && row_pad % 8 == 0
-    };
-    case.dtype != DType::F32
-        && case.dims.get("d").is_some_and(|d| d > 0 && d.is_multiple_of(8))
-        && ["q", "k", "v", "o"].into_iter().all(aligned)
-}
 
 impl Operator for AttentionForward {
     fn info(&self) -> &'static OpInfo {
@@ -293,7 +284,9 @@ impl Operator for AttentionForward {
 
     fn cases(&self) -> Vec<Case> {
         let mut cases = super::production(&INFO);
-        cases.extend(super::small(&INFO));
+        cases.extend(super::small(&INFO, TENSORS));
+        let large = Case::odd(&INFO, DType::F16, super::dims([1, 1, 1, 40, 70, 48])).only(&[]);
+        cases.push(large.fill(Values::Normal { std: 8.0 }));
         cases
     }
 

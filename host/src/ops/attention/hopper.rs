@@ -6,6 +6,7 @@ use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::forward::hopper::{self, AttentionHopper};
 use half::{bf16, f16};
 
+use super::aligned;
 use super::forward::{Call, INFO};
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Case, Params};
@@ -113,7 +114,7 @@ impl<T: Float + Half> Call<'_, T> {
 const MAX_STRIDE: usize = 1 << 39;
 
 /// The descriptor of `[batch, heads, tokens, d]` that is moved in boxes of `rows` tokens with the 128-byte swizzle.
-fn tile_map(
+pub(super) fn tile_map(
     stream: &Stream,
     address: u64,
     dtype: DType,
@@ -137,12 +138,12 @@ fn tile_map(
 }
 
 /// Whether the Hopper path can run the case on such a device.
-pub(super) fn fits_case(device: &DeviceInfo, case: &Case) -> bool {
+pub(super) fn fits_case(device: &DeviceInfo, case: &Case, tensors: &[&str]) -> bool {
     let Ok([keys, d]) = case.dims(["k", "d"]) else { return false };
     let plain = |params: &Params| params.f32("softcap").is_ok_and(|cap| cap == 0.0);
-    let broadcast = ["q", "k", "v"].into_iter().any(|name| !case.arrangement(name).broadcast.is_empty());
+    let broadcast = tensors.iter().any(|name| !case.arrangement(name).broadcast.is_empty());
     device.compute_capability == (9, 0)
-        && super::forward::fits_mma(device, case)
+        && aligned(case, tensors)
         && [64, 128].contains(&d)
         && keys > 0
         && plain(&case.params)
@@ -151,6 +152,6 @@ pub(super) fn fits_case(device: &DeviceInfo, case: &Case) -> bool {
 }
 
 /// Whether the tiles to be compared can.
-pub(super) fn fits_tile(device: &DeviceInfo, case: &Case) -> bool {
-    case.dtype == DType::BF16 && case.dims.get("d") == Some(64) && fits_case(device, case)
+pub(super) fn fits_tile(device: &DeviceInfo, case: &Case, tensors: &[&str]) -> bool {
+    case.dtype == DType::BF16 && case.dims.get("d") == Some(64) && fits_case(device, case, tensors)
 }

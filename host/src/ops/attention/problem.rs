@@ -23,7 +23,7 @@ pub(super) struct Checked<'a> {
     /// Sequences, batches in memory, and tokens of Q and K.
     sequences: usize,
     batch: usize,
-    pub(super) tokens: [usize; 2],
+    tokens: [usize; 2],
     heads: usize,
     kv_heads: usize,
 }
@@ -99,6 +99,11 @@ impl<'a> Checked<'a> {
     /// Blocks for tiles of `rows` queries: all that the sequences can have, however they share the tokens.
     pub(super) fn query_blocks(&self, info: &OpInfo, rows: u32) -> Result<Option<u32>> {
         self.blocks(info, "q", self.tokens[0], self.heads, rows as usize)
+    }
+
+    /// Blocks for tiles of `rows` keys.
+    pub(super) fn key_blocks(&self, info: &OpInfo, rows: u32) -> Result<Option<u32>> {
+        self.blocks(info, "k", self.tokens[1], self.kv_heads, rows as usize)
     }
 
     fn blocks(
@@ -184,12 +189,4 @@ pub(super) fn options<'a>(args: &Arguments<'a>, params: &Params) -> Result<Atten
         packed,
         slopes: args.optional_input("slopes")?,
     })
-}
-
-impl Checked<'_> {
-    /// Heads of K and V.
-    #[allow(dead_code)]
-    pub(super) fn kv_heads(&self) -> usize {
-        self.kv_heads
-    }
 }

@@ -37,7 +37,7 @@ pub const fn shared_bytes(d: u32) -> usize {
 #[kernel(
     dtypes(T: half), values(D: 32, 64, 96, 128, 192, 256, BIASED: false, true),
     where(!BIASED || D == 64 || D == 128 || D == 256), block = THREADS,
-    min_blocks = if D <= 64 { 3 } else { 2 }, shared = { shared_bytes(D) }
+    min_blocks = 2, shared = { shared_bytes(D) }
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn attention_mma<T: Half, const D: u32, const BIASED: bool>(
@@ -120,25 +120,27 @@ impl Online {
     }
 }
 
-/// Applies soft cap and ALiBi, and hides keys that a query does not see. `query` and `key` are this thread's first.
+/// Applies factor, soft cap and ALiBi. `query` and `key` are this thread's first.
 #[inline(always)]
-fn bias_and_mask<const BIASED: bool>(
-    scores: &mut Scores,
-    problem: &Problem,
-    bias: Bias,
-    span: Option<Span>,
-    query: i32,
-    key: i32,
-) {
+fn apply(scores: &mut Scores, scale: f32, bias: Bias, query: i32, key: i32) {
     for j in 0..NT {
         for e in 0..4 {
-            let (i, j8) = (query + (e as i32 / 2) * 8, key + j as i32 * 8 + e as i32 % 2);
-            if BIASED {
-                (scores[j][e], _) = bias.apply(scores[j][e] * problem.scale, i, j8);
-            }
-            if let Some(span) = span
-                && !span.sees(i, j8)
-            {
+            (scores[j][e], _) = bias.cap(scores[j][e] * scale);
+        }
+    }
+    for j in 0..NT {
+        for e in 0..4 {
+            scores[j][e] -= bias.penalty(query + (e as i32 / 2) * 8, key + j as i32 * 8 + e as i32 % 2);
+        }
+    }
+}
+
+/// Hides keys that a query does not see.
+#[inline(always)]
+fn mask(scores: &mut Scores, span: Span, query: i32, key: i32) {
+    for j in 0..NT {
+        for e in 0..4 {
+            if !span.sees(query + (e as i32 / 2) * 8, key + j as i32 * 8 + e as i32 % 2) {
                 scores[j][e] = f32::NEG_INFINITY;
             }
         }
@@ -191,11 +193,11 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
     let mut acc = [[[0.0f32; 4]; DT]; MT];
     if first < end {
         if MT == 2 {
-            q.copy::<DT, 128>(tile_q, tile.first, THREADS);
+            q.copy::<DT, 128, THREADS>(tile_q, tile.first);
         } else {
-            q.copy::<DT, 64>(tile_q, tile.first, THREADS);
+            q.copy::<DT, 64, THREADS>(tile_q, tile.first);
         }
-        k.copy::<DT, BLOCK_N>(tile_k, (end - 1) * BLOCK_N, THREADS);
+        k.copy::<DT, BLOCK_N, THREADS>(tile_k, (end - 1) * BLOCK_N);
         cp_async::commit();
     }
     let mut n = end;
@@ -205,7 +207,7 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
         // These keys have landed, and everybody is done with the values before them.
         cp_async::wait_group::<0>();
         thread::sync_threads();
-        v.copy::<DT, BLOCK_N>(tile_v, key, THREADS);
+        v.copy::<DT, BLOCK_N, THREADS>(tile_v, key);
         cp_async::commit();
 
         let mut scores = [[[0.0f32; 4]; NT]; MT];
@@ -225,7 +227,7 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
         cp_async::wait_group::<0>();
         thread::sync_threads();
         if n > first {
-            k.copy::<DT, BLOCK_N>(tile_k, key - BLOCK_N, THREADS);
+            k.copy::<DT, BLOCK_N, THREADS>(tile_k, key - BLOCK_N);
             cp_async::commit();
         }
 
@@ -233,10 +235,11 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
         for i in 0..MT {
             let query = (tile.first + warp_row + i as u32 * 16 + lane / 4) as i32;
             let first_key = (key + lane % 4 * 2) as i32;
+            if BIASED {
+                apply(&mut scores[i], problem.scale, bias, query, first_key);
+            }
             if !whole {
-                bias_and_mask::<BIASED>(&mut scores[i], &problem, bias, Some(span), query, first_key);
-            } else if BIASED {
-                bias_and_mask::<BIASED>(&mut scores[i], &problem, bias, None, query, first_key);
+                mask(&mut scores[i], span, query, first_key);
             }
             let factors = online[i].update(&mut scores[i], scale);
             for j in 0..DT {

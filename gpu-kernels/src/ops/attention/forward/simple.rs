@@ -67,7 +67,8 @@ pub unsafe fn attention_simple<T: Element>(
         for e in 0..PER_LANE {
             dot = math::fma(query_row[e], key_row[e], dot);
         }
-        let (score, _) = bias.apply(warp::reduce_sum(dot) * problem.scale, query as i32, key);
+        let (capped, _) = bias.cap(warp::reduce_sum(dot) * problem.scale);
+        let score = capped - bias.penalty(query as i32, key);
         let greater = math::max_nan(max, score);
         // Nothing seen yet but −∞: the reference point is 0.
         let reference = if greater == f32::NEG_INFINITY { 0.0 } else { greater };

@@ -1,0 +1,37 @@
+//! The gradient of attention.
+//!
+//! # Math
+//! With the weights pᵢⱼ = e^(sᵢⱼ − Lᵢ), recomputed from the logsumexp L that the forward left, and dpᵢⱼ = dOᵢ·vⱼ:
+//! dvⱼ = Σᵢ pᵢⱼ·dOᵢ. The softmax's own derivative is dsᵢⱼ = pᵢⱼ·(dpᵢⱼ − Σₖ pᵢₖ·dpᵢₖ), and the sum, which no tile has all of, is
+//! Dᵢ = Σₖ pᵢₖ·dOᵢ·vₖ = dOᵢ·oᵢ: a dot product of rows. Then with the scores' factor (and the soft cap's slope) in ds,
+//! dqᵢ = Σⱼ dsᵢⱼ·kⱼ and dkⱼ = Σᵢ dsᵢⱼ·qᵢ. What a query does not see has p = 0.
+//!
+//! Recomputing S costs a fifth of the arithmetic and saves q_len · k_len values of memory and traffic.
+//!
+//! # Layout
+//! As of the [forward](super::forward); dQ, dK and dV by the strides of [`Gradients`](super::Gradients). `delta`, Dᵢ, is dense like `lse`.
+//!
+//! # Mapping
+//! [`delta`]: sixteen threads a query. [`simple`]: a warp a query for dQ, a warp a key for dK and dV. [`mma`]: the same in
+//! tiles on the tensor cores: a block a tile of queries for dQ, looping over keys; a block a tile of keys for dK and dV, looping over the queries of
+//! all heads that share them. No atomics: results are reproducible, and GQA needs no second pass.
+//!
+//! # Shared memory
+//! [`mma`]: the block's own two tiles, and two buffers of the two tiles it walks over.
+//!
+//! # Numerics
+//! S, P, dP, dS and the sums in f32; [`mma`] rounds P and dS to the storage type for the products that consume them.
+//!
+//! # Cost
+//! Five products of q_len · k_len · d a head are the least; dQ apart from dK and dV makes seven, because S and dP are formed twice. Bound by the tensor
+//! cores.
+//!
+//! # Limits
+//! As of the [forward](super::forward).
+//!
+//! # Sources
+//! Dao et al., "FlashAttention" (arXiv:2205.14135), appendix B; Dao, "FlashAttention-2" (arXiv:2307.08691).
+
+pub mod delta;
+pub mod mma;
+pub mod simple;

@@ -1,0 +1,443 @@
+//! The gradient of attention.
+
+use cuda_std::float::Half;
+use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
+use gpu_kernels::ops::attention as gk;
+use gpu_kernels::ops::attention::backward::mma::{self, dkv, dq};
+use gpu_kernels::ops::attention::backward::{delta, simple};
+use half::{bf16, f16};
+
+use super::exact::{Exact, Seen, dot};
+use super::forward::AttentionForward;
+use super::problem::{self, Bounds, Checked};
+use super::{Attention, aligned};
+use crate::dispatch;
+use crate::ops::elementwise::grid;
+use crate::ops::model::*;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// What the gradient of [`attention`](super::attention) is computed from.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a, T> {
+    /// The queries, `[batch, heads, q_len, d]`.
+    pub q: View<'a, T>,
+    /// The keys, `[batch, kv_heads, k_len, d]`.
+    pub k: View<'a, T>,
+    /// The values, of the keys' shape.
+    pub v: View<'a, T>,
+    /// The forward's result, of the queries' shape.
+    pub o: View<'a, T>,
+    /// Its logsumexps, `[batch, heads, q_len]`, contiguous.
+    pub lse: View<'a, f32>,
+}
+
+/// The gradients of [`attention`](super::attention) by its inputs, `[dq, dk, dv]`, of their shapes, from that of its result, `d_o`.
+///
+/// All tensors but `lse` have free strides with contiguous d. With grouped heads dK and dV are the sums over the group. The scores are computed
+/// again, tile by tile; beside the results there is scratch memory for a number a query. Results are reproducible. Keys past a padded
+/// sequence's length have zero gradients. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores;
+/// everything else takes a correct path that is some hundred times slower. The work is queued on `stream`.
+///
+/// Dao, "FlashAttention-2", arXiv:2307.08691.
+///
+/// # Errors
+/// As of [`attention`](super::attention).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, ops, ops::{Attention, Saved}};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let x = Tensor::from_slice(&stream, [1, 1, 2, 4], &[0.5f32; 8])?;
+/// let (o, lse) = ops::attention_with_lse(&stream, &x, &x, &x, &Attention::causal())?;
+/// let saved = Saved { q: x.view(), k: x.view(), v: x.view(), o: o.view(), lse: lse.view() };
+/// let [_, _, dv] = ops::attention_backward(&stream, &saved, &x, &Attention::causal())?;
+/// assert_eq!(dv.to_vec(&stream)?, [0.75, 0.75, 0.75, 0.75, 0.25, 0.25, 0.25, 0.25]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn attention_backward<'a, T: Float>(
+    stream: &Stream,
+    saved: &Saved<'_, T>,
+    d_o: impl Into<View<'a, T>>,
+    options: &Attention<'_>,
+) -> Result<[Tensor<T>; 3]> {
+    let [mut dq, mut dk, mut dv] = [
+        Tensor::uninit(stream, saved.q.shape())?,
+        Tensor::uninit(stream, saved.k.shape())?,
+        Tensor::uninit(stream, saved.v.shape())?,
+    ];
+    let gradients = [dq.view_mut(), dk.view_mut(), dv.view_mut()];
+    attention_backward_into(stream, saved, d_o.into(), options, gradients)?;
+    Ok([dq, dk, dv])
+}
+
+/// [`attention_backward`] into `[dq, dk, dv]`, of the shapes of q, k and v with free strides but contiguous d.
+///
+/// # Errors
+/// As of [`attention_backward`].
+pub fn attention_backward_into<'a, T: Float>(
+    stream: &Stream,
+    saved: &Saved<'a, T>,
+    d_o: impl Into<View<'a, T>>,
+    options: &Attention<'a>,
+    gradients: [ViewMut<'a, T>; 3],
+) -> Result<()> {
+    Call::new(*saved, d_o.into(), options, gradients)?.launch(stream)
+}
+
+/// A call whose arguments fit together.
+struct Call<'a, T> {
+    saved: Saved<'a, T>,
+    d_o: View<'a, T>,
+    gradients: [ViewMut<'a, T>; 3],
+    problem: Checked<'a>,
+    strides: gk::Gradients,
+}
+
+/// What kernels of dQ take.
+type DqArgs<T> = (
+    DevicePtr<T>,
+    DevicePtr<T>,
+    DevicePtr<T>,
+    DevicePtr<T>,
+    DevicePtr<f32>,
+    DevicePtr<f32>,
+    DevicePtrMut<T>,
+    DevicePtr<i32>,
+    DevicePtr<i32>,
+    DevicePtr<i32>,
+    DevicePtr<f32>,
+    gk::Problem,
+    gk::Gradients,
+);
+
+/// What kernels of dK and dV take.
+type DkvArgs<T> = (
+    DevicePtr<T>,
+    DevicePtr<T>,
+    DevicePtr<T>,
+    DevicePtr<T>,
+    DevicePtr<f32>,
+    DevicePtr<f32>,
+    DevicePtrMut<T>,
+    DevicePtrMut<T>,
+    DevicePtr<i32>,
+    DevicePtr<i32>,
+    DevicePtr<i32>,
+    DevicePtr<f32>,
+    gk::Problem,
+    gk::Gradients,
+);
+
+impl<'a, T: Float> Call<'a, T> {
+    fn new(
+        saved: Saved<'a, T>,
+        d_o: View<'a, T>,
+        options: &Attention<'a>,
+        gradients: [ViewMut<'a, T>; 3],
+    ) -> Result<Self> {
+        let Saved { q, k, v, o, lse } = saved;
+        let mut problem = Checked::new(&INFO, [q, k, v], options)?;
+        for (name, view) in [("o", &o), ("d_o", &d_o)] {
+            view.require_shape(INFO.name, name, q.shape())?;
+            view.require_inner_contiguous(INFO.name, name)?;
+        }
+        lse.require_shape(INFO.name, "lse", &q.shape()[..3])?;
+        lse.require_contiguous(INFO.name, "lse")?;
+        for ((name, view), of) in ["dq", "dk", "dv"].into_iter().zip(&gradients).zip([q, k, v]) {
+            view.require_shape(INFO.name, name, of.shape())?;
+            view.require_inner_contiguous(INFO.name, name)?;
+        }
+        let outer = |strides: &[usize]| [strides[0], strides[1], strides[2]].map(|stride| stride as u64);
+        problem.sizes.o = outer(o.strides());
+        let [dq, dk, dv] = [0, 1, 2].map(|i: usize| outer(gradients[i].strides()));
+        let strides = gk::Gradients { d_o: outer(d_o.strides()), dq, dk, dv };
+        Ok(Self { saved, d_o, gradients, problem, strides })
+    }
+
+    /// The tensors of a launch whose types are known only now.
+    fn of(args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
+        let options = problem::options(args, params)?;
+        let [q, k, v, o] = [args.input("q")?, args.input("k")?, args.input("v")?, args.input("o")?];
+        let saved = Saved { q, k, v, o, lse: args.input("lse")? };
+        let gradients = [args.output("dq")?, args.output("dk")?, args.output("dv")?];
+        Self::new(saved, args.input("d_o")?, &options, gradients)
+    }
+
+    fn launch(self, stream: &Stream) -> Result<()> {
+        if self.fits_tensor_cores() { self.launch_mma(stream) } else { self.launch_simple(stream) }
+    }
+
+    /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
+    fn fits_tensor_cores(&self) -> bool {
+        let Saved { q, k, v, o, .. } = &self.saved;
+        let aligned = [q, k, v, o, &self.d_o].into_iter().all(|x| x.rows_aligned(16))
+            && self.gradients.iter().all(|x| x.rows_aligned(16));
+        T::DTYPE != DType::F32 && self.problem.sizes.d.is_multiple_of(8) && self.problem.sizes.d > 0 && aligned
+    }
+
+    fn launch_simple(mut self, stream: &Stream) -> Result<()> {
+        let delta = self.delta::<delta::AttentionDelta<T, 1>>(stream)?;
+        self.launch_dq::<simple::AttentionDqSimple<T>>(stream, &delta, simple::ROWS)?;
+        self.launch_dkv::<simple::AttentionDkvSimple<T>>(stream, &delta, simple::ROWS)
+    }
+
+    fn launch_mma(self, stream: &Stream) -> Result<()> {
+        if !self.fits_tensor_cores() {
+            let wanted = "f16 or bf16 with d a multiple of 8 and rows at multiples of 16 bytes";
+            return Err(INFO.param_error("variant", "mma", wanted));
+        }
+        match T::DTYPE {
+            DType::F16 => self.cast::<f16>().launch_mma_of(stream),
+            _ => self.cast::<bf16>().launch_mma_of(stream),
+        }
+    }
+
+    /// The same call under the name of the type that `T` is.
+    fn cast<U: Float>(self) -> Call<'a, U> {
+        let Self { saved: Saved { q, k, v, o, lse }, d_o, gradients, problem, strides } = self;
+        let [q, k, v, o, d_o] = [q, k, v, o, d_o].map(|x| View::of(x.part));
+        let gradients = gradients.map(|x| ViewMut::of(x.part));
+        Call { saved: Saved { q, k, v, o, lse }, d_o, gradients, problem, strides }
+    }
+
+    /// D, the dot products of the rows of dO and O.
+    fn delta<K>(&self, stream: &Stream) -> Result<crate::Scratch<f32>>
+    where
+        K: Kernel<Args = (DevicePtr<T>, DevicePtr<T>, DevicePtrMut<f32>, u64, gk::Problem, gk::Gradients)>,
+    {
+        let rows = self.saved.lse.len();
+        let delta = stream.scratch(rows)?;
+        if let Some(grid) = grid(&INFO, "q", rows, delta::ROWS as usize)? {
+            let (o, d_o) = (self.saved.o.ptr(stream)?, self.d_o.ptr(stream)?);
+            let args = (o, d_o, delta.ptr_mut(), rows as u64, self.problem.sizes, self.strides);
+            // SAFETY: the tensors are live and have these sizes and strides; callers name a kernel of several elements at a time
+            // only where d and the rows' alignment are multiples of them.
+            unsafe { stream.launch::<K>(grid, args)? };
+        }
+        Ok(delta)
+    }
+
+    fn launch_dq<K: Kernel<Args = DqArgs<T>>>(
+        &mut self,
+        stream: &Stream,
+        delta: &crate::Scratch<f32>,
+        rows: u32,
+    ) -> Result<()> {
+        let Some(grid) = self.problem.query_blocks(&INFO, rows)? else { return Ok(()) };
+        let Bounds { cu_q, cu_k, key_lengths, slopes } = self.problem.bounds(stream)?;
+        let [q, k, v, d_o] = self.inputs(stream)?;
+        let (lse, delta) = (self.saved.lse.ptr(stream)?, delta.ptr_mut().into());
+        let [dq, _, _] = &mut self.gradients;
+        let dq = dq.ptr_mut(stream)?;
+        let args = (q, k, v, d_o, lse, delta, dq, cu_q, cu_k, key_lengths, slopes, self.problem.sizes, self.strides);
+        // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, what is read of lengths and
+        // offsets is bounded in the kernel, and callers name a kernel of the tensor cores only where rows and d fit it.
+        unsafe { stream.launch::<K>(grid, args) }
+    }
+
+    fn launch_dkv<K: Kernel<Args = DkvArgs<T>>>(
+        &mut self,
+        stream: &Stream,
+        delta: &crate::Scratch<f32>,
+        rows: u32,
+    ) -> Result<()> {
+        let Some(grid) = self.problem.key_blocks(&INFO, rows)? else { return Ok(()) };
+        let Bounds { cu_q, cu_k, key_lengths, slopes } = self.problem.bounds(stream)?;
+        let [q, k, v, d_o] = self.inputs(stream)?;
+        let (lse, delta) = (self.saved.lse.ptr(stream)?, delta.ptr_mut().into());
+        let [_, dk, dv] = &mut self.gradients;
+        let (dk, dv) = (dk.ptr_mut(stream)?, dv.ptr_mut(stream)?);
+        let (sizes, strides) = (self.problem.sizes, self.strides);
+        let args = (q, k, v, d_o, lse, delta, dk, dv, cu_q, cu_k, key_lengths, slopes, sizes, strides);
+        // SAFETY: as above.
+        unsafe { stream.launch::<K>(grid, args) }
+    }
+
+    fn inputs(&self, stream: &Stream) -> Result<[DevicePtr<T>; 4]> {
+        let Saved { q, k, v, .. } = &self.saved;
+        Ok([q.ptr(stream)?, k.ptr(stream)?, v.ptr(stream)?, self.d_o.ptr(stream)?])
+    }
+}
+
+impl<T: Float + Half> Call<'_, T> {
+    fn launch_mma_of(mut self, stream: &Stream) -> Result<()> {
+        let delta = self.delta::<delta::AttentionDelta<T, 8>>(stream)?;
+        macro_rules! launch {
+            ($d:literal, $biased:literal, $($which:ident),+) => {{
+                self.launch_dq::<dq::AttentionDqMma<T, $d, $biased>>(stream, &delta, mma::owned($d))?;
+                $(self.launch_dkv::<dkv::AttentionDkvMma<T, $d, { dkv::$which }, $biased>>(
+                    stream, &delta, mma::owned($d),
+                )?;)+
+                Ok(())
+            }};
+        }
+        match (self.problem.sizes.d, self.problem.biased()) {
+            (..=64, false) => launch!(64, false, BOTH),
+            (..=64, true) => launch!(64, true, BOTH),
+            (..=128, false) => launch!(128, false, BOTH),
+            (..=128, true) => launch!(128, true, BOTH),
+            (_, false) => launch!(256, false, DK, DV),
+            (_, true) => launch!(256, true, DK, DV),
+        }
+    }
+}
+
+/// The operator's entry in the registry.
+pub struct AttentionBackward;
+
+static INFO: OpInfo = OpInfo {
+    name: "attention_backward",
+    bench_name: "attn.bwd",
+    summary: "gradient of attention",
+    math: "dv = pᵀ·do, ds = p∘(do·vᵀ − do·o), dq = ds·k·scale, dk = dsᵀ·q·scale",
+    args: &[
+        ArgInfo::input("q", "[batch, heads, q_len, d], d contiguous"),
+        ArgInfo::input("k", "[batch, kv_heads, k_len, d], d contiguous"),
+        ArgInfo::input("v", "[batch, kv_heads, k_len, d], d contiguous"),
+        ArgInfo::input("o", "[batch, heads, q_len, d], d contiguous"),
+        ArgInfo::input("lse", "[batch, heads, q_len]").of(&[DType::F32]),
+        ArgInfo::input("d_o", "[batch, heads, q_len, d], d contiguous"),
+        ArgInfo::input("key_lengths", "[batch], keys of each sequence").of(&[DType::I32]).optional(),
+        ArgInfo::input("cu_q", "[sequences + 1], where packed queries start").of(&[DType::I32]).optional(),
+        ArgInfo::input("cu_k", "[sequences + 1], where packed keys start").of(&[DType::I32]).optional(),
+        ArgInfo::input("slopes", "[heads], ALiBi's").of(&[DType::F32]).optional(),
+        ArgInfo::output("dq", "[batch, heads, q_len, d], d contiguous"),
+        ArgInfo::output("dk", "[batch, kv_heads, k_len, d], d contiguous"),
+        ArgInfo::output("dv", "[batch, kv_heads, k_len, d], d contiguous"),
+    ],
+    params: super::PARAMS,
+    dtypes: DType::FLOATS,
+    kernels: &[
+        delta::ATTENTION_DELTA,
+        simple::ATTENTION_DQ_SIMPLE,
+        simple::ATTENTION_DKV_SIMPLE,
+        dq::ATTENTION_DQ_MMA,
+        dkv::ATTENTION_DKV_MMA,
+    ],
+    variants: &[
+        Variant {
+            name: "simple",
+            doc: "a warp a query, then a warp a key, any type and alignment: the one to read first, and what is picked where no \
+                  other fits",
+            applies: |_, case| case.class != CaseClass::Production,
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_simple(stream)),
+        },
+        Variant {
+            name: "mma",
+            doc: "cp.async and mma.sync, compute capability 8.0 and above: f16 and bf16 with rows at multiples of 16 bytes",
+            applies: |_, case| aligned(case, &["q", "k", "v", "o", "d_o", "dq", "dk", "dv"]),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_mma(stream)),
+        },
+    ],
+};
+
+impl Operator for AttentionBackward {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let mut cases = super::production(&INFO);
+        cases.extend(super::small(&INFO, &["q", "k", "v", "o", "d_o", "dq", "dk", "dv"]));
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [b, h, q, k, d] = case.dims(["b", "h", "q", "k", "d"])?;
+        let mut specs = super::inputs(case)?;
+        // Of weights that would add to about one, had they been those of the forward: a backward is exact for any logsumexps.
+        let total = (k.max(1) as f64).ln();
+        let lse = Values::Uniform { low: total, high: total + 1.0 };
+        specs.splice(
+            3..3,
+            [
+                InputSpec::normal("o", case.dtype, [b, h, q, d]),
+                InputSpec::new("lse", DType::F32, [b, h, q], lse),
+                InputSpec::normal("d_o", case.dtype, [b, h, q, d]),
+            ],
+        );
+        Ok(specs)
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        let q = super::check_metas(inputs, params)?;
+        inputs.get("o")?.has_shape(q.shape())?;
+        inputs.get("d_o")?.has_shape(q.shape())?;
+        inputs.get("lse")?.has_shape(&q.shape()[..3])?;
+        let of = |name, input: MetaArg<'_>| TensorMeta::new(name, input.dtype(), input.shape());
+        Ok(vec![of("dq", q), of("dk", inputs.get("k")?), of("dv", inputs.get("v")?)])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch(stream))
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let exact = Exact::new(inputs, params)?;
+        let (o, d_o, lse) = (inputs.get("o")?, inputs.get("d_o")?, inputs.get("lse")?.to_f64());
+        let d = exact.q.shape()[3];
+        // The weight of a key for row `row` of Q, and the derivative by q·k.
+        let term = |row: usize, key: Seen| {
+            let d_o = reference::row(d_o, row);
+            let p = (key.score - lse[row]).exp();
+            let delta = dot(&d_o, &reference::row(o, row));
+            (p, p * (dot(&d_o, &exact.value(key.row)) - delta) * key.slope * exact.scale)
+        };
+        let add = |sum: &mut Vec<f64>, factor: f64, row: Vec<f64>| {
+            sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += factor * x);
+        };
+        Ok(reference::by_row(rows, |row| {
+            let mut sum = vec![0.0; d];
+            if output == "dq" {
+                exact
+                    .seen(row)
+                    .into_iter()
+                    .for_each(|key| add(&mut sum, term(row, key).1, reference::row(exact.k, key.row)));
+                return sum;
+            }
+            for query in exact.queries_of(row) {
+                let Some(key) = exact.score(&exact.query(query), row) else { continue };
+                let (p, ds) = term(query, key);
+                match output {
+                    "dk" => add(&mut sum, ds, reference::row(exact.q, query)),
+                    _ => add(&mut sum, p, reference::row(d_o, query)),
+                }
+            }
+            sum
+        }))
+    }
+
+    fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
+        let [h, kv, q, k, d] = case.dims(["h", "kv", "q", "k", "d"])?;
+        let scale = case.params.f64("scale")?;
+        let scale = if scale == 0.0 { 1.0 } else { scale * (d as f64).sqrt() };
+        // The weights of a query add to about one, those of a key to this.
+        let share = if output == "dq" { 1.0 } else { ((h * q) as f64 / (kv * k).max(1) as f64).max(1.0) };
+        let factor = if output == "dv" { 1.0 } else { scale };
+        // f32 and its exponentials err by 2⁻¹⁸ of a weight, from scores of size 10.
+        let weights = roundoff(case.dtype).max(f64::powi(2.0, -18));
+        let why = "one rounding to storage; each weight's, or dS's, rounding to it, times values of up to 8";
+        Ok(Tolerance::rounded(case.dtype, 8.0 * share * factor * weights, 0.0, why))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [b, h, kv, q, k, d] = case.dims(["b", "h", "kv", "q", "k", "d"])?;
+        let bytes = 4 * b * (h * q + kv * k) * d * case.dtype.size() + 4 * b * h * q;
+        let bound = if case.dtype == DType::F32 { Bound::Fp32 } else { Bound::Tensor(case.dtype) };
+        Ok(Cost::compute(bytes as u64, super::flops(case, 10 * b * h * q * k * d)?, bound))
+    }
+
+    fn gradient(&self) -> Option<Gradient> {
+        Some(Gradient {
+            forward: &AttentionForward,
+            of_outputs: &[("d_o", "o")],
+            of_inputs: &[("dq", "q"), ("dk", "k"), ("dv", "v")],
+        })
+    }
+}
