@@ -69,7 +69,7 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
             load_k(at, key);
         }
         // Queries last: their memory is where the results before them leave from.
-        memory.empty_q().wait_parity(wave % 2 ^ 1);
+        memory.empty_q().wait_parity((wave % 2) ^ 1);
         memory.full_q().arrive_expect_tx(work.rows * D * 2);
         for panel in 0..D / PANEL {
             let from = [(panel * PANEL) as i32, queries.first, queries.head as i32, batch as i32];
@@ -93,5 +93,5 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
         memory.empty_v(at.stage()).wait_parity(at.parity() ^ 1);
         at = at.next();
     }
-    memory.empty_q().wait_parity(wave % 2 ^ 1);
+    memory.empty_q().wait_parity((wave % 2) ^ 1);
 }
