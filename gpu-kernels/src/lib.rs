@@ -21,3 +21,13 @@ pub mod rows;
 pub const fn lanes<T>() -> usize {
     16 / size_of::<T>()
 }
+
+/// `n` divided by `by`, and what remains.
+///
+/// # Safety
+/// `by` is not 0.
+#[inline(always)]
+pub(crate) unsafe fn div_rem(n: u32, by: u32) -> (u32, u32) {
+    let by = core::num::NonZeroU32::new_unchecked(by);
+    (n / by, n % by)
+}

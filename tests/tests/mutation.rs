@@ -4,10 +4,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use warpsmith::check::Job;
 use warpsmith::check::mutation::{Mutation, synchronising};
-use warpsmith::check::registry::OPERATORS;
-use warpsmith::check::verify::{self, Filter};
-use warpsmith::ops::model::Operator;
+use warpsmith::check::registry::{self, OPERATORS};
+use warpsmith::check::verify::{self, Filter, Status};
+use warpsmith::ops::model::{Case, Operator};
 use warpsmith::{kernels, sim};
 
 static MUTANTS: AtomicUsize = AtomicUsize::new(0);
@@ -19,6 +20,7 @@ fn main() {
     };
     let mut trials: Vec<_> = OPERATORS.iter().map(trial).collect();
     trials.push(Trial::test("guarded instructions count", guarded_instructions_count));
+    trials.push(Trial::test("a pack past the end of a row", a_pack_past_the_end_of_a_row_is_noticed));
     let result = libtest_mimic::run(&Arguments::from_args(), trials);
     let all = kernels::not_built().is_none() && result.num_filtered_out == 0 && result.num_passed > 1;
     assert!(!all || MUTANTS.load(Ordering::Relaxed) > 50, "too few mutants: {MUTANTS:?}");
@@ -34,6 +36,37 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
     let mutants = mutation.run(2, |_| {})?;
     let missed: Vec<_> = mutants.iter().filter(|mutant| mutant.caught.is_none()).collect();
     if missed.is_empty() { Ok(()) } else { Err(format!("{missed:#?}").into()) }
+}
+
+/// `column + 4 <= n`, which lets sgemm store four columns at once, with a 3 in place of the 4: in each half of a thread's columns
+/// some case ends its rows where that is one too many.
+fn a_pack_past_the_end_of_a_row_is_noticed() -> Result<(), Failed> {
+    if kernels::not_built().is_some() {
+        return Ok(());
+    }
+    let (device, op, filter) = (sim::unshared()?, registry::find("sgemm")?, Filter::default());
+    let symbol = "sgemm_v1";
+    let image = kernels::images()?.iter().find(|image| image.symbol == symbol && device.archs()[0] == image.arch);
+    let original = image.ok_or("sgemm_v1 is not there")?.ptx()?;
+    let compared = original.lines().filter_map(|line| line.trim().strip_prefix("setp.le.u32"));
+    let sums = compared.filter_map(|operands| operands.split(", ").nth(1)).map(|sum| format!("add.s32 \t{sum}, "));
+    let ends: Vec<_> = original.lines().filter(|line| sums.clone().any(|sum| line.contains(&sum))).collect();
+    // The second half starts 64 columns on.
+    let mutants: Vec<_> = ends.iter().zip([(", 4;", ", 3;"), (", 68;", ", 67;")]).collect();
+    if ends.len() != 2 || !mutants.iter().all(|(end, (from, _))| end.ends_with(from)) {
+        return Err(format!("the comparisons have changed: {ends:#?}").into());
+    }
+    let cases = || op.cases().into_iter().filter(Case::is_simulated);
+    for (end, (from, to)) in mutants {
+        let mutant = original.replace(end, &end.replace(from, to));
+        let fails =
+            |case| verify::on_device(&device, &Job { op, case }, &filter).iter().any(|row| row.status == Status::Fail);
+        let simulator = device.simulator().ok_or("not a simulation")?;
+        if !simulator.with_kernel(symbol, &mutant, || cases().any(fails))? {
+            return Err(format!("nobody noticed `{end}` with `{to}`").into());
+        }
+    }
+    Ok(())
 }
 
 fn guarded_instructions_count() -> Result<(), Failed> {

@@ -63,6 +63,8 @@ pub struct Inst {
     pub first: bool,
     /// A plain copy of a register.
     pub moves: bool,
+    /// What it makes of offsets.
+    pub offset: Offset,
     /// What the operation makes of it: an offset, packed flags.
     pub imm: i64,
     /// More operands: `Code::lists[ext..ext + defs]` are written, up to `len` read.
@@ -84,6 +86,7 @@ impl Inst {
             guard_neg: false,
             first: false,
             moves: false,
+            offset: Offset::Opaque,
             under: n,
             imm: 0,
             ext: 0,
@@ -280,6 +283,8 @@ pub struct Copies {
 pub struct Code {
     pub insts: Vec<Inst>,
     pub origins: Vec<Origin>,
+    /// By instruction.
+    pub tracks: Vec<Track>,
     pub lists: Vec<Reg>,
     /// Branch targets of `brx.idx`.
     pub tables: Vec<Vec<u32>>,

@@ -102,13 +102,15 @@ pub struct Checks {
     pub race: bool,
     /// Divergent barriers, wrong counts, misuse of mbarriers.
     pub sync: bool,
+    /// Addresses computed in 32 bits that do not hold them.
+    pub offsets: bool,
 }
 
 impl Checks {
     /// Every checker.
-    pub const ALL: Checks = Checks { init: true, race: true, sync: true };
+    pub const ALL: Checks = Checks { init: true, race: true, sync: true, offsets: true };
     /// Faults only.
-    pub const NONE: Checks = Checks { init: false, race: false, sync: false };
+    pub const NONE: Checks = Checks { init: false, race: false, sync: false, offsets: false };
 }
 
 /// When asynchronous work happens.

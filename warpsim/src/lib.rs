@@ -54,6 +54,10 @@
 //! reports what it leaves unordered: accesses to shared memory and, across the whole grid, to global memory, on both sides
 //! of asynchronous copies; registers that `wgmma` works on; shared memory that others use when its block ends.
 //!
+//! [`Checks::offsets`] follows what 32-bit additions, products and shifts would give in wider registers, and reports an access whose
+//! address comes from one that 32 bits did not hold. What bit operations, shifts to the right and divisions make of such a number
+//! is a new one: hashes may wrap around, and so may sums that come back.
+//!
 //! Where it has to choose it is quiet: a relaxed read counts as an acquire (no fence is demanded after it) and a
 //! compare-and-swap as a read (loops start from a plain one); of each place the last writer and two readers are
 //! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its

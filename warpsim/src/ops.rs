@@ -256,3 +256,45 @@ pub enum Mbar {
     },
     PendingCount,
 }
+
+/// What an instruction makes of the offsets that it is given, for the checker of their overflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Offset {
+    /// A new number.
+    #[default]
+    Opaque,
+    Copy,
+    Negate,
+    Add,
+    Sub,
+    Mul,
+    Mad,
+    Shl,
+    Select,
+    /// From 32 bits to 64, perhaps multiplied on the way, and added to.
+    Widen {
+        signed: bool,
+    },
+    /// From 64 bits to 32.
+    Cut,
+}
+
+impl Offset {
+    /// Whether a 32-bit result may have lost bits.
+    pub fn is_arithmetic(self) -> bool {
+        matches!(self, Offset::Negate | Offset::Add | Offset::Sub | Offset::Mul | Offset::Mad | Offset::Shl)
+    }
+}
+
+/// What the checker of offsets does at an instruction.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Track {
+    /// Its result is followed.
+    pub defines: bool,
+    /// It accesses memory at an address that is followed.
+    pub accesses: bool,
+    /// Which of its operands `a`, `b`, `c` are followed.
+    pub followed: [bool; 3],
+    /// Which of them are constants.
+    pub constant: [bool; 3],
+}

@@ -32,6 +32,8 @@ pub enum Kind {
     UninitialisedShared,
     /// A read of global memory that neither host nor kernel wrote.
     UninitialisedGlobal,
+    /// An access at an address that comes from 32-bit arithmetic whose result 32 bits do not hold.
+    IndexOverflow,
     /// Two accesses to shared memory, one a write, that nothing orders.
     SharedRace,
     /// The same in global memory.
@@ -70,6 +72,7 @@ impl Kind {
             Kind::UninitialisedRegister => "uninitialised-register",
             Kind::UninitialisedShared => "uninitialised-shared",
             Kind::UninitialisedGlobal => "uninitialised-global",
+            Kind::IndexOverflow => "index-overflow",
             Kind::SharedRace => "shared-race",
             Kind::GlobalRace => "global-race",
             Kind::AsyncRace => "async-race",
@@ -191,12 +194,12 @@ impl Fault {
         Fault { finding: Box::new(finding), also: vec![], output: String::new(), missing: None }
     }
 
-    /// One that no instruction is to blame for.
     /// One for want of memory, for the purpose that is given.
     pub(crate) fn of_memory(kernel: &str, error: OutOfMemory, purpose: &str) -> Self {
         Fault { missing: Some(error), ..Fault::of_launch(kernel, Kind::OutOfMemory, format!("{error} {purpose}")) }
     }
 
+    /// One that no instruction is to blame for.
     pub(crate) fn of_launch(kernel: &str, kind: Kind, message: String) -> Self {
         Fault::new(Finding {
             kind,

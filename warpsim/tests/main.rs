@@ -20,6 +20,7 @@ mod instructions;
 mod limits;
 mod mbarrier;
 mod mma;
+mod offsets;
 mod rare;
 mod sources;
 mod spaces;

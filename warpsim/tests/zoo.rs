@@ -4,7 +4,7 @@ use crate::common::all_options;
 use warpsim::{Gpu, Kind, Launch, Module, Options};
 
 /// A kernel `k(p, q)` with pointers in %rd1, %rd2 and the thread index in %r1 (times four in %r2).
-fn kernel(shared: u32, body: &str) -> String {
+pub fn kernel(shared: u32, body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u64 q)\n{{\n\
          .reg .pred %p<8>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .f32 %f<200>;\n\
@@ -13,17 +13,17 @@ fn kernel(shared: u32, body: &str) -> String {
     )
 }
 
-struct Bug {
-    name: &'static str,
-    threads: u32,
-    blocks: u32,
-    bad: &'static str,
+pub struct Bug {
+    pub name: &'static str,
+    pub threads: u32,
+    pub blocks: u32,
+    pub bad: &'static str,
     /// What is replaced in `bad` to mend it, and by what.
-    mend: (&'static str, &'static str),
-    kind: Kind,
+    pub mend: (&'static str, &'static str),
+    pub kind: Kind,
 }
 
-fn launch(text: &str, b: &Bug, o: &Options) -> Result<Vec<warpsim::Finding>, warpsim::Fault> {
+pub fn launch(text: &str, b: &Bug, o: &Options) -> Result<Vec<warpsim::Finding>, warpsim::Fault> {
     let k = Module::parse(text)
         .unwrap_or_else(|e| panic!("{}: {e}", b.name))
         .kernel("k")
@@ -37,7 +37,7 @@ fn launch(text: &str, b: &Bug, o: &Options) -> Result<Vec<warpsim::Finding>, war
     g.launch(&k, &l, &o).map(|r| r.findings)
 }
 
-fn check(b: Bug) {
+pub fn check(b: Bug) {
     for o in all_options() {
         let found = match launch(&kernel(8192, b.bad), &b, &o) {
             Ok(f) => f,
@@ -121,7 +121,7 @@ fn bulk_load(parity: u32, expect: u32, wait: bool) -> String {
     )
 }
 
-fn one(body: &str, threads: u32, o: &Options) -> Vec<Kind> {
+pub fn one(body: &str, threads: u32, o: &Options) -> Vec<Kind> {
     let b = Bug { name: "one", threads, blocks: 1, bad: "", mend: ("", ""), kind: Kind::Internal };
     match launch(&kernel(8192, body), &b, o) {
         Ok(f) => f.into_iter().map(|f| f.kind).collect(),

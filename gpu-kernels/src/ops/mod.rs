@@ -4,4 +4,7 @@ pub mod activation;
 pub mod attention;
 pub mod elementwise;
 pub mod gemm;
+pub mod gemv;
+pub mod layout;
 pub mod norm;
+pub mod quant;

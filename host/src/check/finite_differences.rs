@@ -2,7 +2,7 @@
 //! Neither runs a kernel; that the kernels agree with their references is [`verify`](super::verify)'s to see.
 
 use super::random;
-use crate::ops::model::{self, Case, CaseClass, Gradient, Operator, TensorMeta, Tensors, reference};
+use crate::ops::model::{self, Case, CaseClass, Gradient, Operator, TensorMeta, Tensors};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::host_tensor::HostTensor;
@@ -47,13 +47,19 @@ fn check_case(op: &'static dyn Operator, gradient: &Gradient, case: &Case) -> Re
             _ => {}
         }
     }
+    // What a linear operator's backward does without.
+    for spec in forward.inputs(case)? {
+        if !point.forward.iter().any(|(name, _)| *name == spec.name) {
+            point.forward.push((spec.name, widened(&random::tensor(&spec, 2)?)?));
+        }
+    }
     let saved = saved(op, gradient, &point, case)?;
     let inputs = point.forward.iter().chain(&point.seeds).chain(&saved);
     let inputs = Tensors::new(op.info(), inputs.map(|(name, tensor)| (*name, tensor)));
     let mut compared = 0;
     for (output, input) in gradient.of_inputs {
         let Some((_, tensor)) = point.forward.iter().find(|(name, _)| name == input) else { continue };
-        let rows: Vec<_> = (0..reference::row_count(tensor.shape())).collect();
+        let rows: Vec<_> = (0..model::row_count(op, output, tensor.shape())).collect();
         let stated = op.reference(&inputs, &case.params, output, &rows)?;
         let size = stated.iter().fold(1.0f64, |size, value| size.max(value.abs()));
         let stride = tensor.len().div_ceil(SAMPLES).max(1);
@@ -107,7 +113,7 @@ fn forward(gradient: &Gradient, inputs: &[(&'static str, HostTensor)], case: &Ca
     let meta = outputs.iter().find(|meta| meta.name == output).ok_or_else(|| {
         Error::param(op.info().name, "outputs", "none of that name", format!("one called `{output}`"))
     })?;
-    let rows: Vec<_> = (0..reference::row_count(&meta.shape)).collect();
+    let rows: Vec<_> = (0..model::row_count(op, output, &meta.shape)).collect();
     op.reference(&Tensors::new(op.info(), inputs.iter().map(|(name, t)| (*name, t))), &params, output, &rows)
 }
 

@@ -1,9 +1,11 @@
 //! What walks the operators: comparisons with their references, timing, mutation, and the files and random input these need.
 
 pub mod bench;
+mod buffers;
 pub mod finite_differences;
 pub mod io;
 mod job;
+pub mod lines;
 pub mod mutation;
 mod operands;
 pub mod profile;

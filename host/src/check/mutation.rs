@@ -135,7 +135,7 @@ impl<'a> Mutation<'a> {
     }
 }
 
-fn simulator(device: &Device) -> Result<Simulator<'_>> {
+pub(super) fn simulator(device: &Device) -> Result<Simulator<'_>> {
     device.simulator().ok_or_else(|| {
         let reason = "only a simulation can run a changed kernel".to_owned();
         Error::BackendUnavailable { backend: device.info().backend.to_string(), reason }

@@ -14,7 +14,7 @@ pub fn profile(device: &Device, job: &Job, params: &Params) -> Result<Vec<Profil
     };
     let stream = device.stream()?;
     let mut operands = Operands::random(&stream, job.op, &job.case, params, 0)?;
-    let unchecked = Settings { init: false, race: false, sync: false, ..simulator.settings() };
+    let unchecked = Settings { init: false, race: false, sync: false, offsets: false, ..simulator.settings() };
     let run = || operands.launch(&stream, job.op, params).and_then(|()| stream.synchronize());
     let (launched, profiles) = simulator.with(unchecked, || simulator.profile(run));
     launched.map(|()| profiles)

@@ -6,6 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
+use super::buffers;
 use crate::ops::model::{Case, InputSpec, Operator, Values};
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
@@ -54,11 +55,12 @@ pub fn tensor(spec: &InputSpec, seed: u64) -> Result<HostTensor> {
         let mut rng = SmallRng::seed_from_u64(seed ^ (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         chunk.fill_with(|| draw(spec.values, &mut rng));
     });
-    let head = HostTensor::from_f64(spec.dtype, [drawn], &values)?.into_bytes();
+    let rounded = values.par_chunks(CHUNK).map(|chunk| HostTensor::from_f64(spec.dtype, [chunk.len()], chunk));
+    let head = rounded.map(|chunk| chunk.map(HostTensor::into_bytes)).collect::<Result<Vec<_>>>()?.concat();
     if drawn == shape.elements() {
         return HostTensor::new(spec.dtype, shape, head);
     }
-    let mut bytes = vec![0; shape.elements() * spec.dtype.size()];
+    let mut bytes = buffers::take(shape.elements() * spec.dtype.size());
     bytes.par_chunks_mut(head.len()).for_each(|chunk| chunk.copy_from_slice(&head[..chunk.len()]));
     HostTensor::new(spec.dtype, shape, bytes)
 }

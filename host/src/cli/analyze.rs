@@ -5,6 +5,7 @@ use comfy_table::Cell;
 use cuda_builder::ptxas;
 use serde_json::json;
 
+use super::cases::Lines;
 use super::{Outcome, Ui};
 use crate::check::verify::offline::{self, KernelRow};
 use crate::check::{Job, profile, registry};
@@ -26,6 +27,8 @@ pub(super) struct Args {
     /// The GPU to simulate: its kernels, its grids and its occupancy
     #[arg(long, value_name = "GPU", default_value = GpuModel::H100.key(), ignore_case = true, value_parser = gpu())]
     device: GpuModel,
+    #[command(flatten)]
+    lines: Lines,
 }
 
 fn gpu() -> impl TypedValueParser<Value = GpuModel> {
@@ -48,7 +51,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         }
     }
     let job = Job { op, case };
-    let mut profiles = profile::profile(&device, &job, &params)?;
+    let mut profiles = args.lines.with(&device, &[op], || profile::profile(&device, &job, &params))?;
     let resources = offline::kernels(op.info(), ptxas::find().as_ref())?;
     let archs = device.archs();
     for profile in &mut profiles {

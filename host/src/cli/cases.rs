@@ -1,10 +1,13 @@
 //! The flags that pick cases, shared by the verbs that check operators.
 
-use crate::check::registry;
+use super::Ui;
 use crate::check::verify::Filter;
+use crate::check::{lines, registry};
 use crate::ops::model::{CaseClass, Operator};
+use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
+use crate::runtime::sim::Finding;
 
 #[derive(clap::Args)]
 pub(super) struct CaseArgs {
@@ -22,6 +25,35 @@ pub(super) struct CaseArgs {
     /// Only this variant; `auto` for what the operator picks
     #[arg(long)]
     variant: Option<String>,
+    #[command(flatten)]
+    pub(super) lines: Lines,
+}
+
+/// `--lines`, shared by the verbs that tell where in a kernel something is.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(super) struct Lines {
+    /// Compile the kernels again so that what the simulator says of them names lines of Rust
+    #[arg(long)]
+    lines: bool,
+}
+
+impl Lines {
+    /// Runs `body`, in which the kernels of `ops` know their lines if that was asked for.
+    pub(super) fn with<T>(
+        self,
+        device: &Device,
+        ops: &[&'static dyn Operator],
+        body: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if self.lines { lines::with(device, ops, body)? } else { body() }
+    }
+
+    /// Says how to get lines, under findings that have none.
+    pub(super) fn advise<'a>(findings: impl IntoIterator<Item = &'a Finding>, ui: &mut Ui) {
+        if findings.into_iter().any(|finding| finding.ptx_line != 0 && finding.source.is_none()) {
+            ui.line("With --lines, findings name lines of Rust.");
+        }
+    }
 }
 
 impl CaseArgs {

@@ -4,7 +4,7 @@ use comfy_table::Cell;
 use serde::Serialize;
 use serde_json::json;
 
-use super::cases::CaseArgs;
+use super::cases::{CaseArgs, Lines};
 use super::{Outcome, Ui, ui};
 use crate::check::Job;
 use crate::check::mutation::{Mutant, Mutation};
@@ -52,12 +52,20 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     if args.mutate {
         return mutate(&device, &jobs, args, ui);
     }
+    let (runs, bad) = args.cases.lines.with(&device, &ops, || Ok(every_order(&device, &jobs, args, ui)))?;
+    report(&jobs, runs, &bad, args, ui);
+    Ok(Outcome::of(bad.is_empty()))
+}
+
+/// Runs the cases in every order; how many runs that were, and those that did not end well.
+fn every_order(device: &Device, jobs: &[Job], args: &Args, ui: &Ui) -> (usize, Vec<Bad>) {
+    let filter = args.cases.filter(args.seed);
     let (mut runs, mut bad) = (0, Vec::new());
     let bar = ui.progress(jobs.len());
-    for job in &jobs {
+    for job in jobs {
         bar.set_message(job.to_string());
         for order in 0..args.orders.max(1) {
-            let check = || verify::on_device(&device, job, &filter);
+            let check = || verify::on_device(device, job, &filter);
             let rows = match device.simulator() {
                 Some(simulator) => simulator.with(Settings::of_order(args.seed, order), check),
                 None => check(),
@@ -68,8 +76,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    report(&jobs, runs, &bad, args, ui);
-    Ok(Outcome::of(bad.is_empty()))
+    (runs, bad)
 }
 
 fn mutate(device: &Device, jobs: &[Job], args: &Args, ui: &mut Ui) -> Result<Outcome> {
@@ -128,6 +135,7 @@ fn report(jobs: &[Job], runs: usize, bad: &[Bad], args: &Args, ui: &mut Ui) {
         ui.line(format!("\n{} {} ({}), order {}:", b.op, b.case, b.variant, b.order));
         b.findings.iter().map(Finding::to_string).chain(b.detail.clone()).for_each(|text| ui.line(format!("  {text}")));
     }
+    Lines::advise(bad.iter().flat_map(|b| &b.findings), ui);
     ui.line(format!(
         "{} cases, {runs} runs in the simulator with every check: {} with findings",
         jobs.len(),

@@ -5,7 +5,7 @@ use cuda_builder::ptxas;
 use rayon::prelude::*;
 use serde_json::json;
 
-use super::cases::CaseArgs;
+use super::cases::{CaseArgs, Lines};
 use super::{BackendArg, Outcome, Ui, ui};
 use crate::check::Job;
 use crate::check::verify::offline::{self, KernelRow};
@@ -36,7 +36,9 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let filter = Filter { repeat: args.repeat, ..args.cases.filter(args.seed) };
     let jobs = verify::plan(&ops, &filter)?;
     match args.backend.open() {
-        Ok(device) => on_device(&device, &filter, &ops, &jobs, args.verbose, ui),
+        Ok(device) => {
+            args.cases.lines.with(&device, &ops, || on_device(&device, &filter, &ops, &jobs, args.verbose, ui))
+        }
         // Asked for by name, a backend that is not there is an error; otherwise there is still something to check.
         Err(error) if error.is_environment() && !args.backend.is_forced() => {
             without_device(&error, args.seed, &ops, &jobs, ui)
@@ -191,6 +193,7 @@ fn details(rows: &[Row], ui: &mut Ui) {
         let detail = row.detail.as_deref().unwrap_or_default();
         ui.line(format!("FAIL {} {} ({}): {detail}", row.op, row.case, row.variant));
     }
+    Lines::advise(rows.iter().flat_map(|row| &row.findings), ui);
 }
 
 fn passed(rows: &[Row], kernels: &[KernelRow]) -> bool {

@@ -8,12 +8,18 @@ pub mod activation;
 pub mod attention;
 pub mod elementwise;
 pub mod gemm;
+pub mod gemv;
+pub mod layout;
 pub mod model;
 pub mod norm;
+pub mod quant;
 pub mod registry;
 
 pub use activation::*;
 pub use attention::*;
 pub use elementwise::*;
 pub use gemm::*;
+pub use gemv::*;
+pub use layout::*;
 pub use norm::*;
+pub use quant::*;

@@ -71,6 +71,11 @@ impl AnyTensor {
         self.view().to_host(stream)
     }
 
+    /// Copies the elements to the host. Waits for them.
+    pub(crate) fn read_bytes(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+        self.part().download(stream, bytes)
+    }
+
     /// See [`View::to_device`].
     pub fn to_device(&self, stream: &Stream) -> Result<Self> {
         Self::from_host(stream, &self.to_host(self.storage.home())?)
@@ -231,6 +236,11 @@ impl<'a> AnyViewMut<'a> {
             return Err(Error::dtype("write", "src", host.dtype(), self.dtype().name()));
         }
         self.part.upload(stream, host.bytes())
+    }
+
+    /// Copies all elements from the host.
+    pub(crate) fn write_bytes(&mut self, stream: &Stream, bytes: &[u8]) -> Result<()> {
+        self.part.upload(stream, bytes)
     }
 
     /// Sets every element to these bytes, which are one element's.

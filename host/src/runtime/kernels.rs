@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::OnceLock;
 
-pub use ptx_archive::Arch;
 use ptx_archive::Archive;
+pub use ptx_archive::{Arch, Resources};
 
 pub(crate) use spec::KernelSpec;
 
@@ -45,6 +45,14 @@ impl KernelImage {
                 let reason = format!("{}::{} for {}: {error}", self.module, self.symbol, self.arch);
                 Error::KernelArchive { reason }
             }),
+        }
+    }
+
+    /// What ptxas said of it when it was compiled, if there was one.
+    pub fn resources(&self) -> Option<&'static Resources> {
+        match self.code {
+            Code::Text(_) => None,
+            Code::Archive(archive, index) => archive.kernels().get(index)?.resources.as_ref(),
         }
     }
 

@@ -117,18 +117,26 @@ impl<'a> Part<'a> {
     /// Copies the elements to the host, densely. Waits for them.
     pub(crate) fn to_vec<T: Dtype>(self, stream: &Stream) -> Result<Vec<T>> {
         let mut elements = zeroed::<T>(self.bytes() / size_of::<T>())?;
+        self.download(stream, bytemuck::cast_slice_mut(&mut elements))?;
+        Ok(elements)
+    }
+
+    /// Copies the elements to the host, densely, over all of `dense`. Waits for them.
+    pub(crate) fn download(&self, stream: &Stream, dense: &mut [u8]) -> Result<()> {
+        if dense.len() != self.bytes() {
+            let expected = format!("{} elements for shape {}", self.layout.shape.elements(), self.layout.shape);
+            return Err(Error::shape("read", "dst", &[dense.len() / self.dtype.size()], expected));
+        }
         let address = self.ordered(stream, Access::Read)?;
-        let dense = bytemuck::cast_slice_mut(&mut elements);
         if self.layout.is_contiguous() {
             // SAFETY: the layout stays inside the storage, and is dense and as long as `dense`.
-            unsafe { stream.download(dense, address)? };
-        } else {
-            let mut spanned = zeroed::<u8>(self.layout.span() * self.dtype.size())?;
-            // SAFETY: the layout's span stays inside the storage.
-            unsafe { stream.download(&mut spanned, address)? };
-            self.layout.gather(&spanned, self.dtype.size(), dense);
+            return unsafe { stream.download(dense, address) };
         }
-        Ok(elements)
+        let mut spanned = zeroed::<u8>(self.layout.span() * self.dtype.size())?;
+        // SAFETY: the layout's span stays inside the storage.
+        unsafe { stream.download(&mut spanned, address)? };
+        self.layout.gather(&spanned, self.dtype.size(), dense);
+        Ok(())
     }
 
     /// Copies bytes to the device; the caller has the view exclusively.

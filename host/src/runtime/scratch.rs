@@ -43,6 +43,15 @@ impl<T> Scratch<T> {
         DevicePtrMut::from_raw(self.address)
     }
 
+    /// Queues that every byte becomes zero.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    pub fn clear(&self) -> Result<()> {
+        // SAFETY: these are the bytes that this value owns.
+        unsafe { self.stream.fill(self.address, &[0], self.len * size_of::<T>()) }
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len

@@ -1,5 +1,5 @@
 //! The simulator: the backend of machines without a GPU. It executes the same PTX that a GPU gets, on the CPU, and checks every
-//! access: out of bounds or misaligned (always), never written, racing, misused barriers.
+//! access: out of bounds or misaligned (always), never written, racing, at an address that overflowed 32 bits, misused barriers.
 //!
 //! A launch with findings is an [`Error::Findings`](crate::Error::Findings). It leaves the device usable. With [a seed](Settings::seed) streams run lazily, as
 //! on a GPU: then the error comes from a later call on the stream, or on one that waits for it, and at the latest from the one that
@@ -32,7 +32,12 @@ impl<'a> Simulator<'a> {
 
     /// Runs `body`, whose launches of one kernel on this thread execute `ptx` in its place: to try a change, or to plant a mistake.
     pub fn with_kernel<T>(&self, symbol: &'static str, ptx: &str, body: impl FnOnce() -> T) -> Result<T> {
-        sim::with_kernel(symbol, ptx, body)
+        self.with_kernels(&[(symbol, ptx)], body)
+    }
+
+    /// As [`with_kernel`](Self::with_kernel), for several kernels: symbols and PTX.
+    pub fn with_kernels<T>(&self, kernels: &[(&'static str, impl AsRef<str>)], body: impl FnOnce() -> T) -> Result<T> {
+        sim::with_kernels(kernels, body)
     }
 
     /// Runs `body`, in which no stream of this thread waits for another: a mistake to plant. With a seed, its reads are then stale.

@@ -1,6 +1,7 @@
 //! The builder: options, and the steps of a build.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
     sync::{Mutex, mpsc},
@@ -27,6 +28,7 @@ pub(crate) struct Options {
     pub(crate) fast_sqrt: bool,
     pub(crate) release: bool,
     pub(crate) emit_llvm_ir: bool,
+    pub(crate) lines: bool,
 }
 
 /// Compiles a crate of kernels to PTX.
@@ -35,6 +37,7 @@ pub struct CudaBuilder {
     crate_folder: PathBuf,
     arches: Vec<Arch>,
     options: Options,
+    only: Option<BTreeSet<String>>,
     archive: Option<PathBuf>,
     copy_to: Option<PathBuf>,
     target_folder: Option<PathBuf>,
@@ -69,7 +72,9 @@ impl CudaBuilder {
                 fast_sqrt: false,
                 release: true,
                 emit_llvm_ir: false,
+                lines: false,
             },
+            only: None,
             archive: None,
             copy_to: None,
             target_folder: None,
@@ -127,6 +132,21 @@ impl CudaBuilder {
         self
     }
 
+    /// Whether the PTX says which line of Rust each instruction comes from, as `.loc`. The instructions are the same, and on the
+    /// same lines of the text. It takes rustc about three times as long. Default: no.
+    #[must_use]
+    pub fn lines(mut self, yes: bool) -> Self {
+        self.options.lines = yes;
+        self
+    }
+
+    /// Compiles these kernels only, by their symbols. Default: all of the crate's.
+    #[must_use]
+    pub fn only(mut self, symbols: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.only = Some(symbols.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// The archive to write. Default: `kernels.ptxa` in a build script's `OUT_DIR`, or in the builder's own folder in
     /// cargo's output.
     #[must_use]
@@ -172,8 +192,9 @@ impl CudaBuilder {
         let cache = target.join("cache");
         create(&cache)?;
         cache::clean(&cache);
-        let compiler = Compiler { toolchain: &toolchain, ptxas: ptxas.as_ref(), options: &self.options, cache };
-        let frontend = Frontend { compiler: &compiler, folder: &folder, target: &target };
+        let compiler =
+            Compiler { toolchain: &toolchain, ptxas: ptxas.as_ref(), options: &self.options, cache, folder: &folder };
+        let frontend = Frontend { compiler: &compiler, folder: &folder, target: &target, only: self.only.as_ref() };
         // Taken before rustc reads them: a file that is edited meanwhile makes the archive look old, not new.
         let hash = sources.hash(&self.how())?;
         let (mut kernels, warnings, linked) = run(&frontend, &self.arches())?;
@@ -209,7 +230,7 @@ impl CudaBuilder {
     fn how(&self) -> String {
         let mut arches = self.arches();
         arches.sort();
-        format!("{} {:?} {arches:?}", compile::FORMAT, self.options)
+        format!("{} {:?} {:?} {arches:?}", compile::FORMAT, self.options, self.only)
     }
 
     fn archive_file(&self, target: &Path) -> PathBuf {

@@ -33,7 +33,19 @@ pub(crate) struct Compiled {
 ///
 /// Only the crate itself sees the architecture, so that `core` and the other dependencies are compiled once for all
 /// of them. MIR is optimised; LLVM's passes wait until the kernels have been cut apart.
-pub(crate) fn compile(toolchain: &Toolchain, folder: &Path, target: &Path, arch: Arch) -> Result<Compiled, Error> {
+/// With `lines`, it knows the lines of the source; what it inlines from the other crates has those of the call.
+pub(crate) fn compile(
+    toolchain: &Toolchain,
+    folder: &Path,
+    target: &Path,
+    arch: Arch,
+    lines: bool,
+) -> Result<Compiled, Error> {
+    // Apart, so that neither build undoes the other's.
+    let (incremental, flags) = match lines {
+        true => (format!("{arch}-lines"), &["-Cdebuginfo=line-directives-only"][..]),
+        false => (arch.to_string(), &[][..]),
+    };
     let values = Arch::ALL.map(|arch| format!("\"{arch}\"")).join(", ");
     let output = command(toolchain)
         .current_dir(folder)
@@ -43,8 +55,9 @@ pub(crate) fn compile(toolchain: &Toolchain, folder: &Path, target: &Path, arch:
         .args(["--", "--cfg", &format!("cuda_arch=\"{arch}\"")])
         .args(["--check-cfg", &format!("cfg(cuda_arch, values({values}))")])
         // An edit costs what it changes, not the whole crate. Alone, incremental compilation would also turn off MIR inlining.
-        .arg(format!("-Cincremental={}", target.join("incremental").join(arch.as_str()).display()))
+        .arg(format!("-Cincremental={}", target.join("incremental").join(incremental).display()))
         .args(["-Ccodegen-units=256", "-Zinline-mir=yes"])
+        .args(flags)
         .output()
         .map_err(|source| Error::Run { program: "cargo".to_owned(), source })?;
     let messages = read_messages(&String::from_utf8_lossy(&output.stdout));

@@ -3,7 +3,7 @@
 use std::{
     hash::Hasher as _,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The number of the cache's format: to be raised when the builder itself treats kernels differently.
-pub(crate) const FORMAT: u32 = 5;
+pub(crate) const FORMAT: u32 = 6;
 
 /// What MIR's jump threading, which knows no convergence, would have done for loops over arrays: the positions of
 /// iterators become values, so that the loops have counts when LLVM comes to unroll them.
@@ -49,6 +49,8 @@ pub(crate) struct Compiler<'a> {
     pub(crate) ptxas: Option<&'a Ptxas>,
     pub(crate) options: &'a Options,
     pub(crate) cache: PathBuf,
+    /// The crate, whose lines the line information is about.
+    pub(crate) folder: &'a Path,
 }
 
 /// A cached kernel, which had nothing wrong with it.
@@ -87,11 +89,12 @@ impl Compiler<'_> {
         let ptxas = self.ptxas_for(arch).map(Ptxas::version);
         let Cut { symbol, marker, hash: ir } = cut;
         let how = format!(
-            "{} {:?} {:?} {ptxas:?} {} {marker:?} {ir}",
+            "{} {:?} {:?} {ptxas:?} {} {} {marker:?} {ir}",
             self.tools(),
             self.opt(arch, symbol),
             self.llc(arch),
-            self.options.emit_llvm_ir
+            self.options.emit_llvm_ir,
+            self.options.lines
         );
         self.cache.join(format!("{}.json", hash(|hasher| hasher.write(how.as_bytes()))))
     }
@@ -117,7 +120,9 @@ impl Compiler<'_> {
         if !unresolved.is_empty() {
             return Err(Problem::Unresolved(unresolved));
         }
+        let optimised = if self.options.lines { ir::lines::of_crate(&optimised, self.folder) } else { optimised };
         let ptx = self.run_tool("llc", &self.llc(job.arch), &optimised)?;
+        let ptx = if self.options.lines { ptx::fold_lines(&ptx) } else { ptx };
         let (ptx, params) = ptx::finish_entry(&ptx, &job.cut.symbol, &marker.tensormaps)
             .map_err(|message| Problem::Tool { tool: "cuda_builder", message })?;
         let resources = match self.ptxas_for(job.arch) {

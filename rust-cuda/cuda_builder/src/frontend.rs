@@ -1,6 +1,6 @@
 //! From the crate to its kernels, apart: rustc, `llvm-link` and the cut.
 
-use std::{fs, hash::Hasher as _, path::Path};
+use std::{collections::BTreeSet, fs, hash::Hasher as _, path::Path};
 
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
@@ -21,6 +21,8 @@ pub(crate) struct Frontend<'a> {
     pub(crate) compiler: &'a Compiler<'a>,
     pub(crate) folder: &'a Path,
     pub(crate) target: &'a Path,
+    /// The kernels that are wanted, if not all are.
+    pub(crate) only: Option<&'a BTreeSet<String>>,
 }
 
 /// The kernels of one architecture.
@@ -47,7 +49,8 @@ pub(crate) struct Cut {
 
 impl Frontend<'_> {
     pub(crate) fn kernels(&self, arch: Arch) -> Result<Kernels, Error> {
-        let compiled = cargo::compile(self.compiler.toolchain, self.folder, self.target, arch)?;
+        let compiled =
+            cargo::compile(self.compiler.toolchain, self.folder, self.target, arch, self.compiler.options.lines)?;
         let mut kernels = Kernels { warnings: compiled.warnings, ..Kernels::default() };
         let mut bitcode = Vec::new();
         for archive in &compiled.archives {
@@ -61,7 +64,8 @@ impl Frontend<'_> {
         kernels.linked = true;
         let ir = self.link(&bitcode)?;
         let module = ir::Module::parse(&ir);
-        for kernel in module.kernels() {
+        let wanted = |kernel: &&ir::Item<'_>| self.only.is_none_or(|only| only.contains(kernel.name));
+        for kernel in module.kernels().filter(wanted) {
             let symbol = kernel.name.to_owned();
             let problem = match ir::marker(kernel) {
                 Some(Ok(marker)) => {
@@ -94,6 +98,7 @@ impl Frontend<'_> {
         hash(|hasher| {
             hasher.write(self.compiler.tools().as_bytes());
             hasher.write(PRELUDE.as_bytes());
+            hasher.write(format!("{:?}", self.only).as_bytes());
             bitcode.iter().for_each(|module| hasher.write(module));
         })
     }

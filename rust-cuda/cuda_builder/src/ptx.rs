@@ -37,6 +37,27 @@ pub(crate) fn finish_entry(ptx: &str, symbol: &str, tensormaps: &[usize]) -> Res
     Ok((format!("{head}{}{tail}", lines.join(",")), params))
 }
 
+/// PTX with line information and everything else where it would be without: `.loc` stands in front of its instruction, and what
+/// belongs to nothing comes last.
+pub(crate) fn fold_lines(ptx: &str) -> String {
+    let (mut text, mut pending, mut tail) = (String::with_capacity(ptx.len()), String::new(), String::new());
+    for line in ptx.lines() {
+        let bare = line.trim_start();
+        // The comment names the line again.
+        let directive = bare.split("//").next().unwrap_or_default().trim_end();
+        if bare.starts_with(".section") || bare.starts_with(".file") {
+            tail = tail + bare + " ";
+        } else if bare.starts_with(".loc") {
+            pending = format!("\t{directive}");
+        } else if !bare.starts_with("$L__tmp") && !bare.starts_with("$L__func_") {
+            text.push_str(&std::mem::take(&mut pending));
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text + &tail
+}
+
 /// The text between the parentheses of the entry.
 fn parameter_list(ptx: &str, symbol: &str) -> Option<std::ops::Range<usize>> {
     let entry = format!(".entry {symbol}(");
@@ -107,6 +128,19 @@ mod tests {
             ]
         );
         assert_eq!(ptx, PTX.replace(".align 8 .b8", ".align 64 .b8"));
+    }
+
+    #[test]
+    fn lines_stand_in_front_of_their_instructions() {
+        let plain = "{\n\t.reg .b32 \t%r<2>;\n// %bb.0:\n\tadd.s32 \t%r1, %r1, 1;\n\tret;\n}\n";
+        let with = "{\n\t.reg .b32 \t%r<2>;\n$L__func_begin0:\n\t.loc\t1 18 0                          // lib.rs:18\n// %bb.0:\n$L__tmp0:\n\
+                    \t.loc\t1 20 5 // lib.rs:20:5\n\tadd.s32 \t%r1, %r1, 1;\n\tret;\n$L__func_end0:\n}\n\t.file\t1 \"lib.rs\"\n";
+        let folded = fold_lines(with);
+        assert_eq!(
+            folded.replace("\t.loc\t1 18 0", "").replace("\t.loc\t1 20 5", ""),
+            plain.to_owned() + ".file\t1 \"lib.rs\" "
+        );
+        assert!(folded.contains("\n\t.loc\t1 20 5\tadd.s32"), "{folded}");
     }
 
     #[test]

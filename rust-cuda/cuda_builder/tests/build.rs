@@ -78,6 +78,42 @@ fn a_crate_becomes_one_ptx_file_a_kernel() {
 }
 
 #[test]
+fn lines_change_nothing_else() {
+    if !have_toolchain() {
+        return;
+    }
+    let _alone = alone();
+    let out = tempfile::tempdir().unwrap();
+    let build = |lines: bool| {
+        let folder = out.path().join(lines.to_string());
+        let built = builder(&fixture("basic")).copy_to(&folder).lines(lines).only(["saxpy", "hopper"]).build().unwrap();
+        let symbols: Vec<_> =
+            built.manifest.kernels.iter().map(|kernel| (kernel.arch, kernel.symbol.as_str())).collect();
+        assert_eq!(symbols, [(Arch::Sm80, "saxpy"), (Arch::Sm90a, "hopper"), (Arch::Sm90a, "saxpy")]);
+        built
+            .manifest
+            .kernels
+            .iter()
+            .map(|kernel| std::fs::read_to_string(folder.join(kernel.file())).unwrap())
+            .collect()
+    };
+    let (with, without): (Vec<String>, Vec<String>) = (build(true), build(false));
+    for (with, without) in with.iter().zip(&without) {
+        // `.loc FILE LINE COLUMN` in front of what else is on the line, and the files after the last one.
+        let bare = |line: &str| match line.split_once("\t.loc\t") {
+            Some((before, rest)) => {
+                let numbers = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+                format!("{before}{numbers}")
+            }
+            None => line.to_owned(),
+        };
+        let (text, files) = with.split_at(with.rfind('\n').unwrap() + 1);
+        assert_eq!(text.lines().map(bare).collect::<Vec<_>>(), without.lines().collect::<Vec<_>>());
+        assert!(text.contains("\t.loc\t") && files.contains("fixtures/basic/src/lib.rs\""), "{with}");
+    }
+}
+
+#[test]
 fn a_change_compiles_the_kernels_that_it_reaches() {
     if !have_toolchain() {
         return;

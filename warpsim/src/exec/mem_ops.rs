@@ -194,6 +194,20 @@ fn put(w: &mut Warp, r: Reg, l: usize, v: u64, a: Access) {
 fn param(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, a: Access, addr: &[u64; 32], m: u32) -> Result<(), Fault> {
     let list = &cx.prog.funcs[s.func as usize].lists;
     let n = usize::from(a.bytes);
+    // Almost always a parameter by its name, the same for all lanes.
+    let all = (!i.a.is_some() && a.sext == 0).then(|| addr[0] as usize);
+    if let Some(bytes) = all.and_then(|at| cx.launch.params.get(at..)?.get(..n * usize::from(a.count))) {
+        for (e, element) in bytes.chunks_exact(n).enumerate() {
+            let mut v = [0u8; 8];
+            v[..n].copy_from_slice(element);
+            let (r, v) = (list[i.ext as usize + e], u64::from_le_bytes(v));
+            match r.class() {
+                Class::Q => w.regs.set_q(r, &[v; 32], m),
+                _ => w.regs.set_r(r, &[v as u32; 32], m),
+            }
+        }
+        return Ok(());
+    }
     for l in lanes(m) {
         for e in 0..usize::from(a.count) {
             let at = (addr[l] as usize).saturating_add(e * n);

@@ -21,6 +21,7 @@ pub(crate) mod mbarrier;
 pub(crate) mod mem_ops;
 pub(crate) mod misc;
 pub(crate) mod mma;
+pub(crate) mod offsets;
 pub(crate) mod order;
 pub(crate) mod prepare;
 pub(crate) mod printf;

@@ -3,8 +3,8 @@
 use super::cx::Cx;
 use super::state::*;
 use super::{
-    async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, order, st_async, stack, tma, warp_ops,
-    wgmma, wgmma_regs, wmma,
+    async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, offsets, order, st_async, stack, tma,
+    warp_ops, wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
 use crate::ir::{Inst, Op};
@@ -174,7 +174,8 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
     let prog = cx.prog;
     let mut code = &prog.funcs[s.func as usize];
     let mut join_pc = w.join_pc(s.join);
-    let watching = u8::from(cx.opts.checks.init) | u8::from(cx.opts.checks.race) << 1;
+    let checks = cx.opts.checks;
+    let watching = u8::from(checks.init) | u8::from(checks.race) << 1 | u8::from(checks.offsets) << 2;
     let measuring = cx.metrics.is_some();
     loop {
         if s.pc == join_pc {
@@ -205,6 +206,9 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
             }
             if what & 2 != 0 && m != 0 {
                 wgmma_regs::access(cx, w, s, i, m);
+            }
+            if what & 4 != 0 && m != 0 {
+                offsets::step(cx, w, s, i, m);
             }
         }
         match &i.op {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::async_copy::{BulkOp, CpEntry};
 use super::early_exit::Guest;
+use super::offsets::Offsets;
 use super::regs::Regs;
 use super::wgmma::WgOp;
 use super::wgmma_regs::WgRegs;
@@ -85,6 +86,7 @@ pub struct Warp {
     /// Number in the cluster's clocks.
     pub agent: usize,
     pub regs: Regs,
+    pub offsets: Offsets,
     /// Local memory, one stretch a lane.
     pub local: Vec<u8>,
     pub local_stride: usize,

@@ -1,6 +1,7 @@
 //! One instruction: its guard, and which function lowers it.
 
 use super::func::{Entity, Lower, R};
+use super::offsets;
 use super::types::Mods;
 use crate::ir::Reg;
 use crate::ptx::ParseError;
@@ -19,6 +20,7 @@ impl Lower<'_, '_> {
                 _ => return self.fail(format!("`{name}` is not a predicate register")),
             },
         };
+        let before = self.insts.len();
         let mut m = Mods::new(&i.op);
         self.dispatch(&mut m, &i.args).map_err(|e| {
             let message = if e.message.contains('`') {
@@ -30,6 +32,9 @@ impl Lower<'_, '_> {
         })?;
         if let Some(left) = m.left() {
             return self.fail(format!("unsupported modifier `.{left}` of `{}`", i.op));
+        }
+        if let [one] = &mut self.insts[before..] {
+            one.offset = offsets::kind(&i.op);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::types::Ty;
-use super::{Linker, cfg, regalloc};
+use super::{Linker, cfg, offsets, regalloc};
 use crate::ir::*;
 use crate::ptx::ParseError;
 use crate::ptx::ast::{Func, Loc, Name, Source, Space, Stmt, Var, type_bytes_of};
@@ -120,12 +120,14 @@ impl<'a> Lower<'a, '_> {
         cfg::joins(&mut self.insts, &self.tables);
         let mut consts: Vec<_> = self.consts.into_iter().map(|((_, init), reg)| (reg, init)).collect();
         consts.sort_by_key(|(r, _)| r.0);
+        let tracks = offsets::tracks(&self.insts, &self.lists, &consts, self.next);
         let frame_end = consts.iter().position(|c| c.1 == Init::FrameEnd);
         let alloc = regalloc::allocate(&mut self.insts, &mut self.lists, &self.tables, &mut consts, self.next)
             .map_err(|m| ParseError::new(func.line, format!("`{}`: {m}", func.name)))?;
         Ok(Code {
             insts: self.insts,
             origins: self.origins,
+            tracks,
             lists: self.lists,
             tables: self.tables,
             copies: self.copies,

@@ -13,6 +13,7 @@ mod mbarrier;
 mod memory;
 mod mma;
 mod mov;
+mod offsets;
 mod operand;
 mod rare;
 mod regalloc;
@@ -25,6 +26,8 @@ mod types;
 mod wmma;
 
 use std::collections::HashMap;
+
+pub(crate) use offsets::addresses;
 
 use crate::ir::Program;
 use crate::ptx::ParseError;

@@ -2,7 +2,7 @@
 
 use super::placement::{Placement, Poison};
 use super::{AUTO, Expected, Filter, Job, Row, has_finite_input, is_large};
-use crate::check::random;
+use crate::check::{buffers, random};
 use crate::ops::model::{self, Arguments, Params, Role, TensorMeta, Variant};
 use crate::runtime::any::{AnyTensor, AnyView, AnyViewMut};
 use crate::runtime::device::{self, Device};
@@ -103,8 +103,17 @@ impl Placed {
         values: &HostTensor,
         poison: Poison,
     ) -> Result<Self> {
-        let image = HostTensor::new(values.dtype(), [place.elements()], place.filled(values.bytes(), poison))?;
-        let mut tensor = AnyTensor::from_host(stream, &image)?;
+        let mut tensor = match place.dense() {
+            Some(range) => {
+                let mut tensor = place.poisoned_on(stream, poison)?;
+                tensor.view_mut().slice(range)?.write_bytes(stream, values.bytes())?;
+                tensor
+            }
+            None => {
+                let image = place.filled(values.bytes(), poison);
+                AnyTensor::from_host(stream, &HostTensor::new(values.dtype(), [place.elements()], image)?)?
+            }
+        };
         tensor.set_name(name);
         // To a checker of reads, what lies around an input was never written.
         place.gaps().try_for_each(|gap| tensor.forget(stream, gap))?;
@@ -144,7 +153,7 @@ impl Prepared {
         for (name, tensor) in random::inputs(job.op, &job.case, seed)? {
             let meta = TensorMeta::of(name, &tensor);
             let place = Placement::new(&meta, job.case.arrangement(name));
-            let tensor = place.effective(&tensor)?;
+            let tensor = place.effective(tensor)?;
             if role(job, name) == Role::In {
                 inputs.push(Placed::filled(&stream, name, place, &tensor, Poison::First)?);
             }
@@ -172,6 +181,7 @@ impl Prepared {
         let integers = self.expected.iter().any(|expected| !expected.meta.dtype.is_float());
         let again = if filter.repeat || integers { Some(self.again(job, &params)?) } else { None };
         self.judge(&outputs, &images, again.as_deref(), row)?;
+        images.into_iter().chain(again.into_iter().flatten()).for_each(|image| buffers::give(image.into_bytes()));
         if !is_large(job) {
             self.check_inputs(row)?;
         }
@@ -219,7 +229,13 @@ impl Prepared {
     }
 
     fn download(&self, placed: &[Placed]) -> Result<Vec<HostTensor>> {
-        placed.iter().map(|p| p.tensor.to_host(&self.stream)).collect()
+        let image = |placed: &Placed| {
+            let tensor = &placed.tensor;
+            let mut bytes = buffers::take(tensor.len() * tensor.dtype().size());
+            tensor.read_bytes(&self.stream, &mut bytes)?;
+            HostTensor::new(tensor.dtype(), tensor.shape(), bytes)
+        };
+        placed.iter().map(image).collect()
     }
 
     fn judge(
@@ -263,6 +279,12 @@ impl Prepared {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        self.host.drain(..).for_each(|(_, tensor)| buffers::give(tensor.into_bytes()));
     }
 }
 

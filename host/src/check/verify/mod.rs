@@ -19,7 +19,7 @@ pub use compare::{Comparison, Mismatch};
 pub use run::{NotRun, Run, all};
 
 use super::{Job, registry};
-use crate::ops::model::{CaseClass, Operator, TensorMeta, Tensors, Tolerance, Values, Variant, reference};
+use crate::ops::model::{self, CaseClass, Operator, TensorMeta, Tensors, Tolerance, Values, Variant};
 use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
@@ -235,7 +235,7 @@ struct Expected {
 impl Expected {
     fn new(job: &Job, inputs: &Tensors<'_>, meta: TensorMeta, seed: u64) -> Result<Self> {
         let rows = sample(job, &meta, seed)?;
-        let row_len = if rows.is_empty() { 0 } else { reference::row_len(&meta.shape) };
+        let row_len = if rows.is_empty() { 0 } else { job.op.row_len(&meta.name, &meta.shape) };
         let values = if row_len == 0 { Vec::new() } else { evaluate(job, inputs, &meta, &rows)? };
         if values.len() != rows.len() * row_len {
             return Err(Error::param(
@@ -265,17 +265,20 @@ impl Expected {
         if self.row_len == 0 {
             return Ok(Comparison::default());
         }
-        let rows = self.rows.par_iter().zip(self.values.par_chunks(self.row_len)).with_min_len(64);
-        rows.map(|(row, want)| {
-            let first = row * self.row_len;
-            let got = image.select_f64((first..first + self.row_len).map(|i| place.position(i)))?;
-            let mut found = Comparison::default();
-            for ((i, got), want) in (first..).zip(got).zip(want) {
-                found.push(i, got, *want, &self.tolerance, image.dtype());
-            }
-            Ok(found)
-        })
-        .try_reduce(Comparison::default, |a, b| Ok(a.merge(b)))
+        // A row may be one element: many at once.
+        let at_once = (COMPARED / self.row_len).max(1);
+        let pieces = self.rows.par_chunks(at_once).zip(self.values.par_chunks(at_once * self.row_len));
+        pieces
+            .map(|(rows, want)| {
+                let indices = || rows.iter().flat_map(|row| row * self.row_len..(row + 1) * self.row_len);
+                let got = image.select_f64(indices().map(|i| place.position(i)))?;
+                let mut found = Comparison::default();
+                for ((i, got), want) in indices().zip(got).zip(want) {
+                    found.push(i, got, *want, &self.tolerance, image.dtype());
+                }
+                Ok(found)
+            })
+            .try_reduce(Comparison::default, |a, b| Ok(a.merge(b)))
     }
 }
 
@@ -291,6 +294,9 @@ fn has_finite_input(job: &Job) -> Result<bool> {
     Ok(!job.op.inputs(&job.case)?.iter().any(|spec| spec.values == Values::Specials))
 }
 
+/// Values that a thread compares at once.
+const COMPARED: usize = 1 << 12;
+
 /// What a reference may cost: multiply-adds, and values of an output.
 const MAX_WORK: f64 = 3.4e10;
 const MAX_VALUES: usize = 1 << 22;
@@ -298,7 +304,7 @@ const MAX_VALUES: usize = 1 << 22;
 /// The rows of an output to check: all of them if that is affordable, else the first, the last, and one at random out of
 /// each of equally many stretches between them.
 fn sample(job: &Job, meta: &TensorMeta, seed: u64) -> Result<Vec<usize>> {
-    let (rows, len) = (reference::row_count(&meta.shape), reference::row_len(&meta.shape));
+    let (rows, len) = (model::row_count(job.op, &meta.name, &meta.shape), job.op.row_len(&meta.name, &meta.shape));
     let work = job.op.cost(&job.case)?.flops as f64;
     if rows == 0 || (rows * len <= MAX_VALUES && work <= MAX_WORK) {
         return Ok((0..rows).collect());

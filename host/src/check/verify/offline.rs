@@ -34,7 +34,7 @@ pub struct KernelRow {
     pub detail: Option<String>,
 }
 
-/// Compares the code of an operator's kernels with what the host launches, and assembles it if `ptxas` is there.
+/// Compares the code of an operator's kernels with what the host launches, and assembles it if nobody has and `ptxas` is there.
 pub fn kernels(info: &OpInfo, ptxas: Option<&Ptxas>) -> Result<Vec<KernelRow>> {
     let mut rows = Vec::new();
     for kernel in info.instances() {
@@ -68,17 +68,20 @@ fn check(info: &OpInfo, kernel: &Instance, image: &'static KernelImage, ptxas: O
     let mut row = row(info, kernel, image.arch.as_str());
     let ptx = image.ptx()?;
     let mut problems = mismatches(kernel, image, &ptx);
-    if let Some(ptxas) = ptxas
-        && ptxas.supports(image.arch)
-    {
-        match ptxas.assemble(&ptx, image.arch) {
-            Ok(used) => {
-                row.registers = Some(used.registers);
-                row.stack = Some(used.stack_bytes);
-                row.spills = Some(used.spill_stores + used.spill_loads);
-            }
-            Err(error) => problems.push(format!("ptxas: {error}")),
+    // Whoever compiled the kernel has assembled it, if that was possible there.
+    let assembled = match (image.resources(), ptxas.filter(|ptxas| ptxas.supports(image.arch))) {
+        (Some(used), _) => Some(Ok(used.clone())),
+        (None, Some(ptxas)) => Some(ptxas.assemble(&ptx, image.arch)),
+        (None, None) => None,
+    };
+    match assembled {
+        Some(Ok(used)) => {
+            row.registers = Some(used.registers);
+            row.stack = Some(used.stack_bytes);
+            row.spills = Some(used.spill_stores + used.spill_loads);
         }
+        Some(Err(error)) => problems.push(format!("ptxas: {error}")),
+        None => {}
     }
     if !problems.is_empty() {
         row.status = Status::Fail;

@@ -106,6 +106,12 @@ impl Placement {
         strides.is_sorted_by(|a, b| a > b) && strides.last().is_none_or(|stride| *stride > 0)
     }
 
+    /// Where the tensor's values lie in the allocation if they follow each other there, in elements.
+    pub(super) fn dense(&self) -> Option<Range<usize>> {
+        let is_dense = self.is_row_major() && (self.runs <= 1 || self.run == self.pitch);
+        is_dense.then(|| self.start..self.start + self.runs * self.run)
+    }
+
     /// The allocation on the device, with nothing in it but poison.
     pub(super) fn poisoned_on(&self, stream: &Stream, poison: Poison) -> Result<AnyTensor> {
         let mut tensor = AnyTensor::uninit(stream, self.dtype, [self.elements()])?;
@@ -148,9 +154,9 @@ impl Placement {
     }
 
     /// The values that the tensor has once [`filled`](Self::filled) with these: others where one element stands for many.
-    pub(super) fn effective(&self, values: &HostTensor) -> Result<HostTensor> {
+    pub(super) fn effective(&self, values: HostTensor) -> Result<HostTensor> {
         if self.is_row_major() {
-            return Ok(values.clone());
+            return Ok(values);
         }
         let size = self.dtype.size();
         let image = self.filled(values.bytes(), Poison::First);

@@ -3,12 +3,14 @@
 use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::ops::attention as gk;
+use gpu_kernels::ops::attention::backward::hopper::{self as hopper_kernel, finish, prepare};
 use gpu_kernels::ops::attention::backward::mma::{self, dkv, dq};
 use gpu_kernels::ops::attention::backward::{delta, simple};
 use half::{bf16, f16};
 
 use super::exact::{Exact, Seen, dot};
 use super::forward::AttentionForward;
+use super::hopper;
 use super::problem::{self, Bounds, Checked};
 use super::{Attention, aligned};
 use crate::dispatch;
@@ -38,8 +40,9 @@ pub struct Saved<'a, T> {
 /// The gradients of [`attention`](super::attention) by its inputs, `[dq, dk, dv]`, of their shapes, from that of its result, `d_o`.
 ///
 /// All tensors but `lse` have free strides with contiguous d. With grouped heads dK and dV are the sums over the group. The scores are computed
-/// again, tile by tile; beside the results there is scratch memory for a number a query. Results are reproducible. Keys past a padded
-/// sequence's length have zero gradients. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores;
+/// again, tile by tile; beside the results there is scratch memory for two numbers a query, and on Hopper for dQ in f32. Results are
+/// reproducible, but for the last bits of dQ on Hopper: see [`Attention::deterministic`]. Keys past a padded sequence's length have zero
+/// gradients. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores;
 /// everything else takes a correct path that is some hundred times slower. The work is queued on `stream`.
 ///
 /// Dao, "FlashAttention-2", arXiv:2307.08691.
@@ -91,12 +94,12 @@ pub fn attention_backward_into<'a, T: Float>(
 }
 
 /// A call whose arguments fit together.
-struct Call<'a, T> {
-    saved: Saved<'a, T>,
-    d_o: View<'a, T>,
-    gradients: [ViewMut<'a, T>; 3],
-    problem: Checked<'a>,
-    strides: gk::Gradients,
+pub(super) struct Call<'a, T> {
+    pub(super) saved: Saved<'a, T>,
+    pub(super) d_o: View<'a, T>,
+    pub(super) gradients: [ViewMut<'a, T>; 3],
+    pub(super) problem: Checked<'a>,
+    pub(super) strides: gk::Gradients,
 }
 
 /// What kernels of dQ take.
@@ -170,11 +173,17 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     fn launch(self, stream: &Stream) -> Result<()> {
-        if self.fits_tensor_cores() { self.launch_mma(stream) } else { self.launch_simple(stream) }
+        if stream.device().supports_hopper() && !self.problem.deterministic() && self.fits_hopper() {
+            self.launch_hopper(stream)
+        } else if self.fits_tensor_cores() {
+            self.launch_mma(stream)
+        } else {
+            self.launch_simple(stream)
+        }
     }
 
     /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
-    fn fits_tensor_cores(&self) -> bool {
+    pub(super) fn fits_tensor_cores(&self) -> bool {
         let Saved { q, k, v, o, .. } = &self.saved;
         let aligned = [q, k, v, o, &self.d_o].into_iter().all(|x| x.rows_aligned(16))
             && self.gradients.iter().all(|x| x.rows_aligned(16));
@@ -199,7 +208,7 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     /// The same call under the name of the type that `T` is.
-    fn cast<U: Float>(self) -> Call<'a, U> {
+    pub(super) fn cast<U: Float>(self) -> Call<'a, U> {
         let Self { saved: Saved { q, k, v, o, lse }, d_o, gradients, problem, strides } = self;
         let [q, k, v, o, d_o] = [q, k, v, o, d_o].map(|x| View::of(x.part));
         let gradients = gradients.map(|x| ViewMut::of(x.part));
@@ -288,10 +297,13 @@ impl<T: Float + Half> Call<'_, T> {
     }
 }
 
+/// The tensors with rows of d.
+const TENSORS: &[&str] = &["q", "k", "v", "o", "d_o", "dq", "dk", "dv"];
+
 /// The operator's entry in the registry.
 pub struct AttentionBackward;
 
-static INFO: OpInfo = OpInfo {
+pub(super) static INFO: OpInfo = OpInfo {
     name: "attention_backward",
     bench_name: "attn.bwd",
     summary: "gradient of attention",
@@ -319,6 +331,9 @@ static INFO: OpInfo = OpInfo {
         simple::ATTENTION_DKV_SIMPLE,
         dq::ATTENTION_DQ_MMA,
         dkv::ATTENTION_DKV_MMA,
+        prepare::ATTENTION_PREPARE,
+        hopper_kernel::ATTENTION_BACKWARD_HOPPER,
+        finish::ATTENTION_FINISH,
     ],
     variants: &[
         Variant {
@@ -329,9 +344,16 @@ static INFO: OpInfo = OpInfo {
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_simple(stream)),
         },
         Variant {
+            name: "hopper",
+            doc: "TMA and wgmma, compute capability 9.0, all gradients at once: what is picked for d 64 and 128 without packing, lengths, \
+                  soft cap and ALiBi, unless results have to be reproducible",
+            applies: |device, case| hopper::fits_case(device, case, TENSORS) && !case.has("key_lengths"),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
+        },
+        Variant {
             name: "mma",
-            doc: "cp.async and mma.sync, compute capability 8.0 and above: f16 and bf16 with rows at multiples of 16 bytes",
-            applies: |_, case| aligned(case, &["q", "k", "v", "o", "d_o", "dq", "dk", "dv"]),
+            doc: "cp.async and mma.sync, compute capability 8.0 and above, without atomics: f16 and bf16 with rows at multiples of 16 bytes",
+            applies: |_, case| aligned(case, TENSORS),
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_mma(stream)),
         },
     ],
@@ -344,7 +366,7 @@ impl Operator for AttentionBackward {
 
     fn cases(&self) -> Vec<Case> {
         let mut cases = super::production(&INFO);
-        cases.extend(super::small(&INFO, &["q", "k", "v", "o", "d_o", "dq", "dk", "dv"]));
+        cases.extend(super::small(&INFO, TENSORS));
         cases
     }
 

@@ -31,18 +31,13 @@ impl<T: Float> Call<'_, T> {
     /// strides other than 0, and not without keys.
     pub(super) fn fits_hopper(&self) -> bool {
         let sizes = &self.problem.sizes;
-        let [q, k, v] = &self.inputs;
-        let views = [(q.shape(), q.strides()), (k.shape(), k.strides()), (v.shape(), v.strides())];
-        let addressable = |(shape, strides): (&Shape, &[usize])| {
-            shape.iter().zip(strides).take(3).all(|(&len, &stride)| len < 2 || (1..MAX_STRIDE).contains(&stride))
-        };
         self.fits_tensor_cores()
             && [64, 128].contains(&sizes.d)
             && sizes.k_len > 0
             && !self.problem.biased()
             && !self.problem.packed()
-            && views.into_iter().all(addressable)
-            && addressable((self.o.shape(), self.o.strides()))
+            && self.inputs.iter().all(|x| addressable(x.shape(), x.strides()))
+            && addressable(self.o.shape(), self.o.strides())
     }
 
     pub(super) fn launch_hopper(self, stream: &Stream) -> Result<()> {
@@ -112,6 +107,11 @@ impl<T: Float + Half> Call<'_, T> {
 
 /// Strides that a tensor map holds, in elements of two bytes.
 const MAX_STRIDE: usize = 1 << 39;
+
+/// Whether a tensor map can describe such a tensor.
+pub(super) fn addressable(shape: &Shape, strides: &[usize]) -> bool {
+    shape.iter().zip(strides).take(3).all(|(&len, &stride)| len < 2 || (1..MAX_STRIDE).contains(&stride))
+}
 
 /// The descriptor of `[batch, heads, tokens, d]` that is moved in boxes of `rows` tokens with the 128-byte swizzle.
 pub(super) fn tile_map(

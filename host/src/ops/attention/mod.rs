@@ -7,6 +7,7 @@ pub mod backward;
 mod exact;
 pub mod forward;
 mod hopper;
+mod hopper_backward;
 mod options;
 mod problem;
 

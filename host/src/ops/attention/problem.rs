@@ -122,6 +122,16 @@ impl<'a> Checked<'a> {
         grid(info, arg, self.batch * heads * tiles, 1)
     }
 
+    /// Whether results have to be the same bits every time.
+    pub(super) fn deterministic(&self) -> bool {
+        self.options.deterministic
+    }
+
+    /// Whether some of the keys in memory are not there.
+    pub(super) fn padded(&self) -> bool {
+        self.options.key_lengths.is_some()
+    }
+
     /// Whether scores take more than their factor.
     pub(super) fn biased(&self) -> bool {
         self.sizes.softcap > 0.0 || self.options.slopes.is_some()
@@ -188,5 +198,6 @@ pub(super) fn options<'a>(args: &Arguments<'a>, params: &Params) -> Result<Atten
         key_lengths: args.optional_input("key_lengths")?,
         packed,
         slopes: args.optional_input("slopes")?,
+        deterministic: false,
     })
 }

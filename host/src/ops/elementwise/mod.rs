@@ -96,6 +96,11 @@ impl<const N: usize> Plan<N> {
         Self::of(info, map::per_block(bytes, N), operands, false)
     }
 
+    /// The same where rows are not all alike, as where each has a scale.
+    pub(super) fn by_row(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
+        Self::of(info, map::per_block(bytes, N - 1), operands, false)
+    }
+
     fn of(info: &OpInfo, per_block: usize, operands: [Operand<'_>; N], single: bool) -> Result<Option<Self>> {
         let Operand { name, shape, .. } = operands[0];
         for other in &operands[1..] {

@@ -117,15 +117,13 @@ impl Operator for Pointwise {
 
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let inputs = self.info.inputs().map(|arg| inputs.get(arg.name)).collect::<Result<Vec<_>>>()?;
-        Ok(reference::by_row(rows, |r| {
-            let rows: Vec<_> = inputs.iter().map(|input| reference::row(input, r)).collect();
-            let mut place = vec![0.0; rows.len()];
-            let at = |c: usize| {
-                place.iter_mut().zip(&rows).for_each(|(value, row)| *value = row[c]);
-                (self.reference)(&place)
-            };
-            (0..rows[0].len()).map(at).collect()
-        }))
+        let inputs: Vec<_> = inputs.iter().map(|input| reference::select(input, rows)).collect();
+        let mut place = vec![0.0; inputs.len()];
+        let at = |i: usize| {
+            place.iter_mut().zip(&inputs).for_each(|(value, input)| *value = input[i]);
+            (self.reference)(&place)
+        };
+        Ok((0..inputs[0].len()).map(at).collect())
     }
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {

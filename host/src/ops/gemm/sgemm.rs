@@ -97,8 +97,9 @@ impl Operator for Sgemm {
             Case::odd(&INFO, f32, dims(129, 260, 64)),
             Case::odd(&INFO, f32, dims(130, 140, 36)).row_pad(4),
             Case::odd(&INFO, f32, dims(130, 140, 36)).row_pad(1),
-            // Rows of c at multiples of 16 bytes that end between them.
+            // Rows of c at multiples of 16 bytes that end between them, in either half of a tile's columns.
             Case::odd(&INFO, f32, dims(130, 139, 36)).arrange("c", Arrangement::DENSE.row_pad(1)),
+            Case::odd(&INFO, f32, dims(40, 103, 20)).arrange("c", Arrangement::DENSE.row_pad(1)),
             Case::odd(&INFO, f32, dims(70, 137, 20)).arrange("c", Arrangement::DENSE.row_pad(3)),
             Case::odd(&INFO, f32, dims(96, 72, 40)).offset(1),
             Case::tiny(&INFO, f32, dims(1, 1, 1)),

@@ -152,6 +152,12 @@ pub trait Operator: Send + Sync {
     /// [`mod@reference`] cover the common shapes of loop.
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>>;
 
+    /// Elements of a row of an output of that shape, as [`reference`](Self::reference) takes rows: where each element costs a pass over an
+    /// input, one.
+    fn row_len(&self, _output: &str, shape: &[usize]) -> usize {
+        reference::row_len(shape)
+    }
+
     /// How far the output of that name may be from the reference, and why that far.
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance>;
 
@@ -175,6 +181,11 @@ pub fn outputs(op: &dyn Operator, inputs: &[TensorMeta], params: &Params) -> Res
         _ => written.next().map(Ok),
     };
     info.outputs().filter_map(of_role).collect()
+}
+
+/// Rows of an output of that shape, as the operator's reference takes them.
+pub fn row_count(op: &dyn Operator, output: &str, shape: &[usize]) -> usize {
+    shape.iter().product::<usize>().checked_div(op.row_len(output, shape)).unwrap_or(0)
 }
 
 /// Launches the operator, in the variant that `params` force or as it picks itself.

@@ -19,9 +19,18 @@ pub fn row(tensor: &HostTensor, row: usize) -> Vec<f64> {
     tensor.range_f64(row * len..(row + 1) * len).unwrap_or_default()
 }
 
+/// Those rows of `tensor`, one after the other, in f64; fewer if there are not all of them.
+pub fn select(tensor: &HostTensor, rows: &[usize]) -> Vec<f64> {
+    match row_len(tensor.shape()) {
+        // Millions, of large vectors.
+        1 => tensor.select_f64(rows.iter().copied()).unwrap_or_default(),
+        _ => by_row(rows, |r| row(tensor, r)),
+    }
+}
+
 /// `f` applied to every element of the rows.
 pub fn elementwise(x: &HostTensor, rows: &[usize], f: impl Fn(f64) -> f64) -> Vec<f64> {
-    by_row(rows, |r| row(x, r).into_iter().map(&f).collect())
+    select(x, rows).into_iter().map(f).collect()
 }
 
 /// What `f` gives for every row, one after the other.
@@ -82,5 +91,8 @@ mod tests {
         let x = tensor([2, 2], &[1.0, 2.0, 3.0, 4.0]);
         assert_eq!(elementwise(&x, &[1], |v| -v), [-3.0, -4.0]);
         assert_eq!(row(&x, 2), [0.0; 0]);
+        assert_eq!(select(&x, &[1, 0]), [3.0, 4.0, 1.0, 2.0]);
+        let vector = HostTensor::from_f64(DType::F32, [3], &[1.0, 2.0, 3.0]).unwrap();
+        assert_eq!((select(&vector, &[2, 0]), select(&vector, &[3])), (vec![3.0, 1.0], vec![]));
     }
 }

@@ -5,6 +5,7 @@
 //! kernel does: the key of the cache.
 
 mod inspect;
+pub(crate) mod lines;
 mod scan;
 mod split;
 
@@ -22,6 +23,8 @@ pub(crate) struct Module<'a> {
     index: HashMap<&'a str, usize>,
     attributes: HashMap<u32, &'a str>,
     metadata: HashMap<u32, &'a str>,
+    /// The compilation units of the line information, as they are named: none without it.
+    units: Option<&'a str>,
 }
 
 /// A global, or a function declared or defined.
@@ -51,6 +54,7 @@ impl<'a> Module<'a> {
             index: HashMap::new(),
             attributes: HashMap::new(),
             metadata: HashMap::new(),
+            units: None,
         };
         let mut rest = source;
         while !rest.is_empty() {
@@ -81,8 +85,10 @@ impl<'a> Module<'a> {
                 self.attributes.insert(number, value);
             }
         } else if let Some(rest) = text.strip_prefix('!') {
-            // Named metadata describes the module; a cut needs none of it.
-            if let Some((number, value)) = numbered(rest) {
+            // Of named metadata, which describes the module, a cut needs only this.
+            if let Some(units) = rest.strip_prefix("llvm.dbg.cu = ") {
+                self.units = Some(units);
+            } else if let Some((number, value)) = numbered(rest) {
                 self.metadata.insert(number, value);
             }
         } else if text.starts_with("target ") || text.starts_with(['%', '$']) {

@@ -114,6 +114,8 @@ fn arguments(header: &str) -> Option<usize> {
 /// The declaration of a function that is defined.
 fn declaration(text: &str) -> String {
     let header = text.lines().next().unwrap_or_default();
+    // What is only declared has no lines.
+    let header = header.split(" !dbg ").next().unwrap_or_default();
     format!("declare {}", without_linkage(header.trim_end_matches('{').trim_end()))
 }
 
@@ -198,8 +200,26 @@ struct Output<'m, 'a> {
     seen: HashMap<&'a str, usize>,
     /// The new names of those whose names are of no account.
     renamed: HashMap<&'a str, String>,
-    attributes: Vec<u32>,
-    metadata: Vec<u32>,
+    attributes: Numbers,
+    metadata: Numbers,
+}
+
+/// New numbers for old, in order of use.
+#[derive(Default)]
+struct Numbers {
+    old: Vec<u32>,
+    new: HashMap<u32, usize>,
+}
+
+impl Numbers {
+    fn renew(&mut self, number: u32) -> usize {
+        let next = self.old.len();
+        let new = *self.new.entry(number).or_insert(next);
+        if new == next {
+            self.old.push(number);
+        }
+        new
+    }
 }
 
 impl<'m, 'a> Output<'m, 'a> {
@@ -210,8 +230,8 @@ impl<'m, 'a> Output<'m, 'a> {
             reached: Vec::new(),
             seen: HashMap::new(),
             renamed: HashMap::new(),
-            attributes: Vec::new(),
-            metadata: Vec::new(),
+            attributes: Numbers::default(),
+            metadata: Numbers::default(),
         }
     }
 
@@ -246,12 +266,12 @@ impl<'m, 'a> Output<'m, 'a> {
                     self.text += self.renamed.get(name).map_or(name, String::as_str);
                 }
                 Token::Attributes(number) => {
-                    let number = renumber(&mut self.attributes, number);
+                    let number = self.attributes.renew(number);
                     let _ = write!(self.text, "#{number}");
                 }
                 Token::Metadata(_) if drop_location => drop_location = false,
                 Token::Metadata(number) => {
-                    let number = renumber(&mut self.metadata, number);
+                    let number = self.metadata.renew(number);
                     let _ = write!(self.text, "!{number}");
                 }
             }
@@ -259,17 +279,27 @@ impl<'m, 'a> Output<'m, 'a> {
     }
 
     fn finish(mut self) -> String {
-        for (new, old) in std::mem::take(&mut self.attributes).into_iter().enumerate() {
+        for (new, old) in std::mem::take(&mut self.attributes).old.into_iter().enumerate() {
             let group = self.module.attributes.get(&old).copied().unwrap_or("{ }");
             let _ = writeln!(self.text, "attributes #{new} = {}", without_target(group));
         }
+        if let Some(units) = self.module.units {
+            self.text += "!llvm.dbg.cu = ";
+            self.copy(units);
+            self.text.push('\n');
+        }
         let mut done = 0;
-        while done < self.metadata.len() {
-            let value = self.module.metadata.get(&self.metadata[done]).copied();
+        while done < self.metadata.old.len() {
+            let value = self.module.metadata.get(&self.metadata.old[done]).copied();
             let _ = write!(self.text, "!{done} = ");
             self.copy(value.unwrap_or("!{}"));
             self.text.push('\n');
             done += 1;
+        }
+        if self.module.units.is_some() {
+            // Without its version LLVM throws line information away.
+            let version = "!{i32 2, !\"Debug Info Version\", i32 3}";
+            let _ = writeln!(self.text, "!llvm.module.flags = !{{!{done}}}\n!{done} = {version}");
         }
         self.text
     }
@@ -295,13 +325,6 @@ fn stem<'a>(item: &Item<'a>) -> Option<&'a str> {
 /// Whether a function is Rust's own, and not one that is known by its name, such as `memcpy`.
 fn is_mangled(symbol: &str) -> bool {
     symbol.starts_with("_R") || symbol.starts_with("_ZN")
-}
-
-fn renumber(seen: &mut Vec<u32>, number: u32) -> usize {
-    seen.iter().position(|&n| n == number).unwrap_or_else(|| {
-        seen.push(number);
-        seen.len() - 1
-    })
 }
 
 /// A group without the processor rustc compiled for: the builder says that to LLVM, one architecture at a time, and

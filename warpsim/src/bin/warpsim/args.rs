@@ -28,7 +28,8 @@ pub(crate) fn checks(s: &str) -> Result<Checks, String> {
             "init" => c.init = true,
             "race" => c.race = true,
             "sync" => c.sync = true,
-            _ => return Err(format!("no checker `{p}`: init, race, sync, all, none")),
+            "offsets" => c.offsets = true,
+            _ => return Err(format!("no checker `{p}`: init, race, sync, offsets, all, none")),
         }
     }
     Ok(c)

@@ -36,7 +36,7 @@ struct Cli {
     /// or a tensor map (map:BUFFER:DIMS:TILE[:SWIZZLE], sizes innermost first, 64x128)
     #[arg(long = "arg", allow_hyphen_values = true)]
     args: Vec<String>,
-    /// Checkers: all, none, or some of init,race,sync
+    /// Checkers: all, none, or some of init,race,sync,offsets
     #[arg(long, default_value = "all", value_parser = args::checks)]
     check: Checks,
     /// Order of warps: 0 is the natural one

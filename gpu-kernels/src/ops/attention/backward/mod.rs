@@ -33,5 +33,6 @@
 //! Dao et al., "FlashAttention" (arXiv:2205.14135), appendix B; Dao, "FlashAttention-2" (arXiv:2307.08691).
 
 pub mod delta;
+pub mod hopper;
 pub mod mma;
 pub mod simple;

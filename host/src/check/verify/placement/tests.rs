@@ -42,13 +42,13 @@ fn permuted_and_broadcast_tensors_have_their_strides() {
     let transposed = place(DType::I32, &[2, 3], Arrangement::DENSE.order(&[1, 0]));
     assert_eq!((transposed.strides(), transposed.position(1)), (&[1, 2][..], transposed.start() + 2));
     let values = HostTensor::from_slice([2, 3], &[1i32, 2, 3, 4, 5, 6]).unwrap();
-    assert_eq!(transposed.effective(&values).unwrap(), values);
+    assert_eq!(transposed.effective(values.clone()).unwrap(), values);
     let image = HostTensor::new(DType::I32, [transposed.elements()], transposed.filled(values.bytes(), FIRST)).unwrap();
     assert_eq!(image.range_f64(GUARD..GUARD + 6).unwrap(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
 
     let shared = place(DType::I32, &[2, 3], Arrangement::DENSE.broadcast(&[0]));
     assert_eq!((shared.strides(), shared.elements()), (&[0, 1][..], 2 * GUARD + 3));
-    assert_eq!(shared.effective(&values).unwrap().to_f64(), [4.0, 5.0, 6.0, 4.0, 5.0, 6.0]);
+    assert_eq!(shared.effective(values).unwrap().to_f64(), [4.0, 5.0, 6.0, 4.0, 5.0, 6.0]);
 }
 
 #[test]

@@ -19,8 +19,8 @@ thread_local! {
     static SETTINGS: Cell<Option<Settings>> = const { Cell::new(None) };
     /// What this thread's launches have measured, while it asks for it.
     static PROFILES: RefCell<Option<Profiles>> = const { RefCell::new(None) };
-    /// What this thread's launches execute in place of the kernel of that name.
-    static REPLACED: RefCell<Option<(&'static str, Kernel)>> = const { RefCell::new(None) };
+    /// What this thread's launches execute in place of the kernels of those names; the last counts.
+    static REPLACED: RefCell<Vec<(&'static str, Kernel)>> = const { RefCell::new(Vec::new()) };
     /// Whether this thread's streams ignore that they have to wait.
     static UNORDERED: Cell<bool> = const { Cell::new(false) };
 }
@@ -58,10 +58,13 @@ pub(crate) fn unordered<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// Runs `body`, whose launches of `symbol` on this thread execute `ptx`.
-pub(crate) fn with_kernel<T>(symbol: &'static str, ptx: &str, body: impl FnOnce() -> T) -> Result<T> {
-    let mut before = REPLACED.replace(Some((symbol, parse(symbol, ptx)?)));
-    let _undo = Undo(|| REPLACED.set(before.take()));
+/// Runs `body`, whose launches of these kernels on this thread execute that PTX.
+pub(crate) fn with_kernels<T>(kernels: &[(&'static str, impl AsRef<str>)], body: impl FnOnce() -> T) -> Result<T> {
+    let parsed = kernels.iter().map(|(symbol, ptx)| Ok((*symbol, parse(symbol, ptx.as_ref())?)));
+    let parsed = parsed.collect::<Result<Vec<_>>>()?;
+    let before = REPLACED.with_borrow(Vec::len);
+    REPLACED.with_borrow_mut(|replaced| replaced.extend(parsed));
+    let _undo = Undo(|| REPLACED.with_borrow_mut(|replaced| replaced.truncate(before)));
     Ok(body())
 }
 
@@ -101,9 +104,10 @@ pub(super) struct Job {
 impl Job {
     /// A launch by this thread on that GPU.
     pub(super) fn new(mut function: Function, launch: &Launch<'_>, gpu: warpsim::Device, settings: Settings) -> Self {
-        REPLACED.with_borrow(|replaced| match replaced {
-            Some((symbol, kernel)) if *symbol == function.symbol => function.kernel = kernel.clone(),
-            _ => {}
+        REPLACED.with_borrow(|replaced| {
+            if let Some((_, kernel)) = replaced.iter().rfind(|(symbol, _)| *symbol == function.symbol) {
+                function.kernel = kernel.clone();
+            }
         });
         let profiles = PROFILES.with_borrow(Clone::clone);
         let options = Options { metrics: profiles.is_some(), device: Some(gpu), ..settings.options() };

@@ -23,7 +23,7 @@ use launch::{Function, Job};
 use streams::{Machine, Op, access};
 
 pub use finding::Finding;
-pub(crate) use launch::{unordered, with_kernel, with_settings};
+pub(crate) use launch::{unordered, with_kernels, with_settings};
 pub use model::GpuModel;
 pub(crate) use model::SMALL;
 pub use profile::{HotLine, Occupancy, Profile};

@@ -26,6 +26,8 @@ pub struct Settings {
     pub race: bool,
     /// Whether misused barriers are findings.
     pub sync: bool,
+    /// Whether accesses at addresses that overflowed 32 bits on the way are findings.
+    pub offsets: bool,
     /// Order of the warps and of the streams. 0 takes warps as they come, and does what is queued on a stream at once. Any other number
     /// draws orders from it: then what a stream has queued is done when the host waits for it, and findings show there.
     pub seed: u64,
@@ -37,12 +39,13 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { init: true, race: true, sync: true, seed: 0, completion: AsyncCompletion::Latest, threads: 0 }
+        let completion = AsyncCompletion::Latest;
+        Self { init: true, race: true, sync: true, offsets: true, seed: 0, completion, threads: 0 }
     }
 }
 
 impl Settings {
-    /// The defaults (every check), as `WARPSMITH_SIM_CHECKS` (`all`, `none` or a list of `init`, `race`, `sync`),
+    /// The defaults (every check), as `WARPSMITH_SIM_CHECKS` (`all`, `none` or a list of `init`, `race`, `sync`, `offsets`),
     /// `WARPSMITH_SIM_ASYNC` (`earliest`, `latest`), `WARPSMITH_SIM_SEED` and `WARPSMITH_SIM_THREADS` change them.
     pub fn from_env() -> Result<Self> {
         Self::parse(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
@@ -53,13 +56,16 @@ impl Settings {
         let mut settings = Self::default();
         if let Some(text) = get("WARPSMITH_SIM_CHECKS") {
             let all = text == "all";
-            (settings.init, settings.race, settings.sync) = (all, all, all);
+            settings = Self { init: all, race: all, sync: all, offsets: all, ..settings };
             for word in text.split(',').filter(|_| !all && text != "none") {
                 match word.trim() {
                     "init" => settings.init = true,
                     "race" => settings.race = true,
                     "sync" => settings.sync = true,
-                    _ => return Err(bad("WARPSMITH_SIM_CHECKS", &text, "all, none, or some of init,race,sync")),
+                    "offsets" => settings.offsets = true,
+                    _ => {
+                        return Err(bad("WARPSMITH_SIM_CHECKS", &text, "all, none, or some of init,race,sync,offsets"));
+                    }
                 }
             }
         }
@@ -86,7 +92,7 @@ impl Settings {
 
     pub(super) fn options(self) -> Options {
         Options {
-            checks: Checks { init: self.init, race: self.race, sync: self.sync },
+            checks: Checks { init: self.init, race: self.race, sync: self.sync, offsets: self.offsets },
             seed: self.seed,
             async_completion: match self.completion {
                 AsyncCompletion::Earliest => Completion::Earliest,
@@ -121,10 +127,13 @@ mod tests {
     fn the_environment_changes_the_defaults() {
         assert_eq!(Settings::parse(|_| None).unwrap(), Settings::default());
         assert_eq!(parse("WARPSMITH_SIM_CHECKS", "all").unwrap(), Settings::default());
-        let some = parse("WARPSMITH_SIM_CHECKS", "race, sync").unwrap();
-        assert_eq!((some.init, some.race, some.sync), (false, true, true));
-        let none = parse("WARPSMITH_SIM_CHECKS", "none").unwrap();
-        assert_eq!((none.init, none.race, none.sync), (false, false, false));
+        let checks = |words| {
+            let settings = parse("WARPSMITH_SIM_CHECKS", words).unwrap();
+            [settings.init, settings.race, settings.sync, settings.offsets]
+        };
+        assert_eq!(checks("race, sync"), [false, true, true, false]);
+        assert_eq!(checks("init,offsets"), [true, false, false, true]);
+        assert_eq!(checks("none"), [false; 4]);
         assert_eq!(parse("WARPSMITH_SIM_SEED", "7").unwrap().seed, 7);
         assert_eq!(parse("WARPSMITH_SIM_ASYNC", "earliest").unwrap().completion, AsyncCompletion::Earliest);
     }

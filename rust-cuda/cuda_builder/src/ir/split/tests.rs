@@ -58,6 +58,22 @@ fn a_cut_has_what_the_kernel_reaches_and_no_more() {
 }
 
 #[test]
+fn line_information_stays_with_what_is_defined() {
+    let source = SOURCE
+        .replace("unnamed_addr #5 {", "unnamed_addr #5 !dbg !21 {")
+        .replace("unnamed_addr #3 {\n  call void @unrelated", "unnamed_addr #3 !dbg !22 {\n  call void @unrelated")
+        + "!llvm.dbg.cu = !{!20}\n!20 = distinct !DICompileUnit()\n!21 = distinct !DISubprogram(unit: !20)\n";
+    let module = Module::parse(&source);
+    let kernel = module.kernels().next().unwrap();
+    let text = extract(&module, kernel, &marker(kernel).unwrap().unwrap());
+    assert!(text.contains(" !dbg !0 {") && text.contains("\n!0 = distinct !DISubprogram(unit: !"), "{text}");
+    let declared = text.lines().find(|line| line.starts_with("declare ") && line.contains("panic_fmt")).unwrap();
+    assert!(!declared.contains("!dbg"), "{declared}");
+    assert!(text.contains("!llvm.dbg.cu = !{!") && text.contains("\"Debug Info Version\", i32 3}"), "{text}");
+    assert!(!cut().contains("llvm."), "without lines there is nothing to say");
+}
+
+#[test]
 fn assembly_with_side_effects_becomes_convergent() {
     let text = cut();
     assert!(text.contains("bar.sync 0; // (\", \"~{memory}\"() convergent nomerge\n"), "{text}");

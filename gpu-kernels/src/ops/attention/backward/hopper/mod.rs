@@ -1,0 +1,269 @@
+//! The Hopper path: one kernel for all three gradients, five products a tile on warpgroup MMA.
+//!
+//! A block owns [`KEYS`] keys and walks over tiles of [`QUERIES`] queries. One thread of the producer warpgroup loads them, with dO and what
+//! there is one of for each query, into a ring of [`stages`]; two consumer warpgroups own 64 keys each. A consumer computes Sᵀ = K·Qᵀ and
+//! dPᵀ = V·dOᵀ with its keys as rows, so that Pᵀ and dSᵀ are operand A, from registers, of dV += Pᵀ·dO and dK += dSᵀ·Q: the same tiles of Q
+//! and dO serve as K-major operands of the first two and as MN-major ones of the others.
+//!
+//! **dQ** = dS·K sums over keys, that is, over consumers and blocks. dSᵀ goes through shared memory, where both consumers' halves meet; each
+//! consumer then forms half the columns of the result over all the block's keys, and the copy engine adds them to an f32 accumulator in global
+//! memory. The accumulator is kept in the order in which threads hold their results, a consumer's part of a tile together, so that it moves in
+//! one [`piece`]; [`finish`] scales it, rounds it and puts it in order. The order of these additions is not determined: the last bits of dQ vary from run to
+//! run, which is why [`mma`](super::mma) stays as the deterministic form.
+//!
+//! **Overlap.** dP runs under the exponentials of P, dV under the arithmetic of dS, and each consumer's products under the other's arithmetic. The one
+//! meeting of the two is a named barrier a tile, after dS is written; two buffers of dS make a second one needless.
+//!
+//! # Cost
+//! For d = 128, 128 keys and 64 queries: 10.5 MFLOP, 2560 cycles of a multiprocessor at 4096 FLOP a cycle; 8192 exponentials, 512 cycles. The products
+//! of 64 × 64 read both operands from shared memory, 128 bytes a cycle, which is all there is: three of five products. 32 KiB go to L2
+//! for the sum of dQ, and 33 KiB come from it.
+//!
+//! # Registers and shared memory
+//! A thread holds d of dK and dV, 64 of S and dP, 16 of P packed and, once S and dP are gone, d/4 of dQ: 208 of 240 at d = 128. Shared memory:
+//! 512·d bytes of K and V, 64 KiB of Q and dO, 32 KiB of two buffers of dS, 256·d bytes of dQ: 193 KiB at d = 128.
+
+mod consume;
+pub mod finish;
+pub mod prepare;
+
+use cuda_std::float::Half;
+use cuda_std::launch::TensorMap;
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::{fence, kernel, regs, thread, tma, warp};
+
+use self::consume::Consumer;
+use crate::ops::attention::{Bounds, Gradients, Problem, Side, Tile};
+
+/// Keys of a block.
+pub const KEYS: u32 = 128;
+/// Elements of d that are loaded at a time: the 128 bytes of the widest swizzle.
+pub const PANEL: u32 = 64;
+const WARPGROUP: u32 = 128;
+const CONSUMERS: u32 = 2;
+/// Keys of a consumer: rows of a warpgroup's product.
+const WG_KEYS: u32 = 64;
+/// One producer and two consumer warpgroups.
+pub const THREADS: u32 = (1 + CONSUMERS) * WARPGROUP;
+
+/// Queries of a tile.
+pub const QUERIES: u32 = 64;
+
+/// f32 of dQ that a consumer adds at a time: half of the columns of a tile.
+pub const fn piece(d: u32) -> u32 {
+    QUERIES * d / CONSUMERS
+}
+
+/// Tiles of queries in flight.
+const fn stages(d: u32) -> u32 {
+    256 / d
+}
+
+/// Elements of K or V, of a tile of queries, and of dS.
+const fn keys_elements(d: u32) -> u32 {
+    KEYS * d
+}
+const fn tile_elements(d: u32) -> u32 {
+    QUERIES * d
+}
+const SCORES: u32 = KEYS * QUERIES;
+
+/// Bytes before the numbers and barriers, and of all.
+const fn tiles_bytes(d: u32) -> u32 {
+    2 * (2 * keys_elements(d) + 2 * stages(d) * tile_elements(d) + 2 * SCORES) + CONSUMERS * piece(d) * 4
+}
+
+/// K, V, the ring of Q and dO, two buffers of dS, the pieces of dQ, the ring of numbers, and barriers.
+pub const fn shared_bytes(d: u32) -> usize {
+    (tiles_bytes(d) + stages(d) * 2 * QUERIES * 4) as usize + (1 + 2 * stages(d)) as usize * size_of::<Barrier>()
+}
+
+/// The block's shared memory by name. Tiles are panels of [`PANEL`] columns, in 128-byte swizzle.
+#[derive(Clone, Copy)]
+struct Memory<T, const D: u32>(SharedPtr<T>);
+
+impl<T, const D: u32> Memory<T, D> {
+    #[inline(always)]
+    fn k(self) -> SharedPtr<T> {
+        self.0
+    }
+
+    #[inline(always)]
+    fn v(self) -> SharedPtr<T> {
+        self.0.add(keys_elements(D))
+    }
+
+    #[inline(always)]
+    fn q(self, stage: u32) -> SharedPtr<T> {
+        self.0.add(2 * keys_elements(D) + stage * tile_elements(D))
+    }
+
+    #[inline(always)]
+    fn d_o(self, stage: u32) -> SharedPtr<T> {
+        self.0.add(2 * keys_elements(D) + (stages(D) + stage) * tile_elements(D))
+    }
+
+    /// dSᵀ: a row a key, panels of 64 queries.
+    #[inline(always)]
+    fn ds(self, buffer: u32) -> SharedPtr<T> {
+        self.0.add(2 * keys_elements(D) + 2 * stages(D) * tile_elements(D) + buffer * SCORES)
+    }
+
+    #[inline(always)]
+    fn dq(self, consumer: u32) -> SharedPtr<f32> {
+        self.0.cast::<u8>().add(tiles_bytes(D) - CONSUMERS * piece(D) * 4).cast::<f32>().add(consumer * piece(D))
+    }
+
+    /// What exponents lose, and D, of a stage's queries.
+    #[inline(always)]
+    fn exponents(self, stage: u32) -> SharedPtr<f32> {
+        self.0.cast::<u8>().add(tiles_bytes(D)).cast::<f32>().add(stage * 2 * QUERIES)
+    }
+
+    #[inline(always)]
+    fn deltas(self, stage: u32) -> SharedPtr<f32> {
+        self.exponents(stage).add(QUERIES)
+    }
+
+    #[inline(always)]
+    fn barrier(self, index: u32) -> SharedPtr<Barrier> {
+        self.exponents(stages(D)).cast::<Barrier>().add(index)
+    }
+
+    #[inline(always)]
+    fn full_keys(self) -> SharedPtr<Barrier> {
+        self.barrier(0)
+    }
+
+    #[inline(always)]
+    fn full(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier(1 + stage)
+    }
+
+    #[inline(always)]
+    fn empty(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier(1 + stages(D) + stage)
+    }
+}
+
+/// The walk of a block over the queries that see its keys: the tiles of the first head, then of the next that shares these keys.
+#[derive(Clone, Copy)]
+struct Walk {
+    tile: Tile,
+    group: u32,
+    first: u32,
+    end: u32,
+}
+
+impl Walk {
+    #[inline(always)]
+    fn steps(self) -> u32 {
+        (self.end - self.first) * self.group
+    }
+
+    /// The head and the tile of queries after these.
+    #[inline(always)]
+    fn next(self, head: u32, tile: u32) -> (u32, u32) {
+        if tile + 1 == self.end { (head + 1, self.first) } else { (head, tile + 1) }
+    }
+}
+
+/// dK and dV, and the sum of dQ, for heads of exactly `D` elements, without soft cap, ALiBi, lengths and packed sequences.
+///
+/// The maps' dimensions are d, tokens, heads and batches: `q` and `d_o` load [`PANEL`] × [`QUERIES`] boxes, `k` and `v` [`PANEL`] × [`KEYS`], in 128-byte
+/// swizzle; loads outside a tensor read zero. `exponents` and `deltas` are as [`prepare`] leaves them, and `sums`, of batch · heads · tiles of queries ·
+/// 2 · [`piece`] values, starts as zeros.
+///
+/// # Safety
+/// The maps describe live tensors of the problem's sizes, `dk` and `dv` are valid at their strides with rows at multiples of 16 bytes, and the
+/// grid has a block for every tile of [`KEYS`] keys of each head of K.
+#[kernel(
+    dtypes(T: half), values(D: 64, 128), block = THREADS, min_blocks = 1, shared = { shared_bytes(D) }, arch = "sm_90a"
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
+    q: &TensorMap,
+    k: &TensorMap,
+    v: &TensorMap,
+    d_o: &TensorMap,
+    exponents: *const f32,
+    deltas: *const f32,
+    sums: *mut f32,
+    dk: *mut T,
+    dv: *mut T,
+    problem: Problem,
+    gradients: Gradients,
+) {
+    let none = core::ptr::null();
+    let bounds = Bounds { cu_q: none, cu_k: none, key_lengths: none };
+    let Some(tile) = problem.tile(bounds, Side::Keys, KEYS) else { return };
+    let (first, end) = problem.span(&tile.sequence).query_tiles(tile.first as i32, KEYS as i32, QUERIES as i32);
+    let walk = Walk { tile, group: problem.group, first, end };
+    let memory = Memory::<T, D>(shared::dynamic());
+    // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
+    let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
+    if thread::thread_idx_x() == 0 {
+        memory.full_keys().init(1);
+        for stage in 0..stages(D) {
+            memory.full(stage).init(1);
+            memory.empty(stage).init(CONSUMERS);
+        }
+        fence::mbarrier_init();
+    }
+    thread::sync_threads();
+    if warpgroup == 0 {
+        // 24·128 + 240·256 is what the block starts with.
+        regs::decrease::<24>();
+        if thread::thread_idx_x() == 0 && walk.steps() > 0 {
+            produce(memory, [q, k, v, d_o], [exponents, deltas], walk, &problem);
+        }
+    } else {
+        regs::increase::<240>();
+        let consumer = Consumer { memory, index: warpgroup - 1, walk, problem: &problem };
+        match D {
+            64 => consumer.run::<32, 16, 8>(sums, [dk, dv], &gradients),
+            _ => consumer.run::<64, 32, 16>(sums, [dk, dv], &gradients),
+        }
+    }
+}
+
+/// Loads K and V, then every tile of the walk. Run by one thread.
+#[inline(always)]
+unsafe fn produce<T: Half, const D: u32>(
+    memory: Memory<T, D>,
+    [q, k, v, d_o]: [&TensorMap; 4],
+    [exponents, deltas]: [*const f32; 2],
+    walk: Walk,
+    problem: &Problem,
+) {
+    let Tile { sequence, head: kv_head, first: first_key } = walk.tile;
+    let batch = sequence.batch as i32;
+    memory.full_keys().arrive_expect_tx(2 * 2 * keys_elements(D));
+    for panel in 0..D / PANEL {
+        let at = [(panel * PANEL) as i32, first_key as i32, kv_head as i32, batch];
+        tma::load_4d(memory.k().add(panel * KEYS * PANEL), k, at, memory.full_keys());
+        tma::load_4d(memory.v().add(panel * KEYS * PANEL), v, at, memory.full_keys());
+    }
+    // There is a number for every query of a tile, of the last one too.
+    let padded = problem.q_len.div_ceil(QUERIES) * QUERIES;
+    let (mut head, mut tile) = (kv_head * walk.group, walk.first);
+    let mut step = 0;
+    while step < walk.steps() {
+        let (stage, round) = (step % stages(D), step / stages(D));
+        // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+        memory.empty(stage).wait_parity((round + 1) % 2);
+        let full = memory.full(stage);
+        full.arrive_expect_tx(2 * 2 * tile_elements(D) + 2 * 4 * QUERIES);
+        for panel in 0..D / PANEL {
+            let at = [(panel * PANEL) as i32, (tile * QUERIES) as i32, head as i32, batch];
+            tma::load_4d(memory.q(stage).add(panel * QUERIES * PANEL), q, at, full);
+            tma::load_4d(memory.d_o(stage).add(panel * QUERIES * PANEL), d_o, at, full);
+        }
+        let row = u64::from(sequence.batch * problem.heads + head) * u64::from(padded) + u64::from(tile * QUERIES);
+        tma::load_bytes(memory.exponents(stage), exponents.add(row as usize), 4 * QUERIES, full);
+        tma::load_bytes(memory.deltas(stage), deltas.add(row as usize), 4 * QUERIES, full);
+        (head, tile) = walk.next(head, tile);
+        step += 1;
+    }
+}

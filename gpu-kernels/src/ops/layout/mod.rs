@@ -1,0 +1,81 @@
+//! Operators that move elements, look them up or turn them by their place. What those share that move runs is here.
+//!
+//! A run is `width` packs that lie side by side: a head's vector, a row of an embedding. Runs are numbered below 2³², and where each lies
+//! is the operator's to say. A block has [`BLOCK`] threads and each thread two packs, both loaded before the first is stored: of one
+//! run where it is long, of two runs where a block covers several.
+
+pub mod append_kv;
+pub mod attention_mask;
+pub mod embedding;
+pub mod permute_heads;
+pub mod repeat_kv;
+pub mod rope;
+pub mod rope_table;
+pub mod transpose;
+
+use cuda_std::thread;
+use cuda_std::vector::Pack;
+
+use crate::div_rem;
+
+/// Threads of a block.
+pub const BLOCK: u32 = 256;
+/// Packs a thread moves.
+pub const PACKS: u32 = 2;
+
+/// Runs of `width` packs that a block moves; a run wider than a block takes several blocks along y, of `PACKS` · `BLOCK` packs each.
+pub const fn runs_per_block(width: u32) -> u32 {
+    if width > BLOCK / 2 { 1 } else { PACKS * (BLOCK / width) }
+}
+
+/// This thread's packs, each the number of its run and its place there, or `None` beyond the end.
+///
+/// # Safety
+/// `width` is not 0.
+#[inline(always)]
+pub(crate) unsafe fn places(width: u32, runs: u32) -> [Option<(u32, u32)>; PACKS as usize] {
+    let (tid, block) = (thread::thread_idx_x(), thread::block_idx_x());
+    if width > BLOCK / 2 {
+        let first = thread::block_idx_y() * (PACKS * BLOCK) + tid;
+        [first, first + BLOCK].map(|pack| (pack < width).then_some((block, pack)))
+    } else {
+        let (half, _) = div_rem(BLOCK, width);
+        let (row, pack) = div_rem(tid, width);
+        let first = u64::from(block) * u64::from(PACKS * half) + u64::from(row);
+        let inside = |run: u64| (row < half && run < u64::from(runs)).then_some((run as u32, pack));
+        [inside(first), inside(first + u64::from(half))]
+    }
+}
+
+/// Moves what `load` gives for each pack of `runs` runs to where `store` puts it.
+///
+/// # Safety
+/// `width` is not 0.
+#[inline(always)]
+pub(crate) unsafe fn move_runs<P: Copy>(
+    width: u32,
+    runs: u32,
+    load: impl Fn(u32, u32) -> P,
+    store: impl Fn(u32, u32, P),
+) {
+    let [first, second] = places(width, runs);
+    let words = [first.map(|(run, pack)| load(run, pack)), second.map(|(run, pack)| load(run, pack))];
+    if let (Some((run, pack)), Some(words)) = (first, words[0]) {
+        store(run, pack, words);
+    }
+    if let (Some((run, pack)), Some(words)) = (second, words[1]) {
+        store(run, pack, words);
+    }
+}
+
+/// Loads `V` words that are read once.
+#[inline(always)]
+pub(crate) unsafe fn load<W: Copy, const V: usize>(from: *const W) -> Pack<W, V> {
+    if size_of::<W>() * V == 16 { Pack::load_nc_no_allocate(from) } else { Pack::load(from) }
+}
+
+/// Stores `V` words.
+#[inline(always)]
+pub(crate) unsafe fn store<W: Copy, const V: usize>(words: Pack<W, V>, to: *mut W) {
+    if size_of::<W>() * V == 16 { words.store_streaming(to) } else { words.store(to) }
+}

@@ -1,0 +1,27 @@
+//! Conversion to few bits with scales, and back.
+
+pub mod dequantize_int8;
+pub mod quantize_int8;
+pub mod quantize_rows_int8;
+
+use cuda_std::float::Element;
+use cuda_std::math;
+use cuda_std::vector::Pack;
+
+/// The 8-bit integer nearest to x · inverse + zero, ties to even before zero is added, saturating; NaN gives zero.
+#[inline(always)]
+pub(crate) fn round(x: f32, inverse: f32, zero: i32) -> i8 {
+    math::round_to_i32(x * inverse).saturating_add(zero).clamp(-128, 127) as i8
+}
+
+/// [`round`] of a pack.
+#[inline(always)]
+pub(crate) fn round_pack<T: Element, const N: usize>(x: Pack<T, N>, inverse: f32, zero: i32) -> Pack<i8, N> {
+    Pack(x.to_f32().map(|x| round(x, inverse, zero)))
+}
+
+/// 1 / scale of a range that reaches `steps` steps; 0 of an empty one, which makes every integer the zero.
+#[inline(always)]
+pub(crate) fn inverse(range: f32, steps: f32) -> f32 {
+    if range == 0.0 { 0.0 } else { steps / range }
+}

@@ -1,0 +1,98 @@
+//! The Hopper path of attention backward: what fits it, and its launches.
+
+use cuda_std::float::Half;
+use gpu_kernels::ops::attention::backward::hopper::{self, finish, prepare};
+use half::{bf16, f16};
+
+use super::backward::{Call, INFO, Saved};
+use super::hopper::{addressable, tile_map};
+use crate::ops::elementwise::grid;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::view::View;
+
+impl<T: Float> Call<'_, T> {
+    /// Whether a kernel is built for such heads, nothing but masks happens to the scores, every key in memory is there (what is not could be
+    /// NaN), and TMA can address the tensors: in units of 16 bytes, by strides other than 0, and not without tokens.
+    pub(super) fn fits_hopper(&self) -> bool {
+        let Saved { q, k, v, .. } = &self.saved;
+        self.fits_tensor_cores()
+            && [64, 128].contains(&self.problem.sizes.d)
+            && self.problem.sizes.q_len > 0
+            && self.problem.sizes.k_len > 0
+            && !self.problem.biased()
+            && !self.problem.packed()
+            && !self.problem.padded()
+            && [q, k, v, &self.d_o].into_iter().all(|x| addressable(x.shape(), x.strides()))
+    }
+
+    pub(super) fn launch_hopper(self, stream: &Stream) -> Result<()> {
+        if !self.fits_hopper() {
+            let wanted = "f16 or bf16 with d 64 or 128, rows at multiples of 16 bytes, strides above 0, at least one query and key, \
+                          no packed sequences, lengths, soft cap or slopes";
+            return Err(INFO.param_error("variant", "hopper", wanted));
+        }
+        match (T::DTYPE, self.problem.sizes.d) {
+            (DType::F16, 64) => self.cast::<f16>().launch_hopper_of::<64>(stream),
+            (DType::F16, _) => self.cast::<f16>().launch_hopper_of::<128>(stream),
+            (_, 64) => self.cast::<bf16>().launch_hopper_of::<64>(stream),
+            _ => self.cast::<bf16>().launch_hopper_of::<128>(stream),
+        }
+    }
+}
+
+impl<T: Float + Half> Call<'_, T> {
+    fn launch_hopper_of<const D: u32>(mut self, stream: &Stream) -> Result<()>
+    where
+        hopper::AttentionBackwardHopper<T, D>: cuda_std::launch::Kernel<Args = MainArgs<T>>,
+        finish::AttentionFinish<T, D>: cuda_std::launch::Kernel<Args = FinishArgs<T>>,
+    {
+        let (sizes, strides) = (self.problem.sizes, self.strides);
+        let tiles = sizes.q_len.div_ceil(hopper::QUERIES) as usize;
+        let heads = sizes.batch as usize * sizes.heads as usize;
+        let padded = tiles * hopper::QUERIES as usize;
+        // A number for every query of every tile, and dQ's sum.
+        let numbers = heads * padded;
+        let (exponents, deltas) = (stream.scratch::<f32>(numbers)?, stream.scratch::<f32>(numbers)?);
+        let pieces = 2 * heads * tiles;
+        let sums = stream.scratch::<f32>(pieces * hopper::piece(D) as usize)?;
+        let Saved { q, k, v, o, lse } = self.saved;
+        let [dq, dk, dv] = &mut self.gradients;
+        if let Some(grid) = grid(&INFO, "q", numbers, prepare::ROWS as usize)? {
+            let (o, d_o, lse) = (o.ptr(stream)?, self.d_o.ptr(stream)?, lse.ptr(stream)?);
+            let (exponents, deltas) = (exponents.ptr_mut(), deltas.ptr_mut());
+            let args = (o, d_o, lse, exponents, deltas, numbers as u64, padded as u32, sizes, strides);
+            // SAFETY: the tensors are live and have these sizes and strides, with rows at multiples of 16 bytes.
+            unsafe { stream.launch::<prepare::AttentionPrepare<T>>(grid, args)? };
+        }
+        sums.clear()?;
+        if let Some(grid) = self.problem.key_blocks(&INFO, hopper::KEYS)? {
+            let map =
+                |x: View<'_, T>, rows| tile_map(stream, x.ptr(stream)?.addr(), T::DTYPE, x.shape(), x.strides(), rows);
+            let args = (
+                map(q, hopper::QUERIES)?,
+                map(k, hopper::KEYS)?,
+                map(v, hopper::KEYS)?,
+                map(self.d_o, hopper::QUERIES)?,
+                exponents.ptr_mut().into(),
+                deltas.ptr_mut().into(),
+                sums.ptr_mut(),
+                dk.ptr_mut(stream)?,
+                dv.ptr_mut(stream)?,
+                sizes,
+                strides,
+            );
+            // SAFETY: the maps describe live tensors of these sizes, the outputs are borrowed mutably, and the scratch memory has
+            // what every tile of queries needs.
+            unsafe { stream.launch::<hopper::AttentionBackwardHopper<T, D>>(grid, args)? };
+        }
+        let Some(grid) = grid(&INFO, "q", pieces, 1)? else { return Ok(()) };
+        let args = (sums.ptr_mut().into(), dq.ptr_mut(stream)?, sizes, strides);
+        // SAFETY: a block for each piece; dq is borrowed mutably and has these sizes and strides.
+        unsafe { stream.launch::<finish::AttentionFinish<T, D>>(grid, args) }
+    }
+}
+
+type MainArgs<T> = <hopper::AttentionBackwardHopper<T, 64> as cuda_std::launch::Kernel>::Args;
+type FinishArgs<T> = <finish::AttentionFinish<T, 64> as cuda_std::launch::Kernel>::Args;

@@ -1,0 +1,183 @@
+//! Product of a matrix of 8-bit integers with a vector, or with a few of them.
+
+use gpu_kernels::ops::gemv::gemv_int8 as gk;
+
+use super::{batch_of, product_shape, products, readings, rows_grid, tolerance, vectors};
+use crate::dispatch;
+use crate::ops::model::*;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// y[i] = scales[i] · (A·x)[i] for `a` of `[m, n]` in 8-bit integers, `scales` of `[m]` and `x` of `[n]`, or the same for each row of `x` of
+/// `[batch, n]`.
+///
+/// Rows of `a` and `x` may be padded. Up to eight vectors share one reading of A where all rows lie at multiples of 16 bytes and 16 divides n.
+/// Sums are f32 in a fixed order, rounded once. The result, `[m]` or `[batch, m]`, is a new dense tensor; the work is queued on `stream`.
+///
+/// Dettmers et al., "LLM.int8()" (arXiv:2208.07339).
+///
+/// # Errors
+/// [`Error::Shape`] if the shapes do not fit, [`Error::Layout`] if rows are not contiguous and equally far apart, [`Error::TooLarge`] if a
+/// size is 2³² or more or there are more than 65535 times eight vectors, [`Error::OutOfMemory`].
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, ops};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let a = Tensor::from_slice(&stream, [2, 2], &[1i8, 2, 3, -4])?;
+/// let scales = Tensor::from_slice(&stream, [2], &[0.5f32, 2.0])?;
+/// let x = Tensor::from_slice(&stream, [2], &[1.0f32, 1.0])?;
+/// assert_eq!(ops::gemv_int8(&stream, &a, &scales, &x)?.to_vec(&stream)?, [1.5, -2.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn gemv_int8<'a, T: Float>(
+    stream: &Stream,
+    a: impl Into<View<'a, i8>>,
+    scales: impl Into<View<'a, f32>>,
+    x: impl Into<View<'a, T>>,
+) -> Result<Tensor<T>> {
+    let (a, x) = (a.into(), x.into());
+    let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let mut y = Tensor::uninit(stream, product_shape(x.shape(), m))?;
+    gemv_int8_into(stream, a, scales.into(), x, &mut y)?;
+    Ok(y)
+}
+
+/// [`gemv_int8`] into `y`, `[m]` or `[batch, m]`, rows of which may be padded.
+///
+/// # Errors
+/// As of [`gemv_int8`].
+pub fn gemv_int8_into<'a, T: Float>(
+    stream: &Stream,
+    a: impl Into<View<'a, i8>>,
+    scales: impl Into<View<'a, f32>>,
+    x: impl Into<View<'a, T>>,
+    y: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    let (a, scales, x, mut y) = (a.into(), scales.into(), x.into(), y.into());
+    let op = INFO.name;
+    let [m, n]: [usize; 2] = a.dims(op, "a")?;
+    let (batch, _) = batch_of(&INFO, "x", x.shape())?;
+    scales.require_shape(op, "scales", &[m])?;
+    scales.require_contiguous(op, "scales")?;
+    x.require_shape(op, "x", &product_shape(x.shape(), n))?;
+    y.require_shape(op, "y", &product_shape(x.shape(), m))?;
+    let a_stride = a.require_row_stride(op, "a")? as u64;
+    let x_stride = x.require_row_stride(op, "x")? as u64;
+    let y_stride = y.require_row_stride(op, "y")? as u64;
+    let packed = n.is_multiple_of(16) && a.rows_aligned(16) && x.rows_aligned(16);
+    let [shared, readings] = readings(&INFO, batch, packed)?;
+    let [Ok(rows), Ok(count)] = [m, batch].map(u32::try_from) else {
+        return Err(Error::too_large(op, "a", format!("{}: sizes are below 2^32", a.shape())));
+    };
+    let Some(grid) = rows_grid(&INFO, m, 1, [shared, readings])? else { return Ok(()) };
+    let (a, scales, x, y) = (a.ptr(stream)?, scales.ptr(stream)?, x.ptr(stream)?, y.ptr_mut(stream)?);
+    let args = (a, scales, x, y, rows, n as u64, count, a_stride, x_stride, y_stride);
+    // SAFETY: the tensors are live and hold these rows at these strides, y is borrowed mutably, and packs are taken only where they are aligned
+    // and whole.
+    unsafe {
+        match (packed, shared) {
+            (false, _) => stream.launch::<gk::GemvInt8<T, 1, false>>(grid, args),
+            (true, 1) => stream.launch::<gk::GemvInt8<T, 1, true>>(grid, args),
+            (true, _) => stream.launch::<gk::GemvInt8<T, 8, true>>(grid, args),
+        }
+    }
+}
+
+/// The operator's entry in the registry.
+pub struct GemvInt8;
+
+static INFO: OpInfo = OpInfo {
+    name: "gemv_int8",
+    bench_name: "gemv.int8",
+    summary: "product of a matrix of 8-bit integers with a vector, or a few of them",
+    math: "y[b, i] = scales[i] · Σ A[i, j] · x[b, j]",
+    args: &[
+        ArgInfo::input("a", "[m, n], rows may be padded").of(&[DType::I8]),
+        ArgInfo::input("scales", "[m], contiguous").of(&[DType::F32]),
+        ArgInfo::input("x", "[n] or [batch, n], rows may be padded"),
+        ArgInfo::output("y", "[m] or [batch, m], rows may be padded"),
+    ],
+    params: &[],
+    dtypes: DType::FLOATS,
+    kernels: &[gk::GEMV_INT8],
+    variants: &[],
+};
+
+impl Operator for GemvInt8 {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let dims = |batch, m, n| [("batch", batch), ("m", m), ("n", n)];
+        let mut cases = vec![
+            Case::production(&INFO, "16384x16384 x float16", DType::F16, dims(1, 16384, 16384)),
+            Case::production(&INFO, "14336x4096 x float16", DType::F16, dims(1, 14336, 4096)),
+            Case::production(&INFO, "16384x16384 8 vectors x float16", DType::F16, dims(8, 16384, 16384)),
+        ];
+        for &dtype in INFO.dtypes {
+            cases.extend([
+                Case::odd(&INFO, dtype, dims(1, 37, 1600)),
+                Case::odd(&INFO, dtype, dims(3, 5, 203)),
+                Case::odd(&INFO, dtype, dims(11, 7, 480)),
+                Case::odd(&INFO, dtype, dims(2, 6, 4112)).arrange("a", Arrangement::DENSE.row_pad(16)),
+                Case::odd(&INFO, dtype, dims(2, 6, 64)).row_pad(3),
+                Case::tiny(&INFO, dtype, dims(1, 1, 1)),
+                Case::empty(&INFO, dtype, dims(1, 0, 16)),
+                Case::empty(&INFO, dtype, dims(1, 8, 0)),
+                Case::boundary(&INFO, dtype, dims(8, 5, 4096)),
+                Case::boundary(&INFO, dtype, dims(9, 4, 64)).offset(1),
+            ]);
+        }
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [batch, m, n] = case.dims(["batch", "m", "n"])?;
+        let specs = [
+            InputSpec::new("a", DType::I8, [m, n], Values::Integers { low: -127, high: 127 }),
+            InputSpec::new("scales", DType::F32, [m], Values::Uniform { low: 0.0, high: 1.0 / 64.0 }),
+            InputSpec::normal("x", case.dtype, vectors(batch, n)),
+        ];
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let (a, x) = (inputs.get("a")?, inputs.get("x")?);
+        let [m, n] = a.dims()?;
+        inputs.get("scales")?.has_shape(&[m])?;
+        x.has_shape(&product_shape(x.shape(), n))?;
+        Ok(vec![TensorMeta::new("y", x.dtype(), product_shape(x.shape(), m))])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+        dispatch!(INFO, args.dtype("x")?, float => |T| {
+            let (a, scales) = (args.input("a")?, args.input("scales")?);
+            gemv_int8_into::<T>(stream, a, scales, args.input("x")?, args.output("y")?)
+        })
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let (a, scales, x) = (inputs.get("a")?, inputs.get("scales")?.to_f64(), inputs.get("x")?);
+        let scaled = |row: usize| reference::row(a, row).into_iter().map(|value| value * scales[row]).collect();
+        Ok(products(x, a.shape()[0], rows, scaled))
+    }
+
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
+        let [n] = case.dims(["n"])?;
+        // Integers up to 127 times scales up to 1/64 are below 2.
+        Ok(tolerance(case.dtype, n, 2.0))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [batch, m, n] = case.dims(["batch", "m", "n"])?;
+        let bytes = m * n + 4 * m + batch * (m + n) * case.dtype.size();
+        Ok(Cost::compute(bytes as u64, 2 * (batch * m * n) as u64, Bound::Memory))
+    }
+}

@@ -1,0 +1,80 @@
+//! Products of a matrix with a few vectors.
+
+#[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
+pub mod gemv;
+pub mod gemv_int8;
+
+pub use gemv::{gemv, gemv_into};
+pub use gemv_int8::{gemv_int8, gemv_int8_into};
+
+use cuda_std::launch::Dim3;
+use gpu_kernels::ops::gemv::{VECTORS, rows_per_block};
+
+use super::model::*;
+use crate::runtime::dtype::DType;
+use crate::runtime::error::{Error, Result};
+use crate::runtime::host_tensor::HostTensor;
+use crate::runtime::shape::Shape;
+
+/// Vectors as a kernel takes them: those of `x` and of `y`, `[k]` or `[batch, k]`.
+fn batch_of(info: &OpInfo, arg: &'static str, shape: &Shape) -> Result<(usize, usize)> {
+    match *shape.dims() {
+        [k] => Ok((1, k)),
+        [batch, k] => Ok((batch, k)),
+        _ => Err(info.shape_error(arg, shape, "[n] or [batch, n]")),
+    }
+}
+
+/// Vectors that share a reading of the matrix, and how many times it is read.
+fn readings(info: &OpInfo, batch: usize, packed: bool) -> Result<[u32; 2]> {
+    let shared = if packed && batch > 1 { VECTORS } else { 1 };
+    let readings = batch.div_ceil(shared);
+    match u32::try_from(readings) {
+        Ok(readings) if readings <= 65_535 => Ok([shared as u32, readings]),
+        _ => {
+            Err(Error::too_large(info.name, "x", format!("{batch} vectors, at most {} are supported", 65_535 * shared)))
+        }
+    }
+}
+
+/// The grid of a kernel over rows of elements of `bytes` bytes.
+fn rows_grid(info: &OpInfo, m: usize, bytes: usize, [shared, readings]: [u32; 2]) -> Result<Option<Dim3>> {
+    let blocks = super::elementwise::grid(info, "a", m, rows_per_block(shared as usize, bytes) as usize)?;
+    Ok(blocks.filter(|_| readings > 0).map(|x| Dim3::new(x, readings, 1)))
+}
+
+/// The shape of `y` for that of `x` and m.
+fn product_shape(x: &[usize], m: usize) -> Vec<usize> {
+    if let [batch, _] = *x { vec![batch, m] } else { vec![m] }
+}
+
+/// The shape of vectors in a case.
+fn vectors(batch: usize, length: usize) -> Vec<usize> {
+    if batch == 1 { vec![length] } else { vec![batch, length] }
+}
+
+/// Rows of y = A·xᵀ, m of them a vector: `matrix` gives A's.
+fn products(x: &HostTensor, m: usize, rows: &[usize], matrix: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
+    let dot = |a: &[f64], x: &[f64]| a.iter().zip(x).map(|(a, x)| a * x).sum::<f64>();
+    if x.shape().rank() < 2 {
+        // A vector's rows are its elements.
+        let x = x.to_f64();
+        return rows.iter().map(|row| dot(&matrix(*row), &x)).collect();
+    }
+    let wanted: Vec<_> = rows.iter().map(|batch| reference::row(x, *batch)).collect();
+    let columns: Vec<Vec<f64>> = (0..m)
+        .map(|row| {
+            let a = matrix(row);
+            wanted.iter().map(|x| dot(&a, x)).collect()
+        })
+        .collect();
+    (0..wanted.len()).flat_map(|b| columns.iter().map(move |column| column[b])).collect()
+}
+
+/// Of a sum of n products of normal values, of which one factor has the standard deviation `std`, in f32 and rounded once to `dtype`.
+fn tolerance(dtype: DType, n: usize, std: f64) -> Tolerance {
+    let (n, ulp) = (n as f64, roundoff(DType::F32));
+    let why =
+        "one rounding to storage; n f32 roundings of a sum that grows to √n, walking at random: 6 standard deviations";
+    Tolerance::rounded(dtype, 2.0 * n * std * ulp, 1.5 * n.sqrt() * ulp, why)
+}

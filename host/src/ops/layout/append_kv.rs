@@ -1,0 +1,337 @@
+//! New keys and values behind those in a cache, contiguous or paged.
+
+use std::collections::HashMap;
+
+use cuda_std::launch::{DevicePtr, Dim3};
+use gpu_kernels::ops::layout::append_kv as gk;
+
+use super::{Runs, by_word};
+use crate::dispatch;
+use crate::ops::model::*;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::stream::Stream;
+use crate::runtime::view::{View, ViewMut};
+
+/// Writes `k` and `v`, `[batch, new, kv_heads, d]`, to positions lengths[b] and on of `k_cache` and `v_cache`,
+/// `[batch, max_len, kv_heads, d]`.
+///
+/// `lengths` holds what each sequence has in the cache so far, and stays as it is. What has no place is not written: all of a sequence whose
+/// length is negative, and tokens at max_len and beyond. The last dimensions are contiguous, the others may lie anywhere apart. The work
+/// is queued on `stream`.
+///
+/// Pope et al., "Efficiently Scaling Transformer Inference" (arXiv:2211.05102).
+///
+/// # Errors
+/// [`Error::Shape`] if the shapes do not fit, [`Error::Layout`] if a last dimension is not contiguous, [`Error::TooLarge`] if a
+/// size is 2³² or more.
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, ops};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let new = Tensor::from_slice(&stream, [2, 1, 1, 1], &[1.0f32, 2.0])?;
+/// let lengths = Tensor::from_slice(&stream, [2], &[0, 2])?;
+/// let mut k_cache = Tensor::zeros(&stream, [2, 3, 1, 1])?;
+/// let mut v_cache = Tensor::zeros(&stream, [2, 3, 1, 1])?;
+/// ops::append_kv(&stream, &new, &new, &lengths, &mut k_cache, &mut v_cache)?;
+/// assert_eq!(k_cache.to_vec(&stream)?, [1.0, 0.0, 0.0, 0.0, 0.0, 2.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn append_kv<'a, T: Float>(
+    stream: &Stream,
+    k: impl Into<View<'a, T>>,
+    v: impl Into<View<'a, T>>,
+    lengths: impl Into<View<'a, i32>>,
+    k_cache: impl Into<ViewMut<'a, T>>,
+    v_cache: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    let caches = [k_cache.into(), v_cache.into()];
+    append(&CONTIGUOUS, stream, [k.into(), v.into()], lengths.into(), None, caches)
+}
+
+/// [`append_kv`] where `k_cache` and `v_cache` are `[pages, page_size, kv_heads, d]` and `page_table`, `[batch, max_pages]`, says which page
+/// holds positions from i · page_size on of each sequence.
+///
+/// What has no place is not written: as for [`append_kv`], and tokens whose page is behind the table's last, negative, or none of the
+/// cache's. No two sequences may be about to write to one page, or one place holds either's token.
+///
+/// Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention" (arXiv:2309.06180).
+///
+/// # Errors
+/// As of [`append_kv`]; [`Error::Layout`] also if `page_table` is not contiguous.
+pub fn append_kv_paged<'a, T: Float>(
+    stream: &Stream,
+    k: impl Into<View<'a, T>>,
+    v: impl Into<View<'a, T>>,
+    lengths: impl Into<View<'a, i32>>,
+    page_table: impl Into<View<'a, i32>>,
+    k_cache: impl Into<ViewMut<'a, T>>,
+    v_cache: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    let caches = [k_cache.into(), v_cache.into()];
+    append(&PAGED, stream, [k.into(), v.into()], lengths.into(), Some(page_table.into()), caches)
+}
+
+fn append<T: Float>(
+    info: &'static OpInfo,
+    stream: &Stream,
+    [k, v]: [View<'_, T>; 2],
+    lengths: View<'_, i32>,
+    page_table: Option<View<'_, i32>>,
+    [mut k_cache, mut v_cache]: [ViewMut<'_, T>; 2],
+) -> Result<()> {
+    let op = info.name;
+    let [batch, new, heads, d]: [usize; 4] = k.dims(op, "k")?;
+    v.require_shape(op, "v", k.shape())?;
+    lengths.require_shape(op, "lengths", &[batch])?;
+    lengths.require_contiguous(op, "lengths")?;
+    let [pages, page_size, _, _]: [usize; 4] = k_cache.dims(op, "k_cache")?;
+    let max_pages = match &page_table {
+        Some(table) => {
+            let [_, max_pages]: [usize; 2] = table.dims(op, "page_table")?;
+            table.require_shape(op, "page_table", &[batch, max_pages])?;
+            table.require_contiguous(op, "page_table")?;
+            max_pages
+        }
+        None => 1,
+    };
+    let rows = if page_table.is_some() { pages } else { batch };
+    k_cache.require_shape(op, "k_cache", &[rows, page_size, heads, d])?;
+    v_cache.require_shape(op, "v_cache", &[rows, page_size, heads, d])?;
+    k.require_inner_contiguous(op, "k")?;
+    v.require_inner_contiguous(op, "v")?;
+    k_cache.require_inner_contiguous(op, "k_cache")?;
+    v_cache.require_inner_contiguous(op, "v_cache")?;
+
+    let aligned = [k.rows_aligned(16), v.rows_aligned(16), k_cache.rows_aligned(16), v_cache.rows_aligned(16)];
+    let count = if pages * page_size * max_pages == 0 { 0 } else { batch * new * heads };
+    let Some(runs) = Runs::new(info, "k", [count, d], size_of::<T>(), aligned == [true; 4])? else { return Ok(()) };
+    let [Ok(new), Ok(heads), Ok(pages), Ok(page_size), Ok(max_pages)] =
+        [new, heads, pages, page_size, max_pages].map(u32::try_from)
+    else {
+        return Err(Error::too_large(op, "k_cache", format!("{}: sizes are below 2^32", k_cache.shape())));
+    };
+    if new > i32::MAX as u32 {
+        return Err(Error::too_large(op, "k", format!("{new} new tokens, at most 2^31 − 1 are supported")));
+    }
+    let strides = |strides: &[usize]| [0, 1, 2].map(|i| runs.words(strides[i]));
+    let of_k = (strides(k.strides()), strides(k_cache.strides()));
+    let of_v = (strides(v.strides()), strides(v_cache.strides()));
+    let table = page_table.map_or(Ok(DevicePtr::null()), |table| table.ptr(stream))?;
+    let lengths = lengths.ptr(stream)?;
+    let [k, v] = [k.ptr(stream)?, v.ptr(stream)?];
+    let [k_cache, v_cache] = [k_cache.ptr_mut(stream)?, v_cache.ptr_mut(stream)?];
+    by_word!(runs, size_of::<T>(), [2: u16, 4: u32] => |W, V| {
+        let launch = |[x, y]: [_; 2], [x_cache, y_cache]: [_; 2], strides: ([u64; 3], [u64; 3]), tensors: u32| {
+            let ([sequence, token, head], [page, place, cache_head]) = strides;
+            let args = (
+                x, y, x_cache, y_cache, lengths, table, runs.count, runs.width, new, heads, page_size, pages, max_pages,
+                sequence, token, head, page, place, cache_head,
+            );
+            let grid = Dim3::new(runs.grid.x, runs.grid.y, tensors);
+            // SAFETY: the tensors are live and hold these sizes at these strides, the caches are borrowed mutably, the kernel bounds
+            // lengths and pages, and packs are taken only where they are aligned and whole.
+            unsafe { stream.launch::<gk::AppendKv<W, V>>(grid, args) }
+        };
+        let (k, v, k_cache, v_cache) = (k.cast::<W>(), v.cast::<W>(), k_cache.cast::<W>(), v_cache.cast::<W>());
+        if of_k == of_v {
+            launch([k, v], [k_cache, v_cache], of_k, 2)
+        } else {
+            launch([k, k], [k_cache, k_cache], of_k, 1)?;
+            launch([v, v], [v_cache, v_cache], of_v, 1)
+        }
+    })
+}
+
+/// An append in the registry.
+pub struct Append {
+    info: &'static OpInfo,
+}
+
+/// [`append_kv`] in the registry.
+pub static APPEND_KV: Append = Append { info: &CONTIGUOUS };
+
+/// [`append_kv_paged`] in the registry.
+pub static APPEND_KV_PAGED: Append = Append { info: &PAGED };
+
+static CONTIGUOUS: OpInfo = OpInfo {
+    name: "append_kv",
+    bench_name: "cache.append_kv",
+    summary: "new keys and values behind those in a contiguous cache",
+    math: "cache[b, lengths[b] + n] = new[b, n]",
+    args: &[
+        ArgInfo::input("k", "[batch, new, kv_heads, d], the last dimension contiguous"),
+        ArgInfo::input("v", "the shape of k, the last dimension contiguous"),
+        ArgInfo::input("lengths", "[batch], contiguous").of(&[DType::I32]),
+        ArgInfo::in_out("k_cache", "[batch, max_len, kv_heads, d], the last dimension contiguous"),
+        ArgInfo::in_out("v_cache", "the shape of k_cache, the last dimension contiguous"),
+    ],
+    params: &[],
+    dtypes: DType::FLOATS,
+    kernels: &[gk::APPEND_KV],
+    variants: &[],
+};
+
+static PAGED: OpInfo = OpInfo {
+    name: "append_kv_paged",
+    bench_name: "cache.append_kv_paged",
+    summary: "new keys and values behind those in a paged cache",
+    math: "cache[table[b, p / page_size], p mod page_size] = new[b, n], p = lengths[b] + n",
+    args: &[
+        ArgInfo::input("k", "[batch, new, kv_heads, d], the last dimension contiguous"),
+        ArgInfo::input("v", "the shape of k, the last dimension contiguous"),
+        ArgInfo::input("lengths", "[batch], contiguous").of(&[DType::I32]),
+        ArgInfo::input("page_table", "[batch, max_pages], contiguous").of(&[DType::I32]),
+        ArgInfo::in_out("k_cache", "[pages, page_size, kv_heads, d], the last dimension contiguous"),
+        ArgInfo::in_out("v_cache", "the shape of k_cache, the last dimension contiguous"),
+    ],
+    ..CONTIGUOUS
+};
+
+/// Pages that a sequence of a paged case has.
+const MAX_PAGES: usize = 3;
+
+impl Append {
+    fn is_paged(&self) -> bool {
+        std::ptr::eq(self.info, &PAGED)
+    }
+
+    /// Positions that a sequence of a case has, and the shape of its caches.
+    fn caches(&self, case: &Case) -> Result<(usize, [usize; 4])> {
+        let [batch, heads, d, size] = case.dims(["batch", "kv_heads", "d", "size"])?;
+        let pages = if self.is_paged() { MAX_PAGES } else { 1 };
+        Ok((pages * size, [pages * batch, size, heads, d]))
+    }
+}
+
+impl Operator for Append {
+    fn info(&self) -> &'static OpInfo {
+        self.info
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let dims = |batch, new, heads, d, size| {
+            [("batch", batch), ("new", new), ("kv_heads", heads), ("d", d), ("size", size)]
+        };
+        let info = self.info;
+        let mut cases = vec![if self.is_paged() {
+            Case::production(info, "prefill 8x2048 of pages of 1024 bfloat16", DType::BF16, dims(8, 2048, 8, 128, 1024))
+        } else {
+            Case::production(info, "prefill 8x2048 of 4096 bfloat16", DType::BF16, dims(8, 2048, 8, 128, 4096))
+        }];
+        for &dtype in info.dtypes {
+            let pads = |case: Case| {
+                let pad = |name| (name, Arrangement::DENSE.row_pad(if name == "k" { 16 } else { 8 }));
+                let padded = ["k", "v", "k_cache", "v_cache"].map(pad);
+                padded.into_iter().fold(case, |case, (name, pad)| case.arrange(name, pad))
+            };
+            cases.extend([
+                Case::odd(info, dtype, dims(3, 5, 3, 32, 16)),
+                Case::odd(info, dtype, dims(3, 4, 2, 13, 5)),
+                pads(Case::odd(info, dtype, dims(2, 4, 2, 16, 7))),
+                Case::tiny(info, dtype, dims(1, 1, 1, 1, 1)),
+                Case::boundary(info, dtype, dims(40, 2, 1, 16, 9)).values("lengths", Values::Hostile { bound: 9 }),
+                Case::boundary(info, dtype, dims(2, 2, 1, 16, 9)).arrange("v", Arrangement::DENSE.order(&[1, 0, 2, 3])),
+                Case::boundary(info, dtype, dims(2, 2, 1, 16, 9)).arrange("v_cache", Arrangement::DENSE.offset(1)),
+                Case::empty(info, dtype, dims(2, 0, 1, 8, 4)),
+                Case::empty(info, dtype, dims(2, 1, 1, 8, 0)),
+            ]);
+            if self.is_paged() {
+                // Fewer tokens than a page has, so that a page that is named twice gets no place twice.
+                let hostile = Values::Hostile { bound: 3 };
+                for length in [0.0, 5.0, 11.0] {
+                    let case = Case::boundary(info, dtype, dims(1, 8, 2, 16, 8)).values("page_table", hostile);
+                    let mut case = case.values("lengths", Values::Constant(length));
+                    case.name = format!("{} {length}", case.name);
+                    cases.push(case);
+                }
+            }
+        }
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [batch, new, heads, d] = case.dims(["batch", "new", "kv_heads", "d"])?;
+        let (positions, cache) = self.caches(case)?;
+        // Some tokens of some sequences find no place.
+        let lengths = Values::Integers { low: 0, high: positions as i64 };
+        let mut specs = vec![
+            InputSpec::normal("k", case.dtype, [batch, new, heads, d]),
+            InputSpec::normal("v", case.dtype, [batch, new, heads, d]),
+            InputSpec::new("lengths", DType::I32, [batch], lengths),
+        ];
+        if self.is_paged() {
+            specs.push(InputSpec::new("page_table", DType::I32, [batch, MAX_PAGES], Values::Permutation));
+        }
+        specs.extend(["k_cache", "v_cache"].map(|name| InputSpec::normal(name, case.dtype, cache)));
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let (k, cache) = (inputs.get("k")?, inputs.get("k_cache")?);
+        let [batch, _, heads, d] = k.dims()?;
+        let [pages, size, _, _] = cache.dims()?;
+        inputs.get("v")?.has_shape(k.shape())?;
+        inputs.get("lengths")?.has_shape(&[batch])?;
+        if self.is_paged() {
+            let table = inputs.get("page_table")?;
+            let [_, max_pages] = table.dims()?;
+            table.has_shape(&[batch, max_pages])?;
+        }
+        let shape = [if self.is_paged() { pages } else { batch }, size, heads, d];
+        cache.has_shape(&shape)?;
+        inputs.get("v_cache")?.has_shape(&shape)?;
+        Ok(Vec::new())
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+        dispatch!(self.info, args.dtype("k")?, float => |T| {
+            let table = if self.is_paged() { Some(args.input("page_table")?) } else { None };
+            let (new, lengths) = ([args.input("k")?, args.input("v")?], args.input("lengths")?);
+            append::<T>(self.info, stream, new, lengths, table, [args.output("k_cache")?, args.output("v_cache")?])
+        })
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let new = inputs.get(if output == "k_cache" { "k" } else { "v" })?;
+        let cache = inputs.get(output)?;
+        let table = inputs.optional("page_table").map(|table| (table.shape()[1], table.to_f64()));
+        let (tokens, heads) = (new.shape()[1], new.shape()[2]);
+        let (pages, size) = (cache.shape()[0] as f64, cache.shape()[1]);
+        // Which new token each place gets.
+        let mut tokens_of = HashMap::new();
+        for (b, length) in inputs.get("lengths")?.to_f64().into_iter().enumerate() {
+            for n in 0..tokens {
+                let position = length + n as f64;
+                let logical = (position / size as f64).floor();
+                let page = match &table {
+                    Some((max_pages, table)) if logical >= 0.0 && logical < *max_pages as f64 => {
+                        table[b * max_pages + logical as usize]
+                    }
+                    None if logical == 0.0 => b as f64,
+                    _ => continue,
+                };
+                if length >= 0.0 && page >= 0.0 && page < pages {
+                    let place = page as usize * size + (position as usize % size);
+                    tokens_of.insert(place, b * tokens + n);
+                }
+            }
+        }
+        Ok(reference::by_row(rows, |row| match tokens_of.get(&(row / heads)) {
+            Some(token) => reference::row(new, token * heads + row % heads),
+            None => reference::row(cache, row),
+        }))
+    }
+
+    fn tolerance(&self, _: &Case, _: &str) -> Result<Tolerance> {
+        Ok(Tolerance::EXACT)
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let elements: usize = case.dims(["batch", "new", "kv_heads", "d"])?.iter().product();
+        Ok(Cost::memory((4 * elements * case.dtype.size()) as u64))
+    }
+}

@@ -1,0 +1,338 @@
+//! Rows of a table looked up by number, and the gradient of the table.
+
+use cuda_std::launch::Dim3;
+use gpu_kernels::ops::layout::embedding as gk;
+
+use super::{Runs, by_word};
+use crate::dispatch;
+use crate::ops::model::*;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// y[i] = table[ids[i]]: a row of `table`, `[vocab, d]`, for each of `ids`, `[tokens]`. A number that is none of the table's rows gives
+/// zeros.
+///
+/// Rows may be padded. The result is a new dense tensor, bit by bit; the work is queued on `stream`.
+///
+/// Bengio et al., "A Neural Probabilistic Language Model" (JMLR 2003).
+///
+/// # Errors
+/// [`Error::Shape`] if the shapes do not fit, [`Error::Layout`] if the table's rows are not contiguous and equally far apart or `ids` is not
+/// contiguous, [`Error::TooLarge`] beyond 2³² − 1 tokens or 2³¹ rows, [`Error::OutOfMemory`].
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, ops};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let table = Tensor::from_slice(&stream, [2, 2], &[1.0f32, 2.0, 3.0, 4.0])?;
+/// let ids = Tensor::from_slice(&stream, [3], &[1, 0, -1])?;
+/// let y = ops::embedding(&stream, &ids, &table)?;
+/// assert_eq!(y.to_vec(&stream)?, [3.0, 4.0, 1.0, 2.0, 0.0, 0.0]);
+/// let dtable = ops::embedding_backward(&stream, &ids, &y, 2)?;
+/// assert_eq!(dtable.to_vec(&stream)?, [1.0, 2.0, 3.0, 4.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn embedding<'a, T: Float>(
+    stream: &Stream,
+    ids: impl Into<View<'a, i32>>,
+    table: impl Into<View<'a, T>>,
+) -> Result<Tensor<T>> {
+    let (ids, table) = (ids.into(), table.into());
+    let [tokens]: [usize; 1] = ids.dims(FORWARD.name, "ids")?;
+    let [_, d]: [usize; 2] = table.dims(FORWARD.name, "table")?;
+    let mut y = Tensor::uninit(stream, [tokens, d])?;
+    embedding_into(stream, ids, table, &mut y)?;
+    Ok(y)
+}
+
+/// [`embedding`] into `y`, `[tokens, d]`, whose rows may be padded.
+///
+/// # Errors
+/// As of [`embedding`].
+pub fn embedding_into<'a, T: Float>(
+    stream: &Stream,
+    ids: impl Into<View<'a, i32>>,
+    table: impl Into<View<'a, T>>,
+    y: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    let (ids, table, mut y) = (ids.into(), table.into(), y.into());
+    let op = FORWARD.name;
+    let [tokens]: [usize; 1] = ids.dims(op, "ids")?;
+    let [vocab, d]: [usize; 2] = table.dims(op, "table")?;
+    ids.require_contiguous(op, "ids")?;
+    y.require_shape(op, "y", &[tokens, d])?;
+    let table_stride = table.require_row_stride(op, "table")?;
+    let y_stride = y.require_row_stride(op, "y")?;
+    let vocab = rows(&FORWARD, "table", vocab)?;
+    let aligned = table.rows_aligned(16) && y.rows_aligned(16);
+    let Some(runs) = Runs::new(&FORWARD, "ids", [tokens, d], size_of::<T>(), aligned)? else { return Ok(()) };
+    let (ids, table, y) = (ids.ptr(stream)?, table.ptr(stream)?, y.ptr_mut(stream)?);
+    let strides = (runs.words(table_stride), runs.words(y_stride));
+    by_word!(runs, size_of::<T>(), [2: u16, 4: u32] => |W, V| {
+        let args = (ids, table.cast::<W>(), y.cast::<W>(), runs.count, runs.width, vocab, strides.0, strides.1);
+        // SAFETY: the tensors are live and hold these rows at these strides, the kernel bounds ids by the table's rows, y is borrowed
+        // mutably, and packs are taken only where they are aligned and whole.
+        unsafe { stream.launch::<gk::Embedding<W, V>>(runs.grid, args) }
+    })
+}
+
+/// The gradient of [`embedding`]: dtable[r] = Σ dy[i] over the tokens i that name row r, zeros where none does. `dy` is `[tokens, d]`.
+///
+/// Sums are f32, in the order of the tokens, and rounded once: results are reproducible bit by bit. The result is a new dense tensor; the
+/// work is queued on `stream`.
+///
+/// # Errors
+/// As of [`embedding`].
+pub fn embedding_backward<'a, T: Float>(
+    stream: &Stream,
+    ids: impl Into<View<'a, i32>>,
+    dy: impl Into<View<'a, T>>,
+    vocab: usize,
+) -> Result<Tensor<T>> {
+    let dy = dy.into();
+    let [_, d]: [usize; 2] = dy.dims(BACKWARD.name, "dy")?;
+    let mut dtable = Tensor::uninit(stream, [vocab, d])?;
+    embedding_backward_into(stream, ids.into(), dy, &mut dtable)?;
+    Ok(dtable)
+}
+
+/// [`embedding_backward`] into `dtable`, `[vocab, d]`, whose rows may be padded.
+///
+/// # Errors
+/// As of [`embedding`].
+pub fn embedding_backward_into<'a, T: Float>(
+    stream: &Stream,
+    ids: impl Into<View<'a, i32>>,
+    dy: impl Into<View<'a, T>>,
+    dtable: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    let (ids, dy, mut dtable) = (ids.into(), dy.into(), dtable.into());
+    let op = BACKWARD.name;
+    let [tokens]: [usize; 1] = ids.dims(op, "ids")?;
+    let [vocab, d]: [usize; 2] = dtable.dims(op, "dtable")?;
+    ids.require_contiguous(op, "ids")?;
+    dy.require_shape(op, "dy", &[tokens, d])?;
+    let dy_stride = dy.require_row_stride(op, "dy")?;
+    let dtable_stride = dtable.require_row_stride(op, "dtable")?;
+    let vocab = rows(&BACKWARD, "dtable", vocab)?;
+    let lanes = gpu_kernels::lanes::<T>();
+    let packed = d.is_multiple_of(lanes) && dy.rows_aligned(16) && dtable.rows_aligned(16);
+    let columns = gk::BLOCK as usize * if packed { lanes } else { 1 };
+    let grid = Dim3::new(vocab.div_ceil(gk::ROWS), d.div_ceil(columns).min(65_536) as u32, 1);
+    let (Ok(tokens), 0..=65_535) = (u32::try_from(tokens), grid.y) else {
+        let reason =
+            format!("{}: at most {} rows of {} elements are supported", dy.shape(), u32::MAX, 65_535 * columns);
+        return Err(Error::too_large(op, "dy", reason));
+    };
+    if grid.count() == 0 {
+        return Ok(());
+    }
+    let (ids, dy, dtable) = (ids.ptr(stream)?, dy.ptr(stream)?, dtable.ptr_mut(stream)?);
+    let args = (ids, dy, dtable, tokens, vocab, d as u64, dy_stride as u64, dtable_stride as u64);
+    // SAFETY: the tensors are live and hold these rows at these strides, dtable is borrowed mutably, and packs are taken only where they
+    // are aligned and whole.
+    unsafe {
+        if packed {
+            stream.launch::<gk::EmbeddingBackward<T, true>>(grid, args)
+        } else {
+            stream.launch::<gk::EmbeddingBackward<T, false>>(grid, args)
+        }
+    }
+}
+
+/// Rows of a table, as the kernels count them.
+fn rows(info: &OpInfo, arg: &'static str, vocab: usize) -> Result<u32> {
+    let fits = u32::try_from(vocab).ok().filter(|rows| *rows <= 1 << 31);
+    fits.ok_or_else(|| Error::too_large(info.name, arg, format!("{vocab} rows, at most 2^31 are supported")))
+}
+
+/// [`embedding`] in the registry.
+pub struct Embedding;
+
+/// [`embedding_backward`] in the registry.
+pub struct EmbeddingBackward;
+
+static FORWARD: OpInfo = OpInfo {
+    name: "embedding",
+    bench_name: "embedding.forward",
+    summary: "rows of a table looked up by number",
+    math: "y[i, :] = table[ids[i], :]",
+    args: &[
+        ArgInfo::input("ids", "[tokens], contiguous; what is no row gives zeros").of(&[DType::I32]),
+        ArgInfo::input("table", "[vocab, d], rows may be padded"),
+        ArgInfo::output("y", "[tokens, d], rows may be padded"),
+    ],
+    params: &[],
+    dtypes: DType::FLOATS,
+    kernels: &[gk::EMBEDDING],
+    variants: &[],
+};
+
+static BACKWARD: OpInfo = OpInfo {
+    name: "embedding_backward",
+    bench_name: "embedding.backward",
+    summary: "gradient of an embedding's table, reproducible",
+    math: "dtable[r, :] = Σ dy[i, :] over i with ids[i] = r",
+    args: &[
+        ArgInfo::input("ids", "[tokens], contiguous; what is no row adds to nothing").of(&[DType::I32]),
+        ArgInfo::input("dy", "[tokens, d], rows may be padded"),
+        ArgInfo::output("dtable", "[vocab, d], rows may be padded"),
+    ],
+    params: &[ParamInfo::int("vocab", 20, "rows of the table")],
+    dtypes: DType::FLOATS,
+    kernels: &[gk::EMBEDDING_BACKWARD],
+    variants: &[],
+};
+
+/// The cases of either, for the tensors whose rows may be padded.
+fn cases(info: &'static OpInfo, [first, second]: [&'static str; 2], sized: impl Fn(Case, usize) -> Case) -> Vec<Case> {
+    let dims = |tokens, d| [("tokens", tokens), ("d", d)];
+    let name = "tokens=16384 vocab=128256 d=4096 bfloat16";
+    let mut cases = vec![sized(Case::production(info, name, DType::BF16, dims(16384, 4096)), 128_256)];
+    for &dtype in info.dtypes {
+        let pads = |case: Case| {
+            case.arrange(first, Arrangement::DENSE.row_pad(16)).arrange(second, Arrangement::DENSE.row_pad(8))
+        };
+        cases.extend([
+            sized(Case::odd(info, dtype, dims(37, 64)), 20),
+            sized(Case::odd(info, dtype, dims(37, 13)), 7),
+            sized(pads(Case::odd(info, dtype, dims(5, 16))), 20),
+            sized(Case::tiny(info, dtype, dims(1, 1)), 1),
+            sized(Case::boundary(info, dtype, dims(99, 8)), 20).values("ids", Values::Hostile { bound: 20 }),
+            sized(Case::boundary(info, dtype, dims(3, 2056)), 3),
+            sized(Case::boundary(info, dtype, dims(3, 8)), 3).offset(1),
+            Case::empty(info, dtype, dims(0, 8)),
+            Case::empty(info, dtype, dims(3, 0)),
+        ]);
+    }
+    cases
+}
+
+impl Operator for Embedding {
+    fn info(&self) -> &'static OpInfo {
+        &FORWARD
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        cases(&FORWARD, ["table", "y"], |case, _| case)
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [tokens, d] = case.dims(["tokens", "d"])?;
+        // The table of the production case is a real one; of the others, of a size of its own.
+        let vocab = if case.class == CaseClass::Production { 128_256 } else { 20 };
+        let ids = Values::Integers { low: 0, high: vocab as i64 - 1 };
+        let specs =
+            [InputSpec::new("ids", DType::I32, [tokens], ids), InputSpec::normal("table", case.dtype, [vocab, d])];
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let [tokens] = inputs.get("ids")?.dims()?;
+        let table = inputs.get("table")?;
+        let [_, d] = table.dims()?;
+        Ok(vec![TensorMeta::new("y", table.dtype(), [tokens, d])])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+        dispatch!(FORWARD, args.dtype("table")?, float => |T| {
+            embedding_into::<T>(stream, args.input("ids")?, args.input("table")?, args.output("y")?)
+        })
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let (ids, table) = (inputs.get("ids")?.to_f64(), inputs.get("table")?);
+        let (vocab, d) = (table.shape()[0] as f64, table.shape()[1]);
+        let is_row = |id: f64| id >= 0.0 && id < vocab;
+        let found = |i: usize| if is_row(ids[i]) { reference::row(table, ids[i] as usize) } else { vec![0.0; d] };
+        Ok(reference::by_row(rows, found))
+    }
+
+    fn tolerance(&self, _: &Case, _: &str) -> Result<Tolerance> {
+        Ok(Tolerance::EXACT)
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [tokens, d] = case.dims(["tokens", "d"])?;
+        Ok(Cost::memory((tokens * (2 * d * case.dtype.size() + 4)) as u64))
+    }
+}
+
+/// The parameter, as a size.
+fn vocab(params: &Params) -> Result<usize> {
+    let vocab = params.i64("vocab")?;
+    usize::try_from(vocab).map_err(|_| BACKWARD.param_error("vocab", vocab, "zero or more"))
+}
+
+impl Operator for EmbeddingBackward {
+    fn info(&self) -> &'static OpInfo {
+        &BACKWARD
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let mut cases = cases(&BACKWARD, ["dy", "dtable"], |case, vocab| case.param("vocab", vocab as i64));
+        // More tokens than are marked at a time, most of them of one row.
+        for &dtype in BACKWARD.dtypes {
+            for d in [3, 16 / dtype.size()] {
+                let many = Case::boundary(&BACKWARD, dtype, [("tokens", 2060), ("d", d)]).param("vocab", 2i64);
+                cases.push(many.values("ids", Values::Bernoulli { p: 0.01 }));
+            }
+        }
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [tokens, d] = case.dims(["tokens", "d"])?;
+        let ids = Values::Integers { low: 0, high: vocab(&case.params)? as i64 - 1 };
+        let specs =
+            [InputSpec::new("ids", DType::I32, [tokens], ids), InputSpec::normal("dy", case.dtype, [tokens, d])];
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        let [tokens] = inputs.get("ids")?.dims()?;
+        let dy = inputs.get("dy")?;
+        let [_, d] = dy.dims()?;
+        dy.has_shape(&[tokens, d])?;
+        Ok(vec![TensorMeta::new("dtable", dy.dtype(), [vocab(params)?, d])])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+        dispatch!(BACKWARD, args.dtype("dy")?, float => |T| {
+            embedding_backward_into::<T>(stream, args.input("ids")?, args.input("dy")?, args.output("dtable")?)
+        })
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let (ids, dy) = (inputs.get("ids")?.to_f64(), inputs.get("dy")?);
+        Ok(reference::by_row(rows, |r| {
+            let mut sum = vec![0.0; dy.shape()[1]];
+            for (i, _) in ids.iter().enumerate().filter(|(_, id)| **id == r as f64) {
+                sum.iter_mut().zip(reference::row(dy, i)).for_each(|(sum, value)| *sum += value);
+            }
+            sum
+        }))
+    }
+
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
+        let [tokens] = case.dims(["tokens"])?;
+        // A row is named by n = tokens/vocab on average, at most four times as many and 8 more; its sum stays below 6·√n.
+        let n = (4 * tokens / vocab(&case.params)?.max(1) + 8).min(tokens) as f64;
+        let why = "storage rounding, and n f32 roundings of a sum of n normal values, which is below 6·√n";
+        Ok(Tolerance::rounded(case.dtype, 6.0 * n * n.sqrt() * roundoff(DType::F32), 0.0, why))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [tokens, d] = case.dims(["tokens", "d"])?;
+        Ok(Cost::memory(((tokens + vocab(&case.params)?) * d * case.dtype.size() + 4 * tokens) as u64))
+    }
+
+    fn gradient(&self) -> Option<Gradient> {
+        Some(Gradient { forward: &Embedding, of_outputs: &[("dy", "y")], of_inputs: &[("dtable", "table")] })
+    }
+}

@@ -1,0 +1,279 @@
+//! The cosines and sines of rotary position embedding.
+
+use std::f64::consts::TAU;
+
+use cuda_std::launch::Dim3;
+use gpu_kernels::ops::layout::rope_table as gk;
+
+use crate::ops::elementwise::grid;
+use crate::ops::model::*;
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// 2⁶⁴: what an angle of one turn is in fixed point.
+const TURN: f64 = 18_446_744_073_709_551_616.0;
+
+/// How Llama 3 stretches the slow frequencies of a model that was trained on short contexts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Llama3Scaling {
+    /// What slow frequencies are divided by: 8 for Llama 3.1.
+    pub factor: f64,
+    /// Waves of which fewer than this fit the original context are slow: 1.
+    pub low_freq_factor: f64,
+    /// Waves of which more than this fit stay as they are: 4. Between the two the division fades in.
+    pub high_freq_factor: f64,
+    /// Positions of the original context: 8192.
+    pub original_max_position: f64,
+}
+
+/// The frequencies of a rotary position embedding: those of θⱼ = base^(−j/half), scaled or not.
+///
+/// Su et al., "RoFormer" (arXiv:2104.09864); the scaling is that of Llama 3.1's reference code.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeFrequencies {
+    /// Pairs of elements that turn: half of the rotary dimensions.
+    pub half: usize,
+    /// The slowest pair makes about 1/base radians from a position to the next: 10000, or 500000 for Llama 3.
+    pub base: f64,
+    /// The stretch of slow frequencies, if any.
+    pub scaling: Option<Llama3Scaling>,
+}
+
+impl RopeFrequencies {
+    /// Radians from a position to the next, for each pair, in f64.
+    pub fn radians(&self) -> Vec<f64> {
+        let plain = |j: usize| self.base.powf(-(j as f64) / self.half as f64);
+        (0..self.half).map(plain).map(|theta| self.scaling.map_or(theta, |scaling| scaling.apply(theta))).collect()
+    }
+
+    /// The same in turns, in fixed point, 2⁶⁴ to the turn: what [`rope_table_into`] takes.
+    pub fn turns(&self) -> Vec<i64> {
+        // Whole turns do not matter, and the cast is exact below one.
+        self.radians().into_iter().map(|theta| ((theta / TAU).rem_euclid(1.0) * TURN) as u64 as i64).collect()
+    }
+}
+
+impl Llama3Scaling {
+    fn apply(&self, theta: f64) -> f64 {
+        let waves = self.original_max_position * theta / TAU;
+        let kept = (waves - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor);
+        if waves < self.low_freq_factor {
+            theta / self.factor
+        } else if waves > self.high_freq_factor {
+            theta
+        } else {
+            (1.0 - kept) * theta / self.factor + kept * theta
+        }
+    }
+}
+
+/// The cosines and sines, each `[positions, half]`, that [`rope`](crate::ops::rope) reads.
+///
+/// Angles are exact to 2⁻³⁴ of a turn at any position, and their cosines and sines to 2 ulp of f32. The work is queued on `stream`.
+///
+/// # Errors
+/// [`Error::InvalidParam`](crate::Error::InvalidParam) if the base or the scaling is not positive and finite,
+/// [`Error::TooLarge`](crate::Error::TooLarge) beyond 2³² − 1 positions, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, ops};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let frequencies = ops::RopeFrequencies { half: 64, base: 500_000.0, scaling: None };
+/// let (cos, sin) = ops::rope_table(&stream, &frequencies, 16)?;
+/// assert_eq!(cos.shape().dims(), [16, 64]);
+/// assert_eq!(sin.to_vec(&stream)?[0], 0.0);
+/// # Ok(())
+/// # }
+/// ```
+pub fn rope_table(
+    stream: &Stream,
+    frequencies: &RopeFrequencies,
+    positions: usize,
+) -> Result<(Tensor<f32>, Tensor<f32>)> {
+    let RopeFrequencies { half, base, scaling } = *frequencies;
+    let positive = |name: &'static str, value: f64| match value.is_finite() && value > 0.0 {
+        true => Ok(()),
+        false => Err(INFO.param_error(name, value, "positive and finite")),
+    };
+    positive("base", base)?;
+    if let Some(scaling) = scaling {
+        positive("factor", scaling.factor)?;
+        positive("low_freq_factor", scaling.low_freq_factor)?;
+        positive("original_max_position", scaling.original_max_position)?;
+        positive("high_freq_factor − low_freq_factor", scaling.high_freq_factor - scaling.low_freq_factor)?;
+    }
+    let turns = Tensor::from_slice(stream, [half], &frequencies.turns())?;
+    let mut cos = Tensor::uninit(stream, [positions, half])?;
+    let mut sin = Tensor::uninit(stream, [positions, half])?;
+    rope_table_into(stream, &turns, &mut cos, &mut sin)?;
+    Ok((cos, sin))
+}
+
+/// [`rope_table`] into `cos` and `sin`, `[positions, half]` each and contiguous, for `turns` of `[half]`: how much of a turn each pair
+/// makes from a position to the next, in fixed point, 2⁶⁴ to the turn.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if a tensor is not
+/// contiguous, [`Error::TooLarge`](crate::Error::TooLarge) beyond 2³² − 1 positions.
+pub fn rope_table_into<'a>(
+    stream: &Stream,
+    turns: impl Into<View<'a, i64>>,
+    cos: impl Into<ViewMut<'a, f32>>,
+    sin: impl Into<ViewMut<'a, f32>>,
+) -> Result<()> {
+    let (turns, mut cos, mut sin) = (turns.into(), cos.into(), sin.into());
+    let [half]: [usize; 1] = turns.dims(INFO.name, "turns")?;
+    let [positions, _]: [usize; 2] = cos.dims(INFO.name, "cos")?;
+    cos.require_shape(INFO.name, "cos", &[positions, half])?;
+    sin.require_shape(INFO.name, "sin", &[positions, half])?;
+    turns.require_contiguous(INFO.name, "turns")?;
+    cos.require_contiguous(INFO.name, "cos")?;
+    sin.require_contiguous(INFO.name, "sin")?;
+    let aligned = turns.rows_aligned(16) && cos.rows_aligned(16) && sin.rows_aligned(16);
+    let width = if aligned && half % 4 == 0 { half / 4 } else { half };
+    let block = gk::BLOCK as usize;
+    let (per_block, y) = if width >= block { (1, width.div_ceil(block)) } else { (block / width.max(1), 1) };
+    let (Ok(rows), Ok(packs), true) = (u32::try_from(positions), u32::try_from(width), y <= 65_535) else {
+        let reason =
+            format!("{positions} positions of {half} pairs: at most {} of {} are supported", u32::MAX, 65_535 * block);
+        return Err(crate::Error::too_large(INFO.name, "cos", reason));
+    };
+    let Some(x) = grid(&INFO, "cos", if half == 0 { 0 } else { positions }, per_block)? else { return Ok(()) };
+    let args = (turns.ptr(stream)?, cos.ptr_mut(stream)?, sin.ptr_mut(stream)?, rows, packs);
+    let grid = Dim3::new(x, y as u32, 1);
+    // SAFETY: the tensors are live and dense and hold these packs, which are of four only where they are aligned; cos and sin are
+    // borrowed mutably.
+    unsafe {
+        if width == half {
+            stream.launch::<gk::RopeTable<1>>(grid, args)
+        } else {
+            stream.launch::<gk::RopeTable<4>>(grid, args)
+        }
+    }
+}
+
+/// The operator's entry in the registry.
+pub struct RopeTable;
+
+static INFO: OpInfo = OpInfo {
+    name: "rope_table",
+    bench_name: "rope.table",
+    summary: "cosines and sines of rotary position embedding",
+    math: "cos[p, j], sin[p, j] of 2π · p · turnsⱼ / 2⁶⁴",
+    args: &[
+        ArgInfo::input("turns", "[half], turns from a position to the next, 2⁶⁴ to the turn").of(&[DType::I64]),
+        ArgInfo::output("cos", "[positions, half], contiguous"),
+        ArgInfo::output("sin", "[positions, half], contiguous"),
+    ],
+    params: &[ParamInfo::int("positions", 33, "how many positions the tables have")],
+    dtypes: &[DType::F32],
+    kernels: &[gk::ROPE_TABLE],
+    variants: &[],
+};
+
+/// The parameter, as a size.
+fn positions(params: &Params) -> Result<usize> {
+    let positions = params.i64("positions")?;
+    usize::try_from(positions).map_err(|_| INFO.param_error("positions", positions, "zero or more"))
+}
+
+impl Operator for RopeTable {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let f32 = DType::F32;
+        let dims = |half| [("half", half)];
+        let name = "131072 positions, d=128";
+        vec![
+            Case::production(&INFO, name, f32, dims(64)).param("positions", 131_072),
+            Case::odd(&INFO, f32, dims(13)),
+            Case::odd(&INFO, f32, dims(36)).arrange("sin", Arrangement::DENSE.offset(1)),
+            Case::odd(&INFO, f32, dims(64)).arrange("turns", Arrangement::DENSE.row_pad(1)),
+            Case::tiny(&INFO, f32, dims(1)).param("positions", 1),
+            // Angles of many turns.
+            Case::boundary(&INFO, f32, dims(2)).param("positions", 4099),
+            Case::boundary(&INFO, f32, dims(1024)).param("positions", 3),
+            Case::boundary(&INFO, f32, dims(257)).param("positions", 3),
+            Case::empty(&INFO, f32, dims(0)),
+        ]
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [half] = case.dims(["half"])?;
+        let values = Values::Integers { low: i64::MIN, high: i64::MAX };
+        Ok(vec![InputSpec::new("turns", DType::I64, [half], values).in_case(case)])
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        let [half] = inputs.get("turns")?.dims()?;
+        let shape = [positions(params)?, half];
+        Ok(vec![TensorMeta::new("cos", DType::F32, shape), TensorMeta::new("sin", DType::F32, shape)])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+        rope_table_into(stream, args.input("turns")?, args.output("cos")?, args.output("sin")?)
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let turns = inputs.get("turns")?.to_vec::<i64>()?;
+        Ok(reference::by_row(rows, |position| {
+            // The product modulo 2⁶⁴ is whole turns off.
+            let angle = |turns: &i64| (*turns as u64).wrapping_mul(position as u64) as f64 / TURN * TAU;
+            turns.iter().map(angle).map(|angle| if output == "cos" { angle.cos() } else { angle.sin() }).collect()
+        }))
+    }
+
+    fn tolerance(&self, _: &Case, _: &str) -> Result<Tolerance> {
+        Ok(Tolerance::new(
+            1e-14,
+            7.0 * roundoff(DType::F32),
+            "2 ulp of the polynomials, and three roundings of the angle by half an ulp; f64 reduces by turns to 2⁻⁵⁰ absolute",
+        ))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [half] = case.dims(["half"])?;
+        Ok(Cost::memory((8 * half * (positions(&case.params)? + 1)) as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_frequencies_are_stretched_and_fast_ones_are_not() {
+        let scaling =
+            Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192.0 };
+        let plain = RopeFrequencies { half: 64, base: 500_000.0, scaling: None };
+        let (plain, scaled) = (plain.radians(), RopeFrequencies { scaling: Some(scaling), ..plain }.radians());
+        assert_eq!(plain[0], 1.0);
+        for (plain, scaled) in plain.iter().zip(&scaled) {
+            let wavelength = TAU / plain;
+            let expected = match wavelength {
+                w if w < 8192.0 / 4.0 => plain..=plain,
+                w if w > 8192.0 => &(plain / 8.0)..=&(plain / 8.0),
+                _ => &(plain / 8.0)..=plain,
+            };
+            assert!(expected.contains(&scaled), "{plain} becomes {scaled}");
+        }
+        // Waves of 3, halfway between 2 of 1 and 4: a third of the way is not stretched.
+        let kept = scaling.apply(2.0 * TAU / 8192.0) / (2.0 * TAU / 8192.0);
+        assert!((kept - (1.0 / 3.0 + 2.0 / 3.0 / 8.0)).abs() < 1e-12, "{kept}");
+    }
+
+    #[test]
+    fn turns_are_fractions_of_a_circle() {
+        let turns = RopeFrequencies { half: 2, base: 100.0, scaling: None }.turns();
+        for (turns, radians) in turns.iter().zip([1.0, 0.1]) {
+            assert!((*turns as u64 as f64 / TURN * TAU - radians).abs() < 1e-15);
+        }
+    }
+}

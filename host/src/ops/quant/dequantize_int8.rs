@@ -1,0 +1,188 @@
+//! 8-bit integers back to floats.
+
+use cuda_std::launch::DevicePtr;
+use gpu_kernels::ops::quant::dequantize_int8 as gk;
+
+use crate::dispatch;
+use crate::ops::elementwise::{Operand, Plan};
+use crate::ops::model::*;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// (q − zero) · scale: `q` of any shape, `scales` of `[1]`, or one for each of its rows, `[rows]`, and a `zero` of `[1]` if there is one.
+///
+/// One f32 product, rounded once. Rows of `q` may be padded. The result is a new dense tensor; the work is queued on `stream`.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart,
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, ops};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let q = Tensor::from_slice(&stream, [2, 2], &[1i8, 2, 3, 4])?;
+/// let scales = Tensor::from_slice(&stream, [2], &[0.5f32, 10.0])?;
+/// assert_eq!(ops::dequantize_int8::<f32>(&stream, &q, &scales, None)?.to_vec(&stream)?, [0.5, 1.0, 30.0, 40.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn dequantize_int8<'a, T: Float>(
+    stream: &Stream,
+    q: impl Into<View<'a, i8>>,
+    scales: impl Into<View<'a, f32>>,
+    zero: Option<View<'a, i32>>,
+) -> Result<Tensor<T>> {
+    let q = q.into();
+    let mut y = Tensor::uninit(stream, q.shape())?;
+    dequantize_int8_into(stream, q, scales.into(), zero, &mut y)?;
+    Ok(y)
+}
+
+/// [`dequantize_int8`] into `y`, which has the shape of `q`; its rows may be padded.
+///
+/// # Errors
+/// As of [`dequantize_int8`].
+pub fn dequantize_int8_into<'a, T: Float>(
+    stream: &Stream,
+    q: impl Into<View<'a, i8>>,
+    scales: impl Into<View<'a, f32>>,
+    zero: Option<View<'a, i32>>,
+    y: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    let (q, scales, mut y) = (q.into(), scales.into(), y.into());
+    let [count]: [usize; 1] = scales.dims(INFO.name, "scales")?;
+    scales.require_contiguous(INFO.name, "scales")?;
+    let by_row = count != 1;
+    if by_row {
+        scales.require_shape(INFO.name, "scales", &[q.rows()])?;
+    }
+    if let Some(zero) = &zero {
+        zero.require_shape(INFO.name, "zero", &[1])?;
+    }
+    let operands = [Operand::read("q", &q), Operand::written("y", &y)];
+    // What elements of this size are moved at a time, whatever T is.
+    let bytes = 16 / gk::PACK;
+    let plan = if by_row { Plan::by_row(&INFO, bytes, operands)? } else { Plan::new(&INFO, bytes, operands)? };
+    let Some(plan) = plan else { return Ok(()) };
+    let [q_stride, y_stride] = plan.strides;
+    let zero = zero.map_or(Ok(DevicePtr::null()), |zero| zero.ptr(stream))?;
+    let (q, scales, y) = (q.ptr(stream)?, scales.ptr(stream)?, y.ptr_mut(stream)?);
+    let args = (q, scales, zero, y, plan.rows, plan.d, q_stride, y_stride, u64::from(by_row));
+    // SAFETY: the tensors are live and have these rows at these strides, there is a scale for each row or one for all, and y is borrowed mutably.
+    unsafe { stream.launch::<gk::DequantizeInt8<T>>(plan.grid, args) }
+}
+
+/// The operator's entry in the registry.
+pub struct DequantizeInt8;
+
+static INFO: OpInfo = OpInfo {
+    name: "dequantize_int8",
+    bench_name: "quant.dequantize_int8",
+    summary: "8-bit integers back to floats, with one scale or one for each row",
+    math: "y = (q − zero) · scale",
+    args: &[
+        ArgInfo::input("q", "[rows, d], rows may be padded").of(&[DType::I8]),
+        ArgInfo::input("scales", "[1] or [rows], contiguous").of(&[DType::F32]),
+        ArgInfo::input("zero", "[1]").of(&[DType::I32]).optional(),
+        ArgInfo::output("y", "the shape of q, of the type `to`, rows may be padded").of(DType::FLOATS),
+    ],
+    params: &[ParamInfo::choice("to", "bfloat16", &["float32", "float16", "bfloat16"], "the type of y")],
+    dtypes: DType::FLOATS,
+    kernels: &[gk::DEQUANTIZE_INT8],
+    variants: &[],
+};
+
+/// The type that a case or a call asks for.
+fn target(params: &Params) -> Result<DType> {
+    params.choice("to")?.parse()
+}
+
+impl Operator for DequantizeInt8 {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let dims = |rows, d| [("rows", rows), ("d", d)];
+        let by_row = |case: Case| case.without("zero");
+        let name = "rows=32768 d=4096 bfloat16";
+        let mut cases = vec![by_row(Case::production(&INFO, name, DType::BF16, dims(32768, 4096)))];
+        for &dtype in INFO.dtypes {
+            let to = |case: Case| case.param("to", ParamValue::Choice(dtype.name()));
+            let pads = |case: Case| {
+                case.arrange("q", Arrangement::DENSE.row_pad(16)).arrange("y", Arrangement::DENSE.row_pad(8))
+            };
+            cases.extend(
+                [
+                    by_row(Case::odd(&INFO, dtype, dims(7, 1003))),
+                    by_row(Case::odd(&INFO, dtype, dims(3, 4112))),
+                    Case::odd(&INFO, dtype, dims(3, 4112)),
+                    pads(Case::odd(&INFO, dtype, dims(5, 96))),
+                    by_row(pads(Case::odd(&INFO, dtype, dims(5, 48)))),
+                    Case::tiny(&INFO, dtype, dims(1, 1)),
+                    Case::boundary(&INFO, dtype, dims(2, 40)).values("zero", Values::Constant(-128.0)),
+                    Case::boundary(&INFO, dtype, dims(2, 48)).offset(1),
+                    Case::empty(&INFO, dtype, dims(0, 8)),
+                    Case::empty(&INFO, dtype, dims(3, 0)),
+                ]
+                .map(to),
+            );
+        }
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [rows, d] = case.dims(["rows", "d"])?;
+        // One scale goes with a zero point, one for each row without.
+        let count = if case.has("zero") { 1 } else { rows };
+        let specs = [
+            InputSpec::new("q", DType::I8, [rows, d], Values::Integers { low: -128, high: 127 }),
+            InputSpec::new("scales", DType::F32, [count], Values::Uniform { low: 0.0, high: 1.0 }),
+            InputSpec::new("zero", DType::I32, [1], Values::Integers { low: -128, high: 127 }),
+        ];
+        Ok(specs.into_iter().filter(|spec| case.has(spec.name)).map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        let q = inputs.get("q")?;
+        let [rows, _] = q.dims()?;
+        let scales = inputs.get("scales")?;
+        if scales.shape() != [1] {
+            scales.has_shape(&[rows])?;
+        }
+        if let Some(zero) = inputs.optional("zero") {
+            zero.has_shape(&[1])?;
+        }
+        Ok(vec![TensorMeta::new("y", target(params)?, q.shape())])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+        dispatch!(INFO, args.dtype("y")?, float => |T| {
+            let (scales, zero) = (args.input("scales")?, args.optional_input("zero")?);
+            dequantize_int8_into::<T>(stream, args.input("q")?, scales, zero, args.output("y")?)
+        })
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let (q, scales) = (inputs.get("q")?, inputs.get("scales")?.to_f64());
+        let zero = inputs.optional("zero").map_or(0.0, |zero| zero.to_f64()[0]);
+        let scale = |row: usize| if scales.len() == 1 { scales[0] } else { scales[row] };
+        Ok(reference::by_row(rows, |r| reference::row(q, r).into_iter().map(|q| (q - zero) * scale(r)).collect()))
+    }
+
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
+        let why = "one f32 product, and one rounding to storage";
+        Ok(Tolerance::rounded(target(&case.params)?, 0.0, roundoff(DType::F32), why))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [rows, d] = case.dims(["rows", "d"])?;
+        let scales = if case.has("zero") { 2 } else { rows };
+        Ok(Cost::memory((rows * d * (1 + target(&case.params)?.size()) + 4 * scales) as u64))
+    }
+}

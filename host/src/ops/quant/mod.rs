@@ -1,0 +1,21 @@
+//! Conversion to few bits with scales, and back.
+
+pub mod dequantize_int8;
+pub mod quantize_int8;
+pub mod quantize_rows_int8;
+
+pub use dequantize_int8::{dequantize_int8, dequantize_int8_into};
+pub use quantize_int8::{QuantizedInt8, Zero, quantize_int8, quantize_int8_into};
+pub use quantize_rows_int8::{quantize_rows_int8, quantize_rows_int8_into};
+
+/// What a kernel makes of x: ⌊x · inverse⌉ + zero in 8 bits, in f32 as the operators define it; NaN becomes zero.
+fn rounded(x: f64, inverse: f32, zero: f64) -> f64 {
+    let product = f64::from(x as f32 * inverse);
+    let nearest = if product.is_nan() { 0.0 } else { product.round_ties_even() };
+    (nearest + zero).clamp(-128.0, 127.0)
+}
+
+/// steps / range, or 0 of an empty range.
+fn inverse(range: f32, steps: f32) -> f32 {
+    if range == 0.0 { 0.0 } else { steps / range }
+}

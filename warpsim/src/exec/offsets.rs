@@ -1,0 +1,229 @@
+//! The checker of 32-bit offsets: follows what arithmetic would give if registers were as wide as it takes.
+//!
+//! Bits do not say whether they mean a signed number, so that a register stands for several exact values, one for each way to read
+//! what the arithmetic started from. An offset that is made 64 bits wide, or used as an address, is right if it is one of them:
+//! sums that leave 32 bits and come back are, products that stay outside are not. A wrong one keeps its mark up to the access.
+
+use super::cx::Cx;
+use super::mem_ops::lanes;
+use super::state::{Split, Warp};
+use crate::ir::{Class, Inst, Offset, Reg, Track};
+use crate::lower::addresses;
+use crate::report::Kind;
+
+/// All numbers unsigned; all signed; constants signed, everything else unsigned.
+const READINGS: usize = 3;
+const UNSIGNED: usize = 0;
+const SIGNED: usize = 1;
+
+/// What a 32-bit register stands for. Lanes without an exact value stand for their bits.
+struct Narrow {
+    known: u32,
+    exact: [[i64; READINGS]; 32],
+    /// The instruction that left 32 bits, counted from one; 0 for none.
+    left_at: [u32; 32],
+}
+
+/// A 64-bit register made from a 32-bit one that had overflowed.
+struct Wide {
+    marked: u32,
+    overflow: [Overflow; 32],
+}
+
+#[derive(Clone, Copy, Default)]
+struct Overflow {
+    exact: i64,
+    became: i64,
+    at: u32,
+}
+
+/// A warp's followed registers, by slot.
+#[derive(Default)]
+pub struct Offsets {
+    narrow: Vec<Narrow>,
+    wide: Vec<Wide>,
+}
+
+impl Offsets {
+    fn narrow(&mut self, slot: usize) -> &mut Narrow {
+        let none = || Narrow { known: 0, exact: [[0; READINGS]; 32], left_at: [0; 32] };
+        self.narrow.resize_with(self.narrow.len().max(slot + 1), none);
+        &mut self.narrow[slot]
+    }
+    fn wide(&mut self, slot: usize) -> &mut Wide {
+        self.wide.resize_with(self.wide.len().max(slot + 1), || Wide { marked: 0, overflow: Default::default() });
+        &mut self.wide[slot]
+    }
+}
+
+/// Where a register's followed values are: in the frame of the running function.
+fn slot(w: &Warp, r: Reg) -> usize {
+    r.slot() + if r.class() == Class::R { w.regs.rb } else { w.regs.qb }
+}
+
+/// One lane's operand.
+#[derive(Clone, Copy, Default)]
+struct Operand {
+    exact: [i64; READINGS],
+    left_at: u32,
+}
+
+fn fits(exact: [i64; READINGS]) -> bool {
+    exact.iter().any(|v| (i64::from(i32::MIN)..=i64::from(u32::MAX)).contains(v))
+}
+
+/// Looks at an instruction that is about to be executed.
+pub fn step(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
+    let track = cx.prog.funcs[s.func as usize].tracks[s.pc as usize];
+    if track.accesses {
+        access(cx, w, s, i, track, m);
+    }
+    if track.defines {
+        define(cx, w, s, i, track, m);
+    }
+}
+
+fn access(cx: &mut Cx<'_>, w: &Warp, s: &Split, i: &Inst, track: Track, m: u32) {
+    for (n, r) in addresses(i).into_iter().enumerate().filter(|(n, r)| track.followed[*n] && r.is_some()) {
+        for l in lanes(m) {
+            let found = match r.class() {
+                Class::R => overflow(w, s, track, n, r, l, None),
+                _ => mark(w, r, l),
+            };
+            let Some(Overflow { exact, became, at }) = found else { continue };
+            let address = if r.class() == Class::R { w.regs.r(r)[l].into() } else { w.regs.q(r)[l] };
+            cx.report(w, s, l as u32, Kind::IndexOverflow, Some(address), None, |cx| {
+                let exact = if exact == i64::MAX || exact == i64::MIN { "more".into() } else { exact.to_string() };
+                let place = cx.place(s.func, at - 1);
+                format!("the address comes from an offset of {exact} that became {became} in 32 bits at {place}")
+            });
+        }
+    }
+}
+
+/// The lane's operand `n`, which is the 32-bit register `r`.
+fn operand(w: &Warp, track: Track, n: usize, r: Reg, l: usize) -> Operand {
+    if track.followed[n]
+        && let Some(narrow) = w.offsets.narrow.get(slot(w, r))
+        && narrow.known >> l & 1 == 1
+    {
+        return Operand { exact: narrow.exact[l], left_at: narrow.left_at[l] };
+    }
+    let bits = w.regs.r(r)[l];
+    let (unsigned, signed) = (i64::from(bits), i64::from(bits as i32));
+    let mixed = if track.constant[n] { signed } else { unsigned };
+    Operand { exact: [unsigned, signed, mixed], left_at: 0 }
+}
+
+/// Whether what a lane's bits are read as, signed or not or either, is none of the exact values.
+fn overflow(w: &Warp, s: &Split, track: Track, n: usize, r: Reg, l: usize, signed: Option<bool>) -> Option<Overflow> {
+    let Operand { exact, left_at } = operand(w, track, n, r, l);
+    let bits = w.regs.r(r)[l];
+    let read = [i64::from(bits), i64::from(bits as i32)];
+    let as_read = match signed {
+        None => &read[..],
+        Some(signed) => &read[usize::from(signed)..][..1],
+    };
+    let at = if left_at == 0 { s.pc + 1 } else { left_at };
+    let likely = exact[if signed == Some(true) { SIGNED } else { UNSIGNED }];
+    (!as_read.iter().any(|v| exact.contains(v))).then_some(Overflow { exact: likely, became: as_read[0], at })
+}
+
+/// The mark of a lane's 64-bit register.
+fn mark(w: &Warp, r: Reg, l: usize) -> Option<Overflow> {
+    let wide = w.offsets.wide.get(slot(w, r))?;
+    (wide.marked >> l & 1 == 1).then(|| wide.overflow[l])
+}
+
+fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) {
+    let code = &cx.prog.funcs[s.func as usize];
+    if i.offset == Offset::Opaque {
+        let list = &code.lists[i.ext as usize..][..usize::from(i.defs)];
+        for r in list.iter().chain([&i.d]).copied().filter(|r| r.is_some()) {
+            let at = slot(w, r);
+            match r.class() {
+                Class::R => w.offsets.narrow.get_mut(at).into_iter().for_each(|narrow| narrow.known &= !m),
+                Class::Q => w.offsets.wide.get_mut(at).into_iter().for_each(|wide| wide.marked &= !m),
+                Class::P => {}
+            }
+        }
+        return;
+    }
+    let at = slot(w, i.d);
+    if i.d.class() == Class::R {
+        for l in lanes(m) {
+            let Operand { exact, left_at } = narrow_result(w, s, i, track, l);
+            let narrow = w.offsets.narrow(at);
+            (narrow.exact[l], narrow.left_at[l]) = (exact, left_at);
+        }
+        w.offsets.narrow(at).known |= m;
+    } else {
+        let mut marked = 0;
+        for l in lanes(m) {
+            if let Some(found) = wide_result(w, s, i, track, l) {
+                w.offsets.wide(at).overflow[l] = found;
+                marked |= 1 << l;
+            }
+        }
+        let wide = w.offsets.wide(at);
+        wide.marked = wide.marked & !m | marked;
+    }
+}
+
+/// Which operand a lane's `selp` takes.
+fn selected(w: &Warp, i: &Inst, l: usize) -> (usize, Reg) {
+    if w.regs.pred(i.c) >> l & 1 == 1 { (0, i.a) } else { (1, i.b) }
+}
+
+fn narrow_result(w: &Warp, s: &Split, i: &Inst, track: Track, l: usize) -> Operand {
+    let take = |n: usize, r: Reg| if r.is_some() { operand(w, track, n, r, l) } else { Operand::default() };
+    match i.offset {
+        Offset::Select => {
+            let (n, r) = selected(w, i, l);
+            return take(n, r);
+        }
+        Offset::Cut => {
+            let bits = w.regs.q(i.a)[l] as u32;
+            let (unsigned, signed) = (i64::from(bits), i64::from(bits as i32));
+            let whole = Operand { exact: [unsigned, signed, unsigned], left_at: 0 };
+            let lost = |found: Overflow| Operand { exact: [i64::MAX; READINGS], left_at: found.at };
+            return if track.followed[0] { mark(w, i.a, l).map_or(whole, lost) } else { whole };
+        }
+        _ => {}
+    }
+    let (a, b) = (take(0, i.a), take(1, i.b));
+    let c = if i.offset == Offset::Mad { take(2, i.c) } else { Operand::default() };
+    let exact = std::array::from_fn(|k| {
+        let (a, b, c) = (a.exact[k], b.exact[k], c.exact[k]);
+        match i.offset {
+            Offset::Negate => a.saturating_neg(),
+            Offset::Add => a.saturating_add(b),
+            Offset::Sub => a.saturating_sub(b),
+            Offset::Mul => a.saturating_mul(b),
+            Offset::Mad => a.saturating_mul(b).saturating_add(c),
+            Offset::Shl => a.saturating_mul(1 << w.regs.r(i.b)[l].min(32)),
+            _ => a,
+        }
+    });
+    let earlier = [a.left_at, b.left_at, c.left_at].into_iter().find(|at| *at != 0);
+    Operand { exact, left_at: if fits(exact) { 0 } else { earlier.unwrap_or(s.pc + 1) } }
+}
+
+fn wide_result(w: &Warp, s: &Split, i: &Inst, track: Track, l: usize) -> Option<Overflow> {
+    if i.offset == Offset::Select {
+        let (n, r) = selected(w, i, l);
+        return track.followed[n].then(|| mark(w, r, l)).flatten();
+    }
+    let signed = match i.offset {
+        Offset::Widen { signed } => Some(signed),
+        _ => None,
+    };
+    let operands = [i.a, i.b, i.c].into_iter().enumerate().filter(|(n, _)| track.followed[*n]);
+    operands
+        .filter_map(|(n, r)| match r.class() {
+            Class::R if signed.is_some() => overflow(w, s, track, n, r, l, signed),
+            Class::Q => mark(w, r, l),
+            _ => None,
+        })
+        .next()
+}

@@ -1,0 +1,102 @@
+//! Which instructions compute an address in 32 bits: those that the checker of overflow follows.
+//!
+//! Going back from what memory accesses take as their address, through what keeps an offset an offset, finds what can reach one.
+//! Of that only what comes out of 32-bit arithmetic matters; few kernels have much of it.
+
+use crate::ir::*;
+
+/// What the checker makes of an instruction, by its opcode. What mixes bits makes a new number: hashes may wrap around.
+pub fn kind(op: &str) -> Offset {
+    match op {
+        "mov.b32" | "mov.u32" | "mov.s32" | "mov.b64" | "mov.u64" | "mov.s64" => Offset::Copy,
+        "add.u32" | "add.s32" | "add.u64" | "add.s64" => Offset::Add,
+        "sub.u32" | "sub.s32" | "sub.u64" | "sub.s64" => Offset::Sub,
+        "neg.s32" | "neg.s64" => Offset::Negate,
+        "mul.lo.u32" | "mul.lo.s32" | "mul.lo.u64" | "mul.lo.s64" => Offset::Mul,
+        "mad.lo.u32" | "mad.lo.s32" | "mad.lo.u64" | "mad.lo.s64" => Offset::Mad,
+        "shl.b32" | "shl.b64" => Offset::Shl,
+        "selp.b32" | "selp.u32" | "selp.s32" | "selp.b64" | "selp.u64" | "selp.s64" => Offset::Select,
+        "cvt.u64.u32" | "cvt.s64.u32" | "mul.wide.u32" | "mad.wide.u32" => Offset::Widen { signed: false },
+        "cvt.s64.s32" | "cvt.u64.s32" | "mul.wide.s32" | "mad.wide.s32" => Offset::Widen { signed: true },
+        "cvt.u32.u64" | "cvt.s32.s64" | "cvt.u32.s64" | "cvt.s32.u64" => Offset::Cut,
+        _ if op.starts_with("cvta.") => Offset::Copy,
+        _ => Offset::Opaque,
+    }
+}
+
+/// The registers that hold an address which the instruction accesses.
+pub fn addresses(i: &Inst) -> [Reg; 2] {
+    match i.op {
+        Op::CpAsync { .. } | Op::Bulk(_) | Op::StAsync(_) => [i.a, i.b],
+        Op::Ld(_) | Op::St(_) | Op::Atom(_) | Op::LdMatrix { .. } | Op::StMatrix { .. } => [i.a, Reg::NONE],
+        Op::WmmaCopy(_) | Op::Mbar(_) | Op::CpAsyncMbar { .. } | Op::Tensor(_) | Op::Discard => [i.a, Reg::NONE],
+        _ => [Reg::NONE; 2],
+    }
+}
+
+/// The operands that the result is an offset because of.
+fn sources(i: &Inst) -> [Reg; 3] {
+    match i.offset {
+        Offset::Opaque => [Reg::NONE; 3],
+        Offset::Shl => [i.a, Reg::NONE, Reg::NONE],
+        Offset::Select => [i.a, i.b, Reg::NONE],
+        _ => [i.a, i.b, i.c],
+    }
+}
+
+/// By register.
+struct Set([Vec<bool>; 2]);
+
+impl Set {
+    fn of(next: [u32; 3]) -> Self {
+        Set([vec![false; next[0] as usize], vec![false; next[1] as usize]])
+    }
+    fn has(&self, r: Reg) -> bool {
+        r.is_some() && r.class() != Class::P && self.0[r.class() as usize][r.slot()]
+    }
+    /// True when it is new.
+    fn insert(&mut self, r: Reg) -> bool {
+        r.is_some() && r.class() != Class::P && !std::mem::replace(&mut self.0[r.class() as usize][r.slot()], true)
+    }
+}
+
+/// For each instruction of a function, whose registers are numbered up to `next`, what to follow: see [`Track`].
+pub fn tracks(insts: &[Inst], lists: &[Reg], consts: &[(Reg, Init)], next: [u32; 3]) -> Vec<Track> {
+    let mut reaching = Set::of(next);
+    let mut grown = false;
+    for r in insts.iter().flat_map(addresses) {
+        grown |= reaching.insert(r);
+    }
+    // Most is defined before it is used: few rounds suffice.
+    while std::mem::take(&mut grown) {
+        for i in insts.iter().rev() {
+            if reaching.has(i.d) {
+                sources(i).into_iter().for_each(|r| grown |= reaching.insert(r));
+            }
+        }
+    }
+    let mut followed = Set::of(next);
+    let starts = |i: &Inst| i.d.class() == Class::R && i.offset.is_arithmetic();
+    grown = true;
+    while std::mem::take(&mut grown) {
+        for i in insts.iter().filter(|i| reaching.has(i.d)) {
+            if starts(i) || sources(i).iter().any(|r| followed.has(*r)) {
+                grown |= followed.insert(i.d);
+            }
+        }
+    }
+    let constant = |r: Reg| consts.iter().any(|(c, init)| *c == r && matches!(init, Init::Imm(_)));
+    insts
+        .iter()
+        .map(|i| {
+            let at = i.ext as usize;
+            let defines = followed.has(i.d) || lists[at..at + usize::from(i.defs)].iter().any(|r| followed.has(*r));
+            let accesses = addresses(i).iter().any(|r| followed.has(*r));
+            if !defines && !accesses {
+                return Track::default();
+            }
+            let operands = [i.a, i.b, i.c];
+            Track { defines, accesses, followed: operands.map(|r| followed.has(r)), constant: operands.map(constant) }
+        })
+        .collect()
+}
