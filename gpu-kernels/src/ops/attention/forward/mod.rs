@@ -22,8 +22,8 @@
 //! tiles of keys and of values, and their barriers.
 //!
 //! # Numerics
-//! Scores, maxima, sums and O are f32; e^s is 2^(s·log₂e) by ex2.approx, 2 ulp. [`mma`] and [`hopper`] round the weights e^(s − m), at most 1, to the
-//! storage type before the second product, but sum them unrounded. NaN in q gives NaN in its row.
+//! Scores, maxima, sums and O are f32; e^s is 2^(s·log₂e) by ex2.approx, 2 ulp. [`mma`] and [`hopper`] round the weights e^(s − m), at
+//! most 1, to the storage type before the second product, but sum them unrounded. NaN in q gives NaN in its row.
 //!
 //! # Cost
 //! 4·q_len·k_len·d FLOPs a head (half of it if causal) against q, k, v and o once: bound by the tensor cores past a few hundred
@@ -36,8 +36,8 @@
 //!
 //! # Sources
 //! Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867); Dao et al., "FlashAttention"
-//! (arXiv:2205.14135); Dao, "FlashAttention-2" (arXiv:2307.08691); Shah et al., "FlashAttention-3" (arXiv:2407.08608), for [`hopper`]; Press et al., "Train short, test long" (arXiv:2108.12409), for
-//! ALiBi; Gemma Team, "Gemma 2" (arXiv:2408.00118), for the soft cap.
+//! (arXiv:2205.14135); Dao, "FlashAttention-2" (arXiv:2307.08691); Shah et al., "FlashAttention-3" (arXiv:2407.08608), for [`hopper`];
+//! Press et al., "Train short, test long" (arXiv:2108.12409), for ALiBi; Gemma Team, "Gemma 2" (arXiv:2408.00118), for the soft cap.
 
 pub mod hopper;
 pub mod mma;

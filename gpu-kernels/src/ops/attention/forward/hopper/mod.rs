@@ -24,8 +24,9 @@
 //! |---|---|---|
 //! | products, 4096 FLOPs a cycle | 1024 | 2048 |
 //! | exponentials, 16 a cycle | 1024 | 1024 |
-//! | instructions of the softmax, 128 threads a cycle: 5½ an element of S (maximum, scale, exponential, sum, half a conversion, and what they share), 1 of O | 800 | 860 |
+//! | instructions of the softmax, 128 threads a cycle: 4.6 an element of S and 1 of O | 660 | 720 |
 //!
+//! (4.6: a maximum, a fused scale, an exponential, a sum, half a conversion. With descriptors and waits the loop has 480 for d = 128.)
 //! So d = 128 is bound by the tensor cores, if the softmax of one consumer runs under the products of another, and d = 64 by two units at
 //! once, which takes more consumers to keep busy: three, and 192 queries.
 //!
@@ -138,8 +139,8 @@ impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUM
 
 /// O and its logsumexp, for heads of exactly `D` elements, without soft cap and ALiBi and for sequences that are not packed.
 ///
-/// The maps' dimensions are d, tokens, heads and batches. `q` loads [`PANEL`] × [`block_m`] boxes, `k` and `v` [`PANEL`] × half of `N`, and `o` stores
-/// [`PANEL`] × [`WG_M`], all in 128-byte swizzle; loads outside a tensor read zero and stores outside are dropped.
+/// The maps' dimensions are d, tokens, heads and batches. `q` loads [`PANEL`] × [`block_m`] boxes, `k` and `v` [`PANEL`] × half of `N`,
+/// and `o` stores [`PANEL`] × [`WG_M`], all in 128-byte swizzle; loads outside a tensor read zero and stores outside are dropped.
 ///
 /// # Safety
 /// The maps describe live tensors of the problem's sizes, and `lse` and `key_lengths` are as for

@@ -43,8 +43,8 @@ impl Source<'_> {
     }
 }
 
-/// Loads what this block's queries and, with the other block, the pair's tiles need. Values follow their keys after the next keys: in the order in
-/// which they are read. Run by one thread.
+/// Loads this block's queries and, with the other block, the pair's tiles, in the order in which they are read: values after the next
+/// keys. Run by one thread.
 #[inline(always)]
 pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32>(
     memory: Memory<T, D, N, CONSUMERS>,
