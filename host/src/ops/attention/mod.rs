@@ -15,7 +15,7 @@ pub use backward::{Saved, attention_backward, attention_backward_into};
 pub use forward::{attention, attention_into, attention_with_lse};
 pub use options::Attention;
 
-use super::model::{Arrangement, Case, InputSpec, MetaArg, Metas, OpInfo, ParamInfo, Params, Values};
+use super::model::{Arrangement, Case, CaseClass, InputSpec, MetaArg, Metas, OpInfo, ParamInfo, Params, Values};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
@@ -119,6 +119,13 @@ fn aligned(case: &Case, tensors: &[&str]) -> bool {
     case.dtype != DType::F32
         && case.dims.get("d").is_some_and(|d| d > 0 && d.is_multiple_of(8))
         && tensors.iter().all(aligned)
+}
+
+/// Whether a case is for the readable kernels too. Not those that are as large as they are for the tiles of others: a warp a query takes
+/// seconds over them in the simulator.
+fn fits_simple(case: &Case) -> bool {
+    let scores = |[b, h, q, k]: [usize; 4]| b * h * q * k;
+    case.class != CaseClass::Production && case.dims(["b", "h", "q", "k"]).is_ok_and(|dims| scores(dims) <= 70_000)
 }
 
 /// The standard deviation of a case's random values.
