@@ -47,11 +47,11 @@ pub(crate) unsafe fn zip<T: Element, U: Element, const K: usize, const KEPT: usi
     d: u64,
     f: impl Fn([f32; K]) -> f32,
 ) {
-    let one = |values: [T; K]| U::from_f32(f(values.map(T::to_f32)));
+    let one = |values: [T; K]| [U::from_f32(f(values.map(T::to_f32)))];
     if size_of::<T>() == 4 || size_of::<U>() == 4 {
-        move_packs::<T, U, K, KEPT, 4>(inputs, output, rows, d, |packs| zip_packs(packs, &f), one);
+        move_packs::<T, U, K, KEPT, 1, 4>(inputs, [output], rows, d, |packs| [zip_packs(packs, &f)], one);
     } else {
-        move_packs::<T, U, K, KEPT, 8>(inputs, output, rows, d, |packs| zip_packs(packs, &f), one);
+        move_packs::<T, U, K, KEPT, 1, 8>(inputs, [output], rows, d, |packs| [zip_packs(packs, &f)], one);
     }
 }
 
@@ -64,15 +64,42 @@ fn zip_packs<T: Element, U: Element, const K: usize, const N: usize>(
     Pack::from_f32(array::from_fn(|e| f(array::from_fn(|k| values[k][e]))))
 }
 
-/// The traffic of all elementwise kernels: `pack` for packs of `N` elements, `one` for single elements.
+/// [`zip`] with two results.
 #[inline(always)]
-pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: usize, const N: usize>(
+pub(crate) unsafe fn zip_to_two<T: Element, U: Element, const K: usize, const KEPT: usize>(
     inputs: [In<T>; K],
-    output: Out<U>,
+    outputs: [Out<U>; 2],
     rows: u64,
     d: u64,
-    pack: impl Fn([Pack<T, N>; K]) -> Pack<U, N>,
-    one: impl Fn([T; K]) -> U,
+    f: impl Fn([f32; K]) -> [f32; 2],
+) {
+    let one = |values: [T; K]| f(values.map(T::to_f32)).map(U::from_f32);
+    if size_of::<T>() == 4 || size_of::<U>() == 4 {
+        move_packs::<T, U, K, KEPT, 2, 4>(inputs, outputs, rows, d, |packs| zip_packs_to_two(packs, &f), one);
+    } else {
+        move_packs::<T, U, K, KEPT, 2, 8>(inputs, outputs, rows, d, |packs| zip_packs_to_two(packs, &f), one);
+    }
+}
+
+#[inline(always)]
+fn zip_packs_to_two<T: Element, U: Element, const K: usize, const N: usize>(
+    packs: [Pack<T, N>; K],
+    f: impl Fn([f32; K]) -> [f32; 2],
+) -> [Pack<U, N>; 2] {
+    let values = packs.map(Pack::to_f32);
+    let results: [[f32; 2]; N] = array::from_fn(|e| f(array::from_fn(|k| values[k][e])));
+    [0, 1].map(|o| Pack::from_f32(array::from_fn(|e| results[e][o])))
+}
+
+/// The traffic of all elementwise kernels: `pack` for packs of `N` elements, `one` for single elements.
+#[inline(always)]
+pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: usize, const O: usize, const N: usize>(
+    inputs: [In<T>; K],
+    outputs: [Out<U>; O],
+    rows: u64,
+    d: u64,
+    pack: impl Fn([Pack<T, N>; K]) -> [Pack<U, N>; O],
+    one: impl Fn([T; K]) -> [U; O],
 ) {
     let per_block = BLOCK as usize * PACKS * rounds(K) * N;
     let start = u64::from(thread::block_idx_x()) * per_block as u64;
@@ -84,14 +111,20 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
         return;
     }
     let xs = inputs.map(|(x, stride)| x.add((row * stride + start) as usize));
-    let y = output.0.add((row * output.1 + start) as usize);
+    let ys = outputs.map(|(y, stride)| y.add((row * stride + start) as usize));
+    let store = |packs: [Pack<U, N>; O], at: usize| {
+        for o in 0..O {
+            packs[o].store_streaming(ys[o].add(at));
+        }
+    };
     let load = |i: usize| -> [Pack<T, N>; K] {
         array::from_fn(|k| {
             let from = xs[k].add(at(i));
             if k + KEPT >= K { Pack::load_nc_evict_last(from) } else { Pack::load_nc_no_allocate(from) }
         })
     };
-    let addresses = xs.into_iter().fold(y as usize, |bits, x| bits | x as usize);
+    let addresses =
+        xs.into_iter().fold(0, |bits, x| bits | x as usize) | ys.into_iter().fold(0, |bits, y| bits | y as usize);
     let mut whole = 0;
     if addresses.is_multiple_of(16) {
         if count == per_block {
@@ -99,21 +132,24 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
                 let first = round * PACKS;
                 let loaded: [_; PACKS] = array::from_fn(|i| load(first + i));
                 for (i, packs) in loaded.into_iter().enumerate() {
-                    pack(packs).store_streaming(y.add(at(first + i)));
+                    store(pack(packs), at(first + i));
                 }
             }
             return;
         }
         for i in 0..PACKS * rounds(K) {
             if at(i) + N <= count {
-                pack(load(i)).store_streaming(y.add(at(i)));
+                store(pack(load(i)), at(i));
             }
         }
         whole = count / N * N;
     }
     let mut i = whole + tid;
     while i < count {
-        *y.add(i) = one(xs.map(|x| *x.add(i)));
+        let results = one(xs.map(|x| *x.add(i)));
+        for o in 0..O {
+            *ys[o].add(i) = results[o];
+        }
         i += BLOCK as usize;
     }
 }

@@ -240,7 +240,7 @@ mod tests {
         assert!(get("gpu-kernels/src/ops/mod.rs").ends_with("pub mod activation;\npub mod norm;\n"));
         assert!(get("host/src/ops/mod.rs").ends_with("pub use activation::*;\npub use norm::*;\n"));
         assert!(get("host/src/ops/registry.rs").starts_with("use super::{activation, norm};\n"));
-        assert!(get("host/src/ops/norm/layer_norm.rs").contains("gk::LayerNormWarp<T, 1>"));
+        assert!(get("host/src/ops/norm/layer_norm.rs").contains("launch_rows!(stream, plan, gk::LayerNorm, T, args)"));
         assert!(get("host/src/ops/norm/layer_norm.rs").contains("gpu_kernels::ops::norm::layer_norm as gk"));
     }
 

@@ -8,3 +8,5 @@ pub mod gemv;
 pub mod layout;
 pub mod norm;
 pub mod quant;
+pub mod reduce;
+pub mod softmax;

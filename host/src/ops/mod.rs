@@ -13,7 +13,10 @@ pub mod layout;
 pub mod model;
 pub mod norm;
 pub mod quant;
+pub mod reduce;
 pub mod registry;
+mod rows;
+pub mod softmax;
 
 pub use activation::*;
 pub use attention::*;
@@ -23,3 +26,5 @@ pub use gemv::*;
 pub use layout::*;
 pub use norm::*;
 pub use quant::*;
+pub use reduce::*;
+pub use softmax::*;

@@ -1,10 +1,14 @@
 //! Every operator there is. The command line, the checks, the benches and the documentation table walk this list.
 
 use super::model::Operator;
-use super::{activation, attention, elementwise, gemm, gemv, layout, norm, quant};
+use super::{activation, attention, elementwise, gemm, gemv, layout, norm, quant, reduce, softmax};
 
 /// All operators, one a line, by family and file.
 pub static OPERATORS: &[&dyn Operator] = &[
+    &activation::geglu::GEGLU,
+    &activation::geglu::GEGLU_BACKWARD,
+    &activation::geglu_erf::GEGLU_ERF,
+    &activation::geglu_erf::GEGLU_ERF_BACKWARD,
     &activation::gelu::GELU,
     &activation::gelu::GELU_BACKWARD,
     &activation::relu::RELU,
@@ -13,6 +17,8 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &activation::sigmoid::SIGMOID_BACKWARD,
     &activation::silu::SILU,
     &activation::silu::SILU_BACKWARD,
+    &activation::swiglu::SWIGLU,
+    &activation::swiglu::SWIGLU_BACKWARD,
     &activation::tanh::TANH,
     &activation::tanh::TANH_BACKWARD,
     &attention::backward::AttentionBackward,
@@ -36,8 +42,23 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &layout::rope::ROPE_BACKWARD,
     &layout::rope_table::RopeTable,
     &layout::transpose::Transpose,
+    &norm::add_rms_norm::AddRmsNorm,
+    &norm::layer_norm::LayerNorm,
     &norm::rms_norm::RmsNorm,
     &quant::dequantize_int8::DequantizeInt8,
     &quant::quantize_int8::QuantizeInt8,
     &quant::quantize_rows_int8::QuantizeRowsInt8,
+    &reduce::argmax::ArgmaxRows,
+    &reduce::l2_norm::L2_NORM,
+    &reduce::l2_norm::L2_NORM_ROWS,
+    &reduce::max::MAX,
+    &reduce::max::MAX_ROWS,
+    &reduce::sum::MEAN,
+    &reduce::sum::MEAN_ROWS,
+    &reduce::sum::SUM,
+    &reduce::sum::SUM_ROWS,
+    &softmax::log_softmax::LogSoftmax,
+    &softmax::log_softmax_backward::LogSoftmaxBackward,
+    &softmax::softmax::Softmax,
+    &softmax::softmax_backward::SoftmaxBackward,
 ];

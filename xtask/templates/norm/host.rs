@@ -3,9 +3,8 @@
 use gpu_kernels::ops::FAMILY::NAME as gk;
 
 use crate::dispatch;
-use crate::ops::elementwise::grid;
 use crate::ops::model::*;
-use crate::ops::norm::{self, RowPlan};
+use crate::ops::rows::{self, Rows, launch_rows};
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -14,11 +13,12 @@ use crate::runtime::view::{View, ViewMut};
 
 /// y = x − mean(x), for every row of `x`.
 ///
-/// `x` has shape `[rows, d]` with elements of a row adjacent; rows may be padded. Sums are in f32 whatever `T` is, and the result is
-/// rounded once. The result is a new dense tensor; the work is queued on `stream`.
+/// `x` has shape `[rows, d]`, or any other of two dimensions or more whose last is `d`; the elements of a row are adjacent, and rows may
+/// be padded. Sums are in f32 whatever `T` is, and the result is rounded once. The result is a new dense tensor; the work is queued on
+/// `stream`.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if `x` has not two dimensions, [`Error::Layout`](crate::Error::Layout) if the elements of
+/// [`Error::Shape`](crate::Error::Shape) if `x` has fewer than two dimensions, [`Error::Layout`](crate::Error::Layout) if the elements of
 /// a row are not adjacent, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 pub fn NAME<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>) -> Result<Tensor<T>> {
     let x = x.into();
@@ -37,27 +37,15 @@ pub fn NAME_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (x, mut y) = (x.into(), y.into());
-    let [rows, d]: [usize; 2] = x.dims(INFO.name, "x")?;
+    let rows = Rows::of(&INFO, "x", &x)?.and_mut(&y);
     y.require_shape(INFO.name, "y", x.shape())?;
-    let x_stride = x.require_row_stride(INFO.name, "x")?;
-    let y_stride = y.require_row_stride(INFO.name, "y")?;
-    let plan = RowPlan::new::<T>(d, x.rows_aligned(16) && y.rows_aligned(16));
-    let Some(grid) = grid(&INFO, "x", if d == 0 { 0 } else { rows }, plan.rows_per_block())? else {
-        return Ok(());
-    };
-    let args = (x.ptr(stream)?, y.ptr_mut(stream)?, rows as u64, d as u64, x_stride as u64, y_stride as u64);
-    // SAFETY: the tensors are live; every row holds d elements at its stride, and y is borrowed mutably. The plan names a kernel
-    // only for rows that fit its registers, and the pack kernels only for aligned rows.
-    unsafe {
-        match plan {
-            RowPlan::Warp1 => stream.launch::<gk::TYPEWarp<T, 1>>(grid, args),
-            RowPlan::Warp4 => stream.launch::<gk::TYPEWarp<T, 4>>(grid, args),
-            RowPlan::Block2(threads) => stream.launch_with::<gk::TYPEBlock<T, 2>>(grid, threads, args),
-            RowPlan::Block4(threads) => stream.launch_with::<gk::TYPEBlock<T, 4>>(grid, threads, args),
-            RowPlan::Block8(threads) => stream.launch_with::<gk::TYPEBlock<T, 8>>(grid, threads, args),
-            RowPlan::Any => stream.launch::<gk::TYPEAny<T>>(grid, args),
-        }
-    }
+    let x_stride = x.require_row_stride(INFO.name, "x")? as u64;
+    let y_stride = y.require_row_stride(INFO.name, "y")? as u64;
+    let Some(plan) = rows.plan::<T>(&INFO)? else { return Ok(()) };
+    let args = (x.ptr(stream)?, y.ptr_mut(stream)?, plan.rows, plan.d, x_stride, y_stride);
+    // SAFETY: the tensors are live; every row holds d elements at its stride, and y is borrowed mutably. The plan names a team that
+    // holds such rows.
+    unsafe { launch_rows!(stream, plan, gk::TYPE, T, args) }
 }
 
 /// The operator's entry in the registry.
@@ -69,12 +57,12 @@ static INFO: OpInfo = OpInfo {
     summary: "NAME of rows",
     math: "y = x − mean(x)",
     args: &[
-        ArgInfo::input("x", "[rows, d], rows may be padded"),
-        ArgInfo::output("y", "[rows, d], rows may be padded"),
+        ArgInfo::input("x", "[rows, d] or more dimensions, rows may be padded"),
+        ArgInfo::output("y", "[rows, d] or more dimensions, rows may be padded"),
     ],
     params: &[],
     dtypes: DType::FLOATS,
-    kernels: &[gk::CONST_WARP, gk::CONST_BLOCK, gk::CONST_ANY],
+    kernels: &[gk::CONST],
     variants: &[],
 };
 
@@ -86,7 +74,7 @@ impl Operator for TYPE {
     fn cases(&self) -> Vec<Case> {
         let dims = [("rows", 32768), ("d", 4096)];
         let mut cases = vec![Case::production(&INFO, "rows=32768 d=4096 bfloat16", DType::BF16, dims)];
-        cases.extend(INFO.dtypes.iter().flat_map(|dtype| norm::cases(&INFO, *dtype, ["x", "y"])));
+        cases.extend(INFO.dtypes.iter().flat_map(|dtype| rows::cases(&INFO, *dtype, rows::LIMITS, &[])));
         cases
     }
 
@@ -97,7 +85,7 @@ impl Operator for TYPE {
 
     fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
         let x = inputs.get("x")?;
-        let [_, _] = x.dims()?;
+        rows::require(&INFO, "x", x.shape())?;
         Ok(vec![TensorMeta::new("y", x.dtype(), x.shape())])
     }
 

@@ -36,14 +36,14 @@ const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
 
 #[inline(always)]
-fn value(x: f32) -> f32 {
+pub(super) fn value(x: f32) -> f32 {
     const MINUS_2_LOG2_E: f32 = -2.0 * core::f32::consts::LOG2_E;
     let u = SQRT_2_OVER_PI * x * (1.0 + CUBIC * x * x);
     x * math::rcp_approx(1.0 + math::ex2_approx(MINUS_2_LOG2_E * u))
 }
 
 #[inline(always)]
-fn slope(x: f32) -> f32 {
+pub(super) fn slope(x: f32) -> f32 {
     let u = SQRT_2_OVER_PI * x * (1.0 + CUBIC * x * x);
     let (sigmoid, slope) = sigmoid_and_slope(2.0 * u);
     // Beyond this the slope is less than f32 has, and ±∞ · 0 would be NaN.

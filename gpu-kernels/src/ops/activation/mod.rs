@@ -1,10 +1,13 @@
 //! Activations, elementwise, each with its backward: their traffic is [`map`](crate::map)'s, and each file is a formula and its
 //! derivative.
 
+pub mod geglu;
+pub mod geglu_erf;
 pub mod gelu;
 pub mod relu;
 pub mod sigmoid;
 pub mod silu;
+pub mod swiglu;
 pub mod tanh;
 
 /// The kernels of an activation: `forward`, y = value(x), and `backward`, dx = dy · slope(x), where the file's functions `value`
@@ -49,6 +52,60 @@ macro_rules! activation {
     };
 }
 pub(crate) use activation;
+
+/// The kernels of a gated activation: `forward`, y = value(gate) · up, and `backward`, dgate = dy · up · slope(gate) and
+/// dup = dy · value(gate), where `value` and `slope`, functions in scope, say what an f32 becomes.
+macro_rules! gated {
+    ($forward:ident, $backward:ident) => {
+        /// y = value(gate) · up, for `rows` rows of `d` elements.
+        ///
+        /// # Safety
+        /// `gate` and `up` are valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
+        #[cuda_std::kernel(dtypes(T: float), block = crate::map::BLOCK, min_blocks = 3, no_spills)]
+        #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+        pub unsafe fn $forward<T: cuda_std::float::Element>(
+            gate: *const T,
+            up: *const T,
+            y: *mut T,
+            rows: u64,
+            d: u64,
+            gate_stride: u64,
+            up_stride: u64,
+            y_stride: u64,
+        ) {
+            let inputs = [(gate, gate_stride), (up, up_stride)];
+            crate::map::zip::<T, T, 2, 0>(inputs, (y, y_stride), rows, d, |[gate, up]| value(gate) * up);
+        }
+
+        /// dgate = dy · up · slope(gate) and dup = dy · value(gate), for `rows` rows of `d` elements.
+        ///
+        /// # Safety
+        /// As forward, with `dy` read like `gate`, and `dgate` and `dup` written.
+        #[cuda_std::kernel(dtypes(T: float), block = crate::map::BLOCK, min_blocks = 2, no_spills)]
+        #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+        pub unsafe fn $backward<T: cuda_std::float::Element>(
+            gate: *const T,
+            up: *const T,
+            dy: *const T,
+            dgate: *mut T,
+            dup: *mut T,
+            rows: u64,
+            d: u64,
+            gate_stride: u64,
+            up_stride: u64,
+            dy_stride: u64,
+            dgate_stride: u64,
+            dup_stride: u64,
+        ) {
+            let inputs = [(gate, gate_stride), (up, up_stride), (dy, dy_stride)];
+            let outputs = [(dgate, dgate_stride), (dup, dup_stride)];
+            crate::map::zip_to_two::<T, T, 3, 0>(inputs, outputs, rows, d, |[gate, up, dy]| {
+                [dy * up * slope(gate), dy * value(gate)]
+            });
+        }
+    };
+}
+pub(crate) use gated;
 
 /// e^(−|x|) and 1 / (1 + e^(−|x|)): a sigmoid from its larger side, where nothing overflows or cancels.
 #[inline(always)]

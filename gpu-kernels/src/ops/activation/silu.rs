@@ -28,12 +28,12 @@
 use super::{activation, sigmoid_and_slope};
 
 #[inline(always)]
-fn value(x: f32) -> f32 {
+pub(super) fn value(x: f32) -> f32 {
     x * sigmoid_and_slope(x).0
 }
 
 #[inline(always)]
-fn slope(x: f32) -> f32 {
+pub(super) fn slope(x: f32) -> f32 {
     let (sigmoid, slope) = sigmoid_and_slope(x);
     // Beyond this the slope is less than f32 has, and ±∞ · 0 would be NaN.
     sigmoid + x.clamp(-128.0, 128.0) * slope

@@ -63,7 +63,8 @@ pub unsafe fn dequantize_int8<T: Element>(
     let zero = if zero.is_null() { 0 } else { *zero };
     // Differences of what is no zero point of 8 bits wrap.
     let value = |q: i8| i32::from(q).wrapping_sub(zero) as f32 * scale;
-    let (q, y) = ([(q, q_stride)], (y, y_stride));
-    let one = |[q]: [i8; 1]| T::from_f32(value(q));
-    map::move_packs::<i8, T, 1, 0, PACK>(q, y, rows, d, |[q]| Pack::from_f32(array::from_fn(|e| value(q.0[e]))), one);
+    let (q, y) = ([(q, q_stride)], [(y, y_stride)]);
+    let one = |[q]: [i8; 1]| [T::from_f32(value(q))];
+    let pack = |[q]: [Pack<i8, PACK>; 1]| [Pack::from_f32(array::from_fn(|e| value(q.0[e])))];
+    map::move_packs::<i8, T, 1, 0, 1, PACK>(q, y, rows, d, pack, one);
 }

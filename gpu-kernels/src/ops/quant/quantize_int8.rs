@@ -120,10 +120,10 @@ pub unsafe fn quantize_int8<T: Element>(
         *scale = range / steps;
         *zero = zero_point;
     }
-    let (x, q) = ([(x, x_stride)], (q, q_stride));
-    let one = |[x]: [T; 1]| round(x.to_f32(), inverse, zero_point);
+    let (x, q) = ([(x, x_stride)], [(q, q_stride)]);
+    let one = |[x]: [T; 1]| [round(x.to_f32(), inverse, zero_point)];
     match lanes::<T>() {
-        4 => map::move_packs::<T, i8, 1, 0, 4>(x, q, rows, d, |[x]| round_pack(x, inverse, zero_point), one),
-        _ => map::move_packs::<T, i8, 1, 0, 8>(x, q, rows, d, |[x]| round_pack(x, inverse, zero_point), one),
+        4 => map::move_packs::<T, i8, 1, 0, 1, 4>(x, q, rows, d, |[x]| [round_pack(x, inverse, zero_point)], one),
+        _ => map::move_packs::<T, i8, 1, 0, 1, 8>(x, q, rows, d, |[x]| [round_pack(x, inverse, zero_point)], one),
     }
 }

@@ -32,7 +32,7 @@ use cuda_std::{kernel, math, thread};
 
 use super::{inverse, round_pack};
 use crate::lanes;
-use crate::rows::{Block, Partials, Team};
+use crate::rows::{BlockThreads, Threads};
 
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
@@ -42,7 +42,7 @@ pub const BLOCK: u32 = 256;
 /// # Safety
 /// `x` is valid for reads and `q` for writes of a row of `d` elements a block at their strides, `scales` for writes of a value a block; with
 /// `PACKED` all rows are at multiples of 16 bytes and 16-byte packs of `x` divide `d`.
-#[kernel(dtypes(T: float), values(PACKED: false, true), block = BLOCK, shared = Partials<1>, no_spills)]
+#[kernel(dtypes(T: float), values(PACKED: false, true), block = BLOCK, shared = <BlockThreads as Threads>::Partials<1>, no_spills)]
 pub unsafe fn quantize_rows_int8<T: Element, const PACKED: bool>(
     x: *const T,
     q: *mut i8,
@@ -71,7 +71,7 @@ unsafe fn quantize<T: Element, const N: usize>(x: *const T, q: *mut i8, scale: *
         max = values.into_iter().fold(max, |max, value| math::max_nan(max, value.abs()));
         at += BLOCK as usize * N;
     }
-    let max = Block::reduce(max, 0.0, 0, math::max_nan);
+    let [max] = BlockThreads::reduce([max], [0.0], 0, |[a], [b]| [math::max_nan(a, b)]);
     let inverse = inverse(max, 127.0);
     if first == 0 {
         *scale = max / 127.0;

@@ -1,15 +1,23 @@
 //! Activations, elementwise, each with its backward. A file is its formula and its derivative.
 
+mod gated;
+pub mod geglu;
+pub mod geglu_erf;
 pub mod gelu;
 pub mod relu;
 pub mod sigmoid;
 pub mod silu;
+pub mod swiglu;
 pub mod tanh;
 
+pub use gated::GatedBackward;
+pub use geglu::{geglu, geglu_backward, geglu_backward_into, geglu_into};
+pub use geglu_erf::{geglu_erf, geglu_erf_backward, geglu_erf_backward_into, geglu_erf_into};
 pub use gelu::{gelu, gelu_backward, gelu_backward_into, gelu_into};
 pub use relu::{relu, relu_backward, relu_backward_into, relu_into};
 pub use sigmoid::{sigmoid, sigmoid_backward, sigmoid_backward_into, sigmoid_into};
 pub use silu::{silu, silu_backward, silu_backward_into, silu_into};
+pub use swiglu::{swiglu, swiglu_backward, swiglu_backward_into, swiglu_into};
 pub use tanh::{tanh, tanh_backward, tanh_backward_into, tanh_into};
 
 /// An activation and its backward: the four functions, and their entries in the registry.
@@ -130,6 +138,11 @@ macro_rules! activation {
             variants: &[],
         };
 
+        /// The formula, in f64.
+        pub(super) const VALUE: fn(f64) -> f64 = $value;
+        /// Its derivative.
+        pub(super) const SLOPE: fn(f64) -> f64 = $slope;
+
         #[doc = concat!("[`", stringify!($forward), "`] in the registry.")]
         pub static $kernels: Pointwise = Pointwise {
             info: &FORWARD,
@@ -138,10 +151,7 @@ macro_rules! activation {
                     $forward_into::<T>(stream, args.input("x")?, args.output("y")?)
                 })
             },
-            reference: |x| {
-                let value: fn(f64) -> f64 = $value;
-                value(x[0])
-            },
+            reference: |x| VALUE(x[0]),
             accuracy: $tolerance,
             gradient: None,
         };
@@ -154,10 +164,7 @@ macro_rules! activation {
                     $backward_into::<T>(stream, args.input("x")?, args.input("dy")?, args.output("dx")?)
                 })
             },
-            reference: |x| {
-                let slope: fn(f64) -> f64 = $slope;
-                x[1] * slope(x[0])
-            },
+            reference: |x| x[1] * SLOPE(x[0]),
             accuracy: $slope_tolerance,
             gradient: Some(Gradient { forward: &$kernels, of_outputs: &[("dy", "y")], of_inputs: &[("dx", "x")] }),
         };

@@ -10,6 +10,7 @@ pub use add::{add, add_into};
 pub use bias_mask_scale_add::{bias_mask_scale_add, bias_mask_scale_add_into};
 pub use cast::{cast, cast_into};
 pub use copy::{copy, copy_into};
+pub(super) use pointwise::evaluate;
 pub use pointwise::{Accuracy, Pointwise};
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
@@ -87,8 +88,13 @@ pub(super) struct Plan<const N: usize> {
 impl<const N: usize> Plan<N> {
     /// For operands of one shape, whose widest element has `bytes` bytes; `None` when there is nothing to do.
     pub(super) fn new(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
+        Self::with_outputs(info, bytes, operands, 1)
+    }
+
+    /// The same where that many of them are outputs.
+    fn with_outputs(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N], outputs: usize) -> Result<Option<Self>> {
         let single = operands.iter().all(|operand| operand.is_contiguous);
-        Self::of(info, map::per_block(bytes, N - 1), operands, single)
+        Self::of(info, map::per_block(bytes, N - outputs), operands, single)
     }
 
     /// The same where an operand beside these is one row that all rows share.
@@ -163,5 +169,31 @@ where
     let [x_stride, y_stride, z_stride] = plan.strides;
     let args = (x.ptr(stream)?, y.ptr(stream)?, z.ptr_mut(stream)?, plan.rows, plan.d, x_stride, y_stride, z_stride);
     // SAFETY: the tensors are live and have these rows at these strides, and z is borrowed mutably.
+    unsafe { stream.launch::<K>(plan.grid, args) }
+}
+
+/// The arguments of a kernel with three inputs and two outputs.
+type Zip3Args<T> =
+    (DevicePtr<T>, DevicePtr<T>, DevicePtr<T>, DevicePtrMut<T>, DevicePtrMut<T>, u64, u64, u64, u64, u64, u64, u64);
+
+/// Launches `K`, which computes two results from three inputs.
+pub(super) fn zip3_into2<'a, T: Float, K>(
+    info: &OpInfo,
+    stream: &Stream,
+    [x, y, z]: [View<'a, T>; 3],
+    [mut u, mut v]: [ViewMut<'a, T>; 2],
+) -> Result<()>
+where
+    K: Kernel<Args = Zip3Args<T>>,
+{
+    let name = |i: usize| info.args[i].name;
+    let inputs = [Operand::read(name(0), &x), Operand::read(name(1), &y), Operand::read(name(2), &z)];
+    let [first, second, third] = inputs;
+    let operands = [first, second, third, Operand::written(name(3), &u), Operand::written(name(4), &v)];
+    let Some(plan) = Plan::with_outputs(info, size_of::<T>(), operands, 2)? else { return Ok(()) };
+    let [a, b, c, d, e] = plan.strides;
+    let (x, y, z) = (x.ptr(stream)?, y.ptr(stream)?, z.ptr(stream)?);
+    let args = (x, y, z, u.ptr_mut(stream)?, v.ptr_mut(stream)?, plan.rows, plan.d, a, b, c, d, e);
+    // SAFETY: the tensors are live and have these rows at these strides, and u and v are borrowed mutably.
     unsafe { stream.launch::<K>(plan.grid, args) }
 }

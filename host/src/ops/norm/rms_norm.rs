@@ -1,12 +1,10 @@
 //! Root-mean-square normalisation of rows.
 
-use cuda_std::launch::Dim3;
 use gpu_kernels::ops::norm::rms_norm as gk;
 
-use super::RowPlan;
 use crate::dispatch;
-use crate::ops::elementwise::grid;
 use crate::ops::model::*;
+use crate::ops::rows::{self, Rows, launch_rows};
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -15,10 +13,10 @@ use crate::runtime::view::{View, ViewMut};
 
 /// y = x / √(mean(x²) + eps) · weight, for every row of `x`.
 ///
-/// `x` and `y` have shape `[rows, d]` with elements of a row adjacent; rows may be padded (a leading dimension above `d`).
-/// `weight` has `[d]`. The mean and the division are in f32 whatever `T` is, and the result is rounded once. Rows whose
-/// packs of 16 bytes are aligned are read from memory once; others, and rows beyond 4096 packs, are read twice. The work is queued on
-/// `stream`.
+/// `x` has shape `[rows, d]`, or any other whose last dimension is `d`, such as `[tokens, heads, head_dim]`; the elements of
+/// a row are adjacent, and rows may be padded (a leading dimension above `d`). `weight` has `[d]`. The mean and the division are in f32
+/// whatever `T` is, and the result is rounded once. Rows whose packs of 16 bytes are aligned are read from memory once; others, and rows
+/// beyond 4096 packs, are read twice. The work is queued on `stream`.
 ///
 /// Zhang and Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467.
 ///
@@ -49,42 +47,26 @@ pub fn rms_norm_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (x, weight, mut y) = (x.into(), weight.into(), y.into());
-    let [rows, d]: [usize; 2] = x.dims(INFO.name, "x")?;
-    weight.require_shape(INFO.name, "weight", &[d])?;
-    weight.require_contiguous(INFO.name, "weight")?;
+    let rows = Rows::of(&INFO, "x", &x)?.and(&weight).and_mut(&y);
+    super::require_weight(&INFO, "weight", &weight, x.cols())?;
     y.require_shape(INFO.name, "y", x.shape())?;
     let x_stride = x.require_row_stride(INFO.name, "x")?;
     let y_stride = y.require_row_stride(INFO.name, "y")?;
-    if eps.is_nan() || eps < 0.0 {
-        return Err(INFO.param_error("eps", eps, "zero or more"));
-    }
-    let aligned = x.rows_aligned(16) && y.rows_aligned(16) && weight.rows_aligned(16);
-    let plan = RowPlan::new::<T>(d, aligned);
-    let Some(grid) = grid(&INFO, "x", if d == 0 { 0 } else { rows }, plan.rows_per_block())? else {
-        return Ok(());
-    };
+    super::require_eps(&INFO, eps)?;
+    let Some(plan) = rows.plan::<T>(&INFO)? else { return Ok(()) };
     let args = (
         x.ptr(stream)?,
         weight.ptr(stream)?,
         y.ptr_mut(stream)?,
-        rows as u64,
-        d as u64,
+        plan.rows,
+        plan.d,
         x_stride as u64,
         y_stride as u64,
         eps,
     );
-    // SAFETY: the tensors are live; every row holds d elements at its stride, weight holds d, and y is borrowed mutably.
-    // The plan names a kernel only for rows that fit its registers, and the pack kernels only for aligned rows.
-    unsafe {
-        match plan {
-            RowPlan::Warp1 => stream.launch::<gk::RmsNormWarp<T, 1>>(grid, args),
-            RowPlan::Warp4 => stream.launch::<gk::RmsNormWarp<T, 4>>(grid, args),
-            RowPlan::Block2(threads) => stream.launch_with::<gk::RmsNormBlock<T, 2>>(grid, Dim3::from(threads), args),
-            RowPlan::Block4(threads) => stream.launch_with::<gk::RmsNormBlock<T, 4>>(grid, Dim3::from(threads), args),
-            RowPlan::Block8(threads) => stream.launch_with::<gk::RmsNormBlock<T, 8>>(grid, Dim3::from(threads), args),
-            RowPlan::Any => stream.launch::<gk::RmsNormAny<T>>(grid, args),
-        }
-    }
+    // SAFETY: the tensors are live; every row holds d elements at its stride, weight holds d, and y is borrowed mutably. The plan
+    // names a team that holds such rows.
+    unsafe { launch_rows!(stream, plan, gk::RmsNorm, T, args) }
 }
 
 /// The operator's entry in the registry.
@@ -96,13 +78,13 @@ static INFO: OpInfo = OpInfo {
     summary: "root-mean-square normalisation of rows",
     math: "y = x / √(mean(x²) + eps) · weight",
     args: &[
-        ArgInfo::input("x", "[rows, d], rows may be padded"),
+        ArgInfo::input("x", "[rows, d] or more dimensions, rows may be padded"),
         ArgInfo::input("weight", "[d], contiguous"),
-        ArgInfo::output("y", "[rows, d], rows may be padded"),
+        ArgInfo::output("y", "the shape of x, rows may be padded"),
     ],
     params: &[ParamInfo::float("eps", 1e-6, "added to the mean square")],
     dtypes: DType::FLOATS,
-    kernels: &[gk::RMS_NORM_WARP, gk::RMS_NORM_BLOCK, gk::RMS_NORM_ANY],
+    kernels: &[gk::RMS_NORM],
     variants: &[],
 };
 
@@ -121,7 +103,7 @@ impl Operator for RmsNorm {
         for &dtype in INFO.dtypes {
             cases.push(Case::odd(&INFO, dtype, dims(11, 640)).param("eps", 0.25));
             cases.push(Case::tiny(&INFO, dtype, dims(2, 64)).fill(Values::Constant(0.0)));
-            cases.extend(super::cases(&INFO, dtype, ["x", "y"]));
+            cases.extend(rows::cases(&INFO, dtype, rows::LIMITS, &["weight"]));
         }
         cases
     }
@@ -134,8 +116,8 @@ impl Operator for RmsNorm {
 
     fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
         let x = inputs.get("x")?;
-        let [_, d] = x.dims()?;
-        inputs.get("weight")?.has_shape(&[d])?;
+        rows::require(&INFO, "x", x.shape())?;
+        inputs.get("weight")?.has_shape(&[reference::row_len(x.shape())])?;
         params.f32("eps")?;
         Ok(vec![TensorMeta::new("y", x.dtype(), x.shape())])
     }
@@ -159,11 +141,7 @@ impl Operator for RmsNorm {
     }
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
-        let [d] = case.dims(["d"])?;
-        // A sum of d positive f32 terms errs by less than √d·2⁻²⁴ relative at random, of which the root takes half.
-        let sum = (d as f64).sqrt() * roundoff(DType::F32);
-        let why = "one rounding to storage, √d·2⁻²⁴ of the f32 sum of squares";
-        Ok(Tolerance::rounded(case.dtype, 0.0, 1e-6 + sum, why))
+        super::tolerance(case)
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {

@@ -113,6 +113,8 @@ fn parameter(index: usize, input: &FnArg) -> syn::Result<Parameter> {
 
 fn kind(ty: &Type) -> syn::Result<ParameterKind> {
     match ty {
+        // What a macro passes as a type comes in invisible brackets.
+        Type::Group(group) => return kind(&group.elem),
         Type::Ptr(pointer) if pointer.mutability.is_some() => {
             return Ok(ParameterKind::MutPointer((*pointer.elem).clone()));
         }

@@ -1,0 +1,33 @@
+//! SwiGLU, a gate of SiLU, elementwise.
+//!
+//! # Math
+//! y = gate · σ(gate) · up. Backward: dgate = dy · up · (σ(gate) + gate · σ(gate)·σ(−gate)) and dup = dy · gate · σ(gate).
+//!
+//! # Layout
+//! `gate`, `up`, `y`, `dy`, `dgate` and `dup` have rows of d elements that may be padded, so that gate and up may be the halves of one
+//! tensor's rows: see [`map`](crate::map).
+//!
+//! # Mapping
+//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block.
+//!
+//! # Shared memory
+//! None.
+//!
+//! # Numerics
+//! f32 arithmetic, each result rounded once to the storage type. ex2.approx and rcp.approx err by about 2⁻²² relative. Infinities and
+//! NaN behave as in [silu](super::silu).
+//!
+//! # Cost
+//! 3·n elements of traffic forward, 5·n backward, about 7 and 14 FLOPs an element: bound by memory bandwidth. Unfused, the product
+//! would move 2·n elements more forward and 3·n backward.
+//!
+//! # Limits
+//! d up to (2³¹ − 1) · 8 KiB.
+//!
+//! # Sources
+//! Shazeer, "GLU Variants Improve Transformer" (arXiv:2002.05202).
+
+use super::gated;
+use super::silu::{slope, value};
+
+gated!(swiglu, swiglu_backward);

@@ -1,0 +1,39 @@
+//! Euclidean norms of rows.
+//!
+//! # Math
+//! y = √Σ x² for each row. The norm of rows' norms is that of a whole tensor.
+//!
+//! # Layout
+//! `x` is rows of d adjacent elements, `x_stride` elements apart; `y` is an f32 for each row.
+//!
+//! # Mapping
+//! A [`Team`] a row: see [`rows`](crate::rows).
+//!
+//! # Shared memory
+//! A value a warp of those that share a row.
+//!
+//! # Numerics
+//! f32, in an order that is always the same. The root is sqrt.approx, 2⁻²² relative. Squares beyond f32, |x| above about 10¹⁹, give +∞.
+//!
+//! # Cost
+//! One read of rows × d elements, two FLOPs an element: bound by memory bandwidth.
+//!
+//! # Limits
+//! 2³¹ − 1 blocks.
+//!
+//! # Sources
+//! None.
+
+use cuda_std::float::Element;
+use cuda_std::math;
+
+use super::reduction;
+use crate::rows::{Block, Lanes, Stream, Team, Warp};
+
+reduction! {
+    l2_norm,
+    first: 0.0,
+    fold: |sum, x| sum + x * x,
+    combine: |a, b| a + b,
+    finish: |sum, _| math::sqrt_approx(sum),
+}

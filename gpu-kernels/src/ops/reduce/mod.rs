@@ -1,0 +1,47 @@
+//! Reductions of rows to a value each: what the operators share is [`rows`](crate::rows)', and each file is what it folds.
+//!
+//! A whole tensor is reduced in stages: long rows of it to partial results, and those again until one is left.
+
+pub mod argmax;
+pub mod l2_norm;
+pub mod max;
+pub mod sum;
+
+/// The kernel of a reduction, which folds every x of a row into `first` by `fold` and combines the folded of a team by `combine`; the
+/// row's result is `finish` of what is left and a factor.
+macro_rules! reduction {
+    ($kernel:ident, first: $first:expr, fold: $fold:expr, combine: $combine:expr, finish: $finish:expr $(,)?) => {
+        /// y[r] of every row, a team `P` a row.
+        ///
+        /// # Safety
+        /// `x` is valid for reads of `rows` rows of `d` elements at their stride and `y` for writes of `rows`; rows is at least 1, and
+        /// rows are such as the team holds.
+        #[cuda_std::kernel(
+                                                            dtypes(T: float),
+                                                            types(P: Lanes<2>, Warp<4>, Block<2>, Block<8>, Stream),
+                                                            block = P::THREADS,
+                                                            min_blocks = 1,
+                                                            shared = <P as Team>::Partials<1>,
+                                                            no_spills
+                                                        )]
+        pub unsafe fn $kernel<T: Element, P: Team>(
+            x: *const T,
+            y: *mut f32,
+            rows: u64,
+            d: u64,
+            x_stride: u64,
+            factor: f32,
+        ) {
+            let Some(team) = P::of(rows, d) else { return };
+            let fold: fn(f32, f32) -> f32 = $fold;
+            let combine: fn(f32, f32) -> f32 = $combine;
+            let finish: fn(f32, f32) -> f32 = $finish;
+            let folded = team.fold([team.load((x, x_stride))], $first, |folded, [x]| fold(folded, x));
+            let [result] = team.reduce([folded], [$first], 0, |[a], [b]| [combine(a, b)]);
+            if team.leads() {
+                *y.add(team.row() as usize) = finish(result, factor);
+            }
+        }
+    };
+}
+pub(crate) use reduction;

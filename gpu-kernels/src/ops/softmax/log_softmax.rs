@@ -1,0 +1,48 @@
+//! Logarithm of the softmax of rows.
+//!
+//! # Math
+//! y = scale · (x − max) − ln Σ e^(scale · (x − max)), for each row.
+//!
+//! # Layout
+//! `x` and `y` are rows of d adjacent elements, `x_stride` and `y_stride` elements apart.
+//!
+//! # Mapping
+//! A [`Team`] a row, which holds it in registers so that `x` is read once: see [`rows`](crate::rows).
+//!
+//! # Shared memory
+//! Two values a warp of those that share a row; of a cluster, a copy of them in each block.
+//!
+//! # Numerics
+//! As [softmax](super::softmax) up to the sum; its logarithm is good to 2 ulp, and both terms are negative, so that nothing
+//! cancels. One rounding to the storage type. −∞ gives −∞, and so does a whole row of it; +∞ or NaN makes the whole row NaN.
+//!
+//! # Cost
+//! One read and one write of rows × d elements, one exponential an element: bound by memory bandwidth.
+//!
+//! # Limits
+//! 2³¹ − 1 blocks.
+//!
+//! # Sources
+//! Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867).
+
+use cuda_std::float::Element;
+use cuda_std::math;
+
+use super::{max_and_sum, row_kernels};
+use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp};
+
+row_kernels! {
+    /// y = log_softmax(scale · x), a team `P` a row.
+    ///
+    /// # Safety
+    /// `x` is valid for reads and `y` for writes of `rows` rows of `d` elements at their strides; rows is at least 1, and rows are
+    /// such as the team holds.
+    log_softmax, log_softmax_cluster: 2 partials;
+    |team: P, T| (x: *const T, y: *mut T, x_stride: u64, y_stride: u64, scale: f32) {
+        let x = team.load((x, x_stride));
+        let (max, sum) = max_and_sum(&team, x, scale * core::f32::consts::LOG2_E);
+        // Of a row of −∞ everything stays −∞.
+        let log = if sum == 0.0 { 0.0 } else { math::log(sum) };
+        team.store([x], [(y, y_stride)], |[x]| [(x - max) * scale - log]);
+    }
+}

@@ -1,0 +1,96 @@
+//! Exponentials of rows, normalised: what the operators share of their statistics and their kernels.
+
+pub mod log_softmax;
+pub mod log_softmax_backward;
+pub mod softmax;
+pub mod softmax_backward;
+
+use cuda_std::float::Element;
+use cuda_std::math;
+
+use crate::rows::Team;
+
+/// A kernel in all its forms: `$kernel` for the teams of every architecture, `$cluster` for rows that only a cluster holds.
+macro_rules! row_kernels {
+    (
+        $(#[$doc:meta])*
+        $kernel:ident, $cluster:ident: $partials:literal partials;
+        |$team:ident: $p:ident, $t:ident| ($($name:ident: $ty:ty),* $(,)?) $body:block
+    ) => {
+        $(#[$doc])*
+        #[cuda_std::kernel(
+            dtypes($t: float),
+            types($p: Lanes<2>, Warp<4>, Block<2>, Block<8>, Stream),
+            block = $p::THREADS,
+            min_blocks = 1,
+            shared = <$p as Team>::Partials<$partials>,
+            no_spills
+        )]
+        #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+        pub unsafe fn $kernel<$t: Element, $p: Team>($($name: $ty,)* rows: u64, d: u64) {
+            let Some($team) = $p::of(rows, d) else { return };
+            $body
+        }
+
+        #[doc = concat!("[`", stringify!($kernel), "`], a cluster a row.")]
+        ///
+        /// # Safety
+        #[doc = concat!("As for [`", stringify!($kernel), "`].")]
+        #[cuda_std::kernel(
+            dtypes($t: float),
+            types($p: Cluster<8>),
+            block = $p::THREADS,
+            min_blocks = 1,
+            cluster = crate::rows::CLUSTER,
+            arch = "sm_90a",
+            shared = <$p as Team>::Partials<$partials>,
+            no_spills
+        )]
+        #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+        pub unsafe fn $cluster<$t: Element, $p: Team>($($name: $ty,)* rows: u64, d: u64) {
+            let Some($team) = $p::of(rows, d) else { return };
+            $body
+        }
+    };
+}
+pub(crate) use row_kernels;
+
+/// `max`, or 0 where nothing is greater than −∞: what exponents are taken relative to.
+#[inline(always)]
+fn shift(max: f32) -> f32 {
+    if max == f32::NEG_INFINITY { 0.0 } else { max }
+}
+
+/// The greatest x of the row, or 0 if it has none, and Σ 2^((x − max) · scale), which is 0 then. `x` outside the row is −∞.
+///
+/// In one pass: a sum so far is rescaled when a pack has a greater value.
+#[inline(always)]
+unsafe fn max_and_sum<T: Element, P: Team>(team: &P, x: P::Row<T>, scale: f32) -> (f32, f32) {
+    let exp = |x: f32| math::ex2_approx(x * scale);
+    let nothing = [f32::NEG_INFINITY, 0.0];
+    let state = team.fold_packs([x], nothing, |[max, sum], [pack], _| {
+        let greatest = pack.iter().fold(max, |max, x| max.max(*x));
+        let shift = shift(greatest);
+        [greatest, pack.iter().fold(sum * exp(max - shift), |sum, x| sum + exp(x - shift))]
+    });
+    let [max, sum] = team.reduce(state, nothing, 0, |a, b| {
+        let max = a[0].max(b[0]);
+        let shift = shift(max);
+        [max, a[1] * exp(a[0] - shift) + b[1] * exp(b[0] - shift)]
+    });
+    (shift(max), sum)
+}
+
+/// How many columns a row sees: all d, up to the diagonal of its query where `q_len` is not 0, and up to its length where there are
+/// `lengths`. Any length and offset is as good as the nearest that makes sense.
+#[inline(always)]
+unsafe fn visible<P: Team>(team: &P, q_len: u64, offset: i64, lengths: *const i32, rows_per_length: u64) -> usize {
+    let (row, mut n) = (team.row(), team.columns() as i64);
+    if q_len > 0 {
+        n = n.min(offset + (row % q_len) as i64 + 1);
+    }
+    if !lengths.is_null() {
+        n = n.min(i64::from(*lengths.add((row / rows_per_length.max(1)) as usize)));
+    }
+    n.max(0) as usize
+}

@@ -1,0 +1,65 @@
+//! Softmax of rows, numerically stable, with causal and padding masks.
+//!
+//! # Math
+//! y = e^(scale · (x − max)) / Σ e^(scale · (x − max)) over the columns that a row sees, and 0 elsewhere. A row sees the columns
+//! 0..n: n is d, at most its query's position + 1 if causal, at most its length if there are lengths.
+//!
+//! # Layout
+//! `x` and `y` are rows of d adjacent elements, `x_stride` and `y_stride` elements apart. Row r is query r mod `q_len`, at position
+//! `offset` + r mod `q_len`, and its length is `lengths[r / rows_per_length]`.
+//!
+//! # Mapping
+//! A [`Team`] a row, which holds it in registers so that `x` is read once: see [`rows`](crate::rows). What a row does not see is
+//! not read.
+//!
+//! # Shared memory
+//! Two values a warp of those that share a row; of a cluster, a copy of them in each block.
+//!
+//! # Numerics
+//! Maximum and sum are found in one pass and one reduction, the sum rescaled when the maximum grows, in f32 and a fixed order.
+//! ex2.approx and rcp.approx, about 2⁻²² relative each, and 2⁻²³ of the exponent's size. One rounding to the storage type. −∞ has
+//! probability 0; a row that sees nothing, or nothing but −∞, gives zeros; +∞ or NaN makes the whole row NaN, but for what it
+//! does not see. Differences beyond f32 count as infinite.
+//!
+//! # Cost
+//! One read and one write of rows × d elements, two exponentials an element: bound by memory bandwidth, with the special-function
+//! units at about half of what they deliver for 16-bit types.
+//!
+//! # Limits
+//! 2³¹ − 1 blocks.
+//!
+//! # Sources
+//! Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867).
+
+use cuda_std::float::Element;
+use cuda_std::math;
+
+use super::{max_and_sum, row_kernels, visible};
+use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp};
+
+row_kernels! {
+    /// y = softmax(scale · x), a team `P` a row. `scale` comes multiplied by log₂ e.
+    ///
+    /// # Safety
+    /// `x` is valid for reads and `y` for writes of `rows` rows of `d` elements at their strides; rows is at least 1, and rows are
+    /// such as the team holds. `lengths` is null or valid for reads of rows / `rows_per_length` elements, rounded up, and
+    /// |`offset`| is below 2⁶².
+    softmax, softmax_cluster: 2 partials;
+    |team: P, T| (
+        x: *const T,
+        lengths: *const i32,
+        y: *mut T,
+        x_stride: u64,
+        y_stride: u64,
+        scale: f32,
+        q_len: u64,
+        offset: i64,
+        rows_per_length: u64,
+    ) {
+        let team = team.prefix(visible(&team, q_len, offset, lengths, rows_per_length));
+        let x = team.load_or((x, x_stride), f32::NEG_INFINITY);
+        let (max, sum) = max_and_sum(&team, x, scale);
+        let share = if sum == 0.0 { 0.0 } else { math::rcp_approx(sum) };
+        team.store([x], [(y, y_stride)], |[x]| [math::ex2_approx((x - max) * scale) * share]);
+    }
+}

@@ -1,0 +1,318 @@
+//! Rows in registers.
+
+use core::marker::PhantomData;
+use core::{array, mem, ptr};
+
+use cuda_std::float::Element;
+use cuda_std::vector::Pack;
+use cuda_std::warp::Lane;
+
+use super::{Team, Threads};
+use crate::lanes;
+use crate::map::{In, Out};
+
+/// Threads `G` that hold up to `V` packs of their row each.
+pub struct Held<G, const V: usize> {
+    row: u64,
+    /// Elements of the row, of which the first `n` are there; none for a team without a row.
+    d: usize,
+    n: usize,
+    has_row: bool,
+    threads: PhantomData<G>,
+}
+
+impl<G, const V: usize> Clone for Held<G, V> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<G, const V: usize> Copy for Held<G, V> {}
+
+/// A thread's packs of a row, as bits: their elements are of the type that the row's name says.
+pub struct HeldRow<T, const V: usize> {
+    packs: [Pack<u32, 4>; V],
+    /// Where they are instead, if they stay in memory until they are used.
+    shared: *const T,
+    is_shared: bool,
+}
+
+impl<T, const V: usize> HeldRow<T, V> {
+    /// Pack `i`, which starts at element `at`. What has been computed from it before is computed again, so that rows stay packed.
+    #[inline(always)]
+    unsafe fn pack(&self, i: usize, at: usize) -> Pack<u32, 4> {
+        if self.is_shared { Pack::load_nc_evict_last(self.shared.add(at).cast()) } else { self.packs[i].forget() }
+    }
+}
+
+impl<T, const V: usize> Clone for HeldRow<T, V> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const V: usize> Copy for HeldRow<T, V> {}
+
+/// A thread's sums: those of a pack's elements, of which a pack of 32-bit elements has half.
+#[derive(Clone, Copy)]
+pub struct HeldSums<const V: usize>([[f32; 8]; V]);
+
+/// The most packs a thread for which shared rows are fetched early and held. Beside more there are no registers for them, and they come
+/// from a cache that is near.
+const MAX_SHARED: usize = 4;
+
+/// A pack's elements. `N` is [`lanes`] of `T`.
+#[inline(always)]
+unsafe fn elements<T: Element, const N: usize>(pack: Pack<u32, 4>) -> [f32; N] {
+    mem::transmute_copy::<_, Pack<T, N>>(&pack).to_f32()
+}
+
+impl<G: Threads, const V: usize> Held<G, V> {
+    /// Where pack `i` of this thread starts.
+    #[inline(always)]
+    fn at<T>(i: usize) -> usize {
+        (G::rank() + i * G::size()) * lanes::<T>()
+    }
+
+    #[inline(always)]
+    unsafe fn load_by<T: Element>(&self, fill: f32, load: impl Fn(usize) -> Pack<u32, 4>) -> HeldRow<T, V> {
+        let empty = match lanes::<T>() {
+            4 => mem::transmute_copy(&Pack::<T, 4>::from_f32([fill; 4])),
+            _ => mem::transmute_copy(&Pack::<T, 8>::from_f32([fill; 8])),
+        };
+        let packs = array::from_fn(|i| {
+            let at = Self::at::<T>(i);
+            if at >= self.n {
+                return empty;
+            }
+            let pack = load(at);
+            if at + lanes::<T>() <= self.n { pack } else { cut::<T>(pack, self.n - at, fill) }
+        });
+        HeldRow { packs, shared: ptr::null(), is_shared: false }
+    }
+
+    #[inline(always)]
+    unsafe fn fold_by<T: Element, A, const K: usize, const N: usize>(
+        &self,
+        rows: [HeldRow<T, V>; K],
+        first: A,
+        f: impl Fn(A, [&[f32]; K], usize) -> A,
+    ) -> A {
+        let mut folded = first;
+        for i in 0..V {
+            if Self::at::<T>(i) < self.n {
+                let packs: [[f32; N]; K] = array::from_fn(|k| elements::<T, N>(rows[k].pack(i, Self::at::<T>(i))));
+                folded = f(folded, array::from_fn(|k| &packs[k][..]), Self::at::<T>(i));
+            }
+        }
+        folded
+    }
+
+    #[inline(always)]
+    unsafe fn store_row_by<T: Element, const K: usize, const N: usize>(
+        &self,
+        rows: [HeldRow<T, V>; K],
+        y: *mut T,
+        f: impl Fn([f32; K]) -> f32,
+    ) -> HeldRow<T, V> {
+        let packs = array::from_fn(|i| {
+            let packs: [[f32; N]; K] = array::from_fn(|k| elements::<T, N>(rows[k].packs[i]));
+            let results = Pack::<T, N>::from_f32(array::from_fn(|e| f(array::from_fn(|k| packs[k][e]))));
+            if Self::at::<T>(i) < self.d {
+                results.store_streaming(y.add(Self::at::<T>(i)));
+            }
+            mem::transmute_copy(&results)
+        });
+        HeldRow { packs, shared: ptr::null(), is_shared: false }
+    }
+
+    #[inline(always)]
+    unsafe fn accumulate_by<T: Element, const K: usize, const N: usize>(
+        &self,
+        sums: &mut HeldSums<V>,
+        rows: [HeldRow<T, V>; K],
+        f: impl Fn([f32; K]) -> f32,
+    ) {
+        for i in 0..V {
+            if Self::at::<T>(i) < self.n {
+                let packs: [[f32; N]; K] = array::from_fn(|k| elements::<T, N>(rows[k].pack(i, Self::at::<T>(i))));
+                for e in 0..N {
+                    sums.0[i][e] += f(array::from_fn(|k| packs[k][e]));
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_by<T: Element, const K: usize, const O: usize, const N: usize>(
+        &self,
+        rows: [HeldRow<T, V>; K],
+        outputs: [*mut T; O],
+        f: impl Fn([f32; K]) -> [f32; O],
+    ) {
+        for i in 0..V {
+            if Self::at::<T>(i) < self.d {
+                let packs: [[f32; N]; K] = array::from_fn(|k| elements::<T, N>(rows[k].pack(i, Self::at::<T>(i))));
+                let results: [[f32; O]; N] = array::from_fn(|e| f(array::from_fn(|k| packs[k][e])));
+                for o in 0..O {
+                    let pack = Pack::<T, N>::from_f32(array::from_fn(|e| results[e][o]));
+                    pack.store_streaming(outputs[o].add(Self::at::<T>(i)));
+                }
+            }
+        }
+    }
+}
+
+/// The pack with `fill` in place of all but its first elements.
+#[inline(always)]
+unsafe fn cut<T: Element>(pack: Pack<u32, 4>, first: usize, fill: f32) -> Pack<u32, 4> {
+    match lanes::<T>() {
+        4 => cut_by::<T, 4>(pack, first, fill),
+        _ => cut_by::<T, 8>(pack, first, fill),
+    }
+}
+
+#[inline(always)]
+unsafe fn cut_by<T: Element, const N: usize>(pack: Pack<u32, 4>, first: usize, fill: f32) -> Pack<u32, 4> {
+    let values: [f32; N] = elements::<T, N>(pack);
+    mem::transmute_copy(&Pack::<T, N>::from_f32(array::from_fn(|e| if e < first { values[e] } else { fill })))
+}
+
+impl<G: Threads, const V: usize> Team for Held<G, V> {
+    const THREADS: u32 = G::MAX;
+    type Partials<const N: usize> = G::Partials<N>;
+    type Row<T: Element> = HeldRow<T, V>;
+    type Sums = HeldSums<V>;
+
+    #[inline(always)]
+    fn at(turn: u64, rows: u64, d: u64) -> Option<Self> {
+        let (row, first) = G::rows();
+        let (row, first) = (row + turn * G::rows_of_grid(), first + turn * G::rows_of_grid());
+        if first >= rows {
+            return None;
+        }
+        let has_row = row < rows;
+        let d = if has_row { d as usize } else { 0 };
+        Some(Self { row: row.min(rows - 1), d, n: d, has_row, threads: PhantomData })
+    }
+
+    #[inline(always)]
+    fn row(&self) -> u64 {
+        self.row
+    }
+
+    #[inline(always)]
+    fn columns(&self) -> usize {
+        self.d
+    }
+
+    #[inline(always)]
+    fn leads(&self) -> bool {
+        self.has_row && G::rank() == 0
+    }
+
+    #[inline(always)]
+    fn prefix(self, n: usize) -> Self {
+        Self { n: n.min(self.d), ..self }
+    }
+
+    #[inline(always)]
+    unsafe fn load_or<T: Element>(&self, (x, stride): In<T>, fill: f32) -> HeldRow<T, V> {
+        let x = x.add((self.row * stride) as usize);
+        self.load_by(fill, |at| Pack::load_nc_no_allocate(x.add(at).cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn load_shared<T: Element>(&self, x: *const T) -> HeldRow<T, V> {
+        if V <= MAX_SHARED {
+            self.load_by(0.0, |at| Pack::load_nc_evict_last(x.add(at).cast()))
+        } else {
+            HeldRow { packs: [Pack([0; 4]); V], shared: x, is_shared: true }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn fold_packs<T: Element, A, const K: usize>(
+        &self,
+        rows: [HeldRow<T, V>; K],
+        first: A,
+        f: impl Fn(A, [&[f32]; K], usize) -> A,
+    ) -> A {
+        match lanes::<T>() {
+            4 => self.fold_by::<T, A, K, 4>(rows, first, f),
+            _ => self.fold_by::<T, A, K, 8>(rows, first, f),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store<T: Element, const K: usize, const O: usize>(
+        &self,
+        rows: [HeldRow<T, V>; K],
+        outputs: [Out<T>; O],
+        f: impl Fn([f32; K]) -> [f32; O],
+    ) {
+        let outputs = outputs.map(|(y, stride)| y.add((self.row * stride) as usize));
+        match lanes::<T>() {
+            4 => self.store_by::<T, K, O, 4>(rows, outputs, f),
+            _ => self.store_by::<T, K, O, 8>(rows, outputs, f),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_row<T: Element, const K: usize>(
+        &self,
+        rows: [HeldRow<T, V>; K],
+        (y, stride): Out<T>,
+        f: impl Fn([f32; K]) -> f32,
+    ) -> HeldRow<T, V> {
+        let y = y.add((self.row * stride) as usize);
+        match lanes::<T>() {
+            4 => self.store_row_by::<T, K, 4>(rows, y, f),
+            _ => self.store_row_by::<T, K, 8>(rows, y, f),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn zeros(&self, _: *mut f32) -> HeldSums<V> {
+        HeldSums([[0.0; 8]; V])
+    }
+
+    #[inline(always)]
+    unsafe fn accumulate<T: Element, const K: usize>(
+        &self,
+        sums: &mut HeldSums<V>,
+        rows: [HeldRow<T, V>; K],
+        f: impl Fn([f32; K]) -> f32,
+    ) {
+        match lanes::<T>() {
+            4 => self.accumulate_by::<T, K, 4>(sums, rows, f),
+            _ => self.accumulate_by::<T, K, 8>(sums, rows, f),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_sums<T: Element>(&self, sums: HeldSums<V>, partials: *mut f32) {
+        let partials = partials.add(self.row as usize * self.d);
+        for i in 0..V {
+            let at = Self::at::<T>(i);
+            if at < self.d {
+                for e in (0..lanes::<T>()).step_by(4) {
+                    Pack::<f32, 4>(array::from_fn(|k| sums.0[i][e + k])).store(partials.add(at + e));
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn reduce<L: Lane, const M: usize>(
+        &self,
+        values: [L; M],
+        identity: [L; M],
+        slot: u32,
+        combine: impl Fn([L; M], [L; M]) -> [L; M],
+    ) -> [L; M] {
+        G::reduce(values, identity, slot, combine)
+    }
+}

@@ -1,0 +1,173 @@
+//! What row operators share: who works on a row, how it is held, and reductions over it.
+//!
+//! A kernel over rows is written once, for any [`Team`]: threads that load a row, fold it, reduce what they folded and store what
+//! becomes of it. The teams are the kernel's instances, and the host picks the smallest that holds a row:
+//!
+//! | team | threads of a row | rows up to |
+//! |---|---|---|
+//! | [`Lanes<2>`](Lanes) | a quarter of a warp | 16 packs of 16 bytes |
+//! | [`Warp<4>`](Warp) | a warp | 128 packs |
+//! | [`Block<2>`](Block), [`Block<8>`](Block) | a block of up to 512 threads | 1024 and 4096 packs |
+//! | [`Cluster<4>`](Cluster), [`Cluster<8>`](Cluster) | eight blocks | 16,384 and 32,768 packs |
+//! | [`Stream`] | a block | any length and alignment |
+//!
+//! All but the last hold the row in registers, pack t + i · threads in register i of thread t, so that memory is read once; the
+//! number is the packs a thread. They need d to be a multiple of a pack, and rows at multiples of 16 bytes. [`Stream`] reads the row
+//! again each time it is used.
+//!
+//! Reductions are reproducible: each thread in order, then a butterfly over the warp, then over the warps in order. A block's or a
+//! cluster's reduction costs one barrier, because each of a kernel's reductions has a slot of shared memory of its own, and every
+//! warp combines all partial results itself.
+
+mod held;
+mod stream;
+mod threads;
+
+use cuda_std::float::Element;
+use cuda_std::warp::Lane;
+
+pub use held::{Held, HeldRow, HeldSums};
+pub use stream::{Stream, StreamRow, StreamSums};
+pub use threads::{BlockThreads, CLUSTER, ClusterThreads, Group, Threads};
+
+use crate::map::{In, Out};
+
+/// Warps of a block that gives each warp rows of its own.
+pub const WARPS: u32 = 8;
+/// The most threads of a block that shares a row.
+pub const MAX_THREADS: u32 = 512;
+
+/// Eight lanes a row, of up to 8·`V` packs.
+pub type Lanes<const V: usize> = Held<Group<8>, V>;
+/// A warp a row, of up to 32·`V` packs.
+pub type Warp<const V: usize> = Held<Group<32>, V>;
+/// A block a row, of up to [`MAX_THREADS`]·`V` packs. The block's size is a multiple of 32.
+pub type Block<const V: usize> = Held<BlockThreads, V>;
+/// A cluster of [`CLUSTER`] blocks a row, of up to as many times [`MAX_THREADS`]·`V` packs. The block's size is a multiple of 32.
+pub type Cluster<const V: usize> = Held<ClusterThreads, V>;
+
+/// The threads that share a row, at a row. Every thread of a warp calls every function, convergently.
+pub trait Team: Copy {
+    /// The most threads of a block.
+    const THREADS: u32;
+    /// Shared memory for `N` reductions of a value each.
+    type Partials<const N: usize>;
+    /// A row as these threads hold it.
+    type Row<T: Element>: Copy;
+
+    /// Sums over many rows, one for each element of a row, in f32.
+    type Sums: Copy;
+
+    /// The team of this thread, at its row of `rows` rows of `d` elements; `None` where the whole warp has no row. A team without a
+    /// row beside one with a row reads and writes nothing.
+    #[inline(always)]
+    fn of(rows: u64, d: u64) -> Option<Self> {
+        Self::at(0, rows, d)
+    }
+
+    /// The same in a grid with fewer teams than rows, each of which takes a row every turn.
+    fn at(turn: u64, rows: u64, d: u64) -> Option<Self>;
+
+    /// The number of the row.
+    fn row(&self) -> u64;
+
+    /// Elements of the row.
+    fn columns(&self) -> usize;
+
+    /// Whether this thread is the one that writes what the row has one of.
+    fn leads(&self) -> bool;
+
+    /// The same team, for which only the first `n` elements of the row are there.
+    #[must_use]
+    fn prefix(self, n: usize) -> Self;
+
+    /// Reads the row of `x`. In place of elements beyond a [`prefix`](Self::prefix) there is `fill`.
+    unsafe fn load_or<T: Element>(&self, x: In<T>, fill: f32) -> Self::Row<T>;
+
+    /// Reads what all rows share: it leaves the cache last.
+    unsafe fn load_shared<T: Element>(&self, x: *const T) -> Self::Row<T>;
+
+    /// Folds the packs that this thread has of the rows, those beyond the prefix left out; what a pack has beyond it is `fill`.
+    unsafe fn fold_packs<T: Element, A, const K: usize>(
+        &self,
+        rows: [Self::Row<T>; K],
+        first: A,
+        f: impl Fn(A, [&[f32]; K], usize) -> A,
+    ) -> A;
+
+    /// Writes f(elements) of every place of the rows, beyond the prefix as well. Elements are converted again, so that rows stay
+    /// packed till here.
+    unsafe fn store<T: Element, const K: usize, const O: usize>(
+        &self,
+        rows: [Self::Row<T>; K],
+        outputs: [Out<T>; O],
+        f: impl Fn([f32; K]) -> [f32; O],
+    );
+
+    /// Writes f(elements) of every place to `output`, and gives what it wrote as a row.
+    unsafe fn store_row<T: Element, const K: usize>(
+        &self,
+        rows: [Self::Row<T>; K],
+        output: Out<T>,
+        f: impl Fn([f32; K]) -> f32,
+    ) -> Self::Row<T>;
+
+    /// Sums of nothing yet, of the team of turn 0, which has a row of `d` of the `partials` to keep them in.
+    unsafe fn zeros(&self, partials: *mut f32) -> Self::Sums;
+
+    /// Adds f(elements) of every place to its sum.
+    unsafe fn accumulate<T: Element, const K: usize>(
+        &self,
+        sums: &mut Self::Sums,
+        rows: [Self::Row<T>; K],
+        f: impl Fn([f32; K]) -> f32,
+    );
+
+    /// Writes the sums to the row of `partials` of this team, that of turn 0.
+    unsafe fn store_sums<T: Element>(&self, sums: Self::Sums, partials: *mut f32);
+
+    /// `combine` over the whole team, in every thread; `identity` is what stands for nobody. The values take the slots from `slot`
+    /// on of the kernel's [`Partials`](Self::Partials), and each reduction has slots of its own, the first one number 0.
+    unsafe fn reduce<L: Lane, const M: usize>(
+        &self,
+        values: [L; M],
+        identity: [L; M],
+        slot: u32,
+        combine: impl Fn([L; M], [L; M]) -> [L; M],
+    ) -> [L; M];
+
+    /// Reads the row of `x`.
+    #[inline(always)]
+    unsafe fn load<T: Element>(&self, x: In<T>) -> Self::Row<T> {
+        self.load_or(x, 0.0)
+    }
+
+    /// Folds the elements that this thread has of the rows.
+    #[inline(always)]
+    unsafe fn fold<T: Element, A, const K: usize>(
+        &self,
+        rows: [Self::Row<T>; K],
+        first: A,
+        f: impl Fn(A, [f32; K]) -> A,
+    ) -> A {
+        self.fold_packs(rows, first, |first, packs, _| {
+            let mut folded = first;
+            for e in 0..packs[0].len() {
+                folded = f(folded, packs.map(|pack| pack[e]));
+            }
+            folded
+        })
+    }
+
+    /// The sums over the whole team.
+    #[inline(always)]
+    unsafe fn sums<const M: usize>(&self, values: [f32; M], slot: u32) -> [f32; M] {
+        self.reduce(values, [0.0; M], slot, |a, b| core::array::from_fn(|i| a[i] + b[i]))
+    }
+
+    /// The sum over the whole team.
+    #[inline(always)]
+    unsafe fn sum(&self, value: f32, slot: u32) -> f32 {
+        self.sums([value], slot)[0]
+    }
+}

@@ -1,0 +1,217 @@
+//! Which threads share a row, and how they reduce.
+
+use core::array;
+
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::warp::Lane;
+use cuda_std::{cluster, thread, warp};
+
+use super::{MAX_THREADS, WARPS};
+
+/// Blocks of a cluster that shares a row: the most that every GPU with clusters has.
+pub const CLUSTER: u32 = 8;
+
+/// Threads that share a row.
+pub trait Threads: Copy {
+    /// The most threads of a block.
+    const MAX: u32;
+    /// Shared memory for `N` reductions of a value each.
+    type Partials<const N: usize>;
+
+    /// The number of this thread's row, and of the first row of its warp.
+    fn rows() -> (u64, u64);
+
+    /// Rows that a grid works on at once.
+    fn rows_of_grid() -> u64;
+
+    /// This thread's number among those of its row.
+    fn rank() -> usize;
+
+    /// How many they are.
+    fn size() -> usize;
+
+    /// See [`Team::reduce`](super::Team::reduce).
+    unsafe fn reduce<L: Lane, const M: usize>(
+        values: [L; M],
+        identity: [L; M],
+        slot: u32,
+        combine: impl Fn([L; M], [L; M]) -> [L; M],
+    ) -> [L; M];
+}
+
+/// `combine` over groups of `W` neighbouring lanes.
+#[inline(always)]
+unsafe fn butterfly<const W: u32, L: Lane, const M: usize>(
+    values: [L; M],
+    combine: &impl Fn([L; M], [L; M]) -> [L; M],
+) -> [L; M] {
+    let (mut values, mut mask) = (values, W / 2);
+    while mask > 0 {
+        values = combine(values, values.map(|value| warp::shuffle_xor(value, mask)));
+        mask /= 2;
+    }
+    values
+}
+
+/// `W` neighbouring lanes a row, [`WARPS`] warps a block.
+#[derive(Clone, Copy)]
+pub struct Group<const W: u32>;
+
+impl<const W: u32> Threads for Group<W> {
+    const MAX: u32 = WARPS * 32;
+    type Partials<const N: usize> = ();
+
+    #[inline(always)]
+    fn rows() -> (u64, u64) {
+        let warp = u64::from(thread::block_idx_x()) * u64::from(WARPS) + u64::from(warp::warp_id());
+        let first = warp * u64::from(32 / W);
+        (first + u64::from(warp::lane_id() / W), first)
+    }
+
+    #[inline(always)]
+    fn rows_of_grid() -> u64 {
+        u64::from(thread::grid_dim_x()) * u64::from(WARPS * (32 / W))
+    }
+
+    #[inline(always)]
+    fn rank() -> usize {
+        (warp::lane_id() % W) as usize
+    }
+
+    #[inline(always)]
+    fn size() -> usize {
+        W as usize
+    }
+
+    #[inline(always)]
+    unsafe fn reduce<L: Lane, const M: usize>(
+        values: [L; M],
+        _: [L; M],
+        _: u32,
+        combine: impl Fn([L; M], [L; M]) -> [L; M],
+    ) -> [L; M] {
+        butterfly::<W, L, M>(values, &combine)
+    }
+}
+
+/// A block a row. Its size is a multiple of 32.
+#[derive(Clone, Copy)]
+pub struct BlockThreads;
+
+impl Threads for BlockThreads {
+    const MAX: u32 = MAX_THREADS;
+    type Partials<const N: usize> = [[u32; 32]; N];
+
+    #[inline(always)]
+    fn rows() -> (u64, u64) {
+        let row = u64::from(thread::block_idx_x());
+        (row, row)
+    }
+
+    #[inline(always)]
+    fn rows_of_grid() -> u64 {
+        u64::from(thread::grid_dim_x())
+    }
+
+    #[inline(always)]
+    fn rank() -> usize {
+        thread::thread_idx_x() as usize
+    }
+
+    #[inline(always)]
+    fn size() -> usize {
+        thread::block_dim_x() as usize
+    }
+
+    #[inline(always)]
+    unsafe fn reduce<L: Lane, const M: usize>(
+        values: [L; M],
+        identity: [L; M],
+        slot: u32,
+        combine: impl Fn([L; M], [L; M]) -> [L; M],
+    ) -> [L; M] {
+        let partials: [SharedPtr<u32>; M] = array::from_fn(|i| shared::dynamic::<u32>().add(32 * (slot + i as u32)));
+        let values = butterfly::<32, L, M>(values, &combine);
+        if warp::lane_id() == 0 {
+            for i in 0..M {
+                partials[i].add(warp::warp_id()).write(values[i].to_bits());
+            }
+        }
+        thread::sync_threads();
+        // Every warp combines the partial results of all, so no second barrier is needed.
+        let lane = warp::lane_id();
+        let mut values = identity;
+        if lane < thread::block_dim_x() / 32 {
+            values = array::from_fn(|i| L::from_bits(partials[i].add(lane).read()));
+        }
+        butterfly::<32, L, M>(values, &combine)
+    }
+}
+
+/// Partial results of a cluster's warps, for one reduction.
+const CLUSTER_PARTIALS: u32 = CLUSTER * MAX_THREADS / 32;
+
+/// A cluster of [`CLUSTER`] blocks a row, each of a multiple of 32 threads. sm_90.
+#[derive(Clone, Copy)]
+pub struct ClusterThreads;
+
+impl Threads for ClusterThreads {
+    const MAX: u32 = MAX_THREADS;
+    type Partials<const N: usize> = [[u32; CLUSTER_PARTIALS as usize]; N];
+
+    #[inline(always)]
+    fn rows() -> (u64, u64) {
+        // Nobody writes into a block's shared memory before it has started: see `reduce`.
+        // SAFETY: every thread of the cluster comes here once, and waits in its first reduction.
+        unsafe { cluster::arrive_relaxed() };
+        let row = u64::from(thread::block_idx_x() / CLUSTER);
+        (row, row)
+    }
+
+    #[inline(always)]
+    fn rows_of_grid() -> u64 {
+        u64::from(thread::grid_dim_x() / CLUSTER)
+    }
+
+    #[inline(always)]
+    fn rank() -> usize {
+        (cluster::rank() * thread::block_dim_x() + thread::thread_idx_x()) as usize
+    }
+
+    #[inline(always)]
+    fn size() -> usize {
+        (CLUSTER * thread::block_dim_x()) as usize
+    }
+
+    #[inline(always)]
+    unsafe fn reduce<L: Lane, const M: usize>(
+        values: [L; M],
+        identity: [L; M],
+        slot: u32,
+        combine: impl Fn([L; M], [L; M]) -> [L; M],
+    ) -> [L; M] {
+        let partials: [SharedPtr<u32>; M] =
+            array::from_fn(|i| shared::dynamic::<u32>().add(CLUSTER_PARTIALS * (slot + i as u32)));
+        let warps = thread::block_dim_x() / 32;
+        let values = butterfly::<32, L, M>(values, &combine);
+        if slot == 0 {
+            // All blocks have started.
+            cluster::wait();
+        }
+        let (lane, place) = (warp::lane_id(), cluster::rank() * warps + warp::warp_id());
+        // Every block gets all partial results, so that it reads its own memory only and may end when it likes.
+        if lane < CLUSTER {
+            for i in 0..M {
+                cluster::map(partials[i].add(place), lane).write(values[i].to_bits());
+            }
+        }
+        cluster::sync();
+        let mut values = identity;
+        let mut place = lane;
+        while place < CLUSTER * warps {
+            values = combine(values, array::from_fn(|i| L::from_bits(partials[i].add(place).read())));
+            place += 32;
+        }
+        butterfly::<32, L, M>(values, &combine)
+    }
+}

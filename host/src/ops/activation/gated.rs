@@ -1,0 +1,233 @@
+//! What gated activations share: their functions, their entries in the registry, and the gradient's two results.
+
+use crate::ops::elementwise::{Pointwise, evaluate};
+use crate::ops::model::{
+    Arguments, Case, Cost, Gradient, InputSpec, Metas, OpInfo, Operator, Params, TensorMeta, Tensors, Tolerance,
+};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+
+/// A gated activation and its backward: the four functions, and their entries in the registry.
+macro_rules! gated {
+    (
+        $(#[$doc:meta])*
+        $forward:ident, $forward_into:ident, $backward:ident, $backward_into:ident;
+        kernels: $kernel:ident $kernels:ident, $backward_kernel:ident $backward_kernels:ident;
+        summary: $summary:literal;
+        math: $math:literal, $backward_math:literal;
+        value: $value:expr, slope: $slope:expr, $accuracy:expr;
+    ) => {
+        $(#[$doc])*
+        ///
+        /// `gate` and `up` have one shape, any; rows may be padded, so that both may be [views](crate::View::strided) of the halves of
+        /// one tensor's rows. The result is a new dense tensor. The work is queued on `stream`.
+        ///
+        /// Shazeer, "GLU Variants Improve Transformer" (arXiv:2002.05202).
+        ///
+        /// # Errors
+        /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
+        /// equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+        ///
+        /// # Example
+        /// ```
+        /// # use warpsmith::{Device, Tensor, ops};
+        /// # fn main() -> warpsmith::Result<()> {
+        /// let stream = Device::open()?.stream()?;
+        /// let both = Tensor::from_slice(&stream, [2, 4], &[0.0f32; 8])?;
+        /// let (gate, up) = (both.view().strided(0, [2, 2], &[4, 1])?, both.view().strided(2, [2, 2], &[4, 1])?);
+        #[doc = concat!("let y = ops::", stringify!($forward), "(&stream, gate, up)?;")]
+        /// assert_eq!(y.to_vec(&stream)?, [0.0; 4]);
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn $forward<'a, T: crate::Float>(
+            stream: &crate::Stream,
+            gate: impl Into<crate::View<'a, T>>,
+            up: impl Into<crate::View<'a, T>>,
+        ) -> crate::Result<crate::Tensor<T>> {
+            let gate = gate.into();
+            let mut y = crate::Tensor::uninit(stream, gate.shape())?;
+            $forward_into(stream, gate, up.into(), &mut y)?;
+            Ok(y)
+        }
+
+        #[doc = concat!("[`", stringify!($forward), "`] into `y`, which has the shape of `gate`; its rows may be padded.")]
+        ///
+        /// # Errors
+        /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
+        /// equally far apart.
+        pub fn $forward_into<'a, T: crate::Float>(
+            stream: &crate::Stream,
+            gate: impl Into<crate::View<'a, T>>,
+            up: impl Into<crate::View<'a, T>>,
+            y: impl Into<crate::ViewMut<'a, T>>,
+        ) -> crate::Result<()> {
+            use crate::ops::elementwise::zip_into;
+            zip_into::<T, gk::$kernel<T>>(&FORWARD, stream, [gate.into(), up.into()], y.into())
+        }
+
+        #[doc = concat!("The gradient of [`", stringify!($forward), "`]: ", $backward_math, ", as `(dgate, dup)`.")]
+        ///
+        /// `gate` and `up` are what the activation was applied to, `dy` the gradient of its result. The results are new dense tensors.
+        ///
+        /// # Errors
+        /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
+        /// equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+        pub fn $backward<'a, T: crate::Float>(
+            stream: &crate::Stream,
+            gate: impl Into<crate::View<'a, T>>,
+            up: impl Into<crate::View<'a, T>>,
+            dy: impl Into<crate::View<'a, T>>,
+        ) -> crate::Result<(crate::Tensor<T>, crate::Tensor<T>)> {
+            let gate = gate.into();
+            let mut dgate = crate::Tensor::uninit(stream, gate.shape())?;
+            let mut dup = crate::Tensor::uninit(stream, gate.shape())?;
+            $backward_into(stream, gate, up.into(), dy.into(), &mut dgate, &mut dup)?;
+            Ok((dgate, dup))
+        }
+
+        #[doc = concat!("[`", stringify!($backward), "`] into `dgate` and `dup`, of the shape of `gate`; their rows may be padded.")]
+        ///
+        /// # Errors
+        /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
+        /// equally far apart.
+        pub fn $backward_into<'a, T: crate::Float>(
+            stream: &crate::Stream,
+            gate: impl Into<crate::View<'a, T>>,
+            up: impl Into<crate::View<'a, T>>,
+            dy: impl Into<crate::View<'a, T>>,
+            dgate: impl Into<crate::ViewMut<'a, T>>,
+            dup: impl Into<crate::ViewMut<'a, T>>,
+        ) -> crate::Result<()> {
+            use crate::ops::elementwise::zip3_into2;
+            let inputs = [gate.into(), up.into(), dy.into()];
+            zip3_into2::<T, gk::$backward_kernel<T>>(&BACKWARD, stream, inputs, [dgate.into(), dup.into()])
+        }
+
+        static FORWARD: OpInfo = OpInfo {
+            name: stringify!($forward),
+            bench_name: concat!("ew.", stringify!($forward)),
+            summary: $summary,
+            math: $math,
+            args: &[
+                ArgInfo::input("gate", "any shape, rows may be padded"),
+                ArgInfo::input("up", "the shape of gate, rows may be padded"),
+                ArgInfo::output("y", "the shape of gate, rows may be padded"),
+            ],
+            params: &[],
+            dtypes: DType::FLOATS,
+            kernels: &[gk::$kernels],
+            variants: &[],
+        };
+
+        static BACKWARD: OpInfo = OpInfo {
+            name: stringify!($backward),
+            bench_name: concat!("ew.", stringify!($backward)),
+            summary: concat!("gradient of ", stringify!($forward)),
+            math: $backward_math,
+            args: &[
+                ArgInfo::input("gate", "any shape, rows may be padded"),
+                ArgInfo::input("up", "the shape of gate, rows may be padded"),
+                ArgInfo::input("dy", "the shape of gate, rows may be padded"),
+                ArgInfo::output("dgate", "the shape of gate, rows may be padded"),
+                ArgInfo::output("dup", "the shape of gate, rows may be padded"),
+            ],
+            params: &[],
+            dtypes: DType::FLOATS,
+            kernels: &[gk::$backward_kernels],
+            variants: &[],
+        };
+
+        const VALUE: fn(f64) -> f64 = $value;
+        const SLOPE: fn(f64) -> f64 = $slope;
+
+        #[doc = concat!("[`", stringify!($forward), "`] in the registry.")]
+        pub static $kernels: Pointwise = Pointwise {
+            info: &FORWARD,
+            launch: |stream, args, _| {
+                dispatch!(FORWARD, args.dtype("gate")?, float => |T| {
+                    $forward_into::<T>(stream, args.input("gate")?, args.input("up")?, args.output("y")?)
+                })
+            },
+            reference: |x| VALUE(x[0]) * x[1],
+            accuracy: $accuracy,
+            gradient: None,
+        };
+
+        #[doc = concat!("[`", stringify!($backward), "`] in the registry.")]
+        pub static $backward_kernels: GatedBackward = GatedBackward {
+            dgate: Pointwise {
+                info: &BACKWARD,
+                launch: |stream, args, _| {
+                    dispatch!(BACKWARD, args.dtype("gate")?, float => |T| {
+                        let (gate, up, dy) = (args.input::<T>("gate")?, args.input("up")?, args.input("dy")?);
+                        $backward_into(stream, gate, up, dy, args.output("dgate")?, args.output("dup")?)
+                    })
+                },
+                reference: |x| x[2] * x[1] * SLOPE(x[0]),
+                accuracy: $accuracy,
+                gradient: Some(Gradient {
+                    forward: &$kernels,
+                    of_outputs: &[("dy", "y")],
+                    of_inputs: &[("dgate", "gate"), ("dup", "up")],
+                }),
+            },
+            dup: |x| x[2] * VALUE(x[0]),
+        };
+    };
+}
+pub(super) use gated;
+
+/// The gradient of a gated activation: a pointwise operator with a second result.
+pub struct GatedBackward {
+    /// What there is of it with the first result.
+    pub dgate: Pointwise,
+    /// The second result for gate, up and dy at a place.
+    pub dup: fn(&[f64]) -> f64,
+}
+
+impl Operator for GatedBackward {
+    fn info(&self) -> &'static OpInfo {
+        self.dgate.info
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        self.dgate.cases()
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        self.dgate.inputs(case)
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        self.dgate.outputs(inputs, params)
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        self.dgate.launch(stream, args, params)
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let of = if output == "dup" { self.dup } else { self.dgate.reference };
+        evaluate(self.dgate.info, of, inputs, rows)
+    }
+
+    fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
+        self.dgate.tolerance(case, output)
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        self.dgate.cost(case)
+    }
+
+    fn gradient(&self) -> Option<Gradient> {
+        self.dgate.gradient
+    }
+}
+
+/// The error of values and slopes, 2⁻²¹ of terms of order ten which may cancel, times gradients and factors of order 20 together.
+pub(super) const ACCURACY: crate::ops::elementwise::Accuracy = crate::ops::elementwise::Accuracy {
+    abs: 2e-5,
+    rel: 3e-6,
+    why: "storage rounding; 2⁻²¹ of the terms of value and slope, which may cancel, times factors of order 20",
+};

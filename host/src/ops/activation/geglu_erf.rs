@@ -1,0 +1,40 @@
+//! GEGLU, a gate of exact GELU, elementwise.
+
+use gpu_kernels::ops::activation::geglu_erf as gk;
+
+use super::gated::{ACCURACY, GatedBackward, gated};
+use crate::dispatch;
+use crate::ops::elementwise::Pointwise;
+use crate::ops::model::{ArgInfo, Gradient, OpInfo};
+use crate::runtime::dtype::DType;
+
+gated! {
+    /// y = gate · Φ(gate) · up with Φ(x) = (1 + erf(x/√2)) / 2, elementwise.
+    geglu_erf, geglu_erf_into, geglu_erf_backward, geglu_erf_backward_into;
+    kernels: GegluErf GEGLU_ERF, GegluErfBackward GEGLU_ERF_BACKWARD;
+    summary: "GEGLU: up gated by exact GELU";
+    math: "y = gate · Φ(gate) · up", "dgate = dy · up · (Φ(gate) + gate · φ(gate)), dup = dy · gate · Φ(gate)";
+    value: |x| x * below(x),
+    slope: |x| below(x) + if x.is_infinite() { 0.0 } else { x * density(x) },
+    ACCURACY;
+}
+
+/// φ(x), the density of a normal distribution.
+fn density(x: f64) -> f64 {
+    (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
+}
+
+/// Φ(x), the share of a normal distribution below x: 1/2 + φ(x) · (x + x³/3 + x⁵/(3·5) + …).
+fn below(x: f64) -> f64 {
+    if x.abs() > 30.0 {
+        return if x > 0.0 { 1.0 } else { 0.0 };
+    }
+    let (mut term, mut sum, mut odd) = (x, 0.0, 1.0);
+    while term.abs() > 1e-18 * f64::abs(sum) {
+        sum += term;
+        odd += 2.0;
+        term *= x * x / odd;
+    }
+    // What is too small for f64 is lost in the half.
+    if x.is_nan() { x } else { 0.5 + density(x) * sum }
+}

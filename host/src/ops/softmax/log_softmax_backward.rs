@@ -1,0 +1,138 @@
+//! Gradient of the logarithm of the softmax of rows.
+
+use gpu_kernels::ops::softmax::log_softmax_backward as gk;
+
+use super::log_softmax::LogSoftmax;
+use crate::dispatch;
+use crate::ops::model::*;
+use crate::ops::rows::{self, launch_rows};
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// The gradient of [`log_softmax`](crate::ops::log_softmax): dx = scale · (dy − e^y · Σ dy), for every row.
+///
+/// `y` is what the forward operator gave with this `scale`, `dy` the gradient of it, both `[rows, d]` or of more dimensions, the last
+/// of which is `d`; the elements of a row are adjacent, and rows may be padded. y = −∞ gives
+/// scale · dy.
+/// The result is a new dense tensor; the work is queued on `stream`.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ or have fewer than two dimensions,
+/// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart,
+/// [`Error::InvalidParam`](crate::Error::InvalidParam) if `scale` is not positive and finite,
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+pub fn log_softmax_backward<'a, T: Float>(
+    stream: &Stream,
+    y: impl Into<View<'a, T>>,
+    dy: impl Into<View<'a, T>>,
+    scale: f32,
+) -> Result<Tensor<T>> {
+    let y = y.into();
+    let mut dx = Tensor::uninit(stream, y.shape())?;
+    log_softmax_backward_into(stream, y, dy.into(), scale, &mut dx)?;
+    Ok(dx)
+}
+
+/// [`log_softmax_backward`] into `dx`, which has the shape of `y`; its rows may be padded.
+///
+/// # Errors
+/// As of [`log_softmax_backward`].
+pub fn log_softmax_backward_into<'a, T: Float>(
+    stream: &Stream,
+    y: impl Into<View<'a, T>>,
+    dy: impl Into<View<'a, T>>,
+    scale: f32,
+    dx: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    super::backward(&INFO, stream, [y.into(), dy.into()], scale, dx.into(), |plan, args| {
+        // SAFETY: the tensors are live; every row holds d elements at its stride, and dx is borrowed mutably. The plan names a team
+        // that holds such rows.
+        unsafe { launch_rows!(stream, plan, gk::LogSoftmaxBackward / LogSoftmaxBackwardCluster, T, args) }
+    })
+}
+
+/// The operator's entry in the registry.
+pub struct LogSoftmaxBackward;
+
+static INFO: OpInfo = OpInfo {
+    name: "log_softmax_backward",
+    bench_name: "row.log_softmax_backward",
+    summary: "gradient of log_softmax",
+    math: "dx = scale · (dy − e^y · Σ dy)",
+    args: &[
+        ArgInfo::input("y", "[rows, d] or more dimensions, what log_softmax gave, rows may be padded"),
+        ArgInfo::input("dy", "the shape of y, rows may be padded"),
+        ArgInfo::output("dx", "the shape of y, rows may be padded"),
+    ],
+    params: &[ParamInfo::float("scale", 1.0, "factor of x, positive")],
+    dtypes: DType::FLOATS,
+    kernels: &[gk::LOG_SOFTMAX_BACKWARD, gk::LOG_SOFTMAX_BACKWARD_CLUSTER],
+    variants: &[],
+};
+
+impl Operator for LogSoftmaxBackward {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let dims = |rows, d| [("rows", rows), ("d", d)];
+        let name = "rows=16384 d=4096 bfloat16";
+        let mut cases = vec![Case::production(&INFO, name, DType::BF16, dims(16384, 4096))];
+        for &dtype in INFO.dtypes {
+            cases.extend(rows::cases(&INFO, dtype, rows::CLUSTERED_LIMITS, &[]));
+            cases.push(Case::odd(&INFO, dtype, dims(11, 88)).param("scale", 0.5));
+        }
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [d] = case.dims(["d"])?;
+        // Like those of even probabilities.
+        let log = (d.max(1) as f64).ln();
+        super::backward_inputs(case, Values::Uniform { low: -2.0 - log, high: -log })
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        let y = inputs.get("y")?;
+        rows::require(&INFO, "y", y.shape())?;
+        inputs.get("dy")?.has_shape(y.shape())?;
+        params.f32("scale")?;
+        Ok(vec![TensorMeta::new("dx", y.dtype(), y.shape())])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        let scale = params.f32("scale")?;
+        dispatch!(INFO, args.dtype("y")?, float => |T| {
+            log_softmax_backward_into::<T>(stream, args.input("y")?, args.input("dy")?, scale, args.output("dx")?)
+        })
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let (y, dy, scale) = (inputs.get("y")?, inputs.get("dy")?, f64::from(params.f32("scale")?));
+        Ok(reference::by_row(rows, |r| {
+            let (y, dy) = (reference::row(y, r), reference::row(dy, r));
+            let sum: f64 = dy.iter().sum();
+            y.iter().zip(&dy).map(|(y, dy)| scale * (dy - y.exp() * sum)).collect()
+        }))
+    }
+
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
+        // Σ dy is of order √d and errs by √d·2⁻²⁴ of it; e^y is at most 1/d.
+        let abs = 4e-6;
+        let why = "one rounding to storage; 2⁻²⁴ of a sum of √d times a probability of 1/d, 2⁻²² of its exponential, which may cancel with dy";
+        super::tolerance(case, abs, why)
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [rows, d] = case.dims(["rows", "d"])?;
+        Ok(Cost::memory((3 * rows * d * case.dtype.size()) as u64))
+    }
+
+    fn gradient(&self) -> Option<Gradient> {
+        Some(Gradient { forward: &LogSoftmax, of_outputs: &[("dy", "y")], of_inputs: &[("dx", "x")] })
+    }
+}
