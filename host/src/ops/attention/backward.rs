@@ -340,7 +340,7 @@ pub(super) static INFO: OpInfo = OpInfo {
             name: "simple",
             doc: "a warp a query, then a warp a key, any type and alignment: the one to read first, and what is picked where no \
                   other fits",
-            applies: |_, case| case.class != CaseClass::Production,
+            applies: |_, case| super::fits_simple(case),
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_simple(stream)),
         },
         Variant {
