@@ -7,7 +7,6 @@ pub mod backward;
 mod exact;
 pub mod forward;
 mod hopper;
-mod hopper_backward;
 mod options;
 mod problem;
 
