@@ -27,10 +27,13 @@ fn cases(op: &'static dyn Operator) -> impl Strategy<Value = Case> {
     let most: usize = if names.len() > 3 { 16 } else { 300 };
     let sizes = prop::collection::vec(prop_oneof![0..20.min(most), 0..most], names.len());
     let places = prop::collection::vec((0..9usize, 0..9usize), args.len());
+    // Optional inputs need not go together: those of the operator's first case do.
+    let optional: Vec<_> =
+        args.iter().filter(|arg| arg.optional && known[0].has(arg.name)).map(|arg| arg.name).collect();
     (sizes, 0..op.info().dtypes.len(), places).prop_map(move |(sizes, dtype, places)| {
         let mut dims = Dims::default();
         names.iter().zip(sizes).for_each(|(name, size)| dims.push(name, size));
-        let case = Case::new(op.info(), CaseClass::Odd, op.info().dtypes[dtype], dims);
+        let case = Case::new(op.info(), CaseClass::Odd, op.info().dtypes[dtype], dims).only(&optional);
         free.iter().zip(places).fold(case, |case, ((name, offset, pad), (by, after))| {
             let by = if *offset { by } else { 0 };
             let after = if *pad { after } else { 0 };

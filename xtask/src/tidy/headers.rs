@@ -1,6 +1,6 @@
 //! A device file opens with a header of fixed sections.
 
-use super::places::{DEVICE, families};
+use super::places::{self, DEVICE, families};
 use super::{Tree, Violation};
 
 const SECTIONS: [&str; 8] = ["Math", "Layout", "Mapping", "Shared memory", "Numerics", "Cost", "Limits", "Sources"];
@@ -8,8 +8,8 @@ const SECTIONS: [&str; 8] = ["Math", "Layout", "Mapping", "Shared memory", "Nume
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     let operators = |family: String| {
-        let folder = format!("{DEVICE}/{family}");
-        tree.modules(&folder).into_iter().map(|operator| format!("{folder}/{operator}")).collect::<Vec<_>>()
+        let of_family = places::operators(tree, &family).into_iter();
+        of_family.map(|operator| format!("{DEVICE}/{family}/{operator}")).collect::<Vec<_>>()
     };
     for operator in families(tree, DEVICE).into_iter().flat_map(operators) {
         let (file, folder) = (format!("{operator}.rs"), format!("{operator}/mod.rs"));

@@ -40,11 +40,7 @@ fn check_family(tree: &Tree, family: &str, registered: &BTreeSet<(String, String
     let (device_mods, host_mods) = (format!("{folder}/mod.rs"), format!("{HOST}/{family}/mod.rs"));
     let of_family = registered.iter().filter(|(f, _)| f == family).map(|(_, operator)| operator.clone());
     let places = [
-        (
-            format!("no file in {folder}"),
-            folder.as_str(),
-            tree.modules(&folder).into_iter().map(str::to_owned).collect(),
-        ),
+        (format!("no file in {folder}"), folder.as_str(), operators(tree, family)),
         ("no `pub mod` line".to_owned(), &device_mods, public_modules(tree, &device_mods)),
         ("no `pub mod` line".to_owned(), &host_mods, public_modules(tree, &host_mods)),
         ("no line in `OPERATORS`".to_owned(), REGISTRY, of_family.collect::<BTreeSet<_>>()),
@@ -59,6 +55,16 @@ fn check_family(tree: &Tree, family: &str, registered: &BTreeSet<(String, String
         }
     }
     violations
+}
+
+/// The operators of a family's device files: all but those that its `mod.rs` keeps to itself, which are what operators share.
+pub(crate) fn operators(tree: &Tree, family: &str) -> BTreeSet<String> {
+    let folder = format!("{DEVICE}/{family}");
+    let private = |line: &&str| {
+        let declared = tree.get(&format!("{folder}/mod.rs")).unwrap_or_default();
+        declared.lines().any(|l| l.trim() == format!("mod {line};"))
+    };
+    tree.modules(&folder).into_iter().filter(|module| !private(module)).map(str::to_owned).collect()
 }
 
 /// The families that the `mod.rs` of a folder declares.

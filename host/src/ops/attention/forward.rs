@@ -23,7 +23,8 @@ use crate::runtime::view::{View, ViewMut};
 /// `q` is `[batch, heads, q_len, d]`, `k` and `v` are `[batch, kv_heads, k_len, d]` with kv_heads dividing heads (GQA, MQA), all with free
 /// strides but contiguous d, which is at most 256. The result is `[batch, heads, q_len, d]`, dense. A query that sees no key gives
 /// zeros. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores; everything else, f32 too, takes a
-/// correct path that is some hundred times slower. The work is queued on `stream`.
+/// correct path that is some hundred times slower. On Hopper, d of 64 and 128 take a path of their own unless sequences are packed or
+/// scores have a soft cap or slopes. The work is queued on `stream`.
 ///
 /// Dao, "FlashAttention-2", arXiv:2307.08691.
 ///
@@ -251,23 +252,21 @@ pub(super) static INFO: OpInfo = OpInfo {
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
         },
         Variant {
-            name: "hopper_128x176",
-            doc: "tiles of 128 queries and 176 keys, to be compared",
-            applies: |device, case| case.dtype == DType::BF16 && hopper::fits_case(device, case, TENSORS),
-            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 176),
+            name: "hopper_128x128",
+            doc: "blocks of 128 queries instead of 192 for d 64, to be compared",
+            applies: |device, case| hopper::fits_tile(device, case, TENSORS),
+            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 128),
         },
         Variant {
-            name: "hopper_128x128",
-            doc: "tiles of 128 queries and 128 keys for d 64, to be compared",
-            applies: |device, case| {
-                case.dtype == DType::BF16 && case.dims.get("d") == Some(64) && hopper::fits_case(device, case, TENSORS)
-            },
-            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 128),
+            name: "hopper_128x176",
+            doc: "the same with tiles of 176 keys, to be compared",
+            applies: |device, case| hopper::fits_tile(device, case, TENSORS),
+            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 176),
         },
         Variant {
             name: "simple",
             doc: "a warp a query, any type and alignment: the one to read first, and what is picked where no other fits",
-            applies: |_, case| case.class != CaseClass::Production,
+            applies: |_, case| super::fits_simple(case),
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_simple(stream)),
         },
         Variant {

@@ -7,7 +7,6 @@ pub mod backward;
 mod exact;
 pub mod forward;
 mod hopper;
-mod hopper_backward;
 mod options;
 mod problem;
 
@@ -15,7 +14,7 @@ pub use backward::{Saved, attention_backward, attention_backward_into};
 pub use forward::{attention, attention_into, attention_with_lse};
 pub use options::Attention;
 
-use super::model::{Arrangement, Case, InputSpec, MetaArg, Metas, OpInfo, ParamInfo, Params, Values};
+use super::model::{Arrangement, Case, CaseClass, InputSpec, MetaArg, Metas, OpInfo, ParamInfo, Params, Values};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
@@ -91,12 +90,12 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         boundary(f16, [1, 1, 1, 3, 1, 256]).only(&[]),
         // Pairs of blocks with TMA: more pairs than fit the simulated device at a time, for both types; then windows that leave out tiles at both ends,
         // strides of every kind, and padding.
-        odd(f16, [1, 5, 1, 140, 300, 64]).only(&[]),
+        odd(f16, [1, 5, 1, 300, 340, 64]).only(&[]).param("causal", true),
         odd(f16, [1, 3, 3, 270, 280, 128]).only(&[]).param("causal", true),
         odd(bf16, [5, 1, 1, 20, 10, 64]).only(&["key_lengths"]).param("causal", true),
         odd(bf16, [1, 1, 1, 300, 680, 128]).only(&[]).param("left", 200).param("right", 20),
         odd(bf16, [1, 1, 1, 400, 700, 64]).only(&[]).param("left", 200).param("right", 150),
-        tokens_first(odd(bf16, [2, 2, 1, 70, 150, 64]).only(&[])),
+        tokens_first(odd(bf16, [3, 2, 1, 70, 150, 64]).only(&[])),
         padded(odd(bf16, [2, 2, 1, 70, 90, 128]).only(&[]), 8),
         odd(bf16, [3, 1, 1, 20, 290, 128]).only(&["key_lengths"]),
     ];
@@ -119,6 +118,13 @@ fn aligned(case: &Case, tensors: &[&str]) -> bool {
     case.dtype != DType::F32
         && case.dims.get("d").is_some_and(|d| d > 0 && d.is_multiple_of(8))
         && tensors.iter().all(aligned)
+}
+
+/// Whether a case is for the readable kernels too. Not those that are as large as they are for the tiles of others: a warp a query takes
+/// seconds over them in the simulator.
+fn fits_simple(case: &Case) -> bool {
+    let scores = |[b, h, q, k]: [usize; 4]| b * h * q * k;
+    case.class != CaseClass::Production && case.dims(["b", "h", "q", "k"]).is_ok_and(|dims| scores(dims) <= 70_000)
 }
 
 /// The standard deviation of a case's random values.

@@ -50,7 +50,7 @@ pub unsafe fn attention_delta<T: Element, const V: usize>(
         at += TEAM * V as u32;
     }
     let sum = warp::reduce_width::<TEAM, f32>(sum, |a, b| a + b);
-    if inside && thread % TEAM == 0 {
+    if inside && thread.is_multiple_of(TEAM) {
         *delta.add(row as usize) = sum;
     }
 }

@@ -14,14 +14,16 @@
 //!
 //! # Mapping
 //! [`simple`]: a warp a query, lanes along d; any type, length and alignment: the one to read first. [`mma`]: four warps a tile of 128 (64 where d is
-//! above 128) queries, tiles of keys through shared memory, tensor cores.
+//! above 128) queries, tiles of keys through shared memory, tensor cores. [`hopper`]: pairs of blocks that share tiles of keys, a producer and
+//! two or three consumers of 64 queries each.
 //!
 //! # Shared memory
-//! [`simple`]: none. [`mma`]: the tile of queries, one of keys and one of values.
+//! [`simple`]: none. [`mma`]: the tile of queries, one of keys and one of values. [`hopper`]: the block's queries, rings of two (d = 128) or four
+//! tiles of keys and of values, and their barriers.
 //!
 //! # Numerics
-//! Scores, maxima, sums and O are f32; e^s is 2^(s·log₂e) by ex2.approx, 2 ulp. [`mma`] rounds the weights e^(s − m), at most 1, to the
-//! storage type before the second product, but sums them unrounded. NaN in q gives NaN in its row.
+//! Scores, maxima, sums and O are f32; e^s is 2^(s·log₂e) by ex2.approx, 2 ulp. [`mma`] and [`hopper`] round the weights e^(s − m), at
+//! most 1, to the storage type before the second product, but sum them unrounded. NaN in q gives NaN in its row.
 //!
 //! # Cost
 //! 4·q_len·k_len·d FLOPs a head (half of it if causal) against q, k, v and o once: bound by the tensor cores past a few hundred
@@ -29,12 +31,13 @@
 //! a multiprocessor's 4 each: at d = 64 exponentials take half as long as the products, at d = 128 a quarter.
 //!
 //! # Limits
-//! 2²⁸ tokens; d up to 256: [`mma`] for multiples of 8 and rows at multiples of 16 bytes.
+//! 2²⁸ tokens; d up to 256: [`mma`] for multiples of 8 and rows at multiples of 16 bytes. [`hopper`]:
+//! compute capability 9.0, d 64 or 128, strides above 0, at least one key, no packed sequences, soft cap or ALiBi.
 //!
 //! # Sources
 //! Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867); Dao et al., "FlashAttention"
-//! (arXiv:2205.14135); Dao, "FlashAttention-2" (arXiv:2307.08691); Press et al., "Train short, test long" (arXiv:2108.12409), for
-//! ALiBi; Gemma Team, "Gemma 2" (arXiv:2408.00118), for the soft cap.
+//! (arXiv:2205.14135); Dao, "FlashAttention-2" (arXiv:2307.08691); Shah et al., "FlashAttention-3" (arXiv:2407.08608), for [`hopper`];
+//! Press et al., "Train short, test long" (arXiv:2108.12409), for ALiBi; Gemma Team, "Gemma 2" (arXiv:2408.00118), for the soft cap.
 
 pub mod hopper;
 pub mod mma;

@@ -1,7 +1,7 @@
 //! The readable kernel: a warp a query, key by key.
 
 use cuda_std::float::Element;
-use cuda_std::{kernel, math, thread, warp};
+use cuda_std::{kernel, math, warp};
 
 use crate::ops::attention::{Bias, Bounds, LOG2_E, Problem, Side};
 
@@ -90,7 +90,7 @@ pub unsafe fn attention_simple<T: Element>(
             *o.add(column as usize) = T::from_f32(acc[e] * inverse);
         }
     }
-    if thread::thread_idx_x() % 32 == 0 {
+    if warp::lane_id() == 0 {
         *lse.add(problem.row(&sequence, tile.head, query)) =
             if sum == 0.0 { f32::NEG_INFINITY } else { max + math::log(sum) };
     }

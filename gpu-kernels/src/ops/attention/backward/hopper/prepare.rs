@@ -56,7 +56,7 @@ pub unsafe fn attention_prepare<T: Half>(
         }
     }
     let sum = warp::reduce_width::<TEAM, f32>(sum, |a, b| a + b);
-    if row < rows && thread % TEAM == 0 {
+    if row < rows && thread.is_multiple_of(TEAM) {
         let mut exponent = f32::INFINITY;
         if inside {
             let lse = *lse.add((u64::from(head) * u64::from(problem.q_len) + u64::from(query)) as usize);

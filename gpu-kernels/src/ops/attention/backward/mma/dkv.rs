@@ -160,7 +160,7 @@ impl<T: Half> Walk<T> {
                                     slopes[i][j][e] = slope;
                                 }
                                 p[i][j][e] = math::ex2_approx_ftz(score - exponent);
-                                if !whole && !(span.sees(query, key) && query < span.queries) {
+                                if !(whole || span.sees(query, key) && query < span.queries) {
                                     p[i][j][e] = 0.0;
                                 }
                             }

@@ -1,19 +1,20 @@
 //! The Hopper path: TMA brings tiles, warpgroups multiply them by wgmma, and a persistent grid walks the queries.
 //!
 //! A block has a producer warpgroup, of which one thread issues every load, and consumers of 64 queries each, which stay in shared
-//! memory. A consumer's scores S and its part of O live in registers, and so do the weights: an accumulator's layout is that of operand A. Keys and values come in tiles of `N`
-//! through two rings of mbarriers, `full` when a stage's bytes have landed and `empty` when all its readers are done.
+//! memory. A consumer's scores and its part of O live in registers, and so do the weights: an accumulator's layout is that of operand
+//! A. Keys and values come in tiles of `N` through a ring each, whose stages have two mbarriers: `full` completes when a stage's bytes
+//! have landed, `empty` when all its readers are done.
 //!
-//! **Pairs.** A cluster of two blocks takes neighbouring queries of a head. Both need the same keys and values: each loads half of every tile and multicasts it
-//! to both. A tile of 128 queries reads 128 FLOP/B from L2, which at the tensor cores' rate would be 5 TB/s; pairs halve that.
-//! A stage is empty when the consumers of *both* blocks are done. Where their last or first tiles differ (masks), a consumer passes over what it does not
-//! see.
+//! **Pairs.** A cluster of two blocks takes neighbouring queries of a head. Both need the same keys and values: each loads half of every
+//! tile and multicasts it to both. 128 queries alone would read a byte from L2 for every 128 FLOPs, at the tensor cores' rate
+//! 5 TB/s; pairs halve that. A stage is empty when the consumers of *both* blocks are done. Where a mask makes their first or last tiles
+//! differ, a consumer passes over those that it does not see.
 //!
-//! **Overlap.** A consumer issues the scores of tile j together with the values of tile j − 1, and computes weights j while the latter run; the
-//! consumers' products fill what remains.
+//! **Overlap.** A consumer issues the scores of tile j together with the values of tile j − 1, and computes the weights of tile j while
+//! the latter run; products of the other consumers fill the rest of its softmax.
 //!
-//! **Edges.** Tiles are counted from the last query and the last key back. The diagonal then passes through their corners whatever the lengths
-//! are, and nothing is read past a sequence's keys, where memory may hold NaN; before its first token TMA reads zeros and drops
+//! **Edges.** Tiles are counted from the last query and the last key back. So the diagonal passes through their corners whatever the
+//! lengths are, and nothing past a sequence's keys is read, where memory may hold NaN. Before the first token TMA reads zeros and drops
 //! stores. Tiles that nobody sees are not loaded, and only those on an edge are masked.
 //!
 //! # Cost
@@ -21,16 +22,18 @@
 //!
 //! | | d = 64 | d = 128 |
 //! |---|---|---|
-//! | products, 4096 FLOP a cycle | 1024 | 2048 |
+//! | products, 4096 FLOPs a cycle | 1024 | 2048 |
 //! | exponentials, 16 a cycle | 1024 | 1024 |
-//! | instructions, 4 a cycle: maximum, scale, exponential, sum and half a conversion an element, and O's factors | 660 | 720 |
+//! | instructions of the softmax, 128 threads a cycle: 4.6 an element of S and 1 of O | 660 | 720 |
 //!
-//! So d = 128 is bound by the tensor cores as long as the softmax of one consumer runs under the products of another, and d = 64 by both units at once.
+//! (4.6: a maximum, a fused scale, an exponential, a sum, half a conversion. With descriptors and waits the loop has 480 for d = 128.)
+//! So d = 128 is bound by the tensor cores, if the softmax of one consumer runs under the products of another, and d = 64 by two units at
+//! once, which takes more consumers to keep busy: three, and 192 queries.
 //!
 //! # Registers and shared memory
-//! A consumer's thread has N/2 scores, N/4 registers of weights and d/2 of O: 160 at d = 128 and N = 128, of 232; 128 at d = 64 with three
-//! consumers, of 160. Shared memory: 128·d·[`CONSUMERS`] bytes of queries, which O leaves through, and [`stages`] times 4·N·d: 160 KiB for d = 128 and
-//! N = 128, 152 KiB for d = 64.
+//! A consumer's thread has N/2 scores, N/4 registers of weights and d/2 of O: 160 of 232 for d = 128, 128 of 160 for d = 64 with three
+//! consumers. Shared memory holds 128·d bytes of queries a consumer, which O leaves through, and [`stages`] times 4·N·d bytes of keys and
+//! values: 160 KiB for d = 128, 152 KiB for d = 64.
 
 mod consume;
 mod produce;
@@ -136,8 +139,8 @@ impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUM
 
 /// O and its logsumexp, for heads of exactly `D` elements, without soft cap and ALiBi and for sequences that are not packed.
 ///
-/// The maps' dimensions are d, tokens, heads and batches. `q` loads [`PANEL`] × [`block_m`] boxes, `k` and `v` [`PANEL`] × half of `N`, and `o` stores
-/// [`PANEL`] × [`WG_M`], all in 128-byte swizzle; loads outside a tensor read zero and stores outside are dropped.
+/// The maps' dimensions are d, tokens, heads and batches. `q` loads [`PANEL`] × [`block_m`] boxes, `k` and `v` [`PANEL`] × half of `N`,
+/// and `o` stores [`PANEL`] × [`WG_M`], all in 128-byte swizzle; loads outside a tensor read zero and stores outside are dropped.
 ///
 /// # Safety
 /// The maps describe live tensors of the problem's sizes, and `lse` and `key_lengths` are as for
@@ -145,7 +148,7 @@ impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUM
 #[kernel(
     dtypes(T: half), values(D: 64, 128, N: 128, 176, CONSUMERS: 2, 3),
     where(D == 128 && N == 128 && CONSUMERS == 2 || D == 64 && N == 128 && CONSUMERS == 3
-        || T == bf16 && CONSUMERS == 2 && D * N != 22528),
+        || T == bf16 && D == 64 && CONSUMERS == 2),
     block = (1 + CONSUMERS) * WARPGROUP, min_blocks = 1, cluster = CLUSTER,
     shared = { shared_bytes(D, N, CONSUMERS) }, arch = "sm_90a", no_spills
 )]
@@ -182,9 +185,8 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
     cluster::sync();
 
     if warpgroup == 0 {
-        match (CONSUMERS, D * N) {
-            (2, 22528) => regs::decrease::<24>(),
-            (2, _) => regs::decrease::<40>(),
+        match CONSUMERS {
+            2 => regs::decrease::<40>(),
             _ => regs::decrease::<32>(),
         }
         if thread::thread_idx_x() == 0 {
@@ -194,9 +196,8 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
             }
         }
     } else {
-        match (CONSUMERS, D * N) {
-            (2, 22528) => regs::increase::<240>(),
-            (2, _) => regs::increase::<232>(),
+        match CONSUMERS {
+            2 => regs::increase::<232>(),
             _ => regs::increase::<160>(),
         }
         let (index, output) = (warpgroup - 1, Output { o, lse });
@@ -205,12 +206,7 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
                 128 => consume::<T, D, N, CONSUMERS, 4, 64, 32, 8>(memory, index, work, output),
                 _ => consume::<T, D, N, CONSUMERS, 4, 88, 32, 11>(memory, index, work, output),
             },
-            _ => match N {
-                128 => consume::<T, D, N, CONSUMERS, 2, 64, 64, 8>(memory, index, work, output),
-                _ => consume::<T, D, N, CONSUMERS, 2, 88, 64, 11>(memory, index, work, output),
-            },
+            _ => consume::<T, D, N, CONSUMERS, 2, 64, 64, 8>(memory, index, work, output),
         }
     }
-    // A block that left would take the shared memory that the other one still signals.
-    cluster::sync();
 }

@@ -22,7 +22,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Starts loading this block's half of a tile into both blocks' stage `to`, once both are done with what was there.
+    /// Starts loading this block's half of a tile, from `key` on, into both blocks' stage `to`, once both are done with what was there.
     #[inline(always)]
     unsafe fn load<T: Half, const D: u32, const N: u32>(
         self,
@@ -37,14 +37,14 @@ impl Source<'_> {
         full.arrive_expect_tx(N * D * 2);
         let half = cluster::rank() * (N / CLUSTER);
         for panel in 0..D / PANEL {
-            let at = [(panel * PANEL) as i32, key + half as i32, self.head as i32, self.batch as i32];
+            let at = [(panel * PANEL) as i32, key, self.head as i32, self.batch as i32];
             tma::load_4d_multicast(to.add(panel * N * PANEL + half * PANEL), self.map, at, full, PAIR);
         }
     }
 }
 
-/// Loads what this block's queries and, with the other block, the pair's tiles need. Values follow their keys after the next keys: in the order in
-/// which they are read. Run by one thread.
+/// Loads this block's queries and, with the other block, the pair's tiles, in the order in which they are read: values after the next
+/// keys. Run by one thread.
 #[inline(always)]
 pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32>(
     memory: Memory<T, D, N, CONSUMERS>,
@@ -59,31 +59,39 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
         let (first, end) = work::seen::<N>(span, queries.pair, CLUSTER * work.rows);
         let k = Source { map: k, head, batch };
         let v = Source { map: v, head, batch };
-        let load_k = |at: Cursor<STAGES>, tile: u32| {
+        let mut key = work::first_key::<N>(span, first) + (cluster::rank() * (N / CLUSTER)) as i32;
+        let mut tiles = end - first;
+        let load_k = |at: Cursor<STAGES>, key: i32| {
             let (full, empty) = (memory.full_k(at.stage()), memory.empty_k(at.stage()));
-            k.load::<T, D, N>(memory.k(at.stage()), work::first_key::<N>(span, tile), empty, full, at.parity());
+            k.load::<T, D, N>(memory.k(at.stage()), key, empty, full, at.parity());
         };
-        if first < end {
-            load_k(at, first);
+        if tiles > 0 {
+            load_k(at, key);
         }
         // Queries last: their memory is where the results before them leave from.
-        memory.empty_q().wait_parity(wave % 2 ^ 1);
+        memory.empty_q().wait_parity((wave % 2) ^ 1);
         memory.full_q().arrive_expect_tx(work.rows * D * 2);
         for panel in 0..D / PANEL {
             let from = [(panel * PANEL) as i32, queries.first, queries.head as i32, batch as i32];
             tma::load_4d(memory.q(panel, 0), q, from, memory.full_q());
         }
-        let mut tile = first;
-        while tile < end {
-            let key = work::first_key::<N>(span, tile);
-            tile += 1;
-            if tile < end {
-                load_k(at.next(), tile);
+        while tiles > 0 {
+            if tiles > 1 {
+                load_k(at.next(), key - N as i32);
             }
             let (full, empty) = (memory.full_v(at.stage()), memory.empty_v(at.stage()));
             v.load::<T, D, N>(memory.v(at.stage()), key, empty, full, at.parity());
             at = at.next();
+            key -= N as i32;
+            tiles -= 1;
         }
         wave += 1;
     }
+    // What the other block's consumers signal is this block's memory: it stays until they have.
+    for _ in 0..STAGES {
+        memory.empty_k(at.stage()).wait_parity(at.parity() ^ 1);
+        memory.empty_v(at.stage()).wait_parity(at.parity() ^ 1);
+        at = at.next();
+    }
+    memory.empty_q().wait_parity((wave % 2) ^ 1);
 }

@@ -1,5 +1,5 @@
-//! The online softmax of a consumer's 64 queries, in the layout of wgmma's accumulators: of 4 · 8 columns a thread has two neighbours in each
-//! group of 8, of two rows 8 apart.
+//! The online softmax of a consumer's 64 queries, in the layout of wgmma's accumulators: of two rows, 8 apart, a thread has two neighbouring
+//! columns in each group of 8.
 
 use cuda_std::float::Half;
 use cuda_std::math::{self, ex2_approx_ftz, fma};

@@ -47,8 +47,8 @@ pub(super) struct Work<'a> {
 pub(super) struct Queries {
     pub batch: u32,
     pub head: u32,
-    /// The pair's first query. The pairs of a head end with its last query, where the diagonal ends too; so this is below zero where the
-    /// queries do not fill the first pair.
+    /// The pair's first query. The pairs of a head end with its last query, where the diagonal ends too; so this is below zero where
+    /// the queries do not fill the first pair.
     pub pair: i32,
     /// This block's first query.
     pub first: i32,
@@ -57,8 +57,8 @@ pub(super) struct Queries {
 impl Work<'_> {
     /// What this pair does in its turn number `wave`.
     ///
-    /// Every other wave goes round, so that nobody gets the longest of each. With a diagonal the longest queries of all heads come first, to leave the
-    /// short ones for the end; without one all are as long, and pairs that run at a time share the keys of few heads.
+    /// Every other wave goes round, so that nobody gets the longest of each. With a diagonal the longest queries of all heads come first,
+    /// to leave the short ones for the end; without one all are as long, and pairs that run at a time share the keys of few heads.
     #[inline(always)]
     pub(super) fn queries(self, wave: u32) -> Option<Queries> {
         let Self { problem, rows, .. } = self;
@@ -95,8 +95,8 @@ impl Work<'_> {
     }
 }
 
-/// Tiles of `N` keys, first and past the last, counted from a sequence's last key back: tile 0 ends with it, and the last tile may begin before key
-/// 0. So no tile reaches past the keys, where memory may hold anything, and tiles meet the diagonal at their corners.
+/// Tiles of `N` keys, first and past the last, counted from a sequence's last key back: tile 0 ends with it, and the last tile may begin
+/// before key 0. So no tile reaches past the keys, where memory may hold anything, and tiles meet the diagonal at their corners.
 pub(super) type Tiles = (u32, u32);
 
 /// The first key of a tile, which may be below zero.

@@ -1,20 +1,17 @@
 //! The gradient of attention.
 
-use cuda_std::float::Half;
-use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
-use gpu_kernels::ops::attention as gk;
-use gpu_kernels::ops::attention::backward::hopper::{self as hopper_kernel, finish, prepare};
-use gpu_kernels::ops::attention::backward::mma::{self, dkv, dq};
-use gpu_kernels::ops::attention::backward::{delta, simple};
-use half::{bf16, f16};
+mod call;
+mod hopper;
 
+use gpu_kernels::ops::attention::backward::hopper::{self as hopper_kernel, finish, prepare};
+use gpu_kernels::ops::attention::backward::mma::{dkv, dq};
+use gpu_kernels::ops::attention::backward::{delta, simple};
+
+use self::call::Call;
 use super::exact::{Exact, Seen, dot};
 use super::forward::AttentionForward;
-use super::hopper;
-use super::problem::{self, Bounds, Checked};
 use super::{Attention, aligned};
 use crate::dispatch;
-use crate::ops::elementwise::grid;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -93,217 +90,13 @@ pub fn attention_backward_into<'a, T: Float>(
     Call::new(*saved, d_o.into(), options, gradients)?.launch(stream)
 }
 
-/// A call whose arguments fit together.
-pub(super) struct Call<'a, T> {
-    pub(super) saved: Saved<'a, T>,
-    pub(super) d_o: View<'a, T>,
-    pub(super) gradients: [ViewMut<'a, T>; 3],
-    pub(super) problem: Checked<'a>,
-    pub(super) strides: gk::Gradients,
-}
-
-/// What kernels of dQ take.
-type DqArgs<T> = (
-    DevicePtr<T>,
-    DevicePtr<T>,
-    DevicePtr<T>,
-    DevicePtr<T>,
-    DevicePtr<f32>,
-    DevicePtr<f32>,
-    DevicePtrMut<T>,
-    DevicePtr<i32>,
-    DevicePtr<i32>,
-    DevicePtr<i32>,
-    DevicePtr<f32>,
-    gk::Problem,
-    gk::Gradients,
-);
-
-/// What kernels of dK and dV take.
-type DkvArgs<T> = (
-    DevicePtr<T>,
-    DevicePtr<T>,
-    DevicePtr<T>,
-    DevicePtr<T>,
-    DevicePtr<f32>,
-    DevicePtr<f32>,
-    DevicePtrMut<T>,
-    DevicePtrMut<T>,
-    DevicePtr<i32>,
-    DevicePtr<i32>,
-    DevicePtr<i32>,
-    DevicePtr<f32>,
-    gk::Problem,
-    gk::Gradients,
-);
-
-impl<'a, T: Float> Call<'a, T> {
-    fn new(
-        saved: Saved<'a, T>,
-        d_o: View<'a, T>,
-        options: &Attention<'a>,
-        gradients: [ViewMut<'a, T>; 3],
-    ) -> Result<Self> {
-        let Saved { q, k, v, o, lse } = saved;
-        let mut problem = Checked::new(&INFO, [q, k, v], options)?;
-        for (name, view) in [("o", &o), ("d_o", &d_o)] {
-            view.require_shape(INFO.name, name, q.shape())?;
-            view.require_inner_contiguous(INFO.name, name)?;
-        }
-        lse.require_shape(INFO.name, "lse", &q.shape()[..3])?;
-        lse.require_contiguous(INFO.name, "lse")?;
-        for ((name, view), of) in ["dq", "dk", "dv"].into_iter().zip(&gradients).zip([q, k, v]) {
-            view.require_shape(INFO.name, name, of.shape())?;
-            view.require_inner_contiguous(INFO.name, name)?;
-        }
-        let outer = |strides: &[usize]| [strides[0], strides[1], strides[2]].map(|stride| stride as u64);
-        problem.sizes.o = outer(o.strides());
-        let [dq, dk, dv] = [0, 1, 2].map(|i: usize| outer(gradients[i].strides()));
-        let strides = gk::Gradients { d_o: outer(d_o.strides()), dq, dk, dv };
-        Ok(Self { saved, d_o, gradients, problem, strides })
-    }
-
-    /// The tensors of a launch whose types are known only now.
-    fn of(args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
-        let options = problem::options(args, params)?;
-        let [q, k, v, o] = [args.input("q")?, args.input("k")?, args.input("v")?, args.input("o")?];
-        let saved = Saved { q, k, v, o, lse: args.input("lse")? };
-        let gradients = [args.output("dq")?, args.output("dk")?, args.output("dv")?];
-        Self::new(saved, args.input("d_o")?, &options, gradients)
-    }
-
-    fn launch(self, stream: &Stream) -> Result<()> {
-        if stream.device().supports_hopper() && !self.problem.deterministic() && self.fits_hopper() {
-            self.launch_hopper(stream)
-        } else if self.fits_tensor_cores() {
-            self.launch_mma(stream)
-        } else {
-            self.launch_simple(stream)
-        }
-    }
-
-    /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
-    pub(super) fn fits_tensor_cores(&self) -> bool {
-        let Saved { q, k, v, o, .. } = &self.saved;
-        let aligned = [q, k, v, o, &self.d_o].into_iter().all(|x| x.rows_aligned(16))
-            && self.gradients.iter().all(|x| x.rows_aligned(16));
-        T::DTYPE != DType::F32 && self.problem.sizes.d.is_multiple_of(8) && self.problem.sizes.d > 0 && aligned
-    }
-
-    fn launch_simple(mut self, stream: &Stream) -> Result<()> {
-        let delta = self.delta::<delta::AttentionDelta<T, 1>>(stream)?;
-        self.launch_dq::<simple::AttentionDqSimple<T>>(stream, &delta, simple::ROWS)?;
-        self.launch_dkv::<simple::AttentionDkvSimple<T>>(stream, &delta, simple::ROWS)
-    }
-
-    fn launch_mma(self, stream: &Stream) -> Result<()> {
-        if !self.fits_tensor_cores() {
-            let wanted = "f16 or bf16 with d a multiple of 8 and rows at multiples of 16 bytes";
-            return Err(INFO.param_error("variant", "mma", wanted));
-        }
-        match T::DTYPE {
-            DType::F16 => self.cast::<f16>().launch_mma_of(stream),
-            _ => self.cast::<bf16>().launch_mma_of(stream),
-        }
-    }
-
-    /// The same call under the name of the type that `T` is.
-    pub(super) fn cast<U: Float>(self) -> Call<'a, U> {
-        let Self { saved: Saved { q, k, v, o, lse }, d_o, gradients, problem, strides } = self;
-        let [q, k, v, o, d_o] = [q, k, v, o, d_o].map(|x| View::of(x.part));
-        let gradients = gradients.map(|x| ViewMut::of(x.part));
-        Call { saved: Saved { q, k, v, o, lse }, d_o, gradients, problem, strides }
-    }
-
-    /// D, the dot products of the rows of dO and O.
-    fn delta<K>(&self, stream: &Stream) -> Result<crate::Scratch<f32>>
-    where
-        K: Kernel<Args = (DevicePtr<T>, DevicePtr<T>, DevicePtrMut<f32>, u64, gk::Problem, gk::Gradients)>,
-    {
-        let rows = self.saved.lse.len();
-        let delta = stream.scratch(rows)?;
-        if let Some(grid) = grid(&INFO, "q", rows, delta::ROWS as usize)? {
-            let (o, d_o) = (self.saved.o.ptr(stream)?, self.d_o.ptr(stream)?);
-            let args = (o, d_o, delta.ptr_mut(), rows as u64, self.problem.sizes, self.strides);
-            // SAFETY: the tensors are live and have these sizes and strides; callers name a kernel of several elements at a time
-            // only where d and the rows' alignment are multiples of them.
-            unsafe { stream.launch::<K>(grid, args)? };
-        }
-        Ok(delta)
-    }
-
-    fn launch_dq<K: Kernel<Args = DqArgs<T>>>(
-        &mut self,
-        stream: &Stream,
-        delta: &crate::Scratch<f32>,
-        rows: u32,
-    ) -> Result<()> {
-        let Some(grid) = self.problem.query_blocks(&INFO, rows)? else { return Ok(()) };
-        let Bounds { cu_q, cu_k, key_lengths, slopes } = self.problem.bounds(stream)?;
-        let [q, k, v, d_o] = self.inputs(stream)?;
-        let (lse, delta) = (self.saved.lse.ptr(stream)?, delta.ptr_mut().into());
-        let [dq, _, _] = &mut self.gradients;
-        let dq = dq.ptr_mut(stream)?;
-        let args = (q, k, v, d_o, lse, delta, dq, cu_q, cu_k, key_lengths, slopes, self.problem.sizes, self.strides);
-        // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, what is read of lengths and
-        // offsets is bounded in the kernel, and callers name a kernel of the tensor cores only where rows and d fit it.
-        unsafe { stream.launch::<K>(grid, args) }
-    }
-
-    fn launch_dkv<K: Kernel<Args = DkvArgs<T>>>(
-        &mut self,
-        stream: &Stream,
-        delta: &crate::Scratch<f32>,
-        rows: u32,
-    ) -> Result<()> {
-        let Some(grid) = self.problem.key_blocks(&INFO, rows)? else { return Ok(()) };
-        let Bounds { cu_q, cu_k, key_lengths, slopes } = self.problem.bounds(stream)?;
-        let [q, k, v, d_o] = self.inputs(stream)?;
-        let (lse, delta) = (self.saved.lse.ptr(stream)?, delta.ptr_mut().into());
-        let [_, dk, dv] = &mut self.gradients;
-        let (dk, dv) = (dk.ptr_mut(stream)?, dv.ptr_mut(stream)?);
-        let (sizes, strides) = (self.problem.sizes, self.strides);
-        let args = (q, k, v, d_o, lse, delta, dk, dv, cu_q, cu_k, key_lengths, slopes, sizes, strides);
-        // SAFETY: as above.
-        unsafe { stream.launch::<K>(grid, args) }
-    }
-
-    fn inputs(&self, stream: &Stream) -> Result<[DevicePtr<T>; 4]> {
-        let Saved { q, k, v, .. } = &self.saved;
-        Ok([q.ptr(stream)?, k.ptr(stream)?, v.ptr(stream)?, self.d_o.ptr(stream)?])
-    }
-}
-
-impl<T: Float + Half> Call<'_, T> {
-    fn launch_mma_of(mut self, stream: &Stream) -> Result<()> {
-        let delta = self.delta::<delta::AttentionDelta<T, 8>>(stream)?;
-        macro_rules! launch {
-            ($d:literal, $biased:literal, $($which:ident),+) => {{
-                self.launch_dq::<dq::AttentionDqMma<T, $d, $biased>>(stream, &delta, mma::owned($d))?;
-                $(self.launch_dkv::<dkv::AttentionDkvMma<T, $d, { dkv::$which }, $biased>>(
-                    stream, &delta, mma::owned($d),
-                )?;)+
-                Ok(())
-            }};
-        }
-        match (self.problem.sizes.d, self.problem.biased()) {
-            (..=64, false) => launch!(64, false, BOTH),
-            (..=64, true) => launch!(64, true, BOTH),
-            (..=128, false) => launch!(128, false, BOTH),
-            (..=128, true) => launch!(128, true, BOTH),
-            (_, false) => launch!(256, false, DK, DV),
-            (_, true) => launch!(256, true, DK, DV),
-        }
-    }
-}
-
 /// The tensors with rows of d.
 const TENSORS: &[&str] = &["q", "k", "v", "o", "d_o", "dq", "dk", "dv"];
 
 /// The operator's entry in the registry.
 pub struct AttentionBackward;
 
-pub(super) static INFO: OpInfo = OpInfo {
+static INFO: OpInfo = OpInfo {
     name: "attention_backward",
     bench_name: "attn.bwd",
     summary: "gradient of attention",
@@ -340,14 +133,14 @@ pub(super) static INFO: OpInfo = OpInfo {
             name: "simple",
             doc: "a warp a query, then a warp a key, any type and alignment: the one to read first, and what is picked where no \
                   other fits",
-            applies: |_, case| case.class != CaseClass::Production,
+            applies: |_, case| super::fits_simple(case),
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_simple(stream)),
         },
         Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0, all gradients at once: what is picked for d 64 and 128 without packing, lengths, \
                   soft cap and ALiBi, unless results have to be reproducible",
-            applies: |device, case| hopper::fits_case(device, case, TENSORS) && !case.has("key_lengths"),
+            applies: |device, case| super::hopper::fits_case(device, case, TENSORS) && !case.has("key_lengths"),
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
         },
         Variant {

@@ -4,8 +4,9 @@ use cuda_std::float::Half;
 use gpu_kernels::ops::attention::backward::hopper::{self, finish, prepare};
 use half::{bf16, f16};
 
-use super::backward::{Call, INFO, Saved};
-use super::hopper::{addressable, tile_map};
+use super::super::hopper::{addressable, tile_map};
+use super::call::Call;
+use super::{INFO, Saved};
 use crate::ops::elementwise::grid;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
