@@ -45,7 +45,7 @@ fn value(x: f32) -> f32 {
 
 #[inline(always)]
 fn slope(x: f32) -> f32 {
-    const SQRT_1_2_PI: f32 = 0.398_942_28;
+    const SQRT_1_2_PI: f32 = 0.398_942_3;
     // Beyond this the density is less than f32 has, and ±∞ · 0 would be NaN.
     let near = x.clamp(-16.0, 16.0);
     below(x) + near * SQRT_1_2_PI * math::ex2_approx(-0.5 * core::f32::consts::LOG2_E * near * near)

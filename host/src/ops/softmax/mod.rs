@@ -3,6 +3,7 @@
 pub mod log_softmax;
 pub mod log_softmax_backward;
 mod mask;
+#[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
 pub mod softmax;
 pub mod softmax_backward;
 
