@@ -17,7 +17,8 @@ use crate::runtime::shape::Shape;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
 
-type Args = (TensorMap, TensorMap, TensorMap, TensorMap, DevicePtrMut<f32>, DevicePtr<i32>, gk::Problem);
+type Args<T> =
+    (TensorMap, TensorMap, TensorMap, TensorMap, DevicePtrMut<T>, DevicePtrMut<f32>, DevicePtr<i32>, gk::Problem);
 
 /// What a kernel computes at a time.
 #[derive(Clone, Copy)]
@@ -71,7 +72,7 @@ impl<T: Float> Call<'_, T> {
         Ok(())
     }
 
-    fn launch_tma<K: Kernel<Args = Args>>(mut self, stream: &Stream, tile: Tile) -> Result<()> {
+    fn launch_tma<K: Kernel<Args = Args<T>>>(mut self, stream: &Stream, tile: Tile) -> Result<()> {
         let sizes = self.problem.sizes;
         let rows = hopper::block_m(tile.consumers);
         let pairs = sizes.batch as usize * sizes.heads as usize * sizes.q_len.div_ceil(hopper::CLUSTER * rows) as usize;
@@ -87,6 +88,7 @@ impl<T: Float> Call<'_, T> {
             map(k.ptr(stream)?.addr(), k.shape(), k.strides(), keys)?,
             map(v.ptr(stream)?.addr(), v.shape(), v.strides(), keys)?,
             map(o.addr(), self.o.shape(), self.o.strides(), hopper::WG_M)?,
+            o,
             self.lse.ptr_mut(stream)?,
             self.problem.bounds(stream)?.key_lengths,
             sizes,

@@ -4,18 +4,20 @@ use cuda_std::float::Half;
 use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
+use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR, Registers};
 use cuda_std::{cluster, fence, matrix, thread, tma, warp};
 
 use super::softmax::{self, Online, Visible};
 use super::work::{self, Cursor, Queries, Work};
 use super::{CLUSTER, Memory, PANEL, WARPGROUP, WG_M};
-use crate::ops::attention::LOG2_E;
+use crate::ops::attention::{LOG2_E, Problem};
 
 /// Where results go.
 #[derive(Clone, Copy)]
-pub(super) struct Output<'a> {
-    pub o: &'a TensorMap,
+pub(super) struct Output<'a, T> {
+    pub map: &'a TensorMap,
+    pub o: *mut T,
     pub lse: *mut f32,
 }
 
@@ -55,7 +57,7 @@ pub(super) unsafe fn consume<
     memory: Memory<T, D, N, CONSUMERS>,
     index: u32,
     work: Work,
-    output: Output,
+    output: Output<T>,
 ) where
     [f32; S]: Accumulators,
     [f32; O]: Accumulators,
@@ -259,7 +261,7 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         state: &mut State<S, O, STEPS>,
         work: Work,
         queries: Queries,
-        output: Output,
+        output: Output<T>,
     ) {
         let Self { memory, index, lane, .. } = self;
         let (inverse, lse) = state.online.finish(self.scale);
@@ -284,14 +286,40 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         }
         fence::proxy_async_shared();
         thread::named_barrier::sync(1 + index, WARPGROUP);
+        if first < 0 {
+            self.store_rows(first, queries, work, output);
+            thread::named_barrier::sync(1 + index, WARPGROUP);
+        }
         if lane == 0 {
-            for panel in 0..D / PANEL {
-                let to = [(panel * PANEL) as i32, first, queries.head as i32, queries.batch as i32];
-                tma::store_4d(output.o, to, memory.q(panel, index));
+            if first >= 0 {
+                for panel in 0..D / PANEL {
+                    let to = [(panel * PANEL) as i32, first, queries.head as i32, queries.batch as i32];
+                    tma::store_4d(output.map, to, memory.q(panel, index));
+                }
+                tma::commit_group();
+                tma::wait_group_read::<0>();
             }
-            tma::commit_group();
-            tma::wait_group_read::<0>();
             memory.empty_q().arrive();
+        }
+    }
+
+    /// Stores the rows from query 0 on, where a tile begins before it: a store whose box does is an illegal instruction, unlike a load.
+    #[inline(always)]
+    unsafe fn store_rows(self, first: i32, queries: Queries, work: Work, output: Output<T>) {
+        let Self { memory, index, lane, .. } = self;
+        let [.., stride] = work.problem.o;
+        let to = output.o.add(Problem::at(work.problem.o, queries.batch, queries.head, 0));
+        let chunks = D / 8;
+        let mut at = lane;
+        while at < WG_M * chunks {
+            let (row, chunk) = (at / chunks, at % chunks);
+            let query = first + row as i32;
+            if query >= 0 {
+                let from = memory.q(chunk / 8, index).add(row * PANEL + (chunk % 8 ^ row % 8) * 8);
+                let to = to.add((query as u64 * stride + u64::from(chunk * 8)) as usize);
+                Pack::<T, 8>::load(from.as_ptr()).store(to);
+            }
+            at += WARPGROUP;
         }
     }
 }

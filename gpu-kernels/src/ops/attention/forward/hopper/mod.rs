@@ -140,7 +140,7 @@ impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUM
 /// O and its logsumexp, for heads of exactly `D` elements, without soft cap and ALiBi and for sequences that are not packed.
 ///
 /// The maps' dimensions are d, tokens, heads and batches. `q` loads [`PANEL`] × [`block_m`] boxes, `k` and `v` [`PANEL`] × half of `N`,
-/// and `o` stores [`PANEL`] × [`WG_M`], all in 128-byte swizzle; loads outside a tensor read zero and stores outside are dropped.
+/// and `o_map` stores [`PANEL`] × [`WG_M`], all in 128-byte swizzle; loads outside a tensor read zero and stores outside are dropped.
 ///
 /// # Safety
 /// The maps describe live tensors of the problem's sizes, and `lse` and `key_lengths` are as for
@@ -157,7 +157,8 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
     q: &TensorMap,
     k: &TensorMap,
     v: &TensorMap,
-    o: &TensorMap,
+    o_map: &TensorMap,
+    o: *mut T,
     lse: *mut f32,
     key_lengths: *const i32,
     problem: Problem,
@@ -170,7 +171,7 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
         tma::prefetch_descriptor(q);
         tma::prefetch_descriptor(k);
         tma::prefetch_descriptor(v);
-        tma::prefetch_descriptor(o);
+        tma::prefetch_descriptor(o_map);
         memory.full_q().init(1);
         memory.empty_q().init(CONSUMERS);
         for stage in 0..stages(D) {
@@ -200,7 +201,7 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
             2 => regs::increase::<232>(),
             _ => regs::increase::<160>(),
         }
-        let (index, output) = (warpgroup - 1, Output { o, lse });
+        let (index, output) = (warpgroup - 1, Output { map: o_map, o, lse });
         match D {
             64 => match N {
                 128 => consume::<T, D, N, CONSUMERS, 4, 64, 32, 8>(memory, index, work, output),
