@@ -252,24 +252,6 @@ pub(super) static INFO: OpInfo = OpInfo {
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
         },
         Variant {
-            name: "hopper_128x128",
-            doc: "blocks of 128 queries instead of 192 for d 64, to be compared",
-            applies: |device, case| hopper::fits_tile(device, case, TENSORS),
-            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 128),
-        },
-        Variant {
-            name: "hopper_128x176",
-            doc: "the same with tiles of 176 keys, to be compared",
-            applies: |device, case| hopper::fits_tile(device, case, TENSORS),
-            launch: |stream, args, params| Call::<bf16>::of(args, params)?.launch_hopper_tile(stream, 176),
-        },
-        Variant {
-            name: "simple",
-            doc: "a warp a query, any type and alignment: the one to read first, and what is picked where no other fits",
-            applies: |_, case| super::fits_simple(case),
-            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_simple(stream)),
-        },
-        Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: f16 and bf16 with rows at multiples of 16 bytes",
             applies: |_, case| aligned(case, TENSORS),

@@ -49,20 +49,6 @@ impl<T: Float> Call<'_, T> {
         }
     }
 
-    /// With blocks of 128 queries and tiles of `keys` keys, for comparison at d = 64.
-    pub(super) fn launch_hopper_tile(self, stream: &Stream, keys: u32) -> Result<()> {
-        let tile = Tile { keys, consumers: 2 };
-        self.require_hopper()?;
-        if self.problem.sizes.d != 64 {
-            return Err(INFO.param_error("variant", format!("d = {}", self.problem.sizes.d), "d 64"));
-        }
-        let this = self.cast::<bf16>();
-        match keys {
-            128 => this.launch_tma::<AttentionHopper<bf16, 64, 128, 2>>(stream, tile),
-            _ => this.launch_tma::<AttentionHopper<bf16, 64, 176, 2>>(stream, tile),
-        }
-    }
-
     fn require_hopper(&self) -> Result<()> {
         if !self.fits_hopper() {
             let wanted = "f16 or bf16 with d 64 or 128, rows at multiples of 16 bytes, strides above 0, at least one key, \
@@ -151,9 +137,4 @@ pub(super) fn fits_case(device: &DeviceInfo, case: &Case, tensors: &[&str]) -> b
         && plain(&case.params)
         && !["slopes", "cu_q", "cu_k"].into_iter().any(|name| case.has(name))
         && !broadcast
-}
-
-/// Whether the tiles to be compared can.
-pub(super) fn fits_tile(device: &DeviceInfo, case: &Case, tensors: &[&str]) -> bool {
-    case.dtype == DType::BF16 && case.dims.get("d") == Some(64) && fits_case(device, case, tensors)
 }

@@ -315,7 +315,7 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
             let (row, chunk) = (at / chunks, at % chunks);
             let query = first + row as i32;
             if query >= 0 {
-                let from = memory.q(chunk / 8, index).add(row * PANEL + (chunk % 8 ^ row % 8) * 8);
+                let from = memory.q(chunk / 8, index).add(row * PANEL + ((chunk % 8) ^ (row % 8)) * 8);
                 let to = to.add((query as u64 * stride + u64::from(chunk * 8)) as usize);
                 Pack::<T, 8>::load(from.as_ptr()).store(to);
             }

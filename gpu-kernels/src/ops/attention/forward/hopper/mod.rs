@@ -146,9 +146,8 @@ impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUM
 /// The maps describe live tensors of the problem's sizes, and `lse` and `key_lengths` are as for
 /// [`attention_simple`](super::simple::attention_simple).
 #[kernel(
-    dtypes(T: half), values(D: 64, 128, N: 128, 176, CONSUMERS: 2, 3),
-    where(D == 128 && N == 128 && CONSUMERS == 2 || D == 64 && N == 128 && CONSUMERS == 3
-        || T == bf16 && D == 64 && CONSUMERS == 2),
+    dtypes(T: half), values(D: 64, 128, N: 128, CONSUMERS: 2, 3),
+    where(D == 128 && CONSUMERS == 2 || D == 64 && CONSUMERS == 3),
     block = (1 + CONSUMERS) * WARPGROUP, min_blocks = 1, cluster = CLUSTER,
     shared = { shared_bytes(D, N, CONSUMERS) }, arch = "sm_90a", no_spills
 )]
@@ -203,10 +202,7 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
         }
         let (index, output) = (warpgroup - 1, Output { map: o_map, o, lse });
         match D {
-            64 => match N {
-                128 => consume::<T, D, N, CONSUMERS, 4, 64, 32, 8>(memory, index, work, output),
-                _ => consume::<T, D, N, CONSUMERS, 4, 88, 32, 11>(memory, index, work, output),
-            },
+            64 => consume::<T, D, N, CONSUMERS, 4, 64, 32, 8>(memory, index, work, output),
             _ => consume::<T, D, N, CONSUMERS, 2, 64, 64, 8>(memory, index, work, output),
         }
     }
