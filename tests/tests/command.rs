@@ -197,7 +197,7 @@ fn run_computes_what_the_reference_does() {
         for (i, (name, output)) in io::read(&to, info.outputs()).unwrap().iter().enumerate() {
             assert_eq!(run.json()["outputs"][i]["dtype"], output.dtype().name());
             let tolerance = op.tolerance(&case, name).unwrap();
-            let rows: Vec<_> = (0..model::row_count(op, name, output.shape())).collect();
+            let rows: Vec<_> = (0..model::row_count(*op, name, output.shape())).collect();
             let want = op.reference(&named, &case.params, name, &rows).unwrap();
             let mut found = Comparison::default();
             for (index, (got, want)) in output.to_f64().into_iter().zip(want).enumerate() {

@@ -4,7 +4,7 @@ use crate::common::all_options;
 use warpsim::{Gpu, Kind, Launch, Module, Options};
 
 /// A kernel `k(p, q)` with pointers in %rd1, %rd2 and the thread index in %r1 (times four in %r2).
-pub fn kernel(shared: u32, body: &str) -> String {
+pub(crate) fn kernel(shared: u32, body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u64 q)\n{{\n\
          .reg .pred %p<8>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .f32 %f<200>;\n\
@@ -13,7 +13,7 @@ pub fn kernel(shared: u32, body: &str) -> String {
     )
 }
 
-pub struct Bug {
+pub(crate) struct Bug {
     pub name: &'static str,
     pub threads: u32,
     pub blocks: u32,
@@ -23,7 +23,7 @@ pub struct Bug {
     pub kind: Kind,
 }
 
-pub fn launch(text: &str, b: &Bug, o: &Options) -> Result<Vec<warpsim::Finding>, warpsim::Fault> {
+pub(crate) fn launch(text: &str, b: &Bug, o: &Options) -> Result<Vec<warpsim::Finding>, warpsim::Fault> {
     let k = Module::parse(text)
         .unwrap_or_else(|e| panic!("{}: {e}", b.name))
         .kernel("k")
@@ -37,7 +37,7 @@ pub fn launch(text: &str, b: &Bug, o: &Options) -> Result<Vec<warpsim::Finding>,
     g.launch(&k, &l, &o).map(|r| r.findings)
 }
 
-pub fn check(b: Bug) {
+pub(crate) fn check(b: Bug) {
     for o in all_options() {
         let found = match launch(&kernel(8192, b.bad), &b, &o) {
             Ok(f) => f,
@@ -121,7 +121,7 @@ fn bulk_load(parity: u32, expect: u32, wait: bool) -> String {
     )
 }
 
-pub fn one(body: &str, threads: u32, o: &Options) -> Vec<Kind> {
+pub(crate) fn one(body: &str, threads: u32, o: &Options) -> Vec<Kind> {
     let b = Bug { name: "one", threads, blocks: 1, bad: "", mend: ("", ""), kind: Kind::Internal };
     match launch(&kernel(8192, body), &b, o) {
         Ok(f) => f.into_iter().map(|f| f.kind).collect(),

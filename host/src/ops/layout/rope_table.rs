@@ -255,12 +255,12 @@ mod tests {
         let plain = RopeFrequencies { half: 64, base: 500_000.0, scaling: None };
         let (plain, scaled) = (plain.radians(), RopeFrequencies { scaling: Some(scaling), ..plain }.radians());
         assert_eq!(plain[0], 1.0);
-        for (plain, scaled) in plain.iter().zip(&scaled) {
+        for (plain, scaled) in plain.into_iter().zip(scaled) {
             let wavelength = TAU / plain;
             let expected = match wavelength {
                 w if w < 8192.0 / 4.0 => plain..=plain,
-                w if w > 8192.0 => &(plain / 8.0)..=&(plain / 8.0),
-                _ => &(plain / 8.0)..=plain,
+                w if w > 8192.0 => plain / 8.0..=plain / 8.0,
+                _ => plain / 8.0..=plain,
             };
             assert!(expected.contains(&scaled), "{plain} becomes {scaled}");
         }
