@@ -22,6 +22,8 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &activation::tanh::TANH,
     &activation::tanh::TANH_BACKWARD,
     &attention::backward::AttentionBackward,
+    &attention::decode::ATTENTION_DECODE,
+    &attention::decode::ATTENTION_DECODE_APPEND,
     &attention::forward::AttentionForward,
     &elementwise::add::ADD,
     &elementwise::bias_mask_scale_add::BiasMaskScaleAdd,

@@ -7,8 +7,10 @@ use cuda_std::launch::Fields;
 use cuda_std::{math, thread};
 
 pub mod backward;
+pub mod decode;
 pub mod forward;
 mod fragments;
+mod online;
 
 /// 2^x = e^(x / ln 2): the kernels compute their exponentials to base 2.
 pub const LOG2_E: f32 = core::f32::consts::LOG2_E;

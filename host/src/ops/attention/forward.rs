@@ -299,21 +299,7 @@ impl Operator for AttentionForward {
     }
 
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
-        let [d] = case.dims(["d"])?;
-        let size = super::size_of_values(case);
-        // d products of that size, added in f32 and truncated by the tensor cores to 2⁻²² of the sum of 16 at a time.
-        let score = size * size * (d as f64 / 16.0).max(1.0).sqrt() * 4.0 * roundoff(DType::F32) + 2e-6;
-        if output == "lse" {
-            return Ok(Tolerance::new(
-                score + 4e-6,
-                4.0 * roundoff(DType::F32),
-                "the scores' f32 error; log₂ and its factor",
-            ));
-        }
-        let weights = if case.dtype == DType::F32 { 0.0 } else { roundoff(case.dtype) };
-        let why = "one rounding to storage; each weight's rounding to it, times values of up to 3 standard deviations; the \
-                   scores' error as a relative one of the weights";
-        Ok(Tolerance::rounded(case.dtype, 3.0 * size * (weights + score + 2e-6), 0.0, why))
+        super::tolerance(case, output, 0.0)
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {

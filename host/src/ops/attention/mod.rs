@@ -1,9 +1,11 @@
-//! Attention, forward and backward: softmax(Q·Kᵀ)·V over tokens.
+//! Attention, forward and backward: softmax(Q·Kᵀ)·V over tokens; and over a cache, when decoding.
 //!
 //! Queries, keys and values are `[batch, heads, tokens, d]` with free strides: a tensor stored `[batch, tokens, heads, d]` is passed as
-//! `x.view().permute([0, 2, 1, 3])?`. What a query sees, and how scores are formed, is an [`Attention`].
+//! `x.view().permute([0, 2, 1, 3])?`. What a query sees, and how scores are formed, is an [`Attention`]. Decoding takes
+//! `[batch, tokens, heads, d]`, as caches are stored, and a [`Decoding`].
 
 pub mod backward;
+pub mod decode;
 mod exact;
 pub mod forward;
 mod hopper;
@@ -11,10 +13,16 @@ mod options;
 mod problem;
 
 pub use backward::{Saved, attention_backward, attention_backward_into};
+pub use decode::{
+    Decoding, KvCache, KvCacheMut, attention_decode, attention_decode_append, attention_decode_append_into,
+    attention_decode_into,
+};
 pub use forward::{attention, attention_into, attention_with_lse};
 pub use options::Attention;
 
-use super::model::{Arrangement, Case, CaseClass, InputSpec, MetaArg, Metas, OpInfo, ParamInfo, Params, Values};
+use super::model::{
+    Arrangement, Case, CaseClass, InputSpec, MetaArg, Metas, OpInfo, ParamInfo, Params, Tolerance, Values, roundoff,
+};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
@@ -133,6 +141,22 @@ fn size_of_values(case: &Case) -> f64 {
         Some(Values::Normal { std }) => std,
         _ => 1.0,
     }
+}
+
+/// Of O and its logsumexp; `merging` is the absolute error of exponents beside that of scores.
+fn tolerance(case: &Case, output: &str, merging: f64) -> Result<Tolerance> {
+    let [d] = case.dims(["d"])?;
+    let size = size_of_values(case);
+    // d products of that size, added in f32 and truncated by the tensor cores to 2⁻²² of the sum of 16 at a time.
+    let score = size * size * (d as f64 / 16.0).max(1.0).sqrt() * 4.0 * roundoff(DType::F32) + 2e-6 + merging;
+    if output == "lse" {
+        let why = "the scores' f32 error; log₂ and its factor";
+        return Ok(Tolerance::new(score + 4e-6, 4.0 * roundoff(DType::F32), why));
+    }
+    let weights = if case.dtype == DType::F32 { 0.0 } else { roundoff(case.dtype) };
+    let why = "one rounding to storage; each weight's rounding to it, times values of up to 3 standard deviations; the \
+               scores' error as a relative one of the weights";
+    Ok(Tolerance::rounded(case.dtype, 3.0 * size * (weights + score + 2e-6), 0.0, why))
 }
 
 fn inputs(case: &Case) -> Result<Vec<InputSpec>> {

@@ -6,9 +6,10 @@
 
 use cuda_std::float::Half;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::{cp_async, kernel, math, mma, thread, warp};
+use cuda_std::{cp_async, kernel, mma, thread, warp};
 
 use crate::ops::attention::fragments::{self, Rows};
+use crate::ops::attention::online::Online;
 use crate::ops::attention::{Bias, Bounds, LOG2_E, Problem, Side, Span};
 
 /// Threads of a block: four warps.
@@ -65,60 +66,6 @@ pub unsafe fn attention_mma<T: Half, const D: u32, const BIASED: bool>(
 
 /// Scores of 16 queries and a tile's keys: of lane l, `[j][0..2]` are query l / 4, keys 8j + 2(l mod 4) and the next; `[j][2..4]` query l / 4 + 8.
 type Scores = [[f32; 4]; NT];
-
-/// The online softmax of 16 queries, of which a thread has part of two.
-#[derive(Clone, Copy)]
-struct Online {
-    max: [f32; 2],
-    /// Of this thread's columns.
-    sum: [f32; 2],
-}
-
-impl Online {
-    const START: Self = Self { max: [f32::NEG_INFINITY; 2], sum: [0.0; 2] };
-
-    /// Turns scores into weights 2^((s − max)·scale), and returns the factors of what was summed before.
-    #[inline(always)]
-    unsafe fn update(&mut self, scores: &mut Scores, scale: f32) -> [f32; 2] {
-        let mut factors = [1.0; 2];
-        for r in 0..2 {
-            let mut max = self.max[r];
-            for j in 0..NT {
-                max = max.max(scores[j][2 * r]).max(scores[j][2 * r + 1]);
-            }
-            max = max.max(warp::shuffle_xor(max, 1));
-            max = max.max(warp::shuffle_xor(max, 2));
-            // Nothing seen yet but −∞: the reference point is 0.
-            let reference = if max == f32::NEG_INFINITY { 0.0 } else { max * scale };
-            factors[r] = math::ex2_approx_ftz(math::fma(self.max[r], scale, -reference));
-            self.max[r] = max;
-            let mut sum = self.sum[r] * factors[r];
-            for j in 0..NT {
-                for e in 2 * r..2 * r + 2 {
-                    scores[j][e] = math::ex2_approx_ftz(math::fma(scores[j][e], scale, -reference));
-                    sum += scores[j][e];
-                }
-            }
-            self.sum[r] = sum;
-        }
-        factors
-    }
-
-    /// The inverse sums, or 0 for queries that saw nothing, and the logsumexps, of all threads' columns.
-    #[inline(always)]
-    unsafe fn finish(self, scale: f32) -> ([f32; 2], [f32; 2]) {
-        let (mut inverse, mut lse) = ([0.0; 2], [f32::NEG_INFINITY; 2]);
-        for r in 0..2 {
-            let sum = self.sum[r] + warp::shuffle_xor(self.sum[r], 1);
-            let sum = sum + warp::shuffle_xor(sum, 2);
-            if sum != 0.0 {
-                inverse[r] = 1.0 / sum;
-                lse[r] = (self.max[r] * scale + math::log2(sum)) * core::f32::consts::LN_2;
-            }
-        }
-        (inverse, lse)
-    }
-}
 
 /// Applies factor, soft cap and ALiBi. `query` and `key` are this thread's first.
 #[inline(always)]

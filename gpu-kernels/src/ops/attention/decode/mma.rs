@@ -1,0 +1,337 @@
+//! The fast path: mma.sync on 16 keys at a time, which warps fetch for themselves.
+
+use cuda_std::float::Half;
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::vector::Pack;
+use cuda_std::{cp_async, kernel, math, mma, thread, warp};
+
+use super::{Cache, Positions, Rows, TILE};
+use crate::div_rem;
+use crate::ops::attention::fragments;
+use crate::ops::attention::online::Online;
+use crate::ops::attention::{Bias, LOG2_E, Problem, Sequence, Span};
+
+/// Threads of a block: four warps.
+pub const THREADS: u32 = 128;
+const WARPS: u32 = THREADS / 32;
+/// Keys of a warp in a tile: the inner dimension of a product.
+const KEYS: u32 = TILE / WARPS;
+/// 16 keys and values each: one that is worked on, the others on their way.
+const STAGES: u32 = 3;
+/// Elements between rows of results in shared memory, beyond d: rows that lanes write together fall into different banks.
+const PAD: u32 = 8;
+
+/// Blocks that fit a multiprocessor of Hopper: rings of 192 KiB together, or 144 where registers allow no more.
+pub const fn blocks_per_multiprocessor(d: u32, rows: u32) -> u32 {
+    if d == 64 && rows == 32 { 3 } else { 256 / d }
+}
+
+/// Bytes of the queries and the warps' rings.
+pub const fn shared_bytes(d: u32, rows: u32) -> usize {
+    ((rows + WARPS * STAGES * 2 * KEYS) * d * 2) as usize
+}
+
+/// O and its logsumexp for heads of at most `D` elements, `ROWS` rows a block: the queries of the heads that share one of K and V, those of
+/// one token side by side. With several splits, O and logsumexp of a piece go to `partial_o` and `partial_lse`. The block that has the
+/// piece a new token belongs to also writes it to the cache.
+///
+/// # Safety
+/// As of [`attention_decode_simple`](super::simple::attention_decode_simple), with d a multiple of 8 and rows of all tensors at multiples of 16 bytes;
+/// with several splits `partial_o` and `partial_lse` are valid for so many times a dense `o` and `lse`. The grid has a block for every `ROWS`
+/// rows, head of K and V, split and sequence, the first of these innermost.
+#[kernel(
+    dtypes(T: half), values(D: 64, 128, 256, ROWS: 16, 32), where(D == 64 || ROWS == 16), block = THREADS,
+    min_blocks = blocks_per_multiprocessor(D, ROWS), shared = { shared_bytes(D, ROWS) }, no_spills
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn attention_decode<T: Half, const D: u32, const ROWS: u32>(
+    q: *const T,
+    k_cache: *mut T,
+    v_cache: *mut T,
+    k_new: *const T,
+    v_new: *const T,
+    lengths: *const i32,
+    page_table: *const i32,
+    o: *mut T,
+    lse: *mut f32,
+    partial_o: *mut f32,
+    partial_lse: *mut f32,
+    problem: Problem,
+    cache: Cache,
+) {
+    let rows = problem.group * problem.q_len;
+    let (rest, row_tile) = div_rem(thread::block_idx_x(), rows.div_ceil(ROWS));
+    let (rest, kv_head) = div_rem(rest, problem.heads / super::nonzero(problem.group));
+    let (batch, split) = div_rem(rest, cache.splits);
+    let sequence = problem.decoded(batch, lengths);
+    let (first, end, per_split) = problem.pieces(&sequence, cache.splits);
+    let first = first.saturating_add(split.saturating_mul(per_split));
+    if first >= end && cache.splits > 1 {
+        return;
+    }
+    let piece = Piece { sequence, kv_head, first_row: row_tile * ROWS, first, end: end.min(first + per_split) };
+    let positions = Positions::of(&sequence, page_table, !k_new.is_null(), &cache);
+    let keys = Problem::cached(k_cache, problem.k, k_new, cache.k_new, batch, kv_head);
+    let values = Problem::cached(v_cache, problem.v, v_new, cache.v_new, batch, kv_head);
+    if row_tile == 0 && !k_new.is_null() {
+        append(&piece, &positions, &keys, &problem);
+        append(&piece, &positions, &values, &problem);
+    }
+    // The first half of a warp looks after keys, the second after values.
+    let half = if warp::lane_id() < KEYS { keys } else { values };
+    let output = Output { whole: (o, lse), partial: (partial_o, partial_lse), splits: cache.splits, split };
+    match (D, ROWS) {
+        (64, 16) => decode::<T, 8, 1>(q, &piece, &positions, &half, &problem, output),
+        (64, _) => decode::<T, 8, 2>(q, &piece, &positions, &half, &problem, output),
+        (128, _) => decode::<T, 16, 1>(q, &piece, &positions, &half, &problem, output),
+        _ => decode::<T, 32, 1>(q, &piece, &positions, &half, &problem, output),
+    }
+}
+
+/// A block's work: some rows of a head of K and V, and tiles `first .. end` of its keys.
+struct Piece {
+    sequence: Sequence,
+    kv_head: u32,
+    first_row: u32,
+    first: u32,
+    end: u32,
+}
+
+/// Where results go: of the only piece, or of one of several.
+#[derive(Clone, Copy)]
+struct Output<T> {
+    whole: (*mut T, *mut f32),
+    partial: (*mut f32, *mut f32),
+    splits: u32,
+    split: u32,
+}
+
+impl Piece {
+    /// Query and head of a row, which need not exist.
+    #[inline(always)]
+    unsafe fn row(&self, row: u32, problem: &Problem) -> (u32, u32) {
+        let (query, head) = div_rem(self.first_row + row, problem.group);
+        (query, self.kv_head * problem.group + head)
+    }
+}
+
+/// Writes those of the new tokens that this piece has the places of.
+#[inline(always)]
+unsafe fn append<T: Half>(piece: &Piece, positions: &Positions, rows: &Rows<T>, problem: &Problem) {
+    let chunks = problem.d / 8;
+    let mut at = thread::thread_idx_x();
+    while at < problem.q_len * chunks {
+        let (token, chunk) = div_rem(at, chunks);
+        let to = positions.new_place(rows, token, piece.first * TILE, piece.end * TILE);
+        if !to.is_null() {
+            let from = positions.new_row(rows, token).add(chunk as usize * 8);
+            Pack::<u32, 4>::load_nc(from.cast()).store(to.add(chunk as usize * 8).cast());
+        }
+        at += THREADS;
+    }
+}
+
+/// Starts copying 16 keys from `position` on, and then their values, to `stage`; zeros where there are none. Returns a bit for each
+/// key that there is.
+#[inline(always)]
+unsafe fn load<T: Half, const DT: usize>(
+    positions: &Positions,
+    half: &Rows<T>,
+    stage: SharedPtr<T>,
+    position: u32,
+    d: u32,
+    lane: u32,
+) -> u32 {
+    // Each lane finds one row, for all.
+    let row = positions.row(half, position + lane % KEYS) as u64;
+    let (below, chunk) = (lane % 32 / DT as u32, lane % DT as u32);
+    for i in 0..DT as u32 {
+        let of = i * (32 / DT as u32) + below;
+        let (low, high) = (warp::shuffle_idx(row as u32, of), warp::shuffle_idx((row >> 32) as u32, of));
+        let from = (u64::from(low) | u64::from(high) << 32) as *const T;
+        let bytes = if from.is_null() || chunk * 8 >= d { 0 } else { 16 };
+        let to = stage.add(fragments::place::<DT>(of, chunk));
+        cp_async::copy_16_zero_fill(to, from.wrapping_add(chunk as usize * 8), bytes);
+    }
+    warp::ballot(row != 0) & ((1 << KEYS) - 1)
+}
+
+/// Hides keys that a query does not see, or that there are not. `key` is the first of the scores', `lane` has four of each query's.
+#[inline(always)]
+fn mask(scores: &mut [[f32; 4]; 2], span: Span, found: u32, queries: [i32; 2], key: u32, lane: u32) {
+    for j in 0..2 {
+        for e in 0..4 {
+            let column = j as u32 * 8 + lane % 4 * 2 + e as u32 % 2;
+            if found >> column & 1 == 0 || !span.sees(queries[e / 2], (key + column) as i32) {
+                scores[j][e] = f32::NEG_INFINITY;
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn decode<T: Half, const DT: usize, const MT: usize>(
+    q: *const T,
+    piece: &Piece,
+    positions: &Positions,
+    half: &Rows<T>,
+    problem: &Problem,
+    output: Output<T>,
+) {
+    // Taken apart before any loop: a choice between its pointers would put them into local memory.
+    let Output { whole: (o, lse), partial: (partial_o, partial_lse), splits, split } = output;
+    let width = DT as u32 * 8;
+    let rows = MT as u32 * 16;
+    let (lane, warp) = (warp::lane_id(), warp::warp_id());
+    let tile_q = shared::dynamic::<T>();
+    let stage_size = 2 * KEYS * width;
+    let ring: SharedPtr<T> = tile_q.add(rows * width + warp * STAGES * stage_size);
+
+    let total = problem.group * problem.q_len;
+    let mut at = thread::thread_idx_x();
+    while at < rows * DT as u32 {
+        let (row, chunk) = (at / DT as u32, at % DT as u32);
+        let (query, head) = piece.row(row, problem);
+        let inside = piece.first_row + row < total && chunk * 8 < problem.d;
+        let from = Problem::at(problem.q, piece.sequence.batch, head, query) + chunk as usize * 8;
+        let bytes = if inside { 16 } else { 0 };
+        cp_async::copy_16_zero_fill(tile_q.add(fragments::place::<DT>(row, chunk)), q.wrapping_add(from), bytes);
+        at += THREADS;
+    }
+    let fetch = |tile: u32, stage: u32| {
+        let mut found = 0;
+        if tile < piece.end {
+            let stage = ring.add(stage * stage_size);
+            found = load::<T, DT>(positions, half, stage, tile * TILE + warp * KEYS, problem.d, lane);
+        }
+        cp_async::commit();
+        found
+    };
+    // Which keys there are of this tile, and above them of the next.
+    let mut found = fetch(piece.first, 0);
+    found |= fetch(piece.first + 1, 1) << KEYS;
+    // The queries have landed, with the first keys.
+    cp_async::wait_group::<{ STAGES - 2 }>();
+    thread::sync_threads();
+
+    let span = problem.span(&piece.sequence);
+    let bias = Bias { softcap: problem.softcap, slope: 0.0, shift: 0 };
+    // What exponents are multiplied with: with a soft cap the scores have their factor already.
+    let scale = if bias.softcap > 0.0 { LOG2_E } else { problem.scale * LOG2_E };
+    let mut online = [Online::START; MT];
+    let mut acc = [[[0.0f32; 4]; DT]; MT];
+    let (mut tile, mut stage) = (piece.first, 0);
+    while tile < piece.end {
+        // This tile has landed, and all lanes are done with the one before it.
+        cp_async::wait_group::<{ STAGES - 2 }>();
+        warp::sync(u32::MAX);
+        let free = if stage == 0 { STAGES - 1 } else { stage - 1 };
+        let here = found & ((1 << KEYS) - 1);
+        found = found >> KEYS | fetch(tile + STAGES - 1, free) << KEYS;
+        let tile_k = ring.add(stage * stage_size);
+        let tile_v = tile_k.add(KEYS * width);
+        let key = tile * TILE + warp * KEYS;
+
+        // Of all queries the first one sees least far, and the last one least far back.
+        let whole = here == (1 << KEYS) - 1 && span.sees_all(0, problem.q_len as i32, key as i32, KEYS as i32);
+        for i in 0..MT {
+            // Keys and values are read for 16 rows at a time: registers hold the scores and weights of no more.
+            let mut scores = [[0.0f32; 4]; 2];
+            for step in 0..DT as u32 / 2 {
+                let a = fragments::a::<T, DT>(tile_q, i as u32 * 16, step, lane);
+                let [left, right] = fragments::b::<T, DT>(tile_k, 0, step, lane);
+                mma::m16n8k16::<T>(&mut scores[0], a, left);
+                mma::m16n8k16::<T>(&mut scores[1], a, right);
+            }
+            if bias.softcap > 0.0 {
+                for j in 0..2 {
+                    for e in 0..4 {
+                        (scores[j][e], _) = bias.cap(scores[j][e] * problem.scale);
+                    }
+                }
+            }
+            if !whole {
+                let query = |row: u32| piece.row(i as u32 * 16 + lane / 4 + row, problem).0 as i32;
+                mask(&mut scores, span, here, [query(0), query(8)], key, lane);
+            }
+            let factors = online[i].update(&mut scores, scale);
+            for j in 0..DT {
+                for e in 0..4 {
+                    acc[i][j][e] *= factors[e / 2];
+                }
+            }
+            let weights = fragments::pack::<T>(scores[0], scores[1]);
+            for j in 0..DT / 2 {
+                let [left, right] = fragments::b_transposed::<T, DT>(tile_v, 0, j as u32, lane);
+                mma::m16n8k16::<T>(&mut acc[i][2 * j], weights, left);
+                mma::m16n8k16::<T>(&mut acc[i][2 * j + 1], weights, right);
+            }
+        }
+        tile += 1;
+        stage = if stage == STAGES - 1 { 0 } else { stage + 1 };
+    }
+
+    // Each warp's O goes where its keys were, and the logsumexps where the queries were: everybody is done with these.
+    let results: SharedPtr<f32> = tile_q.add(rows * width).cast();
+    let pitch = width + PAD;
+    let of_warp = |warp: u32| results.add(warp * STAGES * stage_size / 2);
+    let sums: SharedPtr<f32> = tile_q.cast();
+    thread::sync_threads();
+    for i in 0..MT {
+        let (inverse, lse) = online[i].finish(scale);
+        for r in 0..2 {
+            let row = i as u32 * 16 + r as u32 * 8 + lane / 4;
+            for j in 0..DT {
+                let pair = [acc[i][j][2 * r] * inverse[r], acc[i][j][2 * r + 1] * inverse[r]];
+                Pack(pair).store(of_warp(warp).add(row * pitch + j as u32 * 8 + lane % 4 * 2).as_ptr());
+            }
+            if lane % 4 == 0 {
+                sums.add(warp * rows + row).write(lse[r]);
+            }
+        }
+    }
+    thread::sync_threads();
+    let mut at = thread::thread_idx_x();
+    while at < rows * width / 4 {
+        let (row, column) = (at / (width / 4), at % (width / 4) * 4);
+        at += THREADS;
+        if piece.first_row + row >= total || column >= problem.d {
+            continue;
+        }
+        let sum_of = |warp: u32| sums.add(warp * rows + row).read();
+        let mut max = f32::NEG_INFINITY;
+        for warp in 0..WARPS {
+            max = max.max(sum_of(warp));
+        }
+        let reference = if max == f32::NEG_INFINITY { 0.0 } else { max };
+        let mut sum = 0.0;
+        let mut merged = [0.0f32; 4];
+        for warp in 0..WARPS {
+            let weight = math::ex2_approx_ftz((sum_of(warp) - reference) * LOG2_E);
+            sum += weight;
+            let values = Pack::<f32, 4>::load(of_warp(warp).add(row * pitch + column).as_ptr()).0;
+            for e in 0..4 {
+                merged[e] = math::fma(weight, values[e], merged[e]);
+            }
+        }
+        let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+        let merged = merged.map(|x| x * inverse);
+        let merged_lse = if sum == 0.0 { f32::NEG_INFINITY } else { max + math::log(sum) };
+        let (query, head) = piece.row(row, problem);
+        let index = problem.row(&piece.sequence, head, query);
+        if splits == 1 {
+            let at = Problem::at(problem.o, piece.sequence.batch, head, query) + column as usize;
+            Pack::<T, 4>::from_f32(merged).store(o.add(at));
+            if column == 0 {
+                *lse.add(index) = merged_lse;
+            }
+        } else {
+            let all = u64::from(problem.batch) * u64::from(problem.heads) * u64::from(problem.q_len);
+            let index = index + (u64::from(split) * all) as usize;
+            Pack(merged).store(partial_o.add(index * problem.d as usize + column as usize));
+            if column == 0 {
+                *partial_lse.add(index) = merged_lse;
+            }
+        }
+    }
+}

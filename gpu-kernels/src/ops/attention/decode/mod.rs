@@ -1,0 +1,200 @@
+//! Attention of a few new queries of each sequence over a cache of keys and values: a step of decoding.
+//!
+//! # Math
+//! As of [`forward`](super::forward), with the diagonal ending at the last query and the last key: query n of `q_len` stands at key
+//! length − q_len + n, and sees it and those before, at most `left` of them. New keys and values, where they are given, first become
+//! those of positions length − q_len and on.
+//!
+//! **Split keys.** There are fewer heads and sequences than a GPU has multiprocessors for, so the keys of one are divided among several
+//! blocks. Each gives the O and the logsumexp of its keys, and with M the greatest logsumexp Lₛ of any, o = Σ e^(Lₛ − M)·oₛ / Σ e^(Lₛ − M)
+//! and L = M + log Σ e^(Lₛ − M). The same merges the warps of a block.
+//!
+//! # Layout
+//! `q` and `o` by the strides of a [`Problem`], whose `k` and `v` are strides of page, head and place in a page; a contiguous cache is
+//! one page a sequence, found without a table. `lse` is `[batch, heads, q_len]`, dense. What blocks give for pieces of the keys is in f32,
+//! `[splits]` times a dense `o` and `lse`.
+//!
+//! # Mapping
+//! [`simple`]: a warp a query; any type, length and alignment: the one to read first. [`mma`]: a block of four warps a head of K and V, with the
+//! queries of all its heads as rows of the tensor cores' operand, so that a key is read once for all. A warp has every fourth 16 keys
+//! of the block's piece, in a ring of its own that its lanes fill by cp.async: no warp waits for another until all keys are done.
+//! [`combine`]: a block a query.
+//!
+//! # Shared memory
+//! [`mma`]: the queries, and a ring of three stages a warp, 16 keys and values each, which serves the warps' results afterwards.
+//! [`combine`]: what its warps have.
+//!
+//! # Numerics
+//! As of [`forward`](super::forward): scores, sums and everything that is merged are f32. A length outside 0..=capacity counts as the nearest
+//! inside. A key whose page is none of the cache's is not seen, and a new one whose position or page there is not is neither seen nor
+//! written. How keys are divided depends on the lengths and the number of splits only, and merging has a fixed order: results are
+//! the same bits every time.
+//!
+//! # Cost
+//! K and V once: bound by memory bandwidth up to some 100 rows a key. At d = 128 a key takes 512 bytes, a multiprocessor of an H200 gets 19
+//! a cycle, and the products of 16 rows take 2 cycles of the 27. [`mma`] has 192 KiB of ring a multiprocessor, two thirds of it always in
+//! flight: 128 KiB, four times what 4.25 TB/s and 1 µs need. More rows than 16 (32 at d up to 64) take several blocks, of
+//! which all but one find their keys in L2. The pieces' results are 4·d bytes a row against 128 keys at least, mostly thousands.
+//!
+//! # Limits
+//! 2²⁸ positions a sequence; d up to 256: [`mma`] for multiples of 8 and rows at multiples of 16 bytes.
+//!
+//! # Sources
+//! Dao et al., "Flash-Decoding for long-context inference" (2023), for splits; Shazeer, "Fast Transformer Decoding" (arXiv:1911.02150)
+//! and Ainslie et al., "GQA" (arXiv:2305.13245), for shared heads; Kwon et al., "PagedAttention" (arXiv:2309.06180), for pages.
+
+pub mod combine;
+pub mod mma;
+pub mod simple;
+
+use cuda_std::launch::Fields;
+
+use super::{Problem, Sequence, bounded, nonzero};
+use crate::div_rem;
+
+/// Keys of a tile: the least that a block's piece grows by.
+pub const TILE: u32 = 64;
+/// The fewest tiles of a piece, but the last.
+pub const MIN_TILES: u32 = 2;
+
+/// What a [`Problem`] does not say of a cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Cache {
+    /// Strides of the new keys, of batch, head and token.
+    pub k_new: [u64; 3],
+    /// Of the new values.
+    pub v_new: [u64; 3],
+    /// Positions of a page.
+    pub page_size: u32,
+    /// Pages of the cache.
+    pub page_count: u32,
+    /// Pages that a sequence has.
+    pub max_pages: u32,
+    /// Pieces that the keys of a sequence are divided into, at most.
+    pub splits: u32,
+}
+
+// SAFETY: 6 u64 and 4 four-byte numbers: no padding, alignment 8.
+unsafe impl Fields for Cache {}
+
+/// The keys or the values of one sequence and head.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<T> {
+    /// Place 0 of page 0.
+    pub cache: *mut T,
+    pub page_stride: u64,
+    pub place_stride: u64,
+    /// Token 0 of what is new.
+    pub new: *const T,
+    pub new_stride: u64,
+}
+
+/// Where the tokens of one sequence are.
+#[derive(Clone, Copy)]
+pub(super) struct Positions {
+    /// The sequence's pages; null if the sequence's number is that of its only one.
+    table: *const i32,
+    batch: u32,
+    len: u32,
+    /// The position of the first new token, which may be below 0; behind all positions if nothing is new.
+    first_new: i32,
+    page_size: u32,
+    page_count: u32,
+}
+
+impl Positions {
+    #[inline(always)]
+    pub(super) unsafe fn of(sequence: &Sequence, table: *const i32, appends: bool, cache: &Cache) -> Self {
+        let entry = u64::from(sequence.batch) * u64::from(cache.max_pages);
+        Self {
+            table: if table.is_null() { table } else { table.add(entry as usize) },
+            batch: sequence.batch,
+            len: sequence.k_len,
+            first_new: if appends { sequence.k_len as i32 - sequence.q_len as i32 } else { i32::MAX },
+            page_size: cache.page_size,
+            page_count: cache.page_count,
+        }
+    }
+
+    /// Where a position is in the cache; null if nowhere.
+    #[inline(always)]
+    unsafe fn place<T>(&self, rows: &Rows<T>, position: u32) -> *mut T {
+        if position >= self.len {
+            return core::ptr::null_mut();
+        }
+        let (logical, place) = div_rem(position, self.page_size);
+        let page = if self.table.is_null() { self.batch } else { *self.table.add(logical as usize) as u32 };
+        // A negative page is behind the last one as well.
+        if page >= self.page_count {
+            return core::ptr::null_mut();
+        }
+        let offset = u64::from(page) * rows.page_stride + u64::from(place) * rows.place_stride;
+        rows.cache.wrapping_add(offset as usize)
+    }
+
+    /// Where to read what the cache has at a position once the new tokens are there; null if there is nothing.
+    #[inline(always)]
+    pub(super) unsafe fn row<T>(&self, rows: &Rows<T>, position: u32) -> *const T {
+        let place = self.place(rows, position);
+        if !place.is_null() && position as i32 >= self.first_new {
+            return self.new_row(rows, (position as i32 - self.first_new) as u32);
+        }
+        place
+    }
+
+    /// Where new token `token` is.
+    #[inline(always)]
+    pub(super) fn new_row<T>(&self, rows: &Rows<T>, token: u32) -> *const T {
+        rows.new.wrapping_add((u64::from(token) * rows.new_stride) as usize)
+    }
+
+    /// Where new token `token` belongs, if that is one of positions `first .. end`; null otherwise. Nobody reads there: see
+    /// [`row`](Self::row).
+    #[inline(always)]
+    pub(super) unsafe fn new_place<T>(&self, rows: &Rows<T>, token: u32, first: u32, end: u32) -> *mut T {
+        let position = self.first_new.wrapping_add(token as i32);
+        if position < first as i32 || position >= end as i32 {
+            return core::ptr::null_mut();
+        }
+        self.place(rows, position as u32)
+    }
+}
+
+impl Problem {
+    /// Sequence `batch` and the length that memory says it has.
+    #[inline(always)]
+    pub(super) unsafe fn decoded(&self, batch: u32, lengths: *const i32) -> Sequence {
+        let k_len = bounded(lengths, batch, 0, self.k_len);
+        Sequence { batch, q0: 0, q_len: self.q_len, k0: 0, k_len, padded: true }
+    }
+
+    /// What there is of K, or V with its strides, for a head.
+    #[inline(always)]
+    pub(super) fn cached<T>(
+        cache: *mut T,
+        strides: [u64; 3],
+        new: *const T,
+        new_strides: [u64; 3],
+        batch: u32,
+        kv_head: u32,
+    ) -> Rows<T> {
+        let [page_stride, head_stride, place_stride] = strides;
+        Rows {
+            cache: cache.wrapping_add((u64::from(kv_head) * head_stride) as usize),
+            page_stride,
+            place_stride,
+            new: new.wrapping_add(Problem::at(new_strides, batch, kv_head, 0)),
+            new_stride: new_strides[2],
+        }
+    }
+
+    /// The first tile of keys that a sequence's queries see, that past the last, and how many tiles each piece has.
+    #[inline(always)]
+    pub(super) fn pieces(&self, sequence: &Sequence, splits: u32) -> (u32, u32, u32) {
+        let (first, end) = self.span(sequence).key_tiles(0, self.q_len as i32, TILE as i32);
+        let tiles = end - first;
+        let per_split = (tiles + (splits - 1)) / nonzero(splits);
+        (first, end, if per_split < MIN_TILES { MIN_TILES } else { per_split })
+    }
+}

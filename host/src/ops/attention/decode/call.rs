@@ -1,0 +1,336 @@
+//! Checked calls, and how they are launched.
+
+use cuda_std::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
+use gpu_kernels::ops::attention as gk;
+use gpu_kernels::ops::attention::decode::{Cache, MIN_TILES, TILE, combine, mma, simple};
+use half::{bf16, f16};
+
+use super::Decoding;
+use crate::ops::elementwise::{MAX_BLOCKS, grid};
+use crate::ops::model::OpInfo;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::stream::Stream;
+use crate::runtime::view::{View, ViewMut};
+
+/// The most positions of a sequence, and the most queries of all heads: both are counted in 32 bits.
+const MAX_TOKENS: usize = 1 << 28;
+/// The most pieces of a sequence's keys.
+const MAX_SPLITS: u32 = 256;
+
+/// Keys and values: of a cache that is read, or that new ones are written to.
+pub(super) enum Tokens<'a, T> {
+    Read([View<'a, T>; 2]),
+    Append { caches: [ViewMut<'a, T>; 2], new: [View<'a, T>; 2] },
+}
+
+impl<'a, T> Tokens<'a, T> {
+    fn caches(&self) -> [View<'_, T>; 2] {
+        match self {
+            Self::Read(caches) => *caches,
+            Self::Append { caches: [k, v], .. } => [k.as_view(), v.as_view()],
+        }
+    }
+
+    fn new(&self) -> Option<[View<'a, T>; 2]> {
+        match self {
+            Self::Read(_) => None,
+            Self::Append { new, .. } => Some(*new),
+        }
+    }
+}
+
+/// A call whose arguments fit together.
+pub(super) struct Call<'a, T> {
+    info: &'static OpInfo,
+    q: View<'a, T>,
+    tokens: Tokens<'a, T>,
+    lengths: View<'a, i32>,
+    page_table: Option<View<'a, i32>>,
+    o: ViewMut<'a, T>,
+    lse: ViewMut<'a, f32>,
+    problem: gk::Problem,
+    /// Without the number of splits.
+    cache: Cache,
+    splits: Option<u32>,
+}
+
+/// The pointers that every kernel takes.
+struct Pointers<T> {
+    q: DevicePtr<T>,
+    caches: [DevicePtrMut<T>; 2],
+    new: [DevicePtr<T>; 2],
+    lengths: DevicePtr<i32>,
+    page_table: DevicePtr<i32>,
+    o: DevicePtrMut<T>,
+    lse: DevicePtrMut<f32>,
+}
+
+/// What the kernel of the tensor cores takes.
+type Args<T> = (
+    DevicePtr<T>,
+    DevicePtrMut<T>,
+    DevicePtrMut<T>,
+    DevicePtr<T>,
+    DevicePtr<T>,
+    DevicePtr<i32>,
+    DevicePtr<i32>,
+    DevicePtrMut<T>,
+    DevicePtrMut<f32>,
+    DevicePtrMut<f32>,
+    DevicePtrMut<f32>,
+    gk::Problem,
+    Cache,
+);
+
+/// What merges pieces.
+type CombineArgs<T> =
+    (DevicePtr<f32>, DevicePtr<f32>, DevicePtr<i32>, DevicePtrMut<T>, DevicePtrMut<f32>, u32, gk::Problem);
+
+/// Strides of batch, head and token, of a tensor with the tokens before the heads.
+fn strides(strides: &[usize]) -> [u64; 3] {
+    [strides[0], strides[2], strides[1]].map(|stride| stride as u64)
+}
+
+impl<'a, T: Float> Call<'a, T> {
+    #[allow(clippy::too_many_arguments)] // The operator's.
+    pub(super) fn new(
+        info: &'static OpInfo,
+        q: View<'a, T>,
+        tokens: Tokens<'a, T>,
+        lengths: View<'a, i32>,
+        page_table: Option<View<'a, i32>>,
+        options: &Decoding,
+        o: ViewMut<'a, T>,
+        lse: ViewMut<'a, f32>,
+    ) -> Result<Self> {
+        let op = info.name;
+        let [batch, q_len, heads, d] = q.dims(op, "q")?;
+        let [k_cache, v_cache] = tokens.caches();
+        let [pages, page_size, kv_heads, _] = k_cache.dims(op, "k_cache")?;
+        if d > simple::MAX_D as usize {
+            return Err(info.shape_error("q", q.shape(), format!("at most {} elements of d", simple::MAX_D)));
+        }
+        if if kv_heads == 0 { heads != 0 } else { !heads.is_multiple_of(kv_heads) } {
+            let wanted = format!("a number of heads that divides the {heads} of `q`");
+            return Err(info.shape_error("k_cache", k_cache.shape(), wanted));
+        }
+        let max_pages = match &page_table {
+            Some(table) => {
+                let [_, max_pages]: [usize; 2] = table.dims(op, "page_table")?;
+                table.require_shape(op, "page_table", &[batch, max_pages])?;
+                table.require_contiguous(op, "page_table")?;
+                max_pages
+            }
+            None => 1,
+        };
+        let rows = if page_table.is_some() { pages } else { batch };
+        k_cache.require_shape(op, "k_cache", &[rows, page_size, kv_heads, d])?;
+        v_cache.require_shape(op, "v_cache", k_cache.shape())?;
+        for (name, view) in [("q", &q), ("k_cache", &k_cache), ("v_cache", &v_cache)] {
+            view.require_inner_contiguous(op, name)?;
+        }
+        let new = tokens.new();
+        for (name, view) in ["k", "v"].into_iter().zip(new.iter().flatten()) {
+            view.require_shape(op, name, &[batch, q_len, kv_heads, d])?;
+            view.require_inner_contiguous(op, name)?;
+        }
+        lengths.require_shape(op, "lengths", &[batch])?;
+        lengths.require_contiguous(op, "lengths")?;
+        o.require_shape(op, "o", q.shape())?;
+        o.require_inner_contiguous(op, "o")?;
+        lse.require_shape(op, "lse", &[batch, heads, q_len])?;
+        lse.require_contiguous(op, "lse")?;
+
+        let capacity = page_size.saturating_mul(max_pages);
+        let queries = batch.saturating_mul(heads).saturating_mul(q_len);
+        for (name, what, count) in [
+            ("k_cache", "positions a sequence", capacity),
+            ("k_cache", "pages", pages),
+            ("q", "batches × heads × queries", queries),
+        ] {
+            if count > MAX_TOKENS {
+                return Err(Error::too_large(op, name, format!("{count} {what}, at most {MAX_TOKENS} are supported")));
+            }
+        }
+        let positive = |name, value: f32| match value.is_finite() && value > 0.0 {
+            true => Ok(value),
+            false => Err(info.param_error(name, value, "a finite number above zero")),
+        };
+        let scale = positive("scale", options.scale.unwrap_or_else(|| (d.max(1) as f32).sqrt().recip()))?;
+        let softcap = options.softcap.map_or(Ok(0.0), |cap| positive("softcap", cap))?;
+        if options.splits == Some(0) {
+            return Err(info.param_error("splits", 0, "one or more"));
+        }
+        let new_strides = new.map_or([[0; 3]; 2], |new| new.map(|view| strides(view.strides())));
+        let problem = gk::Problem {
+            q: strides(q.strides()),
+            k: strides(k_cache.strides()),
+            v: strides(v_cache.strides()),
+            o: strides(o.strides()),
+            batch: batch as u32,
+            heads: heads as u32,
+            group: heads.checked_div(kv_heads).unwrap_or(1) as u32,
+            q_len: q_len as u32,
+            k_len: capacity as u32,
+            d: d as u32,
+            scale,
+            softcap,
+            // Beyond all keys there is nothing to see or not to see.
+            left: options.left.unwrap_or(usize::MAX).min(q_len + capacity) as i32,
+            right: 0,
+        };
+        let cache = Cache {
+            k_new: new_strides[0],
+            v_new: new_strides[1],
+            page_size: page_size as u32,
+            page_count: pages as u32,
+            max_pages: max_pages as u32,
+            splits: 1,
+        };
+        Ok(Self { info, q, tokens, lengths, page_table, o, lse, problem, cache, splits: options.splits })
+    }
+
+    pub(super) fn launch(self, stream: &Stream) -> Result<()> {
+        if self.fits_tensor_cores() { self.launch_mma(stream) } else { self.launch_simple(stream) }
+    }
+
+    /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
+    fn fits_tensor_cores(&self) -> bool {
+        let (caches, new) = (self.tokens.caches(), self.tokens.new());
+        let mut read = caches.iter().chain(new.iter().flatten()).chain([&self.q]);
+        let aligned = read.all(|x| x.rows_aligned(16)) && self.o.rows_aligned(16);
+        T::DTYPE != DType::F32 && self.problem.d.is_multiple_of(8) && self.problem.d > 0 && aligned
+    }
+
+    pub(super) fn launch_simple(mut self, stream: &Stream) -> Result<()> {
+        let Some(grid) = grid(self.info, "q", self.rows(), simple::QUERIES as usize)? else { return Ok(()) };
+        let Pointers { q, caches: [k, v], new: [k_new, v_new], lengths, page_table, o, lse } = self.pointers(stream)?;
+        let rows = self.rows() as u32;
+        let args = (q, k, v, k_new, v_new, lengths, page_table, o, lse, rows, self.problem, self.cache);
+        // SAFETY: the tensors are live and have these sizes and strides, what is written is borrowed mutably, and the kernel bounds
+        // lengths and pages. Without rows there was no grid.
+        unsafe { stream.launch::<simple::AttentionDecodeSimple<T>>(grid, args) }
+    }
+
+    pub(super) fn launch_mma(self, stream: &Stream) -> Result<()> {
+        if !self.fits_tensor_cores() {
+            let wanted = "f16 or bf16 with d a multiple of 8 and rows at multiples of 16 bytes";
+            return Err(self.info.param_error("variant", "mma", wanted));
+        }
+        macro_rules! launch {
+            ($t:ty) => {
+                // The least d that there is a kernel for, and rows of one product where they are all.
+                match (self.problem.d, self.problem.group * self.problem.q_len) {
+                    (..=64, ..=16) => launch!($t, 64, 16),
+                    (..=64, _) => launch!($t, 64, 32),
+                    (..=128, _) => launch!($t, 128, 16),
+                    _ => launch!($t, 256, 16),
+                }
+            };
+            ($t:ty, $d:literal, $rows:literal) => {{
+                type Decode = mma::AttentionDecode<$t, $d, $rows>;
+                type Combine = combine::AttentionDecodeCombine<$t>;
+                self.launch_split::<$t, Decode, Combine>(stream, $rows, mma::blocks_per_multiprocessor($d, $rows))
+            }};
+        }
+        match T::DTYPE {
+            DType::F16 => launch!(f16),
+            _ => launch!(bf16),
+        }
+    }
+
+    /// Launches `K`, of whose blocks `resident` fit a multiprocessor, and `C` if the keys are split. `U` is `T`.
+    fn launch_split<U, K: Kernel<Args = Args<U>>, C: Kernel<Args = CombineArgs<U>>>(
+        mut self,
+        stream: &Stream,
+        block_rows: u32,
+        resident: u32,
+    ) -> Result<()> {
+        let gk::Problem { batch, heads, group, q_len, d, .. } = self.problem;
+        if self.rows() == 0 {
+            return Ok(());
+        }
+        let tiles = (group * q_len).div_ceil(block_rows) as usize;
+        let blocks = (batch * (heads / group)) as usize * tiles;
+        let splits = self.splits(blocks, (stream.device().info().multiprocessors * resident) as usize);
+        let Some(grid) = grid(self.info, "q", blocks * splits as usize, 1)? else { return Ok(()) };
+        let Pointers { q, caches: [k, v], new: [k_new, v_new], lengths, page_table, o, lse } = self.pointers(stream)?;
+        let rows = self.rows();
+        let pieces = if splits > 1 { splits as usize * rows } else { 0 };
+        let partial = stream.scratch::<f32>(pieces * (d as usize + 1))?;
+        let partial_o = partial.ptr_mut();
+        let partial_lse = partial_o.add((pieces * d as usize) as u64);
+        let (o, lse) = (o.cast::<U>(), lse);
+        let args = (
+            q.cast(),
+            k.cast(),
+            v.cast(),
+            k_new.cast(),
+            v_new.cast(),
+            lengths,
+            page_table,
+            o,
+            lse,
+            partial_o,
+            partial_lse,
+            self.problem,
+            Cache { splits, ..self.cache },
+        );
+        // SAFETY: the tensors are live and have these sizes and strides, what is written is borrowed mutably, the scratch memory has a
+        // place for every piece, the kernel bounds lengths and pages, and rows and d fit the tensor cores.
+        unsafe { stream.launch::<K>(grid, args)? };
+        if splits == 1 {
+            return Ok(());
+        }
+        let grid = Dim3::new(rows as u32, d.div_ceil(combine::COLUMNS), 1);
+        let args = (partial_o.into(), partial_lse.into(), lengths, o, lse, splits, self.problem);
+        // SAFETY: as above; the pieces were written by the launch before.
+        unsafe { stream.launch::<C>(grid, args) }
+    }
+
+    /// Queries of all heads.
+    fn rows(&self) -> usize {
+        (self.problem.batch * self.problem.heads * self.problem.q_len) as usize
+    }
+
+    /// Into how many pieces to divide the keys so that `blocks` blocks a piece keep `slots` blocks' places busy: the fewest that fill 95 of
+    /// 100 in the last turn as well, or those that fill most.
+    fn splits(&self, blocks: usize, slots: usize) -> u32 {
+        let most = self.problem.k_len.div_ceil(TILE * MIN_TILES).clamp(1, MAX_SPLITS);
+        let most = most.min((MAX_BLOCKS / blocks.max(1)).max(1) as u32);
+        if let Some(splits) = self.splits {
+            return splits.min(most);
+        }
+        let filled = |splits: u32| {
+            let all = blocks * splits as usize;
+            all as f64 / all.next_multiple_of(slots.max(1)) as f64
+        };
+        let fullest = || (1..=most).rev().max_by(|a, b| filled(*a).total_cmp(&filled(*b)));
+        (1..=most).find(|splits| filled(*splits) >= 0.95).or_else(fullest).unwrap_or(1)
+    }
+
+    fn pointers(&mut self, stream: &Stream) -> Result<Pointers<T>> {
+        let none = [DevicePtr::null(); 2];
+        let (caches, new) = match &mut self.tokens {
+            // Without new tokens the kernels only read.
+            Tokens::Read([k, v]) => {
+                let [k, v] = [k.ptr(stream)?, v.ptr(stream)?];
+                ([DevicePtrMut::from_raw(k.addr()), DevicePtrMut::from_raw(v.addr())], none)
+            }
+            Tokens::Append { caches: [k_cache, v_cache], new: [k, v] } => {
+                let new = [k.ptr(stream)?, v.ptr(stream)?];
+                ([k_cache.ptr_mut(stream)?, v_cache.ptr_mut(stream)?], new)
+            }
+        };
+        Ok(Pointers {
+            q: self.q.ptr(stream)?,
+            caches,
+            new,
+            lengths: self.lengths.ptr(stream)?,
+            page_table: self.page_table.map_or(Ok(DevicePtr::null()), |table| table.ptr(stream))?,
+            o: self.o.ptr_mut(stream)?,
+            lse: self.lse.ptr_mut(stream)?,
+        })
+    }
+}

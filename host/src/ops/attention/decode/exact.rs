@@ -1,0 +1,130 @@
+//! Decoding in f64 by the obvious loops.
+
+use std::collections::HashMap;
+
+use crate::ops::attention::exact::dot;
+use crate::ops::model::{Params, Tensors, reference};
+use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
+
+/// The inputs and what they amount to.
+pub(super) struct Exact<'a> {
+    q: &'a HostTensor,
+    caches: [&'a HostTensor; 2],
+    new: Option<[&'a HostTensor; 2]>,
+    lengths: Vec<f64>,
+    /// Pages of a sequence, and where they are.
+    table: Option<(usize, Vec<f64>)>,
+    scale: f64,
+    softcap: f64,
+    left: Option<usize>,
+}
+
+impl<'a> Exact<'a> {
+    pub(super) fn new(inputs: &Tensors<'a>, params: &Params) -> Result<Self> {
+        let q = inputs.get("q")?;
+        let scale = f64::from(params.f32("scale")?);
+        let d = q.shape()[3].max(1) as f64;
+        Ok(Self {
+            q,
+            caches: [inputs.get("k_cache")?, inputs.get("v_cache")?],
+            new: inputs.optional("k").zip(inputs.optional("v")).map(|(k, v)| [k, v]),
+            lengths: inputs.get("lengths")?.to_f64(),
+            table: inputs.optional("page_table").map(|table| (table.shape()[1], table.to_f64())),
+            scale: if scale == 0.0 { d.sqrt().recip() } else { scale },
+            softcap: f64::from(params.f32("softcap")?),
+            left: usize::try_from(params.i64("left")?).ok(),
+        })
+    }
+
+    /// Keys of a sequence.
+    fn len(&self, batch: usize) -> usize {
+        let pages = self.table.as_ref().map_or(1, |(max_pages, _)| *max_pages);
+        self.lengths[batch].clamp(0.0, (pages * self.caches[0].shape()[1]) as f64) as usize
+    }
+
+    /// The position of new token `token`, if it has one.
+    fn position(&self, batch: usize, token: usize) -> Option<usize> {
+        (self.len(batch) + token).checked_sub(self.q.shape()[1])
+    }
+
+    /// The place of a position, counted over all pages, if it has one.
+    fn place(&self, batch: usize, position: usize) -> Option<usize> {
+        let (pages, size) = (self.caches[0].shape()[0], self.caches[0].shape()[1]);
+        let page = match &self.table {
+            Some((max_pages, table)) => table[batch * max_pages + position / size],
+            None => batch as f64,
+        };
+        (page >= 0.0 && page < pages as f64).then(|| page as usize * size + position % size)
+    }
+
+    /// What the cache of keys (0) or values (1) has at a position, once the new tokens are there.
+    fn row(&self, side: usize, batch: usize, head: usize, position: usize) -> Option<Vec<f64>> {
+        let (q_len, kv_heads) = (self.q.shape()[1], self.caches[0].shape()[2]);
+        let place = self.place(batch, position)?;
+        let token = (position + q_len).checked_sub(self.len(batch));
+        Some(match (self.new, token) {
+            (Some(new), Some(token)) => reference::row(new[side], (batch * q_len + token) * kv_heads + head),
+            _ => reference::row(self.caches[side], place * kv_heads + head),
+        })
+    }
+
+    /// The positions that query `token` of a head sees, and their scores.
+    fn seen(&self, batch: usize, token: usize, head: usize) -> Vec<(usize, f64)> {
+        let [_, q_len, heads, _] = *self.q.shape().dims() else { return Vec::new() };
+        let Some(own) = self.position(batch, token) else { return Vec::new() };
+        let first = self.left.map_or(0, |left| own.saturating_sub(left));
+        let query = reference::row(self.q, (batch * q_len + token) * heads + head);
+        let score = |position| {
+            let x = self.scale * dot(&query, &self.row(0, batch, self.kv_head(head), position)?);
+            Some((position, if self.softcap > 0.0 { self.softcap * (x / self.softcap).tanh() } else { x }))
+        };
+        (first..=own).filter_map(score).collect()
+    }
+
+    fn kv_head(&self, head: usize) -> usize {
+        head / (self.q.shape()[2] / self.caches[0].shape()[2])
+    }
+
+    /// Row `row` of O.
+    pub(super) fn output(&self, row: usize) -> Vec<f64> {
+        let [_, q_len, heads, d] = *self.q.shape().dims() else { return Vec::new() };
+        let (batch, token, head) = (row / heads / q_len, row / heads % q_len, row % heads);
+        let seen = self.seen(batch, token, head);
+        let lse = logsumexp(&seen);
+        let mut o = vec![0.0; d];
+        for (position, score) in seen {
+            let weight = (score - lse).exp();
+            let value = self.row(1, batch, self.kv_head(head), position).unwrap_or_default();
+            o.iter_mut().zip(value).for_each(|(o, v)| *o += weight * v);
+        }
+        o
+    }
+
+    /// Element `row` of the logsumexps.
+    pub(super) fn lse(&self, row: usize) -> f64 {
+        let [_, q_len, heads, _] = *self.q.shape().dims() else { return f64::NAN };
+        logsumexp(&self.seen(row / q_len / heads, row % q_len, row / q_len % heads))
+    }
+
+    /// Those rows of the cache of keys (0) or values (1) afterwards.
+    pub(super) fn cache(&self, side: usize, rows: &[usize]) -> Vec<f64> {
+        let (batches, q_len, kv_heads) = (self.q.shape()[0], self.q.shape()[1], self.caches[side].shape()[2]);
+        let mut tokens = HashMap::new();
+        for (batch, token) in (0..batches).flat_map(|batch| (0..q_len).map(move |token| (batch, token))) {
+            if let Some(place) = self.position(batch, token).and_then(|position| self.place(batch, position)) {
+                tokens.insert(place, batch * q_len + token);
+            }
+        }
+        reference::by_row(rows, |row| match (self.new, tokens.get(&(row / kv_heads))) {
+            (Some(new), Some(token)) => reference::row(new[side], token * kv_heads + row % kv_heads),
+            _ => reference::row(self.caches[side], row),
+        })
+    }
+}
+
+/// log Σ e^score.
+fn logsumexp(seen: &[(usize, f64)]) -> f64 {
+    let max = seen.iter().fold(f64::NEG_INFINITY, |max, (_, score)| max.max(*score));
+    if seen.is_empty() { max } else { max + seen.iter().map(|(_, score)| (score - max).exp()).sum::<f64>().ln() }
+}

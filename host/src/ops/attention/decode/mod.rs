@@ -1,0 +1,200 @@
+//! Attention of a few new queries over a cache of keys and values, contiguous or paged.
+
+mod call;
+mod exact;
+mod operator;
+
+pub use operator::{ATTENTION_DECODE, ATTENTION_DECODE_APPEND};
+
+use call::{Call, Tokens};
+
+use crate::runtime::dtype::Float;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// Keys and values of earlier tokens, to be read.
+///
+/// `k` and `v` are `[batch, max_len, kv_heads, d]`; with a page table, `[batch, max_pages]`, they are `[pages, page_size, kv_heads, d]`, and
+/// positions from i · page_size on of sequence b are in page table[b, i]. `lengths`, `[batch]`, says how many keys each sequence has; a number
+/// outside 0..=capacity counts as the nearest inside. A key whose page is none of the cache's is not seen. The last dimension of `k` and
+/// `v` is contiguous, the others may lie anywhere apart; `lengths` and `page_table` are contiguous.
+#[derive(Clone, Copy, Debug)]
+pub struct KvCache<'a, T> {
+    /// Keys.
+    pub k: View<'a, T>,
+    /// Values.
+    pub v: View<'a, T>,
+    /// Keys of each sequence.
+    pub lengths: View<'a, i32>,
+    /// Where pages are, of a paged cache.
+    pub page_table: Option<View<'a, i32>>,
+}
+
+/// A [`KvCache`] that new keys and values are written to.
+#[derive(Debug)]
+pub struct KvCacheMut<'a, T> {
+    /// Keys.
+    pub k: ViewMut<'a, T>,
+    /// Values.
+    pub v: ViewMut<'a, T>,
+    /// Keys of each sequence, the new ones among them.
+    pub lengths: View<'a, i32>,
+    /// Where pages are, of a paged cache.
+    pub page_table: Option<View<'a, i32>>,
+}
+
+/// How scores are formed when decoding, which keys a query sees, and how the work is divided.
+///
+/// ```
+/// # use warpsmith::ops::Decoding;
+/// let sliding = Decoding::default().window(1023).softcap(50.0);
+/// # let _ = sliding;
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Decoding {
+    left: Option<usize>,
+    scale: Option<f32>,
+    softcap: Option<f32>,
+    splits: Option<u32>,
+}
+
+impl Decoding {
+    /// A query sees at most `left` keys before its own.
+    pub fn window(self, left: usize) -> Self {
+        Self { left: Some(left), ..self }
+    }
+
+    /// The scores' factor, above zero; 1/√d where it is not set.
+    pub fn scale(self, scale: f32) -> Self {
+        Self { scale: Some(scale), ..self }
+    }
+
+    /// Scores x become cap·tanh(x / cap); cap is above zero.
+    pub fn softcap(self, cap: f32) -> Self {
+        Self { softcap: Some(cap), ..self }
+    }
+
+    /// Divides the keys of a sequence among at most so many blocks, from 1 on; as many as fill the device where it is not set. Results are
+    /// the same bits for the same number.
+    pub fn splits(self, splits: u32) -> Self {
+        Self { splits: Some(splits), ..self }
+    }
+}
+
+/// O = softmax(Q·Kᵀ·scale)·V of the last tokens of each sequence over all its keys in `cache`.
+///
+/// `q` is `[batch, q_len, heads, d]` with free strides but contiguous d, at most 256; the cache's kv_heads divide heads (GQA, MQA).
+/// Query n of q_len stands at key length − q_len + n, and sees it and those before: one query a step, or several when they are
+/// speculated. The result has the shape of `q`, dense. A query that sees no key gives zeros.
+///
+/// f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores, reading K and V once for up to 16 queries
+/// that share them (32 at d up to 64); keys are divided among the multiprocessors. Everything else, f32 too, takes a correct path that is much slower. The work
+/// is queued on `stream`.
+///
+/// Dao et al., "Flash-Decoding for long-context inference" (2023).
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if d, `lengths` or the page table
+/// are not contiguous, [`Error::InvalidParam`](crate::Error::InvalidParam) if an option is out of range,
+/// [`Error::TooLarge`](crate::Error::TooLarge) beyond 2²⁸ keys a sequence or queries of all heads.
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, f16, ops::{self, Decoding, KvCache}};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let q = Tensor::from_slice(&stream, [2, 1, 4, 16], &[f16::ONE; 128])?;
+/// let k = Tensor::from_slice(&stream, [2, 10, 1, 16], &[f16::ONE; 320])?;
+/// let lengths = Tensor::from_slice(&stream, [2], &[10, 0])?;
+/// let cache = KvCache { k: k.view(), v: k.view(), lengths: lengths.view(), page_table: None };
+/// let o = ops::attention_decode(&stream, &q, &cache, &Decoding::default())?;
+/// assert_eq!(o.to_vec(&stream)?, [[f16::ONE; 64], [f16::ZERO; 64]].concat());
+/// # Ok(())
+/// # }
+/// ```
+pub fn attention_decode<'a, T: Float>(
+    stream: &Stream,
+    q: impl Into<View<'a, T>>,
+    cache: &KvCache<'_, T>,
+    options: &Decoding,
+) -> Result<Tensor<T>> {
+    let q = q.into();
+    let (mut o, mut lse) = results(stream, ATTENTION_DECODE.name(), q)?;
+    attention_decode_into(stream, q, cache, options, &mut o, &mut lse)?;
+    Ok(o)
+}
+
+/// [`attention_decode`] into `o`, of the shape of `q` with free strides but contiguous d, and `lse`, `[batch, heads, q_len]`, contiguous: the
+/// logsumexp of each query's scores, −∞ where it sees no key.
+///
+/// # Errors
+/// As of [`attention_decode`].
+pub fn attention_decode_into<'a, T: Float>(
+    stream: &Stream,
+    q: impl Into<View<'a, T>>,
+    cache: &KvCache<'_, T>,
+    options: &Decoding,
+    o: impl Into<ViewMut<'a, T>>,
+    lse: impl Into<ViewMut<'a, f32>>,
+) -> Result<()> {
+    let &KvCache { k, v, lengths, page_table } = cache;
+    let tokens = Tokens::Read([View::of(k.part), View::of(v.part)]);
+    let (lengths, page_table) = (View::of(lengths.part), page_table.map(|table| View::of(table.part)));
+    Call::new(ATTENTION_DECODE.facts(), q.into(), tokens, lengths, page_table, options, o.into(), lse.into())?
+        .launch(stream)
+}
+
+/// [`attention_decode`] whose tokens are new: first `k` and `v`, `[batch, q_len, kv_heads, d]`, are written to positions
+/// lengths[b] − q_len and on of the cache, by the launch that also attends to them.
+///
+/// The lengths count the new tokens, and stay as they are. A token whose position is negative, or whose page is none of the cache's, is
+/// neither written nor seen. No two sequences may share the pages that they write to. The last dimension of `k` and `v` is contiguous.
+///
+/// # Errors
+/// As of [`attention_decode`].
+pub fn attention_decode_append<'a, T: Float>(
+    stream: &Stream,
+    q: impl Into<View<'a, T>>,
+    k: impl Into<View<'a, T>>,
+    v: impl Into<View<'a, T>>,
+    cache: KvCacheMut<'_, T>,
+    options: &Decoding,
+) -> Result<Tensor<T>> {
+    let (q, k, v) = (q.into(), k.into(), v.into());
+    let (mut o, mut lse) = results(stream, ATTENTION_DECODE_APPEND.name(), q)?;
+    attention_decode_append_into(stream, q, k, v, cache, options, &mut o, &mut lse)?;
+    Ok(o)
+}
+
+/// [`attention_decode_append`] into `o` and `lse`, as [`attention_decode_into`] takes them.
+///
+/// # Errors
+/// As of [`attention_decode`].
+#[allow(clippy::too_many_arguments)] // The step's tensors.
+pub fn attention_decode_append_into<'a, T: Float>(
+    stream: &Stream,
+    q: impl Into<View<'a, T>>,
+    k: impl Into<View<'a, T>>,
+    v: impl Into<View<'a, T>>,
+    cache: KvCacheMut<'_, T>,
+    options: &Decoding,
+    o: impl Into<ViewMut<'a, T>>,
+    lse: impl Into<ViewMut<'a, f32>>,
+) -> Result<()> {
+    let (k, v): (View<'a, T>, View<'a, T>) = (k.into(), v.into());
+    let tokens = Tokens::Append {
+        caches: [ViewMut::of(cache.k.part), ViewMut::of(cache.v.part)],
+        new: [View::of(k.part), View::of(v.part)],
+    };
+    let (lengths, page_table) = (cache.lengths, cache.page_table);
+    let info = ATTENTION_DECODE_APPEND.facts();
+    Call::new(info, q.into(), tokens, lengths, page_table, options, o.into(), lse.into())?.launch(stream)
+}
+
+/// New tensors for O and its logsumexp.
+fn results<T: Float>(stream: &Stream, op: &'static str, q: View<'_, T>) -> Result<(Tensor<T>, Tensor<f32>)> {
+    let [batch, q_len, heads, _] = q.dims(op, "q")?;
+    Ok((Tensor::uninit(stream, q.shape())?, Tensor::uninit(stream, [batch, heads, q_len])?))
+}
