@@ -20,7 +20,7 @@ pub const COLUMNS: u32 = 32;
 #[repr(C)]
 pub struct Sums([[f32; COLUMNS as usize]; WARPS as usize]);
 
-/// first[c] = Σ partials[r, c] over `count` rows of `d` elements, and second[c] likewise of the next `count` rows. The grid has as many
+/// first\[c\] = Σ partials[r, c] over `count` rows of `d` elements, and second\[c\] likewise of the next `count` rows. The grid has as many
 /// blocks along y as there are results.
 ///
 /// # Safety

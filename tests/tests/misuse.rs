@@ -56,7 +56,10 @@ fn launch(stream: &Stream, job: &Job, change: impl Fn(&mut TensorMeta)) -> warps
     let inputs: Vec<_> = read.iter().map(zeros).collect::<Result<_, _>>()?;
     let mut outputs: Vec<_> = written.iter().map(zeros).collect::<Result<_, _>>()?;
     let mut args = Arguments::new(job.op.info());
-    read.iter().zip(&inputs).try_for_each(|(meta, tensor)| args.read(&meta.name, tensor.view()))?;
+    // What is read and written is among the outputs.
+    let only_read = |(meta, _): &(&TensorMeta, &AnyTensor)| written.iter().all(|output| output.name != meta.name);
+    let mut only_read = read.iter().zip(&inputs).filter(only_read);
+    only_read.try_for_each(|(meta, tensor)| args.read(&meta.name, tensor.view()))?;
     written.iter().zip(&mut outputs).try_for_each(|(meta, tensor)| args.write(&meta.name, tensor.view_mut()))?;
     model::launch(job.op, stream, &mut args, &job.case.params)?;
     stream.synchronize()

@@ -1,7 +1,7 @@
 //! Product of a matrix of 8-bit integers, with a scale for each row, with a vector or a few of them.
 //!
 //! # Math
-//! y[b, i] = scales[i] · Σⱼ A[i, j] · x[b, j].
+//! y[b, i] = scales\[i\] · Σⱼ A[i, j] · x[b, j].
 //!
 //! # Layout
 //! As for [`gemv`](super::gemv), row-major; `scales` holds m values. Packs are 16 integers, and as many elements of `x`.

@@ -1,7 +1,7 @@
 //! New keys and values written behind those in a cache: one contiguous for each sequence, or pages that tables point to.
 //!
 //! # Math
-//! cache[page, position mod page_size] = new[b, n] with position = lengths[b] + n and page = table[b, ⌊position / page_size⌋], for keys
+//! cache[page, position mod page_size] = new[b, n] with position = lengths\[b\] + n and page = table[b, ⌊position / page_size⌋], for keys
 //! and for values. A contiguous cache is one page a sequence, found without a table.
 //!
 //! # Layout

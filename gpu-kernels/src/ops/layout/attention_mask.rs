@@ -2,10 +2,10 @@
 //!
 //! # Math
 //! y[b, h, i, j] = x[b, h, i, j] where query i may see key j, else `fill`. What a query sees is an interval of keys, the intersection of
-//! - the keys that are there: below lengths[b],
-//! - causal: up to the query's own position p = i + keys − queries, keys being lengths[b] (the last query sees all),
+//! - the keys that are there: below lengths\[b\],
+//! - causal: up to the query's own position p = i + keys − queries, keys being lengths\[b\] (the last query sees all),
 //! - a window of w: after p − w,
-//! - packed sequences: the same one as the query's, from offsets[s] to offsets[s + 1].
+//! - packed sequences: the same one as the query's, from offsets\[s\] to offsets[s + 1].
 //!
 //! # Layout
 //! Rows of `keys` elements that may be padded, a row for each batch entry, head and query, equally far apart.

@@ -1,7 +1,7 @@
 //! Rows of a table looked up by number, and the gradient of the table.
 //!
 //! # Math
-//! y[i, :] = table[ids[i], :]. Backward: dtable[r, :] = Σ dy[i, :] over the i with ids[i] = r, in the order of i.
+//! y[i, :] = table[ids\[i\], :]. Backward: dtable[r, :] = Σ dy[i, :] over the i with ids\[i\] = r, in the order of i.
 //!
 //! # Layout
 //! `table` and `dtable` are vocab rows of d elements, `y` and `dy` one row a token; all rows may be padded. Packs of 16 bytes where all
@@ -48,7 +48,7 @@ pub const ROWS: u32 = 8;
 /// Tokens of a bitmap.
 const MARKED: u32 = 2048;
 
-/// y = table[ids] for `runs` tokens, a row being `width` packs of `V` words.
+/// y = table\[ids\] for `runs` tokens, a row being `width` packs of `V` words.
 ///
 /// # Safety
 /// `ids` is valid for reads of `runs` numbers, `table` of `vocab` rows, `y` for writes of `runs` rows at their strides; `width` is not 0,

@@ -1,7 +1,7 @@
 //! 8-bit integers back to floats, with one scale or one for each row.
 //!
 //! # Math
-//! y[r, c] = (q[r, c] − zero) · scale, or · scales[r].
+//! y[r, c] = (q[r, c] − zero) · scale, or · scales\[r\].
 //!
 //! # Layout
 //! Rows of d elements that may be padded: see [`map`]. Scales lie `scale_stride` apart from row to row: 0 for one that all rows share.

@@ -1,7 +1,7 @@
 //! Quantization of rows to 8-bit integers, each with a scale of its own, symmetric.
 //!
 //! # Math
-//! scale[r] = max |x[r, :]| / 127 and q[r, c] = ⌊x[r, c] / scale[r]⌉.
+//! scale\[r\] = max |x[r, :]| / 127 and q[r, c] = ⌊x[r, c] / scale\[r\]⌉.
 //!
 //! # Layout
 //! `x` and `q` are rows of d adjacent elements that may be padded. Packs of 16 bytes of `x` (`PACKED`) where they divide d and all rows of both

@@ -1,7 +1,7 @@
 //! Where the maxima of rows are.
 //!
 //! # Math
-//! y = the least i with x[i] = max x, for each row.
+//! y = the least i with x\[i\] = max x, for each row.
 //!
 //! # Layout
 //! `x` is rows of d adjacent elements, `x_stride` elements apart; `y` is an i32 for each row.
@@ -49,7 +49,7 @@ fn better(a: [u32; 2], b: [u32; 2]) -> [u32; 2] {
     if a[0] > b[0] || (a[0] == b[0] && a[1] < b[1]) { a } else { b }
 }
 
-/// y[r] of every row, a team `P` a row.
+/// y\[r\] of every row, a team `P` a row.
 ///
 /// # Safety
 /// `x` is valid for reads of `rows` rows of `d` elements at their stride and `y` for writes of `rows`; rows and d are at least 1, d is

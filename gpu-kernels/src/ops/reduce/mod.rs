@@ -11,7 +11,7 @@ pub mod sum;
 /// row's result is `finish` of what is left and a factor.
 macro_rules! reduction {
     ($kernel:ident, first: $first:expr, fold: $fold:expr, combine: $combine:expr, finish: $finish:expr $(,)?) => {
-        /// y[r] of every row, a team `P` a row.
+        /// y\[r\] of every row, a team `P` a row.
         ///
         /// # Safety
         /// `x` is valid for reads of `rows` rows of `d` elements at their stride and `y` for writes of `rows`; rows is at least 1, and

@@ -230,6 +230,7 @@ struct Expected {
     row_len: usize,
     values: Vec<f64>,
     tolerance: Tolerance,
+    reproducible: bool,
 }
 
 impl Expected {
@@ -246,7 +247,8 @@ impl Expected {
             ));
         }
         let tolerance = job.op.tolerance(&job.case, &meta.name)?;
-        Ok(Self { meta, rows, row_len, values, tolerance })
+        let reproducible = job.op.reproducible(&meta.name);
+        Ok(Self { meta, rows, row_len, values, tolerance, reproducible })
     }
 
     /// The first value that is NaN or +∞: of finite input, a mistake of the reference. −∞ is the logarithm of an empty sum.

@@ -9,7 +9,7 @@ use crate::ops::model::{ArgInfo, Gradient, OpInfo};
 use crate::runtime::dtype::DType;
 
 gated! {
-    /// y = gelu(gate) · up with the tanh form of [`gelu`](crate::ops::gelu), elementwise.
+    /// y = gelu(gate) · up with the tanh form of [`gelu`](fn@crate::ops::gelu), elementwise.
     geglu, geglu_into, geglu_backward, geglu_backward_into;
     kernels: Geglu GEGLU, GegluBackward GEGLU_BACKWARD;
     summary: "GEGLU: up gated by GELU in its tanh form";

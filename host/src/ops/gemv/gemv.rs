@@ -13,7 +13,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y = A·x for `a` of `[m, n]` and `x` of `[n]`, or y[b] = A·x[b] for `x` of `[batch, n]`.
+/// y = A·x for `a` of `[m, n]` and `x` of `[n]`, or y\[b\] = A·x\[b\] for `x` of `[batch, n]`.
 ///
 /// `a` is row-major or column-major (a [transposed](View::t) row-major matrix); rows, or columns, may be padded, and so may those of `x`. Up to
 /// eight vectors share one reading of A where it lies at multiples of 16 bytes. Sums are f32 in a fixed order, rounded once. The result, `[m]`

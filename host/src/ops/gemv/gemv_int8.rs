@@ -11,7 +11,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y[i] = scales[i] · (A·x)[i] for `a` of `[m, n]` in 8-bit integers, `scales` of `[m]` and `x` of `[n]`, or the same for each row of `x` of
+/// y\[i\] = scales\[i\] · (A·x)\[i\] for `a` of `[m, n]` in 8-bit integers, `scales` of `[m]` and `x` of `[n]`, or the same for each row of `x` of
 /// `[batch, n]`.
 ///
 /// Rows of `a` and `x` may be padded. Up to eight vectors share one reading of A where all rows lie at multiples of 16 bytes and 16 divides n.

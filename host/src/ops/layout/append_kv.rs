@@ -13,7 +13,7 @@ use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// Writes `k` and `v`, `[batch, new, kv_heads, d]`, to positions lengths[b] and on of `k_cache` and `v_cache`,
+/// Writes `k` and `v`, `[batch, new, kv_heads, d]`, to positions lengths\[b\] and on of `k_cache` and `v_cache`,
 /// `[batch, max_len, kv_heads, d]`.
 ///
 /// `lengths` holds what each sequence has in the cache so far, and stays as it is. What has no place is not written: all of a sequence whose
@@ -331,7 +331,8 @@ impl Operator for Append {
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {
-        let elements: usize = case.dims(["batch", "new", "kv_heads", "d"])?.iter().product();
-        Ok(Cost::memory((4 * elements * case.dtype.size()) as u64))
+        let [batch, new, kv_heads, d] = case.dims(["batch", "new", "kv_heads", "d"])?;
+        // Twice what is new, for K and V, and the lengths.
+        Ok(Cost::memory((4 * batch * (new * kv_heads * d * case.dtype.size() + 1)) as u64))
     }
 }

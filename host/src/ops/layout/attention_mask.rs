@@ -20,7 +20,7 @@ pub struct Mask<'a> {
     pub window: Option<usize>,
     /// Below the batch entry's length, `[batch]`: what follows is padding. Lengths outside 0 to keys count as the nearer of them.
     pub lengths: Option<View<'a, i32>>,
-    /// In the same one of several sequences packed into one, from offsets[s] to offsets[s + 1]: `[sequences + 1]`, rising.
+    /// In the same one of several sequences packed into one, from offsets\[s\] to offsets[s + 1]: `[sequences + 1]`, rising.
     pub offsets: Option<View<'a, i32>>,
     /// What scores become that are not seen. −∞ makes rows of which nothing is seen NaN in a softmax; a large negative number does not.
     pub fill: f32,

@@ -12,7 +12,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y[i] = table[ids[i]]: a row of `table`, `[vocab, d]`, for each of `ids`, `[tokens]`. A number that is none of the table's rows gives
+/// y\[i\] = table[ids\[i\]]: a row of `table`, `[vocab, d]`, for each of `ids`, `[tokens]`. A number that is none of the table's rows gives
 /// zeros.
 ///
 /// Rows may be padded. The result is a new dense tensor, bit by bit; the work is queued on `stream`.
@@ -81,7 +81,7 @@ pub fn embedding_into<'a, T: Float>(
     })
 }
 
-/// The gradient of [`embedding`]: dtable[r] = Σ dy[i] over the tokens i that name row r, zeros where none does. `dy` is `[tokens, d]`.
+/// The gradient of [`embedding`]: dtable\[r\] = Σ dy\[i\] over the tokens i that name row r, zeros where none does. `dy` is `[tokens, d]`.
 ///
 /// Sums are f32, in the order of the tokens, and rounded once: results are reproducible bit by bit. The result is a new dense tensor; the
 /// work is queued on `stream`.

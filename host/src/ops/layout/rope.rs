@@ -24,7 +24,7 @@ pub enum RopePairs {
 /// What every token turns by.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation<'a> {
-    /// Cosines, `[max_position, half]`, as [`rope_table`](crate::ops::rope_table) makes them.
+    /// Cosines, `[max_position, half]`, as [`rope_table`](fn@crate::ops::rope_table) makes them.
     pub cos: View<'a, f32>,
     /// Sines, likewise.
     pub sin: View<'a, f32>,

@@ -70,7 +70,7 @@ impl Llama3Scaling {
     }
 }
 
-/// The cosines and sines, each `[positions, half]`, that [`rope`](crate::ops::rope) reads.
+/// The cosines and sines, each `[positions, half]`, that [`rope`](fn@crate::ops::rope) reads.
 ///
 /// Angles are exact to 2⁻³⁴ of a turn at any position, and their cosines and sines to 2 ulp of f32. The work is queued on `stream`.
 ///

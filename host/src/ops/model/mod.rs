@@ -158,6 +158,11 @@ pub trait Operator: Send + Sync {
         reference::row_len(shape)
     }
 
+    /// Whether the output of that name is the same bits every time. Sums in an order that is not determined are not.
+    fn reproducible(&self, _output: &str) -> bool {
+        true
+    }
+
     /// How far the output of that name may be from the reference, and why that far.
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance>;
 

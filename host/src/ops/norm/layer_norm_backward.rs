@@ -14,7 +14,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradient of [`layer_norm`](crate::ops::layer_norm): `(dx, dweight, dbias)`.
+/// The gradient of [`layer_norm`](fn@crate::ops::layer_norm): `(dx, dweight, dbias)`.
 ///
 /// `x` is what was normalised, of shape `[rows, d]` or more dimensions, and `dy` the gradient of the result, of the same shape; `weight`
 /// has `[d]`. The elements of a row are adjacent, and rows may be padded. With s = 1 / √(variance(x) + eps) and z = (x − mean(x)) · s,

@@ -11,7 +11,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y = scale · x − ln Σ e^(scale · x), for every row of `x`: the logarithm of [`softmax`](crate::ops::softmax), without underflow.
+/// y = scale · x − ln Σ e^(scale · x), for every row of `x`: the logarithm of [`softmax`](fn@crate::ops::softmax), without underflow.
 ///
 /// `x` has shape `[rows, d]`, or any other of two dimensions or more whose last is `d`; the elements of a row are adjacent, and rows
 /// may be padded. Statistics are in f32 whatever `T` is, and the result is rounded once. −∞ gives −∞, also in a row of nothing else;

@@ -12,7 +12,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradient of [`log_softmax`](crate::ops::log_softmax): dx = scale · (dy − e^y · Σ dy), for every row.
+/// The gradient of [`log_softmax`](fn@crate::ops::log_softmax): dx = scale · (dy − e^y · Σ dy), for every row.
 ///
 /// `y` is what the forward operator gave with this `scale`, `dy` the gradient of it, both `[rows, d]` or of more dimensions, the last
 /// of which is `d`; the elements of a row are adjacent, and rows may be padded. y = −∞ gives

@@ -19,7 +19,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradient of [`rms_norm`](crate::ops::rms_norm): `(dx, dweight)`.
+/// The gradient of [`rms_norm`](fn@crate::ops::rms_norm): `(dx, dweight)`.
 ///
 /// `x` is what was normalised, of shape `[rows, d]` or more dimensions, and `dy` the gradient of the result, of the same shape;
 /// `weight` has `[d]`. The elements of a row are adjacent, and rows may be padded. With s = 1 / √(mean(x²) + eps), computed again:

@@ -15,7 +15,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradient of [`add_rms_norm`](crate::ops::add_rms_norm): `(dx, dweight)`.
+/// The gradient of [`add_rms_norm`](fn@crate::ops::add_rms_norm): `(dx, dweight)`.
 ///
 /// `r` is the residual stream that the forward operator gave, of shape `[rows, d]` or more dimensions; `dy` is the gradient of y and
 /// `dr` that of r from what else uses it, both of the same shape; dx is the gradient of `x` and of `residual`.

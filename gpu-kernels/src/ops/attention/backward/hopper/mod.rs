@@ -1,7 +1,7 @@
 //! The Hopper path: one kernel for all three gradients, five products a tile on warpgroup MMA.
 //!
 //! A block owns [`KEYS`] keys and walks over tiles of [`QUERIES`] queries. One thread of the producer warpgroup loads them, with dO and what
-//! there is one of for each query, into a ring of [`stages`]; two consumer warpgroups own 64 keys each. A consumer computes Sᵀ = K·Qᵀ and
+//! there is one of for each query, into a ring of stages; two consumer warpgroups own 64 keys each. A consumer computes Sᵀ = K·Qᵀ and
 //! dPᵀ = V·dOᵀ with its keys as rows, so that Pᵀ and dSᵀ are operand A, from registers, of dV += Pᵀ·dO and dK += dSᵀ·Q: the same tiles of Q
 //! and dO serve as K-major operands of the first two and as MN-major ones of the others.
 //!
