@@ -5,7 +5,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::{self, Filter, Status, offline};
 use warpsmith::check::{Job, finite_differences};
-use warpsmith::ops::model::{self, Arrangement, Case, CaseClass, Dims, Operator, Params, TensorMeta};
+use warpsmith::ops::model::{self, Arrangement, Case, CaseClass, Dims, InputSpec, Operator, Params, TensorMeta};
 use warpsmith::{DType, Error};
 use warpsmith_tests::device;
 
@@ -47,6 +47,11 @@ fn any_size_is_computed_right() {
     let device = device();
     for op in OPERATORS.iter().copied() {
         let check = |case| {
+            // Sizes that have to do with each other may not fit: a number of heads that divides another.
+            let specs = op.inputs(&case).map(|specs| specs.iter().map(InputSpec::meta).collect::<Vec<_>>());
+            if matches!(specs.and_then(|specs| model::outputs(op, &specs, &case.params)), Err(Error::Shape { .. })) {
+                return Ok(());
+            }
             let job = Job { op, case };
             let rows = match &device {
                 Some(device) => verify::on_device(device, &job, &Filter::default()),

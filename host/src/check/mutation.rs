@@ -54,26 +54,38 @@ pub fn synchronising(ptx: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(ptx.lines().map(str::trim)).filter(move |(_, line)| synchronises(line))
 }
 
-/// A kernel and those of the cases that run it.
+/// A kernel and those of the cases that run it, each in the first variant that does.
 struct Target<'a> {
     image: &'static KernelImage,
     ptx: Cow<'static, str>,
-    jobs: Vec<&'a Job>,
+    jobs: Vec<(&'a Job, Filter)>,
+}
+
+/// What kernels have in common that differ in their element type alone: one of them stands for all, since they synchronise alike.
+fn but_for_dtype(symbol: &str) -> Vec<&str> {
+    symbol.split('_').filter(|part| !["f32", "f16", "bf16"].contains(part)).collect()
 }
 
 /// Mutation of the kernels that some cases run on a simulated device.
 pub struct Mutation<'a> {
     device: &'a Device,
-    filter: &'a Filter,
     targets: Vec<Target<'a>>,
+}
+
+/// The job in every variant that the filter lets through, the one that the operator picks itself first.
+fn variants<'a>(job: &'a Job, filter: &Filter) -> Vec<(&'a Job, Filter)> {
+    let named = job.op.info().variants.iter().map(|variant| variant.name);
+    let names =
+        [verify::AUTO].into_iter().chain(named).filter(|name| filter.variant.as_deref().is_none_or(|v| v == *name));
+    names.map(|name| (job, Filter { variant: Some(name.to_owned()), ..filter.clone() })).collect()
 }
 
 impl<'a> Mutation<'a> {
     /// Runs the cases once, to see which kernels they launch. They have to pass.
-    pub fn new(device: &'a Device, jobs: &'a [Job], filter: &'a Filter) -> Result<Self> {
+    pub fn new(device: &'a Device, jobs: &'a [Job], filter: &Filter) -> Result<Self> {
         let mut targets: Vec<Target<'a>> = Vec::new();
-        for job in jobs {
-            let (rows, profiles) = simulator(device)?.profile(|| verify::on_device(device, job, filter));
+        for (job, filter) in jobs.iter().flat_map(|job| variants(job, filter)) {
+            let (rows, profiles) = simulator(device)?.profile(|| verify::on_device(device, job, &filter));
             if let Some(found) = caught(&rows) {
                 let expected = format!("a case that passes with its kernels unchanged, not {found}");
                 return Err(Error::param(job.op.info().name, "case", &job.case.name, expected));
@@ -82,14 +94,16 @@ impl<'a> Mutation<'a> {
                 let images = kernels::images()?.iter().filter(|image| image.symbol == profile.kernel);
                 let best = |arch: &Arch| images.clone().find(|image| image.arch == *arch);
                 let Some(image) = device.archs().iter().find_map(best) else { continue };
-                match targets.iter_mut().find(|t| t.image.symbol == image.symbol) {
-                    Some(t) if t.jobs.last().is_some_and(|last| std::ptr::eq(*last, job)) => {}
-                    Some(t) => t.jobs.push(job),
-                    None => targets.push(Target { image, ptx: image.ptx()?, jobs: vec![job] }),
+                let alike = |t: &&mut Target<'_>| but_for_dtype(t.image.symbol) == but_for_dtype(image.symbol);
+                match targets.iter_mut().find(alike) {
+                    Some(t) if t.image.symbol != image.symbol => {}
+                    Some(t) if t.jobs.last().is_some_and(|(last, _)| std::ptr::eq(*last, job)) => {}
+                    Some(t) => t.jobs.push((job, filter.clone())),
+                    None => targets.push(Target { image, ptx: image.ptx()?, jobs: vec![(job, filter.clone())] }),
                 }
             }
         }
-        Ok(Self { device, filter, targets })
+        Ok(Self { device, targets })
     }
 
     /// How many mutants there are.
@@ -107,8 +121,8 @@ impl<'a> Mutation<'a> {
                 let keep = |(n, line)| if n == ptx_line { "" } else { line };
                 let ptx = (1..).zip(original.lines()).map(keep).collect::<Vec<_>>().join("\n");
                 let mut caught = None;
-                for job in jobs {
-                    caught = self.noticed(job, orders, image.symbol, &ptx)?;
+                for (job, filter) in jobs {
+                    caught = self.noticed(job, filter, orders, image.symbol, &ptx)?;
                     if caught.is_some() {
                         break;
                     }
@@ -121,11 +135,18 @@ impl<'a> Mutation<'a> {
         Ok(mutants)
     }
 
-    fn noticed(&self, job: &Job, orders: u64, symbol: &'static str, ptx: &str) -> Result<Option<String>> {
+    fn noticed(
+        &self,
+        job: &Job,
+        filter: &Filter,
+        orders: u64,
+        symbol: &'static str,
+        ptx: &str,
+    ) -> Result<Option<String>> {
         let simulator = simulator(self.device)?;
         for order in 0..orders.max(1) {
-            let check = || verify::on_device(self.device, job, self.filter);
-            let settings = Settings::of_order(self.filter.seed, order);
+            let check = || verify::on_device(self.device, job, filter);
+            let settings = Settings::of_order(filter.seed, order);
             let rows = simulator.with_kernel(symbol, ptx, || simulator.with(settings, check))?;
             if let Some(kind) = caught(&rows) {
                 return Ok(Some(kind));

@@ -10,7 +10,9 @@ pub fn row_len(shape: &[usize]) -> usize {
 
 /// Rows in a tensor of that shape.
 pub fn row_count(shape: &[usize]) -> usize {
-    if shape.len() < 2 { shape.iter().product() } else { shape[..shape.len() - 1].iter().product() }
+    let outer = if shape.len() < 2 { shape } else { &shape[..shape.len() - 1] };
+    // Saturating: shapes are looked at before anybody has asked whether such a tensor can be.
+    outer.iter().fold(1, |rows: usize, extent| rows.saturating_mul(*extent))
 }
 
 /// One row of `tensor`, in f64; empty if there is no such row, which makes the result too short to pass for a reference.
