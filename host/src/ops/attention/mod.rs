@@ -183,7 +183,7 @@ fn check_metas<'a>(inputs: &Metas<'a>, params: &Params) -> Result<MetaArg<'a>> {
     let (q, k, v) = (inputs.get("q")?, inputs.get("k")?, inputs.get("v")?);
     let [batch, heads, _, d]: [usize; 4] = q.dims()?;
     let [_, kv_heads, k_len, _]: [usize; 4] = k.dims()?;
-    if if kv_heads == 0 { heads != 0 } else { !heads.is_multiple_of(kv_heads) } {
+    if (heads == 0) != (kv_heads == 0) || !heads.is_multiple_of(kv_heads.max(1)) {
         let wanted = format!("a number of heads that divides the {heads} of `q`");
         return Err(params.info().shape_error("k", k.shape(), wanted));
     }

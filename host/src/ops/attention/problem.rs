@@ -48,7 +48,7 @@ impl<'a> Checked<'a> {
         if d > MAX_D {
             return Err(info.shape_error("q", q.shape(), format!("at most {MAX_D} elements of d")));
         }
-        if if kv_heads == 0 { heads != 0 } else { !heads.is_multiple_of(kv_heads) } {
+        if (heads == 0) != (kv_heads == 0) || !heads.is_multiple_of(kv_heads.max(1)) {
             return Err(info.shape_error("k", k.shape(), format!("a number of heads that divides the {heads} of `q`")));
         }
         k.require_shape(info.name, "k", &[batch, kv_heads, k_len, d])?;

@@ -111,7 +111,7 @@ impl<'a, T: Float> Call<'a, T> {
         if d > simple::MAX_D as usize {
             return Err(info.shape_error("q", q.shape(), format!("at most {} elements of d", simple::MAX_D)));
         }
-        if if kv_heads == 0 { heads != 0 } else { !heads.is_multiple_of(kv_heads) } {
+        if (heads == 0) != (kv_heads == 0) || !heads.is_multiple_of(kv_heads.max(1)) {
             let wanted = format!("a number of heads that divides the {heads} of `q`");
             return Err(info.shape_error("k_cache", k_cache.shape(), wanted));
         }

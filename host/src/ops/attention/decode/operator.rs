@@ -272,7 +272,7 @@ impl Operator for Decode {
         let (q, cache) = (inputs.get("q")?, inputs.get("k_cache")?);
         let [batch, q_len, heads, d] = q.dims()?;
         let [pages, size, kv_heads, _] = cache.dims()?;
-        if if kv_heads == 0 { heads != 0 } else { !heads.is_multiple_of(kv_heads) } {
+        if (heads == 0) != (kv_heads == 0) || !heads.is_multiple_of(kv_heads.max(1)) {
             let wanted = format!("a number of heads that divides the {heads} of `q`");
             return Err(self.info.shape_error("k_cache", cache.shape(), wanted));
         }
