@@ -11,12 +11,16 @@ use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{Case, Operator};
 use warpsmith::{kernels, sim};
 
+/// Operators whose mutants take many minutes, because they have many kernels of many instructions: run with `--ignored`.
+const SLOW: [&str; 2] = ["attention", "attention_backward"];
+
 static MUTANTS: AtomicUsize = AtomicUsize::new(0);
 
 fn main() {
     let trial = |op: &&'static dyn Operator| {
         let op = *op;
-        Trial::test(op.info().name, move || no_synchronisation_goes_missing_unnoticed(op))
+        let test = Trial::test(op.info().name, move || no_synchronisation_goes_missing_unnoticed(op));
+        test.with_ignored_flag(SLOW.contains(&op.info().name))
     };
     let mut trials: Vec<_> = OPERATORS.iter().map(trial).collect();
     trials.push(Trial::test("guarded instructions count", guarded_instructions_count));
