@@ -97,7 +97,7 @@ mod tests {
                     assert!(tolerance.abs >= 0.0 && tolerance.rel >= 0.0 && !tolerance.why.is_empty(), "{at}: {name}");
                 }
                 let cost = op.cost(&case).unwrap();
-                assert!(elements == 0 || cost.bytes > 0, "{at}: no traffic");
+                assert!(elements == 0 || cost.bytes > 0 || case.class == CaseClass::Empty, "{at}: no traffic");
             }
             for class in CaseClass::ALL {
                 assert!(op.cases().iter().any(|c| c.class == class), "{}: no {} case", info.name, class.name());

@@ -19,6 +19,7 @@ const MAX_TOKENS: usize = 1 << 28;
 const MAX_SPLITS: u32 = 256;
 
 /// Keys and values: of a cache that is read, or that new ones are written to.
+#[allow(clippy::large_enum_variant, reason = "one a call, and gone when it is queued")]
 pub(super) enum Tokens<'a, T> {
     Read([View<'a, T>; 2]),
     Append { caches: [ViewMut<'a, T>; 2], new: [View<'a, T>; 2] },
@@ -32,7 +33,7 @@ impl<'a, T> Tokens<'a, T> {
         }
     }
 
-    fn new(&self) -> Option<[View<'a, T>; 2]> {
+    fn appended(&self) -> Option<[View<'a, T>; 2]> {
         match self {
             Self::Read(_) => None,
             Self::Append { new, .. } => Some(*new),
@@ -130,7 +131,7 @@ impl<'a, T: Float> Call<'a, T> {
         for (name, view) in [("q", &q), ("k_cache", &k_cache), ("v_cache", &v_cache)] {
             view.require_inner_contiguous(op, name)?;
         }
-        let new = tokens.new();
+        let new = tokens.appended();
         for (name, view) in ["k", "v"].into_iter().zip(new.iter().flatten()) {
             view.require_shape(op, name, &[batch, q_len, kv_heads, d])?;
             view.require_inner_contiguous(op, name)?;
@@ -197,7 +198,7 @@ impl<'a, T: Float> Call<'a, T> {
 
     /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
     fn fits_tensor_cores(&self) -> bool {
-        let (caches, new) = (self.tokens.caches(), self.tokens.new());
+        let (caches, new) = (self.tokens.caches(), self.tokens.appended());
         let mut read = caches.iter().chain(new.iter().flatten()).chain([&self.q]);
         let aligned = read.all(|x| x.rows_aligned(16)) && self.o.rows_aligned(16);
         T::DTYPE != DType::F32 && self.problem.d.is_multiple_of(8) && self.problem.d > 0 && aligned
