@@ -99,7 +99,8 @@ mod tests {
                 let cost = op.cost(&case).unwrap();
                 assert!(elements == 0 || cost.bytes > 0 || case.class == CaseClass::Empty, "{at}: no traffic");
             }
-            for class in CaseClass::ALL {
+            // Of nothing there is no maximum: such operators refuse empty tensors.
+            for class in CaseClass::ALL.into_iter().filter(|class| *class != CaseClass::Empty) {
                 assert!(op.cases().iter().any(|c| c.class == class), "{}: no {} case", info.name, class.name());
             }
             assert!(info.instances().next().is_some(), "{}: no kernels", info.name);
