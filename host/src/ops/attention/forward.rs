@@ -246,6 +246,12 @@ pub(super) static INFO: OpInfo = OpInfo {
     kernels: &[simple::ATTENTION_SIMPLE, mma::ATTENTION_MMA, hopper_kernel::ATTENTION_HOPPER],
     variants: &[
         Variant {
+            name: "simple",
+            doc: "a warp a query, any type and alignment: the one to read first, and what is picked where no other fits",
+            applies: |_, case| super::fits_simple(case),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_simple(stream)),
+        },
+        Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0: what is picked for d 64 and 128 without packing, soft cap and ALiBi",
             applies: |device, case| hopper::fits_case(device, case, TENSORS),

@@ -87,7 +87,6 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
             .values("cu_q", Values::Hostile { bound: 41 })
             .values("cu_k", Values::Hostile { bound: 151 }),
         odd(f16, [1, 2, 1, 100, 130, 96]).only(&[]).param("scale", 0.125),
-        odd(f16, [1, 1, 1, 60, 90, 64]).only(&["slopes"]).param("causal", true),
         tokens_first(odd(f16, [2, 2, 1, 33, 40, 16]).only(&[])),
         padded(odd(bf16, [1, 2, 2, 20, 30, 24]).only(&[]), 8),
         padded(odd(bf16, [1, 2, 2, 20, 30, 24]).only(&[]), 1),
@@ -107,6 +106,13 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         padded(odd(bf16, [2, 2, 1, 70, 90, 128]).only(&[]), 8),
         odd(bf16, [3, 1, 1, 20, 290, 128]).only(&["key_lengths"]),
     ];
+    for dtype in [f16, bf16] {
+        // Each head size that there are kernels for, of scores as they are and of changed ones.
+        for d in [32, 64, 96, 128, 192, 256] {
+            cases.push(odd(dtype, [1, 1, 1, 18, 20, d]).only(&[]));
+            cases.push(odd(dtype, [1, 1, 1, 18, 20, d]).only(&["slopes"]));
+        }
+    }
     for &dtype in info.dtypes {
         cases.extend([
             Case::tiny(info, dtype, dims([1, 1, 1, 1, 1, 8])).only(&[]),
