@@ -42,6 +42,13 @@ pub(super) struct Query {
     keys: usize,
 }
 
+impl Query {
+    /// Its row of Q.
+    pub(super) fn values(&self) -> &[f64] {
+        &self.values
+    }
+}
+
 /// A key that a query sees.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {

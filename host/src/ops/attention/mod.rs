@@ -138,7 +138,7 @@ fn aligned(case: &Case, tensors: &[&str]) -> bool {
 /// seconds over them in the simulator.
 fn fits_simple(case: &Case) -> bool {
     let scores = |[b, h, q, k]: [usize; 4]| b * h * q * k;
-    case.class != CaseClass::Production && case.dims(["b", "h", "q", "k"]).is_ok_and(|dims| scores(dims) <= 70_000)
+    case.class != CaseClass::Production && case.dims(["b", "h", "q", "k"]).is_ok_and(|dims| scores(dims) <= 30_000)
 }
 
 /// The standard deviation of a case's random values.

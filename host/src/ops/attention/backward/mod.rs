@@ -3,6 +3,8 @@
 mod call;
 mod hopper;
 
+use std::collections::BTreeSet;
+
 use gpu_kernels::ops::attention::backward::hopper::{self as hopper_kernel, finish, prepare};
 use gpu_kernels::ops::attention::backward::mma::{dkv, dq};
 use gpu_kernels::ops::attention::backward::{delta, simple};
@@ -197,35 +199,40 @@ impl Operator for AttentionBackward {
         let exact = Exact::new(inputs, params)?;
         let (o, d_o, lse) = (inputs.get("o")?, inputs.get("d_o")?, inputs.get("lse")?.to_f64());
         let d = exact.q.shape()[3];
-        // The weight of a key for row `row` of Q, and the derivative by q·k.
-        let term = |row: usize, key: Seen| {
-            let d_o = reference::row(d_o, row);
+        // What a query with these rows of dO and O gives a key: its weight, and the derivative by q·k.
+        let term = |row: usize, d_o: &[f64], delta: f64, key: Seen| {
             let p = (key.score - lse[row]).exp();
-            let delta = dot(&d_o, &reference::row(o, row));
-            (p, p * (dot(&d_o, &exact.value(key.row)) - delta) * key.slope * exact.scale)
+            (p, p * (dot(d_o, &exact.value(key.row)) - delta) * key.slope * exact.scale)
         };
-        let add = |sum: &mut Vec<f64>, factor: f64, row: Vec<f64>| {
+        let gradient = |row: usize| {
+            let d_o = reference::row(d_o, row);
+            let delta = dot(&d_o, &reference::row(o, row));
+            (d_o, delta)
+        };
+        let add = |sum: &mut Vec<f64>, factor: f64, row: &[f64]| {
             sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += factor * x);
         };
-        Ok(reference::by_row(rows, |row| {
-            let mut sum = vec![0.0; d];
-            if output == "dq" {
-                exact
-                    .seen(row)
-                    .into_iter()
-                    .for_each(|key| add(&mut sum, term(row, key).1, reference::row(exact.k, key.row)));
-                return sum;
-            }
-            for query in exact.queries_of(row) {
-                let Some(key) = exact.score(&exact.query(query), row) else { continue };
-                let (p, ds) = term(query, key);
-                match output {
-                    "dk" => add(&mut sum, ds, reference::row(exact.q, query)),
-                    _ => add(&mut sum, p, reference::row(d_o, query)),
+        let mut sums = vec![vec![0.0; d]; rows.len()];
+        if output == "dq" {
+            for (sum, &row) in sums.iter_mut().zip(rows) {
+                let (d_o, delta) = gradient(row);
+                for key in exact.seen(row) {
+                    add(sum, term(row, &d_o, delta, key).1, &reference::row(exact.k, key.row));
                 }
             }
-            sum
-        }))
+            return Ok(sums.concat());
+        }
+        let queries: BTreeSet<_> = rows.iter().flat_map(|row| exact.queries_of(*row)).collect();
+        for query in queries {
+            let (d_o, delta) = gradient(query);
+            let q = exact.query(query);
+            for (sum, row) in sums.iter_mut().zip(rows) {
+                let Some(key) = exact.score(&q, *row) else { continue };
+                let (p, ds) = term(query, &d_o, delta, key);
+                if output == "dk" { add(sum, ds, q.values()) } else { add(sum, p, &d_o) }
+            }
+        }
+        Ok(sums.concat())
     }
 
     fn reproducible(&self, output: &str) -> bool {
