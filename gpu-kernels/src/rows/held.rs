@@ -174,14 +174,14 @@ impl<G: Threads, const V: usize> Held<G, V> {
         &self,
         rows: [HeldRow<T, V>; K],
         outputs: [*mut T; O],
-        f: impl Fn(usize, [f32; K]) -> [f32; O],
+        f: impl Fn(usize, [[f32; K]; N]) -> [[f32; O]; N],
     ) {
         let left = Self::left::<T>(self.d);
         for i in 0..V {
             if Self::has::<T>(i, left) {
                 let packs: [[f32; N]; K] = array::from_fn(|k| elements::<T, N>(rows[k].pack(i, Self::at::<T>(i))));
                 let at = Self::at::<T>(i);
-                let results: [[f32; O]; N] = array::from_fn(|e| f(at + e, array::from_fn(|k| packs[k][e])));
+                let results = f(at, array::from_fn(|e| array::from_fn(|k| packs[k][e])));
                 for o in 0..O {
                     let pack = Pack::<T, N>::from_f32(array::from_fn(|e| results[e][o]));
                     pack.store_streaming(outputs[o].add(at));
@@ -189,6 +189,19 @@ impl<G: Threads, const V: usize> Held<G, V> {
             }
         }
     }
+}
+
+/// The results with g of the one at `place`, if it is among them.
+#[inline(always)]
+fn but_one<const O: usize, const N: usize>(
+    results: [[f32; O]; N],
+    place: usize,
+    g: impl Fn([f32; O]) -> [f32; O],
+) -> [[f32; O]; N] {
+    if place >= N {
+        return results;
+    }
+    array::from_fn(|e| if e == place { g(results[e]) } else { results[e] })
 }
 
 /// The pack with `fill` in place of all but its first elements.
@@ -290,8 +303,28 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     ) {
         let outputs = outputs.map(|(y, stride)| y.add((self.row * stride) as usize));
         match lanes::<T>() {
-            4 => self.store_by::<T, K, O, 4>(rows, outputs, f),
-            _ => self.store_by::<T, K, O, 8>(rows, outputs, f),
+            4 => self.store_by::<T, K, O, 4>(rows, outputs, |at, pack| array::from_fn(|e| f(at + e, pack[e]))),
+            _ => self.store_by::<T, K, O, 8>(rows, outputs, |at, pack| array::from_fn(|e| f(at + e, pack[e]))),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_but_one<T: Element, const K: usize, const O: usize>(
+        &self,
+        rows: [HeldRow<T, V>; K],
+        outputs: [Out<T>; O],
+        place: usize,
+        f: impl Fn([f32; K]) -> [f32; O],
+        g: impl Fn([f32; O]) -> [f32; O],
+    ) {
+        let outputs = outputs.map(|(y, stride)| y.add((self.row * stride) as usize));
+        match lanes::<T>() {
+            4 => {
+                self.store_by::<T, K, O, 4>(rows, outputs, |at, pack| but_one(pack.map(&f), place.wrapping_sub(at), &g))
+            }
+            _ => {
+                self.store_by::<T, K, O, 8>(rows, outputs, |at, pack| but_one(pack.map(&f), place.wrapping_sub(at), &g))
+            }
         }
     }
 

@@ -122,6 +122,16 @@ pub trait Team: Copy {
         f: impl Fn(usize, [f32; K]) -> [f32; O],
     );
 
+    /// Writes f(elements) of every place, and g of what f gives at one place: a comparison a pack, not an element.
+    unsafe fn store_but_one<T: Element, const K: usize, const O: usize>(
+        &self,
+        rows: [Self::Row<T>; K],
+        outputs: [Out<T>; O],
+        place: usize,
+        f: impl Fn([f32; K]) -> [f32; O],
+        g: impl Fn([f32; O]) -> [f32; O],
+    );
+
     /// Writes f(elements) of every place to `output`, and gives what it wrote as a row.
     unsafe fn store_row<T: Element, const K: usize>(
         &self,

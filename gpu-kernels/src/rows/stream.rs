@@ -176,6 +176,21 @@ impl Team for Stream {
     }
 
     #[inline(always)]
+    unsafe fn store_but_one<T: Element, const K: usize, const O: usize>(
+        &self,
+        rows: [StreamRow<T>; K],
+        outputs: [Out<T>; O],
+        place: usize,
+        f: impl Fn([f32; K]) -> [f32; O],
+        g: impl Fn([f32; O]) -> [f32; O],
+    ) {
+        self.store_places(rows, outputs, |at, elements| {
+            let results = f(elements);
+            if at == place { g(results) } else { results }
+        });
+    }
+
+    #[inline(always)]
     unsafe fn load_own_or<T: Element>(&self, x: In<T>, fill: f32) -> StreamRow<T> {
         self.load_or(x, fill)
     }

@@ -43,6 +43,6 @@ row_kernels! {
         let (max, sum) = max_and_sum(&team, x, scale * core::f32::consts::LOG2_E);
         // Of a row of −∞ everything stays −∞.
         let log = if sum == 0.0 { 0.0 } else { math::log(sum) };
-        team.store([x], [(y, y_stride)], |[x]| [(x - max) * scale - log]);
+        team.store([x], [(y, y_stride)], |[x]| [math::fma(x - max, scale, -log)]);
     }
 }

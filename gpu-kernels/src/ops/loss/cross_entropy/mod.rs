@@ -239,15 +239,17 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     }
     let of_p = (on_target + spread * total + 2.0 * z * lse) * share * factor;
     let (on_target, spread) = (on_target * factor, spread * factor);
+    if !GENERAL {
+        let gradient = |[x]: [f32; 1]| [statistics.exp(x - max) * of_p];
+        team.store_but_one([x], [out.gradient], target, gradient, |[of_p]| [of_p - on_target]);
+        return;
+    }
     team.store_places([x], [out.gradient], |class, [x]| {
         let (x, slope) = cap_of(x);
         let mut gradient = statistics.exp(x - max) * of_p;
         if class == target {
             gradient -= on_target;
         }
-        if GENERAL {
-            gradient = (gradient - spread * weight_of(class)) * slope;
-        }
-        [gradient]
+        [(gradient - spread * weight_of(class)) * slope]
     });
 }
