@@ -170,8 +170,10 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     if counts {
         chosen = cap_of((*logits.add(row * x_stride as usize + target)).to_f32()).0;
     }
-    // In warps that have rows of their own nothing else keeps a lane's gradient from overtaking another's reading of its target.
-    warp::sync(u32::MAX);
+    if !P::HAS_BARRIER {
+        // Nothing else keeps a lane's gradient from overtaking another's reading of its target.
+        warp::sync(u32::MAX);
+    }
 
     let statistics = MaxAndSum { scale: LOG2_E };
     let nothing = [f32::NEG_INFINITY, 0.0, 0.0, 0.0];
