@@ -34,10 +34,10 @@ pub mod cli;
 pub mod ops;
 mod runtime;
 
-/// Typed kernel launches: [`launch::Kernel`] and what its arguments are made of.
-pub use cuda_std::launch;
 /// 8-bit floats, and the scales of their blocks.
 pub use cuda_std::fp8::{f8e4m3, f8e5m2, f8e8m0};
+/// Typed kernel launches: [`launch::Kernel`] and what its arguments are made of.
+pub use cuda_std::launch;
 pub use half::{bf16, f16};
 
 pub use runtime::any::{AnyTensor, AnyView, AnyViewMut};
