@@ -98,6 +98,20 @@ pub(crate) unsafe fn load<T: Element, const N: usize>(row: *const T, at: u64, d:
     if packed && at + N as u64 <= d {
         return Pack::load_nc_no_allocate(row.add(at as usize));
     }
+    elements(row, at, d)
+}
+
+/// The same from a row that all rows share: it leaves the cache last.
+#[inline(always)]
+pub(crate) unsafe fn load_kept<T: Element, const N: usize>(row: *const T, at: u64, d: u64, packed: bool) -> Pack<T, N> {
+    if packed && at + N as u64 <= d {
+        return Pack::load_nc_evict_last(row.add(at as usize));
+    }
+    elements(row, at, d)
+}
+
+#[inline(always)]
+unsafe fn elements<T: Element, const N: usize>(row: *const T, at: u64, d: u64) -> Pack<T, N> {
     Pack(array::from_fn(|e| if at + (e as u64) < d { *row.add(at as usize + e) } else { T::from_f32(0.0) }))
 }
 
@@ -135,63 +149,79 @@ pub(crate) unsafe fn store<U: Copy, const N: usize>(pack: Pack<U, N>, row: *mut 
     }
 }
 
-/// Quantizes `rows` rows of `d` elements by blocks of `WIDTH` neighbours. The scales of a row follow those of the row before.
-#[inline(always)]
-pub(crate) unsafe fn quantize_rows<T: Element, Q: Float8, S: Scale, const WIDTH: usize>(
-    x: In<T>,
-    q: Out<Q>,
-    scales: *mut S,
-    rows: u64,
-    d: u64,
-) {
-    match lanes::<T>() {
-        4 => quantize_rows_by::<T, Q, S, WIDTH, 4>(x, q, scales, rows, d),
-        _ => quantize_rows_by::<T, Q, S, WIDTH, 8>(x, q, scales, rows, d),
-    }
+/// Values of a lane as 8-bit floats, and the scale of their block.
+pub(crate) struct Narrowed<Q, S, const N: usize> {
+    pub(crate) values: Pack<Q, N>,
+    pub(crate) scale: S,
 }
 
-#[inline(always)]
-unsafe fn quantize_rows_by<T: Element, Q: Float8, S: Scale, const WIDTH: usize, const N: usize>(
-    (x, x_stride): In<T>,
-    (q, q_stride): Out<Q>,
-    scales: *mut S,
-    rows: u64,
-    d: u64,
-) {
-    let row = row_of_grid();
-    if row >= rows {
-        return;
-    }
-    let (x, q) = (x.add((row * x_stride) as usize), q.add((row * q_stride) as usize));
-    let scales = scales.add((row * d.div_ceil(WIDTH as u64)) as usize);
-    let packed = (x as usize).is_multiple_of(16) && (q as usize).is_multiple_of(N);
-    let start = u64::from(thread::block_idx_x()) * read_by_block(size_of::<T>()) as u64;
-    let tid = thread::thread_idx_x() as usize;
-    let at = |i: usize| start + ((tid + i * BLOCK as usize) * N) as u64;
-    let whole = packed && start + read_by_block(size_of::<T>()) as u64 <= d;
-    let loaded: [Pack<T, N>; READ] = if whole {
-        array::from_fn(|i| Pack::load_nc_no_allocate(x.add(at(i) as usize)))
-    } else {
-        array::from_fn(|i| load(x, at(i), d, packed))
-    };
-    for i in 0..READ {
-        let values = loaded[i].to_f32();
+impl<Q: Float8, S: Scale, const N: usize> Narrowed<Q, S, N> {
+    /// Of a block that is the `WIDTH` values of neighbouring lanes. Warp-wide.
+    #[inline(always)]
+    pub(crate) unsafe fn of_lanes<const WIDTH: usize>(values: [f32; N]) -> Self {
         let mut max = values.into_iter().fold(0.0, max_magnitude);
-        // A block is the elements of neighbouring lanes.
         let mut lanes = WIDTH / N / 2;
         while lanes > 0 {
             max = math::max_nan(max, warp::shuffle_xor(max, lanes as u32));
             lanes /= 2;
         }
         let (scale, inverse) = S::of::<Q>(max);
-        let narrowed: Pack<Q, N> = narrow(values.map(|x| x * inverse));
+        Self { values: narrow(values.map(|x| x * inverse)), scale }
+    }
+}
+
+/// Quantizes f of `rows` rows of `d` elements by blocks of `WIDTH` neighbours; f of zeros is 0. The scales of a row follow those of the row before.
+#[inline(always)]
+pub(crate) unsafe fn quantize_rows<T: Element, Q: Float8, S: Scale, const K: usize, const WIDTH: usize>(
+    inputs: [In<T>; K],
+    q: Out<Q>,
+    scales: *mut S,
+    rows: u64,
+    d: u64,
+    f: impl Fn([f32; K]) -> f32,
+) {
+    match lanes::<T>() {
+        4 => quantize_rows_by::<T, Q, S, K, WIDTH, 4>(inputs, q, scales, rows, d, f),
+        _ => quantize_rows_by::<T, Q, S, K, WIDTH, 8>(inputs, q, scales, rows, d, f),
+    }
+}
+
+#[inline(always)]
+unsafe fn quantize_rows_by<T: Element, Q: Float8, S: Scale, const K: usize, const WIDTH: usize, const N: usize>(
+    inputs: [In<T>; K],
+    (q, q_stride): Out<Q>,
+    scales: *mut S,
+    rows: u64,
+    d: u64,
+    f: impl Fn([f32; K]) -> f32,
+) {
+    let row = row_of_grid();
+    if row >= rows {
+        return;
+    }
+    let inputs = inputs.map(|(x, stride)| x.add((row * stride) as usize));
+    let q = q.add((row * q_stride) as usize);
+    let scales = scales.add((row * d.div_ceil(WIDTH as u64)) as usize);
+    let packed = inputs.iter().all(|x| (*x as usize).is_multiple_of(16)) && (q as usize).is_multiple_of(N);
+    let start = u64::from(thread::block_idx_x()) * read_by_block(size_of::<T>()) as u64;
+    let tid = thread::thread_idx_x() as usize;
+    let at = |i: usize| start + ((tid + i * BLOCK as usize) * N) as u64;
+    let whole = packed && start + read_by_block(size_of::<T>()) as u64 <= d;
+    let loaded: [[Pack<T, N>; K]; READ] = if whole {
+        array::from_fn(|i| inputs.map(|x| Pack::load_nc_no_allocate(x.add(at(i) as usize))))
+    } else {
+        array::from_fn(|i| inputs.map(|x| load(x, at(i), d, packed)))
+    };
+    for i in 0..READ {
+        let values = loaded[i].map(Pack::to_f32);
+        let block = Narrowed::<Q, S, N>::of_lanes::<WIDTH>(array::from_fn(|e| f(array::from_fn(|k| values[k][e]))));
         if at(i).is_multiple_of(WIDTH as u64) && at(i) < d {
-            *scales.add((at(i) / WIDTH as u64) as usize) = scale;
+            *scales.add((at(i) / WIDTH as u64) as usize) = block.scale;
         }
         if whole {
-            narrowed.store_streaming(q.add(at(i) as usize));
+            block.values.store_streaming(q.add(at(i) as usize));
         } else {
-            store(narrowed, q, at(i), d, packed);
+            store(block.values, q, at(i), d, packed);
         }
     }
 }

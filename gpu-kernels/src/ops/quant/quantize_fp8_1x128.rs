@@ -57,5 +57,5 @@ pub unsafe fn quantize_fp8_1x128<T: Element, Q: Float8>(
     x_stride: u64,
     q_stride: u64,
 ) {
-    blocks::quantize_rows::<T, Q, f32, WIDTH>((x, x_stride), (q, q_stride), scales, rows, d);
+    blocks::quantize_rows::<T, Q, f32, 1, WIDTH>([(x, x_stride)], (q, q_stride), scales, rows, d, |[x]| x);
 }

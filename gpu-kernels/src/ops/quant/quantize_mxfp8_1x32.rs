@@ -57,5 +57,5 @@ pub unsafe fn quantize_mxfp8_1x32<T: Element, Q: Float8>(
     x_stride: u64,
     q_stride: u64,
 ) {
-    blocks::quantize_rows::<T, Q, f8e8m0, WIDTH>((x, x_stride), (q, q_stride), scales, rows, d);
+    blocks::quantize_rows::<T, Q, f8e8m0, 1, WIDTH>([(x, x_stride)], (q, q_stride), scales, rows, d, |[x]| x);
 }

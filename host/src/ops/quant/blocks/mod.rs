@@ -29,7 +29,7 @@ impl Block {
     }
 
     /// Whether blocks of contiguous rows of `d` elements are those of a single row.
-    fn continues(self, d: usize) -> bool {
+    pub(super) fn continues(self, d: usize) -> bool {
         self.rows == 1 && d.is_multiple_of(self.columns)
     }
 }
@@ -39,13 +39,18 @@ fn largest(dtype: DType) -> f32 {
     if dtype == DType::F8E5M2 { f8e5m2::MAX.to_f32() } else { f8e4m3::MAX.to_f32() }
 }
 
+/// The least value above 0 of an 8-bit float.
+pub(super) fn least_subnormal(dtype: DType) -> f64 {
+    if dtype == DType::F8E5M2 { f8e5m2::from_bits(1).to_f64() } else { f8e4m3::from_bits(1).to_f64() }
+}
+
 /// The nearest value of an 8-bit float.
 fn nearest(dtype: DType, x: f64) -> f64 {
     if dtype == DType::F8E5M2 { f8e5m2::from_f64(x).to_f64() } else { f8e4m3::from_f64(x).to_f64() }
 }
 
 /// The scale of a block whose greatest magnitude is `max`, and what elements are multiplied with, as the operators define them.
-fn scale(scales: DType, q: DType, max: f64) -> (f64, f32) {
+pub(super) fn scale(scales: DType, q: DType, max: f64) -> (f64, f32) {
     if scales == DType::F32 {
         let least = largest(q) * f32::MIN_POSITIVE;
         let max = if max < f64::from(least) { least } else { max as f32 };

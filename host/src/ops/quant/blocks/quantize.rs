@@ -2,7 +2,7 @@
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 
-use super::{Block, nearest, scale};
+use super::{Block, least_subnormal, nearest, scale};
 use crate::ops::elementwise::grid_of_rows;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Dtype, Float, Float8};
@@ -130,6 +130,8 @@ macro_rules! quantization {
             block: Block::new($height, $width),
             scale: DType::$dtype,
             production: &[$($production),+],
+            value: |x| x[0],
+            error: 0.0,
             launch: |stream, args| {
                 dispatch!(INFO, args.dtype("x")?, float => |T| {
                     dispatch!(INFO, args.dtype("q")?, [crate::f8e4m3, crate::f8e5m2] => |Q| {
@@ -150,6 +152,9 @@ pub struct Quantization {
     pub(in super::super) scale: DType,
     /// Production shapes, rows and columns.
     pub(in super::super) production: &'static [(usize, usize)],
+    /// What is quantized, of the inputs at a place, and its relative error.
+    pub(in super::super) value: fn(&[f64]) -> f64,
+    pub(in super::super) error: f64,
     pub(in super::super) launch: fn(&Stream, &mut Arguments<'_>) -> Result<()>,
 }
 
@@ -164,11 +169,27 @@ impl Quantization {
         params.choice("to")?.parse()
     }
 
+    /// Whether every bit of the result is determined.
+    fn is_exact(&self) -> bool {
+        self.error == 0.0
+    }
+
+    /// A row of what is quantized, in f32.
+    fn row(&self, inputs: &[&HostTensor], row: usize) -> Vec<f64> {
+        if let [x] = inputs {
+            return reference::row(x, row);
+        }
+        let rows: Vec<_> = inputs.iter().map(|x| reference::row(x, row)).collect();
+        let value = |c| (self.value)(&rows.iter().map(|row| row[c]).collect::<Vec<_>>());
+        (0..rows[0].len()).map(|c| f64::from(value(c) as f32)).collect()
+    }
+
     /// The greatest magnitudes of the blocks that have row `first` as their first, NaN where one is.
-    fn maxima(&self, x: &HostTensor, first: usize) -> Vec<f64> {
-        let mut maxima = vec![0.0f64; x.shape()[1].div_ceil(self.block.columns)];
-        for row in first..(first + self.block.rows).min(x.shape()[0]) {
-            for (c, x) in reference::row(x, row).into_iter().enumerate() {
+    fn maxima(&self, inputs: &[&HostTensor], first: usize) -> Vec<f64> {
+        let shape = inputs[0].shape();
+        let mut maxima = vec![0.0f64; shape[1].div_ceil(self.block.columns)];
+        for row in first..(first + self.block.rows).min(shape[0]) {
+            for (c, x) in self.row(inputs, row).into_iter().enumerate() {
                 let max = &mut maxima[c / self.block.columns];
                 // Not f64::max, which leaves NaN out.
                 if x.is_nan() || x.abs() > *max {
@@ -188,14 +209,15 @@ impl Operator for Quantization {
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
         let (info, height) = (self.info, self.block.rows);
-        let production = self
-            .production
-            .iter()
-            .map(|&(rows, d)| Case::production(info, format!("{rows}x{d} bfloat16"), DType::BF16, dims(rows, d)));
-        let mut cases: Vec<_> = production.collect();
+        let production = |&(rows, d): &(usize, usize)| {
+            Case::production(info, format!("{rows}x{d} bfloat16"), DType::BF16, dims(rows, d))
+        };
+        let mut cases: Vec<_> = self.production.iter().map(production).collect();
         for &dtype in info.dtypes {
             let pads = |case: Case, x, q| {
-                case.arrange("x", Arrangement::DENSE.row_pad(x)).arrange("q", Arrangement::DENSE.row_pad(q))
+                let padded = |case: Case, name, pad| case.arrange(name, Arrangement::DENSE.row_pad(pad));
+                let inputs = info.inputs().zip([x, x + q]);
+                padded(inputs.fold(case, |case, (arg, pad)| padded(case, arg.name, pad)), "q", q)
             };
             let e5m2 = |case: Case| case.param("to", ParamValue::Choice("float8_e5m2"));
             // Rows of whole blocks of threads, and of blocks of theirs that are cut off.
@@ -209,32 +231,38 @@ impl Operator for Quantization {
                 Case::tiny(info, dtype, dims(1, 1)),
                 Case::tiny(info, dtype, dims(2, 40)).fill(Values::Constant(0.0)),
                 Case::boundary(info, dtype, dims(height + 1, 136)).offset(1),
-                // Few elements a block, so that some have neither NaN nor an infinity.
-                Case::boundary(info, dtype, dims(70, if height > 32 { 131 } else { 3 })).values("x", Values::Specials),
-                e5m2(
-                    Case::boundary(info, dtype, dims(if height == 1 { 70 } else { 3 }, 3))
-                        .values("x", Values::Specials),
-                ),
                 Case::empty(info, dtype, dims(0, 8)),
                 Case::empty(info, dtype, dims(3, 0)),
             ]);
+            if self.is_exact() {
+                // Few elements a block, so that some have neither NaN nor an infinity.
+                let sizes = if height == 128 { dims(3, 3) } else { dims(70, 3) };
+                let specials = Case::boundary(info, dtype, sizes).values("x", Values::Specials);
+                cases.extend([specials.clone(), e5m2(specials)]);
+            }
         }
-        // Where scales of such blocks end.
-        let least = |magnitude: f64| Values::Uniform { low: -magnitude, high: magnitude };
-        for magnitude in [1e-34, 1e-36, 1e-40] {
-            let mut case = Case::boundary(info, DType::F32, dims(height + 1, 140)).values("x", least(magnitude));
-            case.name = format!("{} below {magnitude:e}", case.name);
-            cases.push(case);
+        if self.is_exact() {
+            // Where scales of such blocks end.
+            for magnitude in [1e-34, 1e-36, 1e-40] {
+                let values = Values::Uniform { low: -magnitude, high: magnitude };
+                let mut case = Case::boundary(info, DType::F32, dims(height + 1, 140)).values("x", values);
+                case.name = format!("{} below {magnitude:e}", case.name);
+                cases.push(case);
+            }
         }
         cases
     }
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
-        Ok(vec![InputSpec::normal("x", case.dtype, case.dims(["rows", "d"])?).in_case(case)])
+        let shape = case.dims(["rows", "d"])?;
+        Ok(self.info.inputs().map(|arg| InputSpec::normal(arg.name, case.dtype, shape).in_case(case)).collect())
     }
 
     fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
-        let [rows, d] = inputs.get("x")?.dims()?;
+        let [rows, d] = inputs.get(self.info.args[0].name)?.dims()?;
+        for arg in self.info.inputs() {
+            inputs.get(arg.name)?.has_shape(&[rows, d])?;
+        }
         let q = TensorMeta::new("q", Self::target(params)?, [rows, d]);
         Ok(vec![q, TensorMeta::new("scales", self.scale, self.scales(rows, d))])
     }
@@ -244,9 +272,10 @@ impl Operator for Quantization {
     }
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
-        let (x, to) = (inputs.get("x")?, Self::target(params)?);
+        let all: Vec<_> = self.info.inputs().map(|arg| inputs.get(arg.name)).collect::<Result<_>>()?;
+        let to = Self::target(params)?;
         let scales = |first: usize| -> Vec<_> {
-            self.maxima(x, first).into_iter().map(|max| scale(self.scale, to, max)).collect()
+            self.maxima(&all, first).into_iter().map(|max| scale(self.scale, to, max)).collect()
         };
         if output == "scales" {
             return Ok(reference::by_row(rows, |r| scales(r * self.block.rows).into_iter().map(|(s, _)| s).collect()));
@@ -259,18 +288,35 @@ impl Operator for Quantization {
                 inverses = scales(first).into_iter().map(|(_, inverse)| inverse).collect();
             }
             let scaled = |(c, x): (usize, f64)| f64::from(x as f32 * inverses[c / self.block.columns]);
-            values.extend(reference::row(x, row).into_iter().enumerate().map(|element| nearest(to, scaled(element))));
+            // An error can decide between two neighbours.
+            let stored = |x: f64| if self.is_exact() { nearest(to, x) } else { x };
+            values.extend(self.row(&all, row).into_iter().enumerate().map(|element| stored(scaled(element))));
         }
         Ok(values)
     }
 
-    fn tolerance(&self, _: &Case, _: &str) -> Result<Tolerance> {
-        Ok(Tolerance::EXACT)
+    fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
+        if self.is_exact() {
+            return Ok(Tolerance::EXACT);
+        }
+        let to = Self::target(&case.params)?;
+        let rounding = roundoff(DType::F32);
+        Ok(match output {
+            "scales" => {
+                Tolerance::new(0.0, self.error + 2.0 * rounding, "the error of the greatest value, and one division")
+            }
+            _ => {
+                let why = "one rounding, and the errors of the value and of its scale";
+                Tolerance::new(least_subnormal(to) / 2.0, roundoff(to) + 2.0 * self.error + 4.0 * rounding, why)
+            }
+        })
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {
         let [rows, d] = case.dims(["rows", "d"])?;
         let scales: usize = self.scales(rows, d).iter().product();
-        Ok(Cost::memory((rows * d * (case.dtype.size() + 1) + scales * self.scale.size()) as u64))
+        Ok(Cost::memory(
+            (rows * d * (self.info.inputs().count() * case.dtype.size() + 1) + scales * self.scale.size()) as u64,
+        ))
     }
 }
