@@ -20,7 +20,7 @@ macro_rules! reduction {
                                                             dtypes(T: float),
                                                             types(P: Lanes<2>, Warp<4>, Block<2>, Block<8>, Stream),
                                                             block = P::THREADS,
-                                                            min_blocks = 1,
+                                                            min_blocks = crate::rows::blocks::<P>(1),
                                                             shared = <P as Team>::Partials<1>,
                                                             no_spills
                                                         )]

@@ -17,9 +17,10 @@
 //!
 //! # Numerics
 //! Maximum and sum are found in one pass and one reduction, the sum rescaled when the maximum grows, in f32 and a fixed order.
-//! ex2.approx and rcp.approx, about 2⁻²² relative each, and 2⁻²³ of the exponent's size. One rounding to the storage type. −∞ has
-//! probability 0; a row that sees nothing, or nothing but −∞, gives zeros; +∞ or NaN makes the whole row NaN, but for what it
-//! does not see. Differences beyond f32 count as infinite.
+//! The sum's logarithm goes into the exponent, where it costs nothing: lg2.approx, and
+//! ex2.approx of 2⁻²² relative, and 2⁻²³ of the exponent's size. One rounding to the storage type. −∞ has
+//! probability 0; a row that sees nothing, or nothing but −∞, gives zeros; +∞ or NaN in what a
+//! row sees makes all of it NaN. Differences beyond f32 count as infinite.
 //!
 //! # Cost
 //! One read and one write of rows × d elements, two exponentials an element: bound by memory bandwidth, with the special-function
@@ -44,7 +45,7 @@ row_kernels! {
     /// `x` is valid for reads and `y` for writes of `rows` rows of `d` elements at their strides; rows is at least 1, and rows are
     /// such as the team holds. `lengths` is null or valid for reads of rows / `rows_per_length` elements, rounded up, and
     /// |`offset`| is below 2⁶².
-    softmax, softmax_cluster: 2 partials;
+    softmax, softmax_cluster: 2 partials, 1 inputs;
     |team: P, T| (
         x: *const T,
         lengths: *const i32,
@@ -59,7 +60,8 @@ row_kernels! {
         let team = team.prefix(visible(&team, q_len, offset, lengths, rows_per_length));
         let x = team.load_or((x, x_stride), f32::NEG_INFINITY);
         let (max, sum) = max_and_sum(&team, x, scale);
-        let share = if sum == 0.0 { 0.0 } else { math::rcp_approx(sum) };
-        team.store([x], [(y, y_stride)], |[x]| [math::ex2_approx((x - max) * scale) * share]);
+        // Nothing has a share of nothing.
+        let log = if sum == 0.0 { f32::INFINITY } else { math::lg2_approx(sum) };
+        team.store([x], [(y, y_stride)], |[x]| [math::ex2_approx_ftz(math::fma(x - max, scale, -log))]);
     }
 }

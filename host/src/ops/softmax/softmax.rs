@@ -53,7 +53,8 @@ pub fn softmax_into<'a, T: Float>(
     softmax_masked_into(stream, x, SoftmaxMask::default(), scale, y)
 }
 
-/// [`softmax`] over the columns that `mask` lets a row see; the others give 0, whatever they hold. A row that sees none gives zeros.
+/// [`softmax`] over the columns that `mask` lets a row see; the others give 0, whatever they hold. A row that sees none gives zeros,
+/// and one that sees +∞ or NaN is NaN throughout.
 ///
 /// # Errors
 /// As of [`softmax`]; [`Error::Shape`](crate::Error::Shape) if the number of lengths does not divide the rows,
@@ -181,6 +182,7 @@ impl Operator for Softmax {
                 Case::odd(&INFO, dtype, lengths(12, 104, 12)).values("lengths", hostile).param("q_len", 12),
                 Case::tiny(&INFO, dtype, dims(2, 64)).values("x", infinite).without("lengths"),
                 Case::boundary(&INFO, dtype, dims(70, 2)).fill(Values::Specials).without("lengths"),
+                Case::boundary(&INFO, dtype, dims(70, 9)).fill(Values::Specials).param("q_len", 7).without("lengths"),
             ]);
         }
         // What a cluster does not see.
@@ -244,6 +246,9 @@ impl Operator for Softmax {
                 return vec![0.0; x.len()];
             }
             let sum: f64 = x[..visible].iter().map(|x| (scale * x - max).exp()).sum();
+            if sum.is_nan() {
+                return vec![sum; x.len()];
+            }
             let of = |c: usize| if c < visible { (scale * x[c] - max).exp() / sum } else { 0.0 };
             (0..x.len()).map(of).collect()
         }))
