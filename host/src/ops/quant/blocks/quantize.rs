@@ -223,7 +223,7 @@ impl Operator for Quantization {
             // Rows of whole blocks of threads, and of blocks of theirs that are cut off.
             let whole = if height == 1 { dims(3, 2048) } else { dims(height, 256) };
             cases.extend([
-                Case::odd(info, dtype, whole.clone()),
+                Case::odd(info, dtype, whole),
                 e5m2(Case::odd(info, dtype, whole)),
                 Case::odd(info, dtype, dims(height + 3, 203)),
                 pads(Case::odd(info, dtype, dims(2 * height, 264)), 8, 16),
