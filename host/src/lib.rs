@@ -34,13 +34,15 @@ pub mod cli;
 pub mod ops;
 mod runtime;
 
+/// 8-bit floats, and the scales of their blocks.
+pub use cuda_std::fp8::{f8e4m3, f8e5m2, f8e8m0};
 /// Typed kernel launches: [`launch::Kernel`] and what its arguments are made of.
 pub use cuda_std::launch;
 pub use half::{bf16, f16};
 
 pub use runtime::any::{AnyTensor, AnyView, AnyViewMut};
 pub use runtime::device::{BackendKind, Device, DeviceInfo};
-pub use runtime::dtype::{DType, Dtype, Float};
+pub use runtime::dtype::{DType, Dtype, Float, Float8};
 pub use runtime::error::{CudaVersion, Error, Result};
 pub use runtime::host_tensor::HostTensor;
 pub use runtime::kernels::Arch;

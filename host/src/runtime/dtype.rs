@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bytemuck::Pod;
+use cuda_std::fp8::{f8e4m3, f8e5m2, f8e8m0};
 use half::{bf16, f16};
 
 mod sealed {
@@ -17,7 +18,7 @@ pub trait Dtype: sealed::Sealed + Pod + PartialEq + PartialOrd + fmt::Debug + Se
     /// The value in double precision, exactly (for `i64`: rounded).
     fn to_f64(self) -> f64;
 
-    /// The nearest value: ties to even for floats; integers saturate and NaN becomes 0.
+    /// The nearest value: ties to even for floats, of which those of 8 bits saturate; integers saturate and NaN becomes 0.
     fn from_f64(value: f64) -> Self;
 }
 
@@ -39,6 +40,9 @@ macro_rules! for_each_dtype {
             (F32, f32, "float32", "32-bit IEEE 754.", |x| f64::from(x), |x| x as f32),
             (F16, f16, "float16", "16-bit IEEE 754.", |x| x.to_f64(), |x| f16::from_f32(round_to_odd(x))),
             (BF16, bf16, "bfloat16", "The upper half of a `float32`.", |x| x.to_f64(), |x| bf16::from_f32(round_to_odd(x))),
+            (F8E4M3, f8e4m3, "float8_e4m3fn", "8-bit float up to 448.", |x| x.to_f32().into(), |x| f8e4m3::from_f32(round_to_odd(x))),
+            (F8E5M2, f8e5m2, "float8_e5m2", "8-bit float up to 57344.", |x| x.to_f32().into(), |x| f8e5m2::from_f32(round_to_odd(x))),
+            (F8E8M0, f8e8m0, "float8_e8m0fnu", "8-bit power of two: the scale of a block.", |x| x.to_f32().into(), |x| f8e8m0::from_f32(round_to_odd(x))),
             (I8, i8, "int8", "8-bit signed integer.", |x| f64::from(x), |x| x.round_ties_even() as i8),
             (U8, u8, "uint8", "8-bit unsigned integer.", |x| f64::from(x), |x| x.round_ties_even() as u8),
             (I32, i32, "int32", "32-bit signed integer.", |x| f64::from(x), |x| x.round_ties_even() as i32),
@@ -98,11 +102,17 @@ for_each_dtype!(define);
 pub trait Float: Dtype + cuda_std::float::Element {}
 impl<T: Dtype + cuda_std::float::Element> Float for T {}
 
+/// An 8-bit float: [`struct@f8e4m3`] or [`struct@f8e5m2`]. What generic callers of quantization ask for.
+pub trait Float8: Dtype + cuda_std::fp8::Float8 {}
+impl<Q: Dtype + cuda_std::fp8::Float8> Float8 for Q {}
+
 impl DType {
     /// The types that are a [`Float`].
     pub const FLOATS: &'static [DType] = &[DType::F32, DType::F16, DType::BF16];
+    /// The types that are a [`Float8`].
+    pub const FLOAT8S: &'static [DType] = &[DType::F8E4M3, DType::F8E5M2];
 
-    /// Whether values have a fraction.
+    /// Whether this is a [`Float`].
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16)
     }
@@ -134,6 +144,9 @@ impl DType {
             DType::F32 => "f32",
             DType::F16 => "f16",
             DType::BF16 => "bf16",
+            DType::F8E4M3 => "f8e4m3",
+            DType::F8E5M2 => "f8e5m2",
+            DType::F8E8M0 => "f8e8m0",
             DType::I8 => "i8",
             DType::U8 => "u8",
             DType::I32 => "i32",
@@ -168,6 +181,10 @@ mod tests {
         assert_eq!(stored::<bf16>(-tie - 1e-12), -next);
         assert_eq!(stored::<bf16>(tie - 1e-12), one);
         assert_eq!(stored::<bf16>(next + (tie - one) - 1e-12), next);
+        assert_eq!([17.0, 17.0 + 1e-12, 1e300, f64::NEG_INFINITY].map(stored::<f8e4m3>), [16.0, 18.0, 448.0, -448.0]);
+        assert_eq!([1e300, -1e-300].map(stored::<f8e5m2>), [57344.0, 0.0]);
+        assert!(stored::<f8e5m2>(f64::NAN).is_nan() && stored::<f8e8m0>(-1.0).is_nan());
+        assert_eq!([3.0 - 1e-12, 3.0, 0.0].map(stored::<f8e8m0>), [2.0, 4.0, 2f64.powi(-127)]);
     }
 
     #[test]

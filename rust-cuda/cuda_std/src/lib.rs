@@ -88,6 +88,7 @@ pub mod warp;
 pub mod wgmma;
 
 pub use cuda_std_macros::{gpu_printf, kernel};
+pub use fp8::{f8e4m3, f8e5m2, f8e8m0};
 pub use half::{bf16, f16};
 
 #[cfg(not(target_arch = "nvptx64"))]

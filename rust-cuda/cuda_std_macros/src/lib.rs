@@ -36,7 +36,7 @@ use proc_macro::TokenStream;
 /// `(DevicePtr<T>, DevicePtr<T>, DevicePtrMut<T>, u32, f32)`; and a constant of its name, here `RMS_NORM`, that lists every
 /// instance. Generic host code asks for `T: RmsNormDtype`, which the listed types implement (`RmsNormTDtype` and
 /// `RmsNormUDtype` where there are several; `RmsNormEpilogue` for a marker called `Epilogue`). The set `float` asks for
-/// `cuda_std::float::Element` and `half` for `cuda_std::float::Half`, whatever the kernel. A type or value that is not
+/// `cuda_std::float::Element`, `half` for `cuda_std::float::Half` and `float8` for `cuda_std::fp8::Float8`, whatever the kernel. A type or value that is not
 /// listed, or that `where` leaves out, does not compile.
 ///
 /// # Keys
@@ -44,7 +44,7 @@ use proc_macro::TokenStream;
 /// | key | meaning |
 /// |---|---|
 /// | `block = 256`, `block = (32, 8)` | threads a block: the launch bound, and what the host launches with; required |
-/// | `dtypes(T: f32, bf16, U: float)` | the element types of each parameter; `float` is `f32, f16, bf16` and `half` is `f16, bf16` |
+/// | `dtypes(T: f32, bf16, U: float)` | the element types of each parameter; `float` is `f32, f16, bf16`, `half` is `f16, bf16` and `float8` is `f8e4m3, f8e5m2` |
 /// | `types(E: Bias, Gelu, S: Tile<128, 64, 32>)` | types without values, which select code: `gemm_bias_tile128x64x32` |
 /// | `values(V: 1, 8, W: …)` | the values of each const parameter, integers or booleans |
 /// | `where(V * bytes(T) <= 16)` | the combinations to build, all without it: parameters, types to compare with, `bytes(T)`, numbers, operators |

@@ -28,7 +28,7 @@
 use super::{activation, sigmoid_and_slope};
 
 #[inline(always)]
-pub(super) fn value(x: f32) -> f32 {
+pub(crate) fn value(x: f32) -> f32 {
     x * sigmoid_and_slope(x).0
 }
 

@@ -1,8 +1,20 @@
 //! Conversion to few bits with scales, and back.
 
+mod blocks;
+pub mod dequantize_fp8;
 pub mod dequantize_int8;
+pub mod dequantize_mxfp8;
+mod norm_row;
+pub mod quantize_columns_int8;
+pub mod quantize_fp8_128x128;
+pub mod quantize_fp8_1x128;
 pub mod quantize_int8;
+pub mod quantize_mxfp8_1x32;
+pub mod quantize_mxfp8_32x1;
 pub mod quantize_rows_int8;
+pub mod rms_norm_quantize_fp8_1x128;
+pub mod rms_norm_quantize_rows_int8;
+pub mod swiglu_quantize_fp8_1x128;
 
 use cuda_std::float::Element;
 use cuda_std::math;

@@ -62,7 +62,9 @@ pub fn peak_flops(info: &DeviceInfo, bound: Bound) -> Option<f64> {
 /// Bytes that decide a tensor core's rate: halving them doubles it. f32 runs as tf32.
 fn bytes(dtype: DType) -> Option<u64> {
     match dtype {
-        DType::F32 | DType::F16 | DType::BF16 | DType::I8 | DType::U8 => Some(dtype.size() as u64),
+        DType::F32 | DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8 => {
+            Some(dtype.size() as u64)
+        }
         _ => None,
     }
 }

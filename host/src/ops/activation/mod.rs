@@ -182,7 +182,7 @@ mod prelude {
 }
 
 /// 1 / (1 + e^(−x)) in f64.
-fn sigmoid_f64(x: f64) -> f64 {
+pub(super) fn sigmoid_f64(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 

@@ -40,6 +40,23 @@ pub(super) fn grid(info: &OpInfo, arg: &'static str, n: usize, per_block: usize)
     }
 }
 
+/// Blocks for `d` items of each row at `per_block` each along x, and a row for each y and z; `None` when there is nothing to do.
+pub(super) fn grid_of_rows(
+    info: &OpInfo,
+    arg: &'static str,
+    rows: usize,
+    d: usize,
+    per_block: usize,
+) -> Result<Option<Dim3>> {
+    let Some(x) = grid(info, arg, if rows == 0 { 0 } else { d }, per_block)? else { return Ok(None) };
+    let (y, z) = (rows.min(MAX_ROWS), rows.div_ceil(MAX_ROWS));
+    if z > MAX_ROWS {
+        let reason = format!("{rows} rows, at most {} are supported", MAX_ROWS * MAX_ROWS);
+        return Err(Error::too_large(info.name, arg, reason));
+    }
+    Ok(Some(Dim3::new(x, y as u32, z as u32)))
+}
+
 /// An operand of an elementwise kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<'a> {
@@ -93,8 +110,7 @@ impl<const N: usize> Plan<N> {
 
     /// The same where that many of them are outputs.
     fn with_outputs(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N], outputs: usize) -> Result<Option<Self>> {
-        let single = operands.iter().all(|operand| operand.is_contiguous);
-        Self::of(info, map::per_block(bytes, N - outputs), operands, single)
+        Self::of(info, map::per_block(bytes, N - outputs), operands, true)
     }
 
     /// The same where an operand beside these is one row that all rows share.
@@ -102,12 +118,9 @@ impl<const N: usize> Plan<N> {
         Self::of(info, map::per_block(bytes, N), operands, false)
     }
 
-    /// The same where rows are not all alike, as where each has a scale.
-    pub(super) fn by_row(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
-        Self::of(info, map::per_block(bytes, N - 1), operands, false)
-    }
-
-    fn of(info: &OpInfo, per_block: usize, operands: [Operand<'_>; N], single: bool) -> Result<Option<Self>> {
+    /// The same for blocks of `per_block` elements of a row. Rows that are not `alike` never are a single one.
+    pub(super) fn of(info: &OpInfo, per_block: usize, operands: [Operand<'_>; N], alike: bool) -> Result<Option<Self>> {
+        let single = alike && operands.iter().all(|operand| operand.is_contiguous);
         let Operand { name, shape, .. } = operands[0];
         for other in &operands[1..] {
             if other.shape != shape {
@@ -122,15 +135,8 @@ impl<const N: usize> Plan<N> {
         for (stride, operand) in strides.iter_mut().zip(&operands).filter(|_| !single) {
             *stride = operand.row_stride(info)?;
         }
-        let Some(x) = grid(info, name, if rows == 0 { 0 } else { d }, per_block)? else {
-            return Ok(None);
-        };
-        let (y, z) = (rows.min(MAX_ROWS), rows.div_ceil(MAX_ROWS));
-        if z > MAX_ROWS {
-            let reason = format!("{rows} rows, at most {} are supported", MAX_ROWS * MAX_ROWS);
-            return Err(Error::too_large(info.name, name, reason));
-        }
-        Ok(Some(Self { rows: rows as u64, d: d as u64, strides, grid: Dim3::new(x, y as u32, z as u32) }))
+        let grid = grid_of_rows(info, name, rows, d, per_block)?;
+        Ok(grid.map(|grid| Self { rows: rows as u64, d: d as u64, strides, grid }))
     }
 }
 

@@ -35,6 +35,9 @@ pub fn roundoff(dtype: DType) -> f64 {
         DType::F32 => f64::powi(2.0, -24),
         DType::F16 => f64::powi(2.0, -11),
         DType::BF16 => f64::powi(2.0, -8),
+        DType::F8E4M3 => f64::powi(2.0, -4),
+        DType::F8E5M2 => f64::powi(2.0, -3),
+        DType::F8E8M0 => 1.0 / 3.0,
         _ => 0.0,
     }
 }

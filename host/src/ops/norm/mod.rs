@@ -21,7 +21,7 @@ use crate::runtime::error::Result;
 use crate::runtime::view::View;
 
 /// An error unless `eps` is zero or more.
-fn require_eps(info: &OpInfo, eps: f32) -> Result<()> {
+pub(super) fn require_eps(info: &OpInfo, eps: f32) -> Result<()> {
     if eps.is_nan() || eps < 0.0 {
         return Err(info.param_error("eps", eps, "zero or more"));
     }
@@ -29,7 +29,7 @@ fn require_eps(info: &OpInfo, eps: f32) -> Result<()> {
 }
 
 /// An error unless `weight` is contiguous and has an element for each of a row's.
-fn require_weight<T: Float>(info: &OpInfo, arg: &'static str, weight: &View<'_, T>, d: usize) -> Result<()> {
+pub(super) fn require_weight<T: Float>(info: &OpInfo, arg: &'static str, weight: &View<'_, T>, d: usize) -> Result<()> {
     weight.require_shape(info.name, arg, &[d])?;
     weight.require_contiguous(info.name, arg)
 }

@@ -12,7 +12,8 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// (q − zero) · scale: `q` of any shape, `scales` of `[1]`, or one for each of its rows, `[rows]`, and a `zero` of `[1]` if there is one.
+/// (q − zero) · scale: `q` of any shape, `scales` of `[1]`, or one for each of its rows, `[rows]`, or columns, `[1, d]`, and a `zero` of `[1]` if there
+/// is one.
 ///
 /// One f32 product, rounded once. Rows of `q` may be padded. The result is a new dense tensor; the work is queued on `stream`.
 ///
@@ -55,26 +56,55 @@ pub fn dequantize_int8_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (q, scales, mut y) = (q.into(), scales.into(), y.into());
-    let [count]: [usize; 1] = scales.dims(INFO.name, "scales")?;
+    let Some(spread) = Spread::of(scales.shape(), q.rows(), q.cols()) else {
+        return Err(INFO.shape_error("scales", scales.shape(), Spread::wanted(q.rows(), q.cols())));
+    };
     scales.require_contiguous(INFO.name, "scales")?;
-    let by_row = count != 1;
-    if by_row {
-        scales.require_shape(INFO.name, "scales", &[q.rows()])?;
-    }
     if let Some(zero) = &zero {
         zero.require_shape(INFO.name, "zero", &[1])?;
     }
     let operands = [Operand::read("q", &q), Operand::written("y", &y)];
-    // What elements of this size are moved at a time, whatever T is.
-    let bytes = 16 / gk::PACK;
-    let plan = if by_row { Plan::by_row(&INFO, bytes, operands)? } else { Plan::new(&INFO, bytes, operands)? };
-    let Some(plan) = plan else { return Ok(()) };
+    let Some(plan) = Plan::of(&INFO, gk::PER_BLOCK, operands, spread == Spread::One)? else { return Ok(()) };
     let [q_stride, y_stride] = plan.strides;
     let zero = zero.map_or(Ok(DevicePtr::null()), |zero| zero.ptr(stream))?;
     let (q, scales, y) = (q.ptr(stream)?, scales.ptr(stream)?, y.ptr_mut(stream)?);
-    let args = (q, scales, zero, y, plan.rows, plan.d, q_stride, y_stride, u64::from(by_row));
-    // SAFETY: the tensors are live and have these rows at these strides, there is a scale for each row or one for all, and y is borrowed mutably.
+    let [row_shift, column_shift] = spread.shifts();
+    let args = (q, scales, zero, y, plan.rows, plan.d, q_stride, y_stride, row_shift, column_shift);
+    // SAFETY: the tensors are live and have these rows at these strides, there are as many scales as the shifts say, and y is borrowed mutably.
     unsafe { stream.launch::<gk::DequantizeInt8<T>>(plan.grid, args) }
+}
+
+/// What has a scale of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    One,
+    Rows,
+    Columns,
+}
+
+impl Spread {
+    /// Which has scales of that shape.
+    fn of(scales: &[usize], rows: usize, d: usize) -> Option<Self> {
+        match *scales {
+            [1] => Some(Self::One),
+            [n] if n == rows => Some(Self::Rows),
+            [1, n] if n == d => Some(Self::Columns),
+            _ => None,
+        }
+    }
+
+    fn wanted(rows: usize, d: usize) -> String {
+        format!("[1], [{rows}] or [1, {d}]")
+    }
+
+    /// Rows and columns that share a scale, as powers of two; 63 for all.
+    fn shifts(self) -> [u32; 2] {
+        match self {
+            Self::One => [63, 63],
+            Self::Rows => [0, 63],
+            Self::Columns => [63, 0],
+        }
+    }
 }
 
 /// The operator's entry in the registry.
@@ -83,11 +113,11 @@ pub struct DequantizeInt8;
 static INFO: OpInfo = OpInfo {
     name: "dequantize_int8",
     bench_name: "quant.dequantize_int8",
-    summary: "8-bit integers back to floats, with one scale or one for each row",
+    summary: "8-bit integers back to floats, with one scale or one for each row or column",
     math: "y = (q − zero) · scale",
     args: &[
         ArgInfo::input("q", "[rows, d], rows may be padded").of(&[DType::I8]),
-        ArgInfo::input("scales", "[1] or [rows], contiguous").of(&[DType::F32]),
+        ArgInfo::input("scales", "[1], [rows] or [1, d], contiguous").of(&[DType::F32]),
         ArgInfo::input("zero", "[1]").of(&[DType::I32]).optional(),
         ArgInfo::output("y", "the shape of q, of the type `to`, rows may be padded").of(DType::FLOATS),
     ],
@@ -110,8 +140,15 @@ impl Operator for DequantizeInt8 {
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
         let by_row = |case: Case| case.without("zero");
+        let by_column = |case: Case| {
+            let mut case = by_row(case);
+            case.dims.push("columns", 1);
+            case.name.push_str(" columns");
+            case
+        };
         let name = "rows=32768 d=4096 bfloat16";
         let mut cases = vec![by_row(Case::production(&INFO, name, DType::BF16, dims(32768, 4096)))];
+        cases.push(by_column(Case::production(&INFO, name, DType::BF16, dims(32768, 4096))));
         for &dtype in INFO.dtypes {
             let to = |case: Case| case.param("to", ParamValue::Choice(dtype.name()));
             let pads = |case: Case| {
@@ -122,6 +159,9 @@ impl Operator for DequantizeInt8 {
                     by_row(Case::odd(&INFO, dtype, dims(7, 1003))),
                     by_row(Case::odd(&INFO, dtype, dims(3, 4112))),
                     Case::odd(&INFO, dtype, dims(3, 4112)),
+                    by_column(Case::odd(&INFO, dtype, dims(3, 4104))),
+                    by_column(Case::odd(&INFO, dtype, dims(7, 203))),
+                    by_column(pads(Case::odd(&INFO, dtype, dims(5, 100)))),
                     pads(Case::odd(&INFO, dtype, dims(5, 96))),
                     by_row(pads(Case::odd(&INFO, dtype, dims(5, 48)))),
                     Case::tiny(&INFO, dtype, dims(1, 1)),
@@ -138,11 +178,15 @@ impl Operator for DequantizeInt8 {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [rows, d] = case.dims(["rows", "d"])?;
-        // One scale goes with a zero point, one for each row without.
-        let count = if case.has("zero") { 1 } else { rows };
+        // One scale goes with a zero point, one for each row or column without.
+        let scales = match (case.dims.get("columns"), case.has("zero")) {
+            (Some(_), _) => vec![1, d],
+            (None, true) => vec![1],
+            (None, false) => vec![rows],
+        };
         let specs = [
             InputSpec::new("q", DType::I8, [rows, d], Values::Integers { low: -128, high: 127 }),
-            InputSpec::new("scales", DType::F32, [count], Values::Uniform { low: 0.0, high: 1.0 }),
+            InputSpec::new("scales", DType::F32, scales, Values::Uniform { low: 0.0, high: 1.0 }),
             InputSpec::new("zero", DType::I32, [1], Values::Integers { low: -128, high: 127 }),
         ];
         Ok(specs.into_iter().filter(|spec| case.has(spec.name)).map(|spec| spec.in_case(case)).collect())
@@ -150,10 +194,10 @@ impl Operator for DequantizeInt8 {
 
     fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
         let q = inputs.get("q")?;
-        let [rows, _] = q.dims()?;
-        let scales = inputs.get("scales")?;
-        if scales.shape() != [1] {
-            scales.has_shape(&[rows])?;
+        let [rows, d] = q.dims()?;
+        let scales = inputs.get("scales")?.shape();
+        if Spread::of(scales, rows, d).is_none() {
+            return Err(INFO.shape_error("scales", scales, Spread::wanted(rows, d)));
         }
         if let Some(zero) = inputs.optional("zero") {
             zero.has_shape(&[1])?;
@@ -171,8 +215,14 @@ impl Operator for DequantizeInt8 {
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let (q, scales) = (inputs.get("q")?, inputs.get("scales")?.to_f64());
         let zero = inputs.optional("zero").map_or(0.0, |zero| zero.to_f64()[0]);
-        let scale = |row: usize| if scales.len() == 1 { scales[0] } else { scales[row] };
-        Ok(reference::by_row(rows, |r| reference::row(q, r).into_iter().map(|q| (q - zero) * scale(r)).collect()))
+        let spread = Spread::of(inputs.get("scales")?.shape(), q.shape()[0], q.shape()[1]);
+        let scale = |row: usize, column: usize| match spread {
+            Some(Spread::Rows) => scales[row],
+            Some(Spread::Columns) => scales[column],
+            _ => scales[0],
+        };
+        let row = |r: usize| reference::row(q, r).into_iter().enumerate();
+        Ok(reference::by_row(rows, |r| row(r).map(|(c, q)| (q - zero) * scale(r, c)).collect()))
     }
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
@@ -182,7 +232,7 @@ impl Operator for DequantizeInt8 {
 
     fn cost(&self, case: &Case) -> Result<Cost> {
         let [rows, d] = case.dims(["rows", "d"])?;
-        let scales = if case.has("zero") { 2 } else { rows };
-        Ok(Cost::memory((rows * d * (1 + target(&case.params)?.size()) + 4 * scales) as u64))
+        let words: usize = self.inputs(case)?[1..].iter().filter_map(|spec| spec.meta().elements()).sum();
+        Ok(Cost::memory((rows * d * (1 + target(&case.params)?.size()) + 4 * words) as u64))
     }
 }

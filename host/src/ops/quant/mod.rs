@@ -1,12 +1,36 @@
 //! Conversion to few bits with scales, and back.
 
+mod blocks;
+pub mod dequantize_fp8;
 pub mod dequantize_int8;
+pub mod dequantize_mxfp8;
+mod norm;
+pub mod quantize_columns_int8;
+pub mod quantize_fp8_128x128;
+pub mod quantize_fp8_1x128;
 pub mod quantize_int8;
+pub mod quantize_mxfp8_1x32;
+pub mod quantize_mxfp8_32x1;
 pub mod quantize_rows_int8;
+pub mod rms_norm_quantize_fp8_1x128;
+pub mod rms_norm_quantize_rows_int8;
+pub mod swiglu_quantize_fp8_1x128;
 
+pub use blocks::{Dequantization, Quantization};
+pub use dequantize_fp8::{dequantize_fp8, dequantize_fp8_into};
 pub use dequantize_int8::{dequantize_int8, dequantize_int8_into};
+pub use dequantize_mxfp8::{dequantize_mxfp8, dequantize_mxfp8_into};
+pub use norm::NormQuantization;
+pub use quantize_columns_int8::{quantize_columns_int8, quantize_columns_int8_into};
+pub use quantize_fp8_1x128::{quantize_fp8_1x128, quantize_fp8_1x128_into};
+pub use quantize_fp8_128x128::{quantize_fp8_128x128, quantize_fp8_128x128_into};
 pub use quantize_int8::{QuantizedInt8, Zero, quantize_int8, quantize_int8_into};
+pub use quantize_mxfp8_1x32::{quantize_mxfp8_1x32, quantize_mxfp8_1x32_into};
+pub use quantize_mxfp8_32x1::{quantize_mxfp8_32x1, quantize_mxfp8_32x1_into};
 pub use quantize_rows_int8::{quantize_rows_int8, quantize_rows_int8_into};
+pub use rms_norm_quantize_fp8_1x128::{rms_norm_quantize_fp8_1x128, rms_norm_quantize_fp8_1x128_into};
+pub use rms_norm_quantize_rows_int8::{rms_norm_quantize_rows_int8, rms_norm_quantize_rows_int8_into};
+pub use swiglu_quantize_fp8_1x128::{swiglu_quantize_fp8_1x128, swiglu_quantize_fp8_1x128_into};
 
 /// What a kernel makes of x: ⌊x · inverse⌉ + zero in 8 bits, in f32 as the operators define it; NaN becomes zero.
 fn rounded(x: f64, inverse: f32, zero: f64) -> f64 {

@@ -27,6 +27,8 @@ pub(super) enum Role {
     Float,
     /// `half`: those of 16 bits.
     Half,
+    /// `float8`: every float of 8 bits.
+    Float8,
 }
 
 /// The types of one parameter.
@@ -48,6 +50,10 @@ impl Types {
         match set.as_str() {
             "float" => Self { parameter, role: Role::Float, types: [&[parse_quote!(f32)], &half[..]].concat() },
             "half" => Self { parameter, role: Role::Half, types: half.to_vec() },
+            "float8" => {
+                let types = vec![parse_quote!(::cuda_std::f8e4m3), parse_quote!(::cuda_std::f8e5m2)];
+                Self { parameter, role: Role::Float8, types }
+            }
             _ => Self { parameter, role, types: values },
         }
     }

@@ -118,6 +118,7 @@ fn bound(kernel: &Kernel, kernel_name: &Ident, parameter: &Ident) -> TokenStream
     match role(kernel, parameter) {
         Role::Float => quote!(::cuda_std::float::Element),
         Role::Half => quote!(::cuda_std::float::Half),
+        Role::Float8 => quote!(::cuda_std::fp8::Float8),
         Role::Dtype | Role::Marker => trait_name(kernel, kernel_name, parameter).into_token_stream(),
     }
 }
@@ -126,6 +127,7 @@ fn bound(kernel: &Kernel, kernel_name: &Ident, parameter: &Ident) -> TokenStream
 fn number(kernel: &Kernel, kernel_name: &Ident, parameter: &Ident) -> TokenStream {
     match role(kernel, parameter) {
         Role::Float | Role::Half => quote!(<#parameter as ::cuda_std::float::Element>::INDEX),
+        Role::Float8 => quote!(<#parameter as ::cuda_std::fp8::Float8>::INDEX),
         Role::Dtype | Role::Marker => {
             let listed = trait_name(kernel, kernel_name, parameter);
             quote!(<#parameter as #listed>::INDEX)
@@ -158,7 +160,7 @@ fn written_bounds(kernel: &Kernel, parameter: &TypeParam) -> Vec<TokenStream> {
 
 /// The trait of the listed types. A set needs none: `cuda_std` has it.
 fn listed_trait(kernel: &Kernel, kernel_name: &Ident, parameter: &TypeParam) -> TokenStream {
-    if matches!(role(kernel, &parameter.ident), Role::Float | Role::Half) {
+    if matches!(role(kernel, &parameter.ident), Role::Float | Role::Half | Role::Float8) {
         return TokenStream::new();
     }
     let visibility = &kernel.function.vis;

@@ -68,6 +68,14 @@ fn sets_need_no_trait_of_their_own() {
     // `half` starts at the number that f16 has among all floats.
     assert!(text.contains("(0usize,1usize,)=>\"cast_f32_f16\""), "{text}");
     assert!(text.contains("(2usize,2usize,)=>\"cast_bf16_bf16\""), "{text}");
+    let text = expansion(
+        quote!(dtypes(Q: float8), block = 32),
+        quote!(
+            unsafe fn widen<Q: Float8>(x: *const Q) {}
+        ),
+    );
+    assert!(text.contains("impl<Q:::cuda_std::fp8::Float8+Float8>"), "{text}");
+    assert!(text.contains("(1usize,)=>\"widen_f8e5m2\""), "{text}");
 }
 
 #[test]

@@ -38,8 +38,8 @@ pub(super) fn encode(desc: &TensorMapDesc<'_>) -> Outcome<TensorMap> {
 
 fn data_type(dtype: DType) -> TensorMapDataType {
     match dtype {
-        // There is no signed byte; only the size matters.
-        DType::U8 | DType::I8 => TensorMapDataType::Uint8,
+        // There is no other byte; only the size matters.
+        DType::U8 | DType::I8 | DType::F8E4M3 | DType::F8E5M2 | DType::F8E8M0 => TensorMapDataType::Uint8,
         DType::U32 => TensorMapDataType::Uint32,
         DType::I32 => TensorMapDataType::Int32,
         DType::I64 => TensorMapDataType::Int64,

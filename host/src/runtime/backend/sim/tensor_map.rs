@@ -23,8 +23,8 @@ pub(super) fn encode(desc: &TensorMapDesc<'_>) -> Outcome<TensorMap> {
 
 fn data_type(dtype: DType) -> warpsim::DataType {
     match dtype {
-        // There is no signed byte; only the size matters.
-        DType::U8 | DType::I8 => warpsim::DataType::U8,
+        // There is no other byte; only the size matters.
+        DType::U8 | DType::I8 | DType::F8E4M3 | DType::F8E5M2 | DType::F8E8M0 => warpsim::DataType::U8,
         DType::U32 => warpsim::DataType::U32,
         DType::I32 => warpsim::DataType::I32,
         DType::I64 => warpsim::DataType::I64,

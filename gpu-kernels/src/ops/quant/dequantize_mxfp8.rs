@@ -1,0 +1,60 @@
+//! MXFP8 back to wider floats, with a power of two for each block of 1 × 32 or 32 × 1.
+//!
+//! # Math
+//! y[r, c] = q[r, c] · scales\[block of (r, c)\].
+//!
+//! # Layout
+//! `q` and `y` are rows of d adjacent elements that may be padded. `scales` is dense: ⌈d / 32⌉ a row, or ⌈rows / 32⌉ rows of d.
+//! Rows at multiples of a pack are moved by packs, others element by element.
+//!
+//! # Mapping
+//! Blocks of 128 threads with four packs of eight bytes each, along the row by x, and the rows by y and z.
+//!
+//! # Shared memory
+//! None.
+//!
+//! # Numerics
+//! The product is exact unless it is beyond the range of f32, or among its subnormals; one rounding to the storage type.
+//!
+//! # Cost
+//! One read of a byte and one write an element: bound by memory bandwidth.
+//!
+//! # Limits
+//! d up to (2³¹ − 1) · 4 KiB.
+//!
+//! # Sources
+//! Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0.
+
+use cuda_std::float::Element;
+use cuda_std::fp8::{Float8, f8e8m0};
+use cuda_std::kernel;
+use cuda_std::vector::Pack;
+
+use super::blocks;
+
+/// Threads of a block.
+pub const BLOCK: u32 = blocks::BLOCK;
+/// Elements of a row that a block covers.
+pub const PER_BLOCK: usize = blocks::WIDENED_BY_BLOCK;
+
+/// y for `rows` rows of `d` elements, with a scale for each block of 2^`row_shift` × 2^`column_shift`.
+///
+/// # Safety
+/// `q` is valid for reads and `y` for writes of those rows at their strides, `scales` for reads of a value a block; d and rows are at least 1, the
+/// shifts at most 63 and that of columns 0 or at least 3.
+#[kernel(dtypes(T: float, Q: float8), block = BLOCK, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn dequantize_mxfp8<T: Element, Q: Float8>(
+    q: *const Q,
+    scales: *const f8e8m0,
+    y: *mut T,
+    rows: u64,
+    d: u64,
+    q_stride: u64,
+    y_stride: u64,
+    row_shift: u32,
+    column_shift: u32,
+) {
+    let (q, y, shifts) = ((q, q_stride), (y, y_stride), [row_shift, column_shift]);
+    blocks::dequantize(q, scales, y, rows, d, shifts, |values| blocks::widen(Pack(values)));
+}
