@@ -7,6 +7,8 @@ pub mod gemm;
 pub mod gemv;
 pub mod layout;
 pub mod norm;
+pub mod optim;
 pub mod quant;
+pub mod random;
 pub mod reduce;
 pub mod softmax;

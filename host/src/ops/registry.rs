@@ -1,7 +1,7 @@
 //! Every operator there is. The command line, the checks, the benches and the documentation table walk this list.
 
 use super::model::Operator;
-use super::{activation, attention, elementwise, gemm, gemv, layout, norm, quant, reduce, softmax};
+use super::{activation, attention, elementwise, gemm, gemv, layout, norm, optim, quant, random, reduce, softmax};
 
 /// All operators, one a line, by family and file.
 pub static OPERATORS: &[&dyn Operator] = &[
@@ -15,6 +15,10 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &activation::relu::RELU_BACKWARD,
     &activation::sigmoid::SIGMOID,
     &activation::sigmoid::SIGMOID_BACKWARD,
+    &activation::sigmoid3::SIGMOID3,
+    &activation::sigmoid3::SIGMOID3_BACKWARD,
+    &activation::sigmoid3::SIGMOID3_SAVED,
+    &activation::sigmoid3::SIGMOID3_SAVED_BACKWARD,
     &activation::silu::SILU,
     &activation::silu::SILU_BACKWARD,
     &activation::swiglu::SWIGLU,
@@ -29,6 +33,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &elementwise::bias_mask_scale_add::BiasMaskScaleAdd,
     &elementwise::cast::Cast,
     &elementwise::copy::Copy,
+    &elementwise::sin2_cos2::SIN2_COS2,
     &gemm::gemm_bf16::GemmBf16,
     &gemm::sgemm::Sgemm,
     &gemv::gemv::Gemv,
@@ -50,9 +55,17 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &norm::rms_norm::RmsNorm,
     &norm::rms_norm_backward::AddRmsNormBackward,
     &norm::rms_norm_backward::RmsNormBackward,
+    &optim::adamw::ADAMW,
+    &optim::adamw::ADAMW_MASTER,
+    &optim::clip_grad::ClipGrad,
     &quant::dequantize_int8::DequantizeInt8,
     &quant::quantize_int8::QuantizeInt8,
     &quant::quantize_rows_int8::QuantizeRowsInt8,
+    &random::dropout::DROPOUT,
+    &random::dropout::DROPOUT_BACKWARD,
+    &random::fill::FILL,
+    &random::random_normal::RANDOM_NORMAL,
+    &random::random_uniform::RANDOM_UNIFORM,
     &reduce::argmax::ArgmaxRows,
     &reduce::l2_norm::L2_NORM,
     &reduce::l2_norm::L2_NORM_ROWS,
