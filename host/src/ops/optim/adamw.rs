@@ -4,6 +4,7 @@ use cuda_std::float::Half;
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::optim::adamw as gk;
 
+use super::clip_grad::with_norm;
 use super::{Clip, clip_scale};
 use crate::dispatch;
 use crate::ops::elementwise::grid;
@@ -294,8 +295,8 @@ impl Operator for Adamw {
                 ["grads", "m", "v"]
                     .into_iter()
                     .fold(Case::boundary(info, dtype, n(9)), |case, name| case.values(name, Values::Constant(0.0))),
-                Case::boundary(info, dtype, n(100)).values("norm", Values::Constant(0.25)),
-                Case::boundary(info, dtype, n(100)).values("norm", Values::Constant(f64::NAN)),
+                with_norm(Case::boundary(info, dtype, n(100)), 0.25),
+                with_norm(Case::boundary(info, dtype, n(100)), f64::NAN),
             ]);
         }
         // Of the other types squares overflow in f32 on the way.

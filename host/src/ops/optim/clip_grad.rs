@@ -86,6 +86,13 @@ static INFO: OpInfo = OpInfo {
     variants: &[],
 };
 
+/// The case where the norm is that one.
+pub(super) fn with_norm(case: Case, norm: f64) -> Case {
+    let mut case = case.values("norm", Values::Constant(norm));
+    case.name = format!("{} {norm}", case.name);
+    case
+}
+
 impl Operator for ClipGrad {
     fn info(&self) -> &'static OpInfo {
         &INFO
@@ -97,7 +104,7 @@ impl Operator for ClipGrad {
         for &dtype in INFO.dtypes {
             let block = gpu_kernels::map::per_block(dtype.size(), 1);
             let name = format!("n=2^28 {}", dtype.name());
-            let norm = |norm| Case::boundary(&INFO, dtype, dims(2, 100)).values("norm", Values::Constant(norm));
+            let norm = |norm| with_norm(Case::boundary(&INFO, dtype, dims(2, 100)), norm);
             cases.extend([
                 Case::production(&INFO, name, dtype, dims(1, 1 << 28)),
                 Case::odd(&INFO, dtype, dims(1, block + 1003)),
