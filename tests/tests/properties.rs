@@ -1,69 +1,16 @@
-//! Operators on shapes that nobody chose.
+//! Operators on arguments that nobody chose.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::test_runner::{Config, TestRunner};
+use warpsmith::check::finite_differences;
 use warpsmith::check::registry::OPERATORS;
-use warpsmith::check::verify::{self, Filter, Status, offline};
-use warpsmith::check::{Job, finite_differences};
-use warpsmith::ops::model::{self, Arrangement, Case, CaseClass, Dims, InputSpec, Operator, Params, TensorMeta};
+use warpsmith::ops::model::{self, Params, TensorMeta};
 use warpsmith::{DType, Error};
-use warpsmith_tests::device;
 
 const CASES: u32 = 48;
 
 fn runner() -> TestRunner {
     TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() })
-}
-
-/// Cases of `op` with sizes up to 300, up to 16 where there are many, misaligned and padded where it has such cases itself.
-fn cases(op: &'static dyn Operator) -> impl Strategy<Value = Case> {
-    let known = op.cases();
-    let names: Vec<&'static str> = known[0].dims.iter().map(|(name, _)| name).collect();
-    let args = op.info().args;
-    // Each tensor may lie as it lies in a case of the operator's own.
-    let offset = |name| known.iter().any(|c| c.arrangement(name).offset > 0);
-    let pad = |name| known.iter().any(|c| c.arrangement(name).row_pad > 0);
-    let free: Vec<_> = args.iter().map(|arg| (arg.name, offset(arg.name), pad(arg.name))).collect();
-    let most: usize = if names.len() > 3 { 16 } else { 300 };
-    let sizes = prop::collection::vec(prop_oneof![0..20.min(most), 0..most], names.len());
-    let places = prop::collection::vec((0..9usize, 0..9usize), args.len());
-    // Optional inputs need not go together: those of the operator's first case do.
-    let optional: Vec<_> =
-        args.iter().filter(|arg| arg.optional && known[0].has(arg.name)).map(|arg| arg.name).collect();
-    (sizes, 0..op.info().dtypes.len(), places).prop_map(move |(sizes, dtype, places)| {
-        let mut dims = Dims::default();
-        names.iter().zip(sizes).for_each(|(name, size)| dims.push(name, size));
-        let case = Case::new(op.info(), CaseClass::Odd, op.info().dtypes[dtype], dims).only(&optional);
-        free.iter().zip(places).fold(case, |case, ((name, offset, pad), (by, after))| {
-            let by = if *offset { by } else { 0 };
-            let after = if *pad { after } else { 0 };
-            case.arrange(name, Arrangement::DENSE.offset(by).row_pad(after))
-        })
-    })
-}
-
-#[test]
-fn any_size_is_computed_right() {
-    let device = device();
-    for op in OPERATORS.iter().copied() {
-        let check = |case| {
-            // Sizes that have to do with each other may not fit: a number of heads that divides another.
-            let specs = op.inputs(&case).map(|specs| specs.iter().map(InputSpec::meta).collect::<Vec<_>>());
-            if matches!(specs.and_then(|specs| model::outputs(op, &specs, &case.params)), Err(Error::Shape { .. })) {
-                return Ok(());
-            }
-            let job = Job { op, case };
-            let rows = match &device {
-                Some(device) => verify::on_device(device, &job, &Filter::default()),
-                None => vec![offline::reference(&job, 0)],
-            };
-            match rows.iter().find(|row| row.status == Status::Fail) {
-                Some(row) => Err(TestCaseError::fail(format!("{job}: {}", row.detail.as_deref().unwrap_or_default()))),
-                None => Ok(()),
-            }
-        };
-        runner().run(&cases(op), check).unwrap();
-    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod elementwise;
 pub mod gemm;
 pub mod gemv;
 pub mod layout;
+pub mod loss;
 pub mod norm;
 pub mod optim;
 pub mod quant;

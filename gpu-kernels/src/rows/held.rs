@@ -7,7 +7,7 @@ use cuda_std::float::Element;
 use cuda_std::vector::Pack;
 use cuda_std::warp::{self, Lane};
 
-use super::{Team, Threads};
+use super::{Merge, Team, Threads};
 use crate::lanes;
 use crate::map::{In, Out};
 
@@ -71,10 +71,29 @@ unsafe fn elements<T: Element, const N: usize>(pack: Pack<u32, 4>) -> [f32; N] {
 }
 
 impl<G: Threads, const V: usize> Held<G, V> {
+    /// Where this thread's packs start: `V` of them `G::STRIDE` apart, so that their addresses differ by constants.
+    #[inline(always)]
+    fn first<T>() -> usize {
+        let rank = G::rank();
+        (rank / G::STRIDE * G::STRIDE * V + rank % G::STRIDE) * lanes::<T>()
+    }
+
     /// Where pack `i` of this thread starts.
     #[inline(always)]
     fn at<T>(i: usize) -> usize {
-        (G::rank() + i * G::size()) * lanes::<T>()
+        Self::first::<T>() + i * G::STRIDE * lanes::<T>()
+    }
+
+    /// How many of the first `n` elements there are from the start of this thread's packs on.
+    #[inline(always)]
+    fn left<T>(n: usize) -> u32 {
+        n.saturating_sub(Self::first::<T>()) as u32
+    }
+
+    /// Whether pack `i` starts within what is [`left`](Self::left).
+    #[inline(always)]
+    fn has<T>(i: usize, left: u32) -> bool {
+        ((i * G::STRIDE * lanes::<T>()) as u32) < left
     }
 
     #[inline(always)]
@@ -83,11 +102,12 @@ impl<G: Threads, const V: usize> Held<G, V> {
             4 => mem::transmute_copy(&Pack::<T, 4>::from_f32([fill; 4])),
             _ => mem::transmute_copy(&Pack::<T, 8>::from_f32([fill; 8])),
         };
+        let left = Self::left::<T>(self.n);
         let packs = array::from_fn(|i| {
-            let at = Self::at::<T>(i);
-            if at >= self.n {
+            if !Self::has::<T>(i, left) {
                 return empty;
             }
+            let at = Self::at::<T>(i);
             let pack = load(at);
             if at + lanes::<T>() <= self.n { pack } else { cut::<T>(pack, self.n - at, fill) }
         });
@@ -101,9 +121,10 @@ impl<G: Threads, const V: usize> Held<G, V> {
         first: A,
         f: impl Fn(A, [&[f32]; K], usize) -> A,
     ) -> A {
+        let left = Self::left::<T>(self.n);
         let mut folded = first;
         for i in 0..V {
-            if Self::at::<T>(i) < self.n {
+            if Self::has::<T>(i, left) {
                 let packs: [[f32; N]; K] = array::from_fn(|k| elements::<T, N>(rows[k].pack(i, Self::at::<T>(i))));
                 folded = f(folded, array::from_fn(|k| &packs[k][..]), Self::at::<T>(i));
             }
@@ -118,10 +139,11 @@ impl<G: Threads, const V: usize> Held<G, V> {
         y: *mut T,
         f: impl Fn([f32; K]) -> f32,
     ) -> HeldRow<T, V> {
+        let left = Self::left::<T>(self.d);
         let packs = array::from_fn(|i| {
             let packs: [[f32; N]; K] = array::from_fn(|k| elements::<T, N>(rows[k].packs[i]));
             let results = Pack::<T, N>::from_f32(array::from_fn(|e| f(array::from_fn(|k| packs[k][e]))));
-            if Self::at::<T>(i) < self.d {
+            if Self::has::<T>(i, left) {
                 results.store_streaming(y.add(Self::at::<T>(i)));
             }
             mem::transmute_copy(&results)
@@ -136,8 +158,9 @@ impl<G: Threads, const V: usize> Held<G, V> {
         rows: [HeldRow<T, V>; K],
         f: impl Fn([f32; K]) -> f32,
     ) {
+        let left = Self::left::<T>(self.n);
         for i in 0..V {
-            if Self::at::<T>(i) < self.n {
+            if Self::has::<T>(i, left) {
                 let packs: [[f32; N]; K] = array::from_fn(|k| elements::<T, N>(rows[k].pack(i, Self::at::<T>(i))));
                 for e in 0..N {
                     sums.0[i][e] += f(array::from_fn(|k| packs[k][e]));
@@ -151,15 +174,17 @@ impl<G: Threads, const V: usize> Held<G, V> {
         &self,
         rows: [HeldRow<T, V>; K],
         outputs: [*mut T; O],
-        f: impl Fn([f32; K]) -> [f32; O],
+        f: impl Fn(usize, [f32; K]) -> [f32; O],
     ) {
+        let left = Self::left::<T>(self.d);
         for i in 0..V {
-            if Self::at::<T>(i) < self.d {
+            if Self::has::<T>(i, left) {
                 let packs: [[f32; N]; K] = array::from_fn(|k| elements::<T, N>(rows[k].pack(i, Self::at::<T>(i))));
-                let results: [[f32; O]; N] = array::from_fn(|e| f(array::from_fn(|k| packs[k][e])));
+                let at = Self::at::<T>(i);
+                let results: [[f32; O]; N] = array::from_fn(|e| f(at + e, array::from_fn(|k| packs[k][e])));
                 for o in 0..O {
                     let pack = Pack::<T, N>::from_f32(array::from_fn(|e| results[e][o]));
-                    pack.store_streaming(outputs[o].add(Self::at::<T>(i)));
+                    pack.store_streaming(outputs[o].add(at));
                 }
             }
         }
@@ -183,6 +208,7 @@ unsafe fn cut_by<T: Element, const N: usize>(pack: Pack<u32, 4>, first: usize, f
 
 impl<G: Threads, const V: usize> Team for Held<G, V> {
     const THREADS: u32 = G::MAX;
+    const PACKS: u32 = V as u32;
     type Partials<const N: usize> = G::Partials<N>;
     type Row<T: Element> = HeldRow<T, V>;
     type Sums = HeldSums<V>;
@@ -228,6 +254,12 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     }
 
     #[inline(always)]
+    unsafe fn load_own_or<T: Element>(&self, (x, stride): In<T>, fill: f32) -> HeldRow<T, V> {
+        let x = x.add((self.row * stride) as usize);
+        self.load_by(fill, |at| Pack::load_evict_first(x.add(at).cast()))
+    }
+
+    #[inline(always)]
     unsafe fn load_shared<T: Element>(&self, x: *const T) -> HeldRow<T, V> {
         if V <= MAX_SHARED {
             self.load_by(0.0, |at| Pack::load_nc_evict_last(x.add(at).cast()))
@@ -250,11 +282,11 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     }
 
     #[inline(always)]
-    unsafe fn store<T: Element, const K: usize, const O: usize>(
+    unsafe fn store_places<T: Element, const K: usize, const O: usize>(
         &self,
         rows: [HeldRow<T, V>; K],
         outputs: [Out<T>; O],
-        f: impl Fn([f32; K]) -> [f32; O],
+        f: impl Fn(usize, [f32; K]) -> [f32; O],
     ) {
         let outputs = outputs.map(|(y, stride)| y.add((self.row * stride) as usize));
         match lanes::<T>() {
@@ -312,13 +344,13 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     }
 
     #[inline(always)]
-    unsafe fn reduce<L: Lane, const M: usize>(
+    unsafe fn merge<L: Lane, const M: usize>(
         &self,
         values: [L; M],
         identity: [L; M],
         slot: u32,
-        combine: impl Fn([L; M], [L; M]) -> [L; M],
+        merge: impl Merge<L, M>,
     ) -> [L; M] {
-        G::reduce(values, identity, slot, combine)
+        G::merge(values, identity, slot, merge)
     }
 }

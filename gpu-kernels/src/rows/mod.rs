@@ -11,9 +11,9 @@
 //! | [`Cluster<4>`](Cluster), [`Cluster<8>`](Cluster) | eight blocks | 16,384 and 32,768 packs |
 //! | [`Stream`] | a block | any length and alignment |
 //!
-//! All but the last hold the row in registers, pack t + i · threads in register i of thread t, so that memory is read once; the
-//! number is the packs a thread. They need d to be a multiple of a pack, and rows at multiples of 16 bytes. [`Stream`] reads the row
-//! again each time it is used.
+//! All but the last hold the row in registers, so that memory is read once; the number V is the packs a thread. A warp has 32 · V packs in
+//! a row of them, lane l packs l, l + 32 and so on: what it loads at once is adjacent, and a thread's addresses differ by constants.
+//! These teams need d to be a multiple of a pack, and rows at multiples of 16 bytes. [`Stream`] reads the row again each time it is used.
 //!
 //! Reductions are reproducible: each thread in order, then a butterfly over the warp, then over the warps in order. A block's or a
 //! cluster's reduction costs one barrier, because each of a kernel's reductions has a slot of shared memory of its own, and every
@@ -28,7 +28,8 @@ use cuda_std::warp::Lane;
 
 pub use held::{Held, HeldRow, HeldSums};
 pub use stream::{Stream, StreamRow, StreamSums};
-pub use threads::{BlockThreads, CLUSTER, ClusterThreads, Group, Threads};
+pub(crate) use threads::butterfly;
+pub use threads::{BlockThreads, CLUSTER, ClusterThreads, Group, Merge, Threads};
 
 use crate::map::{In, Out};
 
@@ -46,10 +47,20 @@ pub type Block<const V: usize> = Held<BlockThreads, V>;
 /// A cluster of [`CLUSTER`] blocks a row, of up to as many times [`MAX_THREADS`]·`V` packs. The block's size is a multiple of 32.
 pub type Cluster<const V: usize> = Held<ClusterThreads, V>;
 
+/// Blocks that a multiprocessor is to hold at once, of a team whose kernel holds `inputs` rows: as many as leave 24 registers a thread
+/// beside the rows'. Rows that are loaded while others are reduced and stored are what keeps memory busy.
+pub const fn blocks<P: Team>(inputs: u32) -> u32 {
+    let registers = 24 + 4 * P::PACKS * inputs;
+    let blocks = 65_536 / registers / P::THREADS;
+    if blocks == 0 { 1 } else { blocks }
+}
+
 /// The threads that share a row, at a row. Every thread of a warp calls every function, convergently.
 pub trait Team: Copy {
     /// The most threads of a block.
     const THREADS: u32;
+    /// The most packs of a row in a thread's registers at once.
+    const PACKS: u32;
     /// Shared memory for `N` reductions of a value each.
     type Partials<const N: usize>;
     /// A row as these threads hold it.
@@ -88,6 +99,9 @@ pub trait Team: Copy {
     /// Reads the row of `x`. In place of elements beyond a [`prefix`](Self::prefix) there is `fill`.
     unsafe fn load_or<T: Element>(&self, x: In<T>, fill: f32) -> Self::Row<T>;
 
+    /// [`load_or`](Self::load_or) of what this kernel may write: each thread the places that it read.
+    unsafe fn load_own_or<T: Element>(&self, x: In<T>, fill: f32) -> Self::Row<T>;
+
     /// Reads what all rows share: it leaves the cache last.
     unsafe fn load_shared<T: Element>(&self, x: *const T) -> Self::Row<T>;
 
@@ -99,13 +113,13 @@ pub trait Team: Copy {
         f: impl Fn(A, [&[f32]; K], usize) -> A,
     ) -> A;
 
-    /// Writes f(elements) of every place of the rows, beyond the prefix as well. Elements are converted again, so that rows stay
+    /// Writes f(place, elements) of every place of the rows, beyond the prefix as well. Elements are converted again, so that rows stay
     /// packed till here.
-    unsafe fn store<T: Element, const K: usize, const O: usize>(
+    unsafe fn store_places<T: Element, const K: usize, const O: usize>(
         &self,
         rows: [Self::Row<T>; K],
         outputs: [Out<T>; O],
-        f: impl Fn([f32; K]) -> [f32; O],
+        f: impl Fn(usize, [f32; K]) -> [f32; O],
     );
 
     /// Writes f(elements) of every place to `output`, and gives what it wrote as a row.
@@ -131,20 +145,43 @@ pub trait Team: Copy {
     /// Writes the sums to their row of `partials`, those of a warp's teams as one. The team is that of turn 0.
     unsafe fn store_sums<T: Element>(&self, sums: Self::Sums, partials: *mut f32);
 
-    /// `combine` over the whole team, in every thread; `identity` is what stands for nobody. The values take the slots from `slot`
+    /// What stands for what all threads have, in every thread; `identity` is what stands for nobody. The values take the slots from `slot`
     /// on of the kernel's [`Partials`](Self::Partials), and each reduction has slots of its own, the first one number 0.
+    unsafe fn merge<L: Lane, const M: usize>(
+        &self,
+        values: [L; M],
+        identity: [L; M],
+        slot: u32,
+        merge: impl Merge<L, M>,
+    ) -> [L; M];
+
+    /// [`merge`](Self::merge) by a function of what two threads have.
+    #[inline(always)]
     unsafe fn reduce<L: Lane, const M: usize>(
         &self,
         values: [L; M],
         identity: [L; M],
         slot: u32,
         combine: impl Fn([L; M], [L; M]) -> [L; M],
-    ) -> [L; M];
+    ) -> [L; M] {
+        self.merge(values, identity, slot, combine)
+    }
 
     /// Reads the row of `x`.
     #[inline(always)]
     unsafe fn load<T: Element>(&self, x: In<T>) -> Self::Row<T> {
         self.load_or(x, 0.0)
+    }
+
+    /// Writes f(elements) of every place of the rows, beyond the prefix as well.
+    #[inline(always)]
+    unsafe fn store<T: Element, const K: usize, const O: usize>(
+        &self,
+        rows: [Self::Row<T>; K],
+        outputs: [Out<T>; O],
+        f: impl Fn([f32; K]) -> [f32; O],
+    ) {
+        self.store_places(rows, outputs, |_, elements| f(elements));
     }
 
     /// Folds the elements that this thread has of the rows.

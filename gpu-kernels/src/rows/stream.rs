@@ -7,7 +7,7 @@ use cuda_std::thread;
 use cuda_std::vector::Pack;
 use cuda_std::warp::Lane;
 
-use super::{BlockThreads, Team, Threads};
+use super::{BlockThreads, Merge, Team, Threads};
 use crate::lanes;
 use crate::map::{In, Out};
 
@@ -95,7 +95,7 @@ impl Stream {
         &self,
         rows: [StreamRow<T>; K],
         outputs: [*mut T; O],
-        f: impl Fn([f32; K]) -> [f32; O],
+        f: impl Fn(usize, [f32; K]) -> [f32; O],
     ) {
         let (rank, size) = (BlockThreads::rank(), BlockThreads::size());
         let mut whole = 0;
@@ -104,7 +104,7 @@ impl Stream {
             let mut at = rank * N;
             while at < whole {
                 let values = rows.map(|row| Pack::<T, N>::load(row.start.add(at)).to_f32());
-                let results: [[f32; O]; N] = array::from_fn(|e| f(array::from_fn(|k| values[k][e])));
+                let results: [[f32; O]; N] = array::from_fn(|e| f(at + e, array::from_fn(|k| values[k][e])));
                 for o in 0..O {
                     let pack = Pack::<T, N>::from_f32(array::from_fn(|e| results[e][o]));
                     pack.store_streaming(outputs[o].add(at));
@@ -115,7 +115,7 @@ impl Stream {
         let mut at = whole + rank;
         while at < self.d {
             let values = rows.map(|row| if at < self.n { (*row.start.add(at)).to_f32() } else { row.fill });
-            let results = f(values);
+            let results = f(at, values);
             for o in 0..O {
                 *outputs[o].add(at) = T::from_f32(results[o]);
             }
@@ -131,6 +131,8 @@ fn is_aligned<T, const K: usize>(pointers: [*const T; K]) -> bool {
 
 impl Team for Stream {
     const THREADS: u32 = BlockThreads::MAX;
+    // Those in flight, and as much again for addresses.
+    const PACKS: u32 = 2 * PACKS as u32;
     type Partials<const N: usize> = <BlockThreads as Threads>::Partials<N>;
     type Row<T: Element> = StreamRow<T>;
     type Sums = StreamSums;
@@ -174,6 +176,11 @@ impl Team for Stream {
     }
 
     #[inline(always)]
+    unsafe fn load_own_or<T: Element>(&self, x: In<T>, fill: f32) -> StreamRow<T> {
+        self.load_or(x, fill)
+    }
+
+    #[inline(always)]
     unsafe fn load_shared<T: Element>(&self, x: *const T) -> StreamRow<T> {
         StreamRow { start: x, fill: 0.0 }
     }
@@ -192,11 +199,11 @@ impl Team for Stream {
     }
 
     #[inline(always)]
-    unsafe fn store<T: Element, const K: usize, const O: usize>(
+    unsafe fn store_places<T: Element, const K: usize, const O: usize>(
         &self,
         rows: [StreamRow<T>; K],
         outputs: [Out<T>; O],
-        f: impl Fn([f32; K]) -> [f32; O],
+        f: impl Fn(usize, [f32; K]) -> [f32; O],
     ) {
         let outputs = outputs.map(|(y, stride)| y.add((self.row * stride) as usize));
         match lanes::<T>() {
@@ -243,13 +250,13 @@ impl Team for Stream {
     unsafe fn store_sums<T: Element>(&self, _: StreamSums, _: *mut f32) {}
 
     #[inline(always)]
-    unsafe fn reduce<L: Lane, const M: usize>(
+    unsafe fn merge<L: Lane, const M: usize>(
         &self,
         values: [L; M],
         identity: [L; M],
         slot: u32,
-        combine: impl Fn([L; M], [L; M]) -> [L; M],
+        merge: impl Merge<L, M>,
     ) -> [L; M] {
-        BlockThreads::reduce(values, identity, slot, combine)
+        BlockThreads::merge(values, identity, slot, merge)
     }
 }

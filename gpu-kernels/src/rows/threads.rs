@@ -18,6 +18,8 @@ pub trait Threads: Copy {
     /// Shared memory for `N` reductions of a value each.
     type Partials<const N: usize>;
 
+    /// Packs between those of a thread: neighbouring lanes have neighbouring packs, and each warp a stretch of the row.
+    const STRIDE: usize = 32;
     /// How many teams a warp is, or 1 where it is part of one.
     const TEAMS_OF_WARP: u32 = 1;
 
@@ -44,20 +46,50 @@ pub trait Threads: Copy {
         sum
     }
 
+    /// See [`Team::merge`](super::Team::merge).
+    unsafe fn merge<L: Lane, const M: usize>(
+        values: [L; M],
+        identity: [L; M],
+        slot: u32,
+        merge: impl Merge<L, M>,
+    ) -> [L; M];
+
     /// See [`Team::reduce`](super::Team::reduce).
+    #[inline(always)]
     unsafe fn reduce<L: Lane, const M: usize>(
         values: [L; M],
         identity: [L; M],
         slot: u32,
         combine: impl Fn([L; M], [L; M]) -> [L; M],
-    ) -> [L; M];
+    ) -> [L; M] {
+        Self::merge(values, identity, slot, combine)
+    }
+}
+
+/// How what two threads have becomes one: a function of both, as a rule.
+pub trait Merge<L: Lane, const M: usize> {
+    /// What stands for both.
+    fn merge(&self, a: [L; M], b: [L; M]) -> [L; M];
+
+    /// The same over groups of `W` neighbouring lanes, in each of them.
+    #[inline(always)]
+    unsafe fn merge_lanes<const W: u32>(&self, values: [L; M]) -> [L; M] {
+        butterfly::<W, L, M>(values, |a, b| self.merge(a, b))
+    }
+}
+
+impl<L: Lane, const M: usize, F: Fn([L; M], [L; M]) -> [L; M]> Merge<L, M> for F {
+    #[inline(always)]
+    fn merge(&self, a: [L; M], b: [L; M]) -> [L; M] {
+        self(a, b)
+    }
 }
 
 /// `combine` over groups of `W` neighbouring lanes.
 #[inline(always)]
-unsafe fn butterfly<const W: u32, L: Lane, const M: usize>(
+pub(crate) unsafe fn butterfly<const W: u32, L: Lane, const M: usize>(
     values: [L; M],
-    combine: &impl Fn([L; M], [L; M]) -> [L; M],
+    combine: impl Fn([L; M], [L; M]) -> [L; M],
 ) -> [L; M] {
     let (mut values, mut mask) = (values, W / 2);
     while mask > 0 {
@@ -74,6 +106,7 @@ pub struct Group<const W: u32>;
 impl<const W: u32> Threads for Group<W> {
     const MAX: u32 = WARPS * 32;
     type Partials<const N: usize> = ();
+    const STRIDE: usize = W as usize;
     const TEAMS_OF_WARP: u32 = 32 / W;
 
     #[inline(always)]
@@ -99,13 +132,8 @@ impl<const W: u32> Threads for Group<W> {
     }
 
     #[inline(always)]
-    unsafe fn reduce<L: Lane, const M: usize>(
-        values: [L; M],
-        _: [L; M],
-        _: u32,
-        combine: impl Fn([L; M], [L; M]) -> [L; M],
-    ) -> [L; M] {
-        butterfly::<W, L, M>(values, &combine)
+    unsafe fn merge<L: Lane, const M: usize>(values: [L; M], _: [L; M], _: u32, merge: impl Merge<L, M>) -> [L; M] {
+        merge.merge_lanes::<W>(values)
     }
 }
 
@@ -139,14 +167,14 @@ impl Threads for BlockThreads {
     }
 
     #[inline(always)]
-    unsafe fn reduce<L: Lane, const M: usize>(
+    unsafe fn merge<L: Lane, const M: usize>(
         values: [L; M],
         identity: [L; M],
         slot: u32,
-        combine: impl Fn([L; M], [L; M]) -> [L; M],
+        merge: impl Merge<L, M>,
     ) -> [L; M] {
         let partials: [SharedPtr<u32>; M] = array::from_fn(|i| shared::dynamic::<u32>().add(32 * (slot + i as u32)));
-        let values = butterfly::<32, L, M>(values, &combine);
+        let values = merge.merge_lanes::<32>(values);
         if warp::lane_id() == 0 {
             for i in 0..M {
                 partials[i].add(warp::warp_id()).write(values[i].to_bits());
@@ -159,7 +187,7 @@ impl Threads for BlockThreads {
         if lane < thread::block_dim_x() / 32 {
             values = array::from_fn(|i| L::from_bits(partials[i].add(lane).read()));
         }
-        butterfly::<32, L, M>(values, &combine)
+        merge.merge_lanes::<32>(values)
     }
 }
 
@@ -176,7 +204,7 @@ impl Threads for ClusterThreads {
 
     #[inline(always)]
     fn rows() -> (u64, u64) {
-        // Nobody writes into a block's shared memory before it has started: see `reduce`.
+        // Nobody writes into a block's shared memory before it has started: see `merge`.
         // SAFETY: every thread of the cluster comes here once, and waits in its first reduction.
         unsafe { cluster::arrive_relaxed() };
         let row = u64::from(thread::block_idx_x() / CLUSTER);
@@ -199,16 +227,16 @@ impl Threads for ClusterThreads {
     }
 
     #[inline(always)]
-    unsafe fn reduce<L: Lane, const M: usize>(
+    unsafe fn merge<L: Lane, const M: usize>(
         values: [L; M],
         identity: [L; M],
         slot: u32,
-        combine: impl Fn([L; M], [L; M]) -> [L; M],
+        merge: impl Merge<L, M>,
     ) -> [L; M] {
         let partials: [SharedPtr<u32>; M] =
             array::from_fn(|i| shared::dynamic::<u32>().add(CLUSTER_PARTIALS * (slot + i as u32)));
         let warps = thread::block_dim_x() / 32;
-        let values = butterfly::<32, L, M>(values, &combine);
+        let values = merge.merge_lanes::<32>(values);
         if slot == 0 {
             // All blocks have started.
             cluster::wait();
@@ -224,9 +252,9 @@ impl Threads for ClusterThreads {
         let mut values = identity;
         let mut place = lane;
         while place < CLUSTER * warps {
-            values = combine(values, array::from_fn(|i| L::from_bits(partials[i].add(place).read())));
+            values = merge.merge(values, array::from_fn(|i| L::from_bits(partials[i].add(place).read())));
             place += 32;
         }
-        butterfly::<32, L, M>(values, &combine)
+        merge.merge_lanes::<32>(values)
     }
 }

@@ -1,7 +1,9 @@
 //! Every operator there is. The command line, the checks, the benches and the documentation table walk this list.
 
 use super::model::Operator;
-use super::{activation, attention, elementwise, gemm, gemv, layout, norm, optim, quant, random, reduce, softmax};
+use super::{
+    activation, attention, elementwise, gemm, gemv, layout, loss, norm, optim, quant, random, reduce, softmax,
+};
 
 /// All operators, one a line, by family and file.
 pub static OPERATORS: &[&dyn Operator] = &[
@@ -49,6 +51,10 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &layout::rope::ROPE_BACKWARD,
     &layout::rope_table::RopeTable,
     &layout::transpose::Transpose,
+    &loss::cross_entropy::CROSS_ENTROPY,
+    &loss::cross_entropy::CROSS_ENTROPY_BACKWARD,
+    &loss::cross_entropy::CROSS_ENTROPY_IN_PLACE,
+    &loss::cross_entropy::CROSS_ENTROPY_WITH_GRADIENT,
     &norm::add_rms_norm::AddRmsNorm,
     &norm::layer_norm::LayerNorm,
     &norm::layer_norm_backward::LayerNormBackward,

@@ -42,6 +42,7 @@ use crate::rows::{Block, Lanes, Stream, Team, Warp};
     dtypes(T: float),
     types(P: Lanes<2>, Warp<4>, Block<2>, Block<8>, Stream),
     block = P::THREADS,
+    min_blocks = crate::rows::blocks::<P>(if P::PACKS <= 4 { 2 } else { 1 }),
     shared = <P as Team>::Partials<1>,
     no_spills
 )]

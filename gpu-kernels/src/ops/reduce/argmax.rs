@@ -58,7 +58,7 @@ fn better(a: [u32; 2], b: [u32; 2]) -> [u32; 2] {
     dtypes(T: float),
     types(P: Lanes<2>, Warp<4>, Block<2>, Block<8>, Stream),
     block = P::THREADS,
-    min_blocks = 1,
+    min_blocks = crate::rows::blocks::<P>(1),
     shared = <P as Team>::Partials<2>,
     no_spills
 )]

@@ -37,7 +37,7 @@ row_kernels! {
     /// # Safety
     /// `x` is valid for reads and `y` for writes of `rows` rows of `d` elements at their strides; rows is at least 1, and rows are
     /// such as the team holds.
-    log_softmax, log_softmax_cluster: 2 partials;
+    log_softmax, log_softmax_cluster: 2 partials, 1 inputs;
     |team: P, T| (x: *const T, y: *mut T, x_stride: u64, y_stride: u64, scale: f32) {
         let x = team.load((x, x_stride));
         let (max, sum) = max_and_sum(&team, x, scale * core::f32::consts::LOG2_E);

@@ -37,7 +37,7 @@ row_kernels! {
     /// # Safety
     /// `y` and `dy` are valid for reads and `dx` for writes of `rows` rows of `d` elements at their strides; rows is at least 1, and
     /// rows are such as the team holds.
-    log_softmax_backward, log_softmax_backward_cluster: 1 partials;
+    log_softmax_backward, log_softmax_backward_cluster: 1 partials, 2 inputs;
     |team: P, T| (
         y: *const T,
         dy: *const T,
@@ -50,7 +50,7 @@ row_kernels! {
         let rows = [team.load((y, y_stride)), team.load((dy, dy_stride))];
         let sum = team.sum(team.fold(rows, 0.0, |sum, [_, dy]| sum + dy), 0);
         team.store(rows, [(dx, dx_stride)], |[y, dy]| {
-            [(dy - math::ex2_approx(y * core::f32::consts::LOG2_E) * sum) * scale]
+            [(dy - math::ex2_approx_ftz(y * core::f32::consts::LOG2_E) * sum) * scale]
         });
     }
 }

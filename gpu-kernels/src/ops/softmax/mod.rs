@@ -9,13 +9,13 @@ pub mod softmax_backward;
 use cuda_std::float::Element;
 use cuda_std::math;
 
-use crate::rows::Team;
+use crate::rows::{Merge, Team, butterfly};
 
 /// A kernel in all its forms: `$kernel` for the teams of every architecture, `$cluster` for rows that only a cluster holds.
 macro_rules! row_kernels {
     (
         $(#[$doc:meta])*
-        $kernel:ident, $cluster:ident: $partials:literal partials;
+        $kernel:ident, $cluster:ident: $partials:literal partials, $inputs:literal inputs;
         |$team:ident: $p:ident, $t:ident| ($($name:ident: $ty:ty),* $(,)?) $body:block
     ) => {
         $(#[$doc])*
@@ -23,7 +23,7 @@ macro_rules! row_kernels {
             dtypes($t: float),
             types($p: Lanes<2>, Warp<4>, Block<2>, Block<8>, Stream),
             block = $p::THREADS,
-            min_blocks = 1,
+            min_blocks = crate::rows::blocks::<$p>($inputs),
             shared = <$p as Team>::Partials<$partials>,
             no_spills
         )]
@@ -41,7 +41,7 @@ macro_rules! row_kernels {
             dtypes($t: float),
             types($p: Cluster<8>),
             block = $p::THREADS,
-            min_blocks = 1,
+            min_blocks = crate::rows::blocks::<$p>($inputs),
             cluster = crate::rows::CLUSTER,
             arch = "sm_90a",
             shared = <$p as Team>::Partials<$partials>,
@@ -58,8 +58,39 @@ pub(crate) use row_kernels;
 
 /// `max`, or 0 where nothing is greater than −∞: what exponents are taken relative to.
 #[inline(always)]
-fn shift(max: f32) -> f32 {
+pub(super) fn shift(max: f32) -> f32 {
     if max == f32::NEG_INFINITY { 0.0 } else { max }
+}
+
+/// Maxima and sums relative to them: of a pair of lanes each sum is scaled to the greater maximum. Over a warp the maximum comes first, so
+/// that each lane scales its sum once.
+pub(super) struct MaxAndSum {
+    /// The factor of x, with log₂ e.
+    pub(super) scale: f32,
+}
+
+impl MaxAndSum {
+    /// e to the power of x times the factor.
+    #[inline(always)]
+    pub(super) fn exp(&self, x: f32) -> f32 {
+        math::ex2_approx_ftz(x * self.scale)
+    }
+}
+
+impl Merge<f32, 2> for MaxAndSum {
+    #[inline(always)]
+    fn merge(&self, a: [f32; 2], b: [f32; 2]) -> [f32; 2] {
+        let max = a[0].max(b[0]);
+        let shift = shift(max);
+        [max, a[1] * self.exp(a[0] - shift) + b[1] * self.exp(b[0] - shift)]
+    }
+
+    #[inline(always)]
+    unsafe fn merge_lanes<const W: u32>(&self, [own, sum]: [f32; 2]) -> [f32; 2] {
+        let [max] = butterfly::<W, _, 1>([own], |[a], [b]| [a.max(b)]);
+        let [sum] = butterfly::<W, _, 1>([sum * self.exp(own - shift(max))], |[a], [b]| [a + b]);
+        [max, sum]
+    }
 }
 
 /// The greatest x of the row, or 0 if it has none, and Σ 2^((x − max) · scale), which is 0 then. `x` outside the row is −∞.
@@ -67,18 +98,14 @@ fn shift(max: f32) -> f32 {
 /// In one pass: a sum so far is rescaled when a pack has a greater value.
 #[inline(always)]
 unsafe fn max_and_sum<T: Element, P: Team>(team: &P, x: P::Row<T>, scale: f32) -> (f32, f32) {
-    let exp = |x: f32| math::ex2_approx(x * scale);
+    let merge = MaxAndSum { scale };
     let nothing = [f32::NEG_INFINITY, 0.0];
     let state = team.fold_packs([x], nothing, |[max, sum], [pack], _| {
         let greatest = pack.iter().fold(max, |max, x| max.max(*x));
         let shift = shift(greatest);
-        [greatest, pack.iter().fold(sum * exp(max - shift), |sum, x| sum + exp(x - shift))]
+        [greatest, pack.iter().fold(sum * merge.exp(max - shift), |sum, x| sum + merge.exp(x - shift))]
     });
-    let [max, sum] = team.reduce(state, nothing, 0, |a, b| {
-        let max = a[0].max(b[0]);
-        let shift = shift(max);
-        [max, a[1] * exp(a[0] - shift) + b[1] * exp(b[0] - shift)]
-    });
+    let [max, sum] = team.merge(state, nothing, 0, merge);
     (shift(max), sum)
 }
 

@@ -44,7 +44,7 @@ row_kernels! {
     /// `x` is valid for reads and `y` for writes of `rows` rows of `d` elements at their strides; rows is at least 1, and rows are
     /// such as the team holds. `lengths` is null or valid for reads of rows / `rows_per_length` elements, rounded up, and
     /// |`offset`| is below 2⁶².
-    softmax, softmax_cluster: 2 partials;
+    softmax, softmax_cluster: 2 partials, 1 inputs;
     |team: P, T| (
         x: *const T,
         lengths: *const i32,
@@ -60,6 +60,6 @@ row_kernels! {
         let x = team.load_or((x, x_stride), f32::NEG_INFINITY);
         let (max, sum) = max_and_sum(&team, x, scale);
         let share = if sum == 0.0 { 0.0 } else { math::rcp_approx(sum) };
-        team.store([x], [(y, y_stride)], |[x]| [math::ex2_approx((x - max) * scale) * share]);
+        team.store([x], [(y, y_stride)], |[x]| [math::ex2_approx_ftz((x - max) * scale) * share]);
     }
 }

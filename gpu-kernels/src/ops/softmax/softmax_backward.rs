@@ -36,7 +36,7 @@ row_kernels! {
     /// # Safety
     /// `y` and `dy` are valid for reads and `dx` for writes of `rows` rows of `d` elements at their strides; rows is at least 1, and
     /// rows are such as the team holds.
-    softmax_backward, softmax_backward_cluster: 1 partials;
+    softmax_backward, softmax_backward_cluster: 1 partials, 2 inputs;
     |team: P, T| (
         y: *const T,
         dy: *const T,

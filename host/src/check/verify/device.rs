@@ -1,7 +1,7 @@
 //! Running a case on a device and judging what it wrote.
 
 use super::placement::{Placement, Poison};
-use super::{AUTO, Expected, Filter, Job, Row, has_finite_input, is_large};
+use super::{AUTO, Expected, Filter, Job, Row, has_ordinary_input, is_large};
 use crate::check::{buffers, random};
 use crate::ops::model::{self, Arguments, Params, Role, TensorMeta, Variant};
 use crate::runtime::any::{AnyTensor, AnyView, AnyViewMut};
@@ -162,7 +162,7 @@ impl Prepared {
         }
         let outputs = model::outputs(job.op, &metas, &job.case.params)?;
         let expected = Expected::all(job, &host, outputs, seed)?;
-        Ok(Self { stream, host, inputs, expected, finite_input: has_finite_input(job)? })
+        Ok(Self { stream, host, inputs, expected, finite_input: has_ordinary_input(job)? })
     }
 
     fn run(&self, job: &Job, variant: Option<&'static Variant>, filter: &Filter, row: &mut Row) -> Result<()> {

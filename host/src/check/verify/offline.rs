@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use cuda_std::launch::Instance;
 
-use super::{Expected, Job, Row, Status, has_finite_input, is_large};
+use super::{Expected, Job, Row, Status, has_ordinary_input, is_large};
 use crate::check::random;
 use crate::ops::model::{self, OpInfo, TensorMeta};
 use crate::runtime::error::Result;
@@ -122,7 +122,7 @@ fn try_reference(job: &Job, seed: u64, row: &mut Row) -> Result<()> {
     let inputs = random::inputs(job.op, &job.case, seed)?;
     let metas: Vec<_> = inputs.iter().map(|(name, t)| TensorMeta::of(name, t)).collect();
     let outputs = model::outputs(job.op, &metas, &job.case.params)?;
-    let finite = has_finite_input(job)?;
+    let finite = has_ordinary_input(job)?;
     for expected in Expected::all(job, &inputs, outputs, seed)? {
         row.abs = Some(expected.tolerance.abs);
         row.rel = Some(expected.tolerance.rel);

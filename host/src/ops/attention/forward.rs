@@ -40,8 +40,8 @@ use crate::runtime::view::{View, ViewMut};
 /// let stream = Device::open()?.stream()?;
 /// // Stored [batch, tokens, heads, d], as most models do.
 /// let [q, k, v] = [(); 3].map(|()| Tensor::from_slice(&stream, [1, 5, 2, 16], &[f16::ONE; 160]).unwrap());
-/// let heads = |x: &Tensor<f16>| x.view().permute([0, 2, 1, 3]).unwrap();
-/// let o = ops::attention(&stream, heads(&q), heads(&k), heads(&v), &Attention::causal())?;
+/// let [q, k, v] = [&q, &k, &v].map(|x| x.view().permute([0, 2, 1, 3]).unwrap());
+/// let o = ops::attention(&stream, q, k, v, &Attention::causal())?;
 /// assert_eq!(o.shape(), &[1, 2, 5, 16]);
 /// assert_eq!(o.to_vec(&stream)?, [f16::ONE; 160]);
 /// # Ok(())

@@ -50,15 +50,6 @@ impl Values {
     /// Mean zero, standard deviation one.
     pub const NORMAL: Self = Self::Normal { std: 1.0 };
 
-    /// Whether none of them is infinite or NaN.
-    pub fn is_finite(self) -> bool {
-        match self {
-            Self::Specials => false,
-            Self::Constant(value) => value.is_finite(),
-            _ => true,
-        }
-    }
-
     /// A word for case names.
     pub const fn name(self) -> &'static str {
         match self {

@@ -50,18 +50,23 @@ pub fn argmax_rows_into<'a, T: Float>(
 ) -> Result<()> {
     let (x, mut y) = (x.into(), y.into());
     let rows = Rows::of(&INFO, "x", &x)?;
-    let (outer, d) = (&x.shape()[..x.shape().len() - 1], x.cols());
-    y.require_shape(INFO.name, "y", outer)?;
+    y.require_shape(INFO.name, "y", &x.shape()[..x.shape().len() - 1])?;
     y.require_contiguous(INFO.name, "y")?;
     let x_stride = x.require_row_stride(INFO.name, "x")? as u64;
-    if x.rows() > 0 && (d == 0 || d > i32::MAX as usize) {
-        return Err(INFO.shape_error("x", x.shape(), "1 to 2^31 - 1 columns"));
-    }
+    require_columns(x.shape())?;
     let Some(plan) = rows.plan::<T>(&INFO)? else { return Ok(()) };
     let args = (x.ptr(stream)?, y.ptr_mut(stream)?, plan.rows, plan.d, x_stride);
     // SAFETY: the tensors are live; every row holds d elements at its stride, y an element for each, and y is borrowed mutably. The
     // plan names a team that holds such rows.
     unsafe { launch_rows!(stream, plan, gk::Argmax, T, args) }
+}
+
+/// An error unless rows, if there are any, have elements that an i32 numbers.
+fn require_columns(shape: &[usize]) -> Result<()> {
+    if reference::row_count(shape) > 0 && !(1..=i32::MAX as usize).contains(&reference::row_len(shape)) {
+        return Err(INFO.shape_error("x", shape, "1 to 2^31 - 1 columns"));
+    }
+    Ok(())
 }
 
 /// The operator's entry in the registry.
@@ -114,6 +119,7 @@ impl Operator for ArgmaxRows {
     fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
         let x = inputs.get("x")?;
         rows::require(&INFO, "x", x.shape())?;
+        require_columns(x.shape())?;
         Ok(vec![TensorMeta::new("y", DType::I32, &x.shape()[..x.shape().len() - 1])])
     }
 

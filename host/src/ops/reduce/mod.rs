@@ -17,7 +17,7 @@ use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use super::model::OpInfo;
 use super::rows::{self, RowPlan, Rows};
 use crate::runtime::dtype::Float;
-use crate::runtime::error::Result;
+use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
@@ -287,6 +287,11 @@ fn nothing<T>(
 ) -> Result<()> {
     match of_none {
         Some(value) => y.fill(stream, value),
-        None => Err(info.shape_error("x", x.shape(), "at least one element to find a result in")),
+        None => Err(nothing_to_find(info, x.shape())),
     }
+}
+
+/// The error of those that have none.
+fn nothing_to_find(info: &OpInfo, shape: &[usize]) -> Error {
+    info.shape_error("x", shape, "at least one element to find a result in")
 }

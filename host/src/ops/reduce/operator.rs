@@ -73,6 +73,10 @@ impl Operator for Reduction {
         let x = inputs.get("x")?;
         rows::require(self.info, "x", x.shape())?;
         let outer = if self.whole { &[1] } else { &x.shape()[..x.shape().len() - 1] };
+        let no_elements = x.shape().contains(&0) && (self.whole || !outer.contains(&0));
+        if self.needs_columns && no_elements {
+            return Err(super::nothing_to_find(self.info, x.shape()));
+        }
         Ok(vec![TensorMeta::new("y", DType::F32, outer)])
     }
 

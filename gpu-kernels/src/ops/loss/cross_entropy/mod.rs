@@ -1,0 +1,253 @@
+//! Cross-entropy of rows of logits, with the gradient in the same pass.
+//!
+//! # Math
+//! With p = softmax(x), L = ln Σ e^x and the target t of a row:
+//! loss = (1 − ε)·wₜ·(L − xₜ) + ε/C · Σ w·(L − x) + z·L², with label smoothing ε, class weights w and C classes. Its derivative by x is
+//! A·p − ε/C·w, less B = (1 − ε)·wₜ at the target, where A = B + ε/C · Σ w + 2·z·L: what is multiplied by p is what the parts of the loss
+//! that contain L weigh. A soft cap c puts c·tanh(x / c) in place of x, and its slope 1 − tanh² into the gradient.
+//!
+//! # Layout
+//! `logits` and `gradient` are rows of d adjacent elements, `x_stride` and `g_stride` elements apart; they may be the same memory.
+//! `targets`, `losses` and `lse` have an element a row.
+//!
+//! # Mapping
+//! A [`Team`] a row, which holds it in registers: logits are read once and their gradient is written over them or beside them. See
+//! [`rows`](crate::rows).
+//!
+//! # Shared memory
+//! Two values a warp of those that share a row, four in the general form; of a cluster, a copy of them in each block.
+//!
+//! # Numerics
+//! Maximum and sum as in [softmax](crate::ops::softmax), f32 in a fixed order; ex2.approx, 2⁻²² relative. A target of −∞ gives a loss of
+//! +∞, and so does a row of nothing else, whose p is 0. +∞ or NaN makes its row NaN. A row whose target is ignored has loss, L and gradient
+//! 0 and is not read; one whose target is no class has gradient 0 and a loss of NaN.
+//!
+//! # Cost
+//! One read and one write of rows × d elements, two exponentials an element: bound by memory bandwidth. Smoothing, weights and a soft cap
+//! are a form of their own, the general one, so that the plain one does not pay for them.
+//!
+//! # Limits
+//! 2³¹ − 1 blocks, 2³² − 1 rows, 2³¹ − 1 classes.
+//!
+//! # Sources
+//! Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867); Szegedy et al., "Rethinking the Inception
+//! Architecture" (arXiv:1512.00567), for label smoothing; Chowdhery et al., "PaLM" (arXiv:2204.02311), for z·L².
+
+pub mod targets;
+
+use core::f32::consts::LOG2_E;
+
+use cuda_std::float::Element;
+use cuda_std::launch::Fields;
+use cuda_std::{math, warp};
+
+use crate::ops::softmax::{MaxAndSum, shift};
+use crate::rows::{self, Block, Cluster, Lanes, Merge, Stream, Team, Warp};
+
+/// What a loss consists of.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Terms {
+    /// ε.
+    pub smoothing: f32,
+    /// z.
+    pub z: f32,
+    /// The soft cap, or 0.
+    pub cap: f32,
+    /// The target of rows that do not count.
+    pub ignored: i32,
+}
+
+// SAFETY: four 4-byte numbers.
+unsafe impl Fields for Terms {}
+
+/// Maximum, sum of exponentials, Σ w·x and Σ w.
+struct Statistics(MaxAndSum);
+
+impl Merge<f32, 4> for Statistics {
+    #[inline(always)]
+    fn merge(&self, a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+        let [max, sum] = self.0.merge([a[0], a[1]], [b[0], b[1]]);
+        [max, sum, a[2] + b[2], a[3] + b[3]]
+    }
+
+    #[inline(always)]
+    unsafe fn merge_lanes<const W: u32>(&self, values: [f32; 4]) -> [f32; 4] {
+        let [max, sum] = self.0.merge_lanes::<W>([values[0], values[1]]);
+        let [products, weights] = rows::butterfly::<W, _, 2>([values[2], values[3]], |a, b| [a[0] + b[0], a[1] + b[1]]);
+        [max, sum, products, weights]
+    }
+}
+
+/// c·tanh(x / c), and its slope.
+#[inline(always)]
+fn capped(x: f32, cap: f32) -> (f32, f32) {
+    if cap > 0.0 {
+        // Infinite powers give 1.
+        let power = math::ex2_approx_ftz(x * (2.0 * LOG2_E / cap));
+        let t = 1.0 - 2.0 * math::rcp_approx(1.0 + power);
+        (cap * t, 1.0 - t * t)
+    } else {
+        (x, 1.0)
+    }
+}
+
+macro_rules! kernel {
+    ($name:ident, general: $general:literal, [$($teams:tt)+] $($launch:tt)*) => {
+        /// Losses, logsumexps and, where `gradient` is not null, the gradients of the logits, times `share` and `upstream` of the row where
+        /// those are not null; a team `P` a row.
+        ///
+        /// # Safety
+        /// `logits` is valid for reads and `gradient` null or valid for writes of `rows` rows of `d` elements at their strides, the two the
+        /// same rows or apart; `targets` is valid for reads and `losses` and `lse` for writes of `rows` elements; `upstream` is null or valid
+        /// for reads of as many, `share` of one, and `weights` of `d`. rows is at least 1, d below 2³¹, and rows are such as the team
+        /// holds. Unless the form is the general one, there are neither smoothing nor weights nor a cap.
+        #[cuda_std::kernel(
+            dtypes(T: float),
+            types(P: $($teams)+),
+            block = P::THREADS,
+            min_blocks = if $general { 1 } else { rows::blocks::<P>(if P::PACKS < 8 { 2 } else { 1 }) },
+            shared = <P as Team>::Partials<4>,
+            no_spills
+            $($launch)*
+        )]
+        #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+        pub unsafe fn $name<T: Element, P: Team>(
+            logits: *const T,
+            targets: *const i32,
+            weights: *const f32,
+            upstream: *const f32,
+            share: *const f32,
+            losses: *mut f32,
+            lse: *mut f32,
+            gradient: *mut T,
+            rows: u64,
+            d: u64,
+            x_stride: u64,
+            g_stride: u64,
+            terms: Terms,
+        ) {
+            let Some(team) = P::of(rows, d) else { return };
+            let out = Results { losses, lse, gradient: (gradient, g_stride) };
+            row::<T, P, $general>(team, (logits, x_stride), targets, weights, [upstream, share], out, terms);
+        }
+    };
+}
+
+kernel!(cross_entropy, general: false, [Lanes<2>, Warp<4>, Block<2>, Block<8>, Stream]);
+kernel!(cross_entropy_cluster, general: false, [Cluster<8>], cluster = rows::CLUSTER, arch = "sm_90a");
+kernel!(cross_entropy_general, general: true, [Lanes<2>, Warp<4>, Block<2>, Block<8>, Stream]);
+kernel!(cross_entropy_general_cluster, general: true, [Cluster<8>], cluster = rows::CLUSTER, arch = "sm_90a");
+
+/// Where results go.
+struct Results<T> {
+    losses: *mut f32,
+    lse: *mut f32,
+    gradient: (*mut T, u64),
+}
+
+#[inline(always)]
+unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
+    team: P,
+    (logits, x_stride): (*const T, u64),
+    targets: *const i32,
+    weights: *const f32,
+    factors: [*const f32; 2],
+    out: Results<T>,
+    Terms { smoothing, z, cap, ignored }: Terms,
+) {
+    let row = team.row() as usize;
+    let target = *targets.add(row);
+    let is_class = target >= 0 && (target as usize) < team.columns();
+    let counts = is_class && target != ignored;
+    let team = if counts { team } else { team.prefix(0) };
+    let target = target as usize;
+
+    let x = team.load_own_or((logits, x_stride), f32::NEG_INFINITY);
+    let cap_of = |x: f32| if GENERAL { capped(x, cap) } else { (x, 1.0) };
+    let weight_of = |class: usize| if GENERAL && !weights.is_null() { *weights.add(class) } else { 1.0 };
+    let mut chosen = 0.0;
+    if counts {
+        chosen = cap_of((*logits.add(row * x_stride as usize + target)).to_f32()).0;
+    }
+    // In warps that have rows of their own nothing else keeps a lane's gradient from overtaking another's reading of its target.
+    warp::sync(u32::MAX);
+
+    let statistics = MaxAndSum { scale: LOG2_E };
+    let nothing = [f32::NEG_INFINITY, 0.0, 0.0, 0.0];
+    let state = team.fold_packs([x], nothing, |state, [pack], at| {
+        let [max, sum, mut products, mut total] = state;
+        let mut greatest = max;
+        for e in 0..pack.len() {
+            greatest = greatest.max(cap_of(pack[e]).0);
+        }
+        let shift = shift(greatest);
+        let mut sum = sum * statistics.exp(max - shift);
+        for e in 0..pack.len() {
+            let x = cap_of(pack[e]).0;
+            sum += statistics.exp(x - shift);
+            if GENERAL {
+                let weight = weight_of(at + e);
+                products += weight * x;
+                total += weight;
+            }
+        }
+        [greatest, sum, products, total]
+    });
+    let [max, sum, products, total] = if GENERAL {
+        team.merge(state, nothing, 0, Statistics(MaxAndSum { scale: LOG2_E }))
+    } else {
+        let [max, sum] = team.merge([state[0], state[1]], [nothing[0], 0.0], 0, MaxAndSum { scale: LOG2_E });
+        [max, sum, 0.0, 0.0]
+    };
+    let max = shift(max);
+    // Of a row of −∞ every class has probability 0.
+    let (log, share) = if sum == 0.0 { (0.0, 0.0) } else { (math::log(sum), math::rcp_approx(sum)) };
+    let lse = max + log;
+
+    let spread = if GENERAL { smoothing / team.columns().max(1) as f32 } else { 0.0 };
+    let on_target = if !GENERAL {
+        1.0
+    } else if counts {
+        (1.0 - smoothing) * weight_of(target)
+    } else {
+        0.0
+    };
+    if team.leads() {
+        // The difference first: large logits would leave nothing of the logarithm.
+        let mut loss = on_target * ((max - chosen) + log) + z * lse * lse;
+        if spread > 0.0 {
+            loss += spread * (total * lse - products);
+        }
+        if counts && sum == 0.0 {
+            loss = f32::INFINITY;
+        } else if !counts {
+            loss = if target as i32 == ignored { 0.0 } else { f32::NAN };
+        }
+        *out.losses.add(row) = loss;
+        *out.lse.add(row) = if counts && sum == 0.0 { f32::NEG_INFINITY } else { lse };
+    }
+    if out.gradient.0.is_null() {
+        return;
+    }
+    let mut factor = if counts { 1.0 } else { 0.0 };
+    if !factors[0].is_null() {
+        factor *= *factors[0].add(row);
+    }
+    if !factors[1].is_null() {
+        factor *= *factors[1];
+    }
+    let of_p = (on_target + spread * total + 2.0 * z * lse) * share * factor;
+    let (on_target, spread) = (on_target * factor, spread * factor);
+    team.store_places([x], [out.gradient], |class, [x]| {
+        let (x, slope) = cap_of(x);
+        let mut gradient = statistics.exp(x - max) * of_p;
+        if class == target {
+            gradient -= on_target;
+        }
+        if GENERAL {
+            gradient = (gradient - spread * weight_of(class)) * slope;
+        }
+        [gradient]
+    });
+}

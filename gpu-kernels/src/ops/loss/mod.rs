@@ -1,0 +1,3 @@
+//! Losses over rows of logits.
+
+pub mod cross_entropy;

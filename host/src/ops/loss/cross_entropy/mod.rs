@@ -1,0 +1,171 @@
+//! Cross-entropy of logits against the numbers of the right classes.
+
+mod call;
+mod operator;
+mod options;
+
+pub use operator::{
+    CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD, CROSS_ENTROPY_IN_PLACE, CROSS_ENTROPY_WITH_GRADIENT, CrossEntropyOf,
+};
+pub use options::{CrossEntropy, Losses};
+
+use self::call::{Call, Gradient, Results};
+use crate::runtime::dtype::Float;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// The cross-entropy of `logits` against `targets`: ln Σ e^x − x\[target\] for every row, and the mean over the rows.
+///
+/// `logits` is `[rows, classes]`, or any other shape of two dimensions or more whose last is the classes; the elements of a row are
+/// adjacent, and rows may be padded. `targets`, contiguous, has the other dimensions and says which class is right. What else the loss
+/// consists of is a [`CrossEntropy`]. The work is queued on `stream`; whether all targets were classes is known once it is done:
+/// [`Losses::value`] says so, and a row whose target is none has the loss NaN.
+///
+/// Logits are read once where their rows' packs of 16 bytes are aligned, up to 4096 packs a row, on GPUs with clusters 32,768.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if `logits` has fewer than two dimensions or no classes, or `targets` or the class weights do not
+/// fit it, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart or `targets` is not contiguous,
+/// [`Error::InvalidParam`](crate::Error::InvalidParam) if an option is out of range, [`Error::TooLarge`](crate::Error::TooLarge) beyond
+/// 2³¹ − 1 rows or classes, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, ops, ops::CrossEntropy};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let logits = Tensor::from_slice(&stream, [2, 4], &[0.0f32; 8])?;
+/// let targets = Tensor::from_slice(&stream, [2], &[3, -100])?;
+/// let losses = ops::cross_entropy(&stream, &logits, &targets, &CrossEntropy::mean())?;
+/// assert!((losses.value(&stream)? - 4f32.ln()).abs() < 1e-6);
+/// assert_eq!(losses.per_row().to_vec(&stream)?[1], 0.0);
+/// # Ok(())
+/// # }
+/// ```
+pub fn cross_entropy<'a, T: Float>(
+    stream: &Stream,
+    logits: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    options: &CrossEntropy<'_>,
+) -> Result<Losses> {
+    let logits = logits.into();
+    losses(stream, logits.shape(), options, |results| {
+        Call::new(&operator::FORWARD, logits.into(), targets.into(), options)?.launch(stream, results, Gradient::None)
+    })
+}
+
+/// [`cross_entropy`] and its derivative by the logits, of the logits' shape and dense, in the same pass over them.
+///
+/// # Errors
+/// As of [`cross_entropy`].
+pub fn cross_entropy_with_gradient<'a, T: Float>(
+    stream: &Stream,
+    logits: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    options: &CrossEntropy<'_>,
+) -> Result<(Losses, Tensor<T>)> {
+    let (logits, targets) = (logits.into(), targets.into());
+    let mut gradient = Tensor::uninit(stream, logits.shape())?;
+    let losses = cross_entropy_with_gradient_into(stream, logits, targets, options, &mut gradient)?;
+    Ok((losses, gradient))
+}
+
+/// [`cross_entropy_with_gradient`] into `gradient`, which has the shape of `logits`; its rows may be padded.
+///
+/// # Errors
+/// As of [`cross_entropy`].
+pub fn cross_entropy_with_gradient_into<'a, T: Float>(
+    stream: &Stream,
+    logits: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    options: &CrossEntropy<'_>,
+    gradient: impl Into<ViewMut<'a, T>>,
+) -> Result<Losses> {
+    let (logits, gradient) = (logits.into(), gradient.into());
+    losses(stream, logits.shape(), options, |results| {
+        let call = Call::new(&operator::WITH_GRADIENT, logits.into(), targets.into(), options)?;
+        call.launch(stream, results, Gradient::OfTotal(gradient))
+    })
+}
+
+/// [`cross_entropy_with_gradient`] with the gradient in place of the logits.
+///
+/// # Errors
+/// As of [`cross_entropy`].
+pub fn cross_entropy_in_place<'a, T: Float>(
+    stream: &Stream,
+    logits: impl Into<ViewMut<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    options: &CrossEntropy<'_>,
+) -> Result<Losses> {
+    let logits = logits.into();
+    let shape = logits.shape().to_vec();
+    losses(stream, &shape, options, |results| {
+        Call::new(&operator::IN_PLACE, logits.into(), targets.into(), options)?.launch(
+            stream,
+            results,
+            Gradient::InPlace,
+        )
+    })
+}
+
+/// The derivative by the logits of Σ upstream · loss, over the rows' losses as [`Losses::per_row`] has them: what automatic
+/// differentiation asks for where the losses themselves are used. `upstream` has the shape of `targets`, contiguous.
+///
+/// # Errors
+/// As of [`cross_entropy`].
+pub fn cross_entropy_backward<'a, T: Float>(
+    stream: &Stream,
+    logits: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    upstream: impl Into<View<'a, f32>>,
+    options: &CrossEntropy<'_>,
+) -> Result<Tensor<T>> {
+    let (logits, targets) = (logits.into(), targets.into());
+    let mut gradient = Tensor::uninit(stream, logits.shape())?;
+    cross_entropy_backward_into(stream, logits, targets, upstream.into(), options, &mut gradient)?;
+    Ok(gradient)
+}
+
+/// [`cross_entropy_backward`] into `gradient`, which has the shape of `logits`; its rows may be padded.
+///
+/// # Errors
+/// As of [`cross_entropy`].
+pub fn cross_entropy_backward_into<'a, T: Float>(
+    stream: &Stream,
+    logits: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    upstream: impl Into<View<'a, f32>>,
+    options: &CrossEntropy<'_>,
+    gradient: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    let call = Call::new(&operator::BACKWARD, logits.into().into(), targets.into(), options)?;
+    call.launch_backward(stream, upstream.into(), gradient.into())
+}
+
+/// New tensors for the losses of logits of that shape, which `launch` fills.
+fn losses(
+    stream: &Stream,
+    shape: &[usize],
+    options: &CrossEntropy<'_>,
+    launch: impl FnOnce(Results<'_>) -> Result<()>,
+) -> Result<Losses> {
+    let (classes, outer) = shape.split_last().map_or((0, shape), |(classes, outer)| (*classes, outer));
+    let mut losses = Losses {
+        per_row: Tensor::uninit(stream, outer)?,
+        lse: Tensor::uninit(stream, outer)?,
+        total: Tensor::uninit(stream, [1])?,
+        bad: Tensor::uninit(stream, [2])?,
+        classes,
+        ignored: options.ignored,
+    };
+    launch(Results {
+        per_row: losses.per_row.view_mut(),
+        lse: losses.lse.view_mut(),
+        total: losses.total.view_mut(),
+        bad: Some(losses.bad.view_mut()),
+    })?;
+    Ok(losses)
+}

@@ -1,0 +1,130 @@
+//! What a loss consists of, and what comes of it.
+
+use gpu_kernels::ops::loss::cross_entropy::targets::FINE;
+
+use super::operator::FORWARD;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::View;
+
+/// What a cross-entropy consists of, and how the rows' losses become one.
+///
+/// ```
+/// # use warpsmith::ops::CrossEntropy;
+/// let options = CrossEntropy::mean().ignore(0).label_smoothing(0.1).z_loss(1e-4);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct CrossEntropy<'a> {
+    pub(super) is_mean: bool,
+    pub(super) ignored: i32,
+    pub(super) smoothing: f32,
+    pub(super) z: f32,
+    pub(super) softcap: Option<f32>,
+    pub(super) weights: Option<View<'a, f32>>,
+}
+
+impl<'a> CrossEntropy<'a> {
+    /// The mean over the rows that count; with class weights, weighted by those of the rows' targets. 0 if no row counts.
+    pub fn mean() -> Self {
+        Self { is_mean: true, ignored: -100, smoothing: 0.0, z: 0.0, softcap: None, weights: None }
+    }
+
+    /// The sum over the rows that count.
+    pub fn sum() -> Self {
+        Self { is_mean: false, ..Self::mean() }
+    }
+
+    /// The target of rows that do not count; −100 unless it is set.
+    pub fn ignore(self, target: i32) -> Self {
+        Self { ignored: target, ..self }
+    }
+
+    /// Spreads this share of the target's probability, from 0 to below 1, evenly over all classes.
+    pub fn label_smoothing(self, share: f32) -> Self {
+        Self { smoothing: share, ..self }
+    }
+
+    /// Adds `factor` · L² to every row's loss, L being its logsumexp: it keeps logits from drifting.
+    pub fn z_loss(self, factor: f32) -> Self {
+        Self { z: factor, ..self }
+    }
+
+    /// Logits x become cap·tanh(x / cap); cap is above zero.
+    pub fn softcap(self, cap: f32) -> Self {
+        Self { softcap: Some(cap), ..self }
+    }
+
+    /// How much each class weighs, `[classes]`, contiguous.
+    pub fn class_weights(self, weights: impl Into<View<'a, f32>>) -> Self {
+        Self { weights: Some(weights.into()), ..self }
+    }
+}
+
+/// The losses of a batch, on the device.
+#[derive(Debug)]
+pub struct Losses {
+    pub(super) per_row: Tensor<f32>,
+    pub(super) lse: Tensor<f32>,
+    pub(super) total: Tensor<f32>,
+    /// The first row whose target is no class, and that target.
+    pub(super) bad: Tensor<u32>,
+    pub(super) classes: usize,
+    pub(super) ignored: i32,
+}
+
+impl Losses {
+    /// The loss of each row, of the targets' shape: 0 where the target is ignored, NaN where it is no class.
+    pub fn per_row(&self) -> &Tensor<f32> {
+        &self.per_row
+    }
+
+    /// The logsumexp of each row's logits, of the targets' shape: 0 where the row does not count.
+    pub fn lse(&self) -> &Tensor<f32> {
+        &self.lse
+    }
+
+    /// Their mean or sum, `[1]`.
+    pub fn total(&self) -> &Tensor<f32> {
+        &self.total
+    }
+
+    /// Waits for the losses, and says whether every target was a class.
+    ///
+    /// ```
+    /// # use warpsmith::{Device, Tensor, ops, ops::CrossEntropy};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// # let stream = Device::open()?.stream()?;
+    /// let logits = Tensor::from_slice(&stream, [2, 4], &[0.0f32; 8])?;
+    /// let targets = Tensor::from_slice(&stream, [2], &[1, 4])?;
+    /// let losses = ops::cross_entropy(&stream, &logits, &targets, &CrossEntropy::sum())?;
+    /// let error = losses.check(&stream).unwrap_err().to_string();
+    /// assert_eq!(error, "cross_entropy: parameter `targets[1]` = 4: expected a class below 4 or -100, which is ignored");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) names the first target that was none.
+    pub fn check(&self, stream: &Stream) -> Result<()> {
+        let bad = self.bad.to_vec(stream)?;
+        match bad[..] {
+            [row, target] if row != FINE => Err(FORWARD.param_error(
+                format!("targets[{row}]"),
+                target as i32,
+                format!("a class below {} or {}, which is ignored", self.classes, self.ignored),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the losses; their mean or sum.
+    ///
+    /// # Errors
+    /// As of [`check`](Self::check).
+    pub fn value(&self, stream: &Stream) -> Result<f32> {
+        self.check(stream)?;
+        Ok(self.total.to_vec(stream)?[0])
+    }
+}
