@@ -17,13 +17,13 @@ macro_rules! reduction {
         /// `x` is valid for reads of `rows` rows of `d` elements at their stride and `y` for writes of `rows`; rows is at least 1, and
         /// rows are such as the team holds.
         #[cuda_std::kernel(
-                                                    dtypes(T: float),
-                                                    types(P: Lanes<2>, Warp<4>, Block<2>, Block<8>, Stream),
-                                                    block = P::THREADS,
-                                                    min_blocks = crate::rows::blocks::<P>(1),
-                                                    shared = <P as Team>::Partials<1>,
-                                                    no_spills
-                                                )]
+                                                            dtypes(T: float),
+                                                            types(P: Lanes<2>, Warp<4>, Block<2>, Block<8>, Stream),
+                                                            block = P::THREADS,
+                                                            min_blocks = crate::rows::blocks::<P>(1),
+                                                            shared = <P as Team>::Partials<1>,
+                                                            no_spills
+                                                        )]
         pub unsafe fn $kernel<T: Element, P: Team>(
             x: *const T,
             y: *mut f32,

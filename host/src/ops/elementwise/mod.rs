@@ -12,7 +12,7 @@ pub use bias_mask_scale_add::{bias_mask_scale_add, bias_mask_scale_add_into};
 pub use cast::{cast, cast_into};
 pub use copy::{copy, copy_into};
 pub(super) use pointwise::shape as pointwise_shape;
-pub use pointwise::{Accuracy, Pointwise, PointwiseMany};
+pub use pointwise::{Accuracy, Formula, Pointwise, PointwiseMany};
 pub use sin2_cos2::{Fusion, sin2_cos2, sin2_cos2_into};
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};

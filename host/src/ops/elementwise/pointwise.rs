@@ -28,20 +28,23 @@ pub struct Pointwise {
     pub info: &'static OpInfo,
     /// Launches it.
     pub launch: fn(&Stream, &mut Arguments<'_>, &Params) -> Result<()>,
-    /// The result for the inputs at a place, in order.
-    pub reference: fn(&[f64]) -> f64,
+    /// The result.
+    pub reference: Formula,
     /// How exact the arithmetic is, before the result is rounded to storage.
     pub accuracy: Accuracy,
     /// What it is the backward of, if it is one.
     pub gradient: Option<Gradient>,
 }
 
+/// A result at a place for the inputs there, in order.
+pub type Formula = fn(&[f64]) -> f64;
+
 /// A pointwise operator with several results.
 pub struct PointwiseMany {
     /// What there is of it with the first result.
     pub first: Pointwise,
-    /// The names of the other outputs, and what each is for the inputs at a place.
-    pub others: &'static [(&'static str, fn(&[f64]) -> f64)],
+    /// The other outputs by name.
+    pub others: &'static [(&'static str, Formula)],
 }
 
 /// The cases of an elementwise operator, every path of [`map`](gpu_kernels::map) in every type: whole blocks, whole packs, single
