@@ -64,34 +64,35 @@ fn zip_packs<T: Element, U: Element, const K: usize, const N: usize>(
     Pack::from_f32(array::from_fn(|e| f(array::from_fn(|k| values[k][e]))))
 }
 
-/// [`zip`] with two results.
+/// [`zip`] with several results.
 #[inline(always)]
-pub(crate) unsafe fn zip_to_two<T: Element, U: Element, const K: usize, const KEPT: usize>(
+pub(crate) unsafe fn zip_to_many<T: Element, U: Element, const K: usize, const KEPT: usize, const O: usize>(
     inputs: [In<T>; K],
-    outputs: [Out<U>; 2],
+    outputs: [Out<U>; O],
     rows: u64,
     d: u64,
-    f: impl Fn([f32; K]) -> [f32; 2],
+    f: impl Fn([f32; K]) -> [f32; O],
 ) {
     let one = |values: [T; K]| f(values.map(T::to_f32)).map(U::from_f32);
     if size_of::<T>() == 4 || size_of::<U>() == 4 {
-        move_packs::<T, U, K, KEPT, 2, 4>(inputs, outputs, rows, d, |packs| zip_packs_to_two(packs, &f), one);
+        move_packs::<T, U, K, KEPT, O, 4>(inputs, outputs, rows, d, |packs| zip_packs_to_many(packs, &f), one);
     } else {
-        move_packs::<T, U, K, KEPT, 2, 8>(inputs, outputs, rows, d, |packs| zip_packs_to_two(packs, &f), one);
+        move_packs::<T, U, K, KEPT, O, 8>(inputs, outputs, rows, d, |packs| zip_packs_to_many(packs, &f), one);
     }
 }
 
 #[inline(always)]
-fn zip_packs_to_two<T: Element, U: Element, const K: usize, const N: usize>(
+fn zip_packs_to_many<T: Element, U: Element, const K: usize, const N: usize, const O: usize>(
     packs: [Pack<T, N>; K],
-    f: impl Fn([f32; K]) -> [f32; 2],
-) -> [Pack<U, N>; 2] {
+    f: impl Fn([f32; K]) -> [f32; O],
+) -> [Pack<U, N>; O] {
     let values = packs.map(Pack::to_f32);
-    let results: [[f32; 2]; N] = array::from_fn(|e| f(array::from_fn(|k| values[k][e])));
-    [0, 1].map(|o| Pack::from_f32(array::from_fn(|e| results[e][o])))
+    let results: [[f32; O]; N] = array::from_fn(|e| f(array::from_fn(|k| values[k][e])));
+    array::from_fn(|o| Pack::from_f32(array::from_fn(|e| results[e][o])))
 }
 
-/// The traffic of all elementwise kernels: `pack` for packs of `N` elements, `one` for single elements.
+/// The traffic of elementwise kernels: `pack` for packs of `N` elements, `one` for single elements. The last `KEPT` inputs are read
+/// by many blocks.
 #[inline(always)]
 pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: usize, const O: usize, const N: usize>(
     inputs: [In<T>; K],
@@ -100,6 +101,43 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
     d: u64,
     pack: impl Fn([Pack<T, N>; K]) -> [Pack<U, N>; O],
     one: impl Fn([T; K]) -> [U; O],
+) {
+    let load = |k: usize, from: *const T| {
+        if k + KEPT >= K { Pack::load_nc_evict_last(from) } else { Pack::load_nc_no_allocate(from) }
+    };
+    move_packs_by(inputs, outputs, rows, d, load, |packs, _| pack(packs), |values, _| one(values));
+}
+
+/// [`move_packs`] in place, by `f` in f32.
+#[inline(always)]
+pub(crate) unsafe fn update<T: Element>((x, stride): Out<T>, rows: u64, d: u64, f: impl Fn(f32) -> f32) {
+    if size_of::<T>() == 4 {
+        update_packs::<T, 4>((x, stride), rows, d, f);
+    } else {
+        update_packs::<T, 8>((x, stride), rows, d, f);
+    }
+}
+
+#[inline(always)]
+unsafe fn update_packs<T: Element, const N: usize>((x, stride): Out<T>, rows: u64, d: u64, f: impl Fn(f32) -> f32) {
+    // Not through the read-only path: the kernel writes what it reads.
+    let load = |_: usize, from: *const T| Pack::<T, N>::load_evict_first(from);
+    let pack = |[pack]: [Pack<T, N>; 1], _: u64| [Pack::from_f32(pack.to_f32().map(&f))];
+    let one = |[value]: [T; 1], _: u64| [T::from_f32(f(value.to_f32()))];
+    move_packs_by([(x.cast_const(), stride)], [(x, stride)], rows, d, load, pack, one);
+}
+
+/// The traffic of all elementwise kernels: `load` gets a pack of an input by its number and address; `pack` and `one` are also told
+/// the place of the first element, counted over all rows.
+#[inline(always)]
+pub(crate) unsafe fn move_packs_by<T: Copy, U: Copy, const K: usize, const O: usize, const N: usize>(
+    inputs: [In<T>; K],
+    outputs: [Out<U>; O],
+    rows: u64,
+    d: u64,
+    load: impl Fn(usize, *const T) -> Pack<T, N>,
+    pack: impl Fn([Pack<T, N>; K], u64) -> [Pack<U, N>; O],
+    one: impl Fn([T; K], u64) -> [U; O],
 ) {
     let per_block = BLOCK as usize * PACKS * rounds(K) * N;
     let start = u64::from(thread::block_idx_x()) * per_block as u64;
@@ -117,12 +155,8 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
             packs[o].store_streaming(ys[o].add(at));
         }
     };
-    let load = |i: usize| -> [Pack<T, N>; K] {
-        array::from_fn(|k| {
-            let from = xs[k].add(at(i));
-            if k + KEPT >= K { Pack::load_nc_evict_last(from) } else { Pack::load_nc_no_allocate(from) }
-        })
-    };
+    let load = |i: usize| -> [Pack<T, N>; K] { array::from_fn(|k| load(k, xs[k].add(at(i)))) };
+    let place = |at: usize| row * d + start + at as u64;
     let addresses =
         xs.into_iter().fold(0, |bits, x| bits | x as usize) | ys.into_iter().fold(0, |bits, y| bits | y as usize);
     let mut whole = 0;
@@ -132,21 +166,21 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
                 let first = round * PACKS;
                 let loaded: [_; PACKS] = array::from_fn(|i| load(first + i));
                 for (i, packs) in loaded.into_iter().enumerate() {
-                    store(pack(packs), at(first + i));
+                    store(pack(packs, place(at(first + i))), at(first + i));
                 }
             }
             return;
         }
         for i in 0..PACKS * rounds(K) {
             if at(i) + N <= count {
-                store(pack(load(i)), at(i));
+                store(pack(load(i), place(at(i))), at(i));
             }
         }
         whole = count / N * N;
     }
     let mut i = whole + tid;
     while i < count {
-        let results = one(xs.map(|x| *x.add(i)));
+        let results = one(xs.map(|x| *x.add(i)), place(i));
         for o in 0..O {
             *ys[o].add(i) = results[o];
         }

@@ -8,6 +8,8 @@ pub mod gemv;
 pub mod layout;
 pub mod loss;
 pub mod norm;
+pub mod optim;
 pub mod quant;
+pub mod random;
 pub mod reduce;
 pub mod softmax;

@@ -1,7 +1,9 @@
 //! Every operator there is. The command line, the checks, the benches and the documentation table walk this list.
 
 use super::model::Operator;
-use super::{activation, attention, elementwise, gemm, gemv, layout, loss, norm, quant, reduce, softmax};
+use super::{
+    activation, attention, elementwise, gemm, gemv, layout, loss, norm, optim, quant, random, reduce, softmax,
+};
 
 /// All operators, one a line, by family and file.
 pub static OPERATORS: &[&dyn Operator] = &[
@@ -15,6 +17,10 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &activation::relu::RELU_BACKWARD,
     &activation::sigmoid::SIGMOID,
     &activation::sigmoid::SIGMOID_BACKWARD,
+    &activation::sigmoid3::SIGMOID3,
+    &activation::sigmoid3::SIGMOID3_BACKWARD,
+    &activation::sigmoid3::SIGMOID3_SAVED,
+    &activation::sigmoid3::SIGMOID3_SAVED_BACKWARD,
     &activation::silu::SILU,
     &activation::silu::SILU_BACKWARD,
     &activation::swiglu::SWIGLU,
@@ -29,6 +35,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &elementwise::bias_mask_scale_add::BiasMaskScaleAdd,
     &elementwise::cast::Cast,
     &elementwise::copy::Copy,
+    &elementwise::sin2_cos2::SIN2_COS2,
     &gemm::gemm_bf16::GemmBf16,
     &gemm::sgemm::Sgemm,
     &gemv::gemv::Gemv,
@@ -54,6 +61,9 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &norm::rms_norm::RmsNorm,
     &norm::rms_norm_backward::AddRmsNormBackward,
     &norm::rms_norm_backward::RmsNormBackward,
+    &optim::adamw::ADAMW,
+    &optim::adamw::ADAMW_MASTER,
+    &optim::clip_grad::ClipGrad,
     &quant::dequantize_fp8::DEQUANTIZE_FP8,
     &quant::dequantize_int8::DequantizeInt8,
     &quant::dequantize_mxfp8::DEQUANTIZE_MXFP8,
@@ -67,6 +77,11 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &quant::rms_norm_quantize_fp8_1x128::RMS_NORM_QUANTIZE_FP8_1X128,
     &quant::rms_norm_quantize_rows_int8::RMS_NORM_QUANTIZE_ROWS_INT8,
     &quant::swiglu_quantize_fp8_1x128::SWIGLU_QUANTIZE_FP8_1X128,
+    &random::dropout::DROPOUT,
+    &random::dropout::DROPOUT_BACKWARD,
+    &random::fill::FILL,
+    &random::random_normal::RANDOM_NORMAL,
+    &random::random_uniform::RANDOM_UNIFORM,
     &reduce::argmax::ArgmaxRows,
     &reduce::l2_norm::L2_NORM,
     &reduce::l2_norm::L2_NORM_ROWS,

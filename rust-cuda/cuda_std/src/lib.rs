@@ -76,6 +76,7 @@ pub mod mbarrier;
 pub mod mma;
 mod panic;
 pub mod printf;
+pub mod random;
 pub mod regs;
 pub mod shared;
 pub mod thread;

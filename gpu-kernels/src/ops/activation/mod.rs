@@ -6,6 +6,7 @@ pub mod geglu_erf;
 pub mod gelu;
 pub mod relu;
 pub mod sigmoid;
+pub mod sigmoid3;
 pub mod silu;
 pub mod swiglu;
 pub mod tanh;
@@ -99,7 +100,7 @@ macro_rules! gated {
         ) {
             let inputs = [(gate, gate_stride), (up, up_stride), (dy, dy_stride)];
             let outputs = [(dgate, dgate_stride), (dup, dup_stride)];
-            crate::map::zip_to_two::<T, T, 3, 0>(inputs, outputs, rows, d, |[gate, up, dy]| {
+            crate::map::zip_to_many::<T, T, 3, 0, 2>(inputs, outputs, rows, d, |[gate, up, dy]| {
                 [dy * up * slope(gate), dy * value(gate)]
             });
         }

@@ -4,3 +4,4 @@ pub mod add;
 pub mod bias_mask_scale_add;
 pub mod cast;
 pub mod copy;
+pub mod sin2_cos2;

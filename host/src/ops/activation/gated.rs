@@ -1,12 +1,5 @@
 //! What gated activations share: their functions, their entries in the registry, and the gradient's two results.
 
-use crate::ops::elementwise::{Pointwise, evaluate};
-use crate::ops::model::{
-    Arguments, Case, Cost, Gradient, InputSpec, Metas, OpInfo, Operator, Params, TensorMeta, Tensors, Tolerance,
-};
-use crate::runtime::error::Result;
-use crate::runtime::stream::Stream;
-
 /// A gated activation and its backward: the four functions, and their entries in the registry.
 macro_rules! gated {
     (
@@ -155,8 +148,8 @@ macro_rules! gated {
         };
 
         #[doc = concat!("[`", stringify!($backward), "`] in the registry.")]
-        pub static $backward_kernels: GatedBackward = GatedBackward {
-            dgate: Pointwise {
+        pub static $backward_kernels: PointwiseMany = PointwiseMany {
+            first: Pointwise {
                 info: &BACKWARD,
                 launch: |stream, args, _| {
                     dispatch!(BACKWARD, args.dtype("gate")?, float => |T| {
@@ -172,58 +165,11 @@ macro_rules! gated {
                     of_inputs: &[("dgate", "gate"), ("dup", "up")],
                 }),
             },
-            dup: |x| x[2] * VALUE(x[0]),
+            others: &[("dup", |x| x[2] * VALUE(x[0]))],
         };
     };
 }
 pub(super) use gated;
-
-/// The gradient of a gated activation: a pointwise operator with a second result.
-pub struct GatedBackward {
-    /// What there is of it with the first result.
-    pub dgate: Pointwise,
-    /// The second result for gate, up and dy at a place.
-    pub dup: fn(&[f64]) -> f64,
-}
-
-impl Operator for GatedBackward {
-    fn info(&self) -> &'static OpInfo {
-        self.dgate.info
-    }
-
-    fn cases(&self) -> Vec<Case> {
-        self.dgate.cases()
-    }
-
-    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
-        self.dgate.inputs(case)
-    }
-
-    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
-        self.dgate.outputs(inputs, params)
-    }
-
-    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        self.dgate.launch(stream, args, params)
-    }
-
-    fn reference(&self, inputs: &Tensors<'_>, _: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
-        let of = if output == "dup" { self.dup } else { self.dgate.reference };
-        evaluate(self.dgate.info, of, inputs, rows)
-    }
-
-    fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
-        self.dgate.tolerance(case, output)
-    }
-
-    fn cost(&self, case: &Case) -> Result<Cost> {
-        self.dgate.cost(case)
-    }
-
-    fn gradient(&self) -> Option<Gradient> {
-        self.dgate.gradient
-    }
-}
 
 /// The error of values and slopes, 2⁻²¹ of terms of order ten which may cancel, times gradients and factors of order 20 together.
 pub(super) const ACCURACY: crate::ops::elementwise::Accuracy = crate::ops::elementwise::Accuracy {

@@ -2,9 +2,9 @@
 
 use gpu_kernels::ops::activation::geglu as gk;
 
-use super::gated::{ACCURACY, GatedBackward, gated};
+use super::gated::{ACCURACY, gated};
 use crate::dispatch;
-use crate::ops::elementwise::Pointwise;
+use crate::ops::elementwise::{Pointwise, PointwiseMany};
 use crate::ops::model::{ArgInfo, Gradient, OpInfo};
 use crate::runtime::dtype::DType;
 

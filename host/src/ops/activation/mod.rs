@@ -6,16 +6,20 @@ pub mod geglu_erf;
 pub mod gelu;
 pub mod relu;
 pub mod sigmoid;
+pub mod sigmoid3;
 pub mod silu;
 pub mod swiglu;
 pub mod tanh;
 
-pub use gated::GatedBackward;
 pub use geglu::{geglu, geglu_backward, geglu_backward_into, geglu_into};
 pub use geglu_erf::{geglu_erf, geglu_erf_backward, geglu_erf_backward_into, geglu_erf_into};
 pub use gelu::{gelu, gelu_backward, gelu_backward_into, gelu_into};
 pub use relu::{relu, relu_backward, relu_backward_into, relu_into};
 pub use sigmoid::{sigmoid, sigmoid_backward, sigmoid_backward_into, sigmoid_into};
+pub use sigmoid3::{
+    Sigmoid3, sigmoid3, sigmoid3_backward, sigmoid3_backward_into, sigmoid3_into, sigmoid3_saved,
+    sigmoid3_saved_backward, sigmoid3_saved_backward_into, sigmoid3_saved_into,
+};
 pub use silu::{silu, silu_backward, silu_backward_into, silu_into};
 pub use swiglu::{swiglu, swiglu_backward, swiglu_backward_into, swiglu_into};
 pub use tanh::{tanh, tanh_backward, tanh_backward_into, tanh_into};

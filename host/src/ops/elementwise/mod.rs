@@ -5,13 +5,15 @@ pub mod bias_mask_scale_add;
 pub mod cast;
 pub mod copy;
 mod pointwise;
+pub mod sin2_cos2;
 
 pub use add::{add, add_into};
 pub use bias_mask_scale_add::{bias_mask_scale_add, bias_mask_scale_add_into};
 pub use cast::{cast, cast_into};
 pub use copy::{copy, copy_into};
-pub(super) use pointwise::evaluate;
-pub use pointwise::{Accuracy, Pointwise};
+pub(super) use pointwise::shape as pointwise_shape;
+pub use pointwise::{Accuracy, Formula, Pointwise, PointwiseMany};
+pub use sin2_cos2::{Fusion, sin2_cos2, sin2_cos2_into};
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
 use gpu_kernels::map;
@@ -109,7 +111,12 @@ impl<const N: usize> Plan<N> {
     }
 
     /// The same where that many of them are outputs.
-    fn with_outputs(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N], outputs: usize) -> Result<Option<Self>> {
+    pub(super) fn with_outputs(
+        info: &OpInfo,
+        bytes: usize,
+        operands: [Operand<'_>; N],
+        outputs: usize,
+    ) -> Result<Option<Self>> {
         Self::of(info, map::per_block(bytes, N - outputs), operands, true)
     }
 

@@ -28,12 +28,23 @@ pub struct Pointwise {
     pub info: &'static OpInfo,
     /// Launches it.
     pub launch: fn(&Stream, &mut Arguments<'_>, &Params) -> Result<()>,
-    /// The result for the inputs at a place, in order.
-    pub reference: fn(&[f64]) -> f64,
+    /// The result.
+    pub reference: Formula,
     /// How exact the arithmetic is, before the result is rounded to storage.
     pub accuracy: Accuracy,
     /// What it is the backward of, if it is one.
     pub gradient: Option<Gradient>,
+}
+
+/// A result at a place for the inputs there, in order.
+pub type Formula = fn(&[f64]) -> f64;
+
+/// A pointwise operator with several results.
+pub struct PointwiseMany {
+    /// What there is of it with the first result.
+    pub first: Pointwise,
+    /// The other outputs by name.
+    pub others: &'static [(&'static str, Formula)],
 }
 
 /// The cases of an elementwise operator, every path of [`map`](gpu_kernels::map) in every type: whole blocks, whole packs, single
@@ -72,18 +83,13 @@ pub(super) fn cases(info: &'static OpInfo) -> Vec<Case> {
 }
 
 /// The shape of a case's tensors: a vector where there is one row.
-pub(super) fn shape(case: &Case) -> Result<Vec<usize>> {
+pub(in crate::ops) fn shape(case: &Case) -> Result<Vec<usize>> {
     let [rows, d] = case.dims(["rows", "d"])?;
     Ok(if rows == 1 { vec![d] } else { vec![rows, d] })
 }
 
 /// `f` of the inputs at each place of the rows.
-pub(in crate::ops) fn evaluate(
-    info: &OpInfo,
-    f: fn(&[f64]) -> f64,
-    inputs: &Tensors<'_>,
-    rows: &[usize],
-) -> Result<Vec<f64>> {
+fn evaluate(info: &OpInfo, f: fn(&[f64]) -> f64, inputs: &Tensors<'_>, rows: &[usize]) -> Result<Vec<f64>> {
     let inputs = info.inputs().map(|arg| inputs.get(arg.name)).collect::<Result<Vec<_>>>()?;
     let inputs: Vec<_> = inputs.iter().map(|input| reference::select(input, rows)).collect();
     let mut place = vec![0.0; inputs.len()];
@@ -146,5 +152,44 @@ impl Operator for Pointwise {
 
     fn gradient(&self) -> Option<Gradient> {
         self.gradient
+    }
+}
+
+impl Operator for PointwiseMany {
+    fn info(&self) -> &'static OpInfo {
+        self.first.info
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        self.first.cases()
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        self.first.inputs(case)
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        self.first.outputs(inputs, params)
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        self.first.launch(stream, args, params)
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let other = self.others.iter().find(|(name, _)| *name == output);
+        evaluate(self.first.info, other.map_or(self.first.reference, |(_, f)| *f), inputs, rows)
+    }
+
+    fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
+        self.first.tolerance(case, output)
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        self.first.cost(case)
+    }
+
+    fn gradient(&self) -> Option<Gradient> {
+        self.first.gradient
     }
 }

@@ -1,0 +1,81 @@
+//! Dropout, whose mask is never stored: backward finds it again.
+//!
+//! # Math
+//! y = x · scale where the element's random word w is at least `threshold`, else 0. The threshold is p · 2³², so that an element is
+//! dropped with probability p, and the scale 1 / (1 − p). Backward is the same function: dx = dropout(dy).
+//!
+//! # Layout
+//! Rows of d elements that may be padded: see [`map`](crate::map). Which word an element has: see [`quad`].
+//!
+//! # Mapping
+//! As every elementwise kernel: two packs of 16 bytes in flight a thread, 256 threads a block. A thread computes the four words of a
+//! quad at once, for packs of 16 bytes one or two quads.
+//!
+//! # Shared memory
+//! None.
+//!
+//! # Numerics
+//! Which elements are dropped is exact, p in multiples of 2⁻³². One f32 product, rounded once to the storage type. What is dropped
+//! is 0, be it infinite or NaN.
+//!
+//! # Cost
+//! 2·n elements of traffic, 20 wide products and 20 three-way XORs for four elements: bound by memory bandwidth.
+//!
+//! # Limits
+//! d up to (2³¹ − 1) · 16 KiB.
+//!
+//! # Sources
+//! Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting" (JMLR 15, 2014); Salmon et al., "Parallel
+//! Random Numbers: As Easy as 1, 2, 3" (SC 2011).
+
+use cuda_std::float::Element;
+use cuda_std::kernel;
+use cuda_std::vector::Pack;
+
+use super::{element, elements, quad};
+use crate::map::{self, BLOCK, In, Out};
+
+/// y = x · scale where the word of an element is at least `threshold`, else 0, for `rows` rows of `d` elements.
+///
+/// # Safety
+/// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
+#[kernel(dtypes(T: float), block = BLOCK, min_blocks = 4, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn dropout<T: Element>(
+    x: *const T,
+    y: *mut T,
+    rows: u64,
+    d: u64,
+    x_stride: u64,
+    y_stride: u64,
+    threshold: u32,
+    scale: f32,
+    seed: u64,
+    offset: u64,
+) {
+    let words = |number: u64| quad(seed, offset, number);
+    let drop = |word: u32, x: f32| if word < threshold { 0.0 } else { x * scale };
+    if size_of::<T>() == 4 {
+        drop_packs::<T, 4>((x, x_stride), (y, y_stride), rows, d, words, drop);
+    } else {
+        drop_packs::<T, 8>((x, x_stride), (y, y_stride), rows, d, words, drop);
+    }
+}
+
+#[inline(always)]
+unsafe fn drop_packs<T: Element, const N: usize>(
+    x: In<T>,
+    y: Out<T>,
+    rows: u64,
+    d: u64,
+    words: impl Fn(u64) -> [u32; 4],
+    drop: impl Fn(u32, f32) -> f32,
+) {
+    let load = |_: usize, from: *const T| Pack::<T, N>::load_nc_no_allocate(from);
+    let pack = |[x]: [Pack<T, N>; 1], first: u64| {
+        let (x, words) = (x.to_f32(), elements::<u32, N>(first, &words));
+        [Pack::from_f32(core::array::from_fn(|e| drop(words[e], x[e])))]
+    };
+    let one = |[x]: [T; 1], place: u64| [T::from_f32(drop(element(place, &words), x.to_f32()))];
+    map::move_packs_by([x], [y], rows, d, load, pack, one);
+}
