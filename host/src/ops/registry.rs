@@ -29,6 +29,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &elementwise::bias_mask_scale_add::BiasMaskScaleAdd,
     &elementwise::cast::Cast,
     &elementwise::copy::Copy,
+    &gemm::gemm::Gemm,
     &gemm::gemm_bf16::GemmBf16,
     &gemm::sgemm::Sgemm,
     &gemv::gemv::Gemv,

@@ -1,4 +1,7 @@
 //! Matrix products.
 
+#[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
+pub mod gemm;
 pub mod gemm_bf16;
+mod operand;
 pub mod sgemm;

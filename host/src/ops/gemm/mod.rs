@@ -1,8 +1,11 @@
 //! Matrix products.
 
+#[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
+pub mod gemm;
 pub mod gemm_bf16;
 pub mod sgemm;
 
+pub use gemm::{gemm, gemm_into};
 pub use gemm_bf16::{gemm_bf16, gemm_bf16_into};
 pub use sgemm::{sgemm, sgemm_into};
 
