@@ -31,6 +31,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &elementwise::copy::Copy,
     &gemm::gemm::Gemm,
     &gemm::gemm_bf16::GemmBf16,
+    &gemm::gemm_int8::GemmInt8,
     &gemm::sgemm::Sgemm,
     &gemv::gemv::Gemv,
     &gemv::gemv_int8::GemvInt8,

@@ -47,12 +47,12 @@ pub(super) struct Copier<T, const MN: bool, const V: usize> {
     /// Rows and elements of k from the thread's first to the end.
     outer_left: u32,
     k_left: u32,
-    /// Where the first chunk goes in a tile.
-    to: u32,
+    /// Where the first chunk goes in a tile: row and column.
+    to: (u32, u32),
 }
 
 impl<T: Copy, const MN: bool, const V: usize> Copier<T, MN, V> {
-    /// Rows of the tile that the block copies at a time. A multiple of 8, so that all of a thread's rows are swizzled alike.
+    /// Rows of the tile that the block copies at a time.
     const PASS: u32 = THREADS / (row::<T>(MN) / V as u32);
     const ROWS: u32 = BLOCK * depth::<T>() / row::<T>(MN);
     const FITS: () = assert!(V == 1 || V == lanes::<T>());
@@ -70,13 +70,15 @@ impl<T: Copy, const MN: bool, const V: usize> Copier<T, MN, V> {
             along_k,
             outer_left: outers.saturating_sub(first),
             k_left: k.saturating_sub(k0),
-            to: swizzle::<T>(MN, at, column),
+            to: (at, column),
         }
     }
 
     /// Starts copying the tile at `k0` to `tile`; what lies outside the matrix becomes zero. With `V` = 1 it is there at once.
     #[inline(always)]
     pub(super) unsafe fn copy(self, tile: SharedPtr<T>, k0: u32) {
+        let (first, column) = self.to;
+        let start = swizzle::<T>(MN, first, column);
         let mut at = 0;
         while at < Self::ROWS {
             let (outer, k) = if MN { (0, k0 + at) } else { (at, k0) };
@@ -85,7 +87,10 @@ impl<T: Copy, const MN: bool, const V: usize> Copier<T, MN, V> {
             let along = if MN { rows } else { depth };
             let inside = if rows == 0 || depth == 0 { 0 } else { along.min(V as u32) };
             let from = self.from.wrapping_add((u64::from(outer) * self.outer + u64::from(k) * self.along_k) as usize);
-            let to = tile.add(self.to + at * row::<T>(MN));
+            // Rows that are a multiple of 8 apart are swizzled alike.
+            let alike = Self::PASS.is_multiple_of(8);
+            let to = if alike { start + at * row::<T>(MN) } else { swizzle::<T>(MN, first + at, column) };
+            let to = tile.add(to);
             if V == 1 {
                 // SAFETY: only used for numbers, of which zero is one.
                 to.write(if inside > 0 { *from } else { mem::zeroed() });
