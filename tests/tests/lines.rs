@@ -22,7 +22,7 @@ fn findings_name_lines_of_rust() {
     let rows = device.simulator().unwrap().with_kernels(&mutants, check).unwrap();
     let failed = rows.iter().find(|row| row.status == Status::Fail).expect("no barrier is left");
     let texts: Vec<_> = failed.findings.iter().map(ToString::to_string).collect();
-    let lines = |text: &String| text.matches("gpu-kernels/src/ops/gemm/sgemm.rs:").count();
+    let lines = |text: &String| text.matches("gpu-kernels/src/ops/gemm/sgemm/mod.rs:").count();
     assert!(texts.iter().all(|text| lines(text) > 0), "{texts:#?}");
     // Of a race, both accesses.
     assert!(texts.iter().any(|text| text.starts_with("shared-race") && lines(text) == 2), "{texts:#?}");

@@ -292,7 +292,7 @@ fn evaluate(job: &Job, inputs: &Tensors<'_>, meta: &TensorMeta, rows: &[usize]) 
 }
 
 /// Whether a case's inputs are finite, and its indices none that are wrong on purpose, so that its outputs have to be finite.
-fn has_ordinary_input(job: &Job) -> Result<bool> {
+pub(super) fn has_ordinary_input(job: &Job) -> Result<bool> {
     let strange = |values| match values {
         Values::Specials | Values::Hostile { .. } => true,
         Values::Constant(value) => !value.is_finite(),

@@ -1,6 +1,8 @@
 //! Single-precision matrix product.
 
+use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::ops::gemm::sgemm as gk;
+use gpu_kernels::ops::gemm::sgemm::ladder::{self, Sizes};
 
 use super::sizes;
 use crate::ops::elementwise::grid;
@@ -41,26 +43,77 @@ pub fn sgemm_into<'a>(
     b: impl Into<View<'a, f32>>,
     c: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
-    let (a, b, mut c) = (a.into(), b.into(), c.into());
-    let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
-    let [_, n]: [usize; 2] = b.dims(INFO.name, "b")?;
-    b.require_shape(INFO.name, "b", &[k, n])?;
-    c.require_shape(INFO.name, "c", &[m, n])?;
-    let lda = a.require_row_stride(INFO.name, "a")?;
-    let ldb = b.require_row_stride(INFO.name, "b")?;
-    let ldc = c.require_row_stride(INFO.name, "c")?;
-    let tiles = m.div_ceil(gk::BLOCK_M as usize) * n.div_ceil(gk::BLOCK_N as usize);
-    let [m, n, k] = sizes(&INFO, [("a", m), ("b", n), ("a", k)])?;
-    let Some(grid) = grid(&INFO, "c", tiles, 1)? else {
-        return Ok(());
-    };
-    let args = (a.ptr(stream)?, b.ptr(stream)?, c.ptr_mut(stream)?, m, n, k, lda as u64, ldb as u64, ldc as u64);
-    let aligned = k % 4 == 0 && n % 4 == 0 && a.rows_aligned(16) && b.rows_aligned(16);
-    // SAFETY: the tensors are live, hold m, k and n elements at the strides passed, and c is borrowed mutably; the
-    // four-wide kernel is taken only for sizes that 4 divides and rows at multiples of 16 bytes.
-    unsafe {
-        if aligned { stream.launch::<gk::Sgemm<4>>(grid, args) } else { stream.launch::<gk::Sgemm<1>>(grid, args) }
+    Problem::new(a.into(), b.into(), c.into())?.launch(stream)
+}
+
+/// A product whose sizes fit together.
+struct Problem<'a> {
+    a: View<'a, f32>,
+    b: View<'a, f32>,
+    c: ViewMut<'a, f32>,
+    sizes: Sizes,
+}
+
+impl<'a> Problem<'a> {
+    fn new(a: View<'a, f32>, b: View<'a, f32>, c: ViewMut<'a, f32>) -> Result<Self> {
+        let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
+        let [_, n]: [usize; 2] = b.dims(INFO.name, "b")?;
+        b.require_shape(INFO.name, "b", &[k, n])?;
+        c.require_shape(INFO.name, "c", &[m, n])?;
+        let lda = a.require_row_stride(INFO.name, "a")? as u64;
+        let ldb = b.require_row_stride(INFO.name, "b")? as u64;
+        let ldc = c.require_row_stride(INFO.name, "c")? as u64;
+        let [m, n, k] = sizes(&INFO, [("a", m), ("b", n), ("a", k)])?;
+        Ok(Self { a, b, c, sizes: Sizes { lda, ldb, ldc, m, n, k, padding: 0 } })
     }
+
+    /// The tensors of a launch whose types are known only now.
+    fn of(args: &mut Arguments<'a>) -> Result<Self> {
+        Self::new(args.input("a")?, args.input("b")?, args.output("c")?)
+    }
+
+    /// Blocks for tiles of C of that size; `None` when there is nothing to do.
+    fn grid(&self, rows: u32, columns: u32) -> Result<Option<u32>> {
+        let tiles = self.sizes.m.div_ceil(rows) as usize * self.sizes.n.div_ceil(columns) as usize;
+        grid(&INFO, "c", tiles, 1)
+    }
+
+    fn launch(mut self, stream: &Stream) -> Result<()> {
+        let Some(grid) = self.grid(gk::BLOCK_M, gk::BLOCK_N)? else { return Ok(()) };
+        let Sizes { lda, ldb, ldc, m, n, k, .. } = self.sizes;
+        let args = (self.a.ptr(stream)?, self.b.ptr(stream)?, self.c.ptr_mut(stream)?, m, n, k, lda, ldb, ldc);
+        let aligned = k % 4 == 0 && n % 4 == 0 && self.a.rows_aligned(16) && self.b.rows_aligned(16);
+        // SAFETY: the tensors are live, hold m, k and n elements at the strides passed, and c is borrowed mutably; the
+        // four-wide kernel is taken only for sizes that 4 divides and rows at multiples of 16 bytes.
+        unsafe {
+            if aligned { stream.launch::<gk::Sgemm<4>>(grid, args) } else { stream.launch::<gk::Sgemm<1>>(grid, args) }
+        }
+    }
+
+    /// Launches a step of the ladder, whose blocks compute `tile` × `tile`.
+    fn launch_step<K>(mut self, stream: &Stream, tile: u32) -> Result<()>
+    where
+        K: Kernel<Args = (DevicePtr<f32>, DevicePtr<f32>, DevicePtrMut<f32>, Sizes)>,
+    {
+        let Some(grid) = self.grid(tile, tile)? else { return Ok(()) };
+        let args = (self.a.ptr(stream)?, self.b.ptr(stream)?, self.c.ptr_mut(stream)?, self.sizes);
+        // SAFETY: the tensors are live and hold these sizes at these strides, and c is borrowed mutably; there is a block for every tile.
+        unsafe { stream.launch::<K>(grid, args) }
+    }
+}
+
+/// A step of the ladder as a variant, from its kernel in the step's module.
+macro_rules! step {
+    ($name:literal, $doc:literal, $module:ident::$kernel:ident) => {
+        Variant {
+            name: $name,
+            doc: concat!("step ", $name, " of the ladder: ", $doc),
+            applies: |_, case| in_time(case),
+            launch: |stream, args, _| {
+                Problem::of(args)?.launch_step::<ladder::$module::$kernel>(stream, ladder::$module::TILE)
+            },
+        }
+    };
 }
 
 /// The operator's entry in the registry.
@@ -78,9 +131,37 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[],
     dtypes: &[DType::F32],
-    kernels: &[gk::SGEMM],
-    variants: &[],
+    kernels: &[
+        gk::SGEMM,
+        ladder::v0_naive::SGEMM_NAIVE,
+        ladder::v1_strips::SGEMM_STRIPS,
+        ladder::v2_window::SGEMM_WINDOW,
+        ladder::v3_strided::SGEMM_STRIDED,
+        ladder::v4_vectorised::SGEMM_VECTORISED,
+        ladder::v5_conflicts::SGEMM_CONFLICTS,
+        ladder::v6_outer_product::SGEMM_OUTER_PRODUCT,
+        ladder::v7_wide_columns::SGEMM_WIDE_COLUMNS,
+        ladder::v8_transposed::SGEMM_TRANSPOSED,
+        ladder::v9_double_buffered::SGEMM_DOUBLE_BUFFERED,
+    ],
+    variants: &[
+        step!("v0", "a thread an element, uncoalesced", v0_naive::SgemmNaive),
+        step!("v1", "coalesced, strips of A and B in shared memory", v1_strips::SgemmStrips),
+        step!("v2", "a window of the strips that slides along k", v2_window::SgemmWindow),
+        step!("v3", "several results a thread, a stride apart", v3_strided::SgemmStrided),
+        step!("v4", "global memory 16 bytes at a time", v4_vectorised::SgemmVectorised),
+        step!("v5", "shared memory 16 bytes at a time along k: bank conflicts", v5_conflicts::SgemmConflicts),
+        step!("v6", "outer products, registers as the second cache", v6_outer_product::SgemmOuterProduct),
+        step!("v7", "16 bytes at a time along n", v7_wide_columns::SgemmWideColumns),
+        step!("v8", "A transposed through registers", v8_transposed::SgemmTransposed),
+        step!("v9", "double buffering", v9_double_buffered::SgemmDoubleBuffered),
+    ],
 };
+
+/// Whether the first steps of the ladder get through the case in less than a second.
+fn in_time(case: &Case) -> bool {
+    case.dims(["m", "n", "k"]).is_ok_and(|sizes| sizes.iter().product::<usize>() <= 1 << 36)
+}
 
 impl Operator for Sgemm {
     fn info(&self) -> &'static OpInfo {
@@ -93,15 +174,16 @@ impl Operator for Sgemm {
         vec![
             Case::production(&INFO, "4096^3", f32, dims(4096, 4096, 4096)),
             Case::production(&INFO, "8192^3", f32, dims(8192, 8192, 8192)),
-            Case::odd(&INFO, f32, dims(257, 391, 123)),
-            Case::odd(&INFO, f32, dims(129, 260, 64)),
-            Case::odd(&INFO, f32, dims(130, 140, 36)).row_pad(4),
-            Case::odd(&INFO, f32, dims(130, 140, 36)).row_pad(1),
+            // The ladder runs them as well: a few tiles of each step are enough.
+            Case::odd(&INFO, f32, dims(129, 141, 29)),
+            Case::odd(&INFO, f32, dims(129, 140, 24)),
+            Case::odd(&INFO, f32, dims(130, 140, 20)).row_pad(4),
+            Case::odd(&INFO, f32, dims(130, 140, 20)).row_pad(1),
             // Rows of c at multiples of 16 bytes that end between them, in either half of a tile's columns.
-            Case::odd(&INFO, f32, dims(130, 139, 36)).arrange("c", Arrangement::DENSE.row_pad(1)),
+            Case::odd(&INFO, f32, dims(130, 139, 20)).arrange("c", Arrangement::DENSE.row_pad(1)),
             Case::odd(&INFO, f32, dims(40, 103, 20)).arrange("c", Arrangement::DENSE.row_pad(1)),
             Case::odd(&INFO, f32, dims(70, 137, 20)).arrange("c", Arrangement::DENSE.row_pad(3)),
-            Case::odd(&INFO, f32, dims(96, 72, 40)).offset(1),
+            Case::odd(&INFO, f32, dims(96, 72, 24)).offset(1),
             Case::tiny(&INFO, f32, dims(1, 1, 1)),
             Case::tiny(&INFO, f32, dims(3, 2, 5)),
             Case::empty(&INFO, f32, dims(0, 8, 8)),
@@ -109,8 +191,10 @@ impl Operator for Sgemm {
             Case::empty(&INFO, f32, dims(8, 12, 0)),
             Case::boundary(&INFO, f32, dims(128, 128, 16)),
             Case::boundary(&INFO, f32, dims(128, 128, 17)),
-            Case::boundary(&INFO, f32, dims(1, 1024, 300)),
-            Case::boundary(&INFO, f32, dims(1024, 1, 300)),
+            Case::boundary(&INFO, f32, dims(1, 300, 30)),
+            Case::boundary(&INFO, f32, dims(300, 1, 30)),
+            // More than a strip of the ladder's first step in shared memory.
+            Case::boundary(&INFO, f32, dims(20, 17, 376)),
         ]
     }
 

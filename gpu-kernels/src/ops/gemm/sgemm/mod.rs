@@ -29,7 +29,9 @@
 //!
 //! # Sources
 //! Volkov and Demmel, "Benchmarking GPUs to tune dense linear algebra" (SC 2008), for register tiling; Boehm, "How to
-//! optimize a CUDA matmul kernel" (2022), for the walk from naive to this.
+//! optimize a CUDA matmul kernel" (2022), for the walk from naive to this, which [`ladder`] takes.
+
+pub mod ladder;
 
 use core::array;
 use core::num::NonZeroU32;
