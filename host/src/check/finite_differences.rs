@@ -1,5 +1,5 @@
 //! Backward operators against their forward: the reference of a gradient has to agree with differences of the forward's reference.
-//! Neither runs a kernel; that the kernels agree with their references is [`verify`](super::verify)'s to see.
+//! Neither runs a kernel; that the kernels agree with their references is [`verify`]'s to see.
 
 use super::{Job, random, verify};
 use crate::ops::model::{self, Case, CaseClass, Gradient, Operator, TensorMeta, Tensors};

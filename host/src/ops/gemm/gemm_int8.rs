@@ -97,14 +97,14 @@ pub fn gemm_int8_into<'a, T: Float>(
     }
 }
 
-/// C = A·Bᵀ in 8-bit integers, for `a` of `[m, k]` and `b` of `[n, k]` in floats: both are [quantized by row](quantize_rows_int8) and multiplied by
+/// C = A·Bᵀ in 8-bit integers, for `a` of `[m, k]` and `b` of `[n, k]` in floats: both are [quantized by row](quantize_rows_int8()) and multiplied by
 /// [`gemm_int8`].
 ///
 /// What that costs in accuracy: each factor is off by at most half a step, 1/254 of the greatest magnitude in its row. A weight that is
 /// used again is better quantized once. The result, `[m, n]`, is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
-/// As of [`quantize_rows_int8`] and [`gemm_int8`].
+/// As of [`quantize_rows_int8`](quantize_rows_int8()) and [`gemm_int8`].
 ///
 /// # Example
 /// ```

@@ -15,7 +15,7 @@ use crate::runtime::view::{View, ViewMut};
 /// How gradients are clipped: multiplied with min(1, `max_norm` / (norm + 10⁻⁶)).
 #[derive(Clone, Copy, Debug)]
 pub struct Clip<'a> {
-    /// The norm of all gradients, `[1]`, as [`l2_norm`](crate::ops::l2_norm) computes it.
+    /// The norm of all gradients, `[1]`, as [`l2_norm`](crate::ops::l2_norm()) computes it.
     pub norm: View<'a, f32>,
     /// The greatest norm that they may have.
     pub max_norm: f32,

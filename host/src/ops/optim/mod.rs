@@ -1,7 +1,7 @@
 //! Steps of optimizers, in place.
 //!
-//! The norm of gradients is [`l2_norm`](crate::ops::l2_norm); that of several tensors is the norm of their norms, which
-//! [`l2_norm_into`](crate::ops::l2_norm_into) writes side by side. It stays on the device: [`clip_grad`] and [`Clip`] read it there.
+//! The norm of gradients is [`l2_norm`](crate::ops::l2_norm()); that of several tensors is the norm of their norms, which
+//! [`l2_norm_into`](crate::ops::l2_norm_into) writes side by side. It stays on the device: [`clip_grad`](clip_grad()) and [`Clip`] read it there.
 
 pub mod adamw;
 pub mod clip_grad;

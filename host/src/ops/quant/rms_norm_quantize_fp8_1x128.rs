@@ -12,8 +12,8 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The rows of `x`, `[rows, d]`, normalised as by [`rms_norm`](crate::ops::rms_norm) and quantized as by
-/// [`quantize_fp8_1x128`](crate::ops::quantize_fp8_1x128), without a rounding in between: 8-bit floats, and a scale for each 128 neighbours.
+/// The rows of `x`, `[rows, d]`, normalised as by [`rms_norm`](fn@crate::ops::rms_norm) and quantized as by
+/// [`quantize_fp8_1x128`](fn@crate::ops::quantize_fp8_1x128), without a rounding in between: 8-bit floats, and a scale for each 128 neighbours.
 ///
 /// `Q` is [`f8e4m3`](struct@crate::f8e4m3) or [`f8e5m2`](struct@crate::f8e5m2). `weight` is `[d]`. Rows may be padded. The results are new dense tensors, `[rows, d]` and `[rows, ⌈d / 128⌉]`; the work is queued on `stream`.
 ///

@@ -13,7 +13,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// [`swiglu`](crate::ops::swiglu) of `gate` and `up`, `[rows, d]`, quantized as by [`quantize_fp8_1x128`](crate::ops::quantize_fp8_1x128), without a
+/// [`swiglu`](fn@crate::ops::swiglu) of `gate` and `up`, `[rows, d]`, quantized as by [`quantize_fp8_1x128`](fn@crate::ops::quantize_fp8_1x128), without a
 /// rounding in between: 8-bit floats, and a scale for each 128 neighbours.
 ///
 /// `Q` is [`f8e4m3`](struct@crate::f8e4m3) or [`f8e5m2`](struct@crate::f8e5m2). Rows may be padded, so that gate and up may be the halves of one tensor's
