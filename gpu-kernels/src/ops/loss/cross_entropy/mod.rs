@@ -12,7 +12,7 @@
 //!
 //! # Mapping
 //! A [`Team`] a row, which holds it in registers: logits are read once and their gradient is written over them or beside them. See
-//! [`rows`](crate::rows).
+//! [`rows`].
 //!
 //! # Shared memory
 //! Two values a warp of those that share a row, four in the general form; of a cluster, a copy of them in each block.
