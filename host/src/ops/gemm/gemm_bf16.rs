@@ -50,6 +50,11 @@ pub fn gemm_bf16_into<'a>(
     Problem::new(a.into(), b.into(), c.into())?.launch(stream)
 }
 
+/// Launches C = A·Bᵀ by the Hopper path, for operands that it takes, where there is a Hopper GPU.
+pub(super) fn launch_hopper(stream: &Stream, a: View<'_, bf16>, b: View<'_, bf16>, c: ViewMut<'_, bf16>) -> Result<()> {
+    Problem::new(a, b, c)?.launch_hopper(stream)
+}
+
 /// A product whose sizes fit together.
 struct Problem<'a> {
     a: View<'a, bf16>,

@@ -268,9 +268,14 @@ impl Operator for CrossEntropyOf {
             for d in [11 * lanes, 100 * lanes, 200 * lanes, 1030 * lanes, 4100 * lanes, 203] {
                 small.push(Case::odd(info, dtype, dims(3, d)).param("z_loss", 0.01));
             }
+            let padded = Case::odd(info, dtype, dims(9, 64)).arrange("logits", Arrangement::DENSE.row_pad(8));
+            small.push(match self.is(&WITH_GRADIENT) || self.is(&BACKWARD) {
+                true => padded.arrange("gradient", Arrangement::DENSE.row_pad(24)),
+                false => padded,
+            });
             small.extend([
-                Case::tiny(info, dtype, dims(1, 1)),
-                Case::tiny(info, dtype, dims(3, 8)),
+                Case::tiny(info, dtype, dims(2, 1)),
+                Case::tiny(info, dtype, dims(2, 8)),
                 Case::empty(info, dtype, dims(0, 16)),
                 Case::odd(info, dtype, dims(9, 40)).offset(1),
                 Case::odd(info, dtype, dims(40, 8)).values("targets", Values::Hostile { bound: 8 }),
