@@ -222,7 +222,6 @@ unsafe fn cut_by<T: Element, const N: usize>(pack: Pack<u32, 4>, first: usize, f
 impl<G: Threads, const V: usize> Team for Held<G, V> {
     const THREADS: u32 = G::MAX;
     const PACKS: u32 = V as u32;
-    const HAS_BARRIER: bool = G::HAS_BARRIER;
     type Partials<const N: usize> = G::Partials<N>;
     type Row<T: Element> = HeldRow<T, V>;
     type Sums = HeldSums<V>;

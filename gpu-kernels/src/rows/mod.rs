@@ -61,8 +61,6 @@ pub trait Team: Copy {
     const THREADS: u32;
     /// The most packs of a row in a thread's registers at once.
     const PACKS: u32;
-    /// Whether a reduction is a barrier: what the team's threads have read before it, others may overwrite after it.
-    const HAS_BARRIER: bool;
     /// Shared memory for `N` reductions of a value each.
     type Partials<const N: usize>;
     /// A row as these threads hold it.

@@ -133,7 +133,6 @@ impl Team for Stream {
     const THREADS: u32 = BlockThreads::MAX;
     // Those in flight, and as much again for addresses.
     const PACKS: u32 = 2 * PACKS as u32;
-    const HAS_BARRIER: bool = true;
     type Partials<const N: usize> = <BlockThreads as Threads>::Partials<N>;
     type Row<T: Element> = StreamRow<T>;
     type Sums = StreamSums;

@@ -20,8 +20,6 @@ pub trait Threads: Copy {
 
     /// Packs between those of a thread: neighbouring lanes have neighbouring packs, and each warp a stretch of the row.
     const STRIDE: usize = 32;
-    /// Whether a reduction is a barrier between the threads.
-    const HAS_BARRIER: bool = true;
     /// How many teams a warp is, or 1 where it is part of one.
     const TEAMS_OF_WARP: u32 = 1;
 
@@ -109,7 +107,6 @@ impl<const W: u32> Threads for Group<W> {
     const MAX: u32 = WARPS * 32;
     type Partials<const N: usize> = ();
     const STRIDE: usize = W as usize;
-    const HAS_BARRIER: bool = false;
     const TEAMS_OF_WARP: u32 = 32 / W;
 
     #[inline(always)]

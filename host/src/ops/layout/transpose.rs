@@ -158,7 +158,7 @@ macro_rules! variant {
             doc: $doc,
             applies: $applies,
             launch: |stream, args, _| {
-                dispatch!(INFO, args.dtype("x")?, [f32, crate::f16, crate::bf16, i8, u8, i32, u32, i64] => |T| {
+                dispatch!(INFO, args.dtype("x")?, all => |T| {
                     Problem::<T>::new(args.input("x")?, args.output("y")?)?.launch_by(stream, Path::$path)
                 })
             },
@@ -261,7 +261,7 @@ impl Operator for Transpose {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
-        dispatch!(INFO, args.dtype("x")?, [f32, crate::f16, crate::bf16, i8, u8, i32, u32, i64] => |T| {
+        dispatch!(INFO, args.dtype("x")?, all => |T| {
             transpose_into::<T>(stream, args.input("x")?, args.output("y")?)
         })
     }

@@ -204,11 +204,18 @@ pub fn launch(op: &dyn Operator, stream: &Stream, args: &mut Arguments<'_>, para
 /// Runs a block with a type alias standing for the element type that a run-time dtype names.
 ///
 /// `dispatch!(INFO, dtype, float => |T| gelu_into::<T>(stream, args.input("x")?, args.output("y")?))` evaluates to what the block
-/// does; a dtype that is not listed is the operator's dtype error. `float` is every float type; a list names others.
+/// does; a dtype that is not listed is the operator's dtype error. `float` is every [`Float`](crate::Float), `all` every type; a list names others.
 #[macro_export]
 macro_rules! dispatch {
     ($info:expr, $dtype:expr, float => |$alias:ident| $body:expr) => {
         $crate::dispatch!($info, $dtype, [f32, $crate::f16, $crate::bf16] => |$alias| $body)
+    };
+    ($info:expr, $dtype:expr, all => |$alias:ident| $body:expr) => {
+        $crate::dispatch!(
+            $info,
+            $dtype,
+            [f32, $crate::f16, $crate::bf16, $crate::f8e4m3, $crate::f8e5m2, $crate::f8e8m0, i8, u8, i32, u32, i64] => |$alias| $body
+        )
     };
     ($info:expr, $dtype:expr, [$($ty:ty),+ $(,)?] => |$alias:ident| $body:expr) => {{
         let dtype = $dtype;

@@ -39,7 +39,7 @@ use core::f32::consts::LOG2_E;
 
 use cuda_std::float::Element;
 use cuda_std::launch::Fields;
-use cuda_std::{math, warp};
+use cuda_std::math;
 
 use crate::ops::softmax::{MaxAndSum, shift};
 use crate::rows::{self, Block, Cluster, Lanes, Merge, Stream, Team, Warp};
@@ -166,18 +166,11 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     let x = team.load_own_or((logits, x_stride), f32::NEG_INFINITY);
     let cap_of = |x: f32| if GENERAL { capped(x, cap) } else { (x, 1.0) };
     let weight_of = |class: usize| if GENERAL && !weights.is_null() { *weights.add(class) } else { 1.0 };
-    let mut chosen = 0.0;
-    if counts {
-        chosen = cap_of((*logits.add(row * x_stride as usize + target)).to_f32()).0;
-    }
-    if !P::HAS_BARRIER {
-        // Nothing else keeps a lane's gradient from overtaking another's reading of its target.
-        warp::sync(u32::MAX);
-    }
-
     let statistics = MaxAndSum { scale: LOG2_E };
     let nothing = [f32::NEG_INFINITY, 0.0, 0.0, 0.0];
-    let state = team.fold_packs([x], nothing, |state, [pack], at| {
+    // The thread that meets the target's logit is the one that writes the row's loss.
+    let first = (nothing, false, 0.0);
+    let (state, has_target, chosen) = team.fold_packs([x], first, |(state, mut has_target, mut chosen), [pack], at| {
         let [max, sum, mut products, mut total] = state;
         let mut greatest = max;
         for e in 0..pack.len() {
@@ -194,7 +187,16 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
                 total += weight;
             }
         }
-        [greatest, sum, products, total]
+        let place = target.wrapping_sub(at);
+        if place < pack.len() {
+            has_target = true;
+            for e in 0..pack.len() {
+                if e == place {
+                    chosen = cap_of(pack[e]).0;
+                }
+            }
+        }
+        ([greatest, sum, products, total], has_target, chosen)
     });
     let [max, sum, products, total] = if GENERAL {
         team.merge(state, nothing, 0, Statistics(MaxAndSum { scale: LOG2_E }))
@@ -215,19 +217,18 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     } else {
         0.0
     };
-    if team.leads() {
+    if has_target {
         // The difference first: large logits would leave nothing of the logarithm.
         let mut loss = on_target * ((max - chosen) + log) + z * lse * lse;
         if spread > 0.0 {
             loss += spread * (total * lse - products);
         }
-        if counts && sum == 0.0 {
-            loss = f32::INFINITY;
-        } else if !counts {
-            loss = if target as i32 == ignored { 0.0 } else { f32::NAN };
-        }
-        *out.losses.add(row) = loss;
-        *out.lse.add(row) = if counts && sum == 0.0 { f32::NEG_INFINITY } else { lse };
+        let is_empty = sum == 0.0;
+        *out.losses.add(row) = if is_empty { f32::INFINITY } else { loss };
+        *out.lse.add(row) = if is_empty { f32::NEG_INFINITY } else { lse };
+    } else if !counts && team.leads() {
+        *out.losses.add(row) = if target as i32 == ignored { 0.0 } else { f32::NAN };
+        *out.lse.add(row) = 0.0;
     }
     if out.gradient.0.is_null() {
         return;

@@ -1,9 +1,11 @@
-//! Arithmetic: one thread applies every function of `math`, `fp8` and `float`.
+//! Arithmetic: one thread applies every function of `math`, `fp8`, `float` and `random`.
 
 use cuda_std::{
     bf16, f16,
     float::{self, Half},
-    fp8, kernel, math, thread,
+    fp8::{self, f8e4m3},
+    kernel, math,
+    random, thread,
 };
 
 /// Every function of one argument.
@@ -63,6 +65,7 @@ pub unsafe fn integers(x: *const f32, y: *mut u32) {
         *y.add(i + 64) = math::dp4a(a, b, 3) as u32;
         *y.add(i + 96) = math::permute_bytes(a, b, 0x1234);
         *y.add(i + 128) = math::logic3::<0xea>(a, b, 7);
+        *y.add(i + 160) = random::philox4x32([a, b, 1, 2], [3, 4])[0];
     }
 }
 
@@ -74,5 +77,7 @@ pub unsafe fn narrow_floats(x: *const f32, y: *mut u32) {
         let (a, b) = (*x.add(i), *x.add(i + 32));
         *y.add(i) = fp8::unpack_e4m3(fp8::pack_e4m3(a, b));
         *y.add(i + 32) = fp8::unpack_e5m2(fp8::pack_e5m2(a, b));
+        let [low, high] = fp8::array_to_f32(fp8::array_from_f32::<f8e4m3, 2>([a, b]));
+        *y.add(i + 64) = (low + high).to_bits();
     }
 }
