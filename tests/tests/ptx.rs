@@ -78,11 +78,14 @@ fn memory_is_accessed_by_its_address_space() {
     }
 }
 
-/// Which share of a case's bytes its inputs are.
+/// Which share of a case's bytes its inputs are: none where the outputs alone are the traffic, whatever they held before.
 fn share_read(op: &dyn Operator, case: &Case) -> f64 {
     let inputs: Vec<_> = op.inputs(case).unwrap().iter().map(|spec| spec.meta()).collect();
     let outputs = model::outputs(op, &inputs, &case.params).unwrap();
     let bytes = |metas: &[TensorMeta]| metas.iter().map(|m| m.elements().unwrap_or(0) * m.dtype.size()).sum::<usize>();
+    if op.cost(case).is_ok_and(|cost| cost.bytes == bytes(&outputs) as u64) {
+        return 0.0;
+    }
     bytes(&inputs) as f64 / (bytes(&inputs) + bytes(&outputs)).max(1) as f64
 }
 
