@@ -57,23 +57,13 @@ pub(super) struct Placement {
 impl Placement {
     /// The place of a tensor like `meta`, arranged like that.
     pub(super) fn new(meta: &TensorMeta, arrangement: Arrangement) -> Self {
-        let rank = meta.shape.len();
-        let natural: Vec<usize> = (0..rank).collect();
+        let strides = arrangement.strides(&meta.shape);
+        let natural: Vec<usize> = (0..meta.shape.len()).collect();
         let order = if arrangement.order.is_empty() { &natural[..] } else { arrangement.order };
-        let mut order: Vec<usize> = order.iter().copied().filter(|dim| !arrangement.broadcast.contains(dim)).collect();
-        let elements: usize = order.iter().map(|&dim| meta.shape[dim]).product();
-        let mut strides = vec![0; rank];
-        let (mut run, mut pitch) = (1, 1);
-        if let Some(inner) = order.pop() {
-            strides[inner] = 1;
-            run = meta.shape[inner];
-            pitch = run + if rank >= 2 { arrangement.row_pad } else { 0 };
-        }
-        let mut next = pitch;
-        for &dim in order.iter().rev() {
-            strides[dim] = next;
-            next *= meta.shape[dim];
-        }
+        let distinct = || order.iter().copied().filter(|dim| !arrangement.broadcast.contains(dim));
+        let elements: usize = distinct().map(|dim| meta.shape[dim]).product();
+        let run = distinct().next_back().map_or(1, |inner| meta.shape[inner]);
+        let pitch = run + if meta.shape.len() >= 2 { arrangement.row_pad } else { 0 };
         let (run, runs) = if elements == 0 { (0, 0) } else { (run, elements / run) };
         let start = GUARD + arrangement.offset;
         Self { dtype: meta.dtype, shape: meta.shape.clone(), strides, start, run, runs, pitch }

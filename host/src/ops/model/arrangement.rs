@@ -36,6 +36,22 @@ impl Arrangement {
     pub const fn broadcast(self, dims: &'static [usize]) -> Self {
         Self { broadcast: dims, ..self }
     }
+
+    /// The distances, in elements, that a tensor of that shape has in its dimensions.
+    pub fn strides(&self, shape: &[usize]) -> Vec<usize> {
+        let natural: Vec<usize> = (0..shape.len()).collect();
+        let order = if self.order.is_empty() { &natural[..] } else { self.order };
+        let mut next = 1;
+        let mut strides = vec![0; shape.len()];
+        for (i, &dim) in order.iter().filter(|dim| !self.broadcast.contains(dim)).rev().enumerate() {
+            strides[dim] = next;
+            next *= shape[dim];
+            if i == 0 && shape.len() >= 2 {
+                next += self.row_pad;
+            }
+        }
+        strides
+    }
 }
 
 impl fmt::Display for Arrangement {

@@ -1,46 +1,22 @@
-//! 16-bit matrix product on the tensor cores, C = α·A·B + β·C, for operands that lie either way, and batches of them.
+//! The path for every GPU from Ampere on: cp.async fills a ring of shared-memory stages, ldmatrix and mma.sync drain it.
 //!
-//! # Math
-//! cᵢⱼ = α·Σₖ aᵢₖ·bₖⱼ + β·cᵢⱼ, in each of `batch` products. With β = 0 C is not read: NaN in it means nothing.
-//!
-//! # Layout
-//! `a` is m × k, `b` is k × n, each by the distance of its products, of its rows (A) or columns (B) and along k; `c` is m × n, row-major. With
-//! `V` = 8 an operand is K-major, elements along k adjacent, or MN-major, those along m or n; everything else that it steps by is a multiple of 16
-//! bytes. `V` = 1 takes any strides. So A·B, A·Bᵀ, Aᵀ·B and Aᵀ·Bᵀ are one kernel, told by its types how the operands lie.
-//!
-//! # Mapping
 //! Eight warps share a 128 × 128 tile of C, two down and four across, 64 × 32 each: four by four products of m16n8k16 a step of 16. Blocks are
 //! numbered down m, then along n, then over the batch.
 //!
-//! # Shared memory
-//! A ring of 4 stages of 128 × 32 of either operand, 64 KiB, which keep the way that the operand lies: rows of 64 bytes along k, or of 256 bytes
-//! along m or n. An exclusive or of the 16-byte chunk with the row spreads the eight rows of an ldmatrix over all banks; an MN-major tile is
-//! transposed by ldmatrix on the way into registers, for nothing.
+//! The ring keeps the way that an operand lies: rows of 64 bytes along k, or of 256 bytes along m or n. An exclusive or of the 16-byte chunk with the
+//! row spreads the eight rows of an ldmatrix over all banks; an MN-major tile is transposed by ldmatrix on the way into registers, for nothing.
 //!
-//! # Numerics
-//! Products are exact in f32 and accumulate in f32 in the order of the tensor core, which truncates when it aligns addends; α and β are applied in
-//! f32 and C is rounded once, to nearest even.
-//!
-//! # Cost
-//! 2·m·n·k FLOPs a product against 2·(m·k + k·n + m·n) bytes: bound by the tensor cores once m and n pass a few hundred. mma.sync reaches
-//! some 350 TFLOP/s of an H200, half of what wgmma does: [`gemm_bf16`](super::gemm_bf16) is the path for its layout.
-//!
-//! # Limits
-//! m, n, k below 2³¹; 2³¹ − 1 tiles over all products.
-//!
-//! # Sources
-//! Dongarra et al., "A set of level 3 basic linear algebra subprograms" (1990), for α, β and the transposed operands; NVIDIA, *PTX ISA*, on mma,
-//! ldmatrix and cp.async; Thakkar et al., CUTLASS, for the terms K-major and MN-major.
+//! `V` is how many elements a thread copies at a time: 8, 16 bytes by cp.async, or 1, through a register, which takes any strides.
 
 use core::num::NonZeroU32;
 
-use cuda_std::float::Half;
-use cuda_std::launch::Fields;
+use cuda_std::float::{Element, Half};
 use cuda_std::shared;
 use cuda_std::vector::Pack;
 use cuda_std::{cp_async, kernel, math, mma, shared_field, thread};
 
-use super::operand::{self, Copier, fragments};
+use super::super::operand::{self, Copier, fragments};
+use super::{Problem, factor};
 
 /// Rows and columns of C a block computes.
 pub const BLOCK: u32 = operand::BLOCK;
@@ -58,33 +34,6 @@ const WARPS_N: u32 = BLOCK / WARP_N;
 const MMA_M: usize = (WARP_M / 16) as usize;
 const MMA_N: usize = (WARP_N / 8) as usize;
 
-/// What there is to compute. Distances are in elements.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Problem {
-    /// Of A: from a product to the next, along m, along k.
-    pub a: [u64; 3],
-    /// Of B: from a product to the next, along n, along k.
-    pub b: [u64; 3],
-    /// Of C: from a product to the next, along m.
-    pub c: [u64; 2],
-    /// Rows of A and C.
-    pub m: u32,
-    /// Columns of B and C.
-    pub n: u32,
-    /// Columns of A and rows of B.
-    pub k: u32,
-    /// Products.
-    pub batch: u32,
-    /// Factor of the product.
-    pub alpha: f32,
-    /// Factor of what C holds.
-    pub beta: f32,
-}
-
-// SAFETY: 8 u64 and 6 four-byte numbers: no padding, alignment 8.
-unsafe impl Fields for Problem {}
-
 /// The ring.
 #[repr(C, align(128))]
 pub struct Shared<T> {
@@ -92,19 +41,21 @@ pub struct Shared<T> {
     b: [[T; (BLOCK * BLOCK_K) as usize]; STAGES as usize],
 }
 
-/// C = α·A·B + β·C of each of the problem's products.
+/// C = α·A·B + β·C of each of the problem's products; α times `scale`, unless that is null.
 ///
 /// # Safety
 /// `a`, `b` and `c` are valid for the problem's sizes at its strides; with `V` = 8 `a` and `b` start at multiples of 16 bytes, the stride along k
-/// is 1, or along m (`A_MN`) or n (`B_MN`), and the others are multiples of 8; there is a block for every tile.
+/// is 1, or along m (`A_MN`) or n (`B_MN`), and the others are multiples of 8; there is a block for every tile; `scale` is null or
+/// valid for a read.
 #[kernel(
-    dtypes(T: half), values(A_MN: false, true, B_MN: false, true, V: 8, 1), where(V == 8 || !A_MN && !B_MN),
-    block = THREADS, shared = Shared<T>, no_spills
+    dtypes(T: half, C: float), values(A_MN: false, true, B_MN: false, true, V: 8, 1),
+    where((C == T || C == f32) && (V == 8 || !A_MN && !B_MN)), block = THREADS, shared = Shared<T>, no_spills
 )]
-pub unsafe fn gemm<T: Half, const A_MN: bool, const B_MN: bool, const V: usize>(
+pub unsafe fn gemm_mma<T: Half, C: Element, const A_MN: bool, const B_MN: bool, const V: usize>(
     a: *const T,
     b: *const T,
-    c: *mut T,
+    c: *mut C,
+    scale: *const f32,
     problem: Problem,
 ) {
     let ring = shared::dynamic::<Shared<T>>();
@@ -173,8 +124,8 @@ pub unsafe fn gemm<T: Half, const A_MN: bool, const B_MN: bool, const V: usize>(
         }
     }
 
-    let Problem { alpha, beta, .. } = problem;
-    let pairs = ldc.is_multiple_of(2) && (c as usize).is_multiple_of(4);
+    let (alpha, beta) = (factor(problem.alpha, scale), problem.beta);
+    let pairs = ldc.is_multiple_of(2) && (c as usize).is_multiple_of(2 * size_of::<C>());
     for i in 0..MMA_M {
         for j in 0..MMA_N {
             let row = row0 + warp_m + i as u32 * 16 + lane / 4;
@@ -190,11 +141,11 @@ pub unsafe fn gemm<T: Half, const A_MN: bool, const B_MN: bool, const V: usize>(
                     }
                 }
                 if pairs && inside >= 2 {
-                    Pack::<T, 2>::from_f32(pair).store(at);
+                    Pack::<C, 2>::from_f32(pair).store(at);
                 } else {
                     for e in 0..2 {
                         if (e as u32) < inside {
-                            *at.wrapping_add(e) = T::from_f32(pair[e]);
+                            *at.wrapping_add(e) = C::from_f32(pair[e]);
                         }
                     }
                 }

@@ -1,18 +1,17 @@
-//! bf16 matrix product on the tensor cores.
+//! The product of a linear layer in bf16, C = A·Bᵀ: one instance of [`gemm`](super::gemm()).
 
-use cuda_std::launch::TensorMap;
-use gpu_kernels::ops::gemm::gemm_bf16::{hopper, mma};
+use cuda_std::launch::Instance;
+use gpu_kernels::ops::gemm::gemm::hopper::GemmHopper;
+use gpu_kernels::ops::gemm::gemm::mma::GemmMma;
 use half::bf16;
 
-use super::sizes;
-use crate::ops::elementwise::grid;
+use super::problem::{Problem, fits_tma};
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
-use crate::runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
 use crate::runtime::view::{View, ViewMut};
 
 /// C = A·Bᵀ in bf16 with f32 accumulation: `a` is `[m, k]`, `b` is `[n, k]`, `c` is `[m, n]`, all row-major.
@@ -47,143 +46,30 @@ pub fn gemm_bf16_into<'a>(
     b: impl Into<View<'a, bf16>>,
     c: impl Into<ViewMut<'a, bf16>>,
 ) -> Result<()> {
-    Problem::new(a.into(), b.into(), c.into())?.launch(stream)
+    problem(a.into(), b.into(), c.into())?.launch(stream)
 }
 
-/// Launches C = A·Bᵀ by the Hopper path, for operands that it takes, where there is a Hopper GPU.
-pub(super) fn launch_hopper(stream: &Stream, a: View<'_, bf16>, b: View<'_, bf16>, c: ViewMut<'_, bf16>) -> Result<()> {
-    Problem::new(a, b, c)?.launch_hopper(stream)
+/// The product with the transposed weight.
+fn problem<'a>(a: View<'a, bf16>, b: View<'a, bf16>, c: ViewMut<'a, bf16>) -> Result<Problem<'a, bf16, bf16>> {
+    let [_, k]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
+    b.require_shape(INFO.name, "b", &[n, k])?;
+    for (name, view) in [("a", &a), ("b", &b)] {
+        view.require_row_stride(INFO.name, name)?;
+    }
+    Problem::new(&INFO, 1.0.into(), 0.0, a, b.t(), c)
 }
 
-/// A product whose sizes fit together.
-struct Problem<'a> {
-    a: View<'a, bf16>,
-    b: View<'a, bf16>,
-    c: ViewMut<'a, bf16>,
-    m: u32,
-    n: u32,
-    k: u32,
-    lda: u64,
-    ldb: u64,
-    ldc: u64,
-}
-
-impl<'a> Problem<'a> {
-    fn new(a: View<'a, bf16>, b: View<'a, bf16>, c: ViewMut<'a, bf16>) -> Result<Self> {
-        let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
-        let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
-        b.require_shape(INFO.name, "b", &[n, k])?;
-        c.require_shape(INFO.name, "c", &[m, n])?;
-        let lda = a.require_row_stride(INFO.name, "a")? as u64;
-        let ldb = b.require_row_stride(INFO.name, "b")? as u64;
-        let ldc = c.require_row_stride(INFO.name, "c")? as u64;
-        let [m, n, k] = sizes(&INFO, [("a", m), ("b", n), ("a", k)])?;
-        Ok(Self { a, b, c, m, n, k, lda, ldb, ldc })
-    }
-
-    /// The tensors of a launch whose types are known only now.
-    fn of(args: &mut Arguments<'a>) -> Result<Self> {
-        Self::new(args.input("a")?, args.input("b")?, args.output("c")?)
-    }
-
-    fn launch(self, stream: &Stream) -> Result<()> {
-        if stream.device().supports_hopper() && self.fits_tma() {
-            self.launch_hopper(stream)
-        } else {
-            self.launch_mma(stream)
-        }
-    }
-
-    /// TMA addresses rows in units of 16 bytes and takes no stride of 0, and a tile without depth would never be loaded.
-    fn fits_tma(&self) -> bool {
-        let strided = self.lda > 0 && self.ldb > 0;
-        self.k > 0 && strided && self.a.rows_aligned(16) && self.b.rows_aligned(16)
-    }
-
-    fn launch_hopper(mut self, stream: &Stream) -> Result<()> {
-        if !self.fits_tma() {
-            let wanted = "a and b with k > 0 and rows at multiples of 16 bytes";
-            return Err(INFO.param_error("variant", "hopper", wanted));
-        }
-        if self.m == 0 || self.n == 0 {
-            return Ok(());
-        }
-        let (a, b) = (self.a.ptr(stream)?, self.b.ptr(stream)?);
-        let c = self.c.ptr_mut(stream)?;
-        let map = |address, rows, columns, ld, box_rows, box_columns| {
-            tile_map(stream, address, [rows, columns], ld, [box_rows, box_columns])
-        };
-        let a_map = map(a.addr(), self.m, self.k, self.lda, hopper::BLOCK_M, hopper::BLOCK_K)?;
-        let b_map = map(b.addr(), self.n, self.k, self.ldb, hopper::BLOCK_N / hopper::CLUSTER, hopper::BLOCK_K)?;
-        // The copy engine drops what lies outside a tensor in units of 16 bytes.
-        let store_tiles = self.c.rows_aligned(16) && self.n.is_multiple_of(8);
-        // An unused map still has to be a map.
-        let c_map = if store_tiles {
-            map(c.addr(), self.m, self.n, self.ldc, hopper::STORE_M, hopper::STORE_N)?
-        } else {
-            a_map
-        };
-        let tiles =
-            u64::from(self.m.div_ceil(hopper::CLUSTER * hopper::BLOCK_M)) * u64::from(self.n.div_ceil(hopper::BLOCK_N));
-        let clusters = u64::from(stream.device().info().multiprocessors / hopper::CLUSTER);
-        let grid = hopper::CLUSTER * tiles.min(clusters) as u32;
-        let args = (a_map, b_map, c_map, c, self.m, self.n, self.k, self.ldc, u32::from(store_tiles));
-        // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
-        unsafe { stream.launch::<hopper::GemmBf16Hopper>(grid, args) }
-    }
-
-    fn launch_mma(mut self, stream: &Stream) -> Result<()> {
-        let tiles = self.m.div_ceil(mma::BLOCK_M) as usize * self.n.div_ceil(mma::BLOCK_N) as usize;
-        let Some(grid) = grid(&INFO, "c", tiles, 1)? else {
-            return Ok(());
-        };
-        let aligned = self.a.rows_aligned(16) && self.b.rows_aligned(16);
-        let args = (
-            self.a.ptr(stream)?,
-            self.b.ptr(stream)?,
-            self.c.ptr_mut(stream)?,
-            self.m,
-            self.n,
-            self.k,
-            self.lda,
-            self.ldb,
-            self.ldc,
-        );
-        // SAFETY: the tensors are live and have these sizes and strides, and c is borrowed mutably; the eight-wide
-        // kernel is taken only for rows at multiples of 16 bytes.
-        unsafe {
-            if aligned {
-                stream.launch::<mma::GemmBf16Mma<8>>(grid, args)
-            } else {
-                stream.launch::<mma::GemmBf16Mma<1>>(grid, args)
-            }
-        }
-    }
-}
-
-/// The descriptor of a row-major matrix that is moved in boxes with the 128-byte swizzle.
-fn tile_map(
-    stream: &Stream,
-    address: u64,
-    [rows, columns]: [u32; 2],
-    ld: u64,
-    [box_rows, box_columns]: [u32; 2],
-) -> Result<TensorMap> {
-    stream.device().tensor_map(&TensorMapDesc {
-        address,
-        dtype: DType::BF16,
-        // Innermost first, as the copy engine counts. A single row has no stride to speak of, but it must be valid.
-        dims: &[u64::from(columns), u64::from(rows)],
-        strides_bytes: &[ld.next_multiple_of(8) * size_of::<bf16>() as u64],
-        box_dims: &[box_columns, box_rows],
-        swizzle: Swizzle::B128,
-        l2_promotion: L2Promotion::B256,
-        oob_fill: OobFill::Zero,
-    })
+/// The tensors of a launch whose types are known only now.
+fn of<'a>(args: &mut Arguments<'a>) -> Result<Problem<'a, bf16, bf16>> {
+    problem(args.input("a")?, args.input("b")?, args.output("c")?)
 }
 
 /// The operator's entry in the registry.
 pub struct GemmBf16;
+
+/// [`gemm_bf16`](super::gemm_bf16()) in the registry.
+pub static GEMM_BF16: GemmBf16 = GemmBf16;
 
 static INFO: OpInfo = OpInfo {
     name: "gemm_bf16",
@@ -197,19 +83,25 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[],
     dtypes: &[DType::BF16],
-    kernels: &[hopper::GEMM_BF16_HOPPER, mma::GEMM_BF16_MMA],
+    kernels: &[
+        &[Instance::of::<GemmHopper<bf16, bf16, false, false>>()],
+        &[
+            Instance::of::<GemmMma<bf16, bf16, false, false, 8>>(),
+            Instance::of::<GemmMma<bf16, bf16, false, false, 1>>(),
+        ],
+    ],
     variants: &[
         Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of a and b are at multiples of 16 bytes",
             applies: fits_hopper,
-            launch: |stream, args, _| Problem::of(args)?.launch_hopper(stream),
+            launch: |stream, args, _| of(args)?.launch_hopper(stream),
         },
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
             applies: |_, _| true,
-            launch: |stream, args, _| Problem::of(args)?.launch_mma(stream),
+            launch: |stream, args, _| of(args)?.launch_mma(stream),
         },
     ],
 };
@@ -219,11 +111,8 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
         return false;
     };
-    let aligned = |name, rows: usize| {
-        let Arrangement { offset, row_pad, .. } = case.arrangement(name);
-        offset % 8 == 0 && (rows < 2 || (k + row_pad) % 8 == 0)
-    };
-    device.compute_capability == (9, 0) && k > 0 && aligned("a", m) && aligned("b", n)
+    let fits = |name, rows| fits_tma(case, name, &[rows, k], false);
+    device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", m) && fits("b", n)
 }
 
 impl Operator for GemmBf16 {
@@ -287,7 +176,7 @@ impl Operator for GemmBf16 {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
-        Problem::of(args)?.launch(stream)
+        of(args)?.launch(stream)
     }
 
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {

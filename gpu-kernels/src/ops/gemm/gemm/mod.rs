@@ -1,0 +1,73 @@
+//! 16-bit matrix product on the tensor cores, C = α·A·B + β·C, for operands that lie either way, and batches of them.
+//!
+//! # Math
+//! cᵢⱼ = α·Σₖ aᵢₖ·bₖⱼ + β·cᵢⱼ, in each of `batch` products. With β = 0 C is not read: NaN in it means nothing.
+//!
+//! # Layout
+//! `a` is m × k, `b` is k × n, each by the distance of its products, of its rows (A) or columns (B) and along k; `c` is m × n, row-major, in the
+//! operands' type or in f32. An operand is K-major, elements along k adjacent, or MN-major, those along m or n; everything else that it steps by
+//! is then a multiple of 16 bytes. So A·B, A·Bᵀ, Aᵀ·B and Aᵀ·Bᵀ are one kernel, told by its types how the operands lie; a linear layer's
+//! activations and transposed weight, A·Bᵀ, are both K-major. [`mma`] takes any other strides too.
+//!
+//! # Mapping
+//! [`hopper`]: clusters of two blocks walk 256 × 256 tiles; a producer warpgroup and two consumers of 64 × 256 a block.
+//! [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
+//!
+//! # Shared memory
+//! [`hopper`]: 4 stages × (128 + 256) × 64 elements + 4 × 8 KiB for the epilogue + barriers = 229 440 B, one block a
+//! multiprocessor. [`mma`]: 4 stages × (128 + 128) × 32 elements = 64 KiB.
+//!
+//! # Numerics
+//! Products are exact in f32 and accumulate in f32 in the order of the tensor core, which truncates when it aligns addends; α and β are applied in
+//! f32 and C is rounded once, to nearest even. NaN and infinities propagate as in the sum.
+//!
+//! # Cost
+//! 2·m·n·k FLOPs a product against 2·(m·k + k·n + m·n) bytes: bound by the tensor cores once m and n pass a few hundred. A tile of
+//! 256 × 256 loads (256 + 256)·2 bytes from L2 for every 2·256·256 FLOPs of a k, 128 FLOP/B. mma.sync reaches some 350 TFLOP/s of an H200,
+//! half of what wgmma does.
+//!
+//! # Limits
+//! m, n, k below 2³¹; 2³¹ − 1 tiles over all products. [`hopper`] needs compute capability 9.0, k above 0 and operands that lie as above.
+//!
+//! # Sources
+//! Dongarra et al., "A set of level 3 basic linear algebra subprograms" (1990), for α, β and the transposed operands; NVIDIA, *PTX ISA*, on
+//! wgmma, mma, ldmatrix, cp.async, cp.async.bulk.tensor and mbarrier; Thakkar et al., CUTLASS, for the terms K-major and MN-major and for warp
+//! specialisation with a persistent grid; Osama et al., "Stream-K" (arXiv:2301.03598), on wave quantisation.
+
+use cuda_std::launch::Fields;
+
+pub mod hopper;
+pub mod mma;
+
+/// α, of which `scale`, unless it is null, is a factor that only the device knows.
+#[inline(always)]
+unsafe fn factor(alpha: f32, scale: *const f32) -> f32 {
+    if scale.is_null() { alpha } else { alpha * *scale }
+}
+
+/// What there is to compute. Distances are in elements.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Problem {
+    /// Of A: from a product to the next, along m, along k.
+    pub a: [u64; 3],
+    /// Of B: from a product to the next, along n, along k.
+    pub b: [u64; 3],
+    /// Of C: from a product to the next, along m.
+    pub c: [u64; 2],
+    /// Rows of A and C.
+    pub m: u32,
+    /// Columns of B and C.
+    pub n: u32,
+    /// Columns of A and rows of B.
+    pub k: u32,
+    /// Products.
+    pub batch: u32,
+    /// Factor of the product.
+    pub alpha: f32,
+    /// Factor of what C holds.
+    pub beta: f32,
+}
+
+// SAFETY: 8 u64 and 6 four-byte numbers: no padding, alignment 8.
+unsafe impl Fields for Problem {}

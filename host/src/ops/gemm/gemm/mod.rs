@@ -1,0 +1,98 @@
+//! 16-bit matrix product on the tensor cores, of operands that lie either way and batches of them.
+
+mod layer;
+mod operator;
+mod problem;
+
+pub use layer::{GEMM_BF16, gemm_bf16, gemm_bf16_into};
+pub use operator::{GEMM, GEMM_TO_F32, Gemm};
+pub use problem::Scalar;
+
+use cuda_std::float::Half;
+
+use self::problem::{Problem, Shapes};
+use crate::runtime::dtype::Float;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// C = A·B in f16 or bf16 with f32 accumulation: `a` is `[m, k]`, `b` is `[k, n]`, and the result `[m, n]`; or each of these a batch of
+/// matrices, `[batch, …]`. One of the operands may be a single matrix that all products share.
+///
+/// Operands may have any strides: a [transposed](View::t) matrix is read as it lies. Those with adjacent elements along one of their
+/// dimensions and all else at multiples of 16 bytes are read in packs, and on Hopper take the TMA and wgmma path, twice as fast as the one for all
+/// GPUs. Any m, n and k work, and k = 0 gives zeros. The result is a new dense tensor; the work is queued on `stream`.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1 or C has more
+/// than 2³¹ − 1 tiles, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, f16, ops};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let values: Vec<f16> = [1.0, 2.0, 3.0, 4.0].map(f16::from_f32).into();
+/// let a = Tensor::from_slice(&stream, [2, 2], &values)?;
+/// let product = ops::gemm(&stream, &a, a.view().t())?;
+/// assert_eq!(product.to_vec(&stream)?, [5.0, 11.0, 11.0, 25.0].map(f16::from_f32));
+/// # Ok(())
+/// # }
+/// ```
+pub fn gemm<'a, T: Float + Half>(
+    stream: &Stream,
+    a: impl Into<View<'a, T>>,
+    b: impl Into<View<'a, T>>,
+) -> Result<Tensor<T>> {
+    let (a, b) = (a.into(), b.into());
+    let mut c = Tensor::uninit(stream, Shapes::of(&operator::INFO, a.shape(), b.shape())?.c())?;
+    gemm_into(stream, 1.0, a, b, 0.0, &mut c)?;
+    Ok(c)
+}
+
+/// C = α·A·B + β·C, with the shapes of [`gemm`]. α is a number, or a tensor
+/// of one. Rows of `c` are contiguous and may lie anywhere apart. With β = 0 nothing that `c` holds counts.
+///
+/// # Errors
+/// As of [`gemm`], and [`Error::Layout`](crate::Error::Layout) if the elements of a row of `c` are not adjacent.
+pub fn gemm_into<'a, T: Float + Half>(
+    stream: &Stream,
+    alpha: impl Into<Scalar<'a>>,
+    a: impl Into<View<'a, T>>,
+    b: impl Into<View<'a, T>>,
+    beta: f32,
+    c: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    Problem::new(&operator::INFO, alpha.into(), beta, a.into(), b.into(), c.into())?.launch(stream)
+}
+
+/// [`gemm`] with the result in f32, in which it was summed: a gradient of weights that is to be accumulated, say.
+///
+/// # Errors
+/// As of [`gemm`].
+pub fn gemm_to_f32<'a, T: Float + Half>(
+    stream: &Stream,
+    a: impl Into<View<'a, T>>,
+    b: impl Into<View<'a, T>>,
+) -> Result<Tensor<f32>> {
+    let (a, b) = (a.into(), b.into());
+    let mut c = Tensor::uninit(stream, Shapes::of(&operator::TO_F32, a.shape(), b.shape())?.c())?;
+    gemm_to_f32_into(stream, 1.0, a, b, 0.0, &mut c)?;
+    Ok(c)
+}
+
+/// [`gemm_into`] with `c` in f32. Where β = 1 and the rows of `c` are whole multiples of 16 bytes, the Hopper path adds to `c` without reading it.
+///
+/// # Errors
+/// As of [`gemm_into`].
+pub fn gemm_to_f32_into<'a, T: Float + Half>(
+    stream: &Stream,
+    alpha: impl Into<Scalar<'a>>,
+    a: impl Into<View<'a, T>>,
+    b: impl Into<View<'a, T>>,
+    beta: f32,
+    c: impl Into<ViewMut<'a, f32>>,
+) -> Result<()> {
+    Problem::new(&operator::TO_F32, alpha.into(), beta, a.into(), b.into(), c.into())?.launch(stream)
+}

@@ -1,0 +1,295 @@
+//! What the products say of themselves.
+
+use cuda_std::float::Half;
+use cuda_std::launch::Instance;
+use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use half::{bf16, f16};
+
+use super::problem::{Problem, Scalar, Shapes, fits_tma};
+use crate::dispatch;
+use crate::ops::model::*;
+use crate::runtime::device::DeviceInfo;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+
+const A: ArgInfo = ArgInfo::input("a", "[m, k] or [batch, m, k], any strides");
+const B: ArgInfo = ArgInfo::input("b", "[k, n] or [batch, k, n], any strides");
+const C: ArgInfo = ArgInfo::in_out("c", "[m, n] or [batch, m, n], rows contiguous");
+
+const PARAMS: &[ParamInfo] = &[
+    ParamInfo::float("alpha", 1.0, "factor of the product"),
+    ParamInfo::float("beta", 0.0, "factor of what c holds, which is not read if 0"),
+];
+
+const SCALE: ArgInfo = ArgInfo::input("scale", "[1], multiplies α").of(&[DType::F32]).optional();
+
+const fn facts(
+    [name, bench_name, summary]: [&'static str; 3],
+    args: &'static [ArgInfo],
+    kernels: &'static [&'static [Instance]],
+    variants: &'static [Variant],
+) -> OpInfo {
+    OpInfo {
+        name,
+        bench_name,
+        summary,
+        math: "C = α·A·B + β·C",
+        args,
+        params: PARAMS,
+        dtypes: &[DType::F16, DType::BF16],
+        kernels,
+        variants,
+    }
+}
+
+/// The kernels of one type of A and B (f16, bf16) and one of C: f32, or that of A and B. They are listed by both, C within A.
+const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: bool) -> &'static [Instance] {
+    let each = all.len() / 4;
+    // C is listed as f32, f16, bf16, of which each type of A has two.
+    let at = each * (2 * of_bf16 as usize + !to_f32 as usize);
+    all.split_at(at).1.split_at(each).0
+}
+
+const HOPPER: Variant = Variant {
+    name: "hopper",
+    doc: "TMA and wgmma, compute capability 9.0: what is picked for operands that lie in packs of 16 bytes",
+    applies: fits_hopper,
+    launch: |stream, args, params| launch(stream, args, params, Path::Hopper),
+};
+const MMA: Variant = Variant {
+    name: "mma",
+    doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
+    applies: |_, _| true,
+    launch: |stream, args, params| launch(stream, args, params, Path::Mma),
+};
+
+pub(super) static INFO: OpInfo = facts(
+    ["gemm", "gemm", "16-bit matrix product, any strides, batched"],
+    &[A, B, SCALE, C],
+    &[
+        kernels(GEMM_MMA, false, false),
+        kernels(GEMM_MMA, true, false),
+        kernels(GEMM_HOPPER, false, false),
+        kernels(GEMM_HOPPER, true, false),
+    ],
+    &[HOPPER, MMA],
+);
+
+pub(super) static TO_F32: OpInfo = facts(
+    ["gemm_to_f32", "gemm.to_f32", "16-bit matrix product into f32, any strides, batched"],
+    &[A, B, SCALE, C.of(&[DType::F32])],
+    &[
+        kernels(GEMM_MMA, false, true),
+        kernels(GEMM_MMA, true, true),
+        kernels(GEMM_HOPPER, false, true),
+        kernels(GEMM_HOPPER, true, true),
+    ],
+    &[HOPPER, MMA],
+);
+
+/// A form of the operator in the registry.
+pub struct Gemm {
+    info: &'static OpInfo,
+}
+
+/// [`gemm`](super::gemm()) in the registry.
+pub static GEMM: Gemm = Gemm { info: &INFO };
+/// [`gemm_to_f32`](super::gemm_to_f32) in the registry.
+pub static GEMM_TO_F32: Gemm = Gemm { info: &TO_F32 };
+
+impl Gemm {
+    fn of_c(&self, case: &Case) -> DType {
+        if self.info.name == TO_F32.name { DType::F32 } else { case.dtype }
+    }
+}
+
+/// Which kernel computes a product.
+#[derive(Clone, Copy)]
+enum Path {
+    Fastest,
+    Hopper,
+    Mma,
+}
+
+/// Launches the form of the operator whose arguments these are.
+fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Path) -> Result<()> {
+    let (info, a, c) = (params.info(), args.dtype("a")?, args.dtype("c")?);
+    dispatch!(info, a, [f16, bf16] => |T| match c {
+        DType::F32 => launch_typed::<T, f32>(info, stream, args, params, path),
+        _ => launch_typed::<T, T>(info, stream, args, params, path),
+    })
+}
+
+fn launch_typed<T: Float + Half, C: Float>(
+    info: &'static OpInfo,
+    stream: &Stream,
+    args: &mut Arguments<'_>,
+    params: &Params,
+    path: Path,
+) -> Result<()> {
+    let alpha = Scalar { factor: params.f32("alpha")?, on_device: args.optional_input("scale")? };
+    let (a, b, c) = (args.input("a")?, args.input("b")?, args.output("c")?);
+    let problem = Problem::<T, C>::new(info, alpha, params.f32("beta")?, a, b, c)?;
+    match path {
+        Path::Fastest => problem.launch(stream),
+        Path::Hopper => problem.launch_hopper(stream),
+        Path::Mma => problem.launch_mma(stream),
+    }
+}
+
+/// Whether the Hopper path can run the case on such a device.
+fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
+    let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
+        return false;
+    };
+    let (a, b) = (shape(batch, [m, k]), shape(batch, [k, n]));
+    device.compute_capability == (9, 0)
+        && m > 0
+        && n > 0
+        && fits_tma(case, "a", &a, false)
+        && fits_tma(case, "b", &b, true)
+}
+
+/// A batch of one is a matrix.
+fn shape(batch: usize, matrix: [usize; 2]) -> Vec<usize> {
+    (batch != 1).then_some(batch).into_iter().chain(matrix).collect()
+}
+
+/// Operands that lie transposed, single and in batches.
+const T: Arrangement = Arrangement::DENSE.order(&[1, 0]);
+const BATCHED_T: Arrangement = Arrangement::DENSE.order(&[0, 2, 1]);
+
+impl Operator for Gemm {
+    fn info(&self) -> &'static OpInfo {
+        self.info
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let info = self.info;
+        let dims = |batch, m, n, k| [("batch", batch), ("m", m), ("n", n), ("k", k)];
+        // The operands that lie transposed, by BLAS's letters.
+        let lie = |case: Case, letters: &str, transposed: Arrangement| {
+            let operands = ["a", "b"].into_iter().zip(letters.chars()).filter(|(_, letter)| *letter == 'T');
+            operands.fold(case, |case, (name, _)| case.arrange(name, transposed))
+        };
+        let mut cases = Vec::new();
+        for &dtype in info.dtypes {
+            for letters in ["NN", "NT", "TN", "TT"] {
+                let name = format!("m=4096 n=4096 k=4096 {letters} {dtype}");
+                cases.push(lie(Case::production(info, name, dtype, dims(1, 4096, 4096, 4096)), letters, T));
+            }
+            let name = format!("batch=64 m=1024 n=1024 k=1024 NN {dtype}");
+            cases.push(Case::production(info, name, dtype, dims(64, 1024, 1024, 1024)));
+        }
+        for &dtype in info.dtypes {
+            for letters in ["NN", "NT", "TN", "TT"] {
+                cases.extend([
+                    lie(Case::odd(info, dtype, dims(1, 136, 144, 168)), letters, T).param("beta", 1.0),
+                    lie(Case::odd(info, dtype, dims(2, 24, 40, 48)), letters, BATCHED_T).param("alpha", -0.5),
+                ]);
+            }
+            cases.extend([
+                Case::odd(info, dtype, dims(1, 133, 141, 59)).param("alpha", 0.75).param("beta", -1.5),
+                lie(Case::odd(info, dtype, dims(1, 33, 35, 37)), "TT", T),
+                // Ends of the operands between packs.
+                lie(Case::odd(info, dtype, dims(1, 21, 19, 37)), "TN", T.row_pad(3))
+                    .arrange("b", Arrangement::DENSE.row_pad(5)),
+                Case::odd(info, dtype, dims(1, 21, 19, 37))
+                    .arrange("a", Arrangement::DENSE.row_pad(3))
+                    .arrange("b", T.row_pad(3))
+                    .arrange("c", Arrangement::DENSE.row_pad(1))
+                    .param("beta", 2.0),
+                Case::odd(info, dtype, dims(3, 30, 20, 10)).row_pad(1),
+                Case::odd(info, dtype, dims(2, 16, 24, 32)).arrange("a", Arrangement::DENSE.broadcast(&[0])),
+                Case::odd(info, dtype, dims(1, 40, 24, 32)).offset(1),
+                Case::odd(info, dtype, dims(1, 16, 16, 16)).values("c", Values::Specials),
+                Case::tiny(info, dtype, dims(1, 1, 1, 1)),
+                Case::tiny(info, dtype, dims(2, 3, 2, 5)),
+                Case::empty(info, dtype, dims(1, 0, 8, 8)),
+                Case::empty(info, dtype, dims(1, 8, 0, 8)),
+                Case::empty(info, dtype, dims(0, 8, 8, 8)),
+                Case::empty(info, dtype, dims(1, 8, 12, 0)).param("beta", 0.5),
+                Case::boundary(info, dtype, dims(1, 128, 128, 32)),
+                Case::boundary(info, dtype, dims(1, 1, 136, 40)),
+                Case::boundary(info, dtype, dims(1, 136, 1, 40)),
+                Case::boundary(info, dtype, dims(1, 16, 8, 1)),
+            ]);
+        }
+        // Blocks of the Hopper path that take several tiles, of several products.
+        cases.push(lie(Case::odd(info, DType::BF16, dims(1, 300, 520, 200)), "NT", T));
+        cases.push(lie(Case::odd(info, DType::F16, dims(2, 264, 272, 72)), "TN", BATCHED_T));
+        let scaled = |dtype| Case::odd(info, dtype, dims(1, 40, 48, 33)).param("alpha", 3.0);
+        let scaled = info.dtypes.iter().map(|dtype| scaled(*dtype));
+        cases.into_iter().map(|case| case.only(&[])).chain(scaled).collect()
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [batch, m, n, k] = case.dims(["batch", "m", "n", "k"])?;
+        let specs = [("a", case.dtype, [m, k]), ("b", case.dtype, [k, n]), ("c", self.of_c(case), [m, n])];
+        let mut specs: Vec<_> =
+            specs.map(|(name, dtype, matrix)| InputSpec::normal(name, dtype, shape(batch, matrix))).into();
+        if case.has("scale") {
+            let values = Values::Uniform { low: 0.25, high: 1.0 };
+            specs.insert(2, InputSpec::new("scale", DType::F32, [1], values));
+        }
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let shapes = Shapes::of(self.info, inputs.get("a")?.shape(), inputs.get("b")?.shape())?;
+        inputs.get("c")?.has_shape(&shapes.c())?;
+        Ok(vec![])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        launch(stream, args, params, Path::Fastest)
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let (a, b, c) = (inputs.get("a")?, inputs.get("b")?, inputs.get("c")?);
+        let shapes = Shapes::of(self.info, a.shape(), b.shape())?;
+        // What is written is the product of f32 factors.
+        let (alpha, beta) = (f64::from(params.f32("alpha")?), f64::from(params.f32("beta")?));
+        let alpha = alpha * inputs.optional("scale").map_or(1.0, |scale| scale.to_f64()[0]);
+        let mut results = Vec::new();
+        // Consecutive rows of one product share its B.
+        for rows in rows.chunk_by(|x, y| x / shapes.m == y / shapes.m) {
+            let product = rows[0] / shapes.m;
+            let first = |rank: usize, rows: usize| if rank > 2 { product * rows } else { 0 };
+            let (a0, b0) = (first(a.shape().len(), shapes.m), first(b.shape().len(), shapes.k));
+            let b: Vec<_> = (0..shapes.k).map(|k| reference::row(b, b0 + k)).collect();
+            results.extend(reference::by_row(rows, |r| {
+                let mut sums = vec![0.0; shapes.n];
+                for (a, b) in reference::row(a, a0 + r % shapes.m).into_iter().zip(&b) {
+                    sums.iter_mut().zip(b).for_each(|(sum, b)| *sum += a * b);
+                }
+                let old = if beta == 0.0 { vec![0.0; shapes.n] } else { reference::row(c, r) };
+                sums.iter().zip(old).map(|(sum, old)| alpha * sum + beta * old).collect()
+            }));
+        }
+        Ok(results)
+    }
+
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
+        let [k] = case.dims(["k"])?;
+        let alpha = case.params.f64("alpha")?.abs();
+        // The tensor core truncates each addend to the largest one's grid, of f32 spacing: up to 2⁻²² of a running sum of size √k for each
+        // step of 16 products, all towards zero, so these errors add up instead of cancelling. The factor rounds once more, at six times √k.
+        let abs = alpha * (k as f64).sqrt() * ((k as f64 / 16.0).max(1.0) * 4.0 + 6.0) * roundoff(DType::F32);
+        Ok(Tolerance::rounded(
+            self.of_c(case),
+            abs,
+            2.0 * roundoff(DType::F32),
+            "one rounding of the result, k/16 truncations of sums of size √k, and those of the factors",
+        ))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [batch, m, n, k] = case.dims(["batch", "m", "n", "k"])?;
+        let of_c = self.of_c(case).size() * if case.params.f64("beta")? == 0.0 { 1 } else { 2 };
+        let bytes = batch * (case.dtype.size() * (m * k + k * n) + of_c * m * n);
+        Ok(Cost::compute(bytes as u64, 2 * (batch * m * n * k) as u64, Bound::Tensor(case.dtype)))
+    }
+}
