@@ -106,6 +106,11 @@ impl<'a> Mutation<'a> {
         Ok(Self { device, targets })
     }
 
+    /// Leaves out the other kernels.
+    pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.targets.retain(|target| keep(target.image.symbol));
+    }
+
     /// How many mutants there are.
     pub fn count(&self) -> usize {
         self.targets.iter().map(|target| synchronising(&target.ptx).count()).sum()

@@ -1,3 +1,4 @@
 //! Losses over rows of logits.
 
 pub mod cross_entropy;
+pub mod linear_cross_entropy;

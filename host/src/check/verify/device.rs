@@ -66,6 +66,9 @@ fn too_large(device: &Device, job: &Job) -> Option<String> {
     if device.simulator().is_some() && !job.case.is_simulated() {
         return Some("takes too long in the simulator".to_owned());
     }
+    if job.case.timed_only {
+        return Some("its reference takes minutes: it is timed only".to_owned());
+    }
     if !job.case.huge {
         return None;
     }

@@ -5,7 +5,7 @@ pub mod gemm;
 pub mod gemm_int8;
 pub mod sgemm;
 
-pub use gemm::{gemm, gemm_bf16, gemm_bf16_into, gemm_into, gemm_to_f32, gemm_to_f32_into};
+pub use gemm::{Scalar, gemm, gemm_bf16, gemm_bf16_into, gemm_into, gemm_to_f32, gemm_to_f32_into};
 pub use gemm_int8::{gemm_int8, gemm_int8_into, matmul_int8};
 pub use sgemm::{sgemm, sgemm_into};
 

@@ -93,6 +93,8 @@ pub struct Case {
     fill: Option<Values>,
     /// Whether it takes tens of gigabytes: it is left out where they are not there, and in quick runs.
     pub huge: bool,
+    /// Whether it is timed and not verified.
+    pub timed_only: bool,
 }
 
 /// What a case says about one tensor.
@@ -149,6 +151,7 @@ impl Case {
             tensors: Vec::new(),
             fill: None,
             huge: false,
+            timed_only: false,
         }
     }
 
@@ -200,6 +203,12 @@ impl Case {
             self.tensors.push((arg.name, Particular::Absent));
         }
         self.describe(&names.join(" "));
+        self
+    }
+
+    /// Its reference takes minutes, and smaller cases take the same kernels the same way: it is timed and not verified.
+    pub fn timed_only(mut self) -> Self {
+        self.timed_only = true;
         self
     }
 

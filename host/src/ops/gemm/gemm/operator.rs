@@ -175,14 +175,14 @@ impl Operator for Gemm {
             operands.fold(case, |case, (name, _)| case.arrange(name, transposed))
         };
         let mut cases = Vec::new();
-        for &dtype in info.dtypes {
-            for letters in ["NN", "NT", "TN", "TT"] {
-                let name = format!("m=4096 n=4096 k=4096 {letters} {dtype}");
-                cases.push(lie(Case::production(info, name, dtype, dims(1, 4096, 4096, 4096)), letters, T));
-            }
-            let name = format!("batch=64 m=1024 n=1024 k=1024 NN {dtype}");
-            cases.push(Case::production(info, name, dtype, dims(64, 1024, 1024, 1024)));
+        for letters in ["NN", "NT", "TN", "TT"] {
+            let name = |n| format!("m={n} n={n} k={n} {letters} bf16");
+            let case = |n| lie(Case::production(info, name(n), DType::BF16, dims(1, n, n, n)), letters, T);
+            cases.extend([case(4096), case(8192).timed_only()]);
         }
+        let batch = "batch=64 m=1024 n=1024 k=1024 NN bf16";
+        cases.push(Case::production(info, batch, DType::BF16, dims(64, 1024, 1024, 1024)));
+        cases.push(Case::production(info, "m=4096 n=4096 k=4096 NN f16", DType::F16, dims(1, 4096, 4096, 4096)));
         for &dtype in info.dtypes {
             for letters in ["NN", "NT", "TN", "TT"] {
                 cases.extend([
@@ -220,7 +220,7 @@ impl Operator for Gemm {
         // Blocks of the Hopper path that take several tiles, of several products.
         cases.push(lie(Case::odd(info, DType::BF16, dims(1, 300, 520, 200)), "NT", T));
         cases.push(lie(Case::odd(info, DType::F16, dims(2, 264, 272, 72)), "TN", BATCHED_T));
-        let scaled = |dtype| Case::odd(info, dtype, dims(1, 40, 48, 33)).param("alpha", 3.0);
+        let scaled = |dtype| Case::odd(info, dtype, dims(1, 40, 48, 40)).param("alpha", 3.0);
         let scaled = info.dtypes.iter().map(|dtype| scaled(*dtype));
         cases.into_iter().map(|case| case.only(&[])).chain(scaled).collect()
     }

@@ -9,10 +9,11 @@ use crate::ops::rows::{self, RowPlan, Rows, launch_rows};
 use crate::runtime::dtype::Float;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
 /// Logits that are read, or that their gradient takes the place of.
-pub(super) enum Logits<'a, T> {
+pub(in crate::ops::loss) enum Logits<'a, T> {
     Read(View<'a, T>),
     Replaced(ViewMut<'a, T>),
 }
@@ -30,22 +31,15 @@ impl<'a, T> From<ViewMut<'a, T>> for Logits<'a, T> {
 }
 
 /// Where losses go.
-pub(super) struct Results<'a> {
-    pub(super) per_row: ViewMut<'a, f32>,
-    pub(super) lse: ViewMut<'a, f32>,
-    pub(super) total: ViewMut<'a, f32>,
-    pub(super) bad: Option<ViewMut<'a, u32>>,
-}
-
-/// Where the derivative of the batch's loss goes.
-pub(super) enum Gradient<'a, T> {
-    None,
-    OfTotal(ViewMut<'a, T>),
-    InPlace,
+pub(in crate::ops::loss) struct Results<'a> {
+    pub(in crate::ops::loss) per_row: ViewMut<'a, f32>,
+    pub(in crate::ops::loss) lse: ViewMut<'a, f32>,
+    pub(in crate::ops::loss) total: ViewMut<'a, f32>,
+    pub(in crate::ops::loss) bad: Option<ViewMut<'a, u32>>,
 }
 
 /// A call whose arguments fit together.
-pub(super) struct Call<'a, 'o, T> {
+pub(in crate::ops::loss) struct Call<'a, 'o, T> {
     info: &'static OpInfo,
     logits: Logits<'a, T>,
     targets: View<'a, i32>,
@@ -66,7 +60,7 @@ struct Beside {
 }
 
 impl<'a, 'o, T: Float> Call<'a, 'o, T> {
-    pub(super) fn new(
+    pub(in crate::ops::loss) fn new(
         info: &'static OpInfo,
         logits: Logits<'a, T>,
         targets: View<'a, i32>,
@@ -87,12 +81,6 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
             weights.require_shape(info.name, "class_weights", &[classes])?;
             weights.require_contiguous(info.name, "class_weights")?;
         }
-        let limited = |what: &str, n: usize| {
-            u32::try_from(n).ok().filter(|n| *n <= i32::MAX as u32).ok_or_else(|| {
-                let reason = format!("{n} {what}, at most {} are supported", i32::MAX);
-                Error::too_large(info.name, "logits", reason)
-            })
-        };
         let terms = Terms {
             smoothing: in_range(
                 info,
@@ -111,45 +99,51 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
             targets,
             options,
             rows: Rows::new("logits", count, classes, aligned),
-            count: limited("rows", count)?,
-            classes: limited("classes", classes)?,
+            count: limited(info, "logits", "rows", count)?,
+            classes: limited(info, "logits", "classes", classes)?,
             stride,
             terms,
         })
     }
 
-    /// The losses, and the derivative of their sum or mean.
-    pub(super) fn launch(mut self, stream: &Stream, out: Results<'_>, gradient: Gradient<'_, T>) -> Result<()> {
-        let Results { mut per_row, mut lse, mut total, mut bad } = out;
+    /// The losses, and the derivative of their sum or mean, into `gradient` or in place of logits that are replaced.
+    pub(super) fn launch(mut self, stream: &Stream, out: Results<'_>, gradient: Option<ViewMut<'_, T>>) -> Result<()> {
+        let Results { mut per_row, mut lse, total, bad } = out;
         let (name, outer) = (self.info.name, self.targets.shape());
         for (arg, view) in [("losses", &per_row), ("lse", &lse)] {
             view.require_shape(name, arg, outer)?;
             view.require_contiguous(name, arg)?;
         }
         total.require_shape(name, "total", &[1])?;
-        let (x, gradient) = match (&mut self.logits, gradient) {
-            (Logits::Replaced(x), _) => {
-                let x = x.ptr_mut(stream)?;
-                (x.into(), (x, self.stride))
-            }
-            (Logits::Read(x), Gradient::OfTotal(mut gradient)) => {
-                let stride = require_gradient(self.info, &mut self.rows, x, &gradient)?;
-                (x.ptr(stream)?, (gradient.ptr_mut(stream)?, stride))
-            }
-            (Logits::Read(x), _) => (x.ptr(stream)?, (DevicePtrMut::null(), 0)),
+        let (x, gradient) = self.pointers(stream, gradient)?;
+        let batch = Batch { info: self.info, targets: self.targets, options: self.options, classes: self.classes };
+        let share = batch.weigh(stream, bad)?;
+        let beside = Beside {
+            upstream: DevicePtr::null(),
+            share: batch.factor_of(stream, &share)?,
+            losses: per_row.ptr_mut(stream)?,
+            lse: lse.ptr_mut(stream)?,
         };
-        let scratch = (stream.scratch::<f32>(1)?, stream.scratch::<u32>(2)?);
-        let share = scratch.0.ptr_mut();
-        let bad = bad.as_mut().map_or(Ok(scratch.1.ptr_mut()), |bad| bad.ptr_mut(stream))?;
-        let (targets, weights) = (self.targets.ptr(stream)?, self.weights(stream)?);
-        let weigh = (targets, weights, share, bad, self.count, self.classes, self.terms.ignored);
-        // SAFETY: targets has an element a row, weights one a class, and there is room for a share, a row and a target.
-        unsafe { stream.launch::<batch::WeighTargets>(1, weigh)? };
-        let share = if self.options.is_mean { share.into() } else { DevicePtr::null() };
-        let (losses, lse) = (per_row.ptr_mut(stream)?, lse.ptr_mut(stream)?);
-        self.launch_rows(stream, x, gradient, Beside { upstream: DevicePtr::null(), share, losses, lse })?;
-        // SAFETY: losses has an element a row, and total is borrowed mutably.
-        unsafe { stream.launch::<batch::TotalLoss>(1, (losses.into(), share, total.ptr_mut(stream)?, self.count)) }
+        self.launch_rows(stream, x, gradient, beside)?;
+        batch.total(stream, &share, per_row.as_view(), total)
+    }
+
+    /// The losses of rows that are a part of a batch; if the logits are to be replaced, with the derivatives of those losses, times `upstream`.
+    pub(in crate::ops::loss) fn launch_part(
+        mut self,
+        stream: &Stream,
+        mut per_row: ViewMut<'_, f32>,
+        mut lse: ViewMut<'_, f32>,
+        upstream: Option<View<'_, f32>>,
+    ) -> Result<()> {
+        let (x, gradient) = self.pointers(stream, None)?;
+        let beside = Beside {
+            upstream: upstream.map_or(Ok(DevicePtr::null()), |upstream| upstream.ptr(stream))?,
+            share: DevicePtr::null(),
+            losses: per_row.ptr_mut(stream)?,
+            lse: lse.ptr_mut(stream)?,
+        };
+        self.launch_rows(stream, x, gradient, beside)
     }
 
     /// The derivative of the rows' losses, times `upstream`.
@@ -157,17 +151,34 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         mut self,
         stream: &Stream,
         upstream: View<'_, f32>,
-        mut gradient: ViewMut<'_, T>,
+        gradient: ViewMut<'_, T>,
     ) -> Result<()> {
         upstream.require_shape(self.info.name, "upstream", self.targets.shape())?;
         upstream.require_contiguous(self.info.name, "upstream")?;
-        let Logits::Read(x) = &self.logits else { return Ok(()) };
-        let stride = require_gradient(self.info, &mut self.rows, x, &gradient)?;
-        let x = x.ptr(stream)?;
+        let (x, gradient) = self.pointers(stream, Some(gradient))?;
         let unused = stream.scratch::<f32>(2 * self.count as usize)?;
         let (losses, lse) = (unused.ptr_mut(), unused.ptr_mut().add(u64::from(self.count)));
         let beside = Beside { upstream: upstream.ptr(stream)?, share: DevicePtr::null(), losses, lse };
-        self.launch_rows(stream, x, (gradient.ptr_mut(stream)?, stride), beside)
+        self.launch_rows(stream, x, gradient, beside)
+    }
+
+    /// The addresses of the logits and of what becomes of them, null if nothing does; the latter with its row stride.
+    fn pointers(
+        &mut self,
+        stream: &Stream,
+        gradient: Option<ViewMut<'_, T>>,
+    ) -> Result<(DevicePtr<T>, (DevicePtrMut<T>, u64))> {
+        match (&mut self.logits, gradient) {
+            (Logits::Replaced(x), _) => {
+                let x = x.ptr_mut(stream)?;
+                Ok((x.into(), (x, self.stride)))
+            }
+            (Logits::Read(x), Some(mut gradient)) => {
+                let stride = require_gradient(self.info, &mut self.rows, x, &gradient)?;
+                Ok((x.ptr(stream)?, (gradient.ptr_mut(stream)?, stride)))
+            }
+            (Logits::Read(x), None) => Ok((x.ptr(stream)?, (DevicePtrMut::null(), 0))),
+        }
     }
 
     fn launch_rows(
@@ -198,6 +209,57 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
     fn weights(&self, stream: &Stream) -> Result<DevicePtr<f32>> {
         self.options.weights.map_or(Ok(DevicePtr::null()), |weights| weights.ptr(stream))
     }
+}
+
+/// The targets of all rows, and how their losses become one.
+pub(in crate::ops::loss) struct Batch<'a, 'o> {
+    pub(in crate::ops::loss) info: &'static OpInfo,
+    pub(in crate::ops::loss) targets: View<'a, i32>,
+    pub(in crate::ops::loss) options: &'o CrossEntropy<'o>,
+    pub(in crate::ops::loss) classes: u32,
+}
+
+impl Batch<'_, '_> {
+    fn rows(&self) -> Result<u32> {
+        limited(self.info, "targets", "rows", self.targets.len())
+    }
+
+    /// Writes what a row's loss is multiplied by in their mean, and to `bad` the first target that is none.
+    pub(in crate::ops::loss) fn weigh(&self, stream: &Stream, bad: Option<ViewMut<'_, u32>>) -> Result<Tensor<f32>> {
+        let (mut share, scratch) = (Tensor::uninit(stream, [1])?, stream.scratch::<u32>(2)?);
+        let bad = bad.map_or(Ok(scratch.ptr_mut()), |mut bad| bad.ptr_mut(stream))?;
+        let weights = self.options.weights.map_or(Ok(DevicePtr::null()), |weights| weights.ptr(stream))?;
+        let into = share.view_mut().ptr_mut(stream)?;
+        let args = (self.targets.ptr(stream)?, weights, into, bad, self.rows()?, self.classes, self.options.ignored);
+        // SAFETY: targets has an element a row, weights one a class, and there is room for a share, a row and a target.
+        unsafe { stream.launch::<batch::WeighTargets>(1, args)? };
+        Ok(share)
+    }
+
+    fn factor_of(&self, stream: &Stream, share: &Tensor<f32>) -> Result<DevicePtr<f32>> {
+        if self.options.is_mean { share.view().ptr(stream) } else { Ok(DevicePtr::null()) }
+    }
+
+    /// The mean or the sum of the rows' losses.
+    pub(in crate::ops::loss) fn total(
+        &self,
+        stream: &Stream,
+        share: &Tensor<f32>,
+        losses: View<'_, f32>,
+        mut total: ViewMut<'_, f32>,
+    ) -> Result<()> {
+        let args = (losses.ptr(stream)?, self.factor_of(stream, share)?, total.ptr_mut(stream)?, self.rows()?);
+        // SAFETY: losses has an element a row, and total is borrowed mutably.
+        unsafe { stream.launch::<batch::TotalLoss>(1, args) }
+    }
+}
+
+/// A number of rows or classes as kernels take it.
+pub(in crate::ops::loss) fn limited(info: &OpInfo, arg: &'static str, what: &str, n: usize) -> Result<u32> {
+    u32::try_from(n)
+        .ok()
+        .filter(|n| *n <= i32::MAX as u32)
+        .ok_or_else(|| Error::too_large(info.name, arg, format!("{n} {what}, at most {} are supported", i32::MAX)))
 }
 
 /// An error unless rows, if there are any, have classes.

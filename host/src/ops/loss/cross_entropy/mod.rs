@@ -1,6 +1,7 @@
 //! Cross-entropy of logits against the numbers of the right classes.
 
 mod call;
+mod exact;
 mod operator;
 mod options;
 
@@ -9,7 +10,10 @@ pub use operator::{
 };
 pub use options::{CrossEntropy, Losses};
 
-use self::call::{Call, Gradient, Results};
+pub(super) use self::call::{Batch, Call, Results, limited};
+pub(super) use self::exact::Exact;
+pub(super) use self::operator::{PARAMS, options};
+use crate::ops::model::OpInfo;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -51,8 +55,8 @@ pub fn cross_entropy<'a, T: Float>(
     options: &CrossEntropy<'_>,
 ) -> Result<Losses> {
     let logits = logits.into();
-    losses(stream, logits.shape(), options, |results| {
-        Call::new(&operator::FORWARD, logits.into(), targets.into(), options)?.launch(stream, results, Gradient::None)
+    losses(stream, &operator::FORWARD, logits.shape(), options, |results| {
+        Call::new(&operator::FORWARD, logits.into(), targets.into(), options)?.launch(stream, results, None)
     })
 }
 
@@ -84,9 +88,9 @@ pub fn cross_entropy_with_gradient_into<'a, T: Float>(
     gradient: impl Into<ViewMut<'a, T>>,
 ) -> Result<Losses> {
     let (logits, gradient) = (logits.into(), gradient.into());
-    losses(stream, logits.shape(), options, |results| {
+    losses(stream, &operator::WITH_GRADIENT, logits.shape(), options, |results| {
         let call = Call::new(&operator::WITH_GRADIENT, logits.into(), targets.into(), options)?;
-        call.launch(stream, results, Gradient::OfTotal(gradient))
+        call.launch(stream, results, Some(gradient))
     })
 }
 
@@ -102,12 +106,8 @@ pub fn cross_entropy_in_place<'a, T: Float>(
 ) -> Result<Losses> {
     let logits = logits.into();
     let shape = logits.shape().to_vec();
-    losses(stream, &shape, options, |results| {
-        Call::new(&operator::IN_PLACE, logits.into(), targets.into(), options)?.launch(
-            stream,
-            results,
-            Gradient::InPlace,
-        )
+    losses(stream, &operator::IN_PLACE, &shape, options, |results| {
+        Call::new(&operator::IN_PLACE, logits.into(), targets.into(), options)?.launch(stream, results, None)
     })
 }
 
@@ -146,14 +146,16 @@ pub fn cross_entropy_backward_into<'a, T: Float>(
 }
 
 /// New tensors for the losses of logits of that shape, which `launch` fills.
-fn losses(
+pub(super) fn losses(
     stream: &Stream,
+    info: &'static OpInfo,
     shape: &[usize],
     options: &CrossEntropy<'_>,
     launch: impl FnOnce(Results<'_>) -> Result<()>,
 ) -> Result<Losses> {
     let (classes, outer) = shape.split_last().map_or((0, shape), |(classes, outer)| (*classes, outer));
     let mut losses = Losses {
+        info,
         per_row: Tensor::uninit(stream, outer)?,
         lse: Tensor::uninit(stream, outer)?,
         total: Tensor::uninit(stream, [1])?,

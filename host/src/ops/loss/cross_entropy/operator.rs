@@ -4,13 +4,13 @@ use cuda_std::launch::Instance;
 use gpu_kernels::ops::loss::cross_entropy::{self as gk, targets as batch};
 
 use super::CrossEntropy;
-use super::call::{self, Call, Gradient as Derivative, Results};
+use super::call::{self, Call, Results};
+use super::exact::Exact;
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::ops::rows;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
-use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
 
 const LOGITS: &str = "[rows, classes] or more dimensions, rows may be padded";
@@ -23,7 +23,7 @@ const LSE: ArgInfo =
     ArgInfo::output("lse", "the shape of targets, contiguous: logsumexp of the logits").of(&[DType::F32]);
 const TOTAL: ArgInfo = ArgInfo::output("total", "[1], mean or sum of the losses").of(&[DType::F32]);
 
-const PARAMS: &[ParamInfo] = &[
+pub(in crate::ops::loss) const PARAMS: [ParamInfo; 5] = [
     ParamInfo::int("ignore_index", -100, "target of rows that do not count"),
     ParamInfo::float("label_smoothing", 0.0, "share of the target's probability that all classes get"),
     ParamInfo::float("z_loss", 0.0, "factor of the squared logsumexp that is added"),
@@ -36,7 +36,7 @@ const fn facts(
     args: &'static [ArgInfo],
     kernels: &'static [&'static [Instance]],
 ) -> OpInfo {
-    OpInfo { name, bench_name, summary, math, args, params: PARAMS, dtypes: DType::FLOATS, kernels, variants: &[] }
+    OpInfo { name, bench_name, summary, math, args, params: &PARAMS, dtypes: DType::FLOATS, kernels, variants: &[] }
 }
 
 const KERNELS: &[&[Instance]] = &[
@@ -128,7 +128,7 @@ impl CrossEntropyOf {
     }
 }
 
-fn options<'a>(args: &Arguments<'a>, params: &Params) -> Result<CrossEntropy<'a>> {
+pub(in crate::ops::loss) fn options<'a>(args: &Arguments<'a>, params: &Params) -> Result<CrossEntropy<'a>> {
     let ignored = params.i64("ignore_index")?;
     let ignored =
         i32::try_from(ignored).map_err(|_| params.info().param_error("ignore_index", ignored, "a 32-bit number"))?;
@@ -141,107 +141,6 @@ fn options<'a>(args: &Arguments<'a>, params: &Params) -> Result<CrossEntropy<'a>
         softcap: (softcap != 0.0).then_some(softcap),
         weights: args.optional_input("class_weights")?,
     })
-}
-
-/// The operator in f64, by the formulas of its kernels' page.
-struct Exact<'a> {
-    logits: &'a HostTensor,
-    targets: Vec<f64>,
-    weights: Vec<f64>,
-    smoothing: f64,
-    z: f64,
-    cap: f64,
-    ignored: f64,
-    is_mean: bool,
-}
-
-/// A row that counts.
-struct Row {
-    /// The logits as they are used, and their derivatives by what they were.
-    x: Vec<f64>,
-    slopes: Vec<f64>,
-    lse: f64,
-    target: usize,
-}
-
-impl<'a> Exact<'a> {
-    fn new(inputs: &Tensors<'a>, params: &Params) -> Result<Self> {
-        let logits = inputs.get("logits")?;
-        let classes = reference::row_len(logits.shape());
-        Ok(Self {
-            logits,
-            targets: inputs.get("targets")?.to_f64(),
-            weights: inputs.optional("class_weights").map_or(vec![1.0; classes], |weights| weights.to_f64()),
-            smoothing: params.f64("label_smoothing")?,
-            z: params.f64("z_loss")?,
-            cap: params.f64("softcap")?,
-            ignored: params.i64("ignore_index")? as f64,
-            is_mean: !params.bool("sum")?,
-        })
-    }
-
-    fn is_class(&self, target: f64) -> bool {
-        target >= 0.0 && target < self.weights.len() as f64
-    }
-
-    fn row(&self, row: usize) -> Option<Row> {
-        let target = self.targets[row];
-        if target == self.ignored || !self.is_class(target) {
-            return None;
-        }
-        let (x, slopes): (Vec<_>, Vec<_>) = reference::row(self.logits, row)
-            .into_iter()
-            .map(|x| match self.cap > 0.0 {
-                true => (self.cap * (x / self.cap).tanh(), 1.0 - (x / self.cap).tanh().powi(2)),
-                false => (x, 1.0),
-            })
-            .unzip();
-        let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let lse = match max == f64::NEG_INFINITY && !x.iter().any(|x| x.is_nan()) {
-            true => f64::NEG_INFINITY,
-            false => max + x.iter().map(|x| (x - max).exp()).sum::<f64>().ln(),
-        };
-        Some(Row { x, slopes, lse, target: target as usize })
-    }
-
-    fn loss(&self, row: usize) -> f64 {
-        let Some(Row { x, lse, target, .. }) = self.row(row) else {
-            return if self.targets[row] == self.ignored { 0.0 } else { f64::NAN };
-        };
-        if lse == f64::NEG_INFINITY {
-            return f64::INFINITY;
-        }
-        let mut loss = (1.0 - self.smoothing) * self.weights[target] * (lse - x[target]) + self.z * lse * lse;
-        if self.smoothing > 0.0 {
-            let all = x.iter().zip(&self.weights).map(|(x, weight)| weight * (lse - x)).sum::<f64>();
-            loss += self.smoothing / x.len() as f64 * all;
-        }
-        loss
-    }
-
-    /// The derivative of a row's loss by its logits.
-    fn gradient(&self, row: usize, factor: f64) -> Vec<f64> {
-        let Some(Row { x, slopes, lse, target }) = self.row(row) else { return vec![0.0; self.weights.len()] };
-        let spread = self.smoothing / x.len() as f64;
-        let on_target = (1.0 - self.smoothing) * self.weights[target];
-        let of_p = on_target + spread * self.weights.iter().sum::<f64>() + 2.0 * self.z * lse;
-        let of = |class: usize| {
-            let p = if lse == f64::NEG_INFINITY { 0.0 } else { of_p * (x[class] - lse).exp() };
-            let one = if class == target { on_target } else { 0.0 };
-            (p - one - spread * self.weights[class]) * slopes[class] * factor
-        };
-        (0..x.len()).map(of).collect()
-    }
-
-    /// What the rows' losses are multiplied by.
-    fn share(&self) -> f64 {
-        if !self.is_mean {
-            return 1.0;
-        }
-        let counting = self.targets.iter().filter(|target| **target != self.ignored && self.is_class(**target));
-        let weight: f64 = counting.map(|target| self.weights[*target as usize]).sum();
-        if weight > 0.0 { weight.recip() } else { 0.0 }
-    }
 }
 
 impl Operator for CrossEntropyOf {
@@ -346,10 +245,9 @@ impl Operator for CrossEntropyOf {
             let results =
                 Results { per_row: args.output("losses")?, lse: args.output("lse")?, total: args.output("total")?, bad: None };
             let (logits, gradient) = if self.is(&IN_PLACE) {
-                (args.output::<T>("logits")?.into(), Derivative::InPlace)
+                (args.output::<T>("logits")?.into(), None)
             } else {
-                let of_total = self.is(&WITH_GRADIENT);
-                let gradient = if of_total { Derivative::OfTotal(args.output("gradient")?) } else { Derivative::None };
+                let gradient = self.is(&WITH_GRADIENT).then(|| args.output("gradient")).transpose()?;
                 (args.input::<T>("logits")?.into(), gradient)
             };
             Call::new(info, logits, targets, &options)?.launch(stream, results, gradient)
@@ -357,12 +255,13 @@ impl Operator for CrossEntropyOf {
     }
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
-        let exact = Exact::new(inputs, params)?;
+        let logits = inputs.get("logits")?;
+        let exact = Exact::new(inputs, params, reference::row_len(logits.shape()), |row| reference::row(logits, row))?;
         let upstream = inputs.optional("upstream").map(|upstream| upstream.to_f64());
         Ok(match output {
             "losses" => rows.iter().map(|row| exact.loss(*row)).collect(),
-            "lse" => rows.iter().map(|row| exact.row(*row).map_or(0.0, |row| row.lse)).collect(),
-            "total" => vec![(0..exact.targets.len()).map(|row| exact.loss(row)).sum::<f64>() * exact.share()],
+            "lse" => rows.iter().map(|row| exact.lse(*row)).collect(),
+            "total" => vec![exact.total()],
             _ => {
                 let factor = |row: usize| upstream.as_ref().map_or_else(|| exact.share(), |upstream| upstream[row]);
                 reference::by_row(rows, |row| exact.gradient(row, factor(row)))

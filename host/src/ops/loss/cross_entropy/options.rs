@@ -2,7 +2,7 @@
 
 use gpu_kernels::ops::loss::cross_entropy::targets::FINE;
 
-use super::operator::FORWARD;
+use crate::ops::model::OpInfo;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
@@ -17,12 +17,12 @@ use crate::runtime::view::View;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropy<'a> {
-    pub(super) is_mean: bool,
+    pub(in crate::ops::loss) is_mean: bool,
     pub(super) ignored: i32,
     pub(super) smoothing: f32,
     pub(super) z: f32,
     pub(super) softcap: Option<f32>,
-    pub(super) weights: Option<View<'a, f32>>,
+    pub(in crate::ops::loss) weights: Option<View<'a, f32>>,
 }
 
 impl<'a> CrossEntropy<'a> {
@@ -65,6 +65,7 @@ impl<'a> CrossEntropy<'a> {
 /// The losses of a batch, on the device.
 #[derive(Debug)]
 pub struct Losses {
+    pub(super) info: &'static OpInfo,
     pub(super) per_row: Tensor<f32>,
     pub(super) lse: Tensor<f32>,
     pub(super) total: Tensor<f32>,
@@ -110,7 +111,7 @@ impl Losses {
     pub fn check(&self, stream: &Stream) -> Result<()> {
         let bad = self.bad.to_vec(stream)?;
         match bad[..] {
-            [row, target] if row != FINE => Err(FORWARD.param_error(
+            [row, target] if row != FINE => Err(self.info.param_error(
                 format!("targets[{row}]"),
                 target as i32,
                 format!("a class below {} or {}, which is ignored", self.classes, self.ignored),

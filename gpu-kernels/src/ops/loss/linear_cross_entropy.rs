@@ -1,0 +1,36 @@
+//! Cross-entropy of the logits of a linear layer, by chunks of rows: the logits of all rows exist at no time.
+//!
+//! It has no kernel of its own. A chunk is a product, a pass of [`cross_entropy`](super::cross_entropy) that leaves the gradient in the
+//! logits' place, and two products that consume it; what is worth reading is how little that costs.
+//!
+//! # Math
+//! With hidden states H (t × d), a weight W (c × d) and logits X = H·Wᵀ, the loss is that of [`cross_entropy`](super::cross_entropy) of X. With
+//! G = ∂loss/∂X, ∂loss/∂H = G·W and ∂loss/∂W = Gᵀ·H.
+//!
+//! # Layout
+//! `hidden` is t × d, `weight` c × d, in any strides; ∂H is in their type, ∂W in f32. A chunk's logits are rows of c elements, padded to 16 bytes.
+//!
+//! # Mapping
+//! Four launches a chunk, which follow each other on the stream: X = Hᵢ·Wᵀ, the loss in place, ∂Hᵢ = G·W, ∂W += Gᵀ·Hᵢ. Each operand of the
+//! products is read as it lies ([`gemm`](crate::ops::gemm::gemm)): W is K-major in the first and MN-major in the second, Gᵀ and H are both
+//! MN-major in the third, and nothing is transposed. The factor of the mean is applied to the products in f32, so that G itself keeps
+//! numbers of the size of probabilities: 1/t of them would be lost in f16.
+//!
+//! # Shared memory
+//! That of the kernels.
+//!
+//! # Numerics
+//! Logits and G are rounded to the type of H, as they are where a model computes its logits; sums are f32. ∂W is summed in f32 in the order of the
+//! chunks, the same every time.
+//!
+//! # Cost
+//! 6·t·c·d FLOPs, the products of forward and backward: nothing is computed twice, because the gradient is formed while the logits are there.
+//! Forming it later would take the first product again, 8·t·c·d. Beside the products a chunk is written, read, written and read twice, 10 bytes a
+//! logit, and ∂W once a chunk, so that few large chunks are best: as many rows as a budget of memory holds.
+//!
+//! # Limits
+//! 2³¹ − 1 rows, classes and dimensions.
+//!
+//! # Sources
+//! Hsu et al., "Liger Kernel" (arXiv:2410.10989), for the chunks of rows; Wijmans et al., "Cut Your Losses" (arXiv:2411.09009), for the
+//! opposite choice, to compute the product again.

@@ -1,0 +1,125 @@
+//! The loss in f64.
+
+use crate::ops::model::*;
+use crate::runtime::error::Result;
+
+/// The operator in f64, by the formulas of its kernels' page.
+pub(in crate::ops::loss) struct Exact<'a> {
+    logits: Box<dyn Fn(usize) -> Vec<f64> + 'a>,
+    targets: Vec<f64>,
+    weights: Vec<f64>,
+    smoothing: f64,
+    z: f64,
+    cap: f64,
+    ignored: f64,
+    is_mean: bool,
+}
+
+/// A row that counts.
+struct Row {
+    /// The logits as they are used, and their derivatives by what they were.
+    x: Vec<f64>,
+    slopes: Vec<f64>,
+    lse: f64,
+    target: usize,
+}
+
+impl<'a> Exact<'a> {
+    /// The loss of such rows of logits, of that many classes, and of the other inputs.
+    pub(in crate::ops::loss) fn new(
+        inputs: &Tensors<'_>,
+        params: &Params,
+        classes: usize,
+        logits: impl Fn(usize) -> Vec<f64> + 'a,
+    ) -> Result<Self> {
+        Ok(Self {
+            logits: Box::new(logits),
+            targets: inputs.get("targets")?.to_f64(),
+            weights: inputs.optional("class_weights").map_or(vec![1.0; classes], |weights| weights.to_f64()),
+            smoothing: params.f64("label_smoothing")?,
+            z: params.f64("z_loss")?,
+            cap: params.f64("softcap")?,
+            ignored: params.i64("ignore_index")? as f64,
+            is_mean: !params.bool("sum")?,
+        })
+    }
+
+    fn is_class(&self, target: f64) -> bool {
+        target >= 0.0 && target < self.weights.len() as f64
+    }
+
+    fn row(&self, row: usize) -> Option<Row> {
+        let target = self.targets[row];
+        if target == self.ignored || !self.is_class(target) {
+            return None;
+        }
+        let (x, slopes): (Vec<_>, Vec<_>) = (self.logits)(row)
+            .into_iter()
+            .map(|x| match self.cap > 0.0 {
+                true => (self.cap * (x / self.cap).tanh(), 1.0 - (x / self.cap).tanh().powi(2)),
+                false => (x, 1.0),
+            })
+            .unzip();
+        let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let lse = match max == f64::NEG_INFINITY && !x.iter().any(|x| x.is_nan()) {
+            true => f64::NEG_INFINITY,
+            false => max + x.iter().map(|x| (x - max).exp()).sum::<f64>().ln(),
+        };
+        Some(Row { x, slopes, lse, target: target as usize })
+    }
+
+    /// How many rows there are.
+    pub(in crate::ops::loss) fn rows(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// The loss of a row.
+    pub(in crate::ops::loss) fn loss(&self, row: usize) -> f64 {
+        let Some(Row { x, lse, target, .. }) = self.row(row) else {
+            return if self.targets[row] == self.ignored { 0.0 } else { f64::NAN };
+        };
+        if lse == f64::NEG_INFINITY {
+            return f64::INFINITY;
+        }
+        let mut loss = (1.0 - self.smoothing) * self.weights[target] * (lse - x[target]) + self.z * lse * lse;
+        if self.smoothing > 0.0 {
+            let all = x.iter().zip(&self.weights).map(|(x, weight)| weight * (lse - x)).sum::<f64>();
+            loss += self.smoothing / x.len() as f64 * all;
+        }
+        loss
+    }
+
+    /// Of a row's logits; 0 if it does not count.
+    pub(in crate::ops::loss) fn lse(&self, row: usize) -> f64 {
+        self.row(row).map_or(0.0, |row| row.lse)
+    }
+
+    /// The sum of the rows' losses, or their mean.
+    pub(in crate::ops::loss) fn total(&self) -> f64 {
+        (0..self.rows()).map(|row| self.loss(row)).sum::<f64>() * self.share()
+    }
+
+    /// The derivative of a row's loss by its logits, times `factor`.
+    pub(in crate::ops::loss) fn gradient(&self, row: usize, factor: f64) -> Vec<f64> {
+        let Some(Row { x, slopes, lse, target }) = self.row(row) else { return vec![0.0; self.weights.len()] };
+        let spread = self.smoothing / x.len() as f64;
+        let on_target = (1.0 - self.smoothing) * self.weights[target];
+        let of_p = on_target + spread * self.weights.iter().sum::<f64>() + 2.0 * self.z * lse;
+        let of = |class: usize| {
+            let p = if lse == f64::NEG_INFINITY { 0.0 } else { of_p * (x[class] - lse).exp() };
+            let one = if class == target { on_target } else { 0.0 };
+            (p - one - spread * self.weights[class]) * slopes[class] * factor
+        };
+        (0..x.len()).map(of).collect()
+    }
+
+    /// What the rows' losses are multiplied by.
+    pub(in crate::ops::loss) fn share(&self) -> f64 {
+        if !self.is_mean {
+            return 1.0;
+        }
+        let counting = self.targets.iter().filter(|target| **target != self.ignored && self.is_class(**target));
+        let weight: f64 = counting.map(|target| self.weights[*target as usize]).sum();
+        if weight > 0.0 { weight.recip() } else { 0.0 }
+    }
+}

@@ -1,0 +1,205 @@
+//! Cross-entropy of the logits of a linear layer, which are never held all at once.
+
+mod call;
+mod operator;
+
+pub use operator::{
+    LINEAR_CROSS_ENTROPY, LINEAR_CROSS_ENTROPY_BACKWARD, LINEAR_CROSS_ENTROPY_WITH_GRADIENT, LinearCrossEntropyOf,
+};
+
+use cuda_std::float::Half;
+
+use self::call::{Gradients, Layer};
+use super::cross_entropy::{CrossEntropy, Losses, losses};
+use crate::runtime::dtype::Float;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// What a linear layer's cross-entropy consists of, and what it may take to compute it.
+///
+/// ```
+/// # use warpsmith::ops::{CrossEntropy, LinearCrossEntropy};
+/// let options = LinearCrossEntropy::new(CrossEntropy::mean().z_loss(1e-4)).memory(256 << 20);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct LinearCrossEntropy<'a> {
+    loss: CrossEntropy<'a>,
+    memory: usize,
+    accumulate: bool,
+}
+
+impl<'a> LinearCrossEntropy<'a> {
+    /// That loss, in 1 GiB of memory.
+    pub fn new(loss: CrossEntropy<'a>) -> Self {
+        Self { loss, memory: 1 << 30, accumulate: false }
+    }
+
+    /// How many bytes of logits may exist at a time: at least a row does. The fewer there are at a time, the more often the weight's gradient is
+    /// added to.
+    pub fn memory(self, bytes: usize) -> Self {
+        Self { memory: bytes, ..self }
+    }
+
+    /// Adds the weight's gradient to what its tensor holds, for batches in several steps.
+    pub fn accumulate(self, accumulate: bool) -> Self {
+        Self { accumulate, ..self }
+    }
+}
+
+/// The gradients of a linear layer.
+#[derive(Debug)]
+pub struct LinearGradients<T> {
+    /// By the hidden states, `[rows, d]`.
+    pub hidden: Tensor<T>,
+    /// By the weight, `[classes, d]`, in which it was summed.
+    pub weight: Tensor<f32>,
+}
+
+impl<T: Float> LinearGradients<T> {
+    fn of(stream: &Stream, hidden: &View<'_, T>, weight: &View<'_, T>, accumulate: bool) -> Result<Self> {
+        // There is nothing to add to.
+        let of_weight =
+            if accumulate { Tensor::zeros(stream, weight.shape()) } else { Tensor::uninit(stream, weight.shape()) };
+        Ok(Self { hidden: Tensor::uninit(stream, hidden.shape())?, weight: of_weight? })
+    }
+
+    fn views(&mut self) -> Gradients<'_, T> {
+        Gradients { hidden: self.hidden.view_mut(), weight: self.weight.view_mut() }
+    }
+}
+
+/// [`cross_entropy`](super::cross_entropy()) of the logits `hidden` · `weight`ᵀ, of which only some rows exist at a time.
+///
+/// `hidden` is `[rows, d]` and `weight` `[classes, d]`, in f16 or bf16 and any strides; `targets`, `[rows]` and contiguous, says which class is right.
+/// Logits are rounded to that type, as a layer's output is. The work is queued on `stream`; [`Losses::value`] waits for it and says whether all
+/// targets were classes.
+///
+/// The negated [losses of the rows](Losses::per_row) are the log-probabilities of the chosen classes.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit or there is no class, [`Error::Layout`](crate::Error::Layout) if `targets` is not
+/// contiguous, [`Error::InvalidParam`](crate::Error::InvalidParam) if an option is out of range, [`Error::TooLarge`](crate::Error::TooLarge) beyond
+/// 2³¹ − 1 rows, classes or dimensions, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, f16, ops};
+/// # use warpsmith::ops::{CrossEntropy, LinearCrossEntropy};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let hidden = Tensor::from_slice(&stream, [2, 8], &[f16::from_f32(1.0); 16])?;
+/// let weight = Tensor::from_slice(&stream, [4, 8], &[f16::from_f32(0.5); 32])?;
+/// let targets = Tensor::from_slice(&stream, [2], &[3, 0])?;
+/// let options = LinearCrossEntropy::new(CrossEntropy::mean());
+/// let (losses, gradients) = ops::linear_cross_entropy_with_gradient(&stream, &hidden, &weight, &targets, &options)?;
+/// assert!((losses.value(&stream)? - 4f32.ln()).abs() < 1e-6);
+/// assert_eq!(gradients.weight.to_vec(&stream)?[8], 0.25); // class 1, the target of neither row
+/// # Ok(())
+/// # }
+/// ```
+pub fn linear_cross_entropy<'a, T: Float + Half>(
+    stream: &Stream,
+    hidden: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    options: &LinearCrossEntropy<'_>,
+) -> Result<Losses> {
+    compute(&operator::FORWARD, stream, hidden.into(), weight.into(), targets.into(), options, None)
+}
+
+/// [`linear_cross_entropy`] and its derivatives by `hidden` and `weight`, formed while the logits are there: no product is computed twice.
+///
+/// # Errors
+/// As of [`linear_cross_entropy`].
+pub fn linear_cross_entropy_with_gradient<'a, T: Float + Half>(
+    stream: &Stream,
+    hidden: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    options: &LinearCrossEntropy<'_>,
+) -> Result<(Losses, LinearGradients<T>)> {
+    let (hidden, weight, targets) = (hidden.into(), weight.into(), targets.into());
+    let mut gradients = LinearGradients::of(stream, &hidden, &weight, options.accumulate)?;
+    let info = &operator::WITH_GRADIENT;
+    let losses = compute(info, stream, hidden, weight, targets, options, Some(gradients.views()))?;
+    Ok((losses, gradients))
+}
+
+/// [`linear_cross_entropy_with_gradient`] into tensors of the shapes of `hidden` and `weight`, whose rows may be padded; the weight's gradient is
+/// added to what is there if the options [say so](LinearCrossEntropy::accumulate).
+///
+/// # Errors
+/// As of [`linear_cross_entropy`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
+pub fn linear_cross_entropy_with_gradient_into<'a, T: Float + Half>(
+    stream: &Stream,
+    hidden: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    options: &LinearCrossEntropy<'_>,
+    hidden_gradient: impl Into<ViewMut<'a, T>>,
+    weight_gradient: impl Into<ViewMut<'a, f32>>,
+) -> Result<Losses> {
+    let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
+    let info = &operator::WITH_GRADIENT;
+    compute(info, stream, hidden.into(), weight.into(), targets.into(), options, Some(gradients))
+}
+
+/// The derivatives of Σ upstream · loss over the rows' losses: what automatic differentiation asks for where they themselves are used, as in
+/// objectives over log-probabilities. The logits are computed again.
+///
+/// `upstream` is `[rows]` and contiguous.
+///
+/// # Errors
+/// As of [`linear_cross_entropy`].
+pub fn linear_cross_entropy_backward<'a, T: Float + Half>(
+    stream: &Stream,
+    hidden: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    upstream: impl Into<View<'a, f32>>,
+    options: &LinearCrossEntropy<'_>,
+) -> Result<LinearGradients<T>> {
+    let (hidden, weight) = (hidden.into(), weight.into());
+    let mut gradients = LinearGradients::of(stream, &hidden, &weight, options.accumulate)?;
+    let layer = Layer::new(&operator::BACKWARD, hidden, weight, targets.into(), options)?;
+    layer.launch_backward(stream, upstream.into(), gradients.views())?;
+    Ok(gradients)
+}
+
+/// [`linear_cross_entropy_backward`] into tensors, as [`linear_cross_entropy_with_gradient_into`] has them.
+///
+/// # Errors
+/// As of [`linear_cross_entropy_with_gradient_into`].
+#[expect(clippy::too_many_arguments, reason = "what is read, how, and what is written")]
+pub fn linear_cross_entropy_backward_into<'a, T: Float + Half>(
+    stream: &Stream,
+    hidden: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    upstream: impl Into<View<'a, f32>>,
+    options: &LinearCrossEntropy<'_>,
+    hidden_gradient: impl Into<ViewMut<'a, T>>,
+    weight_gradient: impl Into<ViewMut<'a, f32>>,
+) -> Result<()> {
+    let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
+    let layer = Layer::new(&operator::BACKWARD, hidden.into(), weight.into(), targets.into(), options)?;
+    layer.launch_backward(stream, upstream.into(), gradients)
+}
+
+fn compute<T: Float + Half>(
+    info: &'static crate::ops::model::OpInfo,
+    stream: &Stream,
+    hidden: View<'_, T>,
+    weight: View<'_, T>,
+    targets: View<'_, i32>,
+    options: &LinearCrossEntropy<'_>,
+    gradients: Option<Gradients<'_, T>>,
+) -> Result<Losses> {
+    let layer = Layer::new(info, hidden, weight, targets, options)?;
+    // The losses have the shape of the logits' rows.
+    let shape = [hidden.shape()[0], weight.shape()[0]];
+    losses(stream, info, &shape, &options.loss, |results| layer.launch(stream, results, gradients))
+}

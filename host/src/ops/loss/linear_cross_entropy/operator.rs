@@ -1,0 +1,317 @@
+//! What the loss says of itself.
+
+use cuda_std::launch::Instance;
+use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::loss::cross_entropy::{self as gk, targets as batch};
+use half::{bf16, f16};
+
+use super::LinearCrossEntropy;
+use super::call::{Gradients, Layer};
+use crate::dispatch;
+use crate::ops::loss::cross_entropy::{self, Exact, Results};
+use crate::ops::model::*;
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+
+const HIDDEN: ArgInfo = ArgInfo::input("hidden", "[rows, d], any strides");
+const WEIGHT: ArgInfo = ArgInfo::input("weight", "[classes, d], any strides");
+const TARGETS: ArgInfo = ArgInfo::input("targets", "[rows], contiguous: the right classes").of(&[DType::I32]);
+const CLASS_WEIGHTS: ArgInfo = ArgInfo::input("class_weights", "[classes], contiguous").of(&[DType::F32]).optional();
+const LOSSES: ArgInfo = ArgInfo::output("losses", "[rows], contiguous").of(&[DType::F32]);
+const LSE: ArgInfo = ArgInfo::output("lse", "[rows], contiguous: logsumexp of the logits").of(&[DType::F32]);
+const TOTAL: ArgInfo = ArgInfo::output("total", "[1], mean or sum of the losses").of(&[DType::F32]);
+const OF_HIDDEN: ArgInfo = ArgInfo::output("hidden_gradient", "[rows, d], rows may be padded");
+const OF_WEIGHT: ArgInfo = ArgInfo::output("weight_gradient", "[classes, d], rows may be padded").of(&[DType::F32]);
+
+const PARAMS: &[ParamInfo] = {
+    let [ignore, smoothing, z, softcap, sum] = cross_entropy::PARAMS;
+    &[ignore, smoothing, z, softcap, sum, ParamInfo::int("memory", 1 << 30, "bytes of logits at a time")]
+};
+
+const KERNELS: &[&[Instance]] = &[
+    GEMM_MMA,
+    GEMM_HOPPER,
+    gk::CROSS_ENTROPY,
+    gk::CROSS_ENTROPY_CLUSTER,
+    gk::CROSS_ENTROPY_GENERAL,
+    gk::CROSS_ENTROPY_GENERAL_CLUSTER,
+    batch::WEIGH_TARGETS,
+    batch::TOTAL_LOSS,
+];
+
+const fn facts([name, bench_name, summary, math]: [&'static str; 4], args: &'static [ArgInfo]) -> OpInfo {
+    let dtypes = &[DType::F16, DType::BF16];
+    OpInfo { name, bench_name, summary, math, args, params: PARAMS, dtypes, kernels: KERNELS, variants: &[] }
+}
+
+pub(super) static FORWARD: OpInfo = facts(
+    [
+        "linear_cross_entropy",
+        "loss.linear_ce_fwd",
+        "cross-entropy of a linear layer, logits in chunks",
+        "cross_entropy(hidden · weightᵀ)",
+    ],
+    &[HIDDEN, WEIGHT, TARGETS, CLASS_WEIGHTS, LOSSES, LSE, TOTAL],
+);
+
+pub(super) static WITH_GRADIENT: OpInfo = facts(
+    [
+        "linear_cross_entropy_with_gradient",
+        "loss.linear_ce_fwd_bwd",
+        "linear_cross_entropy and its gradients",
+        "with G = ∂loss/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
+    ],
+    &[HIDDEN, WEIGHT, TARGETS, CLASS_WEIGHTS, LOSSES, LSE, TOTAL, OF_HIDDEN, OF_WEIGHT],
+);
+
+pub(super) static BACKWARD: OpInfo = facts(
+    [
+        "linear_cross_entropy_backward",
+        "loss.linear_ce_bwd",
+        "gradients of linear_cross_entropy by row",
+        "with G = ∂(Σ upstream · loss)/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
+    ],
+    &[
+        HIDDEN,
+        WEIGHT,
+        TARGETS,
+        CLASS_WEIGHTS,
+        ArgInfo::input("upstream", "[rows], contiguous").of(&[DType::F32]),
+        OF_HIDDEN,
+        OF_WEIGHT,
+    ],
+);
+
+/// A form of the operator in the registry.
+pub struct LinearCrossEntropyOf {
+    info: &'static OpInfo,
+}
+
+/// [`linear_cross_entropy`](super::linear_cross_entropy()) in the registry.
+pub static LINEAR_CROSS_ENTROPY: LinearCrossEntropyOf = LinearCrossEntropyOf { info: &FORWARD };
+/// [`linear_cross_entropy_backward`](super::linear_cross_entropy_backward) in the registry.
+pub static LINEAR_CROSS_ENTROPY_BACKWARD: LinearCrossEntropyOf = LinearCrossEntropyOf { info: &BACKWARD };
+/// [`linear_cross_entropy_with_gradient`](super::linear_cross_entropy_with_gradient) in the registry.
+pub static LINEAR_CROSS_ENTROPY_WITH_GRADIENT: LinearCrossEntropyOf = LinearCrossEntropyOf { info: &WITH_GRADIENT };
+
+impl LinearCrossEntropyOf {
+    fn is(&self, info: &OpInfo) -> bool {
+        self.info.name == info.name
+    }
+}
+
+impl Operator for LinearCrossEntropyOf {
+    fn info(&self) -> &'static OpInfo {
+        self.info
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let info = self.info;
+        let dims = |rows, d, classes| [("rows", rows), ("d", d), ("classes", classes)];
+        let name = "tokens=8192 d=4096 vocab=128256 bf16";
+        let llama = Case::production(info, name, DType::BF16, dims(8192, 4096, 128_256)).timed_only();
+        let small = Case::production(info, "tokens=1024 d=512 vocab=4096 bf16", DType::BF16, dims(1024, 512, 4096));
+        let mut cases = vec![llama, small.param("memory", 4i64 << 20)];
+        for &dtype in info.dtypes {
+            cases.extend([
+                // Chunks of 16 rows, the last of 8; then rows that are padded, and those of no whole packs.
+                Case::odd(info, dtype, dims(40, 24, 72)).param("memory", 16 * 72 * 2i64).param("sum", true),
+                Case::odd(info, dtype, dims(10, 16, 37)).param("memory", 400i64),
+                Case::odd(info, dtype, dims(9, 13, 20)).row_pad(3).offset(1),
+                Case::odd(info, dtype, dims(33, 8, 16))
+                    .values("targets", Values::Hostile { bound: 16 })
+                    .param("sum", true)
+                    .param("memory", 1i64),
+                Case::odd(info, dtype, dims(5, 16, 24)).values("targets", Values::Constant(-100.0)),
+                Case::tiny(info, dtype, dims(1, 1, 1)),
+                Case::tiny(info, dtype, dims(3, 2, 5)),
+                Case::empty(info, dtype, dims(0, 8, 16)),
+                Case::boundary(info, dtype, dims(4, 0, 8)),
+                Case::boundary(info, dtype, dims(3, 8, 8)).values("hidden", Values::Specials),
+            ]);
+        }
+        let mut cases: Vec<_> = cases.into_iter().map(|case| case.only(&[])).collect();
+        let turned = Arrangement::DENSE.order(&[1, 0]);
+        for &dtype in info.dtypes {
+            cases.push(
+                Case::odd(info, dtype, dims(24, 16, 40))
+                    .arrange("hidden", turned)
+                    .arrange("weight", turned)
+                    .param("label_smoothing", 0.1)
+                    .param("z_loss", 0.01)
+                    .param("softcap", 4.0)
+                    .param("memory", 8 * 40 * 2i64),
+            );
+        }
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [rows, d, classes] = case.dims(["rows", "d", "classes"])?;
+        // Logits that their type holds exactly leave nothing but the gradient's rounding to tell apart from a mistake. What is only timed draws
+        // the power of numbers with all their digits.
+        let (of_hidden, of_weight) = match case.class {
+            CaseClass::Production => (Values::NORMAL, Values::Normal { std: (d as f64).sqrt().recip() }),
+            _ => (Values::Integers { low: -1, high: 1 }, Values::Integers { low: -1, high: 1 }),
+        };
+        let high = (classes as i64 - 1).max(0);
+        let mut specs = vec![
+            InputSpec::new("hidden", case.dtype, [rows, d], of_hidden),
+            InputSpec::new("weight", case.dtype, [classes, d], of_weight),
+            InputSpec::new("targets", DType::I32, [rows], Values::Integers { low: 0, high }),
+        ];
+        if case.has("class_weights") {
+            let values = Values::Uniform { low: 0.5, high: 2.0 };
+            specs.push(InputSpec::new("class_weights", DType::F32, [classes], values));
+        }
+        if self.is(&BACKWARD) {
+            specs.push(InputSpec::new("upstream", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
+        }
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        let (hidden, weight) = (inputs.get("hidden")?, inputs.get("weight")?);
+        let [rows, d] = hidden.dims()?;
+        let [classes, _] = weight.dims()?;
+        weight.has_shape(&[classes, d])?;
+        if classes == 0 {
+            return Err(self.info.shape_error("weight", weight.shape(), "at least one class"));
+        }
+        inputs.get("targets")?.has_shape(&[rows])?;
+        inputs.optional("class_weights").map_or(Ok(()), |weights| weights.has_shape(&[classes]))?;
+        params.f32("label_smoothing")?;
+        let of = |name, shape: &[usize]| TensorMeta::new(name, DType::F32, shape);
+        let gradients =
+            [TensorMeta::new("hidden_gradient", hidden.dtype(), [rows, d]), of("weight_gradient", &[classes, d])];
+        let losses = [of("losses", &[rows]), of("lse", &[rows]), of("total", &[1])];
+        Ok(if self.is(&BACKWARD) {
+            inputs.get("upstream")?.has_shape(&[rows])?;
+            gradients.into()
+        } else if self.is(&WITH_GRADIENT) {
+            losses.into_iter().chain(gradients).collect()
+        } else {
+            losses.into()
+        })
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        let (loss, info) = (cross_entropy::options(args, params)?, self.info);
+        let memory = params.i64("memory")?;
+        let memory = usize::try_from(memory).map_err(|_| info.param_error("memory", memory, "a number of bytes"))?;
+        let (options, targets) = (LinearCrossEntropy::new(loss).memory(memory), args.input("targets")?);
+        dispatch!(info, args.dtype("hidden")?, [f16, bf16] => |T| {
+            let layer = Layer::<T>::new(info, args.input("hidden")?, args.input("weight")?, targets, &options)?;
+            let gradients = match self.is(&FORWARD) {
+                true => None,
+                false => Some(Gradients { hidden: args.output("hidden_gradient")?, weight: args.output("weight_gradient")? }),
+            };
+            match gradients {
+                Some(gradients) if self.is(&BACKWARD) => layer.launch_backward(stream, args.input("upstream")?, gradients),
+                gradients => {
+                    let (per_row, lse, total) = (args.output("losses")?, args.output("lse")?, args.output("total")?);
+                    layer.launch(stream, Results { per_row, lse, total, bad: None }, gradients)
+                }
+            }
+        })
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let (hidden, weight) = (inputs.get("hidden")?, inputs.get("weight")?);
+        let (classes, d) = (weight.shape()[0], weight.shape()[1]);
+        let exact = Exact::new(inputs, params, classes, |row| reference::matmul_nt(hidden, weight, &[row]))?;
+        let upstream = inputs.optional("upstream").map(|upstream| upstream.to_f64());
+        let factor = |row: usize| upstream.as_ref().map_or_else(|| exact.share(), |upstream| upstream[row]);
+        // Σ factors · rows of a matrix.
+        let combine = |factors: Vec<f64>, matrix: &[Vec<f64>]| {
+            let mut sums = vec![0.0; d];
+            for (factor, row) in factors.into_iter().zip(matrix) {
+                sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += factor * x);
+            }
+            sums
+        };
+        let all = |tensor, count| (0..count).map(|row| reference::row(tensor, row)).collect::<Vec<_>>();
+        Ok(match output {
+            "losses" => rows.iter().map(|row| exact.loss(*row)).collect(),
+            "lse" => rows.iter().map(|row| exact.lse(*row)).collect(),
+            "total" => vec![exact.total()],
+            "hidden_gradient" => {
+                let weight = all(weight, classes);
+                reference::by_row(rows, |row| combine(exact.gradient(row, factor(row)), &weight))
+            }
+            _ => {
+                let hidden = all(hidden, exact.rows());
+                let g: Vec<_> = (0..exact.rows()).map(|row| exact.gradient(row, factor(row))).collect();
+                reference::by_row(rows, |class| combine(g.iter().map(|g| g[class]).collect(), &hidden))
+            }
+        })
+    }
+
+    fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
+        let [rows, d, classes] = case.dims(["rows", "d", "classes"])?;
+        let is_sum = case.params.bool("sum")? || self.is(&BACKWARD);
+        let softcap = case.params.f64("softcap")?;
+        // As of cross_entropy: √classes·2⁻²⁴ of the sum, 2⁻²² of exponentials and the logarithm's argument, 2⁻²³ of exponents, a cap's tanh.
+        let statistics = (classes as f64).sqrt() * roundoff(DType::F32) + 8e-6 + softcap * f64::powi(2.0, -21);
+        // Whole numbers are exact logits; of normal values, up to six standard deviations are rounded.
+        let (logits, greatest) = match case.class {
+            CaseClass::Production => (6.0 * roundoff(case.dtype), 6.0),
+            _ => (0.0, 1.0),
+        };
+        let of_loss = 3.0 * statistics + 2.0 * logits;
+        // What a row's loss is multiplied by; class weights are up to 2, and a weighted mean divides by no less than half a row each.
+        let share = if is_sum { 2.0 } else { 4.0 / rows.max(1) as f64 };
+        // Of an element of G: its rounding, and the errors of its probability.
+        let of_g = roundoff(case.dtype) + 2.0 * (statistics + logits) + 2e-7;
+        let f32_sums = 4.0 * roundoff(DType::F32);
+        Ok(match output {
+            "losses" | "lse" => Tolerance::new(
+                of_loss,
+                8.0 * roundoff(DType::F32),
+                "roundings of the logits, and the sum's relative error",
+            ),
+            "total" => {
+                let terms = if is_sum { rows as f64 } else { 1.0 };
+                Tolerance::new(
+                    terms * of_loss,
+                    8.0 * roundoff(DType::F32),
+                    "the losses' errors, and roundings of their sum",
+                )
+            }
+            "hidden_gradient" => {
+                let largest = if case.class == CaseClass::Production { 6.0 / (d as f64).sqrt() } else { 1.0 };
+                let why = "G sums to 2 in magnitude: its error times the greatest weight; one rounding to storage";
+                Tolerance::rounded(case.dtype, share * 2.0 * (of_g + f32_sums) * largest, f32_sums, why)
+            }
+            _ => {
+                let why = "a column of G has at most 1 from each row: its error times the greatest hidden state";
+                Tolerance::new(share * rows as f64 * (of_g + f32_sums) * greatest + 1e-7, f32_sums, why)
+            }
+        })
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [rows, d, classes] = case.dims(["rows", "d", "classes"])?;
+        let operands = case.dtype.size() * (rows * d + classes * d);
+        let products = if self.is(&FORWARD) {
+            1
+        } else if self.is(&WITH_GRADIENT) {
+            3
+        } else {
+            4
+        };
+        let gradients = if self.is(&FORWARD) { 0 } else { case.dtype.size() * rows * d + 4 * classes * d };
+        let flops = 2 * products * (rows * d * classes) as u64;
+        Ok(Cost::compute((operands + gradients + 12 * rows) as u64, flops, Bound::Tensor(case.dtype)))
+    }
+
+    fn gradient(&self) -> Option<Gradient> {
+        self.is(&BACKWARD).then_some(Gradient {
+            forward: &LINEAR_CROSS_ENTROPY,
+            of_outputs: &[("upstream", "losses")],
+            of_inputs: &[("hidden_gradient", "hidden"), ("weight_gradient", "weight")],
+        })
+    }
+}
