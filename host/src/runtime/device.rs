@@ -154,6 +154,36 @@ impl Device {
         self.call(|b| b.memory())
     }
 
+    /// Bytes of tensors and workspace, of what this process has on the device: those that are allocated, and the most that were at a time since
+    /// the device was opened or [`reset_peak`](Self::reset_peak) was called.
+    ///
+    /// ```
+    /// # use warpsmith::{Device, Tensor};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::open()?;
+    /// let stream = device.stream()?;
+    /// let before = device.allocated()?.0;
+    /// device.reset_peak()?;
+    /// drop(Tensor::<f32>::zeros(&stream, [256, 256])?);
+    /// assert!(device.allocated()?.1 >= before + 256 * 256 * 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A driver without memory pools does not count.
+    pub fn allocated(&self) -> Result<(u64, u64)> {
+        self.call(|b| b.allocated())
+    }
+
+    /// Starts the peak of [`allocated`](Self::allocated) again, at what is allocated now.
+    ///
+    /// # Errors
+    /// As of [`allocated`](Self::allocated).
+    pub fn reset_peak(&self) -> Result<()> {
+        self.call(|b| b.reset_peak())
+    }
+
     /// Adds the kernels of another crate, which can then be launched like Warpsmith's own. An error if a kernel of this name and
     /// module is there already, from elsewhere.
     pub fn add_kernels(&self, kernels: &'static Kernels) -> Result<()> {

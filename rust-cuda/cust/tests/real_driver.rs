@@ -88,7 +88,7 @@ fn pools_pinned_memory_and_events() -> CudaResult<()> {
     unsafe {
         start.record(&first)?;
         let memory = pool.alloc_async::<u32>(&first, pinned.len())?;
-        assert!(pool.used()? >= 4 << 20 && pool.reserved()? >= pool.used()?);
+        assert!(pool.used()? >= 4 << 20 && pool.reserved()? >= pool.used()? && pool.used_high()? >= pool.used()?);
         memset_d32_async(memory, 7, pinned.len(), &first)?;
         end.record(&first)?;
         second.wait_event(&end, StreamWaitEventFlags::DEFAULT)?;

@@ -161,7 +161,11 @@ fn work_in_the_order_of_a_stream() {
         unsafe {
             let address = pool.alloc_async::<f64>(&stream, 100).unwrap();
             assert_eq!((pool.used(), pool.reserved()), (Ok(800), Ok(800)));
+            assert_eq!(pool.used_high(), Ok(800));
             cuda_free_async(&stream, address).unwrap();
+            assert_eq!(pool.used_high(), Ok(800));
+            pool.reset_used_high().unwrap();
+            assert_eq!(pool.used_high(), Ok(0));
             assert_eq!(pool.alloc_async::<f64>(&stream, 1 << 61).unwrap_err().function(), "cuMemAllocFromPoolAsync");
         }
         pool.trim_to(0).unwrap();

@@ -63,6 +63,9 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Free and total bytes.
     fn memory(&self) -> Outcome<(u64, u64)>;
 
+    /// The bytes that are allocated, and the most that were at a time since the last `reset_peak`.
+    fn allocated(&self) -> Outcome<(u64, u64)>;
+    fn reset_peak(&self) -> Outcome<()>;
     fn alloc(&self, stream: RawStream, bytes: usize) -> Outcome<u64>;
     unsafe fn free(&self, stream: RawStream, address: u64) -> Outcome<()>;
     /// What messages call the allocation that starts there.

@@ -12,6 +12,7 @@ use crate::sys::{CUmemPoolProps, CUmemoryPool, Handle};
 const RELEASE_THRESHOLD: u32 = 4;
 const RESERVED_MEM_CURRENT: u32 = 5;
 const USED_MEM_CURRENT: u32 = 7;
+const USED_MEM_HIGH: u32 = 8;
 
 const ALLOCATION_PINNED: u32 = 1;
 const LOCATION_DEVICE: u32 = 1;
@@ -64,9 +65,7 @@ impl MemoryPool {
 
     /// Keeps this many bytes when streams are waited for; what is free beyond them goes back to the system.
     pub fn set_release_threshold(&self, bytes: u64) -> CudaResult<()> {
-        let mut bytes = bytes;
-        // SAFETY: the handle is alive, the pointer is to a live number of the attribute's type.
-        unsafe { call!(cuMemPoolSetAttribute(self.as_raw(), RELEASE_THRESHOLD, (&raw mut bytes).cast())) }
+        self.set(RELEASE_THRESHOLD, bytes)
     }
 
     /// Bytes that it keeps.
@@ -84,6 +83,16 @@ impl MemoryPool {
         self.get(USED_MEM_CURRENT)
     }
 
+    /// The most bytes that were allocated from it at a time, since the last [`reset_used_high`](Self::reset_used_high).
+    pub fn used_high(&self) -> CudaResult<u64> {
+        self.get(USED_MEM_HIGH)
+    }
+
+    /// Starts [`used_high`](Self::used_high) again, at what is allocated now.
+    pub fn reset_used_high(&self) -> CudaResult<()> {
+        self.set(USED_MEM_HIGH, 0)
+    }
+
     /// Gives what is free back to the system, but for this many bytes.
     pub fn trim_to(&self, bytes_to_keep: usize) -> CudaResult<()> {
         // SAFETY: the handle is alive; what is in use stays.
@@ -93,6 +102,12 @@ impl MemoryPool {
     /// The driver's handle.
     pub fn as_raw(&self) -> CUmemoryPool {
         self.raw.0
+    }
+
+    fn set(&self, attribute: u32, value: u64) -> CudaResult<()> {
+        let mut value = value;
+        // SAFETY: the handle is alive, the pointer is to a live number of the attribute's type.
+        unsafe { call!(cuMemPoolSetAttribute(self.as_raw(), attribute, (&raw mut value).cast())) }
     }
 
     /// One of its attributes of 64 bits.

@@ -10,6 +10,8 @@ use crate::stream::enqueue;
 /// Live allocations: address to bytes. The memory itself is never given back.
 static MEMORY: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
 static THRESHOLD: AtomicU64 = AtomicU64::new(0);
+/// The most bytes there were.
+static HIGH: AtomicU64 = AtomicU64::new(0);
 
 /// Whether a range is inside one live allocation; if not, the context faults.
 pub fn access(address: u64, bytes: usize) -> u32 {
@@ -84,6 +86,7 @@ api! {
         let words = Vec::<u64>::with_capacity(bytes.div_ceil(8) + 32).leak();
         *address = (words.as_ptr() as u64).next_multiple_of(256);
         MEMORY.lock().unwrap().insert(*address, bytes as u64);
+        HIGH.fetch_max(used(), SeqCst);
         0
     }
     fn cuMemFree_v2(address: u64) {
@@ -129,14 +132,18 @@ api! {
         if code == 0 { cuMemAllocAsync(address, bytes, stream) } else { code }
     }
     fn cuMemPoolSetAttribute(_pool: Handle, attribute: i32, value: *mut u64) {
-        if attribute != 4 { return INVALID_VALUE; }
-        THRESHOLD.store(*value, SeqCst);
+        match (attribute, *value) {
+            (4, bytes) => THRESHOLD.store(bytes, SeqCst),
+            (8, 0) => HIGH.store(used(), SeqCst),
+            _ => return INVALID_VALUE,
+        }
         state()
     }
     fn cuMemPoolGetAttribute(_pool: Handle, attribute: i32, value: *mut u64) {
         *value = match attribute {
             4 => THRESHOLD.load(SeqCst),
             5 | 7 => used(),
+            8 => HIGH.load(SeqCst),
             _ => return INVALID_VALUE,
         };
         state()

@@ -110,9 +110,10 @@ impl Operator for LinearCrossEntropyOf {
     fn cases(&self) -> Vec<Case> {
         let info = self.info;
         let dims = |rows, d, classes| [("rows", rows), ("d", d), ("classes", classes)];
-        let name = "tokens=8192 d=4096 vocab=128256 bf16";
+        let name = "tokens=8192 hidden=4096 vocab=128256 bf16";
         let llama = Case::production(info, name, DType::BF16, dims(8192, 4096, 128_256)).timed_only();
-        let small = Case::production(info, "tokens=1024 d=512 vocab=4096 bf16", DType::BF16, dims(1024, 512, 4096));
+        let small =
+            Case::production(info, "tokens=1024 hidden=512 vocab=4096 bf16", DType::BF16, dims(1024, 512, 4096));
         let mut cases = vec![llama, small.param("memory", 4i64 << 20)];
         for &dtype in info.dtypes {
             cases.extend([

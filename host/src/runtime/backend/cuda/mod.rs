@@ -24,8 +24,9 @@ use cust::memory::{
 };
 use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
 
-use super::{Backend, Launch, Outcome, RawEvent, RawFunction, RawStream};
+use super::{Backend, Failure, Launch, Outcome, RawEvent, RawFunction, RawStream};
 use crate::runtime::device::DeviceInfo;
+use crate::runtime::error::Error;
 use crate::runtime::kernels::KernelImage;
 use crate::runtime::tensor_map::TensorMapDesc;
 use staging::Staging;
@@ -82,6 +83,15 @@ unsafe fn event<'a>(raw: RawEvent) -> &'a Event {
 }
 
 impl CudaBackend {
+    fn pool(&self) -> Outcome<&MemoryPool> {
+        let missing = || Error::Driver {
+            call: "cuMemPoolGetAttribute",
+            code: ErrorCode::NOT_SUPPORTED.as_raw(),
+            name: "CUDA_ERROR_NOT_SUPPORTED".into(),
+        };
+        self.owned.pool.as_ref().ok_or_else(|| Failure::Other(missing()))
+    }
+
     /// Makes the context current on this thread, if another library or nobody did.
     fn enter(&self) -> Outcome<()> {
         Ok(CurrentContext::set_current(&self.owned.context)?)
@@ -98,6 +108,17 @@ impl Backend for CudaBackend {
         self.enter()?;
         let (free, total) = mem_get_info()?;
         Ok((free as u64, total as u64))
+    }
+
+    fn allocated(&self) -> Outcome<(u64, u64)> {
+        self.enter()?;
+        let pool = self.pool()?;
+        Ok((pool.used()?, pool.used_high()?))
+    }
+
+    fn reset_peak(&self) -> Outcome<()> {
+        self.enter()?;
+        Ok(self.pool()?.reset_used_high()?)
     }
 
     fn alloc(&self, on: RawStream, bytes: usize) -> Outcome<u64> {

@@ -115,6 +115,15 @@ impl Backend for SimBackend {
         Ok((total - self.machine().used().min(total), total))
     }
 
+    fn allocated(&self) -> Outcome<(u64, u64)> {
+        Ok(self.machine().allocated())
+    }
+
+    fn reset_peak(&self) -> Outcome<()> {
+        self.machine().reset_peak();
+        Ok(())
+    }
+
     fn alloc(&self, _: RawStream, bytes: usize) -> Outcome<u64> {
         self.machine().alloc(bytes, self.info.memory_bytes, self.seed())
     }

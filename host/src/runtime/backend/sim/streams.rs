@@ -83,6 +83,8 @@ pub(super) struct Machine {
     /// Bytes of every live allocation.
     sizes: HashMap<u64, u64>,
     used: u64,
+    /// The most there was at a time.
+    peak: u64,
     tracks: Vec<Track>,
     /// Freed slots are reused.
     events: Vec<Option<Mark>>,
@@ -116,6 +118,15 @@ impl Machine {
         self.used
     }
 
+    /// Bytes in use, and the most there were at a time.
+    pub(super) fn allocated(&self) -> (u64, u64) {
+        (self.used, self.peak)
+    }
+
+    pub(super) fn reset_peak(&mut self) {
+        self.peak = self.used;
+    }
+
     /// Memory, if `limit` bytes hold that much more.
     pub(super) fn alloc(&mut self, bytes: usize, limit: u64, seed: u64) -> Outcome<u64> {
         let too_much = |machine: &Self| bytes as u64 > limit.saturating_sub(machine.used);
@@ -128,6 +139,7 @@ impl Machine {
         }
         let address = self.gpu.try_alloc(bytes, "a tensor").map_err(|_| Failure::OutOfMemory)?;
         self.used += bytes as u64;
+        self.peak = self.peak.max(self.used);
         self.sizes.insert(address, bytes as u64);
         Ok(address)
     }
