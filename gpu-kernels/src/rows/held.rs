@@ -282,6 +282,18 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     }
 
     #[inline(always)]
+    unsafe fn held_max<T: Element>(&self, row: HeldRow<T, V>) -> Option<f32> {
+        let mut greatest = row.packs[0];
+        for i in 1..V {
+            greatest = Pack(array::from_fn(|word| T::max_of_registers(greatest.0[word], row.packs[i].0[word])));
+        }
+        Some(match lanes::<T>() {
+            4 => elements::<T, 4>(greatest).into_iter().fold(f32::NEG_INFINITY, f32::max),
+            _ => elements::<T, 8>(greatest).into_iter().fold(f32::NEG_INFINITY, f32::max),
+        })
+    }
+
+    #[inline(always)]
     unsafe fn fold_packs<T: Element, A, const K: usize>(
         &self,
         rows: [HeldRow<T, V>; K],

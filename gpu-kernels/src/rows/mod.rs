@@ -105,6 +105,10 @@ pub trait Team: Copy {
     /// Reads what all rows share: it leaves the cache last.
     unsafe fn load_shared<T: Element>(&self, x: *const T) -> Self::Row<T>;
 
+    /// The greatest element that this thread has of the row, which was filled with −∞ beyond the prefix, by comparing what registers hold
+    /// before it is converted. NaN does not count. `None` if the team holds no row, and would have to read it for that.
+    unsafe fn held_max<T: Element>(&self, row: Self::Row<T>) -> Option<f32>;
+
     /// Folds the packs that this thread has of the rows, those beyond the prefix left out; what a pack has beyond it is `fill`.
     unsafe fn fold_packs<T: Element, A, const K: usize>(
         &self,

@@ -201,6 +201,11 @@ impl Team for Stream {
     }
 
     #[inline(always)]
+    unsafe fn held_max<T: Element>(&self, _: StreamRow<T>) -> Option<f32> {
+        None
+    }
+
+    #[inline(always)]
     unsafe fn fold_packs<T: Element, A, const K: usize>(
         &self,
         rows: [StreamRow<T>; K],

@@ -24,6 +24,10 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     /// The nearest value of this type, ties to even; overflow gives infinity.
     fn from_f32(value: f32) -> Self;
 
+    /// The greater of the values, each beside its counterpart, that two registers hold: one f32 or two values of 16 bits. Of NaN and a
+    /// number it is the number. PTX `max.f32`, `max.f16x2`, `max.bf16x2`, sm_80.
+    fn max_of_registers(a: u32, b: u32) -> u32;
+
     /// [`to_f32`](Self::to_f32) of an array.
     #[inline(always)]
     fn array_to_f32<const N: usize>(values: [Self; N]) -> [f32; N] {
@@ -75,6 +79,11 @@ impl Element for f32 {
     }
 
     #[inline(always)]
+    fn max_of_registers(a: u32, b: u32) -> u32 {
+        f32::from_bits(a).max(f32::from_bits(b)).to_bits()
+    }
+
+    #[inline(always)]
     fn array_to_f32<const N: usize>(values: [Self; N]) -> [f32; N] {
         values
     }
@@ -109,6 +118,16 @@ impl Element for f16 {
     }
 
     #[inline(always)]
+    fn max_of_registers(a: u32, b: u32) -> u32 {
+        let greater: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!("max.f16x2 {}, {}, {};", out(reg32) greater, in(reg32) a, in(reg32) b, options(pure, nomem, nostack));
+        }
+        greater
+    }
+
+    #[inline(always)]
     fn array_from_f32<const N: usize>(values: [f32; N]) -> [Self; N] {
         pack_array(values)
     }
@@ -131,6 +150,16 @@ impl Element for bf16 {
             ptx!("cvt.rn.bf16.f32 {}, {};", out(reg16) bits, in(reg32) value, options(pure, nomem, nostack));
         }
         Self::from_bits(bits)
+    }
+
+    #[inline(always)]
+    fn max_of_registers(a: u32, b: u32) -> u32 {
+        let greater: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!("max.bf16x2 {}, {}, {};", out(reg32) greater, in(reg32) a, in(reg32) b, options(pure, nomem, nostack));
+        }
+        greater
     }
 
     #[inline(always)]

@@ -39,7 +39,7 @@ row_kernels! {
     /// such as the team holds.
     log_softmax, log_softmax_cluster: 2 partials, 1 inputs;
     |team: P, T| (x: *const T, y: *mut T, x_stride: u64, y_stride: u64, scale: f32) {
-        let x = team.load((x, x_stride));
+        let x = team.load_or((x, x_stride), f32::NEG_INFINITY);
         let (max, sum) = max_and_sum(&team, x, scale * core::f32::consts::LOG2_E);
         // Of a row of −∞ everything stays −∞.
         let log = if sum == 0.0 { 0.0 } else { math::log(sum) };

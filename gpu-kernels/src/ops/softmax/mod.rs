@@ -95,11 +95,18 @@ impl Merge<f32, 2> for MaxAndSum {
 
 /// The greatest x of the row, or 0 if it has none, and Σ 2^((x − max) · scale), which is 0 then. `x` outside the row is −∞.
 ///
-/// In one pass: a sum so far is rescaled when a pack has a greater value.
+/// A thread that holds its part of the row finds its own maximum first; otherwise it takes one pass, and rescales the sum so far when a pack has a
+/// greater value.
 #[inline(always)]
 unsafe fn max_and_sum<T: Element, P: Team>(team: &P, x: P::Row<T>, scale: f32) -> (f32, f32) {
     let merge = MaxAndSum { scale };
     let nothing = [f32::NEG_INFINITY, 0.0];
+    if let Some(own) = team.held_max(x) {
+        let to = shift(own);
+        let sum = team.fold_packs([x], 0.0, |sum, [pack], _| pack.iter().fold(sum, |sum, x| sum + merge.exp(x - to)));
+        let [max, sum] = team.merge([own, sum], nothing, 0, merge);
+        return (shift(max), sum);
+    }
     let state = team.fold_packs([x], nothing, |[max, sum], [pack], _| {
         let greatest = pack.iter().fold(max, |max, x| max.max(*x));
         let shift = shift(greatest);

@@ -169,35 +169,44 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     let statistics = MaxAndSum { scale: LOG2_E };
     let nothing = [f32::NEG_INFINITY, 0.0, 0.0, 0.0];
     // The thread that meets the target's logit is the one that writes the row's loss.
-    let first = (nothing, false, 0.0);
-    let (state, has_target, chosen) = team.fold_packs([x], first, |(state, mut has_target, mut chosen), [pack], at| {
-        let [max, sum, mut products, mut total] = state;
-        let mut greatest = max;
-        for e in 0..pack.len() {
-            greatest = greatest.max(cap_of(pack[e]).0);
+    let nobody = (false, 0.0);
+    let chosen_of = |chosen: (bool, f32), pack: &[f32], at: usize| {
+        // Less than 2³¹ classes: a difference of 32 bits is enough.
+        let place = (target as u32).wrapping_sub(at as u32) as usize;
+        if place >= pack.len() {
+            return chosen;
         }
-        let shift = shift(greatest);
-        let mut sum = sum * statistics.exp(max - shift);
-        for e in 0..pack.len() {
-            let x = cap_of(pack[e]).0;
-            sum += statistics.exp(x - shift);
-            if GENERAL {
-                let weight = weight_of(at + e);
-                products += weight * x;
-                total += weight;
-            }
-        }
-        let place = target.wrapping_sub(at);
-        if place < pack.len() {
-            has_target = true;
+        // Comparisons in place of an index, which registers do not have.
+        (true, (0..pack.len()).fold(0.0, |chosen, e| if e == place { pack[e] } else { chosen }))
+    };
+    let held = if GENERAL { None } else { team.held_max(x) };
+    let (state, (has_target, chosen)) = if let Some(own) = held {
+        let to = shift(own);
+        let (sum, chosen) = team.fold_packs([x], (0.0, nobody), |(sum, chosen), [pack], at| {
+            (pack.iter().fold(sum, |sum, x| sum + statistics.exp(x - to)), chosen_of(chosen, pack, at))
+        });
+        ([own, sum, 0.0, 0.0], chosen)
+    } else {
+        team.fold_packs([x], (nothing, nobody), |(state, chosen), [pack], at| {
+            let [max, sum, mut products, mut total] = state;
+            let mut greatest = max;
             for e in 0..pack.len() {
-                if e == place {
-                    chosen = cap_of(pack[e]).0;
+                greatest = greatest.max(cap_of(pack[e]).0);
+            }
+            let shift = shift(greatest);
+            let mut sum = sum * statistics.exp(max - shift);
+            for e in 0..pack.len() {
+                let x = cap_of(pack[e]).0;
+                sum += statistics.exp(x - shift);
+                if GENERAL {
+                    let weight = weight_of(at + e);
+                    products += weight * x;
+                    total += weight;
                 }
             }
-        }
-        ([greatest, sum, products, total], has_target, chosen)
-    });
+            ([greatest, sum, products, total], chosen_of(chosen, pack, at))
+        })
+    };
     let [max, sum, products, total] = if GENERAL {
         team.merge(state, nothing, 0, Statistics(MaxAndSum { scale: LOG2_E }))
     } else {
@@ -218,6 +227,7 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
         0.0
     };
     if has_target {
+        let chosen = cap_of(chosen).0;
         // The difference first: large logits would leave nothing of the logarithm.
         let mut loss = on_target * ((max - chosen) + log) + z * lse * lse;
         if spread > 0.0 {
