@@ -28,6 +28,7 @@ mod st_async;
 mod triton;
 mod triton_matmul;
 mod zoo;
+mod zoo_converge;
 mod zoo_order;
 
 /// A file that is not named above is not compiled, and its tests pass by not being there.

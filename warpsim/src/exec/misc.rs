@@ -16,9 +16,9 @@ pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) 
     w.exit(m);
     if w.done() {
         cl.blocks[w.block].live -= 1;
-        barrier::cluster_settle(cl);
     }
-    barrier::after_exit(cl, w);
+    barrier::cluster_settle(cl, w);
+    barrier::after_exit(cx, cl, w);
     cl.events += 1;
     Ok(())
 }

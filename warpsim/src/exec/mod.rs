@@ -31,6 +31,7 @@ pub(crate) mod shared;
 pub(crate) mod st_async;
 pub(crate) mod stack;
 pub(crate) mod state;
+pub(crate) mod stuck;
 pub(crate) mod tma;
 pub(crate) mod warp_ops;
 pub(crate) mod wgmma;

@@ -347,6 +347,10 @@ fn split_guarded(w: &mut Warp, s: &mut Split, m: u32) {
 }
 
 fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op: &Op, m: u32) -> Result<Flow, Fault> {
+    let m = match warp_ops::meet(w, op, m) {
+        Ok(m) => m,
+        Err(wait) => return Ok(Flow::Retry(wait)),
+    };
     match op {
         Op::Atom(a) => atomic::run(cx, cl, w, s, i, *a, m)?,
         Op::Warp(op) => return warp_ops::run(cx, cl, w, s, i, *op, m),
@@ -354,7 +358,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::BarArrive { aligned } => return barrier::arrive(cx, cl, w, s, i, m, *aligned),
         Op::BarRed(mode, aligned) => return barrier::reduce(cx, cl, w, s, i, m, *mode, *aligned),
         Op::ClusterArrive { relaxed } => return barrier::cluster_arrive(cx, cl, w, s, m, *relaxed),
-        Op::ClusterWait => return barrier::cluster_wait(cx, cl, w, s, m),
+        Op::ClusterWait => return barrier::cluster_wait(cx, w, s, m),
         Op::Fence(f) => {
             if let Some(c) = &mut cl.clocks {
                 order::fence(c, w.party(m), *f);
@@ -376,7 +380,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::CpAsyncMbar { noinc } => async_copy::mbar(cx, cl, w, s, i, m, *noinc)?,
         Op::LdMatrix { num, trans } => matrix::ldmatrix(cx, cl, w, s, i, m, *num, *trans)?,
         Op::StMatrix { num, trans } => matrix::stmatrix(cx, cl, w, s, i, m, *num, *trans)?,
-        Op::MovMatrix => matrix::movmatrix(w, i, m),
+        Op::MovMatrix => matrix::movmatrix(cx, w, s, i, m)?,
         Op::Mma(info) => mma::run(cx, w, s, i, info, m)?,
         Op::Wmma(info) => wmma::multiply(cx, w, s, i, info, m)?,
         Op::WmmaCopy(t) => wmma::transfer(cx, cl, w, s, i, t, m)?,

@@ -103,9 +103,10 @@ pub struct Warp {
     pub wg: VecDeque<WgOp>,
     pub wg_committed: u32,
     pub wg_regs: WgRegs,
-    /// Phase of the cluster barrier at the last arrive.
-    pub cluster_phase: u32,
-    pub cluster_arrived: bool,
+    /// By lane: one more than the phase of the cluster barrier that it arrived in last.
+    pub cluster_turn: [u32; 32],
+    /// Lanes that have arrived at the cluster barrier and not yet waited.
+    pub cluster_arrived: u32,
     pub max_regs: u32,
     /// Lanes of several splits about to run one warp-wide instruction together.
     pub group: Option<u32>,
@@ -129,6 +130,8 @@ pub struct Bar {
     pub phase: u32,
     /// Lanes that arrived, by warp.
     pub lanes: Vec<u32>,
+    /// Parts of warps that arrived at an aligned barrier, whose other lanes have to come to the same place.
+    pub partial: Vec<(usize, Split)>,
     /// Threads expected; 0: everybody.
     pub expected: u32,
     pub open: bool,
@@ -158,7 +161,8 @@ pub struct Block {
 pub struct Cluster {
     pub blocks: Vec<Block>,
     pub bar_phase: u32,
-    pub bar_arrived: usize,
+    /// Somebody has arrived at the cluster barrier.
+    pub bar_open: bool,
     /// Bulk loads that were issued and have not yet happened (latest completion).
     pub pending: Vec<BulkOp>,
     pub clocks: Option<Box<Clocks>>,

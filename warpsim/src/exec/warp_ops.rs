@@ -47,6 +47,41 @@ pub fn gather(w: &mut Warp) {
     }
 }
 
+/// The lanes that execute an instruction: all of the warp where it needs all, or else what the others have to do first.
+pub fn meet(w: &mut Warp, op: &Op, m: u32) -> Result<u32, Wait> {
+    match op {
+        Op::LdMatrix { .. }
+        | Op::StMatrix { .. }
+        | Op::MovMatrix
+        | Op::Mma(_)
+        | Op::Wmma(_)
+        | Op::WmmaCopy(_)
+        | Op::WgFence
+        | Op::WgCommit
+        | Op::Wgmma(_)
+        | Op::SetMaxNReg => {}
+        _ => return Ok(m),
+    }
+    match w.group.take() {
+        Some(all) => Ok(all),
+        // Lanes that came another way may still be on theirs.
+        None if m != w.alive => Err(Wait::Lanes { need: !0, sync: false }),
+        None => Ok(m),
+    }
+}
+
+/// Refuses a warp that is not whole an instruction that works on the registers of 32 lanes.
+pub fn all_lanes(cx: &Cx<'_>, w: &Warp, s: &Split, m: u32) -> Result<(), Fault> {
+    if m == !0 {
+        return Ok(());
+    }
+    let message = format!(
+        "only lanes {m:#010x} of the warp are left to execute it, and all 32 are needed: guard what the others must not do, \
+         instead of letting them exit"
+    );
+    cx.fault(w, s, m.trailing_zeros(), Kind::DivergentBarrier, message, None)
+}
+
 pub fn run(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,

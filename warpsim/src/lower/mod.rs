@@ -9,6 +9,7 @@ mod convert;
 mod dispatch;
 mod func;
 mod int_ops;
+mod joins;
 mod mbarrier;
 mod memory;
 mod mma;
