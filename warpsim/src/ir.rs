@@ -195,10 +195,7 @@ pub enum Op {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fence {
-    Cta,
-    Cluster,
-    Gpu,
-    Sys,
+    Generic(Scope),
     /// Of shared memory, of global memory.
     ProxyAsync {
         shared: bool,
@@ -296,6 +293,8 @@ pub struct Code {
     pub np: u32,
     /// Registers whose slot may be read before it is written (for checks).
     pub maybe_uninit: Vec<Reg>,
+    /// By class and slot: such a register, or one that is computed from them.
+    pub followed: [Vec<bool>; 3],
     pub local_bytes: u32,
     /// The stack pointer of a function that uses `alloca`.
     pub stack_top: Reg,
@@ -304,6 +303,13 @@ pub struct Code {
     pub rets: Vec<(u32, u32)>,
     /// Most 32-bit register words live at once: an estimate of pressure.
     pub pressure: u32,
+}
+
+impl Code {
+    /// Whether a register may hold what nobody wrote, or what was computed from that.
+    pub fn follows(&self, r: Reg) -> bool {
+        r.is_some() && self.followed[r.class() as usize][r.slot()]
+    }
 }
 
 /// A kernel with everything that it can call.
@@ -327,6 +333,7 @@ pub struct Program {
     /// Smallest shared access in bytes (decides the shadow's grain).
     pub shared_grain: u32,
     pub global_grain: u32,
-    /// Uses `wgmma` or bulk copies.
+    /// Some strong access or fence is for the threads of its block only.
+    pub narrow: bool,
     pub target: String,
 }

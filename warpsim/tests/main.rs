@@ -30,6 +30,8 @@ mod triton_matmul;
 mod zoo;
 mod zoo_converge;
 mod zoo_order;
+mod zoo_scope;
+mod zoo_undefined;
 
 /// A file that is not named above is not compiled, and its tests pass by not being there.
 #[test]

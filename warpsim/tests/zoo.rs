@@ -84,7 +84,7 @@ zoo! {
         "mov.u32 %r3, tile; add.u32 %r4, %r3, %r2;\n//init\nld.shared.u32 %r6, [%r4];", "//init" => "st.shared.u32 [%r4], 0;";
     uninitialised_global: UninitialisedGlobal, 1 x 32, "ld.global.u32 %r6, [%rd2];", "[%rd2]" => "[%rd1]";
     uninitialised_register: UninitialisedRegister, 1 x 32,
-        "setp.gt.u32 %p1, %r1, 3;\n//else\n@%p1 mov.u32 %r9, 7;\nadd.u32 %r10, %r9, 1;\nst.global.u32 [%rd2], 5;", "//else" => "mov.u32 %r9, 1;";
+        "setp.gt.u32 %p1, %r1, 3;\n//else\n@%p1 mov.u32 %r9, 7;\nadd.u32 %r10, %r9, 1;\nsetp.eq.u32 %p2, %r10, 3; @%p2 st.global.u32 [%rd2], 5;", "//else" => "mov.u32 %r9, 1;";
     global_race: GlobalRace, 2 x 1, "mov.u32 %r3, %ctaid.x;\nst.global.u32 [%rd1], %r3;", "st.global.u32" => "red.global.add.u32";
     global_race_in_block: GlobalRace, 1 x 64,
         "cvt.u64.u32 %rd3, %r2; add.u64 %rd4, %rd2, %rd3; st.global.u32 [%rd4], %r1;\n//sync\nxor.b32 %r5, %r2, 128; cvt.u64.u32 %rd3, %r5; add.u64 %rd4, %rd2, %rd3; ld.global.u32 %r6, [%rd4];", "//sync" => "bar.sync 0;";

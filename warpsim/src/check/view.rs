@@ -130,6 +130,8 @@ pub struct Known {
     pub proxy: [View; 2],
     /// Initialisations of mbarriers that were made visible to the cluster.
     pub inits: View,
+    /// What of it somebody has fenced since, for a block, a cluster, the GPU: what relaxed operations pass on.
+    pub fenced: [View; 3],
 }
 
 impl Known {
@@ -138,9 +140,6 @@ impl Known {
         self.proxy[0].join(&other.proxy[0]);
         self.proxy[1].join(&other.proxy[1]);
         self.inits.join(&other.inits);
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.seen.is_empty() && self.inits.is_empty()
+        self.fenced.iter_mut().zip(&other.fenced).for_each(|(mine, theirs)| mine.join(theirs));
     }
 }

@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::state::*;
-use super::{order, shared};
+use super::{order, shared, undefined};
 use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::memory::{AccessError, space_of, window};
@@ -56,7 +56,7 @@ pub fn load(
             _ => global(cx, cl, w, s, i, a, addr, m, false)?,
         }
         if a.order != Order::Weak {
-            order::hear(cx, cl, w, space, addr, m);
+            order::hear(cx, cl, w, space, addr, m, a.scope);
         }
         Ok(())
     })
@@ -74,10 +74,16 @@ pub fn store(
     let addr = addresses(w, i);
     by_space(a.space, &addr, m, |space, addr, m| {
         if a.order != Order::Weak {
-            order::tell(cx, cl, w, space, addr, m, matches!(a.order, Order::Release | Order::AcqRel));
+            order::tell(cx, cl, w, space, addr, m, a.order, a.scope);
         }
         match space {
-            MemSpace::Shared => shared::store(cx, cl, w, s, i, a, addr, m),
+            MemSpace::Shared => {
+                shared::store(cx, cl, w, s, i, a, addr, m)?;
+                if cx.opts.checks.init && cx.launch.watch[s.func as usize][s.pc as usize] & 1 != 0 {
+                    undefined::stored(cx, cl, w, s, i, a, addr, m);
+                }
+                Ok(())
+            }
             MemSpace::Local => local(cx, w, s, i, a, addr, m, true),
             MemSpace::Param => {
                 cx.fault(w, s, m.trailing_zeros(), Kind::OutOfBounds, "a store to a kernel parameter", None)
@@ -301,7 +307,11 @@ fn global(
                 None => locate(cx, w, s, l, addr[l], total, what)?,
             };
             if slow {
-                let marks = if a.order == Order::Weak { 0 } else { GStamp::STRONG };
+                let marks = match a.order {
+                    Order::Weak => 0,
+                    Order::Volatile => GStamp::VOLATILE,
+                    _ => strength(a.scope),
+                };
                 let t = Touch { lane: l, alloc: k, addr: addr[l], bytes: total, write, marks };
                 if !write {
                     check_init(cx, w, s, t);
@@ -366,6 +376,11 @@ fn global(
         }
     }
     Ok(())
+}
+
+/// The mark of a strong access.
+pub fn strength(scope: Scope) -> u64 {
+    if scope == Scope::Block { GStamp::NARROW } else { GStamp::STRONG }
 }
 
 /// True when a lane's store would leave memory as it is.

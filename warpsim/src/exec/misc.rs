@@ -151,53 +151,6 @@ pub fn branch_groups(
     Ok(groups)
 }
 
-/// Finds reads of registers that these lanes never wrote.
-pub fn watch_registers(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
-    let code = &cx.prog.funcs[s.func as usize];
-    let (at, defs, len) = (i.ext as usize, usize::from(i.defs), usize::from(i.len));
-    let list = &code.lists[at..at + len];
-    let accumulates = matches!(i.op, Op::Wgmma(_));
-    let mut bad = 0;
-    // The lanes that the PTX instruction is for; a helper is executed by all.
-    let reads = match i.under {
-        p if p.is_some() => m & if i.guard_neg { !w.regs.pred(p) } else { w.regs.pred(p) },
-        _ => m,
-    };
-    let uses = if accumulates { &list[list.len()..] } else { &list[defs..] };
-    for r in [i.a, i.b, i.c].iter().chain(uses).filter(|r| r.is_some() && code.maybe_uninit.contains(r)) {
-        bad |= reads & !written(w, *r);
-    }
-    if i.guard.is_some() && code.maybe_uninit.contains(&i.guard) {
-        bad |= s.mask & !written(w, i.guard);
-    }
-    for r in std::iter::once(&i.d).chain(&list[..defs]).filter(|r| r.is_some() && code.maybe_uninit.contains(r)) {
-        *written_mut(w, *r) |= m;
-    }
-    if bad != 0 {
-        cx.report(w, s, bad.trailing_zeros(), Kind::UninitialisedRegister, None, None, |_| {
-            format!("reads a register that lanes {bad:#010x} never wrote")
-        });
-    }
-}
-
-fn written(w: &Warp, r: Reg) -> u32 {
-    let g = &w.regs;
-    match r.class() {
-        Class::R => g.ri[g.rb + r.slot()],
-        Class::Q => g.qi[g.qb + r.slot()],
-        Class::P => g.pi[g.pb + r.slot()],
-    }
-}
-
-fn written_mut(w: &mut Warp, r: Reg) -> &mut u32 {
-    let g = &mut w.regs;
-    match r.class() {
-        Class::R => &mut g.ri[g.rb + r.slot()],
-        Class::Q => &mut g.qi[g.qb + r.slot()],
-        Class::P => &mut g.pi[g.pb + r.slot()],
-    }
-}
-
 /// A clock that counts this host thread's warp instructions.
 pub fn clock(cx: &mut Cx<'_>, w: &mut Warp, i: &Inst, hi: u8, m: u32) {
     cx.instructions += 1;

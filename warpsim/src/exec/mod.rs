@@ -33,6 +33,7 @@ pub(crate) mod stack;
 pub(crate) mod state;
 pub(crate) mod stuck;
 pub(crate) mod tma;
+pub(crate) mod undefined;
 pub(crate) mod warp_ops;
 pub(crate) mod wgmma;
 pub(crate) mod wgmma_regs;

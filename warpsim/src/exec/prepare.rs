@@ -71,7 +71,6 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, globals: Vec<u64>) -> Result<Laun
 
 /// Which instructions the checkers of registers look at: see [`Launched::watch`].
 fn watched(code: &Code, named: &[bool]) -> Vec<u8> {
-    let uninit = |r: &Reg| r.is_some() && code.maybe_uninit.contains(r);
     let wgmma = |r: &Reg| r.is_some() && r.class() == Class::R && named[r.slot()];
     let any = named.contains(&true);
     code.insts
@@ -80,7 +79,7 @@ fn watched(code: &Code, named: &[bool]) -> Vec<u8> {
         .map(|(i, track)| {
             let list = &code.lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
             let regs = || [i.a, i.b, i.c, i.d, i.guard].into_iter().chain(list.iter().copied());
-            let first = !code.maybe_uninit.is_empty() && regs().any(|r| uninit(&r));
+            let first = !code.maybe_uninit.is_empty() && regs().any(|r| code.follows(r));
             let second = any && !matches!(i.op, Op::Wgmma(_)) && regs().any(|r| wgmma(&r));
             u8::from(first) | u8::from(second) << 1 | u8::from(track.defines || track.accesses) << 2
         })

@@ -4,7 +4,7 @@ use super::cx::Cx;
 use super::state::*;
 use super::{
     async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, offsets, order, st_async, stack, tma,
-    warp_ops, wgmma, wgmma_regs, wmma,
+    undefined, warp_ops, wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
 use crate::ir::{Inst, Op};
@@ -202,7 +202,7 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
         if watching != 0 {
             let what = watching & cx.launch.watch[s.func as usize][s.pc as usize];
             if what & 1 != 0 {
-                misc::watch_registers(cx, w, s, i, m);
+                undefined::watch(cx, w, s, i, m);
             }
             if what & 2 != 0 && m != 0 {
                 wgmma_regs::access(cx, w, s, i, m);

@@ -137,6 +137,7 @@ impl<'a> Lower<'a, '_> {
             nq: alloc.counts[1],
             np: alloc.counts[2],
             maybe_uninit: alloc.maybe_uninit,
+            followed: alloc.followed,
             local_bytes: self.frame.next_multiple_of(16),
             params,
             rets,
