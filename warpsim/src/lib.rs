@@ -100,6 +100,7 @@ mod ops;
 mod ptx;
 mod report;
 mod tensor_map;
+mod variables;
 mod zeroed;
 
 pub use launch::*;

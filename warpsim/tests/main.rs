@@ -5,6 +5,7 @@ mod common;
 
 mod calls;
 mod cli;
+mod cli_runs;
 mod completion;
 mod cuda_advanced;
 mod cuda_basic;

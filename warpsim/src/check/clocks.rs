@@ -137,7 +137,8 @@ impl Clocks {
     /// What a relaxed operation passes on: what was fenced before it, be it by others of whom these threads know.
     pub fn release_relaxed(&self, p: Party, scope: Scope) -> Known {
         let k = self.knowledge(p);
-        Known { seen: k.fenced[scope as usize].clone(), ..k }
+        let seen = k.fenced.as_ref().map_or(View::default(), |fenced| fenced[scope as usize].clone());
+        Known { seen, ..k }
     }
 
     pub fn acquire(&mut self, p: Party, k: &Known) {
@@ -205,14 +206,16 @@ impl Clocks {
 
     /// A fence of the generic proxy: relaxed operations pass on what is known now.
     pub fn generic_fence(&mut self, p: Party, scope: Scope) {
-        self.fence(p, |k, seen| k.fenced[..=scope as usize].iter_mut().for_each(|f| f.join(seen)));
+        self.fence(p, |k, seen| {
+            let fenced = k.fenced.get_or_insert_default();
+            fenced[..=scope as usize].iter_mut().for_each(|f| f.join(seen));
+        });
     }
 
     /// Whether relaxed operations of this warp pass anything on.
     pub fn has_fenced(&self, agent: usize) -> bool {
         let w = &self.warps[agent];
-        let any = |k: &Known| !k.fenced[0].is_empty();
-        any(&w.known) || w.private.iter().any(|(_, k)| any(k))
+        w.known.fenced.is_some() || w.private.iter().any(|(_, k)| k.fenced.is_some())
     }
 
     /// Whether all lanes know the same.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use super::cx::{Cx, Launched};
 use super::mem_ops::block_of;
@@ -15,7 +16,7 @@ use crate::check::clocks::Clocks;
 use crate::check::global::GlobalShadow;
 use crate::check::race::SharedShadow;
 use crate::ir::Program;
-use crate::launch::Options;
+use crate::launch::{Options, Progress};
 use crate::memory::Memory;
 use crate::metrics::Collector;
 use crate::occupancy::{Device, occupancy};
@@ -31,6 +32,11 @@ struct Shared<'a> {
     clusters: u64,
     /// Warp instructions of all workers.
     executed: AtomicU64,
+    /// Clusters that have ended.
+    ended: AtomicU64,
+    /// When the caller was told last, in milliseconds since the start.
+    told: AtomicU64,
+    start: Instant,
     stop: AtomicBool,
     faults: Mutex<Vec<(u64, Fault)>>,
 }
@@ -58,6 +64,9 @@ pub fn run(prog: &Program, mem: &Memory, launch: Launched, opts: &Options) -> Re
         next: AtomicU64::new(0),
         clusters,
         executed: AtomicU64::new(0),
+        ended: AtomicU64::new(0),
+        told: AtomicU64::new(0),
+        start: Instant::now(),
         stop: AtomicBool::new(false),
         faults: Mutex::new(vec![]),
     };
@@ -167,6 +176,10 @@ fn worker(sh: &Shared<'_>) -> Outcome {
         let before = cx.instructions;
         let ran = run_cluster(&mut cx, &mut c, left.min(SLICE));
         sh.executed.fetch_add(cx.instructions - before, Relaxed);
+        sh.ended.fetch_add(u64::from(matches!(ran, Ok(true))), Relaxed);
+        if let Some(tell) = sh.opts.progress {
+            progress(sh, tell);
+        }
         match ran {
             Err(f) => {
                 text.push_str(&std::mem::take(&mut cx.output));
@@ -187,6 +200,18 @@ fn worker(sh: &Shared<'_>) -> Outcome {
         }
     }
     Outcome { instructions: cx.instructions, findings: cx.findings, output, metrics: cx.metrics }
+}
+
+/// Tells the caller, when it has been a while.
+fn progress(sh: &Shared<'_>, tell: fn(Progress)) {
+    const PAUSE: u64 = 500;
+    let (now, last) = (sh.start.elapsed().as_millis() as u64, sh.told.load(Relaxed));
+    if now < last + PAUSE || sh.told.compare_exchange(last, now, Relaxed, Relaxed).is_err() {
+        return;
+    }
+    let per: u64 = sh.launch.cluster.iter().map(|v| u64::from(*v)).product();
+    let (ended, blocks) = (sh.ended.load(Relaxed) * per, sh.clusters * per);
+    tell(Progress { ended, blocks, instructions: sh.executed.load(Relaxed) });
 }
 
 fn over_limit(sh: &Shared<'_>, k: u64) -> Fault {

@@ -88,7 +88,11 @@ pub fn tell(
         if let (Some(g), true, Scope::Gpu) = (cx.global_shadow, global, scope) {
             let warps = blocks[0].warps.len();
             let name = |agent: usize| blocks.get(agent / warps).map(|b| far(b.linear, agent % warps));
-            let known = if release { &given.seen } else { &given.fenced[Scope::Gpu as usize] };
+            let known = match &given.fenced {
+                _ if release => &given.seen,
+                Some(fenced) => &fenced[Scope::Gpu as usize],
+                None => return,
+            };
             g.tell(place, |told| known.export(told, name));
         }
     });
