@@ -156,11 +156,12 @@ pub struct Options {
     pub instruction_limit: u64,
     /// Warp instructions that all blocks together may execute, give or take a turn. A grid with more warps does not start.
     pub launch_limit: u64,
-    /// Registers a thread as ptxas reports them, for the occupancy; 0: unknown.
+    /// Registers a thread as ptxas reports them, for the occupancy and for `setmaxnreg`; 0: unknown, though the kernel's launch
+    /// bounds tell of one that uses `setmaxnreg`. A block that needs more than there are is refused.
     pub registers: u32,
     /// Called now and then, a few times a second at most, while a launch runs.
     pub progress: Option<fn(Progress)>,
-    /// The GPU that the occupancy is computed for; `None`: [`Device::for_target`] of the module's.
+    /// The GPU that the occupancy is computed for, and whose shared memory a block has to fit in; `None`: [`Device::for_target`] of the module's.
     pub device: Option<Device>,
 }
 
@@ -267,7 +268,8 @@ impl Gpu {
     fn launch_inner(&mut self, kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Report, Fault> {
         let fault = |kind, message| Fault::of_launch(&kernel.prog.kernel, kind, message);
         let globals = self.load(kernel.module, &kernel.ast, &kernel.prog.kernel)?;
-        let launched = grid::prepare(&kernel.prog, launch, globals).map_err(|m| fault(Kind::InvalidLaunch, m))?;
+        let launched =
+            grid::prepare(&kernel.prog, launch, options, globals).map_err(|m| fault(Kind::InvalidLaunch, m))?;
         affordable(launch, options).map_err(|m| fault(Kind::InstructionLimit, m))?;
         grid::run(&kernel.prog, &self.memory, launched, options)
     }

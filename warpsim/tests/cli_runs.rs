@@ -147,6 +147,10 @@ fn what_cannot_be_is_refused() {
             "there is a buffer `x` already",
         ),
         (vec!["--launch", "fill --arg 'x"], "a quote without its end"),
+        (
+            vec!["--kernel", "fill", "--registers", "600", "--arg", "u8[64]", "--arg", "1"],
+            "600 registers a thread: 255 are possible",
+        ),
         (vec!["--launch", "fill --wide 7"], "unexpected argument '--wide'"),
     ];
     for (args, says) in cases {

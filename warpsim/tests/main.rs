@@ -31,6 +31,7 @@ mod triton_matmul;
 mod zoo;
 mod zoo_converge;
 mod zoo_order;
+mod zoo_registers;
 mod zoo_scope;
 mod zoo_undefined;
 

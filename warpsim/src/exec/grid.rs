@@ -251,6 +251,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
             bars: vec![Bar::default(); 16],
             warps: vec![],
             live: warps,
+            pool: 0,
             shadow: race.then(|| Box::new(SharedShadow::new(bytes, cx.prog.shared_grain))),
             guests: vec![],
         };
@@ -295,6 +296,7 @@ fn new_warp(
         local,
         local_stride,
         alive: mask,
+        registers: cx.launch.registers,
         ..Warp::default()
     };
     let s = Split { pc: 0, mask, join: NO_JOIN, ..Split::default() };

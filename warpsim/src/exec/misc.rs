@@ -220,16 +220,6 @@ pub fn cta_rank(cl: &Cluster, w: &mut Warp, i: &Inst, _shared: bool, m: u32) {
     w.regs.set_r(i.d, &out, m);
 }
 
-pub fn set_max_regs(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
-    let n = i.imm as u32;
-    if cx.opts.checks.sync && m != w.alive {
-        cx.report(w, s, m.trailing_zeros(), Kind::DivergentBarrier, None, None, |_| {
-            "setmaxnreg by part of a warp".into()
-        });
-    }
-    w.max_regs = n;
-}
-
 fn local_u64(w: &Warp, lane: usize, off: usize) -> u64 {
     let at = lane * w.local_stride + off;
     w.local.get(at..at + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap_or_default()))

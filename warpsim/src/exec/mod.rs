@@ -25,6 +25,7 @@ pub(crate) mod offsets;
 pub(crate) mod order;
 pub(crate) mod prepare;
 pub(crate) mod printf;
+pub(crate) mod registers;
 pub mod regs;
 pub(crate) mod run;
 pub(crate) mod shared;

@@ -3,8 +3,8 @@
 use super::cx::Cx;
 use super::state::*;
 use super::{
-    async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, offsets, order, st_async, stack, tma,
-    undefined, warp_ops, wgmma, wgmma_regs, wmma,
+    async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, offsets, order, registers, st_async,
+    stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
 use crate::ir::{Inst, Op};
@@ -142,6 +142,7 @@ fn wake(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp) -> Result<(), Fault> {
             Wait::Cluster { phase } => cl.bar_phase != phase,
             Wait::Mbar { block, off, parity } => mbarrier::ready(cx, cl, block, off, parity),
             Wait::Lanes { .. } => false,
+            Wait::Registers { need } => cl.blocks[w.block].pool >= need,
             Wait::Warpgroup { target } => wgmma::all_committed(cl, w, target),
         };
         if !go {
@@ -396,7 +397,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::WgCommit => wgmma::commit(w),
         Op::WgWait => return Ok(wgmma::wait(cl, w, i.imm as u32)),
         Op::Wgmma(info) => wgmma::issue(cx, cl, w, s, i, info, m)?,
-        Op::SetMaxNReg => misc::set_max_regs(cx, w, s, i, m),
+        Op::SetMaxNReg => return registers::set(cx, cl, w, s, i, m),
         _ => return cx.fault(w, s, 0, Kind::Internal, "an instruction without an implementation", None),
     }
     Ok(Flow::Next)

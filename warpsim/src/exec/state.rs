@@ -74,6 +74,8 @@ pub enum Wait {
     Lanes { need: u32, sync: bool },
     /// The other warps of the warpgroup to commit as many wgmma groups.
     Warpgroup { target: u32 },
+    /// So many registers in the block's pool.
+    Registers { need: u32 },
     /// Gives others a turn.
     Yield,
 }
@@ -107,7 +109,8 @@ pub struct Warp {
     pub cluster_turn: [u32; 32],
     /// Lanes that have arrived at the cluster barrier and not yet waited.
     pub cluster_arrived: u32,
-    pub max_regs: u32,
+    /// Registers of its threads, in a block that has a pool of them.
+    pub registers: u32,
     /// Lanes of several splits about to run one warp-wide instruction together.
     pub group: Option<u32>,
 }
@@ -153,6 +156,8 @@ pub struct Block {
     pub bars: Vec<Bar>,
     pub warps: Vec<Option<Box<Warp>>>,
     pub live: usize,
+    /// Registers that its warps have given back.
+    pub pool: u32,
     pub shadow: Option<Box<SharedShadow>>,
     /// Uses of its shared memory by others, which have to be over when it ends.
     pub guests: Vec<Guest>,

@@ -2,7 +2,7 @@
 
 use super::cx::Cx;
 use super::state::*;
-use super::{barrier, mbarrier};
+use super::{barrier, mbarrier, registers};
 use crate::ir::Op;
 use crate::report::{Fault, Kind};
 
@@ -55,7 +55,7 @@ pub fn fault(cx: &mut Cx<'_>, cl: &mut Cluster, kind: Kind, what: &str) -> Resul
     for b in &cl.blocks {
         for w in b.warps.iter().flatten().filter(|w| !w.done()) {
             let running = w.ready.iter().map(|s| (s, "runs".to_string()));
-            let waiting = w.blocked.iter().map(|(s, x)| (s, wait_text(cl, b, *x)));
+            let waiting = w.blocked.iter().map(|(s, x)| (s, wait_text(cx, cl, b, *x)));
             for (s, verb) in waiting.chain(running) {
                 first.get_or_insert((w, s));
                 told += 1;
@@ -85,7 +85,7 @@ pub fn fault(cx: &mut Cx<'_>, cl: &mut Cluster, kind: Kind, what: &str) -> Resul
     }
 }
 
-fn wait_text(cl: &Cluster, b: &Block, wait: Wait) -> String {
+fn wait_text(cx: &Cx<'_>, cl: &Cluster, b: &Block, wait: Wait) -> String {
     match wait {
         Wait::Bar { id, .. } | Wait::BarRed { id, .. } => {
             let bar = &b.bars[id as usize];
@@ -102,6 +102,7 @@ fn wait_text(cl: &Cluster, b: &Block, wait: Wait) -> String {
         }
         Wait::Lanes { need, .. } => format!("waits for lanes {need:#010x} to reach the same instruction"),
         Wait::Warpgroup { target } => format!("waits for its warpgroup to commit {target} wgmma groups"),
+        Wait::Registers { need } => registers::describe(cx, b, need),
         Wait::Yield => "polls".into(),
     }
 }
