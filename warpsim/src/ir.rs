@@ -122,6 +122,8 @@ pub enum Op {
     Ld(Access),
     St(Access),
     Atom(Atomic),
+    /// An exchange or compare-and-swap of 128 bits.
+    AtomWide(Atomic),
     /// `a` address, `b` leading dimension: checks that a prefetch is of a known space only.
     Prefetch,
     Fence(Fence),

@@ -71,8 +71,8 @@
 //!
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
 //! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`, sparse matrix instructions,
-//! im2col tensor maps, `multimem`, grid-wide barriers, device-side `malloc`, video instructions, 128-bit atomics,
-//! dynamic parallelism. What is not supported is an error with its line, never silently skipped.
+//! im2col tensor maps, `multimem`, grid-wide barriers, device-side `malloc`, dynamic parallelism; of the video instructions
+//! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0. What is not supported is an error with its line, never silently skipped.
 
 #![warn(missing_docs)]
 // Modules are private: what is public in one is public to the others.

@@ -28,6 +28,7 @@ mod spaces;
 mod st_async;
 mod triton;
 mod triton_matmul;
+mod video;
 mod zoo;
 mod zoo_converge;
 mod zoo_order;

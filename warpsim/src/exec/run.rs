@@ -3,8 +3,8 @@
 use super::cx::Cx;
 use super::state::*;
 use super::{
-    async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, offsets, order, registers, st_async,
-    stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
+    async_copy, atomic, atomic_wide, barrier, call, matrix, mbarrier, mem_ops, misc, mma, offsets, order, registers,
+    st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
 use crate::ir::{Inst, Op};
@@ -354,6 +354,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
     };
     match op {
         Op::Atom(a) => atomic::run(cx, cl, w, s, i, *a, m)?,
+        Op::AtomWide(a) => atomic_wide::run(cx, cl, w, s, i, *a, m)?,
         Op::Warp(op) => return warp_ops::run(cx, cl, w, s, i, *op, m),
         Op::BarSync { aligned } => return barrier::sync(cx, cl, w, s, i, m, *aligned),
         Op::BarArrive { aligned } => return barrier::arrive(cx, cl, w, s, i, m, *aligned),

@@ -33,7 +33,7 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     let missing = |regs: &[Reg]| regs.iter().filter(|r| code.follows(**r)).fold(0, |b, r| b | reads & !written(w, *r));
     let (address, given) = match i.op {
         Op::Warp(WarpOp::Shfl(_)) => (missing(&[i.b, i.c]) | missing(values), 0),
-        Op::Ld(_) | Op::Atom(_) => (missing(&[i.a]), missing(values)),
+        Op::Ld(_) | Op::Atom(_) | Op::AtomWide(_) => (missing(&[i.a]), missing(values)),
         Op::St(a) => (missing(&[i.a]), missing(values) & !kept(w, i, a, m)),
         _ => (0, missing(&[i.a, i.b, i.c]) | missing(values)),
     };
@@ -42,7 +42,13 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         _ => "its address",
     };
     report(cx, w, s, address, what);
-    report(cx, w, s, given, if matches!(i.op, Op::St(_) | Op::Atom(_)) { "what it stores" } else { "what it does" });
+    report(
+        cx,
+        w,
+        s,
+        given,
+        if matches!(i.op, Op::St(_) | Op::Atom(_) | Op::AtomWide(_)) { "what it stores" } else { "what it does" },
+    );
     // Shuffles know their source lanes when all are there.
     if !matches!(i.op, Op::Warp(WarpOp::Shfl(_))) {
         define(w, code, std::iter::once(i.d).chain(list[..defs].iter().copied()), m, 0);

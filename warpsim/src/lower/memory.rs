@@ -197,6 +197,11 @@ impl Lower<'_, '_> {
         let Some(op) = m.one_of(&ops).map(|k| kinds[k]) else { return self.fail("the operation is missing") };
         let count = self.vector(m);
         let ty = self.need_ty(m)?;
+        if ty == Ty::B(128) && !red && count == 1 && matches!(op, A::Exch | A::Cas) {
+            self.count(a, 3 + usize::from(op == A::Cas), 3 + usize::from(op == A::Cas) + usize::from(policy))?;
+            let atomic = Atomic { op, ty: NumTy::U64, space, count, order, scope };
+            return self.atomic_wide(atomic, a);
+        }
         let num = match ty {
             Ty::U(32) | Ty::B(32) => NumTy::U32,
             Ty::S(32) => NumTy::S32,
@@ -238,6 +243,26 @@ impl Lower<'_, '_> {
             imm: addr.off,
             ..Inst::new(Op::Atom(Atomic { op, ty: num, space, count, order, scope }))
         };
+        self.ext(&mut i, &defs, &uses);
+        self.emit(i);
+        Ok(())
+    }
+
+    fn atomic_wide(&mut self, atomic: Atomic, a: &[Arg]) -> R<()> {
+        let addr = self.addr(&a[1])?;
+        let space = self.settle(atomic.space, &addr)?;
+        if !matches!(space, MemSpace::Generic | MemSpace::Global | MemSpace::Shared) {
+            return self.fail("atomics work on global and shared memory");
+        }
+        self.grain(space, 8);
+        let operands = if atomic.op == AtomOp::Cas { &a[2..4] } else { &a[2..3] };
+        let mut uses = vec![];
+        for x in operands {
+            let Some(pair) = self.wide_reg(x) else { return self.fail("a .b128 register is needed") };
+            uses.extend(pair);
+        }
+        let Some(defs) = self.wide_reg(&a[0]) else { return self.fail("a .b128 register is needed") };
+        let mut i = Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::AtomWide(Atomic { space, ..atomic })) };
         self.ext(&mut i, &defs, &uses);
         self.emit(i);
         Ok(())

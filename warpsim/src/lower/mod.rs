@@ -24,6 +24,7 @@ mod sync;
 mod tensor;
 mod tensormap;
 mod types;
+mod video;
 mod wmma;
 
 use std::collections::HashMap;
