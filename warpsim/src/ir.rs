@@ -298,6 +298,8 @@ pub struct Code {
     /// By class and slot: such a register, or one that is computed from them.
     pub followed: [Vec<bool>; 3],
     pub local_bytes: u32,
+    /// The same without what it is rounded up by.
+    pub frame_bytes: u32,
     /// The stack pointer of a function that uses `alloca`.
     pub stack_top: Reg,
     /// Frame offset and size of parameters and return values.

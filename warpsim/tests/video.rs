@@ -91,7 +91,8 @@ fn atomics_of_128_bits() {
         let (place, out) = (g.alloc_with(&[0; 32], "place"), g.alloc(64 * 16, "out"));
         let args = [place, out].map(u64::to_le_bytes);
         let args: Vec<&[u8]> = args.iter().map(|a| a.as_slice()).collect();
-        let pairs = |g: &Gpu, at, n: usize| read::<u64>(g, at, 2 * n).chunks(2).map(|c| (c[0], c[1])).collect::<Vec<_>>();
+        let pairs =
+            |g: &Gpu, at, n: usize| read::<u64>(g, at, 2 * n).chunks(2).map(|c| (c[0], c[1])).collect::<Vec<_>>();
         run(&mut g, &wide("atom.exch.b128 %w3, [%x1], %w1;"), "k", 1, 64, 0, &args, &o);
         // Every value was there once.
         let mut seen = pairs(&g, out, 64);

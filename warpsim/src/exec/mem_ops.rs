@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::state::*;
-use super::{order, shared, undefined};
+use super::{order, shared, stack, undefined};
 use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::memory::{AccessError, space_of, window};
@@ -142,8 +142,14 @@ fn local(
     let (ext, n, total) = (i.ext as usize, usize::from(a.bytes), usize::from(a.bytes) * usize::from(a.count));
     for l in lanes(m) {
         let at = addr[l] as usize;
-        if addr[l].saturating_add(total as u64) > w.local_stride as u64 {
-            return cx.fault(w, s, l as u32, Kind::OutOfBounds, "outside the thread's local memory", Some(addr[l]));
+        let end = stack::end(cx, w, s, l);
+        if addr[l].saturating_add(total as u64) > end as u64 {
+            let message = format!(
+                "{total} bytes at local address {:#x}, and the thread's local memory ends at {end:#x} here: an index past the end of \
+                 an array?",
+                addr[l]
+            );
+            return cx.fault(w, s, l as u32, Kind::OutOfBounds, message, Some(addr[l]));
         }
         if !at.is_multiple_of(total) {
             return cx.fault(

@@ -139,6 +139,7 @@ impl<'a> Lower<'a, '_> {
             maybe_uninit: alloc.maybe_uninit,
             followed: alloc.followed,
             local_bytes: self.frame.next_multiple_of(16),
+            frame_bytes: self.frame,
             params,
             rets,
             pressure: alloc.pressure,
