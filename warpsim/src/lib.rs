@@ -58,6 +58,9 @@
 //! thread may signal for a block whose threads have all fenced. `volatile` is relaxed at system scope; among the lanes of a
 //! warp it promises nothing.
 //!
+//! [`Checks::init`] follows what registers hold that nobody wrote, through arithmetic and shuffles, and reports it where it decides
+//! something: a branch, an address, what is stored in global memory.
+//!
 //! [`Checks::offsets`] follows what 32-bit additions, products and shifts would give in wider registers, and reports an access whose
 //! address comes from one that 32 bits did not hold. What bit operations, shifts to the right and divisions make of such a number
 //! is a new one: hashes may wrap around, and so may sums that come back.
@@ -72,7 +75,9 @@
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
 //! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`, sparse matrix instructions,
 //! im2col tensor maps, `multimem`, grid-wide barriers, device-side `malloc`, dynamic parallelism; of the video instructions
-//! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0. What is not supported is an error with its line, never silently skipped.
+//! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0.
+//! Local memory has exact ends and no checker of its initialisation. What is not supported is an error with its line, never
+//! silently skipped.
 
 #![warn(missing_docs)]
 // Modules are private: what is public in one is public to the others.

@@ -142,6 +142,12 @@ fn what_is_not_there_is_named() {
             "{message}"
         );
     }
+    let text = ".version 8.0\n.target sm_90\n.address_size 64\n.global .texref image;\n";
+    let error = Module::parse(text).err().unwrap();
+    assert_eq!(
+        (error.line, error.message.as_str()),
+        (4, "`image` is a `.texref`: textures and surfaces are not modelled")
+    );
     assert!(refused("vmad.u32.u32.u32 %r1, %r2, %r3, %r4;").contains("unsupported video instruction `vmad`"));
     assert!(refused("vadd4.u32.u32.u32 %r1.h0, %r2, %r3, %r4;").contains("`.h0` does not select parts of a register"));
 }
