@@ -122,6 +122,8 @@ pub enum Op {
     Ld(Access),
     St(Access),
     Atom(Atomic),
+    /// An exchange or compare-and-swap of 128 bits.
+    AtomWide(Atomic),
     /// `a` address, `b` leading dimension: checks that a prefetch is of a known space only.
     Prefetch,
     Fence(Fence),
@@ -195,10 +197,7 @@ pub enum Op {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fence {
-    Cta,
-    Cluster,
-    Gpu,
-    Sys,
+    Generic(Scope),
     /// Of shared memory, of global memory.
     ProxyAsync {
         shared: bool,
@@ -296,7 +295,11 @@ pub struct Code {
     pub np: u32,
     /// Registers whose slot may be read before it is written (for checks).
     pub maybe_uninit: Vec<Reg>,
+    /// By class and slot: such a register, or one that is computed from them.
+    pub followed: [Vec<bool>; 3],
     pub local_bytes: u32,
+    /// The same without what it is rounded up by.
+    pub frame_bytes: u32,
     /// The stack pointer of a function that uses `alloca`.
     pub stack_top: Reg,
     /// Frame offset and size of parameters and return values.
@@ -304,6 +307,13 @@ pub struct Code {
     pub rets: Vec<(u32, u32)>,
     /// Most 32-bit register words live at once: an estimate of pressure.
     pub pressure: u32,
+}
+
+impl Code {
+    /// Whether a register may hold what nobody wrote, or what was computed from that.
+    pub fn follows(&self, r: Reg) -> bool {
+        r.is_some() && self.followed[r.class() as usize][r.slot()]
+    }
 }
 
 /// A kernel with everything that it can call.
@@ -327,6 +337,7 @@ pub struct Program {
     /// Smallest shared access in bytes (decides the shadow's grain).
     pub shared_grain: u32,
     pub global_grain: u32,
-    /// Uses `wgmma` or bulk copies.
+    /// Some strong access or fence is for the threads of its block only.
+    pub narrow: bool,
     pub target: String,
 }

@@ -10,7 +10,7 @@ use crate::ir::Program;
 use crate::lower;
 use crate::memory::{AccessError, Memory};
 use crate::occupancy::Device;
-use crate::ptx::ast::{Ast, Init, Space, Var, type_bytes, type_bytes_of};
+use crate::ptx::ast::Ast;
 use crate::ptx::{self, ParseError};
 use crate::report::{Fault, Kind, Report};
 use crate::zeroed::OutOfMemory;
@@ -18,8 +18,8 @@ use crate::zeroed::OutOfMemory;
 /// A parsed PTX module.
 #[derive(Clone)]
 pub struct Module {
-    ast: Arc<Ast>,
-    id: u64,
+    pub(crate) ast: Arc<Ast>,
+    pub(crate) id: u64,
 }
 
 /// A kernel, ready to be launched.
@@ -61,6 +61,11 @@ impl Kernel {
     /// Bytes of each parameter.
     pub fn parameters(&self) -> Vec<u32> {
         self.prog.params.iter().map(|p| p.1).collect()
+    }
+    /// The type of each parameter as it is declared, without its dot: `u64`, `f32`, `b8` for a structure.
+    pub fn parameter_types(&self) -> Vec<&str> {
+        let entry = self.ast.funcs.iter().find(|f| f.entry && *f.name == *self.prog.kernel && f.body.is_some());
+        entry.map_or(vec![], |f| f.params.iter().map(|p| p.ty.as_ref()).collect())
     }
     /// Bytes of shared memory that the kernel declares itself.
     pub fn static_shared(&self) -> u32 {
@@ -123,6 +128,17 @@ pub enum Completion {
     Latest,
 }
 
+/// How far a launch has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Blocks that have ended.
+    pub ended: u64,
+    /// Blocks of the grid.
+    pub blocks: u64,
+    /// Warp instructions executed.
+    pub instructions: u64,
+}
+
 /// How to run.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -140,9 +156,12 @@ pub struct Options {
     pub instruction_limit: u64,
     /// Warp instructions that all blocks together may execute, give or take a turn. A grid with more warps does not start.
     pub launch_limit: u64,
-    /// Registers a thread as ptxas reports them, for the occupancy; 0: unknown.
+    /// Registers a thread as ptxas reports them, for the occupancy and for `setmaxnreg`; 0: unknown, though the kernel's launch
+    /// bounds tell of one that uses `setmaxnreg`. A block that needs more than there are is refused.
     pub registers: u32,
-    /// The GPU that the occupancy is computed for; `None`: [`Device::for_target`] of the module's.
+    /// Called now and then, a few times a second at most, while a launch runs.
+    pub progress: Option<fn(Progress)>,
+    /// The GPU that the occupancy is computed for, and whose shared memory a block has to fit in; `None`: [`Device::for_target`] of the module's.
     pub device: Option<Device>,
 }
 
@@ -158,6 +177,7 @@ impl Default for Options {
             // Hours on one core: more than any launch that is meant to end.
             launch_limit: 1 << 36,
             registers: 0,
+            progress: None,
             device: None,
         }
     }
@@ -166,8 +186,9 @@ impl Default for Options {
 /// A simulated device: memory, and the variables of the modules that ran.
 #[derive(Default)]
 pub struct Gpu {
-    memory: Memory,
-    globals: HashMap<u64, Vec<u64>>,
+    pub(crate) memory: Memory,
+    /// By module: where its variables are.
+    pub(crate) globals: HashMap<u64, Vec<u64>>,
 }
 
 impl Gpu {
@@ -246,15 +267,9 @@ impl Gpu {
 
     fn launch_inner(&mut self, kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Report, Fault> {
         let fault = |kind, message| Fault::of_launch(&kernel.prog.kernel, kind, message);
-        let globals = match self.globals.get(&kernel.module) {
-            Some(g) => g.clone(),
-            None => {
-                let g = load_globals(&mut self.memory, &kernel.ast, &kernel.prog.kernel)?;
-                self.globals.insert(kernel.module, g.clone());
-                g
-            }
-        };
-        let launched = grid::prepare(&kernel.prog, launch, globals).map_err(|m| fault(Kind::InvalidLaunch, m))?;
+        let globals = self.load(kernel.module, &kernel.ast, &kernel.prog.kernel)?;
+        let launched =
+            grid::prepare(&kernel.prog, launch, options, globals).map_err(|m| fault(Kind::InvalidLaunch, m))?;
         affordable(launch, options).map_err(|m| fault(Kind::InstructionLimit, m))?;
         grid::run(&kernel.prog, &self.memory, launched, options)
     }
@@ -269,56 +284,6 @@ fn affordable(launch: &Launch<'_>, options: &Options) -> Result<(), String> {
     }
     let ([x, y, z], limit) = (launch.grid, options.launch_limit);
     Err(format!("a grid of {x}x{y}x{z} blocks has {warps} warps: the limit is {limit} warp instructions a launch"))
-}
-
-/// Places the module's global and constant variables and writes their initial values.
-fn load_globals(memory: &mut Memory, ast: &Ast, kernel: &str) -> Result<Vec<u64>, Fault> {
-    let mut addrs = vec![];
-    for v in &ast.vars {
-        let place = if resident(v) { memory.alloc(type_bytes_of(v).max(1), &v.name) } else { Ok(0) };
-        addrs.push(place.map_err(|error| Fault::of_memory(kernel, error, &format!("for `{}`", v.name)))?);
-    }
-    initialise(memory, ast, &addrs).map_err(|message| Fault::of_launch(kernel, Kind::InvalidLaunch, message))?;
-    Ok(addrs)
-}
-
-/// Whether a variable is in the device's memory.
-fn resident(v: &Var) -> bool {
-    matches!(v.space, Space::Global | Space::Const)
-}
-
-fn initialise(memory: &Memory, ast: &Ast, addrs: &[u64]) -> Result<(), String> {
-    for (v, at) in ast.vars.iter().zip(addrs).filter(|(v, _)| resident(v)) {
-        let n = type_bytes(&v.ty) as usize;
-        let mut bytes = vec![];
-        for i in &v.init {
-            let value = match i {
-                Init::Int(x) => *x,
-                Init::Float(x) if v.ty.as_ref() == "f32" => u64::from((*x as f32).to_bits()),
-                Init::Float(x) => x.to_bits(),
-                Init::F32(x) => u64::from(*x),
-                Init::F64(x) => *x,
-                Init::Addr(name, off) => {
-                    let var = ast.vars.iter().position(|o| o.name == *name).map(|k| addrs[k].wrapping_add(*off as u64));
-                    let Some(at) = var.or_else(|| Some(u64::from(ast.place(name)?) + 1)) else {
-                        return Err(format!(
-                            "`{}` is initialised with the address of `{name}`, which the module does not have",
-                            v.name
-                        ));
-                    };
-                    at
-                }
-            };
-            bytes.extend_from_slice(&value.to_le_bytes()[..n.min(8)]);
-        }
-        let given = bytes.len() as u64;
-        let rest = type_bytes_of(v).checked_sub(given);
-        let rest = rest.ok_or_else(|| format!("`{}` has more initial values than elements", v.name))?;
-        // Variables without an initialiser start as zero.
-        let filled = memory.write(*at, &bytes).and_then(|()| memory.fill(at + given, &[0], rest));
-        filled.map_err(|_| format!("`{}` does not fit", v.name))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

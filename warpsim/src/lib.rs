@@ -45,14 +45,21 @@
 //!
 //! Values, exactly: integer arithmetic, floating point in every rounding mode with `.ftz` and `.sat`, conversions between
 //! all formats down to 8 bits. The `.approx` functions are computed more precisely than the hardware does; tensor-core
-//! sums are f32 in an order of their own. Warps run with independent lanes that reconverge at post-dominators; blocks run
-//! over the host's cores; clusters share memory. Asynchronous work (`cp.async`, bulk and tensor copies, `wgmma`) happens at
+//! sums are f32 in an order of their own. Warps run with independent lanes that reconverge at post-dominators, of the
+//! ways that do not leave the kernel; lanes that left take no part in barriers. Blocks run over the host's cores; clusters
+//! share memory. Asynchronous work (`cp.async`, bulk and tensor copies, `wgmma`) happens at
 //! once or as late as a wait allows ([`Completion`]).
 //!
 //! Order between threads is followed lane by lane: through barriers of warps, blocks and clusters, mbarriers, fences,
 //! atomics and other strong accesses to one address, groups of copies and of `wgmma`, and proxy fences. [`Checks::race`]
 //! reports what it leaves unordered: accesses to shared memory and, across the whole grid, to global memory, on both sides
-//! of asynchronous copies; registers that `wgmma` works on; shared memory that others use when its block ends.
+//! of asynchronous copies; registers that `wgmma` works on; shared memory that others use when its block ends. Fences and
+//! strong accesses order the threads of their scope. What a thread fenced is passed on by whoever comes after it, so that one
+//! thread may signal for a block whose threads have all fenced. `volatile` is relaxed at system scope; among the lanes of a
+//! warp it promises nothing.
+//!
+//! [`Checks::init`] follows what registers hold that nobody wrote, through arithmetic and shuffles, and reports it where it decides
+//! something: a branch, an address, what is stored in global memory.
 //!
 //! [`Checks::offsets`] follows what 32-bit additions, products and shifts would give in wider registers, and reports an access whose
 //! address comes from one that 32 bits did not hold. What bit operations, shifts to the right and divisions make of such a number
@@ -67,8 +74,10 @@
 //!
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
 //! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`, sparse matrix instructions,
-//! im2col tensor maps, `multimem`, grid-wide barriers, device-side `malloc`, video instructions, 128-bit atomics,
-//! dynamic parallelism. What is not supported is an error with its line, never silently skipped.
+//! im2col tensor maps, `multimem`, grid-wide barriers, device-side `malloc`, dynamic parallelism; of the video instructions
+//! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0.
+//! Local memory has exact ends and no checker of its initialisation. What is not supported is an error with its line, never
+//! silently skipped.
 
 #![warn(missing_docs)]
 // Modules are private: what is public in one is public to the others.
@@ -96,6 +105,7 @@ mod ops;
 mod ptx;
 mod report;
 mod tensor_map;
+mod variables;
 mod zeroed;
 
 pub use launch::*;

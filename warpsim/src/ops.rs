@@ -27,11 +27,28 @@ pub enum Window {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     Weak,
-    /// Relaxed or volatile.
+    /// Relaxed.
     Strong,
+    /// Relaxed, and as code before independent thread scheduling relied on it within a warp.
+    Volatile,
     Acquire,
     Release,
     AcqRel,
+}
+
+impl Order {
+    pub fn releases(self) -> bool {
+        matches!(self, Order::Release | Order::AcqRel)
+    }
+}
+
+/// Which threads a strong access or a fence is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    Block,
+    Cluster,
+    /// And the host.
+    Gpu,
 }
 
 /// A load or store.
@@ -45,6 +62,7 @@ pub struct Access {
     /// Sign-extend a loaded element to this many bits (0: zero-extend).
     pub sext: u8,
     pub order: Order,
+    pub scope: Scope,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +112,7 @@ pub struct Atomic {
     pub space: MemSpace,
     pub count: u8,
     pub order: Order,
+    pub scope: Scope,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

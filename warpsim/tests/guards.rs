@@ -35,6 +35,6 @@ fn lanes_that_are_off_read_nothing() {
     }
     for (guard, lanes) in [("", "0xffff0000"), ("@%p2", "0xffff0000")] {
         let r = try_run(&mut g, &kernel(guard), "k", [1; 3], [32, 1, 1], 0, &[&q.to_le_bytes()], &o).unwrap();
-        assert!(r.findings.iter().any(|f| f.message.contains(lanes) && f.place.instruction == "mad.hi.u32"));
+        assert!(r.findings.iter().any(|f| f.message.contains(lanes) && f.place.instruction == "st.global.u32"));
     }
 }

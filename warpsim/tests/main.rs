@@ -5,6 +5,7 @@ mod common;
 
 mod calls;
 mod cli;
+mod cli_runs;
 mod completion;
 mod cuda_advanced;
 mod cuda_basic;
@@ -27,8 +28,13 @@ mod spaces;
 mod st_async;
 mod triton;
 mod triton_matmul;
+mod video;
 mod zoo;
+mod zoo_converge;
 mod zoo_order;
+mod zoo_registers;
+mod zoo_scope;
+mod zoo_undefined;
 
 /// A file that is not named above is not compiled, and its tests pass by not being there.
 #[test]

@@ -78,13 +78,19 @@ zoo! {
     off_by_one: OutOfBounds, 1 x 32,
         "cvt.u64.u32 %rd3, %r2; add.u64 %rd4, %rd2, %rd3; st.global.u32 [%rd4+3972], %r1;", "+3972" => "+3968";
     shared_overflow: OutOfBounds, 1 x 32, "mov.u32 %r3, tile; add.u32 %r4, %r3, %r2; st.shared.u32 [%r4+8192], %r1;", "+8192" => "+8000";
+    local_overflow: OutOfBounds, 1 x 32, ".local .align 4 .b8 depot[8];\nst.local.u32 [depot+8], %r1;", "depot+8" => "depot+4";
+    local_index: OutOfBounds, 1 x 32,
+        ".local .align 4 .b8 depot[40]; mov.u32 %r3, depot; min.u32 %r4, %r1, 10; shl.b32 %r4, %r4, 2; add.u32 %r4, %r3, %r4;\nst.local.u32 [%r4], %r1;",
+        "%r1, 10;" => "%r1, 9;";
+    local_beyond_alloca: OutOfBounds, 1 x 32,
+        "alloca.u64 %rd3, 24; add.u64 %rd4, %rd3, 24;\nst.local.u32 [%rd4], %r1;", "%rd3, 24;\n" => "%rd3, 20;\n";
     misaligned_vector: Misaligned, 1 x 1, "ld.global.v4.u32 {%r3,%r4,%r5,%r6}, [%rd1+8];", "+8" => "+16";
     null_pointer: OutOfBounds, 1 x 1, "mov.u64 %rd5, 0;\nld.global.u32 %r3, [%rd5];", "[%rd5]" => "[%rd1]";
     uninitialised_shared: UninitialisedShared, 1 x 32,
         "mov.u32 %r3, tile; add.u32 %r4, %r3, %r2;\n//init\nld.shared.u32 %r6, [%r4];", "//init" => "st.shared.u32 [%r4], 0;";
     uninitialised_global: UninitialisedGlobal, 1 x 32, "ld.global.u32 %r6, [%rd2];", "[%rd2]" => "[%rd1]";
     uninitialised_register: UninitialisedRegister, 1 x 32,
-        "setp.gt.u32 %p1, %r1, 3;\n//else\n@%p1 mov.u32 %r9, 7;\nadd.u32 %r10, %r9, 1;\nst.global.u32 [%rd2], 5;", "//else" => "mov.u32 %r9, 1;";
+        "setp.gt.u32 %p1, %r1, 3;\n//else\n@%p1 mov.u32 %r9, 7;\nadd.u32 %r10, %r9, 1;\nsetp.eq.u32 %p2, %r10, 3; @%p2 st.global.u32 [%rd2], 5;", "//else" => "mov.u32 %r9, 1;";
     global_race: GlobalRace, 2 x 1, "mov.u32 %r3, %ctaid.x;\nst.global.u32 [%rd1], %r3;", "st.global.u32" => "red.global.add.u32";
     global_race_in_block: GlobalRace, 1 x 64,
         "cvt.u64.u32 %rd3, %r2; add.u64 %rd4, %rd2, %rd3; st.global.u32 [%rd4], %r1;\n//sync\nxor.b32 %r5, %r2, 128; cvt.u64.u32 %rd3, %r5; add.u64 %rd4, %rd2, %rd3; ld.global.u32 %r6, [%rd4];", "//sync" => "bar.sync 0;";

@@ -6,7 +6,7 @@ use warpsim::{Gpu, Kind, Launch, Module, Options};
 
 /// A kernel with pointers to two buffers of 4096 bytes in %rd1 (written) and %rd2 (zeroed), the thread index in %r1, four
 /// times it in %r2, `tile` in %r3, `bar` in %r4, the rank in the cluster in %r5; %p1 holds in thread 0.
-fn kernel(cluster: u32, body: &str) -> String {
+pub(crate) fn kernel(cluster: u32, body: &str) -> String {
     let cluster = if cluster > 1 { format!(".reqnctapercluster {cluster}, 1, 1\n") } else { String::new() };
     format!(
         ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u64 q)\n{cluster}{{\n\
@@ -17,7 +17,7 @@ fn kernel(cluster: u32, body: &str) -> String {
     )
 }
 
-fn found(text: &str, blocks: u32, threads: u32, o: &Options) -> Vec<warpsim::Finding> {
+pub(crate) fn found(text: &str, blocks: u32, threads: u32, o: &Options) -> Vec<warpsim::Finding> {
     let k = Module::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}")).kernel("k").unwrap();
     let mut g = Gpu::new();
     let (p, q) = (g.alloc_with(&[1; 4096], "input"), g.alloc_with(&[0; 4096], "output"));
@@ -30,7 +30,7 @@ fn found(text: &str, blocks: u32, threads: u32, o: &Options) -> Vec<warpsim::Fin
 }
 
 /// `body` with `/*here*/` in place of each mended part.
-fn check(shape: (u32, u32, u32), kinds: &[Kind], body: &str, mends: &[&str]) {
+pub(crate) fn check(shape: (u32, u32, u32), kinds: &[Kind], body: &str, mends: &[&str]) {
     let (cluster, blocks, threads) = shape;
     let with = |skip: usize| {
         let mut text = body.to_owned();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::global::Told;
 pub use super::view::Known;
 use super::view::{Far, View, WARP_WIDE};
+use crate::ir::Scope;
 
 /// Threads of one warp that do something together.
 #[derive(Clone, Copy)]
@@ -43,9 +44,6 @@ struct WarpClock {
     known: Known,
     /// What single lanes know beyond it.
     private: Vec<(u8, Known)>,
-    /// What was known at the last fence: what relaxed operations pass on.
-    fenced: Option<Arc<Known>>,
-    fenced_lanes: Vec<(u8, Arc<Known>)>,
 }
 
 /// Clocks of one cluster.
@@ -65,14 +63,7 @@ pub struct Clocks {
 
 impl Clocks {
     pub fn new(blocks: usize, warps: usize) -> Self {
-        let warp = || WarpClock {
-            now: 1,
-            synced: 1,
-            known: Known::default(),
-            private: vec![],
-            fenced: None,
-            fenced_lanes: vec![],
-        };
+        let warp = || WarpClock { now: 1, synced: 1, known: Known::default(), private: vec![] };
         Clocks {
             warps: (0..warps * blocks).map(|_| warp()).collect(),
             bars: HashMap::new(),
@@ -143,15 +134,11 @@ impl Clocks {
         k
     }
 
-    /// What a relaxed operation passes on: what was fenced before.
-    pub fn release_relaxed(&self, p: Party) -> Known {
-        let w = &self.warps[p.agent];
-        let mut k = w.fenced.as_deref().cloned().unwrap_or_default();
-        for (_, f) in w.fenced_lanes.iter().filter(|(l, _)| p.lanes >> l & 1 == 1) {
-            k.join(f);
-        }
-        k.inits.join(&self.knowledge(p).inits);
-        k
+    /// What a relaxed operation passes on: what was fenced before it, be it by others of whom these threads know.
+    pub fn release_relaxed(&self, p: Party, scope: Scope) -> Known {
+        let k = self.knowledge(p);
+        let seen = k.fenced.as_ref().map_or(View::default(), |fenced| fenced[scope as usize].clone());
+        Known { seen, ..k }
     }
 
     pub fn acquire(&mut self, p: Party, k: &Known) {
@@ -218,40 +205,31 @@ impl Clocks {
     }
 
     /// A fence of the generic proxy: relaxed operations pass on what is known now.
-    pub fn generic_fence(&mut self, p: Party) {
-        let k = Arc::new(self.release(p));
-        let w = &mut self.warps[p.agent];
-        if p.whole {
-            w.fenced = Some(k);
-            w.fenced_lanes.clear();
-            return;
-        }
-        for lane in lanes(p.lanes) {
-            w.fenced_lanes.retain(|(l, _)| *l != lane);
-            w.fenced_lanes.push((lane, k.clone()));
-        }
+    pub fn generic_fence(&mut self, p: Party, scope: Scope) {
+        self.fence(p, |k, seen| {
+            let fenced = k.fenced.get_or_insert_default();
+            fenced[..=scope as usize].iter_mut().for_each(|f| f.join(seen));
+        });
     }
 
     /// Whether relaxed operations of this warp pass anything on.
     pub fn has_fenced(&self, agent: usize) -> bool {
         let w = &self.warps[agent];
-        w.fenced.is_some() || !w.fenced_lanes.is_empty()
+        w.known.fenced.is_some() || w.private.iter().any(|(_, k)| k.fenced.is_some())
     }
 
-    /// Leaves at an address what these threads release, or what they fenced before, and returns it.
-    pub fn give(&mut self, p: Party, place: u64, release: bool) -> Option<Arc<Known>> {
-        let w = &self.warps[p.agent];
-        let given = match &w.fenced {
-            _ if release => Arc::new(self.release(p)),
-            Some(k) if w.fenced_lanes.is_empty() => k.clone(),
-            _ => Some(Arc::new(self.release_relaxed(p))).filter(|k| !k.is_empty())?,
-        };
+    /// Whether all lanes know the same.
+    pub fn agree(&self, agent: usize) -> bool {
+        self.warps[agent].private.is_empty()
+    }
+
+    /// Leaves at an address what somebody passes on.
+    pub fn leave(&mut self, place: u64, given: &Arc<Known>) {
         match self.places.get_mut(&place) {
             None => drop(self.places.insert(place, given.clone())),
-            Some(old) if Arc::ptr_eq(old, &given) => {}
-            Some(old) => Arc::make_mut(old).join(&given),
+            Some(old) if Arc::ptr_eq(old, given) => {}
+            Some(old) => Arc::make_mut(old).join(given),
         }
-        Some(given)
     }
 
     /// Nothing was left anywhere.
@@ -293,7 +271,7 @@ impl Clocks {
     }
 
     pub fn cluster_arrive(&mut self, p: Party, relaxed: bool) {
-        let k = if relaxed { self.release_relaxed(p) } else { self.release(p) };
+        let k = if relaxed { self.release_relaxed(p, Scope::Cluster) } else { self.release(p) };
         self.cluster.arriving.join(&k);
     }
 

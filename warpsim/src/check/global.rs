@@ -25,7 +25,7 @@ pub struct GlobalShadow {
     talked: AtomicBool,
 }
 
-/// Who, when, where: block 18 bits, warp 5, lane 6, time 16, pc 16, marks 3. Zero is nobody.
+/// Who, when, where: block 18 bits, warp 5, lane 6, time 16, pc 16, mark 3. Zero is nobody.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct GStamp(pub u64);
 
@@ -33,10 +33,14 @@ impl GStamp {
     pub const NOBODY: GStamp = GStamp(0);
     /// Marks an access of the asynchronous proxy.
     pub const PROXY: u64 = 1;
-    /// Marks an access that is still in flight.
-    pub const IN_FLIGHT: u64 = 2;
-    /// Marks an atomic or otherwise strong access, or a reduction.
+    /// Marks one that is still in flight as well.
+    pub const IN_FLIGHT: u64 = 3;
+    /// Marks an atomic or otherwise strong access, or together with the others a reduction.
     pub const STRONG: u64 = 4;
+    /// The mark of a volatile access, strong too.
+    pub const VOLATILE: u64 = 2;
+    /// The mark of an access that is strong for the threads of its block only.
+    pub const NARROW: u64 = 6;
 
     /// Times count from one, so that no stamp is zero.
     #[inline(always)]
@@ -68,8 +72,27 @@ impl GStamp {
     pub fn pc(self) -> u32 {
         (self.0 >> 3 & 0xffff) as u32
     }
-    pub fn has(self, mark: u64) -> bool {
-        self.0 & mark != 0
+    pub fn proxy(self) -> bool {
+        self.0 & GStamp::PROXY != 0
+    }
+    pub fn in_flight(self) -> bool {
+        self.0 & GStamp::IN_FLIGHT == GStamp::IN_FLIGHT
+    }
+    /// Whether two accesses may meet unordered: both are strong, and each for the other's thread.
+    pub fn may_meet(self, o: GStamp) -> bool {
+        let strong = |s: GStamp| s.0 & GStamp::STRONG != 0 || s.is(GStamp::VOLATILE);
+        strong(self) && strong(o) && !self.narrow_apart(o) && !self.volatile_lanes(o)
+    }
+    /// One of them is strong for its own block only, and the other is of another.
+    pub fn narrow_apart(self, o: GStamp) -> bool {
+        (self.is(GStamp::NARROW) || o.is(GStamp::NARROW)) && self.block() != o.block()
+    }
+    /// Lanes of a warp that pass values through volatile memory count on an order that nothing gives them.
+    pub fn volatile_lanes(self, o: GStamp) -> bool {
+        self.is(GStamp::VOLATILE) && o.is(GStamp::VOLATILE) && self.far() == o.far()
+    }
+    fn is(self, mark: u64) -> bool {
+        self.0 & 7 == mark
     }
     /// The same thread.
     fn same_lane(self, o: GStamp) -> bool {
@@ -126,7 +149,7 @@ impl GlobalShadow {
     pub fn settle(&self, alloc: usize, granule: usize, me: GStamp) {
         let Some([w, ..]) = self.cell(alloc, granule) else { return };
         let old = GStamp(w.load(Relaxed));
-        if old.has(GStamp::IN_FLIGHT) && old.same_lane(me) {
+        if old.in_flight() && old.same_lane(me) {
             // The place of the access stays.
             let keep = 0xffff << 3 | GStamp::STRONG;
             w.store(me.0 & !keep | old.0 & keep, Relaxed);

@@ -13,8 +13,10 @@ impl Stamp {
     pub const NOBODY: Stamp = Stamp(0);
     /// Marks an access of the asynchronous proxy.
     pub const PROXY: u64 = 1;
-    /// Marks an atomic, volatile or otherwise strong access: these do not race with each other.
+    /// Marks an atomic or otherwise strong access: these do not race with each other.
     pub const STRONG: u64 = 2;
+    /// The mark of a volatile access: strong, but not among the lanes of a warp.
+    pub const VOLATILE: u64 = 3;
 
     /// `agent` 10 bits, `lane` 6, `time` 27, `pc` 19, `marks` 2.
     #[inline(always)]
@@ -43,10 +45,15 @@ impl Stamp {
         (self.0 >> 2 & 0x7_ffff) as u32
     }
     pub fn proxy(self) -> bool {
-        self.0 & Stamp::PROXY != 0
+        self.0 & 3 == Stamp::PROXY
     }
-    pub fn strong(self) -> bool {
-        self.0 & Stamp::STRONG != 0
+    /// Whether two accesses may meet unordered.
+    fn may_meet(self, o: Stamp) -> bool {
+        self.0 & o.0 & Stamp::STRONG != 0 && !self.volatile_lanes(o)
+    }
+    /// Lanes of a warp that pass values through volatile memory count on an order that nothing gives them.
+    pub fn volatile_lanes(self, o: Stamp) -> bool {
+        self.0 & o.0 & 3 == Stamp::VOLATILE && self.agent() == o.agent()
     }
     /// The same access at another time.
     pub fn at(self, time: u32) -> Self {
@@ -61,6 +68,10 @@ struct Cell {
     /// An earlier reader of another warp.
     other: Stamp,
 }
+
+/// What to do about [`Stamp::volatile_lanes`].
+pub const VOLATILE_LANES: &str =
+    "volatile orders nothing between the lanes of a warp: put a bar.warp.sync between them";
 
 /// Why two accesses conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +89,8 @@ pub struct Conflict {
     pub stamp: Stamp,
     pub write: bool,
     pub cause: Cause,
+    /// Both are volatile accesses of one warp.
+    pub volatile: bool,
 }
 
 /// The shadow of one block's shared memory.
@@ -95,16 +108,15 @@ impl SharedShadow {
     /// Whether, and why, an access of `p` stamped `me` conflicts with an earlier one.
     #[inline]
     fn conflict(clocks: &Clocks, p: Party, me: Stamp, s: Stamp, write: bool) -> Option<Conflict> {
-        let found = |cause| Some(Conflict { stamp: s, write, cause });
-        if s == Stamp::NOBODY || me.strong() && s.strong() {
+        let found = |cause| Some(Conflict { stamp: s, write, cause, volatile: me.volatile_lanes(s) });
+        if s == Stamp::NOBODY || me.may_meet(s) {
             return None;
         }
+        // Not even operations of the same thread that are in flight together are ordered.
         if s.time() == IN_FLIGHT {
-            // Accesses of one warp's unfinished operations are ordered among themselves.
-            let same_op = me.time() == IN_FLIGHT && me.agent() == s.agent();
-            return if same_op { None } else { found(Cause::InFlight) };
+            return found(Cause::InFlight);
         }
-        if s.agent() == me.agent() && !clocks.is_warp(me.agent()) || clocks.after(p, s.agent(), s.lane(), s.time()) {
+        if clocks.after(p, s.agent(), s.lane(), s.time()) {
             return None;
         }
         found(if clocks.is_warp(s.agent()) { Cause::Unordered } else { Cause::InFlight })
@@ -128,7 +140,8 @@ impl SharedShadow {
         let (first, last) = (addr >> self.shift, (addr + n - 1) >> self.shift);
         for c in &mut self.cells[first..=last] {
             let w = c.write;
-            if w.agent() != me.agent() || w.lane() != me.lane() || w.time() == IN_FLIGHT {
+            let mine = w.agent() == me.agent() && w.lane() == me.lane() && clocks.is_warp(w.agent());
+            if !mine || w.time() == IN_FLIGHT {
                 found = found.or_else(|| Self::conflict(clocks, p, me, w, true));
             }
             if me.proxy()
@@ -138,7 +151,7 @@ impl SharedShadow {
                 && found.is_none()
                 && !clocks.proxy_sees(p, 0, w.agent(), w.lane(), w.time())
             {
-                found = Some(Conflict { stamp: w, write: true, cause: Cause::Proxy });
+                found = Some(Conflict { stamp: w, write: true, cause: Cause::Proxy, volatile: false });
             }
             if write {
                 for r in [c.read, c.other] {

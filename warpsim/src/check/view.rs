@@ -92,10 +92,6 @@ impl View {
         [lane, EVERY].iter().any(|l| far.get(&(warp, *l)).is_some_and(over))
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty() && self.lanes.is_empty() && self.far.is_none()
-    }
-
     /// Adds this view to one that the whole grid understands: `name` gives warps, and nothing for other agents.
     pub fn export(&self, into: &mut BTreeMap<(Far, u8), u32>, name: impl Fn(usize) -> Option<Far>) {
         let mut put = |agent: usize, lane: u8, time: u32| {
@@ -130,6 +126,8 @@ pub struct Known {
     pub proxy: [View; 2],
     /// Initialisations of mbarriers that were made visible to the cluster.
     pub inits: View,
+    /// What of it somebody has fenced since, for a block, a cluster, the GPU: what relaxed operations pass on.
+    pub fenced: Option<Box<[View; 3]>>,
 }
 
 impl Known {
@@ -138,9 +136,9 @@ impl Known {
         self.proxy[0].join(&other.proxy[0]);
         self.proxy[1].join(&other.proxy[1]);
         self.inits.join(&other.inits);
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.seen.is_empty() && self.inits.is_empty()
+        if let Some(theirs) = &other.fenced {
+            let mine = self.fenced.get_or_insert_default();
+            mine.iter_mut().zip(&**theirs).for_each(|(mine, theirs)| mine.join(theirs));
+        }
     }
 }

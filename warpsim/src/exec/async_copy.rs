@@ -5,7 +5,7 @@ use super::global_check::{Touch, check_init, check_race};
 use super::mem_ops::{self, lanes};
 use super::state::*;
 use super::{mbarrier, shared};
-use crate::check::race::{IN_FLIGHT, Stamp};
+use crate::check::race::{Conflict, IN_FLIGHT, Stamp};
 use crate::ir::*;
 use crate::launch::Completion;
 use crate::report::{Fault, Kind};
@@ -83,7 +83,13 @@ pub fn cp_async(
         }
         if let (Some(shadow), Some(clocks)) = (&mut cl.blocks[b].shadow, &cl.clocks) {
             let me = Stamp::new(w.agent, l as u8, IN_FLIGHT, s.pc, 0);
-            if let Some(c) = shadow.access(clocks, w.party(1 << l), me, off, n, true) {
+            // Lanes of one instruction may copy the same.
+            let again = |c: &Conflict| {
+                let other = usize::from(c.stamp.lane());
+                let twin = c.stamp.agent() == w.agent && c.stamp.pc() == s.pc && other < l && m >> other & 1 == 1;
+                twin && (e.src[other], e.take[other], e.dst[other]) == (e.src[l], e.take[l], e.dst[l])
+            };
+            if let Some(c) = shadow.access(clocks, w.party(1 << l), me, off, n, true).filter(|c| !again(c)) {
                 shared::report(cx, w, s, l, c, true, off);
             }
         }

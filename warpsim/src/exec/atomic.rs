@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
-use super::mem_ops::{addresses, by_space, lanes, locate as locate_global};
+use super::mem_ops::{addresses, by_space, lanes, locate as locate_global, strength};
 use super::state::*;
 use super::{order, shared};
-use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::num;
 use crate::report::{Fault, Kind};
@@ -107,7 +106,7 @@ pub fn run(
             mx.global(s.func, s.pc, addr, m, (n * count) as u32, true);
         }
         // Loops around a compare-and-swap start from a plain load: for the race checker it is a read.
-        order::tell(cx, cl, w, space, addr, m, matches!(a.order, Order::Release | Order::AcqRel));
+        order::tell(cx, cl, w, space, addr, m, a.order, a.scope);
         for l in lanes(m) {
             let mut old = [0u64; 8];
             for e in 0..count {
@@ -127,7 +126,7 @@ pub fn run(
                                 Some(at),
                             );
                         }
-                        let (bytes, marks) = (n as u64, GStamp::STRONG);
+                        let (bytes, marks) = (n as u64, strength(a.scope));
                         let t = Touch { lane: l, alloc: k, addr: at, bytes, write: a.op != AtomOp::Cas, marks };
                         check_init(cx, w, s, t);
                         check_race(cx, cl, w, s, t, |_, _| false);
@@ -165,7 +164,7 @@ pub fn run(
                 }
             }
         }
-        order::hear(cx, cl, w, space, addr, m);
+        order::hear(cx, cl, w, space, addr, m, a.scope);
         Ok(())
     })
 }

@@ -1,6 +1,7 @@
 //! Block barriers (`bar`, `barrier`) and the cluster barrier.
 
 use super::cx::Cx;
+use super::mem_ops::lanes;
 use super::run::Flow;
 use super::state::*;
 use crate::ir::{Inst, Reg, VoteMode};
@@ -76,12 +77,6 @@ fn enter(
             None,
         );
     }
-    if cx.opts.checks.sync && aligned && m != w.alive {
-        let missing = w.alive & !m;
-        cx.report(w, s, lane, Kind::DivergentBarrier, None, None, |_| {
-            format!("only lanes {m:#010x} of the warp reach barrier {id}; lanes {missing:#010x} are elsewhere")
-        });
-    }
     if let Some(c) = &mut cl.clocks {
         c.bar_arrive(w.party(m), w.block, id);
     }
@@ -105,6 +100,15 @@ fn enter(
             format!("these threads arrive again at barrier {id} before its phase is over")
         });
     }
+    if cx.opts.checks.sync && aligned && m != w.alive {
+        let at = Split { mask: m, ..s.clone() };
+        let elsewhere = |k: &(usize, Split)| k.0 == w.id && (k.1.pc, k.1.func) != (s.pc, s.func);
+        if bar.partial.iter().any(elsewhere) {
+            divergent(cx, w, &at, id);
+        } else {
+            bar.partial.push((w.id, at));
+        }
+    }
     bar.lanes[w.id] |= m;
     if let Some(p) = p {
         bar.popc += (p & m).count_ones();
@@ -112,30 +116,37 @@ fn enter(
         bar.any |= p & m != 0;
     }
     let a = Arrival { id, phase: bar.phase };
-    settle(cl, w.block, id, Some(w));
+    settle(cx, cl, w.block, id, w);
     Ok(a)
 }
 
-/// Finishes the barrier's phase when everybody has arrived.
-fn settle(cl: &mut Cluster, block: usize, id: u32, current: Option<&Warp>) {
+/// An aligned barrier that some of the warp's lanes do not come to, or come to in another place.
+fn divergent(cx: &mut Cx<'_>, w: &Warp, s: &Split, id: u32) {
+    let (here, missing) = (s.mask, w.alive & !s.mask);
+    cx.report(w, s, here.trailing_zeros(), Kind::DivergentBarrier, None, None, |_| {
+        format!(
+            "only lanes {here:#010x} of the warp reach barrier {id}; lanes {missing:#010x} are elsewhere: take it out of the \
+             branch that they take differently"
+        )
+    });
+}
+
+/// Finishes the barrier's phase when everybody has arrived; `current` is the warp that runs.
+fn settle(cx: &mut Cx<'_>, cl: &mut Cluster, block: usize, id: u32, current: &Warp) {
     let b = &mut cl.blocks[block];
-    let alive: Vec<u32> = b
-        .warps
-        .iter()
-        .enumerate()
-        .map(|(k, w)| match (w, current) {
-            (Some(w), _) => w.alive,
-            (None, Some(c)) if c.id == k => c.alive,
-            _ => 0,
-        })
-        .collect();
+    let warp = |k: usize| match &b.warps[k] {
+        Some(w) => Some(&**w),
+        None if current.id == k => Some(current),
+        None => None,
+    };
     let bar = &mut b.bars[id as usize];
     if !bar.open {
         return;
     }
     let mut arrived = 0;
     for (k, lanes) in bar.lanes.iter().enumerate() {
-        let whole = lanes & alive[k] == alive[k] && (*lanes != 0 || (bar.expected == 0 && alive[k] == 0));
+        let alive = warp(k).map_or(0, |w| w.alive);
+        let whole = lanes & alive == alive && (*lanes != 0 || (bar.expected == 0 && alive == 0));
         arrived += if whole { 32 } else { lanes.count_ones() };
     }
     let expected = if bar.expected == 0 { bar.lanes.len() as u32 * 32 } else { bar.expected };
@@ -143,6 +154,12 @@ fn settle(cl: &mut Cluster, block: usize, id: u32, current: Option<&Warp>) {
         bar.phase = bar.phase.wrapping_add(1);
         bar.open = false;
         bar.result = (bar.popc, bar.all, bar.any);
+        for (k, s) in std::mem::take(&mut bar.partial) {
+            match warp(k) {
+                Some(w) if bar.lanes[k] & w.alive != w.alive => divergent(cx, w, &s, id),
+                _ => {}
+            }
+        }
         bar.lanes.fill(0);
         cl.events += 1;
         if let Some(c) = &mut cl.clocks {
@@ -151,12 +168,25 @@ fn settle(cl: &mut Cluster, block: usize, id: u32, current: Option<&Warp>) {
     }
 }
 
+/// Reports the barriers that wait for the rest of a warp, when nobody can go on.
+pub fn report_partial(cx: &mut Cx<'_>, cl: &mut Cluster) {
+    for b in &mut cl.blocks {
+        for id in 0..16 {
+            for (k, s) in std::mem::take(&mut b.bars[id].partial) {
+                match &b.warps[k] {
+                    Some(w) if b.bars[id].lanes[k] & w.alive != w.alive => divergent(cx, w, &s, id as u32),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
 /// After lanes exited: barriers that no longer wait for them.
-pub fn after_exit(cl: &mut Cluster, w: &Warp) {
+pub fn after_exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp) {
     for id in 0..16 {
-        let bar = &cl.blocks[w.block].bars[id];
-        if bar.open && bar.expected == 0 {
-            settle(cl, w.block, id as u32, Some(w));
+        if cl.blocks[w.block].bars[id].open {
+            settle(cx, cl, w.block, id as u32, w);
         }
     }
 }
@@ -172,37 +202,27 @@ pub fn write_reduction(cl: &mut Cluster, w: &mut Warp, s: &Split, id: u32, d: Re
 }
 
 pub fn cluster_arrive(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32, relaxed: bool) -> Wide {
-    if cx.opts.checks.sync && m != w.alive {
-        cx.report(w, s, m.trailing_zeros(), Kind::DivergentBarrier, None, None, |_| {
-            format!("only lanes {m:#010x} of the warp reach the cluster barrier")
-        });
+    if w.cluster_arrived & m != 0 {
+        let message = "a second arrival at the cluster barrier without a wait";
+        return cx.fault(w, s, m.trailing_zeros(), Kind::BarrierMisuse, message, None);
     }
-    if w.cluster_arrived {
-        return cx.fault(
-            w,
-            s,
-            m.trailing_zeros(),
-            Kind::BarrierMisuse,
-            "a second arrival at the cluster barrier without a wait",
-            None,
-        );
-    }
-    w.cluster_arrived = true;
-    w.cluster_phase = cl.bar_phase;
+    w.cluster_arrived |= m;
+    lanes(m).for_each(|l| w.cluster_turn[l] = cl.bar_phase + 1);
+    cl.bar_open = true;
     if let Some(c) = &mut cl.clocks {
         c.cluster_arrive(w.party(m), relaxed);
     }
-    cl.bar_arrived += 1;
-    cluster_settle(cl);
+    cluster_settle(cl, w);
     Ok(Flow::Next)
 }
 
-/// Warps that exited count as arrived.
-pub fn cluster_settle(cl: &mut Cluster) {
-    let live: usize = cl.blocks.iter().map(|b| b.live).sum();
-    if cl.bar_arrived >= live && cl.bar_arrived > 0 {
-        cl.bar_arrived = 0;
-        cl.bar_phase = cl.bar_phase.wrapping_add(1);
+/// Finishes the cluster barrier's phase when all threads that have not exited have arrived; `current` is the warp that runs.
+pub fn cluster_settle(cl: &mut Cluster, current: &Warp) {
+    let turn = cl.bar_phase + 1;
+    let arrived = |w: &Warp| lanes(w.alive).all(|l| w.cluster_turn[l] == turn);
+    let mut others = cl.blocks.iter().flat_map(|b| b.warps.iter().flatten());
+    if cl.bar_open && arrived(current) && others.all(|w| arrived(w)) {
+        (cl.bar_phase, cl.bar_open) = (turn, false);
         cl.events += 1;
         if let Some(c) = &mut cl.clocks {
             c.cluster.publish();
@@ -210,19 +230,12 @@ pub fn cluster_settle(cl: &mut Cluster) {
     }
 }
 
-pub fn cluster_wait(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) -> Wide {
-    if !w.cluster_arrived {
-        return cx.fault(
-            w,
-            s,
-            m.trailing_zeros(),
-            Kind::BarrierMisuse,
-            "a wait at the cluster barrier without an arrival",
-            None,
-        );
+pub fn cluster_wait(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, m: u32) -> Wide {
+    if w.cluster_arrived & m != m {
+        let message = "a wait at the cluster barrier without an arrival";
+        return cx.fault(w, s, m.trailing_zeros(), Kind::BarrierMisuse, message, None);
     }
-    w.cluster_arrived = false;
-    let phase = w.cluster_phase;
-    let _ = cl;
+    w.cluster_arrived &= !m;
+    let phase = w.cluster_turn[m.trailing_zeros() as usize] - 1;
     Ok(Flow::Block(Wait::Cluster { phase }))
 }

@@ -22,6 +22,8 @@ pub struct Launched {
     pub params: Vec<u8>,
     pub globals: Vec<u64>,
     pub threads: u32,
+    /// Registers of a thread at the start; 0: unknown.
+    pub registers: u32,
     /// By function: instructions with an operand that may be uninitialised (1), or that a `wgmma` works on (2), or that compute or
     /// use an address in 32 bits (4).
     pub watch: Vec<Vec<u8>>,

@@ -5,7 +5,7 @@ use super::mem_ops::block_of;
 use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
-use crate::check::race::Cause;
+use crate::check::race::{Cause, VOLATILE_LANES};
 use crate::report::{Earlier, Kind};
 
 /// An access of one lane, or of an asynchronous operation that it starts.
@@ -63,7 +63,7 @@ pub fn check_race(
             {
                 continue;
             }
-            return report(cx, cl, w, s, t, old, was_write, cause);
+            return report(cx, cl, w, s, t, (me, old), was_write, cause);
         }
     }
 }
@@ -82,10 +82,10 @@ pub fn settle(cx: &Cx<'_>, cl: &Cluster, w: &Warp, lane: usize, alloc: usize, ad
 }
 
 fn conflict(cl: &Cluster, p: Party, me: GStamp, old: GStamp, was_write: bool) -> Option<Cause> {
-    if old == GStamp::NOBODY || me.has(GStamp::STRONG) && old.has(GStamp::STRONG) {
+    if old == GStamp::NOBODY || me.may_meet(old) {
         return None;
     }
-    if old.has(GStamp::IN_FLIGHT) {
+    if old.in_flight() {
         return Some(Cause::InFlight);
     }
     let c = cl.clocks.as_ref()?;
@@ -99,18 +99,26 @@ fn conflict(cl: &Cluster, p: Party, me: GStamp, old: GStamp, was_write: bool) ->
     if !c.after(p, agent, old.lane(), time) {
         return Some(Cause::Unordered);
     }
-    let unseen =
-        me.has(GStamp::PROXY) && was_write && !old.has(GStamp::PROXY) && !c.proxy_sees(p, 1, agent, old.lane(), time);
+    let unseen = me.proxy() && was_write && !old.proxy() && !c.proxy_sees(p, 1, agent, old.lane(), time);
     unseen.then_some(Cause::Proxy)
 }
 
-fn report(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, t: Touch, old: GStamp, was_write: bool, cause: Cause) {
+fn report(
+    cx: &mut Cx<'_>,
+    cl: &Cluster,
+    w: &Warp,
+    s: &Split,
+    t: Touch,
+    (me, old): (GStamp, GStamp),
+    was_write: bool,
+    cause: Cause,
+) {
     // Blocks whose numbers differ by a multiple of 2^18 look the same; this one's cluster is named when it may be.
-    let by = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0));
-    let [bx, by, bz] = by.map_or_else(|| block_of(cx.launch.grid, old.block()), |b| b.ctaid);
+    let host = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0));
+    let [bx, by, bz] = host.map_or_else(|| block_of(cx.launch.grid, old.block()), |b| b.ctaid);
     let (lane, others) = if old.lane() < 32 { (old.lane(), "") } else { (0, " and others of its warp") };
     let [tx, ty, tz] = cx.thread(old.warp(), lane.into());
-    let what = if old.has(GStamp::PROXY) { "a bulk copy of thread" } else { "thread" };
+    let what = if old.proxy() { "a bulk copy of thread" } else { "thread" };
     let who = format!("{what} ({tx},{ty},{tz}){others} of block ({bx},{by},{bz})");
     let earlier = Earlier { place: cx.place(s.func, old.pc()), who, write: was_write };
     let kind = match cause {
@@ -118,11 +126,18 @@ fn report(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, t: Touch, old: GSt
         Cause::InFlight => Kind::AsyncRace,
         Cause::Proxy => Kind::MissingProxyFence,
     };
+    let advice = match host {
+        _ if me.narrow_apart(old) => "the accesses are strong for their own block only: give them .gpu scope",
+        Some(_) if me.volatile_lanes(old) => VOLATILE_LANES,
+        Some(b) if b.rank as usize == w.block => "put a barrier between them",
+        Some(_) => "put a cluster barrier between them, or a flag that one releases and the other acquires",
+        None => "let one block fence or release at .gpu scope before it sets a flag that the other looks at first",
+    };
     cx.report(w, s, t.lane as u32, kind, Some(t.addr), Some(earlier), |cx| {
         let verb = if t.write { "writes" } else { "reads" };
         let place = cx.mem.describe(t.addr);
         match cause {
-            Cause::Unordered => format!("{verb} {place} while nothing orders it with the earlier access"),
+            Cause::Unordered => format!("{verb} {place} while nothing orders it with the earlier access: {advice}"),
             Cause::InFlight => format!("{verb} {place} while a bulk store to it has not been waited for"),
             Cause::Proxy => {
                 format!("{verb} {place} through the asynchronous proxy without a fence.proxy.async after the write")

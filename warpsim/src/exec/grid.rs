@@ -5,17 +5,18 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use super::cx::{Cx, Launched};
 use super::mem_ops::block_of;
 pub use super::prepare::prepare;
 use super::state::*;
-use super::{mbarrier, misc, run};
+use super::{misc, run, stuck};
 use crate::check::clocks::Clocks;
 use crate::check::global::GlobalShadow;
 use crate::check::race::SharedShadow;
 use crate::ir::Program;
-use crate::launch::Options;
+use crate::launch::{Options, Progress};
 use crate::memory::Memory;
 use crate::metrics::Collector;
 use crate::occupancy::{Device, occupancy};
@@ -31,6 +32,11 @@ struct Shared<'a> {
     clusters: u64,
     /// Warp instructions of all workers.
     executed: AtomicU64,
+    /// Clusters that have ended.
+    ended: AtomicU64,
+    /// When the caller was told last, in milliseconds since the start.
+    told: AtomicU64,
+    start: Instant,
     stop: AtomicBool,
     faults: Mutex<Vec<(u64, Fault)>>,
 }
@@ -58,6 +64,9 @@ pub fn run(prog: &Program, mem: &Memory, launch: Launched, opts: &Options) -> Re
         next: AtomicU64::new(0),
         clusters,
         executed: AtomicU64::new(0),
+        ended: AtomicU64::new(0),
+        told: AtomicU64::new(0),
+        start: Instant::now(),
         stop: AtomicBool::new(false),
         faults: Mutex::new(vec![]),
     };
@@ -167,6 +176,10 @@ fn worker(sh: &Shared<'_>) -> Outcome {
         let before = cx.instructions;
         let ran = run_cluster(&mut cx, &mut c, left.min(SLICE));
         sh.executed.fetch_add(cx.instructions - before, Relaxed);
+        sh.ended.fetch_add(u64::from(matches!(ran, Ok(true))), Relaxed);
+        if let Some(tell) = sh.opts.progress {
+            progress(sh, tell);
+        }
         match ran {
             Err(f) => {
                 text.push_str(&std::mem::take(&mut cx.output));
@@ -187,6 +200,18 @@ fn worker(sh: &Shared<'_>) -> Outcome {
         }
     }
     Outcome { instructions: cx.instructions, findings: cx.findings, output, metrics: cx.metrics }
+}
+
+/// Tells the caller, when it has been a while.
+fn progress(sh: &Shared<'_>, tell: fn(Progress)) {
+    const PAUSE: u64 = 500;
+    let (now, last) = (sh.start.elapsed().as_millis() as u64, sh.told.load(Relaxed));
+    if now < last + PAUSE || sh.told.compare_exchange(last, now, Relaxed, Relaxed).is_err() {
+        return;
+    }
+    let per: u64 = sh.launch.cluster.iter().map(|v| u64::from(*v)).product();
+    let (ended, blocks) = (sh.ended.load(Relaxed) * per, sh.clusters * per);
+    tell(Progress { ended, blocks, instructions: sh.executed.load(Relaxed) });
 }
 
 fn over_limit(sh: &Shared<'_>, k: u64) -> Fault {
@@ -226,6 +251,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
             bars: vec![Bar::default(); 16],
             warps: vec![],
             live: warps,
+            pool: 0,
             shadow: race.then(|| Box::new(SharedShadow::new(bytes, cx.prog.shared_grain))),
             guests: vec![],
         };
@@ -240,7 +266,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
     Ok(Cluster {
         blocks,
         bar_phase: 0,
-        bar_arrived: 0,
+        bar_open: false,
         pending: vec![],
         clocks,
         events: 0,
@@ -270,6 +296,7 @@ fn new_warp(
         local,
         local_stride,
         alive: mask,
+        registers: cx.launch.registers,
         ..Warp::default()
     };
     let s = Split { pc: 0, mask, join: NO_JOIN, ..Split::default() };
@@ -310,91 +337,12 @@ fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64) -> Result<bool, Fa
         }
         spent += ran;
         cl.executed += ran;
-        if ran == 0 && !expire(cl) {
-            return stuck(cx, cl, Kind::Deadlock, "no thread can go on");
+        if ran == 0 && !stuck::expire(cl) {
+            return stuck::fault(cx, cl, Kind::Deadlock, "no thread can go on");
         }
         if cl.executed > cx.opts.instruction_limit {
-            return stuck(cx, cl, Kind::InstructionLimit, "the instruction limit is reached: an endless loop?");
+            return stuck::fault(cx, cl, Kind::InstructionLimit, "the instruction limit is reached: an endless loop?");
         }
     }
     Ok(false)
-}
-
-/// Lets every `mbarrier.try_wait` give up, as it does after a while: a thread that looks elsewhere then may bring the others
-/// on. False when there is none, or when this has not helped before.
-fn expire(cl: &mut Cluster) -> bool {
-    const ROUNDS: u32 = 3;
-    let (events, rounds) = cl.stalls;
-    cl.stalls = (cl.events, if events == cl.events { rounds + 1 } else { 1 });
-    if cl.stalls.1 > ROUNDS {
-        return false;
-    }
-    let mut any = false;
-    for w in cl.blocks.iter_mut().flat_map(|b| b.warps.iter_mut().flatten()) {
-        let waits = |wait: &Wait| matches!(wait, Wait::Mbar { .. });
-        for (s, _) in w.blocked.extract_if(.., |(_, wait)| waits(wait)) {
-            w.ready.push(Split { expired: true, ..s });
-            any = true;
-        }
-    }
-    any
-}
-
-/// Says who waits where.
-fn stuck(cx: &Cx<'_>, cl: &Cluster, kind: Kind, what: &str) -> Result<bool, Fault> {
-    let mut text = what.to_string();
-    let mut first: Option<(&Warp, &Split)> = None;
-    let mut told = 0;
-    for b in &cl.blocks {
-        for w in b.warps.iter().flatten().filter(|w| !w.done()) {
-            let running = w.ready.iter().map(|s| (s, "runs".to_string()));
-            let waiting = w.blocked.iter().map(|(s, x)| (s, wait_text(cl, b, *x)));
-            for (s, verb) in waiting.chain(running) {
-                first.get_or_insert((w, s));
-                told += 1;
-                if told <= 12 {
-                    let [x, y, z] = b.ctaid;
-                    let place = cx.place(
-                        s.func,
-                        s.pc.saturating_sub(u32::from(matches!(
-                            verb.as_str().get(..12),
-                            Some("waits at bar" | "waits at the")
-                        ))),
-                    );
-                    text.push_str(&format!(
-                        "\n  block ({x},{y},{z}) warp {} lanes {:#010x} {verb}, {place}",
-                        w.id, s.mask
-                    ));
-                }
-            }
-        }
-    }
-    if told > 12 {
-        text.push_str(&format!("\n  and {} more", told - 12));
-    }
-    match first {
-        Some((w, s)) => cx.fault(w, s, s.mask.trailing_zeros(), kind, text, None),
-        None => Ok(true),
-    }
-}
-
-fn wait_text(cl: &Cluster, b: &Block, wait: Wait) -> String {
-    match wait {
-        Wait::Bar { id, .. } | Wait::BarRed { id, .. } => {
-            let bar = &b.bars[id as usize];
-            let here: u32 = bar.lanes.iter().map(|l| l.count_ones()).sum();
-            let want = if bar.expected == 0 { "all".to_string() } else { bar.expected.to_string() };
-            format!("waits at barrier {id} ({here} of {want} threads there)")
-        }
-        Wait::Cluster { .. } => "waits at the cluster barrier".into(),
-        Wait::Mbar { block, off, parity } => {
-            format!(
-                "waits for phase parity {parity} of the mbarrier at shared {off:#x} of rank {block} ({})",
-                mbarrier::describe(cl, block, off)
-            )
-        }
-        Wait::Lanes { need, .. } => format!("waits for lanes {need:#010x} to reach the same instruction"),
-        Wait::Warpgroup { target } => format!("waits for its warpgroup to commit {target} wgmma groups"),
-        Wait::Yield => "polls".into(),
-    }
 }

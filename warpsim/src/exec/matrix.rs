@@ -4,9 +4,10 @@ use super::cx::Cx;
 use super::mbarrier::smem_address;
 use super::shared::{self, Near};
 use super::state::*;
+use super::warp_ops;
 use crate::check::race::WARP_WIDE;
 use crate::ir::*;
-use crate::report::{Fault, Kind};
+use crate::report::Fault;
 
 /// Row addresses: lane `8 j + r` names row `r` of matrix `j`.
 fn rows(
@@ -19,16 +20,7 @@ fn rows(
     num: usize,
     write: bool,
 ) -> Result<Vec<(usize, usize)>, Fault> {
-    if m != !0 {
-        return cx.fault(
-            w,
-            s,
-            m.trailing_zeros(),
-            Kind::DivergentBarrier,
-            format!("only lanes {m:#010x} of the warp execute it; all 32 are needed"),
-            None,
-        );
-    }
+    warp_ops::all_lanes(cx, w, s, m)?;
     let mut out = vec![];
     let mut addrs = [0u64; 32];
     for l in 0..8 * num {
@@ -107,7 +99,8 @@ pub fn stmatrix(
 }
 
 /// Transposes an 8×8 matrix held in one register a lane.
-pub fn movmatrix(w: &mut Warp, i: &Inst, m: u32) {
+pub fn movmatrix(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
+    warp_ops::all_lanes(cx, w, s, m)?;
     let a = *w.regs.r(i.a);
     let half = |r: usize, c: usize| a[4 * r + c / 2] >> (16 * (c % 2)) & 0xffff;
     let out = std::array::from_fn(|l| {
@@ -115,4 +108,5 @@ pub fn movmatrix(w: &mut Warp, i: &Inst, m: u32) {
         half(t, g) | half(t + 1, g) << 16
     });
     w.regs.set_r(i.d, &out, m);
+    Ok(())
 }

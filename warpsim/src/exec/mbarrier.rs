@@ -179,7 +179,7 @@ pub fn run(
         places[l] = (b, off);
     }
     let known = match (kind, &mut cl.clocks) {
-        (Mbar::Arrive { relaxed: true, .. }, Some(c)) => c.release_relaxed(w.party(m)),
+        (Mbar::Arrive { relaxed: true, .. }, Some(c)) => c.release_relaxed(w.party(m), Scope::Block),
         (Mbar::Arrive { .. }, Some(c)) => c.release(w.party(m)),
         _ => Known::default(),
     };

@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::state::*;
-use super::{order, shared};
+use super::{order, shared, stack, undefined};
 use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::memory::{AccessError, space_of, window};
@@ -56,7 +56,7 @@ pub fn load(
             _ => global(cx, cl, w, s, i, a, addr, m, false)?,
         }
         if a.order != Order::Weak {
-            order::hear(cx, cl, w, space, addr, m);
+            order::hear(cx, cl, w, space, addr, m, a.scope);
         }
         Ok(())
     })
@@ -74,10 +74,16 @@ pub fn store(
     let addr = addresses(w, i);
     by_space(a.space, &addr, m, |space, addr, m| {
         if a.order != Order::Weak {
-            order::tell(cx, cl, w, space, addr, m, matches!(a.order, Order::Release | Order::AcqRel));
+            order::tell(cx, cl, w, space, addr, m, a.order, a.scope);
         }
         match space {
-            MemSpace::Shared => shared::store(cx, cl, w, s, i, a, addr, m),
+            MemSpace::Shared => {
+                shared::store(cx, cl, w, s, i, a, addr, m)?;
+                if cx.opts.checks.init && cx.launch.watch[s.func as usize][s.pc as usize] & 1 != 0 {
+                    undefined::stored(cx, cl, w, s, i, a, addr, m);
+                }
+                Ok(())
+            }
             MemSpace::Local => local(cx, w, s, i, a, addr, m, true),
             MemSpace::Param => {
                 cx.fault(w, s, m.trailing_zeros(), Kind::OutOfBounds, "a store to a kernel parameter", None)
@@ -136,8 +142,14 @@ fn local(
     let (ext, n, total) = (i.ext as usize, usize::from(a.bytes), usize::from(a.bytes) * usize::from(a.count));
     for l in lanes(m) {
         let at = addr[l] as usize;
-        if addr[l].saturating_add(total as u64) > w.local_stride as u64 {
-            return cx.fault(w, s, l as u32, Kind::OutOfBounds, "outside the thread's local memory", Some(addr[l]));
+        let end = stack::end(cx, w, s, l);
+        if addr[l].saturating_add(total as u64) > end as u64 {
+            let message = format!(
+                "{total} bytes at local address {:#x}, and the thread's local memory ends at {end:#x} here: an index past the end of \
+                 an array?",
+                addr[l]
+            );
+            return cx.fault(w, s, l as u32, Kind::OutOfBounds, message, Some(addr[l]));
         }
         if !at.is_multiple_of(total) {
             return cx.fault(
@@ -301,7 +313,11 @@ fn global(
                 None => locate(cx, w, s, l, addr[l], total, what)?,
             };
             if slow {
-                let marks = if a.order == Order::Weak { 0 } else { GStamp::STRONG };
+                let marks = match a.order {
+                    Order::Weak => 0,
+                    Order::Volatile => GStamp::VOLATILE,
+                    _ => strength(a.scope),
+                };
                 let t = Touch { lane: l, alloc: k, addr: addr[l], bytes: total, write, marks };
                 if !write {
                     check_init(cx, w, s, t);
@@ -366,6 +382,11 @@ fn global(
         }
     }
     Ok(())
+}
+
+/// The mark of a strong access.
+pub fn strength(scope: Scope) -> u64 {
+    if scope == Scope::Block { GStamp::NARROW } else { GStamp::STRONG }
 }
 
 /// True when a lane's store would leave memory as it is.

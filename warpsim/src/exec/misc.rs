@@ -16,9 +16,9 @@ pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) 
     w.exit(m);
     if w.done() {
         cl.blocks[w.block].live -= 1;
-        barrier::cluster_settle(cl);
     }
-    barrier::after_exit(cl, w);
+    barrier::cluster_settle(cl, w);
+    barrier::after_exit(cx, cl, w);
     cl.events += 1;
     Ok(())
 }
@@ -151,53 +151,6 @@ pub fn branch_groups(
     Ok(groups)
 }
 
-/// Finds reads of registers that these lanes never wrote.
-pub fn watch_registers(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
-    let code = &cx.prog.funcs[s.func as usize];
-    let (at, defs, len) = (i.ext as usize, usize::from(i.defs), usize::from(i.len));
-    let list = &code.lists[at..at + len];
-    let accumulates = matches!(i.op, Op::Wgmma(_));
-    let mut bad = 0;
-    // The lanes that the PTX instruction is for; a helper is executed by all.
-    let reads = match i.under {
-        p if p.is_some() => m & if i.guard_neg { !w.regs.pred(p) } else { w.regs.pred(p) },
-        _ => m,
-    };
-    let uses = if accumulates { &list[list.len()..] } else { &list[defs..] };
-    for r in [i.a, i.b, i.c].iter().chain(uses).filter(|r| r.is_some() && code.maybe_uninit.contains(r)) {
-        bad |= reads & !written(w, *r);
-    }
-    if i.guard.is_some() && code.maybe_uninit.contains(&i.guard) {
-        bad |= s.mask & !written(w, i.guard);
-    }
-    for r in std::iter::once(&i.d).chain(&list[..defs]).filter(|r| r.is_some() && code.maybe_uninit.contains(r)) {
-        *written_mut(w, *r) |= m;
-    }
-    if bad != 0 {
-        cx.report(w, s, bad.trailing_zeros(), Kind::UninitialisedRegister, None, None, |_| {
-            format!("reads a register that lanes {bad:#010x} never wrote")
-        });
-    }
-}
-
-fn written(w: &Warp, r: Reg) -> u32 {
-    let g = &w.regs;
-    match r.class() {
-        Class::R => g.ri[g.rb + r.slot()],
-        Class::Q => g.qi[g.qb + r.slot()],
-        Class::P => g.pi[g.pb + r.slot()],
-    }
-}
-
-fn written_mut(w: &mut Warp, r: Reg) -> &mut u32 {
-    let g = &mut w.regs;
-    match r.class() {
-        Class::R => &mut g.ri[g.rb + r.slot()],
-        Class::Q => &mut g.qi[g.qb + r.slot()],
-        Class::P => &mut g.pi[g.pb + r.slot()],
-    }
-}
-
 /// A clock that counts this host thread's warp instructions.
 pub fn clock(cx: &mut Cx<'_>, w: &mut Warp, i: &Inst, hi: u8, m: u32) {
     cx.instructions += 1;
@@ -265,16 +218,6 @@ pub fn cta_rank(cl: &Cluster, w: &mut Warp, i: &Inst, _shared: bool, m: u32) {
     let a: [u32; 32] = if i.a.class() == Class::R { *w.regs.r(i.a) } else { w.regs.q(i.a).map(|v| v as u32) };
     let out = a.map(|v| (v >> 24).checked_sub(1).unwrap_or(own));
     w.regs.set_r(i.d, &out, m);
-}
-
-pub fn set_max_regs(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
-    let n = i.imm as u32;
-    if cx.opts.checks.sync && m != w.alive {
-        cx.report(w, s, m.trailing_zeros(), Kind::DivergentBarrier, None, None, |_| {
-            "setmaxnreg by part of a warp".into()
-        });
-    }
-    w.max_regs = n;
 }
 
 fn local_u64(w: &Warp, lane: usize, off: usize) -> u64 {

@@ -5,9 +5,10 @@
 
 use super::cx::Cx;
 use super::state::*;
+use super::warp_ops;
 use crate::ir::*;
 use crate::num;
-use crate::report::{Fault, Kind};
+use crate::report::Fault;
 
 /// Element `e` of a packed register as f32.
 #[inline(always)]
@@ -51,16 +52,7 @@ pub fn place_c(l: usize, c: usize) -> (usize, usize) {
 }
 
 pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u32) -> Result<(), Fault> {
-    if m != !0 {
-        return cx.fault(
-            w,
-            s,
-            m.trailing_zeros(),
-            Kind::DivergentBarrier,
-            format!("only lanes {m:#010x} of the warp execute it; all 32 are needed"),
-            None,
-        );
-    }
+    warp_ops::all_lanes(cx, w, s, m)?;
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
     let (mm, nn, kk) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
     let defs = usize::from(i.defs);

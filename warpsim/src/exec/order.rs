@@ -1,16 +1,18 @@
 //! Fences and strong accesses: how threads tell each other, without a barrier, what they have done.
 
+use std::sync::Arc;
+
 use super::cx::Cx;
 use super::mem_ops::lanes;
 use super::shared;
 use super::state::*;
-use crate::check::clocks::{Clocks, Party};
+use crate::check::clocks::{Clocks, Known, Party};
 use crate::check::global::far;
-use crate::ir::{Fence, MemSpace};
+use crate::ir::{Fence, MemSpace, Order, Scope};
 
 pub fn fence(c: &mut Clocks, p: Party, f: Fence) {
     match f {
-        Fence::Cta | Fence::Cluster | Fence::Gpu | Fence::Sys => c.generic_fence(p),
+        Fence::Generic(scope) => c.generic_fence(p, scope),
         Fence::ProxyAsync { shared, global } => {
             if shared {
                 c.proxy_fence(p, 0);
@@ -39,31 +41,77 @@ fn places(w: &Warp, space: MemSpace, addr: &[u64; 32], m: u32, mut f: impl FnMut
     }
 }
 
-/// Before a strong access: what it makes known, which is everything when it releases and else what was fenced before.
-pub fn tell(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, space: MemSpace, addr: &[u64; 32], m: u32, release: bool) {
+/// Where the threads of one block leave word for each other.
+fn within(block: usize, place: u64) -> u64 {
+    place ^ 1 << 62 ^ (block as u64) << 54
+}
+
+/// Before a strong access: what it makes known, which is everything when it releases and else what was fenced before, to the
+/// threads that it is for.
+pub fn tell(
+    cx: &Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    space: MemSpace,
+    addr: &[u64; 32],
+    m: u32,
+    order: Order,
+    scope: Scope,
+) {
     let Cluster { blocks, clocks: Some(c), .. } = cl else { return };
+    let release = order.releases();
     if !release && !c.has_fenced(w.agent) {
         return;
     }
+    // Often all lanes pass on the same.
+    let mut shared: Option<(Arc<Known>, Arc<Known>)> = None;
     places(w, space, addr, m, |p, place, global| {
-        let Some(known) = c.give(p, place, release) else { return };
-        if let (Some(g), true) = (cx.global_shadow, global) {
+        let (near, given) = shared.clone().unwrap_or_else(|| {
+            if release {
+                let given = Arc::new(c.release(p));
+                return (given.clone(), given);
+            }
+            let given = Arc::new(c.release_relaxed(p, Scope::Cluster));
+            // A fence for the block is enough for those of it that hear.
+            let near = if cx.prog.narrow { Arc::new(c.release_relaxed(p, Scope::Block)) } else { given.clone() };
+            (near, given)
+        });
+        if !release && c.agree(w.agent) {
+            shared = Some((near.clone(), given.clone()));
+        }
+        if cx.prog.narrow {
+            c.leave(within(w.block, place), &near);
+        }
+        if scope != Scope::Block {
+            c.leave(place, &given);
+        }
+        if let (Some(g), true, Scope::Gpu) = (cx.global_shadow, global, scope) {
             let warps = blocks[0].warps.len();
             let name = |agent: usize| blocks.get(agent / warps).map(|b| far(b.linear, agent % warps));
-            g.tell(place, |told| known.seen.export(told, name));
+            let known = match &given.fenced {
+                _ if release => &given.seen,
+                Some(fenced) => &fenced[Scope::Gpu as usize],
+                None => return,
+            };
+            g.tell(place, |told| known.export(told, name));
         }
     });
 }
 
-/// After a strong access: what others had made known there.
-pub fn hear(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, space: MemSpace, addr: &[u64; 32], m: u32) {
+/// After a strong access: what others had made known there, to threads that may hear it.
+pub fn hear(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, space: MemSpace, addr: &[u64; 32], m: u32, scope: Scope) {
     let Some(c) = &mut cl.clocks else { return };
-    let far = cx.global_shadow.filter(|g| g.talked());
+    let far = cx.global_shadow.filter(|g| g.talked() && scope == Scope::Gpu);
     if far.is_none() && c.quiet() {
         return;
     }
     places(w, space, addr, m, |p, place, global| {
-        c.take(p, place);
+        if cx.prog.narrow {
+            c.take(p, within(w.block, place));
+        }
+        if scope != Scope::Block {
+            c.take(p, place);
+        }
         if let (Some(g), true) = (far, global)
             && let Some(told) = g.hear(place)
         {

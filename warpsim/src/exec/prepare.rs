@@ -3,12 +3,16 @@
 use super::cx::Launched;
 use super::wgmma_regs;
 use crate::ir::{Class, Code, Op, Program, Reg};
-use crate::launch::Launch;
+use crate::launch::{Launch, Options};
+use crate::occupancy::{Device, H200, occupancy};
 
-const MAX_SHARED: u32 = 232_448;
+/// The static shared memory that a block may have.
+const MAX_STATIC: u32 = 48 << 10;
+/// Registers that one thread may have.
+const MAX_REGISTERS: u32 = 255;
 
 /// Checks a launch against the kernel and lays out its parameters.
-pub fn prepare(prog: &Program, l: &Launch<'_>, globals: Vec<u64>) -> Result<Launched, String> {
+pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>) -> Result<Launched, String> {
     let product = |v: [u32; 3]| v.iter().map(|x| u64::from(*x)).product::<u64>();
     let threads = product(l.block);
     if !(1..=1024).contains(&threads) || l.block[2] > 64 {
@@ -49,9 +53,17 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, globals: Vec<u64>) -> Result<Laun
     }
     let dyn_offset = prog.static_shared.checked_next_multiple_of(prog.dyn_align.max(16)).unwrap_or(u32::MAX);
     let shared_bytes = if l.shared_bytes == 0 { prog.static_shared } else { dyn_offset.saturating_add(l.shared_bytes) };
-    if shared_bytes > MAX_SHARED {
-        return Err(format!("{shared_bytes} bytes of shared memory: at most {MAX_SHARED} are possible"));
+    // Any GPU may be meant when none is named.
+    let device = opts.device.unwrap_or(H200);
+    let most = device.shared_per_block();
+    if shared_bytes > most {
+        return Err(format!("{shared_bytes} bytes of shared memory: at most {most} are possible on {}", device.name));
     }
+    if prog.static_shared > MAX_STATIC {
+        let has = prog.static_shared;
+        return Err(format!("{has} bytes of static shared memory: more than {MAX_STATIC} have to be dynamic"));
+    }
+    let registers = registers(prog, threads as u32, opts, device)?;
     let wgmma: Vec<_> = prog.funcs.iter().map(wgmma_regs::named).collect();
     let watch = prog.funcs.iter().zip(&wgmma).map(|(code, named)| watched(code, named)).collect();
     Ok(Launched {
@@ -64,14 +76,43 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, globals: Vec<u64>) -> Result<Laun
         params,
         globals,
         threads: threads as u32,
+        registers,
         watch,
         wgmma,
     })
 }
 
+/// Registers of a thread at the start, as far as they are known; 0 when they are not.
+///
+/// A kernel that changes them later gets, at its start, as many as its launch bounds allow.
+fn registers(prog: &Program, threads: u32, opts: &Options, device: Device) -> Result<u32, String> {
+    let product = |v: [u32; 3]| v.iter().fold(1u32, |n, x| n.saturating_mul(*x));
+    let changes = prog.funcs.iter().any(|f| f.insts.iter().any(|i| matches!(i.op, Op::SetMaxNReg)));
+    let bounds = &prog.bounds;
+    let registers = match (opts.registers, changes, bounds.max_registers) {
+        (0, false, _) => return Ok(0),
+        (0, true, Some(n)) => n / 8 * 8,
+        (0, true, None) => {
+            let Some(most) = bounds.required_threads.or(bounds.max_threads) else { return Ok(0) };
+            let resident = product(most).max(1).saturating_mul(bounds.min_blocks.unwrap_or(1).max(1));
+            (device.registers / resident).min(MAX_REGISTERS) / 8 * 8
+        }
+        (n, ..) => n,
+    };
+    if registers > MAX_REGISTERS {
+        return Err(format!("{registers} registers a thread: {MAX_REGISTERS} are possible"));
+    }
+    if occupancy(device, threads, registers, 0, 1).blocks_per_sm == 0 {
+        let (needs, has) = (threads.next_multiple_of(32) * registers, device.registers);
+        return Err(format!(
+            "too many resources requested: {threads} threads of {registers} registers need {needs}, a multiprocessor has {has}"
+        ));
+    }
+    Ok(registers)
+}
+
 /// Which instructions the checkers of registers look at: see [`Launched::watch`].
 fn watched(code: &Code, named: &[bool]) -> Vec<u8> {
-    let uninit = |r: &Reg| r.is_some() && code.maybe_uninit.contains(r);
     let wgmma = |r: &Reg| r.is_some() && r.class() == Class::R && named[r.slot()];
     let any = named.contains(&true);
     code.insts
@@ -80,7 +121,7 @@ fn watched(code: &Code, named: &[bool]) -> Vec<u8> {
         .map(|(i, track)| {
             let list = &code.lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
             let regs = || [i.a, i.b, i.c, i.d, i.guard].into_iter().chain(list.iter().copied());
-            let first = !code.maybe_uninit.is_empty() && regs().any(|r| uninit(&r));
+            let first = !code.maybe_uninit.is_empty() && regs().any(|r| code.follows(r));
             let second = any && !matches!(i.op, Op::Wgmma(_)) && regs().any(|r| wgmma(&r));
             u8::from(first) | u8::from(second) << 1 | u8::from(track.defines || track.accesses) << 2
         })

@@ -3,8 +3,8 @@
 use super::cx::Cx;
 use super::state::*;
 use super::{
-    async_copy, atomic, barrier, call, matrix, mbarrier, mem_ops, misc, mma, offsets, order, st_async, stack, tma,
-    warp_ops, wgmma, wgmma_regs, wmma,
+    async_copy, atomic, atomic_wide, barrier, call, matrix, mbarrier, mem_ops, misc, mma, offsets, order, registers,
+    st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
 use crate::ir::{Inst, Op};
@@ -142,6 +142,7 @@ fn wake(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp) -> Result<(), Fault> {
             Wait::Cluster { phase } => cl.bar_phase != phase,
             Wait::Mbar { block, off, parity } => mbarrier::ready(cx, cl, block, off, parity),
             Wait::Lanes { .. } => false,
+            Wait::Registers { need } => cl.blocks[w.block].pool >= need,
             Wait::Warpgroup { target } => wgmma::all_committed(cl, w, target),
         };
         if !go {
@@ -202,7 +203,7 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
         if watching != 0 {
             let what = watching & cx.launch.watch[s.func as usize][s.pc as usize];
             if what & 1 != 0 {
-                misc::watch_registers(cx, w, s, i, m);
+                undefined::watch(cx, w, s, i, m);
             }
             if what & 2 != 0 && m != 0 {
                 wgmma_regs::access(cx, w, s, i, m);
@@ -347,14 +348,19 @@ fn split_guarded(w: &mut Warp, s: &mut Split, m: u32) {
 }
 
 fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op: &Op, m: u32) -> Result<Flow, Fault> {
+    let m = match warp_ops::meet(w, op, m) {
+        Ok(m) => m,
+        Err(wait) => return Ok(Flow::Retry(wait)),
+    };
     match op {
         Op::Atom(a) => atomic::run(cx, cl, w, s, i, *a, m)?,
+        Op::AtomWide(a) => atomic_wide::run(cx, cl, w, s, i, *a, m)?,
         Op::Warp(op) => return warp_ops::run(cx, cl, w, s, i, *op, m),
         Op::BarSync { aligned } => return barrier::sync(cx, cl, w, s, i, m, *aligned),
         Op::BarArrive { aligned } => return barrier::arrive(cx, cl, w, s, i, m, *aligned),
         Op::BarRed(mode, aligned) => return barrier::reduce(cx, cl, w, s, i, m, *mode, *aligned),
         Op::ClusterArrive { relaxed } => return barrier::cluster_arrive(cx, cl, w, s, m, *relaxed),
-        Op::ClusterWait => return barrier::cluster_wait(cx, cl, w, s, m),
+        Op::ClusterWait => return barrier::cluster_wait(cx, w, s, m),
         Op::Fence(f) => {
             if let Some(c) = &mut cl.clocks {
                 order::fence(c, w.party(m), *f);
@@ -376,7 +382,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::CpAsyncMbar { noinc } => async_copy::mbar(cx, cl, w, s, i, m, *noinc)?,
         Op::LdMatrix { num, trans } => matrix::ldmatrix(cx, cl, w, s, i, m, *num, *trans)?,
         Op::StMatrix { num, trans } => matrix::stmatrix(cx, cl, w, s, i, m, *num, *trans)?,
-        Op::MovMatrix => matrix::movmatrix(w, i, m),
+        Op::MovMatrix => matrix::movmatrix(cx, w, s, i, m)?,
         Op::Mma(info) => mma::run(cx, w, s, i, info, m)?,
         Op::Wmma(info) => wmma::multiply(cx, w, s, i, info, m)?,
         Op::WmmaCopy(t) => wmma::transfer(cx, cl, w, s, i, t, m)?,
@@ -392,7 +398,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::WgCommit => wgmma::commit(w),
         Op::WgWait => return Ok(wgmma::wait(cl, w, i.imm as u32)),
         Op::Wgmma(info) => wgmma::issue(cx, cl, w, s, i, info, m)?,
-        Op::SetMaxNReg => misc::set_max_regs(cx, w, s, i, m),
+        Op::SetMaxNReg => return registers::set(cx, cl, w, s, i, m),
         _ => return cx.fault(w, s, 0, Kind::Internal, "an instruction without an implementation", None),
     }
     Ok(Flow::Next)

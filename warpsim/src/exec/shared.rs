@@ -4,7 +4,7 @@ use super::cx::Cx;
 use super::early_exit;
 use super::mem_ops::{extend, lanes};
 use super::state::*;
-use crate::check::race::{Cause, Conflict, EVERY, Stamp};
+use crate::check::race::{Cause, Conflict, EVERY, Stamp, VOLATILE_LANES};
 use crate::ir::*;
 use crate::report::{Earlier, Fault, Kind};
 
@@ -201,7 +201,11 @@ fn check(
         return;
     }
     let write = values.is_some();
-    let marks = if order == Order::Weak { 0 } else { Stamp::STRONG };
+    let marks = match order {
+        Order::Weak => 0,
+        Order::Volatile => Stamp::VOLATILE,
+        _ => Stamp::STRONG,
+    };
     let mut left = m;
     while left != 0 {
         let l = left.trailing_zeros() as usize;
@@ -333,8 +337,11 @@ pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, c: Conflict, write
     cx.report(w, s, l as u32, kind, Some(off as u64), Some(earlier), |cx| {
         let what = format!("{verb} shared memory at {off:#x}{}", describe(cx, off));
         match c.cause {
-            Cause::Unordered => format!("{what} while nothing orders it with the earlier access"),
-            Cause::InFlight => format!("{what} while an asynchronous operation on it has not been waited for"),
+            Cause::Unordered if c.volatile => format!("{what} while nothing orders it with the earlier access: {VOLATILE_LANES}"),
+            Cause::Unordered => format!("{what} while nothing orders it with the earlier access: put a barrier between them"),
+            Cause::InFlight => {
+                format!("{what} while an asynchronous operation on it has not been waited for: wait for its group or mbarrier first")
+            }
             Cause::Proxy => {
                 format!("{what} through the asynchronous proxy without a fence.proxy.async after the write")
             }
@@ -345,6 +352,12 @@ pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, c: Conflict, write
 pub fn mark(bits: &mut [u64], off: usize, n: usize) {
     for b in off..off + n {
         bits[b / 64] |= 1 << (b % 64);
+    }
+}
+
+pub fn unmark(bits: &mut [u64], off: usize, n: usize) {
+    for b in off..off + n {
+        bits[b / 64] &= !(1 << (b % 64));
     }
 }
 

@@ -52,6 +52,16 @@ pub fn alloca(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<
     Ok(())
 }
 
+/// Where a lane's local memory ends: behind the running function's frame, and what it has allocated.
+pub fn end(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize) -> usize {
+    let code = &cx.prog.funcs[s.func as usize];
+    let end = match code.stack_top.is_some() {
+        true => w.regs.r(code.stack_top)[l] as usize,
+        false => s.bases.lb + code.frame_bytes as usize,
+    };
+    end.min(w.local_stride)
+}
+
 /// Where a called function's frame begins: behind the caller's, whatever its lanes have allocated.
 pub fn frame_end(cx: &Cx<'_>, w: &Warp, s: &Split) -> usize {
     let code = &cx.prog.funcs[s.func as usize];

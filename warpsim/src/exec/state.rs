@@ -74,6 +74,8 @@ pub enum Wait {
     Lanes { need: u32, sync: bool },
     /// The other warps of the warpgroup to commit as many wgmma groups.
     Warpgroup { target: u32 },
+    /// So many registers in the block's pool.
+    Registers { need: u32 },
     /// Gives others a turn.
     Yield,
 }
@@ -103,10 +105,12 @@ pub struct Warp {
     pub wg: VecDeque<WgOp>,
     pub wg_committed: u32,
     pub wg_regs: WgRegs,
-    /// Phase of the cluster barrier at the last arrive.
-    pub cluster_phase: u32,
-    pub cluster_arrived: bool,
-    pub max_regs: u32,
+    /// By lane: one more than the phase of the cluster barrier that it arrived in last.
+    pub cluster_turn: [u32; 32],
+    /// Lanes that have arrived at the cluster barrier and not yet waited.
+    pub cluster_arrived: u32,
+    /// Registers of its threads, in a block that has a pool of them.
+    pub registers: u32,
     /// Lanes of several splits about to run one warp-wide instruction together.
     pub group: Option<u32>,
 }
@@ -129,6 +133,8 @@ pub struct Bar {
     pub phase: u32,
     /// Lanes that arrived, by warp.
     pub lanes: Vec<u32>,
+    /// Parts of warps that arrived at an aligned barrier, whose other lanes have to come to the same place.
+    pub partial: Vec<(usize, Split)>,
     /// Threads expected; 0: everybody.
     pub expected: u32,
     pub open: bool,
@@ -150,6 +156,8 @@ pub struct Block {
     pub bars: Vec<Bar>,
     pub warps: Vec<Option<Box<Warp>>>,
     pub live: usize,
+    /// Registers that its warps have given back.
+    pub pool: u32,
     pub shadow: Option<Box<SharedShadow>>,
     /// Uses of its shared memory by others, which have to be over when it ends.
     pub guests: Vec<Guest>,
@@ -158,7 +166,8 @@ pub struct Block {
 pub struct Cluster {
     pub blocks: Vec<Block>,
     pub bar_phase: u32,
-    pub bar_arrived: usize,
+    /// Somebody has arrived at the cluster barrier.
+    pub bar_open: bool,
     /// Bulk loads that were issued and have not yet happened (latest completion).
     pub pending: Vec<BulkOp>,
     pub clocks: Option<Box<Clocks>>,

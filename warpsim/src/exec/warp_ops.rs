@@ -4,6 +4,7 @@ use super::cx::Cx;
 use super::mem_ops::lanes;
 use super::run::Flow;
 use super::state::*;
+use super::undefined;
 use crate::ir::*;
 use crate::report::{Fault, Kind};
 
@@ -45,6 +46,41 @@ pub fn gather(w: &mut Warp) {
         w.blocked = rest;
         return;
     }
+}
+
+/// The lanes that execute an instruction: all of the warp where it needs all, or else what the others have to do first.
+pub fn meet(w: &mut Warp, op: &Op, m: u32) -> Result<u32, Wait> {
+    match op {
+        Op::LdMatrix { .. }
+        | Op::StMatrix { .. }
+        | Op::MovMatrix
+        | Op::Mma(_)
+        | Op::Wmma(_)
+        | Op::WmmaCopy(_)
+        | Op::WgFence
+        | Op::WgCommit
+        | Op::Wgmma(_)
+        | Op::SetMaxNReg => {}
+        _ => return Ok(m),
+    }
+    match w.group.take() {
+        Some(all) => Ok(all),
+        // Lanes that came another way may still be on theirs.
+        None if m != w.alive => Err(Wait::Lanes { need: !0, sync: false }),
+        None => Ok(m),
+    }
+}
+
+/// Refuses a warp that is not whole an instruction that works on the registers of 32 lanes.
+pub fn all_lanes(cx: &Cx<'_>, w: &Warp, s: &Split, m: u32) -> Result<(), Fault> {
+    if m == !0 {
+        return Ok(());
+    }
+    let message = format!(
+        "only lanes {m:#010x} of the warp are left to execute it, and all 32 are needed: guard what the others must not do, \
+         instead of letting them exit"
+    );
+    cx.fault(w, s, m.trailing_zeros(), Kind::DivergentBarrier, message, None)
 }
 
 pub fn run(
@@ -96,10 +132,13 @@ fn together(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         }
         WarpOp::Shfl(mode) => {
             let (a, b, c) = (*w.regs.r(i.a), *w.regs.r(i.b), *w.regs.r(code.lists[ext + defs]));
-            let (out, ok) = shuffle(mode, &a, &b, &c);
-            w.regs.set_r(i.d, &out, m);
+            let (from, ok) = sources(mode, &b, &c);
+            w.regs.set_r(i.d, &from.map(|l| a[l as usize]), m);
             if second.is_some() {
                 w.regs.set_pred(second, ok, m);
+            }
+            if cx.opts.checks.init && cx.launch.watch[s.func as usize][s.pc as usize] & 1 != 0 {
+                undefined::shuffled(cx, w, s, i, second, &from, m);
             }
         }
         WarpOp::Vote(mode) => {
@@ -158,8 +197,8 @@ fn values(w: &Warp, r: Reg, wide: bool) -> [u64; 32] {
     if wide { *w.regs.q(r) } else { w.regs.r(r).map(u64::from) }
 }
 
-/// `c` holds the segment mask in bits 8-12 and the clamp in bits 0-4.
-fn shuffle(mode: ShflMode, a: &[u32; 32], b: &[u32; 32], c: &[u32; 32]) -> ([u32; 32], u32) {
+/// The lanes that a shuffle reads, and those that have one. `c` holds the segment mask in bits 8-12 and the clamp in bits 0-4.
+fn sources(mode: ShflMode, b: &[u32; 32], c: &[u32; 32]) -> ([u32; 32], u32) {
     let mut out = [0; 32];
     let mut ok = 0;
     for l in 0..32u32 {
@@ -177,8 +216,7 @@ fn shuffle(mode: ShflMode, a: &[u32; 32], b: &[u32; 32], c: &[u32; 32]) -> ([u32
             ShflMode::Bfly => (l ^ bv, (l ^ bv) <= max),
             ShflMode::Idx => (min | bv & !seg, (min | bv & !seg) <= max),
         };
-        let from = if good { src & 31 } else { l };
-        out[l as usize] = a[from as usize];
+        out[l as usize] = if good { src & 31 } else { l };
         ok |= u32::from(good) << l;
     }
     (out, ok)

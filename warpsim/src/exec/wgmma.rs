@@ -9,7 +9,7 @@ use super::cx::Cx;
 use super::mma::{element, integer, is_int};
 use super::run::Flow;
 use super::state::*;
-use super::{shared, wgmma_regs};
+use super::{shared, warp_ops, wgmma_regs};
 use crate::check::race::Stamp;
 use crate::ir::*;
 use crate::launch::Completion;
@@ -83,9 +83,7 @@ fn pieces(d: &Desc, first: usize, rows: usize, k: usize, bytes: usize, mut f: im
 }
 
 pub fn fence(cx: &mut Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, m: u32) -> Result<(), Fault> {
-    if m != !0 {
-        return cx.fault(w, s, m.trailing_zeros(), Kind::DivergentBarrier, "wgmma by part of a warp", None);
-    }
+    warp_ops::all_lanes(cx, w, s, m)?;
     if w.id / 4 * 4 + 4 > cl.blocks[w.block].warps.len() {
         return cx.fault(w, s, 0, Kind::IllegalInstruction, "wgmma in a warpgroup of fewer than four warps", None);
     }
@@ -102,16 +100,7 @@ pub fn issue(
     info: &Arc<Mma>,
     m: u32,
 ) -> Result<(), Fault> {
-    if m != !0 {
-        return cx.fault(
-            w,
-            s,
-            m.trailing_zeros(),
-            Kind::DivergentBarrier,
-            format!("only lanes {m:#010x} of the warp execute it; all 32 are needed"),
-            None,
-        );
-    }
+    warp_ops::all_lanes(cx, w, s, m)?;
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
     let defs = usize::from(i.defs);
     let uniform = |r: Reg| -> Option<u64> {

@@ -4,22 +4,15 @@
 
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
-use super::mem_ops;
 use super::mma::{element, integer, is_int};
 use super::shared::{self, Near};
 use super::state::*;
+use super::{mem_ops, warp_ops};
 use crate::check::race::WARP_WIDE;
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::num;
-use crate::report::{Fault, Kind};
-
-fn whole(cx: &Cx<'_>, w: &Warp, s: &Split, m: u32) -> Result<(), Fault> {
-    if m != !0 {
-        return cx.fault(w, s, m.trailing_zeros(), Kind::DivergentBarrier, "wmma by part of a warp", None);
-    }
-    Ok(())
-}
+use crate::report::Fault;
 
 /// Copies a matrix between memory and fragments.
 pub fn transfer(
@@ -31,7 +24,7 @@ pub fn transfer(
     t: &WmmaCopy,
     m: u32,
 ) -> Result<(), Fault> {
-    whole(cx, w, s, m)?;
+    warp_ops::all_lanes(cx, w, s, m)?;
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
     let wide = |r: Reg| if r.class() == Class::Q { w.regs.q(r)[0] } else { u64::from(w.regs.r(r)[0]) };
     let (base, stride) = (wide(i.a), u64::from(w.regs.r(i.b)[0]));
@@ -113,7 +106,7 @@ fn unpack<T>(w: &Warp, regs: &[Reg], bits: usize, total: usize, get: impl Fn(u32
 
 /// D = A·B + C.
 pub fn multiply(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u32) -> Result<(), Fault> {
-    whole(cx, w, s, m)?;
+    warp_ops::all_lanes(cx, w, s, m)?;
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
     let defs = usize::from(i.defs);
     let [na, nb] = [i.imm as usize & 0xff, i.imm as usize >> 8 & 0xff];

@@ -1,4 +1,4 @@
-//! Control flow: basic blocks and where diverged lanes meet again.
+//! Control flow: basic blocks and their post-dominators.
 
 use crate::ir::{Inst, Op};
 
@@ -61,28 +61,11 @@ pub fn blocks(insts: &[Inst], tables: &[Vec<u32>]) -> Blocks {
     Blocks { start, succ }
 }
 
-/// Writes each branch's join: the first instruction of its immediate post-dominator.
-pub fn joins(insts: &mut [Inst], tables: &[Vec<u32>]) {
-    let g = blocks(insts, tables);
-    let ipdom = post_dominators(&g);
-    let exit = g.count();
-    for b in 0..exit {
-        let last = g.start[b + 1] - 1;
-        let at = match ipdom[b] {
-            Some(p) if p != exit => g.start[p] as u32,
-            _ => u32::MAX,
-        };
-        if let Op::Bra { join, .. } | Op::BrxIdx { join, .. } = &mut insts[last].op {
-            *join = at;
-        }
-    }
-}
-
-/// Cooper, Harvey and Kennedy's algorithm on the reversed graph.
-fn post_dominators(g: &Blocks) -> Vec<Option<usize>> {
-    let exit = g.count();
+/// Cooper, Harvey and Kennedy's algorithm on the reversed graph, whose root is the last node.
+pub fn post_dominators(succ: &[Vec<usize>]) -> Vec<Option<usize>> {
+    let exit = succ.len() - 1;
     let mut pred = vec![vec![]; exit + 1];
-    for (b, ss) in g.succ.iter().enumerate() {
+    for (b, ss) in succ.iter().enumerate() {
         for s in ss {
             pred[*s].push(b);
         }
@@ -115,7 +98,7 @@ fn post_dominators(g: &Blocks) -> Vec<Option<usize>> {
                 continue;
             }
             let mut new: Option<usize> = None;
-            for &s in &g.succ[b] {
+            for &s in &succ[b] {
                 if idom[s].is_none() {
                     continue;
                 }

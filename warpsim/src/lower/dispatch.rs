@@ -64,6 +64,10 @@ impl Lower<'_, '_> {
             | "nanosleep" | "griddepcontrol" | "setmaxnreg" | "mapa" | "getctarank" => self.sync(m, a),
             "cp" | "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" | "mbarrier" | "wmma" => self.tensor(m, a),
             "tensormap" => self.tensormap(m, a),
+            "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
+                self.fail("unsupported: textures and surfaces are not modelled; read and write through a pointer to global memory")
+            }
+            video if video.starts_with('v') => self.video(m, a),
             other => self.fail(format!("unsupported instruction `{other}`")),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::types::Ty;
-use super::{Linker, cfg, offsets, regalloc};
+use super::{Linker, joins, offsets, regalloc};
 use crate::ir::*;
 use crate::ptx::ParseError;
 use crate::ptx::ast::{Func, Loc, Name, Source, Space, Stmt, Var, type_bytes_of};
@@ -117,7 +117,7 @@ impl<'a> Lower<'a, '_> {
         self.origin.text = self.linker.text("the end of the function");
         self.emit(Inst::new(if func.entry { Op::Exit } else { Op::Ret }));
         self.resolve_labels()?;
-        cfg::joins(&mut self.insts, &self.tables);
+        joins::place(&mut self.insts, &self.tables);
         let mut consts: Vec<_> = self.consts.into_iter().map(|((_, init), reg)| (reg, init)).collect();
         consts.sort_by_key(|(r, _)| r.0);
         let tracks = offsets::tracks(&self.insts, &self.lists, &consts, self.next);
@@ -137,7 +137,9 @@ impl<'a> Lower<'a, '_> {
             nq: alloc.counts[1],
             np: alloc.counts[2],
             maybe_uninit: alloc.maybe_uninit,
+            followed: alloc.followed,
             local_bytes: self.frame.next_multiple_of(16),
+            frame_bytes: self.frame,
             params,
             rets,
             pressure: alloc.pressure,

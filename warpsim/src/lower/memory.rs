@@ -25,16 +25,28 @@ impl Lower<'_, '_> {
         .unwrap_or(MemSpace::Generic)
     }
 
-    pub fn order(&self, m: &mut Mods<'_>) -> Order {
+    /// The memory order, and which threads it is for.
+    pub fn order(&mut self, m: &mut Mods<'_>) -> (Order, Scope) {
         m.take("mmio");
         let o = m.one_of(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel"]);
-        m.one_of(&["cta", "cluster", "gpu", "sys"]);
-        match o {
+        let scope = self.scope(m);
+        self.linker.narrow |= scope == Scope::Block;
+        let order = match o {
             None | Some(0) => Order::Weak,
-            Some(1..=2) => Order::Strong,
+            Some(1) => Order::Volatile,
+            Some(2) => Order::Strong,
             Some(3) => Order::Acquire,
             Some(4) => Order::Release,
             _ => Order::AcqRel,
+        };
+        (order, scope)
+    }
+
+    pub fn scope(&self, m: &mut Mods<'_>) -> Scope {
+        match m.one_of(&["cta", "cluster", "gpu", "sys"]) {
+            Some(0) => Scope::Block,
+            Some(1) => Scope::Cluster,
+            _ => Scope::Gpu,
         }
     }
 
@@ -96,7 +108,7 @@ impl Lower<'_, '_> {
 
     pub(super) fn load(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
         let space = self.space(m);
-        let order = self.order(m);
+        let (order, scope) = self.order(m);
         let policy = self.cache_hints(m);
         let count = self.vector(m);
         let ty = self.need_ty(m)?;
@@ -123,8 +135,11 @@ impl Lower<'_, '_> {
         }
         let sext = if ty.signed() && ty.bits() < reg_bits { reg_bits as u8 } else { 0 };
         let (bytes, count) = if bytes == 16 { (8, count * 2) } else { (bytes, count) };
-        let mut i =
-            Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::Ld(Access { space, bytes, count, sext, order })) };
+        let mut i = Inst {
+            a: addr.base,
+            imm: addr.off,
+            ..Inst::new(Op::Ld(Access { space, bytes, count, sext, order, scope }))
+        };
         self.ext(&mut i, &defs, &[]);
         self.emit(i);
         for (r, wide) in wides {
@@ -138,7 +153,7 @@ impl Lower<'_, '_> {
             return self.st_async(m, a);
         }
         let space = self.space(m);
-        let order = self.order(m);
+        let (order, scope) = self.order(m);
         let policy = self.cache_hints(m);
         let count = self.vector(m);
         let ty = self.need_ty(m)?;
@@ -157,8 +172,11 @@ impl Lower<'_, '_> {
             }
         }
         let (bytes, count) = if bytes == 16 { (8, count * 2) } else { (bytes, count) };
-        let mut i =
-            Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::St(Access { space, bytes, count, sext: 0, order })) };
+        let mut i = Inst {
+            a: addr.base,
+            imm: addr.off,
+            ..Inst::new(Op::St(Access { space, bytes, count, sext: 0, order, scope }))
+        };
         self.ext(&mut i, &[], &uses);
         self.emit(i);
         Ok(())
@@ -170,7 +188,7 @@ impl Lower<'_, '_> {
             return self.red_async(m, a);
         }
         let space = self.space(m);
-        let order = self.order(m);
+        let (order, scope) = self.order(m);
         let policy = self.cache_hints(m);
         m.take("noftz");
         let ops = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
@@ -179,6 +197,11 @@ impl Lower<'_, '_> {
         let Some(op) = m.one_of(&ops).map(|k| kinds[k]) else { return self.fail("the operation is missing") };
         let count = self.vector(m);
         let ty = self.need_ty(m)?;
+        if ty == Ty::B(128) && !red && count == 1 && matches!(op, A::Exch | A::Cas) {
+            self.count(a, 3 + usize::from(op == A::Cas), 3 + usize::from(op == A::Cas) + usize::from(policy))?;
+            let atomic = Atomic { op, ty: NumTy::U64, space, count, order, scope };
+            return self.atomic_wide(atomic, a);
+        }
         let num = match ty {
             Ty::U(32) | Ty::B(32) => NumTy::U32,
             Ty::S(32) => NumTy::S32,
@@ -215,8 +238,31 @@ impl Lower<'_, '_> {
                 defs.push(self.dst(d, ty.class())?);
             }
         }
-        let mut i =
-            Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::Atom(Atomic { op, ty: num, space, count, order })) };
+        let mut i = Inst {
+            a: addr.base,
+            imm: addr.off,
+            ..Inst::new(Op::Atom(Atomic { op, ty: num, space, count, order, scope }))
+        };
+        self.ext(&mut i, &defs, &uses);
+        self.emit(i);
+        Ok(())
+    }
+
+    fn atomic_wide(&mut self, atomic: Atomic, a: &[Arg]) -> R<()> {
+        let addr = self.addr(&a[1])?;
+        let space = self.settle(atomic.space, &addr)?;
+        if !matches!(space, MemSpace::Generic | MemSpace::Global | MemSpace::Shared) {
+            return self.fail("atomics work on global and shared memory");
+        }
+        self.grain(space, 8);
+        let operands = if atomic.op == AtomOp::Cas { &a[2..4] } else { &a[2..3] };
+        let mut uses = vec![];
+        for x in operands {
+            let Some(pair) = self.wide_reg(x) else { return self.fail("a .b128 register is needed") };
+            uses.extend(pair);
+        }
+        let Some(defs) = self.wide_reg(&a[0]) else { return self.fail("a .b128 register is needed") };
+        let mut i = Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::AtomWide(Atomic { space, ..atomic })) };
         self.ext(&mut i, &defs, &uses);
         self.emit(i);
         Ok(())

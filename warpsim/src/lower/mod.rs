@@ -9,6 +9,7 @@ mod convert;
 mod dispatch;
 mod func;
 mod int_ops;
+mod joins;
 mod mbarrier;
 mod memory;
 mod mma;
@@ -23,6 +24,7 @@ mod sync;
 mod tensor;
 mod tensormap;
 mod types;
+mod video;
 mod wmma;
 
 use std::collections::HashMap;
@@ -50,6 +52,7 @@ pub(crate) struct Linker<'a> {
     pub shared_vars: Vec<(u32, u32, String)>,
     pub shared_grain: u32,
     pub global_grain: u32,
+    pub narrow: bool,
 }
 
 /// Lowers one kernel and every function that it may call.
@@ -72,6 +75,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         shared_vars: vec![],
         shared_grain: 4,
         global_grain: 4,
+        narrow: false,
     };
     let mut funcs = vec![];
     while funcs.len() < linker.queue.len() {
@@ -112,6 +116,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         bounds: entry.bounds.clone(),
         shared_grain: linker.shared_grain,
         global_grain: linker.global_grain,
+        narrow: linker.narrow,
         target: ast.target.clone(),
     })
 }

@@ -28,7 +28,9 @@ pub fn kind(op: &str) -> Offset {
 pub fn addresses(i: &Inst) -> [Reg; 2] {
     match i.op {
         Op::CpAsync { .. } | Op::Bulk(_) | Op::StAsync(_) => [i.a, i.b],
-        Op::Ld(_) | Op::St(_) | Op::Atom(_) | Op::LdMatrix { .. } | Op::StMatrix { .. } => [i.a, Reg::NONE],
+        Op::Ld(_) | Op::St(_) | Op::Atom(_) | Op::AtomWide(_) | Op::LdMatrix { .. } | Op::StMatrix { .. } => {
+            [i.a, Reg::NONE]
+        }
         Op::WmmaCopy(_) | Op::Mbar(_) | Op::CpAsyncMbar { .. } | Op::Tensor(_) | Op::Discard => [i.a, Reg::NONE],
         _ => [Reg::NONE; 2],
     }

@@ -177,6 +177,8 @@ impl Lower<'_, '_> {
             "%lanemask_ge" => S::LaneMask(M::Ge),
             "%dynamic_smem_size" => S::DynamicSmem,
             "%total_smem_size" => S::TotalSmem,
+            // Nothing is: static variables begin at 0.
+            reserved if reserved.starts_with("%reserved_smem_offset_") => return Ok(self.imm(class, 0)),
             "WARP_SZ" => return Ok(self.imm(class, 32)),
             "%clock" | "%clock_hi" | "%clock64" | "%globaltimer" | "%globaltimer_lo" | "%globaltimer_hi" => {
                 let wide = matches!(base, "%clock64" | "%globaltimer");

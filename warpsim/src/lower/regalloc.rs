@@ -1,8 +1,8 @@
 //! Virtual registers to slots: liveness, then a linear scan.
 //!
 //! PTX names each value anew, thousands in an unrolled loop. Sharing slots keeps a warp's registers in the
-//! first-level cache. Registers that may be read before they are written keep a slot of their own, so that a
-//! checker can watch them.
+//! first-level cache. Registers that may be read before they are written, and what is computed from them, keep a slot of
+//! their own, so that a checker can watch them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,6 +13,7 @@ use crate::ir::*;
 pub struct Allocation {
     pub counts: [u32; 3],
     pub maybe_uninit: Vec<Reg>,
+    pub followed: [Vec<bool>; 3],
     pub pressure: u32,
 }
 
@@ -185,6 +186,8 @@ pub fn allocate(
         is_const[ids.of(*r)] = true;
     }
     let uninit: Vec<bool> = (0..ids.total).map(|k| has(&live_in[0], k) && !is_const[k]).collect();
+    let mut followed = uninit.clone();
+    while insts.iter().any(|i| follow(i, lists, &ids, &is_const, &mut followed)) {}
     let mut slot = vec![0u32; ids.total];
     let mut counts = [0u32; 3];
     let mut pressure = vec![(0usize, 0i64); 0];
@@ -192,7 +195,7 @@ pub fn allocate(
         let range = ids.base[class]..ids.base[class] + n[class];
         let mut order = vec![];
         for k in range {
-            if is_const[k] || uninit[k] || pinned[k] {
+            if is_const[k] || followed[k] || pinned[k] {
                 slot[k] = *count;
                 *count += 1;
             } else if span[k].0 != usize::MAX {
@@ -234,8 +237,12 @@ pub fn allocate(
         }
     };
     let mut maybe_uninit = vec![];
+    let mut by_slot = counts.map(|n| vec![false; n as usize]);
     for (class, c) in [Class::R, Class::Q, Class::P].into_iter().enumerate() {
         for k in 0..n[class] {
+            if followed[ids.base[class] + k] {
+                by_slot[class][slot[ids.base[class] + k] as usize] = true;
+            }
             if uninit[ids.base[class] + k] {
                 maybe_uninit.push(Reg::new(c, slot[ids.base[class] + k]));
             }
@@ -248,7 +255,25 @@ pub fn allocate(
     }
     lists.iter_mut().for_each(rename);
     consts.iter_mut().for_each(|(r, _)| rename(r));
-    Ok(Allocation { counts, maybe_uninit, pressure: most as u32 })
+    Ok(Allocation { counts, maybe_uninit, followed: by_slot, pressure: most as u32 })
+}
+
+/// Follows what an instruction computes from registers that are followed; true when that adds a register.
+fn follow(i: &Inst, lists: &[Reg], ids: &Ids, is_const: &[bool], followed: &mut [bool]) -> bool {
+    if !matches!(i.op, Op::Alu(_) | Op::Warp(WarpOp::Shfl(_))) {
+        return false;
+    }
+    let (mut reads, mut adds) = (false, false);
+    operands(i, lists, |r, role| reads |= role == Role::Use && followed[ids.of(r)]);
+    if reads {
+        operands(i, lists, |r, role| {
+            let k = ids.of(r);
+            if role == Role::Def && !followed[k] && !is_const[k] {
+                (followed[k], adds) = (true, true);
+            }
+        });
+    }
+    adds
 }
 
 /// Renumbers the registers that occur, so that unused declarations cost nothing.

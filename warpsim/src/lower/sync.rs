@@ -40,7 +40,9 @@ impl Lower<'_, '_> {
             }
             "membar" => {
                 let k = m.one_of(&["cta", "gl", "sys"]);
-                self.emit(Inst::new(Op::Fence([Fence::Cta, Fence::Gpu, Fence::Sys][k.unwrap_or(1)])));
+                let scope = if k == Some(0) { Scope::Block } else { Scope::Gpu };
+                self.linker.narrow |= scope == Scope::Block;
+                self.emit(Inst::new(Op::Fence(Fence::Generic(scope))));
                 Ok(())
             }
             "fence" => self.fence(m, a),
@@ -259,12 +261,9 @@ impl Lower<'_, '_> {
             m.one_of(&["sc", "acq_rel", "acquire", "release"]);
             m.find(|s| s.starts_with("sync_restrict").then_some(()));
             m.find(|s| s.starts_with("shared::").then_some(()));
-            match m.one_of(&["cta", "cluster", "gpu", "sys"]) {
-                Some(0) => Fence::Cta,
-                Some(1) => Fence::Cluster,
-                Some(2) => Fence::Gpu,
-                _ => Fence::Sys,
-            }
+            let scope = self.scope(m);
+            self.linker.narrow |= scope == Scope::Block;
+            Fence::Generic(scope)
         };
         self.emit(Inst::new(Op::Fence(f)));
         Ok(())

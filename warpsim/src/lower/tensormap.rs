@@ -95,7 +95,7 @@ impl Lower<'_, '_> {
     fn map_store(&mut self, space: MemSpace, addr: &Arg, at: usize, value: Reg) -> R<()> {
         let addr = self.addr(addr)?;
         let bytes = if value.class() == Class::Q { 8 } else { 4 };
-        let access = Access { space, bytes, count: 1, sext: 0, order: Order::Weak };
+        let access = Access { space, bytes, count: 1, sext: 0, order: Order::Weak, scope: Scope::Gpu };
         let mut i = Inst { a: addr.base, imm: addr.off + at as i64, ..Inst::new(Op::St(access)) };
         self.ext(&mut i, &[], &[value]);
         self.emit(i);
@@ -109,7 +109,8 @@ impl Lower<'_, '_> {
         }
         m.take("tensormap::generic");
         m.take("release");
-        let scope = m.one_of(&["cta", "cluster", "gpu", "sys"]);
+        let scope = self.scope(m);
+        self.linker.narrow |= scope == Scope::Block;
         m.take("sync");
         m.take("aligned");
         self.count(a, 3, 3)?;
@@ -118,7 +119,7 @@ impl Lower<'_, '_> {
         }
         self.linker.note_grain(Space::Shared, 4);
         let (to, from) = (self.addr(&a[0])?, self.addr(&a[1])?);
-        let access = |space| Access { space, bytes: 8, count: 2, sext: 0, order: Order::Weak };
+        let access = |space| Access { space, bytes: 8, count: 2, sext: 0, order: Order::Weak, scope: Scope::Gpu };
         for at in (0..128).step_by(16) {
             let pair = [self.temp(Class::Q), self.temp(Class::Q)];
             let mut i = Inst { a: from.base, imm: from.off + at, ..Inst::new(Op::Ld(access(MemSpace::Shared))) };
@@ -128,12 +129,7 @@ impl Lower<'_, '_> {
             self.ext(&mut i, &[], &pair);
             self.emit(i);
         }
-        self.emit(Inst::new(Op::Fence(match scope {
-            Some(0) => Fence::Cta,
-            Some(1) => Fence::Cluster,
-            Some(3) => Fence::Sys,
-            _ => Fence::Gpu,
-        })));
+        self.emit(Inst::new(Op::Fence(Fence::Generic(scope))));
         Ok(())
     }
 }

@@ -298,6 +298,9 @@ impl<'a> Parser<'a> {
     ) -> Result<Var, ParseError> {
         let name = self.name()?;
         let bytes = type_bytes(&ty);
+        if matches!(&*ty, "texref" | "samplerref" | "surfref") {
+            return self.err(format!("`{name}` is a `.{ty}`: textures and surfaces are not modelled"));
+        }
         if bytes == 0 {
             return self.err(format!("unsupported variable type `.{ty}`"));
         }

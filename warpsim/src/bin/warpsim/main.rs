@@ -1,41 +1,42 @@
 //! `warpsim FILE.ptx --kernel K --grid … --block … --arg …`: runs anybody's kernel, checks it, measures it.
 
 mod args;
+mod buffers;
+mod demangle;
+mod npy;
 mod table;
+mod values;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Parser;
-use warpsim::{Checks, Completion, Device, Gpu, Launch, Module, Options};
+use warpsim::{Checks, Completion, Device, Gpu, Kernel, Kind, Launch, Module, Options, Progress};
+
+use buffers::Buffers;
+use demangle::demangle;
 
 /// Runs, checks and measures a PTX kernel without a GPU.
 ///
-/// Exit codes: 0 clean, 1 findings or a fault, 2 bad arguments or PTX.
+/// Exit codes: 0 clean, 1 findings or a fault, 2 bad arguments, a launch that no GPU would accept, or PTX that is not supported.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
     /// PTX text
     file: PathBuf,
-    /// Kernel to run; without it the module's kernels are listed
+    /// Kernel to run, by its symbol or its C++ name; without one the module's kernels are listed
     #[arg(long)]
     kernel: Option<String>,
-    /// Blocks: 128, 16x8 or 4x4x2
-    #[arg(long, default_value = "1", value_parser = args::dims)]
-    grid: [u32; 3],
-    /// Threads a block
-    #[arg(long, default_value = "1", value_parser = args::dims)]
-    block: [u32; 3],
-    /// Blocks a cluster
-    #[arg(long, default_value = "1", value_parser = args::dims)]
-    cluster: [u32; 3],
-    /// Bytes of dynamic shared memory
-    #[arg(long, default_value_t = 0)]
-    shared: u32,
-    /// An argument, in order: a number (7, -1, 0.5), a buffer ([name:]TYPE[COUNT][=zeros|ones|iota|random|none|NUMBER|@FILE]),
-    /// or a tensor map (map:BUFFER:DIMS:TILE[:SWIZZLE], sizes innermost first, 64x128)
-    #[arg(long = "arg", allow_hyphen_values = true)]
-    args: Vec<String>,
+    #[command(flatten)]
+    shape: Shape,
+    /// A launch over the same buffers, behind the others: "KERNEL --grid 2 --block 64 --arg x --arg 7", where `x` is a
+    /// buffer that an earlier argument named
+    #[arg(long, value_name = "LAUNCH")]
+    launch: Vec<String>,
+    /// A variable of the module: NAME:TYPE[COUNT][=CONTENTS], with a buffer's contents
+    #[arg(long, value_name = "VARIABLE")]
+    var: Vec<String>,
     /// Checkers: all, none, or some of init,race,sync,offsets
     #[arg(long, default_value = "all", value_parser = args::checks)]
     check: Checks,
@@ -54,15 +55,49 @@ struct Cli {
     /// GPU that the occupancy is computed for [default: by the PTX's .target, h100 from sm_90 on and a100 before]
     #[arg(long, value_name = "GPU", ignore_case = true, value_parser = args::device())]
     device: Option<Device>,
-    /// Warp instructions that the launch may execute
+    /// Warp instructions that a launch may execute
     #[arg(long, default_value_t = Options::default().launch_limit)]
     limit: u64,
     /// Prints the first elements of a buffer after the run: NAME or NAME:COUNT
     #[arg(long)]
     print: Vec<String>,
+    /// Writes a buffer to a file that NumPy loads: NAME=FILE.npy
+    #[arg(long, value_name = "NAME=FILE")]
+    save: Vec<String>,
     /// Host threads; 0: all cores
     #[arg(long, default_value_t = 0)]
     threads: usize,
+}
+
+/// What a launch is made of.
+#[derive(clap::Args)]
+struct Shape {
+    /// Blocks: 128, 16x8 or 4x4x2
+    #[arg(long, default_value = "1", value_parser = args::dims)]
+    grid: [u32; 3],
+    /// Threads a block
+    #[arg(long, default_value = "1", value_parser = args::dims)]
+    block: [u32; 3],
+    /// Blocks a cluster
+    #[arg(long, default_value = "1", value_parser = args::dims)]
+    cluster: [u32; 3],
+    /// Bytes of dynamic shared memory
+    #[arg(long, default_value_t = 0)]
+    shared: u32,
+    /// An argument, in order: a number (7, -1, 0.5, f16:0.5), a buffer ([name:]TYPE[COUNT][=zeros|ones|iota|random|none|NUMBER|@FILE]),
+    /// the name of one, a structure ({u32:7,f32:0.5,name}), or a tensor map (map:BUFFER:DIMS:TILE[:SWIZZLE], sizes innermost
+    /// first, 64x128)
+    #[arg(long = "arg", allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+/// A launch in one string.
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct Step {
+    kernel: String,
+    #[command(flatten)]
+    shape: Shape,
 }
 
 fn main() -> ExitCode {
@@ -79,30 +114,95 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<bool, String> {
     let text = std::fs::read_to_string(&cli.file).map_err(|e| format!("{}: {e}", cli.file.display()))?;
     let module = Module::parse(&text).map_err(|e| e.to_string())?;
-    let Some(name) = &cli.kernel else {
-        for k in module.kernels() {
-            match module.kernel(k) {
-                Ok(kernel) => {
-                    println!("{k}  parameters {:?}  static shared {}", kernel.parameters(), kernel.static_shared())
-                }
-                Err(e) => println!("{k}  not supported: {e}"),
-            }
-        }
+    let steps = cli.launch.iter().map(|line| {
+        let step = args::words(line).and_then(|words| Step::try_parse_from(words).map_err(|e| e.to_string()));
+        step.map_err(|e| format!("--launch {line}: {e}"))
+    });
+    let steps = steps.collect::<Result<Vec<_>, _>>()?;
+    let mut launches: Vec<(&str, &Shape)> = cli.kernel.iter().map(|name| (name.as_str(), &cli.shape)).collect();
+    launches.extend(steps.iter().map(|step| (step.kernel.as_str(), &step.shape)));
+    if launches.is_empty() {
+        list(&module);
         return Ok(true);
+    }
+    let (mut gpu, mut buffers) = (Gpu::new(), Buffers::default());
+    for spec in &cli.var {
+        buffers.variable(&mut gpu, &module, spec).map_err(|e| format!("--var {spec}: {e}"))?;
+    }
+    let mut clean = true;
+    for (name, shape) in launches {
+        match launch(cli, &module, &mut gpu, &mut buffers, name, shape)? {
+            Some(quiet) => clean &= quiet,
+            None => return Ok(false),
+        }
+    }
+    for spec in &cli.print {
+        buffers.print(&gpu, spec)?;
+    }
+    for spec in &cli.save {
+        buffers.save(&gpu, spec).map_err(|e| format!("--save {spec}: {e}"))?;
+    }
+    Ok(clean)
+}
+
+fn list(module: &Module) {
+    for k in module.kernels() {
+        let readable = demangle(k).map_or(String::new(), |name| format!("  ({name})"));
+        match module.kernel(k) {
+            Ok(kernel) => {
+                println!(
+                    "{k}{readable}  parameters {:?}  static shared {}",
+                    kernel.parameters(),
+                    kernel.static_shared()
+                )
+            }
+            Err(e) => println!("{k}{readable}  not supported: {e}"),
+        }
+    }
+}
+
+/// The kernel with a symbol, or the only one with a C++ name: `reduce<256>`, or `reduce` alone.
+fn kernel(module: &Module, name: &str) -> Result<Kernel, String> {
+    let all = module.kernels();
+    let base = |full: &str| full.split('<').next().unwrap_or_default().to_string();
+    let called = |k: &str| demangle(k).is_some_and(|full| full == name || base(&full) == name);
+    let named: Vec<&str> = all.iter().copied().filter(|k| called(k)).collect();
+    let symbol = match named.as_slice() {
+        _ if all.contains(&name) => name,
+        [one] => one,
+        [] => name,
+        several => return Err(format!("`{name}` may be any of: {}", several.join(", "))),
     };
-    let kernel = module.kernel(name).map_err(|e| e.to_string())?;
-    let mut gpu = Gpu::new();
-    let mut bound = args::Bound::default();
-    let sizes = kernel.parameters();
-    if cli.args.len() != sizes.len() {
-        return Err(format!("`{name}` takes {} arguments of {sizes:?} bytes; {} given", sizes.len(), cli.args.len()));
+    module.kernel(symbol).map_err(|e| e.to_string())
+}
+
+/// Whether it was clean; nothing when it ended with a fault.
+fn launch(
+    cli: &Cli,
+    module: &Module,
+    gpu: &mut Gpu,
+    buffers: &mut Buffers,
+    name: &str,
+    shape: &Shape,
+) -> Result<Option<bool>, String> {
+    let kernel = kernel(module, name)?;
+    let (sizes, types) = (kernel.parameters(), kernel.parameter_types());
+    if shape.args.len() != sizes.len() {
+        return Err(format!("`{name}` takes {} arguments of {sizes:?} bytes; {} given", sizes.len(), shape.args.len()));
     }
-    for (a, n) in cli.args.iter().zip(&sizes) {
-        bound.add(&mut gpu, a, *n as usize).map_err(|e| format!("--arg {a}: {e}"))?;
+    let mut values = vec![];
+    for ((spec, n), ty) in shape.args.iter().zip(&sizes).zip(types) {
+        let value = buffers.argument(gpu, spec, *n as usize, ty);
+        values.push(value.map_err(|e| format!("--arg {spec}: {e}"))?);
     }
-    let raw: Vec<&[u8]> = bound.values.iter().map(Vec::as_slice).collect();
-    let launch =
-        Launch { grid: cli.grid, block: cli.block, cluster: cli.cluster, shared_bytes: cli.shared, args: &raw };
+    let args: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+    let launch = Launch {
+        grid: shape.grid,
+        block: shape.block,
+        cluster: shape.cluster,
+        shared_bytes: shape.shared,
+        args: &args,
+    };
     let options = Options {
         checks: cli.check,
         seed: cli.seed,
@@ -112,32 +212,38 @@ fn run(cli: &Cli) -> Result<bool, String> {
         registers: cli.registers,
         device: cli.device,
         launch_limit: cli.limit,
+        progress: Some(progress),
         ..Options::default()
     };
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     let report = match gpu.launch(&kernel, &launch, &options) {
-        Ok(r) => r,
-        Err(f) => {
-            print!("{}", f.output);
-            println!("{f}");
-            return Ok(false);
+        Ok(report) => report,
+        Err(fault) if fault.finding.kind == Kind::InvalidLaunch => return Err(fault.to_string()),
+        Err(fault) => {
+            print!("{}", fault.output);
+            println!("{fault}");
+            return Ok(None);
         }
     };
     print!("{}", report.output);
     for f in &report.findings {
         println!("{f}");
     }
-    for p in &cli.print {
-        bound.print(&gpu, p)?;
-    }
     if let Some(m) = &report.metrics {
         table::print(m);
     }
-    eprintln!(
-        "{} warp instructions in {:.1?}, {} findings",
-        report.instructions,
-        start.elapsed(),
-        report.findings.len()
-    );
-    Ok(report.clean())
+    let (count, took) = (report.findings.len(), start.elapsed());
+    eprintln!("{name}: {} warp instructions in {took:.1?}, {count} findings", report.instructions);
+    Ok(Some(report.clean()))
+}
+
+/// Says every few seconds how far a launch has come.
+fn progress(p: Progress) {
+    use std::sync::Mutex;
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let Ok(mut last) = LAST.lock() else { return };
+    if last.get_or_insert_with(Instant::now).elapsed().as_secs() >= 5 {
+        *last = Some(Instant::now());
+        eprintln!("{} of {} blocks, {} warp instructions", p.ended, p.blocks, p.instructions);
+    }
 }

@@ -1,0 +1,44 @@
+//! `setmaxnreg`: warps give registers back to their block's pool, and wait until it has those that they ask for.
+
+use super::cx::Cx;
+use super::run::Flow;
+use super::state::*;
+use crate::ir::Inst;
+use crate::report::{Fault, Kind};
+
+/// The new count in the low half of `imm`, above it 1 for an increase.
+pub fn set(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<Flow, Fault> {
+    let (wanted, increase, have) = (i.imm as u32, i.imm >> 32 != 0, w.registers);
+    // Nobody knows how many it starts with.
+    if have == 0 {
+        return Ok(Flow::Next);
+    }
+    if wanted != have && increase != (wanted > have) {
+        let (verb, other) = if increase { ("an increase", ".dec") } else { ("a decrease", ".inc") };
+        let message = format!("{verb} to {wanted} registers by a warp that has {have}: use {other}");
+        return cx.fault(w, s, m.trailing_zeros(), Kind::IllegalInstruction, message, None);
+    }
+    let pool = &mut cl.blocks[w.block].pool;
+    if increase {
+        let need = 32 * (wanted - have);
+        if *pool < need {
+            return Ok(Flow::Retry(Wait::Registers { need }));
+        }
+        *pool -= need;
+    } else {
+        *pool += 32 * (have - wanted);
+        cl.events += 1;
+    }
+    w.registers = wanted;
+    Ok(Flow::Next)
+}
+
+/// Why the pool does not have what a warp waits for.
+pub fn describe(cx: &Cx<'_>, b: &Block, need: u32) -> String {
+    let all = cx.launch.registers * cx.launch.threads.next_multiple_of(32);
+    format!(
+        "waits for {need} registers of the block's pool, which has {}: the block started with {all}, {} for each thread, and all \
+         its warps together cannot have more; decrease others further, or ask for less",
+        b.pool, cx.launch.registers
+    )
+}

@@ -1,0 +1,108 @@
+//! What happens when no thread can go on.
+
+use super::cx::Cx;
+use super::state::*;
+use super::{barrier, mbarrier, registers};
+use crate::ir::Op;
+use crate::report::{Fault, Kind};
+
+/// Lets every `mbarrier.try_wait` give up, as it does after a while: a thread that looks elsewhere then may bring the others
+/// on. False when there is none, or when this has not helped before.
+pub fn expire(cl: &mut Cluster) -> bool {
+    const ROUNDS: u32 = 3;
+    let (events, rounds) = cl.stalls;
+    cl.stalls = (cl.events, if events == cl.events { rounds + 1 } else { 1 });
+    if cl.stalls.1 > ROUNDS {
+        return false;
+    }
+    let mut any = false;
+    for w in cl.blocks.iter_mut().flat_map(|b| b.warps.iter_mut().flatten()) {
+        let waits = |wait: &Wait| matches!(wait, Wait::Mbar { .. });
+        for (s, _) in w.blocked.extract_if(.., |(_, wait)| waits(wait)) {
+            w.ready.push(Split { expired: true, ..s });
+            any = true;
+        }
+    }
+    any
+}
+
+/// Lanes that wait for the rest of their warp at an instruction which takes all of it.
+fn apart(cx: &Cx<'_>, cl: &Cluster) -> Result<(), Fault> {
+    for w in cl.blocks.iter().flat_map(|b| b.warps.iter().flatten()) {
+        for (s, wait) in &w.blocked {
+            let op = &cx.prog.funcs[s.func as usize].insts[s.pc as usize].op;
+            if matches!(wait, Wait::Lanes { .. }) && !matches!(op, Op::Warp(_)) {
+                let (here, missing) = (s.mask, w.alive & !s.mask);
+                let message = format!(
+                    "only lanes {here:#010x} of the warp execute it, and all are needed; lanes {missing:#010x} are elsewhere: \
+                     let every lane take this way"
+                );
+                return cx.fault(w, s, here.trailing_zeros(), Kind::DivergentBarrier, message, None);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Says who waits where.
+pub fn fault(cx: &mut Cx<'_>, cl: &mut Cluster, kind: Kind, what: &str) -> Result<bool, Fault> {
+    barrier::report_partial(cx, cl);
+    apart(cx, cl)?;
+    let cl = &*cl;
+    let mut text = what.to_string();
+    let mut first: Option<(&Warp, &Split)> = None;
+    let mut told = 0;
+    for b in &cl.blocks {
+        for w in b.warps.iter().flatten().filter(|w| !w.done()) {
+            let running = w.ready.iter().map(|s| (s, "runs".to_string()));
+            let waiting = w.blocked.iter().map(|(s, x)| (s, wait_text(cx, cl, b, *x)));
+            for (s, verb) in waiting.chain(running) {
+                first.get_or_insert((w, s));
+                told += 1;
+                if told <= 12 {
+                    let [x, y, z] = b.ctaid;
+                    let place = cx.place(
+                        s.func,
+                        s.pc.saturating_sub(u32::from(matches!(
+                            verb.as_str().get(..12),
+                            Some("waits at bar" | "waits at the")
+                        ))),
+                    );
+                    text.push_str(&format!(
+                        "\n  block ({x},{y},{z}) warp {} lanes {:#010x} {verb}, {place}",
+                        w.id, s.mask
+                    ));
+                }
+            }
+        }
+    }
+    if told > 12 {
+        text.push_str(&format!("\n  and {} more", told - 12));
+    }
+    match first {
+        Some((w, s)) => cx.fault(w, s, s.mask.trailing_zeros(), kind, text, None),
+        None => Ok(true),
+    }
+}
+
+fn wait_text(cx: &Cx<'_>, cl: &Cluster, b: &Block, wait: Wait) -> String {
+    match wait {
+        Wait::Bar { id, .. } | Wait::BarRed { id, .. } => {
+            let bar = &b.bars[id as usize];
+            let here: u32 = bar.lanes.iter().map(|l| l.count_ones()).sum();
+            let want = if bar.expected == 0 { "all".to_string() } else { bar.expected.to_string() };
+            format!("waits at barrier {id} ({here} of {want} threads there)")
+        }
+        Wait::Cluster { .. } => "waits at the cluster barrier".into(),
+        Wait::Mbar { block, off, parity } => {
+            format!(
+                "waits for phase parity {parity} of the mbarrier at shared {off:#x} of rank {block} ({})",
+                mbarrier::describe(cl, block, off)
+            )
+        }
+        Wait::Lanes { need, .. } => format!("waits for lanes {need:#010x} to reach the same instruction"),
+        Wait::Warpgroup { target } => format!("waits for its warpgroup to commit {target} wgmma groups"),
+        Wait::Registers { need } => registers::describe(cx, b, need),
+        Wait::Yield => "polls".into(),
+    }
+}

@@ -1,0 +1,146 @@
+//! Values that nobody made: reads of registers before they are written, and what is computed from them.
+//!
+//! A move harms nobody, nor does a sum that is thrown away: every lane of a shuffle hands over its register, and takes what
+//! one of them gave. So the mark travels with the value, and is reported where the value decides something: the way that a
+//! branch goes, an address, what is stored in global memory. What is stored in shared memory counts as not written.
+
+use super::cx::Cx;
+use super::mem_ops::{addresses, lanes};
+use super::shared;
+use super::state::*;
+use crate::ir::*;
+use crate::memory::space_of;
+use crate::report::Kind;
+
+/// Looks at an instruction that is about to be executed by the lanes of `m`.
+pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
+    let code = &cx.prog.funcs[s.func as usize];
+    let (at, defs, len) = (i.ext as usize, usize::from(i.defs), usize::from(i.len));
+    let list = &code.lists[at..at + len];
+    if code.follows(i.guard) {
+        report(cx, w, s, s.mask & !written(w, i.guard), "whether it is executed");
+    }
+    if let Op::Alu(_) = i.op {
+        let undefined = carried(cx, w, s, i, &list[defs..]);
+        return define(w, code, std::iter::once(i.d).chain(list[..defs].iter().copied()), m, undefined);
+    }
+    // The lanes that the PTX instruction is for; a helper is executed by all.
+    let reads = match i.under {
+        p if p.is_some() => m & if i.guard_neg { !w.regs.pred(p) } else { w.regs.pred(p) },
+        _ => m,
+    };
+    let values = if matches!(i.op, Op::Wgmma(_)) { &list[list.len()..] } else { &list[defs..] };
+    let missing = |regs: &[Reg]| regs.iter().filter(|r| code.follows(**r)).fold(0, |b, r| b | reads & !written(w, *r));
+    let (address, given) = match i.op {
+        Op::Warp(WarpOp::Shfl(_)) => (missing(&[i.b, i.c]) | missing(values), 0),
+        Op::Ld(_) | Op::Atom(_) | Op::AtomWide(_) => (missing(&[i.a]), missing(values)),
+        Op::St(a) => (missing(&[i.a]), missing(values) & !kept(w, i, a, m)),
+        _ => (0, missing(&[i.a, i.b, i.c]) | missing(values)),
+    };
+    let what = match i.op {
+        Op::Warp(WarpOp::Shfl(_)) => "the lane that it reads",
+        _ => "its address",
+    };
+    report(cx, w, s, address, what);
+    report(
+        cx,
+        w,
+        s,
+        given,
+        if matches!(i.op, Op::St(_) | Op::Atom(_) | Op::AtomWide(_)) { "what it stores" } else { "what it does" },
+    );
+    // Shuffles know their source lanes when all are there.
+    if !matches!(i.op, Op::Warp(WarpOp::Shfl(_))) {
+        define(w, code, std::iter::once(i.d).chain(list[..defs].iter().copied()), m, 0);
+    }
+}
+
+fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, bad: u32, what: &str) {
+    if bad != 0 {
+        cx.report(w, s, bad.trailing_zeros(), Kind::UninitialisedRegister, None, None, |_| {
+            format!("{what} depends on a register that lanes {bad:#010x} never wrote: give it a value on every way that leads here")
+        });
+    }
+}
+
+/// Lanes whose result of register arithmetic is undefined.
+fn carried(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, uses: &[Reg]) -> u32 {
+    let code = &cx.prog.funcs[s.func as usize];
+    let undefined = |r: Reg| if code.follows(r) { !written(w, r) } else { 0 };
+    let text = cx.prog.texts.get(code.origins[s.pc as usize].text as usize).map_or("", String::as_str);
+    if text.starts_with("selp") && i.c.is_some() && i.c.class() == Class::P {
+        let p = w.regs.pred(i.c);
+        return undefined(i.c) | p & undefined(i.a) | !p & undefined(i.b);
+    }
+    // One operand may settle it.
+    let settles = |v: u32, r: Reg| v & !undefined(r);
+    match text {
+        "and.pred" | "or.pred" => {
+            let flip = if text == "and.pred" { !0 } else { 0 };
+            let (a, b) = (w.regs.pred(i.a) ^ flip, w.regs.pred(i.b) ^ flip);
+            (undefined(i.a) | undefined(i.b)) & !settles(a, i.a) & !settles(b, i.b)
+        }
+        _ => [i.a, i.b, i.c].iter().chain(uses).fold(0, |b, r| b | undefined(*r)),
+    }
+}
+
+/// Lanes that a store writes to shared memory, which remembers what is undefined.
+fn kept(w: &Warp, i: &Inst, a: Access, m: u32) -> u32 {
+    match a.space {
+        MemSpace::Shared => m,
+        MemSpace::Generic => {
+            let addr = addresses(w, i);
+            lanes(m).filter(|l| space_of(addr[*l]) == MemSpace::Shared).fold(0, |b, l| b | 1 << l)
+        }
+        _ => 0,
+    }
+}
+
+/// A store to shared memory: undefined values count as not written.
+pub fn stored(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, i: &Inst, a: Access, addr: &[u64; 32], m: u32) {
+    let code = &cx.prog.funcs[s.func as usize];
+    for (k, r) in code.lists[i.ext as usize..][..usize::from(a.count)].iter().enumerate() {
+        if !code.follows(*r) {
+            continue;
+        }
+        for l in lanes(m & !written(w, *r)) {
+            let (b, off) = shared::split(w.block, addr[l]);
+            let n = usize::from(a.bytes);
+            shared::unmark(&mut cl.blocks[b].shared_init, off + k * n, n);
+        }
+    }
+}
+
+/// A shuffle by the lanes of `m`, each from the lane of `from`.
+pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, second: Reg, from: &[u32; 32], m: u32) {
+    let code = &cx.prog.funcs[s.func as usize];
+    let source = if code.follows(i.a) { written(w, i.a) } else { !0 };
+    let undefined = lanes(m).filter(|l| source >> from[*l] & 1 == 0).fold(0, |b, l| b | 1 << l);
+    define(w, code, std::iter::once(i.d), m, undefined);
+    define(w, code, std::iter::once(second), m, 0);
+}
+
+fn define(w: &mut Warp, code: &Code, regs: impl Iterator<Item = Reg>, m: u32, undefined: u32) {
+    for r in regs.filter(|r| code.follows(*r)) {
+        let mark = written_mut(w, r);
+        *mark = *mark & !m | m & !undefined;
+    }
+}
+
+fn written(w: &Warp, r: Reg) -> u32 {
+    let g = &w.regs;
+    match r.class() {
+        Class::R => g.ri[g.rb + r.slot()],
+        Class::Q => g.qi[g.qb + r.slot()],
+        Class::P => g.pi[g.pb + r.slot()],
+    }
+}
+
+fn written_mut(w: &mut Warp, r: Reg) -> &mut u32 {
+    let g = &mut w.regs;
+    match r.class() {
+        Class::R => &mut g.ri[g.rb + r.slot()],
+        Class::Q => &mut g.qi[g.qb + r.slot()],
+        Class::P => &mut g.pi[g.pb + r.slot()],
+    }
+}

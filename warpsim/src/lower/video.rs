@@ -1,0 +1,121 @@
+//! Video instructions: `vadd`, `vabsdiff4` and their like.
+
+use super::func::{Lower, R};
+use super::types::{Mods, Ty};
+use crate::exec::alu_video as av;
+use crate::ir::*;
+use crate::ptx::ast::Arg;
+
+const U32: Ty = Ty::U(32);
+
+impl Lower<'_, '_> {
+    pub(super) fn video(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let (name, parts) = match m.root.as_bytes() {
+            [name @ .., b'2'] => (name, 2),
+            [name @ .., b'4'] => (name, 4),
+            name => (name, 1),
+        };
+        let op = match name {
+            b"vadd" => av::ADD,
+            b"vsub" => av::SUB,
+            b"vavrg" if parts > 1 => av::AVERAGE,
+            b"vabsdiff" => av::ABSDIFF,
+            b"vmin" => av::MIN,
+            b"vmax" => av::MAX,
+            b"vset" if parts > 1 => av::COMPARE,
+            _ => return self.fail(format!("unsupported video instruction `{}`", m.root)),
+        };
+        let mut types = vec![];
+        while let Some(t) = m.ty() {
+            if !matches!(t, Ty::U(32) | Ty::S(32)) {
+                return self.fail("only .u32 and .s32 exist");
+            }
+            types.push(t.signed());
+        }
+        let (result, x, y) = match types.as_slice() {
+            [d, x, y] if op != av::COMPARE => (*d, *x, *y),
+            [x, y] if op == av::COMPARE => (false, *x, *y),
+            _ => return self.fail("the types of the result and both operands are needed"),
+        };
+        let flag = |on: bool, bit: i64| if on { bit } else { 0 };
+        let mut imm = op | flag(x, av::SIGNED_A) | flag(y, av::SIGNED_B) | flag(result, av::SIGNED);
+        imm |= flag(m.take("sat"), av::SATURATE);
+        if op == av::COMPARE {
+            let relations = [("lt", 1), ("eq", 2), ("le", 3), ("gt", 4), ("ne", 5), ("ge", 6)];
+            let found = m.find(|s| relations.iter().find(|r| r.0 == s).map(|r| r.1));
+            let Some(relation) = found else { return self.fail("the comparison is missing") };
+            imm |= relation << av::RELATION;
+        }
+        if parts == 1 { self.video_scalar(m, a, imm) } else { self.video_simd(m, a, imm, parts) }
+    }
+
+    /// An operand and what stands behind its dot: `%r1.b0`.
+    fn selected<'x>(&self, a: &'x Arg) -> (Arg, Option<&'x str>) {
+        if let Arg::Name(n) = a
+            && self.lookup(n).is_none()
+            && let Some((register, selector)) = n.rsplit_once('.')
+        {
+            return (Arg::Name(register.into()), Some(selector));
+        }
+        (a.clone(), None)
+    }
+
+    fn video_scalar(&mut self, m: &mut Mods<'_>, a: &[Arg], mut imm: i64) -> R<()> {
+        let second = m.one_of(&["add", "min", "max"]).map_or(0, |k| k as i64 + 1);
+        imm |= second << av::SECOND;
+        self.count(a, 3, 4)?;
+        let ((d, part), (x, of_x), (y, of_y)) = (self.selected(&a[0]), self.selected(&a[1]), self.selected(&a[2]));
+        for (selector, at) in [(part, av::MASK), (of_x, av::PICK_A), (of_y, av::PICK_B)] {
+            let Some(selector) = selector else { continue };
+            let place = ["b0", "b1", "b2", "b3", "h0", "h1"].iter().position(|s| *s == selector);
+            let Some(place) = place else { return self.fail(format!("`.{selector}` is not a part of a register")) };
+            imm |= (place as i64 + 1) << at;
+        }
+        if (a.len() == 4) != (part.is_some() || second != 0) {
+            return self.fail("a third operand is for a second operation, or for a result that is a part");
+        }
+        if part.is_some() && second != 0 {
+            return self.fail("a result that is a part has no second operation");
+        }
+        let (x, y) = (self.src(&x, U32)?, self.src(&y, U32)?);
+        let c = if a.len() == 4 { self.src(&a[3], U32)? } else { self.imm(Class::R, 0) };
+        let d = self.dst(&d, Class::R)?;
+        self.alu(av::scalar(), d, x, y, c, imm);
+        Ok(())
+    }
+
+    fn video_simd(&mut self, m: &mut Mods<'_>, a: &[Arg], mut imm: i64, parts: usize) -> R<()> {
+        let letter = if parts == 2 { 'h' } else { 'b' };
+        imm |= if parts == 2 { av::HALVES } else { 0 } | if m.take("add") { av::SUM } else { 0 };
+        self.count(a, 4, 4)?;
+        let ((d, mask), (x, of_x), (y, of_y)) = (self.selected(&a[0]), self.selected(&a[1]), self.selected(&a[2]));
+        // Digits from the highest lane down.
+        let digits = |selector: &str, most: u32| -> Option<Vec<u32>> {
+            let digits =
+                selector.strip_prefix(letter)?.chars().rev().map(|c| c.to_digit(10)).collect::<Option<Vec<_>>>()?;
+            digits.iter().all(|k| *k < most).then_some(digits)
+        };
+        let bad = |l: &Self, s: &str| l.fail(format!("`.{s}` does not select parts of a register"));
+        match mask {
+            None => imm |= ((1 << parts) - 1) << av::MASK,
+            Some(s) => match digits(s, parts as u32) {
+                Some(lanes) => lanes.iter().for_each(|k| imm |= 1 << (av::MASK + k)),
+                None => return bad(self, s),
+            },
+        }
+        for (selector, at, first) in [(of_x, av::PICK_A, 0), (of_y, av::PICK_B, parts as u32)] {
+            let lanes = match selector {
+                None => (first..first + parts as u32).collect(),
+                Some(s) => match digits(s, 2 * parts as u32).filter(|lanes| lanes.len() == parts) {
+                    Some(lanes) => lanes,
+                    None => return bad(self, s),
+                },
+            };
+            lanes.iter().zip(0..).for_each(|(part, lane): (&u32, u32)| imm |= i64::from(*part) << (at + 4 * lane));
+        }
+        let (x, y, c) = (self.src(&x, U32)?, self.src(&y, U32)?, self.src(&a[3], U32)?);
+        let d = self.dst(&d, Class::R)?;
+        self.alu(av::simd(), d, x, y, c, imm);
+        Ok(())
+    }
+}

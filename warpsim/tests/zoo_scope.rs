@@ -1,0 +1,150 @@
+//! Planted mistakes of scope and of strength: who a fence or an atomic is for, what volatile does not promise, copies that
+//! are in flight together.
+
+use crate::common::all_options;
+use crate::zoo_order::{check, found, kernel};
+use warpsim::Kind;
+
+/// Both warps of a block write; their block takes a ticket; the last block reads what all wrote.
+const TICKET: &str = "mov.u32 %r6, %ctaid.x; shl.b32 %r7, %r6, 8; add.u32 %r7, %r7, %r2; cvt.u64.u32 %rd3, %r7; add.u64 %rd3, %rd3, %rd2;\n\
+                      st.global.u32 [%rd3+64], %r6;\n/*here*/\n/*here*/\n@%p1 atom.global.inc.u32 %r8, [%rd2], 1; @!%p1 mov.u32 %r8, 0;\n\
+                      setp.eq.u32 %p3, %r8, 1;\n@!%p3 bra DONE;\nld.global.u32 %r10, [%rd2+64]; ld.global.u32 %r10, [%rd2+192];\n\
+                      ld.global.u32 %r10, [%rd2+320]; ld.global.u32 %r10, [%rd2+448];\nDONE:";
+
+#[test]
+fn fences_before_a_barrier_count_for_the_thread_that_signals() {
+    for fence in ["membar.gl;", "fence.acq_rel.gpu;", "fence.sc.sys;"] {
+        check((1, 2, 64), &[Kind::GlobalRace], TICKET, &[fence, "bar.sync 0;"]);
+    }
+    // After the barrier, one thread's fence is everybody's.
+    let swapped = ["bar.sync 0;", "@%p1 membar.gl;"];
+    check((1, 2, 64), &[Kind::GlobalRace], TICKET, &swapped);
+}
+
+#[test]
+fn a_fence_for_the_block_does_not_reach_another() {
+    let body = TICKET.replace("/*here*/\n/*here*/", "fence.acq_rel./*here*/cta; bar.sync 0;");
+    let mend = |text: &str, to: &str| kernel(1, &text.replace("/*here*/cta", to));
+    for o in all_options() {
+        for to in ["gpu", "sys"] {
+            assert_eq!(found(&mend(&body, to), 2, 64, &o), []);
+        }
+        for to in ["cta", "cluster"] {
+            let bad = found(&mend(&body, to), 2, 64, &o);
+            assert!(bad.iter().any(|f| f.kind == Kind::GlobalRace && f.message.contains(".gpu scope")), "{bad:?}");
+        }
+    }
+}
+
+#[test]
+fn an_atomic_for_the_block_races_with_another_block() {
+    let body = |scope: &str| kernel(1, &format!("red.relaxed.{scope}.global.add.u32 [%rd2], 1;"));
+    for o in all_options() {
+        assert_eq!(found(&body("gpu"), 2, 64, &o), []);
+        assert_eq!(found(&body("cta"), 1, 64, &o), []);
+        let bad = found(&body("cta"), 2, 64, &o);
+        assert!(bad[0].kind == Kind::GlobalRace && bad[0].message.contains("give them .gpu scope"), "{bad:?}");
+    }
+}
+
+/// Warp 0 writes and sets a flag; warp 1 polls it and reads.
+fn flag(fence: &str, set: &str, poll: &str, space: &str) -> String {
+    let (data, flag) = if space == "shared" { ("%r3", "%r4") } else { ("%rd2", "%rd3") };
+    format!(
+        "@%p1 st.shared.u32 [%r4], 0; add.u64 %rd3, %rd2, 1024; bar.sync 0; setp.eq.u32 %p3, %r1, 32;\n\
+         @!%p1 bra READ;\nst.{space}.u32 [{data}], 7;\n{fence}\nst.{set}.{space}.u32 [{flag}], 1;\nbra DONE;\n\
+         READ: @!%p3 bra DONE;\nW: ld.{poll}.{space}.u32 %r6, [{flag}]; setp.eq.u32 %p4, %r6, 0; @%p4 bra W;\n\
+         ld.{space}.u32 %r7, [{data}];\nDONE:"
+    )
+}
+
+#[test]
+fn a_flag_publishes_what_was_fenced_for_its_reader() {
+    for (space, kind) in [("shared", Kind::SharedRace), ("global", Kind::GlobalRace)] {
+        for o in all_options() {
+            for (fence, set, poll) in [
+                ("membar.cta;", "volatile", "volatile"),
+                ("membar.gl;", "volatile", "volatile"),
+                ("fence.acq_rel.cta;", "relaxed.cta", "acquire.cta"),
+                ("fence.acq_rel.gpu;", "relaxed.cta", "relaxed.gpu"),
+                ("", "release.cta", "acquire.cta"),
+                ("", "release.gpu", "acquire.cta"),
+            ] {
+                let clean = found(&kernel(1, &flag(fence, set, poll, space)), 1, 64, &o);
+                assert_eq!(clean, [], "{fence} {set} {poll}");
+            }
+            for (set, poll) in [("volatile", "volatile"), ("relaxed.gpu", "acquire.gpu")] {
+                let bad = found(&kernel(1, &flag("", set, poll, space)), 1, 64, &o);
+                assert!(bad.iter().any(|f| f.kind == kind), "{set} {poll}: {bad:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lanes_are_not_ordered_by_volatile_memory() {
+    // The last steps of a reduction.
+    let step = |n: u32| {
+        format!(
+            "ld.volatile.shared.u32 %r7, [%r6+{n}]; add.u32 %r8, %r8, %r7;\n/*here*/\nst.volatile.shared.u32 [%r6], %r8;\n/*here*/\n"
+        )
+    };
+    let body = format!(
+        "add.u32 %r6, %r3, %r2; mov.u32 %r8, %r1; st.volatile.shared.u32 [%r6], %r8; st.volatile.shared.u32 [%r6+128], 0;\n/*here*/\n{}{}",
+        step(64),
+        step(32)
+    );
+    check((1, 1, 32), &[Kind::SharedRace], &body, &["bar.warp.sync -1;"; 4]);
+    let bad = found(&kernel(1, &body), 1, 32, &all_options()[0]);
+    assert!(bad[0].message.contains("volatile orders nothing between the lanes"), "{}", bad[0]);
+    // Volatile counters of different warps are as they were.
+    let polled = "ld.volatile.global.u32 %r6, [%rd2]; @%p1 st.volatile.global.u32 [%rd2], 1;";
+    assert_eq!(found(&kernel(1, &polled.replace("%r6, [%rd2];", "%r6, [%rd2+4];")), 1, 64, &all_options()[0]), []);
+}
+
+const COPY: &str = "cp.async.ca.shared.global [%r6], [%rd3], 4; cp.async.commit_group;";
+
+#[test]
+fn copies_in_flight_together_go_to_different_places() {
+    let body = format!(
+        "cvt.u64.u32 %rd3, %r2; add.u64 %rd3, %rd1, %rd3; add.u32 %r6, %r3, %r2;\n{COPY}\n/*here*/\n{COPY} cp.async.wait_all;"
+    );
+    check((1, 1, 32), &[Kind::AsyncRace], &body, &["cp.async.wait_group 0;"]);
+    // A group's slot is the ring's next: three in flight need three slots.
+    let ring = |slots: u32| {
+        format!(
+            "cvt.u64.u32 %rd3, %r2; add.u64 %rd3, %rd1, %rd3; mov.u32 %r10, 0;\n\
+             L: rem.u32 %r11, %r10, {slots}; shl.b32 %r11, %r11, 8; add.u32 %r6, %r3, %r11; add.u32 %r6, %r6, %r2;\n{COPY}\n\
+             add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, 3; @%p2 bra L;\ncp.async.wait_group 2; bar.sync 0;\n\
+             xor.b32 %r12, %r2, 128; add.u32 %r12, %r12, %r3; ld.shared.u32 %r13, [%r12]; cp.async.wait_all;"
+        )
+    };
+    for o in all_options() {
+        assert_eq!(found(&kernel(1, &ring(3)), 1, 64, &o), []);
+        assert!(found(&kernel(1, &ring(2)), 1, 64, &o).iter().any(|f| f.kind == Kind::AsyncRace));
+    }
+    // Lanes that copy the same word to the same place.
+    let same = "cp.async.ca.shared.global [%r3], [%rd1], 4; cp.async.wait_all;";
+    for o in all_options() {
+        assert_eq!(found(&kernel(1, same), 1, 32, &o), []);
+    }
+}
+
+#[test]
+fn bulk_copies_in_flight_together_go_to_different_places() {
+    let copy = |at: u32| {
+        format!("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3+{at}], [%rd1], 128, [%r4];\n")
+    };
+    let body = |second| {
+        format!(
+            "@%p1 mbarrier.init.shared.b64 [%r4], 1; bar.sync 0; @!%p1 bra WAIT;\nmbarrier.arrive.expect_tx.shared.b64 _, [%r4], 256;\n\
+             {}{}WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; @!%p2 bra WAIT;",
+            copy(0),
+            copy(second)
+        )
+    };
+    for o in all_options() {
+        assert_eq!(found(&kernel(1, &body(128)), 1, 32, &o), []);
+        assert!(found(&kernel(1, &body(112)), 1, 32, &o).iter().any(|f| f.kind == Kind::AsyncRace));
+    }
+}
