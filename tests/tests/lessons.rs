@@ -68,6 +68,15 @@ fn kernels_know_where_they_are_written() {
 }
 
 #[test]
+fn the_readme_lists_every_lesson() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("README.md");
+    let readme = fs::read_to_string(readme).unwrap();
+    for Lesson { name, title, .. } in LESSONS {
+        assert!(readme.contains(&format!("\n| `{name}` | {title} |\n")), "{name}");
+    }
+}
+
+#[test]
 fn a_wrong_prediction_is_noticed() {
     if kernels::not_built().is_some() {
         return;
