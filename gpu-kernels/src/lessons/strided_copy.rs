@@ -8,7 +8,7 @@ use cuda_std::{kernel, thread};
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
 
-/// y[i] = x[i · stride] for `n` elements.
+/// `y[i] = x[i · stride]` for `n` elements.
 ///
 /// # Safety
 /// `x` is valid for reads of `n` elements that far apart, and `y` for writes of `n`.
