@@ -1,9 +1,15 @@
 //! Recording what a program does: scopes, launches, the table and the trace.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::panic;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 use warpsmith::ops::{self, Fusion};
 use warpsmith::profile::{self, Profile, Row};
 use warpsmith::{Stream, Tensor, kernels, sim};
@@ -136,6 +142,47 @@ fn scopes_end_in_any_order_and_after_their_recording() {
     );
     let ((), other) = profile::record(|| drop(late)).unwrap();
     assert_eq!(names(&other), [""; 0]);
+}
+
+/// Writes down the spans of Warpsmith that are entered.
+#[derive(Default)]
+struct Spans {
+    made: AtomicU64,
+    seen: Mutex<Vec<String>>,
+}
+
+impl Subscriber for Spans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "warpsmith"
+    }
+
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let mut text = attributes.metadata().name().to_owned();
+        attributes.record(&mut |field: &Field, value: &dyn Debug| text += &format!(" {field}={value:?}"));
+        self.seen.lock().unwrap().push(text);
+        Id::from_u64(self.made.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn exit(&self, _: &Id) {
+        self.seen.lock().unwrap().push("end".to_owned());
+    }
+
+    fn enter(&self, _: &Id) {}
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {}
+}
+
+#[test]
+fn scopes_and_launches_are_spans_of_tracing() {
+    let Some((stream, x)) = simulated() else { return };
+    let spans = Arc::new(Spans::default());
+    tracing::subscriber::with_default(spans.clone(), || {
+        let _layer = profile::scope("layer");
+        ops::gelu(&stream, &x).unwrap();
+    });
+    let launch = "launch kernel=\"gelu_f32\" grid=[1, 1, 1] block=[256, 1, 1]";
+    assert_eq!(*spans.seen.lock().unwrap(), ["scope name=\"layer\"", launch, "end", "end"]);
 }
 
 #[test]

@@ -21,6 +21,9 @@
 //! What is recorded is what the calling thread does. CPU time of a kernel is what queueing its launch takes; CUDA time is what it takes
 //! on the device, between two events on its stream, so that it includes waiting for what else the device does in between. A simulation
 //! has no clock, and no CUDA times. A launch that nobody records looks at one flag of its thread, and does nothing more.
+//!
+//! With the feature `tracing` scopes and launches are spans of that crate as well, recorded or not: of the target `warpsmith`, called `scope`
+//! with the field `name`, and `launch` with the fields `kernel`, `grid` and `block`. Who collects a program's spans finds them among these.
 
 mod recording;
 mod table;
@@ -52,12 +55,20 @@ pub fn record<T>(body: impl FnOnce() -> T) -> Result<(T, Profile)> {
 /// Names what this thread does until the result is dropped. Scopes nest. Outside of [`record`] it does nothing.
 #[must_use = "a scope ends when it is dropped"]
 pub fn scope(name: impl Into<Cow<'static, str>>) -> Scope {
-    Scope { id: recording::open(name), thread: PhantomData }
+    let name = name.into();
+    Scope {
+        #[cfg(feature = "tracing")]
+        _span: tracing::info_span!(target: "warpsmith", "scope", name = name.as_ref()).entered(),
+        id: recording::open(name),
+        thread: PhantomData,
+    }
 }
 
 /// A part of a recording that has a name, from [`scope`].
 #[derive(Debug)]
 pub struct Scope {
+    #[cfg(feature = "tracing")]
+    _span: tracing::span::EnteredSpan,
     id: Option<Id>,
     /// A scope is of the thread that it began on.
     thread: PhantomData<*const ()>,

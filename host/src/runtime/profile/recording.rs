@@ -67,10 +67,10 @@ impl Drop for Restore {
 }
 
 /// Begins a scope, if this thread records.
-pub(super) fn open(name: impl Into<Cow<'static, str>>) -> Option<Id> {
+pub(super) fn open(name: Cow<'static, str>) -> Option<Id> {
     RECORDING.with_borrow_mut(|recording| {
         let recording = recording.as_mut()?;
-        let span = recording.push(name.into(), recording.zero.elapsed());
+        let span = recording.push(name, recording.zero.elapsed());
         recording.open.push(span);
         Some(Id { recording: recording.number, span })
     })
@@ -92,6 +92,8 @@ pub(in crate::runtime) fn launch(
     [grid, block]: [[u32; 3]; 2],
     queue: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
+    #[cfg(feature = "tracing")]
+    let _span = tracing::debug_span!(target: "warpsmith", "launch", kernel, ?grid, ?block).entered();
     if RECORDING.with_borrow(Option::is_none) {
         return queue();
     }
