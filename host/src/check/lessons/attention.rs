@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, Run, part, plain_part};
 use super::quantity::{LAUNCHES, LEAST, LOADED};
-use super::{Lesson, text};
+use super::{Lesson, roofline, text};
 use crate::check::bench::{Timing, peak_bandwidth};
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
@@ -20,7 +20,7 @@ pub(super) static LESSON: Lesson = Lesson {
 
 /// Heads, length and width of a head that are counted, and that are timed.
 const COUNTED: [usize; 3] = [1, 256, 64];
-const TIMED: [usize; 3] = [32, 4096, 128];
+const TIMED: [usize; 3] = [8, 4096, 128];
 const F16: usize = 2;
 const F32: usize = 4;
 
@@ -66,28 +66,34 @@ fn bytes_fused([heads, length, d]: [usize; 3]) -> usize {
     4 * heads * length * d * F16 + heads * length * F32
 }
 
+/// What some operators take at least, one after the other, by their traffic and their arithmetic.
+fn seconds(info: &DeviceInfo, parts: &[Timing]) -> Result<Option<f64>> {
+    let of = |part: &Timing| Ok(roofline::seconds(info, part.job.op.cost(&part.job.case)?));
+    Ok(parts.iter().map(of).collect::<Result<Vec<_>>>()?.into_iter().sum())
+}
+
 fn plan(info: &DeviceInfo) -> Result<Plan> {
     let [held, streamed] = ["softmax, rows in registers", "softmax, rows streamed"];
     let [three, one] = ["attention in three operators", "attention in one"];
     let plan = Plan::new(move |results| {
         let (more, less) = (results.count(three, &LEAST)?, results.count(one, &LEAST)?);
         let faster = |three: f64, one: f64| format!("{} times as fast", text::times(three, one));
-        let passes = results.count(streamed, &LOADED)? / (ROWS * STREAMED * F32) as f64;
+        let passes = |label: &str, d: usize| Ok(results.count(label, &LOADED)? / (ROWS * d * F32) as f64);
         let [_, length, _] = COUNTED;
         Ok(format!(
-            "Online, softmax reads a row {} times instead of {BY_THE_BOOK}; fused, {length} tokens touch {} times fewer bytes, and {} tokens {} times{}.",
-            text::digits(passes),
+            "Online, softmax reads {} times instead of {BY_THE_BOOK}, and {} where registers hold a row; fused, {length} tokens touch {} times fewer bytes, {} tokens {} times{}.",
+            text::digits(passes(streamed, STREAMED)?),
+            text::digits(passes(held, HELD)?),
             text::times(more, less),
             TIMED[1],
             text::times(bytes_apart(TIMED) as f64, bytes_fused(TIMED) as f64),
             results.timed(three, one, faster)
         ))
     });
-    let at_least = |bytes: usize| peak_bandwidth(info).map(|rate| bytes as f64 / rate);
     let run = Run::new(three)
         .expect(&LAUNCHES, 3)
         .expect(&LEAST, bytes_apart(COUNTED))
-        .at_least(at_least(bytes_apart(TIMED)));
+        .at_least(seconds(info, &apart(TIMED)?)?);
     let run = apart(COUNTED)?.into_iter().fold(run, Run::count);
     let unfused = apart(TIMED)?.into_iter().fold(run, Run::time);
     let fused = Run::new(one)
@@ -95,6 +101,6 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
         .expect(&LAUNCHES, 1)
         .expect(&LEAST, bytes_fused(COUNTED))
         .time(fused(TIMED)?)
-        .at_least(at_least(bytes_fused(TIMED)));
+        .at_least(seconds(info, &[fused(TIMED)?])?);
     Ok(plan.runs([softmax(info, held, HELD, 1)?, softmax(info, streamed, STREAMED, 2)?, unfused, fused]))
 }

@@ -67,7 +67,7 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
         let (few, many) = (results.count(&first, &SECTORS_A_LOAD)?, results.count(&last, &SECTORS_A_LOAD)?);
         let slower = |few: f64, many: f64| format!("{} times as long", text::times(many, few));
         Ok(format!(
-            "The same values from every 32nd place take {} times the sectors{}; a column written by a warp is the same mistake.",
+            "As many values from every 32nd place take {} times the sectors{}; a column written by a warp is the same mistake.",
             text::times(many, few),
             results.timed(&first, &last, slower)
         ))

@@ -62,7 +62,7 @@ fn roof(bound: Bound) -> &'static str {
 }
 
 /// The longer of the two times.
-fn seconds(info: &DeviceInfo, cost: Cost) -> Option<f64> {
+pub(super) fn seconds(info: &DeviceInfo, cost: Cost) -> Option<f64> {
     let moving = cost.bytes as f64 / peak_bandwidth(info)?;
     match cost.bound {
         Bound::Memory => Some(moving),
@@ -98,7 +98,8 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
         ))
     });
     let facts = Facts {
-        title: "Operators on their largest production shape".to_owned(),
+        title: "Operators on their largest production shape, without operations where their cost counts bytes alone"
+            .to_owned(),
         headings: vec!["operator", "case", ">operations a byte", "on", ">ridge", "limited by", ">µs at least"],
         rows: places.into_iter().map(|place| place.row).collect(),
     };

@@ -77,7 +77,7 @@ const STEPS: [Step; 11] = [
     Step::new("v6", ladder::v6_outer_product::TILE, [GROUP / 8, 1], [GROUP / 8, 1]),
     Step::new("v7", ladder::v7_wide_columns::TILE, [GROUP / 8, 1], [GROUP / 32, 4]),
     Step::new("v8", ladder::v8_transposed::TILE, [GROUP / 32, 2], [GROUP / 32, 4]),
-    Step::new("v9", ladder::v8_transposed::TILE, [GROUP / 32, 2], [GROUP / 32, 4]),
+    Step::new("v9", ladder::v9_double_buffered::TILE, [GROUP / 32, 2], [GROUP / 32, 4]),
     Step::new(AUTO, gk::BLOCK_M, [GROUP / 32, 2], [GROUP / 32, 4]),
 ];
 
