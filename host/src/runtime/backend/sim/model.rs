@@ -104,6 +104,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_model_of_a_device_has_its_numbers() {
+        for model in GpuModel::ALL {
+            let device = crate::sim::open(&model).unwrap();
+            let of_it = GpuModel::of(device.info());
+            assert_eq!(of_it.name, device.info().name);
+            let limits = of_it.limits();
+            assert_eq!(limits, warpsim::Device { name: limits.name, key: limits.key, ..model.limits() });
+        }
+    }
+
+    #[test]
     fn models_go_by_their_keys() {
         assert_eq!("H100".parse(), Ok(GpuModel::H100));
         for model in GpuModel::ALL {
