@@ -14,6 +14,7 @@
 
 pub mod columns;
 pub mod diagnostics;
+pub mod lessons;
 pub mod map;
 pub mod ops;
 pub mod rows;

@@ -52,4 +52,4 @@ pub use runtime::stream::{Event, Stream};
 pub use runtime::tensor::Tensor;
 pub use runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
 pub use runtime::view::{View, ViewMut};
-pub use runtime::{kernels, sim};
+pub use runtime::{kernels, profile, sim};

@@ -67,8 +67,9 @@ fn normalised(stderr: &str) -> String {
 
 fn line(line: &str) -> String {
     let body = line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit());
-    if let Some(place) = body.strip_prefix("--> $") {
-        return format!(" --> ${}", place.split(':').next().unwrap_or_default());
+    let elsewhere = body.strip_prefix("--> ").filter(|place| !place.starts_with("compile_fail/"));
+    if let Some(place) = elsewhere {
+        return format!(" --> {}", place.split(':').next().unwrap_or_default());
     }
     match ["|", "-->", "=", ":::", "...", "~", "+", "-"].iter().any(|sign| body.starts_with(sign)) {
         true => format!(" {body}").trim_end().to_owned(),
@@ -140,5 +141,6 @@ fn guard() -> Result<(), Failed> {
     };
     assert_eq!(elsewhere(7), elsewhere(1234));
     assert_eq!(elsewhere(7), "note: here\n --> $WORKSPACE/host/src/lib.rs\n |\n |     fn f()\n");
+    assert_eq!(normalised("note: here\n --> host/src/lib.rs:7:5\n"), "note: here\n --> host/src/lib.rs\n");
     Ok(())
 }

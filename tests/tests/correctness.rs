@@ -1,4 +1,4 @@
-//! Every operator on every case but the production shapes, which `warpsmith verify` runs: a test a case.
+//! Every operator, and every kernel of the lessons, on every case but the production shapes, which `warpsmith verify` runs: a test a case.
 //!
 //! Without a device the kernels are not executed; their code and the references are checked. When all cases have run, every kernel that
 //! an operator lists has to have been launched by one of them.
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use warpsmith::check::registry::OPERATORS;
+use warpsmith::check::registry;
 use warpsmith::check::verify::{self, Filter, Row, Status, offline};
 use warpsmith::kernels;
 use warpsmith::ops::model::CaseClass;
@@ -25,10 +25,11 @@ fn main() -> ExitCode {
         repeat: true,
         ..Filter::default()
     };
-    let jobs = verify::plan(OPERATORS, &filter).expect("the registry has cases");
+    let all: Vec<_> = registry::everything().collect();
+    let jobs = verify::plan(&all, &filter).expect("the registry has cases");
     let mut trials = Vec::new();
-    for op in OPERATORS {
-        trials.push(Trial::test(format!("kernels {}", op.info().name), || agree(*op)));
+    for op in all {
+        trials.push(Trial::test(format!("kernels {}", op.info().name), move || agree(op)));
     }
     for job in jobs.into_iter().filter(|job| !job.case.huge) {
         if without_device {
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
 fn all_launched() -> Result<(), String> {
     let Some(device) = device() else { return Ok(()) };
     let launched = LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner);
-    for op in OPERATORS {
+    for op in registry::everything() {
         for kernel in op.info().instances() {
             let images = kernels::images_of(kernel).map_err(|error| error.to_string())?;
             let runs_here = images.iter().any(|image| device.archs().contains(&image.arch));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libtest_mimic::{Arguments, Failed, Trial};
 use warpsmith::check::Job;
 use warpsmith::check::mutation::{Mutation, synchronising};
-use warpsmith::check::registry::{self, OPERATORS};
+use warpsmith::check::registry;
 use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{Case, Operator};
 use warpsmith::{kernels, sim};
@@ -17,12 +17,11 @@ const SLOW: [&str; 2] = ["attention", "attention_backward"];
 static MUTANTS: AtomicUsize = AtomicUsize::new(0);
 
 fn main() {
-    let trial = |op: &&'static dyn Operator| {
-        let op = *op;
+    let trial = |op: &'static dyn Operator| {
         let test = Trial::test(op.info().name, move || no_synchronisation_goes_missing_unnoticed(op));
         test.with_ignored_flag(SLOW.contains(&op.info().name))
     };
-    let mut trials: Vec<_> = OPERATORS.iter().map(trial).collect();
+    let mut trials: Vec<_> = registry::everything().map(trial).collect();
     trials.push(Trial::test("guarded instructions count", guarded_instructions_count));
     trials.push(Trial::test("a pack past the end of a row", a_pack_past_the_end_of_a_row_is_noticed));
     let result = libtest_mimic::run(&Arguments::from_args(), trials);

@@ -23,9 +23,17 @@ pub struct Device {
     pub shared: u32,
     /// Bytes of shared memory that the system takes from each block.
     pub reserved: u32,
+    /// Bytes of the second-level cache.
+    pub l2_bytes: u32,
+    /// Highest clock of the multiprocessors. Nothing here takes time: the clocks are for what is computed from them.
+    pub clock_khz: u32,
+    /// Highest clock of the memory, which transfers twice a cycle.
+    pub memory_clock_khz: u32,
+    /// Width of the memory bus.
+    pub memory_bus_bits: u32,
 }
 
-/// NVIDIA A100.
+/// NVIDIA A100 SXM with 40 GB.
 pub const A100: Device = Device {
     name: "A100",
     key: "a100",
@@ -36,6 +44,10 @@ pub const A100: Device = Device {
     registers: 65536,
     shared: 164 << 10,
     reserved: 1 << 10,
+    l2_bytes: 40 << 20,
+    clock_khz: 1_410_000,
+    memory_clock_khz: 1_215_000,
+    memory_bus_bits: 5120,
 };
 /// NVIDIA GeForce RTX 3090.
 pub const RTX_3090: Device = Device {
@@ -46,10 +58,15 @@ pub const RTX_3090: Device = Device {
     warps: 48,
     blocks: 16,
     shared: 100 << 10,
+    l2_bytes: 6 << 20,
+    clock_khz: 1_695_000,
+    memory_clock_khz: 9_751_000,
+    memory_bus_bits: 384,
     ..A100
 };
 /// NVIDIA A10.
-pub const A10: Device = Device { name: "A10", key: "a10", multiprocessors: 72, ..RTX_3090 };
+pub const A10: Device =
+    Device { name: "A10", key: "a10", multiprocessors: 72, memory_clock_khz: 6_251_000, ..RTX_3090 };
 /// NVIDIA GeForce RTX 4090.
 pub const RTX_4090: Device = Device {
     name: "RTX 4090",
@@ -57,19 +74,55 @@ pub const RTX_4090: Device = Device {
     compute_capability: (8, 9),
     multiprocessors: 128,
     blocks: 24,
+    l2_bytes: 72 << 20,
+    clock_khz: 2_520_000,
+    memory_clock_khz: 10_501_000,
     ..RTX_3090
 };
 /// NVIDIA L40S.
-pub const L40S: Device = Device { name: "L40S", key: "l40s", multiprocessors: 142, ..RTX_4090 };
+pub const L40S: Device = Device {
+    name: "L40S",
+    key: "l40s",
+    multiprocessors: 142,
+    l2_bytes: 96 << 20,
+    memory_clock_khz: 9_001_000,
+    ..RTX_4090
+};
 /// NVIDIA L4.
-pub const L4: Device = Device { name: "L4", key: "l4", multiprocessors: 58, ..RTX_4090 };
+pub const L4: Device = Device {
+    name: "L4",
+    key: "l4",
+    multiprocessors: 58,
+    l2_bytes: 48 << 20,
+    clock_khz: 2_040_000,
+    memory_clock_khz: 6_251_000,
+    memory_bus_bits: 192,
+    ..RTX_4090
+};
 /// NVIDIA H100 SXM.
-pub const H100: Device =
-    Device { name: "H100", key: "h100", compute_capability: (9, 0), multiprocessors: 132, shared: 228 << 10, ..A100 };
+pub const H100: Device = Device {
+    name: "H100",
+    key: "h100",
+    compute_capability: (9, 0),
+    multiprocessors: 132,
+    shared: 228 << 10,
+    l2_bytes: 50 << 20,
+    clock_khz: 1_980_000,
+    memory_clock_khz: 2_619_000,
+    ..A100
+};
 /// NVIDIA H100 PCIe.
-pub const H100_PCIE: Device = Device { name: "H100 PCIe", key: "h100-pcie", multiprocessors: 114, ..H100 };
+pub const H100_PCIE: Device = Device {
+    name: "H100 PCIe",
+    key: "h100-pcie",
+    multiprocessors: 114,
+    clock_khz: 1_755_000,
+    memory_clock_khz: 1_593_000,
+    ..H100
+};
 /// NVIDIA H200.
-pub const H200: Device = Device { name: "H200", key: "h200", ..H100 };
+pub const H200: Device =
+    Device { name: "H200", key: "h200", memory_clock_khz: 3_201_000, memory_bus_bits: 6144, ..H100 };
 
 /// Every device that has a name.
 pub const DEVICES: [Device; 9] = [H200, H100, H100_PCIE, A100, L40S, L4, RTX_4090, A10, RTX_3090];
@@ -186,6 +239,28 @@ mod tests {
         }
         let error = "h1000".parse::<Device>().unwrap_err();
         assert_eq!(error, "no device `h1000`: one of h200, h100, h100-pcie, a100, l40s, l4, rtx4090, a10, rtx3090");
+    }
+
+    #[test]
+    fn clocks_give_the_rates_of_the_data_sheets() {
+        // GB/s of memory, and TFLOP/s of f32 with 64 multiply-adds a cycle on an A100's multiprocessor and 128 on the others'.
+        for (device, bandwidth, flops) in [
+            (H200, 4_800.0, 67.0),
+            (H100, 3_350.0, 67.0),
+            (H100_PCIE, 2_039.0, 51.0),
+            (A100, 1_555.0, 19.5),
+            (L40S, 864.0, 91.6),
+            (L4, 300.0, 30.3),
+            (RTX_4090, 1_008.0, 82.6),
+            (A10, 600.0, 31.2),
+            (RTX_3090, 936.0, 35.6),
+        ] {
+            let bytes = 2.0 * f64::from(device.memory_clock_khz) * f64::from(device.memory_bus_bits) / 8.0 / 1e6;
+            let each = if device.compute_capability == (8, 0) { 128 } else { 256 };
+            let f32 = f64::from(each * device.multiprocessors) * f64::from(device.clock_khz) / 1e9;
+            assert!((bytes / bandwidth - 1.0).abs() < 0.03, "{}: {bytes} GB/s", device.name);
+            assert!((f32 / flops - 1.0).abs() < 0.01, "{}: {f32} TFLOP/s", device.name);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use ceiling::{Ceilings, peak_flops};
+pub use ceiling::{Ceilings, peak_bandwidth, peak_flops};
 
 use crate::check::verify::AUTO;
 use crate::check::{Job, Operands, registry};
@@ -105,12 +105,8 @@ pub struct Prepared {
 impl Prepared {
     /// Makes inputs and room for outputs.
     pub fn new(device: &Device, timing: &Timing) -> Result<Self> {
-        let Timing { job: Job { op, case }, variant } = timing;
-        let stream = device.stream()?;
-        let mut params = case.params.clone();
-        if let Some(variant) = variant {
-            params = params.with_variant(variant.name)?;
-        }
+        let Job { op, case } = &timing.job;
+        let (stream, params) = (device.stream()?, timing.params()?);
         let make = || Operands::random(&stream, *op, case, &params, SEED);
         let first = make()?;
         let count = (2 * device.info().l2_bytes as usize).div_ceil(first.input_bytes().max(1)).clamp(1, MAX_SETS);
@@ -178,6 +174,14 @@ pub struct Timing {
     pub job: Job,
     /// The variant; `None` for the operator's own choice.
     pub variant: Option<&'static Variant>,
+}
+
+impl Timing {
+    /// The case's parameters, with the variant.
+    pub fn params(&self) -> Result<Params> {
+        let params = self.job.case.params.clone();
+        self.variant.map_or(Ok(params.clone()), |variant| params.with_variant(variant.name))
+    }
 }
 
 impl fmt::Display for Timing {

@@ -5,6 +5,7 @@ mod buffers;
 pub mod finite_differences;
 pub mod io;
 mod job;
+pub mod lessons;
 pub mod lines;
 pub mod mutation;
 mod operands;

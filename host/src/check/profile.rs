@@ -1,5 +1,6 @@
 //! Counting what an operator's kernels do, in the simulator.
 
+use super::verify::offline::KernelRow;
 use super::{Job, Operands};
 use crate::ops::model::Params;
 use crate::runtime::device::Device;
@@ -18,4 +19,13 @@ pub fn profile(device: &Device, job: &Job, params: &Params) -> Result<Vec<Profil
     let run = || operands.launch(&stream, job.op, params).and_then(|()| stream.synchronize());
     let (launched, profiles) = simulator.with(unchecked, || simulator.profile(run));
     launched.map(|()| profiles)
+}
+
+/// Counts with the registers that the assembler says each kernel needs, as far as there was one.
+pub fn set_registers(profiles: &mut [Profile], device: &Device, kernels: &[KernelRow]) {
+    for profile in profiles {
+        let of_kernel = kernels.iter().filter(|row| row.symbol == profile.kernel);
+        let best = device.archs().iter().find_map(|arch| of_kernel.clone().find(|row| row.arch == arch.as_str()));
+        profile.set_registers(best.and_then(|row| row.registers));
+    }
 }

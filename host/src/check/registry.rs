@@ -1,17 +1,23 @@
 //! Looking operators and cases up.
 
+use super::lessons::experiments::EXPERIMENTS;
 use crate::ops::model::{Case, Operator};
 pub use crate::ops::registry::OPERATORS;
 use crate::runtime::error::{Error, Result};
 
-/// The operator called `name`, by its own name or by that of its bench rows.
+/// The operator or the lesson's kernel called `name`, by its own name or by that of its bench rows.
 pub fn find(name: &str) -> Result<&'static dyn Operator> {
-    OPERATORS.iter().copied().find(|op| op.info().name == name || op.info().bench_name == name).ok_or_else(|| {
+    everything().find(|op| op.info().name == name || op.info().bench_name == name).ok_or_else(|| {
         Error::UnknownOperator {
             name: name.to_owned(),
             nearest: nearest(name, OPERATORS.iter().map(|op| op.info().name)),
         }
     })
+}
+
+/// The operators, and the kernels of the lessons after them: all that can be checked.
+pub fn everything() -> impl Iterator<Item = &'static dyn Operator> {
+    OPERATORS.iter().chain(EXPERIMENTS).copied()
 }
 
 /// The operators of those names, or all of them if none is named.

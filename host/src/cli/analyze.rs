@@ -1,13 +1,12 @@
 //! `warpsmith analyze`.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use comfy_table::Cell;
 use cuda_builder::ptxas;
 use serde_json::json;
 
 use super::cases::Lines;
-use super::{Outcome, Ui};
-use crate::check::verify::offline::{self, KernelRow};
+use super::{Outcome, Ui, ui};
+use crate::check::verify::offline;
 use crate::check::{Job, profile, registry};
 use crate::ops::model::{Case, Operator};
 use crate::runtime::error::{Error, Result};
@@ -25,14 +24,10 @@ pub(super) struct Args {
     #[arg(long)]
     variant: Option<String>,
     /// The GPU to simulate: its kernels, its grids and its occupancy
-    #[arg(long, value_name = "GPU", default_value = GpuModel::H100.key(), ignore_case = true, value_parser = gpu())]
+    #[arg(long, value_name = "GPU", default_value = GpuModel::H100.key(), ignore_case = true, value_parser = super::gpu())]
     device: GpuModel,
     #[command(flatten)]
     lines: Lines,
-}
-
-fn gpu() -> impl TypedValueParser<Value = GpuModel> {
-    PossibleValuesParser::new(GpuModel::ALL.map(|model| model.key())).try_map(|key| key.parse())
 }
 
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
@@ -53,12 +48,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let job = Job { op, case };
     let mut profiles = args.lines.with(&device, &[op], || profile::profile(&device, &job, &params))?;
     let resources = offline::kernels(op.info(), ptxas::find().as_ref())?;
-    let archs = device.archs();
-    for profile in &mut profiles {
-        let of_kernel = |r: &&KernelRow| r.symbol == profile.kernel;
-        let best = archs.iter().find_map(|a| resources.iter().filter(of_kernel).find(|r| r.arch == a.as_str()));
-        profile.set_registers(best.and_then(|r| r.registers));
-    }
+    profile::set_registers(&mut profiles, &device, &resources);
     ui.document(&json!({ "op": op.info().name, "case": job.case.name, "device": args.device, "launches": profiles }));
     let launches = if let [_] = profiles[..] { "1 launch".to_owned() } else { format!("{} launches", profiles.len()) };
     ui.line(format!("{job}: {launches}, simulated for the {}", args.device));
@@ -85,8 +75,7 @@ fn show(profile: &Profile, ui: &mut Ui) {
     let [gx, gy, gz] = profile.grid;
     let [bx, by, bz] = profile.block;
     ui.line(format!("\n{}: {gx}x{gy}x{gz} blocks of {bx}x{by}x{bz} threads\n", profile.kernel));
-    let value = |v: f64| if v.fract() == 0.0 { format!("{v:.0}") } else { format!("{v:.2}") };
-    let rows = profile.metrics.iter().map(|(name, v)| vec![Cell::new(name), Cell::new(value(*v))]);
+    let rows = profile.metrics.iter().map(|(name, v)| vec![Cell::new(name), Cell::new(ui::exact(*v))]);
     ui.table(&["metric", ">value"], rows.collect());
 
     let o = &profile.occupancy;

@@ -11,7 +11,7 @@ use crate::runtime::sim::Finding;
 
 #[derive(clap::Args)]
 pub(super) struct CaseArgs {
-    /// Operators to check [default: all]
+    /// Operators to check [default: all, and the kernels of the lessons]
     ops: Vec<String>,
     /// Only cases of this dtype
     #[arg(long)]
@@ -58,7 +58,7 @@ impl Lines {
 
 impl CaseArgs {
     pub(super) fn ops(&self) -> Result<Vec<&'static dyn Operator>> {
-        registry::select(&self.ops)
+        if self.ops.is_empty() { Ok(registry::everything().collect()) } else { registry::select(&self.ops) }
     }
 
     pub(super) fn filter(&self, seed: u64) -> Filter {

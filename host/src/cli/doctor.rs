@@ -5,7 +5,8 @@ use cuda_builder::{ptxas, toolchain};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{BackendArg, Outcome, Ui};
+use super::{BackendArg, Outcome, Ui, ui};
+use crate::check::lessons;
 use crate::check::registry::OPERATORS;
 use crate::runtime::device::{BackendKind, Device, DeviceInfo};
 use crate::runtime::error::{Error, Result};
@@ -13,6 +14,9 @@ use crate::runtime::kernels;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
+    /// Say what the device is made of as well, and its peaks
+    #[arg(long)]
+    device: bool,
     #[command(flatten)]
     backend: BackendArg,
 }
@@ -40,7 +44,9 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let mut findings = device(&args.backend);
     findings.extend([kernels(), device_toolchain(), assembler()]);
     let ready = findings.iter().all(|f| f.found != Found::Missing);
-    ui.document(&json!({ "ready": ready, "findings": findings }));
+    let anatomy = if args.device { args.backend.open().ok() } else { None };
+    let anatomy = anatomy.map(|device| lessons::of_device(device.info()));
+    ui.document(&json!({ "ready": ready, "findings": findings, "device": anatomy }));
     let cells = |f: &Finding| {
         let word = match f.found {
             Found::Ok => Cell::new("ok").fg(Color::Green),
@@ -54,6 +60,10 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         if let Some(fix) = finding.fix {
             ui.line(format!("{}: {fix}", finding.what));
         }
+    }
+    if let Some(anatomy) = &anatomy {
+        ui.line("");
+        ui::facts(anatomy, ui);
     }
     let verdict = if ready { "Operators can run here." } else { "Operators cannot run here." };
     ui.line(verdict);

@@ -8,6 +8,7 @@ mod bench;
 mod cases;
 mod doctor;
 mod inspect;
+mod lesson;
 mod list;
 mod run;
 mod sanitize;
@@ -18,10 +19,12 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write};
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 
 use crate::runtime::device::{BackendKind, Device};
 use crate::runtime::error::{Error, Result, printable};
+use crate::runtime::sim::GpuModel;
 use ui::Ui;
 
 /// LLM operators whose GPU kernels are written in Rust.
@@ -54,6 +57,8 @@ enum Verb {
     Sanitize(sanitize::Args),
     /// Count what an operator's kernels do, in the simulator: memory traffic, bank conflicts, divergence, occupancy
     Analyze(analyze::Args),
+    /// List the lessons about GPUs, or run one: what kernels are predicted to do, and what they do
+    Lesson(lesson::Args),
     /// Time opening a device and running a first operator
     #[command(hide = true)]
     ColdStart(bench::ColdStartArgs),
@@ -121,6 +126,7 @@ fn dispatch(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, ui: &mu
         Verb::Inspect(args) => inspect::run(&args, ui),
         Verb::Sanitize(args) => sanitize::run(&args, ui),
         Verb::Analyze(args) => analyze::run(&args, ui),
+        Verb::Lesson(args) => lesson::run(&args, ui),
         Verb::ColdStart(args) => bench::cold_start(&args, ui),
     };
     match result.and_then(|outcome| ui.finish().map(|()| outcome)) {
@@ -169,6 +175,11 @@ impl BackendArg {
             None => Device::open(),
         }
     }
+}
+
+/// A GPU that can be simulated, by its name on the command line.
+fn gpu() -> impl TypedValueParser<Value = GpuModel> {
+    PossibleValuesParser::new(GpuModel::ALL.map(|model| model.key())).try_map(|key| key.parse())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::check::lessons::Facts;
 use crate::check::verify::Status;
 use crate::check::verify::offline::KernelRow;
 use crate::runtime::error::{Error, Result};
@@ -150,6 +151,17 @@ pub(super) fn status(status: Status) -> Cell {
         Status::Fail => Cell::new("FAIL").fg(Color::Red),
         Status::Skipped => Cell::new("skipped").fg(Color::Yellow),
     }
+}
+
+/// What a lesson or the doctor knows.
+pub(super) fn facts(facts: &Facts, ui: &mut Ui) {
+    ui.line(format!("{}:", facts.title));
+    ui.table(&facts.headings, facts.rows.iter().map(|row| row.iter().map(Cell::new).collect()).collect());
+}
+
+/// A count as it is, a ratio to two digits.
+pub(super) fn exact(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }
 
 /// A number with few digits, or a dash.

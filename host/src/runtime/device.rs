@@ -66,6 +66,14 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     /// Second-level cache.
     pub l2_bytes: u64,
+    /// Threads that a multiprocessor holds at once.
+    pub threads_per_multiprocessor: u32,
+    /// Blocks that a multiprocessor holds at once.
+    pub blocks_per_multiprocessor: u32,
+    /// 32-bit registers of a multiprocessor.
+    pub registers_per_multiprocessor: u32,
+    /// Shared memory of a multiprocessor.
+    pub shared_bytes_per_multiprocessor: u32,
     /// Most shared memory a block can ask for.
     pub shared_bytes_per_block: u32,
     /// The newest CUDA version the driver supports.

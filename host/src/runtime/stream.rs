@@ -8,6 +8,7 @@ use crate::runtime::backend::{Backend, Launch, Outcome, RawEvent, RawStream};
 use crate::runtime::device::Device;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::kernels::KernelSpec;
+use crate::runtime::profile;
 use crate::runtime::queue::Queue;
 
 /// A queue of work on a device, done in order and without the host waiting. Cheap to clone; clones are the same queue.
@@ -99,8 +100,10 @@ impl Stream {
             args,
         };
         device.remember(loaded.image);
-        // SAFETY: `select` checked the parameter sizes; the rest is the caller's promise.
-        self.queued(|b, _| unsafe { b.launch(&launch) })
+        profile::launch(self, loaded.image.symbol, [grid, block], || {
+            // SAFETY: `select` checked the parameter sizes; the rest is the caller's promise.
+            self.queued(|b, _| unsafe { b.launch(&launch) })
+        })
     }
 
     pub(crate) fn queue(&self) -> &Arc<Queue> {

@@ -7,6 +7,7 @@ mod fake;
 mod harness;
 mod opening;
 mod order;
+mod profile;
 
 use fake::*;
 use harness::*;

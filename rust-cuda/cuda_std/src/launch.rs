@@ -243,6 +243,10 @@ pub struct Instance {
     pub shared_bytes: usize,
     /// The size of each argument in bytes.
     pub param_sizes: &'static [usize],
+    /// The file that it is written in, as the compiler was told of it; empty if that is not known.
+    pub file: &'static str,
+    /// The first and the last line there.
+    pub lines: [u32; 2],
 }
 
 impl Instance {
@@ -255,7 +259,15 @@ impl Instance {
             cluster: K::CLUSTER,
             shared_bytes: K::SHARED_BYTES,
             param_sizes: <K::Args as Args>::SIZES,
+            file: "",
+            lines: [0; 2],
         }
+    }
+
+    /// With the place of its source.
+    #[must_use]
+    pub const fn written(self, file: &'static str, lines: [u32; 2]) -> Self {
+        Self { file, lines, ..self }
     }
 }
 

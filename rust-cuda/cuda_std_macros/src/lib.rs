@@ -6,7 +6,8 @@ mod kernel;
 mod printf;
 mod registers;
 
-use proc_macro::TokenStream;
+use kernel::Source;
+use proc_macro::{Span, TokenStream};
 
 /// Turns a function into a GPU kernel: an entry point on the device, a type with checked arguments on the host.
 ///
@@ -63,7 +64,21 @@ use proc_macro::TokenStream;
 /// `unsafe fn`.
 #[proc_macro_attribute]
 pub fn kernel(attributes: TokenStream, item: TokenStream) -> TokenStream {
-    kernel::expand(attributes.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+    let source = source(&item);
+    kernel::expand(attributes.into(), item.into(), source).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Where a kernel is written: from its attribute to its end; or, if a macro by example puts it together, where its name comes from.
+fn source(item: &TokenStream) -> Source {
+    let attribute = Span::call_site();
+    let tokens: Vec<_> = item.clone().into_iter().collect();
+    let after_fn = tokens.windows(2).find(|pair| pair[0].to_string() == "fn").map(|pair| pair[1].span());
+    let name = after_fn.unwrap_or(attribute);
+    let end = tokens.last().map_or(attribute, |token| token.span().end());
+    let in_one_file = attribute.file() == name.file() && end.file() == name.file();
+    let in_order = (attribute.line()..=end.line()).contains(&name.line());
+    let lines = if in_one_file && in_order { [attribute, end] } else { [name; 2] };
+    Source { file: name.file(), lines: lines.map(|span| u32::try_from(span.line()).unwrap_or(u32::MAX)) }
 }
 
 /// Prints from a kernel, by C's `printf` conversions: `gpu_printf!("%d: %f\n", i, x)`.

@@ -43,6 +43,12 @@ impl Ceilings {
     }
 }
 
+/// Bytes a second at the memory's highest clock, which transfers twice a cycle; `None` where the driver does not tell the clock.
+pub fn peak_bandwidth(info: &DeviceInfo) -> Option<f64> {
+    let bytes = f64::from(info.memory_bus_bits) / 8.0;
+    Some(2.0 * f64::from(info.memory_clock_khz) * 1e3 * bytes).filter(|rate| *rate > 0.0)
+}
+
 /// Floating-point operations a second at the highest clock, without sparsity; `None` where they are not known.
 ///
 /// Operations a clock and multiprocessor: NVIDIA's architecture white papers (A100, GA102, AD102, H100).
@@ -56,7 +62,8 @@ pub fn peak_flops(info: &DeviceInfo, bound: Bound) -> Option<f64> {
         (Bound::Tensor(dtype), (8, _)) => 1024 * 2 / bytes(dtype)?,
         (Bound::Tensor(_), _) => return None,
     };
-    Some(per_clock as f64 * f64::from(info.multiprocessors) * f64::from(info.clock_khz) * 1e3)
+    let rate = per_clock as f64 * f64::from(info.multiprocessors) * f64::from(info.clock_khz) * 1e3;
+    Some(rate).filter(|rate| *rate > 0.0)
 }
 
 /// Bytes that decide a tensor core's rate: halving them doubles it. f32 runs as tf32.

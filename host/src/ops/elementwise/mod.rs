@@ -31,7 +31,7 @@ pub(super) const MAX_BLOCKS: usize = (1 << 31) - 1;
 const MAX_ROWS: usize = 65_535;
 
 /// Blocks for `n` items at `per_block` each; `None` when there is nothing to do.
-pub(super) fn grid(info: &OpInfo, arg: &'static str, n: usize, per_block: usize) -> Result<Option<u32>> {
+pub(crate) fn grid(info: &OpInfo, arg: &'static str, n: usize, per_block: usize) -> Result<Option<u32>> {
     match n.div_ceil(per_block) {
         0 => Ok(None),
         blocks if blocks <= MAX_BLOCKS => Ok(Some(blocks as u32)),

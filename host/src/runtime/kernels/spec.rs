@@ -18,7 +18,7 @@ pub(crate) struct KernelSpec {
 
 impl KernelSpec {
     pub(crate) const fn new(kernel: &Instance) -> Self {
-        let Instance { module, symbol, block, cluster, shared_bytes, param_sizes } = *kernel;
+        let Instance { module, symbol, block, cluster, shared_bytes, param_sizes, .. } = *kernel;
         let (block, cluster) = ([block.x, block.y, block.z], [cluster.x, cluster.y, cluster.z]);
         Self { module, symbol, block, cluster, shared_bytes, param_sizes }
     }

@@ -80,10 +80,11 @@ fn list(kernel: &Kernel, name: &Ident) -> TokenStream {
     let function = kernel.function.sig.ident.to_string();
     let constant = format_ident!("{}", function.to_uppercase(), span = kernel.function.sig.ident.span());
     let docs = string(&format!(" Every instance of the kernel `{function}`."));
+    let (file, [first, last]) = (string(&kernel.source.file), kernel.source.lines);
     let instances = kernel.instances.iter().map(|instance| {
         let arguments = instance.arguments.iter().map(|(_, argument)| argument.tokens());
         let generics = (!instance.arguments.is_empty()).then(|| quote!(<#(#arguments),*>));
-        quote!(::cuda_std::launch::Instance::of::<#name #generics>())
+        quote!(::cuda_std::launch::Instance::of::<#name #generics>().written(#file, [#first, #last]))
     });
     quote! {
         #[doc = #docs]

@@ -23,15 +23,22 @@ struct Kernel {
     function: ItemFn,
     parameters: Vec<Parameter>,
     instances: Vec<Instance>,
+    source: Source,
 }
 
-pub(crate) fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
+/// Where a kernel is written: a file, its first and its last line there.
+pub(crate) struct Source {
+    pub(crate) file: String,
+    pub(crate) lines: [u32; 2],
+}
+
+pub(crate) fn expand(attributes: TokenStream, item: TokenStream, source: Source) -> syn::Result<TokenStream> {
     let function: ItemFn = syn::parse2(item)?;
     let attributes: Attributes = syn::parse2(attributes)?;
     signature::check(&function, &attributes)?;
     let parameters = signature::parameters(&function)?;
     let instances = instances::enumerate(&function, &attributes)?;
-    let kernel = Kernel { attributes, function, parameters, instances };
+    let kernel = Kernel { attributes, function, parameters, instances, source };
 
     let body = body(&kernel.function);
     let device = device::entries(&kernel);

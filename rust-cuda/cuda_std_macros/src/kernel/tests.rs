@@ -3,17 +3,21 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::expand;
+use super::{Source, expand};
+
+fn source() -> Source {
+    Source { file: "src/norm.rs".to_owned(), lines: [3, 9] }
+}
 
 /// The expansion, spaces removed.
 fn expansion(attributes: TokenStream, item: TokenStream) -> String {
-    let tokens = expand(attributes, item).expect("the kernel is well-formed");
+    let tokens = expand(attributes, item, source()).expect("the kernel is well-formed");
     syn::parse2::<syn::File>(tokens.clone()).expect("the expansion is Rust");
     tokens.to_string().replace(' ', "")
 }
 
 fn error(attributes: TokenStream, item: TokenStream) -> String {
-    expand(attributes, item).expect_err("the kernel is malformed").to_string()
+    expand(attributes, item, source()).expect_err("the kernel is malformed").to_string()
 }
 
 #[test]
@@ -91,7 +95,8 @@ fn markers_name_their_instances() {
     }
     assert!(text.contains("traitGemmEpilogue") && text.contains("traitGemmS"), "{text}");
     assert!(text.contains("constGEMM:&[::cuda_std::launch::Instance]"), "{text}");
-    assert!(text.contains("Instance::of::<Gemm<GeluTanh,Tile<128,64,32>>>()"), "{text}");
+    let instance = "Instance::of::<Gemm<GeluTanh,Tile<128,64,32>>>().written(\"src/norm.rs\",[3u32,9u32])";
+    assert!(text.contains(instance), "{text}");
 }
 
 #[test]

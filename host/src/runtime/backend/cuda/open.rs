@@ -90,6 +90,10 @@ fn describe(device: Device, driver_version: CudaVersion) -> Result<DeviceInfo> {
         multiprocessors: attribute(A::MultiprocessorCount).map_err(opening)?,
         memory_bytes: device.total_memory().map_err(opening)? as u64,
         l2_bytes: attribute(A::L2CacheSize).map_err(opening)?.into(),
+        threads_per_multiprocessor: attribute(A::MaxThreadsPerMultiprocessor).unwrap_or(0),
+        blocks_per_multiprocessor: attribute(A::MaxBlocksPerMultiprocessor).unwrap_or(0),
+        registers_per_multiprocessor: attribute(A::MaxRegistersPerMultiprocessor).unwrap_or(0),
+        shared_bytes_per_multiprocessor: attribute(A::MaxSharedMemoryPerMultiprocessor).unwrap_or(0),
         shared_bytes_per_block: attribute(A::MaxSharedMemoryPerBlockOptin).map_err(opening)?,
         driver_version,
         // Some drivers no longer report clocks.

@@ -50,13 +50,17 @@ impl SimBackend {
             compute_capability: gpu.compute_capability,
             multiprocessors: gpu.multiprocessors,
             memory_bytes: memory_bytes(),
-            l2_bytes: 50 << 20,
+            l2_bytes: gpu.l2_bytes.into(),
+            threads_per_multiprocessor: 32 * gpu.warps,
+            blocks_per_multiprocessor: gpu.blocks,
+            registers_per_multiprocessor: gpu.registers,
+            shared_bytes_per_multiprocessor: gpu.shared,
             shared_bytes_per_block: gpu.shared_per_block(),
             driver_version: CudaVersion(13_000),
-            // There is no clock: nothing that takes time is simulated.
-            clock_khz: 0,
-            memory_clock_khz: 0,
-            memory_bus_bits: 0,
+            // Those of the GPU that it stands for: nothing that takes time is simulated.
+            clock_khz: gpu.clock_khz,
+            memory_clock_khz: gpu.memory_clock_khz,
+            memory_bus_bits: gpu.memory_bus_bits,
             backend: BackendKind::Sim,
         };
         Ok(Self { info, gpu, settings: Settings::from_env()?, functions: Mutex::default(), machine: Mutex::default() })

@@ -3,11 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::{Error, Result};
 
-/// Few multiprocessors, so that grids which stay on the device take several turns on small problems as well.
-pub(crate) const SMALL: warpsim::Device =
-    warpsim::Device { name: "sm_90a", key: "sm_90a", multiprocessors: 8, ..warpsim::H100 };
+/// Few multiprocessors, so that grids which stay on the device take several turns on small problems as well. It stands for no GPU,
+/// and has no clocks.
+pub(crate) const SMALL: warpsim::Device = warpsim::Device {
+    name: "sm_90a",
+    key: "sm_90a",
+    multiprocessors: 8,
+    clock_khz: 0,
+    memory_clock_khz: 0,
+    memory_bus_bits: 0,
+    ..warpsim::H100
+};
 
 /// A GPU that a simulated device stands for: kernels are picked and grids sized as they are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +51,26 @@ impl GpuModel {
         Self { name, compute_capability, multiprocessors, limits }
     }
 
+    /// A model of a device, by its numbers.
+    pub fn of(info: &DeviceInfo) -> Self {
+        Self::new(warpsim::Device {
+            // Models have names for ever; there is one for each GPU that somebody asks this of.
+            name: info.name.clone().leak(),
+            key: "",
+            compute_capability: info.compute_capability,
+            multiprocessors: info.multiprocessors,
+            warps: info.threads_per_multiprocessor / 32,
+            blocks: info.blocks_per_multiprocessor,
+            registers: info.registers_per_multiprocessor,
+            shared: info.shared_bytes_per_multiprocessor,
+            reserved: info.shared_bytes_per_multiprocessor.saturating_sub(info.shared_bytes_per_block),
+            l2_bytes: info.l2_bytes as u32,
+            clock_khz: info.clock_khz,
+            memory_clock_khz: info.memory_clock_khz,
+            memory_bus_bits: info.memory_bus_bits,
+        })
+    }
+
     /// The name on the command line: `h100-pcie`.
     pub const fn key(&self) -> &'static str {
         self.limits.key
@@ -73,6 +102,17 @@ impl FromStr for GpuModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_of_a_device_has_its_numbers() {
+        for model in GpuModel::ALL {
+            let device = crate::sim::open(&model).unwrap();
+            let of_it = GpuModel::of(device.info());
+            assert_eq!(of_it.name, device.info().name);
+            let limits = of_it.limits();
+            assert_eq!(limits, warpsim::Device { name: limits.name, key: limits.key, ..model.limits() });
+        }
+    }
 
     #[test]
     fn models_go_by_their_keys() {

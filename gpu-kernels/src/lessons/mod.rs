@@ -1,0 +1,5 @@
+//! Kernels that show one thing each: what the lessons launch beside the operators.
+
+pub mod branches;
+pub mod reverse_blocks;
+pub mod strided_copy;

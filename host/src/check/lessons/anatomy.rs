@@ -1,0 +1,94 @@
+//! What a GPU is made of.
+
+use super::Lesson;
+use super::plan::{Facts, Plan, Run, part};
+use super::quantity::{MOVED, TENSOR_FLOPS};
+use super::text::{digits, or_dash};
+use crate::check::bench::{peak_bandwidth, peak_flops};
+use crate::ops::model::Bound;
+use crate::runtime::device::{BackendKind, DeviceInfo};
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+
+pub(super) static LESSON: Lesson = Lesson {
+    name: "anatomy",
+    title: "what a GPU is made of, and the rates that follow",
+    claim: [
+        "A GPU is many multiprocessors, each with its schedulers, registers and shared memory, before one second-level cache and one memory.",
+        "Widths times clocks give the peaks of arithmetic and of memory, and their ratio says how much arithmetic a byte has to be worth.",
+    ],
+    plan,
+};
+
+/// Of a multiprocessor of compute capability 8 and 9: each issues an instruction of one warp a cycle.
+const SCHEDULERS: u32 = 4;
+const WARP: u32 = 32;
+
+/// Bytes copied, and the side of a product, that are counted and that are timed.
+const COPIED: [usize; 2] = [1 << 14, 1 << 29];
+const SIDES: [usize; 2] = [256, 8192];
+/// Of the product that is counted: whole steps of every kernel.
+const DEPTH: usize = 64;
+
+/// The numbers of a device.
+pub fn of_device(info: &DeviceInfo) -> Facts {
+    let kib = |bytes: u32| format!("{} KiB", digits(f64::from(bytes) / 1024.0));
+    let clock = |khz: u32| or_dash((khz > 0).then_some(f64::from(khz) * 1e3), "Hz");
+    let peak = |bound| or_dash(peak_flops(info, bound), "FLOP/s");
+    let (major, minor) = info.compute_capability;
+    let mut rows = Vec::new();
+    let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
+    row("compute capability", format!("{major}.{minor}"));
+    row("multiprocessors", info.multiprocessors.to_string());
+    row("schedulers of a multiprocessor", SCHEDULERS.to_string());
+    row("warps that it holds", (info.threads_per_multiprocessor / WARP).to_string());
+    row("blocks that it holds", info.blocks_per_multiprocessor.to_string());
+    row("32-bit registers of it", info.registers_per_multiprocessor.to_string());
+    row("shared memory of it", kib(info.shared_bytes_per_multiprocessor));
+    row("shared memory of a block", kib(info.shared_bytes_per_block));
+    row("second-level cache", format!("{} MiB", digits(info.l2_bytes as f64 / f64::from(1 << 20))));
+    if info.backend != BackendKind::Sim {
+        row("memory", format!("{} GiB", digits(info.memory_bytes as f64 / f64::from(1 << 30))));
+    }
+    row("highest clock", clock(info.clock_khz));
+    row("highest clock of the memory", clock(info.memory_clock_khz));
+    row(
+        "width of the memory bus",
+        or_dash((info.memory_bus_bits > 0).then_some(f64::from(info.memory_bus_bits)), " bits"),
+    );
+    row("peak of memory", or_dash(peak_bandwidth(info), "B/s"));
+    row("peak of f32", peak(Bound::Fp32));
+    row("peak of the tensor cores, 16 bits", peak(Bound::Tensor(DType::BF16)));
+    row("peak of the tensor cores, 8 bits", peak(Bound::Tensor(DType::I8)));
+    Facts { title: info.name.clone(), headings: vec!["what", ">how much"], rows }
+}
+
+/// Operations in the time of a byte from memory.
+pub(super) fn ridge(info: &DeviceInfo, bound: Bound) -> Option<f64> {
+    Some(peak_flops(info, bound)? / peak_bandwidth(info)?)
+}
+
+fn plan(info: &DeviceInfo) -> Result<Plan> {
+    let [f32, bf16] = [Bound::Fp32, Bound::Tensor(DType::BF16)].map(|bound| or_dash(ridge(info, bound), ""));
+    let plan = Plan::new(move |_| {
+        Ok(format!(
+            "In the time of a byte from memory this device does {f32} operations on f32, or {bf16} of 16 bits on its tensor cores."
+        ))
+    });
+    let copy = |n| part("copy", DType::U8, [("rows", 1), ("d", n)]);
+    let product = |side, k| part("gemm_bf16", DType::BF16, [("m", side), ("n", side), ("k", k)]);
+    let operations = |side: usize, k: usize| 2 * side * side * k;
+    let seconds = |work: usize, rate: Option<f64>| rate.map(|rate| work as f64 / rate);
+    Ok(plan.facts(of_device(info)).runs([
+        Run::new("copy")
+            .count(copy(COPIED[0])?)
+            .expect(&MOVED, 2 * COPIED[0])
+            .time(copy(COPIED[1])?)
+            .at_least(seconds(2 * COPIED[1], peak_bandwidth(info))),
+        Run::new("product of 16-bit matrices")
+            .count(product(SIDES[0], DEPTH)?)
+            .expect(&TENSOR_FLOPS, operations(SIDES[0], DEPTH))
+            .time(product(SIDES[1], SIDES[1])?)
+            .at_least(seconds(operations(SIDES[1], SIDES[1]), peak_flops(info, Bound::Tensor(DType::BF16)))),
+    ]))
+}

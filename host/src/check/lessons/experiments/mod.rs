@@ -1,0 +1,13 @@
+//! Kernels that no operator is, as operators: what verifies, counts and times operators does so with these.
+//!
+//! They are in a list of their own, so that nobody takes them for a part of the library.
+
+mod branches;
+mod reverse_blocks;
+mod strided_copy;
+
+use crate::ops::model::Operator;
+
+/// The lessons' own kernels. `verify` and `sanitize` check them with the operators, and every verb knows them by their names.
+pub static EXPERIMENTS: &[&dyn Operator] =
+    &[&branches::Branches, &reverse_blocks::ReverseBlocks, &strided_copy::StridedCopy];

@@ -1,0 +1,82 @@
+//! Lessons: what makes kernels fast or slow, each shown on kernels that run, with what to expect computed first.
+//!
+//! A lesson is a file: a claim, and a function that makes a [`Plan`] from a device's own numbers. What it predicts is therefore written
+//! down before anything runs, and a test runs every lesson and fails where the simulator counts something else.
+
+mod anatomy;
+mod attention;
+mod bank_conflicts;
+mod coalescing;
+mod divergence;
+pub mod experiments;
+mod fusion;
+mod occupancy;
+mod plan;
+mod precision;
+mod quantity;
+mod recomputation;
+mod roofline;
+mod sgemm;
+mod teach;
+mod text;
+mod waves;
+
+pub use anatomy::of_device;
+pub use plan::{Facts, Plan, Prediction, Run};
+pub use quantity::Quantity;
+pub use teach::{Count, KernelPlace, Measured, Taught, Time, teach};
+
+use crate::runtime::device::DeviceInfo;
+use crate::runtime::error::{Error, Result};
+
+/// A claim about GPUs, and how it is shown.
+#[derive(Debug)]
+pub struct Lesson {
+    /// What it is asked for by.
+    pub name: &'static str,
+    /// What it is about, in a few words.
+    pub title: &'static str,
+    /// The claim.
+    pub claim: [&'static str; 2],
+    /// What to run and what to expect, by a device's numbers.
+    pub plan: fn(&DeviceInfo) -> Result<Plan>,
+}
+
+/// Every lesson, in the order to take them.
+pub static LESSONS: &[&Lesson] = &[
+    &anatomy::LESSON,
+    &roofline::LESSON,
+    &coalescing::LESSON,
+    &bank_conflicts::LESSON,
+    &divergence::LESSON,
+    &occupancy::LESSON,
+    &fusion::LESSON,
+    &recomputation::LESSON,
+    &precision::LESSON,
+    &sgemm::LESSON,
+    &waves::LESSON,
+    &attention::LESSON,
+];
+
+/// The lesson called `name`.
+pub fn find(name: &str) -> Result<&'static Lesson> {
+    LESSONS.iter().copied().find(|lesson| lesson.name == name).ok_or_else(|| {
+        let names: Vec<_> = LESSONS.iter().map(|lesson| lesson.name).collect();
+        Error::param("lesson", "name", name, format!("one of {}", names.join(", ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn lessons_go_by_their_names() {
+        let names: HashSet<_> = LESSONS.iter().map(|lesson| lesson.name).collect();
+        assert_eq!(names.len(), LESSONS.len());
+        assert_eq!(find("fusion").map(|lesson| lesson.name), Ok("fusion"));
+        assert!(find("fission").unwrap_err().to_string().contains("expected one of anatomy, "));
+    }
+}

@@ -1,0 +1,107 @@
+//! What lessons count, of all the launches of a run together.
+
+use std::fmt;
+
+use crate::runtime::sim::Profile;
+
+/// Something that the simulator counts.
+pub struct Quantity {
+    /// What reports call it.
+    pub name: &'static str,
+    of: fn(&[Profile]) -> f64,
+}
+
+impl Quantity {
+    /// How much of it some launches make.
+    pub fn of(&self, launches: &[Profile]) -> f64 {
+        (self.of)(launches)
+    }
+}
+
+impl fmt::Debug for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+fn sum(launches: &[Profile], metric: &str) -> f64 {
+    launches.iter().filter_map(|launch| launch.metric(metric)).sum()
+}
+
+/// How often warps executed instructions of that opcode.
+fn executed(launches: &[Profile], opcode: &str) -> f64 {
+    let of = |launch: &Profile| launch.mix.iter().filter(|(name, _)| name == opcode).map(|(_, n)| *n).sum::<u64>();
+    launches.iter().map(of).sum::<u64>() as f64
+}
+
+const LOADED_SECTORS: &str = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum";
+
+/// Kernels launched.
+pub(super) static LAUNCHES: Quantity = Quantity { name: "launches", of: |launches| launches.len() as f64 };
+
+/// Blocks of all grids.
+pub(super) static BLOCKS: Quantity = Quantity {
+    name: "blocks",
+    of: |launches| launches.iter().map(|launch| launch.grid.iter().map(|n| f64::from(*n)).product::<f64>()).sum(),
+};
+
+/// Sectors that a warp's load touches.
+pub(super) static SECTORS_A_LOAD: Quantity = Quantity {
+    name: "sectors a load",
+    of: |launches| sum(launches, LOADED_SECTORS) / sum(launches, "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"),
+};
+
+/// Sectors that a warp's store touches.
+pub(super) static SECTORS_A_STORE: Quantity = Quantity {
+    name: "sectors a store",
+    of: |launches| {
+        let sectors = sum(launches, "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum");
+        sectors / sum(launches, "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum")
+    },
+};
+
+/// Bytes that threads asked global memory for.
+pub(super) static LOADED: Quantity = Quantity {
+    name: "bytes loaded",
+    of: |launches| {
+        let share = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct";
+        let of = |launch: &Profile| Some(32.0 * launch.metric(LOADED_SECTORS)? * launch.metric(share)? / 100.0);
+        launches.iter().filter_map(of).sum::<f64>().round()
+    },
+};
+
+/// Bytes of all sectors that went to and from the multiprocessors.
+pub(super) static MOVED: Quantity = Quantity { name: "bytes moved", of: |launches| sum(launches, "sector bytes") };
+
+/// Bytes that global memory has to move at least: each that a kernel touches once a kernel.
+pub(super) static LEAST: Quantity = Quantity { name: "bytes touched", of: |launches| sum(launches, "unique bytes") };
+
+/// Floating-point operations, on tensor cores and beside them.
+pub(super) static FLOPS: Quantity =
+    Quantity { name: "operations", of: |launches| sum(launches, "flops") + sum(launches, "tensor flops") };
+
+/// Floating-point operations of the tensor cores.
+pub(super) static TENSOR_FLOPS: Quantity =
+    Quantity { name: "tensor operations", of: |launches| sum(launches, "tensor flops") };
+
+/// Turns that shared memory takes to answer loads.
+pub(super) static WAVEFRONTS: Quantity = Quantity {
+    name: "wavefronts of shared loads",
+    of: |launches| sum(launches, "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"),
+};
+
+/// Those that there would be none of without bank conflicts.
+pub(super) static CONFLICTS: Quantity = Quantity {
+    name: "bank conflicts of shared loads",
+    of: |launches| sum(launches, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"),
+};
+
+/// Multiply-adds, a warp's counted once.
+pub(super) static MULTIPLY_ADDS: Quantity =
+    Quantity { name: "multiply-adds of warps", of: |launches| executed(launches, "fma") };
+
+/// Warps that a multiprocessor holds.
+pub(super) static RESIDENT_WARPS: Quantity = Quantity {
+    name: "warps a multiprocessor",
+    of: |launches| launches.iter().map(|launch| f64::from(launch.occupancy.warps)).fold(0.0, f64::max),
+};

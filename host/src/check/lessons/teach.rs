@@ -1,0 +1,194 @@
+//! Taking a lesson: its runs counted in the simulator, and timed where there is a GPU.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Lesson;
+use super::plan::{Facts, Prediction, Run};
+use super::quantity::Quantity;
+use crate::check::bench::{Prepared, Timing};
+use crate::check::profile;
+use crate::check::verify::offline;
+use crate::runtime::device::Device;
+use crate::runtime::error::{Error, Result};
+use crate::runtime::sim::Profile;
+
+/// A lesson that was taken.
+#[derive(Clone, Debug, Serialize)]
+pub struct Taught {
+    /// The lesson.
+    pub name: &'static str,
+    /// The claim.
+    pub claim: [&'static str; 2],
+    /// What was simulated for the counts.
+    pub simulated: String,
+    /// The GPU that the times are of.
+    pub gpu: Option<String>,
+    /// What is known before anything runs.
+    pub facts: Vec<Facts>,
+    /// What was run.
+    pub runs: Vec<Measured>,
+    /// What follows.
+    pub conclusion: String,
+}
+
+impl Taught {
+    /// Whether all counts are as predicted.
+    pub fn holds(&self) -> bool {
+        self.runs.iter().flat_map(|run| &run.counts).all(Count::holds)
+    }
+}
+
+/// A run, measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// What reports call it.
+    pub label: String,
+    /// The kernels, in the order of their launches.
+    pub kernels: Vec<KernelPlace>,
+    /// What was counted in the simulator.
+    pub counts: Vec<Count>,
+    /// What was timed, where there is a GPU.
+    pub time: Option<Time>,
+    /// The least time that the device's numbers allow for what is timed, in milliseconds.
+    pub at_least_ms: Option<f64>,
+}
+
+/// Where a kernel is to be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KernelPlace {
+    /// The kernel's symbol.
+    pub symbol: String,
+    /// Its source.
+    pub file: &'static str,
+    /// First and last line.
+    pub lines: [u32; 2],
+}
+
+impl fmt::Display for KernelPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [first, last] = self.lines;
+        write!(f, "{}:{first}", self.file)?;
+        if last > first { write!(f, "-{last}") } else { Ok(()) }
+    }
+}
+
+/// A count beside its prediction.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Count {
+    /// Of what.
+    pub quantity: &'static str,
+    /// Before.
+    pub predicted: f64,
+    /// After.
+    pub counted: f64,
+}
+
+impl Count {
+    fn new(prediction: &Prediction, launches: &[Profile]) -> Self {
+        let Prediction { quantity, value } = *prediction;
+        Self { quantity: quantity.name, predicted: value, counted: quantity.of(launches) }
+    }
+
+    /// Whether it is what was predicted, but for the roundings of a division.
+    pub fn holds(&self) -> bool {
+        (self.counted - self.predicted).abs() <= 1e-9 * self.predicted.abs()
+    }
+}
+
+/// A time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Time {
+    /// The median of many, in milliseconds.
+    pub ms: f64,
+    /// The least.
+    pub min_ms: f64,
+}
+
+/// What a lesson's sentence is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Results<'a> {
+    name: &'static str,
+    runs: &'a [Measured],
+}
+
+impl Results<'_> {
+    fn run(&self, label: &str) -> Result<&Measured> {
+        let labels = || self.runs.iter().map(|run| run.label.as_str()).collect::<Vec<_>>().join(", ");
+        let found = self.runs.iter().find(|run| run.label == label);
+        found.ok_or_else(|| Error::param(self.name, "run", label, format!("one of {}", labels())))
+    }
+
+    /// What was counted of `quantity` in the run of that label.
+    pub(super) fn count(&self, label: &str, quantity: &Quantity) -> Result<f64> {
+        let run = self.run(label)?;
+        let found = run.counts.iter().find(|count| count.quantity == quantity.name);
+        let names = || run.counts.iter().map(|count| count.quantity).collect::<Vec<_>>().join(", ");
+        let missing = || Error::param(self.name, "quantity", quantity.name, format!("one of {}", names()));
+        found.map(|count| count.counted).ok_or_else(missing)
+    }
+
+    /// Milliseconds of the run of that label; `None` without a GPU.
+    pub(super) fn ms(&self, label: &str) -> Option<f64> {
+        self.run(label).ok()?.time.map(|time| time.ms)
+    }
+
+    /// What the times add to the sentence: ` (…)` with what `say` makes of two of them.
+    pub(super) fn timed(&self, one: &str, other: &str, say: impl Fn(f64, f64) -> String) -> String {
+        match (self.ms(one), self.ms(other)) {
+            (Some(one), Some(other)) => format!(" ({})", say(one, other)),
+            _ => String::new(),
+        }
+    }
+}
+
+/// Takes a lesson: counts come from the `simulated` device, times from the GPU that it is a model of, if there is one.
+pub fn teach(lesson: &Lesson, simulated: &Device, gpu: Option<&Device>) -> Result<Taught> {
+    let plan = (lesson.plan)(simulated.info())?;
+    let mut runs = Vec::new();
+    for run in &plan.runs {
+        let time = gpu.map_or(Ok(None), |gpu| timed(run, gpu))?;
+        runs.push(Measured { time, ..counted(run, simulated)? });
+    }
+    let conclusion = (plan.conclusion)(&Results { name: lesson.name, runs: &runs })?;
+    Ok(Taught {
+        name: lesson.name,
+        claim: lesson.claim,
+        simulated: simulated.info().name.clone(),
+        gpu: gpu.map(|gpu| gpu.info().name.clone()),
+        facts: plan.facts,
+        runs,
+        conclusion,
+    })
+}
+
+fn counted(run: &Run, simulated: &Device) -> Result<Measured> {
+    let (mut launches, mut kernels) = (Vec::new(), Vec::new());
+    for part in &run.counted {
+        let mut profiles = profile::profile(simulated, &part.job, &part.params()?)?;
+        profile::set_registers(&mut profiles, simulated, &offline::kernels(part.job.op.info(), None)?);
+        kernels.extend(profiles.iter().filter_map(|profile| place(part, profile)));
+        launches.extend(profiles);
+    }
+    kernels.dedup();
+    let counts = run.predictions.iter().map(|prediction| Count::new(prediction, &launches)).collect();
+    let at_least_ms = run.seconds.map(|seconds| seconds * 1e3);
+    Ok(Measured { label: run.label.clone(), kernels, counts, time: None, at_least_ms })
+}
+
+/// The source of a kernel that was launched.
+fn place(part: &Timing, profile: &Profile) -> Option<KernelPlace> {
+    let kernel = part.job.op.info().instances().find(|kernel| kernel.symbol == profile.kernel)?;
+    Some(KernelPlace { symbol: profile.kernel.clone(), file: kernel.file, lines: kernel.lines })
+}
+
+/// Each part by itself, as `bench` times it: inputs are in no cache.
+fn timed(run: &Run, device: &Device) -> Result<Option<Time>> {
+    let mut total = Time { ms: 0.0, min_ms: 0.0 };
+    for part in &run.timed {
+        let (ms, min_ms) = Prepared::new(device, part)?.time()?;
+        total = Time { ms: total.ms + ms, min_ms: total.min_ms + min_ms };
+    }
+    Ok((!run.timed.is_empty()).then_some(total))
+}

@@ -1,0 +1,197 @@
+//! Recording what a program does: scopes, launches, the table and the trace.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::panic;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+use warpsmith::ops::{self, Fusion};
+use warpsmith::profile::{self, Profile, Row};
+use warpsmith::{Stream, Tensor, kernels, sim};
+
+/// A stream of a simulated device, with something to work on; none in a build without kernels.
+fn simulated() -> Option<(Stream, Tensor<f32>)> {
+    if kernels::not_built().is_some() {
+        return None;
+    }
+    let stream = sim::unshared().unwrap().stream().unwrap();
+    let x = Tensor::filled(&stream, [1024], 0.5f32).unwrap();
+    Some((stream, x))
+}
+
+/// A model of two layers, of which one is in two parts.
+fn model(stream: &Stream, x: &Tensor<f32>) {
+    let _model = profile::scope("model");
+    for layer in 0..2 {
+        let _layer = profile::scope(format!("layer {layer}"));
+        ops::gelu(stream, x).unwrap();
+        if layer == 1 {
+            let _inner = profile::scope("\"unfused\"\n");
+            ops::sin2_cos2(stream, x, Fusion::Unfused).unwrap();
+        }
+    }
+}
+
+fn row<'a>(rows: &'a [Row], name: &str) -> &'a Row {
+    rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("{name}: {rows:#?}"))
+}
+
+#[test]
+fn every_launch_is_in_its_scope() {
+    let Some((stream, x)) = simulated() else { return };
+    let ((), profile) = profile::record(|| model(&stream, &x)).unwrap();
+    let spans = profile.spans();
+    let path = |mut i: usize| {
+        let mut names = vec![spans[i].name.as_ref()];
+        while let Some(parent) = spans[i].parent {
+            names.insert(0, spans[parent].name.as_ref());
+            i = parent;
+        }
+        names.join("/")
+    };
+    let launched: Vec<_> = (0..spans.len()).filter(|i| spans[*i].launch.is_some()).map(path).collect();
+    let inner = "model/layer 1/\"unfused\"\n";
+    let kernels = ["sin_f32", "cos_f32", "square_f32", "square_f32", "add_f32"].map(|k| format!("{inner}/{k}"));
+    assert_eq!(
+        launched,
+        [&["model/layer 0/gelu_f32".to_owned(), "model/layer 1/gelu_f32".to_owned()], &kernels[..]].concat()
+    );
+
+    let rows = profile.rows();
+    assert_eq!((row(&rows, "gelu_f32").calls, row(&rows, "square_f32").calls, row(&rows, "model").calls), (2, 2, 1));
+    let (model, all) = (row(&rows, "model"), rows.iter().map(|row| row.self_cpu).sum::<std::time::Duration>());
+    assert_eq!(model.cpu_total, all, "what is outermost lasts as long as all that is inside");
+    assert!(model.self_cpu < model.cpu_total);
+}
+
+#[test]
+fn a_simulation_has_no_cuda_times() {
+    let Some((stream, x)) = simulated() else { return };
+    let (_, profile) = profile::record(|| ops::gelu(&stream, &x)).unwrap();
+    let table = profile.to_string();
+    assert!(table.contains("no clock") && table.contains("gelu_f32") && table.contains("# of Calls"), "{table}");
+    assert!(profile.rows().iter().all(|row| row.self_cuda.is_none() && row.cuda_total.is_none()));
+}
+
+#[test]
+fn the_trace_nests_as_the_program_does() {
+    let Some((stream, x)) = simulated() else { return };
+    let ((), profile) = profile::record(|| model(&stream, &x)).unwrap();
+    let trace: Value = serde_json::from_str(&profile.chrome_trace()).unwrap();
+    let events: Vec<_> = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X").collect();
+    let mut kinds: HashMap<&str, usize> = HashMap::new();
+    for event in &events {
+        *kinds.entry(event["cat"].as_str().unwrap()).or_default() += 1;
+    }
+    assert_eq!(kinds, HashMap::from([("scope", 4), ("launch", 7)]));
+    let ends = |event: &Value| {
+        let start = event["ts"].as_f64().unwrap();
+        (start, start + event["dur"].as_f64().unwrap())
+    };
+    for (event, span) in events.iter().zip(profile.spans()) {
+        assert_eq!(event["name"], span.name.as_ref());
+        if let Some(parent) = span.parent {
+            let ((start, end), (from, to)) = (ends(event), ends(events[parent]));
+            // Times are written in nanoseconds.
+            assert!(from <= start + 0.001 && end <= to + 0.002, "{event} in {}", events[parent]);
+        }
+    }
+    let gelu = events.iter().find(|event| event["name"] == "gelu_f32").unwrap();
+    assert_eq!(gelu["args"]["grid"].as_array().unwrap().len(), 3);
+}
+
+fn names(profile: &Profile) -> Vec<&str> {
+    profile.spans().iter().map(|span| span.name.as_ref()).collect()
+}
+
+#[test]
+fn recordings_have_what_is_inside_them_alone() {
+    drop(profile::scope("before"));
+    let (inner, outer) = profile::record(|| {
+        let _scope = profile::scope("outer");
+        let ((), inner) = profile::record(|| drop(profile::scope("inner"))).unwrap();
+        drop(profile::scope("after"));
+        inner
+    })
+    .unwrap();
+    assert_eq!((names(&inner), names(&outer)), (vec!["inner"], vec!["outer", "after"]));
+    assert_eq!(outer.spans()[1].parent, Some(0));
+}
+
+#[test]
+fn scopes_end_in_any_order_and_after_their_recording() {
+    let (late, profile) = profile::record(|| {
+        let late = profile::scope("late");
+        let inner = profile::scope("inner");
+        let more = profile::scope("more");
+        drop(inner);
+        drop(profile::scope("next"));
+        drop(more);
+        late
+    })
+    .unwrap();
+    let parents: Vec<_> = profile.spans().iter().map(|span| span.parent).collect();
+    assert_eq!(
+        (names(&profile), parents),
+        (vec!["late", "inner", "more", "next"], vec![None, Some(0), Some(1), Some(0)])
+    );
+    let ((), other) = profile::record(|| drop(late)).unwrap();
+    assert_eq!(names(&other), [""; 0]);
+}
+
+/// Writes down the spans of Warpsmith that are entered.
+#[derive(Default)]
+struct Spans {
+    made: AtomicU64,
+    seen: Mutex<Vec<String>>,
+}
+
+impl Subscriber for Spans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "warpsmith"
+    }
+
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let mut text = attributes.metadata().name().to_owned();
+        attributes.record(&mut |field: &Field, value: &dyn Debug| text += &format!(" {field}={value:?}"));
+        self.seen.lock().unwrap().push(text);
+        Id::from_u64(self.made.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn exit(&self, _: &Id) {
+        self.seen.lock().unwrap().push("end".to_owned());
+    }
+
+    fn enter(&self, _: &Id) {}
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {}
+}
+
+#[test]
+fn scopes_and_launches_are_spans_of_tracing() {
+    let Some((stream, x)) = simulated() else { return };
+    let spans = Arc::new(Spans::default());
+    tracing::subscriber::with_default(spans.clone(), || {
+        let _layer = profile::scope("layer");
+        ops::gelu(&stream, &x).unwrap();
+    });
+    let launch = "launch kernel=\"gelu_f32\" grid=[1, 1, 1] block=[256, 1, 1]";
+    assert_eq!(*spans.seen.lock().unwrap(), ["scope name=\"layer\"", launch, "end", "end"]);
+}
+
+#[test]
+fn a_panic_ends_its_recording() {
+    let ((), outer) = profile::record(|| {
+        let result = panic::catch_unwind(|| profile::record(|| panic!("in a recording")));
+        assert!(result.is_err());
+        drop(profile::scope("still recorded"));
+    })
+    .unwrap();
+    assert_eq!(names(&outer), ["still recorded"]);
+}
