@@ -11,10 +11,15 @@
 #![allow(clippy::missing_safety_doc)]
 // Fragments and accumulators are indexed together: rows and columns of the math, not of one array.
 #![allow(clippy::needless_range_loop)]
+// What operators share is here without them as well.
+#![cfg_attr(not(feature = "ops"), allow(dead_code))]
 
 pub mod columns;
+#[cfg(feature = "ops")]
 pub mod diagnostics;
+pub mod fuse;
 pub mod map;
+#[cfg(feature = "ops")]
 pub mod ops;
 pub mod rows;
 

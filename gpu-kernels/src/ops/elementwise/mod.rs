@@ -4,4 +4,6 @@ pub mod add;
 pub mod bias_mask_scale_add;
 pub mod cast;
 pub mod copy;
+pub mod map;
 pub mod sin2_cos2;
+pub mod zip;

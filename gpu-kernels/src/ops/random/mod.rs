@@ -7,6 +7,7 @@ pub mod dropout;
 pub mod fill;
 pub mod random_normal;
 pub mod random_uniform;
+pub mod sample;
 
 use core::array;
 
