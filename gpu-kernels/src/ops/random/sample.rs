@@ -120,6 +120,12 @@ pub unsafe fn sample<T: Element>(
 ) {
     let Some(team) = Stream::of(rows, u64::from(d)) else { return };
     let y = y.add(team.row() as usize);
+    // Before the reduction's barrier: chunks that the row does not have weigh nothing.
+    let mut chunk = thread::thread_idx_x();
+    while chunk < CHUNKS {
+        chunks().add(chunk).write(0);
+        chunk += MAX_THREADS;
+    }
     let max = team.fold([team.load((x, x_stride))], f32::NEG_INFINITY, |max, [x]| math::max_nan(max, x));
     let [max] = team.reduce([max], [f32::NEG_INFINITY], 0, |[a], [b]| [math::max_nan(a, b)]);
     if max.is_nan() || max == f32::NEG_INFINITY {
@@ -130,14 +136,6 @@ pub unsafe fn sample<T: Element>(
     }
     let x = x.add((team.row() * x_stride) as usize);
     let row = Row { x, d, max, scale, chunk: d.div_ceil(CHUNKS * CHUNK) * CHUNK };
-    let chunks = chunks();
-    let mut chunk = thread::thread_idx_x();
-    while chunk < CHUNKS {
-        chunks.add(chunk).write(0);
-        chunk += MAX_THREADS;
-    }
-    thread::sync_threads();
-
     // Better tokens than this are weighed, and drawn from.
     let mut worst = 0;
     let mut drawn = None;
@@ -153,11 +151,13 @@ pub unsafe fn sample<T: Element>(
         let [low, high, ..] = quad(seed, offset, number);
         let word = u64::from(low) | u64::from(high) << 32;
         let token = row.find(((u128::from(word) * u128::from(weight)) >> 64) as u64, worst);
-        if k >= d && share >> 32 != 0 {
+        let this = row.candidate(token);
+        // Draws only rise, so that they come to an end whatever the chunks weigh.
+        if (k >= d && share >> 32 != 0) || this <= worst {
             break token;
         }
         drawn = Some(token);
-        worst = row.candidate(token);
+        worst = this;
         number += 1 << 32;
         // The last chunks have been read.
         thread::sync_threads();
@@ -247,7 +247,8 @@ impl<T: Element> Row<T> {
         (weight, number)
     }
 
-    /// The token of those better than `worst` at whose weight `left` is used up, in the order of their places. Every warp finds it.
+    /// The token of those better than `worst` at whose weight `left`, which is less than they weigh, is used up, in the order of their places.
+    /// Every warp finds it.
     #[inline(always)]
     unsafe fn find(&self, left: u64, worst: u64) -> u32 {
         const EACH: u32 = CHUNKS / warp::SIZE;
@@ -262,8 +263,9 @@ impl<T: Element> Row<T> {
         let (group, left) = pick(weight, left);
         let (chunk, left) = pick(chunks.add(slot(group * EACH + lane)).read(), left);
         let mut start = (group * EACH + chunk) * self.chunk;
+        let end = start + self.chunk;
         let mut left = left;
-        loop {
+        while start < end {
             let first = start + lane * TOKENS;
             let weights: [u64; TOKENS as usize] = array::from_fn(|e| {
                 let place = first + e as u32;
@@ -286,6 +288,7 @@ impl<T: Element> Row<T> {
             left = rest;
             start += warp::SIZE * TOKENS;
         }
+        self.d - 1
     }
 }
 

@@ -116,9 +116,12 @@ pub unsafe fn top_k<T: Element>(
     let (list, count) = list();
     let (tid, threads) = (thread::thread_idx_x(), thread::block_dim_x());
     let of = |place: u32| candidate(key((*x.add(place as usize)).to_f32()), place);
-    let mut size = CAPACITY;
-    if d <= CAPACITY {
-        size = d.next_power_of_two();
+    let lanes = if (x as usize).is_multiple_of(16) { crate::lanes::<T>() as u32 } else { 1 };
+    let mut scan = Scan { x, whole: d / lanes * lanes, start: 0, next: 0, good: 0 };
+    // What is sorted: a whole row, the best of its threads' first elements, or a list.
+    let is_short = d <= CAPACITY;
+    let mut size = if is_short { d.next_power_of_two() } else { threads };
+    if is_short {
         let mut i = tid;
         while i < size {
             list.add(i).write(if i < d { of(i) } else { 0 });
@@ -131,28 +134,36 @@ pub unsafe fn top_k<T: Element>(
             // They stay the last when the list is sorted.
             list.add(CAPACITY - REST + tid).write(0);
         }
-        sort(list, threads);
-        // The k-th best is a candidate itself. There may be fewer.
-        let first = list.add(k - 1).read().saturating_sub(1);
+    }
+    let mut is_first = true;
+    let mut is_last = is_short;
+    loop {
+        sort(list, size);
+        if is_last {
+            break;
+        }
+        // The k-th best of the threads' is a candidate itself. There may be fewer.
+        let threshold = list.add(k - 1).read().saturating_sub(u64::from(is_first));
         if tid == 0 {
-            count.write(0);
+            count.write(if is_first { 0 } else { k });
         }
         thread::sync_threads();
-        let lanes = if (x as usize).is_multiple_of(16) { crate::lanes::<T>() as u32 } else { 1 };
-        let whole = d / lanes * lanes;
-        let found = match lanes {
-            1 => scan::<T, 1, 8>(x, whole, k, first),
-            4 => scan::<T, 4, 4>(x, whole, k, first),
-            _ => scan::<T, 8, 4>(x, whole, k, first),
+        is_last = match lanes {
+            1 => scan.run::<1, 8>(threshold),
+            4 => scan.run::<4, 4>(threshold),
+            _ => scan.run::<8, 4>(threshold),
         };
-        let mut i = found + tid;
-        while i < CAPACITY {
-            let place = i.wrapping_sub(CAPACITY - REST).wrapping_add(whole);
-            list.add(i).write(if i >= CAPACITY - REST && place < d { of(place) } else { 0 });
-            i += threads;
+        if is_last {
+            let mut i = count.read() + tid;
+            while i < CAPACITY {
+                let place = i.wrapping_sub(CAPACITY - REST).wrapping_add(scan.whole);
+                list.add(i).write(if i >= CAPACITY - REST && place < d { of(place) } else { 0 });
+                i += threads;
+            }
         }
+        is_first = false;
+        size = CAPACITY;
     }
-    sort(list, size);
     let mut j = tid;
     while j < k {
         let place = !(list.add(j).read() as u32);
@@ -162,38 +173,35 @@ pub unsafe fn top_k<T: Element>(
     }
 }
 
-/// Puts what may be among the k best of the first `whole` elements, all of them greater than `first`, on the list, and says how many they are: all but [`REST`] of its places
-/// at most. `P` packs of `N` elements a thread are a tile.
-#[inline(always)]
-#[allow(clippy::neg_cmp_op_on_partial_ord)] // NaN is not less than anything.
-unsafe fn scan<T: Element, const N: usize, const P: usize>(x: *const T, whole: u32, k: u32, first: u64) -> u32 {
-    const { assert!(N * P <= 32) };
-    let (list, count) = list();
-    let (tid, threads) = (thread::thread_idx_x(), thread::block_dim_x());
-    let mut start = 0;
-    let mut threshold = first;
-    while start < whole {
-        let at = |pack: u32| start + (pack * threads + tid) * N as u32;
-        let none = Pack::<T, N>::splat(T::from_f32(0.0));
-        let packs: [_; P] = array::from_fn(|i| {
-            let at = at(i as u32);
-            if at < whole { Pack::load_nc_no_allocate(x.add(at as usize)) } else { none }
-        });
+/// How far a thread is on its way through a row.
+struct Scan<T> {
+    x: *const T,
+    /// Elements of the row that are read by packs.
+    whole: u32,
+    /// Where its tile starts, and the next.
+    start: u32,
+    next: u32,
+    /// A bit an element of the tile that may have to go to the list.
+    good: u32,
+}
+
+impl<T: Element> Scan<T> {
+    /// Puts what is greater than `threshold` on the list until that is full or the row at its end, and says whether it is at its end. A tile
+    /// is `P` packs of `N` elements a thread.
+    #[inline(always)]
+    #[allow(clippy::neg_cmp_op_on_partial_ord)] // NaN is not less than anything.
+    unsafe fn run<const N: usize, const P: usize>(&mut self, threshold: u64) -> bool {
+        const { assert!(N * P <= 32) };
+        let (list, count) = list();
+        let (tid, threads) = (thread::thread_idx_x(), thread::block_dim_x());
         let limit = element(threshold);
-        // A bit an element that is not less.
-        let mut good = 0u32;
-        for i in 0..P {
-            let elements = packs[i].to_f32();
-            for e in 0..N {
-                good |= u32::from(at(i as u32) < whole && !(elements[e] < limit)) << (i * N + e);
-            }
-        }
         loop {
-            while good != 0 {
-                let e = good.trailing_zeros();
-                let place = at(e / N as u32) + e % N as u32;
+            let start = self.start;
+            while self.good != 0 {
+                let e = self.good.trailing_zeros();
+                let place = start + (e / N as u32 * threads + tid) * N as u32 + e % N as u32;
                 // From memory: registers have no numbers at run time, and few elements come here.
-                let this = candidate(key((*x.add(place as usize)).to_f32()), place);
+                let this = candidate(key((*self.x.add(place as usize)).to_f32()), place);
                 if this > threshold {
                     let slot = atomic::block::add_u32(count.as_ptr(), 1);
                     if slot >= CAPACITY - REST {
@@ -201,21 +209,29 @@ unsafe fn scan<T: Element, const N: usize, const P: usize>(x: *const T, whole: u
                     }
                     list.add(slot).write(this);
                 }
-                good &= good - 1;
+                self.good &= self.good - 1;
             }
-            if !thread::sync_threads_or(good != 0) {
-                break;
+            if thread::sync_threads_or(self.good != 0) {
+                return false;
             }
-            sort(list, CAPACITY);
-            threshold = list.add(k - 1).read();
-            if tid == 0 {
-                count.write(k);
+            if self.next >= self.whole {
+                return true;
             }
-            thread::sync_threads();
+            self.start = self.next;
+            self.next += threads * (N * P) as u32;
+            let at = |pack: usize| self.start + (pack as u32 * threads + tid) * N as u32;
+            let none = Pack::<T, N>::splat(T::from_f32(0.0));
+            let packs: [_; P] = array::from_fn(|i| {
+                if at(i) < self.whole { Pack::load_nc_no_allocate(self.x.add(at(i) as usize)) } else { none }
+            });
+            for i in 0..P {
+                let elements = packs[i].to_f32();
+                for e in 0..N {
+                    self.good |= u32::from(at(i) < self.whole && !(elements[e] < limit)) << (i * N + e);
+                }
+            }
         }
-        start += threads * (N * P) as u32;
     }
-    count.read()
 }
 
 /// Sorts the first `n` candidates, a power of two, the greatest first.
