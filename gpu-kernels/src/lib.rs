@@ -12,7 +12,7 @@
 // Fragments and accumulators are indexed together: rows and columns of the math, not of one array.
 #![allow(clippy::needless_range_loop)]
 // What operators share is here without them as well.
-#![cfg_attr(not(feature = "ops"), allow(dead_code))]
+#![cfg_attr(not(feature = "ops"), allow(dead_code, unused_imports))]
 
 pub mod columns;
 #[cfg(feature = "ops")]
