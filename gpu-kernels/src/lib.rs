@@ -14,6 +14,7 @@
 // What operators share is here without them as well.
 #![cfg_attr(not(feature = "ops"), allow(dead_code, unused_imports))]
 
+#[cfg(feature = "ops")]
 pub mod columns;
 #[cfg(feature = "ops")]
 pub mod diagnostics;
