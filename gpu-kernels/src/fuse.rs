@@ -24,7 +24,7 @@
 //! assert_eq!(approach(0.25).value(1.0, 5.0), 2.0);
 //! ```
 //!
-//! The kernels have instances for f32, f16 and bf16, which compute in f32 and round once; their traffic is [`map`](crate::map)'s. What a
+//! The kernels have instances for f32, f16 and bf16, which compute in f32 and round once; their traffic is [`map`](mod@crate::map)'s. What a
 //! formula says is safe Rust: it sees values, never where they lie.
 
 use cuda_std::float::Element;

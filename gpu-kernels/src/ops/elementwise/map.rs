@@ -4,7 +4,7 @@
 //! y = f(x), here max(x, 0)², the squared rectifier.
 //!
 //! # Layout
-//! `x` and `y` have rows of d elements that may be padded: see [`map`](crate::map).
+//! `x` and `y` have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes in flight a thread, 256 threads a block.

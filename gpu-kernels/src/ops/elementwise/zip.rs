@@ -4,7 +4,7 @@
 //! y = f(x₀, x₁, …), here x + scale · a · b.
 //!
 //! # Layout
-//! Inputs and output have rows of d elements that may be padded: see [`map`](crate::map). An input at stride 0 is one row that all share.
+//! Inputs and output have rows of d elements that may be padded: see [`map`](mod@crate::map). An input at stride 0 is one row that all share.
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes of each input in flight a thread, 256 threads a block.
