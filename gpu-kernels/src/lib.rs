@@ -11,11 +11,18 @@
 #![allow(clippy::missing_safety_doc)]
 // Fragments and accumulators are indexed together: rows and columns of the math, not of one array.
 #![allow(clippy::needless_range_loop)]
+// What operators share is here without them as well.
+#![cfg_attr(not(feature = "ops"), allow(dead_code, unused_imports))]
 
+#[cfg(feature = "ops")]
 pub mod columns;
+#[cfg(feature = "ops")]
 pub mod diagnostics;
+pub mod fuse;
+#[cfg(feature = "ops")]
 pub mod lessons;
 pub mod map;
+#[cfg(feature = "ops")]
 pub mod ops;
 pub mod rows;
 

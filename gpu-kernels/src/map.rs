@@ -39,8 +39,11 @@ pub type In<T> = (*const T, u64);
 pub type Out<T> = (*mut T, u64);
 
 /// `f` over float operands, computed in f32. The last `KEPT` inputs are read by many blocks, and leave the cache last.
+///
+/// # Safety
+/// The inputs are valid for reads and the output for writes of `rows` rows of `d` elements at their strides; d and rows are at least 1.
 #[inline(always)]
-pub(crate) unsafe fn zip<T: Element, U: Element, const K: usize, const KEPT: usize>(
+pub unsafe fn zip<T: Element, U: Element, const K: usize, const KEPT: usize>(
     inputs: [In<T>; K],
     output: Out<U>,
     rows: u64,

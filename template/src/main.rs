@@ -1,8 +1,8 @@
-//! A kernel of one's own: y = a · x + y.
+//! Kernels of one's own: y = a · x + y, and formulas that are fused.
 
-use axpy_kernels::Axpy;
+use axpy_kernels::{Axpy, relu_squared, soft_cap};
 use warpsmith::launch::Kernel;
-use warpsmith::{Device, Error, Result, Stream, Tensor};
+use warpsmith::{Device, Error, Result, Stream, Tensor, ops};
 
 /// Adds `a` times `x` to `y`.
 fn axpy(stream: &Stream, a: f32, x: &Tensor<f32>, y: &mut Tensor<f32>) -> Result<()> {
@@ -16,19 +16,35 @@ fn axpy(stream: &Stream, a: f32, x: &Tensor<f32>, y: &mut Tensor<f32>) -> Result
     unsafe { stream.launch::<Axpy<f32>>(blocks, (a, x.ptr(stream)?, y.ptr_mut(stream)?, n)) }
 }
 
-/// Two tensors of `n` elements through the kernel.
-fn run(n: usize) -> Result<Vec<f32>> {
+/// A stream of a device that has the kernels.
+fn stream() -> Result<Stream> {
     let device = Device::open()?;
     device.add_kernels(warpsmith::include_kernels!())?;
-    let stream = device.stream()?;
+    device.stream()
+}
+
+/// Two tensors of `n` elements through the kernel.
+fn run(n: usize) -> Result<Vec<f32>> {
+    let stream = stream()?;
     let x = Tensor::from_slice(&stream, [n], &(0..n).map(|i| i as f32).collect::<Vec<_>>())?;
     let mut y = Tensor::filled(&stream, [n], 1.0)?;
     axpy(&stream, 2.0, &x, &mut y)?;
     y.to_vec(&stream)
 }
 
+/// A tensor through the formulas, a kernel each, with one row of `bias` for all rows.
+fn fused(x: &[f32], bias: &[f32]) -> Result<[Vec<f32>; 2]> {
+    let stream = stream()?;
+    let shape = [x.len() / bias.len(), bias.len()];
+    let (x, bias) = (Tensor::from_slice(&stream, shape, x)?, Tensor::from_slice(&stream, [bias.len()], bias)?);
+    let squared = ops::map(&stream, &x, relu_squared)?;
+    let capped = ops::zip(&stream, [x.view(), bias.view().broadcast(shape)?], soft_cap(30.0))?;
+    Ok([squared.to_vec(&stream)?, capped.to_vec(&stream)?])
+}
+
 fn main() -> Result<()> {
     println!("{:?}", run(10)?);
+    println!("{:?}", fused(&[-1.0, 2.0, 100.0, 3.0], &[0.0, 1.0])?);
     Ok(())
 }
 
@@ -38,5 +54,17 @@ mod tests {
     fn every_element_is_computed() {
         let y = super::run(1000).unwrap();
         assert!(y.iter().enumerate().all(|(i, y)| *y == 2.0 * i as f32 + 1.0), "{y:?}");
+    }
+
+    #[test]
+    fn formulas_are_computed() {
+        let x: Vec<f32> = (0..4000).map(|i| i as f32 / 40.0 - 50.0).collect();
+        let bias = [0.5, -0.5, 3.0, 0.0];
+        let [squared, capped] = super::fused(&x, &bias).unwrap();
+        for (i, x) in x.into_iter().enumerate() {
+            assert_eq!(squared[i], super::relu_squared.value(x));
+            let expected = 30.0 * f64::from((x + bias[i % 4]) / 30.0).tanh();
+            assert!((f64::from(capped[i]) - expected).abs() < 1e-4, "{x}: {}, not {expected}", capped[i]);
+        }
     }
 }

@@ -58,6 +58,27 @@ pub unsafe fn sync_threads() {
     crate::device_only()
 }
 
+/// [`sync_threads`], and whether `predicate` holds in some thread of the block. PTX `bar.red.or.pred`.
+///
+/// # Safety
+/// As for [`sync_threads`].
+#[inline(always)]
+pub unsafe fn sync_threads_or(predicate: bool) -> bool {
+    let result: u32;
+    // SAFETY: the caller's promise.
+    unsafe {
+        ptx!(
+            "{{", ".reg .pred p, q;",
+            "setp.ne.u32 p, {predicate}, 0;",
+            "bar.red.or.pred q, 0, p;",
+            "selp.u32 {result}, 1, 0, q;", "}}",
+            result = out(reg32) result, predicate = in(reg32) u32::from(predicate),
+            options(nostack),
+        );
+    }
+    result != 0
+}
+
 /// The block's other fifteen barriers, for groups of warps that synchronize among themselves.
 pub mod named_barrier {
     /// Waits until `threads` threads have arrived at barrier `id` (0 is [`sync_threads`](super::sync_threads)'s). PTX `bar.sync id, threads`.

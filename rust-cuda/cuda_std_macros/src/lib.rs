@@ -53,6 +53,7 @@ use proc_macro::{Span, TokenStream};
 /// | `min_blocks = 2` | blocks that are to fit on a multiprocessor, which bounds registers |
 /// | `cluster = 2`, `cluster = (2, 1)` | blocks a cluster |
 /// | `arch = "sm_90a"` | the only architecture this kernel is for; without it, every one |
+/// | `symbol = name` | what the entries' names start with, instead of the function's name: for functions that a macro writes |
 /// | `no_spills` | the build fails if registers spill |
 ///
 /// Expressions may name the function's generic parameters and anything in scope.

@@ -3,7 +3,7 @@
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 
 use cuda_std::float::Element;
-use cuda_std::{bf16, f16, kernel, thread};
+use cuda_std::{bf16, f16, kernel, math, thread};
 
 /// y = a · x + y, for n elements.
 ///
@@ -16,5 +16,20 @@ pub unsafe fn axpy<T: Element>(a: f32, x: *const T, y: *mut T, n: u64) {
         // SAFETY: both have an element at every place below n.
         let (x, y) = unsafe { (&*x.add(i), &mut *y.add(i)) };
         *y = T::from_f32(a * x.to_f32() + y.to_f32());
+    }
+}
+
+gpu_kernels::map! {
+    /// y = max(x, 0)², elementwise.
+    pub fn relu_squared(x: f32) -> f32 {
+        let r = x.max(0.0);
+        r * r
+    }
+}
+
+gpu_kernels::zip! {
+    /// y = cap · tanh((x + bias) / cap), elementwise: five kernels in one.
+    pub fn soft_cap([x, bias]: [f32; 2], cap: f32) -> f32 {
+        cap * math::tanh((x + bias) / cap)
     }
 }

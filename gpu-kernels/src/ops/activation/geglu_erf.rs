@@ -6,7 +6,7 @@
 //!
 //! # Layout
 //! `gate`, `up`, `y`, `dy`, `dgate` and `dup` have rows of d elements that may be padded, so that gate and up may be the halves of one
-//! tensor's rows: see [`map`](crate::map).
+//! tensor's rows: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block.

@@ -5,7 +5,7 @@
 //! one reciprocal. Backward: dx = dy · (σ(2u) + x · 2u' · σ(2u)·σ(−2u)) with u' = √(2/π)·(1 + 3 · 0.044715·x²).
 //!
 //! # Layout
-//! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](crate::map).
+//! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block.

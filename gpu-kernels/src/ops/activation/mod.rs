@@ -1,4 +1,4 @@
-//! Activations, elementwise, each with its backward: their traffic is [`map`](crate::map)'s, and each file is a formula and its
+//! Activations, elementwise, each with its backward: their traffic is [`map`](mod@crate::map)'s, and each file is a formula and its
 //! derivative.
 
 pub mod geglu;

@@ -4,7 +4,7 @@
 //! y = max(x, 0). Backward: dx = dy where x > 0, else 0.
 //!
 //! # Layout
-//! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](crate::map).
+//! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block.

@@ -4,7 +4,7 @@
 //! a = σ(x), b = σ(a), y = σ(b). Backward: dx = dy · y·(1 − y) · b·(1 − b) · a·(1 − a).
 //!
 //! # Layout
-//! All tensors have rows of d elements that may be padded: see [`map`].
+//! All tensors have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block. [`sigmoid3`] and

@@ -4,7 +4,7 @@
 //! y = tanh(x). Backward: dx = dy · (1 − tanh²(x)), computed as 4·σ(2x)·σ(−2x).
 //!
 //! # Layout
-//! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](crate::map).
+//! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block.

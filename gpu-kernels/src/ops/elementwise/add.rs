@@ -4,7 +4,7 @@
 //! z = x + y.
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`].
+//! Rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block.

@@ -4,7 +4,7 @@
 //! y = (x + bias) · mask · scale + residual; `bias` is one row that every row of `x` gets.
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`]. `bias` is a row at stride 0.
+//! Rows of d elements that may be padded: see [`map`](mod@crate::map). `bias` is a row at stride 0.
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes of each operand a thread, so that eight loads are in flight before the first

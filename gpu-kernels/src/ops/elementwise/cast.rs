@@ -4,7 +4,7 @@
 //! y is the value of U nearest to x.
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`].
+//! Rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! As every elementwise kernel, by the wider of the two types: 16 bytes of it and 8 of a narrower one at a time.

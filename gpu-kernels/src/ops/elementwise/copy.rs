@@ -4,7 +4,7 @@
 //! y = x.
 //!
 //! # Layout
-//! Rows of d words that may be padded: see [`map`]. Elements are words of their size, so that a word's type is that
+//! Rows of d words that may be padded: see [`map`](mod@crate::map). Elements are words of their size, so that a word's type is that
 //! of every element type as large.
 //!
 //! # Mapping

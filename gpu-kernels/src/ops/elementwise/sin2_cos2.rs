@@ -4,7 +4,7 @@
 //! y = sin²(x) + cos²(x), which is 1: there is nothing to it but traffic.
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`](crate::map).
+//! Rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! As every elementwise kernel. [`sin2_cos2`] does it in one pass; [`sin`], [`cos`], [`square`] and

@@ -4,7 +4,7 @@
 //! g ← g · min(1, max_norm / (norm + ε)), ε = 10⁻⁶. The norm is a value in device memory, which an earlier kernel has written.
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`].
+//! Rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes in flight a thread, 256 threads a block. Every thread reads the norm.

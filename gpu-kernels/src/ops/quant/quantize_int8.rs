@@ -5,7 +5,7 @@
 //! zero = −128 − ⌊low / scale⌉. Either way q = clamp(⌊x / scale⌉ + zero, −128, 127).
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`].
+//! Rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! Two launches. [`minmax`]: blocks of 256 threads walk the rows, four packs a thread in flight, and each warp adds what it has found to one

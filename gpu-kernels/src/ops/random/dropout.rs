@@ -5,7 +5,7 @@
 //! dropped with probability p, and the scale 1 / (1 − p). Backward is the same function: dx = dropout(dy).
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`]. Which word an element has: see [`quad`].
+//! Rows of d elements that may be padded: see [`map`](mod@crate::map). Which word an element has: see [`quad`].
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes in flight a thread, 256 threads a block. A thread computes the four words of a

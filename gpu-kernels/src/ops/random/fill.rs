@@ -4,7 +4,7 @@
 //! y = value.
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`](crate::map).
+//! Rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
 //! As every elementwise kernel, without an input: four packs of 16 bytes a thread, 256 threads a block.

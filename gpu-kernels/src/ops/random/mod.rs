@@ -1,4 +1,4 @@
-//! Random numbers, and what is made of them: their traffic is [`map`]'s, and each file is what becomes of four random words.
+//! Random numbers, and what is made of them: their traffic is [`map`](mod@crate::map)'s, and each file is what becomes of four random words.
 //!
 //! Element i of a tensor, counted over all its rows without their padding, has word i mod 4 of [`quad`] i / 4. What it gets depends on
 //! nothing else: not on the element type, the strides, the width of an access or the grid.
@@ -7,6 +7,7 @@ pub mod dropout;
 pub mod fill;
 pub mod random_normal;
 pub mod random_uniform;
+pub mod sample;
 
 use core::array;
 

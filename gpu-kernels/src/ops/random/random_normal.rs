@@ -5,7 +5,7 @@
 //! θ = 2π · b · 2⁻³² − π: the transform of Box and Muller. Words 0 and 1 of a quad are a pair, and words 2 and 3.
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`](crate::map). Which quad an element has: see [`quad`].
+//! Rows of d elements that may be padded: see [`map`](mod@crate::map). Which quad an element has: see [`quad`].
 //!
 //! # Mapping
 //! As every elementwise kernel, without an input: four packs of 16 bytes a thread, 256 threads a block.

@@ -4,7 +4,7 @@
 //! y = low + (high − low) · u, u = ⌊w / 2⁸⌋ · 2⁻²⁴ of the element's random word w: in [0, 1).
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`](crate::map). Which word an element has: see [`quad`].
+//! Rows of d elements that may be padded: see [`map`](mod@crate::map). Which word an element has: see [`quad`].
 //!
 //! # Mapping
 //! As every elementwise kernel, without an input: four packs of 16 bytes a thread, 256 threads a block.

@@ -31,7 +31,7 @@ use crate::rows::{Block, Lanes, Stream, Team, Warp};
 
 /// A number that is greater for greater x, and greatest for NaN; at least 1.
 #[inline(always)]
-fn key(x: f32) -> u32 {
+pub fn key(x: f32) -> u32 {
     // −0 becomes +0.
     let bits = (x + 0.0).to_bits();
     if x.is_nan() {

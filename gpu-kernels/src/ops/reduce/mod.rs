@@ -6,6 +6,7 @@ pub mod argmax;
 pub mod l2_norm;
 pub mod max;
 pub mod sum;
+pub mod top_k;
 
 /// The kernel of a reduction, which folds every x of a row into `first` by `fold` and combines the folded of a team by `combine`; the
 /// row's result is `finish` of what is left and a factor.

@@ -55,8 +55,8 @@ macro_rules! gated {
             up: impl Into<crate::View<'a, T>>,
             y: impl Into<crate::ViewMut<'a, T>>,
         ) -> crate::Result<()> {
-            use crate::ops::elementwise::zip_into;
-            zip_into::<T, gk::$kernel<T>>(&FORWARD, stream, [gate.into(), up.into()], y.into())
+            use crate::ops::elementwise::launch_zip;
+            launch_zip::<T, gk::$kernel<T>>(&FORWARD, stream, [gate.into(), up.into()], y.into())
         }
 
         #[doc = concat!("The gradient of [`", stringify!($forward), "`]: ", $backward_math, ", as `(dgate, dup)`.")]
@@ -92,9 +92,9 @@ macro_rules! gated {
             dgate: impl Into<crate::ViewMut<'a, T>>,
             dup: impl Into<crate::ViewMut<'a, T>>,
         ) -> crate::Result<()> {
-            use crate::ops::elementwise::zip3_into2;
+            use crate::ops::elementwise::launch_zip3;
             let inputs = [gate.into(), up.into(), dy.into()];
-            zip3_into2::<T, gk::$backward_kernel<T>>(&BACKWARD, stream, inputs, [dgate.into(), dup.into()])
+            launch_zip3::<T, gk::$backward_kernel<T>>(&BACKWARD, stream, inputs, [dgate.into(), dup.into()])
         }
 
         static FORWARD: OpInfo = OpInfo {

@@ -75,7 +75,7 @@ macro_rules! activation {
             x: impl Into<crate::View<'a, T>>,
             y: impl Into<crate::ViewMut<'a, T>>,
         ) -> crate::Result<()> {
-            crate::ops::elementwise::map_into::<T, gk::$kernel<T>>(&FORWARD, stream, x.into(), y.into())
+            crate::ops::elementwise::launch_map::<T, gk::$kernel<T>>(&FORWARD, stream, x.into(), y.into())
         }
 
         #[doc = concat!("The gradient of [`", stringify!($forward), "`]: ", $backward_math, ", elementwise.")]
@@ -107,8 +107,8 @@ macro_rules! activation {
             dy: impl Into<crate::View<'a, T>>,
             dx: impl Into<crate::ViewMut<'a, T>>,
         ) -> crate::Result<()> {
-            use crate::ops::elementwise::zip_into;
-            zip_into::<T, gk::$backward_kernel<T>>(&BACKWARD, stream, [x.into(), dy.into()], dx.into())
+            use crate::ops::elementwise::launch_zip;
+            launch_zip::<T, gk::$backward_kernel<T>>(&BACKWARD, stream, [x.into(), dy.into()], dx.into())
         }
 
         static FORWARD: OpInfo = OpInfo {

@@ -2,7 +2,7 @@
 
 use gpu_kernels::ops::elementwise::add as gk;
 
-use super::{Accuracy, Pointwise, zip_into};
+use super::{Accuracy, Pointwise, launch_zip};
 use crate::dispatch;
 use crate::ops::model::{ArgInfo, OpInfo};
 use crate::runtime::dtype::{DType, Float};
@@ -49,7 +49,7 @@ pub fn add_into<'a, T: Float>(
     y: impl Into<View<'a, T>>,
     z: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    zip_into::<T, gk::Add<T>>(&INFO, stream, [x.into(), y.into()], z.into())
+    launch_zip::<T, gk::Add<T>>(&INFO, stream, [x.into(), y.into()], z.into())
 }
 
 static INFO: OpInfo = OpInfo {

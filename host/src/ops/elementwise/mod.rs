@@ -4,19 +4,23 @@ pub mod add;
 pub mod bias_mask_scale_add;
 pub mod cast;
 pub mod copy;
+pub mod map;
 mod pointwise;
 pub mod sin2_cos2;
+pub mod zip;
 
 pub use add::{add, add_into};
 pub use bias_mask_scale_add::{bias_mask_scale_add, bias_mask_scale_add_into};
 pub use cast::{cast, cast_into};
 pub use copy::{copy, copy_into};
+pub use map::{map, map_into};
 pub(super) use pointwise::shape as pointwise_shape;
 pub use pointwise::{Accuracy, Formula, Pointwise, PointwiseMany};
 pub use sin2_cos2::{Fusion, sin2_cos2, sin2_cos2_into};
+pub use zip::{zip, zip_into};
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
-use gpu_kernels::map;
+use gpu_kernels::map::per_block;
 
 use super::model::OpInfo;
 use crate::runtime::dtype::Float;
@@ -117,12 +121,12 @@ impl<const N: usize> Plan<N> {
         operands: [Operand<'_>; N],
         outputs: usize,
     ) -> Result<Option<Self>> {
-        Self::of(info, map::per_block(bytes, N - outputs), operands, true)
+        Self::of(info, per_block(bytes, N - outputs), operands, true)
     }
 
     /// The same where an operand beside these is one row that all rows share.
     pub(super) fn by_rows(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
-        Self::of(info, map::per_block(bytes, N), operands, false)
+        Self::of(info, per_block(bytes, N), operands, false)
     }
 
     /// The same for blocks of `per_block` elements of a row. Rows that are not `alike` never are a single one.
@@ -148,7 +152,7 @@ impl<const N: usize> Plan<N> {
 }
 
 /// Launches `K`, which computes `y` from `x`.
-pub(super) fn map_into<'a, T: Float, K>(
+pub(super) fn launch_map<'a, T: Float, K>(
     info: &OpInfo,
     stream: &Stream,
     x: View<'a, T>,
@@ -167,7 +171,7 @@ where
 }
 
 /// Launches `K`, which computes `z` from `x` and `y`.
-pub(super) fn zip_into<'a, T: Float, K>(
+pub(super) fn launch_zip<'a, T: Float, K>(
     info: &OpInfo,
     stream: &Stream,
     [x, y]: [View<'a, T>; 2],
@@ -190,7 +194,7 @@ type Zip3Args<T> =
     (DevicePtr<T>, DevicePtr<T>, DevicePtr<T>, DevicePtrMut<T>, DevicePtrMut<T>, u64, u64, u64, u64, u64, u64, u64);
 
 /// Launches `K`, which computes two results from three inputs.
-pub(super) fn zip3_into2<'a, T: Float, K>(
+pub(super) fn launch_zip3<'a, T: Float, K>(
     info: &OpInfo,
     stream: &Stream,
     [x, y, z]: [View<'a, T>; 3],

@@ -2,7 +2,7 @@
 
 use gpu_kernels::ops::elementwise::{add as gk_add, sin2_cos2 as gk};
 
-use super::{map_into, pointwise, zip_into};
+use super::{launch_map, launch_zip, pointwise};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
@@ -60,16 +60,16 @@ pub fn sin2_cos2_into<'a, T: Float>(
 ) -> Result<()> {
     let (x, y) = (x.into(), y.into());
     if fusion == Fusion::Fused {
-        return map_into::<T, gk::Sin2Cos2<T>>(&INFO, stream, x, y);
+        return launch_map::<T, gk::Sin2Cos2<T>>(&INFO, stream, x, y);
     }
     y.require_shape(INFO.name, "y", x.shape())?;
     let new = || Tensor::<T>::uninit(stream, x.shape());
     let [mut sine, mut cosine, mut sine2, mut cosine2] = [new()?, new()?, new()?, new()?];
-    map_into::<T, gk::Sin<T>>(&INFO, stream, x, sine.view_mut())?;
-    map_into::<T, gk::Cos<T>>(&INFO, stream, x, cosine.view_mut())?;
-    map_into::<T, gk::Square<T>>(&INFO, stream, sine.view(), sine2.view_mut())?;
-    map_into::<T, gk::Square<T>>(&INFO, stream, cosine.view(), cosine2.view_mut())?;
-    zip_into::<T, gk_add::Add<T>>(&SUM, stream, [sine2.view(), cosine2.view()], y)
+    launch_map::<T, gk::Sin<T>>(&INFO, stream, x, sine.view_mut())?;
+    launch_map::<T, gk::Cos<T>>(&INFO, stream, x, cosine.view_mut())?;
+    launch_map::<T, gk::Square<T>>(&INFO, stream, sine.view(), sine2.view_mut())?;
+    launch_map::<T, gk::Square<T>>(&INFO, stream, cosine.view(), cosine2.view_mut())?;
+    launch_zip::<T, gk_add::Add<T>>(&SUM, stream, [sine2.view(), cosine2.view()], y)
 }
 
 /// The operator's entry in the registry.

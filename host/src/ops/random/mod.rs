@@ -5,12 +5,14 @@ pub mod fill;
 mod generator;
 pub mod random_normal;
 pub mod random_uniform;
+pub mod sample;
 
 pub use dropout::{dropout, dropout_backward, dropout_backward_into, dropout_into};
 pub use fill::{fill, fill_into};
 pub use generator::Generator;
 pub use random_normal::{random_normal, random_normal_into};
 pub use random_uniform::{random_uniform, random_uniform_into};
+pub use sample::{Sampling, sample, sample_into};
 
 use gpu_kernels::ops::random::quad;
 

@@ -5,12 +5,14 @@ pub mod l2_norm;
 pub mod max;
 mod operator;
 pub mod sum;
+pub mod top_k;
 
 pub use argmax::{argmax_rows, argmax_rows_into};
 pub use l2_norm::{l2_norm, l2_norm_into, l2_norm_rows, l2_norm_rows_into};
 pub use max::{max, max_into, max_rows, max_rows_into};
 pub use operator::Reduction;
 pub use sum::{mean, mean_into, mean_rows, mean_rows_into, sum, sum_into, sum_rows, sum_rows_into};
+pub use top_k::{MAX_K, top_k, top_k_into};
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 

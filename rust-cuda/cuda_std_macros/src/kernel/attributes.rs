@@ -82,11 +82,12 @@ pub(super) struct Attributes {
     pub(super) cluster: Option<Expr>,
     pub(super) shared: Option<Shared>,
     pub(super) arch: Option<LitStr>,
+    /// What the symbols start with, instead of the function's name.
+    pub(super) symbol: Option<Ident>,
     pub(super) no_spills: bool,
 }
 
-const KEYS: &str =
-    "`dtypes`, `types`, `values`, `where`, `block`, `min_blocks`, `cluster`, `shared`, `arch` and `no_spills`";
+const KEYS: &str = "`dtypes`, `types`, `values`, `where`, `block`, `min_blocks`, `cluster`, `shared`, `arch`, `symbol` and `no_spills`";
 
 /// The device targets a kernel can be restricted to (the values of `--cfg cuda_arch`).
 const ARCHITECTURES: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"];
@@ -101,6 +102,7 @@ impl Parse for Attributes {
         let mut cluster = None;
         let mut shared = None;
         let mut arch = None;
+        let mut symbol = None;
         let mut no_spills = false;
         let mut seen: Vec<Ident> = Vec::new();
 
@@ -123,6 +125,7 @@ impl Parse for Attributes {
                 "cluster" => cluster = Some(extent(input)?),
                 "shared" => shared = Some(assigned(input, shared_bytes)?),
                 "arch" => arch = Some(assigned(input, architecture)?),
+                "symbol" => symbol = Some(assigned(input, Ident::parse)?),
                 "no_spills" => no_spills = true,
                 _ => {
                     return Err(syn::Error::new(key.span(), format!("unknown key `{key}`: a kernel takes {KEYS}")));
@@ -137,7 +140,7 @@ impl Parse for Attributes {
         let block = block.ok_or_else(|| {
             syn::Error::new(Span::call_site(), "a kernel declares its threads a block: `#[kernel(block = 256)]`")
         })?;
-        Ok(Self { types, values, filter, block, min_blocks, cluster, shared, arch, no_spills })
+        Ok(Self { types, values, filter, block, min_blocks, cluster, shared, arch, symbol, no_spills })
     }
 }
 

@@ -194,7 +194,7 @@ fn listed_trait(kernel: &Kernel, kernel_name: &Ident, parameter: &TypeParam) -> 
 fn symbol(kernel: &Kernel, name: &Ident) -> TokenStream {
     let generics = &kernel.function.sig.generics;
     if generics.params.is_empty() {
-        let symbol = string(&kernel.function.sig.ident.to_string());
+        let symbol = string(&kernel.instances[0].symbol);
         return quote!(#symbol);
     }
     let scrutinee = generics.params.iter().map(|parameter| match parameter {

@@ -20,7 +20,8 @@ pub(super) struct Instance {
 }
 
 pub(super) fn enumerate(function: &ItemFn, attributes: &Attributes) -> syn::Result<Vec<Instance>> {
-    let mut instances = vec![Instance { symbol: function.sig.ident.to_string(), arguments: Vec::new() }];
+    let symbol = attributes.symbol.as_ref().unwrap_or(&function.sig.ident).to_string();
+    let mut instances = vec![Instance { symbol, arguments: Vec::new() }];
     // Types are named before values, whatever the order of declaration: `rms_norm_bf16_v4`.
     for parameter in function.sig.generics.type_params() {
         let choices = attributes.types.iter().filter(|c| c.parameter == parameter.ident);

@@ -40,6 +40,24 @@ fn instances_are_the_product_of_dtypes_and_values() {
 }
 
 #[test]
+fn a_symbol_replaces_the_function_s_name() {
+    let text = expansion(
+        quote!(dtypes(T: f32), symbol = relu, block = 32),
+        quote!(
+            pub unsafe fn fused<T>(x: *const T) {}
+        ),
+    );
+    assert!(text.contains("export_name=\"relu_f32\"") && text.contains("pubstructFused<T>"));
+    let plain = expansion(
+        quote!(symbol = zero, block = 32),
+        quote!(
+            unsafe fn fused(x: *mut f32) {}
+        ),
+    );
+    assert!(plain.contains("export_name=\"zero\"") && plain.contains("constSYMBOL:&'staticstr=\"zero\""));
+}
+
+#[test]
 fn each_of_several_dtypes_has_its_trait() {
     let text = expansion(
         quote!(dtypes(T: f32, U: f16, bf16), values(CAUSAL: false, true), block = 32),

@@ -1,0 +1,360 @@
+//! A token of each row of logits, at random: temperature, the k best, the nucleus.
+//!
+//! # Math
+//! Token i of a row has the weight wᵢ = 2^((xᵢ − max x) · log₂e / temperature), in units of 2⁻³⁰ ([`weight`]), and Z = Σ w. It is kept if
+//! fewer than `k` tokens are better and those that are weigh less than `share` · Z, where better is a greater logit, or an equal one
+//! further to the front. y is a kept token, token i with probability wᵢ / Σ w over the kept.
+//!
+//! # Layout
+//! `x` is rows of d adjacent logits, `x_stride` elements apart; `y` is an i32 a row. Draw j of row r takes words 0 and 1 of [`quad`]
+//! r + 2³² · j.
+//!
+//! # Mapping
+//! A block a row. It reads the row for the maximum, and once more for what each chunk of 1024 · m tokens weighs. A number below Z then names a
+//! chunk, and in it a token: 2 KB more. Where only some tokens are kept, the row is read again for the number and the weight of those that are
+//! better than the token. If it is not kept, none that is worse is, and the next number is drawn among the better ones, whose chunks have
+//! just been weighed. Most draws are kept, and each that is not leaves half of what it was drawn from, in the mean: no sort, no search for a
+//! threshold. 64 bytes a thread are in flight.
+//!
+//! # Shared memory
+//! The weights of [`CHUNKS`] chunks, and two values a warp: 8448 B.
+//!
+//! # Numerics
+//! Weights are integers, whose sums are exact in any order, so that the token is reproducible to the bit, on any device. [`weight`] is
+//! exact within 3·10⁻⁶ relative and 2⁻³⁰ of the greatest. −∞ weighs nothing. Rows with NaN, and rows of −∞ alone, have the token −1.
+//!
+//! # Cost
+//! Two reads of the row where all tokens are kept, and one for each draw else, as a rule of the second level cache: between it and memory
+//! bandwidth. About 20 operations a token for each weighing.
+//!
+//! # Limits
+//! 2³¹ − 1 rows and columns.
+//!
+//! # Sources
+//! Holtzman, Buys, Du, Forbes and Choi, "The Curious Case of Neural Text Degeneration" (arXiv:1904.09751), for the nucleus; Salmon et al.,
+//! "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
+
+use core::array;
+
+use cuda_std::float::Element;
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::vector::Pack;
+use cuda_std::{kernel, math, shared_field, thread, warp};
+
+use super::quad;
+use crate::ops::reduce::argmax::key;
+use crate::ops::reduce::top_k::candidate;
+use crate::rows::{BlockThreads, MAX_THREADS, Stream, Team, Threads};
+
+/// The most chunks of a row.
+pub const CHUNKS: u32 = 1024;
+/// The least tokens of a chunk.
+pub const CHUNK: u32 = 1024;
+
+/// The greatest weight.
+pub const ONE: u32 = 1 << 30;
+/// Steps of an octave: what a scale in octaves a logit is multiplied with.
+pub const OCTAVE: f32 = (1 << 24) as f32;
+
+/// What a logit weighs beside the greatest: [`ONE`] · 2^((x − max) · scale / [`OCTAVE`]). The same bits on the device and on the host, whose
+/// fused multiplication and addition `fma` is.
+#[inline(always)]
+pub fn weight(x: f32, max: f32, scale: f32, fma: impl Fn(f32, f32, f32) -> f32) -> u32 {
+    // 2^(−f) in [0, 1], 4·10⁻⁷ relative, of the maximum exactly: for f in steps of 2⁻²⁴, and in units of 2⁻³⁰.
+    const UNIT: f64 = ONE as f64;
+    const STEP: f64 = 1.0 / (1 << 24) as f64;
+    const C1: f64 = UNIT * -0.693_146_944_701_874_4 * STEP;
+    const C2: f64 = UNIT * 0.240_214_689_980_346_2 * STEP * STEP;
+    const C3: f64 = UNIT * -0.055_408_559_538_161_71 * STEP * STEP * STEP;
+    const C4: f64 = UNIT * 0.009_344_231_011_699_03 * STEP * STEP * STEP * STEP;
+    const C5: f64 = UNIT * -0.001_003_630_514_007_664 * STEP * STEP * STEP * STEP * STEP;
+    // Saturating. Infinities less infinities, and nothing times infinity, are NaN, which becomes 0: that is the maximum.
+    let below = ((max - x) * scale) as u32;
+    let fraction = (below & 0xff_ffff) as f32;
+    let power = [C4, C3, C2, C1, UNIT].into_iter().fold(C5 as f32, |sum, c| fma(sum, fraction, c as f32));
+    (power as u32).checked_shr(below >> 24).unwrap_or(0)
+}
+
+/// What a block shares.
+#[repr(C)]
+pub struct Shared {
+    partials: <BlockThreads as Threads>::Partials<2>,
+    chunks: [u64; CHUNKS as usize],
+}
+
+#[inline(always)]
+fn chunks() -> SharedPtr<u64> {
+    let shared = shared::dynamic::<Shared>();
+    shared_field!(shared.chunks).cast()
+}
+
+/// What a block knows of its row.
+#[derive(Clone, Copy)]
+struct Row<T> {
+    x: *const T,
+    d: u32,
+    max: f32,
+    scale: f32,
+    /// Tokens of a chunk.
+    chunk: u32,
+}
+
+/// A token of a row, a block each; every token is kept where k is d or more and `share`, in units of 2⁻³², 1.
+///
+/// # Safety
+/// `x` is valid for reads of a row of `d` elements a block at its stride, `y` for writes of an element a block; d is from 1 to 2³¹ − 1, k
+/// at least 1. Blocks have [`MAX_THREADS`] threads.
+#[kernel(dtypes(T: float), block = MAX_THREADS, min_blocks = 1, shared = Shared, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn sample<T: Element>(
+    x: *const T,
+    y: *mut i32,
+    rows: u64,
+    d: u32,
+    x_stride: u64,
+    scale: f32,
+    k: u32,
+    share: u64,
+    seed: u64,
+    offset: u64,
+) {
+    let Some(team) = Stream::of(rows, u64::from(d)) else { return };
+    let y = y.add(team.row() as usize);
+    // Before the reduction's barrier: chunks that the row does not have weigh nothing.
+    let mut chunk = thread::thread_idx_x();
+    while chunk < CHUNKS {
+        chunks().add(chunk).write(0);
+        chunk += MAX_THREADS;
+    }
+    let max = team.fold([team.load((x, x_stride))], f32::NEG_INFINITY, |max, [x]| math::max_nan(max, x));
+    let [max] = team.reduce([max], [f32::NEG_INFINITY], 0, |[a], [b]| [math::max_nan(a, b)]);
+    if max.is_nan() || max == f32::NEG_INFINITY {
+        if team.leads() {
+            *y = -1;
+        }
+        return;
+    }
+    let x = x.add((team.row() * x_stride) as usize);
+    let row = Row { x, d, max, scale, chunk: d.div_ceil(CHUNKS * CHUNK) * CHUNK };
+    // Better tokens than this are weighed, and drawn from.
+    let mut worst = 0;
+    let mut drawn = None;
+    let mut limit = 0;
+    let mut number = team.row();
+    let token = loop {
+        let (weight, better) = row.weigh(worst);
+        match drawn {
+            Some(token) if better < k && weight < limit => break token,
+            Some(_) => {}
+            None => limit = (((u128::from(weight) * u128::from(share)) >> 32) as u64).max(1),
+        }
+        let [low, high, ..] = quad(seed, offset, number);
+        let word = u64::from(low) | u64::from(high) << 32;
+        let token = row.find(((u128::from(word) * u128::from(weight)) >> 64) as u64, worst);
+        let this = row.candidate(token);
+        // Draws only rise, so that they come to an end whatever the chunks weigh.
+        if (k >= d && share >> 32 != 0) || this <= worst {
+            break token;
+        }
+        drawn = Some(token);
+        worst = this;
+        number += 1 << 32;
+        // The last chunks have been read.
+        thread::sync_threads();
+    };
+    if team.leads() {
+        *y = token as i32;
+    }
+}
+
+impl<T: Element> Row<T> {
+    #[inline(always)]
+    fn weight(&self, x: f32) -> u32 {
+        weight(x, self.max, self.scale, math::fma)
+    }
+
+    #[inline(always)]
+    unsafe fn candidate(&self, place: u32) -> u64 {
+        candidate(key((*self.x.add(place as usize)).to_f32()), place)
+    }
+
+    /// What the tokens better than `worst` weigh, chunk by chunk into shared memory, and how many they are.
+    #[inline(always)]
+    unsafe fn weigh(&self, worst: u64) -> (u64, u32) {
+        if (self.x as usize).is_multiple_of(16) {
+            match crate::lanes::<T>() {
+                4 => self.weigh_by::<4, 4>(worst),
+                _ => self.weigh_by::<8, 4>(worst),
+            }
+        } else {
+            self.weigh_by::<1, 8>(worst)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn weigh_by<const N: usize, const P: usize>(&self, worst: u64) -> (u64, u32) {
+        let chunks = chunks();
+        let whole = self.d / N as u32 * N as u32;
+        let lane = warp::lane_id();
+        let mut number = 0;
+        let of = |x: f32, place: u32| if candidate(key(x), place) > worst { (self.weight(x), 1) } else { (0, 0) };
+        let mut chunk = warp::warp_id();
+        while chunk * self.chunk < self.d {
+            let mut sum = 0u64;
+            let mut start = chunk * self.chunk;
+            let end = start + self.chunk;
+            while start < end {
+                let at = |pack: usize| start + (pack as u32 * warp::SIZE + lane) * N as u32;
+                let none = Pack::<T, N>::splat(T::from_f32(0.0));
+                let packs: [_; P] =
+                    array::from_fn(|i| if at(i) < whole { Pack::load_nc(self.x.add(at(i) as usize)) } else { none });
+                for i in 0..P {
+                    let elements = packs[i].to_f32();
+                    for e in 0..N {
+                        let (weight, one) = of(elements[e], at(i) + e as u32);
+                        if at(i) < whole {
+                            sum += u64::from(weight);
+                            number += one;
+                        }
+                    }
+                }
+                start += warp::SIZE * (N * P) as u32;
+            }
+            // What follows the last pack.
+            let rest = whole + lane;
+            if end >= self.d && rest < self.d {
+                let (weight, one) = of((*self.x.add(rest as usize)).to_f32(), rest);
+                sum += u64::from(weight);
+                number += one;
+            }
+            let low = warp::redux_add_u32(sum as u32 & 0xff_ffff);
+            let high = warp::redux_add_u32((sum >> 24) as u32);
+            if lane == 0 {
+                chunks.add(slot(chunk)).write((u64::from(high) << 24) + u64::from(low));
+            }
+            chunk += MAX_THREADS / warp::SIZE;
+        }
+        let [number] = BlockThreads::reduce([number], [0], 1, |[a]: [u32; 1], [b]| [a + b]);
+        let mut weight = 0;
+        for i in 0..CHUNKS / warp::SIZE {
+            weight += chunks.add(slot(lane * (CHUNKS / warp::SIZE) + i)).read();
+        }
+        let mut mask = warp::SIZE / 2;
+        while mask > 0 {
+            weight += warp::shuffle_xor_u64(weight, mask);
+            mask /= 2;
+        }
+        (weight, number)
+    }
+
+    /// The token of those better than `worst` at whose weight `left`, which is less than they weigh, is used up, in the order of their places.
+    /// Every warp finds it.
+    #[inline(always)]
+    unsafe fn find(&self, left: u64, worst: u64) -> u32 {
+        const EACH: u32 = CHUNKS / warp::SIZE;
+        /// Tokens a lane at once.
+        const TOKENS: u32 = 8;
+        let chunks = chunks();
+        let lane = warp::lane_id();
+        let mut weight = 0;
+        for i in 0..EACH {
+            weight += chunks.add(slot(lane * EACH + i)).read();
+        }
+        let (group, left) = pick(weight, left);
+        let (chunk, left) = pick(chunks.add(slot(group * EACH + lane)).read(), left);
+        let mut start = (group * EACH + chunk) * self.chunk;
+        let end = start + self.chunk;
+        let mut left = left;
+        while start < end {
+            let first = start + lane * TOKENS;
+            let weights: [u64; TOKENS as usize] = array::from_fn(|e| {
+                let place = first + e as u32;
+                if place < self.d && self.candidate(place) > worst {
+                    u64::from(self.weight((*self.x.add(place as usize)).to_f32()))
+                } else {
+                    0
+                }
+            });
+            let (found, rest) = pick(weights.into_iter().sum(), left);
+            if found < warp::SIZE {
+                // How many of that lane's tokens are used up before.
+                let (mut sum, mut before) = (0, 0);
+                for weight in weights {
+                    sum += weight;
+                    before += u32::from(sum <= rest);
+                }
+                return start + found * TOKENS + warp::shuffle_idx(before, found);
+            }
+            left = rest;
+            start += warp::SIZE * TOKENS;
+        }
+        self.d - 1
+    }
+}
+
+/// Where a chunk's weight is: those that a lane adds lie apart, so that lanes read neighbours at once.
+#[inline(always)]
+const fn slot(chunk: u32) -> u32 {
+    const EACH: u32 = CHUNKS / warp::SIZE;
+    chunk % EACH * warp::SIZE + chunk / EACH
+}
+
+/// The lane at whose weight `left` is used up, in the order of lanes, and what is left there; beyond the last lane if it is at none.
+#[inline(always)]
+unsafe fn pick(weight: u64, left: u64) -> (u32, u64) {
+    let lane = warp::lane_id();
+    let mut sum = weight;
+    let mut delta = 1;
+    while delta < warp::SIZE {
+        let (low, high) = (warp::shuffle_up(sum as u32, delta), warp::shuffle_up((sum >> 32) as u32, delta));
+        if lane >= delta {
+            sum += u64::from(low) | u64::from(high) << 32;
+        }
+        delta *= 2;
+    }
+    let found = warp::ballot(sum > left).trailing_zeros();
+    let from = |value: u64, lane: u32| {
+        let (low, high) = (warp::shuffle_idx(value as u32, lane), warp::shuffle_idx((value >> 32) as u32, lane));
+        u64::from(low) | u64::from(high) << 32
+    };
+    let before = if found < warp::SIZE { from(sum - weight, found) } else { from(sum, warp::SIZE - 1) };
+    (found, left - before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern crate std;
+
+    #[test]
+    fn weights_are_powers() {
+        let scale = core::f32::consts::LOG2_E * OCTAVE;
+        for i in 0..40_000 {
+            let x = -(i as f32) / 2000.0;
+            let exact = f64::from(x).exp() * f64::from(ONE);
+            let found = f64::from(weight(x, 0.0, scale, f32::mul_add));
+            assert!((found - exact).abs() <= 1.0 + 3e-6 * exact, "{x}: {found}, not {exact}");
+        }
+    }
+
+    #[test]
+    fn the_edges_of_weights() {
+        let of = |x: f32, max: f32, scale: f32| weight(x, max, scale, f32::mul_add);
+        let infinite = f32::INFINITY;
+        for scale in [f32::MIN_POSITIVE, 1.0, OCTAVE, infinite] {
+            assert_eq!(of(3.0, 3.0, scale), ONE);
+            assert_eq!(of(infinite, infinite, scale), ONE);
+            assert_eq!(of(-infinite, 3.0, scale), 0);
+            assert_eq!(of(3.0, infinite, scale), 0);
+        }
+        assert_eq!(of(1.0, 2.0, infinite), 0);
+    }
+
+    #[test]
+    fn chunks_have_slots_of_their_own() {
+        let mut slots = std::vec::Vec::from_iter((0..CHUNKS).map(slot));
+        slots.sort_unstable();
+        assert!(slots.into_iter().eq(0..CHUNKS));
+    }
+}

@@ -1,0 +1,270 @@
+//! The k largest elements of rows, and where they are.
+//!
+//! # Math
+//! values\[r, 0..k\] are the k largest of x\[r, :\], the largest first, and indices\[r, j\] is where values\[r, j\] stands.
+//!
+//! # Layout
+//! `x` is rows of d adjacent elements, `x_stride` elements apart; `values` and `indices` are rows of k, each at its own distance. Rows of `x` at
+//! multiples of 16 bytes are read 16 bytes at a time, others element by element, eight in flight.
+//!
+//! # Mapping
+//! A block a row, which it reads once. Elements become 64-bit candidates: how great they are, and then how early. Of a row of up to
+//! [`CAPACITY`] elements all are sorted. Of a longer one each thread looks at 16 elements for the best of them: no more than k threads have
+//! something better than the k-th of these, so that the best k elements of the row are that good. The row then goes by tiles of four packs a
+//! thread, 64 bytes in flight each. What is greater than the threshold, a comparison an element, goes to a list in shared memory: of a
+//! tile up to about 2.8·k elements at first. When the list is full it is sorted, its first k stay, and the k-th is the new threshold, so that a
+//! row in random order fills it a few times only. A barrier a tile asks whether it is full.
+//!
+//! Not by counting digits (radix selection): that reads the row once a digit, and one read is the floor.
+//!
+//! # Shared memory
+//! [`CAPACITY`] candidates and their number, 8200 B.
+//!
+//! # Numerics
+//! Exact: values are the elements themselves. NaN is greater than everything; −0 equals +0; equals are in the order of their places.
+//!
+//! # Cost
+//! One read of rows × d elements, about six operations an element: bound by memory bandwidth where there is a block for every
+//! multiprocessor. A sort takes about a microsecond, which bounds rows of up to [`CAPACITY`]; in a row that rises from end to end there is one
+//! for every 760 elements.
+//!
+//! # Limits
+//! k up to [`MAX_K`]; 2³¹ − 1 rows and columns.
+//!
+//! # Sources
+//! Batcher, "Sorting Networks and Their Applications" (AFIPS 1968), for the sort.
+
+use core::array;
+
+use cuda_std::float::Element;
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::vector::Pack;
+use cuda_std::{atomic, kernel, shared_field, thread, warp};
+
+use super::argmax::key;
+
+/// The most threads of a block.
+pub const BLOCK: u32 = 512;
+/// Candidates of a list.
+pub const CAPACITY: u32 = 1024;
+/// The most elements of a row that are found.
+pub const MAX_K: u32 = 256;
+
+/// Elements a thread whose best give the first threshold.
+const SAMPLE: u32 = 16;
+/// Places at the list's end for what follows a row's last pack.
+const REST: u32 = 8;
+
+/// Threads of the block of a row of `d` elements: a power of two, and [`MAX_K`] or more where a list does not hold the row.
+pub const fn threads(d: usize) -> u32 {
+    match d {
+        0..=256 => 32,
+        257..=1024 => 128,
+        1025..=8192 => 256,
+        _ => BLOCK,
+    }
+}
+
+/// What a block shares.
+#[repr(C)]
+pub struct Shared {
+    list: [u64; CAPACITY as usize],
+    count: u32,
+    padding: u32,
+}
+
+/// The list, and how many candidates are on it.
+#[inline(always)]
+fn list() -> (SharedPtr<u64>, SharedPtr<u32>) {
+    let shared = shared::dynamic::<Shared>();
+    (shared_field!(shared.list).cast(), shared_field!(shared.count))
+}
+
+/// A candidate: greater for greater elements, and for the first of equals. More than 0.
+#[inline(always)]
+pub const fn candidate(key: u32, place: u32) -> u64 {
+    (key as u64) << 32 | !place as u64
+}
+
+/// The element with a candidate's key, up to the sign of 0; NaN for what is no key.
+#[inline(always)]
+fn element(candidate: u64) -> f32 {
+    let key = (candidate >> 32) as u32;
+    f32::from_bits(if key >> 31 == 1 { key ^ 1 << 31 } else { !key })
+}
+
+/// The k best of a row of `d` elements a block, of [`threads`].
+///
+/// # Safety
+/// `x` is valid for reads of a row of `d` elements a block at its stride, `values` and `indices` for writes of `k` at theirs; k is at least 1
+/// and at most d and [`MAX_K`]; d is below 2³¹.
+#[kernel(dtypes(T: float), block = BLOCK, min_blocks = 2, shared = Shared, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn top_k<T: Element>(
+    x: *const T,
+    values: *mut T,
+    indices: *mut i32,
+    d: u32,
+    k: u32,
+    x_stride: u64,
+    values_stride: u64,
+    indices_stride: u64,
+) {
+    let row = u64::from(thread::block_idx_x());
+    let x = x.add((row * x_stride) as usize);
+    let (values, indices) = (values.add((row * values_stride) as usize), indices.add((row * indices_stride) as usize));
+    let (list, count) = list();
+    let (tid, threads) = (thread::thread_idx_x(), thread::block_dim_x());
+    let of = |place: u32| candidate(key((*x.add(place as usize)).to_f32()), place);
+    let lanes = if (x as usize).is_multiple_of(16) { crate::lanes::<T>() as u32 } else { 1 };
+    let mut scan = Scan { x, whole: d / lanes * lanes, start: 0, next: 0, good: 0 };
+    // What is sorted: a whole row, the best of its threads' first elements, or a list.
+    let is_short = d <= CAPACITY;
+    let mut size = if is_short { d.next_power_of_two() } else { threads };
+    if is_short {
+        let mut i = tid;
+        while i < size {
+            list.add(i).write(if i < d { of(i) } else { 0 });
+            i += threads;
+        }
+    } else {
+        let best = (0..SAMPLE).map(|i| tid + i * threads).filter(|place| *place < d).map(of).fold(0, u64::max);
+        list.add(tid).write(best);
+        if tid < REST {
+            // They stay the last when the list is sorted.
+            list.add(CAPACITY - REST + tid).write(0);
+        }
+    }
+    let mut is_first = true;
+    let mut is_last = is_short;
+    loop {
+        sort(list, size);
+        if is_last {
+            break;
+        }
+        // The k-th best of the threads' is a candidate itself. There may be fewer.
+        let threshold = list.add(k - 1).read().saturating_sub(u64::from(is_first));
+        if tid == 0 {
+            count.write(if is_first { 0 } else { k });
+        }
+        thread::sync_threads();
+        is_last = match lanes {
+            1 => scan.run::<1, 8>(threshold),
+            4 => scan.run::<4, 4>(threshold),
+            _ => scan.run::<8, 4>(threshold),
+        };
+        if is_last {
+            let mut i = count.read() + tid;
+            while i < CAPACITY {
+                let place = i.wrapping_sub(CAPACITY - REST).wrapping_add(scan.whole);
+                list.add(i).write(if i >= CAPACITY - REST && place < d { of(place) } else { 0 });
+                i += threads;
+            }
+        }
+        is_first = false;
+        size = CAPACITY;
+    }
+    let mut j = tid;
+    while j < k {
+        let place = !(list.add(j).read() as u32);
+        *values.add(j as usize) = *x.add(place as usize);
+        *indices.add(j as usize) = place as i32;
+        j += threads;
+    }
+}
+
+/// How far a thread is on its way through a row.
+struct Scan<T> {
+    x: *const T,
+    /// Elements of the row that are read by packs.
+    whole: u32,
+    /// Where its tile starts, and the next.
+    start: u32,
+    next: u32,
+    /// A bit an element of the tile that may have to go to the list.
+    good: u32,
+}
+
+impl<T: Element> Scan<T> {
+    /// Puts what is greater than `threshold` on the list until that is full or the row at its end, and says whether it is at its end. A tile
+    /// is `P` packs of `N` elements a thread.
+    #[inline(always)]
+    #[allow(clippy::neg_cmp_op_on_partial_ord)] // NaN is not less than anything.
+    unsafe fn run<const N: usize, const P: usize>(&mut self, threshold: u64) -> bool {
+        const { assert!(N * P <= 32) };
+        let (list, count) = list();
+        let (tid, threads) = (thread::thread_idx_x(), thread::block_dim_x());
+        let limit = element(threshold);
+        loop {
+            let start = self.start;
+            while self.good != 0 {
+                let e = self.good.trailing_zeros();
+                let place = start + (e / N as u32 * threads + tid) * N as u32 + e % N as u32;
+                // From memory: registers have no numbers at run time, and few elements come here.
+                let this = candidate(key((*self.x.add(place as usize)).to_f32()), place);
+                if this > threshold {
+                    let slot = atomic::block::add_u32(count.as_ptr(), 1);
+                    if slot >= CAPACITY - REST {
+                        break;
+                    }
+                    list.add(slot).write(this);
+                }
+                self.good &= self.good - 1;
+            }
+            if thread::sync_threads_or(self.good != 0) {
+                return false;
+            }
+            if self.next >= self.whole {
+                return true;
+            }
+            self.start = self.next;
+            self.next += threads * (N * P) as u32;
+            let at = |pack: usize| self.start + (pack as u32 * threads + tid) * N as u32;
+            let none = Pack::<T, N>::splat(T::from_f32(0.0));
+            let packs: [_; P] = array::from_fn(|i| {
+                if at(i) < self.whole { Pack::load_nc_no_allocate(self.x.add(at(i) as usize)) } else { none }
+            });
+            for i in 0..P {
+                let elements = packs[i].to_f32();
+                for e in 0..N {
+                    self.good |= u32::from(at(i) < self.whole && !(elements[e] < limit)) << (i * N + e);
+                }
+            }
+        }
+    }
+}
+
+/// Sorts the first `n` candidates, a power of two, the greatest first.
+#[inline(always)]
+unsafe fn sort(list: SharedPtr<u64>, n: u32) {
+    let (tid, threads) = (thread::thread_idx_x(), thread::block_dim_x());
+    let mut was_wide = true;
+    let mut size = 2;
+    while size <= n {
+        let mut stride = size / 2;
+        while stride > 0 {
+            // Up to here a warp's pairs lie in 64 places that no other warp touches.
+            let is_wide = stride > warp::SIZE;
+            if is_wide || was_wide {
+                thread::sync_threads();
+            } else {
+                warp::sync(u32::MAX);
+            }
+            was_wide = is_wide;
+            let mut pair = tid;
+            while pair < n / 2 {
+                let low = 2 * pair - (pair & (stride - 1));
+                let (first, second) = (list.add(low), list.add(low + stride));
+                let (a, b) = (first.read(), second.read());
+                if (a < b) == (low & size == 0) {
+                    first.write(b);
+                    second.write(a);
+                }
+                pair += threads;
+            }
+            stride /= 2;
+        }
+        size *= 2;
+    }
+    thread::sync_threads();
+}
