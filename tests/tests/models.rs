@@ -20,8 +20,9 @@ fn kernels_and_grids_are_those_of_the_model() {
     if kernels::not_built().is_some() {
         return;
     }
-    let hopper = "gemm_bf16_hopper";
-    for (key, kernel, blocks) in [("h100", hopper, 128), ("h100-pcie", hopper, 114), ("l4", "gemm_bf16_mma_v8", 256)] {
+    let hopper = "gemm_hopper_bf16_bf16_a_mn0_b_mn0";
+    let mma = "gemm_mma_bf16_bf16_a_mn0_b_mn0_v8";
+    for (key, kernel, blocks) in [("h100", hopper, 128), ("h100-pcie", hopper, 114), ("l4", mma, 256)] {
         let model: GpuModel = key.parse().unwrap();
         let device = sim::open(&model).unwrap();
         assert_eq!(device.info().multiprocessors, model.multiprocessors);

@@ -36,9 +36,9 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
     let jobs: Vec<_> = verify::plan(&[op], &filter)?.into_iter().filter(|job| job.case.is_simulated()).collect();
     let mut mutation = Mutation::new(&device, &jobs, &filter)?;
     // A kernel that several operators launch is the first one's to test.
-    let lists = |op: &&'static dyn Operator, symbol: &str| op.info().instances().any(|kernel| kernel.symbol == symbol);
+    let lists = |op: &dyn Operator, symbol: &str| op.info().instances().any(|kernel| kernel.symbol == symbol);
     mutation.retain(|symbol| {
-        let first = OPERATORS.iter().find(|op| lists(op, symbol));
+        let first = registry::everything().find(|op| lists(*op, symbol));
         first.is_some_and(|first| first.info().name == op.info().name)
     });
     MUTANTS.fetch_add(mutation.count(), Ordering::Relaxed);

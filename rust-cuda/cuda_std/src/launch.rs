@@ -224,6 +224,10 @@ pub trait Kernel {
     const SHARED_BYTES: usize;
     /// The Rust module that defines the kernel.
     const MODULE: &'static str;
+    /// The file that it is written in, as the compiler was told of it; empty if that is not known.
+    const FILE: &'static str = "";
+    /// The first and the last line there.
+    const LINES: [u32; 2] = [0; 2];
     /// The arguments, a tuple in the order of the kernel's parameters.
     type Args: Args;
 }
@@ -259,15 +263,9 @@ impl Instance {
             cluster: K::CLUSTER,
             shared_bytes: K::SHARED_BYTES,
             param_sizes: <K::Args as Args>::SIZES,
-            file: "",
-            lines: [0; 2],
+            file: K::FILE,
+            lines: K::LINES,
         }
-    }
-
-    /// With the place of its source.
-    #[must_use]
-    pub const fn written(self, file: &'static str, lines: [u32; 2]) -> Self {
-        Self { file, lines, ..self }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Online softmax, and the attention that it makes possible.
 
-use super::plan::{Plan, Run, part, plain_part};
+use super::plan::{Plan, Run, plain_part};
 use super::quantity::{LAUNCHES, LEAST, LOADED};
 use super::{Lesson, roofline, text};
 use crate::check::bench::{Timing, peak_bandwidth};
@@ -45,7 +45,7 @@ fn softmax(info: &DeviceInfo, label: &str, d: usize, passes: usize) -> Result<Ru
 /// Scores, softmax, and their product with the values, an operator each.
 fn apart([heads, length, d]: [usize; 3]) -> Result<[Timing; 3]> {
     let product =
-        |m: usize, n: usize, k: usize| part("gemm", DType::F16, [("batch", heads), ("m", m), ("n", n), ("k", k)]);
+        |m: usize, n: usize, k: usize| plain_part("gemm", DType::F16, [("batch", heads), ("m", m), ("n", n), ("k", k)]);
     let softmax = plain_part("softmax", DType::F16, [("rows", heads * length), ("d", length)])?;
     Ok([product(length, length, d)?, softmax, product(length, d, length)?])
 }

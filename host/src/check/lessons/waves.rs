@@ -1,6 +1,6 @@
 //! Tile and wave quantization.
 
-use gpu_kernels::ops::gemm::gemm_bf16::{hopper, mma};
+use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
 use super::plan::{Facts, Plan, Run, part};
 use super::quantity::{BLOCKS, TENSOR_FLOPS};
@@ -45,7 +45,7 @@ impl Tiling {
             let (columns, depth) = (hopper::BLOCK_N as usize, hopper::BLOCK_K as usize);
             return Self { rows, columns, depth, at_once: multiprocessors / blocks, blocks, persistent: true };
         }
-        let (rows, columns, depth) = (mma::BLOCK_M as usize, mma::BLOCK_N as usize, mma::BLOCK_K as usize);
+        let (rows, columns, depth) = (mma::BLOCK as usize, mma::BLOCK as usize, mma::BLOCK_K as usize);
         Self { rows, columns, depth, at_once: multiprocessors, blocks: 1, persistent: false }
     }
 

@@ -51,6 +51,7 @@ pub(super) fn types(kernel: &Kernel) -> TokenStream {
     let shared = device::shared_bytes(kernel.attributes.shared.as_ref());
     let arguments = kernel.parameters.iter().map(|parameter| parameter.host_type());
     let list = list(kernel, &name);
+    let (file, [first, last]) = (string(&kernel.source.file), kernel.source.lines);
 
     quote! {
         #traits
@@ -67,6 +68,8 @@ pub(super) fn types(kernel: &Kernel) -> TokenStream {
             const CLUSTER: ::cuda_std::launch::Dim3 = ::cuda_std::launch::Dim3 { x: #cx, y: #cy, z: #cz };
             const SHARED_BYTES: usize = #shared;
             const MODULE: &'static str = module_path!();
+            const FILE: &'static str = #file;
+            const LINES: [u32; 2] = [#first, #last];
             type Args = (#(#arguments,)*);
         }
 
@@ -80,11 +83,10 @@ fn list(kernel: &Kernel, name: &Ident) -> TokenStream {
     let function = kernel.function.sig.ident.to_string();
     let constant = format_ident!("{}", function.to_uppercase(), span = kernel.function.sig.ident.span());
     let docs = string(&format!(" Every instance of the kernel `{function}`."));
-    let (file, [first, last]) = (string(&kernel.source.file), kernel.source.lines);
     let instances = kernel.instances.iter().map(|instance| {
         let arguments = instance.arguments.iter().map(|(_, argument)| argument.tokens());
         let generics = (!instance.arguments.is_empty()).then(|| quote!(<#(#arguments),*>));
-        quote!(::cuda_std::launch::Instance::of::<#name #generics>().written(#file, [#first, #last]))
+        quote!(::cuda_std::launch::Instance::of::<#name #generics>())
     });
     quote! {
         #[doc = #docs]

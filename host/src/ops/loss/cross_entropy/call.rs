@@ -51,6 +51,9 @@ pub(in crate::ops::loss) struct Call<'a, 'o, T> {
     terms: Terms,
 }
 
+/// What the gradient is written to, with its row stride.
+type Rewritten<T> = (DevicePtrMut<T>, u64);
+
 /// What a row kernel reads and writes beside the logits.
 struct Beside {
     upstream: DevicePtr<f32>,
@@ -163,11 +166,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
     }
 
     /// The addresses of the logits and of what becomes of them, null if nothing does; the latter with its row stride.
-    fn pointers(
-        &mut self,
-        stream: &Stream,
-        gradient: Option<ViewMut<'_, T>>,
-    ) -> Result<(DevicePtr<T>, (DevicePtrMut<T>, u64))> {
+    fn pointers(&mut self, stream: &Stream, gradient: Option<ViewMut<'_, T>>) -> Result<(DevicePtr<T>, Rewritten<T>)> {
         match (&mut self.logits, gradient) {
             (Logits::Replaced(x), _) => {
                 let x = x.ptr_mut(stream)?;
@@ -185,7 +184,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         &self,
         stream: &Stream,
         x: DevicePtr<T>,
-        (gradient, g_stride): (DevicePtrMut<T>, u64),
+        (gradient, g_stride): Rewritten<T>,
         Beside { upstream, share, losses, lse }: Beside,
     ) -> Result<()> {
         let Some(plan) = self.rows.plan_clustered::<T>(self.info, stream.device())? else { return Ok(()) };

@@ -38,10 +38,12 @@ impl<C: Element> Output<'_, C> {
     /// Stores a part of product `product` whose first element is at (`m0`, `n0`). Run by the whole warpgroup, of which the caller is `lane`.
     #[inline(always)]
     pub(super) unsafe fn store<T: Half>(&self, acc: &mut Accumulators, lane: u32, [m0, n0, product]: [u32; 3]) {
-        let mut i = 0;
-        while i < acc.len() {
-            acc[i] *= self.alpha;
-            i += 1;
+        if self.alpha != 1.0 {
+            let mut i = 0;
+            while i < acc.len() {
+                acc[i] *= self.alpha;
+                i += 1;
+            }
         }
         if self.store == DIRECT {
             self.store_direct(acc, lane, [m0, n0, product]);
