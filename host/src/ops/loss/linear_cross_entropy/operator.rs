@@ -296,13 +296,7 @@ impl Operator for LinearCrossEntropyOf {
     fn cost(&self, case: &Case) -> Result<Cost> {
         let [rows, d, classes] = case.dims(["rows", "d", "classes"])?;
         let operands = case.dtype.size() * (rows * d + classes * d);
-        let products = if self.is(&FORWARD) {
-            1
-        } else if self.is(&WITH_GRADIENT) {
-            3
-        } else {
-            4
-        };
+        let products = if self.is(&FORWARD) { 1 } else { 3 };
         let gradients = if self.is(&FORWARD) { 0 } else { case.dtype.size() * rows * d + 4 * classes * d };
         let flops = 2 * products * (rows * d * classes) as u64;
         Ok(Cost::compute((operands + gradients + 12 * rows) as u64, flops, Bound::Tensor(case.dtype)))
