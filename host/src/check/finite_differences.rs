@@ -108,7 +108,13 @@ fn saved(
 /// An output of the forward operator, in f64.
 fn forward(gradient: &Gradient, inputs: &[(&'static str, HostTensor)], case: &Case, output: &str) -> Result<Vec<f64>> {
     let op = gradient.forward;
-    let metas: Vec<_> = inputs.iter().map(|(name, t)| TensorMeta::of(name, t)).collect();
+    // The operator is asked about its own types; its reference takes any.
+    let of_case = |name: &str| op.info().inputs().any(|arg| arg.name == name && arg.dtypes.is_empty());
+    let meta = |name: &'static str, tensor: &HostTensor| {
+        let dtype = if of_case(name) { case.dtype } else { tensor.dtype() };
+        TensorMeta { dtype, ..TensorMeta::of(name, tensor) }
+    };
+    let metas: Vec<_> = inputs.iter().map(|(name, tensor)| meta(name, tensor)).collect();
     let params = params(op, case)?;
     let outputs = model::outputs(op, &metas, &params)?;
     let meta = outputs.iter().find(|meta| meta.name == output).ok_or_else(|| {

@@ -1,10 +1,10 @@
 //! The product of a linear layer in bf16, C = A·Bᵀ: one instance of [`gemm`](super::gemm()).
 
-use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::GemmHopper;
-use gpu_kernels::ops::gemm::gemm::mma::GemmMma;
+use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use half::bf16;
 
+use super::operator::kernels;
 use super::problem::{Problem, fits_tma};
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
@@ -83,13 +83,8 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[],
     dtypes: &[DType::BF16],
-    kernels: &[
-        &[Instance::of::<GemmHopper<bf16, bf16, false, false>>()],
-        &[
-            Instance::of::<GemmMma<bf16, bf16, false, false, 8>>(),
-            Instance::of::<GemmMma<bf16, bf16, false, false, 1>>(),
-        ],
-    ],
+    // A column of a single k is adjacent along m or n as well.
+    kernels: &[kernels(GEMM_MMA, true, false), kernels(GEMM_HOPPER, true, false)],
     variants: &[
         Variant {
             name: "hopper",

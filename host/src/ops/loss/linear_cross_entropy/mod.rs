@@ -154,6 +154,25 @@ pub fn linear_cross_entropy_with_gradient_into<'a, T: Float + Half>(
 ///
 /// # Errors
 /// As of [`linear_cross_entropy`].
+///
+/// # Example
+/// A policy gradient, of −Σ advantage · log p over the chosen tokens: a row's loss is −log p, so that its upstream gradient is the advantage.
+/// ```
+/// # use warpsmith::{Device, Tensor, bf16, ops};
+/// # use warpsmith::ops::{CrossEntropy, LinearCrossEntropy};
+/// # fn main() -> warpsmith::Result<()> {
+/// # let stream = Device::open()?.stream()?;
+/// let hidden = Tensor::from_slice(&stream, [2, 8], &[bf16::from_f32(1.0); 16])?;
+/// let weight = Tensor::from_slice(&stream, [4, 8], &[bf16::from_f32(0.5); 32])?;
+/// let chosen = Tensor::from_slice(&stream, [2], &[3, 0])?;
+/// let advantage = Tensor::from_slice(&stream, [2], &[1.0f32, -2.0])?;
+/// let options = LinearCrossEntropy::new(CrossEntropy::sum());
+/// let gradients = ops::linear_cross_entropy_backward(&stream, &hidden, &weight, &chosen, &advantage, &options)?;
+/// // Class 1 was chosen in neither row, with p = 1/4 in both: (1 − 2) / 4.
+/// assert_eq!(gradients.weight.to_vec(&stream)?[8], -0.25);
+/// # Ok(())
+/// # }
+/// ```
 pub fn linear_cross_entropy_backward<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,
