@@ -144,7 +144,7 @@ impl Operator for TopK {
                 Case::tiny(&INFO, dtype, dims(3, 9)),
                 Case::tiny(&INFO, dtype, dims(2, 64)).values("x", Values::Constant(f64::NEG_INFINITY)),
                 Case::empty(&INFO, dtype, dims(0, 64)),
-                Case::empty(&INFO, dtype, dims(3, 64)).param("k", 0),
+                Case::boundary(&INFO, dtype, dims(3, 64)).param("k", 0),
                 Case::empty(&INFO, dtype, dims(3, 0)).param("k", 0),
                 Case::boundary(&INFO, dtype, dims(1, 256)).param("k", 256),
                 Case::boundary(&INFO, dtype, dims(1, 1024)),
