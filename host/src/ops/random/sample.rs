@@ -229,7 +229,9 @@ impl Operator for Sample {
                 Case::odd(&INFO, dtype, dims(3, 5003)).param("top_p", 0.5),
                 Case::odd(&INFO, dtype, dims(3, 3000)).param("top_k", 20).param("temperature", 1.5),
                 Case::odd(&INFO, dtype, dims(3, 2500)).param("top_k", 40).param("top_p", 0.3).param("temperature", 0.7),
-                Case::odd(&INFO, dtype, dims(3, 1003)).arrange("x", Arrangement::DENSE.row_pad(5)).param("top_p", 0.9),
+                Case::odd(&INFO, dtype, dims(3, 1003))
+                    .arrange("logits", Arrangement::DENSE.row_pad(5))
+                    .param("top_p", 0.9),
                 Case::odd(&INFO, dtype, dims(2, 2048)).offset(1).param("top_k", 5),
                 Case::odd(&INFO, dtype, dims(5, 1500)).values("logits", few).param("temperature", 0.0),
                 Case::odd(&INFO, dtype, dims(5, 1500)).values("logits", few).param("top_k", 3).param("seed", -7),
