@@ -11,8 +11,9 @@ use warpsim::{Checks, Fault, Gpu, Launch, Module, Options};
 const PLACES: usize = 6;
 
 /// The instructions that each kernel has once for each place.
-const KERNELS: [(&str, &[&str]); 26] = [
+const KERNELS: [(&str, &[&str]); 27] = [
     ("block_barrier", &["bar.sync"]),
+    ("block_or", &["bar.red.or.pred"]),
     ("named_barrier", &["bar.sync"]),
     ("named_barrier_arrive", &["bar.arrive"]),
     ("warp_barrier", &["bar.warp.sync"]),

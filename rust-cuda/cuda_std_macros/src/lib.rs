@@ -65,16 +65,19 @@ use proc_macro::{Span, TokenStream};
 /// `unsafe fn`.
 #[proc_macro_attribute]
 pub fn kernel(attributes: TokenStream, item: TokenStream) -> TokenStream {
-    let source = source(&item);
+    let source = source(&attributes, &item);
     kernel::expand(attributes.into(), item.into(), source).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Where a kernel is written: from its attribute to its end; or, if a macro by example puts it together, where its name comes from.
-fn source(item: &TokenStream) -> Source {
+/// Where a kernel is written: from its attribute to its end; or, if a macro by example puts it together, where its name comes from, which
+/// is that of its symbol if it has one.
+fn source(attributes: &TokenStream, item: &TokenStream) -> Source {
     let attribute = Span::call_site();
     let tokens: Vec<_> = item.clone().into_iter().collect();
     let after_fn = tokens.windows(2).find(|pair| pair[0].to_string() == "fn").map(|pair| pair[1].span());
-    let name = after_fn.unwrap_or(attribute);
+    let keys: Vec<_> = attributes.clone().into_iter().collect();
+    let symbol = keys.windows(3).find(|key| key[0].to_string() == "symbol").map(|key| key[2].span());
+    let name = symbol.or(after_fn).unwrap_or(attribute);
     let end = tokens.last().map_or(attribute, |token| token.span().end());
     let in_one_file = attribute.file() == name.file() && end.file() == name.file();
     let in_order = (attribute.line()..=end.line()).contains(&name.line());

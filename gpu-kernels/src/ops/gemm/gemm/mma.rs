@@ -125,6 +125,9 @@ pub unsafe fn gemm_mma<T: Half, C: Element, const A_MN: bool, const B_MN: bool, 
     }
 
     let (alpha, beta) = (factor(problem.alpha, scale), problem.beta);
+    if alpha != 1.0 {
+        acc.iter_mut().flatten().flatten().for_each(|sum| *sum *= alpha);
+    }
     let pairs = ldc.is_multiple_of(2) && (c as usize).is_multiple_of(2 * size_of::<C>());
     for i in 0..MMA_M {
         for j in 0..MMA_N {
@@ -134,7 +137,7 @@ pub unsafe fn gemm_mma<T: Half, C: Element, const A_MN: bool, const B_MN: bool, 
                 let row = row + half as u32 * 8;
                 let inside = if row < m { n.saturating_sub(column) } else { 0 };
                 let at = c.wrapping_add((u64::from(row) * ldc + u64::from(column)) as usize);
-                let mut pair = [acc[i][j][half * 2] * alpha, acc[i][j][half * 2 + 1] * alpha];
+                let mut pair = [acc[i][j][half * 2], acc[i][j][half * 2 + 1]];
                 for e in 0..2 {
                     if beta != 0.0 && (e as u32) < inside {
                         pair[e] = math::fma(beta, (*at.wrapping_add(e)).to_f32(), pair[e]);

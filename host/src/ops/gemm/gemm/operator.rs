@@ -218,7 +218,9 @@ impl Operator for Gemm {
             ]);
         }
         // Blocks of the Hopper path that take several tiles, of several products.
-        cases.push(lie(Case::odd(info, DType::BF16, dims(1, 300, 520, 200)), "NT", T));
+        for letters in ["NN", "NT", "TN", "TT"] {
+            cases.push(lie(Case::odd(info, DType::F16, dims(1, 304, 520, 200)), letters, T));
+        }
         cases.push(lie(Case::odd(info, DType::F16, dims(2, 264, 272, 72)), "TN", BATCHED_T));
         let scaled = |dtype| Case::odd(info, dtype, dims(1, 40, 48, 40)).param("alpha", 3.0);
         let scaled = info.dtypes.iter().map(|dtype| scaled(*dtype));

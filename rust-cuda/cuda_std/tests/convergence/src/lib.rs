@@ -96,6 +96,7 @@ macro_rules! kernels {
 
 kernels! {
     block_barrier: |value| { thread::sync_threads(); value };
+    block_or: |value| u32::from(thread::sync_threads_or(value == 0));
     named_barrier: |value| { thread::named_barrier::sync(1, 128); value };
     named_barrier_arrive: |value| {
         if warp::warp_id_uniform() < 2 {

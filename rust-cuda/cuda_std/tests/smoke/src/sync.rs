@@ -39,6 +39,7 @@ pub unsafe fn blocks(y: *mut u64) {
         sum ^= thread::block_dim_x() + thread::block_dim_y() + thread::block_dim_z();
         sum ^= thread::grid_dim_x() + thread::grid_dim_y() + thread::grid_dim_z();
         thread::sync_threads();
+        sum ^= u32::from(thread::sync_threads_or(sum == 7));
         if warp::warp_id_uniform() == 0 {
             thread::named_barrier::arrive(2, 128);
         } else {
