@@ -58,11 +58,9 @@ impl Placement {
     /// The place of a tensor like `meta`, arranged like that.
     pub(super) fn new(meta: &TensorMeta, arrangement: Arrangement) -> Self {
         let strides = arrangement.strides(&meta.shape);
-        let natural: Vec<usize> = (0..meta.shape.len()).collect();
-        let order = if arrangement.order.is_empty() { &natural[..] } else { arrangement.order };
-        let distinct = || order.iter().copied().filter(|dim| !arrangement.broadcast.contains(dim));
-        let elements: usize = distinct().map(|dim| meta.shape[dim]).product();
-        let run = distinct().next_back().map_or(1, |inner| meta.shape[inner]);
+        let distinct = arrangement.distinct(meta.shape.len());
+        let elements: usize = distinct.iter().map(|dim| meta.shape[*dim]).product();
+        let run = distinct.last().map_or(1, |inner| meta.shape[*inner]);
         let pitch = run + if meta.shape.len() >= 2 { arrangement.row_pad } else { 0 };
         let (run, runs) = if elements == 0 { (0, 0) } else { (run, elements / run) };
         let start = GUARD + arrangement.offset;

@@ -37,13 +37,18 @@ impl Arrangement {
         Self { broadcast: dims, ..self }
     }
 
+    /// The dimensions of a tensor of that rank whose elements have places of their own, from the slowest in memory to the fastest.
+    pub fn distinct(&self, rank: usize) -> Vec<usize> {
+        let mut dims = if self.order.is_empty() { (0..rank).collect() } else { self.order.to_vec() };
+        dims.retain(|dim| !self.broadcast.contains(dim));
+        dims
+    }
+
     /// The distances, in elements, that a tensor of that shape has in its dimensions.
     pub fn strides(&self, shape: &[usize]) -> Vec<usize> {
-        let natural: Vec<usize> = (0..shape.len()).collect();
-        let order = if self.order.is_empty() { &natural[..] } else { self.order };
         let mut next = 1;
         let mut strides = vec![0; shape.len()];
-        for (i, &dim) in order.iter().filter(|dim| !self.broadcast.contains(dim)).rev().enumerate() {
+        for (i, dim) in self.distinct(shape.len()).into_iter().rev().enumerate() {
             strides[dim] = next;
             next *= shape[dim];
             if i == 0 && shape.len() >= 2 {

@@ -11,6 +11,7 @@ use cuda_std::float::Half;
 
 use self::call::{Gradients, Layer};
 use super::cross_entropy::{CrossEntropy, Losses, losses};
+use crate::ops::model::OpInfo;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -209,7 +210,7 @@ pub fn linear_cross_entropy_backward_into<'a, T: Float + Half>(
 }
 
 fn compute<T: Float + Half>(
-    info: &'static crate::ops::model::OpInfo,
+    info: &'static OpInfo,
     stream: &Stream,
     hidden: View<'_, T>,
     weight: View<'_, T>,
