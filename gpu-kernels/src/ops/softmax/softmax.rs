@@ -16,7 +16,7 @@
 //! Two values a warp of those that share a row; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
-//! Maximum and sum are found in one pass and one reduction, the sum rescaled when the maximum grows, in f32 and a fixed order.
+//! A thread that holds its part of a row finds its maximum, then its sum; else one pass rescales the sum. One reduction; f32, fixed order.
 //! The sum's logarithm goes into the exponent, where it costs nothing: lg2.approx, and
 //! ex2.approx of 2⁻²² relative, and 2⁻²³ of the exponent's size. One rounding to the storage type. −∞ has
 //! probability 0; a row that sees nothing, or nothing but −∞, gives zeros; +∞ or NaN in what a
