@@ -60,6 +60,9 @@ pub trait Float8: sealed::Sealed + Copy + Send + Sync + 'static {
     #[doc(hidden)]
     const INDEX: usize;
 
+    /// Whether this is [`struct@f8e4m3`], and not [`struct@f8e5m2`].
+    const IS_E4M3: bool = Self::INDEX == 0;
+
     /// The largest finite value.
     const MAX: f32;
 

@@ -1,7 +1,44 @@
 //! Matrix products.
+//!
+//! [`mma`] and [`hopper`] are the two ways in which the tensor cores are fed, [`epilogue`] is what becomes of the sums: an operator's kernels name
+//! the types and the way that its operands lie.
 
+mod epilogue;
 #[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
 pub mod gemm;
+pub mod gemm_fp8;
+pub mod gemm_fp8_blocks;
 pub mod gemm_int8;
+mod hopper;
+mod mma;
 mod operand;
 pub mod sgemm;
+
+use cuda_std::launch::Fields;
+
+/// What there is to compute. Distances are in elements.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Problem {
+    /// Of A: from a product to the next, along m, along k.
+    pub a: [u64; 3],
+    /// Of B: from a product to the next, along n, along k.
+    pub b: [u64; 3],
+    /// Of C: from a product to the next, along m.
+    pub c: [u64; 2],
+    /// Rows of A and C.
+    pub m: u32,
+    /// Columns of B and C.
+    pub n: u32,
+    /// Columns of A and rows of B.
+    pub k: u32,
+    /// Products.
+    pub batch: u32,
+    /// Factor of the product.
+    pub alpha: f32,
+    /// Factor of what C holds.
+    pub beta: f32,
+}
+
+// SAFETY: 8 u64 and 6 four-byte numbers: no padding, alignment 8.
+unsafe impl Fields for Problem {}

@@ -16,6 +16,9 @@ pub(super) const BLOCK: u32 = 128;
 /// Threads of a block.
 pub(super) const THREADS: u32 = 256;
 
+/// Bytes of an operand's tile.
+pub(super) const TILE_BYTES: u32 = BLOCK * 64;
+
 /// Elements of k in a stage.
 pub(super) const fn depth<T>() -> u32 {
     64 / size_of::<T>() as u32

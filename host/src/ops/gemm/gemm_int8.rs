@@ -2,9 +2,8 @@
 
 use gpu_kernels::ops::gemm::gemm_int8 as gk;
 
-use super::sizes;
+use super::scaled::{C_TYPE, Path, Problem, ScaledProduct, Scales, Scaling, variants};
 use crate::dispatch;
-use crate::ops::elementwise::grid;
 use crate::ops::model::*;
 use crate::ops::quant::quantize_rows_int8;
 use crate::runtime::dtype::{DType, Float};
@@ -16,7 +15,7 @@ use crate::runtime::view::{View, ViewMut};
 /// c\[i, j\] = a_scales\[i\] · b_scales\[j\] · Σ a\[i, k\] · b\[j, k\] for `a` of `[m, k]` and `b` of `[n, k]` in 8-bit integers.
 ///
 /// `a_scales` is `[m]`, or `[1]` for all of `a`; `b_scales` is `[n]`, a scale for each column of the result, or `[1]`. Rows of `a` and `b` may be padded;
-/// those at multiples of 16 bytes are read fastest. Sums are exact in 32 bits; k = 0 gives zeros. The result, `[m, n]` of any float type, is a new
+/// those at multiples of 16 bytes are read fastest, and on Hopper take the TMA and wgmma path. Sums are exact in 32 bits; k = 0 gives zeros. The result, `[m, n]` of any float type, is a new
 /// dense tensor; the work is queued on `stream`.
 ///
 /// Dettmers et al., "LLM.int8()" (arXiv:2208.07339).
@@ -65,36 +64,28 @@ pub fn gemm_int8_into<'a, T: Float>(
     b_scales: impl Into<View<'a, f32>>,
     c: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    let (a, a_scales, b, b_scales, mut c) = (a.into(), a_scales.into(), b.into(), b_scales.into(), c.into());
-    let op = INFO.name;
-    let [m, k]: [usize; 2] = a.dims(op, "a")?;
-    let [n, _]: [usize; 2] = b.dims(op, "b")?;
-    b.require_shape(op, "b", &[n, k])?;
-    c.require_shape(op, "c", &[m, n])?;
-    let a_step = step("a_scales", &a_scales, m)?;
-    let b_step = step("b_scales", &b_scales, n)?;
-    let lda = a.require_row_stride(op, "a")? as u64;
-    let ldb = b.require_row_stride(op, "b")? as u64;
-    let ldc = c.require_row_stride(op, "c")? as u64;
+    launch(stream, a.into(), a_scales.into(), b.into(), b_scales.into(), c.into(), Path::Fastest)
+}
+
+fn launch<T: Float>(
+    stream: &Stream,
+    a: View<'_, i8>,
+    a_scales: View<'_, f32>,
+    b: View<'_, i8>,
+    b_scales: View<'_, f32>,
+    c: ViewMut<'_, T>,
+    path: Path,
+) -> Result<()> {
+    let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
+    let problem = Problem::new(&INFO, a, b, c)?;
     if k > gk::MAX_K as usize {
-        return Err(Error::too_large(op, "a", format!("k is {k}, sums of 32 bits take at most {}", gk::MAX_K)));
+        let reason = format!("k is {k}, sums of 32 bits take at most {}", gk::MAX_K);
+        return Err(Error::too_large(INFO.name, "a", reason));
     }
-    let [m, n, k] = sizes(&INFO, [("a", m), ("b", n), ("a", k)])?;
-    let tiles = m.div_ceil(gk::BLOCK) as usize * n.div_ceil(gk::BLOCK) as usize;
-    let Some(grid) = grid(&INFO, "c", tiles, 1)? else { return Ok(()) };
-    let packed = a.rows_aligned(16) && b.rows_aligned(16);
-    let (a, a_scales) = (a.ptr(stream)?, a_scales.ptr(stream)?);
-    let (b, b_scales) = (b.ptr(stream)?, b_scales.ptr(stream)?);
-    let args = (a, a_scales, b, b_scales, c.ptr_mut(stream)?, m, n, k, a_step, b_step, lda, ldb, ldc);
-    // SAFETY: the tensors are live and hold these rows at these strides, there is a scale for each row or one for all, c is borrowed mutably, and
-    // packs are taken only of rows at multiples of 16 bytes.
-    unsafe {
-        if packed {
-            stream.launch::<gk::GemmInt8<T, 16>>(grid, args)
-        } else {
-            stream.launch::<gk::GemmInt8<T, 1>>(grid, args)
-        }
-    }
+    let scales =
+        [Scales::of(&INFO, stream, "a_scales", a_scales, m)?, Scales::of(&INFO, stream, "b_scales", b_scales, n)?];
+    problem.launch_scaled::<gk::GemmInt8Hopper<T>, gk::GemmInt8Mma<T, 16>, gk::GemmInt8Mma<T, 1>>(stream, path, scales)
 }
 
 /// C = A·Bᵀ in 8-bit integers, for `a` of `[m, k]` and `b` of `[n, k]` in floats: both are [quantized by row](quantize_rows_int8()) and multiplied by
@@ -128,18 +119,14 @@ pub fn matmul_int8<'a, T: Float>(
     gemm_int8(stream, &a, &a_scales, &b, &b_scales)
 }
 
-/// From a scale to the next: 0 for one that all rows share.
-fn step(arg: &'static str, scales: &View<'_, f32>, rows: usize) -> Result<u32> {
-    if *scales.shape().dims() == [1] {
-        return Ok(0);
-    }
-    scales.require_shape(INFO.name, arg, &[rows])?;
-    scales.require_contiguous(INFO.name, arg)?;
-    Ok(1)
-}
-
 /// The operator's entry in the registry.
-pub struct GemmInt8;
+pub static GEMM_INT8: ScaledProduct = ScaledProduct {
+    info: &INFO,
+    scaling: Scaling::Rows,
+    b: DType::I8,
+    production: &[(4096, 4096, 4096), (8192, 8192, 8192), (8192, 28672, 8192)],
+    launch: run,
+};
 
 static INFO: OpInfo = OpInfo {
     name: "gemm_int8",
@@ -153,107 +140,16 @@ static INFO: OpInfo = OpInfo {
         ArgInfo::input("b_scales", "[n] or [1], contiguous").of(&[DType::F32]),
         ArgInfo::output("c", "[m, n], of the type `to`, rows may be padded").of(DType::FLOATS),
     ],
-    params: &[ParamInfo::choice("to", "bfloat16", &["float32", "float16", "bfloat16"], "the type of c")],
+    params: &[C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[gk::GEMM_INT8],
-    variants: &[],
+    kernels: &[gk::GEMM_INT8_MMA, gk::GEMM_INT8_HOPPER],
+    variants: variants!(run),
 };
 
-/// The type that a case or a call asks for.
-fn target(params: &Params) -> Result<DType> {
-    params.choice("to")?.parse()
-}
-
-impl Operator for GemmInt8 {
-    fn info(&self) -> &'static OpInfo {
-        &INFO
-    }
-
-    fn cases(&self) -> Vec<Case> {
-        // Scales of `a`: one for each row, or one.
-        let dims = |m, n, k, scales| [("m", m), ("n", n), ("k", k), ("scales", scales)];
-        let mut cases: Vec<_> = [(4096, 4096, 4096), (8192, 8192, 8192), (8192, 28672, 8192)]
-            .map(|(m, n, k)| Case::production(&INFO, format!("m={m} n={n} k={k} bf16"), DType::BF16, dims(m, n, k, m)))
-            .into();
-        for &dtype in INFO.dtypes {
-            cases.extend(
-                [
-                    Case::odd(&INFO, dtype, dims(136, 144, 272, 136)),
-                    Case::odd(&INFO, dtype, dims(133, 35, 203, 1)),
-                    Case::odd(&INFO, dtype, dims(21, 19, 150, 21)).arrange("a", Arrangement::DENSE.row_pad(10)),
-                    Case::odd(&INFO, dtype, dims(21, 19, 150, 1)).row_pad(10),
-                    Case::odd(&INFO, dtype, dims(40, 24, 64, 40)).offset(1),
-                    Case::tiny(&INFO, dtype, dims(1, 1, 1, 1)),
-                    Case::empty(&INFO, dtype, dims(0, 8, 8, 1)),
-                    Case::empty(&INFO, dtype, dims(8, 0, 8, 8)),
-                    Case::empty(&INFO, dtype, dims(8, 12, 0, 8)),
-                    Case::boundary(&INFO, dtype, dims(128, 128, 64, 128)),
-                    Case::boundary(&INFO, dtype, dims(1, 136, 80, 1)),
-                    Case::boundary(&INFO, dtype, dims(16, 8, 4096, 1))
-                        .values("a", Values::Constant(-128.0))
-                        .values("b", Values::Constant(-128.0)),
-                ]
-                .map(|case| case.param("to", ParamValue::Choice(dtype.name()))),
-            );
-        }
-        cases
-    }
-
-    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
-        let [m, n, k, scales] = case.dims(["m", "n", "k", "scales"])?;
-        let integers = Values::Integers { low: -128, high: 127 };
-        let small = Values::Uniform { low: 0.0, high: 1.0 / 128.0 };
-        let specs = [
-            InputSpec::new("a", DType::I8, [m, k], integers),
-            InputSpec::new("a_scales", DType::F32, [scales], small),
-            InputSpec::new("b", DType::I8, [n, k], integers),
-            InputSpec::new("b_scales", DType::F32, [n], small),
-        ];
-        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
-    }
-
-    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
-        let (a, b) = (inputs.get("a")?, inputs.get("b")?);
-        let [m, k] = a.dims()?;
-        let [n, _] = b.dims()?;
-        b.has_shape(&[n, k])?;
-        for (scales, rows) in [("a_scales", m), ("b_scales", n)] {
-            let scales = inputs.get(scales)?;
-            if scales.shape() != [1] {
-                scales.has_shape(&[rows])?;
-            }
-        }
-        Ok(vec![TensorMeta::new("c", target(params)?, [m, n])])
-    }
-
-    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
-        dispatch!(INFO, args.dtype("c")?, float => |T| {
-            let (a, a_scales) = (args.input("a")?, args.input("a_scales")?);
-            let (b, b_scales) = (args.input("b")?, args.input("b_scales")?);
-            gemm_int8_into::<T>(stream, a, a_scales, b, b_scales, args.output("c")?)
-        })
-    }
-
-    fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
-        let (a, b) = (inputs.get("a")?, inputs.get("b")?);
-        let [a_scales, b_scales] = [inputs.get("a_scales")?.to_f64(), inputs.get("b_scales")?.to_f64()];
-        let scale = |scales: &[f64], row: usize| if scales.len() == 1 { scales[0] } else { scales[row] };
-        let n = b.shape()[0];
-        let mut sums = reference::matmul_nt(a, b, rows);
-        for (at, sum) in sums.iter_mut().enumerate() {
-            *sum *= scale(&a_scales, rows[at / n]) * scale(&b_scales, at % n);
-        }
-        Ok(sums)
-    }
-
-    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
-        let why = "the sum rounded to f32, two products, and one rounding to storage";
-        Ok(Tolerance::rounded(target(&case.params)?, 0.0, 3.0 * roundoff(DType::F32), why))
-    }
-
-    fn cost(&self, case: &Case) -> Result<Cost> {
-        let [m, n, k, scales] = case.dims(["m", "n", "k", "scales"])?;
-        let bytes = m * k + n * k + 4 * (scales + n) + m * n * target(&case.params)?.size();
-        Ok(Cost::compute(bytes as u64, 2 * (m * n * k) as u64, Bound::Tensor(DType::I8)))
-    }
+fn run(stream: &Stream, args: &mut Arguments<'_>, path: Path) -> Result<()> {
+    dispatch!(INFO, args.dtype("c")?, float => |T| {
+        let (a, a_scales) = (args.input("a")?, args.input("a_scales")?);
+        let (b, b_scales) = (args.input("b")?, args.input("b_scales")?);
+        launch::<T>(stream, a, a_scales, b, b_scales, args.output("c")?, path)
+    })
 }

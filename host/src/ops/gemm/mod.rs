@@ -2,11 +2,18 @@
 
 #[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
 pub mod gemm;
+pub mod gemm_fp8;
+pub mod gemm_fp8_blocks;
 pub mod gemm_int8;
+mod operand;
+mod scaled;
 pub mod sgemm;
 
 pub use gemm::{Scalar, gemm, gemm_bf16, gemm_bf16_into, gemm_into, gemm_to_f32, gemm_to_f32_into};
+pub use gemm_fp8::{gemm_fp8, gemm_fp8_into};
+pub use gemm_fp8_blocks::{gemm_fp8_blocks, gemm_fp8_blocks_into};
 pub use gemm_int8::{gemm_int8, gemm_int8_into, matmul_int8};
+pub use scaled::ScaledProduct;
 pub use sgemm::{sgemm, sgemm_into};
 
 use super::model::OpInfo;

@@ -34,40 +34,5 @@
 //! wgmma, mma, ldmatrix, cp.async, cp.async.bulk.tensor and mbarrier; Thakkar et al., CUTLASS, for the terms K-major and MN-major and for warp
 //! specialisation with a persistent grid; Osama et al., "Stream-K" (arXiv:2301.03598), on wave quantisation.
 
-use cuda_std::launch::Fields;
-
 pub mod hopper;
 pub mod mma;
-
-/// α, of which `scale`, unless it is null, is a factor that only the device knows.
-#[inline(always)]
-unsafe fn factor(alpha: f32, scale: *const f32) -> f32 {
-    if scale.is_null() { alpha } else { alpha * *scale }
-}
-
-/// What there is to compute. Distances are in elements.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Problem {
-    /// Of A: from a product to the next, along m, along k.
-    pub a: [u64; 3],
-    /// Of B: from a product to the next, along n, along k.
-    pub b: [u64; 3],
-    /// Of C: from a product to the next, along m.
-    pub c: [u64; 2],
-    /// Rows of A and C.
-    pub m: u32,
-    /// Columns of B and C.
-    pub n: u32,
-    /// Columns of A and rows of B.
-    pub k: u32,
-    /// Products.
-    pub batch: u32,
-    /// Factor of the product.
-    pub alpha: f32,
-    /// Factor of what C holds.
-    pub beta: f32,
-}
-
-// SAFETY: 8 u64 and 6 four-byte numbers: no padding, alignment 8.
-unsafe impl Fields for Problem {}

@@ -4,8 +4,9 @@ use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use half::bf16;
 
+use super::super::operand::fits_tma;
 use super::operator::kernels;
-use super::problem::{Problem, fits_tma};
+use super::problem::Problem;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
@@ -106,7 +107,7 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
         return false;
     };
-    let fits = |name, rows| fits_tma(case, name, &[rows, k], false);
+    let fits = |name, rows| fits_tma(case, name, case.dtype, &[rows, k], false).is_some();
     device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", m) && fits("b", n)
 }
 

@@ -6,7 +6,8 @@ use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use half::{bf16, f16};
 
-use super::problem::{Problem, Scalar, Shapes, fits_tma};
+use super::super::operand::fits_tma;
+use super::problem::{Problem, Scalar, Shapes};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
@@ -148,8 +149,8 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     device.compute_capability == (9, 0)
         && m > 0
         && n > 0
-        && fits_tma(case, "a", &a, false)
-        && fits_tma(case, "b", &b, true)
+        && fits_tma(case, "a", case.dtype, &a, false).is_some()
+        && fits_tma(case, "b", case.dtype, &b, true).is_some()
 }
 
 /// A batch of one is a matrix.

@@ -1,0 +1,189 @@
+//! Product of matrices of 8-bit floats whose blocks have scales of their own: activations by 1 × 128, weights by 128 × 128.
+//!
+//! # Math
+//! cᵢⱼ = Σ_g sᵃ(i, g)·sᵇ(⌊j/128⌋, g)·Σ_{k in group g} aᵢₖ·bⱼₖ, over groups of 128 of k.
+//!
+//! # Layout
+//! `a` is m × k and `b` n × k, both E4M3, K-major; `a_scales` is m × ⌈k/128⌉, `b_scales` ⌈n/128⌉ × ⌈k/128⌉, dense: as
+//! [`quantize_fp8_1x128`](crate::ops::quant::quantize_fp8_1x128) and [`quantize_fp8_128x128`](crate::ops::quant::quantize_fp8_128x128) write them.
+//!
+//! # Mapping
+//! Hopper: a stage is a group. Each of two consumer warpgroups multiplies 64 × 128 of it from nothing, waits, and adds the result times its scales to
+//! sums in registers: 64 FMAs a thread, while the tensor cores work for the other warpgroup. Tiles have 128 columns so that both sets of 64
+//! registers fit, and so that a tile has one scale of B a group. Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other
+//! stage.
+//!
+//! # Shared memory
+//! Hopper: 6 stages × (128 + 128) × 128 bytes + 4 × 8 KiB for the epilogue + barriers. Elsewhere as [`gemm`](super::gemm).
+//!
+//! # Numerics
+//! What the tensor core loses when it aligns addends is lost within a group only: groups are added in f32. Sums are rounded once to the type of C.
+//!
+//! # Cost
+//! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 64 of a warp scheduler's 256 slots a group. A 128 × 128 tile reads 48 KiB and writes 32 KiB of
+//! shared memory in 512 cycles, more than one of 256 columns does: that and power are what keeps it from the tensor cores' peak.
+//!
+//! # Limits
+//! As [`gemm_fp8`](super::gemm_fp8).
+//!
+//! # Sources
+//! DeepSeek-AI, "DeepSeek-V3 Technical Report" (arXiv:2412.19437), 3.3.
+
+use cuda_std::float::Element;
+use cuda_std::launch::TensorMap;
+use cuda_std::{cluster, f8e4m3, kernel, math, thread, wgmma};
+
+use super::Problem;
+use super::epilogue::Factor;
+use super::hopper::{
+    self, BLOCK_M, CLUSTER, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M, Tiles,
+    WARPGROUP,
+};
+use super::mma::{self, Place, Shared, Sums};
+
+/// Elements along k that share a scale, and rows of B.
+pub const GROUP: u32 = 128;
+/// Columns of C a block computes on Hopper.
+pub const BLOCK_N: u32 = GROUP;
+
+const B_BYTES: usize = (BLOCK_N * STAGE_BYTES) as usize;
+const STAGES: usize = 6;
+
+/// The scales of a tile's rows and columns.
+#[derive(Clone, Copy)]
+struct Scales {
+    a: *const f32,
+    b: *const f32,
+    /// Of A.
+    rows: u32,
+    groups: u32,
+}
+
+impl Scales {
+    /// Those of the tile whose columns start at `column`.
+    #[inline(always)]
+    unsafe fn new(a: *const f32, b: *const f32, problem: &Problem, column: u32) -> Self {
+        let groups = problem.k.div_ceil(GROUP);
+        Self { a, b: b.wrapping_add((u64::from(column / GROUP) * u64::from(groups)) as usize), rows: problem.m, groups }
+    }
+
+    /// What sums of a row over a group are worth. There is nothing beyond the last row.
+    #[inline(always)]
+    unsafe fn of(&self, row: u32, group: u32) -> f32 {
+        let at = (u64::from(row) * u64::from(self.groups) + u64::from(group)) as usize;
+        if row < self.rows { *self.a.add(at) * *self.b.add(group as usize) } else { 0.0 }
+    }
+}
+
+/// C of A·Bᵀ with scales by block.
+///
+/// # Safety
+/// As for [`gemm_mma`](super::gemm::mma::gemm_mma), `V` = 16 in place of 8 and both operands K-major; the scales are valid for every block.
+#[kernel(dtypes(C: float), values(V: 16, 1), block = mma::THREADS, shared = Shared, no_spills)]
+pub unsafe fn gemm_fp8_blocks_mma<C: Element, const V: usize>(
+    a: *const f8e4m3,
+    b: *const f8e4m3,
+    c: *mut C,
+    problem: Problem,
+    a_scales: *const f32,
+    b_scales: *const f32,
+) {
+    type Products = mma::Floats8<f8e4m3>;
+    const STEPS: u32 = GROUP / mma::depth::<f8e4m3>();
+    let steps = problem.k.div_ceil(mma::depth::<f8e4m3>());
+    let mut total: Sums<f32> = [[[0.0; 4]; _]; _];
+    let settle = |step: u32, place: Place, sums: &mut Sums<f32>| {
+        let is_last = step + 1 == steps;
+        if step % STEPS != STEPS - 1 && !is_last {
+            return;
+        }
+        let scales = Scales::new(a_scales, b_scales, &problem, place.column);
+        for i in 0..total.len() {
+            let rows = [0, 8].map(|below| scales.of(place.row + i as u32 * 16 + below, step / STEPS));
+            for j in 0..total[0].len() {
+                for e in 0..4 {
+                    total[i][j][e] = math::fma(sums[i][j][e], rows[e / 2], total[i][j][e]);
+                    sums[i][j][e] = if is_last { total[i][j][e] } else { 0.0 };
+                }
+            }
+        }
+    };
+    mma::run::<Products, C, _, false, false, V>(a, b, c, problem, Factor::ONE, settle);
+}
+
+/// The block's shared memory on Hopper.
+pub type Ring = hopper::Shared<B_BYTES, STAGES>;
+
+/// The same on Hopper.
+///
+/// # Safety
+/// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), boxes having 128 elements of k and those of B 64 rows; the scales are valid for every
+/// block.
+#[kernel(
+    dtypes(C: float), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Ring, arch = "sm_90a", no_spills
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn gemm_fp8_blocks_hopper<C: Element>(
+    a_map: &TensorMap,
+    b_map: &TensorMap,
+    c_map: &TensorMap,
+    c: *mut C,
+    problem: Problem,
+    store: u32,
+    a_scales: *const f32,
+    b_scales: *const f32,
+) {
+    let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
+    hopper::split::<Floats8<f8e4m3>, C, Factor, B_BYTES, STAGES>(of, Factor::ONE, |memory, consumer, output| {
+        consume(memory, consumer, output, a_scales, b_scales);
+    });
+}
+
+/// Multiplies the stages of every tile of this cluster, scales each, and stores C. Run by a whole warpgroup.
+#[inline(always)]
+unsafe fn consume<C: Element>(
+    memory: Memory<B_BYTES, STAGES>,
+    consumer: u32,
+    output: &Output<'_, C, Factor>,
+    a_scales: *const f32,
+    b_scales: *const f32,
+) {
+    let lane = thread::thread_idx_x() % WARPGROUP;
+    let problem = &output.problem;
+    let tiles = Tiles::of(problem, BLOCK_N);
+    let groups = problem.k.div_ceil(GROUP);
+    let mut at = Cursor::default();
+    let mut group_sums = [0.0f32; (BLOCK_N / 2) as usize];
+    let mut index = thread::block_idx_x() / CLUSTER;
+    while index < tiles.count() {
+        let tile = tiles.at(index);
+        let m0 = (tile.row * CLUSTER + cluster::rank()) * BLOCK_M + consumer * STORE_M;
+        let n0 = tile.column * BLOCK_N;
+        let row = m0 + lane / 32 * 16 + lane % 32 / 4;
+        let scales = Scales::new(a_scales, b_scales, problem, n0);
+        let mut sums = [0.0f32; (BLOCK_N / 2) as usize];
+        for group in 0..groups {
+            let rows = [scales.of(row, group), scales.of(row + 8, group)];
+            memory.full(at.stage).wait_parity(at.parity);
+            let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
+            let b = hopper::descriptors(memory.b(at.stage), false);
+            wgmma::fence_for(&mut group_sums);
+            wgmma::m64n128k32_e4m3(&mut group_sums, a[0], b[0], false);
+            wgmma::m64n128k32_e4m3(&mut group_sums, a[1], b[1], true);
+            wgmma::m64n128k32_e4m3(&mut group_sums, a[2], b[2], true);
+            wgmma::m64n128k32_e4m3(&mut group_sums, a[3], b[3], true);
+            wgmma::commit();
+            wgmma::wait_for::<0>(&mut group_sums);
+            memory.release(at.stage, lane);
+            at.advance(STAGES);
+            let mut i = 0;
+            while i < sums.len() {
+                sums[i] = math::fma(group_sums[i], rows[i / 2 % 2], sums[i]);
+                i += 1;
+            }
+        }
+        output.store(&mut sums, lane, [m0, n0, tile.product]);
+        index += thread::grid_dim_x() / CLUSTER;
+    }
+    output.finish(lane);
+}

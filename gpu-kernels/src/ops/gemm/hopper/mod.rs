@@ -1,0 +1,329 @@
+//! The Hopper path: TMA feeds shared memory, warpgroup MMA drains it, and a persistent grid walks the tiles.
+//!
+//! A cluster of two blocks computes a tile of 256 rows of C: each block owns 128 rows, and both need the same columns of B,
+//! so each loads half of B and multicasts it to the pair. Inside a block, warpgroup 0 produces (one thread issues every
+//! copy) and warpgroups 1 and 2 consume, 64 rows of the tile each.
+//!
+//! A stage is 128 bytes of k: 64 elements of 16 bits, 128 of 8, 32 of f32. It keeps the way the operand lies: K-major, a row of 128 bytes belongs
+//! to a row of the operand; MN-major, which 16-bit types may be, panels of 64 × 64 elements have a row for each index of k. wgmma reads either, so that
+//! no operand is ever transposed.
+//!
+//! Two mbarriers guard each of the stages. `full` completes when the bytes of a stage have landed; `empty`
+//! completes when all four consumer warpgroups of the *pair* have finished reading, because the multicast writes both.
+//!
+//! The epilogue leaves through shared memory when C's rows are 16-byte aligned and hold whole 16-byte units (stmatrix, then a
+//! TMA store that clips at the edges of C), so that global writes are full 128-byte lines, and from registers otherwise. Where an f32 C
+//! accumulates, TMA adds to it: the multiprocessor never reads C, and since each element gets one addend a launch, the result is the
+//! same every time. The producer is already filling the stages of the next tile meanwhile.
+
+mod multiply;
+mod store;
+mod tiles;
+
+use cuda_std::float::Element;
+use cuda_std::launch::TensorMap;
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::wgmma::{self, Descriptor, Registers};
+use cuda_std::{cluster, fence, regs, shared_field, thread, tma};
+
+use super::Problem;
+use super::epilogue::Epilogue;
+
+pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands};
+pub(super) use self::store::Output;
+pub use self::store::{ADD, DIRECT, TILES};
+pub(super) use self::tiles::Tiles;
+
+/// Rows of C a block computes.
+pub const BLOCK_M: u32 = 128;
+/// Columns of C a block computes.
+pub const BLOCK_N: u32 = 256;
+/// Depth of a stage in bytes: a row of the widest swizzle.
+pub const STAGE_BYTES: u32 = 128;
+/// Rows and columns of a panel of 16-bit elements.
+pub const PANEL: u32 = 64;
+/// Blocks of a cluster; they share the columns of C.
+pub const CLUSTER: u32 = 2;
+/// One producer and two consumer warpgroups.
+pub const THREADS: u32 = 3 * WARPGROUP;
+/// Rows the epilogue stores at a time: one consumer's.
+pub const STORE_M: u32 = 64;
+
+pub(super) const WARPGROUP: u32 = 128;
+pub(super) const CONSUMERS: u32 = 2;
+/// A consumer's rows of A in a stage, and a panel of any operand.
+pub(super) const PANEL_BYTES: u32 = PANEL * STAGE_BYTES;
+pub(super) const A_BYTES: u32 = BLOCK_M * STAGE_BYTES;
+/// What the epilogue stores at a time.
+const SLAB_BYTES: u32 = STORE_M * 128;
+
+/// Sums of a thread, of a consumer's [`STORE_M`] × [`BLOCK_N`].
+const SUMS: usize = (BLOCK_N / 2) as usize;
+
+/// Columns of type `C` that the epilogue stores at a time: one row of the 128-byte swizzle.
+pub const fn slab_columns<C>() -> u32 {
+    128 / size_of::<C>() as u32
+}
+
+/// Elements of type `T` along k in a stage.
+pub(super) const fn depth<T>() -> u32 {
+    STAGE_BYTES / size_of::<T>() as u32
+}
+
+/// The block's shared memory: `STAGES` of which B takes `B` bytes each. Swizzled buffers must start at multiples of 1024 bytes.
+#[repr(C, align(1024))]
+pub struct Shared<const B: usize, const STAGES: usize> {
+    a: [[u8; A_BYTES as usize]; STAGES],
+    b: [[u8; B]; STAGES],
+    c: [[[u8; SLAB_BYTES as usize]; 2]; CONSUMERS as usize],
+    full: [Barrier; STAGES],
+    empty: [Barrier; STAGES],
+}
+
+/// That of [`BLOCK_N`] columns: four stages of 48 KiB leave room for the epilogue's buffers.
+pub type Wide = Shared<WIDE_BYTES, WIDE_STAGES>;
+
+const WIDE_BYTES: usize = (BLOCK_N * STAGE_BYTES) as usize;
+const WIDE_STAGES: usize = 4;
+
+/// The block's shared memory by name.
+#[derive(Clone, Copy)]
+pub(super) struct Memory<const B: usize, const STAGES: usize>(SharedPtr<Shared<B, STAGES>>);
+
+impl<const B: usize, const STAGES: usize> Memory<B, STAGES> {
+    #[inline(always)]
+    pub(super) fn a(self, stage: u32) -> SharedPtr<u8> {
+        let Self(memory) = self;
+        shared_field!(memory.a).at(stage).cast()
+    }
+
+    #[inline(always)]
+    pub(super) fn b(self, stage: u32) -> SharedPtr<u8> {
+        let Self(memory) = self;
+        shared_field!(memory.b).at(stage).cast()
+    }
+
+    #[inline(always)]
+    pub(super) fn slabs(self, consumer: u32) -> [SharedPtr<u8>; 2] {
+        let Self(memory) = self;
+        let slabs = shared_field!(memory.c).at(consumer);
+        [slabs.at(0).cast(), slabs.at(1).cast()]
+    }
+
+    #[inline(always)]
+    pub(super) fn full(self, stage: u32) -> SharedPtr<Barrier> {
+        let Self(memory) = self;
+        shared_field!(memory.full).at(stage)
+    }
+
+    #[inline(always)]
+    fn empty(self, stage: u32) -> SharedPtr<Barrier> {
+        let Self(memory) = self;
+        shared_field!(memory.empty).at(stage)
+    }
+
+    /// Tells the producers of the pair that this warpgroup has read a stage. `lane` is the caller's in it.
+    #[inline(always)]
+    pub(super) unsafe fn release(self, stage: u32, lane: u32) {
+        if lane < CLUSTER {
+            cluster::map(self.empty(stage), lane).signal();
+        }
+    }
+}
+
+/// The stage a loop is at, and the parity of the barrier phase it waits for.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cursor {
+    pub(super) stage: u32,
+    pub(super) parity: u32,
+}
+
+impl Cursor {
+    /// To the next of `stages`.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, stages: usize) {
+        self.stage += 1;
+        if self.stage == stages as u32 {
+            self.stage = 0;
+            self.parity ^= 1;
+        }
+    }
+}
+
+/// Where a kernel's operands and results are.
+#[derive(Clone, Copy)]
+pub(super) struct Matrices<'a, C> {
+    pub(super) a: &'a TensorMap,
+    pub(super) b: &'a TensorMap,
+    pub(super) c_map: &'a TensorMap,
+    pub(super) c: *mut C,
+    pub(super) problem: Problem,
+    pub(super) store: u32,
+}
+
+/// Splits the block into its roles: `consume` is run by each consumer warpgroup, with its number and its output.
+#[inline(always)]
+pub(super) unsafe fn split<O: Operands, C, E: Copy, const B: usize, const STAGES: usize>(
+    of: Matrices<'_, C>,
+    epilogue: E,
+    consume: impl FnOnce(Memory<B, STAGES>, u32, &Output<'_, C, E>),
+) {
+    let memory = Memory(shared::dynamic());
+    let warpgroup = thread::thread_idx_x() / WARPGROUP;
+
+    if thread::thread_idx_x() == 0 {
+        tma::prefetch_descriptor(of.a);
+        tma::prefetch_descriptor(of.b);
+        for stage in 0..STAGES as u32 {
+            memory.full(stage).init(1);
+            memory.empty(stage).init(CLUSTER * CONSUMERS);
+        }
+        fence::mbarrier_init();
+    }
+    // The peer's copies and arrivals land here: no block may start before both have their barriers.
+    cluster::sync();
+
+    if warpgroup == 0 {
+        regs::decrease::<40>();
+        if thread::thread_idx_x() == 0 {
+            produce::<O, B, STAGES>(memory, of.a, of.b, &of.problem);
+        }
+    } else {
+        regs::increase::<232>();
+        let consumer = warpgroup - 1;
+        let (slabs, barrier) = (memory.slabs(consumer), 1 + consumer);
+        let Matrices { c_map, c, problem, store, .. } = of;
+        consume(memory, consumer, &Output { map: c_map, c, epilogue, problem, store, slabs, barrier });
+    }
+    // A block that left would take the shared memory that its peer still signals.
+    cluster::sync();
+}
+
+/// The kernel whose tiles have [`BLOCK_N`] columns.
+#[inline(always)]
+pub(super) unsafe fn run<M: Multiply, C: Element, E: Epilogue>(of: Matrices<'_, C>, epilogue: E)
+where
+    [M::Sum; SUMS]: Registers,
+{
+    split::<M, C, E, WIDE_BYTES, WIDE_STAGES>(of, epilogue, |memory, consumer, output| {
+        consume::<M, C, E>(memory, consumer, output);
+    });
+}
+
+/// Fills the stages of every tile of this cluster, in order. Run by one thread.
+#[inline(always)]
+unsafe fn produce<O: Operands, const B: usize, const STAGES: usize>(
+    memory: Memory<B, STAGES>,
+    a: &TensorMap,
+    b: &TensorMap,
+    problem: &Problem,
+) {
+    const EVERY_BLOCK: u16 = (1 << CLUSTER) - 1;
+    let depth = STAGE_BYTES / O::BYTES;
+    let block_n = B as u32 / STAGE_BYTES;
+    let b_columns = block_n / CLUSTER;
+    let rank = cluster::rank();
+    let tiles = Tiles::of(problem, block_n);
+    let steps = problem.k.div_ceil(depth);
+    // A matrix that all products share has no next.
+    let of_product = |stride: u64, product: u32| if stride == 0 { 0 } else { product as i32 };
+    let mut at = Cursor::default();
+    let mut index = thread::block_idx_x() / CLUSTER;
+    while index < tiles.count() {
+        let tile = tiles.at(index);
+        let m0 = ((tile.row * CLUSTER + rank) * BLOCK_M) as i32;
+        let n0 = (tile.column * block_n + rank * b_columns) as i32;
+        let (a_product, b_product) = (of_product(problem.a[0], tile.product), of_product(problem.b[0], tile.product));
+        for step in 0..steps {
+            // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+            memory.empty(at.stage).wait_parity(at.parity ^ 1);
+            let full = memory.full(at.stage);
+            full.arrive_expect_tx(A_BYTES + B as u32);
+            let k0 = (step * depth) as i32;
+            let to = memory.a(at.stage);
+            if O::A_MN {
+                let mut panel = 0;
+                while panel < BLOCK_M / PANEL {
+                    let from = [m0 + (panel * PANEL) as i32, k0, a_product];
+                    tma::load_3d(to.add(panel * PANEL_BYTES), a, from, full);
+                    panel += 1;
+                }
+            } else {
+                tma::load_3d(to, a, [k0, m0, a_product], full);
+            }
+            let to = memory.b(at.stage).add(rank * (B as u32 / CLUSTER));
+            if O::B_MN {
+                let mut panel = 0;
+                while panel < b_columns / PANEL {
+                    let from = [n0 + (panel * PANEL) as i32, k0, b_product];
+                    tma::load_3d_multicast(to.add(panel * PANEL_BYTES), b, from, full, EVERY_BLOCK);
+                    panel += 1;
+                }
+            } else {
+                tma::load_3d_multicast(to, b, [k0, n0, b_product], full, EVERY_BLOCK);
+            }
+            at.advance(STAGES);
+        }
+        index += thread::grid_dim_x() / CLUSTER;
+    }
+}
+
+/// The descriptors of a stage of an operand for the four products of 32 bytes of k.
+#[inline(always)]
+pub(super) const fn descriptors(tile: SharedPtr<u8>, is_mn_major: bool) -> [Descriptor; 4] {
+    // K-major, 32 bytes of the swizzled row; MN-major, sixteen rows of it.
+    let (first, step) = if is_mn_major {
+        (Descriptor::mn_major_128b(tile, PANEL_BYTES), 2048)
+    } else {
+        (Descriptor::k_major_128b(tile), 32)
+    };
+    [first, first.advance(step), first.advance(2 * step), first.advance(3 * step)]
+}
+
+/// Multiplies the stages of every tile of this cluster and stores C. Run by a whole warpgroup.
+#[inline(always)]
+unsafe fn consume<M: Multiply, C: Element, E: Epilogue>(
+    memory: Memory<WIDE_BYTES, WIDE_STAGES>,
+    consumer: u32,
+    output: &Output<'_, C, E>,
+) where
+    [M::Sum; SUMS]: Registers,
+{
+    let lane = thread::thread_idx_x() % WARPGROUP;
+    let tiles = Tiles::of(&output.problem, BLOCK_N);
+    let steps = output.problem.k.div_ceil(STAGE_BYTES / M::BYTES);
+    let mut at = Cursor::default();
+    let mut sums = [M::ZERO; SUMS];
+    let mut index = thread::block_idx_x() / CLUSTER;
+    while index < tiles.count() {
+        let mut previous = at.stage;
+        for step in 0..steps {
+            memory.full(at.stage).wait_parity(at.parity);
+            // A consumer's rows are one panel, whichever way it lies.
+            let a = descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), M::A_MN);
+            let b = descriptors(memory.b(at.stage), M::B_MN);
+            wgmma::fence();
+            // The first product of a tile overwrites.
+            M::multiply(&mut sums, a[0], b[0], step != 0);
+            M::multiply(&mut sums, a[1], b[1], true);
+            M::multiply(&mut sums, a[2], b[2], true);
+            M::multiply(&mut sums, a[3], b[3], true);
+            wgmma::commit();
+            // One group stays in flight; the stage before it has been read and goes back to both producers.
+            wgmma::wait::<1>();
+            if step != 0 {
+                memory.release(previous, lane);
+            }
+            previous = at.stage;
+            at.advance(WIDE_STAGES);
+        }
+        wgmma::wait_for::<0>(&mut sums);
+        memory.release(previous, lane);
+        let tile = tiles.at(index);
+        let m0 = (tile.row * CLUSTER + cluster::rank()) * BLOCK_M + consumer * STORE_M;
+        output.store(&mut sums, lane, [m0, tile.column * BLOCK_N, tile.product]);
+        index += thread::grid_dim_x() / CLUSTER;
+    }
+    output.finish(lane);
+}

@@ -1,0 +1,93 @@
+//! What a stage is multiplied as: the operands' types and the way they lie.
+
+use core::marker::PhantomData;
+
+use cuda_std::float::Half;
+use cuda_std::fp8::Float8;
+use cuda_std::wgmma::{self, Descriptor, K_MAJOR, MN_MAJOR};
+
+use super::super::epilogue::Sum;
+use super::SUMS;
+
+/// What the producer has to know.
+pub(in super::super) trait Operands {
+    /// Bytes of an element.
+    const BYTES: u32;
+    /// Whether elements along m are adjacent in A, in place of those along k.
+    const A_MN: bool = false;
+    /// Whether elements along n are adjacent in B.
+    const B_MN: bool = false;
+}
+
+/// Products of 64 rows of A and [`BLOCK_N`](super::BLOCK_N) columns of B over 32 bytes of k: an instruction. A warpgroup has [`SUMS`] a thread.
+pub(in super::super) trait Multiply: Operands {
+    /// What sums are held in.
+    type Sum: Sum;
+    /// The sum of nothing.
+    const ZERO: Self::Sum;
+
+    /// Starts the product, added to `sums` if `accumulate` and in place of them otherwise.
+    unsafe fn multiply(sums: &mut [Self::Sum; SUMS], a: Descriptor, b: Descriptor, accumulate: bool);
+}
+
+/// 16-bit floats, either way.
+pub(in super::super) struct Halves<T, const A_MN: bool, const B_MN: bool>(PhantomData<T>);
+
+impl<T: Half, const A_MN: bool, const B_MN: bool> Operands for Halves<T, A_MN, B_MN> {
+    const BYTES: u32 = 2;
+    const A_MN: bool = A_MN;
+    const B_MN: bool = B_MN;
+}
+
+impl<T: Half, const A_MN: bool, const B_MN: bool> Multiply for Halves<T, A_MN, B_MN> {
+    type Sum = f32;
+    const ZERO: f32 = 0.0;
+
+    #[inline(always)]
+    unsafe fn multiply(sums: &mut [f32; SUMS], a: Descriptor, b: Descriptor, accumulate: bool) {
+        match (A_MN, B_MN) {
+            (false, false) => wgmma::m64n256k16::<T, K_MAJOR, K_MAJOR>(sums, a, b, accumulate),
+            (false, true) => wgmma::m64n256k16::<T, K_MAJOR, MN_MAJOR>(sums, a, b, accumulate),
+            (true, false) => wgmma::m64n256k16::<T, MN_MAJOR, K_MAJOR>(sums, a, b, accumulate),
+            (true, true) => wgmma::m64n256k16::<T, MN_MAJOR, MN_MAJOR>(sums, a, b, accumulate),
+        }
+    }
+}
+
+/// `Q` by E4M3.
+pub(in super::super) struct Floats8<Q>(PhantomData<Q>);
+
+impl<Q: Float8> Operands for Floats8<Q> {
+    const BYTES: u32 = 1;
+}
+
+impl<Q: Float8> Multiply for Floats8<Q> {
+    type Sum = f32;
+    const ZERO: f32 = 0.0;
+
+    #[inline(always)]
+    unsafe fn multiply(sums: &mut [f32; SUMS], a: Descriptor, b: Descriptor, accumulate: bool) {
+        if Q::IS_E4M3 {
+            wgmma::m64n256k32_e4m3(sums, a, b, accumulate);
+        } else {
+            wgmma::m64n256k32_e5m2_e4m3(sums, a, b, accumulate);
+        }
+    }
+}
+
+/// Integers of 8 bits.
+pub(in super::super) struct Integers8;
+
+impl Operands for Integers8 {
+    const BYTES: u32 = 1;
+}
+
+impl Multiply for Integers8 {
+    type Sum = i32;
+    const ZERO: i32 = 0;
+
+    #[inline(always)]
+    unsafe fn multiply(sums: &mut [i32; SUMS], a: Descriptor, b: Descriptor, accumulate: bool) {
+        wgmma::m64n256k32_s8(sums, a, b, accumulate);
+    }
+}

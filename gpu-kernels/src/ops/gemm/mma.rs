@@ -1,0 +1,262 @@
+//! The path for every GPU from Ampere on: cp.async fills a ring of shared-memory stages, ldmatrix and mma.sync drain it.
+//!
+//! Eight warps share a 128 × 128 tile of C, two down and four across, 64 × 32 each: four by four products of 16 × 8 a step of 32 bytes of k. Blocks
+//! are numbered down m, then along n, then over the batch.
+//!
+//! The ring keeps the way that an operand lies: rows of 64 bytes along k, or of 256 bytes along m or n. An exclusive or of the 16-byte chunk with the
+//! row spreads the eight rows of an ldmatrix over all banks; an MN-major tile is transposed by ldmatrix on the way into registers, for nothing.
+//!
+//! `V` is how many elements a thread copies at a time: 16 bytes by cp.async, or 1, through a register, which takes any strides.
+
+use core::marker::PhantomData;
+use core::mem;
+use core::num::NonZeroU32;
+
+use cuda_std::float::{Element, Half};
+use cuda_std::fp8::Float8;
+use cuda_std::shared;
+use cuda_std::vector::Pack;
+use cuda_std::{cp_async, f8e4m3, f16, math, mma, shared_field, thread};
+
+use super::Problem;
+use super::epilogue::{Epilogue, Sum};
+use super::operand::{self, Copier, fragments};
+
+/// Rows and columns of C a block computes.
+pub const BLOCK: u32 = operand::BLOCK;
+/// Threads of a block.
+pub const THREADS: u32 = operand::THREADS;
+/// Stages of the ring.
+const STAGES: u32 = 4;
+
+const WARP_M: u32 = 64;
+const WARP_N: u32 = 32;
+const WARPS_N: u32 = BLOCK / WARP_N;
+/// Products of 16 rows and of 8 columns in a warp's part of the tile.
+const MMA_M: usize = (WARP_M / 16) as usize;
+const MMA_N: usize = (WARP_N / 8) as usize;
+
+/// The ring.
+#[repr(C, align(128))]
+pub struct Shared {
+    a: [[u8; operand::TILE_BYTES as usize]; STAGES as usize],
+    b: [[u8; operand::TILE_BYTES as usize]; STAGES as usize],
+}
+
+/// Elements of type `T` along k in a stage.
+pub(super) const fn depth<T>() -> u32 {
+    operand::depth::<T>()
+}
+
+/// A warp's product of 16 rows of A and 8 columns of B over 32 bytes of k.
+pub(super) trait Product {
+    /// Elements of A.
+    type A: Copy;
+    /// Elements of B, of the same size.
+    type B: Copy;
+    /// What they are summed in.
+    type Sum: Sum;
+    /// The sum of nothing.
+    const ZERO: Self::Sum;
+
+    /// Adds the product of fragments as ldmatrix gives them.
+    unsafe fn add(sums: &mut [Self::Sum; 4], a: [u32; 4], b: [u32; 2]);
+}
+
+/// 16-bit floats.
+pub(super) struct Halves<T>(PhantomData<T>);
+
+impl<T: Half> Product for Halves<T> {
+    type A = T;
+    type B = T;
+    type Sum = f32;
+    const ZERO: f32 = 0.0;
+
+    #[inline(always)]
+    unsafe fn add(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
+        mma::m16n8k16::<T>(sums, a, b);
+    }
+}
+
+/// Integers of 8 bits.
+pub(super) struct Integers8;
+
+impl Product for Integers8 {
+    type A = i8;
+    type B = i8;
+    type Sum = i32;
+    const ZERO: i32 = 0;
+
+    #[inline(always)]
+    unsafe fn add(sums: &mut [i32; 4], a: [u32; 4], b: [u32; 2]) {
+        mma::m16n8k32_s8(sums, a, b);
+    }
+}
+
+/// `Q` by E4M3, each of which f16 holds exactly: Ampere's tensor cores have no 8-bit floats.
+pub(super) struct Floats8<Q>(PhantomData<Q>);
+
+/// Two pairs of f16 for four elements of 8 bits.
+#[inline(always)]
+fn widen<Q: Float8>(elements: u32) -> [u32; 2] {
+    [elements as u16, (elements >> 16) as u16].map(|pair| {
+        if cfg!(cuda_arch = "sm_80") {
+            // SAFETY: an 8-bit float is a byte.
+            let [low, high] = pair.to_le_bytes().map(|bits| unsafe { mem::transmute_copy::<u8, Q>(&bits) }.to_f32());
+            f16::pack(low, high)
+        } else {
+            Q::unpack(pair)
+        }
+    })
+}
+
+impl<Q: Float8> Product for Floats8<Q> {
+    type A = Q;
+    type B = f8e4m3;
+    type Sum = f32;
+    const ZERO: f32 = 0.0;
+
+    #[inline(always)]
+    unsafe fn add(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
+        // A lane's four elements along k stand for columns 2t, 2t + 1, 2t + 8 and 2t + 9 of a product of 16: any order of k does,
+        // if it is that of both operands.
+        let mut half = 0;
+        while half < 2 {
+            let [upper, lower, columns] =
+                [widen::<Q>(a[2 * half]), widen::<Q>(a[2 * half + 1]), widen::<f8e4m3>(b[half])];
+            mma::m16n8k16::<f16>(sums, [upper[0], lower[0], upper[1], lower[1]], columns);
+            half += 1;
+        }
+    }
+}
+
+/// A warp's sums. Lane l holds rows 16i + l/4 and 8 below it, columns 8j + 2(l mod 4) and the next, in `[i][j]`.
+pub(super) type Sums<S> = [[[S; 4]; MMA_N]; MMA_M];
+
+/// A warp's place.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// The lane's first row and column.
+    pub(super) row: u32,
+    pub(super) column: u32,
+}
+
+/// C = A·B, and what the epilogue makes of it, + β·C, of the block's tile.
+///
+/// After each stage `settle` is called with its number, the place and the sums.
+#[inline(always)]
+pub(super) unsafe fn run<P, C, E, const A_MN: bool, const B_MN: bool, const V: usize>(
+    a: *const P::A,
+    b: *const P::B,
+    c: *mut C,
+    problem: Problem,
+    epilogue: E,
+    mut settle: impl FnMut(u32, Place, &mut Sums<P::Sum>),
+) where
+    P: Product,
+    C: Element,
+    E: Epilogue,
+{
+    let ring = shared::dynamic::<Shared>();
+    let (ring_a, ring_b) = (shared_field!(ring.a), shared_field!(ring.b));
+    let stage_a = |step: u32| ring_a.at(step % STAGES).cast::<P::A>();
+    let stage_b = |step: u32| ring_b.at(step % STAGES).cast::<P::B>();
+    let Problem { m, n, k, .. } = problem;
+    let at_least_one = |n: u32| NonZeroU32::MIN.saturating_add(n - 1);
+    let (tiles_m, tiles_n) = (at_least_one(m.div_ceil(BLOCK)), at_least_one(n.div_ceil(BLOCK)));
+    // Consecutive blocks go down m: they share b, and their rows of a stay in L2 for the next column.
+    let (row0, rest) = (thread::block_idx_x() % tiles_m * BLOCK, thread::block_idx_x() / tiles_m);
+    let (column0, product) = (rest % tiles_n * BLOCK, u64::from(rest / tiles_n));
+    let [a_product, a_row, a_k] = problem.a;
+    let [b_product, b_column, b_k] = problem.b;
+    let [c_product, ldc] = problem.c;
+    let a = Copier::<P::A, A_MN, V>::new(a.add((product * a_product) as usize), [a_row, a_k], m, k, row0);
+    let b = Copier::<P::B, B_MN, V>::new(b.add((product * b_product) as usize), [b_column, b_k], n, k, column0);
+    let c = c.add((product * c_product) as usize);
+    let lane = thread::thread_idx_x() % 32;
+    let warp = thread::thread_idx_x() / 32;
+    let (warp_m, warp_n) = (warp / WARPS_N * WARP_M, warp % WARPS_N * WARP_N);
+    let place = Place { row: row0 + warp_m + lane / 4, column: column0 + warp_n + lane % 4 * 2 };
+
+    let depth = depth::<P::A>();
+    let steps = k.div_ceil(depth);
+    let fetch = |step: u32| {
+        if step < steps {
+            a.copy(stage_a(step), step * depth);
+            b.copy(stage_b(step), step * depth);
+        }
+        if V > 1 {
+            // An empty group keeps the count of groups in flight the same at the end.
+            cp_async::commit();
+        }
+    };
+    for step in 0..STAGES - 1 {
+        fetch(step);
+    }
+
+    let mut sums = [[[P::ZERO; 4]; MMA_N]; MMA_M];
+    // Of four matrices, lanes 0-7 name the rows of the first, 8-15 those of the second, and so on; along k they have 16 bytes.
+    let (second, third) = (lane / 8 % 2, lane / 16);
+    let chunk = depth / 4;
+    for step in 0..steps {
+        // The group of this step has landed, and everybody is done with the stage that the next copy overwrites.
+        if V > 1 {
+            cp_async::wait_group::<{ STAGES - 2 }>();
+        }
+        thread::sync_threads();
+        fetch(step + STAGES - 1);
+        for half in 0..2 {
+            let mut fragments_a = [[0u32; 4]; MMA_M];
+            for (i, fragment) in fragments_a.iter_mut().enumerate() {
+                let row = warp_m + i as u32 * 16 + second * 8;
+                *fragment = fragments::<P::A, A_MN>(stage_a(step), row, (half * 2 + third) * chunk);
+            }
+            let mut fragments_b = [[0u32; 4]; MMA_N / 2];
+            for (j, fragment) in fragments_b.iter_mut().enumerate() {
+                let column = warp_n + j as u32 * 16 + third * 8;
+                *fragment = fragments::<P::B, B_MN>(stage_b(step), column, (half * 2 + second) * chunk);
+            }
+            for i in 0..MMA_M {
+                for j in 0..MMA_N {
+                    let [b0, b1, b2, b3] = fragments_b[j / 2];
+                    let b = if j % 2 == 0 { [b0, b1] } else { [b2, b3] };
+                    P::add(&mut sums[i][j], fragments_a[i], b);
+                }
+            }
+        }
+        settle(step, place, &mut sums);
+    }
+
+    let (factor, beta) = (epilogue.factor(), problem.beta);
+    if factor != 1.0 {
+        sums.iter_mut().flatten().flatten().for_each(|sum| *sum = sum.times(factor));
+    }
+    let pairs = ldc.is_multiple_of(2) && (c as usize).is_multiple_of(2 * size_of::<C>());
+    for i in 0..MMA_M {
+        for half in 0..2 {
+            let row = place.row + i as u32 * 16 + half as u32 * 8;
+            let of_row = epilogue.row(row);
+            for j in 0..MMA_N {
+                let column = place.column + j as u32 * 8;
+                let inside = if row < m { n.saturating_sub(column) } else { 0 };
+                let at = c.wrapping_add((u64::from(row) * ldc + u64::from(column)) as usize);
+                let pair = [sums[i][j][half * 2], sums[i][j][half * 2 + 1]].map(Sum::to_f32);
+                let mut pair = epilogue.apply(of_row, column, pair);
+                for e in 0..2 {
+                    if beta != 0.0 && (e as u32) < inside {
+                        pair[e] = math::fma(beta, (*at.wrapping_add(e)).to_f32(), pair[e]);
+                    }
+                }
+                if pairs && inside >= 2 {
+                    Pack::<C, 2>::from_f32(pair).store(at);
+                } else {
+                    for e in 0..2 {
+                        if (e as u32) < inside {
+                            *at.wrapping_add(e) = C::from_f32(pair[e]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

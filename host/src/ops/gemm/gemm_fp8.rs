@@ -1,0 +1,124 @@
+//! Product of matrices of 8-bit floats on the tensor cores, with scales.
+
+use gpu_kernels::ops::gemm::gemm_fp8 as gk;
+
+use super::scaled::{A_TYPE, C_TYPE, Path, Problem, ScaledProduct, Scales, Scaling, variants};
+use crate::ops::model::*;
+use crate::runtime::dtype::{DType, Float, Float8};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+use crate::{dispatch, f8e4m3};
+
+/// c\[i, j\] = a_scales\[i\] · b_scales\[j\] · Σ a\[i, k\] · b\[j, k\] for `a` of `[m, k]` and `b` of `[n, k]` in 8-bit floats.
+///
+/// `a` is [`f8e4m3`](struct@crate::f8e4m3), or [`f8e5m2`](struct@crate::f8e5m2), as gradients are; `b`, a weight, is f8e4m3. `a_scales` is `[m]`, or `[1]` for
+/// all of `a`; `b_scales` is `[n]`, a scale for each column of the result, or `[1]`. Rows of `a` and `b` may be padded; those at multiples of 16 bytes
+/// are read fastest, and on Hopper take the TMA and wgmma path. k = 0 gives zeros. The result, `[m, n]` of any float type, is a new dense tensor; the work
+/// is queued on `stream`.
+///
+/// Hopper's tensor cores sum with some 13 bits below the greatest addend, as cuBLAS with fast accumulation does; where that is too little,
+/// [`gemm_fp8_blocks`](super::gemm_fp8_blocks()) adds up in f32.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
+/// apart, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, f8e4m3, ops};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let a = Tensor::from_slice(&stream, [2, 2], &[1.0, 2.0, 3.0, -4.0].map(f8e4m3::from_f32))?;
+/// let b = Tensor::from_slice(&stream, [1, 2], &[10.0, 1.0].map(f8e4m3::from_f32))?;
+/// let rows = Tensor::from_slice(&stream, [2], &[0.5f32, 2.0])?;
+/// let all = Tensor::from_slice(&stream, [1], &[1.0f32])?;
+/// assert_eq!(ops::gemm_fp8::<_, f32>(&stream, &a, &rows, &b, &all)?.to_vec(&stream)?, [6.0, 52.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn gemm_fp8<'a, Q: Float8, T: Float>(
+    stream: &Stream,
+    a: impl Into<View<'a, Q>>,
+    a_scales: impl Into<View<'a, f32>>,
+    b: impl Into<View<'a, f8e4m3>>,
+    b_scales: impl Into<View<'a, f32>>,
+) -> Result<Tensor<T>> {
+    let (a, b) = (a.into(), b.into());
+    let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
+    let mut c = Tensor::uninit(stream, [m, n])?;
+    gemm_fp8_into(stream, a, a_scales.into(), b, b_scales.into(), &mut c)?;
+    Ok(c)
+}
+
+/// [`gemm_fp8`] into `c`, whose rows may be padded.
+///
+/// # Errors
+/// As of [`gemm_fp8`].
+pub fn gemm_fp8_into<'a, Q: Float8, T: Float>(
+    stream: &Stream,
+    a: impl Into<View<'a, Q>>,
+    a_scales: impl Into<View<'a, f32>>,
+    b: impl Into<View<'a, f8e4m3>>,
+    b_scales: impl Into<View<'a, f32>>,
+    c: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    launch(stream, a.into(), a_scales.into(), b.into(), b_scales.into(), c.into(), Path::Fastest)
+}
+
+fn launch<Q: Float8, T: Float>(
+    stream: &Stream,
+    a: View<'_, Q>,
+    a_scales: View<'_, f32>,
+    b: View<'_, f8e4m3>,
+    b_scales: View<'_, f32>,
+    c: ViewMut<'_, T>,
+    path: Path,
+) -> Result<()> {
+    let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
+    let problem = Problem::new(&INFO, a, b, c)?;
+    let scales =
+        [Scales::of(&INFO, stream, "a_scales", a_scales, m)?, Scales::of(&INFO, stream, "b_scales", b_scales, n)?];
+    type Hopper<Q, T> = gk::GemmFp8Hopper<Q, T>;
+    problem.launch_scaled::<Hopper<Q, T>, gk::GemmFp8Mma<Q, T, 16>, gk::GemmFp8Mma<Q, T, 1>>(stream, path, scales)
+}
+
+/// The operator's entry in the registry.
+pub static GEMM_FP8: ScaledProduct = ScaledProduct {
+    info: &INFO,
+    scaling: Scaling::Rows,
+    b: DType::F8E4M3,
+    production: &[(4096, 4096, 4096), (8192, 8192, 8192), (4096, 7168, 7168)],
+    launch: run,
+};
+
+static INFO: OpInfo = OpInfo {
+    name: "gemm_fp8",
+    bench_name: "gemm.fp8",
+    summary: "product of matrices of 8-bit floats on the tensor cores, with scales",
+    math: "C = diag(a_scales)·(A·Bᵀ)·diag(b_scales)",
+    args: &[
+        ArgInfo::input("a", "[m, k], of the type `from`, rows may be padded").of(DType::FLOAT8S),
+        ArgInfo::input("a_scales", "[m] or [1], contiguous").of(&[DType::F32]),
+        ArgInfo::input("b", "[n, k], rows may be padded").of(&[DType::F8E4M3]),
+        ArgInfo::input("b_scales", "[n] or [1], contiguous").of(&[DType::F32]),
+        ArgInfo::output("c", "[m, n], of the type `to`, rows may be padded").of(DType::FLOATS),
+    ],
+    params: &[A_TYPE, C_TYPE],
+    dtypes: DType::FLOATS,
+    kernels: &[gk::GEMM_FP8_MMA, gk::GEMM_FP8_HOPPER],
+    variants: variants!(run),
+};
+
+fn run(stream: &Stream, args: &mut Arguments<'_>, path: Path) -> Result<()> {
+    dispatch!(INFO, args.dtype("a")?, [crate::f8e4m3, crate::f8e5m2] => |Q| {
+        dispatch!(INFO, args.dtype("c")?, float => |T| {
+            let (a, a_scales) = (args.input("a")?, args.input("a_scales")?);
+            let (b, b_scales) = (args.input("b")?, args.input("b_scales")?);
+            launch::<Q, T>(stream, a, a_scales, b, b_scales, args.output("c")?, path)
+        })
+    })
+}

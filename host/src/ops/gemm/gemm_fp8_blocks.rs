@@ -1,0 +1,147 @@
+//! Product of matrices of 8-bit floats whose blocks have scales of their own.
+
+use gpu_kernels::ops::gemm::gemm_fp8_blocks as gk;
+
+use super::scaled::{C_TYPE, Path, Problem, ScaledProduct, Scaling, variants};
+use crate::ops::model::*;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+use crate::{dispatch, f8e4m3};
+
+/// A·Bᵀ for `a` of `[m, k]` and `b` of `[n, k]` in [`f8e4m3`](struct@crate::f8e4m3), of which blocks of 128 along k have scales: those of `a` a row each,
+/// those of `b` 128 rows.
+///
+/// `a_scales` is `[m, ⌈k/128⌉]` and `b_scales` `[⌈n/128⌉, ⌈k/128⌉]`, contiguous: what
+/// [`quantize_fp8_1x128`](crate::ops::quantize_fp8_1x128()) makes of activations and [`quantize_fp8_128x128`](crate::ops::quantize_fp8_128x128()) of a weight.
+/// The blocks' products are added in f32. Rows of `a` and `b` may be padded; those at multiples of 16 bytes are read fastest, and on Hopper take the TMA and
+/// wgmma path. k = 0 gives zeros. The result, `[m, n]` of any float type, is a new dense tensor; the work is queued on `stream`.
+///
+/// DeepSeek-AI, "DeepSeek-V3 Technical Report" (arXiv:2412.19437).
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
+/// apart, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, f8e4m3, ops};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let x = Tensor::from_slice(&stream, [1, 160], &[0.5f32; 160])?;
+/// let weight = Tensor::from_slice(&stream, [2, 160], &[2.0f32; 320])?;
+/// let (a, a_scales) = ops::quantize_fp8_1x128::<f32, f8e4m3>(&stream, &x)?;
+/// let (b, b_scales) = ops::quantize_fp8_128x128::<f32, f8e4m3>(&stream, &weight)?;
+/// let y = ops::gemm_fp8_blocks::<f32>(&stream, &a, &a_scales, &b, &b_scales)?.to_vec(&stream)?;
+/// assert!((y[1] - 160.0).abs() < 1e-3);
+/// # Ok(())
+/// # }
+/// ```
+pub fn gemm_fp8_blocks<'a, T: Float>(
+    stream: &Stream,
+    a: impl Into<View<'a, f8e4m3>>,
+    a_scales: impl Into<View<'a, f32>>,
+    b: impl Into<View<'a, f8e4m3>>,
+    b_scales: impl Into<View<'a, f32>>,
+) -> Result<Tensor<T>> {
+    let (a, b) = (a.into(), b.into());
+    let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
+    let mut c = Tensor::uninit(stream, [m, n])?;
+    gemm_fp8_blocks_into(stream, a, a_scales.into(), b, b_scales.into(), &mut c)?;
+    Ok(c)
+}
+
+/// [`gemm_fp8_blocks`] into `c`, whose rows may be padded.
+///
+/// # Errors
+/// As of [`gemm_fp8_blocks`].
+pub fn gemm_fp8_blocks_into<'a, T: Float>(
+    stream: &Stream,
+    a: impl Into<View<'a, f8e4m3>>,
+    a_scales: impl Into<View<'a, f32>>,
+    b: impl Into<View<'a, f8e4m3>>,
+    b_scales: impl Into<View<'a, f32>>,
+    c: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    launch(stream, a.into(), a_scales.into(), b.into(), b_scales.into(), c.into(), Path::Fastest)
+}
+
+fn launch<T: Float>(
+    stream: &Stream,
+    a: View<'_, f8e4m3>,
+    a_scales: View<'_, f32>,
+    b: View<'_, f8e4m3>,
+    b_scales: View<'_, f32>,
+    c: ViewMut<'_, T>,
+    path: Path,
+) -> Result<()> {
+    const GROUP: usize = gk::GROUP as usize;
+    let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
+    let problem = Problem::new(&INFO, a, b, c)?;
+    let groups = k.div_ceil(GROUP);
+    a_scales.require_shape(INFO.name, "a_scales", &[m, groups])?;
+    a_scales.require_contiguous(INFO.name, "a_scales")?;
+    b_scales.require_shape(INFO.name, "b_scales", &[n.div_ceil(GROUP), groups])?;
+    b_scales.require_contiguous(INFO.name, "b_scales")?;
+    let (of_a, of_b) = (a_scales.ptr(stream)?, b_scales.ptr(stream)?);
+    problem.launch(
+        stream,
+        path,
+        gk::BLOCK_N,
+        |grid, (a, b, c_map, c, problem, store)| {
+            let args = (a, b, c_map, c, problem, store, of_a, of_b);
+            // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, and there is a scale for each block.
+            unsafe { stream.launch::<gk::GemmFp8BlocksHopper<T>>(grid, args) }
+        },
+        |grid, packed, (a, b, c, problem)| {
+            let args = (a, b, c, problem, of_a, of_b);
+            // SAFETY: the same; packs are taken only of operands that lie for them.
+            unsafe {
+                if packed {
+                    stream.launch::<gk::GemmFp8BlocksMma<T, 16>>(grid, args)
+                } else {
+                    stream.launch::<gk::GemmFp8BlocksMma<T, 1>>(grid, args)
+                }
+            }
+        },
+    )
+}
+
+/// The operator's entry in the registry.
+pub static GEMM_FP8_BLOCKS: ScaledProduct = ScaledProduct {
+    info: &INFO,
+    scaling: Scaling::Blocks(gk::GROUP as usize),
+    b: DType::F8E4M3,
+    production: &[(4096, 4096, 4096), (8192, 8192, 8192), (4096, 7168, 7168)],
+    launch: run,
+};
+
+static INFO: OpInfo = OpInfo {
+    name: "gemm_fp8_blocks",
+    bench_name: "gemm.fp8_blocks",
+    summary: "product of 8-bit floats with a scale for each 1×128 of A and 128×128 of B",
+    math: "cᵢⱼ = Σ_g a_scales[i, g]·b_scales[⌊j/128⌋, g]·Σ_{k in g} aᵢₖ·bⱼₖ",
+    args: &[
+        ArgInfo::input("a", "[m, k], rows may be padded").of(&[DType::F8E4M3]),
+        ArgInfo::input("a_scales", "[m, ⌈k/128⌉], contiguous").of(&[DType::F32]),
+        ArgInfo::input("b", "[n, k], rows may be padded").of(&[DType::F8E4M3]),
+        ArgInfo::input("b_scales", "[⌈n/128⌉, ⌈k/128⌉], contiguous").of(&[DType::F32]),
+        ArgInfo::output("c", "[m, n], of the type `to`, rows may be padded").of(DType::FLOATS),
+    ],
+    params: &[C_TYPE],
+    dtypes: DType::FLOATS,
+    kernels: &[gk::GEMM_FP8_BLOCKS_MMA, gk::GEMM_FP8_BLOCKS_HOPPER],
+    variants: variants!(run),
+};
+
+fn run(stream: &Stream, args: &mut Arguments<'_>, path: Path) -> Result<()> {
+    dispatch!(INFO, args.dtype("c")?, float => |T| {
+        let (a, a_scales) = (args.input("a")?, args.input("a_scales")?);
+        let (b, b_scales) = (args.input("b")?, args.input("b_scales")?);
+        launch::<T>(stream, a, a_scales, b, b_scales, args.output("c")?, path)
+    })
+}

@@ -1,0 +1,171 @@
+//! What the products share: how operands lie, and what a launch of the Hopper path needs.
+
+use cuda_std::launch::TensorMap;
+use gpu_kernels::ops::gemm::{self as gk, gemm::hopper};
+
+use crate::ops::model::Case;
+use crate::runtime::dtype::{DType, Dtype};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
+use crate::runtime::view::{View, ViewMut};
+
+/// Which elements of an operand are adjacent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Major {
+    K,
+    Mn,
+}
+
+/// How an operand lies, seen as rows along k: those of A, the columns of B.
+#[derive(Clone, Copy)]
+pub(super) struct Lies {
+    /// From a matrix to the next, from a row to the next, along k; 0 where there is no next.
+    pub(super) strides: [u64; 3],
+    /// `None` if packs of 16 bytes cannot be taken of it.
+    pub(super) major: Option<Major>,
+    rows: u64,
+    k: u64,
+}
+
+impl Lies {
+    /// Of rows whose first element's address is a multiple of `alignment` bytes, in elements of `size` bytes.
+    pub(super) fn of(shape: &[usize], strides: &[usize], alignment: usize, size: usize) -> Self {
+        let stride = |i: usize| match shape[i] {
+            0 | 1 => 0,
+            _ => strides[i] as u64,
+        };
+        let rank = shape.len();
+        let strides = [if rank > 2 { stride(0) } else { 0 }, stride(rank - 2), stride(rank - 1)];
+        let whole = |stride: u64| (stride * size as u64).is_multiple_of(16);
+        let major = match strides {
+            // Nothing is read.
+            _ if shape[rank - 1] == 0 => Some(Major::K),
+            _ if !alignment.is_multiple_of(16) || !whole(strides[0]) => None,
+            [_, row, 0 | 1] if whole(row) => Some(Major::K),
+            [_, 0 | 1, k] if whole(k) => Some(Major::Mn),
+            _ => None,
+        };
+        Self { strides, major, rows: shape[rank - 2] as u64, k: shape[rank - 1] as u64 }
+    }
+
+    /// Its major if TMA can load it: as packs, of rows or columns that do not overlap.
+    pub(super) fn fits_tma(&self) -> Option<Major> {
+        let Self { strides: [_, row, along_k], rows, k, .. } = *self;
+        self.major.filter(|major| match major {
+            _ if k == 0 => false,
+            Major::K => (k < 2 || along_k == 1) && (rows < 2 || row >= k),
+            Major::Mn => (rows < 2 || row == 1) && (k < 2 || along_k >= rows),
+        })
+    }
+}
+
+/// How TMA can load an operand of the case, of that type and shape with rows along k, or as columns if `turned`.
+pub(super) fn fits_tma(case: &Case, name: &str, dtype: DType, shape: &[usize], turned: bool) -> Option<Major> {
+    let arrangement = case.arrangement(name);
+    let (mut shape, mut strides) = (shape.to_vec(), arrangement.strides(shape));
+    if turned {
+        let rank = shape.len();
+        shape.swap(rank - 2, rank - 1);
+        strides.swap(rank - 2, rank - 1);
+    }
+    let size = dtype.size();
+    // An allocation starts at a multiple of 256 bytes.
+    Lies::of(&shape, &strides, 256 + arrangement.offset * size, size).fits_tma()
+}
+
+/// An operand.
+pub(super) struct Operand<'a, T> {
+    pub(super) rows: View<'a, T>,
+    pub(super) lies: Lies,
+}
+
+impl<'a, T: Dtype> Operand<'a, T> {
+    pub(super) fn new(rows: View<'a, T>) -> Self {
+        let lies = Lies::of(rows.shape(), rows.strides(), rows.alignment(), size_of::<T>());
+        Self { rows, lies }
+    }
+
+    /// The descriptor of its boxes of `rows` by a stage's depth; MN-major they are cut into panels.
+    fn map(&self, stream: &Stream, major: Major, rows: u32) -> Result<TensorMap> {
+        let Lies { strides: [product, row, along_k], rows: all, k, .. } = self.lies;
+        let products = if product == 0 { 1 } else { self.rows.shape()[0] as u64 };
+        let depth = (hopper::STAGE_BYTES as usize / size_of::<T>()) as u32;
+        let (inner, outer, stride, boxed) = match major {
+            Major::K => (k, all, row, [depth, rows]),
+            Major::Mn => (all, k, along_k, [hopper::PANEL, depth]),
+        };
+        tile_map::<T>(stream, self.rows.ptr(stream)?.addr(), [inner, outer, products], [stride, product], boxed)
+    }
+}
+
+/// What a launch of the Hopper path takes besides its operands.
+pub(super) struct Tiling {
+    pub(super) maps: [TensorMap; 3],
+    pub(super) store: u32,
+    pub(super) grid: u32,
+}
+
+impl Tiling {
+    /// Of products whose tiles have `block_n` columns, by operands that lie as `majors` say.
+    pub(super) fn new<A: Dtype, B: Dtype, C: Dtype>(
+        stream: &Stream,
+        (a, b): (&Operand<'_, A>, &Operand<'_, B>),
+        [a_major, b_major]: [Major; 2],
+        c: &mut ViewMut<'_, C>,
+        sizes: &gk::Problem,
+        block_n: u32,
+    ) -> Result<Self> {
+        let gk::Problem { m, n, batch, beta, c: [c_product, ldc], .. } = *sizes;
+        let a_map = a.map(stream, a_major, hopper::BLOCK_M)?;
+        let b_map = b.map(stream, b_major, block_n / hopper::CLUSTER)?;
+        // The copy engine drops what lies outside a tensor in units of 16 bytes.
+        let whole = |stride: u64| stride.is_multiple_of(16 / size_of::<C>() as u64);
+        let tiled = c.alignment() >= 16 && whole(u64::from(n)) && (m < 2 || whole(ldc)) && whole(c_product);
+        let store = match beta {
+            0.0 if tiled => hopper::TILES,
+            1.0 if tiled && size_of::<C>() == 4 => hopper::ADD,
+            _ => hopper::DIRECT,
+        };
+        // An unused map still has to be a map.
+        let c_map = if store == hopper::DIRECT {
+            a_map
+        } else {
+            let dims = [n, m, batch].map(u64::from);
+            let boxed = [hopper::slab_columns::<C>(), hopper::STORE_M];
+            tile_map::<C>(stream, c.ptr_mut(stream)?.addr(), dims, [ldc, c_product], boxed)?
+        };
+        let tiles = u64::from(m.div_ceil(hopper::CLUSTER * hopper::BLOCK_M)) * u64::from(n.div_ceil(block_n));
+        let clusters = u64::from(stream.device().info().multiprocessors / hopper::CLUSTER);
+        let grid = hopper::CLUSTER * (tiles * u64::from(batch)).min(clusters) as u32;
+        Ok(Self { maps: [a_map, b_map, c_map], store, grid })
+    }
+}
+
+/// The descriptor of matrices that are moved in boxes with the 128-byte swizzle. Sizes and distances are in elements, the innermost dimension,
+/// whose elements are adjacent, first; the last is the product.
+fn tile_map<T: Dtype>(
+    stream: &Stream,
+    address: u64,
+    dims: [u64; 3],
+    [outer, product]: [u64; 2],
+    [inner_box, outer_box]: [u32; 2],
+) -> Result<TensorMap> {
+    // A dimension of one has no stride to speak of, but it must be valid.
+    let bytes = |stride: u64, inner: u64| {
+        let stride = if stride == 0 { inner } else { stride };
+        (stride * size_of::<T>() as u64).next_multiple_of(16)
+    };
+    let outer_bytes = bytes(outer, dims[0]);
+    let product_bytes = if product == 0 { outer_bytes * dims[1] } else { bytes(product, 0) };
+    stream.device().tensor_map(&TensorMapDesc {
+        address,
+        dtype: T::DTYPE,
+        dims: &dims,
+        strides_bytes: &[outer_bytes, product_bytes],
+        box_dims: &[inner_box, outer_box, 1],
+        swizzle: Swizzle::B128,
+        l2_promotion: L2Promotion::B256,
+        oob_fill: OobFill::Zero,
+    })
+}

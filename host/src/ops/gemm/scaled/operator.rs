@@ -1,0 +1,252 @@
+//! What products of 8-bit elements say of themselves.
+
+use super::super::operand::{Major, fits_tma};
+use super::Path;
+use crate::ops::model::*;
+use crate::runtime::device::DeviceInfo;
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+
+/// The type of the result.
+pub(in super::super) const C_TYPE: ParamInfo =
+    ParamInfo::choice("to", "bfloat16", &["float32", "float16", "bfloat16"], "the type of c");
+/// That of the left operand, where there is a choice.
+pub(in super::super) const A_TYPE: ParamInfo =
+    ParamInfo::choice("from", "float8_e4m3fn", &["float8_e4m3fn", "float8_e5m2"], "the type of a");
+
+/// The two paths of an operator that `$run` launches.
+macro_rules! variants {
+    ($run:path) => {
+        &[
+            Variant {
+                name: "hopper",
+                doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of a and b are at multiples of 16 bytes",
+                applies: ScaledProduct::fits_hopper,
+                launch: |stream, args, _| $run(stream, args, Path::Hopper),
+            },
+            Variant {
+                name: "mma",
+                doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
+                applies: |_, _| true,
+                launch: |stream, args, _| $run(stream, args, Path::Mma),
+            },
+        ]
+    };
+}
+pub(in super::super) use variants;
+
+/// What has a scale of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Scaling {
+    /// Each row of an operand, or all of it.
+    Rows,
+    /// Each block of so many elements along k, of a row of `a` and of as many rows of `b`.
+    Blocks(usize),
+}
+
+/// A product of 8-bit elements in the registry.
+pub struct ScaledProduct {
+    pub(in super::super) info: &'static OpInfo,
+    pub(in super::super) scaling: Scaling,
+    /// The type of `b`, whose rate on the tensor cores is the operator's.
+    pub(in super::super) b: DType,
+    /// m, n and k.
+    pub(in super::super) production: &'static [(usize, usize, usize)],
+    pub(in super::super) launch: fn(&Stream, &mut Arguments<'_>, Path) -> Result<()>,
+}
+
+/// The type of the result that a case or a call asks for.
+fn target(params: &Params) -> Result<DType> {
+    params.choice("to")?.parse()
+}
+
+impl ScaledProduct {
+    /// Whether the Hopper path can run a case.
+    pub(in super::super) fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
+        let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
+            return false;
+        };
+        // All types that this path takes have one byte.
+        let fits = |name, rows| fits_tma(case, name, DType::I8, &[rows, k], false) == Some(Major::K);
+        device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", m) && fits("b", n)
+    }
+
+    fn takes_e5m2(&self) -> bool {
+        self.info.params.iter().any(|param| param.name == A_TYPE.name)
+    }
+
+    /// The type of `a`.
+    fn a(&self, params: &Params) -> Result<DType> {
+        if self.takes_e5m2() { params.choice(A_TYPE.name)?.parse() } else { Ok(self.b) }
+    }
+
+    /// The shapes of the scales; `scales` says how many `a` has if rows have them.
+    fn scales(&self, [m, n, k]: [usize; 3], scales: usize) -> [Vec<usize>; 2] {
+        match self.scaling {
+            Scaling::Rows => [vec![scales], vec![if scales == 1 && m > 1 { 1 } else { n }]],
+            Scaling::Blocks(of) => [vec![m, k.div_ceil(of)], vec![n.div_ceil(of), k.div_ceil(of)]],
+        }
+    }
+
+    /// The number of the scale of a row in a group: `shape` is that of the scales.
+    fn place(&self, shape: &[usize], row: usize, group: usize, rows_each: usize) -> usize {
+        match (self.scaling, shape) {
+            (Scaling::Rows, [1]) => 0,
+            (Scaling::Rows, _) => row,
+            (Scaling::Blocks(_), shape) => row / rows_each * shape[1] + group,
+        }
+    }
+}
+
+impl Operator for ScaledProduct {
+    fn info(&self) -> &'static OpInfo {
+        self.info
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let info = self.info;
+        // Scales of `a`: one for each row, or one.
+        let dims = |m, n, k, scales| [("m", m), ("n", n), ("k", k), ("scales", scales)];
+        let production = |&(m, n, k): &(usize, usize, usize)| {
+            Case::production(info, format!("m={m} n={n} k={k} bf16"), DType::BF16, dims(m, n, k, m))
+        };
+        let mut cases: Vec<_> = self.production.iter().map(production).collect();
+        let to = |case: Case| {
+            let name = case.dtype.name();
+            case.param("to", ParamValue::Choice(name))
+        };
+        for &dtype in info.dtypes {
+            cases.extend(
+                [
+                    Case::odd(info, dtype, dims(136, 144, 272, 136)),
+                    Case::odd(info, dtype, dims(133, 35, 203, 1)),
+                    Case::odd(info, dtype, dims(21, 19, 150, 21)).arrange("a", Arrangement::DENSE.row_pad(10)),
+                    Case::odd(info, dtype, dims(21, 19, 150, 1))
+                        .arrange("a", Arrangement::DENSE.row_pad(10))
+                        .arrange("b", Arrangement::DENSE.row_pad(26))
+                        .arrange("c", Arrangement::DENSE.row_pad(3)),
+                    Case::odd(info, dtype, dims(40, 24, 64, 40)).offset(1),
+                    Case::tiny(info, dtype, dims(1, 1, 1, 1)),
+                    Case::empty(info, dtype, dims(0, 8, 8, 1)),
+                    Case::empty(info, dtype, dims(8, 0, 8, 8)),
+                    Case::empty(info, dtype, dims(8, 12, 0, 8)),
+                    Case::boundary(info, dtype, dims(128, 128, 64, 128)),
+                    Case::boundary(info, dtype, dims(1, 136, 80, 1)),
+                ]
+                .map(to),
+            );
+            if self.b == DType::I8 {
+                let least = Case::boundary(info, dtype, dims(16, 8, 4096, 1)).fill(Values::Constant(-128.0));
+                cases.push(to(least.values("a_scales", SCALES).values("b_scales", SCALES)));
+            } else {
+                cases.push(to(Case::boundary(info, dtype, dims(24, 16, 144, 24)).values("a", Values::Specials)));
+            }
+            if self.takes_e5m2() {
+                let e5m2 = |case: Case| to(case.param(A_TYPE.name, ParamValue::Choice("float8_e5m2")));
+                cases.push(e5m2(Case::odd(info, dtype, dims(72, 40, 208, 72))));
+                cases.push(e5m2(Case::odd(info, dtype, dims(20, 24, 39, 20))));
+            }
+        }
+        // Blocks of the Hopper path that take several tiles, with more stages than the ring has.
+        cases.push(to(Case::odd(info, DType::F32, dims(304, 520, 912, 304))));
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [m, n, k, scales] = case.dims(["m", "n", "k", "scales"])?;
+        let a = self.a(&case.params)?;
+        let values = match a {
+            DType::I8 => Values::Integers { low: -128, high: 127 },
+            _ => Values::NORMAL,
+        };
+        let [of_a, of_b] = self.scales([m, n, k], scales);
+        let specs = [
+            InputSpec::new("a", a, [m, k], values),
+            InputSpec::new("a_scales", DType::F32, of_a, SCALES),
+            InputSpec::new("b", self.b, [n, k], values),
+            InputSpec::new("b_scales", DType::F32, of_b, SCALES),
+        ];
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        let (a, b) = (inputs.get("a")?, inputs.get("b")?);
+        let [m, k] = a.dims()?;
+        let [n, _] = b.dims()?;
+        b.has_shape(&[n, k])?;
+        let [of_a, of_b] = self.scales([m, n, k], m);
+        for (name, shape) in [("a_scales", of_a), ("b_scales", of_b)] {
+            let scales = inputs.get(name)?;
+            if self.scaling != Scaling::Rows || scales.shape() != [1] {
+                scales.has_shape(&shape)?;
+            }
+        }
+        Ok(vec![TensorMeta::new("c", target(params)?, [m, n])])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+        (self.launch)(stream, args, Path::Fastest)
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let (a, b) = (inputs.get("a")?, inputs.get("b")?);
+        let scales = [inputs.get("a_scales")?, inputs.get("b_scales")?];
+        let [a_scales, b_scales] = scales.map(|scales| scales.to_f64());
+        let [of_a, of_b] = scales.map(|scales| scales.shape());
+        let rows_each = match self.scaling {
+            Scaling::Rows => 1,
+            Scaling::Blocks(of) => of,
+        };
+        let n = b.shape()[0];
+        let b_rows: Vec<_> = (0..n).map(|j| reference::row(b, j)).collect();
+        Ok(reference::by_row(rows, |i| {
+            let a = reference::row(a, i);
+            let dot = |(j, b): (usize, &Vec<f64>)| {
+                let group = |g: usize, of: usize| {
+                    let columns = g * of..((g + 1) * of).min(a.len());
+                    let sum: f64 = columns.map(|k| a[k] * b[k]).sum();
+                    let scale = |scales: &[f64], shape, row, each| scales[self.place(shape, row, g, each)];
+                    sum * scale(&a_scales, of_a, i, 1) * scale(&b_scales, of_b, j, rows_each)
+                };
+                match self.scaling {
+                    Scaling::Rows => group(0, a.len()),
+                    Scaling::Blocks(of) => (0..a.len().div_ceil(of)).map(|g| group(g, of)).sum(),
+                }
+            };
+            b_rows.iter().enumerate().map(dot).collect()
+        }))
+    }
+
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
+        let to = target(&case.params)?;
+        let relative = 3.0 * roundoff(DType::F32);
+        if self.b == DType::I8 {
+            let why = "the sum rounded to f32, two products, and one rounding to storage";
+            return Ok(Tolerance::rounded(to, 0.0, relative, why));
+        }
+        let [k] = case.dims(["k"])?;
+        // What a tensor core sums before f32 does: 32 products at a time, each aligned to the greatest addend and cut 13 bits below it, all towards zero,
+        // so that errors of steps add up. Sums have a size of √k, and are worth the greatest scales.
+        let depth = match self.scaling {
+            Scaling::Rows => k,
+            Scaling::Blocks(of) => k.min(of),
+        };
+        let (steps, size) = ((depth as f64 / 32.0).max(1.0), (depth.max(16) as f64).sqrt());
+        let groups = (k as f64 / depth.max(1) as f64).sqrt().max(1.0);
+        let abs = groups * steps * 4.0 * size * 2f64.powi(-13) * GREATEST_SCALE * GREATEST_SCALE;
+        let why = "one rounding, and sums of size √k cut to 13 bits every 32 products";
+        Ok(Tolerance::rounded(to, abs, relative, why))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [m, n, k, scales] = case.dims(["m", "n", "k", "scales"])?;
+        let of_scales: usize = self.scales([m, n, k], scales).iter().map(|shape| shape.iter().product::<usize>()).sum();
+        let bytes = m * k + n * k + 4 * of_scales + m * n * target(&case.params)?.size();
+        Ok(Cost::compute(bytes as u64, 2 * (m * n * k) as u64, Bound::Tensor(self.b)))
+    }
+}
+
+const GREATEST_SCALE: f64 = 1.0 / 128.0;
+/// What scales are filled with.
+const SCALES: Values = Values::Uniform { low: 0.0, high: GREATEST_SCALE };
