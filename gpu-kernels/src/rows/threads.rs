@@ -2,9 +2,10 @@
 
 use core::array;
 
+use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::warp::Lane;
-use cuda_std::{cluster, thread, warp};
+use cuda_std::{cluster, fence, shared_field, thread, warp};
 
 use super::{MAX_THREADS, WARPS};
 
@@ -193,6 +194,16 @@ impl Threads for BlockThreads {
 
 /// Partial results of a cluster's warps, for one reduction.
 const CLUSTER_PARTIALS: u32 = CLUSTER * MAX_THREADS / 32;
+/// Reductions of a cluster at most.
+const CLUSTER_SLOTS: u32 = 8;
+
+/// A copy of the partial results of all of a cluster's warps, for `N` reductions of a value each.
+#[repr(C)]
+pub struct ClusterPartials<const N: usize> {
+    /// One for each slot at which a reduction starts: complete when all its results are there.
+    complete: [Barrier; CLUSTER_SLOTS as usize],
+    values: [[u32; CLUSTER_PARTIALS as usize]; N],
+}
 
 /// A cluster of [`CLUSTER`] blocks a row, each of a multiple of 32 threads. sm_90.
 #[derive(Clone, Copy)]
@@ -200,13 +211,22 @@ pub struct ClusterThreads;
 
 impl Threads for ClusterThreads {
     const MAX: u32 = MAX_THREADS;
-    type Partials<const N: usize> = [[u32; CLUSTER_PARTIALS as usize]; N];
+    type Partials<const N: usize> = ClusterPartials<N>;
 
     #[inline(always)]
     fn rows() -> (u64, u64) {
-        // Nobody writes into a block's shared memory before it has started: see `merge`.
-        // SAFETY: every thread of the cluster comes here once, and waits in its first reduction.
-        unsafe { cluster::arrive_relaxed() };
+        let partials = shared::dynamic::<ClusterPartials<1>>();
+        // SAFETY: every thread of the cluster comes here once, and waits in its first reduction: nobody writes into a block's shared memory before
+        // its barriers are there.
+        unsafe {
+            if thread::thread_idx_x() == 0 {
+                for slot in 0..CLUSTER_SLOTS {
+                    shared_field!(partials.complete).at(slot).init(1);
+                }
+                fence::mbarrier_init();
+            }
+            cluster::arrive_relaxed();
+        }
         let row = u64::from(thread::block_idx_x() / CLUSTER);
         (row, row)
     }
@@ -233,9 +253,14 @@ impl Threads for ClusterThreads {
         slot: u32,
         merge: impl Merge<L, M>,
     ) -> [L; M] {
+        let memory = shared::dynamic::<ClusterPartials<1>>();
+        let complete = shared_field!(memory.complete).at(slot);
         let partials: [SharedPtr<u32>; M] =
-            array::from_fn(|i| shared::dynamic::<u32>().add(CLUSTER_PARTIALS * (slot + i as u32)));
+            array::from_fn(|i| shared_field!(memory.values).cast::<u32>().add(CLUSTER_PARTIALS * (slot + i as u32)));
         let warps = thread::block_dim_x() / 32;
+        if thread::thread_idx_x() == 0 {
+            complete.arrive_expect_tx(CLUSTER * warps * M as u32 * 4);
+        }
         let values = merge.merge_lanes::<32>(values);
         if slot == 0 {
             // All blocks have started.
@@ -245,10 +270,11 @@ impl Threads for ClusterThreads {
         // Every block gets all partial results, so that it reads its own memory only and may end when it likes.
         if lane < CLUSTER {
             for i in 0..M {
-                cluster::map(partials[i].add(place), lane).write(values[i].to_bits());
+                let to = cluster::map(partials[i].add(place), lane);
+                to.write_async(values[i].to_bits(), cluster::map(complete, lane));
             }
         }
-        cluster::sync();
+        complete.wait_parity(0);
         let mut values = identity;
         let mut place = lane;
         while place < CLUSTER * warps {

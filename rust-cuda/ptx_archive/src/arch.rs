@@ -46,7 +46,8 @@ impl Arch {
         match self {
             Arch::Sm80 | Arch::Sm86 => (7, 8),
             Arch::Sm89 => (8, 4),
-            Arch::Sm90 | Arch::Sm90a => (8, 0),
+            // 8.0 has wgmma, 8.1 `st.async`: CUDA 12.1.
+            Arch::Sm90 | Arch::Sm90a => (8, 1),
         }
     }
 

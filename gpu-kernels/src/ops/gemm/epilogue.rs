@@ -88,19 +88,25 @@ impl Epilogue for Factor {
     }
 }
 
-/// A vector with an element for each of the first `n` rows or columns, `step` apart: 1, or 0 for one that all share.
+/// A vector with an element for each row or column, or one that all share.
 #[derive(Clone, Copy)]
 pub(super) struct Along<T> {
-    pub(super) values: *const T,
-    pub(super) step: u32,
-    pub(super) n: u32,
+    values: *const T,
+    /// The last one's number: 0 if all share it.
+    last: u32,
 }
 
 impl<T: Element> Along<T> {
+    /// Of `n` elements `step` apart: 1, or 0 for one.
+    #[inline(always)]
+    pub(super) fn new(values: *const T, step: u32, n: u32) -> Self {
+        Self { values, last: (n - 1) * step }
+    }
+
     /// Element `i`, or the last if there is none: what it is for is outside of C.
     #[inline(always)]
     unsafe fn at(self, i: u32) -> f32 {
-        (*self.values.add((i.min(self.n - 1) * self.step) as usize)).to_f32()
+        (*self.values.add(i.min(self.last) as usize)).to_f32()
     }
 
     /// Elements `i` and the next.
@@ -113,18 +119,15 @@ impl<T: Element> Along<T> {
 /// Times the scale of the row, then that of the column.
 #[derive(Clone, Copy)]
 pub(super) struct Scales {
-    pub(super) rows: Along<f32>,
-    pub(super) columns: Along<f32>,
+    rows: Along<f32>,
+    columns: Along<f32>,
 }
 
 impl Scales {
     /// Those of A's rows and of B's, `steps` apart.
     #[inline(always)]
     pub(super) fn of(problem: &Problem, [a, b]: [*const f32; 2], [a_step, b_step]: [u32; 2]) -> Self {
-        Self {
-            rows: Along { values: a, step: a_step, n: problem.m },
-            columns: Along { values: b, step: b_step, n: problem.n },
-        }
+        Self { rows: Along::new(a, a_step, problem.m), columns: Along::new(b, b_step, problem.n) }
     }
 }
 

@@ -8,8 +8,8 @@
 //! [`quantize_fp8_1x128`](crate::ops::quant::quantize_fp8_1x128) and [`quantize_fp8_128x128`](crate::ops::quant::quantize_fp8_128x128) write them.
 //!
 //! # Mapping
-//! Hopper: a stage is a group. Each of two consumer warpgroups multiplies 64 × 128 of it from nothing, waits, and adds the result times its scales to
-//! sums in registers: 64 FMAs a thread, while the tensor cores work for the other warpgroup. Tiles have 128 columns so that both sets of 64
+//! Hopper: a stage is a group. Each of two consumer warpgroups multiplies 64 × 128 of it from nothing and adds the result times its scales to
+//! sums in registers: 64 FMAs a thread, while the tensor cores multiply the next group. Tiles have 128 columns so that these three sets of 64
 //! registers fit, and so that a tile has one scale of B a group. Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other
 //! stage.
 //!
@@ -31,7 +31,8 @@
 
 use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
-use cuda_std::{cluster, f8e4m3, kernel, math, thread, wgmma};
+use cuda_std::wgmma::{self, Registers};
+use cuda_std::{cluster, f8e4m3, kernel, math, thread};
 
 use super::Problem;
 use super::epilogue::Factor;
@@ -67,11 +68,10 @@ impl Scales {
         Self { a, b: b.wrapping_add((u64::from(column / GROUP) * u64::from(groups)) as usize), rows: problem.m, groups }
     }
 
-    /// What sums of a row over a group are worth. There is nothing beyond the last row.
+    /// Those of a row of A, or of the last if there is none.
     #[inline(always)]
-    unsafe fn of(&self, row: u32, group: u32) -> f32 {
-        let at = (u64::from(row) * u64::from(self.groups) + u64::from(group)) as usize;
-        if row < self.rows { *self.a.add(at) * *self.b.add(group as usize) } else { 0.0 }
+    unsafe fn row(&self, row: u32) -> *const f32 {
+        self.a.add((u64::from(row.min(self.rows - 1)) * u64::from(self.groups)) as usize)
     }
 }
 
@@ -99,7 +99,9 @@ pub unsafe fn gemm_fp8_blocks_mma<C: Element, const V: usize>(
         }
         let scales = Scales::new(a_scales, b_scales, &problem, place.column);
         for i in 0..total.len() {
-            let rows = [0, 8].map(|below| scales.of(place.row + i as u32 * 16 + below, step / STEPS));
+            let group = (step / STEPS) as usize;
+            let rows =
+                [0, 8].map(|below| *scales.row(place.row + i as u32 * 16 + below).add(group) * *scales.b.add(group));
             for j in 0..total[0].len() {
                 for e in 0..4 {
                     total[i][j][e] = math::fma(sums[i][j][e], rows[e / 2], total[i][j][e]);
@@ -112,7 +114,7 @@ pub unsafe fn gemm_fp8_blocks_mma<C: Element, const V: usize>(
 }
 
 /// The block's shared memory on Hopper.
-pub type Ring = hopper::Shared<B_BYTES, STAGES>;
+pub type Stages = hopper::Shared<B_BYTES, STAGES>;
 
 /// The same on Hopper.
 ///
@@ -120,7 +122,7 @@ pub type Ring = hopper::Shared<B_BYTES, STAGES>;
 /// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), boxes having 128 elements of k and those of B 64 rows; the scales are valid for every
 /// block.
 #[kernel(
-    dtypes(C: float), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Ring, arch = "sm_90a", no_spills
+    dtypes(C: float), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Stages, arch = "sm_90a", no_spills
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn gemm_fp8_blocks_hopper<C: Element>(
@@ -139,6 +141,9 @@ pub unsafe fn gemm_fp8_blocks_hopper<C: Element>(
     });
 }
 
+/// A thread's sums of a consumer's part of a tile.
+type PartSums = [f32; (BLOCK_N / 2) as usize];
+
 /// Multiplies the stages of every tile of this cluster, scales each, and stores C. Run by a whole warpgroup.
 #[inline(always)]
 unsafe fn consume<C: Element>(
@@ -152,8 +157,8 @@ unsafe fn consume<C: Element>(
     let problem = &output.problem;
     let tiles = Tiles::of(problem, BLOCK_N);
     let groups = problem.k.div_ceil(GROUP);
-    let mut at = Cursor::default();
-    let mut group_sums = [0.0f32; (BLOCK_N / 2) as usize];
+    let mut ring = Ring { memory, consumer, at: Cursor::default() };
+    let (mut even, mut odd): (PartSums, PartSums) = ([0.0; _], [0.0; _]);
     let mut index = thread::block_idx_x() / CLUSTER;
     while index < tiles.count() {
         let tile = tiles.at(index);
@@ -161,29 +166,77 @@ unsafe fn consume<C: Element>(
         let n0 = tile.column * BLOCK_N;
         let row = m0 + lane / 32 * 16 + lane % 32 / 4;
         let scales = Scales::new(a_scales, b_scales, problem, n0);
-        let mut sums = [0.0f32; (BLOCK_N / 2) as usize];
-        for group in 0..groups {
-            let rows = [scales.of(row, group), scales.of(row + 8, group)];
-            memory.full(at.stage).wait_parity(at.parity);
-            let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
-            let b = hopper::descriptors(memory.b(at.stage), false);
-            wgmma::fence_for(&mut group_sums);
-            wgmma::m64n128k32_e4m3(&mut group_sums, a[0], b[0], false);
-            wgmma::m64n128k32_e4m3(&mut group_sums, a[1], b[1], true);
-            wgmma::m64n128k32_e4m3(&mut group_sums, a[2], b[2], true);
-            wgmma::m64n128k32_e4m3(&mut group_sums, a[3], b[3], true);
-            wgmma::commit();
-            wgmma::wait_for::<0>(&mut group_sums);
-            memory.release(at.stage, lane);
-            at.advance(STAGES);
-            let mut i = 0;
-            while i < sums.len() {
-                sums[i] = math::fma(group_sums[i], rows[i / 2 % 2], sums[i]);
-                i += 1;
-            }
+        let rows = [scales.row(row), scales.row(row + 8)];
+        let mut sums: PartSums = [0.0; _];
+        let of_group = |group: u32| rows.map(|row| *row.add(group as usize) * *scales.b.add(group as usize));
+        // A group is multiplied while the one before it is scaled and added.
+        let mut even_stage = ring.start(&mut even);
+        let mut even_scales = of_group(0);
+        for pair in 0..(groups - 1) / 2 {
+            let odd_stage = ring.start(&mut odd);
+            let odd_scales = of_group(2 * pair + 1);
+            wgmma::wait::<1>();
+            memory.release(even_stage, lane);
+            add(&mut sums, &mut even, even_scales);
+            even_stage = ring.start(&mut even);
+            even_scales = of_group(2 * pair + 2);
+            wgmma::wait::<1>();
+            memory.release(odd_stage, lane);
+            add(&mut sums, &mut odd, odd_scales);
+        }
+        if groups.is_multiple_of(2) {
+            let odd_stage = ring.start(&mut odd);
+            let odd_scales = of_group(groups - 1);
+            wgmma::wait::<1>();
+            memory.release(even_stage, lane);
+            add(&mut sums, &mut even, even_scales);
+            wgmma::wait::<0>();
+            memory.release(odd_stage, lane);
+            add(&mut sums, &mut odd, odd_scales);
+        } else {
+            wgmma::wait::<0>();
+            memory.release(even_stage, lane);
+            add(&mut sums, &mut even, even_scales);
         }
         output.store(&mut sums, lane, [m0, n0, tile.product]);
         index += thread::grid_dim_x() / CLUSTER;
     }
     output.finish(lane);
+}
+
+/// A consumer's way through the stages.
+struct Ring {
+    memory: Memory<B_BYTES, STAGES>,
+    consumer: u32,
+    at: Cursor,
+}
+
+impl Ring {
+    /// Starts multiplying the next stage, of which it gives the number.
+    #[inline(always)]
+    unsafe fn start(&mut self, sums: &mut PartSums) -> u32 {
+        let Cursor { stage, parity } = self.at;
+        self.memory.full(stage).wait_parity(parity);
+        let a = hopper::descriptors(self.memory.a(stage).add(self.consumer * PANEL_BYTES), false);
+        let b = hopper::descriptors(self.memory.b(stage), false);
+        wgmma::fence_for(sums);
+        wgmma::m64n128k32_e4m3(sums, a[0], b[0], false);
+        wgmma::m64n128k32_e4m3(sums, a[1], b[1], true);
+        wgmma::m64n128k32_e4m3(sums, a[2], b[2], true);
+        wgmma::m64n128k32_e4m3(sums, a[3], b[3], true);
+        wgmma::commit();
+        self.at.advance(STAGES);
+        stage
+    }
+}
+
+/// Adds a finished group's sums times the scales of the thread's two rows.
+#[inline(always)]
+unsafe fn add(sums: &mut PartSums, group: &mut PartSums, rows: [f32; 2]) {
+    group.pin();
+    let mut i = 0;
+    while i < sums.len() {
+        sums[i] = math::fma(group[i], rows[i / 2 % 2], sums[i]);
+        i += 1;
+    }
 }

@@ -93,6 +93,35 @@ impl Merge<f32, 2> for MaxAndSum {
     }
 }
 
+/// 2^(scale · (x − max)) for many x, at one fused multiply-add and one exponential each.
+#[derive(Clone, Copy)]
+pub(super) struct Powers {
+    scale: f32,
+    /// scale · max, rounded.
+    shift: f32,
+    /// What they are to be multiplied with, for that rounding.
+    pub(super) correction: f32,
+}
+
+impl Powers {
+    /// Relative to `max`, which is no less than any x.
+    #[inline(always)]
+    pub(super) fn of(max: f32, scale: f32) -> Self {
+        // From there on every x below the maximum has a power of 0 or nearly so, but the correction would be beyond f32. A scale that is a power of
+        // two, no more than half as great, needs none.
+        let is_far = (max * scale).abs() >= 2_147_483_648.0;
+        let scale = if is_far { f32::from_bits(scale.to_bits() & 0xff80_0000) } else { scale };
+        let shift = max * scale;
+        Self { scale, shift, correction: math::ex2_approx(-math::fma(max, scale, -shift)) }
+    }
+
+    /// That of x, but for the correction.
+    #[inline(always)]
+    pub(super) fn at(&self, x: f32) -> f32 {
+        math::ex2_approx_ftz(math::fma(x, self.scale, -self.shift))
+    }
+}
+
 /// The greatest x of the row, or 0 if it has none, and Σ 2^((x − max) · scale), which is 0 then. `x` outside the row is −∞.
 ///
 /// A thread that holds its part of the row finds its own maximum first; otherwise it takes one pass, and rescales the sum so far when a pack has a
@@ -102,9 +131,9 @@ unsafe fn max_and_sum<T: Element, P: Team>(team: &P, x: P::Row<T>, scale: f32) -
     let merge = MaxAndSum { scale };
     let nothing = [f32::NEG_INFINITY, 0.0];
     if let Some(own) = team.held_max(x) {
-        let to = shift(own);
-        let sum = team.fold_packs([x], 0.0, |sum, [pack], _| pack.iter().fold(sum, |sum, x| sum + merge.exp(x - to)));
-        let [max, sum] = team.merge([own, sum], nothing, 0, merge);
+        let powers = Powers::of(shift(own), scale);
+        let sum = team.fold_packs([x], 0.0, |sum, [pack], _| pack.iter().fold(sum, |sum, x| sum + powers.at(*x)));
+        let [max, sum] = team.merge([own, sum * powers.correction], nothing, 0, merge);
         return (shift(max), sum);
     }
     let state = team.fold_packs([x], nothing, |[max, sum], [pack], _| {

@@ -25,7 +25,7 @@ use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::wgmma::{self, Descriptor, Registers};
-use cuda_std::{cluster, fence, regs, shared_field, thread, tma};
+use cuda_std::{cluster, fence, regs, shared_field, thread, tma, warp};
 
 use super::Problem;
 use super::epilogue::Epilogue;
@@ -170,7 +170,8 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, const B: usize, const STAGES
     consume: impl FnOnce(Memory<B, STAGES>, u32, &Output<'_, C, E>),
 ) {
     let memory = Memory(shared::dynamic());
-    let warpgroup = thread::thread_idx_x() / WARPGROUP;
+    // From lane 0, so that ptxas knows it to be uniform: descriptors then live in uniform registers.
+    let warpgroup = warp::warp_id_uniform() / (WARPGROUP / 32);
 
     if thread::thread_idx_x() == 0 {
         tma::prefetch_descriptor(of.a);

@@ -114,6 +114,7 @@ impl<C: Element, E: Epilogue> Output<'_, C, E> {
     /// Through two swizzled buffers of 128 bytes a row.
     #[inline(always)]
     unsafe fn store_tiles<S: Sum, const R: usize>(&self, acc: &[S; R], lane: u32, [m0, n0, product]: [u32; 3]) {
+        let sums = self.sums(acc, lane, [m0, n0]);
         let mut slab = 0;
         while slab < 2 * R as u32 / slab_columns::<C>() {
             let buffer = self.slabs[slab as usize % 2];
@@ -122,7 +123,6 @@ impl<C: Element, E: Epilogue> Output<'_, C, E> {
                 tma::wait_group_read::<1>();
             }
             thread::named_barrier::sync(self.barrier, WARPGROUP);
-            let sums = self.sums(acc, lane, [m0, n0]);
             if size_of::<C>() == 2 {
                 write_half::<C, E, S, R>(buffer.cast(), sums, slab, lane);
             } else {

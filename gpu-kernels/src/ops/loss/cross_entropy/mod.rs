@@ -41,7 +41,7 @@ use cuda_std::float::Element;
 use cuda_std::launch::Fields;
 use cuda_std::math;
 
-use crate::ops::softmax::{MaxAndSum, shift};
+use crate::ops::softmax::{MaxAndSum, Powers, shift};
 use crate::rows::{self, Block, Cluster, Lanes, Merge, Stream, Team, Warp};
 
 /// What a loss consists of.
@@ -181,11 +181,11 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     };
     let held = if GENERAL { None } else { team.held_max(x) };
     let (state, (has_target, chosen)) = if let Some(own) = held {
-        let to = shift(own);
+        let powers = Powers::of(shift(own), LOG2_E);
         let (sum, chosen) = team.fold_packs([x], (0.0, nobody), |(sum, chosen), [pack], at| {
-            (pack.iter().fold(sum, |sum, x| sum + statistics.exp(x - to)), chosen_of(chosen, pack, at))
+            (pack.iter().fold(sum, |sum, x| sum + powers.at(*x)), chosen_of(chosen, pack, at))
         });
-        ([own, sum, 0.0, 0.0], chosen)
+        ([own, sum * powers.correction, 0.0, 0.0], chosen)
     } else {
         team.fold_packs([x], (nothing, nobody), |(state, chosen), [pack], at| {
             let [max, sum, mut products, mut total] = state;
@@ -253,7 +253,9 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     let of_p = (on_target + spread * total + 2.0 * z * lse) * share * factor;
     let (on_target, spread) = (on_target * factor, spread * factor);
     if !GENERAL {
-        let gradient = |[x]: [f32; 1]| [statistics.exp(x - max) * of_p];
+        let powers = Powers::of(max, LOG2_E);
+        let of_p = of_p * powers.correction;
+        let gradient = |[x]: [f32; 1]| [powers.at(x) * of_p];
         team.store_but_one([x], [out.gradient], target, gradient, |[of_p]| [of_p - on_target]);
         return;
     }
