@@ -4,7 +4,8 @@ use cuda_std::float::Half;
 
 use super::LinearCrossEntropy;
 use crate::ops::gemm::{Scalar, gemm_into, gemm_to_f32_into};
-use crate::ops::loss::cross_entropy::{Batch, Call, Results, limited};
+use crate::ops::loss::batch::limited;
+use crate::ops::loss::cross_entropy::{Call, Results};
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
@@ -76,7 +77,7 @@ impl<'a, 'o, T: Float + Half> Layer<'a, 'o, T> {
         }
         total.require_shape(self.info.name, "total", &[1])?;
         let options = &self.options.loss;
-        let batch = Batch { info: self.info, targets: self.targets, options, classes: self.classes as u32 };
+        let batch = options.batch(self.targets, self.rows as u32, self.classes as u32);
         let share = batch.weigh(stream, bad)?;
         let factor = if options.is_mean { Scalar::from(&share) } else { Scalar::from(1.0) };
         self.chunks(stream, [per_row.reborrow(), lse.reborrow()], None, gradients, factor)?;
