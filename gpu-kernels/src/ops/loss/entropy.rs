@@ -43,7 +43,7 @@ row_kernels! {
     /// `logits` is valid for reads and `gradient` null or valid for writes of `rows` rows of `d` elements at their strides, the two the same
     /// rows or apart; `entropies` is null or valid for writes of `rows` elements, and `upstream` valid for reads of as many if there is a
     /// gradient. rows is at least 1, and rows are such as the team holds.
-    entropy, entropy_cluster: 3 partials, 2 inputs;
+    entropy, entropy_cluster: 3 partials, 1 inputs;
     |team: P, T| (
         logits: *const T,
         upstream: *const f32,

@@ -19,6 +19,8 @@ pub struct RowLosses {
     bad: Option<Tensor<u32>>,
     classes: usize,
     ignored: i32,
+    /// The first offset of sequences that is none, and it, where there are sequences, of so many tokens.
+    offsets: Option<(Tensor<u32>, usize)>,
 }
 
 /// Where they go.
@@ -26,6 +28,7 @@ pub(super) struct RowResults<'a> {
     pub(super) per_row: ViewMut<'a, f32>,
     pub(super) total: ViewMut<'a, f32>,
     pub(super) bad: Option<ViewMut<'a, u32>>,
+    pub(super) offsets: Option<ViewMut<'a, u32>>,
 }
 
 impl RowLosses {
@@ -44,7 +47,13 @@ impl RowLosses {
             bad: ignored.map(|_| Tensor::uninit(stream, [2])).transpose()?,
             classes,
             ignored: ignored.unwrap_or_default(),
+            offsets: None,
         })
+    }
+
+    /// Those of sequences of that many tokens.
+    pub(super) fn of_sequences(self, stream: &Stream, tokens: usize) -> Result<Self> {
+        Ok(Self { offsets: Some((Tensor::uninit(stream, [2])?, tokens)), ..self })
     }
 
     pub(super) fn views(&mut self) -> RowResults<'_> {
@@ -52,6 +61,7 @@ impl RowLosses {
             per_row: self.per_row.view_mut(),
             total: self.total.view_mut(),
             bad: self.bad.as_mut().map(Tensor::view_mut),
+            offsets: self.offsets.as_mut().map(|(bad, _)| bad.view_mut()),
         }
     }
 
@@ -65,20 +75,22 @@ impl RowLosses {
         &self.total
     }
 
-    /// Waits for the losses, and says whether every target was a class, where there are targets.
+    /// Waits for the losses, and says whether every target was a class, and sequences were, where there are such.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] names the first target that was none.
+    /// [`Error::InvalidParam`] names the first target or offset that was none.
     pub fn check(&self, stream: &Stream) -> Result<()> {
-        let bad = self.bad.as_ref().map_or(Ok(Vec::new()), |bad| bad.to_vec(stream))?;
-        match bad[..] {
-            [row, target] if row != FINE => Err(self.info.param_error(
-                format!("targets[{row}]"),
-                target as i32,
-                format!("a class below {} or {}, which is ignored", self.classes, self.ignored),
-            )),
-            _ => Ok(()),
+        if let Some([row, target]) = first_bad(stream, self.bad.as_ref())? {
+            let wanted = format!("a class below {} or {}, which is ignored", self.classes, self.ignored);
+            return Err(self.info.param_error(format!("targets[{row}]"), target as i32, wanted));
         }
+        if let Some((bad, tokens)) = &self.offsets
+            && let Some([at, offset]) = first_bad(stream, Some(bad))?
+        {
+            let wanted = format!("offsets that rise from 0 to {tokens}, the number of tokens");
+            return Err(self.info.param_error(format!("offsets[{at}]"), offset as i32, wanted));
+        }
+        Ok(())
     }
 
     /// Waits for the losses; their mean or sum.
@@ -89,6 +101,12 @@ impl RowLosses {
         self.check(stream)?;
         Ok(self.total.to_vec(stream)?[0])
     }
+}
+
+/// Where the first bad value is, and that value.
+fn first_bad(stream: &Stream, bad: Option<&Tensor<u32>>) -> Result<Option<[u32; 2]>> {
+    let bad = bad.map_or(Ok(Vec::new()), |bad| bad.to_vec(stream))?;
+    Ok(bad.try_into().ok().filter(|[at, _]: &[u32; 2]| *at != FINE))
 }
 
 /// Which rows count, and how their losses become one.

@@ -159,7 +159,7 @@ pub(super) fn losses(
         rows: RowLosses::uninit(info, stream, shape, Some(options.ignored))?,
         lse: Tensor::uninit(stream, outer)?,
     };
-    let (RowResults { per_row, total, bad }, lse) = (losses.rows.views(), losses.lse.view_mut());
+    let (RowResults { per_row, total, bad, .. }, lse) = (losses.rows.views(), losses.lse.view_mut());
     launch(Results { per_row, lse, total, bad })?;
     Ok(losses)
 }

@@ -65,7 +65,7 @@ impl<'a, T: Float> Call<'a, T> {
 
     /// The losses, and the derivative of their sum or mean, into `gradient` or in place of logits that are replaced.
     pub(super) fn launch(self, stream: &Stream, out: RowResults<'_>, gradient: Option<ViewMut<'_, T>>) -> Result<()> {
-        let RowResults { mut per_row, total, bad } = out;
+        let RowResults { mut per_row, total, bad, .. } = out;
         let (shape, name) = (self.student.shape(), self.info.name);
         per_row.require_shape(name, "losses", &shape[..shape.len() - 1])?;
         per_row.require_contiguous(name, "losses")?;
@@ -76,6 +76,19 @@ impl<'a, T: Float> Call<'a, T> {
         let beside = Beside { upstream: DevicePtr::null(), share: factor, losses: per_row.ptr_mut(stream)? };
         self.launch_rows(stream, gradient, beside)?;
         batch.total(stream, &share, per_row.as_view(), total)
+    }
+
+    /// The losses of rows that are a part of a batch; if the student's logits are to be replaced, with the derivatives of those losses, times
+    /// `upstream`.
+    pub(in crate::ops::loss) fn launch_part(
+        self,
+        stream: &Stream,
+        mut per_row: ViewMut<'_, f32>,
+        upstream: Option<View<'_, f32>>,
+    ) -> Result<()> {
+        let upstream = upstream.map_or(Ok(DevicePtr::null()), |upstream| upstream.ptr(stream))?;
+        let beside = Beside { upstream, share: DevicePtr::null(), losses: per_row.ptr_mut(stream)? };
+        self.launch_rows(stream, None, beside)
     }
 
     /// The derivative of the rows' losses, times `upstream`.

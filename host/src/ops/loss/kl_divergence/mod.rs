@@ -8,7 +8,9 @@ mod options;
 pub use operator::{KL_DIVERGENCE, KL_DIVERGENCE_BACKWARD, KL_DIVERGENCE_WITH_GRADIENT, KlDivergenceOf};
 pub use options::{Divergence, KlDivergence};
 
-use self::call::Call;
+pub(super) use self::call::Call;
+pub(super) use self::exact::Exact;
+pub(super) use self::operator::{JENSEN_SHANNON, PARAMS, REVERSE, options, statistics};
 use super::batch::RowLosses;
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::Float;

@@ -25,7 +25,7 @@ const LOSSES: ArgInfo = ArgInfo::output("losses", "the outer dimensions of stude
 const TOTAL: ArgInfo = ArgInfo::output("total", "[1], mean or sum of the losses").of(&[DType::F32]);
 const GRADIENT: ArgInfo = ArgInfo::output("gradient", "the shape of student, rows may be padded");
 
-pub(in crate::ops::loss) const FORWARDS: ParamValue = ParamValue::Choice("forward");
+const FORWARDS: ParamValue = ParamValue::Choice("forward");
 pub(in crate::ops::loss) const REVERSE: ParamValue = ParamValue::Choice("reverse");
 pub(in crate::ops::loss) const JENSEN_SHANNON: ParamValue = ParamValue::Choice("jensen_shannon");
 
@@ -231,7 +231,7 @@ impl Operator for KlDivergenceOf {
             if self.is(&BACKWARD) {
                 return call.launch_backward(stream, args.input("upstream")?, args.output("gradient")?);
             }
-            let results = RowResults { per_row: args.output("losses")?, total: args.output("total")?, bad: None };
+            let results = RowResults { per_row: args.output("losses")?, total: args.output("total")?, bad: None, offsets: None };
             let gradient = self.is(&WITH_GRADIENT).then(|| args.output("gradient")).transpose()?;
             call.launch(stream, results, gradient)
         })
