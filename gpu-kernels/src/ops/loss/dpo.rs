@@ -7,7 +7,7 @@
 //! the rejected one.
 //!
 //! # Layout
-//! [Sequences](super::sequences) in one tensor; `reference` and `sums` have an element a sequence, `losses` one a pair. What there is a token of may
+//! [Sequences](super::grpo::sequences) in one tensor; `reference` and `sums` have an element a sequence, `losses` one a pair. What there is a token of may
 //! be a loss, −log p, in place of a log-probability, and the derivative is then by it: `sign` says so.
 //!
 //! # Mapping
@@ -33,7 +33,7 @@ use cuda_std::launch::Fields;
 use cuda_std::{kernel, math, thread};
 
 use super::cross_entropy::targets::FINE;
-use super::sequences::{BLOCK, bounds};
+use super::grpo::sequences::{BLOCK, bounds};
 use crate::rows::{BlockThreads, Threads};
 
 /// What the loss consists of.

@@ -7,7 +7,7 @@
 //! that of [`dpo`](super::dpo) of ℓ. Its derivative by ℓ, negated, is what the backward of the cross-entropy multiplies rows by.
 //!
 //! # Layout
-//! As in [`linear_cross_entropy`](super::linear_cross_entropy); the tokens are [sequences](super::sequences).
+//! As in [`linear_cross_entropy`](super::linear_cross_entropy); the tokens are [sequences](super::grpo::sequences).
 //!
 //! # Mapping
 //! All chunks forward, two launches of some microseconds, and all chunks again, with two products more.

@@ -8,7 +8,7 @@
 //! that of [`grpo`](super::grpo) of ℓ. Its derivative by ℓ, negated, is what the gradient of the cross-entropy multiplies rows by.
 //!
 //! # Layout
-//! As in [`linear_cross_entropy`](super::linear_cross_entropy); the tokens are [sequences](super::sequences).
+//! As in [`linear_cross_entropy`](super::linear_cross_entropy); the tokens are [sequences](super::grpo::sequences).
 //!
 //! # Mapping
 //! Six launches a chunk, which follow each other on the stream: X = Hᵢ·Wᵀ, the losses of X, the objective of these, G in place of X, ∂Hᵢ = G·W,

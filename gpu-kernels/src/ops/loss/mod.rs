@@ -9,4 +9,3 @@ pub mod linear_cross_entropy;
 pub mod linear_dpo;
 pub mod linear_grpo;
 pub mod linear_kl_divergence;
-pub mod sequences;

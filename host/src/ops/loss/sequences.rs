@@ -1,6 +1,6 @@
 //! Sequences that follow each other in one tensor of tokens.
 
-use gpu_kernels::ops::loss::sequences as gk;
+use gpu_kernels::ops::loss::grpo::sequences as gk;
 
 use super::batch::limited;
 use crate::ops::model::OpInfo;

@@ -1,7 +1,8 @@
 //! What the loss says of itself.
 
 use gpu_kernels::ops::loss::cross_entropy::targets as batch;
-use gpu_kernels::ops::loss::{dpo as gk, sequences};
+use gpu_kernels::ops::loss::dpo as gk;
+use gpu_kernels::ops::loss::grpo::sequences;
 
 use super::call::{Call, Dpo, Results, pairs_of};
 use super::exact::Exact;

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
-use gpu_kernels::ops::loss::grpo as gk;
-use gpu_kernels::ops::loss::sequences::BLOCK;
+use gpu_kernels::ops::loss::grpo::{self as gk, sequences::BLOCK};
 
 use super::{Grpo, Normalisation};
 use crate::ops::loss::batch::{Batch, RowLosses, RowResults};

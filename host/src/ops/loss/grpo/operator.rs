@@ -1,7 +1,7 @@
 //! What the objective says of itself.
 
 use gpu_kernels::ops::loss::cross_entropy::targets as batch;
-use gpu_kernels::ops::loss::{grpo as gk, sequences};
+use gpu_kernels::ops::loss::grpo::{self as gk, sequences};
 
 use super::call::Objective;
 use super::exact::Exact;

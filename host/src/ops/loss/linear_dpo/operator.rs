@@ -4,7 +4,8 @@ use cuda_std::launch::Instance;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::loss::cross_entropy::{self as ce, targets as batch};
-use gpu_kernels::ops::loss::{dpo as gk, sequences};
+use gpu_kernels::ops::loss::dpo as gk;
+use gpu_kernels::ops::loss::grpo::sequences;
 use half::{bf16, f16};
 
 use super::call::{Call, Layer};

@@ -4,7 +4,7 @@ use cuda_std::launch::Instance;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::loss::cross_entropy::{self as ce, targets as batch};
-use gpu_kernels::ops::loss::{grpo as gk, sequences};
+use gpu_kernels::ops::loss::grpo::{self as gk, sequences};
 use half::{bf16, f16};
 
 use super::call::{Answers, Call};

@@ -27,7 +27,7 @@
 
 use cuda_std::{kernel, thread};
 
-use super::cross_entropy::targets::FINE;
+use crate::ops::loss::cross_entropy::targets::FINE;
 use crate::rows::{BlockThreads, Threads};
 
 /// Threads of a block.
@@ -62,7 +62,7 @@ pub unsafe fn check_offsets(offsets: *const i32, bad: *mut u32, sequences: u32, 
 /// # Safety
 /// `offsets` is valid for reads of `sequence` + 2 elements.
 #[inline(always)]
-pub(super) unsafe fn bounds(offsets: *const i32, sequence: u32, tokens: u32) -> (u32, u32) {
+pub(in crate::ops::loss) unsafe fn bounds(offsets: *const i32, sequence: u32, tokens: u32) -> (u32, u32) {
     let start = (*offsets.add(sequence as usize)).max(0).min(tokens as i32);
     let end = (*offsets.add(sequence as usize + 1)).max(start).min(tokens as i32);
     (start as u32, end as u32)

@@ -6,7 +6,7 @@
 //! the token's weight. Its derivative by ℓ is −r·A, or 0 where the clipped product is the smaller, and β·(1 − e^(ℓ″ − ℓ)); times the weight.
 //!
 //! # Layout
-//! [Sequences](super::sequences) in one tensor; `values`, `old`, `reference`, `losses` and `gradient` have an element a token, `advantages` one a
+//! [Sequences](sequences) in one tensor; `values`, `old`, `reference`, `losses` and `gradient` have an element a token, `advantages` one a
 //! sequence, `weights` one a sequence or one for all. A call may be about a part of the tokens, from `first` on. What there is a token of may be
 //! a loss, −log p, in place of a log-probability, and the derivative is then by it: `sign` says so.
 //!
@@ -31,11 +31,13 @@
 //! Shao et al., "DeepSeekMath" (arXiv:2402.03300); Schulman, "Approximating KL Divergence" (2020), for the penalty; Yu et al., "DAPO"
 //! (arXiv:2503.14476), for two bounds.
 
+pub mod sequences;
+
 use cuda_std::launch::Fields;
 use cuda_std::{kernel, math, thread};
 
+use self::sequences::{BLOCK, sequence_of};
 use super::cross_entropy::targets::FINE;
-use super::sequences::{BLOCK, sequence_of};
 
 /// What the loss consists of.
 #[derive(Clone, Copy, Debug)]
