@@ -27,9 +27,9 @@
 //! class has gradient 0 and a loss of NaN.
 //!
 //! # Cost
-//! Two reads and one write of rows × d elements, four exponentials an element, seven and two logarithms for Jensen–Shannon: bound by memory
-//! bandwidth, or by the special-function units, which 16-bit types use at about the same rate. Rows that no team holds are read once
-//! more for each step: maxima, sums, the gradient.
+//! Two reads and one write of rows × d elements, four exponentials an element, seven and two logarithms for Jensen–Shannon: at most memory
+//! bandwidth. Two long rows take half of the registers, so that few blocks are there at once, and loads, sums and stores overlap in part. Rows that
+//! no team holds are read once more for each step: maxima, sums, the gradient.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks, 2³¹ − 1 classes.
