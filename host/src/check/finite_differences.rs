@@ -177,8 +177,12 @@ fn evaluate(gradient: &Gradient, point: &Point, case: &Case, input: &str, at: us
     }
     let mut sum = 0.0;
     for (seed, output) in gradient.of_outputs {
-        let Some((_, dy)) = point.seeds.iter().find(|(name, _)| name == seed) else { continue };
         let y = forward(gradient, &moved, case, output)?;
+        if seed.is_empty() {
+            sum += y.iter().sum::<f64>();
+            continue;
+        }
+        let Some((_, dy)) = point.seeds.iter().find(|(name, _)| name == seed) else { continue };
         sum += y.iter().zip(dy.to_f64()).map(|(y, dy)| y * dy).sum::<f64>();
     }
     Ok((place, sum))

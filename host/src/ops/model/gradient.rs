@@ -10,7 +10,8 @@ use super::Operator;
 pub struct Gradient {
     /// The forward operator.
     pub forward: &'static dyn Operator,
-    /// Inputs of the backward operator that are gradients of the forward's outputs: `("dy", "y")`.
+    /// Inputs of the backward operator that are gradients of the forward's outputs: `("dy", "y")`; those of an output whose own derivative
+    /// it gives have no name.
     pub of_outputs: &'static [(&'static str, &'static str)],
     /// Outputs of the backward operator that are gradients of the forward's inputs: `("dx", "x")`.
     pub of_inputs: &'static [(&'static str, &'static str)],

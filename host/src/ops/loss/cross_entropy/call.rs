@@ -1,34 +1,17 @@
 //! Checks of a call's arguments, and its launches.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
-use gpu_kernels::ops::loss::cross_entropy::{self as gk, Terms, targets as batch};
+use gpu_kernels::ops::loss::cross_entropy::{self as gk, Terms};
 
 use super::CrossEntropy;
+use crate::ops::loss::batch::{in_range, limited};
+use crate::ops::loss::logits::{Logits, Rewritten, require_classes};
 use crate::ops::model::OpInfo;
-use crate::ops::rows::{self, RowPlan, Rows, launch_rows};
+use crate::ops::rows::{RowPlan, Rows, launch_rows};
 use crate::runtime::dtype::Float;
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
-use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
-
-/// Logits that are read, or that their gradient takes the place of.
-pub(in crate::ops::loss) enum Logits<'a, T> {
-    Read(View<'a, T>),
-    Replaced(ViewMut<'a, T>),
-}
-
-impl<'a, T> From<View<'a, T>> for Logits<'a, T> {
-    fn from(view: View<'a, T>) -> Self {
-        Self::Read(view)
-    }
-}
-
-impl<'a, T> From<ViewMut<'a, T>> for Logits<'a, T> {
-    fn from(view: ViewMut<'a, T>) -> Self {
-        Self::Replaced(view)
-    }
-}
 
 /// Where losses go.
 pub(in crate::ops::loss) struct Results<'a> {
@@ -51,9 +34,6 @@ pub(in crate::ops::loss) struct Call<'a, 'o, T> {
     terms: Terms,
 }
 
-/// What the gradient is written to, with its row stride.
-type Rewritten<T> = (DevicePtrMut<T>, u64);
-
 /// What a row kernel reads and writes beside the logits.
 struct Beside {
     upstream: DevicePtr<f32>,
@@ -69,15 +49,11 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         targets: View<'a, i32>,
         options: &'o CrossEntropy<'o>,
     ) -> Result<Self> {
-        let (shape, aligned, stride) = match &logits {
-            Logits::Read(x) => (x.shape().to_vec(), x.rows_aligned(16), x.require_row_stride(info.name, "logits")),
-            Logits::Replaced(x) => (x.shape().to_vec(), x.rows_aligned(16), x.require_row_stride(info.name, "logits")),
-        };
-        rows::require(info, "logits", &shape)?;
+        let shape = logits.shape().to_vec();
+        require_classes(info, "logits", &shape)?;
         let (outer, classes) = (&shape[..shape.len() - 1], shape[shape.len() - 1]);
         let count = outer.iter().product::<usize>();
-        require_classes(info, &shape)?;
-        let stride = stride? as u64;
+        let (aligned, stride) = (logits.is_aligned(), logits.row_stride(info, "logits")?);
         targets.require_shape(info.name, "targets", outer)?;
         targets.require_contiguous(info.name, "targets")?;
         if let Some(weights) = &options.weights {
@@ -119,7 +95,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         }
         total.require_shape(name, "total", &[1])?;
         let (x, gradient) = self.pointers(stream, gradient)?;
-        let batch = Batch { info: self.info, targets: self.targets, options: self.options, classes: self.classes };
+        let batch = self.options.batch(self.targets, self.count, self.classes);
         let share = batch.weigh(stream, bad)?;
         let beside = Beside {
             upstream: DevicePtr::null(),
@@ -165,19 +141,8 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         self.launch_rows(stream, x, gradient, beside)
     }
 
-    /// The addresses of the logits and of what becomes of them, null if nothing does; the latter with its row stride.
     fn pointers(&mut self, stream: &Stream, gradient: Option<ViewMut<'_, T>>) -> Result<(DevicePtr<T>, Rewritten<T>)> {
-        match (&mut self.logits, gradient) {
-            (Logits::Replaced(x), _) => {
-                let x = x.ptr_mut(stream)?;
-                Ok((x.into(), (x, self.stride)))
-            }
-            (Logits::Read(x), Some(mut gradient)) => {
-                let stride = require_gradient(self.info, &mut self.rows, x, &gradient)?;
-                Ok((x.ptr(stream)?, (gradient.ptr_mut(stream)?, stride)))
-            }
-            (Logits::Read(x), None) => Ok((x.ptr(stream)?, (DevicePtrMut::null(), 0))),
-        }
+        self.logits.pointers(self.info, stream, self.stride, &mut self.rows, gradient)
     }
 
     fn launch_rows(
@@ -208,78 +173,4 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
     fn weights(&self, stream: &Stream) -> Result<DevicePtr<f32>> {
         self.options.weights.map_or(Ok(DevicePtr::null()), |weights| weights.ptr(stream))
     }
-}
-
-/// The targets of all rows, and how their losses become one.
-pub(in crate::ops::loss) struct Batch<'a, 'o> {
-    pub(in crate::ops::loss) info: &'static OpInfo,
-    pub(in crate::ops::loss) targets: View<'a, i32>,
-    pub(in crate::ops::loss) options: &'o CrossEntropy<'o>,
-    pub(in crate::ops::loss) classes: u32,
-}
-
-impl Batch<'_, '_> {
-    fn rows(&self) -> Result<u32> {
-        limited(self.info, "targets", "rows", self.targets.len())
-    }
-
-    /// Writes what a row's loss is multiplied by in their mean, and to `bad` the first target that is none.
-    pub(in crate::ops::loss) fn weigh(&self, stream: &Stream, bad: Option<ViewMut<'_, u32>>) -> Result<Tensor<f32>> {
-        let (mut share, scratch) = (Tensor::uninit(stream, [1])?, stream.scratch::<u32>(2)?);
-        let bad = bad.map_or(Ok(scratch.ptr_mut()), |mut bad| bad.ptr_mut(stream))?;
-        let weights = self.options.weights.map_or(Ok(DevicePtr::null()), |weights| weights.ptr(stream))?;
-        let into = share.view_mut().ptr_mut(stream)?;
-        let args = (self.targets.ptr(stream)?, weights, into, bad, self.rows()?, self.classes, self.options.ignored);
-        // SAFETY: targets has an element a row, weights one a class, and there is room for a share, a row and a target.
-        unsafe { stream.launch::<batch::WeighTargets>(1, args)? };
-        Ok(share)
-    }
-
-    fn factor_of(&self, stream: &Stream, share: &Tensor<f32>) -> Result<DevicePtr<f32>> {
-        if self.options.is_mean { share.view().ptr(stream) } else { Ok(DevicePtr::null()) }
-    }
-
-    /// The mean or the sum of the rows' losses.
-    pub(in crate::ops::loss) fn total(
-        &self,
-        stream: &Stream,
-        share: &Tensor<f32>,
-        losses: View<'_, f32>,
-        mut total: ViewMut<'_, f32>,
-    ) -> Result<()> {
-        let args = (losses.ptr(stream)?, self.factor_of(stream, share)?, total.ptr_mut(stream)?, self.rows()?);
-        // SAFETY: losses has an element a row, and total is borrowed mutably.
-        unsafe { stream.launch::<batch::TotalLoss>(1, args) }
-    }
-}
-
-/// A number of rows or classes as kernels take it.
-pub(in crate::ops::loss) fn limited(info: &OpInfo, arg: &'static str, what: &str, n: usize) -> Result<u32> {
-    u32::try_from(n)
-        .ok()
-        .filter(|n| *n <= i32::MAX as u32)
-        .ok_or_else(|| Error::too_large(info.name, arg, format!("{n} {what}, at most {} are supported", i32::MAX)))
-}
-
-/// An error unless rows, if there are any, have classes.
-pub(super) fn require_classes(info: &OpInfo, shape: &[usize]) -> Result<()> {
-    let (outer, classes) = (&shape[..shape.len() - 1], shape[shape.len() - 1]);
-    if classes == 0 && !outer.contains(&0) {
-        return Err(info.shape_error("logits", shape, "at least one class"));
-    }
-    Ok(())
-}
-
-/// The row stride of a gradient that fits the logits.
-fn require_gradient<T>(info: &OpInfo, rows: &mut Rows, x: &View<'_, T>, gradient: &ViewMut<'_, T>) -> Result<u64> {
-    gradient.require_shape(info.name, "gradient", x.shape())?;
-    *rows = rows.and_mut(gradient);
-    Ok(gradient.require_row_stride(info.name, "gradient")? as u64)
-}
-
-fn in_range(info: &OpInfo, name: &str, value: f32, fits: impl Fn(f32) -> bool, wanted: &str) -> Result<f32> {
-    if value.is_finite() && fits(value) {
-        return Ok(value);
-    }
-    Err(info.param_error(name, value, format!("a finite number {wanted}")))
 }

@@ -68,11 +68,6 @@ impl<'a> Exact<'a> {
         Some(Row { x, slopes, lse, target: target as usize })
     }
 
-    /// How many rows there are.
-    pub(in crate::ops::loss) fn rows(&self) -> usize {
-        self.targets.len()
-    }
-
     /// The loss of a row.
     pub(in crate::ops::loss) fn loss(&self, row: usize) -> f64 {
         let Some(Row { x, lse, target, .. }) = self.row(row) else {
@@ -96,7 +91,7 @@ impl<'a> Exact<'a> {
 
     /// The sum of the rows' losses, or their mean.
     pub(in crate::ops::loss) fn total(&self) -> f64 {
-        (0..self.rows()).map(|row| self.loss(row)).sum::<f64>() * self.share()
+        (0..self.targets.len()).map(|row| self.loss(row)).sum::<f64>() * self.share()
     }
 
     /// The derivative of a row's loss by its logits, times `factor`.

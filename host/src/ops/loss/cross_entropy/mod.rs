@@ -10,9 +10,10 @@ pub use operator::{
 };
 pub use options::{CrossEntropy, Losses};
 
-pub(super) use self::call::{Batch, Call, Results, limited};
+pub(super) use self::call::{Call, Results};
 pub(super) use self::exact::Exact;
 pub(super) use self::operator::{PARAMS, options};
+use super::batch::{RowLosses, RowResults};
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
@@ -153,21 +154,12 @@ pub(super) fn losses(
     options: &CrossEntropy<'_>,
     launch: impl FnOnce(Results<'_>) -> Result<()>,
 ) -> Result<Losses> {
-    let (classes, outer) = shape.split_last().map_or((0, shape), |(classes, outer)| (*classes, outer));
+    let outer = shape.split_last().map_or(shape, |(_, outer)| outer);
     let mut losses = Losses {
-        info,
-        per_row: Tensor::uninit(stream, outer)?,
+        rows: RowLosses::uninit(info, stream, shape, Some(options.ignored))?,
         lse: Tensor::uninit(stream, outer)?,
-        total: Tensor::uninit(stream, [1])?,
-        bad: Tensor::uninit(stream, [2])?,
-        classes,
-        ignored: options.ignored,
     };
-    launch(Results {
-        per_row: losses.per_row.view_mut(),
-        lse: losses.lse.view_mut(),
-        total: losses.total.view_mut(),
-        bad: Some(losses.bad.view_mut()),
-    })?;
+    let (RowResults { per_row, total, bad, .. }, lse) = (losses.rows.views(), losses.lse.view_mut());
+    launch(Results { per_row, lse, total, bad })?;
     Ok(losses)
 }

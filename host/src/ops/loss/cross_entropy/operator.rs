@@ -4,9 +4,10 @@ use cuda_std::launch::Instance;
 use gpu_kernels::ops::loss::cross_entropy::{self as gk, targets as batch};
 
 use super::CrossEntropy;
-use super::call::{self, Call, Results};
+use super::call::{Call, Results};
 use super::exact::Exact;
 use crate::dispatch;
+use crate::ops::loss::logits::require_classes;
 use crate::ops::model::*;
 use crate::ops::rows;
 use crate::runtime::dtype::DType;
@@ -215,8 +216,7 @@ impl Operator for CrossEntropyOf {
 
     fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
         let (logits, targets) = (inputs.get("logits")?, inputs.get("targets")?);
-        rows::require(self.info, "logits", logits.shape())?;
-        call::require_classes(self.info, logits.shape())?;
+        require_classes(self.info, "logits", logits.shape())?;
         let (outer, classes) = logits.shape().split_at(logits.shape().len() - 1);
         targets.has_shape(outer)?;
         inputs.optional("class_weights").map_or(Ok(()), |weights| weights.has_shape(classes))?;

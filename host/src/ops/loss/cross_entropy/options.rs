@@ -1,8 +1,6 @@
 //! What a loss consists of, and what comes of it.
 
-use gpu_kernels::ops::loss::cross_entropy::targets::FINE;
-
-use crate::ops::model::OpInfo;
+use crate::ops::loss::batch::{Batch, RowLosses};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
@@ -60,25 +58,28 @@ impl<'a> CrossEntropy<'a> {
     pub fn class_weights(self, weights: impl Into<View<'a, f32>>) -> Self {
         Self { weights: Some(weights.into()), ..self }
     }
+
+    /// The batch of rows with such targets.
+    pub(in crate::ops::loss) fn batch<'b>(&self, targets: View<'b, i32>, rows: u32, classes: u32) -> Batch<'b>
+    where
+        'a: 'b,
+    {
+        let Self { is_mean, ignored, weights, .. } = *self;
+        Batch { targets: Some(targets), weights, rows, classes, ignored, is_mean }
+    }
 }
 
 /// The losses of a batch, on the device.
 #[derive(Debug)]
 pub struct Losses {
-    pub(super) info: &'static OpInfo,
-    pub(super) per_row: Tensor<f32>,
+    pub(super) rows: RowLosses,
     pub(super) lse: Tensor<f32>,
-    pub(super) total: Tensor<f32>,
-    /// The first row whose target is no class, and that target.
-    pub(super) bad: Tensor<u32>,
-    pub(super) classes: usize,
-    pub(super) ignored: i32,
 }
 
 impl Losses {
     /// The loss of each row, of the targets' shape: 0 where the target is ignored, NaN where it is no class.
     pub fn per_row(&self) -> &Tensor<f32> {
-        &self.per_row
+        self.rows.per_row()
     }
 
     /// The logsumexp of each row's logits, of the targets' shape: 0 where the row does not count.
@@ -88,7 +89,7 @@ impl Losses {
 
     /// Their mean or sum, `[1]`.
     pub fn total(&self) -> &Tensor<f32> {
-        &self.total
+        self.rows.total()
     }
 
     /// Waits for the losses, and says whether every target was a class.
@@ -109,15 +110,7 @@ impl Losses {
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) names the first target that was none.
     pub fn check(&self, stream: &Stream) -> Result<()> {
-        let bad = self.bad.to_vec(stream)?;
-        match bad[..] {
-            [row, target] if row != FINE => Err(self.info.param_error(
-                format!("targets[{row}]"),
-                target as i32,
-                format!("a class below {} or {}, which is ignored", self.classes, self.ignored),
-            )),
-            _ => Ok(()),
-        }
+        self.rows.check(stream)
     }
 
     /// Waits for the losses; their mean or sum.
@@ -125,7 +118,6 @@ impl Losses {
     /// # Errors
     /// As of [`check`](Self::check).
     pub fn value(&self, stream: &Stream) -> Result<f32> {
-        self.check(stream)?;
-        Ok(self.total.to_vec(stream)?[0])
+        self.rows.value(stream)
     }
 }

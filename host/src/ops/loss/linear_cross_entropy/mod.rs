@@ -9,13 +9,13 @@ pub use operator::{
 
 use cuda_std::float::Half;
 
-use self::call::{Gradients, Layer};
+pub(super) use self::call::Call;
 use super::cross_entropy::{CrossEntropy, Losses, losses};
+use super::linear::{Gradients, Linear, LinearGradients};
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
-use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
 /// What a linear layer's cross-entropy consists of, and what it may take to compute it.
@@ -25,52 +25,7 @@ use crate::runtime::view::{View, ViewMut};
 /// let options = LinearCrossEntropy::new(CrossEntropy::mean().z_loss(1e-4)).memory(256 << 20);
 /// # let _ = options;
 /// ```
-#[derive(Clone, Copy, Debug)]
-pub struct LinearCrossEntropy<'a> {
-    loss: CrossEntropy<'a>,
-    memory: usize,
-    accumulate: bool,
-}
-
-impl<'a> LinearCrossEntropy<'a> {
-    /// That loss, in 1 GiB of memory.
-    pub fn new(loss: CrossEntropy<'a>) -> Self {
-        Self { loss, memory: 1 << 30, accumulate: false }
-    }
-
-    /// How many bytes of logits may exist at a time: at least a row does. The fewer there are at a time, the more often the weight's gradient is
-    /// added to.
-    pub fn memory(self, bytes: usize) -> Self {
-        Self { memory: bytes, ..self }
-    }
-
-    /// Adds the weight's gradient to what its tensor holds, for batches in several steps.
-    pub fn accumulate(self, accumulate: bool) -> Self {
-        Self { accumulate, ..self }
-    }
-}
-
-/// The gradients of a linear layer.
-#[derive(Debug)]
-pub struct LinearGradients<T> {
-    /// By the hidden states, `[rows, d]`.
-    pub hidden: Tensor<T>,
-    /// By the weight, `[classes, d]`, in which it was summed.
-    pub weight: Tensor<f32>,
-}
-
-impl<T: Float> LinearGradients<T> {
-    fn of(stream: &Stream, hidden: &View<'_, T>, weight: &View<'_, T>, accumulate: bool) -> Result<Self> {
-        // There is nothing to add to.
-        let of_weight =
-            if accumulate { Tensor::zeros(stream, weight.shape()) } else { Tensor::uninit(stream, weight.shape()) };
-        Ok(Self { hidden: Tensor::uninit(stream, hidden.shape())?, weight: of_weight? })
-    }
-
-    fn views(&mut self) -> Gradients<'_, T> {
-        Gradients { hidden: self.hidden.view_mut(), weight: self.weight.view_mut() }
-    }
-}
+pub type LinearCrossEntropy<'a> = Linear<CrossEntropy<'a>>;
 
 /// [`cross_entropy`](super::cross_entropy()) of the logits `hidden` · `weight`ᵀ, of which only some rows exist at a time.
 ///
@@ -184,8 +139,8 @@ pub fn linear_cross_entropy_backward<'a, T: Float + Half>(
 ) -> Result<LinearGradients<T>> {
     let (hidden, weight) = (hidden.into(), weight.into());
     let mut gradients = LinearGradients::of(stream, &hidden, &weight, options.accumulate)?;
-    let layer = Layer::new(&operator::BACKWARD, hidden, weight, targets.into(), options)?;
-    layer.launch_backward(stream, upstream.into(), gradients.views())?;
+    let call = Call::new(&operator::BACKWARD, hidden, weight, targets.into(), options)?;
+    call.launch_backward(stream, upstream.into(), gradients.views(), 1.0)?;
     Ok(gradients)
 }
 
@@ -205,8 +160,8 @@ pub fn linear_cross_entropy_backward_into<'a, T: Float + Half>(
     weight_gradient: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
     let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
-    let layer = Layer::new(&operator::BACKWARD, hidden.into(), weight.into(), targets.into(), options)?;
-    layer.launch_backward(stream, upstream.into(), gradients)
+    let call = Call::new(&operator::BACKWARD, hidden.into(), weight.into(), targets.into(), options)?;
+    call.launch_backward(stream, upstream.into(), gradients, 1.0)
 }
 
 fn compute<T: Float + Half>(
@@ -218,8 +173,8 @@ fn compute<T: Float + Half>(
     options: &LinearCrossEntropy<'_>,
     gradients: Option<Gradients<'_, T>>,
 ) -> Result<Losses> {
-    let layer = Layer::new(info, hidden, weight, targets, options)?;
+    let call = Call::new(info, hidden, weight, targets, options)?;
     // The losses have the shape of the logits' rows.
     let shape = [hidden.shape()[0], weight.shape()[0]];
-    losses(stream, info, &shape, &options.loss, |results| layer.launch(stream, results, gradients))
+    losses(stream, info, &shape, &options.loss, |results| call.launch(stream, results, gradients))
 }

@@ -7,9 +7,10 @@ use gpu_kernels::ops::loss::cross_entropy::{self as gk, targets as batch};
 use half::{bf16, f16};
 
 use super::LinearCrossEntropy;
-use super::call::{Gradients, Layer};
+use super::call::Call;
 use crate::dispatch;
 use crate::ops::loss::cross_entropy::{self, Exact, Results};
+use crate::ops::loss::linear::{self, Gradients};
 use crate::ops::model::*;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
@@ -22,7 +23,7 @@ const CLASS_WEIGHTS: ArgInfo = ArgInfo::input("class_weights", "[classes], conti
 const LOSSES: ArgInfo = ArgInfo::output("losses", "[rows], contiguous").of(&[DType::F32]);
 const LSE: ArgInfo = ArgInfo::output("lse", "[rows], contiguous: logsumexp of the logits").of(&[DType::F32]);
 const TOTAL: ArgInfo = ArgInfo::output("total", "[1], mean or sum of the losses").of(&[DType::F32]);
-const OF_HIDDEN: ArgInfo = ArgInfo::output("hidden_gradient", "[rows, d], rows may be padded");
+const OF_HIDDEN: ArgInfo = ArgInfo::output(linear::OF_HIDDEN, "[rows, d], rows may be padded");
 const OF_WEIGHT: ArgInfo = ArgInfo::output("weight_gradient", "[classes, d], rows may be padded").of(&[DType::F32]);
 
 const PARAMS: &[ParamInfo] = {
@@ -204,20 +205,19 @@ impl Operator for LinearCrossEntropyOf {
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
         let (loss, info) = (cross_entropy::options(args, params)?, self.info);
-        let memory = params.i64("memory")?;
-        let memory = usize::try_from(memory).map_err(|_| info.param_error("memory", memory, "a number of bytes"))?;
-        let (options, targets) = (LinearCrossEntropy::new(loss).memory(memory), args.input("targets")?);
+        let (options, targets) =
+            (LinearCrossEntropy::new(loss).memory(linear::memory(params)?), args.input("targets")?);
         dispatch!(info, args.dtype("hidden")?, [f16, bf16] => |T| {
-            let layer = Layer::<T>::new(info, args.input("hidden")?, args.input("weight")?, targets, &options)?;
+            let call = Call::<T>::new(info, args.input("hidden")?, args.input("weight")?, targets, &options)?;
             let gradients = match self.is(&FORWARD) {
                 true => None,
-                false => Some(Gradients { hidden: args.output("hidden_gradient")?, weight: args.output("weight_gradient")? }),
+                false => Some(Gradients { hidden: args.output(linear::OF_HIDDEN)?, weight: args.output("weight_gradient")? }),
             };
             match gradients {
-                Some(gradients) if self.is(&BACKWARD) => layer.launch_backward(stream, args.input("upstream")?, gradients),
+                Some(gradients) if self.is(&BACKWARD) => call.launch_backward(stream, args.input("upstream")?, gradients, 1.0),
                 gradients => {
                     let (per_row, lse, total) = (args.output("losses")?, args.output("lse")?, args.output("total")?);
-                    layer.launch(stream, Results { per_row, lse, total, bad: None }, gradients)
+                    call.launch(stream, Results { per_row, lse, total, bad: None }, gradients)
                 }
             }
         })
@@ -225,32 +225,14 @@ impl Operator for LinearCrossEntropyOf {
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let (hidden, weight) = (inputs.get("hidden")?, inputs.get("weight")?);
-        let (classes, d) = (weight.shape()[0], weight.shape()[1]);
-        let exact = Exact::new(inputs, params, classes, |row| reference::matmul_nt(hidden, weight, &[row]))?;
+        let exact = Exact::new(inputs, params, weight.shape()[0], linear::exact_logits(hidden, weight))?;
         let upstream = inputs.optional("upstream").map(|upstream| upstream.to_f64());
         let factor = |row: usize| upstream.as_ref().map_or_else(|| exact.share(), |upstream| upstream[row]);
-        // Σ factors · rows of a matrix.
-        let combine = |factors: Vec<f64>, matrix: &[Vec<f64>]| {
-            let mut sums = vec![0.0; d];
-            for (factor, row) in factors.into_iter().zip(matrix) {
-                sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += factor * x);
-            }
-            sums
-        };
-        let all = |tensor, count| (0..count).map(|row| reference::row(tensor, row)).collect::<Vec<_>>();
         Ok(match output {
             "losses" => rows.iter().map(|row| exact.loss(*row)).collect(),
             "lse" => rows.iter().map(|row| exact.lse(*row)).collect(),
             "total" => vec![exact.total()],
-            "hidden_gradient" => {
-                let weight = all(weight, classes);
-                reference::by_row(rows, |row| combine(exact.gradient(row, factor(row)), &weight))
-            }
-            _ => {
-                let hidden = all(hidden, exact.rows());
-                let g: Vec<_> = (0..exact.rows()).map(|row| exact.gradient(row, factor(row))).collect();
-                reference::by_row(rows, |class| combine(g.iter().map(|g| g[class]).collect(), &hidden))
-            }
+            _ => linear::exact_gradient(output, rows, [hidden, weight], |row| exact.gradient(row, factor(row))),
         })
     }
 

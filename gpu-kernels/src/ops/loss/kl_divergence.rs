@@ -1,0 +1,194 @@
+//! Divergence of the softmaxes of two rows of logits, with the gradient in the same pass.
+//!
+//! # Math
+//! With p and q the softmaxes of two rows over a temperature, KL(p‖q) = Σ p·ln(p / q). The gradient by the logits of q is (q − p) / T, by
+//! those of p it is p·(ln(p / q) − KL) / T: a student q learns from its teacher p by the former (forward), a student p by the latter
+//! (reverse). The Jensen–Shannon divergence of weight β is β·KL(p‖m) + (1 − β)·KL(q‖m) with m = β·p + (1 − β)·q, and its gradient by
+//! the logits of q is (1 − β)·q·(ln(q / m) − KL(q‖m)) / T.
+//!
+//! # Layout
+//! `from`, `to` and `gradient` are rows of d adjacent elements, each at a stride of its own; the gradient may be written over the row that
+//! it is by. `targets`, `upstream` and `losses` have an element a row.
+//!
+//! # Mapping
+//! A [`Team`] a row, which holds both of it in registers: logits are read once. See [`rows`](crate::rows).
+//!
+//! # Shared memory
+//! Seven values a warp of those that share a row; of a cluster, a copy of them in each block.
+//!
+//! # Numerics
+//! Both maxima first, in a reduction of their own, so that every difference of logits is one of numbers below them: large logits and an
+//! offset between the rows cost nothing. Exponents are base 2, ex2.approx of 2⁻²² relative; sums are f32 in a fixed order. A class whose
+//! probability is below 2⁻¹²⁶ of the greatest has none: it adds nothing where it weighs, and makes the divergence +∞ where it is divided by.
+//! The Jensen–Shannon divergence takes ln(p / m) from the difference of the logarithms, ln(q / p), so that nothing overflows.
+//!
+//! +∞, NaN or nothing but −∞ in either row make loss and gradient NaN. The gradient by q of an infinite divergence is as of any other; the
+//! one by p is −∞, and NaN where q is 0. A row whose target is ignored has loss and gradient 0 and is not read; one whose target is no
+//! class has gradient 0 and a loss of NaN.
+//!
+//! # Cost
+//! Two reads and one write of rows × d elements, four exponentials an element, seven and two logarithms for Jensen–Shannon: at most memory
+//! bandwidth. Two long rows take half of the registers, so that few blocks are there at once, and loads, sums and stores overlap in part. Rows that
+//! no team holds are read once more for each step: maxima, sums, the gradient.
+//!
+//! # Limits
+//! 2³¹ − 1 blocks, 2³¹ − 1 classes.
+//!
+//! # Sources
+//! Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network" (arXiv:1503.02531); Gu et al., "MiniLLM" (arXiv:2306.08543),
+//! for the reverse; Agarwal et al., "On-Policy Distillation of Language Models" (arXiv:2306.13649), for the weight β.
+
+use core::array;
+use core::f32::consts::{LN_2, LOG2_E};
+
+use cuda_std::float::Element;
+use cuda_std::launch::Fields;
+use cuda_std::math;
+
+use crate::ops::softmax::{row_kernels, shift};
+use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp};
+
+/// KL(from‖to), its gradient by the logits of `to`.
+pub const BY_TO: u32 = 0;
+/// KL(from‖to), its gradient by the logits of `from`.
+pub const BY_FROM: u32 = 1;
+/// The Jensen–Shannon divergence, its gradient by the logits of `to`.
+pub const JENSEN_SHANNON: u32 = 2;
+
+/// What a divergence consists of.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Terms {
+    /// One of the above.
+    pub kind: u32,
+    /// The weight of `from` in the mixture, between 0 and 1.
+    pub beta: f32,
+    /// 1 / T.
+    pub scale: f32,
+    /// The target of rows that do not count.
+    pub ignored: i32,
+}
+
+// SAFETY: four 4-byte numbers.
+unsafe impl Fields for Terms {}
+
+/// log₂(m / p) and log₂(m / q) of the mixture m = β·p + (1 − β)·q, where log₂(q / p) = `apart`: what is added to 1 is at most 1.
+#[inline(always)]
+fn mixture(apart: f32, beta: f32) -> [f32; 2] {
+    let less = math::ex2_approx_ftz(-apart.abs());
+    let (greater, lesser) = if apart > 0.0 { (1.0 - beta, beta) } else { (beta, 1.0 - beta) };
+    let log = math::lg2_approx(math::fma(lesser, less, greater));
+    if apart > 0.0 { [log + apart, log] } else { [log, log - apart] }
+}
+
+/// `product` where something weighs: nothing times infinity is nothing.
+#[inline(always)]
+fn weighed(weight: f32, product: f32) -> f32 {
+    if weight > 0.0 { product } else { 0.0 }
+}
+
+row_kernels! {
+    /// Divergences and, where `gradient` is not null, their gradients times `share` and `upstream` of the row where those are not null; a team
+    /// `P` a row.
+    ///
+    /// # Safety
+    /// `from` and `to` are valid for reads and `gradient` null or valid for writes of `rows` rows of `d` elements at their strides, the
+    /// last the rows of one of them or apart; `targets` and `upstream` are null or valid for reads and `losses` null or valid for writes of
+    /// `rows` elements, `share` null or valid for a read. rows is at least 1, d below 2³¹, and rows are such as the team holds.
+    kl_divergence, kl_divergence_cluster: 7 partials, 3 inputs;
+    |team: P, T| (
+        from: *const T,
+        to: *const T,
+        targets: *const i32,
+        upstream: *const f32,
+        share: *const f32,
+        losses: *mut f32,
+        gradient: *mut T,
+        from_stride: u64,
+        to_stride: u64,
+        g_stride: u64,
+        terms: Terms,
+    ) {
+        let Terms { kind, beta, scale, ignored } = terms;
+        let row = team.row() as usize;
+        let target = if targets.is_null() { 0 } else { *targets.add(row) };
+        let is_class = target >= 0 && (target as usize) < team.columns();
+        let counts = targets.is_null() || (is_class && target != ignored);
+        let team = if counts { team } else { team.prefix(0) };
+        let x = [(from, from_stride), (to, to_stride)].map(|row| team.load_own_or(row, f32::NEG_INFINITY));
+
+        let own = x.map(|row| match team.held_max(row) {
+            Some(max) => max,
+            None => team.fold([row], f32::NEG_INFINITY, |max, [x]| max.max(x)),
+        });
+        let max = team.reduce(own, [f32::NEG_INFINITY; 2], 0, |a, b| array::from_fn(|i| a[i].max(b[i]))).map(shift);
+        // Logarithms to base 2 of p and q, but for their sums.
+        let powers = |x: [f32; 2]| -> [f32; 2] { array::from_fn(|i| (x[i] - max[i]) * (scale * LOG2_E)) };
+        let sums = team.fold(x, [0.0; 3], |[from, to, ratios], x| {
+            let [u, v] = powers(x);
+            let p = math::ex2_approx_ftz(u);
+            [from + p, to + math::ex2_approx_ftz(v), ratios + weighed(p, p * (u - v))]
+        });
+        let [from_sum, to_sum, ratios] = team.sums(sums, 2);
+        // What does not count has no probabilities.
+        let shares = [from_sum, to_sum].map(|sum| if counts { math::rcp_approx(sum) } else { 0.0 });
+        // Σ p·log₂(p / q), but for the sums.
+        let mean = ratios * shares[0];
+        let mut loss = math::fma(LN_2, mean, -math::log(from_sum * shares[1]));
+
+        // log₂ of Σq / Σp: what the difference of two powers is off.
+        let offset = math::lg2_approx(from_sum * shares[1]);
+        let mut of_to = 0.0;
+        if kind == JENSEN_SHANNON {
+            let sums = team.fold(x, [0.0; 2], |[from, to], x| {
+                let [u, v] = powers(x);
+                let [p, q] = [u, v].map(math::ex2_approx_ftz);
+                let [of_p, of_q] = mixture(v - u + offset, beta);
+                [from - weighed(p, p * of_p), to - weighed(q, q * of_q)]
+            });
+            let [from, to] = team.sums(sums, 5);
+            of_to = to * shares[1];
+            loss = LN_2 * math::fma(beta, from * shares[0], (1.0 - beta) * of_to);
+        }
+        if team.leads() && !losses.is_null() {
+            let none = if target == ignored { 0.0 } else { f32::NAN };
+            *losses.add(row) = if counts { loss } else { none };
+        }
+        if gradient.is_null() {
+            return;
+        }
+        let mut factor = if counts { scale } else { 0.0 };
+        if !upstream.is_null() {
+            factor *= *upstream.add(row);
+        }
+        if !share.is_null() {
+            factor *= *share;
+        }
+        if counts && loss.is_nan() {
+            factor = loss;
+        }
+        let out = [(gradient, g_stride)];
+        if kind == BY_TO {
+            let [of_p, of_q] = shares.map(|share| share * factor);
+            team.store(x, out, |x| {
+                let [p, q] = powers(x).map(math::ex2_approx_ftz);
+                [math::fma(q, of_q, -(p * of_p))]
+            });
+        } else if kind == BY_FROM {
+            let factor = shares[0] * factor * LN_2;
+            team.store(x, out, |x| {
+                let [u, v] = powers(x);
+                let p = math::ex2_approx_ftz(u);
+                [weighed(p, p * (u - v - mean)) * factor]
+            });
+        } else {
+            let factor = -(1.0 - beta) * shares[1] * factor * LN_2;
+            team.store(x, out, |x| {
+                let [u, v] = powers(x);
+                let q = math::ex2_approx_ftz(v);
+                let [_, of_q] = mixture(v - u + offset, beta);
+                [weighed(q, q * (of_q + of_to)) * factor]
+            });
+        }
+    }
+}

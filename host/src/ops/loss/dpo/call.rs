@@ -1,0 +1,204 @@
+//! What the loss consists of, what comes of it, checks and launches.
+
+use cuda_std::launch::{DevicePtr, DevicePtrMut};
+use gpu_kernels::ops::loss::dpo as gk;
+
+use crate::ops::loss::batch::{Batch, RowLosses, RowResults, in_range};
+use crate::ops::loss::sequences::{self, Sequences};
+use crate::ops::model::OpInfo;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// What a preference loss consists of, and how those of pairs become one: their mean.
+///
+/// ```
+/// # use warpsmith::ops::Dpo;
+/// let options = Dpo::new(0.1).label_smoothing(0.05);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Dpo<'a> {
+    pub(super) beta: f32,
+    pub(super) smoothing: f32,
+    pub(super) is_mean: bool,
+    pub(super) ignored: i32,
+    pub(super) reference: Option<View<'a, f32>>,
+}
+
+impl<'a> Dpo<'a> {
+    /// The loss with that β, above 0, without a reference model.
+    pub fn new(beta: f32) -> Self {
+        Self { beta, smoothing: 0.0, is_mean: true, ignored: -100, reference: None }
+    }
+
+    /// The chance, from 0 to below 1/2, that a preference is the wrong way round.
+    pub fn label_smoothing(self, chance: f32) -> Self {
+        Self { smoothing: chance, ..self }
+    }
+
+    /// The log-probability of each sequence under the reference model, `[2n]`, contiguous: what [`DpoLosses::log_probs`] are of it.
+    pub fn reference(self, log_probs: impl Into<View<'a, f32>>) -> Self {
+        Self { reference: Some(log_probs.into()), ..self }
+    }
+
+    /// The sum over the pairs, not their mean.
+    pub fn sum(self) -> Self {
+        Self { is_mean: false, ..self }
+    }
+
+    /// Where there are targets, that of tokens that do not count; −100 unless it is set.
+    pub fn ignore(self, target: i32) -> Self {
+        Self { ignored: target, ..self }
+    }
+
+    pub(in crate::ops::loss) fn ignored(&self) -> i32 {
+        self.ignored
+    }
+}
+
+/// The losses of pairs, on the device.
+#[derive(Debug)]
+pub struct DpoLosses {
+    rows: RowLosses,
+    sums: Tensor<f32>,
+}
+
+impl DpoLosses {
+    /// The loss of each pair, `[n]`.
+    pub fn per_pair(&self) -> &Tensor<f32> {
+        self.rows.per_row()
+    }
+
+    /// The log-probability of each sequence, `[2n]`. Rewards are β times what they are above the reference's.
+    pub fn log_probs(&self) -> &Tensor<f32> {
+        &self.sums
+    }
+
+    /// The mean or sum of the losses, `[1]`.
+    pub fn total(&self) -> &Tensor<f32> {
+        self.rows.total()
+    }
+
+    /// Waits for the losses, and says whether the offsets, and every target where there are targets, were as they should be.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) names the first that was not.
+    pub fn check(&self, stream: &Stream) -> Result<()> {
+        self.rows.check(stream)
+    }
+
+    /// Waits for the losses; their mean or sum.
+    ///
+    /// # Errors
+    /// As of [`check`](Self::check).
+    pub fn value(&self, stream: &Stream) -> Result<f32> {
+        self.rows.value(stream)
+    }
+
+    pub(in crate::ops::loss) fn views(&mut self) -> Results<'_> {
+        Results { rows: self.rows.views(), sums: self.sums.view_mut() }
+    }
+}
+
+/// Where they go.
+pub(in crate::ops::loss) struct Results<'a> {
+    pub(in crate::ops::loss) rows: RowResults<'a>,
+    pub(in crate::ops::loss) sums: ViewMut<'a, f32>,
+}
+
+/// How many pairs of sequences so many offsets are of.
+pub(in crate::ops::loss) fn pairs_of(info: &OpInfo, shape: &[usize], offsets: usize, tokens: usize) -> Result<usize> {
+    let sequences = sequences::count(info, shape, offsets, tokens)?;
+    if !sequences.is_multiple_of(2) {
+        return Err(info.shape_error("offsets", shape, "one more than twice the number of pairs"));
+    }
+    Ok(sequences / 2)
+}
+
+/// A call whose arguments fit together.
+pub(in crate::ops::loss) struct Call<'a> {
+    info: &'static OpInfo,
+    sequences: Sequences<'a>,
+    options: Dpo<'a>,
+    pairs: u32,
+}
+
+impl<'a> Call<'a> {
+    pub(in crate::ops::loss) fn new(
+        info: &'static OpInfo,
+        tokens: usize,
+        offsets: View<'a, i32>,
+        options: &Dpo<'a>,
+    ) -> Result<Self> {
+        let sequences = Sequences::new(info, offsets, tokens)?;
+        pairs_of(info, offsets.shape(), offsets.len(), tokens)?;
+        if let Some(reference) = &options.reference {
+            reference.require_shape(info.name, "reference", &[sequences.count as usize])?;
+            reference.require_contiguous(info.name, "reference")?;
+        }
+        in_range(info, "beta", options.beta, |beta| beta > 0.0, "above zero")?;
+        let fits = |chance: f32| (0.0..0.5).contains(&chance);
+        in_range(info, "label_smoothing", options.smoothing, fits, "from 0 to below 0.5")?;
+        Ok(Self { info, sequences, options: *options, pairs: sequences.count / 2 })
+    }
+
+    /// New tensors for the losses; of tokens with targets of that many classes, if that is said.
+    pub(in crate::ops::loss) fn uninit(&self, stream: &Stream, classes: Option<usize>) -> Result<DpoLosses> {
+        let shape = [self.pairs as usize, classes.unwrap_or_default()];
+        let rows = RowLosses::uninit(self.info, stream, &shape, classes.map(|_| self.options.ignored))?;
+        Ok(DpoLosses {
+            rows: rows.of_sequences(stream, self.sequences.tokens as usize)?,
+            sums: Tensor::uninit(stream, [self.sequences.count as usize])?,
+        })
+    }
+
+    /// What the pairs' losses are multiplied by.
+    pub(in crate::ops::loss) fn share(&self) -> f32 {
+        if self.options.is_mean && self.pairs > 0 { 1.0 / self.pairs as f32 } else { 1.0 }
+    }
+
+    /// The losses of log-probabilities times a sign, and the derivative of their sum times a factor.
+    pub(in crate::ops::loss) fn launch(
+        &self,
+        stream: &Stream,
+        (values, sign): (View<'_, f32>, f32),
+        out: Results<'_>,
+        mut gradient: Option<(ViewMut<'_, f32>, f32)>,
+    ) -> Result<()> {
+        let Results { rows: RowResults { mut per_row, total, offsets, .. }, mut sums } = out;
+        let (name, Sequences { count, tokens, .. }) = (self.info.name, self.sequences);
+        for (arg, view, n) in [("losses", &per_row, self.pairs), ("sums", &sums, count)] {
+            view.require_shape(name, arg, &[n as usize])?;
+            view.require_contiguous(name, arg)?;
+        }
+        total.require_shape(name, "total", &[1])?;
+        if let Some((gradient, _)) = &mut gradient {
+            gradient.require_shape(name, "gradient", &[tokens as usize])?;
+            gradient.require_contiguous(name, "gradient")?;
+        }
+        let mut scratch = Tensor::uninit(stream, [2])?;
+        let mut bad = offsets.unwrap_or_else(|| scratch.view_mut());
+        self.sequences.check(stream, &mut bad)?;
+        let Dpo { beta, smoothing, is_mean, reference, .. } = self.options;
+        let share = gradient.as_ref().map_or(0.0, |(_, factor)| *factor);
+        if self.pairs > 0 {
+            let reference = reference.map_or(Ok(DevicePtr::null()), |reference| reference.ptr(stream))?;
+            let gradient =
+                gradient.as_mut().map_or(Ok(DevicePtrMut::null()), |(gradient, _)| gradient.ptr_mut(stream))?;
+            let read = (values.ptr(stream)?, self.sequences.offsets.ptr(stream)?);
+            let written = (per_row.ptr_mut(stream)?, sums.ptr_mut(stream)?);
+            let bad = bad.as_view().ptr(stream)?;
+            let terms = gk::Terms { beta, smoothing, share, sign };
+            let args = (read.0, read.1, reference, bad, written.0, written.1, gradient, tokens, terms);
+            // SAFETY: values and the gradient, if there is one, have an element a token, offsets, which are bounded in the kernel, one more than
+            // there are sequences, sums and the reference one a sequence, of which there are two a block, and losses one a block; what is
+            // written is borrowed mutably.
+            unsafe { stream.launch::<gk::Dpo>(self.pairs, args)? };
+        }
+        let batch = Batch { targets: None, weights: None, rows: self.pairs, classes: 0, ignored: 0, is_mean };
+        let share = batch.weigh(stream, None)?;
+        batch.total(stream, &share, per_row.as_view(), total)
+    }
+}

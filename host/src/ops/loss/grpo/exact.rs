@@ -1,0 +1,88 @@
+//! The objective in f64.
+
+use std::ops::Range;
+
+use super::{Normalisation, operator};
+use crate::ops::loss::sequences;
+use crate::ops::model::*;
+use crate::runtime::error::Result;
+
+/// The operator in f64, by the formulas of its kernel's page.
+pub(in crate::ops::loss) struct Exact {
+    log_probs: Vec<f64>,
+    old: Option<Vec<f64>>,
+    reference: Option<Vec<f64>>,
+    targets: Vec<f64>,
+    advantages: Vec<f64>,
+    /// `None` if the offsets are not as they should be.
+    sequences: Option<Vec<Range<usize>>>,
+    classes: f64,
+    ignored: f64,
+    bounds: [f64; 2],
+    beta: f64,
+    normalisation: Normalisation,
+}
+
+impl Exact {
+    /// The objective of those log-probabilities of tokens out of so many, and of the other inputs.
+    pub(in crate::ops::loss) fn new(
+        inputs: &Tensors<'_>,
+        params: &Params,
+        log_probs: Vec<f64>,
+        classes: usize,
+    ) -> Result<Self> {
+        let of_tokens = |name| inputs.optional(name).map(|tensor| tensor.to_f64());
+        Ok(Self {
+            sequences: sequences::exact(&inputs.get("offsets")?.to_f64(), log_probs.len()),
+            log_probs,
+            old: of_tokens("old"),
+            reference: of_tokens("reference"),
+            targets: inputs.get("targets")?.to_f64(),
+            advantages: inputs.get("advantages")?.to_f64(),
+            classes: classes as f64,
+            ignored: params.i64("ignore_index")? as f64,
+            bounds: [1.0 - params.f64("clip_low")?, 1.0 + params.f64("clip_high")?],
+            beta: params.f64("beta")?,
+            normalisation: operator::normalisation(params)?,
+        })
+    }
+
+    fn is_class(&self, token: usize) -> bool {
+        (0.0..self.classes).contains(&self.targets[token])
+    }
+
+    fn counting(&self, tokens: Range<usize>) -> f64 {
+        tokens.filter(|token| self.is_class(*token) && self.targets[*token] != self.ignored).count() as f64
+    }
+
+    /// What a token adds, and the derivative of it by its log-probability.
+    pub(in crate::ops::loss) fn token(&self, token: usize) -> (f64, f64) {
+        let Some(sequences) = &self.sequences else { return (f64::NAN, 0.0) };
+        if self.targets[token] == self.ignored {
+            return (0.0, 0.0);
+        }
+        let found = sequences.iter().enumerate().find(|(_, tokens)| tokens.contains(&token));
+        let (true, Some((at, tokens))) = (self.is_class(token), found) else { return (f64::NAN, 0.0) };
+        let weight = match self.normalisation {
+            Normalisation::Sequences => 1.0 / (sequences.len() as f64 * self.counting(tokens.clone())),
+            Normalisation::Tokens => 1.0 / self.counting(0..self.targets.len()),
+            Normalisation::Constant(divisor) => 1.0 / f64::from(divisor),
+        };
+        let (log_prob, advantage) = (self.log_probs[token], self.advantages[at]);
+        let ratio = self.old.as_ref().map_or(1.0, |old| (log_prob - old[token]).exp());
+        let (free, clipped) = (ratio * advantage, ratio.clamp(self.bounds[0], self.bounds[1]) * advantage);
+        let mut loss = -free.min(clipped);
+        let mut slope = if free > clipped { 0.0 } else { -free };
+        if let Some(reference) = &self.reference {
+            let apart = reference[token] - log_prob;
+            loss += self.beta * (apart.exp_m1() - apart);
+            slope -= self.beta * apart.exp_m1();
+        }
+        (loss * weight, slope * weight)
+    }
+
+    /// The sum of what all tokens add.
+    pub(in crate::ops::loss) fn total(&self) -> f64 {
+        (0..self.targets.len()).map(|token| self.token(token).0).sum()
+    }
+}

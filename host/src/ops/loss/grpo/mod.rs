@@ -1,0 +1,67 @@
+//! Group relative policy optimisation over log-probabilities.
+
+mod call;
+mod exact;
+mod operator;
+mod options;
+
+pub use operator::{GRPO, GrpoOf};
+pub use options::{Grpo, Normalisation};
+
+pub(super) use self::call::{Objective, Values};
+pub(super) use self::exact::Exact;
+pub(super) use self::operator::{DIVISOR, NORMALISED, PARAMS, options};
+use super::batch::RowLosses;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::View;
+
+/// What each token adds to the clipped objective −min(r·A, clip(r)·A) and its penalty, their sum, and its derivative by each log-probability.
+///
+/// `log_probs` has the log-probability of each token of all answers, one sequence after the other: the negated
+/// [`per_row`](super::Losses::per_row) of a [`cross_entropy`](super::cross_entropy()). `targets` are the tokens themselves, of which those with the
+/// [ignored](Grpo::ignore) number, prompts and padding, do not count; a mask of ones and zeros does as well, with 0 ignored. `advantages` has one
+/// for each sequence, and `offsets` where each starts and the last ends, as in packed attention: whole numbers that rise from 0 to the number of
+/// tokens. A padded batch `[sequences, length]` as of TRL and Liger has the offsets 0, length, 2·length, …
+///
+/// All are contiguous. The work is queued on `stream`; whether offsets and targets are as they should be is known once it is done:
+/// [`RowLosses::value`] says so. A token whose target is negative has a loss of NaN and gradient 0, and so do all where the offsets are wrong.
+/// Log-probabilities that are NaN, and ratios beyond f32 with an advantage of 0, make NaN.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if anything is not contiguous,
+/// [`Error::InvalidParam`](crate::Error::InvalidParam) if an option is out of range, [`Error::TooLarge`](crate::Error::TooLarge) beyond 2³¹ − 1
+/// tokens, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, ops, ops::Grpo};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let log_probs = Tensor::from_slice(&stream, [4], &[-1.0f32, -2.0, -1.0, -3.0])?;
+/// let tokens = Tensor::from_slice(&stream, [4], &[-100, 7, 8, 9])?;
+/// let advantages = Tensor::from_slice(&stream, [2], &[1.0f32, -1.0])?;
+/// let offsets = Tensor::from_slice(&stream, [3], &[0, 2, 4])?;
+/// let (losses, gradient) = ops::grpo(&stream, &log_probs, &tokens, &advantages, &offsets, &Grpo::new())?;
+/// assert_eq!(losses.value(&stream)?, 0.0);
+/// // The first sequence has one token that counts, the second two.
+/// assert_eq!(gradient.to_vec(&stream)?, [0.0, -0.5, 0.25, 0.25]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn grpo<'a>(
+    stream: &Stream,
+    log_probs: impl Into<View<'a, f32>>,
+    targets: impl Into<View<'a, i32>>,
+    advantages: impl Into<View<'a, f32>>,
+    offsets: impl Into<View<'a, i32>>,
+    options: &Grpo<'_>,
+) -> Result<(RowLosses, Tensor<f32>)> {
+    let (log_probs, info) = (log_probs.into(), &operator::INFO);
+    let objective = Objective::new(info, targets.into(), advantages.into(), offsets.into(), options, i32::MAX as u32)?;
+    let mut losses = objective.uninit(stream)?;
+    let mut gradient = Tensor::uninit(stream, log_probs.shape())?;
+    objective.launch(stream, log_probs, losses.views(), gradient.view_mut())?;
+    Ok((losses, gradient))
+}

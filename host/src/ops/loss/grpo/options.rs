@@ -1,0 +1,92 @@
+//! What the objective consists of.
+
+use gpu_kernels::ops::loss::grpo as gk;
+
+use crate::ops::loss::batch::in_range;
+use crate::ops::model::OpInfo;
+use crate::runtime::error::Result;
+use crate::runtime::view::View;
+
+/// How the tokens' losses become one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Normalisation {
+    /// The mean over sequences of the means over their tokens that count: GRPO. A sequence without such tokens is one of them, and adds nothing.
+    Sequences,
+    /// The mean over all tokens that count: DAPO.
+    Tokens,
+    /// The sum over all tokens, divided by this: Dr. GRPO, with sequences × greatest length.
+    Constant(f32),
+}
+
+/// What the objective consists of.
+///
+/// ```
+/// # use warpsmith::ops::{Grpo, Normalisation};
+/// let options = Grpo::new().clip(0.2, 0.28).normalisation(Normalisation::Tokens);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Grpo<'a> {
+    pub(super) clip: [f32; 2],
+    pub(super) normalisation: Normalisation,
+    pub(super) ignored: i32,
+    pub(super) old: Option<View<'a, f32>>,
+    pub(super) penalty: Option<(f32, View<'a, f32>)>,
+}
+
+impl Default for Grpo<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> Grpo<'a> {
+    /// On the tokens of the policy itself, within 0.2 of its probabilities, without a penalty.
+    pub fn new() -> Self {
+        Self { clip: [0.2; 2], normalisation: Normalisation::Sequences, ignored: -100, old: None, penalty: None }
+    }
+
+    /// How far below, up to 1, and above 1 the ratio counts.
+    pub fn clip(self, below: f32, above: f32) -> Self {
+        Self { clip: [below, above], ..self }
+    }
+
+    /// How the tokens' losses become one.
+    pub fn normalisation(self, normalisation: Normalisation) -> Self {
+        Self { normalisation, ..self }
+    }
+
+    /// The log-probabilities under the policy that drew the tokens, `[tokens]`, contiguous. Without them it is the policy itself, whose ratio
+    /// is 1 and moves with it.
+    pub fn old(self, log_probs: impl Into<View<'a, f32>>) -> Self {
+        Self { old: Some(log_probs.into()), ..self }
+    }
+
+    /// Adds `beta` times an estimate of the divergence from a reference model with these log-probabilities, `[tokens]`, contiguous.
+    pub fn penalty(self, beta: f32, reference: impl Into<View<'a, f32>>) -> Self {
+        Self { penalty: Some((beta, reference.into())), ..self }
+    }
+
+    /// The target of tokens that do not count; −100 unless it is set.
+    pub fn ignore(self, target: i32) -> Self {
+        Self { ignored: target, ..self }
+    }
+
+    pub(in crate::ops::loss) fn ignored(&self) -> i32 {
+        self.ignored
+    }
+
+    /// The kernel's terms, but for those that calls differ in.
+    pub(super) fn terms(&self, info: &OpInfo, classes: u32) -> Result<gk::Terms> {
+        let [below, above] = self.clip;
+        in_range(info, "clip_low", below, |below| (0.0..=1.0).contains(&below), "from 0 to 1")?;
+        in_range(info, "clip_high", above, |above| above >= 0.0, "not negative")?;
+        let beta = self.penalty.map_or(Ok(0.0), |(beta, _)| in_range(info, "beta", beta, |_| true, ""))?;
+        if let Normalisation::Constant(divisor) = self.normalisation {
+            in_range(info, "divisor", divisor, |divisor| divisor > 0.0 && (1.0 / divisor).is_finite(), "above zero")?;
+        }
+        let weight_stride = u32::from(self.normalisation == Normalisation::Sequences);
+        let (bounds, ignored) = ([1.0 - below, 1.0 + above], self.ignored);
+        Ok(gk::Terms { bounds, beta, sign: 1.0, scale: 1.0, classes, ignored, weight_stride, first: 0 })
+    }
+}

@@ -1,0 +1,191 @@
+//! Losses of the logits of a linear layer by chunks of rows: the logits of all rows exist at no time.
+
+mod exact;
+mod tokens;
+
+pub(super) use exact::{ExactTokens, exact_gradient, exact_logits};
+pub(super) use tokens::{OF_HIDDEN, Tokens, memory};
+
+use std::ops::Range;
+
+use cuda_std::float::Half;
+
+use super::batch::limited;
+use crate::ops::gemm::{Scalar, gemm_into, gemm_to_f32_into};
+use crate::ops::model::OpInfo;
+use crate::runtime::dtype::Float;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// A loss of a linear layer's logits, and what it may take to compute it.
+///
+/// ```
+/// # use warpsmith::ops::{CrossEntropy, Linear};
+/// let options = Linear::new(CrossEntropy::mean().z_loss(1e-4)).memory(256 << 20);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Linear<L> {
+    pub(super) loss: L,
+    pub(super) memory: usize,
+    pub(super) accumulate: bool,
+}
+
+impl<L> Linear<L> {
+    /// That loss, in 1 GiB of memory.
+    pub fn new(loss: L) -> Self {
+        Self { loss, memory: 1 << 30, accumulate: false }
+    }
+
+    /// How many bytes of logits may exist at a time: at least a row does. The fewer there are at a time, the more often the weight's gradient is
+    /// added to.
+    pub fn memory(self, bytes: usize) -> Self {
+        Self { memory: bytes, ..self }
+    }
+
+    /// Adds the weight's gradient to what its tensor holds, for batches in several steps.
+    pub fn accumulate(self, accumulate: bool) -> Self {
+        Self { accumulate, ..self }
+    }
+}
+
+/// The gradients of a linear layer.
+#[derive(Debug)]
+pub struct LinearGradients<T> {
+    /// By the hidden states, `[rows, d]`.
+    pub hidden: Tensor<T>,
+    /// By the weight, `[classes, d]`, in which it was summed.
+    pub weight: Tensor<f32>,
+}
+
+impl<T: Float> LinearGradients<T> {
+    pub(super) fn of(stream: &Stream, hidden: &View<'_, T>, weight: &View<'_, T>, accumulate: bool) -> Result<Self> {
+        // There is nothing to add to.
+        let of_weight =
+            if accumulate { Tensor::zeros(stream, weight.shape()) } else { Tensor::uninit(stream, weight.shape()) };
+        Ok(Self { hidden: Tensor::uninit(stream, hidden.shape())?, weight: of_weight? })
+    }
+
+    pub(super) fn views(&mut self) -> Gradients<'_, T> {
+        Gradients { hidden: self.hidden.view_mut(), weight: self.weight.view_mut() }
+    }
+}
+
+/// Where gradients go.
+pub(super) struct Gradients<'a, T> {
+    pub(super) hidden: ViewMut<'a, T>,
+    pub(super) weight: ViewMut<'a, f32>,
+}
+
+/// Rows of a chunk are a multiple of what the product takes at a time, where there are as many.
+const ROWS: usize = 256;
+
+/// A linear layer's input and weight.
+#[derive(Clone, Copy)]
+pub(super) struct Layer<'a, T> {
+    info: &'static OpInfo,
+    hidden: View<'a, T>,
+    weight: View<'a, T>,
+    pub(super) rows: usize,
+    pub(super) classes: usize,
+}
+
+/// How a batch is cut, and what becomes of its gradients.
+pub(super) struct Chunks<'a> {
+    /// Bytes of the layer's logits at a time.
+    pub(super) memory: usize,
+    /// Whether the weight's gradient is added to what is there.
+    pub(super) accumulate: bool,
+    /// What the gradients by the logits are multiplied by.
+    pub(super) factor: Scalar<'a>,
+}
+
+impl<'a, T: Float + Half> Layer<'a, T> {
+    /// The layer of arguments of those names.
+    pub(super) fn new(
+        info: &'static OpInfo,
+        names: [&'static str; 2],
+        hidden: View<'a, T>,
+        weight: View<'a, T>,
+    ) -> Result<Self> {
+        let [rows, d]: [usize; 2] = hidden.dims(info.name, names[0])?;
+        let [classes, _]: [usize; 2] = weight.dims(info.name, names[1])?;
+        weight.require_shape(info.name, names[1], &[classes, d])?;
+        if classes == 0 {
+            return Err(info.shape_error(names[1], weight.shape(), "at least one class"));
+        }
+        limited(info, names[0], "rows", rows)?;
+        limited(info, names[0], "dimensions", d)?;
+        limited(info, names[1], "classes", classes)?;
+        Ok(Self { info, hidden, weight, rows, classes })
+    }
+
+    /// From a row of logits to the next: rows at multiples of 16 bytes.
+    fn stride(&self) -> usize {
+        self.classes.next_multiple_of(16 / size_of::<T>())
+    }
+
+    /// Rows of a chunk: as few chunks as the memory allows, of about the same size.
+    fn chunk(&self, memory: usize) -> usize {
+        let most = (memory / (self.stride() * size_of::<T>())).max(1);
+        let most = if most < ROWS { most } else { most - most % ROWS };
+        let rows = self.rows.div_ceil(self.rows.div_ceil(most).max(1));
+        if most < ROWS { rows } else { rows.next_multiple_of(ROWS).min(self.rows) }
+    }
+
+    /// Memory for the logits of a chunk.
+    pub(super) fn buffer(&self, stream: &Stream, memory: usize) -> Result<Tensor<T>> {
+        Tensor::uninit(stream, [self.chunk(memory), self.stride()])
+    }
+
+    /// The logits of those rows, in a [buffer](Self::buffer).
+    pub(super) fn logits<'b>(
+        &self,
+        stream: &Stream,
+        rows: Range<usize>,
+        buffer: &'b mut Tensor<T>,
+    ) -> Result<ViewMut<'b, T>> {
+        let mut logits = buffer.view_mut().strided(0, [rows.len(), self.classes], &[self.stride(), 1])?;
+        gemm_into(stream, 1.0, self.hidden.slice(rows)?, self.weight.t(), 0.0, logits.reborrow())?;
+        Ok(logits)
+    }
+
+    /// Calls `loss` with the logits of one chunk of rows after the other. If there are gradients to be had, it leaves those by the logits in
+    /// their place.
+    pub(super) fn by_chunks(
+        &self,
+        stream: &Stream,
+        chunks: Chunks<'_>,
+        mut gradients: Option<Gradients<'_, T>>,
+        mut loss: impl FnMut(Range<usize>, ViewMut<'_, T>) -> Result<()>,
+    ) -> Result<()> {
+        let Chunks { memory, accumulate, factor } = chunks;
+        let mut beta = 0.0;
+        if let Some(gradients) = &mut gradients {
+            gradients.hidden.require_shape(self.info.name, "hidden_gradient", self.hidden.shape())?;
+            gradients.hidden.require_inner_contiguous(self.info.name, "hidden_gradient")?;
+            gradients.weight.require_shape(self.info.name, "weight_gradient", self.weight.shape())?;
+            gradients.weight.require_inner_contiguous(self.info.name, "weight_gradient")?;
+            if accumulate {
+                beta = 1.0;
+            } else if self.rows == 0 {
+                gradients.weight.fill(stream, 0.0)?;
+            }
+        }
+        let (chunk, mut buffer) = (self.chunk(memory), self.buffer(stream, memory)?);
+        for first in (0..self.rows).step_by(chunk.max(1)) {
+            let rows = first..self.rows.min(first + chunk);
+            let mut logits = self.logits(stream, rows.clone(), &mut buffer)?;
+            loss(rows.clone(), logits.reborrow())?;
+            if let Some(Gradients { hidden: of_hidden, weight: of_weight }) = &mut gradients {
+                let (g, hidden) = (logits.as_view(), self.hidden.slice(rows.clone())?);
+                gemm_into(stream, factor, g, self.weight, 0.0, of_hidden.reborrow().slice(rows)?)?;
+                gemm_to_f32_into(stream, factor, g.t(), hidden, beta, of_weight.reborrow())?;
+                beta = 1.0;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! Direct preference optimisation of the logits of a linear layer, which are never held all at once.
+
+mod call;
+mod operator;
+
+pub use operator::{LINEAR_DPO, LINEAR_DPO_WITH_GRADIENT, LinearDpoOf};
+
+use cuda_std::float::Half;
+
+use self::call::{Call, Layer};
+use super::dpo::{Dpo, DpoLosses};
+use super::linear::{Gradients, Linear, LinearGradients};
+use crate::ops::model::OpInfo;
+use crate::runtime::dtype::Float;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::view::{View, ViewMut};
+
+/// [`dpo`](super::dpo()) of the log-probabilities of `targets` under the logits `hidden` · `weight`ᵀ, of which only some rows exist at a time.
+///
+/// `hidden` is `[tokens, d]` and `weight` `[classes, d]`, in f16 or bf16 and any strides; `targets` is the next token at each, or the
+/// [ignored](Dpo::ignore) number where it is a part of the prompt or padding, and `offsets` where each answer starts, the chosen ones first, both
+/// contiguous: see [`dpo`](super::dpo()), of a padded batch too. Without a reference model's, the [log-probabilities](DpoLosses::log_probs) of
+/// this operator over the reference model are what to pass as its [reference](Dpo::reference). The work is queued on `stream`;
+/// [`DpoLosses::value`] waits for it and says whether targets and offsets were as they should be.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if what has to be contiguous is not,
+/// [`Error::InvalidParam`](crate::Error::InvalidParam) if an option is out of range, [`Error::TooLarge`](crate::Error::TooLarge) beyond
+/// 2³¹ − 1 tokens, classes or dimensions, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, bf16, ops};
+/// # use warpsmith::ops::{Dpo, Linear};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let hidden = Tensor::from_slice(&stream, [4, 8], &[bf16::from_f32(1.0); 32])?;
+/// let weight = Tensor::from_slice(&stream, [4, 8], &[bf16::from_f32(0.5); 32])?;
+/// let targets = Tensor::from_slice(&stream, [4], &[3, 0, -100, 1])?;
+/// // A chosen answer of two tokens, and a rejected one.
+/// let offsets = Tensor::from_slice(&stream, [3], &[0, 2, 4])?;
+/// let options = Linear::new(Dpo::new(1.0));
+/// let (losses, gradients) =
+///     ops::linear_dpo_with_gradient(&stream, &hidden, &weight, &targets, &offsets, &options)?;
+/// // Two tokens against one, each of probability 1/4.
+/// assert!((losses.value(&stream)? - 5f32.ln()).abs() < 1e-5);
+/// assert!(gradients.weight.to_vec(&stream)?[0] < 0.0);
+/// # Ok(())
+/// # }
+/// ```
+pub fn linear_dpo<'a, T: Float + Half>(
+    stream: &Stream,
+    hidden: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    offsets: impl Into<View<'a, i32>>,
+    options: &Linear<Dpo<'_>>,
+) -> Result<DpoLosses> {
+    let layer = Layer { hidden: hidden.into(), weight: weight.into(), targets: targets.into() };
+    compute(&operator::FORWARD, stream, layer, offsets.into(), options, None)
+}
+
+/// [`linear_dpo`] and its derivatives by `hidden` and `weight`, for which the logits are computed twice.
+///
+/// # Errors
+/// As of [`linear_dpo`].
+pub fn linear_dpo_with_gradient<'a, T: Float + Half>(
+    stream: &Stream,
+    hidden: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    offsets: impl Into<View<'a, i32>>,
+    options: &Linear<Dpo<'_>>,
+) -> Result<(DpoLosses, LinearGradients<T>)> {
+    let layer = Layer { hidden: hidden.into(), weight: weight.into(), targets: targets.into() };
+    let mut gradients = LinearGradients::of(stream, &layer.hidden, &layer.weight, options.accumulate)?;
+    let views = Some(gradients.views());
+    let losses = compute(&operator::WITH_GRADIENT, stream, layer, offsets.into(), options, views)?;
+    Ok((losses, gradients))
+}
+
+/// [`linear_dpo_with_gradient`] into tensors of the shapes of `hidden` and `weight`, whose rows may be padded; the weight's gradient is added to
+/// what is there if the options [say so](Linear::accumulate).
+///
+/// # Errors
+/// As of [`linear_dpo`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
+#[expect(clippy::too_many_arguments, reason = "what is read, how, and what is written")]
+pub fn linear_dpo_with_gradient_into<'a, T: Float + Half>(
+    stream: &Stream,
+    hidden: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    targets: impl Into<View<'a, i32>>,
+    offsets: impl Into<View<'a, i32>>,
+    options: &Linear<Dpo<'_>>,
+    hidden_gradient: impl Into<ViewMut<'a, T>>,
+    weight_gradient: impl Into<ViewMut<'a, f32>>,
+) -> Result<DpoLosses> {
+    let layer = Layer { hidden: hidden.into(), weight: weight.into(), targets: targets.into() };
+    let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
+    compute(&operator::WITH_GRADIENT, stream, layer, offsets.into(), options, Some(gradients))
+}
+
+fn compute<T: Float + Half>(
+    info: &'static OpInfo,
+    stream: &Stream,
+    layer: Layer<'_, T>,
+    offsets: View<'_, i32>,
+    options: &Linear<Dpo<'_>>,
+    gradients: Option<Gradients<'_, T>>,
+) -> Result<DpoLosses> {
+    let call = Call::new(info, layer, offsets, options)?;
+    let mut losses = call.uninit(stream)?;
+    call.launch(stream, losses.views(), gradients)?;
+    Ok(losses)
+}

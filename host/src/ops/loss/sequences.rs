@@ -1,0 +1,70 @@
+//! Sequences that follow each other in one tensor of tokens.
+
+use gpu_kernels::ops::loss::grpo::sequences as gk;
+
+use super::batch::limited;
+use crate::ops::model::OpInfo;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::view::{View, ViewMut};
+
+/// Where the sequences of a batch lie.
+#[derive(Clone, Copy)]
+pub(super) struct Sequences<'a> {
+    pub(super) offsets: View<'a, i32>,
+    pub(super) count: u32,
+    pub(super) tokens: u32,
+}
+
+impl<'a> Sequences<'a> {
+    pub(super) fn new(info: &OpInfo, offsets: View<'a, i32>, tokens: usize) -> Result<Self> {
+        let [n]: [usize; 1] = offsets.dims(info.name, "offsets")?;
+        let count = count(info, offsets.shape(), n, tokens)?;
+        offsets.require_contiguous(info.name, "offsets")?;
+        let count = limited(info, "offsets", "sequences", count)?;
+        Ok(Self { offsets, count, tokens: limited(info, "offsets", "tokens", tokens)? })
+    }
+
+    /// Writes the first offset that is none to `bad`.
+    pub(super) fn check(&self, stream: &Stream, bad: &mut ViewMut<'_, u32>) -> Result<()> {
+        let args = (self.offsets.ptr(stream)?, bad.ptr_mut(stream)?, self.count, self.tokens);
+        // SAFETY: offsets has an element more than there are sequences, and bad is borrowed mutably and has two.
+        unsafe { stream.launch::<gk::CheckOffsets>(1, args) }
+    }
+
+    /// Writes what a token of each sequence weighs.
+    pub(super) fn weigh(
+        &self,
+        stream: &Stream,
+        targets: View<'_, i32>,
+        (classes, ignored): (u32, i32),
+        mut weights: ViewMut<'_, f32>,
+    ) -> Result<()> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let pointers = (self.offsets.ptr(stream)?, targets.ptr(stream)?, weights.ptr_mut(stream)?);
+        let args = (pointers.0, pointers.1, pointers.2, self.tokens, classes, ignored);
+        // SAFETY: offsets, which are bounded in the kernel, has an element more than there are blocks, targets one a token, and weights, which
+        // is borrowed mutably, one a block.
+        unsafe { stream.launch::<gk::WeighSequences>(self.count, args) }
+    }
+}
+
+/// How many sequences so many offsets are of.
+pub(super) fn count(info: &OpInfo, shape: &[usize], offsets: usize, tokens: usize) -> Result<usize> {
+    match offsets.checked_sub(1) {
+        Some(count) if count > 0 || tokens == 0 => Ok(count),
+        _ => Err(info.shape_error(
+            "offsets",
+            shape,
+            "one more than there are sequences, which there are if there are tokens",
+        )),
+    }
+}
+
+/// Sequences as references see them: their tokens, or nothing if the offsets are not as they should be.
+pub(super) fn exact(offsets: &[f64], tokens: usize) -> Option<Vec<std::ops::Range<usize>>> {
+    let rises = offsets.is_sorted() && offsets.first() == Some(&0.0) && offsets.last() == Some(&(tokens as f64));
+    rises.then(|| offsets.windows(2).map(|ends| ends[0] as usize..ends[1] as usize).collect())
+}
