@@ -74,6 +74,10 @@ fn wrong_words_are_usage_errors_that_help() {
         (vec!["verify", "--dtype", "int8", "--case", "n="], "--dtype int8 --case n=".to_owned()),
         (vec!["analyze", name, "--device", "h1000"], "'--device <GPU>'\n  [possible values: h200, h100, ".to_owned()),
         (vec!["run", name], "--input".to_owned()),
+        (vec!["report", "x.html"], "<RESULTS>".to_owned()),
+        (vec!["report", "x.html", "/no/such/run.json"], "/no/such/run.json: cannot be read".to_owned()),
+        (vec!["report", "x.html", file!()], "command.rs: is not JSON".to_owned()),
+        (vec!["report", "/", "x.json"], "/: cannot be written: it is a folder".to_owned()),
         (vec!["paint"], "unrecognized subcommand".to_owned()),
     ] {
         let run = warpsmith(&args);
@@ -110,6 +114,23 @@ fn a_simulation_is_not_timed() {
     let run = warpsmith(&["bench", "--backend", "sim"]);
     assert_eq!(run.code, ENVIRONMENT, "{}", run.err);
     assert!(run.err.contains("needs a GPU"), "{}", run.err);
+}
+
+#[test]
+fn a_report_is_one_file_with_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let row = |op: &str, ms: f64| json!({ "op": op, "case": "n=4", "variant": "auto", "ms": ms, "min_ms": ms, "bytes": 8, "flops": 0, "gbps": 8e-6 / ms, "pct_of_ceiling": 50.0 });
+    let report = json!({ "device": "GPU", "driver": "13.0", "backend": "cuda", "command": "bench", "rows": [row("ceiling.copy", 1.0), row("ew.relu", 2.0)] });
+    fs::write(at("run.json"), report.to_string()).unwrap();
+    let run = warpsmith(&["report", &at("page.html"), folder.path().to_str().unwrap(), "--svg", &at("pictures")]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.contains("2 pictures of 1 files"), "{}", run.out);
+    assert_eq!(fs::read_to_string(at("page.html")).unwrap().matches("<svg ").count(), 2);
+    assert_eq!(fs::read_dir(at("pictures")).unwrap().count(), 2);
+    let run = warpsmith(&["report", &at("no/page.html"), &at("run.json"), "--json"]);
+    assert_eq!(run.code, USAGE);
+    assert!(run.json()["error"].as_str().unwrap().contains("page.html: cannot be written"));
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         });
     }
     let jobs = bench::plan(&device, &ops, args.case.as_deref())?;
-    let mut report = Report::new(&device, command_line());
+    let mut report = Report::new(&device, super::command_line());
     let bar = ui.progress(jobs.len() + 1);
     measure(args, &device, &jobs, &mut report, &bar, ui);
     bar.finish_and_clear();
@@ -119,15 +119,6 @@ fn cells(row: &Row) -> Vec<Cell> {
         rate(row.tflops),
         rate(row.pct_of_ceiling),
     ]
-}
-
-/// The program's name without its folder, and its arguments.
-fn command_line() -> String {
-    let mut args: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
-    if let Some(first) = args.first_mut() {
-        *first = first.rsplit('/').next().unwrap_or_default().to_owned();
-    }
-    args.join(" ")
 }
 
 pub(super) fn cold_start(args: &ColdStartArgs, ui: &mut Ui) -> Result<Outcome> {
