@@ -69,6 +69,7 @@ fn wrong_words_are_usage_errors_that_help() {
         (vec!["bench", misspelt], format!("did you mean {name}")),
         (vec!["bench", "--out", "/no/such/folder/x.json"], "/no/such/folder/x.json".to_owned()),
         (vec!["bench", "--out", "/"], "it is a folder".to_owned()),
+        (vec!["bench", "--sizes"], "<OPS>".to_owned()),
         (vec!["verify", "--variant", "warp9"], "`variant` = warp9: expected one of auto, ".to_owned()),
         (vec!["verify", "gelu", "--dtype", "int8"], "`filter` = --dtype int8".to_owned()),
         (vec!["verify", "--dtype", "int8", "--case", "n="], "--dtype int8 --case n=".to_owned()),
@@ -76,7 +77,10 @@ fn wrong_words_are_usage_errors_that_help() {
         (vec!["run", name], "--input".to_owned()),
         (vec!["report", "x.html"], "<RESULTS>".to_owned()),
         (vec!["report", "x.html", "/no/such/run.json"], "/no/such/run.json: cannot be read".to_owned()),
-        (vec!["report", "x.html", file!()], "command.rs: is not JSON".to_owned()),
+        (
+            vec!["report", "x.html", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command.rs")],
+            "command.rs: is not JSON".to_owned(),
+        ),
         (vec!["report", "/", "x.json"], "/: cannot be written: it is a folder".to_owned()),
         (vec!["paint"], "unrecognized subcommand".to_owned()),
     ] {
@@ -114,6 +118,10 @@ fn a_simulation_is_not_timed() {
     let run = warpsmith(&["bench", "--backend", "sim"]);
     assert_eq!(run.code, ENVIRONMENT, "{}", run.err);
     assert!(run.err.contains("needs a GPU"), "{}", run.err);
+    for args in [["mlp", "--sizes"], ["relu", "--sizes"]] {
+        let run = warpsmith(&[&["bench", "--backend", "sim", "--svg", "/no/such/folder"], &args[..]].concat());
+        assert!(run.code == ENVIRONMENT && run.err.contains("needs a GPU"), "{}", run.err);
+    }
 }
 
 #[test]
@@ -125,9 +133,9 @@ fn a_report_is_one_file_with_pictures() {
     fs::write(at("run.json"), report.to_string()).unwrap();
     let run = warpsmith(&["report", &at("page.html"), folder.path().to_str().unwrap(), "--svg", &at("pictures")]);
     assert_eq!(run.code, 0, "{}", run.err);
-    assert!(run.out.contains("2 pictures of 1 files"), "{}", run.out);
+    assert!(run.out.contains("pictures: 2, files of results: 1"), "{}", run.out);
     assert_eq!(fs::read_to_string(at("page.html")).unwrap().matches("<svg ").count(), 2);
-    assert_eq!(fs::read_dir(at("pictures")).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(at("pictures")).unwrap().count(), 3, "two pictures and their data");
     let run = warpsmith(&["report", &at("no/page.html"), &at("run.json"), "--json"]);
     assert_eq!(run.code, USAGE);
     assert!(run.json()["error"].as_str().unwrap().contains("page.html: cannot be written"));

@@ -18,6 +18,7 @@ mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -166,6 +167,18 @@ fn command_line() -> String {
         *first = first.rsplit('/').next().unwrap_or_default().to_owned();
     }
     args.join(" ")
+}
+
+/// Whether a file can be there: found out now rather than after minutes of work.
+fn writable(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    if folder.is_some_and(|f| !f.is_dir()) {
+        return Err(Error::file(path, "cannot be written: its folder does not exist"));
+    }
+    if path.is_dir() {
+        return Err(Error::file(path, "cannot be written: it is a folder"));
+    }
+    Ok(())
 }
 
 /// `--backend`, shared by the verbs that need a device.

@@ -10,6 +10,8 @@ pub(crate) mod markup;
 mod points;
 mod theme;
 
+use std::fmt::Write;
+
 use maud::{Markup, PreEscaped, html};
 
 pub(crate) use axis::{Scale, bytes};
@@ -47,6 +49,24 @@ impl Table {
     /// Without rows.
     pub(crate) fn new<const N: usize>(headings: [&str; N]) -> Self {
         Self { headings: headings.map(str::to_owned).into(), rows: Vec::new() }
+    }
+
+    /// As Markdown.
+    pub(crate) fn markdown(&self) -> String {
+        let line = |cells: &mut dyn Iterator<Item = String>| {
+            cells.fold("|".to_owned(), |mut line, cell| {
+                let _ = write!(line, " {} |", cell.replace('|', "\\|"));
+                line
+            })
+        };
+        let mut text = line(&mut self.headings.iter().map(|h| h.trim_start_matches('>').to_owned()));
+        text += "\n|";
+        self.headings.iter().for_each(|h| text += if h.starts_with('>') { "---:|" } else { "---|" });
+        for row in &self.rows {
+            text += "\n";
+            text += &line(&mut row.iter().cloned());
+        }
+        text + "\n"
     }
 }
 

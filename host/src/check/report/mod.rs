@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use document::Document;
 
-use crate::check::pictures;
+use crate::check::{bench, pictures};
 use crate::runtime::error::{Error, Result};
 use document::Results;
 use figure::Figure;
@@ -28,6 +28,13 @@ struct Section {
     figures: Vec<Figure>,
     /// Whether several of its pictures stand beside one another.
     small: bool,
+}
+
+impl Document {
+    /// A run that has just ended.
+    pub(crate) fn of(report: bench::Report) -> Self {
+        Self { name: "this run".to_owned(), results: Results::Bench(report) }
+    }
 }
 
 /// Reads files of results, and of folders every JSON file that holds some.
@@ -63,10 +70,22 @@ pub(crate) fn page(documents: &[Document], command: &str) -> Result<String> {
     Ok(page::page(documents, &sections(documents)?, command))
 }
 
-/// The pictures of some results, each with a name for a file.
-pub(crate) fn files(documents: &[Document]) -> Result<Vec<(String, pictures::Picture)>> {
-    let figures = sections(documents)?.into_iter().flat_map(|section| section.figures);
-    Ok(figures.map(|figure| (page::anchor(&figure.picture.title), figure.picture)).collect())
+/// What some results look like as files in a folder.
+#[derive(Debug)]
+pub(crate) struct Files {
+    /// The pictures' titles.
+    pub(crate) titles: Vec<String>,
+    /// Names and contents: a picture each, and one that shows them with their data, in Markdown.
+    pub(crate) files: Vec<(String, String)>,
+}
+
+/// The pictures of some results, made by `command`, as files.
+pub(crate) fn files(documents: &[Document], command: &str) -> Result<Files> {
+    let sections = sections(documents)?;
+    let figures: Vec<_> = sections.iter().flat_map(|section| &section.figures).collect();
+    let mut files = vec![("README.md".to_owned(), page::markdown(documents, &figures, command))];
+    files.extend(figures.iter().map(|figure| (page::file(figure), figure.picture.file())));
+    Ok(Files { titles: figures.iter().map(|figure| figure.picture.title.clone()).collect(), files })
 }
 
 fn sections(documents: &[Document]) -> Result<Vec<Section>> {

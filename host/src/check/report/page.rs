@@ -71,6 +71,27 @@ pub(super) fn anchor(title: &str) -> String {
     words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
 }
 
+/// The name of a picture's file.
+pub(super) fn file(figure: &Figure) -> String {
+    format!("{}.svg", anchor(&figure.picture.title))
+}
+
+/// The pictures and their data as Markdown, for the folder that the pictures are in.
+pub(super) fn markdown(documents: &[Document], figures: &[&Figure], command: &str) -> String {
+    let mut text = format!("# Results\n\nAs `{}` shows them. They come from\n\n", printable(command));
+    for document in documents {
+        let (machine, command) = origin(document);
+        let command = command.map_or(String::new(), |command| format!(": `{command}`"));
+        text += &format!("- {}, {}{}\n", printable(&document.name), printable(&machine), printable(&command));
+    }
+    for figure in figures {
+        let picture = &figure.picture;
+        let [title, says] = [&picture.title, &picture.says].map(|text| printable(text));
+        text += &format!("\n## {title}\n\n{says}\n\n![{title}]({})\n\n{}", file(figure), picture.table.markdown());
+    }
+    text
+}
+
 fn shown(figure: &Figure, documents: &[Document]) -> Markup {
     let picture = &figure.picture;
     html! {
@@ -113,9 +134,9 @@ fn table(table: &Table) -> Markup {
     }
 }
 
-/// A file: its name, its machine, its command.
-fn source(document: &Document) -> Markup {
-    let (machine, command) = match &document.results {
+/// A file's machine and its command.
+fn origin(document: &Document) -> (String, Option<&str>) {
+    match &document.results {
         Results::Bench(report) => {
             let commit = report.commit.as_ref().map_or(String::new(), |commit| format!(", commit {commit}"));
             let machine = format!("{}, CUDA {} ({}){commit}", report.device, report.driver, report.backend);
@@ -136,7 +157,12 @@ fn source(document: &Document) -> Markup {
             let gpu = lesson.gpu.as_ref().map_or("no GPU timed it".to_owned(), |gpu| format!("timed on {gpu}"));
             (format!("{} simulated, {gpu}", lesson.simulated), None)
         }
-    };
+    }
+}
+
+/// A file: its name, its machine, its command.
+fn source(document: &Document) -> Markup {
+    let (machine, command) = origin(document);
     html! {
         b { (document.name) } ": " (machine)
         @if let Some(command) = command { br; code { (command) } }

@@ -153,7 +153,7 @@ fn figure(timings: &Timings<'_>, op: &str, varying: Option<&str>, rows: &[(usize
         upwards: upwards.to_owned(),
         curves,
         rule: copy.map(|copy| (copy, "copy".to_owned())),
-        edge: None,
+        edge: timings.l2_bytes.filter(|_| !by_work).map(|bytes| (bytes as f64, "L2".to_owned())),
     };
     Ok(Some(Figure::new(curves.picture(says, table)?, sources)))
 }

@@ -100,6 +100,24 @@ fn of_one_case_the_last_counts_and_devices_are_told_apart() {
 }
 
 #[test]
+fn sizes_are_drawn_by_themselves() {
+    let swept =
+        bench("GPU", r#""l2_bytes":4194304,"#).replace("\"command\":\"bench\"", "\"command\":\"bench relu --sizes\"");
+    let documents = [document(&swept).unwrap().unwrap()];
+    let (page, elements) = checked(&documents, "report");
+    assert!(!page.contains("Against the floor"), "small cases say nothing of it");
+    assert!(elements.iter().any(|e| e.name == "text" && e.text.trim() == "L2"));
+    let files = files(&documents, "bench relu --sizes").unwrap();
+    let (name, text) = &files.files[0];
+    assert_eq!(name, "README.md");
+    for (name, picture) in &files.files[1..] {
+        assert!(text.contains(&format!("]({name})")), "{name}");
+        markup::check_pictures(&markup::parse(picture));
+    }
+    assert!(text.contains("\n| auto | n=2^20 bfloat16 | 1 MiB | 100.0 µs | 10 GB/s |\n"), "{text}");
+}
+
+#[test]
 fn what_files_say_is_text_and_nothing_else() {
     let hostile = r#"</title><script>alert(1)</script>\u0000\u001b[31m\u202e&amp;"#;
     let text = bench(hostile, "").replace("ew.relu", hostile).replace("bfloat16", &format!("x={hostile}"));

@@ -1,6 +1,6 @@
 //! The rows of several files as one table a device, and what follows from them: ceilings, families, names of series.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::document::{Document, PeerRow, Results};
 use crate::check::bench::Row;
@@ -21,6 +21,10 @@ pub(super) struct Timings<'a> {
     pub(super) peers: Vec<(usize, &'a PeerRow)>,
     /// The copies that stand for the peak of memory, likewise.
     copies: Vec<(usize, &'a Row)>,
+    /// The documents whose rows are of cases in many sizes.
+    swept: HashSet<usize>,
+    /// The device's second-level cache, where a document tells it.
+    pub(super) l2_bytes: Option<u64>,
     /// Where the row of an operator, case and variant or peer is.
     index: HashMap<[String; 3], usize>,
 }
@@ -43,7 +47,11 @@ pub(super) fn by_device(documents: &[Document]) -> Vec<Timings<'_>> {
             all.len() - 1
         });
         match &document.results {
-            Results::Bench(report) => report.rows.iter().for_each(|row| all[at].add(number, row)),
+            Results::Bench(report) => {
+                all[at].swept.extend(report.is_sweep().then_some(number));
+                all[at].l2_bytes = report.l2_bytes.or(all[at].l2_bytes);
+                report.rows.iter().for_each(|row| all[at].add(number, row));
+            }
             Results::Peers(peers) => peers.rows.iter().for_each(|row| all[at].add_peer(number, row)),
             _ => {}
         }
@@ -66,9 +74,9 @@ impl<'a> Timings<'a> {
         put(&mut self.index, &mut self.peers, key, (number, row));
     }
 
-    /// What operators pick by themselves.
+    /// What operators pick by themselves for production shapes.
     pub(super) fn picked(&self) -> impl Iterator<Item = (usize, &'a Row)> {
-        self.rows.iter().copied().filter(|(_, row)| row.variant == AUTO)
+        self.rows.iter().copied().filter(|(number, row)| row.variant == AUTO && !self.swept.contains(number))
     }
 
     /// Others' rows of the same operator and case.
