@@ -134,6 +134,8 @@ impl ValueFormatter<f64> for Axis {
     fn format_ext(&self, value: &f64) -> String {
         match self.scale {
             Scale::Bytes => bytes(*value),
+            // Sizes are better known by all of their digits.
+            Scale::Doublings if (1.0..1e6).contains(value) => format!("{value:.0}"),
             _ => plain(*value),
         }
     }
@@ -178,7 +180,7 @@ mod tests {
             ticks(Scale::Bytes, &[f64::from(1 << 20), f64::from(1 << 23)]),
             ["1 MiB", "2 MiB", "4 MiB", "8 MiB"]
         );
-        assert_eq!(ticks(Scale::Doublings, &[1.0, 8.0]), ["1", "2", "4", "8"]);
+        assert_eq!(ticks(Scale::Doublings, &[8192.0, 16384.0]), ["8192", "16384"]);
     }
 
     #[test]

@@ -25,17 +25,20 @@ pub(super) type Frame = [At; 2];
 /// The size of ordinary text.
 pub(super) const FONT: i32 = 12;
 
+/// The width of a character on average, as a share of the size.
+const WIDE: f64 = 0.58;
+
 /// plotters writes a font's size divided by this.
 const FONT_UNIT: f64 = 1.24;
 
 /// The width of a text, about: fonts are the reader's.
 pub(super) fn width(text: &str) -> i32 {
-    (text.chars().count() as f64 * f64::from(FONT) * 0.56).ceil() as i32
+    (text.chars().count() as f64 * f64::from(FONT) * WIDE).ceil() as i32 + 4
 }
 
 /// A text that fits into so many pixels, about.
 pub(super) fn shortened(text: &str, pixels: i32) -> String {
-    let fits = (f64::from(pixels) / (f64::from(FONT) * 0.56)) as usize;
+    let fits = (f64::from(pixels) / (f64::from(FONT) * WIDE)) as usize;
     if text.chars().count() <= fits {
         return text.to_owned();
     }

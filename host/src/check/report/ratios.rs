@@ -14,7 +14,9 @@ const MOST: usize = 120;
 
 /// How much of its ceiling each operator reaches: the median of its cases, with a stroke for each of them.
 pub(super) fn floors(timings: &Timings<'_>) -> Result<Option<Figure>> {
-    let mut operators: BTreeMap<(usize, &str), Vec<(usize, &Row, f64)>> = BTreeMap::new();
+    // A document's number, a row of it and its percentage.
+    type Reached<'a> = (usize, &'a Row, f64);
+    let mut operators: BTreeMap<(usize, &str), Vec<Reached<'_>>> = BTreeMap::new();
     for (number, row) in timings.picked() {
         if let Some(percent) = row.pct_of_ceiling {
             operators.entry((family(&row.op), &row.op)).or_default().push((number, row, percent));
