@@ -69,11 +69,19 @@ fn wrong_words_are_usage_errors_that_help() {
         (vec!["bench", misspelt], format!("did you mean {name}")),
         (vec!["bench", "--out", "/no/such/folder/x.json"], "/no/such/folder/x.json".to_owned()),
         (vec!["bench", "--out", "/"], "it is a folder".to_owned()),
+        (vec!["bench", "--sizes"], "<OPS>".to_owned()),
         (vec!["verify", "--variant", "warp9"], "`variant` = warp9: expected one of auto, ".to_owned()),
         (vec!["verify", "gelu", "--dtype", "int8"], "`filter` = --dtype int8".to_owned()),
         (vec!["verify", "--dtype", "int8", "--case", "n="], "--dtype int8 --case n=".to_owned()),
         (vec!["analyze", name, "--device", "h1000"], "'--device <GPU>'\n  [possible values: h200, h100, ".to_owned()),
         (vec!["run", name], "--input".to_owned()),
+        (vec!["report", "x.html"], "<RESULTS>".to_owned()),
+        (vec!["report", "x.html", "/no/such/run.json"], "/no/such/run.json: cannot be read".to_owned()),
+        (
+            vec!["report", "x.html", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command.rs")],
+            "command.rs: is not JSON".to_owned(),
+        ),
+        (vec!["report", "/", "x.json"], "/: cannot be written: it is a folder".to_owned()),
         (vec!["paint"], "unrecognized subcommand".to_owned()),
     ] {
         let run = warpsmith(&args);
@@ -110,6 +118,27 @@ fn a_simulation_is_not_timed() {
     let run = warpsmith(&["bench", "--backend", "sim"]);
     assert_eq!(run.code, ENVIRONMENT, "{}", run.err);
     assert!(run.err.contains("needs a GPU"), "{}", run.err);
+    for args in [["mlp", "--sizes"], ["relu", "--sizes"]] {
+        let run = warpsmith(&[&["bench", "--backend", "sim", "--svg", "/no/such/folder"], &args[..]].concat());
+        assert!(run.code == ENVIRONMENT && run.err.contains("needs a GPU"), "{}", run.err);
+    }
+}
+
+#[test]
+fn a_report_is_one_file_with_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let row = |op: &str, ms: f64| json!({ "op": op, "case": "n=4", "variant": "auto", "ms": ms, "min_ms": ms, "bytes": 8, "flops": 0, "gbps": 8e-6 / ms, "pct_of_ceiling": 50.0 });
+    let report = json!({ "device": "GPU", "driver": "13.0", "backend": "cuda", "command": "bench", "rows": [row("ceiling.copy", 1.0), row("ew.relu", 2.0)] });
+    fs::write(at("run.json"), report.to_string()).unwrap();
+    let run = warpsmith(&["report", &at("page.html"), folder.path().to_str().unwrap(), "--svg", &at("pictures")]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.contains("pictures: 2, files of results: 1"), "{}", run.out);
+    assert_eq!(fs::read_to_string(at("page.html")).unwrap().matches("<svg ").count(), 2);
+    assert_eq!(fs::read_dir(at("pictures")).unwrap().count(), 3, "two pictures and their data");
+    let run = warpsmith(&["report", &at("no/page.html"), &at("run.json"), "--json"]);
+    assert_eq!(run.code, USAGE);
+    assert!(run.json()["error"].as_str().unwrap().contains("page.html: cannot be written"));
 }
 
 #[test]

@@ -101,3 +101,25 @@ fn the_command_lists_and_runs_lessons() {
     let json = warpsmith(&["lesson", "divergence", "--device", "a100", "--json"]).json();
     assert_eq!((&json["holds"], &json["lesson"]["gpu"]), (&true.into(), &serde_json::Value::Null));
 }
+
+#[test]
+fn a_lesson_draws_its_picture() {
+    assert_eq!(warpsmith(&["lesson", "--svg", "x.svg"]).code, 2, "of which lesson");
+    assert_eq!(warpsmith(&["lesson", "fusion", "--svg", "/no/such/folder/x.svg"]).code, 2);
+    if kernels::not_built().is_some() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fusion.svg");
+    let run = warpsmith(&["lesson", "fusion", "--device", "a100", "--svg", path.to_str().unwrap(), "--json"]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let picture = fs::read_to_string(path).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.contains("<title>The lesson fusion</title>"), "{picture}");
+    for run in run.json()["lesson"]["runs"].as_array().unwrap() {
+        let label = run["label"].as_str().unwrap();
+        for word in ["predicted", "counted", "at the peak"] {
+            let tip = picture.lines().find(|line| line.contains(&format!("<title>{label}: ")) && line.contains(word));
+            assert!(tip.is_some_and(|tip| tip.contains("<rect ")), "{label} {word}: {picture}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Simulated devices pick the kernels and size the grids of the GPU they stand for.
 
+use warpsmith::check::bench::mlp::{Mlp, Sizes};
 use warpsmith::sim::{self, GpuModel};
 use warpsmith::{BackendKind, Device, Float8, Tensor, bf16, f8e4m3, f8e5m2, kernels, ops};
 
@@ -71,5 +72,55 @@ fn models_agree_on_eight_bit_floats() {
     if kernels::not_built().is_none() {
         check_rounding(f8e4m3::from_bits);
         check_rounding(f8e5m2::from_bits);
+    }
+}
+
+/// The perceptron and its gradients in f64, by the obvious loops.
+fn check_perceptron(sizes: Sizes) {
+    let Sizes { layers, batch, width } = sizes;
+    let stream = sim::open(&GpuModel::H100).unwrap().stream().unwrap();
+    let mut mlp = Mlp::new(&stream, sizes).unwrap();
+    mlp.forward(&stream).unwrap();
+    mlp.backward(&stream).unwrap();
+    let values =
+        |tensor: &Tensor<bf16>| -> Vec<f64> { tensor.to_vec(&stream).unwrap().iter().map(|x| x.to_f64()).collect() };
+    let close = |what: &str, got: &Tensor<bf16>, want: &[f64]| {
+        let (got, largest) = (values(got), want.iter().fold(0.0f64, |most, x| most.max(x.abs())));
+        assert_eq!(got.len(), want.len());
+        // Values are rounded to 2⁻⁹ at four places a layer, and there and back that is sixteen.
+        let worst = got.iter().zip(want).map(|(got, want)| (got - want).abs()).fold(0.0, f64::max);
+        assert!(largest > 0.1 && worst <= 0.03 * largest, "{sizes:?} {what}: {worst} of {largest}");
+    };
+    let inner = |z: f64| (2.0 / std::f64::consts::PI).sqrt() * (z + 0.044715 * z.powi(3));
+    let gelu = |z: f64| z / 2.0 * (1.0 + inner(z).tanh());
+    let slope = |z: f64| (gelu(z + 1e-6) - gelu(z - 1e-6)) / 2e-6;
+    let (mut h, mut z) = (vec![values(&mlp.activations[0])], Vec::new());
+    for (layer, (weight, bias)) in mlp.weights.iter().enumerate() {
+        let (w, b) = (values(weight), values(bias));
+        let dot = |i: usize, j: usize| (0..width).map(|k| h[layer][i * width + k] * w[j * width + k]).sum::<f64>();
+        let before: Vec<_> = (0..batch * width).map(|at| dot(at / width, at % width) + b[at % width]).collect();
+        let after: Vec<_> = before.iter().map(|z| gelu(*z)).collect();
+        close("result", &mlp.activations[layer + 1], &after);
+        z.push(before);
+        h.push(after);
+    }
+    let mut down = values(&mlp.upstream);
+    for layer in (0..layers).rev() {
+        let dz: Vec<_> = down.iter().zip(&z[layer]).map(|(dy, z)| dy * slope(*z)).collect();
+        let sum = |j: usize, of: &dyn Fn(usize) -> f64| (0..batch).map(|i| dz[i * width + j] * of(i)).sum::<f64>();
+        let dw: Vec<_> = (0..width * width).map(|at| sum(at / width, &|i| h[layer][i * width + at % width])).collect();
+        close("weights", &mlp.gradients[layer].0, &dw);
+        close("bias", &mlp.gradients[layer].1, &(0..width).map(|j| sum(j, &|_| 1.0)).collect::<Vec<_>>());
+        let w = values(&mlp.weights[layer].0);
+        let dot = |i: usize, j: usize| (0..width).map(|k| dz[i * width + k] * w[k * width + j]).sum::<f64>();
+        down = (0..batch * width).map(|at| dot(at / width, at % width)).collect();
+    }
+}
+
+#[test]
+fn the_perceptron_that_is_timed_computes_its_gradients() {
+    if kernels::not_built().is_none() {
+        check_perceptron(Sizes { layers: 2, batch: 40, width: 24 });
+        check_perceptron(Sizes { layers: 1, batch: 3, width: 56 });
     }
 }

@@ -4,6 +4,9 @@
 //! cache, so that no launch finds its input there.
 
 mod ceiling;
+pub mod mlp;
+mod spread;
+mod sweep;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -11,6 +14,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 pub use ceiling::{Ceilings, peak_bandwidth, peak_flops};
+pub use spread::{Spread, explain};
+pub use sweep::sweep;
 
 use crate::check::verify::AUTO;
 use crate::check::{Job, Operands, registry};
@@ -53,6 +58,9 @@ pub struct Row {
     /// The rate as a percentage of the ceiling: the measured copy, or the arithmetic peak at the highest clock.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pct_of_ceiling: Option<f64>,
+    /// How the times lie, where that was asked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub spread: Option<Spread>,
 }
 
 /// A run: its rows, and where and how they came about.
@@ -69,6 +77,9 @@ pub struct Report {
     pub commit: Option<String>,
     /// The command that was run.
     pub command: String,
+    /// The device's second-level cache.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub l2_bytes: Option<u64>,
     /// The timings.
     pub rows: Vec<Row>,
     /// What failed, with its message.
@@ -77,6 +88,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether its rows are of cases in many sizes rather than of production shapes, as its command says.
+    pub fn is_sweep(&self) -> bool {
+        self.command.split_whitespace().any(|word| word == "--sizes")
+    }
+
     /// A report of `device` without rows.
     pub fn new(device: &Device, command: String) -> Self {
         let info = device.info();
@@ -86,6 +102,7 @@ impl Report {
             backend: info.backend.to_string(),
             commit: std::env::var("WARPSMITH_COMMIT").ok().filter(|c| !c.is_empty()),
             command,
+            l2_bytes: Some(info.l2_bytes),
             rows: Vec::new(),
             errors: Vec::new(),
         }
@@ -148,7 +165,13 @@ impl Prepared {
 }
 
 /// Median and least milliseconds of what `launch` queues.
-fn time(stream: &Stream, mut launch: impl FnMut() -> Result<()>) -> Result<(f64, f64)> {
+fn time(stream: &Stream, launch: impl FnMut() -> Result<()>) -> Result<(f64, f64)> {
+    let times = samples(stream, launch)?;
+    Ok((times[times.len() / 2], times[0]))
+}
+
+/// Milliseconds of many runs of what `launch` queues, the least first.
+fn samples(stream: &Stream, mut launch: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let start = Instant::now();
     launch()?;
     stream.synchronize()?;
@@ -164,7 +187,7 @@ fn time(stream: &Stream, mut launch: impl FnMut() -> Result<()>) -> Result<(f64,
     let times = events.iter().map(|(start, end)| Ok(f64::from(start.elapsed_ms(end)?)));
     let mut times = times.collect::<Result<Vec<_>>>()?;
     times.sort_by(f64::total_cmp);
-    Ok((times[times.len() / 2], times[0]))
+    Ok(times)
 }
 
 /// Something to time.
@@ -233,6 +256,7 @@ pub fn row(device: &Device, ceilings: &Ceilings, timing: &Timing) -> Result<Row>
         gbps: (cost.bytes > 0).then_some(gbps),
         tflops: (cost.flops > 0).then_some(tflops),
         pct_of_ceiling: pct.map(|p| p * 100.0),
+        spread: None,
     })
 }
 
@@ -290,5 +314,6 @@ pub fn plain(op: &str, case: &str, ms: f64, min_ms: f64) -> Row {
         gbps: None,
         tflops: None,
         pct_of_ceiling: None,
+        spread: None,
     }
 }

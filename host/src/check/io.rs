@@ -56,7 +56,13 @@ pub fn serialize(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<Vec<u8>>
 pub(crate) fn write_json(path: &Path, document: &impl serde::Serialize) -> Result<()> {
     let text =
         serde_json::to_string_pretty(document).map_err(|e| Error::file(path, format!("cannot be written: {e}")))?;
-    whole::write(path, (text + "\n").as_bytes())
+    write_text(path, &(text + "\n"))
+}
+
+/// Writes a text. The file appears whole or not at all.
+#[cfg(feature = "cli")]
+pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
+    whole::write(path, text.as_bytes())
 }
 
 fn malformed(error: &SafeTensorError) -> String {

@@ -9,9 +9,13 @@ pub mod lessons;
 pub mod lines;
 pub mod mutation;
 mod operands;
+#[cfg(feature = "cli")]
+pub(crate) mod pictures;
 pub mod profile;
 pub mod random;
 pub mod registry;
+#[cfg(feature = "cli")]
+pub(crate) mod report;
 pub mod verify;
 
 pub use job::Job;

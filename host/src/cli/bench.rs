@@ -8,14 +8,17 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::{BackendArg, Outcome, Ui};
-use crate::check::bench::{self, Ceilings, Report, Row, Timing};
+use crate::check::bench::{self, Ceilings, Report, Row, Spread, Timing, mlp};
+use crate::check::report::{self, Document};
 use crate::check::{io, registry};
+use crate::ops::model::Bound;
 use crate::runtime::device::{BackendKind, Device};
+use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Operators to time [default: all, and the ceilings and overheads]
+    /// Operators to time; `mlp` is a perceptron of several layers built from them [default: all, and the ceilings and overheads]
     ops: Vec<String>,
     /// Only cases whose names contain this
     #[arg(long, value_name = "TEXT")]
@@ -23,6 +26,12 @@ pub(super) struct Args {
     /// Write the rows to this file as JSON
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Time one production case of each operator in sizes from 1 MiB to past the L2 cache
+    #[arg(long, requires = "ops")]
+    sizes: bool,
+    /// Write pictures of the rows into this folder, with their data in Markdown
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
     #[command(flatten)]
     backend: BackendArg,
 }
@@ -36,17 +45,10 @@ pub(super) struct ColdStartArgs {
 const COLD_STARTS: usize = 3;
 
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
-    let ops = registry::select(&args.ops)?;
-    if let Some(path) = &args.out {
-        // Found out now rather than after minutes of timing.
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-        if folder.is_some_and(|f| !f.is_dir()) {
-            return Err(Error::file(path, "cannot be written: its folder does not exist"));
-        }
-        if path.is_dir() {
-            return Err(Error::file(path, "cannot be written: it is a folder"));
-        }
-    }
+    let named: Vec<_> = args.ops.iter().filter(|name| *name != mlp::NAME).cloned().collect();
+    let with_mlp = named.len() < args.ops.len();
+    let ops = if with_mlp && named.is_empty() { Vec::new() } else { registry::select(&named)? };
+    args.out.as_deref().map_or(Ok(()), super::writable)?;
     let device = args.backend.open()?;
     if device.simulator().is_some() {
         return Err(Error::BackendUnavailable {
@@ -54,11 +56,24 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
             reason: "a simulation has no times; `bench` needs a GPU".to_owned(),
         });
     }
-    let jobs = bench::plan(&device, &ops, args.case.as_deref())?;
-    let mut report = Report::new(&device, command_line());
-    let bar = ui.progress(jobs.len() + 1);
+    let case = args.case.as_deref();
+    let jobs = match () {
+        () if ops.is_empty() => Vec::new(),
+        () if args.sizes => bench::sweep(device.info(), &ops, case)?,
+        () => bench::plan(&device, &ops, case)?,
+    };
+    let mut report = Report::new(&device, super::command_line());
+    let sizes: Vec<_> = if with_mlp { mlp::Sizes::all() } else { Vec::new() };
+    let sizes: Vec<_> = sizes.into_iter().filter(|s| case.is_none_or(|text| s.case().contains(text))).collect();
+    let bar = ui.progress(jobs.len() + sizes.len() + 1);
     measure(args, &device, &jobs, &mut report, &bar, ui);
+    perceptrons(&device, &sizes, &mut report, &bar);
     bar.finish_and_clear();
+    if let Some(folder) = &args.svg {
+        let document = [Document::of(report.clone())];
+        let written = report::files(&document, &report.command).and_then(|files| super::report::write(folder, &files));
+        report.errors.extend(written.err().map(|error| error.to_string()));
+    }
     if let Some(path) = &args.out
         && let Err(error) = io::write_json(path, &report)
     {
@@ -68,6 +83,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     ui.line(format!("On {} (CUDA driver {}):", report.device, report.driver));
     let headings = ["operator", "case", "variant", ">ms", ">min ms", ">GB/s", ">TFLOP/s", ">% of ceiling"];
     ui.table(&headings, report.rows.iter().map(cells).collect());
+    spreads(&report.rows, ui);
     report.errors.iter().for_each(|error| ui.note(format!("error: {error}")));
     Ok(Outcome::of(report.errors.is_empty()))
 }
@@ -107,6 +123,37 @@ fn measure(args: &Args, device: &Device, jobs: &[Timing], report: &mut Report, b
     }
 }
 
+/// The perceptron in several sizes. An error ends it; what was measured stays.
+fn perceptrons(device: &Device, sizes: &[mlp::Sizes], report: &mut Report, bar: &ProgressBar) {
+    let peak = bench::peak_flops(device.info(), Bound::Tensor(DType::BF16));
+    for sizes in sizes {
+        bar.set_message(format!("{} {}", mlp::NAME, sizes.case()));
+        match mlp::rows(device, *sizes, peak) {
+            Ok(rows) => report.rows.extend(rows),
+            Err(error) => return report.errors.push(format!("{} {}: {error}", mlp::NAME, sizes.case())),
+        }
+        bar.inc(1);
+    }
+}
+
+/// How the times lie of what is timed as a whole, and what beginning and waiting cost.
+fn spreads(rows: &[Row], ui: &mut Ui) {
+    let spread: Vec<_> = rows.iter().filter_map(|row| Some((row, row.spread?))).collect();
+    if spread.is_empty() {
+        return;
+    }
+    ui.line("\nHow these times lie, in ms:");
+    let row = |(row, s): &(&Row, Spread)| {
+        let text = [row.op.clone(), row.case.clone(), s.runs.to_string()].map(Cell::new);
+        let numbers =
+            [s.first_ms, s.p10_ms, row.ms, s.p90_ms, s.queued_ms, s.waited_ms].map(|ms| Cell::new(format!("{ms:.4}")));
+        text.into_iter().chain(numbers).collect()
+    };
+    let headings = ["operator", "case", ">runs", ">first", ">10%", ">median", ">90%", ">to queue", ">with a wait"];
+    ui.table(&headings, spread.iter().map(row).collect());
+    bench::explain(&spread).iter().for_each(|line| ui.line(line));
+}
+
 fn cells(row: &Row) -> Vec<Cell> {
     let rate = |rate: Option<f64>| Cell::new(rate.map_or("-".to_owned(), |r| format!("{r:.1}")));
     vec![
@@ -119,15 +166,6 @@ fn cells(row: &Row) -> Vec<Cell> {
         rate(row.tflops),
         rate(row.pct_of_ceiling),
     ]
-}
-
-/// The program's name without its folder, and its arguments.
-fn command_line() -> String {
-    let mut args: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
-    if let Some(first) = args.first_mut() {
-        *first = first.rsplit('/').next().unwrap_or_default().to_owned();
-    }
-    args.join(" ")
 }
 
 pub(super) fn cold_start(args: &ColdStartArgs, ui: &mut Ui) -> Result<Outcome> {

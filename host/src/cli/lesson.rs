@@ -1,11 +1,15 @@
 //! `warpsmith lesson`.
 
+use std::path::PathBuf;
+
 use clap::builder::PossibleValuesParser;
 use comfy_table::{Cell, Color};
 use serde_json::json;
 
 use super::{BackendArg, Outcome, Ui, ui};
+use crate::check::io;
 use crate::check::lessons::{self, Count, LESSONS, Measured, Taught};
+use crate::check::pictures::{self, LessonTaken};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::sim::GpuModel;
 use crate::runtime::{kernels, sim};
@@ -18,6 +22,9 @@ pub(super) struct Args {
     /// The GPU to simulate, without the one that is here [default: a model of the one that is here, else h100]
     #[arg(long, value_name = "GPU", ignore_case = true, value_parser = super::gpu(), conflicts_with = "backend")]
     device: Option<GpuModel>,
+    /// Write its picture to this file: what was predicted beside what was counted and timed
+    #[arg(long, value_name = "FILE", requires = "name")]
+    svg: Option<PathBuf>,
     #[command(flatten)]
     backend: BackendArg,
 }
@@ -28,6 +35,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         return Ok(Outcome::Ok);
     };
     let lesson = lessons::find(name)?;
+    args.svg.as_deref().map_or(Ok(()), super::writable)?;
     if let Some(why) = kernels::not_built() {
         return Err(Error::KernelsNotBuilt { why: why.to_owned() });
     }
@@ -39,6 +47,9 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let of_gpu = gpu.as_ref().map(|gpu| GpuModel::of(gpu.info()));
     let simulated = sim::open(&args.device.or(of_gpu).unwrap_or(GpuModel::H100))?;
     let taught = lessons::teach(lesson, &simulated, gpu.as_ref())?;
+    if let Some(path) = &args.svg {
+        io::write_text(path, &pictures::of_lesson(&LessonTaken::from(&taught))?.file())?;
+    }
     ui.document(&json!({ "holds": taught.holds(), "lesson": taught }));
     show(&taught, ui);
     Ok(Outcome::of(taught.holds()))

@@ -10,6 +10,7 @@ mod doctor;
 mod inspect;
 mod lesson;
 mod list;
+mod report;
 mod run;
 mod sanitize;
 mod ui;
@@ -17,6 +18,7 @@ mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -59,6 +61,8 @@ enum Verb {
     Analyze(analyze::Args),
     /// List the lessons about GPUs, or run one: what kernels are predicted to do, and what they do
     Lesson(lesson::Args),
+    /// Write results as a page of pictures
+    Report(report::Args),
     /// Time opening a device and running a first operator
     #[command(hide = true)]
     ColdStart(bench::ColdStartArgs),
@@ -127,6 +131,7 @@ fn dispatch(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, ui: &mu
         Verb::Sanitize(args) => sanitize::run(&args, ui),
         Verb::Analyze(args) => analyze::run(&args, ui),
         Verb::Lesson(args) => lesson::run(&args, ui),
+        Verb::Report(args) => report::run(&args, ui),
         Verb::ColdStart(args) => bench::cold_start(&args, ui),
     };
     match result.and_then(|outcome| ui.finish().map(|()| outcome)) {
@@ -153,6 +158,27 @@ fn exit_code(error: &Error) -> u8 {
         | Error::File { .. } => USAGE,
         _ => CHECKS_FAILED,
     }
+}
+
+/// The program's name without its folder, and its arguments.
+fn command_line() -> String {
+    let mut args: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if let Some(first) = args.first_mut() {
+        *first = first.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    args.join(" ")
+}
+
+/// Whether a file can be there: found out now rather than after minutes of work.
+fn writable(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    if folder.is_some_and(|f| !f.is_dir()) {
+        return Err(Error::file(path, "cannot be written: its folder does not exist"));
+    }
+    if path.is_dir() {
+        return Err(Error::file(path, "cannot be written: it is a folder"));
+    }
+    Ok(())
 }
 
 /// `--backend`, shared by the verbs that need a device.

@@ -18,12 +18,13 @@ mod recomputation;
 mod roofline;
 mod sgemm;
 mod teach;
-mod text;
+pub(super) mod text;
 mod waves;
 
 pub use anatomy::of_device;
 pub use plan::{Facts, Plan, Prediction, Run};
 pub use quantity::Quantity;
+pub(crate) use teach::agree;
 pub use teach::{Count, KernelPlace, Measured, Taught, Time, teach};
 
 use crate::runtime::device::DeviceInfo;

@@ -93,8 +93,13 @@ impl Count {
 
     /// Whether it is what was predicted, but for the roundings of a division.
     pub fn holds(&self) -> bool {
-        (self.counted - self.predicted).abs() <= 1e-9 * self.predicted.abs()
+        agree(self.predicted, self.counted)
     }
+}
+
+/// Whether a count is what was predicted.
+pub(crate) fn agree(predicted: f64, counted: f64) -> bool {
+    (counted - predicted).abs() <= 1e-9 * predicted.abs()
 }
 
 /// A time.

@@ -1,7 +1,7 @@
 //! Numbers as lessons write them.
 
 /// A count of bytes, operations or anything else: `1.5 M`.
-pub(super) fn count(value: f64) -> String {
+pub(in crate::check) fn count(value: f64) -> String {
     // From where on, and what of: thousands from ten thousand on.
     let units = [(1e15, 1e15, "P"), (1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")];
     match units.iter().find(|(from, ..)| value.abs() >= *from) {
@@ -11,7 +11,7 @@ pub(super) fn count(value: f64) -> String {
 }
 
 /// Three or four digits.
-pub(super) fn digits(value: f64) -> String {
+pub(in crate::check) fn digits(value: f64) -> String {
     match value.abs() {
         _ if value.fract() == 0.0 => format!("{value:.0}"),
         v if v >= 1000.0 => format!("{value:.0}"),
@@ -22,12 +22,12 @@ pub(super) fn digits(value: f64) -> String {
 }
 
 /// How many times more: `5.5`.
-pub(super) fn times(more: f64, less: f64) -> String {
+pub(in crate::check) fn times(more: f64, less: f64) -> String {
     digits(more / less)
 }
 
 /// A rate or a size that a device may not tell.
-pub(super) fn or_dash(value: Option<f64>, unit: &str) -> String {
+pub(in crate::check) fn or_dash(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{}{unit}", count(value)))
 }
 

@@ -13,7 +13,7 @@ mod run;
 use std::fmt;
 
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use compare::{Comparison, Mismatch};
 pub use run::{NotRun, Run, all};
@@ -106,7 +106,7 @@ pub fn plan(ops: &[&'static dyn Operator], filter: &Filter) -> Result<Vec<Job>> 
 }
 
 /// How a check ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// As it should be.

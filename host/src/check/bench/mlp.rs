@@ -1,0 +1,196 @@
+//! A perceptron of several layers, forward and backward, built from the operators: how they do when one follows the other.
+//!
+//! A layer is y = gelu(x·Wᵀ + b) with square W: `gemm`, `zip` for the bias, `gelu`. Its gradient: `gelu_backward`, two products for dW and dx,
+//! and one with a row of ones for db. All in bf16, into tensors that are made once.
+
+use std::time::Instant;
+
+use gpu_kernels::ops::elementwise::zip::add_product;
+use half::bf16;
+
+use super::{Row, Spread, WARM_UP, plain, samples};
+use crate::ops::{self, Philox};
+use crate::runtime::device::Device;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+
+/// The name that it is asked for by.
+pub const NAME: &str = "mlp";
+
+/// How many layers, rows of input, and how wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Layers.
+    pub layers: usize,
+    /// Rows of the input.
+    pub batch: usize,
+    /// Columns of the input and of every layer.
+    pub width: usize,
+}
+
+/// Where one size varies, the others are these.
+const BASE: Sizes = Sizes { layers: 4, batch: 4096, width: 4096 };
+const LAYERS: [usize; 3] = [1, 2, 8];
+const BATCHES: [usize; 5] = [512, 1024, 2048, 8192, 16384];
+const WIDTHS: [usize; 3] = [1024, 2048, 8192];
+
+impl Sizes {
+    /// What is timed: each size varied by itself.
+    pub fn all() -> Vec<Self> {
+        let layers = LAYERS.map(|layers| Self { layers, ..BASE });
+        let batches = BATCHES.map(|batch| Self { batch, ..BASE });
+        let widths = WIDTHS.map(|width| Self { width, ..BASE });
+        [&[BASE][..], &layers, &batches, &widths].concat()
+    }
+
+    /// What reports call it.
+    pub fn case(&self) -> String {
+        format!("layers={} batch={} width={} bf16", self.layers, self.batch, self.width)
+    }
+
+    /// Operations of the products, which are nearly all there are: forward, and backward, which needs no gradient of the input.
+    fn flops(&self) -> [u64; 2] {
+        let product = 2 * self.batch * self.width * self.width;
+        [self.layers * product, (2 * self.layers - 1) * product].map(|n| n as u64)
+    }
+
+    /// The least traffic: weights and input, and what is saved for the gradients; and the same read again, with gradients of all weights.
+    fn bytes(&self) -> [u64; 2] {
+        let (weights, rows) = (self.layers * self.width * (self.width + 1), self.batch * self.width);
+        let saved = 2 * self.layers * rows;
+        [weights + rows + saved, 2 * weights + saved + rows].map(|n| (n * size_of::<bf16>()) as u64)
+    }
+}
+
+/// Its parameters, activations and gradients on a device.
+#[derive(Debug)]
+pub struct Mlp {
+    sizes: Sizes,
+    /// What is learnt: a matrix and a row a layer.
+    pub weights: Vec<(Tensor<bf16>, Tensor<bf16>)>,
+    /// The input, and each layer's result.
+    pub activations: Vec<Tensor<bf16>>,
+    /// The gradient of the result.
+    pub upstream: Tensor<bf16>,
+    /// Gradients of the weights.
+    pub gradients: Vec<(Tensor<bf16>, Tensor<bf16>)>,
+    /// What gelu was applied to.
+    before: Vec<Tensor<bf16>>,
+    product: Tensor<bf16>,
+    ones: Tensor<bf16>,
+}
+
+impl Mlp {
+    /// With random weights and input.
+    pub fn new(stream: &Stream, sizes: Sizes) -> Result<Self> {
+        let Sizes { layers, batch, width } = sizes;
+        let mut seed = 0;
+        let mut random = |shape: &[usize], std: f32| {
+            seed += 1;
+            ops::random_normal::<bf16>(stream, shape, 0.0, std, Philox { seed, offset: 0 })
+        };
+        // Of such weights every layer's result is about as large as its input.
+        let std = 1.5 / (width as f32).sqrt();
+        let rows = [batch, width];
+        let uninit = |shape: &[usize]| Tensor::<bf16>::uninit(stream, shape);
+        let weights = (0..layers).map(|_| Ok((random(&[width, width], std)?, random(&[width], 0.1)?)));
+        let weights = weights.collect::<Result<_>>()?;
+        let gradients = (0..layers).map(|_| Ok((uninit(&[width, width])?, uninit(&[1, width])?)));
+        let mut activations = vec![random(&rows, 1.0)?];
+        for _ in 0..layers {
+            activations.push(uninit(&rows)?);
+        }
+        Ok(Self {
+            sizes,
+            weights,
+            activations,
+            upstream: random(&rows, 1.0)?,
+            gradients: gradients.collect::<Result<_>>()?,
+            before: (0..layers).map(|_| uninit(&rows)).collect::<Result<_>>()?,
+            product: uninit(&rows)?,
+            ones: Tensor::filled(stream, [batch.max(width)], bf16::ONE)?,
+        })
+    }
+
+    /// Queues all layers.
+    pub fn forward(&mut self, stream: &Stream) -> Result<()> {
+        let rows = [self.sizes.batch, self.sizes.width];
+        let ones = self.ones.slice(0..self.sizes.width)?;
+        for (layer, (weight, bias)) in self.weights.iter().enumerate() {
+            let (done, rest) = self.activations.split_at_mut(layer + 1);
+            ops::gemm_into(stream, 1.0, &done[layer], weight.view().t(), 0.0, &mut self.product)?;
+            let bias = bias.view().broadcast(rows)?;
+            let inputs = [self.product.view(), bias, ones.broadcast(rows)?];
+            ops::zip_into(stream, inputs, add_product(1.0), &mut self.before[layer])?;
+            ops::gelu_into(stream, &self.before[layer], &mut rest[0])?;
+        }
+        Ok(())
+    }
+
+    /// Queues the gradients of all weights. What `forward` left is what they are of.
+    pub fn backward(&mut self, stream: &Stream) -> Result<()> {
+        let Sizes { layers, batch, width } = self.sizes;
+        let ones = self.ones.slice(0..batch)?.reshape([1, batch])?;
+        let mut down = Tensor::<bf16>::uninit(stream, [batch, width])?;
+        for layer in (0..layers).rev() {
+            let above = if layer + 1 == layers { &self.upstream } else { &down };
+            ops::gelu_backward_into(stream, &self.before[layer], above, &mut self.product)?;
+            let (weight, bias) = &mut self.gradients[layer];
+            ops::gemm_into(stream, 1.0, self.product.view().t(), &self.activations[layer], 0.0, weight)?;
+            ops::gemm_into(stream, 1.0, ones, &self.product, 0.0, bias)?;
+            if layer > 0 {
+                ops::gemm_into(stream, 1.0, &self.product, &self.weights[layer].0, 0.0, &mut down)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Times both directions of one size; `peak` is of the tensor cores, in operations a second.
+pub fn rows(device: &Device, sizes: Sizes, peak: Option<f64>) -> Result<[Row; 2]> {
+    let stream = device.stream()?;
+    let mut mlp = Mlp::new(&stream, sizes)?;
+    stream.synchronize()?;
+    let (flops, bytes) = (sizes.flops(), sizes.bytes());
+    let row = |direction: usize, (ms, spread): (f64, Spread)| {
+        let (flops, bytes) = (flops[direction], bytes[direction]);
+        let tflops = flops as f64 / ms / 1e9;
+        Row {
+            bytes,
+            flops,
+            gbps: Some(bytes as f64 / ms / 1e6),
+            tflops: Some(tflops),
+            pct_of_ceiling: peak.map(|peak| 100.0 * tflops * 1e12 / peak),
+            spread: Some(spread),
+            ..plain(["mlp.forward", "mlp.backward"][direction], &sizes.case(), ms, spread.min_ms)
+        }
+    };
+    let ahead = row(0, timed(&stream, || mlp.forward(&stream))?);
+    let back = row(1, timed(&stream, || mlp.backward(&stream))?);
+    Ok([ahead, back])
+}
+
+/// The median of many runs, and what a single number does not say.
+fn timed(stream: &Stream, mut step: impl FnMut() -> Result<()>) -> Result<(f64, Spread)> {
+    let clock = |step: &mut dyn FnMut() -> Result<()>| {
+        let start = Instant::now();
+        step()?;
+        let queued = start.elapsed();
+        stream.synchronize()?;
+        Ok::<_, crate::Error>([queued, start.elapsed()].map(|time| time.as_secs_f64() * 1e3))
+    };
+    let [_, first_ms] = clock(&mut step)?;
+    for _ in 0..WARM_UP {
+        step()?;
+    }
+    stream.synchronize()?;
+    let times = samples(stream, &mut step)?;
+    let mut waited = (0..super::MIN_RUNS).map(|_| clock(&mut step)).collect::<Result<Vec<_>>>()?;
+    waited.sort_by(|a, b| a[1].total_cmp(&b[1]));
+    let [queued_ms, waited_ms] = waited[waited.len() / 2];
+    let at = |share: usize| times[(times.len() - 1) * share / 100];
+    let spread =
+        Spread { runs: times.len(), first_ms, min_ms: times[0], p10_ms: at(10), p90_ms: at(90), queued_ms, waited_ms };
+    Ok((times[times.len() / 2], spread))
+}
