@@ -305,7 +305,7 @@ impl Operator for AttentionForward {
     }
 
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
-        super::tolerance(case, output, 0.0)
+        super::tolerance(case, output, case.dtype, 0.0)
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {

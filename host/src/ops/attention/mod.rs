@@ -14,8 +14,8 @@ mod problem;
 
 pub use backward::{Saved, attention_backward, attention_backward_into};
 pub use decode::{
-    Decoding, KvCache, KvCacheMut, attention_decode, attention_decode_append, attention_decode_append_into,
-    attention_decode_into,
+    CacheElement, Decoding, KvCache, KvCacheMut, attention_decode, attention_decode_append,
+    attention_decode_append_into, attention_decode_into,
 };
 pub use forward::{attention, attention_into, attention_with_lse};
 pub use options::Attention;
@@ -149,8 +149,8 @@ fn size_of_values(case: &Case) -> f64 {
     }
 }
 
-/// Of O and its logsumexp; `merging` is the absolute error of exponents beside that of scores.
-fn tolerance(case: &Case, output: &str, merging: f64) -> Result<Tolerance> {
+/// Of O and its logsumexp, with weights of that type; `merging` is the absolute error of exponents beside that of scores.
+fn tolerance(case: &Case, output: &str, weights: DType, merging: f64) -> Result<Tolerance> {
     let [d] = case.dims(["d"])?;
     let size = size_of_values(case);
     // d products of that size, added in f32 and truncated by the tensor cores to 2⁻²² of the sum of 16 at a time.
@@ -159,7 +159,7 @@ fn tolerance(case: &Case, output: &str, merging: f64) -> Result<Tolerance> {
         let why = "the scores' f32 error; log₂ and its factor";
         return Ok(Tolerance::new(score + 4e-6, 4.0 * roundoff(DType::F32), why));
     }
-    let weights = if case.dtype == DType::F32 { 0.0 } else { roundoff(case.dtype) };
+    let weights = if weights == DType::F32 { 0.0 } else { roundoff(weights) };
     let why = "one rounding to storage; each weight's rounding to it, times values of up to 3 standard deviations; the \
                scores' error as a relative one of the weights";
     Ok(Tolerance::rounded(case.dtype, 3.0 * size * (weights + score + 2e-6), 0.0, why))

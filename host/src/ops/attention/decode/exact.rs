@@ -11,6 +11,8 @@ use crate::runtime::host_tensor::HostTensor;
 pub(super) struct Exact<'a> {
     q: &'a HostTensor,
     caches: [&'a HostTensor; 2],
+    /// Of every token and head.
+    scales: Option<[Vec<f64>; 2]>,
     new: Option<[&'a HostTensor; 2]>,
     lengths: Vec<f64>,
     /// Pages of a sequence, and where they are.
@@ -24,10 +26,12 @@ impl<'a> Exact<'a> {
     pub(super) fn new(inputs: &Tensors<'a>, params: &Params) -> Result<Self> {
         let q = inputs.get("q")?;
         let scale = f64::from(params.f32("scale")?);
+        let numbers = |name| inputs.optional(name).map(HostTensor::to_f64);
         let d = q.shape()[3].max(1) as f64;
         Ok(Self {
             q,
             caches: [inputs.get("k_cache")?, inputs.get("v_cache")?],
+            scales: numbers("k_scales").zip(numbers("v_scales")).map(|(k, v)| [k, v]),
             new: inputs.optional("k").zip(inputs.optional("v")).map(|(k, v)| [k, v]),
             lengths: inputs.get("lengths")?.to_f64(),
             table: inputs.optional("page_table").map(|table| (table.shape()[1], table.to_f64())),
@@ -65,7 +69,11 @@ impl<'a> Exact<'a> {
         let token = (position + q_len).checked_sub(self.len(batch));
         Some(match (self.new, token) {
             (Some(new), Some(token)) => reference::row(new[side], (batch * q_len + token) * kv_heads + head),
-            _ => reference::row(self.caches[side], place * kv_heads + head),
+            _ => {
+                let row = place * kv_heads + head;
+                let scale = self.scales.as_ref().map_or(1.0, |scales| scales[side][row]);
+                reference::row(self.caches[side], row).into_iter().map(|x| x * scale).collect()
+            }
         })
     }
 
