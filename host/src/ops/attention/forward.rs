@@ -111,6 +111,7 @@ type Args<T> = (
     DevicePtr<i32>,
     DevicePtr<i32>,
     DevicePtr<f32>,
+    DevicePtr<f32>,
     gk::Problem,
 );
 
@@ -189,6 +190,7 @@ impl<'a, T: Float> Call<'a, T> {
             bounds.cu_k,
             bounds.key_lengths,
             bounds.slopes,
+            bounds.sinks,
             self.problem.sizes,
         );
         // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, what is read of lengths and
@@ -238,6 +240,7 @@ pub(super) static INFO: OpInfo = OpInfo {
         ArgInfo::input("cu_q", "[sequences + 1], where packed queries start").of(&[DType::I32]).optional(),
         ArgInfo::input("cu_k", "[sequences + 1], where packed keys start").of(&[DType::I32]).optional(),
         ArgInfo::input("slopes", "[heads], ALiBi's").of(&[DType::F32]).optional(),
+        ArgInfo::input("sinks", "[heads], scores without values").of(&[DType::F32]).optional(),
         ArgInfo::output("o", "[batch, heads, q_len, d], d contiguous"),
         ArgInfo::output("lse", "[batch, heads, q_len], logsumexp of the scores").of(&[DType::F32]),
     ],
@@ -297,7 +300,7 @@ impl Operator for AttentionForward {
         if output == "o" {
             return Ok(reference::by_row(rows, |row| exact.output(row)));
         }
-        Ok(rows.iter().map(|row| Exact::lse(&exact.seen(*row))).collect())
+        Ok(rows.iter().map(|row| exact.lse(*row, &exact.seen(*row))).collect())
     }
 
     fn row_len(&self, output: &str, shape: &[usize]) -> usize {

@@ -11,7 +11,7 @@ use super::{Cache, Positions, Rows, TILE};
 use crate::div_rem;
 use crate::ops::attention::fragments;
 use crate::ops::attention::online::Online;
-use crate::ops::attention::{Bias, LOG2_E, Problem, Sequence, Span};
+use crate::ops::attention::{self, Bias, LOG2_E, Problem, Sequence, Span};
 
 /// Threads of a block: four warps.
 pub const THREADS: u32 = 128;
@@ -60,6 +60,7 @@ pub unsafe fn attention_decode<T: Half, C: Operand, const D: u32, const ROWS: u3
     v_new: *const C,
     lengths: *const i32,
     page_table: *const i32,
+    sinks: *const f32,
     o: *mut T,
     lse: *mut f32,
     partial_o: *mut f32,
@@ -89,7 +90,7 @@ pub unsafe fn attention_decode<T: Half, C: Operand, const D: u32, const ROWS: u3
     let of_keys = warp::lane_id() < KEYS;
     let half = if of_keys { keys } else { values };
     let scales = cache.scales(of_keys, [k_scales, v_scales], batch, kv_head);
-    let output = Output { whole: (o, lse), partial: (partial_o, partial_lse), splits: cache.splits, split };
+    let output = Output { whole: (o, lse), partial: (partial_o, partial_lse), sinks, splits: cache.splits, split };
     let tokens = Tokens { positions, half, scales };
     match (D, ROWS, C::SCALED) {
         (64, 16, false) => decode::<T, C, 8, 8, 1>(q, &piece, &tokens, &problem, output),
@@ -115,6 +116,7 @@ pub(super) struct Piece {
 struct Output<T> {
     whole: (*mut T, *mut f32),
     partial: (*mut f32, *mut f32),
+    sinks: *const f32,
     splits: u32,
     split: u32,
 }
@@ -167,7 +169,7 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const MT
     output: Output<T>,
 ) {
     // Taken apart before any loop: a choice between its pointers would put them into local memory.
-    let Output { whole: (o, lse), partial: (partial_o, partial_lse), splits, split } = output;
+    let Output { whole: (o, lse), partial: (partial_o, partial_lse), sinks, splits, split } = output;
     let width = DT as u32 * 8;
     let rows = MT as u32 * 16;
     let (lane, warp) = (warp::lane_id(), warp::warp_id());
@@ -189,8 +191,10 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const MT
     // Which keys there are of this tile, and above them of the next.
     let mut found = fetch(piece.first, 0);
     found |= fetch(piece.first + 1, 1) << KEYS;
-    // The queries have landed, with the first keys.
-    cp_async::wait_group::<{ STAGES - 2 }>();
+    // The queries have landed, with the first keys, unless they were stored.
+    if !C::SCALED {
+        cp_async::wait_group::<{ STAGES - 2 }>();
+    }
     thread::sync_threads();
 
     let span = problem.span(&piece.sequence);
@@ -303,13 +307,16 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const MT
         if piece.first_row + row >= total || column >= problem.d {
             continue;
         }
+        let (query, head) = piece.row(row, problem);
         let sum_of = |warp: u32| sums.add(warp * rows + row).read();
-        let mut max = f32::NEG_INFINITY;
+        // A sink counts once: here, or where the pieces meet.
+        let sink = if splits == 1 { attention::sink(sinks, head) } else { f32::NEG_INFINITY };
+        let mut max = sink;
         for warp in 0..WARPS {
             max = max.max(sum_of(warp));
         }
         let reference = if max == f32::NEG_INFINITY { 0.0 } else { max };
-        let mut sum = 0.0;
+        let mut sum = math::ex2_approx_ftz((sink - reference) * LOG2_E);
         let mut merged = [0.0f32; 4];
         for warp in 0..WARPS {
             let weight = math::ex2_approx_ftz((sum_of(warp) - reference) * LOG2_E);
@@ -322,7 +329,6 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const MT
         let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
         let merged = merged.map(|x| x * inverse);
         let merged_lse = if sum == 0.0 { f32::NEG_INFINITY } else { max + math::log(sum) };
-        let (query, head) = piece.row(row, problem);
         let index = problem.row(&piece.sequence, head, query);
         if splits == 1 {
             let at = Problem::at(problem.o, piece.sequence.batch, head, query) + column as usize;

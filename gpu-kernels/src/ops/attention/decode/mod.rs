@@ -7,7 +7,7 @@
 //!
 //! **Split keys.** There are fewer heads and sequences than a GPU has multiprocessors for, so the keys of one are divided among several
 //! blocks. Each gives the O and the logsumexp of its keys, and with M the greatest logsumexp Lₛ of any, o = Σ e^(Lₛ − M)·oₛ / Σ e^(Lₛ − M)
-//! and L = M + log Σ e^(Lₛ − M). The same merges the warps of a block.
+//! and L = M + log Σ e^(Lₛ − M). The same merges the warps of a block. A head's sink b is a piece more, with L = b and o = 0.
 //!
 //! # Layout
 //! `q` and `o` by the strides of a [`Problem`], whose `k` and `v` are strides of page, head and place in a page; a contiguous cache is

@@ -6,7 +6,7 @@ use cuda_std::{bf16, f8e4m3, f16, kernel, math, warp};
 use super::stored::Stored;
 use super::{Cache, Positions, Rows};
 use crate::div_rem;
-use crate::ops::attention::{Bias, LOG2_E, Problem};
+use crate::ops::attention::{self, Bias, LOG2_E, Problem};
 
 /// Queries of a block, a warp each.
 pub const QUERIES: u32 = 4;
@@ -28,7 +28,7 @@ unsafe fn read<U: Copy>(row: *const U, d: u32, widen: impl Fn(U) -> f32) -> [f32
 /// # Safety
 /// The tensors are valid at the strides of `problem` and `cache`, `k_scales` and `v_scales` where the cache has 8-bit elements, to which there is
 /// nothing new; `k_cache` and `v_cache` for writes as well if `k_new` is not null; `lse` for
-/// batch · heads · q_len values, `lengths` for one a sequence, `page_table`, if not null, for `max_pages` a sequence. The grid has a block for
+/// batch · heads · q_len values, `lengths` for one a sequence, `page_table`, if not null, for `max_pages` a sequence, and `sinks` for one a head. The grid has a block for
 /// every [`QUERIES`] queries, and no size is 0 but the capacity and d.
 #[kernel(
     dtypes(T: float, C: f32, f16, bf16, i8, f8e4m3), where(C == T || C == i8 || C == f8e4m3), block = QUERIES * 32, no_spills
@@ -44,6 +44,7 @@ pub unsafe fn attention_decode_simple<T: Element, C: Stored>(
     v_new: *const C,
     lengths: *const i32,
     page_table: *const i32,
+    sinks: *const f32,
     o: *mut T,
     lse: *mut f32,
     rows: u32,
@@ -72,8 +73,7 @@ pub unsafe fn attention_decode_simple<T: Element, C: Stored>(
     let bias = Bias { softcap: problem.softcap, slope: 0.0, shift: 0 };
     let end = (query as i32 + span.high + 1).min(span.keys);
 
-    let mut max = f32::NEG_INFINITY;
-    let mut sum = 0.0;
+    let (mut max, mut sum) = attention::start(sinks, head);
     let mut acc = [0.0f32; PER_LANE];
     let mut key = (query as i32 + span.low).max(0);
     while key < end {

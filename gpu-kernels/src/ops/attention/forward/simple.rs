@@ -3,7 +3,7 @@
 use cuda_std::float::Element;
 use cuda_std::{kernel, math, warp};
 
-use crate::ops::attention::{Bias, Bounds, LOG2_E, Problem, Side};
+use crate::ops::attention::{self, Bias, Bounds, LOG2_E, Problem, Side};
 
 /// Queries of a block, a warp each.
 pub const ROWS: u32 = 4;
@@ -14,8 +14,8 @@ const PER_LANE: usize = (MAX_D / 32) as usize;
 /// O and its logsumexp.
 ///
 /// # Safety
-/// The tensors are valid at the problem's strides, `lse` for batch · heads · q_len values; `cu_q`, `cu_k` (both or none), `key_lengths` and
-/// `slopes` are valid or null; the grid has a block for every tile of [`ROWS`] queries.
+/// The tensors are valid at the problem's strides, `lse` for batch · heads · q_len values; `cu_q`, `cu_k` (both or none), `key_lengths`,
+/// `slopes` and `sinks` are valid or null; the grid has a block for every tile of [`ROWS`] queries.
 #[kernel(dtypes(T: float), block = ROWS * 32, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn attention_simple<T: Element>(
@@ -28,6 +28,7 @@ pub unsafe fn attention_simple<T: Element>(
     cu_k: *const i32,
     key_lengths: *const i32,
     slopes: *const f32,
+    sinks: *const f32,
     problem: Problem,
 ) {
     let Some(tile) = problem.tile(Bounds { cu_q, cu_k, key_lengths }, Side::Queries, ROWS) else { return };
@@ -57,8 +58,7 @@ pub unsafe fn attention_simple<T: Element>(
     let first = (query as i32 + span.low).max(0);
     let end = (query as i32 + span.high + 1).min(span.keys);
 
-    let mut max = f32::NEG_INFINITY;
-    let mut sum = 0.0;
+    let (mut max, mut sum) = attention::start(sinks, tile.head);
     let mut acc = [0.0f32; PER_LANE];
     let mut key = first;
     while key < end {

@@ -56,6 +56,7 @@ pub(super) struct Call<'a, T, C> {
     tokens: Tokens<'a, C>,
     lengths: View<'a, i32>,
     page_table: Option<View<'a, i32>>,
+    sinks: Option<View<'a, f32>>,
     o: ViewMut<'a, T>,
     lse: ViewMut<'a, f32>,
     problem: gk::Problem,
@@ -72,6 +73,7 @@ struct Pointers<T, C> {
     new: [DevicePtr<C>; 2],
     lengths: DevicePtr<i32>,
     page_table: DevicePtr<i32>,
+    sinks: DevicePtr<f32>,
     o: DevicePtrMut<T>,
     lse: DevicePtrMut<f32>,
 }
@@ -87,6 +89,7 @@ type Args<T, C> = (
     DevicePtr<C>,
     DevicePtr<i32>,
     DevicePtr<i32>,
+    DevicePtr<f32>,
     DevicePtrMut<T>,
     DevicePtrMut<f32>,
     DevicePtrMut<f32>,
@@ -96,8 +99,16 @@ type Args<T, C> = (
 );
 
 /// What merges pieces.
-type CombineArgs<T> =
-    (DevicePtr<f32>, DevicePtr<f32>, DevicePtr<i32>, DevicePtrMut<T>, DevicePtrMut<f32>, u32, gk::Problem);
+type CombineArgs<T> = (
+    DevicePtr<f32>,
+    DevicePtr<f32>,
+    DevicePtr<i32>,
+    DevicePtr<f32>,
+    DevicePtrMut<T>,
+    DevicePtrMut<f32>,
+    u32,
+    gk::Problem,
+);
 
 /// Strides of batch, head and token, of a tensor with the tokens before the heads.
 fn strides(strides: &[usize]) -> [u64; 3] {
@@ -122,7 +133,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         tokens: Tokens<'a, C>,
         lengths: View<'a, i32>,
         page_table: Option<View<'a, i32>>,
-        options: &Decoding,
+        options: &Decoding<'a>,
         o: ViewMut<'a, T>,
         lse: ViewMut<'a, f32>,
     ) -> Result<Self> {
@@ -165,6 +176,10 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         for (name, view) in ["k", "v"].into_iter().zip(new.iter().flatten()) {
             view.require_shape(op, name, &[batch, q_len, kv_heads, d])?;
             view.require_inner_contiguous(op, name)?;
+        }
+        if let Some(sinks) = &options.sinks {
+            sinks.require_shape(op, "sinks", &[heads])?;
+            sinks.require_contiguous(op, "sinks")?;
         }
         lengths.require_shape(op, "lengths", &[batch])?;
         lengths.require_contiguous(op, "lengths")?;
@@ -222,7 +237,8 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
             max_pages: max_pages as u32,
             splits: 1,
         };
-        Ok(Self { info, q, tokens, lengths, page_table, o, lse, problem, cache, splits: options.splits })
+        let &Decoding { sinks, splits, .. } = options;
+        Ok(Self { info, q, tokens, lengths, page_table, sinks, o, lse, problem, cache, splits })
     }
 
     pub(super) fn launch(self, stream: &Stream) -> Result<()> {
@@ -239,11 +255,26 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
 
     pub(super) fn launch_simple(mut self, stream: &Stream) -> Result<()> {
         let Some(grid) = grid(self.info, "q", self.rows(), simple::QUERIES as usize)? else { return Ok(()) };
-        let Pointers { q, caches: [k, v], scales, new, lengths, page_table, o, lse } = self.pointers(stream)?;
+        let Pointers { q, caches: [k, v], scales, new, lengths, page_table, sinks, o, lse } = self.pointers(stream)?;
         let ([k_scales, v_scales], [k_new, v_new]) = (scales, new);
         let rows = self.rows() as u32;
-        let args =
-            (q, k, v, k_scales, v_scales, k_new, v_new, lengths, page_table, o, lse, rows, self.problem, self.cache);
+        let args = (
+            q,
+            k,
+            v,
+            k_scales,
+            v_scales,
+            k_new,
+            v_new,
+            lengths,
+            page_table,
+            sinks,
+            o,
+            lse,
+            rows,
+            self.problem,
+            self.cache,
+        );
         // SAFETY: the tensors are live and have these sizes and strides, what is written is borrowed mutably, and the kernel bounds
         // lengths and pages. Without rows there was no grid.
         unsafe { stream.launch::<simple::AttentionDecodeSimple<T, C>>(grid, args) }
@@ -299,7 +330,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         let blocks = (batch * (heads / group)) as usize * tiles;
         let splits = self.splits(blocks, (stream.device().info().multiprocessors * resident) as usize);
         let Some(grid) = grid(self.info, "q", blocks * splits as usize, 1)? else { return Ok(()) };
-        let Pointers { q, caches: [k, v], scales, new, lengths, page_table, o, lse } = self.pointers(stream)?;
+        let Pointers { q, caches: [k, v], scales, new, lengths, page_table, sinks, o, lse } = self.pointers(stream)?;
         let ([k_scales, v_scales], [k_new, v_new]) = (scales, new);
         let rows = self.rows();
         let pieces = if splits > 1 { splits as usize * rows } else { 0 };
@@ -317,6 +348,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
             v_new.cast(),
             lengths,
             page_table,
+            sinks,
             o,
             lse,
             partial_o,
@@ -331,7 +363,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
             return Ok(());
         }
         let grid = Dim3::new(rows as u32, d.div_ceil(combine::COLUMNS), 1);
-        let args = (partial_o.into(), partial_lse.into(), lengths, o, lse, splits, self.problem);
+        let args = (partial_o.into(), partial_lse.into(), lengths, sinks, o, lse, splits, self.problem);
         // SAFETY: as above; the pieces were written by the launch before.
         unsafe { stream.launch::<M>(grid, args) }
     }
@@ -381,6 +413,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
             new,
             lengths: self.lengths.ptr(stream)?,
             page_table: self.page_table.map_or(Ok(DevicePtr::null()), |table| table.ptr(stream))?,
+            sinks: self.sinks.map_or(Ok(DevicePtr::null()), |sinks| sinks.ptr(stream))?,
             o: self.o.ptr_mut(stream)?,
             lse: self.lse.ptr_mut(stream)?,
         })

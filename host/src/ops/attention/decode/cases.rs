@@ -49,6 +49,7 @@ impl Decode {
         let (f16, bf16, f32) = (DType::F16, DType::BF16, DType::F32);
         let odd = |dtype, sizes| Case::odd(self.info, dtype, dims(sizes, 0)).only(&[]);
         let paged = |dtype, sizes, pages| Case::odd(self.info, dtype, dims(sizes, pages)).only(&["page_table"]);
+        let sinks = |dtype, sizes| Case::odd(self.info, dtype, dims(sizes, 0)).only(&["sinks"]);
         let length = |case: Case, keys: usize| case.values("lengths", Values::Constant(keys as f64));
         let tensors = &TENSORS[if self.appends() { 0 } else { 3 }..];
         let padded = |case: Case, unit: usize| {
@@ -75,6 +76,11 @@ impl Decode {
             length(odd(f16, [1, 1, 1, 5, 64, 400]).param("left", 150).param("splits", 2), 390),
             odd(f16, [2, 2, 2, 2, 64, 30]).param("left", 0),
             odd(bf16, [2, 2, 1, 1, 64, 70]).param("softcap", 2.0).param("scale", 0.3),
+            // Sinks: of one piece and of several, of queries that see nothing else, and of the kernels that read first.
+            sinks(bf16, [3, 4, 2, 2, 64, 30]),
+            length(sinks(f16, [1, 4, 1, 1, 64, 300]).param("splits", 2), 290),
+            length(sinks(bf16, [2, 2, 1, 3, 64, 20]), 1),
+            sinks(f32, [2, 4, 2, 2, 12, 10]),
             // Pages.
             paged(bf16, [3, 4, 2, 2, 64, 16], 6),
             length(paged(f16, [1, 2, 1, 1, 128, 10], 40).param("splits", 3), 385),

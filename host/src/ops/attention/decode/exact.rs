@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::ops::attention::exact::dot;
+use crate::ops::attention::exact::{dot, logsumexp};
 use crate::ops::model::{Params, Tensors, reference};
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
@@ -17,6 +17,7 @@ pub(super) struct Exact<'a> {
     lengths: Vec<f64>,
     /// Pages of a sequence, and where they are.
     table: Option<(usize, Vec<f64>)>,
+    sinks: Option<Vec<f64>>,
     scale: f64,
     softcap: f64,
     left: Option<usize>,
@@ -35,6 +36,7 @@ impl<'a> Exact<'a> {
             new: inputs.optional("k").zip(inputs.optional("v")).map(|(k, v)| [k, v]),
             lengths: inputs.get("lengths")?.to_f64(),
             table: inputs.optional("page_table").map(|table| (table.shape()[1], table.to_f64())),
+            sinks: numbers("sinks"),
             scale: if scale == 0.0 { d.sqrt().recip() } else { scale },
             softcap: f64::from(params.f32("softcap")?),
             left: usize::try_from(params.i64("left")?).ok(),
@@ -99,7 +101,7 @@ impl<'a> Exact<'a> {
         let [_, q_len, heads, d] = *self.q.shape().dims() else { return Vec::new() };
         let (batch, token, head) = (row / heads / q_len, row / heads % q_len, row % heads);
         let seen = self.seen(batch, token, head);
-        let lse = logsumexp(&seen);
+        let lse = self.logsumexp(head, &seen);
         let mut o = vec![0.0; d];
         for (position, score) in seen {
             let weight = (score - lse).exp();
@@ -112,7 +114,14 @@ impl<'a> Exact<'a> {
     /// Element `row` of the logsumexps.
     pub(super) fn lse(&self, row: usize) -> f64 {
         let [_, q_len, heads, _] = *self.q.shape().dims() else { return f64::NAN };
-        logsumexp(&self.seen(row / q_len / heads, row % q_len, row / q_len % heads))
+        let head = row / q_len % heads;
+        self.logsumexp(head, &self.seen(row / q_len / heads, row % q_len, head))
+    }
+
+    /// Of what a query of a head sees, the head's sink among it.
+    fn logsumexp(&self, head: usize, seen: &[(usize, f64)]) -> f64 {
+        let sink = self.sinks.as_ref().map(|sinks| sinks[head]);
+        logsumexp(seen.iter().map(|(_, score)| *score).chain(sink))
     }
 
     /// Those rows of the cache of keys (0) or values (1) afterwards.
@@ -129,10 +138,4 @@ impl<'a> Exact<'a> {
             _ => reference::row(self.caches[side], row),
         })
     }
-}
-
-/// log Σ e^score.
-fn logsumexp(seen: &[(usize, f64)]) -> f64 {
-    let max = seen.iter().fold(f64::NEG_INFINITY, |max, (_, score)| max.max(*score));
-    if seen.is_empty() { max } else { max + seen.iter().map(|(_, score)| (score - max).exp()).sum::<f64>().ln() }
 }

@@ -71,14 +71,15 @@ pub struct KvCacheMut<'a, T> {
 /// # let _ = sliding;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Decoding {
+pub struct Decoding<'a> {
     left: Option<usize>,
     scale: Option<f32>,
     softcap: Option<f32>,
     splits: Option<u32>,
+    sinks: Option<View<'a, f32>>,
 }
 
-impl Decoding {
+impl<'a> Decoding<'a> {
     /// A query sees at most `left` keys before its own.
     pub fn window(self, left: usize) -> Self {
         Self { left: Some(left), ..self }
@@ -92,6 +93,11 @@ impl Decoding {
     /// Scores x become cap·tanh(x / cap); cap is above zero.
     pub fn softcap(self, cap: f32) -> Self {
         Self { softcap: Some(cap), ..self }
+    }
+
+    /// Sinks, `[heads]` and contiguous: see [`Attention::sinks`](super::Attention::sinks).
+    pub fn sinks(self, sinks: impl Into<View<'a, f32>>) -> Self {
+        Self { sinks: Some(sinks.into()), ..self }
     }
 
     /// Divides the keys of a sequence among at most so many blocks, from 1 on; as many as fill the device where it is not set. Results are
@@ -139,7 +145,7 @@ pub fn attention_decode<'a, T: Float, C: CacheElement<T>>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
     cache: &KvCache<'_, C>,
-    options: &Decoding,
+    options: &Decoding<'_>,
 ) -> Result<Tensor<T>> {
     let q = q.into();
     let (mut o, mut lse) = results(stream, ATTENTION_DECODE.name(), q)?;
@@ -156,7 +162,7 @@ pub fn attention_decode_into<'a, T: Float, C: CacheElement<T>>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
     cache: &KvCache<'_, C>,
-    options: &Decoding,
+    options: &Decoding<'_>,
     o: impl Into<ViewMut<'a, T>>,
     lse: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
@@ -182,7 +188,7 @@ pub fn attention_decode_append<'a, T: CacheElement<T> + Float>(
     k: impl Into<View<'a, T>>,
     v: impl Into<View<'a, T>>,
     cache: KvCacheMut<'_, T>,
-    options: &Decoding,
+    options: &Decoding<'_>,
 ) -> Result<Tensor<T>> {
     let (q, k, v) = (q.into(), k.into(), v.into());
     let (mut o, mut lse) = results(stream, ATTENTION_DECODE_APPEND.name(), q)?;
@@ -201,7 +207,7 @@ pub fn attention_decode_append_into<'a, T: CacheElement<T> + Float>(
     k: impl Into<View<'a, T>>,
     v: impl Into<View<'a, T>>,
     cache: KvCacheMut<'_, T>,
-    options: &Decoding,
+    options: &Decoding<'_>,
     o: impl Into<ViewMut<'a, T>>,
     lse: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {

@@ -27,6 +27,7 @@ pub static ATTENTION_DECODE_APPEND: Decode = Decode { info: &APPEND };
 const Q: ArgInfo = ArgInfo::input("q", "[batch, q_len, heads, d], d contiguous");
 const LENGTHS: ArgInfo = ArgInfo::input("lengths", "[batch], keys of each sequence").of(&[DType::I32]);
 const PAGE_TABLE: ArgInfo = ArgInfo::input("page_table", "[batch, max_pages], contiguous").of(&[DType::I32]).optional();
+const SINKS: ArgInfo = ArgInfo::input("sinks", "[heads], scores without values").of(&[DType::F32]).optional();
 const O: ArgInfo = ArgInfo::output("o", "[batch, q_len, heads, d], d contiguous");
 const LSE: ArgInfo = ArgInfo::output("lse", "[batch, heads, q_len], logsumexp of the scores").of(&[DType::F32]);
 const K_CACHE: &str = "[batch, max_len, kv_heads, d] or [pages, page_size, kv_heads, d], d contiguous";
@@ -77,6 +78,7 @@ static READ: OpInfo = OpInfo {
         ArgInfo::input("v_scales", "the shape of k_scales").of(&[DType::F32]).optional(),
         LENGTHS,
         PAGE_TABLE,
+        SINKS,
         O,
         LSE,
     ],
@@ -110,6 +112,7 @@ static APPEND: OpInfo = OpInfo {
         ArgInfo::input("v", "the shape of k, d contiguous"),
         LENGTHS,
         PAGE_TABLE,
+        SINKS,
         ArgInfo::in_out("k_cache", K_CACHE),
         ArgInfo::in_out("v_cache", "the shape of k_cache, d contiguous"),
         O,
@@ -164,6 +167,7 @@ fn call<'a, T: Float, C: CacheElement<T>>(
             Ok(splits) => (splits != 0).then_some(splits),
             Err(_) => return Err(info.param_error("splits", splits, "0 or more")),
         },
+        sinks: args.optional_input("sinks")?,
     };
     let tokens = if args.has("k") {
         let new = [args.input("k")?, args.input("v")?];
@@ -231,6 +235,7 @@ impl Operator for Decode {
         let numbers = [
             InputSpec::new("lengths", DType::I32, [b], lengths),
             InputSpec::new("page_table", DType::I32, [b, pages], Values::Permutation),
+            InputSpec::new("sinks", DType::F32, [hq], Values::Uniform { low: 0.0, high: 4.0 }),
         ];
         let numbers = numbers.into_iter().filter(|spec| case.has(spec.name));
         let mut specs = vec![InputSpec::normal("q", case.dtype, [b, q, hq, d])];
@@ -272,6 +277,7 @@ impl Operator for Decode {
             scales.has_shape(&[rows, size, kv_heads])?;
         }
         inputs.get("lengths")?.has_shape(&[batch])?;
+        inputs.optional("sinks").map_or(Ok(()), |sinks| sinks.has_shape(&[heads]))?;
         for new in ["k", "v"].into_iter().filter_map(|name| inputs.optional(name)) {
             new.has_shape(&[batch, q_len, kv_heads, d])?;
         }
