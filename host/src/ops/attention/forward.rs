@@ -3,12 +3,15 @@
 use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::ops::attention as gk;
-use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple};
+use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple, weights};
+use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use half::{bf16, f16};
 
 use super::exact::Exact;
 use super::hopper;
 use super::problem::{self, Checked};
+use super::three_launches;
 use super::{Attention, aligned};
 use crate::dispatch;
 use crate::ops::model::*;
@@ -246,8 +249,21 @@ pub(super) static INFO: OpInfo = OpInfo {
     ],
     params: super::PARAMS,
     dtypes: DType::FLOATS,
-    kernels: &[simple::ATTENTION_SIMPLE, mma::ATTENTION_MMA, hopper_kernel::ATTENTION_HOPPER],
+    kernels: &[
+        simple::ATTENTION_SIMPLE,
+        mma::ATTENTION_MMA,
+        hopper_kernel::ATTENTION_HOPPER,
+        weights::ATTENTION_WEIGHTS,
+        GEMM_MMA,
+        GEMM_HOPPER,
+    ],
     variants: &[
+        Variant {
+            name: "three-launches",
+            doc: "scores and weights in memory, between two products: the baseline, never picked, f16 and bf16 of dense tensors",
+            applies: |_, case| three_launches::fits_case(case, TENSORS),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_three(stream)),
+        },
         Variant {
             name: "simple",
             doc: "a warp a query, any type and alignment: the one to read first, and what is picked where no other fits",

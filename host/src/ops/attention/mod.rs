@@ -11,6 +11,7 @@ pub mod forward;
 mod hopper;
 mod options;
 mod problem;
+mod three_launches;
 
 pub use backward::{Saved, attention_backward, attention_backward_into, attention_backward_with_sinks_into};
 pub use decode::{

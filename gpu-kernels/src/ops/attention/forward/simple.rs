@@ -1,4 +1,19 @@
-//! The readable kernel: a warp a query, key by key.
+//! The readable kernel: a warp a query, key by key, and no score in memory.
+//!
+//! # From three passes to one
+//! A softmax needs the row's greatest score m before its first weight, and the sum l of weights before its first quotient: the
+//! [version in three launches](super::weights) walks the scores three times, and so has to keep them.
+//!
+//! The quotient can wait: o = (Σ wⱼ·vⱼ) / l with wⱼ = e^(sⱼ − m), so that l and a = Σ wⱼ·vⱼ are summed side by side and divided once. That leaves the
+//! maximum. Take any reference point r in its place: wⱼ = e^(sⱼ − r) gives the same o, because e^(m − r) cancels, and
+//! L = r + log l. The maximum is only there to keep exponentials from overflowing, and for that it is enough that r is the greatest score *so
+//! far*. When key j brings a greater one r', what was summed relative to r becomes relative to r' by one factor:
+//!
+//! l ← l·e^(r − r') + e^(sⱼ − r'), a ← a·e^(r − r') + e^(sⱼ − r')·vⱼ.
+//!
+//! After each key l and a are the sums over the keys so far relative to r, by induction: both sides of a sum are multiplied alike. So a score
+//! is used where it is computed and forgotten, and one pass over K and V is all. The faster kernels do this with tiles of keys in place of
+//! single ones.
 
 use cuda_std::float::Element;
 use cuda_std::{kernel, math, warp};

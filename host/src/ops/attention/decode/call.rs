@@ -5,7 +5,7 @@ use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::decode::{Cache, MIN_TILES, TILE, combine, mma, simple};
 use half::{bf16, f16};
 
-use super::{CacheElement, Decoding};
+use super::{CacheElement, Decoding, fits_d, scaled};
 use crate::f8e4m3;
 use crate::ops::elementwise::{MAX_BLOCKS, grid};
 use crate::ops::model::OpInfo;
@@ -113,16 +113,6 @@ type CombineArgs<T> = (
 /// Strides of batch, head and token, of a tensor with the tokens before the heads.
 fn strides(strides: &[usize]) -> [u64; 3] {
     [strides[0], strides[2], strides[1]].map(|stride| stride as u64)
-}
-
-/// Whether a cache's elements have scales.
-pub(super) fn scaled(cache: DType) -> bool {
-    !cache.is_float()
-}
-
-/// Whether the tensor cores' kernels take vectors of `d` elements: chunks of 16 bytes of the cache, and where there are scales no more than 128.
-pub(super) fn fits_d(cache: DType, d: usize) -> bool {
-    d > 0 && if scaled(cache) { d.is_multiple_of(16) && d <= 128 } else { d.is_multiple_of(8) }
 }
 
 impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {

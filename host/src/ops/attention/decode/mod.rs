@@ -10,7 +10,7 @@ pub use operator::{ATTENTION_DECODE, ATTENTION_DECODE_APPEND};
 use call::{Call, Tokens};
 use gpu_kernels::ops::attention::decode::simple::AttentionDecodeSimpleCDtype;
 
-use crate::runtime::dtype::{Dtype, Float};
+use crate::runtime::dtype::{DType, Dtype, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
@@ -225,4 +225,14 @@ pub fn attention_decode_append_into<'a, T: CacheElement<T> + Float>(
 fn results<T: Float>(stream: &Stream, op: &'static str, q: View<'_, T>) -> Result<(Tensor<T>, Tensor<f32>)> {
     let [batch, q_len, heads, _] = q.dims(op, "q")?;
     Ok((Tensor::uninit(stream, q.shape())?, Tensor::uninit(stream, [batch, heads, q_len])?))
+}
+
+/// Whether a cache's elements have scales.
+fn scaled(cache: DType) -> bool {
+    !cache.is_float()
+}
+
+/// Whether the tensor cores' kernels take vectors of `d` elements: chunks of 16 bytes of the cache, and where there are scales no more than 128.
+fn fits_d(cache: DType, d: usize) -> bool {
+    d > 0 && if scaled(cache) { d.is_multiple_of(16) && d <= 128 } else { d.is_multiple_of(8) }
 }

@@ -2,9 +2,9 @@
 
 use gpu_kernels::ops::attention::decode::{combine, mma, simple};
 
-use super::call::{Call, Tokens, fits_d, scaled};
+use super::call::{Call, Tokens};
 use super::exact::Exact;
-use super::{CacheElement, Decoding};
+use super::{CacheElement, Decoding, fits_d, scaled};
 use crate::dispatch;
 use crate::f8e4m3;
 use crate::ops::attention;
