@@ -28,7 +28,7 @@ pub trait Operand: Stored {
     /// Of 16 keys, columns 32 · `pair` and on of d as operand B of two steps, each for the first and the last 8 keys.
     ///
     /// Where there are scales, position 2i of a step is column 4i, position 2i + 1 column 4i + 2, and those 8 further the columns after these:
-    /// see [`interleave`].
+    /// see `interleave`.
     unsafe fn keys<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2];
 
     /// Of 16 values, columns 32 · `pair` and on of d as four operands B of 8 columns each, for two groups of 16: the first and the last 8 of

@@ -41,7 +41,7 @@ pub struct Saved<'a, T> {
 /// All tensors but `lse` have free strides with contiguous d. With grouped heads dK and dV are the sums over the group. The scores are computed
 /// again, tile by tile; beside the results there is scratch memory for two numbers a query, and on Hopper for dQ in f32. Results are
 /// reproducible, but for the last bits of dQ on Hopper: see [`Attention::deterministic`]. Keys past a padded sequence's length have zero
-/// gradients. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores;
+/// gradients; that of sinks is [`attention_backward_with_sinks_into`]'s to give. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores;
 /// everything else takes a correct path that is some hundred times slower. The work is queued on `stream`.
 ///
 /// Dao, "FlashAttention-2", arXiv:2307.08691.
