@@ -49,6 +49,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &gemv::gemv_int8::GemvInt8,
     &layout::append_kv::APPEND_KV,
     &layout::append_kv::APPEND_KV_PAGED,
+    &layout::append_kv_quantized::AppendKvQuantized,
     &layout::attention_mask::AttentionMask,
     &layout::embedding::Embedding,
     &layout::embedding::EmbeddingBackward,

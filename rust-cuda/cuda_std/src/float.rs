@@ -63,6 +63,10 @@ pub trait Half: Element {
 
     /// The two values of a register, lower half first.
     fn unpack(pair: u32) -> [f32; 2];
+
+    /// a · b + c of the values, each beside its counterparts, that three registers hold; rounded once. PTX `fma.rn.f16x2`,
+    /// `fma.rn.bf16x2`, sm_80.
+    fn fma_of_registers(a: u32, b: u32, c: u32) -> u32;
 }
 
 impl Element for f32 {
@@ -189,6 +193,20 @@ impl Half for f16 {
     fn unpack(pair: u32) -> [f32; 2] {
         [Self::from_bits(pair as u16).to_f32(), Self::from_bits((pair >> 16) as u16).to_f32()]
     }
+
+    #[inline(always)]
+    fn fma_of_registers(a: u32, b: u32, c: u32) -> u32 {
+        let sum: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!(
+                "fma.rn.f16x2 {}, {}, {}, {};",
+                out(reg32) sum, in(reg32) a, in(reg32) b, in(reg32) c,
+                options(pure, nomem, nostack),
+            );
+        }
+        sum
+    }
 }
 
 impl Half for bf16 {
@@ -211,6 +229,20 @@ impl Half for bf16 {
     #[inline(always)]
     fn unpack(pair: u32) -> [f32; 2] {
         [f32::from_bits(pair << 16), f32::from_bits(pair & 0xffff_0000)]
+    }
+
+    #[inline(always)]
+    fn fma_of_registers(a: u32, b: u32, c: u32) -> u32 {
+        let sum: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!(
+                "fma.rn.bf16x2 {}, {}, {}, {};",
+                out(reg32) sum, in(reg32) a, in(reg32) b, in(reg32) c,
+                options(pure, nomem, nostack),
+            );
+        }
+        sum
     }
 }
 

@@ -248,6 +248,19 @@ impl Span {
     }
 }
 
+/// The sink of a head, a score without a value; −∞, which counts for nothing, where there are none.
+#[inline(always)]
+unsafe fn sink(sinks: *const f32, head: u32) -> f32 {
+    if sinks.is_null() { f32::NEG_INFINITY } else { *sinks.add(head as usize) }
+}
+
+/// The online softmax that has seen a sink alone: the greatest score and the sum of weights.
+#[inline(always)]
+unsafe fn start(sinks: *const f32, head: u32) -> (f32, f32) {
+    let sink = sink(sinks, head);
+    (sink, if sink == f32::NEG_INFINITY { 0.0 } else { 1.0 })
+}
+
 /// What happens to a score besides its factor: nothing for most models.
 #[derive(Clone, Copy)]
 pub(super) struct Bias {

@@ -2,6 +2,8 @@
 
 use cuda_std::{math, warp};
 
+use super::LOG2_E;
+
 /// The online softmax of 16 queries, of which a thread has part of two.
 #[derive(Clone, Copy)]
 pub(super) struct Online {
@@ -12,6 +14,14 @@ pub(super) struct Online {
 
 impl Online {
     pub(super) const START: Self = Self { max: [f32::NEG_INFINITY; 2], sum: [0.0; 2] };
+
+    /// Having seen a sink: what `start` says, for scores that are to be multiplied with `scale`.
+    #[inline(always)]
+    pub(super) fn of((max, sum): (f32, f32), scale: f32, lane: u32) -> Self {
+        // One of the threads that share a query.
+        let sum = if lane.is_multiple_of(4) { sum } else { 0.0 };
+        Self { max: [max * (LOG2_E / scale); 2], sum: [sum; 2] }
+    }
 
     /// Turns the scores of `NT` times 8 keys into weights 2^((s − max)·scale), and returns the factors of what was summed before.
     #[inline(always)]

@@ -73,16 +73,8 @@ pub unsafe fn append_kv<W: Copy, const V: usize>(
         |run, pack| {
             let (rest, head) = div_rem(run, heads);
             let (sequence, token) = div_rem(rest, tokens);
-            let length = *lengths.add(sequence as usize);
-            // Below 2³² where the length is none of those that are refused.
-            let (logical, place) = div_rem((length as u32).wrapping_add(token), page_size);
-            if length < 0 || logical >= max_pages {
-                return None;
-            }
-            let entry = u64::from(sequence) * u64::from(max_pages) + u64::from(logical);
-            let page = if pages.is_null() { sequence } else { *pages.add(entry as usize) as u32 };
-            // A negative page is behind the last one as well.
-            (page < page_count).then(|| {
+            let sizes = [page_size, page_count, max_pages];
+            place_of(sequence, token, lengths, pages, sizes).map(|[page, place]| {
                 let from = x.add(at([sequence, token, head], [x_sequence, x_token, x_head], pack));
                 let to = cache.add(at([page, place, head], [page_stride, place_stride, head_stride], pack));
                 (load::<W, V>(from), to)
@@ -94,4 +86,28 @@ pub unsafe fn append_kv<W: Copy, const V: usize>(
             }
         },
     );
+}
+
+/// The page of a new token and its place there, if it has one: `page_size`, `page_count` and `max_pages` are the cache's.
+///
+/// # Safety
+/// As for [`append_kv`].
+#[inline(always)]
+pub(super) unsafe fn place_of(
+    sequence: u32,
+    token: u32,
+    lengths: *const i32,
+    pages: *const i32,
+    [page_size, page_count, max_pages]: [u32; 3],
+) -> Option<[u32; 2]> {
+    let length = *lengths.add(sequence as usize);
+    // Below 2³² where the length is none of those that are refused.
+    let (logical, place) = div_rem((length as u32).wrapping_add(token), page_size);
+    if length < 0 || logical >= max_pages {
+        return None;
+    }
+    let entry = u64::from(sequence) * u64::from(max_pages) + u64::from(logical);
+    let page = if pages.is_null() { sequence } else { *pages.add(entry as usize) as u32 };
+    // A negative page is behind the last one as well.
+    (page < page_count).then_some([page, place])
 }

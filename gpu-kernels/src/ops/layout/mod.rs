@@ -5,6 +5,7 @@
 //! run where it is long, of two runs where a block covers several.
 
 pub mod append_kv;
+pub mod append_kv_quantized;
 pub mod attention_mask;
 pub mod embedding;
 pub mod permute_heads;

@@ -16,6 +16,8 @@ pub mod rms_norm_quantize_fp8_1x128;
 pub mod rms_norm_quantize_rows_int8;
 pub mod swiglu_quantize_fp8_1x128;
 
+pub(crate) use blocks::{Scale, max_magnitude};
+
 use cuda_std::float::Element;
 use cuda_std::math;
 use cuda_std::vector::Pack;

@@ -14,6 +14,7 @@ pub(super) struct Exact<'a> {
     /// Queries and keys in memory.
     pub(super) tokens: [usize; 2],
     slopes: Vec<f64>,
+    sinks: Vec<f64>,
     key_lengths: Option<Vec<f64>>,
     packed: Option<[Vec<f64>; 2]>,
     pub(super) scale: f64,
@@ -72,6 +73,7 @@ impl<'a> Exact<'a> {
             kv_heads: k.shape()[1],
             tokens: [q.shape()[2], k.shape()[2]],
             slopes: numbers("slopes").unwrap_or_default(),
+            sinks: numbers("sinks").unwrap_or_default(),
             key_lengths: numbers("key_lengths"),
             packed: numbers("cu_q").zip(numbers("cu_k")).map(|(cu_q, cu_k)| [cu_q, cu_k]),
             scale: if scale == 0.0 { d.sqrt().recip() } else { scale },
@@ -152,16 +154,17 @@ impl<'a> Exact<'a> {
         (query.first_key..query.first_key + query.keys).filter_map(|row| self.score(&query, row)).collect()
     }
 
-    /// log Σ e^score.
-    pub(super) fn lse(seen: &[Seen]) -> f64 {
-        let max = seen.iter().fold(f64::NEG_INFINITY, |max, key| max.max(key.score));
-        if seen.is_empty() { max } else { max + seen.iter().map(|key| (key.score - max).exp()).sum::<f64>().ln() }
+    /// log Σ e^score of what row `row` of Q sees, its head's sink among it.
+    pub(super) fn lse(&self, row: usize, seen: &[Seen]) -> f64 {
+        let [q_len, _] = self.tokens;
+        let sink = self.sinks.get(row / q_len % self.heads);
+        logsumexp(seen.iter().map(|key| key.score).chain(sink.copied()))
     }
 
     /// Row `row` of O.
     pub(super) fn output(&self, row: usize) -> Vec<f64> {
         let seen = self.seen(row);
-        let lse = Self::lse(&seen);
+        let lse = self.lse(row, &seen);
         let mut o = vec![0.0; self.q.shape()[3]];
         for key in &seen {
             let weight = (key.score - lse).exp();
@@ -174,6 +177,13 @@ impl<'a> Exact<'a> {
     pub(super) fn value(&self, row: usize) -> Vec<f64> {
         reference::row(self.v, row)
     }
+}
+
+/// log Σ e^score; −∞ of none, or of nothing but −∞.
+pub(super) fn logsumexp(scores: impl Iterator<Item = f64> + Clone) -> f64 {
+    let max = scores.clone().fold(f64::NEG_INFINITY, f64::max);
+    let reference = if max == f64::NEG_INFINITY { 0.0 } else { max };
+    reference + scores.map(|score| (score - reference).exp()).sum::<f64>().ln()
 }
 
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {

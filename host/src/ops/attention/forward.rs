@@ -3,12 +3,15 @@
 use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::ops::attention as gk;
-use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple};
+use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple, weights};
+use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use half::{bf16, f16};
 
 use super::exact::Exact;
 use super::hopper;
 use super::problem::{self, Checked};
+use super::three_launches;
 use super::{Attention, aligned};
 use crate::dispatch;
 use crate::ops::model::*;
@@ -111,6 +114,7 @@ type Args<T> = (
     DevicePtr<i32>,
     DevicePtr<i32>,
     DevicePtr<f32>,
+    DevicePtr<f32>,
     gk::Problem,
 );
 
@@ -189,6 +193,7 @@ impl<'a, T: Float> Call<'a, T> {
             bounds.cu_k,
             bounds.key_lengths,
             bounds.slopes,
+            bounds.sinks,
             self.problem.sizes,
         );
         // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, what is read of lengths and
@@ -238,13 +243,27 @@ pub(super) static INFO: OpInfo = OpInfo {
         ArgInfo::input("cu_q", "[sequences + 1], where packed queries start").of(&[DType::I32]).optional(),
         ArgInfo::input("cu_k", "[sequences + 1], where packed keys start").of(&[DType::I32]).optional(),
         ArgInfo::input("slopes", "[heads], ALiBi's").of(&[DType::F32]).optional(),
+        ArgInfo::input("sinks", "[heads], scores without values").of(&[DType::F32]).optional(),
         ArgInfo::output("o", "[batch, heads, q_len, d], d contiguous"),
         ArgInfo::output("lse", "[batch, heads, q_len], logsumexp of the scores").of(&[DType::F32]),
     ],
     params: super::PARAMS,
     dtypes: DType::FLOATS,
-    kernels: &[simple::ATTENTION_SIMPLE, mma::ATTENTION_MMA, hopper_kernel::ATTENTION_HOPPER],
+    kernels: &[
+        simple::ATTENTION_SIMPLE,
+        mma::ATTENTION_MMA,
+        hopper_kernel::ATTENTION_HOPPER,
+        weights::ATTENTION_WEIGHTS,
+        GEMM_MMA,
+        GEMM_HOPPER,
+    ],
     variants: &[
+        Variant {
+            name: "three-launches",
+            doc: "scores and weights in memory, between two products: the baseline, never picked, f16 and bf16 of dense tensors",
+            applies: |_, case| three_launches::fits_case(case, TENSORS),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_three(stream)),
+        },
         Variant {
             name: "simple",
             doc: "a warp a query, any type and alignment: the one to read first, and what is picked where no other fits",
@@ -297,7 +316,7 @@ impl Operator for AttentionForward {
         if output == "o" {
             return Ok(reference::by_row(rows, |row| exact.output(row)));
         }
-        Ok(rows.iter().map(|row| Exact::lse(&exact.seen(*row))).collect())
+        Ok(rows.iter().map(|row| exact.lse(*row, &exact.seen(*row))).collect())
     }
 
     fn row_len(&self, output: &str, shape: &[usize]) -> usize {
@@ -305,7 +324,7 @@ impl Operator for AttentionForward {
     }
 
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
-        super::tolerance(case, output, 0.0)
+        super::tolerance(case, output, case.dtype, 0.0)
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {

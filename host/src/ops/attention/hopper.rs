@@ -17,8 +17,17 @@ use crate::runtime::shape::Shape;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
 
-type Args<T> =
-    (TensorMap, TensorMap, TensorMap, TensorMap, DevicePtrMut<T>, DevicePtrMut<f32>, DevicePtr<i32>, gk::Problem);
+type Args<T> = (
+    TensorMap,
+    TensorMap,
+    TensorMap,
+    TensorMap,
+    DevicePtrMut<T>,
+    DevicePtrMut<f32>,
+    DevicePtr<i32>,
+    DevicePtr<f32>,
+    gk::Problem,
+);
 
 /// What a kernel computes at a time.
 #[derive(Clone, Copy)]
@@ -68,6 +77,7 @@ impl<T: Float> Call<'_, T> {
         let map =
             |address, shape: &Shape, strides: &[usize], rows| tile_map(stream, address, T::DTYPE, shape, strides, rows);
         let keys = tile.keys / hopper::CLUSTER;
+        let bounds = self.problem.bounds(stream)?;
         let o = self.o.ptr_mut(stream)?;
         let args = (
             map(q.ptr(stream)?.addr(), q.shape(), q.strides(), rows)?,
@@ -76,7 +86,8 @@ impl<T: Float> Call<'_, T> {
             map(o.addr(), self.o.shape(), self.o.strides(), hopper::WG_M)?,
             o,
             self.lse.ptr_mut(stream)?,
-            self.problem.bounds(stream)?.key_lengths,
+            bounds.key_lengths,
+            bounds.sinks,
             sizes,
         );
         // SAFETY: the maps describe live tensors of these sizes, the outputs are borrowed mutably, and lengths are bounded in the kernel.

@@ -11,11 +11,12 @@ pub mod forward;
 mod hopper;
 mod options;
 mod problem;
+mod three_launches;
 
-pub use backward::{Saved, attention_backward, attention_backward_into};
+pub use backward::{Saved, attention_backward, attention_backward_into, attention_backward_with_sinks_into};
 pub use decode::{
-    Decoding, KvCache, KvCacheMut, attention_decode, attention_decode_append, attention_decode_append_into,
-    attention_decode_into,
+    CacheElement, Decoding, KvCache, KvCacheMut, attention_decode, attention_decode_append,
+    attention_decode_append_into, attention_decode_into,
 };
 pub use forward::{attention, attention_into, attention_with_lse};
 pub use options::Attention;
@@ -106,6 +107,14 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         padded(odd(bf16, [2, 2, 1, 70, 90, 128]).only(&[]), 8),
         odd(bf16, [3, 1, 1, 20, 290, 128]).only(&["key_lengths"]),
     ];
+    // Sinks in every kernel, where a query sees nothing else too, and where they count for nothing.
+    for (dtype, d) in [(DType::F32, 6), (f16, 64), (bf16, 128), (bf16, 72)] {
+        cases.push(odd(dtype, [2, 4, 2, 20, 15, d]).only(&["sinks"]).param("causal", true));
+    }
+    cases.extend([
+        odd(bf16, [1, 2, 1, 20, 15, 64]).only(&["sinks", "slopes"]).param("softcap", 2.0),
+        odd(f16, [1, 2, 1, 20, 15, 64]).only(&["sinks"]).values("sinks", Values::Constant(f64::NEG_INFINITY)),
+    ]);
     for dtype in [f16, bf16] {
         // Each head size that there are kernels for, of scores as they are and of changed ones.
         for d in [32, 64, 96, 128, 192, 256] {
@@ -149,8 +158,8 @@ fn size_of_values(case: &Case) -> f64 {
     }
 }
 
-/// Of O and its logsumexp; `merging` is the absolute error of exponents beside that of scores.
-fn tolerance(case: &Case, output: &str, merging: f64) -> Result<Tolerance> {
+/// Of O and its logsumexp, with weights of that type; `merging` is the absolute error of exponents beside that of scores.
+fn tolerance(case: &Case, output: &str, weights: DType, merging: f64) -> Result<Tolerance> {
     let [d] = case.dims(["d"])?;
     let size = size_of_values(case);
     // d products of that size, added in f32 and truncated by the tensor cores to 2⁻²² of the sum of 16 at a time.
@@ -159,7 +168,7 @@ fn tolerance(case: &Case, output: &str, merging: f64) -> Result<Tolerance> {
         let why = "the scores' f32 error; log₂ and its factor";
         return Ok(Tolerance::new(score + 4e-6, 4.0 * roundoff(DType::F32), why));
     }
-    let weights = if case.dtype == DType::F32 { 0.0 } else { roundoff(case.dtype) };
+    let weights = if weights == DType::F32 { 0.0 } else { roundoff(weights) };
     let why = "one rounding to storage; each weight's rounding to it, times values of up to 3 standard deviations; the \
                scores' error as a relative one of the weights";
     Ok(Tolerance::rounded(case.dtype, 3.0 * size * (weights + score + 2e-6), 0.0, why))
@@ -179,9 +188,12 @@ fn inputs(case: &Case) -> Result<Vec<InputSpec>> {
         InputSpec::new("cu_q", DType::I32, [sequences + 1], offsets(q)),
         InputSpec::new("cu_k", DType::I32, [sequences + 1], offsets(k)),
         InputSpec::new("slopes", DType::F32, [h], Values::Uniform { low: 0.0, high: 0.5 }),
+        // Of about the weight that all keys have.
+        InputSpec::new("sinks", DType::F32, [h], Values::Uniform { low: 0.0, high: (k.max(1) as f64).ln() + 1.0 }),
     ];
     specs.extend(optional.into_iter().filter(|spec| case.has(spec.name)));
-    Ok(specs.into_iter().map(|spec| if spec.name == "slopes" { spec } else { spec.in_case(case) }).collect())
+    let fixed = |spec: &InputSpec| spec.name == "slopes" || spec.name == "sinks" && case.values_of("sinks").is_none();
+    Ok(specs.into_iter().map(|spec| if fixed(&spec) { spec } else { spec.in_case(case) }).collect())
 }
 
 /// Whether the inputs' shapes fit together; `q`.
@@ -196,7 +208,9 @@ fn check_metas<'a>(inputs: &Metas<'a>, params: &Params) -> Result<MetaArg<'a>> {
     k.has_shape(&[batch, kv_heads, k_len, d])?;
     v.has_shape(k.shape())?;
     inputs.optional("key_lengths").map_or(Ok(()), |lengths| lengths.has_shape(&[batch]))?;
-    inputs.optional("slopes").map_or(Ok(()), |slopes| slopes.has_shape(&[heads]))?;
+    for name in ["slopes", "sinks"] {
+        inputs.optional(name).map_or(Ok(()), |of_heads| of_heads.has_shape(&[heads]))?;
+    }
     if let Some(cu_q) = inputs.optional("cu_q") {
         let [_]: [usize; 1] = cu_q.dims()?;
         inputs.get("cu_k")?.has_shape(cu_q.shape())?;

@@ -19,6 +19,7 @@ pub struct Attention<'a> {
     pub(super) key_lengths: Option<View<'a, i32>>,
     pub(super) packed: Option<[View<'a, i32>; 2]>,
     pub(super) slopes: Option<View<'a, f32>>,
+    pub(super) sinks: Option<View<'a, f32>>,
     pub(super) deterministic: bool,
 }
 
@@ -56,6 +57,12 @@ impl<'a> Attention<'a> {
     /// ALiBi: head h's scores lose slopes\[h\] for each key of distance from the diagonal. `slopes` is `[heads]`, contiguous.
     pub fn alibi(self, slopes: impl Into<View<'a, f32>>) -> Self {
         Self { slopes: Some(slopes.into()), ..self }
+    }
+
+    /// Sinks: beside its keys, every query of head h sees a score sinks\[h\] without a value, so that its weights add to less than one. The
+    /// logsumexps count it. `sinks` is `[heads]`, contiguous; −∞ counts for nothing.
+    pub fn sinks(self, sinks: impl Into<View<'a, f32>>) -> Self {
+        Self { sinks: Some(sinks.into()), ..self }
     }
 
     /// Padding: only the first `lengths[b]` keys of sequence b are there. `lengths` is `[batch]`, contiguous; a number outside

@@ -34,6 +34,7 @@ pub(super) struct Bounds {
     pub(super) cu_k: DevicePtr<i32>,
     pub(super) key_lengths: DevicePtr<i32>,
     pub(super) slopes: DevicePtr<f32>,
+    pub(super) sinks: DevicePtr<f32>,
 }
 
 impl<'a> Checked<'a> {
@@ -137,6 +138,16 @@ impl<'a> Checked<'a> {
         self.sizes.softcap > 0.0 || self.options.slopes.is_some()
     }
 
+    /// The sinks, if heads have any.
+    pub(super) fn sinks(&self) -> Option<View<'a, f32>> {
+        self.options.sinks
+    }
+
+    /// Sequences in memory: packed ones count as one.
+    pub(super) fn batch(&self) -> usize {
+        self.batch
+    }
+
     /// Whether sequences of different lengths follow each other.
     pub(super) fn packed(&self) -> bool {
         self.options.packed.is_some()
@@ -144,20 +155,24 @@ impl<'a> Checked<'a> {
 
     pub(super) fn bounds(&self, stream: &Stream) -> Result<Bounds> {
         let pointer = |view: Option<View<'_, i32>>| view.map_or(Ok(DevicePtr::null()), |view| view.ptr(stream));
+        let of_heads = |view: Option<View<'_, f32>>| view.map_or(Ok(DevicePtr::null()), |view| view.ptr(stream));
         Ok(Bounds {
             cu_q: pointer(self.options.packed.map(|[cu_q, _]| cu_q))?,
             cu_k: pointer(self.options.packed.map(|[_, cu_k]| cu_k))?,
             key_lengths: pointer(self.options.key_lengths)?,
-            slopes: self.options.slopes.map_or(Ok(DevicePtr::null()), |view| view.ptr(stream))?,
+            slopes: of_heads(self.options.slopes)?,
+            sinks: of_heads(self.options.sinks)?,
         })
     }
 }
 
 /// How many sequences there are.
 fn check_sequences(info: &OpInfo, options: &Attention<'_>, batch: usize, heads: usize) -> Result<usize> {
-    if let Some(slopes) = &options.slopes {
-        slopes.require_shape(info.name, "slopes", &[heads])?;
-        slopes.require_contiguous(info.name, "slopes")?;
+    for (name, of_heads) in [("slopes", &options.slopes), ("sinks", &options.sinks)] {
+        if let Some(numbers) = of_heads {
+            numbers.require_shape(info.name, name, &[heads])?;
+            numbers.require_contiguous(info.name, name)?;
+        }
     }
     if let Some(lengths) = &options.key_lengths {
         lengths.require_shape(info.name, "key_lengths", &[batch])?;
@@ -198,6 +213,7 @@ pub(super) fn options<'a>(args: &Arguments<'a>, params: &Params) -> Result<Atten
         key_lengths: args.optional_input("key_lengths")?,
         packed,
         slopes: args.optional_input("slopes")?,
+        sinks: args.optional_input("sinks")?,
         deterministic: false,
     })
 }

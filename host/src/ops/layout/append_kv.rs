@@ -192,7 +192,7 @@ static PAGED: OpInfo = OpInfo {
 };
 
 /// Pages that a sequence of a paged case has.
-const MAX_PAGES: usize = 3;
+pub(super) const MAX_PAGES: usize = 3;
 
 impl Append {
     fn is_paged(&self) -> bool {
@@ -298,28 +298,8 @@ impl Operator for Append {
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let new = inputs.get(if output == "k_cache" { "k" } else { "v" })?;
         let cache = inputs.get(output)?;
-        let table = inputs.optional("page_table").map(|table| (table.shape()[1], table.to_f64()));
         let (tokens, heads) = (new.shape()[1], new.shape()[2]);
-        let (pages, size) = (cache.shape()[0] as f64, cache.shape()[1]);
-        // Which new token each place gets.
-        let mut tokens_of = HashMap::new();
-        for (b, length) in inputs.get("lengths")?.to_f64().into_iter().enumerate() {
-            for n in 0..tokens {
-                let position = length + n as f64;
-                let logical = (position / size as f64).floor();
-                let page = match &table {
-                    Some((max_pages, table)) if logical >= 0.0 && logical < *max_pages as f64 => {
-                        table[b * max_pages + logical as usize]
-                    }
-                    None if logical == 0.0 => b as f64,
-                    _ => continue,
-                };
-                if length >= 0.0 && page >= 0.0 && page < pages {
-                    let place = page as usize * size + (position as usize % size);
-                    tokens_of.insert(place, b * tokens + n);
-                }
-            }
-        }
+        let tokens_of = tokens_of(inputs, [tokens, cache.shape()[0], cache.shape()[1]])?;
         Ok(reference::by_row(rows, |row| match tokens_of.get(&(row / heads)) {
             Some(token) => reference::row(new, token * heads + row % heads),
             None => reference::row(cache, row),
@@ -335,4 +315,28 @@ impl Operator for Append {
         // Twice what is new, for K and V, and the lengths.
         Ok(Cost::memory((4 * batch * (new * kv_heads * d * case.dtype.size() + 1)) as u64))
     }
+}
+
+/// Which new token, counted over all sequences, each place of a cache gets, of `tokens` a sequence and for `pages` pages of `size` places.
+pub(super) fn tokens_of(inputs: &Tensors<'_>, [tokens, pages, size]: [usize; 3]) -> Result<HashMap<usize, usize>> {
+    let table = inputs.optional("page_table").map(|table| (table.shape()[1], table.to_f64()));
+    let mut tokens_of = HashMap::new();
+    for (b, length) in inputs.get("lengths")?.to_f64().into_iter().enumerate() {
+        for n in 0..tokens {
+            let position = length + n as f64;
+            let logical = (position / size as f64).floor();
+            let page = match &table {
+                Some((max_pages, table)) if logical >= 0.0 && logical < *max_pages as f64 => {
+                    table[b * max_pages + logical as usize]
+                }
+                None if logical == 0.0 => b as f64,
+                _ => continue,
+            };
+            if length >= 0.0 && page >= 0.0 && page < pages as f64 {
+                let place = page as usize * size + (position as usize % size);
+                tokens_of.insert(place, b * tokens + n);
+            }
+        }
+    }
+    Ok(tokens_of)
 }

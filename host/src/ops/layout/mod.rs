@@ -1,6 +1,7 @@
 //! Operators that move elements, look them up or turn them by their place.
 
 pub mod append_kv;
+pub mod append_kv_quantized;
 pub mod attention_mask;
 pub mod embedding;
 pub mod permute_heads;
@@ -10,6 +11,7 @@ pub mod rope_table;
 pub mod transpose;
 
 pub use append_kv::{append_kv, append_kv_paged};
+pub use append_kv_quantized::{QuantizedCacheMut, QuantizedElement, append_kv_quantized};
 pub use attention_mask::{Mask, attention_mask, attention_mask_into};
 pub use embedding::{embedding, embedding_backward, embedding_backward_into, embedding_into};
 pub use permute_heads::{permute_heads, permute_heads_into};

@@ -17,6 +17,7 @@ pub mod rms_norm_quantize_rows_int8;
 pub mod swiglu_quantize_fp8_1x128;
 
 pub use blocks::{Dequantization, Quantization};
+pub(super) use blocks::{nearest, scale as scale_of_block};
 pub use dequantize_fp8::{dequantize_fp8, dequantize_fp8_into};
 pub use dequantize_int8::{dequantize_int8, dequantize_int8_into};
 pub use dequantize_mxfp8::{dequantize_mxfp8, dequantize_mxfp8_into};
@@ -33,13 +34,13 @@ pub use rms_norm_quantize_rows_int8::{rms_norm_quantize_rows_int8, rms_norm_quan
 pub use swiglu_quantize_fp8_1x128::{swiglu_quantize_fp8_1x128, swiglu_quantize_fp8_1x128_into};
 
 /// What a kernel makes of x: ⌊x · inverse⌉ + zero in 8 bits, in f32 as the operators define it; NaN becomes zero.
-fn rounded(x: f64, inverse: f32, zero: f64) -> f64 {
+pub(super) fn rounded(x: f64, inverse: f32, zero: f64) -> f64 {
     let product = f64::from(x as f32 * inverse);
     let nearest = if product.is_nan() { 0.0 } else { product.round_ties_even() };
     (nearest + zero).clamp(-128.0, 127.0)
 }
 
 /// steps / range, or 0 of an empty range.
-fn inverse(range: f32, steps: f32) -> f32 {
+pub(super) fn inverse(range: f32, steps: f32) -> f32 {
     if range == 0.0 { 0.0 } else { steps / range }
 }

@@ -6,6 +6,9 @@
 //! Dᵢ = Σₖ pᵢₖ·dOᵢ·vₖ = dOᵢ·oᵢ: a dot product of rows. Then with the scores' factor (and the soft cap's slope) in ds,
 //! dqᵢ = Σⱼ dsᵢⱼ·kⱼ and dkⱼ = Σᵢ dsᵢⱼ·qᵢ. What a query does not see has p = 0.
 //!
+//! A head's sink b, which has no value, is in L already. Its own gradient is the softmax's with dp = 0: db = −Σᵢ e^(b − Lᵢ)·Dᵢ over the head's
+//! queries.
+//!
 //! Recomputing S costs a fifth of the arithmetic and saves q_len · k_len values of memory and traffic.
 //!
 //! # Layout
@@ -14,10 +17,10 @@
 //! # Mapping
 //! [`delta`]: sixteen threads a query. [`simple`]: a warp a query for dQ, a warp a key for dK and dV. [`mma`]: the same in
 //! tiles on the tensor cores: a block a tile of queries for dQ, looping over keys; a block a tile of keys for dK and dV, looping over the queries of
-//! all heads that share them. No atomics: results are reproducible, and GQA needs no second pass.
+//! all heads that share them. [`sinks`]: a block a head. No atomics: results are reproducible, and GQA needs no second pass.
 //!
 //! # Shared memory
-//! [`mma`]: the block's own two tiles, and two buffers of the two tiles it walks over.
+//! [`sinks`]: a number a warp. [`mma`]: the block's own two tiles, and two buffers of the two tiles it walks over.
 //!
 //! # Numerics
 //! S, P, dP, dS and the sums in f32; [`mma`] rounds P and dS to the storage type for the products that consume them.
@@ -36,3 +39,4 @@ pub mod delta;
 pub mod hopper;
 pub mod mma;
 pub mod simple;
+pub mod sinks;

@@ -1,4 +1,16 @@
 //! The readable kernels: a warp a query for dQ, a warp a key for dK and dV.
+//!
+//! # Derivation
+//! For one query, with scores sⱼ, L = log Σ e^sⱼ, weights pⱼ = e^(sⱼ − L) and o = Σ pⱼ·vⱼ, and a loss whose gradient by o is dO:
+//!
+//! 1. ∂L/∂sⱼ = pⱼ, since d log x = dx / x. Therefore ∂pₖ/∂sⱼ = pₖ·(δₖⱼ − pⱼ).
+//! 2. o is linear in v and in p: dvⱼ = pⱼ·dO, and dpⱼ = dO·vⱼ.
+//! 3. dsⱼ = Σₖ dpₖ·∂pₖ/∂sⱼ = pⱼ·(dpⱼ − Σₖ pₖ·dpₖ). The sum has all keys in it, which would take a pass of its own, but
+//!    Σₖ pₖ·(dO·vₖ) = dO·Σₖ pₖ·vₖ = dO·o = D: o is there from the forward.
+//! 4. sⱼ = scale·q·kⱼ: dq = scale·Σⱼ dsⱼ·kⱼ, and dkⱼ = scale·dsⱼ·q. A soft cap in between multiplies dsⱼ with its slope.
+//!
+//! Given L and D of a query, each pⱼ and dsⱼ comes from q, kⱼ, vⱼ and dO alone: no row of them is ever whole, and dK and dV of a key are sums over the
+//! queries that see it, in any order.
 
 use core::array;
 

@@ -6,7 +6,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{kernel, math, thread, warp};
 
 use crate::div_rem;
-use crate::ops::attention::{LOG2_E, Problem};
+use crate::ops::attention::{self, LOG2_E, Problem};
 
 /// Threads of a block.
 pub const THREADS: u32 = 256;
@@ -25,12 +25,13 @@ pub struct Shared {
 ///
 /// # Safety
 /// `partial_o` and `partial_lse` hold what [`attention_decode`](super::mma::attention_decode) wrote for the same problem; `o` is valid at its
-/// strides, `lse` for batch · heads · q_len values. The grid has a block for each of those along x, and for every [`COLUMNS`] along y.
+/// strides, `sinks` as there, `lse` for batch · heads · q_len values. The grid has a block for each of those along x, and for every [`COLUMNS`] along y.
 #[kernel(dtypes(T: half), block = THREADS, shared = Shared, no_spills)]
 pub unsafe fn attention_decode_combine<T: Half>(
     partial_o: *const f32,
     partial_lse: *const f32,
     lengths: *const i32,
+    sinks: *const f32,
     o: *mut T,
     lse: *mut f32,
     splits: u32,
@@ -49,7 +50,8 @@ pub unsafe fn attention_decode_combine<T: Half>(
 
     let rows = u64::from(thread::grid_dim_x());
     let index = |split: u32| u64::from(split) * rows + u64::from(row);
-    let mut max = f32::NEG_INFINITY;
+    let sink = attention::sink(sinks, head);
+    let mut max = sink;
     let mut split = lane;
     while split < used {
         max = max.max(*partial_lse.add(index(split) as usize));
@@ -61,7 +63,7 @@ pub unsafe fn attention_decode_combine<T: Half>(
 
     let column = thread::block_idx_y() * COLUMNS + lane * 4;
     let mut sums = [0.0f32; 4];
-    let mut total = 0.0;
+    let mut total = if warp == 0 { math::ex2_approx_ftz((sink - reference) * LOG2_E) } else { 0.0 };
     let mut split = warp;
     while split < used {
         let weight = math::ex2_approx_ftz((*partial_lse.add(index(split) as usize) - reference) * LOG2_E);

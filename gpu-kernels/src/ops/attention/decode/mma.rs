@@ -3,32 +3,36 @@
 use cuda_std::float::Half;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
-use cuda_std::{cp_async, kernel, math, mma, thread, warp};
+use cuda_std::{bf16, cp_async, f8e4m3, f16, kernel, math, mma, thread, warp};
 
+use super::stage::{KEYS, Tokens, apply, queries, scales, stage_bytes};
+use super::stored::Operand;
 use super::{Cache, Positions, Rows, TILE};
 use crate::div_rem;
 use crate::ops::attention::fragments;
 use crate::ops::attention::online::Online;
-use crate::ops::attention::{Bias, LOG2_E, Problem, Sequence, Span};
+use crate::ops::attention::{self, Bias, LOG2_E, Problem, Sequence, Span};
 
 /// Threads of a block: four warps.
 pub const THREADS: u32 = 128;
-const WARPS: u32 = THREADS / 32;
-/// Keys of a warp in a tile: the inner dimension of a product.
-const KEYS: u32 = TILE / WARPS;
+pub(super) const WARPS: u32 = THREADS / 32;
 /// 16 keys and values each: one that is worked on, the others on their way.
 const STAGES: u32 = 3;
 /// Elements between rows of results in shared memory, beyond d: rows that lanes write together fall into different banks.
 const PAD: u32 = 8;
 
-/// Blocks that fit a multiprocessor of Hopper: rings of 192 KiB together, or 144 where registers allow no more.
-pub const fn blocks_per_multiprocessor(d: u32, rows: u32) -> u32 {
-    if d == 64 && rows == 32 { 3 } else { 256 / d }
+/// Blocks that fit a multiprocessor of Hopper, by the bytes of a cache's element: rings of 192 KiB together, or 144 or 100 where registers
+/// allow no more.
+pub const fn blocks_per_multiprocessor(d: u32, rows: u32, bytes: u32) -> u32 {
+    match (d, rows, bytes) {
+        (64, 32, _) | (128, _, 1) => 3,
+        _ => 256 / d,
+    }
 }
 
 /// Bytes of the queries and the warps' rings.
-pub const fn shared_bytes(d: u32, rows: u32) -> usize {
-    ((rows + WARPS * STAGES * 2 * KEYS) * d * 2) as usize
+pub const fn shared_bytes(d: u32, rows: u32, bytes: u32) -> usize {
+    (rows * d * 2 + WARPS * STAGES * stage_bytes(d, bytes)) as usize
 }
 
 /// O and its logsumexp for heads of at most `D` elements, `ROWS` rows a block: the queries of the heads that share one of K and V, those of
@@ -36,22 +40,27 @@ pub const fn shared_bytes(d: u32, rows: u32) -> usize {
 /// piece a new token belongs to also writes it to the cache.
 ///
 /// # Safety
-/// As of [`attention_decode_simple`](super::simple::attention_decode_simple), with d a multiple of 8 and rows of all tensors at multiples of 16 bytes;
+/// As of [`attention_decode_simple`](super::simple::attention_decode_simple), with d a multiple of 8, of 16 where there are scales, and rows of all tensors at multiples of 16 bytes;
 /// with several splits `partial_o` and `partial_lse` are valid for so many times a dense `o` and `lse`. The grid has a block for every `ROWS`
 /// rows, head of K and V, split and sequence, the first of these innermost.
 #[kernel(
-    dtypes(T: half), values(D: 64, 128, 256, ROWS: 16, 32), where(D == 64 || ROWS == 16), block = THREADS,
-    min_blocks = blocks_per_multiprocessor(D, ROWS), shared = { shared_bytes(D, ROWS) }, no_spills
+    dtypes(T: half, C: f16, bf16, i8, f8e4m3), values(D: 64, 128, 256, ROWS: 16, 32),
+    where(C == T && (D == 64 || ROWS == 16) || (C == i8 || C == f8e4m3) && D <= 128 && ROWS == 16), block = THREADS,
+    min_blocks = blocks_per_multiprocessor(D, ROWS, size_of::<C>() as u32),
+    shared = { shared_bytes(D, ROWS, size_of::<C>() as u32) }, no_spills
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn attention_decode<T: Half, const D: u32, const ROWS: u32>(
+pub unsafe fn attention_decode<T: Half, C: Operand, const D: u32, const ROWS: u32>(
     q: *const T,
-    k_cache: *mut T,
-    v_cache: *mut T,
-    k_new: *const T,
-    v_new: *const T,
+    k_cache: *mut C,
+    v_cache: *mut C,
+    k_scales: *const f32,
+    v_scales: *const f32,
+    k_new: *const C,
+    v_new: *const C,
     lengths: *const i32,
     page_table: *const i32,
+    sinks: *const f32,
     o: *mut T,
     lse: *mut f32,
     partial_o: *mut f32,
@@ -73,26 +82,31 @@ pub unsafe fn attention_decode<T: Half, const D: u32, const ROWS: u32>(
     let positions = Positions::of(&sequence, page_table, !k_new.is_null(), &cache);
     let keys = Problem::cached(k_cache, problem.k, k_new, cache.k_new, batch, kv_head);
     let values = Problem::cached(v_cache, problem.v, v_new, cache.v_new, batch, kv_head);
-    if row_tile == 0 && !k_new.is_null() {
+    if row_tile == 0 && !C::SCALED && !k_new.is_null() {
         append(&piece, &positions, &keys, &problem);
         append(&piece, &positions, &values, &problem);
     }
     // The first half of a warp looks after keys, the second after values.
-    let half = if warp::lane_id() < KEYS { keys } else { values };
-    let output = Output { whole: (o, lse), partial: (partial_o, partial_lse), splits: cache.splits, split };
-    match (D, ROWS) {
-        (64, 16) => decode::<T, 8, 1>(q, &piece, &positions, &half, &problem, output),
-        (64, _) => decode::<T, 8, 2>(q, &piece, &positions, &half, &problem, output),
-        (128, _) => decode::<T, 16, 1>(q, &piece, &positions, &half, &problem, output),
-        _ => decode::<T, 32, 1>(q, &piece, &positions, &half, &problem, output),
+    let of_keys = warp::lane_id() < KEYS;
+    let half = if of_keys { keys } else { values };
+    let scales = cache.scales(of_keys, [k_scales, v_scales], batch, kv_head);
+    let output = Output { whole: (o, lse), partial: (partial_o, partial_lse), sinks, splits: cache.splits, split };
+    let tokens = Tokens { positions, half, scales };
+    match (D, ROWS, C::SCALED) {
+        (64, 16, false) => decode::<T, C, 8, 8, 1>(q, &piece, &tokens, &problem, output),
+        (64, 16, true) => decode::<T, C, 8, 4, 1>(q, &piece, &tokens, &problem, output),
+        (64, ..) => decode::<T, C, 8, 8, 2>(q, &piece, &tokens, &problem, output),
+        (128, _, false) => decode::<T, C, 16, 16, 1>(q, &piece, &tokens, &problem, output),
+        (128, _, true) => decode::<T, C, 16, 8, 1>(q, &piece, &tokens, &problem, output),
+        _ => decode::<T, C, 32, 32, 1>(q, &piece, &tokens, &problem, output),
     }
 }
 
 /// A block's work: some rows of a head of K and V, and tiles `first .. end` of its keys.
-struct Piece {
-    sequence: Sequence,
+pub(super) struct Piece {
+    pub(super) sequence: Sequence,
     kv_head: u32,
-    first_row: u32,
+    pub(super) first_row: u32,
     first: u32,
     end: u32,
 }
@@ -102,6 +116,7 @@ struct Piece {
 struct Output<T> {
     whole: (*mut T, *mut f32),
     partial: (*mut f32, *mut f32),
+    sinks: *const f32,
     splits: u32,
     split: u32,
 }
@@ -109,7 +124,7 @@ struct Output<T> {
 impl Piece {
     /// Query and head of a row, which need not exist.
     #[inline(always)]
-    unsafe fn row(&self, row: u32, problem: &Problem) -> (u32, u32) {
+    pub(super) unsafe fn row(&self, row: u32, problem: &Problem) -> (u32, u32) {
         let (query, head) = div_rem(self.first_row + row, problem.group);
         (query, self.kv_head * problem.group + head)
     }
@@ -117,7 +132,7 @@ impl Piece {
 
 /// Writes those of the new tokens that this piece has the places of.
 #[inline(always)]
-unsafe fn append<T: Half>(piece: &Piece, positions: &Positions, rows: &Rows<T>, problem: &Problem) {
+unsafe fn append<C>(piece: &Piece, positions: &Positions, rows: &Rows<C>, problem: &Problem) {
     let chunks = problem.d / 8;
     let mut at = thread::thread_idx_x();
     while at < problem.q_len * chunks {
@@ -131,78 +146,44 @@ unsafe fn append<T: Half>(piece: &Piece, positions: &Positions, rows: &Rows<T>, 
     }
 }
 
-/// Starts copying 16 keys from `position` on, and then their values, to `stage`; zeros where there are none. Returns a bit for each
-/// key that there is.
+/// Makes `hidden` of what keys that a query does not see, or that there are not, have. `key` is the first of the scores', `lane` has four of each
+/// query's.
 #[inline(always)]
-unsafe fn load<T: Half, const DT: usize>(
-    positions: &Positions,
-    half: &Rows<T>,
-    stage: SharedPtr<T>,
-    position: u32,
-    d: u32,
-    lane: u32,
-) -> u32 {
-    // Each lane finds one row, for all.
-    let row = positions.row(half, position + lane % KEYS) as u64;
-    let (below, chunk) = (lane % 32 / DT as u32, lane % DT as u32);
-    for i in 0..DT as u32 {
-        let of = i * (32 / DT as u32) + below;
-        let (low, high) = (warp::shuffle_idx(row as u32, of), warp::shuffle_idx((row >> 32) as u32, of));
-        let from = (u64::from(low) | u64::from(high) << 32) as *const T;
-        let bytes = if from.is_null() || chunk * 8 >= d { 0 } else { 16 };
-        let to = stage.add(fragments::place::<DT>(of, chunk));
-        cp_async::copy_16_zero_fill(to, from.wrapping_add(chunk as usize * 8), bytes);
-    }
-    warp::ballot(row != 0) & ((1 << KEYS) - 1)
-}
-
-/// Hides keys that a query does not see, or that there are not. `key` is the first of the scores', `lane` has four of each query's.
-#[inline(always)]
-fn mask(scores: &mut [[f32; 4]; 2], span: Span, found: u32, queries: [i32; 2], key: u32, lane: u32) {
+fn mask(scores: &mut [[f32; 4]; 2], span: Span, found: u32, queries: [i32; 2], key: u32, lane: u32, hidden: f32) {
     for j in 0..2 {
         for e in 0..4 {
             let column = j as u32 * 8 + lane % 4 * 2 + e as u32 % 2;
             if found >> column & 1 == 0 || !span.sees(queries[e / 2], (key + column) as i32) {
-                scores[j][e] = f32::NEG_INFINITY;
+                scores[j][e] = hidden;
             }
         }
     }
 }
 
 #[inline(always)]
-unsafe fn decode<T: Half, const DT: usize, const MT: usize>(
+unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const MT: usize>(
     q: *const T,
     piece: &Piece,
-    positions: &Positions,
-    half: &Rows<T>,
+    tokens: &Tokens<C>,
     problem: &Problem,
     output: Output<T>,
 ) {
     // Taken apart before any loop: a choice between its pointers would put them into local memory.
-    let Output { whole: (o, lse), partial: (partial_o, partial_lse), splits, split } = output;
+    let Output { whole: (o, lse), partial: (partial_o, partial_lse), sinks, splits, split } = output;
     let width = DT as u32 * 8;
     let rows = MT as u32 * 16;
     let (lane, warp) = (warp::lane_id(), warp::warp_id());
     let tile_q = shared::dynamic::<T>();
-    let stage_size = 2 * KEYS * width;
+    // In elements of T.
+    let stage_size = stage_bytes(width, size_of::<C>() as u32) / 2;
     let ring: SharedPtr<T> = tile_q.add(rows * width + warp * STAGES * stage_size);
-
+    queries::<T, C, DT>(q, tile_q, rows, piece, problem);
     let total = problem.group * problem.q_len;
-    let mut at = thread::thread_idx_x();
-    while at < rows * DT as u32 {
-        let (row, chunk) = (at / DT as u32, at % DT as u32);
-        let (query, head) = piece.row(row, problem);
-        let inside = piece.first_row + row < total && chunk * 8 < problem.d;
-        let from = Problem::at(problem.q, piece.sequence.batch, head, query) + chunk as usize * 8;
-        let bytes = if inside { 16 } else { 0 };
-        cp_async::copy_16_zero_fill(tile_q.add(fragments::place::<DT>(row, chunk)), q.wrapping_add(from), bytes);
-        at += THREADS;
-    }
     let fetch = |tile: u32, stage: u32| {
         let mut found = 0;
         if tile < piece.end {
             let stage = ring.add(stage * stage_size);
-            found = load::<T, DT>(positions, half, stage, tile * TILE + warp * KEYS, problem.d, lane);
+            found = tokens.load::<T, CH>(stage, tile * TILE + warp * KEYS, problem.d, lane);
         }
         cp_async::commit();
         found
@@ -210,8 +191,10 @@ unsafe fn decode<T: Half, const DT: usize, const MT: usize>(
     // Which keys there are of this tile, and above them of the next.
     let mut found = fetch(piece.first, 0);
     found |= fetch(piece.first + 1, 1) << KEYS;
-    // The queries have landed, with the first keys.
-    cp_async::wait_group::<{ STAGES - 2 }>();
+    // The queries have landed, with the first keys, unless they were stored.
+    if !C::SCALED {
+        cp_async::wait_group::<{ STAGES - 2 }>();
+    }
     thread::sync_threads();
 
     let span = problem.span(&piece.sequence);
@@ -229,7 +212,7 @@ unsafe fn decode<T: Half, const DT: usize, const MT: usize>(
         let here = found & ((1 << KEYS) - 1);
         found = found >> KEYS | fetch(tile + STAGES - 1, free) << KEYS;
         let tile_k = ring.add(stage * stage_size);
-        let tile_v = tile_k.add(KEYS * width);
+        let tile_v = tile_k.add(KEYS * CH as u32 * 8);
         let key = tile * TILE + warp * KEYS;
 
         // Of all queries the first one sees least far, and the last one least far back.
@@ -237,11 +220,17 @@ unsafe fn decode<T: Half, const DT: usize, const MT: usize>(
         for i in 0..MT {
             // Keys and values are read for 16 rows at a time: registers hold the scores and weights of no more.
             let mut scores = [[0.0f32; 4]; 2];
-            for step in 0..DT as u32 / 2 {
-                let a = fragments::a::<T, DT>(tile_q, i as u32 * 16, step, lane);
-                let [left, right] = fragments::b::<T, DT>(tile_k, 0, step, lane);
-                mma::m16n8k16::<T>(&mut scores[0], a, left);
-                mma::m16n8k16::<T>(&mut scores[1], a, right);
+            for pair in 0..DT as u32 / 4 {
+                let keys = C::keys::<T, CH>(tile_k, pair, lane);
+                for step in 0..2 {
+                    let a = fragments::a::<T, DT>(tile_q, i as u32 * 16, pair * 2 + step, lane);
+                    let [left, right] = keys[step as usize];
+                    mma::m16n8k16::<T>(&mut scores[0], a, left);
+                    mma::m16n8k16::<T>(&mut scores[1], a, right);
+                }
+            }
+            if C::SCALED {
+                apply(&mut scores, scales::<T, CH>(tile_k), lane);
             }
             if bias.softcap > 0.0 {
                 for j in 0..2 {
@@ -250,9 +239,9 @@ unsafe fn decode<T: Half, const DT: usize, const MT: usize>(
                     }
                 }
             }
+            let query = |row: u32| piece.row(i as u32 * 16 + lane / 4 + row, problem).0 as i32;
             if !whole {
-                let query = |row: u32| piece.row(i as u32 * 16 + lane / 4 + row, problem).0 as i32;
-                mask(&mut scores, span, here, [query(0), query(8)], key, lane);
+                mask(&mut scores, span, here, [query(0), query(8)], key, lane, f32::NEG_INFINITY);
             }
             let factors = online[i].update(&mut scores, scale);
             for j in 0..DT {
@@ -260,11 +249,22 @@ unsafe fn decode<T: Half, const DT: usize, const MT: usize>(
                     acc[i][j][e] *= factors[e / 2];
                 }
             }
-            let weights = fragments::pack::<T>(scores[0], scores[1]);
-            for j in 0..DT / 2 {
-                let [left, right] = fragments::b_transposed::<T, DT>(tile_v, 0, j as u32, lane);
-                mma::m16n8k16::<T>(&mut acc[i][2 * j], weights, left);
-                mma::m16n8k16::<T>(&mut acc[i][2 * j + 1], weights, right);
+            if C::SCALED {
+                apply(&mut scores, scales::<T, CH>(tile_k).add(KEYS), lane);
+                // Even if such a key's scale is NaN.
+                if !whole {
+                    mask(&mut scores, span, here, [query(0), query(8)], key, lane, 0.0);
+                }
+            }
+            let weights = fragments::pack::<C::Weight>(scores[0], scores[1]);
+            for pair in 0..DT as u32 / 4 {
+                let values = C::values::<T, CH>(tile_v, pair, lane);
+                for group in 0..2 {
+                    let j = 4 * pair as usize + 2 * group;
+                    let [left, right] = values[group];
+                    mma::m16n8k16::<C::Weight>(&mut acc[i][j], weights, left);
+                    mma::m16n8k16::<C::Weight>(&mut acc[i][j + 1], weights, right);
+                }
             }
         }
         tile += 1;
@@ -281,9 +281,18 @@ unsafe fn decode<T: Half, const DT: usize, const MT: usize>(
         let (inverse, lse) = online[i].finish(scale);
         for r in 0..2 {
             let row = i as u32 * 16 + r as u32 * 8 + lane / 4;
-            for j in 0..DT {
-                let pair = [acc[i][j][2 * r] * inverse[r], acc[i][j][2 * r + 1] * inverse[r]];
-                Pack(pair).store(of_warp(warp).add(row * pitch + j as u32 * 8 + lane % 4 * 2).as_ptr());
+            let to = of_warp(warp).add(row * pitch);
+            for j in (0..DT).step_by(2) {
+                let [left, right] = [0, 1].map(|of| [0, 1].map(|e| acc[i][j + of][2 * r + e] * inverse[r]));
+                let column = j as u32 * 8 + lane % 4 * 2;
+                if C::SCALED {
+                    // Even and odd columns.
+                    let all = [left[0], right[0], left[1], right[1]];
+                    Pack(all).store(to.add(column + lane % 4 * 2).as_ptr());
+                } else {
+                    Pack(left).store(to.add(column).as_ptr());
+                    Pack(right).store(to.add(column + 8).as_ptr());
+                }
             }
             if lane % 4 == 0 {
                 sums.add(warp * rows + row).write(lse[r]);
@@ -298,13 +307,16 @@ unsafe fn decode<T: Half, const DT: usize, const MT: usize>(
         if piece.first_row + row >= total || column >= problem.d {
             continue;
         }
+        let (query, head) = piece.row(row, problem);
         let sum_of = |warp: u32| sums.add(warp * rows + row).read();
-        let mut max = f32::NEG_INFINITY;
+        // A sink counts once: here, or where the pieces meet.
+        let sink = if splits == 1 { attention::sink(sinks, head) } else { f32::NEG_INFINITY };
+        let mut max = sink;
         for warp in 0..WARPS {
             max = max.max(sum_of(warp));
         }
         let reference = if max == f32::NEG_INFINITY { 0.0 } else { max };
-        let mut sum = 0.0;
+        let mut sum = math::ex2_approx_ftz((sink - reference) * LOG2_E);
         let mut merged = [0.0f32; 4];
         for warp in 0..WARPS {
             let weight = math::ex2_approx_ftz((sum_of(warp) - reference) * LOG2_E);
@@ -317,7 +329,6 @@ unsafe fn decode<T: Half, const DT: usize, const MT: usize>(
         let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
         let merged = merged.map(|x| x * inverse);
         let merged_lse = if sum == 0.0 { f32::NEG_INFINITY } else { max + math::log(sum) };
-        let (query, head) = piece.row(row, problem);
         let index = problem.row(&piece.sequence, head, query);
         if splits == 1 {
             let at = Problem::at(problem.o, piece.sequence.batch, head, query) + column as usize;

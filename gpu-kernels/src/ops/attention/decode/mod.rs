@@ -7,12 +7,15 @@
 //!
 //! **Split keys.** There are fewer heads and sequences than a GPU has multiprocessors for, so the keys of one are divided among several
 //! blocks. Each gives the O and the logsumexp of its keys, and with M the greatest logsumexp Lₛ of any, o = Σ e^(Lₛ − M)·oₛ / Σ e^(Lₛ − M)
-//! and L = M + log Σ e^(Lₛ − M). The same merges the warps of a block.
+//! and L = M + log Σ e^(Lₛ − M). The same merges the warps of a block. A head's sink b is a piece more, with L = b and o = 0.
 //!
 //! # Layout
 //! `q` and `o` by the strides of a [`Problem`], whose `k` and `v` are strides of page, head and place in a page; a contiguous cache is
 //! one page a sequence, found without a table. `lse` is `[batch, heads, q_len]`, dense. What blocks give for pieces of the keys is in f32,
 //! `[splits]` times a dense `o` and `lse`.
+//!
+//! **8-bit caches** ([`stored`]) have a scale for every token and head beside them, f32, anywhere. Neither keys nor values are multiplied with
+//! theirs: sⱼ = scale·(q·k'ⱼ)·aⱼ and o = Σ (e^(sⱼ − L)·bⱼ)·v'ⱼ for stored elements k' and v' with scales a and b.
 //!
 //! # Mapping
 //! [`simple`]: a warp a query; any type, length and alignment: the one to read first. [`mma`]: a block of four warps a head of K and V, with the
@@ -28,16 +31,18 @@
 //! As of [`forward`](super::forward): scores, sums and everything that is merged are f32. A length outside 0..=capacity counts as the nearest
 //! inside. A key whose page is none of the cache's is not seen, and a new one whose position or page there is not is neither seen nor
 //! written. How keys are divided depends on the lengths and the number of splits only, and merging has a fixed order: results are
-//! the same bits every time.
+//! the same bits every time. 8-bit elements become 16-bit floats exactly; a weight times the scale of its value is rounded to bf16, whatever the
+//! queries are, because f16 would lose what is below 6·10⁻⁵.
 //!
 //! # Cost
 //! K and V once: bound by memory bandwidth up to some 100 rows a key. At d = 128 a key takes 512 bytes, a multiprocessor of an H200 gets 19
 //! a cycle, and the products of 16 rows take 2 cycles of the 27. [`mma`] has 192 KiB of ring a multiprocessor, two thirds of it always in
 //! flight: 128 KiB, four times what 4.25 TB/s and 1 µs need. More rows than 16 (32 at d up to 64) take several blocks, of
-//! which all but one find their keys in L2. The pieces' results are 4·d bytes a row against 128 keys at least, mostly thousands.
+//! which all but one find their keys in L2. A key of 8 bits takes 264 bytes, 14 cycles, and widening its 256 elements 450 (E4M3: 830)
+//! instructions of threads, 4 (7) cycles of a multiprocessor's 128 a cycle. The pieces' results are 4·d bytes a row against 128 keys at least, mostly thousands.
 //!
 //! # Limits
-//! 2²⁸ positions a sequence; d up to 256: [`mma`] for multiples of 8 and rows at multiples of 16 bytes.
+//! 2²⁸ positions a sequence; d up to 256: [`mma`] for multiples of 8 and rows at multiples of 16 bytes; of 8-bit caches multiples of 16 up to 128.
 //!
 //! # Sources
 //! Dao et al., "Flash-Decoding for long-context inference" (2023), for splits; Shazeer, "Fast Transformer Decoding" (arXiv:1911.02150)
@@ -46,6 +51,8 @@
 pub mod combine;
 pub mod mma;
 pub mod simple;
+mod stage;
+pub mod stored;
 
 use cuda_std::launch::Fields;
 
@@ -65,6 +72,10 @@ pub struct Cache {
     pub k_new: [u64; 3],
     /// Of the new values.
     pub v_new: [u64; 3],
+    /// Strides of the keys' scales, of page, head and place, where there are any.
+    pub k_scales: [u64; 3],
+    /// Of the values'.
+    pub v_scales: [u64; 3],
     /// Positions of a page.
     pub page_size: u32,
     /// Pages of the cache.
@@ -75,8 +86,18 @@ pub struct Cache {
     pub splits: u32,
 }
 
-// SAFETY: 6 u64 and 4 four-byte numbers: no padding, alignment 8.
+// SAFETY: 12 u64 and 4 four-byte numbers: no padding, alignment 8.
 unsafe impl Fields for Cache {}
+
+impl Cache {
+    /// The scales of the keys, or of the values, of a head.
+    #[inline(always)]
+    pub(super) fn scales(&self, of_keys: bool, scales: [*const f32; 2], batch: u32, kv_head: u32) -> Rows<f32> {
+        let [k, v] = scales;
+        let (from, strides) = if of_keys { (k, self.k_scales) } else { (v, self.v_scales) };
+        Problem::cached(from.cast_mut(), strides, core::ptr::null(), [0; 3], batch, kv_head)
+    }
+}
 
 /// The keys or the values of one sequence and head.
 #[derive(Clone, Copy)]
@@ -119,7 +140,7 @@ impl Positions {
 
     /// Where a position is in the cache; null if nowhere.
     #[inline(always)]
-    unsafe fn place<T>(&self, rows: &Rows<T>, position: u32) -> *mut T {
+    pub(super) unsafe fn place<T>(&self, rows: &Rows<T>, position: u32) -> *mut T {
         if position >= self.len {
             return core::ptr::null_mut();
         }

@@ -10,7 +10,7 @@ use cuda_std::{cp_async, kernel, mma, thread, warp};
 
 use crate::ops::attention::fragments::{self, Rows};
 use crate::ops::attention::online::Online;
-use crate::ops::attention::{Bias, Bounds, LOG2_E, Problem, Side, Span};
+use crate::ops::attention::{self, Bias, Bounds, LOG2_E, Problem, Side, Span};
 
 /// Threads of a block: four warps.
 pub const THREADS: u32 = 128;
@@ -51,16 +51,17 @@ pub unsafe fn attention_mma<T: Half, const D: u32, const BIASED: bool>(
     cu_k: *const i32,
     key_lengths: *const i32,
     slopes: *const f32,
+    sinks: *const f32,
     problem: Problem,
 ) {
     let bounds = Bounds { cu_q, cu_k, key_lengths };
     match D {
-        32 => forward::<T, 4, 2, BIASED>(q, k, v, o, lse, bounds, slopes, problem),
-        64 => forward::<T, 8, 2, BIASED>(q, k, v, o, lse, bounds, slopes, problem),
-        96 => forward::<T, 12, 2, BIASED>(q, k, v, o, lse, bounds, slopes, problem),
-        128 => forward::<T, 16, 2, BIASED>(q, k, v, o, lse, bounds, slopes, problem),
-        192 => forward::<T, 24, 1, BIASED>(q, k, v, o, lse, bounds, slopes, problem),
-        _ => forward::<T, 32, 1, BIASED>(q, k, v, o, lse, bounds, slopes, problem),
+        32 => forward::<T, 4, 2, BIASED>(q, k, v, o, lse, bounds, slopes, sinks, problem),
+        64 => forward::<T, 8, 2, BIASED>(q, k, v, o, lse, bounds, slopes, sinks, problem),
+        96 => forward::<T, 12, 2, BIASED>(q, k, v, o, lse, bounds, slopes, sinks, problem),
+        128 => forward::<T, 16, 2, BIASED>(q, k, v, o, lse, bounds, slopes, sinks, problem),
+        192 => forward::<T, 24, 1, BIASED>(q, k, v, o, lse, bounds, slopes, sinks, problem),
+        _ => forward::<T, 32, 1, BIASED>(q, k, v, o, lse, bounds, slopes, sinks, problem),
     }
 }
 
@@ -104,6 +105,7 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
     lse: *mut f32,
     bounds: Bounds,
     slopes: *const f32,
+    sinks: *const f32,
     problem: Problem,
 ) {
     let block_m = MT as u32 * 64;
@@ -136,7 +138,7 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
     // What exponents are multiplied with: with a bias the scores have their factor already.
     let scale = if BIASED { LOG2_E } else { problem.scale * LOG2_E };
 
-    let mut online = [Online::START; MT];
+    let mut online = [Online::of(attention::start(sinks, tile.head), scale, lane); MT];
     let mut acc = [[[0.0f32; 4]; DT]; MT];
     if first < end {
         if MT == 2 {

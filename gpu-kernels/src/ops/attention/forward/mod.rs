@@ -8,17 +8,20 @@
 //! tile with greatest score m' above m changes the reference point: multiplied by e^(m − m'), l and a are the sums relative to m'.
 //! After the last tile o = a / l and L = m + log l. The sums never overflow, and one pass over K and V suffices.
 //!
+//! **Sinks.** A head may have a score of its own, b, that every query sees and that has no value: L = log (e^b + Σ e^sⱼ), so that weights add to less than
+//! one. The sums start with it: m = b, l = 1 and a = 0. A query that sees no key gives zeros and L = b.
+//!
 //! # Layout
 //! `q` and `o` are `[batch, heads, q_len, d]`, `k` and `v` `[batch, heads / group, k_len, d]`, by the strides of a
 //! [`Problem`](super::Problem): BHSD and BSHD alike. d is contiguous. `lse` is `[batch, heads, q_len]`, dense.
 //!
 //! # Mapping
-//! [`simple`]: a warp a query, lanes along d; any type, length and alignment: the one to read first. [`mma`]: four warps a tile of 128 (64 where d is
+//! [`weights`]: a warp a query, between two products of matrices: the baseline, with scores in memory. [`simple`]: a warp a query, lanes along d; any type, length and alignment: the one to read first. [`mma`]: four warps a tile of 128 (64 where d is
 //! above 128) queries, tiles of keys through shared memory, tensor cores. [`hopper`]: pairs of blocks that share tiles of keys, a producer and
 //! two or three consumers of 64 queries each.
 //!
 //! # Shared memory
-//! [`simple`]: none. [`mma`]: the tile of queries, one of keys and one of values. [`hopper`]: the block's queries, rings of two (d = 128) or four
+//! [`weights`], [`simple`]: none. [`mma`]: the tile of queries, one of keys and one of values. [`hopper`]: the block's queries, rings of two (d = 128) or four
 //! tiles of keys and of values, and their barriers.
 //!
 //! # Numerics
@@ -37,8 +40,11 @@
 //! # Sources
 //! Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867); Dao et al., "FlashAttention"
 //! (arXiv:2205.14135); Dao, "FlashAttention-2" (arXiv:2307.08691); Shah et al., "FlashAttention-3" (arXiv:2407.08608), for [`hopper`];
-//! Press et al., "Train short, test long" (arXiv:2108.12409), for ALiBi; Gemma Team, "Gemma 2" (arXiv:2408.00118), for the soft cap.
+//! Press et al., "Train short, test long" (arXiv:2108.12409), for ALiBi; Gemma Team, "Gemma 2" (arXiv:2408.00118), for the soft cap;
+//! Xiao et al., "Efficient Streaming Language Models with Attention Sinks" (arXiv:2309.17453), and OpenAI, "gpt-oss" (arXiv:2508.10925), for
+//! learned sinks.
 
 pub mod hopper;
 pub mod mma;
 pub mod simple;
+pub mod weights;

@@ -1,9 +1,24 @@
-//! The readable kernel: a warp a query, key by key.
+//! The readable kernel: a warp a query, key by key, and no score in memory.
+//!
+//! # From three passes to one
+//! A softmax needs the row's greatest score m before its first weight, and the sum l of weights before its first quotient: the
+//! [version in three launches](super::weights) walks the scores three times, and so has to keep them.
+//!
+//! The quotient can wait: o = (Σ wⱼ·vⱼ) / l with wⱼ = e^(sⱼ − m), so that l and a = Σ wⱼ·vⱼ are summed side by side and divided once. That leaves the
+//! maximum. Take any reference point r in its place: wⱼ = e^(sⱼ − r) gives the same o, because e^(m − r) cancels, and
+//! L = r + log l. The maximum is only there to keep exponentials from overflowing, and for that it is enough that r is the greatest score *so
+//! far*. When key j brings a greater one r', what was summed relative to r becomes relative to r' by one factor:
+//!
+//! l ← l·e^(r − r') + e^(sⱼ − r'), a ← a·e^(r − r') + e^(sⱼ − r')·vⱼ.
+//!
+//! After each key l and a are the sums over the keys so far relative to r, by induction: both sides of a sum are multiplied alike. So a score
+//! is used where it is computed and forgotten, and one pass over K and V is all. The faster kernels do this with tiles of keys in place of
+//! single ones.
 
 use cuda_std::float::Element;
 use cuda_std::{kernel, math, warp};
 
-use crate::ops::attention::{Bias, Bounds, LOG2_E, Problem, Side};
+use crate::ops::attention::{self, Bias, Bounds, LOG2_E, Problem, Side};
 
 /// Queries of a block, a warp each.
 pub const ROWS: u32 = 4;
@@ -14,8 +29,8 @@ const PER_LANE: usize = (MAX_D / 32) as usize;
 /// O and its logsumexp.
 ///
 /// # Safety
-/// The tensors are valid at the problem's strides, `lse` for batch · heads · q_len values; `cu_q`, `cu_k` (both or none), `key_lengths` and
-/// `slopes` are valid or null; the grid has a block for every tile of [`ROWS`] queries.
+/// The tensors are valid at the problem's strides, `lse` for batch · heads · q_len values; `cu_q`, `cu_k` (both or none), `key_lengths`,
+/// `slopes` and `sinks` are valid or null; the grid has a block for every tile of [`ROWS`] queries.
 #[kernel(dtypes(T: float), block = ROWS * 32, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn attention_simple<T: Element>(
@@ -28,6 +43,7 @@ pub unsafe fn attention_simple<T: Element>(
     cu_k: *const i32,
     key_lengths: *const i32,
     slopes: *const f32,
+    sinks: *const f32,
     problem: Problem,
 ) {
     let Some(tile) = problem.tile(Bounds { cu_q, cu_k, key_lengths }, Side::Queries, ROWS) else { return };
@@ -57,8 +73,7 @@ pub unsafe fn attention_simple<T: Element>(
     let first = (query as i32 + span.low).max(0);
     let end = (query as i32 + span.high + 1).min(span.keys);
 
-    let mut max = f32::NEG_INFINITY;
-    let mut sum = 0.0;
+    let (mut max, mut sum) = attention::start(sinks, tile.head);
     let mut acc = [0.0f32; PER_LANE];
     let mut key = first;
     while key < end {

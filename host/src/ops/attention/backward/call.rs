@@ -4,7 +4,7 @@ use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::backward::mma::{self, dkv, dq};
-use gpu_kernels::ops::attention::backward::{delta, simple};
+use gpu_kernels::ops::attention::backward::{delta, simple, sinks};
 use half::{bf16, f16};
 
 use super::super::Attention;
@@ -23,6 +23,7 @@ pub(super) struct Call<'a, T> {
     pub(super) saved: Saved<'a, T>,
     pub(super) d_o: View<'a, T>,
     pub(super) gradients: [ViewMut<'a, T>; 3],
+    pub(super) d_sinks: Option<ViewMut<'a, f32>>,
     pub(super) problem: Checked<'a>,
     pub(super) strides: gk::Gradients,
 }
@@ -68,6 +69,7 @@ impl<'a, T: Float> Call<'a, T> {
         d_o: View<'a, T>,
         options: &Attention<'a>,
         gradients: [ViewMut<'a, T>; 3],
+        d_sinks: Option<ViewMut<'a, f32>>,
     ) -> Result<Self> {
         let Saved { q, k, v, o, lse } = saved;
         let mut problem = Checked::new(&INFO, [q, k, v], options)?;
@@ -81,11 +83,18 @@ impl<'a, T: Float> Call<'a, T> {
             view.require_shape(INFO.name, name, of.shape())?;
             view.require_inner_contiguous(INFO.name, name)?;
         }
+        if let Some(d_sinks) = &d_sinks {
+            d_sinks.require_shape(INFO.name, "dsinks", &[q.shape()[1]])?;
+            d_sinks.require_contiguous(INFO.name, "dsinks")?;
+            if problem.sinks().is_none() {
+                return Err(INFO.param_error("dsinks", "a gradient of sinks", "sinks among the options"));
+            }
+        }
         let outer = |strides: &[usize]| [strides[0], strides[1], strides[2]].map(|stride| stride as u64);
         problem.sizes.o = outer(o.strides());
         let [dq, dk, dv] = [0, 1, 2].map(|i: usize| outer(gradients[i].strides()));
         let strides = gk::Gradients { d_o: outer(d_o.strides()), dq, dk, dv };
-        Ok(Self { saved, d_o, gradients, problem, strides })
+        Ok(Self { saved, d_o, gradients, d_sinks, problem, strides })
     }
 
     /// The tensors of a launch whose types are known only now.
@@ -94,7 +103,8 @@ impl<'a, T: Float> Call<'a, T> {
         let [q, k, v, o] = [args.input("q")?, args.input("k")?, args.input("v")?, args.input("o")?];
         let saved = Saved { q, k, v, o, lse: args.input("lse")? };
         let gradients = [args.output("dq")?, args.output("dk")?, args.output("dv")?];
-        Self::new(saved, args.input("d_o")?, &options, gradients)
+        let d_sinks = if options.sinks.is_some() { Some(args.output("dsinks")?) } else { None };
+        Self::new(saved, args.input("d_o")?, &options, gradients, d_sinks)
     }
 
     pub(super) fn launch(self, stream: &Stream) -> Result<()> {
@@ -117,6 +127,7 @@ impl<'a, T: Float> Call<'a, T> {
 
     pub(super) fn launch_simple(mut self, stream: &Stream) -> Result<()> {
         let delta = self.delta::<delta::AttentionDelta<T, 1>>(stream)?;
+        self.launch_dsinks(stream, &delta)?;
         self.launch_dq::<simple::AttentionDqSimple<T>>(stream, &delta, simple::ROWS)?;
         self.launch_dkv::<simple::AttentionDkvSimple<T>>(stream, &delta, simple::ROWS)
     }
@@ -134,14 +145,14 @@ impl<'a, T: Float> Call<'a, T> {
 
     /// The same call under the name of the type that `T` is.
     pub(super) fn cast<U: Float>(self) -> Call<'a, U> {
-        let Self { saved: Saved { q, k, v, o, lse }, d_o, gradients, problem, strides } = self;
+        let Self { saved: Saved { q, k, v, o, lse }, d_o, gradients, d_sinks, problem, strides } = self;
         let [q, k, v, o, d_o] = [q, k, v, o, d_o].map(|x| View::of(x.part));
         let gradients = gradients.map(|x| ViewMut::of(x.part));
-        Call { saved: Saved { q, k, v, o, lse }, d_o, gradients, problem, strides }
+        Call { saved: Saved { q, k, v, o, lse }, d_o, gradients, d_sinks, problem, strides }
     }
 
     /// D, the dot products of the rows of dO and O.
-    fn delta<K>(&self, stream: &Stream) -> Result<Scratch<f32>>
+    pub(super) fn delta<K>(&self, stream: &Stream) -> Result<Scratch<f32>>
     where
         K: Kernel<Args = (DevicePtr<T>, DevicePtr<T>, DevicePtrMut<f32>, u64, gk::Problem, gk::Gradients)>,
     {
@@ -157,6 +168,17 @@ impl<'a, T: Float> Call<'a, T> {
         Ok(delta)
     }
 
+    /// The gradients of sinks, if they are wanted.
+    pub(super) fn launch_dsinks(&mut self, stream: &Stream, delta: &Scratch<f32>) -> Result<()> {
+        let (Some(d_sinks), Some(sinks)) = (&mut self.d_sinks, self.problem.sinks()) else { return Ok(()) };
+        let Some(heads) = grid(&INFO, "sinks", sinks.len(), 1)? else { return Ok(()) };
+        let (lse, delta) = (self.saved.lse.ptr(stream)?, delta.ptr_mut().into());
+        let batch = self.problem.batch() as u32;
+        let args = (sinks.ptr(stream)?, lse, delta, d_sinks.ptr_mut(stream)?, batch, self.problem.sizes);
+        // SAFETY: the tensors are live and have these sizes, and the gradients are borrowed mutably.
+        unsafe { stream.launch::<sinks::AttentionDsinks>(heads, args) }
+    }
+
     fn launch_dq<K: Kernel<Args = DqArgs<T>>>(
         &mut self,
         stream: &Stream,
@@ -164,7 +186,7 @@ impl<'a, T: Float> Call<'a, T> {
         rows: u32,
     ) -> Result<()> {
         let Some(grid) = self.problem.query_blocks(&INFO, rows)? else { return Ok(()) };
-        let Bounds { cu_q, cu_k, key_lengths, slopes } = self.problem.bounds(stream)?;
+        let Bounds { cu_q, cu_k, key_lengths, slopes, .. } = self.problem.bounds(stream)?;
         let [q, k, v, d_o] = self.inputs(stream)?;
         let (lse, delta) = (self.saved.lse.ptr(stream)?, delta.ptr_mut().into());
         let [dq, _, _] = &mut self.gradients;
@@ -182,7 +204,7 @@ impl<'a, T: Float> Call<'a, T> {
         rows: u32,
     ) -> Result<()> {
         let Some(grid) = self.problem.key_blocks(&INFO, rows)? else { return Ok(()) };
-        let Bounds { cu_q, cu_k, key_lengths, slopes } = self.problem.bounds(stream)?;
+        let Bounds { cu_q, cu_k, key_lengths, slopes, .. } = self.problem.bounds(stream)?;
         let [q, k, v, d_o] = self.inputs(stream)?;
         let (lse, delta) = (self.saved.lse.ptr(stream)?, delta.ptr_mut().into());
         let [_, dk, dv] = &mut self.gradients;
@@ -202,6 +224,7 @@ impl<'a, T: Float> Call<'a, T> {
 impl<T: Float + Half> Call<'_, T> {
     fn launch_mma_of(mut self, stream: &Stream) -> Result<()> {
         let delta = self.delta::<delta::AttentionDelta<T, 8>>(stream)?;
+        self.launch_dsinks(stream, &delta)?;
         macro_rules! launch {
             ($d:literal, $biased:literal, $($which:ident),+) => {{
                 self.launch_dq::<dq::AttentionDqMma<T, $d, $biased>>(stream, &delta, mma::owned($d))?;

@@ -1,6 +1,7 @@
 //! The Hopper path of attention backward: what fits it, and its launches.
 
 use cuda_std::float::Half;
+use gpu_kernels::ops::attention::backward::delta;
 use gpu_kernels::ops::attention::backward::hopper::{self, finish, prepare};
 use half::{bf16, f16};
 
@@ -49,6 +50,10 @@ impl<T: Float + Half> Call<'_, T> {
         hopper::AttentionBackwardHopper<T, D>: cuda_std::launch::Kernel<Args = MainArgs<T>>,
         finish::AttentionFinish<T, D>: cuda_std::launch::Kernel<Args = FinishArgs<T>>,
     {
+        if self.d_sinks.is_some() {
+            let delta = self.delta::<delta::AttentionDelta<T, 8>>(stream)?;
+            self.launch_dsinks(stream, &delta)?;
+        }
         let (sizes, strides) = (self.problem.sizes, self.strides);
         let tiles = sizes.q_len.div_ceil(hopper::QUERIES) as usize;
         let heads = sizes.batch as usize * sizes.heads as usize;

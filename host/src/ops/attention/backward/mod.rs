@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use gpu_kernels::ops::attention::backward::hopper::{self as hopper_kernel, finish, prepare};
 use gpu_kernels::ops::attention::backward::mma::{dkv, dq};
-use gpu_kernels::ops::attention::backward::{delta, simple};
+use gpu_kernels::ops::attention::backward::{delta, simple, sinks};
 
 use self::call::Call;
 use super::exact::{Exact, Seen, dot};
@@ -41,7 +41,7 @@ pub struct Saved<'a, T> {
 /// All tensors but `lse` have free strides with contiguous d. With grouped heads dK and dV are the sums over the group. The scores are computed
 /// again, tile by tile; beside the results there is scratch memory for two numbers a query, and on Hopper for dQ in f32. Results are
 /// reproducible, but for the last bits of dQ on Hopper: see [`Attention::deterministic`]. Keys past a padded sequence's length have zero
-/// gradients. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores;
+/// gradients; that of sinks is [`attention_backward_with_sinks_into`]'s to give. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores;
 /// everything else takes a correct path that is some hundred times slower. The work is queued on `stream`.
 ///
 /// Dao, "FlashAttention-2", arXiv:2307.08691.
@@ -89,7 +89,22 @@ pub fn attention_backward_into<'a, T: Float>(
     options: &Attention<'a>,
     gradients: [ViewMut<'a, T>; 3],
 ) -> Result<()> {
-    Call::new(*saved, d_o.into(), options, gradients)?.launch(stream)
+    Call::new(*saved, d_o.into(), options, gradients, None)?.launch(stream)
+}
+
+/// [`attention_backward_into`], and the gradients of the options' sinks into `d_sinks`, `[heads]`, contiguous.
+///
+/// # Errors
+/// As of [`attention_backward`], and [`Error::InvalidParam`](crate::Error::InvalidParam) if there are no sinks.
+pub fn attention_backward_with_sinks_into<'a, T: Float>(
+    stream: &Stream,
+    saved: &Saved<'a, T>,
+    d_o: impl Into<View<'a, T>>,
+    options: &Attention<'a>,
+    gradients: [ViewMut<'a, T>; 3],
+    d_sinks: impl Into<ViewMut<'a, f32>>,
+) -> Result<()> {
+    Call::new(*saved, d_o.into(), options, gradients, Some(d_sinks.into()))?.launch(stream)
 }
 
 /// The tensors with rows of d.
@@ -114,14 +129,17 @@ static INFO: OpInfo = OpInfo {
         ArgInfo::input("cu_q", "[sequences + 1], where packed queries start").of(&[DType::I32]).optional(),
         ArgInfo::input("cu_k", "[sequences + 1], where packed keys start").of(&[DType::I32]).optional(),
         ArgInfo::input("slopes", "[heads], ALiBi's").of(&[DType::F32]).optional(),
+        ArgInfo::input("sinks", "[heads], scores without values").of(&[DType::F32]).optional(),
         ArgInfo::output("dq", "[batch, heads, q_len, d], d contiguous"),
         ArgInfo::output("dk", "[batch, kv_heads, k_len, d], d contiguous"),
         ArgInfo::output("dv", "[batch, kv_heads, k_len, d], d contiguous"),
+        ArgInfo::output("dsinks", "[heads], where there are sinks").of(&[DType::F32]).optional(),
     ],
     params: super::PARAMS,
     dtypes: DType::FLOATS,
     kernels: &[
         delta::ATTENTION_DELTA,
+        sinks::ATTENTION_DSINKS,
         simple::ATTENTION_DQ_SIMPLE,
         simple::ATTENTION_DKV_SIMPLE,
         dq::ATTENTION_DQ_MMA,
@@ -188,7 +206,9 @@ impl Operator for AttentionBackward {
         inputs.get("d_o")?.has_shape(q.shape())?;
         inputs.get("lse")?.has_shape(&q.shape()[..3])?;
         let of = |name, input: MetaArg<'_>| TensorMeta::new(name, input.dtype(), input.shape());
-        Ok(vec![of("dq", q), of("dk", inputs.get("k")?), of("dv", inputs.get("v")?)])
+        let sinks = inputs.optional("sinks").map(|sinks| of("dsinks", sinks));
+        let all = [of("dq", q), of("dk", inputs.get("k")?), of("dv", inputs.get("v")?)];
+        Ok(all.into_iter().chain(sinks).collect())
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
@@ -212,6 +232,16 @@ impl Operator for AttentionBackward {
         let add = |sum: &mut Vec<f64>, factor: f64, row: &[f64]| {
             sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += factor * x);
         };
+        if output == "dsinks" {
+            let sinks = inputs.get("sinks")?.to_f64();
+            let [q_len, heads] = [2, 1].map(|i: usize| exact.q.shape()[i]);
+            let of = |row: &usize| match lse[*row] {
+                f64::NEG_INFINITY => 0.0,
+                lse => -(sinks[row / q_len % heads] - lse).exp() * gradient(*row).1,
+            };
+            let queries = |head: usize| (0..lse.len()).filter(move |row| row / q_len % heads == head);
+            return Ok(rows.iter().map(|head| queries(*head).map(|row| of(&row)).sum()).collect());
+        }
         let mut sums = vec![vec![0.0; d]; rows.len()];
         if output == "dq" {
             for (sum, &row) in sums.iter_mut().zip(rows) {
@@ -241,7 +271,13 @@ impl Operator for AttentionBackward {
     }
 
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
-        let [h, kv, q, k, d] = case.dims(["h", "kv", "q", "k", "d"])?;
+        let [b, h, kv, q, k, d] = case.dims(["b", "h", "kv", "q", "k", "d"])?;
+        if output == "dsinks" {
+            // Sinks are at most 1 above the logsumexps' least, and D is within six deviations.
+            let terms = (b * q) as f64 * 1f64.exp() * 6.0 * (d as f64).sqrt();
+            let why = "each query's term errs by 2⁻¹⁹: its D, a sum of d products in f32, and its exponential; and so does their sum";
+            return Ok(Tolerance::new(terms * f64::powi(2.0, -19), 0.0, why));
+        }
         let scale = case.params.f64("scale")?;
         let scale = if scale == 0.0 { 1.0 } else { scale * (d as f64).sqrt() };
         // The weights of a query add to about one, those of a key to this.
@@ -264,7 +300,7 @@ impl Operator for AttentionBackward {
         Some(Gradient {
             forward: &AttentionForward,
             of_outputs: &[("d_o", "o")],
-            of_inputs: &[("dq", "q"), ("dk", "k"), ("dv", "v")],
+            of_inputs: &[("dq", "q"), ("dk", "k"), ("dv", "v"), ("dsinks", "sinks")],
         })
     }
 }

@@ -5,7 +5,8 @@ use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::decode::{Cache, MIN_TILES, TILE, combine, mma, simple};
 use half::{bf16, f16};
 
-use super::Decoding;
+use super::{CacheElement, Decoding, fits_d, scaled};
+use crate::f8e4m3;
 use crate::ops::elementwise::{MAX_BLOCKS, grid};
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::{DType, Float};
@@ -18,36 +19,44 @@ const MAX_TOKENS: usize = 1 << 28;
 /// The most pieces of a sequence's keys.
 const MAX_SPLITS: u32 = 256;
 
-/// Keys and values: of a cache that is read, or that new ones are written to.
+/// Keys and values: of a cache that is read, with its scales if it has any, or that new ones are written to.
 #[allow(clippy::large_enum_variant, reason = "one a call, and gone when it is queued")]
 pub(super) enum Tokens<'a, T> {
-    Read([View<'a, T>; 2]),
+    Read([View<'a, T>; 2], Option<[View<'a, f32>; 2]>),
     Append { caches: [ViewMut<'a, T>; 2], new: [View<'a, T>; 2] },
 }
 
 impl<'a, T> Tokens<'a, T> {
     fn caches(&self) -> [View<'_, T>; 2] {
         match self {
-            Self::Read(caches) => *caches,
+            Self::Read(caches, _) => *caches,
             Self::Append { caches: [k, v], .. } => [k.as_view(), v.as_view()],
         }
     }
 
     fn appended(&self) -> Option<[View<'a, T>; 2]> {
         match self {
-            Self::Read(_) => None,
+            Self::Read(..) => None,
             Self::Append { new, .. } => Some(*new),
+        }
+    }
+
+    fn scales(&self) -> Option<[View<'a, f32>; 2]> {
+        match self {
+            Self::Read(_, scales) => *scales,
+            Self::Append { .. } => None,
         }
     }
 }
 
 /// A call whose arguments fit together.
-pub(super) struct Call<'a, T> {
+pub(super) struct Call<'a, T, C> {
     info: &'static OpInfo,
     q: View<'a, T>,
-    tokens: Tokens<'a, T>,
+    tokens: Tokens<'a, C>,
     lengths: View<'a, i32>,
     page_table: Option<View<'a, i32>>,
+    sinks: Option<View<'a, f32>>,
     o: ViewMut<'a, T>,
     lse: ViewMut<'a, f32>,
     problem: gk::Problem,
@@ -57,25 +66,30 @@ pub(super) struct Call<'a, T> {
 }
 
 /// The pointers that every kernel takes.
-struct Pointers<T> {
+struct Pointers<T, C> {
     q: DevicePtr<T>,
-    caches: [DevicePtrMut<T>; 2],
-    new: [DevicePtr<T>; 2],
+    caches: [DevicePtrMut<C>; 2],
+    scales: [DevicePtr<f32>; 2],
+    new: [DevicePtr<C>; 2],
     lengths: DevicePtr<i32>,
     page_table: DevicePtr<i32>,
+    sinks: DevicePtr<f32>,
     o: DevicePtrMut<T>,
     lse: DevicePtrMut<f32>,
 }
 
 /// What the kernel of the tensor cores takes.
-type Args<T> = (
+type Args<T, C> = (
     DevicePtr<T>,
-    DevicePtrMut<T>,
-    DevicePtrMut<T>,
-    DevicePtr<T>,
-    DevicePtr<T>,
+    DevicePtrMut<C>,
+    DevicePtrMut<C>,
+    DevicePtr<f32>,
+    DevicePtr<f32>,
+    DevicePtr<C>,
+    DevicePtr<C>,
     DevicePtr<i32>,
     DevicePtr<i32>,
+    DevicePtr<f32>,
     DevicePtrMut<T>,
     DevicePtrMut<f32>,
     DevicePtrMut<f32>,
@@ -85,23 +99,31 @@ type Args<T> = (
 );
 
 /// What merges pieces.
-type CombineArgs<T> =
-    (DevicePtr<f32>, DevicePtr<f32>, DevicePtr<i32>, DevicePtrMut<T>, DevicePtrMut<f32>, u32, gk::Problem);
+type CombineArgs<T> = (
+    DevicePtr<f32>,
+    DevicePtr<f32>,
+    DevicePtr<i32>,
+    DevicePtr<f32>,
+    DevicePtrMut<T>,
+    DevicePtrMut<f32>,
+    u32,
+    gk::Problem,
+);
 
 /// Strides of batch, head and token, of a tensor with the tokens before the heads.
 fn strides(strides: &[usize]) -> [u64; 3] {
     [strides[0], strides[2], strides[1]].map(|stride| stride as u64)
 }
 
-impl<'a, T: Float> Call<'a, T> {
+impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
     #[allow(clippy::too_many_arguments)] // The operator's.
     pub(super) fn new(
         info: &'static OpInfo,
         q: View<'a, T>,
-        tokens: Tokens<'a, T>,
+        tokens: Tokens<'a, C>,
         lengths: View<'a, i32>,
         page_table: Option<View<'a, i32>>,
-        options: &Decoding,
+        options: &Decoding<'a>,
         o: ViewMut<'a, T>,
         lse: ViewMut<'a, f32>,
     ) -> Result<Self> {
@@ -128,13 +150,26 @@ impl<'a, T: Float> Call<'a, T> {
         let rows = if page_table.is_some() { pages } else { batch };
         k_cache.require_shape(op, "k_cache", &[rows, page_size, kv_heads, d])?;
         v_cache.require_shape(op, "v_cache", k_cache.shape())?;
-        for (name, view) in [("q", &q), ("k_cache", &k_cache), ("v_cache", &v_cache)] {
-            view.require_inner_contiguous(op, name)?;
+        q.require_inner_contiguous(op, "q")?;
+        k_cache.require_inner_contiguous(op, "k_cache")?;
+        v_cache.require_inner_contiguous(op, "v_cache")?;
+        let scales = tokens.scales();
+        if scaled(C::DTYPE) != scales.is_some() {
+            let found = if scales.is_some() { "scales" } else { "no scales" };
+            let wanted = "scales for a cache of 8-bit elements, and for no other";
+            return Err(info.param_error("k_scales", format!("{found} of a cache of {}", C::DTYPE), wanted));
+        }
+        for (name, view) in ["k_scales", "v_scales"].into_iter().zip(scales.iter().flatten()) {
+            view.require_shape(op, name, &[rows, page_size, kv_heads])?;
         }
         let new = tokens.appended();
         for (name, view) in ["k", "v"].into_iter().zip(new.iter().flatten()) {
             view.require_shape(op, name, &[batch, q_len, kv_heads, d])?;
             view.require_inner_contiguous(op, name)?;
+        }
+        if let Some(sinks) = &options.sinks {
+            sinks.require_shape(op, "sinks", &[heads])?;
+            sinks.require_contiguous(op, "sinks")?;
         }
         lengths.require_shape(op, "lengths", &[batch])?;
         lengths.require_contiguous(op, "lengths")?;
@@ -164,6 +199,7 @@ impl<'a, T: Float> Call<'a, T> {
             return Err(info.param_error("splits", 0, "one or more"));
         }
         let new_strides = new.map_or([[0; 3]; 2], |new| new.map(|view| strides(view.strides())));
+        let scale_strides = scales.map_or([[0; 3]; 2], |scales| scales.map(|view| strides(view.strides())));
         let problem = gk::Problem {
             q: strides(q.strides()),
             k: strides(k_cache.strides()),
@@ -184,12 +220,15 @@ impl<'a, T: Float> Call<'a, T> {
         let cache = Cache {
             k_new: new_strides[0],
             v_new: new_strides[1],
+            k_scales: scale_strides[0],
+            v_scales: scale_strides[1],
             page_size: page_size as u32,
             page_count: pages as u32,
             max_pages: max_pages as u32,
             splits: 1,
         };
-        Ok(Self { info, q, tokens, lengths, page_table, o, lse, problem, cache, splits: options.splits })
+        let &Decoding { sinks, splits, .. } = options;
+        Ok(Self { info, q, tokens, lengths, page_table, sinks, o, lse, problem, cache, splits })
     }
 
     pub(super) fn launch(self, stream: &Stream) -> Result<()> {
@@ -199,50 +238,75 @@ impl<'a, T: Float> Call<'a, T> {
     /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
     fn fits_tensor_cores(&self) -> bool {
         let (caches, new) = (self.tokens.caches(), self.tokens.appended());
-        let mut read = caches.iter().chain(new.iter().flatten()).chain([&self.q]);
-        let aligned = read.all(|x| x.rows_aligned(16)) && self.o.rows_aligned(16);
-        T::DTYPE != DType::F32 && self.problem.d.is_multiple_of(8) && self.problem.d > 0 && aligned
+        let mut read = caches.iter().chain(new.iter().flatten());
+        let aligned = read.all(|x| x.rows_aligned(16)) && self.q.rows_aligned(16) && self.o.rows_aligned(16);
+        T::DTYPE != DType::F32 && fits_d(C::DTYPE, self.problem.d as usize) && aligned
     }
 
     pub(super) fn launch_simple(mut self, stream: &Stream) -> Result<()> {
         let Some(grid) = grid(self.info, "q", self.rows(), simple::QUERIES as usize)? else { return Ok(()) };
-        let Pointers { q, caches: [k, v], new: [k_new, v_new], lengths, page_table, o, lse } = self.pointers(stream)?;
+        let Pointers { q, caches: [k, v], scales, new, lengths, page_table, sinks, o, lse } = self.pointers(stream)?;
+        let ([k_scales, v_scales], [k_new, v_new]) = (scales, new);
         let rows = self.rows() as u32;
-        let args = (q, k, v, k_new, v_new, lengths, page_table, o, lse, rows, self.problem, self.cache);
+        let args = (
+            q,
+            k,
+            v,
+            k_scales,
+            v_scales,
+            k_new,
+            v_new,
+            lengths,
+            page_table,
+            sinks,
+            o,
+            lse,
+            rows,
+            self.problem,
+            self.cache,
+        );
         // SAFETY: the tensors are live and have these sizes and strides, what is written is borrowed mutably, and the kernel bounds
         // lengths and pages. Without rows there was no grid.
-        unsafe { stream.launch::<simple::AttentionDecodeSimple<T>>(grid, args) }
+        unsafe { stream.launch::<simple::AttentionDecodeSimple<T, C>>(grid, args) }
     }
 
     pub(super) fn launch_mma(self, stream: &Stream) -> Result<()> {
         if !self.fits_tensor_cores() {
-            let wanted = "f16 or bf16 with d a multiple of 8 and rows at multiples of 16 bytes";
+            let wanted = "f16 or bf16 with d a multiple of 8 and rows at multiples of 16 bytes; of 16 and up to 128 with 8-bit caches";
             return Err(self.info.param_error("variant", "mma", wanted));
         }
         macro_rules! launch {
             ($t:ty) => {
                 // The least d that there is a kernel for, and rows of one product where they are all.
                 match (self.problem.d, self.problem.group * self.problem.q_len) {
-                    (..=64, ..=16) => launch!($t, 64, 16),
-                    (..=64, _) => launch!($t, 64, 32),
-                    (..=128, _) => launch!($t, 128, 16),
-                    _ => launch!($t, 256, 16),
+                    (..=64, ..=16) => launch!($t, $t, 64, 16),
+                    (..=64, _) => launch!($t, $t, 64, 32),
+                    (..=128, _) => launch!($t, $t, 128, 16),
+                    _ => launch!($t, $t, 256, 16),
                 }
             };
-            ($t:ty, $d:literal, $rows:literal) => {{
-                type Decode = mma::AttentionDecode<$t, $d, $rows>;
+            ($t:ty, $c:ty) => {
+                if self.problem.d <= 64 { launch!($t, $c, 64, 16) } else { launch!($t, $c, 128, 16) }
+            };
+            ($t:ty, $c:ty, $d:literal, $rows:literal) => {{
+                type Decode = mma::AttentionDecode<$t, $c, $d, $rows>;
                 type Combine = combine::AttentionDecodeCombine<$t>;
-                self.launch_split::<$t, Decode, Combine>(stream, $rows, mma::blocks_per_multiprocessor($d, $rows))
+                let resident = mma::blocks_per_multiprocessor($d, $rows, size_of::<$c>() as u32);
+                self.launch_split::<$t, $c, Decode, Combine>(stream, $rows, resident)
             }};
         }
-        match T::DTYPE {
-            DType::F16 => launch!(f16),
+        match (T::DTYPE, C::DTYPE) {
+            (DType::F16, DType::I8) => launch!(f16, i8),
+            (DType::F16, DType::F8E4M3) => launch!(f16, f8e4m3),
+            (DType::F16, _) => launch!(f16),
+            (_, DType::I8) => launch!(bf16, i8),
+            (_, DType::F8E4M3) => launch!(bf16, f8e4m3),
             _ => launch!(bf16),
         }
     }
 
-    /// Launches `K`, of whose blocks `resident` fit a multiprocessor, and `C` if the keys are split. `U` is `T`.
-    fn launch_split<U, K: Kernel<Args = Args<U>>, C: Kernel<Args = CombineArgs<U>>>(
+    /// Launches `K`, of whose blocks `resident` fit a multiprocessor, and `M` if the keys are split. `U` is `T`, and `V` is `C`.
+    fn launch_split<U, V, K: Kernel<Args = Args<U, V>>, M: Kernel<Args = CombineArgs<U>>>(
         mut self,
         stream: &Stream,
         block_rows: u32,
@@ -256,7 +320,8 @@ impl<'a, T: Float> Call<'a, T> {
         let blocks = (batch * (heads / group)) as usize * tiles;
         let splits = self.splits(blocks, (stream.device().info().multiprocessors * resident) as usize);
         let Some(grid) = grid(self.info, "q", blocks * splits as usize, 1)? else { return Ok(()) };
-        let Pointers { q, caches: [k, v], new: [k_new, v_new], lengths, page_table, o, lse } = self.pointers(stream)?;
+        let Pointers { q, caches: [k, v], scales, new, lengths, page_table, sinks, o, lse } = self.pointers(stream)?;
+        let ([k_scales, v_scales], [k_new, v_new]) = (scales, new);
         let rows = self.rows();
         let pieces = if splits > 1 { splits as usize * rows } else { 0 };
         let partial = stream.scratch::<f32>(pieces * (d as usize + 1))?;
@@ -267,10 +332,13 @@ impl<'a, T: Float> Call<'a, T> {
             q.cast(),
             k.cast(),
             v.cast(),
+            k_scales,
+            v_scales,
             k_new.cast(),
             v_new.cast(),
             lengths,
             page_table,
+            sinks,
             o,
             lse,
             partial_o,
@@ -285,9 +353,9 @@ impl<'a, T: Float> Call<'a, T> {
             return Ok(());
         }
         let grid = Dim3::new(rows as u32, d.div_ceil(combine::COLUMNS), 1);
-        let args = (partial_o.into(), partial_lse.into(), lengths, o, lse, splits, self.problem);
+        let args = (partial_o.into(), partial_lse.into(), lengths, sinks, o, lse, splits, self.problem);
         // SAFETY: as above; the pieces were written by the launch before.
-        unsafe { stream.launch::<C>(grid, args) }
+        unsafe { stream.launch::<M>(grid, args) }
     }
 
     /// Queries of all heads.
@@ -311,11 +379,15 @@ impl<'a, T: Float> Call<'a, T> {
         (1..=most).find(|splits| filled(*splits) >= 0.95).or_else(fullest).unwrap_or(1)
     }
 
-    fn pointers(&mut self, stream: &Stream) -> Result<Pointers<T>> {
+    fn pointers(&mut self, stream: &Stream) -> Result<Pointers<T, C>> {
         let none = [DevicePtr::null(); 2];
+        let scales = match self.tokens.scales() {
+            Some([k, v]) => [k.ptr(stream)?, v.ptr(stream)?],
+            None => [DevicePtr::null(); 2],
+        };
         let (caches, new) = match &mut self.tokens {
             // Without new tokens the kernels only read.
-            Tokens::Read([k, v]) => {
+            Tokens::Read([k, v], _) => {
                 let [k, v] = [k.ptr(stream)?, v.ptr(stream)?];
                 ([DevicePtrMut::from_raw(k.addr()), DevicePtrMut::from_raw(v.addr())], none)
             }
@@ -327,9 +399,11 @@ impl<'a, T: Float> Call<'a, T> {
         Ok(Pointers {
             q: self.q.ptr(stream)?,
             caches,
+            scales,
             new,
             lengths: self.lengths.ptr(stream)?,
             page_table: self.page_table.map_or(Ok(DevicePtr::null()), |table| table.ptr(stream))?,
+            sinks: self.sinks.map_or(Ok(DevicePtr::null()), |sinks| sinks.ptr(stream))?,
             o: self.o.ptr_mut(stream)?,
             lse: self.lse.ptr_mut(stream)?,
         })

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::ops::attention::exact::dot;
+use crate::ops::attention::exact::{dot, logsumexp};
 use crate::ops::model::{Params, Tensors, reference};
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
@@ -11,10 +11,13 @@ use crate::runtime::host_tensor::HostTensor;
 pub(super) struct Exact<'a> {
     q: &'a HostTensor,
     caches: [&'a HostTensor; 2],
+    /// Of every token and head.
+    scales: Option<[Vec<f64>; 2]>,
     new: Option<[&'a HostTensor; 2]>,
     lengths: Vec<f64>,
     /// Pages of a sequence, and where they are.
     table: Option<(usize, Vec<f64>)>,
+    sinks: Option<Vec<f64>>,
     scale: f64,
     softcap: f64,
     left: Option<usize>,
@@ -24,13 +27,16 @@ impl<'a> Exact<'a> {
     pub(super) fn new(inputs: &Tensors<'a>, params: &Params) -> Result<Self> {
         let q = inputs.get("q")?;
         let scale = f64::from(params.f32("scale")?);
+        let numbers = |name| inputs.optional(name).map(HostTensor::to_f64);
         let d = q.shape()[3].max(1) as f64;
         Ok(Self {
             q,
             caches: [inputs.get("k_cache")?, inputs.get("v_cache")?],
+            scales: numbers("k_scales").zip(numbers("v_scales")).map(|(k, v)| [k, v]),
             new: inputs.optional("k").zip(inputs.optional("v")).map(|(k, v)| [k, v]),
             lengths: inputs.get("lengths")?.to_f64(),
             table: inputs.optional("page_table").map(|table| (table.shape()[1], table.to_f64())),
+            sinks: numbers("sinks"),
             scale: if scale == 0.0 { d.sqrt().recip() } else { scale },
             softcap: f64::from(params.f32("softcap")?),
             left: usize::try_from(params.i64("left")?).ok(),
@@ -65,7 +71,11 @@ impl<'a> Exact<'a> {
         let token = (position + q_len).checked_sub(self.len(batch));
         Some(match (self.new, token) {
             (Some(new), Some(token)) => reference::row(new[side], (batch * q_len + token) * kv_heads + head),
-            _ => reference::row(self.caches[side], place * kv_heads + head),
+            _ => {
+                let row = place * kv_heads + head;
+                let scale = self.scales.as_ref().map_or(1.0, |scales| scales[side][row]);
+                reference::row(self.caches[side], row).into_iter().map(|x| x * scale).collect()
+            }
         })
     }
 
@@ -91,7 +101,7 @@ impl<'a> Exact<'a> {
         let [_, q_len, heads, d] = *self.q.shape().dims() else { return Vec::new() };
         let (batch, token, head) = (row / heads / q_len, row / heads % q_len, row % heads);
         let seen = self.seen(batch, token, head);
-        let lse = logsumexp(&seen);
+        let lse = self.logsumexp(head, &seen);
         let mut o = vec![0.0; d];
         for (position, score) in seen {
             let weight = (score - lse).exp();
@@ -104,7 +114,14 @@ impl<'a> Exact<'a> {
     /// Element `row` of the logsumexps.
     pub(super) fn lse(&self, row: usize) -> f64 {
         let [_, q_len, heads, _] = *self.q.shape().dims() else { return f64::NAN };
-        logsumexp(&self.seen(row / q_len / heads, row % q_len, row / q_len % heads))
+        let head = row / q_len % heads;
+        self.logsumexp(head, &self.seen(row / q_len / heads, row % q_len, head))
+    }
+
+    /// Of what a query of a head sees, the head's sink among it.
+    fn logsumexp(&self, head: usize, seen: &[(usize, f64)]) -> f64 {
+        let sink = self.sinks.as_ref().map(|sinks| sinks[head]);
+        logsumexp(seen.iter().map(|(_, score)| *score).chain(sink))
     }
 
     /// Those rows of the cache of keys (0) or values (1) afterwards.
@@ -121,10 +138,4 @@ impl<'a> Exact<'a> {
             _ => reference::row(self.caches[side], row),
         })
     }
-}
-
-/// log Σ e^score.
-fn logsumexp(seen: &[(usize, f64)]) -> f64 {
-    let max = seen.iter().fold(f64::NEG_INFINITY, |max, (_, score)| max.max(*score));
-    if seen.is_empty() { max } else { max + seen.iter().map(|(_, score)| (score - max).exp()).sum::<f64>().ln() }
 }

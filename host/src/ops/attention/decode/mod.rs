@@ -1,18 +1,30 @@
 //! Attention of a few new queries over a cache of keys and values, contiguous or paged.
 
 mod call;
+mod cases;
 mod exact;
 mod operator;
 
 pub use operator::{ATTENTION_DECODE, ATTENTION_DECODE_APPEND};
 
 use call::{Call, Tokens};
+use gpu_kernels::ops::attention::decode::simple::AttentionDecodeSimpleCDtype;
 
-use crate::runtime::dtype::Float;
+use crate::runtime::dtype::{DType, Dtype, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
+use crate::{bf16, f8e4m3, f16};
+
+/// What a cache may hold for queries of type `T`: elements of that type, or of 8 bits with scales, `i8` or [`struct@f8e4m3`].
+pub trait CacheElement<T: Float>: Dtype + AttentionDecodeSimpleCDtype {}
+
+impl CacheElement<f32> for f32 {}
+impl CacheElement<f16> for f16 {}
+impl CacheElement<bf16> for bf16 {}
+impl<T: Float> CacheElement<T> for i8 {}
+impl<T: Float> CacheElement<T> for f8e4m3 {}
 
 /// Keys and values of earlier tokens, to be read.
 ///
@@ -20,12 +32,18 @@ use crate::runtime::view::{View, ViewMut};
 /// positions from i · page_size on of sequence b are in page table[b, i]. `lengths`, `[batch]`, says how many keys each sequence has; a number
 /// outside 0..=capacity counts as the nearest inside. A key whose page is none of the cache's is not seen. The last dimension of `k` and
 /// `v` is contiguous, the others may lie anywhere apart; `lengths` and `page_table` are contiguous.
+///
+/// A cache of `i8` or [`struct@f8e4m3`], as [`append_kv_quantized`](fn@crate::ops::append_kv_quantized) fills it, has a scale for each token and
+/// head, which its vector is to be multiplied with. Neighbouring positions' scales are best neighbours in memory: stored
+/// `[pages, kv_heads, page_size]` and passed as `scales.view().permute([0, 2, 1])?`.
 #[derive(Clone, Copy, Debug)]
 pub struct KvCache<'a, T> {
     /// Keys.
     pub k: View<'a, T>,
     /// Values.
     pub v: View<'a, T>,
+    /// Scales of keys and of values, of the shape of `k` without d and with free strides; of 8-bit elements and no others.
+    pub scales: Option<[View<'a, f32>; 2]>,
     /// Keys of each sequence.
     pub lengths: View<'a, i32>,
     /// Where pages are, of a paged cache.
@@ -53,14 +71,15 @@ pub struct KvCacheMut<'a, T> {
 /// # let _ = sliding;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Decoding {
+pub struct Decoding<'a> {
     left: Option<usize>,
     scale: Option<f32>,
     softcap: Option<f32>,
     splits: Option<u32>,
+    sinks: Option<View<'a, f32>>,
 }
 
-impl Decoding {
+impl<'a> Decoding<'a> {
     /// A query sees at most `left` keys before its own.
     pub fn window(self, left: usize) -> Self {
         Self { left: Some(left), ..self }
@@ -74,6 +93,11 @@ impl Decoding {
     /// Scores x become cap·tanh(x / cap); cap is above zero.
     pub fn softcap(self, cap: f32) -> Self {
         Self { softcap: Some(cap), ..self }
+    }
+
+    /// Sinks, `[heads]` and contiguous: see [`Attention::sinks`](super::Attention::sinks).
+    pub fn sinks(self, sinks: impl Into<View<'a, f32>>) -> Self {
+        Self { sinks: Some(sinks.into()), ..self }
     }
 
     /// Divides the keys of a sequence among at most so many blocks, from 1 on; as many as fill the device where it is not set. Results are
@@ -93,12 +117,15 @@ impl Decoding {
 /// that share them (32 at d up to 64); keys are divided among the multiprocessors. Everything else, f32 too, takes a correct path that is much slower. The work
 /// is queued on `stream`.
 ///
+/// A cache of 8-bit elements takes the tensor cores for d a multiple of 16 up to 128. Its elements become 16-bit floats exactly; a key's scale
+/// multiplies the score and a value's scale the weight, which is then rounded to bf16 for either type of queries.
+///
 /// Dao et al., "Flash-Decoding for long-context inference" (2023).
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if d, `lengths` or the page table
-/// are not contiguous, [`Error::InvalidParam`](crate::Error::InvalidParam) if an option is out of range,
-/// [`Error::TooLarge`](crate::Error::TooLarge) beyond 2²⁸ keys a sequence or queries of all heads.
+/// are not contiguous, [`Error::InvalidParam`](crate::Error::InvalidParam) if an option is out of range, or the cache
+/// has scales that it should not have, or lacks those it should, [`Error::TooLarge`](crate::Error::TooLarge) beyond 2²⁸ keys a sequence or queries of all heads.
 ///
 /// # Example
 /// ```
@@ -108,17 +135,17 @@ impl Decoding {
 /// let q = Tensor::from_slice(&stream, [2, 1, 4, 16], &[f16::ONE; 128])?;
 /// let k = Tensor::from_slice(&stream, [2, 10, 1, 16], &[f16::ONE; 320])?;
 /// let lengths = Tensor::from_slice(&stream, [2], &[10, 0])?;
-/// let cache = KvCache { k: k.view(), v: k.view(), lengths: lengths.view(), page_table: None };
+/// let cache = KvCache { k: k.view(), v: k.view(), scales: None, lengths: lengths.view(), page_table: None };
 /// let o = ops::attention_decode(&stream, &q, &cache, &Decoding::default())?;
 /// assert_eq!(o.to_vec(&stream)?, [[f16::ONE; 64], [f16::ZERO; 64]].concat());
 /// # Ok(())
 /// # }
 /// ```
-pub fn attention_decode<'a, T: Float>(
+pub fn attention_decode<'a, T: Float, C: CacheElement<T>>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
-    cache: &KvCache<'_, T>,
-    options: &Decoding,
+    cache: &KvCache<'_, C>,
+    options: &Decoding<'_>,
 ) -> Result<Tensor<T>> {
     let q = q.into();
     let (mut o, mut lse) = results(stream, ATTENTION_DECODE.name(), q)?;
@@ -131,16 +158,17 @@ pub fn attention_decode<'a, T: Float>(
 ///
 /// # Errors
 /// As of [`attention_decode`].
-pub fn attention_decode_into<'a, T: Float>(
+pub fn attention_decode_into<'a, T: Float, C: CacheElement<T>>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
-    cache: &KvCache<'_, T>,
-    options: &Decoding,
+    cache: &KvCache<'_, C>,
+    options: &Decoding<'_>,
     o: impl Into<ViewMut<'a, T>>,
     lse: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
-    let &KvCache { k, v, lengths, page_table } = cache;
-    let tokens = Tokens::Read([View::of(k.part), View::of(v.part)]);
+    let &KvCache { k, v, scales, lengths, page_table } = cache;
+    let scales = scales.map(|scales| scales.map(|scale| View::of(scale.part)));
+    let tokens: Tokens<'_, C> = Tokens::Read([View::of(k.part), View::of(v.part)], scales);
     let (lengths, page_table) = (View::of(lengths.part), page_table.map(|table| View::of(table.part)));
     Call::new(ATTENTION_DECODE.facts(), q.into(), tokens, lengths, page_table, options, o.into(), lse.into())?
         .launch(stream)
@@ -154,13 +182,13 @@ pub fn attention_decode_into<'a, T: Float>(
 ///
 /// # Errors
 /// As of [`attention_decode`].
-pub fn attention_decode_append<'a, T: Float>(
+pub fn attention_decode_append<'a, T: CacheElement<T> + Float>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
     k: impl Into<View<'a, T>>,
     v: impl Into<View<'a, T>>,
     cache: KvCacheMut<'_, T>,
-    options: &Decoding,
+    options: &Decoding<'_>,
 ) -> Result<Tensor<T>> {
     let (q, k, v) = (q.into(), k.into(), v.into());
     let (mut o, mut lse) = results(stream, ATTENTION_DECODE_APPEND.name(), q)?;
@@ -173,18 +201,18 @@ pub fn attention_decode_append<'a, T: Float>(
 /// # Errors
 /// As of [`attention_decode`].
 #[allow(clippy::too_many_arguments)] // The step's tensors.
-pub fn attention_decode_append_into<'a, T: Float>(
+pub fn attention_decode_append_into<'a, T: CacheElement<T> + Float>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
     k: impl Into<View<'a, T>>,
     v: impl Into<View<'a, T>>,
     cache: KvCacheMut<'_, T>,
-    options: &Decoding,
+    options: &Decoding<'_>,
     o: impl Into<ViewMut<'a, T>>,
     lse: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
     let (k, v): (View<'a, T>, View<'a, T>) = (k.into(), v.into());
-    let tokens = Tokens::Append {
+    let tokens: Tokens<'_, T> = Tokens::Append {
         caches: [ViewMut::of(cache.k.part), ViewMut::of(cache.v.part)],
         new: [View::of(k.part), View::of(v.part)],
     };
@@ -197,4 +225,14 @@ pub fn attention_decode_append_into<'a, T: Float>(
 fn results<T: Float>(stream: &Stream, op: &'static str, q: View<'_, T>) -> Result<(Tensor<T>, Tensor<f32>)> {
     let [batch, q_len, heads, _] = q.dims(op, "q")?;
     Ok((Tensor::uninit(stream, q.shape())?, Tensor::uninit(stream, [batch, heads, q_len])?))
+}
+
+/// Whether a cache's elements have scales.
+fn scaled(cache: DType) -> bool {
+    !cache.is_float()
+}
+
+/// Whether the tensor cores' kernels take vectors of `d` elements: chunks of 16 bytes of the cache, and where there are scales no more than 128.
+fn fits_d(cache: DType, d: usize) -> bool {
+    d > 0 && if scaled(cache) { d.is_multiple_of(16) && d <= 128 } else { d.is_multiple_of(8) }
 }

@@ -2,10 +2,11 @@
 
 use gpu_kernels::ops::attention::decode::{combine, mma, simple};
 
-use super::Decoding;
 use super::call::{Call, Tokens};
 use super::exact::Exact;
+use super::{CacheElement, Decoding, fits_d, scaled};
 use crate::dispatch;
+use crate::f8e4m3;
 use crate::ops::attention;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
@@ -14,7 +15,7 @@ use crate::runtime::stream::Stream;
 
 /// A decoding operator in the registry.
 pub struct Decode {
-    info: &'static OpInfo,
+    pub(super) info: &'static OpInfo,
 }
 
 /// [`attention_decode`](super::attention_decode) in the registry.
@@ -26,9 +27,43 @@ pub static ATTENTION_DECODE_APPEND: Decode = Decode { info: &APPEND };
 const Q: ArgInfo = ArgInfo::input("q", "[batch, q_len, heads, d], d contiguous");
 const LENGTHS: ArgInfo = ArgInfo::input("lengths", "[batch], keys of each sequence").of(&[DType::I32]);
 const PAGE_TABLE: ArgInfo = ArgInfo::input("page_table", "[batch, max_pages], contiguous").of(&[DType::I32]).optional();
+const SINKS: ArgInfo = ArgInfo::input("sinks", "[heads], scores without values").of(&[DType::F32]).optional();
 const O: ArgInfo = ArgInfo::output("o", "[batch, q_len, heads, d], d contiguous");
 const LSE: ArgInfo = ArgInfo::output("lse", "[batch, heads, q_len], logsumexp of the scores").of(&[DType::F32]);
 const K_CACHE: &str = "[batch, max_len, kv_heads, d] or [pages, page_size, kv_heads, d], d contiguous";
+
+/// What a cache may hold: what queries are, or 8 bits with scales.
+const CACHES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::F8E4M3];
+/// Where the parameter says that a cache holds what queries are.
+const AS_QUERIES: &str = "as q";
+
+const PARAMS: &[ParamInfo] = &[
+    ParamInfo::choice("cache", AS_QUERIES, &[AS_QUERIES, "int8", "float8_e4m3fn"], "the type of the cache"),
+    ParamInfo::int("left", -1, "keys before its own that a query sees, all if negative"),
+    ParamInfo::float("scale", 0.0, "factor of the scores, 1/√d if 0"),
+    ParamInfo::float("softcap", 0.0, "scores x become softcap·tanh(x / softcap), as they are if 0"),
+    ParamInfo::int("splits", 0, "pieces that keys are divided into at most, as many as fill the device if 0"),
+];
+
+/// Runs a block with the call that the tensors of a launch amount to, of whatever types they are.
+macro_rules! by_types {
+    ($info:expr, $args:expr, $params:expr, |$call:ident| $body:expr) => {{
+        let cache = $args.dtype("k_cache")?;
+        dispatch!($info, $args.dtype("q")?, float => |T| {
+            macro_rules! with {
+                ($C:ty) => {{
+                    let $call = call::<T, $C>($info, $args, $params)?;
+                    $body
+                }};
+            }
+            match cache {
+                DType::I8 => with!(i8),
+                DType::F8E4M3 => with!(f8e4m3),
+                _ => with!(T),
+            }
+        })
+    }};
+}
 
 static READ: OpInfo = OpInfo {
     name: "attention_decode",
@@ -37,19 +72,17 @@ static READ: OpInfo = OpInfo {
     math: "o = softmax(q·kᵀ·scale)·v over the keys in a cache",
     args: &[
         Q,
-        ArgInfo::input("k_cache", K_CACHE),
-        ArgInfo::input("v_cache", "the shape of k_cache, d contiguous"),
+        ArgInfo::input("k_cache", K_CACHE).of(CACHES),
+        ArgInfo::input("v_cache", "the shape of k_cache, d contiguous").of(CACHES),
+        ArgInfo::input("k_scales", "the shape of k_cache without d, of 8-bit elements").of(&[DType::F32]).optional(),
+        ArgInfo::input("v_scales", "the shape of k_scales").of(&[DType::F32]).optional(),
         LENGTHS,
         PAGE_TABLE,
+        SINKS,
         O,
         LSE,
     ],
-    params: &[
-        ParamInfo::int("left", -1, "keys before its own that a query sees, all if negative"),
-        ParamInfo::float("scale", 0.0, "factor of the scores, 1/√d if 0"),
-        ParamInfo::float("softcap", 0.0, "scores x become softcap·tanh(x / softcap), as they are if 0"),
-        ParamInfo::int("splits", 0, "pieces that keys are divided into at most, as many as fill the device if 0"),
-    ],
+    params: PARAMS,
     dtypes: DType::FLOATS,
     kernels: &[simple::ATTENTION_DECODE_SIMPLE, mma::ATTENTION_DECODE, combine::ATTENTION_DECODE_COMBINE],
     variants: &[
@@ -57,13 +90,13 @@ static READ: OpInfo = OpInfo {
             name: "simple",
             doc: "a warp a query, any type and alignment: the one to read first, and what is picked where the other does not fit",
             applies: |_, case| case.class != CaseClass::Production,
-            launch: |stream, args, params| dispatch!(READ, args.dtype("q")?, float => |T| call::<T>(&READ, args, params)?.launch_simple(stream)),
+            launch: |stream, args, params| by_types!(&READ, args, params, |call| call.launch_simple(stream)),
         },
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, keys split: f16 and bf16 with rows at multiples of 16 bytes",
-            applies: |_, case| attention::aligned(case, TENSORS),
-            launch: |stream, args, params| dispatch!(READ, args.dtype("q")?, float => |T| call::<T>(&READ, args, params)?.launch_mma(stream)),
+            applies: |_, case| fits_tensor_cores(case),
+            launch: |stream, args, params| by_types!(&READ, args, params, |call| call.launch_mma(stream)),
         },
     ],
 };
@@ -79,20 +112,51 @@ static APPEND: OpInfo = OpInfo {
         ArgInfo::input("v", "the shape of k, d contiguous"),
         LENGTHS,
         PAGE_TABLE,
+        SINKS,
         ArgInfo::in_out("k_cache", K_CACHE),
         ArgInfo::in_out("v_cache", "the shape of k_cache, d contiguous"),
         O,
         LSE,
     ],
+    params: match PARAMS {
+        [_, options @ ..] => options,
+        [] => &[],
+    },
     variants: &[],
     ..READ
 };
 
 /// The tensors with rows of d.
-const TENSORS: &[&str] = &["q", "k", "v", "k_cache", "v_cache", "o"];
+pub(super) const TENSORS: &[&str] = &["q", "k", "v", "k_cache", "v_cache", "o"];
+
+/// The type of a case's cache.
+fn cache_dtype(params: &Params, queries: DType) -> Result<DType> {
+    match params.get("cache") {
+        Ok(ParamValue::Choice(name)) if name != AS_QUERIES => name.parse(),
+        _ => Ok(queries),
+    }
+}
+
+/// Whether the tensor cores' kernels can run the case.
+fn fits_tensor_cores(case: &Case) -> bool {
+    let bytes_aligned = |name: &&str| {
+        let Arrangement { offset, row_pad, .. } = case.arrangement(name);
+        offset % 16 == 0 && row_pad % 16 == 0
+    };
+    let d = case.dims.get("d").unwrap_or(0);
+    cache_dtype(&case.params, case.dtype).is_ok_and(|cache| {
+        attention::aligned(case, TENSORS)
+            && fits_d(cache, d)
+            && (!scaled(cache) || ["k_cache", "v_cache"].iter().all(bytes_aligned))
+    })
+}
 
 /// The call that the tensors of a launch amount to.
-fn call<'a, T: Float>(info: &'static OpInfo, args: &mut Arguments<'a>, params: &Params) -> Result<Call<'a, T>> {
+fn call<'a, T: Float, C: CacheElement<T>>(
+    info: &'static OpInfo,
+    args: &mut Arguments<'a>,
+    params: &Params,
+) -> Result<Call<'a, T, C>> {
     let positive = |name| params.f32(name).map(|value| (value != 0.0).then_some(value));
     let splits = params.i64("splits")?;
     let options = Decoding {
@@ -103,25 +167,25 @@ fn call<'a, T: Float>(info: &'static OpInfo, args: &mut Arguments<'a>, params: &
             Ok(splits) => (splits != 0).then_some(splits),
             Err(_) => return Err(info.param_error("splits", splits, "0 or more")),
         },
+        sinks: args.optional_input("sinks")?,
     };
     let tokens = if args.has("k") {
         let new = [args.input("k")?, args.input("v")?];
         Tokens::Append { caches: [args.output("k_cache")?, args.output("v_cache")?], new }
     } else {
-        Tokens::Read([args.input("k_cache")?, args.input("v_cache")?])
+        let scales = match (args.optional_input("k_scales")?, args.optional_input("v_scales")?) {
+            (Some(k), Some(v)) => Some([k, v]),
+            (None, None) => None,
+            _ => return Err(info.param_error("k_scales", "one of `k_scales` and `v_scales`", "both or none")),
+        };
+        let wanted = cache_dtype(params, T::DTYPE)?;
+        if wanted != C::DTYPE {
+            return Err(info.dtype_error("k_cache", C::DTYPE, &[wanted]));
+        }
+        Tokens::Read([args.input("k_cache")?, args.input("v_cache")?], scales)
     };
     let (q, lengths, page_table) = (args.input("q")?, args.input("lengths")?, args.optional_input("page_table")?);
     Call::new(info, q, tokens, lengths, page_table, &options, args.output("o")?, args.output("lse")?)
-}
-
-/// Sequences, heads of q, heads of the cache, queries, d, and positions of a page; pages of a sequence where there are any.
-fn dims(sizes: [usize; 6], pages: usize) -> Dims {
-    let [b, hq, hkv, q, d, size] = sizes;
-    let mut dims = Dims::from([("b", b), ("hq", hq), ("hkv", hkv), ("q", q), ("d", d), ("size", size)]);
-    if pages > 0 {
-        dims.push("pages", pages);
-    }
-    dims
 }
 
 impl Decode {
@@ -133,107 +197,8 @@ impl Decode {
         self.info.name
     }
 
-    fn appends(&self) -> bool {
+    pub(super) fn appends(&self) -> bool {
         std::ptr::eq(self.info, &APPEND)
-    }
-
-    fn production(&self) -> Vec<Case> {
-        let case = |name: String, sizes, pages: usize, keys: usize| {
-            let case = Case::production(self.info, name, DType::BF16, dims(sizes, pages));
-            let case = case.only(if pages > 0 { &["page_table"] } else { &[] });
-            case.values("lengths", Values::Constant(keys as f64))
-        };
-        let name = |b, keys, more: &str| format!("b={b} hq=32 hkv=8 ctx={keys} d=128{more} bf16");
-        let mut cases: Vec<_> = [(16, 8192), (64, 4096), (1, 131_072)]
-            .into_iter()
-            .map(|(b, keys)| case(name(b, keys, ""), [b, 32, 8, 1, 128, keys], 0, keys))
-            .collect();
-        if !self.appends() {
-            cases.push(case(name(16, 8192, " q=4"), [16, 32, 8, 4, 128, 8192], 0, 8192));
-            cases.push(case(name(16, 8192, " pages of 16"), [16, 32, 8, 1, 128, 16], 512, 8192));
-        }
-        cases
-    }
-
-    /// Small cases: every kernel, every option, both sides of each limit.
-    fn small(&self) -> Vec<Case> {
-        let (f16, bf16, f32) = (DType::F16, DType::BF16, DType::F32);
-        let odd = |dtype, sizes| Case::odd(self.info, dtype, dims(sizes, 0)).only(&[]);
-        let paged = |dtype, sizes, pages| Case::odd(self.info, dtype, dims(sizes, pages)).only(&["page_table"]);
-        let length = |case: Case, keys: usize| case.values("lengths", Values::Constant(keys as f64));
-        let tensors = &TENSORS[if self.appends() { 0 } else { 3 }..];
-        let padded = |case: Case, unit: usize| {
-            let rows = ["q"].iter().chain(tensors).zip(1..);
-            rows.fold(case, |case, (x, i)| case.arrange(x, Arrangement::DENSE.row_pad(i * unit)))
-        };
-        let mut cases = vec![
-            // Groups of 4, 1, 8 and 16 queries; one, two and three products of rows; pieces of the keys.
-            odd(bf16, [3, 8, 2, 1, 128, 150]),
-            odd(bf16, [2, 3, 3, 1, 64, 140]),
-            odd(f16, [2, 8, 1, 3, 128, 70]),
-            odd(bf16, [1, 3, 1, 16, 64, 100]),
-            length(odd(bf16, [1, 4, 1, 1, 64, 600]), 577),
-            length(odd(f16, [1, 4, 1, 2, 128, 300]).param("splits", 2), 290),
-            length(odd(f16, [1, 2, 1, 1, 64, 300]).param("splits", 1), 300),
-            odd(bf16, [1, 2, 1, 2, 256, 150]),
-            odd(f16, [1, 18, 1, 1, 64, 40]),
-            // d between what kernels are built for.
-            odd(f16, [1, 2, 1, 1, 40, 60]),
-            odd(bf16, [1, 2, 2, 2, 96, 150]),
-            odd(f16, [1, 2, 1, 1, 136, 70]),
-            // Options.
-            odd(bf16, [2, 2, 1, 3, 64, 260]).param("left", 40),
-            length(odd(f16, [1, 1, 1, 5, 64, 400]).param("left", 150).param("splits", 2), 390),
-            odd(f16, [2, 2, 2, 2, 64, 30]).param("left", 0),
-            odd(bf16, [2, 2, 1, 1, 64, 70]).param("softcap", 2.0).param("scale", 0.3),
-            // Pages.
-            paged(bf16, [3, 4, 2, 2, 64, 16], 6),
-            length(paged(f16, [1, 2, 1, 1, 128, 10], 40).param("splits", 3), 385),
-            paged(f32, [2, 2, 1, 2, 12, 5], 3),
-            // Lengths and pages that are none; fewer keys than queries; none.
-            odd(bf16, [9, 1, 1, 2, 64, 20]).values("lengths", Values::Hostile { bound: 21 }),
-            odd(f32, [9, 1, 1, 2, 8, 6]).values("lengths", Values::Hostile { bound: 7 }),
-            length(odd(f16, [1, 2, 1, 5, 64, 20]), 3),
-            length(odd(f16, [2, 2, 1, 1, 64, 300]).param("splits", 2), 0),
-            // Memory.
-            odd(f32, [2, 4, 2, 3, 20, 30]),
-            odd(f32, [1, 2, 1, 1, 8, 20]).param("softcap", 1.5).param("left", 7),
-            padded(odd(bf16, [2, 4, 2, 2, 64, 30]), 8),
-            padded(odd(bf16, [2, 4, 2, 2, 24, 20]), 1),
-            odd(bf16, [1, 2, 1, 1, 24, 20]).offset(1),
-            odd(f16, [1, 2, 1, 1, 20, 10]),
-            odd(bf16, [2, 4, 2, 2, 64, 30]).arrange("k_cache", Arrangement::DENSE.order(&[0, 2, 1, 3])),
-            odd(f16, [1, 1, 1, 2, 48, 70]).fill(Values::Normal { std: 8.0 }),
-            Case::boundary(self.info, bf16, dims([1, 4, 1, 4, 128, 128], 0)).only(&[]),
-            Case::boundary(self.info, bf16, dims([1, 17, 1, 1, 128, 64], 0)).only(&[]),
-        ];
-        // A page that is named twice must not get two tokens: those of one sequence, fewer than a page has.
-        let hostile = |sizes, keys| {
-            let case = paged(bf16, sizes, 20).values("page_table", Values::Hostile { bound: 20 });
-            length(case, keys)
-        };
-        if self.appends() {
-            // Only the last page is written to: nobody reads a key there before it is new.
-            cases.extend([length(
-                paged(bf16, [1, 2, 1, 8, 64, 8], 1).values("page_table", Values::Hostile { bound: 1 }),
-                8,
-            )]);
-        } else {
-            cases.extend([hostile([2, 2, 1, 2, 64, 8], 155), hostile([1, 2, 1, 1, 20, 8], 60)]);
-        }
-        // Every kernel of the tensor cores goes round its ring.
-        for (d, heads) in [(64, 2), (64, 20), (128, 3), (256, 1)] {
-            let case = |dtype| length(odd(dtype, [1, heads, 1, 1, d, 330]).param("splits", 1), 325);
-            cases.extend([f16, bf16].map(case));
-        }
-        for &dtype in self.info.dtypes {
-            cases.extend([
-                Case::tiny(self.info, dtype, dims([1, 1, 1, 1, 8, 1], 0)).only(&[]),
-                Case::empty(self.info, dtype, dims([2, 2, 1, 0, 8, 4], 0)).only(&[]),
-                Case::empty(self.info, dtype, dims([2, 2, 1, 2, 8, 0], 0)).only(&[]),
-            ]);
-        }
-        cases
     }
 }
 
@@ -245,6 +210,9 @@ impl Operator for Decode {
     fn cases(&self) -> Vec<Case> {
         let mut cases = self.production();
         cases.extend(self.small());
+        if !self.appends() {
+            cases.extend(self.quantized());
+        }
         cases
     }
 
@@ -252,23 +220,35 @@ impl Operator for Decode {
         let [b, hq, hkv, q, d, size] = case.dims(["b", "hq", "hkv", "q", "d", "size"])?;
         let pages = case.dims.get("pages").unwrap_or(1);
         let lengths = Values::Integers { low: 0, high: (pages * size) as i64 };
-        let caches = ["k_cache", "v_cache"].map(|name| InputSpec::normal(name, case.dtype, [b * pages, size, hkv, d]));
+        let cache = cache_dtype(&case.params, case.dtype)?;
+        let values = match cache {
+            DType::I8 => Values::Integers { low: -127, high: 127 },
+            DType::F8E4M3 => Values::Normal { std: 70.0 },
+            _ => Values::NORMAL,
+        };
+        let caches = ["k_cache", "v_cache"].map(|name| InputSpec::new(name, cache, [b * pages, size, hkv, d], values));
+        // With these, 8-bit elements have a deviation of about one.
+        let scales = ["k_scales", "v_scales"].map(|name| {
+            InputSpec::new(name, DType::F32, [b * pages, size, hkv], Values::Uniform { low: 0.005, high: 0.02 })
+        });
         let new = ["k", "v"].map(|name| InputSpec::normal(name, case.dtype, [b, q, hkv, d]));
         let numbers = [
             InputSpec::new("lengths", DType::I32, [b], lengths),
             InputSpec::new("page_table", DType::I32, [b, pages], Values::Permutation),
+            InputSpec::new("sinks", DType::F32, [hq], Values::Uniform { low: 0.0, high: 4.0 }),
         ];
         let numbers = numbers.into_iter().filter(|spec| case.has(spec.name));
         let mut specs = vec![InputSpec::normal("q", case.dtype, [b, q, hq, d])];
         if self.appends() {
             specs.extend(new.into_iter().chain(numbers).chain(caches));
         } else {
-            specs.extend(caches.into_iter().chain(numbers));
+            let scales = scales.into_iter().filter(|_| scaled(cache));
+            specs.extend(caches.into_iter().chain(scales).chain(numbers));
         }
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
 
-    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
         let (q, cache) = (inputs.get("q")?, inputs.get("k_cache")?);
         let [batch, q_len, heads, d] = q.dims()?;
         let [pages, size, kv_heads, _] = cache.dims()?;
@@ -286,7 +266,18 @@ impl Operator for Decode {
         };
         cache.has_shape(&[rows, size, kv_heads, d])?;
         inputs.get("v_cache")?.has_shape(cache.shape())?;
+        let wanted = cache_dtype(params, q.dtype())?;
+        for name in ["k_cache", "v_cache"] {
+            let found = inputs.get(name)?.dtype();
+            if found != wanted {
+                return Err(self.info.dtype_error(name, found, &[wanted]));
+            }
+        }
+        for scales in ["k_scales", "v_scales"].into_iter().filter_map(|name| inputs.optional(name)) {
+            scales.has_shape(&[rows, size, kv_heads])?;
+        }
         inputs.get("lengths")?.has_shape(&[batch])?;
+        inputs.optional("sinks").map_or(Ok(()), |sinks| sinks.has_shape(&[heads]))?;
         for new in ["k", "v"].into_iter().filter_map(|name| inputs.optional(name)) {
             new.has_shape(&[batch, q_len, kv_heads, d])?;
         }
@@ -294,7 +285,7 @@ impl Operator for Decode {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        dispatch!(self.info, args.dtype("q")?, float => |T| call::<T>(self.info, args, params)?.launch(stream))
+        by_types!(self.info, args, params, |call| call.launch(stream))
     }
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
@@ -318,14 +309,23 @@ impl Operator for Decode {
         // Logsumexps of warps, and then of pieces, are rounded before they serve as exponents: at most four times the deviation of scores
         // and the logarithm of 2¹⁷ keys.
         let size = attention::size_of_values(case);
-        attention::tolerance(case, output, 4.0 * roundoff(DType::F32) * (4.0 * size * size + 12.0))
+        // A value's scale makes its weight one of bf16, whatever the queries are.
+        let of_bf16 = case.dtype != DType::F32 && scaled(cache_dtype(&case.params, case.dtype)?);
+        let weights = if of_bf16 { DType::BF16 } else { case.dtype };
+        let merging = 4.0 * roundoff(DType::F32) * (4.0 * size * size + 12.0);
+        let tolerance = attention::tolerance(case, output, weights, merging)?;
+        // Where values' scales have any size a query sees a single key, and its weight's rounding is relative to the result.
+        let rel = if case.values_of("v_scales").is_some() { roundoff(weights) } else { 0.0 };
+        Ok(Tolerance { rel: tolerance.rel + rel, ..tolerance })
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {
         let [b, hq, hkv, q, d, size] = case.dims(["b", "hq", "hkv", "q", "d", "size"])?;
         let keys = b * case.dims.get("pages").unwrap_or(1) * size * hkv;
+        let cache = cache_dtype(&case.params, case.dtype)?;
+        let key = d * cache.size() + if scaled(cache) { size_of::<f32>() } else { 0 };
         // q and o are four orders of magnitude less: other libraries' rows count K and V alone.
         let queries = if case.class == CaseClass::Production { 0 } else { b * q * hq };
-        Ok(Cost::memory((2 * (keys + queries) * d * case.dtype.size()) as u64))
+        Ok(Cost::memory((2 * (keys * key + queries * d * case.dtype.size())) as u64))
     }
 }

@@ -45,12 +45,12 @@ pub(super) fn least_subnormal(dtype: DType) -> f64 {
 }
 
 /// The nearest value of an 8-bit float.
-fn nearest(dtype: DType, x: f64) -> f64 {
+pub(in crate::ops) fn nearest(dtype: DType, x: f64) -> f64 {
     if dtype == DType::F8E5M2 { f8e5m2::from_f64(x).to_f64() } else { f8e4m3::from_f64(x).to_f64() }
 }
 
 /// The scale of a block whose greatest magnitude is `max`, and what elements are multiplied with, as the operators define them.
-pub(super) fn scale(scales: DType, q: DType, max: f64) -> (f64, f32) {
+pub(in crate::ops) fn scale(scales: DType, q: DType, max: f64) -> (f64, f32) {
     if scales == DType::F32 {
         let least = largest(q) * f32::MIN_POSITIVE;
         let max = if max < f64::from(least) { least } else { max as f32 };

@@ -45,9 +45,9 @@ pub unsafe fn unary(x: *const f32, y: *mut f32) {
         put(math::min_nan(a, b));
         put(float::to_f32(float::from_f32::<f16>(a)));
         put(float::to_f32(float::from_f32::<bf16>(a)));
-        let [low, high] = f16::unpack(f16::pack(a, b));
+        let [low, high] = f16::unpack(f16::fma_of_registers(f16::pack(a, b), f16::pack(b, a), f16::pack(a, a)));
         put(low + high);
-        let [low, high] = bf16::unpack(bf16::pack(a, b));
+        let [low, high] = bf16::unpack(bf16::fma_of_registers(bf16::pack(a, b), bf16::pack(b, a), bf16::pack(a, a)));
         put(low + high);
         put(float::to_f32(float::from_f32::<f32>(a)));
     }

@@ -11,7 +11,7 @@ use cuda_std::{cluster, fence, matrix, thread, tma, warp};
 use super::softmax::{self, Online, Visible};
 use super::work::{self, Cursor, Queries, Work};
 use super::{CLUSTER, Memory, PANEL, WARPGROUP, WG_M};
-use crate::ops::attention::{LOG2_E, Problem};
+use crate::ops::attention::{self, LOG2_E, Problem};
 
 /// Where results go.
 #[derive(Clone, Copy)]
@@ -65,7 +65,8 @@ pub(super) unsafe fn consume<
     let lane = thread::thread_idx_x() % WARPGROUP;
     let scale = work.problem.scale * LOG2_E;
     let this = Consumer::<T, D, N, CONSUMERS, STAGES> { memory, index, lane, scale };
-    let mut state = State { s: [0.0; S], p: [[0; 4]; STEPS], o: [0.0; O], online: Online::START };
+    let online = Online::of((f32::NEG_INFINITY, 0.0), scale, lane);
+    let mut state = State { s: [0.0; S], p: [[0; 4]; STEPS], o: [0.0; O], online };
     let mut at = Cursor::<STAGES>(0);
     let mut wave = 0;
     while let Some(queries) = work.queries(wave) {
@@ -80,8 +81,8 @@ pub(super) unsafe fn consume<
         let column = (lane % 4 * 2) as i32;
         let key = |tile: u32| work::first_key::<N>(span, tile) + column;
 
+        state.online = Online::of(attention::start(work.sinks, queries.head), scale, lane);
         memory.full_q().wait_parity(wave % 2);
-        state.online = Online::START;
         state.o = [0.0; O];
         let mut tile = first;
         if mine < mine_end {

@@ -143,7 +143,7 @@ impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUM
 /// and `o_map` stores [`PANEL`] × [`WG_M`], all in 128-byte swizzle; loads outside a tensor read zero and stores outside are dropped.
 ///
 /// # Safety
-/// The maps describe live tensors of the problem's sizes, and `lse` and `key_lengths` are as for
+/// The maps describe live tensors of the problem's sizes, and `lse`, `key_lengths` and `sinks` are as for
 /// [`attention_simple`](super::simple::attention_simple).
 #[kernel(
     dtypes(T: half), values(D: 64, 128, N: 128, CONSUMERS: 2, 3),
@@ -160,12 +160,13 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
     o: *mut T,
     lse: *mut f32,
     key_lengths: *const i32,
+    sinks: *const f32,
     problem: Problem,
 ) {
     let memory = Memory::<T, D, N, CONSUMERS>(shared::dynamic());
     // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
-    let work = Work { problem: &problem, key_lengths, rows: block_m(CONSUMERS) };
+    let work = Work { problem: &problem, key_lengths, sinks, rows: block_m(CONSUMERS) };
     if thread::thread_idx_x() == 0 {
         tma::prefetch_descriptor(q);
         tma::prefetch_descriptor(k);

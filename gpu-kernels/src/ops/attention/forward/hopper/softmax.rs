@@ -5,7 +5,7 @@ use cuda_std::float::Half;
 use cuda_std::math::{self, ex2_approx_ftz, fma};
 use cuda_std::warp;
 
-use crate::ops::attention::Span;
+use crate::ops::attention::{LOG2_E, Span};
 
 /// What a thread knows of its two rows. Each sum is in two parts, of even and of odd columns: chains of half the length.
 #[derive(Clone, Copy)]
@@ -16,7 +16,13 @@ pub(super) struct Online {
 }
 
 impl Online {
-    pub(super) const START: Self = Self { max: [f32::NEG_INFINITY; 2], sum: [0.0; 4] };
+    /// Having seen a sink: what `start` says, for scores that are to be multiplied with `scale`.
+    #[inline(always)]
+    pub(super) fn of((max, sum): (f32, f32), scale: f32, lane: u32) -> Self {
+        // One of the threads that share a query.
+        let sum = if lane.is_multiple_of(4) { sum } else { 0.0 };
+        Self { max: [max * (LOG2_E / scale); 2], sum: [sum, 0.0, sum, 0.0] }
+    }
 
     /// What maxima are subtracted as: nothing has been seen yet if one is −∞, and the reference point is 0.
     #[inline(always)]

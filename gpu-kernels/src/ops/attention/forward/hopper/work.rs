@@ -38,6 +38,8 @@ pub(super) struct Work<'a> {
     pub problem: &'a Problem,
     /// Null if all sequences have all keys.
     pub key_lengths: *const i32,
+    /// Null if no head has one.
+    pub sinks: *const f32,
     /// Queries of a block.
     pub rows: u32,
 }

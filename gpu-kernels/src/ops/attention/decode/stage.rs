@@ -1,0 +1,109 @@
+//! What the fast path brings to shared memory: queries, and a warp's stages of keys and values.
+
+use cuda_std::float::Half;
+use cuda_std::shared::SharedPtr;
+use cuda_std::vector::Pack;
+use cuda_std::{cp_async, thread, warp};
+
+use super::mma::{Piece, THREADS, WARPS};
+use super::stored::{Stored, interleave};
+use super::{Positions, Rows, TILE};
+use crate::ops::attention::{Problem, fragments};
+
+/// Keys of a warp in a tile: the inner dimension of a product.
+pub(super) const KEYS: u32 = TILE / WARPS;
+
+/// Bytes of a stage: keys and values, and the scales of each where there are any.
+pub(super) const fn stage_bytes(d: u32, bytes: u32) -> u32 {
+    2 * KEYS * (d * bytes + if bytes == 1 { size_of::<f32>() as u32 } else { 0 })
+}
+
+/// What a lane looks after: keys or values, and their scales.
+pub(super) struct Tokens<C> {
+    pub(super) positions: Positions,
+    pub(super) half: Rows<C>,
+    pub(super) scales: Rows<f32>,
+}
+
+impl<C: Stored> Tokens<C> {
+    /// Starts copying 16 keys from `position` on, and then their values and all their scales, to `stage`; zeros where there are none. Returns a
+    /// bit for each key that there is.
+    #[inline(always)]
+    pub(super) unsafe fn load<T, const CH: usize>(&self, stage: SharedPtr<T>, position: u32, d: u32, lane: u32) -> u32 {
+        // Each lane finds one row, for all.
+        let position = position + lane % KEYS;
+        let row = if C::SCALED {
+            // Nothing is new in a cache with scales.
+            self.positions.place(&self.half, position).cast_const()
+        } else {
+            self.positions.row(&self.half, position)
+        } as u64;
+        let (below, chunk) = (lane % 32 / CH as u32, lane % CH as u32);
+        let elements = (16 / size_of::<C>()) as u32;
+        for i in 0..CH as u32 {
+            let of = i * (32 / CH as u32) + below;
+            let (low, high) = (warp::shuffle_idx(row as u32, of), warp::shuffle_idx((row >> 32) as u32, of));
+            let from = (u64::from(low) | u64::from(high) << 32) as *const C;
+            let bytes = if from.is_null() || chunk * elements >= d { 0 } else { 16 };
+            let to = stage.add(fragments::place::<CH>(of, chunk));
+            cp_async::copy_16_zero_fill(to, from.wrapping_add((chunk * elements) as usize), bytes);
+        }
+        if C::SCALED {
+            let scale = self.positions.place(&self.scales, position);
+            let bytes = if row == 0 { 0 } else { size_of::<f32>() as u32 };
+            cp_async::copy_4_zero_fill(scales::<T, CH>(stage).add(lane), scale.cast_const(), bytes);
+        }
+        warp::ballot(row != 0) & ((1 << KEYS) - 1)
+    }
+}
+
+/// The scales of a stage: those of 16 keys, then of their values.
+#[inline(always)]
+pub(super) fn scales<T, const CH: usize>(stage: SharedPtr<T>) -> SharedPtr<f32> {
+    stage.add(2 * KEYS * CH as u32 * 8).cast()
+}
+
+/// Multiplies each key's scores or weights with its scale.
+#[inline(always)]
+pub(super) unsafe fn apply(scores: &mut [[f32; 4]; 2], scales: SharedPtr<f32>, lane: u32) {
+    for j in 0..2 {
+        let pair = Pack::<f32, 2>::load(scales.add(j as u32 * 8 + lane % 4 * 2).as_ptr()).0;
+        for e in 0..4 {
+            scores[j][e] *= pair[e % 2];
+        }
+    }
+}
+
+/// Brings a block's rows of Q to `tile`, zeros where there are none: by cp.async, or in the order of what the cache's keys become.
+#[inline(always)]
+pub(super) unsafe fn queries<T: Half, C: Stored, const DT: usize>(
+    q: *const T,
+    tile: SharedPtr<T>,
+    rows: u32,
+    piece: &Piece,
+    problem: &Problem,
+) {
+    let total = problem.group * problem.q_len;
+    let groups = if C::SCALED { DT as u32 / 2 } else { DT as u32 };
+    let width = DT as u32 * 8 / groups;
+    let mut at = thread::thread_idx_x();
+    while at < rows * groups {
+        let (row, group) = (at / groups, at % groups);
+        let (query, head) = piece.row(row, problem);
+        let inside = piece.first_row + row < total && group * width < problem.d;
+        let from = Problem::at(problem.q, piece.sequence.batch, head, query) + (group * width) as usize;
+        let from = q.wrapping_add(from);
+        if C::SCALED {
+            let load = |chunk: usize| Pack::<u32, 4>::load_nc(from.add(chunk * 8).cast()).0;
+            let words = interleave(if inside { [load(0), load(1)] } else { [[0; 4]; 2] });
+            for chunk in 0..2 {
+                let to = tile.add(fragments::place::<DT>(row, group * 2 + chunk));
+                Pack(words[chunk as usize]).store(to.as_ptr().cast());
+            }
+        } else {
+            let bytes = if inside { 16 } else { 0 };
+            cp_async::copy_16_zero_fill(tile.add(fragments::place::<DT>(row, group)), from, bytes);
+        }
+        at += THREADS;
+    }
+}

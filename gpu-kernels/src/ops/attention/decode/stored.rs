@@ -1,0 +1,140 @@
+//! What a cache holds: floats of the queries' type, or 8 bits each and a scale for every token and head.
+//!
+//! No element is ever multiplied with its scale: that of a key belongs to its score, that of a value to its weight.
+
+use cuda_std::float::Half;
+use cuda_std::math::permute_bytes;
+
+use cuda_std::shared::SharedPtr;
+use cuda_std::{bf16, f8e4m3, f16};
+
+use crate::ops::attention::fragments;
+
+/// An element of a cache.
+pub trait Stored: Copy + 'static {
+    /// Whether there are scales.
+    const SCALED: bool;
+
+    /// The value, without a scale.
+    fn widen(self) -> f32;
+}
+
+/// What the tensor cores make of a tile of such elements, for queries of type `T`, which floats have to be of. A tile is rows of `CH` 16-byte
+/// chunks, addressed in elements of `T`.
+pub trait Operand: Stored {
+    /// What weights and values are multiplied in. A value's scale is part of its weight, which f16 would lose below 6·10⁻⁵.
+    type Weight: Half;
+
+    /// Of 16 keys, columns 32 · `pair` and on of d as operand B of two steps, each for the first and the last 8 keys.
+    ///
+    /// Where there are scales, position 2i of a step is column 4i, position 2i + 1 column 4i + 2, and those 8 further the columns after these:
+    /// see `interleave`.
+    unsafe fn keys<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2];
+
+    /// Of 16 values, columns 32 · `pair` and on of d as four operands B of 8 columns each, for two groups of 16: the first and the last 8 of
+    /// each, or, where there are scales, the even and the odd ones.
+    unsafe fn values<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2];
+}
+
+macro_rules! float {
+    ($t:ident) => {
+        impl Stored for $t {
+            const SCALED: bool = false;
+
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                cuda_std::float::to_f32(self)
+            }
+        }
+    };
+    ($($t:ident),+) => {$(
+        float!($t);
+
+        impl Operand for $t {
+            type Weight = $t;
+
+            #[inline(always)]
+            unsafe fn keys<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2] {
+                [0, 1].map(|step| fragments::b::<T, CH>(tile, 0, 2 * pair + step, lane))
+            }
+
+            #[inline(always)]
+            unsafe fn values<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2] {
+                [0, 1].map(|group| fragments::b_transposed::<T, CH>(tile, 0, 2 * pair + group, lane))
+            }
+        }
+    )+};
+}
+float!(f32);
+float!(f16, bf16);
+
+macro_rules! byte {
+    ($t:ident, $widen:expr, $pairs:ident) => {
+        impl Stored for $t {
+            const SCALED: bool = true;
+
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                $widen(self)
+            }
+        }
+
+        impl Operand for $t {
+            type Weight = bf16;
+
+            #[inline(always)]
+            unsafe fn keys<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2] {
+                // A chunk is a step: four neighbours of d a register.
+                let [[a, b], [c, d]] = fragments::b::<T, CH>(tile, 0, pair, lane);
+                [[$pairs::<T>(a), $pairs::<T>(c)], [$pairs::<T>(b), $pairs::<T>(d)]]
+            }
+
+            #[inline(always)]
+            unsafe fn values<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2] {
+                // A register has two columns of one value, and below them the same of the next.
+                fragments::b_transposed::<T, CH>(tile, 0, pair, lane).map(|[first, last]| {
+                    let ([a, b], [c, d]) = ($pairs::<bf16>(first), $pairs::<bf16>(last));
+                    [[a, c], [b, d]]
+                })
+            }
+        }
+    };
+}
+byte!(i8, f32::from, integers);
+byte!(f8e4m3, f8e4m3::to_f32, floats);
+
+/// Four 8-bit integers as pairs of `T`, exactly: the first and the third, the second and the last.
+///
+/// With l the lower 7 bits and s the sign, the integer is l − 128·s. As the last bits of a mantissa they are 128 + l (or 1024 + l) and
+/// 128 + 128·s (1024 + 128·s): one mask each, and one difference.
+#[inline(always)]
+fn integers<T: Half>(word: u32) -> [u32; 2] {
+    let (one, anchor) = if T::IS_BF16 { (0x3f80_3f80, 0x4300_4300) } else { (0x3c00_3c00, 0x6400_6400) };
+    [word, word >> 8].map(|pair| {
+        let (low, sign) = (pair & 0x007f_007f | anchor, pair & 0x0080_0080 | anchor | 0x8000_8000);
+        T::fma_of_registers(low, one, sign)
+    })
+}
+
+/// Four E4M3 as pairs of `T`, exactly: the first and the third, the second and the last.
+///
+/// With exponent and mantissa at the place of `T`'s they are a number, of subnormals too, with an exponent that is too small by the difference of the
+/// biases.
+#[inline(always)]
+fn floats<T: Half>(word: u32) -> [u32; 2] {
+    let (down, mask, factor) = if T::IS_BF16 { (4, 0x07f0_07f0, 0x7b80_7b80) } else { (1, 0x3f80_3f80, 0x5c00_5c00) };
+    // 0x7f, which would be 480, is NaN: it alone carries into the sign, which fills what is added.
+    let carry = (word & 0x7f7f_7f7f).wrapping_add(0x0101_0101);
+    [(word << 8, 0xaa88), (word, 0xbb99)].map(|(pair, signs)| {
+        let number = pair >> down & mask | pair & 0x8000_8000;
+        T::fma_of_registers(number, factor, permute_bytes(carry, 0, signs))
+    })
+}
+
+/// 16 columns of a query in the order of [`keys`](Operand::keys) with scales: their even pairs, then the odd ones, each taken apart.
+#[inline(always)]
+pub(super) fn interleave(words: [[u32; 4]; 2]) -> [[u32; 4]; 2] {
+    let [[a, b, c, d], [e, f, g, h]] = words;
+    let pairs = [[a, b], [c, d], [e, f], [g, h]];
+    [0x5410, 0x7632].map(|which| pairs.map(|[low, high]| permute_bytes(low, high, which)))
+}

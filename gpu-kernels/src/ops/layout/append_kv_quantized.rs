@@ -1,0 +1,176 @@
+//! New keys and values written behind those in a cache of 8 bits an element, each token and head with a scale of its own.
+//!
+//! # Math
+//! With x the vector of a token and a head: 8-bit integers are q = ⌊x / scale⌉ with scale = max |x| / 127, E4M3 likewise with 448. They and the
+//! scale go where [`append_kv`](super::append_kv) puts a vector.
+//!
+//! # Layout
+//! Vectors of d adjacent elements, and scales, which may lie anywhere apart along each of the other dimensions. Packs of 16 bytes of what is new
+//! where they divide d and all vectors are at multiples of 16 bytes, those of the caches at as many as a pack has elements.
+//!
+//! # Mapping
+//! 16 threads a vector, which they read twice: the second time from L1. z is 0 for keys and 1 for values.
+//!
+//! # Shared memory
+//! None.
+//!
+//! # Numerics
+//! q in f32: x · (127 / max) or x · (448 / max), rounded to nearest, ties to even. Integers of zeros have scale 0; scales of E4M3 are at least
+//! the least normal number. With NaN or an infinity in a vector that is its scale, and every integer is 0. What has no place is not written.
+//!
+//! # Cost
+//! One read of what is new, and a write of a byte an element: bound by memory bandwidth.
+//!
+//! # Limits
+//! 2³² − 1 vectors; positions below 2³².
+//!
+//! # Sources
+//! Hooper et al., "KVQuant" (arXiv:2401.18079), and Liu et al., "KIVI" (arXiv:2402.02750), on what scales cover; both give keys scales of
+//! channels, which would have to be known before a token is written.
+
+use cuda_std::float::Element;
+use cuda_std::launch::Fields;
+use cuda_std::vector::Pack;
+use cuda_std::{f8e4m3, kernel, math, thread, warp};
+
+use super::append_kv::place_of;
+use crate::ops::quant::{Scale, inverse, max_magnitude, round};
+use crate::{div_rem, lanes};
+
+/// Threads of a block.
+pub const BLOCK: u32 = 256;
+/// Threads that share a vector.
+const TEAM: u32 = 16;
+/// Vectors of a block.
+pub const VECTORS: u32 = BLOCK / TEAM;
+
+/// Sizes and strides; those of what is new are of sequence, token and head, those of caches and scales of page, place and head.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Sizes {
+    /// Of keys and of values.
+    pub new: [[u64; 3]; 2],
+    /// Of their caches.
+    pub caches: [[u64; 3]; 2],
+    /// Of their scales.
+    pub scales: [[u64; 3]; 2],
+    /// All new vectors of keys.
+    pub vectors: u32,
+    /// New tokens of a sequence.
+    pub tokens: u32,
+    /// Heads of a token.
+    pub heads: u32,
+    /// Elements of a vector.
+    pub d: u32,
+    /// Positions of a page, pages of the cache, and pages that a sequence has.
+    pub pages: [u32; 3],
+    /// Whether vectors may be read and written by packs.
+    pub packed: u32,
+}
+
+// SAFETY: 18 u64 and 8 u32: no padding, alignment 8.
+unsafe impl Fields for Sizes {}
+
+/// What elements become.
+pub trait Quantized: Copy + 'static {
+    /// The scale of a vector whose greatest magnitude is `max`, and its inverse.
+    fn scale(max: f32) -> (f32, f32);
+
+    /// x times the inverse scale, rounded.
+    fn narrow(x: f32, inverse: f32) -> Self;
+}
+
+impl Quantized for i8 {
+    #[inline(always)]
+    fn scale(max: f32) -> (f32, f32) {
+        (max / 127.0, inverse(max, 127.0))
+    }
+
+    #[inline(always)]
+    fn narrow(x: f32, inverse: f32) -> Self {
+        round(x, inverse, 0)
+    }
+}
+
+impl Quantized for f8e4m3 {
+    #[inline(always)]
+    fn scale(max: f32) -> (f32, f32) {
+        <f32 as Scale>::of::<Self>(max)
+    }
+
+    #[inline(always)]
+    fn narrow(x: f32, inverse: f32) -> Self {
+        Self::from_f32(x * inverse)
+    }
+}
+
+/// Writes every vector that has a place, and its scale; without `pages` a sequence's page is its number.
+///
+/// # Safety
+/// The tensors are valid at their strides for these sizes, none of which but d is 0: `k` and `v` for reads, caches and scales for writes, `lengths` for
+/// reads of a value a sequence, `pages`, if not null, of `max_pages`; packs, where they are allowed, are aligned and divide d.
+#[kernel(dtypes(T: float, Q: i8, f8e4m3), block = BLOCK, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn append_kv_quantized<T: Element, Q: Quantized>(
+    k: *const T,
+    v: *const T,
+    k_cache: *mut Q,
+    v_cache: *mut Q,
+    k_scales: *mut f32,
+    v_scales: *mut f32,
+    lengths: *const i32,
+    pages: *const i32,
+    sizes: Sizes,
+) {
+    let [of_k, of_v] = [0, 1].map(|side| [sizes.new[side], sizes.caches[side], sizes.scales[side]]);
+    let (x, cache, scales, [new, to, scale]) =
+        if thread::block_idx_z() == 0 { (k, k_cache, k_scales, of_k) } else { (v, v_cache, v_scales, of_v) };
+    let tid = thread::thread_idx_x();
+    let vector = u64::from(thread::block_idx_x()) * u64::from(VECTORS) + u64::from(tid / TEAM);
+    // All lanes stay for the reduction.
+    let inside = vector < u64::from(sizes.vectors);
+    let (rest, head) = div_rem(if inside { vector as u32 } else { 0 }, sizes.heads);
+    let (sequence, token) = div_rem(rest, sizes.tokens);
+    let place = place_of(sequence, token, lengths, pages, sizes.pages).filter(|_| inside);
+    let at = |[a, b, c]: [u32; 3], [along_a, along_b, along_c]: [u64; 3]| {
+        (u64::from(a) * along_a + u64::from(b) * along_b + u64::from(c) * along_c) as usize
+    };
+    let x = x.add(at([sequence, token, head], new));
+    let places = place.map(|[page, place]| {
+        let index = [page, place, head];
+        (cache.add(at(index, to)), scales.add(at(index, scale)))
+    });
+    match if sizes.packed != 0 { lanes::<T>() } else { 1 } {
+        1 => quantize::<T, Q, 1>(x, places, sizes.d as usize),
+        4 => quantize::<T, Q, 4>(x, places, sizes.d as usize),
+        _ => quantize::<T, Q, 8>(x, places, sizes.d as usize),
+    }
+}
+
+#[inline(always)]
+unsafe fn quantize<T: Element, Q: Quantized, const N: usize>(
+    x: *const T,
+    places: Option<(*mut Q, *mut f32)>,
+    d: usize,
+) {
+    let first = (thread::thread_idx_x() % TEAM) as usize * N;
+    let step = TEAM as usize * N;
+    let mut max = 0.0;
+    let mut at = first;
+    while at < d {
+        max = Pack::<T, N>::load_nc(x.add(at)).to_f32().into_iter().fold(max, max_magnitude);
+        at += step;
+    }
+    let max = warp::reduce_width::<TEAM, f32>(max, math::max_nan);
+    let Some((cache, scale_at)) = places else { return };
+    let (scale, inverse) = Q::scale(max);
+    if first == 0 {
+        *scale_at = scale;
+    }
+    let mut at = first;
+    while at < d {
+        let values = Pack::<T, N>::load_nc(x.add(at)).to_f32();
+        Pack(values.map(|x| Q::narrow(x, inverse))).store(cache.add(at));
+        at += step;
+    }
+}
