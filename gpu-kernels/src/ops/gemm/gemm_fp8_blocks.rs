@@ -9,7 +9,7 @@
 //!
 //! # Mapping
 //! Hopper: a stage is a group. Each of two consumer warpgroups multiplies 64 × 128 of it from nothing and adds the result times its scales to
-//! sums in registers: 64 FMAs a thread, while the tensor cores multiply the next group. Tiles have 128 columns so that these three sets of 64
+//! sums in registers: 64 FMAs a thread, while the tensor cores work for the other warpgroup. Tiles have 128 columns so that both sets of 64
 //! registers fit, and so that a tile has one scale of B a group. Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other
 //! stage.
 //!
@@ -31,8 +31,7 @@
 
 use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
-use cuda_std::wgmma::{self, Registers};
-use cuda_std::{cluster, f8e4m3, kernel, math, thread};
+use cuda_std::{cluster, f8e4m3, kernel, math, thread, wgmma};
 
 use super::Problem;
 use super::epilogue::Factor;
@@ -157,8 +156,8 @@ unsafe fn consume<C: Element>(
     let problem = &output.problem;
     let tiles = Tiles::of(problem, BLOCK_N);
     let groups = problem.k.div_ceil(GROUP);
-    let mut ring = Ring { memory, consumer, at: Cursor::default() };
-    let (mut even, mut odd): (PartSums, PartSums) = ([0.0; _], [0.0; _]);
+    let mut at = Cursor::default();
+    let mut group_sums: PartSums = [0.0; _];
     let mut index = thread::block_idx_x() / CLUSTER;
     while index < tiles.count() {
         let tile = tiles.at(index);
@@ -168,75 +167,32 @@ unsafe fn consume<C: Element>(
         let scales = Scales::new(a_scales, b_scales, problem, n0);
         let rows = [scales.row(row), scales.row(row + 8)];
         let mut sums: PartSums = [0.0; _];
+        // Scales are read a group ahead: nobody waits for them.
         let of_group = |group: u32| rows.map(|row| *row.add(group as usize) * *scales.b.add(group as usize));
-        // A group is multiplied while the one before it is scaled and added.
-        let mut even_stage = ring.start(&mut even);
-        let mut even_scales = of_group(0);
-        for pair in 0..(groups - 1) / 2 {
-            let odd_stage = ring.start(&mut odd);
-            let odd_scales = of_group(2 * pair + 1);
-            wgmma::wait::<1>();
-            memory.release(even_stage, lane);
-            add(&mut sums, &mut even, even_scales);
-            even_stage = ring.start(&mut even);
-            even_scales = of_group(2 * pair + 2);
-            wgmma::wait::<1>();
-            memory.release(odd_stage, lane);
-            add(&mut sums, &mut odd, odd_scales);
-        }
-        if groups.is_multiple_of(2) {
-            let odd_stage = ring.start(&mut odd);
-            let odd_scales = of_group(groups - 1);
-            wgmma::wait::<1>();
-            memory.release(even_stage, lane);
-            add(&mut sums, &mut even, even_scales);
-            wgmma::wait::<0>();
-            memory.release(odd_stage, lane);
-            add(&mut sums, &mut odd, odd_scales);
-        } else {
-            wgmma::wait::<0>();
-            memory.release(even_stage, lane);
-            add(&mut sums, &mut even, even_scales);
+        let mut factors = of_group(0);
+        for group in 0..groups {
+            memory.full(at.stage).wait_parity(at.parity);
+            let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
+            let b = hopper::descriptors(memory.b(at.stage), false);
+            wgmma::fence_for(&mut group_sums);
+            wgmma::m64n128k32_e4m3(&mut group_sums, a[0], b[0], false);
+            wgmma::m64n128k32_e4m3(&mut group_sums, a[1], b[1], true);
+            wgmma::m64n128k32_e4m3(&mut group_sums, a[2], b[2], true);
+            wgmma::m64n128k32_e4m3(&mut group_sums, a[3], b[3], true);
+            wgmma::commit();
+            let next = of_group((group + 1).min(groups - 1));
+            wgmma::wait_for::<0>(&mut group_sums);
+            memory.release(at.stage, lane);
+            at.advance(STAGES);
+            let mut i = 0;
+            while i < sums.len() {
+                sums[i] = math::fma(group_sums[i], factors[i / 2 % 2], sums[i]);
+                i += 1;
+            }
+            factors = next;
         }
         output.store(&mut sums, lane, [m0, n0, tile.product]);
         index += thread::grid_dim_x() / CLUSTER;
     }
     output.finish(lane);
-}
-
-/// A consumer's way through the stages.
-struct Ring {
-    memory: Memory<B_BYTES, STAGES>,
-    consumer: u32,
-    at: Cursor,
-}
-
-impl Ring {
-    /// Starts multiplying the next stage, of which it gives the number.
-    #[inline(always)]
-    unsafe fn start(&mut self, sums: &mut PartSums) -> u32 {
-        let Cursor { stage, parity } = self.at;
-        self.memory.full(stage).wait_parity(parity);
-        let a = hopper::descriptors(self.memory.a(stage).add(self.consumer * PANEL_BYTES), false);
-        let b = hopper::descriptors(self.memory.b(stage), false);
-        wgmma::fence_for(sums);
-        wgmma::m64n128k32_e4m3(sums, a[0], b[0], false);
-        wgmma::m64n128k32_e4m3(sums, a[1], b[1], true);
-        wgmma::m64n128k32_e4m3(sums, a[2], b[2], true);
-        wgmma::m64n128k32_e4m3(sums, a[3], b[3], true);
-        wgmma::commit();
-        self.at.advance(STAGES);
-        stage
-    }
-}
-
-/// Adds a finished group's sums times the scales of the thread's two rows.
-#[inline(always)]
-unsafe fn add(sums: &mut PartSums, group: &mut PartSums, rows: [f32; 2]) {
-    group.pin();
-    let mut i = 0;
-    while i < sums.len() {
-        sums[i] = math::fma(group[i], rows[i / 2 % 2], sums[i]);
-        i += 1;
-    }
 }

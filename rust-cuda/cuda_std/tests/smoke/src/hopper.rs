@@ -92,6 +92,7 @@ pub unsafe fn byte_copies(x: *const u8, y: *mut f32) {
         tma::commit_group();
         tma::wait_group::<0>();
         let remote = cluster::map(tile, 1).cast::<f32>().add(3);
+        remote.write_async(1.0, other);
         remote.write(remote.read() + 1.0);
         cluster::arrive();
         cluster::wait();
