@@ -98,6 +98,8 @@ fn an_mbarrier_is_fenced_before_the_cluster_uses_it() {
          xor.b32 %r6, %r5, 1; mapa.shared::cluster.u32 %r7, %r4, %r6;\n@%p1 mbarrier.arrive.shared::cluster.b64 _, [%r7];\n{WAIT}{CLUSTER}"
     );
     check((2, 2, 32), &[Kind::SharedRace], &body, &["@%p1 fence.mbarrier_init.release.cluster;"]);
+    // And to the other warp of its own block.
+    check((2, 2, 64), &[Kind::SharedRace], &body, &["@%p1 fence.mbarrier_init.release.cluster;"]);
 }
 
 #[test]

@@ -194,14 +194,11 @@ impl Threads for BlockThreads {
 
 /// Partial results of a cluster's warps, for one reduction.
 const CLUSTER_PARTIALS: u32 = CLUSTER * MAX_THREADS / 32;
-/// Reductions of a cluster at most.
-const CLUSTER_SLOTS: u32 = 8;
-
 /// A copy of the partial results of all of a cluster's warps, for `N` reductions of a value each.
 #[repr(C)]
 pub struct ClusterPartials<const N: usize> {
-    /// One for each slot at which a reduction starts: complete when all its results are there.
-    complete: [Barrier; CLUSTER_SLOTS as usize],
+    /// Complete when all results of the first reduction are there.
+    complete: Barrier,
     values: [[u32; CLUSTER_PARTIALS as usize]; N],
 }
 
@@ -217,12 +214,10 @@ impl Threads for ClusterThreads {
     fn rows() -> (u64, u64) {
         let partials = shared::dynamic::<ClusterPartials<1>>();
         // SAFETY: every thread of the cluster comes here once, and waits in its first reduction: nobody writes into a block's shared memory before
-        // its barriers are there.
+        // its barrier is there.
         unsafe {
             if thread::thread_idx_x() == 0 {
-                for slot in 0..CLUSTER_SLOTS {
-                    shared_field!(partials.complete).at(slot).init(1);
-                }
+                shared_field!(partials.complete).init(1);
                 fence::mbarrier_init();
             }
             cluster::arrive_relaxed();
@@ -254,27 +249,35 @@ impl Threads for ClusterThreads {
         merge: impl Merge<L, M>,
     ) -> [L; M] {
         let memory = shared::dynamic::<ClusterPartials<1>>();
-        let complete = shared_field!(memory.complete).at(slot);
         let partials: [SharedPtr<u32>; M] =
             array::from_fn(|i| shared_field!(memory.values).cast::<u32>().add(CLUSTER_PARTIALS * (slot + i as u32)));
         let warps = thread::block_dim_x() / 32;
-        if thread::thread_idx_x() == 0 {
-            complete.arrive_expect_tx(CLUSTER * warps * M as u32 * 4);
-        }
         let values = merge.merge_lanes::<32>(values);
-        if slot == 0 {
-            // All blocks have started.
-            cluster::wait();
-        }
         let (lane, place) = (warp::lane_id(), cluster::rank() * warps + warp::warp_id());
         // Every block gets all partial results, so that it reads its own memory only and may end when it likes.
-        if lane < CLUSTER {
-            for i in 0..M {
-                let to = cluster::map(partials[i].add(place), lane);
-                to.write_async(values[i].to_bits(), cluster::map(complete, lane));
+        let to = |i: usize| cluster::map(partials[i].add(place), lane);
+        if slot == 0 {
+            // Stores that say themselves that they are there: a barrier of the cluster would first have all memory agree.
+            let complete = shared_field!(memory.complete);
+            if thread::thread_idx_x() == 0 {
+                complete.arrive_expect_tx(CLUSTER * warps * M as u32 * 4);
             }
+            // All blocks have started.
+            cluster::wait();
+            if lane < CLUSTER {
+                for i in 0..M {
+                    to(i).write_async(values[i].to_bits(), cluster::map(complete, lane));
+                }
+            }
+            complete.wait_parity(0);
+        } else {
+            if lane < CLUSTER {
+                for i in 0..M {
+                    to(i).write(values[i].to_bits());
+                }
+            }
+            cluster::sync();
         }
-        complete.wait_parity(0);
         let mut values = identity;
         let mut place = lane;
         while place < CLUSTER * warps {

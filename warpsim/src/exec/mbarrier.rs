@@ -93,11 +93,13 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, o
     let at = (b as usize, off as usize);
     if let Some(c) = &mut cl.clocks
         && kind != Mbar::Init
-        && at.0 != w.block
         && let Some(init) = c.mbar(b, off).init
         && c.init_visible(w.party(1 << l), init)
     {
         // Fenced for the whole cluster: a relaxed cluster barrier is enough.
+        if at.0 == w.block {
+            return;
+        }
         let stamp = Stamp::new(w.agent, l as u8, c.now(w.agent), s.pc, 0);
         return early_exit::visit(cx, cl, w, s, l, at.0, stamp, false);
     }

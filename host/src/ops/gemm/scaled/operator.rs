@@ -149,7 +149,11 @@ impl Operator for ScaledProduct {
             }
         }
         // Blocks of the Hopper path that take several tiles, with more stages than the ring has.
-        cases.push(to(Case::odd(info, DType::F32, dims(304, 520, 912, 304))));
+        let several = Case::odd(info, DType::F32, dims(304, 520, 912, 304));
+        if self.takes_e5m2() {
+            cases.push(to(several.clone().param(A_TYPE.name, ParamValue::Choice("float8_e5m2"))));
+        }
+        cases.push(to(several));
         cases
     }
 
