@@ -41,8 +41,8 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
         op.info().name.split('_').next().is_some_and(|word| symbol.split('_').next() == Some(word))
     };
     mutation.retain(|symbol| {
-        let all = || registry::everything().filter(|op| lists(**op, symbol));
-        let tests = all().find(|op| alike(**op, symbol)).or_else(|| all().next());
+        let all = || registry::everything().filter(|op| lists(*op, symbol));
+        let tests = all().find(|op| alike(*op, symbol)).or_else(|| all().next());
         tests.is_some_and(|tests| tests.info().name == op.info().name)
     });
     MUTANTS.fetch_add(mutation.count(), Ordering::Relaxed);
