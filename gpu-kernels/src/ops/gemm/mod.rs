@@ -1,6 +1,6 @@
 //! Matrix products.
 //!
-//! [`mma`] and [`hopper`] are the two ways in which the tensor cores are fed, [`epilogue`] is what becomes of the sums: an operator's kernels name
+//! `mma` and `hopper` are the two ways in which the tensor cores are fed, `epilogue` is what becomes of the sums: an operator's kernels name
 //! the types and the way that its operands lie.
 
 mod epilogue;

@@ -1,4 +1,4 @@
-//! The entries of the [Hopper path](super::super::hopper): 16-bit operands that lie either way.
+//! The entries of the Hopper path, which the products share: 16-bit operands that lie either way.
 
 use cuda_std::float::{Element, Half};
 use cuda_std::kernel;

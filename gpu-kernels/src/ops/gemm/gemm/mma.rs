@@ -1,4 +1,4 @@
-//! The entries of the [path for every GPU](super::super::mma): 16-bit operands of any strides.
+//! The entries of the path for every GPU, which the products share: 16-bit operands of any strides.
 
 use cuda_std::float::{Element, Half};
 use cuda_std::kernel;
