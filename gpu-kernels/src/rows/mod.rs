@@ -17,7 +17,7 @@
 //!
 //! Reductions are reproducible: each thread in order, then a butterfly over the warp, then over the warps in order. A block's or a
 //! cluster's reduction costs one barrier, because each of a kernel's reductions has a slot of shared memory of its own, and every
-//! warp combines all partial results itself.
+//! warp combines all partial results itself. That of a cluster's first is an mbarrier of each block, on which the others' results complete.
 
 mod held;
 mod stream;

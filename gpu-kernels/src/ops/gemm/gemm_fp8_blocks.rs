@@ -20,8 +20,8 @@
 //! What the tensor core loses when it aligns addends is lost within a group only: groups are added in f32. Sums are rounded once to the type of C.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 64 of a warp scheduler's 256 slots a group. A 128 × 128 tile reads 48 KiB and writes 32 KiB of
-//! shared memory in 512 cycles, more than one of 256 columns does: that and power are what keeps it from the tensor cores' peak.
+//! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 64 of a warp scheduler's 256 slots a group. The tensor cores are busy two thirds of the time:
+//! for a warpgroup a group is a chain of some 710 cycles, of which they work 256, and two warpgroups do not fill the rest.
 //!
 //! # Limits
 //! As [`gemm_fp8`](super::gemm_fp8).
