@@ -140,7 +140,7 @@ impl CudaBuilder {
         self
     }
 
-    /// Compiles these kernels only, by their symbols. Default: all of the crate's.
+    /// Compiles these kernels only, by their symbols; of the others rustc sees no entry. Default: all of the crate's.
     #[must_use]
     pub fn only(mut self, symbols: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.only = Some(symbols.into_iter().map(Into::into).collect());

@@ -1,6 +1,7 @@
 //! Running cargo for the device, possibly from inside a build script of another cargo.
 
 use std::{
+    collections::BTreeSet,
     env,
     ffi::OsStr,
     path::{Path, PathBuf},
@@ -34,18 +35,28 @@ pub(crate) struct Compiled {
 /// Only the crate itself sees the architecture, so that `core` and the other dependencies are compiled once for all
 /// of them. MIR is optimised; LLVM's passes wait until the kernels have been cut apart.
 /// With `lines`, it knows the lines of the source; what it inlines from the other crates has those of the call.
+/// With `only`, rustc sees no other entries, and compiles what these reach. It then has nothing to say about the rest.
 pub(crate) fn compile(
     toolchain: &Toolchain,
     folder: &Path,
     target: &Path,
     arch: Arch,
     lines: bool,
+    only: Option<&BTreeSet<String>>,
 ) -> Result<Compiled, Error> {
-    // Apart, so that neither build undoes the other's.
-    let (incremental, flags) = match lines {
-        true => (format!("{arch}-lines"), &["-Cdebuginfo=line-directives-only"][..]),
-        false => (arch.to_string(), &[][..]),
-    };
+    // Apart, so that no build undoes another's.
+    let mut incremental = arch.to_string();
+    let mut flags = vec!["--check-cfg".to_owned(), "cfg(cuda_only, values(any()))".to_owned()];
+    if lines {
+        incremental += "-lines";
+        flags.push("-Cdebuginfo=line-directives-only".to_owned());
+    }
+    if let Some(only) = only {
+        incremental += "-only";
+        flags.push("--cap-lints=allow".to_owned());
+        flags.extend(["--cfg".to_owned(), "cuda_only".to_owned()]);
+        flags.extend(only.iter().flat_map(|symbol| ["--cfg".to_owned(), format!("cuda_only=\"{symbol}\"")]));
+    }
     let values = Arch::ALL.map(|arch| format!("\"{arch}\"")).join(", ");
     let output = command(toolchain)
         .current_dir(folder)

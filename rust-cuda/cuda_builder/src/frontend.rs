@@ -49,8 +49,8 @@ pub(crate) struct Cut {
 
 impl Frontend<'_> {
     pub(crate) fn kernels(&self, arch: Arch) -> Result<Kernels, Error> {
-        let compiled =
-            cargo::compile(self.compiler.toolchain, self.folder, self.target, arch, self.compiler.options.lines)?;
+        let Compiler { toolchain, options, .. } = self.compiler;
+        let compiled = cargo::compile(toolchain, self.folder, self.target, arch, options.lines, self.only)?;
         let mut kernels = Kernels { warnings: compiled.warnings, ..Kernels::default() };
         let mut bitcode = Vec::new();
         for archive in &compiled.archives {

@@ -7,17 +7,24 @@ use syn::GenericParam;
 use super::{Kernel, attributes::Shared, dimensions, instances::Instance, string};
 
 pub(super) fn entries(kernel: &Kernel) -> TokenStream {
-    let entry = |instance| entry(kernel, instance);
+    let entry = |instance: &Instance| {
+        let (symbol, entry) = (string(&instance.symbol), entry(kernel, instance));
+        // A build of some kernels leaves the others out. Inside, because only the builder tells rustc of `cuda_only`.
+        quote!({
+            #[cfg(any(not(cuda_only), cuda_only = #symbol))]
+            const _: () = { #entry };
+        })
+    };
     let Some(arch) = &kernel.attributes.arch else {
         return (kernel.instances.iter().map(entry))
-            .map(|entry| quote!(#[cfg(target_arch = "nvptx64")] const _: () = { #entry };))
+            .map(|entry| quote!(#[cfg(target_arch = "nvptx64")] const _: () = #entry;))
             .collect();
     };
     (kernel.instances.iter().map(|instance| (entry(instance), mentions(kernel, instance))))
         .map(|(entry, mentions)| {
             quote! {
                 #[cfg(all(target_arch = "nvptx64", cuda_arch = #arch))]
-                const _: () = { #entry };
+                const _: () = #entry;
                 #[cfg(all(target_arch = "nvptx64", not(cuda_arch = #arch)))]
                 const _: () = { #mentions };
             }

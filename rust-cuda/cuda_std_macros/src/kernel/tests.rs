@@ -161,6 +161,20 @@ fn an_architecture_restricts_the_entry_and_not_the_host() {
 }
 
 #[test]
+fn a_build_of_some_kernels_leaves_the_other_entries_out() {
+    let text = expansion(
+        quote!(values(V: 1, 2), block = 32),
+        quote!(
+            unsafe fn f<const V: u32>() {}
+        ),
+    );
+    for symbol in ["f_v1", "f_v2"] {
+        let left_out = format!("cfg(any(not(cuda_only),cuda_only=\"{symbol}\"))]const_:()={{");
+        assert_eq!(text.matches(&left_out).count(), 1, "{text}");
+    }
+}
+
+#[test]
 fn the_marker_lists_what_the_builder_needs() {
     let text = expansion(
         quote!(block = 384, min_blocks = 1, cluster = (2, 1), shared = Tiles, no_spills),
