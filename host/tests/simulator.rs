@@ -121,7 +121,7 @@ fn user_s_archive() -> &'static Kernels {
         params: vec![ptx_archive::Param { bytes: 8, align: 8, kind: ptx_archive::ParamKind::Pointer }],
         resources: None,
     };
-    let archive = ptx_archive::write("", &[(kernel, GELU)]).leak();
+    let archive = ptx_archive::write("", &[(kernel, GELU)], None).leak();
     Box::leak(Box::new(Kernels::embedded(archive)))
 }
 

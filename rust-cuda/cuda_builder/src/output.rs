@@ -2,13 +2,16 @@
 
 use std::{fs, io, path::Path};
 
+use ptx_archive::Archive;
+
 use crate::{Arch, Error, Manifest, compile::Done};
 
 /// Writes the archive, unless it is there already: whoever reads it meanwhile finds the old one or the new one.
 pub(crate) fn archive(file: &Path, sources: &str, kernels: &[Done]) -> Result<(), Error> {
     let kernels: Vec<_> = kernels.iter().map(|done| (done.entry.clone(), done.ptx.as_str())).collect();
-    let bytes = ptx_archive::write(sources, &kernels);
-    if fs::read(file).is_ok_and(|old| old == bytes) {
+    let old = fs::read(file).unwrap_or_default();
+    let bytes = ptx_archive::write(sources, &kernels, Archive::from_bytes(old.clone()).ok().as_ref());
+    if old == bytes {
         return Ok(());
     }
     create(file.parent().unwrap_or(Path::new(".")))?;

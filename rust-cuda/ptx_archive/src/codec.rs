@@ -106,17 +106,19 @@ impl Field for ParamKind {
 
 macro_rules! record {
     ($name:ident { $($field:ident),* }) => {
-        impl Field for $name {
+        impl $crate::codec::Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put(out);)*
             }
 
             fn get(from: &mut &[u8]) -> Option<Self> {
-                Some($name { $($field: Field::get(from)?),* })
+                Some($name { $($field: $crate::codec::Field::get(from)?),* })
             }
         }
     };
 }
+
+pub(crate) use record;
 
 record!(Param { bytes, align, kind });
 record!(Resources { registers, shared_bytes, constant_bytes, barriers, stack_bytes, spill_stores, spill_loads, notes });
@@ -126,13 +128,14 @@ record!(Kernel { symbol, module, arch, block, min_blocks, cluster, shared_bytes,
 pub(crate) struct Place {
     /// The first lines, which name the architecture: the rest is often the same for several.
     pub(crate) head: String,
-    /// From the end of the index.
+    /// The number of the part.
+    pub(crate) part: u32,
+    /// In the part's text.
     pub(crate) offset: u32,
-    pub(crate) compressed: u32,
     pub(crate) length: u32,
 }
 
-record!(Place { head, offset, compressed, length });
+record!(Place { head, part, offset, length });
 
 /// Archives stay far below 4 GiB; one that does not is noticed when it is read.
 pub(crate) fn length(length: usize) -> u32 {

@@ -26,7 +26,7 @@ fn example() -> (Vec<(Kernel, String)>, Vec<u8>) {
     let kernels = [("b", Arch::Sm90a), ("b", Arch::Sm80), ("a", Arch::Sm80)];
     let kernels = kernels.map(|(symbol, arch)| (kernel(symbol, arch), ptx(arch, symbol))).to_vec();
     let borrowed: Vec<_> = kernels.iter().map(|(kernel, ptx)| (kernel.clone(), ptx.as_str())).collect();
-    let bytes = write("1234", &borrowed);
+    let bytes = write("1234", &borrowed, None);
     (kernels, bytes)
 }
 
@@ -43,7 +43,7 @@ fn what_is_written_is_read() {
     }
     assert!(archive.ptx(3).is_err());
     // Text without the usual head is kept as it is.
-    let odd = Archive::from_bytes(write("", &[(kernel("x", Arch::Sm80), "")])).unwrap();
+    let odd = Archive::from_bytes(write("", &[(kernel("x", Arch::Sm80), "")], None)).unwrap();
     assert_eq!(odd.ptx(0).unwrap(), "");
 }
 
@@ -55,6 +55,20 @@ fn what_architectures_share_is_stored_once() {
     assert_ne!(archive.places[0].offset, archive.places[1].offset);
     let total: usize = kernels.iter().map(|(_, ptx)| ptx.len()).sum();
     assert!(archive.data.len() * 10 < total, "{} of {total}", archive.data.len());
+}
+
+#[test]
+fn what_is_known_is_not_compressed_again() {
+    let (mut kernels, bytes) = example();
+    let old = Archive::from_bytes(bytes.clone()).unwrap();
+    let borrowed = |kernels: &[(Kernel, String)]| -> Vec<u8> {
+        let borrowed: Vec<_> = kernels.iter().map(|(kernel, ptx)| (kernel.clone(), ptx.as_str())).collect();
+        write("1234", &borrowed, Some(&old))
+    };
+    assert_eq!(borrowed(&kernels), bytes);
+    kernels[0].1 += "exit;\n";
+    let new = Archive::from_bytes(borrowed(&kernels)).unwrap();
+    assert_eq!(new.ptx(2).unwrap(), kernels[0].1);
 }
 
 #[test]
@@ -77,6 +91,6 @@ fn damage_is_an_error_wherever_it_is() {
     let mut newer = bytes;
     newer[7] += 1;
     let error = read(newer).unwrap_err().to_string();
-    assert_eq!(error, "an archive of PTX in format 2, where format 1 is understood");
+    assert_eq!(error, "an archive of PTX in format 3, where format 2 is understood");
     assert_eq!(read(b"GIF89a..".to_vec()).unwrap_err().to_string(), "not an archive of PTX");
 }
