@@ -8,10 +8,10 @@
 //! loads at a time: 4 needs k and n to be multiples of 4 and the rows of `a` and `b` at multiples of 16 bytes, 1 takes anything.
 //!
 //! # Mapping
-//! A block of 256 threads computes a 128 × 128 tile of C in steps of 8 along k. A thread owns 8 × 8 results, as four
-//! 4 × 4 quarters 64 apart: the eight threads of a warp that share rows of A then read 128 adjacent bytes of B. The next
-//! step's tiles travel from global memory to registers while the current one is multiplied, and into the other half of shared
-//! memory after it: one barrier a step.
+//! A block of 128 threads computes a 128 × 128 tile of C in steps of 8 along k. A thread owns 8 × 16 results, as 2 × 4 squares of
+//! 4 × 4, 64 rows and 32 columns apart, so that neighbours read adjacent 16 bytes. The next step's tiles travel from global memory to
+//! registers while the current one is multiplied, and into the other half of shared memory before its last k: one barrier a step, with the
+//! values for the next multiplications read before this one's are done, there as at every k. Two blocks fit a multiprocessor.
 //!
 //! # Shared memory
 //! 2 × 8 × (132 + 128) × 4 B = 16 640 B. A is stored transposed, so that a thread's four rows are one 16-byte load; its
@@ -21,8 +21,9 @@
 //! f32 fused multiply-adds in the order of k. No tensor cores, so no tf32 rounding.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs against 4·(m·k + k·n + m·n) bytes: bound by the FMA units. A step reads 16 values from shared memory for
-//! 64 multiply-adds.
+//! 2·m·n·k FLOPs against 4·(m·k + k·n + m·n) bytes: bound by the FMA units. Per k a thread reads 24 values from shared memory, in 6
+//! loads, for 128 multiply-adds. With 8 × 8 results it reads 16 for 64: the four schedulers of a Hopper multiprocessor then ask shared memory
+//! for as many cycles as they multiply.
 //!
 //! # Limits
 //! m, n, k below 2³¹; 2³¹ − 1 tiles.
@@ -47,13 +48,14 @@ pub const BLOCK_N: u32 = 128;
 /// Depth of a step.
 pub const BLOCK_K: u32 = 8;
 /// Threads of a block.
-pub const THREADS: u32 = 256;
+pub const THREADS: u32 = 128;
 
 const A_ROW: u32 = BLOCK_M + 4;
 /// Values of each operand that a thread stages between global and shared memory.
 const STAGED: usize = (BLOCK_M * BLOCK_K / THREADS) as usize;
-/// Distance of a thread's quarters.
-const QUARTER: u32 = 64;
+/// Rows and columns between a thread's squares of 4 × 4.
+const DOWN: u32 = 64;
+const ACROSS: u32 = 32;
 
 /// Two buffers of both tiles.
 #[repr(C, align(16))]
@@ -148,51 +150,58 @@ pub unsafe fn sgemm<const V: usize>(
         }
     };
 
-    // Eight threads across and four down a warp; two warps across and four down the block.
+    // Four threads across and eight down a warp; two warps across and two down the block.
     let (lane, warp) = (tid % 32, tid / 32);
-    let across = (warp % 2 * 8 + lane % 8) * 4;
-    let down = (warp / 2 * 4 + lane / 8) * 4;
+    let across = (warp % 2 * 4 + lane % 4) * 4;
+    let down = (warp / 2 * 8 + lane / 4) * 4;
     let quad = |from: SharedPtr<f32>| Pack::<f32, 4>::load(from.as_ptr()).0;
 
-    let mut acc = [[0.0f32; 8]; 8];
+    let fragment = |step: u32, kk: u32| -> ([[f32; 4]; 2], [[f32; 4]; 4]) {
+        let a = tiles_a.at(step % 2).at(kk * A_ROW + down);
+        let b = tiles_b.at(step % 2).at(kk * BLOCK_N + across);
+        (array::from_fn(|i| quad(a.add(i as u32 * DOWN))), array::from_fn(|j| quad(b.add(j as u32 * ACROSS))))
+    };
+
+    let mut acc = [[[[0.0f32; 4]; 4]; 4]; 2];
     let steps = k.div_ceil(BLOCK_K);
     put(0, fetch(0));
     thread::sync_threads();
+    let mut next = fragment(0, 0);
     for step in 0..steps {
         // Past the last step this fetches zeros.
         let staged = fetch(step + 1);
-        let (from_a, from_b) = (tiles_a.at(step % 2), tiles_b.at(step % 2));
         for kk in 0..BLOCK_K {
-            let row = from_a.at(kk * A_ROW + down);
-            let column = from_b.at(kk * BLOCK_N + across);
-            let (a_low, a_high) = (quad(row), quad(row.add(QUARTER)));
-            let (b_low, b_high) = (quad(column), quad(column.add(QUARTER)));
+            let (rows, columns) = next;
+            // What is multiplied next is read first. The other pair of tiles is free: the last reads of it lie before the last barrier.
+            next = if kk + 1 < BLOCK_K {
+                fragment(step, kk + 1)
+            } else {
+                put((step + 1) % 2, staged);
+                thread::sync_threads();
+                fragment(step + 1, 0)
+            };
             for i in 0..8 {
-                let a = if i < 4 { a_low[i] } else { a_high[i - 4] };
-                for j in 0..8 {
-                    let b = if j < 4 { b_low[j] } else { b_high[j - 4] };
-                    acc[i][j] = math::fma(a, b, acc[i][j]);
+                for j in 0..16 {
+                    let sum = &mut acc[i / 4][i % 4][j / 4][j % 4];
+                    *sum = math::fma(rows[i / 4][i % 4], columns[j / 4][j % 4], *sum);
                 }
             }
         }
-        put((step + 1) % 2, staged);
-        thread::sync_threads();
     }
 
     let wide = ldc.is_multiple_of(4) && (c as usize).is_multiple_of(16);
-    for (i, results) in acc.into_iter().enumerate() {
-        let row = row0 + down + (i as u32 / 4) * QUARTER + i as u32 % 4;
-        for half in 0..2 {
-            let column = column0 + across + half as u32 * QUARTER;
-            let results: [f32; 4] = array::from_fn(|j| results[half * 4 + j]);
+    for i in 0..8 {
+        let row = row0 + down + i as u32 / 4 * DOWN + i as u32 % 4;
+        for (j, results) in acc[i / 4][i % 4].into_iter().enumerate() {
+            let column = column0 + across + j as u32 * ACROSS;
             if row < m && column < n {
                 let to = c.add((u64::from(row) * ldc + u64::from(column)) as usize);
                 if wide && column + 4 <= n {
                     Pack(results).store(to);
                 } else {
-                    for (j, result) in results.into_iter().enumerate() {
-                        if column + (j as u32) < n {
-                            *to.add(j) = result;
+                    for (e, result) in results.into_iter().enumerate() {
+                        if column + (e as u32) < n {
+                            *to.add(e) = result;
                         }
                     }
                 }

@@ -12,9 +12,9 @@
 //! multiply-adds a thread.
 //!
 //! # What is left
-//! A warp's part of C is 16 × 128, for which it reads 144 different values each k. [`sgemm`](crate::ops::gemm::sgemm::sgemm) gives it 32 × 64 of the
-//! same tile, 96 values. It also decides about alignment on the host, and so has no test of it in the loop. Beyond that lie larger parts for a thread,
-//! which take registers that there are not, and the tensor cores.
+//! A thread reads 16 values from shared memory for 64 multiply-adds, as many cycles of the one as of the other. [`sgemm`](crate::ops::gemm::sgemm::sgemm)
+//! gives it twice the columns, 24 for 128, and half as many threads to a tile; it reads a k ahead, across the barrier too, and decides about alignment
+//! on the host. Beyond that lie the tensor cores.
 
 use cuda_std::{kernel, shared, shared_field, thread};
 
