@@ -170,11 +170,16 @@ impl<'a, T: Float + Half> Layer<'a, T> {
             gradients.weight.require_inner_contiguous(self.info.name, "weight_gradient")?;
             if accumulate {
                 beta = 1.0;
-            } else if self.rows == 0 {
-                gradients.weight.fill(stream, 0.0)?;
             }
         }
         let (chunk, mut buffer) = (self.chunk(memory), self.buffer(stream, memory)?);
+        if let Some(gradients) = &mut gradients
+            && self.rows == 0
+        {
+            // The weight's is a product all the same, of no rows.
+            let g = self.logits(stream, 0..0, &mut buffer)?;
+            gemm_to_f32_into(stream, factor, g.as_view().t(), self.hidden, beta, gradients.weight.reborrow())?;
+        }
         for first in (0..self.rows).step_by(chunk.max(1)) {
             let rows = first..self.rows.min(first + chunk);
             let mut logits = self.logits(stream, rows.clone(), &mut buffer)?;
