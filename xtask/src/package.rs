@@ -20,6 +20,9 @@ const ARCHIVE: &str = "host/kernels.ptxa";
 /// What is not published.
 const OWN: [&str; 3] = ["warpsmith-tests", "warpsmith-benches", "xtask"];
 
+/// The largest package that crates.io takes.
+const MOST_BYTES: u64 = 10 << 20;
+
 /// The most crates that a program compiles which only calls operators.
 const MOST_CRATES: usize = 40;
 
@@ -67,6 +70,8 @@ fn unpack(to: &Path) -> Result<Vec<Package>> {
         }
         let stem = format!("{name}-{}", word(&package["version"])?);
         let file = packed.join(format!("{stem}.crate"));
+        let bytes = file.metadata().with_context(|| format!("{} was not packed", file.display()))?.len();
+        ensure!(bytes <= MOST_BYTES, "{} has {bytes} bytes, and crates.io takes {MOST_BYTES}", file.display());
         let status = Command::new("tar").arg("-xzf").arg(&file).arg("-C").arg(to).status()?;
         ensure!(status.success(), "{} cannot be unpacked", file.display());
         let folder = to.join(stem);
