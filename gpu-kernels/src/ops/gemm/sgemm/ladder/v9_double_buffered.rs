@@ -13,8 +13,8 @@
 //!
 //! # What is left
 //! A thread reads 16 values from shared memory for 64 multiply-adds, as many cycles of the one as of the other. [`sgemm`](crate::ops::gemm::sgemm::sgemm)
-//! gives it twice the columns, 24 for 128, and half as many threads to a tile; it reads a k ahead, across the barrier too, and decides about alignment
-//! on the host. Beyond that lie the tensor cores.
+//! gives it twice the columns, 24 for 128, and half as many threads to a tile; it also decides about alignment on the host. Beyond that lie the
+//! tensor cores.
 
 use cuda_std::{kernel, shared, shared_field, thread};
 
