@@ -21,7 +21,9 @@
 //!
 //! # Cost
 //! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 64 of a warp scheduler's 256 slots a group. The tensor cores are busy two thirds of the time:
-//! for a warpgroup a group is a chain of some 710 cycles, of which they work 256, and two warpgroups do not fill the rest.
+//! for a warpgroup a group is a chain of some 710 cycles, of which they work 256, and two warpgroups do not fill the rest. Halves of 64 columns in
+//! turn, which leave the tensor cores never without work, run at the same rate: they read A twice, and with what TMA writes shared memory then moves
+//! 96 KiB a group, 750 cycles where the products take 512. As it is it moves 80 KiB, 640 cycles: only wider tiles would ask for less.
 //!
 //! # Limits
 //! As [`gemm_fp8`](super::gemm_fp8).
