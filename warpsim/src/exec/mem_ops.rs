@@ -141,7 +141,6 @@ fn local(
     let code = &cx.prog.funcs[s.func as usize];
     let list = &code.lists;
     let (ext, n, total) = (i.ext as usize, usize::from(a.bytes), usize::from(a.bytes) * usize::from(a.count));
-    let follows = cx.opts.checks.init;
     for l in lanes(m) {
         let at = addr[l] as usize;
         let end = stack::end(cx, w, s, l);
@@ -169,7 +168,7 @@ fn local(
             let span = base + e * n..base + (e + 1) * n;
             if write {
                 let v = register_value(w, r, l).to_le_bytes();
-                if follows {
+                if cx.opts.checks.init {
                     let known = undefined::known(w, code, r, l);
                     w.local_init[span.clone()].fill(known);
                 }
@@ -179,7 +178,7 @@ fn local(
                 v[..n].copy_from_slice(&w.local[span.clone()]);
                 put(w, r, l, u64::from_le_bytes(v), a);
                 // Some bytes of an element may be padding.
-                if follows && !w.local_init[span].contains(&true) {
+                if cx.opts.checks.init && !w.local_init[span].contains(&true) {
                     undefined::hole(w, code, r, l);
                 }
             }
