@@ -85,7 +85,7 @@ pub fn step(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
 
 fn access(cx: &mut Cx<'_>, w: &Warp, s: &Split, i: &Inst, track: Track, m: u32) {
     for (n, r) in addresses(i).into_iter().enumerate().filter(|(n, r)| track.followed[*n] && r.is_some()) {
-        for l in lanes(m) {
+        for l in lanes(m & suspects(w, r, false)) {
             let found = match r.class() {
                 Class::R => overflow(w, s, track, n, r, l, None),
                 _ => mark(w, r, l),
@@ -99,6 +99,20 @@ fn access(cx: &mut Cx<'_>, w: &Warp, s: &Split, i: &Inst, track: Track, m: u32) 
             });
         }
     }
+}
+
+/// Lanes whose register may not be what it stands for, read that way: most often none.
+fn suspects(w: &Warp, r: Reg, signed: bool) -> u32 {
+    if r.class() == Class::Q {
+        return w.offsets.wide.get(slot(w, r)).map_or(0, |wide| wide.marked);
+    }
+    let Some(narrow) = w.offsets.narrow.get(slot(w, r)) else { return 0 };
+    let bits = w.regs.r(r);
+    let differs = |l: usize| match signed {
+        true => narrow.exact[l][SIGNED] != i64::from(bits[l] as i32),
+        false => narrow.exact[l][UNSIGNED] != i64::from(bits[l]),
+    };
+    (0..32).fold(0, |found, l| found | u32::from(differs(l)) << l) & narrow.known
 }
 
 /// The lane's operand `n`, which is the 32-bit register `r`.
@@ -159,7 +173,13 @@ fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) 
         w.offsets.narrow(at).known |= m;
     } else {
         let mut marked = 0;
-        for l in lanes(m) {
+        let operands = [i.a, i.b, i.c]
+            .into_iter()
+            .enumerate()
+            .filter(|(n, r)| track.followed[*n] && r.is_some() && r.class() != Class::P);
+        let signed = i.offset == Offset::Widen { signed: true };
+        let suspects = operands.fold(0, |found, (_, r)| found | suspects(w, r, signed));
+        for l in lanes(m & suspects) {
             if let Some(found) = wide_result(w, s, i, track, l) {
                 w.offsets.wide(at).overflow[l] = found;
                 marked |= 1 << l;
