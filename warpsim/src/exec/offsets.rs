@@ -195,6 +195,12 @@ fn selected(w: &Warp, i: &Inst, l: usize) -> (usize, Reg) {
     if w.regs.pred(i.c) >> l & 1 == 1 { (0, i.a) } else { (1, i.b) }
 }
 
+/// What an operation makes of each reading.
+#[inline(always)]
+fn each(a: Operand, b: Operand, f: impl Fn(i64, i64) -> i64) -> [i64; READINGS] {
+    [f(a.exact[0], b.exact[0]), f(a.exact[1], b.exact[1]), f(a.exact[2], b.exact[2])]
+}
+
 fn narrow_result(w: &Warp, s: &Split, i: &Inst, track: Track, l: usize) -> Operand {
     let take = |n: usize, r: Reg| if r.is_some() { operand(w, track, n, r, l) } else { Operand::default() };
     match i.offset {
@@ -213,18 +219,18 @@ fn narrow_result(w: &Warp, s: &Split, i: &Inst, track: Track, l: usize) -> Opera
     }
     let (a, b) = (take(0, i.a), take(1, i.b));
     let c = if i.offset == Offset::Mad { take(2, i.c) } else { Operand::default() };
-    let exact = std::array::from_fn(|k| {
-        let (a, b, c) = (a.exact[k], b.exact[k], c.exact[k]);
-        match i.offset {
-            Offset::Negate => a.saturating_neg(),
-            Offset::Add => a.saturating_add(b),
-            Offset::Sub => a.saturating_sub(b),
-            Offset::Mul => a.saturating_mul(b),
-            Offset::Mad => a.saturating_mul(b).saturating_add(c),
-            Offset::Shl => a.saturating_mul(1 << w.regs.r(i.b)[l].min(32)),
-            _ => a,
+    let exact = match i.offset {
+        Offset::Negate => each(a, b, |a, _| a.saturating_neg()),
+        Offset::Add => each(a, b, i64::saturating_add),
+        Offset::Sub => each(a, b, i64::saturating_sub),
+        Offset::Mul => each(a, b, i64::saturating_mul),
+        Offset::Mad => each(Operand { exact: each(a, b, i64::saturating_mul), ..a }, c, i64::saturating_add),
+        Offset::Shl => {
+            let factor = 1 << w.regs.r(i.b)[l].min(32);
+            each(a, b, |a, _| a.saturating_mul(factor))
         }
-    });
+        _ => a.exact,
+    };
     let earlier = [a.left_at, b.left_at, c.left_at].into_iter().find(|at| *at != 0);
     Operand { exact, left_at: if fits(exact) { 0 } else { earlier.unwrap_or(s.pc + 1) } }
 }
