@@ -1,5 +1,8 @@
 //! What the tests share: a device if there is one, and the command with its output captured.
 
+#[cfg(doctest)]
+mod book;
+
 use std::cell::OnceCell;
 use std::io::{self, Cursor, Write};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -76,6 +76,38 @@ fn the_readme_lists_every_lesson() {
     }
 }
 
+/// A text without its line ends.
+fn flowing(text: &str) -> String {
+    text.split_whitespace().filter(|word| *word != ">").collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_book_tells_what_lessons_count() {
+    if kernels::not_built().is_some() {
+        return;
+    }
+    let book = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("book/src/lessons");
+    let folder = tempfile::tempdir().unwrap();
+    for lesson in LESSONS {
+        let name = lesson.name;
+        let chapter = fs::read_to_string(book.join(name).with_extension("md"));
+        let chapter = flowing(&chapter.unwrap_or_else(|error| panic!("the chapter {name}: {error}")));
+        let taught = taught(lesson, &GpuModel::H100);
+        for sentence in lesson.claim.iter().chain([&taught.conclusion.as_str()]) {
+            assert!(chapter.contains(&flowing(sentence)), "the chapter {name} lacks: {sentence}");
+        }
+        for (run, count) in taught.runs.iter().flat_map(|run| run.counts.iter().map(move |count| (run, count))) {
+            let row = format!("| {} | {} | {} |", run.label, count.quantity, count.counted);
+            assert!(chapter.contains(&flowing(&row)), "the chapter {name} lacks: {row}");
+        }
+        let drawn = folder.path().join("drawn.svg");
+        let run = warpsmith(&["lesson", name, "--device", "h100", "--svg", drawn.to_str().unwrap()]);
+        assert_eq!(run.code, 0, "{}", run.err);
+        let same = fs::read(drawn).ok() == fs::read(book.join(name).with_extension("svg")).ok();
+        assert!(same, "draw it again: warpsmith lesson {name} --device h100 --svg book/src/lessons/{name}.svg");
+    }
+}
+
 #[test]
 fn a_wrong_prediction_is_noticed() {
     if kernels::not_built().is_some() {

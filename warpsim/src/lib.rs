@@ -58,8 +58,9 @@
 //! thread may signal for a block whose threads have all fenced. `volatile` is relaxed at system scope; among the lanes of a
 //! warp it promises nothing.
 //!
-//! [`Checks::init`] follows what registers hold that nobody wrote, through arithmetic and shuffles, and reports it where it decides
-//! something: a branch, an address, what is stored in global memory.
+//! [`Checks::init`] follows what registers and local memory hold that nobody wrote, through arithmetic, shuffles, calls and the stack, and
+//! reports it where it decides something: a branch, an address, what is stored in global memory. A function's frame begins unwritten,
+//! and so does what `alloca` gives.
 //!
 //! [`Checks::offsets`] follows what 32-bit additions, products and shifts would give in wider registers, and reports an access whose
 //! address comes from one that 32 bits did not hold. What bit operations, shifts to the right and divisions make of such a number
@@ -76,7 +77,7 @@
 //! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`, sparse matrix instructions,
 //! im2col tensor maps, `multimem`, grid-wide barriers, device-side `malloc`, dynamic parallelism; of the video instructions
 //! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0.
-//! Local memory has exact ends and no checker of its initialisation. What is not supported is an error with its line, never
+//! An element of local memory counts as written when one of its bytes is: the others may be padding. What is not supported is an error with its line, never
 //! silently skipped.
 
 #![warn(missing_docs)]

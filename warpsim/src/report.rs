@@ -28,6 +28,8 @@ pub enum Kind {
     IllegalInstruction,
     /// A read of a register that the lane never wrote.
     UninitialisedRegister,
+    /// A read of local memory that the lane never wrote, on which something depends.
+    UninitialisedLocal,
     /// A read of shared memory that nobody wrote.
     UninitialisedShared,
     /// A read of global memory that neither host nor kernel wrote.
@@ -70,6 +72,7 @@ impl Kind {
             Kind::InstructionLimit => "instruction-limit",
             Kind::IllegalInstruction => "illegal-instruction",
             Kind::UninitialisedRegister => "uninitialised-register",
+            Kind::UninitialisedLocal => "uninitialised-local",
             Kind::UninitialisedShared => "uninitialised-shared",
             Kind::UninitialisedGlobal => "uninitialised-global",
             Kind::IndexOverflow => "index-overflow",

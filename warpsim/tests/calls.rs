@@ -99,3 +99,34 @@ fn virtual_functions_and_tables_of_nvcc() {
         assert_eq!(read::<i32>(&g, q, 64), (0..64).map(want).collect::<Vec<_>>());
     }
 }
+
+/// Two functions with a local variable each, called one after the other: they lie in the same place.
+fn frames(second: &str) -> String {
+    format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .func (.param .b32 result) writes()\n{{\n.local .align 4 .b8 depot[8];\n.reg .b32 %r<2>;\nst.local.u32 [depot], 5;\nld.local.u32 %r1, [depot];\n\
+         st.param.b32 [result], %r1;\nret;\n}}\n\
+         .func (.param .b32 result) reads()\n{{\n.local .align 4 .b8 depot[8];\n.reg .b32 %r<2>;\n{second}\nld.local.u32 %r1, [depot];\n\
+         st.param.b32 [result], %r1;\nret;\n}}\n\
+         .visible .entry k(.param .u64 out)\n{{\n.reg .b32 %r<4>;\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [out];\n\
+         {{\n.param .b32 a;\ncall (a), writes, ();\nld.param.b32 %r1, [a];\n}}\n{{\n.param .b32 b;\ncall (b), reads, ();\nld.param.b32 %r2, [b];\n}}\n\
+         add.s32 %r3, %r1, %r2;\nst.global.u32 [%rd1], %r3;\nret;\n}}"
+    )
+}
+
+#[test]
+fn a_frame_begins_unwritten() {
+    for o in all_options().into_iter().filter(|o| o.checks.init) {
+        let mut g = Gpu::new();
+        let q = g.alloc(4, "out");
+        run(&mut g, &frames("st.local.u32 [depot], 6;"), "k", 1, 32, 0, &[&q.to_le_bytes()], &o);
+        assert_eq!(read::<u32>(&g, q, 1), [11]);
+        let one = [1, 1, 1];
+        let r =
+            try_run(&mut g, &frames(""), "k", one, one, 0, &[&q.to_le_bytes()], &o).unwrap_or_else(|f| panic!("{f}"));
+        let found = r.findings.iter().find(|f| f.kind == Kind::UninitialisedLocal);
+        let found = found.unwrap_or_else(|| panic!("{:?}", r.findings));
+        assert_eq!(found.place.instruction, "st.global.u32");
+        assert!(found.message.contains("what it stores depends on local memory"), "{}", found.message);
+    }
+}

@@ -204,6 +204,38 @@ fn fragments_and_products() {
     }
 }
 
+/// C += A·B of 8 × 4 and 4 × 8 doubles: A by rows, B by columns, C by rows, one behind the other.
+#[test]
+fn doubles() {
+    let module = |body: &str| {
+        format!(
+            ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{
+             .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f64 %d<9>;
+             ld.param.u64 %rd1, [p]; mov.u32 %r1, %laneid; mul.wide.u32 %rd2, %r1, 8; add.u64 %rd2, %rd1, %rd2; add.u64 %rd3, %rd1, 256;
+             mul.wide.u32 %rd4, %r1, 16; add.u64 %rd4, %rd1, %rd4; add.u64 %rd5, %rd1, 512;\n{body}\nret; }}"
+        )
+    };
+    let mma = "ld.global.f64 %d1, [%rd2]; ld.global.f64 %d2, [%rd2+256]; ld.global.v2.f64 {%d3, %d4}, [%rd4+512];
+               mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d3, %d4}, {%d1}, {%d2}, {%d3, %d4}; st.global.v2.f64 [%rd4+512], {%d3, %d4};";
+    let wmma = "wmma.load.a.sync.aligned.row.m8n8k4.global.f64 {%d1}, [%rd1], 4; wmma.load.b.sync.aligned.col.m8n8k4.global.f64 {%d2}, [%rd3], 4;
+                wmma.load.c.sync.aligned.row.m8n8k4.global.f64 {%d3, %d4}, [%rd5], 8;
+                wmma.mma.sync.aligned.row.col.m8n8k4.rn.f64.f64.f64.f64 {%d3, %d4}, {%d1}, {%d2}, {%d3, %d4};
+                wmma.store.d.sync.aligned.row.m8n8k4.global.f64 [%rd5], {%d3, %d4}, 8;";
+    let data: Vec<f64> = (0..128).map(|i| f64::from(i * 37 % 101) + 2f64.powi(-40)).collect();
+    let (a, b, c) = (&data[..32], &data[32..64], &data[64..]);
+    let sum = |k: usize| (0..4).fold(c[k], |sum, x| a[k / 8 * 4 + x].mul_add(b[k % 8 * 4 + x], sum));
+    let want: Vec<u64> = (0..64).map(|k| sum(k).to_bits()).collect();
+    for body in [mma, wmma] {
+        for options in all_options() {
+            let mut g = Gpu::new();
+            let p = g.alloc_with(&bytes(&data.iter().map(|v| v.to_bits()).collect::<Vec<_>>()), "matrices");
+            let report = run(&mut g, &module(body), "k", 1, 32, 0, &[&p.to_le_bytes()], &options);
+            assert!(report.clean(), "{:?}", report.findings);
+            assert_eq!(read::<u64>(&g, p + 512, 64), want, "{body}");
+        }
+    }
+}
+
 #[test]
 fn ldmatrix_stmatrix_movmatrix() {
     let text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u64 q)\n{

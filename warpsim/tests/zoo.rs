@@ -84,6 +84,16 @@ zoo! {
         "%r1, 10;" => "%r1, 9;";
     local_beyond_alloca: OutOfBounds, 1 x 32,
         "alloca.u64 %rd3, 24; add.u64 %rd4, %rd3, 24;\nst.local.u32 [%rd4], %r1;", "%rd3, 24;\n" => "%rd3, 20;\n";
+    uninitialised_local: UninitialisedLocal, 1 x 32,
+        ".local .align 4 .b8 depot[8];\n//init\nld.local.u32 %r3, [depot+4];\nadd.u32 %r4, %r3, 1;\nst.global.u32 [%rd2], %r4;", "//init" => "st.local.u32 [depot+4], 5;";
+    uninitialised_local_by_generic_address: UninitialisedLocal, 1 x 32,
+        ".local .align 4 .b8 depot[8]; mov.u64 %rd3, depot; cvta.local.u64 %rd3, %rd3; st.u32 [%rd3], %r1;\nld.u32 %r3, [%rd3+4];\nsetp.eq.u32 %p1, %r3, 777; @%p1 bar.sync 0;",
+        "[%rd3+4]" => "[%rd3]";
+    uninitialised_local_copied: UninitialisedLocal, 1 x 32,
+        ".local .align 4 .b8 depot[16];\n//init\nld.local.u32 %r3, [depot]; st.local.u32 [depot+8], %r3;\nld.local.u32 %r4, [depot+8]; cvt.u64.u32 %rd3, %r4; add.u64 %rd3, %rd1, %rd3;\nld.global.u32 %r5, [%rd3];",
+        "//init" => "st.local.u32 [depot], 8;";
+    uninitialised_alloca: UninitialisedLocal, 1 x 32,
+        "alloca.u64 %rd3, 16; st.local.u32 [%rd3], 1;\nld.local.u32 %r3, [%rd3+8];\nst.global.u32 [%rd2], %r3;", "[%rd3+8]" => "[%rd3]";
     misaligned_vector: Misaligned, 1 x 1, "ld.global.v4.u32 {%r3,%r4,%r5,%r6}, [%rd1+8];", "+8" => "+16";
     null_pointer: OutOfBounds, 1 x 1, "mov.u64 %rd5, 0;\nld.global.u32 %r3, [%rd5];", "[%rd5]" => "[%rd1]";
     uninitialised_shared: UninitialisedShared, 1 x 32,

@@ -1,5 +1,6 @@
 //! The project's chores: `cargo xtask --help`.
 
+mod book;
 mod cargo;
 mod compare;
 mod dist;
@@ -52,6 +53,8 @@ enum Chore {
     Compare(compare::Options),
     /// Write the places of a new operator
     NewOp(new_op::Options),
+    /// Make pages of the book, in target/book
+    Book,
     /// Check what compilers do not
     Tidy {
         /// Renew the operator table in README.md
@@ -91,6 +94,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         }
         Chore::Compare(options) => compare::run(&options),
         Chore::NewOp(options) => new_op::run(&options),
+        Chore::Book => book::run(),
         Chore::Tidy { fix } => tidy::run(fix),
         Chore::Ci => ci(),
     }?;

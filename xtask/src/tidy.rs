@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: what the compiler cannot check.
 
+mod book;
 mod floors;
 mod headers;
 mod places;
@@ -13,6 +14,7 @@ use std::{fmt, fs};
 use anyhow::{Result, bail};
 
 use crate::cargo;
+pub(crate) use book::resolve;
 pub(crate) use places::{DEVICE, HOST, REGISTRY};
 
 /// The workspace's text files, by path from its root.
@@ -95,7 +97,7 @@ pub(crate) fn run(fix: bool) -> Result<()> {
         table::fix(&tree, &wanted)?;
     }
     let tree = if fix { Tree::read()? } else { tree };
-    let violations = [check(&tree), table::check(&tree, &wanted)].concat();
+    let violations = [check(&tree), table::check(&tree, &wanted), book::check_operators(&tree, &wanted)].concat();
     for violation in &violations {
         eprintln!("{violation}");
     }
@@ -106,7 +108,7 @@ pub(crate) fn run(fix: bool) -> Result<()> {
 }
 
 fn check(tree: &Tree) -> Vec<Violation> {
-    [places::check(tree), floors::check(tree), headers::check(tree), text::check(tree)].concat()
+    [places::check(tree), book::check(tree), floors::check(tree), headers::check(tree), text::check(tree)].concat()
 }
 
 #[cfg(test)]

@@ -48,6 +48,9 @@ fn copy_local(w: &mut Warp, mask: u32, from: usize, to: usize, n: usize) {
     for l in (0..32).filter(|l| mask >> l & 1 == 1) {
         let base = l * w.local_stride;
         w.local.copy_within(base + from..base + from + n, base + to);
+        if !w.local_init.is_empty() {
+            w.local_init.copy_within(base + from..base + from + n, base + to);
+        }
     }
 }
 

@@ -286,7 +286,8 @@ fn new_warp(
 ) -> Result<Box<Warp>, Fault> {
     let mut w = old.unwrap_or_default();
     let regs = std::mem::take(&mut w.regs);
-    let (local, local_stride) = (std::mem::take(&mut w.local), w.local_stride);
+    let (local, local_init) = (std::mem::take(&mut w.local), std::mem::take(&mut w.local_init));
+    let local_stride = w.local_stride;
     *w = Warp {
         block: rank as usize,
         id,
@@ -295,6 +296,7 @@ fn new_warp(
         regs,
         local,
         local_stride,
+        local_init,
         alive: mask,
         registers: cx.launch.registers,
         ..Warp::default()

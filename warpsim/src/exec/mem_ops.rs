@@ -138,7 +138,8 @@ fn local(
     m: u32,
     write: bool,
 ) -> Result<(), Fault> {
-    let list = &cx.prog.funcs[s.func as usize].lists;
+    let code = &cx.prog.funcs[s.func as usize];
+    let list = &code.lists;
     let (ext, n, total) = (i.ext as usize, usize::from(a.bytes), usize::from(a.bytes) * usize::from(a.count));
     for l in lanes(m) {
         let at = addr[l] as usize;
@@ -167,11 +168,19 @@ fn local(
             let span = base + e * n..base + (e + 1) * n;
             if write {
                 let v = register_value(w, r, l).to_le_bytes();
+                if cx.opts.checks.init {
+                    let known = undefined::known(w, code, r, l);
+                    w.local_init[span.clone()].fill(known);
+                }
                 w.local[span].copy_from_slice(&v[..n]);
             } else {
                 let mut v = [0u8; 8];
-                v[..n].copy_from_slice(&w.local[span]);
+                v[..n].copy_from_slice(&w.local[span.clone()]);
                 put(w, r, l, u64::from_le_bytes(v), a);
+                // Some bytes of an element may be padding.
+                if cx.opts.checks.init && !w.local_init[span].contains(&true) {
+                    undefined::hole(w, code, r, l);
+                }
             }
         }
     }

@@ -57,7 +57,8 @@ pub fn enter(
         }
     }
     let need = bases.lb + code.local_bytes as usize;
-    super::stack::reserve(w, need)?;
+    super::stack::reserve(cx, w, need)?;
+    super::stack::mark(w, bases.lb, code.local_bytes as usize, mask, false);
     w.set_bases(bases);
     for (reg, init) in &code.consts {
         let v = initial(cx, w, cl_rank, *init, bases, u64::from(code.local_bytes));
@@ -260,6 +261,7 @@ pub fn printf(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &In
             let at = l * w.local_stride + c[l] as usize;
             if let Some(d) = w.local.get_mut(at..at + 4) {
                 d.fill(0);
+                super::stack::mark(w, c[l] as usize, 4, 1 << l, true);
             }
         }
     }

@@ -85,7 +85,7 @@ pub fn step(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
 
 fn access(cx: &mut Cx<'_>, w: &Warp, s: &Split, i: &Inst, track: Track, m: u32) {
     for (n, r) in addresses(i).into_iter().enumerate().filter(|(n, r)| track.followed[*n] && r.is_some()) {
-        for l in lanes(m) {
+        for l in lanes(m & suspects(w, r, false)) {
             let found = match r.class() {
                 Class::R => overflow(w, s, track, n, r, l, None),
                 _ => mark(w, r, l),
@@ -99,6 +99,20 @@ fn access(cx: &mut Cx<'_>, w: &Warp, s: &Split, i: &Inst, track: Track, m: u32) 
             });
         }
     }
+}
+
+/// Lanes whose register may not be what it stands for, read that way: most often none.
+fn suspects(w: &Warp, r: Reg, signed: bool) -> u32 {
+    if r.class() == Class::Q {
+        return w.offsets.wide.get(slot(w, r)).map_or(0, |wide| wide.marked);
+    }
+    let Some(narrow) = w.offsets.narrow.get(slot(w, r)) else { return 0 };
+    let bits = w.regs.r(r);
+    let differs = |l: usize| match signed {
+        true => narrow.exact[l][SIGNED] != i64::from(bits[l] as i32),
+        false => narrow.exact[l][UNSIGNED] != i64::from(bits[l]),
+    };
+    (0..32).fold(0, |found, l| found | u32::from(differs(l)) << l) & narrow.known
 }
 
 /// The lane's operand `n`, which is the 32-bit register `r`.
@@ -159,7 +173,13 @@ fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) 
         w.offsets.narrow(at).known |= m;
     } else {
         let mut marked = 0;
-        for l in lanes(m) {
+        let operands = [i.a, i.b, i.c]
+            .into_iter()
+            .enumerate()
+            .filter(|(n, r)| track.followed[*n] && r.is_some() && r.class() != Class::P);
+        let signed = i.offset == Offset::Widen { signed: true };
+        let suspects = operands.fold(0, |found, (_, r)| found | suspects(w, r, signed));
+        for l in lanes(m & suspects) {
             if let Some(found) = wide_result(w, s, i, track, l) {
                 w.offsets.wide(at).overflow[l] = found;
                 marked |= 1 << l;
@@ -173,6 +193,12 @@ fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) 
 /// Which operand a lane's `selp` takes.
 fn selected(w: &Warp, i: &Inst, l: usize) -> (usize, Reg) {
     if w.regs.pred(i.c) >> l & 1 == 1 { (0, i.a) } else { (1, i.b) }
+}
+
+/// What an operation makes of each reading.
+#[inline(always)]
+fn each(a: Operand, b: Operand, f: impl Fn(i64, i64) -> i64) -> [i64; READINGS] {
+    [f(a.exact[0], b.exact[0]), f(a.exact[1], b.exact[1]), f(a.exact[2], b.exact[2])]
 }
 
 fn narrow_result(w: &Warp, s: &Split, i: &Inst, track: Track, l: usize) -> Operand {
@@ -193,18 +219,18 @@ fn narrow_result(w: &Warp, s: &Split, i: &Inst, track: Track, l: usize) -> Opera
     }
     let (a, b) = (take(0, i.a), take(1, i.b));
     let c = if i.offset == Offset::Mad { take(2, i.c) } else { Operand::default() };
-    let exact = std::array::from_fn(|k| {
-        let (a, b, c) = (a.exact[k], b.exact[k], c.exact[k]);
-        match i.offset {
-            Offset::Negate => a.saturating_neg(),
-            Offset::Add => a.saturating_add(b),
-            Offset::Sub => a.saturating_sub(b),
-            Offset::Mul => a.saturating_mul(b),
-            Offset::Mad => a.saturating_mul(b).saturating_add(c),
-            Offset::Shl => a.saturating_mul(1 << w.regs.r(i.b)[l].min(32)),
-            _ => a,
+    let exact = match i.offset {
+        Offset::Negate => each(a, b, |a, _| a.saturating_neg()),
+        Offset::Add => each(a, b, i64::saturating_add),
+        Offset::Sub => each(a, b, i64::saturating_sub),
+        Offset::Mul => each(a, b, i64::saturating_mul),
+        Offset::Mad => each(Operand { exact: each(a, b, i64::saturating_mul), ..a }, c, i64::saturating_add),
+        Offset::Shl => {
+            let factor = 1 << w.regs.r(i.b)[l].min(32);
+            each(a, b, |a, _| a.saturating_mul(factor))
         }
-    });
+        _ => a.exact,
+    };
     let earlier = [a.left_at, b.left_at, c.left_at].into_iter().find(|at| *at != 0);
     Operand { exact, left_at: if fits(exact) { 0 } else { earlier.unwrap_or(s.pc + 1) } }
 }

@@ -121,7 +121,7 @@ fn watched(code: &Code, named: &[bool]) -> Vec<u8> {
         .map(|(i, track)| {
             let list = &code.lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
             let regs = || [i.a, i.b, i.c, i.d, i.guard].into_iter().chain(list.iter().copied());
-            let first = !code.maybe_uninit.is_empty() && regs().any(|r| code.follows(r));
+            let first = regs().any(|r| code.follows(r));
             let second = any && !matches!(i.op, Op::Wgmma(_)) && regs().any(|r| wgmma(&r));
             u8::from(first) | u8::from(second) << 1 | u8::from(track.defines || track.accesses) << 2
         })

@@ -9,8 +9,19 @@ use crate::zeroed::zeroed;
 
 const MAX_LOCAL: usize = 1 << 20;
 
+/// Notes that so many bytes of the lanes' local memory are written, or are nobody's yet.
+pub fn mark(w: &mut Warp, at: usize, n: usize, m: u32, written: bool) {
+    if n == 0 || w.local_init.is_empty() {
+        return;
+    }
+    for l in lanes(m) {
+        let base = l * w.local_stride + at;
+        w.local_init[base..base + n].fill(written);
+    }
+}
+
 /// Makes room for `need` bytes of local memory in every lane.
-pub fn reserve(w: &mut Warp, need: usize) -> Result<(), (Kind, String)> {
+pub fn reserve(cx: &Cx<'_>, w: &mut Warp, need: usize) -> Result<(), (Kind, String)> {
     if need <= w.local_stride {
         return Ok(());
     }
@@ -20,11 +31,16 @@ pub fn reserve(w: &mut Warp, need: usize) -> Result<(), (Kind, String)> {
     }
     let bigger = zeroed(stride as u64 * 32).map_err(|error| (Kind::OutOfMemory, error.to_string()))?;
     let mut bigger = bigger.into_vec();
+    let mut marks = vec![false; if cx.opts.checks.init { 32 * stride } else { 0 }];
     for l in 0..32 {
-        let old = &w.local[l * w.local_stride..(l + 1) * w.local_stride];
-        bigger[l * stride..l * stride + old.len()].copy_from_slice(old);
+        let old = l * w.local_stride..(l + 1) * w.local_stride;
+        let new = l * stride..l * stride + old.len();
+        bigger[new.clone()].copy_from_slice(&w.local[old.clone()]);
+        if cx.opts.checks.init && !w.local_init.is_empty() {
+            marks[new].copy_from_slice(&w.local_init[old]);
+        }
     }
-    (w.local, w.local_stride) = (bigger, stride);
+    (w.local, w.local_init, w.local_stride) = (bigger, marks, stride);
     Ok(())
 }
 
@@ -37,9 +53,10 @@ pub fn alloca(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<
         let size = if i.a.class() == Class::Q { w.regs.q(i.a)[l] } else { u64::from(w.regs.r(i.a)[l]) };
         let start = (top[l] as usize).next_multiple_of(align);
         let end = start.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
-        if let Err((kind, e)) = reserve(w, end.min(MAX_LOCAL + 1)) {
+        if let Err((kind, e)) = reserve(cx, w, end.min(MAX_LOCAL + 1)) {
             return cx.fault(w, s, l as u32, kind, format!("alloca of {size} bytes: {e}"), None);
         }
+        mark(w, start, end - start, 1 << l, false);
         (at[l], top[l]) = (start as u32, end as u32);
     }
     let d = cx.prog.funcs[s.func as usize].lists[i.ext as usize];

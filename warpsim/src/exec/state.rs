@@ -92,6 +92,10 @@ pub struct Warp {
     /// Local memory, one stretch a lane.
     pub local: Vec<u8>,
     pub local_stride: usize,
+    /// A byte for each of local memory: written; empty when unchecked.
+    pub local_init: Vec<bool>,
+    /// Lanes that have read local memory which they had not written.
+    pub local_holes: u32,
     /// Lanes that exist and have not exited.
     pub alive: u32,
     pub ready: Vec<Split>,

@@ -1,8 +1,8 @@
-//! Values that nobody made: reads of registers before they are written, and what is computed from them.
+//! Values that nobody made: reads of registers and of local memory before they are written, and what is computed from them.
 //!
 //! A move harms nobody, nor does a sum that is thrown away: every lane of a shuffle hands over its register, and takes what
 //! one of them gave. So the mark travels with the value, and is reported where the value decides something: the way that a
-//! branch goes, an address, what is stored in global memory. What is stored in shared memory counts as not written.
+//! branch goes, an address, what is stored in global memory. What is stored in shared or local memory counts as not written.
 
 use super::cx::Cx;
 use super::mem_ops::{addresses, lanes};
@@ -56,11 +56,29 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
 }
 
 fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, bad: u32, what: &str) {
-    if bad != 0 {
-        cx.report(w, s, bad.trailing_zeros(), Kind::UninitialisedRegister, None, None, |_| {
-            format!("{what} depends on a register that lanes {bad:#010x} never wrote: give it a value on every way that leads here")
-        });
+    if bad == 0 {
+        return;
     }
+    let (kind, of) = match bad & !w.local_holes {
+        0 => (Kind::UninitialisedLocal, "local memory"),
+        _ => (Kind::UninitialisedRegister, "a register"),
+    };
+    cx.report(w, s, bad.trailing_zeros(), kind, None, None, |_| {
+        format!(
+            "{what} depends on {of} that lanes {bad:#010x} never wrote: give it a value on every way that leads here"
+        )
+    });
+}
+
+/// Whether a lane's register holds what somebody made.
+pub fn known(w: &Warp, code: &Code, r: Reg, l: usize) -> bool {
+    !code.follows(r) || written(w, r) >> l & 1 == 1
+}
+
+/// A lane has loaded local memory that it had not written.
+pub fn hole(w: &mut Warp, code: &Code, r: Reg, l: usize) {
+    w.local_holes |= 1 << l;
+    define(w, code, std::iter::once(r), 1 << l, 1 << l);
 }
 
 /// Lanes whose result of register arithmetic is undefined.
@@ -84,13 +102,14 @@ fn carried(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, uses: &[Reg]) -> u32 {
     }
 }
 
-/// Lanes that a store writes to shared memory, which remembers what is undefined.
+/// Lanes that a store writes to shared or local memory, which remember what is undefined.
 fn kept(w: &Warp, i: &Inst, a: Access, m: u32) -> u32 {
     match a.space {
-        MemSpace::Shared => m,
+        MemSpace::Shared | MemSpace::Local => m,
         MemSpace::Generic => {
             let addr = addresses(w, i);
-            lanes(m).filter(|l| space_of(addr[*l]) == MemSpace::Shared).fold(0, |b, l| b | 1 << l)
+            let remembers = |l: &usize| matches!(space_of(addr[*l]), MemSpace::Shared | MemSpace::Local);
+            lanes(m).filter(remembers).fold(0, |b, l| b | 1 << l)
         }
         _ => 0,
     }

@@ -34,12 +34,12 @@ pub fn transfer(
     };
     let bits = t.elem.bits() as usize;
     let n = bits / 8;
-    let per = 32 / bits;
+    let per = (32 / bits).max(1);
     let count = usize::from(t.rows) * usize::from(t.cols) / 32;
-    let mut words = vec![[0u32; 32]; list.len()];
+    let mut words = vec![[0u64; 32]; list.len()];
     if t.store {
         for (k, r) in list.iter().enumerate() {
-            words[k] = *w.regs.r(*r);
+            words[k] = if r.class() == Class::Q { *w.regs.q(*r) } else { w.regs.r(*r).map(u64::from) };
         }
     }
     for l in 0..32 {
@@ -57,7 +57,10 @@ pub fn transfer(
     }
     if !t.store {
         for (k, r) in list.iter().enumerate() {
-            w.regs.set_r(*r, &words[k], !0);
+            match r.class() {
+                Class::Q => w.regs.set_q(*r, &words[k], !0),
+                _ => w.regs.set_r(*r, &words[k].map(|v| v as u32), !0),
+            }
         }
     }
     Ok(())
@@ -72,8 +75,8 @@ fn access(
     space: MemSpace,
     at: u64,
     n: usize,
-    write: Option<u32>,
-) -> Result<u32, Fault> {
+    write: Option<u64>,
+) -> Result<u64, Fault> {
     if space == MemSpace::Shared {
         let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
         let a = Near { who: !0, lane: WARP_WIDE, block: b, off, n, write: write.is_some(), marks: 0 };
@@ -82,7 +85,7 @@ fn access(
         if let Some(v) = write {
             sh[off..off + n].copy_from_slice(&v.to_le_bytes()[..n]);
         }
-        return Ok(shared::read(sh, off, n) as u32);
+        return Ok(shared::read(sh, off, n));
     }
     let k = mem_ops::locate(cx, w, s, l, at, n as u64, "a wmma access")?;
     let t = Touch { lane: l, alloc: k, addr: at, bytes: n as u64, write: write.is_some(), marks: 0 };
@@ -90,12 +93,12 @@ fn access(
         check_init(cx, w, s, t);
     }
     check_race(cx, cl, w, s, t, |_, _| false);
-    let mut b = [0u8; 4];
+    let mut b = [0u8; 8];
     if let Some(v) = write {
         let _ = cx.mem.write(at, &v.to_le_bytes()[..n]);
     }
     let _ = cx.mem.read(at, &mut b[..n]);
-    Ok(u32::from_le_bytes(b))
+    Ok(u64::from_le_bytes(b))
 }
 
 /// Fragments to a row-major matrix.
@@ -112,6 +115,10 @@ pub fn multiply(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, 
     let [na, nb] = [i.imm as usize & 0xff, i.imm as usize >> 8 & 0xff];
     let (ra, rb, rc) = (&list[defs..defs + na], &list[defs + na..defs + na + nb], &list[defs + na + nb..]);
     let (mm, nn, kk) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
+    if info.a == Elem::F64 {
+        double(w, &list[..defs], [ra, rb, rc], [mm, nn, kk]);
+        return Ok(());
+    }
     let (ba, bb) = (info.a.bits() as usize, info.b.bits() as usize);
     let (dw, cw) = (info.d.bits() as usize, info.c.bits() as usize);
     let mut out = vec![0u32; mm * nn];
@@ -142,4 +149,22 @@ pub fn multiply(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, 
         w.regs.set_r(*reg, &words, !0);
     }
     Ok(())
+}
+
+/// The same in f64, whose elements have a register each.
+fn double(w: &mut Warp, rd: &[Reg], [ra, rb, rc]: [&[Reg]; 3], [mm, nn, kk]: [usize; 3]) {
+    let get = |regs: &[Reg], total: usize, k: usize| {
+        let count = total / 32;
+        f64::from_bits(w.regs.q(regs[k % count])[k / count])
+    };
+    let sum = |k: usize| {
+        let (row, col) = (k / nn, k % nn);
+        let term = |x| (get(ra, mm * kk, row * kk + x), get(rb, kk * nn, x * nn + col));
+        (0..kk).map(term).fold(get(rc, mm * nn, k), |sum, (a, b)| a.mul_add(b, sum))
+    };
+    let out: Vec<u64> = (0..mm * nn).map(|k| sum(k).to_bits()).collect();
+    let count = mm * nn / 32;
+    for (r, reg) in rd.iter().enumerate().take(count) {
+        w.regs.set_q(*reg, &std::array::from_fn(|l| out[l * count + r]), !0);
+    }
 }

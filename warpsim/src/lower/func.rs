@@ -122,7 +122,9 @@ impl<'a> Lower<'a, '_> {
         consts.sort_by_key(|(r, _)| r.0);
         let tracks = offsets::tracks(&self.insts, &self.lists, &consts, self.next);
         let frame_end = consts.iter().position(|c| c.1 == Init::FrameEnd);
-        let alloc = regalloc::allocate(&mut self.insts, &mut self.lists, &self.tables, &mut consts, self.next)
+        // A called function may be given the address of a local variable.
+        let stack = self.frame > 0 || frame_end.is_some() || !func.entry;
+        let alloc = regalloc::allocate(&mut self.insts, &mut self.lists, &self.tables, &mut consts, self.next, stack)
             .map_err(|m| ParseError::new(func.line, format!("`{}`: {m}", func.name)))?;
         Ok(Code {
             insts: self.insts,

@@ -134,12 +134,14 @@ fn backwards(i: &Inst, lists: &[Reg], ids: &Ids, live: &mut Bits) {
 
 const MAX_WORK: usize = 1 << 28;
 
+/// `stack`: the function's generic loads may be of local memory.
 pub fn allocate(
     insts: &mut [Inst],
     lists: &mut [Reg],
     tables: &[Vec<u32>],
     consts: &mut [(Reg, Init)],
     next: [u32; 3],
+    stack: bool,
 ) -> Result<Allocation, String> {
     let mut used = Compact::new(next);
     for (r, _) in consts.iter_mut() {
@@ -187,6 +189,9 @@ pub fn allocate(
     }
     let uninit: Vec<bool> = (0..ids.total).map(|k| has(&live_in[0], k) && !is_const[k]).collect();
     let mut followed = uninit.clone();
+    for i in insts.iter().filter(|i| is_local(i, stack)) {
+        operands(i, lists, |r, role| followed[ids.of(r)] |= role == Role::Def && !is_const[ids.of(r)]);
+    }
     while insts.iter().any(|i| follow(i, lists, &ids, &is_const, &mut followed)) {}
     let mut slot = vec![0u32; ids.total];
     let mut counts = [0u32; 3];
@@ -256,6 +261,11 @@ pub fn allocate(
     lists.iter_mut().for_each(rename);
     consts.iter_mut().for_each(|(r, _)| rename(r));
     Ok(Allocation { counts, maybe_uninit, followed: by_slot, pressure: most as u32 })
+}
+
+/// Whether an instruction loads what may be local memory that nobody wrote.
+fn is_local(i: &Inst, stack: bool) -> bool {
+    matches!(i.op, Op::Ld(a) if a.space == MemSpace::Local || stack && a.space == MemSpace::Generic)
 }
 
 /// Follows what an instruction computes from registers that are followed; true when that adds a register.

@@ -153,6 +153,9 @@ impl Lower<'_, '_> {
             return self.fail("the state spaces are missing");
         };
         m.take("tile");
+        if m.find(|s| s.starts_with("im2col").then_some(())).is_some() {
+            return self.fail("tensor maps of the im2col kind are not modelled: copy tiles");
+        }
         let multicast = m.take("multicast::cluster");
         m.one_of(&["mbarrier::complete_tx::bytes", "bulk_group"]);
         let policy = self.cache_hints(m);

@@ -7,6 +7,12 @@ use super::types::{Mods, Ty};
 use crate::ir::*;
 use crate::ptx::ast::Arg;
 
+/// Registers of a fragment.
+fn length(rows: u16, cols: u16, e: Elem) -> usize {
+    let bits = usize::from(rows) * usize::from(cols) * e.bits() as usize / 32;
+    bits / if e == Elem::F64 { 64 } else { 32 }
+}
+
 impl Lower<'_, '_> {
     pub(super) fn wmma(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
         let Some(kind) = m.one_of(&["load", "store", "mma"]) else { return self.fail("the operation is missing") };
@@ -20,15 +26,15 @@ impl Lower<'_, '_> {
         let [sm, sn, sk] = self.shape(m)?;
         let space = self.space(m);
         let elem = self.elem(m)?;
-        if elem.bits() < 8 || elem == Elem::F64 {
-            return self.fail("only elements of 8, 16 and 32 bits are supported");
+        if elem.bits() < 8 {
+            return self.fail("elements of fewer than 8 bits are not supported");
         }
         let (rows, cols) = [(sm, sk), (sk, sn), (sm, sn), (sm, sn)][operand];
         self.count(a, 2, 3)?;
         let store = kind == 1;
         let (mem, frag) = if store { (&a[0], &a[1]) } else { (&a[1], &a[0]) };
         let regs = self.reg_list(frag, !store)?;
-        if regs.len() < usize::from(rows) * usize::from(cols) * elem.bits() as usize / 1024 {
+        if regs.len() < length(rows, cols, elem) {
             return self.fail("a fragment of the wrong length");
         }
         let base = self.addr_reg(mem)?;
@@ -56,22 +62,19 @@ impl Lower<'_, '_> {
         m.one_of(&["row", "col"]);
         let [sm, sn, sk] = self.shape(m)?;
         let sat = m.take("satfinite");
+        let rounds = m.one_of(&["rn", "rz", "rm", "rp"]);
         let d = self.elem(m)?;
         let second = self.elem(m)?;
         let (ea, eb, c) =
             if m.left().is_some() { (second, self.elem(m)?, self.elem(m)?) } else { (Elem::F16, Elem::F16, second) };
-        if ea.bits() < 8 || ea == Elem::F64 {
-            return self.fail("not supported for this type");
+        if ea.bits() < 8 || rounds.is_some_and(|mode| mode > 0) {
+            return self.fail("not supported for this type or rounding");
         }
         self.count(a, 4, 4)?;
         let dd = self.reg_list(&a[0], true)?;
         let (ra, rb, rc) = (self.reg_list(&a[1], false)?, self.reg_list(&a[2], false)?, self.reg_list(&a[3], false)?);
-        let need = |rows: u16, cols: u16, e: Elem| usize::from(rows) * usize::from(cols) * e.bits() as usize / 1024;
-        if dd.len() < need(sm, sn, d)
-            || ra.len() < need(sm, sk, ea)
-            || rb.len() < need(sk, sn, eb)
-            || rc.len() < need(sm, sn, c)
-        {
+        let short = [(&dd, sm, sn, d), (&ra, sm, sk, ea), (&rb, sk, sn, eb), (&rc, sm, sn, c)];
+        if short.into_iter().any(|(regs, rows, cols, e)| regs.len() < length(rows, cols, e)) {
             return self.fail("a fragment of the wrong length");
         }
         let info = Mma {
