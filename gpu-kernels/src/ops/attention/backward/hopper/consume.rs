@@ -115,7 +115,30 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         wgmma::commit();
     }
 
-    /// One tile, of which S is there; unless it is the `LAST`, that of the next is when this is done.
+    /// Turns S of the tile at `stage` into P.
+    #[inline(always)]
+    unsafe fn weights<const S: usize>(&self, s: &mut [f32; S], stage: u32, hidden: Hidden) {
+        let (exponents, scale) = (self.memory.exponents(stage).add(self.column()), self.problem.scale * LOG2_E);
+        match hidden {
+            None => weights(s, exponents, scale, None),
+            hidden => weights(s, exponents, scale, hidden),
+        }
+    }
+
+    /// This thread's first query in a tile.
+    #[inline(always)]
+    fn column(&self) -> u32 {
+        thread::thread_idx_x() % 4 * 2
+    }
+
+    /// Where this thread's part of a piece starts, of a tile of queries counted over all heads.
+    #[inline(always)]
+    unsafe fn part(&self, sums: *mut f32, tile: u32) -> *mut f32 {
+        let piece = u64::from(tile) * u64::from(CONSUMERS) + u64::from(self.index);
+        sums.add((piece * u64::from(PIECE) + u64::from(thread::thread_idx_x() % WARPGROUP * 4)) as usize)
+    }
+
+    /// One tile, of which P is there; unless it is the `LAST`, that of the next, masked by `hidden`, is when this is done.
     #[inline(always)]
     unsafe fn step<
         const S: usize,
@@ -130,20 +153,16 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         step: u32,
         hidden: Hidden,
         sums: *mut f32,
+        tile: u32,
     ) where
         [f32; S]: Accumulators,
         [f32; HALF]: Accumulators,
     {
-        let Self { memory, index, problem, .. } = *self;
+        let Self { memory, index, .. } = *self;
         let State { s, dp, dk, dv } = state;
         let (thread, lane) = (thread::thread_idx_x() % WARPGROUP, thread::thread_idx_x() % 32);
-        let (stage, column) = (step % STAGES, lane % 4 * 2);
+        let (stage, next) = (step % STAGES, (step + 1) % STAGES);
         self.product(dp, memory.v(), memory.d_o(stage));
-        let exponents = memory.exponents(stage).add(column);
-        match hidden {
-            None => weights(s, exponents, problem.scale * LOG2_E, None),
-            hidden => weights(s, exponents, problem.scale * LOG2_E, hidden),
-        }
         let mut p = pack::<T, S, EARLY>(s, 0);
         pin(&mut p);
         wgmma::fence_for(dv);
@@ -151,7 +170,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         accumulate::<T, HALF, EARLY>(dv, &p, d_o);
         wgmma::commit();
         wgmma::wait_for::<1>(dp);
-        slopes(dp, s, memory.deltas(stage).add(column));
+        slopes(dp, s, memory.deltas(stage).add(self.column()));
         let mut late = pack::<T, S, LATE>(s, EARLY);
         let mut ds = pack::<T, S, STEPS>(dp, 0);
         let buffer = memory.ds(step % 2);
@@ -170,10 +189,24 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         accumulate::<T, HALF, LATE>(dv, &late, d_o.advance(EARLY as u32 * 2048));
         accumulate::<T, HALF, STEPS>(dk, &ds, Descriptor::mn_major_128b(memory.q(stage), 128 * queries(D)));
         wgmma::commit();
-        thread::named_barrier::sync(MEETING, CONSUMERS * WARPGROUP);
-        // Frees the registers of the early P.
+        // Each wait is for what came before the last group, whose registers are free then: here the early P.
         wgmma::wait::<1>();
         pin(&mut p);
+        if LAST {
+            wgmma::wait_for::<0>(dk);
+        } else {
+            memory.full(next).wait_parity((step + 1) / STAGES % 2);
+            self.product(s, memory.k(), memory.q(next));
+            wgmma::wait_for::<1>(dk);
+        }
+        dv.pin();
+        pin(&mut late);
+        pin(&mut ds);
+        thread::named_barrier::sync(MEETING, CONSUMERS * WARPGROUP);
+        // All of this consumer's warps are done with the tile.
+        if thread == 0 && !LAST {
+            memory.empty(stage).arrive();
+        }
         // A piece of dQ over all the block's keys: this consumer's half of the queries, or of the columns.
         let (ds_panel, k_panel) = if D == 64 { (index, 0) } else { (0, index) };
         let turned = Descriptor::mn_major_128b(buffer.add(ds_panel * KEYS * PANEL), 128 * KEYS);
@@ -184,28 +217,15 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             dq.product::<T, MN_MAJOR, MN_MAJOR>(turned.advance(i * 2048), k_turned.advance(i * 2048), i != 0);
         }
         wgmma::commit();
-        // Frees those of the late P and of dS.
-        wgmma::wait_for::<1>(dk);
-        dv.pin();
-        pin(&mut late);
-        pin(&mut ds);
-        let next = (step + 1) % STAGES;
-        if LAST {
-            wgmma::wait_for::<0>(&mut dq);
-        } else {
-            memory.full(next).wait_parity((step + 1) / STAGES % 2);
-            self.product(s, memory.k(), memory.q(next));
-            wgmma::wait_for::<1>(&mut dq);
+        if !LAST {
+            wgmma::wait_for::<1>(s);
+            self.weights(s, next, hidden);
         }
-        if thread == 0 && !LAST {
-            memory.empty(stage).arrive();
-        }
+        wgmma::wait_for::<0>(&mut dq);
+        let part = self.part(sums, tile);
         for i in 0..8 {
             let values = array::from_fn(|e| dq[4 * i + e]);
-            atomic::red_add_f32x4(sums.add(((i as u32 * WARPGROUP + thread) * 4) as usize), values);
-        }
-        if !LAST {
-            wgmma::wait_for::<0>(s);
+            atomic::red_add_f32x4(part.add(i * 4 * WARPGROUP as usize), values);
         }
     }
 
@@ -238,11 +258,8 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             let (column, row) = (lane % 4 * 2, warp_row + lane / 4);
             if whole { None } else { Some((span, query + column as i32, key + row as i32)) }
         };
-        let piece = |head: u32, tile: u32| {
-            let tiles = u64::from(problem.q_len.div_ceil(queries(D)));
-            let tile = u64::from(sequence.batch * problem.heads + head) * tiles + u64::from(tile);
-            sums.add(((tile * u64::from(CONSUMERS) + u64::from(index)) * u64::from(PIECE)) as usize)
-        };
+        let tiles = problem.q_len.div_ceil(queries(D));
+        let counted = |head: u32, tile: u32| (sequence.batch * problem.heads + head) * tiles + tile;
         let mut state = State { s: [0.0f32; S], dp: [0.0f32; S], dk: [0.0f32; HALF], dv: [0.0f32; HALF] };
         let (mut head, mut tile) = (kv_head * walk.group, walk.first);
         let steps = walk.steps();
@@ -251,11 +268,14 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             memory.full(0).wait_parity(0);
             self.product(&mut state.s, memory.k(), memory.q(0));
             wgmma::wait_for::<0>(&mut state.s);
+            self.weights(&mut state.s, 0, hidden(tile));
             for step in 0..steps - 1 {
-                self.step::<S, HALF, STEPS, EARLY, LATE, false>(&mut state, step, hidden(tile), piece(head, tile));
+                let now = counted(head, tile);
                 (head, tile) = walk.next(head, tile);
+                self.step::<S, HALF, STEPS, EARLY, LATE, false>(&mut state, step, hidden(tile), sums, now);
             }
-            self.step::<S, HALF, STEPS, EARLY, LATE, true>(&mut state, steps - 1, hidden(tile), piece(head, tile));
+            let now = counted(head, tile);
+            self.step::<S, HALF, STEPS, EARLY, LATE, true>(&mut state, steps - 1, None, sums, now);
         }
 
         // Both consumers read all of K: only now is its memory free for results. So is V's, where rows lie otherwise than in results.

@@ -235,7 +235,7 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
         regs::increase::<240>();
         let consumer = Consumer { memory, index: warpgroup - 1, walk, problem: &problem };
         match D {
-            64 => consumer.run::<32, 64, 8, 2, 6, 8>(sums, [dk, dv], &gradients),
+            64 => consumer.run::<32, 64, 8, 4, 4, 8>(sums, [dk, dv], &gradients),
             _ => consumer.run::<64, 32, 4, 4, 0, 16>(sums, [dk, dv], &gradients),
         }
     }
