@@ -7,7 +7,7 @@ use cuda_std::math::{ex2_approx_ftz, fma};
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR, Registers};
-use cuda_std::{atomic, fence, matrix, thread};
+use cuda_std::{atomic, fence, matrix, thread, warp};
 
 use super::{CONSUMERS, KEYS, Memory, PANEL, PIECE, STAGES, WARPGROUP, WG_KEYS, Walk, queries};
 use crate::ops::attention::fragments::{self, Rows};
@@ -15,6 +15,10 @@ use crate::ops::attention::{Gradients, LOG2_E, Problem, Span, Tile};
 
 /// The barrier at which both consumers meet.
 const MEETING: u32 = 1;
+/// And those, one of each consumer, at which it waits for dS of the other.
+const OTHERS_DS: u32 = 2;
+/// And that of the second consumer's warps.
+const OWN_DS: u32 = 4;
 
 /// A consumer warpgroup.
 pub(super) struct Consumer<'a, T, const D: u32> {
@@ -138,6 +142,12 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         sums.add((piece * u64::from(PIECE) + u64::from(thread::thread_idx_x() % WARPGROUP * 4)) as usize)
     }
 
+    /// Waits until the other consumer's dS of the tile is there.
+    #[inline(always)]
+    unsafe fn wait_for_ds(&self) {
+        thread::named_barrier::sync(OTHERS_DS + self.index, CONSUMERS * WARPGROUP);
+    }
+
     /// One tile, of which P is there; unless it is the `LAST`, that of the next, masked by `hidden`, is when this is done.
     #[inline(always)]
     unsafe fn step<
@@ -162,6 +172,10 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let State { s, dp, dk, dv } = state;
         let (thread, lane) = (thread::thread_idx_x() % WARPGROUP, thread::thread_idx_x() % 32);
         let (stage, next) = (step % STAGES, (step + 1) % STAGES);
+        if index == 1 {
+            // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
+            self.wait_for_ds();
+        }
         self.product(dp, memory.v(), memory.d_o(stage));
         let mut p = pack::<T, S, EARLY>(s, 0);
         pin(&mut p);
@@ -183,6 +197,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             matrix::store_x4(SharedPtr::<T>::from_addr((to ^ pair * 32) + panel * KEYS * PANEL * 2), *ds);
         }
         fence::proxy_async_shared();
+        thread::named_barrier::arrive(OTHERS_DS + 1 - index, CONSUMERS * WARPGROUP);
         pin(&mut late);
         pin(&mut ds);
         wgmma::fence_for(dk);
@@ -202,10 +217,19 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         dv.pin();
         pin(&mut late);
         pin(&mut ds);
-        thread::named_barrier::sync(MEETING, CONSUMERS * WARPGROUP);
-        // All of this consumer's warps are done with the tile.
-        if thread == 0 && !LAST {
-            memory.empty(stage).arrive();
+        if !LAST {
+            // All lanes have read the numbers of the tile.
+            warp::sync(u32::MAX);
+            if lane == 0 {
+                memory.empty(stage).arrive();
+            }
+            wgmma::wait_for::<0>(s);
+            self.weights(s, next, hidden);
+        }
+        if index == 0 {
+            self.wait_for_ds();
+        } else {
+            thread::named_barrier::sync(OWN_DS, WARPGROUP);
         }
         // A piece of dQ over all the block's keys: this consumer's half of the queries, or of the columns.
         let (ds_panel, k_panel) = if D == 64 { (index, 0) } else { (0, index) };
@@ -217,10 +241,6 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             dq.product::<T, MN_MAJOR, MN_MAJOR>(turned.advance(i * 2048), k_turned.advance(i * 2048), i != 0);
         }
         wgmma::commit();
-        if !LAST {
-            wgmma::wait_for::<1>(s);
-            self.weights(s, next, hidden);
-        }
         wgmma::wait_for::<0>(&mut dq);
         let part = self.part(sums, tile);
         for i in 0..8 {
