@@ -101,7 +101,7 @@ unsafe fn accumulate<T: Half, const HALF: usize, const STEPS: usize>(
 }
 
 impl<T: Half, const D: u32> Consumer<'_, T, D> {
-    /// Starts `acc` = `own`·`other`ᵀ over d, of this consumer's rows of K or V and a tile of queries.
+    /// Starts `acc` = `own`·`other`ᵀ over d, of this consumer's rows of K or V and a tile of queries. A fence lies between it and what wrote `acc`.
     #[inline(always)]
     unsafe fn product<const S: usize>(&self, acc: &mut [f32; S], own: SharedPtr<T>, other: SharedPtr<T>)
     where
@@ -109,7 +109,6 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
     {
         let own = Descriptor::k_major_128b(own.add(self.index * WG_KEYS * PANEL));
         let other = Descriptor::k_major_128b(other);
-        wgmma::fence_for(acc);
         for step in 0..D / 16 {
             let (panel, within) = (step / 4, step % 4 * 32);
             let (own, other) =
@@ -176,6 +175,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
             self.wait_for_ds();
         }
+        wgmma::fence_for(dp);
         self.product(dp, memory.v(), memory.d_o(stage));
         let mut p = pack::<T, S, EARLY>(s, 0);
         pin(&mut p);
@@ -203,21 +203,16 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         wgmma::fence_for(dk);
         accumulate::<T, HALF, LATE>(dv, &late, d_o.advance(EARLY as u32 * 2048));
         accumulate::<T, HALF, STEPS>(dk, &ds, Descriptor::mn_major_128b(memory.q(stage), 128 * queries(D)));
-        wgmma::commit();
-        // Each wait is for what came before the last group, whose registers are free then: here the early P.
-        wgmma::wait::<1>();
-        pin(&mut p);
-        if LAST {
-            wgmma::wait_for::<0>(dk);
-        } else {
+        if !LAST {
+            wgmma::commit();
             memory.full(next).wait_parity((step + 1) / STAGES % 2);
+            s.pin();
             self.product(s, memory.k(), memory.q(next));
             wgmma::wait_for::<1>(dk);
-        }
-        dv.pin();
-        pin(&mut late);
-        pin(&mut ds);
-        if !LAST {
+            dv.pin();
+            pin(&mut p);
+            pin(&mut late);
+            pin(&mut ds);
             // All lanes have read the numbers of the tile.
             warp::sync(u32::MAX);
             if lane == 0 {
@@ -242,6 +237,13 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         }
         wgmma::commit();
         wgmma::wait_for::<0>(&mut dq);
+        if LAST {
+            dk.pin();
+            dv.pin();
+            pin(&mut p);
+            pin(&mut late);
+            pin(&mut ds);
+        }
         let part = self.part(sums, tile);
         for i in 0..8 {
             let values = array::from_fn(|e| dq[4 * i + e]);
@@ -286,6 +288,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         if steps > 0 {
             memory.full_keys().wait_parity(0);
             memory.full(0).wait_parity(0);
+            wgmma::fence_for(&mut state.s);
             self.product(&mut state.s, memory.k(), memory.q(0));
             wgmma::wait_for::<0>(&mut state.s);
             self.weights(&mut state.s, 0, hidden(tile));
@@ -298,8 +301,10 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             self.step::<S, HALF, STEPS, EARLY, LATE, true>(&mut state, steps - 1, None, sums, now);
         }
 
-        // Both consumers read all of K: only now is its memory free for results. So is V's, where rows lie otherwise than in results.
+        // Each consumer's results leave through the memory of the other's keys, which is free when both are done.
         thread::named_barrier::sync(MEETING, CONSUMERS * WARPGROUP);
+        let (row, first) = (warp_row % WG_KEYS, first_key + index * WG_KEYS);
+        let through = |tile: SharedPtr<T>| tile.add((1 - index) * WG_KEYS * D);
         let rows = |data: *mut T, strides: [u64; 3]| {
             let [.., stride] = strides;
             let data = data.add(Problem::at(strides, sequence.batch, kv_head, 0));
@@ -307,8 +312,8 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         };
         let grouped = |acc: [f32; HALF]| -> [[f32; 4]; DT] { array::from_fn(|j| array::from_fn(|e| acc[4 * j + e])) };
         let (to, factors) = (rows(dk, gradients.dk), [problem.scale; 2]);
-        fragments::store::<T, DT>(&grouped(state.dk), factors, memory.k(), warp_row, first_key, to, lane);
+        fragments::store::<T, DT>(&grouped(state.dk), factors, through(memory.k()), row, first, to, lane);
         let to = rows(dv, gradients.dv);
-        fragments::store::<T, DT>(&grouped(state.dv), [1.0; 2], memory.v(), warp_row, first_key, to, lane);
+        fragments::store::<T, DT>(&grouped(state.dv), [1.0; 2], through(memory.v()), row, first, to, lane);
     }
 }

@@ -31,7 +31,7 @@ use cuda_std::float::Half;
 use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::{fence, kernel, regs, thread, tma, warp};
+use cuda_std::{kernel, regs, thread, tma, warp};
 
 use self::consume::Consumer;
 use crate::ops::attention::{Gradients, Problem, Sequence, Tile, nonzero};
@@ -222,7 +222,6 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
             memory.full(stage).init(1);
             memory.empty(stage).init(CONSUMERS * WARPGROUP / 32);
         }
-        fence::mbarrier_init();
     }
     thread::sync_threads();
     if warpgroup == 0 {
