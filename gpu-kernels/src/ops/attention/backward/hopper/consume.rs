@@ -251,7 +251,8 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         }
     }
 
-    /// `HALF` and `DT` are a half and an eighth of `D`, `S` and `STEPS` a half and a sixteenth of a tile's queries, `LATE` the steps that are not [`EARLY`].
+    /// `HALF` and `DT` are a half and an eighth of `D`, `S` and `STEPS` a half and a sixteenth of a tile's queries, `EARLY` the
+    /// steps of 16 queries whose P is multiplied before there is dS, as many as registers hold beside it, `LATE` the others.
     #[inline(always)]
     pub(super) unsafe fn run<
         const HALF: usize,

@@ -1,27 +1,31 @@
 //! The Hopper path: one kernel for all three gradients, five products a tile on warpgroup MMA.
 //!
-//! A block owns [`KEYS`] keys and walks over tiles of [`QUERIES`] queries. One thread of the producer warpgroup loads them, with dO and what
+//! A block owns [`KEYS`] keys and walks over tiles of 64 or 128 [`queries`]. One thread of the producer warpgroup loads them, with dO and what
 //! there is one of for each query, into a ring of stages; two consumer warpgroups own 64 keys each. A consumer computes Sᵀ = K·Qᵀ and
 //! dPᵀ = V·dOᵀ with its keys as rows, so that Pᵀ and dSᵀ are operand A, from registers, of dV += Pᵀ·dO and dK += dSᵀ·Q: the same tiles of Q
 //! and dO serve as K-major operands of the first two and as MN-major ones of the others.
 //!
 //! **dQ** = dS·K sums over keys, that is, over consumers and blocks. dSᵀ goes through shared memory, where both consumers' halves meet; each
-//! consumer then forms half the columns of the result over all the block's keys, and the copy engine adds them to an f32 accumulator in global
-//! memory. The accumulator is kept in the order in which threads hold their results, a consumer's part of a tile together, so that it moves in
-//! one [`piece`]; [`finish`] scales it, rounds it and puts it in order. The order of these additions is not determined: the last bits of dQ vary from run to
+//! consumer then forms half of the result over all the block's keys, and adds it from its registers to an f32 sum in global
+//! memory, four values at a time. The sum is kept in the order in which threads hold their results, a [`PIECE`] a consumer and tile; [`prepare`] sets it to zero,
+//! [`finish`] scales it, rounds it and puts it in order. The order of these additions is not determined: the last bits of dQ vary from run to
 //! run, which is why [`mma`](super::mma) stays as the deterministic form.
 //!
-//! **Overlap.** dP runs under the exponentials of P, dV under the arithmetic of dS, and each consumer's products under the other's arithmetic. The one
-//! meeting of the two is a named barrier a tile, after dS is written; two buffers of dS make a second one needless.
+//! **Overlap.** In step, both consumers would compute exponentials, then both multiply. The second one waits for dS of the first before it starts
+//! the tile, the first one for dS of the second before it forms dQ: so they stay half a tile apart, and one's arithmetic runs under the other's products. dV
+//! runs under a consumer's own arithmetic of dS. No product is in flight across the loop's end, where ptxas would lose sight of it.
+//!
+//! **Heads.** What a block reads and adds to is all of its heads' queries, 8·d bytes each. Blocks that run at a time share as few heads as they can, and L2 holds those.
 //!
 //! # Cost
-//! For d = 128, 128 keys and 64 queries: 10.5 MFLOP, 2560 cycles of a multiprocessor at 4096 FLOP a cycle; 8192 exponentials, 512 cycles. The products
-//! of 64 × 64 read both operands from shared memory, 128 bytes a cycle, which is all there is: three of five products. 32 KiB go to L2
-//! for the sum of dQ, and 33 KiB come from it.
+//! For 128 keys and 64 queries at d = 128, or 128 at d = 64: 10.5 MFLOP, 2560 cycles of a multiprocessor at 4096 FLOP a cycle; 8192 exponentials, 512 cycles,
+//! or 1024. Shared memory, 128 bytes a cycle: the products read 256 or 224 KiB (those of 64 × 64 both operands, as fast as there is), copies write 32, dS
+//! and sums 16 to 32 each, in all 2800 cycles. Predicted: 3000 cycles, if the halves fit into each other; measured on an H200: 3980, and 4430 at d = 64. In step it was
+//! 4340 and 4670. 32 KiB go to L2 for the sum of dQ, and 33 KiB come from it.
 //!
 //! # Registers and shared memory
-//! A thread holds d of dK and dV, 64 of S and dP, 16 of P packed and, once S and dP are gone, d/4 of dQ: 208 of 240 at d = 128. Shared memory:
-//! 512·d bytes of K and V, 64 KiB of Q and dO, 32 KiB of two buffers of dS, 256·d bytes of dQ: 193 KiB at d = 128.
+//! A thread holds d of dK and dV, and of S and dP 64 at d = 128 and 128 at d = 64; beside them `EARLY` steps of P packed: 208 of 240. A quarter or half of S is gone
+//! before there is dQ, 32. Shared memory: 512·d bytes of K and V, 96 KiB of Q and dO, 32 or 64 KiB of two buffers of dS, numbers and barriers: 194 and 195 KiB.
 
 mod consume;
 pub mod finish;
