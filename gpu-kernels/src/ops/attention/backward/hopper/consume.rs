@@ -191,10 +191,10 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         // stmatrix: lanes 0-15 point at the rows of the left eight columns, the others at those of the right. The swizzle is an exclusive or, so that
         // all addresses come from one.
         let row = index * WG_KEYS + thread / 32 * 16 + lane % 16;
-        let to = buffer.add(row * PANEL + (lane / 16 ^ row % 8) * 8).addr();
+        let to = buffer.add(row * PANEL + ((lane / 16) ^ (row % 8)) * 8).addr();
         for (i, ds) in ds.iter().enumerate() {
             let (panel, pair) = (i as u32 / 4, i as u32 % 4);
-            matrix::store_x4(SharedPtr::<T>::from_addr((to ^ pair * 32) + panel * KEYS * PANEL * 2), *ds);
+            matrix::store_x4(SharedPtr::<T>::from_addr((to ^ (pair * 32)) + panel * KEYS * PANEL * 2), *ds);
         }
         fence::proxy_async_shared();
         thread::named_barrier::arrive(OTHERS_DS + 1 - index, CONSUMERS * WARPGROUP);
