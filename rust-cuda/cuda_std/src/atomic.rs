@@ -213,6 +213,25 @@ macro_rules! scope {
 
 scope!("gpu");
 
+/// Adds four values to four that lie together in global memory, each atomically by itself.
+///
+/// PTX `red.relaxed.gpu.global.add.v4.f32`, sm_90.
+///
+/// # Safety
+/// `pointer` is valid and aligned to 16 bytes; other threads access what is there atomically only.
+#[inline(always)]
+pub unsafe fn red_add_f32x4(pointer: *mut f32, [a, b, c, d]: [f32; 4]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        ptx!(
+            "{{", ".reg .b64 g;", "cvta.to.global.u64 g, {};",
+            "red.relaxed.gpu.global.add.v4.f32 [g], {{{}, {}, {}, {}}};", "}}",
+            in(reg64) pointer, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+            options(nostack),
+        );
+    }
+}
+
 /// Atomic among the threads of the block.
 pub mod block {
     scope!("cta");

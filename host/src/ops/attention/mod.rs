@@ -115,6 +115,9 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         odd(bf16, [1, 2, 1, 20, 15, 64]).only(&["sinks", "slopes"]).param("softcap", 2.0),
         odd(f16, [1, 2, 1, 20, 15, 64]).only(&["sinks"]).values("sinks", Values::Constant(f64::NEG_INFINITY)),
     ]);
+    // Several tiles of tokens with changed scores.
+    cases.push(odd(bf16, [1, 1, 1, 18, 70, 64]).only(&["slopes"]));
+    cases.push(odd(f16, [1, 1, 1, 66, 70, 256]).only(&["slopes"]));
     for dtype in [f16, bf16] {
         // Each head size that there are kernels for, of scores as they are and of changed ones.
         for d in [32, 64, 96, 128, 192, 256] {

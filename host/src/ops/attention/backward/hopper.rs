@@ -48,44 +48,43 @@ impl<T: Float + Half> Call<'_, T> {
     fn launch_hopper_of<const D: u32>(mut self, stream: &Stream) -> Result<()>
     where
         hopper::AttentionBackwardHopper<T, D>: cuda_std::launch::Kernel<Args = MainArgs<T>>,
-        finish::AttentionFinish<T, D>: cuda_std::launch::Kernel<Args = FinishArgs<T>>,
     {
         if self.d_sinks.is_some() {
             let delta = self.delta::<delta::AttentionDelta<T, 8>>(stream)?;
             self.launch_dsinks(stream, &delta)?;
         }
         let (sizes, strides) = (self.problem.sizes, self.strides);
-        let tiles = sizes.q_len.div_ceil(hopper::QUERIES) as usize;
         let heads = sizes.batch as usize * sizes.heads as usize;
-        let padded = tiles * hopper::QUERIES as usize;
-        // A number for every query of every tile, and dQ's sum.
-        let numbers = heads * padded;
-        let (exponents, deltas) = (stream.scratch::<f32>(numbers)?, stream.scratch::<f32>(numbers)?);
-        let pieces = 2 * heads * tiles;
-        let sums = stream.scratch::<f32>(pieces * hopper::piece(D) as usize)?;
+        let padded = sizes.q_len.next_multiple_of(hopper::queries(D));
+        // Two numbers for every query of every tile, and a row of dQ's sum.
+        let rows = heads * padded as usize;
+        let (exponents, deltas) = (stream.scratch::<f32>(rows)?, stream.scratch::<f32>(rows)?);
+        let sums = stream.scratch::<f32>(rows * D as usize)?;
         let Saved { q, k, v, o, lse } = self.saved;
         let [dq, dk, dv] = &mut self.gradients;
-        if let Some(grid) = grid(&INFO, "q", numbers, prepare::ROWS as usize)? {
+        if let Some(grid) = grid(&INFO, "q", rows, prepare::ROWS as usize)? {
             let (o, d_o, lse) = (o.ptr(stream)?, self.d_o.ptr(stream)?, lse.ptr(stream)?);
-            let (exponents, deltas) = (exponents.ptr_mut(), deltas.ptr_mut());
-            let args = (o, d_o, lse, exponents, deltas, numbers as u64, padded as u32, sizes, strides);
-            // SAFETY: the tensors are live and have these sizes and strides, with rows at multiples of 16 bytes.
+            let (exponents, deltas, sums) = (exponents.ptr_mut(), deltas.ptr_mut(), sums.ptr_mut());
+            let args = (o, d_o, lse, exponents, deltas, sums, padded, sizes, strides);
+            // SAFETY: the tensors are live and have these sizes and strides, with rows at multiples of 16 bytes, and so has the scratch memory.
             unsafe { stream.launch::<prepare::AttentionPrepare<T>>(grid, args)? };
         }
-        sums.clear()?;
         if let Some(grid) = self.problem.key_blocks(&INFO, hopper::KEYS)? {
             let map =
                 |x: View<'_, T>, rows| tile_map(stream, x.ptr(stream)?.addr(), T::DTYPE, x.shape(), x.strides(), rows);
+            // As many heads as blocks that run at a time: what these read and add to, all of its head's queries each, should stay in L2.
+            let at_once = stream.device().info().multiprocessors / sizes.k_len.div_ceil(hopper::KEYS);
             let args = (
-                map(q, hopper::QUERIES)?,
+                map(q, hopper::queries(D))?,
                 map(k, hopper::KEYS)?,
                 map(v, hopper::KEYS)?,
-                map(self.d_o, hopper::QUERIES)?,
+                map(self.d_o, hopper::queries(D))?,
                 exponents.ptr_mut().into(),
                 deltas.ptr_mut().into(),
                 sums.ptr_mut(),
                 dk.ptr_mut(stream)?,
                 dv.ptr_mut(stream)?,
+                at_once.max(1),
                 sizes,
                 strides,
             );
@@ -93,12 +92,12 @@ impl<T: Float + Half> Call<'_, T> {
             // what every tile of queries needs.
             unsafe { stream.launch::<hopper::AttentionBackwardHopper<T, D>>(grid, args)? };
         }
+        let pieces = rows * D as usize / hopper::PIECE as usize;
         let Some(grid) = grid(&INFO, "q", pieces, 1)? else { return Ok(()) };
-        let args = (sums.ptr_mut().into(), dq.ptr_mut(stream)?, sizes, strides);
+        let args = (sums.ptr_mut().into(), dq.ptr_mut(stream)?, padded, sizes, strides);
         // SAFETY: a block for each piece; dq is borrowed mutably and has these sizes and strides.
-        unsafe { stream.launch::<finish::AttentionFinish<T, D>>(grid, args) }
+        unsafe { stream.launch::<finish::AttentionFinish<T>>(grid, args) }
     }
 }
 
 type MainArgs<T> = <hopper::AttentionBackwardHopper<T, 64> as cuda_std::launch::Kernel>::Args;
-type FinishArgs<T> = <finish::AttentionFinish<T, 64> as cuda_std::launch::Kernel>::Args;

@@ -128,5 +128,6 @@ pub unsafe fn atomics_hopper(x: *mut u32) {
     unsafe {
         let before = atomic::add_bf16x2(x, 1);
         atomic::red_add_bf16x2(x, before);
+        atomic::red_add_f32x4(x.cast(), [1.0, 2.0, 3.0, 4.0]);
     }
 }

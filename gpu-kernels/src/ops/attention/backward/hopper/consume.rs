@@ -4,16 +4,21 @@ use core::array;
 
 use cuda_std::float::Half;
 use cuda_std::math::{ex2_approx_ftz, fma};
+use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR, Registers};
-use cuda_std::{fence, matrix, shared::SharedPtr, thread, tma};
+use cuda_std::{atomic, fence, matrix, thread, warp};
 
-use super::{CONSUMERS, KEYS, Memory, PANEL, QUERIES, WARPGROUP, WG_KEYS, Walk, piece, stages};
+use super::{CONSUMERS, KEYS, Memory, PANEL, PIECE, STAGES, WARPGROUP, WG_KEYS, Walk, queries};
 use crate::ops::attention::fragments::{self, Rows};
 use crate::ops::attention::{Gradients, LOG2_E, Problem, Span, Tile};
 
-/// The barrier at which both consumers meet; those after it are theirs alone.
+/// The barrier at which both consumers meet.
 const MEETING: u32 = 1;
+/// And those, one of each consumer, at which it waits for dS of the other.
+const OTHERS_DS: u32 = 2;
+/// And that of the second consumer's warps.
+const OWN_DS: u32 = 4;
 
 /// A consumer warpgroup.
 pub(super) struct Consumer<'a, T, const D: u32> {
@@ -23,14 +28,23 @@ pub(super) struct Consumer<'a, T, const D: u32> {
     pub(super) problem: &'a Problem,
 }
 
-/// A thread's part of 64 keys by 64 queries: rows (keys) l/4 and 8 below it of its warp's 16, columns (queries) 8j + 2(l mod 4) and
-/// the next, in `[4j..4j + 4]`.
-type Square = [f32; 32];
+/// What a consumer has in registers: `S` scores of a thread, Sᵀ and dPᵀ of 64 keys, and its part of dK and dV.
+///
+/// A thread's rows (keys) are l/4 and 8 below it of its warp's 16, its columns (queries) 8j + 2(l mod 4) and the next, in `[4j..4j + 4]`.
+struct State<const S: usize, const HALF: usize> {
+    s: [f32; S],
+    dp: [f32; S],
+    dk: [f32; HALF],
+    dv: [f32; HALF],
+}
 
-/// Turns Sᵀ into Pᵀ. `key` and `query` are this thread's first, `exponents` those of its first query.
+/// Which weights a mask hides: those that `span` does not see from this thread's first query and key.
+type Hidden = Option<(Span, i32, i32)>;
+
+/// Turns Sᵀ into Pᵀ, with the `exponents` from this thread's first query on.
 #[inline(always)]
-unsafe fn weights(s: &mut Square, exponents: SharedPtr<f32>, scale: f32, hidden: Option<(Span, i32, i32)>) {
-    for j in 0..8 {
+unsafe fn weights<const S: usize>(s: &mut [f32; S], exponents: SharedPtr<f32>, scale: f32, hidden: Hidden) {
+    for j in 0..S / 4 {
         let Pack([left, right]) = Pack::<f32, 2>::load(exponents.add(8 * j as u32).as_ptr());
         for e in 0..4 {
             let exponent = if e % 2 == 0 { left } else { right };
@@ -46,8 +60,8 @@ unsafe fn weights(s: &mut Square, exponents: SharedPtr<f32>, scale: f32, hidden:
 
 /// dSᵀ = Pᵀ∘(dPᵀ − D), in place of dPᵀ.
 #[inline(always)]
-unsafe fn slopes(dp: &mut Square, p: &Square, deltas: SharedPtr<f32>) {
-    for j in 0..8 {
+unsafe fn slopes<const S: usize>(dp: &mut [f32; S], p: &[f32; S], deltas: SharedPtr<f32>) {
+    for j in 0..S / 4 {
         let Pack(deltas) = Pack::<f32, 2>::load(deltas.add(8 * j as u32).as_ptr());
         for e in 0..4 {
             dp[4 * j + e] = p[4 * j + e] * (dp[4 * j + e] - deltas[e % 2]);
@@ -55,146 +69,243 @@ unsafe fn slopes(dp: &mut Square, p: &Square, deltas: SharedPtr<f32>) {
     }
 }
 
-/// As operand A of products over queries: the accumulators' layout is the operand's.
+/// Some steps from `first` on as operand A of products over queries: the accumulators' layout is the operand's.
 #[inline(always)]
-fn pack<T: Half>(x: &Square) -> [[u32; 4]; 4] {
-    array::from_fn(|step| array::from_fn(|i| T::pack(x[8 * step + 2 * i], x[8 * step + 2 * i + 1])))
+fn pack<T: Half, const S: usize, const STEPS: usize>(x: &[f32; S], first: usize) -> [[u32; 4]; STEPS] {
+    array::from_fn(|step| {
+        let at = 8 * (first + step);
+        array::from_fn(|i| T::pack(x[at + 2 * i], x[at + 2 * i + 1]))
+    })
 }
 
-/// Starts `acc` = `a`·`b`ᵀ over d, panels of either operand `a_panel` and `b_panel` bytes apart.
+/// Keeps an operand where it is until here, while products read it.
 #[inline(always)]
-unsafe fn product<T: Half, const D: u32>(acc: &mut Square, a: Descriptor, a_panel: u32, b: Descriptor, b_panel: u32) {
-    for step in 0..D / 16 {
-        let (panel, within) = (step / 4, step % 4 * 32);
-        let (a, b) = (a.advance(panel * a_panel + within), b.advance(panel * b_panel + within));
-        acc.product::<T, K_MAJOR, K_MAJOR>(a, b, step != 0);
+fn pin<const STEPS: usize>(operand: &mut [[u32; 4]; STEPS]) {
+    for step in operand {
+        step.pin();
+    }
+}
+
+/// Starts `acc` += `a`·`b`, `a` from registers and a row of `b` a query. Closes no group.
+#[inline(always)]
+unsafe fn accumulate<T: Half, const HALF: usize, const STEPS: usize>(
+    acc: &mut [f32; HALF],
+    a: &[[u32; 4]; STEPS],
+    b: Descriptor,
+) where
+    [f32; HALF]: Accumulators,
+{
+    for (step, a) in a.iter().enumerate() {
+        acc.product_a_registers::<T, MN_MAJOR>(*a, b.advance(step as u32 * 2048), true);
     }
 }
 
 impl<T: Half, const D: u32> Consumer<'_, T, D> {
-    /// `HALF`, `QUARTER` and `DT` are a half, a quarter and an eighth of `D`.
+    /// Starts `acc` = `own`·`other`ᵀ over d, of this consumer's rows of K or V and a tile of queries. A fence lies between it and what wrote `acc`.
     #[inline(always)]
-    pub(super) unsafe fn run<const HALF: usize, const QUARTER: usize, const DT: usize>(
+    unsafe fn product<const S: usize>(&self, acc: &mut [f32; S], own: SharedPtr<T>, other: SharedPtr<T>)
+    where
+        [f32; S]: Accumulators,
+    {
+        let own = Descriptor::k_major_128b(own.add(self.index * WG_KEYS * PANEL));
+        let other = Descriptor::k_major_128b(other);
+        for step in 0..D / 16 {
+            let (panel, within) = (step / 4, step % 4 * 32);
+            let (own, other) =
+                (own.advance(panel * 128 * KEYS + within), other.advance(panel * 128 * queries(D) + within));
+            acc.product::<T, K_MAJOR, K_MAJOR>(own, other, step != 0);
+        }
+        wgmma::commit();
+    }
+
+    /// Turns S of the tile at `stage` into P.
+    #[inline(always)]
+    unsafe fn weights<const S: usize>(&self, s: &mut [f32; S], stage: u32, hidden: Hidden) {
+        let (exponents, scale) = (self.memory.exponents(stage).add(self.column()), self.problem.scale * LOG2_E);
+        match hidden {
+            None => weights(s, exponents, scale, None),
+            hidden => weights(s, exponents, scale, hidden),
+        }
+    }
+
+    /// This thread's first query in a tile.
+    #[inline(always)]
+    fn column(&self) -> u32 {
+        thread::thread_idx_x() % 4 * 2
+    }
+
+    /// Where this thread's part of a piece starts, of a tile of queries counted over all heads.
+    #[inline(always)]
+    unsafe fn part(&self, sums: *mut f32, tile: u32) -> *mut f32 {
+        let piece = u64::from(tile) * u64::from(CONSUMERS) + u64::from(self.index);
+        sums.add((piece * u64::from(PIECE) + u64::from(thread::thread_idx_x() % WARPGROUP * 4)) as usize)
+    }
+
+    /// Waits until the other consumer's dS of the tile is there.
+    #[inline(always)]
+    unsafe fn wait_for_ds(&self) {
+        thread::named_barrier::sync(OTHERS_DS + self.index, CONSUMERS * WARPGROUP);
+    }
+
+    /// One tile, of which P is there; unless it is the `LAST`, that of the next, masked by `hidden`, is when this is done.
+    #[inline(always)]
+    unsafe fn step<
+        const S: usize,
+        const HALF: usize,
+        const STEPS: usize,
+        const EARLY: usize,
+        const LATE: usize,
+        const LAST: bool,
+    >(
+        &self,
+        state: &mut State<S, HALF>,
+        step: u32,
+        hidden: Hidden,
+        sums: *mut f32,
+        tile: u32,
+    ) where
+        [f32; S]: Accumulators,
+        [f32; HALF]: Accumulators,
+    {
+        let Self { memory, index, .. } = *self;
+        let State { s, dp, dk, dv } = state;
+        let (thread, lane) = (thread::thread_idx_x() % WARPGROUP, thread::thread_idx_x() % 32);
+        let (stage, next) = (step % STAGES, (step + 1) % STAGES);
+        if index == 1 {
+            // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
+            self.wait_for_ds();
+        }
+        wgmma::fence_for(dp);
+        self.product(dp, memory.v(), memory.d_o(stage));
+        let mut p = pack::<T, S, EARLY>(s, 0);
+        pin(&mut p);
+        wgmma::fence_for(dv);
+        let d_o = Descriptor::mn_major_128b(memory.d_o(stage), 128 * queries(D));
+        accumulate::<T, HALF, EARLY>(dv, &p, d_o);
+        wgmma::commit();
+        wgmma::wait_for::<1>(dp);
+        slopes(dp, s, memory.deltas(stage).add(self.column()));
+        let mut late = pack::<T, S, LATE>(s, EARLY);
+        let mut ds = pack::<T, S, STEPS>(dp, 0);
+        let buffer = memory.ds(step % 2);
+        // stmatrix: lanes 0-15 point at the rows of the left eight columns, the others at those of the right. The swizzle is an exclusive or, so that
+        // all addresses come from one.
+        let row = index * WG_KEYS + thread / 32 * 16 + lane % 16;
+        let to = buffer.add(row * PANEL + ((lane / 16) ^ (row % 8)) * 8).addr();
+        for (i, ds) in ds.iter().enumerate() {
+            let (panel, pair) = (i as u32 / 4, i as u32 % 4);
+            matrix::store_x4(SharedPtr::<T>::from_addr((to ^ (pair * 32)) + panel * KEYS * PANEL * 2), *ds);
+        }
+        fence::proxy_async_shared();
+        thread::named_barrier::arrive(OTHERS_DS + 1 - index, CONSUMERS * WARPGROUP);
+        pin(&mut late);
+        pin(&mut ds);
+        wgmma::fence_for(dk);
+        accumulate::<T, HALF, LATE>(dv, &late, d_o.advance(EARLY as u32 * 2048));
+        accumulate::<T, HALF, STEPS>(dk, &ds, Descriptor::mn_major_128b(memory.q(stage), 128 * queries(D)));
+        if !LAST {
+            wgmma::commit();
+            memory.full(next).wait_parity((step + 1) / STAGES % 2);
+            s.pin();
+            self.product(s, memory.k(), memory.q(next));
+            wgmma::wait_for::<1>(dk);
+            dv.pin();
+            pin(&mut p);
+            pin(&mut late);
+            pin(&mut ds);
+            // All lanes have read the numbers of the tile.
+            warp::sync(u32::MAX);
+            if lane == 0 {
+                memory.empty(stage).arrive();
+            }
+            wgmma::wait_for::<0>(s);
+            self.weights(s, next, hidden);
+        }
+        if index == 0 {
+            self.wait_for_ds();
+        } else {
+            thread::named_barrier::sync(OWN_DS, WARPGROUP);
+        }
+        // A piece of dQ over all the block's keys: this consumer's half of the queries, or of the columns.
+        let (ds_panel, k_panel) = if D == 64 { (index, 0) } else { (0, index) };
+        let turned = Descriptor::mn_major_128b(buffer.add(ds_panel * KEYS * PANEL), 128 * KEYS);
+        let k_turned = Descriptor::mn_major_128b(memory.k().add(k_panel * KEYS * PANEL), 128 * KEYS);
+        let mut dq = [0.0f32; 32];
+        wgmma::fence_for(&mut dq);
+        for i in 0..KEYS / 16 {
+            dq.product::<T, MN_MAJOR, MN_MAJOR>(turned.advance(i * 2048), k_turned.advance(i * 2048), i != 0);
+        }
+        wgmma::commit();
+        wgmma::wait_for::<0>(&mut dq);
+        if LAST {
+            dk.pin();
+            dv.pin();
+            pin(&mut p);
+            pin(&mut late);
+            pin(&mut ds);
+        }
+        let part = self.part(sums, tile);
+        for i in 0..8 {
+            let values = array::from_fn(|e| dq[4 * i + e]);
+            atomic::red_add_f32x4(part.add(i * 4 * WARPGROUP as usize), values);
+        }
+    }
+
+    /// `HALF` and `DT` are a half and an eighth of `D`, `S` and `STEPS` a half and a sixteenth of a tile's queries, `EARLY` the
+    /// steps of 16 queries whose P is multiplied before there is dS, as many as registers hold beside it, `LATE` the others.
+    #[inline(always)]
+    pub(super) unsafe fn run<
+        const HALF: usize,
+        const S: usize,
+        const STEPS: usize,
+        const EARLY: usize,
+        const LATE: usize,
+        const DT: usize,
+    >(
         self,
         sums: *mut f32,
         [dk, dv]: [*mut T; 2],
         gradients: &Gradients,
     ) where
+        [f32; S]: Accumulators,
         [f32; HALF]: Accumulators,
-        [f32; QUARTER]: Accumulators,
     {
         let Self { memory, index, walk, problem } = self;
         let Tile { sequence, head: kv_head, first: first_key } = walk.tile;
-        let (thread, lane) = (thread::thread_idx_x() % WARPGROUP, thread::thread_idx_x() % 32);
-        let warp_row = index * WG_KEYS + thread / 32 * 16;
+        let lane = thread::thread_idx_x() % 32;
+        let warp_row = index * WG_KEYS + thread::thread_idx_x() % WARPGROUP / 32 * 16;
         let span = problem.span(&sequence);
-        let k = Descriptor::k_major_128b(memory.k().add(index * WG_KEYS * PANEL));
-        let v = Descriptor::k_major_128b(memory.v().add(index * WG_KEYS * PANEL));
-        // For dQ, this consumer's half of K's columns: a panel of two, or half of the only one.
-        let columns = if D == 64 { index * 32 } else { index * KEYS * PANEL };
-        let k_turned = Descriptor::mn_major_128b(memory.k().add(columns), 128 * KEYS);
-
-        let (mut acc_k, mut acc_v) = ([0.0f32; HALF], [0.0f32; HALF]);
+        let hidden = |tile: u32| {
+            let (query, key) = ((tile * queries(D)) as i32, first_key as i32);
+            let whole = span.sees_all(query, queries(D) as i32, key, KEYS as i32);
+            let (column, row) = (lane % 4 * 2, warp_row + lane / 4);
+            if whole { None } else { Some((span, query + column as i32, key + row as i32)) }
+        };
+        let tiles = problem.q_len.div_ceil(queries(D));
+        let counted = |head: u32, tile: u32| (sequence.batch * problem.heads + head) * tiles + tile;
+        let mut state = State { s: [0.0f32; S], dp: [0.0f32; S], dk: [0.0f32; HALF], dv: [0.0f32; HALF] };
         let (mut head, mut tile) = (kv_head * walk.group, walk.first);
         let steps = walk.steps();
         if steps > 0 {
             memory.full_keys().wait_parity(0);
-        }
-        let mut step = 0;
-        while step < steps {
-            let stage = step % stages(D);
-            memory.full(stage).wait_parity(step / stages(D) % 2);
-            let (q, d_o) = (memory.q(stage), memory.d_o(stage));
-            let (mut s, mut dp) = ([0.0f32; 32], [0.0f32; 32]);
-            s.pin();
-            wgmma::fence_for(&mut dp);
-            product::<T, D>(&mut s, k, 128 * KEYS, Descriptor::k_major_128b(q), 128 * QUERIES);
-            wgmma::commit();
-            product::<T, D>(&mut dp, v, 128 * KEYS, Descriptor::k_major_128b(d_o), 128 * QUERIES);
-            wgmma::commit();
-            wgmma::wait_for::<1>(&mut s);
-
-            let column = lane % 4 * 2;
-            let (query, key) = ((tile * QUERIES) as i32, first_key as i32);
-            let hidden = (span, query + column as i32, key + (warp_row + lane / 4) as i32);
-            let exponents = memory.exponents(stage).add(column);
-            if span.sees_all(query, QUERIES as i32, key, KEYS as i32) {
-                weights(&mut s, exponents, problem.scale * LOG2_E, None);
-            } else {
-                weights(&mut s, exponents, problem.scale * LOG2_E, Some(hidden));
+            memory.full(0).wait_parity(0);
+            wgmma::fence_for(&mut state.s);
+            self.product(&mut state.s, memory.k(), memory.q(0));
+            wgmma::wait_for::<0>(&mut state.s);
+            self.weights(&mut state.s, 0, hidden(tile));
+            for step in 0..steps - 1 {
+                let now = counted(head, tile);
+                (head, tile) = walk.next(head, tile);
+                self.step::<S, HALF, STEPS, EARLY, LATE, false>(&mut state, step, hidden(tile), sums, now);
             }
-            let mut p = pack::<T>(&s);
-            for p in &mut p {
-                p.pin();
-            }
-            wgmma::fence_for(&mut acc_v);
-            let turned = Descriptor::mn_major_128b(d_o, 128 * QUERIES);
-            for (i, p) in p.iter().enumerate() {
-                acc_v.product_a_registers::<T, MN_MAJOR>(*p, turned.advance(i as u32 * 2048), true);
-            }
-            wgmma::commit();
-            wgmma::wait_for::<1>(&mut dp);
-            slopes(&mut dp, &s, memory.deltas(stage).add(column));
-            let mut ds = pack::<T>(&dp);
-            let buffer = memory.ds(step % 2);
-            // stmatrix: lanes 0-15 point at the rows of the left eight columns, the others at those of the right.
-            let row = warp_row + lane % 16;
-            for (i, ds) in ds.iter().enumerate() {
-                let chunk = (i as u32 * 2 + lane / 16) ^ (row % 8);
-                matrix::store_x4(buffer.add(row * QUERIES + chunk * 8), *ds);
-            }
-            fence::proxy_async_shared();
-            for ds in &mut ds {
-                ds.pin();
-            }
-            wgmma::fence_for(&mut acc_k);
-            let turned = Descriptor::mn_major_128b(q, 128 * QUERIES);
-            for (i, ds) in ds.iter().enumerate() {
-                acc_k.product_a_registers::<T, MN_MAJOR>(*ds, turned.advance(i as u32 * 2048), true);
-            }
-            wgmma::commit();
-            thread::named_barrier::sync(MEETING, CONSUMERS * WARPGROUP);
-            let mut dq = [0.0f32; QUARTER];
-            wgmma::fence_for(&mut dq);
-            let turned = Descriptor::mn_major_128b(buffer, 128 * KEYS);
-            for i in 0..KEYS / 16 {
-                dq.product::<T, MN_MAJOR, MN_MAJOR>(turned.advance(i * 2048), k_turned.advance(i * 2048), i != 0);
-            }
-            wgmma::commit();
-            wgmma::wait_for::<0>(&mut dq);
-            acc_k.pin();
-            acc_v.pin();
-            for (p, ds) in p.iter_mut().zip(&mut ds) {
-                p.pin();
-                ds.pin();
-            }
-            if thread == 0 {
-                memory.empty(stage).arrive();
-                // The copy of the piece before has read this memory.
-                tma::wait_group_read::<0>();
-            }
-            let own = MEETING + 1 + index;
-            thread::named_barrier::sync(own, WARPGROUP);
-            let staged = memory.dq(index);
-            for i in 0..QUARTER / 4 {
-                let values = array::from_fn(|e| dq[4 * i + e]);
-                Pack::<f32, 4>(values).store(staged.add((i as u32 * WARPGROUP + thread) * 4).as_ptr());
-            }
-            fence::proxy_async_shared();
-            thread::named_barrier::sync(own, WARPGROUP);
-            if thread == 0 {
-                let tiles = u64::from(problem.q_len.div_ceil(QUERIES));
-                let tile = u64::from(sequence.batch * problem.heads + head) * tiles + u64::from(tile);
-                let to = sums.add(((tile * u64::from(CONSUMERS) + u64::from(index)) * u64::from(piece(D))) as usize);
-                tma::add_f32(to, staged, piece(D) * 4);
-                tma::commit_group();
-            }
-            (head, tile) = walk.next(head, tile);
-            step += 1;
+            let now = counted(head, tile);
+            self.step::<S, HALF, STEPS, EARLY, LATE, true>(&mut state, steps - 1, None, sums, now);
         }
 
-        // Both consumers read all of K: only now is its memory free for results. So is V's, where rows lie otherwise than in results.
+        // Each consumer's results leave through the memory of the other's keys, which is free when both are done.
         thread::named_barrier::sync(MEETING, CONSUMERS * WARPGROUP);
+        let (row, first) = (warp_row % WG_KEYS, first_key + index * WG_KEYS);
+        let through = |tile: SharedPtr<T>| tile.add((1 - index) * WG_KEYS * D);
         let rows = |data: *mut T, strides: [u64; 3]| {
             let [.., stride] = strides;
             let data = data.add(Problem::at(strides, sequence.batch, kv_head, 0));
@@ -202,12 +313,8 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         };
         let grouped = |acc: [f32; HALF]| -> [[f32; 4]; DT] { array::from_fn(|j| array::from_fn(|e| acc[4 * j + e])) };
         let (to, factors) = (rows(dk, gradients.dk), [problem.scale; 2]);
-        fragments::store::<T, DT>(&grouped(acc_k), factors, memory.k(), warp_row, first_key, to, lane);
+        fragments::store::<T, DT>(&grouped(state.dk), factors, through(memory.k()), row, first, to, lane);
         let to = rows(dv, gradients.dv);
-        fragments::store::<T, DT>(&grouped(acc_v), [1.0; 2], memory.v(), warp_row, first_key, to, lane);
-        // Shared memory goes with the block: the last piece must have been read.
-        if thread == 0 {
-            tma::wait_group_read::<0>();
-        }
+        fragments::store::<T, DT>(&grouped(state.dv), [1.0; 2], through(memory.v()), row, first, to, lane);
     }
 }

@@ -1,27 +1,31 @@
 //! The Hopper path: one kernel for all three gradients, five products a tile on warpgroup MMA.
 //!
-//! A block owns [`KEYS`] keys and walks over tiles of [`QUERIES`] queries. One thread of the producer warpgroup loads them, with dO and what
+//! A block owns [`KEYS`] keys and walks over tiles of 64 or 128 [`queries`]. One thread of the producer warpgroup loads them, with dO and what
 //! there is one of for each query, into a ring of stages; two consumer warpgroups own 64 keys each. A consumer computes Sᵀ = K·Qᵀ and
 //! dPᵀ = V·dOᵀ with its keys as rows, so that Pᵀ and dSᵀ are operand A, from registers, of dV += Pᵀ·dO and dK += dSᵀ·Q: the same tiles of Q
 //! and dO serve as K-major operands of the first two and as MN-major ones of the others.
 //!
 //! **dQ** = dS·K sums over keys, that is, over consumers and blocks. dSᵀ goes through shared memory, where both consumers' halves meet; each
-//! consumer then forms half the columns of the result over all the block's keys, and the copy engine adds them to an f32 accumulator in global
-//! memory. The accumulator is kept in the order in which threads hold their results, a consumer's part of a tile together, so that it moves in
-//! one [`piece`]; [`finish`] scales it, rounds it and puts it in order. The order of these additions is not determined: the last bits of dQ vary from run to
+//! consumer then forms half of the result over all the block's keys, and adds it from its registers to an f32 sum in global
+//! memory, four values at a time. The sum is kept in the order in which threads hold their results, a [`PIECE`] a consumer and tile; [`prepare`] sets it to zero,
+//! [`finish`] scales it, rounds it and puts it in order. The order of these additions is not determined: the last bits of dQ vary from run to
 //! run, which is why [`mma`](super::mma) stays as the deterministic form.
 //!
-//! **Overlap.** dP runs under the exponentials of P, dV under the arithmetic of dS, and each consumer's products under the other's arithmetic. The one
-//! meeting of the two is a named barrier a tile, after dS is written; two buffers of dS make a second one needless.
+//! **Overlap.** In step, both consumers would compute exponentials, then both multiply. The second one waits for dS of the first before it starts
+//! the tile, the first one for dS of the second before it forms dQ: so they stay half a tile apart, and one's arithmetic runs under the other's products. dV
+//! runs under a consumer's own arithmetic of dS. No product is in flight across the loop's end, where ptxas would lose sight of it.
+//!
+//! **Heads.** What a block reads and adds to is all of its heads' queries, 8·d bytes each. Blocks that run at a time share as few heads as they can, and L2 holds those.
 //!
 //! # Cost
-//! For d = 128, 128 keys and 64 queries: 10.5 MFLOP, 2560 cycles of a multiprocessor at 4096 FLOP a cycle; 8192 exponentials, 512 cycles. The products
-//! of 64 × 64 read both operands from shared memory, 128 bytes a cycle, which is all there is: three of five products. 32 KiB go to L2
-//! for the sum of dQ, and 33 KiB come from it.
+//! For 128 keys and 64 queries at d = 128, or 128 at d = 64: 10.5 MFLOP, 2560 cycles of a multiprocessor at 4096 FLOP a cycle; 8192 exponentials, 512 cycles,
+//! or 1024. Shared memory, 128 bytes a cycle: the products read 256 or 224 KiB (those of 64 × 64 both operands, as fast as there is), copies write 32, dS
+//! and sums 16 to 32 each, in all 2800 cycles. Predicted: 3000 cycles, if the halves fit into each other; measured on an H200: 3980, and 4430 at d = 64. In step it was
+//! 4340 and 4670. 32 KiB go to L2 for the sum of dQ, and 33 KiB come from it.
 //!
 //! # Registers and shared memory
-//! A thread holds d of dK and dV, 64 of S and dP, 16 of P packed and, once S and dP are gone, d/4 of dQ: 208 of 240 at d = 128. Shared memory:
-//! 512·d bytes of K and V, 64 KiB of Q and dO, 32 KiB of two buffers of dS, 256·d bytes of dQ: 193 KiB at d = 128.
+//! A thread holds d of dK and dV, and of S and dP 64 at d = 128 and 128 at d = 64; beside them `EARLY` steps of P packed: 208 of 240. A quarter or half of S is gone
+//! before there is dQ, 32. Shared memory: 512·d bytes of K and V, 96 KiB of Q and dO, 32 or 64 KiB of two buffers of dS, numbers and barriers: 194 and 195 KiB.
 
 mod consume;
 pub mod finish;
@@ -31,10 +35,10 @@ use cuda_std::float::Half;
 use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::{fence, kernel, regs, thread, tma, warp};
+use cuda_std::{kernel, regs, thread, tma, warp};
 
 use self::consume::Consumer;
-use crate::ops::attention::{Bounds, Gradients, Problem, Side, Tile};
+use crate::ops::attention::{Gradients, Problem, Sequence, Tile, nonzero};
 
 /// Keys of a block.
 pub const KEYS: u32 = 128;
@@ -47,36 +51,38 @@ const WG_KEYS: u32 = 64;
 /// One producer and two consumer warpgroups.
 pub const THREADS: u32 = (1 + CONSUMERS) * WARPGROUP;
 
-/// Queries of a tile.
-pub const QUERIES: u32 = 64;
-
-/// f32 of dQ that a consumer adds at a time: half of the columns of a tile.
-pub const fn piece(d: u32) -> u32 {
-    QUERIES * d / CONSUMERS
+/// Queries of a tile: as many as registers hold the scores of.
+pub const fn queries(d: u32) -> u32 {
+    if d == 64 { 128 } else { 64 }
 }
+
+/// Queries of a piece of dQ's sum, and its columns: what a consumer adds at a time.
+pub const PIECE_QUERIES: u32 = 64;
+/// f32 of a piece.
+pub const PIECE: u32 = PIECE_QUERIES * PANEL;
 
 /// Tiles of queries in flight.
-const fn stages(d: u32) -> u32 {
-    256 / d
-}
+const STAGES: u32 = 3;
 
 /// Elements of K or V, of a tile of queries, and of dS.
 const fn keys_elements(d: u32) -> u32 {
     KEYS * d
 }
 const fn tile_elements(d: u32) -> u32 {
-    QUERIES * d
+    queries(d) * d
 }
-const SCORES: u32 = KEYS * QUERIES;
+const fn scores(d: u32) -> u32 {
+    KEYS * queries(d)
+}
 
-/// Bytes before the numbers and barriers, and of all.
+/// Bytes before the numbers and barriers.
 const fn tiles_bytes(d: u32) -> u32 {
-    2 * (2 * keys_elements(d) + 2 * stages(d) * tile_elements(d) + 2 * SCORES) + CONSUMERS * piece(d) * 4
+    2 * (2 * keys_elements(d) + 2 * STAGES * tile_elements(d) + 2 * scores(d))
 }
 
-/// K, V, the ring of Q and dO, two buffers of dS, the pieces of dQ, the ring of numbers, and barriers.
+/// K, V, the ring of Q and dO, two buffers of dS, the ring of numbers, and barriers.
 pub const fn shared_bytes(d: u32) -> usize {
-    (tiles_bytes(d) + stages(d) * 2 * QUERIES * 4) as usize + (1 + 2 * stages(d)) as usize * size_of::<Barrier>()
+    (tiles_bytes(d) + STAGES * 2 * queries(d) * 4) as usize + (1 + 2 * STAGES) as usize * size_of::<Barrier>()
 }
 
 /// The block's shared memory by name. Tiles are panels of [`PANEL`] columns, in 128-byte swizzle.
@@ -101,34 +107,29 @@ impl<T, const D: u32> Memory<T, D> {
 
     #[inline(always)]
     fn d_o(self, stage: u32) -> SharedPtr<T> {
-        self.0.add(2 * keys_elements(D) + (stages(D) + stage) * tile_elements(D))
+        self.0.add(2 * keys_elements(D) + (STAGES + stage) * tile_elements(D))
     }
 
     /// dSᵀ: a row a key, panels of 64 queries.
     #[inline(always)]
     fn ds(self, buffer: u32) -> SharedPtr<T> {
-        self.0.add(2 * keys_elements(D) + 2 * stages(D) * tile_elements(D) + buffer * SCORES)
-    }
-
-    #[inline(always)]
-    fn dq(self, consumer: u32) -> SharedPtr<f32> {
-        self.0.cast::<u8>().add(tiles_bytes(D) - CONSUMERS * piece(D) * 4).cast::<f32>().add(consumer * piece(D))
+        self.0.add(2 * keys_elements(D) + 2 * STAGES * tile_elements(D) + buffer * scores(D))
     }
 
     /// What exponents lose, and D, of a stage's queries.
     #[inline(always)]
     fn exponents(self, stage: u32) -> SharedPtr<f32> {
-        self.0.cast::<u8>().add(tiles_bytes(D)).cast::<f32>().add(stage * 2 * QUERIES)
+        self.0.cast::<u8>().add(tiles_bytes(D)).cast::<f32>().add(stage * 2 * queries(D))
     }
 
     #[inline(always)]
     fn deltas(self, stage: u32) -> SharedPtr<f32> {
-        self.exponents(stage).add(QUERIES)
+        self.exponents(stage).add(queries(D))
     }
 
     #[inline(always)]
     fn barrier(self, index: u32) -> SharedPtr<Barrier> {
-        self.exponents(stages(D)).cast::<Barrier>().add(index)
+        self.exponents(STAGES).cast::<Barrier>().add(index)
     }
 
     #[inline(always)]
@@ -143,7 +144,7 @@ impl<T, const D: u32> Memory<T, D> {
 
     #[inline(always)]
     fn empty(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(1 + stages(D) + stage)
+        self.barrier(1 + STAGES + stage)
     }
 }
 
@@ -157,6 +158,25 @@ struct Walk {
 }
 
 impl Walk {
+    /// Of this block. Blocks are numbered with heads innermost, `at_once` of them, then their keys from the first on, which with a causal mask the most
+    /// queries see, then the next heads.
+    #[inline(always)]
+    unsafe fn of<const D: u32>(problem: &Problem, at_once: u32) -> Self {
+        let index = thread::block_idx_x();
+        let heads = nonzero(problem.heads / nonzero(problem.group));
+        let pairs = heads.get() * problem.batch;
+        let tiles = problem.k_len.div_ceil(KEYS);
+        let turn = index / nonzero(at_once * tiles);
+        let within = index - turn * at_once * tiles;
+        let at_once_here = nonzero(at_once.min(pairs - turn * at_once));
+        let (pair, first_key) = (turn * at_once + within % at_once_here, within / at_once_here * KEYS);
+        let (q_len, k_len) = (problem.q_len, problem.k_len);
+        let sequence = Sequence { batch: pair / heads, q0: 0, q_len, k0: 0, k_len, padded: false };
+        let span = problem.span(&sequence);
+        let (first, end) = span.query_tiles(first_key as i32, KEYS as i32, queries(D) as i32);
+        Self { tile: Tile { sequence, head: pair % heads, first: first_key }, group: problem.group, first, end }
+    }
+
     #[inline(always)]
     fn steps(self) -> u32 {
         (self.end - self.first) * self.group
@@ -171,9 +191,9 @@ impl Walk {
 
 /// dK and dV, and the sum of dQ, for heads of exactly `D` elements, without soft cap, ALiBi, lengths and packed sequences.
 ///
-/// The maps' dimensions are d, tokens, heads and batches: `q` and `d_o` load [`PANEL`] × [`QUERIES`] boxes, `k` and `v` [`PANEL`] × [`KEYS`], in 128-byte
-/// swizzle; loads outside a tensor read zero. `exponents` and `deltas` are as [`prepare`] leaves them, and `sums`, of batch · heads · tiles of queries ·
-/// 2 · [`piece`] values, starts as zeros.
+/// The maps' dimensions are d, tokens, heads and batches: `q` and `d_o` load [`PANEL`] × [`queries`] boxes, `k` and `v` [`PANEL`] × [`KEYS`], in 128-byte
+/// swizzle; loads outside a tensor read zero. `exponents`, `deltas` and `sums` are as [`prepare`] leaves them. Blocks that are neighbours work on
+/// `at_once` heads of K, above 0.
 ///
 /// # Safety
 /// The maps describe live tensors of the problem's sizes, `dk` and `dv` are valid at their strides with rows at multiples of 16 bytes, and the
@@ -192,24 +212,20 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
     sums: *mut f32,
     dk: *mut T,
     dv: *mut T,
+    at_once: u32,
     problem: Problem,
     gradients: Gradients,
 ) {
-    let none = core::ptr::null();
-    let bounds = Bounds { cu_q: none, cu_k: none, key_lengths: none };
-    let Some(tile) = problem.tile(bounds, Side::Keys, KEYS) else { return };
-    let (first, end) = problem.span(&tile.sequence).query_tiles(tile.first as i32, KEYS as i32, QUERIES as i32);
-    let walk = Walk { tile, group: problem.group, first, end };
+    let walk = Walk::of::<D>(&problem, at_once);
     let memory = Memory::<T, D>(shared::dynamic());
     // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
     if thread::thread_idx_x() == 0 {
         memory.full_keys().init(1);
-        for stage in 0..stages(D) {
+        for stage in 0..STAGES {
             memory.full(stage).init(1);
-            memory.empty(stage).init(CONSUMERS);
+            memory.empty(stage).init(CONSUMERS * WARPGROUP / 32);
         }
-        fence::mbarrier_init();
     }
     thread::sync_threads();
     if warpgroup == 0 {
@@ -222,8 +238,8 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
         regs::increase::<240>();
         let consumer = Consumer { memory, index: warpgroup - 1, walk, problem: &problem };
         match D {
-            64 => consumer.run::<32, 16, 8>(sums, [dk, dv], &gradients),
-            _ => consumer.run::<64, 32, 16>(sums, [dk, dv], &gradients),
+            64 => consumer.run::<32, 64, 8, 4, 4, 8>(sums, [dk, dv], &gradients),
+            _ => consumer.run::<64, 32, 4, 4, 0, 16>(sums, [dk, dv], &gradients),
         }
     }
 }
@@ -246,23 +262,24 @@ unsafe fn produce<T: Half, const D: u32>(
         tma::load_4d(memory.v().add(panel * KEYS * PANEL), v, at, memory.full_keys());
     }
     // There is a number for every query of a tile, of the last one too.
-    let padded = problem.q_len.div_ceil(QUERIES) * QUERIES;
+    let queries = queries(D);
+    let padded = problem.q_len.div_ceil(queries) * queries;
     let (mut head, mut tile) = (kv_head * walk.group, walk.first);
     let mut step = 0;
     while step < walk.steps() {
-        let (stage, round) = (step % stages(D), step / stages(D));
+        let (stage, round) = (step % STAGES, step / STAGES);
         // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
         memory.empty(stage).wait_parity((round + 1) % 2);
         let full = memory.full(stage);
-        full.arrive_expect_tx(2 * 2 * tile_elements(D) + 2 * 4 * QUERIES);
+        full.arrive_expect_tx(2 * 2 * tile_elements(D) + 2 * 4 * queries);
         for panel in 0..D / PANEL {
-            let at = [(panel * PANEL) as i32, (tile * QUERIES) as i32, head as i32, batch];
-            tma::load_4d(memory.q(stage).add(panel * QUERIES * PANEL), q, at, full);
-            tma::load_4d(memory.d_o(stage).add(panel * QUERIES * PANEL), d_o, at, full);
+            let at = [(panel * PANEL) as i32, (tile * queries) as i32, head as i32, batch];
+            tma::load_4d(memory.q(stage).add(panel * queries * PANEL), q, at, full);
+            tma::load_4d(memory.d_o(stage).add(panel * queries * PANEL), d_o, at, full);
         }
-        let row = u64::from(sequence.batch * problem.heads + head) * u64::from(padded) + u64::from(tile * QUERIES);
-        tma::load_bytes(memory.exponents(stage), exponents.add(row as usize), 4 * QUERIES, full);
-        tma::load_bytes(memory.deltas(stage), deltas.add(row as usize), 4 * QUERIES, full);
+        let row = u64::from(sequence.batch * problem.heads + head) * u64::from(padded) + u64::from(tile * queries);
+        tma::load_bytes(memory.exponents(stage), exponents.add(row as usize), 4 * queries, full);
+        tma::load_bytes(memory.deltas(stage), deltas.add(row as usize), 4 * queries, full);
         (head, tile) = walk.next(head, tile);
         step += 1;
     }

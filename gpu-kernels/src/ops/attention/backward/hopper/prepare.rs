@@ -1,7 +1,6 @@
-//! What there is one of for each query: D, and the logsumexp as exponents take it.
+//! What there is one of for each query: D, and the logsumexp as exponents take it; and zeros, which dQ is summed to.
 
 use core::array;
-use core::num::NonZeroU64;
 
 use cuda_std::float::Half;
 use cuda_std::vector::Pack;
@@ -11,17 +10,17 @@ use crate::ops::attention::{Gradients, LOG2_E, Problem, nonzero};
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
-/// Threads that share a query.
-const TEAM: u32 = 16;
+/// Threads that share a query: one pack of each for d = 64, two for 128.
+const TEAM: u32 = 8;
 /// Queries of a block.
 pub const ROWS: u32 = THREADS / TEAM;
 
-/// For every query of every tile, `padded` of them a head: D, and the logsumexp to base 2; for those that do not exist or see nothing
-/// +∞, which makes their weights 0.
+/// For every query of every tile, `padded` of them a head, a multiple of [`ROWS`]: D, the logsumexp to base 2, and d zeros of `sums`; for those that do not
+/// exist or see nothing +∞, which makes their weights 0.
 ///
 /// # Safety
 /// `o` and `d_o` are valid at their strides with rows at multiples of 16 bytes, `lse` for batch · heads · q_len values, `exponents` and `deltas` for
-/// batch · heads · `padded`. The grid has a block for every [`ROWS`] of those.
+/// batch · heads · `padded`, `sums` for d times as many. d is 64 or 128. The grid has a block for every [`ROWS`] of those.
 #[kernel(dtypes(T: half), block = THREADS, arch = "sm_90a", no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn attention_prepare<T: Half>(
@@ -30,39 +29,43 @@ pub unsafe fn attention_prepare<T: Half>(
     lse: *const f32,
     exponents: *mut f32,
     deltas: *mut f32,
-    rows: u64,
+    sums: *mut f32,
     padded: u32,
     problem: Problem,
     gradients: Gradients,
 ) {
-    let thread = thread::thread_idx_x();
-    let row = u64::from(thread::block_idx_x()) * u64::from(ROWS) + u64::from(thread / TEAM);
-    let head = (row / NonZeroU64::from(nonzero(padded))) as u32;
-    let query = (row - u64::from(head) * u64::from(padded)) as u32;
-    // All lanes stay for the reduction.
-    let inside = row < rows && query < problem.q_len;
-    let heads = nonzero(problem.heads);
+    let (block, thread) = (thread::block_idx_x(), thread::thread_idx_x());
+    let (blocks, heads) = (nonzero(padded / ROWS), nonzero(problem.heads));
+    let (head, query) = (block / blocks, block % blocks * ROWS + thread / TEAM);
+    let lane = thread % TEAM;
+    let inside = query < problem.q_len;
+    let row = (u64::from(block) * u64::from(ROWS) + u64::from(thread / TEAM)) as usize;
+    let (o, d_o) = (
+        o.wrapping_add(Problem::at(problem.o, head / heads, head % heads, query)),
+        d_o.wrapping_add(Problem::at(gradients.d_o, head / heads, head % heads, query)),
+    );
     let mut sum = 0.0;
-    if inside {
-        let o = o.add(Problem::at(problem.o, head / heads, head % heads, query));
-        let d_o = d_o.add(Problem::at(gradients.d_o, head / heads, head % heads, query));
-        let mut at = thread % TEAM * 8;
-        while at < problem.d {
-            let a = Pack::<T, 8>::load_nc(o.add(at as usize)).to_f32();
-            let b = Pack::<T, 8>::load_nc(d_o.add(at as usize)).to_f32();
+    for pack in 0..2 {
+        let at = ((pack * TEAM + lane) * 8) as usize;
+        if inside && at < problem.d as usize {
+            let a = Pack::<T, 8>::load_nc(o.add(at)).to_f32();
+            let b = Pack::<T, 8>::load_nc(d_o.add(at)).to_f32();
             let products: [f32; 8] = array::from_fn(|e| a[e] * b[e]);
             sum += products.into_iter().sum::<f32>();
-            at += TEAM * 8;
         }
     }
+    let zeros = sums.add(row * problem.d as usize);
+    for pack in 0..problem.d / (4 * TEAM) {
+        Pack([0.0f32; 4]).store(zeros.add(((pack * TEAM + lane) * 4) as usize));
+    }
     let sum = warp::reduce_width::<TEAM, f32>(sum, |a, b| a + b);
-    if row < rows && thread.is_multiple_of(TEAM) {
+    if lane == 0 {
         let mut exponent = f32::INFINITY;
         if inside {
             let lse = *lse.add((u64::from(head) * u64::from(problem.q_len) + u64::from(query)) as usize);
             exponent = if lse == f32::NEG_INFINITY { f32::INFINITY } else { lse * LOG2_E };
         }
-        *exponents.add(row as usize) = exponent;
-        *deltas.add(row as usize) = sum;
+        *exponents.add(row) = exponent;
+        *deltas.add(row) = sum;
     }
 }
