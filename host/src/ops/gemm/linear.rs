@@ -315,7 +315,7 @@ impl Operator for Linear {
             ]);
         }
         // Blocks of the Hopper path that take several tiles.
-        cases.push(through(Case::odd(&INFO, DType::BF16, dims(304, 200, 520)), "gelu"));
+        cases.push(through(Case::odd(&INFO, DType::F16, dims(304, 200, 520)), "gelu"));
         cases
     }
 
