@@ -170,7 +170,8 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[ParamInfo::bool(ACCUMULATE, false, "whether dweight and dbias are added to")],
     dtypes: &[DType::F16, DType::BF16],
-    kernels: &[GEMM_MMA, GEMM_HOPPER, gk::LINEAR_BACKWARD_BIAS, COLUMN_SUMS],
+    // Sums of columns are in f32, which is listed first.
+    kernels: &[GEMM_MMA, GEMM_HOPPER, gk::LINEAR_BACKWARD_BIAS, COLUMN_SUMS.split_at(1).0],
     variants: &[],
 };
 
