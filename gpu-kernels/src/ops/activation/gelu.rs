@@ -28,18 +28,20 @@
 //! # Sources
 //! Hendrycks and Gimpel, "Gaussian Error Linear Units" (arXiv:1606.08415).
 
-use cuda_std::math;
-
-use super::{activation, sigmoid_and_slope};
+use super::{activation, sigmoid_and_slope, times_sigmoid};
 
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
 
+/// What [`times_sigmoid`] takes: those of 2u.
+pub(crate) const EXPONENT: [f32; 2] = {
+    const LINEAR: f32 = -2.0 * core::f32::consts::LOG2_E * SQRT_2_OVER_PI;
+    [LINEAR, LINEAR * CUBIC]
+};
+
 #[inline(always)]
 pub(super) fn value(x: f32) -> f32 {
-    const MINUS_2_LOG2_E: f32 = -2.0 * core::f32::consts::LOG2_E;
-    let u = SQRT_2_OVER_PI * x * (1.0 + CUBIC * x * x);
-    x * math::rcp_approx(1.0 + math::ex2_approx(MINUS_2_LOG2_E * u))
+    times_sigmoid(x, EXPONENT)
 }
 
 #[inline(always)]

@@ -27,6 +27,9 @@
 
 use super::{activation, sigmoid_and_slope};
 
+/// What [`times_sigmoid`](super::times_sigmoid) takes.
+pub(crate) const EXPONENT: [f32; 2] = [-core::f32::consts::LOG2_E, 0.0];
+
 #[inline(always)]
 pub(crate) fn value(x: f32) -> f32 {
     x * sigmoid_and_slope(x).0

@@ -1,8 +1,12 @@
 //! What becomes of sums before they are rounded and stored: a type, which both paths compile into their kernels.
 
-use cuda_std::float::Element;
+use core::array;
 
-use super::Problem;
+use cuda_std::float::{Element, Half};
+use cuda_std::vector::Pack;
+
+use super::super::activation::{gelu, silu, times_sigmoid};
+use super::{Problem, linear};
 
 /// What a sum is held in.
 pub(super) trait Sum: Copy {
@@ -37,10 +41,15 @@ impl Sum for i32 {
     }
 }
 
-/// Applied to every sum, in f32.
+/// A thread's sums in two neighbouring columns of two rows.
+pub(super) type Four<S> = [[S; 2]; 2];
+
+/// Applied to every sum, in f32. A thread's sums are of two rows, and of two columns every 8.
 pub(super) trait Epilogue: Copy {
     /// What the columns of a row share.
     type Row: Copy;
+    /// What is read for two columns of the two rows.
+    type Read: Copy;
 
     /// What all sums are multiplied with first.
     #[inline(always)]
@@ -51,8 +60,23 @@ pub(super) trait Epilogue: Copy {
     /// What the columns of that row share. It may lie outside of C.
     unsafe fn row(&self, row: u32) -> Self::Row;
 
-    /// What becomes of a row's sums in `column` and the next, which may lie outside of C.
-    unsafe fn apply(&self, row: Self::Row, column: u32, sums: [f32; 2]) -> [f32; 2];
+    /// Reads ahead for the sums in `column` and the next, and those every 8 columns further. They may lie outside of C.
+    unsafe fn read<const N: usize>(&self, rows: [Self::Row; 2], column: u32) -> [Self::Read; N];
+
+    /// What becomes of them.
+    unsafe fn apply<const N: usize>(
+        &self,
+        rows: [Self::Row; 2],
+        column: u32,
+        read: [Self::Read; N],
+        sums: [Four<f32>; N],
+    ) -> [Four<f32>; N];
+}
+
+/// Of each sum, by its pair of columns, its row and its column in that.
+#[inline(always)]
+fn each<const N: usize>(f: impl Fn(usize, usize, usize) -> f32) -> [Four<f32>; N] {
+    array::from_fn(|i| array::from_fn(|half| array::from_fn(|e| f(i, half, e))))
 }
 
 /// All sums times a number.
@@ -72,6 +96,7 @@ impl Factor {
 
 impl Epilogue for Factor {
     type Row = ();
+    type Read = ();
 
     #[inline(always)]
     fn factor(&self) -> f32 {
@@ -83,7 +108,12 @@ impl Epilogue for Factor {
     unsafe fn row(&self, _: u32) {}
 
     #[inline(always)]
-    unsafe fn apply(&self, (): (), _: u32, sums: [f32; 2]) -> [f32; 2] {
+    unsafe fn read<const N: usize>(&self, _: [(); 2], _: u32) -> [(); N] {
+        [(); N]
+    }
+
+    #[inline(always)]
+    unsafe fn apply<const N: usize>(&self, _: [(); 2], _: u32, _: [(); N], sums: [Four<f32>; N]) -> [Four<f32>; N] {
         sums
     }
 }
@@ -133,6 +163,8 @@ impl Scales {
 
 impl Epilogue for Scales {
     type Row = f32;
+    // A column's scale is read when it is needed: it is the same for all rows, and there are no registers for more.
+    type Read = ();
 
     #[inline(always)]
     unsafe fn row(&self, row: u32) -> f32 {
@@ -140,8 +172,118 @@ impl Epilogue for Scales {
     }
 
     #[inline(always)]
-    unsafe fn apply(&self, row: f32, column: u32, sums: [f32; 2]) -> [f32; 2] {
-        let [first, second] = self.columns.pair(column);
-        [sums[0] * row * first, sums[1] * row * second]
+    unsafe fn read<const N: usize>(&self, _: [f32; 2], _: u32) -> [(); N] {
+        [(); N]
+    }
+
+    #[inline(always)]
+    unsafe fn apply<const N: usize>(
+        &self,
+        rows: [f32; 2],
+        column: u32,
+        _: [(); N],
+        sums: [Four<f32>; N],
+    ) -> [Four<f32>; N] {
+        let columns: [_; N] = array::from_fn(|i| self.columns.pair(column + 8 * i as u32));
+        each(|i, half, e| sums[i][half][e] * rows[half] * columns[i][e])
+    }
+}
+
+/// Plus the bias of the column, through an activation, plus an element of a matrix of the shape of C.
+#[derive(Clone, Copy)]
+pub(super) struct Linear<T> {
+    /// Null if there is none.
+    bias: *const T,
+    /// Null if there is none.
+    residual: *const T,
+    residual_stride: u64,
+    /// Whether the activation is x·σ of a polynomial, and which.
+    is_curved: bool,
+    exponent: [f32; 2],
+    /// What another one's results are at least.
+    least: f32,
+    last_row: u32,
+    last_column: u32,
+    /// Whether two neighbours can be read at once.
+    in_pairs: bool,
+}
+
+impl<T: Half> Linear<T> {
+    /// For a problem, one of [`linear`]'s activations, a bias, and a residual whose rows are `residual_stride` apart.
+    #[inline(always)]
+    pub(super) fn of(
+        problem: &Problem,
+        activation: u32,
+        bias: *const T,
+        (residual, residual_stride): (*const T, u64),
+    ) -> Self {
+        let aligned = (bias as usize | residual as usize).is_multiple_of(2 * size_of::<T>());
+        Self {
+            bias,
+            residual,
+            residual_stride,
+            is_curved: activation == linear::GELU || activation == linear::SILU,
+            exponent: if activation == linear::GELU { gelu::EXPONENT } else { silu::EXPONENT },
+            least: if activation == linear::RELU { 0.0 } else { f32::NEG_INFINITY },
+            last_row: problem.m - 1,
+            last_column: problem.n - 1,
+            in_pairs: aligned && residual_stride.is_multiple_of(2) && problem.n.is_multiple_of(2),
+        }
+    }
+
+    /// Two neighbours of a row, every 8 columns from `column` on, which is even; zeros if there is no row. What is for columns outside of C is some
+    /// element of the row.
+    #[inline(always)]
+    unsafe fn pairs<const N: usize>(&self, row: *const T, column: u32) -> [Pack<T, 2>; N] {
+        if row.is_null() {
+            return [Pack::from_f32([0.0; 2]); N];
+        }
+        let columns = |i: usize| column + 8 * i as u32;
+        if self.in_pairs {
+            array::from_fn(|i| Pack::load(row.add(columns(i).min(self.last_column - 1) as usize)))
+        } else {
+            let at = |column: u32| *row.add(column.min(self.last_column) as usize);
+            array::from_fn(|i| Pack([at(columns(i)), at(columns(i) + 1)]))
+        }
+    }
+}
+
+impl<T: Half> Epilogue for Linear<T> {
+    /// The row of the residual, or null.
+    type Row = *const T;
+    /// Of the bias, and of the residual's two rows.
+    type Read = [Pack<T, 2>; 3];
+
+    #[inline(always)]
+    unsafe fn row(&self, row: u32) -> *const T {
+        let first = u64::from(row.min(self.last_row)) * self.residual_stride;
+        if self.residual.is_null() { self.residual } else { self.residual.add(first as usize) }
+    }
+
+    #[inline(always)]
+    unsafe fn read<const N: usize>(&self, [upper, lower]: [*const T; 2], column: u32) -> [[Pack<T, 2>; 3]; N] {
+        let bias = self.pairs::<N>(self.bias, column);
+        let (upper, lower) = (self.pairs::<N>(upper, column), self.pairs::<N>(lower, column));
+        array::from_fn(|i| [bias[i], upper[i], lower[i]])
+    }
+
+    #[inline(always)]
+    unsafe fn apply<const N: usize>(
+        &self,
+        _: [*const T; 2],
+        _: u32,
+        read: [[Pack<T, 2>; 3]; N],
+        sums: [Four<f32>; N],
+    ) -> [Four<f32>; N] {
+        let read = read.map(|packs| packs.map(Pack::to_f32));
+        let x: [Four<f32>; N] = each(|i, half, e| sums[i][half][e] + read[i][0][e]);
+        // Decided once for all of them: a branch for each would keep their latencies from overlapping.
+        let y: [Four<f32>; N] = if self.is_curved {
+            each(|i, half, e| times_sigmoid(x[i][half][e], self.exponent))
+        } else {
+            // NaN stays.
+            each(|i, half, e| if x[i][half][e] <= self.least { self.least } else { x[i][half][e] })
+        };
+        each(|i, half, e| y[i][half][e] + read[i][1 + half][e])
     }
 }

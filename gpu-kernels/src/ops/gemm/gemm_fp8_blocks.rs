@@ -38,8 +38,8 @@ use cuda_std::{cluster, f8e4m3, kernel, math, thread, wgmma};
 use super::Problem;
 use super::epilogue::Factor;
 use super::hopper::{
-    self, BLOCK_M, CLUSTER, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M, Tiles,
-    WARPGROUP,
+    self, BLOCK_M, CLUSTER, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M,
+    Tiles, WARPGROUP,
 };
 use super::mma::{self, Place, Shared, Sums};
 
@@ -137,64 +137,63 @@ pub unsafe fn gemm_fp8_blocks_hopper<C: Element>(
     b_scales: *const f32,
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    hopper::split::<Floats8<f8e4m3>, C, Factor, B_BYTES, STAGES>(of, Factor::ONE, |memory, consumer, output| {
-        consume(memory, consumer, output, a_scales, b_scales);
-    });
+    hopper::split::<Floats8<f8e4m3>, C, Factor, B_BYTES, STAGES>(of, Factor::ONE, Scaled { a_scales, b_scales });
 }
 
 /// A thread's sums of a consumer's part of a tile.
 type PartSums = [f32; (BLOCK_N / 2) as usize];
 
-/// Multiplies the stages of every tile of this cluster, scales each, and stores C. Run by a whole warpgroup.
-#[inline(always)]
-unsafe fn consume<C: Element>(
-    memory: Memory<B_BYTES, STAGES>,
-    consumer: u32,
-    output: &Output<'_, C, Factor>,
+/// Consumers that multiply the stages of every tile of this cluster, scale each, and store C.
+struct Scaled {
     a_scales: *const f32,
     b_scales: *const f32,
-) {
-    let lane = thread::thread_idx_x() % WARPGROUP;
-    let problem = &output.problem;
-    let tiles = Tiles::of(problem, BLOCK_N);
-    let groups = problem.k.div_ceil(GROUP);
-    let mut at = Cursor::default();
-    let mut group_sums: PartSums = [0.0; _];
-    let mut index = thread::block_idx_x() / CLUSTER;
-    while index < tiles.count() {
-        let tile = tiles.at(index);
-        let m0 = (tile.row * CLUSTER + cluster::rank()) * BLOCK_M + consumer * STORE_M;
-        let n0 = tile.column * BLOCK_N;
-        let row = m0 + lane / 32 * 16 + lane % 32 / 4;
-        let scales = Scales::new(a_scales, b_scales, problem, n0);
-        let rows = [scales.row(row), scales.row(row + 8)];
-        let mut sums: PartSums = [0.0; _];
-        // Scales are read a group ahead: nobody waits for them.
-        let of_group = |group: u32| rows.map(|row| *row.add(group as usize) * *scales.b.add(group as usize));
-        let mut factors = of_group(0);
-        for group in 0..groups {
-            memory.full(at.stage).wait_parity(at.parity);
-            let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
-            let b = hopper::descriptors(memory.b(at.stage), false);
-            wgmma::fence_for(&mut group_sums);
-            wgmma::m64n128k32_e4m3(&mut group_sums, a[0], b[0], false);
-            wgmma::m64n128k32_e4m3(&mut group_sums, a[1], b[1], true);
-            wgmma::m64n128k32_e4m3(&mut group_sums, a[2], b[2], true);
-            wgmma::m64n128k32_e4m3(&mut group_sums, a[3], b[3], true);
-            wgmma::commit();
-            let next = of_group((group + 1).min(groups - 1));
-            wgmma::wait_for::<0>(&mut group_sums);
-            memory.release(at.stage, lane);
-            at.advance(STAGES);
-            let mut i = 0;
-            while i < sums.len() {
-                sums[i] = math::fma(group_sums[i], factors[i / 2 % 2], sums[i]);
-                i += 1;
+}
+
+impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
+    #[inline(always)]
+    unsafe fn consume(self, memory: Memory<B_BYTES, STAGES>, consumer: u32, output: &Output<'_, C, Factor>) {
+        let lane = thread::thread_idx_x() % WARPGROUP;
+        let problem = &output.problem;
+        let tiles = Tiles::of(problem, BLOCK_N);
+        let groups = problem.k.div_ceil(GROUP);
+        let mut at = Cursor::default();
+        let mut group_sums: PartSums = [0.0; _];
+        let mut index = thread::block_idx_x() / CLUSTER;
+        while index < tiles.count() {
+            let tile = tiles.at(index);
+            let m0 = (tile.row * CLUSTER + cluster::rank()) * BLOCK_M + consumer * STORE_M;
+            let n0 = tile.column * BLOCK_N;
+            let row = m0 + lane / 32 * 16 + lane % 32 / 4;
+            let scales = Scales::new(self.a_scales, self.b_scales, problem, n0);
+            let rows = [scales.row(row), scales.row(row + 8)];
+            let mut sums: PartSums = [0.0; _];
+            // Scales are read a group ahead: nobody waits for them.
+            let of_group = |group: u32| rows.map(|row| *row.add(group as usize) * *scales.b.add(group as usize));
+            let mut factors = of_group(0);
+            for group in 0..groups {
+                memory.full(at.stage).wait_parity(at.parity);
+                let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
+                let b = hopper::descriptors(memory.b(at.stage), false);
+                wgmma::fence_for(&mut group_sums);
+                wgmma::m64n128k32_e4m3(&mut group_sums, a[0], b[0], false);
+                wgmma::m64n128k32_e4m3(&mut group_sums, a[1], b[1], true);
+                wgmma::m64n128k32_e4m3(&mut group_sums, a[2], b[2], true);
+                wgmma::m64n128k32_e4m3(&mut group_sums, a[3], b[3], true);
+                wgmma::commit();
+                let next = of_group((group + 1).min(groups - 1));
+                wgmma::wait_for::<0>(&mut group_sums);
+                memory.release(at.stage, lane);
+                at.advance(STAGES);
+                let mut i = 0;
+                while i < sums.len() {
+                    sums[i] = math::fma(group_sums[i], factors[i / 2 % 2], sums[i]);
+                    i += 1;
+                }
+                factors = next;
             }
-            factors = next;
+            output.part(lane, [m0, n0, tile.product]).store(&mut sums);
+            index += thread::grid_dim_x() / CLUSTER;
         }
-        output.store(&mut sums, lane, [m0, n0, tile.product]);
-        index += thread::grid_dim_x() / CLUSTER;
+        output.finish(lane);
     }
-    output.finish(lane);
 }

@@ -93,6 +93,23 @@ impl Product for Integers8 {
     }
 }
 
+/// f32 rounded to TF32.
+pub(super) struct Tf32;
+
+impl Product for Tf32 {
+    type A = f32;
+    type B = f32;
+    type Sum = f32;
+    const ZERO: f32 = 0.0;
+
+    #[inline(always)]
+    unsafe fn add(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
+        // A row of 16 bytes, which ldmatrix deals out by four, is four elements.
+        let round = |bits| math::to_tf32(f32::from_bits(bits));
+        mma::m16n8k8_tf32(sums, a.map(round), b.map(round));
+    }
+}
+
 /// `Q` by E4M3, each of which f16 holds exactly: Ampere's tensor cores have no 8-bit floats.
 pub(super) struct Floats8<Q>(PhantomData<Q>);
 
@@ -233,15 +250,18 @@ pub(super) unsafe fn run<P, C, E, const A_MN: bool, const B_MN: bool, const V: u
     }
     let pairs = ldc.is_multiple_of(2) && (c as usize).is_multiple_of(2 * size_of::<C>());
     for i in 0..MMA_M {
+        let first = place.row + i as u32 * 16;
+        let rows = [epilogue.row(first), epilogue.row(first + 8)];
+        let read = epilogue.read::<MMA_N>(rows, place.column);
+        let of_rows = sums[i].map(|[a, b, c, d]| [[a, b], [c, d]].map(|row| row.map(Sum::to_f32)));
+        let results = epilogue.apply(rows, place.column, read, of_rows);
         for half in 0..2 {
-            let row = place.row + i as u32 * 16 + half as u32 * 8;
-            let of_row = epilogue.row(row);
+            let row = first + half as u32 * 8;
             for j in 0..MMA_N {
                 let column = place.column + j as u32 * 8;
                 let inside = if row < m { n.saturating_sub(column) } else { 0 };
                 let at = c.wrapping_add((u64::from(row) * ldc + u64::from(column)) as usize);
-                let pair = [sums[i][j][half * 2], sums[i][j][half * 2 + 1]].map(Sum::to_f32);
-                let mut pair = epilogue.apply(of_row, column, pair);
+                let mut pair = results[j][half];
                 for e in 0..2 {
                     if beta != 0.0 && (e as u32) < inside {
                         pair[e] = math::fma(beta, (*at.wrapping_add(e)).to_f32(), pair[e]);

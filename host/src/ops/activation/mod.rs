@@ -143,7 +143,7 @@ macro_rules! activation {
         };
 
         /// The formula, in f64.
-        pub(super) const VALUE: fn(f64) -> f64 = $value;
+        pub(in crate::ops) const VALUE: fn(f64) -> f64 = $value;
         /// Its derivative.
         pub(super) const SLOPE: fn(f64) -> f64 = $slope;
 

@@ -2,7 +2,8 @@
 
 use gpu_kernels::ops::gemm::gemm_fp8 as gk;
 
-use super::scaled::{A_TYPE, C_TYPE, Path, Problem, ScaledProduct, Scales, Scaling, variants};
+use super::product::{Path, Problem};
+use super::scaled::{A_TYPE, C_TYPE, NAMES, ScaledProduct, Scales, Scaling, variants};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float, Float8};
 use crate::runtime::error::Result;
@@ -79,7 +80,7 @@ fn launch<Q: Float8, T: Float>(
 ) -> Result<()> {
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
-    let problem = Problem::new(&INFO, a, b, c)?;
+    let problem = Problem::of_rows(&INFO, NAMES, a, b, c)?;
     let scales =
         [Scales::of(&INFO, stream, "a_scales", a_scales, m)?, Scales::of(&INFO, stream, "b_scales", b_scales, n)?];
     type Hopper<Q, T> = gk::GemmFp8Hopper<Q, T>;

@@ -2,7 +2,8 @@
 
 use gpu_kernels::ops::gemm::gemm_fp8_blocks as gk;
 
-use super::scaled::{C_TYPE, Path, Problem, ScaledProduct, Scaling, variants};
+use super::product::{Path, Problem};
+use super::scaled::{C_TYPE, NAMES, ScaledProduct, Scaling, variants};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -81,7 +82,7 @@ fn launch<T: Float>(
     const GROUP: usize = gk::GROUP as usize;
     let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
-    let problem = Problem::new(&INFO, a, b, c)?;
+    let problem = Problem::of_rows(&INFO, NAMES, a, b, c)?;
     let groups = k.div_ceil(GROUP);
     a_scales.require_shape(INFO.name, "a_scales", &[m, groups])?;
     a_scales.require_contiguous(INFO.name, "a_scales")?;

@@ -2,7 +2,8 @@
 
 use gpu_kernels::ops::gemm::gemm_int8 as gk;
 
-use super::scaled::{C_TYPE, Path, Problem, ScaledProduct, Scales, Scaling, variants};
+use super::product::{Path, Problem};
+use super::scaled::{C_TYPE, NAMES, ScaledProduct, Scales, Scaling, variants};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::ops::quant::quantize_rows_int8;
@@ -78,7 +79,7 @@ fn launch<T: Float>(
 ) -> Result<()> {
     let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
-    let problem = Problem::new(&INFO, a, b, c)?;
+    let problem = Problem::of_rows(&INFO, NAMES, a, b, c)?;
     if k > gk::MAX_K as usize {
         let reason = format!("k is {k}, sums of 32 bits take at most {}", gk::MAX_K);
         return Err(Error::too_large(INFO.name, "a", reason));

@@ -20,6 +20,8 @@ mod multiply;
 mod store;
 mod tiles;
 
+use core::marker::PhantomData;
+
 use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
@@ -30,7 +32,7 @@ use cuda_std::{cluster, fence, regs, shared_field, thread, tma, warp};
 use super::Problem;
 use super::epilogue::Epilogue;
 
-pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands};
+pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Tf32};
 pub(super) use self::store::Output;
 pub use self::store::{ADD, DIRECT, TILES};
 pub(super) use self::tiles::Tiles;
@@ -162,12 +164,18 @@ pub(super) struct Matrices<'a, C> {
     pub(super) store: u32,
 }
 
-/// Splits the block into its roles: `consume` is run by each consumer warpgroup, with its number and its output.
+/// What consumers do. No closure: where one is large, the compiler would call it, and wgmma cannot go on across a call.
+pub(super) trait Consume<C, E, const B: usize, const STAGES: usize> {
+    /// Run by each consumer warpgroup, with its number and its output.
+    unsafe fn consume(self, memory: Memory<B, STAGES>, consumer: u32, output: &Output<'_, C, E>);
+}
+
+/// Splits the block into its roles.
 #[inline(always)]
 pub(super) unsafe fn split<O: Operands, C, E: Copy, const B: usize, const STAGES: usize>(
     of: Matrices<'_, C>,
     epilogue: E,
-    consume: impl FnOnce(Memory<B, STAGES>, u32, &Output<'_, C, E>),
+    consumers: impl Consume<C, E, B, STAGES>,
 ) {
     let memory = Memory(shared::dynamic());
     // From lane 0, so that ptxas knows it to be uniform: descriptors then live in uniform registers.
@@ -195,7 +203,7 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, const B: usize, const STAGES
         let consumer = warpgroup - 1;
         let (slabs, barrier) = (memory.slabs(consumer), 1 + consumer);
         let Matrices { c_map, c, problem, store, .. } = of;
-        consume(memory, consumer, &Output { map: c_map, c, epilogue, problem, store, slabs, barrier });
+        consumers.consume(memory, consumer, &Output { map: c_map, c, epilogue, problem, store, slabs, barrier });
     }
     // A block that left would take the shared memory that its peer still signals.
     cluster::sync();
@@ -207,9 +215,7 @@ pub(super) unsafe fn run<M: Multiply, C: Element, E: Epilogue>(of: Matrices<'_, 
 where
     [M::Sum; SUMS]: Registers,
 {
-    split::<M, C, E, WIDE_BYTES, WIDE_STAGES>(of, epilogue, |memory, consumer, output| {
-        consume::<M, C, E>(memory, consumer, output);
-    });
+    split::<M, C, E, WIDE_BYTES, WIDE_STAGES>(of, epilogue, Whole(PhantomData::<M>));
 }
 
 /// Fills the stages of every tile of this cluster, in order. Run by one thread.
@@ -282,49 +288,51 @@ pub(super) const fn descriptors(tile: SharedPtr<u8>, is_mn_major: bool) -> [Desc
     [first, first.advance(step), first.advance(2 * step), first.advance(3 * step)]
 }
 
-/// Multiplies the stages of every tile of this cluster and stores C. Run by a whole warpgroup.
-#[inline(always)]
-unsafe fn consume<M: Multiply, C: Element, E: Epilogue>(
-    memory: Memory<WIDE_BYTES, WIDE_STAGES>,
-    consumer: u32,
-    output: &Output<'_, C, E>,
-) where
+/// Consumers that multiply the stages of every tile of this cluster and store C.
+struct Whole<M>(PhantomData<M>);
+
+impl<M: Multiply, C: Element, E: Epilogue> Consume<C, E, WIDE_BYTES, WIDE_STAGES> for Whole<M>
+where
     [M::Sum; SUMS]: Registers,
 {
-    let lane = thread::thread_idx_x() % WARPGROUP;
-    let tiles = Tiles::of(&output.problem, BLOCK_N);
-    let steps = output.problem.k.div_ceil(STAGE_BYTES / M::BYTES);
-    let mut at = Cursor::default();
-    let mut sums = [M::ZERO; SUMS];
-    let mut index = thread::block_idx_x() / CLUSTER;
-    while index < tiles.count() {
-        let mut previous = at.stage;
-        for step in 0..steps {
-            memory.full(at.stage).wait_parity(at.parity);
-            // A consumer's rows are one panel, whichever way it lies.
-            let a = descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), M::A_MN);
-            let b = descriptors(memory.b(at.stage), M::B_MN);
-            wgmma::fence();
-            // The first product of a tile overwrites.
-            M::multiply(&mut sums, a[0], b[0], step != 0);
-            M::multiply(&mut sums, a[1], b[1], true);
-            M::multiply(&mut sums, a[2], b[2], true);
-            M::multiply(&mut sums, a[3], b[3], true);
-            wgmma::commit();
-            // One group stays in flight; the stage before it has been read and goes back to both producers.
-            wgmma::wait::<1>();
-            if step != 0 {
-                memory.release(previous, lane);
+    #[inline(always)]
+    unsafe fn consume(self, memory: Memory<WIDE_BYTES, WIDE_STAGES>, consumer: u32, output: &Output<'_, C, E>) {
+        let lane = thread::thread_idx_x() % WARPGROUP;
+        let tiles = Tiles::of(&output.problem, BLOCK_N);
+        let steps = output.problem.k.div_ceil(STAGE_BYTES / M::BYTES);
+        let mut at = Cursor::default();
+        let mut sums = [M::ZERO; SUMS];
+        let mut index = thread::block_idx_x() / CLUSTER;
+        while index < tiles.count() {
+            let mut previous = at.stage;
+            for step in 0..steps {
+                memory.full(at.stage).wait_parity(at.parity);
+                // A consumer's rows are one panel, whichever way it lies.
+                let a = descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), M::A_MN);
+                let b = descriptors(memory.b(at.stage), M::B_MN);
+                wgmma::fence();
+                // The first product of a tile overwrites.
+                M::multiply(&mut sums, a[0], b[0], step != 0);
+                M::multiply(&mut sums, a[1], b[1], true);
+                M::multiply(&mut sums, a[2], b[2], true);
+                M::multiply(&mut sums, a[3], b[3], true);
+                wgmma::commit();
+                // One group stays in flight; the stage before it has been read and goes back to both producers.
+                wgmma::wait::<1>();
+                if step != 0 {
+                    memory.release(previous, lane);
+                }
+                previous = at.stage;
+                at.advance(WIDE_STAGES);
             }
-            previous = at.stage;
-            at.advance(WIDE_STAGES);
+            let tile = tiles.at(index);
+            let m0 = (tile.row * CLUSTER + cluster::rank()) * BLOCK_M + consumer * STORE_M;
+            let part = output.part(lane, [m0, tile.column * BLOCK_N, tile.product]);
+            wgmma::wait_for::<0>(&mut sums);
+            memory.release(previous, lane);
+            part.store(&mut sums);
+            index += thread::grid_dim_x() / CLUSTER;
         }
-        wgmma::wait_for::<0>(&mut sums);
-        memory.release(previous, lane);
-        let tile = tiles.at(index);
-        let m0 = (tile.row * CLUSTER + cluster::rank()) * BLOCK_M + consumer * STORE_M;
-        output.store(&mut sums, lane, [m0, tile.column * BLOCK_N, tile.product]);
-        index += thread::grid_dim_x() / CLUSTER;
+        output.finish(lane);
     }
-    output.finish(lane);
 }

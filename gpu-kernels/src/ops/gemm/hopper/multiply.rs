@@ -91,3 +91,20 @@ impl Multiply for Integers8 {
         wgmma::m64n256k32_s8(sums, a, b, accumulate);
     }
 }
+
+/// f32, of which the tensor cores take the upper 19 bits.
+pub(in super::super) struct Tf32;
+
+impl Operands for Tf32 {
+    const BYTES: u32 = 4;
+}
+
+impl Multiply for Tf32 {
+    type Sum = f32;
+    const ZERO: f32 = 0.0;
+
+    #[inline(always)]
+    unsafe fn multiply(sums: &mut [f32; SUMS], a: Descriptor, b: Descriptor, accumulate: bool) {
+        wgmma::m64n256k8_tf32(sums, a, b, accumulate);
+    }
+}

@@ -1,7 +1,7 @@
 //! What products of 8-bit elements say of themselves.
 
 use super::super::operand::{Major, fits_tma};
-use super::Path;
+use super::super::product::Path;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;

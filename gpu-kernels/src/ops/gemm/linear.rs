@@ -1,0 +1,95 @@
+//! A linear layer with what follows it: y = act(x·Wᵀ + bias) + residual, one product whose results are rounded and written once.
+//!
+//! # Math
+//! yᵢⱼ = act(Σₖ xᵢₖ·wⱼₖ + biasⱼ) + residualᵢⱼ; act is the identity, relu, gelu in its tanh form or silu, and bias and residual may be missing.
+//!
+//! # Layout
+//! `x` is m × k, `weight` n × k, `y` and `residual` m × n, rows apart as the problem says; `bias` is n elements. All have the same 16-bit type.
+//!
+//! # Mapping
+//! As [`gemm`](super::gemm), both operands K-major. gelu and silu are x·σ of a polynomial, whose coefficients are arguments; relu and the identity have
+//! a least result. Which of the two it is, is decided for eight sums of a thread at a time, so that one kernel does for all. A thread reads the residual of
+//! its own sums, in pairs of columns.
+//!
+//! # Shared memory
+//! As [`gemm`](super::gemm).
+//!
+//! # Numerics
+//! Sums as [`gemm`](super::gemm)'s; bias, activation and residual in f32, one rounding to the type of y. ex2.approx and rcp.approx err by about 2⁻²²
+//! relative. NaN stays; gelu and silu of −∞ are NaN, as the formulas are. The gradient needs what act is applied to, which is stored with act none alone.
+//!
+//! # Cost
+//! 2·m·n·k FLOPs, of a product whose m × n results take no further trip to memory: with bias, activation and residual each by itself, they would take
+//! two each. On Hopper an element costs gelu two results of the special-function units, which make 16 a clock and multiprocessor: 4096 clocks a
+//! tile of 128 × 256, against 65,536 that the tensor cores take over it with k = 4096. What bias and residual read is under way while the 64 columns
+//! before are computed, and what the first columns need while the last products are.
+//!
+//! # Limits
+//! m, n, k below 2³¹; 2³¹ − 1 tiles. The Hopper path takes rows of `x` and `weight` at multiples of 16 bytes.
+//!
+//! # Sources
+//! Vaswani et al., "Attention Is All You Need" (arXiv:1706.03762), for the layers; Thakkar et al., CUTLASS, for epilogues of products.
+
+use cuda_std::float::Half;
+use cuda_std::kernel;
+use cuda_std::launch::TensorMap;
+
+use super::Problem;
+use super::epilogue::Linear;
+use super::hopper::{self, CLUSTER, Halves, Matrices, Wide};
+use super::mma::{self, Shared};
+
+/// No activation.
+pub const NONE: u32 = 0;
+/// max(x, 0).
+pub const RELU: u32 = 1;
+/// x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))).
+pub const GELU: u32 = 2;
+/// x · σ(x).
+pub const SILU: u32 = 3;
+
+/// y = act(x·Wᵀ + bias) + residual, for `activation` one of the above.
+///
+/// # Safety
+/// As for [`gemm_mma`](super::gemm::mma::gemm_mma), both operands K-major; `bias` is null or valid for reads of n elements, and `residual` null or valid
+/// for reads of m rows of n, `residual_stride` apart.
+#[kernel(dtypes(T: half), values(V: 8, 1), block = mma::THREADS, shared = Shared, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn linear_mma<T: Half, const V: usize>(
+    x: *const T,
+    weight: *const T,
+    y: *mut T,
+    problem: Problem,
+    bias: *const T,
+    residual: *const T,
+    residual_stride: u64,
+    activation: u32,
+) {
+    let epilogue = Linear::of(&problem, activation, bias, (residual, residual_stride));
+    mma::run::<mma::Halves<T>, T, _, false, false, V>(x, weight, y, problem, epilogue, |_, _, _| ());
+}
+
+/// The same on Hopper.
+///
+/// # Safety
+/// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), both operands K-major; `bias` and `residual` as for [`linear_mma`].
+#[kernel(
+    dtypes(T: half), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Wide, arch = "sm_90a", no_spills
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn linear_hopper<T: Half>(
+    x_map: &TensorMap,
+    weight_map: &TensorMap,
+    y_map: &TensorMap,
+    y: *mut T,
+    problem: Problem,
+    store: u32,
+    bias: *const T,
+    residual: *const T,
+    residual_stride: u64,
+    activation: u32,
+) {
+    let epilogue = Linear::of(&problem, activation, bias, (residual, residual_stride));
+    let of = Matrices { a: x_map, b: weight_map, c_map: y_map, c: y, problem, store };
+    hopper::run::<Halves<T, false, false>, T, _>(of, epilogue);
+}

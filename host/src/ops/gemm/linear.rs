@@ -1,0 +1,390 @@
+//! A linear layer with what follows it.
+
+use cuda_std::float::Half;
+use cuda_std::launch::DevicePtr;
+use gpu_kernels::ops::gemm::gemm::hopper;
+use gpu_kernels::ops::gemm::linear as gk;
+use half::{bf16, f16};
+
+use super::operand::{Major, fits_tma};
+use super::product::{Path, Problem};
+use crate::dispatch;
+use crate::ops::activation::{gelu, relu, silu};
+use crate::ops::model::*;
+use crate::runtime::device::DeviceInfo;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// What a linear layer's sums go through, elementwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// max(x, 0): [`relu`](fn@crate::ops::relu).
+    Relu,
+    /// The tanh form: [`gelu`](fn@crate::ops::gelu).
+    Gelu,
+    /// x · σ(x): [`silu`](fn@crate::ops::silu).
+    Silu,
+}
+
+impl Activation {
+    const NAMES: &'static [&'static str] = &["none", "relu", "gelu", "silu"];
+
+    /// Of one of [`NAMES`](Self::NAMES).
+    fn named(name: &str) -> Self {
+        match name {
+            "relu" => Self::Relu,
+            "gelu" => Self::Gelu,
+            "silu" => Self::Silu,
+            _ => Self::None,
+        }
+    }
+
+    /// As the kernels call it.
+    fn number(self) -> u32 {
+        match self {
+            Self::None => gk::NONE,
+            Self::Relu => gk::RELU,
+            Self::Gelu => gk::GELU,
+            Self::Silu => gk::SILU,
+        }
+    }
+
+    /// In f64.
+    fn value(self) -> fn(f64) -> f64 {
+        match self {
+            Self::None => |x| x,
+            Self::Relu => relu::VALUE,
+            Self::Gelu => gelu::VALUE,
+            Self::Silu => silu::VALUE,
+        }
+    }
+}
+
+/// What follows the product of a linear layer, in this order: bias, activation, residual. Nothing by default.
+///
+/// ```
+/// # use warpsmith::ops::{Activation, Epilogue};
+/// # use warpsmith::bf16;
+/// let hidden = Epilogue::<bf16>::new().activation(Activation::Gelu);
+/// # let _ = hidden;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Epilogue<'a, T> {
+    bias: Option<View<'a, T>>,
+    activation: Activation,
+    residual: Option<View<'a, T>>,
+}
+
+impl<T> Default for Epilogue<'_, T> {
+    fn default() -> Self {
+        Self { bias: None, activation: Activation::None, residual: None }
+    }
+}
+
+impl<'a, T> Epilogue<'a, T> {
+    /// Nothing follows.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `bias`, `[out]`, contiguous, to every row.
+    pub fn bias(self, bias: impl Into<View<'a, T>>) -> Self {
+        Self { bias: Some(bias.into()), ..self }
+    }
+
+    /// Applies an activation.
+    pub fn activation(self, activation: Activation) -> Self {
+        Self { activation, ..self }
+    }
+
+    /// Adds `residual`, `[rows, out]`, whose rows may be padded.
+    pub fn residual(self, residual: impl Into<View<'a, T>>) -> Self {
+        Self { residual: Some(residual.into()), ..self }
+    }
+}
+
+/// y = act(x·Wᵀ + bias) + residual in f16 or bf16 with f32 accumulation: `x` is `[rows, in]`, `weight` `[out, in]`, and the result `[rows, out]`.
+///
+/// Bias, activation and residual are those of `epilogue`, each of which may be missing. They are applied in f32 to the sums, while the
+/// next part of the product is fetched: nothing but the result is written, and it is rounded once. Rows of all tensors may be padded; `in` = 0 leaves
+/// what the epilogue makes of zeros. On Hopper, rows of `x` and `weight` at multiples of 16 bytes take the TMA and wgmma path; everything else takes
+/// the mma.sync path, fastest with the same alignment. The result is a new dense tensor; the work is queued on `stream`.
+///
+/// The gradient, without an activation, is [`linear_backward`](fn@crate::ops::linear_backward).
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
+/// apart, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, f16, ops::{self, Activation, Epilogue}};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let x = Tensor::from_slice(&stream, [1, 2], &[1.0, 2.0].map(f16::from_f32))?;
+/// let weight = Tensor::from_slice(&stream, [2, 2], &[3.0, 4.0, -5.0, 1.0].map(f16::from_f32))?;
+/// let bias = Tensor::from_slice(&stream, [2], &[0.5, 1.0].map(f16::from_f32))?;
+/// let after = Epilogue::new().bias(&bias).activation(Activation::Relu).residual(&x);
+/// let y = ops::linear(&stream, &x, &weight, after)?;
+/// assert_eq!(y.to_vec(&stream)?, [12.5, 2.0].map(f16::from_f32));
+/// # Ok(())
+/// # }
+/// ```
+pub fn linear<'a, T: Float + Half>(
+    stream: &Stream,
+    x: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    epilogue: Epilogue<'a, T>,
+) -> Result<Tensor<T>> {
+    let (x, weight) = (x.into(), weight.into());
+    let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
+    let [out, _]: [usize; 2] = weight.dims(INFO.name, "weight")?;
+    let mut y = Tensor::uninit(stream, [rows, out])?;
+    linear_into(stream, x, weight, epilogue, &mut y)?;
+    Ok(y)
+}
+
+/// [`linear`] into `y`, whose rows may be padded.
+///
+/// # Errors
+/// As of [`linear`].
+pub fn linear_into<'a, T: Float + Half>(
+    stream: &Stream,
+    x: impl Into<View<'a, T>>,
+    weight: impl Into<View<'a, T>>,
+    epilogue: Epilogue<'a, T>,
+    y: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    launch(stream, x.into(), weight.into(), epilogue, y.into(), Path::Fastest)
+}
+
+fn launch<T: Float + Half>(
+    stream: &Stream,
+    x: View<'_, T>,
+    weight: View<'_, T>,
+    Epilogue { bias, activation, residual }: Epilogue<'_, T>,
+    y: ViewMut<'_, T>,
+    path: Path,
+) -> Result<()> {
+    let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
+    let [out, _]: [usize; 2] = weight.dims(INFO.name, "weight")?;
+    let problem = Problem::of_rows(&INFO, ["x", "weight", "y"], x, weight, y)?;
+    let mut of_bias = DevicePtr::null();
+    if let Some(bias) = bias {
+        bias.require_shape(INFO.name, "bias", &[out])?;
+        bias.require_contiguous(INFO.name, "bias")?;
+        of_bias = bias.ptr(stream)?;
+    }
+    let (mut of_residual, mut stride) = (DevicePtr::null(), 0);
+    if let Some(residual) = residual {
+        residual.require_shape(INFO.name, "residual", &[rows, out])?;
+        stride = residual.require_row_stride(INFO.name, "residual")? as u64;
+        of_residual = residual.ptr(stream)?;
+    }
+    let activation = activation.number();
+    problem.launch(
+        stream,
+        path,
+        hopper::BLOCK_N,
+        |grid, (x_map, weight_map, y_map, y, problem, store)| {
+            let args = (x_map, weight_map, y_map, y, problem, store, of_bias, of_residual, stride, activation);
+            // SAFETY: the maps and y describe live tensors of these sizes, y is borrowed mutably, and bias and residual have these sizes where
+            // they are there.
+            unsafe { stream.launch::<gk::LinearHopper<T>>(grid, args) }
+        },
+        |grid, packed, (x, weight, y, problem)| {
+            let args = (x, weight, y, problem, of_bias, of_residual, stride, activation);
+            // SAFETY: the same; packs are taken only of operands that lie for them.
+            unsafe {
+                if packed {
+                    stream.launch::<gk::LinearMma<T, 8>>(grid, args)
+                } else {
+                    stream.launch::<gk::LinearMma<T, 1>>(grid, args)
+                }
+            }
+        },
+    )
+}
+
+/// The operator's entry in the registry.
+pub struct Linear;
+
+/// [`linear`] in the registry.
+pub static LINEAR: Linear = Linear;
+
+const ACTIVATION: &str = "activation";
+
+static INFO: OpInfo = OpInfo {
+    name: "linear",
+    bench_name: "gemm.bf16_bias_gelu",
+    summary: "16-bit linear layer with bias, activation and residual",
+    math: "y = act(x·Wᵀ + bias) + residual",
+    args: &[
+        ArgInfo::input("x", "[rows, in], rows may be padded"),
+        ArgInfo::input("weight", "[out, in], rows may be padded"),
+        ArgInfo::input("bias", "[out], contiguous").optional(),
+        ArgInfo::input("residual", "[rows, out], rows may be padded").optional(),
+        ArgInfo::output("y", "[rows, out], rows may be padded"),
+    ],
+    params: &[ParamInfo::choice(ACTIVATION, "none", Activation::NAMES, "what the sums go through")],
+    dtypes: &[DType::F16, DType::BF16],
+    kernels: &[gk::LINEAR_MMA, gk::LINEAR_HOPPER],
+    variants: &[
+        Variant {
+            name: "hopper",
+            doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of x and weight are at multiples of 16 bytes",
+            applies: fits_hopper,
+            launch: |stream, args, params| run(stream, args, params, Path::Hopper),
+        },
+        Variant {
+            name: "mma",
+            doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
+            applies: |_, _| true,
+            launch: |stream, args, params| run(stream, args, params, Path::Mma),
+        },
+    ],
+};
+
+fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Path) -> Result<()> {
+    let activation = Activation::named(params.choice(ACTIVATION)?);
+    dispatch!(INFO, args.dtype("x")?, [f16, bf16] => |T| {
+        let (bias, residual) = (args.optional_input("bias")?, args.optional_input("residual")?);
+        let epilogue = Epilogue { bias, activation, residual };
+        launch::<T>(stream, args.input("x")?, args.input("weight")?, epilogue, args.output("y")?, path)
+    })
+}
+
+/// Whether the Hopper path can run the case on such a device.
+fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
+    let Ok([rows, depth, out]) = case.dims(["rows", "in", "out"]) else {
+        return false;
+    };
+    let fits = |name, rows| fits_tma(case, name, case.dtype, &[rows, depth], false) == Some(Major::K);
+    device.compute_capability == (9, 0) && rows > 0 && out > 0 && fits("x", rows) && fits("weight", out)
+}
+
+impl Operator for Linear {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let dims = |rows, depth, out| [("rows", rows), ("in", depth), ("out", out)];
+        let production = |rows, depth, out, after: &str| {
+            let name = format!("m={rows} n={out} k={depth}{after}");
+            Case::production(&INFO, name, DType::BF16, dims(rows, depth, out))
+        };
+        let through = |case: Case, activation| case.param(ACTIVATION, ParamValue::Choice(activation));
+        let mut cases = vec![
+            through(production(8192, 4096, 14336, " bias silu residual"), "silu"),
+            through(production(8192, 4096, 14336, "").only(&["bias"]), "gelu"),
+            production(8192, 4096, 14336, " nothing").only(&[]).timed_only(),
+            through(production(8192, 4096, 14336, " relu").only(&[]), "relu").timed_only(),
+            production(8192, 14336, 4096, " bias residual").timed_only(),
+        ];
+        for &dtype in INFO.dtypes {
+            let odd = |rows, depth, out| Case::odd(&INFO, dtype, dims(rows, depth, out));
+            cases.extend([
+                through(odd(136, 72, 144), "gelu"),
+                through(odd(33, 41, 35), "silu"),
+                through(odd(24, 48, 40), "relu").only(&["bias"]),
+                odd(24, 48, 40).only(&["residual"]).arrange("residual", Arrangement::DENSE.row_pad(3)),
+                through(odd(40, 24, 70), "gelu")
+                    .arrange("x", Arrangement::DENSE.row_pad(8))
+                    .arrange("weight", Arrangement::DENSE.row_pad(16))
+                    .arrange("residual", Arrangement::DENSE.row_pad(2))
+                    .arrange("y", Arrangement::DENSE.row_pad(4)),
+                through(odd(24, 20, 30), "silu").only(&["residual"]).arrange("y", Arrangement::DENSE.row_pad(1)),
+                through(odd(24, 32, 40), "relu").offset(1),
+                odd(24, 32, 40).arrange("bias", Arrangement::DENSE.offset(1)),
+                odd(16, 16, 16).only(&[]),
+                Case::tiny(&INFO, dtype, dims(1, 1, 1)),
+                through(Case::tiny(&INFO, dtype, dims(3, 5, 2)), "gelu"),
+                Case::empty(&INFO, dtype, dims(0, 8, 8)),
+                Case::empty(&INFO, dtype, dims(8, 8, 0)),
+                through(Case::empty(&INFO, dtype, dims(8, 0, 12)), "gelu"),
+                Case::boundary(&INFO, dtype, dims(128, 64, 128)).only(&["bias"]),
+                through(Case::boundary(&INFO, dtype, dims(1, 40, 136)), "silu"),
+                through(Case::boundary(&INFO, dtype, dims(16, 16, 24)), "relu").values("bias", Values::Specials),
+            ]);
+        }
+        // Blocks of the Hopper path that take several tiles.
+        cases.push(through(Case::odd(&INFO, DType::F16, dims(304, 200, 520)), "gelu"));
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [rows, depth, out] = case.dims(["rows", "in", "out"])?;
+        // Sums have a size of one, where activations bend.
+        let high = (3.0 / depth.max(1) as f64).sqrt();
+        let specs = [
+            InputSpec::normal("x", case.dtype, [rows, depth]),
+            InputSpec::new("weight", case.dtype, [out, depth], Values::Uniform { low: -high, high }),
+            InputSpec::normal("bias", case.dtype, [out]),
+            InputSpec::normal("residual", case.dtype, [rows, out]),
+        ];
+        Ok(specs.into_iter().filter(|spec| case.has(spec.name)).map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let (x, weight) = (inputs.get("x")?, inputs.get("weight")?);
+        let [rows, depth] = x.dims()?;
+        let [out, _] = weight.dims()?;
+        weight.has_shape(&[out, depth])?;
+        if let Some(bias) = inputs.optional("bias") {
+            bias.has_shape(&[out])?;
+        }
+        if let Some(residual) = inputs.optional("residual") {
+            residual.has_shape(&[rows, out])?;
+        }
+        Ok(vec![TensorMeta::new("y", x.dtype(), [rows, out])])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        run(stream, args, params, Path::Fastest)
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let (x, weight) = (inputs.get("x")?, inputs.get("weight")?);
+        let (bias, residual) = (inputs.optional("bias").map(|bias| bias.to_f64()), inputs.optional("residual"));
+        let value = Activation::named(params.choice(ACTIVATION)?).value();
+        let out = weight.shape()[0];
+        let mut y = reference::matmul_nt(x, weight, rows);
+        for (y, row) in y.chunks_mut(out.max(1)).zip(rows) {
+            let residual = residual.map(|residual| reference::row(residual, *row));
+            for (column, y) in y.iter_mut().enumerate() {
+                let of = |values: &Option<Vec<f64>>| values.as_ref().map_or(0.0, |values| values[column]);
+                *y = value(*y + of(&bias)) + of(&residual);
+            }
+        }
+        Ok(y)
+    }
+
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
+        let [depth] = case.dims(["in"])?;
+        // A sum of size one is truncated towards zero by 2⁻²² for each step of 16 products, as gemm's are. Adding the bias, of size four, and the
+        // residual rounds; the approximations of an activation are 2⁻²⁰ of it; and its slope is below 1.2.
+        let sum = (depth as f64 / 16.0).max(1.0) * 4.0 * roundoff(DType::F32);
+        let abs = 1.2 * sum + 8.0 * 16.0 * roundoff(DType::F32);
+        Ok(Tolerance::rounded(
+            case.dtype,
+            abs,
+            2.0 * roundoff(DType::F32),
+            "one rounding of the result, in/16 truncations of sums of size one, and f32 arithmetic on numbers up to eight",
+        ))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [rows, depth, out] = case.dims(["rows", "in", "out"])?;
+        let elements = |name, of: usize| if case.has(name) { of } else { 0 };
+        let read = rows * depth + out * depth + elements("bias", out) + elements("residual", rows * out);
+        let bytes = case.dtype.size() * (read + rows * out);
+        Ok(Cost::compute(bytes as u64, 2 * (rows * depth * out) as u64, Bound::Tensor(case.dtype)))
+    }
+}

@@ -1,0 +1,121 @@
+//! C = A·Bᵀ of operands whose rows lie along k, by either path: what products with epilogues of their own share.
+
+use cuda_std::launch::{DevicePtr, DevicePtrMut, TensorMap};
+use gpu_kernels::ops::gemm as gk;
+use gpu_kernels::ops::gemm::gemm::mma;
+
+use super::operand::{Major, Operand, Tiling};
+use super::sizes;
+use crate::ops::elementwise::grid;
+use crate::ops::model::OpInfo;
+use crate::runtime::dtype::{Dtype, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::view::{View, ViewMut};
+
+/// Which kernel computes a product.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Path {
+    /// What takes the operands, and is fastest.
+    Fastest,
+    /// TMA and wgmma.
+    Hopper,
+    /// mma.sync.
+    Mma,
+}
+
+/// A product whose sizes fit together.
+pub(super) struct Problem<'a, A, B, C> {
+    info: &'static OpInfo,
+    names: [&'static str; 3],
+    a: Operand<'a, A>,
+    b: Operand<'a, B>,
+    c: ViewMut<'a, C>,
+    sizes: gk::Problem,
+    /// Tiles of the path for every GPU.
+    blocks: Option<u32>,
+}
+
+/// How a kernel of the Hopper path is launched: with its grid, and
+pub(super) type HopperArgs<C> = (TensorMap, TensorMap, TensorMap, DevicePtrMut<C>, gk::Problem, u32);
+/// How one of the path for every GPU is.
+pub(super) type MmaArgs<A, B, C> = (DevicePtr<A>, DevicePtr<B>, DevicePtrMut<C>, gk::Problem);
+
+impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
+    /// Of `a`, `[m, k]`, `b`, `[n, k]`, and `c`, `[m, n]`, which errors call by these names. Their rows are contiguous and equally far apart.
+    pub(super) fn of_rows(
+        info: &'static OpInfo,
+        names: [&'static str; 3],
+        a: View<'a, A>,
+        b: View<'a, B>,
+        c: ViewMut<'a, C>,
+    ) -> Result<Self> {
+        a.require_row_stride(info.name, names[0])?;
+        b.require_row_stride(info.name, names[1])?;
+        Self::new(info, names, a, b, c)
+    }
+
+    /// The same of `a` and `b` with any strides.
+    pub(super) fn new(
+        info: &'static OpInfo,
+        names: [&'static str; 3],
+        a: View<'a, A>,
+        b: View<'a, B>,
+        c: ViewMut<'a, C>,
+    ) -> Result<Self> {
+        let [of_a, of_b, of_c] = names;
+        let [m, k]: [usize; 2] = a.dims(info.name, of_a)?;
+        let [n, _]: [usize; 2] = b.dims(info.name, of_b)?;
+        b.require_shape(info.name, of_b, &[n, k])?;
+        c.require_shape(info.name, of_c, &[m, n])?;
+        let ldc = c.require_row_stride(info.name, of_c)? as u64;
+        let [m, n, k] = sizes(info, [(of_a, m), (of_b, n), (of_a, k)])?;
+        let blocks = grid(info, of_c, m.div_ceil(mma::BLOCK) as usize * n.div_ceil(mma::BLOCK) as usize, 1)?;
+        let (a, b) = (Operand::new(a), Operand::new(b));
+        let (a_strides, b_strides, c_strides) = (a.lies.strides, b.lies.strides, [0, ldc]);
+        let sizes = gk::Problem { a: a_strides, b: b_strides, c: c_strides, m, n, k, batch: 1, alpha: 1.0, beta: 0.0 };
+        Ok(Self { info, names, a, b, c, sizes, blocks })
+    }
+
+    /// C = α·A·Bᵀ + β·C.
+    pub(super) fn with_factors(mut self, alpha: f32, beta: f32) -> Self {
+        (self.sizes.alpha, self.sizes.beta) = (alpha, beta);
+        self
+    }
+
+    /// Whether packs of 16 bytes can be taken of both operands, which lie along k.
+    fn is_packed(&self) -> bool {
+        [&self.a.lies, &self.b.lies].iter().all(|lies| lies.major == Some(Major::K))
+    }
+
+    /// Whether TMA takes both operands.
+    fn fits_hopper(&self) -> bool {
+        [&self.a.lies, &self.b.lies].iter().all(|lies| lies.fits_tma() == Some(Major::K))
+    }
+
+    /// Launches one of the kernels: `hopper`, whose tiles have `block_n` columns, or `mma`, told whether operands are packed.
+    pub(super) fn launch(
+        mut self,
+        stream: &Stream,
+        path: Path,
+        block_n: u32,
+        hopper: impl FnOnce(u32, HopperArgs<C>) -> Result<()>,
+        mma: impl FnOnce(u32, bool, MmaArgs<A, B, C>) -> Result<()>,
+    ) -> Result<()> {
+        let fits = self.fits_hopper();
+        if path == Path::Hopper && !fits {
+            let [a, b, _] = self.names;
+            let wanted = format!("rows of {a} and {b} that are not empty and lie at multiples of 16 bytes");
+            return Err(self.info.param_error("variant", "hopper", wanted));
+        }
+        let Some(blocks) = self.blocks else { return Ok(()) };
+        if path == Path::Hopper || path == Path::Fastest && fits && stream.device().supports_hopper() {
+            let majors = [Major::K; 2];
+            let Tiling { maps: [a, b, c_map], store, grid } =
+                Tiling::new(stream, (&self.a, &self.b), majors, &mut self.c, &self.sizes, block_n)?;
+            return hopper(grid, (a, b, c_map, self.c.ptr_mut(stream)?, self.sizes, store));
+        }
+        let (a, b) = (self.a.rows.ptr(stream)?, self.b.rows.ptr(stream)?);
+        mma(blocks, self.is_packed(), (a, b, self.c.ptr_mut(stream)?, self.sizes))
+    }
+}
