@@ -38,12 +38,14 @@ impl Lies {
         let rank = shape.len();
         let strides = [if rank > 2 { stride(0) } else { 0 }, stride(rank - 2), stride(rank - 1)];
         let whole = |stride: u64| (stride * size as u64).is_multiple_of(16);
+        // A stride of 0 is one that nothing takes, or that of a view which shows one element many times.
+        let adjacent = |i: usize| stride(i) == 1 || shape[i] < 2;
         let major = match strides {
             // Nothing is read.
             _ if shape[rank - 1] == 0 => Some(Major::K),
             _ if !alignment.is_multiple_of(16) || !whole(strides[0]) => None,
-            [_, row, 0 | 1] if whole(row) => Some(Major::K),
-            [_, 0 | 1, k] if whole(k) => Some(Major::Mn),
+            [_, row, _] if adjacent(rank - 1) && whole(row) => Some(Major::K),
+            [_, _, k] if adjacent(rank - 2) && whole(k) => Some(Major::Mn),
             _ => None,
         };
         Self { strides, major, rows: shape[rank - 2] as u64, k: shape[rank - 1] as u64 }
