@@ -241,7 +241,7 @@ unsafe fn consume<T: Half, const R: usize>(
 ) where
     [f32; R]: Accumulators,
 {
-    let is_first_lane = thread::thread_idx_x() % WARPGROUP == 0;
+    let is_first_lane = thread::thread_idx_x().is_multiple_of(WARPGROUP);
     let mut at = Cursor::default();
     let mut previous = 0;
     for step in first..end {

@@ -21,7 +21,8 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// This is a linear layer: `a` holds activations, `b` the layer's weight. Rows may be padded (a leading dimension above the
 /// row length); any m, n and k work, and k = 0 gives zeros. On Hopper, rows of `a` and `b` at multiples of 16 bytes take the TMA
-/// and wgmma path, for up to 128 rows at about the speed of memory; everything else takes the mma.sync path, fastest with the same alignment. The work is queued on `stream`.
+/// and wgmma path, for up to 128 rows or columns one that takes about as long as reading the weight; everything else takes the mma.sync path,
+/// fastest with the same alignment. The work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::Error::Layout) if
@@ -91,7 +92,7 @@ static INFO: OpInfo = OpInfo {
     variants: &[
         Variant {
             name: "skinny",
-            doc: "TMA and wgmma with k split, compute capability 9.0: what is picked where the next one fits, for up to 128 rows or columns",
+            doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns",
             applies: fits_skinny,
             launch: |stream, args, _| of(args)?.launch_skinny(stream),
         },

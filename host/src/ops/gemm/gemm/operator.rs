@@ -57,7 +57,7 @@ pub(super) const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: boo
 
 const SKINNY: Variant = Variant {
     name: "skinny",
-    doc: "TMA and wgmma with k split, compute capability 9.0: what is picked for one product of at most 128 rows or columns, both operands K-major in packs of 16 bytes",
+    doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major",
     applies: fits_skinny,
     launch: |stream, args, params| launch(stream, args, params, Path::Skinny),
 };
