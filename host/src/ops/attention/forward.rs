@@ -6,6 +6,7 @@ use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple, weights};
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::{bf16, f16};
 
 use super::exact::Exact;
@@ -256,6 +257,7 @@ pub(super) static INFO: OpInfo = OpInfo {
         weights::ATTENTION_WEIGHTS,
         GEMM_MMA,
         GEMM_HOPPER,
+        GEMM_SKINNY,
     ],
     variants: &[
         Variant {

@@ -89,7 +89,7 @@ impl<'a, T: Dtype> Operand<'a, T> {
     }
 
     /// The descriptor of its boxes of `rows` by a stage's depth; MN-major they are cut into panels.
-    fn map(&self, stream: &Stream, major: Major, rows: u32) -> Result<TensorMap> {
+    pub(super) fn map(&self, stream: &Stream, major: Major, rows: u32) -> Result<TensorMap> {
         let Lies { strides: [product, row, along_k], rows: all, k, .. } = self.lies;
         let products = if product == 0 { 1 } else { self.rows.shape()[0] as u64 };
         let depth = (hopper::STAGE_BYTES as usize / size_of::<T>()) as u32;

@@ -11,7 +11,7 @@
 //!
 //! # Mapping
 //! [`hopper`]: clusters of two blocks walk 256 × 256 tiles; a producer warpgroup and two consumers of 64 × 256 a block.
-//! [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
+//! [`skinny`]: clusters of four blocks take 128 rows of the longer side, and share k. [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
 //!
 //! # Shared memory
 //! [`hopper`]: 4 stages × (128 + 256) × 64 elements + 4 × 8 KiB for the epilogue + barriers = 229 440 B, one block a
@@ -22,7 +22,8 @@
 //! f32 and C is rounded once, to nearest even. NaN and infinities propagate as in the sum.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs a product against 2·(m·k + k·n + m·n) bytes: bound by the tensor cores once m and n pass a few hundred. A tile of
+//! 2·m·n·k FLOPs a product against 2·(m·k + k·n + m·n) bytes: bound by the tensor cores once m and n pass a few hundred, and before, in
+//! [`skinny`], by memory. A tile of
 //! 256 × 256 loads (256 + 256)·2 bytes from L2 for every 2·256·256 FLOPs of a k, 128 FLOP/B. mma.sync reaches some 350 TFLOP/s of an H200,
 //! half of what wgmma does.
 //!
@@ -36,3 +37,4 @@
 
 pub mod hopper;
 pub mod mma;
+pub mod skinny;

@@ -2,11 +2,13 @@
 
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::bf16;
 
 use super::super::operand::fits_tma;
 use super::operator::kernels;
 use super::problem::Problem;
+use super::skinny;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
@@ -19,7 +21,8 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// This is a linear layer: `a` holds activations, `b` the layer's weight. Rows may be padded (a leading dimension above the
 /// row length); any m, n and k work, and k = 0 gives zeros. On Hopper, rows of `a` and `b` at multiples of 16 bytes take the TMA
-/// and wgmma path; everything else takes the mma.sync path, fastest with the same alignment. The work is queued on `stream`.
+/// and wgmma path, for up to 128 rows or columns one that takes about as long as reading the weight; everything else takes the mma.sync path,
+/// fastest with the same alignment. The work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::Error::Layout) if
@@ -85,8 +88,14 @@ static INFO: OpInfo = OpInfo {
     params: &[],
     dtypes: &[DType::BF16],
     // A column of a single k is adjacent along m or n as well.
-    kernels: &[kernels(GEMM_MMA, true, false), kernels(GEMM_HOPPER, true, false)],
+    kernels: &[kernels(GEMM_MMA, true, false), kernels(GEMM_HOPPER, true, false), kernels(GEMM_SKINNY, true, false)],
     variants: &[
+        Variant {
+            name: "skinny",
+            doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns",
+            applies: fits_skinny,
+            launch: |stream, args, _| of(args)?.launch_skinny(stream),
+        },
         Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of a and b are at multiples of 16 bytes",
@@ -111,6 +120,15 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", m) && fits("b", n)
 }
 
+/// Whether the path for few rows or columns can.
+fn fits_skinny(device: &DeviceInfo, case: &Case) -> bool {
+    let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
+        return false;
+    };
+    let major = |name, rows| fits_tma(case, name, case.dtype, &[rows, k], false);
+    skinny::fits(device, 1, [m, n], [major("a", m), major("b", n)])
+}
+
 impl Operator for GemmBf16 {
     fn info(&self) -> &'static OpInfo {
         &INFO
@@ -127,7 +145,16 @@ impl Operator for GemmBf16 {
             (16384, 16384, 16384),
             (8192, 28672, 8192),
             (4096, 4096, 14336),
+            (1, 8192, 8192),
+            (8, 8192, 8192),
+            (16, 8192, 8192),
+            (32, 8192, 8192),
             (64, 8192, 8192),
+            (128, 8192, 8192),
+            (16, 28672, 8192),
+            (16, 8192, 28672),
+            (16, 4096, 4096),
+            (8192, 64, 8192),
             (1792, 1792, 1792),
             (1793, 1793, 1793),
         ]
@@ -153,6 +180,11 @@ impl Operator for GemmBf16 {
             Case::boundary(&INFO, bf16, dims(128, 256, 320)),
             Case::boundary(&INFO, bf16, dims(1, 1024, 304)),
             Case::boundary(&INFO, bf16, dims(1024, 1, 304)),
+            // More stages than the rings of the path for few rows or columns have.
+            Case::boundary(&INFO, bf16, dims(16, 72, 2056)),
+            Case::boundary(&INFO, bf16, dims(40, 17, 2048)),
+            Case::boundary(&INFO, bf16, dims(64, 136, 1544)),
+            Case::boundary(&INFO, bf16, dims(128, 264, 1544)),
         ]);
         cases
     }

@@ -3,6 +3,7 @@
 mod layer;
 mod operator;
 mod problem;
+mod skinny;
 
 pub use layer::{GEMM_BF16, gemm_bf16, gemm_bf16_into};
 pub use operator::{GEMM, GEMM_TO_F32, Gemm};
@@ -22,7 +23,8 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// Operands may have any strides: a [transposed](View::t) matrix is read as it lies. Those with adjacent elements along one of their
 /// dimensions and all else at multiples of 16 bytes are read in packs, and on Hopper take the TMA and wgmma path, twice as fast as the one for all
-/// GPUs. Any m, n and k work, and k = 0 gives zeros. The result is a new dense tensor; the work is queued on `stream`.
+/// GPUs; a single product of up to 128 rows or columns, of operands that are adjacent along k, then takes about as long as reading them. Any m, n
+/// and k work, and k = 0 gives zeros. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1 or C has more

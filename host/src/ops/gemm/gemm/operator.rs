@@ -4,10 +4,12 @@ use cuda_std::float::Half;
 use cuda_std::launch::Instance;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::{bf16, f16};
 
 use super::super::operand::fits_tma;
 use super::problem::{Problem, Scalar, Shapes};
+use super::skinny;
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
@@ -53,6 +55,12 @@ pub(super) const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: boo
     all.split_at(at).1.split_at(each).0
 }
 
+const SKINNY: Variant = Variant {
+    name: "skinny",
+    doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major",
+    applies: fits_skinny,
+    launch: |stream, args, params| launch(stream, args, params, Path::Skinny),
+};
 const HOPPER: Variant = Variant {
     name: "hopper",
     doc: "TMA and wgmma, compute capability 9.0: what is picked for operands that lie in packs of 16 bytes",
@@ -74,8 +82,10 @@ pub(super) static INFO: OpInfo = facts(
         kernels(GEMM_MMA, true, false),
         kernels(GEMM_HOPPER, false, false),
         kernels(GEMM_HOPPER, true, false),
+        kernels(GEMM_SKINNY, false, false),
+        kernels(GEMM_SKINNY, true, false),
     ],
-    &[HOPPER, MMA],
+    &[SKINNY, HOPPER, MMA],
 );
 
 pub(super) static TO_F32: OpInfo = facts(
@@ -86,8 +96,10 @@ pub(super) static TO_F32: OpInfo = facts(
         kernels(GEMM_MMA, true, true),
         kernels(GEMM_HOPPER, false, true),
         kernels(GEMM_HOPPER, true, true),
+        kernels(GEMM_SKINNY, false, true),
+        kernels(GEMM_SKINNY, true, true),
     ],
-    &[HOPPER, MMA],
+    &[SKINNY, HOPPER, MMA],
 );
 
 /// A form of the operator in the registry.
@@ -110,6 +122,7 @@ impl Gemm {
 #[derive(Clone, Copy)]
 enum Path {
     Fastest,
+    Skinny,
     Hopper,
     Mma,
 }
@@ -135,6 +148,7 @@ fn launch_typed<T: Float + Half, C: Float>(
     let problem = Problem::<T, C>::new(info, alpha, params.f32("beta")?, a, b, c)?;
     match path {
         Path::Fastest => problem.launch(stream),
+        Path::Skinny => problem.launch_skinny(stream),
         Path::Hopper => problem.launch_hopper(stream),
         Path::Mma => problem.launch_mma(stream),
     }
@@ -151,6 +165,18 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
         && n > 0
         && fits_tma(case, "a", case.dtype, &a, false).is_some()
         && fits_tma(case, "b", case.dtype, &b, true).is_some()
+}
+
+/// Whether the path for few rows or columns can.
+fn fits_skinny(device: &DeviceInfo, case: &Case) -> bool {
+    let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
+        return false;
+    };
+    let majors = [
+        fits_tma(case, "a", case.dtype, &shape(batch, [m, k]), false),
+        fits_tma(case, "b", case.dtype, &shape(batch, [k, n]), true),
+    ];
+    skinny::fits(device, batch, [m, n], majors)
 }
 
 /// A batch of one is a matrix.
@@ -210,6 +236,10 @@ impl Operator for Gemm {
                     .arrange("b", Arrangement::DENSE.broadcast(&[0])),
                 Case::odd(info, dtype, dims(1, 40, 24, 32)).offset(1),
                 Case::odd(info, dtype, dims(1, 16, 16, 16)).values("c", Values::Specials),
+                // More stages than the rings of the path for few rows or columns have.
+                lie(Case::odd(info, dtype, dims(1, 11, 136, 1544)), "NT", T).param("alpha", -0.5).param("beta", 1.5),
+                lie(Case::odd(info, dtype, dims(1, 140, 40, 1032)), "NT", T).param("beta", 1.0),
+                lie(Case::odd(info, dtype, dims(1, 136, 120, 776)), "NT", T),
                 Case::tiny(info, dtype, dims(1, 1, 1, 1)),
                 Case::tiny(info, dtype, dims(2, 3, 2, 5)),
                 Case::empty(info, dtype, dims(1, 0, 8, 8)),

@@ -3,6 +3,7 @@
 use cuda_std::launch::Instance;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::loss::cross_entropy::{self as gk, targets as batch};
 use half::{bf16, f16};
 
@@ -34,6 +35,7 @@ const PARAMS: &[ParamInfo] = {
 const KERNELS: &[&[Instance]] = &[
     GEMM_MMA,
     GEMM_HOPPER,
+    GEMM_SKINNY,
     gk::CROSS_ENTROPY,
     gk::CROSS_ENTROPY_CLUSTER,
     gk::CROSS_ENTROPY_GENERAL,

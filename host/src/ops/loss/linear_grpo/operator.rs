@@ -3,6 +3,7 @@
 use cuda_std::launch::Instance;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::loss::cross_entropy::{self as ce, targets as batch};
 use gpu_kernels::ops::loss::grpo::{self as gk, sequences};
 use half::{bf16, f16};
@@ -46,6 +47,7 @@ const PARAMS: &[ParamInfo] = {
 const KERNELS: &[&[Instance]] = &[
     GEMM_MMA,
     GEMM_HOPPER,
+    GEMM_SKINNY,
     ce::CROSS_ENTROPY,
     ce::CROSS_ENTROPY_CLUSTER,
     batch::WEIGH_TARGETS,

@@ -3,6 +3,7 @@
 use cuda_std::launch::Instance;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::loss::cross_entropy::targets as batch;
 use gpu_kernels::ops::loss::kl_divergence as gk;
 use half::{bf16, f16};
@@ -33,8 +34,15 @@ const PARAMS: &[ParamInfo] = {
     &[divergence, beta, temperature, ignore, sum, memory]
 };
 
-const KERNELS: &[&[Instance]] =
-    &[GEMM_MMA, GEMM_HOPPER, gk::KL_DIVERGENCE, gk::KL_DIVERGENCE_CLUSTER, batch::WEIGH_TARGETS, batch::TOTAL_LOSS];
+const KERNELS: &[&[Instance]] = &[
+    GEMM_MMA,
+    GEMM_HOPPER,
+    GEMM_SKINNY,
+    gk::KL_DIVERGENCE,
+    gk::KL_DIVERGENCE_CLUSTER,
+    batch::WEIGH_TARGETS,
+    batch::TOTAL_LOSS,
+];
 
 const fn facts([name, bench_name, summary, math]: [&'static str; 4], args: &'static [ArgInfo]) -> OpInfo {
     let dtypes = &[DType::F16, DType::BF16];

@@ -1,0 +1,304 @@
+//! The product with few rows, or few columns, at the speed of memory: wgmma has its 64 rows along the long side.
+//!
+//! # Math
+//! That of [`gemm`](super). The operand with the many rows along k is the *weight*, those of the other are the *vectors*: with few rows of A,
+//! Cᵀ = B·Aᵀ is computed, and with few columns of B, C = A·B. Which of the two C is shows in its strides only.
+//!
+//! # Layout
+//! Both operands K-major, rows at multiples of 16 bytes. Up to 16, 64 or 128 vectors, `2·R`; TMA writes zeros for those that are missing, and reads
+//! nothing.
+//!
+//! # Mapping
+//! A cluster of [`CLUSTER`] blocks computes [`ROWS`] rows of the weight by all vectors, each a part of k. In a block a warp produces, one thread of
+//! which issues every copy, and two warpgroups multiply 64 rows each of a stage of 64 elements of k. Each block adds the sums of a quarter of the
+//! rows: the others write theirs to its shared memory, as the tensor core left them, and it adds them in the order of the blocks, the same result
+//! every time. Two blocks share a multiprocessor, so that one streams while the other starts or ends.
+//!
+//! # Shared memory
+//! Stages of ([`ROWS`] + 2·`R`)·128 bytes: 6 of 18 KiB, 4 of 24 KiB or 3 of 32 KiB, and their barriers. The sums lie where the stages were.
+//!
+//! # Numerics
+//! As of [`gemm`](super), with the sums of the parts of k added in f32.
+//!
+//! # Cost
+//! The bytes of the weight, once: n·k·2 over the bandwidth, 31.7 µs for 8192 × 8192 at 4.23 TB/s. An H200 takes 41 µs
+//! for up to 16 vectors, 46 for 64 and 59 for 128: the vectors come from L2 once for each [`ROWS`] rows, 128 of them as many bytes as the weight.
+//!
+//! # Limits
+//! 128 vectors, one product. Compute capability 9.0.
+//!
+//! # Sources
+//! Those of [`gemm`](super); Osama et al., "Stream-K" (arXiv:2301.03598), on splitting k.
+
+use cuda_std::float::{Element, Half};
+use cuda_std::launch::{Fields, TensorMap};
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR};
+use cuda_std::{cluster, kernel, math, thread, tma, warp};
+
+use super::super::epilogue::{Epilogue, Factor};
+use super::super::hopper::Cursor;
+
+/// Blocks of a cluster, which share k.
+pub const CLUSTER: u32 = 4;
+/// Two warpgroups that multiply, and the warp that produces.
+pub const THREADS: u32 = CONSUMERS * WARPGROUP + 32;
+/// Rows of the weight that a cluster takes.
+pub const ROWS: u32 = CONSUMERS * WARPGROUP_ROWS;
+/// The most vectors.
+pub const MOST: u32 = 128;
+
+const WARPGROUP: u32 = 128;
+const CONSUMERS: u32 = 2;
+/// Rows of a product, and of a warp's part of it.
+const WARPGROUP_ROWS: u32 = 64;
+const WARP_ROWS: u32 = 16;
+/// Elements of k in a stage, and their bytes: a row of the widest swizzle.
+const DEPTH: u32 = 64;
+const ROW_BYTES: u32 = DEPTH * 2;
+/// Warps whose sums a block adds for its cluster.
+const PART: u32 = ROWS / WARP_ROWS / CLUSTER;
+
+/// Vectors of a kernel whose threads have `r` sums.
+pub const fn vectors(r: usize) -> u32 {
+    2 * r as u32
+}
+
+const fn stage_bytes(r: usize) -> u32 {
+    (ROWS + vectors(r)) * ROW_BYTES
+}
+
+/// As many as half of a multiprocessor's memory has room for.
+const fn stages(r: usize) -> u32 {
+    112 * 1024 / stage_bytes(r)
+}
+
+const fn shared_bytes(r: usize) -> usize {
+    assert!(CLUSTER * PART * r as u32 * 32 * 4 <= stages(r) * stage_bytes(r));
+    (stages(r) * (stage_bytes(r) + 2 * size_of::<Barrier>() as u32)) as usize
+}
+
+/// What there is to compute.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Sizes {
+    /// Elements of C from a row of the weight to the next, and from a vector to the next; one of them is 1.
+    pub c: [u64; 2],
+    /// Rows of the weight.
+    pub rows: u32,
+    /// Vectors.
+    pub vectors: u32,
+    /// Elements of a row.
+    pub k: u32,
+    /// Factor of the product.
+    pub alpha: f32,
+    /// Factor of what C holds.
+    pub beta: f32,
+    /// Zero.
+    pub padding: u32,
+}
+
+// SAFETY: 2 u64 and 6 four-byte numbers: no padding, alignment 8.
+unsafe impl Fields for Sizes {}
+
+/// C = α·weight·vectorsᵀ + β·C; α times `scale`, unless that is null.
+///
+/// `weight` loads boxes of [`ROWS`] × 64 of k, `vectors` of [`vectors()`] × 64, both in 128-byte swizzle and with a third dimension of one.
+///
+/// # Safety
+/// The maps describe live tensors of these sizes; `c` is valid for reads and writes of its elements. No size is zero, and there are at most
+/// [`vectors()`]; there is a cluster for each [`ROWS`] of the weight; `scale` is null or valid for a read.
+#[kernel(
+    dtypes(T: half, C: float), values(R: 8, 32, 64), where(C == T || C == f32),
+    block = THREADS, min_blocks = 2, cluster = CLUSTER,
+    shared = { shared_bytes(R) }, arch = "sm_90a", no_spills
+)]
+pub unsafe fn gemm_skinny<T: Half, C: Element, const R: usize>(
+    weight: &TensorMap,
+    vectors: &TensorMap,
+    c: *mut C,
+    scale: *const f32,
+    sizes: Sizes,
+) {
+    match R {
+        8 => run::<T, C, 8>(weight, vectors, c, scale, sizes),
+        32 => run::<T, C, 32>(weight, vectors, c, scale, sizes),
+        _ => run::<T, C, 64>(weight, vectors, c, scale, sizes),
+    }
+}
+
+/// The block's shared memory.
+#[derive(Clone, Copy)]
+struct Memory<const R: usize>(SharedPtr<u8>);
+
+impl<const R: usize> Memory<R> {
+    #[inline(always)]
+    fn weight(self, stage: u32) -> SharedPtr<u8> {
+        let Self(memory) = self;
+        memory.byte_add(stage * stage_bytes(R))
+    }
+
+    #[inline(always)]
+    fn vectors(self, stage: u32) -> SharedPtr<u8> {
+        self.weight(stage).byte_add(ROWS * ROW_BYTES)
+    }
+
+    #[inline(always)]
+    fn full(self, stage: u32) -> SharedPtr<Barrier> {
+        self.weight(stages(R)).cast::<Barrier>().add(stage)
+    }
+
+    #[inline(always)]
+    fn empty(self, stage: u32) -> SharedPtr<Barrier> {
+        self.full(stages(R) + stage)
+    }
+
+    /// The sums that a warp of `block` has for this one, and those of the next warps, where the stages were.
+    #[inline(always)]
+    fn sums(self, block: u32, warp: u32) -> SharedPtr<f32> {
+        let Self(memory) = self;
+        memory.cast::<f32>().add((block * PART + warp) * R as u32 * 32)
+    }
+}
+
+#[inline(always)]
+unsafe fn run<T: Half, C: Element, const R: usize>(
+    weight: &TensorMap,
+    vectors: &TensorMap,
+    c: *mut C,
+    scale: *const f32,
+    sizes: Sizes,
+) where
+    [f32; R]: Accumulators,
+{
+    let memory = Memory::<R>(shared::dynamic());
+    let warpgroup = warp::warp_id_uniform() / (WARPGROUP / 32);
+    let rank = cluster::rank();
+    if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
+        tma::prefetch_descriptor(weight);
+        tma::prefetch_descriptor(vectors);
+        for stage in 0..stages(R) {
+            memory.full(stage).init(1);
+            memory.empty(stage).init(CONSUMERS);
+        }
+    }
+    // Nobody but this block uses them: its barrier is enough.
+    thread::sync_threads();
+
+    let row0 = thread::block_idx_x() / CLUSTER * ROWS;
+    // The block's part of k, in stages: parts differ by one at most.
+    let steps = u64::from(sizes.k.div_ceil(DEPTH));
+    let first = |rank: u32| (steps * u64::from(rank) / u64::from(CLUSTER)) as u32;
+    let steps = [first(rank), first(rank + 1)];
+    let mut sums = [0.0; R];
+    if warpgroup == CONSUMERS {
+        if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
+            produce(memory, weight, vectors, row0, steps);
+        }
+    } else {
+        consume::<T, R>(memory, warpgroup, steps, &mut sums);
+    }
+
+    // All stages of the cluster have been read: sums take their place.
+    cluster::sync();
+    if warpgroup != CONSUMERS {
+        send(memory, rank, sizes.vectors, &sums);
+    }
+    cluster::sync();
+    add::<C, R>(memory, c, Factor::of(sizes.alpha, scale).factor(), row0 + rank * PART * WARP_ROWS, sizes);
+}
+
+/// Loads the stages of the block. Run by one thread.
+#[inline(always)]
+unsafe fn produce<const R: usize>(
+    memory: Memory<R>,
+    weight: &TensorMap,
+    vectors: &TensorMap,
+    row0: u32,
+    [first, end]: [u32; 2],
+) {
+    let mut at = Cursor::default();
+    for step in first..end {
+        // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+        memory.empty(at.stage).wait_parity(at.parity ^ 1);
+        let full = memory.full(at.stage);
+        full.arrive_expect_tx(stage_bytes(R));
+        let k0 = (step * DEPTH) as i32;
+        tma::load_3d(memory.weight(at.stage), weight, [k0, row0 as i32, 0], full);
+        tma::load_3d(memory.vectors(at.stage), vectors, [k0, 0, 0], full);
+        at.advance(stages(R) as usize);
+    }
+}
+
+/// Multiplies the stages of the block. Run by a whole warpgroup.
+#[inline(always)]
+unsafe fn consume<T: Half, const R: usize>(
+    memory: Memory<R>,
+    consumer: u32,
+    [first, end]: [u32; 2],
+    sums: &mut [f32; R],
+) where
+    [f32; R]: Accumulators,
+{
+    let is_first_lane = thread::thread_idx_x().is_multiple_of(WARPGROUP);
+    let mut at = Cursor::default();
+    let mut previous = 0;
+    for step in first..end {
+        memory.full(at.stage).wait_parity(at.parity);
+        let rows = memory.weight(at.stage).byte_add(consumer * WARPGROUP_ROWS * ROW_BYTES);
+        let (rows, vectors) = (Descriptor::k_major_128b(rows), Descriptor::k_major_128b(memory.vectors(at.stage)));
+        wgmma::fence();
+        // The first product overwrites.
+        sums.product::<T, K_MAJOR, K_MAJOR>(rows, vectors, step != first);
+        sums.product::<T, K_MAJOR, K_MAJOR>(rows.advance(32), vectors.advance(32), true);
+        sums.product::<T, K_MAJOR, K_MAJOR>(rows.advance(64), vectors.advance(64), true);
+        sums.product::<T, K_MAJOR, K_MAJOR>(rows.advance(96), vectors.advance(96), true);
+        wgmma::commit();
+        // One group stays in flight; the stage before it has been read.
+        wgmma::wait::<1>();
+        if step != first && is_first_lane {
+            memory.empty(previous).arrive();
+        }
+        previous = at.stage;
+        at.advance(stages(R) as usize);
+    }
+    wgmma::wait_for::<0>(sums);
+}
+
+/// Writes each sum to the block that adds those of its row.
+#[inline(always)]
+unsafe fn send<const R: usize>(memory: Memory<R>, rank: u32, vectors: u32, sums: &[f32; R]) {
+    let warp = warp::warp_id();
+    let to = cluster::map(memory.sums(rank, warp % PART).add(warp::lane_id()), warp / PART);
+    for (i, sum) in sums.iter().enumerate() {
+        if i as u32 / 4 * 8 < vectors {
+            to.add(i as u32 * 32).write(*sum);
+        }
+    }
+}
+
+/// Adds the sums of the cluster's blocks, of the rows that are this block's, and stores them.
+#[inline(always)]
+unsafe fn add<C: Element, const R: usize>(
+    memory: Memory<R>,
+    c: *mut C,
+    factor: f32,
+    row0: u32,
+    Sizes { c: [c_row, c_vector], rows, vectors, beta, .. }: Sizes,
+) {
+    let mut at = thread::thread_idx_x();
+    while at < PART * R as u32 * 32 {
+        let (warp, i, lane) = (at / 32 / R as u32, at / 32 % R as u32, at % 32);
+        // As the tensor core leaves them: two neighbouring vectors, then the same of the row 8 below.
+        let row = row0 + warp * WARP_ROWS + lane / 4 + i / 2 % 2 * 8;
+        let vector = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        if row < rows && vector < vectors {
+            let sum = (0..CLUSTER).fold(0.0, |sum, block| sum + memory.sums(block, 0).add(at).read());
+            let to = c.add((u64::from(row) * c_row + u64::from(vector) * c_vector) as usize);
+            let old = if beta == 0.0 { 0.0 } else { beta * (*to).to_f32() };
+            *to = C::from_f32(math::fma(factor, sum, old));
+        }
+        at += THREADS;
+    }
+}
