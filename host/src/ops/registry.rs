@@ -55,6 +55,8 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &layout::embedding::EmbeddingBackward,
     &layout::permute_heads::PermuteHeads,
     &layout::repeat_kv::RepeatKv,
+    &layout::qk_norm_rope::QkNormRope,
+    &layout::qk_norm_rope::QkNormRopeBackward,
     &layout::rope::ROPE,
     &layout::rope::ROPE_BACKWARD,
     &layout::rope_table::RopeTable,
