@@ -21,7 +21,8 @@
 //! storage type. A token whose position lies outside the tables has no gradient.
 //!
 //! # Cost
-//! Two reads and one write of q and k, about 22 FLOPs an element: bound by memory bandwidth.
+//! Two reads and one write of q and k, about 22 FLOPs an element: memory's time is the floor. Registers leave room for two blocks a
+//! multiprocessor, whose loads in flight are too few to reach it.
 //!
 //! # Limits
 //! 2³² − 1 heads of all tokens together.
@@ -59,7 +60,7 @@ pub const LANES: usize = 4;
 /// `x` and `dy` are valid for reads and `dx` for writes of tokens × `heads` × d elements at their strides, and the rest as for
 /// [`qk_norm_rope`](super::qk_norm_rope::qk_norm_rope()), with packs of [`LANES`] elements; `partials` is valid for writes of blocks × d. A block is a
 /// warp unless `PACKED`.
-#[kernel(dtypes(T: float), values(PACKED: false, true), block = BLOCK, min_blocks = 2, shared = Sums, no_spills)]
+#[kernel(dtypes(T: float), values(PACKED: false, true), block = BLOCK, min_blocks = 2, shared = { if PACKED { size_of::<Sums>() } else { 0 } }, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn qk_norm_rope_backward<T: Element, const PACKED: bool>(
     x: *const T,
