@@ -8,12 +8,12 @@ use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 
 /// Sizes of a case: tokens, heads of queries and of keys, pairs that turn, and elements of a head.
-pub(super) fn sizes(case: &Case) -> Result<[usize; 5]> {
+pub(in crate::ops::layout) fn sizes(case: &Case) -> Result<[usize; 5]> {
     case.dims(["tokens", "heads", "kv_heads", "half", "d"])
 }
 
 /// The cases of a direction, of which `q_out` and `k_out` are written.
-pub(super) fn cases(info: &'static OpInfo, q_out: &'static str, k_out: &'static str) -> Vec<Case> {
+pub(in crate::ops::layout) fn cases(info: &'static OpInfo, q_out: &'static str, k_out: &'static str) -> Vec<Case> {
     let dims = |tokens, heads, kv_heads, half, d| {
         [("tokens", tokens), ("heads", heads), ("kv_heads", kv_heads), ("half", half), ("d", d)]
     };
@@ -58,7 +58,7 @@ pub(super) fn cases(info: &'static OpInfo, q_out: &'static str, k_out: &'static 
 }
 
 /// What both directions read.
-pub(super) fn inputs(case: &Case) -> Result<Vec<InputSpec>> {
+pub(in crate::ops::layout) fn inputs(case: &Case) -> Result<Vec<InputSpec>> {
     let [tokens, heads, kv_heads, half, d] = sizes(case)?;
     let table = [tokens + MORE, half];
     let angles = Values::Uniform { low: -1.0, high: 1.0 };
@@ -77,7 +77,7 @@ pub(super) fn inputs(case: &Case) -> Result<Vec<InputSpec>> {
 }
 
 /// An error unless what both directions read fits together.
-pub(super) fn require(info: &OpInfo, inputs: &Metas<'_>, params: &Params) -> Result<()> {
+pub(in crate::ops::layout) fn require(info: &OpInfo, inputs: &Metas<'_>, params: &Params) -> Result<()> {
     let (q, cos) = (inputs.get("q")?, inputs.get("cos")?);
     let [tokens, _, d] = q.dims()?;
     let [_, kv_heads, _] = inputs.get("k")?.dims()?;
@@ -92,7 +92,10 @@ pub(super) fn require(info: &OpInfo, inputs: &Metas<'_>, params: &Params) -> Res
 }
 
 /// The weights, and how heads are turned.
-pub(super) fn options<'a, T: Float>(args: &Arguments<'a>, params: &Params) -> Result<(QkNorm<'a, T>, Rotation<'a>)> {
+pub(in crate::ops::layout) fn options<'a, T: Float>(
+    args: &Arguments<'a>,
+    params: &Params,
+) -> Result<(QkNorm<'a, T>, Rotation<'a>)> {
     let pairs = if params.bool("interleaved")? { RopePairs::Neighbours } else { RopePairs::Halves };
     let (q_weight, k_weight) = (args.input("q_weight")?, args.input("k_weight")?);
     let (cos, sin, positions) = (args.input("cos")?, args.input("sin")?, args.input("positions")?);
@@ -100,15 +103,15 @@ pub(super) fn options<'a, T: Float>(args: &Arguments<'a>, params: &Params) -> Re
 }
 
 /// Bytes of `moves` reads and writes of queries and keys.
-pub(super) fn cost(case: &Case, moves: usize) -> Result<Cost> {
+pub(in crate::ops::layout) fn cost(case: &Case, moves: usize) -> Result<Cost> {
     let [tokens, heads, kv_heads, half, d] = sizes(case)?;
     let tables = tokens * (8 * half + 4);
     Ok(Cost::memory((moves * tokens * (heads + kv_heads) * d * case.dtype.size() + tables) as u64))
 }
 
 /// The formula for queries or keys, in f64.
-pub(super) struct Side<'a> {
-    pub(super) x: &'a HostTensor,
+pub(in crate::ops::layout) struct Side<'a> {
+    pub(in crate::ops::layout) x: &'a HostTensor,
     weight: Vec<f64>,
     turns: Turns<'a>,
     heads: usize,
@@ -116,7 +119,7 @@ pub(super) struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    pub(super) fn of(inputs: &'a Tensors<'_>, params: &Params, is_q: bool) -> Result<Self> {
+    pub(in crate::ops::layout) fn of(inputs: &'a Tensors<'_>, params: &Params, is_q: bool) -> Result<Self> {
         let (x, weight) = if is_q { ("q", "q_weight") } else { ("k", "k_weight") };
         let (x, weight) = (inputs.get(x)?, inputs.get(weight)?.to_f64());
         let turns = Turns::of(inputs, params)?;
@@ -128,7 +131,7 @@ impl<'a> Side<'a> {
     }
 
     /// A head, normalised and turned.
-    pub(super) fn forward(&self, row: usize) -> Vec<f64> {
+    pub(in crate::ops::layout) fn forward(&self, row: usize) -> Vec<f64> {
         let x = reference::row(self.x, row);
         let scale = self.scale(&x);
         let z = x.iter().zip(&self.weight).map(|(x, weight)| x * scale * weight).collect();
@@ -136,7 +139,7 @@ impl<'a> Side<'a> {
     }
 
     /// The gradient of a head, and what it adds to the weight's.
-    pub(super) fn backward(&self, dy: &HostTensor, row: usize) -> [Vec<f64>; 2] {
+    pub(in crate::ops::layout) fn backward(&self, dy: &HostTensor, row: usize) -> [Vec<f64>; 2] {
         let (x, dz) = (reference::row(self.x, row), self.turns.turn(reference::row(dy, row), row / self.heads, -1.0));
         let (scale, d) = (self.scale(&x), x.len());
         let mean = (0..d).map(|c| dz[c] * self.weight[c] * x[c]).sum::<f64>() / d as f64;

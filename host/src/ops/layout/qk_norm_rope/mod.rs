@@ -1,9 +1,6 @@
-//! Normalisation and rotary position embedding of queries and keys, and its backward.
+//! Normalisation and rotary position embedding of queries and keys.
 
-mod backward;
-mod exact;
-
-pub use backward::{QkNormRopeBackward, qk_norm_rope_backward, qk_norm_rope_backward_into};
+pub(super) mod exact;
 
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::layout::qk_norm_rope as gk;
@@ -168,17 +165,17 @@ fn forward<T: Float>(
 }
 
 /// The last two strides before the elements'.
-fn of_heads(strides: &[usize]) -> [u64; 2] {
+pub(super) fn of_heads(strides: &[usize]) -> [u64; 2] {
     [strides[0] as u64, strides[1] as u64]
 }
 
 /// Queries and keys that have been looked at.
 #[derive(Clone, Copy)]
-struct Heads {
+pub(super) struct Heads {
     info: &'static OpInfo,
-    tokens: usize,
-    heads: [usize; 2],
-    d: usize,
+    pub(super) tokens: usize,
+    pub(super) heads: [usize; 2],
+    pub(super) d: usize,
     half: usize,
     table_rows: usize,
     interleaved: bool,
@@ -187,15 +184,15 @@ struct Heads {
 }
 
 /// How they are spread over threads.
-struct Plan {
-    sizes: gk::Sizes,
-    width: u32,
-    packed: bool,
+pub(super) struct Plan {
+    pub(super) sizes: gk::Sizes,
+    pub(super) width: u32,
+    pub(super) packed: bool,
 }
 
 impl Heads {
     /// An error unless everything that is read fits together.
-    fn of<T: Float>(
+    pub(super) fn of<T: Float>(
         info: &'static OpInfo,
         [q, k]: [View<'_, T>; 2],
         norm: &QkNorm<'_, T>,
@@ -228,7 +225,7 @@ impl Heads {
     }
 
     /// Heads of all tokens; none where there are no elements.
-    fn rows(&self) -> Result<usize> {
+    pub(super) fn rows(&self) -> Result<usize> {
         let Self { tokens, heads: [q, k], d, half, table_rows, .. } = *self;
         if d == 0 {
             return Ok(0);
@@ -242,7 +239,7 @@ impl Heads {
     }
 
     /// For packs of so many elements, if what is written is `aligned` for them as well.
-    fn plan(&self, aligned: bool, lanes: usize) -> Plan {
+    pub(super) fn plan(&self, aligned: bool, lanes: usize) -> Plan {
         let Self { tokens, heads: [q, k], d, half, table_rows, interleaved, .. } = *self;
         let items = (d - half) / lanes;
         let packed = aligned
@@ -284,7 +281,7 @@ static INFO: OpInfo = OpInfo {
     variants: &[],
 };
 
-const PARAMS: &[ParamInfo] = &[
+pub(super) const PARAMS: &[ParamInfo] = &[
     ParamInfo::bool("interleaved", false, "neighbours turn together (GPT-J), not halves (GPT-NeoX, Llama)"),
     ParamInfo::float("eps", 1e-6, "added to the mean square"),
 ];

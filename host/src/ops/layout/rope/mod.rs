@@ -1,5 +1,9 @@
 //! Rotary position embedding, and its backward.
 
+mod exact;
+
+pub(super) use exact::Turns;
+
 use cuda_std::launch::{DevicePtr, Dim3};
 use gpu_kernels::ops::layout::rope as gk;
 
@@ -8,7 +12,6 @@ use crate::ops::elementwise::grid;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::{Error, Result};
-use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
@@ -410,37 +413,5 @@ impl Operator for Turn {
 
     fn gradient(&self) -> Option<Gradient> {
         self.gradient
-    }
-}
-
-/// How heads are turned, in f64.
-pub(super) struct Turns<'a> {
-    cos: &'a HostTensor,
-    sin: &'a HostTensor,
-    positions: Vec<f64>,
-    interleaved: bool,
-}
-
-impl<'a> Turns<'a> {
-    pub(super) fn of(inputs: &'a Tensors<'_>, params: &Params) -> Result<Self> {
-        let (cos, sin) = (inputs.get("cos")?, inputs.get("sin")?);
-        let (positions, interleaved) = (inputs.get("positions")?.to_f64(), params.bool("interleaved")?);
-        Ok(Self { cos, sin, positions, interleaved })
-    }
-
-    /// A head of a token, turned by `direction`.
-    pub(super) fn turn(&self, mut values: Vec<f64>, token: usize, direction: f64) -> Vec<f64> {
-        let (position, [max_position, half]) = (self.positions[token], [self.cos.shape()[0], self.cos.shape()[1]]);
-        if position < 0.0 || position >= max_position as f64 {
-            return vec![0.0; values.len()];
-        }
-        let (cos, sin) = (reference::row(self.cos, position as usize), reference::row(self.sin, position as usize));
-        for j in 0..half {
-            let (first, second) = if self.interleaved { (2 * j, 2 * j + 1) } else { (j, j + half) };
-            let (a, b) = (values[first], values[second]);
-            values[first] = a * cos[j] - direction * b * sin[j];
-            values[second] = b * cos[j] + direction * a * sin[j];
-        }
-        values
     }
 }

@@ -1,10 +1,11 @@
 //! Gradient of the normalisation and rotary position embedding of queries and keys.
 
 use gpu_kernels::columns::COLUMN_SUMS;
+use gpu_kernels::ops::layout::qk_norm_rope::BLOCK;
 use gpu_kernels::ops::layout::qk_norm_rope_backward as gk;
 
-use super::super::rope::Rotation;
-use super::{Heads, QkNorm, QkNormRope, exact, of_heads};
+use super::qk_norm_rope::{Heads, PARAMS, QkNorm, QkNormRope, exact, of_heads};
+use super::rope::Rotation;
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::ops::norm::columns;
@@ -119,7 +120,7 @@ fn backward<T: Float>(
     // Of the side that has more heads: a row of partial results that is nobody's holds zeros.
     let rows = if heads.rows()? == 0 { 0 } else { heads.tokens * heads.heads[0].max(heads.heads[1]) };
     // Element by element a warp is a block, which has its sums in memory.
-    let block = if plan.packed { super::gk::BLOCK } else { 32 };
+    let block = if plan.packed { BLOCK } else { 32 };
     let teams = (block / plan.width) as usize;
     let blocks = rows.div_ceil(teams).min((stream.device().info().multiprocessors * (THREADS / block)) as usize);
     let partials = stream.scratch::<f32>(2 * blocks * heads.d)?;
@@ -188,7 +189,7 @@ static INFO: OpInfo = OpInfo {
         ArgInfo::output("dq_weight", "[d], contiguous"),
         ArgInfo::output("dk_weight", "[d], contiguous"),
     ],
-    params: super::PARAMS,
+    params: PARAMS,
     dtypes: DType::FLOATS,
     kernels: &[gk::QK_NORM_ROPE_BACKWARD, COLUMN_SUMS],
     variants: &[],
