@@ -167,7 +167,7 @@ impl Split {
         load: impl Fn(usize) -> Pack<T, V>,
     ) -> [Pack<T, V>; 2] {
         let (first, second) = places::<V>(item, self.half, self.interleaved);
-        [load(first), second.map_or(Pack::from_f32([0.0; V]), |second| load(second))]
+        [load(first), second.map_or(Pack::from_f32([0.0; V]), load)]
     }
 
     /// An item turned, or turned back by a `direction` of −1; zeros without tables.
@@ -241,8 +241,8 @@ unsafe fn norm_head<T: Element, const V: usize>(
     let load = |item| split.load::<T, V>(item, |at| Pack::load_evict_first(x.add(at))).map(Pack::to_f32);
     let load_weight = |item| split.load::<T, V>(item, |at| Pack::load_nc_evict_last(weight.add(at))).map(Pack::to_f32);
     let first = split.items::<V>(lane).next();
-    let held = first.map_or([[0.0; V]; 2], |item| load(item));
-    let weights = first.map_or([[0.0; V]; 2], |item| load_weight(item));
+    let held = first.map_or([[0.0; V]; 2], &load);
+    let weights = first.map_or([[0.0; V]; 2], &load_weight);
     let squares = |item: [[f32; V]; 2]| item.as_flattened().iter().fold(0.0, |sum, x| sum + x * x);
     let mut sum = squares(held);
     for item in split.items::<V>(lane).skip(1) {
