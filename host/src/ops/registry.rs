@@ -57,6 +57,8 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &layout::embedding::Embedding,
     &layout::embedding::EmbeddingBackward,
     &layout::permute_heads::PermuteHeads,
+    &layout::qk_norm_rope::QkNormRope,
+    &layout::qk_norm_rope_backward::QkNormRopeBackward,
     &layout::repeat_kv::RepeatKv,
     &layout::rope::ROPE,
     &layout::rope::ROPE_BACKWARD,

@@ -10,7 +10,7 @@
 //! # Mapping
 //! [`embedding`]: a thread moves two packs, see [`runs`](super). [`embedding_backward`]: a block owns [`ROWS`] rows of the table and
 //! [`BLOCK`] packs of each. Its warps mark in a bitmap which tokens name one of these rows, 32 tokens a ballot; then every thread walks
-//! the marks in order and adds its pack of the token's row to sums of its own. Nothing is sorted, no two threads add to one place, and
+//! the marks in order, past words without any by another ballot, and adds its pack of the token's row to sums of its own. Nothing is sorted, no two threads add to one place, and
 //! the order of a sum is that of the tokens: results are reproducible bit by bit.
 //!
 //! # Shared memory
@@ -138,29 +138,37 @@ unsafe fn sum_rows<T: Element, const N: usize>(
     let mut start = 0;
     while start < tokens {
         let count = (tokens - start).min(MARKED);
-        let mut i = tid;
-        while i < count.next_multiple_of(32) {
-            let named = i < count && id(start + i).wrapping_sub(first_row) < ROWS;
-            let mark = warp::ballot(named);
+        // All loads before the first is looked at. What there is beyond the last token is no row.
+        let ids: [u32; (MARKED / BLOCK) as usize] = array::from_fn(|k| {
+            let i = k as u32 * BLOCK + tid;
+            if i < count { id(start + i) } else { u32::MAX }
+        });
+        for k in 0..MARKED / BLOCK {
+            let mark = warp::ballot(ids[k as usize].wrapping_sub(first_row) < ROWS);
             if warp::lane_id() == 0 {
-                marks.add(i / 32).write(mark);
+                marks.add((k * BLOCK + tid) / 32).write(mark);
             }
-            i += BLOCK;
         }
         thread::sync_threads();
-        for word in 0..count.div_ceil(32) {
-            let mut mark = marks.add(word).read();
-            while mark != 0 {
-                let token = start + word * 32 + mark.trailing_zeros();
-                mark &= mark - 1;
-                if column < d {
-                    let row = id(token).wrapping_sub(first_row) % ROWS;
-                    let from = dy.add((u64::from(token) * dy_stride + column) as usize);
-                    let values = Pack::<T, N>::load_nc(from).to_f32();
-                    let sum = sum.add(row * pitch);
-                    for e in 0..N {
-                        let place = sum.add(e as u32 * BLOCK);
-                        place.write(place.read() + values[e]);
+        for first_word in (0..MARKED / 32).step_by(32) {
+            // Few words have a mark.
+            let mut words = warp::ballot(marks.add(first_word + warp::lane_id()).read() != 0);
+            while words != 0 {
+                let word = first_word + words.trailing_zeros();
+                words &= words - 1;
+                let mut mark = marks.add(word).read();
+                while mark != 0 {
+                    let token = start + word * 32 + mark.trailing_zeros();
+                    mark &= mark - 1;
+                    if column < d {
+                        let row = id(token).wrapping_sub(first_row) % ROWS;
+                        let from = dy.add((u64::from(token) * dy_stride + column) as usize);
+                        let values = Pack::<T, N>::load_nc(from).to_f32();
+                        let sum = sum.add(row * pitch);
+                        for e in 0..N {
+                            let place = sum.add(e as u32 * BLOCK);
+                            place.write(place.read() + values[e]);
+                        }
                     }
                 }
             }

@@ -9,6 +9,8 @@ pub mod append_kv_quantized;
 pub mod attention_mask;
 pub mod embedding;
 pub mod permute_heads;
+pub mod qk_norm_rope;
+pub mod qk_norm_rope_backward;
 pub mod repeat_kv;
 pub mod rope;
 pub mod rope_table;

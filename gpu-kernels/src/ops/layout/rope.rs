@@ -78,10 +78,7 @@ pub unsafe fn rope<T: Element, const PACKED: bool>(
     }
     let x = x.add((token * x_token + u64::from(head) * x_head) as usize);
     let y = y.add((token * y_token + u64::from(head) * y_head) as usize);
-    let position = *positions.add(token as usize) as u32;
-    // A negative position is beyond every table as well.
-    let row = (position < table_rows).then_some(position as usize * half as usize);
-    let tables = row.map(|row| (cos.add(row), sin.add(row)));
+    let tables = row_of_tables((cos, sin), *positions.add(token as usize), table_rows, half);
     let (half, item, interleaved) = (half as usize, item as usize, interleaved != 0);
     match lanes {
         1 => turn_item::<T, 1>(x, y, tables, half, item, interleaved, direction),
@@ -95,7 +92,7 @@ pub unsafe fn rope<T: Element, const PACKED: bool>(
 unsafe fn turn_item<T: Element, const V: usize>(
     x: *const T,
     y: *mut T,
-    tables: Option<(*const f32, *const f32)>,
+    tables: Option<Tables>,
     half: usize,
     item: usize,
     interleaved: bool,
@@ -103,33 +100,62 @@ unsafe fn turn_item<T: Element, const V: usize>(
 ) {
     // Not through the read-only path: y may be x.
     let load = |at: usize| Pack::<T, V>::load_evict_first(x.add(at));
-    let item = item * V;
-    if item >= half {
-        let at = half + item;
-        let kept = load(at);
-        (if tables.is_some() { kept } else { Pack::from_f32([0.0; V]) }).store_streaming(y.add(at));
+    let (first, second) = places::<V>(item, half, interleaved);
+    let Some(second) = second else {
+        let kept = load(first);
+        (if tables.is_some() { kept } else { Pack::from_f32([0.0; V]) }).store_streaming(y.add(first));
         return;
-    }
-    let (first, second) = if interleaved { (2 * item, 2 * item + V) } else { (item, item + half) };
-    let (a, b) = (load(first).to_f32(), load(second).to_f32());
-    let (cos, sin) = match tables {
-        Some((cos, sin)) => (Pack::load_nc_evict_last(cos.add(item)).0, Pack::load_nc_evict_last(sin.add(item)).0),
-        None => ([0.0; V], [0.0; V]),
     };
-    let turn = |i: usize, a: f32, b: f32| {
-        let sin = sin[i] * direction;
-        (a * cos[i] - b * sin, b * cos[i] + a * sin)
-    };
-    let (a, b): ([f32; V], [f32; V]) = if interleaved {
-        let element = |i: usize| if i < V { a[i % V] } else { b[i % V] };
-        let turned = |i: usize| {
-            let (even, odd) = turn(i / 2, element(i / 2 * 2), element(i / 2 * 2 + 1));
-            if i.is_multiple_of(2) { even } else { odd }
-        };
-        (array::from_fn(turned), array::from_fn(|i| turned(V + i)))
-    } else {
-        (array::from_fn(|i| turn(i, a[i], b[i]).0), array::from_fn(|i| turn(i, a[i], b[i]).1))
-    };
+    let packs = [load(first).to_f32(), load(second).to_f32()];
+    let [a, b] = turn(packs, angles(tables, item * V, direction), interleaved);
     Pack::<T, V>::from_f32(a).store_streaming(y.add(first));
     Pack::<T, V>::from_f32(b).store_streaming(y.add(second));
+}
+
+/// Cosines and sines of a position.
+pub(super) type Tables = (*const f32, *const f32);
+
+/// Their row for `position`, if they have one.
+#[inline(always)]
+pub(super) unsafe fn row_of_tables((cos, sin): Tables, position: i32, table_rows: u32, half: u32) -> Option<Tables> {
+    // A negative position is beyond every table as well.
+    let row = ((position as u32) < table_rows).then_some(position as usize * half as usize)?;
+    Some((cos.add(row), sin.add(row)))
+}
+
+/// Where the packs of item `item` of a head start: the two whose elements turn together, or the one that stays.
+#[inline(always)]
+pub(super) fn places<const V: usize>(item: usize, half: usize, interleaved: bool) -> (usize, Option<usize>) {
+    match item * V {
+        at if at >= half => (half + at, None),
+        at if interleaved => (2 * at, Some(2 * at + V)),
+        at => (at, Some(at + half)),
+    }
+}
+
+/// Cosines and sines of the pairs from `pair` on, in either direction; zeros without tables.
+#[inline(always)]
+pub(super) unsafe fn angles<const V: usize>(tables: Option<Tables>, pair: usize, direction: f32) -> [[f32; V]; 2] {
+    let Some((cos, sin)) = tables else { return [[0.0; V]; 2] };
+    let (cos, sin) = (Pack::load_nc_evict_last(cos.add(pair)), Pack::load_nc_evict_last(sin.add(pair)));
+    [cos.0, sin.0.map(|sin| sin * direction)]
+}
+
+/// Two packs that turn together, turned.
+#[inline(always)]
+pub(super) fn turn<const V: usize>(
+    [a, b]: [[f32; V]; 2],
+    [cos, sin]: [[f32; V]; 2],
+    interleaved: bool,
+) -> [[f32; V]; 2] {
+    let turn = |i: usize, a: f32, b: f32| (a * cos[i] - b * sin[i], b * cos[i] + a * sin[i]);
+    if !interleaved {
+        return [array::from_fn(|i| turn(i, a[i], b[i]).0), array::from_fn(|i| turn(i, a[i], b[i]).1)];
+    }
+    let element = |i: usize| if i < V { a[i % V] } else { b[i % V] };
+    let turned = |i: usize| {
+        let (even, odd) = turn(i / 2, element(i / 2 * 2), element(i / 2 * 2 + 1));
+        if i.is_multiple_of(2) { even } else { odd }
+    };
+    [array::from_fn(turned), array::from_fn(|i| turned(V + i))]
 }

@@ -61,6 +61,12 @@ pub unsafe fn rms_norm<T: Element, P: Team>(
     let x = team.load((x, x_stride));
     let weight = team.load_shared(weight);
     let squares = team.fold([x], 0.0, |sum, [x]| sum + x * x);
-    let scale = math::rsqrt_approx(team.sum(squares, 0) / d as f32 + eps);
+    let scale = scale(team.sum(squares, 0), d as f32, eps);
     team.store([x, weight], [(y, y_stride)], |[x, weight]| [x * scale * weight]);
+}
+
+/// What the elements of a row are multiplied by, from the sum of their squares.
+#[inline(always)]
+pub(crate) fn scale(squares: f32, d: f32, eps: f32) -> f32 {
+    math::rsqrt_approx(squares / d + eps)
 }

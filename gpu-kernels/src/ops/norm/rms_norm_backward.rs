@@ -31,8 +31,9 @@
 //! The derivative of the formula; Zhang and Sennrich, "Root Mean Square Layer Normalization" (arXiv:1910.07467).
 
 use cuda_std::float::Element;
-use cuda_std::{kernel, math};
+use cuda_std::kernel;
 
+use super::rms_norm::scale;
 use crate::rows::{Block, Lanes, Stream, Team};
 
 /// dx, and shares of dweight.
@@ -82,13 +83,36 @@ pub unsafe fn rms_norm_backward<T: Element, P: Team>(
             [squares + x * x, products + dy * weight * x]
         });
         let [squares, products] = team.sums(products, 2 * (turn % 2) as u32);
-        let scale = math::rsqrt_approx(squares / d as f32 + eps);
-        let pull = products / d as f32 * scale * scale;
+        let row = Statistics::of([squares, products], d as f32, eps);
         team.store([x_row, dy_row, weight, dr_row], [(dx, dx_stride)], |[x, dy, weight, dr]| {
-            [scale * (dy * weight - x * pull) + if has_dr { dr } else { 0.0 }]
+            [row.dx(x, dy * weight) + if has_dr { dr } else { 0.0 }]
         });
-        team.accumulate(&mut sums, [x_row, dy_row], |[x, dy]| dy * x * scale);
+        team.accumulate(&mut sums, [x_row, dy_row], |[x, dy]| dy * x * row.scale);
         team = next;
     }
     first.store_sums::<T>(sums, partials);
+}
+
+/// What the gradient of a row needs to know of all of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Statistics {
+    /// s.
+    pub(crate) scale: f32,
+    /// s² · Σ g · x / d.
+    pull: f32,
+}
+
+impl Statistics {
+    /// Of a row's Σ x² and Σ g · x.
+    #[inline(always)]
+    pub(crate) fn of([squares, products]: [f32; 2], d: f32, eps: f32) -> Self {
+        let scale = scale(squares, d, eps);
+        Self { scale, pull: products / d * scale * scale }
+    }
+
+    /// The gradient of an element x.
+    #[inline(always)]
+    pub(crate) fn dx(&self, x: f32, g: f32) -> f32 {
+        self.scale * (g - x * self.pull)
+    }
 }

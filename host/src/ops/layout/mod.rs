@@ -5,6 +5,8 @@ pub mod append_kv_quantized;
 pub mod attention_mask;
 pub mod embedding;
 pub mod permute_heads;
+pub mod qk_norm_rope;
+pub mod qk_norm_rope_backward;
 pub mod repeat_kv;
 pub mod rope;
 pub mod rope_table;
@@ -15,6 +17,8 @@ pub use append_kv_quantized::{QuantizedCacheMut, QuantizedElement, append_kv_qua
 pub use attention_mask::{Mask, attention_mask, attention_mask_into};
 pub use embedding::{embedding, embedding_backward, embedding_backward_into, embedding_into};
 pub use permute_heads::{permute_heads, permute_heads_into};
+pub use qk_norm_rope::{QkNorm, qk_norm_rope, qk_norm_rope_in_place, qk_norm_rope_into};
+pub use qk_norm_rope_backward::{qk_norm_rope_backward, qk_norm_rope_backward_into};
 pub use repeat_kv::{repeat_kv, repeat_kv_into};
 pub use rope::{RopePairs, Rotation, rope, rope_backward, rope_backward_into, rope_in_place, rope_into};
 pub use rope_table::{Llama3Scaling, RopeFrequencies, rope_table, rope_table_into};

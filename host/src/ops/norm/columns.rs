@@ -11,7 +11,7 @@ use crate::runtime::scratch::Scratch;
 use crate::runtime::stream::Stream;
 
 /// Sums the columns of `partials`: `count` rows of d for the first result, then as many for the second, if there is one.
-pub(super) fn sum<T: Float>(
+pub(in crate::ops) fn sum<T: Float>(
     info: &OpInfo,
     stream: &Stream,
     partials: &Scratch<f32>,

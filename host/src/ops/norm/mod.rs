@@ -1,7 +1,7 @@
 //! Normalisation of rows.
 
 pub mod add_rms_norm;
-mod columns;
+pub(in crate::ops) mod columns;
 pub mod layer_norm;
 pub mod layer_norm_backward;
 pub mod rms_norm;
@@ -21,7 +21,7 @@ use crate::runtime::error::Result;
 use crate::runtime::view::View;
 
 /// An error unless `eps` is zero or more.
-pub(super) fn require_eps(info: &OpInfo, eps: f32) -> Result<()> {
+pub(in crate::ops) fn require_eps(info: &OpInfo, eps: f32) -> Result<()> {
     if eps.is_nan() || eps < 0.0 {
         return Err(info.param_error("eps", eps, "zero or more"));
     }
@@ -29,7 +29,12 @@ pub(super) fn require_eps(info: &OpInfo, eps: f32) -> Result<()> {
 }
 
 /// An error unless `weight` is contiguous and has an element for each of a row's.
-pub(super) fn require_weight<T: Float>(info: &OpInfo, arg: &'static str, weight: &View<'_, T>, d: usize) -> Result<()> {
+pub(in crate::ops) fn require_weight<T: Float>(
+    info: &OpInfo,
+    arg: &'static str,
+    weight: &View<'_, T>,
+    d: usize,
+) -> Result<()> {
     weight.require_shape(info.name, arg, &[d])?;
     weight.require_contiguous(info.name, arg)
 }

@@ -1,5 +1,9 @@
 //! Rotary position embedding, and its backward.
 
+mod exact;
+
+pub(super) use exact::Turns;
+
 use cuda_std::launch::{DevicePtr, Dim3};
 use gpu_kernels::ops::layout::rope as gk;
 
@@ -32,6 +36,29 @@ pub struct Rotation<'a> {
     pub positions: View<'a, i32>,
     /// Which elements turn together.
     pub pairs: RopePairs,
+}
+
+impl Rotation<'_> {
+    /// Positions and pairs of the tables, or an error unless they, and the positions, fit so many tokens and heads of `d` elements.
+    pub(super) fn require(&self, info: &OpInfo, tokens: usize, d: usize) -> Result<[usize; 2]> {
+        let Self { cos, sin, positions, .. } = self;
+        let [table_rows, half]: [usize; 2] = cos.dims(info.name, "cos")?;
+        require_half(info, cos.shape(), half, d)?;
+        sin.require_shape(info.name, "sin", cos.shape())?;
+        positions.require_shape(info.name, "positions", &[tokens])?;
+        cos.require_contiguous(info.name, "cos")?;
+        sin.require_contiguous(info.name, "sin")?;
+        positions.require_contiguous(info.name, "positions")?;
+        Ok([table_rows, half])
+    }
+}
+
+/// An error unless tables of that shape turn no more of a head than it has.
+pub(super) fn require_half(info: &OpInfo, cos: &[usize], half: usize, d: usize) -> Result<()> {
+    if half > d / 2 {
+        return Err(info.shape_error("cos", cos, format!("[max_position, half] with half at most {}", d / 2)));
+    }
+    Ok(())
 }
 
 /// Rotary position embedding: the first 2·half elements of every head of `x`, `[tokens, heads, d]`, in pairs, each turned by its angle at
@@ -143,15 +170,7 @@ fn turn<T: Float>(
         x.require_inner_contiguous(info.name, input)?;
     }
     y.require_inner_contiguous(info.name, output)?;
-    let [table_rows, half]: [usize; 2] = cos.dims(info.name, "cos")?;
-    if 2 * half > d {
-        return Err(info.shape_error("cos", cos.shape(), format!("[max_position, half] with half at most {}", d / 2)));
-    }
-    sin.require_shape(info.name, "sin", cos.shape())?;
-    positions.require_shape(info.name, "positions", &[tokens])?;
-    cos.require_contiguous(info.name, "cos")?;
-    sin.require_contiguous(info.name, "sin")?;
-    positions.require_contiguous(info.name, "positions")?;
+    let [table_rows, half] = rotation.require(info, tokens, d)?;
 
     let lanes = gpu_kernels::lanes::<T>();
     let packed = half.is_multiple_of(lanes)
@@ -286,7 +305,7 @@ fn sizes(case: &Case) -> Result<[usize; 4]> {
 }
 
 /// Positions that the tables of a case have beyond its tokens.
-const MORE: usize = 5;
+pub(super) const MORE: usize = 5;
 
 impl Operator for Turn {
     fn info(&self) -> &'static OpInfo {
@@ -356,13 +375,7 @@ impl Operator for Turn {
         let (x, cos) = (inputs.get(input)?, inputs.get("cos")?);
         let [tokens, _, d] = x.dims()?;
         let [_, half] = cos.dims()?;
-        if half > d / 2 {
-            return Err(self.info.shape_error(
-                "cos",
-                cos.shape(),
-                format!("[max_position, half] with half at most {}", d / 2),
-            ));
-        }
+        require_half(self.info, cos.shape(), half, d)?;
         inputs.get("sin")?.has_shape(cos.shape())?;
         inputs.get("positions")?.has_shape(&[tokens])?;
         Ok(vec![TensorMeta::new(output, x.dtype(), x.shape())])
@@ -380,25 +393,11 @@ impl Operator for Turn {
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let (input, _) = names(self.info);
-        let (x, cos, sin) = (inputs.get(input)?, inputs.get("cos")?, inputs.get("sin")?);
-        let positions = inputs.get("positions")?.to_f64();
-        let interleaved = params.bool("interleaved")?;
+        let x = inputs.get(input)?;
+        let turns = Turns::of(inputs, params)?;
         let direction = if std::ptr::eq(self.info, &BACKWARD) { -1.0 } else { 1.0 };
-        let (heads, [max_position, half]) = (x.shape()[1], [cos.shape()[0], cos.shape()[1]]);
-        Ok(reference::by_row(rows, |row| {
-            let (mut values, position) = (reference::row(x, row), positions[row / heads]);
-            if position < 0.0 || position >= max_position as f64 {
-                return vec![0.0; values.len()];
-            }
-            let (cos, sin) = (reference::row(cos, position as usize), reference::row(sin, position as usize));
-            for j in 0..half {
-                let (first, second) = if interleaved { (2 * j, 2 * j + 1) } else { (j, j + half) };
-                let (a, b) = (values[first], values[second]);
-                values[first] = a * cos[j] - direction * b * sin[j];
-                values[second] = b * cos[j] + direction * a * sin[j];
-            }
-            values
-        }))
+        let heads = x.shape()[1];
+        Ok(reference::by_row(rows, |row| turns.turn(reference::row(x, row), row / heads, direction)))
     }
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {

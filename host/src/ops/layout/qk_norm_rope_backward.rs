@@ -1,0 +1,279 @@
+//! Gradient of the normalisation and rotary position embedding of queries and keys.
+
+use gpu_kernels::columns::COLUMN_SUMS;
+use gpu_kernels::ops::layout::qk_norm_rope::BLOCK;
+use gpu_kernels::ops::layout::qk_norm_rope_backward as gk;
+
+use super::qk_norm_rope::{Heads, PARAMS, QkNorm, QkNormRope, exact, of_heads};
+use super::rope::Rotation;
+use crate::dispatch;
+use crate::ops::model::*;
+use crate::ops::norm::columns;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// The gradient of [`qk_norm_rope`](fn@crate::ops::qk_norm_rope): `(dq, dk, dq_weight, dk_weight)`.
+///
+/// `q` and `k` are what was normalised and turned, `dq_out` and `dk_out` the gradients of the results, of the same shapes and with contiguous
+/// last dimensions. What was normalised is computed again. The weights' gradients are sums over the heads of all tokens, in f32 and an
+/// order that depends on the device and the shape alone. A token whose position lies outside the tables has no gradient. The results are
+/// new dense tensors; the work is queued on `stream`.
+///
+/// # Errors
+/// As of [`qk_norm_rope`](fn@crate::ops::qk_norm_rope).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, ops::{self, QkNorm, RopePairs, Rotation}};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let (cos, sin) = (Tensor::from_slice(&stream, [1, 1], &[1.0])?, Tensor::from_slice(&stream, [1, 1], &[0.0])?);
+/// let positions = Tensor::from_slice(&stream, [1], &[0])?;
+/// let weight = Tensor::from_slice(&stream, [2], &[1.0f32, 1.0])?;
+/// let norm = QkNorm { q_weight: weight.view(), k_weight: weight.view(), eps: 0.0 };
+/// let (cos, sin, positions) = (cos.view(), sin.view(), positions.view());
+/// let rotation = Rotation { cos, sin, positions, pairs: RopePairs::Neighbours };
+/// let x = Tensor::from_slice(&stream, [1, 1, 2], &[-1.0f32, 1.0])?;
+/// let dy = Tensor::from_slice(&stream, [1, 1, 2], &[1.0f32, 1.0])?;
+/// let (dq, dk, dq_weight, _) = ops::qk_norm_rope_backward(&stream, &x, &x, &norm, &dy, &dy, &rotation)?;
+/// assert_eq!(dq.to_vec(&stream)?, [1.0, 1.0]);
+/// assert_eq!(dk.to_vec(&stream)?, [1.0, 1.0]);
+/// assert_eq!(dq_weight.to_vec(&stream)?, [-1.0, 1.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[allow(clippy::type_complexity)] // Four tensors.
+pub fn qk_norm_rope_backward<'a, T: Float>(
+    stream: &Stream,
+    q: impl Into<View<'a, T>>,
+    k: impl Into<View<'a, T>>,
+    norm: &QkNorm<'_, T>,
+    dq_out: impl Into<View<'a, T>>,
+    dk_out: impl Into<View<'a, T>>,
+    rotation: &Rotation<'_>,
+) -> Result<(Tensor<T>, Tensor<T>, Tensor<T>, Tensor<T>)> {
+    let (q, k) = (q.into(), k.into());
+    let (mut dq, mut dk) = (Tensor::uninit(stream, q.shape())?, Tensor::uninit(stream, k.shape())?);
+    let mut dq_weight = Tensor::uninit(stream, norm.q_weight.shape())?;
+    let mut dk_weight = Tensor::uninit(stream, norm.k_weight.shape())?;
+    let dy = [dq_out.into(), dk_out.into()];
+    let dx = [(&mut dq).into(), (&mut dk).into()];
+    backward(stream, [q, k], norm, dy, rotation, dx, [(&mut dq_weight).into(), (&mut dk_weight).into()])?;
+    Ok((dq, dk, dq_weight, dk_weight))
+}
+
+/// [`qk_norm_rope_backward`] into `dq` and `dk`, which have the shapes of `q` and `k` and whose last dimensions are contiguous, and
+/// the weights' gradients.
+///
+/// # Errors
+/// As of [`qk_norm_rope_backward`].
+#[allow(clippy::too_many_arguments)] // Four tensors to read, four to write.
+pub fn qk_norm_rope_backward_into<'a, T: Float>(
+    stream: &Stream,
+    q: impl Into<View<'a, T>>,
+    k: impl Into<View<'a, T>>,
+    norm: &QkNorm<'_, T>,
+    dq_out: impl Into<View<'a, T>>,
+    dk_out: impl Into<View<'a, T>>,
+    rotation: &Rotation<'_>,
+    dq: impl Into<ViewMut<'a, T>>,
+    dk: impl Into<ViewMut<'a, T>>,
+    dq_weight: impl Into<ViewMut<'a, T>>,
+    dk_weight: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    let dy = [dq_out.into(), dk_out.into()];
+    let weights = [dq_weight.into(), dk_weight.into()];
+    backward(stream, [q.into(), k.into()], norm, dy, rotation, [dq.into(), dk.into()], weights)
+}
+
+/// Threads a multiprocessor: more would only write more partial results.
+const THREADS: u32 = 512;
+
+fn backward<T: Float>(
+    stream: &Stream,
+    [q, k]: [View<'_, T>; 2],
+    norm: &QkNorm<'_, T>,
+    [q_dy, k_dy]: [View<'_, T>; 2],
+    rotation: &Rotation<'_>,
+    [mut dq, mut dk]: [ViewMut<'_, T>; 2],
+    [mut dq_weight, mut dk_weight]: [ViewMut<'_, T>; 2],
+) -> Result<()> {
+    let op = INFO.name;
+    let heads = Heads::of(&INFO, [q, k], norm, rotation)?;
+    for (name, dy, shape) in [("dq_out", q_dy, q.shape()), ("dk_out", k_dy, k.shape())] {
+        dy.require_shape(op, name, shape)?;
+        dy.require_inner_contiguous(op, name)?;
+    }
+    for (name, dx, shape) in [("dq", &dq, q.shape()), ("dk", &dk, k.shape())] {
+        dx.require_shape(op, name, shape)?;
+        dx.require_inner_contiguous(op, name)?;
+    }
+    for (name, dweight) in [("dq_weight", &dq_weight), ("dk_weight", &dk_weight)] {
+        dweight.require_shape(op, name, &[heads.d])?;
+        dweight.require_contiguous(op, name)?;
+    }
+    let aligned = [q_dy, k_dy].iter().all(|dy| dy.rows_aligned(16)) && dq.rows_aligned(16) && dk.rows_aligned(16);
+    let plan = heads.plan(aligned, gk::LANES);
+    // Of the side that has more heads: a row of partial results that is nobody's holds zeros.
+    let rows = if heads.rows()? == 0 { 0 } else { heads.tokens * heads.heads[0].max(heads.heads[1]) };
+    // Element by element a warp is a block, which has its sums in memory.
+    let block = if plan.packed { BLOCK } else { 32 };
+    let teams = (block / plan.width) as usize;
+    let blocks = rows.div_ceil(teams).min((stream.device().info().multiprocessors * (THREADS / block)) as usize);
+    let partials = stream.scratch::<f32>(2 * blocks * heads.d)?;
+    let of_q = (q, norm.q_weight, q_dy, &mut dq, heads.heads[0]);
+    let of_k = (k, norm.k_weight, k_dy, &mut dk, heads.heads[1]);
+    for (side, (x, weight, dy, dx, of_token)) in [of_q, of_k].into_iter().enumerate() {
+        if blocks == 0 {
+            break;
+        }
+        let [[x_token, x_head], [dy_token, dy_head]] = [of_heads(x.strides()), of_heads(dy.strides())];
+        let [dx_token, dx_head] = of_heads(dx.strides());
+        let args = (
+            x.ptr(stream)?,
+            weight.ptr(stream)?,
+            dy.ptr(stream)?,
+            rotation.cos.ptr(stream)?,
+            rotation.sin.ptr(stream)?,
+            rotation.positions.ptr(stream)?,
+            dx.ptr_mut(stream)?,
+            partials.ptr_mut().add((side * blocks * heads.d) as u64),
+            plan.sizes,
+            of_token as u32,
+            x_token,
+            x_head,
+            dy_token,
+            dy_head,
+            dx_token,
+            dx_head,
+            norm.eps,
+        );
+        // SAFETY: the tensors are live and hold these sizes at these strides, the outputs are borrowed mutably, and the scratch holds a
+        // row for each block of either side; packs are taken only where they are aligned, whole and an item a lane.
+        unsafe {
+            if plan.packed {
+                stream.launch::<gk::QkNormRopeBackward<T, true>>(blocks as u32, args)?;
+            } else {
+                stream.launch_with::<gk::QkNormRopeBackward<T, false>>(blocks as u32, block, args)?;
+            }
+        }
+    }
+    let weights = [Some(dq_weight.ptr_mut(stream)?), Some(dk_weight.ptr_mut(stream)?)];
+    columns::sum(&INFO, stream, &partials, weights, blocks, heads.d)
+}
+
+/// The operator's entry in the registry.
+pub struct QkNormRopeBackward;
+
+static INFO: OpInfo = OpInfo {
+    name: "qk_norm_rope_backward",
+    bench_name: "rope.qk_norm_backward",
+    summary: "gradient of qk_norm_rope",
+    math: "dz = rope⁻¹(dy), dx = s · (dz · weight − x · s² · mean(dz · weight · x)), dweight = Σ dz · x · s",
+    args: &[
+        ArgInfo::input("q", "[tokens, heads, d], the last dimension contiguous"),
+        ArgInfo::input("k", "[tokens, kv_heads, d], the last dimension contiguous"),
+        ArgInfo::input("q_weight", "[d], contiguous"),
+        ArgInfo::input("k_weight", "[d], contiguous"),
+        ArgInfo::input("cos", "[max_position, half], contiguous").of(&[DType::F32]),
+        ArgInfo::input("sin", "[max_position, half], contiguous").of(&[DType::F32]),
+        ArgInfo::input("positions", "[tokens], contiguous; a position outside the tables has no gradient")
+            .of(&[DType::I32]),
+        ArgInfo::input("dq_out", "the shape of q, the last dimension contiguous"),
+        ArgInfo::input("dk_out", "the shape of k, the last dimension contiguous"),
+        ArgInfo::output("dq", "the shape of q, the last dimension contiguous"),
+        ArgInfo::output("dk", "the shape of k, the last dimension contiguous"),
+        ArgInfo::output("dq_weight", "[d], contiguous"),
+        ArgInfo::output("dk_weight", "[d], contiguous"),
+    ],
+    params: PARAMS,
+    dtypes: DType::FLOATS,
+    kernels: &[gk::QK_NORM_ROPE_BACKWARD, COLUMN_SUMS],
+    variants: &[],
+};
+
+impl Operator for QkNormRopeBackward {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        exact::cases(&INFO, "dq", "dk")
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let mut specs = exact::inputs(case)?;
+        let [tokens, heads, kv_heads, _, d] = exact::sizes(case)?;
+        specs.push(InputSpec::normal("dq_out", case.dtype, [tokens, heads, d]));
+        specs.push(InputSpec::normal("dk_out", case.dtype, [tokens, kv_heads, d]));
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
+        exact::require(&INFO, inputs, params)?;
+        let (q, k) = (inputs.get("q")?, inputs.get("k")?);
+        inputs.get("dq_out")?.has_shape(q.shape())?;
+        inputs.get("dk_out")?.has_shape(k.shape())?;
+        let [_, _, d] = q.dims()?;
+        Ok(vec![
+            TensorMeta::new("dq", q.dtype(), q.shape()),
+            TensorMeta::new("dk", k.dtype(), k.shape()),
+            TensorMeta::new("dq_weight", q.dtype(), [d]),
+            TensorMeta::new("dk_weight", q.dtype(), [d]),
+        ])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        dispatch!(INFO, args.dtype("q")?, float => |T| {
+            let (norm, rotation) = exact::options::<T>(args, params)?;
+            let (x, dy) = ([args.input("q")?, args.input("k")?], [args.input("dq_out")?, args.input("dk_out")?]);
+            let dx = [args.output("dq")?, args.output("dk")?];
+            backward(stream, x, &norm, dy, &rotation, dx, [args.output("dq_weight")?, args.output("dk_weight")?])
+        })
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let is_q = output.starts_with("dq");
+        let side = exact::Side::of(inputs, params, is_q)?;
+        let dy = inputs.get(if is_q { "dq_out" } else { "dk_out" })?;
+        if !output.ends_with("_weight") {
+            return Ok(reference::by_row(rows, |row| side.backward(dy, row)[0].clone()));
+        }
+        let mut sums = vec![0.0; side.x.shape()[2]];
+        for row in 0..reference::row_count(side.x.shape()) {
+            let [_, shares] = side.backward(dy, row);
+            sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
+        }
+        Ok(rows.iter().map(|c| sums[*c]).collect())
+    }
+
+    fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
+        let [tokens, heads, kv_heads, _, d] = exact::sizes(case)?;
+        let statistics = (d as f64).sqrt() * roundoff(DType::F32) + 1e-6;
+        if !output.ends_with("_weight") {
+            let why =
+                "one rounding to storage; 2⁻²⁰ and √d·2⁻²⁴ of terms up to 200, two of which turn, and which may cancel";
+            return Ok(Tolerance::rounded(case.dtype, 200.0 * statistics, statistics, why));
+        }
+        // As the gradient of a weight without a turn, whose terms have one product where these have two.
+        let rows = (tokens * if output.starts_with("dq") { heads } else { kv_heads }) as f64;
+        let error = rows * roundoff(DType::F32) + rows.sqrt() * statistics;
+        let why = "one rounding to storage; √rows times, 2⁻²⁴ of a sum of order 20·√rows; √rows times, 2⁻²⁰ and √d·2⁻²⁴ of a term of order 20";
+        Ok(Tolerance::rounded(case.dtype, 20.0 * error, 1e-6, why))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        exact::cost(case, 3)
+    }
+
+    fn gradient(&self) -> Option<Gradient> {
+        Some(Gradient {
+            forward: &QkNormRope,
+            of_outputs: &[("dq_out", "q_out"), ("dk_out", "k_out")],
+            of_inputs: &[("dq", "q"), ("dk", "k"), ("dq_weight", "q_weight"), ("dk_weight", "k_weight")],
+        })
+    }
+}
