@@ -100,12 +100,13 @@ unsafe fn turn_item<T: Element, const V: usize>(
 ) {
     // Not through the read-only path: y may be x.
     let load = |at: usize| Pack::<T, V>::load_evict_first(x.add(at));
-    let (first, second) = places::<V>(item, half, interleaved);
-    let Some(second) = second else {
-        let kept = load(first);
-        (if tables.is_some() { kept } else { Pack::from_f32([0.0; V]) }).store_streaming(y.add(first));
+    if item * V >= half {
+        let at = half + item * V;
+        let kept = load(at);
+        (if tables.is_some() { kept } else { Pack::from_f32([0.0; V]) }).store_streaming(y.add(at));
         return;
-    };
+    }
+    let (first, second) = pair::<V>(item, half, interleaved);
     let packs = [load(first).to_f32(), load(second).to_f32()];
     let [a, b] = turn(packs, angles(tables, item * V, direction), interleaved);
     Pack::<T, V>::from_f32(a).store_streaming(y.add(first));
@@ -126,19 +127,29 @@ pub(super) unsafe fn row_of_tables((cos, sin): Tables, position: i32, table_rows
 /// Where the packs of item `item` of a head start: the two whose elements turn together, or the one that stays.
 #[inline(always)]
 pub(super) fn places<const V: usize>(item: usize, half: usize, interleaved: bool) -> (usize, Option<usize>) {
-    match item * V {
-        at if at >= half => (half + at, None),
-        at if interleaved => (2 * at, Some(2 * at + V)),
-        at => (at, Some(at + half)),
+    if item * V >= half {
+        return (half + item * V, None);
     }
+    let (first, second) = pair::<V>(item, half, interleaved);
+    (first, Some(second))
+}
+
+/// Where the packs start whose elements turn together.
+#[inline(always)]
+fn pair<const V: usize>(item: usize, half: usize, interleaved: bool) -> (usize, usize) {
+    let at = item * V;
+    if interleaved { (2 * at, 2 * at + V) } else { (at, at + half) }
 }
 
 /// Cosines and sines of the pairs from `pair` on, in either direction; zeros without tables.
 #[inline(always)]
 pub(super) unsafe fn angles<const V: usize>(tables: Option<Tables>, pair: usize, direction: f32) -> [[f32; V]; 2] {
-    let Some((cos, sin)) = tables else { return [[0.0; V]; 2] };
-    let (cos, sin) = (Pack::load_nc_evict_last(cos.add(pair)), Pack::load_nc_evict_last(sin.add(pair)));
-    [cos.0, sin.0.map(|sin| sin * direction)]
+    // Nothing but loads depends on there being tables, so that they need no branch.
+    let (cos, sin) = match tables {
+        Some((cos, sin)) => (Pack::load_nc_evict_last(cos.add(pair)).0, Pack::load_nc_evict_last(sin.add(pair)).0),
+        None => ([0.0; V], [0.0; V]),
+    };
+    [cos, sin.map(|sin| sin * direction)]
 }
 
 /// Two packs that turn together, turned.

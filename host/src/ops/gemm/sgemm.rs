@@ -179,10 +179,11 @@ impl Operator for Sgemm {
             Case::odd(&INFO, f32, dims(129, 140, 24)),
             Case::odd(&INFO, f32, dims(130, 140, 20)).row_pad(4),
             Case::odd(&INFO, f32, dims(130, 140, 20)).row_pad(1),
-            // Rows of c at multiples of 16 bytes that end between them, in either half of a tile's columns.
+            // Rows of c at multiples of 16 bytes that end between them, in each quarter of a tile's columns.
             Case::odd(&INFO, f32, dims(130, 139, 20)).arrange("c", Arrangement::DENSE.row_pad(1)),
             Case::odd(&INFO, f32, dims(40, 103, 20)).arrange("c", Arrangement::DENSE.row_pad(1)),
-            Case::odd(&INFO, f32, dims(70, 137, 20)).arrange("c", Arrangement::DENSE.row_pad(3)),
+            Case::odd(&INFO, f32, dims(70, 71, 20)).arrange("c", Arrangement::DENSE.row_pad(1)),
+            Case::odd(&INFO, f32, dims(20, 37, 20)).arrange("c", Arrangement::DENSE.row_pad(3)),
             Case::odd(&INFO, f32, dims(96, 72, 24)).offset(1),
             Case::tiny(&INFO, f32, dims(1, 1, 1)),
             Case::tiny(&INFO, f32, dims(3, 2, 5)),

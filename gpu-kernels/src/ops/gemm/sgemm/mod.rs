@@ -179,13 +179,15 @@ pub unsafe fn sgemm<const V: usize>(
     }
 
     let wide = ldc.is_multiple_of(4) && (c as usize).is_multiple_of(16);
-    for i in 0..8 {
-        let row = row0 + down + i as u32 / 4 * DOWN + i as u32 % 4;
-        for (j, results) in acc[i / 4][i % 4].into_iter().enumerate() {
-            let column = column0 + across + j as u32 * ACROSS;
+    for j in 0..4 {
+        let column = column0 + across + j as u32 * ACROSS;
+        let whole = wide && column + 4 <= n;
+        for i in 0..8 {
+            let row = row0 + down + i as u32 / 4 * DOWN + i as u32 % 4;
+            let results = acc[i / 4][i % 4][j];
             if row < m && column < n {
                 let to = c.add((u64::from(row) * ldc + u64::from(column)) as usize);
-                if wide && column + 4 <= n {
+                if whole {
                     Pack(results).store(to);
                 } else {
                     for (e, result) in results.into_iter().enumerate() {

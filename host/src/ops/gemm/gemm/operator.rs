@@ -230,10 +230,9 @@ impl Operator for Gemm {
                     .param("beta", 2.0),
                 Case::odd(info, dtype, dims(3, 30, 20, 10)).row_pad(1),
                 Case::odd(info, dtype, dims(2, 16, 24, 32)).arrange("a", Arrangement::DENSE.broadcast(&[0])),
-                // An element for a whole row of A, a whole column of B: along k nothing is adjacent.
-                Case::odd(info, dtype, dims(1, 16, 24, 32))
-                    .arrange("a", Arrangement::DENSE.broadcast(&[1]))
-                    .arrange("b", Arrangement::DENSE.broadcast(&[0])),
+                // An element for a whole row of A, or for a whole column of B: along k nothing is adjacent.
+                Case::odd(info, dtype, dims(1, 16, 24, 32)).arrange("a", Arrangement::DENSE.broadcast(&[1])),
+                Case::odd(info, dtype, dims(1, 24, 16, 32)).arrange("b", Arrangement::DENSE.broadcast(&[0])),
                 Case::odd(info, dtype, dims(1, 40, 24, 32)).offset(1),
                 Case::odd(info, dtype, dims(1, 16, 16, 16)).values("c", Values::Specials),
                 // More stages than the rings of the path for few rows or columns have.
