@@ -8,6 +8,8 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::scratch;
+
 /// Entries that no build has used for this long are forgotten.
 const KEPT: Duration = Duration::from_secs(14 * 24 * 3600);
 
@@ -21,10 +23,7 @@ pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Option<T> {
 
 /// Writes an entry whole or not at all: another build may be reading.
 pub(crate) fn write<T: Serialize>(file: &Path, entry: &T) -> io::Result<()> {
-    let mut temporary = tempfile::NamedTempFile::new_in(file.parent().unwrap_or(Path::new(".")))?;
-    serde_json::to_writer(io::BufWriter::new(&mut temporary), entry)?;
-    temporary.persist(file)?;
-    Ok(())
+    scratch::replace(file, &serde_json::to_vec(entry)?)
 }
 
 /// Forgets what is old.

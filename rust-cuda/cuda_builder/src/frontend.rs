@@ -12,6 +12,7 @@ use crate::{
     ir,
     marker::Marker,
     output::write_file,
+    scratch,
 };
 
 const PRELUDE: &str = include_str!("prelude.ll");
@@ -106,8 +107,8 @@ impl Frontend<'_> {
     /// Joins the crate, its dependencies, `core` and the prelude; returns the IR as text. Everything is joined, which
     /// costs a fifth of a second and asks for no order: the kernels are cut out of it next.
     fn link(&self, bitcode: &[Vec<u8>]) -> Result<String, Error> {
-        let scratch =
-            tempfile::tempdir_in(self.target).map_err(|source| Error::File { path: self.target.to_owned(), source })?;
+        let scratch = scratch::Folder::new_in(self.target)
+            .map_err(|source| Error::File { path: self.target.to_owned(), source })?;
         let prelude = scratch.path().join("prelude.ll");
         write_file(&prelude, PRELUDE)?;
         let mut command = self.compiler.toolchain.llvm_tool("llvm-link");

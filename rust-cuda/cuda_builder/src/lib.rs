@@ -44,6 +44,7 @@ mod marker;
 mod output;
 mod ptx;
 pub mod ptxas;
+mod scratch;
 mod sources;
 pub mod toolchain;
 mod watch;

@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use ptx_archive::Archive;
 
-use crate::{Arch, Error, Manifest, compile::Done};
+use crate::{Arch, Error, Manifest, compile::Done, scratch};
 
 /// Writes the archive, unless it is there already: whoever reads it meanwhile finds the old one or the new one.
 pub(crate) fn archive(file: &Path, sources: &str, kernels: &[Done]) -> Result<(), Error> {
@@ -15,10 +15,7 @@ pub(crate) fn archive(file: &Path, sources: &str, kernels: &[Done]) -> Result<()
         return Ok(());
     }
     create(file.parent().unwrap_or(Path::new(".")))?;
-    // Not a temporary file of the library's: those are for their owner's eyes only.
-    let new = file.with_extension(format!("new-{}", std::process::id()));
-    let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, file));
-    written.map_err(|source| Error::File { path: file.to_owned(), source })
+    scratch::replace(file, &bytes).map_err(|source| Error::File { path: file.to_owned(), source })
 }
 
 /// Writes the PTX and the manifest, and removes what an earlier build left.

@@ -8,7 +8,7 @@ use std::{
 
 pub use ptx_archive::Resources;
 
-use crate::{Arch, toolchain};
+use crate::{Arch, scratch, toolchain};
 
 /// An assembler that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Ptxas {
     /// Assembles `ptx`, which should hold one kernel, and reports what it needs.
     pub fn assemble(&self, ptx: &str, arch: Arch) -> Result<Resources, PtxasError> {
         let run = |source| PtxasError::Run { path: self.path.clone(), source };
-        let scratch = tempfile::tempdir().map_err(run)?;
+        let scratch = scratch::Folder::new_in(&env::temp_dir()).map_err(run)?;
         let input = scratch.path().join("kernel.ptx");
         fs::write(&input, ptx).map_err(run)?;
         // A file of its own: an assembler run by root may replace what it is told to write, /dev/null included.
