@@ -3,10 +3,9 @@
 use gpu_kernels::ops::gemm::gemm::hopper;
 use gpu_kernels::ops::gemm::gemm_tf32 as gk;
 
-use super::operand::{Major, fits_tma};
+use super::operand::fits_hopper;
 use super::product::{Path, Problem};
 use crate::ops::model::*;
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -109,7 +108,7 @@ static INFO: OpInfo = OpInfo {
         Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of a and b are at multiples of 16 bytes",
-            applies: fits_hopper,
+            applies: |device, case| fits_hopper(device, case, case.dtype, ["a", "b"], ["m", "n", "k"]),
             launch: |stream, args, params| run(stream, args, params, Path::Hopper),
         },
         Variant {
@@ -124,15 +123,6 @@ static INFO: OpInfo = OpInfo {
 fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Path) -> Result<()> {
     let factors = [params.f32("alpha")?, params.f32("beta")?];
     launch(stream, factors, [args.input("a")?, args.input("b")?], args.output("c")?, path)
-}
-
-/// Whether the Hopper path can run the case on such a device.
-fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
-    let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
-        return false;
-    };
-    let fits = |name, rows| fits_tma(case, name, case.dtype, &[rows, k], false) == Some(Major::K);
-    device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", m) && fits("b", n)
 }
 
 impl Operator for GemmTf32 {

@@ -6,12 +6,11 @@ use gpu_kernels::ops::gemm::gemm::hopper;
 use gpu_kernels::ops::gemm::linear as gk;
 use half::{bf16, f16};
 
-use super::operand::{Major, fits_tma};
+use super::operand::fits_hopper;
 use super::product::{Path, Problem};
 use crate::dispatch;
 use crate::ops::activation::{gelu, relu, silu};
 use crate::ops::model::*;
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -239,7 +238,7 @@ static INFO: OpInfo = OpInfo {
         Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of x and weight are at multiples of 16 bytes",
-            applies: fits_hopper,
+            applies: |device, case| fits_hopper(device, case, case.dtype, ["x", "weight"], ["rows", "out", "in"]),
             launch: |stream, args, params| run(stream, args, params, Path::Hopper),
         },
         Variant {
@@ -258,15 +257,6 @@ fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Path) -
         let epilogue = Epilogue { bias, activation, residual };
         launch::<T>(stream, args.input("x")?, args.input("weight")?, epilogue, args.output("y")?, path)
     })
-}
-
-/// Whether the Hopper path can run the case on such a device.
-fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
-    let Ok([rows, depth, out]) = case.dims(["rows", "in", "out"]) else {
-        return false;
-    };
-    let fits = |name, rows| fits_tma(case, name, case.dtype, &[rows, depth], false) == Some(Major::K);
-    device.compute_capability == (9, 0) && rows > 0 && out > 0 && fits("x", rows) && fits("weight", out)
 }
 
 impl Operator for Linear {

@@ -4,6 +4,7 @@ use cuda_std::launch::TensorMap;
 use gpu_kernels::ops::gemm::{self as gk, gemm::hopper};
 
 use crate::ops::model::Case;
+use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::{DType, Dtype};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -74,6 +75,16 @@ pub(super) fn fits_tma(case: &Case, name: &str, dtype: DType, shape: &[usize], t
     let size = dtype.size();
     // An allocation starts at a multiple of 256 bytes.
     Lies::of(&shape, &strides, 256 + arrangement.offset * size, size).fits_tma()
+}
+
+/// Whether the Hopper path can run a case of C = A·Bᵀ on such a device: operands of that type and these names, whose rows and depth are these
+/// dimensions.
+pub(super) fn fits_hopper(device: &DeviceInfo, case: &Case, dtype: DType, names: [&str; 2], dims: [&str; 3]) -> bool {
+    let Ok([m, n, k]) = case.dims(dims) else {
+        return false;
+    };
+    let fits = |name, rows| fits_tma(case, name, dtype, &[rows, k], false) == Some(Major::K);
+    device.compute_capability == (9, 0) && m > 0 && n > 0 && fits(names[0], m) && fits(names[1], n)
 }
 
 /// An operand.

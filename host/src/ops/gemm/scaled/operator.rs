@@ -1,6 +1,6 @@
 //! What products of 8-bit elements say of themselves.
 
-use super::super::operand::{Major, fits_tma};
+use super::super::operand::fits_hopper;
 use super::super::product::Path;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
@@ -64,12 +64,8 @@ fn target(params: &Params) -> Result<DType> {
 impl ScaledProduct {
     /// Whether the Hopper path can run a case.
     pub(in super::super) fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
-        let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
-            return false;
-        };
         // All types that this path takes have one byte.
-        let fits = |name, rows| fits_tma(case, name, DType::I8, &[rows, k], false) == Some(Major::K);
-        device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", m) && fits("b", n)
+        fits_hopper(device, case, DType::I8, ["a", "b"], ["m", "n", "k"])
     }
 
     fn takes_e5m2(&self) -> bool {
