@@ -43,6 +43,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &gemm::gemm::GEMM_TO_F32,
     &gemm::gemm_fp8::GEMM_FP8,
     &gemm::gemm_fp8_blocks::GEMM_FP8_BLOCKS,
+    &gemm::gemm_grouped::GEMM_GROUPED,
     &gemm::gemm_int8::GEMM_INT8,
     &gemm::gemm_tf32::GemmTf32,
     &gemm::linear::LINEAR,

@@ -39,7 +39,7 @@ use super::Problem;
 use super::epilogue::Factor;
 use super::hopper::{
     self, BLOCK_M, CLUSTER, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M,
-    Tiles, WARPGROUP,
+    Tiles, WARPGROUP, Walk,
 };
 use super::mma::{self, Place, Shared, Sums};
 
@@ -137,7 +137,9 @@ pub unsafe fn gemm_fp8_blocks_hopper<C: Element>(
     b_scales: *const f32,
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    hopper::split::<Floats8<f8e4m3>, C, Factor, B_BYTES, STAGES>(of, Factor::ONE, Scaled { a_scales, b_scales });
+    let tiles = Tiles::of(&of.problem, BLOCK_N);
+    let consumers = Scaled { a_scales, b_scales };
+    hopper::split::<Floats8<f8e4m3>, C, Factor, _, B_BYTES, STAGES>(of, Factor::ONE, tiles, consumers);
 }
 
 /// A thread's sums of a consumer's part of a tile.
@@ -151,20 +153,23 @@ struct Scaled {
 
 impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
     #[inline(always)]
-    unsafe fn consume(self, memory: Memory<B_BYTES, STAGES>, consumer: u32, output: &Output<'_, C, Factor>) {
+    unsafe fn consume(
+        self,
+        memory: Memory<B_BYTES, STAGES>,
+        consumer: u32,
+        output: &Output<'_, C, Factor>,
+        mut tiles: impl Walk,
+    ) {
         let lane = thread::thread_idx_x() % WARPGROUP;
         let problem = &output.problem;
-        let tiles = Tiles::of(problem, BLOCK_N);
         let groups = problem.k.div_ceil(GROUP);
         let mut at = Cursor::default();
         let mut group_sums: PartSums = [0.0; _];
-        let mut index = thread::block_idx_x() / CLUSTER;
-        while index < tiles.count() {
-            let tile = tiles.at(index);
-            let m0 = (tile.row * CLUSTER + cluster::rank()) * BLOCK_M + consumer * STORE_M;
-            let n0 = tile.column * BLOCK_N;
+        while tiles.find() {
+            let tile = tiles.tile();
+            let m0 = tile.row + cluster::rank() * BLOCK_M + consumer * STORE_M;
             let row = m0 + lane / 32 * 16 + lane % 32 / 4;
-            let scales = Scales::new(self.a_scales, self.b_scales, problem, n0);
+            let scales = Scales::new(self.a_scales, self.b_scales, problem, tile.column);
             let rows = [scales.row(row), scales.row(row + 8)];
             let mut sums: PartSums = [0.0; _];
             // Scales are read a group ahead: nobody waits for them.
@@ -191,8 +196,8 @@ impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
                 }
                 factors = next;
             }
-            output.part(lane, [m0, n0, tile.product]).store(&mut sums);
-            index += thread::grid_dim_x() / CLUSTER;
+            output.part(lane, consumer, tile).store(&mut sums);
+            tiles.advance();
         }
         output.finish(lane);
     }

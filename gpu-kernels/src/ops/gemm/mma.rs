@@ -168,6 +168,32 @@ pub(super) unsafe fn run<P, C, E, const A_MN: bool, const B_MN: bool, const V: u
     c: *mut C,
     problem: Problem,
     epilogue: E,
+    settle: impl FnMut(u32, Place, &mut Sums<P::Sum>),
+) where
+    P: Product,
+    C: Element,
+    E: Epilogue,
+{
+    let at_least_one = |n: u32| NonZeroU32::MIN.saturating_add(n - 1);
+    let (tiles_m, tiles_n) = (at_least_one(problem.m.div_ceil(BLOCK)), at_least_one(problem.n.div_ceil(BLOCK)));
+    // Consecutive blocks go down m: they share b, and their rows of a stay in L2 for the next column.
+    let (row0, rest) = (thread::block_idx_x() % tiles_m * BLOCK, thread::block_idx_x() / tiles_m);
+    let (column0, product) = (rest % tiles_n * BLOCK, u64::from(rest / tiles_n));
+    let a = a.add((product * problem.a[0]) as usize);
+    let b = b.add((product * problem.b[0]) as usize);
+    let c = c.add((product * problem.c[0]) as usize);
+    tile::<P, C, E, A_MN, B_MN, V>(a, b, c, problem, [row0, column0], epilogue, settle);
+}
+
+/// The same of the tile at a row and a column of the problem's first product.
+#[inline(always)]
+pub(super) unsafe fn tile<P, C, E, const A_MN: bool, const B_MN: bool, const V: usize>(
+    a: *const P::A,
+    b: *const P::B,
+    c: *mut C,
+    problem: Problem,
+    [row0, column0]: [u32; 2],
+    epilogue: E,
     mut settle: impl FnMut(u32, Place, &mut Sums<P::Sum>),
 ) where
     P: Product,
@@ -178,18 +204,9 @@ pub(super) unsafe fn run<P, C, E, const A_MN: bool, const B_MN: bool, const V: u
     let (ring_a, ring_b) = (shared_field!(ring.a), shared_field!(ring.b));
     let stage_a = |step: u32| ring_a.at(step % STAGES).cast::<P::A>();
     let stage_b = |step: u32| ring_b.at(step % STAGES).cast::<P::B>();
-    let Problem { m, n, k, .. } = problem;
-    let at_least_one = |n: u32| NonZeroU32::MIN.saturating_add(n - 1);
-    let (tiles_m, tiles_n) = (at_least_one(m.div_ceil(BLOCK)), at_least_one(n.div_ceil(BLOCK)));
-    // Consecutive blocks go down m: they share b, and their rows of a stay in L2 for the next column.
-    let (row0, rest) = (thread::block_idx_x() % tiles_m * BLOCK, thread::block_idx_x() / tiles_m);
-    let (column0, product) = (rest % tiles_n * BLOCK, u64::from(rest / tiles_n));
-    let [a_product, a_row, a_k] = problem.a;
-    let [b_product, b_column, b_k] = problem.b;
-    let [c_product, ldc] = problem.c;
-    let a = Copier::<P::A, A_MN, V>::new(a.add((product * a_product) as usize), [a_row, a_k], m, k, row0);
-    let b = Copier::<P::B, B_MN, V>::new(b.add((product * b_product) as usize), [b_column, b_k], n, k, column0);
-    let c = c.add((product * c_product) as usize);
+    let Problem { a: [_, a_row, a_k], b: [_, b_column, b_k], c: [_, ldc], m, n, k, .. } = problem;
+    let a = Copier::<P::A, A_MN, V>::new(a, [a_row, a_k], m, k, row0);
+    let b = Copier::<P::B, B_MN, V>::new(b, [b_column, b_k], n, k, column0);
     let lane = thread::thread_idx_x() % 32;
     let warp = thread::thread_idx_x() / 32;
     let (warp_m, warp_n) = (warp / WARPS_N * WARP_M, warp % WARPS_N * WARP_N);

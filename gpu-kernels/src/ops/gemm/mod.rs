@@ -8,6 +8,7 @@ mod epilogue;
 pub mod gemm;
 pub mod gemm_fp8;
 pub mod gemm_fp8_blocks;
+pub mod gemm_grouped;
 pub mod gemm_int8;
 pub mod gemm_tf32;
 mod hopper;

@@ -35,7 +35,7 @@ use super::epilogue::Epilogue;
 pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Tf32};
 pub(super) use self::store::Output;
 pub use self::store::{ADD, DIRECT, TILES};
-pub(super) use self::tiles::Tiles;
+pub(super) use self::tiles::{Tile, Tiles, Walk, at_least_one, place};
 
 /// Rows of C a block computes.
 pub const BLOCK_M: u32 = 128;
@@ -81,7 +81,13 @@ pub struct Shared<const B: usize, const STAGES: usize> {
     c: [[[u8; SLAB_BYTES as usize]; 2]; CONSUMERS as usize],
     full: [Barrier; STAGES],
     empty: [Barrier; STAGES],
+    /// First row and column of a tile, and where its rows end; 0 if there is none.
+    told: [[u32; 3]; TOLD],
 }
+
+/// Tiles whose places are kept. The producer is at most all stages ahead, which may be of a tile each, and a consumer's threads have read a
+/// place when its first stage of the next tile is released: only then do they all wait for each other.
+const TOLD: usize = WIDE_STAGES + 1;
 
 /// That of [`BLOCK_N`] columns: four stages of 48 KiB leave room for the epilogue's buffers.
 pub type Wide = Shared<WIDE_BYTES, WIDE_STAGES>;
@@ -125,6 +131,33 @@ impl<const B: usize, const STAGES: usize> Memory<B, STAGES> {
         shared_field!(memory.empty).at(stage)
     }
 
+    #[inline(always)]
+    fn told(self, number: u32) -> SharedPtr<[u32; 3]> {
+        let Self(memory) = self;
+        shared_field!(memory.told).at(number % TOLD as u32)
+    }
+
+    /// Whether there is a tile `number` for consumers, whose first stage they are `at`.
+    #[inline(always)]
+    unsafe fn find<W: Walk>(self, tiles: &mut W, number: u32, at: Cursor) -> bool {
+        if !W::TOLD {
+            return tiles.find();
+        }
+        self.full(at.stage).wait_parity(at.parity);
+        let [_, _, end] = self.told(number).read();
+        end != 0
+    }
+
+    /// Where it is.
+    #[inline(always)]
+    unsafe fn tile<W: Walk>(self, tiles: &W, number: u32) -> Tile {
+        if !W::TOLD {
+            return tiles.tile();
+        }
+        let [row, column, end] = self.told(number).read();
+        Tile { row, column, product: 0, b: 0, end: Some(end) }
+    }
+
     /// Tells the producers of the pair that this warpgroup has read a stage. `lane` is the caller's in it.
     #[inline(always)]
     pub(super) unsafe fn release(self, stage: u32, lane: u32) {
@@ -166,15 +199,16 @@ pub(super) struct Matrices<'a, C> {
 
 /// What consumers do. No closure: where one is large, the compiler would call it, and wgmma cannot go on across a call.
 pub(super) trait Consume<C, E, const B: usize, const STAGES: usize> {
-    /// Run by each consumer warpgroup, with its number and its output.
-    unsafe fn consume(self, memory: Memory<B, STAGES>, consumer: u32, output: &Output<'_, C, E>);
+    /// Run by each consumer warpgroup, with its number, its output and its tiles.
+    unsafe fn consume(self, memory: Memory<B, STAGES>, consumer: u32, output: &Output<'_, C, E>, tiles: impl Walk);
 }
 
 /// Splits the block into its roles.
 #[inline(always)]
-pub(super) unsafe fn split<O: Operands, C, E: Copy, const B: usize, const STAGES: usize>(
+pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, const B: usize, const STAGES: usize>(
     of: Matrices<'_, C>,
     epilogue: E,
+    tiles: W,
     consumers: impl Consume<C, E, B, STAGES>,
 ) {
     let memory = Memory(shared::dynamic());
@@ -196,14 +230,17 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, const B: usize, const STAGES
     if warpgroup == 0 {
         regs::decrease::<40>();
         if thread::thread_idx_x() == 0 {
-            produce::<O, B, STAGES>(memory, of.a, of.b, &of.problem);
+            produce::<O, W, B, STAGES>(memory, of.a, of.b, &of.problem, tiles);
+        } else if thread::thread_idx_x() >= 32 {
+            tiles.meanwhile();
         }
     } else {
         regs::increase::<232>();
         let consumer = warpgroup - 1;
         let (slabs, barrier) = (memory.slabs(consumer), 1 + consumer);
         let Matrices { c_map, c, problem, store, .. } = of;
-        consumers.consume(memory, consumer, &Output { map: c_map, c, epilogue, problem, store, slabs, barrier });
+        let output = Output { map: c_map, c, epilogue, problem, store, slabs, barrier };
+        consumers.consume(memory, consumer, &output, tiles);
     }
     // A block that left would take the shared memory that its peer still signals.
     cluster::sync();
@@ -215,36 +252,48 @@ pub(super) unsafe fn run<M: Multiply, C: Element, E: Epilogue>(of: Matrices<'_, 
 where
     [M::Sum; SUMS]: Registers,
 {
-    split::<M, C, E, WIDE_BYTES, WIDE_STAGES>(of, epilogue, Whole(PhantomData::<M>));
+    let tiles = Tiles::of(&of.problem, BLOCK_N);
+    walk::<M, C, E>(of, epilogue, tiles);
+}
+
+/// The same over other tiles.
+#[inline(always)]
+pub(super) unsafe fn walk<M: Multiply, C: Element, E: Epilogue>(of: Matrices<'_, C>, epilogue: E, tiles: impl Walk)
+where
+    [M::Sum; SUMS]: Registers,
+{
+    split::<M, C, E, _, WIDE_BYTES, WIDE_STAGES>(of, epilogue, tiles, Whole(PhantomData::<M>));
 }
 
 /// Fills the stages of every tile of this cluster, in order. Run by one thread.
 #[inline(always)]
-unsafe fn produce<O: Operands, const B: usize, const STAGES: usize>(
+unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES: usize>(
     memory: Memory<B, STAGES>,
     a: &TensorMap,
     b: &TensorMap,
     problem: &Problem,
+    mut tiles: W,
 ) {
+    const { assert!(!W::TOLD || STAGES < TOLD) };
     const EVERY_BLOCK: u16 = (1 << CLUSTER) - 1;
     let depth = STAGE_BYTES / O::BYTES;
-    let block_n = B as u32 / STAGE_BYTES;
-    let b_columns = block_n / CLUSTER;
+    let b_columns = B as u32 / STAGE_BYTES / CLUSTER;
     let rank = cluster::rank();
-    let tiles = Tiles::of(problem, block_n);
     let steps = problem.k.div_ceil(depth);
     // A matrix that all products share has no next.
     let of_product = |stride: u64, product: u32| if stride == 0 { 0 } else { product as i32 };
-    let mut at = Cursor::default();
-    let mut index = thread::block_idx_x() / CLUSTER;
-    while index < tiles.count() {
-        let tile = tiles.at(index);
-        let m0 = ((tile.row * CLUSTER + rank) * BLOCK_M) as i32;
-        let n0 = (tile.column * block_n + rank * b_columns) as i32;
-        let (a_product, b_product) = (of_product(problem.a[0], tile.product), of_product(problem.b[0], tile.product));
+    let (mut at, mut number) = (Cursor::default(), 0);
+    while tiles.find() {
+        let tile = tiles.tile();
+        let m0 = (tile.row + rank * BLOCK_M) as i32;
+        let n0 = (tile.column + rank * b_columns) as i32;
+        let (a_product, b_product) = (of_product(problem.a[0], tile.product), of_product(problem.b[0], tile.b));
         for step in 0..steps {
             // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
             memory.empty(at.stage).wait_parity(at.parity ^ 1);
+            if W::TOLD && step == 0 {
+                memory.told(number).write([tile.row, tile.column, tile.end.unwrap_or(problem.m)]);
+            }
             let full = memory.full(at.stage);
             full.arrive_expect_tx(A_BYTES + B as u32);
             let k0 = (step * depth) as i32;
@@ -272,7 +321,13 @@ unsafe fn produce<O: Operands, const B: usize, const STAGES: usize>(
             }
             at.advance(STAGES);
         }
-        index += thread::grid_dim_x() / CLUSTER;
+        tiles.advance();
+        number += 1;
+    }
+    if W::TOLD {
+        memory.empty(at.stage).wait_parity(at.parity ^ 1);
+        memory.told(number).write([0; 3]);
+        memory.full(at.stage).arrive();
     }
 }
 
@@ -296,14 +351,18 @@ where
     [M::Sum; SUMS]: Registers,
 {
     #[inline(always)]
-    unsafe fn consume(self, memory: Memory<WIDE_BYTES, WIDE_STAGES>, consumer: u32, output: &Output<'_, C, E>) {
+    unsafe fn consume(
+        self,
+        memory: Memory<WIDE_BYTES, WIDE_STAGES>,
+        consumer: u32,
+        output: &Output<'_, C, E>,
+        mut tiles: impl Walk,
+    ) {
         let lane = thread::thread_idx_x() % WARPGROUP;
-        let tiles = Tiles::of(&output.problem, BLOCK_N);
         let steps = output.problem.k.div_ceil(STAGE_BYTES / M::BYTES);
-        let mut at = Cursor::default();
+        let (mut at, mut number) = (Cursor::default(), 0);
         let mut sums = [M::ZERO; SUMS];
-        let mut index = thread::block_idx_x() / CLUSTER;
-        while index < tiles.count() {
+        while memory.find(&mut tiles, number, at) {
             let mut previous = at.stage;
             for step in 0..steps {
                 memory.full(at.stage).wait_parity(at.parity);
@@ -325,13 +384,12 @@ where
                 previous = at.stage;
                 at.advance(WIDE_STAGES);
             }
-            let tile = tiles.at(index);
-            let m0 = (tile.row * CLUSTER + cluster::rank()) * BLOCK_M + consumer * STORE_M;
-            let part = output.part(lane, [m0, tile.column * BLOCK_N, tile.product]);
+            let part = output.part(lane, consumer, memory.tile(&tiles, number));
             wgmma::wait_for::<0>(&mut sums);
             memory.release(previous, lane);
             part.store(&mut sums);
-            index += thread::grid_dim_x() / CLUSTER;
+            tiles.advance();
+            number += 1;
         }
         output.finish(lane);
     }

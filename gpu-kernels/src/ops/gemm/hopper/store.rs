@@ -6,11 +6,11 @@ use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
-use cuda_std::{fence, math, matrix, thread, tma};
+use cuda_std::{cluster, fence, math, matrix, thread, tma};
 
 use super::super::Problem;
 use super::super::epilogue::{Epilogue, Four, Sum};
-use super::{SLAB_BYTES, STORE_M, WARPGROUP, slab_columns};
+use super::{BLOCK_M, SLAB_BYTES, STORE_M, Tile, WARPGROUP, slab_columns};
 
 /// How results leave, as the host chooses.
 pub const DIRECT: u32 = 0;
@@ -71,6 +71,8 @@ pub(in super::super) struct Part<'a, C, E: Epilogue> {
     m0: u32,
     n0: u32,
     product: u32,
+    /// Where rows end before C does, which then is one that TMA stores.
+    end: Option<u32>,
     /// What the columns of the thread's two rows share.
     rows: [E::Row; 2],
     /// The thread's first.
@@ -80,13 +82,15 @@ pub(in super::super) struct Part<'a, C, E: Epilogue> {
 }
 
 impl<C: Element, E: Epilogue> Output<'_, C, E> {
-    /// The part of product `product` whose first element is at (`m0`, `n0`), for `lane` of the warpgroup, all of which has to store it.
+    /// The part of the block's tile that is a consumer's, for `lane` of it, all of which have to store it.
     #[inline(always)]
-    pub(in super::super) unsafe fn part(&self, lane: u32, [m0, n0, product]: [u32; 3]) -> Part<'_, C, E> {
+    pub(in super::super) unsafe fn part(&self, lane: u32, consumer: u32, tile: Tile) -> Part<'_, C, E> {
+        let Tile { row, column: n0, product, end, .. } = tile;
+        let m0 = row + cluster::rank() * BLOCK_M + consumer * STORE_M;
         let (row, column) = (m0 + lane / 32 * 16 + lane % 32 / 4, n0 + lane % 4 * 2);
         let rows = [self.epilogue.row(row), self.epilogue.row(row + 8)];
         let ahead = self.epilogue.read(rows, column);
-        Part { output: self, lane, m0, n0, product, rows, row, column, ahead }
+        Part { output: self, lane, m0, n0, product, end, rows, row, column, ahead }
     }
 
     /// Shared memory goes with the block: waits until the stores have read it.
@@ -110,7 +114,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 i += 1;
             }
         }
-        if self.output.store == DIRECT {
+        if self.end.is_none() && self.output.store == DIRECT {
             four_times!(|block| {
                 if block < R / AHEAD_SUMS {
                     self.store_direct(acc, block as u32 * AHEAD);
@@ -175,16 +179,40 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
             }
             fence::proxy_async_shared();
             thread::named_barrier::sync(barrier, WARPGROUP);
-            if self.lane == 0 {
+            if let Some(end) = self.end
+                && self.m0 + STORE_M > end
+            {
+                self.copy_rows(buffer.cast(), columns + column, end);
+            } else if self.lane == 0 {
                 let to = [(self.n0 + columns + column) as i32, self.m0 as i32, self.product as i32];
                 if size_of::<C>() == 4 && store == ADD {
                     tma::add_3d(map, to, buffer);
                 } else {
                     tma::store_3d(map, to, buffer);
                 }
+            }
+            // A group a slab, if an empty one: that is how the wait above counts.
+            if self.lane == 0 {
                 tma::commit_group();
             }
             slab += 1;
+        }
+    }
+
+    /// Copies the rows of a slab that lie before `end`, where TMA would store those behind too, to the columns from `columns` on.
+    #[inline(always)]
+    unsafe fn copy_rows(&self, buffer: SharedPtr<C>, columns: u32, end: u32) {
+        let Output { c, problem: Problem { c: [_, ldc], n, .. }, .. } = *self.output;
+        let (chunk, chunks) = (16 / size_of::<C>() as u32, 8);
+        let column = self.n0 + columns + self.lane % chunks * chunk;
+        let mut row = self.lane / chunks;
+        while row < STORE_M {
+            if self.m0 + row < end && column < n {
+                let from = buffer.add((row * chunks + (self.lane % chunks ^ row % 8)) * chunk);
+                let to = c.add((u64::from(self.m0 + row) * ldc + u64::from(column)) as usize);
+                Pack::<u32, 4>::load(from.as_ptr().cast()).store(to.cast());
+            }
+            row += WARPGROUP / chunks;
         }
     }
 

@@ -2,56 +2,104 @@
 
 use core::num::NonZeroU32;
 
+use cuda_std::thread;
+
 use super::super::Problem;
 use super::{BLOCK_M, CLUSTER};
 
-/// Cluster rows that are walked before moving to the next column of tiles, so that a wave's panels of A and B stay in L2.
+/// Rows of tiles that are walked before moving to the next column of tiles, so that a wave's panels of A and B stay in L2.
 const GROUP_M: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
-/// The tiles of a problem, in the same order for producer and consumers.
+/// Where a cluster's tile is.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Tile {
+    /// Its first row, and its first column.
+    pub(in super::super) row: u32,
+    pub(in super::super) column: u32,
+    /// Which product's A and C.
+    pub(in super::super) product: u32,
+    /// Which B.
+    pub(in super::super) b: u32,
+    /// Where its rows end, if that is not where C ends.
+    pub(in super::super) end: Option<u32>,
+}
+
+/// The tiles of a cluster, one after the other.
+pub(in super::super) trait Walk: Copy {
+    /// Whether the producer alone walks, and tells the consumers where they are; otherwise they walk themselves.
+    const TOLD: bool = false;
+
+    /// Whether there is a tile.
+    unsafe fn find(&mut self) -> bool;
+
+    /// Where it is. Computed when it is asked for: no registers hold it while the tile is multiplied.
+    fn tile(&self) -> Tile;
+
+    /// Goes on to the next.
+    fn advance(&mut self);
+
+    /// What the producer's idle warps do meanwhile.
+    #[inline(always)]
+    unsafe fn meanwhile(self) {}
+}
+
+/// Number `index` of `rows` by `columns` tiles: its row and its column.
+#[inline(always)]
+pub(in super::super) fn place(index: u32, rows: NonZeroU32, columns: NonZeroU32) -> [u32; 2] {
+    let group_tiles = columns.saturating_mul(GROUP_M);
+    let group = index / group_tiles;
+    let first = group * GROUP_M.get();
+    let height = at_least_one((rows.get() - first).min(GROUP_M.get()));
+    let within = index - group * group_tiles.get();
+    [first + within % height, within / height]
+}
+
+#[inline(always)]
+pub(in super::super) fn at_least_one(n: u32) -> NonZeroU32 {
+    NonZeroU32::MIN.saturating_add(n - 1)
+}
+
+/// The tiles of products of one size.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Tiles {
     rows: NonZeroU32,
     columns: NonZeroU32,
     batch: u32,
-}
-
-/// Where a cluster's tile is.
-#[derive(Clone, Copy)]
-pub(in super::super) struct Tile {
-    /// In tiles of `CLUSTER * BLOCK_M` rows.
-    pub(in super::super) row: u32,
-    /// In tiles of a block's columns.
-    pub(in super::super) column: u32,
-    pub(in super::super) product: u32,
+    block_n: u32,
+    index: u32,
 }
 
 impl Tiles {
     /// Those of a problem whose m and n are not zero, of `block_n` columns.
     #[inline(always)]
     pub(in super::super) fn of(problem: &Problem, block_n: u32) -> Self {
-        let at_least_one = |n: u32| NonZeroU32::MIN.saturating_add(n - 1);
         Self {
             rows: at_least_one(problem.m.div_ceil(CLUSTER * BLOCK_M)),
             columns: at_least_one(problem.n.div_ceil(block_n)),
             batch: problem.batch,
+            block_n,
+            index: thread::block_idx_x() / CLUSTER,
         }
     }
+}
 
+impl Walk for Tiles {
     #[inline(always)]
-    pub(in super::super) fn count(self) -> u32 {
-        self.rows.get() * self.columns.get() * self.batch
+    unsafe fn find(&mut self) -> bool {
+        self.index < self.rows.get() * self.columns.get() * self.batch
     }
 
     #[inline(always)]
-    pub(in super::super) fn at(self, index: u32) -> Tile {
-        let each = self.rows.saturating_mul(self.columns);
-        let (product, index) = (index / each, index % each);
-        let group_tiles = self.columns.saturating_mul(GROUP_M);
-        let group = index / group_tiles;
-        let first = group * GROUP_M.get();
-        let height = NonZeroU32::MIN.saturating_add((self.rows.get() - first).min(GROUP_M.get()) - 1);
-        let within = index - group * group_tiles.get();
-        Tile { row: first + within % height, column: within / height, product }
+    fn tile(&self) -> Tile {
+        let Self { rows, columns, block_n, index, .. } = *self;
+        let each = rows.saturating_mul(columns);
+        let product = index / each;
+        let [row, column] = place(index % each, rows, columns);
+        Tile { row: row * CLUSTER * BLOCK_M, column: column * block_n, product, b: product, end: None }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.index += thread::grid_dim_x() / CLUSTER;
     }
 }
