@@ -80,6 +80,8 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &loss::linear_cross_entropy::LINEAR_CROSS_ENTROPY_WITH_GRADIENT,
     &loss::linear_dpo::LINEAR_DPO,
     &loss::linear_dpo::LINEAR_DPO_WITH_GRADIENT,
+    &loss::linear_entropy::LINEAR_ENTROPY,
+    &loss::linear_entropy::LINEAR_ENTROPY_WITH_GRADIENT,
     &loss::linear_grpo::LINEAR_GRPO,
     &loss::linear_grpo::LINEAR_GRPO_WITH_GRADIENT,
     &loss::linear_kl_divergence::LINEAR_KL_DIVERGENCE,

@@ -9,6 +9,7 @@ pub mod kl_divergence;
 mod linear;
 pub mod linear_cross_entropy;
 pub mod linear_dpo;
+pub mod linear_entropy;
 pub mod linear_grpo;
 pub mod linear_kl_divergence;
 mod logits;
@@ -32,6 +33,9 @@ pub use linear_cross_entropy::{
     linear_cross_entropy_with_gradient, linear_cross_entropy_with_gradient_into,
 };
 pub use linear_dpo::{linear_dpo, linear_dpo_with_gradient, linear_dpo_with_gradient_into};
+pub use linear_entropy::{
+    Entropy, linear_entropy, linear_entropy_into, linear_entropy_with_gradient, linear_entropy_with_gradient_into,
+};
 pub use linear_grpo::{linear_grpo, linear_grpo_with_gradient, linear_grpo_with_gradient_into};
 pub use linear_kl_divergence::{
     linear_kl_divergence, linear_kl_divergence_backward, linear_kl_divergence_backward_into,
