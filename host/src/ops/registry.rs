@@ -87,6 +87,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &loss::linear_kl_divergence::LINEAR_KL_DIVERGENCE,
     &loss::linear_kl_divergence::LINEAR_KL_DIVERGENCE_BACKWARD,
     &loss::linear_kl_divergence::LINEAR_KL_DIVERGENCE_WITH_GRADIENT,
+    &loss::linear_log_probs::LINEAR_LOG_PROBS,
     &norm::add_rms_norm::AddRmsNorm,
     &norm::layer_norm::LayerNorm,
     &norm::layer_norm_backward::LayerNormBackward,

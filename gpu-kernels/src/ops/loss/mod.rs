@@ -10,3 +10,4 @@ pub mod linear_dpo;
 pub mod linear_entropy;
 pub mod linear_grpo;
 pub mod linear_kl_divergence;
+pub mod linear_log_probs;

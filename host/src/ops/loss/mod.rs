@@ -12,6 +12,7 @@ pub mod linear_dpo;
 pub mod linear_entropy;
 pub mod linear_grpo;
 pub mod linear_kl_divergence;
+pub mod linear_log_probs;
 mod logits;
 mod sequences;
 
@@ -41,3 +42,4 @@ pub use linear_kl_divergence::{
     linear_kl_divergence, linear_kl_divergence_backward, linear_kl_divergence_backward_into,
     linear_kl_divergence_with_gradient, linear_kl_divergence_with_gradient_into,
 };
+pub use linear_log_probs::{LogProbs, TokenLogProbs, linear_log_probs};
