@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 
-use warpsmith::ops::{Attention, CrossEntropy, LinearCrossEntropy, Saved};
+use warpsmith::ops::{Attention, CrossEntropy, Entropy, Linear, LinearCrossEntropy, Saved};
 use warpsmith::{Device, Stream, Tensor, bf16, ops};
 use warpsmith_tests::own_device;
 
@@ -47,14 +47,25 @@ fn logits_of_a_linear_loss_stay_in_their_budget() -> Outcome {
     let targets = Tensor::from_slice(&stream, [rows], &vec![1i32; rows])?;
     let options = LinearCrossEntropy::new(CrossEntropy::mean()).memory(budget);
     let gradients = (rows * d * 2 + classes * d * 4) as u64;
+    let in_budget = |name: &str, most: u64| {
+        let beyond = most - gradients;
+        println!("{name}: {beyond} bytes beyond the gradients");
+        // Beside the logits there is what the losses take, which is some words a row.
+        assert!(beyond <= (budget + 64 * rows + 1024) as u64, "{name}: {beyond} bytes beyond the gradients");
+        assert!(
+            beyond >= (budget / 2) as u64,
+            "{name}: {beyond} bytes are too few for the logits: is anything counted?"
+        );
+    };
     let most = peak(&device, &stream, || {
         ops::linear_cross_entropy_with_gradient(&stream, &hidden, &weight, &targets, &options)
     })?;
-    let beyond = most - gradients;
-    println!("{beyond} bytes beyond the gradients");
-    // Beside the logits there is what the losses take, which is some words a row.
-    assert!(beyond <= (budget + 64 * rows + 1024) as u64, "{beyond} bytes beyond the gradients");
-    assert!(beyond >= (budget / 2) as u64, "{beyond} bytes are too few for the logits: is anything counted?");
+    in_budget("cross-entropy", most);
+    let upstream = Tensor::filled(&stream, [rows], 1.0)?;
+    let options = Linear::new(Entropy::new()).memory(budget);
+    let most =
+        peak(&device, &stream, || ops::linear_entropy_with_gradient(&stream, &hidden, &weight, &upstream, &options))?;
+    in_budget("entropy", most);
     Ok(())
 }
 

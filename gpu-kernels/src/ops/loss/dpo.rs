@@ -8,17 +8,18 @@
 //!
 //! # Layout
 //! [Sequences](super::grpo::sequences) in one tensor; `reference` and `sums` have an element a sequence, `losses` one a pair. What there is a token of may
-//! be a loss, −log p, in place of a log-probability, and the derivative is then by it: `sign` says so.
+//! be a loss, −log p, in place of a log-probability, and the derivative is then by it: `sign` says so. `targets`, an i32 a token, may be null.
 //!
 //! # Mapping
 //! A block a pair, which reads both of its sequences and writes their gradient.
 //!
 //! # Shared memory
-//! Two values a warp.
+//! Three values a warp.
 //!
 //! # Numerics
 //! f32 in a fixed order. ln σ is a softplus, which neither overflows nor cancels. Without offsets as they should be no sequence is known: all sums
-//! and losses are NaN, and gradients 0.
+//! and losses are NaN, and gradients 0. A token whose target is neither a class nor the ignored number does that to its pair alone: its
+//! log-probability is NaN, and the gradient of a layer's weight, a sum over all tokens, is to have no part in it.
 //!
 //! # Cost
 //! A read and a write of 4 bytes a token: some microseconds.
@@ -48,21 +49,26 @@ pub struct Terms {
     pub share: f32,
     /// 1 of log-probabilities, −1 of losses.
     pub sign: f32,
+    /// What good targets are below.
+    pub classes: u32,
+    /// The target of tokens that do not count.
+    pub ignored: i32,
 }
 
-// SAFETY: four 4-byte numbers.
+// SAFETY: six 4-byte numbers.
 unsafe impl Fields for Terms {}
 
 /// Losses of pairs, the sums of their sequences, and the derivative of the losses times `share` where `gradient` is not null; a block a pair.
 ///
 /// # Safety
-/// `values` is valid for reads and `gradient` null or valid for writes of `tokens` elements, `offsets` for reads of one more than there are
+/// `values` is valid for reads of `tokens` elements, `targets` null or valid for as many, `gradient` null or valid for writes of as many, `offsets` for reads of one more than there are
 /// sequences, two a block; `reference` is null or valid for reads and `sums` for writes of as many as sequences, `losses` of as many as
 /// blocks, `bad` for a read.
-#[kernel(block = BLOCK, shared = <BlockThreads as Threads>::Partials<2>, no_spills)]
+#[kernel(block = BLOCK, shared = <BlockThreads as Threads>::Partials<3>, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn dpo(
     values: *const f32,
+    targets: *const i32,
     offsets: *const i32,
     reference: *const f32,
     bad: *const u32,
@@ -72,21 +78,31 @@ pub unsafe fn dpo(
     tokens: u32,
     terms: Terms,
 ) {
-    let Terms { beta, smoothing, share, sign } = terms;
+    let Terms { beta, smoothing, share, sign, classes, ignored } = terms;
     let (pair, pairs) = (thread::block_idx_x(), thread::grid_dim_x());
     let pair_of = [pair, pair + pairs];
     let is_fine = *bad == FINE;
     let of_nobody = (0, 0);
     let sequences = pair_of.map(|sequence| if is_fine { bounds(offsets, sequence, tokens) } else { of_nobody });
-    let sums_of = sequences.map(|(start, end)| {
+    let mut strangers = 0.0f32;
+    let [chosen, rejected] = sequences.map(|(start, end)| {
         let (mut sum, mut token) = (0.0, start + thread::thread_idx_x());
         while token < end {
             sum += *values.add(token as usize);
+            if !targets.is_null() {
+                let target = *targets.add(token as usize);
+                // A negative number is above all classes.
+                if target != ignored && target as u32 >= classes {
+                    strangers = 1.0;
+                }
+            }
             token += BLOCK;
         }
         sum
     });
-    let [chosen, rejected] = BlockThreads::reduce(sums_of, [0.0; 2], 0, |a, b| [a[0] + b[0], a[1] + b[1]]);
+    let [chosen, rejected, strangers] = BlockThreads::reduce([chosen, rejected, strangers], [0.0; 3], 0, |a, b| {
+        [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
+    });
     let [chosen, rejected] = if is_fine { [chosen * sign, rejected * sign] } else { [f32::NAN; 2] };
     let mut margin = chosen - rejected;
     if !reference.is_null() {
@@ -111,6 +127,7 @@ pub unsafe fn dpo(
         return;
     }
     let slope = beta * (smoothing * math::sigmoid(margin) - (1.0 - smoothing) * math::sigmoid(-margin)) * share * sign;
+    let slope = if strangers > 0.0 { 0.0 } else { slope };
     for ((start, end), slope) in [(sequences[0], slope), (sequences[1], -slope)] {
         let mut token = start + thread::thread_idx_x();
         while token < end {

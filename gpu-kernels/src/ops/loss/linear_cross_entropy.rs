@@ -28,6 +28,19 @@
 //! Forming it later would take the first product again, 8·t·c·d. Beside the products a chunk is written, read, written and read twice, 10 bytes a
 //! logit, and ∂W once a chunk, so that few large chunks are best: as many rows as a budget of memory holds.
 //!
+//! The product could do the statistics in its epilogue: a maximum and a sum of exponentials for each row of a tile, which a small kernel
+//! merges. What that is worth on a GPU of 750 TFLOP/s and 4.25 TB/s, of t = 8192, d = 4096 and c = 128256, 2.1 GB of logits:
+//!
+//! - With the gradient nothing. G needs its row's sum, which is complete when the last tile of the row is: the logits have to be somewhere until
+//!   then. They are written, and the pass that reads them once, because a row stays in registers, writes G: 1.0 ms beside 34.4 ms of products.
+//!   Statistics that are known before do not make it read less. To form G where the products load it would take an exponential of each
+//!   logit for every tile that it goes into, on the way to shared memory, which TMA fills without a look at it.
+//! - Without the gradient a read of 2.1 GB, 0.5 ms beside 11.5 ms: 4%. The write is under the product, 0.2 of 4.25 TB/s. But an exponential an
+//!   element is for the most part not: both consumers of the [Hopper path](crate::ops::gemm::gemm::hopper) share a tile, so that their epilogues
+//!   fall together, and 128 × 256 exponentials at 16 a clock are 2048 cycles beside 65 536 of products, 3%, and comparisons, multiply-adds and
+//!   the search for the target another 1%. ([`linear`](crate::ops::gemm::linear)'s gelu, two such results an element, was measured to cost 4%.)
+//!   What is saved is spent. The memory of a chunk would be saved too, which is a budget that the caller sets.
+//!
 //! # Limits
 //! 2³¹ − 1 rows, classes and dimensions.
 //!

@@ -7,5 +7,7 @@ pub mod grpo;
 pub mod kl_divergence;
 pub mod linear_cross_entropy;
 pub mod linear_dpo;
+pub mod linear_entropy;
 pub mod linear_grpo;
 pub mod linear_kl_divergence;
+pub mod linear_log_probs;

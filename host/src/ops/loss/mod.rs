@@ -9,8 +9,10 @@ pub mod kl_divergence;
 mod linear;
 pub mod linear_cross_entropy;
 pub mod linear_dpo;
+pub mod linear_entropy;
 pub mod linear_grpo;
 pub mod linear_kl_divergence;
+pub mod linear_log_probs;
 mod logits;
 mod sequences;
 
@@ -32,8 +34,12 @@ pub use linear_cross_entropy::{
     linear_cross_entropy_with_gradient, linear_cross_entropy_with_gradient_into,
 };
 pub use linear_dpo::{linear_dpo, linear_dpo_with_gradient, linear_dpo_with_gradient_into};
+pub use linear_entropy::{
+    Entropy, linear_entropy, linear_entropy_into, linear_entropy_with_gradient, linear_entropy_with_gradient_into,
+};
 pub use linear_grpo::{linear_grpo, linear_grpo_with_gradient, linear_grpo_with_gradient_into};
 pub use linear_kl_divergence::{
     linear_kl_divergence, linear_kl_divergence_backward, linear_kl_divergence_backward_into,
     linear_kl_divergence_with_gradient, linear_kl_divergence_with_gradient_into,
 };
+pub use linear_log_probs::{LogProbs, TokenLogProbs, linear_log_probs};

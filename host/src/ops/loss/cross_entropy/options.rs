@@ -59,6 +59,10 @@ impl<'a> CrossEntropy<'a> {
         Self { weights: Some(weights.into()), ..self }
     }
 
+    pub(in crate::ops::loss) fn ignored(&self) -> i32 {
+        self.ignored
+    }
+
     /// The batch of rows with such targets.
     pub(in crate::ops::loss) fn batch<'b>(&self, targets: View<'b, i32>, rows: u32, classes: u32) -> Batch<'b>
     where

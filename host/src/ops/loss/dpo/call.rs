@@ -3,7 +3,7 @@
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::loss::dpo as gk;
 
-use crate::ops::loss::batch::{Batch, RowLosses, RowResults, in_range};
+use crate::ops::loss::batch::{Batch, RowLosses, RowResults, in_range, limited};
 use crate::ops::loss::sequences::{self, Sequences};
 use crate::ops::model::OpInfo;
 use crate::runtime::error::Result;
@@ -123,6 +123,8 @@ pub(in crate::ops::loss) struct Call<'a> {
     sequences: Sequences<'a>,
     options: Dpo<'a>,
     pairs: u32,
+    /// Of the tokens, and the classes that they are below, where there are such.
+    targets: Option<(View<'a, i32>, u32)>,
 }
 
 impl<'a> Call<'a> {
@@ -141,13 +143,22 @@ impl<'a> Call<'a> {
         in_range(info, "beta", options.beta, |beta| beta > 0.0, "above zero")?;
         let fits = |chance: f32| (0.0..0.5).contains(&chance);
         in_range(info, "label_smoothing", options.smoothing, fits, "from 0 to below 0.5")?;
-        Ok(Self { info, sequences, options: *options, pairs: sequences.count / 2 })
+        Ok(Self { info, sequences, options: *options, pairs: sequences.count / 2, targets: None })
     }
 
-    /// New tensors for the losses; of tokens with targets of that many classes, if that is said.
-    pub(in crate::ops::loss) fn uninit(&self, stream: &Stream, classes: Option<usize>) -> Result<DpoLosses> {
-        let shape = [self.pairs as usize, classes.unwrap_or_default()];
-        let rows = RowLosses::uninit(self.info, stream, &shape, classes.map(|_| self.options.ignored))?;
+    /// Of tokens with such targets, contiguous and one a token, of that many classes.
+    pub(in crate::ops::loss) fn of_targets(self, targets: View<'a, i32>, classes: usize) -> Result<Self> {
+        targets.require_shape(self.info.name, "targets", &[self.sequences.tokens as usize])?;
+        targets.require_contiguous(self.info.name, "targets")?;
+        let classes = limited(self.info, "weight", "classes", classes)?;
+        Ok(Self { targets: Some((targets, classes)), ..self })
+    }
+
+    /// New tensors for the losses.
+    pub(in crate::ops::loss) fn uninit(&self, stream: &Stream) -> Result<DpoLosses> {
+        let classes = self.targets.map_or(0, |(_, classes)| classes as usize);
+        let ignored = self.targets.map(|_| self.options.ignored);
+        let rows = RowLosses::uninit(self.info, stream, &[self.pairs as usize, classes], ignored)?;
         Ok(DpoLosses {
             rows: rows.of_sequences(stream, self.sequences.tokens as usize)?,
             sums: Tensor::uninit(stream, [self.sequences.count as usize])?,
@@ -181,18 +192,22 @@ impl<'a> Call<'a> {
         let mut scratch = Tensor::uninit(stream, [2])?;
         let mut bad = offsets.unwrap_or_else(|| scratch.view_mut());
         self.sequences.check(stream, &mut bad)?;
-        let Dpo { beta, smoothing, is_mean, reference, .. } = self.options;
+        let Dpo { beta, smoothing, is_mean, reference, ignored } = self.options;
         let share = gradient.as_ref().map_or(0.0, |(_, factor)| *factor);
         if self.pairs > 0 {
             let reference = reference.map_or(Ok(DevicePtr::null()), |reference| reference.ptr(stream))?;
             let gradient =
                 gradient.as_mut().map_or(Ok(DevicePtrMut::null()), |(gradient, _)| gradient.ptr_mut(stream))?;
-            let read = (values.ptr(stream)?, self.sequences.offsets.ptr(stream)?);
+            let (targets, classes) = match self.targets {
+                Some((targets, classes)) => (targets.ptr(stream)?, classes),
+                None => (DevicePtr::null(), 0),
+            };
+            let read = (values.ptr(stream)?, targets, self.sequences.offsets.ptr(stream)?, reference);
             let written = (per_row.ptr_mut(stream)?, sums.ptr_mut(stream)?);
             let bad = bad.as_view().ptr(stream)?;
-            let terms = gk::Terms { beta, smoothing, share, sign };
-            let args = (read.0, read.1, reference, bad, written.0, written.1, gradient, tokens, terms);
-            // SAFETY: values and the gradient, if there is one, have an element a token, offsets, which are bounded in the kernel, one more than
+            let terms = gk::Terms { beta, smoothing, share, sign, classes, ignored };
+            let args = (read.0, read.1, read.2, read.3, bad, written.0, written.1, gradient, tokens, terms);
+            // SAFETY: values and, where there are such, targets and the gradient have an element a token, offsets, which are bounded in the kernel, one more than
             // there are sequences, sums and the reference one a sequence, of which there are two a block, and losses one a block; what is
             // written is borrowed mutably.
             unsafe { stream.launch::<gk::Dpo>(self.pairs, args)? };

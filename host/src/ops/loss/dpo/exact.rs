@@ -61,12 +61,20 @@ impl Exact {
         if self.is_mean && self.pairs > 0 { (self.pairs as f64).recip() } else { 1.0 }
     }
 
+    fn sequence_of(&self, token: usize) -> Option<usize> {
+        self.sequences.iter().flatten().position(|tokens| tokens.contains(&token))
+    }
+
+    /// The tokens of both answers of a token's pair.
+    pub(in crate::ops::loss) fn pair_of(&self, token: usize) -> impl Iterator<Item = usize> + '_ {
+        let pair = self.sequence_of(token).map(|sequence| sequence % self.pairs);
+        let of_all = self.sequences.iter().flatten().enumerate();
+        of_all.filter(move |(sequence, _)| Some(sequence % self.pairs) == pair).flat_map(|(_, tokens)| tokens.clone())
+    }
+
     /// The derivative of the total by a token's log-probability.
     pub(in crate::ops::loss) fn gradient(&self, token: usize) -> f64 {
-        let sequences = self.sequences.iter().flatten();
-        let Some(sequence) = sequences.enumerate().find(|(_, tokens)| tokens.contains(&token)).map(|(at, _)| at) else {
-            return 0.0;
-        };
+        let Some(sequence) = self.sequence_of(token) else { return 0.0 };
         let margin = self.margin(sequence % self.pairs);
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
         let slope = self.beta * (self.smoothing * sigmoid(margin) - (1.0 - self.smoothing) * sigmoid(-margin));

@@ -56,7 +56,7 @@ pub fn dpo<'a>(
     let [tokens] = log_probs.dims(operator::INFO.name, "log_probs")?;
     log_probs.require_contiguous(operator::INFO.name, "log_probs")?;
     let call = Call::new(&operator::INFO, tokens, offsets.into(), options)?;
-    let mut losses = call.uninit(stream, None)?;
+    let mut losses = call.uninit(stream)?;
     let mut gradient = Tensor::uninit(stream, log_probs.shape())?;
     call.launch(stream, (log_probs, 1.0), losses.views(), Some((gradient.view_mut(), call.share())))?;
     Ok((losses, gradient))

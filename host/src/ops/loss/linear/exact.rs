@@ -50,10 +50,16 @@ impl<'a> ExactTokens<'a> {
         Ok(Self { layer, targets: inputs.get("targets")?.to_f64(), ignored: ignored as f64 })
     }
 
+    /// Whether its target is neither a class nor ignored.
+    pub(in crate::ops::loss) fn is_stranger(&self, token: usize) -> bool {
+        let target = self.targets[token];
+        target != self.ignored && !(0.0..self.layer[1].shape()[0] as f64).contains(&target)
+    }
+
     /// The logarithms of all classes' probabilities, and the token's own class; `None` if it does not count.
     fn row(&self, token: usize) -> Option<(Vec<f64>, usize)> {
         let target = self.targets[token];
-        if target == self.ignored || !(0.0..self.layer[1].shape()[0] as f64).contains(&target) {
+        if target == self.ignored || self.is_stranger(token) {
             return None;
         }
         let x = exact_logits(self.layer[0], self.layer[1])(token);

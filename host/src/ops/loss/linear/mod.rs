@@ -4,7 +4,7 @@ mod exact;
 mod tokens;
 
 pub(super) use exact::{ExactTokens, exact_gradient, exact_logits};
-pub(super) use tokens::{OF_HIDDEN, Tokens, memory};
+pub(super) use tokens::{OF_HIDDEN, Tokens, memory, outputs, specs};
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What operators over the log-probabilities of a layer's tokens have in common when they speak of themselves.
+//! What operators over the logits of a layer have in common when they speak of themselves.
 
 use crate::ops::model::*;
 use crate::runtime::dtype::DType;
@@ -13,6 +13,35 @@ pub(in crate::ops::loss) fn memory(params: &Params) -> Result<usize> {
     usize::try_from(memory).map_err(|_| params.info().param_error("memory", memory, "a number of bytes"))
 }
 
+/// A layer's hidden states and weight, in arguments of such names.
+pub(in crate::ops::loss) fn specs(
+    case: &Case,
+    names: [&'static str; 2],
+    [rows, d, classes]: [usize; 3],
+) -> Vec<InputSpec> {
+    // Logits that their type holds exactly leave nothing but the gradient's rounding to tell apart from a mistake. What is only timed draws
+    // the power of numbers with all their digits.
+    let (of_hidden, of_weight) = match case.class {
+        CaseClass::Production => (Values::NORMAL, Values::Normal { std: (d as f64).sqrt().recip() }),
+        _ => (Values::Integers { low: -1, high: 1 }, Values::Integers { low: -1, high: 1 }),
+    };
+    let hidden = InputSpec::new(names[0], case.dtype, [rows, d], of_hidden);
+    vec![hidden, InputSpec::new(names[1], case.dtype, [classes, d], of_weight)]
+}
+
+/// Checks a layer, and gives its gradients' shapes.
+pub(in crate::ops::loss) fn outputs(info: &OpInfo, inputs: &Metas<'_>) -> Result<[TensorMeta; 2]> {
+    let (hidden, weight) = (inputs.get("hidden")?, inputs.get("weight")?);
+    let [rows, d] = hidden.dims()?;
+    let [classes, _] = weight.dims()?;
+    weight.has_shape(&[classes, d])?;
+    if classes == 0 {
+        return Err(info.shape_error("weight", weight.shape(), "at least one class"));
+    }
+    let of_weight = TensorMeta::new("weight_gradient", DType::F32, [classes, d]);
+    Ok([TensorMeta::new(OF_HIDDEN, hidden.dtype(), [rows, d]), of_weight])
+}
+
 /// The sizes of a layer with a target a token.
 pub(in crate::ops::loss) struct Tokens {
     pub(in crate::ops::loss) tokens: usize,
@@ -24,32 +53,17 @@ impl Tokens {
     /// Hidden states, a weight and targets.
     pub(in crate::ops::loss) fn specs(&self, case: &Case) -> Vec<InputSpec> {
         let Self { tokens, d, classes } = *self;
-        // Logits that their type holds exactly leave nothing but the gradient's rounding to tell apart from a mistake. What is only timed draws
-        // the power of numbers with all their digits.
-        let (of_hidden, of_weight) = match case.class {
-            CaseClass::Production => (Values::NORMAL, Values::Normal { std: (d as f64).sqrt().recip() }),
-            _ => (Values::Integers { low: -1, high: 1 }, Values::Integers { low: -1, high: 1 }),
-        };
         let high = (classes as i64 - 1).max(0);
-        vec![
-            InputSpec::new("hidden", case.dtype, [tokens, d], of_hidden),
-            InputSpec::new("weight", case.dtype, [classes, d], of_weight),
-            InputSpec::new("targets", DType::I32, [tokens], Values::Integers { low: 0, high }),
-        ]
+        let mut specs = specs(case, ["hidden", "weight"], [tokens, d, classes]);
+        specs.push(InputSpec::new("targets", DType::I32, [tokens], Values::Integers { low: 0, high }));
+        specs
     }
 
     /// Checks them, and gives the gradients' shapes.
     pub(in crate::ops::loss) fn outputs(info: &OpInfo, inputs: &Metas<'_>) -> Result<[TensorMeta; 2]> {
-        let (hidden, weight) = (inputs.get("hidden")?, inputs.get("weight")?);
-        let [tokens, d] = hidden.dims()?;
-        let [classes, _] = weight.dims()?;
-        weight.has_shape(&[classes, d])?;
-        if classes == 0 {
-            return Err(info.shape_error("weight", weight.shape(), "at least one class"));
-        }
-        inputs.get("targets")?.has_shape(&[tokens])?;
-        let of_weight = TensorMeta::new("weight_gradient", DType::F32, [classes, d]);
-        Ok([TensorMeta::new(OF_HIDDEN, hidden.dtype(), [tokens, d]), of_weight])
+        let gradients = outputs(info, inputs)?;
+        inputs.get("targets")?.has_shape(&gradients[0].shape[..1])?;
+        Ok(gradients)
     }
 
     /// How far a token's log-probability, and relatively a probability, may be off.

@@ -33,7 +33,8 @@ pub type LinearCrossEntropy<'a> = Linear<CrossEntropy<'a>>;
 /// Logits are rounded to that type, as a layer's output is. The work is queued on `stream`; [`Losses::value`] waits for it and says whether all
 /// targets were classes.
 ///
-/// The negated [losses of the rows](Losses::per_row) are the log-probabilities of the chosen classes.
+/// The [losses of the rows](Losses::per_row), plain ones, are the log-probabilities of the chosen classes, negated; as they are,
+/// [`linear_log_probs`](super::linear_log_probs()) gives them.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit or there is no class, [`Error::Layout`](crate::Error::Layout) if `targets` is not

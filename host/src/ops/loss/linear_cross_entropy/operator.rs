@@ -159,18 +159,9 @@ impl Operator for LinearCrossEntropyOf {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [rows, d, classes] = case.dims(["rows", "d", "classes"])?;
-        // Logits that their type holds exactly leave nothing but the gradient's rounding to tell apart from a mistake. What is only timed draws
-        // the power of numbers with all their digits.
-        let (of_hidden, of_weight) = match case.class {
-            CaseClass::Production => (Values::NORMAL, Values::Normal { std: (d as f64).sqrt().recip() }),
-            _ => (Values::Integers { low: -1, high: 1 }, Values::Integers { low: -1, high: 1 }),
-        };
         let high = (classes as i64 - 1).max(0);
-        let mut specs = vec![
-            InputSpec::new("hidden", case.dtype, [rows, d], of_hidden),
-            InputSpec::new("weight", case.dtype, [classes, d], of_weight),
-            InputSpec::new("targets", DType::I32, [rows], Values::Integers { low: 0, high }),
-        ];
+        let mut specs = linear::specs(case, ["hidden", "weight"], [rows, d, classes]);
+        specs.push(InputSpec::new("targets", DType::I32, [rows], Values::Integers { low: 0, high }));
         if case.has("class_weights") {
             let values = Values::Uniform { low: 0.5, high: 2.0 };
             specs.push(InputSpec::new("class_weights", DType::F32, [classes], values));
@@ -182,19 +173,12 @@ impl Operator for LinearCrossEntropyOf {
     }
 
     fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
-        let (hidden, weight) = (inputs.get("hidden")?, inputs.get("weight")?);
-        let [rows, d] = hidden.dims()?;
-        let [classes, _] = weight.dims()?;
-        weight.has_shape(&[classes, d])?;
-        if classes == 0 {
-            return Err(self.info.shape_error("weight", weight.shape(), "at least one class"));
-        }
+        let gradients = linear::outputs(self.info, inputs)?;
+        let ([rows, _], [classes, _]) = (inputs.get("hidden")?.dims()?, inputs.get("weight")?.dims()?);
         inputs.get("targets")?.has_shape(&[rows])?;
         inputs.optional("class_weights").map_or(Ok(()), |weights| weights.has_shape(&[classes]))?;
         params.f32("label_smoothing")?;
         let of = |name, shape: &[usize]| TensorMeta::new(name, DType::F32, shape);
-        let gradients =
-            [TensorMeta::new("hidden_gradient", hidden.dtype(), [rows, d]), of("weight_gradient", &[classes, d])];
         let losses = [of("losses", &[rows]), of("lse", &[rows]), of("total", &[1])];
         Ok(if self.is(&BACKWARD) {
             inputs.get("upstream")?.has_shape(&[rows])?;

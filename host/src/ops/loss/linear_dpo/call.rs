@@ -38,6 +38,8 @@ impl<'a, T: Float + Half> Call<'a, T> {
         options: &Linear<Dpo<'a>>,
     ) -> Result<Self> {
         let loss = dpo::Call::new(info, layer.targets.len(), offsets, &options.loss)?;
+        let [classes, _]: [usize; 2] = layer.weight.dims(info.name, "weight")?;
+        let loss = loss.of_targets(layer.targets, classes)?;
         let tokens = CrossEntropy::sum().ignore(options.loss.ignored());
         let tokens = Linear { loss: tokens, memory: options.memory, accumulate: options.accumulate };
         let call = Self { info, layer, loss, tokens };
@@ -52,7 +54,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
 
     /// New tensors for the losses.
     pub(super) fn uninit(&self, stream: &Stream) -> Result<DpoLosses> {
-        self.loss.uninit(stream, Some(self.layer.weight.shape()[0]))
+        self.loss.uninit(stream)
     }
 
     /// The losses, and the derivatives of their mean or sum.

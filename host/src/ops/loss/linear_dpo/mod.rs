@@ -22,7 +22,8 @@ use crate::runtime::view::{View, ViewMut};
 /// [ignored](Dpo::ignore) number where it is a part of the prompt or padding, and `offsets` where each answer starts, the chosen ones first, both
 /// contiguous: see [`dpo`](super::dpo()), of a padded batch too. Without a reference model's, the [log-probabilities](DpoLosses::log_probs) of
 /// this operator over the reference model are what to pass as its [reference](Dpo::reference). The work is queued on `stream`;
-/// [`DpoLosses::value`] waits for it and says whether targets and offsets were as they should be.
+/// [`DpoLosses::value`] waits for it and says whether targets and offsets were as they should be. A pair with a target that is no class has a loss
+/// of NaN and gradient 0, and so do all where the offsets are wrong.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if what has to be contiguous is not,
@@ -65,6 +66,28 @@ pub fn linear_dpo<'a, T: Float + Half>(
 ///
 /// # Errors
 /// As of [`linear_dpo`].
+///
+/// # Example
+/// A target that is no class takes its pair's gradient, and no other's.
+/// ```
+/// # use warpsmith::{Device, Tensor, f16, ops};
+/// # use warpsmith::ops::{Dpo, Linear};
+/// # fn main() -> warpsmith::Result<()> {
+/// # let stream = Device::open()?.stream()?;
+/// let hidden = Tensor::from_slice(&stream, [4, 1], &[f16::ONE; 4])?;
+/// let weight = Tensor::from_slice(&stream, [2, 1], &[f16::ZERO, f16::ONE])?;
+/// let targets = Tensor::from_slice(&stream, [4], &[1, 2, 0, 0])?;
+/// // Two pairs of one token each: 0 against 2, and 1 against 3.
+/// let offsets = Tensor::from_slice(&stream, [5], &[0, 1, 2, 3, 4])?;
+/// let (losses, gradients) =
+///     ops::linear_dpo_with_gradient(&stream, &hidden, &weight, &targets, &offsets, &Linear::new(Dpo::new(0.1)))?;
+/// let error = losses.check(&stream).unwrap_err().to_string();
+/// assert!(error.ends_with("`targets[1]` = 2: expected a class below 2 or -100, which is ignored"));
+/// assert!(gradients.weight.to_vec(&stream)?[0] > 0.0);
+/// assert_eq!(gradients.hidden.to_vec(&stream)?[1], f16::ZERO);
+/// # Ok(())
+/// # }
+/// ```
 pub fn linear_dpo_with_gradient<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,

@@ -151,19 +151,8 @@ impl Operator for LinearKlDivergenceOf {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [rows, d, teacher_d, classes] = case.dims(["rows", "d", "teacher_d", "classes"])?;
-        // Logits that their type holds exactly leave nothing but the gradient's rounding to tell apart from a mistake. What is only timed draws
-        // the power of numbers with all their digits.
-        let is_production = case.class == CaseClass::Production;
-        let integers = Values::Integers { low: -1, high: 1 };
-        let of_hidden = if is_production { Values::NORMAL } else { integers };
-        let of_weight =
-            |d: usize| if is_production { Values::Normal { std: (d as f64).sqrt().recip() } } else { integers };
-        let mut specs = vec![
-            InputSpec::new("hidden", case.dtype, [rows, d], of_hidden),
-            InputSpec::new("weight", case.dtype, [classes, d], of_weight(d)),
-            InputSpec::new("teacher_hidden", case.dtype, [rows, teacher_d], of_hidden),
-            InputSpec::new("teacher_weight", case.dtype, [classes, teacher_d], of_weight(teacher_d)),
-        ];
+        let mut specs = linear::specs(case, ["hidden", "weight"], [rows, d, classes]);
+        specs.extend(linear::specs(case, ["teacher_hidden", "teacher_weight"], [rows, teacher_d, classes]));
         if case.has("targets") {
             let high = (classes as i64 - 1).max(0);
             specs.push(InputSpec::new("targets", DType::I32, [rows], Values::Integers { low: 0, high }));
@@ -175,13 +164,8 @@ impl Operator for LinearKlDivergenceOf {
     }
 
     fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
-        let (hidden, weight) = (inputs.get("hidden")?, inputs.get("weight")?);
-        let [rows, d] = hidden.dims()?;
-        let [classes, _] = weight.dims()?;
-        weight.has_shape(&[classes, d])?;
-        if classes == 0 {
-            return Err(self.info.shape_error("weight", weight.shape(), "at least one class"));
-        }
+        let gradients = linear::outputs(self.info, inputs)?;
+        let ([rows, _], [classes, _]) = (inputs.get("hidden")?.dims()?, inputs.get("weight")?.dims()?);
         let teacher = inputs.get("teacher_hidden")?;
         let [_, teacher_d] = teacher.dims()?;
         teacher.has_shape(&[rows, teacher_d])?;
@@ -189,8 +173,6 @@ impl Operator for LinearKlDivergenceOf {
         inputs.optional("targets").map_or(Ok(()), |targets| targets.has_shape(&[rows]))?;
         params.f32("temperature")?;
         let of = |name, shape: &[usize]| TensorMeta::new(name, DType::F32, shape);
-        let gradients =
-            [TensorMeta::new(linear::OF_HIDDEN, hidden.dtype(), [rows, d]), of("weight_gradient", &[classes, d])];
         let losses = [of("losses", &[rows]), of("total", &[1])];
         Ok(if self.is(&BACKWARD) {
             inputs.get("upstream")?.has_shape(&[rows])?;

@@ -1,0 +1,71 @@
+//! Checks of a call's arguments, and its launch.
+
+use cuda_std::launch::{DevicePtr, DevicePtrMut};
+use gpu_kernels::ops::loss::entropy as gk;
+
+use crate::ops::loss::batch::in_range;
+use crate::ops::loss::logits::{Logits, require_classes};
+use crate::ops::model::OpInfo;
+use crate::ops::rows::{Rows, launch_rows};
+use crate::runtime::dtype::Float;
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::view::{View, ViewMut};
+
+/// What logits are multiplied by at that temperature.
+pub(in crate::ops::loss) fn scale(info: &OpInfo, temperature: f32) -> Result<f32> {
+    let scale = in_range(info, "temperature", temperature, |t| t > 0.0, "above zero")?.recip();
+    in_range(info, "temperature", scale, |_| true, "whose reciprocal is one")
+}
+
+/// A call whose arguments fit together.
+pub(in crate::ops::loss) struct Call<'a, T> {
+    info: &'static OpInfo,
+    logits: Logits<'a, T>,
+    rows: Rows,
+    stride: u64,
+    scale: f32,
+}
+
+impl<'a, T: Float> Call<'a, T> {
+    pub(in crate::ops::loss) fn new(info: &'static OpInfo, logits: Logits<'a, T>, temperature: f32) -> Result<Self> {
+        let shape = logits.shape();
+        require_classes(info, "logits", shape)?;
+        let (outer, classes) = (&shape[..shape.len() - 1], shape[shape.len() - 1]);
+        let rows = Rows::new("logits", outer.iter().product(), classes, logits.is_aligned());
+        let stride = logits.row_stride(info, "logits")?;
+        Ok(Self { info, logits, rows, stride, scale: scale(info, temperature)? })
+    }
+
+    /// The entropies, if they are wanted. With upstream gradients also the derivatives of Σ upstream · entropy, into a view, or in place of
+    /// logits that are replaced.
+    pub(in crate::ops::loss) fn launch(
+        mut self,
+        stream: &Stream,
+        entropies: Option<ViewMut<'_, f32>>,
+        gradient: Option<(View<'_, f32>, Option<ViewMut<'_, T>>)>,
+    ) -> Result<()> {
+        let Self { info, stride, scale, mut rows, .. } = self;
+        let shape = self.logits.shape().to_vec();
+        let outer = &shape[..shape.len() - 1];
+        let (upstream, into) = gradient.map_or((None, None), |(upstream, into)| (Some(upstream), into));
+        if let Some(entropies) = &entropies {
+            entropies.require_shape(info.name, "entropies", outer)?;
+            entropies.require_contiguous(info.name, "entropies")?;
+        }
+        if let Some(upstream) = &upstream {
+            upstream.require_shape(info.name, "upstream", outer)?;
+            upstream.require_contiguous(info.name, "upstream")?;
+        }
+        let (logits, (gradient, g_stride)) = self.logits.pointers(info, stream, stride, &mut rows, into)?;
+        let gradient = if upstream.is_some() { gradient } else { DevicePtrMut::null() };
+        let upstream = upstream.map_or(Ok(DevicePtr::null()), |upstream| upstream.ptr(stream))?;
+        let entropies = entropies.map_or(Ok(DevicePtrMut::null()), |mut entropies| entropies.ptr_mut(stream))?;
+        let Some(plan) = rows.plan_clustered::<T>(info, stream.device())? else { return Ok(()) };
+        let args = (logits, upstream, entropies, gradient, stride, g_stride, scale, plan.rows, plan.d);
+        // SAFETY: the tensors are live; every row holds d elements at its stride, what there is one of a row has as many elements, there is a
+        // gradient only with upstream ones, and what is written is borrowed mutably: the gradient in place of the logits or apart. The plan
+        // names a team that holds such rows.
+        unsafe { launch_rows!(stream, plan, gk::Entropy / EntropyCluster, T, args) }
+    }
+}
