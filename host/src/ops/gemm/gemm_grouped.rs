@@ -249,9 +249,9 @@ impl Operator for GemmGrouped {
                 Case::boundary(&INFO, dtype, dims(1, 256, 64, 256)),
             ]);
         }
-        // Clusters that take several tiles, of several groups.
-        let several = || Case::odd(&INFO, DType::F16, dims(4, 340, 200, 520));
-        cases.extend([several(), several().arrange("weight", turned)]);
+        // Clusters that take several tiles, of several groups, and several whole ones.
+        let several = |groups, rows, depth| Case::odd(&INFO, DType::F16, dims(groups, rows, depth, 520));
+        cases.extend([several(4, 400, 72), several(1, 304, 200), several(1, 304, 200).arrange("weight", turned)]);
         cases
     }
 
