@@ -48,6 +48,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &gemm::gemm_tf32::GemmTf32,
     &gemm::linear::LINEAR,
     &gemm::linear_backward::LinearBackward,
+    &gemm::linear_glu::LINEAR_GLU,
     &gemm::sgemm::Sgemm,
     &gemv::gemv::Gemv,
     &gemv::gemv_int8::GemvInt8,

@@ -51,6 +51,15 @@ pub(super) trait Epilogue: Copy {
     /// What is read for two columns of the two rows.
     type Read: Copy;
 
+    /// Whether a result is made of two sums, of which a thread has all the first before all the second.
+    const PAIRED: bool = false;
+
+    /// What is made of the two.
+    #[inline(always)]
+    fn join<const N: usize>(&self, first: [Four<f32>; N], _: [Four<f32>; N]) -> [Four<f32>; N] {
+        first
+    }
+
     /// What all sums are multiplied with first.
     #[inline(always)]
     fn factor(&self) -> f32 {
@@ -189,6 +198,69 @@ impl Epilogue for Scales {
     }
 }
 
+/// One of [`linear`]'s activations.
+#[derive(Clone, Copy)]
+pub(super) struct Activation {
+    /// Whether it is x·σ of a polynomial, and which.
+    is_curved: bool,
+    exponent: [f32; 2],
+    /// What another one's results are at least.
+    least: f32,
+}
+
+impl Activation {
+    #[inline(always)]
+    pub(super) fn of(number: u32) -> Self {
+        Self {
+            is_curved: number == linear::GELU || number == linear::SILU,
+            exponent: if number == linear::GELU { gelu::EXPONENT } else { silu::EXPONENT },
+            least: if number == linear::RELU { 0.0 } else { f32::NEG_INFINITY },
+        }
+    }
+
+    /// Of all of them. Which it is, is decided once: a branch for each would keep their latencies from overlapping.
+    #[inline(always)]
+    fn apply<const N: usize>(self, x: [Four<f32>; N]) -> [Four<f32>; N] {
+        if self.is_curved {
+            each(|i, half, e| times_sigmoid(x[i][half][e], self.exponent))
+        } else {
+            // NaN stays.
+            each(|i, half, e| if x[i][half][e] <= self.least { self.least } else { x[i][half][e] })
+        }
+    }
+}
+
+/// The first sum through an activation, times the second.
+#[derive(Clone, Copy)]
+pub(super) struct Gated(pub(super) Activation);
+
+impl Epilogue for Gated {
+    type Row = ();
+    type Read = ();
+
+    const PAIRED: bool = true;
+
+    #[inline(always)]
+    fn join<const N: usize>(&self, gate: [Four<f32>; N], up: [Four<f32>; N]) -> [Four<f32>; N] {
+        let Self(activation) = *self;
+        let gate = activation.apply(gate);
+        each(|i, half, e| gate[i][half][e] * up[i][half][e])
+    }
+
+    #[inline(always)]
+    unsafe fn row(&self, _: u32) {}
+
+    #[inline(always)]
+    unsafe fn read<const N: usize>(&self, _: [(); 2], _: u32) -> [(); N] {
+        [(); N]
+    }
+
+    #[inline(always)]
+    unsafe fn apply<const N: usize>(&self, _: [(); 2], _: u32, _: [(); N], sums: [Four<f32>; N]) -> [Four<f32>; N] {
+        sums
+    }
+}
+
 /// Plus the bias of the column, through an activation, plus an element of a matrix of the shape of C.
 #[derive(Clone, Copy)]
 pub(super) struct Linear<T> {
@@ -197,11 +269,7 @@ pub(super) struct Linear<T> {
     /// Null if there is none.
     residual: *const T,
     residual_stride: u64,
-    /// Whether the activation is x·σ of a polynomial, and which.
-    is_curved: bool,
-    exponent: [f32; 2],
-    /// What another one's results are at least.
-    least: f32,
+    activation: Activation,
     last_row: u32,
     last_column: u32,
     /// Whether two neighbours can be read at once.
@@ -222,9 +290,7 @@ impl<T: Half> Linear<T> {
             bias,
             residual,
             residual_stride,
-            is_curved: activation == linear::GELU || activation == linear::SILU,
-            exponent: if activation == linear::GELU { gelu::EXPONENT } else { silu::EXPONENT },
-            least: if activation == linear::RELU { 0.0 } else { f32::NEG_INFINITY },
+            activation: Activation::of(activation),
             last_row: problem.m - 1,
             last_column: problem.n - 1,
             in_pairs: aligned && residual_stride.is_multiple_of(2) && problem.n.is_multiple_of(2),
@@ -277,13 +343,7 @@ impl<T: Half> Epilogue for Linear<T> {
     ) -> [Four<f32>; N] {
         let read = read.map(|packs| packs.map(Pack::to_f32));
         let x: [Four<f32>; N] = each(|i, half, e| sums[i][half][e] + read[i][0][e]);
-        // Decided once for all of them: a branch for each would keep their latencies from overlapping.
-        let y: [Four<f32>; N] = if self.is_curved {
-            each(|i, half, e| times_sigmoid(x[i][half][e], self.exponent))
-        } else {
-            // NaN stays.
-            each(|i, half, e| if x[i][half][e] <= self.least { self.least } else { x[i][half][e] })
-        };
+        let y = self.activation.apply(x);
         each(|i, half, e| y[i][half][e] + read[i][1 + half][e])
     }
 }

@@ -174,15 +174,22 @@ pub(super) unsafe fn run<P, C, E, const A_MN: bool, const B_MN: bool, const V: u
     C: Element,
     E: Epilogue,
 {
-    let at_least_one = |n: u32| NonZeroU32::MIN.saturating_add(n - 1);
-    let (tiles_m, tiles_n) = (at_least_one(problem.m.div_ceil(BLOCK)), at_least_one(problem.n.div_ceil(BLOCK)));
-    // Consecutive blocks go down m: they share b, and their rows of a stay in L2 for the next column.
-    let (row0, rest) = (thread::block_idx_x() % tiles_m * BLOCK, thread::block_idx_x() / tiles_m);
-    let (column0, product) = (rest % tiles_n * BLOCK, u64::from(rest / tiles_n));
+    let (at, product) = own_tile(&problem);
+    let product = u64::from(product);
     let a = a.add((product * problem.a[0]) as usize);
     let b = b.add((product * problem.b[0]) as usize);
     let c = c.add((product * problem.c[0]) as usize);
-    tile::<P, C, E, A_MN, B_MN, V>(a, b, c, problem, [row0, column0], epilogue, settle);
+    tile::<P, C, E, A_MN, B_MN, V>(a, b, c, problem, at, epilogue, settle);
+}
+
+/// The row and the column that the block's tile starts at, and its product.
+#[inline(always)]
+pub(super) fn own_tile(problem: &Problem) -> ([u32; 2], u32) {
+    let at_least_one = |n: u32| NonZeroU32::MIN.saturating_add(n - 1);
+    let (tiles_m, tiles_n) = (at_least_one(problem.m.div_ceil(BLOCK)), at_least_one(problem.n.div_ceil(BLOCK)));
+    // Consecutive blocks go down m: they share b, and their rows of a stay in L2 for the next column.
+    let (row, rest) = (thread::block_idx_x() % tiles_m, thread::block_idx_x() / tiles_m);
+    ([row * BLOCK, rest % tiles_n * BLOCK], rest / tiles_n)
 }
 
 /// The same of the tile at a row and a column of the problem's first product.
@@ -192,25 +199,46 @@ pub(super) unsafe fn tile<P, C, E, const A_MN: bool, const B_MN: bool, const V: 
     b: *const P::B,
     c: *mut C,
     problem: Problem,
-    [row0, column0]: [u32; 2],
+    first: [u32; 2],
     epilogue: E,
-    mut settle: impl FnMut(u32, Place, &mut Sums<P::Sum>),
+    settle: impl FnMut(u32, Place, &mut Sums<P::Sum>),
 ) where
     P: Product,
     C: Element,
     E: Epilogue,
 {
+    let sums = multiply::<P, A_MN, B_MN, V>(a, b, &problem, first, settle);
+    store(c, &problem, first, epilogue, sums);
+}
+
+/// The place of this warp in the tile at that row and column.
+#[inline(always)]
+fn place([row0, column0]: [u32; 2]) -> Place {
+    let (lane, warp) = (thread::thread_idx_x() % 32, thread::thread_idx_x() / 32);
+    let (warp_m, warp_n) = (warp / WARPS_N * WARP_M, warp % WARPS_N * WARP_N);
+    Place { row: row0 + warp_m + lane / 4, column: column0 + warp_n + lane % 4 * 2 }
+}
+
+/// The warp's sums of the tile at a row and a column.
+#[inline(always)]
+pub(super) unsafe fn multiply<P: Product, const A_MN: bool, const B_MN: bool, const V: usize>(
+    a: *const P::A,
+    b: *const P::B,
+    problem: &Problem,
+    [row0, column0]: [u32; 2],
+    mut settle: impl FnMut(u32, Place, &mut Sums<P::Sum>),
+) -> Sums<P::Sum> {
     let ring = shared::dynamic::<Shared>();
     let (ring_a, ring_b) = (shared_field!(ring.a), shared_field!(ring.b));
     let stage_a = |step: u32| ring_a.at(step % STAGES).cast::<P::A>();
     let stage_b = |step: u32| ring_b.at(step % STAGES).cast::<P::B>();
-    let Problem { a: [_, a_row, a_k], b: [_, b_column, b_k], c: [_, ldc], m, n, k, .. } = problem;
+    let Problem { a: [_, a_row, a_k], b: [_, b_column, b_k], m, n, k, .. } = *problem;
     let a = Copier::<P::A, A_MN, V>::new(a, [a_row, a_k], m, k, row0);
     let b = Copier::<P::B, B_MN, V>::new(b, [b_column, b_k], n, k, column0);
     let lane = thread::thread_idx_x() % 32;
     let warp = thread::thread_idx_x() / 32;
     let (warp_m, warp_n) = (warp / WARPS_N * WARP_M, warp % WARPS_N * WARP_N);
-    let place = Place { row: row0 + warp_m + lane / 4, column: column0 + warp_n + lane % 4 * 2 };
+    let place = place([row0, column0]);
 
     let depth = depth::<P::A>();
     let steps = k.div_ceil(depth);
@@ -260,8 +288,20 @@ pub(super) unsafe fn tile<P, C, E, const A_MN: bool, const B_MN: bool, const V: 
         }
         settle(step, place, &mut sums);
     }
+    sums
+}
 
-    let (factor, beta) = (epilogue.factor(), problem.beta);
+/// What the epilogue makes of a warp's sums, + β·C.
+#[inline(always)]
+pub(super) unsafe fn store<S: Sum, C: Element, E: Epilogue>(
+    c: *mut C,
+    problem: &Problem,
+    first: [u32; 2],
+    epilogue: E,
+    mut sums: Sums<S>,
+) {
+    let Problem { c: [_, ldc], m, n, beta, .. } = *problem;
+    let (place, factor) = (place(first), epilogue.factor());
     if factor != 1.0 {
         sums.iter_mut().flatten().flatten().for_each(|sum| *sum = sum.times(factor));
     }

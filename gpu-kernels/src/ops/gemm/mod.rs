@@ -14,6 +14,7 @@ pub mod gemm_tf32;
 mod hopper;
 pub mod linear;
 pub mod linear_backward;
+pub mod linear_glu;
 mod mma;
 mod operand;
 pub mod sgemm;

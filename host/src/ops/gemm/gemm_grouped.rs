@@ -5,7 +5,7 @@ use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 use gpu_kernels::ops::gemm::{self as gk_family, gemm_grouped as gk};
 use half::{bf16, f16};
 
-use super::operand::{Lies, Major, Operand, Tiling, fits_tma};
+use super::operand::{self, Lies, Major, Operand, Tiling, fits_tma};
 use super::product::Path;
 use super::sizes;
 use crate::dispatch;
@@ -120,15 +120,13 @@ fn launch<T: Float + Half>(
             let Tiling { maps: [x_map, weight_map, y_map], store, .. } =
                 Tiling::new(stream, (&x, &weight), [Major::K, major], &mut y, &problem, hopper::BLOCK_N)?;
             let tiles = most(hopper::CLUSTER * hopper::BLOCK_M) * n.div_ceil(hopper::BLOCK_N) as usize;
-            let clusters = (stream.device().info().multiprocessors / hopper::CLUSTER) as usize;
-            let grid = hopper::CLUSTER * tiles.min(clusters) as u32;
             let (y, offsets) = (y.ptr_mut(stream)?, offsets.ptr(stream)?);
             let args = (x_map, weight_map, y_map, y, problem, store, offsets, count);
             // SAFETY: the maps and y describe live tensors of these sizes, y is borrowed mutably, and there are groups + 1 offsets.
             unsafe {
                 match major {
-                    Major::K => stream.launch::<gk::GemmGroupedHopper<T, false>>(grid, args),
-                    Major::Mn => stream.launch::<gk::GemmGroupedHopper<T, true>>(grid, args),
+                    Major::K => stream.launch::<gk::GemmGroupedHopper<T, false>>(operand::grid(stream, tiles), args),
+                    Major::Mn => stream.launch::<gk::GemmGroupedHopper<T, true>>(operand::grid(stream, tiles), args),
                 }
             }
         }

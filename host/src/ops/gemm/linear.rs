@@ -32,10 +32,10 @@ pub enum Activation {
 }
 
 impl Activation {
-    const NAMES: &'static [&'static str] = &["none", "relu", "gelu", "silu"];
+    pub(super) const NAMES: &'static [&'static str] = &["none", "relu", "gelu", "silu"];
 
     /// Of one of [`NAMES`](Self::NAMES).
-    fn named(name: &str) -> Self {
+    pub(super) fn named(name: &str) -> Self {
         match name {
             "relu" => Self::Relu,
             "gelu" => Self::Gelu,
@@ -45,7 +45,7 @@ impl Activation {
     }
 
     /// As the kernels call it.
-    fn number(self) -> u32 {
+    pub(super) fn number(self) -> u32 {
         match self {
             Self::None => gk::NONE,
             Self::Relu => gk::RELU,
@@ -55,7 +55,7 @@ impl Activation {
     }
 
     /// In f64.
-    fn value(self) -> fn(f64) -> f64 {
+    pub(super) fn value(self) -> fn(f64) -> f64 {
         match self {
             Self::None => |x| x,
             Self::Relu => relu::VALUE,

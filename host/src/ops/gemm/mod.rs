@@ -9,6 +9,7 @@ pub mod gemm_int8;
 pub mod gemm_tf32;
 pub mod linear;
 pub mod linear_backward;
+pub mod linear_glu;
 mod operand;
 mod product;
 mod scaled;
@@ -22,6 +23,7 @@ pub use gemm_int8::{gemm_int8, gemm_int8_into, matmul_int8};
 pub use gemm_tf32::{gemm_tf32, gemm_tf32_into};
 pub use linear::{Activation, Epilogue, linear, linear_into};
 pub use linear_backward::{LayerGradients, linear_backward, linear_backward_into};
+pub use linear_glu::{linear_glu, linear_glu_into};
 pub use scaled::ScaledProduct;
 pub use sgemm::{sgemm, sgemm_into};
 

@@ -148,11 +148,16 @@ impl Tiling {
             let boxed = [hopper::slab_columns::<C>(), hopper::STORE_M];
             tile_map::<C>(stream, c.ptr_mut(stream)?.addr(), dims, [ldc, c_product], boxed)?
         };
-        let tiles = u64::from(m.div_ceil(hopper::CLUSTER * hopper::BLOCK_M)) * u64::from(n.div_ceil(block_n));
-        let clusters = u64::from(stream.device().info().multiprocessors / hopper::CLUSTER);
-        let grid = hopper::CLUSTER * (tiles * u64::from(batch)).min(clusters) as u32;
+        let tiles = m.div_ceil(hopper::CLUSTER * hopper::BLOCK_M) as usize * n.div_ceil(block_n) as usize;
+        let grid = grid(stream, tiles.saturating_mul(batch as usize));
         Ok(Self { maps: [a_map, b_map, c_map], store, grid })
     }
+}
+
+/// Blocks for so many tiles of a cluster: as many as run at a time, or fewer.
+pub(super) fn grid(stream: &Stream, tiles: usize) -> u32 {
+    let clusters = (stream.device().info().multiprocessors / hopper::CLUSTER) as usize;
+    hopper::CLUSTER * tiles.min(clusters) as u32
 }
 
 /// The descriptor of matrices that are moved in boxes with the 128-byte swizzle. Sizes and distances are in elements, the innermost dimension,

@@ -286,7 +286,7 @@ unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES: usize>(
     while tiles.find() {
         let tile = tiles.tile();
         let m0 = (tile.row + rank * BLOCK_M) as i32;
-        let n0 = (tile.column + rank * b_columns) as i32;
+        let n0 = (tile.column + if W::TWO_BS { 0 } else { rank * b_columns }) as i32;
         let (a_product, b_product) = (of_product(problem.a[0], tile.product), of_product(problem.b[0], tile.b));
         for step in 0..steps {
             // A fresh barrier counts as having completed the phase before its first: the first round does not wait.

@@ -21,7 +21,7 @@ pub const ADD: u32 = 2;
 
 /// Where a consumer's results go.
 ///
-/// Its sums are of [`STORE_M`] rows and two columns for each of `R` registers. Lane l of warp w holds rows 16w + l/4 and 8 below it, columns
+/// Its sums are of [`STORE_M`] rows and two columns for each of `R` registers, or of half as many where the epilogue makes one result of two. Lane l of warp w holds rows 16w + l/4 and 8 below it, columns
 /// 8j + 2(l mod 4) and the next, in acc[4j..4j + 4].
 pub(in super::super) struct Output<'a, C, E> {
     pub(super) map: &'a TensorMap,
@@ -103,6 +103,11 @@ impl<C: Element, E: Epilogue> Output<'_, C, E> {
 }
 
 impl<C: Element, E: Epilogue> Part<'_, C, E> {
+    /// Times that [`AHEAD`] columns are stored of `sums` sums.
+    const fn blocks(sums: usize) -> usize {
+        sums / AHEAD_SUMS / if E::PAIRED { 2 } else { 1 }
+    }
+
     /// Stores it.
     #[inline(always)]
     pub(in super::super) unsafe fn store<S: Sum, const R: usize>(self, acc: &mut [S; R]) {
@@ -116,16 +121,16 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         }
         if self.end.is_none() && self.output.store == DIRECT {
             four_times!(|block| {
-                if block < R / AHEAD_SUMS {
+                if block < Self::blocks(R) {
                     self.store_direct(acc, block as u32 * AHEAD);
                 }
             });
         } else {
             let mut ahead = self.ahead;
             four_times!(|block| {
-                if block < R / AHEAD_SUMS {
+                if block < Self::blocks(R) {
                     let (columns, mut read) = (block as u32 * AHEAD, ahead);
-                    if block + 1 < R / AHEAD_SUMS {
+                    if block + 1 < Self::blocks(R) {
                         read = mem::replace(
                             &mut ahead,
                             self.output.epilogue.read(self.rows, self.column + columns + AHEAD),
@@ -147,16 +152,19 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
     ) -> [Four<f32>; N] {
         let first = columns as usize / 2;
         // What becomes of a sum is computed where it is used, and not of all at once: there are no registers for that.
-        let four = |i: usize| {
-            let at = first + 4 * i;
-            Pack([acc[at], acc[at + 1], acc[at + 2], acc[at + 3]]).forget()
+        let sums = |first: usize| {
+            array::from_fn(|i| {
+                let at = first + 4 * i;
+                let Pack(sums) = Pack([acc[at], acc[at + 1], acc[at + 2], acc[at + 3]]).forget();
+                let [a, b, c, d] = sums.map(S::to_f32);
+                [[a, b], [c, d]]
+            })
         };
-        let sums = array::from_fn(|i| {
-            let Pack(sums) = four(i);
-            let [a, b, c, d] = sums.map(S::to_f32);
-            [[a, b], [c, d]]
-        });
-        self.output.epilogue.apply(self.rows, self.column + columns, read, sums)
+        let mut all = sums(first);
+        if E::PAIRED {
+            all = self.output.epilogue.join(all, sums(first + R / 2));
+        }
+        self.output.epilogue.apply(self.rows, self.column + columns, read, all)
     }
 
     /// Columns from `columns` on, through two swizzled buffers of 128 bytes a row.

@@ -29,6 +29,9 @@ pub(in super::super) trait Walk: Copy {
     /// Whether the producer alone walks, and tells the consumers where they are; otherwise they walk themselves.
     const TOLD: bool = false;
 
+    /// Whether the blocks of a pair load the same columns of a B each, instead of half the columns of one.
+    const TWO_BS: bool = false;
+
     /// Whether there is a tile.
     unsafe fn find(&mut self) -> bool;
 

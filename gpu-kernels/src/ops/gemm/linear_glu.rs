@@ -1,0 +1,125 @@
+//! A gated linear layer: y = act(x·Wgᵀ) ∘ (x·Wuᵀ), the first half of a SwiGLU network, two products whose results never leave the chip.
+//!
+//! # Math
+//! yᵢⱼ = act(Σₖ xᵢₖ·gⱼₖ) · Σₖ xᵢₖ·uⱼₖ; act is one of [`linear`](super::linear)'s.
+//!
+//! # Layout
+//! `x` is m × k, `gate` and `up` n × k, `y` m × n, rows apart as the problem says and those of `up` by themselves. All have the same 16-bit type.
+//!
+//! # Mapping
+//! Hopper: as [`gemm`](super::gemm), with 128 columns of each weight for 256 of one. A pair of blocks shares what it loads of B, half of it each: one
+//! loads the gate, the other the values. A thread then has the sums of both for the same row and column, 64 registers apart.
+//! Elsewhere a block forms its tile of the gate, keeps the sums, and forms the other.
+//!
+//! # Shared memory
+//! As [`gemm`](super::gemm).
+//!
+//! # Numerics
+//! Sums as [`gemm`](super::gemm)'s; activation and product in f32, one rounding to the type of y. Infinite or NaN where the formula is.
+//!
+//! # Cost
+//! 4·m·n·k FLOPs. In place of two products of m × n and a third kernel that multiplies them, 12·m·n bytes of traffic in 16 bits, y is written
+//! once. For the same FLOPs as a product of 2·n columns it reads as much: a tile's rows of x serve both. The gradient needs both products, which are not
+//! stored: training keeps them, by [`linear`](super::linear) twice and [`swiglu`](crate::ops::activation::swiglu).
+//!
+//! # Limits
+//! As [`linear`](super::linear).
+//!
+//! # Sources
+//! Shazeer, "GLU Variants Improve Transformer" (arXiv:2002.05202).
+
+use cuda_std::float::Half;
+use cuda_std::launch::TensorMap;
+use cuda_std::{cluster, kernel, thread};
+
+use super::Problem;
+use super::epilogue::{Activation, Epilogue, Factor, Gated};
+use super::hopper::{self, CLUSTER, Halves, Matrices, Tile, Tiles, Walk, Wide};
+use super::mma::{self, Shared};
+
+/// Columns of y a block computes on Hopper.
+pub const BLOCK_N: u32 = hopper::BLOCK_N / 2;
+
+/// y = act(x·Wgᵀ) ∘ (x·Wuᵀ), for `activation` one of [`linear`](super::linear)'s.
+///
+/// # Safety
+/// As for [`gemm_mma`](super::gemm::mma::gemm_mma), both operands K-major, `gate` and `up` both being B; the rows of
+/// `up` are `up_stride` apart.
+#[kernel(dtypes(T: half), values(V: 8, 1), block = mma::THREADS, shared = Shared, no_spills)]
+pub unsafe fn linear_glu_mma<T: Half, const V: usize>(
+    x: *const T,
+    gate: *const T,
+    up: *const T,
+    y: *mut T,
+    problem: Problem,
+    up_stride: u64,
+    activation: u32,
+) {
+    let (at, _) = mma::own_tile(&problem);
+    let product = |weight, stride| {
+        let [_, _, along_k] = problem.b;
+        let problem = Problem { b: [0, stride, along_k], ..problem };
+        mma::multiply::<mma::Halves<T>, false, false, V>(x, weight, &problem, at, |_, _, _| ())
+    };
+    let mut sums = product(gate, problem.b[1]);
+    // The ring's last stages are still being read.
+    thread::sync_threads();
+    let up = product(up, up_stride);
+    let gated = Gated(Activation::of(activation));
+    let fours = |[a, b, c, d]: [f32; 4]| [[a, b], [c, d]];
+    for i in 0..sums.len() {
+        let results = gated.join(sums[i].map(fours), up[i].map(fours));
+        sums[i] = results.map(|[[a, b], [c, d]]| [a, b, c, d]);
+    }
+    mma::store(y, &problem, at, Factor::ONE, sums);
+}
+
+/// Tiles of y, for which the blocks of a pair load the same columns of a weight each.
+#[derive(Clone, Copy)]
+struct OfBoth(Tiles);
+
+impl Walk for OfBoth {
+    const TWO_BS: bool = true;
+
+    #[inline(always)]
+    unsafe fn find(&mut self) -> bool {
+        let Self(tiles) = self;
+        tiles.find()
+    }
+
+    #[inline(always)]
+    fn tile(&self) -> Tile {
+        let Self(tiles) = self;
+        tiles.tile()
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) {
+        let Self(tiles) = self;
+        tiles.advance();
+    }
+}
+
+/// The same on Hopper.
+///
+/// # Safety
+/// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), both operands K-major; the maps of `gate` and `up` are alike.
+#[kernel(
+    dtypes(T: half), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Wide, arch = "sm_90a", no_spills
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn linear_glu_hopper<T: Half>(
+    x_map: &TensorMap,
+    gate_map: &TensorMap,
+    up_map: &TensorMap,
+    y_map: &TensorMap,
+    y: *mut T,
+    problem: Problem,
+    store: u32,
+    activation: u32,
+) {
+    let weight = if cluster::rank() == 0 { gate_map } else { up_map };
+    let of = Matrices { a: x_map, b: weight, c_map: y_map, c: y, problem, store };
+    let gated = Gated(Activation::of(activation));
+    hopper::walk::<Halves<T, false, false>, T, _>(of, gated, OfBoth(Tiles::of(&problem, BLOCK_N)));
+}
