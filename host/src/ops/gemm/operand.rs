@@ -52,6 +52,19 @@ impl Lies {
         Self { strides, major, rows: shape[rank - 2] as u64, k: shape[rank - 1] as u64 }
     }
 
+    /// Which elements are adjacent, wherever rows or columns lie, if those of all matrices are equally far apart: it can be copied to where packs can be
+    /// taken of it.
+    pub(super) fn adjacent(&self) -> Option<Major> {
+        let Self { strides: [product, row, along_k], rows, k, .. } = *self;
+        let evenly = |lines: u64, apart: u64| product == 0 || product == lines * apart;
+        match [row, along_k] {
+            _ if rows == 0 || k == 0 => None,
+            [row, along_k] if (k < 2 || along_k == 1) && evenly(rows, row) => Some(Major::K),
+            [row, along_k] if (rows < 2 || row == 1) && evenly(k, along_k) => Some(Major::Mn),
+            _ => None,
+        }
+    }
+
     /// Its major if TMA can load it: as packs, of rows or columns that do not overlap.
     pub(super) fn fits_tma(&self) -> Option<Major> {
         let Self { strides: [_, row, along_k], rows, k, .. } = *self;
@@ -65,6 +78,11 @@ impl Lies {
 
 /// How TMA can load an operand of the case, of that type and shape with rows along k, or as columns if `turned`.
 pub(super) fn fits_tma(case: &Case, name: &str, dtype: DType, shape: &[usize], turned: bool) -> Option<Major> {
+    lies(case, name, dtype, shape, turned).fits_tma()
+}
+
+/// How an operand of the case lies.
+pub(super) fn lies(case: &Case, name: &str, dtype: DType, shape: &[usize], turned: bool) -> Lies {
     let arrangement = case.arrangement(name);
     let (mut shape, mut strides) = (shape.to_vec(), arrangement.strides(shape));
     if turned {
@@ -74,7 +92,7 @@ pub(super) fn fits_tma(case: &Case, name: &str, dtype: DType, shape: &[usize], t
     }
     let size = dtype.size();
     // An allocation starts at a multiple of 256 bytes.
-    Lies::of(&shape, &strides, 256 + arrangement.offset * size, size).fits_tma()
+    Lies::of(&shape, &strides, 256 + arrangement.offset * size, size)
 }
 
 /// Whether the Hopper path can run a case of C = A·Bᵀ on such a device: operands of that type and these names, whose rows and depth are these

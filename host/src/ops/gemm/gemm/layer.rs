@@ -1,5 +1,6 @@
 //! The product of a linear layer in bf16, C = A·Bᵀ: one instance of [`gemm`](super::gemm()).
 
+use gpu_kernels::ops::elementwise::copy::COPY_ROWS;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
@@ -88,7 +89,12 @@ static INFO: OpInfo = OpInfo {
     params: &[],
     dtypes: &[DType::BF16],
     // A column of a single k is adjacent along m or n as well.
-    kernels: &[kernels(GEMM_MMA, true, false), kernels(GEMM_HOPPER, true, false), kernels(GEMM_SKINNY, true, false)],
+    kernels: &[
+        kernels(GEMM_MMA, true, false),
+        kernels(GEMM_HOPPER, true, false),
+        kernels(GEMM_SKINNY, true, false),
+        COPY_ROWS,
+    ],
     variants: &[
         Variant {
             name: "skinny",

@@ -2,6 +2,7 @@
 
 mod layer;
 mod operator;
+mod padded;
 mod problem;
 mod skinny;
 
@@ -23,7 +24,8 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// Operands may have any strides: a [transposed](View::t) matrix is read as it lies. Those with adjacent elements along one of their
 /// dimensions and all else at multiples of 16 bytes are read in packs, and on Hopper take the TMA and wgmma path, twice as fast as the one for all
-/// GPUs; a single product of up to 128 rows or columns, of operands that are adjacent along k, then takes about as long as reading them. Any m, n
+/// GPUs; a single product of up to 128 rows or columns, of operands that are adjacent along k, then takes about as long as reading them. Larger products of
+/// matrices that lie between packs, rows of an odd number of elements say, copy them first, into memory of the stream's. Any m, n
 /// and k work, and k = 0 gives zeros. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors

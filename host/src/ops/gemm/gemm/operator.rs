@@ -2,12 +2,13 @@
 
 use cuda_std::float::Half;
 use cuda_std::launch::Instance;
+use gpu_kernels::ops::elementwise::copy::COPY_ROWS;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::{bf16, f16};
 
-use super::super::operand::fits_tma;
+use super::super::operand::{fits_tma, lies};
 use super::problem::{Problem, Scalar, Shapes};
 use super::skinny;
 use crate::dispatch;
@@ -67,6 +68,12 @@ const HOPPER: Variant = Variant {
     applies: fits_hopper,
     launch: |stream, args, params| launch(stream, args, params, Path::Hopper),
 };
+const PADDED: Variant = Variant {
+    name: "padded",
+    doc: "one of these after copies of operands that do not lie in packs: what is picked for these from 2²⁸ multiply-adds on",
+    applies: fits_padded,
+    launch: |stream, args, params| launch(stream, args, params, Path::Padded),
+};
 const MMA: Variant = Variant {
     name: "mma",
     doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
@@ -84,8 +91,9 @@ pub(super) static INFO: OpInfo = facts(
         kernels(GEMM_HOPPER, true, false),
         kernels(GEMM_SKINNY, false, false),
         kernels(GEMM_SKINNY, true, false),
+        COPY_ROWS,
     ],
-    &[SKINNY, HOPPER, MMA],
+    &[SKINNY, HOPPER, PADDED, MMA],
 );
 
 pub(super) static TO_F32: OpInfo = facts(
@@ -98,8 +106,9 @@ pub(super) static TO_F32: OpInfo = facts(
         kernels(GEMM_HOPPER, true, true),
         kernels(GEMM_SKINNY, false, true),
         kernels(GEMM_SKINNY, true, true),
+        COPY_ROWS,
     ],
-    &[SKINNY, HOPPER, MMA],
+    &[SKINNY, HOPPER, PADDED, MMA],
 );
 
 /// A form of the operator in the registry.
@@ -124,6 +133,7 @@ enum Path {
     Fastest,
     Skinny,
     Hopper,
+    Padded,
     Mma,
 }
 
@@ -150,6 +160,7 @@ fn launch_typed<T: Float + Half, C: Float>(
         Path::Fastest => problem.launch(stream),
         Path::Skinny => problem.launch_skinny(stream),
         Path::Hopper => problem.launch_hopper(stream),
+        Path::Padded => problem.launch_padded(stream),
         Path::Mma => problem.launch_mma(stream),
     }
 }
@@ -177,6 +188,19 @@ fn fits_skinny(device: &DeviceInfo, case: &Case) -> bool {
         fits_tma(case, "b", case.dtype, &shape(batch, [k, n]), true),
     ];
     skinny::fits(device, batch, [m, n], majors)
+}
+
+/// Whether there are operands that copies would be made of.
+fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
+    let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
+        return false;
+    };
+    let lies = [
+        lies(case, "a", case.dtype, &shape(batch, [m, k]), false),
+        lies(case, "b", case.dtype, &shape(batch, [k, n]), true),
+    ];
+    lies.iter().any(|lies| lies.major.is_none())
+        && lies.iter().all(|lies| lies.major.is_some() || lies.adjacent().is_some())
 }
 
 /// A batch of one is a matrix.
@@ -207,6 +231,9 @@ impl Operator for Gemm {
             let case = |n| lie(Case::production(info, name(n), DType::BF16, dims(1, n, n, n)), letters, T);
             cases.extend([case(4096), case(8192).timed_only()]);
         }
+        // A row for each of GPT-2's tokens: an odd number of elements.
+        let vocabulary = "m=4096 n=1024 k=50257 NN bf16";
+        cases.push(Case::production(info, vocabulary, DType::BF16, dims(1, 4096, 1024, 50257)).timed_only());
         let batch = "batch=64 m=1024 n=1024 k=1024 NN bf16";
         cases.push(Case::production(info, batch, DType::BF16, dims(64, 1024, 1024, 1024)));
         cases.push(Case::production(info, "m=4096 n=4096 k=4096 NN f16", DType::F16, dims(1, 4096, 4096, 4096)));

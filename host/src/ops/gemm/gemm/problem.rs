@@ -92,7 +92,7 @@ pub(super) struct Problem<'a, T, C> {
     pub(super) a: Operand<'a, T>,
     pub(super) b: Operand<'a, T>,
     pub(super) c: ViewMut<'a, C>,
-    scale: Option<View<'a, f32>>,
+    pub(super) scale: Option<View<'a, f32>>,
     pub(super) sizes: gk::Problem,
 }
 
@@ -142,6 +142,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         match stream.device().supports_hopper() {
             true if self.fits_skinny() => self.launch_skinny(stream),
             true if self.fits_hopper().is_some() => self.launch_hopper(stream),
+            _ if self.is_worth_padding() => self.launch_padded(stream),
             _ => self.launch_mma(stream),
         }
     }
@@ -162,7 +163,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
         let Tiling { maps: [a_map, b_map, c_map], store, grid } =
             Tiling::new(stream, (&self.a, &self.b), [a_major, b_major], &mut self.c, &self.sizes, hopper::BLOCK_N)?;
-        let args = (a_map, b_map, c_map, self.c.ptr_mut(stream)?, self.scale(stream)?, self.sizes, store);
+        let args = (a_map, b_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, self.sizes, store);
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
         unsafe {
             match (a_major, b_major) {
@@ -174,7 +175,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
-    pub(super) fn scale(&self, stream: &Stream) -> Result<DevicePtr<f32>> {
+    pub(super) fn scale_ptr(&self, stream: &Stream) -> Result<DevicePtr<f32>> {
         self.scale.as_ref().map_or(Ok(DevicePtr::null()), |scale| scale.ptr(stream))
     }
 
@@ -185,7 +186,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         if blocks == 0 {
             return Ok(());
         }
-        let (a, b, scale) = (self.a.rows.ptr(stream)?, self.b.rows.ptr(stream)?, self.scale(stream)?);
+        let (a, b, scale) = (self.a.rows.ptr(stream)?, self.b.rows.ptr(stream)?, self.scale_ptr(stream)?);
         let args = (a, b, self.c.ptr_mut(stream)?, scale, self.sizes);
         // SAFETY: the tensors are live, have these sizes at these strides, and c is borrowed mutably; packs are taken only of operands that lie
         // for them.

@@ -46,7 +46,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             beta: self.sizes.beta,
             padding: 0,
         };
-        let scale = self.scale(stream)?;
+        let scale = self.scale_ptr(stream)?;
         let map = |operand: &Operand<'a, T>, rows| operand.map(stream, Major::K, rows);
         // The sums of a thread.
         let r = match sizes.vectors {

@@ -1,6 +1,7 @@
 //! What the loss says of itself.
 
 use cuda_std::launch::Instance;
+use gpu_kernels::ops::elementwise::copy::COPY_ROWS;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
@@ -38,6 +39,7 @@ const KERNELS: &[&[Instance]] = &[
     GEMM_MMA,
     GEMM_HOPPER,
     GEMM_SKINNY,
+    COPY_ROWS,
     gk::KL_DIVERGENCE,
     gk::KL_DIVERGENCE_CLUSTER,
     batch::WEIGH_TARGETS,

@@ -1,5 +1,6 @@
 //! What the operator says of itself.
 
+use gpu_kernels::ops::elementwise::copy::COPY_ROWS;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
@@ -38,6 +39,7 @@ pub(super) static INFO: OpInfo = OpInfo {
         GEMM_MMA,
         GEMM_HOPPER,
         GEMM_SKINNY,
+        COPY_ROWS,
         ce::CROSS_ENTROPY,
         ce::CROSS_ENTROPY_CLUSTER,
         batch::WEIGH_TARGETS,
