@@ -119,10 +119,6 @@ pub(super) unsafe fn consume<
         this.store(&mut state, work, queries, output);
         wave += 1;
     }
-    // The last turn, which nobody takes.
-    if index == 0 {
-        this.await_turn();
-    }
 }
 
 impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32>
