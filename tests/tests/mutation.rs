@@ -11,8 +11,8 @@ use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{Case, Operator};
 use warpsmith::{kernels, sim};
 
-/// Operators whose mutants take many minutes, because they have many kernels of many instructions: run with `--ignored`.
-const SLOW: [&str; 2] = ["attention", "attention_backward"];
+/// Operators whose mutants take a minute and more, because they have many kernels of many instructions: run with `--ignored`.
+const SLOW: [&str; 3] = ["attention", "attention_backward", "attention_fp8"];
 
 static MUTANTS: AtomicUsize = AtomicUsize::new(0);
 

@@ -31,6 +31,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &attention::decode::ATTENTION_DECODE,
     &attention::decode::ATTENTION_DECODE_APPEND,
     &attention::forward::AttentionForward,
+    &attention::fp8::AttentionFp8,
     &elementwise::add::ADD,
     &elementwise::bias_mask_scale_add::BiasMaskScaleAdd,
     &elementwise::cast::Cast,

@@ -9,6 +9,7 @@ use cuda_std::{math, thread};
 pub mod backward;
 pub mod decode;
 pub mod forward;
+pub mod fp8;
 mod fragments;
 mod online;
 

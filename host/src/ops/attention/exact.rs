@@ -15,6 +15,8 @@ pub(super) struct Exact<'a> {
     pub(super) tokens: [usize; 2],
     slopes: Vec<f64>,
     sinks: Vec<f64>,
+    /// Of Q, K and V: one for every head of K of a sequence, one for all, or none.
+    scales: [Vec<f64>; 3],
     key_lengths: Option<Vec<f64>>,
     packed: Option<[Vec<f64>; 2]>,
     pub(super) scale: f64,
@@ -74,6 +76,7 @@ impl<'a> Exact<'a> {
             tokens: [q.shape()[2], k.shape()[2]],
             slopes: numbers("slopes").unwrap_or_default(),
             sinks: numbers("sinks").unwrap_or_default(),
+            scales: ["q_scales", "k_scales", "v_scales"].map(|name| numbers(name).unwrap_or_default()),
             key_lengths: numbers("key_lengths"),
             packed: numbers("cu_q").zip(numbers("cu_k")).map(|(cu_q, cu_k)| [cu_q, cu_k]),
             scale: if scale == 0.0 { d.sqrt().recip() } else { scale },
@@ -141,11 +144,21 @@ impl<'a> Exact<'a> {
         if !seen {
             return None;
         }
-        let x = self.scale * dot(&query.values, &reference::row(self.k, row));
+        let factor = self.scale * (self.scale_of(0, row) * self.scale_of(1, row)).max(0.0);
+        let x = factor * dot(&query.values, &reference::row(self.k, row));
         let t = (x / self.softcap).tanh();
         let (capped, slope) = if self.softcap > 0.0 { (self.softcap * t, 1.0 - t * t) } else { (x, 1.0) };
         let penalty = self.slopes.get(query.head).map_or(0.0, |slope| slope * (query.place - key).abs() as f64);
         Some(Seen { row, score: capped - penalty, slope })
+    }
+
+    /// What Q (0), K (1) or V (2) is multiplied with, for row `row` of K.
+    fn scale_of(&self, which: usize, row: usize) -> f64 {
+        match self.scales[which].as_slice() {
+            [] => 1.0,
+            [all] => *all,
+            of_heads => of_heads[row / self.tokens[1]],
+        }
     }
 
     /// What row `row` of Q sees.
@@ -175,7 +188,8 @@ impl<'a> Exact<'a> {
 
     /// Row `row` of V.
     pub(super) fn value(&self, row: usize) -> Vec<f64> {
-        reference::row(self.v, row)
+        let scale = self.scale_of(2, row);
+        reference::row(self.v, row).into_iter().map(|v| v * scale).collect()
     }
 }
 

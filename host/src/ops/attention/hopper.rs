@@ -104,7 +104,7 @@ impl<T: Float + Half> Call<'_, T> {
     }
 }
 
-/// Strides that a tensor map holds, in elements of two bytes.
+/// Strides that a tensor map holds, in elements of up to two bytes.
 const MAX_STRIDE: usize = 1 << 39;
 
 /// Whether a tensor map can describe such a tensor.
@@ -121,16 +121,28 @@ pub(super) fn tile_map(
     strides: &[usize],
     rows: u32,
 ) -> Result<TensorMap> {
+    boxes(stream, address, dtype, (shape, strides), [hopper::PANEL, rows], Swizzle::B128)
+}
+
+/// The descriptor of four dimensions, the last of them contiguous, that is moved in boxes of so many columns and rows.
+pub(super) fn boxes(
+    stream: &Stream,
+    address: u64,
+    dtype: DType,
+    (shape, strides): (&Shape, &[usize]),
+    [columns, rows]: [u32; 2],
+    swizzle: Swizzle,
+) -> Result<TensorMap> {
     // Innermost first, as the copy engine counts. A single head or token has no stride to speak of, but it must be valid.
     let dim = |i: usize| shape[i] as u64;
-    let stride = |i: usize| if shape[i] > 1 { strides[i] as u64 * 2 } else { 16 };
+    let stride = |i: usize| if shape[i] > 1 { (strides[i] * dtype.size()) as u64 } else { 16 };
     stream.device().tensor_map(&TensorMapDesc {
         address,
         dtype,
         dims: &[dim(3), dim(2), dim(1), dim(0)],
         strides_bytes: &[stride(2), stride(1), stride(0)],
-        box_dims: &[hopper::PANEL, rows, 1, 1],
-        swizzle: Swizzle::B128,
+        box_dims: &[columns, rows, 1, 1],
+        swizzle,
         l2_promotion: L2Promotion::B256,
         oob_fill: OobFill::Zero,
     })

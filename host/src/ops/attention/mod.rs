@@ -8,6 +8,7 @@ pub mod backward;
 pub mod decode;
 mod exact;
 pub mod forward;
+pub mod fp8;
 mod hopper;
 mod options;
 mod problem;
@@ -19,6 +20,7 @@ pub use decode::{
     attention_decode_append_into, attention_decode_into,
 };
 pub use forward::{attention, attention_into, attention_with_lse};
+pub use fp8::{Fp8Heads, attention_fp8, attention_fp8_into, attention_fp8_with_lse};
 pub use options::Attention;
 
 use super::model::{

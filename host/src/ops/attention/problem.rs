@@ -6,7 +6,7 @@ use gpu_kernels::ops::attention as gk;
 use super::Attention;
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Arguments, OpInfo, Params};
-use crate::runtime::dtype::Float;
+use crate::runtime::dtype::Dtype;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::view::View;
@@ -39,7 +39,7 @@ pub(super) struct Bounds {
 
 impl<'a> Checked<'a> {
     /// `o` has the strides 0: the caller sets them.
-    pub(super) fn new<T: Float>(
+    pub(super) fn new<T: Dtype>(
         info: &'static OpInfo,
         [q, k, v]: [View<'_, T>; 3],
         options: &Attention<'a>,

@@ -57,6 +57,7 @@ macro_rules! fp8 {
     };
 }
 
+fp8!(16, "m64n32k32", m64n32k32_e4m3, m64n32k32_e4m3_a_registers, m64n32k32_e5m2_e4m3, m64n32k32_e5m2_e4m3_a_registers);
 fp8!(32, "m64n64k32", m64n64k32_e4m3, m64n64k32_e4m3_a_registers, m64n64k32_e5m2_e4m3, m64n64k32_e5m2_e4m3_a_registers);
 fp8!(
     64,

@@ -46,67 +46,96 @@ pub unsafe fn attention_simple<T: Element>(
     sinks: *const f32,
     problem: Problem,
 ) {
-    let Some(tile) = problem.tile(Bounds { cu_q, cu_k, key_lengths }, Side::Queries, ROWS) else { return };
-    let sequence = tile.sequence;
-    let query = tile.first + warp::warp_id();
-    if query >= sequence.q_len {
-        return;
-    }
-    let (d, lane) = (problem.d, warp::lane_id());
-    let kv_head = problem.kv_head(tile.head);
-    let q = q.add(Problem::at(problem.q, sequence.batch, tile.head, sequence.q0 + query));
-    let k = k.add(Problem::at(problem.k, sequence.batch, kv_head, sequence.k0));
-    let v = v.add(Problem::at(problem.v, sequence.batch, kv_head, sequence.k0));
-    let o = o.add(Problem::at(problem.o, sequence.batch, tile.head, sequence.q0 + query));
-    let [_, _, k_stride] = problem.k;
-    let [_, _, v_stride] = problem.v;
+    let bounds = Bounds { cu_q, cu_k, key_lengths };
+    Simple { inputs: [q, k, v], o, lse, bounds, slopes, sinks }.run(&problem, T::to_f32, |_| 1.0, |_| 1.0);
+}
 
-    let read = |row: *const T| -> [f32; PER_LANE] {
-        core::array::from_fn(|e| {
+/// Tensors of elements of type `Q`, with results of type `T`.
+pub(in crate::ops::attention) struct Simple<Q, T> {
+    pub inputs: [*const Q; 3],
+    pub o: *mut T,
+    pub lse: *mut f32,
+    pub bounds: Bounds,
+    pub slopes: *const f32,
+    pub sinks: *const f32,
+}
+
+impl<Q: Copy, T: Element> Simple<Q, T> {
+    /// What a kernel does with elements that `widen` makes numbers of. `factors` are those of the scores and of O, by the number of a sequence's head
+    /// of K.
+    #[inline(always)]
+    pub(in crate::ops::attention) unsafe fn run(
+        self,
+        problem: &Problem,
+        widen: impl Fn(Q) -> f32,
+        score_factor: impl Fn(u32) -> f32,
+        o_factor: impl Fn(u32) -> f32,
+    ) {
+        let Self { inputs: [q, k, v], o, lse, bounds, slopes, sinks } = self;
+        let Some(tile) = problem.tile(bounds, Side::Queries, ROWS) else { return };
+        let sequence = tile.sequence;
+        let query = tile.first + warp::warp_id();
+        if query >= sequence.q_len {
+            return;
+        }
+        let (d, lane) = (problem.d, warp::lane_id());
+        let kv_head = problem.kv_head(tile.head);
+        let q = q.add(Problem::at(problem.q, sequence.batch, tile.head, sequence.q0 + query));
+        let k = k.add(Problem::at(problem.k, sequence.batch, kv_head, sequence.k0));
+        let v = v.add(Problem::at(problem.v, sequence.batch, kv_head, sequence.k0));
+        let o = o.add(Problem::at(problem.o, sequence.batch, tile.head, sequence.q0 + query));
+        let [_, _, k_stride] = problem.k;
+        let [_, _, v_stride] = problem.v;
+
+        let read = |row: *const Q| -> [f32; PER_LANE] {
+            core::array::from_fn(|e| {
+                let column = e as u32 * 32 + lane;
+                if column < d { widen(*row.add(column as usize)) } else { 0.0 }
+            })
+        };
+        let index = problem.kv_head(sequence.batch * problem.heads + tile.head);
+        let factor = problem.scale * score_factor(index);
+        let query_row = read(q);
+        let bias = Bias::of(problem, slopes, &tile, tile.head);
+        let span = problem.span(&sequence);
+        let first = (query as i32 + span.low).max(0);
+        let end = (query as i32 + span.high + 1).min(span.keys);
+
+        let (mut max, mut sum) = attention::start(sinks, tile.head);
+        let mut acc = [0.0f32; PER_LANE];
+        let mut key = first;
+        while key < end {
+            let key_row = read(k.add((u64::from(key as u32) * k_stride) as usize));
+            let mut dot = 0.0;
+            for e in 0..PER_LANE {
+                dot = math::fma(query_row[e], key_row[e], dot);
+            }
+            let (capped, _) = bias.cap(warp::reduce_sum(dot) * factor);
+            let score = capped - bias.penalty(query as i32, key);
+            let greater = math::max_nan(max, score);
+            // Nothing seen yet but −∞: the reference point is 0.
+            let reference = if greater == f32::NEG_INFINITY { 0.0 } else { greater };
+            let old = math::ex2_approx((max - reference) * LOG2_E);
+            let weight = math::ex2_approx((score - reference) * LOG2_E);
+            let value_row = read(v.add((u64::from(key as u32) * v_stride) as usize));
+            for e in 0..PER_LANE {
+                acc[e] = math::fma(acc[e], old, weight * value_row[e]);
+            }
+            sum = math::fma(sum, old, weight);
+            max = greater;
+            key += 1;
+        }
+
+        let inverse = if sum == 0.0 { 0.0 } else { o_factor(index) / sum };
+        for e in 0..PER_LANE {
             let column = e as u32 * 32 + lane;
-            if column < d { (*row.add(column as usize)).to_f32() } else { 0.0 }
-        })
-    };
-    let query_row = read(q);
-    let bias = Bias::of(&problem, slopes, &tile, tile.head);
-    let span = problem.span(&sequence);
-    let first = (query as i32 + span.low).max(0);
-    let end = (query as i32 + span.high + 1).min(span.keys);
-
-    let (mut max, mut sum) = attention::start(sinks, tile.head);
-    let mut acc = [0.0f32; PER_LANE];
-    let mut key = first;
-    while key < end {
-        let key_row = read(k.add((u64::from(key as u32) * k_stride) as usize));
-        let mut dot = 0.0;
-        for e in 0..PER_LANE {
-            dot = math::fma(query_row[e], key_row[e], dot);
+            if column < d {
+                *o.add(column as usize) = T::from_f32(acc[e] * inverse);
+            }
         }
-        let (capped, _) = bias.cap(warp::reduce_sum(dot) * problem.scale);
-        let score = capped - bias.penalty(query as i32, key);
-        let greater = math::max_nan(max, score);
-        // Nothing seen yet but −∞: the reference point is 0.
-        let reference = if greater == f32::NEG_INFINITY { 0.0 } else { greater };
-        let old = math::ex2_approx((max - reference) * LOG2_E);
-        let weight = math::ex2_approx((score - reference) * LOG2_E);
-        let value_row = read(v.add((u64::from(key as u32) * v_stride) as usize));
-        for e in 0..PER_LANE {
-            acc[e] = math::fma(acc[e], old, weight * value_row[e]);
+        if warp::lane_id() == 0 {
+            *lse.add(problem.row(&sequence, tile.head, query)) =
+                if sum == 0.0 { f32::NEG_INFINITY } else { max + math::log(sum) };
         }
-        sum = math::fma(sum, old, weight);
-        max = greater;
-        key += 1;
-    }
-
-    let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-    for e in 0..PER_LANE {
-        let column = e as u32 * 32 + lane;
-        if column < d {
-            *o.add(column as usize) = T::from_f32(acc[e] * inverse);
-        }
-    }
-    if warp::lane_id() == 0 {
-        *lse.add(problem.row(&sequence, tile.head, query)) =
-            if sum == 0.0 { f32::NEG_INFINITY } else { max + math::log(sum) };
     }
 }

@@ -186,6 +186,8 @@ macro_rules! other_products {
 }
 
 other_products! {
+    float32: f32, 16, [
+        m64n32k32_e4m3 m64n32k32_e4m3_a_registers m64n32k32_e5m2_e4m3 m64n32k32_e5m2_e4m3_a_registers];
     float64: f32, 32, [
         m64n64k8_tf32 m64n64k8_tf32_a_registers m64n64k32_e4m3 m64n64k32_e4m3_a_registers
         m64n64k32_e5m2_e4m3 m64n64k32_e5m2_e4m3_a_registers];

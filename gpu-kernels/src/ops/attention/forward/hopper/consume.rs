@@ -1,25 +1,16 @@
 //! A consumer: a warpgroup with 64 queries.
 
 use cuda_std::float::Half;
-use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
-use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR, Registers};
-use cuda_std::{cluster, fence, matrix, thread, tma, warp};
+use cuda_std::{cluster, thread, warp};
 
 use super::softmax::{self, Online, Visible};
+use super::store::{Output, Rows};
 use super::work::{self, Cursor, Queries, Work};
 use super::{CLUSTER, Memory, PANEL, WARPGROUP, WG_M};
-use crate::ops::attention::{self, LOG2_E, Problem};
-
-/// Where results go.
-#[derive(Clone, Copy)]
-pub(super) struct Output<'a, T> {
-    pub map: &'a TensorMap,
-    pub o: *mut T,
-    pub lse: *mut f32,
-}
+use crate::ops::attention::{self, LOG2_E};
 
 /// What a consumer has in registers from tile to tile: scores that become weights, the weights as an operand, and its part of O.
 struct State<const S: usize, const O: usize, const STEPS: usize> {
@@ -276,8 +267,7 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         at.next()
     }
 
-    /// Divides O by the sums and stores it by way of this consumer's queries, which are not needed any more. What lies before the first
-    /// token is dropped.
+    /// Divides O by the sums and stores it by way of this consumer's queries, which are not needed any more.
     #[inline(always)]
     unsafe fn store<const S: usize, const O: usize, const STEPS: usize>(
         self,
@@ -288,61 +278,11 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
     ) {
         let Self { memory, index, lane, .. } = self;
         let (inverse, lse) = state.online.finish(self.scale);
-        let o = &mut state.o;
-        softmax::rescale(o, inverse);
-        // Each of a warp's lanes points stmatrix at one row of one of four 8×8 matrices: rows 0-7 and 8-15 of two neighbouring blocks of
-        // eight columns.
-        let (row, right) = (lane / 32 * 16 + lane % 16, lane % 32 / 16);
-        for step in 0..O / 8 {
-            let (panel, pair) = (step as u32 / 4, step as u32 % 4);
-            let chunk = (pair * 2 + right) ^ (row % 8);
-            let matrices = [0, 2, 4, 6].map(|i| T::pack(o[8 * step + i], o[8 * step + i + 1]));
-            matrix::store_x4(memory.q(panel, index).add(row * PANEL + chunk * 8), matrices);
-        }
-        let first = queries.first + (index * WG_M) as i32;
-        let heads = u64::from(queries.batch) * u64::from(work.problem.heads) + u64::from(queries.head);
-        for r in 0..2 {
-            let query = first + (lane / 32 * 16 + lane % 32 / 4 + r as u32 * 8) as i32;
-            if lane % 4 == 0 && query >= 0 {
-                *output.lse.add((heads * u64::from(work.problem.q_len) + query as u64) as usize) = lse[r];
-            }
-        }
-        fence::proxy_async_shared();
-        thread::named_barrier::sync(1 + index, WARPGROUP);
-        if first < 0 {
-            self.store_rows(first, queries, work, output);
-            thread::named_barrier::sync(1 + index, WARPGROUP);
-        }
+        softmax::rescale(&mut state.o, inverse);
+        let rows = Rows { panels: memory.q(0, index), stride: CONSUMERS * WG_M * PANEL, index, queries };
+        rows.store(&state.o, lse, lane, work, output);
         if lane == 0 {
-            if first >= 0 {
-                for panel in 0..D / PANEL {
-                    let to = [(panel * PANEL) as i32, first, queries.head as i32, queries.batch as i32];
-                    tma::store_4d(output.map, to, memory.q(panel, index));
-                }
-                tma::commit_group();
-                tma::wait_group_read::<0>();
-            }
             memory.empty_q().arrive();
-        }
-    }
-
-    /// Stores the rows from query 0 on, where a tile begins before it: a store whose box does is an illegal instruction, unlike a load.
-    #[inline(always)]
-    unsafe fn store_rows(self, first: i32, queries: Queries, work: Work, output: Output<T>) {
-        let Self { memory, index, lane, .. } = self;
-        let [.., stride] = work.problem.o;
-        let to = output.o.add(Problem::at(work.problem.o, queries.batch, queries.head, 0));
-        let chunks = D / 8;
-        let mut at = lane;
-        while at < WG_M * chunks {
-            let (row, chunk) = (at / chunks, at % chunks);
-            let query = first + row as i32;
-            if query >= 0 {
-                let from = memory.q(chunk / 8, index).add(row * PANEL + ((chunk % 8) ^ (row % 8)) * 8);
-                let to = to.add((query as u64 * stride + u64::from(chunk * 8)) as usize);
-                Pack::<T, 8>::load(from.as_ptr()).store(to);
-            }
-            at += WARPGROUP;
         }
     }
 }

@@ -39,8 +39,9 @@
 
 mod consume;
 mod produce;
-mod softmax;
-mod work;
+pub(in crate::ops::attention) mod softmax;
+pub(in crate::ops::attention) mod store;
+pub(in crate::ops::attention) mod work;
 
 use cuda_std::float::Half;
 use cuda_std::launch::TensorMap;
@@ -48,8 +49,9 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::{cluster, fence, kernel, regs, thread, tma, warp};
 
-use self::consume::{Output, consume};
+use self::consume::consume;
 use self::produce::produce;
+use self::store::Output;
 use self::work::Work;
 use crate::ops::attention::Problem;
 
@@ -59,7 +61,7 @@ pub const CLUSTER: u32 = 2;
 pub const PANEL: u32 = 64;
 /// Queries of a consumer: rows of a warpgroup's product.
 pub const WG_M: u32 = 64;
-const WARPGROUP: u32 = 128;
+pub(in crate::ops::attention) const WARPGROUP: u32 = 128;
 
 /// Queries of a block.
 pub const fn block_m(consumers: u32) -> u32 {

@@ -8,19 +8,21 @@ use cuda_std::warp;
 use crate::ops::attention::{LOG2_E, Span};
 
 /// What a thread knows of its two rows. Each sum is in two parts, of even and of odd columns: chains of half the length.
+///
+/// Weights and their sums are 2^`SHIFT` times what they stand for: what few exponents there are below 1 may be too few.
 #[derive(Clone, Copy)]
-pub(super) struct Online {
+pub(in crate::ops::attention) struct Online<const SHIFT: u32 = 0> {
     max: [f32; 2],
     /// Of this thread's columns.
-    pub(super) sum: [f32; 4],
+    pub(in crate::ops::attention) sum: [f32; 4],
 }
 
-impl Online {
+impl<const SHIFT: u32> Online<SHIFT> {
     /// Having seen a sink: what `start` says, for scores that are to be multiplied with `scale`.
     #[inline(always)]
-    pub(super) fn of((max, sum): (f32, f32), scale: f32, lane: u32) -> Self {
+    pub(in crate::ops::attention) fn of((max, sum): (f32, f32), scale: f32, lane: u32) -> Self {
         // One of the threads that share a query.
-        let sum = if lane.is_multiple_of(4) { sum } else { 0.0 };
+        let sum = if lane.is_multiple_of(4) { sum * (1 << SHIFT) as f32 } else { 0.0 };
         Self { max: [max * (LOG2_E / scale); 2], sum: [sum, 0.0, sum, 0.0] }
     }
 
@@ -32,7 +34,7 @@ impl Online {
 
     /// Takes in the maxima of a tile's scores. Returns the factors of what was summed before.
     #[inline(always)]
-    pub(super) unsafe fn renew<const S: usize>(&mut self, s: &[f32; S], scale: f32) -> [f32; 2] {
+    pub(in crate::ops::attention) unsafe fn renew<const S: usize>(&mut self, s: &[f32; S], scale: f32) -> [f32; 2] {
         let mut greatest = [s[0], s[1], s[2], s[3]];
         for i in 4..S {
             greatest[i % 4] = greatest[i % 4].max(s[i]);
@@ -52,10 +54,10 @@ impl Online {
         factors
     }
 
-    /// Turns scores into weights 2^((s − max)·scale), and sums them.
+    /// Turns scores into weights 2^((s − max)·scale + SHIFT), and sums them.
     #[inline(always)]
-    pub(super) fn weigh<const S: usize>(&mut self, s: &mut [f32; S], scale: f32) {
-        let references = self.references(scale);
+    pub(in crate::ops::attention) fn weigh<const S: usize>(&mut self, s: &mut [f32; S], scale: f32) {
+        let references = self.references(scale).map(|reference| reference - SHIFT as f32);
         for i in 0..S {
             s[i] = ex2_approx_ftz(fma(s[i], scale, -references[i / 2 % 2]));
             self.sum[i % 4] += s[i];
@@ -64,7 +66,7 @@ impl Online {
 
     /// The inverse sums, or 0 for queries that saw nothing, and the logsumexps, of all threads' columns.
     #[inline(always)]
-    pub(super) unsafe fn finish(&self, scale: f32) -> ([f32; 2], [f32; 2]) {
+    pub(in crate::ops::attention) unsafe fn finish(&self, scale: f32) -> ([f32; 2], [f32; 2]) {
         let (mut inverse, mut lse) = ([0.0; 2], [f32::NEG_INFINITY; 2]);
         for r in 0..2 {
             let sum = self.sum[2 * r] + self.sum[2 * r + 1];
@@ -72,7 +74,7 @@ impl Online {
             let sum = sum + warp::shuffle_xor(sum, 2);
             if sum != 0.0 {
                 inverse[r] = math::rcp_approx(sum);
-                lse[r] = (self.max[r] * scale + math::log2(sum)) * core::f32::consts::LN_2;
+                lse[r] = (self.max[r] * scale + (math::log2(sum) - SHIFT as f32)) * core::f32::consts::LN_2;
             }
         }
         (inverse, lse)
@@ -81,7 +83,7 @@ impl Online {
 
 /// The keys that this thread's two rows see: so many from the first on.
 #[derive(Clone, Copy)]
-pub(super) struct Visible {
+pub(in crate::ops::attention) struct Visible {
     first: [i32; 2],
     count: [u32; 2],
 }
@@ -89,7 +91,7 @@ pub(super) struct Visible {
 impl Visible {
     /// Of queries `row` and `row + 8`.
     #[inline(always)]
-    pub(super) fn of(span: Span, row: i32) -> Self {
+    pub(in crate::ops::attention) fn of(span: Span, row: i32) -> Self {
         let first = [0, 8].map(|below| (row + below + span.low).max(0));
         let end = [0, 8].map(|below| (row + below + span.high + 1).min(span.keys));
         Self { first, count: [0, 1].map(|r| (end[r] - first[r]).max(0) as u32) }
@@ -97,7 +99,7 @@ impl Visible {
 
     /// Hides the scores of the other keys of a tile; `key` is that of this thread's first column.
     #[inline(always)]
-    pub(super) fn mask<const S: usize>(&self, s: &mut [f32; S], key: i32) {
+    pub(in crate::ops::attention) fn mask<const S: usize>(&self, s: &mut [f32; S], key: i32) {
         let place = self.first.map(|first| key.wrapping_sub(first) as u32);
         for i in 0..S {
             let (r, column) = (i / 2 % 2, (i / 4 * 8 + i % 2) as u32);
@@ -110,7 +112,10 @@ impl Visible {
 
 /// Weights as operand A of the second product: an accumulator's layout is the operand's.
 #[inline(always)]
-pub(super) fn pack<T: Half, const S: usize, const STEPS: usize>(s: &[f32; S], p: &mut [[u32; 4]; STEPS]) {
+pub(in crate::ops::attention) fn pack<T: Half, const S: usize, const STEPS: usize>(
+    s: &[f32; S],
+    p: &mut [[u32; 4]; STEPS],
+) {
     const { assert!(S == 8 * STEPS) };
     for step in 0..STEPS {
         p[step] = [0, 2, 4, 6].map(|i| T::pack(s[8 * step + i], s[8 * step + i + 1]));
@@ -119,7 +124,7 @@ pub(super) fn pack<T: Half, const S: usize, const STEPS: usize>(s: &[f32; S], p:
 
 /// Multiplies the two rows by their factors.
 #[inline(always)]
-pub(super) fn rescale<const O: usize>(o: &mut [f32; O], factors: [f32; 2]) {
+pub(in crate::ops::attention) fn rescale<const O: usize>(o: &mut [f32; O], factors: [f32; 2]) {
     for i in 0..O {
         o[i] *= factors[i / 2 % 2];
     }

@@ -9,24 +9,24 @@ use crate::ops::attention::{Problem, Span, bounded, nonzero};
 ///
 /// One counter, because it stays in a uniform register where a stage and a parity, toggled by a branch, do not.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor<const STAGES: u32>(pub u32);
+pub(in crate::ops::attention) struct Cursor<const STAGES: u32>(pub u32);
 
 impl<const STAGES: u32> Cursor<STAGES> {
     #[inline(always)]
-    pub(super) fn stage(self) -> u32 {
+    pub(in crate::ops::attention) fn stage(self) -> u32 {
         let Self(tiles) = self;
         tiles % STAGES
     }
 
     #[inline(always)]
-    pub(super) fn parity(self) -> u32 {
+    pub(in crate::ops::attention) fn parity(self) -> u32 {
         let Self(tiles) = self;
         tiles / STAGES % 2
     }
 
     /// The tile after this one.
     #[inline(always)]
-    pub(super) fn next(self) -> Self {
+    pub(in crate::ops::attention) fn next(self) -> Self {
         let Self(tiles) = self;
         Self(tiles + 1)
     }
@@ -34,7 +34,7 @@ impl<const STAGES: u32> Cursor<STAGES> {
 
 /// The walk of a pair of blocks, the same in producers and consumers.
 #[derive(Clone, Copy)]
-pub(super) struct Work<'a> {
+pub(in crate::ops::attention) struct Work<'a> {
     pub problem: &'a Problem,
     /// Null if all sequences have all keys.
     pub key_lengths: *const i32,
@@ -46,7 +46,7 @@ pub(super) struct Work<'a> {
 
 /// Queries that a pair of blocks takes at a time, of one head.
 #[derive(Clone, Copy)]
-pub(super) struct Queries {
+pub(in crate::ops::attention) struct Queries {
     pub batch: u32,
     pub head: u32,
     /// The pair's first query. The pairs of a head end with its last query, where the diagonal ends too; so this is below zero where
@@ -62,7 +62,7 @@ impl Work<'_> {
     /// Every other wave goes round, so that nobody gets the longest of each. With a diagonal the longest queries of all heads come first,
     /// to leave the short ones for the end; without one all are as long, and pairs that run at a time share the keys of few heads.
     #[inline(always)]
-    pub(super) fn queries(self, wave: u32) -> Option<Queries> {
+    pub(in crate::ops::attention) fn queries(self, wave: u32) -> Option<Queries> {
         let Self { problem, rows, .. } = self;
         let rows = rows as i32;
         let heads = nonzero(problem.heads);
@@ -83,14 +83,14 @@ impl Work<'_> {
 
     /// Keys of a sequence.
     #[inline(always)]
-    pub(super) unsafe fn keys(self, batch: u32) -> u32 {
+    pub(in crate::ops::attention) unsafe fn keys(self, batch: u32) -> u32 {
         let Self { problem, key_lengths, .. } = self;
         if key_lengths.is_null() { problem.k_len } else { bounded(key_lengths, batch, 0, problem.k_len) }
     }
 
     /// Which of a sequence's keys its queries see.
     #[inline(always)]
-    pub(super) fn span(self, keys: u32) -> Span {
+    pub(in crate::ops::attention) fn span(self, keys: u32) -> Span {
         let Problem { q_len, left, right, .. } = *self.problem;
         let shift = keys as i32 - q_len as i32;
         Span { low: shift - left, high: shift + right, keys: keys as i32, queries: q_len as i32 }
@@ -99,17 +99,17 @@ impl Work<'_> {
 
 /// Tiles of `N` keys, first and past the last, counted from a sequence's last key back: tile 0 ends with it, and the last tile may begin
 /// before key 0. So no tile reaches past the keys, where memory may hold anything, and tiles meet the diagonal at their corners.
-pub(super) type Tiles = (u32, u32);
+pub(in crate::ops::attention) type Tiles = (u32, u32);
 
 /// The first key of a tile, which may be below zero.
 #[inline(always)]
-pub(super) fn first_key<const N: u32>(span: Span, tile: u32) -> i32 {
+pub(in crate::ops::attention) fn first_key<const N: u32>(span: Span, tile: u32) -> i32 {
     span.keys - ((tile + 1) * N) as i32
 }
 
 /// The tiles that queries `first .. first + rows` see anything of.
 #[inline(always)]
-pub(super) fn seen<const N: u32>(span: Span, first: i32, rows: u32) -> Tiles {
+pub(in crate::ops::attention) fn seen<const N: u32>(span: Span, first: i32, rows: u32) -> Tiles {
     let last = first + rows as i32 - 1;
     let begin = (first.max(0) + span.low).max(0);
     let end = (last + span.high + 1).min(span.keys);
@@ -121,7 +121,7 @@ pub(super) fn seen<const N: u32>(span: Span, first: i32, rows: u32) -> Tiles {
 
 /// The tiles that those queries all see all of, where there are such.
 #[inline(always)]
-pub(super) fn seen_whole<const N: u32>(span: Span, first: i32, rows: u32) -> Tiles {
+pub(in crate::ops::attention) fn seen_whole<const N: u32>(span: Span, first: i32, rows: u32) -> Tiles {
     let begin = (first + rows as i32 - 1 + span.low).max(0);
     let end = (first.max(0) + span.high + 1).min(span.keys);
     (((span.keys - end) as u32).div_ceil(N), (span.keys - begin).max(0) as u32 / N)

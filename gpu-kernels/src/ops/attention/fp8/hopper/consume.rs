@@ -1,0 +1,385 @@
+//! A consumer: a warpgroup with 64 queries.
+
+use cuda_std::float::Half;
+use cuda_std::fp8::pack_e4m3;
+use cuda_std::math::{fma, max_nan};
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::SharedPtr;
+use cuda_std::vector::Pack;
+use cuda_std::wgmma::{self, Descriptor, Registers, Swizzle};
+use cuda_std::{cluster, thread, warp};
+
+use super::{CLUSTER, Memory, PANEL, Scales, WARPGROUP, WG_M};
+use crate::ops::attention::forward::hopper::softmax::{self, Visible};
+use crate::ops::attention::forward::hopper::store::{Output, Rows};
+use crate::ops::attention::forward::hopper::work::{self, Cursor, Queries, Work};
+use crate::ops::attention::{self, LOG2_E, Span};
+
+/// Weights are 2⁸ times what they stand for, at most 256: so E4M3 has them to 2⁻¹⁴ of the greatest with all its bits, and to 2⁻¹⁷ with fewer.
+const SHIFT: u32 = 8;
+
+/// The least factor of the scores: a lesser one counts as this, and none changes any weight.
+const LEAST_FACTOR: f32 = 1e-30;
+
+type Online = softmax::Online<SHIFT>;
+
+/// Accumulators of products of 64 rows and twice their number of columns.
+pub(super) trait Sums: Registers {
+    /// Starts D = A·B + D, or A·B unless `accumulate`, over 32 bytes of k.
+    unsafe fn product(&mut self, a: Descriptor, b: Descriptor, accumulate: bool);
+
+    /// The same with A from registers.
+    unsafe fn product_a_registers(&mut self, a: [u32; 4], b: Descriptor, accumulate: bool);
+}
+
+macro_rules! sums {
+    ($count:literal, $product:ident, $product_a_registers:ident) => {
+        impl Sums for [f32; $count] {
+            #[inline(always)]
+            unsafe fn product(&mut self, a: Descriptor, b: Descriptor, accumulate: bool) {
+                wgmma::$product(self, a, b, accumulate);
+            }
+
+            #[inline(always)]
+            unsafe fn product_a_registers(&mut self, a: [u32; 4], b: Descriptor, accumulate: bool) {
+                wgmma::$product_a_registers(self, a, b, accumulate);
+            }
+        }
+    };
+}
+sums!(16, m64n32k32_e4m3, m64n32k32_e4m3_a_registers);
+sums!(32, m64n64k32_e4m3, m64n64k32_e4m3_a_registers);
+sums!(64, m64n128k32_e4m3, m64n128k32_e4m3_a_registers);
+
+/// What a consumer has in registers from tile to tile: scores that become weights, the weights as an operand, their product with a tile's values, and
+/// its part of O.
+struct State<const S: usize, const O: usize, const STEPS: usize, const PART: usize> {
+    s: [f32; S],
+    p: [[u32; 4]; STEPS],
+    part: [f32; PART],
+    o: [f32; O],
+    /// What O is multiplied with before the tile's part is added.
+    factors: [f32; 2],
+    online: Online,
+}
+
+/// A tile of which not all is visible: its keys from `key` on, and the queries from `row` on.
+#[derive(Clone, Copy)]
+struct Edge {
+    span: Span,
+    row: i32,
+    key: i32,
+}
+
+impl Edge {
+    /// Hides what the queries do not see.
+    #[inline(always)]
+    fn mask<const S: usize>(self, s: &mut [f32; S], lane: u32) {
+        let lane = forget(lane);
+        let visible = Visible::of(self.span, self.row + (lane / 32 * 16 + lane % 32 / 4) as i32);
+        visible.mask(s, self.key + (lane % 4 * 2) as i32);
+    }
+}
+
+/// The same number, anew: what is computed from it is not kept in registers, of which there are few, from one use to the next.
+#[inline(always)]
+fn forget(lane: u32) -> u32 {
+    let Pack([lane, ..]) = Pack([lane; 4]).forget();
+    lane
+}
+
+/// One consumer of a block, and what it knows of its place.
+#[derive(Clone, Copy)]
+struct Consumer<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const PART: usize> {
+    memory: Memory<D, N, CONSUMERS>,
+    index: u32,
+    /// Thread of the warpgroup.
+    lane: u32,
+    /// Factor of the scores, to base 2.
+    scale: f32,
+}
+
+/// Computes and stores its queries of every tile of this block. Run by a whole warpgroup.
+///
+/// `S`, `O`, `PART` and `STEPS` are N/2, D/2, D/4 and N/32: a thread's accumulators of scores, of O and of a part of it, and products of 32 keys.
+#[inline(always)]
+pub(super) unsafe fn consume<
+    T: Half,
+    const D: u32,
+    const N: u32,
+    const CONSUMERS: u32,
+    const STAGES: u32,
+    const S: usize,
+    const O: usize,
+    const STEPS: usize,
+    const PART: usize,
+>(
+    memory: Memory<D, N, CONSUMERS>,
+    index: u32,
+    work: Work,
+    scales: Scales,
+    output: Output<T>,
+) where
+    [f32; S]: Sums,
+    [f32; O]: Sums,
+    [f32; PART]: Sums,
+{
+    let lane = forget(thread::thread_idx_x() % WARPGROUP);
+    let online = Online::of((f32::NEG_INFINITY, 0.0), 1.0, lane);
+    let mut state =
+        State { s: [0.0; S], p: [[0; 4]; STEPS], part: [0.0; PART], o: [0.0; O], factors: [0.0; 2], online };
+    let mut at = Cursor::<STAGES>(0);
+    let mut wave = 0;
+    while let Some(queries) = work.queries(wave) {
+        // From one lane, so that ptxas knows what depends on it to be uniform.
+        let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
+        let row = queries.first + (index * WG_M) as i32;
+        let (first, end) = work::seen::<N>(span, queries.pair, CLUSTER * work.rows);
+        let (mine, mine_end) = work::seen::<N>(span, row, WG_M);
+        let (whole, whole_end) = work::seen_whole::<N>(span, row, WG_M);
+        let edge = |tile: u32| Edge { span, row, key: work::first_key::<N>(span, tile) };
+
+        // Of all sequences' heads of K: groups do not cross sequences.
+        let head = work.problem.kv_head(queries.batch * work.problem.heads + queries.head);
+        let o_factor = warp::shuffle_idx(scales.of_values(head), 0);
+        let factor = work.problem.scale * scales.of_scores(head);
+        let scale = max_nan(factor * LOG2_E, LEAST_FACTOR);
+        let this = Consumer::<D, N, CONSUMERS, STAGES, PART> { memory, index, lane, scale };
+        state.online = Online::of(attention::start(work.sinks, queries.head), scale, lane);
+        memory.full_q().wait_parity(wave % 2);
+        state.o = [0.0; O];
+        let mut tile = first;
+        if mine < mine_end {
+            while tile < mine {
+                at = this.skip(at);
+                tile += 1;
+            }
+            this.first_scores(&mut state, at);
+            if tile < whole || tile >= whole_end {
+                edge(tile).mask(&mut state.s, lane);
+            }
+            this.first_weights(&mut state);
+            tile += 1;
+            // At most an edge, a middle and another edge.
+            while tile < mine_end {
+                while tile < mine_end && (tile < whole || tile >= whole_end) {
+                    at = this.step(&mut state, at, Some(edge(tile)));
+                    tile += 1;
+                }
+                while tile < mine_end.min(whole_end) {
+                    at = this.step(&mut state, at, None);
+                    tile += 1;
+                }
+            }
+            at = this.last_values(&mut state, at);
+        }
+        while tile < end {
+            at = this.skip(at);
+            tile += 1;
+        }
+        this.store(&mut state, work, queries, o_factor, output);
+        wave += 1;
+    }
+}
+
+impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const PART: usize>
+    Consumer<D, N, CONSUMERS, STAGES, PART>
+{
+    /// Says to both blocks, which fill it together, that this consumer is done with a stage.
+    #[inline(always)]
+    unsafe fn release(self, empty: SharedPtr<Barrier>) {
+        if self.lane < CLUSTER {
+            cluster::map(empty, self.lane).signal();
+        }
+    }
+
+    /// Passes over a tile that is here for others of the pair. It has to have landed all the same: a phase that nobody here waited for
+    /// would be taken for the next but one.
+    #[inline(always)]
+    unsafe fn skip(self, at: Cursor<STAGES>) -> Cursor<STAGES> {
+        let memory = self.memory;
+        memory.full_k(at.stage()).wait_parity(at.parity());
+        self.release(memory.empty_k(at.stage()));
+        memory.full_v(at.stage()).wait_parity(at.parity());
+        self.release(memory.empty_v(at.stage()));
+        at.next()
+    }
+
+    /// Starts S = Q·Kᵀ with the keys at a stage that has landed.
+    #[inline(always)]
+    unsafe fn scores<const S: usize>(self, s: &mut [f32; S], stage: u32)
+    where
+        [f32; S]: Sums,
+    {
+        let swizzle = if D == 64 { Swizzle::B64 } else { Swizzle::B128 };
+        let q = Descriptor::k_major(self.memory.q(self.index), swizzle);
+        let k = Descriptor::k_major(self.memory.k(stage), swizzle);
+        for step in 0..D / 32 {
+            s.product(q.advance(step * 32), k.advance(step * 32), step != 0);
+        }
+        wgmma::commit();
+    }
+
+    /// Starts the product of weights with the first or last (`half` = 1) columns of the values at a stage that has landed.
+    #[inline(always)]
+    unsafe fn values<const STEPS: usize>(self, part: &mut [f32; PART], p: &[[u32; 4]; STEPS], stage: u32, half: u32)
+    where
+        [f32; PART]: Sums,
+    {
+        let v = Descriptor::k_major_128b(self.memory.v(stage).add(half * D / 2 * N));
+        for step in 0..STEPS {
+            part.product_a_registers(p[step], v.advance(step as u32 * 32), step != 0);
+        }
+        wgmma::commit();
+    }
+
+    /// The scores of the first tile.
+    #[inline(always)]
+    unsafe fn first_scores<const S: usize, const O: usize, const STEPS: usize>(
+        self,
+        state: &mut State<S, O, STEPS, PART>,
+        at: Cursor<STAGES>,
+    ) where
+        [f32; S]: Sums,
+    {
+        self.memory.full_k(at.stage()).wait_parity(at.parity());
+        wgmma::fence_for(&mut state.s);
+        self.scores(&mut state.s, at.stage());
+        wgmma::wait_for::<0>(&mut state.s);
+        self.release(self.memory.empty_k(at.stage()));
+    }
+
+    #[inline(always)]
+    unsafe fn first_weights<const S: usize, const O: usize, const STEPS: usize>(
+        self,
+        state: &mut State<S, O, STEPS, PART>,
+    ) {
+        state.factors = state.online.renew(&state.s, self.scale);
+        state.online.weigh(&mut state.s, self.scale);
+        pack(&state.s, &mut state.p);
+    }
+
+    /// The scores of the tile after `at`, and the values of `at`, whose weights are there: the tensor cores are busy with the values while
+    /// this warpgroup computes the next weights. `edge` is there where not all keys are visible.
+    #[inline(always)]
+    unsafe fn step<const S: usize, const O: usize, const STEPS: usize>(
+        self,
+        state: &mut State<S, O, STEPS, PART>,
+        at: Cursor<STAGES>,
+        edge: Option<Edge>,
+    ) -> Cursor<STAGES>
+    where
+        [f32; S]: Sums,
+        [f32; O]: Sums,
+        [f32; PART]: Sums,
+    {
+        let State { s, p, part, o, factors, online } = state;
+        let (memory, next) = (self.memory, at.next());
+        memory.full_k(next.stage()).wait_parity(next.parity());
+        pin(p);
+        s.pin();
+        wgmma::fence_for(part);
+        self.scores(s, next.stage());
+        memory.full_v(at.stage()).wait_parity(at.parity());
+        self.values(part, p, at.stage(), 0);
+        wgmma::wait_for::<1>(s);
+        self.release(memory.empty_k(next.stage()));
+        if let Some(edge) = edge {
+            edge.mask(s, self.lane);
+        }
+        let next_factors = online.renew(s, self.scale);
+        wgmma::wait_for::<0>(part);
+        pin(p);
+        add(o, 0, part, *factors);
+        // Added before, not from copies of the part later.
+        o.pin();
+        wgmma::fence_for(part);
+        self.values(part, p, at.stage(), 1);
+        online.weigh(s, self.scale);
+        // All that before the wait. ptxas moves the wait up again, but among the exponentials instead of before them.
+        s.pin();
+        online.sum.pin();
+        wgmma::wait_for::<0>(part);
+        pin(p);
+        self.release(memory.empty_v(at.stage()));
+        add(o, PART, part, *factors);
+        *factors = next_factors;
+        pack(s, p);
+        next
+    }
+
+    /// The values of the last tile.
+    #[inline(always)]
+    unsafe fn last_values<const S: usize, const O: usize, const STEPS: usize>(
+        self,
+        state: &mut State<S, O, STEPS, PART>,
+        at: Cursor<STAGES>,
+    ) -> Cursor<STAGES>
+    where
+        [f32; O]: Sums,
+        [f32; PART]: Sums,
+    {
+        let State { p, part, o, factors, .. } = state;
+        self.memory.full_v(at.stage()).wait_parity(at.parity());
+        pin(p);
+        for half in 0..2 {
+            wgmma::fence_for(part);
+            self.values(part, p, at.stage(), half);
+            wgmma::wait_for::<0>(part);
+            pin(p);
+            add(o, half as usize * PART, part, *factors);
+            o.pin();
+        }
+        self.release(self.memory.empty_v(at.stage()));
+        at.next()
+    }
+
+    /// Divides O by the sums and stores it by way of this consumer's queries, which are not needed any more.
+    #[inline(always)]
+    unsafe fn store<T: Half, const S: usize, const O: usize, const STEPS: usize>(
+        self,
+        state: &mut State<S, O, STEPS, PART>,
+        work: Work,
+        queries: Queries,
+        factor: f32,
+        output: Output<T>,
+    ) {
+        let Self { memory, index, lane, .. } = self;
+        let (inverse, lse) = state.online.finish(self.scale);
+        softmax::rescale(&mut state.o, inverse.map(|inverse| inverse * factor));
+        let rows = Rows { panels: memory.q(index).cast(), stride: WG_M * PANEL, index, queries };
+        rows.store(&state.o, lse, forget(lane), work, output);
+        if lane == 0 {
+            memory.empty_q().arrive();
+        }
+    }
+}
+
+/// Weights as operand A of the second product, whose lanes have four neighbours of k: 4t to 4t + 3 of 16 are what an accumulator has at 2t, 2t + 1, 2t + 8
+/// and 2t + 9. [`prepare`](super::super::prepare) has values in the same order.
+#[inline(always)]
+fn pack<const S: usize, const STEPS: usize>(s: &[f32; S], p: &mut [[u32; 4]; STEPS]) {
+    for step in 0..STEPS {
+        p[step] = [0, 2, 8, 10].map(|i| {
+            let i = 16 * step + i;
+            let [low, high] = [i, i + 4].map(|i| u32::from(pack_e4m3(s[i], s[i + 1])));
+            low | high << 16
+        });
+    }
+}
+
+/// Adds a tile's part of O's columns from accumulator `first` on, relative to the reference points that `factors` change O's to.
+#[inline(always)]
+fn add<const O: usize, const PART: usize>(o: &mut [f32; O], first: usize, part: &[f32; PART], factors: [f32; 2]) {
+    for i in 0..PART {
+        o[first + i] = fma(o[first + i], factors[i / 2 % 2], part[i]);
+    }
+}
+
+/// Keeps the weights where they are until here, while products read them.
+#[inline(always)]
+fn pin<const STEPS: usize>(p: &mut [[u32; 4]; STEPS]) {
+    for step in p {
+        step.pin();
+    }
+}

@@ -1,0 +1,182 @@
+//! The Hopper path: [`attention_hopper`](crate::ops::attention::forward::hopper)'s pairs of blocks, rings and order of work, for products of 8 bits.
+//!
+//! **Two sums.** The tensor cores' sums are too short for all keys of O, so a tile's part of it comes into registers of its own, and is added to O with the
+//! factor that the online softmax has for it. Half of the columns at a time: the first half runs while the maxima are sought, the second during the
+//! exponentials. So the part takes d/4 registers, and O is as fast to sum as it was to multiply.
+//!
+//! **Registers.** Of 232 with two consumers (d = 128): 64 scores, 16 of weights, 64 of O, 32 of a part. Of 160 with three (d = 64): 64, 16, 32 and 16.
+//! There it is tight: what follows from a thread's place in its warpgroup is computed where it is used, not kept.
+
+mod consume;
+mod produce;
+
+use cuda_std::float::Half;
+use cuda_std::launch::TensorMap;
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::{cluster, f8e4m3, fence, kernel, regs, thread, tma, warp};
+
+use self::consume::consume;
+use self::produce::produce;
+use super::Scales;
+use crate::ops::attention::Problem;
+use crate::ops::attention::forward::hopper::store::Output;
+use crate::ops::attention::forward::hopper::work::Work;
+pub use crate::ops::attention::forward::hopper::{CLUSTER, WG_M};
+use crate::ops::attention::forward::hopper::{PANEL, WARPGROUP, block_m};
+
+/// Stages of each ring: as many bytes for any d.
+pub const fn stages(d: u32) -> u32 {
+    512 / d
+}
+
+/// Memory of the queries and of the results, which leave through it in 16 bits; the two rings; and barriers: one of each kind for the queries, two a stage for
+/// each ring.
+pub const fn shared_bytes(d: u32, n: u32, consumers: u32) -> usize {
+    let bytes = 2 * block_m(consumers) * d + 2 * stages(d) * n * d;
+    bytes as usize + (2 + 4 * stages(d)) as usize * size_of::<Barrier>()
+}
+
+/// The block's shared memory by name.
+#[derive(Clone, Copy)]
+struct Memory<const D: u32, const N: u32, const CONSUMERS: u32>(SharedPtr<f8e4m3>);
+
+impl<const D: u32, const N: u32, const CONSUMERS: u32> Memory<D, N, CONSUMERS> {
+    /// Bytes of the queries and results, of a tile, and of everything before the barriers.
+    const QUERIES: u32 = 2 * block_m(CONSUMERS) * D;
+    const TILE: u32 = N * D;
+    const BARRIERS: u32 = Self::QUERIES + 2 * stages(D) * Self::TILE;
+
+    /// A consumer's queries, rows of D bytes in the swizzle of that width.
+    #[inline(always)]
+    fn q(self, consumer: u32) -> SharedPtr<f8e4m3> {
+        self.0.add(2 * consumer * WG_M * D)
+    }
+
+    /// Keys, likewise.
+    #[inline(always)]
+    fn k(self, stage: u32) -> SharedPtr<f8e4m3> {
+        self.0.add(Self::QUERIES + stage * Self::TILE)
+    }
+
+    /// Rows of Vᵀ, `N` bytes each, in 128-byte swizzle.
+    #[inline(always)]
+    fn v(self, stage: u32) -> SharedPtr<f8e4m3> {
+        self.0.add(Self::QUERIES + (stages(D) + stage) * Self::TILE)
+    }
+
+    #[inline(always)]
+    fn barrier(self, index: u32) -> SharedPtr<Barrier> {
+        self.0.add(Self::BARRIERS).cast::<Barrier>().add(index)
+    }
+
+    #[inline(always)]
+    fn full_q(self) -> SharedPtr<Barrier> {
+        self.barrier(0)
+    }
+
+    #[inline(always)]
+    fn empty_q(self) -> SharedPtr<Barrier> {
+        self.barrier(1)
+    }
+
+    #[inline(always)]
+    fn full_k(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier(2 + stage)
+    }
+
+    #[inline(always)]
+    fn empty_k(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier(2 + stages(D) + stage)
+    }
+
+    #[inline(always)]
+    fn full_v(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier(2 + 2 * stages(D) + stage)
+    }
+
+    #[inline(always)]
+    fn empty_v(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier(2 + 3 * stages(D) + stage)
+    }
+}
+
+/// O and its logsumexp, for heads of exactly `D` elements, without soft cap and ALiBi and for sequences that are not packed.
+///
+/// The maps' dimensions are d, tokens, heads and batches, but of `v`, which describes what [`prepare`](super::prepare) has written, its columns, d, heads and
+/// batches. `q` loads `D` × [`WG_M`] boxes and `k` `D` × half of `N`, in the swizzle as wide as their rows; `v` `N` × half of `D`, and `o_map` stores
+/// [`PANEL`] × [`WG_M`], in that of 128 bytes. Loads outside a tensor read zero and stores outside are dropped.
+///
+/// # Safety
+/// The maps describe live tensors of the problem's sizes; `lse`, `key_lengths`, `sinks` and the scales are as for
+/// [`attention_fp8_simple`](super::simple::attention_fp8_simple).
+#[kernel(
+    dtypes(T: half), values(D: 64, 128, N: 128, CONSUMERS: 2, 3),
+    where(D == 128 && CONSUMERS == 2 || D == 64 && CONSUMERS == 3),
+    block = (1 + CONSUMERS) * WARPGROUP, min_blocks = 1, cluster = CLUSTER,
+    shared = { shared_bytes(D, N, CONSUMERS) }, arch = "sm_90a", no_spills
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn attention_fp8_hopper<T: Half, const D: u32, const N: u32, const CONSUMERS: u32>(
+    q: &TensorMap,
+    k: &TensorMap,
+    v: &TensorMap,
+    o_map: &TensorMap,
+    o: *mut T,
+    lse: *mut f32,
+    key_lengths: *const i32,
+    sinks: *const f32,
+    q_scales: *const f32,
+    k_scales: *const f32,
+    v_scales: *const f32,
+    q_step: u32,
+    k_step: u32,
+    v_step: u32,
+    problem: Problem,
+) {
+    let memory = Memory::<D, N, CONSUMERS>(shared::dynamic());
+    // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
+    let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
+    let work = Work { problem: &problem, key_lengths, sinks, rows: block_m(CONSUMERS) };
+    let scales = Scales { of: [q_scales, k_scales, v_scales], steps: [q_step, k_step, v_step] };
+    if thread::thread_idx_x() == 0 {
+        tma::prefetch_descriptor(q);
+        tma::prefetch_descriptor(k);
+        tma::prefetch_descriptor(v);
+        tma::prefetch_descriptor(o_map);
+        memory.full_q().init(1);
+        memory.empty_q().init(CONSUMERS);
+        for stage in 0..stages(D) {
+            memory.full_k(stage).init(1);
+            memory.full_v(stage).init(1);
+            memory.empty_k(stage).init(CLUSTER * CONSUMERS);
+            memory.empty_v(stage).init(CLUSTER * CONSUMERS);
+        }
+        fence::mbarrier_init();
+    }
+    // The other block's copies and signals land here: neither may start before both have their barriers.
+    cluster::sync();
+
+    if warpgroup == 0 {
+        match CONSUMERS {
+            2 => regs::decrease::<40>(),
+            _ => regs::decrease::<32>(),
+        }
+        if thread::thread_idx_x() == 0 {
+            match D {
+                64 => produce::<D, N, CONSUMERS, 8>(memory, [q, k, v], work),
+                _ => produce::<D, N, CONSUMERS, 4>(memory, [q, k, v], work),
+            }
+        }
+    } else {
+        match CONSUMERS {
+            2 => regs::increase::<232>(),
+            _ => regs::increase::<160>(),
+        }
+        let (index, output) = (warpgroup - 1, Output { map: o_map, o, lse });
+        match D {
+            64 => consume::<T, D, N, CONSUMERS, 8, 64, 32, 4, 16>(memory, index, work, scales, output),
+            _ => consume::<T, D, N, CONSUMERS, 4, 64, 64, 4, 32>(memory, index, work, scales, output),
+        }
+    }
+}

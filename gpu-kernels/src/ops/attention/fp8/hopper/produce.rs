@@ -1,0 +1,87 @@
+//! The producer: one thread that keeps the rings of keys and values full.
+
+use cuda_std::cluster;
+use cuda_std::f8e4m3;
+use cuda_std::launch::TensorMap;
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::SharedPtr;
+use cuda_std::tma;
+
+use super::super::prepare;
+use super::{CLUSTER, Memory, WG_M};
+use crate::ops::attention::forward::hopper::work::{self, Cursor, Work};
+
+/// Every block of the pair.
+const PAIR: u16 = (1 << CLUSTER) - 1;
+
+/// Starts loading this block's half of a tile of `bytes`, which is at `from`, into both blocks' stage `to`, once both are done with what was there.
+#[inline(always)]
+unsafe fn load(
+    to: SharedPtr<f8e4m3>,
+    bytes: u32,
+    map: &TensorMap,
+    from: [i32; 4],
+    [full, empty]: [SharedPtr<Barrier>; 2],
+    parity: u32,
+) {
+    // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+    empty.wait_parity(parity ^ 1);
+    full.arrive_expect_tx(bytes);
+    tma::load_4d_multicast(to.add(cluster::rank() * (bytes / CLUSTER)), map, from, full, PAIR);
+}
+
+/// Loads this block's queries and, with the other block, the pair's tiles, in the order in which they are read: values after the next
+/// keys. Run by one thread.
+#[inline(always)]
+pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32>(
+    memory: Memory<D, N, CONSUMERS>,
+    [q, k, v]: [&TensorMap; 3],
+    work: Work,
+) {
+    let rank = cluster::rank() as i32;
+    let mut at = Cursor::<STAGES>(0);
+    let mut wave = 0;
+    while let Some(queries) = work.queries(wave) {
+        let (batch, head) = (queries.batch as i32, work.problem.kv_head(queries.head) as i32);
+        let span = work.span(work.keys(queries.batch));
+        let (first, end) = work::seen::<N>(span, queries.pair, CLUSTER * work.rows);
+        let mut key = work::first_key::<N>(span, first);
+        // Where a sequence's first key is in its rows of Vᵀ.
+        let column = prepare::columns(work.problem.k_len) as i32 - span.keys;
+        let mut tiles = end - first;
+        let load_k = |at: Cursor<STAGES>, key: i32| {
+            let barriers = [memory.full_k(at.stage()), memory.empty_k(at.stage())];
+            let from = [0, key + rank * (N / CLUSTER) as i32, head, batch];
+            load(memory.k(at.stage()), N * D, k, from, barriers, at.parity());
+        };
+        if tiles > 0 {
+            load_k(at, key);
+        }
+        // Queries last: their memory is where the results before them leave from.
+        memory.empty_q().wait_parity((wave % 2) ^ 1);
+        memory.full_q().arrive_expect_tx(work.rows * D);
+        for consumer in 0..CONSUMERS {
+            let from = [0, queries.first + (consumer * WG_M) as i32, queries.head as i32, batch];
+            tma::load_4d(memory.q(consumer), q, from, memory.full_q());
+        }
+        while tiles > 0 {
+            if tiles > 1 {
+                load_k(at.next(), key - N as i32);
+            }
+            let barriers = [memory.full_v(at.stage()), memory.empty_v(at.stage())];
+            let from = [key + column, rank * (D / CLUSTER) as i32, head, batch];
+            load(memory.v(at.stage()), N * D, v, from, barriers, at.parity());
+            at = at.next();
+            key -= N as i32;
+            tiles -= 1;
+        }
+        wave += 1;
+    }
+    // What the other block's consumers signal is this block's memory: it stays until they have.
+    for _ in 0..STAGES {
+        memory.empty_k(at.stage()).wait_parity(at.parity() ^ 1);
+        memory.empty_v(at.stage()).wait_parity(at.parity() ^ 1);
+        at = at.next();
+    }
+    memory.empty_q().wait_parity((wave % 2) ^ 1);
+}
