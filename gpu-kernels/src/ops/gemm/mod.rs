@@ -1,6 +1,6 @@
 //! Matrix products.
 //!
-//! `mma` and `hopper` are the two ways in which the tensor cores are fed, `epilogue` is what becomes of the sums: an operator's kernels name
+//! `mma` and `hopper` are the two ways in which the tensor cores are fed, `weight_only` a third for weights of few bits, `epilogue` is what becomes of the sums: an operator's kernels name
 //! the types and the way that its operands lie.
 
 mod epilogue;
@@ -11,6 +11,8 @@ pub mod gemm_fp8_blocks;
 pub mod gemm_grouped;
 pub mod gemm_int8;
 pub mod gemm_tf32;
+pub mod gemm_w4a16;
+pub mod gemm_w8a16;
 mod hopper;
 pub mod linear;
 pub mod linear_backward;
@@ -18,6 +20,7 @@ pub mod linear_glu;
 mod mma;
 mod operand;
 pub mod sgemm;
+mod weight_only;
 
 use cuda_std::launch::Fields;
 

@@ -8,6 +8,7 @@ mod norm_row;
 pub mod quantize_columns_int8;
 pub mod quantize_fp8_128x128;
 pub mod quantize_fp8_1x128;
+pub mod quantize_int4;
 pub mod quantize_int8;
 pub mod quantize_mxfp8_1x32;
 pub mod quantize_mxfp8_32x1;

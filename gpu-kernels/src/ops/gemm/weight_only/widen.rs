@@ -1,0 +1,91 @@
+//! Integers of few bits to floats: what a lane loads of a weight, and the pairs of it that a fragment takes.
+
+use core::array;
+
+use cuda_std::float::Half;
+use cuda_std::math::permute_bytes;
+use cuda_std::vector::Pack;
+
+/// How a weight is stored.
+pub(in super::super) trait Weight {
+    /// Of an element.
+    const BITS: u32;
+    /// [`LANE_DEPTH`](super::LANE_DEPTH) neighbours along k.
+    type Lane: Copy;
+
+    unsafe fn load(from: *const u8) -> Self::Lane;
+
+    /// The first or second eight of them, as pairs of floats.
+    fn widen<T: Half>(lane: Self::Lane, second: usize) -> [u32; 4];
+}
+
+/// Two of a value of 16 bits.
+const fn twice(bits: u16) -> u32 {
+    (bits as u32) << 16 | bits as u32
+}
+
+/// One, and 2ⁿ with n the length of the mantissa, in `T`.
+const fn one<T: Half>() -> u32 {
+    twice(if T::IS_BF16 { 0x3f80 } else { 0x3c00 })
+}
+
+const fn base<T: Half>() -> u32 {
+    twice(if T::IS_BF16 { 0x4300 } else { 0x6400 })
+}
+
+const SIGNS: u32 = twice(0x8000);
+
+/// 8-bit integers.
+pub(in super::super) struct Int8;
+
+impl Weight for Int8 {
+    const BITS: u32 = 8;
+    type Lane = [u32; 4];
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> [u32; 4] {
+        Pack::<u32, 4>::load(from.cast()).0
+    }
+
+    #[inline(always)]
+    fn widen<T: Half>(lane: [u32; 4], second: usize) -> [u32; 4] {
+        let pair = |i: usize| {
+            let word = lane[2 * second + i / 2];
+            let selector = [0x4140, 0x4342][i % 2];
+            if T::IS_BF16 {
+                // The mantissa takes seven bits. The eighth, which is worth −128, lands in the exponent, where it makes 128 to 256.
+                let pair = permute_bytes(word, base::<T>() >> 8, selector);
+                T::fma_of_registers(pair & !twice(0x80), one::<T>(), pair & !twice(0x7f) | SIGNS)
+            } else {
+                let pair = permute_bytes(word ^ 0x8080_8080, base::<T>() >> 8, selector);
+                T::fma_of_registers(pair, one::<T>(), base::<T>() | twice(0x80) | SIGNS)
+            }
+        };
+        array::from_fn(pair)
+    }
+}
+
+/// Integers of 4 bits, two a byte, the one with the lower k in the lower half, each stored as a number from 0 to 15 that is 8 more.
+pub(in super::super) struct Int4;
+
+impl Weight for Int4 {
+    const BITS: u32 = 4;
+    type Lane = [u32; 2];
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> [u32; 2] {
+        Pack::<u32, 2>::load(from.cast()).0
+    }
+
+    #[inline(always)]
+    fn widen<T: Half>(lane: [u32; 2], second: usize) -> [u32; 4] {
+        let low = lane[second];
+        let high = low >> 4;
+        // A byte, and its upper half from the shifted word.
+        let pair = |i: usize| {
+            let both = permute_bytes(low, high, 0x4400 + 0x1111 * i as u32);
+            T::fma_of_registers(both & twice(0xf) | base::<T>(), one::<T>(), base::<T>() | twice(8) | SIGNS)
+        };
+        array::from_fn(pair)
+    }
+}

@@ -1,0 +1,143 @@
+//! Product of 16-bit activations with a weight of 4-bit integers.
+
+use cuda_std::float::Half;
+use gpu_kernels::ops::gemm::gemm_w4a16 as gk;
+use gpu_kernels::ops::gemv::gemv::GEMV_SUM;
+use half::{bf16, f16};
+
+use super::weight_only::{Path, Problem, Scaling, WeightOnly, variants};
+use crate::dispatch;
+use crate::ops::model::*;
+use crate::runtime::dtype::{DType, Float};
+use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::{View, ViewMut};
+
+/// c\[i, j\] = Σ a\[i, k\] · scales\[j, ⌊k/128⌋\] · (q\[j, k\] − 8) for `a` of `[m, k]` in 16-bit floats and q in integers of 4 bits, two a byte of `w`.
+///
+/// `w` is `[n, ⌈k/2⌉]`: the lower half of byte i of a row is q of k = 2i, the upper half that of k = 2i + 1, numbers from 0 to 15 of which 8 is zero. With
+/// an odd k the last byte's upper half means nothing. `scales` is `[n, ⌈k/128⌉]`, one for each group of 128 along k.
+/// [`quantize_int4`](crate::ops::quantize_int4()) makes both of a weight; symmetric weights of GPTQ with groups of 128 have this form, once their bytes lie
+/// along k.
+///
+/// The weight is widened on the way to the tensor cores, exactly; groups are added in f32, times their scales. Rows may be padded; those at multiples
+/// of 16 bytes are read fastest. Any m works, but each 128 rows widen the weight again: from about 64 rows on a product with a weight in 16 bits is faster. Sums are f32 in a fixed order; k = 0 gives
+/// zeros. The result, `[m, n]`, is a new dense tensor; the work is queued on `stream`.
+///
+/// Frantar et al., "GPTQ" (arXiv:2210.17323); "MARLIN" (arXiv:2408.11743).
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
+/// apart, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, bf16, ops};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let a = Tensor::from_slice(&stream, [1, 3], &[1.0, -2.0, 4.0].map(bf16::from_f32))?;
+/// // 5, −8 and 0 in the first row, −1, 2 and 7 in the second.
+/// let w = Tensor::from_slice(&stream, [2, 2], &[0x0du8, 0x08, 0xa7, 0x0f])?;
+/// let scales = Tensor::from_slice(&stream, [2, 1], &[1.0f32, 0.5])?;
+/// let c = ops::gemm_w4a16(&stream, &a, &w, &scales)?;
+/// assert_eq!(c.to_vec(&stream)?, [21.0, 11.5].map(bf16::from_f32));
+/// # Ok(())
+/// # }
+/// ```
+pub fn gemm_w4a16<'a, T: Float + Half>(
+    stream: &Stream,
+    a: impl Into<View<'a, T>>,
+    w: impl Into<View<'a, u8>>,
+    scales: impl Into<View<'a, f32>>,
+) -> Result<Tensor<T>> {
+    let (a, w) = (a.into(), w.into());
+    let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [n, _]: [usize; 2] = w.dims(INFO.name, "w")?;
+    let mut c = Tensor::uninit(stream, [m, n])?;
+    gemm_w4a16_into(stream, a, w, scales.into(), &mut c)?;
+    Ok(c)
+}
+
+/// [`gemm_w4a16`] into `c`, whose rows may be padded.
+///
+/// # Errors
+/// As of [`gemm_w4a16`].
+pub fn gemm_w4a16_into<'a, T: Float + Half>(
+    stream: &Stream,
+    a: impl Into<View<'a, T>>,
+    w: impl Into<View<'a, u8>>,
+    scales: impl Into<View<'a, f32>>,
+    c: impl Into<ViewMut<'a, T>>,
+) -> Result<()> {
+    launch(stream, a.into(), w.into(), scales.into(), c.into(), Path::Fastest)
+}
+
+fn launch<'a, T: Float + Half>(
+    stream: &Stream,
+    a: View<'a, T>,
+    w: View<'a, u8>,
+    scales: View<'a, f32>,
+    c: ViewMut<'a, T>,
+    path: Path,
+) -> Result<()> {
+    let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
+    let [n, _]: [usize; 2] = w.dims(INFO.name, "w")?;
+    w.require_shape(INFO.name, "w", &Scaling::Groups.weight(n, k))?;
+    scales.require_shape(INFO.name, "scales", &Scaling::Groups.scales(n, k))?;
+    scales.require_contiguous(INFO.name, "scales")?;
+    c.require_shape(INFO.name, "c", &[m, n])?;
+    Problem { info: &INFO, a, w, scales, c }.launch(
+        stream,
+        path,
+        |r, grid, args| {
+            // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size but k is zero, there is a cluster for each
+            // tile, and packs are taken only of rows that lie for them.
+            unsafe {
+                match r {
+                    16 => stream.launch::<gk::GemmW4a16Cluster<T, 16>>(grid, args),
+                    64 => stream.launch::<gk::GemmW4a16Cluster<T, 64>>(grid, args),
+                    _ => stream.launch::<gk::GemmW4a16Cluster<T, 128>>(grid, args),
+                }
+            }
+        },
+        |r, packed, grid, args| {
+            // SAFETY: the same, with a block for each tile and part, and a sum in the workspace for each element of each.
+            unsafe {
+                match (r, packed) {
+                    (16, _) => stream.launch::<gk::GemmW4a16Parts<T, 16, true>>(grid, args),
+                    (_, true) => stream.launch::<gk::GemmW4a16Parts<T, 64, true>>(grid, args),
+                    (_, false) => stream.launch::<gk::GemmW4a16Parts<T, 64, false>>(grid, args),
+                }
+            }
+        },
+    )
+}
+
+/// The operator's entry in the registry.
+pub static GEMM_W4A16: WeightOnly = WeightOnly { info: &INFO, scaling: Scaling::Groups, launch: run };
+
+static INFO: OpInfo = OpInfo {
+    name: "gemm_w4a16",
+    bench_name: "gemm.w4a16",
+    summary: "product of 16-bit activations with a weight of 4-bit integers and a scale for each 128 of a row",
+    math: "cᵢⱼ = Σ_g scales[j, g]·Σ_{k in g} aᵢₖ·(qⱼₖ − 8)",
+    args: &[
+        ArgInfo::input("a", "[m, k], rows may be padded"),
+        ArgInfo::input("w", "[n, ⌈k/2⌉], two integers a byte, rows may be padded").of(&[DType::U8]),
+        ArgInfo::input("scales", "[n, ⌈k/128⌉], contiguous").of(&[DType::F32]),
+        ArgInfo::output("c", "[m, n], rows may be padded"),
+    ],
+    params: &[],
+    dtypes: &[DType::F16, DType::BF16],
+    // Sums of f32 are none of ours.
+    kernels: &[gk::GEMM_W4A16_CLUSTER, gk::GEMM_W4A16_PARTS, GEMV_SUM.split_at(1).1],
+    variants: variants!(run, Scaling::Groups),
+};
+
+fn run(stream: &Stream, args: &mut Arguments<'_>, path: Path) -> Result<()> {
+    dispatch!(INFO, args.dtype("a")?, [f16, bf16] => |T| {
+        let (a, w, scales) = (args.input("a")?, args.input("w")?, args.input("scales")?);
+        launch::<T>(stream, a, w, scales, args.output("c")?, path)
+    })
+}

@@ -1,0 +1,221 @@
+//! What products with a weight of few bits say of themselves.
+
+use gpu_kernels::ops::gemm::gemm_w4a16::DEPTH;
+
+use super::Path;
+use crate::ops::model::*;
+use crate::runtime::device::DeviceInfo;
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
+use crate::runtime::stream::Stream;
+
+/// The two paths of an operator that `$run` launches, with a weight stored that way.
+macro_rules! variants {
+    ($run:path, $scaling:expr) => {
+        &[
+            Variant {
+                name: "cluster",
+                doc: "blocks of a cluster share k, compute capability 9.0: what is picked there where rows of a and w are at multiples of 16 bytes",
+                applies: |device, case| $scaling.fits_cluster(device, case),
+                launch: |stream, args, _| $run(stream, args, Path::Cluster),
+            },
+            Variant {
+                name: "parts",
+                doc: "blocks leave parts of sums that a second launch adds, compute capability 8.0 and above: what is picked elsewhere",
+                applies: |_, _| true,
+                launch: |stream, args, _| $run(stream, args, Path::Parts),
+            },
+        ]
+    };
+}
+pub(in super::super) use variants;
+
+/// How a weight is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Scaling {
+    /// Integers of 8 bits, with a scale for each row.
+    Rows,
+    /// Integers of 4 bits, two a byte, with a scale for each [`GROUP`] of a row.
+    Groups,
+}
+
+/// Elements along k that share a scale.
+const GROUP: usize = DEPTH as usize;
+
+impl Scaling {
+    /// The type of the bytes.
+    const fn dtype(self) -> DType {
+        match self {
+            Self::Rows => DType::I8,
+            Self::Groups => DType::U8,
+        }
+    }
+
+    /// The shape of a weight of `n` rows of `k`.
+    pub(in super::super) const fn weight(self, n: usize, k: usize) -> [usize; 2] {
+        match self {
+            Self::Rows => [n, k],
+            Self::Groups => [n, k.div_ceil(2)],
+        }
+    }
+
+    /// That of its scales.
+    pub(in super::super) fn scales(self, n: usize, k: usize) -> Vec<usize> {
+        match self {
+            Self::Rows => vec![n],
+            Self::Groups => vec![n, k.div_ceil(GROUP)],
+        }
+    }
+
+    /// Whether the path by clusters can run a case: its rows are at multiples of 16 bytes.
+    pub(in super::super) fn fits_cluster(self, device: &DeviceInfo, case: &Case) -> bool {
+        let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
+            return false;
+        };
+        let aligned = |name, size: usize, shape: [usize; 2]| {
+            let lies = case.arrangement(name);
+            let whole = |elements: usize| (elements * size).is_multiple_of(16);
+            whole(lies.offset) && (shape[0] < 2 || whole(lies.strides(&shape)[0]))
+        };
+        let (of_a, of_w) = (case.dtype.size(), self.dtype().size());
+        let packed = k == 0 || aligned("a", of_a, [m, k]) && aligned("w", of_w, self.weight(n, k));
+        device.compute_capability == (9, 0) && packed
+    }
+
+    /// The greatest magnitude of an element.
+    const fn greatest(self) -> f64 {
+        match self {
+            Self::Rows => 128.0,
+            Self::Groups => 8.0,
+        }
+    }
+
+    /// A row of the weight, of `k` elements.
+    fn row(self, w: &HostTensor, scales: &[f64], row: usize, k: usize) -> Vec<f64> {
+        let bytes = reference::row(w, row);
+        match self {
+            Self::Rows => bytes.into_iter().map(|x| x * scales[row]).collect(),
+            Self::Groups => {
+                let scales = &scales[row * k.div_ceil(GROUP)..];
+                let value = |i: usize| f64::from((bytes[i / 2] as u32 >> (4 * (i % 2))) & 15) - 8.0;
+                (0..k).map(|i| value(i) * scales[i / GROUP]).collect()
+            }
+        }
+    }
+}
+
+/// A product with a weight of few bits in the registry.
+pub struct WeightOnly {
+    pub(in super::super) info: &'static OpInfo,
+    pub(in super::super) scaling: Scaling,
+    pub(in super::super) launch: fn(&Stream, &mut Arguments<'_>, Path) -> Result<()>,
+}
+
+impl Operator for WeightOnly {
+    fn info(&self) -> &'static OpInfo {
+        self.info
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let info = self.info;
+        let dims = |m, n, k| [("m", m), ("n", n), ("k", k)];
+        let mut cases: Vec<_> = [
+            (1, 8192, 8192),
+            (8, 8192, 8192),
+            (16, 8192, 8192),
+            (32, 8192, 8192),
+            (64, 8192, 8192),
+            (128, 8192, 8192),
+            (16, 28672, 8192),
+            (16, 8192, 28672),
+            (16, 4096, 4096),
+            (4096, 8192, 8192),
+        ]
+        .map(|(m, n, k)| Case::production(info, format!("m={m} n={n} k={k} bf16"), DType::BF16, dims(m, n, k)))
+        .into();
+        cases.push(Case::production(info, "m=16 n=8192 k=8192 f16", DType::F16, dims(16, 8192, 8192)));
+        for &dtype in info.dtypes {
+            let pad = |case: Case, name, pad| case.arrange(name, Arrangement::DENSE.row_pad(pad));
+            cases.extend([
+                Case::odd(info, dtype, dims(5, 70, 203)),
+                pad(pad(pad(Case::odd(info, dtype, dims(6, 35, 96)), "a", 8), "w", 16), "c", 3),
+                pad(pad(Case::odd(info, dtype, dims(2, 9, 40)), "a", 3), "w", 5),
+                Case::tiny(info, dtype, dims(1, 1, 1)),
+                Case::tiny(info, dtype, dims(2, 3, 6)),
+                Case::empty(info, dtype, dims(0, 8, 16)),
+                Case::empty(info, dtype, dims(8, 0, 16)),
+                Case::empty(info, dtype, dims(8, 12, 0)),
+                Case::boundary(info, dtype, dims(16, 128, 128)),
+                Case::boundary(info, dtype, dims(17, 129, 96)),
+                Case::boundary(info, dtype, dims(129, 16, 32)),
+                Case::boundary(info, dtype, dims(4, 24, 160)).offset(1),
+            ]);
+        }
+        // More stages than the rings have, in each part of k.
+        cases.extend(
+            [(3, 40, 4640), (20, 33, 2080), (70, 40, 1312)].map(|(m, n, k)| Case::odd(info, DType::F16, dims(m, n, k))),
+        );
+        // Sums come before scales: of bf16's greatest values they would leave f32, which the reference does not.
+        cases.push(Case::boundary(info, DType::F16, dims(8, 16, 48)).values("a", Values::Specials));
+        cases
+    }
+
+    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
+        let [m, n, k] = case.dims(["m", "n", "k"])?;
+        let (low, high) = if self.scaling.dtype() == DType::I8 { (-128, 127) } else { (0, 255) };
+        // No weight is greater than one.
+        let scales = Values::Uniform { low: 0.0, high: 1.0 / self.scaling.greatest() };
+        let specs = [
+            InputSpec::normal("a", case.dtype, [m, k]),
+            InputSpec::new("w", self.scaling.dtype(), self.scaling.weight(n, k), Values::Integers { low, high }),
+            InputSpec::new("scales", DType::F32, self.scaling.scales(n, k), scales),
+        ];
+        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+    }
+
+    fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
+        let (a, w) = (inputs.get("a")?, inputs.get("w")?);
+        let [m, k] = a.dims()?;
+        let [n, _] = w.dims()?;
+        w.has_shape(&self.scaling.weight(n, k))?;
+        inputs.get("scales")?.has_shape(&self.scaling.scales(n, k))?;
+        Ok(vec![TensorMeta::new("c", a.dtype(), [m, n])])
+    }
+
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+        (self.launch)(stream, args, Path::Fastest)
+    }
+
+    fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
+        let (a, w, scales) = (inputs.get("a")?, inputs.get("w")?, inputs.get("scales")?.to_f64());
+        let ([n, k], wanted) = ([w.shape()[0], a.shape()[1]], rows.iter().map(|row| reference::row(a, *row)));
+        let wanted: Vec<_> = wanted.collect();
+        let column = |j: usize| -> Vec<f64> {
+            let w = self.scaling.row(w, &scales, j, k);
+            wanted.iter().map(|a| a.iter().zip(&w).map(|(a, w)| a * w).sum()).collect()
+        };
+        let columns: Vec<_> = (0..n).map(column).collect();
+        Ok((0..rows.len()).flat_map(|i| columns.iter().map(move |column| column[i])).collect())
+    }
+
+    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
+        let [k] = case.dims(["k"])?;
+        // Weights are exact, and at most one times their scales. The tensor core truncates each addend to the largest one's grid, of f32 spacing: up to 2⁻²²
+        // of a running sum of size √k for each step of 16 products, all towards zero, so these errors add up instead of cancelling. Scales and parts of
+        // k round a few times more.
+        let abs = (k as f64).sqrt() * ((k as f64 / 16.0).max(1.0) * 4.0 + 16.0) * roundoff(DType::F32);
+        let why = "one rounding of the result, k/16 truncations of sums of size √k, and those of scales and parts";
+        Ok(Tolerance::rounded(case.dtype, abs, 2.0 * roundoff(DType::F32), why))
+    }
+
+    fn cost(&self, case: &Case) -> Result<Cost> {
+        let [m, n, k] = case.dims(["m", "n", "k"])?;
+        let weight: usize = self.scaling.weight(n, k).iter().product();
+        let scales: usize = self.scaling.scales(n, k).iter().product();
+        let (bytes, flops) = (weight + 4 * scales + case.dtype.size() * (m * k + m * n), 2 * m * n * k);
+        // What the tensor cores do while a byte is read.
+        let bound = if flops < 200 * bytes { Bound::Memory } else { Bound::Tensor(case.dtype) };
+        Ok(Cost::compute(bytes as u64, flops as u64, bound))
+    }
+}
