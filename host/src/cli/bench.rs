@@ -109,11 +109,13 @@ fn measure(args: &Args, device: &Device, jobs: &[Timing], report: &mut Report, b
         // Right behind what the operator picks, so that the clocks are the same.
         let peer = peer.as_ref().filter(|_| timed.is_ok() && job.variant.is_none() && peers::has_peer(job.job.op));
         let beside = peer.map(|peer| bench::beside(device, job, peer).map(|row| report.peers.push(row)));
-        let named = peer.map_or(String::new(), |peer| format!("{job} {}", peer.name()));
-        for (job, result) in [(job.to_string(), timed), (named, beside.unwrap_or(Ok(())))] {
+        for (peer, result) in [(None, timed), (peer, beside.unwrap_or(Ok(())))] {
+            let job = peer.map_or_else(|| job.to_string(), |peer| format!("{job} {}", peer.name()));
             match result {
                 Ok(()) => {}
-                Err(error @ (Error::OutOfMemory { .. } | Error::Layout { .. })) => {
+                Err(error @ Error::OutOfMemory { .. }) => bar.suspend(|| ui.note(format!("{job}: left out: {error}"))),
+                // What a library cannot be asked for.
+                Err(error @ Error::Layout { .. }) if peer.is_some() => {
                     bar.suspend(|| ui.note(format!("{job}: left out: {error}")));
                 }
                 Err(error @ Error::KernelFault { .. }) => {

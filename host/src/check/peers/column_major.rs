@@ -1,10 +1,10 @@
 //! How a column-major library is asked for a row-major product.
 //!
 //! # Math
-//! cuBLAS keeps FORTRAN's order: the elements of a column are adjacent, and the *leading dimension* is the distance from a column to the next. Here
-//! the elements of a row are adjacent. Nothing has to be moved between the two, since the same bytes are the transpose: a row-major `[rows, columns]`
-//! whose rows are `ld` apart, read by columns, is a `[columns, rows]` of leading dimension `ld`. So the library, told nothing, takes Aᵀ and Bᵀ for
-//! the operands and writes Cᵀ, and that is what it is asked for:
+//! cuBLAS keeps FORTRAN's order: the elements of a column are adjacent, and the *leading dimension* is the distance from a column to the next.
+//! Here the elements of a row are adjacent. Nothing has to be moved between the two, since the same bytes are the transpose: a row-major
+//! `[rows, columns]` whose rows are `ld` apart, read by columns, is a `[columns, rows]` of leading dimension `ld`. So the library, told nothing,
+//! takes Aᵀ and Bᵀ for the operands and writes Cᵀ, and that is what it is asked for:
 //!
 //! ```text
 //! row-major     C  = A  · B      [m, n] = [m, k] · [k, n]

@@ -1,13 +1,14 @@
 //! cuBLAS as a peer of the products: one that is there is loaded at run time, and nothing is linked.
 //!
 //! # Mapping
-//! It is asked as PyTorch asks it: `cublasGemmEx`, batches by `cublasGemmStridedBatchedEx`, with the default mathematics and the library's own choice
-//! of a kernel, sums in f32, and the workspace that PyTorch gives it on Hopper. Operands are taken where they lie, as [`column_major`](super::column_major)
-//! has it.
+//! It is asked as PyTorch asks it: `cublasGemmEx`, batches by `cublasGemmStridedBatchedEx`, with the default mathematics and the library's own
+//! choice of a kernel, sums in f32, and the workspace that PyTorch gives it on Hopper. Operands are taken where they lie, as
+//! [`column_major`](super::column_major) has it.
 //!
 //! # Numerics
-//! Default mathematics may round on the way. Where β = 1 and C has 16 bits, results of cuBLAS 13.1 on an H200 are off as if the product had been rounded before
-//! C was added: where the two nearly cancel by up to 47 times the tolerance of `gemm`. What `verify` shows of a peer is therefore no part of its verdict.
+//! Default mathematics may round on the way. Where β = 1 and C has 16 bits, results of cuBLAS 13.1 on an H200 are off as if the product had been
+//! rounded before C was added: where the two nearly cancel by up to 47 times the tolerance of `gemm`. What `verify` shows of a peer is
+//! therefore no part of its verdict.
 
 mod library;
 
