@@ -50,3 +50,25 @@ pub fn beside(device: &Device, timing: &Timing, peer: &Cublas) -> Result<PeerRow
     let (op, case) = (op.info().bench_name.to_owned(), case.name.clone());
     Ok(PeerRow { op, case, peer: peer.name().to_owned(), ms, min_ms: Some(min_ms) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::plain;
+    use super::*;
+
+    #[test]
+    fn rates_are_those_of_the_work_in_the_peers_time() {
+        let ours = Row { tflops: Some(100.0), pct_of_ceiling: Some(50.0), ..plain("gemm", "NN", 2.0, 1.9) };
+        let peer = |case: &str| PeerRow {
+            op: "gemm".to_owned(),
+            case: case.to_owned(),
+            peer: "cublas".to_owned(),
+            ms: 4.0,
+            min_ms: None,
+        };
+        let row = peer("NN").beside(&ours).unwrap();
+        assert_eq!((row.variant.as_str(), row.ms, row.min_ms), ("cublas", 4.0, 4.0));
+        assert_eq!((row.gbps, row.tflops, row.pct_of_ceiling), (None, Some(50.0), Some(25.0)));
+        assert!(peer("NT").beside(&ours).is_none());
+    }
+}
