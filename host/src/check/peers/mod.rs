@@ -20,6 +20,3 @@ pub fn find() -> Result<String> {
     let library = cublas::Library::get()?;
     Ok(format!("{}, {}", library.version(), library.path().display()))
 }
-
-/// The variable that names the folder to look in.
-pub const FOLDER_VARIABLE: &str = cublas::FOLDER_VARIABLE;

@@ -9,7 +9,7 @@ use libloading::Library as Loaded;
 use crate::runtime::error::{Error, Result};
 
 /// Names the folder to load the library from, where the linker does not find it.
-pub(in crate::check::peers) const FOLDER_VARIABLE: &str = "WARPSMITH_CUBLAS";
+const FOLDER_VARIABLE: &str = "WARPSMITH_CUBLAS";
 
 /// The names that it goes by, the newest first.
 const NAMES: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];

@@ -17,7 +17,7 @@ use std::fmt;
 use std::ptr::{null_mut, without_provenance, without_provenance_mut};
 use std::sync::{Mutex, PoisonError};
 
-pub(super) use library::{FOLDER_VARIABLE, Library};
+pub(super) use library::Library;
 
 use super::column_major::{ColumnMajor, Lies};
 use super::products::{Accuracy, Product};
