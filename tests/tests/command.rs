@@ -65,6 +65,7 @@ fn wrong_words_are_usage_errors_that_help() {
         (vec!["verify", "--dtype", "float13"], "bfloat16".to_owned()),
         (vec!["verify", "--class", "weird"], "production".to_owned()),
         (vec!["verify", "--backend", "tpu"], "cuda or sim".to_owned()),
+        (vec!["verify", "--peer", "mkl"], "[possible values: cublas]".to_owned()),
         (vec!["inspect", misspelt], format!("did you mean {name}")),
         (vec!["bench", misspelt], format!("did you mean {name}")),
         (vec!["bench", "--out", "/no/such/folder/x.json"], "/no/such/folder/x.json".to_owned()),
@@ -118,6 +119,9 @@ fn a_simulation_is_not_timed() {
     let run = warpsmith(&["bench", "--backend", "sim"]);
     assert_eq!(run.code, ENVIRONMENT, "{}", run.err);
     assert!(run.err.contains("needs a GPU"), "{}", run.err);
+    let run = warpsmith(&["verify", "gemm", "--class", "tiny", "--backend", "sim", "--peer", "cublas"]);
+    assert_eq!(run.code, ENVIRONMENT, "{}", run.err);
+    assert!(run.err.contains("`cublas` is not available: it needs a GPU"), "{}", run.err);
     for args in [["mlp", "--sizes"], ["relu", "--sizes"]] {
         let run = warpsmith(&[&["bench", "--backend", "sim", "--svg", "/no/such/folder"], &args[..]].concat());
         assert!(run.code == ENVIRONMENT && run.err.contains("needs a GPU"), "{}", run.err);

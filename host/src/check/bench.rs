@@ -3,6 +3,7 @@
 //! Every launch is timed between two device events, and inputs are rotated over buffers that together exceed twice the L2
 //! cache, so that no launch finds its input there.
 
+mod beside;
 mod ceiling;
 pub mod mlp;
 mod spread;
@@ -13,13 +14,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+pub use beside::{PeerRow, beside};
 pub use ceiling::{Ceilings, peak_bandwidth, peak_flops};
 pub use spread::{Spread, explain};
 pub use sweep::sweep;
 
 use crate::check::verify::AUTO;
 use crate::check::{Job, Operands, registry};
-use crate::ops::model::{Bound, CaseClass, Operator, Params, Variant};
+use crate::ops::model::{self, Arguments, Bound, CaseClass, Operator, Params, Variant};
 use crate::runtime::device::Device;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
@@ -82,6 +84,12 @@ pub struct Report {
     pub l2_bytes: Option<u64>,
     /// The timings.
     pub rows: Vec<Row>,
+    /// Those of another library, beside them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub peers: Vec<PeerRow>,
+    /// What that library is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub peer: Option<String>,
     /// What failed, with its message.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub errors: Vec<String>,
@@ -104,6 +112,8 @@ impl Report {
             command,
             l2_bytes: Some(info.l2_bytes),
             rows: Vec::new(),
+            peers: Vec::new(),
+            peer: None,
             errors: Vec::new(),
         }
     }
@@ -137,9 +147,13 @@ impl Prepared {
 
     /// Queues one launch, on the next set of tensors.
     pub fn launch(&mut self) -> Result<()> {
+        self.on_next(|stream, op, args, params| model::launch(op, stream, args, params))
+    }
+
+    fn on_next(&mut self, launch: impl Launch) -> Result<()> {
         let at = self.next;
         self.next = (at + 1) % self.sets.len();
-        self.sets[at].launch(&self.stream, self.op, &self.params)
+        launch(&self.stream, self.op, &mut self.sets[at].arguments(self.op)?, &self.params)
     }
 
     /// Device time of `launches` launches one after the other.
@@ -155,14 +169,24 @@ impl Prepared {
 
     /// Median and least milliseconds of single launches.
     pub fn time(&mut self) -> Result<(f64, f64)> {
+        self.time_by(|stream, op, args, params| model::launch(op, stream, args, params))
+    }
+
+    /// The same of something else that takes an operator's arguments.
+    fn time_by(&mut self, launch: impl Launch) -> Result<(f64, f64)> {
         for _ in 0..WARM_UP {
-            self.launch()?;
+            self.on_next(&launch)?;
         }
         self.stream.synchronize()?;
         let stream = self.stream.clone();
-        time(&stream, || self.launch())
+        time(&stream, || self.on_next(&launch))
     }
 }
+
+/// What computes an operator.
+trait Launch: Fn(&Stream, &dyn Operator, &mut Arguments<'_>, &Params) -> Result<()> {}
+
+impl<F: Fn(&Stream, &dyn Operator, &mut Arguments<'_>, &Params) -> Result<()>> Launch for F {}
 
 /// Median and least milliseconds of what `launch` queues.
 fn time(stream: &Stream, launch: impl FnMut() -> Result<()>) -> Result<(f64, f64)> {

@@ -9,6 +9,7 @@ pub mod lessons;
 pub mod lines;
 pub mod mutation;
 mod operands;
+pub mod peers;
 #[cfg(feature = "cli")]
 pub(crate) mod pictures;
 pub mod profile;

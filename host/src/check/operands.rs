@@ -1,60 +1,179 @@
 use super::random;
-use crate::ops::model::{self, Arguments, Case, Operator, Params, Role, TensorMeta};
-use crate::runtime::any::AnyTensor;
+use crate::ops::model::{self, Arguments, Arrangement, Case, Operator, Params, Role, TensorMeta};
+use crate::runtime::any::{AnyTensor, AnyView, AnyViewMut};
+use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
 
-/// An operator's tensors on a device, dense, ready to be launched over and over.
+/// An operator's tensors on a device, ready to be launched over and over.
 #[derive(Debug)]
 pub struct Operands {
-    read: Vec<(&'static str, AnyTensor)>,
-    written: Vec<(&'static str, AnyTensor)>,
+    read: Vec<(&'static str, Lying)>,
+    written: Vec<(&'static str, Lying)>,
 }
 
 impl Operands {
-    /// These inputs, by name, and room for what they make.
+    /// These inputs, by name, and room for what they make, dense.
     pub fn new(stream: &Stream, op: &dyn Operator, inputs: &[(&str, &HostTensor)], params: &Params) -> Result<Self> {
+        Self::arranged(stream, op, inputs, params, |_| Arrangement::DENSE)
+    }
+
+    /// Random input for `case`, and room for what it makes, all of it as the case says that it lies.
+    pub fn random(stream: &Stream, op: &dyn Operator, case: &Case, params: &Params, seed: u64) -> Result<Self> {
+        let inputs = random::inputs(op, case, seed)?;
+        let named: Vec<_> = inputs.iter().map(|(name, tensor)| (*name, tensor)).collect();
+        Self::arranged(stream, op, &named, params, |name| case.arrangement(name))
+    }
+
+    fn arranged(
+        stream: &Stream,
+        op: &dyn Operator,
+        inputs: &[(&str, &HostTensor)],
+        params: &Params,
+        arrangement: impl Fn(&str) -> Arrangement,
+    ) -> Result<Self> {
         let metas: Vec<_> = inputs.iter().map(|(name, tensor)| TensorMeta::of(name, tensor)).collect();
         let mut outputs = model::outputs(op, &metas, params)?.into_iter();
         let mut operands = Self { read: Vec::new(), written: Vec::new() };
         for arg in op.info().args {
             let input = inputs.iter().find(|(name, _)| *name == arg.name).map(|(_, tensor)| *tensor);
             let made = if arg.role == Role::In { None } else { outputs.next() };
-            let tensor = match (input, made) {
-                (Some(host), _) => AnyTensor::from_host(stream, host)?,
-                (None, Some(meta)) => AnyTensor::uninit(stream, meta.dtype, &meta.shape)?,
+            let lies = arrangement(arg.name);
+            let lying = match (input, made) {
+                (Some(host), _) => Lying::filled(stream, host, lies)?,
+                (None, Some(meta)) => Lying::uninit(stream, meta.dtype, &meta.shape, lies)?,
                 (None, None) => continue,
             };
-            tensor.set_name(arg.name);
+            lying.tensor.set_name(arg.name);
             let list = if arg.role == Role::In { &mut operands.read } else { &mut operands.written };
-            list.push((arg.name, tensor));
+            list.push((arg.name, lying));
         }
         Ok(operands)
     }
 
-    /// Random input for `case`, and room for what it makes.
-    pub fn random(stream: &Stream, op: &dyn Operator, case: &Case, params: &Params, seed: u64) -> Result<Self> {
-        let inputs = random::inputs(op, case, seed)?;
-        let named: Vec<_> = inputs.iter().map(|(name, tensor)| (*name, tensor)).collect();
-        Self::new(stream, op, &named, params)
-    }
-
     /// Queues one launch.
     pub fn launch(&mut self, stream: &Stream, op: &dyn Operator, params: &Params) -> Result<()> {
+        model::launch(op, stream, &mut self.arguments(op)?, params)
+    }
+
+    /// The tensors as a launch takes them.
+    pub fn arguments(&mut self, op: &dyn Operator) -> Result<Arguments<'_>> {
         let mut args = Arguments::new(op.info());
-        self.read.iter().try_for_each(|(name, tensor)| args.read(name, tensor.view()))?;
-        self.written.iter_mut().try_for_each(|(name, tensor)| args.write(name, tensor.view_mut()))?;
-        model::launch(op, stream, &mut args, params)
+        self.read.iter().try_for_each(|(name, lying)| args.read(name, lying.view()?))?;
+        self.written.iter_mut().try_for_each(|(name, lying)| args.write(name, lying.view_mut()?))?;
+        Ok(args)
     }
 
     /// What was written, by name. Waits for it.
     pub fn outputs(&self, stream: &Stream) -> Result<Vec<(&'static str, HostTensor)>> {
-        self.written.iter().map(|(name, tensor)| Ok((*name, tensor.to_host(stream)?))).collect()
+        self.written.iter().map(|(name, lying)| Ok((*name, lying.view()?.to_host(stream)?))).collect()
     }
 
     /// Bytes of all that is read.
     pub fn input_bytes(&self) -> usize {
-        self.read.iter().map(|(_, tensor)| tensor.shape().elements() * tensor.dtype().size()).sum()
+        self.read.iter().map(|(_, lying)| lying.tensor.len() * lying.tensor.dtype().size()).sum()
+    }
+}
+
+/// A tensor in an allocation.
+#[derive(Debug)]
+struct Lying {
+    tensor: AnyTensor,
+    /// Where in `tensor`, unless it is all of it: the first element, the shape, the strides.
+    part: Option<(usize, Vec<usize>, Vec<usize>)>,
+}
+
+impl Lying {
+    fn filled(stream: &Stream, host: &HostTensor, lies: Arrangement) -> Result<Self> {
+        if lies == Arrangement::DENSE {
+            return Ok(Self { tensor: AnyTensor::from_host(stream, host)?, part: None });
+        }
+        let (size, strides) = (host.dtype().size(), lies.strides(host.shape()));
+        let mut image = vec![0; elements(host.shape(), &strides, lies.offset) * size];
+        scatter(host.bytes(), size, host.shape(), &strides, &mut image[lies.offset * size..]);
+        let tensor = AnyTensor::from_host(stream, &HostTensor::new(host.dtype(), [image.len() / size], image)?)?;
+        Ok(Self { tensor, part: Some((lies.offset, host.shape().to_vec(), strides)) })
+    }
+
+    fn uninit(stream: &Stream, dtype: DType, shape: &[usize], lies: Arrangement) -> Result<Self> {
+        if lies == Arrangement::DENSE {
+            return Ok(Self { tensor: AnyTensor::uninit(stream, dtype, shape)?, part: None });
+        }
+        let strides = lies.strides(shape);
+        let tensor = AnyTensor::uninit(stream, dtype, [elements(shape, &strides, lies.offset)])?;
+        Ok(Self { tensor, part: Some((lies.offset, shape.to_vec(), strides)) })
+    }
+
+    fn view(&self) -> Result<AnyView<'_>> {
+        match &self.part {
+            Some((offset, shape, strides)) => self.tensor.strided(*offset, shape, strides),
+            None => Ok(self.tensor.view()),
+        }
+    }
+
+    fn view_mut(&mut self) -> Result<AnyViewMut<'_>> {
+        match &self.part {
+            Some((offset, shape, strides)) => self.tensor.strided_mut(*offset, shape, strides),
+            None => Ok(self.tensor.view_mut()),
+        }
+    }
+}
+
+/// Elements up to the last one of a tensor behind `offset` others.
+fn elements(shape: &[usize], strides: &[usize], offset: usize) -> usize {
+    if shape.contains(&0) {
+        return offset;
+    }
+    offset + 1 + shape.iter().zip(strides).map(|(extent, stride)| (extent - 1) * stride).sum::<usize>()
+}
+
+/// Puts a dense tensor's elements, each of `size` bytes, where its strides say.
+fn scatter(dense: &[u8], size: usize, shape: &[usize], strides: &[usize], image: &mut [u8]) {
+    let (columns, step) = shape.last().copied().zip(strides.last().copied()).unwrap_or((1, 1));
+    for (row, values) in dense.chunks_exact((columns * size).max(1)).enumerate() {
+        let (mut rest, mut start) = (row, 0);
+        for (extent, stride) in shape.iter().zip(strides).rev().skip(1) {
+            start += rest % extent * stride;
+            rest /= extent;
+        }
+        for (column, value) in values.chunks_exact(size).enumerate() {
+            image[(start + column * step) * size..][..size].copy_from_slice(value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::registry::find;
+    use crate::runtime::sim::{self, GpuModel};
+
+    #[test]
+    fn tensors_lie_as_the_case_says() {
+        let (shape, lies) = ([2, 2, 3], Arrangement::DENSE.order(&[0, 2, 1]).row_pad(1).offset(2));
+        let strides = lies.strides(&shape);
+        let mut image = vec![0; elements(&shape, &strides, lies.offset)];
+        let dense: Vec<u8> = (1..=12).collect();
+        scatter(&dense, 1, &shape, &strides, &mut image[2..]);
+        assert_eq!(image, [0, 0, 1, 4, 0, 2, 5, 0, 3, 6, 0, 7, 10, 0, 8, 11, 0, 9, 12]);
+        assert_eq!(elements(&[2, 0], &[0, 1], 3), 3);
+    }
+
+    #[test]
+    fn results_do_not_depend_on_where_tensors_lie() {
+        let Ok(device) = sim::open(&GpuModel::H100) else { return };
+        let (stream, op) = (device.stream().unwrap(), find("gemm").unwrap());
+        let mut cases = op.cases().into_iter().filter(|case| case.name.contains("b:pad=3 order=10"));
+        let case = cases.next().unwrap();
+        let inputs = random::inputs(op, &case, 0).unwrap();
+        let named: Vec<_> = inputs.iter().map(|(name, tensor)| (*name, tensor)).collect();
+        let mut arranged = Operands::random(&stream, op, &case, &case.params, 0).unwrap();
+        let mut dense = Operands::new(&stream, op, &named, &case.params).unwrap();
+        for operands in [&mut arranged, &mut dense] {
+            operands.launch(&stream, op, &case.params).unwrap();
+        }
+        assert_ne!(arranged.read[1].1.view().unwrap().strides(), dense.read[1].1.view().unwrap().strides());
+        assert_eq!(arranged.outputs(&stream).unwrap()[0].1.bytes(), dense.outputs(&stream).unwrap()[0].1.bytes());
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{BackendArg, Outcome, Ui};
 use crate::check::bench::{self, Ceilings, Report, Row, Spread, Timing, mlp};
+use crate::check::peers::{self, Cublas};
 use crate::check::report::{self, Document};
 use crate::check::{io, registry};
 use crate::ops::model::Bound;
@@ -82,7 +83,10 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     ui.document(&report);
     ui.line(format!("On {} (CUDA driver {}):", report.device, report.driver));
     let headings = ["operator", "case", "variant", ">ms", ">min ms", ">GB/s", ">TFLOP/s", ">% of ceiling"];
-    ui.table(&headings, report.rows.iter().map(cells).collect());
+    ui.table(&headings, beside(&report));
+    if let Some(peer) = &report.peer {
+        ui.line(format!("{}: {peer}", peers::NAMES[0]));
+    }
     spreads(&report.rows, ui);
     report.errors.iter().for_each(|error| ui.note(format!("error: {error}")));
     Ok(Outcome::of(report.errors.is_empty()))
@@ -97,18 +101,29 @@ fn measure(args: &Args, device: &Device, jobs: &[Timing], report: &mut Report, b
     };
     report.rows.push(ceilings.copy.clone());
     bar.inc(1);
+    let peer = peer(device, jobs, bar, ui);
+    report.peer = peer.as_ref().map(Cublas::version);
     for (done, job) in (1..).zip(jobs) {
         bar.set_message(job.to_string());
-        match bench::row(device, &ceilings, job) {
-            Ok(row) => report.rows.push(row),
-            Err(error @ Error::OutOfMemory { .. }) => {
-                bar.suspend(|| ui.note(format!("{job}: left out: {error}")));
+        let timed = bench::row(device, &ceilings, job).map(|row| report.rows.push(row));
+        // Right behind what the operator picks, so that the clocks are the same.
+        let peer = peer.as_ref().filter(|_| timed.is_ok() && job.variant.is_none() && peers::has_peer(job.job.op));
+        let beside = peer.map(|peer| bench::beside(device, job, peer).map(|row| report.peers.push(row)));
+        for (peer, result) in [(None, timed), (peer, beside.unwrap_or(Ok(())))] {
+            let job = peer.map_or_else(|| job.to_string(), |peer| format!("{job} {}", peer.name()));
+            match result {
+                Ok(()) => {}
+                Err(error @ Error::OutOfMemory { .. }) => bar.suspend(|| ui.note(format!("{job}: left out: {error}"))),
+                // What a library cannot be asked for.
+                Err(error @ Error::Layout { .. }) if peer.is_some() => {
+                    bar.suspend(|| ui.note(format!("{job}: left out: {error}")));
+                }
+                Err(error @ Error::KernelFault { .. }) => {
+                    let rest = jobs.len() - done;
+                    return report.errors.push(format!("{job}: {error}; cases left untimed: {rest}"));
+                }
+                Err(error) => report.errors.push(format!("{job}: {error}")),
             }
-            Err(error @ Error::KernelFault { .. }) => {
-                let rest = jobs.len() - done;
-                return report.errors.push(format!("{job}: {error}; cases left untimed: {rest}"));
-            }
-            Err(error) => report.errors.push(format!("{job}: {error}")),
         }
         bar.inc(1);
     }
@@ -121,6 +136,26 @@ fn measure(args: &Args, device: &Device, jobs: &[Timing], report: &mut Report, b
             }
         }
     }
+}
+
+/// The library that some of the jobs are timed beside, if it is there; a line says that it is not.
+fn peer(device: &Device, jobs: &[Timing], bar: &ProgressBar, ui: &mut Ui) -> Option<Cublas> {
+    let wanted = jobs.iter().any(|job| peers::has_peer(job.job.op));
+    let opened = wanted.then(|| Cublas::open(device))?;
+    opened.inspect_err(|error| bar.suspend(|| ui.note(format!("no times beside ours: {error}")))).ok()
+}
+
+/// Operators' rows, each case's followed by others'.
+fn beside(report: &Report) -> Vec<Vec<Cell>> {
+    let mut lines = Vec::new();
+    for (i, row) in report.rows.iter().enumerate() {
+        lines.push(cells(row));
+        let next = report.rows.get(i + 1);
+        if next.is_none_or(|next| (&next.op, &next.case) != (&row.op, &row.case)) {
+            lines.extend(report.peers.iter().filter_map(|peer| peer.beside(row)).map(|row| cells(&row)));
+        }
+    }
+    lines
 }
 
 /// The perceptron in several sizes. An error ends it; what was measured stays.

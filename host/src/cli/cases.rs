@@ -68,7 +68,7 @@ impl CaseArgs {
             classes: self.classes.clone(),
             variant: self.variant.clone(),
             seed,
-            repeat: false,
+            ..Filter::default()
         }
     }
 }

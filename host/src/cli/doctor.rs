@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{BackendArg, Outcome, Ui, ui};
-use crate::check::lessons;
 use crate::check::registry::OPERATORS;
+use crate::check::{lessons, peers};
 use crate::runtime::device::{BackendKind, Device, DeviceInfo};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::kernels;
@@ -42,7 +42,7 @@ struct Finding {
 
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let mut findings = device(&args.backend);
-    findings.extend([kernels(), device_toolchain(), assembler()]);
+    findings.extend([kernels(), device_toolchain(), assembler(), peer()]);
     let ready = findings.iter().all(|f| f.found != Found::Missing);
     let anatomy = if args.device { args.backend.open().ok() } else { None };
     let anatomy = anatomy.map(|device| lessons::of_device(device.info()));
@@ -169,6 +169,19 @@ fn assembler() -> Finding {
             found: Found::Optional,
             detail: "not found, needed to show registers and spills only".to_owned(),
             fix: Some("in the repository run `cargo xtask setup`, or set PTXAS to its path"),
+        },
+    }
+}
+
+fn peer() -> Finding {
+    let what = "cuBLAS";
+    match peers::find() {
+        Ok(found) => ok(what, found),
+        Err(error) => Finding {
+            what,
+            found: Found::Optional,
+            detail: format!("not found, needed to time products beside it only: {error}"),
+            fix: Some("install it, or set WARPSMITH_CUBLAS to its folder: PyTorch's packages hold it as well"),
         },
     }
 }

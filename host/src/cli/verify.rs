@@ -1,5 +1,7 @@
 //! `warpsmith verify`.
 
+use std::sync::Arc;
+
 use comfy_table::Cell;
 use cuda_builder::ptxas;
 use rayon::prelude::*;
@@ -8,6 +10,7 @@ use serde_json::json;
 use super::cases::{CaseArgs, Lines};
 use super::{BackendArg, Outcome, Ui, ui};
 use crate::check::Job;
+use crate::check::peers::{self, Cublas};
 use crate::check::verify::offline::{self, KernelRow};
 use crate::check::verify::{self, Filter, NotRun, Row, Run, Status};
 use crate::ops::model::Operator;
@@ -26,6 +29,9 @@ pub(super) struct Args {
     /// Run everything twice and demand equal bits
     #[arg(long)]
     repeat: bool,
+    /// Run another library as well, where it computes the same: cublas
+    #[arg(long, value_name = "LIBRARY", value_parser = peers::NAMES)]
+    peer: Option<String>,
     /// A line a case instead of one an operator and dtype
     #[arg(long, short)]
     verbose: bool,
@@ -37,10 +43,12 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let jobs = verify::plan(&ops, &filter)?;
     match args.backend.open() {
         Ok(device) => {
+            let peer = args.peer.as_ref().map(|_| Cublas::open(&device)).transpose()?.map(Arc::new);
+            let filter = Filter { peer, ..filter };
             args.cases.lines.with(&device, &ops, || on_device(&device, &filter, &ops, &jobs, args.verbose, ui))
         }
         // Asked for by name, a backend that is not there is an error; otherwise there is still something to check.
-        Err(error) if error.is_environment() && !args.backend.is_forced() => {
+        Err(error) if error.is_environment() && !args.backend.is_forced() && args.peer.is_none() => {
             without_device(&error, args.seed, &ops, &jobs, ui)
         }
         Err(error) => Err(error),
@@ -66,9 +74,10 @@ fn on_device(
     });
     bar.finish_and_clear();
     let passed = passed(&rows, &kernels);
+    let peer = filter.peer.as_ref().map(|peer| peer.version());
     ui.document(&json!({
         "executed": true, "backend": backend, "device": name, "driver": driver, "seed": filter.seed, "passed": passed,
-        "rows": rows, "not_run": not_run, "kernels": kernels,
+        "rows": rows, "not_run": not_run, "kernels": kernels, "peer": peer,
     }));
     match simulated {
         true => ui.line(format!("Simulated, without a GPU: the kernels' PTX on {name}.")),
@@ -80,6 +89,9 @@ fn on_device(
         false => operators(&rows, ui),
     }
     details(&rows, ui);
+    if let Some(peer) = peer {
+        beside(&rows, &peer, verbose, ui);
+    }
     ui::broken_kernels(&kernels, ui);
     if simulated {
         ui.line(format!("Kernels: {}", checked(&kernels)));
@@ -92,6 +104,16 @@ fn on_device(
         None => ui.line(summary(&rows)),
     }
     Ok(Outcome::of(passed))
+}
+
+/// How another library's results lie, and in detail what it cannot be asked for.
+fn beside(rows: &[Row], peer: &str, verbose: bool, ui: &mut Ui) {
+    let left_out = rows.iter().filter(|r| r.peer && r.status == Status::Skipped);
+    for row in left_out.filter(|_| verbose) {
+        ui.line(format!("left out: {} {}: {}", row.op, row.case, row.detail.as_deref().unwrap_or_default()));
+    }
+    let [passed, failed, skipped] = counts(rows.iter().filter(|r| r.peer));
+    ui.line(format!("{peer}: {passed} within the same tolerances, {failed} not, {skipped} left out"));
 }
 
 /// A line a case and variant.
@@ -116,27 +138,28 @@ fn cases<'a>(rows: impl Iterator<Item = &'a Row>, ui: &mut Ui) {
     ui.table(&headings, rows.map(cells).collect());
 }
 
-/// A line an operator and dtype, with the greatest share of the tolerance that a case used.
+/// A line an operator and dtype, and another for another library, with the greatest share of the tolerance that a case used.
 fn operators(rows: &[Row], ui: &mut Ui) {
     let mut groups: Vec<(&Row, Vec<&Row>)> = Vec::new();
+    let key = |row: &Row| (row.op, row.dtype, row.peer);
     for row in rows {
-        match groups.iter_mut().find(|(first, _)| (first.op, first.dtype) == (row.op, row.dtype)) {
+        match groups.iter_mut().find(|(first, _)| key(first) == key(row)) {
             Some((_, group)) => group.push(row),
             None => groups.push((row, vec![row])),
         }
     }
     let cells = |(first, group): &(&Row, Vec<&Row>)| {
-        let count = |status| group.iter().filter(|r| r.status == status).count();
+        let [passed, failed, skipped] = counts(group.iter().copied());
         let worst = group.iter().filter_map(|r| r.max_err).max_by(f64::total_cmp);
-        let (passed, failed, skipped) = (count(Status::Pass), count(Status::Fail), count(Status::Skipped));
         let result = match (failed, passed) {
             (0, 0) => Status::Skipped,
             (0, _) => Status::Pass,
             _ => Status::Fail,
         };
-        let counts = [group.len(), passed, failed, skipped].map(Cell::new);
-        let mut cells = vec![Cell::new(first.op), Cell::new(first.dtype)];
-        cells.extend(counts);
+        let numbers = [group.len(), passed, failed, skipped].map(Cell::new);
+        let name = if first.peer { format!("{} ({})", first.op, first.variant) } else { first.op.to_owned() };
+        let mut cells = vec![Cell::new(name), Cell::new(first.dtype)];
+        cells.extend(numbers);
         cells.extend([ui::number(worst), ui::status(result)]);
         cells
     };
@@ -196,8 +219,9 @@ fn details(rows: &[Row], ui: &mut Ui) {
     Lines::advise(rows.iter().flat_map(|row| &row.findings), ui);
 }
 
+/// Whether all is well of ours. What another library does is shown, and is not what is verified.
 fn passed(rows: &[Row], kernels: &[KernelRow]) -> bool {
-    let mut statuses = rows.iter().map(|r| r.status).chain(kernels.iter().map(|r| r.status));
+    let mut statuses = rows.iter().filter(|r| !r.peer).map(|r| r.status).chain(kernels.iter().map(|r| r.status));
     !statuses.any(|status| status == Status::Fail)
 }
 
@@ -210,8 +234,13 @@ fn checked(kernels: &[KernelRow]) -> String {
     format!("{agree} of {} agree with what the host launches, {what}", kernels.len())
 }
 
+/// Rows that passed, that failed and that were skipped.
+fn counts<'a>(rows: impl Iterator<Item = &'a Row>) -> [usize; 3] {
+    let statuses: Vec<_> = rows.map(|r| r.status).collect();
+    [Status::Pass, Status::Fail, Status::Skipped].map(|status| statuses.iter().filter(|s| **s == status).count())
+}
+
 fn summary(rows: &[Row]) -> String {
-    let count = |status| rows.iter().filter(|r| r.status == status).count();
-    let (passed, failed, skipped) = (count(Status::Pass), count(Status::Fail), count(Status::Skipped));
+    let [passed, failed, skipped] = counts(rows.iter().filter(|r| !r.peer));
     format!("{passed} passed, {failed} failed, {skipped} skipped")
 }

@@ -1,5 +1,6 @@
 //! Streams, events and kernel launches.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use cuda_std::launch::{Args, Dim3, Kernel};
@@ -103,6 +104,14 @@ impl Stream {
         profile::launch(self, loaded.image.symbol, [grid, block], || {
             // SAFETY: `select` checked the parameter sizes; the rest is the caller's promise.
             self.queued(|b, _| unsafe { b.launch(&launch) })
+        })
+    }
+
+    /// Lets another library queue work: `f` gets the driver's stream, whose context is current on this thread. `None` where there is no driver.
+    pub(crate) fn lend<T>(&self, f: impl FnOnce(*mut c_void) -> Result<T>) -> Result<Option<T>> {
+        self.queued(|b, stream| {
+            let raw = b.driver_stream(stream)?;
+            Ok(if raw.is_null() { None } else { Some(f(raw)?) })
         })
     }
 

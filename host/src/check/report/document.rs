@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::check::bench::{self, Row};
+use crate::check::bench::{self, PeerRow, Row};
 use crate::check::pictures::LessonTaken;
 use crate::check::verify::Status;
 use crate::runtime::error::{Error, Result, printable};
@@ -49,19 +49,6 @@ pub(crate) struct Peers {
     pub(crate) rows: Vec<PeerRow>,
 }
 
-/// A timing of another library.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct PeerRow {
-    /// The operator's bench name.
-    pub(crate) op: String,
-    /// The case.
-    pub(crate) case: String,
-    /// Whose it is.
-    pub(crate) peer: String,
-    /// Median milliseconds.
-    pub(crate) ms: f64,
-}
-
 /// Checks of operators.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Verified {
@@ -78,6 +65,9 @@ pub(crate) struct Verified {
 pub(crate) struct VerifiedRow {
     /// The operator.
     pub(crate) op: String,
+    /// Whether it is another library's.
+    #[serde(default)]
+    pub(crate) peer: bool,
     /// How it ended.
     pub(crate) status: Status,
     /// The largest error as a share of the tolerance.
@@ -111,16 +101,18 @@ impl Document {
             check_lesson(&lesson).map_err(refused)?;
             Results::Lesson(lesson)
         } else if has("rows") && (has("executed") || of_row("status")) {
-            let verified: Verified = typed(text, "result of `verify`").map_err(refused)?;
+            let mut verified: Verified = typed(text, "result of `verify`").map_err(refused)?;
             check_rows(&verified.rows, |row| check("max_err", row.max_err.unwrap_or(0.0), 0.0)).map_err(refused)?;
+            verified.rows.retain(|row| !row.peer);
             Results::Verify(verified)
         } else if has("rows") && of_row("peer") {
             let peers: Peers = typed(text, "table of others' timings").map_err(refused)?;
-            check_rows(&peers.rows, |row| check("ms", row.ms, f64::MIN_POSITIVE)).map_err(refused)?;
+            check_rows(&peers.rows, check_peer).map_err(refused)?;
             Results::Peers(peers)
         } else if has("rows") && has("device") {
             let report: bench::Report = typed(text, "bench report").map_err(refused)?;
             check_rows(&report.rows, check_timing).map_err(refused)?;
+            report.peers.iter().try_for_each(check_peer).map_err(|why| refused(format!("peers: {why}")))?;
             Results::Bench(report)
         } else {
             return Ok(None);
@@ -150,6 +142,10 @@ fn check_rows<R>(rows: &[R], check: impl Fn(&R) -> Result<(), String>) -> Result
 
 fn check(name: &str, value: f64, least: f64) -> Result<(), String> {
     if value.is_finite() && value >= least { Ok(()) } else { Err(format!("`{name}` = {value} is no such number")) }
+}
+
+fn check_peer(row: &PeerRow) -> Result<(), String> {
+    check("ms", row.ms, f64::MIN_POSITIVE)
 }
 
 fn check_timing(row: &Row) -> Result<(), String> {

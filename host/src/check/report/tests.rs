@@ -100,6 +100,17 @@ fn of_one_case_the_last_counts_and_devices_are_told_apart() {
 }
 
 #[test]
+fn what_was_timed_beside_is_a_peer() {
+    let beside =
+        |ms: f64| format!(r#""peers":[{{"op":"gemm.f32","case":"64^3","peer":"cublas","ms":{ms},"min_ms":0.4}}],"#);
+    let verify = r#"{"executed":true,"device":"GPU","rows":[{"op":"sgemm","status":"pass","max_err":0.5},{"op":"sgemm","peer":true,"status":"fail","max_err":40}]}"#;
+    let documents = [bench("GPU", &beside(0.5)), verify.to_owned()].map(|text| document(&text).unwrap().unwrap());
+    let (page, _) = checked(&documents, "bench");
+    assert!(page.contains("0.50 cublas") && page.contains("1 of 1 cases of 1 operators passed"), "{page}");
+    assert!(refused(&bench("GPU", &beside(0.0))).contains("peers: `ms` = 0 is no such number"));
+}
+
+#[test]
 fn sizes_are_drawn_by_themselves() {
     let swept =
         bench("GPU", r#""l2_bytes":4194304,"#).replace("\"command\":\"bench\"", "\"command\":\"bench relu --sizes\"");

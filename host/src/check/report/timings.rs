@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::document::{Document, PeerRow, Results};
-use crate::check::bench::Row;
+use super::document::{Document, Results};
+use crate::check::bench::{PeerRow, Row};
 use crate::check::pictures::Roof;
 use crate::check::registry::OPERATORS;
 use crate::check::verify::AUTO;
@@ -51,6 +51,7 @@ pub(super) fn by_device(documents: &[Document]) -> Vec<Timings<'_>> {
                 all[at].swept.extend(report.is_sweep().then_some(number));
                 all[at].l2_bytes = report.l2_bytes.or(all[at].l2_bytes);
                 report.rows.iter().for_each(|row| all[at].add(number, row));
+                report.peers.iter().for_each(|row| all[at].add_peer(number, row));
             }
             Results::Peers(peers) => peers.rows.iter().for_each(|row| all[at].add_peer(number, row)),
             _ => {}

@@ -2,6 +2,7 @@
 
 use super::placement::{Placement, Poison};
 use super::{AUTO, Expected, Filter, Job, Row, has_ordinary_input, is_large};
+use crate::check::peers::{self, Cublas};
 use crate::check::{buffers, random};
 use crate::ops::model::{self, Arguments, Params, Role, TensorMeta, Variant};
 use crate::runtime::any::{AnyTensor, AnyView, AnyViewMut};
@@ -29,8 +30,8 @@ pub(super) fn check(device: &Device, job: &Job, filter: &Filter) -> Checked {
     let too_large = too_large(device, job);
     // Made for the first variant that runs, shared by all.
     let mut prepared = None;
-    for (variant, able) in variants(device, job, filter) {
-        let mut row = Row::new(job, variant);
+    for (by, able) in ways(device, job, filter) {
+        let mut row = by.row(job);
         if checked.lost_device {
             row.skip(&format!("not run: {}", lost(job)));
         } else if let Some(why) = &too_large {
@@ -39,10 +40,13 @@ pub(super) fn check(device: &Device, job: &Job, filter: &Filter) -> Checked {
             row.skip("this variant cannot run the case on this device");
         } else {
             let prepared = prepared.get_or_insert_with(|| Prepared::new(device, job, filter.seed));
-            let result = prepared.as_ref().map_err(Clone::clone).and_then(|p| p.run(job, variant, filter, &mut row));
+            let result = prepared.as_ref().map_err(Clone::clone).and_then(|p| p.run(job, by, filter, &mut row));
             if let Err(error) = result {
                 checked.lost_device = matches!(error, Error::KernelFault { .. });
-                row.fail(&error);
+                match (by, &error) {
+                    (By::Peer(_), Error::Layout { .. }) => row.skip(&error.to_string()),
+                    _ => row.fail(&error),
+                }
             }
         }
         checked.rows.push(row);
@@ -50,15 +54,35 @@ pub(super) fn check(device: &Device, job: &Job, filter: &Filter) -> Checked {
     checked
 }
 
-/// What the operator picks itself (`None`), then its variants, each with whether it can run the case here. One that cannot is there
+/// Who computes a case.
+#[derive(Clone, Copy)]
+enum By<'a> {
+    /// The operator, in a variant or as it picks one itself.
+    Operator(Option<&'static Variant>),
+    /// Another library.
+    Peer(&'a Cublas),
+}
+
+impl By<'_> {
+    fn row(self, job: &Job) -> Row {
+        match self {
+            Self::Operator(variant) => Row::new(job, variant),
+            Self::Peer(peer) => Row { variant: peer.name(), peer: true, ..Row::new(job, None) },
+        }
+    }
+}
+
+/// What the operator picks itself, then its variants, each with whether it can run the case here, then a peer. A variant that cannot is there
 /// only if the filter names it.
-fn variants(device: &Device, job: &Job, filter: &Filter) -> Vec<(Option<&'static Variant>, bool)> {
+fn ways<'a>(device: &Device, job: &Job, filter: &'a Filter) -> Vec<(By<'a>, bool)> {
     let named = job.op.info().variants.iter().map(|v| (Some(v), (v.applies)(device.info(), &job.case)));
     let all = std::iter::once((None, true)).chain(named);
-    match filter.variant.as_deref() {
-        Some(wanted) => all.filter(|(variant, _)| variant.map_or(AUTO, |v| v.name) == wanted).collect(),
-        None => all.filter(|(_, able)| *able).collect(),
-    }
+    let kept = all.filter(|(variant, able)| match filter.variant.as_deref() {
+        Some(wanted) => variant.map_or(AUTO, |v| v.name) == wanted,
+        None => *able,
+    });
+    let peer = filter.peer.iter().filter(|_| peers::has_peer(job.op)).map(|peer| (By::Peer(peer), true));
+    kept.map(|(variant, able)| (By::Operator(variant), able)).chain(peer).collect()
 }
 
 /// Why a large case cannot run here, if it cannot.
@@ -168,13 +192,13 @@ impl Prepared {
         Ok(Self { stream, host, inputs, expected, finite_input: has_ordinary_input(job)? })
     }
 
-    fn run(&self, job: &Job, variant: Option<&'static Variant>, filter: &Filter, row: &mut Row) -> Result<()> {
+    fn run(&self, job: &Job, by: By<'_>, filter: &Filter, row: &mut Row) -> Result<()> {
         let mut params = job.case.params.clone();
-        if let Some(variant) = variant {
+        if let By::Operator(Some(variant)) = by {
             params = params.with_variant(variant.name)?;
         }
         let mut outputs = self.outputs(job, Poison::First)?;
-        let (result, launched) = device::launched(|| self.launch(job, &mut outputs, &params));
+        let (result, launched) = device::launched(|| self.launch(job, by, &mut outputs, &params));
         check_launches(job, &launched, row);
         let problems = self.expected.iter().filter_map(Expected::impossible);
         problems.filter(|_| self.finite_input).for_each(|problem| row.problem(problem));
@@ -182,7 +206,7 @@ impl Prepared {
         let images = self.download(&outputs)?;
         // Unwritten integers show in a second run only.
         let integers = self.expected.iter().any(|expected| !expected.meta.dtype.is_float());
-        let again = if filter.repeat || integers { Some(self.again(job, &params)?) } else { None };
+        let again = if filter.repeat || integers { Some(self.again(job, by, &params)?) } else { None };
         self.judge(&outputs, &images, again.as_deref(), row)?;
         images.into_iter().chain(again.into_iter().flatten()).for_each(|image| buffers::give(image.into_bytes()));
         if !is_large(job) {
@@ -190,15 +214,15 @@ impl Prepared {
         }
         // What a simulation takes says nothing.
         if self.stream.device().simulator().is_none() {
-            row.ms = Some(self.time(job, &mut outputs, &params)?);
+            row.ms = Some(self.time(job, by, &mut outputs, &params)?);
         }
         Ok(())
     }
 
     /// What a second launch writes, over other poison.
-    fn again(&self, job: &Job, params: &Params) -> Result<Vec<HostTensor>> {
+    fn again(&self, job: &Job, by: By<'_>, params: &Params) -> Result<Vec<HostTensor>> {
         let mut outputs = self.outputs(job, Poison::Second)?;
-        self.launch(job, &mut outputs, params)?;
+        self.launch(job, by, &mut outputs, params)?;
         self.download(&outputs)
     }
 
@@ -215,17 +239,20 @@ impl Prepared {
         job.op.info().outputs().filter_map(make).collect()
     }
 
-    fn launch(&self, job: &Job, outputs: &mut [Placed], params: &Params) -> Result<()> {
+    fn launch(&self, job: &Job, by: By<'_>, outputs: &mut [Placed], params: &Params) -> Result<()> {
         let mut args = Arguments::new(job.op.info());
         self.inputs.iter().try_for_each(|placed| args.read(placed.name, placed.view()?))?;
         outputs.iter_mut().try_for_each(|placed| args.write(placed.name, placed.view_mut()?))?;
-        model::launch(job.op, &self.stream, &mut args, params)
+        match by {
+            By::Operator(_) => model::launch(job.op, &self.stream, &mut args, params),
+            By::Peer(peer) => peer.launch(&self.stream, job.op, &mut args, params),
+        }
     }
 
     /// Milliseconds of one launch, its kernel being loaded by now.
-    fn time(&self, job: &Job, outputs: &mut [Placed], params: &Params) -> Result<f64> {
+    fn time(&self, job: &Job, by: By<'_>, outputs: &mut [Placed], params: &Params) -> Result<f64> {
         let start = self.stream.record()?;
-        self.launch(job, outputs, params)?;
+        self.launch(job, by, outputs, params)?;
         let end = self.stream.record()?;
         end.synchronize()?;
         Ok(f64::from(start.elapsed_ms(&end)?))

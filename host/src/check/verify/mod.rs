@@ -11,6 +11,7 @@ mod placement;
 mod run;
 
 use std::fmt;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use compare::{Comparison, Mismatch};
 pub use run::{NotRun, Run, all};
 
+use super::peers::Cublas;
 use super::{Job, registry};
 use crate::ops::model::{self, CaseClass, Operator, TensorMeta, Tensors, Tolerance, Values, Variant};
 use crate::runtime::device::Device;
@@ -44,6 +46,8 @@ pub struct Filter {
     pub seed: u64,
     /// Run everything twice and demand equal bits.
     pub repeat: bool,
+    /// Another library, to run as well where it computes the same.
+    pub peer: Option<Arc<Cublas>>,
 }
 
 /// What was asked for, as on the command line.
@@ -128,8 +132,11 @@ pub struct Row {
     pub dtype: &'static str,
     /// Why the case is there.
     pub class: &'static str,
-    /// Variant.
+    /// Variant, or another library's name.
     pub variant: &'static str,
+    /// Whether it is another library's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub peer: bool,
     /// Whether it passed.
     pub status: Status,
     /// Greatest absolute error.
@@ -164,6 +171,7 @@ impl Row {
             dtype: job.case.dtype.name(),
             class: job.case.class.name(),
             variant: variant.map_or(AUTO, |v| v.name),
+            peer: false,
             status: Status::Pass,
             max_abs: None,
             max_err: None,

@@ -3,7 +3,9 @@
 mod cuda;
 pub(crate) mod sim;
 
+use std::ffi::c_void;
 use std::fmt;
+use std::ptr::null_mut;
 
 use crate::runtime::device::{BackendKind, DeviceInfo};
 use crate::runtime::error::{Error, Result};
@@ -97,6 +99,11 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn load(&self, image: &KernelImage) -> Outcome<RawFunction>;
     unsafe fn launch(&self, launch: &Launch<'_>) -> Outcome<()>;
     fn tensor_map(&self, desc: &TensorMapDesc<'_>) -> Outcome<TensorMap>;
+
+    /// The driver's own stream, its context being current on this thread: what other libraries queue on. Null is none: there is no driver.
+    fn driver_stream(&self, _stream: RawStream) -> Outcome<*mut c_void> {
+        Ok(null_mut())
+    }
 
     /// This backend, if it is the simulator.
     fn simulator(&self) -> Option<&SimBackend> {

@@ -251,6 +251,12 @@ impl Backend for CudaBackend {
         tensor_map::encode(desc)
     }
 
+    fn driver_stream(&self, on: RawStream) -> Outcome<*mut c_void> {
+        self.enter()?;
+        // SAFETY: see above.
+        Ok(unsafe { stream(on) }.as_raw())
+    }
+
     fn close(&mut self) -> Outcome<()> {
         self.enter()?;
         CurrentContext::synchronize()?;

@@ -1,0 +1,233 @@
+//! How a column-major library is asked for a row-major product.
+//!
+//! # Math
+//! cuBLAS keeps FORTRAN's order: the elements of a column are adjacent, and the *leading dimension* is the distance from a column to the next.
+//! Here the elements of a row are adjacent. Nothing has to be moved between the two, since the same bytes are the transpose: a row-major
+//! `[rows, columns]` whose rows are `ld` apart, read by columns, is a `[columns, rows]` of leading dimension `ld`. So the library, told nothing,
+//! takes Aᵀ and Bᵀ for the operands and writes Cᵀ, and that is what it is asked for:
+//!
+//! ```text
+//! row-major     C  = A  · B      [m, n] = [m, k] · [k, n]
+//! column-major  Cᵀ = Bᵀ · Aᵀ     [n, m] = [n, k] · [k, m]
+//! ```
+//!
+//! The operands change places, and m and n with them; k, the leading dimensions and the factors stay. No flag is set. The flag `T` is for an operand
+//! that is transposed in memory, column-major here: there the library's order and the operand's are one, and what it takes has to be turned.
+//!
+//! # Limits
+//! One of a matrix's two strides has to be 1, and the other no less than what it steps over: a broadcast has no leading dimension. Numbers of
+//! rows and columns are `int`s.
+//!
+//! # Sources
+//! NVIDIA, cuBLAS, "Data Layout" and `cublasGemmStridedBatchedEx`.
+
+use std::fmt;
+
+/// A matrix or a batch of them, as rows and columns lie. Distances are in elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lies {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    /// From a row to the next, and from a column.
+    pub(super) strides: [usize; 2],
+    /// From a matrix to the next: 0 where all share one.
+    pub(super) step: usize,
+}
+
+impl Lies {
+    /// Of a tensor of two dimensions or three.
+    pub(super) fn of(shape: &[usize], strides: &[usize]) -> Option<Self> {
+        match (shape, strides) {
+            (&[rows, columns], &[row, column]) => Some(Self { rows, columns, strides: [row, column], step: 0 }),
+            (&[_, rows, columns], &[step, row, column]) => Some(Self { rows, columns, strides: [row, column], step }),
+            _ => None,
+        }
+    }
+
+    /// Its transpose, in the same place.
+    pub(super) fn t(self) -> Self {
+        let Self { rows, columns, strides: [row, column], step } = self;
+        Self { rows: columns, columns: rows, strides: [column, row], step }
+    }
+
+    /// The leading dimension of rows whose elements are adjacent. A row that there is alone is as far from the next as one likes, and so is a column.
+    fn leading(&self) -> Option<usize> {
+        let Self { rows, columns, strides: [row, column], .. } = *self;
+        match rows {
+            _ if columns > 1 && column != 1 => None,
+            0 | 1 => Some(columns.max(1)),
+            _ => Some(row).filter(|row| *row >= columns.max(1)),
+        }
+    }
+
+    /// Whether the library has to turn it, and its leading dimension.
+    fn operand(self) -> Option<Operand> {
+        let turned = |transposed: bool, lies: Self| {
+            let (leading, step) = (lies.leading()?.try_into().ok()?, lies.step.try_into().ok()?);
+            Some(Operand { transposed, leading, step })
+        };
+        turned(false, self).or_else(|| turned(true, self.t()))
+    }
+}
+
+impl fmt::Display for Lies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}, {}] with strides {:?}", self.rows, self.columns, self.strides)
+    }
+}
+
+/// An operand as the library takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Operand {
+    pub(super) transposed: bool,
+    pub(super) leading: i32,
+    pub(super) step: i64,
+}
+
+/// A product as the library is asked for it: the first operand is our `b`, the second our `a`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ColumnMajor {
+    /// Rows and columns of the library's result, and the depth.
+    pub(super) sizes: [i32; 3],
+    pub(super) first: Operand,
+    pub(super) second: Operand,
+    pub(super) result: Operand,
+    pub(super) batch: i32,
+}
+
+impl ColumnMajor {
+    /// Of `batch` products of these, or which argument the library cannot take, and why.
+    pub(super) fn new(a: Lies, b: Lies, c: Lies, batch: usize) -> Result<Self, (&'static str, String)> {
+        let named = [("a", a), ("b", b), ("c", c)];
+        if let Some((name, empty)) = named.iter().find(|(_, lies)| lies.rows == 0 || lies.columns == 0 || batch == 0) {
+            return Err((name, format!("is empty: {empty}")));
+        }
+        let operand = |(name, lies): (&'static str, Lies)| {
+            lies.operand().ok_or_else(|| (name, format!("has no leading dimension: {lies}")))
+        };
+        let [a_taken, b_taken, result] = named.map(operand);
+        let (second, first, result) = (a_taken?, b_taken?, result?);
+        if result.transposed {
+            return Err(("c", format!("lies by columns: {c}")));
+        }
+        let int =
+            |name, size: usize| size.try_into().map_err(|_| (name, format!("has {size} rows, columns or matrices")));
+        let sizes = [int("c", c.columns)?, int("c", c.rows)?, int("a", a.columns)?];
+        Ok(Self { sizes, first, second, result, batch: int("c", batch)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a column-major library does: C = op(A)·op(B), by the definition, with the demands that it makes on leading dimensions.
+    fn column_major(asked: &ColumnMajor, first: &[i64], second: &[i64], result: &mut [i64]) {
+        let [m, n, k] = asked.sizes.map(|size| size as usize);
+        let at = |operand: &Operand, row: usize, column: usize, product: usize, [rows, columns]: [usize; 2]| {
+            let (row, column, rows) = if operand.transposed { (column, row, columns) } else { (row, column, rows) };
+            assert!(operand.leading as usize >= rows.max(1), "{asked:?}");
+            row + column * operand.leading as usize + product * operand.step as usize
+        };
+        for product in 0..asked.batch as usize {
+            for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+                let of = |l| {
+                    let (a, b) =
+                        (at(&asked.first, row, l, product, [m, k]), at(&asked.second, l, column, product, [k, n]));
+                    first[a] * second[b]
+                };
+                result[at(&asked.result, row, column, product, [m, n])] = (0..k).map(of).sum();
+            }
+        }
+    }
+
+    /// A batch of matrices, by rows or by columns, padded, with values by their places in memory. One of several may be shared.
+    fn tensor(
+        [rows, columns]: [usize; 2],
+        by_columns: bool,
+        pad: usize,
+        batch: usize,
+        shared: bool,
+    ) -> (Lies, Vec<i64>) {
+        let (outer, inner) = if by_columns { (columns, rows) } else { (rows, columns) };
+        let lead = inner + pad;
+        let strides = if by_columns { [1, lead] } else { [lead, 1] };
+        let step = if shared { 0 } else { outer * lead + pad };
+        let lies = Lies { rows, columns, strides, step };
+        let values = (0..batch * (outer * lead + pad)).map(|i| (i * 31 % 17) as i64 - 8).collect();
+        (lies, values)
+    }
+
+    fn value(lies: &Lies, values: &[i64], product: usize, row: usize, column: usize) -> i64 {
+        values[product * lies.step + row * lies.strides[0] + column * lies.strides[1]]
+    }
+
+    proptest! {
+        #[test]
+        fn products_of_every_layout_come_out_by_rows(
+            sizes in [1usize..8, 1..8, 1..8],
+            by_columns: [bool; 2],
+            pads in [0usize..4, 0..4, 0..4],
+            batch in 1usize..4,
+            shared: [bool; 2],
+        ) {
+            let [m, n, k] = sizes;
+            let (a, a_values) = tensor([m, k], by_columns[0], pads[0], batch, shared[0]);
+            let (b, b_values) = tensor([k, n], by_columns[1], pads[1], batch, shared[1]);
+            let (c, mut c_values) = tensor([m, n], false, pads[2], batch, false);
+            let before = c_values.clone();
+            let asked = ColumnMajor::new(a, b, c, batch).unwrap();
+            column_major(&asked, &b_values, &a_values, &mut c_values);
+            let mut expected = before;
+            for product in 0..batch {
+                for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+                    let of = |l| value(&a, &a_values, product, row, l) * value(&b, &b_values, product, l, column);
+                    expected[product * c.step + row * c.strides[0] + column] = (0..k).map(of).sum();
+                }
+            }
+            prop_assert_eq!(c_values, expected);
+        }
+    }
+
+    fn lies(rows: usize, columns: usize, strides: [usize; 2]) -> Lies {
+        Lies { rows, columns, strides, step: 0 }
+    }
+
+    #[test]
+    fn operands_change_places_and_no_flag_is_set() {
+        let asked = ColumnMajor::new(lies(5, 7, [8, 1]), lies(7, 3, [4, 1]), lies(5, 3, [3, 1]), 1).unwrap();
+        let operand = |leading| Operand { transposed: false, leading, step: 0 };
+        assert_eq!(
+            (asked.sizes, asked.first, asked.second, asked.result),
+            ([3, 5, 7], operand(4), operand(8), operand(3))
+        );
+        // A linear layer's Bᵀ, of rows of 7: what lies by columns is turned.
+        let asked = ColumnMajor::new(lies(5, 7, [8, 1]), lies(3, 7, [9, 1]).t(), lies(5, 3, [3, 1]), 1).unwrap();
+        assert_eq!(asked.first, Operand { transposed: true, leading: 9, step: 0 });
+    }
+
+    #[test]
+    fn what_has_no_leading_dimension_is_refused() {
+        let (a, b, c) = (lies(5, 7, [7, 1]), lies(7, 3, [3, 1]), lies(5, 3, [3, 1]));
+        let refused = |a, b, c, batch| {
+            let (name, why) = ColumnMajor::new(a, b, c, batch).unwrap_err();
+            format!("{name} {why}")
+        };
+        // A row for all, an element for a row, every second element, rows that overlap.
+        assert_eq!(refused(lies(5, 7, [0, 1]), b, c, 1), "a has no leading dimension: [5, 7] with strides [0, 1]");
+        assert!(refused(a, lies(7, 3, [1, 0]), c, 1).starts_with("b has no leading"));
+        assert!(refused(a, lies(7, 3, [6, 2]), c, 1).starts_with("b has no leading"));
+        assert!(refused(lies(5, 7, [4, 1]), b, c, 1).starts_with("a has no leading"));
+        assert_eq!(refused(a, b, lies(5, 3, [1, 5]), 1), "c lies by columns: [5, 3] with strides [1, 5]");
+        assert!(refused(a, b, c, 0).contains("is empty"));
+        assert!(refused(lies(5, 0, [1, 1]), lies(0, 3, [3, 1]), c, 1).starts_with("a is empty"));
+        assert!(
+            refused(lies(5, 1 << 33, [1 << 33, 1]), lies(1 << 33, 3, [3, 1]), c, 1).starts_with("a has no leading")
+        );
+        // A single row, a single column.
+        assert!(ColumnMajor::new(lies(1, 7, [0, 1]), b, lies(1, 3, [0, 1]), 1).is_ok());
+        assert!(ColumnMajor::new(a, lies(7, 1, [5, 9]), lies(5, 1, [4, 0]), 1).is_ok());
+    }
+}
