@@ -216,7 +216,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         let mut row = self.lane / chunks;
         while row < STORE_M {
             if self.m0 + row < end && column < n {
-                let from = buffer.add((row * chunks + (self.lane % chunks ^ row % 8)) * chunk);
+                let from = buffer.add((row * chunks + ((self.lane % chunks) ^ (row % 8))) * chunk);
                 let to = c.add((u64::from(self.m0 + row) * ldc + u64::from(column)) as usize);
                 Pack::<u32, 4>::load(from.as_ptr().cast()).store(to.cast());
             }
