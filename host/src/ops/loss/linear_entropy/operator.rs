@@ -91,7 +91,6 @@ impl Operator for LinearEntropyOf {
                 Case::odd(info, dtype, dims(9, 13, 20))
                     .arrange("hidden", padded(3))
                     .arrange("weight", padded(5))
-                    .param("temperature", 0.5)
                     .offset(1),
                 Case::tiny(info, dtype, dims(1, 1, 1)),
                 Case::tiny(info, dtype, dims(3, 2, 5)),

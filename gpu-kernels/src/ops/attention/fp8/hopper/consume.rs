@@ -12,7 +12,6 @@ use cuda_std::{cluster, thread, warp};
 use super::{CLUSTER, Memory, PANEL, Scales, WARPGROUP, WG_M};
 use crate::ops::attention::forward::hopper::softmax::{self, Visible};
 use crate::ops::attention::forward::hopper::store::{Output, Rows};
-use crate::ops::attention::forward::hopper::turns::Turns;
 use crate::ops::attention::forward::hopper::work::{self, Cursor, Queries, Work};
 use crate::ops::attention::{self, LOG2_E, Span};
 
@@ -94,7 +93,6 @@ fn forget(lane: u32) -> u32 {
 struct Consumer<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const PART: usize> {
     memory: Memory<D, N, CONSUMERS>,
     index: u32,
-    turns: Turns<CONSUMERS>,
     /// Thread of the warpgroup.
     lane: u32,
     /// Factor of the scores, to base 2.
@@ -131,7 +129,6 @@ pub(super) unsafe fn consume<
     let mut state =
         State { s: [0.0; S], p: [[0; 4]; STEPS], part: [0.0; PART], o: [0.0; O], factors: [0.0; 2], online };
     let mut at = Cursor::<STAGES>(0);
-    let turns = Turns::start(index);
     let mut wave = 0;
     while let Some(queries) = work.queries(wave) {
         // From one lane, so that ptxas knows what depends on it to be uniform.
@@ -147,7 +144,7 @@ pub(super) unsafe fn consume<
         let o_factor = warp::shuffle_idx(scales.of_values(head), 0);
         let factor = work.problem.scale * scales.of_scores(head);
         let scale = max_nan(factor * LOG2_E, LEAST_FACTOR);
-        let this = Consumer::<D, N, CONSUMERS, STAGES, PART> { memory, index, turns, lane, scale };
+        let this = Consumer::<D, N, CONSUMERS, STAGES, PART> { memory, index, lane, scale };
         state.online = Online::of(attention::start(work.sinks, queries.head), scale, lane);
         memory.full_q().wait_parity(wave % 2);
         state.o = [0.0; O];
@@ -201,8 +198,6 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
     #[inline(always)]
     unsafe fn skip(self, at: Cursor<STAGES>) -> Cursor<STAGES> {
         let memory = self.memory;
-        self.turns.wait();
-        self.turns.pass();
         memory.full_k(at.stage()).wait_parity(at.parity());
         self.release(memory.empty_k(at.stage()));
         memory.full_v(at.stage()).wait_parity(at.parity());
@@ -249,9 +244,7 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
     {
         self.memory.full_k(at.stage()).wait_parity(at.parity());
         wgmma::fence_for(&mut state.s);
-        self.turns.wait();
         self.scores(&mut state.s, at.stage());
-        self.turns.pass();
         wgmma::wait_for::<0>(&mut state.s);
         self.release(self.memory.empty_k(at.stage()));
     }
@@ -283,14 +276,12 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         let State { s, p, part, o, factors, online } = state;
         let (memory, next) = (self.memory, at.next());
         memory.full_k(next.stage()).wait_parity(next.parity());
-        self.turns.wait();
         pin(p);
         s.pin();
         wgmma::fence_for(part);
         self.scores(s, next.stage());
         memory.full_v(at.stage()).wait_parity(at.parity());
         self.values(part, p, at.stage(), 0);
-        self.turns.pass();
         wgmma::wait_for::<1>(s);
         self.release(memory.empty_k(next.stage()));
         if let Some(edge) = edge {
