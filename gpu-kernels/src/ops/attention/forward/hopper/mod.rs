@@ -41,7 +41,7 @@ mod consume;
 mod produce;
 pub(in crate::ops::attention) mod softmax;
 pub(in crate::ops::attention) mod store;
-pub(in crate::ops::attention) mod turns;
+mod turns;
 pub(in crate::ops::attention) mod work;
 
 use cuda_std::float::Half;

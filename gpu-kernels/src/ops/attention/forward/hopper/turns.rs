@@ -6,12 +6,12 @@ use super::WARPGROUP;
 
 /// A consumer's place in it. Each has a turn a tile, also of those that it passes over.
 #[derive(Clone, Copy)]
-pub(in crate::ops::attention) struct Turns<const CONSUMERS: u32>(u32);
+pub(super) struct Turns<const CONSUMERS: u32>(u32);
 
 impl<const CONSUMERS: u32> Turns<CONSUMERS> {
     /// Of consumer `index`; the first turn is the first's.
     #[inline(always)]
-    pub(in crate::ops::attention) unsafe fn start(index: u32) -> Self {
+    pub(super) unsafe fn start(index: u32) -> Self {
         let turns = Self(index);
         if index == CONSUMERS - 1 {
             turns.pass();
@@ -21,14 +21,14 @@ impl<const CONSUMERS: u32> Turns<CONSUMERS> {
 
     /// Waits until it is this consumer's turn.
     #[inline(always)]
-    pub(in crate::ops::attention) unsafe fn wait(self) {
+    pub(super) unsafe fn wait(self) {
         let Self(index) = self;
         thread::named_barrier::sync(1 + CONSUMERS + index, 2 * WARPGROUP);
     }
 
     /// Makes it the next consumer's.
     #[inline(always)]
-    pub(in crate::ops::attention) unsafe fn pass(self) {
+    pub(super) unsafe fn pass(self) {
         let Self(index) = self;
         let next = if index + 1 == CONSUMERS { 0 } else { index + 1 };
         thread::named_barrier::arrive(1 + CONSUMERS + next, 2 * WARPGROUP);
