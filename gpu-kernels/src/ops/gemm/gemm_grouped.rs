@@ -1,7 +1,7 @@
 //! Products of groups of rows with a matrix for each group: the experts of a mixture.
 //!
 //! # Math
-//! yᵢⱼ = Σₖ xᵢₖ·w(g)ⱼₖ for the rows i of group g, offsets[g] ≤ i < offsets[g + 1]. Rows of no group are zeros.
+//! yᵢⱼ = Σₖ xᵢₖ·w(g)ⱼₖ for the rows i of group g, offsets\[g\] ≤ i < offsets\[g + 1\]. Rows of no group are zeros.
 //!
 //! # Layout
 //! `x` is m × k, rows sorted by group, and `y` m × n; `weight` is groups × n × k, each matrix K-major or, as its transpose is, MN-major. All have the
