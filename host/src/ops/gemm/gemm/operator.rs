@@ -199,7 +199,9 @@ fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
         lies(case, "a", case.dtype, &shape(batch, [m, k]), false),
         lies(case, "b", case.dtype, &shape(batch, [k, n]), true),
     ];
-    lies.iter().any(|lies| lies.major.is_none())
+    // Of a tensor without elements nothing is known.
+    [batch, m, n, k].iter().all(|size| *size > 0)
+        && lies.iter().any(|lies| lies.major.is_none())
         && lies.iter().all(|lies| lies.major.is_some() || lies.adjacent().is_some())
 }
 
