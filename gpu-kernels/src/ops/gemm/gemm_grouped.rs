@@ -203,7 +203,7 @@ impl<T: Half> Walk for Clusters<T> {
 /// The same on Hopper.
 ///
 /// # Safety
-/// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), `x` K-major all maps but that of `weight` of one matrix, and `store`
+/// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), `x` K-major, all maps but that of `weight` of one matrix, and `store`
 /// [`TILES`](hopper::TILES); `offsets` as for [`gemm_grouped_mma`].
 #[kernel(
     dtypes(T: half), values(W_MN: false, true), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Wide,

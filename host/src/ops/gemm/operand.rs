@@ -76,6 +76,12 @@ impl Lies {
     }
 }
 
+/// Whether copies of operands that lie so would lie in packs where they themselves do not.
+pub(super) fn gains_from_copies(operands: [&Lies; 2]) -> bool {
+    operands.iter().any(|lies| lies.major.is_none())
+        && operands.iter().all(|lies| lies.major.is_some() || lies.adjacent().is_some())
+}
+
 /// How TMA can load an operand of the case, of that type and shape with rows along k, or as columns if `turned`.
 pub(super) fn fits_tma(case: &Case, name: &str, dtype: DType, shape: &[usize], turned: bool) -> Option<Major> {
     lies(case, name, dtype, shape, turned).fits_tma()

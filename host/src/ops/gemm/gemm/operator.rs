@@ -8,7 +8,7 @@ use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::{bf16, f16};
 
-use super::super::operand::{fits_tma, lies};
+use super::super::operand::{fits_tma, gains_from_copies, lies};
 use super::problem::{Problem, Scalar, Shapes};
 use super::skinny;
 use crate::dispatch;
@@ -195,14 +195,10 @@ fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
     let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
         return false;
     };
-    let lies = [
-        lies(case, "a", case.dtype, &shape(batch, [m, k]), false),
-        lies(case, "b", case.dtype, &shape(batch, [k, n]), true),
-    ];
+    let a = lies(case, "a", case.dtype, &shape(batch, [m, k]), false);
+    let b = lies(case, "b", case.dtype, &shape(batch, [k, n]), true);
     // Of a tensor without elements nothing is known.
-    [batch, m, n, k].iter().all(|size| *size > 0)
-        && lies.iter().any(|lies| lies.major.is_none())
-        && lies.iter().all(|lies| lies.major.is_some() || lies.adjacent().is_some())
+    [batch, m, n, k].iter().all(|size| *size > 0) && gains_from_copies([&a, &b])
 }
 
 /// A batch of one is a matrix.

@@ -2,7 +2,7 @@
 
 use cuda_std::float::{Element, Half};
 
-use super::super::operand::{Major, Operand};
+use super::super::operand::{Major, Operand, gains_from_copies};
 use super::problem::Problem;
 use crate::ops::elementwise::copy_into;
 use crate::runtime::dtype::Float;
@@ -32,7 +32,8 @@ impl<T: Float> Copied<T> {
             *d = d.next_multiple_of(16 / size_of::<T>());
         }
         let mut copy = Tensor::uninit(stream, &shape)?;
-        copy_into(stream, from, copy.view_mut().strided(0, from.shape(), &dense(&shape))?)?;
+        let strides = copy.view().strides().to_vec();
+        copy_into(stream, from, copy.view_mut().strided(0, from.shape(), &strides)?)?;
         Ok(Self(Some((copy, major))))
     }
 
@@ -40,7 +41,7 @@ impl<T: Float> Copied<T> {
     fn or<'a>(&'a self, operand: &Operand<'a, T>) -> Result<Operand<'a, T>> {
         let Self(Some((copy, major))) = self else { return Ok(Operand::new(operand.rows)) };
         let shape = turned(operand.rows, *major);
-        let view = copy.view().strided(0, shape.shape(), &dense(copy.shape()))?;
+        let view = copy.view().strided(0, shape.shape(), copy.view().strides())?;
         Ok(Operand::new(turned(view, *major)))
     }
 }
@@ -48,11 +49,6 @@ impl<T: Float> Copied<T> {
 /// Rows along k as rows of adjacent elements, and back.
 fn turned<T>(rows: View<'_, T>, major: Major) -> View<'_, T> {
     if major == Major::Mn { rows.t() } else { rows }
-}
-
-/// The strides of a dense tensor.
-fn dense(shape: &[usize]) -> Vec<usize> {
-    (1..=shape.len()).map(|i| shape[i..].iter().product()).collect()
 }
 
 impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
@@ -65,9 +61,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// Whether there is something to copy, and what is copied can be taken in packs.
     fn fits_padded(&self) -> bool {
-        let lies = [&self.a.lies, &self.b.lies];
-        lies.iter().any(|lies| lies.major.is_none())
-            && lies.iter().all(|lies| lies.major.is_some() || lies.adjacent().is_some())
+        gains_from_copies([&self.a.lies, &self.b.lies])
     }
 
     /// By the path for operands that lie in packs, after a copy of those that do not. Without memory for the copies it is that for any strides.
