@@ -1,7 +1,7 @@
 //! `cargo xtask package`: the packages as crates.io gets them, and what a stranger does with them.
 //!
 //! Two crates are built outside the workspace from the packed files: the example of README.md, without a device toolchain, and
-//! `template/`, with one. Both run in the simulator.
+//! `template/`, with one. Both run in the simulator. The library's documentation is made from them too, as docs.rs does.
 
 use std::collections::HashSet;
 use std::fs;
@@ -35,7 +35,8 @@ pub(crate) fn run() -> Result<()> {
     let packages = unpack(&folder.path().join("packages"))?;
     let target = folder.path().join("target");
     example(&Stranger { folder: folder.path().join("example"), target: &target, packages: &packages })?;
-    template(&Stranger { folder: folder.path().join("template"), target: &target, packages: &packages })
+    template(&Stranger { folder: folder.path().join("template"), target: &target, packages: &packages })?;
+    documentation(&packages, &target)
 }
 
 /// Writes the archive of kernels, of today's sources.
@@ -108,20 +109,40 @@ impl Stranger<'_> {
         Ok(())
     }
 
-    /// cargo in the crate, with nothing of this workspace in its environment.
+    /// cargo in the crate, in the simulator.
     fn cargo(&self, args: &[&str]) -> Command {
-        let mut command = cargo::command(args);
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            let ours = ["CARGO_", "WARPSMITH_", "CUDA_"].iter().any(|prefix| text.starts_with(prefix));
-            if ours && text != "CARGO_HOME" {
-                command.env_remove(&name);
-            }
-        }
-        command.arg("--offline").env("CARGO_TARGET_DIR", self.target).env("WARPSMITH_BACKEND", "sim");
-        command.current_dir(&self.folder);
+        let mut command = outside(&self.folder, self.target, args);
+        command.env("WARPSMITH_BACKEND", "sim");
         command
     }
+}
+
+/// cargo in `folder`, with nothing of this workspace in its environment.
+fn outside(folder: &Path, target: &Path, args: &[&str]) -> Command {
+    let mut command = cargo::command(args);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        let ours = ["CARGO_", "WARPSMITH_", "CUDA_"].iter().any(|prefix| text.starts_with(prefix));
+        if ours && text != "CARGO_HOME" {
+            command.env_remove(&name);
+        }
+    }
+    command.arg("--offline").env("CARGO_TARGET_DIR", target).current_dir(folder);
+    command
+}
+
+/// The library's documentation, from its package, as its manifest asks docs.rs to make it: without a device toolchain and without kernels.
+fn documentation(packages: &[Package], target: &Path) -> Result<()> {
+    let library = packages.iter().find(|package| package.name == "warpsmith").context("warpsmith was not packed")?;
+    fs::remove_file(library.folder.join("kernels.ptxa"))?;
+    let mut doc = outside(&library.folder, target, &["doc", "--lib", "--no-deps", "--all-features", "--quiet"]);
+    for Package { name, folder } in packages.iter().filter(|package| package.name != "warpsmith") {
+        doc.arg(format!("--config=patch.crates-io.{name}.path={:?}", folder.display().to_string()));
+    }
+    cargo::run("documentation, packed", doc.env("DOCS_RS", "1").env("WARPSMITH_DEVICE_TOOLCHAIN", "/none"))?;
+    let page = target.join("doc/warpsmith/ops/index.html");
+    ensure!(page.is_file(), "there is no {}", page.display());
+    Ok(())
 }
 
 /// README.md's example. It needs no device toolchain, and few crates.

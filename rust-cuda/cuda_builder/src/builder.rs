@@ -1,19 +1,18 @@
 //! The builder: options, and the steps of a build.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
-    sync::{Mutex, mpsc},
-    thread,
 };
 
 use crate::{
     Arch, Error, Manifest, cache, cargo,
-    compile::{self, Compiler, Done, Job},
-    frontend::Frontend,
+    compile::{self, Compiler, Done},
+    frontend::{Frontend, Kernels},
     output::{self, create},
-    ptxas,
+    parallel, ptxas,
     sources::Sources,
     toolchain,
     watch::Watch,
@@ -55,8 +54,8 @@ pub struct BuildOutput {
     pub warnings: Vec<String>,
     /// How many of the kernels had been compiled before.
     pub cached: usize,
-    /// For how many architectures the crate had to be linked and cut again, because rustc had compiled it again.
-    pub linked: usize,
+    /// Whether the crate had to be cut again, because rustc had compiled it again.
+    pub cut: bool,
 }
 
 impl CudaBuilder {
@@ -197,7 +196,7 @@ impl CudaBuilder {
         let frontend = Frontend { compiler: &compiler, folder: &folder, target: &target, only: self.only.as_ref() };
         // Taken before rustc reads them: a file that is edited meanwhile makes the archive look old, not new.
         let hash = sources.hash(&self.how())?;
-        let (mut kernels, warnings, linked) = run(&frontend, &self.arches())?;
+        let (mut kernels, warnings, cut) = run(&frontend, &self.arches())?;
         kernels.sort_by(|a, b| (a.entry.arch, &a.entry.symbol).cmp(&(b.entry.arch, &b.entry.symbol)));
         let archive = self.archive_file(&target);
         output::archive(&archive, &hash, &kernels)?;
@@ -206,7 +205,7 @@ impl CudaBuilder {
         if let Some(folder) = &self.copy_to {
             output::files(folder, &manifest, &kernels)?;
         }
-        Ok(BuildOutput { archive, manifest, warnings, cached, linked })
+        Ok(BuildOutput { archive, manifest, warnings, cached, cut })
     }
 
     /// The hash that an archive of these kernels has, built now: of the crate, the crates beside it, the versions of the
@@ -223,14 +222,14 @@ impl CudaBuilder {
     }
 
     fn arches(&self) -> Vec<Arch> {
-        if self.arches.is_empty() { vec![Arch::Sm80] } else { self.arches.clone() }
+        let mut arches = self.arches.clone();
+        arches.sort();
+        if arches.is_empty() { vec![Arch::Sm80] } else { arches }
     }
 
     /// What decides the PTX besides the sources.
     fn how(&self) -> String {
-        let mut arches = self.arches();
-        arches.sort();
-        format!("{} {:?} {:?} {arches:?}", compile::FORMAT, self.options, self.only)
+        format!("{} {:?} {:?} {:?}", compile::FORMAT, self.options, self.only, self.arches())
     }
 
     fn archive_file(&self, target: &Path) -> PathBuf {
@@ -241,64 +240,22 @@ impl CudaBuilder {
     }
 }
 
-/// Cargo and the linker, one architecture after the other, feed the kernels to as many workers as there are cores.
-fn run(frontend: &Frontend<'_>, arches: &[Arch]) -> Result<(Vec<Done>, Vec<String>, usize), Error> {
-    let (send, jobs) = mpsc::channel::<Job>();
-    let jobs = Mutex::new(jobs);
-    let done = Mutex::new(Vec::new());
-    let errors = Mutex::new(Vec::new());
-    let mut warnings = Vec::new();
-    let mut linked = 0;
-    let failed = thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    // A statement of its own, so that the queue is not locked while the kernel compiles.
-                    let job = lock(&jobs).recv();
-                    match job.map(|job| frontend.compiler.run(&job)) {
-                        Ok(Ok(kernel)) => lock(&done).push(kernel),
-                        Ok(Err(error)) => lock(&errors).push(error),
-                        Err(mpsc::RecvError) => break,
-                    }
-                }
-            });
+/// Compiles the crate, and its kernels on as many threads as there are cores.
+fn run(frontend: &Frontend<'_>, arches: &[Arch]) -> Result<(Vec<Done>, Vec<String>, bool), Error> {
+    let Kernels { mut jobs, mut done, cut, mut errors, mut warnings } = frontend.kernels(arches)?;
+    // The largest first, so that none is left over when the others are done.
+    jobs.sort_by_key(|job| Reverse(job.ir.len()));
+    for image in parallel::map(&jobs, |job| frontend.compiler.run(job)).into_iter().flatten() {
+        match image {
+            Ok(image) => done.push(image),
+            Err(error) => errors.push(error),
         }
-        for &arch in arches {
-            match frontend.kernels(arch) {
-                Ok(output) => {
-                    warnings.extend(output.warnings);
-                    lock(&errors).extend(output.errors);
-                    linked += usize::from(output.linked);
-                    lock(&done).extend(output.done);
-                    // The largest first, so that none is left over when the others are done.
-                    let mut jobs = output.jobs;
-                    jobs.sort_by_key(|job| std::cmp::Reverse(job.ir.len()));
-                    for job in jobs {
-                        let _ = send.send(job);
-                    }
-                }
-                Err(error) => {
-                    drop(send);
-                    return Some(error);
-                }
-            }
-        }
-        drop(send);
-        None
-    });
-    if let Some(error) = failed {
-        return Err(error);
     }
-    let mut errors = errors.into_inner().unwrap_or_default();
     if !errors.is_empty() {
-        errors.sort_by(|a, b| (&a.kernel, a.arch).cmp(&(&b.kernel, b.arch)));
+        errors.sort_by(|a, b| (&a.kernel, &a.arches).cmp(&(&b.kernel, &b.arches)));
         return Err(Error::Kernels(errors));
     }
     warnings.sort();
     warnings.dedup();
-    Ok((done.into_inner().unwrap_or_default(), warnings, linked))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    Ok((done, warnings, cut))
 }

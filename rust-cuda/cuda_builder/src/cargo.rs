@@ -10,7 +10,7 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{Arch, Error, toolchain::Toolchain};
+use crate::{Error, toolchain::Toolchain};
 
 /// rustc's name for the device.
 pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
@@ -21,9 +21,11 @@ pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
 /// simplification of matches makes one call of two. LLVM does both later, to the calls that allow it.
 const RUSTFLAGS: &str = "-Cno-prepopulate-passes\x1f-Zmir-enable-passes=-JumpThreading,-MatchBranchSimplification";
 
-/// What cargo made of the crate for one architecture.
+/// What cargo made of the crate.
 #[derive(Debug)]
 pub(crate) struct Compiled {
+    /// A name for the set of flags, so that no build undoes another's.
+    pub(crate) kind: String,
     /// The bitcode archives: the crate itself and what it depends on, `core` included.
     pub(crate) archives: Vec<PathBuf>,
     /// rustc's warnings about those, as it prints them.
@@ -32,41 +34,36 @@ pub(crate) struct Compiled {
 
 /// Compiles the crate in `folder` to unoptimised bitcode.
 ///
-/// Only the crate itself sees the architecture, so that `core` and the other dependencies are compiled once for all
-/// of them. MIR is optimised; LLVM's passes wait until the kernels have been cut apart.
+/// It is the same for every architecture. MIR is optimised; LLVM's passes wait until the kernels have been cut apart.
 /// With `lines`, it knows the lines of the source; what it inlines from the other crates has those of the call.
 /// With `only`, rustc sees no other entries, and compiles what these reach. It then has nothing to say about the rest.
 pub(crate) fn compile(
     toolchain: &Toolchain,
     folder: &Path,
     target: &Path,
-    arch: Arch,
     lines: bool,
     only: Option<&BTreeSet<String>>,
 ) -> Result<Compiled, Error> {
-    // Apart, so that no build undoes another's.
-    let mut incremental = arch.to_string();
+    let mut kind = "kernels".to_owned();
     let mut flags = vec!["--check-cfg".to_owned(), "cfg(cuda_only, values(any()))".to_owned()];
     if lines {
-        incremental += "-lines";
+        kind += "-lines";
         flags.push("-Cdebuginfo=line-directives-only".to_owned());
     }
     if let Some(only) = only {
-        incremental += "-only";
+        kind += "-only";
         flags.push("--cap-lints=allow".to_owned());
         flags.extend(["--cfg".to_owned(), "cuda_only".to_owned()]);
         flags.extend(only.iter().flat_map(|symbol| ["--cfg".to_owned(), format!("cuda_only=\"{symbol}\"")]));
     }
-    let values = Arch::ALL.map(|arch| format!("\"{arch}\"")).join(", ");
     let output = command(toolchain)
         .current_dir(folder)
         .args(["rustc", "--lib", "--crate-type", "rlib", "--release"])
         .args(["--target", TARGET, "-Zbuild-std=core", "--message-format=json", "--target-dir"])
         .arg(target)
-        .args(["--", "--cfg", &format!("cuda_arch=\"{arch}\"")])
-        .args(["--check-cfg", &format!("cfg(cuda_arch, values({values}))")])
+        .arg("--")
         // An edit costs what it changes, not the whole crate. Alone, incremental compilation would also turn off MIR inlining.
-        .arg(format!("-Cincremental={}", target.join("incremental").join(incremental).display()))
+        .arg(format!("-Cincremental={}", target.join("incremental").join(&kind).display()))
         .args(["-Ccodegen-units=256", "-Zinline-mir=yes"])
         .args(flags)
         .output()
@@ -77,9 +74,9 @@ pub(crate) fn compile(
         let errors = messages.errors.concat();
         // cargo's own words say what happened when rustc's do not.
         let messages = if errors.is_empty() { stderr.into_owned() } else { errors };
-        return Err(Error::Compile { arch, messages: messages.trim_end().to_owned() });
+        return Err(Error::Compile(messages.trim_end().to_owned()));
     }
-    messages.compiled()
+    messages.compiled(kind)
 }
 
 fn command(toolchain: &Toolchain) -> Command {
@@ -180,7 +177,7 @@ fn read_messages(stdout: &str) -> Messages {
     for message in stdout.lines().filter_map(|line| serde_json::from_str(line).ok()) {
         match message {
             Message::Artifact { filenames } => {
-                // The metadata's name has the hash that tells one architecture's archive from the other's; the copy
+                // The metadata's name has the hash that tells the archive of one set of flags from another's; the copy
                 // without it is overwritten by each.
                 let metadata = filenames.iter().find(|file| has_extension(file, "rmeta"));
                 if let Some(metadata) = metadata.filter(|file| is_device(file)) {
@@ -206,7 +203,7 @@ fn read_messages(stdout: &str) -> Messages {
 }
 
 impl Messages {
-    fn compiled(self) -> Result<Compiled, Error> {
+    fn compiled(self, kind: String) -> Result<Compiled, Error> {
         let missing = self.archives.iter().find(|archive| !archive.is_file());
         if let Some(archive) = missing {
             return Err(Error::Output(format!("{} was not written", archive.display())));
@@ -215,7 +212,7 @@ impl Messages {
             return Err(Error::Output("cargo reports no library".to_owned()));
         }
         let Messages { archives, warnings, .. } = self;
-        Ok(Compiled { archives, warnings })
+        Ok(Compiled { kind, archives, warnings })
     }
 }
 

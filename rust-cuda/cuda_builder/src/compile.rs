@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The number of the cache's format: to be raised when the builder itself treats kernels differently.
-pub(crate) const FORMAT: u32 = 6;
+pub(crate) const FORMAT: u32 = 7;
 
 /// What MIR's jump threading, which knows no convergence, would have done for loops over arrays: the positions of
 /// iterators become values, so that the loops have counts when LLVM comes to unroll them.
@@ -29,12 +29,11 @@ const BEFORE: &str = "cgscc(inline),function(sroa,loop-mssa(licm))";
 /// A kernel that waits for its turn.
 pub(crate) struct Job {
     pub(crate) cut: Cut,
-    pub(crate) arch: Arch,
     /// Unoptimised IR of the kernel and what it reaches.
     pub(crate) ir: String,
 }
 
-/// What came of a [`Job`].
+/// What came of a [`Job`] for one architecture.
 pub(crate) struct Done {
     pub(crate) entry: Kernel,
     pub(crate) ptx: String,
@@ -63,20 +62,39 @@ struct Cached {
 }
 
 impl Compiler<'_> {
-    /// Compiles and checks one kernel, or takes it from the cache.
-    pub(crate) fn run(&self, job: &Job) -> Result<Done, KernelError> {
-        if let Some(done) = self.cached(&job.cut, job.arch) {
-            return Ok(done);
-        }
-        let kernel = self.compile(job).map_err(|problem| KernelError {
-            kernel: job.cut.symbol.clone(),
-            module: job.cut.marker.module.clone(),
-            arch: job.arch,
+    /// Compiles and checks one kernel for its architectures, or takes it from the cache.
+    pub(crate) fn run(&self, job: &Job) -> Vec<Result<Done, KernelError>> {
+        let Job { cut, ir } = job;
+        let failed = |arches: &[Arch], problem| KernelError {
+            kernel: cut.symbol.clone(),
+            module: cut.marker.module.clone(),
+            arches: arches.to_vec(),
             problem,
-        })?;
-        // A cache that cannot be written costs time and nothing else.
-        let _ = cache::write(&self.file(&job.cut, job.arch), &kernel);
-        Ok(done(&job.cut, job.arch, kernel, false))
+        };
+        let mut images = Vec::new();
+        let mut optimised = None;
+        for &arch in &cut.arches {
+            if let Some(done) = self.cached(cut, arch) {
+                images.push(Ok(done));
+                continue;
+            }
+            let optimised = match optimised {
+                Some(ref ir) => ir,
+                None => match self.optimise(cut, ir) {
+                    Ok(ir) => optimised.insert(ir),
+                    Err(problem) => return vec![Err(failed(&cut.arches, problem))],
+                },
+            };
+            images.push(match self.generate(cut, arch, optimised) {
+                Ok(kernel) => {
+                    // A cache that cannot be written costs time and nothing else.
+                    let _ = cache::write(&self.file(cut, arch), &kernel);
+                    Ok(done(cut, arch, kernel, false))
+                }
+                Err(problem) => Err(failed(&[arch], problem)),
+            });
+        }
+        images
     }
 
     /// A kernel that was compiled before.
@@ -87,11 +105,11 @@ impl Compiler<'_> {
     /// Where the cache has a kernel: everything that decides what it becomes, as one number.
     fn file(&self, cut: &Cut, arch: Arch) -> PathBuf {
         let ptxas = self.ptxas_for(arch).map(Ptxas::version);
-        let Cut { symbol, marker, hash: ir } = cut;
+        let Cut { marker, hash: ir, .. } = cut;
         let how = format!(
             "{} {:?} {:?} {ptxas:?} {} {} {marker:?} {ir}",
             self.tools(),
-            self.opt(arch, symbol),
+            self.opt(cut),
             self.llc(arch),
             self.options.emit_llvm_ir,
             self.options.lines
@@ -108,9 +126,10 @@ impl Compiler<'_> {
         self.ptxas.filter(|ptxas| ptxas.supports(arch))
     }
 
-    fn compile(&self, job: &Job) -> Result<Cached, Problem> {
-        let marker = &job.cut.marker;
-        let optimised = self.run_tool("opt", &self.opt(job.arch, &job.cut.symbol), &job.ir)?;
+    /// LLVM's passes over a cut, which take most of the time, once for all its architectures. They go by the oldest: what the
+    /// others can do besides is chosen with the instructions.
+    fn optimise(&self, cut: &Cut, ir: &str) -> Result<String, Problem> {
+        let optimised = self.run_tool("opt", &self.opt(cut), ir)?;
         let module = ir::Module::parse(&optimised);
         let panics = ir::panics(&module);
         if !panics.is_empty() {
@@ -120,38 +139,43 @@ impl Compiler<'_> {
         if !unresolved.is_empty() {
             return Err(Problem::Unresolved(unresolved));
         }
-        let optimised = if self.options.lines { ir::lines::of_crate(&optimised, self.folder) } else { optimised };
-        let ptx = self.run_tool("llc", &self.llc(job.arch), &optimised)?;
+        Ok(if self.options.lines { ir::lines::of_crate(&optimised, self.folder) } else { optimised })
+    }
+
+    /// PTX for one architecture, checked.
+    fn generate(&self, cut: &Cut, arch: Arch, optimised: &str) -> Result<Cached, Problem> {
+        let marker = &cut.marker;
+        let ptx = self.run_tool("llc", &self.llc(arch), optimised)?;
         let ptx = if self.options.lines { ptx::fold_lines(&ptx) } else { ptx };
-        let (ptx, params) = ptx::finish_entry(&ptx, &job.cut.symbol, &marker.tensormaps)
+        let (ptx, params) = ptx::finish_entry(&ptx, &cut.symbol, &marker.tensormaps)
             .map_err(|message| Problem::Tool { tool: "cuda_builder", message })?;
-        let resources = match self.ptxas_for(job.arch) {
-            Some(ptxas) => Some(ptxas.assemble(&ptx, job.arch).map_err(refused)?),
+        let resources = match self.ptxas_for(arch) {
+            Some(ptxas) => Some(ptxas.assemble(&ptx, arch).map_err(refused)?),
             None => None,
         };
         if let Some(resources) = resources.as_ref().filter(|r| marker.no_spills && !r.is_clean()) {
             return Err(Problem::Spills(resources.clone()));
         }
-        let ir = self.options.emit_llvm_ir.then_some(optimised);
+        let ir = self.options.emit_llvm_ir.then(|| optimised.to_owned());
         Ok(Cached { ptx, params, resources, ir })
     }
 
     fn run_tool(&self, tool: &'static str, arguments: &[String], input: &str) -> Result<String, Problem> {
         let mut command = self.toolchain.llvm_tool(tool);
         command.args(arguments).args(["-o", "-", "-"]);
-        pipe(tool, command, input)
+        pipe(tool, command, input.as_bytes())
     }
 
-    fn opt(&self, arch: Arch, symbol: &str) -> Vec<String> {
+    fn opt(&self, cut: &Cut) -> Vec<String> {
         let level = if self.options.release { "O3" } else { "O1" };
-        let mut arguments = target(arch);
+        let mut arguments = cut.arches.first().map_or(Vec::new(), |&oldest| target(oldest));
         arguments.extend([
             "-S".to_owned(),
             // A loop over a register array has to unroll whole, or the array ends up in local memory: LLVM's own limit
             // (300) suits a CPU.
             "-unroll-threshold=4000".to_owned(),
             format!("-passes=internalize,globaldce,{BEFORE},default<{level}>"),
-            format!("-internalize-public-api-list={symbol}"),
+            format!("-internalize-public-api-list={}", cut.symbol),
         ]);
         arguments
     }
@@ -188,7 +212,7 @@ fn refused(error: PtxasError) -> Problem {
 }
 
 /// Runs `command` on `input` and returns its output.
-fn pipe(tool: &'static str, mut command: Command, input: &str) -> Result<String, Problem> {
+pub(crate) fn pipe(tool: &'static str, mut command: Command, input: &[u8]) -> Result<String, Problem> {
     let failed = |message: String| Problem::Tool { tool, message };
     let mut child = command
         .stdin(Stdio::piped())
@@ -199,7 +223,7 @@ fn pipe(tool: &'static str, mut command: Command, input: &str) -> Result<String,
     let stdin = child.stdin.take();
     // Writing on a thread: the tool may fill its output before it has read everything.
     let output = std::thread::scope(|scope| {
-        scope.spawn(move || stdin.map(|mut stdin| io::Write::write_all(&mut stdin, input.as_bytes())));
+        scope.spawn(move || stdin.map(|mut stdin| io::Write::write_all(&mut stdin, input)));
         child.wait_with_output()
     })
     .map_err(|error| failed(error.to_string()))?;

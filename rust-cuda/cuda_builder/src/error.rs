@@ -24,22 +24,20 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The crate does not compile.
-    #[error("the kernels do not compile for {arch}:\n{messages}")]
-    Compile {
-        /// What it was compiled for.
-        arch: Arch,
-        /// What rustc and cargo say.
-        messages: String,
-    },
+    #[error("the kernels do not compile:\n{0}")]
+    Compile(String),
     /// Cargo does not say what the crate depends on.
     #[error("cargo metadata failed:\n{0}")]
     Metadata(String),
     /// rustc's output is not what the builder expects.
     #[error("unexpected compiler output: {0}")]
     Output(String),
-    /// The crate's bitcode could not be linked.
-    #[error("llvm-link failed:\n{0}")]
+    /// The crate, and those it depends on, define a symbol twice.
+    #[error("the symbol `{0}` is defined twice")]
     Link(String),
+    /// Bitcode could not be read.
+    #[error("llvm-dis failed:\n{0}")]
+    Bitcode(String),
     /// Some kernels are broken; the others are not written either.
     #[error("{}", list(.0))]
     Kernels(Vec<KernelError>),
@@ -62,7 +60,7 @@ pub struct KernelError {
     /// The Rust module that declares it; empty when it is not known.
     pub module: String,
     /// What it was compiled for.
-    pub arch: Arch,
+    pub arches: Vec<Arch>,
     /// What is wrong.
     pub problem: Problem,
 }
@@ -121,8 +119,8 @@ fn list(errors: &[KernelError]) -> String {
     for error in errors {
         let text = error.problem.to_string();
         match grouped.iter_mut().find(|(first, other, _)| first.kernel == error.kernel && *other == text) {
-            Some((_, _, arches)) => arches.push(error.arch.as_str()),
-            None => grouped.push((error, text, vec![error.arch.as_str()])),
+            Some((_, _, arches)) => arches.extend(error.arches.iter().map(|arch| arch.as_str())),
+            None => grouped.push((error, text, error.arches.iter().map(|arch| arch.as_str()).collect())),
         }
     }
     let paragraphs = grouped.iter().map(|(error, text, arches)| {
@@ -144,7 +142,7 @@ mod tests {
         let error = |kernel: &str, arch| KernelError {
             kernel: kernel.to_owned(),
             module: "k::ops".to_owned(),
-            arch,
+            arches: vec![arch],
             problem: Problem::NoMarker,
         };
         let text =

@@ -16,12 +16,13 @@
 //! # How it works
 //!
 //! 1. A [device toolchain](toolchain) is found.
-//! 2. Cargo compiles the crate and `core` to *unoptimised* bitcode, once an architecture; only the crate itself sees
-//!    `cfg(cuda_arch = "sm_80")` and is compiled again for the next.
-//! 3. `llvm-link` joins the crate, its dependencies, and a prelude that gives Rust the shared address space.
-//! 4. The module is cut into one module a kernel, as text. Inline assembly with side effects becomes `convergent` there,
-//!    and the launch bounds that `#[kernel]` leaves in a marker are attached.
-//! 5. `opt` and `llc` turn each into PTX, in parallel, unless the cache has it.
+//! 2. Cargo compiles the crate and `core` to *unoptimised* bitcode, once for all architectures.
+//! 3. `llvm-dis` makes text of the modules that are new. They are the crate, its dependencies, and a prelude that gives Rust the
+//!    shared address space.
+//! 4. One module a kernel is cut out of them, as text. Inline assembly with side effects becomes `convergent` there,
+//!    and the launch bounds that `#[kernel]` leaves in a marker are attached. A kernel that asks for its architecture
+//!    (`cuda_std::arch`) is cut once for each.
+//! 5. `opt` optimises each, and `llc` turns it into PTX for every architecture, in parallel, unless the cache has it.
 //! 6. Each is checked: no panic, no unresolved function, and, when [`ptxas`] is there, that it assembles and keeps its
 //!    promise of no spills.
 //! 7. All go into one archive, `kernels.ptxa`, which the host reads.
@@ -36,12 +37,14 @@ mod builder;
 mod cache;
 mod cargo;
 mod compile;
+mod disassemble;
 pub mod error;
 mod frontend;
 mod ir;
 pub mod manifest;
 mod marker;
 mod output;
+mod parallel;
 mod ptx;
 pub mod ptxas;
 mod scratch;

@@ -1,10 +1,12 @@
 //! The marker: how `#[kernel(...)]` tells the builder what rustc has no attribute for.
 //!
 //! It is an assembler comment in the body of the entry, on one line:
-//! `//#kernel module=<path> block=X,Y,Z min_blocks=N cluster=X,Y,Z shared=BYTES no_spills=0|1 tensormaps=I,J`.
+//! `//#kernel module=<path> arch=sm_90a block=X,Y,Z min_blocks=N cluster=X,Y,Z shared=BYTES no_spills=0|1 tensormaps=I,J`.
 //! A key that is left out has its default.
 
 use serde::{Deserialize, Serialize};
+
+use crate::Arch;
 
 /// The start of every marker.
 pub(crate) const PREFIX: &str = "//#kernel";
@@ -13,6 +15,8 @@ pub(crate) const PREFIX: &str = "//#kernel";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Marker {
     pub(crate) module: String,
+    /// The only architecture that it is for, if there is one.
+    pub(crate) arch: Option<Arch>,
     pub(crate) block: [u32; 3],
     pub(crate) min_blocks: u32,
     pub(crate) cluster: [u32; 3],
@@ -28,6 +32,7 @@ impl Marker {
         let fields = line.strip_prefix(PREFIX).ok_or_else(|| format!("a marker starts with {PREFIX}"))?;
         let mut marker = Marker {
             module: String::new(),
+            arch: None,
             block: [0; 3],
             min_blocks: 0,
             cluster: [1; 3],
@@ -40,6 +45,7 @@ impl Marker {
             let bad = || format!("`{value}` is not a valid {key}");
             match key {
                 "module" => marker.module = value.to_owned(),
+                "arch" => marker.arch = Some(Arch::from_name(value).ok_or_else(bad)?),
                 "block" => marker.block = triple(value).ok_or_else(bad)?,
                 "min_blocks" => marker.min_blocks = value.parse().map_err(|_| bad())?,
                 "cluster" => marker.cluster = triple(value).ok_or_else(bad)?,
@@ -101,13 +107,14 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let marker = Marker::parse(
-            "//#kernel module=k::ops block=32,4,1 min_blocks=2 cluster=2,1,1 shared=1024 no_spills=1 tensormaps=0,3",
+            "//#kernel module=k::ops arch=sm_90a block=32,4,1 min_blocks=2 cluster=2,1,1 shared=1024 no_spills=1 tensormaps=0,3",
         )
         .unwrap();
         assert_eq!(
             marker,
             Marker {
                 module: "k::ops".to_owned(),
+                arch: Some(Arch::Sm90a),
                 block: [32, 4, 1],
                 min_blocks: 2,
                 cluster: [2, 1, 1],
@@ -125,7 +132,7 @@ mod tests {
     #[test]
     fn missing_keys_have_defaults() {
         let marker = Marker::parse("//#kernel block=128,1,1 tensormaps=").unwrap();
-        assert_eq!((marker.min_blocks, marker.shared), (0, 0));
+        assert_eq!((marker.arch, marker.min_blocks, marker.shared), (None, 0, 0));
         assert_eq!(marker.cluster, [1, 1, 1]);
         assert!(!marker.no_spills && marker.tensormaps.is_empty());
         assert_eq!(marker.llvm_attributes(), r#""nvvm.maxntid"="128,1,1""#);
@@ -136,6 +143,7 @@ mod tests {
         for (text, message) in [
             ("//#kernel", "1 to 1024"),
             ("//#kernel block=64,32,1", "1 to 1024"),
+            ("//#kernel arch=sm_1 block=1,1,1", "`sm_1` is not a valid arch"),
             ("//#kernel block=64", "`64` is not a valid block"),
             ("//#kernel block=1,1,1 colour=red", "unknown key `colour`"),
             ("//#kernel block=1,1,1 cluster=0,1,1", "at least one block"),

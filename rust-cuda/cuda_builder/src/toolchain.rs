@@ -1,7 +1,7 @@
 //! Finding a device toolchain: a rustc, its sources, and LLVM's tools.
 //!
 //! rustc compiles for `nvptx64-nvidia-cuda` by itself, but `core` for it has to be built from source, so the sources
-//! must match the compiler; and LLVM's `llvm-link`, `opt` and `llc` must be of the compiler's LLVM or newer. It is
+//! must match the compiler; and LLVM's `llvm-dis`, `opt` and `llc` must be of the compiler's LLVM or newer. It is
 //! looked for, in this order:
 //!
 //! 1. in `$WARPSMITH_DEVICE_TOOLCHAIN`, when that is set: then nowhere else;
@@ -62,7 +62,7 @@ pub struct Toolchain {
     pub rustc: PathBuf,
     /// Its version, such as `1.95.0`.
     pub rustc_version: String,
-    /// The folder of `llvm-link`, `opt` and `llc`.
+    /// The folder of `llvm-dis`, `opt` and `llc`.
     pub llvm: PathBuf,
     /// The major version of those.
     pub llvm_major: u32,
@@ -82,7 +82,7 @@ impl std::error::Error for NotFound {}
 impl fmt::Display for NotFound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "no device toolchain: compiling kernels takes rustc, its sources and LLVM's llvm-link, opt and llc.\nLooked in:",
+            "no device toolchain: compiling kernels takes rustc, its sources and LLVM's llvm-dis, opt and llc.\nLooked in:",
         )?;
         for (place, why) in &self.tried {
             write!(f, "\n  - {place}: {why}")?;
@@ -226,7 +226,7 @@ impl Toolchain {
         }
         let mut why = Vec::new();
         for folder in folders {
-            if ["llvm-link", "opt", "llc"].iter().any(|tool| !folder.join(tool).is_file()) {
+            if ["llvm-dis", "opt", "llc"].iter().any(|tool| !folder.join(tool).is_file()) {
                 continue;
             }
             match self.llvm_version(&folder) {

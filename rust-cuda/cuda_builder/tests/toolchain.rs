@@ -43,7 +43,7 @@ fn sources(root: &Path) {
 }
 
 fn tools(folder: &Path, version: &str, targets: &str) {
-    for tool in ["llvm-link", "opt", "llc"] {
+    for tool in ["llvm-dis", "opt", "llc"] {
         program(&folder.join(tool), &format!("LLVM version {version}\n  Registered Targets:\n    {targets}"));
     }
 }

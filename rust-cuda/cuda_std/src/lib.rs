@@ -62,6 +62,7 @@ macro_rules! ptx {
     };
 }
 
+pub mod arch;
 pub mod atomic;
 pub mod block;
 pub mod cluster;

@@ -29,7 +29,7 @@ impl Arch {
     /// Every architecture, oldest first.
     pub const ALL: [Arch; 5] = [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90, Arch::Sm90a];
 
-    /// The name PTX, ptxas and LLVM know it by, such as `sm_90a`. It is also the value of `cfg(cuda_arch = "…")`.
+    /// The name PTX, ptxas and LLVM know it by, such as `sm_90a`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Arch::Sm80 => "sm_80",

@@ -158,7 +158,7 @@ fn wanted(package: &str) -> Vec<String> {
     } else if package.ends_with("-src") {
         vec!["./usr/src/*/library/*".to_owned(), "./usr/lib/rustlib/*".to_owned()]
     } else if package.starts_with("llvm-") {
-        ["opt", "llc", "llvm-link"].map(|tool| format!("./usr/lib/{package}/bin/{tool}")).to_vec()
+        ["opt", "llc", "llvm-dis"].map(|tool| format!("./usr/lib/{package}/bin/{tool}")).to_vec()
     } else {
         vec!["./usr/lib/*".to_owned()]
     }

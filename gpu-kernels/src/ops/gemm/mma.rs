@@ -16,7 +16,7 @@ use cuda_std::float::{Element, Half};
 use cuda_std::fp8::Float8;
 use cuda_std::shared;
 use cuda_std::vector::Pack;
-use cuda_std::{cp_async, f8e4m3, f16, math, mma, shared_field, thread};
+use cuda_std::{arch, cp_async, f8e4m3, f16, math, mma, shared_field, thread};
 
 use super::Problem;
 use super::epilogue::{Epilogue, Sum};
@@ -117,7 +117,7 @@ pub(super) struct Floats8<Q>(PhantomData<Q>);
 #[inline(always)]
 fn widen<Q: Float8>(elements: u32) -> [u32; 2] {
     [elements as u16, (elements >> 16) as u16].map(|pair| {
-        if cfg!(cuda_arch = "sm_80") {
+        if arch::number() < 89 {
             // SAFETY: an 8-bit float is a byte.
             let [low, high] = pair.to_le_bytes().map(|bits| unsafe { mem::transmute_copy::<u8, Q>(&bits) }.to_f32());
             f16::pack(low, high)

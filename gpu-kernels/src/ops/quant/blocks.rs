@@ -5,7 +5,7 @@ use core::array;
 use cuda_std::float::Element;
 use cuda_std::fp8::{self, Float8, f8e8m0};
 use cuda_std::vector::Pack;
-use cuda_std::{math, thread, warp};
+use cuda_std::{arch, math, thread, warp};
 
 use crate::lanes;
 use crate::map::{In, Out};
@@ -77,13 +77,13 @@ pub(crate) fn max_magnitude(max: f32, x: f32) -> f32 {
 /// [`Float8::from_f32`] of a pack, by the hardware's instruction where there is one.
 #[inline(always)]
 pub(crate) fn narrow<Q: Float8, const N: usize>(values: [f32; N]) -> Pack<Q, N> {
-    Pack(if cfg!(cuda_arch = "sm_80") { values.map(Q::from_f32) } else { fp8::array_from_f32(values) })
+    Pack(if arch::number() < 89 { values.map(Q::from_f32) } else { fp8::array_from_f32(values) })
 }
 
 /// [`Float8::to_f32`] of a pack, likewise.
 #[inline(always)]
 pub(crate) fn widen<Q: Float8, const N: usize>(pack: Pack<Q, N>) -> [f32; N] {
-    if cfg!(cuda_arch = "sm_80") { pack.0.map(Q::to_f32) } else { fp8::array_to_f32(pack.0) }
+    if arch::number() < 89 { pack.0.map(Q::to_f32) } else { fp8::array_to_f32(pack.0) }
 }
 
 /// The row, or row of blocks, that y and z of the grid name.

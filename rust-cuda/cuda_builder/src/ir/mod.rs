@@ -6,6 +6,7 @@
 
 mod inspect;
 pub(crate) mod lines;
+mod program;
 mod scan;
 mod split;
 
@@ -13,7 +14,8 @@ use std::collections::HashMap;
 
 pub use inspect::{PanicSite, Unresolved};
 pub(crate) use inspect::{panics, unresolved};
-pub(crate) use split::{extract, marker};
+pub(crate) use program::{Place, Program};
+pub(crate) use split::{Cutter, asks_arch, marker};
 
 /// A parsed module: the top-level entities, as text.
 pub(crate) struct Module<'a> {
@@ -46,7 +48,7 @@ pub(crate) enum Kind {
 }
 
 impl<'a> Module<'a> {
-    /// Reads what `llvm-link -S` and `opt -S` print.
+    /// Reads what `llvm-dis` and `opt -S` print.
     pub(crate) fn parse(source: &'a str) -> Module<'a> {
         let mut module = Module {
             header: Vec::new(),
@@ -105,11 +107,6 @@ impl<'a> Module<'a> {
             self.index.insert(name, self.items.len());
             self.items.push(Item { name, kind, text });
         }
-    }
-
-    /// The kernels, in the order of the module.
-    pub(crate) fn kernels(&self) -> impl Iterator<Item = &Item<'a>> {
-        self.items.iter().filter(|item| item.kind == Kind::Kernel)
     }
 
     fn get(&self, name: &str) -> Option<&Item<'a>> {

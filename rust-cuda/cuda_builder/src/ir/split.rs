@@ -1,12 +1,24 @@
 //! Cutting one kernel, and everything it can reach, out of a module.
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::Write as _,
+    hash::Hash,
+    ops::Range,
+    rc::Rc,
+};
 
 use super::{
-    Item, Kind, Module, is_panic,
+    Item, Kind, Place, Program, is_panic,
     scan::{Token, list_length, string_length, tokens},
 };
-use crate::marker::{self, Marker};
+use crate::{
+    Arch,
+    marker::{self, Marker},
+};
+
+/// The function whose result is the architecture, as the number in its name.
+const ARCH: &str = "__cuda_arch";
 
 /// The marker of a kernel: `None` when it has none, which means that `#[kernel]` did not make it.
 pub(crate) fn marker(kernel: &Item<'_>) -> Option<Result<Marker, String>> {
@@ -19,46 +31,92 @@ fn is_marker(line: &str) -> bool {
     line.contains(" asm ") && line.split('"').nth(1).is_some_and(|template| template.starts_with(marker::PREFIX))
 }
 
-/// A module with `kernel` and all it refers to, and nothing else.
-///
-/// - Inline assembly with side effects becomes `convergent`, unless it only does what concerns one lane. rustc does not
-///   say so, and without it LLVM may copy or sink a `shfl.sync`, `bar.sync` or `mma.sync` into divergent branches. So do
-///   calls through pointers and all functions; LLVM takes it back from functions that do not need it.
-/// - Panic functions lose their bodies: a panic that survives optimisation is then a call with its arguments intact.
-/// - The marker becomes launch bounds.
-/// - Group and metadata numbers start again at 0, in order of use. So do the names of private constants, which rustc makes
-///   of a hash of the whole crate and a number, and those of Rust's functions, of which each part of the crate may have a
-///   copy that `llvm-link` numbers. All of these become internal, whether or not another part of the crate uses them. The
-///   text then depends on nothing but the kernel.
-pub(crate) fn extract(module: &Module<'_>, kernel: &Item<'_>, marker: &Marker) -> String {
-    let mut out = Output::new(module);
-    for line in &module.header {
-        out.copy(line);
-        out.text.push('\n');
+/// Cuts kernels out of a program.
+pub(crate) struct Cutter<'p, 'a> {
+    program: &'p Program<'a>,
+    /// The items that were cut before: many are part of hundreds of kernels.
+    prepared: HashMap<Place, Rc<Prepared<'a>>>,
+}
+
+impl<'p, 'a> Cutter<'p, 'a> {
+    pub(crate) fn new(program: &'p Program<'a>) -> Cutter<'p, 'a> {
+        Cutter { program, prepared: HashMap::new() }
     }
-    out.push_symbol(kernel.name);
-    let mut done = 0;
-    while done < out.reached.len() {
-        let name = out.reached[done];
-        done += 1;
-        let Some(item) = module.get(name) else {
-            continue;
-        };
-        let text = match item.kind {
-            Kind::Global => item.text.to_owned(),
-            Kind::Declaration if name.starts_with("llvm.") => item.text.to_owned(),
-            Kind::Declaration => annotate(item.text, ""),
-            Kind::Function if is_panic(name) => annotate(&declaration(item.text), ""),
-            Kind::Function if is_mangled(name) => {
-                function(&format!("define internal {}", without_linkage(item.text)), "")
+
+    /// A module with `kernel` and all it refers to, and nothing else.
+    ///
+    /// - Inline assembly with side effects becomes `convergent`, unless it only does what concerns one lane. rustc does not
+    ///   say so, and without it LLVM may copy or sink a `shfl.sync`, `bar.sync` or `mma.sync` into divergent branches. So do
+    ///   calls through pointers and all functions; LLVM takes it back from functions that do not need it.
+    /// - Panic functions lose their bodies: a panic that survives optimisation is then a call with its arguments intact.
+    /// - The marker becomes launch bounds.
+    /// - Group and metadata numbers start again at 0, in order of use. So do the names of private constants, which rustc makes
+    ///   of a hash of the whole crate and a number, and those of Rust's functions, of which each module may have a copy. All
+    ///   of these become internal, whether or not another module uses them. The text then depends on nothing but the kernel.
+    /// - `__cuda_arch` returns the number of `arch`.
+    pub(crate) fn cut(&mut self, kernel: Place, marker: &Marker, arch: Arch) -> String {
+        let mut out = Output::new(self.program);
+        for line in &self.program.modules[kernel.module].header {
+            out.text.push_str(line);
+            out.text.push('\n');
+        }
+        out.name(kernel, &self.prepare(kernel));
+        let mut done = 0;
+        while done < out.reached.len() {
+            let place = out.reached[done];
+            done += 1;
+            let item = self.program.item(place);
+            let own = match item.kind {
+                Kind::Kernel => Some(function(item.text, &marker.llvm_attributes())),
+                Kind::Declaration if item.name == ARCH => Some(arch_function(arch)),
+                _ => None,
+            };
+            let prepared = match own {
+                Some(text) => Rc::new(Prepared::new(self.program, place, &text)),
+                None => self.prepare(place),
+            };
+            for piece in &prepared.pieces {
+                match piece {
+                    Piece::Text(range) => out.text.push_str(&prepared.text[range.clone()]),
+                    Piece::Symbol(symbol) => out.symbol(*symbol, &self.prepare(*symbol)),
+                    Piece::Attributes(number) => out.attributes(place.module, *number),
+                    Piece::Metadata(number) => out.metadata(place.module, *number),
+                }
             }
-            Kind::Function => function(item.text, ""),
-            Kind::Kernel => function(item.text, &marker.llvm_attributes()),
-        };
-        out.copy(&text);
-        out.text.push('\n');
+            out.text.push('\n');
+        }
+        out.finish()
     }
-    out.finish()
+
+    fn prepare(&mut self, place: Place) -> Rc<Prepared<'a>> {
+        let program = self.program;
+        let new = || Rc::new(Prepared::new(program, place, &text(program.item(place))));
+        self.prepared.entry(place).or_insert_with(new).clone()
+    }
+}
+
+/// An item as every cut has it, but for what depends on the kernel.
+fn text(item: &Item<'_>) -> String {
+    match item.kind {
+        Kind::Global => item.text.to_owned(),
+        Kind::Declaration if item.name.starts_with("llvm.") => item.text.to_owned(),
+        Kind::Declaration => annotate(item.text, ""),
+        Kind::Function if is_panic(item.name) => annotate(&declaration(item.text), ""),
+        Kind::Function if is_mangled(item.name) => {
+            function(&format!("define internal {}", without_linkage(item.text)), "")
+        }
+        Kind::Function | Kind::Kernel => function(item.text, ""),
+    }
+}
+
+/// Whether a cut asks which architecture it is for.
+pub(crate) fn asks_arch(cut: &str) -> bool {
+    cut.contains(&format!("@{ARCH}("))
+}
+
+fn arch_function(arch: Arch) -> String {
+    let number = arch.as_str().trim_matches(|c: char| !c.is_ascii_digit());
+    format!("define internal i32 @{ARCH}() alwaysinline nounwind willreturn memory(none) {{\n  ret i32 {number}\n}}")
 }
 
 /// A function with `attributes` added, its assembly made convergent and its marker taken out.
@@ -191,117 +249,207 @@ fn is_lane_local(template: &str) -> bool {
         .all(|statement| LANE_LOCAL.iter().any(|start| statement.starts_with(start)))
 }
 
-/// The cut under construction.
-struct Output<'m, 'a> {
-    module: &'m Module<'a>,
+/// An item's text in pieces, of which a cut renews all that are not text.
+struct Prepared<'a> {
+    name: &'a str,
+    /// What its name is made of, if the name is of no account.
+    stem: Option<&'a str>,
     text: String,
-    /// The symbols met so far, in order.
-    reached: Vec<&'a str>,
-    seen: HashMap<&'a str, usize>,
-    /// The new names of those whose names are of no account.
-    renamed: HashMap<&'a str, String>,
-    attributes: Numbers,
-    metadata: Numbers,
+    pieces: Vec<Piece>,
 }
 
-/// New numbers for old, in order of use.
-#[derive(Default)]
-struct Numbers {
-    old: Vec<u32>,
-    new: HashMap<u32, usize>,
+enum Piece {
+    Text(Range<usize>),
+    Symbol(Place),
+    Attributes(u32),
+    Metadata(u32),
 }
 
-impl Numbers {
-    fn renew(&mut self, number: u32) -> usize {
-        let next = self.old.len();
-        let new = *self.new.entry(number).or_insert(next);
-        if new == next {
-            self.old.push(number);
-        }
-        new
-    }
-}
-
-impl<'m, 'a> Output<'m, 'a> {
-    fn new(module: &'m Module<'a>) -> Self {
-        Output {
-            module,
-            text: String::new(),
-            reached: Vec::new(),
-            seen: HashMap::new(),
-            renamed: HashMap::new(),
-            attributes: Numbers::default(),
-            metadata: Numbers::default(),
-        }
-    }
-
-    fn push_symbol(&mut self, name: &str) {
-        if let Some(item) = self.module.get(name) {
-            let next = self.reached.len();
-            if *self.seen.entry(item.name).or_insert(next) == next {
-                self.reached.push(item.name);
-                if let Some(stem) = stem(item) {
-                    let number = self.renamed.len();
-                    self.renamed.insert(item.name, format!("{stem}.{number}"));
-                }
-            }
-        }
-    }
-
-    /// Appends `text` with its numbers renewed.
-    fn copy(&mut self, text: &str) {
+impl<'a> Prepared<'a> {
+    /// The item at `place`, with another text.
+    fn new(program: &Program<'a>, place: Place, source: &str) -> Prepared<'a> {
         const SOURCE: &str = ", !srcloc ";
+        let item = program.item(place);
+        let mut new = Prepared { name: item.name, stem: stem(item), text: String::new(), pieces: Vec::new() };
         let mut drop_location = false;
-        for token in tokens(text) {
+        for token in tokens(source) {
             match token {
                 Token::Text(text) => {
                     // Where assembly stands in the source is of no use here and would change with every edit.
                     let kept = text.strip_suffix(SOURCE);
                     drop_location = kept.is_some();
-                    self.text += kept.unwrap_or(text);
+                    new.push(kept.unwrap_or(text));
                 }
-                Token::Symbol(name) => {
-                    self.push_symbol(name);
-                    self.text.push('@');
-                    self.text += self.renamed.get(name).map_or(name, String::as_str);
-                }
-                Token::Attributes(number) => {
-                    let number = self.attributes.renew(number);
-                    let _ = write!(self.text, "#{number}");
-                }
+                Token::Symbol(name) => match program.resolve(place.module, name) {
+                    Some(place) => new.pieces.push(Piece::Symbol(place)),
+                    None => {
+                        new.push("@");
+                        new.push(name);
+                    }
+                },
+                Token::Attributes(number) => new.pieces.push(Piece::Attributes(number)),
                 Token::Metadata(_) if drop_location => drop_location = false,
-                Token::Metadata(number) => {
-                    let number = self.metadata.renew(number);
-                    let _ = write!(self.text, "!{number}");
-                }
+                Token::Metadata(number) => new.pieces.push(Piece::Metadata(number)),
+            }
+        }
+        new
+    }
+
+    fn push(&mut self, text: &str) {
+        let start = self.text.len();
+        self.text += text;
+        match self.pieces.last_mut() {
+            Some(Piece::Text(range)) => range.end = self.text.len(),
+            _ => self.pieces.push(Piece::Text(start..self.text.len())),
+        }
+    }
+}
+
+/// The cut under construction.
+struct Output<'p, 'a> {
+    program: &'p Program<'a>,
+    text: String,
+    /// The items met so far, in order, and how each is called if not by its name.
+    reached: Vec<Place>,
+    names: HashMap<Place, Option<String>>,
+    renamed: usize,
+    attributes: Numbers<String>,
+    metadata: Numbers<Node<'a>>,
+}
+
+/// What has numbers, and the new numbers of the modules' old ones.
+struct Numbers<T> {
+    all: Vec<T>,
+    known: HashMap<T, usize>,
+    new: HashMap<(usize, u32), usize>,
+}
+
+impl<T: Clone + Eq + Hash> Numbers<T> {
+    fn new() -> Numbers<T> {
+        Numbers { all: Vec::new(), known: HashMap::new(), new: HashMap::new() }
+    }
+
+    /// The new number of what is `number` in a module. What is the same has the same.
+    fn renew(&mut self, module: usize, number: u32, value: impl FnOnce() -> T) -> usize {
+        *self.new.entry((module, number)).or_insert_with(|| {
+            let value = value();
+            let next = self.all.len();
+            let new = *self.known.entry(value.clone()).or_insert(next);
+            if new == next {
+                self.all.push(value);
+            }
+            new
+        })
+    }
+}
+
+/// A metadata node. One that refers to others, or is told from those that look the same, is its module's own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Node<'a> {
+    Shared(&'a str),
+    Own { module: usize, number: u32, text: &'a str },
+}
+
+impl<'p, 'a> Output<'p, 'a> {
+    fn new(program: &'p Program<'a>) -> Self {
+        Output {
+            program,
+            text: String::new(),
+            reached: Vec::new(),
+            names: HashMap::new(),
+            renamed: 0,
+            attributes: Numbers::new(),
+            metadata: Numbers::new(),
+        }
+    }
+
+    /// What `item` is called here; the first time it is asked, the item becomes part of the cut.
+    fn name<'s>(&'s mut self, place: Place, item: &'s Prepared<'a>) -> &'s str {
+        let name = self.names.entry(place).or_insert_with(|| {
+            self.reached.push(place);
+            item.stem.map(|stem| {
+                self.renamed += 1;
+                format!("{stem}.{}", self.renamed - 1)
+            })
+        });
+        name.as_deref().unwrap_or(item.name)
+    }
+
+    fn symbol(&mut self, place: Place, item: &Prepared<'a>) {
+        let name = self.name(place, item).to_owned();
+        self.text.push('@');
+        self.text += &name;
+    }
+
+    fn attributes(&mut self, module: usize, number: u32) {
+        let group = || self.program.modules[module].attributes.get(&number).copied().unwrap_or("{ }");
+        let new = self.attributes.renew(module, number, || without_target(group()));
+        let _ = write!(self.text, "#{new}");
+    }
+
+    fn metadata(&mut self, module: usize, number: u32) {
+        let text = self.program.modules[module].metadata.get(&number).copied().unwrap_or("!{}");
+        let new = self.metadata.renew(module, number, || {
+            let is_own = text.starts_with("distinct ") || tokens(text).any(|token| matches!(token, Token::Metadata(_)));
+            if is_own { Node::Own { module, number, text } } else { Node::Shared(text) }
+        });
+        let _ = write!(self.text, "!{new}");
+    }
+
+    /// Text that is metadata of a module.
+    fn copy(&mut self, module: usize, text: &str) {
+        for token in tokens(text) {
+            match token {
+                Token::Text(text) => self.text += text,
+                Token::Metadata(number) => self.metadata(module, number),
+                Token::Symbol(name) => drop(write!(self.text, "@{name}")),
+                Token::Attributes(number) => drop(write!(self.text, "#{number}")),
             }
         }
     }
 
     fn finish(mut self) -> String {
-        for (new, old) in std::mem::take(&mut self.attributes).old.into_iter().enumerate() {
-            let group = self.module.attributes.get(&old).copied().unwrap_or("{ }");
-            let _ = writeln!(self.text, "attributes #{new} = {}", without_target(group));
+        for (number, group) in self.attributes.all.iter().enumerate() {
+            let _ = writeln!(self.text, "attributes #{number} = {group}");
         }
-        if let Some(units) = self.module.units {
-            self.text += "!llvm.dbg.cu = ";
-            self.copy(units);
-            self.text.push('\n');
-        }
+        let has_lines = self.units();
         let mut done = 0;
-        while done < self.metadata.old.len() {
-            let value = self.module.metadata.get(&self.metadata.old[done]).copied();
+        while done < self.metadata.all.len() {
             let _ = write!(self.text, "!{done} = ");
-            self.copy(value.unwrap_or("!{}"));
+            match self.metadata.all[done] {
+                Node::Shared(text) => self.text += text,
+                Node::Own { module, text, .. } => self.copy(module, text),
+            }
             self.text.push('\n');
             done += 1;
         }
-        if self.module.units.is_some() {
+        if has_lines {
             // Without its version LLVM throws line information away.
             let version = "!{i32 2, !\"Debug Info Version\", i32 3}";
             let _ = writeln!(self.text, "!llvm.module.flags = !{{!{done}}}\n!{done} = {version}");
         }
         self.text
+    }
+
+    /// Names the compilation units of what the cut has, if there is line information.
+    fn units(&mut self) -> bool {
+        let modules: BTreeSet<usize> = self.reached.iter().map(|place| place.module).collect();
+        let program = self.program;
+        let mut separator = "!llvm.dbg.cu = !{";
+        for module in modules {
+            for token in program.modules[module].units.into_iter().flat_map(tokens) {
+                if let Token::Metadata(number) = token {
+                    self.text += separator;
+                    self.metadata(module, number);
+                    separator = ", ";
+                }
+            }
+        }
+        let has_lines = separator == ", ";
+        if has_lines {
+            self.text += "}\n";
+        }
+        has_lines
     }
 }
 

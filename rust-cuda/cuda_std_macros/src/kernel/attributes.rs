@@ -89,7 +89,7 @@ pub(super) struct Attributes {
 
 const KEYS: &str = "`dtypes`, `types`, `values`, `where`, `block`, `min_blocks`, `cluster`, `shared`, `arch`, `symbol` and `no_spills`";
 
-/// The device targets a kernel can be restricted to (the values of `--cfg cuda_arch`).
+/// The device targets a kernel can be restricted to.
 const ARCHITECTURES: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"];
 
 impl Parse for Attributes {

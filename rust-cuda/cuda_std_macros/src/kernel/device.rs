@@ -10,40 +10,15 @@ pub(super) fn entries(kernel: &Kernel) -> TokenStream {
     let entry = |instance: &Instance| {
         let (symbol, entry) = (string(&instance.symbol), entry(kernel, instance));
         // A build of some kernels leaves the others out. Inside, because only the builder tells rustc of `cuda_only`.
-        quote!({
-            #[cfg(any(not(cuda_only), cuda_only = #symbol))]
-            const _: () = { #entry };
-        })
+        quote! {
+            #[cfg(target_arch = "nvptx64")]
+            const _: () = {
+                #[cfg(any(not(cuda_only), cuda_only = #symbol))]
+                const _: () = { #entry };
+            };
+        }
     };
-    let Some(arch) = &kernel.attributes.arch else {
-        return (kernel.instances.iter().map(entry))
-            .map(|entry| quote!(#[cfg(target_arch = "nvptx64")] const _: () = #entry;))
-            .collect();
-    };
-    (kernel.instances.iter().map(|instance| (entry(instance), mentions(kernel, instance))))
-        .map(|(entry, mentions)| {
-            quote! {
-                #[cfg(all(target_arch = "nvptx64", cuda_arch = #arch))]
-                const _: () = #entry;
-                #[cfg(all(target_arch = "nvptx64", not(cuda_arch = #arch)))]
-                const _: () = { #mentions };
-            }
-        })
-        .collect()
-}
-
-/// Where an architecture leaves the entry out: uses what the attribute names, so that nothing of it is reported unused.
-fn mentions(kernel: &Kernel, instance: &Instance) -> TokenStream {
-    let generics = generics(kernel, instance);
-    let extents = [&kernel.attributes.block].into_iter().chain(&kernel.attributes.cluster).flat_map(dimensions);
-    let min_blocks = kernel.attributes.min_blocks.iter();
-    let shared = shared_bytes(kernel.attributes.shared.as_ref());
-    quote! {
-        #generics
-        const _: &[u32] = &[#(#extents,)* #((#min_blocks) as u32),*];
-        #[allow(unused_braces)]
-        const _: usize = #shared;
-    }
+    kernel.instances.iter().map(entry).collect()
 }
 
 /// The generic parameters become items, so the signature and the attributes' expressions read as they were written.
@@ -136,8 +111,9 @@ fn marker(kernel: &Kernel) -> TokenStream {
         .filter(|(_, parameter)| parameter.is_tensor_map())
         .map(|(index, _)| index.to_string())
         .collect();
+    let arch = attributes.arch.as_ref().map_or(String::new(), |arch| format!(" arch={}", arch.value()));
     let tail = string(&format!(
-        " block={{bx}},{{by}},{{bz}} min_blocks={{min_blocks}} cluster={{cx}},{{cy}},{{cz}} shared={{shared}} \
+        "{arch} block={{bx}},{{by}},{{bz}} min_blocks={{min_blocks}} cluster={{cx}},{{cy}},{{cz}} shared={{shared}} \
          no_spills={} tensormaps={}",
         u8::from(attributes.no_spills),
         tensor_maps.join(","),

@@ -149,14 +149,14 @@ fn a_condition_picks_the_combinations() {
 }
 
 #[test]
-fn an_architecture_restricts_the_entry_and_not_the_host() {
+fn an_architecture_is_the_builders_to_know() {
     let text = expansion(
         quote!(block = (32, 4), arch = "sm_90a"),
         quote!(
             unsafe fn f() {}
         ),
     );
-    assert!(text.contains("cfg(all(target_arch=\"nvptx64\",cuda_arch=\"sm_90a\"))"));
+    assert!(text.contains("arch=sm_90ablock={bx}"), "{text}");
     assert!(text.contains("structF<>"));
 }
 

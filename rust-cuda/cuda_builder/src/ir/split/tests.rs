@@ -1,4 +1,5 @@
 use super::*;
+use crate::ir::Module;
 
 const SOURCE: &str = r#"target triple = "nvptx64-nvidia-cuda"
 @anon.7a4f65eeb84d213dfb2a9c8ed18ff68b.0 = private constant [4 x i8] c"@no\00"
@@ -42,11 +43,15 @@ attributes #9 = { cold }
 "#;
 
 fn cut() -> String {
-    let module = Module::parse(SOURCE);
-    let kernel = module.kernels().next().unwrap();
+    cut_of(&[SOURCE])
+}
+
+fn cut_of(sources: &[&str]) -> String {
+    let program = Program::new(sources.iter().map(|source| Module::parse(source)).collect()).unwrap();
+    let (place, kernel) = program.kernels()[0];
     let marker = marker(kernel).unwrap().unwrap();
     assert_eq!(marker.module, "a::b");
-    extract(&module, kernel, &marker)
+    Cutter::new(&program).cut(place, &marker, Arch::Sm80)
 }
 
 #[test]
@@ -63,9 +68,7 @@ fn line_information_stays_with_what_is_defined() {
         .replace("unnamed_addr #5 {", "unnamed_addr #5 !dbg !21 {")
         .replace("unnamed_addr #3 {\n  call void @unrelated", "unnamed_addr #3 !dbg !22 {\n  call void @unrelated")
         + "!llvm.dbg.cu = !{!20}\n!20 = distinct !DICompileUnit()\n!21 = distinct !DISubprogram(unit: !20)\n";
-    let module = Module::parse(&source);
-    let kernel = module.kernels().next().unwrap();
-    let text = extract(&module, kernel, &marker(kernel).unwrap().unwrap());
+    let text = cut_of(&[&source]);
     assert!(text.contains(" !dbg !0 {") && text.contains("\n!0 = distinct !DISubprogram(unit: !"), "{text}");
     let declared = text.lines().find(|line| line.starts_with("declare ") && line.contains("panic_fmt")).unwrap();
     assert!(!declared.contains("!dbg"), "{declared}");
@@ -135,4 +138,31 @@ fn numbers_start_again_and_bounds_are_attached() {
     );
     assert!(text.contains("!0 = distinct !{!0, !1}\n!1 = !{!\"unroll\"}"), "{text}");
     assert!(text.contains("convergent \"nvvm.maxntid\"=\"64,1,1\" #0 {"), "{text}");
+}
+
+#[test]
+fn a_cut_is_the_same_from_one_module_and_from_two() {
+    let (items, lists) = SOURCE.split_once("attributes #3").unwrap();
+    let (kernel, lists) = (items.find("define ptx_kernel").unwrap(), format!("attributes #3{lists}"));
+    // The second copy of the function is the kernel's own in both.
+    let (items, kernel) = items.split_at(kernel);
+    let constant = "@anon.7a4f65eeb84d213dfb2a9c8ed18ff68b.1 = private constant [4 x i8] c\"yes\\00\"\n";
+    let copied = "define internal void @_RNvC1k7copied312() {\n  ret void\n}\n";
+    let table = "@TABLE = internal constant [2 x i8] zeroinitializer\n";
+    let caller = format!("{constant}{table}declare hidden void @helper(ptr) #3\n{copied}{kernel}{lists}");
+    let caller = format!("target triple = \"nvptx64-nvidia-cuda\"\n{caller}");
+    assert_eq!(cut_of(&[&format!("{items}{lists}"), &caller]), cut());
+}
+
+#[test]
+fn the_architecture_is_a_number() {
+    let asks = SOURCE.replace("call void @helper(ptr @TABLE)", "%2 = call i32 @__cuda_arch()")
+        + "declare i32 @__cuda_arch() #3\n";
+    let text = cut_of(&[&asks]);
+    assert!(
+        asks_arch(&text)
+            && text.contains("@__cuda_arch() alwaysinline nounwind willreturn memory(none) {\n  ret i32 80\n}"),
+        "{text}"
+    );
+    assert!(!asks_arch(&cut()));
 }

@@ -1,0 +1,126 @@
+//! The modules that rustc made of a crate and its dependencies, joined by the names of their items.
+
+use std::collections::HashMap;
+
+use super::{Item, Kind, Module};
+
+/// Modules whose items may refer to one another's.
+///
+/// It takes the place of a linker, which would read and write the whole program for an edit of one kernel.
+pub(crate) struct Program<'a> {
+    pub(super) modules: Vec<Module<'a>>,
+    /// Where the definitions are that every module sees.
+    exported: HashMap<&'a str, Place>,
+}
+
+/// An item of one of a program's modules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(super) module: usize,
+    item: usize,
+}
+
+impl<'a> Program<'a> {
+    /// Joins modules, or names a symbol that two of them define.
+    pub(crate) fn new(modules: Vec<Module<'a>>) -> Result<Program<'a>, &'a str> {
+        let mut exported: HashMap<&str, Place> = HashMap::new();
+        for (module, content) in modules.iter().enumerate() {
+            for (item, definition) in content.items.iter().enumerate() {
+                let linkage = linkage(definition);
+                if linkage == Linkage::Own || (linkage == Linkage::Weak && exported.contains_key(definition.name)) {
+                    continue;
+                }
+                let before = exported.insert(definition.name, Place { module, item });
+                let before = before.map(|Place { module, item }| self::linkage(&modules[module].items[item]));
+                if before == Some(Linkage::Strong) {
+                    return Err(definition.name);
+                }
+            }
+        }
+        Ok(Program { modules, exported })
+    }
+
+    /// The kernels, in the order of their names.
+    pub(crate) fn kernels(&self) -> Vec<(Place, &Item<'a>)> {
+        let places = self.modules.iter().enumerate().flat_map(|(module, content)| {
+            content.items.iter().enumerate().map(move |(item, kernel)| (Place { module, item }, kernel))
+        });
+        let mut kernels: Vec<_> = places.filter(|(_, item)| item.kind == Kind::Kernel).collect();
+        kernels.sort_by_key(|(_, kernel)| kernel.name);
+        kernels
+    }
+
+    pub(super) fn item(&self, place: Place) -> &Item<'a> {
+        &self.modules[place.module].items[place.item]
+    }
+
+    /// What `name` means in a module: its own definition, another's, or else its declaration.
+    pub(super) fn resolve(&self, module: usize, name: &str) -> Option<Place> {
+        let own = self.modules[module].index.get(name).map(|&item| Place { module, item });
+        match own {
+            Some(place) if linkage(self.item(place)) == Linkage::Own && self.item(place).kind != Kind::Declaration => {
+                own
+            }
+            _ => self.exported.get(name).copied().or(own),
+        }
+    }
+}
+
+/// Who sees a definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Linkage {
+    /// Its module alone; or it is none.
+    Own,
+    /// All modules, of which several may define the same.
+    Weak,
+    Strong,
+}
+
+fn linkage(item: &Item<'_>) -> Linkage {
+    let words = match item.kind {
+        Kind::Declaration => return Linkage::Own,
+        // `@name = private unnamed_addr constant …`
+        Kind::Global => item.text.split_once(" = ").map_or("", |(_, words)| words),
+        // `define internal void @name(…`
+        Kind::Function | Kind::Kernel => item.text.strip_prefix("define ").unwrap_or(item.text),
+    };
+    match words.split(' ').next() {
+        Some("internal" | "private" | "external" | "available_externally") => Linkage::Own,
+        Some("weak" | "weak_odr" | "linkonce" | "linkonce_odr" | "common") => Linkage::Weak,
+        _ => Linkage::Strong,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str =
+        "define void @k() {\n}\ndeclare void @f()\ndefine internal void @own() {\n}\n@t = linkonce_odr constant i8 1\n";
+    const B: &str = "define hidden void @f() {\n}\ndefine internal void @own() {\n}\n@t = linkonce_odr constant i8 1\n@s = external global i8\n";
+
+    fn program<'a>(sources: [&'a str; 2]) -> Result<Program<'a>, &'a str> {
+        Program::new(sources.map(Module::parse).into())
+    }
+
+    #[test]
+    fn names_find_their_definitions() {
+        let program = program([A, B]).unwrap_or_else(|name| panic!("{name} is defined twice"));
+        let module = |from, name| program.resolve(from, name).map(|place| place.module);
+        assert_eq!((module(0, "f"), module(1, "f")), (Some(1), Some(1)), "what is declared is defined elsewhere");
+        assert_eq!((module(0, "own"), module(1, "own")), (Some(0), Some(1)), "internal functions are their module's");
+        assert_eq!(
+            (module(0, "t"), module(1, "t")),
+            (Some(0), Some(0)),
+            "of several that are the same it is the first"
+        );
+        assert_eq!((module(1, "s"), module(0, "s"), module(0, "none")), (Some(1), None, None));
+    }
+
+    #[test]
+    fn a_symbol_is_defined_once() {
+        let twice = "define ptx_kernel void @k() {\n}\n";
+        assert_eq!(program([A, twice]).err(), Some("k"));
+        assert_eq!(program([B, "@f = constant i8 0\n"]).err(), Some("f"));
+    }
+}
