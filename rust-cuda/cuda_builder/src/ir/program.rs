@@ -9,7 +9,7 @@ use super::{Item, Kind, Module};
 /// It takes the place of a linker, which would read and write the whole program for an edit of one kernel.
 pub(crate) struct Program<'a> {
     pub(super) modules: Vec<Module<'a>>,
-    /// Where the definitions are that every module sees.
+    /// Where what every module may refer to is defined; if it is nowhere, the first declaration of it.
     exported: HashMap<&'a str, Place>,
 }
 
@@ -27,13 +27,14 @@ impl<'a> Program<'a> {
         for (module, content) in modules.iter().enumerate() {
             for (item, definition) in content.items.iter().enumerate() {
                 let linkage = linkage(definition);
-                if linkage == Linkage::Own || (linkage == Linkage::Weak && exported.contains_key(definition.name)) {
-                    continue;
-                }
-                let before = exported.insert(definition.name, Place { module, item });
-                let before = before.map(|Place { module, item }| self::linkage(&modules[module].items[item]));
-                if before == Some(Linkage::Strong) {
+                let before = exported.get(definition.name);
+                let before = before.map(|&Place { module, item }| self::linkage(&modules[module].items[item]));
+                if linkage == Linkage::Strong && before == Some(Linkage::Strong) {
                     return Err(definition.name);
+                }
+                // What is private to a module is no one else's, and of several that may stand for one another the first does.
+                if linkage != Linkage::Own && before.is_none_or(|before| linkage > before) {
+                    exported.insert(definition.name, Place { module, item });
                 }
             }
         }
@@ -54,23 +55,20 @@ impl<'a> Program<'a> {
         &self.modules[place.module].items[place.item]
     }
 
-    /// What `name` means in a module: its own definition, another's, or else its declaration.
+    /// What `name` means in a module: what is its own alone, or what all share.
     pub(super) fn resolve(&self, module: usize, name: &str) -> Option<Place> {
         let own = self.modules[module].index.get(name).map(|&item| Place { module, item });
-        match own {
-            Some(place) if linkage(self.item(place)) == Linkage::Own && self.item(place).kind != Kind::Declaration => {
-                own
-            }
-            _ => self.exported.get(name).copied().or(own),
-        }
+        own.filter(|&place| linkage(self.item(place)) == Linkage::Own).or_else(|| self.exported.get(name).copied())
     }
 }
 
-/// Who sees a definition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Who sees an item, from what yields to what others yield to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Linkage {
-    /// Its module alone; or it is none.
+    /// Its module alone.
     Own,
+    /// Nobody: it is elsewhere.
+    Declared,
     /// All modules, of which several may define the same.
     Weak,
     Strong,
@@ -78,14 +76,15 @@ enum Linkage {
 
 fn linkage(item: &Item<'_>) -> Linkage {
     let words = match item.kind {
-        Kind::Declaration => return Linkage::Own,
+        Kind::Declaration => return Linkage::Declared,
         // `@name = private unnamed_addr constant …`
         Kind::Global => item.text.split_once(" = ").map_or("", |(_, words)| words),
         // `define internal void @name(…`
         Kind::Function | Kind::Kernel => item.text.strip_prefix("define ").unwrap_or(item.text),
     };
     match words.split(' ').next() {
-        Some("internal" | "private" | "external" | "available_externally") => Linkage::Own,
+        Some("internal" | "private") => Linkage::Own,
+        Some("external" | "extern_weak" | "available_externally") => Linkage::Declared,
         Some("weak" | "weak_odr" | "linkonce" | "linkonce_odr" | "common") => Linkage::Weak,
         _ => Linkage::Strong,
     }
@@ -95,9 +94,8 @@ fn linkage(item: &Item<'_>) -> Linkage {
 mod tests {
     use super::*;
 
-    const A: &str =
-        "define void @k() {\n}\ndeclare void @f()\ndefine internal void @own() {\n}\n@t = linkonce_odr constant i8 1\n";
-    const B: &str = "define hidden void @f() {\n}\ndefine internal void @own() {\n}\n@t = linkonce_odr constant i8 1\n@s = external global i8\n";
+    const A: &str = "define void @k() {\n}\ndeclare void @f()\ndefine internal void @own() {\n}\n@t = linkonce_odr constant i8 1\ndeclare void @llvm.f()\n";
+    const B: &str = "define hidden void @f() {\n}\ndefine internal void @own() {\n}\n@t = linkonce_odr constant i8 1\n@s = external global i8\ndeclare void @llvm.f()\n";
 
     fn program<'a>(sources: [&'a str; 2]) -> Result<Program<'a>, &'a str> {
         Program::new(sources.map(Module::parse).into())
@@ -114,7 +112,8 @@ mod tests {
             (Some(0), Some(0)),
             "of several that are the same it is the first"
         );
-        assert_eq!((module(1, "s"), module(0, "s"), module(0, "none")), (Some(1), None, None));
+        assert_eq!((module(0, "llvm.f"), module(1, "llvm.f")), (Some(0), Some(0)), "of declarations too");
+        assert_eq!((module(1, "s"), module(0, "none")), (Some(1), None));
     }
 
     #[test]
