@@ -82,9 +82,3 @@ unsafe fn accumulate<T: Half, const DT: usize, const MT: usize>(
         }
     }
 }
-
-/// A logsumexp as what exponents to base 2 lose: a query that saw nothing has only weights of 0.
-#[inline(always)]
-fn exponent(lse: f32) -> f32 {
-    if lse == f32::NEG_INFINITY { f32::INFINITY } else { lse * super::super::LOG2_E }
-}
