@@ -1,8 +1,8 @@
 //! The product of a linear layer in bf16, C = A·Bᵀ: one instance of [`gemm`](super::gemm()).
 
-use gpu_kernels::ops::elementwise::copy::COPY_ROWS;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::bf16;
 
@@ -93,7 +93,7 @@ static INFO: OpInfo = OpInfo {
         kernels(GEMM_MMA, true, false),
         kernels(GEMM_HOPPER, true, false),
         kernels(GEMM_SKINNY, true, false),
-        COPY_ROWS,
+        GEMM_PAD,
     ],
     variants: &[
         Variant {

@@ -2,9 +2,9 @@
 
 use cuda_std::float::Half;
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::elementwise::copy::COPY_ROWS;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::{bf16, f16};
 
@@ -91,7 +91,7 @@ pub(super) static INFO: OpInfo = facts(
         kernels(GEMM_HOPPER, true, false),
         kernels(GEMM_SKINNY, false, false),
         kernels(GEMM_SKINNY, true, false),
-        COPY_ROWS,
+        GEMM_PAD,
     ],
     &[SKINNY, HOPPER, PADDED, MMA],
 );
@@ -106,7 +106,7 @@ pub(super) static TO_F32: OpInfo = facts(
         kernels(GEMM_HOPPER, true, true),
         kernels(GEMM_SKINNY, false, true),
         kernels(GEMM_SKINNY, true, true),
-        COPY_ROWS,
+        GEMM_PAD,
     ],
     &[SKINNY, HOPPER, PADDED, MMA],
 );
