@@ -38,7 +38,8 @@ addEventListener("load", () => {
       const said = JSON.stringify(text.textContent.trim());
       if (!word.width || !word.height) complain(`${said} is not drawn`);
       const out = Math.max(box.left - word.left, box.top - word.top, word.right - box.right, word.bottom - box.bottom);
-      if (out > 1) complain(`${said} leaves it by ${out.toFixed(1)}`);
+      // Machines draw the same font a few hundredths wider or narrower.
+      if (out > 1 + 0.03 * word.width) complain(`${said} leaves it by ${out.toFixed(1)}`);
       if (behind !== null && Math.abs(light(getComputedStyle(text).fill) - behind) < 0.2) complain(`${said} cannot be read`);
       for (let j = 0; j < i; j++) {
         const across = Math.min(word.right, boxes[j].right) - Math.max(word.left, boxes[j].left);

@@ -156,7 +156,7 @@ fn faults_are_seen() {
         )
     };
     for (name, body, says) in [
-        ("wide", "<div style='width:500px'>x</div>".to_owned(), "500 wide, 390 are shown"),
+        ("wide", "<div style='width:500px'>x</div>".to_owned(), "508 wide, 390 are shown"),
         ("network", "<img src='http://localhost/x.png'>".to_owned(), "Content Security Policy"),
         ("out", svg("<text x='150' y='50'>far too long a word</text>"), "leaves it by"),
         ("over", svg("<text x='50' y='50'>word</text><text x='55' y='52'>word</text>"), "lies over"),

@@ -31,6 +31,14 @@ const FONTS: &str = r#"<?xml version="1.0"?>
   <dir prefix="relative">usr/share/fonts</dir>
   <dir>/usr/share/fonts</dir>
   <cachedir prefix="xdg">fontconfig</cachedir>
+  <match target="pattern">
+    <test name="family"><string>system-ui</string></test>
+    <edit name="family" mode="assign" binding="strong"><string>DejaVu Sans</string></edit>
+  </match>
+  <match target="pattern">
+    <test name="family"><string>sans-serif</string></test>
+    <edit name="family" mode="assign" binding="strong"><string>DejaVu Sans</string></edit>
+  </match>
 </fontconfig>
 "#;
 

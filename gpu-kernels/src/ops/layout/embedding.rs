@@ -38,7 +38,7 @@ use core::array;
 use cuda_std::float::Element;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
-use cuda_std::{atomic, kernel, thread, warp};
+use cuda_std::{arch, atomic, kernel, thread, warp};
 
 pub use super::BLOCK;
 use super::{load, move_runs, store};
@@ -131,7 +131,7 @@ unsafe fn add_rows<T: Element, const N: usize>(
                 return;
             }
             let to = dtable.add((u64::from(id) * dtable_stride) as usize + pack as usize * N);
-            if N == 1 || cfg!(cuda_arch = "sm_80") {
+            if N == 1 || arch::number() < 90 {
                 for e in 0..N {
                     atomic::red_add_f32(to.add(e), values[e]);
                 }
