@@ -103,14 +103,17 @@ impl<G: Threads, const V: usize> Held<G, V> {
             _ => mem::transmute_copy(&Pack::<T, 8>::from_f32([fill; 8])),
         };
         let left = Self::left::<T>(self.n);
-        let packs = array::from_fn(|i| {
-            if !Self::has::<T>(i, left) {
-                return empty;
+        let mut packs: [_; V] =
+            array::from_fn(|i| if Self::has::<T>(i, left) { load(Self::at::<T>(i)) } else { empty });
+        // Apart from the loads: what looks at a pack waits for it, and with it whatever is loaded behind.
+        if !self.n.is_multiple_of(lanes::<T>()) {
+            for i in 0..V {
+                let at = Self::at::<T>(i);
+                if Self::has::<T>(i, left) && at + lanes::<T>() > self.n {
+                    packs[i] = cut::<T>(packs[i], self.n - at, fill);
+                }
             }
-            let at = Self::at::<T>(i);
-            let pack = load(at);
-            if at + lanes::<T>() <= self.n { pack } else { cut::<T>(pack, self.n - at, fill) }
-        });
+        }
         HeldRow { packs, shared: ptr::null(), is_shared: false }
     }
 

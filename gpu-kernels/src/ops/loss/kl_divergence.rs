@@ -45,6 +45,7 @@ use cuda_std::float::Element;
 use cuda_std::launch::Fields;
 use cuda_std::math;
 
+use super::factor_of;
 use crate::ops::softmax::{row_kernels, shift};
 use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp};
 
@@ -157,13 +158,7 @@ row_kernels! {
         if gradient.is_null() {
             return;
         }
-        let mut factor = if counts { scale } else { 0.0 };
-        if !upstream.is_null() {
-            factor *= *upstream.add(row);
-        }
-        if !share.is_null() {
-            factor *= *share;
-        }
+        let mut factor = scale * factor_of(counts, row, [upstream, share]);
         if counts && loss.is_nan() {
             factor = loss;
         }

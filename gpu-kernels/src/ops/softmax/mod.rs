@@ -6,6 +6,8 @@ pub mod log_softmax_backward;
 pub mod softmax;
 pub mod softmax_backward;
 
+use core::f32::consts::LN_2;
+
 use cuda_std::float::Element;
 use cuda_std::math;
 
@@ -112,7 +114,10 @@ impl Powers {
         let is_far = (max * scale).abs() >= 2_147_483_648.0;
         let scale = if is_far { f32::from_bits(scale.to_bits() & 0xff80_0000) } else { scale };
         let shift = max * scale;
-        Self { scale, shift, correction: math::ex2_approx(-math::fma(max, scale, -shift)) }
+        let lost = math::fma(max, scale, -shift);
+        // 2^−lost; of a small one, the first two terms of its series are nearer.
+        let correction = if lost.abs() < 2.5e-4 { math::fma(lost, -LN_2, 1.0) } else { math::ex2_approx(-lost) };
+        Self { scale, shift, correction }
     }
 
     /// That of x, but for the correction.

@@ -68,7 +68,7 @@ pub unsafe fn weigh_targets(
     let [weight] = BlockThreads::reduce([weight], [0.0], 0, |[a], [b]| [a + b]);
     let [first] = BlockThreads::reduce([first], [FINE], 1, |[a], [b]| [a.min(b)]);
     if thread::thread_idx_x() == 0 {
-        *share = if weight > 0.0 { 1.0 / weight } else { 0.0 };
+        *share = if weight == 0.0 { 0.0 } else { 1.0 / weight };
         *bad = first;
         *bad.add(1) = if first == FINE { 0 } else { *targets.add(first as usize) as u32 };
     }

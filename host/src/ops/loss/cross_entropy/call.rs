@@ -65,11 +65,14 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
                 info,
                 "label_smoothing",
                 options.smoothing,
-                |x| (0.0..1.0).contains(&x),
-                "from 0 to below 1",
+                |x| (0.0..=1.0).contains(&x),
+                "from 0 to 1",
             )?,
             z: in_range(info, "z_loss", options.z, |x| x >= 0.0, "not negative")?,
-            cap: options.softcap.map_or(Ok(0.0), |cap| in_range(info, "softcap", cap, |x| x > 0.0, "above zero"))?,
+            cap: options.softcap.map_or(Ok(0.0), |cap| {
+                let fits = |cap: f32| cap > 0.0 && cap.recip().is_finite();
+                in_range(info, "softcap", cap, fits, "above zero, with a reciprocal")
+            })?,
             ignored: options.ignored,
         };
         Ok(Self {

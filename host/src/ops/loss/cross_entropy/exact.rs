@@ -20,8 +20,29 @@ struct Row {
     /// The logits as they are used, and their derivatives by what they were.
     x: Vec<f64>,
     slopes: Vec<f64>,
-    lse: f64,
+    /// The greatest, or 0 if nothing is greater than −∞, and Σ e^(x − max): of huge logits their sum says nothing.
+    max: f64,
+    sum: f64,
     target: usize,
+}
+
+impl Row {
+    fn is_empty(&self) -> bool {
+        self.sum == 0.0
+    }
+
+    fn lse(&self) -> f64 {
+        self.max + self.sum.ln()
+    }
+
+    /// −ln p.
+    fn surprise(&self, class: usize) -> f64 {
+        (self.max - self.x[class]) + self.sum.ln()
+    }
+
+    fn p(&self, class: usize) -> f64 {
+        if self.is_empty() { 0.0 } else { (self.x[class] - self.max).exp() / self.sum }
+    }
 }
 
 impl<'a> Exact<'a> {
@@ -61,32 +82,32 @@ impl<'a> Exact<'a> {
             })
             .unzip();
         let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let lse = match max == f64::NEG_INFINITY && !x.iter().any(|x| x.is_nan()) {
-            true => f64::NEG_INFINITY,
-            false => max + x.iter().map(|x| (x - max).exp()).sum::<f64>().ln(),
-        };
-        Some(Row { x, slopes, lse, target: target as usize })
+        let max = if max == f64::NEG_INFINITY { 0.0 } else { max };
+        let sum = x.iter().map(|x| (x - max).exp()).sum();
+        Some(Row { x, slopes, max, sum, target: target as usize })
     }
 
     /// The loss of a row.
     pub(in crate::ops::loss) fn loss(&self, row: usize) -> f64 {
-        let Some(Row { x, lse, target, .. }) = self.row(row) else {
+        let Some(row) = self.row(row) else {
             return if self.targets[row] == self.ignored { 0.0 } else { f64::NAN };
         };
-        if lse == f64::NEG_INFINITY {
+        if row.is_empty() {
             return f64::INFINITY;
         }
-        let mut loss = (1.0 - self.smoothing) * self.weights[target] * (lse - x[target]) + self.z * lse * lse;
+        let lse = row.lse();
+        let on_target = (1.0 - self.smoothing) * self.weights[row.target];
+        let mut loss = on_target * row.surprise(row.target) + self.z * lse * lse;
         if self.smoothing > 0.0 {
-            let all = x.iter().zip(&self.weights).map(|(x, weight)| weight * (lse - x)).sum::<f64>();
-            loss += self.smoothing / x.len() as f64 * all;
+            let all: f64 = self.weights.iter().enumerate().map(|(class, weight)| weight * row.surprise(class)).sum();
+            loss += self.smoothing / row.x.len() as f64 * all;
         }
         loss
     }
 
     /// Of a row's logits; 0 if it does not count.
     pub(in crate::ops::loss) fn lse(&self, row: usize) -> f64 {
-        self.row(row).map_or(0.0, |row| row.lse)
+        self.row(row).map_or(0.0, |row| row.lse())
     }
 
     /// The sum of the rows' losses, or their mean.
@@ -96,16 +117,18 @@ impl<'a> Exact<'a> {
 
     /// The derivative of a row's loss by its logits, times `factor`.
     pub(in crate::ops::loss) fn gradient(&self, row: usize, factor: f64) -> Vec<f64> {
-        let Some(Row { x, slopes, lse, target }) = self.row(row) else { return vec![0.0; self.weights.len()] };
-        let spread = self.smoothing / x.len() as f64;
-        let on_target = (1.0 - self.smoothing) * self.weights[target];
-        let of_p = on_target + spread * self.weights.iter().sum::<f64>() + 2.0 * self.z * lse;
+        let Some(row) = self.row(row) else { return vec![0.0; self.weights.len()] };
+        let spread = self.smoothing / row.x.len() as f64;
+        let on_target = (1.0 - self.smoothing) * self.weights[row.target];
+        // Without smoothing a weight is its own rows' matter, whatever it is.
+        let spread_of = |class: usize| if spread > 0.0 { spread * self.weights[class] } else { 0.0 };
+        let of_lse = if row.is_empty() { 0.0 } else { 2.0 * self.z * row.lse() };
+        let of_p = on_target + (0..row.x.len()).map(spread_of).sum::<f64>() + of_lse;
         let of = |class: usize| {
-            let p = if lse == f64::NEG_INFINITY { 0.0 } else { of_p * (x[class] - lse).exp() };
-            let one = if class == target { on_target } else { 0.0 };
-            (p - one - spread * self.weights[class]) * slopes[class] * factor
+            let one = if class == row.target { on_target } else { 0.0 };
+            (of_p * row.p(class) - one - spread_of(class)) * row.slopes[class] * factor
         };
-        (0..x.len()).map(of).collect()
+        (0..row.x.len()).map(of).collect()
     }
 
     /// What the rows' losses are multiplied by.
@@ -115,6 +138,6 @@ impl<'a> Exact<'a> {
         }
         let counting = self.targets.iter().filter(|target| **target != self.ignored && self.is_class(**target));
         let weight: f64 = counting.map(|target| self.weights[*target as usize]).sum();
-        if weight > 0.0 { weight.recip() } else { 0.0 }
+        if weight == 0.0 { 0.0 } else { weight.recip() }
     }
 }

@@ -157,6 +157,12 @@ impl Operator for CrossEntropyOf {
             let name = format!("tokens=8192 vocab={d} bf16");
             cases.push(Case::production(info, name, DType::BF16, dims(8192, d)).only(&[]));
         }
+        if self.is(&WITH_GRADIENT) {
+            for (d, dtype) in [(4096, DType::BF16), (32_768, DType::F32), (131_072, DType::F32)] {
+                let name = format!("tokens=8192 vocab={d} {}", if dtype == DType::F32 { "f32" } else { "bf16" });
+                cases.push(Case::production(info, name, dtype, dims(8192, d)).only(&[]));
+            }
+        }
         let own = ["targets", "class_weights", "upstream", "losses", "lse", "total"];
         for &dtype in info.dtypes {
             let lanes = 16 / dtype.size();
@@ -193,6 +199,25 @@ impl Operator for CrossEntropyOf {
                 cases.push(general(d).only(&[]).param("softcap", 2.0));
             }
             cases.push(Case::odd(info, dtype, dims(40, 4)).param("ignore_index", 2i64));
+            // Weights that are negative, as is their sum, and nothing but smoothing.
+            let negative = Values::Uniform { low: -2.0, high: -0.5 };
+            let smooth = Case::odd(info, dtype, dims(9, 40)).param("label_smoothing", 1.0);
+            cases.push(smooth.values("class_weights", negative));
+            cases.push(Case::odd(info, dtype, dims(9, 40)).values("class_weights", Values::Constant(0.0)));
+            // Rows that do not count are nobody's business: neither weights nor what stands upstream.
+            let nan = Values::Constant(f64::NAN);
+            let none = Case::boundary(info, dtype, dims(5, 24)).values("targets", Values::Constant(-100.0));
+            cases.push(none.param("label_smoothing", 0.1).param("softcap", 2.0).values("class_weights", nan));
+            if self.is(&BACKWARD) {
+                let some = Case::boundary(info, dtype, dims(40, 8)).values("targets", Values::Hostile { bound: 8 });
+                cases.push(some.clone().only(&[]).values("upstream", nan));
+                cases.push(some.param("label_smoothing", 0.1).values("upstream", nan));
+            }
+            // Logits at the ends of their type: differences that f16 does not have.
+            let greatest = if dtype == DType::F16 { 65_504.0 } else { 3e38 };
+            let ends = Case::boundary(info, dtype, dims(9, 24)).only(&[]);
+            cases.push(ends.clone().values("logits", Values::Constant(greatest)));
+            cases.push(ends.values("logits", Values::Constant(-greatest)));
         }
         cases
     }
@@ -271,9 +296,10 @@ impl Operator for CrossEntropyOf {
 
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
         let [rows, d] = case.dims(["rows", "d"])?;
-        // √d·2⁻²⁴ of the sum, 2⁻²² of exponentials and of its logarithm's argument, 2⁻²³ of exponents up to 16; of a cap its tanh's 2⁻²².
-        let statistics =
-            (d as f64).sqrt() * roundoff(DType::F32) + 4e-6 + case.params.f64("softcap")? * f64::powi(2.0, -21);
+        // √d·2⁻²⁴ of the sum, 2⁻²² of exponentials and of its logarithm's argument, 2⁻²³ of exponents up to 16; of capped logits up to 8 their
+        // tanh's 2⁻²¹.
+        let capped = case.params.f64("softcap")?.min(8.0) * f64::powi(2.0, -21);
+        let statistics = (d as f64).sqrt() * roundoff(DType::F32) + 4e-6 + capped;
         // Class weights are at most 2, the derivative of z·L² by L is below 1.
         let abs = 3.0 * statistics;
         let rel = 8.0 * roundoff(DType::F32);

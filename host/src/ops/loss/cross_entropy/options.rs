@@ -39,7 +39,7 @@ impl<'a> CrossEntropy<'a> {
         Self { ignored: target, ..self }
     }
 
-    /// Spreads this share of the target's probability, from 0 to below 1, evenly over all classes.
+    /// Spreads this share of the target's probability, from 0 to 1, evenly over all classes.
     pub fn label_smoothing(self, share: f32) -> Self {
         Self { smoothing: share, ..self }
     }

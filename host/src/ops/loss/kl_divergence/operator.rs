@@ -185,6 +185,14 @@ impl Operator for KlDivergenceOf {
                 Case::odd(info, dtype, dims(40, 4)).param("ignore_index", 2i64),
                 mixed(Case::odd(info, dtype, dims(5, 64))).values("targets", Values::Constant(-100.0)),
             ]);
+            if self.is(&BACKWARD) {
+                // Rows that do not count leave nothing of what stands upstream.
+                for divergence in [FORWARDS, REVERSE, JENSEN_SHANNON] {
+                    let some = Case::boundary(info, dtype, dims(40, 8)).param("divergence", divergence);
+                    let some = some.values("targets", Values::Hostile { bound: 8 });
+                    cases.push(some.values("upstream", Values::Constant(f64::NAN)));
+                }
+            }
         }
         cases
     }

@@ -83,10 +83,8 @@ impl<'a> ExactTokens<'a> {
         slope: impl Fn(usize) -> f64,
     ) -> Vec<f64> {
         exact_gradient(output, rows, self.layer, |token| {
+            let Some((log_probs, target)) = self.row(token) else { return vec![0.0; self.layer[1].shape()[0]] };
             let slope = slope(token);
-            let Some((log_probs, target)) = self.row(token) else {
-                return vec![0.0 * slope; self.layer[1].shape()[0]];
-            };
             let of = |(class, log_prob): (usize, &f64)| slope * (f64::from(u8::from(class == target)) - log_prob.exp());
             log_probs.iter().enumerate().map(of).collect()
         })

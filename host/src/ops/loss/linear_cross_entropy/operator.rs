@@ -144,6 +144,13 @@ impl Operator for LinearCrossEntropyOf {
             ]);
         }
         let mut cases: Vec<_> = cases.into_iter().map(|case| case.only(&[])).collect();
+        if self.is(&BACKWARD) {
+            // Rows that do not count leave nothing of what stands upstream in the weight's gradient.
+            let none = |dtype| Case::boundary(info, dtype, dims(5, 16, 24)).values("targets", Values::Constant(-100.0));
+            cases.extend(
+                info.dtypes.iter().map(|dtype| none(*dtype).only(&[]).values("upstream", Values::Constant(f64::NAN))),
+            );
+        }
         let turned = Arrangement::DENSE.order(&[1, 0]);
         for &dtype in info.dtypes {
             cases.push(
@@ -230,7 +237,7 @@ impl Operator for LinearCrossEntropyOf {
         let is_sum = case.params.bool("sum")? || self.is(&BACKWARD);
         let softcap = case.params.f64("softcap")?;
         // As of cross_entropy: √classes·2⁻²⁴ of the sum, 2⁻²² of exponentials and the logarithm's argument, 2⁻²³ of exponents, a cap's tanh.
-        let statistics = (classes as f64).sqrt() * roundoff(DType::F32) + 8e-6 + softcap * f64::powi(2.0, -21);
+        let statistics = (classes as f64).sqrt() * roundoff(DType::F32) + 8e-6 + softcap.min(8.0) * f64::powi(2.0, -21);
         // Whole numbers are exact logits; of normal values, up to six standard deviations are rounded.
         let (logits, greatest) = match case.class {
             CaseClass::Production => (6.0 * roundoff(case.dtype), 6.0),

@@ -122,6 +122,10 @@ impl Operator for LinearDpoOf {
                 Case::empty(info, dtype, dims(0, 0, 4, 8)),
                 Case::empty(info, dtype, dims(2, 0, 8, 16)),
                 Case::boundary(info, dtype, dims(1, 3, 8, 8)).values("hidden", Values::Constant(f64::NAN)),
+                // A pair without a margin leaves tokens that do not count alone.
+                Case::boundary(info, dtype, dims(1, 8, 8, 4))
+                    .param("ignore_index", 2i64)
+                    .values("reference", Values::Constant(f64::NAN)),
             ]);
         }
         cases
