@@ -8,7 +8,8 @@
 //! `targets` is an i32 a row, `weights` an f32 a class or null, `losses` an f32 a row.
 //!
 //! # Mapping
-//! One block, whose threads take rows in turn: even a million targets are 4 MB.
+//! One block, whose threads take rows in turn: even a million targets are 4 MB. A thread loads several before it looks at the first: one after
+//! the other they would take longer than a short batch's rows.
 //!
 //! # Shared memory
 //! Two values a warp.
@@ -25,12 +26,26 @@
 //! # Sources
 //! None.
 
+use core::array;
+
 use cuda_std::{kernel, thread};
 
 use crate::rows::{BlockThreads, Threads};
 
 /// Threads of the block.
 pub const BLOCK: u32 = 512;
+
+/// Rows that a thread loads at once.
+const AT_ONCE: usize = 8;
+
+/// Those values of `from` that a thread loads at once, `row` the first of its rows; `nothing` where there is no row.
+#[inline(always)]
+unsafe fn load<T: Copy>(from: *const T, row: u32, rows: u32, nothing: T) -> [T; AT_ONCE] {
+    array::from_fn(|i| {
+        let row = row + i as u32 * BLOCK;
+        if row < rows { *from.add(row as usize) } else { nothing }
+    })
+}
 
 /// What `bad` says where all targets are fine.
 pub const FINE: u32 = u32::MAX;
@@ -55,15 +70,18 @@ pub unsafe fn weigh_targets(
     let mut first = FINE;
     let mut row = thread::thread_idx_x();
     while row < rows {
-        let target = *targets.add(row as usize);
-        if target != ignored {
-            if (target as u32) < classes && target >= 0 {
-                weight += if weights.is_null() { 1.0 } else { *weights.add(target as usize) };
-            } else {
-                first = first.min(row);
+        let loaded = load(targets, row, rows, ignored);
+        for i in 0..AT_ONCE {
+            let target = loaded[i];
+            if target != ignored {
+                if (target as u32) < classes && target >= 0 {
+                    weight += if weights.is_null() { 1.0 } else { *weights.add(target as usize) };
+                } else {
+                    first = first.min(row + i as u32 * BLOCK);
+                }
             }
         }
-        row += BLOCK;
+        row += AT_ONCE as u32 * BLOCK;
     }
     let [weight] = BlockThreads::reduce([weight], [0.0], 0, |[a], [b]| [a + b]);
     let [first] = BlockThreads::reduce([first], [FINE], 1, |[a], [b]| [a.min(b)]);
@@ -83,8 +101,8 @@ pub unsafe fn total_loss(losses: *const f32, share: *const f32, total: *mut f32,
     let mut sum = 0.0;
     let mut row = thread::thread_idx_x();
     while row < rows {
-        sum += *losses.add(row as usize);
-        row += BLOCK;
+        sum = load(losses, row, rows, 0.0).iter().fold(sum, |sum, loss| sum + loss);
+        row += AT_ONCE as u32 * BLOCK;
     }
     let [sum] = BlockThreads::reduce([sum], [0.0], 0, |[a], [b]| [a + b]);
     if thread::thread_idx_x() == 0 {

@@ -24,7 +24,8 @@ pub struct CrossEntropy<'a> {
 }
 
 impl<'a> CrossEntropy<'a> {
-    /// The mean over the rows that count; with class weights, weighted by those of the rows' targets. 0 if no row counts.
+    /// The mean over the rows that count; with class weights, weighted by those of the rows' targets. 0 if no row counts, or their weights sum to
+    /// 0, where PyTorch has NaN.
     pub fn mean() -> Self {
         Self { is_mean: true, ignored: -100, smoothing: 0.0, z: 0.0, softcap: None, weights: None }
     }
@@ -39,7 +40,8 @@ impl<'a> CrossEntropy<'a> {
         Self { ignored: target, ..self }
     }
 
-    /// Spreads this share of the target's probability, from 0 to 1, evenly over all classes.
+    /// Spreads this share of the target's probability, from 0 to 1, evenly over all classes. Each class's part is multiplied by its weight, as in
+    /// PyTorch.
     pub fn label_smoothing(self, share: f32) -> Self {
         Self { smoothing: share, ..self }
     }
