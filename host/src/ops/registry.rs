@@ -45,6 +45,8 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &gemm::gemm_fp8::GEMM_FP8,
     &gemm::gemm_fp8_blocks::GEMM_FP8_BLOCKS,
     &gemm::gemm_grouped::GEMM_GROUPED,
+    &gemm::gemm_grouped_backward::GEMM_GROUPED_BACKWARD,
+    &gemm::gemm_grouped_masked::GEMM_GROUPED_MASKED,
     &gemm::gemm_int8::GEMM_INT8,
     &gemm::gemm_tf32::GemmTf32,
     &gemm::gemm_w4a16::GEMM_W4A16,

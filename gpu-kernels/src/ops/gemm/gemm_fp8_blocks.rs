@@ -33,12 +33,12 @@
 
 use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
-use cuda_std::{cluster, f8e4m3, kernel, math, thread, wgmma};
+use cuda_std::{f8e4m3, kernel, math, thread, wgmma};
 
 use super::Problem;
 use super::epilogue::Factor;
 use super::hopper::{
-    self, BLOCK_M, CLUSTER, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M,
+    self, CLUSTER, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M,
     Tiles, WARPGROUP, Walk,
 };
 use super::mma::{self, Place, Shared, Sums};
@@ -153,12 +153,12 @@ struct Scaled {
 
 impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
     #[inline(always)]
-    unsafe fn consume(
+    unsafe fn consume<W: Walk>(
         self,
         memory: Memory<B_BYTES, STAGES>,
         consumer: u32,
         output: &Output<'_, C, Factor>,
-        mut tiles: impl Walk,
+        mut tiles: W,
     ) {
         let lane = thread::thread_idx_x() % WARPGROUP;
         let problem = &output.problem;
@@ -167,7 +167,7 @@ impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
         let mut group_sums: PartSums = [0.0; _];
         while tiles.find() {
             let tile = tiles.tile();
-            let m0 = tile.row + cluster::rank() * BLOCK_M + consumer * STORE_M;
+            let m0 = tile.row + consumer * STORE_M;
             let row = m0 + lane / 32 * 16 + lane % 32 / 4;
             let scales = Scales::new(self.a_scales, self.b_scales, problem, tile.column);
             let rows = [scales.row(row), scales.row(row + 8)];

@@ -1,5 +1,7 @@
 //! Products of groups of rows with a matrix for each.
 
+use std::ops::Range;
+
 use cuda_std::float::Half;
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 use gpu_kernels::ops::gemm::{self as gk_family, gemm_grouped as gk};
@@ -14,6 +16,7 @@ use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
+use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
@@ -75,7 +78,7 @@ pub fn gemm_grouped_into<'a, T: Float + Half>(
     launch(stream, x.into(), weight.into(), offsets.into(), y.into(), Path::Fastest)
 }
 
-fn launch<T: Float + Half>(
+pub(super) fn launch<T: Float + Half>(
     stream: &Stream,
     x: View<'_, T>,
     weight: View<'_, T>,
@@ -183,7 +186,7 @@ static INFO: OpInfo = OpInfo {
 };
 
 /// Whether TMA takes what lies so, `x` and `y`, of such sizes.
-fn fits(lie: [Option<Major>; 2], [groups, rows, out]: [usize; 3]) -> bool {
+pub(super) fn fits(lie: [Option<Major>; 2], [groups, rows, out]: [usize; 3]) -> bool {
     lie == [Some(Major::K); 2] && groups > 0 && rows > 0 && out > 0 && out.is_multiple_of(8)
 }
 
@@ -249,7 +252,7 @@ impl Operator for GemmGrouped {
         }
         // Clusters that take several tiles, of several groups, and several whole ones.
         let several = |groups, rows, depth| Case::odd(&INFO, DType::F16, dims(groups, rows, depth, 520));
-        cases.extend([several(4, 400, 72), several(1, 304, 200), several(1, 304, 200).arrange("weight", turned)]);
+        cases.extend([several(4, 400, 72), several(6, 900, 200), several(1, 304, 200), several(1, 304, 200).arrange("weight", turned)]);
         cases
     }
 
@@ -279,16 +282,10 @@ impl Operator for GemmGrouped {
 
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let (x, weight) = (inputs.get("x")?, inputs.get("weight")?);
-        let [groups, out] = [weight.shape()[0], weight.shape()[1]];
-        let last = x.shape()[0] as f64;
-        // An offset counts as what has been reached where it lies before.
-        let mut offsets = inputs.get("offsets")?.to_f64();
-        offsets.iter_mut().fold(0.0f64, |reached, offset| {
-            *offset = offset.clamp(0.0, last).max(reached);
-            *offset
-        });
+        let out = weight.shape()[1];
+        let groups = rows_of_groups(inputs.get("offsets")?, x.shape()[0]);
         Ok(reference::by_row(rows, |row| {
-            let group = (0..groups).find(|g| (offsets[*g]..offsets[g + 1]).contains(&(row as f64)));
+            let group = groups.iter().position(|rows| rows.contains(&row));
             let Some(group) = group else { return vec![0.0; out] };
             let x = reference::row(x, row);
             let dot = |w: Vec<f64>| x.iter().zip(w).map(|(x, w)| x * w).sum();
@@ -309,4 +306,14 @@ impl Operator for GemmGrouped {
         let bytes = case.dtype.size() * (rows * depth + groups * out * depth + rows * out) + 4 * (groups + 1);
         Ok(Cost::compute(bytes as u64, 2 * (rows * depth * out) as u64, Bound::Tensor(case.dtype)))
     }
+}
+
+/// The rows of each group, of so many in all: an offset counts as what has been reached where it lies before.
+pub(super) fn rows_of_groups(offsets: &HostTensor, rows: usize) -> Vec<Range<usize>> {
+    let offsets = offsets.to_f64().into_iter().scan(0, |reached, offset| {
+        *reached = (offset.max(0.0) as usize).min(rows).max(*reached);
+        Some(*reached)
+    });
+    let offsets: Vec<_> = offsets.collect();
+    offsets.windows(2).map(|ends| ends[0]..ends[1]).collect()
 }

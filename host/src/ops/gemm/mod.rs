@@ -5,6 +5,8 @@ pub mod gemm;
 pub mod gemm_fp8;
 pub mod gemm_fp8_blocks;
 pub mod gemm_grouped;
+pub mod gemm_grouped_backward;
+pub mod gemm_grouped_masked;
 pub mod gemm_int8;
 pub mod gemm_tf32;
 pub mod gemm_w4a16;
@@ -22,6 +24,10 @@ pub use gemm::{Scalar, gemm, gemm_bf16, gemm_bf16_into, gemm_into, gemm_to_f32, 
 pub use gemm_fp8::{gemm_fp8, gemm_fp8_into};
 pub use gemm_fp8_blocks::{gemm_fp8_blocks, gemm_fp8_blocks_into};
 pub use gemm_grouped::{gemm_grouped, gemm_grouped_into};
+pub use gemm_grouped_backward::{
+    GroupedGradients, WeightGradient, gemm_grouped_backward, gemm_grouped_backward_into,
+};
+pub use gemm_grouped_masked::{gemm_grouped_masked, gemm_grouped_masked_into};
 pub use gemm_int8::{gemm_int8, gemm_int8_into, matmul_int8};
 pub use gemm_tf32::{gemm_tf32, gemm_tf32_into};
 pub use gemm_w4a16::{gemm_w4a16, gemm_w4a16_into};

@@ -17,6 +17,7 @@
 //! same every time. The producer is already filling the stages of the next tile meanwhile.
 
 mod multiply;
+mod produce;
 mod store;
 mod tiles;
 
@@ -27,12 +28,14 @@ use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::wgmma::{self, Descriptor, Registers};
+use cuda_std::vector::Pack;
 use cuda_std::{cluster, fence, regs, shared_field, thread, tma, warp};
 
 use super::Problem;
 use super::epilogue::Epilogue;
 
 pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Tf32};
+use self::produce::produce;
 pub(super) use self::store::Output;
 pub use self::store::{ADD, DIRECT, TILES};
 pub(super) use self::tiles::{Tile, Tiles, Walk, at_least_one, place};
@@ -81,9 +84,11 @@ pub struct Shared<const B: usize, const STAGES: usize> {
     c: [[[u8; SLAB_BYTES as usize]; 2]; CONSUMERS as usize],
     full: [Barrier; STAGES],
     empty: [Barrier; STAGES],
-    /// First row and column of a tile, and where its rows end; 0 if there is none.
-    told: [[u32; 3]; TOLD],
+    told: [Told; TOLD],
 }
+
+/// The place of a tile: its first row and column, its product, where its rows end, or 0 if there is no tile, and how many elements it has along k.
+type Told = [u32; 5];
 
 /// Tiles whose places are kept. The producer is at most all stages ahead, which may be of a tile each, and a consumer's threads have read a
 /// place when its first stage of the next tile is released: only then do they all wait for each other.
@@ -132,7 +137,7 @@ impl<const B: usize, const STAGES: usize> Memory<B, STAGES> {
     }
 
     #[inline(always)]
-    fn told(self, number: u32) -> SharedPtr<[u32; 3]> {
+    fn told(self, number: u32) -> SharedPtr<Told> {
         let Self(memory) = self;
         shared_field!(memory.told).at(number % TOLD as u32)
     }
@@ -144,7 +149,7 @@ impl<const B: usize, const STAGES: usize> Memory<B, STAGES> {
             return tiles.find();
         }
         self.full(at.stage).wait_parity(at.parity);
-        let [_, _, end] = self.told(number).read();
+        let [_, _, _, end, _] = self.told(number).read();
         end != 0
     }
 
@@ -154,8 +159,42 @@ impl<const B: usize, const STAGES: usize> Memory<B, STAGES> {
         if !W::TOLD {
             return tiles.tile();
         }
-        let [row, column, end] = self.told(number).read();
-        Tile { row, column, product: 0, b: 0, end: Some(end) }
+        let [row, column, product, end, _] = self.told(number).read();
+        let end = if W::ALONG_K { None } else { Some(end) };
+        Tile { row, column, product, b: 0, end, k: None, alone: false }
+    }
+
+    /// Elements of k in it, `all` if tiles have no ranges of their own.
+    #[inline(always)]
+    unsafe fn depth<W: Walk>(self, number: u32, all: u32) -> u32 {
+        if !W::ALONG_K {
+            return all;
+        }
+        let [.., depth] = self.told(number).read();
+        depth
+    }
+
+    /// Whether it has no rows for a consumer.
+    #[inline(always)]
+    unsafe fn is_idle<W: Walk>(self, number: u32, consumer: u32) -> bool {
+        if !W::TOLD || W::ALONG_K {
+            return false;
+        }
+        let [row, _, _, end, _] = self.told(number).read();
+        row + consumer * STORE_M >= end
+    }
+
+    /// Lets stages of a tile go unread. Run by a whole warpgroup, whose threads then go on together: none is a round of stages behind.
+    #[inline(always)]
+    unsafe fn skip(self, at: &mut Cursor, steps: u32, lane: u32, barrier: u32) {
+        for _ in 0..steps {
+            if lane < 32 {
+                self.full(at.stage).wait_parity(at.parity);
+                self.release(at.stage, lane);
+            }
+            at.advance(STAGES);
+        }
+        thread::named_barrier::sync(barrier, WARPGROUP);
     }
 
     /// Tells the producers of the pair that this warpgroup has read a stage. `lane` is the caller's in it.
@@ -164,6 +203,29 @@ impl<const B: usize, const STAGES: usize> Memory<B, STAGES> {
         if lane < CLUSTER {
             cluster::map(self.empty(stage), lane).signal();
         }
+    }
+}
+
+impl Memory<WIDE_BYTES, WIDE_STAGES> {
+    /// Writes zeros to what lies behind the first `rows` rows of a stage of panels, along k: this consumer's of A, and half of B's. Run by all consumers.
+    #[inline(always)]
+    unsafe fn clear(self, stage: u32, rows: u32, consumer: u32, lane: u32) {
+        if rows >= PANEL {
+            return;
+        }
+        let b = self.b(stage).add(2 * consumer * PANEL_BYTES);
+        let panels = [self.a(stage).add(consumer * PANEL_BYTES), b, b.add(PANEL_BYTES)];
+        // A row is eight chunks of 16 bytes, whose order does not matter.
+        let mut row = rows + lane / 8;
+        while row < PANEL {
+            for panel in panels {
+                let chunk = panel.add(row * STAGE_BYTES + lane % 8 * 16);
+                Pack([0u32; 4]).store(chunk.cast::<u32>().as_ptr());
+            }
+            row += WARPGROUP / 8;
+        }
+        fence::proxy_async_shared();
+        thread::named_barrier::sync(1 + CONSUMERS, CONSUMERS * WARPGROUP);
     }
 }
 
@@ -200,7 +262,7 @@ pub(super) struct Matrices<'a, C> {
 /// What consumers do. No closure: where one is large, the compiler would call it, and wgmma cannot go on across a call.
 pub(super) trait Consume<C, E, const B: usize, const STAGES: usize> {
     /// Run by each consumer warpgroup, with its number, its output and its tiles.
-    unsafe fn consume(self, memory: Memory<B, STAGES>, consumer: u32, output: &Output<'_, C, E>, tiles: impl Walk);
+    unsafe fn consume<W: Walk>(self, memory: Memory<B, STAGES>, consumer: u32, output: &Output<'_, C, E>, tiles: W);
 }
 
 /// Splits the block into its roles.
@@ -265,72 +327,6 @@ where
     split::<M, C, E, _, WIDE_BYTES, WIDE_STAGES>(of, epilogue, tiles, Whole(PhantomData::<M>));
 }
 
-/// Fills the stages of every tile of this cluster, in order. Run by one thread.
-#[inline(always)]
-unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES: usize>(
-    memory: Memory<B, STAGES>,
-    a: &TensorMap,
-    b: &TensorMap,
-    problem: &Problem,
-    mut tiles: W,
-) {
-    const { assert!(!W::TOLD || STAGES < TOLD) };
-    const EVERY_BLOCK: u16 = (1 << CLUSTER) - 1;
-    let depth = STAGE_BYTES / O::BYTES;
-    let b_columns = B as u32 / STAGE_BYTES / CLUSTER;
-    let rank = cluster::rank();
-    let steps = problem.k.div_ceil(depth);
-    // A matrix that all products share has no next.
-    let of_product = |stride: u64, product: u32| if stride == 0 { 0 } else { product as i32 };
-    let (mut at, mut number) = (Cursor::default(), 0);
-    while tiles.find() {
-        let tile = tiles.tile();
-        let m0 = (tile.row + rank * BLOCK_M) as i32;
-        let n0 = (tile.column + if W::TWO_BS { 0 } else { rank * b_columns }) as i32;
-        let (a_product, b_product) = (of_product(problem.a[0], tile.product), of_product(problem.b[0], tile.b));
-        for step in 0..steps {
-            // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
-            memory.empty(at.stage).wait_parity(at.parity ^ 1);
-            if W::TOLD && step == 0 {
-                memory.told(number).write([tile.row, tile.column, tile.end.unwrap_or(problem.m)]);
-            }
-            let full = memory.full(at.stage);
-            full.arrive_expect_tx(A_BYTES + B as u32);
-            let k0 = (step * depth) as i32;
-            let to = memory.a(at.stage);
-            if O::A_MN {
-                let mut panel = 0;
-                while panel < BLOCK_M / PANEL {
-                    let from = [m0 + (panel * PANEL) as i32, k0, a_product];
-                    tma::load_3d(to.add(panel * PANEL_BYTES), a, from, full);
-                    panel += 1;
-                }
-            } else {
-                tma::load_3d(to, a, [k0, m0, a_product], full);
-            }
-            let to = memory.b(at.stage).add(rank * (B as u32 / CLUSTER));
-            if O::B_MN {
-                let mut panel = 0;
-                while panel < b_columns / PANEL {
-                    let from = [n0 + (panel * PANEL) as i32, k0, b_product];
-                    tma::load_3d_multicast(to.add(panel * PANEL_BYTES), b, from, full, EVERY_BLOCK);
-                    panel += 1;
-                }
-            } else {
-                tma::load_3d_multicast(to, b, [k0, n0, b_product], full, EVERY_BLOCK);
-            }
-            at.advance(STAGES);
-        }
-        tiles.advance();
-        number += 1;
-    }
-    if W::TOLD {
-        memory.empty(at.stage).wait_parity(at.parity ^ 1);
-        memory.told(number).write([0; 3]);
-        memory.full(at.stage).arrive();
-    }
-}
-
 /// The descriptors of a stage of an operand for the four products of 32 bytes of k.
 #[inline(always)]
 pub(super) const fn descriptors(tile: SharedPtr<u8>, is_mn_major: bool) -> [Descriptor; 4] {
@@ -351,21 +347,32 @@ where
     [M::Sum; SUMS]: Registers,
 {
     #[inline(always)]
-    unsafe fn consume(
+    unsafe fn consume<W: Walk>(
         self,
         memory: Memory<WIDE_BYTES, WIDE_STAGES>,
         consumer: u32,
         output: &Output<'_, C, E>,
-        mut tiles: impl Walk,
+        mut tiles: W,
     ) {
+        const { assert!(!W::ALONG_K || M::A_MN && M::B_MN) };
         let lane = thread::thread_idx_x() % WARPGROUP;
-        let steps = output.problem.k.div_ceil(STAGE_BYTES / M::BYTES);
+        let depth = STAGE_BYTES / M::BYTES;
         let (mut at, mut number) = (Cursor::default(), 0);
         let mut sums = [M::ZERO; SUMS];
         while memory.find(&mut tiles, number, at) {
+            let k = memory.depth::<W>(number, output.problem.k);
+            let steps = W::steps(k, depth);
+            if memory.is_idle::<W>(number, consumer) {
+                memory.skip(&mut at, steps, lane, output.barrier);
+                number += 1;
+                continue;
+            }
             let mut previous = at.stage;
             for step in 0..steps {
                 memory.full(at.stage).wait_parity(at.parity);
+                if W::ALONG_K && step + 1 == steps {
+                    memory.clear(at.stage, k - step * depth, consumer, lane);
+                }
                 // A consumer's rows are one panel, whichever way it lies.
                 let a = descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), M::A_MN);
                 let b = descriptors(memory.b(at.stage), M::B_MN);

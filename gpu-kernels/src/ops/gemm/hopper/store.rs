@@ -6,11 +6,11 @@ use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
-use cuda_std::{cluster, fence, math, matrix, thread, tma};
+use cuda_std::{fence, math, matrix, thread, tma};
 
 use super::super::Problem;
 use super::super::epilogue::{Epilogue, Four, Sum};
-use super::{BLOCK_M, SLAB_BYTES, STORE_M, Tile, WARPGROUP, slab_columns};
+use super::{SLAB_BYTES, STORE_M, Tile, WARPGROUP, slab_columns};
 
 /// How results leave, as the host chooses.
 pub const DIRECT: u32 = 0;
@@ -86,7 +86,7 @@ impl<C: Element, E: Epilogue> Output<'_, C, E> {
     #[inline(always)]
     pub(in super::super) unsafe fn part(&self, lane: u32, consumer: u32, tile: Tile) -> Part<'_, C, E> {
         let Tile { row, column: n0, product, end, .. } = tile;
-        let m0 = row + cluster::rank() * BLOCK_M + consumer * STORE_M;
+        let m0 = row + consumer * STORE_M;
         let (row, column) = (m0 + lane / 32 * 16 + lane % 32 / 4, n0 + lane % 4 * 2);
         let rows = [self.epilogue.row(row), self.epilogue.row(row + 8)];
         let ahead = self.epilogue.read(rows, column);
@@ -210,7 +210,8 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
     /// Copies the rows of a slab that lie before `end`, where TMA would store those behind too, to the columns from `columns` on.
     #[inline(always)]
     unsafe fn copy_rows(&self, buffer: SharedPtr<C>, columns: u32, end: u32) {
-        let Output { c, problem: Problem { c: [_, ldc], n, .. }, .. } = *self.output;
+        let Output { c, problem: Problem { c: [c_product, ldc], n, .. }, .. } = *self.output;
+        let c = c.add((u64::from(self.product) * c_product) as usize);
         let (chunk, chunks) = (16 / size_of::<C>() as u32, 8);
         let column = self.n0 + columns + self.lane % chunks * chunk;
         let mut row = self.lane / chunks;

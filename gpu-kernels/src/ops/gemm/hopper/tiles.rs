@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU32;
 
-use cuda_std::thread;
+use cuda_std::{cluster, thread};
 
 use super::super::Problem;
 use super::{BLOCK_M, CLUSTER};
@@ -10,7 +10,7 @@ use super::{BLOCK_M, CLUSTER};
 /// Rows of tiles that are walked before moving to the next column of tiles, so that a wave's panels of A and B stay in L2.
 const GROUP_M: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
-/// Where a cluster's tile is.
+/// Where the block's tile is.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Tile {
     /// Its first row, and its first column.
@@ -22,6 +22,10 @@ pub(in super::super) struct Tile {
     pub(in super::super) b: u32,
     /// Where its rows end, if that is not where C ends.
     pub(in super::super) end: Option<u32>,
+    /// Where it starts and ends along k, if it has not all of it.
+    pub(in super::super) k: Option<[u32; 2]>,
+    /// Whether its columns are not those of the pair's other block, of which each then loads half.
+    pub(in super::super) alone: bool,
 }
 
 /// The tiles of a cluster, one after the other.
@@ -31,6 +35,16 @@ pub(in super::super) trait Walk: Copy {
 
     /// Whether the blocks of a pair load the same columns of a B each, instead of half the columns of one.
     const TWO_BS: bool = false;
+
+    /// Whether tiles have ranges along k, which the producer tells too. Of panels that go on behind the last one consumers clear the rest.
+    const ALONG_K: bool = false;
+
+    /// Stages of `depth` for a tile of so many elements along k. Each must have one to be told.
+    #[inline(always)]
+    fn steps(k: u32, depth: u32) -> u32 {
+        let steps = k.div_ceil(depth);
+        if Self::ALONG_K { steps.max(1) } else { steps }
+    }
 
     /// Whether there is a tile.
     unsafe fn find(&mut self) -> bool;
@@ -84,6 +98,12 @@ impl Tiles {
             index: thread::block_idx_x() / CLUSTER,
         }
     }
+
+    /// Which product it is at.
+    #[inline(always)]
+    pub(in super::super) fn product(&self) -> u32 {
+        self.index / self.rows.saturating_mul(self.columns)
+    }
 }
 
 impl Walk for Tiles {
@@ -95,10 +115,10 @@ impl Walk for Tiles {
     #[inline(always)]
     fn tile(&self) -> Tile {
         let Self { rows, columns, block_n, index, .. } = *self;
-        let each = rows.saturating_mul(columns);
-        let product = index / each;
-        let [row, column] = place(index % each, rows, columns);
-        Tile { row: row * CLUSTER * BLOCK_M, column: column * block_n, product, b: product, end: None }
+        let product = self.product();
+        let [row, column] = place(index % rows.saturating_mul(columns), rows, columns);
+        let row = (row * CLUSTER + cluster::rank()) * BLOCK_M;
+        Tile { row, column: column * block_n, product, b: product, end: None, k: None, alone: false }
     }
 
     #[inline(always)]

@@ -1,0 +1,97 @@
+//! The producer: one thread that issues every copy.
+
+use cuda_std::launch::TensorMap;
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::SharedPtr;
+use cuda_std::{cluster, tma};
+
+use super::super::Problem;
+use super::{
+    A_BYTES, BLOCK_M, CLUSTER, Cursor, Memory, Operands, PANEL, PANEL_BYTES, STAGE_BYTES, TOLD, Tile, Walk,
+};
+
+const EVERY_BLOCK: u16 = (1 << CLUSTER) - 1;
+
+/// Fills the stages of every tile of this cluster, in order. Run by one thread.
+#[inline(always)]
+pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES: usize>(
+    memory: Memory<B, STAGES>,
+    a: &TensorMap,
+    b: &TensorMap,
+    problem: &Problem,
+    mut tiles: W,
+) {
+    const { assert!(!W::TOLD || STAGES < TOLD) };
+    let depth = STAGE_BYTES / O::BYTES;
+    let b_columns = B as u32 / STAGE_BYTES / CLUSTER;
+    let rank = cluster::rank();
+    // A matrix that all products share has no next.
+    let of_product = |stride: u64, product: u32| if stride == 0 { 0 } else { product as i32 };
+    let (mut at, mut number) = (Cursor::default(), 0);
+    while tiles.find() {
+        let Tile { row, column, product, b: matrix, end, k, alone } = tiles.tile();
+        let [first, last] = k.unwrap_or([0, problem.k]);
+        let column0 = column + if W::TWO_BS || alone { 0 } else { rank * b_columns };
+        let (a_product, b_product) = (of_product(problem.a[0], product), of_product(problem.b[0], matrix));
+        for step in 0..W::steps(last - first, depth) {
+            // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+            memory.empty(at.stage).wait_parity(at.parity ^ 1);
+            if W::TOLD && step == 0 {
+                memory.told(number).write([row, column, product, end.unwrap_or(problem.m), last - first]);
+            }
+            let full = memory.full(at.stage);
+            full.arrive_expect_tx(A_BYTES + B as u32);
+            let k0 = (first + step * depth) as i32;
+            load(memory.a(at.stage), a, [row, BLOCK_M], k0, a_product, full, O::A_MN, false);
+            let to = memory.b(at.stage);
+            if alone {
+                let half = B as u32 / CLUSTER;
+                load(to, b, [column0, b_columns], k0, b_product, full, O::B_MN, false);
+                load(to.add(half), b, [column0 + b_columns, b_columns], k0, b_product, full, O::B_MN, false);
+            } else {
+                let to = to.add(rank * (B as u32 / CLUSTER));
+                load(to, b, [column0, b_columns], k0, b_product, full, O::B_MN, true);
+            }
+            at.advance(STAGES);
+        }
+        tiles.advance();
+        number += 1;
+    }
+    if W::TOLD {
+        memory.empty(at.stage).wait_parity(at.parity ^ 1);
+        memory.told(number).write([0; 5]);
+        memory.full(at.stage).arrive();
+    }
+}
+
+/// Starts the copy of `rows` rows along k of an operand, from `first` on, at `k0`: of a box of them, or, MN-major, of panels. To every block of the
+/// cluster if they share it.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)] // Where from, where to and how.
+unsafe fn load(
+    to: SharedPtr<u8>,
+    map: &TensorMap,
+    [first, rows]: [u32; 2],
+    k0: i32,
+    product: i32,
+    full: SharedPtr<Barrier>,
+    is_mn_major: bool,
+    is_shared: bool,
+) {
+    let copy = |to: SharedPtr<u8>, from: [i32; 3]| {
+        if is_shared {
+            tma::load_3d_multicast(to, map, from, full, EVERY_BLOCK);
+        } else {
+            tma::load_3d(to, map, from, full);
+        }
+    };
+    if is_mn_major {
+        let mut panel = 0;
+        while panel < rows / PANEL {
+            copy(to.add(panel * PANEL_BYTES), [(first + panel * PANEL) as i32, k0, product]);
+            panel += 1;
+        }
+    } else {
+        copy(to, [k0, first as i32, product]);
+    }
+}
