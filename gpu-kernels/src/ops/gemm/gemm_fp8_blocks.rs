@@ -38,8 +38,8 @@ use cuda_std::{f8e4m3, kernel, math, thread, wgmma};
 use super::Problem;
 use super::epilogue::Factor;
 use super::hopper::{
-    self, CLUSTER, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M,
-    Tiles, WARPGROUP, Walk,
+    self, CLUSTER, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M, Tiles,
+    WARPGROUP, Walk,
 };
 use super::mma::{self, Place, Shared, Sums};
 

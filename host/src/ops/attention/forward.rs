@@ -4,10 +4,11 @@ use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple, weights};
-use gpu_kernels::ops::elementwise::copy::COPY_ROWS;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
+use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use half::{bf16, f16};
 
 use super::exact::Exact;
@@ -259,7 +260,8 @@ pub(super) static INFO: OpInfo = OpInfo {
         GEMM_MMA,
         GEMM_HOPPER,
         GEMM_SKINNY,
-        COPY_ROWS,
+        GEMM_PAD,
+        GEMM_SUM,
     ],
     variants: &[
         Variant {

@@ -252,7 +252,15 @@ impl Operator for GemmGrouped {
         }
         // Clusters that take several tiles, of several groups, and several whole ones.
         let several = |groups, rows, depth| Case::odd(&INFO, DType::F16, dims(groups, rows, depth, 520));
-        cases.extend([several(4, 400, 72), several(6, 900, 200), several(1, 304, 200), several(1, 304, 200).arrange("weight", turned)]);
+        cases.extend([
+            several(4, 400, 72),
+            several(6, 900, 200),
+            several(1, 304, 200),
+            several(1, 304, 200).arrange("weight", turned),
+        ]);
+        // Tiles of which a consumer has nothing, with more stages than the ring has.
+        let few = Case::odd(&INFO, DType::F16, dims(12, 240, 520, 264));
+        cases.extend([few.clone(), few.arrange("weight", turned)]);
         cases
     }
 

@@ -219,12 +219,7 @@ static INFO: OpInfo = OpInfo {
         ParamInfo::bool(ROUNDED, false, "whether dweight has the type of weight, and not f32"),
     ],
     dtypes: &[DType::F16, DType::BF16],
-    kernels: &[
-        gk::GEMM_GROUPED_BACKWARD_MMA,
-        gk::GEMM_GROUPED_BACKWARD_HOPPER,
-        GEMM_GROUPED_MMA,
-        GEMM_GROUPED_HOPPER,
-    ],
+    kernels: &[gk::GEMM_GROUPED_BACKWARD_MMA, gk::GEMM_GROUPED_BACKWARD_HOPPER, GEMM_GROUPED_MMA, GEMM_GROUPED_HOPPER],
     variants: &[
         Variant {
             name: "hopper",
@@ -302,7 +297,8 @@ impl Operator for GemmGroupedBackward {
         };
         let mut rounded = production(8, 16384, 4096, 4096).param(ROUNDED, true);
         rounded.name += " rounded";
-        let mut cases = vec![production(8, 16384, 4096, 4096).timed_only(), rounded.timed_only(), production(8, 4096, 2048, 1024)];
+        let mut cases =
+            vec![production(8, 16384, 4096, 4096).timed_only(), rounded.timed_only(), production(8, 4096, 2048, 1024)];
         for &dtype in INFO.dtypes {
             let odd = |groups, rows, depth, out| Case::odd(&INFO, dtype, dims(groups, rows, depth, out));
             let ends_at = |case: Case, total| case.values("offsets", Values::Offsets { total });

@@ -211,8 +211,7 @@ impl Operator for GemmGroupedMasked {
             let name = format!("experts={experts} m={count} of {rows} n={out} k={depth} NT");
             counted(Case::production(&INFO, name, DType::BF16, dims(experts, rows, depth, out)), count as f64)
         };
-        let mut cases =
-            vec![production(32, 1024, 4096, 4096, 600), production(64, 512, 4096, 2048, 96).timed_only()];
+        let mut cases = vec![production(32, 1024, 4096, 4096, 600), production(64, 512, 4096, 2048, 96).timed_only()];
         for &dtype in INFO.dtypes {
             let odd = |experts, rows, depth, out| Case::odd(&INFO, dtype, dims(experts, rows, depth, out));
             cases.extend([
@@ -237,6 +236,11 @@ impl Operator for GemmGroupedMasked {
                 counted(Case::boundary(&INFO, dtype, dims(2, 16, 8, 8)), 0.0),
                 counted(Case::boundary(&INFO, dtype, dims(1, 256, 64, 256)), 256.0),
             ]);
+        }
+        // Clusters that take several tiles, and tiles of which a consumer has nothing with more stages than the ring has.
+        let several = |experts, rows, depth, out| Case::odd(&INFO, DType::F16, dims(experts, rows, depth, out));
+        for case in [several(4, 300, 200, 520), several(12, 40, 520, 264)] {
+            cases.extend([case.clone(), case.arrange("weight", turned)]);
         }
         cases
     }

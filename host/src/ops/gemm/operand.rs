@@ -25,8 +25,9 @@ pub(super) struct Lies {
     pub(super) strides: [u64; 3],
     /// `None` if packs of 16 bytes cannot be taken of it.
     pub(super) major: Option<Major>,
-    rows: u64,
-    k: u64,
+    /// Rows along k, and elements of one.
+    pub(super) rows: u64,
+    pub(super) k: u64,
 }
 
 impl Lies {

@@ -28,6 +28,7 @@
 //! None.
 
 use core::array;
+use core::num::NonZeroU64;
 
 use cuda_std::launch::Fields;
 use cuda_std::vector::Pack;
@@ -46,11 +47,13 @@ const SPAN: u64 = (32 * PACKS * LANES) as u64;
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Lines {
-    /// Lines, and the elements of one.
+    /// Lines.
     pub lines: u64,
+    /// Elements of a line.
     pub length: u64,
-    /// From a line to the next of the matrix, and of the copy.
+    /// From a line of the matrix to the next.
     pub from: u64,
+    /// From a line of the copy to the next.
     pub to: u64,
 }
 
@@ -83,7 +86,8 @@ pub unsafe fn gemm_pad(from_a: *const u16, to_a: *mut u16, a: Lines, from_b: *co
 /// Part `index` of a matrix. Run by a whole warp.
 #[inline(always)]
 unsafe fn copy(from: *const u16, to: *mut u16, of: Lines, index: u64) {
-    let spans = of.length.div_ceil(SPAN);
+    // There is no part of a matrix without elements.
+    let spans = NonZeroU64::MIN.saturating_add(of.length.div_ceil(SPAN) - 1);
     let (line, span) = (index / spans, index % spans);
     let (from, to) = (from.add((line * of.from) as usize), to.add((line * of.to) as usize));
     let off = (from as usize / 2 % LANES as usize) as i64;

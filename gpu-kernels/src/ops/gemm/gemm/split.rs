@@ -25,6 +25,7 @@
 //! Osama et al., "Stream-K" (arXiv:2301.03598), on splitting k.
 
 use core::array;
+use core::num::NonZeroU64;
 
 use cuda_std::float::Element;
 use cuda_std::launch::Fields;
@@ -32,6 +33,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{kernel, math, thread};
 
 use super::super::epilogue::{Epilogue, Factor};
+use super::super::hopper::at_least_one;
 
 /// Threads of a block.
 pub const THREADS: u32 = 256;
@@ -44,8 +46,9 @@ const LOADS: u32 = 4;
 pub struct Parts {
     /// Elements from a row of C to the next.
     pub ldc: u64,
-    /// Rows and columns of C.
+    /// Rows of C.
     pub m: u32,
+    /// Columns of C.
     pub n: u32,
     /// Parts of it.
     pub parts: u32,
@@ -86,7 +89,8 @@ pub unsafe fn gemm_sum<C: Element, const V: usize>(parts: *const f32, c: *mut C,
         add(part(i));
         i += 1;
     }
-    let to = c.add((index / u64::from(n) * ldc + index % u64::from(n)) as usize);
+    let n = NonZeroU64::from(at_least_one(n));
+    let to = c.add((index / n * ldc + index % n) as usize);
     let factor = Factor::of(alpha, scale).factor();
     let old = if beta == 0.0 { [0.0; V] } else { Pack::<C, V>::load(to).to_f32().map(|old| beta * old) };
     Pack::<C, V>::from_f32(array::from_fn(|e| math::fma(factor, sums[e], old[e]))).store(to);

@@ -6,9 +6,7 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::{cluster, tma};
 
 use super::super::Problem;
-use super::{
-    A_BYTES, BLOCK_M, CLUSTER, Cursor, Memory, Operands, PANEL, PANEL_BYTES, STAGE_BYTES, TOLD, Tile, Walk,
-};
+use super::{A_BYTES, BLOCK_M, CLUSTER, Cursor, Memory, Operands, PANEL, PANEL_BYTES, STAGE_BYTES, TOLD, Tile, Walk};
 
 const EVERY_BLOCK: u16 = (1 << CLUSTER) - 1;
 

@@ -1,15 +1,17 @@
 //! Operands whose rows lie between packs of 16 bytes, copied to where packs can be taken of them.
 
 use cuda_std::float::{Element, Half};
+use cuda_std::launch::{DevicePtr, DevicePtrMut};
+use gpu_kernels::ops::gemm::gemm::pad::{GemmPad, Lines, WARPS};
 
-use super::super::operand::{Major, Operand, gains_from_copies};
+use super::super::operand::{Lies, Major, Operand, gains_from_copies};
 use super::problem::Problem;
-use crate::ops::elementwise::copy_into;
+use crate::ops::elementwise::grid;
+use crate::ops::model::OpInfo;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
-use crate::runtime::view::View;
 
 /// Multiply-adds from which on copies are worth their launches, and rows and columns from which on they are worth their traffic.
 const WORTH: [u64; 2] = [1 << 28, 128];
@@ -18,37 +20,65 @@ const WORTH: [u64; 2] = [1 << 28, 128];
 const WANTED: &str =
     "operands with adjacent elements along one dimension, of which one does not lie at multiples of 16 bytes";
 
-/// A copy of an operand that lies as it does, its rows or columns at multiples of 16 bytes; or nothing if it lies so, or has no adjacent elements.
-struct Copied<T>(Option<(Tensor<T>, Major)>);
+/// Memory for a copy of an operand that lies as it does, its rows or columns at multiples of 16 bytes.
+struct Copied<T> {
+    copy: Tensor<T>,
+    major: Major,
+    lines: Lines,
+}
 
 impl<T: Float> Copied<T> {
-    fn of(stream: &Stream, operand: &Operand<'_, T>) -> Result<Self> {
+    /// Nothing if the operand lies so, or has no adjacent elements.
+    fn of(stream: &Stream, operand: &Operand<'_, T>) -> Result<Option<Self>> {
+        let Lies { strides: [product, row, along_k], rows, k, .. } = operand.lies;
         let Some(major) = operand.lies.adjacent().filter(|_| operand.lies.major.is_none()) else {
-            return Ok(Self(None));
+            return Ok(None);
         };
-        let from = turned(operand.rows, major);
-        let mut shape = from.shape().to_vec();
-        if let Some(d) = shape.last_mut() {
-            *d = d.next_multiple_of(16 / size_of::<T>());
-        }
-        let mut copy = Tensor::uninit(stream, &shape)?;
-        let strides = copy.view().strides().to_vec();
-        copy_into(stream, from, copy.view_mut().strided(0, from.shape(), &strides)?)?;
-        Ok(Self(Some((copy, major))))
+        let (lines, length, from) = match major {
+            Major::K => (rows, k, row),
+            Major::Mn => (k, rows, along_k),
+        };
+        // A matrix that all products share is one.
+        let matrices = if product == 0 { 1 } else { operand.rows.shape()[0] as u64 };
+        let lines =
+            Lines { lines: matrices * lines, length, from, to: length.next_multiple_of(16 / size_of::<T>() as u64) };
+        let copy = Tensor::uninit(stream, [lines.lines as usize, lines.to as usize])?;
+        Ok(Some(Self { copy, major, lines }))
     }
 
-    /// The copy of that operand, or the operand itself.
-    fn or<'a>(&'a self, operand: &Operand<'a, T>) -> Result<Operand<'a, T>> {
-        let Self(Some((copy, major))) = self else { return Ok(Operand::new(operand.rows)) };
-        let shape = turned(operand.rows, *major);
-        let view = copy.view().strided(0, shape.shape(), copy.view().strides())?;
-        Ok(Operand::new(turned(view, *major)))
+    /// The copy in place of the operand.
+    fn view<'a>(&'a self, operand: &Operand<'_, T>) -> Result<Operand<'a, T>> {
+        let Lies { strides: [product, ..], rows, k, .. } = operand.lies;
+        let (each, to) = (if self.major == Major::K { rows } else { k }, self.lines.to as usize);
+        let turned = self.major == Major::Mn;
+        let mut shape = operand.rows.shape().to_vec();
+        let rank = shape.len();
+        if turned {
+            shape.swap(rank - 2, rank - 1);
+        }
+        let apart = if product == 0 { 0 } else { each as usize * to };
+        let view = self.copy.view().strided(0, &shape, &[apart, to, 1][3 - rank..])?;
+        Ok(Operand::new(if turned { view.t() } else { view }))
     }
 }
 
-/// Rows along k as rows of adjacent elements, and back.
-fn turned<T>(rows: View<'_, T>, major: Major) -> View<'_, T> {
-    if major == Major::Mn { rows.t() } else { rows }
+/// Copies what is to be copied, in one launch.
+fn copy<T: Float>(
+    info: &'static OpInfo,
+    stream: &Stream,
+    operands: [&Operand<'_, T>; 2],
+    copies: &mut [Option<Copied<T>>; 2],
+) -> Result<()> {
+    let mut args = [(DevicePtr::null(), DevicePtrMut::null(), Lines::default()); 2];
+    for ((args, operand), copied) in args.iter_mut().zip(operands).zip(copies) {
+        if let Some(Copied { copy, lines, .. }) = copied {
+            *args = (operand.rows.ptr(stream)?.cast::<u16>(), copy.view_mut().ptr_mut(stream)?.cast::<u16>(), *lines);
+        }
+    }
+    let [(from_a, to_a, a), (from_b, to_b, b)] = args;
+    let Some(blocks) = grid(info, "a", (a.warps() + b.warps()) as usize, WARPS as usize)? else { return Ok(()) };
+    // SAFETY: what is copied is live and has these lines, elements are of 16 bits, and the copies have room for lines of whole packs.
+    unsafe { stream.launch::<GemmPad>(blocks, (from_a, to_a, a, from_b, to_b, b)) }
 }
 
 impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
@@ -69,12 +99,17 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         if !self.fits_padded() {
             return Err(self.info.param_error("variant", "padded", WANTED));
         }
-        let copies = Copied::of(stream, &self.a).and_then(|a| Ok((a, Copied::of(stream, &self.b)?)));
-        let (a, b) = match copies {
+        let copies = Copied::of(stream, &self.a).and_then(|a| Ok([a, Copied::of(stream, &self.b)?]));
+        let mut copies = match copies {
             Err(Error::OutOfMemory { .. }) => return self.launch_mma(stream),
             copies => copies?,
         };
-        let (a, b) = (a.or(&self.a)?, b.or(&self.b)?);
+        copy(self.info, stream, [&self.a, &self.b], &mut copies)?;
+        let [a, b] = [(&copies[0], &self.a), (&copies[1], &self.b)].map(|(copied, operand)| match copied {
+            Some(copied) => copied.view(operand),
+            None => Ok(Operand::new(operand.rows)),
+        });
+        let (a, b) = (a?, b?);
         let mut sizes = self.sizes;
         (sizes.a, sizes.b) = (a.lies.strides, b.lies.strides);
         let problem = Problem { a, b, sizes, ..self };

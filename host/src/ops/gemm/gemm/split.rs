@@ -90,7 +90,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             ..self.sizes
         };
         Problem { info: self.info, a, b, c: sums.view_mut(), scale: None, sizes }.launch_hopper(stream)?;
-        let packed = n.is_multiple_of(4) && (m < 2 || ldc.is_multiple_of(4)) && self.c.alignment() >= 4 * size_of::<C>();
+        let packed =
+            n.is_multiple_of(4) && (m < 2 || ldc.is_multiple_of(4)) && self.c.alignment() >= 4 * size_of::<C>();
         let of = gk::Parts { ldc, m, n, parts, alpha, beta, padding: 0 };
         let args = (sums.view().ptr(stream)?, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, of);
         let each = gk::THREADS as usize * if packed { 4 } else { 1 };
@@ -108,9 +109,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
 /// A matrix of rows along k as so many of parts of them.
 fn part<T: Float>(rows: View<'_, T>, parts: u32) -> Result<Operand<'_, T>> {
-    let (shape, strides) = (rows.shape(), rows.strides());
-    let [m, k] = [shape.len() - 2, shape.len() - 1].map(|i| (shape[i], strides[i])).map(|it| it);
-    let each = k.0 / parts as usize;
-    let shape = [parts as usize, m.0, each];
-    Ok(Operand::new(rows.strided(0, shape, &[each * k.1, m.1, k.1])?))
+    let (last, parts) = (rows.shape().len() - 1, parts as usize);
+    let (shape, strides) = (rows.shape().to_vec(), rows.strides().to_vec());
+    let (m, k) = (shape[last - 1], shape[last] / parts);
+    Ok(Operand::new(rows.strided(0, [parts, m, k], &[k * strides[last], strides[last - 1], strides[last]])?))
 }

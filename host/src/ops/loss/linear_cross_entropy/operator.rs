@@ -1,10 +1,11 @@
 //! What the loss says of itself.
 
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::elementwise::copy::COPY_ROWS;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
+use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::loss::cross_entropy::{self as gk, targets as batch};
 use half::{bf16, f16};
 
@@ -37,7 +38,8 @@ const KERNELS: &[&[Instance]] = &[
     GEMM_MMA,
     GEMM_HOPPER,
     GEMM_SKINNY,
-    COPY_ROWS,
+    GEMM_PAD,
+    GEMM_SUM,
     gk::CROSS_ENTROPY,
     gk::CROSS_ENTROPY_CLUSTER,
     gk::CROSS_ENTROPY_GENERAL,

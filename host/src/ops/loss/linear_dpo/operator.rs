@@ -1,10 +1,11 @@
 //! What the loss says of itself.
 
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::elementwise::copy::COPY_ROWS;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
+use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::loss::cross_entropy::{self as ce, targets as batch};
 use gpu_kernels::ops::loss::dpo as gk;
 use gpu_kernels::ops::loss::grpo::sequences;
@@ -43,7 +44,8 @@ const KERNELS: &[&[Instance]] = &[
     GEMM_MMA,
     GEMM_HOPPER,
     GEMM_SKINNY,
-    COPY_ROWS,
+    GEMM_PAD,
+    GEMM_SUM,
     ce::CROSS_ENTROPY,
     ce::CROSS_ENTROPY_CLUSTER,
     batch::WEIGH_TARGETS,

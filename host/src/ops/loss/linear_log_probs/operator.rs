@@ -1,9 +1,10 @@
 //! What the operator says of itself.
 
-use gpu_kernels::ops::elementwise::copy::COPY_ROWS;
 use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
+use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::loss::cross_entropy::{self as ce, targets as batch};
 use gpu_kernels::ops::loss::linear_log_probs as gk;
 use half::{bf16, f16};
@@ -39,7 +40,8 @@ pub(super) static INFO: OpInfo = OpInfo {
         GEMM_MMA,
         GEMM_HOPPER,
         GEMM_SKINNY,
-        COPY_ROWS,
+        GEMM_PAD,
+        GEMM_SUM,
         ce::CROSS_ENTROPY,
         ce::CROSS_ENTROPY_CLUSTER,
         batch::WEIGH_TARGETS,
