@@ -8,7 +8,6 @@ use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
-use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use half::{bf16, f16};
 
 use super::exact::Exact;
@@ -261,7 +260,6 @@ pub(super) static INFO: OpInfo = OpInfo {
         GEMM_HOPPER,
         GEMM_SKINNY,
         GEMM_PAD,
-        GEMM_SUM,
     ],
     variants: &[
         Variant {

@@ -7,7 +7,6 @@ use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
-use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::gemm::linear_backward as gk;
 use half::{bf16, f16};
 
@@ -174,15 +173,7 @@ static INFO: OpInfo = OpInfo {
     params: &[ParamInfo::bool(ACCUMULATE, false, "whether dweight and dbias are added to")],
     dtypes: &[DType::F16, DType::BF16],
     // Sums of columns are in f32, which is listed first.
-    kernels: &[
-        GEMM_MMA,
-        GEMM_HOPPER,
-        GEMM_SKINNY,
-        GEMM_PAD,
-        GEMM_SUM,
-        gk::LINEAR_BACKWARD_BIAS,
-        COLUMN_SUMS.split_at(1).0,
-    ],
+    kernels: &[GEMM_MMA, GEMM_HOPPER, GEMM_SKINNY, GEMM_PAD, gk::LINEAR_BACKWARD_BIAS, COLUMN_SUMS.split_at(1).0],
     variants: &[],
 };
 

@@ -11,8 +11,7 @@
 //!
 //! # Mapping
 //! [`hopper`]: clusters of two blocks walk 256 × 256 tiles; a producer warpgroup and two consumers of 64 × 256 a block.
-//! [`skinny`]: clusters of four blocks take 128 rows of the longer side, and share k. [`split`] adds parts of k that [`hopper`] computed as a batch,
-//! where there are few tiles; [`pad`] copies operands that lie between packs. [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
+//! [`skinny`]: clusters of four blocks take 128 rows of the longer side, and share k. [`pad`] copies operands that lie between packs. [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
 //!
 //! # Shared memory
 //! [`hopper`]: 4 stages × (128 + 256) × 64 elements + 4 × 8 KiB for the epilogue + barriers = 229 440 B, one block a
@@ -40,4 +39,3 @@ pub mod hopper;
 pub mod mma;
 pub mod pad;
 pub mod skinny;
-pub mod split;

@@ -17,7 +17,7 @@
 //! Bit by bit.
 //!
 //! # Cost
-//! Every element is read and written once: 6.4 MB each way for a matrix of 1793², some 3 µs from L2. A pack of the copy is a part each of two packs that
+//! Every element is read and written once: 6.4 MB each way for a matrix of 1793², 3 µs at 4.2 TB/s. A pack of the copy is a part each of two packs that
 //! lie at multiples of 16 bytes, shifted by what the line is off, so that both sides move 16 bytes at a time. Of these the second is the
 //! neighbour's first, and comes from L1. Packs across the ends of a line are read by elements: nothing outside of a line is touched.
 //!

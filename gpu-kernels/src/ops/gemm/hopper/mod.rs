@@ -27,8 +27,8 @@ use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::wgmma::{self, Descriptor, Registers};
 use cuda_std::vector::Pack;
+use cuda_std::wgmma::{self, Descriptor, Registers};
 use cuda_std::{cluster, fence, regs, shared_field, thread, tma, warp};
 
 use super::Problem;

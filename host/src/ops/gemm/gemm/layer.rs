@@ -4,13 +4,12 @@ use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
-use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use half::bf16;
 
 use super::super::operand::fits_tma;
 use super::operator::kernels;
 use super::problem::Problem;
-use super::{skinny, split};
+use super::skinny;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
@@ -93,10 +92,8 @@ static INFO: OpInfo = OpInfo {
     kernels: &[
         kernels(GEMM_MMA, true, false),
         kernels(GEMM_HOPPER, true, false),
-        kernels(GEMM_HOPPER, true, true),
         kernels(GEMM_SKINNY, true, false),
         GEMM_PAD,
-        GEMM_SUM,
     ],
     variants: &[
         Variant {
@@ -110,14 +107,6 @@ static INFO: OpInfo = OpInfo {
             doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of a and b are at multiples of 16 bytes",
             applies: fits_hopper,
             launch: |stream, args, _| of(args)?.launch_hopper(stream),
-        },
-        Variant {
-            name: "split",
-            doc: "the same of parts of k, added in order: what is picked for so few tiles and so long a k that this is faster",
-            applies: |device, case| {
-                case.dims(["k"]).is_ok_and(|[k]| split::fewest(k as u32).is_some()) && fits_hopper(device, case)
-            },
-            launch: |stream, args, _| of(args)?.launch_split(stream, None),
         },
         Variant {
             name: "mma",

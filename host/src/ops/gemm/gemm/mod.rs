@@ -5,7 +5,6 @@ mod operator;
 mod padded;
 mod problem;
 mod skinny;
-mod split;
 
 pub use layer::{GEMM_BF16, gemm_bf16, gemm_bf16_into};
 pub use operator::{GEMM, GEMM_TO_F32, Gemm};
@@ -25,8 +24,7 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// Operands may have any strides: a [transposed](View::t) matrix is read as it lies. Those with adjacent elements along one of their
 /// dimensions and all else at multiples of 16 bytes are read in packs, and on Hopper take the TMA and wgmma path, twice as fast as the one for all
-/// GPUs; a single product of up to 128 rows or columns, of operands that are adjacent along k, then takes about as long as reading them. Where a single product has fewer tiles
-/// than the GPU computes at a time and a long k, its parts go to memory of the stream's first, in f32, and are added in order. Larger products of
+/// GPUs; a single product of up to 128 rows or columns, of operands that are adjacent along k, then takes about as long as reading them. Larger products of
 /// matrices that lie between packs, rows of an odd number of elements say, copy them first, into memory of the stream's. Any m, n
 /// and k work, and k = 0 gives zeros. The result is a new dense tensor; the work is queued on `stream`.
 ///

@@ -6,12 +6,11 @@ use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
-use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use half::{bf16, f16};
 
 use super::super::operand::{fits_tma, gains_from_copies, lies};
 use super::problem::{Problem, Scalar, Shapes};
-use super::{skinny, split};
+use super::skinny;
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
@@ -69,12 +68,6 @@ const HOPPER: Variant = Variant {
     applies: fits_hopper,
     launch: |stream, args, params| launch(stream, args, params, Path::Hopper),
 };
-const SPLIT: Variant = Variant {
-    name: "split",
-    doc: "the same of parts of k, added in order: what is picked for one product of so few tiles and so long a k that this is faster",
-    applies: fits_split,
-    launch: |stream, args, params| launch(stream, args, params, Path::Split),
-};
 const PADDED: Variant = Variant {
     name: "padded",
     doc: "one of these after copies of operands that do not lie in packs: what is picked for these from 2²⁸ multiply-adds on",
@@ -94,13 +87,13 @@ pub(super) static INFO: OpInfo = facts(
     &[
         kernels(GEMM_MMA, false, false),
         kernels(GEMM_MMA, true, false),
-        GEMM_HOPPER,
+        kernels(GEMM_HOPPER, false, false),
+        kernels(GEMM_HOPPER, true, false),
         kernels(GEMM_SKINNY, false, false),
         kernels(GEMM_SKINNY, true, false),
         GEMM_PAD,
-        GEMM_SUM,
     ],
-    &[SKINNY, HOPPER, SPLIT, PADDED, MMA],
+    &[SKINNY, HOPPER, PADDED, MMA],
 );
 
 pub(super) static TO_F32: OpInfo = facts(
@@ -114,9 +107,8 @@ pub(super) static TO_F32: OpInfo = facts(
         kernels(GEMM_SKINNY, false, true),
         kernels(GEMM_SKINNY, true, true),
         GEMM_PAD,
-        GEMM_SUM,
     ],
-    &[SKINNY, HOPPER, SPLIT, PADDED, MMA],
+    &[SKINNY, HOPPER, PADDED, MMA],
 );
 
 /// A form of the operator in the registry.
@@ -141,7 +133,6 @@ enum Path {
     Fastest,
     Skinny,
     Hopper,
-    Split,
     Padded,
     Mma,
 }
@@ -169,7 +160,6 @@ fn launch_typed<T: Float + Half, C: Float>(
         Path::Fastest => problem.launch(stream),
         Path::Skinny => problem.launch_skinny(stream),
         Path::Hopper => problem.launch_hopper(stream),
-        Path::Split => problem.launch_split(stream, None),
         Path::Padded => problem.launch_padded(stream),
         Path::Mma => problem.launch_mma(stream),
     }
@@ -186,14 +176,6 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
         && n > 0
         && fits_tma(case, "a", case.dtype, &a, false).is_some()
         && fits_tma(case, "b", case.dtype, &b, true).is_some()
-}
-
-/// Whether that of parts of k can.
-fn fits_split(device: &DeviceInfo, case: &Case) -> bool {
-    let Ok([batch, k]) = case.dims(["batch", "k"]) else {
-        return false;
-    };
-    batch == 1 && split::fewest(k as u32).is_some() && fits_hopper(device, case)
 }
 
 /// Whether the path for few rows or columns can.
@@ -247,11 +229,6 @@ impl Operator for Gemm {
             let case = |n| lie(Case::production(info, name(n), DType::BF16, dims(1, n, n, n)), letters, T);
             cases.extend([case(4096), case(8192).timed_only()]);
         }
-        // Few tiles, and much of k for each.
-        for [side, k] in [[512, 16384], [1024, 8192], [1024, 1024], [2304, 2304], [2304, 16384]] {
-            let name = format!("m={side} n={side} k={k} NT bf16");
-            cases.push(lie(Case::production(info, name, DType::BF16, dims(1, side, side, k)), "NT", T).timed_only());
-        }
         // A row for each of GPT-2's tokens: an odd number of elements.
         let vocabulary = "m=4096 n=1024 k=50257 NN bf16";
         cases.push(Case::production(info, vocabulary, DType::BF16, dims(1, 4096, 1024, 50257)).timed_only());
@@ -283,8 +260,6 @@ impl Operator for Gemm {
                 Case::odd(info, dtype, dims(1, 24, 16, 32)).arrange("b", Arrangement::DENSE.broadcast(&[0])),
                 Case::odd(info, dtype, dims(1, 40, 24, 32)).offset(1),
                 Case::odd(info, dtype, dims(1, 16, 16, 16)).values("c", Values::Specials),
-                // Parts of k whose sum is read and written by elements.
-                lie(Case::odd(info, dtype, dims(1, 40, 45, 80)), "NT", T).param("alpha", 0.5).param("beta", 1.0),
                 // More stages than the rings of the path for few rows or columns have.
                 lie(Case::odd(info, dtype, dims(1, 11, 136, 1544)), "NT", T).param("alpha", -0.5).param("beta", 1.5),
                 lie(Case::odd(info, dtype, dims(1, 140, 40, 1032)), "NT", T).param("beta", 1.0),

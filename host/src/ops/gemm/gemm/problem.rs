@@ -137,15 +137,11 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         Ok(Self { info, a, b, c, scale: alpha.on_device, sizes })
     }
 
-    /// By the fastest path that takes the problem: on Hopper that for few rows or columns, then the one that reaches twice what mma.sync does, of parts
-    /// of k where there are few tiles.
+    /// By the fastest path that takes the problem: on Hopper that for few rows or columns, then the one that reaches twice what mma.sync does.
     pub(super) fn launch(self, stream: &Stream) -> Result<()> {
         match stream.device().supports_hopper() {
             true if self.fits_skinny() => self.launch_skinny(stream),
-            true if self.fits_hopper().is_some() => match self.parts(stream) {
-                1 => self.launch_hopper(stream),
-                parts => self.launch_split(stream, Some(parts)),
-            },
+            true if self.fits_hopper().is_some() => self.launch_hopper(stream),
             _ if self.is_worth_padding() => self.launch_padded(stream),
             _ => self.launch_mma(stream),
         }

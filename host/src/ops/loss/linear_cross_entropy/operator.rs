@@ -5,7 +5,6 @@ use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
-use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::loss::cross_entropy::{self as gk, targets as batch};
 use half::{bf16, f16};
 
@@ -39,7 +38,6 @@ const KERNELS: &[&[Instance]] = &[
     GEMM_HOPPER,
     GEMM_SKINNY,
     GEMM_PAD,
-    GEMM_SUM,
     gk::CROSS_ENTROPY,
     gk::CROSS_ENTROPY_CLUSTER,
     gk::CROSS_ENTROPY_GENERAL,

@@ -5,7 +5,6 @@ use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
-use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::loss::entropy as gk;
 use half::{bf16, f16};
 
@@ -30,8 +29,7 @@ const TEMPERATURE: ParamInfo = ParamInfo::float("temperature", 1.0, "what the lo
 const MEMORY: ParamInfo = ParamInfo::int("memory", 1 << 30, "bytes of logits at a time");
 const FACTOR: ParamInfo = ParamInfo::float("factor", 1.0, "what gradients are multiplied by");
 
-const KERNELS: &[&[Instance]] =
-    &[GEMM_MMA, GEMM_HOPPER, GEMM_SKINNY, GEMM_PAD, GEMM_SUM, gk::ENTROPY, gk::ENTROPY_CLUSTER];
+const KERNELS: &[&[Instance]] = &[GEMM_MMA, GEMM_HOPPER, GEMM_SKINNY, GEMM_PAD, gk::ENTROPY, gk::ENTROPY_CLUSTER];
 
 pub(super) static FORWARD: OpInfo = OpInfo {
     name: "linear_entropy",

@@ -5,7 +5,6 @@ use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
-use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::loss::cross_entropy::{self as ce, targets as batch};
 use gpu_kernels::ops::loss::grpo::{self as gk, sequences};
 use half::{bf16, f16};
@@ -51,7 +50,6 @@ const KERNELS: &[&[Instance]] = &[
     GEMM_HOPPER,
     GEMM_SKINNY,
     GEMM_PAD,
-    GEMM_SUM,
     ce::CROSS_ENTROPY,
     ce::CROSS_ENTROPY_CLUSTER,
     batch::WEIGH_TARGETS,
