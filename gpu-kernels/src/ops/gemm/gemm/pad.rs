@@ -8,7 +8,7 @@
 //! elements behind a line of the copy become zeros.
 //!
 //! # Mapping
-//! A warp writes [`PACKS`] packs for each lane of a line of either matrix: one launch for both.
+//! A warp writes four packs for each lane of a line of either matrix: one launch for both.
 //!
 //! # Shared memory
 //! None.
