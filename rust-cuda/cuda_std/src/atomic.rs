@@ -213,6 +213,24 @@ macro_rules! scope {
 
 scope!("gpu");
 
+/// Adds to a value that is in global memory, without asking which space the pointer is of, as [`red_add_f32`] does.
+///
+/// PTX `red.relaxed.gpu.global.add.f32`, sm_60.
+///
+/// # Safety
+/// `pointer` is valid and aligned; other threads access it atomically only.
+#[inline(always)]
+pub unsafe fn red_add_f32_global(pointer: *mut f32, value: f32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        ptx!(
+            "{{", ".reg .b64 g;", "cvta.to.global.u64 g, {};", "red.relaxed.gpu.global.add.f32 [g], {};", "}}",
+            in(reg64) pointer, in(reg32) value,
+            options(nostack),
+        );
+    }
+}
+
 /// Adds four values to four that lie together in global memory, each atomically by itself.
 ///
 /// PTX `red.relaxed.gpu.global.add.v4.f32`, sm_90.

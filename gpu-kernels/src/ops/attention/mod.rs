@@ -94,6 +94,8 @@ pub(super) struct Sequence {
     pub k_len: u32,
     /// Whether it may have fewer keys than there is memory for.
     pub padded: bool,
+    /// Packed sequences before it.
+    pub before: u32,
 }
 
 /// A tile of one sequence and one head of Q, or, for tiles of keys, of K.
@@ -131,6 +133,36 @@ impl Problem {
         head / nonzero(self.group)
     }
 
+    /// Sequence `batch`, where they are not packed.
+    #[inline(always)]
+    unsafe fn sequence(&self, bounds: Bounds, batch: u32) -> Sequence {
+        let k_len = if bounds.key_lengths.is_null() {
+            self.k_len
+        } else {
+            bounded(bounds.key_lengths, batch, 0, self.k_len)
+        };
+        Sequence { batch, q0: 0, q_len: self.q_len, k0: 0, k_len, padded: true, before: 0 }
+    }
+
+    /// The tile of `rows` keys of this block, where blocks that are neighbours share `at_once` heads of K, above 0, so that L2 holds what they read:
+    /// heads are innermost among these, then tiles from the first on, which with a causal mask the most queries see. Packed sequences are as
+    /// in [`tile`](Self::tile); `None` if there is none.
+    #[inline(always)]
+    pub(super) unsafe fn keys_of_few_heads(&self, bounds: Bounds, rows: u32, at_once: u32) -> Option<Tile> {
+        if !bounds.cu_q.is_null() {
+            return self.tile(bounds, Side::Keys, rows);
+        }
+        let index = thread::block_idx_x();
+        let heads = nonzero(self.heads / nonzero(self.group));
+        let pairs = heads.get() * self.batch;
+        let tiles = self.k_len.div_ceil(rows);
+        let turn = index / nonzero(at_once * tiles);
+        let within = index - turn * at_once * tiles;
+        let at_once_here = nonzero(at_once.min(pairs - turn * at_once));
+        let (pair, tile) = (turn * at_once + within % at_once_here, within / at_once_here);
+        Some(Tile { sequence: self.sequence(bounds, pair / heads), head: pair % heads, first: tile * rows })
+    }
+
     /// The tile of this block, of `rows` tokens of a `side`; `None` if there is none. Blocks are numbered with the heads innermost,
     /// so that blocks which run at a time are at about the same place of their heads, and from the last tile to the first: with a
     /// causal mask the longest queries start first.
@@ -144,17 +176,11 @@ impl Problem {
             let (pair, tile) = (index % pairs, index / pairs);
             let tiles = len.div_ceil(rows);
             let tile = if side == Side::Queries { tiles - 1 - tile } else { tile };
-            let batch = pair / heads;
-            let k_len = if bounds.key_lengths.is_null() {
-                self.k_len
-            } else {
-                bounded(bounds.key_lengths, batch, 0, self.k_len)
-            };
-            let sequence = Sequence { batch, q0: 0, q_len: self.q_len, k0: 0, k_len, padded: true };
+            let sequence = self.sequence(bounds, pair / heads);
             return Some(Tile { sequence, head: pair % heads, first: tile * rows });
         }
         let mut before = index / heads;
-        let mut sequence = Sequence { batch: 0, q0: 0, q_len: 0, k0: 0, k_len: 0, padded: false };
+        let mut sequence = Sequence { batch: 0, q0: 0, q_len: 0, k0: 0, k_len: 0, padded: false, before: 0 };
         let mut i = 0;
         while i < self.batch {
             // The first sequence starts at 0, the last ends with the tokens, and none ends before it starts: every token is of one.
@@ -171,6 +197,7 @@ impl Problem {
             }
             before -= tiles;
             i += 1;
+            sequence.before = i;
         }
         None
     }

@@ -1,4 +1,8 @@
 //! Attention in f64 by the obvious loops, for references.
+//!
+//! A reference is asked for many rows at a time. It walks over the other side once and widens each of its rows once, not once for every pair.
+
+use std::collections::BTreeSet;
 
 use crate::ops::model::{Params, Tensors, reference};
 use crate::runtime::error::Result;
@@ -7,12 +11,12 @@ use crate::runtime::host_tensor::HostTensor;
 /// The inputs and what they amount to.
 pub(super) struct Exact<'a> {
     pub(super) q: &'a HostTensor,
-    pub(super) k: &'a HostTensor,
+    k: &'a HostTensor,
     v: &'a HostTensor,
     heads: usize,
     kv_heads: usize,
     /// Queries and keys in memory.
-    pub(super) tokens: [usize; 2],
+    tokens: [usize; 2],
     slopes: Vec<f64>,
     sinks: Vec<f64>,
     /// Of Q, K and V: one for every head of K of a sequence, one for all, or none.
@@ -36,7 +40,8 @@ struct Sequence {
 
 /// A query and where it stands.
 pub(super) struct Query {
-    values: Vec<f64>,
+    /// Its row of Q.
+    pub(super) values: Vec<f64>,
     head: usize,
     /// The key that it stands at, counted in its sequence.
     place: i64,
@@ -45,18 +50,18 @@ pub(super) struct Query {
     keys: usize,
 }
 
-impl Query {
-    /// Its row of Q.
-    pub(super) fn values(&self) -> &[f64] {
-        &self.values
-    }
+/// A key and its value.
+pub(super) struct Key {
+    /// Their row of K and V.
+    row: usize,
+    pub(super) values: Vec<f64>,
+    /// The row of V.
+    pub(super) value: Vec<f64>,
 }
 
-/// A key that a query sees.
+/// What there is between a query and a key that it sees.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
-    /// Its row in K and V.
-    pub(super) row: usize,
     pub(super) score: f64,
     /// The score's derivative by scale·q·k.
     pub(super) slope: f64,
@@ -114,11 +119,20 @@ impl<'a> Exact<'a> {
             .collect()
     }
 
-    /// Every row of Q that may see row `row` of K.
-    pub(super) fn queries_of(&self, row: usize) -> std::ops::Range<usize> {
+    /// Every row of Q that may see one of these rows of K.
+    pub(super) fn queries_of(&self, rows: &[usize]) -> impl Iterator<Item = usize> + use<> {
         let [q_len, k_len] = self.tokens;
-        let rows = self.heads / self.kv_heads.max(1) * q_len;
-        row / k_len * rows..(row / k_len + 1) * rows
+        let queries = self.heads / self.kv_heads.max(1) * q_len;
+        let heads: BTreeSet<_> = rows.iter().map(|row| row / k_len).collect();
+        heads.into_iter().flat_map(move |head| head * queries..(head + 1) * queries)
+    }
+
+    /// Every row of K that one of these rows of Q may see.
+    pub(super) fn keys_of(&self, rows: &[usize]) -> impl Iterator<Item = usize> + use<> {
+        let [q_len, k_len] = self.tokens;
+        let queries = self.heads / self.kv_heads.max(1) * q_len;
+        let heads: BTreeSet<_> = rows.iter().map(|row| row / queries).collect();
+        heads.into_iter().flat_map(move |head| head * k_len..(head + 1) * k_len)
     }
 
     /// Row `row` of Q.
@@ -136,20 +150,27 @@ impl<'a> Exact<'a> {
         }
     }
 
-    /// The score of the key in row `row` of K, if the query sees it.
-    pub(super) fn score(&self, query: &Query, row: usize) -> Option<Seen> {
-        let key = row.checked_sub(query.first_key).filter(|key| *key < query.keys)? as i64;
-        let seen = self.left.is_none_or(|left| query.place - key <= left as i64)
-            && self.right.is_none_or(|right| key - query.place <= right as i64);
+    /// Row `row` of K and V.
+    pub(super) fn key(&self, row: usize) -> Key {
+        let scale = self.scale_of(2, row);
+        let value = reference::row(self.v, row).into_iter().map(|v| v * scale).collect();
+        Key { row, values: reference::row(self.k, row), value }
+    }
+
+    /// What is between them, if the query sees the key.
+    pub(super) fn score(&self, query: &Query, key: &Key) -> Option<Seen> {
+        let place = key.row.checked_sub(query.first_key).filter(|place| *place < query.keys)? as i64;
+        let seen = self.left.is_none_or(|left| query.place - place <= left as i64)
+            && self.right.is_none_or(|right| place - query.place <= right as i64);
         if !seen {
             return None;
         }
-        let factor = self.scale * (self.scale_of(0, row) * self.scale_of(1, row)).max(0.0);
-        let x = factor * dot(&query.values, &reference::row(self.k, row));
+        let factor = self.scale * (self.scale_of(0, key.row) * self.scale_of(1, key.row)).max(0.0);
+        let x = factor * dot(&query.values, &key.values);
         let t = (x / self.softcap).tanh();
         let (capped, slope) = if self.softcap > 0.0 { (self.softcap * t, 1.0 - t * t) } else { (x, 1.0) };
-        let penalty = self.slopes.get(query.head).map_or(0.0, |slope| slope * (query.place - key).abs() as f64);
-        Some(Seen { row, score: capped - penalty, slope })
+        let penalty = self.slopes.get(query.head).map_or(0.0, |slope| slope * (query.place - place).abs() as f64);
+        Some(Seen { score: capped - penalty, slope })
     }
 
     /// What Q (0), K (1) or V (2) is multiplied with, for row `row` of K.
@@ -161,36 +182,48 @@ impl<'a> Exact<'a> {
         }
     }
 
-    /// What row `row` of Q sees.
-    pub(super) fn seen(&self, row: usize) -> Vec<Seen> {
-        let query = self.query(row);
-        (query.first_key..query.first_key + query.keys).filter_map(|row| self.score(&query, row)).collect()
-    }
-
-    /// log Σ e^score of what row `row` of Q sees, its head's sink among it.
-    pub(super) fn lse(&self, row: usize, seen: &[Seen]) -> f64 {
-        let [q_len, _] = self.tokens;
-        let sink = self.sinks.get(row / q_len % self.heads);
-        logsumexp(seen.iter().map(|key| key.score).chain(sink.copied()))
-    }
-
-    /// Row `row` of O.
-    pub(super) fn output(&self, row: usize) -> Vec<f64> {
-        let seen = self.seen(row);
-        let lse = self.lse(row, &seen);
-        let mut o = vec![0.0; self.q.shape()[3]];
-        for key in &seen {
-            let weight = (key.score - lse).exp();
-            o.iter_mut().zip(self.value(key.row)).for_each(|(o, v)| *o += weight * v);
+    /// Calls `f` for every pair of one of `queries`, the rows `rows` of Q, and a key that it sees, with the query's index.
+    pub(super) fn each_seen(&self, rows: &[usize], queries: &[Query], mut f: impl FnMut(usize, &Key, Seen)) {
+        for row in self.keys_of(rows) {
+            let key = self.key(row);
+            for (i, query) in queries.iter().enumerate() {
+                if let Some(seen) = self.score(query, &key) {
+                    f(i, &key, seen);
+                }
+            }
         }
-        o
     }
 
-    /// Row `row` of V.
-    pub(super) fn value(&self, row: usize) -> Vec<f64> {
-        let scale = self.scale_of(2, row);
-        reference::row(self.v, row).into_iter().map(|v| v * scale).collect()
+    /// log Σ e^score of what these rows of Q see, their heads' sinks among it.
+    pub(super) fn lse(&self, rows: &[usize]) -> Vec<f64> {
+        self.lse_of(rows, &self.queries(rows))
     }
+
+    /// Those rows of Q.
+    pub(super) fn queries(&self, rows: &[usize]) -> Vec<Query> {
+        rows.iter().map(|row| self.query(*row)).collect()
+    }
+
+    fn lse_of(&self, rows: &[usize], queries: &[Query]) -> Vec<f64> {
+        let mut scores: Vec<Vec<f64>> =
+            queries.iter().map(|query| self.sinks.get(query.head).copied().into_iter().collect()).collect();
+        self.each_seen(rows, queries, |i, _, seen| scores[i].push(seen.score));
+        scores.iter().map(|scores| logsumexp(scores.iter().copied())).collect()
+    }
+
+    /// Those rows of O.
+    pub(super) fn output(&self, rows: &[usize]) -> Vec<f64> {
+        let queries = self.queries(rows);
+        let lse = self.lse_of(rows, &queries);
+        let mut o = vec![vec![0.0; self.q.shape()[3]]; rows.len()];
+        self.each_seen(rows, &queries, |i, key, seen| add(&mut o[i], (seen.score - lse[i]).exp(), &key.value));
+        o.concat()
+    }
+}
+
+/// `sum` += `factor` · `row`.
+pub(super) fn add(sum: &mut [f64], factor: f64, row: &[f64]) {
+    sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += factor * x);
 }
 
 /// log Σ e^score; −∞ of none, or of nothing but −∞.
@@ -200,6 +233,11 @@ pub(super) fn logsumexp(scores: impl Iterator<Item = f64> + Clone) -> f64 {
     reference + scores.map(|score| (score - reference).exp()).sum::<f64>().ln()
 }
 
+/// In eight sums, which a processor adds at a time.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+    let mut sums = [0.0; 8];
+    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
+    }
+    sums.iter().sum()
 }

@@ -1,4 +1,4 @@
-//! D, the dot product of each query's rows of dO and O.
+//! D, the dot product of each query's rows of dO and O, and its logsumexp as exponents take it.
 
 use core::array;
 
@@ -6,7 +6,7 @@ use cuda_std::float::Element;
 use cuda_std::vector::Pack;
 use cuda_std::{kernel, thread, warp};
 
-use crate::ops::attention::{Gradients, Problem};
+use crate::ops::attention::{Gradients, LOG2_E, Problem};
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
@@ -15,15 +15,19 @@ const TEAM: u32 = 16;
 /// Queries of a block.
 pub const ROWS: u32 = THREADS / TEAM;
 
-/// D for every query, `V` elements at a time.
+/// D for every query, `V` elements at a time; and, unless that is null, in `exponents` what the exponents to base 2 lose: +∞ for a query that saw
+/// nothing, whose weights are 0.
 ///
 /// # Safety
-/// `o` and `d_o` are valid at their strides, `delta` for batch · heads · q_len values; `V` divides d and the alignment of rows. The
+/// `o` and `d_o` are valid at their strides, `lse`, `exponents` and `delta` for batch · heads · q_len values; `V` divides d and the alignment of rows. The
 /// grid has a block for every [`ROWS`] of those. Packed sequences count as one.
 #[kernel(dtypes(T: float), values(V: 1, 8), where(V == 1 || bytes(T) == 2), block = THREADS, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn attention_delta<T: Element, const V: usize>(
     o: *const T,
     d_o: *const T,
+    lse: *const f32,
+    exponents: *mut f32,
     delta: *mut f32,
     rows: u64,
     problem: Problem,
@@ -52,5 +56,9 @@ pub unsafe fn attention_delta<T: Element, const V: usize>(
     let sum = warp::reduce_width::<TEAM, f32>(sum, |a, b| a + b);
     if inside && thread.is_multiple_of(TEAM) {
         *delta.add(row as usize) = sum;
+        if !exponents.is_null() {
+            let lse = *lse.add(row as usize);
+            *exponents.add(row as usize) = if lse == f32::NEG_INFINITY { f32::INFINITY } else { lse * LOG2_E };
+        }
     }
 }

@@ -36,6 +36,7 @@
 //! Dao et al., "FlashAttention" (arXiv:2205.14135), appendix B; Dao, "FlashAttention-2" (arXiv:2307.08691).
 
 pub mod delta;
+pub mod fused;
 pub mod hopper;
 pub mod mma;
 pub mod simple;

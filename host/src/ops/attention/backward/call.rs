@@ -28,6 +28,26 @@ pub(super) struct Call<'a, T> {
     pub(super) strides: gk::Gradients,
 }
 
+/// What there is one of for each query.
+pub(super) struct Numbers {
+    /// The logsumexps as exponents take them; empty where nobody wants them.
+    pub(super) exponents: Scratch<f32>,
+    /// The dot products of the rows of dO and O.
+    pub(super) delta: Scratch<f32>,
+}
+
+/// What kernels of these numbers take.
+pub(super) type DeltaArgs<T> = (
+    DevicePtr<T>,
+    DevicePtr<T>,
+    DevicePtr<f32>,
+    DevicePtrMut<f32>,
+    DevicePtrMut<f32>,
+    u64,
+    gk::Problem,
+    gk::Gradients,
+);
+
 /// What kernels of dQ take.
 type DqArgs<T> = (
     DevicePtr<T>,
@@ -108,8 +128,11 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     pub(super) fn launch(self, stream: &Stream) -> Result<()> {
-        if stream.device().supports_hopper() && !self.problem.deterministic() && self.fits_hopper() {
+        let any_order = !self.problem.deterministic();
+        if stream.device().supports_hopper() && any_order && self.fits_hopper() {
             self.launch_hopper(stream)
+        } else if any_order && self.fits_fused(stream) && self.worth_fusing() {
+            self.launch_fused(stream)
         } else if self.fits_tensor_cores() {
             self.launch_mma(stream)
         } else {
@@ -126,10 +149,11 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     pub(super) fn launch_simple(mut self, stream: &Stream) -> Result<()> {
-        let delta = self.delta::<delta::AttentionDelta<T, 1>>(stream)?;
+        let Numbers { delta, .. } = self.numbers::<delta::AttentionDelta<T, 1>>(stream, false)?;
         self.launch_dsinks(stream, &delta)?;
-        self.launch_dq::<simple::AttentionDqSimple<T>>(stream, &delta, simple::ROWS)?;
-        self.launch_dkv::<simple::AttentionDkvSimple<T>>(stream, &delta, simple::ROWS)
+        let numbers = [self.saved.lse.ptr(stream)?, delta.ptr_mut().into()];
+        self.launch_dq::<simple::AttentionDqSimple<T>>(stream, numbers, simple::ROWS)?;
+        self.launch_dkv::<simple::AttentionDkvSimple<T>>(stream, numbers, simple::ROWS)
     }
 
     pub(super) fn launch_mma(self, stream: &Stream) -> Result<()> {
@@ -151,21 +175,23 @@ impl<'a, T: Float> Call<'a, T> {
         Call { saved: Saved { q, k, v, o, lse }, d_o, gradients, d_sinks, problem, strides }
     }
 
-    /// D, the dot products of the rows of dO and O.
-    pub(super) fn delta<K>(&self, stream: &Stream) -> Result<Scratch<f32>>
+    /// What there is one of for each query; the exponents if they are `wanted`.
+    pub(super) fn numbers<K>(&self, stream: &Stream, wanted: bool) -> Result<Numbers>
     where
-        K: Kernel<Args = (DevicePtr<T>, DevicePtr<T>, DevicePtrMut<f32>, u64, gk::Problem, gk::Gradients)>,
+        K: Kernel<Args = DeltaArgs<T>>,
     {
         let rows = self.saved.lse.len();
-        let delta = stream.scratch(rows)?;
+        let numbers =
+            Numbers { exponents: stream.scratch(if wanted { rows } else { 0 })?, delta: stream.scratch(rows)? };
         if let Some(grid) = grid(&INFO, "q", rows, delta::ROWS as usize)? {
-            let (o, d_o) = (self.saved.o.ptr(stream)?, self.d_o.ptr(stream)?);
-            let args = (o, d_o, delta.ptr_mut(), rows as u64, self.problem.sizes, self.strides);
-            // SAFETY: the tensors are live and have these sizes and strides; callers name a kernel of several elements at a time
-            // only where d and the rows' alignment are multiples of them.
+            let (o, d_o, lse) = (self.saved.o.ptr(stream)?, self.d_o.ptr(stream)?, self.saved.lse.ptr(stream)?);
+            let (exponents, delta) = (numbers.exponents.ptr_mut(), numbers.delta.ptr_mut());
+            let args = (o, d_o, lse, exponents, delta, rows as u64, self.problem.sizes, self.strides);
+            // SAFETY: the tensors are live and have these sizes and strides, no scratch memory is null; callers name a kernel of
+            // several elements at a time only where d and the rows' alignment are multiples of them.
             unsafe { stream.launch::<K>(grid, args)? };
         }
-        Ok(delta)
+        Ok(numbers)
     }
 
     /// The gradients of sinks, if they are wanted.
@@ -182,16 +208,15 @@ impl<'a, T: Float> Call<'a, T> {
     fn launch_dq<K: Kernel<Args = DqArgs<T>>>(
         &mut self,
         stream: &Stream,
-        delta: &Scratch<f32>,
+        [first, delta]: [DevicePtr<f32>; 2],
         rows: u32,
     ) -> Result<()> {
         let Some(grid) = self.problem.query_blocks(&INFO, rows)? else { return Ok(()) };
         let Bounds { cu_q, cu_k, key_lengths, slopes, .. } = self.problem.bounds(stream)?;
         let [q, k, v, d_o] = self.inputs(stream)?;
-        let (lse, delta) = (self.saved.lse.ptr(stream)?, delta.ptr_mut().into());
         let [dq, _, _] = &mut self.gradients;
         let dq = dq.ptr_mut(stream)?;
-        let args = (q, k, v, d_o, lse, delta, dq, cu_q, cu_k, key_lengths, slopes, self.problem.sizes, self.strides);
+        let args = (q, k, v, d_o, first, delta, dq, cu_q, cu_k, key_lengths, slopes, self.problem.sizes, self.strides);
         // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, what is read of lengths and
         // offsets is bounded in the kernel, and callers name a kernel of the tensor cores only where rows and d fit it.
         unsafe { stream.launch::<K>(grid, args) }
@@ -200,22 +225,21 @@ impl<'a, T: Float> Call<'a, T> {
     fn launch_dkv<K: Kernel<Args = DkvArgs<T>>>(
         &mut self,
         stream: &Stream,
-        delta: &Scratch<f32>,
+        [first, delta]: [DevicePtr<f32>; 2],
         rows: u32,
     ) -> Result<()> {
         let Some(grid) = self.problem.key_blocks(&INFO, rows)? else { return Ok(()) };
         let Bounds { cu_q, cu_k, key_lengths, slopes, .. } = self.problem.bounds(stream)?;
         let [q, k, v, d_o] = self.inputs(stream)?;
-        let (lse, delta) = (self.saved.lse.ptr(stream)?, delta.ptr_mut().into());
         let [_, dk, dv] = &mut self.gradients;
         let (dk, dv) = (dk.ptr_mut(stream)?, dv.ptr_mut(stream)?);
         let (sizes, strides) = (self.problem.sizes, self.strides);
-        let args = (q, k, v, d_o, lse, delta, dk, dv, cu_q, cu_k, key_lengths, slopes, sizes, strides);
+        let args = (q, k, v, d_o, first, delta, dk, dv, cu_q, cu_k, key_lengths, slopes, sizes, strides);
         // SAFETY: as above.
         unsafe { stream.launch::<K>(grid, args) }
     }
 
-    fn inputs(&self, stream: &Stream) -> Result<[DevicePtr<T>; 4]> {
+    pub(super) fn inputs(&self, stream: &Stream) -> Result<[DevicePtr<T>; 4]> {
         let Saved { q, k, v, .. } = &self.saved;
         Ok([q.ptr(stream)?, k.ptr(stream)?, v.ptr(stream)?, self.d_o.ptr(stream)?])
     }
@@ -223,13 +247,14 @@ impl<'a, T: Float> Call<'a, T> {
 
 impl<T: Float + Half> Call<'_, T> {
     fn launch_mma_of(mut self, stream: &Stream) -> Result<()> {
-        let delta = self.delta::<delta::AttentionDelta<T, 8>>(stream)?;
+        let Numbers { exponents, delta } = self.numbers::<delta::AttentionDelta<T, 8>>(stream, true)?;
         self.launch_dsinks(stream, &delta)?;
+        let numbers = [exponents.ptr_mut().into(), delta.ptr_mut().into()];
         macro_rules! launch {
             ($d:literal, $biased:literal, $($which:ident),+) => {{
-                self.launch_dq::<dq::AttentionDqMma<T, $d, $biased>>(stream, &delta, mma::owned($d))?;
+                self.launch_dq::<dq::AttentionDqMma<T, $d, $biased>>(stream, numbers, mma::owned($d))?;
                 $(self.launch_dkv::<dkv::AttentionDkvMma<T, $d, { dkv::$which }, $biased>>(
-                    stream, &delta, mma::owned($d),
+                    stream, numbers, mma::owned($d),
                 )?;)+
                 Ok(())
             }};

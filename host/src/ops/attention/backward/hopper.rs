@@ -6,7 +6,7 @@ use gpu_kernels::ops::attention::backward::hopper::{self, finish, prepare};
 use half::{bf16, f16};
 
 use super::super::hopper::{addressable, tile_map};
-use super::call::Call;
+use super::call::{Call, Numbers};
 use super::{INFO, Saved};
 use crate::ops::elementwise::grid;
 use crate::runtime::dtype::{DType, Float};
@@ -50,7 +50,7 @@ impl<T: Float + Half> Call<'_, T> {
         hopper::AttentionBackwardHopper<T, D>: cuda_std::launch::Kernel<Args = MainArgs<T>>,
     {
         if self.d_sinks.is_some() {
-            let delta = self.delta::<delta::AttentionDelta<T, 8>>(stream)?;
+            let Numbers { delta, .. } = self.numbers::<delta::AttentionDelta<T, 8>>(stream, false)?;
             self.launch_dsinks(stream, &delta)?;
         }
         let (sizes, strides) = (self.problem.sizes, self.strides);

@@ -1,16 +1,16 @@
 //! The gradient of attention.
 
 mod call;
+mod fused;
 mod hopper;
 
-use std::collections::BTreeSet;
-
+use gpu_kernels::ops::attention::backward::fused::{self as fused_kernel, finish as fused_finish};
 use gpu_kernels::ops::attention::backward::hopper::{self as hopper_kernel, finish, prepare};
 use gpu_kernels::ops::attention::backward::mma::{dkv, dq};
 use gpu_kernels::ops::attention::backward::{delta, simple, sinks};
 
 use self::call::Call;
-use super::exact::{Exact, Seen, dot};
+use super::exact::{Exact, Key, Seen, add, dot};
 use super::forward::AttentionForward;
 use super::{Attention, aligned};
 use crate::dispatch;
@@ -39,8 +39,8 @@ pub struct Saved<'a, T> {
 /// The gradients of [`attention`](super::attention) by its inputs, `[dq, dk, dv]`, of their shapes, from that of its result, `d_o`.
 ///
 /// All tensors but `lse` have free strides with contiguous d. With grouped heads dK and dV are the sums over the group. The scores are computed
-/// again, tile by tile; beside the results there is scratch memory for two numbers a query, and on Hopper for dQ in f32. Results are
-/// reproducible, but for the last bits of dQ on Hopper: see [`Attention::deterministic`]. Keys past a padded sequence's length have zero
+/// again, tile by tile; beside the results there is scratch memory for two numbers a query, and for dQ in f32. Results are
+/// reproducible, but for the last bits of dQ: see [`Attention::deterministic`]. Keys past a padded sequence's length have zero
 /// gradients; that of sinks is [`attention_backward_with_sinks_into`]'s to give. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores;
 /// everything else takes a correct path that is some hundred times slower. The work is queued on `stream`.
 ///
@@ -144,6 +144,8 @@ static INFO: OpInfo = OpInfo {
         simple::ATTENTION_DKV_SIMPLE,
         dq::ATTENTION_DQ_MMA,
         dkv::ATTENTION_DKV_MMA,
+        fused_kernel::ATTENTION_BACKWARD_FUSED,
+        fused_finish::ATTENTION_FINISH_FUSED,
         prepare::ATTENTION_PREPARE,
         hopper_kernel::ATTENTION_BACKWARD_HOPPER,
         finish::ATTENTION_FINISH,
@@ -164,8 +166,21 @@ static INFO: OpInfo = OpInfo {
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
         },
         Variant {
+            name: "fused",
+            doc: "cp.async and mma.sync, compute capability 8.0 and above with 162 KiB of shared memory, all gradients at once: f16 and bf16 with d up to 128 \
+                  and rows at multiples of 16 bytes; what is picked for these where not the above, unless results have to be reproducible or sequences are \
+                  packed that are short",
+            applies: |device, case| {
+                fused::fits(device.shared_bytes_per_block)
+                    && aligned(case, TENSORS)
+                    && case.dims.get("d").is_some_and(|d| d <= 128)
+            },
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_fused(stream)),
+        },
+        Variant {
             name: "mma",
-            doc: "cp.async and mma.sync, compute capability 8.0 and above, without atomics: f16 and bf16 with rows at multiples of 16 bytes",
+            doc: "cp.async and mma.sync, compute capability 8.0 and above, without atomics, two kernels of seven products: f16 and bf16 with rows at \
+                  multiples of 16 bytes",
             applies: |_, case| aligned(case, TENSORS),
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_mma(stream)),
         },
@@ -220,17 +235,14 @@ impl Operator for AttentionBackward {
         let (o, d_o, lse) = (inputs.get("o")?, inputs.get("d_o")?, inputs.get("lse")?.to_f64());
         let d = exact.q.shape()[3];
         // What a query with these rows of dO and O gives a key: its weight, and the derivative by q·k.
-        let term = |row: usize, d_o: &[f64], delta: f64, key: Seen| {
-            let p = (key.score - lse[row]).exp();
-            (p, p * (dot(d_o, &exact.value(key.row)) - delta) * key.slope * exact.scale)
+        let term = |row: usize, (d_o, delta): &(Vec<f64>, f64), key: &Key, seen: Seen| {
+            let p = (seen.score - lse[row]).exp();
+            (p, p * (dot(d_o, &key.value) - delta) * seen.slope * exact.scale)
         };
         let gradient = |row: usize| {
             let d_o = reference::row(d_o, row);
             let delta = dot(&d_o, &reference::row(o, row));
             (d_o, delta)
-        };
-        let add = |sum: &mut Vec<f64>, factor: f64, row: &[f64]| {
-            sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += factor * x);
         };
         if output == "dsinks" {
             let sinks = inputs.get("sinks")?.to_f64();
@@ -244,29 +256,26 @@ impl Operator for AttentionBackward {
         }
         let mut sums = vec![vec![0.0; d]; rows.len()];
         if output == "dq" {
-            for (sum, &row) in sums.iter_mut().zip(rows) {
-                let (d_o, delta) = gradient(row);
-                for key in exact.seen(row) {
-                    add(sum, term(row, &d_o, delta, key).1, &reference::row(exact.k, key.row));
-                }
-            }
+            let gradients: Vec<_> = rows.iter().map(|row| gradient(*row)).collect();
+            exact.each_seen(rows, &exact.queries(rows), |i, key, seen| {
+                add(&mut sums[i], term(rows[i], &gradients[i], key, seen).1, &key.values);
+            });
             return Ok(sums.concat());
         }
-        let queries: BTreeSet<_> = rows.iter().flat_map(|row| exact.queries_of(*row)).collect();
-        for query in queries {
-            let (d_o, delta) = gradient(query);
-            let q = exact.query(query);
-            for (sum, row) in sums.iter_mut().zip(rows) {
-                let Some(key) = exact.score(&q, *row) else { continue };
-                let (p, ds) = term(query, &d_o, delta, key);
-                if output == "dk" { add(sum, ds, q.values()) } else { add(sum, p, &d_o) }
+        let keys: Vec<_> = rows.iter().map(|row| exact.key(*row)).collect();
+        for row in exact.queries_of(rows) {
+            let (query, gradient) = (exact.query(row), gradient(row));
+            for (sum, key) in sums.iter_mut().zip(&keys) {
+                let Some(seen) = exact.score(&query, key) else { continue };
+                let (p, ds) = term(row, &gradient, key, seen);
+                if output == "dk" { add(sum, ds, &query.values) } else { add(sum, p, &gradient.0) }
             }
         }
         Ok(sums.concat())
     }
 
     fn reproducible(&self, output: &str) -> bool {
-        // The Hopper path adds dQ in whatever order blocks come.
+        // The fast paths add dQ in whatever order blocks come.
         output != "dq"
     }
 

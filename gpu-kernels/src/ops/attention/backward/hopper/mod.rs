@@ -38,7 +38,7 @@ use cuda_std::shared::{self, SharedPtr};
 use cuda_std::{kernel, regs, thread, tma, warp};
 
 use self::consume::Consumer;
-use crate::ops::attention::{Gradients, Problem, Sequence, Tile, nonzero};
+use crate::ops::attention::{Bounds, Gradients, Problem, Tile};
 
 /// Keys of a block.
 pub const KEYS: u32 = 128;
@@ -158,23 +158,14 @@ struct Walk {
 }
 
 impl Walk {
-    /// Of this block. Blocks are numbered with heads innermost, `at_once` of them, then their keys from the first on, which with a causal mask the most
-    /// queries see, then the next heads.
+    /// Of this block, of which neighbours share `at_once` heads.
     #[inline(always)]
-    unsafe fn of<const D: u32>(problem: &Problem, at_once: u32) -> Self {
-        let index = thread::block_idx_x();
-        let heads = nonzero(problem.heads / nonzero(problem.group));
-        let pairs = heads.get() * problem.batch;
-        let tiles = problem.k_len.div_ceil(KEYS);
-        let turn = index / nonzero(at_once * tiles);
-        let within = index - turn * at_once * tiles;
-        let at_once_here = nonzero(at_once.min(pairs - turn * at_once));
-        let (pair, first_key) = (turn * at_once + within % at_once_here, within / at_once_here * KEYS);
-        let (q_len, k_len) = (problem.q_len, problem.k_len);
-        let sequence = Sequence { batch: pair / heads, q0: 0, q_len, k0: 0, k_len, padded: false };
-        let span = problem.span(&sequence);
-        let (first, end) = span.query_tiles(first_key as i32, KEYS as i32, queries(D) as i32);
-        Self { tile: Tile { sequence, head: pair % heads, first: first_key }, group: problem.group, first, end }
+    unsafe fn of<const D: u32>(problem: &Problem, at_once: u32) -> Option<Self> {
+        let bounds = Bounds { cu_q: core::ptr::null(), cu_k: core::ptr::null(), key_lengths: core::ptr::null() };
+        let tile = problem.keys_of_few_heads(bounds, KEYS, at_once)?;
+        let span = problem.span(&tile.sequence);
+        let (first, end) = span.query_tiles(tile.first as i32, KEYS as i32, queries(D) as i32);
+        Some(Self { tile, group: problem.group, first, end })
     }
 
     #[inline(always)]
@@ -216,7 +207,7 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
     problem: Problem,
     gradients: Gradients,
 ) {
-    let walk = Walk::of::<D>(&problem, at_once);
+    let Some(walk) = Walk::of::<D>(&problem, at_once) else { return };
     let memory = Memory::<T, D>(shared::dynamic());
     // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);

@@ -6,7 +6,7 @@ use cuda_std::float::Half;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::{cp_async, kernel, math, thread, warp};
 
-use super::{NT, PART, Square, THREADS, WALKED, accumulate, exponent, owned, product, shared_bytes};
+use super::{NT, PART, Square, THREADS, WALKED, accumulate, owned, product, shared_bytes};
 use crate::ops::attention::fragments::{self, Rows};
 use crate::ops::attention::{Bias, Bounds, Gradients, LOG2_E, Problem, Side, Tile};
 
@@ -20,8 +20,8 @@ pub const DV: u32 = 2;
 /// dK and dV, or one of them, for heads of at most `D` elements, a multiple of 8. `BIASED` with a soft cap or ALiBi.
 ///
 /// # Safety
-/// As of [`attention_dkv_simple`](crate::ops::attention::backward::simple::attention_dkv_simple), with all rows at multiples of 16 bytes and
-/// a block for every tile of [`owned`] keys.
+/// As of [`attention_dkv_simple`](crate::ops::attention::backward::simple::attention_dkv_simple), with all rows at multiples of 16 bytes,
+/// `exponents` and `delta` as [`attention_delta`](crate::ops::attention::backward::delta::attention_delta) leaves them, and a block for every tile of [`owned`] keys.
 #[kernel(
     dtypes(T: half), values(D: 64, 128, 256, WHICH: 0, 1, 2, BIASED: false, true),
     where((D <= 128 && WHICH == 0) || (D == 256 && WHICH > 0)), block = THREADS,
@@ -33,7 +33,7 @@ pub unsafe fn attention_dkv_mma<T: Half, const D: u32, const WHICH: u32, const B
     k: *const T,
     v: *const T,
     d_o: *const T,
-    lse: *const f32,
+    exponents: *const f32,
     delta: *const f32,
     dk: *mut T,
     dv: *mut T,
@@ -45,7 +45,7 @@ pub unsafe fn attention_dkv_mma<T: Half, const D: u32, const WHICH: u32, const B
     gradients: Gradients,
 ) {
     let Some(tile) = problem.tile(Bounds { cu_q, cu_k, key_lengths }, Side::Keys, owned(D)) else { return };
-    let walk = Walk { q, k, v, d_o, lse, delta, dk, dv, slopes, tile };
+    let walk = Walk { q, k, v, d_o, exponents, delta, dk, dv, slopes, tile };
     match D {
         64 => walk.run::<8, 2, WHICH, BIASED>(&problem, &gradients),
         128 => walk.run::<16, 1, WHICH, BIASED>(&problem, &gradients),
@@ -59,7 +59,7 @@ struct Walk<T> {
     k: *const T,
     v: *const T,
     d_o: *const T,
-    lse: *const f32,
+    exponents: *const f32,
     delta: *const f32,
     dk: *mut T,
     dv: *mut T,
@@ -88,7 +88,7 @@ impl<T: Half> Walk<T> {
         let tile_q = |n: u32| walked.add(n % 2 * 2 * WALKED * elements);
         let tile_o = |n: u32| walked.add((n % 2 * 2 + 1) * WALKED * elements);
         let numbers: SharedPtr<f32> = walked.add(4 * WALKED * elements).cast();
-        let lses = |n: u32| numbers.add(n % 2 * 2 * WALKED);
+        let exponents = |n: u32| numbers.add(n % 2 * 2 * WALKED);
         let deltas = |n: u32| numbers.add((n % 2 * 2 + 1) * WALKED);
         let (lane, row) = (warp::lane_id(), warp::warp_id() * MT as u32 * 16);
 
@@ -104,10 +104,10 @@ impl<T: Half> Walk<T> {
             q.copy::<DT, WALKED, THREADS>(tile_q(step), query);
             let d_o = rows(self.d_o, gradients.d_o, head, sequence.q0, sequence.q_len);
             d_o.copy::<DT, WALKED, THREADS>(tile_o(step), query);
-            // A thread a number: half of them the logsumexps, the others D.
+            // A thread a number: half of them the exponents, the others D.
             let thread = thread::thread_idx_x();
             let i = query + thread % WALKED;
-            let (from, to) = if thread < WALKED { (self.lse, lses(step)) } else { (self.delta, deltas(step)) };
+            let (from, to) = if thread < WALKED { (self.exponents, exponents(step)) } else { (self.delta, deltas(step)) };
             let inside = i < sequence.q_len;
             let from = from.add(problem.row(&sequence, head, if inside { i } else { 0 }));
             cp_async::copy_4_zero_fill(to.add(thread % WALKED), from, if inside { 4 } else { 0 });
@@ -147,7 +147,7 @@ impl<T: Half> Walk<T> {
                 for j in 0..NT {
                     for c in 0..2 {
                         let column = part + j as u32 * 8 + lane % 4 * 2 + c as u32;
-                        let exponent = exponent(lses(step).add(column).read());
+                        let exponent = exponents(step).add(column).read();
                         let query = (first_query + column) as i32;
                         for i in 0..MT {
                             for r in 0..2 {

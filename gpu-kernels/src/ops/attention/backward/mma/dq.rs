@@ -4,15 +4,15 @@ use cuda_std::float::Half;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::{cp_async, kernel, math, thread, warp};
 
-use super::{NT, PART, Square, THREADS, WALKED, accumulate, exponent, owned, product, shared_bytes};
+use super::{NT, PART, Square, THREADS, WALKED, accumulate, owned, product, shared_bytes};
 use crate::ops::attention::fragments::{self, Rows};
 use crate::ops::attention::{Bias, Bounds, Gradients, LOG2_E, Problem, Side};
 
 /// dQ, for heads of at most `D` elements, a multiple of 8. `BIASED` with a soft cap or ALiBi.
 ///
 /// # Safety
-/// As of [`attention_dq_simple`](crate::ops::attention::backward::simple::attention_dq_simple), with all rows at multiples of 16 bytes and a
-/// block for every tile of [`owned`] queries.
+/// As of [`attention_dq_simple`](crate::ops::attention::backward::simple::attention_dq_simple), with all rows at multiples of 16 bytes,
+/// `exponents` and `delta` as [`attention_delta`](crate::ops::attention::backward::delta::attention_delta) leaves them, and a block for every tile of [`owned`] queries.
 #[kernel(
     dtypes(T: half), values(D: 64, 128, 256, BIASED: false, true), block = THREADS,
     min_blocks = if D <= 128 { 2 } else { 1 }, shared = { shared_bytes(D) }
@@ -23,7 +23,7 @@ pub unsafe fn attention_dq_mma<T: Half, const D: u32, const BIASED: bool>(
     k: *const T,
     v: *const T,
     d_o: *const T,
-    lse: *const f32,
+    exponents: *const f32,
     delta: *const f32,
     dq: *mut T,
     cu_q: *const i32,
@@ -48,7 +48,7 @@ pub unsafe fn attention_dq_mma<T: Half, const D: u32, const BIASED: bool>(
         k: rows(k, problem.k, kv_head, sequence.k0, sequence.k_len),
         v: rows(v, problem.v, kv_head, sequence.k0, sequence.k_len),
         dq: rows(dq, gradients.dq, tile.head, sequence.q0, sequence.q_len),
-        lse: lse.add(problem.row(&sequence, tile.head, 0)),
+        exponents: exponents.add(problem.row(&sequence, tile.head, 0)),
         delta: delta.add(problem.row(&sequence, tile.head, 0)),
         first: tile.first,
         bias: Bias::of(&problem, slopes, &tile, tile.head),
@@ -69,7 +69,7 @@ struct Walk<T> {
     v: Rows<T>,
     dq: Rows<T>,
     /// Of the sequence's first query.
-    lse: *const f32,
+    exponents: *const f32,
     delta: *const f32,
     /// The first query.
     first: u32,
@@ -98,7 +98,7 @@ impl<T: Half> Walk<T> {
             for r in 0..2 {
                 let query = self.first + row + i as u32 * 16 + lane / 4 + r as u32 * 8;
                 if query < self.q.len {
-                    exponents[i][r] = exponent(*self.lse.add(query as usize));
+                    exponents[i][r] = *self.exponents.add(query as usize);
                     deltas[i][r] = *self.delta.add(query as usize);
                 }
             }

@@ -1,0 +1,291 @@
+//! What the two halves of a block do with a tile.
+
+use core::array;
+
+use cuda_std::float::Half;
+use cuda_std::math::{ex2_approx_ftz, fma};
+use cuda_std::shared::SharedPtr;
+use cuda_std::vector::Pack;
+use cuda_std::{atomic, cp_async, matrix, mma, thread};
+
+use super::super::mma::accumulate_step;
+use super::{Block, KEYS, MT, Place, WARP_KEYS, WARPS, chunk};
+use crate::ops::attention::fragments;
+use crate::ops::attention::{Bias, LOG2_E};
+
+/// Queries of a part.
+const PART: u32 = 64;
+/// Products of 8 of them.
+const NT: usize = (PART / 8) as usize;
+
+/// A warp's 32 keys by a part's queries: of lane l, `[i][j][0..2]` are key 16i + l/4 and queries 8j + 2(l mod 4) and the next, `[2..4]` the key 8 below.
+type Square = [[[f32; 4]; NT]; MT];
+/// The same rounded, a register for each pair of queries: `[i][j][r]`, r saying which key.
+type Rounded = [[[u32; 2]; NT]; MT];
+
+/// Operand A of 16 queries: `step` of the rounded accumulators.
+#[inline(always)]
+fn operand(rounded: &Rounded, step: usize) -> [[u32; 4]; MT] {
+    array::from_fn(|i| {
+        let [[a, b], [c, d]] = [rounded[i][2 * step], rounded[i][2 * step + 1]];
+        [a, b, c, d]
+    })
+}
+
+impl<T: Half, const DT: usize> Block<'_, T, DT> {
+    /// Where the walk starts.
+    #[inline(always)]
+    pub(super) fn start(&self) -> Place {
+        Place { head: self.tile.head * self.problem.group, tile: self.first }
+    }
+
+    /// The place after this one: the tiles of a head, then those of the next that shares the keys.
+    #[inline(always)]
+    fn next(&self, Place { head, tile }: Place) -> Place {
+        if tile + 1 == self.end { Place { head: head + 1, tile: self.first } } else { Place { head, tile: tile + 1 } }
+    }
+
+    /// The walk of a warp of half `HALF`. Returns its dV or its dK, without the factor.
+    #[inline(always)]
+    pub(super) unsafe fn walk<const HELD: usize, const PARTS: u32, const BIASED: bool, const HALF: u32>(
+        &self,
+    ) -> [[[f32; 4]; DT]; MT] {
+        let own = if HALF == 0 { self.memory.k() } else { self.memory.v() };
+        let row = self.warp * WARP_KEYS;
+        let mut acc = [[[0.0f32; 4]; DT]; MT];
+        let mut held = [[[0u32; 4]; MT]; HELD];
+        let steps = (self.end - self.first) * self.problem.group;
+        if HELD > 0 && steps > 0 {
+            // K and V have landed; the first tile need not have.
+            cp_async::wait_group::<1>();
+            thread::sync_threads();
+            for step in 0..HELD {
+                held[step] = array::from_fn(|i| fragments::a::<T, DT>(own, row + i as u32 * 16, step as u32, self.lane));
+            }
+        }
+        let (mut now, mut before) = (self.start(), self.start());
+        let mut step = 0;
+        // In the last turn there is only dQ of the last tile.
+        while step <= steps {
+            // This tile has landed, dS of the one before is there, and everybody is done with that one and with dQ of the one before it.
+            cp_async::wait_group::<0>();
+            thread::sync_threads();
+            let next = self.next(now);
+            if step + 1 < steps {
+                self.load(step + 1, next);
+            }
+            if HALF == 1 && step > 0 {
+                self.add_dq(step - 1, before);
+            }
+            if step < steps {
+                for part in 0..PARTS {
+                    if HALF == 0 {
+                        self.sum_dv::<HELD, BIASED>(&mut acc, &held, step, now, part);
+                    } else {
+                        self.sum_dk::<HELD>(&mut acc, &held, step, part);
+                    }
+                }
+            }
+            if HALF == 0 && step > 0 {
+                self.add_dq(step - 1, before);
+            }
+            (before, now) = (now, next);
+            step += 1;
+        }
+        acc
+    }
+
+    /// `acc` += this warp's rows of `own` by the part's rows of `other`, transposed.
+    #[inline(always)]
+    unsafe fn product<const HELD: usize>(
+        &self,
+        acc: &mut Square,
+        own: SharedPtr<T>,
+        held: &[[[u32; 4]; MT]; HELD],
+        other: SharedPtr<T>,
+        part: u32,
+    ) {
+        for step in 0..DT / 2 {
+            let a: [[u32; 4]; MT] = if HELD > 0 {
+                held[step]
+            } else {
+                let row = self.warp * WARP_KEYS;
+                array::from_fn(|i| fragments::a::<T, DT>(own, row + i as u32 * 16, step as u32, self.lane))
+            };
+            for j in 0..NT / 2 {
+                let b = fragments::b::<T, DT>(other, part * PART + j as u32 * 16, step as u32, self.lane);
+                for i in 0..MT {
+                    mma::m16n8k16::<T>(&mut acc[i][2 * j], a[i], b[0]);
+                    mma::m16n8k16::<T>(&mut acc[i][2 * j + 1], a[i], b[1]);
+                }
+            }
+        }
+    }
+
+    /// Where this thread's four registers of a row are in P and dS, of half `h` of a part.
+    #[inline(always)]
+    fn own_chunk(&self, step: u32, part: u32, i: usize, r: usize, h: usize) -> SharedPtr<Pack<u32, 4>> {
+        let row = self.warp * WARP_KEYS + i as u32 * 16 + r as u32 * 8 + self.lane / 4;
+        let at = chunk(row, part * (PART / 8) + h as u32 * 4 + self.lane % 4, Self::QUERIES);
+        self.memory.weights(step).add(at).cast()
+    }
+
+    /// The barrier of this warp and the one of the other half with the same keys.
+    #[inline(always)]
+    fn pair(&self, part: u32) -> u32 {
+        1 + part * WARPS + self.warp
+    }
+
+    /// S and P of a part, which the other half gets, and its share of dV.
+    #[inline(always)]
+    unsafe fn sum_dv<const HELD: usize, const BIASED: bool>(
+        &self,
+        acc: &mut [[[f32; 4]; DT]; MT],
+        held: &[[[u32; 4]; MT]; HELD],
+        step: u32,
+        place: Place,
+        part: u32,
+    ) {
+        let mut s: Square = [[[0.0; 4]; NT]; MT];
+        self.product(&mut s, self.memory.k(), held, self.memory.q(step), part);
+        let query = place.tile * Self::QUERIES + part * PART;
+        let key = self.tile.first + self.warp * WARP_KEYS;
+        // Queries that are not there have zeros for scores, and no weights.
+        let there = query + PART <= self.tile.sequence.q_len;
+        let whole = there && self.span.sees_all(query as i32, PART as i32, key as i32, WARP_KEYS as i32);
+        let bias = Bias::of(self.problem, self.slopes, &self.tile, place.head);
+        let p = if whole {
+            self.weights::<BIASED, false>(&s, step, part, query, key, bias)
+        } else {
+            self.weights::<BIASED, true>(&s, step, part, query, key, bias)
+        };
+        thread::named_barrier::arrive(self.pair(part), 64);
+        for i in 0..NT / 2 {
+            let row = part * PART + i as u32 * 16;
+            accumulate_step::<T, DT, MT>(acc, operand(&p, i), self.memory.d_o(step), row, self.lane);
+        }
+    }
+
+    /// P of S, rounded; in shared memory multiplied with the soft cap's slope. `query` is the part's first, `key` the warp's; with `MASKED` some see some not.
+    #[inline(always)]
+    unsafe fn weights<const BIASED: bool, const MASKED: bool>(
+        &self,
+        s: &Square,
+        step: u32,
+        part: u32,
+        query: u32,
+        key: u32,
+        bias: Bias,
+    ) -> Rounded {
+        let (lane, scale) = (self.lane, self.problem.scale);
+        let mut p: Rounded = [[[0; 2]; NT]; MT];
+        let mut shared = p;
+        for j in 0..NT {
+            let column = j as u32 * 8 + lane % 4 * 2;
+            let exponents = self.memory.exponents(step).add(part * PART + column);
+            let Pack(exponents) = Pack::<f32, 2>::load(exponents.as_ptr());
+            for i in 0..MT {
+                for r in 0..2 {
+                    let key = (key + i as u32 * 16 + r as u32 * 8 + lane / 4) as i32;
+                    let (mut weights, mut slopes) = ([0.0; 2], [1.0; 2]);
+                    for c in 0..2 {
+                        let (query, x) = ((query + column + c as u32) as i32, s[i][j][2 * r + c]);
+                        let exponent = if BIASED {
+                            let (capped, slope) = bias.cap(x * scale);
+                            slopes[c] = slope;
+                            fma(capped - bias.penalty(query, key), LOG2_E, -exponents[c])
+                        } else {
+                            fma(x, scale * LOG2_E, -exponents[c])
+                        };
+                        let seen = !MASKED || self.span.sees(query, key) && query < self.span.queries;
+                        weights[c] = if seen { ex2_approx_ftz(exponent) } else { 0.0 };
+                    }
+                    p[i][j][r] = T::pack(weights[0], weights[1]);
+                    shared[i][j][r] =
+                        if BIASED { T::pack(weights[0] * slopes[0], weights[1] * slopes[1]) } else { p[i][j][r] };
+                }
+            }
+            if j % 4 == 3 {
+                for i in 0..MT {
+                    for r in 0..2 {
+                        let four = Pack(array::from_fn(|n| shared[i][j - 3 + n][r]));
+                        self.own_chunk(step, part, i, r, j / 4).write(four);
+                    }
+                }
+            }
+        }
+        p
+    }
+
+    /// dP and dS of a part, and its share of dK.
+    #[inline(always)]
+    unsafe fn sum_dk<const HELD: usize>(
+        &self,
+        acc: &mut [[[f32; 4]; DT]; MT],
+        held: &[[[u32; 4]; MT]; HELD],
+        step: u32,
+        part: u32,
+    ) {
+        let mut dp: Square = [[[0.0; 4]; NT]; MT];
+        for j in 0..NT {
+            let deltas = self.memory.deltas(step).add(part * PART + j as u32 * 8 + self.lane % 4 * 2);
+            let Pack([left, right]) = Pack::<f32, 2>::load(deltas.as_ptr());
+            for i in 0..MT {
+                dp[i][j] = [-left, -right, -left, -right];
+            }
+        }
+        self.product(&mut dp, self.memory.v(), held, self.memory.d_o(step), part);
+        thread::named_barrier::sync(self.pair(part), 64);
+        let mut ds: Rounded = [[[0; 2]; NT]; MT];
+        for i in 0..MT {
+            for r in 0..2 {
+                for h in 0..2 {
+                    let at = self.own_chunk(step, part, i, r, h);
+                    let Pack(p) = at.read();
+                    for n in 0..4 {
+                        let ([left, right], j) = (T::unpack(p[n]), h * 4 + n);
+                        ds[i][j][r] = T::pack(dp[i][j][2 * r] * left, dp[i][j][2 * r + 1] * right);
+                    }
+                    at.write(Pack(array::from_fn(|n| ds[i][h * 4 + n][r])));
+                }
+            }
+        }
+        for i in 0..NT / 2 {
+            let row = part * PART + i as u32 * 16;
+            accumulate_step::<T, DT, MT>(acc, operand(&ds, i), self.memory.q(step), row, self.lane);
+        }
+    }
+
+    /// Adds 32 positions by 32 columns of dQ of the tile at `place`, walked over in `step`, to its sum.
+    #[inline(always)]
+    unsafe fn add_dq(&self, step: u32, place: Place) {
+        let (lane, warp, across) = (self.lane, self.half * WARPS + self.warp, DT as u32 / 4);
+        let (position, pair) = (warp / across * 32, warp % across * 2);
+        let mut acc = [[[0.0f32; 4]; 4]; 2];
+        for row in (0..KEYS).step_by(16) {
+            // Rows are keys, the inner dimension: operand A comes transposed.
+            let a: [[u32; 4]; 2] = array::from_fn(|i| {
+                let column = position / 8 + i as u32 * 2 + lane / 8 % 2;
+                let at = chunk(row + lane / 16 * 8 + lane % 8, column, Self::QUERIES);
+                matrix::load_x4_transposed(self.memory.weights(step).add(at))
+            });
+            for j in 0..2 {
+                let b = fragments::b_transposed::<T, DT>(self.memory.k(), row, pair + j as u32, lane);
+                for i in 0..2 {
+                    mma::m16n8k16::<T>(&mut acc[i][2 * j], a[i], b[0]);
+                    mma::m16n8k16::<T>(&mut acc[i][2 * j + 1], a[i], b[1]);
+                }
+            }
+        }
+        let piece = u64::from(place.head) * u64::from(self.pieces) + u64::from(place.tile);
+        let at = piece * u64::from(Self::PIECE) + u64::from(warp * 1024 + lane);
+        let sums = self.sums.add(at as usize);
+        for i in 0..2 {
+            for j in 0..4 {
+                for e in 0..4 {
+                    atomic::red_add_f32_global(sums.add((i * 16 + j * 4 + e) * 32), acc[i][j][e]);
+                }
+            }
+        }
+    }
+}
