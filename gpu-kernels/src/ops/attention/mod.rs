@@ -136,11 +136,8 @@ impl Problem {
     /// Sequence `batch`, where they are not packed.
     #[inline(always)]
     unsafe fn sequence(&self, bounds: Bounds, batch: u32) -> Sequence {
-        let k_len = if bounds.key_lengths.is_null() {
-            self.k_len
-        } else {
-            bounded(bounds.key_lengths, batch, 0, self.k_len)
-        };
+        let k_len =
+            if bounds.key_lengths.is_null() { self.k_len } else { bounded(bounds.key_lengths, batch, 0, self.k_len) };
         Sequence { batch, q0: 0, q_len: self.q_len, k0: 0, k_len, padded: true, before: 0 }
     }
 

@@ -17,13 +17,15 @@
 //! # Mapping
 //! [`delta`]: sixteen threads a query. [`simple`]: a warp a query for dQ, a warp a key for dK and dV. [`mma`]: the same in
 //! tiles on the tensor cores: a block a tile of queries for dQ, looping over keys; a block a tile of keys for dK and dV, looping over the queries of
-//! all heads that share them. [`sinks`]: a block a head. No atomics: results are reproducible, and GQA needs no second pass.
+//! all heads that share them, so that GQA needs no second pass. No atomics: results are reproducible. [`hopper`] and [`fused`]: all three in the second of these
+//! loops, dQ added to memory. [`sinks`]: a block a head.
 //!
 //! # Shared memory
-//! [`sinks`]: a number a warp. [`mma`]: the block's own two tiles, and two buffers of the two tiles it walks over.
+//! [`sinks`]: a number a warp. [`mma`] and [`fused`]: the block's own two tiles, and two buffers of the two tiles it walks over; [`fused`] also P and dS.
 //!
 //! # Numerics
-//! S, P, dP, dS and the sums in f32; [`mma`] rounds P and dS to the storage type for the products that consume them.
+//! S, P, dP, dS and the sums in f32; [`mma`] rounds P and dS to the storage type for the products that consume them, and [`fused`]
+//! forms dS of the rounded P.
 //!
 //! # Cost
 //! Five products of q_len · k_len · d a head are the least; dQ apart from dK and dV makes seven, because S and dP are formed twice. Bound by the tensor

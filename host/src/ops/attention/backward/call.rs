@@ -37,16 +37,8 @@ pub(super) struct Numbers {
 }
 
 /// What kernels of these numbers take.
-pub(super) type DeltaArgs<T> = (
-    DevicePtr<T>,
-    DevicePtr<T>,
-    DevicePtr<f32>,
-    DevicePtrMut<f32>,
-    DevicePtrMut<f32>,
-    u64,
-    gk::Problem,
-    gk::Gradients,
-);
+pub(super) type DeltaArgs<T> =
+    (DevicePtr<T>, DevicePtr<T>, DevicePtr<f32>, DevicePtrMut<f32>, DevicePtrMut<f32>, u64, gk::Problem, gk::Gradients);
 
 /// What kernels of dQ take.
 type DqArgs<T> = (

@@ -6,12 +6,10 @@ use cuda_std::float::Half;
 use cuda_std::math::{ex2_approx_ftz, fma};
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
-use cuda_std::{atomic, cp_async, matrix, mma, thread};
+use cuda_std::{atomic, cp_async, matrix, thread};
 
-use super::super::mma::accumulate_step;
-use super::{Block, KEYS, MT, Place, WARP_KEYS, WARPS, chunk};
-use crate::ops::attention::fragments;
-use crate::ops::attention::{Bias, LOG2_E};
+use super::{Block, KEYS, MT, Place, WARP_KEYS, WARPS, chunk, products};
+use crate::ops::attention::{Bias, LOG2_E, fragments};
 
 /// Queries of a part.
 const PART: u32 = 64;
@@ -60,7 +58,8 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
             cp_async::wait_group::<1>();
             thread::sync_threads();
             for step in 0..HELD {
-                held[step] = array::from_fn(|i| fragments::a::<T, DT>(own, row + i as u32 * 16, step as u32, self.lane));
+                held[step] =
+                    array::from_fn(|i| fragments::a::<T, DT>(own, row + i as u32 * 16, step as u32, self.lane));
             }
         }
         let (mut now, mut before) = (self.start(), self.start());
@@ -105,29 +104,30 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
         other: SharedPtr<T>,
         part: u32,
     ) {
-        for step in 0..DT / 2 {
-            let a: [[u32; 4]; MT] = if HELD > 0 {
+        let row = self.warp * WARP_KEYS;
+        let a = |step: usize| {
+            if HELD > 0 {
                 held[step]
             } else {
-                let row = self.warp * WARP_KEYS;
                 array::from_fn(|i| fragments::a::<T, DT>(own, row + i as u32 * 16, step as u32, self.lane))
-            };
-            for j in 0..NT / 2 {
-                let b = fragments::b::<T, DT>(other, part * PART + j as u32 * 16, step as u32, self.lane);
-                for i in 0..MT {
-                    mma::m16n8k16::<T>(&mut acc[i][2 * j], a[i], b[0]);
-                    mma::m16n8k16::<T>(&mut acc[i][2 * j + 1], a[i], b[1]);
-                }
             }
-        }
+        };
+        products::by_rows::<T, DT, MT, NT>(acc, a, other, part * PART, self.lane);
     }
 
-    /// Where this thread's four registers of a row are in P and dS, of half `h` of a part.
+    /// Where this thread's four registers of a row are in P and dS, of the 32 queries `h` of a part.
     #[inline(always)]
     fn own_chunk(&self, step: u32, part: u32, i: usize, r: usize, h: usize) -> SharedPtr<Pack<u32, 4>> {
         let row = self.warp * WARP_KEYS + i as u32 * 16 + r as u32 * 8 + self.lane / 4;
         let at = chunk(row, part * (PART / 8) + h as u32 * 4 + self.lane % 4, Self::QUERIES);
         self.memory.weights(step).add(at).cast()
+    }
+
+    /// `acc` += `weights` by the part's rows of `other`.
+    #[inline(always)]
+    unsafe fn accumulate(&self, acc: &mut [[[f32; 4]; DT]; MT], weights: &Rounded, other: SharedPtr<T>, part: u32) {
+        let a = |step| operand(weights, step);
+        products::over_rows::<T, DT, MT, { NT / 2 }>(acc, a, other, part * PART, self.lane);
     }
 
     /// The barrier of this warp and the one of the other half with the same keys.
@@ -160,10 +160,7 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
             self.weights::<BIASED, true>(&s, step, part, query, key, bias)
         };
         thread::named_barrier::arrive(self.pair(part), 64);
-        for i in 0..NT / 2 {
-            let row = part * PART + i as u32 * 16;
-            accumulate_step::<T, DT, MT>(acc, operand(&p, i), self.memory.d_o(step), row, self.lane);
-        }
+        self.accumulate(acc, &p, self.memory.d_o(step), part);
     }
 
     /// P of S, rounded; in shared memory multiplied with the soft cap's slope. `query` is the part's first, `key` the warp's; with `MASKED` some see some not.
@@ -239,7 +236,7 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
         let mut ds: Rounded = [[[0; 2]; NT]; MT];
         for i in 0..MT {
             for r in 0..2 {
-                for h in 0..2 {
+                for h in 0..NT / 4 {
                     let at = self.own_chunk(step, part, i, r, h);
                     let Pack(p) = at.read();
                     for n in 0..4 {
@@ -250,10 +247,7 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
                 }
             }
         }
-        for i in 0..NT / 2 {
-            let row = part * PART + i as u32 * 16;
-            accumulate_step::<T, DT, MT>(acc, operand(&ds, i), self.memory.q(step), row, self.lane);
-        }
+        self.accumulate(acc, &ds, self.memory.q(step), part);
     }
 
     /// Adds 32 positions by 32 columns of dQ of the tile at `place`, walked over in `step`, to its sum.
@@ -261,20 +255,26 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
     unsafe fn add_dq(&self, step: u32, place: Place) {
         let (lane, warp, across) = (self.lane, self.half * WARPS + self.warp, DT as u32 / 4);
         let (position, pair) = (warp / across * 32, warp % across * 2);
-        let mut acc = [[[0.0f32; 4]; 4]; 2];
-        for row in (0..KEYS).step_by(16) {
-            // Rows are keys, the inner dimension: operand A comes transposed.
-            let a: [[u32; 4]; 2] = array::from_fn(|i| {
+        // Rows are keys, the inner dimension: operand A comes transposed.
+        let a = |row: u32| -> [[u32; 4]; 2] {
+            array::from_fn(|i| {
                 let column = position / 8 + i as u32 * 2 + lane / 8 % 2;
                 let at = chunk(row + lane / 16 * 8 + lane % 8, column, Self::QUERIES);
                 matrix::load_x4_transposed(self.memory.weights(step).add(at))
-            });
+            })
+        };
+        let b = |row: u32| -> [[[u32; 2]; 2]; 2] {
+            array::from_fn(|j| fragments::b_transposed::<T, DT>(self.memory.k(), row, pair + j as u32, lane))
+        };
+        let mut acc = [[[0.0f32; 4]; 4]; 2];
+        let mut next = (a(0), b(0));
+        for row in (0..KEYS).step_by(16) {
+            let (a_now, b_now) = next;
+            if row + 16 < KEYS {
+                next = (a(row + 16), b(row + 16));
+            }
             for j in 0..2 {
-                let b = fragments::b_transposed::<T, DT>(self.memory.k(), row, pair + j as u32, lane);
-                for i in 0..2 {
-                    mma::m16n8k16::<T>(&mut acc[i][2 * j], a[i], b[0]);
-                    mma::m16n8k16::<T>(&mut acc[i][2 * j + 1], a[i], b[1]);
-                }
+                products::multiply::<T, 4, 2>(&mut acc, j, a_now, b_now[j]);
             }
         }
         let piece = u64::from(place.head) * u64::from(self.pieces) + u64::from(place.tile);

@@ -107,7 +107,8 @@ impl<T: Half> Walk<T> {
             // A thread a number: half of them the exponents, the others D.
             let thread = thread::thread_idx_x();
             let i = query + thread % WALKED;
-            let (from, to) = if thread < WALKED { (self.exponents, exponents(step)) } else { (self.delta, deltas(step)) };
+            let (from, to) =
+                if thread < WALKED { (self.exponents, exponents(step)) } else { (self.delta, deltas(step)) };
             let inside = i < sequence.q_len;
             let from = from.add(problem.row(&sequence, head, if inside { i } else { 0 }));
             cp_async::copy_4_zero_fill(to.add(thread % WALKED), from, if inside { 4 } else { 0 });

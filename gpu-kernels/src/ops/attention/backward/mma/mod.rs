@@ -73,24 +73,12 @@ unsafe fn accumulate<T: Half, const DT: usize, const MT: usize>(
     for step in 0..NT / 2 {
         let a: [[u32; 4]; MT] =
             core::array::from_fn(|i| fragments::pack::<T>(weights[i][2 * step], weights[i][2 * step + 1]));
-        accumulate_step::<T, DT, MT>(acc, a, other, part + step as u32 * 16, lane);
-    }
-}
-
-/// `acc` += 16 columns of weights, as operand A, by rows `row .. row + 16` of `other`.
-#[inline(always)]
-pub(super) unsafe fn accumulate_step<T: Half, const DT: usize, const MT: usize>(
-    acc: &mut [[[f32; 4]; DT]; MT],
-    a: [[u32; 4]; MT],
-    other: SharedPtr<T>,
-    row: u32,
-    lane: u32,
-) {
-    for j in 0..DT / 2 {
-        let b = fragments::b_transposed::<T, DT>(other, row, j as u32, lane);
-        for i in 0..MT {
-            mma::m16n8k16::<T>(&mut acc[i][2 * j], a[i], b[0]);
-            mma::m16n8k16::<T>(&mut acc[i][2 * j + 1], a[i], b[1]);
+        for j in 0..DT / 2 {
+            let b = fragments::b_transposed::<T, DT>(other, part + step as u32 * 16, j as u32, lane);
+            for i in 0..MT {
+                mma::m16n8k16::<T>(&mut acc[i][2 * j], a[i], b[0]);
+                mma::m16n8k16::<T>(&mut acc[i][2 * j + 1], a[i], b[1]);
+            }
         }
     }
 }
