@@ -23,7 +23,7 @@
 //! on Hopper. Shared memory, 128 bytes a cycle: the products read 96 KiB each for S and dP, 64 for dV and dK, 128 for dQ (with K and V in registers at d = 64, 64 for
 //! S and dP); P, dS and the copies 80 or 128. In all 528 KiB, 4220 cycles, or 512 KiB. Measured on an H200 at d = 64: 7580, two warps a
 //! scheduler that wait for each other's latencies more than for a rate; 2 to 3% less since [`products`] loads ahead. Two kernels of seven products that keep 16 rows a warp
-//! read 1.3 MiB.
+//! read 1.1 MiB.
 //!
 //! # Registers and shared memory
 //! A thread holds d of its gradient, and 64 of S or dP, at d = 64 also 32 of K or V; 32 of dQ when those are gone. Shared memory: 512·d bytes of K and V, 64 KiB of two buffers of Q
