@@ -293,7 +293,10 @@ impl<'a, T: Half, const DT: usize> Block<'a, T, DT> {
             let rows = |data, strides| self.rows(data, strides, head, sequence.k0, sequence.k_len);
             rows(self.k, problem.k).copy::<DT, KEYS, THREADS>(memory.k(), first_key);
             rows(self.v, problem.v).copy::<DT, KEYS, THREADS>(memory.v(), first_key);
-            cp_async::commit();
+            if HELD > 0 {
+                // Waited for before the first tile is.
+                cp_async::commit();
+            }
             self.load(0, self.start());
         }
         // Each half stores through memory that nobody reads any more.
