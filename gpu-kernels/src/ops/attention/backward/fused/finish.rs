@@ -9,7 +9,7 @@ use cuda_std::{kernel, thread};
 
 use super::{THREADS, first_piece, queries, query_at};
 use crate::ops::attention::fragments::place;
-use crate::ops::attention::{Bounds, Gradients, Problem, Side};
+use crate::ops::attention::{Bounds, Gradients, Problem, Side, Tile};
 
 /// Bytes of a tile.
 pub const fn shared_bytes(d: u32) -> usize {
@@ -44,7 +44,7 @@ unsafe fn finish<T: Half, const DT: usize>(
     sums: *const f32,
     dq: *mut T,
     pieces: u32,
-    tile: crate::ops::attention::Tile,
+    tile: Tile,
     problem: &Problem,
     gradients: &Gradients,
 ) {

@@ -15,14 +15,14 @@
 //! way a warp waits once for the one with the same keys, for P.
 //!
 //! # Layout
-//! Tiles are as [`fragments`] has them. P and dS have a row a key, of `queries` positions in chunks of 8. Position 32a + 8b + 2c + e is query 32a + 8c + 2b +
-//! e: so four registers of a thread, for a row of accumulators, are one chunk. See [`chunk`].
+//! Tiles are as `fragments` has them. P and dS have a row a key, of `queries` positions in chunks of 8. Position 32a + 8b + 2c + e is query 32a + 8c + 2b +
+//! e: so four registers of a thread, for a row of accumulators, are one chunk. See `chunk`.
 //!
 //! # Cost
 //! For 128 keys and 64 queries at d = 128, or 128 at d = 64, 10.5 MFLOP: 4096 cycles of a multiprocessor at the 2560 FLOP a cycle that mma.sync is taken to reach
 //! on Hopper. Shared memory, 128 bytes a cycle: the products read 96 KiB each for S and dP, 64 for dV and dK, 128 for dQ (with K and V in registers at d = 64, 64 for
 //! S and dP); P, dS and the copies 80 or 128. In all 528 KiB, 4220 cycles, or 512 KiB. Measured on an H200 at d = 64: 7580, two warps a
-//! scheduler that wait for each other's latencies more than for a rate; 2 to 3% less since [`products`] loads ahead. Two kernels of seven products that keep 16 rows a warp
+//! scheduler that wait for each other's latencies more than for a rate; 2 to 3% less since `products` loads ahead. Two kernels of seven products that keep 16 rows a warp
 //! read 1.1 MiB.
 //!
 //! # Registers and shared memory
