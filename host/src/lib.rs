@@ -23,6 +23,8 @@
 //! - `WARPSMITH_SIM_CHECKS`, `WARPSMITH_SIM_ASYNC`, `WARPSMITH_SIM_SEED`, `WARPSMITH_SIM_THREADS`: see [`sim::Settings::from_env`].
 //! - `WARPSMITH_LIBCUDA`: the driver library to load instead of `libcuda.so.1`.
 //! - `WARPSMITH_CUBLAS`: the folder of the cuBLAS that `bench` and `verify` put beside the products, if it is not where the linker looks.
+//! - `WARPSMITH_CUPTI`: the folder of the CUPTI that times what [`profile`] records, if it is not where the linker looks; `off` does without.
+//! - `WARPSMITH_PROFILE`: the file for a trace of the whole program; see [`profile`].
 //! - `CUDA_VISIBLE_DEVICES`: as everywhere; [`Device::open`] takes the first visible GPU.
 
 // Some of what the runtime offers inside the crate is for the checks alone.

@@ -83,6 +83,10 @@ fn wrong_words_are_usage_errors_that_help() {
             "command.rs: is not JSON".to_owned(),
         ),
         (vec!["report", "/", "x.json"], "/: cannot be written: it is a folder".to_owned()),
+        (vec!["profile", "--trace", "/no/such/folder/x.json", "true"], "/no/such/folder/x.json".to_owned()),
+        (vec!["profile", "/no/such/program"], "/no/such/program: cannot be run".to_owned()),
+        (vec!["profile", "true"], "true: recorded nothing".to_owned()),
+        (vec!["lesson", "--ncu"], "<NAME>".to_owned()),
         (vec!["paint"], "unrecognized subcommand".to_owned()),
     ] {
         let run = warpsmith(&args);

@@ -10,6 +10,8 @@ use serde_json::Value;
 use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
+use warpsmith::check::bench::profiled;
+use warpsmith::check::trace;
 use warpsmith::ops::{self, Fusion};
 use warpsmith::profile::{self, Profile, Row};
 use warpsmith::{Stream, Tensor, kernels, sim};
@@ -194,4 +196,66 @@ fn a_panic_ends_its_recording() {
     })
     .unwrap();
     assert_eq!(names(&outer), ["still recorded"]);
+}
+
+/// Runs `body` in a process of its own, which is recorded from its start to its end; returns where its trace is.
+fn recorded_program(name: &str) -> Option<tempfile::TempDir> {
+    const CHILD: &str = "WARPSMITH_PROFILE_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        if let Some((stream, x)) = simulated() {
+            model(&stream, &x);
+            std::thread::scope(|scope| scope.spawn(|| ops::gelu(&stream, &x).unwrap()).join()).unwrap();
+        }
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--test-threads=1"])
+        .env("WARPSMITH_PROFILE", folder.path().join("trace.json"))
+        .env(CHILD, "1")
+        .status();
+    assert!(status.unwrap().success());
+    Some(folder)
+}
+
+#[test]
+fn a_program_that_knows_nothing_of_it_is_recorded() {
+    if kernels::not_built().is_some() {
+        return;
+    }
+    let Some(folder) = recorded_program("a_program_that_knows_nothing_of_it_is_recorded") else { return };
+    let profile = trace::read(&folder.path().join("trace.json")).unwrap();
+    let rows = profile.rows();
+    assert_eq!((row(&rows, "gelu_f32").calls, row(&rows, "model").calls), (3, 1));
+    let spans = profile.spans();
+    let gelu = spans.iter().find(|span| span.name == "gelu_f32" && span.parent.is_some()).unwrap();
+    let launch = gelu.launch.unwrap();
+    assert_eq!((launch.block, launch.bytes, launch.cuda.is_none()), ([256, 1, 1], 8192, true));
+    let outer = gelu.parent.map(|layer| (spans[layer].name.as_ref(), spans[layer].parent));
+    assert!(matches!(outer, Some((name, Some(_))) if name.starts_with("layer")), "{outer:?}");
+}
+
+#[test]
+fn what_was_recorded_is_what_its_trace_says() {
+    let Some((stream, x)) = simulated() else { return };
+    let ((), profile) = profile::record(|| model(&stream, &x)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    std::fs::write(&path, profile.chrome_trace()).unwrap();
+    let read = trace::read(&path).unwrap();
+    assert_eq!(names(&read), names(&profile));
+    for (one, other) in read.rows().iter().zip(profile.rows()) {
+        assert_eq!((&one.name, one.calls, one.bytes), (&other.name, other.calls, other.bytes));
+        assert!(one.cpu_total.abs_diff(other.cpu_total).as_nanos() < 10, "{one:?} {other:?}");
+    }
+    std::fs::write(&path, "{}").unwrap();
+    assert!(trace::read(&path).unwrap_err().to_string().contains("is no trace"));
+}
+
+#[test]
+fn kernels_take_as_long_as_their_stream() {
+    let Some(device) = warpsmith_tests::device().filter(|device| device.simulator().is_none()) else { return };
+    let profiled = profiled::profiled(&device).unwrap();
+    assert!(profiled.apart() <= profiled::APART, "{profiled:#?}");
+    assert!(profiled.added() < profiled::MOST_ADDED, "{:?}", profiled.launch);
 }

@@ -16,6 +16,8 @@ pub struct Traffic {
     pub ideal: u64,
     /// Bytes that threads asked for.
     pub bytes: u64,
+    /// The same, with those that several threads of a warp ask for at once counted once.
+    pub distinct: u64,
 }
 
 impl Traffic {
@@ -24,6 +26,7 @@ impl Traffic {
         self.units += o.units;
         self.ideal += o.ideal;
         self.bytes += o.bytes;
+        self.distinct += o.distinct;
     }
     /// Units a request.
     pub fn per_request(&self) -> f64 {
@@ -115,7 +118,12 @@ impl Metrics {
     /// Rows of Nsight Compute's name and value.
     pub fn rows(&self) -> Vec<(&'static str, f64)> {
         let t = |v: &Traffic| {
-            (v.requests as f64, v.units as f64, v.per_request(), 100.0 * v.bytes as f64 / (32 * v.units).max(1) as f64)
+            (
+                v.requests as f64,
+                v.units as f64,
+                v.per_request(),
+                100.0 * v.distinct as f64 / (32 * v.units).max(1) as f64,
+            )
         };
         let (ld, st) = (t(&self.global_loads), t(&self.global_stores));
         vec![
@@ -142,6 +150,7 @@ impl Metrics {
             ),
             ("flops", self.flops as f64),
             ("tensor flops", self.tensor_flops as f64),
+            ("loaded bytes", self.global_loads.bytes as f64),
             ("unique bytes", self.unique_bytes as f64),
             ("sector bytes", self.sector_bytes() as f64),
         ]
@@ -225,7 +234,11 @@ impl Collector {
         sectors.dedup();
         self.unique.extend(&sectors);
         let asked = u64::from(m.count_ones() * bytes);
-        let t = Traffic { requests: 1, units: sectors.len() as u64, ideal: asked.div_ceil(32), bytes: asked };
+        let mut places: Vec<u64> = (0..32).filter(|l| m >> l & 1 == 1).map(|l| addr[l]).collect();
+        places.sort_unstable();
+        places.dedup();
+        let distinct = places.len() as u64 * u64::from(bytes);
+        let t = Traffic { requests: 1, units: sectors.len() as u64, ideal: asked.div_ceil(32), bytes: asked, distinct };
         let s = self.stat(func, pc);
         if write { s.stores.add(&t) } else { s.loads.add(&t) }
     }
@@ -248,7 +261,7 @@ impl Collector {
             ideal += (words.len() as u64).div_ceil(32);
         }
         let bytes = u64::from(m.count_ones() * bytes);
-        let t = Traffic { requests: 1, units: units.max(1), ideal: ideal.max(1), bytes };
+        let t = Traffic { requests: 1, units: units.max(1), ideal: ideal.max(1), bytes, distinct: bytes };
         let s = self.stat(func, pc);
         if write { s.shared_stores.add(&t) } else { s.shared_loads.add(&t) }
     }

@@ -18,8 +18,8 @@ pub(crate) struct Options {
 
 const GPU_CHECK: &str = include_str!("../templates/gpu-check.sh");
 
-/// Tests that stay behind: those that compile something, and those whose driver is a fake or a simulator, which a GPU does not change.
-const NO_NEED_OF_A_GPU: [&str; 5] = ["compile_fail", "fake_driver", "models", "mutation", "simulator"];
+/// Tests that stay behind: those that compile something or look at files of the repository, and those whose driver is a fake or a simulator, which a GPU does not change.
+const NO_NEED_OF_A_GPU: [&str; 6] = ["compile_fail", "fake_driver", "models", "mutation", "pages", "simulator"];
 
 const MAX_BYTES: u64 = 60 << 20;
 

@@ -2,9 +2,10 @@
 //!
 //! The device toolchain is taken where it already is; otherwise from rustup, which adds two components to the pinned
 //! toolchain; otherwise, where that server is out of reach, from Debian's packages, unpacked into `.toolchain/device`.
-//! ptxas comes from PyPI into `.toolchain/cuda`. All of it can be run again at any time: what is there is kept, and
+//! ptxas comes from PyPI into `.toolchain/cuda`, a Chromium that the tests open pages in from Debian's packages into `.toolchain/browser`. All of it can be run again at any time: what is there is kept, and
 //! nothing appears under its final name before it is complete.
 
+mod browser;
 mod debian;
 mod process;
 mod ptxas;
@@ -46,6 +47,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             return Err(error.context("ptxas is required where CI is set"));
         }
         eprintln!("  ptxas: not available, kernels will not be checked for spills ({error:#})");
+    }
+    match browser::get(&options.root) {
+        Ok(found) => eprintln!("  Chromium: {}", found.display()),
+        Err(error) => eprintln!("  Chromium: not available, pages will not be looked at ({error:#})"),
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Kernels that show one thing each: what the lessons launch beside the operators.
 
 pub mod branches;
+pub mod pointer_chase;
 pub mod reverse_blocks;
 pub mod strided_copy;

@@ -6,6 +6,7 @@
 mod beside;
 mod ceiling;
 pub mod mlp;
+pub mod profiled;
 mod spread;
 mod sweep;
 
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 pub use beside::{PeerRow, beside};
-pub use ceiling::{Ceilings, peak_bandwidth, peak_flops};
+pub use ceiling::{Ceilings, copy_rate, peak_flops};
 pub use spread::{Spread, explain};
 pub use sweep::sweep;
 

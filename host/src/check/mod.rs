@@ -17,6 +17,7 @@ pub mod random;
 pub mod registry;
 #[cfg(feature = "cli")]
 pub(crate) mod report;
+pub mod trace;
 pub mod verify;
 
 pub use job::Job;

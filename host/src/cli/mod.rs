@@ -10,6 +10,7 @@ mod doctor;
 mod inspect;
 mod lesson;
 mod list;
+mod profile;
 mod report;
 mod run;
 mod sanitize;
@@ -61,6 +62,8 @@ enum Verb {
     Analyze(analyze::Args),
     /// List the lessons about GPUs, or run one: what kernels are predicted to do, and what they do
     Lesson(lesson::Args),
+    /// Say where a program's time goes: its scopes and kernels, on the CPU and on the GPU
+    Profile(profile::Args),
     /// Write results as a page of pictures
     Report(report::Args),
     /// Time opening a device and running a first operator
@@ -131,6 +134,7 @@ fn dispatch(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, ui: &mu
         Verb::Sanitize(args) => sanitize::run(&args, ui),
         Verb::Analyze(args) => analyze::run(&args, ui),
         Verb::Lesson(args) => lesson::run(&args, ui),
+        Verb::Profile(args) => profile::run(&args, ui),
         Verb::Report(args) => report::run(&args, ui),
         Verb::ColdStart(args) => bench::cold_start(&args, ui),
     };

@@ -41,6 +41,12 @@ impl<'a> Part<'a> {
         self.layout.shape.elements().saturating_mul(self.dtype.size())
     }
 
+    /// Bytes of the elements, repeated ones once.
+    pub(crate) fn distinct_bytes(&self) -> u64 {
+        let dims = self.layout.shape.iter().zip(self.layout.strides()).filter(|(_, stride)| **stride != 0);
+        dims.map(|(dim, _)| *dim as u64).product::<u64>() * self.dtype.size() as u64
+    }
+
     /// The address for a use on `stream`, which from here on comes after the uses it conflicts with.
     pub(crate) fn ordered(&self, stream: &Stream, access: Access) -> Result<u64> {
         self.storage.order(stream, access, self.split)?;

@@ -10,6 +10,7 @@ use crate::runtime::dtype::Dtype;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::layout::Overlap;
 use crate::runtime::part::Part;
+use crate::runtime::profile;
 use crate::runtime::shape::Shape;
 use crate::runtime::storage::Access;
 use crate::runtime::stream::Stream;
@@ -182,6 +183,7 @@ impl<'a, T> View<'a, T> {
     /// # Errors
     /// [`Error::DeviceMismatch`] if the stream is another device's.
     pub fn ptr(&self, stream: &Stream) -> Result<DevicePtr<T>> {
+        profile::operand(&self.part);
         self.part.ordered(stream, Access::Read).map(DevicePtr::from_raw)
     }
 
@@ -219,6 +221,7 @@ impl<'a, T> ViewMut<'a, T> {
     /// # Errors
     /// [`Error::DeviceMismatch`] if the stream is another device's.
     pub fn ptr_mut(&mut self, stream: &Stream) -> Result<DevicePtrMut<T>> {
+        profile::operand(&self.part);
         self.part.ordered(stream, Access::Write).map(DevicePtrMut::from_raw)
     }
 

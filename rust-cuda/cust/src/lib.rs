@@ -4,6 +4,7 @@
 mod macros;
 
 pub mod context;
+pub mod cupti;
 pub mod device;
 pub mod error;
 pub mod event;

@@ -16,7 +16,7 @@ use super::{install, process, scratch, step};
 /// Packages that hold a compiler and its sources, the newest family first.
 const FAMILIES: [(&str, &str); 2] = [("rustc-web", "rust-web-src"), ("rustc", "rust-src")];
 
-const QUICK: Duration = Duration::from_secs(60);
+pub(super) const QUICK: Duration = Duration::from_secs(60);
 const SLOW: Duration = Duration::from_secs(900);
 
 /// Unpacks a compiler, its sources and LLVM's tools into `.toolchain/device`.
@@ -31,7 +31,7 @@ pub(super) fn unpack(root: &Path) -> Result<()> {
     let device = scratch.path().join("device");
     fs::create_dir_all(&device)?;
 
-    let (apt, packages) = download_all(&downloads)?;
+    let (apt, packages) = download(&downloads, Apt::packages)?;
     step("unpacking the device toolchain", || {
         for package in &packages {
             extract(&downloads, package, &wanted(package), &device)?;
@@ -45,9 +45,9 @@ pub(super) fn unpack(root: &Path) -> Result<()> {
 }
 
 /// Downloads with the system's package lists when they will do, and otherwise with fresh ones of its own.
-fn download_all(downloads: &Path) -> Result<(Apt, Vec<String>)> {
+pub(super) fn download(downloads: &Path, wanted: impl Fn(&Apt) -> Result<Vec<String>>) -> Result<(Apt, Vec<String>)> {
     let system = Apt::system();
-    let first = system.packages().and_then(|packages| {
+    let first = wanted(&system).and_then(|packages| {
         system.download(&packages, downloads)?;
         Ok(packages)
     });
@@ -56,7 +56,7 @@ fn download_all(downloads: &Path) -> Result<(Apt, Vec<String>)> {
         // No lists, lists without the package, or lists so old that what they name is gone.
         Err(_) => {
             let fresh = Apt::private(&downloads.join("apt"))?;
-            let packages = fresh.packages()?;
+            let packages = wanted(&fresh)?;
             fresh.download(&packages, downloads)?;
             Ok((fresh, packages))
         }
@@ -64,7 +64,7 @@ fn download_all(downloads: &Path) -> Result<(Apt, Vec<String>)> {
 }
 
 /// apt, with the system's state or with its own.
-struct Apt {
+pub(super) struct Apt {
     options: Vec<String>,
 }
 
@@ -122,6 +122,15 @@ impl Apt {
         bail!(why.join("; "))
     }
 
+    /// These packages and what they need, as far as the system lacks it.
+    pub(super) fn missing(&self, packages: &[&str]) -> Result<Vec<String>> {
+        let mut command = self.command("apt-get");
+        let simulated = command.args(["install", "--simulate", "--no-install-recommends"]).args(packages);
+        let text = process::output(simulated, QUICK)?;
+        let installed = text.lines().filter_map(|line| line.strip_prefix("Inst ")?.split_whitespace().next());
+        Ok(installed.map(str::to_owned).collect())
+    }
+
     fn closure(&self, compiler: &str, sources: &str) -> Result<Vec<String>> {
         let mut packages = vec![compiler.to_owned()];
         let mut done = 0;
@@ -165,7 +174,7 @@ fn wanted(package: &str) -> Vec<String> {
 }
 
 /// Unpacks what `patterns` name from a downloaded package.
-fn extract(downloads: &Path, package: &str, patterns: &[String], into: &Path) -> Result<()> {
+pub(super) fn extract(downloads: &Path, package: &str, patterns: &[String], into: &Path) -> Result<()> {
     let file = downloaded(downloads, package)?;
     let mut unpack = Command::new("dpkg-deb");
     unpack.arg("--fsys-tarfile").arg(&file);

@@ -43,10 +43,18 @@ impl Ceilings {
     }
 }
 
-/// Bytes a second at the memory's highest clock, which transfers twice a cycle; `None` where the driver does not tell the clock.
-pub fn peak_bandwidth(info: &DeviceInfo) -> Option<f64> {
-    let bytes = f64::from(info.memory_bus_bits) / 8.0;
-    Some(2.0 * f64::from(info.memory_clock_khz) * 1e3 * bytes).filter(|rate| *rate > 0.0)
+/// Bytes a second that a copy reads and writes, of 1 GiB or what there is room for.
+pub fn copy_rate(device: &Device) -> Result<f64> {
+    let stream = device.stream()?;
+    let n = COPY_BYTES.min(device.info().memory_bytes as usize / 8) / size_of::<f32>();
+    let from = Tensor::filled(&stream, [n], 0.5f32)?;
+    let mut to = Tensor::<f32>::uninit(&stream, [n])?;
+    let mut copy = || to.view_mut().copy_from(&stream, from.view());
+    for _ in 0..WARM_UP {
+        copy()?;
+    }
+    let (ms, _) = time(&stream, copy)?;
+    Ok((2 * n * size_of::<f32>()) as f64 / ms * 1e3)
 }
 
 /// Floating-point operations a second at the highest clock, without sparsity; `None` where they are not known.

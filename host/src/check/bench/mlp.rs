@@ -12,6 +12,7 @@ use super::{Row, Spread, WARM_UP, plain, samples};
 use crate::ops::{self, Philox};
 use crate::runtime::device::Device;
 use crate::runtime::error::Result;
+use crate::runtime::profile;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 
@@ -30,7 +31,7 @@ pub struct Sizes {
 }
 
 /// Where one size varies, the others are these.
-const BASE: Sizes = Sizes { layers: 4, batch: 4096, width: 4096 };
+pub const BASE: Sizes = Sizes { layers: 4, batch: 4096, width: 4096 };
 const LAYERS: [usize; 3] = [1, 2, 8];
 const BATCHES: [usize; 5] = [512, 1024, 2048, 8192, 16384];
 const WIDTHS: [usize; 3] = [1024, 2048, 8192];
@@ -119,11 +120,11 @@ impl Mlp {
         let ones = self.ones.slice(0..self.sizes.width)?;
         for (layer, (weight, bias)) in self.weights.iter().enumerate() {
             let (done, rest) = self.activations.split_at_mut(layer + 1);
-            ops::gemm_into(stream, 1.0, &done[layer], weight.view().t(), 0.0, &mut self.product)?;
+            scoped("product", || ops::gemm_into(stream, 1.0, &done[layer], weight.view().t(), 0.0, &mut self.product))?;
             let bias = bias.view().broadcast(rows)?;
             let inputs = [self.product.view(), bias, ones.broadcast(rows)?];
-            ops::zip_into(stream, inputs, add_product(1.0), &mut self.before[layer])?;
-            ops::gelu_into(stream, &self.before[layer], &mut rest[0])?;
+            scoped("bias", || ops::zip_into(stream, inputs, add_product(1.0), &mut self.before[layer]))?;
+            scoped("gelu", || ops::gelu_into(stream, &self.before[layer], &mut rest[0]))?;
         }
         Ok(())
     }
@@ -135,16 +136,24 @@ impl Mlp {
         let mut down = Tensor::<bf16>::uninit(stream, [batch, width])?;
         for layer in (0..layers).rev() {
             let above = if layer + 1 == layers { &self.upstream } else { &down };
-            ops::gelu_backward_into(stream, &self.before[layer], above, &mut self.product)?;
+            let before = &self.before[layer];
+            scoped("gelu backward", || ops::gelu_backward_into(stream, before, above, &mut self.product))?;
             let (weight, bias) = &mut self.gradients[layer];
-            ops::gemm_into(stream, 1.0, self.product.view().t(), &self.activations[layer], 0.0, weight)?;
-            ops::gemm_into(stream, 1.0, ones, &self.product, 0.0, bias)?;
+            let (dy, x) = (&self.product, &self.activations[layer]);
+            scoped("weight gradient", || ops::gemm_into(stream, 1.0, dy.view().t(), x, 0.0, weight))?;
+            scoped("bias gradient", || ops::gemm_into(stream, 1.0, ones, dy, 0.0, bias))?;
             if layer > 0 {
-                ops::gemm_into(stream, 1.0, &self.product, &self.weights[layer].0, 0.0, &mut down)?;
+                scoped("input gradient", || ops::gemm_into(stream, 1.0, dy, &self.weights[layer].0, 0.0, &mut down))?;
             }
         }
         Ok(())
     }
+}
+
+/// A part of a step, which a profile shows by its name.
+fn scoped(name: &'static str, queue: impl FnOnce() -> Result<()>) -> Result<()> {
+    let _scope = profile::scope(name);
+    queue()
 }
 
 /// Times both directions of one size; `peak` is of the tensor cores, in operations a second.

@@ -1,11 +1,14 @@
 //! What a GPU is made of.
 
+use gpu_kernels::lessons::pointer_chase as gk;
+
 use super::Lesson;
-use super::plan::{Facts, Plan, Run, part};
-use super::quantity::{MOVED, TENSOR_FLOPS};
+use super::experiments::PLACES;
+use super::plan::{Facts, Plan, Run, part, with};
+use super::quantity::{LOADED, MOVED, MULTIPLY_ADDS, Quantity, TENSOR_FLOPS, WAVEFRONTS};
 use super::text::{digits, or_dash};
-use crate::check::bench::{peak_bandwidth, peak_flops};
-use crate::ops::model::Bound;
+use crate::check::bench::peak_flops;
+use crate::ops::model::{Bound, ParamValue};
 use crate::runtime::device::{BackendKind, DeviceInfo};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
@@ -15,7 +18,7 @@ pub(super) static LESSON: Lesson = Lesson {
     title: "what a GPU is made of, and the rates that follow",
     claim: [
         "A GPU is many multiprocessors, each with its schedulers, registers and shared memory, before one second-level cache and one memory.",
-        "Widths times clocks give the peaks of arithmetic and of memory, and their ratio says how much arithmetic a byte has to be worth.",
+        "Widths times clocks give the peaks of arithmetic and memory, and what a byte has to be worth. How far a level is away is not written down: one thread finds out.",
     ],
     plan,
 };
@@ -29,6 +32,55 @@ const COPIED: [usize; 2] = [1 << 14, 1 << 29];
 const SIDES: [usize; 2] = [256, 8192];
 /// Of the product that is counted: whole steps of every kernel.
 const DEPTH: usize = 64;
+
+/// Hops that are counted and that are timed: so many that the first time around a ring, when caches are cold, does not show.
+const HOPS: [usize; 2] = [64, 1 << 17];
+/// Places that are counted.
+const COUNTED_PLACES: usize = 256;
+/// Cycles of a multiprocessor from an instruction to one that needs its result, at least.
+const DEPENDENT: f64 = 4.0;
+
+/// A level of the memory: its name, where the ring of places lies, and how many there are.
+struct Level {
+    name: &'static str,
+    place: &'static str,
+    places: usize,
+}
+
+/// From the nearest on. A ring fits the cache that it is named after and not the one before: an eighth of the second-level cache, and four
+/// times what that holds.
+fn levels(info: &DeviceInfo) -> [Level; 5] {
+    let [global, shared, registers] = *PLACES;
+    let l2 = (info.l2_bytes as usize / (gk::LINE as usize * size_of::<u32>())).next_power_of_two();
+    let level = |name, place, places| Level { name, place, places };
+    [
+        level("registers", registers, 1),
+        level("shared memory", shared, gk::MOST_SHARED as usize),
+        level("first-level cache", global, 1 << 8),
+        level("second-level cache", global, l2 / 8),
+        level("memory", global, l2 * 4),
+    ]
+}
+
+/// Hops from place to place, each of which waits for the one before: the latency of a level.
+fn chase(info: &DeviceInfo, level: &Level) -> Result<Run> {
+    let of = |n, hops: usize| -> Result<_> {
+        let part = part("pointer_chase", DType::F32, [("n", n)])?;
+        Ok(with(with(part, "place", ParamValue::Choice(level.place)), "steps", hops as i64))
+    };
+    // One thread, and the value at the end.
+    let (quantity, count): (&'static Quantity, _) = match level.name {
+        "registers" => (&MULTIPLY_ADDS, HOPS[0]),
+        "shared memory" => (&WAVEFRONTS, HOPS[0]),
+        _ => (&LOADED, (HOPS[0] + 1) * size_of::<f32>()),
+    };
+    let clock = (info.clock_khz > 0).then_some(f64::from(info.clock_khz) * 1e3);
+    Ok(Run::new(level.name)
+        .count(of(COUNTED_PLACES.min(level.places), HOPS[0])?)
+        .expect(quantity, count)
+        .time(of(level.places, HOPS[1])?)
+        .at_least(clock.map(|clock| HOPS[1] as f64 * DEPENDENT / clock)))
+}
 
 /// The numbers of a device.
 pub fn of_device(info: &DeviceInfo) -> Facts {
@@ -56,7 +108,7 @@ pub fn of_device(info: &DeviceInfo) -> Facts {
         "width of the memory bus",
         or_dash((info.memory_bus_bits > 0).then_some(f64::from(info.memory_bus_bits)), " bits"),
     );
-    row("peak of memory", or_dash(peak_bandwidth(info), "B/s"));
+    row("peak of memory", or_dash(info.peak_bandwidth(), "B/s"));
     row("peak of f32", peak(Bound::Fp32));
     row("peak of the tensor cores, 16 bits", peak(Bound::Tensor(DType::BF16)));
     row("peak of the tensor cores, 8 bits", peak(Bound::Tensor(DType::I8)));
@@ -65,30 +117,40 @@ pub fn of_device(info: &DeviceInfo) -> Facts {
 
 /// Operations in the time of a byte from memory.
 pub(super) fn ridge(info: &DeviceInfo, bound: Bound) -> Option<f64> {
-    Some(peak_flops(info, bound)? / peak_bandwidth(info)?)
+    Some(peak_flops(info, bound)? / info.peak_bandwidth()?)
 }
 
 fn plan(info: &DeviceInfo) -> Result<Plan> {
     let [f32, bf16] = [Bound::Fp32, Bound::Tensor(DType::BF16)].map(|bound| or_dash(ridge(info, bound), ""));
-    let plan = Plan::new(move |_| {
+    let chases = levels(info).iter().map(|level| chase(info, level)).collect::<Result<Vec<_>>>()?;
+    let names = levels(info).map(|level| level.name);
+    let plan = Plan::new(move |results| {
+        let away = names.map(|name| Some(format!("{} ns in {name}", digits(results.ms(name)? * 1e6 / HOPS[1] as f64))));
+        let away = away
+            .into_iter()
+            .collect::<Option<Vec<_>>>()
+            .map_or(String::new(), |away| format!(" A step that waits for the one before takes {}.", away.join(", ")));
         Ok(format!(
-            "In the time of a byte from memory this device does {f32} operations on f32, or {bf16} of 16 bits on its tensor cores."
+            "In the time of a byte from memory this device does {f32} operations on f32, or {bf16} of 16 bits on its tensor cores.{away}"
         ))
     });
     let copy = |n| part("copy", DType::U8, [("rows", 1), ("d", n)]);
     let product = |side, k| part("gemm_bf16", DType::BF16, [("m", side), ("n", side), ("k", k)]);
     let operations = |side: usize, k: usize| 2 * side * side * k;
     let seconds = |work: usize, rate: Option<f64>| rate.map(|rate| work as f64 / rate);
-    Ok(plan.facts(of_device(info)).runs([
-        Run::new("copy")
-            .count(copy(COPIED[0])?)
-            .expect(&MOVED, 2 * COPIED[0])
-            .time(copy(COPIED[1])?)
-            .at_least(seconds(2 * COPIED[1], peak_bandwidth(info))),
-        Run::new("product of 16-bit matrices")
-            .count(product(SIDES[0], DEPTH)?)
-            .expect(&TENSOR_FLOPS, operations(SIDES[0], DEPTH))
-            .time(product(SIDES[1], SIDES[1])?)
-            .at_least(seconds(operations(SIDES[1], SIDES[1]), peak_flops(info, Bound::Tensor(DType::BF16)))),
-    ]))
+    Ok(plan
+        .facts(of_device(info))
+        .runs([
+            Run::new("copy")
+                .count(copy(COPIED[0])?)
+                .expect(&MOVED, 2 * COPIED[0])
+                .time(copy(COPIED[1])?)
+                .at_least(seconds(2 * COPIED[1], info.peak_bandwidth())),
+            Run::new("product of 16-bit matrices")
+                .count(product(SIDES[0], DEPTH)?)
+                .expect(&TENSOR_FLOPS, operations(SIDES[0], DEPTH))
+                .time(product(SIDES[1], SIDES[1])?)
+                .at_least(seconds(operations(SIDES[1], SIDES[1]), peak_flops(info, Bound::Tensor(DType::BF16)))),
+        ])
+        .runs(chases))
 }

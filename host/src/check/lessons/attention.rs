@@ -3,7 +3,7 @@
 use super::plan::{Plan, Run, plain_part};
 use super::quantity::{LAUNCHES, LEAST, LOADED};
 use super::{Lesson, roofline, text};
-use crate::check::bench::{Timing, peak_bandwidth};
+use crate::check::bench::Timing;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
@@ -39,7 +39,7 @@ fn softmax(info: &DeviceInfo, label: &str, d: usize, passes: usize) -> Result<Ru
         .count(of(ROWS)?)
         .expect(&LOADED, ROWS * d * F32 * passes)
         .time(of(timed)?)
-        .at_least(peak_bandwidth(info).map(|rate| bytes as f64 / rate)))
+        .at_least(info.peak_bandwidth().map(|rate| bytes as f64 / rate)))
 }
 
 /// Scores, softmax, and their product with the values, an operator each.

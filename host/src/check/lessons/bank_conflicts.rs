@@ -5,7 +5,6 @@ use gpu_kernels::ops::layout::transpose::{Conflicted, Padded, Placement, Swizzle
 use super::plan::{Plan, Run, variant};
 use super::quantity::{CONFLICTS, WAVEFRONTS};
 use super::{Lesson, text};
-use crate::check::bench::peak_bandwidth;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
@@ -47,7 +46,7 @@ fn run<S: Placement>(info: &DeviceInfo, name: &str) -> Result<Run> {
         .expect(&WAVEFRONTS, tiles * turns)
         .expect(&CONFLICTS, tiles * turns - least)
         .time(of(TIMED)?)
-        .at_least(peak_bandwidth(info).map(|rate| bytes as f64 / rate)))
+        .at_least(info.peak_bandwidth().map(|rate| bytes as f64 / rate)))
 }
 
 fn plan(info: &DeviceInfo) -> Result<Plan> {

@@ -3,7 +3,6 @@
 use super::plan::{Plan, Run, part, variant};
 use super::quantity::{SECTORS_A_LOAD, SECTORS_A_STORE};
 use super::{Lesson, text};
-use crate::check::bench::peak_bandwidth;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
@@ -41,7 +40,7 @@ fn strided(info: &DeviceInfo, stride: usize) -> Result<Run> {
         .expect(&SECTORS_A_LOAD, sectors(stride))
         .expect(&SECTORS_A_STORE, sectors(1))
         .time(copy(TIMED)?)
-        .at_least(peak_bandwidth(info).map(|rate| bytes as f64 / rate)))
+        .at_least(info.peak_bandwidth().map(|rate| bytes as f64 / rate)))
 }
 
 fn label(stride: usize) -> String {
@@ -58,7 +57,7 @@ fn transpose(info: &DeviceInfo, name: &str, stride: impl Fn(usize) -> usize) -> 
         .expect(&SECTORS_A_LOAD, sectors(1))
         .expect(&SECTORS_A_STORE, sectors(stride(counted)))
         .time(of(timed)?)
-        .at_least(peak_bandwidth(info).map(|rate| bytes as f64 / rate)))
+        .at_least(info.peak_bandwidth().map(|rate| bytes as f64 / rate)))
 }
 
 fn plan(info: &DeviceInfo) -> Result<Plan> {

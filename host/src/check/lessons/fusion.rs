@@ -3,7 +3,6 @@
 use super::plan::{Plan, Run, variant};
 use super::quantity::{LAUNCHES, MOVED};
 use super::{Lesson, text};
-use crate::check::bench::peak_bandwidth;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
@@ -35,7 +34,7 @@ fn run(info: &DeviceInfo, name: &str, kernels: &[usize]) -> Result<Run> {
         .expect(&LAUNCHES, kernels.len())
         .expect(&MOVED, bytes(COUNTED))
         .time(of(TIMED)?)
-        .at_least(peak_bandwidth(info).map(|rate| bytes(TIMED) as f64 / rate)))
+        .at_least(info.peak_bandwidth().map(|rate| bytes(TIMED) as f64 / rate)))
 }
 
 fn plan(info: &DeviceInfo) -> Result<Plan> {

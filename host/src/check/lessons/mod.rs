@@ -10,6 +10,7 @@ mod coalescing;
 mod divergence;
 pub mod experiments;
 mod fusion;
+mod ncu;
 mod occupancy;
 mod plan;
 mod precision;
@@ -22,10 +23,11 @@ pub(super) mod text;
 mod waves;
 
 pub use anatomy::of_device;
+pub use ncu::count_by_ncu;
 pub use plan::{Facts, Plan, Prediction, Run};
 pub use quantity::Quantity;
 pub(crate) use teach::agree;
-pub use teach::{Count, KernelPlace, Measured, Taught, Time, teach};
+pub use teach::{Count, KernelPlace, Measured, Taught, Time, launch_counted, teach};
 
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::{Error, Result};

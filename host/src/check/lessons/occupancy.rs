@@ -6,7 +6,6 @@ use gpu_kernels::lessons::reverse_blocks::{self as gk, ReverseBlocks};
 use super::plan::{Facts, Plan, Run, variant};
 use super::quantity::RESIDENT_WARPS;
 use super::{Lesson, text};
-use crate::check::bench::peak_bandwidth;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
@@ -52,7 +51,7 @@ const HOLDINGS: [Holding; 4] = [
 /// The latency in nanoseconds at which that many blocks still ask for what memory can give.
 fn covered(info: &DeviceInfo, blocks: u32) -> Option<f64> {
     let in_flight = f64::from(blocks * gk::BLOCK) * ROW_BYTES as f64;
-    let share = peak_bandwidth(info)? / f64::from(info.multiprocessors);
+    let share = info.peak_bandwidth()? / f64::from(info.multiprocessors);
     Some(in_flight / share * 1e9)
 }
 
@@ -64,7 +63,7 @@ fn run(info: &DeviceInfo, Holding { name, shared_bytes }: &Holding) -> Result<Ru
         .count(of(COUNTED)?)
         .expect(&RESIDENT_WARPS, f64::from(warps))
         .time(of(TIMED)?)
-        .at_least(peak_bandwidth(info).map(|rate| bytes as f64 / rate)))
+        .at_least(info.peak_bandwidth().map(|rate| bytes as f64 / rate)))
 }
 
 fn plan(info: &DeviceInfo) -> Result<Plan> {

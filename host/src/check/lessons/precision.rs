@@ -3,7 +3,7 @@
 use super::plan::{Facts, Plan, Run, part};
 use super::quantity::MOVED;
 use super::{Lesson, anatomy, text};
-use crate::check::bench::{peak_bandwidth, peak_flops};
+use crate::check::bench::peak_flops;
 use crate::ops::model::Bound;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
@@ -31,7 +31,7 @@ fn run(info: &DeviceInfo, op: &str, dtype: DType) -> Result<Run> {
         .count(of(COUNTED)?)
         .expect(&MOVED, bytes(COUNTED))
         .time(of(TIMED)?)
-        .at_least(peak_bandwidth(info).map(|rate| bytes(TIMED) as f64 / rate)))
+        .at_least(info.peak_bandwidth().map(|rate| bytes(TIMED) as f64 / rate)))
 }
 
 fn plan(info: &DeviceInfo) -> Result<Plan> {

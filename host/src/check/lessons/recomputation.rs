@@ -3,7 +3,6 @@
 use super::plan::{Plan, Run, part};
 use super::quantity::MOVED;
 use super::{Lesson, text};
-use crate::check::bench::peak_bandwidth;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
@@ -30,7 +29,7 @@ const AGAIN: [(&str, usize); 2] = [("sigmoid3", 2), ("sigmoid3_backward", 3)];
 fn run(info: &DeviceInfo, label: &str, operators: [(&str, usize); 2]) -> Result<Run> {
     let passes: usize = operators.iter().map(|(_, passes)| passes).sum();
     let bytes = |n: usize| n * size_of::<f32>() * passes;
-    let rate = peak_bandwidth(info);
+    let rate = info.peak_bandwidth();
     let run = Run::new(label).expect(&MOVED, bytes(COUNTED)).at_least(rate.map(|rate| bytes(TIMED) as f64 / rate));
     operators.into_iter().try_fold(run, |run, (op, _)| {
         let of = |n| part(op, DType::F32, [("rows", 1), ("d", n)]);

@@ -4,7 +4,7 @@ use gpu_kernels::ops::gemm::sgemm as gk;
 use gpu_kernels::ops::gemm::sgemm::ladder;
 
 use super::plan::{Facts, Plan, Run, part, variant};
-use super::quantity::{LOADED, WAVEFRONTS};
+use super::quantity::{LOADED, LOADED_BY_WARPS, WAVEFRONTS, WAVEFRONTS_OF_PTX};
 use super::{Lesson, text};
 use crate::check::bench::{Timing, peak_flops};
 use crate::ops::model::Bound;
@@ -26,6 +26,8 @@ pub(super) static LESSON: Lesson = Lesson {
 const COUNTED: [usize; 3] = [128, 128, 16];
 const TIMED: [usize; 3] = [4096, 4096, 4096];
 const WARP: usize = 32;
+/// Rows of results of a warp in v0.
+const NAIVE_ROWS: usize = ladder::v0_naive::TILE as usize;
 /// Multiply-adds of each thread over which reads of shared memory are counted: what it does for one k from v6 on, and half of that in the end.
 const GROUP: usize = 64;
 
@@ -57,6 +59,15 @@ impl Step {
         2 * m * n * k / self.tile * size_of::<f32>()
     }
 
+    /// The same, with what threads of a warp share counted once. In v0 a warp is as many rows of results as a block has, and some columns: it
+    /// shares a value of A along each row and one of B along each column. In all others each thread loads values of its own.
+    fn loaded_by_warps(&self, sizes @ [m, n, k]: [usize; 3]) -> usize {
+        match self.tile {
+            1 => m * n * k / WARP * (NAIVE_ROWS + WARP / NAIVE_ROWS) * size_of::<f32>(),
+            _ => self.loaded(sizes),
+        }
+    }
+
     /// Turns of shared memory for a warp's [`GROUP`] multiply-adds.
     fn turns(&self) -> usize {
         self.a[0] * self.a[1] + self.b[0] * self.b[1]
@@ -83,10 +94,13 @@ const STEPS: [Step; 11] = [
 
 fn run(info: &DeviceInfo, step: &Step) -> Result<Run> {
     let multiply_adds = |sizes: [usize; 3]| sizes.into_iter().product::<usize>();
+    // ptxas joins the window's neighbouring loads, which stand in PTX one by one.
+    let turns = if step.name == "v2" { &WAVEFRONTS_OF_PTX } else { &WAVEFRONTS };
     Ok(Run::new(step.name)
         .count(step.part(COUNTED)?)
         .expect(&LOADED, step.loaded(COUNTED))
-        .expect(&WAVEFRONTS, multiply_adds(COUNTED) / WARP / GROUP * step.turns())
+        .expect(&LOADED_BY_WARPS, step.loaded_by_warps(COUNTED))
+        .expect(turns, multiply_adds(COUNTED) / WARP / GROUP * step.turns())
         .time(step.part(TIMED)?)
         .at_least(peak_flops(info, Bound::Fp32).map(|rate| 2.0 * multiply_adds(TIMED) as f64 / rate)))
 }

@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::Lesson;
 use super::plan::{Facts, Prediction, Run};
 use super::quantity::Quantity;
-use crate::check::bench::{Prepared, Timing};
-use crate::check::profile;
+use crate::check::bench::{Prepared, Timing, copy_rate};
 use crate::check::verify::offline;
-use crate::runtime::device::Device;
+use crate::check::{Operands, profile};
+use crate::runtime::device::{Device, DeviceInfo};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::sim::Profile;
 
@@ -47,12 +47,18 @@ pub struct Measured {
     pub label: String,
     /// The kernels, in the order of their launches.
     pub kernels: Vec<KernelPlace>,
+    /// The symbol of each launch that was counted.
+    #[serde(skip)]
+    pub launches: Vec<String>,
     /// What was counted in the simulator.
     pub counts: Vec<Count>,
     /// What was timed, where there is a GPU.
     pub time: Option<Time>,
     /// The least time that the device's numbers allow for what is timed, in milliseconds.
     pub at_least_ms: Option<f64>,
+    /// The same with the rate that a copy reaches in place of the peak of memory: what to expect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_ms: Option<f64>,
 }
 
 /// Where a kernel is to be read.
@@ -83,17 +89,24 @@ pub struct Count {
     pub predicted: f64,
     /// After.
     pub counted: f64,
+    /// By Nsight Compute, on a GPU, where it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ncu: Option<f64>,
+    /// What it was asked for.
+    #[serde(skip)]
+    pub metrics: &'static [&'static str],
 }
 
 impl Count {
     fn new(prediction: &Prediction, launches: &[Profile]) -> Self {
         let Prediction { quantity, value } = *prediction;
-        Self { quantity: quantity.name, predicted: value, counted: quantity.of(launches) }
+        let (counted, metrics) = (quantity.of(launches), quantity.ncu);
+        Self { quantity: quantity.name, predicted: value, counted, ncu: None, metrics }
     }
 
     /// Whether it is what was predicted, but for the roundings of a division.
     pub fn holds(&self) -> bool {
-        agree(self.predicted, self.counted)
+        agree(self.predicted, self.counted) && self.ncu.is_none_or(|ncu| agree(self.predicted, ncu))
     }
 }
 
@@ -151,10 +164,12 @@ impl Results<'_> {
 /// Takes a lesson: counts come from the `simulated` device, times from the GPU that it is a model of, if there is one.
 pub fn teach(lesson: &Lesson, simulated: &Device, gpu: Option<&Device>) -> Result<Taught> {
     let plan = (lesson.plan)(simulated.info())?;
+    let as_measured = gpu.map(|gpu| (lesson.plan)(&with_memory_as_measured(simulated.info(), gpu)?)).transpose()?;
     let mut runs = Vec::new();
-    for run in &plan.runs {
+    for (i, run) in plan.runs.iter().enumerate() {
+        let expected = as_measured.as_ref().and_then(|plan| plan.runs.get(i)?.seconds);
         let time = gpu.map_or(Ok(None), |gpu| timed(run, gpu))?;
-        runs.push(Measured { time, ..counted(run, simulated)? });
+        runs.push(Measured { time, expected_ms: expected.map(|seconds| seconds * 1e3), ..counted(run, simulated)? });
     }
     let conclusion = (plan.conclusion)(&Results { name: lesson.name, runs: &runs })?;
     Ok(Taught {
@@ -168,6 +183,25 @@ pub fn teach(lesson: &Lesson, simulated: &Device, gpu: Option<&Device>) -> Resul
     })
 }
 
+/// A device whose memory is as fast as a copy finds it: what kernels reach of the peak that the bus has on paper.
+fn with_memory_as_measured(info: &DeviceInfo, gpu: &Device) -> Result<DeviceInfo> {
+    let (rate, peak) = (copy_rate(gpu)?, info.peak_bandwidth());
+    let clock = peak.map(|peak| f64::from(info.memory_clock_khz) * rate / peak);
+    Ok(DeviceInfo { memory_clock_khz: clock.map_or(info.memory_clock_khz, |khz| khz as u32), ..info.clone() })
+}
+
+/// Launches on a GPU what is counted in the simulator, in the same order and nothing else: for a profiler to watch.
+pub fn launch_counted(lesson: &Lesson, simulated: &Device, gpu: &Device) -> Result<()> {
+    let stream = gpu.stream()?;
+    for part in (lesson.plan)(simulated.info())?.runs.iter().flat_map(|run| &run.counted) {
+        let params = part.params()?;
+        let mut operands = Operands::random(&stream, part.job.op, &part.job.case, &params, 0)?;
+        operands.launch(&stream, part.job.op, &params)?;
+        stream.synchronize()?;
+    }
+    Ok(())
+}
+
 fn counted(run: &Run, simulated: &Device) -> Result<Measured> {
     let (mut launches, mut kernels) = (Vec::new(), Vec::new());
     for part in &run.counted {
@@ -179,7 +213,8 @@ fn counted(run: &Run, simulated: &Device) -> Result<Measured> {
     kernels.dedup();
     let counts = run.predictions.iter().map(|prediction| Count::new(prediction, &launches)).collect();
     let at_least_ms = run.seconds.map(|seconds| seconds * 1e3);
-    Ok(Measured { label: run.label.clone(), kernels, counts, time: None, at_least_ms })
+    let launches = launches.into_iter().map(|launch| launch.kernel).collect();
+    Ok(Measured { label: run.label.clone(), kernels, launches, counts, time: None, at_least_ms, expected_ms: None })
 }
 
 /// The source of a kernel that was launched.

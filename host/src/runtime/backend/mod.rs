@@ -3,6 +3,14 @@
 mod cuda;
 pub(crate) mod sim;
 
+/// Kernels' times from the library for profilers, where there is one.
+pub(crate) use cuda::cupti;
+
+/// Whether this process has opened a GPU.
+pub(crate) fn gpu_was_opened() -> bool {
+    cuda::was_opened()
+}
+
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::null_mut;

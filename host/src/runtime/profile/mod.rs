@@ -18,13 +18,21 @@
 //! # }
 //! ```
 //!
-//! What is recorded is what the calling thread does. CPU time of a kernel is what queueing its launch takes; CUDA time is what it takes
-//! on the device, between two events on its stream, so that it includes waiting for what else the device does in between. A simulation
-//! has no clock, and no CUDA times. A launch that nobody records looks at one flag of its thread, and does nothing more.
+//! What is recorded is what the calling thread does. CPU time of a kernel is what queueing its launch takes; CUDA time is what it takes on the
+//! device. CUPTI tells it, the library that profilers are built on, where one is found: by the linker, in CUDA's folder, or in the one that
+//! `WARPSMITH_CUPTI` names (`off`: nowhere). Otherwise two events on the stream do, and then it includes waiting for what else the device does
+//! in between. The table says which; a simulation has no clock, and no CUDA times. Bytes are those of the tensors whose addresses were asked for
+//! since the launch before, each once: what a kernel has to move that reads and writes all of them.
+//!
+//! A launch that nobody records looks at one flag of its thread, and does nothing more.
+//!
+//! A program that knows nothing of this is recorded from its start to its end, every thread of it, where `WARPSMITH_PROFILE` names a file for the
+//! trace: that is how `warpsmith profile PROGRAM` does it.
 //!
 //! With the feature `tracing` scopes and launches are spans of that crate as well, recorded or not: of the target `warpsmith`, called `scope`
 //! with the field `name`, and `launch` with the fields `kernel`, `grid` and `block`. Who collects a program's spans finds them among these.
 
+mod program;
 mod recording;
 mod table;
 mod trace;
@@ -33,8 +41,10 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-pub(super) use recording::launch;
+#[cfg(feature = "check")]
+pub(crate) use program::VARIABLE;
 use recording::{Id, Restore};
+pub(super) use recording::{launch, operand};
 pub use table::Row;
 
 use crate::runtime::error::Result;
@@ -85,7 +95,21 @@ impl Drop for Scope {
 /// What was recorded, in the order in which it began.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    spans: Vec<Span>,
+    pub(crate) spans: Vec<Span>,
+    /// From its start until what it launched was done.
+    pub(crate) wall: Duration,
+    pub(crate) clock: Option<Clock>,
+    /// The device's peak rate of memory, in bytes a second, where it tells.
+    pub(crate) peak_bandwidth: Option<f64>,
+}
+
+/// What told when kernels ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// CUPTI: each kernel's own beginning and end.
+    Cupti,
+    /// Events on the stream before and after it.
+    Events,
 }
 
 /// A scope, or the launch of a kernel.
@@ -112,6 +136,8 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Which of the recording's streams, counted from 0 in the order of their first launches.
     pub stream: usize,
+    /// Bytes of the tensors that it was given, where their addresses were asked for since the launch before.
+    pub bytes: u64,
     /// When the device ran it; nothing where there is no clock.
     pub cuda: Option<Cuda>,
 }
@@ -119,7 +145,7 @@ pub struct Launch {
 /// Time of a kernel on its device.
 #[derive(Clone, Copy, Debug)]
 pub struct Cuda {
-    /// When it began, as if the device's first recorded kernel had begun when its launch was queued.
+    /// When it began. By events, as if the device's first recorded kernel had begun when its launch was queued.
     pub start: Duration,
     /// How long it took.
     pub time: Duration,
@@ -129,5 +155,29 @@ impl Profile {
     /// Scopes and launches in the order in which they began.
     pub fn spans(&self) -> &[Span] {
         &self.spans
+    }
+
+    /// How long it took, from its start until what it launched was done.
+    pub fn wall(&self) -> Duration {
+        self.wall
+    }
+
+    /// What told when kernels ran; nothing where none ran on a GPU.
+    pub fn clock(&self) -> Option<Clock> {
+        self.clock
+    }
+
+    /// How long the device was at work: kernels that ran side by side count once. Nothing if some kernel ran where there is no clock.
+    pub fn busy(&self) -> Option<Duration> {
+        let launches = self.spans.iter().filter_map(|span| span.launch);
+        let mut times: Vec<_> = launches.map(|launch| launch.cuda).collect::<Option<_>>()?;
+        times.sort_by_key(|cuda| cuda.start);
+        let (mut busy, mut until) = (Duration::ZERO, Duration::ZERO);
+        for Cuda { start, time } in times {
+            let end = start + time;
+            busy += end.saturating_sub(start.max(until));
+            until = until.max(end);
+        }
+        Some(busy)
     }
 }

@@ -6,14 +6,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Cuda, Launch, Profile, Span};
-use crate::runtime::device::Device;
+use super::{Clock, Cuda, Launch, Profile, Span, program};
+use crate::runtime::backend;
+use crate::runtime::backend::cupti::{Mark, Tracing};
+use crate::runtime::device::{BackendKind, Device};
 use crate::runtime::error::Result;
-use crate::runtime::queue::Queue;
+use crate::runtime::part::Part;
 use crate::runtime::stream::{Event, Stream};
 
 thread_local! {
-    static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
+    static RECORDING: Slot = Slot(RefCell::new(program::thread()));
+}
+
+/// What a thread records into.
+struct Slot(RefCell<Option<Recording>>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(recording) = self.0.take() {
+            program::ended(recording);
+        }
+    }
 }
 
 /// A recording, and the place of a scope in it: the scope may outlive it.
@@ -30,9 +43,22 @@ pub(super) struct Recording {
     spans: Vec<Span>,
     /// The scopes that have not ended, the innermost last.
     open: Vec<usize>,
-    marks: Vec<Marks>,
+    /// Addresses that were asked for since the last launch, and the bytes behind them.
+    operands: Vec<(u64, u64)>,
+    times: Option<Times>,
     /// Kept, so that no other comes to lie where one was.
-    streams: Vec<Arc<Queue>>,
+    streams: Vec<Stream>,
+}
+
+/// What will tell when kernels ran: from the first launch on a GPU on.
+enum Times {
+    Cupti {
+        tracing: Tracing,
+        /// One moment on the CPU's clock and on its own.
+        moment: (Instant, u64),
+        marks: Vec<(usize, u64)>,
+    },
+    Events(Vec<Marks>),
 }
 
 /// The events around a kernel.
@@ -43,6 +69,13 @@ struct Marks {
     end: Event,
 }
 
+/// What watches a launch.
+enum Watch {
+    Nobody,
+    Cupti(Mark),
+    Events(Event),
+}
+
 /// The recording around this one, which goes on when this one ends, however it does.
 pub(super) struct Restore(Option<Recording>);
 
@@ -51,36 +84,56 @@ impl Restore {
     pub(super) fn start() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Self(RECORDING.replace(Some(Recording::new(number))))
+        // Now, so that the recording has not what it takes. Who opens a GPU later waits for it at the first launch.
+        let times = backend::gpu_was_opened().then(Times::start);
+        let recording = Recording { times, ..Recording::new(number, Instant::now()) };
+        Self(replace(Some(recording)))
     }
 
     /// Ends it.
     pub(super) fn stop(self) -> Recording {
-        RECORDING.take().unwrap_or_else(|| Recording::new(u64::MAX))
+        replace(None).unwrap_or_else(|| Recording::new(u64::MAX, Instant::now()))
     }
 }
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        RECORDING.set(self.0.take());
+        replace(self.0.take());
     }
+}
+
+fn replace(recording: Option<Recording>) -> Option<Recording> {
+    RECORDING.with(|slot| slot.0.replace(recording))
+}
+
+fn with<T>(f: impl FnOnce(&mut Recording) -> T) -> Option<T> {
+    RECORDING.with(|slot| slot.0.borrow_mut().as_mut().map(f))
 }
 
 /// Begins a scope, if this thread records.
 pub(super) fn open(name: Cow<'static, str>) -> Option<Id> {
-    RECORDING.with_borrow_mut(|recording| {
-        let recording = recording.as_mut()?;
+    with(|recording| {
         let span = recording.push(name, recording.zero.elapsed());
         recording.open.push(span);
-        Some(Id { recording: recording.number, span })
+        Id { recording: recording.number, span }
     })
 }
 
 /// Ends a scope, and those inside it that have not ended.
 pub(super) fn close(id: Id) {
-    RECORDING.with_borrow_mut(|recording| {
-        if let Some(recording) = recording.as_mut().filter(|recording| recording.number == id.recording) {
+    with(|recording| {
+        if recording.number == id.recording {
             recording.close(id.span);
+        }
+    });
+}
+
+/// Notes that the address of a part was asked for, if this thread records.
+pub(in crate::runtime) fn operand(part: &Part<'_>) {
+    with(|recording| {
+        let operand = (part.address(), part.distinct_bytes());
+        if !recording.operands.contains(&operand) {
+            recording.operands.push(operand);
         }
     });
 }
@@ -94,32 +147,54 @@ pub(in crate::runtime) fn launch(
 ) -> Result<()> {
     #[cfg(feature = "tracing")]
     let _span = tracing::debug_span!(target: "warpsmith", "launch", kernel, ?grid, ?block).entered();
-    if RECORDING.with_borrow(Option::is_none) {
-        return queue();
-    }
-    let has_clock = stream.device().simulator().is_none();
-    let mark = || has_clock.then(|| stream.record()).transpose();
-    let start = mark()?;
+    let Some(clock) = with(|recording| recording.clock(stream)) else { return queue() };
+    let watch = match clock {
+        None => Watch::Nobody,
+        Some(Clock::Cupti) => with(Recording::mark).flatten().map_or(Watch::Nobody, Watch::Cupti),
+        Some(Clock::Events) => Watch::Events(stream.record()?),
+    };
     let begun = Instant::now();
     queue()?;
     let cpu = begun.elapsed();
-    let end = mark()?;
-    RECORDING.with_borrow_mut(|recording| {
-        let Some(recording) = recording else { return };
+    let end = matches!(watch, Watch::Events(_)).then(|| stream.record()).transpose()?;
+    with(|recording| {
         let span = recording.push(kernel.into(), begun.saturating_duration_since(recording.zero));
-        let stream_number = recording.stream(stream.queue());
+        let stream_number = recording.stream(stream);
+        let bytes = recording.operands.drain(..).map(|(_, bytes)| bytes).sum();
         recording.spans[span].cpu = cpu;
-        recording.spans[span].launch = Some(Launch { grid, block, stream: stream_number, cuda: None });
-        let device = stream.device().clone();
-        recording.marks.extend(start.zip(end).map(|(start, end)| Marks { span, device, start, end }));
+        recording.spans[span].launch = Some(Launch { grid, block, stream: stream_number, bytes, cuda: None });
+        match (watch, &mut recording.times) {
+            (Watch::Cupti(mark), Some(Times::Cupti { marks, .. })) => marks.push((span, mark.id())),
+            (Watch::Events(start), Some(Times::Events(marks))) => {
+                let device = stream.device().clone();
+                marks.extend(end.map(|end| Marks { span, device, start, end }));
+            }
+            _ => {}
+        }
     });
     Ok(())
 }
 
 impl Recording {
-    fn new(number: u64) -> Self {
-        let (spans, open, marks, streams) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { number, zero: Instant::now(), spans, open, marks, streams }
+    pub(super) fn new(number: u64, zero: Instant) -> Self {
+        let (spans, open, operands, streams) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { number, zero, spans, open, operands, times: None, streams }
+    }
+
+    /// What times kernels on the device of `stream`, found out when the first one is launched there.
+    fn clock(&mut self, stream: &Stream) -> Option<Clock> {
+        if stream.device().info().backend != BackendKind::Cuda {
+            return None;
+        }
+        let times = self.times.get_or_insert_with(Times::start);
+        Some(times.clock())
+    }
+
+    fn mark(&mut self) -> Option<Mark> {
+        match &self.times {
+            Some(Times::Cupti { tracing, .. }) => Some(tracing.mark()),
+            _ => None,
+        }
     }
 
     fn push(&mut self, name: Cow<'static, str>, start: Duration) -> usize {
@@ -128,9 +203,10 @@ impl Recording {
         self.spans.len() - 1
     }
 
-    fn stream(&mut self, queue: &Arc<Queue>) -> usize {
-        self.streams.iter().position(|known| Arc::ptr_eq(known, queue)).unwrap_or_else(|| {
-            self.streams.push(queue.clone());
+    fn stream(&mut self, stream: &Stream) -> usize {
+        let known = self.streams.iter().position(|known| Arc::ptr_eq(known.queue(), stream.queue()));
+        known.unwrap_or_else(|| {
+            self.streams.push(stream.clone());
             self.streams.len() - 1
         })
     }
@@ -149,18 +225,64 @@ impl Recording {
         if let Some(outermost) = self.open.first().copied() {
             self.close(outermost);
         }
+        self.streams.iter().try_for_each(Stream::synchronize)?;
+        let wall = self.zero.elapsed();
+        let clock = self.times.as_ref().map(Times::clock);
+        let peak_bandwidth = self.streams.iter().find_map(|stream| stream.device().info().peak_bandwidth());
+        match self.times.take() {
+            Some(Times::Cupti { tracing, moment, marks }) => self.by_cupti(&tracing, moment, &marks),
+            Some(Times::Events(marks)) => self.by_events(&marks)?,
+            None => {}
+        }
+        Ok(Profile { spans: self.spans, wall, clock, peak_bandwidth })
+    }
+
+    fn by_cupti(&mut self, tracing: &Tracing, (moment, on_its_clock): (Instant, u64), marks: &[(usize, u64)]) {
+        let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_nanos() as u64;
+        let zero = (on_its_clock + since(moment, self.zero)).saturating_sub(since(self.zero, moment));
+        // A failure leaves kernels without times, which the table says.
+        let kernels = tracing.kernels().unwrap_or_default();
+        for (span, mark) in marks {
+            let Some(launch) = &mut self.spans[*span].launch else { continue };
+            let ours = kernels.get(mark).into_iter().flatten().find(|kernel| kernel.grid == launch.grid);
+            let nanoseconds = |from: u64, to: u64| Duration::from_nanos(to.saturating_sub(from));
+            launch.cuda = ours.map(|kernel| Cuda {
+                start: nanoseconds(zero, kernel.start),
+                time: nanoseconds(kernel.start, kernel.end),
+            });
+        }
+    }
+
+    fn by_events(&mut self, all: &[Marks]) -> Result<()> {
         let milliseconds = |ms: f32| Duration::from_secs_f64(f64::from(ms).max(0.0) / 1e3);
-        for marks in &self.marks {
-            marks.end.synchronize()?;
+        for marks in all {
             let time = milliseconds(marks.start.elapsed_ms(&marks.end)?);
             // There is one, if only this.
-            let first = self.marks.iter().find(|first| first.device == marks.device).unwrap_or(marks);
+            let first = all.iter().find(|first| first.device == marks.device).unwrap_or(marks);
             let since = if first.span == marks.span { 0.0 } else { first.start.elapsed_ms(&marks.start)? };
             let start = self.spans[first.span].start + milliseconds(since);
             if let Some(launch) = &mut self.spans[marks.span].launch {
                 launch.cuda = Some(Cuda { start, time });
             }
         }
-        Ok(Profile { spans: self.spans })
+        Ok(())
+    }
+}
+
+impl Times {
+    /// By CUPTI where it is there and nobody else uses it.
+    fn start() -> Self {
+        let cupti = Tracing::start().and_then(|tracing| Ok(((Instant::now(), tracing.now()?), tracing)));
+        match cupti {
+            Ok((moment, tracing)) => Self::Cupti { tracing, moment, marks: Vec::new() },
+            Err(_) => Self::Events(Vec::new()),
+        }
+    }
+
+    fn clock(&self) -> Clock {
+        match self {
+            Self::Cupti { .. } => Clock::Cupti,
+            Self::Events(_) => Clock::Events,
+        }
     }
 }

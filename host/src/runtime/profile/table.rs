@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use super::Profile;
+use super::{Clock, Profile};
 
 /// All spans of one name. Total time includes what is inside a span, self time does not.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,9 +21,11 @@ pub struct Row {
     pub self_cuda: Option<Duration>,
     /// CUDA time of it and of all kernels inside.
     pub cuda_total: Option<Duration>,
+    /// Bytes of the tensors of it and of all kernels inside.
+    pub bytes: u64,
 }
 
-const HEADINGS: [&str; 11] = [
+const HEADINGS: [&str; 14] = [
     "Name",
     "Self CPU",
     "Self CPU %",
@@ -35,6 +37,9 @@ const HEADINGS: [&str; 11] = [
     "CUDA total",
     "CUDA time avg",
     "# of Calls",
+    "Bytes",
+    "GB/s",
+    "% of peak",
 ];
 
 impl Profile {
@@ -45,12 +50,14 @@ impl Profile {
         let own = |i: usize| spans[i].launch.and_then(|launch| launch.cuda).map_or(Duration::ZERO, |cuda| cuda.time);
         let mut self_cpu: Vec<_> = spans.iter().map(|span| span.cpu).collect();
         let mut cuda: Vec<_> = (0..spans.len()).map(own).collect();
+        let mut bytes: Vec<_> = spans.iter().map(|span| span.launch.map_or(0, |launch| launch.bytes)).collect();
         // What is inside comes later.
         for (i, span) in spans.iter().enumerate().rev() {
             if let Some(parent) = span.parent {
                 self_cpu[parent] = self_cpu[parent].saturating_sub(span.cpu);
                 let inside = cuda[i];
                 cuda[parent] += inside;
+                bytes[parent] += bytes[i];
             }
         }
         let mut rows: Vec<Row> = Vec::new();
@@ -59,7 +66,7 @@ impl Profile {
                 let zero = has_clock.then_some(Duration::ZERO);
                 let (self_cpu, cpu_total) = (Duration::ZERO, Duration::ZERO);
                 let name = span.name.clone();
-                rows.push(Row { name, calls: 0, self_cpu, cpu_total, self_cuda: zero, cuda_total: zero });
+                rows.push(Row { name, calls: 0, self_cpu, cpu_total, self_cuda: zero, cuda_total: zero, bytes: 0 });
                 rows.len() - 1
             });
             let row = &mut rows[at];
@@ -70,6 +77,7 @@ impl Profile {
             if !self.around(i).any(|outer| spans[outer].name == span.name) {
                 row.cpu_total += span.cpu;
                 row.cuda_total = row.cuda_total.map(|time| time + cuda[i]);
+                row.bytes += bytes[i];
             }
         }
         rows.sort_by_key(|row| std::cmp::Reverse((row.self_cuda, row.self_cpu)));
@@ -88,7 +96,8 @@ impl fmt::Display for Profile {
         let rows = self.rows();
         let cpu: Duration = rows.iter().map(|row| row.self_cpu).sum();
         let cuda: Option<Duration> = rows.iter().map(|row| row.self_cuda).sum();
-        let cells: Vec<[String; HEADINGS.len()]> = rows.iter().map(|row| cells(row, cpu, cuda)).collect();
+        let cells: Vec<[String; HEADINGS.len()]> =
+            rows.iter().map(|row| cells(row, cpu, cuda, self.peak_bandwidth)).collect();
         let lines = || std::iter::once(HEADINGS.map(str::to_owned)).chain(cells.iter().cloned());
         let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);
         let widths: [usize; HEADINGS.len()] = std::array::from_fn(width);
@@ -100,17 +109,54 @@ impl fmt::Display for Profile {
             writeln!(f)?;
         }
         writeln!(f, "Self CPU time total: {}", text(cpu))?;
-        match cuda {
-            Some(cuda) => writeln!(f, "Self CUDA time total: {}", text(cuda)),
-            None => writeln!(f, "There are no CUDA times: a simulation has no clock."),
+        let Some(cuda) = cuda else {
+            return match self.clock {
+                Some(_) => writeln!(f, "There are no CUDA times: of some kernels there is no record."),
+                None => writeln!(f, "There are no CUDA times: a simulation has no clock."),
+            };
+        };
+        match self.clock {
+            Some(Clock::Cupti) => writeln!(f, "Self CUDA time total: {}, by CUPTI", text(cuda))?,
+            Some(Clock::Events) => writeln!(f, "Self CUDA time total: {}, between events", text(cuda))?,
+            None => return Ok(()),
         }
+        self.verdict(f)
     }
 }
 
-fn cells(row: &Row, cpu: Duration, cuda: Option<Duration>) -> [String; HEADINGS.len()] {
+/// A device that is at work for that share of the time is what the rest waits for.
+const BUSY: f64 = 0.9;
+
+impl Profile {
+    /// What the time went by: the device's work, or the CPU's that the device waited for.
+    fn verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(busy) = self.busy().filter(|_| !self.wall.is_zero()) else { return Ok(()) };
+        let of_wall = |time: Duration| time.as_secs_f64() / self.wall.as_secs_f64();
+        if of_wall(busy) >= BUSY {
+            return writeln!(f, "GPU-bound: kernels ran {} of {}.", share(busy, self.wall), text(self.wall));
+        }
+        let launches = self.spans.iter().filter(|span| span.launch.is_some());
+        let (count, queueing) = launches.fold((0u32, Duration::ZERO), |(n, all), span| (n + 1, all + span.cpu));
+        let why = if queueing + busy > self.wall.mul_f64(0.5) && queueing > busy {
+            "fewer, larger kernels would help"
+        } else {
+            "what the CPU does between launches, or waits for, is what there is to shorten"
+        };
+        let [idle, queueing] = [self.wall.saturating_sub(busy), queueing].map(|time| share(time, self.wall));
+        let wall = text(self.wall);
+        writeln!(f, "CPU-bound: no kernel ran {idle} of {wall}; queueing {count} took {queueing}: {why}.")
+    }
+}
+
+fn cells(row: &Row, cpu: Duration, cuda: Option<Duration>, peak: Option<f64>) -> [String; HEADINGS.len()] {
     let average = |time: Duration| time / u32::try_from(row.calls).unwrap_or(u32::MAX).max(1);
     let on_device = |time: Option<Duration>| time.map_or_else(|| "no clock".to_owned(), text);
     let share_of_device = row.self_cuda.zip(cuda).map_or_else(|| "no clock".to_owned(), |(time, all)| share(time, all));
+    let rate = row
+        .cuda_total
+        .filter(|time| row.bytes > 0 && !time.is_zero())
+        .map(|time| row.bytes as f64 / time.as_secs_f64());
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     [
         row.name.to_string(),
         text(row.self_cpu),
@@ -123,6 +169,9 @@ fn cells(row: &Row, cpu: Duration, cuda: Option<Duration>) -> [String; HEADINGS.
         on_device(row.cuda_total),
         on_device(row.cuda_total.map(average)),
         row.calls.to_string(),
+        or_dash((row.bytes > 0).then(|| row.bytes.to_string())),
+        or_dash(rate.map(|rate| format!("{:.1}", rate / 1e9))),
+        or_dash(rate.zip(peak).map(|(rate, peak)| format!("{:.1}%", 100.0 * rate / peak))),
     ]
 }
 
@@ -149,7 +198,8 @@ mod tests {
 
     fn span(name: &'static str, parent: Option<usize>, cpu: u32, cuda: Option<u32>) -> Span {
         let cuda = cuda.map(|time| Cuda { start: MS, time: time * MS });
-        let launch = cuda.map(|cuda| Launch { grid: [1; 3], block: [1; 3], stream: 0, cuda: Some(cuda) });
+        let launch =
+            cuda.map(|cuda| Launch { grid: [1; 3], block: [1; 3], stream: 0, bytes: 1 << 20, cuda: Some(cuda) });
         Span { name: name.into(), parent, start: Duration::ZERO, cpu: cpu * MS, launch }
     }
 
@@ -162,9 +212,13 @@ mod tests {
                 span("gelu", Some(1), 10, Some(7)),
                 span("gelu", Some(0), 20, Some(3)),
             ],
+            wall: 20 * MS,
+            clock: Some(Clock::Cupti),
+            peak_bandwidth: Some(1e9),
         };
         let rows = profile.rows();
         let row = |name: &'static str, calls, [self_cpu, cpu, self_cuda, cuda]: [u32; 4]| Row {
+            bytes: 2 << 20,
             name: name.into(),
             calls,
             self_cpu: self_cpu * MS,
@@ -178,11 +232,12 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "Name Self CPU Self CPU % CPU total CPU total % CPU time avg Self CUDA Self CUDA % CUDA total CUDA time avg # of Calls",
-                "gelu 30.000ms 30.00% 30.000ms 30.00% 15.000ms 10.000ms 100.00% 10.000ms 5.000ms 2",
-                "block 70.000ms 70.00% 100.000ms 100.00% 50.000ms 0.000us 0.00% 10.000ms 5.000ms 2",
+                "Name Self CPU Self CPU % CPU total CPU total % CPU time avg Self CUDA Self CUDA % CUDA total CUDA time avg # of Calls Bytes GB/s % of peak",
+                "gelu 30.000ms 30.00% 30.000ms 30.00% 15.000ms 10.000ms 100.00% 10.000ms 5.000ms 2 2097152 0.2 21.0%",
+                "block 70.000ms 70.00% 100.000ms 100.00% 50.000ms 0.000us 0.00% 10.000ms 5.000ms 2 2097152 0.2 21.0%",
                 "Self CPU time total: 100.000ms",
-                "Self CUDA time total: 10.000ms",
+                "Self CUDA time total: 10.000ms, by CUPTI",
+                "CPU-bound: no kernel ran 65.00% of 20.000ms; queueing 2 took 150.00%: fewer, larger kernels would help.",
             ]
         );
     }

@@ -10,25 +10,35 @@ const CHILD: &str = "WARPSMITH_FAKE_CHILD";
 /// Compiles the fake driver once; `None`, with a line, where there is no compiler.
 fn fake_driver() -> Option<&'static Path> {
     static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let compile = || {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(crate::FAKE_DRIVER);
-        let library = folder.join("libcuda-fake.so");
-        // Another test run may be doing the same: both write their own file, then put it in place.
-        let fresh = folder.join(format!("libcuda-fake-{}.so", std::process::id()));
-        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
-        let output = Command::new(rustc)
-            .args(["--edition", "2024", "-A", "warnings", "-o"])
-            .args([&fresh, &source])
-            .output()
-            .inspect_err(|error| eprintln!("skipped: rustc cannot be run: {error}"))
-            .ok()?;
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "the fake driver does not compile:\n{message}");
-        std::fs::rename(&fresh, &library).expect("both are in the same folder");
-        Some(library)
-    };
-    PATH.get_or_init(compile).as_deref()
+    PATH.get_or_init(|| compile(Path::new(crate::FAKE_DRIVER), "libcuda-fake.so")).as_deref()
+}
+
+/// Compiles the fake CUPTI beside the fake driver; the folder that it is in.
+#[allow(dead_code, reason = "not every crate's tests need it")]
+pub(crate) fn fake_cupti() -> Option<PathBuf> {
+    static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let source = Path::new(crate::FAKE_DRIVER).with_file_name("libcupti.rs");
+    let library = PATH.get_or_init(|| compile(&source, "libcupti.so.13")).as_deref()?;
+    library.parent().map(Path::to_owned)
+}
+
+fn compile(source: &Path, name: &str) -> Option<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let library = folder.join(name);
+    // Another test run may be doing the same: both write their own file, then put it in place.
+    let fresh = folder.join(format!("{name}-{}", std::process::id()));
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
+    let output = Command::new(rustc)
+        .args(["--edition", "2024", "-A", "warnings", "-o"])
+        .args([&fresh, &source])
+        .output()
+        .inspect_err(|error| eprintln!("skipped: rustc cannot be run: {error}"))
+        .ok()?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{} does not compile:\n{message}", source.display());
+    std::fs::rename(&fresh, &library).expect("both are in the same folder");
+    Some(library)
 }
 
 /// Runs `body` in a process of its own, because a process loads one driver. `name` is the calling test's.

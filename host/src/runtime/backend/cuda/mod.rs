@@ -29,6 +29,8 @@ use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::Error;
 use crate::runtime::kernels::KernelImage;
 use crate::runtime::tensor_map::TensorMapDesc;
+pub(crate) use cust::cupti;
+pub(super) use open::was_opened;
 use staging::Staging;
 
 /// More than any kernel has.

@@ -2,6 +2,7 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cust::context::Context;
 use cust::device::{Device, DeviceAttribute};
@@ -19,6 +20,13 @@ use crate::runtime::kernels::Arch;
 
 /// The PTX of both architectures needs it, and tensor maps came with it.
 const OLDEST_DRIVER: CudaVersion = CudaVersion(12_000);
+
+static OPENED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process has opened a GPU.
+pub(in crate::runtime::backend) fn was_opened() -> bool {
+    OPENED.load(Ordering::Relaxed)
+}
 
 impl CudaBackend {
     /// GPUs that this process sees.
@@ -43,6 +51,7 @@ impl CudaBackend {
             return Err(Error::UnsupportedDevice { name: info.name, compute_capability: info.compute_capability });
         }
         let context = Context::new(device).map_err(opening)?;
+        OPENED.store(true, Ordering::Relaxed);
         let owned = Owned {
             functions: Mutex::default(),
             streams: Mutex::default(),

@@ -1,0 +1,134 @@
+//! CUPTI, the library that profilers are built on: when kernels ran, by the device's own clock.
+//!
+//! It is no part of the driver and may not be there. It is loaded when a [`Tracing`] first begins; while one lives, launches and kernels of
+//! the whole process leave records. The driver allows one such user a process: where another profiler is at work, this one says so.
+
+mod library;
+mod records;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use library::{CONCURRENT_KERNEL, Cupti, DRIVER, EXTERNAL_CORRELATION};
+pub use records::KernelTime;
+
+/// Names the folder to load the library from, where the linker does not find it; `off` does without.
+pub const FOLDER_VARIABLE: &str = "WARPSMITH_CUPTI";
+
+/// How many tracings live.
+static TRACINGS: Mutex<usize> = Mutex::new(0);
+
+/// Why there are no records: no library, another profiler, a driver that it does not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CuptiError(String);
+
+impl fmt::Display for CuptiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CuptiError {}
+
+/// Kernels leave records while this lives.
+#[derive(Debug)]
+pub struct Tracing {
+    cupti: &'static Cupti,
+    /// Marks that were set so far are at least this.
+    first: u64,
+}
+
+impl Tracing {
+    /// Begins, after the driver was initialised.
+    pub fn start() -> Result<Self, CuptiError> {
+        let cupti = Cupti::get().map_err(Clone::clone)?;
+        let mut tracings = TRACINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        if *tracings == 0
+            && let Err(error) = enable(cupti)
+        {
+            disable(cupti);
+            return Err(error);
+        }
+        *tracings += 1;
+        Ok(Self { cupti, first: MARKS.load(Ordering::Relaxed) })
+    }
+
+    /// The time on the clock of [`KernelTime`], in nanoseconds.
+    pub fn now(&self) -> Result<u64, CuptiError> {
+        let mut now = 0;
+        // SAFETY: the pointer is to a live integer.
+        unsafe { self.cupti.cuptiGetTimestamp(&mut now) }?;
+        Ok(now)
+    }
+
+    /// Marks what this thread launches until the result is dropped.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        let id = MARKS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: it takes numbers. If it fails, the launch has no record, which shows.
+        let _ = unsafe { self.cupti.cuptiActivityPushExternalCorrelationId(records::OURS, id) };
+        Mark { cupti: self.cupti, id }
+    }
+
+    /// The kernels under marks that were set since this began and that have ended, by [`Mark::id`]. Waits for nothing: synchronise first.
+    pub fn kernels(&self) -> Result<BTreeMap<u64, Vec<KernelTime>>, CuptiError> {
+        // SAFETY: it takes a flag. The records come in through the callbacks.
+        unsafe { self.cupti.cuptiActivityFlushAll(library::FORCED) }?;
+        Ok(records::since(self.first))
+    }
+}
+
+impl Drop for Tracing {
+    fn drop(&mut self) {
+        let mut tracings = TRACINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        *tracings -= 1;
+        if *tracings == 0 {
+            disable(self.cupti);
+            records::clear();
+        }
+    }
+}
+
+static MARKS: AtomicU64 = AtomicU64::new(1);
+
+/// The launches of a thread while this lives.
+#[derive(Debug)]
+pub struct Mark {
+    cupti: &'static Cupti,
+    id: u64,
+}
+
+impl Mark {
+    /// What [`Tracing::kernels`] has them under.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Drop for Mark {
+    #[inline]
+    fn drop(&mut self) {
+        let mut last = 0;
+        // SAFETY: the pointer is to a live integer.
+        let _ = unsafe { self.cupti.cuptiActivityPopExternalCorrelationId(records::OURS, &mut last) };
+    }
+}
+
+/// In this order. Marks come with the records of calls of the driver, and with all of them or none.
+const KINDS: [u32; 3] = [EXTERNAL_CORRELATION, DRIVER, CONCURRENT_KERNEL];
+
+fn enable(cupti: &Cupti) -> Result<(), CuptiError> {
+    // SAFETY: it takes a number.
+    KINDS.into_iter().try_for_each(|kind| unsafe { cupti.cuptiActivityEnable(kind) })
+}
+
+/// As far as it was enabled.
+fn disable(cupti: &Cupti) {
+    // SAFETY: they take numbers. What is left in buffers is nobody's.
+    unsafe {
+        KINDS.into_iter().rev().for_each(|kind| drop(cupti.cuptiActivityDisable(kind)));
+        drop(cupti.cuptiActivityFlushAll(library::FORCED));
+    }
+}
