@@ -1,6 +1,6 @@
 //! Kernels of one's own: y = a · x + y, and formulas that are fused.
 
-use axpy_kernels::{Axpy, relu_squared, soft_cap};
+use axpy_kernels::{Axpy, relu_squared, soft_cap, soften};
 use warpsmith::launch::Kernel;
 use warpsmith::{Device, Error, Result, Stream, Tensor, ops};
 
@@ -33,13 +33,14 @@ fn run(n: usize) -> Result<Vec<f32>> {
 }
 
 /// A tensor through the formulas, a kernel each, with one row of `bias` for all rows.
-fn fused(x: &[f32], bias: &[f32]) -> Result<[Vec<f32>; 2]> {
+fn fused(x: &[f32], bias: &[f32]) -> Result<[Vec<f32>; 3]> {
     let stream = stream()?;
     let shape = [x.len() / bias.len(), bias.len()];
     let (x, bias) = (Tensor::from_slice(&stream, shape, x)?, Tensor::from_slice(&stream, [bias.len()], bias)?);
     let squared = ops::map(&stream, &x, relu_squared)?;
     let capped = ops::zip(&stream, [x.view(), bias.view().broadcast(shape)?], soft_cap(30.0))?;
-    Ok([squared.to_vec(&stream)?, capped.to_vec(&stream)?])
+    let soft = ops::row(&stream, [&x], soften(2.0))?;
+    Ok([squared.to_vec(&stream)?, capped.to_vec(&stream)?, soft.to_vec(&stream)?])
 }
 
 fn main() -> Result<()> {
@@ -60,11 +61,17 @@ mod tests {
     fn formulas_are_computed() {
         let x: Vec<f32> = (0..4000).map(|i| i as f32 / 40.0 - 50.0).collect();
         let bias = [0.5, -0.5, 3.0, 0.0];
-        let [squared, capped] = super::fused(&x, &bias).unwrap();
-        for (i, x) in x.into_iter().enumerate() {
-            assert_eq!(squared[i], super::relu_squared.value(x));
-            let expected = 30.0 * f64::from((x + bias[i % 4]) / 30.0).tanh();
-            assert!((f64::from(capped[i]) - expected).abs() < 1e-4, "{x}: {}, not {expected}", capped[i]);
+        let [squared, capped, soft] = super::fused(&x, &bias).unwrap();
+        let mut expected = [0.0; 4];
+        for (i, &value) in x.iter().enumerate() {
+            if i % 4 == 0 {
+                super::soften(2.0).values([&x[i..i + 4]], &mut expected);
+            }
+            assert_eq!(squared[i], super::relu_squared.value(value));
+            let found = [(capped[i], super::soft_cap(30.0).value(value, bias[i % 4])), (soft[i], expected[i % 4])];
+            for (found, expected) in found {
+                assert!((found - expected).abs() <= 1e-5 * expected.abs(), "{value}: {found}, not {expected}");
+            }
         }
     }
 }

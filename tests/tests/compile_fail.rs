@@ -77,31 +77,40 @@ fn line(line: &str) -> String {
     }
 }
 
+/// What the other files get wrong, done right.
+const CORRECT: [&str; 2] = ["compile_fail/correct.rs", "compile_fail/correct_row.rs"];
+
 /// The compiled libraries that the files use.
 struct Libraries {
     folder: PathBuf,
     warpsmith: PathBuf,
     cuda_std: PathBuf,
+    gpu_kernels: PathBuf,
 }
 
 impl Libraries {
-    /// The newest `warpsmith` beside this program, which is the one of today's sources, and the `cuda_std` that belongs to it:
+    /// The newest `warpsmith` beside this program, which is the one of today's sources, and the `cuda_std` and `gpu_kernels` that belong to it:
     /// with any other, correct code does not compile.
     fn find() -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let folder = program.parent().ok_or("this program is in no folder")?.to_owned();
         let warpsmith = newest(&folder, "libwarpsmith-").into_iter().next();
         let warpsmith = warpsmith.ok_or_else(|| format!("no warpsmith in {}", folder.display()))?;
-        let mut said = format!("no cuda_std in {}", folder.display());
-        for cuda_std in newest(&folder, "libcuda_std-") {
-            let libraries = Self { folder: folder.clone(), warpsmith: warpsmith.clone(), cuda_std };
-            let output = libraries.compile("compile_fail/correct.rs").map_err(|error| error.to_string())?;
-            if output.status.success() {
-                return Ok(libraries);
+        let mut said = format!("no cuda_std and gpu_kernels in {}", folder.display());
+        let (cuda_std, gpu_kernels) = (newest(&folder, "libcuda_std-"), newest(&folder, "libgpu_kernels-"));
+        for (cuda_std, gpu_kernels) in
+            cuda_std.iter().flat_map(|c| gpu_kernels.iter().map(move |k| (c.clone(), k.clone())))
+        {
+            let libraries = Self { folder: folder.clone(), warpsmith: warpsmith.clone(), cuda_std, gpu_kernels };
+            let mut wrong = None;
+            for file in CORRECT {
+                let output = libraries.compile(file).map_err(|error| error.to_string())?;
+                wrong = wrong.or((!output.status.success()).then_some(output.stderr));
             }
-            said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let Some(stderr) = wrong else { return Ok(libraries) };
+            said = String::from_utf8_lossy(&stderr).into_owned();
         }
-        Err(format!("compile_fail/correct.rs does not compile: {said}"))
+        Err(format!("{CORRECT:?} do not compile: {said}"))
     }
 
     fn compile(&self, file: &str) -> Result<Output, std::io::Error> {
@@ -111,6 +120,7 @@ impl Libraries {
         rustc.args(["--edition=2024", "--emit=metadata", "--color=never", "--diagnostic-width=140", "-Awarnings"]);
         rustc.arg("--extern").arg(library("warpsmith", &self.warpsmith));
         rustc.arg("--extern").arg(library("cuda_std", &self.cuda_std));
+        rustc.arg("--extern").arg(library("gpu_kernels", &self.gpu_kernels));
         rustc.arg("-L").arg(library("dependency", &self.folder)).arg("--out-dir").arg(out.path());
         rustc.arg(file).current_dir(PACKAGE).output()
     }

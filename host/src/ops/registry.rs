@@ -99,6 +99,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &norm::rms_norm::RmsNorm,
     &norm::rms_norm_backward::AddRmsNormBackward,
     &norm::rms_norm_backward::RmsNormBackward,
+    &norm::row::Row,
     &optim::adamw::ADAMW,
     &optim::adamw::ADAMW_MASTER,
     &optim::clip_grad::ClipGrad,
@@ -133,7 +134,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &reduce::sum::SUM_ROWS,
     &reduce::top_k::TopK,
     &softmax::log_softmax::LogSoftmax,
-    &softmax::log_softmax_backward::LogSoftmaxBackward,
+    &softmax::log_softmax_backward::LOG_SOFTMAX_BACKWARD,
     &softmax::softmax::Softmax,
-    &softmax::softmax_backward::SoftmaxBackward,
+    &softmax::softmax_backward::SOFTMAX_BACKWARD,
 ];

@@ -58,6 +58,9 @@ pub(super) struct PersistentPlan {
     pub(super) partials: usize,
 }
 
+/// The most packs a thread of the built-in operators holds.
+const PACKS: usize = 8;
+
 /// Threads a multiprocessor of a persistent grid: more would only write more partial results.
 const PERSISTENT_THREADS: u32 = 512;
 
@@ -68,18 +71,29 @@ pub(super) struct Rows {
     rows: usize,
     d: usize,
     aligned: bool,
+    /// The least packs of a row whose threads hold many rather than two.
+    wide: usize,
 }
+
+/// [`Rows::wide`] of most operators. Few threads with many loads in flight each are as fast or faster from here on: there are more
+/// blocks at once, and fewer threads wait for each other.
+const WIDE: usize = 513;
 
 impl Rows {
     /// The rows of `x`, which has two dimensions or more.
     pub(super) fn of<T>(info: &OpInfo, arg: &'static str, x: &View<'_, T>) -> Result<Self> {
         require(info, arg, x.shape())?;
-        Ok(Self { arg, rows: x.rows(), d: x.cols(), aligned: x.rows_aligned(16) })
+        Ok(Self { arg, rows: x.rows(), d: x.cols(), aligned: x.rows_aligned(16), wide: WIDE })
     }
 
     /// `rows` rows of `d` elements, each at a multiple of 16 bytes if `aligned`.
     pub(super) fn new(arg: &'static str, rows: usize, d: usize, aligned: bool) -> Self {
-        Self { arg, rows, d, aligned }
+        Self { arg, rows, d, aligned, wide: WIDE }
+    }
+
+    /// For a kernel whose threads hold many packs already of rows of `wide` packs.
+    pub(super) fn wide_from(self, wide: usize) -> Self {
+        Self { wide, ..self }
     }
 
     /// Beside another operand that is read by packs.
@@ -94,12 +108,12 @@ impl Rows {
 
     /// The smallest team that holds a row; `None` when there is nothing to do.
     pub(super) fn plan<T>(self, info: &OpInfo) -> Result<Option<RowPlan>> {
-        self.plan_by::<T>(info, false)
+        self.plan_by::<T>(info, PACKS, false)
     }
 
     /// The same for operators that have kernels for clusters, which the device may have.
     pub(super) fn plan_clustered<T>(self, info: &OpInfo, device: &Device) -> Result<Option<RowPlan>> {
-        self.plan_by::<T>(info, device.supports_hopper())
+        self.plan_by::<T>(info, PACKS, device.supports_hopper())
     }
 
     /// A grid of as many threads as hide the latency of memory, for operators that sum over rows: each team takes rows in turn, and
@@ -109,7 +123,7 @@ impl Rows {
         if rows == 0 || d == 0 {
             return None;
         }
-        let (team, threads) = match self.team::<T>(false) {
+        let (team, threads) = match self.wide_from(usize::MAX).team::<T>(PACKS, false) {
             // A row's sums take a register an element: beside those of more packs a thread nothing else has room.
             (Team::Warp, _) => (Team::Block2, self.threads::<T>(2)),
             (Team::Block8, _) => (Team::Stream, MAX_THREADS),
@@ -125,24 +139,29 @@ impl Rows {
         Some(PersistentPlan { plan, partials })
     }
 
-    fn plan_by<T>(self, info: &OpInfo, clusters: bool) -> Result<Option<RowPlan>> {
+    /// The same for kernels whose threads hold up to `packs` packs, with clusters or without.
+    pub(super) fn plan_by<T>(self, info: &OpInfo, packs: usize, clusters: bool) -> Result<Option<RowPlan>> {
         let Self { arg, rows, d, .. } = self;
-        let (team, threads) = self.team::<T>(clusters);
+        let (team, threads) = self.team::<T>(packs, clusters);
         let blocks = if team == Team::Cluster { rows.saturating_mul(CLUSTER as usize) } else { rows };
         let grid = grid(info, arg, if d == 0 { 0 } else { blocks }, team.of_block())?;
         Ok(grid.map(|grid| RowPlan { team, grid, block: Dim3::from(threads), rows: rows as u64, d: d as u64 }))
     }
 
-    /// The smallest team that holds a row, and the threads of its blocks.
-    fn team<T>(self, clusters: bool) -> (Team, u32) {
+    /// The smallest team that holds a row, and the threads of its blocks, each with up to `packs` packs.
+    fn team<T>(self, packs: usize, clusters: bool) -> (Team, u32) {
         let lanes = gpu_kernels::lanes::<T>();
+        let block = MAX_THREADS as usize * packs;
         match self.d.div_ceil(lanes) {
             _ if !self.aligned || !self.d.is_multiple_of(lanes) => (Team::Stream, stream_threads(self.d)),
             0..=16 => (Team::Lanes, WARPS * 32),
             17..=128 => (Team::Warp, WARPS * 32),
+            row if (self.wide..=1024).contains(&row) => (Team::Block8, self.threads::<T>(packs)),
             129..=1024 => (Team::Block2, self.threads::<T>(2)),
-            1025..=4096 => (Team::Block8, self.threads::<T>(8)),
-            4097..=32768 if clusters => (Team::Cluster, self.threads::<T>(8 * CLUSTER as usize)),
+            row if row <= block => (Team::Block8, self.threads::<T>(packs)),
+            row if clusters && row <= block * CLUSTER as usize => {
+                (Team::Cluster, self.threads::<T>(packs * CLUSTER as usize))
+            }
             _ => (Team::Stream, MAX_THREADS),
         }
     }
@@ -195,9 +214,9 @@ macro_rules! launch_rows {
 pub(super) use launch_rows;
 
 /// The last row length of every team that operators without clusters have, in packs.
-pub(super) const LIMITS: &[usize] = &[16, 128, 1024, 4096];
+pub(super) const LIMITS: &[usize] = &[16, 128, 512, 1024, 4096];
 /// The same with clusters.
-pub(super) const CLUSTERED_LIMITS: &[usize] = &[16, 128, 1024, 4096, 32768];
+pub(super) const CLUSTERED_LIMITS: &[usize] = &[16, 128, 512, 1024, 4096, 32768];
 
 /// The cases of a row operator in a type: every team, the last row length of each and the first of the next, and rows of all tensors
 /// but `shared` ones differently far apart.

@@ -15,7 +15,7 @@ use crate::runtime::queue::{Queue, Queues};
 use crate::runtime::sim::Simulator;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor_map::TensorMapDesc;
-use cuda_std::launch::TensorMap;
+use cuda_std::launch::{Kernel, TensorMap};
 use open::{Fault, Id, Open};
 use recent::Recent;
 #[cfg(feature = "check")]
@@ -201,6 +201,16 @@ impl Device {
     /// Adds kernels whose PTX does not come from an archive.
     pub fn add_images(&self, images: &'static [KernelImage]) -> Result<()> {
         kernels::add(&mut self.0.images.write().unwrap_or_else(PoisonError::into_inner), images)
+    }
+
+    /// Whether there is a kernel of this type for the device: one of a crate of kernels depends on what the crate was compiled for.
+    pub(crate) fn has_kernel<K: Kernel>(&self) -> Result<bool> {
+        let sets = self.0.images.read().unwrap_or_else(PoisonError::into_inner);
+        match const { KernelSpec::of::<K>() }.select(&sets, self.0.archs) {
+            Ok(_) => Ok(true),
+            Err(Error::MissingKernel { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Encodes a TMA descriptor. The caller keeps the memory alive while kernels use it.

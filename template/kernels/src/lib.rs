@@ -33,3 +33,12 @@ gpu_kernels::zip! {
         cap * math::tanh((x + bias) / cap)
     }
 }
+
+gpu_kernels::row! {
+    /// y = softmax(x / temperature), of every row.
+    pub fn soften([x]: [f32; 1], temperature: f32) -> f32 {
+        let greatest = max(x);
+        let total = sum(math::exp((x - greatest) / temperature));
+        math::exp((x - greatest) / temperature) / total
+    }
+}

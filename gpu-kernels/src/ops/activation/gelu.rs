@@ -40,7 +40,7 @@ pub(crate) const EXPONENT: [f32; 2] = {
 };
 
 #[inline(always)]
-pub(super) fn value(x: f32) -> f32 {
+pub(crate) fn value(x: f32) -> f32 {
     times_sigmoid(x, EXPONENT)
 }
 

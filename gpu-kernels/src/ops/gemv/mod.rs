@@ -127,6 +127,122 @@ impl<A: Copy, T: Element> Rows<A, T> {
     }
 }
 
+/// Packs of a strip, one a lane.
+pub const STRIP: u32 = 32;
+
+/// Sums of a block's warps: of each for a strip of packs of `N` elements.
+#[repr(C)]
+pub struct Strips<const N: usize>([[[f32; STRIP as usize]; N]; WARPS as usize]);
+
+/// Elements of `bytes` bytes of a pack of a column: 16 bytes, or fewer where the sums of several vectors take the registers.
+pub const fn column_pack(vectors: usize, bytes: usize) -> usize {
+    if vectors > 1 && bytes == 1 { 8 } else { 16 / bytes }
+}
+
+/// Blocks of a kernel over columns on a multiprocessor.
+pub const fn column_blocks(vectors: usize) -> u32 {
+    if vectors == 1 { 4 } else { 1 }
+}
+
+/// Columns whose packs a thread has in flight.
+const COLUMNS: usize = 8;
+
+/// A column-major matrix of `n` columns of `m` elements, the vectors it is multiplied with, and where the sums of parts of `part` columns
+/// go: for each part, each vector and each row. Strides are those of columns and of vectors.
+pub(crate) struct Columns<A, T> {
+    pub(crate) a: *const A,
+    pub(crate) x: *const T,
+    pub(crate) parts: *mut f32,
+    pub(crate) m: u64,
+    pub(crate) n: u32,
+    pub(crate) batch: u32,
+    pub(crate) part: u32,
+    pub(crate) a_stride: u64,
+    pub(crate) x_stride: u64,
+}
+
+impl<A: Copy, T: Element> Columns<A, T> {
+    /// This block's strip of packs of `N` elements and its part of the columns times up to `B` vectors. A warp takes every eighth
+    /// column, eight of them in flight.
+    #[inline(always)]
+    pub(crate) unsafe fn multiply<const N: usize, const B: usize>(self, widen: impl Fn(A) -> f32) {
+        let (tid, lane, warp) = (thread::thread_idx_x(), warp::lane_id(), warp::warp_id());
+        let strip = u64::from(thread::block_idx_x()) * u64::from(STRIP) * N as u64;
+        let row = strip + u64::from(lane) * N as u64;
+        let first_vector = thread::block_idx_z() * B as u32;
+        let vectors = self.batch - first_vector;
+        let x = self.x.add((u64::from(first_vector) * self.x_stride) as usize);
+        let start = thread::block_idx_y() * self.part;
+        let end = (start + self.part).min(self.n);
+        // Lanes beyond the last row read what is there, and store nothing.
+        let a = self.a.add(row.min(self.m - N as u64) as usize);
+        let mut sums = [[0.0; N]; B];
+        let mut first = start + warp;
+        // No load of the main loop has a condition, so that all are under way before the first is waited for.
+        while first + (COLUMNS as u32 - 1) * WARPS < end {
+            self.step::<N, B, COLUMNS>(a, x, vectors, first, &mut sums, &widen);
+            first += COLUMNS as u32 * WARPS;
+        }
+        while first < end {
+            self.step::<N, B, 1>(a, x, vectors, first, &mut sums, &widen);
+            first += WARPS;
+        }
+        let strips: SharedPtr<f32> = shared::dynamic();
+        let width = STRIP * N as u32;
+        // Not a loop: which sums are meant has to be known when this is compiled.
+        array::from_fn::<(), B, _>(|b| {
+            if b as u32 >= vectors {
+                return;
+            }
+            if b > 0 {
+                // The strips of the vector before are about to be overwritten.
+                thread::sync_threads();
+            }
+            for e in 0..N {
+                // A lane's elements lie 32 apart, so that lanes meet different banks.
+                strips.add(warp * width + e as u32 * STRIP + lane).write(sums[b][e]);
+            }
+            thread::sync_threads();
+            for element in (0..width).step_by(BLOCK as usize).map(|first| first + tid) {
+                let row = strip + u64::from(element);
+                if element < width && row < self.m {
+                    let place = element % N as u32 * STRIP + element / N as u32;
+                    let sum = (0..WARPS).fold(0.0, |sum, warp| sum + strips.add(warp * width + place).read());
+                    let vector = u64::from(first_vector) + b as u64;
+                    let part = u64::from(thread::block_idx_y()) * u64::from(self.batch) + vector;
+                    *self.parts.add((part * self.m + row) as usize) = sum;
+                }
+            }
+        });
+    }
+
+    /// Adds the products of a pack of each of `U` columns, eight apart, from column `first` on.
+    #[inline(always)]
+    unsafe fn step<const N: usize, const B: usize, const U: usize>(
+        &self,
+        a: *const A,
+        x: *const T,
+        vectors: u32,
+        first: u32,
+        sums: &mut [[f32; N]; B],
+        widen: &impl Fn(A) -> f32,
+    ) {
+        let at: [usize; U] = array::from_fn(|u| first as usize + u * WARPS as usize);
+        let loaded = at.map(|at| load::<A, N>(a.add(at * self.a_stride as usize)));
+        for u in 0..U {
+            let weights: [f32; N] = loaded[u].0.map(widen);
+            for b in 0..B {
+                if (b as u32) < vectors {
+                    let value = (*x.add(b * self.x_stride as usize + at[u])).to_f32();
+                    for e in 0..N {
+                        sums[b][e] += weights[e] * value;
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Loads a pack of what is read once.
 #[inline(always)]
 pub(crate) unsafe fn load<A: Copy, const N: usize>(from: *const A) -> Pack<A, N> {

@@ -11,15 +11,16 @@
 //! [`embedding`]: a thread moves two packs, see [`runs`](super). [`embedding_backward`]: a block owns [`ROWS`] rows of the table and
 //! [`BLOCK`] packs of each. Its warps mark in a bitmap which tokens name one of these rows, 32 tokens a ballot; then every thread walks
 //! the marks in order, past words without any by another ballot, and adds its pack of the token's row to sums of its own. Nothing is sorted, no two threads add to one place, and
-//! the order of a sum is that of the tokens: results are reproducible bit by bit.
+//! the order of a sum is that of the tokens: results are reproducible bit by bit. [`embedding_backward_atomic`], a variant of it: a
+//! thread adds packs of a token's row to the table atomically, in any order.
 //!
 //! # Shared memory
 //! [`embedding`]: none. [`embedding_backward`]: the sums, [`ROWS`] × [`BLOCK`] packs in f32, 32 KiB of f32 and 64 KiB of 16-bit types,
 //! and a bitmap of 256 B.
 //!
 //! # Numerics
-//! Forward bit by bit; backward sums in f32 and rounds once. A number that is none of the table's rows gives zeros, and adds to
-//! nothing.
+//! Forward bit by bit; backward sums in f32 and rounds once, the atomic form too: its table is one of f32 that is rounded by another kernel. A number
+//! that is none of the table's rows gives zeros, and adds to nothing.
 //!
 //! # Cost
 //! Forward: a row read and written for each token. Backward: dy read and dtable written once, and `ids` read from L2 by every block,
@@ -37,7 +38,7 @@ use core::array;
 use cuda_std::float::Element;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
-use cuda_std::{kernel, thread, warp};
+use cuda_std::{atomic, kernel, thread, warp};
 
 pub use super::BLOCK;
 use super::{load, move_runs, store};
@@ -78,6 +79,68 @@ pub unsafe fn embedding<W: Copy + Default, const V: usize>(
             }
         },
         |run, pack, words| store(words, y.add((u64::from(run) * y_stride) as usize + pack as usize * V)),
+    );
+}
+
+/// dtable += dy, atomically: the row of each of `tokens` tokens, which is `width` packs of 16 bytes, or single elements.
+///
+/// # Safety
+/// `ids` is valid for reads of `tokens` numbers, `dy` of `tokens` rows, `dtable` for reads and writes of `vocab` rows of f32, at their strides;
+/// `width` is not 0, and with `PACKED` all rows are at multiples of 16 bytes.
+#[kernel(dtypes(T: float), values(PACKED: false, true), block = BLOCK, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn embedding_backward_atomic<T: Element, const PACKED: bool>(
+    ids: *const i32,
+    dy: *const T,
+    dtable: *mut f32,
+    tokens: u32,
+    width: u32,
+    vocab: u32,
+    dy_stride: u64,
+    dtable_stride: u64,
+) {
+    match if PACKED { lanes::<T>() } else { 1 } {
+        1 => add_rows::<T, 1>(ids, dy, dtable, tokens, width, vocab, dy_stride, dtable_stride),
+        4 => add_rows::<T, 4>(ids, dy, dtable, tokens, width, vocab, dy_stride, dtable_stride),
+        _ => add_rows::<T, 8>(ids, dy, dtable, tokens, width, vocab, dy_stride, dtable_stride),
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn add_rows<T: Element, const N: usize>(
+    ids: *const i32,
+    dy: *const T,
+    dtable: *mut f32,
+    tokens: u32,
+    width: u32,
+    vocab: u32,
+    dy_stride: u64,
+    dtable_stride: u64,
+) {
+    move_runs(
+        width,
+        tokens,
+        |run, pack| {
+            let from = dy.add((u64::from(run) * dy_stride) as usize + pack as usize * N);
+            // A negative number is behind the last row as well.
+            (*ids.add(run as usize) as u32, load::<T, N>(from).to_f32())
+        },
+        |_, pack, (id, values)| {
+            if id >= vocab {
+                return;
+            }
+            let to = dtable.add((u64::from(id) * dtable_stride) as usize + pack as usize * N);
+            if N == 1 || cfg!(cuda_arch = "sm_80") {
+                for e in 0..N {
+                    atomic::red_add_f32(to.add(e), values[e]);
+                }
+            } else {
+                for e in (0..N).step_by(4) {
+                    atomic::red_add_f32x4(to.add(e), array::from_fn(|i| values[e + i]));
+                }
+            }
+        },
     );
 }
 

@@ -5,3 +5,4 @@ pub mod layer_norm;
 pub mod layer_norm_backward;
 pub mod rms_norm;
 pub mod rms_norm_backward;
+pub mod row;

@@ -1,11 +1,10 @@
 //! Product of a matrix with a vector, or with a few of them.
 
-use cuda_std::launch::Dim3;
+use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::gemv::gemv as gk;
 
-use super::{batch_of, product_shape, products, readings, rows_grid, tolerance, vectors};
+use super::{COLUMNS, ColumnsPlan, batch_of, product_shape, products, readings, rows_grid, tolerance, vectors};
 use crate::dispatch;
-use crate::ops::elementwise::grid;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::{Error, Result};
@@ -89,30 +88,22 @@ pub fn gemv_into<'a, T: Float>(
             }
         };
     }
-    let strip = gk::STRIP as usize * if packed { lanes } else { 1 };
-    let Some(strips) = grid(&INFO, "a", if batch == 0 { 0 } else { m }, strip)? else { return Ok(()) };
-    let Some(sums) = grid(&INFO, "y", m, gk::BLOCK as usize)? else { return Ok(()) };
-    if count > 65_535 {
-        return Err(Error::too_large(op, "x", format!("{batch} vectors, at most 65535 are supported")));
-    }
-    // As many parts as fill the device, each long enough to keep a block's warps busy a while.
-    let resident = 8 * stream.device().info().multiprocessors;
-    let parts = resident.div_ceil(strips).min(width.div_ceil(64)).max(1);
-    let part = width.div_ceil(parts);
-    let parts = if part == 0 { 1 } else { width.div_ceil(part) };
-    let mut workspace = Tensor::<f32>::uninit(stream, [parts as usize, batch, m])?;
-    let target = workspace.view_mut().ptr_mut(stream)?;
-    let args = (a.ptr(stream)?, x.ptr(stream)?, target, m as u64, width, count, part, ld, x_stride);
-    let blocks = Dim3::new(strips, parts, readings);
-    let add = (target.into(), y.ptr_mut(stream)?, m as u64, count, parts, y_stride);
+    let pack = if packed { lanes } else { 1 };
+    let Some(plan) = ColumnsPlan::new(&INFO, stream.device(), [m, pack], [width, count, readings])? else {
+        return Ok(());
+    };
+    let mut workspace = Tensor::<f32>::uninit(stream, [plan.parts as usize, batch, m])?;
+    let parts = workspace.view_mut().ptr_mut(stream)?;
+    let args = (a.ptr(stream)?, x.ptr(stream)?, parts, m as u64, width, count, plan.part, ld, x_stride);
+    let add = (parts.into(), DevicePtr::null(), y.ptr_mut(stream)?, m as u64, count, plan.parts, y_stride);
     // SAFETY: as above; the workspace holds a sum for each part, vector and row, and lives until the work that is queued here is done.
     unsafe {
         match (packed, shared) {
-            (false, _) => stream.launch::<gk::GemvColumns<T, 1, false>>(blocks, args)?,
-            (true, 1) => stream.launch::<gk::GemvColumns<T, 1, true>>(blocks, args)?,
-            (true, _) => stream.launch::<gk::GemvColumns<T, 8, true>>(blocks, args)?,
+            (false, _) => stream.launch::<gk::GemvColumns<T, 1, false>>(plan.grid, args)?,
+            (true, 1) => stream.launch::<gk::GemvColumns<T, 1, true>>(plan.grid, args)?,
+            (true, _) => stream.launch::<gk::GemvColumns<T, 8, true>>(plan.grid, args)?,
         }
-        stream.launch::<gk::GemvSum<T>>((sums, count), add)
+        stream.launch::<gk::GemvSum<T>>(plan.sums, add)
     }
 }
 
@@ -134,9 +125,6 @@ static INFO: OpInfo = OpInfo {
     kernels: &[gk::GEMV, gk::GEMV_COLUMNS, gk::GEMV_SUM],
     variants: &[],
 };
-
-/// A column-major matrix.
-const COLUMNS: Arrangement = Arrangement::DENSE.order(&[1, 0]);
 
 impl Operator for Gemv {
     fn info(&self) -> &'static OpInfo {

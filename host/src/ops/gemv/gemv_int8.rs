@@ -1,8 +1,10 @@
 //! Product of a matrix of 8-bit integers with a vector, or with a few of them.
 
+use cuda_std::launch::DevicePtrMut;
+use gpu_kernels::ops::gemv::gemv::{GEMV_SUM, GemvSum};
 use gpu_kernels::ops::gemv::gemv_int8 as gk;
 
-use super::{batch_of, product_shape, products, readings, rows_grid, tolerance, vectors};
+use super::{COLUMNS, ColumnsPlan, batch_of, product_shape, products, readings, rows_grid, tolerance, vectors};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
@@ -14,14 +16,16 @@ use crate::runtime::view::{View, ViewMut};
 /// y\[i\] = scales\[i\] · (A·x)\[i\] for `a` of `[m, n]` in 8-bit integers, `scales` of `[m]` and `x` of `[n]`, or the same for each row of `x` of
 /// `[batch, n]`.
 ///
-/// Rows of `a` and `x` may be padded. Up to eight vectors share one reading of A where all rows lie at multiples of 16 bytes and 16 divides n.
-/// Sums are f32 in a fixed order, rounded once. The result, `[m]` or `[batch, m]`, is a new dense tensor; the work is queued on `stream`.
+/// `a` is row-major or column-major (a [transposed](View::t) row-major matrix); rows, or columns, may be padded, and so may the rows of `x`. Up to
+/// eight vectors share one reading of A where all rows lie at multiples of 16 bytes and 16 divides n, or columns at multiples of 8 bytes and 8
+/// divides m. Sums are f32 in a fixed order, rounded once. The result, `[m]` or `[batch, m]`, is a new dense tensor; the work is queued on `stream`.
 ///
 /// Dettmers et al., "LLM.int8()" (arXiv:2208.07339).
 ///
 /// # Errors
-/// [`Error::Shape`] if the shapes do not fit, [`Error::Layout`] if rows are not contiguous and equally far apart, [`Error::TooLarge`] if a
-/// size is 2³² or more or there are more than 65535 times eight vectors, [`Error::OutOfMemory`].
+/// [`Error::Shape`] if the shapes do not fit, [`Error::Layout`] if `a` is neither row- nor column-major or the elements of a vector are not
+/// adjacent, [`Error::TooLarge`] if a size is 2³² or more or there are more than 65535 times eight vectors, of column-major matrices 65535,
+/// [`Error::OutOfMemory`].
 ///
 /// # Example
 /// ```
@@ -67,25 +71,49 @@ pub fn gemv_int8_into<'a, T: Float>(
     scales.require_contiguous(op, "scales")?;
     x.require_shape(op, "x", &product_shape(x.shape(), n))?;
     y.require_shape(op, "y", &product_shape(x.shape(), m))?;
-    let a_stride = a.require_row_stride(op, "a")? as u64;
     let x_stride = x.require_row_stride(op, "x")? as u64;
     let y_stride = y.require_row_stride(op, "y")? as u64;
-    let packed = n.is_multiple_of(16) && a.rows_aligned(16) && x.rows_aligned(16);
+    // A single row or column is either.
+    let columns = a.strides()[1] != 1 && a.strides()[0] == 1;
+    let lines = if columns { a.t() } else { a };
+    let ld = lines.require_row_stride(op, "a")? as u64;
+    let pack = if columns { gk::column_pack(batch, 1) } else { 16 };
+    let adjacent = if columns { m } else { n };
+    let packed = adjacent.is_multiple_of(pack) && lines.rows_aligned(pack) && (columns || x.rows_aligned(16));
     let [shared, readings] = readings(&INFO, batch, packed)?;
-    let [Ok(rows), Ok(count)] = [m, batch].map(u32::try_from) else {
+    let [Ok(rows), Ok(width), Ok(count)] = [m, n, batch].map(u32::try_from) else {
         return Err(Error::too_large(op, "a", format!("{}: sizes are below 2^32", a.shape())));
     };
-    let Some(grid) = rows_grid(&INFO, m, 1, [shared, readings])? else { return Ok(()) };
-    let (a, scales, x, y) = (a.ptr(stream)?, scales.ptr(stream)?, x.ptr(stream)?, y.ptr_mut(stream)?);
-    let args = (a, scales, x, y, rows, n as u64, count, a_stride, x_stride, y_stride);
-    // SAFETY: the tensors are live and hold these rows at these strides, y is borrowed mutably, and packs are taken only where they are aligned
-    // and whole.
+    let (a, scales, x) = (a.ptr(stream)?, scales.ptr(stream)?, x.ptr(stream)?);
+    if !columns {
+        let Some(grid) = rows_grid(&INFO, m, 1, [shared, readings])? else { return Ok(()) };
+        let args = (a, scales, x, y.ptr_mut(stream)?, rows, n as u64, count, ld, x_stride, y_stride);
+        // SAFETY: the tensors are live and hold these rows at these strides, y is borrowed mutably, and packs are taken only where they are
+        // aligned and whole.
+        return unsafe {
+            match (packed, shared) {
+                (false, _) => stream.launch::<gk::GemvInt8<T, 1, false>>(grid, args),
+                (true, 1) => stream.launch::<gk::GemvInt8<T, 1, true>>(grid, args),
+                (true, _) => stream.launch::<gk::GemvInt8<T, 8, true>>(grid, args),
+            }
+        };
+    }
+    let pack = if packed { pack } else { 1 };
+    let Some(plan) = ColumnsPlan::new(&INFO, stream.device(), [m, pack], [width, count, readings])? else {
+        return Ok(());
+    };
+    let mut workspace = Tensor::<f32>::uninit(stream, [plan.parts as usize, batch, m])?;
+    let parts: DevicePtrMut<f32> = workspace.view_mut().ptr_mut(stream)?;
+    let args = (a, x, parts, m as u64, width, count, plan.part, ld, x_stride);
+    let add = (parts.into(), scales, y.ptr_mut(stream)?, m as u64, count, plan.parts, y_stride);
+    // SAFETY: as above; the workspace holds a sum for each part, vector and row, and lives until the work that is queued here is done.
     unsafe {
         match (packed, shared) {
-            (false, _) => stream.launch::<gk::GemvInt8<T, 1, false>>(grid, args),
-            (true, 1) => stream.launch::<gk::GemvInt8<T, 1, true>>(grid, args),
-            (true, _) => stream.launch::<gk::GemvInt8<T, 8, true>>(grid, args),
+            (false, _) => stream.launch::<gk::GemvInt8Columns<T, 1, false>>(plan.grid, args)?,
+            (true, 1) => stream.launch::<gk::GemvInt8Columns<T, 1, true>>(plan.grid, args)?,
+            (true, _) => stream.launch::<gk::GemvInt8Columns<T, 8, true>>(plan.grid, args)?,
         }
+        stream.launch::<GemvSum<T>>(plan.sums, add)
     }
 }
 
@@ -98,14 +126,14 @@ static INFO: OpInfo = OpInfo {
     summary: "product of a matrix of 8-bit integers with a vector, or a few of them",
     math: "y[b, i] = scales[i] · Σ A[i, j] · x[b, j]",
     args: &[
-        ArgInfo::input("a", "[m, n], rows may be padded").of(&[DType::I8]),
+        ArgInfo::input("a", "[m, n], row- or column-major, rows or columns may be padded").of(&[DType::I8]),
         ArgInfo::input("scales", "[m], contiguous").of(&[DType::F32]),
         ArgInfo::input("x", "[n] or [batch, n], rows may be padded"),
         ArgInfo::output("y", "[m] or [batch, m], rows may be padded"),
     ],
     params: &[],
     dtypes: DType::FLOATS,
-    kernels: &[gk::GEMV_INT8],
+    kernels: &[gk::GEMV_INT8, gk::GEMV_INT8_COLUMNS, GEMV_SUM],
     variants: &[],
 };
 
@@ -116,10 +144,18 @@ impl Operator for GemvInt8 {
 
     fn cases(&self) -> Vec<Case> {
         let dims = |batch, m, n| [("batch", batch), ("m", m), ("n", n)];
+        let columns = |case: Case| case.arrange("a", COLUMNS);
         let mut cases = vec![
             Case::production(&INFO, "16384x16384 x float16", DType::F16, dims(1, 16384, 16384)),
             Case::production(&INFO, "14336x4096 x float16", DType::F16, dims(1, 14336, 4096)),
             Case::production(&INFO, "16384x16384 8 vectors x float16", DType::F16, dims(8, 16384, 16384)),
+            columns(Case::production(&INFO, "16384x16384 column-major x float16", DType::F16, dims(1, 16384, 16384))),
+            columns(Case::production(
+                &INFO,
+                "16384x16384 column-major 8 vectors x float16",
+                DType::F16,
+                dims(8, 16384, 16384),
+            )),
         ];
         for &dtype in INFO.dtypes {
             cases.extend([
@@ -133,6 +169,13 @@ impl Operator for GemvInt8 {
                 Case::empty(&INFO, dtype, dims(1, 8, 0)),
                 Case::boundary(&INFO, dtype, dims(8, 5, 4096)),
                 Case::boundary(&INFO, dtype, dims(9, 4, 64)).offset(1),
+                columns(Case::odd(&INFO, dtype, dims(1, 528, 203))),
+                columns(Case::odd(&INFO, dtype, dims(1, 37, 203))),
+                columns(Case::odd(&INFO, dtype, dims(2, 37, 99))),
+                columns(Case::odd(&INFO, dtype, dims(10, 264, 99))),
+                Case::odd(&INFO, dtype, dims(3, 24, 40)).arrange("a", COLUMNS.row_pad(16)),
+                columns(Case::empty(&INFO, dtype, dims(2, 8, 0))),
+                columns(Case::boundary(&INFO, dtype, dims(1, 16, 33))).offset(1),
             ]);
         }
         cases

@@ -8,9 +8,11 @@ pub use gemv::{gemv, gemv_into};
 pub use gemv_int8::{gemv_int8, gemv_int8_into};
 
 use cuda_std::launch::Dim3;
-use gpu_kernels::ops::gemv::{VECTORS, rows_per_block};
+use gpu_kernels::ops::gemv::{BLOCK, STRIP, VECTORS, column_blocks, rows_per_block};
 
+use super::elementwise::grid;
 use super::model::*;
+use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::host_tensor::HostTensor;
@@ -39,9 +41,52 @@ fn readings(info: &OpInfo, batch: usize, packed: bool) -> Result<[u32; 2]> {
 
 /// The grid of a kernel over rows of elements of `bytes` bytes.
 fn rows_grid(info: &OpInfo, m: usize, bytes: usize, [shared, readings]: [u32; 2]) -> Result<Option<Dim3>> {
-    let blocks = super::elementwise::grid(info, "a", m, rows_per_block(shared as usize, bytes) as usize)?;
+    let blocks = grid(info, "a", m, rows_per_block(shared as usize, bytes) as usize)?;
     Ok(blocks.filter(|_| readings > 0).map(|x| Dim3::new(x, readings, 1)))
 }
+
+/// Waves of blocks of a kernel over columns: of more, parts get short.
+const MAX_WAVES: u32 = 4;
+
+/// How a kernel over columns is launched, and what adds its parts.
+struct ColumnsPlan {
+    grid: Dim3,
+    /// Columns of a part, and how many parts there are.
+    part: u32,
+    parts: u32,
+    sums: Dim3,
+}
+
+impl ColumnsPlan {
+    /// For `[m, n]` in packs of `pack` elements and `batch` vectors, which have that many [`readings`]; `None` when there is nothing to do.
+    fn new(
+        info: &OpInfo,
+        device: &Device,
+        [m, pack]: [usize; 2],
+        [n, batch, readings]: [u32; 3],
+    ) -> Result<Option<Self>> {
+        let items = if batch == 0 { 0 } else { m };
+        let Some(strips) = grid(info, "a", items, STRIP as usize * pack)? else { return Ok(None) };
+        let Some(sums) = grid(info, "y", m, BLOCK as usize)? else { return Ok(None) };
+        if batch > 65_535 {
+            return Err(Error::too_large(info.name, "x", format!("{batch} vectors, at most 65535 are supported")));
+        }
+        // As many parts as fill the device with whole waves of blocks, each long enough to keep a block's warps busy a while.
+        let shared = if readings < batch { VECTORS } else { 1 };
+        let resident = column_blocks(shared) * device.info().multiprocessors;
+        let waves = (1..=MAX_WAVES).map(|waves| (waves * resident, waves * resident / strips));
+        let filled = |(room, parts): &(u32, u32)| u64::from(parts * strips) * 1000 / u64::from(*room);
+        let parts = waves.filter(|(_, parts)| *parts > 0).rev().max_by_key(filled).map_or(1, |(_, parts)| parts);
+        let parts = parts.min(n.div_ceil(64)).max(1);
+        let part = n.div_ceil(parts);
+        let parts = if part == 0 { 1 } else { n.div_ceil(part) };
+        let (grid, sums) = (Dim3::new(strips, parts, readings), Dim3::new(sums, batch, 1));
+        Ok(Some(Self { grid, part, parts, sums }))
+    }
+}
+
+/// A column-major matrix.
+const COLUMNS: Arrangement = Arrangement::DENSE.order(&[1, 0]);
 
 /// The shape of `y` for that of `x` and m.
 fn product_shape(x: &[usize], m: usize) -> Vec<usize> {

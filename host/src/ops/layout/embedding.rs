@@ -1,11 +1,16 @@
 //! Rows of a table looked up by number, and the gradient of the table.
 
-use cuda_std::launch::Dim3;
+use cuda_std::launch::{Dim3, Instance};
+use cuda_std::{bf16, f16};
+use gpu_kernels::ops::elementwise::cast::Cast;
 use gpu_kernels::ops::layout::embedding as gk;
+use gpu_kernels::ops::random::fill::Fill;
 
 use super::{Runs, by_word};
 use crate::dispatch;
+use crate::ops::elementwise::cast_into;
 use crate::ops::model::*;
+use crate::ops::random::fill_into;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
@@ -145,6 +150,46 @@ pub fn embedding_backward_into<'a, T: Float>(
     }
 }
 
+/// [`embedding_backward_into`] by atomic additions to a table of f32: `dtable` itself, or of other types one that is rounded into it.
+fn add_atomically<'a, T: Float>(
+    stream: &Stream,
+    ids: View<'a, i32>,
+    dy: View<'a, T>,
+    mut dtable: ViewMut<'a, T>,
+) -> Result<()> {
+    let op = BACKWARD.name;
+    let [tokens]: [usize; 1] = ids.dims(op, "ids")?;
+    let [vocab, d]: [usize; 2] = dtable.dims(op, "dtable")?;
+    ids.require_contiguous(op, "ids")?;
+    dy.require_shape(op, "dy", &[tokens, d])?;
+    let dy_stride = dy.require_row_stride(op, "dy")?;
+    let dtable_stride = dtable.require_row_stride(op, "dtable")?;
+    let vocab_rows = rows(&BACKWARD, "dtable", vocab)?;
+    let in_place = T::DTYPE == DType::F32;
+    let mut sums = Tensor::<f32>::zeros(stream, if in_place { [0, 0] } else { [vocab, d] })?;
+    let aligned = dy.rows_aligned(16) && (!in_place || dtable.rows_aligned(16));
+    let (to, stride) = if in_place {
+        fill_into(stream, 0.0, &mut dtable)?;
+        (dtable.ptr_mut(stream)?.cast::<f32>(), dtable_stride)
+    } else {
+        (sums.view_mut().ptr_mut(stream)?, d)
+    };
+    if let Some(runs) = Runs::new(&BACKWARD, "dy", [tokens, d], size_of::<T>(), aligned)? {
+        let (ids, dy) = (ids.ptr(stream)?, dy.ptr(stream)?);
+        let args = (ids, dy, to, runs.count, runs.width, vocab_rows, dy_stride as u64, stride as u64);
+        // SAFETY: the tensors are live and hold these rows at these strides, of elements that are f32 where it is dtable, the kernel bounds ids by
+        // the table's rows, dtable is borrowed mutably, and packs are taken only where they are aligned and whole.
+        unsafe {
+            if runs.packed {
+                stream.launch::<gk::EmbeddingBackwardAtomic<T, true>>(runs.grid, args)?;
+            } else {
+                stream.launch::<gk::EmbeddingBackwardAtomic<T, false>>(runs.grid, args)?;
+            }
+        }
+    }
+    if in_place { Ok(()) } else { cast_into::<f32, T>(stream, &sums, dtable) }
+}
+
 /// Rows of a table, as the kernels count them.
 fn rows(info: &OpInfo, arg: &'static str, vocab: usize) -> Result<u32> {
     let fits = u32::try_from(vocab).ok().filter(|rows| *rows <= 1 << 31);
@@ -185,8 +230,21 @@ static BACKWARD: OpInfo = OpInfo {
     ],
     params: &[ParamInfo::int("vocab", 20, "rows of the table")],
     dtypes: DType::FLOATS,
-    kernels: &[gk::EMBEDDING_BACKWARD],
-    variants: &[],
+    kernels: &[
+        gk::EMBEDDING_BACKWARD,
+        gk::EMBEDDING_BACKWARD_ATOMIC,
+        &[Instance::of::<Fill<f32>>(), Instance::of::<Cast<f32, f16>>(), Instance::of::<Cast<f32, bf16>>()],
+    ],
+    variants: &[Variant {
+        name: "atomic",
+        doc: "every token adds its row to a table of f32, in any order: not reproducible",
+        applies: |_, _| true,
+        launch: |stream, args, _| {
+            dispatch!(BACKWARD, args.dtype("dy")?, float => |T| {
+                add_atomically::<T>(stream, args.input("ids")?, args.input("dy")?, args.output("dtable")?)
+            })
+        },
+    }],
 };
 
 /// The cases of either, for the tensors whose rows may be padded.

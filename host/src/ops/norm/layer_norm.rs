@@ -62,7 +62,7 @@ pub fn layer_norm_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (x, weight, bias, mut y) = (x.into(), weight.into(), bias.into(), y.into());
-    let rows = Rows::of(&INFO, "x", &x)?.and(&weight).and(&bias).and_mut(&y);
+    let rows = Rows::of(&INFO, "x", &x)?.and(&weight).and(&bias).and_mut(&y).wide_from(257);
     super::require_weight(&INFO, "weight", &weight, x.cols())?;
     super::require_weight(&INFO, "bias", &bias, x.cols())?;
     y.require_shape(INFO.name, "y", x.shape())?;

@@ -6,6 +6,7 @@ pub mod layer_norm;
 pub mod layer_norm_backward;
 pub mod rms_norm;
 pub mod rms_norm_backward;
+pub mod row;
 
 pub use add_rms_norm::{add_rms_norm, add_rms_norm_into};
 pub use layer_norm::{layer_norm, layer_norm_into};
@@ -14,6 +15,7 @@ pub use rms_norm::{rms_norm, rms_norm_into};
 pub use rms_norm_backward::{
     add_rms_norm_backward, add_rms_norm_backward_into, rms_norm_backward, rms_norm_backward_into,
 };
+pub use row::{row, row_into};
 
 use super::model::{Case, OpInfo, Tolerance, roundoff};
 use crate::runtime::dtype::{DType, Float};

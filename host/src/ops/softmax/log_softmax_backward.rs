@@ -2,10 +2,11 @@
 
 use gpu_kernels::ops::softmax::log_softmax_backward as gk;
 
+use super::backward::{Backward, backward};
 use super::log_softmax::LogSoftmax;
 use crate::dispatch;
 use crate::ops::model::*;
-use crate::ops::rows::{self, launch_rows};
+use crate::ops::rows::launch_rows;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -47,15 +48,12 @@ pub fn log_softmax_backward_into<'a, T: Float>(
     scale: f32,
     dx: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    super::backward(&INFO, stream, [y.into(), dy.into()], scale, dx.into(), |plan, args| {
+    backward(&INFO, stream, [y.into(), dy.into()], scale, dx.into(), |plan, args| {
         // SAFETY: the tensors are live; every row holds d elements at its stride, and dx is borrowed mutably. The plan names a team
         // that holds such rows.
         unsafe { launch_rows!(stream, plan, gk::LogSoftmaxBackward / LogSoftmaxBackwardCluster, T, args) }
     })
 }
-
-/// The operator's entry in the registry.
-pub struct LogSoftmaxBackward;
 
 static INFO: OpInfo = OpInfo {
     name: "log_softmax_backward",
@@ -73,66 +71,26 @@ static INFO: OpInfo = OpInfo {
     variants: &[],
 };
 
-impl Operator for LogSoftmaxBackward {
-    fn info(&self) -> &'static OpInfo {
-        &INFO
-    }
-
-    fn cases(&self) -> Vec<Case> {
-        let dims = |rows, d| [("rows", rows), ("d", d)];
-        let name = "rows=16384 d=4096 bfloat16";
-        let mut cases = vec![Case::production(&INFO, name, DType::BF16, dims(16384, 4096))];
-        for &dtype in INFO.dtypes {
-            cases.extend(rows::cases(&INFO, dtype, rows::CLUSTERED_LIMITS, &[]));
-            cases.push(Case::odd(&INFO, dtype, dims(11, 88)).param("scale", 0.5));
-        }
-        cases
-    }
-
-    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
-        let [d] = case.dims(["d"])?;
-        // Like those of even probabilities.
-        let log = (d.max(1) as f64).ln();
-        super::backward_inputs(case, Values::Uniform { low: -2.0 - log, high: -log })
-    }
-
-    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
-        let y = inputs.get("y")?;
-        rows::require(&INFO, "y", y.shape())?;
-        inputs.get("dy")?.has_shape(y.shape())?;
-        params.f32("scale")?;
-        Ok(vec![TensorMeta::new("dx", y.dtype(), y.shape())])
-    }
-
-    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        let scale = params.f32("scale")?;
+/// [`log_softmax_backward`] in the registry.
+pub static LOG_SOFTMAX_BACKWARD: Backward = Backward {
+    info: &INFO,
+    forward: &LogSoftmax,
+    launch: |stream, args, scale| {
         dispatch!(INFO, args.dtype("y")?, float => |T| {
             log_softmax_backward_into::<T>(stream, args.input("y")?, args.input("dy")?, scale, args.output("dx")?)
         })
-    }
-
-    fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
-        let (y, dy, scale) = (inputs.get("y")?, inputs.get("dy")?, f64::from(params.f32("scale")?));
-        Ok(reference::by_row(rows, |r| {
-            let (y, dy) = (reference::row(y, r), reference::row(dy, r));
-            let sum: f64 = dy.iter().sum();
-            y.iter().zip(&dy).map(|(y, dy)| scale * (dy - y.exp() * sum)).collect()
-        }))
-    }
-
-    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
-        // Σ dy is of order √d and errs by √d·2⁻²⁴ of it; e^y is at most 1/d.
-        let abs = 4e-6;
+    },
+    row: |y, dy| {
+        let sum: f64 = dy.iter().sum();
+        y.iter().zip(dy).map(|(y, dy)| dy - y.exp() * sum).collect()
+    },
+    values: |d| {
+        let log = (d as f64).ln();
+        Values::Uniform { low: -2.0 - log, high: -log }
+    },
+    // Σ dy is of order √d and errs by √d·2⁻²⁴ of it; e^y is at most 1/d.
+    accuracy: |_| {
         let why = "one rounding to storage; 2⁻²⁴ of a sum of √d times a probability of 1/d, 2⁻²² of its exponential, which may cancel with dy";
-        super::tolerance(case, abs, why)
-    }
-
-    fn cost(&self, case: &Case) -> Result<Cost> {
-        let [rows, d] = case.dims(["rows", "d"])?;
-        Ok(Cost::memory((3 * rows * d * case.dtype.size()) as u64))
-    }
-
-    fn gradient(&self) -> Option<Gradient> {
-        Some(Gradient { forward: &LogSoftmax, of_outputs: &[("dy", "y")], of_inputs: &[("dx", "x")] })
-    }
-}
+        (4e-6, why)
+    },
+};

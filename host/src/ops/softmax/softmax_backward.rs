@@ -2,10 +2,11 @@
 
 use gpu_kernels::ops::softmax::softmax_backward as gk;
 
+use super::backward::{Backward, backward};
 use super::softmax::Softmax;
 use crate::dispatch;
 use crate::ops::model::*;
-use crate::ops::rows::{self, launch_rows};
+use crate::ops::rows::launch_rows;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -47,15 +48,12 @@ pub fn softmax_backward_into<'a, T: Float>(
     scale: f32,
     dx: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    super::backward(&INFO, stream, [y.into(), dy.into()], scale, dx.into(), |plan, args| {
+    backward(&INFO, stream, [y.into(), dy.into()], scale, dx.into(), |plan, args| {
         // SAFETY: the tensors are live; every row holds d elements at its stride, and dx is borrowed mutably. The plan names a team
         // that holds such rows.
         unsafe { launch_rows!(stream, plan, gk::SoftmaxBackward / SoftmaxBackwardCluster, T, args) }
     })
 }
-
-/// The operator's entry in the registry.
-pub struct SoftmaxBackward;
 
 static INFO: OpInfo = OpInfo {
     name: "softmax_backward",
@@ -73,66 +71,24 @@ static INFO: OpInfo = OpInfo {
     variants: &[],
 };
 
-impl Operator for SoftmaxBackward {
-    fn info(&self) -> &'static OpInfo {
-        &INFO
-    }
-
-    fn cases(&self) -> Vec<Case> {
-        let dims = |rows, d| [("rows", rows), ("d", d)];
-        let name = "rows=16384 d=4096 bfloat16";
-        let mut cases = vec![Case::production(&INFO, name, DType::BF16, dims(16384, 4096))];
-        for &dtype in INFO.dtypes {
-            cases.extend(rows::cases(&INFO, dtype, rows::CLUSTERED_LIMITS, &[]));
-            cases.push(Case::odd(&INFO, dtype, dims(11, 88)).param("scale", 0.5));
-        }
-        cases
-    }
-
-    fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
-        let [d] = case.dims(["d"])?;
-        // Like those of even probabilities.
-        super::backward_inputs(case, Values::Uniform { low: 0.0, high: 2.0 / d.max(1) as f64 })
-    }
-
-    fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
-        let y = inputs.get("y")?;
-        rows::require(&INFO, "y", y.shape())?;
-        inputs.get("dy")?.has_shape(y.shape())?;
-        params.f32("scale")?;
-        Ok(vec![TensorMeta::new("dx", y.dtype(), y.shape())])
-    }
-
-    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        let scale = params.f32("scale")?;
+/// [`softmax_backward`] in the registry.
+pub static SOFTMAX_BACKWARD: Backward = Backward {
+    info: &INFO,
+    forward: &Softmax,
+    launch: |stream, args, scale| {
         dispatch!(INFO, args.dtype("y")?, float => |T| {
             softmax_backward_into::<T>(stream, args.input("y")?, args.input("dy")?, scale, args.output("dx")?)
         })
-    }
-
-    fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
-        let (y, dy, scale) = (inputs.get("y")?, inputs.get("dy")?, f64::from(params.f32("scale")?));
-        Ok(reference::by_row(rows, |r| {
-            let (y, dy) = (reference::row(y, r), reference::row(dy, r));
-            let mean: f64 = y.iter().zip(&dy).map(|(y, dy)| y * dy).sum();
-            y.iter().zip(&dy).map(|(y, dy)| scale * y * (dy - mean)).collect()
-        }))
-    }
-
-    fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
-        let [d] = case.dims(["d"])?;
+    },
+    row: |y, dy| {
+        let mean: f64 = y.iter().zip(dy).map(|(y, dy)| y * dy).sum();
+        y.iter().zip(dy).map(|(y, dy)| y * (dy - mean)).collect()
+    },
+    // Like those of even probabilities.
+    values: |d| Values::Uniform { low: 0.0, high: 2.0 / d as f64 },
+    accuracy: |d| {
         // dy and the mean, of order 6 and 1, err by 2⁻²⁴ of it and may cancel.
-        let abs = 2.0 / d.max(1) as f64 * (8.0 + (d as f64).sqrt()) * roundoff(DType::F32);
-        let why = "one rounding to storage; y times 2⁻²⁴ of dy and of √d terms of the mean, which may cancel";
-        super::tolerance(case, abs, why)
-    }
-
-    fn cost(&self, case: &Case) -> Result<Cost> {
-        let [rows, d] = case.dims(["rows", "d"])?;
-        Ok(Cost::memory((3 * rows * d * case.dtype.size()) as u64))
-    }
-
-    fn gradient(&self) -> Option<Gradient> {
-        Some(Gradient { forward: &Softmax, of_outputs: &[("dy", "y")], of_inputs: &[("dx", "x")] })
-    }
-}
+        let abs = 2.0 / d as f64 * (8.0 + (d as f64).sqrt()) * roundoff(DType::F32);
+        (abs, "one rounding to storage; y times 2⁻²⁴ of dy and of √d terms of the mean, which may cancel")
+    },
+};

@@ -2,7 +2,8 @@
 //!
 //! Functions named `…_approx` are one hardware instruction with the error its documentation gives. The others round
 //! correctly where they say so; otherwise their own error is within 2 ulp (3 for those that combine others), sampled over
-//! their whole domain, to which the instructions inside add theirs. Infinities and NaN give the usual results.
+//! their whole domain, to which the instructions inside add theirs. Infinities and NaN give the usual results. On the host an instruction is
+//! rounded correctly, so that results differ by its error.
 
 mod approx;
 mod exponential;

@@ -7,10 +7,8 @@ macro_rules! correctly_rounded {
         pub fn $name($($argument: f32),*) -> f32 {
             #[cfg(target_arch = "nvptx64")]
             return core::f32::math::$function($($argument),*);
-            #[cfg(all(test, not(target_arch = "nvptx64")))]
-            return f32::$function($($argument),*);
-            #[cfg(all(not(test), not(target_arch = "nvptx64")))]
-            crate::device_only()
+            #[cfg(not(target_arch = "nvptx64"))]
+            f32::$function($($argument),*)
         }
     )* };
 }
@@ -35,8 +33,6 @@ correctly_rounded! {
 pub fn fma_f64(a: f64, b: f64, c: f64) -> f64 {
     #[cfg(target_arch = "nvptx64")]
     return core::f64::math::mul_add(a, b, c);
-    #[cfg(all(test, not(target_arch = "nvptx64")))]
-    return a.mul_add(b, c);
-    #[cfg(all(not(test), not(target_arch = "nvptx64")))]
-    crate::device_only()
+    #[cfg(not(target_arch = "nvptx64"))]
+    a.mul_add(b, c)
 }

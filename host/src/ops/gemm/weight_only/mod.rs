@@ -105,7 +105,7 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
             let sizes = Sizes { c: n as u64, m: m as u32, ..sizes };
             let args = (a.ptr(stream)?, w.ptr(stream)?, scales.ptr(stream)?, target, sizes);
             parts(r, packed, (blocks, count).into(), args)?;
-            let add = (target.into(), c.ptr_mut(stream)?, n as u64, m as u32, count, c_stride);
+            let add = (target.into(), DevicePtr::null(), c.ptr_mut(stream)?, n as u64, m as u32, count, c_stride);
             // SAFETY: the workspace holds a sum for each part and element of c, and lives until the work that is queued here is done; c is
             // borrowed mutably and has these rows.
             unsafe { stream.launch::<sum::GemvSum<T>>((sums, m as u32), add)? };

@@ -1,4 +1,5 @@
-//! Formulas of a user's own, each fused into one kernel: [`map!`](crate::map!) and [`zip!`](crate::zip!).
+//! Formulas of a user's own, each fused into one kernel: [`map!`](crate::map!) and [`zip!`](crate::zip!), and over rows
+//! [`row!`](crate::row!).
 //!
 //! A crate of kernels names a formula, and the macro makes a value of it that the host's `ops::map` and `ops::zip` take. The crate depends on
 //! this one without default features, so that of the operators only what they share is compiled with it:
@@ -26,6 +27,8 @@
 //!
 //! The kernels have instances for f32, f16 and bf16, which compute in f32 and round once; their traffic is [`map`](mod@crate::map)'s. What a
 //! formula says is safe Rust: it sees values, never where they lie.
+
+pub mod row;
 
 use cuda_std::float::Element;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Fields, Instance, Kernel};

@@ -1,0 +1,196 @@
+//! How a formula over rows is written, and what is made of it.
+
+/// A formula over rows, fused into a kernel: reductions of a row, and what becomes of each of its elements. See
+/// [`fuse::row`](mod@crate::fuse::row).
+///
+/// Written as a function of one to four inputs, of the place of the element and how many elements a row has, if it wants to know
+/// them, and of numbers that all rows share. Its body has three kinds of lines:
+///
+/// - `let total = sum(…);`, with `sum`, `mean`, `max` or `min` of what stands there for each element. It stands alone: what is computed of it
+///   comes in a line of its own. `let (a, b) = (sum(…), max(…));` reduces to several values at once, which costs as much as one where a row
+///   is held, and saves a read where it is not.
+/// - `let scale = …;`, numbers of the row: of what was reduced and of the parameters. Elements are not seen here.
+/// - last, the value of each element. What needs several steps is a block.
+///
+/// It becomes a value of its name, for the host's `ops::row`, or a function of its parameters that gives one. Its method `values` is the formula
+/// on slices. The body is safe code over `f32`; `cuda_std::math` has what `core` lacks.
+#[macro_export]
+macro_rules! row {
+    ($(
+        $(#[$meta:meta])*
+        $visibility:vis fn $name:ident(
+            [$($x:ident),+ $(,)?]: [f32; $count:tt]
+            $(, [$column:ident, $columns:ident]: [usize; 2])?
+            $(, $param:ident: f32)* $(,)?
+        ) -> f32 { $($body:tt)+ }
+    )+) => { $(
+        $crate::formula_type! { $(#[$meta])* $visibility $name($($param)*) }
+
+        impl $name {
+            /// The formula, of rows in slices of one length.
+            #[allow(dead_code)]
+            $visibility fn values(self, inputs: [&[f32]; $count], output: &mut [f32]) {
+                self.of_row($crate::fuse::row::OfSlices::new(inputs, output));
+            }
+
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn of_row<R: $crate::fuse::row::Row<$count>>(self, row: R) -> R::Written {
+                let Self { $($param),* } = self;
+                $(let $columns = row.columns();)?
+                $crate::row_steps! { row (0) [$($x)+] [$($column)?] $($body)+ }
+            }
+        }
+
+        $crate::row_kernels! { $count $name [$($x)+] [$($param)*] }
+    )+ };
+}
+
+/// The lines of a formula: the row, how many values were reduced so far, the names of the elements and of the place, the lines.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! row_steps {
+    ($row:ident $n:tt $x:tt $at:tt let $value:ident = sum($of:expr); $($rest:tt)+) => {
+        $crate::row_step! { $row $n $x $at [$value] [sum] [($of)] $($rest)+ }
+    };
+    ($row:ident $n:tt $x:tt $at:tt let $value:ident = mean($of:expr); $($rest:tt)+) => {
+        $crate::row_step! { $row $n $x $at [$value] [mean] [($of)] $($rest)+ }
+    };
+    ($row:ident $n:tt $x:tt $at:tt let $value:ident = max($of:expr); $($rest:tt)+) => {
+        $crate::row_step! { $row $n $x $at [$value] [max] [($of)] $($rest)+ }
+    };
+    ($row:ident $n:tt $x:tt $at:tt let $value:ident = min($of:expr); $($rest:tt)+) => {
+        $crate::row_step! { $row $n $x $at [$value] [min] [($of)] $($rest)+ }
+    };
+    ($row:ident $n:tt $x:tt $at:tt let ($($value:ident),+ $(,)?) = ($($kind:ident($of:expr)),+ $(,)?); $($rest:tt)+) => {
+        $crate::row_step! { $row $n $x $at [$($value)+] [$($kind)+] [$(($of))+] $($rest)+ }
+    };
+    ($row:ident $n:tt $x:tt $at:tt let $value:pat_param = $of:expr; $($rest:tt)+) => {{
+        let $value = $of;
+        $crate::row_steps! { $row $n $x $at $($rest)+ }
+    }};
+    ($row:ident $n:tt [$($x:ident)+] [$($at:ident)?] $value:expr) => {
+        $row.write(|[$($x),+], at| {
+            $(let $at: usize = at;)?
+            $value
+        })
+    };
+}
+
+/// A line that reduces, and those after it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! row_step {
+    (
+        $row:ident ($n:expr) [$($x:ident)+] [$($at:ident)?]
+        [$($value:ident)+] [$($kind:ident)+] [$($of:tt)+] $($rest:tt)+
+    ) => {{
+        let [$($value),+] = $row.reduce::<{ $n }, _>([$($crate::fuse::row::Reduction::$kind),+], |[$($x),+], at| {
+            $(let $at: usize = at;)?
+            [$($of),+]
+        });
+        $crate::row_steps! { $row ($n $(+ $crate::one_of!($value))+) [$($x)+] [$($at)?] $($rest)+ }
+    }};
+}
+
+/// 1, whatever it is of.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! one_of {
+    ($of:ident) => {
+        1
+    };
+}
+
+/// The kernels of a formula over rows.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! row_kernels {
+    (1 $($rest:tt)+) => { $crate::row_kernels! { @ 1 8 $($rest)+ } };
+    (2 $($rest:tt)+) => { $crate::row_kernels! { @ 2 8 $($rest)+ } };
+    (3 $($rest:tt)+) => { $crate::row_kernels! { @ 3 4 $($rest)+ } };
+    (4 $($rest:tt)+) => { $crate::row_kernels! { @ 4 4 $($rest)+ } };
+    (@ $count:tt $packs:tt $name:ident [$($x:ident)+] [$($param:ident)*]) => {
+        #[allow(missing_docs, unreachable_pub, unsafe_code, unsafe_op_in_unsafe_fn, clippy::too_many_arguments)]
+        const _: () = {
+            use $crate::fuse::row::{MAX_REDUCTIONS, run};
+            use $crate::rows::{self, Block, Cluster, Lanes, Stream, Team, Warp};
+
+            const _: () = assert!($packs == $crate::fuse::row::packs($count));
+
+            #[::cuda_std::kernel(
+                dtypes(T: float),
+                types(P: Lanes<2>, Warp<4>, Block<2>, Block<$packs>, Stream),
+                symbol = $name,
+                block = P::THREADS,
+                min_blocks = rows::blocks::<P>($count + 1),
+                shared = <P as Team>::Partials<MAX_REDUCTIONS>
+            )]
+            pub unsafe fn fused<T: ::cuda_std::float::Element, P: Team>(
+                $($x: *const T,)+
+                output: *mut T,
+                rows: u64,
+                d: u64,
+                strides: $crate::fuse::Strides<$count>,
+                $($param: f32,)*
+            ) {
+                let formula = $name { $($param),* };
+                let inputs: [*const T; $count] = [$($x),+];
+                let inputs = ::core::array::from_fn(|i| (inputs[i], strides.inputs[i]));
+                run::<T, P, $count>(inputs, (output, strides.output), rows, d, |row| formula.of_row(row));
+            }
+
+            #[::cuda_std::kernel(
+                dtypes(T: float),
+                types(P: Cluster<$packs>),
+                symbol = $name,
+                block = P::THREADS,
+                min_blocks = rows::blocks::<P>($count + 1),
+                cluster = rows::CLUSTER,
+                arch = "sm_90a",
+                shared = <P as Team>::Partials<MAX_REDUCTIONS>
+            )]
+            pub unsafe fn clustered<T: ::cuda_std::float::Element, P: Team>(
+                $($x: *const T,)+
+                output: *mut T,
+                rows: u64,
+                d: u64,
+                strides: $crate::fuse::Strides<$count>,
+                $($param: f32,)*
+            ) {
+                let formula = $name { $($param),* };
+                let inputs: [*const T; $count] = [$($x),+];
+                let inputs = ::core::array::from_fn(|i| (inputs[i], strides.inputs[i]));
+                run::<T, P, $count>(inputs, (output, strides.output), rows, d, |row| formula.of_row(row));
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            // SAFETY: the kernels are `run`, over these operands.
+            unsafe impl $crate::fuse::row::RowFormula<$count> for $name {
+                const NAME: &'static str = stringify!($name);
+                const INPUTS: [&'static str; $count] = [$(stringify!($x)),+];
+                const KERNELS: &'static [::cuda_std::launch::Instance] = FUSED;
+                const CLUSTERED: &'static [::cuda_std::launch::Instance] = CLUSTERED;
+                type Args<T: ::cuda_std::float::Element> = <Fused<T, Stream> as ::cuda_std::launch::Kernel>::Args;
+                type Lanes<T: ::cuda_std::float::Element> = Fused<T, Lanes<2>>;
+                type Warp<T: ::cuda_std::float::Element> = Fused<T, Warp<4>>;
+                type ShortBlock<T: ::cuda_std::float::Element> = Fused<T, Block<2>>;
+                type Block<T: ::cuda_std::float::Element> = Fused<T, Block<$packs>>;
+                type Cluster<T: ::cuda_std::float::Element> = Clustered<T, Cluster<$packs>>;
+                type Stream<T: ::cuda_std::float::Element> = Fused<T, Stream>;
+
+                fn args<T: ::cuda_std::float::Element>(
+                    self,
+                    inputs: [::cuda_std::launch::DevicePtr<T>; $count],
+                    output: ::cuda_std::launch::DevicePtrMut<T>,
+                    rows: u64,
+                    d: u64,
+                    strides: $crate::fuse::Strides<$count>,
+                ) -> Self::Args<T> {
+                    let [$($x),+] = inputs;
+                    ($($x,)+ output, rows, d, strides, $(self.$param,)*)
+                }
+            }
+        };
+    };
+}
