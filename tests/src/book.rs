@@ -9,6 +9,7 @@ macro_rules! chapters {
 
 chapters! {
     start: "start",
+    kernel: "kernel",
     simulator: "simulator",
     activation: "families/activation",
     elementwise: "families/elementwise",

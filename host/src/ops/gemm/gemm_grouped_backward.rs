@@ -143,8 +143,7 @@ fn of_weight<T: Float + Half, C: Float + Element>(
     mut dweight: ViewMut<'_, C>,
     path: Path,
 ) -> Result<()> {
-    let [rows, out]: [usize; 2] = dy.dims(INFO.name, "dy")?;
-    let [_, depth]: [usize; 2] = x.dims(INFO.name, "x")?;
+    let ([rows, out], [_, depth]) = (dy.dims::<2>(INFO.name, "dy")?, x.dims::<2>(INFO.name, "x")?);
     // One offset more, as has been checked.
     let groups = offsets.shape()[0] - 1;
     dweight.require_shape(INFO.name, "dweight", &[groups, out, depth])?;
@@ -245,11 +244,9 @@ fn of_dweight(dtype: DType, params: &Params) -> Result<DType> {
 }
 
 fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
-    let Ok([groups, rows, depth, out]) = case.dims(DIMS) else {
-        return false;
-    };
-    let columns = |name, shape: &[usize]| fits_tma(case, name, case.dtype, shape, true) == Some(Major::Mn);
+    let Ok([groups, rows, depth, out]) = case.dims(DIMS) else { return false };
     let lies = |name, shape: &[usize], turned| fits_tma(case, name, case.dtype, shape, turned);
+    let columns = |name, shape: &[usize]| lies(name, shape, true) == Some(Major::Mn);
     let of_rows = [lies("dy", &[rows, out], false), lies("dx", &[rows, depth], false)];
     device.compute_capability == (9, 0)
         && columns("dy", &[rows, out])
@@ -406,8 +403,8 @@ impl Operator for GemmGroupedBackward {
 
     fn cost(&self, case: &Case) -> Result<Cost> {
         let [groups, rows, depth, out] = case.dims(DIMS)?;
-        let times = if case.params.bool(ACCUMULATE)? { 2 } else { 1 };
-        let dweight = times * of_dweight(case.dtype, &case.params)?.size() * groups * out * depth;
+        let passes = 1 + usize::from(case.params.bool(ACCUMULATE)?);
+        let dweight = passes * of_dweight(case.dtype, &case.params)?.size() * groups * out * depth;
         let bytes = case.dtype.size() * (2 * rows * depth + groups * out * depth + rows * out) + 4 * (groups + 1);
         Ok(Cost::compute((bytes + dweight) as u64, 4 * (rows * depth * out) as u64, Bound::Tensor(case.dtype)))
     }

@@ -1,12 +1,10 @@
 //! Cutting one kernel, and everything it can reach, out of a module.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    fmt::Write as _,
-    hash::Hash,
-    ops::Range,
-    rc::Rc,
-};
+mod output;
+
+use std::{collections::HashMap, ops::Range, rc::Rc};
+
+use output::Output;
 
 use super::{
     Item, Kind, Place, Program, is_panic,
@@ -305,154 +303,6 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// The cut under construction.
-struct Output<'p, 'a> {
-    program: &'p Program<'a>,
-    text: String,
-    /// The items met so far, in order, and how each is called if not by its name.
-    reached: Vec<Place>,
-    names: HashMap<Place, Option<String>>,
-    renamed: usize,
-    attributes: Numbers<String>,
-    metadata: Numbers<Node<'a>>,
-}
-
-/// What has numbers, and the new numbers of the modules' old ones.
-struct Numbers<T> {
-    all: Vec<T>,
-    known: HashMap<T, usize>,
-    new: HashMap<(usize, u32), usize>,
-}
-
-impl<T: Clone + Eq + Hash> Numbers<T> {
-    fn new() -> Numbers<T> {
-        Numbers { all: Vec::new(), known: HashMap::new(), new: HashMap::new() }
-    }
-
-    /// The new number of what is `number` in a module. What is the same has the same.
-    fn renew(&mut self, module: usize, number: u32, value: impl FnOnce() -> T) -> usize {
-        *self.new.entry((module, number)).or_insert_with(|| {
-            let value = value();
-            let next = self.all.len();
-            let new = *self.known.entry(value.clone()).or_insert(next);
-            if new == next {
-                self.all.push(value);
-            }
-            new
-        })
-    }
-}
-
-/// A metadata node. One that refers to others, or is told from those that look the same, is its module's own.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Node<'a> {
-    Shared(&'a str),
-    Own { module: usize, number: u32, text: &'a str },
-}
-
-impl<'p, 'a> Output<'p, 'a> {
-    fn new(program: &'p Program<'a>) -> Self {
-        Output {
-            program,
-            text: String::new(),
-            reached: Vec::new(),
-            names: HashMap::new(),
-            renamed: 0,
-            attributes: Numbers::new(),
-            metadata: Numbers::new(),
-        }
-    }
-
-    /// What `item` is called here; the first time it is asked, the item becomes part of the cut.
-    fn name<'s>(&'s mut self, place: Place, item: &'s Prepared<'a>) -> &'s str {
-        let name = self.names.entry(place).or_insert_with(|| {
-            self.reached.push(place);
-            item.stem.map(|stem| {
-                self.renamed += 1;
-                format!("{stem}.{}", self.renamed - 1)
-            })
-        });
-        name.as_deref().unwrap_or(item.name)
-    }
-
-    fn symbol(&mut self, place: Place, item: &Prepared<'a>) {
-        let name = self.name(place, item).to_owned();
-        self.text.push('@');
-        self.text += &name;
-    }
-
-    fn attributes(&mut self, module: usize, number: u32) {
-        let group = || self.program.modules[module].attributes.get(&number).copied().unwrap_or("{ }");
-        let new = self.attributes.renew(module, number, || without_target(group()));
-        let _ = write!(self.text, "#{new}");
-    }
-
-    fn metadata(&mut self, module: usize, number: u32) {
-        let text = self.program.modules[module].metadata.get(&number).copied().unwrap_or("!{}");
-        let new = self.metadata.renew(module, number, || {
-            let is_own = text.starts_with("distinct ") || tokens(text).any(|token| matches!(token, Token::Metadata(_)));
-            if is_own { Node::Own { module, number, text } } else { Node::Shared(text) }
-        });
-        let _ = write!(self.text, "!{new}");
-    }
-
-    /// Text that is metadata of a module.
-    fn copy(&mut self, module: usize, text: &str) {
-        for token in tokens(text) {
-            match token {
-                Token::Text(text) => self.text += text,
-                Token::Metadata(number) => self.metadata(module, number),
-                Token::Symbol(name) => drop(write!(self.text, "@{name}")),
-                Token::Attributes(number) => drop(write!(self.text, "#{number}")),
-            }
-        }
-    }
-
-    fn finish(mut self) -> String {
-        for (number, group) in self.attributes.all.iter().enumerate() {
-            let _ = writeln!(self.text, "attributes #{number} = {group}");
-        }
-        let has_lines = self.units();
-        let mut done = 0;
-        while done < self.metadata.all.len() {
-            let _ = write!(self.text, "!{done} = ");
-            match self.metadata.all[done] {
-                Node::Shared(text) => self.text += text,
-                Node::Own { module, text, .. } => self.copy(module, text),
-            }
-            self.text.push('\n');
-            done += 1;
-        }
-        if has_lines {
-            // Without its version LLVM throws line information away.
-            let version = "!{i32 2, !\"Debug Info Version\", i32 3}";
-            let _ = writeln!(self.text, "!llvm.module.flags = !{{!{done}}}\n!{done} = {version}");
-        }
-        self.text
-    }
-
-    /// Names the compilation units of what the cut has, if there is line information.
-    fn units(&mut self) -> bool {
-        let modules: BTreeSet<usize> = self.reached.iter().map(|place| place.module).collect();
-        let program = self.program;
-        let mut separator = "!llvm.dbg.cu = !{";
-        for module in modules {
-            for token in program.modules[module].units.into_iter().flat_map(tokens) {
-                if let Token::Metadata(number) = token {
-                    self.text += separator;
-                    self.metadata(module, number);
-                    separator = ", ";
-                }
-            }
-        }
-        let has_lines = separator == ", ";
-        if has_lines {
-            self.text += "}\n";
-        }
-        has_lines
-    }
-}
-
 /// What is left of the name of an item that nobody outside of its module knows, when its number is taken away.
 fn stem<'a>(item: &Item<'a>) -> Option<&'a str> {
     match item.kind {
@@ -473,16 +323,6 @@ fn stem<'a>(item: &Item<'a>) -> Option<&'a str> {
 /// Whether a function is Rust's own, and not one that is known by its name, such as `memcpy`.
 fn is_mangled(symbol: &str) -> bool {
     symbol.starts_with("_R") || symbol.starts_with("_ZN")
-}
-
-/// A group without the processor rustc compiled for: the builder says that to LLVM, one architecture at a time, and
-/// functions of core and of the crate must agree on it to be inlined.
-fn without_target(group: &str) -> String {
-    group
-        .split(' ')
-        .filter(|word| !word.starts_with("\"target-cpu\"=") && !word.starts_with("\"target-features\"="))
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 #[cfg(test)]
