@@ -84,7 +84,7 @@ fn outputs_that_do_not_fit_are_refused() {
             let error = launch(&stream, &job, change).expect_err(job.op.info().name);
             assert!(matches!(error, Error::Shape { .. } | Error::DType { .. }), "{error}");
             // A formula of a user's own goes by its name, as do its kernels.
-            let formulas = job.op.info().instances().filter_map(|kernel| kernel.symbol.strip_suffix("_f32"));
+            let formulas = job.op.info().instances().filter_map(|kernel| Some(kernel.symbol.split_once("_f32")?.0));
             let mut names = formulas.chain([job.op.info().name]);
             assert!(names.any(|name| error.to_string().starts_with(name)), "{error}");
         }

@@ -207,7 +207,11 @@ impl Prepared {
         // Unwritten integers show in a second run only.
         let integers = self.expected.iter().any(|expected| !expected.meta.dtype.is_float());
         let again = if filter.repeat || integers { Some(self.again(job, by, &params)?) } else { None };
-        self.judge(&outputs, &images, again.as_deref(), row)?;
+        let variant = match by {
+            By::Operator(variant) => variant.map(|variant| variant.name),
+            By::Peer(_) => None,
+        };
+        self.judge(&outputs, &images, again.as_deref(), |output| job.op.reproducible(output, variant), row)?;
         images.into_iter().chain(again.into_iter().flatten()).for_each(|image| buffers::give(image.into_bytes()));
         if !is_large(job) {
             self.check_inputs(row)?;
@@ -273,6 +277,7 @@ impl Prepared {
         outputs: &[Placed],
         images: &[HostTensor],
         again: Option<&[HostTensor]>,
+        reproducible: impl Fn(&str) -> bool,
         row: &mut Row,
     ) -> Result<()> {
         for (i, ((output, image), expected)) in outputs.iter().zip(images).zip(&self.expected).enumerate() {
@@ -292,7 +297,7 @@ impl Prepared {
                     meta.name, found.wrong, found.elements, worst.index, worst.got, worst.want
                 ));
             }
-            if expected.reproducible && second.is_some_and(|second| !place.agree(image.bytes(), second)) {
+            if reproducible(&meta.name) && second.is_some_and(|second| !place.agree(image.bytes(), second)) {
                 row.problem(format!("{}: a second run gave other bits", meta.name));
             }
             row.judged(&found, &expected.tolerance, meta.elements().unwrap_or(0));

@@ -238,7 +238,6 @@ struct Expected {
     row_len: usize,
     values: Vec<f64>,
     tolerance: Tolerance,
-    reproducible: bool,
 }
 
 impl Expected {
@@ -255,8 +254,7 @@ impl Expected {
             ));
         }
         let tolerance = job.op.tolerance(&job.case, &meta.name)?;
-        let reproducible = job.op.reproducible(&meta.name);
-        Ok(Self { meta, rows, row_len, values, tolerance, reproducible })
+        Ok(Self { meta, rows, row_len, values, tolerance })
     }
 
     /// The first value that is NaN or +∞: of finite input, a mistake of the reference. −∞ is the logarithm of an empty sum.

@@ -218,6 +218,9 @@ static FORWARD: OpInfo = OpInfo {
     variants: &[],
 };
 
+/// The variant that adds in any order.
+const ATOMIC: &str = "atomic";
+
 static BACKWARD: OpInfo = OpInfo {
     name: "embedding_backward",
     bench_name: "embedding.backward",
@@ -236,7 +239,7 @@ static BACKWARD: OpInfo = OpInfo {
         &[Instance::of::<Fill<f32>>(), Instance::of::<Cast<f32, f16>>(), Instance::of::<Cast<f32, bf16>>()],
     ],
     variants: &[Variant {
-        name: "atomic",
+        name: ATOMIC,
         doc: "every token adds its row to a table of f32, in any order: not reproducible",
         applies: |_, _| true,
         launch: |stream, args, _| {
@@ -375,6 +378,10 @@ impl Operator for EmbeddingBackward {
             }
             sum
         }))
+    }
+
+    fn reproducible(&self, _: &str, variant: Option<&str>) -> bool {
+        variant != Some(ATOMIC)
     }
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {

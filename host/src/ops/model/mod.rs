@@ -158,8 +158,9 @@ pub trait Operator: Send + Sync {
         reference::row_len(shape)
     }
 
-    /// Whether the output of that name is the same bits every time. Sums in an order that is not determined are not.
-    fn reproducible(&self, _output: &str) -> bool {
+    /// Whether the output of that name is the same bits every time, of a variant or of what the operator picks. Sums in an order that is not
+    /// determined are not.
+    fn reproducible(&self, _output: &str, _variant: Option<&str>) -> bool {
         true
     }
 

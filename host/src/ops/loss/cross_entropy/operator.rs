@@ -217,7 +217,9 @@ impl Operator for CrossEntropyOf {
             let greatest = if dtype == DType::F16 { 65_504.0 } else { 3e38 };
             let ends = Case::boundary(info, dtype, dims(9, 24)).only(&[]);
             cases.push(ends.clone().values("logits", Values::Constant(greatest)));
-            cases.push(ends.values("logits", Values::Constant(-greatest)));
+            let mut least = ends.values("logits", Values::Constant(-greatest));
+            least.name += " least";
+            cases.push(least);
         }
         cases
     }

@@ -1,6 +1,6 @@
 //! Threads with each other: warps, barriers, fences, atomics, clocks, printing.
 
-use cuda_std::{atomic, fence, gpu_printf, kernel, thread, time, trap, warp};
+use cuda_std::{arch, atomic, fence, gpu_printf, kernel, thread, time, trap, warp};
 
 /// Every warp-wide function.
 #[kernel(block = 128)]
@@ -52,6 +52,8 @@ pub unsafe fn blocks(y: *mut u64) {
         fence::acq_rel();
         fence::acq_rel_system();
         time::nanosleep(100);
+        atomic::red_add_f32_global(y.cast(), 1.0);
+        sum ^= arch::number();
         *y.add(thread::index_1d()) = u64::from(sum) ^ time::clock64() ^ time::global_timer_ns();
         if sum == 1 {
             trap::breakpoint();
