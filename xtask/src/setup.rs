@@ -50,6 +50,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     match browser::get(&options.root) {
         Ok(found) => eprintln!("  Chromium: {}", found.display()),
+        Err(error) if std::env::var_os("CI").is_some() => {
+            return Err(error.context("Chromium is required where CI is set"));
+        }
         Err(error) => eprintln!("  Chromium: not available, pages will not be looked at ({error:#})"),
     }
     Ok(())
