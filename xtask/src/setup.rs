@@ -38,7 +38,7 @@ impl Default for Options {
     }
 }
 
-/// Makes sure that there is a device toolchain, and a ptxas if one can be had.
+/// Makes sure that there is a device toolchain, and a ptxas and a Chromium if they can be had.
 pub(crate) fn run(options: &Options) -> Result<()> {
     device_toolchain(&options.root)?;
     // ptxas checks kernels; it is not needed to compile them. Where nobody reads the output, its absence must not pass.

@@ -117,14 +117,7 @@ pub fn embedding_backward_into<'a, T: Float>(
     dtable: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (ids, dy, mut dtable) = (ids.into(), dy.into(), dtable.into());
-    let op = BACKWARD.name;
-    let [tokens]: [usize; 1] = ids.dims(op, "ids")?;
-    let [vocab, d]: [usize; 2] = dtable.dims(op, "dtable")?;
-    ids.require_contiguous(op, "ids")?;
-    dy.require_shape(op, "dy", &[tokens, d])?;
-    let dy_stride = dy.require_row_stride(op, "dy")?;
-    let dtable_stride = dtable.require_row_stride(op, "dtable")?;
-    let vocab = rows(&BACKWARD, "dtable", vocab)?;
+    let Lookups { tokens, vocab, d, dy_stride, dtable_stride } = Lookups::of(&ids, &dy, &dtable)?;
     let lanes = gpu_kernels::lanes::<T>();
     let packed = d.is_multiple_of(lanes) && dy.rows_aligned(16) && dtable.rows_aligned(16);
     let columns = gk::BLOCK as usize * if packed { lanes } else { 1 };
@@ -132,7 +125,7 @@ pub fn embedding_backward_into<'a, T: Float>(
     let (Ok(tokens), 0..=65_535) = (u32::try_from(tokens), grid.y) else {
         let reason =
             format!("{}: at most {} rows of {} elements are supported", dy.shape(), u32::MAX, 65_535 * columns);
-        return Err(Error::too_large(op, "dy", reason));
+        return Err(Error::too_large(BACKWARD.name, "dy", reason));
     };
     if grid.count() == 0 {
         return Ok(());
@@ -157,16 +150,9 @@ fn add_atomically<'a, T: Float>(
     dy: View<'a, T>,
     mut dtable: ViewMut<'a, T>,
 ) -> Result<()> {
-    let op = BACKWARD.name;
-    let [tokens]: [usize; 1] = ids.dims(op, "ids")?;
-    let [vocab, d]: [usize; 2] = dtable.dims(op, "dtable")?;
-    ids.require_contiguous(op, "ids")?;
-    dy.require_shape(op, "dy", &[tokens, d])?;
-    let dy_stride = dy.require_row_stride(op, "dy")?;
-    let dtable_stride = dtable.require_row_stride(op, "dtable")?;
-    let vocab_rows = rows(&BACKWARD, "dtable", vocab)?;
+    let Lookups { tokens, vocab, d, dy_stride, dtable_stride } = Lookups::of(&ids, &dy, &dtable)?;
     let in_place = T::DTYPE == DType::F32;
-    let mut sums = Tensor::<f32>::zeros(stream, if in_place { [0, 0] } else { [vocab, d] })?;
+    let mut sums = Tensor::<f32>::zeros(stream, if in_place { [0, 0] } else { [vocab as usize, d] })?;
     let aligned = dy.rows_aligned(16) && (!in_place || dtable.rows_aligned(16));
     let (to, stride) = if in_place {
         fill_into(stream, 0.0, &mut dtable)?;
@@ -176,7 +162,7 @@ fn add_atomically<'a, T: Float>(
     };
     if let Some(runs) = Runs::new(&BACKWARD, "dy", [tokens, d], size_of::<T>(), aligned)? {
         let (ids, dy) = (ids.ptr(stream)?, dy.ptr(stream)?);
-        let args = (ids, dy, to, runs.count, runs.width, vocab_rows, dy_stride as u64, stride as u64);
+        let args = (ids, dy, to, runs.count, runs.width, vocab, dy_stride as u64, stride as u64);
         // SAFETY: the tensors are live and hold these rows at these strides, of elements that are f32 where it is dtable, the kernel bounds ids by
         // the table's rows, dtable is borrowed mutably, and packs are taken only where they are aligned and whole.
         unsafe {
@@ -188,6 +174,29 @@ fn add_atomically<'a, T: Float>(
         }
     }
     if in_place { Ok(()) } else { cast_into::<f32, T>(stream, &sums, dtable) }
+}
+
+/// Sizes and strides of what is looked up, and of its gradient, checked.
+struct Lookups {
+    tokens: usize,
+    vocab: u32,
+    d: usize,
+    dy_stride: usize,
+    dtable_stride: usize,
+}
+
+impl Lookups {
+    fn of<T: Float>(ids: &View<'_, i32>, dy: &View<'_, T>, dtable: &ViewMut<'_, T>) -> Result<Lookups> {
+        let op = BACKWARD.name;
+        let [tokens]: [usize; 1] = ids.dims(op, "ids")?;
+        let [vocab, d]: [usize; 2] = dtable.dims(op, "dtable")?;
+        ids.require_contiguous(op, "ids")?;
+        dy.require_shape(op, "dy", &[tokens, d])?;
+        let dy_stride = dy.require_row_stride(op, "dy")?;
+        let dtable_stride = dtable.require_row_stride(op, "dtable")?;
+        let vocab = rows(&BACKWARD, "dtable", vocab)?;
+        Ok(Lookups { tokens, vocab, d, dy_stride, dtable_stride })
+    }
 }
 
 /// Rows of a table, as the kernels count them.
