@@ -34,17 +34,16 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
     let device = sim::unshared()?;
     let filter = Filter::default();
     let jobs: Vec<_> = verify::plan(&[op], &filter)?.into_iter().filter(|job| job.case.is_simulated()).collect();
-    let mut mutation = Mutation::new(&device, &jobs, &filter)?;
     // A kernel that several operators launch is to be tested by one: the first whose name begins like its own, or the first.
     let lists = |op: &dyn Operator, symbol: &str| op.info().instances().any(|kernel| kernel.symbol == symbol);
     let alike = |op: &dyn Operator, symbol: &str| {
         op.info().name.split('_').next().is_some_and(|word| symbol.split('_').next() == Some(word))
     };
-    mutation.retain(|symbol| {
+    let mutation = Mutation::new(&device, &jobs, &filter, |symbol| {
         let all = || registry::everything().filter(|op| lists(*op, symbol));
         let tests = all().find(|op| alike(*op, symbol)).or_else(|| all().next());
         tests.is_some_and(|tests| tests.info().name == op.info().name)
-    });
+    })?;
     MUTANTS.fetch_add(mutation.count(), Ordering::Relaxed);
     let mutants = mutation.run(2, |_| {})?;
     let missed: Vec<_> = mutants.iter().filter(|mutant| mutant.caught.is_none()).collect();

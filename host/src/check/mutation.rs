@@ -58,7 +58,16 @@ pub fn synchronising(ptx: &str) -> impl Iterator<Item = (usize, &str)> {
 struct Target<'a> {
     image: &'static KernelImage,
     ptx: Cow<'static, str>,
-    jobs: Vec<(&'a Job, Filter)>,
+    /// Those of the fewest instructions first: most mutants are found by any of them.
+    jobs: Vec<Candidate<'a>>,
+}
+
+/// A case in a variant.
+struct Candidate<'a> {
+    job: &'a Job,
+    filter: Filter,
+    /// Instructions that warps execute in it.
+    instructions: u64,
 }
 
 /// What kernels have in common that differ in their element type alone: one of them stands for all, since they synchronise alike.
@@ -81,34 +90,39 @@ fn variants<'a>(job: &'a Job, filter: &Filter) -> Vec<(&'a Job, Filter)> {
 }
 
 impl<'a> Mutation<'a> {
-    /// Runs the cases once, to see which kernels they launch. They have to pass.
-    pub fn new(device: &'a Device, jobs: &'a [Job], filter: &Filter) -> Result<Self> {
+    /// Of the kernels whose symbols `keep` lets through. Runs the cases once, unchecked, to see which kernels they launch; their results have to
+    /// be right.
+    pub fn new(device: &'a Device, jobs: &'a [Job], filter: &Filter, keep: impl Fn(&str) -> bool) -> Result<Self> {
+        let simulator = simulator(device)?;
+        let unchecked = Settings { init: false, race: false, sync: false, offsets: false, ..simulator.settings() };
         let mut targets: Vec<Target<'a>> = Vec::new();
-        for (job, filter) in jobs.iter().flat_map(|job| variants(job, filter)) {
-            let (rows, profiles) = simulator(device)?.profile(|| verify::on_device(device, job, &filter));
+        let launches_any = |job: &&Job| job.op.info().instances().any(|kernel| keep(kernel.symbol));
+        for (job, filter) in jobs.iter().filter(launches_any).flat_map(|job| variants(job, filter)) {
+            let run = || simulator.with(unchecked, || verify::on_device(device, job, &filter));
+            let (rows, profiles) = simulator.profile(run);
             if let Some(found) = caught(&rows) {
                 let expected = format!("a case that passes with its kernels unchanged, not {found}");
                 return Err(Error::param(job.op.info().name, "case", &job.case.name, expected));
             }
-            for profile in profiles {
+            let instructions = profiles.iter().flat_map(|profile| &profile.mix).map(|(_, times)| times).sum();
+            for profile in profiles.iter().filter(|profile| keep(&profile.kernel)) {
                 let images = kernels::images()?.iter().filter(|image| image.symbol == profile.kernel);
                 let best = |arch: &Arch| images.clone().find(|image| image.arch == *arch);
                 let Some(image) = device.archs().iter().find_map(best) else { continue };
                 let alike = |t: &&mut Target<'_>| but_for_dtype(t.image.symbol) == but_for_dtype(image.symbol);
                 match targets.iter_mut().find(alike) {
                     Some(t) if t.image.symbol != image.symbol => {}
-                    Some(t) if t.jobs.last().is_some_and(|(last, _)| std::ptr::eq(*last, job)) => {}
-                    Some(t) => t.jobs.push((job, filter.clone())),
-                    None => targets.push(Target { image, ptx: image.ptx()?, jobs: vec![(job, filter.clone())] }),
+                    Some(t) if t.jobs.last().is_some_and(|last| std::ptr::eq(last.job, job)) => {}
+                    Some(t) => t.jobs.push(Candidate { job, filter: filter.clone(), instructions }),
+                    None => {
+                        let jobs = vec![Candidate { job, filter: filter.clone(), instructions }];
+                        targets.push(Target { image, ptx: image.ptx()?, jobs });
+                    }
                 }
             }
         }
+        targets.iter_mut().for_each(|target| target.jobs.sort_by_key(|candidate| candidate.instructions));
         Ok(Self { device, targets })
-    }
-
-    /// Leaves out the other kernels.
-    pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
-        self.targets.retain(|target| keep(target.image.symbol));
     }
 
     /// How many mutants there are.
@@ -126,7 +140,7 @@ impl<'a> Mutation<'a> {
                 let keep = |(n, line)| if n == ptx_line { "" } else { line };
                 let ptx = (1..).zip(original.lines()).map(keep).collect::<Vec<_>>().join("\n");
                 let mut caught = None;
-                for (job, filter) in jobs {
+                for Candidate { job, filter, .. } in jobs {
                     caught = self.noticed(job, filter, orders, image.symbol, &ptx)?;
                     if caught.is_some() {
                         break;

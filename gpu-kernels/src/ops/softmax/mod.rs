@@ -95,11 +95,14 @@ impl Merge<f32, 2> for MaxAndSum {
     }
 }
 
-/// 2^(scale · (x − max)) for many x, at one fused multiply-add and one exponential each.
+/// 2^(scale · (x − max)) for many x of an element type, at one fused multiply-add and one exponential each. Rows of f32 have
+/// the room for a difference before it, which is exact near the maximum: there f32 would show that scale · max is rounded.
 #[derive(Clone, Copy)]
 pub(super) struct Powers {
     scale: f32,
-    /// scale · max, rounded.
+    /// The maximum, if it is subtracted before x is scaled, else 0.
+    max: f32,
+    /// scale · max, rounded, if that is what is subtracted, else 0.
     shift: f32,
     /// What they are to be multiplied with, for that rounding.
     pub(super) correction: f32,
@@ -108,7 +111,10 @@ pub(super) struct Powers {
 impl Powers {
     /// Relative to `max`, which is no less than any x.
     #[inline(always)]
-    pub(super) fn of(max: f32, scale: f32) -> Self {
+    pub(super) fn of<T: Element>(max: f32, scale: f32) -> Self {
+        if size_of::<T>() == 4 {
+            return Self { scale, max, shift: 0.0, correction: 1.0 };
+        }
         // From there on every x below the maximum has a power of 0 or nearly so, but the correction would be beyond f32. A scale that is a power of
         // two, no more than half as great, needs none.
         let is_far = (max * scale).abs() >= 2_147_483_648.0;
@@ -117,13 +123,13 @@ impl Powers {
         let lost = math::fma(max, scale, -shift);
         // 2^−lost; of a small one, the first two terms of its series are nearer.
         let correction = if lost.abs() < 2.5e-4 { math::fma(lost, -LN_2, 1.0) } else { math::ex2_approx(-lost) };
-        Self { scale, shift, correction }
+        Self { scale, max: 0.0, shift, correction }
     }
 
     /// That of x, but for the correction.
     #[inline(always)]
     pub(super) fn at(&self, x: f32) -> f32 {
-        math::ex2_approx_ftz(math::fma(x, self.scale, -self.shift))
+        math::ex2_approx_ftz(math::fma(x - self.max, self.scale, -self.shift))
     }
 }
 
@@ -136,7 +142,7 @@ unsafe fn max_and_sum<T: Element, P: Team>(team: &P, x: P::Row<T>, scale: f32) -
     let merge = MaxAndSum { scale };
     let nothing = [f32::NEG_INFINITY, 0.0];
     if let Some(own) = team.held_max(x) {
-        let powers = Powers::of(shift(own), scale);
+        let powers = Powers::of::<T>(shift(own), scale);
         let sum = team.fold_packs([x], 0.0, |sum, [pack], _| pack.iter().fold(sum, |sum, x| sum + powers.at(*x)));
         let [max, sum] = team.merge([own, sum * powers.correction], nothing, 0, merge);
         return (shift(max), sum);

@@ -1,5 +1,7 @@
 //! Running a case on a device and judging what it wrote.
 
+use std::cell::OnceCell;
+
 use super::placement::{Placement, Poison};
 use super::{AUTO, Expected, Filter, Job, Row, has_ordinary_input, is_large};
 use crate::check::peers::{self, Cublas};
@@ -167,9 +169,12 @@ impl Placed {
 /// A case's inputs, on both sides, and what the outputs should be.
 struct Prepared {
     stream: Stream,
+    seed: u64,
     host: Vec<(&'static str, HostTensor)>,
     inputs: Vec<Placed>,
-    expected: Vec<Expected>,
+    outputs: Vec<TensorMeta>,
+    /// Evaluated for the first launch that succeeds: a reference may take far longer.
+    expected: OnceCell<Result<Vec<Expected>>>,
     finite_input: bool,
 }
 
@@ -188,8 +193,13 @@ impl Prepared {
             metas.push(meta);
         }
         let outputs = model::outputs(job.op, &metas, &job.case.params)?;
-        let expected = Expected::all(job, &host, outputs, seed)?;
-        Ok(Self { stream, host, inputs, expected, finite_input: has_ordinary_input(job)? })
+        let finite_input = has_ordinary_input(job)?;
+        Ok(Self { stream, seed, host, inputs, outputs, expected: OnceCell::new(), finite_input })
+    }
+
+    fn expected(&self, job: &Job) -> Result<&[Expected]> {
+        let expected = || Expected::all(job, &self.host, self.outputs.clone(), self.seed);
+        self.expected.get_or_init(expected).as_deref().map_err(Clone::clone)
     }
 
     fn run(&self, job: &Job, by: By<'_>, filter: &Filter, row: &mut Row) -> Result<()> {
@@ -200,18 +210,20 @@ impl Prepared {
         let mut outputs = self.outputs(job, Poison::First)?;
         let (result, launched) = device::launched(|| self.launch(job, by, &mut outputs, &params));
         check_launches(job, &launched, row);
-        let problems = self.expected.iter().filter_map(Expected::impossible);
-        problems.filter(|_| self.finite_input).for_each(|problem| row.problem(problem));
         result?;
         let images = self.download(&outputs)?;
+        let expected = self.expected(job)?;
+        let problems = expected.iter().filter_map(Expected::impossible);
+        problems.filter(|_| self.finite_input).for_each(|problem| row.problem(problem));
         // Unwritten integers show in a second run only.
-        let integers = self.expected.iter().any(|expected| !expected.meta.dtype.is_float());
+        let integers = self.outputs.iter().any(|output| !output.dtype.is_float());
         let again = if filter.repeat || integers { Some(self.again(job, by, &params)?) } else { None };
         let variant = match by {
             By::Operator(variant) => variant.map(|variant| variant.name),
             By::Peer(_) => None,
         };
-        self.judge(&outputs, &images, again.as_deref(), |output| job.op.reproducible(output, variant), row)?;
+        let reproducible = |output: &str| job.op.reproducible(output, variant);
+        self.judge(expected, &outputs, &images, again.as_deref(), reproducible, row)?;
         images.into_iter().chain(again.into_iter().flatten()).for_each(|image| buffers::give(image.into_bytes()));
         if !is_large(job) {
             self.check_inputs(row)?;
@@ -232,8 +244,8 @@ impl Prepared {
 
     fn outputs(&self, job: &Job, poison: Poison) -> Result<Vec<Placed>> {
         let make = |arg: &'static model::ArgInfo| {
-            let expected = self.expected.iter().find(|expected| expected.meta.name == arg.name)?;
-            let place = Placement::new(&expected.meta, job.case.arrangement(arg.name));
+            let meta = self.outputs.iter().find(|meta| meta.name == arg.name)?;
+            let place = Placement::new(meta, job.case.arrangement(arg.name));
             let host = self.host.iter().find(|(name, _)| *name == arg.name);
             Some(match host {
                 Some((_, values)) => Placed::filled(&self.stream, arg.name, place, values, poison),
@@ -274,13 +286,14 @@ impl Prepared {
 
     fn judge(
         &self,
+        expected: &[Expected],
         outputs: &[Placed],
         images: &[HostTensor],
         again: Option<&[HostTensor]>,
         reproducible: impl Fn(&str) -> bool,
         row: &mut Row,
     ) -> Result<()> {
-        for (i, ((output, image), expected)) in outputs.iter().zip(images).zip(&self.expected).enumerate() {
+        for (i, ((output, image), expected)) in outputs.iter().zip(images).zip(expected).enumerate() {
             let (place, meta) = (&output.place, &expected.meta);
             let second = again.and_then(|images| images.get(i)).map(HostTensor::bytes);
             let fresh = !self.host.iter().any(|(name, _)| *name == output.name);

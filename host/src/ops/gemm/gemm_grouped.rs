@@ -292,12 +292,13 @@ impl Operator for GemmGrouped {
         let (x, weight) = (inputs.get("x")?, inputs.get("weight")?);
         let out = weight.shape()[1];
         let groups = rows_of_groups(inputs.get("offsets")?, x.shape()[0]);
+        let weight = reference::Widened::new(weight);
         Ok(reference::by_row(rows, |row| {
             let group = groups.iter().position(|rows| rows.contains(&row));
             let Some(group) = group else { return vec![0.0; out] };
             let x = reference::row(x, row);
-            let dot = |w: Vec<f64>| x.iter().zip(w).map(|(x, w)| x * w).sum();
-            (group * out..(group + 1) * out).map(|column| dot(reference::row(weight, column))).collect()
+            let dot = |w: &[f64]| x.iter().zip(w).map(|(x, w)| x * w).sum();
+            (group * out..(group + 1) * out).map(|column| dot(weight.row(column))).collect()
         }))
     }
 

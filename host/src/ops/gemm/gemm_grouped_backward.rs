@@ -367,15 +367,16 @@ impl Operator for GemmGroupedBackward {
         let (x, weight, dy) = (inputs.get("x")?, inputs.get("weight")?, inputs.get("dy")?);
         let [out, depth] = [weight.shape()[1], weight.shape()[2]];
         let groups = rows_of_groups(inputs.get("offsets")?, x.shape()[0]);
-        let sum = |sums: &mut Vec<f64>, factor: f64, of: Vec<f64>| {
+        let [x, weight, dy] = [x, weight, dy].map(reference::Widened::new);
+        let sum = |sums: &mut Vec<f64>, factor: f64, of: &[f64]| {
             sums.iter_mut().zip(of).for_each(|(sum, x)| *sum += factor * x);
         };
         if output == "dx" {
             return Ok(reference::by_row(rows, |row| {
                 let mut dx = vec![0.0; depth];
                 if let Some(group) = groups.iter().position(|rows| rows.contains(&row)) {
-                    let dy = reference::row(dy, row).into_iter().enumerate();
-                    dy.for_each(|(column, dy)| sum(&mut dx, dy, reference::row(weight, group * out + column)));
+                    let dy = dy.row(row).iter().enumerate();
+                    dy.for_each(|(column, dy)| sum(&mut dx, *dy, weight.row(group * out + column)));
                 }
                 dx
             }));
@@ -384,7 +385,7 @@ impl Operator for GemmGroupedBackward {
         Ok(reference::by_row(rows, |row| {
             let mut sums = if accumulate { reference::row(before, row) } else { vec![0.0; depth] };
             for i in groups[row / out].clone() {
-                sum(&mut sums, reference::row(dy, i)[row % out], reference::row(x, i));
+                sum(&mut sums, dy.row(i)[row % out], x.row(i));
             }
             sums
         }))

@@ -274,14 +274,15 @@ impl Operator for GemmGroupedMasked {
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let (x, weight, y) = (inputs.get("x")?, inputs.get("weight")?, inputs.get("y")?);
         let ([m, out], counts) = ([x.shape()[1], weight.shape()[1]], inputs.get("counts")?.to_f64());
+        let weight = reference::Widened::new(weight);
         Ok(reference::by_row(rows, |row| {
             let expert = row / m;
             if (row % m) as f64 >= counts[expert] {
                 return reference::row(y, row);
             }
             let x = reference::row(x, row);
-            let dot = |w: Vec<f64>| x.iter().zip(w).map(|(x, w)| x * w).sum();
-            (expert * out..(expert + 1) * out).map(|column| dot(reference::row(weight, column))).collect()
+            let dot = |w: &[f64]| x.iter().zip(w).map(|(x, w)| x * w).sum();
+            (expert * out..(expert + 1) * out).map(|column| dot(weight.row(column))).collect()
         }))
     }
 

@@ -1,6 +1,8 @@
 //! Loops that references share. A reference is evaluated for the rows that a check asks for, in f64; a check asks for many rows in
 //! pieces, in parallel.
 
+use std::cell::OnceCell;
+
 use crate::runtime::host_tensor::HostTensor;
 
 /// Elements in a row of a tensor of that shape: its last dimension, or 1 for a tensor of fewer than two dimensions.
@@ -19,6 +21,24 @@ pub fn row_count(shape: &[usize]) -> usize {
 pub fn row(tensor: &HostTensor, row: usize) -> Vec<f64> {
     let len = row_len(tensor.shape());
     tensor.range_f64(row * len..(row + 1) * len).unwrap_or_default()
+}
+
+/// Rows of a tensor that a reference asks for again and again, each widened once.
+pub struct Widened<'a> {
+    tensor: &'a HostTensor,
+    rows: Vec<OnceCell<Vec<f64>>>,
+}
+
+impl<'a> Widened<'a> {
+    /// None of them widened yet.
+    pub fn new(tensor: &'a HostTensor) -> Self {
+        Self { tensor, rows: vec![OnceCell::new(); row_count(tensor.shape())] }
+    }
+
+    /// As [`row`].
+    pub fn row(&self, row: usize) -> &[f64] {
+        self.rows.get(row).map_or(&[], |cell| cell.get_or_init(|| self::row(self.tensor, row)))
+    }
 }
 
 /// Those rows of `tensor`, one after the other, in f64; fewer if there are not all of them.
@@ -93,6 +113,8 @@ mod tests {
         let x = tensor([2, 2], &[1.0, 2.0, 3.0, 4.0]);
         assert_eq!(elementwise(&x, &[1], |v| -v), [-3.0, -4.0]);
         assert_eq!(row(&x, 2), [0.0; 0]);
+        let widened = Widened::new(&x);
+        assert_eq!([widened.row(1), widened.row(1), widened.row(2)], [&[3.0, 4.0][..], &[3.0, 4.0], &[]]);
         assert_eq!(select(&x, &[1, 0]), [3.0, 4.0, 1.0, 2.0]);
         let vector = HostTensor::from_f64(DType::F32, [3], &[1.0, 2.0, 3.0]).unwrap();
         assert_eq!((select(&vector, &[2, 0]), select(&vector, &[3])), (vec![3.0, 1.0], vec![]));

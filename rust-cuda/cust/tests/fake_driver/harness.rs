@@ -26,8 +26,10 @@ fn compile(source: &Path, name: &str) -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let library = folder.join(name);
-    // Another test run may be doing the same: both write their own file, then put it in place.
-    let fresh = folder.join(format!("{name}-{}", std::process::id()));
+    // Other tests may be doing the same: each compiles in a folder of its own, where rustc's objects do not meet, then puts the library in place.
+    let own = folder.join(format!("{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&own).expect("cargo's folder is writable");
+    let fresh = own.join(name);
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
     let output = Command::new(rustc)
         .args(["--edition", "2024", "-A", "warnings", "-o"])
@@ -37,7 +39,8 @@ fn compile(source: &Path, name: &str) -> Option<PathBuf> {
         .ok()?;
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{} does not compile:\n{message}", source.display());
-    std::fs::rename(&fresh, &library).expect("both are in the same folder");
+    std::fs::rename(&fresh, &library).expect("both are in the same file system");
+    std::fs::remove_dir_all(&own).expect("nobody else uses it");
     Some(library)
 }
 

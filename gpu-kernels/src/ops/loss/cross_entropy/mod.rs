@@ -198,7 +198,7 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     };
     let held = if GENERAL { None } else { team.held_max(x) };
     let (state, (has_target, chosen)) = if let Some(own) = held {
-        let powers = Powers::of(shift(own), LOG2_E);
+        let powers = Powers::of::<T>(shift(own), LOG2_E);
         let (sum, chosen) = team.fold_packs([x], (0.0, nobody), |(sum, chosen), [pack], at| {
             (pack.iter().fold(sum, |sum, x| sum + powers.at(*x)), chosen_of(chosen, pack, at))
         });
@@ -262,7 +262,7 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     let of_p = (on_target + spread * total + 2.0 * z * lse) * share * factor;
     let on_target = on_target * factor;
     if !GENERAL {
-        let powers = Powers::of(max, LOG2_E);
+        let powers = Powers::of::<T>(max, LOG2_E);
         let of_p = of_p * powers.correction;
         let gradient = |[x]: [f32; 1]| [powers.at(x) * of_p];
         team.store_but_one([x], [out.gradient], target, gradient, |[of_p]| [of_p - on_target]);
