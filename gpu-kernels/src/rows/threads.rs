@@ -259,11 +259,11 @@ impl Threads for ClusterThreads {
         if slot == 0 {
             // Stores that say themselves that they are there: a barrier of the cluster would first have all memory agree.
             let complete = shared_field!(memory.complete);
+            // All blocks have started. What another has already stored here counts, too: the phase lasts until this block's one arrival.
+            cluster::wait();
             if thread::thread_idx_x() == 0 {
                 complete.arrive_expect_tx(CLUSTER * warps * M as u32 * 4);
             }
-            // All blocks have started.
-            cluster::wait();
             if lane < CLUSTER {
                 for i in 0..M {
                     to(i).write_async(values[i].to_bits(), cluster::map(complete, lane));
