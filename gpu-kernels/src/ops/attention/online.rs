@@ -7,20 +7,22 @@ use super::LOG2_E;
 /// The online softmax of 16 queries, of which a thread has part of two.
 #[derive(Clone, Copy)]
 pub(super) struct Online {
-    max: [f32; 2],
+    /// The greatest score so far, times its scale and rounded: what that of a score is subtracted from. A difference of two is 0 where the
+    /// maximum stays, so that a factor is 1, and does not miss it by a rounding in every tile.
+    greatest: [f32; 2],
     /// Of this thread's columns.
     sum: [f32; 2],
 }
 
 impl Online {
-    pub(super) const START: Self = Self { max: [f32::NEG_INFINITY; 2], sum: [0.0; 2] };
+    pub(super) const START: Self = Self { greatest: [f32::NEG_INFINITY; 2], sum: [0.0; 2] };
 
-    /// Having seen a sink: what `start` says, for scores that are to be multiplied with `scale`.
+    /// Having seen a sink: what `start` says.
     #[inline(always)]
-    pub(super) fn of((max, sum): (f32, f32), scale: f32, lane: u32) -> Self {
+    pub(super) fn of((max, sum): (f32, f32), lane: u32) -> Self {
         // One of the threads that share a query.
         let sum = if lane.is_multiple_of(4) { sum } else { 0.0 };
-        Self { max: [max * (LOG2_E / scale); 2], sum: [sum; 2] }
+        Self { greatest: [max * LOG2_E; 2], sum: [sum; 2] }
     }
 
     /// Turns the scores of `NT` times 8 keys into weights 2^((s − max)·scale), and returns the factors of what was summed before.
@@ -28,16 +30,17 @@ impl Online {
     pub(super) unsafe fn update<const NT: usize>(&mut self, scores: &mut [[f32; 4]; NT], scale: f32) -> [f32; 2] {
         let mut factors = [1.0; 2];
         for r in 0..2 {
-            let mut max = self.max[r];
+            let mut max = f32::NEG_INFINITY;
             for j in 0..NT {
                 max = max.max(scores[j][2 * r]).max(scores[j][2 * r + 1]);
             }
             max = max.max(warp::shuffle_xor(max, 1));
             max = max.max(warp::shuffle_xor(max, 2));
+            let greatest = self.greatest[r].max(max * scale);
             // Nothing seen yet but −∞: the reference point is 0.
-            let reference = if max == f32::NEG_INFINITY { 0.0 } else { max * scale };
-            factors[r] = math::ex2_approx_ftz(math::fma(self.max[r], scale, -reference));
-            self.max[r] = max;
+            let reference = if greatest == f32::NEG_INFINITY { 0.0 } else { greatest };
+            factors[r] = math::ex2_approx_ftz(self.greatest[r] - reference);
+            self.greatest[r] = greatest;
             let mut sum = self.sum[r] * factors[r];
             for j in 0..NT {
                 for e in 2 * r..2 * r + 2 {
@@ -52,14 +55,14 @@ impl Online {
 
     /// The inverse sums, or 0 for queries that saw nothing, and the logsumexps, of all threads' columns.
     #[inline(always)]
-    pub(super) unsafe fn finish(self, scale: f32) -> ([f32; 2], [f32; 2]) {
+    pub(super) unsafe fn finish(self) -> ([f32; 2], [f32; 2]) {
         let (mut inverse, mut lse) = ([0.0; 2], [f32::NEG_INFINITY; 2]);
         for r in 0..2 {
             let sum = self.sum[r] + warp::shuffle_xor(self.sum[r], 1);
             let sum = sum + warp::shuffle_xor(sum, 2);
             if sum != 0.0 {
                 inverse[r] = 1.0 / sum;
-                lse[r] = (self.max[r] * scale + math::log2(sum)) * core::f32::consts::LN_2;
+                lse[r] = (self.greatest[r] + math::log2(sum)) * core::f32::consts::LN_2;
             }
         }
         (inverse, lse)

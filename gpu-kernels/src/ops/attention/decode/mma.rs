@@ -278,7 +278,7 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const MT
     let sums: SharedPtr<f32> = tile_q.cast();
     thread::sync_threads();
     for i in 0..MT {
-        let (inverse, lse) = online[i].finish(scale);
+        let (inverse, lse) = online[i].finish();
         for r in 0..2 {
             let row = i as u32 * 16 + r as u32 * 8 + lane / 4;
             let to = of_warp(warp).add(row * pitch);

@@ -138,7 +138,7 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
     // What exponents are multiplied with: with a bias the scores have their factor already.
     let scale = if BIASED { LOG2_E } else { problem.scale * LOG2_E };
 
-    let mut online = [Online::of(attention::start(sinks, tile.head), scale, lane); MT];
+    let mut online = [Online::of(attention::start(sinks, tile.head), lane); MT];
     let mut acc = [[[0.0f32; 4]; DT]; MT];
     if first < end {
         if MT == 2 {
@@ -212,7 +212,7 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
 
     for i in 0..MT {
         let row = warp_row + i as u32 * 16;
-        let (inverse, sums) = online[i].finish(scale);
+        let (inverse, sums) = online[i].finish();
         // A warp reads no queries but its own, so their memory is free for its results.
         fragments::store::<T, DT>(&acc[i], inverse, tile_q, row, tile.first, o, lane);
         for r in 0..2 {

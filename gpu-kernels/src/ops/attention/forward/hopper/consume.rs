@@ -58,7 +58,7 @@ pub(super) unsafe fn consume<
     let lane = thread::thread_idx_x() % WARPGROUP;
     let scale = work.problem.scale * LOG2_E;
     let this = Consumer::<T, D, N, CONSUMERS, STAGES> { memory, index, turns: Turns::start(index), lane, scale };
-    let online = Online::of((f32::NEG_INFINITY, 0.0), scale, lane);
+    let online = Online::of((f32::NEG_INFINITY, 0.0), lane);
     let mut state = State { s: [0.0; S], p: [[0; 4]; STEPS], o: [0.0; O], online };
     let mut at = Cursor::<STAGES>(0);
     let mut wave = 0;
@@ -74,7 +74,7 @@ pub(super) unsafe fn consume<
         let column = (lane % 4 * 2) as i32;
         let key = |tile: u32| work::first_key::<N>(span, tile) + column;
 
-        state.online = Online::of(attention::start(work.sinks, queries.head), scale, lane);
+        state.online = Online::of(attention::start(work.sinks, queries.head), lane);
         memory.full_q().wait_parity(wave % 2);
         state.o = [0.0; O];
         let mut tile = first;
@@ -263,7 +263,7 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         output: Output<T>,
     ) {
         let Self { memory, index, lane, .. } = self;
-        let (inverse, lse) = state.online.finish(self.scale);
+        let (inverse, lse) = state.online.finish();
         softmax::rescale(&mut state.o, inverse);
         let rows = Rows { panels: memory.q(0, index), stride: CONSUMERS * WG_M * PANEL, index, queries };
         rows.store(&state.o, lse, lane, work, output);

@@ -12,24 +12,26 @@ use crate::ops::attention::{LOG2_E, Span};
 /// Weights and their sums are 2^`SHIFT` times what they stand for: what few exponents there are below 1 may be too few.
 #[derive(Clone, Copy)]
 pub(in crate::ops::attention) struct Online<const SHIFT: u32 = 0> {
-    max: [f32; 2],
+    /// The greatest score so far, times its scale and rounded: what that of a score is subtracted from. A difference of two is 0 where the
+    /// maximum stays, so that a factor is 1, and does not miss it by a rounding in every tile.
+    greatest: [f32; 2],
     /// Of this thread's columns.
     pub(in crate::ops::attention) sum: [f32; 4],
 }
 
 impl<const SHIFT: u32> Online<SHIFT> {
-    /// Having seen a sink: what `start` says, for scores that are to be multiplied with `scale`.
+    /// Having seen a sink: what `start` says.
     #[inline(always)]
-    pub(in crate::ops::attention) fn of((max, sum): (f32, f32), scale: f32, lane: u32) -> Self {
+    pub(in crate::ops::attention) fn of((max, sum): (f32, f32), lane: u32) -> Self {
         // One of the threads that share a query.
         let sum = if lane.is_multiple_of(4) { sum * (1 << SHIFT) as f32 } else { 0.0 };
-        Self { max: [max * (LOG2_E / scale); 2], sum: [sum, 0.0, sum, 0.0] }
+        Self { greatest: [max * LOG2_E; 2], sum: [sum, 0.0, sum, 0.0] }
     }
 
     /// What maxima are subtracted as: nothing has been seen yet if one is −∞, and the reference point is 0.
     #[inline(always)]
-    fn references(&self, scale: f32) -> [f32; 2] {
-        self.max.map(|max| if max == f32::NEG_INFINITY { 0.0 } else { max * scale })
+    fn references(&self) -> [f32; 2] {
+        self.greatest.map(|greatest| if greatest == f32::NEG_INFINITY { 0.0 } else { greatest })
     }
 
     /// Takes in the maxima of a tile's scores. Returns the factors of what was summed before.
@@ -39,15 +41,15 @@ impl<const SHIFT: u32> Online<SHIFT> {
         for i in 4..S {
             greatest[i % 4] = greatest[i % 4].max(s[i]);
         }
-        let before = self.max;
+        let before = self.greatest;
         for r in 0..2 {
             let mut max = greatest[2 * r].max(greatest[2 * r + 1]);
             max = max.max(warp::shuffle_xor(max, 1));
             max = max.max(warp::shuffle_xor(max, 2));
-            self.max[r] = self.max[r].max(max);
+            self.greatest[r] = self.greatest[r].max(max * scale);
         }
-        let references = self.references(scale);
-        let factors = [0, 1].map(|r| ex2_approx_ftz(fma(before[r], scale, -references[r])));
+        let references = self.references();
+        let factors = [0, 1].map(|r| ex2_approx_ftz(before[r] - references[r]));
         for i in 0..4 {
             self.sum[i] *= factors[i / 2];
         }
@@ -57,7 +59,7 @@ impl<const SHIFT: u32> Online<SHIFT> {
     /// Turns scores into weights 2^((s − max)·scale + SHIFT), and sums them.
     #[inline(always)]
     pub(in crate::ops::attention) fn weigh<const S: usize>(&mut self, s: &mut [f32; S], scale: f32) {
-        let references = self.references(scale).map(|reference| reference - SHIFT as f32);
+        let references = self.references().map(|reference| reference - SHIFT as f32);
         for i in 0..S {
             s[i] = ex2_approx_ftz(fma(s[i], scale, -references[i / 2 % 2]));
             self.sum[i % 4] += s[i];
@@ -66,7 +68,7 @@ impl<const SHIFT: u32> Online<SHIFT> {
 
     /// The inverse sums, or 0 for queries that saw nothing, and the logsumexps, of all threads' columns.
     #[inline(always)]
-    pub(in crate::ops::attention) unsafe fn finish(&self, scale: f32) -> ([f32; 2], [f32; 2]) {
+    pub(in crate::ops::attention) unsafe fn finish(&self) -> ([f32; 2], [f32; 2]) {
         let (mut inverse, mut lse) = ([0.0; 2], [f32::NEG_INFINITY; 2]);
         for r in 0..2 {
             let sum = self.sum[2 * r] + self.sum[2 * r + 1];
@@ -74,7 +76,7 @@ impl<const SHIFT: u32> Online<SHIFT> {
             let sum = sum + warp::shuffle_xor(sum, 2);
             if sum != 0.0 {
                 inverse[r] = math::rcp_approx(sum);
-                lse[r] = (self.max[r] * scale + (math::log2(sum) - SHIFT as f32)) * core::f32::consts::LN_2;
+                lse[r] = (self.greatest[r] + (math::log2(sum) - SHIFT as f32)) * core::f32::consts::LN_2;
             }
         }
         (inverse, lse)

@@ -125,7 +125,7 @@ pub(super) unsafe fn consume<
     [f32; PART]: Sums,
 {
     let lane = forget(thread::thread_idx_x() % WARPGROUP);
-    let online = Online::of((f32::NEG_INFINITY, 0.0), 1.0, lane);
+    let online = Online::of((f32::NEG_INFINITY, 0.0), lane);
     let mut state =
         State { s: [0.0; S], p: [[0; 4]; STEPS], part: [0.0; PART], o: [0.0; O], factors: [0.0; 2], online };
     let mut at = Cursor::<STAGES>(0);
@@ -145,7 +145,7 @@ pub(super) unsafe fn consume<
         let factor = work.problem.scale * scales.of_scores(head);
         let scale = max_nan(factor * LOG2_E, LEAST_FACTOR);
         let this = Consumer::<D, N, CONSUMERS, STAGES, PART> { memory, index, lane, scale };
-        state.online = Online::of(attention::start(work.sinks, queries.head), scale, lane);
+        state.online = Online::of(attention::start(work.sinks, queries.head), lane);
         memory.full_q().wait_parity(wave % 2);
         state.o = [0.0; O];
         let mut tile = first;
@@ -345,7 +345,7 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         output: Output<T>,
     ) {
         let Self { memory, index, lane, .. } = self;
-        let (inverse, lse) = state.online.finish(self.scale);
+        let (inverse, lse) = state.online.finish();
         softmax::rescale(&mut state.o, inverse.map(|inverse| inverse * factor));
         let rows = Rows { panels: memory.q(index).cast(), stride: WG_M * PANEL, index, queries };
         rows.store(&state.o, lse, forget(lane), work, output);
