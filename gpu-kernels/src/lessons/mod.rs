@@ -1,6 +1,8 @@
 //! Kernels that show one thing each: what the lessons launch beside the operators.
 
 pub mod branches;
+pub mod gelu_by_hand;
+pub mod packs_in_flight;
 pub mod pointer_chase;
 pub mod reverse_blocks;
 pub mod strided_copy;

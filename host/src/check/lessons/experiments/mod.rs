@@ -3,14 +3,23 @@
 //! They are in a list of their own, so that nobody takes them for a part of the library.
 
 mod branches;
+mod gelu_by_hand;
+mod packs_in_flight;
 mod pointer_chase;
 mod reverse_blocks;
 mod strided_copy;
 
+pub(super) use gelu_by_hand::OPERANDS as GELU_OPERANDS;
 pub(super) use pointer_chase::PLACES;
 
 use crate::ops::model::Operator;
 
 /// The lessons' own kernels. `verify` and `sanitize` check them with the operators, and every verb knows them by their names.
-pub static EXPERIMENTS: &[&dyn Operator] =
-    &[&branches::Branches, &pointer_chase::PointerChase, &reverse_blocks::ReverseBlocks, &strided_copy::StridedCopy];
+pub static EXPERIMENTS: &[&dyn Operator] = &[
+    &branches::Branches,
+    &gelu_by_hand::GeluByHand,
+    &packs_in_flight::Copies,
+    &pointer_chase::PointerChase,
+    &reverse_blocks::ReverseBlocks,
+    &strided_copy::StridedCopy,
+];

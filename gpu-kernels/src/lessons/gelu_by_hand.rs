@@ -1,0 +1,128 @@
+//! GELU an operation at a time, as a program spells it that calls an operator for each, and in one kernel with an element a thread.
+//!
+//! # Math
+//! y = x · (½ + ½·tanh(√(2/π)·(x + 0.044715·x³))) in eight steps: x², x³, 0.044715·x³, the sum with x, times √(2/π), tanh, ½ + ½·that, and
+//! the product with x. Five steps are of one operand and three also read x.
+//!
+//! # Mapping
+//! A step is an elementwise kernel like the library's: see [`map`](mod@crate::map). [`gelu_naive`] has a thread an element: loads of 4 bytes.
+//!
+//! # Numerics
+//! f32. Every step rounds; ½ + ½·tanh cancels where x < 0, so that the error there is relative to x and not to y.
+//!
+//! # Cost
+//! 5 · 2 + 3 · 3 = 19 operands of traffic in eight steps, 2 in one kernel.
+
+use cuda_std::{kernel, math, thread};
+
+use crate::map::{self, BLOCK};
+use crate::ops::activation::gelu;
+
+const SQRT_2_OVER_PI: f32 = 0.797_884_6;
+const CUBIC: f32 = 0.044_715;
+
+/// A step of one operand.
+pub trait Unary {
+    /// What becomes of a value.
+    fn of(v: f32) -> f32;
+}
+
+/// A step of what the one before made and x.
+pub trait Binary {
+    /// What becomes of a value and its x.
+    fn of(v: f32, x: f32) -> f32;
+}
+
+/// v²
+pub struct Square;
+/// 0.044715·v
+pub struct ScaleCubic;
+/// √(2/π)·v
+pub struct ScaleRoot;
+/// tanh v
+pub struct Tanh;
+/// ½ + ½·v
+pub struct Half;
+/// v + x
+pub struct Plus;
+/// v · x
+pub struct Times;
+
+impl Unary for Square {
+    #[inline(always)]
+    fn of(v: f32) -> f32 {
+        v * v
+    }
+}
+
+impl Unary for ScaleCubic {
+    #[inline(always)]
+    fn of(v: f32) -> f32 {
+        CUBIC * v
+    }
+}
+
+impl Unary for ScaleRoot {
+    #[inline(always)]
+    fn of(v: f32) -> f32 {
+        SQRT_2_OVER_PI * v
+    }
+}
+
+impl Unary for Tanh {
+    #[inline(always)]
+    fn of(v: f32) -> f32 {
+        math::tanh(v)
+    }
+}
+
+impl Unary for Half {
+    #[inline(always)]
+    fn of(v: f32) -> f32 {
+        math::fma(v, 0.5, 0.5)
+    }
+}
+
+impl Binary for Plus {
+    #[inline(always)]
+    fn of(v: f32, x: f32) -> f32 {
+        v + x
+    }
+}
+
+impl Binary for Times {
+    #[inline(always)]
+    fn of(v: f32, x: f32) -> f32 {
+        v * x
+    }
+}
+
+/// y = what the step makes of v, for `n` elements.
+///
+/// # Safety
+/// `v` is valid for reads and `y` for writes of `n` elements, which is at least 1, and they do not overlap.
+#[kernel(types(S: Square, ScaleCubic, ScaleRoot, Tanh, Half), block = BLOCK, min_blocks = 2, no_spills)]
+pub unsafe fn gelu_unary<S: Unary>(v: *const f32, y: *mut f32, n: u64) {
+    map::zip::<f32, f32, 1, 0>([(v, n)], (y, n), 1, n, |[v]| S::of(v));
+}
+
+/// y = what the step makes of v and x, for `n` elements.
+///
+/// # Safety
+/// `v` and `x` are valid for reads and `y` for writes of `n` elements, which is at least 1, and y overlaps neither.
+#[kernel(types(S: Plus, Times), block = BLOCK, min_blocks = 2, no_spills)]
+pub unsafe fn gelu_binary<S: Binary>(v: *const f32, x: *const f32, y: *mut f32, n: u64) {
+    map::zip::<f32, f32, 2, 0>([(v, n), (x, n)], (y, n), 1, n, |[v, x]| S::of(v, x));
+}
+
+/// y = gelu(x) for `n` elements, one a thread.
+///
+/// # Safety
+/// `x` is valid for reads and `y` for writes of `n` elements.
+#[kernel(block = BLOCK, no_spills)]
+pub unsafe fn gelu_naive(x: *const f32, y: *mut f32, n: u64) {
+    let i = u64::from(thread::block_idx_x()) * u64::from(BLOCK) + u64::from(thread::thread_idx_x());
+    if i < n {
+        *y.add(i as usize) = gelu::value(*x.add(i as usize));
+    }
+}

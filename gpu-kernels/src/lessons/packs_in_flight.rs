@@ -1,0 +1,57 @@
+//! A copy whose threads have 1 to 16 loads of 16 bytes in flight: what a thread can do in place of other threads.
+//!
+//! A thread loads `PACKS` packs before it stores the first. What a multiprocessor waits for at a time is therefore 16 · `PACKS` bytes a thread
+//! that it holds, whether by many threads or by the registers of a few: by Little's law that over the latency is its rate.
+//!
+//! # Mapping
+//! A block of 128 threads copies [`PER_BLOCK`] packs, 128 · `PACKS` a round, neighbours next to each other.
+//!
+//! # Shared memory
+//! `KIB` KiB, which nothing uses: they decide how many blocks a multiprocessor holds.
+//!
+//! # Cost
+//! Registers: 4 · `PACKS` for the packs alone.
+
+use core::array;
+
+use cuda_std::vector::Pack;
+use cuda_std::{kernel, thread};
+
+/// Threads of a block.
+pub const BLOCK: u32 = 128;
+/// Elements of a pack.
+pub const PACK: usize = 4;
+/// Packs that a block copies: so many that its start is a small part of its time.
+pub const PER_BLOCK: u32 = 64 * BLOCK;
+
+/// y = x, `n` packs.
+///
+/// # Safety
+/// `x` is valid for reads and `y` for writes of that many packs, and both are aligned to 16 bytes; every block has one.
+#[kernel(
+    values(KIB: 8, 98, PACKS: 1, 2, 4, 8, 16),
+    where(KIB == 98 || PACKS == 1),
+    block = BLOCK,
+    shared = { KIB as usize * 1024 },
+    no_spills
+)]
+pub unsafe fn packs_in_flight<const KIB: u32, const PACKS: usize>(x: *const f32, y: *mut f32, n: u64) {
+    let first = u64::from(thread::block_idx_x()) * u64::from(PER_BLOCK);
+    let end = (first + u64::from(PER_BLOCK)).min(n);
+    let round = u64::from(BLOCK) * PACKS as u64;
+    let mut at = first + u64::from(thread::thread_idx_x());
+    while at + round - u64::from(BLOCK) < end {
+        let place = |i: usize| (at as usize + i * BLOCK as usize) * PACK;
+        // Not through the read-only path, on which the assembler could begin the next round's loads before this one's stores.
+        let packs: [Pack<f32, PACK>; PACKS] = array::from_fn(|i| Pack::load_evict_first(x.add(place(i))));
+        for i in 0..PACKS {
+            packs[i].store(y.add(place(i)));
+        }
+        at += round;
+    }
+    while at < end {
+        let place = at as usize * PACK;
+        Pack::<f32, PACK>::load_evict_first(x.add(place)).store(y.add(place));
+        at += u64::from(BLOCK);
+    }
+}
