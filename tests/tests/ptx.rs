@@ -56,7 +56,7 @@ fn nothing_is_left_to_local_memory_or_to_calls() {
 fn shared_memory_is_accessed_as_such() {
     // A lesson's copy holds memory only so that fewer of its blocks fit.
     let uses = |symbol: &str| !symbol.starts_with("packs_in_flight_");
-    for (image, ptx) in images().iter().filter(|(image, _)| image.shared_bytes > 0 && uses(&image.symbol)) {
+    for (image, ptx) in images().iter().filter(|(image, _)| image.shared_bytes > 0 && uses(image.symbol)) {
         let named = ["ld.shared", "st.shared", ".shared::", "ldmatrix", "cp.async", "wgmma"];
         assert!(named.iter().any(|text| ptx.contains(text)), "{} uses no shared memory", at(image));
     }
