@@ -8,6 +8,7 @@ use crate::check::Job;
 use crate::check::bench::Timing;
 use crate::check::registry;
 use crate::ops::model::{Case, CaseClass, Dims, OpInfo, ParamValue};
+use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
@@ -62,8 +63,19 @@ pub struct Run {
     pub(super) label: String,
     pub(super) counted: Vec<Timing>,
     pub(super) predictions: Vec<Prediction>,
+    pub(super) observations: Vec<Observation>,
     pub(super) timed: Vec<Timing>,
     pub(super) seconds: Option<f64>,
+}
+
+/// Something to be seen in results, which no launch tells, and how much of it there is going to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observation {
+    /// What reports call it.
+    pub(super) name: &'static str,
+    pub(super) value: f64,
+    /// Computes on a device, and counts.
+    pub(super) of: fn(&Device) -> Result<f64>,
 }
 
 /// What a count is going to be.
@@ -78,7 +90,14 @@ pub struct Prediction {
 impl Run {
     /// Nothing yet but what reports call it.
     pub(super) fn new(label: impl Into<String>) -> Self {
-        Self { label: label.into(), counted: Vec::new(), predictions: Vec::new(), timed: Vec::new(), seconds: None }
+        Self {
+            label: label.into(),
+            counted: Vec::new(),
+            predictions: Vec::new(),
+            observations: Vec::new(),
+            timed: Vec::new(),
+            seconds: None,
+        }
     }
 
     /// Counts this in the simulator.
@@ -90,6 +109,12 @@ impl Run {
     /// Expects that count.
     pub(super) fn expect(mut self, quantity: &'static Quantity, value: impl Count) -> Self {
         self.predictions.push(Prediction { quantity, value: value.value() });
+        self
+    }
+
+    /// Expects `of` to find that much in what the simulator computes.
+    pub(super) fn observe(mut self, name: &'static str, value: impl Count, of: fn(&Device) -> Result<f64>) -> Self {
+        self.observations.push(Observation { name, value: value.value(), of });
         self
     }
 

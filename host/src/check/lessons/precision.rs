@@ -1,20 +1,24 @@
 //! Low precision.
 
 use super::plan::{Facts, Plan, Run, part};
-use super::quantity::MOVED;
+use super::quantity::{LEAST, MOVED};
 use super::{Lesson, anatomy, text};
 use crate::check::bench::peak_flops;
+use crate::ops;
 use crate::ops::model::Bound;
-use crate::runtime::device::DeviceInfo;
+use crate::runtime::device::{Device, DeviceInfo};
 use crate::runtime::dtype::DType;
-use crate::runtime::error::Result;
+use crate::runtime::error::{Error, Result};
+use crate::runtime::stream::Stream;
+use crate::runtime::tensor::Tensor;
+use crate::{f8e4m3, f8e8m0};
 
 pub(super) static LESSON: Lesson = Lesson {
     name: "precision",
-    title: "the same elements in 4, 2 and 1 bytes",
+    title: "the same elements in 4, 2 and 1 bytes, and how many survive 8 bits",
     claim: [
         "Where memory is the limit, time goes with the bytes of an element: half the width, half the time.",
-        "Tensor cores multiply twice as fast at half the width too, so the operations that a byte has to be worth rise with it.",
+        "8 bits reach less far than data with outliers: a scale for each 32 elements costs 1/32 byte an element, and an outlier then costs its neighbours only.",
     ],
     plan,
 };
@@ -34,6 +38,60 @@ fn run(info: &DeviceInfo, op: &str, dtype: DType) -> Result<Run> {
         .at_least(info.peak_bandwidth().map(|rate| bytes(TIMED) as f64 / rate)))
 }
 
+/// Side of the square that is quantized: a scale for 128 × 128 is one for all of it.
+const SIDE: usize = 128;
+const TIMED_SIDE: usize = 1 << 14;
+/// Bytes that memory moves at least.
+const SECTOR: usize = 32;
+/// Neighbours with a scale of their own in MXFP8.
+const NEIGHBOURS: usize = 32;
+const LOST: &str = "elements lost to an outlier";
+const BY_TENSOR: &str = "f8e4m3, a scale for all";
+const BY_NEIGHBOURS: &str = "f8e4m3, a scale for 32";
+
+/// Elements that become 0, of a square of ones with 2²⁰ as its last: where that sets the scale a one is 448 · 2⁻²⁰, less than half of
+/// what is the least above 0 in e4m3, 2⁻⁹.
+fn lost(device: &Device, there_and_back: fn(&Stream, &Tensor<f32>) -> Result<Tensor<f32>>) -> Result<f64> {
+    let stream = device.stream()?;
+    let mut x = vec![1.0f32; SIDE * SIDE];
+    x[SIDE * SIDE - 1] = 20f32.exp2();
+    let y = there_and_back(&stream, &Tensor::from_slice(&stream, [SIDE, SIDE], &x)?)?;
+    Ok(y.to_vec(&stream)?.iter().filter(|y| **y == 0.0).count() as f64)
+}
+
+fn lost_by_tensor(device: &Device) -> Result<f64> {
+    lost(device, |stream, x| {
+        let (q, scales) = ops::quantize_fp8_128x128::<f32, f8e4m3>(stream, x)?;
+        ops::dequantize_fp8(stream, &q, &scales)
+    })
+}
+
+fn lost_by_neighbours(device: &Device) -> Result<f64> {
+    lost(device, |stream, x| {
+        let (q, scales) = ops::quantize_mxfp8_1x32::<f32, f8e4m3>(stream, x)?;
+        ops::dequantize_mxfp8(stream, &q, &scales)
+    })
+}
+
+/// Quantization of 16-bit floats with scales of `scale` bytes, one for each `block` elements; all but the outlier of the `losing` that
+/// share its scale are lost.
+fn quantized(
+    info: &DeviceInfo,
+    (label, op): (&str, &str),
+    (scale, block): (usize, usize),
+    (losing, lost): (usize, fn(&Device) -> Result<f64>),
+) -> Result<Run> {
+    let of = |side| part(op, DType::BF16, [("rows", side), ("d", side)]);
+    let bytes =
+        |side: usize| side * side * (DType::BF16.size() + 1) + (side * side / block * scale).next_multiple_of(SECTOR);
+    Ok(Run::new(label)
+        .count(of(SIDE)?)
+        .expect(&LEAST, bytes(SIDE))
+        .observe(LOST, losing - 1, lost)
+        .time(of(TIMED_SIDE)?)
+        .at_least(info.peak_bandwidth().map(|rate| bytes(TIMED_SIDE) as f64 / rate)))
+}
+
 fn plan(info: &DeviceInfo) -> Result<Plan> {
     let [wide, half, narrow] = [("relu", DType::F32), ("relu", DType::F16), ("copy", DType::I8)];
     let label = |(op, dtype): (&str, DType)| format!("{op} {dtype}");
@@ -42,11 +100,16 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
         let [wide, half, narrow] = &labels;
         let moved = |label: &str| results.count(label, &MOVED);
         let faster = |wide: f64, half: f64| format!("16 bits {} times as fast", text::times(wide, half));
+        let lost = |label| Ok::<_, Error>(text::digits(results.named(label, LOST)?));
         Ok(format!(
-            "As many elements are {} times fewer bytes in 16 bits than in 32, and {} times fewer in 8{}.",
+            "As many elements are {} times fewer bytes in 16 bits than in 32, and {} times fewer in 8{}. An outlier of 2²⁰ among \
+             ones costs {} of {} elements with one scale for all in 8 bits, {} with one for each 32.",
             text::times(moved(wide)?, moved(half)?),
             text::times(moved(wide)?, moved(narrow)?),
-            results.timed(wide, half, faster)
+            results.timed(wide, half, faster),
+            lost(BY_TENSOR)?,
+            SIDE * SIDE,
+            lost(BY_NEIGHBOURS)?,
         ))
     });
     let row = |dtype: DType| {
@@ -64,5 +127,15 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
         rows: [DType::F32, DType::BF16, DType::I8].map(row).into(),
     };
     let runs = [wide, half, narrow].map(|(op, dtype)| run(info, op, dtype));
-    Ok(plan.facts(facts).runs(runs.into_iter().collect::<Result<Vec<_>>>()?))
+    let squares = SIDE * SIDE;
+    let scaled = [
+        quantized(info, (BY_TENSOR, "quantize_fp8_128x128"), (size_of::<f32>(), squares), (squares, lost_by_tensor)),
+        quantized(
+            info,
+            (BY_NEIGHBOURS, "quantize_mxfp8_1x32"),
+            (size_of::<f8e8m0>(), NEIGHBOURS),
+            (NEIGHBOURS, lost_by_neighbours),
+        ),
+    ];
+    Ok(plan.facts(facts).runs(runs.into_iter().chain(scaled).collect::<Result<Vec<_>>>()?))
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::Lesson;
-use super::plan::{Facts, Prediction, Run};
+use super::plan::{Facts, Observation, Prediction, Run};
 use super::quantity::Quantity;
 use crate::check::bench::{Prepared, Timing, copy_rate};
 use crate::check::verify::offline;
@@ -104,6 +104,11 @@ impl Count {
         Self { quantity: quantity.name, predicted: value, counted, ncu: None, metrics }
     }
 
+    fn observed(observation: &Observation, simulated: &Device) -> Result<Self> {
+        let Observation { name: quantity, value: predicted, of } = *observation;
+        Ok(Self { quantity, predicted, counted: of(simulated)?, ncu: None, metrics: &[] })
+    }
+
     /// Whether it is what was predicted, but for the roundings of a division.
     pub fn holds(&self) -> bool {
         agree(self.predicted, self.counted) && self.ncu.is_none_or(|ncu| agree(self.predicted, ncu))
@@ -140,10 +145,15 @@ impl Results<'_> {
 
     /// What was counted of `quantity` in the run of that label.
     pub(super) fn count(&self, label: &str, quantity: &Quantity) -> Result<f64> {
+        self.named(label, quantity.name)
+    }
+
+    /// The same of what has that name: an observation's.
+    pub(super) fn named(&self, label: &str, quantity: &str) -> Result<f64> {
         let run = self.run(label)?;
-        let found = run.counts.iter().find(|count| count.quantity == quantity.name);
+        let found = run.counts.iter().find(|count| count.quantity == quantity);
         let names = || run.counts.iter().map(|count| count.quantity).collect::<Vec<_>>().join(", ");
-        let missing = || Error::param(self.name, "quantity", quantity.name, format!("one of {}", names()));
+        let missing = || Error::param(self.name, "quantity", quantity, format!("one of {}", names()));
         found.map(|count| count.counted).ok_or_else(missing)
     }
 
@@ -211,7 +221,10 @@ fn counted(run: &Run, simulated: &Device) -> Result<Measured> {
         launches.extend(profiles);
     }
     kernels.dedup();
-    let counts = run.predictions.iter().map(|prediction| Count::new(prediction, &launches)).collect();
+    let mut counts: Vec<_> = run.predictions.iter().map(|prediction| Count::new(prediction, &launches)).collect();
+    for observation in &run.observations {
+        counts.push(Count::observed(observation, simulated)?);
+    }
     let at_least_ms = run.seconds.map(|seconds| seconds * 1e3);
     let launches = launches.into_iter().map(|launch| launch.kernel).collect();
     Ok(Measured { label: run.label.clone(), kernels, launches, counts, time: None, at_least_ms, expected_ms: None })
