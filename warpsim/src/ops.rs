@@ -185,6 +185,15 @@ impl Elem {
             Elem::B1 => 1,
         }
     }
+
+    /// Elements of a row that four bits of sparse metadata choose half of.
+    pub fn sparse_chunk(self) -> u16 {
+        match self.bits() {
+            32 => 2,
+            4 => 8,
+            _ => 4,
+        }
+    }
 }
 
 /// `mma.sync` and the arithmetic half of `wgmma`.
@@ -201,6 +210,8 @@ pub struct Mma {
     pub sat: bool,
     /// For `.b1`: AND instead of XOR.
     pub and: bool,
+    /// `mma.sp`: A holds only what its metadata names.
+    pub sparse: Option<Sparse>,
     /// wgmma: A comes from registers.
     pub a_regs: bool,
     pub neg_a: bool,
@@ -208,6 +219,15 @@ pub struct Mma {
     /// wgmma: the matrix in shared memory is M/N-major.
     pub trans_a: bool,
     pub trans_b: bool,
+}
+
+/// What `mma.sp` says about its metadata.
+#[derive(Debug, Clone, Copy)]
+pub struct Sparse {
+    /// Which lanes of each group of four hold the metadata.
+    pub selector: u8,
+    /// `.sp::ordered_metadata`: the indices of a chunk ascend.
+    pub ordered: bool,
 }
 
 /// A matrix between memory and `wmma` fragments.

@@ -25,6 +25,7 @@ mod offsets;
 mod rare;
 mod sources;
 mod spaces;
+mod sparse;
 mod st_async;
 mod triton;
 mod triton_matmul;

@@ -5,7 +5,7 @@
 
 use super::cx::Cx;
 use super::state::*;
-use super::warp_ops;
+use super::{sparse, warp_ops};
 use crate::ir::*;
 use crate::num;
 use crate::report::Fault;
@@ -62,21 +62,29 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
     }
     let per_a = 32 / info.a.bits() as usize;
     let per_b = 32 / info.b.bits() as usize;
-    let na = mm * kk / 32 / per_a;
+    // What A holds of a row: half when it is sparse.
+    let held = if info.sparse.is_some() { kk / 2 } else { kk };
+    let na = mm * held / 32 / per_a;
     let nb = nn * kk / 32 / per_b;
-    let (ra, rb, rc) = (&list[defs..defs + na], &list[defs + na..defs + na + nb], &list[defs + na + nb..]);
+    let (ra, rb, rest) = (&list[defs..defs + na], &list[defs + na..defs + na + nb], &list[defs + na + nb..]);
+    let (rc, columns) = match (info.sparse, rest) {
+        (Some(sparse), [rc @ .., metadata]) => (rc, Some(sparse::columns(cx, w, s, info, sparse, *metadata)?)),
+        _ => (rest, None),
+    };
     if is_int(info.a) {
-        let mut a = vec![0i32; mm * kk];
+        let mut a = vec![0i32; mm * held];
         let mut b = vec![0i32; nn * kk];
-        fill(w, ra, per_a, |l, r, e| place_a(mm, per_a, l, r, e), kk, &mut a, |v, e| integer(info.a, v, e));
+        fill(w, ra, per_a, |l, r, e| place_a(mm, per_a, l, r, e), held, &mut a, |v, e| integer(info.a, v, e));
         fill(w, rb, per_b, |l, r, e| (l / 4, per_b * (l % 4 + 4 * r) + e), kk, &mut b, |v, e| integer(info.b, v, e));
         for (c, r) in rc.iter().enumerate() {
             let src = *w.regs.r(*r);
             let d = &mut w.regs.r[w.regs.rb + list[c].slot()];
             for l in 0..32 {
                 let (row, col) = place_c(l, c);
-                let (x, y) = (&a[row * kk..][..kk], &b[col * kk..][..kk]);
-                let sum: i64 = if info.a == Elem::B1 {
+                let (x, y) = (&a[row * held..][..held], &b[col * kk..][..kk]);
+                let sum: i64 = if let Some(at) = &columns {
+                    x.iter().zip(&at[row * held..]).map(|(p, k)| i64::from(p * y[usize::from(*k)])).sum()
+                } else if info.a == Elem::B1 {
                     x.iter().zip(y).map(|(p, q)| i64::from(if info.and { p & q } else { p ^ q })).sum()
                 } else {
                     x.iter().zip(y).map(|(p, q)| i64::from(p * q)).sum()
@@ -88,8 +96,8 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
         return Ok(());
     }
     let mut a = [0f32; 16 * 32];
-    let mut b = [0f32; 8 * 32];
-    fill(w, ra, per_a, |l, r, e| place_a(mm, per_a, l, r, e), kk, &mut a, |v, e| element(info.a, v, e));
+    let mut b = [0f32; 8 * 64];
+    fill(w, ra, per_a, |l, r, e| place_a(mm, per_a, l, r, e), held, &mut a, |v, e| element(info.a, v, e));
     fill(w, rb, per_b, |l, r, e| (l / 4, per_b * (l % 4 + 4 * r) + e), kk, &mut b, |v, e| element(info.b, v, e));
     let mut acc = [[0f32; 32]; 4];
     let halves = info.c == Elem::F16;
@@ -101,9 +109,13 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
                 f32::from_bits(w.regs.r(rc[c])[l])
             };
             let (row, col) = place_c(l, c);
-            let (x, y) = (&a[row * kk..][..kk], &b[col * kk..][..kk]);
+            let (x, y) = (&a[row * held..][..held], &b[col * kk..][..kk]);
             // Groups of products are added before the accumulator, as wide adder trees do.
-            let sum: f32 = x.iter().zip(y).map(|(p, q)| p * q).sum();
+            let sum: f32 = match &columns {
+                None => x.iter().zip(y).map(|(p, q)| p * q).sum(),
+                // What A leaves out is not multiplied: an infinity in B beside it does no harm.
+                Some(at) => x.iter().zip(&at[row * held..]).map(|(p, k)| p * y[usize::from(*k)]).sum(),
+            };
             acc[c][l] += sum;
         }
     }

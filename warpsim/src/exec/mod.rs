@@ -31,6 +31,7 @@ pub(crate) mod registers;
 pub mod regs;
 pub(crate) mod run;
 pub(crate) mod shared;
+mod sparse;
 pub(crate) mod st_async;
 pub(crate) mod stack;
 pub(crate) mod state;

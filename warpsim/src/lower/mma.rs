@@ -9,6 +9,18 @@ use crate::ptx::ast::Arg;
 
 const N: Reg = Reg::NONE;
 
+/// The shapes of `mma.sp`, by their k.
+fn sparse_k(a: Elem) -> &'static [u16] {
+    match a {
+        Elem::F16 | Elem::BF16 => &[16, 32],
+        Elem::TF32 => &[8, 16],
+        Elem::S8 | Elem::U8 => &[32, 64],
+        Elem::S4 | Elem::U4 => &[64, 128],
+        Elem::E4M3 | Elem::E5M2 => &[64],
+        _ => &[],
+    }
+}
+
 impl Lower<'_, '_> {
     pub(super) fn shape(&self, m: &mut Mods<'_>) -> R<[u16; 3]> {
         let s = m.find(|s| {
@@ -48,9 +60,7 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn mma(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
-        if m.one_of(&["sp", "sp::ordered_metadata"]).is_some() {
-            return self.fail("sparse matrix instructions are not modelled: multiply with the zeros");
-        }
+        let sparse = m.one_of(&["sp", "sp::ordered_metadata"]);
         m.take("sync");
         m.take("aligned");
         let [sm, sn, sk] = self.shape(m)?;
@@ -63,7 +73,10 @@ impl Lower<'_, '_> {
         let and = m.take("and");
         m.take("popc");
         let (d, ea, eb, c) = (self.elem(m)?, self.elem(m)?, self.elem(m)?, self.elem(m)?);
+        // Sparse A: its k is the dense one, twice that of the elements it holds.
+        let held = if sparse.is_some() { sk / 2 } else { sk };
         let ok = match ea {
+            _ if sparse.is_some() => sm == 16 && sn == 8 && sparse_k(ea).contains(&sk),
             Elem::F16 | Elem::BF16 => matches!((sm, sn, sk), (16, 8, 8 | 16)),
             Elem::TF32 => matches!((sm, sn, sk), (16, 8, 4 | 8)),
             Elem::F64 => matches!((sm, sn, sk), (8, 8, 4) | (16, 8, 4 | 8 | 16)),
@@ -76,7 +89,12 @@ impl Lower<'_, '_> {
         if !ok {
             return self.fail(format!("the shape m{sm}n{sn}k{sk} is not supported for this type"));
         }
-        self.count(a, 4, 4)?;
+        let count = if sparse.is_some() { 6 } else { 4 };
+        self.count(a, count, count)?;
+        let sparse = match sparse {
+            Some(form) => Some(self.sparse(&a[5], ea, sk, form == 1)?),
+            None => None,
+        };
         let dd = self.reg_list(&a[0], true)?;
         let (ra, rb, rc) = (self.reg_list(&a[1], false)?, self.reg_list(&a[2], false)?, self.reg_list(&a[3], false)?);
         let info = Mma {
@@ -89,6 +107,7 @@ impl Lower<'_, '_> {
             c,
             sat,
             and,
+            sparse,
             a_regs: true,
             neg_a: false,
             neg_b: false,
@@ -99,19 +118,32 @@ impl Lower<'_, '_> {
             (count * e.bits().max(if e == Elem::F64 { 64 } else { 1 })).div_ceil(if e == Elem::F64 { 64 } else { 32 })
                 as usize
         };
-        let (m32, n32, k32) = (u32::from(sm), u32::from(sn), u32::from(sk));
+        let (m32, n32, k32, held) = (u32::from(sm), u32::from(sn), u32::from(sk), u32::from(held));
         if dd.len() != regs(d, m32 * n32 / 32)
-            || ra.len() != regs(ea, m32 * k32 / 32)
+            || ra.len() != regs(ea, m32 * held / 32)
             || rb.len() != regs(eb, n32 * k32 / 32)
             || rc.len() != regs(c, m32 * n32 / 32)
         {
             return self.fail("a fragment of the wrong length");
         }
         let mut i = Inst::new(Op::Mma(Arc::new(info)));
-        let uses: Vec<Reg> = ra.into_iter().chain(rb).chain(rc).collect();
+        let mut uses: Vec<Reg> = ra.into_iter().chain(rb).chain(rc).collect();
+        if info.sparse.is_some() {
+            uses.push(self.src(&a[4], Ty::B(32))?);
+        }
         self.ext(&mut i, &dd, &uses);
         self.emit(i);
         Ok(())
+    }
+
+    fn sparse(&mut self, selector: &Arg, a: Elem, k: u16, ordered: bool) -> R<Sparse> {
+        let selector = self.literal(selector)?;
+        // The lanes of a group that hold metadata, of four.
+        let lanes = k / a.sparse_chunk() / 4;
+        if selector >= u64::from(4 / lanes) {
+            return self.fail(format!("the sparsity selector {selector}: this shape's are below {}", 4 / lanes));
+        }
+        Ok(Sparse { selector: selector as u8, ordered })
     }
 
     pub(super) fn wgmma(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
@@ -133,7 +165,7 @@ impl Lower<'_, '_> {
 
     fn wgmma_mma(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
         if m.take("sp") {
-            return self.fail("sparse wgmma is not supported");
+            return self.fail("sparse wgmma is not supported: multiply with the zeros");
         }
         let [sm, sn, sk] = self.shape(m)?;
         let sat = m.take("satfinite");
@@ -185,6 +217,7 @@ impl Lower<'_, '_> {
             c: d,
             sat,
             and: false,
+            sparse: None,
             a_regs,
             neg_a: sa == -1,
             neg_b: sb == -1,

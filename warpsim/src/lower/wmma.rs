@@ -87,6 +87,7 @@ impl Lower<'_, '_> {
             c,
             sat,
             and: false,
+            sparse: None,
             a_regs: true,
             neg_a: false,
             neg_b: false,
