@@ -1,5 +1,6 @@
 //! `mma.sp` against dense products. Where metadata lies was measured on an H200 for every shape, selector and form below
 //! but bf16's k16 and e5m2, which have their places from f16 and e4m3.
+#![allow(clippy::precedence)]
 
 use crate::common::*;
 use warpsim::{Gpu, Kind, bf16_bits, f16_bits};
