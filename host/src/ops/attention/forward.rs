@@ -300,7 +300,7 @@ impl Operator for AttentionForward {
         let large = Case::odd(&INFO, DType::F16, super::dims([1, 1, 1, 40, 70, 48])).only(&[]);
         cases.push(large.fill(Values::Normal { std: 8.0 }));
         // A maximum that stays, and whose product with the scale is no f32: a rounding in each tile would add up.
-        let level = Case::odd(&INFO, DType::BF16, super::dims([1, 1, 1, 4, 4096, 64]));
+        let level = Case::odd(&INFO, DType::BF16, super::dims([1, 1, 1, 4, 4096, 64])).only(&[]);
         cases.push(level.values("q", Values::Constant(1.6875)).values("k", Values::Constant(1.6875)));
         cases
     }
