@@ -17,10 +17,8 @@ use core::array;
 use cuda_std::vector::Pack;
 use cuda_std::{kernel, thread};
 
-/// Threads of a block.
-pub const BLOCK: u32 = 128;
-/// Elements of a pack.
-pub const PACK: usize = 4;
+use super::reverse_blocks::{BLOCK, ROW as PACK};
+
 /// Packs that a block copies: so many that its start is a small part of its time.
 pub const PER_BLOCK: u32 = 64 * BLOCK;
 

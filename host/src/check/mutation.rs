@@ -3,6 +3,7 @@
 //! checks would miss.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde::Serialize;
 
@@ -90,22 +91,22 @@ fn variants<'a>(job: &'a Job, filter: &Filter) -> Vec<(&'a Job, Filter)> {
 }
 
 impl<'a> Mutation<'a> {
-    /// Of the kernels whose symbols `keep` lets through. Runs the cases once, unchecked, to see which kernels they launch; their results have to
-    /// be right.
+    /// Of the kernels whose symbols `keep` lets through. Runs the cases once, to see which kernels they launch. They have to pass.
     pub fn new(device: &'a Device, jobs: &'a [Job], filter: &Filter, keep: impl Fn(&str) -> bool) -> Result<Self> {
         let simulator = simulator(device)?;
-        let unchecked = Settings { init: false, race: false, sync: false, offsets: false, ..simulator.settings() };
+        let symbols = |job: &Job| job.op.info().instances().map(|kernel| kernel.symbol);
+        let listed: HashSet<_> = jobs.iter().flat_map(symbols).collect();
+        let kept: HashSet<_> = listed.into_iter().filter(|symbol| keep(symbol)).collect();
+        let launches_any = |job: &&Job| symbols(job).any(|symbol| kept.contains(symbol));
         let mut targets: Vec<Target<'a>> = Vec::new();
-        let launches_any = |job: &&Job| job.op.info().instances().any(|kernel| keep(kernel.symbol));
         for (job, filter) in jobs.iter().filter(launches_any).flat_map(|job| variants(job, filter)) {
-            let run = || simulator.with(unchecked, || verify::on_device(device, job, &filter));
-            let (rows, profiles) = simulator.profile(run);
+            let (rows, profiles) = simulator.profile(|| verify::on_device(device, job, &filter));
             if let Some(found) = caught(&rows) {
                 let expected = format!("a case that passes with its kernels unchanged, not {found}");
                 return Err(Error::param(job.op.info().name, "case", &job.case.name, expected));
             }
             let instructions = profiles.iter().flat_map(|profile| &profile.mix).map(|(_, times)| times).sum();
-            for profile in profiles.iter().filter(|profile| keep(&profile.kernel)) {
+            for profile in profiles.iter().filter(|profile| kept.contains(profile.kernel.as_str())) {
                 let images = kernels::images()?.iter().filter(|image| image.symbol == profile.kernel);
                 let best = |arch: &Arch| images.clone().find(|image| image.arch == *arch);
                 let Some(image) = device.archs().iter().find_map(best) else { continue };

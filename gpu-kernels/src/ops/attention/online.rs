@@ -7,8 +7,8 @@ use super::LOG2_E;
 /// The online softmax of 16 queries, of which a thread has part of two.
 #[derive(Clone, Copy)]
 pub(super) struct Online {
-    /// The greatest score so far, times its scale and rounded: what that of a score is subtracted from. A difference of two is 0 where the
-    /// maximum stays, so that a factor is 1, and does not miss it by a rounding in every tile.
+    /// The greatest score so far, times the scale and rounded. Kept like this the factor of a maximum that stays is 2⁰, and does not miss 1
+    /// by a rounding in every tile.
     greatest: [f32; 2],
     /// Of this thread's columns.
     sum: [f32; 2],

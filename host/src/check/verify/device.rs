@@ -172,7 +172,8 @@ struct Prepared {
     seed: u64,
     host: Vec<(&'static str, HostTensor)>,
     inputs: Vec<Placed>,
-    outputs: Vec<TensorMeta>,
+    /// Of the outputs.
+    metas: Vec<TensorMeta>,
     /// Evaluated for the first launch that succeeds: a reference may take far longer.
     expected: OnceCell<Result<Vec<Expected>>>,
     finite_input: bool,
@@ -181,7 +182,7 @@ struct Prepared {
 impl Prepared {
     fn new(device: &Device, job: &Job, seed: u64) -> Result<Self> {
         let stream = device.stream()?;
-        let (mut host, mut inputs, mut metas) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut host, mut inputs, mut input_metas) = (Vec::new(), Vec::new(), Vec::new());
         for (name, tensor) in random::inputs(job.op, &job.case, seed)? {
             let meta = TensorMeta::of(name, &tensor);
             let place = Placement::new(&meta, job.case.arrangement(name));
@@ -190,15 +191,15 @@ impl Prepared {
                 inputs.push(Placed::filled(&stream, name, place, &tensor, Poison::First)?);
             }
             host.push((name, tensor));
-            metas.push(meta);
+            input_metas.push(meta);
         }
-        let outputs = model::outputs(job.op, &metas, &job.case.params)?;
+        let metas = model::outputs(job.op, &input_metas, &job.case.params)?;
         let finite_input = has_ordinary_input(job)?;
-        Ok(Self { stream, seed, host, inputs, outputs, expected: OnceCell::new(), finite_input })
+        Ok(Self { stream, seed, host, inputs, metas, expected: OnceCell::new(), finite_input })
     }
 
     fn expected(&self, job: &Job) -> Result<&[Expected]> {
-        let expected = || Expected::all(job, &self.host, self.outputs.clone(), self.seed);
+        let expected = || Expected::all(job, &self.host, self.metas.clone(), self.seed);
         self.expected.get_or_init(expected).as_deref().map_err(Clone::clone)
     }
 
@@ -216,7 +217,7 @@ impl Prepared {
         let problems = expected.iter().filter_map(Expected::impossible);
         problems.filter(|_| self.finite_input).for_each(|problem| row.problem(problem));
         // Unwritten integers show in a second run only.
-        let integers = self.outputs.iter().any(|output| !output.dtype.is_float());
+        let integers = self.metas.iter().any(|output| !output.dtype.is_float());
         let again = if filter.repeat || integers { Some(self.again(job, by, &params)?) } else { None };
         let variant = match by {
             By::Operator(variant) => variant.map(|variant| variant.name),
@@ -244,7 +245,7 @@ impl Prepared {
 
     fn outputs(&self, job: &Job, poison: Poison) -> Result<Vec<Placed>> {
         let make = |arg: &'static model::ArgInfo| {
-            let meta = self.outputs.iter().find(|meta| meta.name == arg.name)?;
+            let meta = self.metas.iter().find(|meta| meta.name == arg.name)?;
             let place = Placement::new(meta, job.case.arrangement(arg.name));
             let host = self.host.iter().find(|(name, _)| *name == arg.name);
             Some(match host {

@@ -7,6 +7,7 @@ mod gelu_by_hand;
 mod packs_in_flight;
 mod pointer_chase;
 mod reverse_blocks;
+mod rows;
 mod strided_copy;
 
 pub(super) use gelu_by_hand::OPERANDS as GELU_OPERANDS;

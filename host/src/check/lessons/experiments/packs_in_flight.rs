@@ -3,11 +3,10 @@
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::lessons::packs_in_flight::{self as gk, PacksInFlight};
 
-use crate::ops::elementwise::grid;
+use super::rows;
 use crate::ops::model::*;
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
 /// y = x.
@@ -19,7 +18,7 @@ macro_rules! holding {
         Variant {
             name: $name,
             doc: concat!("blocks of ", $kib, " KiB of shared memory, threads with ", $packs, " packs in flight"),
-            applies: |device, _| fits::<PacksInFlight<$kib, $packs>>(device),
+            applies: |device, _| rows::fits::<PacksInFlight<$kib, $packs>>(device),
             launch: |stream, args, _| launch::<PacksInFlight<$kib, $packs>>(stream, args),
         }
     };
@@ -47,27 +46,12 @@ static INFO: OpInfo = OpInfo {
     ],
 };
 
-fn fits<K: Kernel>(device: &DeviceInfo) -> bool {
-    K::SHARED_BYTES <= device.shared_bytes_per_block as usize
-}
-
 fn launch<K>(stream: &Stream, args: &mut Arguments<'_>) -> Result<()>
 where
     K: Kernel<Args = (DevicePtr<f32>, DevicePtrMut<f32>, u64)>,
 {
-    let (x, mut y) = (args.input::<f32>("x")?, args.output::<f32>("y")?);
-    let [packs, _]: [usize; 2] = x.dims(INFO.name, "x")?;
-    x.require_shape(INFO.name, "x", &[packs, gk::PACK])?;
-    x.require_contiguous(INFO.name, "x")?;
-    y.require_shape(INFO.name, "y", x.shape())?;
-    y.require_contiguous(INFO.name, "y")?;
-    if !(x.rows_aligned(16) && y.rows_aligned(16)) {
-        return Err(Error::layout(INFO.name, "x", "or y does not start at a multiple of 16 bytes"));
-    }
-    let Some(grid) = grid(&INFO, "x", packs, gk::PER_BLOCK as usize)? else { return Ok(()) };
-    let args = (x.ptr(stream)?, y.ptr_mut(stream)?, packs as u64);
-    // SAFETY: x and y are aligned and hold that many packs, y is borrowed mutably, and there is a block for every PER_BLOCK of them.
-    unsafe { stream.launch::<K>(grid, args) }
+    // SAFETY: the kernels of this file access the rows that they are told of.
+    unsafe { rows::launch::<K>(&INFO, stream, args, gk::PER_BLOCK) }
 }
 
 impl Operator for Copies {
@@ -88,14 +72,11 @@ impl Operator for Copies {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [packs] = case.dims(["packs"])?;
-        Ok(vec![InputSpec::normal("x", case.dtype, [packs, gk::PACK]).in_case(case)])
+        Ok(rows::inputs(case, packs))
     }
 
     fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
-        let x = inputs.get("x")?;
-        let [packs, _] = x.dims()?;
-        x.has_shape(&[packs, gk::PACK])?;
-        Ok(vec![TensorMeta::new("y", x.dtype(), [packs, gk::PACK])])
+        rows::outputs(inputs)
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
@@ -112,6 +93,6 @@ impl Operator for Copies {
 
     fn cost(&self, case: &Case) -> Result<Cost> {
         let [packs] = case.dims(["packs"])?;
-        Ok(Cost::memory((2 * packs * gk::PACK * size_of::<f32>()) as u64))
+        Ok(rows::cost(packs))
     }
 }

@@ -3,11 +3,10 @@
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::lessons::reverse_blocks as gk;
 
-use crate::ops::elementwise::grid;
+use super::rows;
 use crate::ops::model::*;
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
 /// y = x with its rows in reverse, 128 at a time.
@@ -19,7 +18,7 @@ macro_rules! holding {
         Variant {
             name: $name,
             doc: concat!("blocks of ", $name, " of shared memory"),
-            applies: |device, _| fits::<gk::ReverseBlocks<$kib>>(device),
+            applies: |device, _| rows::fits::<gk::ReverseBlocks<$kib>>(device),
             launch: |stream, args, _| launch::<gk::ReverseBlocks<$kib>>(stream, args),
         }
     };
@@ -40,28 +39,12 @@ static INFO: OpInfo = OpInfo {
     variants: &[holding!(8, "8KiB"), holding!(27, "27KiB"), holding!(56, "56KiB"), holding!(98, "98KiB")],
 };
 
-fn fits<K: Kernel>(device: &DeviceInfo) -> bool {
-    K::SHARED_BYTES <= device.shared_bytes_per_block as usize
-}
-
-/// Launches the kernel that holds as much shared memory as its type says.
 fn launch<K>(stream: &Stream, args: &mut Arguments<'_>) -> Result<()>
 where
     K: Kernel<Args = (DevicePtr<f32>, DevicePtrMut<f32>, u64)>,
 {
-    let (x, mut y) = (args.input::<f32>("x")?, args.output::<f32>("y")?);
-    let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
-    x.require_shape(INFO.name, "x", &[rows, gk::ROW])?;
-    x.require_contiguous(INFO.name, "x")?;
-    y.require_shape(INFO.name, "y", x.shape())?;
-    y.require_contiguous(INFO.name, "y")?;
-    if !(x.rows_aligned(16) && y.rows_aligned(16)) {
-        return Err(Error::layout(INFO.name, "x", "or y does not start at a multiple of 16 bytes"));
-    }
-    let Some(grid) = grid(&INFO, "x", rows, gk::BLOCK as usize)? else { return Ok(()) };
-    let args = (x.ptr(stream)?, y.ptr_mut(stream)?, rows as u64);
-    // SAFETY: x and y are aligned and hold that many rows, y is borrowed mutably, and there is a block for each 128 of them.
-    unsafe { stream.launch::<K>(grid, args) }
+    // SAFETY: the kernels of this file access the rows that they are told of.
+    unsafe { rows::launch::<K>(&INFO, stream, args, gk::BLOCK) }
 }
 
 impl Operator for ReverseBlocks {
@@ -82,14 +65,11 @@ impl Operator for ReverseBlocks {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [rows] = case.dims(["rows"])?;
-        Ok(vec![InputSpec::normal("x", case.dtype, [rows, gk::ROW]).in_case(case)])
+        Ok(rows::inputs(case, rows))
     }
 
     fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
-        let x = inputs.get("x")?;
-        let [rows, _] = x.dims()?;
-        x.has_shape(&[rows, gk::ROW])?;
-        Ok(vec![TensorMeta::new("y", x.dtype(), [rows, gk::ROW])])
+        rows::outputs(inputs)
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
@@ -111,6 +91,6 @@ impl Operator for ReverseBlocks {
 
     fn cost(&self, case: &Case) -> Result<Cost> {
         let [rows] = case.dims(["rows"])?;
-        Ok(Cost::memory((2 * rows * gk::ROW * size_of::<f32>()) as u64))
+        Ok(rows::cost(rows))
     }
 }

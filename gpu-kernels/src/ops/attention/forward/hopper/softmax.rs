@@ -12,8 +12,8 @@ use crate::ops::attention::{LOG2_E, Span};
 /// Weights and their sums are 2^`SHIFT` times what they stand for: what few exponents there are below 1 may be too few.
 #[derive(Clone, Copy)]
 pub(in crate::ops::attention) struct Online<const SHIFT: u32 = 0> {
-    /// The greatest score so far, times its scale and rounded: what that of a score is subtracted from. A difference of two is 0 where the
-    /// maximum stays, so that a factor is 1, and does not miss it by a rounding in every tile.
+    /// The greatest score so far, times the scale and rounded. Kept like this the factor of a maximum that stays is 2⁰, and does not miss 1
+    /// by a rounding in every tile.
     greatest: [f32; 2],
     /// Of this thread's columns.
     pub(in crate::ops::attention) sum: [f32; 4],
