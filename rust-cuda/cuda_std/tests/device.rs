@@ -195,7 +195,7 @@ fn math_is_as_accurate_as_documented() {
     }
     for (x, y) in x.iter().zip(&y[FUNCTIONS.len() * x.len()..]) {
         let exact = if x.is_nan() { 0.0 } else { f32::from(x.round_ties_even() as i8) };
-        assert_eq!(*y, exact, "round_to_i8({x:e})");
+        assert_eq!(*y, exact, "saturate_to_i8(round_to_i32({x:e}))");
     }
     assert!(failures.is_empty(), "{failures:#?}");
 }

@@ -34,7 +34,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{f8e4m3, kernel, math, thread, warp};
 
 use super::append_kv::place_of;
-use crate::ops::quant::{Scale, inverse, max_magnitude, round};
+use crate::ops::quant::{Scale, inverse, round};
 use crate::{div_rem, lanes};
 
 /// Threads of a block.
@@ -88,7 +88,7 @@ impl Quantized for i8 {
 
     #[inline(always)]
     fn narrow(x: f32, inverse: f32) -> Self {
-        round(x, inverse, 0)
+        round([x * inverse], 0).0[0]
     }
 }
 
@@ -158,7 +158,7 @@ unsafe fn quantize<T: Element, Q: Quantized, const N: usize>(
     let mut max = 0.0;
     let mut at = first;
     while at < d {
-        max = Pack::<T, N>::load_nc(x.add(at)).to_f32().into_iter().fold(max, max_magnitude);
+        max = Pack::<T, N>::load_nc(x.add(at)).to_f32().into_iter().fold(max, math::max_magnitude);
         at += step;
     }
     let max = warp::reduce_width::<TEAM, f32>(max, math::max_nan);

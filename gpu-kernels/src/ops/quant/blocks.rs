@@ -68,12 +68,6 @@ impl Scale for f8e8m0 {
     }
 }
 
-/// The greater magnitude; NaN if either is.
-#[inline(always)]
-pub(crate) fn max_magnitude(max: f32, x: f32) -> f32 {
-    math::max_nan(max, x.abs())
-}
-
 /// [`Float8::from_f32`] of a pack, by the hardware's instruction where there is one.
 #[inline(always)]
 pub(crate) fn narrow<Q: Float8, const N: usize>(values: [f32; N]) -> Pack<Q, N> {
@@ -156,10 +150,10 @@ pub(crate) struct Narrowed<Q, S, const N: usize> {
 }
 
 impl<Q: Float8, S: Scale, const N: usize> Narrowed<Q, S, N> {
-    /// Of a block that is the `WIDTH` values of neighbouring lanes. Warp-wide.
+    /// Of a block that is the `WIDTH` values of neighbouring lanes, of those that are `inside` the row. Warp-wide.
     #[inline(always)]
-    pub(crate) unsafe fn of_lanes<const WIDTH: usize>(values: [f32; N]) -> Self {
-        let mut max = values.into_iter().fold(0.0, max_magnitude);
+    pub(crate) unsafe fn of_lanes<const WIDTH: usize>(values: [f32; N], inside: bool) -> Self {
+        let mut max = if inside { values.into_iter().fold(0.0, math::max_magnitude) } else { 0.0 };
         let mut lanes = WIDTH / N / 2;
         while lanes > 0 {
             max = math::max_nan(max, warp::shuffle_xor(max, lanes as u32));
@@ -214,7 +208,8 @@ unsafe fn quantize_rows_by<T: Element, Q: Float8, S: Scale, const K: usize, cons
     };
     for i in 0..READ {
         let values = loaded[i].map(Pack::to_f32);
-        let block = Narrowed::<Q, S, N>::of_lanes::<WIDTH>(array::from_fn(|e| f(array::from_fn(|k| values[k][e]))));
+        let block =
+            Narrowed::<Q, S, N>::of_lanes::<WIDTH>(array::from_fn(|e| f(array::from_fn(|k| values[k][e]))), true);
         if at(i).is_multiple_of(WIDTH as u64) && at(i) < d {
             *scales.add((at(i) / WIDTH as u64) as usize) = block.scale;
         }

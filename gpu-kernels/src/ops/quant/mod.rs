@@ -17,22 +17,15 @@ pub mod rms_norm_quantize_fp8_1x128;
 pub mod rms_norm_quantize_rows_int8;
 pub mod swiglu_quantize_fp8_1x128;
 
-pub(crate) use blocks::{Scale, max_magnitude};
+pub(crate) use blocks::Scale;
 
-use cuda_std::float::Element;
 use cuda_std::math;
 use cuda_std::vector::Pack;
 
-/// The 8-bit integer nearest to x · inverse + zero, ties to even before zero is added, saturating; NaN gives zero.
+/// The 8-bit integers nearest to x + zero, ties to even before zero is added, saturating; NaN gives zero.
 #[inline(always)]
-pub(crate) fn round(x: f32, inverse: f32, zero: i32) -> i8 {
-    math::round_to_i32(x * inverse).saturating_add(zero).clamp(-128, 127) as i8
-}
-
-/// [`round`] of a pack.
-#[inline(always)]
-pub(crate) fn round_pack<T: Element, const N: usize>(x: Pack<T, N>, inverse: f32, zero: i32) -> Pack<i8, N> {
-    Pack(x.to_f32().map(|x| round(x, inverse, zero)))
+pub(crate) fn round<const N: usize>(x: [f32; N], zero: i32) -> Pack<i8, N> {
+    Pack(math::saturate_to_i8(x.map(|x| math::round_to_i32(x).saturating_add(zero))))
 }
 
 /// 1 / scale of a range that reaches `steps` steps; 0 of an empty one, which makes every integer the zero.

@@ -31,7 +31,7 @@ use core::array;
 use cuda_std::float::Element;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
-use cuda_std::{atomic, kernel, thread, warp};
+use cuda_std::{atomic, kernel, math, thread, warp};
 
 use super::{blocks, inverse, round};
 use crate::lanes;
@@ -88,7 +88,7 @@ unsafe fn extend<T: Element, const N: usize>(x: *const T, maxima: *mut u32, rows
         let loaded: [Pack<T, N>; PACKS] = blocks::load_column(of, column, packed, whole);
         for i in 0..PACKS {
             let values = loaded[i].to_f32();
-            max = array::from_fn(|e| blocks::max_magnitude(max[e], values[e]));
+            max = array::from_fn(|e| math::max_magnitude(max[e], values[e]));
         }
         first += turn;
     }
@@ -101,7 +101,7 @@ unsafe fn extend<T: Element, const N: usize>(x: *const T, maxima: *mut u32, rows
     if tid < 32 * N as u32 && start + u64::from(tid) < d {
         let mut max = 0.0;
         for warp in 0..WARPS as u32 {
-            max = blocks::max_magnitude(max, of_block.add(warp * 32 * N as u32 + tid).read());
+            max = math::max_magnitude(max, of_block.add(warp * 32 * N as u32 + tid).read());
         }
         // Bits of floats without a sign are ordered as they are, and NaN is above all.
         atomic::red_max_u32(maxima.add((start + u64::from(tid)) as usize), max.to_bits());
@@ -164,7 +164,7 @@ unsafe fn quantize<T: Element, const N: usize>(
     let inverse = max.map(|max| inverse(max, 127.0));
     for i in 0..PACKS {
         let values = loaded[i].to_f32();
-        let integers: Pack<i8, N> = Pack(array::from_fn(|e| round(values[e], inverse[e], 0)));
+        let integers: Pack<i8, N> = round(array::from_fn(|e| values[e] * inverse[e]), 0);
         blocks::store(integers, q.wrapping_add((row(i) * q_stride) as usize), column, end(i), packed);
     }
 }

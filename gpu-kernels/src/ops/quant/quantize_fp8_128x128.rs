@@ -90,7 +90,7 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize, const PACKS: usize>(
         blocks::load_column(|i| (x.wrapping_add((row(i) * x_stride) as usize), end(i)), column, packed, whole);
     let mut max = 0.0;
     for i in 0..PACKS {
-        max = loaded[i].to_f32().into_iter().fold(max, blocks::max_magnitude);
+        max = loaded[i].to_f32().into_iter().fold(max, math::max_magnitude);
     }
     let [max] = BlockThreads::reduce([max], [0.0], 0, |[a], [b]| [math::max_nan(a, b)]);
     let (scale, inverse) = f32::of::<Q>(max);

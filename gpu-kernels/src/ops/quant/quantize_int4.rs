@@ -76,7 +76,7 @@ pub unsafe fn quantize_int4<T: Element>(
     let loaded: [Pack<T, PACK>; PACKS] = array::from_fn(|i| blocks::load(x, at(i), d, x_packed));
     for i in 0..PACKS {
         let values = loaded[i].to_f32();
-        let mut max = values.into_iter().fold(0.0, blocks::max_magnitude);
+        let mut max = values.into_iter().fold(0.0, math::max_magnitude);
         let mut lanes = (GROUP / PACK / 2) as u32;
         while lanes > 0 {
             max = math::max_nan(max, warp::shuffle_xor(max, lanes));

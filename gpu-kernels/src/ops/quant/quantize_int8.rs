@@ -34,7 +34,7 @@ use cuda_std::float::Element;
 use cuda_std::vector::Pack;
 use cuda_std::{atomic, kernel, math, thread, warp};
 
-use super::{inverse, round, round_pack};
+use super::{inverse, round};
 use crate::lanes;
 use crate::map;
 
@@ -121,9 +121,23 @@ pub unsafe fn quantize_int8<T: Element>(
         *zero = zero_point;
     }
     let (x, q) = ([(x, x_stride)], [(q, q_stride)]);
-    let one = |[x]: [T; 1]| [round(x.to_f32(), inverse, zero_point)];
+    let one = |[x]: [T; 1]| round([x.to_f32() * inverse], zero_point).0;
     match lanes::<T>() {
-        4 => map::move_packs::<T, i8, 1, 0, 1, 4>(x, q, rows, d, |[x]| [round_pack(x, inverse, zero_point)], one),
-        _ => map::move_packs::<T, i8, 1, 0, 1, 8>(x, q, rows, d, |[x]| [round_pack(x, inverse, zero_point)], one),
+        4 => map::move_packs::<T, i8, 1, 0, 1, 4>(
+            x,
+            q,
+            rows,
+            d,
+            |[x]| [round(x.to_f32().map(|x| x * inverse), zero_point)],
+            one,
+        ),
+        _ => map::move_packs::<T, i8, 1, 0, 1, 8>(
+            x,
+            q,
+            rows,
+            d,
+            |[x]| [round(x.to_f32().map(|x| x * inverse), zero_point)],
+            one,
+        ),
     }
 }

@@ -99,7 +99,7 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize>(
     let mut max = [0.0; N];
     for i in 0..ROWS {
         let values = loaded[i].to_f32();
-        max = array::from_fn(|e| blocks::max_magnitude(max[e], values[e]));
+        max = array::from_fn(|e| math::max_magnitude(max[e], values[e]));
     }
     let mut apart = ACROSS;
     while apart < 32 {

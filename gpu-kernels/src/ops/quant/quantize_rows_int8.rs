@@ -30,7 +30,7 @@ use cuda_std::float::Element;
 use cuda_std::vector::Pack;
 use cuda_std::{kernel, math, thread};
 
-use super::{inverse, round_pack};
+use super::{inverse, round};
 use crate::lanes;
 use crate::rows::{BlockThreads, Threads};
 
@@ -68,7 +68,7 @@ unsafe fn quantize<T: Element, const N: usize>(x: *const T, q: *mut i8, scale: *
     let mut at = first;
     while at < d {
         let values = Pack::<T, N>::load_nc(x.add(at)).to_f32();
-        max = values.into_iter().fold(max, |max, value| math::max_nan(max, value.abs()));
+        max = values.into_iter().fold(max, math::max_magnitude);
         at += BLOCK as usize * N;
     }
     let [max] = BlockThreads::reduce([max], [0.0], 0, |[a], [b]| [math::max_nan(a, b)]);
@@ -79,7 +79,7 @@ unsafe fn quantize<T: Element, const N: usize>(x: *const T, q: *mut i8, scale: *
     // NaN would be rounded to 0, and infinities times 0 are NaN.
     let mut at = first;
     while at < d {
-        round_pack(Pack::<T, N>::load_nc(x.add(at)), inverse, 0).store(q.add(at));
+        round(Pack::<T, N>::load_nc(x.add(at)).to_f32().map(|x| x * inverse), 0).store(q.add(at));
         at += BLOCK as usize * N;
     }
 }

@@ -28,6 +28,15 @@ pub(super) fn check<T: Float, Q: Dtype>(
     Ok([x.require_row_stride(info.name, "x")? as u64, q.require_row_stride(info.name, "q")? as u64])
 }
 
+/// Whether rows are packs that divide them, all of which are aligned.
+pub(super) fn is_packed<T: Float, Q: Dtype>(x: &View<'_, T>, weight: &View<'_, T>, q: &ViewMut<'_, Q>) -> bool {
+    let lanes = gpu_kernels::lanes::<T>();
+    x.cols().is_multiple_of(lanes as usize)
+        && x.rows_aligned(16)
+        && weight.rows_aligned(16)
+        && q.rows_aligned(lanes as usize)
+}
+
 /// Root-mean-square normalisation, and quantization of what comes out.
 pub struct NormQuantization {
     pub(super) info: &'static OpInfo,
@@ -73,9 +82,12 @@ impl Operator for NormQuantization {
                 Case::empty(info, dtype, dims(0, 8)),
                 Case::empty(info, dtype, dims(3, 0)),
             ];
-            if !self.integers {
-                cases.push(of_type[0].clone().param("to", ParamValue::Choice("float8_e5m2")));
-            }
+            cases.push(if self.integers {
+                // An infinite 1 / rms.
+                Case::tiny(info, dtype, dims(1, 72)).fill(Values::Constant(0.0)).param("eps", 0.0)
+            } else {
+                of_type[0].clone().param("to", ParamValue::Choice("float8_e5m2"))
+            });
             cases.extend(of_type);
         }
         cases

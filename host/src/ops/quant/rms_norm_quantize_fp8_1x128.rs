@@ -63,11 +63,19 @@ pub fn rms_norm_quantize_fp8_1x128_into<'a, T: Float, Q: Float8>(
     let [rows, d]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [x_stride, q_stride] = norm::check(&INFO, &x, &weight, eps, &q, (&scales, &norm::BLOCK.scales(rows, d)))?;
     let Some(grid) = grid(&INFO, "x", rows, 1)? else { return Ok(()) };
+    let packed = norm::is_packed(&x, &weight, &q);
+    let block = gk::threads(x.cols(), T::DTYPE.size());
     let (q, scales) = (q.ptr_mut(stream)?, scales.ptr_mut(stream)?);
     let args = (x.ptr(stream)?, weight.ptr(stream)?, q, scales, x.cols() as u64, x_stride, q_stride, eps);
     // SAFETY: the tensors are live and hold these rows at these strides, weight holds an element for each of a row's, there are as many scales as the
-    // kernel writes, and q and scales are borrowed mutably.
-    unsafe { stream.launch::<gk::RmsNormQuantizeFp81x128<T, Q>>(grid, args) }
+    // kernel writes, q and scales are borrowed mutably, and packs are taken only where they are aligned and whole.
+    unsafe {
+        if packed {
+            stream.launch_with::<gk::RmsNormQuantizeFp81x128<T, Q, true>>(grid, block, args)
+        } else {
+            stream.launch_with::<gk::RmsNormQuantizeFp81x128<T, Q, false>>(grid, block, args)
+        }
+    }
 }
 
 static INFO: OpInfo = OpInfo {

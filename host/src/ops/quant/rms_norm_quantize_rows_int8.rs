@@ -63,11 +63,19 @@ pub fn rms_norm_quantize_rows_int8_into<'a, T: Float>(
     let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [x_stride, q_stride] = norm::check(&INFO, &x, &weight, eps, &q, (&scales, &[rows]))?;
     let Some(grid) = grid(&INFO, "x", rows, 1)? else { return Ok(()) };
+    let packed = norm::is_packed(&x, &weight, &q);
+    let block = gk::threads(x.cols(), T::DTYPE.size());
     let (q, scales) = (q.ptr_mut(stream)?, scales.ptr_mut(stream)?);
     let args = (x.ptr(stream)?, weight.ptr(stream)?, q, scales, x.cols() as u64, x_stride, q_stride, eps);
     // SAFETY: the tensors are live and hold these rows at these strides, weight holds an element for each of a row's, there are as many scales as the
-    // kernel writes, and q and scales are borrowed mutably.
-    unsafe { stream.launch::<gk::RmsNormQuantizeRowsInt8<T>>(grid, args) }
+    // kernel writes, q and scales are borrowed mutably, and packs are taken only where they are aligned and whole.
+    unsafe {
+        if packed {
+            stream.launch_with::<gk::RmsNormQuantizeRowsInt8<T, true>>(grid, block, args)
+        } else {
+            stream.launch_with::<gk::RmsNormQuantizeRowsInt8<T, false>>(grid, block, args)
+        }
+    }
 }
 
 static INFO: OpInfo = OpInfo {

@@ -60,6 +60,27 @@ instruction! {
     min_nan(a, b) = "min.NaN.f32", "sm_80", if a.is_nan() || b.is_nan() { f32::NAN } else { a.min(b) };
 }
 
+/// The greater of `max` and |x|; NaN if either is. PTX `abs.f32` and `max.NaN.f32`, sm_80: one instruction of the hardware, as long as nobody
+/// looks in between.
+#[inline(always)]
+pub fn max_magnitude(max: f32, x: f32) -> f32 {
+    #[cfg(not(target_arch = "nvptx64"))]
+    return max_nan(max, x.abs());
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let result: f32;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!(
+                "{{ .reg .f32 magnitude; abs.f32 magnitude, {}; max.NaN.f32 {}, {}, magnitude; }}",
+                in(reg32) x, out(reg32) result, in(reg32) max,
+                options(pure, nomem, nostack),
+            );
+        }
+        result
+    }
+}
+
 /// Keeps what TF32 products read of a float: the sign, the exponent and 10 bits of mantissa, rounded to nearest.
 /// PTX `cvt.rna.tf32.f32`, sm_80.
 #[inline(always)]

@@ -1,5 +1,7 @@
 //! Conversions to integers, and packed integer arithmetic.
 
+use core::array;
+
 /// The nearest integer, ties to even, saturating; NaN gives 0. PTX `cvt.rni.s32.f32`.
 #[inline(always)]
 pub fn round_to_i32(x: f32) -> i32 {
@@ -11,15 +13,24 @@ pub fn round_to_i32(x: f32) -> i32 {
     result
 }
 
-/// The nearest 8-bit integer, ties to even, saturating; NaN gives 0. PTX `cvt.rni.sat.s8.f32`.
+/// The integers of 8 bits that are nearest. PTX `cvt.pack.sat.s8.s32`, which takes two at once.
 #[inline(always)]
-pub fn round_to_i8(x: f32) -> i8 {
-    let result: i32;
-    // SAFETY: arithmetic.
-    unsafe {
-        ptx!("cvt.rni.sat.s8.f32 {}, {};", out(reg32) result, in(reg32) x, options(pure, nomem, nostack));
-    }
-    result as i8
+pub fn saturate_to_i8<const N: usize>(x: [i32; N]) -> [i8; N] {
+    let mut packed = 0u32;
+    array::from_fn(|i| {
+        if i.is_multiple_of(4) {
+            let [a, b, c, d]: [i32; 4] = array::from_fn(|e| if i + e < N { x[i + e] } else { 0 });
+            // SAFETY: arithmetic.
+            unsafe {
+                ptx!(
+                    "{{ .reg .b32 high; cvt.pack.sat.s8.s32.b32 high, {}, {}, 0; cvt.pack.sat.s8.s32.b32 {}, {}, {}, high; }}",
+                    in(reg32) d, in(reg32) c, out(reg32) packed, in(reg32) b, in(reg32) a,
+                    options(pure, nomem, nostack),
+                );
+            }
+        }
+        (packed >> (8 * (i % 4))) as i8
+    })
 }
 
 /// `sum` plus the products of four pairs of packed 8-bit integers. PTX `dp4a.s32.s32`, sm_61.

@@ -43,7 +43,7 @@ pub unsafe fn math_functions(x: *const f32, y: *mut f32, n: u32) {
         at = at.add(n as usize);
         *at = math::round_to_i32(*x.add(i)) as f32;
         at = at.add(n as usize);
-        *at = f32::from(math::round_to_i8(*x.add(i)));
+        *at = f32::from(math::saturate_to_i8([math::round_to_i32(*x.add(i))])[0]);
     }
 }
 

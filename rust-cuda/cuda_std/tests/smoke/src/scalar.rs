@@ -42,6 +42,7 @@ pub unsafe fn unary(x: *const f32, y: *mut f32) {
         put(math::div_full(a, b));
         put(math::div_approx(a, b));
         put(math::max_nan(a, b));
+        put(math::max_magnitude(a, b));
         put(math::min_nan(a, b));
         put(float::to_f32(float::from_f32::<f16>(a)));
         put(float::to_f32(float::from_f32::<bf16>(a)));
@@ -61,7 +62,7 @@ pub unsafe fn integers(x: *const f32, y: *mut u32) {
         let value = *x.add(i);
         let (a, b) = (math::to_tf32(value), math::round_to_i32(value) as u32);
         *y.add(i) = a ^ b;
-        *y.add(i + 32) = math::round_to_i8(value) as u32;
+        *y.add(i + 32) = u32::from_ne_bytes(math::saturate_to_i8([b as i32; 4]).map(|x| x as u8));
         *y.add(i + 64) = math::dp4a(a, b, 3) as u32;
         *y.add(i + 96) = math::permute_bytes(a, b, 0x1234);
         *y.add(i + 128) = math::logic3::<0xea>(a, b, 7);
