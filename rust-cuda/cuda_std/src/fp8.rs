@@ -82,14 +82,18 @@ pub trait Float8: sealed::Sealed + Copy + Send + Sync + 'static {
 /// [`Float8::from_f32`] of an array, two elements an instruction. sm_89.
 #[inline(always)]
 pub fn array_from_f32<Q: Float8, const N: usize>(values: [f32; N]) -> [Q; N] {
-    const { assert!(N.is_multiple_of(2), "elements are converted in pairs") };
     let mut result = MaybeUninit::<[Q; N]>::uninit();
     let elements = result.as_mut_ptr().cast::<Q>();
     for index in (0..N).step_by(2) {
         // SAFETY: every element is written, inside the array.
         unsafe {
-            let pair = Q::pack(*values.as_ptr().add(index), *values.as_ptr().add(index + 1));
-            elements.add(index).cast::<u16>().write_unaligned(pair);
+            let low = *values.as_ptr().add(index);
+            if index + 1 < N {
+                let pair = Q::pack(low, *values.as_ptr().add(index + 1));
+                elements.add(index).cast::<u16>().write_unaligned(pair);
+            } else {
+                elements.add(index).cast::<u8>().write(Q::pack(low, 0.0) as u8);
+            }
         }
     }
     // SAFETY: as above.

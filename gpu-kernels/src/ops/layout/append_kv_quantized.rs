@@ -9,7 +9,8 @@
 //! where they divide d and all vectors are at multiples of 16 bytes, those of the caches at as many as a pack has elements.
 //!
 //! # Mapping
-//! 16 threads a vector, which they read twice: the second time from L1. z is 0 for keys and 1 for values.
+//! 16 threads a vector of keys and the same of values, so that both are under way at once and their place is found once. A thread holds one pack
+//! of each, which is all of 128 elements of 16 bits; what a vector has beyond is read twice, the second time from L1.
 //!
 //! # Shared memory
 //! None.
@@ -34,7 +35,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{f8e4m3, kernel, math, thread, warp};
 
 use super::append_kv::place_of;
-use crate::ops::quant::{Scale, inverse, round};
+use crate::ops::quant::{Scale, inverse, narrow, round};
 use crate::{div_rem, lanes};
 
 /// Threads of a block.
@@ -77,7 +78,7 @@ pub trait Quantized: Copy + 'static {
     fn scale(max: f32) -> (f32, f32);
 
     /// x times the inverse scale, rounded.
-    fn narrow(x: f32, inverse: f32) -> Self;
+    fn narrow<const N: usize>(x: [f32; N], inverse: f32) -> Pack<Self, N>;
 }
 
 impl Quantized for i8 {
@@ -87,8 +88,8 @@ impl Quantized for i8 {
     }
 
     #[inline(always)]
-    fn narrow(x: f32, inverse: f32) -> Self {
-        round([x * inverse], 0).0[0]
+    fn narrow<const N: usize>(x: [f32; N], inverse: f32) -> Pack<Self, N> {
+        round(x.map(|x| x * inverse), 0)
     }
 }
 
@@ -99,8 +100,8 @@ impl Quantized for f8e4m3 {
     }
 
     #[inline(always)]
-    fn narrow(x: f32, inverse: f32) -> Self {
-        Self::from_f32(x * inverse)
+    fn narrow<const N: usize>(x: [f32; N], inverse: f32) -> Pack<Self, N> {
+        narrow(x.map(|x| x * inverse))
     }
 }
 
@@ -122,9 +123,6 @@ pub unsafe fn append_kv_quantized<T: Element, Q: Quantized>(
     pages: *const i32,
     sizes: Sizes,
 ) {
-    let [of_k, of_v] = [0, 1].map(|side| [sizes.new[side], sizes.caches[side], sizes.scales[side]]);
-    let (x, cache, scales, [new, to, scale]) =
-        if thread::block_idx_z() == 0 { (k, k_cache, k_scales, of_k) } else { (v, v_cache, v_scales, of_v) };
     let tid = thread::thread_idx_x();
     let vector = u64::from(thread::block_idx_x()) * u64::from(VECTORS) + u64::from(tid / TEAM);
     // All lanes stay for the reduction.
@@ -135,42 +133,61 @@ pub unsafe fn append_kv_quantized<T: Element, Q: Quantized>(
     let at = |[a, b, c]: [u32; 3], [along_a, along_b, along_c]: [u64; 3]| {
         (u64::from(a) * along_a + u64::from(b) * along_b + u64::from(c) * along_c) as usize
     };
-    let x = x.add(at([sequence, token, head], new));
-    let places = place.map(|[page, place]| {
-        let index = [page, place, head];
-        (cache.add(at(index, to)), scales.add(at(index, scale)))
-    });
+    let side = |side: usize| {
+        let (x, cache, scales) = if side == 0 { (k, k_cache, k_scales) } else { (v, v_cache, v_scales) };
+        let places = place.map(|[page, place]| {
+            let index = [page, place, head];
+            (cache.add(at(index, sizes.caches[side])), scales.add(at(index, sizes.scales[side])))
+        });
+        (x.add(at([sequence, token, head], sizes.new[side])), places)
+    };
+    let sides = [side(0), side(1)];
     match if sizes.packed != 0 { lanes::<T>() } else { 1 } {
-        1 => quantize::<T, Q, 1>(x, places, sizes.d as usize),
-        4 => quantize::<T, Q, 4>(x, places, sizes.d as usize),
-        _ => quantize::<T, Q, 8>(x, places, sizes.d as usize),
+        1 => quantize::<T, Q, 1>(sides, sizes.d as usize),
+        4 => quantize::<T, Q, 4>(sides, sizes.d as usize),
+        _ => quantize::<T, Q, 8>(sides, sizes.d as usize),
     }
 }
 
+/// A vector, and where it and its scale go.
+type Side<T, Q> = (*const T, Option<(*mut Q, *mut f32)>);
+
 #[inline(always)]
-unsafe fn quantize<T: Element, Q: Quantized, const N: usize>(
-    x: *const T,
-    places: Option<(*mut Q, *mut f32)>,
+unsafe fn quantize<T: Element, Q: Quantized, const N: usize>(sides: [Side<T, Q>; 2], d: usize) {
+    let first = (thread::thread_idx_x() % TEAM) as usize * N;
+    let [k, v] = sides.map(|(x, _)| if first < d { Pack::load_nc(x.add(first)) } else { Pack([T::from_f32(0.0); N]) });
+    quantize_side::<T, Q, N>(sides[0], k, first, d);
+    quantize_side::<T, Q, N>(sides[1], v, first, d);
+}
+
+/// A vector of which this thread has the packs from `first` on, and holds that one.
+#[inline(always)]
+unsafe fn quantize_side<T: Element, Q: Quantized, const N: usize>(
+    (x, places): Side<T, Q>,
+    held: Pack<T, N>,
+    first: usize,
     d: usize,
 ) {
-    let first = (thread::thread_idx_x() % TEAM) as usize * N;
     let step = TEAM as usize * N;
-    let mut max = 0.0;
-    let mut at = first;
+    let greatest = |max, pack: Pack<T, N>| pack.to_f32().into_iter().fold(max, math::max_magnitude);
+    let mut max = greatest(0.0, held);
+    let mut at = first + step;
     while at < d {
-        max = Pack::<T, N>::load_nc(x.add(at)).to_f32().into_iter().fold(max, math::max_magnitude);
+        max = greatest(max, Pack::load_nc(x.add(at)));
         at += step;
     }
     let max = warp::reduce_width::<TEAM, f32>(max, math::max_nan);
-    let Some((cache, scale_at)) = places else { return };
     let (scale, inverse) = Q::scale(max);
+    let Some((cache, scale_at)) = places else { return };
     if first == 0 {
         *scale_at = scale;
     }
-    let mut at = first;
+    let (mut pack, mut at) = (held, first);
     while at < d {
-        let values = Pack::<T, N>::load_nc(x.add(at)).to_f32();
-        Pack(values.map(|x| Q::narrow(x, inverse))).store(cache.add(at));
+        Q::narrow(pack.to_f32(), inverse).store(cache.add(at));
         at += step;
+        if at < d {
+            pack = Pack::load_nc(x.add(at));
+        }
     }
 }

@@ -17,7 +17,7 @@ pub mod rms_norm_quantize_fp8_1x128;
 pub mod rms_norm_quantize_rows_int8;
 pub mod swiglu_quantize_fp8_1x128;
 
-pub(crate) use blocks::Scale;
+pub(crate) use blocks::{Scale, narrow};
 
 use cuda_std::math;
 use cuda_std::vector::Pack;

@@ -1,6 +1,6 @@
 //! New keys and values, quantized, behind those in a cache, contiguous or paged.
 
-use cuda_std::launch::{DevicePtr, Dim3};
+use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::layout::append_kv_quantized as gk;
 
 use super::append_kv::{MAX_PAGES, tokens_of};
@@ -149,7 +149,7 @@ pub fn append_kv_quantized<'a, T: Float, Q: QuantizedElement>(
     );
     // SAFETY: the tensors are live and hold these sizes at these strides, what is written is borrowed mutably, the kernel bounds lengths and pages,
     // and packs are taken only where they are aligned and whole.
-    unsafe { stream.launch::<gk::AppendKvQuantized<T, Q>>(Dim3::new(blocks, 1, 2), args) }
+    unsafe { stream.launch::<gk::AppendKvQuantized<T, Q>>(blocks, args) }
 }
 
 /// The operator's entry in the registry.
