@@ -6,10 +6,13 @@
 mod anatomy;
 mod attention;
 mod bank_conflicts;
+mod bus;
 mod coalescing;
 mod divergence;
 pub mod experiments;
 mod fusion;
+mod ladder;
+mod matrix;
 mod ncu;
 mod occupancy;
 mod plan;
@@ -18,11 +21,14 @@ mod quantity;
 mod recomputation;
 mod roofline;
 mod sgemm;
+mod sums;
 mod teach;
 pub(super) mod text;
+mod tiling;
 mod waves;
 
 pub use anatomy::of_device;
+pub use ladder::{Path, Rung};
 pub use ncu::count_by_ncu;
 pub use plan::{Facts, Plan, Prediction, Run};
 pub use quantity::Quantity;
@@ -58,6 +64,7 @@ pub static LESSONS: &[&Lesson] = &[
     &precision::LESSON,
     &sgemm::LESSON,
     &waves::LESSON,
+    &matrix::LESSON,
     &attention::LESSON,
 ];
 

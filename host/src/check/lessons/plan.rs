@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::ladder::Ladder;
 use super::quantity::Quantity;
 use super::teach::Results;
 use crate::check::Job;
@@ -16,20 +17,36 @@ use crate::runtime::error::Result;
 pub struct Plan {
     pub(super) facts: Vec<Facts>,
     pub(super) runs: Vec<Run>,
+    /// What can be found out on a GPU alone.
+    pub(super) measured: Option<Measure>,
+    pub(super) ladder: Option<Ladder>,
     pub(super) conclusion: Box<Conclude>,
 }
 
+/// Finds something out on a GPU, if it has it.
+pub(super) type Measure = fn(&Device) -> Result<Option<Facts>>;
 type Conclude = dyn Fn(&Results<'_>) -> Result<String>;
 
 impl Plan {
     /// Nothing yet but the sentence, which says what was found.
     pub(super) fn new(conclusion: impl Fn(&Results<'_>) -> Result<String> + 'static) -> Self {
-        Self { facts: Vec::new(), runs: Vec::new(), conclusion: Box::new(conclusion) }
+        Self { facts: Vec::new(), runs: Vec::new(), measured: None, ladder: None, conclusion: Box::new(conclusion) }
     }
 
     /// With something that is known before anything runs.
     pub(super) fn facts(mut self, facts: Facts) -> Self {
         self.facts.push(facts);
+        self
+    }
+
+    /// With something that is found out on a GPU, without a prediction of kernels.
+    pub(super) fn measured(self, measure: Measure) -> Self {
+        Self { measured: Some(measure), ..self }
+    }
+
+    /// With these products, which are timed alone.
+    pub(super) fn ladder(mut self, ladder: Ladder) -> Self {
+        self.ladder = Some(ladder);
         self
     }
 

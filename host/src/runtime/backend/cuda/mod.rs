@@ -1,5 +1,7 @@
 //! NVIDIA GPUs, through cust: what is the library's own policy about them is here, what the driver does is there.
 
+#[cfg(feature = "check")]
+mod bus;
 mod code;
 mod handle;
 mod memory;
@@ -29,7 +31,7 @@ use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::Error;
 use crate::runtime::kernels::KernelImage;
 use crate::runtime::tensor_map::TensorMapDesc;
-pub(crate) use cust::cupti;
+pub(crate) use cust::{cupti, nvtx};
 pub(super) use open::was_opened;
 use staging::Staging;
 
@@ -251,6 +253,13 @@ impl Backend for CudaBackend {
     fn tensor_map(&self, desc: &TensorMapDesc<'_>) -> Outcome<TensorMap> {
         self.enter()?;
         tensor_map::encode(desc)
+    }
+
+    #[cfg(feature = "check")]
+    unsafe fn time_bus(&self, on: RawStream, address: u64, bytes: usize) -> Outcome<Option<super::Bus>> {
+        self.enter()?;
+        // SAFETY: passed on.
+        unsafe { bus::time(stream(on), address, bytes) }.map(Some)
     }
 
     fn driver_stream(&self, on: RawStream) -> Outcome<*mut c_void> {
