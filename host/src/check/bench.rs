@@ -20,6 +20,7 @@ pub use ceiling::{Ceilings, copy_rate, peak_flops};
 pub use spread::{Spread, explain};
 pub use sweep::sweep;
 
+use crate::check::peers::Cublas;
 use crate::check::verify::AUTO;
 use crate::check::{Job, Operands, registry};
 use crate::ops::model::{self, Arguments, Bound, CaseClass, Operator, Params, Variant};
@@ -171,6 +172,11 @@ impl Prepared {
     /// Median and least milliseconds of single launches.
     pub fn time(&mut self) -> Result<(f64, f64)> {
         self.time_by(|stream, op, args, params| model::launch(op, stream, args, params))
+    }
+
+    /// The same of what another library does in place of the operator.
+    pub(in crate::check) fn time_of(&mut self, peer: &Cublas) -> Result<(f64, f64)> {
+        self.time_by(|stream, op, args, params| peer.launch(stream, op, args, params))
     }
 
     /// The same of something else that takes an operator's arguments.

@@ -46,7 +46,7 @@ impl PeerRow {
 pub fn beside(device: &Device, timing: &Timing, peer: &Cublas) -> Result<PeerRow> {
     let Job { op, case } = &timing.job;
     let mut prepared = Prepared::new(device, timing)?;
-    let (ms, min_ms) = prepared.time_by(|stream, op, args, params| peer.launch(stream, op, args, params))?;
+    let (ms, min_ms) = prepared.time_of(peer)?;
     let (op, case) = (op.info().bench_name.to_owned(), case.name.clone());
     Ok(PeerRow { op, case, peer: peer.name().to_owned(), ms, min_ms: Some(min_ms) })
 }

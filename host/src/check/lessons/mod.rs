@@ -10,6 +10,8 @@ mod coalescing;
 mod divergence;
 pub mod experiments;
 mod fusion;
+mod ladder;
+mod matrix;
 mod ncu;
 mod occupancy;
 mod plan;
@@ -20,9 +22,11 @@ mod roofline;
 mod sgemm;
 mod teach;
 pub(super) mod text;
+mod tiling;
 mod waves;
 
 pub use anatomy::of_device;
+pub use ladder::{Path, Rung};
 pub use ncu::count_by_ncu;
 pub use plan::{Facts, Plan, Prediction, Run};
 pub use quantity::Quantity;
@@ -58,6 +62,7 @@ pub static LESSONS: &[&Lesson] = &[
     &precision::LESSON,
     &sgemm::LESSON,
     &waves::LESSON,
+    &matrix::LESSON,
     &attention::LESSON,
 ];
 

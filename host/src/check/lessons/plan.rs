@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::ladder::Ladder;
 use super::quantity::Quantity;
 use super::teach::Results;
 use crate::check::Job;
@@ -16,6 +17,7 @@ use crate::runtime::error::Result;
 pub struct Plan {
     pub(super) facts: Vec<Facts>,
     pub(super) runs: Vec<Run>,
+    pub(super) ladder: Option<Ladder>,
     pub(super) conclusion: Box<Conclude>,
 }
 
@@ -24,12 +26,18 @@ type Conclude = dyn Fn(&Results<'_>) -> Result<String>;
 impl Plan {
     /// Nothing yet but the sentence, which says what was found.
     pub(super) fn new(conclusion: impl Fn(&Results<'_>) -> Result<String> + 'static) -> Self {
-        Self { facts: Vec::new(), runs: Vec::new(), conclusion: Box::new(conclusion) }
+        Self { facts: Vec::new(), runs: Vec::new(), ladder: None, conclusion: Box::new(conclusion) }
     }
 
     /// With something that is known before anything runs.
     pub(super) fn facts(mut self, facts: Facts) -> Self {
         self.facts.push(facts);
+        self
+    }
+
+    /// With these products, which are timed alone.
+    pub(super) fn ladder(mut self, ladder: Ladder) -> Self {
+        self.ladder = Some(ladder);
         self
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::Lesson;
+use super::ladder::{Ladder, Rung};
 use super::plan::{Facts, Observation, Prediction, Run};
 use super::quantity::Quantity;
 use crate::check::bench::{Prepared, Timing, copy_rate};
@@ -29,6 +30,9 @@ pub struct Taught {
     pub facts: Vec<Facts>,
     /// What was run.
     pub runs: Vec<Measured>,
+    /// Products of many sizes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ladder: Vec<Rung>,
     /// What follows.
     pub conclusion: String,
 }
@@ -134,6 +138,7 @@ pub struct Time {
 pub(super) struct Results<'a> {
     name: &'static str,
     runs: &'a [Measured],
+    ladder: &'a [Rung],
 }
 
 impl Results<'_> {
@@ -141,6 +146,11 @@ impl Results<'_> {
         let labels = || self.runs.iter().map(|run| run.label.as_str()).collect::<Vec<_>>().join(", ");
         let found = self.runs.iter().find(|run| run.label == label);
         found.ok_or_else(|| Error::param(self.name, "run", label, format!("one of {}", labels())))
+    }
+
+    /// Products of many sizes.
+    pub(super) fn ladder(&self) -> &[Rung] {
+        self.ladder
     }
 
     /// What was counted of `quantity` in the run of that label.
@@ -181,14 +191,20 @@ pub fn teach(lesson: &Lesson, simulated: &Device, gpu: Option<&Device>) -> Resul
         let time = gpu.map_or(Ok(None), |gpu| timed(run, gpu))?;
         runs.push(Measured { time, expected_ms: expected.map(|seconds| seconds * 1e3), ..counted(run, simulated)? });
     }
-    let conclusion = (plan.conclusion)(&Results { name: lesson.name, runs: &runs })?;
+    let mut ladder = plan.ladder.as_ref().map(Ladder::rungs).unwrap_or_default();
+    let mut facts = plan.facts;
+    if let Some((gpu, measured)) = gpu.zip(as_measured.as_ref().and_then(|plan| plan.ladder.as_ref())) {
+        facts.push(measured.climb(gpu, &mut ladder)?);
+    }
+    let conclusion = (plan.conclusion)(&Results { name: lesson.name, runs: &runs, ladder: &ladder })?;
     Ok(Taught {
         name: lesson.name,
         claim: lesson.claim,
         simulated: simulated.info().name.clone(),
         gpu: gpu.map(|gpu| gpu.info().name.clone()),
-        facts: plan.facts,
+        facts,
         runs,
+        ladder,
         conclusion,
     })
 }

@@ -1,9 +1,8 @@
 //! Tile and wave quantization.
 
-use gpu_kernels::ops::gemm::gemm::{hopper, mma};
-
 use super::plan::{Facts, Plan, Run, part};
 use super::quantity::{BLOCKS, TENSOR_FLOPS};
+use super::tiling::Tiling;
 use super::{Lesson, text};
 use crate::check::bench::peak_flops;
 use crate::ops::model::Bound;
@@ -20,66 +19,6 @@ pub(super) static LESSON: Lesson = Lesson {
     ],
     plan,
 };
-
-/// The tiles that the kernel of a device computes, and how many at a time.
-#[derive(Clone, Copy)]
-struct Tiling {
-    rows: usize,
-    columns: usize,
-    /// A step along k.
-    depth: usize,
-    /// Tiles that are computed at the same time.
-    at_once: usize,
-    /// Blocks that compute a tile together.
-    blocks: usize,
-    /// Whether blocks stay and take several tiles.
-    persistent: bool,
-}
-
-impl Tiling {
-    fn of(info: &DeviceInfo) -> Self {
-        let multiprocessors = info.multiprocessors as usize;
-        if info.compute_capability == (9, 0) {
-            let blocks = hopper::CLUSTER as usize;
-            let rows = blocks * hopper::BLOCK_M as usize;
-            let (columns, depth) = (hopper::BLOCK_N as usize, hopper::BLOCK_K as usize);
-            return Self { rows, columns, depth, at_once: multiprocessors / blocks, blocks, persistent: true };
-        }
-        let (rows, columns, depth) = (mma::BLOCK as usize, mma::BLOCK as usize, mma::BLOCK_K as usize);
-        Self { rows, columns, depth, at_once: multiprocessors, blocks: 1, persistent: false }
-    }
-
-    fn tiles(self, side: usize) -> usize {
-        side.div_ceil(self.rows) * side.div_ceil(self.columns)
-    }
-
-    fn rounds(self, side: usize) -> usize {
-        self.tiles(side).div_ceil(self.at_once)
-    }
-
-    fn grid(self, side: usize) -> usize {
-        let tiles = self.tiles(side);
-        self.blocks * if self.persistent { tiles.min(self.at_once) } else { tiles }
-    }
-
-    /// Operations of whole tiles.
-    fn operations(self, side: usize, k: usize) -> usize {
-        2 * self.tiles(side) * self.rows * self.columns * k
-    }
-
-    /// Operations of whole rounds.
-    fn paid(self, side: usize, k: usize) -> usize {
-        2 * self.rounds(side) * self.at_once * self.rows * self.columns * k
-    }
-
-    /// Of the sides that are whole tiles, up to a few rounds, the one where the next side takes most in addition for what it is more.
-    fn strike(self) -> usize {
-        let step = self.rows.max(self.columns);
-        let sides = (1..).map(|n| n * step).take_while(|side| self.rounds(*side) <= 4);
-        let gain = |side: usize| self.rounds(side + 1) as f64 / self.rounds(side) as f64;
-        sides.max_by(|a, b| gain(*a).total_cmp(&gain(*b)).then(a.cmp(b))).unwrap_or(step)
-    }
-}
 
 /// The depth that is timed: whole steps, so that it is the sides alone that quantize.
 const DEPTH: usize = 4096;

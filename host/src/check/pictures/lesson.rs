@@ -5,8 +5,8 @@ use serde::Deserialize;
 use super::axis::Scale;
 use super::bars::{Bar, Bars, Group, stack};
 use super::theme::{Ink, PALE, SERIES, SLOWER};
-use super::{Picture, Table};
-use crate::check::lessons::{self, Taught, text};
+use super::{Picture, Table, ladder};
+use crate::check::lessons::{self, Rung, Taught, text};
 use crate::runtime::error::Result;
 
 /// A lesson that was taken: what its picture needs, as `lesson --json` writes it.
@@ -22,6 +22,9 @@ pub(crate) struct LessonTaken {
     pub(crate) gpu: Option<String>,
     /// What was run.
     pub(crate) runs: Vec<RunTaken>,
+    /// Products of many sizes.
+    #[serde(default)]
+    pub(crate) ladder: Vec<Rung>,
     /// What follows.
     pub(crate) conclusion: String,
 }
@@ -76,6 +79,7 @@ impl From<&Taught> for LessonTaken {
             simulated: taught.simulated.clone(),
             gpu: taught.gpu.clone(),
             runs: taught.runs.iter().map(run).collect(),
+            ladder: taught.ladder.clone(),
             conclusion: taught.conclusion.clone(),
         }
     }
@@ -96,7 +100,9 @@ pub(crate) fn of_lesson(taught: &LessonTaken) -> Result<Picture> {
     let mut all: Vec<_> = quantities.iter().map(|quantity| counted(taught, quantity, &mut table)).collect();
     all.extend(timed(taught, &mut table));
     let says = format!("{} {}", taught.claim.join(" "), taught.conclusion);
-    stack(format!("The lesson {}", taught.name), &all, says, table)
+    table.rows.extend(ladder::rows(&taught.ladder, taught.gpu.as_deref()));
+    let bars = stack(format!("The lesson {}", taught.name), &all, says, table)?;
+    Ok(bars.over(ladder::of_ladder(&taught.ladder, taught.gpu.as_deref())?))
 }
 
 fn counted(taught: &LessonTaken, quantity: &str, table: &mut Table) -> Bars {

@@ -4,6 +4,7 @@ mod axis;
 mod bars;
 mod canvas;
 mod curves;
+mod ladder;
 mod lesson;
 #[cfg(test)]
 pub(crate) mod markup;
@@ -71,6 +72,23 @@ impl Table {
 }
 
 impl Picture {
+    /// With others below it, two in a line. It keeps its title, what it says and its table.
+    fn over(mut self, others: Vec<Self>) -> Self {
+        let mut top = self.size.1;
+        for pair in others.chunks(2) {
+            let mut left = 0;
+            for picture in pair {
+                // Writing to a string cannot fail.
+                let _ = write!(self.inside, r#"<g transform="translate({left},{top})">{}</g>"#, picture.inside);
+                left += picture.size.0;
+            }
+            self.size.0 = self.size.0.max(left);
+            top += pair.iter().map(|picture| picture.size.1).max().unwrap_or(0);
+        }
+        self.size.1 = top;
+        self
+    }
+
     /// The `svg` element, for a page that has the [`style`] of pictures.
     pub(crate) fn element(&self) -> Markup {
         self.svg(None)

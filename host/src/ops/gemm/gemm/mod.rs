@@ -8,6 +8,8 @@ mod skinny;
 
 pub use layer::{GEMM_BF16, gemm_bf16, gemm_bf16_into};
 pub use operator::{GEMM, GEMM_TO_F32, Gemm};
+#[cfg(feature = "check")]
+pub(crate) use padded::WORTH as WORTH_COPYING;
 pub use problem::Scalar;
 
 use cuda_std::float::Half;

@@ -14,7 +14,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 
 /// Multiply-adds from which on copies are worth their launches, and rows and columns from which on they are worth their traffic.
-const WORTH: [u64; 2] = [1 << 28, 128];
+pub(crate) const WORTH: [u64; 2] = [1 << 28, 128];
 
 /// Why the path does not take a problem.
 const WANTED: &str =

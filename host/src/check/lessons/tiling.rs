@@ -1,0 +1,71 @@
+//! How a square product is cut into tiles, and tiles into rounds.
+
+use gpu_kernels::ops::gemm::gemm::{hopper, mma};
+
+use crate::runtime::device::DeviceInfo;
+
+/// The tiles that the kernel of a device computes, and how many at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tiling {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    /// A step along k.
+    pub(super) depth: usize,
+    /// Tiles that are computed at the same time.
+    pub(super) at_once: usize,
+    /// Blocks that compute a tile together.
+    blocks: usize,
+    /// Whether blocks stay and take several tiles.
+    persistent: bool,
+}
+
+impl Tiling {
+    pub(super) fn of(info: &DeviceInfo) -> Self {
+        let multiprocessors = info.multiprocessors as usize;
+        if info.compute_capability == (9, 0) {
+            let blocks = hopper::CLUSTER as usize;
+            let rows = blocks * hopper::BLOCK_M as usize;
+            let (columns, depth) = (hopper::BLOCK_N as usize, hopper::BLOCK_K as usize);
+            return Self { rows, columns, depth, at_once: multiprocessors / blocks, blocks, persistent: true };
+        }
+        Self::of_any(info)
+    }
+
+    /// Of the kernel that runs on every device, and takes operands that lie in no packs.
+    pub(super) fn of_any(info: &DeviceInfo) -> Self {
+        let multiprocessors = info.multiprocessors as usize;
+        let (rows, columns, depth) = (mma::BLOCK as usize, mma::BLOCK as usize, mma::BLOCK_K as usize);
+        Self { rows, columns, depth, at_once: multiprocessors, blocks: 1, persistent: false }
+    }
+
+    pub(super) fn tiles(self, side: usize) -> usize {
+        side.div_ceil(self.rows) * side.div_ceil(self.columns)
+    }
+
+    pub(super) fn rounds(self, side: usize) -> usize {
+        self.tiles(side).div_ceil(self.at_once)
+    }
+
+    pub(super) fn grid(self, side: usize) -> usize {
+        let tiles = self.tiles(side);
+        self.blocks * if self.persistent { tiles.min(self.at_once) } else { tiles }
+    }
+
+    /// Operations of whole tiles.
+    pub(super) fn operations(self, side: usize, k: usize) -> usize {
+        2 * self.tiles(side) * self.rows * self.columns * k
+    }
+
+    /// Operations of whole rounds.
+    pub(super) fn paid(self, side: usize, k: usize) -> usize {
+        2 * self.rounds(side) * self.at_once * self.rows * self.columns * k
+    }
+
+    /// Of the sides that are whole tiles, up to a few rounds, the one where the next side takes most in addition for what it is more.
+    pub(super) fn strike(self) -> usize {
+        let step = self.rows.max(self.columns);
+        let sides = (1..).map(|n| n * step).take_while(|side| self.rounds(*side) <= 4);
+        let gain = |side: usize| self.rounds(side + 1) as f64 / self.rounds(side) as f64;
+        sides.max_by(|a, b| gain(*a).total_cmp(&gain(*b)).then(a.cmp(b))).unwrap_or(step)
+    }
+}
