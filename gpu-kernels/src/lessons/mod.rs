@@ -2,6 +2,7 @@
 
 pub mod branches;
 pub mod gelu_by_hand;
+pub mod narrow_sums;
 pub mod packs_in_flight;
 pub mod pointer_chase;
 pub mod reverse_blocks;

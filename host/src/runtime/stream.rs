@@ -115,6 +115,14 @@ impl Stream {
         })
     }
 
+    /// How long copies of a tensor's size take between pinned memory of the host and it; what it holds is lost. `None` where there is no bus.
+    #[cfg(feature = "check")]
+    pub(crate) fn time_bus(&self, tensor: &mut crate::Tensor<u8>) -> Result<Option<crate::runtime::backend::Bus>> {
+        let (bytes, address) = (tensor.len(), tensor.view_mut().ptr_mut(self)?.addr());
+        // SAFETY: the tensor has that many bytes, is borrowed mutably, and was ordered behind its other uses; it is waited for.
+        self.queued(|b, stream| unsafe { b.time_bus(stream, address, bytes) })
+    }
+
     pub(crate) fn queue(&self) -> &Arc<Queue> {
         &self.0.queue
     }

@@ -2,11 +2,11 @@
 
 use gpu_kernels::lessons::pointer_chase as gk;
 
-use super::Lesson;
 use super::experiments::PLACES;
 use super::plan::{Facts, Plan, Run, part, with};
 use super::quantity::{LOADED, MOVED, MULTIPLY_ADDS, Quantity, TENSOR_FLOPS, WAVEFRONTS};
 use super::text::{digits, or_dash};
+use super::{Lesson, bus};
 use crate::check::bench::peak_flops;
 use crate::ops::model::{Bound, ParamValue};
 use crate::runtime::device::{BackendKind, DeviceInfo};
@@ -140,6 +140,7 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
     let seconds = |work: usize, rate: Option<f64>| rate.map(|rate| work as f64 / rate);
     Ok(plan
         .facts(of_device(info))
+        .measured(bus::measure)
         .runs([
             Run::new("copy")
                 .count(copy(COPIED[0])?)

@@ -6,6 +6,7 @@
 mod anatomy;
 mod attention;
 mod bank_conflicts;
+mod bus;
 mod coalescing;
 mod divergence;
 pub mod experiments;
@@ -20,6 +21,7 @@ mod quantity;
 mod recomputation;
 mod roofline;
 mod sgemm;
+mod sums;
 mod teach;
 pub(super) mod text;
 mod tiling;

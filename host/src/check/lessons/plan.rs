@@ -17,6 +17,8 @@ use crate::runtime::error::Result;
 pub struct Plan {
     pub(super) facts: Vec<Facts>,
     pub(super) runs: Vec<Run>,
+    /// What can be found out on a GPU alone.
+    pub(super) measured: Option<fn(&Device) -> Result<Option<Facts>>>,
     pub(super) ladder: Option<Ladder>,
     pub(super) conclusion: Box<Conclude>,
 }
@@ -26,13 +28,18 @@ type Conclude = dyn Fn(&Results<'_>) -> Result<String>;
 impl Plan {
     /// Nothing yet but the sentence, which says what was found.
     pub(super) fn new(conclusion: impl Fn(&Results<'_>) -> Result<String> + 'static) -> Self {
-        Self { facts: Vec::new(), runs: Vec::new(), ladder: None, conclusion: Box::new(conclusion) }
+        Self { facts: Vec::new(), runs: Vec::new(), measured: None, ladder: None, conclusion: Box::new(conclusion) }
     }
 
     /// With something that is known before anything runs.
     pub(super) fn facts(mut self, facts: Facts) -> Self {
         self.facts.push(facts);
         self
+    }
+
+    /// With something that is found out on a GPU, without a prediction of kernels.
+    pub(super) fn measured(self, measure: fn(&Device) -> Result<Option<Facts>>) -> Self {
+        Self { measured: Some(measure), ..self }
     }
 
     /// With these products, which are timed alone.

@@ -2,7 +2,7 @@
 
 use super::plan::{Facts, Plan, Run, part};
 use super::quantity::{LEAST, MOVED};
-use super::{Lesson, anatomy, text};
+use super::{Lesson, anatomy, sums, text};
 use crate::check::bench::peak_flops;
 use crate::ops;
 use crate::ops::model::Bound;
@@ -15,10 +15,10 @@ use crate::{f8e4m3, f8e8m0};
 
 pub(super) static LESSON: Lesson = Lesson {
     name: "precision",
-    title: "the same elements in 4, 2 and 1 bytes, and how many survive 8 bits",
+    title: "the same elements in 4, 2 and 1 bytes, how many survive 8 bits, and what sums in 16 bits lose",
     claim: [
         "Where memory is the limit, time goes with the bytes of an element: half the width, half the time.",
-        "8 bits reach less far than data with outliers: a scale for each 32 elements costs 1/32 byte an element, and an outlier then costs its neighbours only.",
+        "8 bits reach less far than data with outliers: with a scale for each 32 elements one costs its neighbours only. And 16 bits are too few for sums, which stop growing.",
     ],
     plan,
 };
@@ -101,15 +101,20 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
         let moved = |label: &str| results.count(label, &MOVED);
         let faster = |wide: f64, half: f64| format!("16 bits {} times as fast", text::times(wide, half));
         let lost = |label| Ok::<_, Error>(text::digits(results.named(label, LOST)?));
+        let ones = |way: usize| {
+            let (elements, _, kept) = sums::WAYS[way];
+            results.named(&sums::label(elements, kept), sums::ONES)
+        };
         Ok(format!(
             "As many elements are {} times fewer bytes in 16 bits than in 32, and {} times fewer in 8{}. An outlier of 2²⁰ among \
-             ones costs {} of {} elements with one scale for all in 8 bits, {} with one for each 32.",
+             ones costs {} of {} elements with one scale for all in 8 bits, {} with one for each 32. {}",
             text::times(moved(wide)?, moved(half)?),
             text::times(moved(wide)?, moved(narrow)?),
             results.timed(wide, half, faster),
             lost(BY_TENSOR)?,
             SIDE * SIDE,
             lost(BY_NEIGHBOURS)?,
+            sums::said(ones(0)?, ones(1)?, ones(2)?),
         ))
     });
     let row = |dtype: DType| {
@@ -137,5 +142,6 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
             (NEIGHBOURS, lost_by_neighbours),
         ),
     ];
-    Ok(plan.facts(facts).runs(runs.into_iter().chain(scaled).collect::<Result<Vec<_>>>()?))
+    let runs = runs.into_iter().chain(scaled).collect::<Result<Vec<_>>>()?;
+    Ok(plan.facts(facts).facts(sums::growth()?).runs(runs).runs(sums::runs(info)?))
 }

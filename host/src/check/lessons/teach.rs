@@ -193,6 +193,9 @@ pub fn teach(lesson: &Lesson, simulated: &Device, gpu: Option<&Device>) -> Resul
     }
     let mut ladder = plan.ladder.as_ref().map(Ladder::rungs).unwrap_or_default();
     let mut facts = plan.facts;
+    if let Some((gpu, measure)) = gpu.zip(plan.measured) {
+        facts.extend(measure(gpu)?);
+    }
     if let Some((gpu, measured)) = gpu.zip(as_measured.as_ref().and_then(|plan| plan.ladder.as_ref())) {
         facts.push(measured.climb(gpu, &mut ladder)?);
     }

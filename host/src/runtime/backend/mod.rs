@@ -63,6 +63,18 @@ pub(crate) struct Launch<'a> {
     pub(crate) args: &'a [&'a [u8]],
 }
 
+/// Copies between pinned memory of the host and a device, in seconds.
+#[cfg(feature = "check")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bus {
+    /// To the device, between two events.
+    pub(crate) to_device: f64,
+    /// From it.
+    pub(crate) to_host: f64,
+    /// There and back, by the host's clock, which waits for it.
+    pub(crate) there_and_back: f64,
+}
+
 /// A machine that runs kernels: streams, memory, launches. Every call may come from any thread.
 ///
 /// # Safety
@@ -107,6 +119,12 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn load(&self, image: &KernelImage) -> Outcome<RawFunction>;
     unsafe fn launch(&self, launch: &Launch<'_>) -> Outcome<()>;
     fn tensor_map(&self, desc: &TensorMapDesc<'_>) -> Outcome<TensorMap>;
+
+    /// How long copies of so many bytes take to that address and back; nothing where host and device are one.
+    #[cfg(feature = "check")]
+    unsafe fn time_bus(&self, _stream: RawStream, _address: u64, _bytes: usize) -> Outcome<Option<Bus>> {
+        Ok(None)
+    }
 
     /// The driver's own stream, its context being current on this thread: what other libraries queue on. Null is none: there is no driver.
     fn driver_stream(&self, _stream: RawStream) -> Outcome<*mut c_void> {

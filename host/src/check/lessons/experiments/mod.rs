@@ -4,6 +4,7 @@
 
 mod branches;
 mod gelu_by_hand;
+mod narrow_sums;
 mod packs_in_flight;
 mod pointer_chase;
 mod reverse_blocks;
@@ -11,6 +12,7 @@ mod rows;
 mod strided_copy;
 
 pub(super) use gelu_by_hand::OPERANDS as GELU_OPERANDS;
+pub(super) use narrow_sums::{KEPT, sum};
 pub(super) use pointer_chase::PLACES;
 
 use crate::ops::model::Operator;
@@ -19,6 +21,7 @@ use crate::ops::model::Operator;
 pub static EXPERIMENTS: &[&dyn Operator] = &[
     &branches::Branches,
     &gelu_by_hand::GeluByHand,
+    &narrow_sums::NarrowSums,
     &packs_in_flight::Copies,
     &pointer_chase::PointerChase,
     &reverse_blocks::ReverseBlocks,

@@ -1,5 +1,7 @@
 //! NVIDIA GPUs, through cust: what is the library's own policy about them is here, what the driver does is there.
 
+#[cfg(feature = "check")]
+mod bus;
 mod code;
 mod handle;
 mod memory;
@@ -251,6 +253,13 @@ impl Backend for CudaBackend {
     fn tensor_map(&self, desc: &TensorMapDesc<'_>) -> Outcome<TensorMap> {
         self.enter()?;
         tensor_map::encode(desc)
+    }
+
+    #[cfg(feature = "check")]
+    unsafe fn time_bus(&self, on: RawStream, address: u64, bytes: usize) -> Outcome<Option<super::Bus>> {
+        self.enter()?;
+        // SAFETY: passed on.
+        unsafe { bus::time(stream(on), address, bytes) }.map(Some)
     }
 
     fn driver_stream(&self, on: RawStream) -> Outcome<*mut c_void> {
