@@ -12,6 +12,7 @@ pub mod function;
 pub mod graph;
 pub mod memory;
 pub mod module;
+pub mod nvtx;
 pub mod prelude;
 pub mod stream;
 pub mod sys;

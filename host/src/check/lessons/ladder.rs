@@ -1,7 +1,7 @@
 //! Products of square matrices of many sizes: what a size's divisors decide.
 //!
-//! How long a product takes is predicted from what two others of its path and alignment took, which are one round of tiles: the line through
-//! them gives what a launch costs and what a step along k does. The rest is counting: rounds, steps, and bytes that are copied before.
+//! How long a product takes is predicted from what a few others of its path and alignment took, which are one round of tiles: of several depths,
+//! because the clock falls under long ones, and of fewer results. The rest is counting: rounds, steps, results, and bytes that are copied before.
 
 use serde::{Deserialize, Serialize};
 
@@ -97,17 +97,22 @@ impl Product {
         Some(paid / peak_flops(info, Bound::Tensor(TYPE))? + self.copying(info)?)
     }
 
-    /// Two of its path and alignment whose results are one round of tiles, or less.
-    fn anchors(self, info: &DeviceInfo) -> [Self; 2] {
+    /// Products of its path and alignment whose results are one round of tiles: of several depths, and the first also with a quarter of the results.
+    fn anchors(self, info: &DeviceInfo) -> (Vec<Self>, Self) {
         let (path, alignment) = (self.path(), self.alignment());
         let tiling = self.tiling(info);
         let tile = tiling.rows.max(tiling.columns);
         let round = (1..).map(|n| n * tile).take_while(|side| tiling.tiles(*side) <= tiling.at_once).last();
         let side = round.unwrap_or(tile);
-        // What is not copied has to stay below what is worth it.
-        let (side, depths) = if path == Path::Elements { (side.min(512), [256, 1024]) } else { (side, [512, 4096]) };
+        // What is not copied has to stay below what is worth it. What is copied is then as whole as any other.
+        let (side, depths) = match path {
+            Path::Elements => (side.min(512), &[256, 512, 1024][..]),
+            Path::Copied => (side, &[2048][..]),
+            Path::Whole => (side, &[512, 4096, 16384, 65536][..]),
+        };
         let less = if alignment == ALIGNMENTS[0] { 0 } else { alignment };
-        depths.map(|depth| Self { side: side - less, depth: depth - less })
+        let of = |side: usize, depth: &usize| Self { side: side - less, depth: depth - less };
+        (depths.iter().map(|depth| of(side, depth)).collect(), of(side.div_ceil(2), &depths[0]))
     }
 }
 
@@ -133,7 +138,7 @@ pub struct Rung {
     pub rounds: usize,
     /// The least time of whole rounds, in milliseconds.
     pub at_least_ms: Option<f64>,
-    /// What two others say that it takes.
+    /// What products of one round say that it takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_ms: Option<f64>,
     /// The median of many.
@@ -151,12 +156,24 @@ impl Rung {
     }
 }
 
-/// What two products of a path and alignment say, in seconds.
-#[derive(Clone, Copy)]
-struct Line {
+/// What products of one round say of a path and alignment, in seconds.
+struct Curve {
     key: (Path, usize),
-    fixed: f64,
-    step: f64,
+    /// Steps along k, and the time that they take without copies.
+    points: Vec<(f64, f64)>,
+    /// Results of each of those products, and the time of one more.
+    results: f64,
+    result: f64,
+}
+
+impl Curve {
+    /// By straight lines between the points, and on beyond the first and the last.
+    fn of_steps(&self, steps: f64) -> f64 {
+        let upper = self.points.iter().position(|(of, _)| *of >= steps).unwrap_or(self.points.len() - 1);
+        let last = upper.clamp(1, (self.points.len() - 1).max(1));
+        let [(from, start), (to, end)] = [self.points[last - 1], self.points[last.min(self.points.len() - 1)]];
+        if to > from { start + (end - start) * (steps - from) / (to - from) } else { start }
+    }
 }
 
 impl Ladder {
@@ -182,48 +199,66 @@ impl Ladder {
 
     /// Times every rung on a GPU, behind the products that they are predicted from. The ladder has the rate of memory as a copy finds it.
     pub(super) fn climb(&self, gpu: &Device, rungs: &mut [Rung]) -> Result<Facts> {
-        let mut lines: Vec<Line> = Vec::new();
+        let mut curves: Vec<Curve> = Vec::new();
         for product in &self.products {
             let key = (product.path(), product.alignment());
-            if lines.iter().all(|line| line.key != key) {
-                lines.push(self.line(gpu, *product, key)?);
+            if curves.iter().all(|curve| curve.key != key) {
+                curves.push(self.curve(gpu, *product, key)?);
             }
         }
         let cublas = Cublas::open(gpu).ok();
         for (product, rung) in self.products.iter().zip(rungs) {
-            let line = lines.iter().find(|line| line.key == (rung.path, rung.alignment));
-            let seconds = |line: &Line| {
-                let computing = line.fixed + line.step * product.steps(&self.info);
-                Some(computing + product.copying(&self.info)?)
-            };
-            rung.expected_ms = line.and_then(seconds).map(|seconds| seconds * 1e3);
+            rung.expected_ms = self.predicted(&curves, *product).map(|seconds| seconds * 1e3);
             let mut prepared = Prepared::new(gpu, &product.part()?)?;
             rung.ms = Some(prepared.time()?.0);
             rung.cublas_ms = cublas.as_ref().map(|peer| prepared.time_of(peer)).transpose()?.map(|(ms, _)| ms);
         }
-        let row = |line: &Line| {
-            let (path, alignment) = line.key;
-            let words = [format!("{path:?}").to_lowercase(), alignment.to_string()];
-            [&words[..], &[line.fixed, line.step].map(|seconds| digits(seconds * 1e6))].concat()
+        let row = |curve: &Curve| {
+            let (path, alignment) = curve.key;
+            let points = curve.points.iter().map(|(steps, seconds)| format!("{steps}: {}", digits(seconds * 1e6)));
+            vec![
+                format!("{path:?}").to_lowercase(),
+                alignment.to_string(),
+                points.collect::<Vec<_>>().join(", "),
+                digits(curve.result * 1e12),
+            ]
         };
         Ok(Facts {
-            title: "What two products of one round say of all others of their path".to_owned(),
-            headings: vec!["operands", ">divisible by", ">µs of a launch", ">µs of a step"],
-            rows: lines.iter().map(row).collect(),
+            title: "What products of one round say of all others of their path".to_owned(),
+            headings: vec!["operands", ">divisible by", "µs by steps along k", ">µs of a million results more"],
+            rows: curves.iter().map(row).collect(),
         })
     }
 
-    /// The line through two products.
-    fn line(&self, gpu: &Device, product: Product, key: (Path, usize)) -> Result<Line> {
-        let anchors = product.anchors(&self.info);
-        let mut points = [(0.0, 0.0); 2];
-        for (point, anchor) in points.iter_mut().zip(anchors) {
+    /// Seconds by counting: steps, results, and bytes to copy before.
+    fn predicted(&self, curves: &[Curve], product: Product) -> Option<f64> {
+        let of = |key| curves.iter().find(|curve| curve.key == key);
+        let curve = of((product.path(), product.alignment()))?;
+        let steps = product.steps(&self.info);
+        let computing = match (product.path(), &curve.points[..]) {
+            // Copies are computed with as what lies in packs from the beginning.
+            (Path::Copied, [(first, seconds), ..]) => {
+                let whole = of((Path::Whole, ALIGNMENTS[0]))?;
+                seconds + whole.of_steps(steps) - whole.of_steps(*first)
+            }
+            _ => curve.of_steps(steps),
+        };
+        let more = (product.side * product.side) as f64 - curve.results;
+        Some(computing + more * curve.result + product.copying(&self.info)?)
+    }
+
+    /// Times the products that others are predicted from.
+    fn curve(&self, gpu: &Device, product: Product, key: (Path, usize)) -> Result<Curve> {
+        let seconds = |anchor: &Product| {
             let (ms, _) = Prepared::new(gpu, &anchor.part()?)?.time()?;
-            *point = (anchor.steps(&self.info), ms / 1e3 - anchor.copying(&self.info).unwrap_or(0.0));
-        }
-        let [(first, short), (last, long)] = points;
-        let step = (long - short) / (last - first);
-        Ok(Line { key, fixed: short - step * first, step })
+            Ok::<_, crate::Error>(ms / 1e3 - anchor.copying(&self.info).unwrap_or(0.0))
+        };
+        let (anchors, small) = product.anchors(&self.info);
+        let point = |anchor: &Product| Ok::<_, crate::Error>((anchor.steps(&self.info), seconds(anchor)?));
+        let points = anchors.iter().map(point).collect::<Result<Vec<_>>>()?;
+        let [many, few] = [anchors[0], small].map(|product| (product.side * product.side) as f64);
+        let result = ((points[0].1 - seconds(&small)?) / (many - few)).max(0.0);
+        Ok(Curve { key, points, results: many, result })
     }
 
     /// Rungs as a table, of sizes near powers of two.
@@ -246,5 +281,20 @@ impl Ladder {
             headings: vec!["n", ">divisible by", "operands", ">tiles", ">rounds", ">at most"],
             rows: self.products.iter().filter(near).map(row).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_lie_on_lines_between_points() {
+        let curve =
+            |points: &[(f64, f64)]| Curve { key: (Path::Whole, 8), points: points.into(), results: 1.0, result: 0.0 };
+        let bent = curve(&[(8.0, 10.0), (64.0, 66.0), (256.0, 450.0)]);
+        let found = [4.0, 8.0, 36.0, 64.0, 160.0, 512.0].map(|steps| bent.of_steps(steps));
+        assert_eq!(found, [6.0, 10.0, 38.0, 66.0, 258.0, 962.0]);
+        assert_eq!(curve(&[(8.0, 10.0)]).of_steps(99.0), 10.0);
     }
 }

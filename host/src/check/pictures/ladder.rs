@@ -17,7 +17,7 @@ pub(super) fn of_ladder(rungs: &[Rung], gpu: Option<&str>) -> Result<Vec<Picture
     let on = gpu.map_or(String::new(), |gpu| format!(", {gpu}"));
     let all = [
         (format!("TFLOP/s measured{on}"), measured),
-        ("TFLOP/s predicted from two products of each path".to_owned(), expected),
+        ("TFLOP/s predicted from products of one round".to_owned(), expected),
         ("TFLOP/s of cuBLAS".to_owned(), cublas),
         ("TFLOP/s of whole rounds at the peak".to_owned(), least),
     ];

@@ -5,6 +5,8 @@ pub(crate) mod sim;
 
 /// Kernels' times from the library for profilers, where there is one.
 pub(crate) use cuda::cupti;
+/// Ranges for a profiler that watches the program.
+pub(crate) use cuda::nvtx;
 
 /// Whether this process has opened a GPU.
 pub(crate) fn gpu_was_opened() -> bool {

@@ -29,6 +29,9 @@
 //! A program that knows nothing of this is recorded from its start to its end, every thread of it, where `WARPSMITH_PROFILE` names a file for the
 //! trace: that is how `warpsmith profile PROGRAM` does it.
 //!
+//! Where a profiler watches the program, Nsight Systems say, it is told of scopes as ranges of NVTX and shows them under the same names, recorded or
+//! not. Where none does, that costs a look at one pointer.
+//!
 //! With the feature `tracing` scopes and launches are spans of that crate as well, recorded or not: of the target `warpsmith`, called `scope`
 //! with the field `name`, and `launch` with the fields `kernel`, `grid` and `block`. Who collects a program's spans finds them among these.
 
@@ -47,6 +50,7 @@ use recording::{Id, Restore};
 pub(super) use recording::{launch, operand};
 pub use table::Row;
 
+use crate::runtime::backend::nvtx;
 use crate::runtime::error::Result;
 
 /// Runs `body` and records its scopes and its launches on this thread. Waits for what it has launched.
@@ -62,11 +66,12 @@ pub fn record<T>(body: impl FnOnce() -> T) -> Result<(T, Profile)> {
     Ok((value, recording.finish()?))
 }
 
-/// Names what this thread does until the result is dropped. Scopes nest. Outside of [`record`] it does nothing.
+/// Names what this thread does until the result is dropped. Scopes nest. Outside of [`record`] only those hear of it who watch the program.
 #[must_use = "a scope ends when it is dropped"]
 pub fn scope(name: impl Into<Cow<'static, str>>) -> Scope {
     let name = name.into();
     Scope {
+        _range: nvtx::range(&name),
         #[cfg(feature = "tracing")]
         _span: tracing::info_span!(target: "warpsmith", "scope", name = name.as_ref()).entered(),
         id: recording::open(name),
@@ -77,6 +82,7 @@ pub fn scope(name: impl Into<Cow<'static, str>>) -> Scope {
 /// A part of a recording that has a name, from [`scope`].
 #[derive(Debug)]
 pub struct Scope {
+    _range: Option<nvtx::Range>,
     #[cfg(feature = "tracing")]
     _span: tracing::span::EnteredSpan,
     id: Option<Id>,

@@ -31,7 +31,7 @@ use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::Error;
 use crate::runtime::kernels::KernelImage;
 use crate::runtime::tensor_map::TensorMapDesc;
-pub(crate) use cust::cupti;
+pub(crate) use cust::{cupti, nvtx};
 pub(super) use open::was_opened;
 use staging::Staging;
 
