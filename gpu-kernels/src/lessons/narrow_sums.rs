@@ -1,7 +1,7 @@
 //! Sums of columns of 16-bit floats, kept in f32 or in 16 bits: what mixed precision is for.
 //!
 //! # Math
-//! s ← round(s + x[i]), one element after the other. In p bits a sum of equal parts stops growing at 2^p times a part: there half the distance to its
+//! `s ← round(s + x[i])`, one element after the other. In p bits a sum of equal parts stops growing at 2^p times a part: there half the distance to its
 //! neighbour is the part, and a tie goes back to where it was. f16 has p = 11, bf16 p = 8, f32 p = 24.
 //!
 //! # Mapping

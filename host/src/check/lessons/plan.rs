@@ -18,11 +18,13 @@ pub struct Plan {
     pub(super) facts: Vec<Facts>,
     pub(super) runs: Vec<Run>,
     /// What can be found out on a GPU alone.
-    pub(super) measured: Option<fn(&Device) -> Result<Option<Facts>>>,
+    pub(super) measured: Option<Measure>,
     pub(super) ladder: Option<Ladder>,
     pub(super) conclusion: Box<Conclude>,
 }
 
+/// Finds something out on a GPU, if it has it.
+pub(super) type Measure = fn(&Device) -> Result<Option<Facts>>;
 type Conclude = dyn Fn(&Results<'_>) -> Result<String>;
 
 impl Plan {
@@ -38,7 +40,7 @@ impl Plan {
     }
 
     /// With something that is found out on a GPU, without a prediction of kernels.
-    pub(super) fn measured(self, measure: fn(&Device) -> Result<Option<Facts>>) -> Self {
+    pub(super) fn measured(self, measure: Measure) -> Self {
         Self { measured: Some(measure), ..self }
     }
 

@@ -73,30 +73,33 @@ fn on_the_host(elements: DType, n: usize, kept: DType) -> Result<f64> {
     Ok(off(&x, &found))
 }
 
+type Observe = fn(&Device) -> Result<f64>;
+
+/// What is observed of a way: its ones, and its errors. A function each, because an observation has no other place to keep its type.
+const OBSERVED: [[Observe; 2]; 3] = [
+    [|device| ones(device, WAYS[0].0, WAYS[0].1), |device| error(device, WAYS[0].0, WAYS[0].1)],
+    [|device| ones(device, WAYS[1].0, WAYS[1].1), |device| error(device, WAYS[1].0, WAYS[1].1)],
+    [|device| ones(device, WAYS[2].0, WAYS[2].1), |device| error(device, WAYS[2].0, WAYS[2].1)],
+];
+
 /// The three ways, as runs.
 pub(super) fn runs(info: &DeviceInfo) -> Result<Vec<Run>> {
-    // A function each, because an observation has no other place to keep its type.
-    let observed: [[fn(&Device) -> Result<f64>; 2]; 3] = [
-        [|device| ones(device, WAYS[0].0, WAYS[0].1), |device| error(device, WAYS[0].0, WAYS[0].1)],
-        [|device| ones(device, WAYS[1].0, WAYS[1].1), |device| error(device, WAYS[1].0, WAYS[1].1)],
-        [|device| ones(device, WAYS[2].0, WAYS[2].1), |device| error(device, WAYS[2].0, WAYS[2].1)],
-    ];
-    let run =
-        |((elements, how, kept), [ones, error]): ((DType, &'static str, DType), [fn(&Device) -> Result<f64>; 2])| {
-            let of = |columns| {
-                let part = part(OP, elements, [("n", LONG), ("columns", columns)])?;
-                Ok::<_, crate::Error>(with(part, "sums", ParamValue::Choice(how)))
-            };
-            let bytes = |columns: usize| LONG * columns * elements.size();
-            Ok(Run::new(label(elements, kept))
-                .count(of(COUNTED)?)
-                .expect(&LOADED, bytes(COUNTED))
-                .observe(ONES, predicted_ones(kept), ones)
-                .observe(ERROR, 100.0 * on_the_host(elements, LONG, kept)?, error)
-                .time(of(TIMED)?)
-                .at_least(info.peak_bandwidth().map(|rate| bytes(TIMED) as f64 / rate)))
+    let run = |way: usize| {
+        let ((elements, how, kept), [ones, error]) = (WAYS[way], OBSERVED[way]);
+        let of = |columns| {
+            let part = part(OP, elements, [("n", LONG), ("columns", columns)])?;
+            Ok::<_, crate::Error>(with(part, "sums", ParamValue::Choice(how)))
         };
-    WAYS.into_iter().zip(observed).map(run).collect()
+        let bytes = |columns: usize| LONG * columns * elements.size();
+        Ok(Run::new(label(elements, kept))
+            .count(of(COUNTED)?)
+            .expect(&LOADED, bytes(COUNTED))
+            .observe(ONES, predicted_ones(kept), ones)
+            .observe(ERROR, 100.0 * on_the_host(elements, LONG, kept)?, error)
+            .time(of(TIMED)?)
+            .at_least(info.peak_bandwidth().map(|rate| bytes(TIMED) as f64 / rate)))
+    };
+    (0..WAYS.len()).map(run).collect()
 }
 
 /// How errors grow with the length, between what theory says of roundings that cancel and of such that add up.

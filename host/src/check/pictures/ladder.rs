@@ -24,16 +24,15 @@ pub(super) fn of_ladder(rungs: &[Rung], gpu: Option<&str>) -> Result<Vec<Picture
     let mut pictures = Vec::new();
     for (title, of) in all {
         let curves = curves(rungs, |rung, _| rate(rung, of));
-        pictures.extend(picture(title, curves, None)?);
+        pictures.extend(picture(title, curves)?);
     }
-    let fans = [("the fan: % of a multiple of 32", measured), ("the fan of cuBLAS", cublas)];
+    let fans = [("the fan: % of a multiple of 32", measured), ("the fan of cuBLAS: % of a multiple of 32", cublas)];
     let known = fans.into_iter().filter(|(_, of)| rungs.iter().any(|rung| of(rung).is_some()));
     let fans: Vec<_> = known.collect();
     let fans = if fans.is_empty() { vec![("the fan at the peak: % of a multiple of 32", least)] } else { fans };
     for (title, of) in fans {
         let share = |rung: &Rung, whole: &Rung| Some(100.0 * rate(rung, of)? / rate(whole, of)?);
-        let curves = curves(rungs, share).into_iter().filter(|curve| !curve.name.ends_with(" 32")).collect();
-        pictures.extend(picture(title.to_owned(), curves, Some((100.0, "a multiple of 32".to_owned())))?);
+        pictures.extend(picture(title.to_owned(), curves(rungs, share))?);
     }
     Ok(pictures)
 }
@@ -59,7 +58,7 @@ fn curves(rungs: &[Rung], of: impl Fn(&Rung, &Rung) -> Option<f64>) -> Vec<Curve
     alignments.into_iter().map(curve).filter(|curve| !curve.points.is_empty()).collect()
 }
 
-fn picture(title: String, curves: Vec<Curve>, rule: Option<(f64, String)>) -> Result<Option<Picture>> {
+fn picture(title: String, curves: Vec<Curve>) -> Result<Option<Picture>> {
     if curves.is_empty() {
         return Ok(None);
     }
@@ -69,7 +68,7 @@ fn picture(title: String, curves: Vec<Curve>, rule: Option<(f64, String)>) -> Re
         scale: Scale::Doublings,
         upwards: title,
         curves,
-        rule,
+        rule: None,
         edge: None,
     };
     of.picture("", Table::default()).map(Some)

@@ -102,7 +102,7 @@ pub(crate) fn of_lesson(taught: &LessonTaken) -> Result<Picture> {
     let says = format!("{} {}", taught.claim.join(" "), taught.conclusion);
     table.rows.extend(ladder::rows(&taught.ladder, taught.gpu.as_deref()));
     let bars = stack(format!("The lesson {}", taught.name), &all, says, table)?;
-    Ok(bars.over(ladder::of_ladder(&taught.ladder, taught.gpu.as_deref())?))
+    Ok(bars.over(&ladder::of_ladder(&taught.ladder, taught.gpu.as_deref())?))
 }
 
 fn counted(taught: &LessonTaken, quantity: &str, table: &mut Table) -> Bars {

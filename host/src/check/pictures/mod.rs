@@ -73,7 +73,7 @@ impl Table {
 
 impl Picture {
     /// With others below it, two in a line. It keeps its title, what it says and its table.
-    fn over(mut self, others: Vec<Self>) -> Self {
+    fn over(mut self, others: &[Self]) -> Self {
         let mut top = self.size.1;
         for pair in others.chunks(2) {
             let mut left = 0;
@@ -86,6 +86,10 @@ impl Picture {
             top += pair.iter().map(|picture| picture.size.1).max().unwrap_or(0);
         }
         self.size.1 = top;
+        if !others.is_empty() {
+            let ((w, h), behind) = (self.size, theme::SURFACE.light());
+            self.inside = format!(r#"<rect width="{w}" height="{h}" fill="{behind}" stroke="none"/>{}"#, self.inside);
+        }
         self
     }
 
