@@ -76,7 +76,7 @@ fn conclusion(results: &Results<'_>) -> Result<String> {
         rates.reduce(of).unwrap_or(0.0)
     });
     let mut said = format!(
-        "On {} sizes whole rounds at the peak leave {} to {} TFLOP/s, and a size that 8 does not divide takes a launch more.",
+        "On {} sizes whole rounds at the peak leave {} to {} TFLOP/s, and where copies are worth it a size that 8 does not divide takes a launch more.",
         rungs.len(),
         text::digits(least),
         text::digits(largest),
