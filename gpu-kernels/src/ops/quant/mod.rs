@@ -15,6 +15,7 @@ pub mod quantize_mxfp8_32x1;
 pub mod quantize_rows_int8;
 pub mod rms_norm_quantize_fp8_1x128;
 pub mod rms_norm_quantize_rows_int8;
+mod row;
 pub mod swiglu_quantize_fp8_1x128;
 
 pub(crate) use blocks::{Scale, narrow};

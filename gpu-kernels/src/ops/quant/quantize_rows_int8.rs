@@ -8,7 +8,8 @@
 //! lie at such multiples.
 //!
 //! # Mapping
-//! A block of 256 threads a row, which it reads twice: the second time from L1.
+//! A block of 64 to 512 threads a row. Each holds eight packs of 16 bytes of it: rows of up to 64 KiB are read once, the rest of longer ones, and
+//! rows without packs, again.
 //!
 //! # Shared memory
 //! The greatest value of each warp, 128 B.
@@ -27,22 +28,28 @@
 //! Dettmers, Lewis, Belkada and Zettlemoyer, "LLM.int8()" (arXiv:2208.07339), for scales of rows.
 
 use cuda_std::float::Element;
-use cuda_std::vector::Pack;
 use cuda_std::{kernel, math, thread};
 
+use super::row::{self, Partials, Row};
 use super::{inverse, round};
 use crate::lanes;
 use crate::rows::{BlockThreads, Threads};
 
-/// Threads of a block.
-pub const BLOCK: u32 = 256;
+pub use super::row::threads;
 
-/// A block a row.
+/// A block a row, of [`threads`].
 ///
 /// # Safety
 /// `x` is valid for reads and `q` for writes of a row of `d` elements a block at their strides, `scales` for writes of a value a block; with
-/// `PACKED` all rows are at multiples of 16 bytes and 16-byte packs of `x` divide `d`.
-#[kernel(dtypes(T: float), values(PACKED: false, true), block = BLOCK, shared = <BlockThreads as Threads>::Partials<1>, no_spills)]
+/// `PACKED` all rows are at multiples of 16 bytes, or of q of as many elements, and 16-byte packs of `x` divide `d`.
+#[kernel(
+    dtypes(T: float),
+    values(PACKED: false, true),
+    block = row::BLOCK,
+    min_blocks = if PACKED { 2 } else { 1 },
+    shared = Partials<1>,
+    no_spills
+)]
 pub unsafe fn quantize_rows_int8<T: Element, const PACKED: bool>(
     x: *const T,
     q: *mut i8,
@@ -54,32 +61,22 @@ pub unsafe fn quantize_rows_int8<T: Element, const PACKED: bool>(
     let row = u64::from(thread::block_idx_x());
     let (x, q) = (x.add((row * x_stride) as usize), q.add((row * q_stride) as usize));
     let scale = scales.add(row as usize);
-    match if PACKED { lanes::<T>() } else { 1 } {
-        1 => quantize::<T, 1>(x, q, scale, d as usize),
-        4 => quantize::<T, 4>(x, q, scale, d as usize),
-        _ => quantize::<T, 8>(x, q, scale, d as usize),
+    match lanes::<T>() {
+        4 => quantize::<T, 4, PACKED>(x, q, scale, d),
+        _ => quantize::<T, 8, PACKED>(x, q, scale, d),
     }
 }
 
 #[inline(always)]
-unsafe fn quantize<T: Element, const N: usize>(x: *const T, q: *mut i8, scale: *mut f32, d: usize) {
-    let first = thread::thread_idx_x() as usize * N;
+unsafe fn quantize<T: Element, const N: usize, const PACKED: bool>(x: *const T, q: *mut i8, scale: *mut f32, d: u64) {
+    let row = Row::<T, N, PACKED>::load(x, d);
     let mut max = 0.0;
-    let mut at = first;
-    while at < d {
-        let values = Pack::<T, N>::load_nc(x.add(at)).to_f32();
-        max = values.into_iter().fold(max, math::max_magnitude);
-        at += BLOCK as usize * N;
-    }
+    row.each(|_, values| max = values.into_iter().fold(max, math::max_magnitude));
     let [max] = BlockThreads::reduce([max], [0.0], 0, |[a], [b]| [math::max_nan(a, b)]);
-    let inverse = inverse(max, 127.0);
-    if first == 0 {
+    if thread::thread_idx_x() == 0 {
         *scale = max / 127.0;
     }
     // NaN would be rounded to 0, and infinities times 0 are NaN.
-    let mut at = first;
-    while at < d {
-        round(Pack::<T, N>::load_nc(x.add(at)).to_f32().map(|x| x * inverse), 0).store(q.add(at));
-        at += BLOCK as usize * N;
-    }
+    let inverse = inverse(max, 127.0);
+    row.each(|place, values| row.store(round(values.map(|x| x * inverse), 0), q, place));
 }

@@ -33,10 +33,11 @@ use cuda_std::fp8::Float8;
 use cuda_std::{kernel, thread};
 
 use super::blocks::Narrowed;
-use super::norm_row::{self, NormRow, Partials};
+use super::norm_row::NormRow;
+use super::row::{self, Partials};
 use crate::lanes;
 
-pub use super::norm_row::threads;
+pub use super::row::threads;
 
 /// Elements that share a scale.
 pub const WIDTH: usize = 128;
@@ -50,7 +51,7 @@ pub const WIDTH: usize = 128;
 #[kernel(
     dtypes(T: float, Q: float8),
     values(PACKED: false, true),
-    block = norm_row::BLOCK,
+    block = row::BLOCK,
     min_blocks = 1,
     shared = Partials<1>,
     no_spills

@@ -30,11 +30,12 @@
 use cuda_std::float::Element;
 use cuda_std::{kernel, thread};
 
-use super::norm_row::{self, NormRow, Partials};
+use super::norm_row::NormRow;
+use super::row::{self, Partials};
 use super::{inverse, round};
 use crate::lanes;
 
-pub use super::norm_row::threads;
+pub use super::row::threads;
 
 /// A block a row, of [`threads`].
 ///
@@ -44,7 +45,7 @@ pub use super::norm_row::threads;
 #[kernel(
     dtypes(T: float),
     values(PACKED: false, true),
-    block = norm_row::BLOCK,
+    block = row::BLOCK,
     min_blocks = if PACKED { 2 } else { 1 },
     shared = Partials<2>,
     no_spills

@@ -66,15 +66,17 @@ pub fn quantize_rows_int8_into<'a, T: Float>(
     let x_stride = x.require_row_stride(op, "x")? as u64;
     let q_stride = q.require_row_stride(op, "q")? as u64;
     let Some(grid) = grid(&INFO, "x", rows, 1)? else { return Ok(()) };
-    let packed = d.is_multiple_of(gpu_kernels::lanes::<T>()) && x.rows_aligned(16) && q.rows_aligned(16);
+    let packed =
+        d.is_multiple_of(gpu_kernels::lanes::<T>()) && x.rows_aligned(16) && q.rows_aligned(gpu_kernels::lanes::<T>());
+    let block = gk::threads(d, T::DTYPE.size());
     let args = (x.ptr(stream)?, q.ptr_mut(stream)?, scales.ptr_mut(stream)?, d as u64, x_stride, q_stride);
     // SAFETY: the tensors are live and hold these rows at these strides, q and scales are borrowed mutably, and packs are taken only where they
     // are aligned and whole.
     unsafe {
         if packed {
-            stream.launch::<gk::QuantizeRowsInt8<T, true>>(grid, args)
+            stream.launch_with::<gk::QuantizeRowsInt8<T, true>>(grid, block, args)
         } else {
-            stream.launch::<gk::QuantizeRowsInt8<T, false>>(grid, args)
+            stream.launch_with::<gk::QuantizeRowsInt8<T, false>>(grid, block, args)
         }
     }
 }
@@ -114,6 +116,8 @@ impl Operator for QuantizeRowsInt8 {
             cases.extend([
                 Case::odd(&INFO, dtype, dims(7, 1003)),
                 Case::odd(&INFO, dtype, dims(5, 4104)),
+                // More than the threads hold.
+                Case::odd(&INFO, dtype, dims(1, 9 * 8192 / dtype.size())),
                 pads(Case::odd(&INFO, dtype, dims(5, 96))),
                 Case::odd(&INFO, dtype, dims(5, 96)).row_pad(1),
                 Case::tiny(&INFO, dtype, dims(1, 1)),

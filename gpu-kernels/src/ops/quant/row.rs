@@ -1,0 +1,118 @@
+//! A row that a block of threads holds, so that memory is read once.
+
+use core::array;
+
+use cuda_std::float::Element;
+use cuda_std::thread;
+use cuda_std::vector::Pack;
+
+use super::blocks::{self, load};
+use crate::rows::{BlockThreads, Threads};
+
+/// The most threads of a block, which share a row.
+pub(crate) const BLOCK: u32 = 512;
+/// The least, because fewer would leave a multiprocessor without warps: it takes 32 blocks.
+const LEAST: usize = 64;
+/// Packs of a thread that stay in registers. What a row has beyond is read again each time.
+const HELD: usize = 8;
+
+/// Threads for a row of `d` elements of `bytes` each: few with many packs each, so that many blocks are there of which some load while others wait.
+pub const fn threads(d: usize, bytes: usize) -> u32 {
+    let threads = d.div_ceil(HELD * 16 / bytes).next_multiple_of(32);
+    if threads < LEAST {
+        LEAST as u32
+    } else if threads > BLOCK as usize {
+        BLOCK
+    } else {
+        threads as u32
+    }
+}
+
+/// Shared memory of `R` reductions.
+pub(crate) type Partials<const R: usize> = <BlockThreads as Threads>::Partials<R>;
+
+/// Where a pack starts, and whether that is inside the row.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) at: u64,
+    pub(crate) inside: bool,
+}
+
+/// A row of `d` elements. With `PACKED` packs of `N` divide d and lie at multiples of 16 bytes, and threads hold them; otherwise they read the row again.
+pub(crate) struct Row<T, const N: usize, const PACKED: bool> {
+    x: *const T,
+    held: [Pack<T, N>; HELD],
+    pub(crate) d: u64,
+}
+
+impl<T: Element, const N: usize, const PACKED: bool> Row<T, N, PACKED> {
+    #[inline(always)]
+    pub(crate) unsafe fn load(x: *const T, d: u64) -> Self {
+        let row = Self { x, held: [Pack([T::from_f32(0.0); N]); HELD], d };
+        let left = row.left(Self::first());
+        let held = array::from_fn(|i| if PACKED { row.values(Self::held(i, left)) } else { row.held[i] });
+        Self { held, ..row }
+    }
+
+    /// Where the packs start that this thread holds. A warp's lie together, so that their addresses differ by constants.
+    #[inline(always)]
+    fn first() -> u32 {
+        let (warp, lane) = (thread::thread_idx_x() / 32, thread::thread_idx_x() % 32);
+        (warp * 32 * HELD as u32 + lane) * N as u32
+    }
+
+    /// How many elements there are from `at` on, or more than any thread holds.
+    #[inline(always)]
+    fn left(&self, at: u32) -> u32 {
+        (self.d.min(1 << 31) as u32).saturating_sub(at)
+    }
+
+    /// The place of pack `i` of those that this thread holds, of which there are `left` elements.
+    #[inline(always)]
+    fn held(i: usize, left: u32) -> Place {
+        let along = (i * 32 * N) as u32;
+        Place { at: u64::from(Self::first() + along), inside: along < left }
+    }
+
+    #[inline(always)]
+    unsafe fn values(&self, Place { at, inside }: Place) -> Pack<T, N> {
+        match (PACKED, inside) {
+            (false, _) => load(self.x, at, self.d, (self.x as usize).is_multiple_of(16)),
+            (true, true) => Pack::load_nc_no_allocate(self.x.add(at as usize)),
+            (true, false) => Pack([T::from_f32(0.0); N]),
+        }
+    }
+
+    /// Calls `f` with every pack of the row and its place, all lanes of a warp together; beyond the end there are zeros.
+    #[inline(always)]
+    pub(crate) unsafe fn each(&self, mut f: impl FnMut(Place, [f32; N])) {
+        let (thread, turn) =
+            (u64::from(thread::thread_idx_x()) * N as u64, u64::from(thread::block_dim_x()) * N as u64);
+        let mut start = 0;
+        if PACKED {
+            let lane = thread::thread_idx_x() % 32 * N as u32;
+            let (left, left_of_warp) = (self.left(Self::first()), self.left(Self::first() - lane));
+            for i in 0..HELD {
+                if Self::held(i, left_of_warp).inside {
+                    f(Self::held(i, left), self.held[i].forget().to_f32());
+                }
+            }
+            start = HELD as u64 * turn;
+        }
+        while start < self.d {
+            let place = Place { at: start + thread, inside: start + thread < self.d };
+            f(place, self.values(place).to_f32());
+            start += turn;
+        }
+    }
+
+    /// Writes a pack of what the row becomes to `q`.
+    #[inline(always)]
+    pub(crate) unsafe fn store<Q: Copy>(&self, pack: Pack<Q, N>, q: *mut Q, Place { at, inside }: Place) {
+        if !PACKED {
+            blocks::store(pack, q, at, self.d, (q as usize).is_multiple_of(N));
+        } else if inside {
+            pack.store_streaming(q.add(at as usize));
+        }
+    }
+}
