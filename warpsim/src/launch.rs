@@ -5,14 +5,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::exec::coop::{GridBarrier, WORKSPACE};
 use crate::exec::grid;
+use crate::heap::{HEAP_BYTES, Heap};
 use crate::ir::Program;
 use crate::lower;
 use crate::memory::{AccessError, Memory};
 use crate::occupancy::Device;
 use crate::ptx::ast::Ast;
 use crate::ptx::{self, ParseError};
-use crate::report::{Fault, Kind, Report};
+use crate::report::{Fault, Finding, Kind, Report};
 use crate::zeroed::OutOfMemory;
 
 /// A parsed PTX module.
@@ -88,13 +90,15 @@ pub struct Launch<'a> {
     pub cluster: [u32; 3],
     /// Dynamic shared memory.
     pub shared_bytes: u32,
+    /// The blocks may wait for each other (`grid.sync()`): refused when the device does not hold all of them at once.
+    pub cooperative: bool,
     /// Each parameter's bytes.
     pub args: &'a [&'a [u8]],
 }
 
 impl Default for Launch<'_> {
     fn default() -> Self {
-        Launch { grid: [1; 3], block: [1; 3], cluster: [1; 3], shared_bytes: 0, args: &[] }
+        Launch { grid: [1; 3], block: [1; 3], cluster: [1; 3], shared_bytes: 0, cooperative: false, args: &[] }
     }
 }
 
@@ -184,17 +188,37 @@ impl Default for Options {
 }
 
 /// A simulated device: memory, and the variables of the modules that ran.
-#[derive(Default)]
 pub struct Gpu {
     pub(crate) memory: Memory,
+    /// Bytes that `malloc` gives at most.
+    heap_bytes: u64,
     /// By module: where its variables are.
     pub(crate) globals: HashMap<u64, Vec<u64>>,
+    /// Where cooperative launches keep the barrier of their grid.
+    workspace: Option<u64>,
+}
+
+impl Default for Gpu {
+    fn default() -> Self {
+        Self::with_heap(HEAP_BYTES)
+    }
 }
 
 impl Gpu {
     /// A device without allocations.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, with a heap from which threads may have so many bytes by `malloc` at once.
+    pub fn with_heap(bytes: u64) -> Self {
+        Gpu { memory: Memory::default(), heap_bytes: bytes, globals: HashMap::new(), workspace: None }
+    }
+
+    /// What launches so far have allocated by `malloc` and not freed. The heap lives on from launch to launch: this is
+    /// asked when no other will come.
+    pub fn leaks(&self) -> Vec<Finding> {
+        self.memory.heap().map_or(vec![], Heap::leaks)
     }
 
     /// Allocates; the name appears in findings. The bytes count as never written.
@@ -268,10 +292,31 @@ impl Gpu {
     fn launch_inner(&mut self, kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Report, Fault> {
         let fault = |kind, message| Fault::of_launch(&kernel.prog.kernel, kind, message);
         let globals = self.load(kernel.module, &kernel.ast, &kernel.prog.kernel)?;
-        let launched =
+        let mut launched =
             grid::prepare(&kernel.prog, launch, options, globals).map_err(|m| fault(Kind::InvalidLaunch, m))?;
         affordable(launch, options).map_err(|m| fault(Kind::InstructionLimit, m))?;
+        if kernel.prog.heap {
+            let made = self.memory.start_heap(self.heap_bytes);
+            made.map_err(|error| Fault::of_memory(&kernel.prog.kernel, error, "for the heap of the device"))?;
+        }
+        if launch.cooperative {
+            launched.grid_barrier = Some(GridBarrier::new(self.workspace(&kernel.prog.kernel)?));
+        }
         grid::run(&kernel.prog, &self.memory, launched, options)
+    }
+
+    /// The workspace of a cooperative launch, its barrier at rest.
+    fn workspace(&mut self, kernel: &str) -> Result<u64, Fault> {
+        let at = match self.workspace {
+            Some(at) => at,
+            None => {
+                let new = self.try_alloc(WORKSPACE, "the workspace of cooperative launches");
+                new.map_err(|error| Fault::of_memory(kernel, error, "for the barrier of the grid"))?
+            }
+        };
+        self.workspace = Some(at);
+        let _ = self.write(at, &[0; WORKSPACE]);
+        Ok(at)
     }
 }
 

@@ -48,7 +48,8 @@
 //! sums are f32 in an order of their own. Warps run with independent lanes that reconverge at post-dominators, of the
 //! ways that do not leave the kernel; lanes that left take no part in barriers. Blocks run over the host's cores; clusters
 //! share memory. Asynchronous work (`cp.async`, bulk and tensor copies, `wgmma`) happens at
-//! once or as late as a wait allows ([`Completion`]).
+//! once or as late as a wait allows ([`Completion`]). The blocks of a cooperative launch are all there at once, and may wait for
+//! each other at the grid's barrier.
 //!
 //! Order between threads is followed lane by lane: through barriers of warps, blocks and clusters, mbarriers, fences,
 //! atomics and other strong accesses to one address, groups of copies and of `wgmma`, and proxy fences. [`Checks::race`]
@@ -71,11 +72,14 @@
 //! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its
 //! initialisation and bulk copies only when these come from another block.
 //!
+//! `malloc` and `free` take from a heap of the device ([`Gpu::with_heap`]). Accesses outside its chunks, to freed ones, wrong
+//! frees and what is left in the end ([`Gpu::leaks`]) are found, and named by the call that allocated them.
+//!
 //! # What is not
 //!
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
-//! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`, sparse `wgmma`,
-//! im2col tensor maps, `multimem`, grid-wide barriers, device-side `malloc`, dynamic parallelism; of the video instructions
+//! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`,
+//! `multimem`, dynamic parallelism; of the video instructions
 //! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0.
 //! An element of local memory counts as written when one of its bytes is: the others may be padding. What is not supported is an error with its line, never
 //! silently skipped.
@@ -95,6 +99,8 @@
 
 mod check;
 mod exec;
+mod heap;
+mod im2col;
 mod ir;
 mod launch;
 mod lower;
@@ -109,6 +115,8 @@ mod tensor_map;
 mod variables;
 mod zeroed;
 
+pub use heap::HEAP_BYTES;
+pub use im2col::Im2col;
 pub use launch::*;
 pub use memory::AccessError;
 pub use metrics::{Line, Metrics, Traffic};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::coop::GridBarrier;
 use super::state::{Split, Warp};
 use crate::check::global::GlobalShadow;
 use crate::ir::Program;
@@ -21,6 +22,8 @@ pub struct Launched {
     pub shared_bytes: u32,
     pub params: Vec<u8>,
     pub globals: Vec<u64>,
+    /// Of a cooperative launch.
+    pub grid_barrier: Option<GridBarrier>,
     pub threads: u32,
     /// Registers of a thread at the start; 0: unknown.
     pub registers: u32,
@@ -165,4 +168,10 @@ impl<'a> Cx<'a> {
 pub fn thread_of(block: [u32; 3], n: u32) -> [u32; 3] {
     let [x, y, _] = block.map(|v| v.max(1));
     [n % x, n / x % y, n / (x * y)]
+}
+
+/// The index of the block with a linear number.
+pub fn block_of(grid: [u32; 3], n: u64) -> [u32; 3] {
+    let (x, y) = (u64::from(grid[0].max(1)), u64::from(grid[1].max(1)));
+    [(n % x) as u32, (n / x % y) as u32, (n / (x * y)) as u32]
 }

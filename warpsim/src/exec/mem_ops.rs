@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::state::*;
-use super::{order, shared, stack, undefined};
+use super::{coop, order, shared, stack, undefined};
 use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::memory::{AccessError, space_of, window};
@@ -57,6 +57,7 @@ pub fn load(
         }
         if a.order != Order::Weak {
             order::hear(cx, cl, w, space, addr, m, a.scope);
+            coop::poll(cx, cl, w, s, addr, m)?;
         }
         Ok(())
     })
@@ -268,7 +269,7 @@ fn common(cx: &mut Cx<'_>, addr: &[u64; 32], m: u32, total: u64) -> Option<usize
     let span = (high - low).saturating_add(total);
     if cx.last_alloc < cx.mem.count() {
         let a = cx.mem.get(cx.last_alloc);
-        if a.live && a.contains(low, span) {
+        if a.live && !a.heap && a.contains(low, span) {
             return Some(cx.last_alloc);
         }
     }
@@ -280,8 +281,9 @@ fn common(cx: &mut Cx<'_>, addr: &[u64; 32], m: u32, total: u64) -> Option<usize
 /// The allocation that holds one lane's bytes, or the fault.
 pub fn locate(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, addr: u64, n: u64, what: &str) -> Result<usize, Fault> {
     cx.mem.find(addr, n).or_else(|e| {
+        let advice = if addr < 4096 { coop::advice(cx) } else { "" };
         let kind = if e == AccessError::Freed { Kind::UseAfterFree } else { Kind::OutOfBounds };
-        cx.fault(w, s, l as u32, kind, format!("{what} of {n} bytes at {}", cx.mem.describe(addr)), Some(addr))
+        cx.fault(w, s, l as u32, kind, format!("{what} of {n} bytes at {}{advice}", cx.mem.describe(addr)), Some(addr))
     })
 }
 
@@ -412,9 +414,4 @@ fn stores_the_same(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, a: Access, t: Tou
             _ => al.load64(at) == v,
         }
     })
-}
-
-pub fn block_of(grid: [u32; 3], n: u64) -> [u32; 3] {
-    let (x, y) = (u64::from(grid[0].max(1)), u64::from(grid[1].max(1)));
-    [(n % x) as u32, (n / x % y) as u32, (n / (x * y)) as u32]
 }

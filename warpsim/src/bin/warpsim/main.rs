@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use warpsim::{Checks, Completion, Device, Gpu, Kernel, Kind, Launch, Module, Options, Progress};
+use warpsim::{Checks, Completion, Device, Gpu, HEAP_BYTES, Kernel, Kind, Launch, Module, Options, Progress};
 
 use buffers::Buffers;
 use demangle::demangle;
@@ -58,6 +58,9 @@ struct Cli {
     /// Warp instructions that a launch may execute
     #[arg(long, default_value_t = Options::default().launch_limit)]
     limit: u64,
+    /// Bytes that threads may have from malloc at once
+    #[arg(long, value_name = "BYTES", default_value_t = HEAP_BYTES)]
+    heap: u64,
     /// Prints the first elements of a buffer after the run: NAME or NAME:COUNT
     #[arg(long)]
     print: Vec<String>,
@@ -81,12 +84,15 @@ struct Shape {
     /// Blocks a cluster
     #[arg(long, default_value = "1", value_parser = args::dims)]
     cluster: [u32; 3],
+    /// The blocks wait for each other (grid.sync()): refused when the GPU does not hold all of them at once
+    #[arg(long)]
+    cooperative: bool,
     /// Bytes of dynamic shared memory
     #[arg(long, default_value_t = 0)]
     shared: u32,
     /// An argument, in order: a number (7, -1, 0.5, f16:0.5), a buffer ([name:]TYPE[COUNT][=zeros|ones|iota|random|none|NUMBER|@FILE]),
-    /// the name of one, a structure ({u32:7,f32:0.5,name}), or a tensor map (map:BUFFER:DIMS:TILE[:SWIZZLE], sizes innermost
-    /// first, 64x128)
+    /// the name of one, a structure ({u32:7,f32:0.5,name}), or a tensor map (map:BUFFER:DIMS:TILE[:SWIZZLE] or
+    /// im2col:BUFFER:DIMS:LOWER:UPPER:CHANNELSxPIXELS[:SWIZZLE], sizes innermost first, 64x128)
     #[arg(long = "arg", allow_hyphen_values = true)]
     args: Vec<String>,
 }
@@ -125,7 +131,7 @@ fn run(cli: &Cli) -> Result<bool, String> {
         list(&module);
         return Ok(true);
     }
-    let (mut gpu, mut buffers) = (Gpu::new(), Buffers::default());
+    let (mut gpu, mut buffers) = (Gpu::with_heap(cli.heap), Buffers::default());
     for spec in &cli.var {
         buffers.variable(&mut gpu, &module, spec).map_err(|e| format!("--var {spec}: {e}"))?;
     }
@@ -135,6 +141,11 @@ fn run(cli: &Cli) -> Result<bool, String> {
             Some(quiet) => clean &= quiet,
             None => return Ok(false),
         }
+    }
+    if cli.check != Checks::NONE {
+        let leaks = gpu.leaks();
+        leaks.iter().for_each(|leak| println!("{leak}"));
+        clean &= leaks.is_empty();
     }
     for spec in &cli.print {
         buffers.print(&gpu, spec)?;
@@ -201,6 +212,7 @@ fn launch(
         block: shape.block,
         cluster: shape.cluster,
         shared_bytes: shape.shared,
+        cooperative: shape.cooperative,
         args: &args,
     };
     let options = Options {
