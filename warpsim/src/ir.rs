@@ -243,6 +243,8 @@ pub enum Special {
     SmId,
     NSmId,
     GridId,
+    /// 1 and 2: the halves of the address of a cooperative launch's workspace.
+    EnvReg(u8),
     LaneMask(MaskRel),
     DynamicSmem,
     TotalSmem,

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::exec::coop::{GridBarrier, WORKSPACE};
 use crate::exec::grid;
 use crate::ir::Program;
 use crate::lower;
@@ -88,13 +89,15 @@ pub struct Launch<'a> {
     pub cluster: [u32; 3],
     /// Dynamic shared memory.
     pub shared_bytes: u32,
+    /// The blocks may wait for each other (`grid.sync()`): refused when the device does not hold all of them at once.
+    pub cooperative: bool,
     /// Each parameter's bytes.
     pub args: &'a [&'a [u8]],
 }
 
 impl Default for Launch<'_> {
     fn default() -> Self {
-        Launch { grid: [1; 3], block: [1; 3], cluster: [1; 3], shared_bytes: 0, args: &[] }
+        Launch { grid: [1; 3], block: [1; 3], cluster: [1; 3], shared_bytes: 0, cooperative: false, args: &[] }
     }
 }
 
@@ -189,6 +192,8 @@ pub struct Gpu {
     pub(crate) memory: Memory,
     /// By module: where its variables are.
     pub(crate) globals: HashMap<u64, Vec<u64>>,
+    /// Where cooperative launches keep the barrier of their grid.
+    workspace: Option<u64>,
 }
 
 impl Gpu {
@@ -268,10 +273,27 @@ impl Gpu {
     fn launch_inner(&mut self, kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Report, Fault> {
         let fault = |kind, message| Fault::of_launch(&kernel.prog.kernel, kind, message);
         let globals = self.load(kernel.module, &kernel.ast, &kernel.prog.kernel)?;
-        let launched =
+        let mut launched =
             grid::prepare(&kernel.prog, launch, options, globals).map_err(|m| fault(Kind::InvalidLaunch, m))?;
         affordable(launch, options).map_err(|m| fault(Kind::InstructionLimit, m))?;
+        if launch.cooperative {
+            launched.grid_barrier = Some(GridBarrier::new(self.workspace(&kernel.prog.kernel)?));
+        }
         grid::run(&kernel.prog, &self.memory, launched, options)
+    }
+
+    /// The workspace of a cooperative launch, its barrier at rest.
+    fn workspace(&mut self, kernel: &str) -> Result<u64, Fault> {
+        let at = match self.workspace {
+            Some(at) => at,
+            None => {
+                let new = self.try_alloc(WORKSPACE, "the workspace of cooperative launches");
+                new.map_err(|error| Fault::of_memory(kernel, error, "for the barrier of the grid"))?
+            }
+        };
+        self.workspace = Some(at);
+        let _ = self.write(at, &[0; WORKSPACE]);
+        Ok(at)
     }
 }
 

@@ -48,7 +48,8 @@
 //! sums are f32 in an order of their own. Warps run with independent lanes that reconverge at post-dominators, of the
 //! ways that do not leave the kernel; lanes that left take no part in barriers. Blocks run over the host's cores; clusters
 //! share memory. Asynchronous work (`cp.async`, bulk and tensor copies, `wgmma`) happens at
-//! once or as late as a wait allows ([`Completion`]).
+//! once or as late as a wait allows ([`Completion`]). The blocks of a cooperative launch are all there at once, and may wait for
+//! each other at the grid's barrier.
 //!
 //! Order between threads is followed lane by lane: through barriers of warps, blocks and clusters, mbarriers, fences,
 //! atomics and other strong accesses to one address, groups of copies and of `wgmma`, and proxy fences. [`Checks::race`]
@@ -75,7 +76,7 @@
 //!
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
 //! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`, sparse `wgmma`,
-//! im2col tensor maps, `multimem`, grid-wide barriers, device-side `malloc`, dynamic parallelism; of the video instructions
+//! im2col tensor maps, `multimem`, device-side `malloc`, dynamic parallelism; of the video instructions
 //! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0.
 //! An element of local memory counts as written when one of its bytes is: the others may be padding. What is not supported is an error with its line, never
 //! silently skipped.

@@ -151,6 +151,10 @@ fn what_cannot_be_is_refused() {
             vec!["--kernel", "fill", "--registers", "600", "--arg", "u8[64]", "--arg", "1"],
             "600 registers a thread: 255 are possible",
         ),
+        (
+            vec!["--launch", "fill --cooperative --grid 3457 --arg u8[64] --arg 1"],
+            "too many blocks in a cooperative launch: 3457, and A100 holds 3456 at once",
+        ),
         (vec!["--launch", "fill --wide 7"], "unexpected argument '--wide'"),
     ];
     for (args, says) in cases {

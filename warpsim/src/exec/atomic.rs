@@ -6,7 +6,7 @@ use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::mem_ops::{addresses, by_space, lanes, locate as locate_global, strength};
 use super::state::*;
-use super::{order, shared};
+use super::{coop, order, shared};
 use crate::ir::*;
 use crate::num;
 use crate::report::{Fault, Kind};
@@ -130,6 +130,7 @@ pub fn run(
                         let t = Touch { lane: l, alloc: k, addr: at, bytes, write: a.op != AtomOp::Cas, marks };
                         check_init(cx, w, s, t);
                         check_race(cx, cl, w, s, t, |_, _| false);
+                        coop::arrive(cx, cl, w, at);
                         let al = cx.mem.get(k);
                         let off = (at - al.base) as usize;
                         al.mark(off, n);

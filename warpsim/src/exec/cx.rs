@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::coop::GridBarrier;
 use super::state::{Split, Warp};
 use crate::check::global::GlobalShadow;
 use crate::ir::Program;
@@ -21,6 +22,8 @@ pub struct Launched {
     pub shared_bytes: u32,
     pub params: Vec<u8>,
     pub globals: Vec<u64>,
+    /// Of a cooperative launch.
+    pub grid_barrier: Option<GridBarrier>,
     pub threads: u32,
     /// Registers of a thread at the start; 0: unknown.
     pub registers: u32,

@@ -11,7 +11,7 @@ use super::cx::{Cx, Launched};
 use super::mem_ops::block_of;
 pub use super::prepare::prepare;
 use super::state::*;
-use super::{misc, run, stuck};
+use super::{coop, misc, run, stuck};
 use crate::check::clocks::Clocks;
 use crate::check::global::GlobalShadow;
 use crate::check::race::SharedShadow;
@@ -157,8 +157,10 @@ fn worker(sh: &Shared<'_>) -> Outcome {
     let mut live: VecDeque<(u64, Cluster, String)> = VecDeque::new();
     let mut output = vec![];
     let mut pool = vec![];
+    // Blocks of a cooperative launch may all wait for each other.
+    let (resident, slice) = if sh.launch.grid_barrier.is_some() { (usize::MAX, 1) } else { (RESIDENT, SLICE) };
     while !sh.stop.load(Relaxed) {
-        if live.len() < RESIDENT {
+        if live.len() < resident {
             let k = sh.next.fetch_add(1, Relaxed);
             if k < sh.clusters {
                 match new_cluster(&mut cx, k, &mut pool) {
@@ -174,7 +176,7 @@ fn worker(sh: &Shared<'_>) -> Outcome {
             break;
         }
         let before = cx.instructions;
-        let ran = run_cluster(&mut cx, &mut c, left.min(SLICE));
+        let ran = run_cluster(&mut cx, &mut c, left.min(slice));
         sh.executed.fetch_add(cx.instructions - before, Relaxed);
         sh.ended.fetch_add(u64::from(matches!(ran, Ok(true))), Relaxed);
         if let Some(tell) = sh.opts.progress {
@@ -251,6 +253,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
             bars: vec![Bar::default(); 16],
             warps: vec![],
             live: warps,
+            grid_arrivals: 0,
             pool: 0,
             shadow: race.then(|| Box::new(SharedShadow::new(bytes, cx.prog.shared_grain))),
             guests: vec![],
@@ -325,7 +328,8 @@ fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64) -> Result<bool, Fa
         for &(b, k) in &order {
             let Some(mut w) = cl.blocks[b].warps[k].take() else { continue };
             if !w.done() {
-                let budget = if cx.opts.seed == 0 { 4096 } else { 1 + cx.random() % 1024 };
+                let most = if cx.launch.grid_barrier.is_some() { coop::TURN } else { 4096 };
+                let budget = if cx.opts.seed == 0 { most } else { 1 + cx.random() % most.min(1024) };
                 let result = run::run_warp(cx, cl, &mut w, budget);
                 live |= !w.done();
                 cl.blocks[b].warps[k] = Some(w);

@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::state::*;
-use super::{order, shared, stack, undefined};
+use super::{coop, order, shared, stack, undefined};
 use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::memory::{AccessError, space_of, window};
@@ -57,6 +57,7 @@ pub fn load(
         }
         if a.order != Order::Weak {
             order::hear(cx, cl, w, space, addr, m, a.scope);
+            coop::poll(cx, cl, w, s, addr, m)?;
         }
         Ok(())
     })
@@ -280,8 +281,9 @@ fn common(cx: &mut Cx<'_>, addr: &[u64; 32], m: u32, total: u64) -> Option<usize
 /// The allocation that holds one lane's bytes, or the fault.
 pub fn locate(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, addr: u64, n: u64, what: &str) -> Result<usize, Fault> {
     cx.mem.find(addr, n).or_else(|e| {
+        let advice = if addr < 4096 { coop::advice(cx) } else { "" };
         let kind = if e == AccessError::Freed { Kind::UseAfterFree } else { Kind::OutOfBounds };
-        cx.fault(w, s, l as u32, kind, format!("{what} of {n} bytes at {}", cx.mem.describe(addr)), Some(addr))
+        cx.fault(w, s, l as u32, kind, format!("{what} of {n} bytes at {}{advice}", cx.mem.describe(addr)), Some(addr))
     })
 }
 

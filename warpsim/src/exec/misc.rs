@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::shared;
 use super::state::*;
-use super::{barrier, early_exit};
+use super::{barrier, coop, early_exit};
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::report::{Fault, Kind};
@@ -16,6 +16,9 @@ pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) 
     w.exit(m);
     if w.done() {
         cl.blocks[w.block].live -= 1;
+        if cl.blocks[w.block].live == 0 {
+            coop::ended(cx, cl, w.block);
+        }
     }
     barrier::cluster_settle(cl, w);
     barrier::after_exit(cx, cl, w);
@@ -104,6 +107,10 @@ fn initial(cx: &Cx<'_>, w: &Warp, rank: u32, init: Init, bases: Bases, frame: u6
         Special::SmId => all(0),
         Special::NSmId => all(1),
         Special::GridId => all(1),
+        Special::EnvReg(n) => {
+            let workspace = l.grid_barrier.as_ref().map_or(0, |g| g.workspace);
+            all(if n == 1 { workspace >> 32 } else { workspace & 0xffff_ffff })
+        }
         Special::LaneMask(rel) => lanes(&|k| {
             let eq = 1u32 << k;
             u64::from(match rel {

@@ -64,6 +64,9 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
         return Err(format!("{has} bytes of static shared memory: more than {MAX_STATIC} have to be dynamic"));
     }
     let registers = registers(prog, threads as u32, opts, device)?;
+    if l.cooperative {
+        super::coop::admit(prog, l, opts.device, registers, shared_bytes)?;
+    }
     let wgmma: Vec<_> = prog.funcs.iter().map(wgmma_regs::named).collect();
     let watch = prog.funcs.iter().zip(&wgmma).map(|(code, named)| watched(code, named)).collect();
     Ok(Launched {
@@ -75,6 +78,7 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
         shared_bytes,
         params,
         globals,
+        grid_barrier: None,
         threads: threads as u32,
         registers,
         watch,

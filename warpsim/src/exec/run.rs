@@ -3,8 +3,8 @@
 use super::cx::Cx;
 use super::state::*;
 use super::{
-    async_copy, atomic, atomic_wide, barrier, call, matrix, mbarrier, mem_ops, misc, mma, offsets, order, registers,
-    st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
+    async_copy, atomic, atomic_wide, barrier, call, coop, matrix, mbarrier, mem_ops, misc, mma, offsets, order,
+    registers, st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
 use crate::ir::{Inst, Op};
@@ -373,7 +373,10 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::Alloca => stack::alloca(cx, w, s, i, m)?,
         Op::Discard => mem_ops::discard(cx, w, s, i, m)?,
         Op::Nop | Op::Prefetch => {}
-        Op::Trap => return cx.fault(w, s, m.trailing_zeros(), Kind::Trap, "the kernel trapped", None),
+        Op::Trap => {
+            let message = format!("the kernel trapped{}", coop::advice(cx));
+            return cx.fault(w, s, m.trailing_zeros(), Kind::Trap, message, None);
+        }
         Op::Printf => misc::printf(cx, cl, w, s, i, m)?,
         Op::AssertFail => return misc::assert_fail(cx, w, s, i, m),
         Op::CpAsync { bytes } => async_copy::cp_async(cx, cl, w, s, i, *bytes, m)?,

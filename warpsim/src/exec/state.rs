@@ -160,6 +160,8 @@ pub struct Block {
     pub bars: Vec<Bar>,
     pub warps: Vec<Option<Box<Warp>>>,
     pub live: usize,
+    /// Arrivals at the grid's barrier.
+    pub grid_arrivals: u32,
     /// Registers that its warps have given back.
     pub pool: u32,
     pub shadow: Option<Box<SharedShadow>>,

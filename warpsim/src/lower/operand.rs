@@ -170,6 +170,8 @@ impl Lower<'_, '_> {
             "%smid" => S::SmId,
             "%nsmid" => S::NSmId,
             "%gridid" => S::GridId,
+            "%envreg1" => S::EnvReg(1),
+            "%envreg2" => S::EnvReg(2),
             "%lanemask_eq" => S::LaneMask(M::Eq),
             "%lanemask_lt" => S::LaneMask(M::Lt),
             "%lanemask_le" => S::LaneMask(M::Le),

@@ -64,6 +64,7 @@ impl Kernel {
             cluster: [self.ctas, 1, 1],
             shared_bytes: self.shared,
             args: &args,
+            ..Launch::default()
         };
         // Kernels that wait for each other fail soon when they wait for ever.
         gpu.launch(&self.kernel, &launch, &Options { instruction_limit: 1 << 24, ..o.clone() })

@@ -81,6 +81,9 @@ struct Shape {
     /// Blocks a cluster
     #[arg(long, default_value = "1", value_parser = args::dims)]
     cluster: [u32; 3],
+    /// The blocks wait for each other (grid.sync()): refused when the GPU does not hold all of them at once
+    #[arg(long)]
+    cooperative: bool,
     /// Bytes of dynamic shared memory
     #[arg(long, default_value_t = 0)]
     shared: u32,
@@ -201,6 +204,7 @@ fn launch(
         block: shape.block,
         cluster: shape.cluster,
         shared_bytes: shape.shared,
+        cooperative: shape.cooperative,
         args: &args,
     };
     let options = Options {

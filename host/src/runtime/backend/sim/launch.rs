@@ -125,7 +125,8 @@ impl Job {
     pub(super) fn run(&self, gpu: &mut Gpu, used: u64) -> Outcome<()> {
         let args: Vec<&[u8]> = self.args.iter().map(Vec::as_slice).collect();
         let Self { grid, block, shared_bytes, .. } = *self;
-        let what = warpsim::Launch { grid, block, cluster: self.function.cluster, shared_bytes, args: &args };
+        let cluster = self.function.cluster;
+        let what = warpsim::Launch { grid, block, cluster, shared_bytes, cooperative: false, args: &args };
         // A mistake in the simulator must not end the program that uses it.
         let ran = catch_unwind(AssertUnwindSafe(|| gpu.launch(&self.function.kernel, &what, &self.options)));
         let (output, findings) = match ran {
