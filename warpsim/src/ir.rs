@@ -193,6 +193,10 @@ pub enum Op {
     Discard,
     Printf,
     AssertFail,
+    /// Bytes in `a`, pointer in `d`.
+    Malloc,
+    /// Pointer in `a`.
+    Free,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -339,6 +343,8 @@ pub struct Program {
     /// Smallest shared access in bytes (decides the shadow's grain).
     pub shared_grain: u32,
     pub global_grain: u32,
+    /// It calls `malloc` or `free`.
+    pub heap: bool,
     /// Some strong access or fence is for the threads of its block only.
     pub narrow: bool,
     pub target: String,

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::exec::coop::{GridBarrier, WORKSPACE};
 use crate::exec::grid;
+use crate::heap::{HEAP_BYTES, Heap};
 use crate::ir::Program;
 use crate::lower;
 use crate::memory::{AccessError, Memory};
 use crate::occupancy::Device;
 use crate::ptx::ast::Ast;
 use crate::ptx::{self, ParseError};
-use crate::report::{Fault, Kind, Report};
+use crate::report::{Fault, Finding, Kind, Report};
 use crate::zeroed::OutOfMemory;
 
 /// A parsed PTX module.
@@ -187,19 +188,37 @@ impl Default for Options {
 }
 
 /// A simulated device: memory, and the variables of the modules that ran.
-#[derive(Default)]
 pub struct Gpu {
     pub(crate) memory: Memory,
+    /// Bytes that `malloc` gives at most.
+    heap_bytes: u64,
     /// By module: where its variables are.
     pub(crate) globals: HashMap<u64, Vec<u64>>,
     /// Where cooperative launches keep the barrier of their grid.
     workspace: Option<u64>,
 }
 
+impl Default for Gpu {
+    fn default() -> Self {
+        Self::with_heap(HEAP_BYTES)
+    }
+}
+
 impl Gpu {
     /// A device without allocations.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, with a heap from which threads may have so many bytes by `malloc` at once.
+    pub fn with_heap(bytes: u64) -> Self {
+        Gpu { memory: Memory::default(), heap_bytes: bytes, globals: HashMap::new(), workspace: None }
+    }
+
+    /// What launches so far have allocated by `malloc` and not freed. The heap lives on from launch to launch: this is
+    /// asked when no other will come.
+    pub fn leaks(&self) -> Vec<Finding> {
+        self.memory.heap().map_or(vec![], Heap::leaks)
     }
 
     /// Allocates; the name appears in findings. The bytes count as never written.
@@ -276,6 +295,10 @@ impl Gpu {
         let mut launched =
             grid::prepare(&kernel.prog, launch, options, globals).map_err(|m| fault(Kind::InvalidLaunch, m))?;
         affordable(launch, options).map_err(|m| fault(Kind::InstructionLimit, m))?;
+        if kernel.prog.heap {
+            let made = self.memory.start_heap(self.heap_bytes);
+            made.map_err(|error| Fault::of_memory(&kernel.prog.kernel, error, "for the heap of the device"))?;
+        }
         if launch.cooperative {
             launched.grid_barrier = Some(GridBarrier::new(self.workspace(&kernel.prog.kernel)?));
         }

@@ -72,11 +72,14 @@
 //! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its
 //! initialisation and bulk copies only when these come from another block.
 //!
+//! `malloc` and `free` take from a heap of the device ([`Gpu::with_heap`]). Accesses outside its chunks, to freed ones, wrong
+//! frees and what is left in the end ([`Gpu::leaks`]) are found, and named by the call that allocated them.
+//!
 //! # What is not
 //!
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
 //! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`, sparse `wgmma`,
-//! im2col tensor maps, `multimem`, device-side `malloc`, dynamic parallelism; of the video instructions
+//! im2col tensor maps, `multimem`, dynamic parallelism; of the video instructions
 //! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0.
 //! An element of local memory counts as written when one of its bytes is: the others may be padding. What is not supported is an error with its line, never
 //! silently skipped.
@@ -96,6 +99,7 @@
 
 mod check;
 mod exec;
+mod heap;
 mod ir;
 mod launch;
 mod lower;
@@ -110,6 +114,7 @@ mod tensor_map;
 mod variables;
 mod zeroed;
 
+pub use heap::HEAP_BYTES;
 pub use launch::*;
 pub use memory::AccessError;
 pub use metrics::{Line, Metrics, Traffic};

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::heap::Heap;
 use crate::ir::MemSpace;
 use crate::zeroed::{OutOfMemory, zeroed};
 
@@ -42,6 +43,8 @@ pub struct Alloc {
     pub size: u64,
     pub name: String,
     pub live: bool,
+    /// The device's heap, in which chunks are what may be accessed.
+    pub heap: bool,
     words: Box<[AtomicU64]>,
     /// One bit a byte: written by the host or a kernel.
     init: Box<[AtomicU64]>,
@@ -73,7 +76,7 @@ macro_rules! typed {
 impl Alloc {
     fn new(base: u64, size: u64, name: &str) -> Result<Self, OutOfMemory> {
         let (words, init) = (zeroed(size.div_ceil(8))?, zeroed(size.div_ceil(64))?);
-        Ok(Alloc { base, size, name: name.to_string(), live: true, words, init })
+        Ok(Alloc { base, size, name: name.to_string(), live: true, heap: false, words, init })
     }
 
     /// The atomic of type `T` at `off`. Panics when it would leave the allocation or is not aligned.
@@ -142,6 +145,7 @@ pub struct Memory {
     allocs: Vec<Alloc>,
     freed: usize,
     next: u64,
+    heap: Option<Heap>,
 }
 
 impl Memory {
@@ -155,6 +159,26 @@ impl Memory {
         self.allocs.push(Alloc::new(base, bytes, name)?);
         self.next = (base + bytes.max(1) + GAP).next_multiple_of(ALIGN);
         Ok(base)
+    }
+
+    /// Makes the heap that threads allocate from, if there is none yet.
+    pub fn start_heap(&mut self, limit: u64) -> Result<(), OutOfMemory> {
+        if self.heap.is_none() {
+            let base = self.alloc(Heap::room(limit), "the heap")?;
+            self.allocs.iter_mut().filter(|a| a.base == base).for_each(|a| a.heap = true);
+            self.heap = Some(Heap::new(base, limit));
+        }
+        Ok(())
+    }
+
+    pub fn heap(&self) -> Option<&Heap> {
+        self.heap.as_ref()
+    }
+
+    /// The allocation that the heap lies in.
+    pub fn heap_index(&self) -> Option<usize> {
+        let base = self.heap.as_ref()?.base;
+        self.allocs.binary_search_by_key(&base, |a| a.base).ok()
     }
 
     pub fn free(&mut self, addr: u64) -> Result<(), AccessError> {
@@ -212,7 +236,10 @@ impl Memory {
         let Some(k) = k.checked_sub(1) else { return Err(AccessError::OutOfBounds) };
         let a = &self.allocs[k];
         match (a.contains(addr, n), a.live) {
-            (true, true) => Ok(k),
+            (true, true) => match &self.heap {
+                Some(heap) if a.heap => heap.find(addr, n).map(|()| k),
+                _ => Ok(k),
+            },
             (true, false) => Err(AccessError::Freed),
             _ => Err(AccessError::OutOfBounds),
         }
@@ -232,11 +259,17 @@ impl Memory {
         let k = self.allocs.partition_point(|a| a.base <= addr);
         let Some(a) = k.checked_sub(1).map(|k| &self.allocs[k]) else {
             return match addr {
-                0..4096 => "a null pointer".into(),
+                0..4096 => {
+                    let refused = self.heap.as_ref().and_then(Heap::refused);
+                    format!("a null pointer{}", refused.unwrap_or_default())
+                }
                 _ => "before every allocation".into(),
             };
         };
         let off = addr - a.base;
+        if let Some(heap) = self.heap.as_ref().filter(|_| a.heap) {
+            return heap.describe(addr);
+        }
         let state = if a.live { "" } else { "freed " };
         if off < a.size {
             format!("byte {off} of {state}`{}` ({} bytes)", a.name, a.size)

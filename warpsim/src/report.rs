@@ -14,8 +14,10 @@ pub enum Kind {
     OutOfBounds,
     /// An address that is not a multiple of what the access needs.
     Misaligned,
-    /// An access to memory that the host has freed.
+    /// An access to memory that the host has freed, or a thread with `free`.
     UseAfterFree,
+    /// A `free` of what `malloc` did not give, or of what was freed before.
+    InvalidFree,
     /// The kernel executed `trap`.
     Trap,
     /// A device-side `assert` failed.
@@ -48,6 +50,8 @@ pub enum Kind {
     EarlyExit,
     /// A warp-wide or aligned instruction executed by part of a warp.
     DivergentBarrier,
+    /// Memory from `malloc` that nobody has freed: see [`crate::Gpu::leaks`].
+    Leak,
     /// Arrivals that disagree about a barrier's number of threads.
     BarrierCount,
     /// Barriers and mbarriers used against their rules.
@@ -66,6 +70,7 @@ impl Kind {
             Kind::OutOfBounds => "out-of-bounds",
             Kind::Misaligned => "misaligned",
             Kind::UseAfterFree => "use-after-free",
+            Kind::InvalidFree => "invalid-free",
             Kind::Trap => "trap",
             Kind::Assert => "assert",
             Kind::Deadlock => "deadlock",
@@ -82,6 +87,7 @@ impl Kind {
             Kind::MissingProxyFence => "missing-proxy-fence",
             Kind::EarlyExit => "early-exit",
             Kind::DivergentBarrier => "divergent-barrier",
+            Kind::Leak => "leak",
             Kind::BarrierCount => "barrier-count",
             Kind::BarrierMisuse => "barrier-misuse",
             Kind::OutOfMemory => "out-of-memory",

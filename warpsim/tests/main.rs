@@ -34,6 +34,7 @@ mod video;
 mod zoo;
 mod zoo_converge;
 mod zoo_grid;
+mod zoo_heap;
 mod zoo_order;
 mod zoo_registers;
 mod zoo_scope;

@@ -156,6 +156,13 @@ impl GlobalShadow {
         }
     }
 
+    /// Forgets all accesses to these bytes.
+    pub fn clear(&self, alloc: usize, off: usize, n: usize) {
+        for granule in off >> self.shift..(off + n) >> self.shift {
+            self.cell(alloc, granule).into_iter().flatten().for_each(|c| c.store(0, Relaxed));
+        }
+    }
+
     fn shelf(&self, place: u64) -> MutexGuard<'_, HashMap<u64, Told>> {
         self.told[(place >> 2) as usize % self.told.len()].lock().unwrap_or_else(PoisonError::into_inner)
     }

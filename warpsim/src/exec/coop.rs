@@ -7,7 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::cx::Cx;
-use super::mem_ops::{block_of, lanes};
+use super::cx::block_of;
+use super::mem_ops::lanes;
 use super::state::{Cluster, Split, Warp};
 use crate::ir::{Init, Program, Special};
 use crate::launch::Launch;

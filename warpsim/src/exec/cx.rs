@@ -169,3 +169,9 @@ pub fn thread_of(block: [u32; 3], n: u32) -> [u32; 3] {
     let [x, y, _] = block.map(|v| v.max(1));
     [n % x, n / x % y, n / (x * y)]
 }
+
+/// The index of the block with a linear number.
+pub fn block_of(grid: [u32; 3], n: u64) -> [u32; 3] {
+    let (x, y) = (u64::from(grid[0].max(1)), u64::from(grid[1].max(1)));
+    [(n % x) as u32, (n / x % y) as u32, (n / (x * y)) as u32]
+}

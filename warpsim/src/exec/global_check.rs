@@ -1,7 +1,7 @@
 //! Checks of global memory: reads of what nobody wrote, and accesses that nothing orders.
 
 use super::cx::Cx;
-use super::mem_ops::block_of;
+use super::cx::block_of;
 use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use super::cx::block_of;
 use super::cx::{Cx, Launched};
-use super::mem_ops::block_of;
 pub use super::prepare::prepare;
 use super::state::*;
 use super::{coop, misc, run, stuck};

@@ -269,7 +269,7 @@ fn common(cx: &mut Cx<'_>, addr: &[u64; 32], m: u32, total: u64) -> Option<usize
     let span = (high - low).saturating_add(total);
     if cx.last_alloc < cx.mem.count() {
         let a = cx.mem.get(cx.last_alloc);
-        if a.live && a.contains(low, span) {
+        if a.live && !a.heap && a.contains(low, span) {
             return Some(cx.last_alloc);
         }
     }
@@ -414,9 +414,4 @@ fn stores_the_same(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, a: Access, t: Tou
             _ => al.load64(at) == v,
         }
     })
-}
-
-pub fn block_of(grid: [u32; 3], n: u64) -> [u32; 3] {
-    let (x, y) = (u64::from(grid[0].max(1)), u64::from(grid[1].max(1)));
-    [(n % x) as u32, (n / x % y) as u32, (n / (x * y)) as u32]
 }

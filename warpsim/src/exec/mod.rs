@@ -18,6 +18,7 @@ pub(crate) mod cx;
 pub(crate) mod early_exit;
 pub(crate) mod global_check;
 pub(crate) mod grid;
+pub(crate) mod heap;
 pub(crate) mod lane;
 pub(crate) mod matrix;
 pub(crate) mod mbarrier;

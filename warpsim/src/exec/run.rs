@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::state::*;
 use super::{
-    async_copy, atomic, atomic_wide, barrier, call, coop, matrix, mbarrier, mem_ops, misc, mma, offsets, order,
+    async_copy, atomic, atomic_wide, barrier, call, coop, heap, matrix, mbarrier, mem_ops, misc, mma, offsets, order,
     registers, st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
@@ -378,6 +378,8 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
             return cx.fault(w, s, m.trailing_zeros(), Kind::Trap, message, None);
         }
         Op::Printf => misc::printf(cx, cl, w, s, i, m)?,
+        Op::Malloc => heap::malloc(cx, w, s, i, m),
+        Op::Free => heap::free(cx, cl, w, s, i, m)?,
         Op::AssertFail => return misc::assert_fail(cx, w, s, i, m),
         Op::CpAsync { bytes } => async_copy::cp_async(cx, cl, w, s, i, *bytes, m)?,
         Op::CpAsyncCommit => async_copy::commit(w, m),

@@ -116,9 +116,35 @@ impl Lower<'_, '_> {
                 let (x, y, z) = (frame(self, 0)?, frame(self, 1)?, frame(self, 2)?);
                 self.emit(Inst { a: x, b: y, c: z, ..Inst::new(Op::AssertFail) });
             }
+            "malloc" | "free" => return self.heap(&target, &args, &rets),
             _ if self.linker.declared(&target) => return self.fail(format!("`{target}` has no body and is not known")),
             _ => return self.fail(format!("`{target}` is not defined")),
         }
+        Ok(())
+    }
+
+    /// `malloc` and `free`: their argument and result lie in the frame.
+    fn heap(&mut self, name: &str, args: &[(u32, u32)], rets: &[(u32, u32)]) -> R<()> {
+        let results = usize::from(name == "malloc");
+        let (&[(from, 8)], true) = (args, rets.len() == results && rets.iter().all(|r| r.1 == 8)) else {
+            return self.fail(format!("`{name}` takes one argument of 8 bytes and has {results} results"));
+        };
+        self.linker.heap = true;
+        let access =
+            Access { space: MemSpace::Local, bytes: 8, count: 1, sext: 0, order: Order::Weak, scope: Scope::Gpu };
+        let given = self.temp(Class::Q);
+        let mut load = Inst { a: self.constant(Class::R, Init::Local(from)), ..Inst::new(Op::Ld(access)) };
+        self.ext(&mut load, &[given], &[]);
+        self.emit(load);
+        let [(to, _)] = *rets else {
+            self.emit(Inst { a: given, ..Inst::new(Op::Free) });
+            return Ok(());
+        };
+        let result = self.temp(Class::Q);
+        self.emit(Inst { d: result, a: given, ..Inst::new(Op::Malloc) });
+        let mut store = Inst { a: self.constant(Class::R, Init::Local(to)), ..Inst::new(Op::St(access)) };
+        self.ext(&mut store, &[], &[result]);
+        self.emit(store);
         Ok(())
     }
 }

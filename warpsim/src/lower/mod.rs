@@ -53,6 +53,7 @@ pub(crate) struct Linker<'a> {
     pub shared_grain: u32,
     pub global_grain: u32,
     pub narrow: bool,
+    pub heap: bool,
 }
 
 /// Lowers one kernel and every function that it may call.
@@ -76,6 +77,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         shared_grain: 4,
         global_grain: 4,
         narrow: false,
+        heap: false,
     };
     let mut funcs = vec![];
     while funcs.len() < linker.queue.len() {
@@ -117,6 +119,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         shared_grain: linker.shared_grain,
         global_grain: linker.global_grain,
         narrow: linker.narrow,
+        heap: linker.heap,
         target: ast.target.clone(),
     })
 }

@@ -21,3 +21,24 @@ extern "C" __global__ void halves(int *part, int *out, int last) {
   grid.barrier_wait(std::move(token));
   if (threadIdx.x == 0) out[blockIdx.x] = part[(blockIdx.x + 1) % gridDim.x] + before;
 }
+// Every thread grows a list, and another launch adds it up and frees it.
+struct Node { Node *next; int value; };
+extern "C" __global__ void grow(Node **heads, int count) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  Node *head = nullptr;
+  for (int k = 0; k < count + i % 3; k++) {
+    Node *n = (Node *)malloc(sizeof(Node));
+    if (!n) break;
+    *n = Node{head, i + k};
+    head = n;
+  }
+  heads[i] = head;
+}
+extern "C" __global__ void fell(Node **heads, int *sums) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, sum = 0;
+  for (Node *n = heads[i]; n;) { Node *next = n->next; sum += n->value; free(n); n = next; }
+  int *twice = new int[2];
+  twice[0] = twice[1] = sum;
+  sums[i] = twice[0] + twice[1];
+  delete[] twice;
+}

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use warpsim::{Checks, Completion, Device, Gpu, Kernel, Kind, Launch, Module, Options, Progress};
+use warpsim::{Checks, Completion, Device, Gpu, HEAP_BYTES, Kernel, Kind, Launch, Module, Options, Progress};
 
 use buffers::Buffers;
 use demangle::demangle;
@@ -58,6 +58,9 @@ struct Cli {
     /// Warp instructions that a launch may execute
     #[arg(long, default_value_t = Options::default().launch_limit)]
     limit: u64,
+    /// Bytes that threads may have from malloc at once
+    #[arg(long, value_name = "BYTES", default_value_t = HEAP_BYTES)]
+    heap: u64,
     /// Prints the first elements of a buffer after the run: NAME or NAME:COUNT
     #[arg(long)]
     print: Vec<String>,
@@ -128,7 +131,7 @@ fn run(cli: &Cli) -> Result<bool, String> {
         list(&module);
         return Ok(true);
     }
-    let (mut gpu, mut buffers) = (Gpu::new(), Buffers::default());
+    let (mut gpu, mut buffers) = (Gpu::with_heap(cli.heap), Buffers::default());
     for spec in &cli.var {
         buffers.variable(&mut gpu, &module, spec).map_err(|e| format!("--var {spec}: {e}"))?;
     }
@@ -138,6 +141,11 @@ fn run(cli: &Cli) -> Result<bool, String> {
             Some(quiet) => clean &= quiet,
             None => return Ok(false),
         }
+    }
+    if cli.check != Checks::NONE {
+        let leaks = gpu.leaks();
+        leaks.iter().for_each(|leak| println!("{leak}"));
+        clean &= leaks.is_empty();
     }
     for spec in &cli.print {
         buffers.print(&gpu, spec)?;
