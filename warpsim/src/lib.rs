@@ -78,7 +78,7 @@
 //! # What is not
 //!
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
-//! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`, sparse `wgmma`,
+//! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`,
 //! im2col tensor maps, `multimem`, dynamic parallelism; of the video instructions
 //! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0.
 //! An element of local memory counts as written when one of its bytes is: the others may be padding. What is not supported is an error with its line, never

@@ -210,7 +210,7 @@ pub struct Mma {
     pub sat: bool,
     /// For `.b1`: AND instead of XOR.
     pub and: bool,
-    /// `mma.sp`: A holds only what its metadata names.
+    /// `.sp`: A holds only what its metadata names.
     pub sparse: Option<Sparse>,
     /// wgmma: A comes from registers.
     pub a_regs: bool,
@@ -221,7 +221,7 @@ pub struct Mma {
     pub trans_b: bool,
 }
 
-/// What `mma.sp` says about its metadata.
+/// What a sparse multiplication says about its metadata.
 #[derive(Debug, Clone, Copy)]
 pub struct Sparse {
     /// Which lanes of each group of four hold the metadata.

@@ -30,7 +30,6 @@ const REFUSED: &[&str] = &[
     "multimem.ld_reduce.relaxed.sys.global.add.f32 %f1, [%x1];",
     "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r1, %r2, %r3, %r4}, {%f1, %f2, %f3, %f4}, %r5, 2;",
     "mma.sp.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1}, {%r1}, {%f1, %f2, %f3, %f4}, %r5, 0;",
-    "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1, %f2, %f3, %f4}, %x1, %x2, %r5, 0, 1, 1, 1, 0, 0;",
     "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4, %f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3, %r4}, {%f1, %f2, %f3, %f4, %f1, %f2, %f3, %f4};",
     "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%r1, %r2, %r3, %r4}, %x1, %x2, 1;",
     "wmma.load.a.sync.aligned.row.m8n32k16.global.s4 {%r1}, [%x1], 8;",

@@ -27,6 +27,7 @@ mod rare;
 mod sources;
 mod spaces;
 mod sparse;
+mod sparse_wgmma;
 mod st_async;
 mod triton;
 mod triton_matmul;

@@ -6,15 +6,15 @@ use crate::common::*;
 use warpsim::{Gpu, Kind, bf16_bits, f16_bits};
 
 /// Where the metadata of columns lies: (lane of a group, first bit) by selector, row / 8 and chunk.
-type Place = fn(usize, usize, usize) -> (usize, usize);
+pub(crate) type Place = fn(usize, usize, usize) -> (usize, usize);
 
-struct Case {
-    types: &'static str,
-    k: usize,
-    bits: usize,
-    selectors: usize,
-    encode: fn(i32) -> u32,
-    place: Place,
+pub(crate) struct Case {
+    pub types: &'static str,
+    pub k: usize,
+    pub bits: usize,
+    pub selectors: usize,
+    pub encode: fn(i32) -> u32,
+    pub place: Place,
 }
 
 /// Both rows of a group in one word.
@@ -34,7 +34,7 @@ fn wide(_: usize, high: usize, c: usize) -> (usize, usize) {
     (high + if c < 8 { 0 } else { 2 }, c % 8 * 4)
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let f16 = |v: i32| u32::from(f16_bits(v.into()));
     let bf16 = |v: i32| u32::from(bf16_bits(v.into()));
     let tf32 = |v: i32| (v as f32).to_bits();
@@ -81,28 +81,35 @@ fn module(c: &Case, form: &str, selector: usize) -> String {
     )
 }
 
+/// Elements of a chunk that four bits of metadata speak of.
+pub(crate) fn chunk_of(bits: usize) -> usize {
+    [(32, 2), (16, 4), (8, 4), (4, 8)].iter().find(|c| c.0 == bits).unwrap().1
+}
+
+/// Four bits of metadata, and the places in the chunk that they name.
+pub(crate) fn chosen(chunk: usize, choice: usize) -> (u32, Vec<usize>) {
+    if chunk == 2 {
+        return [(0b0100, vec![0]), (0b1110, vec![1])][choice % 2].clone();
+    }
+    let (x, y) = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)][choice % 6];
+    let width = chunk / 4;
+    let places = [x, y].iter().flat_map(|p| (0..width).map(move |e| p * width + e)).collect();
+    (x as u32 | (y as u32) << 2, places)
+}
+
 /// The registers, and the dense product plus one.
 fn problem(c: &Case, selector: usize, seed: u64) -> (Vec<u32>, Vec<i32>) {
     let (k, held, per) = (c.k, c.k / 2, 32 / c.bits);
     let registers = held * 16 / 32 / per;
     let small = |n: usize, seed: u64| noise(n, seed).iter().map(|v| (v * 3.9) as i32).collect::<Vec<_>>();
     let (packed, b) = (small(16 * held, seed), small(8 * k, seed + 1));
-    let chunk = [(32, 2), (16, 4), (8, 4), (4, 8)].iter().find(|(bits, _)| *bits == c.bits).unwrap().1;
+    let chunk = chunk_of(c.bits);
     let mut choices = noise(16 * k / chunk, seed + 2).into_iter().map(|v| ((v + 1.0) * 1000.0) as usize);
     // Lanes that the selector does not name hold no valid metadata.
     let (mut dense, mut metadata) = (vec![0; 16 * k], [0u32; 32]);
     for row in 0..16 {
         for at in 0..k / chunk {
-            let choice = choices.next().unwrap();
-            let (nibble, places) = match chunk {
-                2 => [(0b0100, vec![0]), (0b1110, vec![1])][choice % 2].clone(),
-                _ => {
-                    let (x, y) = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)][choice % 6];
-                    let width = chunk / 4;
-                    let places = [x, y].iter().flat_map(|p| (0..width).map(move |e| p * width + e)).collect();
-                    (x as u32 | (y as u32) << 2, places)
-                }
-            };
+            let (nibble, places) = chosen(chunk, choices.next().unwrap());
             for (e, place) in places.iter().enumerate() {
                 dense[row * k + at * chunk + place] = packed[row * held + at * chunk / 2 + e];
             }

@@ -1,4 +1,5 @@
-//! `mma.sp`: where the elements that A holds stand in its rows.
+//! `mma.sp`, and `wgmma.mma_async.sp`, each warp of which finds the metadata of its 16 rows as the former does: where the
+//! elements that A holds stand in its rows.
 //!
 //! Four bits of metadata choose half of a chunk: two of four elements by two bits each; for 4-bit types two of four
 //! pairs; for tf32 one of two elements, as the two 16-bit halves that it is made of.

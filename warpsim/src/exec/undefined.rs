@@ -29,7 +29,11 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         p if p.is_some() => m & if i.guard_neg { !w.regs.pred(p) } else { w.regs.pred(p) },
         _ => m,
     };
-    let values = if matches!(i.op, Op::Wgmma(_)) { &list[list.len()..] } else { &list[defs..] };
+    let values = match &i.op {
+        // The metadata alone.
+        Op::Wgmma(info) => &list[list.len() - usize::from(info.sparse.is_some())..],
+        _ => &list[defs..],
+    };
     let missing = |regs: &[Reg]| regs.iter().filter(|r| code.follows(**r)).fold(0, |b, r| b | reads & !written(w, *r));
     let (address, given) = match i.op {
         Op::Warp(WarpOp::Shfl(_)) => (missing(&[i.b, i.c]) | missing(values), 0),

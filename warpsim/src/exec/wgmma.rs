@@ -9,7 +9,7 @@ use super::cx::Cx;
 use super::mma::{element, integer, is_int};
 use super::run::Flow;
 use super::state::*;
-use super::{shared, warp_ops, wgmma_regs};
+use super::{shared, sparse, warp_ops, wgmma_regs};
 use crate::check::race::Stamp;
 use crate::ir::*;
 use crate::launch::Completion;
@@ -23,6 +23,8 @@ pub struct WgOp {
     d: Vec<Reg>,
     bases: Bases,
     a_frag: [[u32; 32]; 4],
+    /// Of a sparse one: see [`sparse::columns`].
+    columns: Option<Vec<u8>>,
     a: Option<Desc>,
     b: Desc,
     accumulate: bool,
@@ -117,12 +119,16 @@ pub fn issue(
         d: list[..defs].to_vec(),
         bases: s.bases,
         a_frag: [[0; 32]; 4],
+        columns: None,
         a,
         b,
         accumulate: w.regs.pred(i.c) & 1 == 1,
         group: u32::MAX,
         done: false,
     };
+    if let (Some(sparse), Some(metadata)) = (info.sparse, list.last()) {
+        op.columns = Some(sparse::columns(cx, w, s, info, sparse, *metadata)?);
+    }
     if info.a_regs {
         for (k, r) in list[2 * defs..].iter().enumerate().take(4) {
             op.a_frag[k] = *w.regs.r(*r);
@@ -147,10 +153,15 @@ fn warp_rows(w: &Warp) -> usize {
     16 * (w.id % 4)
 }
 
+/// What A holds of a row: half when it is sparse.
+fn held(info: &Mma) -> usize {
+    usize::from(info.k) / if info.sparse.is_some() { 2 } else { 1 }
+}
+
 fn tiles(op: &WgOp, w: &Warp, mut f: impl FnMut(usize)) {
     let (n, k) = (usize::from(op.info.n), usize::from(op.info.k));
     if let Some(a) = &op.a {
-        pieces(a, warp_rows(w), 16, k, op.info.a.bits() as usize / 8, |_, _, at| f(at));
+        pieces(a, warp_rows(w), 16, held(&op.info), op.info.a.bits() as usize / 8, |_, _, at| f(at));
     }
     pieces(&op.b, 0, n, k, op.info.b.bits() as usize / 8, |_, _, at| f(at));
 }
@@ -268,7 +279,7 @@ fn matrix<T: Copy>(
 
 fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp) {
     let info = &op.info;
-    let (n, k) = (usize::from(info.n), usize::from(info.k));
+    let (n, k, held) = (usize::from(info.n), usize::from(info.k), held(info));
     let (ba, bb) = (info.a.bits() as usize / 8, info.b.bits() as usize / 8);
     let sh = &cl.blocks[w.block].shared[..];
     let saved = (w.regs.rb, w.regs.qb, w.regs.pb);
@@ -276,17 +287,21 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp) {
     let first = warp_rows(w);
     let fragment = |l: usize, r: usize, e: usize, per: usize| (l / 4 + 8 * (r & 1), per * (l % 4 + 4 * (r >> 1)) + e);
     if is_int(info.a) {
-        let mut a = vec![0i32; 16 * k];
+        let mut a = vec![0i32; 16 * held];
         match &op.a {
-            Some(d) => a = matrix(sh, d, first, 16, k, ba, 0, |v| integer(info.a, v, 0)),
-            None => scatter(&op.a_frag, 4, k, &mut a, |l, r, e| fragment(l, r, e, 4), |v, e| integer(info.a, v, e)),
+            Some(d) => a = matrix(sh, d, first, 16, held, ba, 0, |v| integer(info.a, v, 0)),
+            None => scatter(&op.a_frag, 4, held, &mut a, |l, r, e| fragment(l, r, e, 4), |v, e| integer(info.a, v, e)),
         }
         let b = matrix(sh, &op.b, 0, n, k, bb, 0, |v| integer(info.b, v, 0));
         for (c, r) in op.d.iter().enumerate() {
             let d = &mut w.regs.r[w.regs.rb + r.slot()];
             for (l, v) in d.iter_mut().enumerate() {
                 let (row, col) = place(l, c);
-                let sum: i64 = a[row * k..][..k].iter().zip(&b[col * k..][..k]).map(|(x, y)| i64::from(x * y)).sum();
+                let (x, y) = (&a[row * held..][..held], &b[col * k..][..k]);
+                let sum: i64 = match &op.columns {
+                    None => x.iter().zip(y).map(|(p, q)| i64::from(p * q)).sum(),
+                    Some(at) => x.iter().zip(&at[row * held..]).map(|(p, k)| i64::from(p * y[usize::from(*k)])).sum(),
+                };
                 let start = if op.accumulate { i64::from(*v as i32) } else { 0 };
                 *v = if info.sat {
                     (start + sum).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32
@@ -297,10 +312,12 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp) {
         }
     } else {
         let per = 32 / info.a.bits() as usize;
-        let mut a = vec![0f32; 16 * k];
+        let mut a = vec![0f32; 16 * held];
         match &op.a {
-            Some(d) => a = matrix(sh, d, first, 16, k, ba, 0.0, |v| element(info.a, v, 0)),
-            None => scatter(&op.a_frag, per, k, &mut a, |l, r, e| fragment(l, r, e, per), |v, e| element(info.a, v, e)),
+            Some(d) => a = matrix(sh, d, first, 16, held, ba, 0.0, |v| element(info.a, v, 0)),
+            None => {
+                scatter(&op.a_frag, per, held, &mut a, |l, r, e| fragment(l, r, e, per), |v, e| element(info.a, v, e))
+            }
         }
         let b = matrix(sh, &op.b, 0, n, k, bb, 0.0, |v| element(info.b, v, 0));
         let sign = if info.neg_a != info.neg_b { -1.0 } else { 1.0 };
@@ -314,8 +331,9 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp) {
         let mut sums = vec![0f32; 16 * n];
         for row in 0..16 {
             let out = &mut sums[row * n..][..n];
-            for kk in 0..k {
-                let x = a[row * k + kk] * sign;
+            for e in row * held..(row + 1) * held {
+                let x = a[e] * sign;
+                let kk = op.columns.as_ref().map_or(e % held, |at| at[e].into());
                 for (o, y) in out.iter_mut().zip(&bt[kk * n..][..n]) {
                     *o += x * y;
                 }

@@ -47,11 +47,17 @@ impl WgRegs {
 pub fn named(code: &Code) -> Vec<bool> {
     let mut out = vec![false; code.nr as usize];
     for i in code.insts.iter().filter(|i| matches!(i.op, Op::Wgmma(_))) {
-        for r in &code.lists[i.ext as usize..i.ext as usize + usize::from(i.len)] {
+        for r in works_on(code, i) {
             out[r.slot()] = true;
         }
     }
     out
+}
+
+/// The accumulators and fragments of a `wgmma`: metadata is read when it is issued.
+fn works_on<'a>(code: &'a Code, i: &Inst) -> &'a [Reg] {
+    let metadata = usize::from(matches!(&i.op, Op::Wgmma(info) if info.sparse.is_some()));
+    &code.lists[i.ext as usize..][..usize::from(i.len) - metadata]
 }
 
 /// An instruction other than `wgmma` that reads or writes such registers. Moves from one to another are the compiler's
@@ -82,7 +88,7 @@ pub fn access(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
 
 /// A multiplication takes its registers over.
 pub fn issue(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, group: u32) {
-    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
+    let list = works_on(&cx.prog.funcs[s.func as usize], i);
     let base = w.regs.rb;
     let mut state = std::mem::take(&mut w.wg_regs);
     for r in list {

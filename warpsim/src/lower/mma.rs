@@ -164,9 +164,7 @@ impl Lower<'_, '_> {
     }
 
     fn wgmma_mma(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
-        if m.take("sp") {
-            return self.fail("sparse wgmma is not supported: multiply with the zeros");
-        }
+        let sparse = m.take("sp");
         let [sm, sn, sk] = self.shape(m)?;
         let sat = m.take("satfinite");
         m.take("and");
@@ -178,9 +176,23 @@ impl Lower<'_, '_> {
             Elem::S8 | Elem::U8 | Elem::E4M3 | Elem::E5M2 => 32,
             _ => 0,
         };
+        let k_ok = if sparse { 2 * k_ok } else { k_ok };
         if sm != 64 || sk != k_ok || sn % 8 != 0 || sn == 0 || sn > 256 {
             return self.fail("the shape or type is not supported");
         }
+        // Behind the matrices stand the metadata and its selector.
+        let (sparse, metadata, a) = match a {
+            [d, x, y, metadata, selector, rest @ ..] if sparse => {
+                let sparse = self.sparse(selector, ea, sk, false)?;
+                (
+                    Some(sparse),
+                    Some(self.src(metadata, Ty::B(32))?),
+                    [&[d.clone(), x.clone(), y.clone()], rest].concat(),
+                )
+            }
+            _ => (None, None, a.to_vec()),
+        };
+        let a = &a[..];
         self.count(a, 4, 8)?;
         let dd = self.reg_list(&a[0], true)?;
         let want = usize::from(sn) / if d == Elem::F16 { 4 } else { 2 };
@@ -217,7 +229,7 @@ impl Lower<'_, '_> {
             c: d,
             sat,
             and: false,
-            sparse: None,
+            sparse,
             a_regs,
             neg_a: sa == -1,
             neg_b: sb == -1,
@@ -225,7 +237,7 @@ impl Lower<'_, '_> {
             trans_b: tb != 0,
         };
         let mut i = Inst { a: desc_a, b: desc_b, c: scale, ..Inst::new(Op::Wgmma(Arc::new(info))) };
-        let uses: Vec<Reg> = dd.iter().copied().chain(frag).collect();
+        let uses: Vec<Reg> = dd.iter().copied().chain(frag).chain(metadata).collect();
         self.ext(&mut i, &dd, &uses);
         self.emit(i);
         Ok(())
