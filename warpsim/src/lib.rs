@@ -79,7 +79,7 @@
 //!
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
 //! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`,
-//! im2col tensor maps, `multimem`, dynamic parallelism; of the video instructions
+//! `multimem`, dynamic parallelism; of the video instructions
 //! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0.
 //! An element of local memory counts as written when one of its bytes is: the others may be padding. What is not supported is an error with its line, never
 //! silently skipped.
@@ -100,6 +100,7 @@
 mod check;
 mod exec;
 mod heap;
+mod im2col;
 mod ir;
 mod launch;
 mod lower;
@@ -115,6 +116,7 @@ mod variables;
 mod zeroed;
 
 pub use heap::HEAP_BYTES;
+pub use im2col::Im2col;
 pub use launch::*;
 pub use memory::AccessError;
 pub use metrics::{Line, Metrics, Traffic};

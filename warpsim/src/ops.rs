@@ -263,6 +263,8 @@ pub struct TensorCopy {
     pub rank: u8,
     pub multicast: bool,
     pub reduce: Option<AtomOp>,
+    /// Of pixels, by an im2col map.
+    pub im2col: bool,
 }
 
 /// `st.async` and `red.async`: elements of so many bytes.

@@ -2,6 +2,7 @@
 //!
 //! The 128 bytes are this simulator's own; a real driver's descriptor is opaque and not understood.
 
+use crate::im2col::Im2col;
 use crate::ir::{AtomOp, NumTy};
 
 /// Element type.
@@ -97,7 +98,7 @@ impl Swizzle {
     }
 }
 
-/// A tiled tensor, innermost dimension first.
+/// A tensor, innermost dimension first, and what a copy takes of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMap {
     /// Element type.
@@ -108,12 +109,14 @@ pub struct TensorMap {
     pub dims: Vec<u64>,
     /// Bytes between neighbours in each dimension but the first.
     pub strides: Vec<u64>,
-    /// Elements of a tile in each dimension.
+    /// Elements of a tile in each dimension; of an im2col map channels and pixels.
     pub tile: Vec<u32>,
     /// How a tile lies in shared memory.
     pub swizzle: Swizzle,
     /// Elements outside the tensor read as NaN instead of zero.
     pub nan_fill: bool,
+    /// Copies take pixels, not tiles.
+    pub im2col: Option<Im2col>,
 }
 
 /// Marks the 128 bytes as a map.
@@ -132,6 +135,8 @@ pub(crate) mod field {
     pub const STEPS: usize = 96;
     pub const FILL: usize = 116;
     pub const INTERLEAVE: usize = 120;
+    /// 1: im2col, whose corners lie where the outer sizes of a tile would be, 16 bits each.
+    pub const MODE: usize = 124;
 }
 
 impl TensorMap {
@@ -178,6 +183,7 @@ impl TensorMap {
             tile: tile.to_vec(),
             swizzle,
             nan_fill: false,
+            im2col: None,
         })
     }
 
@@ -195,6 +201,13 @@ impl TensorMap {
             put(field::STEPS + 4 * k, 1);
             // As in hardware 32 bits, of which 0 means 2^32.
             put(field::DIMS + 4 * k, self.dims[k] as u32);
+        }
+        if let Some(i) = &self.im2col {
+            put(field::MODE, 1);
+            for (k, (lower, upper)) in i.lower.iter().zip(&i.upper).enumerate() {
+                put(field::TILE + 4 * (2 + k), *lower as u32 & 0xffff | (*upper as u32) << 16);
+                put(field::STEPS + 4 * (1 + k), i.steps.get(k).copied().unwrap_or(1));
+            }
         }
         out[field::ADDRESS..field::ADDRESS + 8].copy_from_slice(&self.address.to_le_bytes());
         for (k, v) in self.strides.iter().enumerate() {
@@ -229,12 +242,27 @@ impl TensorMap {
         if u32_at(field::INTERLEAVE) != 0 {
             return Err("interleaved layouts are not supported".into());
         }
-        if (0..rank).any(|k| u32_at(field::STEPS + 4 * k) != 1) {
+        let im2col = u32_at(field::MODE) == 1;
+        if (0..rank).any(|k| u32_at(field::STEPS + 4 * k) != 1) && !im2col {
             return Err("element strides other than 1 are not supported".into());
         }
         let dims: Vec<_> = (0..rank).map(|k| u64::from(u32_at(field::DIMS + 4 * k).wrapping_sub(1)) + 1).collect();
         let strides: Vec<_> = (0..rank - 1).map(|k| u64_at(field::STRIDES + 8 * k)).collect();
         let tile: Vec<_> = (0..rank).map(|k| u32_at(field::TILE + 4 * k)).collect();
+        if im2col {
+            let corner = |k: usize| u32_at(field::TILE + 4 * (2 + k));
+            let spatial = 0..rank.saturating_sub(2);
+            let pixels = Im2col {
+                lower: spatial.clone().map(|k| i32::from(corner(k) as i16)).collect(),
+                upper: spatial.clone().map(|k| i32::from((corner(k) >> 16) as i16)).collect(),
+                steps: spatial.map(|k| u32_at(field::STEPS + 4 * (1 + k))).collect(),
+                channels: tile[0],
+                pixels: u32_at(field::TILE + 4),
+            };
+            let mut t = Self::im2col(*ty, u64_at(field::ADDRESS), &dims, &strides, pixels, *swizzle)?;
+            t.nan_fill = u32_at(field::FILL) != 0;
+            return Ok(t);
+        }
         let mut t = Self::tiled(*ty, u64_at(field::ADDRESS), &dims, &strides, &tile, *swizzle)?;
         t.nan_fill = u32_at(field::FILL) != 0;
         Ok(t)

@@ -18,6 +18,7 @@ mod forms;
 mod fuzz;
 mod guards;
 mod hopper;
+mod im2col;
 mod instructions;
 mod limits;
 mod mbarrier;

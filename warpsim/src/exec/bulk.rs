@@ -15,6 +15,8 @@ pub enum Far {
     Tensor {
         map: Box<TensorMap>,
         at: [i64; 5],
+        /// Of an im2col copy.
+        off: [i64; 3],
     },
     Peer {
         block: u32,
@@ -61,9 +63,9 @@ impl BulkOp {
     pub fn spans(&self, mut f: impl FnMut(u64, u64)) {
         match &self.far {
             Far::Linear { addr, bytes } => f(*addr, *bytes as u64),
-            Far::Tensor { map, at } => {
+            Far::Tensor { map, at, off } => {
                 let es = map.data_type.bytes() as u64;
-                rows(map, at, |_, addr, lo, hi| f(addr + lo as u64 * es, (hi - lo) as u64 * es));
+                rows(map, at, off, |_, addr, lo, hi| f(addr + lo as u64 * es, (hi - lo) as u64 * es));
             }
             Far::Peer { .. } | Far::Value(_) => {}
         }
@@ -78,10 +80,19 @@ impl BulkOp {
 }
 
 /// Calls `f(first byte in the tile, address, first and last element inside)` for each row that touches the tensor.
-pub fn rows(map: &TensorMap, at: &[i64; 5], mut f: impl FnMut(usize, u64, usize, usize)) {
+pub fn rows(map: &TensorMap, at: &[i64; 5], off: &[i64; 3], mut f: impl FnMut(usize, u64, usize, usize)) {
     let n = map.dims.len();
     let es = map.data_type.bytes();
     let row_bytes = map.tile[0] as usize * es;
+    let lo = (-at[0]).clamp(0, i64::from(map.tile[0])) as usize;
+    let hi = (map.dims[0] as i64 - at[0]).clamp(0, i64::from(map.tile[0])) as usize;
+    if lo >= hi {
+        return;
+    }
+    let first = at[0] * es as i64;
+    if let Some(i) = &map.im2col {
+        return map.pixels(i, at, off, |p, addr| f(p * row_bytes, (addr + first) as u64, lo, hi));
+    }
     let count: usize = map.tile[1..].iter().map(|t| *t as usize).product();
     'rows: for r in 0..count {
         let mut rest = r;
@@ -95,11 +106,7 @@ pub fn rows(map: &TensorMap, at: &[i64; 5], mut f: impl FnMut(usize, u64, usize,
             }
             addr += c * map.strides[d - 1] as i64;
         }
-        let lo = (-at[0]).clamp(0, i64::from(map.tile[0])) as usize;
-        let hi = (map.dims[0] as i64 - at[0]).clamp(0, i64::from(map.tile[0])) as usize;
-        if lo < hi {
-            f(r * row_bytes, (addr + at[0] * es as i64) as u64, lo, hi);
-        }
+        f(r * row_bytes, (addr + first) as u64, lo, hi);
     }
 }
 
@@ -114,12 +121,12 @@ pub fn gather(cx: &Cx<'_>, cl: &Cluster, op: &BulkOp) -> Vec<u8> {
             out.copy_from_slice(&cl.blocks[*block as usize].shared[*off as usize..*off as usize + bytes])
         }
         Far::Value(data) => out.copy_from_slice(data),
-        Far::Tensor { map, at } => {
+        Far::Tensor { map, at, off } => {
             let es = map.data_type.bytes();
             if map.nan_fill {
                 out.fill(0xff);
             }
-            rows(map, at, |byte, addr, lo, hi| {
+            rows(map, at, off, |byte, addr, lo, hi| {
                 let _ = cx.mem.read(addr + (lo * es) as u64, &mut out[byte + lo * es..byte + hi * es]);
             });
         }
@@ -175,9 +182,11 @@ pub fn write_global(cx: &Cx<'_>, op: &BulkOp, data: &[u8]) {
     };
     match &op.far {
         Far::Linear { addr, .. } => put(*addr, data),
-        Far::Tensor { map, at } => {
+        Far::Tensor { map, at, off } => {
             let es = map.data_type.bytes();
-            rows(map, at, |byte, addr, lo, hi| put(addr + (lo * es) as u64, &data[byte + lo * es..byte + hi * es]));
+            rows(map, at, off, |byte, addr, lo, hi| {
+                put(addr + (lo * es) as u64, &data[byte + lo * es..byte + hi * es])
+            });
         }
         Far::Peer { .. } | Far::Value(_) => {}
     }

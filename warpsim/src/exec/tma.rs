@@ -213,9 +213,21 @@ pub fn tensor(
                 None,
             );
         }
-        let mut at = [0i64; 5];
-        for (d, r) in list[2..].iter().enumerate() {
+        if map.im2col.is_some() != t.im2col {
+            let (is, by) = if t.im2col { ("a tiled tensor map", "im2col") } else { ("an im2col tensor map", "tile") };
+            let what = format!("{is} with a copy by .{by}");
+            return cx.fault(w, s, l as u32, Kind::IllegalInstruction, what, Some(map_addr));
+        }
+        let (mut at, mut off) = ([0i64; 5], [0i64; 3]);
+        let (coordinates, offsets) = list[2..].split_at(usize::from(t.rank));
+        for (d, r) in coordinates.iter().enumerate() {
             at[d] = i64::from(w.regs.r(*r)[l] as i32);
+        }
+        for (d, r) in offsets.iter().enumerate() {
+            off[d] = i64::from(w.regs.r(*r)[l] & 0xffff);
+        }
+        if let Some(what) = map.im2col_wrong(&at, &off) {
+            return cx.fault(w, s, l as u32, Kind::IllegalInstruction, what, None);
         }
         let bytes = map.tile_bytes();
         let addr = mbarrier::smem_address(cx, w, s, i.a, l)?;
@@ -246,7 +258,7 @@ pub fn tensor(
             if t.load { list[0] } else { Reg::NONE },
             if t.multicast { list[1] } else { Reg::NONE },
         )?;
-        let far = Far::Tensor { map: Box::new(map), at };
+        let far = Far::Tensor { map: Box::new(map), at, off };
         issue(
             cx,
             cl,

@@ -152,13 +152,11 @@ impl Lower<'_, '_> {
         let (Some(to_shared), Some(from_shared)) = (to_shared, from_shared) else {
             return self.fail("the state spaces are missing");
         };
-        m.take("tile");
-        if m.find(|s| s.starts_with("im2col").then_some(())).is_some() {
-            return self.fail("tensor maps of the im2col kind are not modelled: copy tiles");
-        }
+        // Loads have offsets, stores and reductions have none.
+        let pixels = m.one_of(&["tile", if to_shared { "im2col" } else { "im2col_no_offs" }]) == Some(1);
         let multicast = m.take("multicast::cluster");
         m.one_of(&["mbarrier::complete_tx::bytes", "bulk_group"]);
-        let policy = self.cache_hints(m);
+        self.cache_hints(m);
         m.take("noftz");
         let op = if reduce { self.reduce_op(m) } else { None };
         if reduce && op.is_none() {
@@ -166,7 +164,7 @@ impl Lower<'_, '_> {
         }
         if tensor {
             let Some(rank) = rank else { return self.fail("the number of dimensions is missing") };
-            return self.tensor_copy(a, rank, to_shared, multicast, op, policy);
+            return self.tensor_copy(a, rank, to_shared, multicast, op, pixels);
         }
         let num = if reduce {
             Some(match self.need_ty(m)? {
@@ -207,7 +205,7 @@ impl Lower<'_, '_> {
         load: bool,
         multicast: bool,
         reduce: Option<AtomOp>,
-        _policy: bool,
+        im2col: bool,
     ) -> R<()> {
         let (smem, map) = if load { (0, 1) } else { (1, 0) };
         let smem = self.addr_reg(self.arg(a, smem)?)?;
@@ -223,18 +221,34 @@ impl Lower<'_, '_> {
         }
         let coords = match rest.as_slice() {
             [Arg::Vec(v)] => v,
-            _ => return self.fail("coordinates in braces are needed (im2col offsets are not supported)"),
+            _ => return self.fail("coordinates in braces are needed"),
         };
         if coords.len() != usize::from(rank) {
             return self.fail("as many coordinates as dimensions are needed");
         }
         let bar = if load { self.addr_reg(self.arg(a, 2)?)? } else { N };
-        let mask = if multicast { self.src(self.arg(a, 3)?, Ty::B(16))? } else { N };
+        let mask = if multicast { self.src(self.arg(a, 3 + usize::from(im2col))?, Ty::B(16))? } else { N };
         let mut uses = vec![bar, mask];
         for c in coords {
             uses.push(self.src(c, Ty::S(32))?);
         }
-        let mut i = Inst { a: smem, b: map, ..Inst::new(Op::Tensor(TensorCopy { load, rank, multicast, reduce })) };
+        if im2col && rank < 3 {
+            return self.fail("an im2col copy has three to five dimensions");
+        }
+        if im2col && load {
+            let offsets = match self.arg(a, 3)? {
+                Arg::Vec(v) if v.len() == usize::from(rank) - 2 => v,
+                _ => {
+                    return self
+                        .fail("an im2col load needs an offset for each dimension but the channels and the batch");
+                }
+            };
+            for o in offsets {
+                uses.push(self.src(o, Ty::U(16))?);
+            }
+        }
+        let mut i =
+            Inst { a: smem, b: map, ..Inst::new(Op::Tensor(TensorCopy { load, rank, multicast, reduce, im2col })) };
         self.ext(&mut i, &[], &uses);
         self.emit(i);
         Ok(())
