@@ -151,6 +151,8 @@ fn what_cannot_be_is_refused() {
             vec!["--kernel", "fill", "--registers", "600", "--arg", "u8[64]", "--arg", "1"],
             "600 registers a thread: 255 are possible",
         ),
+        (fill("im2col:x:1x2:3", "1"), "im2col:BUFFER:DIMS:LOWER:UPPER:CHANNELSxPIXELS[:SWIZZLE] is needed"),
+        (fill("im2col:x:64x8x8x2:0x0:0x0:64x16", "1"), "no buffer `x` so far"),
         (
             vec!["--launch", "fill --cooperative --grid 3457 --arg u8[64] --arg 1"],
             "too many blocks in a cooperative launch: 3457, and A100 holds 3456 at once",

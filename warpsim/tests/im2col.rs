@@ -1,4 +1,5 @@
-//! Tensor copies pixel by pixel, against a walk over all places that a filter comes to.
+//! Tensor copies pixel by pixel, against a walk over all places that a filter comes to. An H200 loads the same in each case, and
+//! raises an illegal instruction where a copy starts beyond the box.
 
 use crate::common::*;
 use warpsim::{DataType, Fault, Gpu, Im2col, Kind, Launch, Module, Options, Report, Swizzle, TensorMap};

@@ -58,7 +58,8 @@ impl Desc {
         let (r8, rin) = (row / 8, row % 8);
         let linear = match (self.transposed, self.swizzle) {
             (false, Swizzle::None) => r8 * self.stride + rin * 16 + k / 16 * self.leading + k % 16,
-            (false, sw) => r8 * self.stride + rin * sw.span() + k,
+            // Only B of a sparse multiplication has rows that are longer than a swizzle spans.
+            (false, sw) => r8 * self.stride + rin * sw.span() + k / sw.span() * self.leading + k % sw.span(),
             // Here `row` is k and `k` the byte along m or n.
             (true, Swizzle::None) => r8 * self.leading + rin * 16 + k / 16 * self.stride + k % 16,
             (true, sw) => r8 * self.stride + rin * sw.span() + k / sw.span() * self.leading + k % sw.span(),

@@ -1,6 +1,6 @@
 //! Kernel arguments, and the memory behind them.
 
-use warpsim::{Gpu, Module, Swizzle, TensorMap};
+use warpsim::{Gpu, Im2col, Module, Swizzle, TensorMap};
 
 use crate::npy;
 use crate::values::{Ty, scalar};
@@ -27,6 +27,8 @@ impl Buffers {
             self.structure(fields, bytes)?
         } else if let Some(rest) = spec.strip_prefix("map:") {
             self.map(rest)?
+        } else if let Some(rest) = spec.strip_prefix("im2col:") {
+            self.im2col(rest)?
         } else if spec.contains('[') {
             self.create(gpu, spec)?.to_le_bytes().to_vec()
         } else if let Some(b) = self.list.iter().find(|b| b.name == spec) {
@@ -147,26 +149,35 @@ impl Buffers {
         let [name, dims, tile, rest @ ..] = parts.as_slice() else {
             return Err("map:BUFFER:DIMS:TILE[:SWIZZLE] is needed".into());
         };
-        let b = self.list.iter().find(|b| b.name == *name).ok_or_else(|| format!("no buffer `{name}` so far"))?;
-        let sizes = |s: &str| {
-            let size = |v: &str| v.parse::<u32>().map_err(|_| format!("`{v}` is not a size"));
-            s.split('x').map(size).collect::<Result<Vec<_>, _>>()
+        let (b, dims, strides) = self.tensor(name, dims)?;
+        let (tile, swizzle) = (sizes(tile)?, swizzle(rest)?);
+        Ok(TensorMap::tiled(b.ty.tensor(), b.addr, &dims, &strides, &tile, swizzle)?.encode().to_vec())
+    }
+
+    /// `BUFFER:DIMS:LOWER:UPPER:CHANNELSxPIXELS[:SWIZZLE]`
+    fn im2col(&self, spec: &str) -> Result<Vec<u8>, String> {
+        let parts: Vec<&str> = spec.split(':').collect();
+        let [name, dims, lower, upper, pixels, rest @ ..] = parts.as_slice() else {
+            return Err("im2col:BUFFER:DIMS:LOWER:UPPER:CHANNELSxPIXELS[:SWIZZLE] is needed".into());
         };
-        let (dims, tile): (Vec<u64>, _) = (sizes(dims)?.into_iter().map(u64::from).collect(), sizes(tile)?);
+        let (b, dims, strides) = self.tensor(name, dims)?;
+        let [channels, pixels] = sizes(pixels)?[..] else { return Err("channels x pixels are needed".into()) };
+        let pixels = Im2col { lower: sizes(lower)?, upper: sizes(upper)?, steps: vec![], channels, pixels };
+        let map = TensorMap::im2col(b.ty.tensor(), b.addr, &dims, &strides, pixels, swizzle(rest)?)?;
+        Ok(map.encode().to_vec())
+    }
+
+    /// A buffer, its sizes as a tensor without gaps, and the strides of that.
+    fn tensor(&self, name: &str, dims: &str) -> Result<(&Buffer, Vec<u64>, Vec<u64>), String> {
+        let b = self.list.iter().find(|b| b.name == name).ok_or_else(|| format!("no buffer `{name}` so far"))?;
+        let dims: Vec<u64> = sizes::<u32>(dims)?.into_iter().map(u64::from).collect();
         let mut strides = vec![];
         let mut at = b.ty.bytes() as u64;
         for d in dims.iter().take(dims.len().saturating_sub(1)) {
             at = at.checked_mul(*d).ok_or("the sizes are too large")?;
             strides.push(at);
         }
-        let swizzle = match rest {
-            [] | ["none"] => Swizzle::None,
-            ["32"] => Swizzle::B32,
-            ["64"] => Swizzle::B64,
-            ["128"] => Swizzle::B128,
-            _ => return Err("the swizzle is none, 32, 64 or 128".into()),
-        };
-        Ok(TensorMap::tiled(b.ty.tensor(), b.addr, &dims, &strides, &tile, swizzle)?.encode().to_vec())
+        Ok((b, dims, strides))
     }
 
     fn bytes(&self, gpu: &Gpu, name: &str, most: usize) -> Result<(&Buffer, Vec<u8>), String> {
@@ -190,6 +201,21 @@ impl Buffers {
         let (name, file) = spec.split_once('=').ok_or("NAME=FILE.npy is needed")?;
         let (b, raw) = self.bytes(gpu, name, usize::MAX)?;
         std::fs::write(file, npy::write(&b.ty.numpy(), b.count, &raw)).map_err(|e| format!("{file}: {e}"))
+    }
+}
+
+/// `8x4x2`
+fn sizes<T: std::str::FromStr>(s: &str) -> Result<Vec<T>, String> {
+    s.split('x').map(|v| v.parse().map_err(|_| format!("`{v}` is not a size"))).collect()
+}
+
+fn swizzle(words: &[&str]) -> Result<Swizzle, String> {
+    match words {
+        [] | ["none"] => Ok(Swizzle::None),
+        ["32"] => Ok(Swizzle::B32),
+        ["64"] => Ok(Swizzle::B64),
+        ["128"] => Ok(Swizzle::B128),
+        _ => Err("the swizzle is none, 32, 64 or 128".into()),
     }
 }
 

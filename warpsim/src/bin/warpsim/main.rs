@@ -91,8 +91,8 @@ struct Shape {
     #[arg(long, default_value_t = 0)]
     shared: u32,
     /// An argument, in order: a number (7, -1, 0.5, f16:0.5), a buffer ([name:]TYPE[COUNT][=zeros|ones|iota|random|none|NUMBER|@FILE]),
-    /// the name of one, a structure ({u32:7,f32:0.5,name}), or a tensor map (map:BUFFER:DIMS:TILE[:SWIZZLE], sizes innermost
-    /// first, 64x128)
+    /// the name of one, a structure ({u32:7,f32:0.5,name}), or a tensor map (map:BUFFER:DIMS:TILE[:SWIZZLE] or
+    /// im2col:BUFFER:DIMS:LOWER:UPPER:CHANNELSxPIXELS[:SWIZZLE], sizes innermost first, 64x128)
     #[arg(long = "arg", allow_hyphen_values = true)]
     args: Vec<String>,
 }
