@@ -13,17 +13,17 @@ pub(crate) fn kernel(shared: u32, body: &str) -> String {
     )
 }
 
-pub(crate) struct Bug {
-    pub name: &'static str,
+pub(crate) struct Bug<'a> {
+    pub name: &'a str,
     pub threads: u32,
     pub blocks: u32,
-    pub bad: &'static str,
+    pub bad: &'a str,
     /// What is replaced in `bad` to mend it, and by what.
-    pub mend: (&'static str, &'static str),
+    pub mend: (&'a str, &'a str),
     pub kind: Kind,
 }
 
-pub(crate) fn launch(text: &str, b: &Bug, o: &Options) -> Result<Vec<warpsim::Finding>, warpsim::Fault> {
+pub(crate) fn launch(text: &str, b: &Bug<'_>, o: &Options) -> Result<Vec<warpsim::Finding>, warpsim::Fault> {
     let k = Module::parse(text)
         .unwrap_or_else(|e| panic!("{}: {e}", b.name))
         .kernel("k")
@@ -37,7 +37,7 @@ pub(crate) fn launch(text: &str, b: &Bug, o: &Options) -> Result<Vec<warpsim::Fi
     g.launch(&k, &l, &o).map(|r| r.findings)
 }
 
-pub(crate) fn check(b: Bug) {
+pub(crate) fn check(b: Bug<'_>) {
     for o in all_options() {
         let found = match launch(&kernel(8192, b.bad), &b, &o) {
             Ok(f) => f,
