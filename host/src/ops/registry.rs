@@ -48,6 +48,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &gemm::gemm_grouped_backward::GEMM_GROUPED_BACKWARD,
     &gemm::gemm_grouped_masked::GEMM_GROUPED_MASKED,
     &gemm::gemm_int8::GEMM_INT8,
+    &gemm::gemm_mxfp8::GEMM_MXFP8,
     &gemm::gemm_tf32::GemmTf32,
     &gemm::gemm_w4a16::GEMM_W4A16,
     &gemm::gemm_w8a16::GEMM_W8A16,

@@ -90,17 +90,17 @@ pub unsafe fn gemm_fp8_blocks_mma<C: Element, const V: usize>(
     b_scales: *const f32,
 ) {
     type Products = mma::Floats8<f8e4m3>;
-    const STEPS: u32 = GROUP / mma::depth::<f8e4m3>();
-    let steps = problem.k.div_ceil(mma::depth::<f8e4m3>());
+    const SLICES: u32 = GROUP / 32;
+    let slices = 2 * problem.k.div_ceil(mma::depth::<f8e4m3>());
     let mut total: Sums<f32> = [[[0.0; 4]; _]; _];
-    let settle = |step: u32, place: Place, sums: &mut Sums<f32>| {
-        let is_last = step + 1 == steps;
-        if step % STEPS != STEPS - 1 && !is_last {
+    let settle = |slice: u32, place: Place, sums: &mut Sums<f32>| {
+        let is_last = slice + 1 == slices;
+        if slice % SLICES != SLICES - 1 && !is_last {
             return;
         }
         let scales = Scales::new(a_scales, b_scales, &problem, place.column);
         for i in 0..total.len() {
-            let group = (step / STEPS) as usize;
+            let group = (slice / SLICES) as usize;
             let rows =
                 [0, 8].map(|below| *scales.row(place.row + i as u32 * 16 + below).add(group) * *scales.b.add(group));
             for j in 0..total[0].len() {

@@ -160,7 +160,7 @@ pub(super) struct Place {
 
 /// C = A·B, and what the epilogue makes of it, + β·C, of the block's tile.
 ///
-/// After each stage `settle` is called with its number, the place and the sums.
+/// After each 32 bytes of k, of which a stage has two, `settle` is called with their number, the place and the sums.
 #[inline(always)]
 pub(super) unsafe fn run<P, C, E, const A_MN: bool, const B_MN: bool, const V: usize>(
     a: *const P::A,
@@ -285,8 +285,8 @@ pub(super) unsafe fn multiply<P: Product, const A_MN: bool, const B_MN: bool, co
                     P::add(&mut sums[i][j], fragments_a[i], b);
                 }
             }
+            settle(step * 2 + half, place, &mut sums);
         }
-        settle(step, place, &mut sums);
     }
     sums
 }

@@ -12,6 +12,7 @@ pub mod gemm_grouped;
 pub mod gemm_grouped_backward;
 pub mod gemm_grouped_masked;
 pub mod gemm_int8;
+pub mod gemm_mxfp8;
 pub mod gemm_tf32;
 pub mod gemm_w4a16;
 pub mod gemm_w8a16;

@@ -32,7 +32,7 @@ pub(in super::super) struct Output<'a, C, E> {
     /// The consumer's two buffers.
     pub(super) slabs: [SharedPtr<u8>; 2],
     /// The barrier that its threads share.
-    pub(super) barrier: u32,
+    pub(in super::super) barrier: u32,
 }
 
 /// Columns whose reads are under way while the ones before are computed.

@@ -43,6 +43,34 @@ pub(in super::super) enum Scaling {
     Rows,
     /// Each block of so many elements along k, of a row of `a` and of as many rows of `b`.
     Blocks(usize),
+    /// Each so many elements along k of a row of either: powers of two.
+    Powers(usize),
+}
+
+impl Scaling {
+    /// The type of the scales.
+    const fn dtype(self) -> DType {
+        match self {
+            Self::Powers(_) => DType::F8E8M0,
+            _ => DType::F32,
+        }
+    }
+
+    /// Rows of `b` that share a scale.
+    const fn rows(self) -> usize {
+        match self {
+            Self::Blocks(of) => of,
+            _ => 1,
+        }
+    }
+
+    /// Elements along k that share one, of `k`.
+    const fn depth(self, k: usize) -> usize {
+        match self {
+            Self::Rows => k,
+            Self::Blocks(of) | Self::Powers(of) => of,
+        }
+    }
 }
 
 /// A product of 8-bit elements in the registry.
@@ -81,7 +109,9 @@ impl ScaledProduct {
     fn scales(&self, [m, n, k]: [usize; 3], scales: usize) -> [Vec<usize>; 2] {
         match self.scaling {
             Scaling::Rows => [vec![scales], vec![if scales == 1 && m > 1 { 1 } else { n }]],
-            Scaling::Blocks(of) => [vec![m, k.div_ceil(of)], vec![n.div_ceil(of), k.div_ceil(of)]],
+            Scaling::Blocks(of) | Scaling::Powers(of) => {
+                [vec![m, k.div_ceil(of)], vec![n.div_ceil(self.scaling.rows()), k.div_ceil(of)]]
+            }
         }
     }
 
@@ -90,8 +120,37 @@ impl ScaledProduct {
         match (self.scaling, shape) {
             (Scaling::Rows, [1]) => 0,
             (Scaling::Rows, _) => row,
-            (Scaling::Blocks(_), shape) => row / rows_each * shape[1] + group,
+            (_, shape) => row / rows_each * shape[1] + group,
         }
+    }
+}
+
+/// Ones and zeros, whose sums of groups are exact.
+const EXACT: Values = Values::Bernoulli { p: 0.5 };
+
+impl ScaledProduct {
+    /// Scales far from one, on both paths, where all else is exact.
+    fn far_scales(&self) -> impl Iterator<Item = Case> {
+        let (info, greatest) = (self.info, 2f64.powi(127));
+        let up_to = |high: f64| Values::Uniform { low: 0.0, high };
+        let pairs = [
+            (Values::Constant(greatest), Values::Constant(1.0 / greatest)),
+            (Values::Constant(1.0 / greatest), up_to(greatest)),
+            (Values::Constant(greatest), up_to(2f64.powi(-20))),
+            // Great ones among others in a word, and results that are subnormal.
+            (up_to(2f64.powi(66)), up_to(2f64.powi(-66))),
+            (Values::Constant(1.0 / greatest), Values::Constant(2f64.powi(-9))),
+            (Values::Specials, up_to(1.0)),
+            (up_to(1.0), Values::Specials),
+        ];
+        (0..).zip(pairs).flat_map(move |(i, (of_a, of_b))| {
+            // Rows at multiples of 16 bytes, and not.
+            [(24 + i, 40, 176), (7 + i, 9, 75)].map(|(m, n, k)| {
+                let case = Case::boundary(info, DType::F32, [("m", m), ("n", n), ("k", k), ("scales", m)]);
+                let case = case.values("a", EXACT).values("b", EXACT);
+                case.values("a_scales", of_a).values("b_scales", of_b)
+            })
+        })
     }
 }
 
@@ -150,6 +209,12 @@ impl Operator for ScaledProduct {
             cases.push(to(several.clone().param(A_TYPE.name, ParamValue::Choice("float8_e5m2"))));
         }
         cases.push(to(several));
+        if let Scaling::Powers(_) = self.scaling {
+            // Scales of a stage as words, to the end of the last one's k and before it.
+            let words = Case::odd(info, DType::F32, dims(200, 140, 1008, 200));
+            cases.push(to(words));
+            cases.extend(self.far_scales().map(to));
+        }
         cases
     }
 
@@ -163,9 +228,9 @@ impl Operator for ScaledProduct {
         let [of_a, of_b] = self.scales([m, n, k], scales);
         let specs = [
             InputSpec::new("a", a, [m, k], values),
-            InputSpec::new("a_scales", DType::F32, of_a, SCALES),
+            InputSpec::new("a_scales", self.scaling.dtype(), of_a, SCALES),
             InputSpec::new("b", self.b, [n, k], values),
-            InputSpec::new("b_scales", DType::F32, of_b, SCALES),
+            InputSpec::new("b_scales", self.scaling.dtype(), of_b, SCALES),
         ];
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
@@ -194,10 +259,6 @@ impl Operator for ScaledProduct {
         let scales = [inputs.get("a_scales")?, inputs.get("b_scales")?];
         let [a_scales, b_scales] = scales.map(|scales| scales.to_f64());
         let [of_a, of_b] = scales.map(|scales| scales.shape());
-        let rows_each = match self.scaling {
-            Scaling::Rows => 1,
-            Scaling::Blocks(of) => of,
-        };
         let n = b.shape()[0];
         let b_rows: Vec<_> = (0..n).map(|j| reference::row(b, j)).collect();
         Ok(reference::by_row(rows, |i| {
@@ -207,12 +268,10 @@ impl Operator for ScaledProduct {
                     let columns = g * of..((g + 1) * of).min(a.len());
                     let sum: f64 = columns.map(|k| a[k] * b[k]).sum();
                     let scale = |scales: &[f64], shape, row, each| scales[self.place(shape, row, g, each)];
-                    sum * scale(&a_scales, of_a, i, 1) * scale(&b_scales, of_b, j, rows_each)
+                    sum * scale(&a_scales, of_a, i, 1) * scale(&b_scales, of_b, j, self.scaling.rows())
                 };
-                match self.scaling {
-                    Scaling::Rows => group(0, a.len()),
-                    Scaling::Blocks(of) => (0..a.len().div_ceil(of)).map(|g| group(g, of)).sum(),
-                }
+                let depth = self.scaling.depth(a.len()).max(1);
+                (0..a.len().div_ceil(depth)).map(|g| group(g, depth)).sum()
             };
             b_rows.iter().enumerate().map(dot).collect()
         }))
@@ -226,12 +285,13 @@ impl Operator for ScaledProduct {
             return Ok(Tolerance::rounded(to, 0.0, relative, why));
         }
         let [k] = case.dims(["k"])?;
+        if case.values_of("a") == Some(EXACT) {
+            let relative = (k as f64 / 32.0).ceil() * roundoff(DType::F32);
+            return Ok(Tolerance::new(1e-45, relative, "a rounding in f32 each group, of sums without cancellation"));
+        }
         // What a tensor core sums before f32 does: 32 products at a time, each aligned to the greatest addend and cut 13 bits below it, all towards zero,
         // so that errors of steps add up. Sums have a size of √k, and are worth the greatest scales.
-        let depth = match self.scaling {
-            Scaling::Rows => k,
-            Scaling::Blocks(of) => k.min(of),
-        };
+        let depth = k.min(self.scaling.depth(k));
         let (steps, size) = ((depth as f64 / 32.0).max(1.0), (depth.max(16) as f64).sqrt());
         let groups = (k as f64 / depth.max(1) as f64).sqrt().max(1.0);
         let abs = groups * steps * 4.0 * size * 2f64.powi(-13) * GREATEST_SCALE * GREATEST_SCALE;
@@ -242,7 +302,7 @@ impl Operator for ScaledProduct {
     fn cost(&self, case: &Case) -> Result<Cost> {
         let [m, n, k, scales] = case.dims(["m", "n", "k", "scales"])?;
         let of_scales: usize = self.scales([m, n, k], scales).iter().map(|shape| shape.iter().product::<usize>()).sum();
-        let bytes = m * k + n * k + 4 * of_scales + m * n * target(&case.params)?.size();
+        let bytes = m * k + n * k + self.scaling.dtype().size() * of_scales + m * n * target(&case.params)?.size();
         Ok(Cost::compute(bytes as u64, 2 * (m * n * k) as u64, Bound::Tensor(self.b)))
     }
 }

@@ -1,0 +1,335 @@
+//! Product of matrices in MXFP8: 8-bit floats with a power of two for each 32 along k.
+//!
+//! # Math
+//! cᵢⱼ = Σ_g sᵃ(i, g)·sᵇ(j, g)·Σ_{k in group g} aᵢₖ·bⱼₖ, over groups of 32 of k.
+//!
+//! # Layout
+//! `a` is m × k, E4M3 or E5M2, and `b` n × k, E4M3, both K-major; `a_scales` is m × ⌈k/32⌉ and `b_scales` n × ⌈k/32⌉, E8M0, dense: as
+//! [`quantize_mxfp8_1x32`](crate::ops::quant::quantize_mxfp8_1x32) writes them.
+//!
+//! # Mapping
+//! Hopper has no instruction that takes such scales: a group is one instruction's 32 of k, multiplied from nothing by each of two consumer warpgroups,
+//! 64 × 128 of it, and added times its scales to sums in registers. Two operations an element: times the row's scale, which a thread takes
+//! from the word of its stage's four, then a fused multiply-add with the column's. Those of 128 columns are wanted by all warps: each
+//! thread widens a column's a stage ahead into shared memory, in the order in which lanes load four at once. Elsewhere the sums of
+//! [`gemm_fp8`](super::gemm_fp8)'s products are scaled twice a stage.
+//!
+//! # Shared memory
+//! Hopper: 5 stages × (128 + 128) × 128 bytes + 4 × 8 KiB for the epilogue + 2 × 2 × 2 KiB of scales + barriers. Elsewhere as [`gemm`](super::gemm).
+//!
+//! # Numerics
+//! A group's sum p is a multiple of 2⁻²⁵ below 2³⁰, and scales lie between 2⁻¹²⁷ and 2¹²⁷. Scales of A are made 2¹⁶ times greater and those of B as much
+//! smaller: then p·sᵃ is exact for every sᵃ below 2⁶⁵, sᵇ for all, and the multiply-add rounds once. Warps that meet a greater sᵃ in a stage, or NaN, give
+//! B's scale the part of it that would overflow. NaN as a scale makes NaN of what it touches. What the tensor core loses when it aligns addends
+//! is lost within a group only.
+//!
+//! # Cost
+//! 2·m·n·k FLOPs, and m·n·k/16 for the scales, which are what it waits for: of a group a warp scheduler issues 2 · 128 operations
+//! on sums and 2 · 8 loads of scales, while the tensor cores work 128 cycles. They are busy less than half of the time.
+//!
+//! # Limits
+//! As [`gemm_fp8`](super::gemm_fp8).
+//!
+//! # Sources
+//! Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0, section 6.1.
+
+use core::array;
+use core::marker::PhantomData;
+
+use cuda_std::float::Element;
+use cuda_std::fp8::{Float8, f8e8m0};
+use cuda_std::launch::TensorMap;
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::thread::named_barrier;
+use cuda_std::vector::Pack;
+use cuda_std::{f8e4m3, kernel, math, shared_field, thread, warp, wgmma};
+
+use super::Problem;
+use super::epilogue::Factor;
+use super::hopper::{
+    self, CLUSTER, CONSUMERS, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M,
+    Tiles, WARPGROUP, Walk,
+};
+use super::mma::{self, Place, Shared, Sums};
+
+/// Elements along k that share a scale.
+pub const GROUP: u32 = 32;
+/// Columns of C a block computes on Hopper.
+pub const BLOCK_N: u32 = 128;
+
+const B_BYTES: usize = (BLOCK_N * STAGE_BYTES) as usize;
+const STAGES: usize = 5;
+/// Groups of a stage on Hopper, whose scales are a word.
+const GROUPS: u32 = STAGE_BYTES / GROUP;
+
+/// Scales of A are so many powers of two greater, and those of B smaller.
+const SHIFT: u32 = 16;
+/// Codes from here on, and NaN, are great.
+const GREAT: u32 = 0xc0;
+
+/// A scale of A that is not great.
+#[inline(always)]
+fn row_factor(code: u32) -> f32 {
+    // The code of the least is 0, whose exponent f32 would have no normal number for.
+    f32::from_bits((code + SHIFT) << 23)
+}
+
+/// Any scale of A as two factors, of which the first takes all of a group's sums exactly.
+#[inline(always)]
+fn row_factors(code: u32) -> [f32; 2] {
+    match code {
+        0xff => [f32::NAN, 1.0],
+        GREAT.. => [f32::from_bits((code + SHIFT - 64) << 23), f32::from_bits((127 + 64) << 23)],
+        _ => [row_factor(code), 1.0],
+    }
+}
+
+/// A scale of B.
+#[inline(always)]
+fn column_factor(code: u32) -> f32 {
+    f8e8m0::from_bits(code as u8).to_f32() * f32::from_bits((127 - SHIFT) << 23)
+}
+
+/// Adds a group's products of two rows, the first of each four numbers being two columns of one and the others the same of the other, times the codes' scales
+/// and those of the columns.
+#[inline(always)]
+fn add_scaled<const N: usize, const GREAT_ROWS: bool>(
+    sums: &mut [f32; N],
+    products: &[f32; N],
+    rows: [u32; 2],
+    column: impl Fn(usize) -> f32,
+) {
+    let plain = rows.map(row_factor);
+    let parts = rows.map(row_factors);
+    let mut i = 0;
+    while i < N {
+        let (row, column) = (i / 2 % 2, column(i / 4 * 2 + i % 2));
+        if GREAT_ROWS {
+            let [first, second] = parts[row];
+            // To the product if the column's scale then makes it greater, which overflows only where the result does, and else to that.
+            let [to_product, to_column] = if column < 1.0 { [1.0, second] } else { [second, 1.0] };
+            sums[i] = math::fma(products[i] * first * to_product, column * to_column, sums[i]);
+        } else {
+            sums[i] = math::fma(products[i] * plain[row], column, sums[i]);
+        }
+        i += 1;
+    }
+}
+
+/// Where the scales of an operand's rows are.
+#[derive(Clone, Copy)]
+struct Scales {
+    codes: *const u8,
+    rows: u32,
+    groups: u32,
+}
+
+impl Scales {
+    #[inline(always)]
+    fn new(scales: *const f8e8m0, rows: u32, k: u32) -> Self {
+        Self { codes: scales.cast(), rows, groups: k.div_ceil(GROUP) }
+    }
+
+    /// Those of a row, or of the last if there is none.
+    #[inline(always)]
+    unsafe fn row(&self, row: u32) -> *const u8 {
+        self.codes.add((u64::from(row.min(self.rows - 1)) * u64::from(self.groups)) as usize)
+    }
+
+    /// That of a group.
+    #[inline(always)]
+    unsafe fn code(&self, row: u32, group: u32) -> u32 {
+        u32::from(*self.row(row).add(group as usize))
+    }
+
+    /// Whether those of a stage can be loaded as a word.
+    #[inline(always)]
+    fn in_words(&self) -> bool {
+        self.groups.is_multiple_of(GROUPS) && (self.codes as usize).is_multiple_of(4)
+    }
+
+    /// Those of a stage, the last in place of those that are not there.
+    #[inline(always)]
+    unsafe fn word(&self, row: *const u8, stage: u32, in_words: bool) -> u32 {
+        let first = stage * GROUPS;
+        if in_words {
+            return row.add(first as usize).cast::<u32>().read();
+        }
+        let code = |i: u32| *row.add((first + i).min(self.groups - 1) as usize);
+        u32::from_le_bytes([code(0), code(1), code(2), code(3)])
+    }
+}
+
+/// C of A·Bᵀ with scales by block.
+///
+/// # Safety
+/// As for [`gemm_mma`](super::gemm::mma::gemm_mma), `V` = 16 in place of 8 and both operands K-major; the scales are valid for every block.
+#[kernel(dtypes(Q: float8, C: float), values(V: 16, 1), block = mma::THREADS, shared = Shared, no_spills)]
+pub unsafe fn gemm_mxfp8_mma<Q: Float8, C: Element, const V: usize>(
+    a: *const Q,
+    b: *const f8e4m3,
+    c: *mut C,
+    problem: Problem,
+    a_scales: *const f8e8m0,
+    b_scales: *const f8e8m0,
+) {
+    const TILES: usize = size_of::<Sums<f32>>() / size_of::<[[f32; 4]; 4]>();
+    let slices = 2 * problem.k.div_ceil(mma::depth::<Q>());
+    let of_a = Scales::new(a_scales, problem.m, problem.k);
+    let of_b = Scales::new(b_scales, problem.n, problem.k);
+    let mut total: Sums<f32> = [[[0.0; 4]; _]; _];
+    let settle = |slice: u32, place: Place, sums: &mut Sums<f32>| {
+        // Behind the last group there are zeros.
+        let group = slice.min(of_a.groups - 1);
+        let column = |j: usize, e: usize| column_factor(of_b.code(place.column + (j * 8 + e) as u32, group));
+        let columns: [[f32; 2]; TILES] = array::from_fn(|j| array::from_fn(|e| column(j, e)));
+        let row = |i: usize, below: u32| of_a.code(place.row + i as u32 * 16 + below, group);
+        let rows: [[u32; 2]; TILES] = array::from_fn(|i| [row(i, 0), row(i, 8)]);
+        let great = warp::any(rows.iter().flatten().any(|code| *code >= GREAT));
+        for i in 0..TILES {
+            for j in 0..TILES {
+                let (total, sums, column) = (&mut total[i][j], &sums[i][j], |c: usize| columns[j][c]);
+                if great {
+                    add_scaled::<4, true>(total, sums, rows[i], column);
+                } else {
+                    add_scaled::<4, false>(total, sums, rows[i], column);
+                }
+            }
+        }
+        *sums = if slice + 1 == slices { total } else { [[[0.0; 4]; _]; _] };
+    };
+    mma::run::<mma::Floats8<Q>, C, _, false, false, V>(a, b, c, problem, Factor::ONE, settle);
+}
+
+/// Factors of the columns of a stage, and of those of the next, for each consumer.
+type Factors = [[[[f32; BLOCK_N as usize]; GROUPS as usize]; 2]; CONSUMERS as usize];
+
+/// The block's shared memory on Hopper.
+#[repr(C, align(1024))]
+pub struct Stages {
+    /// First: it is what the producer knows of.
+    ring: hopper::Shared<B_BYTES, STAGES>,
+    factors: Factors,
+}
+
+/// The same on Hopper.
+///
+/// # Safety
+/// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), boxes having 128 elements of k and those of B 64 rows; the scales are valid for every
+/// block.
+#[kernel(
+    dtypes(Q: float8, C: float), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Stages, arch = "sm_90a",
+    no_spills
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn gemm_mxfp8_hopper<Q: Float8, C: Element>(
+    a_map: &TensorMap,
+    b_map: &TensorMap,
+    c_map: &TensorMap,
+    c: *mut C,
+    problem: Problem,
+    store: u32,
+    a_scales: *const f8e8m0,
+    b_scales: *const f8e8m0,
+) {
+    let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
+    let tiles = Tiles::of(&of.problem, BLOCK_N);
+    let consumers = Scaled {
+        a: Scales::new(a_scales, problem.m, problem.k),
+        b: Scales::new(b_scales, problem.n, problem.k),
+        of: PhantomData::<Q>,
+    };
+    hopper::split::<Floats8<Q>, C, Factor, _, B_BYTES, STAGES>(of, Factor::ONE, tiles, consumers);
+}
+
+/// A thread's sums of a consumer's part of a tile.
+type PartSums = [f32; (BLOCK_N / 2) as usize];
+
+/// Consumers that multiply the stages of every tile of this cluster, scale each group, and store C.
+struct Scaled<Q> {
+    a: Scales,
+    b: Scales,
+    of: PhantomData<Q>,
+}
+
+/// Where the factor of a column is: a lane's four of two neighbouring blocks of eight columns follow each other.
+#[inline(always)]
+const fn place_of_factor(column: u32) -> u32 {
+    column / 16 * 16 + column % 8 / 2 * 4 + column / 8 % 2 * 2 + column % 2
+}
+
+impl<Q: Float8, C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled<Q> {
+    #[inline(always)]
+    unsafe fn consume<W: Walk>(
+        self,
+        memory: Memory<B_BYTES, STAGES>,
+        consumer: u32,
+        output: &Output<'_, C, Factor>,
+        mut tiles: W,
+    ) {
+        let block: SharedPtr<Stages> = shared::dynamic();
+        let factors = shared_field!(block.factors).at(consumer);
+        let lane = thread::thread_idx_x() % WARPGROUP;
+        let groups = self.a.groups;
+        let steps = groups.div_ceil(GROUPS);
+        let in_words = [self.a.in_words(), self.b.in_words()];
+        let mut at = Cursor::default();
+        let mut side = 0;
+        let mut products: PartSums = [0.0; _];
+        while tiles.find() {
+            let tile = tiles.tile();
+            let row = tile.row + consumer * STORE_M + lane / 32 * 16 + lane % 32 / 4;
+            let rows = [self.a.row(row), self.a.row(row + 8)];
+            let column = self.b.row(tile.column + lane);
+            let mut sums: PartSums = [0.0; _];
+            // Scales are read a stage ahead: nobody waits for them.
+            let of_stage = |stage: u32| {
+                let rows = rows.map(|row| self.a.word(row, stage, in_words[0]));
+                (rows, self.b.word(column, stage, in_words[1]))
+            };
+            let mut next = of_stage(0);
+            for step in 0..steps {
+                let (mut rows, column) = next;
+                let factors = factors.at(side);
+                for group in 0..GROUPS {
+                    let factor = column_factor(column >> (8 * group) & 0xff);
+                    factors.at(group).at(place_of_factor(lane)).write(factor);
+                }
+                next = of_stage((step + 1).min(steps - 1));
+                // The two upper bits of a code.
+                let great = rows.map(|codes| codes & codes << 1 & 0x8080_8080 != 0);
+                let great = warp::any(great[0] || great[1]);
+                named_barrier::sync(output.barrier, WARPGROUP);
+                memory.full(at.stage).wait_parity(at.parity);
+                let [a, ..] = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
+                let [b, ..] = hopper::descriptors(memory.b(at.stage), false);
+                for group in 0..(groups - step * GROUPS).min(GROUPS) {
+                    let (a, b) = (a.advance(group * GROUP), b.advance(group * GROUP));
+                    wgmma::fence_for(&mut products);
+                    if Q::IS_E4M3 {
+                        wgmma::m64n128k32_e4m3(&mut products, a, b, false);
+                    } else {
+                        wgmma::m64n128k32_e5m2_e4m3(&mut products, a, b, false);
+                    }
+                    wgmma::commit();
+                    let of_lane = factors.at(group).at(lane % 4 * 4).as_ptr();
+                    let columns: [Pack<f32, 4>; 8] = array::from_fn(|i| Pack::load(of_lane.add(i * 16)));
+                    let codes = rows.map(|codes| codes & 0xff);
+                    rows = rows.map(|codes| codes >> 8);
+                    wgmma::wait_for::<0>(&mut products);
+                    if great {
+                        add_scaled::<_, true>(&mut sums, &products, codes, |c| columns[c / 4].0[c % 4]);
+                    } else {
+                        add_scaled::<_, false>(&mut sums, &products, codes, |c| columns[c / 4].0[c % 4]);
+                    }
+                }
+                memory.release(at.stage, lane);
+                at.advance(STAGES);
+                side ^= 1;
+            }
+            output.part(lane, consumer, tile).store(&mut sums);
+            tiles.advance();
+        }
+        output.finish(lane);
+    }
+}
