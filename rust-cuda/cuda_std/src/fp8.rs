@@ -279,11 +279,9 @@ impl f8e8m0 {
     /// The value, exactly.
     #[inline(always)]
     pub fn to_f32(self) -> f32 {
-        f32::from_bits(match self.0 {
-            0 => 0x0040_0000,
-            0xff => 0x7fc0_0000,
-            exponent => u32::from(exponent) << 23,
-        })
+        // The least is half of the least normal number.
+        let bits = (u32::from(self.0) << 23).max(0x0040_0000);
+        if self.0 == 0xff { f32::NAN } else { f32::from_bits(bits) }
     }
 
     /// The nearest power of two, the greater of two that are; those beyond either end, 0 and infinity too, saturate. NaN and what is negative become
