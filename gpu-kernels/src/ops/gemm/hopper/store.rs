@@ -35,15 +35,6 @@ pub(in super::super) struct Output<'a, C, E> {
     pub(in super::super) barrier: u32,
 }
 
-impl<C, E: Copy> Output<'_, C, E> {
-    /// The same for a part that follows one of so many slabs: the first buffer is the one that was written before the last.
-    #[inline(always)]
-    pub(in super::super) fn after(&self, slabs: u32) -> Self {
-        let [first, second] = self.slabs;
-        Self { slabs: if slabs % 2 == 1 { [second, first] } else { self.slabs }, ..*self }
-    }
-}
-
 /// Columns whose reads are under way while the ones before are computed.
 const AHEAD: u32 = 64;
 /// Pairs of columns of a thread among them, and its sums.
