@@ -20,8 +20,8 @@ use crate::{dispatch, f8e4m3, f8e8m0};
 /// 16 bytes are read fastest, and on Hopper take the TMA and wgmma path. k = 0 gives zeros. The result, `[m, n]` of any float type, is a new dense
 /// tensor; the work is queued on `stream`.
 ///
-/// Hopper has no instruction that takes such scales: there [`gemm_fp8_blocks`](super::gemm_fp8_blocks()) is three times as fast, and so, where there is memory for it, is
-/// [`dequantize_mxfp8`](crate::ops::dequantize_mxfp8()) of both operands and a product in bf16 faster.
+/// Hopper has no instruction that takes such scales: there [`gemm_fp8_blocks`](super::gemm_fp8_blocks()) is about three times as fast, and
+/// [`dequantize_mxfp8`](crate::ops::dequantize_mxfp8()) of both operands and a product in bf16, which takes memory for them, nearly twice.
 ///
 /// Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0.
 ///
