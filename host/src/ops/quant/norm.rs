@@ -82,12 +82,14 @@ impl Operator for NormQuantization {
                 Case::empty(info, dtype, dims(0, 8)),
                 Case::empty(info, dtype, dims(3, 0)),
             ];
-            cases.push(if self.integers {
+            if self.integers {
                 // An infinite 1 / rms.
-                Case::tiny(info, dtype, dims(1, 72)).fill(Values::Constant(0.0)).param("eps", 0.0)
+                cases.push(Case::tiny(info, dtype, dims(1, 72)).fill(Values::Constant(0.0)).param("eps", 0.0));
             } else {
-                of_type[0].clone().param("to", ParamValue::Choice("float8_e5m2"))
-            });
+                // Rows of packs, and others.
+                let to = |case: &Case| case.clone().param("to", ParamValue::Choice("float8_e5m2"));
+                cases.extend([to(&of_type[0]), to(&of_type[2])]);
+            }
             cases.extend(of_type);
         }
         cases
