@@ -11,16 +11,17 @@
 //! Hopper has no instruction that takes such scales: a group is one instruction's 32 of k, multiplied from nothing by each of two consumer warpgroups,
 //! 64 × 128 of it, and added times its scales to sums in registers. Two operations an element: times the row's scale, which a thread takes
 //! from the word of its stage's four, then a fused multiply-add with the column's. Those of 128 columns are wanted by all warps: each
-//! thread writes a column's a stage ahead into shared memory, two bytes each, in the order in which lanes load eight at once. Elsewhere the sums of
+//! thread widens a column's a stage ahead into shared memory, in the order in which lanes load four at once. Elsewhere the sums of
 //! [`gemm_fp8`](super::gemm_fp8)'s products are scaled twice a stage.
 //!
 //! # Shared memory
-//! Hopper: 5 stages × (128 + 128) × 128 bytes + 4 × 8 KiB for the epilogue + 2 × 2 × 1 KiB of scales + barriers. Elsewhere as [`gemm`](super::gemm).
+//! Hopper: 5 stages × (128 + 128) × 128 bytes + 4 × 8 KiB for the epilogue + 2 × 2 × 2 KiB of scales + barriers. Elsewhere as [`gemm`](super::gemm).
 //!
 //! # Numerics
-//! A group's sum p is a multiple of 2⁻²⁵ below 2³⁰, and scales lie between 2⁻¹²⁷ and 2¹²⁷. p·sᵃ is exact for sᵃ from 2⁻¹¹⁹ to below 2⁶⁵, and the
-//! multiply-add with sᵇ rounds once. Warps that meet another sᵃ in a stage, or NaN, take 2^±64 out of it and give it to B's scale, unless that overflows
-//! where the result does not. NaN as a scale makes NaN of what it touches. What the tensor core loses when it aligns addends is lost within a group only.
+//! A group's sum p is a multiple of 2⁻²⁵ below 2³⁰, and scales lie between 2⁻¹²⁷ and 2¹²⁷. Scales of A are made 2¹⁶ times greater and those of B as much
+//! smaller: then p·sᵃ is exact for every sᵃ below 2⁶⁵, sᵇ for all, and the multiply-add rounds once. Warps that meet a greater sᵃ in a stage, or NaN, give
+//! B's scale the part of it that would overflow. NaN as a scale makes NaN of what it touches. What the tensor core loses when it aligns addends
+//! is lost within a group only.
 //!
 //! # Cost
 //! 2·m·n·k FLOPs, and m·n·k/16 for the scales, which are what it waits for: of a group a warp scheduler issues 2 · 128 operations
@@ -63,24 +64,16 @@ const STAGES: usize = 5;
 /// Groups of a stage on Hopper, whose scales are a word.
 const GROUPS: u32 = STAGE_BYTES / GROUP;
 
-/// Codes of A between which a group's sums times the scale are exact: what f32 has beyond either is enough for the bits of a sum.
-const SMALL: u32 = 8;
+/// Scales of A are so many powers of two greater, and those of B smaller.
+const SHIFT: u32 = 16;
+/// Codes from here on, and NaN, are great.
 const GREAT: u32 = 0xc0;
 
-/// Whether one of a word's four codes is not between [`SMALL`] and [`GREAT`].
+/// A scale of A that is not great.
 #[inline(always)]
-fn has_extreme(codes: u32) -> bool {
-    let great = codes & codes << 1;
-    // Below 8 the upper five bits are zero.
-    let upper = codes & 0xf8f8_f8f8;
-    let small = upper.wrapping_sub(0x0101_0101) & !upper;
-    (great | small) & 0x8080_8080 != 0
-}
-
-/// A power of two that is normal.
-#[inline(always)]
-fn power(code: u32) -> f32 {
-    f32::from_bits(code << 23)
+fn row_factor(code: u32) -> f32 {
+    // The code of the least is 0, whose exponent f32 would have no normal number for.
+    f32::from_bits((code + SHIFT) << 23)
 }
 
 /// Any scale of A as two factors, of which the first takes all of a group's sums exactly.
@@ -88,37 +81,35 @@ fn power(code: u32) -> f32 {
 fn row_factors(code: u32) -> [f32; 2] {
     match code {
         0xff => [f32::NAN, 1.0],
-        GREAT.. => [power(code - 64), power(127 + 64)],
-        SMALL.. => [power(code), 1.0],
-        _ => [power(code + 64), power(127 - 64)],
+        GREAT.. => [f32::from_bits((code + SHIFT - 64) << 23), f32::from_bits((127 + 64) << 23)],
+        _ => [row_factor(code), 1.0],
     }
 }
 
 /// A scale of B.
 #[inline(always)]
 fn column_factor(code: u32) -> f32 {
-    f8e8m0::from_bits(code as u8).to_f32()
+    f8e8m0::from_bits(code as u8).to_f32() * f32::from_bits((127 - SHIFT) << 23)
 }
 
 /// Adds a group's products of two rows, the first of each four numbers being two columns of one and the others the same of the other, times the codes' scales
 /// and those of the columns.
 #[inline(always)]
-fn add_scaled<const N: usize, const EXTREME: bool>(
+fn add_scaled<const N: usize, const GREAT_ROWS: bool>(
     sums: &mut [f32; N],
     products: &[f32; N],
     rows: [u32; 2],
     column: impl Fn(usize) -> f32,
 ) {
-    let plain = rows.map(power);
+    let plain = rows.map(row_factor);
     let parts = rows.map(row_factors);
     let mut i = 0;
     while i < N {
         let (row, column) = (i / 2 % 2, column(i / 4 * 2 + i % 2));
-        if EXTREME {
+        if GREAT_ROWS {
             let [first, second] = parts[row];
-            // A great one to the product if the column's scale makes that greater still, which overflows only where the result does. Else to that
-            // scale, which vanishes only where the result does.
-            let [to_product, to_column] = if second > 1.0 && column >= 1.0 { [second, 1.0] } else { [1.0, second] };
+            // To the product if the column's scale then makes it greater, which overflows only where the result does, and else to that.
+            let [to_product, to_column] = if column < 1.0 { [1.0, second] } else { [second, 1.0] };
             sums[i] = math::fma(products[i] * first * to_product, column * to_column, sums[i]);
         } else {
             sums[i] = math::fma(products[i] * plain[row], column, sums[i]);
@@ -196,11 +187,11 @@ pub unsafe fn gemm_mxfp8_mma<Q: Float8, C: Element, const V: usize>(
         let columns: [[f32; 2]; TILES] = array::from_fn(|j| array::from_fn(|e| column(j, e)));
         let row = |i: usize, below: u32| of_a.code(place.row + i as u32 * 16 + below, group);
         let rows: [[u32; 2]; TILES] = array::from_fn(|i| [row(i, 0), row(i, 8)]);
-        let extreme = warp::any(rows.iter().flatten().any(|code| !(SMALL..GREAT).contains(code)));
+        let great = warp::any(rows.iter().flatten().any(|code| *code >= GREAT));
         for i in 0..TILES {
             for j in 0..TILES {
                 let (total, sums, column) = (&mut total[i][j], &sums[i][j], |c: usize| columns[j][c]);
-                if extreme {
+                if great {
                     add_scaled::<4, true>(total, sums, rows[i], column);
                 } else {
                     add_scaled::<4, false>(total, sums, rows[i], column);
@@ -212,20 +203,8 @@ pub unsafe fn gemm_mxfp8_mma<Q: Float8, C: Element, const V: usize>(
     mma::run::<mma::Floats8<Q>, C, _, false, false, V>(a, b, c, problem, Factor::ONE, settle);
 }
 
-/// Scales of the columns of a stage, and of those of the next, for each consumer, as the upper halves of f32: what bfloat16 is.
-type Factors = [[[[u16; BLOCK_N as usize]; GROUPS as usize]; 2]; CONSUMERS as usize];
-
-/// The upper half of [`column_factor`].
-#[inline(always)]
-fn half_factor(code: u32) -> u16 {
-    (column_factor(code).to_bits() >> 16) as u16
-}
-
-/// Two columns' factors from their halves.
-#[inline(always)]
-fn widened(halves: u32) -> [f32; 2] {
-    [halves << 16, halves & 0xffff_0000].map(f32::from_bits)
-}
+/// Factors of the columns of a stage, and of those of the next, for each consumer.
+type Factors = [[[[f32; BLOCK_N as usize]; GROUPS as usize]; 2]; CONSUMERS as usize];
 
 /// The block's shared memory on Hopper.
 #[repr(C, align(1024))]
@@ -275,10 +254,10 @@ struct Scaled<Q> {
     of: PhantomData<Q>,
 }
 
-/// Where the factor of a column is. A lane's of four neighbouring blocks of eight columns follow each other, and then the next lane's.
+/// Where the factor of a column is: a lane's four of two neighbouring blocks of eight columns follow each other.
 #[inline(always)]
 const fn place_of_factor(column: u32) -> u32 {
-    column / 32 * 32 + column % 8 / 2 * 8 + column / 8 % 4 * 2 + column % 2
+    column / 16 * 16 + column % 8 / 2 * 4 + column / 8 % 2 * 2 + column % 2
 }
 
 impl<Q: Float8, C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled<Q> {
@@ -315,11 +294,13 @@ impl<Q: Float8, C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled<Q> {
                 let (mut rows, column) = next;
                 let factors = factors.at(side);
                 for group in 0..GROUPS {
-                    let factor = half_factor(column >> (8 * group) & 0xff);
+                    let factor = column_factor(column >> (8 * group) & 0xff);
                     factors.at(group).at(place_of_factor(lane)).write(factor);
                 }
                 next = of_stage((step + 1).min(steps - 1));
-                let extreme = warp::any(has_extreme(rows[0]) || has_extreme(rows[1]));
+                // The two upper bits of a code.
+                let great = rows.map(|codes| codes & codes << 1 & 0x8080_8080 != 0);
+                let great = warp::any(great[0] || great[1]);
                 named_barrier::sync(output.barrier, WARPGROUP);
                 memory.full(at.stage).wait_parity(at.parity);
                 let [a, ..] = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
@@ -333,16 +314,15 @@ impl<Q: Float8, C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled<Q> {
                         wgmma::m64n128k32_e5m2_e4m3(&mut products, a, b, false);
                     }
                     wgmma::commit();
-                    let of_lane = factors.at(group).at(lane % 4 * 8).as_ptr().cast::<u32>();
-                    let halves: [Pack<u32, 4>; 4] = array::from_fn(|i| Pack::load(of_lane.add(i * 16)));
+                    let of_lane = factors.at(group).at(lane % 4 * 4).as_ptr();
+                    let columns: [Pack<f32, 4>; 8] = array::from_fn(|i| Pack::load(of_lane.add(i * 16)));
                     let codes = rows.map(|codes| codes & 0xff);
                     rows = rows.map(|codes| codes >> 8);
                     wgmma::wait_for::<0>(&mut products);
-                    let column = |c: usize| widened(halves[c / 8].0[c / 2 % 4])[c % 2];
-                    if extreme {
-                        add_scaled::<_, true>(&mut sums, &products, codes, column);
+                    if great {
+                        add_scaled::<_, true>(&mut sums, &products, codes, |c| columns[c / 4].0[c % 4]);
                     } else {
-                        add_scaled::<_, false>(&mut sums, &products, codes, column);
+                        add_scaled::<_, false>(&mut sums, &products, codes, |c| columns[c / 4].0[c % 4]);
                     }
                 }
                 memory.release(at.stage, lane);
