@@ -90,8 +90,8 @@ pub unsafe fn gemm_fp8_blocks_mma<C: Element, const V: usize>(
     b_scales: *const f32,
 ) {
     type Products = mma::Floats8<f8e4m3>;
-    const SLICES: u32 = GROUP / 32;
-    let slices = 2 * problem.k.div_ceil(mma::depth::<f8e4m3>());
+    const SLICES: u32 = GROUP / mma::SLICE_BYTES;
+    let slices = mma::SLICES * problem.k.div_ceil(mma::depth::<f8e4m3>());
     let mut total: Sums<f32> = [[[0.0; 4]; _]; _];
     let settle = |slice: u32, place: Place, sums: &mut Sums<f32>| {
         let is_last = slice + 1 == slices;

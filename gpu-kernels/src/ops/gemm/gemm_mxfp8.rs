@@ -26,8 +26,8 @@
 //! # Cost
 //! 2·m·n·k FLOPs, and m·n·k/16 for the scales, which are what it waits for: of a group a warp scheduler issues 2 · 128 operations
 //! on sums and 2 · 8 loads of scales, while the tensor cores work 128 cycles: 326 cycles with the rest of the loop, some 750 TFLOP/s. An H200 takes
-//! 620 to 660, 353 TFLOP/s for 4096³ and 366 for 8192³: a load of four columns' factors brings all lanes 16 bytes, and what they are brought is 352 cycles' worth of
-//! a group with what the products read. There `dequantize_mxfp8` of both operands and a product in bf16 is faster.
+//! 620 to 660, 353 TFLOP/s for 4096³ and 366 for 8192³: both consumers wait for the same stage and then for their products, in step. Loads do not bind:
+//! half as many bytes were slower, for what it takes to widen them. There `dequantize_mxfp8` of both operands and a product in bf16 is faster.
 //!
 //! # Limits
 //! As [`gemm_fp8`](super::gemm_fp8).
@@ -176,7 +176,7 @@ pub unsafe fn gemm_mxfp8_mma<Q: Float8, C: Element, const V: usize>(
     b_scales: *const f8e8m0,
 ) {
     const TILES: usize = size_of::<Sums<f32>>() / size_of::<[[f32; 4]; 4]>();
-    let slices = 2 * problem.k.div_ceil(mma::depth::<Q>());
+    let slices = mma::SLICES * problem.k.div_ceil(mma::depth::<Q>());
     let of_a = Scales::new(a_scales, problem.m, problem.k);
     let of_b = Scales::new(b_scales, problem.n, problem.k);
     let mut total: Sums<f32> = [[[0.0; 4]; _]; _];

@@ -43,6 +43,10 @@ pub struct Shared {
     b: [[u8; operand::TILE_BYTES as usize]; STAGES as usize],
 }
 
+/// Bytes of k that a product takes, whose sums can be had after each, and how many a stage has.
+pub(super) const SLICE_BYTES: u32 = 32;
+pub(super) const SLICES: u32 = depth::<u8>() / SLICE_BYTES;
+
 /// Elements of type `T` along k in a stage.
 pub(super) const fn depth<T>() -> u32 {
     operand::depth::<T>()
@@ -160,7 +164,7 @@ pub(super) struct Place {
 
 /// C = A·B, and what the epilogue makes of it, + β·C, of the block's tile.
 ///
-/// After each 32 bytes of k, of which a stage has two, `settle` is called with their number, the place and the sums.
+/// After each slice of [`SLICE_BYTES`] of k, of which a stage has [`SLICES`], `settle` is called with their number, the place and the sums.
 #[inline(always)]
 pub(super) unsafe fn run<P, C, E, const A_MN: bool, const B_MN: bool, const V: usize>(
     a: *const P::A,
@@ -267,7 +271,7 @@ pub(super) unsafe fn multiply<P: Product, const A_MN: bool, const B_MN: bool, co
         }
         thread::sync_threads();
         fetch(step + STAGES - 1);
-        for half in 0..2 {
+        for half in 0..SLICES {
             let mut fragments_a = [[0u32; 4]; MMA_M];
             for (i, fragment) in fragments_a.iter_mut().enumerate() {
                 let row = warp_m + i as u32 * 16 + second * 8;
@@ -285,7 +289,7 @@ pub(super) unsafe fn multiply<P: Product, const A_MN: bool, const B_MN: bool, co
                     P::add(&mut sums[i][j], fragments_a[i], b);
                 }
             }
-            settle(step * 2 + half, place, &mut sums);
+            settle(step * SLICES + half, place, &mut sums);
         }
     }
     sums

@@ -3,7 +3,7 @@
 use gpu_kernels::ops::gemm::gemm_fp8_blocks as gk;
 
 use super::product::{Path, Problem};
-use super::scaled::{C_TYPE, NAMES, ScaledProduct, Scaling, variants};
+use super::scaled::{C_TYPE, NAMES, ScaledProduct, Scaling, of_blocks, variants};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -84,31 +84,12 @@ fn launch<T: Float>(
     let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
     let problem = Problem::of_rows(&INFO, NAMES, a, b, c)?;
     let groups = k.div_ceil(GROUP);
-    a_scales.require_shape(INFO.name, "a_scales", &[m, groups])?;
-    a_scales.require_contiguous(INFO.name, "a_scales")?;
-    b_scales.require_shape(INFO.name, "b_scales", &[n.div_ceil(GROUP), groups])?;
-    b_scales.require_contiguous(INFO.name, "b_scales")?;
-    let (of_a, of_b) = (a_scales.ptr(stream)?, b_scales.ptr(stream)?);
-    problem.launch(
+    let scales = of_blocks(&INFO, stream, [a_scales, b_scales], [[m, groups], [n.div_ceil(GROUP), groups]])?;
+    problem.launch_blocks::<gk::GemmFp8BlocksHopper<T>, gk::GemmFp8BlocksMma<T, 16>, gk::GemmFp8BlocksMma<T, 1>, _>(
         stream,
         path,
         gk::BLOCK_N,
-        |grid, (a, b, c_map, c, problem, store)| {
-            let args = (a, b, c_map, c, problem, store, of_a, of_b);
-            // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, and there is a scale for each block.
-            unsafe { stream.launch::<gk::GemmFp8BlocksHopper<T>>(grid, args) }
-        },
-        |grid, packed, (a, b, c, problem)| {
-            let args = (a, b, c, problem, of_a, of_b);
-            // SAFETY: the same; packs are taken only of operands that lie for them.
-            unsafe {
-                if packed {
-                    stream.launch::<gk::GemmFp8BlocksMma<T, 16>>(grid, args)
-                } else {
-                    stream.launch::<gk::GemmFp8BlocksMma<T, 1>>(grid, args)
-                }
-            }
-        },
+        scales,
     )
 }
 

@@ -3,7 +3,7 @@
 use gpu_kernels::ops::gemm::gemm_mxfp8 as gk;
 
 use super::product::{Path, Problem};
-use super::scaled::{A_TYPE, C_TYPE, NAMES, ScaledProduct, Scaling, variants};
+use super::scaled::{A_TYPE, C_TYPE, NAMES, ScaledProduct, Scaling, of_blocks, variants};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float, Float8};
 use crate::runtime::error::Result;
@@ -86,31 +86,12 @@ fn launch<Q: Float8, T: Float>(
     let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
     let problem = Problem::of_rows(&INFO, NAMES, a, b, c)?;
     let groups = k.div_ceil(gk::GROUP as usize);
-    a_scales.require_shape(INFO.name, "a_scales", &[m, groups])?;
-    a_scales.require_contiguous(INFO.name, "a_scales")?;
-    b_scales.require_shape(INFO.name, "b_scales", &[n, groups])?;
-    b_scales.require_contiguous(INFO.name, "b_scales")?;
-    let (of_a, of_b) = (a_scales.ptr(stream)?, b_scales.ptr(stream)?);
-    problem.launch(
+    let scales = of_blocks(&INFO, stream, [a_scales, b_scales], [[m, groups], [n, groups]])?;
+    problem.launch_blocks::<gk::GemmMxfp8Hopper<Q, T>, gk::GemmMxfp8Mma<Q, T, 16>, gk::GemmMxfp8Mma<Q, T, 1>, _>(
         stream,
         path,
         gk::BLOCK_N,
-        |grid, (a, b, c_map, c, problem, store)| {
-            let args = (a, b, c_map, c, problem, store, of_a, of_b);
-            // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, and there is a scale for each block.
-            unsafe { stream.launch::<gk::GemmMxfp8Hopper<Q, T>>(grid, args) }
-        },
-        |grid, packed, (a, b, c, problem)| {
-            let args = (a, b, c, problem, of_a, of_b);
-            // SAFETY: the same; packs are taken only of operands that lie for them.
-            unsafe {
-                if packed {
-                    stream.launch::<gk::GemmMxfp8Mma<Q, T, 16>>(grid, args)
-                } else {
-                    stream.launch::<gk::GemmMxfp8Mma<Q, T, 1>>(grid, args)
-                }
-            }
-        },
+        scales,
     )
 }
 

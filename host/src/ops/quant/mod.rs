@@ -35,6 +35,15 @@ pub use rms_norm_quantize_fp8_1x128::{rms_norm_quantize_fp8_1x128, rms_norm_quan
 pub use rms_norm_quantize_rows_int8::{rms_norm_quantize_rows_int8, rms_norm_quantize_rows_int8_into};
 pub use swiglu_quantize_fp8_1x128::{swiglu_quantize_fp8_1x128, swiglu_quantize_fp8_1x128_into};
 
+use crate::runtime::dtype::{Dtype, Float};
+use crate::runtime::view::{View, ViewMut};
+
+/// Whether rows of `x` and `q` are whole packs of 16 bytes of `x`, and of as many elements of `q`, at multiples of these.
+fn is_packed<T: Float, Q: Dtype>(x: &View<'_, T>, q: &ViewMut<'_, Q>) -> bool {
+    let lanes = gpu_kernels::lanes::<T>();
+    x.cols().is_multiple_of(lanes) && x.rows_aligned(16) && q.rows_aligned(lanes)
+}
+
 /// What a kernel makes of x: ⌊x · inverse⌉ + zero in 8 bits, in f32 as the operators define it; NaN becomes zero.
 pub(super) fn rounded(x: f64, inverse: f32, zero: f64) -> f64 {
     let product = f64::from(x as f32 * inverse);

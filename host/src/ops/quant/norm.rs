@@ -28,15 +28,6 @@ pub(super) fn check<T: Float, Q: Dtype>(
     Ok([x.require_row_stride(info.name, "x")? as u64, q.require_row_stride(info.name, "q")? as u64])
 }
 
-/// Whether rows are packs that divide them, all of which are aligned.
-pub(super) fn is_packed<T: Float, Q: Dtype>(x: &View<'_, T>, weight: &View<'_, T>, q: &ViewMut<'_, Q>) -> bool {
-    let lanes = gpu_kernels::lanes::<T>();
-    x.cols().is_multiple_of(lanes as usize)
-        && x.rows_aligned(16)
-        && weight.rows_aligned(16)
-        && q.rows_aligned(lanes as usize)
-}
-
 /// Root-mean-square normalisation, and quantization of what comes out.
 pub struct NormQuantization {
     pub(super) info: &'static OpInfo,

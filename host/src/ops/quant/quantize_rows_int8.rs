@@ -2,7 +2,7 @@
 
 use gpu_kernels::ops::quant::quantize_rows_int8 as gk;
 
-use super::{inverse, rounded};
+use super::{inverse, is_packed, rounded};
 use crate::dispatch;
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
@@ -66,8 +66,7 @@ pub fn quantize_rows_int8_into<'a, T: Float>(
     let x_stride = x.require_row_stride(op, "x")? as u64;
     let q_stride = q.require_row_stride(op, "q")? as u64;
     let Some(grid) = grid(&INFO, "x", rows, 1)? else { return Ok(()) };
-    let packed =
-        d.is_multiple_of(gpu_kernels::lanes::<T>()) && x.rows_aligned(16) && q.rows_aligned(gpu_kernels::lanes::<T>());
+    let packed = is_packed(&x, &q);
     let block = gk::threads(d, T::DTYPE.size());
     let args = (x.ptr(stream)?, q.ptr_mut(stream)?, scales.ptr_mut(stream)?, d as u64, x_stride, q_stride);
     // SAFETY: the tensors are live and hold these rows at these strides, q and scales are borrowed mutably, and packs are taken only where they

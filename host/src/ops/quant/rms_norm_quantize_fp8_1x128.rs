@@ -2,6 +2,7 @@
 
 use gpu_kernels::ops::quant::rms_norm_quantize_fp8_1x128 as gk;
 
+use super::is_packed;
 use super::norm::{self, NormQuantization};
 use crate::dispatch;
 use crate::ops::elementwise::grid;
@@ -63,7 +64,7 @@ pub fn rms_norm_quantize_fp8_1x128_into<'a, T: Float, Q: Float8>(
     let [rows, d]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [x_stride, q_stride] = norm::check(&INFO, &x, &weight, eps, &q, (&scales, &norm::BLOCK.scales(rows, d)))?;
     let Some(grid) = grid(&INFO, "x", rows, 1)? else { return Ok(()) };
-    let packed = norm::is_packed(&x, &weight, &q);
+    let packed = is_packed(&x, &q) && weight.rows_aligned(16);
     let block = gk::threads(x.cols(), T::DTYPE.size());
     let (q, scales) = (q.ptr_mut(stream)?, scales.ptr_mut(stream)?);
     let args = (x.ptr(stream)?, weight.ptr(stream)?, q, scales, x.cols() as u64, x_stride, q_stride, eps);

@@ -51,7 +51,56 @@ type HopperScaled<C> =
 type MmaScaled<A, B, C> =
     (DevicePtr<A>, DevicePtr<B>, DevicePtrMut<C>, gk::Problem, DevicePtr<f32>, DevicePtr<f32>, u32, u32);
 
+/// The same with scales of blocks.
+type HopperBlocks<C, S> =
+    (TensorMap, TensorMap, TensorMap, DevicePtrMut<C>, gk::Problem, u32, DevicePtr<S>, DevicePtr<S>);
+type MmaBlocks<A, B, C, S> = (DevicePtr<A>, DevicePtr<B>, DevicePtrMut<C>, gk::Problem, DevicePtr<S>, DevicePtr<S>);
+
+/// The scales of both operands' blocks, contiguous and of these shapes.
+pub(super) fn of_blocks<S: Dtype>(
+    info: &'static OpInfo,
+    stream: &Stream,
+    [a, b]: [View<'_, S>; 2],
+    shapes: [[usize; 2]; 2],
+) -> Result<[DevicePtr<S>; 2]> {
+    for (arg, scales, shape) in [("a_scales", &a, shapes[0]), ("b_scales", &b, shapes[1])] {
+        scales.require_shape(info.name, arg, &shape)?;
+        scales.require_contiguous(info.name, arg)?;
+    }
+    Ok([a.ptr(stream)?, b.ptr(stream)?])
+}
+
 impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
+    /// [`launch_scaled`](Self::launch_scaled) with scales of blocks, of which tiles have `block_n` columns on Hopper.
+    pub(super) fn launch_blocks<H, P, N, S: Dtype>(
+        self,
+        stream: &Stream,
+        path: Path,
+        block_n: u32,
+        [of_a, of_b]: [DevicePtr<S>; 2],
+    ) -> Result<()>
+    where
+        H: Kernel<Args = HopperBlocks<C, S>>,
+        P: Kernel<Args = MmaBlocks<A, B, C, S>>,
+        N: Kernel<Args = MmaBlocks<A, B, C, S>>,
+    {
+        self.launch(
+            stream,
+            path,
+            block_n,
+            |grid, (a, b, c_map, c, problem, store)| {
+                let args = (a, b, c_map, c, problem, store, of_a, of_b);
+                // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, and there is a scale for each block.
+                unsafe { stream.launch::<H>(grid, args) }
+            },
+            |grid, packed, (a, b, c, problem)| {
+                let args = (a, b, c, problem, of_a, of_b);
+                // SAFETY: the same; packs are taken only of operands that lie for them.
+                unsafe { if packed { stream.launch::<P>(grid, args) } else { stream.launch::<N>(grid, args) } }
+            },
+        )
+    }
+
     /// Launches `H`, or `P`, which takes packs, or `N`, with scales for the rows of both operands.
     pub(super) fn launch_scaled<H, P, N>(self, stream: &Stream, path: Path, [a, b]: [Scales; 2]) -> Result<()>
     where
