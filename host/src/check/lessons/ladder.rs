@@ -62,7 +62,7 @@ impl Product {
     }
 
     pub(super) fn tiling(self, info: &DeviceInfo) -> Tiling {
-        if self.path() == Path::Elements { Tiling::of_any(info) } else { Tiling::of(info) }
+        if self.path() == Path::Elements { Tiling::of_any(info) } else { Tiling::of(info, self.side) }
     }
 
     pub(super) fn part(self) -> Result<Timing> {
@@ -79,10 +79,10 @@ impl Product {
         tiling.operations(self.side, self.depth.next_multiple_of(tiling.depth))
     }
 
-    /// Steps along k, one after the other.
+    /// Steps along k, one after the other: as many of the widest tile as take as long.
     fn steps(self, info: &DeviceInfo) -> f64 {
         let tiling = self.tiling(info);
-        (tiling.rounds(self.side) * self.depth.div_ceil(tiling.depth)) as f64
+        (tiling.rounds(self.side) * self.depth.div_ceil(tiling.depth)) as f64 * tiling.step
     }
 
     /// Seconds for reading both operands and writing their copies, where there are any.
@@ -100,7 +100,7 @@ impl Product {
     /// Products of its path and alignment whose results are one round of tiles: of several depths, and the first also with a quarter of the results.
     fn anchors(self, info: &DeviceInfo) -> (Vec<Self>, Self) {
         let (path, alignment) = (self.path(), self.alignment());
-        let tiling = self.tiling(info);
+        let tiling = if path == Path::Elements { self.tiling(info) } else { Tiling::widest(info) };
         let tile = tiling.rows.max(tiling.columns);
         let round = (1..).map(|n| n * tile).take_while(|side| tiling.tiles(*side) <= tiling.at_once).last();
         let side = round.unwrap_or(tile);
@@ -203,7 +203,7 @@ impl Ladder {
         for product in &self.products {
             let key = (product.path(), product.alignment());
             if curves.iter().all(|curve| curve.key != key) {
-                curves.push(self.curve(gpu, *product, key)?);
+                curves.push(self.curve(gpu, *product, key, curves.first())?);
             }
         }
         let cublas = Cublas::open(gpu).ok();
@@ -247,8 +247,8 @@ impl Ladder {
         Some(computing + more * curve.result + product.copying(&self.info)?)
     }
 
-    /// Times the products that others are predicted from.
-    fn curve(&self, gpu: &Device, product: Product, key: (Path, usize)) -> Result<Curve> {
+    /// Times the products that others are predicted from. Steps of one point take what they do in the first curve.
+    fn curve(&self, gpu: &Device, product: Product, key: (Path, usize), other: Option<&Curve>) -> Result<Curve> {
         let seconds = |anchor: &Product| {
             let (ms, _) = Prepared::new(gpu, &anchor.part()?)?.time()?;
             Ok::<_, crate::Error>(ms / 1e3 - anchor.copying(&self.info).unwrap_or(0.0))
@@ -257,8 +257,12 @@ impl Ladder {
         let point = |anchor: &Product| Ok::<_, crate::Error>((anchor.steps(&self.info), seconds(anchor)?));
         let points = anchors.iter().map(point).collect::<Result<Vec<_>>>()?;
         let [many, few] = [anchors[0], small].map(|product| (product.side * product.side) as f64);
-        let result = ((points[0].1 - seconds(&small)?) / (many - few)).max(0.0);
-        Ok(Curve { key, points, results: many, result })
+        let mut curve = Curve { key, points, results: many, result: 0.0 };
+        let by_steps = if curve.points.len() > 1 { &curve } else { other.unwrap_or(&curve) };
+        let (steps, took) = curve.points[0];
+        let of_steps = by_steps.of_steps(steps) - by_steps.of_steps(small.steps(&self.info));
+        curve.result = ((took - seconds(&small)? - of_steps) / (many - few)).max(0.0);
+        Ok(curve)
     }
 
     /// Rungs as a table, of sizes near powers of two.

@@ -2,7 +2,12 @@
 
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
+use super::plan::{part, variant};
+use crate::check::bench::Timing;
+use crate::ops::gemm::plan;
 use crate::runtime::device::DeviceInfo;
+use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
 
 /// The tiles that the kernel of a device computes, and how many at a time.
 #[derive(Clone, Copy, Debug)]
@@ -17,25 +22,54 @@ pub(super) struct Tiling {
     blocks: usize,
     /// Whether blocks stay and take several tiles.
     persistent: bool,
+    /// How long a step takes, of one of the widest tile's.
+    pub(super) step: f64,
+    /// The variant that it is, if it is not the operator's choice.
+    variant: Option<&'static str>,
 }
 
 impl Tiling {
-    pub(super) fn of(info: &DeviceInfo) -> Self {
-        let multiprocessors = info.multiprocessors as usize;
+    /// Of the kernel that is picked for a product of that side.
+    pub(super) fn of(info: &DeviceInfo, side: usize) -> Self {
         if info.compute_capability == (9, 0) {
-            let blocks = hopper::CLUSTER as usize;
-            let rows = blocks * hopper::BLOCK_M as usize;
-            let (columns, depth) = (hopper::BLOCK_N as usize, hopper::BLOCK_K as usize);
-            return Self { rows, columns, depth, at_once: multiprocessors / blocks, blocks, persistent: true };
+            Self::on_hopper(info, plan::columns(info.multiprocessors, [1, side, side]), None)
+        } else {
+            Self::of_any(info)
         }
-        Self::of_any(info)
+    }
+
+    /// Of the one with the widest tiles.
+    pub(super) fn widest(info: &DeviceInfo) -> Self {
+        if info.compute_capability == (9, 0) {
+            Self::on_hopper(info, hopper::BLOCK_N, Some("hopper"))
+        } else {
+            Self::of_any(info)
+        }
+    }
+
+    fn on_hopper(info: &DeviceInfo, columns: u32, variant: Option<&'static str>) -> Self {
+        let blocks = hopper::CLUSTER as usize;
+        let (rows, depth) = (blocks * hopper::BLOCK_M as usize, hopper::BLOCK_K as usize);
+        let [columns, widest] = [columns, hopper::BLOCK_N].map(|columns| columns as usize);
+        let step = (columns + plan::STEP) as f64 / (widest + plan::STEP) as f64;
+        let at_once = info.multiprocessors as usize / blocks;
+        Self { rows, columns, depth, at_once, blocks, persistent: true, step, variant }
     }
 
     /// Of the kernel that runs on every device, and takes operands that lie in no packs.
     pub(super) fn of_any(info: &DeviceInfo) -> Self {
         let multiprocessors = info.multiprocessors as usize;
         let (rows, columns, depth) = (mma::BLOCK as usize, mma::BLOCK as usize, mma::BLOCK_K as usize);
-        Self { rows, columns, depth, at_once: multiprocessors, blocks: 1, persistent: false }
+        Self { rows, columns, depth, at_once: multiprocessors, blocks: 1, persistent: false, step: 1.0, variant: None }
+    }
+
+    /// Such a product in bf16.
+    pub(super) fn part(self, side: usize, k: usize) -> Result<Timing> {
+        let dims = [("m", side), ("n", side), ("k", k)];
+        match self.variant {
+            Some(name) => variant("gemm_bf16", name, DType::BF16, dims),
+            None => part("gemm_bf16", DType::BF16, dims),
+        }
     }
 
     pub(super) fn tiles(self, side: usize) -> usize {

@@ -1,6 +1,6 @@
 //! Tile and wave quantization.
 
-use super::plan::{Facts, Plan, Run, part};
+use super::plan::{Facts, Plan, Run};
 use super::quantity::{BLOCKS, TENSOR_FLOPS};
 use super::tiling::Tiling;
 use super::{Lesson, text};
@@ -26,16 +26,21 @@ const DEPTH: usize = 4096;
 const SIDES: [usize; 2] = [1792, 1793];
 
 fn plan(info: &DeviceInfo) -> Result<Plan> {
-    let tiling = Tiling::of(info);
+    let tiling = Tiling::widest(info);
     let strike = tiling.strike();
     let mut sides = vec![SIDES[0], SIDES[1], strike, strike + 1];
     sides.dedup();
     let label = |side: usize| format!("{side} x {side}");
+    // What is picked instead of the widest tiles, where these strike.
+    let picked = Tiling::of(info, strike + 1);
+    let picked = (picked.columns != tiling.columns).then_some(picked);
+    let of_picked =
+        move |picked: Tiling| format!("{} by {} x {}-tiles", label(strike + 1), picked.rows, picked.columns);
     let plan = Plan::new(move |results| {
         let [before, after] = [strike, strike + 1];
         let more = results.count(&label(after), &TENSOR_FLOPS)? / results.count(&label(before), &TENSOR_FLOPS)?;
         let longer = |after: f64, before: f64| format!("{} times as long", text::times(after, before));
-        Ok(format!(
+        let mut said = format!(
             "On {} x {}-tiles, {} at once, side {after} computes {} times what {before} does, in {} rounds instead of {}{}.",
             tiling.rows,
             tiling.columns,
@@ -44,30 +49,40 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
             tiling.rounds(after),
             tiling.rounds(before),
             results.timed(&label(after), &label(before), longer)
-        ))
+        );
+        if let Some(picked) = picked {
+            said += &format!(
+                " On {} x {}-tiles it is {} of them{}.",
+                picked.rows,
+                picked.columns,
+                picked.rounds(after),
+                results.timed(&of_picked(picked), &label(before), longer)
+            );
+        }
+        Ok(said)
     });
-    let row = |side: &usize| {
+    let of_side = |side: &usize| (*side, tiling);
+    let cut: Vec<_> = sides.iter().map(of_side).chain(picked.map(|picked| (strike + 1, picked))).collect();
+    let row = |(side, tiling): &(usize, Tiling)| {
         let (tiles, rounds) = (tiling.tiles(*side), tiling.rounds(*side));
         let useful = (side * side * DEPTH * 2) as f64 / tiling.paid(*side, DEPTH) as f64;
-        vec![side.to_string(), tiles.to_string(), rounds.to_string(), text::digits(100.0 * useful)]
+        let tile = format!("{} x {}", tiling.rows, tiling.columns);
+        vec![side.to_string(), tile, tiles.to_string(), rounds.to_string(), text::digits(100.0 * useful)]
     };
     let facts = Facts {
-        title: format!(
-            "Tiles of {} x {}, of which {} are computed at once",
-            tiling.rows, tiling.columns, tiling.at_once
-        ),
-        headings: vec!["side", ">tiles", ">rounds", ">% of what they could do"],
-        rows: sides.iter().map(row).collect(),
+        title: format!("Tiles, of which {} are computed at once", tiling.at_once),
+        headings: vec!["side", "tile", ">tiles", ">rounds", ">% of what they could do"],
+        rows: cut.iter().map(row).collect(),
     };
-    let run = |side: &usize| {
-        let of = |k| part("gemm_bf16", DType::BF16, [("m", *side), ("n", *side), ("k", k)]);
+    let run = |(side, tiling): &(usize, Tiling)| {
         let peak = peak_flops(info, Bound::Tensor(DType::BF16));
-        Ok(Run::new(label(*side))
-            .count(of(tiling.depth)?)
+        let label = if tiling.columns == Tiling::widest(info).columns { label(*side) } else { of_picked(*tiling) };
+        Ok(Run::new(label)
+            .count(tiling.part(*side, tiling.depth)?)
             .expect(&BLOCKS, tiling.grid(*side))
             .expect(&TENSOR_FLOPS, tiling.operations(*side, tiling.depth))
-            .time(of(DEPTH)?)
+            .time(tiling.part(*side, DEPTH)?)
             .at_least(peak.map(|rate| tiling.paid(*side, DEPTH) as f64 / rate)))
     };
-    Ok(plan.facts(facts).runs(sides.iter().map(run).collect::<Result<Vec<_>>>()?))
+    Ok(plan.facts(facts).runs(cut.iter().map(run).collect::<Result<Vec<_>>>()?))
 }

@@ -16,6 +16,7 @@ pub mod linear;
 pub mod linear_backward;
 pub mod linear_glu;
 mod operand;
+pub(crate) mod plan;
 mod product;
 mod scaled;
 pub mod sgemm;

@@ -124,14 +124,16 @@ impl<'a, T: Dtype> Operand<'a, T> {
         Self { rows, lies }
     }
 
-    /// The descriptor of its boxes of `rows` by a stage's depth; MN-major they are cut into panels.
+    /// The descriptor of its boxes of `rows` by a stage's depth; MN-major they are cut into panels, or, if these are not whole, into halves of panels
+    /// along k.
     pub(super) fn map(&self, stream: &Stream, major: Major, rows: u32) -> Result<TensorMap> {
         let Lies { strides: [product, row, along_k], rows: all, k, .. } = self.lies;
         let products = if product == 0 { 1 } else { self.rows.shape()[0] as u64 };
         let depth = (hopper::STAGE_BYTES as usize / size_of::<T>()) as u32;
         let (inner, outer, stride, boxed) = match major {
             Major::K => (k, all, row, [depth, rows]),
-            Major::Mn => (all, k, along_k, [hopper::PANEL, depth]),
+            Major::Mn if rows.is_multiple_of(hopper::PANEL) => (all, k, along_k, [hopper::PANEL, depth]),
+            Major::Mn => (all, k, along_k, [hopper::PANEL, depth / 2]),
         };
         tile_map::<T>(stream, self.rows.ptr(stream)?.addr(), [inner, outer, products], [stride, product], boxed)
     }

@@ -9,7 +9,8 @@ use super::super::epilogue::Factor;
 use super::super::hopper::{self, Halves, Matrices};
 
 pub use super::super::hopper::{
-    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, PANEL, STAGE_BYTES, STORE_M, THREADS, TILES, Wide, slab_columns,
+    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, PANEL, STAGE_BYTES, STORE_M, THREADS, TILES, WIDTHS, shared_bytes,
+    slab_columns,
 };
 
 /// Depth of a stage.
@@ -17,7 +18,8 @@ pub const BLOCK_K: u32 = hopper::depth::<u16>();
 
 /// C = α·A·B + β·C of each of the problem's products; α times `scale`, unless that is null.
 ///
-/// `a_map` loads boxes of `BLOCK_M` × `BLOCK_K` and `b_map` half of `BLOCK_N` × `BLOCK_K`, K-major ones whole and MN-major ones in panels;
+/// A block's tile has `N` columns. `a_map` loads boxes of `BLOCK_M` × `BLOCK_K` and `b_map` half of `N` × `BLOCK_K`, K-major ones whole and MN-major ones
+/// in panels, halved along k where there are three of them;
 /// `c_map` stores `STORE_M` rows of 128 bytes. All are in 128-byte swizzle and their last dimension is the product; loads outside a tensor read zero
 /// and stores outside are dropped. `store` says which way C leaves, and whether `c_map` is used: [`DIRECT`], [`TILES`] or [`ADD`].
 ///
@@ -25,10 +27,10 @@ pub const BLOCK_K: u32 = hopper::depth::<u16>();
 /// The maps describe live tensors of the problem's sizes; `c` is valid for reads and writes of its elements. m, n and k are not zero;
 /// `scale` is null or valid for a read.
 #[kernel(
-    dtypes(T: half, C: float), values(A_MN: false, true, B_MN: false, true), where(C == T || C == f32),
-    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = Wide, arch = "sm_90a", no_spills
+    dtypes(T: half, C: float), values(A_MN: false, true, B_MN: false, true, N: 256, 192, 128), where(C == T || C == f32),
+    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(N) }, arch = "sm_90a", no_spills
 )]
-pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: bool>(
+pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: bool, const N: u32>(
     a_map: &TensorMap,
     b_map: &TensorMap,
     c_map: &TensorMap,
@@ -38,5 +40,5 @@ pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: boo
     store: u32,
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    hopper::run::<Halves<T, A_MN, B_MN>, C, _>(of, Factor::of(problem.alpha, scale));
+    hopper::run_by::<Halves<T, A_MN, B_MN>, C, _, N>(of, Factor::of(problem.alpha, scale));
 }

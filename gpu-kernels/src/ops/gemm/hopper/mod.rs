@@ -42,8 +42,10 @@ pub(super) use self::tiles::{Tile, Tiles, Walk, at_least_one, place};
 
 /// Rows of C a block computes.
 pub const BLOCK_M: u32 = 128;
-/// Columns of C a block computes.
+/// Columns of C a block computes, where nothing speaks for fewer.
 pub const BLOCK_N: u32 = 256;
+/// Columns that it can have. Fewer leave less of the last round of tiles unused.
+pub const WIDTHS: [u32; 3] = [BLOCK_N, 192, 128];
 /// Depth of a stage in bytes: a row of the widest swizzle.
 pub const STAGE_BYTES: u32 = 128;
 /// Rows and columns of a panel of 16-bit elements.
@@ -64,7 +66,11 @@ pub(super) const A_BYTES: u32 = BLOCK_M * STAGE_BYTES;
 const SLAB_BYTES: u32 = STORE_M * 128;
 
 /// Sums of a thread, of a consumer's [`STORE_M`] × [`BLOCK_N`].
-const SUMS: usize = (BLOCK_N / 2) as usize;
+const SUMS: usize = sums(BLOCK_N);
+
+const fn sums(block_n: u32) -> usize {
+    (block_n / 2) as usize
+}
 
 /// Columns of type `C` that the epilogue stores at a time: one row of the 128-byte swizzle.
 pub const fn slab_columns<C>() -> u32 {
@@ -95,10 +101,28 @@ type Told = [u32; 5];
 const TOLD: usize = WIDE_STAGES + 1;
 
 /// That of [`BLOCK_N`] columns: four stages of 48 KiB leave room for the epilogue's buffers.
-pub type Wide = Shared<WIDE_BYTES, WIDE_STAGES>;
+pub(super) type Wide = Shared<WIDE_BYTES, WIDE_STAGES>;
 
-const WIDE_BYTES: usize = (BLOCK_N * STAGE_BYTES) as usize;
-const WIDE_STAGES: usize = 4;
+const WIDE_BYTES: usize = b_bytes(BLOCK_N);
+const WIDE_STAGES: usize = stages(BLOCK_N);
+
+const fn b_bytes(block_n: u32) -> usize {
+    (block_n * STAGE_BYTES) as usize
+}
+
+/// As many as there is memory for, beside 32 KiB for the epilogue.
+const fn stages(block_n: u32) -> usize {
+    192 * 1024 / (A_BYTES as usize + b_bytes(block_n))
+}
+
+/// Shared memory of a block whose tiles have so many columns, one of [`WIDTHS`].
+pub const fn shared_bytes(block_n: u32) -> usize {
+    match block_n {
+        192 => size_of::<Shared<{ b_bytes(192) }, { stages(192) }>>(),
+        128 => size_of::<Shared<{ b_bytes(128) }, { stages(128) }>>(),
+        _ => size_of::<Wide>(),
+    }
+}
 
 /// The block's shared memory by name.
 #[derive(Clone, Copy)]
@@ -204,10 +228,9 @@ impl<const B: usize, const STAGES: usize> Memory<B, STAGES> {
             cluster::map(self.empty(stage), lane).signal();
         }
     }
-}
 
-impl Memory<WIDE_BYTES, WIDE_STAGES> {
-    /// Writes zeros to what lies behind the first `rows` rows of a stage of panels, along k: this consumer's of A, and half of B's. Run by all consumers.
+    /// Writes zeros to what lies behind the first `rows` rows of a stage of panels, along k: this consumer's of A, and half of B's, which has
+    /// [`BLOCK_N`] columns. Run by all consumers.
     #[inline(always)]
     unsafe fn clear(self, stage: u32, rows: u32, consumer: u32, lane: u32) {
         if rows >= PANEL {
@@ -310,7 +333,7 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, const B: usize, con
 
 /// The kernel whose tiles have [`BLOCK_N`] columns.
 #[inline(always)]
-pub(super) unsafe fn run<M: Multiply, C: Element, E: Epilogue>(of: Matrices<'_, C>, epilogue: E)
+pub(super) unsafe fn run<M: Multiply<SUMS>, C: Element, E: Epilogue>(of: Matrices<'_, C>, epilogue: E)
 where
     [M::Sum; SUMS]: Registers,
 {
@@ -318,13 +341,36 @@ where
     walk::<M, C, E>(of, epilogue, tiles);
 }
 
+/// The one whose tiles have `N` columns.
+#[inline(always)]
+pub(super) unsafe fn run_by<M, C: Element, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E)
+where
+    M: Multiply<SUMS, Sum = f32> + Multiply<{ sums(192) }, Sum = f32> + Multiply<{ sums(128) }, Sum = f32>,
+{
+    let tiles = Tiles::of(&of.problem, N);
+    match N {
+        192 => {
+            let consumers = Whole::<M, { sums(192) }>(PhantomData);
+            split::<M, C, E, _, { b_bytes(192) }, { stages(192) }>(of, epilogue, tiles, consumers);
+        }
+        128 => {
+            let consumers = Whole::<M, { sums(128) }>(PhantomData);
+            split::<M, C, E, _, { b_bytes(128) }, { stages(128) }>(of, epilogue, tiles, consumers);
+        }
+        _ => walk::<M, C, E>(of, epilogue, tiles),
+    }
+}
+
 /// The same over other tiles.
 #[inline(always)]
-pub(super) unsafe fn walk<M: Multiply, C: Element, E: Epilogue>(of: Matrices<'_, C>, epilogue: E, tiles: impl Walk)
-where
+pub(super) unsafe fn walk<M: Multiply<SUMS>, C: Element, E: Epilogue>(
+    of: Matrices<'_, C>,
+    epilogue: E,
+    tiles: impl Walk,
+) where
     [M::Sum; SUMS]: Registers,
 {
-    split::<M, C, E, _, WIDE_BYTES, WIDE_STAGES>(of, epilogue, tiles, Whole(PhantomData::<M>));
+    split::<M, C, E, _, WIDE_BYTES, WIDE_STAGES>(of, epilogue, tiles, Whole::<M, SUMS>(PhantomData));
 }
 
 /// The descriptors of a stage of an operand for the four products of 32 bytes of k.
@@ -340,25 +386,28 @@ pub(super) const fn descriptors(tile: SharedPtr<u8>, is_mn_major: bool) -> [Desc
 }
 
 /// Consumers that multiply the stages of every tile of this cluster and store C.
-struct Whole<M>(PhantomData<M>);
+struct Whole<M, const R: usize>(PhantomData<M>);
 
-impl<M: Multiply, C: Element, E: Epilogue> Consume<C, E, WIDE_BYTES, WIDE_STAGES> for Whole<M>
+impl<M, C, E, const R: usize, const B: usize, const STAGES: usize> Consume<C, E, B, STAGES> for Whole<M, R>
 where
-    [M::Sum; SUMS]: Registers,
+    M: Multiply<R>,
+    C: Element,
+    E: Epilogue,
+    [M::Sum; R]: Registers,
 {
     #[inline(always)]
     unsafe fn consume<W: Walk>(
         self,
-        memory: Memory<WIDE_BYTES, WIDE_STAGES>,
+        memory: Memory<B, STAGES>,
         consumer: u32,
         output: &Output<'_, C, E>,
         mut tiles: W,
     ) {
-        const { assert!(!W::ALONG_K || M::A_MN && M::B_MN) };
+        const { assert!(!W::ALONG_K || M::A_MN && M::B_MN && B == WIDE_BYTES) };
         let lane = thread::thread_idx_x() % WARPGROUP;
         let depth = STAGE_BYTES / M::BYTES;
         let (mut at, mut number) = (Cursor::default(), 0);
-        let mut sums = [M::ZERO; SUMS];
+        let mut sums = [M::ZERO; R];
         while memory.find(&mut tiles, number, at) {
             let k = memory.depth::<W>(number, output.problem.k);
             let steps = W::steps(k, depth);
@@ -389,7 +438,7 @@ where
                     memory.release(previous, lane);
                 }
                 previous = at.stage;
-                at.advance(WIDE_STAGES);
+                at.advance(STAGES);
             }
             let part = output.part(lane, consumer, memory.tile(&tiles, number));
             wgmma::wait_for::<0>(&mut sums);

@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use cuda_std::float::Half;
 use cuda_std::fp8::Float8;
-use cuda_std::wgmma::{self, Descriptor, K_MAJOR, MN_MAJOR};
+use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR};
 
 use super::super::epilogue::Sum;
 use super::SUMS;
@@ -19,15 +19,15 @@ pub(in super::super) trait Operands {
     const B_MN: bool = false;
 }
 
-/// Products of 64 rows of A and [`BLOCK_N`](super::BLOCK_N) columns of B over 32 bytes of k: an instruction. A warpgroup has [`SUMS`] a thread.
-pub(in super::super) trait Multiply: Operands {
+/// Products of 64 rows of A and 2·`R` columns of B over 32 bytes of k: an instruction. A warpgroup has `R` sums a thread.
+pub(in super::super) trait Multiply<const R: usize>: Operands {
     /// What sums are held in.
     type Sum: Sum;
     /// The sum of nothing.
     const ZERO: Self::Sum;
 
     /// Starts the product, added to `sums` if `accumulate` and in place of them otherwise.
-    unsafe fn multiply(sums: &mut [Self::Sum; SUMS], a: Descriptor, b: Descriptor, accumulate: bool);
+    unsafe fn multiply(sums: &mut [Self::Sum; R], a: Descriptor, b: Descriptor, accumulate: bool);
 }
 
 /// 16-bit floats, either way.
@@ -39,17 +39,20 @@ impl<T: Half, const A_MN: bool, const B_MN: bool> Operands for Halves<T, A_MN, B
     const B_MN: bool = B_MN;
 }
 
-impl<T: Half, const A_MN: bool, const B_MN: bool> Multiply for Halves<T, A_MN, B_MN> {
+impl<T: Half, const A_MN: bool, const B_MN: bool, const R: usize> Multiply<R> for Halves<T, A_MN, B_MN>
+where
+    [f32; R]: Accumulators,
+{
     type Sum = f32;
     const ZERO: f32 = 0.0;
 
     #[inline(always)]
-    unsafe fn multiply(sums: &mut [f32; SUMS], a: Descriptor, b: Descriptor, accumulate: bool) {
+    unsafe fn multiply(sums: &mut [f32; R], a: Descriptor, b: Descriptor, accumulate: bool) {
         match (A_MN, B_MN) {
-            (false, false) => wgmma::m64n256k16::<T, K_MAJOR, K_MAJOR>(sums, a, b, accumulate),
-            (false, true) => wgmma::m64n256k16::<T, K_MAJOR, MN_MAJOR>(sums, a, b, accumulate),
-            (true, false) => wgmma::m64n256k16::<T, MN_MAJOR, K_MAJOR>(sums, a, b, accumulate),
-            (true, true) => wgmma::m64n256k16::<T, MN_MAJOR, MN_MAJOR>(sums, a, b, accumulate),
+            (false, false) => sums.product::<T, K_MAJOR, K_MAJOR>(a, b, accumulate),
+            (false, true) => sums.product::<T, K_MAJOR, MN_MAJOR>(a, b, accumulate),
+            (true, false) => sums.product::<T, MN_MAJOR, K_MAJOR>(a, b, accumulate),
+            (true, true) => sums.product::<T, MN_MAJOR, MN_MAJOR>(a, b, accumulate),
         }
     }
 }
@@ -61,7 +64,7 @@ impl<Q: Float8> Operands for Floats8<Q> {
     const BYTES: u32 = 1;
 }
 
-impl<Q: Float8> Multiply for Floats8<Q> {
+impl<Q: Float8> Multiply<SUMS> for Floats8<Q> {
     type Sum = f32;
     const ZERO: f32 = 0.0;
 
@@ -82,7 +85,7 @@ impl Operands for Integers8 {
     const BYTES: u32 = 1;
 }
 
-impl Multiply for Integers8 {
+impl Multiply<SUMS> for Integers8 {
     type Sum = i32;
     const ZERO: i32 = 0;
 
@@ -99,7 +102,7 @@ impl Operands for Tf32 {
     const BYTES: u32 = 4;
 }
 
-impl Multiply for Tf32 {
+impl Multiply<SUMS> for Tf32 {
     type Sum = f32;
     const ZERO: f32 = 0.0;
 

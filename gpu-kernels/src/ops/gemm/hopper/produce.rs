@@ -46,6 +46,8 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
                 let half = B as u32 / CLUSTER;
                 load(to, b, [column0, b_columns], k0, b_product, full, O::B_MN, false);
                 load(to.add(half), b, [column0 + b_columns, b_columns], k0, b_product, full, O::B_MN, false);
+            } else if O::B_MN && !b_columns.is_multiple_of(PANEL) {
+                load_halves(to, b, [column, rank, b_columns], k0, b_product, full);
             } else {
                 let to = to.add(rank * (B as u32 / CLUSTER));
                 load(to, b, [column0, b_columns], k0, b_product, full, O::B_MN, true);
@@ -91,5 +93,27 @@ unsafe fn load(
         }
     } else {
         copy(to, [k0, first as i32, product]);
+    }
+}
+
+/// Starts the copies, to every block of the cluster, of what a block of it loads of panels that are not a whole number for each: of as many halves along
+/// k as make `columns` columns, it takes the next ones behind those of the `rank` blocks before it.
+#[inline(always)]
+unsafe fn load_halves(
+    to: SharedPtr<u8>,
+    map: &TensorMap,
+    [first, rank, columns]: [u32; 3],
+    k0: i32,
+    product: i32,
+    full: SharedPtr<Barrier>,
+) {
+    let halves = 2 * columns / PANEL;
+    let mut i = 0;
+    while i < halves {
+        let (panel, low) = ((rank * halves + i) / 2, (rank * halves + i) % 2);
+        let to = to.add(panel * PANEL_BYTES + low * (PANEL_BYTES / 2));
+        let from = [(first + panel * PANEL) as i32, k0 + (low * (PANEL / 2)) as i32, product];
+        tma::load_3d_multicast(to, map, from, full, EVERY_BLOCK);
+        i += 1;
     }
 }

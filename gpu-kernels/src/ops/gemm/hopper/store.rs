@@ -108,6 +108,11 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         sums / AHEAD_SUMS / if E::PAIRED { 2 } else { 1 }
     }
 
+    /// Whether these are an odd number of slabs.
+    const fn is_odd(sums: usize) -> bool {
+        !(Self::blocks(sums) as u32 * (AHEAD / slab_columns::<C>())).is_multiple_of(2)
+    }
+
     /// Stores it.
     #[inline(always)]
     pub(in super::super) unsafe fn store<S: Sum, const R: usize>(self, acc: &mut [S; R]) {
@@ -175,9 +180,13 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         while slab < AHEAD / slab_columns::<C>() {
             let column = slab * slab_columns::<C>();
             let buffer = slabs[((columns + column) / slab_columns::<C>()) as usize % 2];
-            // The store that last read this buffer was issued two slabs ago.
+            // The store that last read this buffer was issued two slabs ago, or, where a tile has an odd number of them, before this tile.
             if self.lane == 0 {
-                tma::wait_group_read::<1>();
+                if Self::is_odd(R) && columns + column == 0 {
+                    tma::wait_group_read::<0>();
+                } else {
+                    tma::wait_group_read::<1>();
+                }
             }
             thread::named_barrier::sync(barrier, WARPGROUP);
             if size_of::<C>() == 2 {

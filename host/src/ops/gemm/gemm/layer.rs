@@ -104,9 +104,21 @@ static INFO: OpInfo = OpInfo {
         },
         Variant {
             name: "hopper",
-            doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of a and b are at multiples of 16 bytes",
+            doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked where rows of a and b are at multiples of 16 bytes, or one of the next two",
             applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch_hopper(stream),
+            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(256)),
+        },
+        Variant {
+            name: "hopper_192",
+            doc: "the same by tiles of 192 columns: what is picked where these fill rounds of the multiprocessors better",
+            applies: fits_hopper,
+            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(192)),
+        },
+        Variant {
+            name: "hopper_128",
+            doc: "the same by tiles of 128 columns",
+            applies: fits_hopper,
+            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(128)),
         },
         Variant {
             name: "mma",

@@ -64,9 +64,21 @@ const SKINNY: Variant = Variant {
 };
 const HOPPER: Variant = Variant {
     name: "hopper",
-    doc: "TMA and wgmma, compute capability 9.0: what is picked for operands that lie in packs of 16 bytes",
+    doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked for operands that lie in packs of 16 bytes, or one of the next two",
     applies: fits_hopper,
-    launch: |stream, args, params| launch(stream, args, params, Path::Hopper),
+    launch: |stream, args, params| launch(stream, args, params, Path::Hopper(256)),
+};
+const HOPPER_192: Variant = Variant {
+    name: "hopper_192",
+    doc: "the same by tiles of 192 columns: what is picked where these fill rounds of the multiprocessors better",
+    applies: fits_hopper,
+    launch: |stream, args, params| launch(stream, args, params, Path::Hopper(192)),
+};
+const HOPPER_128: Variant = Variant {
+    name: "hopper_128",
+    doc: "the same by tiles of 128 columns",
+    applies: fits_hopper,
+    launch: |stream, args, params| launch(stream, args, params, Path::Hopper(128)),
 };
 const PADDED: Variant = Variant {
     name: "padded",
@@ -93,7 +105,7 @@ pub(super) static INFO: OpInfo = facts(
         kernels(GEMM_SKINNY, true, false),
         GEMM_PAD,
     ],
-    &[SKINNY, HOPPER, PADDED, MMA],
+    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, PADDED, MMA],
 );
 
 pub(super) static TO_F32: OpInfo = facts(
@@ -108,7 +120,7 @@ pub(super) static TO_F32: OpInfo = facts(
         kernels(GEMM_SKINNY, true, true),
         GEMM_PAD,
     ],
-    &[SKINNY, HOPPER, PADDED, MMA],
+    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, PADDED, MMA],
 );
 
 /// A form of the operator in the registry.
@@ -132,7 +144,8 @@ impl Gemm {
 enum Path {
     Fastest,
     Skinny,
-    Hopper,
+    /// Tiles of so many columns.
+    Hopper(u32),
     Padded,
     Mma,
 }
@@ -159,7 +172,7 @@ fn launch_typed<T: Float + Half, C: Float>(
     match path {
         Path::Fastest => problem.launch(stream),
         Path::Skinny => problem.launch_skinny(stream),
-        Path::Hopper => problem.launch_hopper(stream),
+        Path::Hopper(columns) => problem.launch_hopper(stream, Some(columns)),
         Path::Padded => problem.launch_padded(stream),
         Path::Mma => problem.launch_mma(stream),
     }

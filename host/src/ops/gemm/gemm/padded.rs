@@ -114,7 +114,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         (sizes.a, sizes.b) = (a.lies.strides, b.lies.strides);
         let problem = Problem { a, b, sizes, ..self };
         match problem.fits_hopper() {
-            Some(_) if stream.device().supports_hopper() => problem.launch_hopper(stream),
+            Some(_) if stream.device().supports_hopper() => problem.launch_hopper(stream, None),
             _ => problem.launch_mma(stream),
         }
     }

@@ -6,7 +6,7 @@ use gpu_kernels::ops::gemm as gk;
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
 use super::super::operand::{Major, Operand, Tiling};
-use super::super::sizes;
+use super::super::{plan, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::Float;
@@ -141,7 +141,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     pub(super) fn launch(self, stream: &Stream) -> Result<()> {
         match stream.device().supports_hopper() {
             true if self.fits_skinny() => self.launch_skinny(stream),
-            true if self.fits_hopper().is_some() => self.launch_hopper(stream),
+            true if self.fits_hopper().is_some() => self.launch_hopper(stream, None),
             _ if self.is_worth_padding() => self.launch_padded(stream),
             _ => self.launch_mma(stream),
         }
@@ -152,25 +152,36 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         self.a.lies.fits_tma().zip(self.b.lies.fits_tma())
     }
 
-    pub(super) fn launch_hopper(mut self, stream: &Stream) -> Result<()> {
-        let Some((a_major, b_major)) = self.fits_hopper() else {
+    /// By tiles of so many columns: those of the plan, unless the caller names others.
+    pub(super) fn launch_hopper(self, stream: &Stream, columns: Option<u32>) -> Result<()> {
+        let Some(majors) = self.fits_hopper() else {
             let wanted =
                 "k > 0, and a and b with adjacent elements along one dimension and all else at multiples of 16 bytes";
             return Err(self.info.param_error("variant", "hopper", wanted));
         };
+        let gk::Problem { m, n, batch, .. } = self.sizes;
+        let planned = || plan::columns(stream.device().info().multiprocessors, [batch, m, n].map(|size| size as usize));
+        match columns.unwrap_or_else(planned) {
+            128 => self.launch_tiles::<128>(stream, majors),
+            192 => self.launch_tiles::<192>(stream, majors),
+            _ => self.launch_tiles::<{ hopper::BLOCK_N }>(stream, majors),
+        }
+    }
+
+    fn launch_tiles<const N: u32>(mut self, stream: &Stream, (a_major, b_major): (Major, Major)) -> Result<()> {
         if self.sizes.batch == 0 {
             return Ok(());
         }
         let Tiling { maps: [a_map, b_map, c_map], store, grid } =
-            Tiling::new(stream, (&self.a, &self.b), [a_major, b_major], &mut self.c, &self.sizes, hopper::BLOCK_N)?;
+            Tiling::new(stream, (&self.a, &self.b), [a_major, b_major], &mut self.c, &self.sizes, N)?;
         let args = (a_map, b_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, self.sizes, store);
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
         unsafe {
             match (a_major, b_major) {
-                (Major::K, Major::K) => stream.launch::<hopper::GemmHopper<T, C, false, false>>(grid, args),
-                (Major::K, Major::Mn) => stream.launch::<hopper::GemmHopper<T, C, false, true>>(grid, args),
-                (Major::Mn, Major::K) => stream.launch::<hopper::GemmHopper<T, C, true, false>>(grid, args),
-                (Major::Mn, Major::Mn) => stream.launch::<hopper::GemmHopper<T, C, true, true>>(grid, args),
+                (Major::K, Major::K) => stream.launch::<hopper::GemmHopper<T, C, false, false, N>>(grid, args),
+                (Major::K, Major::Mn) => stream.launch::<hopper::GemmHopper<T, C, false, true, N>>(grid, args),
+                (Major::Mn, Major::K) => stream.launch::<hopper::GemmHopper<T, C, true, false, N>>(grid, args),
+                (Major::Mn, Major::Mn) => stream.launch::<hopper::GemmHopper<T, C, true, true, N>>(grid, args),
             }
         }
     }

@@ -1,0 +1,36 @@
+//! How wide the tiles of the Hopper path are.
+
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, CLUSTER, WIDTHS};
+
+/// What a step of a tile takes longer than its columns do, in columns.
+pub(crate) const STEP: usize = 16;
+
+/// Columns of the tiles for products of `[batch, m, n]` results.
+///
+/// Tiles go round the multiprocessors in rounds, and a round takes as long as its tiles are wide, and a bit. Wider tiles read less for each result, so that
+/// of two that take as long the wider is better; but a narrower one may fill its last round better, or a first that has room for more of them.
+pub(crate) fn columns(multiprocessors: u32, sizes: [usize; 3]) -> u32 {
+    let time = |width: &u32| rounds(multiprocessors, sizes, *width).saturating_mul(*width as usize + STEP);
+    // The first of several, which is the widest.
+    WIDTHS.into_iter().min_by_key(time).unwrap_or(WIDTHS[0])
+}
+
+/// Rounds of tiles of so many columns.
+fn rounds(multiprocessors: u32, [batch, m, n]: [usize; 3], width: u32) -> usize {
+    let tiles = m.div_ceil((CLUSTER * BLOCK_M) as usize) * n.div_ceil(width as usize);
+    tiles.saturating_mul(batch).div_ceil((multiprocessors / CLUSTER).max(1) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_are_as_wide_as_fills_rounds() {
+        let square = |n| columns(132, [1, n, n]);
+        // 6 × 8 tiles of 192 columns are one round, as 6 × 6 of 256 are.
+        assert_eq!([1024, 1440, 2048, 2432, 4096, 8192].map(square), [128, 192, 256, 192, 256, 256]);
+        assert_eq!(columns(132, [0, 0, 0]), 256);
+        assert_eq!(columns(1, [usize::MAX, 1 << 31, 1 << 31]), 256);
+    }
+}
