@@ -36,7 +36,7 @@ use cuda_std::launch::TensorMap;
 
 use super::Problem;
 use super::epilogue::Linear;
-use super::hopper::{self, CLUSTER, Halves, Matrices, Wide};
+use super::hopper::{self, CLUSTER, Halves, Matrices, shared_bytes};
 use super::mma::{self, Shared};
 
 /// No activation.
@@ -69,15 +69,16 @@ pub unsafe fn linear_mma<T: Half, const V: usize>(
     mma::run::<mma::Halves<T>, T, _, false, false, V>(x, weight, y, problem, epilogue, |_, _, _| ());
 }
 
-/// The same on Hopper.
+/// The same on Hopper, by tiles of `N` columns.
 ///
 /// # Safety
 /// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), both operands K-major; `bias` and `residual` as for [`linear_mma`].
 #[kernel(
-    dtypes(T: half), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Wide, arch = "sm_90a", no_spills
+    dtypes(T: half), values(N: 256, 192, 128, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    shared = { shared_bytes(N) }, arch = "sm_90a", no_spills
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn linear_hopper<T: Half>(
+pub unsafe fn linear_hopper<T: Half, const N: u32>(
     x_map: &TensorMap,
     weight_map: &TensorMap,
     y_map: &TensorMap,
@@ -91,5 +92,5 @@ pub unsafe fn linear_hopper<T: Half>(
 ) {
     let epilogue = Linear::of(&problem, activation, bias, (residual, residual_stride));
     let of = Matrices { a: x_map, b: weight_map, c_map: y_map, c: y, problem, store };
-    hopper::run::<Halves<T, false, false>, T, _>(of, epilogue);
+    hopper::run_by::<Halves<T, false, false>, T, _, N>(of, epilogue);
 }

@@ -187,15 +187,23 @@ fn launch<T: Float + Half>(
         of_residual = residual.ptr(stream)?;
     }
     let activation = activation.number();
+    let columns = problem.columns(stream);
     problem.launch(
         stream,
         path,
-        hopper::BLOCK_N,
+        columns,
         |grid, (x_map, weight_map, y_map, y, problem, store)| {
             let args = (x_map, weight_map, y_map, y, problem, store, of_bias, of_residual, stride, activation);
             // SAFETY: the maps and y describe live tensors of these sizes, y is borrowed mutably, and bias and residual have these sizes where
             // they are there.
-            unsafe { stream.launch::<gk::LinearHopper<T>>(grid, args) }
+            unsafe {
+                match columns {
+                    64 => stream.launch::<gk::LinearHopper<T, 64>>(grid, args),
+                    128 => stream.launch::<gk::LinearHopper<T, 128>>(grid, args),
+                    192 => stream.launch::<gk::LinearHopper<T, 192>>(grid, args),
+                    _ => stream.launch::<gk::LinearHopper<T, { hopper::BLOCK_N }>>(grid, args),
+                }
+            }
         },
         |grid, packed, (x, weight, y, problem)| {
             let args = (x, weight, y, problem, of_bias, of_residual, stride, activation);
@@ -277,6 +285,8 @@ impl Operator for Linear {
             production(8192, 4096, 14336, " nothing").only(&[]).timed_only(),
             through(production(8192, 4096, 14336, " relu").only(&[]), "relu").timed_only(),
             production(8192, 14336, 4096, " bias residual").timed_only(),
+            through(production(512, 4096, 4096, " bias gelu").only(&["bias"]), "gelu").timed_only(),
+            through(production(2432, 2432, 2432, " bias gelu").only(&["bias"]), "gelu").timed_only(),
         ];
         for &dtype in INFO.dtypes {
             let odd = |rows, depth, out| Case::odd(&INFO, dtype, dims(rows, depth, out));
@@ -300,6 +310,10 @@ impl Operator for Linear {
                 Case::empty(&INFO, dtype, dims(8, 8, 0)),
                 through(Case::empty(&INFO, dtype, dims(8, 0, 12)), "gelu"),
                 Case::boundary(&INFO, dtype, dims(128, 64, 128)).only(&["bias"]),
+                // Tiles of every width, on the devices that are simulated.
+                through(Case::boundary(&INFO, dtype, dims(136, 40, 384)), "gelu"),
+                Case::boundary(&INFO, dtype, dims(136, 40, 640)).only(&["bias"]),
+                Case::boundary(&INFO, dtype, dims(136, 40, 1000)),
                 through(Case::boundary(&INFO, dtype, dims(1, 40, 136)), "silu"),
                 through(Case::boundary(&INFO, dtype, dims(16, 16, 24)), "relu").values("bias", Values::Specials),
             ]);

@@ -2,10 +2,10 @@
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, TensorMap};
 use gpu_kernels::ops::gemm as gk;
-use gpu_kernels::ops::gemm::gemm::mma;
+use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
 use super::operand::{Major, Operand, Tiling};
-use super::sizes;
+use super::{plan, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::{Dtype, Float};
@@ -91,6 +91,12 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
     /// Whether TMA takes both operands.
     fn fits_hopper(&self) -> bool {
         [&self.a.lies, &self.b.lies].iter().all(|lies| lies.fits_tma() == Some(Major::K))
+    }
+
+    /// Columns of tiles that fill rounds of the device's multiprocessors best.
+    pub(super) fn columns(&self, stream: &Stream) -> u32 {
+        let gk::Problem { m, n, .. } = self.sizes;
+        plan::columns(stream.device().info().multiprocessors, [1, m as usize, n as usize], &hopper::WIDTHS)
     }
 
     /// Launches one of the kernels: `hopper`, whose tiles have `block_n` columns, or `mma`, told whether operands are packed.

@@ -27,7 +27,7 @@ pub const BLOCK_K: u32 = hopper::depth::<u16>();
 /// The maps describe live tensors of the problem's sizes; `c` is valid for reads and writes of its elements. m, n and k are not zero;
 /// `scale` is null or valid for a read.
 #[kernel(
-    dtypes(T: half, C: float), values(A_MN: false, true, B_MN: false, true, N: 256, 192, 128), where(C == T || C == f32),
+    dtypes(T: half, C: float), values(A_MN: false, true, B_MN: false, true, N: 256, 192, 128, 64), where(C == T || C == f32),
     block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(N) }, arch = "sm_90a", no_spills
 )]
 pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: bool, const N: u32>(

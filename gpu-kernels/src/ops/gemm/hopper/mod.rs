@@ -45,7 +45,7 @@ pub const BLOCK_M: u32 = 128;
 /// Columns of C a block computes, where nothing speaks for fewer.
 pub const BLOCK_N: u32 = 256;
 /// Columns that it can have. Fewer leave less of the last round of tiles unused.
-pub const WIDTHS: [u32; 3] = [BLOCK_N, 192, 128];
+pub const WIDTHS: [u32; 4] = [BLOCK_N, 192, 128, 64];
 /// Depth of a stage in bytes: a row of the widest swizzle.
 pub const STAGE_BYTES: u32 = 128;
 /// Rows and columns of a panel of 16-bit elements.
@@ -120,6 +120,7 @@ pub const fn shared_bytes(block_n: u32) -> usize {
     match block_n {
         192 => size_of::<Shared<{ b_bytes(192) }, { stages(192) }>>(),
         128 => size_of::<Shared<{ b_bytes(128) }, { stages(128) }>>(),
+        64 => size_of::<Shared<{ b_bytes(64) }, { stages(64) }>>(),
         _ => size_of::<Wide>(),
     }
 }
@@ -341,23 +342,27 @@ where
     walk::<M, C, E>(of, epilogue, tiles);
 }
 
-/// The one whose tiles have `N` columns.
+/// The one whose tiles have `N` columns, one of [`WIDTHS`].
 #[inline(always)]
 pub(super) unsafe fn run_by<M, C: Element, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E)
 where
-    M: Multiply<SUMS, Sum = f32> + Multiply<{ sums(192) }, Sum = f32> + Multiply<{ sums(128) }, Sum = f32>,
+    M: Multiply<{ sums(256) }, Sum = f32>
+        + Multiply<{ sums(192) }, Sum = f32>
+        + Multiply<{ sums(128) }, Sum = f32>
+        + Multiply<{ sums(64) }, Sum = f32>,
 {
     let tiles = Tiles::of(&of.problem, N);
+    macro_rules! columns {
+        ($n:literal) => {{
+            let consumers = Whole::<M, { sums($n) }>(PhantomData);
+            split::<M, C, E, _, { b_bytes($n) }, { stages($n) }>(of, epilogue, tiles, consumers);
+        }};
+    }
     match N {
-        192 => {
-            let consumers = Whole::<M, { sums(192) }>(PhantomData);
-            split::<M, C, E, _, { b_bytes(192) }, { stages(192) }>(of, epilogue, tiles, consumers);
-        }
-        128 => {
-            let consumers = Whole::<M, { sums(128) }>(PhantomData);
-            split::<M, C, E, _, { b_bytes(128) }, { stages(128) }>(of, epilogue, tiles, consumers);
-        }
-        _ => walk::<M, C, E>(of, epilogue, tiles),
+        64 => columns!(64),
+        128 => columns!(128),
+        192 => columns!(192),
+        _ => columns!(256),
     }
 }
 

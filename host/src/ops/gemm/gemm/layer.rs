@@ -104,7 +104,7 @@ static INFO: OpInfo = OpInfo {
         },
         Variant {
             name: "hopper",
-            doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked where rows of a and b are at multiples of 16 bytes, or one of the next two",
+            doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked where rows of a and b are at multiples of 16 bytes, or one of the next three",
             applies: fits_hopper,
             launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(256)),
         },
@@ -119,6 +119,12 @@ static INFO: OpInfo = OpInfo {
             doc: "the same by tiles of 128 columns",
             applies: fits_hopper,
             launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(128)),
+        },
+        Variant {
+            name: "hopper_64",
+            doc: "the same by tiles of 64 columns",
+            applies: fits_hopper,
+            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(64)),
         },
         Variant {
             name: "mma",
@@ -175,6 +181,14 @@ impl Operator for GemmBf16 {
             (8192, 64, 8192),
             (1792, 1792, 1792),
             (1793, 1793, 1793),
+            // Between whole rounds of the widest tiles.
+            (1216, 1216, 1216),
+            (1440, 1440, 1440),
+            (2432, 2432, 2432),
+            (2912, 2912, 2912),
+            (256, 8192, 8192),
+            (512, 4096, 4096),
+            (1024, 4096, 4096),
         ]
         .map(|(m, n, k)| Case::production(&INFO, format!("m={m} n={n} k={k} NT"), bf16, dims(m, n, k)))
         .into();

@@ -64,7 +64,7 @@ const SKINNY: Variant = Variant {
 };
 const HOPPER: Variant = Variant {
     name: "hopper",
-    doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked for operands that lie in packs of 16 bytes, or one of the next two",
+    doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked for operands that lie in packs of 16 bytes, or one of the next three",
     applies: fits_hopper,
     launch: |stream, args, params| launch(stream, args, params, Path::Hopper(256)),
 };
@@ -79,6 +79,12 @@ const HOPPER_128: Variant = Variant {
     doc: "the same by tiles of 128 columns",
     applies: fits_hopper,
     launch: |stream, args, params| launch(stream, args, params, Path::Hopper(128)),
+};
+const HOPPER_64: Variant = Variant {
+    name: "hopper_64",
+    doc: "the same by tiles of 64 columns",
+    applies: fits_hopper,
+    launch: |stream, args, params| launch(stream, args, params, Path::Hopper(64)),
 };
 const PADDED: Variant = Variant {
     name: "padded",
@@ -105,7 +111,7 @@ pub(super) static INFO: OpInfo = facts(
         kernels(GEMM_SKINNY, true, false),
         GEMM_PAD,
     ],
-    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, PADDED, MMA],
+    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, PADDED, MMA],
 );
 
 pub(super) static TO_F32: OpInfo = facts(
@@ -120,7 +126,7 @@ pub(super) static TO_F32: OpInfo = facts(
         kernels(GEMM_SKINNY, true, true),
         GEMM_PAD,
     ],
-    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, PADDED, MMA],
+    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, PADDED, MMA],
 );
 
 /// A form of the operator in the registry.

@@ -160,8 +160,15 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             return Err(self.info.param_error("variant", "hopper", wanted));
         };
         let gk::Problem { m, n, batch, .. } = self.sizes;
-        let planned = || plan::columns(stream.device().info().multiprocessors, [batch, m, n].map(|size| size as usize));
+        let planned = || {
+            plan::columns(
+                stream.device().info().multiprocessors,
+                [batch, m, n].map(|size| size as usize),
+                &hopper::WIDTHS,
+            )
+        };
         match columns.unwrap_or_else(planned) {
+            64 => self.launch_tiles::<64>(stream, majors),
             128 => self.launch_tiles::<128>(stream, majors),
             192 => self.launch_tiles::<192>(stream, majors),
             _ => self.launch_tiles::<{ hopper::BLOCK_N }>(stream, majors),
