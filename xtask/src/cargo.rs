@@ -76,3 +76,12 @@ pub(crate) fn build(what: &str, args: &[&str]) -> Result<Vec<Program>> {
     });
     Ok(built.collect())
 }
+
+/// Builds our own command, and returns how it is started. With the features that the whole workspace gives it: what is built for it, tests use too.
+pub(crate) fn warpsmith(flags: &[&str]) -> Result<Command> {
+    let built = build("building warpsmith", &[&["build", "--workspace", "--bin", "warpsmith"], flags].concat())?;
+    let program = built.into_iter().find(|program| program.kind == "bin" && program.name == "warpsmith");
+    let mut command = Command::new(program.context("cargo says nothing of the command it has built")?.path);
+    command.current_dir(root());
+    Ok(command)
+}

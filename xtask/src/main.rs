@@ -105,11 +105,10 @@ fn set_up() -> Result<()> {
     setup::run(&setup::Options::default())
 }
 
-/// Runs our command after `cargo run FLAGS`. It says itself what is wrong, and its exit code means something.
+/// Runs our command, built with `flags`. It says itself what is wrong, and its exit code means something.
 fn warpsmith(flags: &[&str], verb: &str, args: Vec<OsString>) -> Result<ExitCode> {
     set_up()?;
-    let mut command = cargo::command(["run", "-p", "warpsmith", "--features", "cli"]);
-    let status = cargo::status(verb, command.args(flags).args(["--", verb]).args(args))?;
+    let status = cargo::status(verb, cargo::warpsmith(flags)?.arg(verb).args(args))?;
     let code =
         status.code().and_then(|code| u8::try_from(code).ok()).with_context(|| format!("{verb} failed ({status})"))?;
     Ok(ExitCode::from(code))

@@ -91,8 +91,7 @@ impl fmt::Display for Violation {
 pub(crate) fn run(fix: bool) -> Result<()> {
     eprintln!("==> tidy");
     let tree = Tree::read()?;
-    let list = ["run", "--quiet", "-p", "warpsmith", "--features", "cli", "--", "list", "--markdown"];
-    let wanted = cargo::output("listing operators", &mut cargo::command(list))?;
+    let wanted = cargo::output("listing operators", cargo::warpsmith(&[])?.args(["list", "--markdown"]))?;
     if fix {
         table::fix(&tree, &wanted)?;
     }

@@ -10,12 +10,12 @@
 //! activations and transposed weight, A·Bᵀ, are both K-major. [`mma`] takes any other strides too.
 //!
 //! # Mapping
-//! [`hopper`]: clusters of two blocks walk 256 × 256 tiles; a producer warpgroup and two consumers of 64 × 256 a block.
+//! [`hopper`]: clusters of two blocks walk tiles of 256 rows and 256, 192, 128 or 64 columns; a producer warpgroup and two consumers of 64 rows a block.
 //! [`skinny`]: clusters of four blocks take 128 rows of the longer side, and share k. [`pad`] copies operands that lie between packs. [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
 //!
 //! # Shared memory
 //! [`hopper`]: 4 stages × (128 + 256) × 64 elements + 4 × 8 KiB for the epilogue + barriers = 229 440 B, one block a
-//! multiprocessor. [`mma`]: 4 stages × (128 + 128) × 32 elements = 64 KiB.
+//! multiprocessor; of narrower tiles 4, 6 or 8 stages. [`mma`]: 4 stages × (128 + 128) × 32 elements = 64 KiB.
 //!
 //! # Numerics
 //! Products are exact in f32 and accumulate in f32 in the order of the tensor core, which truncates when it aligns addends; α and β are applied in
@@ -25,7 +25,7 @@
 //! 2·m·n·k FLOPs a product against 2·(m·k + k·n + m·n) bytes: bound by the tensor cores once m and n pass a few hundred, and before, in
 //! [`skinny`], by memory. A tile of
 //! 256 × 256 loads (256 + 256)·2 bytes from L2 for every 2·256·256 FLOPs of a k, 128 FLOP/B. mma.sync reaches some 350 TFLOP/s of an H200,
-//! half of what wgmma does.
+//! half of what wgmma does. Whole rounds of tiles are paid for: 66 at a time on 132 multiprocessors, each as long as it is wide.
 //!
 //! # Limits
 //! m, n, k below 2³¹; 2³¹ − 1 tiles over all products. [`hopper`] needs compute capability 9.0, k above 0 and operands that lie as above.

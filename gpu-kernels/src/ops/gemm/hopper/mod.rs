@@ -1,7 +1,7 @@
 //! The Hopper path: TMA feeds shared memory, warpgroup MMA drains it, and a persistent grid walks the tiles.
 //!
 //! A cluster of two blocks computes a tile of 256 rows of C: each block owns 128 rows, and both need the same columns of B,
-//! so each loads half of B and multicasts it to the pair. Inside a block, warpgroup 0 produces (one thread issues every
+//! 256 or as few as fill the device's rounds of tiles better, so each loads half of B and multicasts it to the pair. Inside a block, warpgroup 0 produces (one thread issues every
 //! copy) and warpgroups 1 and 2 consume, 64 rows of the tile each.
 //!
 //! A stage is 128 bytes of k: 64 elements of 16 bits, 128 of 8, 32 of f32. It keeps the way the operand lies: K-major, a row of 128 bytes belongs
@@ -16,6 +16,7 @@
 //! accumulates, TMA adds to it: the multiprocessor never reads C, and since each element gets one addend a launch, the result is the
 //! same every time. The producer is already filling the stages of the next tile meanwhile.
 
+mod memory;
 mod multiply;
 mod produce;
 mod store;
@@ -25,15 +26,16 @@ use core::marker::PhantomData;
 
 use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
-use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Descriptor, Registers};
-use cuda_std::{cluster, fence, regs, shared_field, thread, tma, warp};
+use cuda_std::{cluster, fence, regs, thread, tma, warp};
 
 use super::Problem;
 use super::epilogue::Epilogue;
 
+pub use self::memory::shared_bytes;
+pub(super) use self::memory::{Cursor, Memory, Shared, Wide};
+use self::memory::{TOLD, WIDE_BYTES, WIDE_STAGES, b_bytes, stages};
 pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Tf32};
 use self::produce::produce;
 pub(super) use self::store::Output;
@@ -80,196 +82,6 @@ pub const fn slab_columns<C>() -> u32 {
 /// Elements of type `T` along k in a stage.
 pub(super) const fn depth<T>() -> u32 {
     STAGE_BYTES / size_of::<T>() as u32
-}
-
-/// The block's shared memory: `STAGES` of which B takes `B` bytes each. Swizzled buffers must start at multiples of 1024 bytes.
-#[repr(C, align(1024))]
-pub struct Shared<const B: usize, const STAGES: usize> {
-    a: [[u8; A_BYTES as usize]; STAGES],
-    b: [[u8; B]; STAGES],
-    c: [[[u8; SLAB_BYTES as usize]; 2]; CONSUMERS as usize],
-    full: [Barrier; STAGES],
-    empty: [Barrier; STAGES],
-    told: [Told; TOLD],
-}
-
-/// The place of a tile: its first row and column, its product, where its rows end, or 0 if there is no tile, and how many elements it has along k.
-type Told = [u32; 5];
-
-/// Tiles whose places are kept. The producer is at most all stages ahead, which may be of a tile each, and a consumer's threads have read a
-/// place when its first stage of the next tile is released: only then do they all wait for each other.
-const TOLD: usize = WIDE_STAGES + 1;
-
-/// That of [`BLOCK_N`] columns: four stages of 48 KiB leave room for the epilogue's buffers.
-pub(super) type Wide = Shared<WIDE_BYTES, WIDE_STAGES>;
-
-const WIDE_BYTES: usize = b_bytes(BLOCK_N);
-const WIDE_STAGES: usize = stages(BLOCK_N);
-
-const fn b_bytes(block_n: u32) -> usize {
-    (block_n * STAGE_BYTES) as usize
-}
-
-/// As many as there is memory for, beside 32 KiB for the epilogue.
-const fn stages(block_n: u32) -> usize {
-    192 * 1024 / (A_BYTES as usize + b_bytes(block_n))
-}
-
-/// Shared memory of a block whose tiles have so many columns, one of [`WIDTHS`].
-pub const fn shared_bytes(block_n: u32) -> usize {
-    match block_n {
-        192 => size_of::<Shared<{ b_bytes(192) }, { stages(192) }>>(),
-        128 => size_of::<Shared<{ b_bytes(128) }, { stages(128) }>>(),
-        64 => size_of::<Shared<{ b_bytes(64) }, { stages(64) }>>(),
-        _ => size_of::<Wide>(),
-    }
-}
-
-/// The block's shared memory by name.
-#[derive(Clone, Copy)]
-pub(super) struct Memory<const B: usize, const STAGES: usize>(SharedPtr<Shared<B, STAGES>>);
-
-impl<const B: usize, const STAGES: usize> Memory<B, STAGES> {
-    #[inline(always)]
-    pub(super) fn a(self, stage: u32) -> SharedPtr<u8> {
-        let Self(memory) = self;
-        shared_field!(memory.a).at(stage).cast()
-    }
-
-    #[inline(always)]
-    pub(super) fn b(self, stage: u32) -> SharedPtr<u8> {
-        let Self(memory) = self;
-        shared_field!(memory.b).at(stage).cast()
-    }
-
-    #[inline(always)]
-    pub(super) fn slabs(self, consumer: u32) -> [SharedPtr<u8>; 2] {
-        let Self(memory) = self;
-        let slabs = shared_field!(memory.c).at(consumer);
-        [slabs.at(0).cast(), slabs.at(1).cast()]
-    }
-
-    #[inline(always)]
-    pub(super) fn full(self, stage: u32) -> SharedPtr<Barrier> {
-        let Self(memory) = self;
-        shared_field!(memory.full).at(stage)
-    }
-
-    #[inline(always)]
-    fn empty(self, stage: u32) -> SharedPtr<Barrier> {
-        let Self(memory) = self;
-        shared_field!(memory.empty).at(stage)
-    }
-
-    #[inline(always)]
-    fn told(self, number: u32) -> SharedPtr<Told> {
-        let Self(memory) = self;
-        shared_field!(memory.told).at(number % TOLD as u32)
-    }
-
-    /// Whether there is a tile `number` for consumers, whose first stage they are `at`.
-    #[inline(always)]
-    unsafe fn find<W: Walk>(self, tiles: &mut W, number: u32, at: Cursor) -> bool {
-        if !W::TOLD {
-            return tiles.find();
-        }
-        self.full(at.stage).wait_parity(at.parity);
-        let [_, _, _, end, _] = self.told(number).read();
-        end != 0
-    }
-
-    /// Where it is.
-    #[inline(always)]
-    unsafe fn tile<W: Walk>(self, tiles: &W, number: u32) -> Tile {
-        if !W::TOLD {
-            return tiles.tile();
-        }
-        let [row, column, product, end, _] = self.told(number).read();
-        let end = if W::ALONG_K { None } else { Some(end) };
-        Tile { row, column, product, b: 0, end, k: None, alone: false }
-    }
-
-    /// Elements of k in it, `all` if tiles have no ranges of their own.
-    #[inline(always)]
-    unsafe fn depth<W: Walk>(self, number: u32, all: u32) -> u32 {
-        if !W::ALONG_K {
-            return all;
-        }
-        let [.., depth] = self.told(number).read();
-        depth
-    }
-
-    /// Whether it has no rows for a consumer.
-    #[inline(always)]
-    unsafe fn is_idle<W: Walk>(self, number: u32, consumer: u32) -> bool {
-        if !W::TOLD || W::ALONG_K {
-            return false;
-        }
-        let [row, _, _, end, _] = self.told(number).read();
-        row + consumer * STORE_M >= end
-    }
-
-    /// Lets stages of a tile go unread. Run by a whole warpgroup, whose threads then go on together: none is a round of stages behind.
-    #[inline(always)]
-    unsafe fn skip(self, at: &mut Cursor, steps: u32, lane: u32, barrier: u32) {
-        for _ in 0..steps {
-            if lane < 32 {
-                self.full(at.stage).wait_parity(at.parity);
-                self.release(at.stage, lane);
-            }
-            at.advance(STAGES);
-        }
-        thread::named_barrier::sync(barrier, WARPGROUP);
-    }
-
-    /// Tells the producers of the pair that this warpgroup has read a stage. `lane` is the caller's in it.
-    #[inline(always)]
-    pub(super) unsafe fn release(self, stage: u32, lane: u32) {
-        if lane < CLUSTER {
-            cluster::map(self.empty(stage), lane).signal();
-        }
-    }
-
-    /// Writes zeros to what lies behind the first `rows` rows of a stage of panels, along k: this consumer's of A, and half of B's, which has
-    /// [`BLOCK_N`] columns. Run by all consumers.
-    #[inline(always)]
-    unsafe fn clear(self, stage: u32, rows: u32, consumer: u32, lane: u32) {
-        if rows >= PANEL {
-            return;
-        }
-        let b = self.b(stage).add(2 * consumer * PANEL_BYTES);
-        let panels = [self.a(stage).add(consumer * PANEL_BYTES), b, b.add(PANEL_BYTES)];
-        // A row is eight chunks of 16 bytes, whose order does not matter.
-        let mut row = rows + lane / 8;
-        while row < PANEL {
-            for panel in panels {
-                let chunk = panel.add(row * STAGE_BYTES + lane % 8 * 16);
-                Pack([0u32; 4]).store(chunk.cast::<u32>().as_ptr());
-            }
-            row += WARPGROUP / 8;
-        }
-        fence::proxy_async_shared();
-        thread::named_barrier::sync(1 + CONSUMERS, CONSUMERS * WARPGROUP);
-    }
-}
-
-/// The stage a loop is at, and the parity of the barrier phase it waits for.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Cursor {
-    pub(super) stage: u32,
-    pub(super) parity: u32,
-}
-
-impl Cursor {
-    /// To the next of `stages`.
-    #[inline(always)]
-    pub(super) fn advance(&mut self, stages: usize) {
-        self.stage += 1;
-        if self.stage == stages as u32 {
-            self.stage = 0;
-            self.parity ^= 1;
-        }
-    }
 }
 
 /// Where a kernel's operands and results are.

@@ -1,0 +1,200 @@
+//! A block's shared memory: the ring of stages, and where the tiles are that its producer has found.
+
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::SharedPtr;
+use cuda_std::vector::Pack;
+use cuda_std::{cluster, fence, shared_field, thread};
+
+use super::{
+    A_BYTES, BLOCK_N, CLUSTER, CONSUMERS, PANEL, PANEL_BYTES, SLAB_BYTES, STAGE_BYTES, STORE_M, Tile, WARPGROUP, Walk,
+};
+
+/// The block's shared memory: `STAGES` of which B takes `B` bytes each. Swizzled buffers must start at multiples of 1024 bytes.
+#[repr(C, align(1024))]
+pub struct Shared<const B: usize, const STAGES: usize> {
+    a: [[u8; A_BYTES as usize]; STAGES],
+    b: [[u8; B]; STAGES],
+    c: [[[u8; SLAB_BYTES as usize]; 2]; CONSUMERS as usize],
+    full: [Barrier; STAGES],
+    empty: [Barrier; STAGES],
+    told: [Told; TOLD],
+}
+
+/// The place of a tile: its first row and column, its product, where its rows end, or 0 if there is no tile, and how many elements it has along k.
+type Told = [u32; 5];
+
+/// Tiles whose places are kept. The producer is at most all stages ahead, which may be of a tile each, and a consumer's threads have read a
+/// place when its first stage of the next tile is released: only then do they all wait for each other.
+pub(super) const TOLD: usize = WIDE_STAGES + 1;
+
+/// That of [`BLOCK_N`] columns: four stages of 48 KiB leave room for the epilogue's buffers.
+pub(in super::super) type Wide = Shared<WIDE_BYTES, WIDE_STAGES>;
+
+pub(super) const WIDE_BYTES: usize = b_bytes(BLOCK_N);
+pub(super) const WIDE_STAGES: usize = stages(BLOCK_N);
+
+pub(super) const fn b_bytes(block_n: u32) -> usize {
+    (block_n * STAGE_BYTES) as usize
+}
+
+/// As many as there is memory for, beside 32 KiB for the epilogue.
+pub(super) const fn stages(block_n: u32) -> usize {
+    192 * 1024 / (A_BYTES as usize + b_bytes(block_n))
+}
+
+/// Shared memory of a block whose tiles have so many columns, one of [`WIDTHS`].
+pub const fn shared_bytes(block_n: u32) -> usize {
+    match block_n {
+        192 => size_of::<Shared<{ b_bytes(192) }, { stages(192) }>>(),
+        128 => size_of::<Shared<{ b_bytes(128) }, { stages(128) }>>(),
+        64 => size_of::<Shared<{ b_bytes(64) }, { stages(64) }>>(),
+        _ => size_of::<Wide>(),
+    }
+}
+
+/// The block's shared memory by name.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Memory<const B: usize, const STAGES: usize>(pub(super) SharedPtr<Shared<B, STAGES>>);
+
+impl<const B: usize, const STAGES: usize> Memory<B, STAGES> {
+    #[inline(always)]
+    pub(in super::super) fn a(self, stage: u32) -> SharedPtr<u8> {
+        let Self(memory) = self;
+        shared_field!(memory.a).at(stage).cast()
+    }
+
+    #[inline(always)]
+    pub(in super::super) fn b(self, stage: u32) -> SharedPtr<u8> {
+        let Self(memory) = self;
+        shared_field!(memory.b).at(stage).cast()
+    }
+
+    #[inline(always)]
+    pub(in super::super) fn slabs(self, consumer: u32) -> [SharedPtr<u8>; 2] {
+        let Self(memory) = self;
+        let slabs = shared_field!(memory.c).at(consumer);
+        [slabs.at(0).cast(), slabs.at(1).cast()]
+    }
+
+    #[inline(always)]
+    pub(in super::super) fn full(self, stage: u32) -> SharedPtr<Barrier> {
+        let Self(memory) = self;
+        shared_field!(memory.full).at(stage)
+    }
+
+    #[inline(always)]
+    pub(super) fn empty(self, stage: u32) -> SharedPtr<Barrier> {
+        let Self(memory) = self;
+        shared_field!(memory.empty).at(stage)
+    }
+
+    #[inline(always)]
+    pub(super) fn told(self, number: u32) -> SharedPtr<Told> {
+        let Self(memory) = self;
+        shared_field!(memory.told).at(number % TOLD as u32)
+    }
+
+    /// Whether there is a tile `number` for consumers, whose first stage they are `at`.
+    #[inline(always)]
+    pub(super) unsafe fn find<W: Walk>(self, tiles: &mut W, number: u32, at: Cursor) -> bool {
+        if !W::TOLD {
+            return tiles.find();
+        }
+        self.full(at.stage).wait_parity(at.parity);
+        let [_, _, _, end, _] = self.told(number).read();
+        end != 0
+    }
+
+    /// Where it is.
+    #[inline(always)]
+    pub(super) unsafe fn tile<W: Walk>(self, tiles: &W, number: u32) -> Tile {
+        if !W::TOLD {
+            return tiles.tile();
+        }
+        let [row, column, product, end, _] = self.told(number).read();
+        let end = if W::ALONG_K { None } else { Some(end) };
+        Tile { row, column, product, b: 0, end, k: None, alone: false }
+    }
+
+    /// Elements of k in it, `all` if tiles have no ranges of their own.
+    #[inline(always)]
+    pub(super) unsafe fn depth<W: Walk>(self, number: u32, all: u32) -> u32 {
+        if !W::ALONG_K {
+            return all;
+        }
+        let [.., depth] = self.told(number).read();
+        depth
+    }
+
+    /// Whether it has no rows for a consumer.
+    #[inline(always)]
+    pub(super) unsafe fn is_idle<W: Walk>(self, number: u32, consumer: u32) -> bool {
+        if !W::TOLD || W::ALONG_K {
+            return false;
+        }
+        let [row, _, _, end, _] = self.told(number).read();
+        row + consumer * STORE_M >= end
+    }
+
+    /// Lets stages of a tile go unread. Run by a whole warpgroup, whose threads then go on together: none is a round of stages behind.
+    #[inline(always)]
+    pub(super) unsafe fn skip(self, at: &mut Cursor, steps: u32, lane: u32, barrier: u32) {
+        for _ in 0..steps {
+            if lane < 32 {
+                self.full(at.stage).wait_parity(at.parity);
+                self.release(at.stage, lane);
+            }
+            at.advance(STAGES);
+        }
+        thread::named_barrier::sync(barrier, WARPGROUP);
+    }
+
+    /// Tells the producers of the pair that this warpgroup has read a stage. `lane` is the caller's in it.
+    #[inline(always)]
+    pub(in super::super) unsafe fn release(self, stage: u32, lane: u32) {
+        if lane < CLUSTER {
+            cluster::map(self.empty(stage), lane).signal();
+        }
+    }
+
+    /// Writes zeros to what lies behind the first `rows` rows of a stage of panels, along k: this consumer's of A, and half of B's, which has
+    /// [`BLOCK_N`] columns. Run by all consumers.
+    #[inline(always)]
+    pub(super) unsafe fn clear(self, stage: u32, rows: u32, consumer: u32, lane: u32) {
+        if rows >= PANEL {
+            return;
+        }
+        let b = self.b(stage).add(2 * consumer * PANEL_BYTES);
+        let panels = [self.a(stage).add(consumer * PANEL_BYTES), b, b.add(PANEL_BYTES)];
+        // A row is eight chunks of 16 bytes, whose order does not matter.
+        let mut row = rows + lane / 8;
+        while row < PANEL {
+            for panel in panels {
+                let chunk = panel.add(row * STAGE_BYTES + lane % 8 * 16);
+                Pack([0u32; 4]).store(chunk.cast::<u32>().as_ptr());
+            }
+            row += WARPGROUP / 8;
+        }
+        fence::proxy_async_shared();
+        thread::named_barrier::sync(1 + CONSUMERS, CONSUMERS * WARPGROUP);
+    }
+}
+
+/// The stage a loop is at, and the parity of the barrier phase it waits for.
+#[derive(Clone, Copy, Default)]
+pub(in super::super) struct Cursor {
+    pub(in super::super) stage: u32,
+    pub(in super::super) parity: u32,
+}
+
+impl Cursor {
+    /// To the next of `stages`.
+    #[inline(always)]
+    pub(in super::super) fn advance(&mut self, stages: usize) {
+        self.stage += 1;
+        if self.stage == stages as u32 {
+            self.stage = 0;
+            self.parity ^= 1;
+        }
+    }
+}
