@@ -32,7 +32,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{cp_async, mma, thread, warp};
 
 use copy::{Copier, swizzled};
-use widen::Weight;
+use widen::{Weight, ZERO};
 
 /// Rows of the weight that a block takes.
 pub const ROWS: u32 = 128;
@@ -153,8 +153,8 @@ type Sums<const NT: usize> = [[[f32; 4]; NT]; TILES];
 /// along x, `CLUSTER` of them in a cluster; y counts parts of k, which C has one after the other.
 ///
 /// # Safety
-/// `a`, `w` and `c` are valid for these sizes at their strides, `scales` for each row of the weight and group; with `PACKED` rows of `a` and `w` are at
-/// multiples of 16 bytes; `PENDING` is [`pending`]; no size but k is zero.
+/// `a`, `w` and `c` are valid for these sizes at their strides, `scales` and, with `ZEROS`, `zeros` for each row of the weight and group; with `PACKED` rows of
+/// `a` and `w` are at multiples of 16 bytes; `PENDING` is [`pending`]; no size but k is zero.
 #[inline(always)]
 pub(super) unsafe fn run<
     W: Weight,
@@ -165,11 +165,13 @@ pub(super) unsafe fn run<
     const PACKED: bool,
     const CLUSTER: u32,
     const TEAMS: u32,
+    const ZEROS: bool,
     const PENDING: u32,
 >(
     a: *const T,
     w: *const u8,
     scales: *const f32,
+    zeros: *const u8,
     c: *mut C,
     sizes: Sizes,
 ) {
@@ -223,6 +225,16 @@ pub(super) unsafe fn run<
             cp_async::commit();
         }
     };
+    // cp.async does not copy single bytes. Of the four lanes that share four rows each reads one's, a stage ahead, and the others take them from there: before
+    // copies are started, so that it need not queue behind them.
+    let of_zeros = if ZEROS {
+        let row = place.row0 + thread / 32 / SHARERS * STRIP + thread % 32 / 4 + thread % 4 * 8;
+        zeros.wrapping_add((u64::from(row.min(sizes.n - 1)) * groups) as usize)
+    } else {
+        zeros
+    };
+    let zero_of = |step: u32| if ZEROS { *of_zeros.wrapping_add(step.min(place.end - 1) as usize) } else { ZERO };
+    let mut next_zero = if place.first < place.end { zero_of(place.first) } else { ZERO };
     for step in 0..stages - 1 {
         fetch(place.first + step);
     }
@@ -242,11 +254,15 @@ pub(super) unsafe fn run<
         } else {
             thread::sync_threads();
         }
+        let offset = W::offset::<T>(next_zero);
+        next_zero = zero_of(step + 1);
         fetch(step + stages - 1);
+        let offsets = array::from_fn(|i| if ZEROS { warp::shuffle_idx(offset, lane & !3 | i as u32) } else { offset });
         let mut products = if grouped { [[[0.0; 4]; NT]; TILES] } else { sums };
         for half in 0..if APART { 2 } else { 1 } {
             let half = if APART { half } else { sharer };
-            multiply::<W, T, NT>(weights(step), vectors(step), [first_row, first_vector], half, &mut products);
+            let first = [first_row, first_vector];
+            multiply::<W, T, NT>(weights(step), vectors(step), first, half, offsets, &mut products);
         }
         if grouped {
             let of_group = of_group(step).add(first_row).as_ptr();
@@ -317,6 +333,7 @@ unsafe fn multiply<W: Weight, T: Half, const NT: usize>(
     vectors: SharedPtr<u8>,
     [row, vector]: [u32; 2],
     half: u32,
+    offsets: [u32; LANE_ROWS],
     sums: &mut Sums<NT>,
 ) {
     let row_bytes = DEPTH * W::BITS / 8;
@@ -327,7 +344,7 @@ unsafe fn multiply<W: Weight, T: Half, const NT: usize>(
     for second in 0..2 {
         let from = vectors.byte_add(swizzled(VECTOR_BYTES, vector, (first + second as u32 * 8) * 2)).as_ptr();
         let of = |j: usize| Pack::<u32, 4>::load(from.add(j * 8 * VECTOR_BYTES as usize).cast()).0;
-        let widen = |i: usize| [0, 1].map(|lower| W::widen::<T>(rows[2 * i + lower], second));
+        let widen = |i: usize| [2 * i, 2 * i + 1].map(|row| W::widen::<T>(rows[row], second, offsets[row]));
         // What there is less of stays in registers: few vectors, or the rows.
         if NT <= TILES {
             let vectors: [_; NT] = array::from_fn(of);
