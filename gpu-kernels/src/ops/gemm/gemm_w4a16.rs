@@ -1,15 +1,17 @@
-//! Product of 16-bit activations with a weight of 4-bit integers and a scale for each 128 of k, for decoding.
+//! Product of 16-bit activations with a weight of 4-bit integers and a scale for each 128 of k, and zero points if there are any, for decoding.
 //!
 //! # Math
-//! cᵢⱼ = Σ_g scales(j, g)·Σ_{k in group g} aᵢₖ·(qⱼₖ − 8), over groups of 128 of k, q from 0 to 15.
+//! cᵢⱼ = Σ_g scales(j, g)·Σ_{k in group g} aᵢₖ·(qⱼₖ − zeros(j, g)), over groups of 128 of k, q and zeros from 0 to 15; without zeros they are 8.
 //!
 //! # Layout
-//! `a` is m × k and `c` m × n. `w` is n × ⌈k/2⌉ bytes: byte i of a row has q of k = 2i in its lower half, and that of k = 2i + 1 in its upper one. `scales` is
-//! n × ⌈k/128⌉, dense: as [`quantize_int4`](crate::ops::quant::quantize_int4) writes them. Rows at multiples of 16 bytes are copied in packs, others element by
+//! `a` is m × k and `c` m × n. `w` is n × ⌈k/2⌉ bytes: byte i of a row has q of k = 2i in its lower half, and that of k = 2i + 1 in its upper one. `scales` and
+//! `zeros` are n × ⌈k/128⌉, dense: as [`quantize_int4`](crate::ops::quant::quantize_int4) writes them. Of a byte of `zeros` the lower four bits count. Rows at multiples of 16 bytes are copied in packs, others element by
 //! element. With an odd k what the last byte's upper half has means nothing: it meets a zero.
 //!
 //! # Mapping
 //! That of [`gemm_w8a16`](super::gemm_w8a16). A stage is a group: its products start from nothing, and are added times their scale to sums in registers.
+//! Zero points cost no instruction on the integers: the multiply-add that takes the exponent's power off takes them off as well. Each lane reads the bytes of its
+//! four rows a stage ahead, which the first-level cache holds for 32 groups.
 //!
 //! # Shared memory
 //! Stages of 8 KiB, 512 bytes of scales and 256 for each row of A: on Hopper two rings of 8 × 12.5 KiB, or one of 8 × 24.5 or 5 × 40.5; elsewhere 7 × 12.5 or
@@ -45,24 +47,29 @@ const BITS: u32 = 4;
 /// As for `weight_only`'s `run`, all rows of `a` and `w` being at multiples of 16 bytes; there is a cluster for each 128 rows of
 /// the weight and `R` of A.
 #[kernel(
-    dtypes(T: half), values(R: 16, 64, 128),
+    dtypes(T: half), values(R: 16, 64, 128, ZEROS: false, true),
     block = THREADS * teams(R), min_blocks = 1, cluster = CLUSTER,
     shared = { teams(R) as usize * shared_bytes(R as u32, BITS, HOPPER / teams(R)) }, arch = "sm_90a", no_spills
 )]
-pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize>(
+pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize, const ZEROS: bool>(
     a: *const T,
     w: *const u8,
     scales: *const f32,
+    zeros: *const u8,
     c: *mut T,
     sizes: Sizes,
 ) {
     match R {
         16 => {
             const PENDING: u32 = pending(16, BITS, HOPPER / TEAMS);
-            run::<Int4, T, T, 2, false, true, CLUSTER, TEAMS, PENDING>(a, w, scales, c, sizes)
+            run::<Int4, T, T, 2, false, true, CLUSTER, TEAMS, ZEROS, PENDING>(a, w, scales, zeros, c, sizes)
         }
-        64 => run::<Int4, T, T, 8, false, true, CLUSTER, 1, { pending(64, BITS, HOPPER) }>(a, w, scales, c, sizes),
-        _ => run::<Int4, T, T, 8, true, true, CLUSTER, 1, { pending(128, BITS, HOPPER) }>(a, w, scales, c, sizes),
+        64 => run::<Int4, T, T, 8, false, true, CLUSTER, 1, ZEROS, { pending(64, BITS, HOPPER) }>(
+            a, w, scales, zeros, c, sizes,
+        ),
+        _ => run::<Int4, T, T, 8, true, true, CLUSTER, 1, ZEROS, { pending(128, BITS, HOPPER) }>(
+            a, w, scales, zeros, c, sizes,
+        ),
     }
 }
 
@@ -71,18 +78,23 @@ pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize>(
 /// # Safety
 /// As for `weight_only`'s `run`; there is a block for each 128 rows of the weight and `R` of A.
 #[kernel(
-    dtypes(T: half), values(R: 16, 64, PACKED: true, false), where(PACKED || R == 64),
+    dtypes(T: half), values(R: 16, 64, PACKED: true, false, ZEROS: false, true), where(PACKED || R == 64),
     block = THREADS, min_blocks = if R == 16 { 2 } else { 1 }, shared = { shared_bytes(R as u32, BITS, COMMON) }, no_spills
 )]
-pub unsafe fn gemm_w4a16_parts<T: Half, const R: usize, const PACKED: bool>(
+pub unsafe fn gemm_w4a16_parts<T: Half, const R: usize, const PACKED: bool, const ZEROS: bool>(
     a: *const T,
     w: *const u8,
     scales: *const f32,
+    zeros: *const u8,
     parts: *mut f32,
     sizes: Sizes,
 ) {
     match R {
-        16 => run::<Int4, T, f32, 2, false, PACKED, 1, 1, { pending(16, BITS, COMMON) }>(a, w, scales, parts, sizes),
-        _ => run::<Int4, T, f32, 8, false, PACKED, 1, 1, { pending(64, BITS, COMMON) }>(a, w, scales, parts, sizes),
+        16 => run::<Int4, T, f32, 2, false, PACKED, 1, 1, ZEROS, { pending(16, BITS, COMMON) }>(
+            a, w, scales, zeros, parts, sizes,
+        ),
+        _ => run::<Int4, T, f32, 8, false, PACKED, 1, 1, ZEROS, { pending(64, BITS, COMMON) }>(
+            a, w, scales, zeros, parts, sizes,
+        ),
     }
 }

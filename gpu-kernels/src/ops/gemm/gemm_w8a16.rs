@@ -35,6 +35,8 @@
 //! Dettmers et al., "LLM.int8()" (arXiv:2208.07339), for scales by row; Kim et al., "Who Says Elephants Can't Run" (arXiv:2211.10017), for the
 //! conversion by byte permutation; Frantar et al., "MARLIN" (arXiv:2408.11743), for the pipeline.
 
+use core::ptr;
+
 use cuda_std::float::Half;
 use cuda_std::kernel;
 
@@ -65,14 +67,31 @@ pub unsafe fn gemm_w8a16_cluster<T: Half, const R: usize>(
     match R {
         16 => {
             const PENDING: u32 = pending(16, BITS, HOPPER / TEAMS);
-            run::<Int8, T, T, 2, false, true, CLUSTER, TEAMS, PENDING>(a, w.cast(), scales, c, sizes)
+            run::<Int8, T, T, 2, false, true, CLUSTER, TEAMS, false, PENDING>(
+                a,
+                w.cast(),
+                scales,
+                ptr::null(),
+                c,
+                sizes,
+            )
         }
-        64 => {
-            run::<Int8, T, T, 8, false, true, CLUSTER, 1, { pending(64, BITS, HOPPER) }>(a, w.cast(), scales, c, sizes)
-        }
-        _ => {
-            run::<Int8, T, T, 8, true, true, CLUSTER, 1, { pending(128, BITS, HOPPER) }>(a, w.cast(), scales, c, sizes)
-        }
+        64 => run::<Int8, T, T, 8, false, true, CLUSTER, 1, false, { pending(64, BITS, HOPPER) }>(
+            a,
+            w.cast(),
+            scales,
+            ptr::null(),
+            c,
+            sizes,
+        ),
+        _ => run::<Int8, T, T, 8, true, true, CLUSTER, 1, false, { pending(128, BITS, HOPPER) }>(
+            a,
+            w.cast(),
+            scales,
+            ptr::null(),
+            c,
+            sizes,
+        ),
     }
 }
 
@@ -92,17 +111,19 @@ pub unsafe fn gemm_w8a16_parts<T: Half, const R: usize, const PACKED: bool>(
     sizes: Sizes,
 ) {
     match R {
-        16 => run::<Int8, T, f32, 2, false, PACKED, 1, 1, { pending(16, BITS, COMMON) }>(
+        16 => run::<Int8, T, f32, 2, false, PACKED, 1, 1, false, { pending(16, BITS, COMMON) }>(
             a,
             w.cast(),
             scales,
+            ptr::null(),
             parts,
             sizes,
         ),
-        _ => run::<Int8, T, f32, 8, false, PACKED, 1, 1, { pending(64, BITS, COMMON) }>(
+        _ => run::<Int8, T, f32, 8, false, PACKED, 1, 1, false, { pending(64, BITS, COMMON) }>(
             a,
             w.cast(),
             scales,
+            ptr::null(),
             parts,
             sizes,
         ),

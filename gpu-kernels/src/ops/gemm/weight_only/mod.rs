@@ -32,7 +32,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{cp_async, mma, thread, warp};
 
 use copy::{Copier, swizzled};
-use widen::Weight;
+use widen::{Weight, ZERO, ZERO_BITS};
 
 /// Rows of the weight that a block takes.
 pub const ROWS: u32 = 128;
@@ -153,8 +153,8 @@ type Sums<const NT: usize> = [[[f32; 4]; NT]; TILES];
 /// along x, `CLUSTER` of them in a cluster; y counts parts of k, which C has one after the other.
 ///
 /// # Safety
-/// `a`, `w` and `c` are valid for these sizes at their strides, `scales` for each row of the weight and group; with `PACKED` rows of `a` and `w` are at
-/// multiples of 16 bytes; `PENDING` is [`pending`]; no size but k is zero.
+/// `a`, `w` and `c` are valid for these sizes at their strides, `scales` and, with `ZEROS`, `zeros` for each row of the weight and group; with `PACKED` rows of
+/// `a` and `w` are at multiples of 16 bytes; `PENDING` is [`pending`]; no size but k is zero.
 #[inline(always)]
 pub(super) unsafe fn run<
     W: Weight,
@@ -165,11 +165,13 @@ pub(super) unsafe fn run<
     const PACKED: bool,
     const CLUSTER: u32,
     const TEAMS: u32,
+    const ZEROS: bool,
     const PENDING: u32,
 >(
     a: *const T,
     w: *const u8,
     scales: *const f32,
+    zeros: *const u8,
     c: *mut C,
     sizes: Sizes,
 ) {
@@ -232,6 +234,17 @@ pub(super) unsafe fn run<
     let first_row = strip * STRIP + lane / 4;
     let first_vector = if APART { sharer * NT as u32 * 8 } else { 0 } + lane / 4;
     let mut sums: Sums<NT> = [[[0.0; 4]; NT]; TILES];
+    // cp.async does not copy single bytes: registers hold those of the next stage.
+    let zeros_of = |step: u32| -> [u32; LANE_ROWS] {
+        array::from_fn(|i| {
+            if !ZEROS || step >= place.end {
+                return ZERO;
+            }
+            let row = (place.row0 + first_row + i as u32 * 8).min(sizes.n - 1);
+            u32::from(*zeros.wrapping_add((u64::from(row) * groups + u64::from(step)) as usize)) & ZERO_BITS
+        })
+    };
+    let mut next_zeros = zeros_of(place.first);
     for step in place.first..place.end {
         // The group of this step has landed, and everybody is done with the stage that the next copy overwrites.
         if PACKED {
@@ -243,10 +256,13 @@ pub(super) unsafe fn run<
             thread::sync_threads();
         }
         fetch(step + stages - 1);
+        let offsets = next_zeros.map(W::offset::<T>);
+        next_zeros = zeros_of(step + 1);
         let mut products = if grouped { [[[0.0; 4]; NT]; TILES] } else { sums };
         for half in 0..if APART { 2 } else { 1 } {
             let half = if APART { half } else { sharer };
-            multiply::<W, T, NT>(weights(step), vectors(step), [first_row, first_vector], half, &mut products);
+            let first = [first_row, first_vector];
+            multiply::<W, T, NT>(weights(step), vectors(step), first, half, offsets, &mut products);
         }
         if grouped {
             let of_group = of_group(step).add(first_row).as_ptr();
@@ -317,6 +333,7 @@ unsafe fn multiply<W: Weight, T: Half, const NT: usize>(
     vectors: SharedPtr<u8>,
     [row, vector]: [u32; 2],
     half: u32,
+    offsets: [u32; LANE_ROWS],
     sums: &mut Sums<NT>,
 ) {
     let row_bytes = DEPTH * W::BITS / 8;
@@ -327,7 +344,7 @@ unsafe fn multiply<W: Weight, T: Half, const NT: usize>(
     for second in 0..2 {
         let from = vectors.byte_add(swizzled(VECTOR_BYTES, vector, (first + second as u32 * 8) * 2)).as_ptr();
         let of = |j: usize| Pack::<u32, 4>::load(from.add(j * 8 * VECTOR_BYTES as usize).cast()).0;
-        let widen = |i: usize| [0, 1].map(|lower| W::widen::<T>(rows[2 * i + lower], second));
+        let widen = |i: usize| [2 * i, 2 * i + 1].map(|row| W::widen::<T>(rows[row], second, offsets[row]));
         // What there is less of stays in registers: few vectors, or the rows.
         if NT <= TILES {
             let vectors: [_; NT] = array::from_fn(of);

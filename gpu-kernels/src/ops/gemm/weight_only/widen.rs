@@ -15,8 +15,11 @@ pub(in super::super) trait Weight {
 
     unsafe fn load(from: *const u8) -> Self::Lane;
 
+    /// What [`widen`](Self::widen) takes off a row whose zero point is `zero`.
+    fn offset<T: Half>(zero: u32) -> u32;
+
     /// The first or second eight of them, as pairs of floats.
-    fn widen<T: Half>(lane: Self::Lane, second: usize) -> [u32; 4];
+    fn widen<T: Half>(lane: Self::Lane, second: usize, offset: u32) -> [u32; 4];
 }
 
 /// Two of a value of 16 bits.
@@ -33,6 +36,10 @@ const fn base<T: Half>() -> u32 {
     twice(if T::IS_BF16 { 0x4300 } else { 0x6400 })
 }
 
+/// The zero point of 4-bit integers where none are given, and the bits of one.
+pub(super) const ZERO: u32 = 8;
+pub(super) const ZERO_BITS: u32 = 15;
+
 const SIGNS: u32 = twice(0x8000);
 
 /// 8-bit integers.
@@ -48,7 +55,12 @@ impl Weight for Int8 {
     }
 
     #[inline(always)]
-    fn widen<T: Half>(lane: [u32; 4], second: usize) -> [u32; 4] {
+    fn offset<T: Half>(_: u32) -> u32 {
+        0
+    }
+
+    #[inline(always)]
+    fn widen<T: Half>(lane: [u32; 4], second: usize, _: u32) -> [u32; 4] {
         let pair = |i: usize| {
             let word = lane[2 * second + i / 2];
             let selector = [0x4140, 0x4342][i % 2];
@@ -65,7 +77,7 @@ impl Weight for Int8 {
     }
 }
 
-/// Integers of 4 bits, two a byte, the one with the lower k in the lower half, each stored as a number from 0 to 15 that is 8 more.
+/// Integers of 4 bits, two a byte, the one with the lower k in the lower half, each stored as a number from 0 to 15 that is more by its zero point.
 pub(in super::super) struct Int4;
 
 impl Weight for Int4 {
@@ -78,13 +90,18 @@ impl Weight for Int4 {
     }
 
     #[inline(always)]
-    fn widen<T: Half>(lane: [u32; 2], second: usize) -> [u32; 4] {
+    fn offset<T: Half>(zero: u32) -> u32 {
+        base::<T>() | (zero << 16 | zero) | SIGNS
+    }
+
+    #[inline(always)]
+    fn widen<T: Half>(lane: [u32; 2], second: usize, offset: u32) -> [u32; 4] {
         let low = lane[second];
         let high = low >> 4;
         // A byte, and its upper half from the shifted word.
         let pair = |i: usize| {
             let both = permute_bytes(low, high, 0x4400 + 0x1111 * i as u32);
-            T::fma_of_registers(both & twice(0xf) | base::<T>(), one::<T>(), base::<T>() | twice(8) | SIGNS)
+            T::fma_of_registers(both & twice(0xf) | base::<T>(), one::<T>(), offset)
         };
         array::from_fn(pair)
     }
