@@ -107,6 +107,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &optim::adamw::ADAMW_MASTER,
     &optim::clip_grad::ClipGrad,
     &quant::dequantize_fp8::DEQUANTIZE_FP8,
+    &quant::dequantize_int4::DequantizeInt4,
     &quant::dequantize_int8::DequantizeInt8,
     &quant::dequantize_mxfp8::DEQUANTIZE_MXFP8,
     &quant::quantize_columns_int8::QuantizeColumnsInt8,

@@ -2,6 +2,7 @@
 
 mod blocks;
 pub mod dequantize_fp8;
+pub mod dequantize_int4;
 pub mod dequantize_int8;
 pub mod dequantize_mxfp8;
 mod norm_row;

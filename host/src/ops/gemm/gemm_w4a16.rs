@@ -1,6 +1,7 @@
 //! Product of 16-bit activations with a weight of 4-bit integers.
 
 use cuda_std::float::Half;
+use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::gemm::gemm_w4a16 as gk;
 use gpu_kernels::ops::gemv::gemv::GEMV_SUM;
 use half::{bf16, f16};
@@ -14,18 +15,19 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// c\[i, j\] = Σ a\[i, k\] · scales\[j, ⌊k/128⌋\] · (q\[j, k\] − 8) for `a` of `[m, k]` in 16-bit floats and q in integers of 4 bits, two a byte of `w`.
+/// c\[i, j\] = Σ a\[i, k\] · scales\[j, ⌊k/128⌋\] · (q\[j, k\] − zeros\[j, ⌊k/128⌋\]) for `a` of `[m, k]` in 16-bit floats and q in integers of 4 bits, two a byte of `w`.
 ///
-/// `w` is `[n, ⌈k/2⌉]`: the lower half of byte i of a row is q of k = 2i, the upper half that of k = 2i + 1, numbers from 0 to 15 of which 8 is zero. With
-/// an odd k the last byte's upper half means nothing. `scales` is `[n, ⌈k/128⌉]`, one for each group of 128 along k.
-/// [`quantize_int4`](crate::ops::quantize_int4()) makes both of a weight; symmetric weights of GPTQ with groups of 128 have this form, once their bytes lie
-/// along k.
+/// `w` is `[n, ⌈k/2⌉]`: the lower half of byte i of a row is q of k = 2i, the upper half that of k = 2i + 1, numbers from 0 to 15. With an odd k the last
+/// byte's upper half means nothing. `scales` and, if there are any, `zeros` are `[n, ⌈k/128⌉]`, one for each group of 128 along k. A zero point is a number from
+/// 0 to 15, the lower four bits of its byte: the upper ones mean nothing. Without zero points each is 8.
+/// [`quantize_int4`](crate::ops::quantize_int4()) makes these of a weight; weights of GPTQ and AWQ with groups of 128 have this form once their bytes lie along k
+/// and each zero point has a byte of its own, one more than what GPTQ's files say.
 ///
 /// The weight is widened on the way to the tensor cores, exactly; groups are added in f32, times their scales. Rows may be padded; those at multiples
 /// of 16 bytes are read fastest. Any m works, but each 128 rows widen the weight again: from about 64 rows on a product with a weight in 16 bits is faster. Sums are f32 in a fixed order; k = 0 gives
 /// zeros. The result, `[m, n]`, is a new dense tensor; the work is queued on `stream`.
 ///
-/// Frantar et al., "GPTQ" (arXiv:2210.17323); "MARLIN" (arXiv:2408.11743).
+/// Frantar et al., "GPTQ" (arXiv:2210.17323); Lin et al., "AWQ" (arXiv:2306.00978); "MARLIN" (arXiv:2408.11743).
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
@@ -40,8 +42,12 @@ use crate::runtime::view::{View, ViewMut};
 /// // 5, −8 and 0 in the first row, −1, 2 and 7 in the second.
 /// let w = Tensor::from_slice(&stream, [2, 2], &[0x0du8, 0x08, 0xa7, 0x0f])?;
 /// let scales = Tensor::from_slice(&stream, [2, 1], &[1.0f32, 0.5])?;
-/// let c = ops::gemm_w4a16(&stream, &a, &w, &scales)?;
+/// let c = ops::gemm_w4a16(&stream, &a, &w, &scales, None)?;
 /// assert_eq!(c.to_vec(&stream)?, [21.0, 11.5].map(bf16::from_f32));
+/// // With zero points of 0 and 15 the integers are 13, 0 and 8, and −8, −5 and 0.
+/// let zeros = Tensor::from_slice(&stream, [2, 1], &[0u8, 15])?;
+/// let c = ops::gemm_w4a16(&stream, &a, &w, &scales, Some(zeros.view()))?;
+/// assert_eq!(c.to_vec(&stream)?, [45.0, 1.0].map(bf16::from_f32));
 /// # Ok(())
 /// # }
 /// ```
@@ -50,12 +56,13 @@ pub fn gemm_w4a16<'a, T: Float + Half>(
     a: impl Into<View<'a, T>>,
     w: impl Into<View<'a, u8>>,
     scales: impl Into<View<'a, f32>>,
+    zeros: Option<View<'a, u8>>,
 ) -> Result<Tensor<T>> {
     let (a, w) = (a.into(), w.into());
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = w.dims(INFO.name, "w")?;
     let mut c = Tensor::uninit(stream, [m, n])?;
-    gemm_w4a16_into(stream, a, w, scales.into(), &mut c)?;
+    gemm_w4a16_into(stream, a, w, scales.into(), zeros, &mut c)?;
     Ok(c)
 }
 
@@ -68,9 +75,10 @@ pub fn gemm_w4a16_into<'a, T: Float + Half>(
     a: impl Into<View<'a, T>>,
     w: impl Into<View<'a, u8>>,
     scales: impl Into<View<'a, f32>>,
+    zeros: Option<View<'a, u8>>,
     c: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    launch(stream, a.into(), w.into(), scales.into(), c.into(), Path::Fastest)
+    launch(stream, a.into(), w.into(), scales.into(), zeros, c.into(), Path::Fastest)
 }
 
 fn launch<'a, T: Float + Half>(
@@ -78,6 +86,7 @@ fn launch<'a, T: Float + Half>(
     a: View<'a, T>,
     w: View<'a, u8>,
     scales: View<'a, f32>,
+    zeros: Option<View<'a, u8>>,
     c: ViewMut<'a, T>,
     path: Path,
 ) -> Result<()> {
@@ -86,28 +95,42 @@ fn launch<'a, T: Float + Half>(
     w.require_shape(INFO.name, "w", &Scaling::Groups.weight(n, k))?;
     scales.require_shape(INFO.name, "scales", &Scaling::Groups.scales(n, k))?;
     scales.require_contiguous(INFO.name, "scales")?;
+    if let Some(zeros) = &zeros {
+        zeros.require_shape(INFO.name, "zeros", &Scaling::Groups.scales(n, k))?;
+        zeros.require_contiguous(INFO.name, "zeros")?;
+    }
     c.require_shape(INFO.name, "c", &[m, n])?;
+    let asymmetric = zeros.is_some();
+    let zeros = zeros.map_or(Ok(DevicePtr::null()), |zeros| zeros.ptr(stream))?;
     Problem { info: &INFO, a, w, scales, c }.launch(
         stream,
         path,
-        |r, grid, args| {
+        |r, grid, (a, w, scales, c, sizes)| {
+            let args = (a, w, scales, zeros, c, sizes);
             // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size but k is zero, there is a cluster for each
-            // tile, and packs are taken only of rows that lie for them.
+            // tile, packs are taken only of rows that lie for them, and zero points only where there are some.
             unsafe {
-                match r {
-                    16 => stream.launch::<gk::GemmW4a16Cluster<T, 16>>(grid, args),
-                    64 => stream.launch::<gk::GemmW4a16Cluster<T, 64>>(grid, args),
-                    _ => stream.launch::<gk::GemmW4a16Cluster<T, 128>>(grid, args),
+                match (r, asymmetric) {
+                    (16, false) => stream.launch::<gk::GemmW4a16Cluster<T, 16, false>>(grid, args),
+                    (16, true) => stream.launch::<gk::GemmW4a16Cluster<T, 16, true>>(grid, args),
+                    (64, false) => stream.launch::<gk::GemmW4a16Cluster<T, 64, false>>(grid, args),
+                    (64, true) => stream.launch::<gk::GemmW4a16Cluster<T, 64, true>>(grid, args),
+                    (_, false) => stream.launch::<gk::GemmW4a16Cluster<T, 128, false>>(grid, args),
+                    (_, true) => stream.launch::<gk::GemmW4a16Cluster<T, 128, true>>(grid, args),
                 }
             }
         },
-        |r, packed, grid, args| {
+        |r, packed, grid, (a, w, scales, parts, sizes)| {
+            let args = (a, w, scales, zeros, parts, sizes);
             // SAFETY: the same, with a block for each tile and part, and a sum in the workspace for each element of each.
             unsafe {
-                match (r, packed) {
-                    (16, _) => stream.launch::<gk::GemmW4a16Parts<T, 16, true>>(grid, args),
-                    (_, true) => stream.launch::<gk::GemmW4a16Parts<T, 64, true>>(grid, args),
-                    (_, false) => stream.launch::<gk::GemmW4a16Parts<T, 64, false>>(grid, args),
+                match (r, packed, asymmetric) {
+                    (16, _, false) => stream.launch::<gk::GemmW4a16Parts<T, 16, true, false>>(grid, args),
+                    (16, _, true) => stream.launch::<gk::GemmW4a16Parts<T, 16, true, true>>(grid, args),
+                    (_, true, false) => stream.launch::<gk::GemmW4a16Parts<T, 64, true, false>>(grid, args),
+                    (_, true, true) => stream.launch::<gk::GemmW4a16Parts<T, 64, true, true>>(grid, args),
+                    (_, false, false) => stream.launch::<gk::GemmW4a16Parts<T, 64, false, false>>(grid, args),
+                    (_, false, true) => stream.launch::<gk::GemmW4a16Parts<T, 64, false, true>>(grid, args),
                 }
             }
         },
@@ -120,12 +143,13 @@ pub static GEMM_W4A16: WeightOnly = WeightOnly { info: &INFO, scaling: Scaling::
 static INFO: OpInfo = OpInfo {
     name: "gemm_w4a16",
     bench_name: "gemm.w4a16",
-    summary: "product of 16-bit activations with a weight of 4-bit integers and a scale for each 128 of a row",
-    math: "cᵢⱼ = Σ_g scales[j, g]·Σ_{k in g} aᵢₖ·(qⱼₖ − 8)",
+    summary: "product of 16-bit activations with a weight of 4-bit integers, and a scale and a zero point for each 128 of a row",
+    math: "cᵢⱼ = Σ_g scales[j, g]·Σ_{k in g} aᵢₖ·(qⱼₖ − zeros[j, g]), zeros 8 if there are none",
     args: &[
         ArgInfo::input("a", "[m, k], rows may be padded"),
         ArgInfo::input("w", "[n, ⌈k/2⌉], two integers a byte, rows may be padded").of(&[DType::U8]),
         ArgInfo::input("scales", "[n, ⌈k/128⌉], contiguous").of(&[DType::F32]),
+        ArgInfo::input("zeros", "[n, ⌈k/128⌉], the lower four bits of a byte, contiguous").of(&[DType::U8]).optional(),
         ArgInfo::output("c", "[m, n], rows may be padded"),
     ],
     params: &[],
@@ -138,6 +162,7 @@ static INFO: OpInfo = OpInfo {
 fn run(stream: &Stream, args: &mut Arguments<'_>, path: Path) -> Result<()> {
     dispatch!(INFO, args.dtype("a")?, [f16, bf16] => |T| {
         let (a, w, scales) = (args.input("a")?, args.input("w")?, args.input("scales")?);
-        launch::<T>(stream, a, w, scales, args.output("c")?, path)
+        let zeros = args.optional_input("zeros")?;
+        launch::<T>(stream, a, w, scales, zeros, args.output("c")?, path)
     })
 }

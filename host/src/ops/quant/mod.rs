@@ -2,6 +2,7 @@
 
 mod blocks;
 pub mod dequantize_fp8;
+pub mod dequantize_int4;
 pub mod dequantize_int8;
 pub mod dequantize_mxfp8;
 mod norm;
@@ -20,13 +21,14 @@ pub mod swiglu_quantize_fp8_1x128;
 pub use blocks::{Dequantization, Quantization};
 pub(super) use blocks::{nearest, scale as scale_of_block};
 pub use dequantize_fp8::{dequantize_fp8, dequantize_fp8_into};
+pub use dequantize_int4::{dequantize_int4, dequantize_int4_into};
 pub use dequantize_int8::{dequantize_int8, dequantize_int8_into};
 pub use dequantize_mxfp8::{dequantize_mxfp8, dequantize_mxfp8_into};
 pub use norm::NormQuantization;
 pub use quantize_columns_int8::{quantize_columns_int8, quantize_columns_int8_into};
 pub use quantize_fp8_1x128::{quantize_fp8_1x128, quantize_fp8_1x128_into};
 pub use quantize_fp8_128x128::{quantize_fp8_128x128, quantize_fp8_128x128_into};
-pub use quantize_int4::{quantize_int4, quantize_int4_into};
+pub use quantize_int4::{QuantizedInt4, quantize_int4, quantize_int4_into};
 pub use quantize_int8::{QuantizedInt8, Zero, quantize_int8, quantize_int8_into};
 pub use quantize_mxfp8_1x32::{quantize_mxfp8_1x32, quantize_mxfp8_1x32_into};
 pub use quantize_mxfp8_32x1::{quantize_mxfp8_32x1, quantize_mxfp8_32x1_into};

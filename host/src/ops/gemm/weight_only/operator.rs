@@ -36,7 +36,7 @@ pub(in super::super) use variants;
 pub(in super::super) enum Scaling {
     /// Integers of 8 bits, with a scale for each row.
     Rows,
-    /// Integers of 4 bits, two a byte, with a scale for each [`GROUP`] of a row.
+    /// Integers of 4 bits, two a byte, with a scale and, if wanted, a zero point for each [`GROUP`] of a row.
     Groups,
 }
 
@@ -83,23 +83,25 @@ impl Scaling {
         device.compute_capability == (9, 0) && packed
     }
 
-    /// The greatest magnitude of an element.
-    const fn greatest(self) -> f64 {
+    /// The greatest magnitude of an element, with zero points or without.
+    const fn greatest(self, zeros: bool) -> f64 {
         match self {
             Self::Rows => 128.0,
+            Self::Groups if zeros => 15.0,
             Self::Groups => 8.0,
         }
     }
 
-    /// A row of the weight, of `k` elements.
-    fn row(self, w: &HostTensor, scales: &[f64], row: usize, k: usize) -> Vec<f64> {
+    /// A row of the weight, of `k` elements; `zeros` is empty for none.
+    fn row(self, w: &HostTensor, scales: &[f64], zeros: &[f64], row: usize, k: usize) -> Vec<f64> {
         let bytes = reference::row(w, row);
         match self {
             Self::Rows => bytes.into_iter().map(|x| x * scales[row]).collect(),
             Self::Groups => {
-                let scales = &scales[row * k.div_ceil(GROUP)..];
-                let value = |i: usize| f64::from((bytes[i / 2] as u32 >> (4 * (i % 2))) & 15) - 8.0;
-                (0..k).map(|i| value(i) * scales[i / GROUP]).collect()
+                let group = |i: usize| row * k.div_ceil(GROUP) + i / GROUP;
+                let zero = |i: usize| zeros.get(group(i)).map_or(8.0, |zero| zero % 16.0);
+                let value = |i: usize| f64::from((bytes[i / 2] as u32 >> (4 * (i % 2))) & 15) - zero(i);
+                (0..k).map(|i| value(i) * scales[group(i)]).collect()
             }
         }
     }
@@ -135,6 +137,15 @@ impl Operator for WeightOnly {
         .map(|(m, n, k)| Case::production(info, format!("m={m} n={n} k={k} bf16"), DType::BF16, dims(m, n, k)))
         .into();
         cases.push(Case::production(info, "m=16 n=8192 k=8192 f16", DType::F16, dims(16, 8192, 8192)));
+        let zeros = info.inputs().any(|arg| arg.name == "zeros");
+        if zeros {
+            let asymmetric = |mut case: Case| {
+                case.name.push_str(" zeros");
+                case
+            };
+            let few = cases.iter().filter(|case| case.dims.get("n") == Some(8192)).cloned().map(asymmetric);
+            cases = few.chain(cases.iter().cloned().map(|case| case.without("zeros"))).collect();
+        }
         for &dtype in info.dtypes {
             let pad = |case: Case, name, pad| case.arrange(name, Arrangement::DENSE.row_pad(pad));
             cases.extend([
@@ -158,6 +169,11 @@ impl Operator for WeightOnly {
         );
         // Sums come before scales: of bf16's greatest values they would leave f32, which the reference does not.
         cases.push(Case::boundary(info, DType::F16, dims(8, 16, 48)).values("a", Values::Specials));
+        if zeros {
+            let small = cases.iter().filter(|case| case.class != CaseClass::Production);
+            let symmetric: Vec<_> = small.map(|case| case.clone().without("zeros")).collect();
+            cases.extend(symmetric);
+        }
         cases
     }
 
@@ -165,13 +181,16 @@ impl Operator for WeightOnly {
         let [m, n, k] = case.dims(["m", "n", "k"])?;
         let (low, high) = if self.scaling.dtype() == DType::I8 { (-128, 127) } else { (0, 255) };
         // No weight is greater than one.
-        let scales = Values::Uniform { low: 0.0, high: 1.0 / self.scaling.greatest() };
+        let scales = Values::Uniform { low: 0.0, high: 1.0 / self.scaling.greatest(case.has("zeros")) };
         let specs = [
             InputSpec::normal("a", case.dtype, [m, k]),
             InputSpec::new("w", self.scaling.dtype(), self.scaling.weight(n, k), Values::Integers { low, high }),
             InputSpec::new("scales", DType::F32, self.scaling.scales(n, k), scales),
+            // Upper bits that mean nothing.
+            InputSpec::new("zeros", DType::U8, self.scaling.scales(n, k), Values::Integers { low: 0, high: 255 }),
         ];
-        Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
+        let wanted = |name| self.info.inputs().any(|arg| arg.name == name) && case.has(name);
+        Ok(specs.into_iter().filter(|spec| wanted(spec.name)).map(|spec| spec.in_case(case)).collect())
     }
 
     fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
@@ -180,6 +199,9 @@ impl Operator for WeightOnly {
         let [n, _] = w.dims()?;
         w.has_shape(&self.scaling.weight(n, k))?;
         inputs.get("scales")?.has_shape(&self.scaling.scales(n, k))?;
+        if let Some(zeros) = inputs.optional("zeros") {
+            zeros.has_shape(&self.scaling.scales(n, k))?;
+        }
         Ok(vec![TensorMeta::new("c", a.dtype(), [m, n])])
     }
 
@@ -191,8 +213,9 @@ impl Operator for WeightOnly {
         let (a, w, scales) = (inputs.get("a")?, inputs.get("w")?, inputs.get("scales")?.to_f64());
         let ([n, k], wanted) = ([w.shape()[0], a.shape()[1]], rows.iter().map(|row| reference::row(a, *row)));
         let wanted: Vec<_> = wanted.collect();
+        let zeros = inputs.optional("zeros").map_or(Vec::new(), |zeros| zeros.to_f64());
         let column = |j: usize| -> Vec<f64> {
-            let w = self.scaling.row(w, &scales, j, k);
+            let w = self.scaling.row(w, &scales, &zeros, j, k);
             wanted.iter().map(|a| a.iter().zip(&w).map(|(a, w)| a * w).sum()).collect()
         };
         let columns: Vec<_> = (0..n).map(column).collect();
@@ -213,7 +236,9 @@ impl Operator for WeightOnly {
         let [m, n, k] = case.dims(["m", "n", "k"])?;
         let weight: usize = self.scaling.weight(n, k).iter().product();
         let scales: usize = self.scaling.scales(n, k).iter().product();
-        let (bytes, flops) = (weight + 4 * scales + case.dtype.size() * (m * k + m * n), 2 * m * n * k);
+        // Of a group: its scale, and its zero point.
+        let of_group = if self.info.inputs().any(|arg| arg.name == "zeros") && case.has("zeros") { 5 } else { 4 };
+        let (bytes, flops) = (weight + of_group * scales + case.dtype.size() * (m * k + m * n), 2 * m * n * k);
         // What the tensor cores do while a byte is read.
         let bound = if flops < 200 * bytes { Bound::Memory } else { Bound::Tensor(case.dtype) };
         Ok(Cost::compute(bytes as u64, flops as u64, bound))
