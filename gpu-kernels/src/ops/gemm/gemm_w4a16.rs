@@ -5,13 +5,13 @@
 //!
 //! # Layout
 //! `a` is m × k and `c` m × n. `w` is n × ⌈k/2⌉ bytes: byte i of a row has q of k = 2i in its lower half, and that of k = 2i + 1 in its upper one. `scales` and
-//! `zeros` are n × ⌈k/128⌉, dense: as [`quantize_int4`](crate::ops::quant::quantize_int4) writes them. Of a byte of `zeros` the lower four bits count. Rows at multiples of 16 bytes are copied in packs, others element by
-//! element. With an odd k what the last byte's upper half has means nothing: it meets a zero.
+//! `zeros` are n × ⌈k/128⌉, dense: as [`quantize_int4`](crate::ops::quant::quantize_int4) writes them. Of a byte of `zeros` the lower four bits
+//! count. Rows at multiples of 16 bytes are copied in packs, others element by element. With an odd k what the last byte's upper half has means nothing: it meets a zero.
 //!
 //! # Mapping
 //! That of [`gemm_w8a16`](super::gemm_w8a16). A stage is a group: its products start from nothing, and are added times their scale to sums in registers.
-//! Zero points cost no instruction on the integers: the multiply-add that takes the exponent's power off takes them off as well. Each lane reads the bytes of its
-//! four rows a stage ahead, which the first-level cache holds for 32 groups.
+//! Zero points cost no instruction on the integers: the multiply-add that takes the exponent's power off takes them off as well. Of the
+//! four lanes that share rows each reads the byte of one, a stage ahead, and gives it to the others.
 //!
 //! # Shared memory
 //! Stages of 8 KiB, 512 bytes of scales and 256 for each row of A: on Hopper two rings of 8 × 12.5 KiB, or one of 8 × 24.5 or 5 × 40.5; elsewhere 7 × 12.5 or

@@ -32,7 +32,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{cp_async, mma, thread, warp};
 
 use copy::{Copier, swizzled};
-use widen::{Weight, ZERO, ZERO_BITS};
+use widen::{Weight, ZERO};
 
 /// Rows of the weight that a block takes.
 pub const ROWS: u32 = 128;
@@ -234,17 +234,11 @@ pub(super) unsafe fn run<
     let first_row = strip * STRIP + lane / 4;
     let first_vector = if APART { sharer * NT as u32 * 8 } else { 0 } + lane / 4;
     let mut sums: Sums<NT> = [[[0.0; 4]; NT]; TILES];
-    // cp.async does not copy single bytes: registers hold those of the next stage.
-    let zeros_of = |step: u32| -> [u32; LANE_ROWS] {
-        array::from_fn(|i| {
-            if !ZEROS || step >= place.end {
-                return ZERO;
-            }
-            let row = (place.row0 + first_row + i as u32 * 8).min(sizes.n - 1);
-            u32::from(*zeros.wrapping_add((u64::from(row) * groups + u64::from(step)) as usize)) & ZERO_BITS
-        })
-    };
-    let mut next_zeros = zeros_of(place.first);
+    // cp.async does not copy single bytes: of the four lanes that share four rows each reads one's, a stage ahead, and the others take it from there.
+    let zero_row = (place.row0 + first_row + lane % 4 * 8).min(sizes.n - 1);
+    let zeros = zeros.wrapping_add((u64::from(zero_row) * groups) as usize);
+    let zero_of = |step: u32| if ZEROS { *zeros.wrapping_add(step.min(place.end - 1) as usize) } else { ZERO };
+    let mut next_zero = if place.first < place.end { zero_of(place.first) } else { ZERO };
     for step in place.first..place.end {
         // The group of this step has landed, and everybody is done with the stage that the next copy overwrites.
         if PACKED {
@@ -256,8 +250,9 @@ pub(super) unsafe fn run<
             thread::sync_threads();
         }
         fetch(step + stages - 1);
-        let offsets = next_zeros.map(W::offset::<T>);
-        next_zeros = zeros_of(step + 1);
+        let offset = W::offset::<T>(next_zero);
+        let offsets = array::from_fn(|i| if ZEROS { warp::shuffle_idx(offset, lane & !3 | i as u32) } else { offset });
+        next_zero = zero_of(step + 1);
         let mut products = if grouped { [[[0.0; 4]; NT]; TILES] } else { sums };
         for half in 0..if APART { 2 } else { 1 } {
             let half = if APART { half } else { sharer };

@@ -16,7 +16,7 @@ pub(in super::super) trait Weight {
     unsafe fn load(from: *const u8) -> Self::Lane;
 
     /// What [`widen`](Self::widen) takes off a row whose zero point is `zero`.
-    fn offset<T: Half>(zero: u32) -> u32;
+    fn offset<T: Half>(zero: u8) -> u32;
 
     /// The first or second eight of them, as pairs of floats.
     fn widen<T: Half>(lane: Self::Lane, second: usize, offset: u32) -> [u32; 4];
@@ -37,8 +37,8 @@ const fn base<T: Half>() -> u32 {
 }
 
 /// The zero point of 4-bit integers where none are given, and the bits of one.
-pub(super) const ZERO: u32 = 8;
-pub(super) const ZERO_BITS: u32 = 15;
+pub(super) const ZERO: u8 = 8;
+const ZERO_BITS: u8 = 15;
 
 const SIGNS: u32 = twice(0x8000);
 
@@ -55,7 +55,7 @@ impl Weight for Int8 {
     }
 
     #[inline(always)]
-    fn offset<T: Half>(_: u32) -> u32 {
+    fn offset<T: Half>(_: u8) -> u32 {
         0
     }
 
@@ -90,8 +90,8 @@ impl Weight for Int4 {
     }
 
     #[inline(always)]
-    fn offset<T: Half>(zero: u32) -> u32 {
-        base::<T>() | (zero << 16 | zero) | SIGNS
+    fn offset<T: Half>(zero: u8) -> u32 {
+        base::<T>() | twice(u16::from(zero & ZERO_BITS)) | SIGNS
     }
 
     #[inline(always)]
