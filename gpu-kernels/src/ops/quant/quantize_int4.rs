@@ -10,8 +10,8 @@
 //! by element.
 //!
 //! # Mapping
-//! Blocks of 128 threads with two packs of eight elements each, along the row by x, and the rows by y and z. Sixteen lanes share a group and find its
-//! greatest, or its least and its greatest, by shuffles. The eight integers of a pack are the digits of one word, to which the zero point is added once.
+//! Blocks of 128 threads with sixteen neighbours each, along the row by x, and the rows by y and z. Eight lanes share a group and find its greatest, or its least
+//! and its greatest, by shuffles. Eight integers are the digits of one word, to which the zero point is added once.
 //!
 //! # Shared memory
 //! None.
@@ -43,13 +43,12 @@ pub const BLOCK: u32 = blocks::BLOCK;
 /// Elements that share a scale.
 pub const GROUP: usize = 128;
 /// Elements of a row that a block covers.
-pub const PER_BLOCK: usize = BLOCK as usize * PACKS * PACK;
+pub const PER_BLOCK: usize = BLOCK as usize * PACK;
 /// What stands for zero without zero points.
 pub const ZERO: u8 = 8;
 
-/// Packs in flight a thread, and their elements.
-const PACKS: usize = 2;
-const PACK: usize = 8;
+/// Elements of a thread.
+const PACK: usize = 16;
 /// Steps from zero to the greatest magnitude, and from the least number to the greatest.
 const SYMMETRIC: f32 = 7.0;
 const ASYMMETRIC: f32 = 15.0;
@@ -77,45 +76,38 @@ pub unsafe fn quantize_int4<T: Element, const ZEROS: bool>(
         return;
     }
     let (x, q) = (x.add((row * x_stride) as usize), q.add((row * q_stride) as usize));
-    let first_group = row * d.div_ceil(GROUP as u64);
     let [x_packed, q_packed] = [(x as usize).is_multiple_of(16), (q as usize).is_multiple_of(PACK / 2)];
-    let start = u64::from(thread::block_idx_x()) * PER_BLOCK as u64;
-    let at = |i: usize| start + ((thread::thread_idx_x() as usize + i * BLOCK as usize) * PACK) as u64;
-    // Without branches between them all loads are on their way at once.
-    let whole = x_packed && q_packed && start + PER_BLOCK as u64 <= d;
-    let loaded: [Pack<T, PACK>; PACKS] = if whole {
-        array::from_fn(|i| Pack::load_nc_no_allocate(x.add(at(i) as usize)))
+    let at = (u64::from(thread::block_idx_x()) * u64::from(BLOCK) + u64::from(thread::thread_idx_x())) * PACK as u64;
+    let loaded: Pack<T, PACK> = if x_packed && at + PACK as u64 <= d {
+        Pack::load_nc(x.add(at as usize))
     } else {
-        array::from_fn(|i| blocks::load(x, at(i), d, x_packed))
+        blocks::load(x, at, d, false)
     };
-    for i in 0..PACKS {
-        let values = loaded[i].to_f32();
-        let (range, below) = if ZEROS { span(values) } else { (greatest(values), 0.0) };
-        let steps = if ZEROS { ASYMMETRIC } else { SYMMETRIC };
-        let range = math::max_nan(range, steps * f32::MIN_POSITIVE);
-        let inverse = steps / range;
-        let zero = if ZEROS { math::round_to_i32(below * inverse) } else { i32::from(ZERO) };
-        if at(i).is_multiple_of(GROUP as u64) && at(i) < d {
-            let group = (first_group + at(i) / GROUP as u64) as usize;
-            *scales.add(group) = range / steps;
-            if ZEROS {
-                *zeros.add(group) = zero as u8;
-            }
-        }
-        // NaN is rounded to 0. No other than the greatest can be a step too far: where both ends are rounded up.
-        let code = |e: usize| {
-            let steps = math::round_to_i32(values[e] * inverse);
-            if ZEROS { steps.min(15 - zero) as u32 } else { steps as u32 }
-        };
-        // Digits may be negative until the zero point is added to each.
-        let word = (0..PACK).fold(zero as u32 * ONES, |word, e| word.wrapping_add(code(e) << (4 * e)));
-        let bytes = Pack(word.to_le_bytes());
-        if whole {
-            bytes.store_streaming(q.add(at(i) as usize / 2));
-        } else {
-            blocks::store(bytes, q, at(i) / 2, d.div_ceil(2), q_packed);
+    let values = loaded.to_f32();
+    let (range, below) = if ZEROS { span(values) } else { (greatest(values), 0.0) };
+    let steps = if ZEROS { ASYMMETRIC } else { SYMMETRIC };
+    let range = math::max_nan(range, steps * f32::MIN_POSITIVE);
+    let inverse = steps / range;
+    let zero = if ZEROS { math::round_to_i32(below * inverse) } else { i32::from(ZERO) };
+    if at.is_multiple_of(GROUP as u64) && at < d {
+        let group = (row * d.div_ceil(GROUP as u64) + at / GROUP as u64) as usize;
+        *scales.add(group) = range / steps;
+        if ZEROS {
+            *zeros.add(group) = zero as u8;
         }
     }
+    // NaN is rounded to 0. No other than the greatest can be a step too far: where both ends are rounded up.
+    let code = |x: f32| {
+        let steps = math::round_to_i32(x * inverse);
+        if ZEROS { steps.min(15 - zero) as u32 } else { steps as u32 }
+    };
+    // Digits may be negative until the zero point is added to each.
+    let word = |first: usize| {
+        (0..8).fold(zero as u32 * ONES, |word, e| word.wrapping_add(code(values[first + e]) << (4 * e))).to_le_bytes()
+    };
+    let [low, high] = [word(0), word(8)];
+    let bytes: Pack<u8, { PACK / 2 }> = Pack(array::from_fn(|b| if b < 4 { low[b] } else { high[b - 4] }));
+    blocks::store(bytes, q, at / 2, d.div_ceil(2), q_packed);
 }
 
 /// The greatest of what the lanes of a group have. Warp-wide.
