@@ -52,8 +52,6 @@ const TILES: usize = (STRIP / 16) as usize;
 const LANE_ROWS: usize = 2 * TILES;
 /// Neighbours along k that a lane loads of a row.
 const LANE_DEPTH: u32 = 16;
-/// Stages whose zero points a lane reads at once: bytes of a word.
-const ZEROS_AHEAD: u32 = 4;
 /// Bytes of a vector's row of a stage.
 const VECTOR_BYTES: u32 = DEPTH * 2;
 
@@ -227,6 +225,12 @@ pub(super) unsafe fn run<
             cp_async::commit();
         }
     };
+    // cp.async does not copy single bytes. Of the four lanes that share four rows each reads one's, a stage ahead, and the others take them from there; before
+    // copies are started, since a load comes after those.
+    let zero_row = place.row0 + thread / 32 / SHARERS * STRIP + thread % 32 / 4 + thread % 4 * 8;
+    let zeros = zeros.wrapping_add((u64::from(zero_row.min(sizes.n - 1)) * groups) as usize);
+    let zero_of = |step: u32| if ZEROS { *zeros.wrapping_add(step.min(place.end - 1) as usize) } else { ZERO };
+    let mut next_zero = if place.first < place.end { zero_of(place.first) } else { ZERO };
     for step in 0..stages - 1 {
         fetch(place.first + step);
     }
@@ -236,18 +240,6 @@ pub(super) unsafe fn run<
     let first_row = strip * STRIP + lane / 4;
     let first_vector = if APART { sharer * NT as u32 * 8 } else { 0 } + lane / 4;
     let mut sums: Sums<NT> = [[[0.0; 4]; NT]; TILES];
-    // cp.async does not copy single bytes. Of the four lanes that share four rows each reads one's, and the others take them from there: for several stages
-    // at once, as far ahead, since what is read here comes after all that cp.async has asked for before.
-    let zero_row = (place.row0 + first_row + lane % 4 * 8).min(sizes.n - 1);
-    let zeros = zeros.wrapping_add((u64::from(zero_row) * groups) as usize);
-    let zeros_from =
-        |step: u32| -> [u8; ZEROS_AHEAD as usize] {
-            array::from_fn(|i| {
-                if ZEROS { *zeros.wrapping_add((step + i as u32).min(place.end - 1) as usize) } else { ZERO }
-            })
-        };
-    let mut zeros_now = 0;
-    let mut zeros_next = if place.first < place.end { zeros_from(place.first) } else { [ZERO; _] };
     for step in place.first..place.end {
         // The group of this step has landed, and everybody is done with the stage that the next copy overwrites.
         if PACKED {
@@ -258,13 +250,9 @@ pub(super) unsafe fn run<
         } else {
             thread::sync_threads();
         }
+        let offset = W::offset::<T>(next_zero);
+        next_zero = zero_of(step + 1);
         fetch(step + stages - 1);
-        let turn = (step - place.first) % ZEROS_AHEAD;
-        if ZEROS && turn == 0 {
-            zeros_now = u32::from_le_bytes(zeros_next);
-            zeros_next = zeros_from(step + ZEROS_AHEAD);
-        }
-        let offset = W::offset::<T>(if ZEROS { (zeros_now >> (8 * turn)) as u8 } else { ZERO });
         let offsets = array::from_fn(|i| if ZEROS { warp::shuffle_idx(offset, lane & !3 | i as u32) } else { offset });
         let mut products = if grouped { [[[0.0; 4]; NT]; TILES] } else { sums };
         for half in 0..if APART { 2 } else { 1 } {
