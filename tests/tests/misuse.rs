@@ -6,7 +6,7 @@ use warpsmith::check::Job;
 use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{self, Arguments, CaseClass, InputSpec, Operator, Params, Role, TensorMeta};
-use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor};
+use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor, f16, ops};
 use warpsmith_tests::device;
 
 fn tiny(op: &'static dyn Operator) -> Job {
@@ -89,6 +89,31 @@ fn outputs_that_do_not_fit_are_refused() {
             assert!(names.any(|name| error.to_string().starts_with(name)), "{error}");
         }
     }
+    works(&device);
+}
+
+#[test]
+fn zero_points_that_do_not_fit_are_named() {
+    let Some(device) = device() else { return };
+    let stream = device.stream().unwrap();
+    // Three rows of 130 integers, so two groups each.
+    let bytes = |shape: [usize; 2]| Tensor::<u8>::zeros(&stream, shape).unwrap();
+    let (q, scales) = (bytes([3, 65]), Tensor::<f32>::zeros(&stream, [3, 2]).unwrap());
+    let x = Tensor::<f16>::zeros(&stream, [3, 130]).unwrap();
+    let (few, wide) = (bytes([3, 1]), bytes([2, 3]));
+    let said = |result: warpsmith::Result<()>| result.unwrap_err().to_string();
+    let gemm = |zeros| said(ops::gemm_w4a16(&stream, &x, &q, &scales, Some(zeros)).map(drop));
+    assert_eq!(gemm(few.view()), "gemm_w4a16: `zeros` has shape [3, 1], expected [3, 2]");
+    assert_eq!(
+        gemm(wide.view().t()),
+        "gemm_w4a16: `zeros` of shape [3, 2] and strides [1, 3] cannot be used: it has to be contiguous"
+    );
+    let widen = |zeros, d| said(ops::dequantize_int4::<f16>(&stream, &q, &scales, Some(zeros), d).map(drop));
+    assert_eq!(widen(few.view(), 130), "dequantize_int4: `zeros` has shape [3, 1], expected [3, 2]");
+    assert_eq!(widen(few.view(), 131), "dequantize_int4: `q` has shape [3, 65], expected [3, 66]");
+    let (mut q, mut scales, mut few) = (bytes([3, 65]), Tensor::zeros(&stream, [3, 2]).unwrap(), few);
+    let error = said(ops::quantize_int4_into(&stream, &x, &mut q, &mut scales, Some(few.view_mut())));
+    assert_eq!(error, "quantize_int4: `zeros` has shape [3, 1], expected [3, 2]");
     works(&device);
 }
 

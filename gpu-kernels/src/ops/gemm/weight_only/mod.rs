@@ -225,11 +225,15 @@ pub(super) unsafe fn run<
             cp_async::commit();
         }
     };
-    // cp.async does not copy single bytes. Of the four lanes that share four rows each reads one's, a stage ahead, and the others take them from there; before
-    // copies are started, since a load comes after those.
-    let zero_row = place.row0 + thread / 32 / SHARERS * STRIP + thread % 32 / 4 + thread % 4 * 8;
-    let zeros = zeros.wrapping_add((u64::from(zero_row.min(sizes.n - 1)) * groups) as usize);
-    let zero_of = |step: u32| if ZEROS { *zeros.wrapping_add(step.min(place.end - 1) as usize) } else { ZERO };
+    // cp.async does not copy single bytes. Of the four lanes that share four rows each reads one's, a stage ahead, and the others take them from there: before
+    // copies are started, so that it need not queue behind them.
+    let of_zeros = if ZEROS {
+        let row = place.row0 + thread / 32 / SHARERS * STRIP + thread % 32 / 4 + thread % 4 * 8;
+        zeros.wrapping_add((u64::from(row.min(sizes.n - 1)) * groups) as usize)
+    } else {
+        zeros
+    };
+    let zero_of = |step: u32| if ZEROS { *of_zeros.wrapping_add(step.min(place.end - 1) as usize) } else { ZERO };
     let mut next_zero = if place.first < place.end { zero_of(place.first) } else { ZERO };
     for step in 0..stages - 1 {
         fetch(place.first + step);
