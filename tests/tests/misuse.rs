@@ -106,7 +106,7 @@ fn zero_points_that_do_not_fit_are_named() {
     assert_eq!(gemm(few.view()), "gemm_w4a16: `zeros` has shape [3, 1], expected [3, 2]");
     assert_eq!(
         gemm(wide.view().t()),
-        "gemm_w4a16: `zeros` of shape [3, 2] and strides [1, 3] cannot be used: it has to be contiguous"
+        "gemm_w4a16: `zeros` has strides [1, 3] for shape [3, 2]: it has to be contiguous"
     );
     let widen = |zeros, d| said(ops::dequantize_int4::<f16>(&stream, &q, &scales, Some(zeros), d).map(drop));
     assert_eq!(widen(few.view(), 130), "dequantize_int4: `zeros` has shape [3, 1], expected [3, 2]");

@@ -178,10 +178,13 @@ impl Operator for DequantizeInt4 {
         Ok(vec![TensorMeta::new("y", target(params)?, [rows, d])])
     }
 
-    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
         dispatch!(INFO, args.dtype("y")?, float => |T| {
-            let (scales, zeros) = (args.input("scales")?, args.optional_input("zeros")?);
-            dequantize_int4_into::<T>(stream, args.input("q")?, scales, zeros, args.output("y")?)
+            let (q, scales, zeros) = (args.input("q")?, args.input("scales")?, args.optional_input("zeros")?);
+            let y = args.output::<T>("y")?;
+            // Of `q` alone an even and an odd d are the same.
+            y.require_shape(INFO.name, "y", &[q.rows(), elements(q.cols(), params)?])?;
+            dequantize_int4_into(stream, q, scales, zeros, y)
         })
     }
 
