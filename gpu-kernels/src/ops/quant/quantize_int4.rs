@@ -61,6 +61,7 @@ const ONES: u32 = 0x1111_1111;
 /// `x` is valid for reads and `q` for writes of those rows at their strides, `scales` and, with `ZEROS`, `zeros` for writes of a value a group; d and rows are at
 /// least 1.
 #[kernel(dtypes(T: float), values(ZEROS: false, true), block = BLOCK, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn quantize_int4<T: Element, const ZEROS: bool>(
     x: *const T,
     q: *mut u8,

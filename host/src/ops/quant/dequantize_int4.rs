@@ -195,7 +195,7 @@ impl Operator for DequantizeInt4 {
             let (bytes, scales) = (reference::row(q, r), reference::row(scales, r));
             let zeros = inputs.optional("zeros").map(|zeros| reference::row(zeros, r));
             let zero = |group: usize| zeros.as_ref().map_or(f64::from(ZERO), |zeros| zeros[group] % 16.0);
-            let code = |c: usize| if c % 2 == 0 { bytes[c / 2] % 16.0 } else { (bytes[c / 2] / 16.0).floor() };
+            let code = |c: usize| if c.is_multiple_of(2) { bytes[c / 2] % 16.0 } else { (bytes[c / 2] / 16.0).floor() };
             (0..d).map(|c| (code(c) - zero(c / GROUP)) * scales[c / GROUP]).collect()
         }))
     }

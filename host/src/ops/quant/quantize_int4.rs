@@ -214,7 +214,7 @@ impl Operator for QuantizeInt4 {
                 "zeros" => groups.map(|(_, grid)| grid.zero).collect(),
                 _ => {
                     let codes = |(group, grid): (&[f64], Grid)| group.iter().map(|x| grid.code(*x)).collect::<Vec<_>>();
-                    let last = groups.clone().last().map_or(0.0, |(_, grid)| grid.zero);
+                    let last = groups.clone().next_back().map_or(0.0, |(_, grid)| grid.zero);
                     let codes: Vec<f64> = groups.flat_map(codes).collect();
                     codes.chunks(2).map(|pair| pair[0] + 16.0 * pair.get(1).copied().unwrap_or(last)).collect()
                 }
