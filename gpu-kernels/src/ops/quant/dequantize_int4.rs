@@ -5,7 +5,7 @@
 //!
 //! # Layout
 //! `q` is rows of ⌈d/2⌉ bytes, and `y` of d adjacent elements, which may be padded; `scales` and `zeros` are dense, ⌈d / 128⌉ a row: as
-//! [`quantize_int4`](super::quantize_int4()) writes them. Of a byte of `zeros` the lower four bits count. Rows at multiples of a pack are moved by packs, others
+//! [`quantize_int4`](super::quantize_int4) writes them. Of a byte of `zeros` the lower four bits count. Rows at multiples of a pack are moved by packs, others
 //! element by element.
 //!
 //! # Mapping

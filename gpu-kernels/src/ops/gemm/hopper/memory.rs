@@ -42,7 +42,7 @@ pub(super) const fn stages(block_n: u32) -> usize {
     192 * 1024 / (A_BYTES as usize + b_bytes(block_n))
 }
 
-/// Shared memory of a block whose tiles have so many columns, one of [`WIDTHS`].
+/// Shared memory of a block whose tiles have so many columns, one of [`WIDTHS`](super::WIDTHS).
 pub const fn shared_bytes(block_n: u32) -> usize {
     match block_n {
         192 => size_of::<Shared<{ b_bytes(192) }, { stages(192) }>>(),
