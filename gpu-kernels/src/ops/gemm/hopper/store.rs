@@ -180,15 +180,19 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         while slab < AHEAD / slab_columns::<C>() {
             let column = slab * slab_columns::<C>();
             let buffer = slabs[((columns + column) / slab_columns::<C>()) as usize % 2];
-            // The store that last read this buffer was issued two slabs ago, or, where a tile has an odd number of them, before this tile.
-            if self.lane == 0 {
-                if Self::is_odd(R) && columns + column == 0 {
-                    tma::wait_group_read::<0>();
-                } else {
-                    tma::wait_group_read::<1>();
+            // The store that last read this buffer was issued two slabs ago, or, where a tile has an odd number of them, before this tile: then
+            // the first waits for both buffers.
+            let (first, second) = (columns + column == 0, columns + column == slab_columns::<C>());
+            if !Self::is_odd(R) || !second {
+                if self.lane == 0 {
+                    if Self::is_odd(R) && first {
+                        tma::wait_group_read::<0>();
+                    } else {
+                        tma::wait_group_read::<1>();
+                    }
                 }
+                thread::named_barrier::sync(barrier, WARPGROUP);
             }
-            thread::named_barrier::sync(barrier, WARPGROUP);
             if size_of::<C>() == 2 {
                 self.write_half(buffer.cast(), acc, columns, read);
             } else {
