@@ -97,11 +97,15 @@ impl Alloc {
     /// Marks bytes as written.
     #[inline(always)]
     pub fn mark(&self, off: usize, n: usize) {
-        for (word, bits) in words(off, n) {
+        let mark = |(word, bits): (usize, u64)| {
             let w = &self.init[word];
             if w.load(Relaxed) & bits != bits {
                 w.fetch_or(bits, Relaxed);
             }
+        };
+        match word(off, n) {
+            Some(one) => mark(one),
+            None => words(off, n).for_each(mark),
         }
     }
 
@@ -115,13 +119,23 @@ impl Alloc {
     /// True when all of these bytes were written.
     #[inline(always)]
     pub fn marked(&self, off: usize, n: usize) -> bool {
-        words(off, n).all(|(word, bits)| self.init[word].load(Relaxed) & bits == bits)
+        let marked = |(word, bits): (usize, u64)| self.init[word].load(Relaxed) & bits == bits;
+        match word(off, n) {
+            Some(one) => marked(one),
+            None => words(off, n).all(marked),
+        }
     }
 
     #[inline(always)]
     pub fn contains(&self, addr: u64, n: u64) -> bool {
         addr >= self.base && addr.wrapping_sub(self.base).saturating_add(n) <= self.size
     }
+}
+
+/// A range of bits that lies in one word, as most do.
+#[inline(always)]
+fn word(off: usize, n: usize) -> Option<(usize, u64)> {
+    (n < 64 && off % 64 + n <= 64).then(|| (off / 64, ((1 << n) - 1) << (off % 64)))
 }
 
 /// A range of bits as words and masks.
@@ -281,8 +295,19 @@ impl Memory {
     pub fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), AccessError> {
         let a = self.get(self.find(addr, out.len() as u64)?);
         let off = (addr - a.base) as usize;
-        for (k, b) in out.iter_mut().enumerate() {
+        let head = (8 - off % 8) % 8;
+        let (first, rest) = out.split_at_mut(head.min(out.len()));
+        for (k, b) in first.iter_mut().enumerate() {
             *b = a.load8(off + k);
+        }
+        let mut at = off + first.len();
+        let (words, last) = rest.as_chunks_mut();
+        for w in words {
+            *w = a.load64(at).to_le_bytes();
+            at += 8;
+        }
+        for (k, b) in last.iter_mut().enumerate() {
+            *b = a.load8(at + k);
         }
         Ok(())
     }
@@ -321,16 +346,16 @@ impl Memory {
             a.store8(off + k, *b);
         }
         let mut at = off + first.len();
-        let mut words = rest.chunks_exact(8);
-        for w in &mut words {
-            let value = u64::from_le_bytes([w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]]);
+        let (words, last) = rest.as_chunks();
+        for w in words {
+            let value = u64::from_le_bytes(*w);
             // Zeroes that nothing was written over take no memory yet.
             if value != 0 || a.load64(at) != 0 {
                 a.store64(at, value);
             }
             at += 8;
         }
-        for (k, b) in words.remainder().iter().enumerate() {
+        for (k, b) in last.iter().enumerate() {
             a.store8(at + k, *b);
         }
         a.mark(off, data.len());
@@ -362,6 +387,12 @@ mod tests {
         let mut out = vec![0; n];
         memory.read(b, &mut out).unwrap();
         assert!(out.iter().enumerate().all(|(k, v)| *v == (k % 3) as u8 + 1));
+        // From any byte to any byte.
+        for (from, to) in (0..9).flat_map(|from| (from..20).map(move |to| (from, to))) {
+            let mut part = vec![0; to - from];
+            memory.read(b + from as u64, &mut part).unwrap();
+            assert_eq!(part, out[from..to]);
+        }
         assert_eq!(memory.fill(a, &[1, 2], u64::MAX), Err(AccessError::OutOfBounds));
         assert_eq!(memory.copy(b, a, n as u64 + 1), Err(AccessError::OutOfBounds));
         assert_eq!(memory.fill(a, &[], 5), Ok(()));

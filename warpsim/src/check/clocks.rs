@@ -84,6 +84,12 @@ impl Clocks {
         self.warps[agent].now
     }
 
+    /// By agent: the latest time that all lanes of a warp know to be over.
+    #[inline(always)]
+    pub fn seen(&self, agent: usize) -> &[u32] {
+        self.warps[agent].known.seen.all()
+    }
+
     /// Whether these threads come after an access by a lane of `agent` at `time`.
     #[inline(always)]
     pub fn after(&self, p: Party, agent: usize, lane: u8, time: u32) -> bool {

@@ -69,6 +69,22 @@ struct Cell {
     other: Stamp,
 }
 
+impl Cell {
+    /// Records a read.
+    #[inline(always)]
+    fn remember(&mut self, me: Stamp) {
+        let read = self.read;
+        if read.agent() == me.agent() && read != Stamp::NOBODY && (read.time() != IN_FLIGHT || read.lane() == me.lane())
+        {
+            let several = read.time() == me.time() && read.lane() != me.lane();
+            self.read = if several { Stamp(me.0 | u64::from(EVERY) << 48) } else { me };
+        } else {
+            self.other = read;
+            self.read = me;
+        }
+    }
+}
+
 /// What to do about [`Stamp::volatile_lanes`].
 pub const VOLATILE_LANES: &str =
     "volatile orders nothing between the lanes of a warp: put a bar.warp.sync between them";
@@ -122,8 +138,26 @@ impl SharedShadow {
         found(if clocks.is_warp(s.agent()) { Cause::Unordered } else { Cause::InFlight })
     }
 
+    /// Records an access of the generic proxy if all that it could conflict with is among what its warp has `seen`; whether it is. That is
+    /// most often so, and [`access`](Self::access) may follow where it is not, for the whole of it.
+    #[inline(always)]
+    pub fn pass(&mut self, seen: &[u32], me: Stamp, addr: usize, n: usize, write: bool) -> bool {
+        let over = |s: Stamp| seen.get(s.agent()).map_or(0, |time| *time) >= s.time();
+        let (first, last) = (addr >> self.shift, (addr + n - 1) >> self.shift);
+        for c in &mut self.cells[first..=last] {
+            if !over(c.write) || write && !(over(c.read) && over(c.other)) {
+                return false;
+            }
+            if write {
+                *c = Cell { write: me, ..Cell::default() };
+            } else {
+                c.remember(me);
+            }
+        }
+        true
+    }
+
     /// Checks and records one access of `n` bytes by `p`, or by an asynchronous operation that `p` starts.
-    #[inline]
     pub fn access(
         &mut self,
         clocks: &Clocks,
@@ -157,16 +191,9 @@ impl SharedShadow {
                 for r in [c.read, c.other] {
                     found = found.or_else(|| Self::conflict(clocks, p, me, r, false));
                 }
-                *c = Cell { write: me, read: Stamp::NOBODY, other: Stamp::NOBODY };
-            } else if c.read.agent() == me.agent()
-                && c.read != Stamp::NOBODY
-                && (c.read.time() != IN_FLIGHT || c.read.lane() == me.lane())
-            {
-                let several = c.read.time() == me.time() && c.read.lane() != me.lane();
-                c.read = if several { Stamp(me.0 | u64::from(EVERY) << 48) } else { me };
+                *c = Cell { write: me, ..Cell::default() };
             } else {
-                c.other = c.read;
-                c.read = me;
+                c.remember(me);
             }
         }
         found

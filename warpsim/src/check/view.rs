@@ -29,6 +29,12 @@ pub struct View {
 }
 
 impl View {
+    /// What is known of all lanes.
+    #[inline(always)]
+    pub fn all(&self) -> &[u32] {
+        &self.all
+    }
+
     pub fn join(&mut self, other: &View) {
         if self.all.len() < other.all.len() {
             self.all.resize(other.all.len(), 0);

@@ -4,7 +4,7 @@ use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::mem_ops::{self, lanes};
 use super::state::*;
-use super::{mbarrier, shared};
+use super::{mbarrier, shared, shared_check};
 use crate::check::race::{Conflict, IN_FLIGHT, Stamp};
 use crate::ir::*;
 use crate::launch::Completion;
@@ -90,7 +90,7 @@ pub fn cp_async(
                 twin && (e.src[other], e.take[other], e.dst[other]) == (e.src[l], e.take[l], e.dst[l])
             };
             if let Some(c) = shadow.access(clocks, w.party(1 << l), me, off, n, true).filter(|c| !again(c)) {
-                shared::report(cx, w, s, l, c, true, off);
+                shared_check::report(cx, w, s, l, c, true, off);
             }
         }
     }
@@ -119,7 +119,7 @@ fn copy(cx: &Cx<'_>, cl: &mut Cluster, e: &CpEntry, l: usize) {
     let blk = &mut cl.blocks[b];
     blk.shared[off..off + e.bytes].copy_from_slice(&buf[..e.bytes]);
     if !blk.shared_init.is_empty() {
-        shared::mark(&mut blk.shared_init, off, e.bytes);
+        shared_check::mark(&mut blk.shared_init, off, e.bytes);
     }
 }
 

@@ -6,7 +6,7 @@ use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::mem_ops::{addresses, by_space, lanes, locate as locate_global, strength};
 use super::state::*;
-use super::{coop, order, shared};
+use super::{coop, order, shared, shared_check};
 use crate::ir::*;
 use crate::num;
 use crate::report::{Fault, Kind};
@@ -138,7 +138,7 @@ pub fn run(
                     }
                     MemSpace::Shared => {
                         let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
-                        shared::touch_atomic(cx, cl, w, s, l, (b, off), n, a.op != AtomOp::Cas);
+                        shared_check::touch_atomic(cx, cl, w, s, l, (b, off), n, a.op != AtomOp::Cas);
                         let sh = &mut cl.blocks[b].shared;
                         let v = shared::read(sh, off, n);
                         let new = apply(a.op, a.ty, v, x, y);

@@ -6,7 +6,7 @@ use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::mem_ops::{addresses, by_space, lanes, locate, strength};
 use super::state::*;
-use super::{order, shared};
+use super::{order, shared, shared_check};
 use crate::ir::*;
 use crate::report::{Fault, Kind};
 
@@ -59,7 +59,7 @@ pub fn run(
                 }
                 MemSpace::Shared => {
                     let (b, off) = shared::locate(cx, cl, w, s, l, addr[l], BYTES, BYTES)?;
-                    shared::touch_atomic(cx, cl, w, s, l, (b, off), BYTES, write);
+                    shared_check::touch_atomic(cx, cl, w, s, l, (b, off), BYTES, write);
                     let sh = &mut cl.blocks[b].shared;
                     let old = [shared::read(sh, off, 8), shared::read(sh, off + 8, 8)];
                     for (k, v) in next(old).iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::cx::Cx;
 use super::state::*;
-use super::{atomic, shared};
+use super::{atomic, shared, shared_check};
 use crate::ir::*;
 use crate::tensor_map::{Swizzle, TensorMap};
 
@@ -150,7 +150,7 @@ pub fn write_shared(cl: &mut Cluster, t: Target, data: &[u8], swizzle: Swizzle, 
         }
     }
     if !blk.shared_init.is_empty() {
-        shared::mark(&mut blk.shared_init, t.off as usize, data.len());
+        shared_check::mark(&mut blk.shared_init, t.off as usize, data.len());
     }
 }
 

@@ -4,7 +4,7 @@ use super::bulk::{BulkOp, Far, Target};
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::state::*;
-use super::{early_exit, mbarrier, mem_ops, shared};
+use super::{early_exit, mbarrier, mem_ops, shared, shared_check};
 use crate::check::global::GStamp;
 use crate::check::race::{IN_FLIGHT, Stamp};
 use crate::report::{Fault, Kind};
@@ -89,7 +89,7 @@ fn near(
 ) {
     let Cluster { blocks, clocks, .. } = cl;
     let blk = &mut blocks[block];
-    if !write && cx.opts.checks.init && !shared::marked(&blk.shared_init, off, n) {
+    if !write && cx.opts.checks.init && !shared_check::marked(&blk.shared_init, off, n) {
         cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
             format!("stores shared memory at {off:#x} that nobody wrote{}", shared::describe(cx, off))
         });
@@ -99,7 +99,7 @@ fn near(
     // A thread's own stores end with the thread: `finish` looks after them.
     let visits = !c.is_warp(me.agent()) || block != w.block;
     if let Some(conflict) = found {
-        shared::report(cx, w, s, l, conflict, write, off);
+        shared_check::report(cx, w, s, l, conflict, write, off);
     }
     if visits {
         early_exit::visit(cx, cl, w, s, l, block, me, write);

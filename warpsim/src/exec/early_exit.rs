@@ -2,7 +2,7 @@
 //! it must be known to be over by then. That is asked of the order of events, not of when they happened to run.
 
 use super::cx::Cx;
-use super::shared;
+use super::shared_check;
 use super::state::*;
 use crate::check::race::Stamp;
 use crate::report::{Earlier, Kind};
@@ -54,7 +54,7 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, m: u32, las
             continue;
         }
         let (earlier, copy) = (
-            Earlier { place: cx.place(g.func, st.pc()), who: shared::who(cx, st), write: g.write },
+            Earlier { place: cx.place(g.func, st.pc()), who: shared_check::who(cx, st), write: g.write },
             !c.is_warp(st.agent()),
         );
         cx.report(w, s, m.trailing_zeros(), Kind::EarlyExit, None, Some(earlier), |_| {

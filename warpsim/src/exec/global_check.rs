@@ -21,6 +21,7 @@ pub struct Touch {
 }
 
 /// initcheck of a read.
+#[inline(always)]
 pub fn check_init(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch) {
     let al = cx.mem.get(t.alloc);
     if cx.opts.checks.init && !al.marked((t.addr - al.base) as usize, t.bytes as usize) {
@@ -32,6 +33,7 @@ pub fn check_init(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch) {
 
 /// racecheck. `harmless` says whether a write leaves memory as it is or, given another lane of the same store, writes
 /// what that one writes.
+#[inline(always)]
 pub fn check_race(
     cx: &mut Cx<'_>,
     cl: &Cluster,
@@ -51,21 +53,40 @@ pub fn check_race(
     let (first, last) = (off >> shadow.shift, (off + t.bytes as usize - 1) >> shadow.shift);
     for g in first..=last {
         let earlier = shadow.touch(t.alloc, g, me, t.write);
-        for (k, old) in earlier.into_iter().enumerate() {
-            let was_write = k == 0;
-            let Some(cause) = conflict(cl, w.party(1 << t.lane), me, old, was_write) else { continue };
-            let sibling = old.far() == me.far() && old.pc() == me.pc() && old.lane() < 32;
-            // Writing what is there already, because another thread wrote it, harms nobody.
-            if t.write
-                && cause == Cause::Unordered
-                && earlier[0] != GStamp::NOBODY
-                && (harmless(cx, None) || sibling && was_write && harmless(cx, Some(old.lane().into())))
-            {
-                continue;
-            }
-            return report(cx, cl, w, s, t, (me, old), was_write, cause);
+        if earlier != [GStamp::NOBODY; 3] && judge(cx, cl, w, s, t, me, earlier, &harmless) {
+            return;
         }
     }
+}
+
+/// Whether an access is in conflict with an `earlier` one, which is reported.
+#[inline(never)]
+fn judge(
+    cx: &mut Cx<'_>,
+    cl: &Cluster,
+    w: &Warp,
+    s: &Split,
+    t: Touch,
+    me: GStamp,
+    earlier: [GStamp; 3],
+    harmless: &impl Fn(&Cx<'_>, Option<usize>) -> bool,
+) -> bool {
+    for (k, old) in earlier.into_iter().enumerate() {
+        let was_write = k == 0;
+        let Some(cause) = conflict(cl, w.party(1 << t.lane), me, old, was_write) else { continue };
+        let sibling = old.far() == me.far() && old.pc() == me.pc() && old.lane() < 32;
+        // Writing what is there already, because another thread wrote it, harms nobody.
+        if t.write
+            && cause == Cause::Unordered
+            && earlier[0] != GStamp::NOBODY
+            && (harmless(cx, None) || sibling && was_write && harmless(cx, Some(old.lane().into())))
+        {
+            continue;
+        }
+        report(cx, cl, w, s, t, (me, old), was_write, cause);
+        return true;
+    }
+    false
 }
 
 /// Writes of bulk stores that have been waited for.

@@ -2,7 +2,8 @@
 
 use super::cx::Cx;
 use super::mbarrier::smem_address;
-use super::shared::{self, Near};
+use super::shared;
+use super::shared_check::{self, Near};
 use super::state::*;
 use super::warp_ops;
 use crate::check::race::WARP_WIDE;
@@ -32,7 +33,7 @@ fn rows(
         } else {
             Near { who: !0, lane: WARP_WIDE, ..Near::read(l, (b, off), 16) }
         };
-        shared::touch(cx, cl, w, s, a, None);
+        shared_check::touch(cx, cl, w, s, a, None);
         out.push((b, off));
     }
     if let Some(mx) = &mut cx.metrics {

@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::mem_ops::lanes;
 use super::run::Flow;
-use super::shared::Near;
+use super::shared_check::{self, Near};
 use super::state::*;
 use super::{early_exit, shared, tma};
 use crate::check::clocks::{Known, Party};
@@ -106,7 +106,7 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, o
     // All but the initialisation work on the barrier like atomics.
     let marks = if kind == Mbar::Init { 0 } else { Stamp::STRONG };
     let write = matches!(kind, Mbar::Init | Mbar::Inval);
-    shared::touch(cx, cl, w, s, Near { write, marks, ..Near::read(l, at, 8) }, None);
+    shared_check::touch(cx, cl, w, s, Near { write, marks, ..Near::read(l, at, 8) }, None);
 }
 
 /// A copy completes on another block's barrier, whose initialisation it has to see. For its own barriers that is demanded

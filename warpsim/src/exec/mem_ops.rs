@@ -47,11 +47,20 @@ pub fn load(
     a: Access,
     m: u32,
 ) -> Result<(), Fault> {
+    if a.space == MemSpace::Shared
+        && (m, a.bytes, a.order) == (!0, 4, Order::Weak)
+        && i.a.is_some()
+        && i.a.class() == Class::R
+        && cx.metrics.is_none()
+        && shared::load_words(cx, cl, w, s, i, a)
+    {
+        return Ok(());
+    }
     let addr = addresses(w, i);
     by_space(a.space, &addr, m, |space, addr, m| {
         match space {
             MemSpace::Shared => shared::load(cx, cl, w, s, i, a, addr, m)?,
-            MemSpace::Local => local(cx, w, s, i, a, addr, m, false)?,
+            MemSpace::Local => stack::access(cx, w, s, i, a, addr, m, false)?,
             MemSpace::Param => param(cx, w, s, i, a, addr, m)?,
             _ => global(cx, cl, w, s, i, a, addr, m, false)?,
         }
@@ -85,7 +94,7 @@ pub fn store(
                 }
                 Ok(())
             }
-            MemSpace::Local => local(cx, w, s, i, a, addr, m, true),
+            MemSpace::Local => stack::access(cx, w, s, i, a, addr, m, true),
             MemSpace::Param => {
                 cx.fault(w, s, m.trailing_zeros(), Kind::OutOfBounds, "a store to a kernel parameter", None)
             }
@@ -125,67 +134,8 @@ pub fn extend(v: u32, bytes: u8, sext: u8) -> u32 {
     }
 }
 
-fn register_value(w: &Warp, r: Reg, lane: usize) -> u64 {
+pub fn register_value(w: &Warp, r: Reg, lane: usize) -> u64 {
     if r.class() == Class::Q { w.regs.q(r)[lane] } else { u64::from(w.regs.r(r)[lane]) }
-}
-
-fn local(
-    cx: &mut Cx<'_>,
-    w: &mut Warp,
-    s: &Split,
-    i: &Inst,
-    a: Access,
-    addr: &[u64; 32],
-    m: u32,
-    write: bool,
-) -> Result<(), Fault> {
-    let code = &cx.prog.funcs[s.func as usize];
-    let list = &code.lists;
-    let (ext, n, total) = (i.ext as usize, usize::from(a.bytes), usize::from(a.bytes) * usize::from(a.count));
-    for l in lanes(m) {
-        let at = addr[l] as usize;
-        let end = stack::end(cx, w, s, l);
-        if addr[l].saturating_add(total as u64) > end as u64 {
-            let message = format!(
-                "{total} bytes at local address {:#x}, and the thread's local memory ends at {end:#x} here: an index past the end of \
-                 an array?",
-                addr[l]
-            );
-            return cx.fault(w, s, l as u32, Kind::OutOfBounds, message, Some(addr[l]));
-        }
-        if !at.is_multiple_of(total) {
-            return cx.fault(
-                w,
-                s,
-                l as u32,
-                Kind::Misaligned,
-                format!("{total} bytes at a local address that is not a multiple of {total}"),
-                Some(addr[l]),
-            );
-        }
-        let base = l * w.local_stride + at;
-        for e in 0..usize::from(a.count) {
-            let r = list[ext + e];
-            let span = base + e * n..base + (e + 1) * n;
-            if write {
-                let v = register_value(w, r, l).to_le_bytes();
-                if cx.opts.checks.init {
-                    let known = undefined::known(w, code, r, l);
-                    w.local_init[span.clone()].fill(known);
-                }
-                w.local[span].copy_from_slice(&v[..n]);
-            } else {
-                let mut v = [0u8; 8];
-                v[..n].copy_from_slice(&w.local[span.clone()]);
-                put(w, r, l, u64::from_le_bytes(v), a);
-                // Some bytes of an element may be padding.
-                if cx.opts.checks.init && !w.local_init[span].contains(&true) {
-                    undefined::hole(w, code, r, l);
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 /// `discard`: what the lanes' 128 bytes hold is lost.
@@ -205,7 +155,7 @@ pub fn discard(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, m: u32) -> Result<(),
 }
 
 #[inline(always)]
-fn put(w: &mut Warp, r: Reg, l: usize, v: u64, a: Access) {
+pub fn put(w: &mut Warp, r: Reg, l: usize, v: u64, a: Access) {
     if r.class() == Class::Q {
         w.regs.q[w.regs.qb + r.slot()][l] = v;
     } else {
@@ -300,7 +250,14 @@ fn global(
 ) -> Result<(), Fault> {
     let n = usize::from(a.bytes);
     let total = u64::from(a.bytes) * u64::from(a.count);
-    if let Some(l) = lanes(m).find(|l| addr[*l] & (total - 1) != 0) {
+    let bits = if m == !0 {
+        addr.iter().fold(0, |bits, addr| bits | addr)
+    } else {
+        lanes(m).fold(0, |bits, l| bits | addr[l])
+    };
+    if bits & (total - 1) != 0
+        && let Some(l) = lanes(m).find(|l| addr[*l] & (total - 1) != 0)
+    {
         return cx.fault(
             w,
             s,

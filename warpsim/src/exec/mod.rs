@@ -33,6 +33,7 @@ pub(crate) mod registers;
 pub mod regs;
 pub(crate) mod run;
 pub(crate) mod shared;
+pub(crate) mod shared_check;
 mod sparse;
 pub(crate) mod st_async;
 pub(crate) mod stack;

@@ -19,7 +19,7 @@ const SIGNED: usize = 1;
 /// What a 32-bit register stands for. Lanes without an exact value stand for their bits.
 struct Narrow {
     known: u32,
-    exact: [[i64; READINGS]; 32],
+    exact: [[i64; 32]; READINGS],
     /// The instruction that left 32 bits, counted from one; 0 for none.
     left_at: [u32; 32],
 }
@@ -46,7 +46,7 @@ pub struct Offsets {
 
 impl Offsets {
     fn narrow(&mut self, slot: usize) -> &mut Narrow {
-        let none = || Narrow { known: 0, exact: [[0; READINGS]; 32], left_at: [0; 32] };
+        let none = || Narrow { known: 0, exact: [[0; 32]; READINGS], left_at: [0; 32] };
         self.narrow.resize_with(self.narrow.len().max(slot + 1), none);
         &mut self.narrow[slot]
     }
@@ -106,11 +106,11 @@ fn suspects(w: &Warp, r: Reg, signed: bool) -> u32 {
     if r.class() == Class::Q {
         return w.offsets.wide.get(slot(w, r)).map_or(0, |wide| wide.marked);
     }
-    let Some(narrow) = w.offsets.narrow.get(slot(w, r)) else { return 0 };
+    let Some(narrow) = w.offsets.narrow.get(slot(w, r)).filter(|narrow| narrow.known != 0) else { return 0 };
     let bits = w.regs.r(r);
     let differs = |l: usize| match signed {
-        true => narrow.exact[l][SIGNED] != i64::from(bits[l] as i32),
-        false => narrow.exact[l][UNSIGNED] != i64::from(bits[l]),
+        true => narrow.exact[SIGNED][l] != i64::from(bits[l] as i32),
+        false => narrow.exact[UNSIGNED][l] != i64::from(bits[l]),
     };
     (0..32).fold(0, |found, l| found | u32::from(differs(l)) << l) & narrow.known
 }
@@ -121,7 +121,7 @@ fn operand(w: &Warp, track: Track, n: usize, r: Reg, l: usize) -> Operand {
         && let Some(narrow) = w.offsets.narrow.get(slot(w, r))
         && narrow.known >> l & 1 == 1
     {
-        return Operand { exact: narrow.exact[l], left_at: narrow.left_at[l] };
+        return Operand { exact: narrow.exact.map(|reading| reading[l]), left_at: narrow.left_at[l] };
     }
     let bits = w.regs.r(r)[l];
     let (unsigned, signed) = (i64::from(bits), i64::from(bits as i32));
@@ -165,10 +165,15 @@ fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) 
     }
     let at = slot(w, i.d);
     if i.d.class() == Class::R {
+        if is_plain(w, i, track, m) {
+            w.offsets.narrow.get_mut(at).into_iter().for_each(|narrow| narrow.known &= !m);
+            return;
+        }
         for l in lanes(m) {
             let Operand { exact, left_at } = narrow_result(w, s, i, track, l);
             let narrow = w.offsets.narrow(at);
-            (narrow.exact[l], narrow.left_at[l]) = (exact, left_at);
+            narrow.exact.iter_mut().zip(exact).for_each(|(reading, exact)| reading[l] = exact);
+            narrow.left_at[l] = left_at;
         }
         w.offsets.narrow(at).known |= m;
     } else {
@@ -185,9 +190,54 @@ fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) 
                 marked |= 1 << l;
             }
         }
-        let wide = w.offsets.wide(at);
-        wide.marked = wide.marked & !m | marked;
+        w.offsets.wide.get_mut(at).into_iter().for_each(|wide| wide.marked = wide.marked & !m | marked);
     }
+}
+
+/// Whether all readings of the result are its bits, as they are of operands that stand for theirs and of small numbers: no lane then needs an
+/// exact value.
+fn is_plain(w: &Warp, i: &Inst, track: Track, m: u32) -> bool {
+    const NONE: [u32; 32] = [0; 32];
+    let exact = |r: Reg| w.offsets.narrow.get(slot(w, r)).map_or(0, |narrow| narrow.known);
+    let stands = |(n, r): (usize, &Reg)| !track.followed[n] || exact(*r) & m == 0;
+    let operands = match i.offset {
+        Offset::Cut => return !track.followed[0] || suspects(w, i.a, false) & m == 0,
+        Offset::Mad => [i.a, i.b, i.c],
+        Offset::Copy | Offset::Negate => [i.a, Reg::NONE, Reg::NONE],
+        _ => [i.a, i.b, Reg::NONE],
+    };
+    if !operands.iter().enumerate().filter(|(_, r)| r.is_some()).all(stands) {
+        return false;
+    }
+    let [a, b, c] = operands.map(|r| if r.is_some() { w.regs.r(r) } else { &NONE });
+    match i.offset {
+        Offset::Copy if !track.constant[0] => true,
+        Offset::Copy | Offset::Select => all_small(m, [a, b, c], |_, _, _| 0),
+        Offset::Add => all_small(m, [a, b, c], |a, b, _| a.wrapping_add(b)),
+        Offset::Sub => all_small(m, [a, b, c], |a, b, _| a.wrapping_sub(b)),
+        // A product that does not fit is never small: its upper half is not zero.
+        Offset::Mul | Offset::Mad => all_small(m, [a, b, c], |a, b, c| {
+            let all = u64::from(a) * u64::from(b) + u64::from(c);
+            all as u32 | 0u32.wrapping_sub((all >> 32) as u32) | (all >> 32) as u32
+        }),
+        Offset::Shl => all_small(m, [a, b, c], |a, b, _| {
+            let all = u64::from(a) << (b & 31);
+            all as u32 | 0u32.wrapping_sub((all >> 32) as u32) | (all >> 32) as u32 | 0u32.wrapping_sub(b >> 5)
+        }),
+        _ => false,
+    }
+}
+
+/// Whether lanes' operands, and what `f` makes of them, are the same number whichever way 32 bits are read.
+#[inline(always)]
+fn all_small(m: u32, operands: [&[u32; 32]; 3], f: impl Fn(u32, u32, u32) -> u32) -> bool {
+    let [a, b, c] = operands;
+    let mut bits = 0;
+    for l in 0..32 {
+        let all = a[l] | b[l] | c[l] | f(a[l], b[l], c[l]);
+        bits |= if m >> l & 1 == 1 { all } else { 0 };
+    }
+    bits >> 31 == 0
 }
 
 /// Which operand a lane's `selp` takes.

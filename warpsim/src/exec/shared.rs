@@ -1,12 +1,11 @@
 //! Shared-memory access with its checks.
 
 use super::cx::Cx;
-use super::early_exit;
 use super::mem_ops::{extend, lanes};
+use super::shared_check::check;
 use super::state::*;
-use crate::check::race::{Cause, Conflict, EVERY, Stamp, VOLATILE_LANES};
 use crate::ir::*;
-use crate::report::{Earlier, Fault, Kind};
+use crate::report::{Fault, Kind};
 
 /// Splits a shared address into the block (index in the cluster) and the offset in it.
 #[inline(always)]
@@ -61,19 +60,82 @@ pub fn describe(cx: &Cx<'_>, off: usize) -> String {
     }
 }
 
-/// One block for all active lanes and all in bounds and aligned: the fast case.
+/// Whether active lanes stay in their own block, in bounds and aligned: almost always.
 #[inline(always)]
-fn uniform(cl: &Cluster, w: &Warp, addr: &[u64; 32], m: u32, total: usize) -> Option<[u32; 32]> {
-    let len = cl.blocks[w.block].shared.len();
-    let mut out = [0u32; 32];
-    let (mut high, mut bits) = (0u64, 0u64);
-    for l in 0..32 {
-        let v = if m >> l & 1 == 1 { addr[l] } else { 0 };
-        out[l] = v as u32;
-        high = high.max(v);
-        bits |= v;
+fn in_block(cl: &Cluster, w: &Warp, at: &[u32; 32], m: u32, total: usize) -> bool {
+    const WINDOW: usize = 1 << 24;
+    let Some(last) = cl.blocks[w.block].shared.len().min(WINDOW).checked_sub(total) else { return false };
+    let (mut bits, mut past) = (0, 0);
+    // The difference of two that are far below 2³¹ is negative for what lies past the last.
+    let mut look = |at: u32| {
+        bits |= at;
+        past |= (last as u32).wrapping_sub(at);
+    };
+    if m == !0 {
+        at.iter().for_each(|at| look(*at));
+    } else {
+        lanes(m).for_each(|l| look(at[l]));
     }
-    (high as usize + total <= len && bits & (total as u64 - 1) == 0 && high < 1 << 24).then_some(out)
+    (bits as usize) < WINDOW && bits as usize & (total - 1) == 0 && past as i32 >= 0
+}
+
+/// Checks the addresses of a load or store one by one unless all are `near`, and cuts them to what shared addresses have.
+#[inline(always)]
+fn settle(
+    cx: &Cx<'_>,
+    cl: &Cluster,
+    w: &Warp,
+    s: &Split,
+    addr: &[u64; 32],
+    m: u32,
+    total: usize,
+) -> Result<([u32; 32], bool), Fault> {
+    let mut at = [0; 32];
+    for l in 0..32 {
+        at[l] = addr[l] as u32;
+    }
+    let near = lanes(m).all(|l| addr[l] >> 32 == 0) && in_block(cl, w, &at, m, total);
+    if !near {
+        for l in lanes(m) {
+            locate(cx, cl, w, s, l, addr[l], total, total)?;
+        }
+    }
+    Ok((at, near))
+}
+
+/// A [`load`] of 32-bit elements by a whole warp that gives its addresses in 32 bits, as almost all are; nothing is done if one of them is not
+/// in its own block.
+#[inline]
+pub fn load_words(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, a: Access) -> bool {
+    let total = 4 * usize::from(a.count);
+    let mut at = *w.regs.r(i.a);
+    for at in &mut at {
+        *at = at.wrapping_add(i.imm as u32);
+    }
+    if !in_block(cl, w, &at, !0, total) {
+        return false;
+    }
+    check(cx, cl, w, s, &at, !0, total, a.order, None);
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..usize::from(a.count)];
+    words(cl, w, list, &at, !0);
+    true
+}
+
+/// Loads words of the own block.
+#[inline(always)]
+fn words(cl: &Cluster, w: &mut Warp, list: &[Reg], at: &[u32; 32], m: u32) {
+    let words = cl.blocks[w.block].shared.as_chunks::<4>().0;
+    for (e, r) in list.iter().enumerate() {
+        let d = &mut w.regs.r[w.regs.rb + r.slot()];
+        let get = |at: u32| u32::from_le_bytes(words[at as usize / 4 + e]);
+        if m == !0 {
+            for l in 0..32 {
+                d[l] = get(at[l]);
+            }
+        } else {
+            lanes(m).for_each(|l| d[l] = get(at[l]));
+        }
+    }
 }
 
 pub fn load(
@@ -87,49 +149,20 @@ pub fn load(
     m: u32,
 ) -> Result<(), Fault> {
     let (n, count) = (usize::from(a.bytes), usize::from(a.count));
-    let fast = uniform(cl, w, addr, m, n * count);
-    if fast.is_none() {
-        for l in lanes(m) {
-            locate(cx, cl, w, s, l, addr[l], n * count, n * count)?;
-        }
-    }
+    let (at, near) = settle(cx, cl, w, s, addr, m, n * count)?;
     if let Some(mx) = &mut cx.metrics {
         mx.shared(s.func, s.pc, addr, m, (n * count) as u32, false);
     }
-    check(cx, cl, w, s, addr, m, n * count, a.order, None);
-    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..];
-    if let Some(off) = fast {
-        let sh = &cl.blocks[w.block].shared[..];
-        for e in 0..count {
-            let r = list[e];
-            if n == 4 {
-                let d = &mut w.regs.r[w.regs.rb + r.slot()];
-                let get = |o: u32| {
-                    let at = o as usize + 4 * e;
-                    u32::from_le_bytes([sh[at], sh[at + 1], sh[at + 2], sh[at + 3]])
-                };
-                if m == !0 {
-                    for l in 0..32 {
-                        d[l] = get(off[l]);
-                    }
-                } else {
-                    for l in lanes(m) {
-                        d[l] = get(off[l]);
-                    }
-                }
-            } else {
-                for l in lanes(m) {
-                    put(w, r, l, read(sh, off[l] as usize + n * e, n), a);
-                }
-            }
-        }
+    check(cx, cl, w, s, &at, m, n * count, a.order, None);
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..count];
+    if near && n == 4 {
+        words(cl, w, list, &at, m);
         return Ok(());
     }
-    for e in 0..count {
+    for (e, r) in list.iter().enumerate() {
         for l in lanes(m) {
-            let (b, off) = split(w.block, addr[l]);
-            let v = read(&cl.blocks[b].shared, off + n * e, n);
-            put(w, list[e], l, v, a);
+            let (b, off) = split(w.block, at[l].into());
+            put(w, *r, l, read(&cl.blocks[b].shared, off + n * e, n), a);
         }
     }
     Ok(())
@@ -146,21 +179,24 @@ pub fn store(
     m: u32,
 ) -> Result<(), Fault> {
     let (n, count) = (usize::from(a.bytes), usize::from(a.count));
-    for l in lanes(m) {
-        locate(cx, cl, w, s, l, addr[l], n * count, n * count)?;
-    }
+    let (at, near) = settle(cx, cl, w, s, addr, m, n * count)?;
     if let Some(mx) = &mut cx.metrics {
         mx.shared(s.func, s.pc, addr, m, (n * count) as u32, true);
     }
-    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..];
-    check(cx, cl, w, s, addr, m, n * count, a.order, Some(&list[..count]));
-    for e in 0..count {
-        let r = list[e];
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..count];
+    check(cx, cl, w, s, &at, m, n * count, a.order, Some(list));
+    for (e, r) in list.iter().enumerate() {
+        if near && n == 4 {
+            let words = cl.blocks[w.block].shared.as_chunks_mut::<4>().0;
+            let v = &w.regs.r[w.regs.rb + r.slot()];
+            lanes(m).for_each(|l| words[at[l] as usize / 4 + e] = v[l].to_le_bytes());
+            continue;
+        }
         for l in lanes(m) {
-            let v = if r.class() == Class::Q { w.regs.q(r)[l] } else { u64::from(w.regs.r(r)[l]) };
-            let (b, off) = split(w.block, addr[l]);
-            let at = off + n * e;
-            cl.blocks[b].shared[at..at + n].copy_from_slice(&v.to_le_bytes()[..n]);
+            let v = if r.class() == Class::Q { w.regs.q(*r)[l] } else { u64::from(w.regs.r(*r)[l]) };
+            let (b, off) = split(w.block, at[l].into());
+            let to = off + n * e;
+            cl.blocks[b].shared[to..to + n].copy_from_slice(&v.to_le_bytes()[..n]);
         }
     }
     Ok(())
@@ -183,188 +219,4 @@ fn put(w: &mut Warp, r: Reg, l: usize, v: u64, a: Access) {
     } else {
         w.regs.r[w.regs.rb + r.slot()][l] = extend(v as u32, a.bytes, a.sext);
     }
-}
-
-/// initcheck and racecheck of a generic-proxy access; of a store when there are `values`.
-fn check(
-    cx: &mut Cx<'_>,
-    cl: &mut Cluster,
-    w: &Warp,
-    s: &Split,
-    addr: &[u64; 32],
-    m: u32,
-    n: usize,
-    order: Order,
-    values: Option<&[Reg]>,
-) {
-    if !cx.opts.checks.init && !cx.opts.checks.race {
-        return;
-    }
-    let write = values.is_some();
-    let marks = match order {
-        Order::Weak => 0,
-        Order::Volatile => Stamp::VOLATILE,
-        _ => Stamp::STRONG,
-    };
-    let mut left = m;
-    while left != 0 {
-        let l = left.trailing_zeros() as usize;
-        left &= left - 1;
-        let mut who = 1 << l;
-        // Neighbours at the same address: a broadcast is one access by several lanes.
-        let mut next = l + 1;
-        while !write && next < 32 && left >> next & 1 == 1 && addr[next] == addr[l] {
-            left &= !(1 << next);
-            who |= 1 << next;
-            next += 1;
-        }
-        let (b, off) = split(w.block, addr[l]);
-        let lane = if next > l + 1 { EVERY } else { l as u8 };
-        touch(cx, cl, w, s, Near { who, lane, block: b, off, n, write, marks }, values);
-    }
-}
-
-/// An access to one place in shared memory.
-#[derive(Clone, Copy)]
-pub struct Near {
-    /// The lanes that make it.
-    pub who: u32,
-    /// What the shadow remembers of them.
-    pub lane: u8,
-    pub block: usize,
-    pub off: usize,
-    pub n: usize,
-    pub write: bool,
-    /// The marks of its [`Stamp`].
-    pub marks: u64,
-}
-
-impl Near {
-    pub fn read(l: usize, (block, off): (usize, usize), n: usize) -> Self {
-        Near { who: 1 << l, lane: l as u8, block, off, n, write: false, marks: 0 }
-    }
-
-    pub fn write(l: usize, at: (usize, usize), n: usize) -> Self {
-        Near { write: true, ..Near::read(l, at, n) }
-    }
-}
-
-/// Checks and records an access. A store with `values` may write what is there already.
-pub fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near, values: Option<&[Reg]>) {
-    let (l, Near { block: b, off, n, write, .. }) = (a.who.trailing_zeros() as usize, a);
-    let Cluster { blocks, clocks, .. } = cl;
-    let blk = &mut blocks[b];
-    if cx.opts.checks.init {
-        if write {
-            mark(&mut blk.shared_init, off, n);
-        } else if !marked(&blk.shared_init, off, n) {
-            cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
-                format!("reads {n} bytes of shared memory at {off:#x} that nobody wrote{}", describe(cx, off))
-            });
-        }
-    }
-    let (Some(shadow), Some(clocks)) = (&mut blk.shadow, clocks) else { return };
-    let me = Stamp::new(w.agent, a.lane, clocks.now(w.agent), s.pc, a.marks);
-    let found = shadow.access(clocks, w.party(a.who), me, off, n, write).filter(|c| {
-        let same = |list| same_bytes(w, list, l, &blk.shared[off..off + n], c.stamp, s, n);
-        !(c.write && c.cause == Cause::Unordered && values.is_some_and(same))
-    });
-    if let Some(c) = found {
-        report(cx, w, s, l, c, write, off);
-    }
-    if b != w.block {
-        early_exit::visit(cx, cl, w, s, l, b, me, write);
-    }
-}
-
-/// An atomic of one lane; its value must have been written by somebody.
-pub fn touch_atomic(
-    cx: &mut Cx<'_>,
-    cl: &mut Cluster,
-    w: &Warp,
-    s: &Split,
-    l: usize,
-    (b, off): (usize, usize),
-    n: usize,
-    write: bool,
-) {
-    let blk = &mut cl.blocks[b];
-    if cx.opts.checks.init && !marked(&blk.shared_init, off, n) {
-        cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
-            format!("an atomic on shared memory at {off:#x} that nobody wrote{}", describe(cx, off))
-        });
-    }
-    touch(cx, cl, w, s, Near { marks: Stamp::STRONG, write, ..Near::read(l, (b, off), n) }, None);
-}
-
-/// A store of what is there already, or of what another lane of the same store writes, harms nobody.
-fn same_bytes(w: &Warp, list: &[Reg], l: usize, now: &[u8], earlier: Stamp, s: &Split, n: usize) -> bool {
-    let bytes = |lane: usize| -> Vec<u8> {
-        let each = n / list.len();
-        list.iter()
-            .flat_map(|r| {
-                let v = if r.class() == Class::Q { w.regs.q(*r)[lane] } else { u64::from(w.regs.r(*r)[lane]) };
-                v.to_le_bytes().into_iter().take(each)
-            })
-            .collect()
-    };
-    let mine = bytes(l);
-    let sibling = earlier.agent() == w.agent && earlier.pc() == s.pc && earlier.lane() < 32;
-    mine == now || sibling && bytes(earlier.lane() as usize) == mine
-}
-
-/// Who made an access, in words.
-pub fn who(cx: &Cx<'_>, st: Stamp) -> String {
-    let warps = cx.launch.threads.div_ceil(32) as usize;
-    let cluster: usize = cx.launch.cluster.iter().map(|v| *v as usize).product();
-    if st.agent() >= warps * cluster {
-        return "an asynchronous operation".to_string();
-    }
-    let (lane, more) = if st.lane() < 32 { (st.lane(), "") } else { (0, " and others of its warp") };
-    let [x, y, z] = cx.thread(st.agent() % warps, lane.into());
-    format!("thread ({x},{y},{z}){more} of block rank {}", st.agent() / warps)
-}
-
-/// Turns a conflict into a finding.
-pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, c: Conflict, write: bool, off: usize) {
-    let earlier = Earlier { place: cx.place(s.func, c.stamp.pc()), who: who(cx, c.stamp), write: c.write };
-    let verb = if write { "writes" } else { "reads" };
-    let kind = match c.cause {
-        Cause::Unordered => Kind::SharedRace,
-        Cause::InFlight => Kind::AsyncRace,
-        Cause::Proxy => Kind::MissingProxyFence,
-    };
-    cx.report(w, s, l as u32, kind, Some(off as u64), Some(earlier), |cx| {
-        let what = format!("{verb} shared memory at {off:#x}{}", describe(cx, off));
-        match c.cause {
-            Cause::Unordered if c.volatile => format!("{what} while nothing orders it with the earlier access: {VOLATILE_LANES}"),
-            Cause::Unordered => format!("{what} while nothing orders it with the earlier access: put a barrier between them"),
-            Cause::InFlight => {
-                format!("{what} while an asynchronous operation on it has not been waited for: wait for its group or mbarrier first")
-            }
-            Cause::Proxy => {
-                format!("{what} through the asynchronous proxy without a fence.proxy.async after the write")
-            }
-        }
-    });
-}
-
-pub fn mark(bits: &mut [u64], off: usize, n: usize) {
-    for b in off..off + n {
-        bits[b / 64] |= 1 << (b % 64);
-    }
-}
-
-pub fn unmark(bits: &mut [u64], off: usize, n: usize) {
-    for b in off..off + n {
-        bits[b / 64] &= !(1 << (b % 64));
-    }
-}
-
-pub fn marked(bits: &[u64], off: usize, n: usize) -> bool {
-    if n <= 32 && off % 64 + n <= 64 {
-        let k = ((1u64 << n) - 1) << (off % 64);
-        return bits[off / 64] & k == k;
-    }
-    (off..off + n).all(|b| bits[b / 64] >> (b % 64) & 1 == 1)
 }

@@ -1,8 +1,9 @@
 //! Local memory that grows while a function runs.
 
 use super::cx::Cx;
-use super::mem_ops::lanes;
+use super::mem_ops::{lanes, put, register_value};
 use super::state::*;
+use super::undefined;
 use crate::ir::*;
 use crate::report::{Fault, Kind};
 use crate::zeroed::zeroed;
@@ -88,4 +89,64 @@ pub fn frame_end(cx: &Cx<'_>, w: &Warp, s: &Split) -> usize {
     }
     let top = w.regs.r(code.stack_top);
     lanes(s.mask).map(|l| top[l] as usize).fold(fixed, usize::max).next_multiple_of(16)
+}
+
+/// A load or store of local memory.
+pub fn access(
+    cx: &mut Cx<'_>,
+    w: &mut Warp,
+    s: &Split,
+    i: &Inst,
+    a: Access,
+    addr: &[u64; 32],
+    m: u32,
+    write: bool,
+) -> Result<(), Fault> {
+    let code = &cx.prog.funcs[s.func as usize];
+    let list = &code.lists;
+    let (ext, n, total) = (i.ext as usize, usize::from(a.bytes), usize::from(a.bytes) * usize::from(a.count));
+    for l in lanes(m) {
+        let at = addr[l] as usize;
+        let end = end(cx, w, s, l);
+        if addr[l].saturating_add(total as u64) > end as u64 {
+            let message = format!(
+                "{total} bytes at local address {:#x}, and the thread's local memory ends at {end:#x} here: an index past the end of \
+                 an array?",
+                addr[l]
+            );
+            return cx.fault(w, s, l as u32, Kind::OutOfBounds, message, Some(addr[l]));
+        }
+        if !at.is_multiple_of(total) {
+            return cx.fault(
+                w,
+                s,
+                l as u32,
+                Kind::Misaligned,
+                format!("{total} bytes at a local address that is not a multiple of {total}"),
+                Some(addr[l]),
+            );
+        }
+        let base = l * w.local_stride + at;
+        for e in 0..usize::from(a.count) {
+            let r = list[ext + e];
+            let span = base + e * n..base + (e + 1) * n;
+            if write {
+                let v = register_value(w, r, l).to_le_bytes();
+                if cx.opts.checks.init {
+                    let known = undefined::known(w, code, r, l);
+                    w.local_init[span.clone()].fill(known);
+                }
+                w.local[span].copy_from_slice(&v[..n]);
+            } else {
+                let mut v = [0u8; 8];
+                v[..n].copy_from_slice(&w.local[span.clone()]);
+                put(w, r, l, u64::from_le_bytes(v), a);
+                // Some bytes of an element may be padding.
+                if cx.opts.checks.init && !w.local_init[span].contains(&true) {
+                    undefined::hole(w, code, r, l);
+                }
+            }
+        }
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@
 use super::cx::Cx;
 use super::mem_ops::{addresses, lanes};
 use super::shared;
+use super::shared_check;
 use super::state::*;
 use crate::ir::*;
 use crate::memory::space_of;
@@ -129,7 +130,7 @@ pub fn stored(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, i: &Inst, a: A
         for l in lanes(m & !written(w, *r)) {
             let (b, off) = shared::split(w.block, addr[l]);
             let n = usize::from(a.bytes);
-            shared::unmark(&mut cl.blocks[b].shared_init, off + k * n, n);
+            shared_check::unmark(&mut cl.blocks[b].shared_init, off + k * n, n);
         }
     }
 }

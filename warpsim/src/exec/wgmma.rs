@@ -9,7 +9,7 @@ use super::cx::Cx;
 use super::mma::{element, integer, is_int};
 use super::run::Flow;
 use super::state::*;
-use super::{shared, sparse, warp_ops, wgmma_regs};
+use super::{shared, shared_check, sparse, warp_ops, wgmma_regs};
 use crate::check::race::Stamp;
 use crate::ir::*;
 use crate::launch::Completion;
@@ -194,7 +194,7 @@ fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> R
     for at in places {
         let Cluster { blocks, clocks, .. } = cl;
         let blk = &mut blocks[w.block];
-        if cx.opts.checks.init && !shared::marked(&blk.shared_init, at, 16) {
+        if cx.opts.checks.init && !shared_check::marked(&blk.shared_init, at, 16) {
             cx.report(w, s, 0, Kind::UninitialisedShared, Some(at as u64), None, |cx| {
                 format!("wgmma reads shared memory at {at:#x} that nobody wrote{}", shared::describe(cx, at))
             });
@@ -202,7 +202,7 @@ fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> R
         if let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) {
             let me = Stamp::new(c.warpgroup_agent(w.block, w.id / 4), 0, group, s.pc, Stamp::PROXY);
             if let Some(conflict) = shadow.access(c, w.party(!0), me, at, 16, false) {
-                shared::report(cx, w, s, 0, conflict, false, at);
+                shared_check::report(cx, w, s, 0, conflict, false, at);
             }
         }
     }

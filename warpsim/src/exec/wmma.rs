@@ -5,7 +5,8 @@
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::mma::{element, integer, is_int};
-use super::shared::{self, Near};
+use super::shared;
+use super::shared_check::{self, Near};
 use super::state::*;
 use super::{mem_ops, warp_ops};
 use crate::check::race::WARP_WIDE;
@@ -80,7 +81,7 @@ fn access(
     if space == MemSpace::Shared {
         let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
         let a = Near { who: !0, lane: WARP_WIDE, block: b, off, n, write: write.is_some(), marks: 0 };
-        shared::touch(cx, cl, w, s, a, None);
+        shared_check::touch(cx, cl, w, s, a, None);
         let sh = &mut cl.blocks[b].shared;
         if let Some(v) = write {
             sh[off..off + n].copy_from_slice(&v.to_le_bytes()[..n]);

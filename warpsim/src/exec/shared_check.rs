@@ -1,0 +1,229 @@
+//! Checks of shared memory: reads of what nobody wrote, and accesses that nothing orders.
+
+use super::cx::Cx;
+use super::early_exit;
+use super::shared::{describe, split};
+use super::state::*;
+use crate::check::race::{Cause, Conflict, EVERY, Stamp, VOLATILE_LANES};
+use crate::ir::*;
+use crate::report::{Earlier, Kind};
+
+/// initcheck and racecheck of a generic-proxy access; of a store when there are `values`.
+pub fn check(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    at: &[u32; 32],
+    m: u32,
+    n: usize,
+    order: Order,
+    values: Option<&[Reg]>,
+) {
+    if !cx.opts.checks.init && !cx.opts.checks.race {
+        return;
+    }
+    let write = values.is_some();
+    let marks = match order {
+        Order::Weak => 0,
+        Order::Volatile => Stamp::VOLATILE,
+        _ => Stamp::STRONG,
+    };
+    // Lanes at the same address: a broadcast is one access by several lanes, most often neighbours, or those of two halves of the warp.
+    let halves = !write && m == !0 && at[..16] == at[16..];
+    let (mut left, both) = if halves { (0xffff, 0x1_0001u32) } else { (m, 1) };
+    let mut rest = Vec::new();
+    while left != 0 {
+        let l = left.trailing_zeros() as usize;
+        left &= left - 1;
+        let mut who = both << l;
+        let mut next = l + 1;
+        while !write && next < 32 && left >> next & 1 == 1 && at[next] == at[l] {
+            left &= !(1 << next);
+            who |= both << next;
+            next += 1;
+        }
+        let (block, off) = split(w.block, at[l].into());
+        let lane = if who.is_power_of_two() { l as u8 } else { EVERY };
+        let a = Near { who, lane, block, off, n, write, marks };
+        if !passes(cx, cl, w, s, a) {
+            rest.push(a);
+        }
+    }
+    for a in rest {
+        touch(cx, cl, w, s, a, values);
+    }
+}
+
+/// Records an access in which nothing is suspicious; [`touch`] looks at the others.
+#[inline(always)]
+fn passes(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near) -> bool {
+    let Near { block, off, n, write, .. } = a;
+    if block != w.block {
+        return false;
+    }
+    let Cluster { blocks, clocks, .. } = cl;
+    let blk = &mut blocks[block];
+    if cx.opts.checks.init {
+        if write {
+            mark(&mut blk.shared_init, off, n);
+        } else if !marked(&blk.shared_init, off, n) {
+            return false;
+        }
+    }
+    let (Some(shadow), Some(clocks)) = (&mut blk.shadow, clocks) else { return true };
+    let me = Stamp::new(w.agent, a.lane, clocks.now(w.agent), s.pc, a.marks);
+    shadow.pass(clocks.seen(w.agent), me, off, n, write)
+}
+
+/// An access to one place in shared memory.
+#[derive(Clone, Copy)]
+pub struct Near {
+    /// The lanes that make it.
+    pub who: u32,
+    /// What the shadow remembers of them.
+    pub lane: u8,
+    pub block: usize,
+    pub off: usize,
+    pub n: usize,
+    pub write: bool,
+    /// The marks of its [`Stamp`].
+    pub marks: u64,
+}
+
+impl Near {
+    pub fn read(l: usize, (block, off): (usize, usize), n: usize) -> Self {
+        Near { who: 1 << l, lane: l as u8, block, off, n, write: false, marks: 0 }
+    }
+
+    pub fn write(l: usize, at: (usize, usize), n: usize) -> Self {
+        Near { write: true, ..Near::read(l, at, n) }
+    }
+}
+
+/// Checks and records an access. A store with `values` may write what is there already.
+pub fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near, values: Option<&[Reg]>) {
+    let (l, Near { block: b, off, n, write, .. }) = (a.who.trailing_zeros() as usize, a);
+    let Cluster { blocks, clocks, .. } = cl;
+    let blk = &mut blocks[b];
+    if cx.opts.checks.init {
+        if write {
+            mark(&mut blk.shared_init, off, n);
+        } else if !marked(&blk.shared_init, off, n) {
+            cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
+                format!("reads {n} bytes of shared memory at {off:#x} that nobody wrote{}", describe(cx, off))
+            });
+        }
+    }
+    let (Some(shadow), Some(clocks)) = (&mut blk.shadow, clocks) else { return };
+    let me = Stamp::new(w.agent, a.lane, clocks.now(w.agent), s.pc, a.marks);
+    let found = shadow.access(clocks, w.party(a.who), me, off, n, write).filter(|c| {
+        let same = |list| same_bytes(w, list, l, &blk.shared[off..off + n], c.stamp, s, n);
+        !(c.write && c.cause == Cause::Unordered && values.is_some_and(same))
+    });
+    if let Some(c) = found {
+        report(cx, w, s, l, c, write, off);
+    }
+    if b != w.block {
+        early_exit::visit(cx, cl, w, s, l, b, me, write);
+    }
+}
+
+/// An atomic of one lane; its value must have been written by somebody.
+pub fn touch_atomic(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    l: usize,
+    (b, off): (usize, usize),
+    n: usize,
+    write: bool,
+) {
+    let blk = &mut cl.blocks[b];
+    if cx.opts.checks.init && !marked(&blk.shared_init, off, n) {
+        cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
+            format!("an atomic on shared memory at {off:#x} that nobody wrote{}", describe(cx, off))
+        });
+    }
+    touch(cx, cl, w, s, Near { marks: Stamp::STRONG, write, ..Near::read(l, (b, off), n) }, None);
+}
+
+/// A store of what is there already, or of what another lane of the same store writes, harms nobody.
+fn same_bytes(w: &Warp, list: &[Reg], l: usize, now: &[u8], earlier: Stamp, s: &Split, n: usize) -> bool {
+    let bytes = |lane: usize| -> Vec<u8> {
+        let each = n / list.len();
+        list.iter()
+            .flat_map(|r| {
+                let v = if r.class() == Class::Q { w.regs.q(*r)[lane] } else { u64::from(w.regs.r(*r)[lane]) };
+                v.to_le_bytes().into_iter().take(each)
+            })
+            .collect()
+    };
+    let mine = bytes(l);
+    let sibling = earlier.agent() == w.agent && earlier.pc() == s.pc && earlier.lane() < 32;
+    mine == now || sibling && bytes(earlier.lane() as usize) == mine
+}
+
+/// Who made an access, in words.
+pub fn who(cx: &Cx<'_>, st: Stamp) -> String {
+    let warps = cx.launch.threads.div_ceil(32) as usize;
+    let cluster: usize = cx.launch.cluster.iter().map(|v| *v as usize).product();
+    if st.agent() >= warps * cluster {
+        return "an asynchronous operation".to_string();
+    }
+    let (lane, more) = if st.lane() < 32 { (st.lane(), "") } else { (0, " and others of its warp") };
+    let [x, y, z] = cx.thread(st.agent() % warps, lane.into());
+    format!("thread ({x},{y},{z}){more} of block rank {}", st.agent() / warps)
+}
+
+/// Turns a conflict into a finding.
+pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, c: Conflict, write: bool, off: usize) {
+    let earlier = Earlier { place: cx.place(s.func, c.stamp.pc()), who: who(cx, c.stamp), write: c.write };
+    let verb = if write { "writes" } else { "reads" };
+    let kind = match c.cause {
+        Cause::Unordered => Kind::SharedRace,
+        Cause::InFlight => Kind::AsyncRace,
+        Cause::Proxy => Kind::MissingProxyFence,
+    };
+    cx.report(w, s, l as u32, kind, Some(off as u64), Some(earlier), |cx| {
+        let what = format!("{verb} shared memory at {off:#x}{}", describe(cx, off));
+        match c.cause {
+            Cause::Unordered if c.volatile => format!("{what} while nothing orders it with the earlier access: {VOLATILE_LANES}"),
+            Cause::Unordered => format!("{what} while nothing orders it with the earlier access: put a barrier between them"),
+            Cause::InFlight => {
+                format!("{what} while an asynchronous operation on it has not been waited for: wait for its group or mbarrier first")
+            }
+            Cause::Proxy => {
+                format!("{what} through the asynchronous proxy without a fence.proxy.async after the write")
+            }
+        }
+    });
+}
+
+pub fn mark(bits: &mut [u64], off: usize, n: usize) {
+    match in_word(off, n) {
+        Some(mask) => bits[off / 64] |= mask,
+        None => (off..off + n).for_each(|b| bits[b / 64] |= 1 << (b % 64)),
+    }
+}
+
+pub fn unmark(bits: &mut [u64], off: usize, n: usize) {
+    match in_word(off, n) {
+        Some(mask) => bits[off / 64] &= !mask,
+        None => (off..off + n).for_each(|b| bits[b / 64] &= !(1 << (b % 64))),
+    }
+}
+
+pub fn marked(bits: &[u64], off: usize, n: usize) -> bool {
+    match in_word(off, n) {
+        Some(mask) => bits[off / 64] & mask == mask,
+        None => (off..off + n).all(|b| bits[b / 64] >> (b % 64) & 1 == 1),
+    }
+}
+
+/// The bits of a range that lies in one word.
+#[inline(always)]
+fn in_word(off: usize, n: usize) -> Option<u64> {
+    (n < 64 && off % 64 + n <= 64).then(|| ((1 << n) - 1) << (off % 64))
+}
