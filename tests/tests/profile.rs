@@ -11,7 +11,9 @@ use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use warpsmith::check::bench::profiled;
-use warpsmith::check::trace;
+use warpsmith::check::registry::OPERATORS;
+use warpsmith::check::{Operands, trace};
+use warpsmith::ops::model::Case;
 use warpsmith::ops::{self, Fusion};
 use warpsmith::profile::{self, Profile, Row};
 use warpsmith::{Stream, Tensor, kernels, sim};
@@ -78,6 +80,34 @@ fn a_simulation_has_no_cuda_times() {
     let table = profile.to_string();
     assert!(table.contains("no clock") && table.contains("gelu_f32") && table.contains("# of Calls"), "{table}");
     assert!(profile.rows().iter().all(|row| row.self_cuda.is_none() && row.cuda_total.is_none()));
+}
+
+/// What operators say of themselves is what their launches note: of each that is bound by arithmetic, and of its least cases.
+#[test]
+fn operations_are_those_of_the_model() {
+    if kernels::not_built().is_some() {
+        return;
+    }
+    let stream = sim::unshared().unwrap().stream().unwrap();
+    let mut counted = 0;
+    for op in OPERATORS.iter().copied() {
+        // Packed sequences take as many operations as they are long, which a launch does not know.
+        let packed = |case: &Case| op.info().inputs().any(|arg| arg.name == "cu_q") && case.has("cu_q");
+        let cases = op.cases().into_iter().filter(|case| case.is_simulated() && !packed(case));
+        let cost = |case: Case| op.cost(&case).ok().filter(|cost| cost.flops > 0).map(|cost| (cost, case));
+        let mut cases: Vec<_> = cases.filter_map(cost).collect();
+        cases.sort_by_key(|(cost, _)| cost.flops);
+        counted += usize::from(!cases.is_empty());
+        for (cost, case) in cases.into_iter().take(3) {
+            let mut operands = Operands::random(&stream, op, &case, &case.params, 0).unwrap();
+            let (launched, profile) = profile::record(|| operands.launch(&stream, op, &case.params)).unwrap();
+            launched.unwrap();
+            let launches = profile.spans().iter().filter_map(|span| span.launch);
+            let flops: u64 = launches.map(|launch| launch.flops).sum();
+            assert_eq!(flops, cost.flops, "{} {case:?}: {:#?}", op.info().name, profile.rows());
+        }
+    }
+    assert!(counted > 20, "{counted} operators");
 }
 
 #[test]
@@ -245,9 +275,15 @@ fn what_was_recorded_is_what_its_trace_says() {
     let read = trace::read(&path).unwrap();
     assert_eq!(names(&read), names(&profile));
     for (one, other) in read.rows().iter().zip(profile.rows()) {
-        assert_eq!((&one.name, one.calls, one.bytes), (&other.name, other.calls, other.bytes));
+        assert_eq!((&one.name, one.calls), (&other.name, other.calls));
+        assert_eq!((one.bytes, one.flops), (other.bytes, other.flops));
+        assert_eq!(one.least, other.least);
         assert!(one.cpu_total.abs_diff(other.cpu_total).as_nanos() < 10, "{one:?} {other:?}");
     }
+    // A simulated device has no peaks.
+    std::fs::write(&path, profile.chrome_trace().replace(r#""least":null"#, r#""least":1.5"#)).unwrap();
+    let least = row(&trace::read(&path).unwrap().rows(), "gelu_f32").least;
+    assert_eq!(least, Some(std::time::Duration::from_micros(3)));
     std::fs::write(&path, "{}").unwrap();
     assert!(trace::read(&path).unwrap_err().to_string().contains("is no trace"));
 }

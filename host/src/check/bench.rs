@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 pub use beside::{PeerRow, beside};
-pub use ceiling::{Ceilings, copy_rate, peak_flops};
+pub use ceiling::{Ceilings, copy_rate};
 pub use spread::{Spread, explain};
 pub use sweep::sweep;
 
@@ -274,7 +274,7 @@ pub fn row(device: &Device, ceilings: &Ceilings, timing: &Timing) -> Result<Row>
     let tflops = cost.flops as f64 / ms / 1e9;
     let pct = match cost.bound {
         Bound::Memory => Some(gbps / ceilings.copy_gbps),
-        bound => peak_flops(device.info(), bound).map(|peak| tflops * 1e12 / peak),
+        bound => device.info().peak_flops(bound).map(|peak| tflops * 1e12 / peak),
     };
     Ok(Row {
         op: op.info().bench_name.to_owned(),

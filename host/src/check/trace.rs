@@ -22,7 +22,6 @@ struct Other {
     /// Microseconds.
     wall: f64,
     clock: Option<String>,
-    peak_bandwidth: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -50,6 +49,10 @@ struct Args {
     stream: usize,
     #[serde(default)]
     bytes: u64,
+    #[serde(default)]
+    flops: u64,
+    /// Microseconds.
+    least: Option<f64>,
 }
 
 /// What `Profile::chrome_trace`, or a program that was recorded as a whole, wrote into a file: all threads in one profile.
@@ -65,7 +68,7 @@ fn parse(text: &str) -> Result<Profile, serde_json::Error> {
     // Threads follow each other, and number their spans from 0; a kernel follows its launch.
     let (mut thread, mut first) = (0, 0);
     for event in events {
-        let Args { parent, grid, block, stream, bytes } = event.args;
+        let Args { parent, grid, block, stream, bytes, flops, least } = event.args;
         let [start, time] = [event.ts, event.dur].map(micros);
         if event.cat == "kernel" {
             if let Some(launch) = spans.last_mut().and_then(|span| span.launch.as_mut()) {
@@ -74,7 +77,7 @@ fn parse(text: &str) -> Result<Profile, serde_json::Error> {
             continue;
         }
         let launch = match event.cat.as_str() {
-            "launch" => Some(Launch { grid, block, stream, bytes, cuda: None }),
+            "launch" => Some(Launch { grid, block, stream, bytes, flops, least: least.map(micros), cuda: None }),
             "scope" => None,
             _ => continue,
         };
@@ -89,5 +92,5 @@ fn parse(text: &str) -> Result<Profile, serde_json::Error> {
         Some(_) => Some(Clock::Events),
         None => None,
     };
-    Ok(Profile { spans, wall: micros(other.wall), clock, peak_bandwidth: other.peak_bandwidth })
+    Ok(Profile { spans, wall: micros(other.wall), clock })
 }

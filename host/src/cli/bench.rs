@@ -160,7 +160,7 @@ fn beside(report: &Report) -> Vec<Vec<Cell>> {
 
 /// The perceptron in several sizes. An error ends it; what was measured stays.
 fn perceptrons(device: &Device, sizes: &[mlp::Sizes], report: &mut Report, bar: &ProgressBar) {
-    let peak = bench::peak_flops(device.info(), Bound::Tensor(DType::BF16));
+    let peak = device.info().peak_flops(Bound::Tensor(DType::BF16));
     for sizes in sizes {
         bar.set_message(format!("{} {}", mlp::NAME, sizes.case()));
         match mlp::rows(device, *sizes, peak) {

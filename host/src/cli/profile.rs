@@ -116,6 +116,8 @@ fn document(profile: &Profile) -> Value {
             "self_cuda_us": row.self_cuda.map(micros),
             "cuda_total_us": row.cuda_total.map(micros),
             "bytes": row.bytes,
+            "flops": row.flops,
+            "least_us": row.least.map(micros),
         })
     });
     let clock = profile.clock().map(|clock| match clock {

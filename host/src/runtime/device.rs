@@ -88,14 +88,6 @@ pub struct DeviceInfo {
     pub backend: BackendKind,
 }
 
-impl DeviceInfo {
-    /// Bytes a second at the memory's highest clock, which transfers twice a cycle; `None` where the driver does not tell the clock.
-    pub fn peak_bandwidth(&self) -> Option<f64> {
-        let bytes = f64::from(self.memory_bus_bits) / 8.0;
-        Some(2.0 * f64::from(self.memory_clock_khz) * 1e3 * bytes).filter(|rate| *rate > 0.0)
-    }
-}
-
 /// A device. Cheap to clone; the device closes when the last clone, stream and tensor is gone.
 ///
 /// All handles of one device in a process share it: opening it again returns another clone. A kernel that fails takes the device

@@ -11,6 +11,7 @@ pub(crate) mod layout;
 mod part;
 pub mod profile;
 mod queue;
+pub(crate) mod roof;
 pub(crate) mod scratch;
 pub(crate) mod shape;
 pub mod sim;

@@ -2,8 +2,8 @@
 
 use super::{Row, WARM_UP, plain, time};
 use crate::check::random;
-use crate::ops::model::{Bound, InputSpec};
-use crate::runtime::device::{Device, DeviceInfo};
+use crate::ops::model::InputSpec;
+use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::tensor::Tensor;
@@ -55,31 +55,4 @@ pub fn copy_rate(device: &Device) -> Result<f64> {
     }
     let (ms, _) = time(&stream, copy)?;
     Ok((2 * n * size_of::<f32>()) as f64 / ms * 1e3)
-}
-
-/// Floating-point operations a second at the highest clock, without sparsity; `None` where they are not known.
-///
-/// Operations a clock and multiprocessor: NVIDIA's architecture white papers (A100, GA102, AD102, H100).
-pub fn peak_flops(info: &DeviceInfo, bound: Bound) -> Option<f64> {
-    let per_clock = match (bound, info.compute_capability) {
-        (Bound::Memory, _) => return None,
-        (Bound::Fp32, (8, 0)) => 128,
-        (Bound::Fp32, _) => 256,
-        (Bound::Tensor(dtype), (8, 0)) => 2048 * 2 / bytes(dtype)?,
-        (Bound::Tensor(dtype), (9, 0)) => 4096 * 2 / bytes(dtype)?,
-        (Bound::Tensor(dtype), (8, _)) => 1024 * 2 / bytes(dtype)?,
-        (Bound::Tensor(_), _) => return None,
-    };
-    let rate = per_clock as f64 * f64::from(info.multiprocessors) * f64::from(info.clock_khz) * 1e3;
-    Some(rate).filter(|rate| *rate > 0.0)
-}
-
-/// Bytes that decide a tensor core's rate: halving them doubles it. f32 runs as tf32.
-fn bytes(dtype: DType) -> Option<u64> {
-    match dtype {
-        DType::F32 | DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8 => {
-            Some(dtype.size() as u64)
-        }
-        _ => None,
-    }
 }

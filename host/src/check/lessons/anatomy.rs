@@ -7,7 +7,6 @@ use super::plan::{Facts, Plan, Run, part, with};
 use super::quantity::{LOADED, MOVED, MULTIPLY_ADDS, Quantity, TENSOR_FLOPS, WAVEFRONTS};
 use super::text::{digits, or_dash};
 use super::{Lesson, bus};
-use crate::check::bench::peak_flops;
 use crate::ops::model::{Bound, ParamValue};
 use crate::runtime::device::{BackendKind, DeviceInfo};
 use crate::runtime::dtype::DType;
@@ -86,7 +85,7 @@ fn chase(info: &DeviceInfo, level: &Level) -> Result<Run> {
 pub fn of_device(info: &DeviceInfo) -> Facts {
     let kib = |bytes: u32| format!("{} KiB", digits(f64::from(bytes) / 1024.0));
     let clock = |khz: u32| or_dash((khz > 0).then_some(f64::from(khz) * 1e3), "Hz");
-    let peak = |bound| or_dash(peak_flops(info, bound), "FLOP/s");
+    let peak = |bound| or_dash(info.peak_flops(bound), "FLOP/s");
     let (major, minor) = info.compute_capability;
     let mut rows = Vec::new();
     let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
@@ -117,7 +116,7 @@ pub fn of_device(info: &DeviceInfo) -> Facts {
 
 /// Operations in the time of a byte from memory.
 pub(super) fn ridge(info: &DeviceInfo, bound: Bound) -> Option<f64> {
-    Some(peak_flops(info, bound)? / info.peak_bandwidth()?)
+    Some(info.peak_flops(bound)? / info.peak_bandwidth()?)
 }
 
 fn plan(info: &DeviceInfo) -> Result<Plan> {
@@ -151,7 +150,7 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
                 .count(product(SIDES[0], DEPTH)?)
                 .expect(&TENSOR_FLOPS, operations(SIDES[0], DEPTH))
                 .time(product(SIDES[1], SIDES[1])?)
-                .at_least(seconds(operations(SIDES[1], SIDES[1]), peak_flops(info, Bound::Tensor(DType::BF16)))),
+                .at_least(seconds(operations(SIDES[1], SIDES[1]), info.peak_flops(Bound::Tensor(DType::BF16)))),
         ])
         .runs(chases))
 }

@@ -3,7 +3,6 @@
 use super::plan::{Plan, Run, part, with};
 use super::quantity::MULTIPLY_ADDS;
 use super::{Lesson, text};
-use crate::check::bench::peak_flops;
 use crate::ops::model::{Bound, ParamValue};
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
@@ -41,7 +40,7 @@ fn run(info: &DeviceInfo, split: &'static str, ways: usize) -> Result<Run> {
         .count(of(COUNTED)?)
         .expect(&MULTIPLY_ADDS, executed(COUNTED, ways))
         .time(of(TIMED)?)
-        .at_least(peak_flops(info, Bound::Fp32).map(|rate| operations as f64 / rate)))
+        .at_least(info.peak_flops(Bound::Fp32).map(|rate| operations as f64 / rate)))
 }
 
 fn plan(info: &DeviceInfo) -> Result<Plan> {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::plan::{Facts, part};
 use super::text::{digits, or_dash};
 use super::tiling::Tiling;
-use crate::check::bench::{Prepared, Timing, peak_flops};
+use crate::check::bench::{Prepared, Timing};
 use crate::check::peers::Cublas;
 use crate::ops::gemm::gemm::WORTH_COPYING;
 use crate::ops::model::Bound;
@@ -94,7 +94,7 @@ impl Product {
     /// Seconds of whole rounds at the peak of the tensor cores, behind the copies at the peak of memory.
     pub(super) fn least(self, info: &DeviceInfo) -> Option<f64> {
         let paid = self.tiling(info).paid(self.side, self.depth) as f64;
-        Some(paid / peak_flops(info, Bound::Tensor(TYPE))? + self.copying(info)?)
+        Some(paid / info.peak_flops(Bound::Tensor(TYPE))? + self.copying(info)?)
     }
 
     /// Products of its path and alignment whose results are one round of tiles: of several depths, and the first also with a quarter of the results.

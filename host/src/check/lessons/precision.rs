@@ -3,7 +3,6 @@
 use super::plan::{Facts, Plan, Run, part};
 use super::quantity::{LEAST, MOVED};
 use super::{Lesson, anatomy, sums, text};
-use crate::check::bench::peak_flops;
 use crate::ops;
 use crate::ops::model::Bound;
 use crate::runtime::device::{Device, DeviceInfo};
@@ -122,7 +121,7 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
         vec![
             if dtype == DType::F32 { "tf32, stored as f32".to_owned() } else { dtype.to_string() },
             dtype.size().to_string(),
-            text::or_dash(peak_flops(info, bound), ""),
+            text::or_dash(info.peak_flops(bound), ""),
             text::or_dash(anatomy::ridge(info, bound), ""),
         ]
     };

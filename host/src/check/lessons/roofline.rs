@@ -5,7 +5,7 @@ use super::anatomy::ridge;
 use super::plan::{Facts, Plan, Run, part};
 use super::quantity::{FLOPS, LEAST};
 use super::text::{digits, or_dash};
-use crate::check::bench::{Timing, peak_flops};
+use crate::check::bench::Timing;
 use crate::check::registry::OPERATORS;
 use crate::ops::model::{Bound, CaseClass, Cost, Dims, Operator};
 use crate::runtime::device::DeviceInfo;
@@ -66,7 +66,7 @@ pub(super) fn seconds(info: &DeviceInfo, cost: Cost) -> Option<f64> {
     let moving = cost.bytes as f64 / info.peak_bandwidth()?;
     match cost.bound {
         Bound::Memory => Some(moving),
-        bound => Some(moving.max(cost.flops as f64 / peak_flops(info, bound)?)),
+        bound => Some(moving.max(cost.flops as f64 / info.peak_flops(bound)?)),
     }
 }
 

@@ -6,7 +6,7 @@ use gpu_kernels::ops::gemm::sgemm::ladder;
 use super::plan::{Facts, Plan, Run, part, variant};
 use super::quantity::{LOADED, LOADED_BY_WARPS, WAVEFRONTS, WAVEFRONTS_OF_PTX};
 use super::{Lesson, text};
-use crate::check::bench::{Timing, peak_flops};
+use crate::check::bench::Timing;
 use crate::ops::model::Bound;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
@@ -102,7 +102,7 @@ fn run(info: &DeviceInfo, step: &Step) -> Result<Run> {
         .expect(&LOADED_BY_WARPS, step.loaded_by_warps(COUNTED))
         .expect(turns, multiply_adds(COUNTED) / WARP / GROUP * step.turns())
         .time(step.part(TIMED)?)
-        .at_least(peak_flops(info, Bound::Fp32).map(|rate| 2.0 * multiply_adds(TIMED) as f64 / rate)))
+        .at_least(info.peak_flops(Bound::Fp32).map(|rate| 2.0 * multiply_adds(TIMED) as f64 / rate)))
 }
 
 fn plan(info: &DeviceInfo) -> Result<Plan> {

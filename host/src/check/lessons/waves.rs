@@ -4,7 +4,6 @@ use super::plan::{Facts, Plan, Run};
 use super::quantity::{BLOCKS, TENSOR_FLOPS};
 use super::tiling::Tiling;
 use super::{Lesson, text};
-use crate::check::bench::peak_flops;
 use crate::ops::model::Bound;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
@@ -75,7 +74,7 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
         rows: cut.iter().map(row).collect(),
     };
     let run = |(side, tiling): &(usize, Tiling)| {
-        let peak = peak_flops(info, Bound::Tensor(DType::BF16));
+        let peak = info.peak_flops(Bound::Tensor(DType::BF16));
         let label = if tiling.columns == Tiling::widest(info).columns { label(*side) } else { of_picked(*tiling) };
         Ok(Run::new(label)
             .count(tiling.part(*side, tiling.depth)?)

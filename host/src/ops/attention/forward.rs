@@ -198,6 +198,7 @@ impl<'a, T: Float> Call<'a, T> {
             bounds.sinks,
             self.problem.sizes,
         );
+        self.problem.note_work(T::DTYPE, 2);
         // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, what is read of lengths and
         // offsets is bounded in the kernel, and callers name a kernel of the tensor cores only where rows and d fit it.
         unsafe { stream.launch::<K>(grid, args) }

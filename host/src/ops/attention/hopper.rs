@@ -90,6 +90,7 @@ impl<T: Float> Call<'_, T> {
             bounds.sinks,
             sizes,
         );
+        self.problem.note_work(T::DTYPE, 2);
         // SAFETY: the maps describe live tensors of these sizes, the outputs are borrowed mutably, and lengths are bounded in the kernel.
         unsafe { stream.launch::<K>(hopper::CLUSTER * pairs.min(clusters), args) }
     }

@@ -5,9 +5,10 @@ use gpu_kernels::ops::attention as gk;
 
 use super::Attention;
 use crate::ops::elementwise::grid;
-use crate::ops::model::{Arguments, OpInfo, Params};
-use crate::runtime::dtype::Dtype;
+use crate::ops::model::{Arguments, Bound, OpInfo, Params};
+use crate::runtime::dtype::{DType, Dtype};
 use crate::runtime::error::{Error, Result};
+use crate::runtime::profile;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::View;
 
@@ -121,6 +122,17 @@ impl<'a> Checked<'a> {
         };
         let tiles = if tokens == 0 { 0 } else { tiles };
         grid(info, arg, self.batch * heads * tiles, 1)
+    }
+
+    /// Notes so many products of queries and keys as what the next launch computes: half of each where later keys are not seen.
+    pub(super) fn note_work(&self, dtype: DType, products: u64) {
+        let Self { sizes, options, sequences, batch, tokens: [q_len, k_len], .. } = self;
+        // Packed sequences, taken to be equally long, see their own keys.
+        let pairs = (q_len * batch) as u64 * (k_len * batch) as u64 / (*sequences).max(1) as u64;
+        let each = pairs.saturating_mul(u64::from(sizes.heads) * u64::from(sizes.d));
+        let bound = if dtype == DType::F32 { Bound::Fp32 } else { Bound::Tensor(dtype) };
+        let causal = options.right == Some(0);
+        profile::work(bound, each.saturating_mul(2 * products) / if causal { 2 } else { 1 });
     }
 
     /// Whether results have to be the same bits every time.

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 
 use super::operand::{self, Lies, Major, Operand, Tiling, fits_tma};
 use super::product::Path;
-use super::sizes;
+use super::{note_work, sizes};
 use crate::dispatch;
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
@@ -118,6 +118,7 @@ pub(super) fn launch<T: Float + Half>(
         return Err(INFO.param_error("variant", "hopper", wanted));
     }
     let Some(blocks) = blocks.filter(|_| m > 0) else { return Ok(()) };
+    note_work(T::DTYPE, [1, m, n, k]);
     match fits {
         Some(major) if path == Path::Hopper || path == Path::Fastest && stream.device().supports_hopper() => {
             let Tiling { maps: [x_map, weight_map, y_map], store, .. } =

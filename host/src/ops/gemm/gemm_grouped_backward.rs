@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use super::gemm_grouped::{self, GEMM_GROUPED, rows_of_groups};
 use super::operand::{Major, Operand, Tiling, fits_tma};
 use super::product::Path;
-use super::sizes;
+use super::{note_work, sizes};
 use crate::dispatch;
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
@@ -170,6 +170,7 @@ fn of_weight<T: Float + Half, C: Float + Element>(
         alpha: 1.0,
         beta,
     };
+    note_work(T::DTYPE, [1, m, n, k]);
     if path == Path::Hopper || path == Path::Fastest && fits && stream.device().supports_hopper() {
         let Tiling { maps: [a_map, b_map, c_map], store, grid } =
             Tiling::new(stream, (&a, &b), [Major::Mn; 2], &mut dweight, &problem, hopper::BLOCK_N)?;

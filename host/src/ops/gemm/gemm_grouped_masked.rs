@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use super::operand::{Lies, Major, Operand, Tiling, fits_tma};
 use super::product::Path;
-use super::sizes;
+use super::{note_work, sizes};
 use crate::dispatch;
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
@@ -104,6 +104,7 @@ fn launch<T: Float + Half>(
         let wanted = "in > 0, rows of x and y at multiples of 16 bytes and those of y of whole ones, and matrices with adjacent elements in one order and all else at such multiples";
         return Err(INFO.param_error("variant", "hopper", wanted));
     }
+    note_work(T::DTYPE, [batch, m, n, k]);
     match fits {
         Some(major) if path == Path::Hopper || path == Path::Fastest && stream.device().supports_hopper() => {
             let Tiling { maps: [x_map, weight_map, y_map], store, grid } =

@@ -84,7 +84,7 @@ fn launch<T: Float + Half>(
 ) -> Result<()> {
     let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [out, _]: [usize; 2] = gate.dims(INFO.name, "gate")?;
-    let problem = Problem::of_rows(&INFO, ["x", "gate", "y"], x, gate, y)?;
+    let problem = Problem::of_rows(&INFO, ["x", "gate", "y"], x, gate, y)?.paired();
     up.require_shape(INFO.name, "up", gate.shape())?;
     up.require_row_stride(INFO.name, "up")?;
     let up = Operand::new(up);

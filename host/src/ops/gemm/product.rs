@@ -5,7 +5,7 @@ use gpu_kernels::ops::gemm as gk;
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
 use super::operand::{Major, Operand, Tiling};
-use super::{plan, sizes};
+use super::{note_work, plan, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::{Dtype, Float};
@@ -32,6 +32,8 @@ pub(super) struct Problem<'a, A, B, C> {
     b: Operand<'a, B>,
     c: ViewMut<'a, C>,
     sizes: gk::Problem,
+    /// Products that a launch computes.
+    count: u32,
     /// Tiles of the path for every GPU.
     blocks: Option<u32>,
 }
@@ -74,13 +76,18 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         let (a, b) = (Operand::new(a), Operand::new(b));
         let (a_strides, b_strides, c_strides) = (a.lies.strides, b.lies.strides, [0, ldc]);
         let sizes = gk::Problem { a: a_strides, b: b_strides, c: c_strides, m, n, k, batch: 1, alpha: 1.0, beta: 0.0 };
-        Ok(Self { info, names, a, b, c, sizes, blocks })
+        Ok(Self { info, names, a, b, c, sizes, count: 1, blocks })
     }
 
     /// C = α·A·Bᵀ + β·C.
     pub(super) fn with_factors(mut self, alpha: f32, beta: f32) -> Self {
         (self.sizes.alpha, self.sizes.beta) = (alpha, beta);
         self
+    }
+
+    /// With another of the same sizes beside it.
+    pub(super) fn paired(self) -> Self {
+        Self { count: 2, ..self }
     }
 
     /// Whether packs of 16 bytes can be taken of both operands, which lie along k.
@@ -115,13 +122,18 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
             return Err(self.info.param_error("variant", "hopper", wanted));
         }
         let Some(blocks) = self.blocks else { return Ok(()) };
+        let gk::Problem { m, n, k, .. } = self.sizes;
+        let work = [self.count, m, n, k];
         if path == Path::Hopper || path == Path::Fastest && fits && stream.device().supports_hopper() {
             let majors = [Major::K; 2];
             let Tiling { maps: [a, b, c_map], store, grid } =
                 Tiling::new(stream, (&self.a, &self.b), majors, &mut self.c, &self.sizes, block_n)?;
-            return hopper(grid, (a, b, c_map, self.c.ptr_mut(stream)?, self.sizes, store));
+            let c = self.c.ptr_mut(stream)?;
+            note_work(A::DTYPE, work);
+            return hopper(grid, (a, b, c_map, c, self.sizes, store));
         }
-        let (a, b) = (self.a.rows.ptr(stream)?, self.b.rows.ptr(stream)?);
-        mma(blocks, self.is_packed(), (a, b, self.c.ptr_mut(stream)?, self.sizes))
+        let (a, b, c) = (self.a.rows.ptr(stream)?, self.b.rows.ptr(stream)?, self.c.ptr_mut(stream)?);
+        note_work(A::DTYPE, work);
+        mma(blocks, self.is_packed(), (a, b, c, self.sizes))
     }
 }

@@ -9,6 +9,7 @@ use crate::ops::elementwise::grid;
 use crate::ops::model::*;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
+use crate::runtime::profile;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
@@ -72,6 +73,11 @@ impl<'a> Problem<'a> {
         Self::new(args.input("a")?, args.input("b")?, args.output("c")?)
     }
 
+    fn note_work(&self) {
+        let Sizes { m, n, k, .. } = self.sizes;
+        profile::work(Bound::Fp32, [m, n, k].into_iter().map(u64::from).fold(2, u64::saturating_mul));
+    }
+
     /// Blocks for tiles of C of that size; `None` when there is nothing to do.
     fn grid(&self, rows: u32, columns: u32) -> Result<Option<u32>> {
         let tiles = self.sizes.m.div_ceil(rows) as usize * self.sizes.n.div_ceil(columns) as usize;
@@ -83,6 +89,7 @@ impl<'a> Problem<'a> {
         let Sizes { lda, ldb, ldc, m, n, k, .. } = self.sizes;
         let args = (self.a.ptr(stream)?, self.b.ptr(stream)?, self.c.ptr_mut(stream)?, m, n, k, lda, ldb, ldc);
         let aligned = k % 4 == 0 && n % 4 == 0 && self.a.rows_aligned(16) && self.b.rows_aligned(16);
+        self.note_work();
         // SAFETY: the tensors are live, hold m, k and n elements at the strides passed, and c is borrowed mutably; the
         // four-wide kernel is taken only for sizes that 4 divides and rows at multiples of 16 bytes.
         unsafe {
@@ -97,6 +104,7 @@ impl<'a> Problem<'a> {
     {
         let Some(grid) = self.grid(tile, tile)? else { return Ok(()) };
         let args = (self.a.ptr(stream)?, self.b.ptr(stream)?, self.c.ptr_mut(stream)?, self.sizes);
+        self.note_work();
         // SAFETY: the tensors are live and hold these sizes at these strides, and c is borrowed mutably; there is a block for every tile.
         unsafe { stream.launch::<K>(grid, args) }
     }

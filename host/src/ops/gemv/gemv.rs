@@ -8,6 +8,7 @@ use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::{Error, Result};
+use crate::runtime::profile;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
@@ -74,10 +75,12 @@ pub fn gemv_into<'a, T: Float>(
     let [Ok(rows), Ok(width), Ok(count)] = [m, n, batch].map(u32::try_from) else {
         return Err(Error::too_large(op, "a", format!("{}: sizes are below 2^32", a.shape())));
     };
+    let flops = 2 * u64::from(rows) * u64::from(width) * u64::from(count);
     if !columns {
         let Some(grid) = rows_grid(&INFO, m, size_of::<T>(), [shared, readings])? else { return Ok(()) };
         let (a, x, y) = (a.ptr(stream)?, x.ptr(stream)?, y.ptr_mut(stream)?);
         let args = (a, x, y, rows, n as u64, count, ld, x_stride, y_stride);
+        profile::work(Bound::Memory, flops);
         // SAFETY: the tensors are live and hold these rows at these strides, y is borrowed mutably, and packs are taken only where they are
         // aligned and whole.
         return unsafe {
@@ -96,6 +99,7 @@ pub fn gemv_into<'a, T: Float>(
     let parts = workspace.view_mut().ptr_mut(stream)?;
     let args = (a.ptr(stream)?, x.ptr(stream)?, parts, m as u64, width, count, plan.part, ld, x_stride);
     let add = (parts.into(), DevicePtr::null(), y.ptr_mut(stream)?, m as u64, count, plan.parts, y_stride);
+    profile::work(Bound::Memory, flops);
     // SAFETY: as above; the workspace holds a sum for each part, vector and row, and lives until the work that is queued here is done.
     unsafe {
         match (packed, shared) {

@@ -9,6 +9,7 @@ use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::{Error, Result};
+use crate::runtime::profile;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
@@ -85,9 +86,11 @@ pub fn gemv_int8_into<'a, T: Float>(
         return Err(Error::too_large(op, "a", format!("{}: sizes are below 2^32", a.shape())));
     };
     let (a, scales, x) = (a.ptr(stream)?, scales.ptr(stream)?, x.ptr(stream)?);
+    let flops = 2 * u64::from(rows) * u64::from(width) * u64::from(count);
     if !columns {
         let Some(grid) = rows_grid(&INFO, m, 1, [shared, readings])? else { return Ok(()) };
         let args = (a, scales, x, y.ptr_mut(stream)?, rows, n as u64, count, ld, x_stride, y_stride);
+        profile::work(Bound::Memory, flops);
         // SAFETY: the tensors are live and hold these rows at these strides, y is borrowed mutably, and packs are taken only where they are
         // aligned and whole.
         return unsafe {
@@ -106,6 +109,7 @@ pub fn gemv_int8_into<'a, T: Float>(
     let parts: DevicePtrMut<f32> = workspace.view_mut().ptr_mut(stream)?;
     let args = (a, x, parts, m as u64, width, count, plan.part, ld, x_stride);
     let add = (parts.into(), scales, y.ptr_mut(stream)?, m as u64, count, plan.parts, y_stride);
+    profile::work(Bound::Memory, flops);
     // SAFETY: as above; the workspace holds a sum for each part, vector and row, and lives until the work that is queued here is done.
     unsafe {
         match (packed, shared) {

@@ -1,15 +1,4 @@
-use crate::runtime::dtype::DType;
-
-/// What limits an operator on an ideal device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// Memory bandwidth.
-    Memory,
-    /// The tensor cores, fed with this dtype.
-    Tensor(DType),
-    /// The f32 units.
-    Fp32,
-}
+pub use crate::runtime::roof::Bound;
 
 /// The least that any implementation has to do.
 #[derive(Clone, Copy, Debug)]

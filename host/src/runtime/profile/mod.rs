@@ -22,7 +22,9 @@
 //! device. CUPTI tells it, the library that profilers are built on, where one is found: by the linker, in CUDA's folder, or in the one that
 //! `WARPSMITH_CUPTI` names (`off`: nowhere). Otherwise two events on the stream do, and then it includes waiting for what else the device does
 //! in between. The table says which; a simulation has no clock, and no CUDA times. Bytes are those of the tensors whose addresses were asked for
-//! since the launch before, each once: what a kernel has to move that reads and writes all of them.
+//! since the launch before, each once: what a kernel has to move that reads and writes all of them. FLOPs are the useful ones of products and of
+//! attention; other operators have too few for their bytes to count. The roof is the larger of the times that both take at the device's peaks,
+//! which the datasheet has: its share tells how far a kernel is from what no kernel can do.
 //!
 //! A launch that nobody records looks at one flag of its thread, and does nothing more.
 //!
@@ -52,6 +54,7 @@ pub use table::Row;
 
 use crate::runtime::backend::nvtx;
 use crate::runtime::error::Result;
+use crate::runtime::roof::{Bound, Work};
 
 /// Runs `body` and records its scopes and its launches on this thread. Waits for what it has launched.
 ///
@@ -77,6 +80,11 @@ pub fn scope(name: impl Into<Cow<'static, str>>) -> Scope {
         id: recording::open(name),
         thread: PhantomData,
     }
+}
+
+/// Says what the next launch of this thread computes: `flops` useful operations, by what `bound` names.
+pub(crate) fn work(bound: Bound, flops: u64) {
+    recording::work(Work { flops, bound });
 }
 
 /// A part of a recording that has a name, from [`scope`].
@@ -105,8 +113,6 @@ pub struct Profile {
     /// From its start until what it launched was done.
     pub(crate) wall: Duration,
     pub(crate) clock: Option<Clock>,
-    /// The device's peak rate of memory, in bytes a second, where it tells.
-    pub(crate) peak_bandwidth: Option<f64>,
 }
 
 /// What told when kernels ran.
@@ -144,6 +150,10 @@ pub struct Launch {
     pub stream: usize,
     /// Bytes of the tensors that it was given, where their addresses were asked for since the launch before.
     pub bytes: u64,
+    /// Floating-point (or integer) operations of it, where the operator has many for its bytes: products, attention.
+    pub flops: u64,
+    /// The least time that its bytes and operations take on such a device; nothing where its peaks are not known.
+    pub least: Option<Duration>,
     /// When the device ran it; nothing where there is no clock.
     pub cuda: Option<Cuda>,
 }

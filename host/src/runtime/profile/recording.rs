@@ -12,6 +12,7 @@ use crate::runtime::backend::cupti::{Mark, Tracing};
 use crate::runtime::device::{BackendKind, Device};
 use crate::runtime::error::Result;
 use crate::runtime::part::Part;
+use crate::runtime::roof::Work;
 use crate::runtime::stream::{Event, Stream};
 
 thread_local! {
@@ -45,6 +46,8 @@ pub(super) struct Recording {
     open: Vec<usize>,
     /// Addresses that were asked for since the last launch, and the bytes behind them.
     operands: Vec<(u64, u64)>,
+    /// What the next launch computes.
+    work: Option<Work>,
     times: Option<Times>,
     /// Kept, so that no other comes to lie where one was.
     streams: Vec<Stream>,
@@ -138,6 +141,11 @@ pub(in crate::runtime) fn operand(part: &Part<'_>) {
     });
 }
 
+/// Notes what this thread's next launch computes, if it records.
+pub(in crate::runtime) fn work(work: Work) {
+    with(|recording| recording.work = Some(work));
+}
+
 /// Queues the launch of a kernel by `queue`, and records it if this thread does.
 pub(in crate::runtime) fn launch(
     stream: &Stream,
@@ -161,8 +169,12 @@ pub(in crate::runtime) fn launch(
         let span = recording.push(kernel.into(), begun.saturating_duration_since(recording.zero));
         let stream_number = recording.stream(stream);
         let bytes = recording.operands.drain(..).map(|(_, bytes)| bytes).sum();
+        let work = recording.work.take();
+        let least = stream.device().info().least_time(bytes, work);
+        let flops = work.map_or(0, |work| work.flops);
         recording.spans[span].cpu = cpu;
-        recording.spans[span].launch = Some(Launch { grid, block, stream: stream_number, bytes, cuda: None });
+        recording.spans[span].launch =
+            Some(Launch { grid, block, stream: stream_number, bytes, flops, least, cuda: None });
         match (watch, &mut recording.times) {
             (Watch::Cupti(mark), Some(Times::Cupti { marks, .. })) => marks.push((span, mark.id())),
             (Watch::Events(start), Some(Times::Events(marks))) => {
@@ -178,7 +190,7 @@ pub(in crate::runtime) fn launch(
 impl Recording {
     pub(super) fn new(number: u64, zero: Instant) -> Self {
         let (spans, open, operands, streams) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { number, zero, spans, open, operands, times: None, streams }
+        Self { number, zero, spans, open, operands, work: None, times: None, streams }
     }
 
     /// What times kernels on the device of `stream`, found out when the first one is launched there.
@@ -228,13 +240,12 @@ impl Recording {
         self.streams.iter().try_for_each(Stream::synchronize)?;
         let wall = self.zero.elapsed();
         let clock = self.times.as_ref().map(Times::clock);
-        let peak_bandwidth = self.streams.iter().find_map(|stream| stream.device().info().peak_bandwidth());
         match self.times.take() {
             Some(Times::Cupti { tracing, moment, marks }) => self.by_cupti(&tracing, moment, &marks),
             Some(Times::Events(marks)) => self.by_events(&marks)?,
             None => {}
         }
-        Ok(Profile { spans: self.spans, wall, clock, peak_bandwidth })
+        Ok(Profile { spans: self.spans, wall, clock })
     }
 
     fn by_cupti(&mut self, tracing: &Tracing, (moment, on_its_clock): (Instant, u64), marks: &[(usize, u64)]) {

@@ -23,9 +23,13 @@ pub struct Row {
     pub cuda_total: Option<Duration>,
     /// Bytes of the tensors of it and of all kernels inside.
     pub bytes: u64,
+    /// Floating-point operations of it and of all kernels inside.
+    pub flops: u64,
+    /// The least time that these bytes and operations take; `None` if that is not known of some kernel.
+    pub least: Option<Duration>,
 }
 
-const HEADINGS: [&str; 14] = [
+const HEADINGS: [&str; 16] = [
     "Name",
     "Self CPU",
     "Self CPU %",
@@ -39,7 +43,9 @@ const HEADINGS: [&str; 14] = [
     "# of Calls",
     "Bytes",
     "GB/s",
-    "% of peak",
+    "GFLOPs",
+    "TFLOP/s",
+    "% of roof",
 ];
 
 impl Profile {
@@ -50,23 +56,41 @@ impl Profile {
         let own = |i: usize| spans[i].launch.and_then(|launch| launch.cuda).map_or(Duration::ZERO, |cuda| cuda.time);
         let mut self_cpu: Vec<_> = spans.iter().map(|span| span.cpu).collect();
         let mut cuda: Vec<_> = (0..spans.len()).map(own).collect();
-        let mut bytes: Vec<_> = spans.iter().map(|span| span.launch.map_or(0, |launch| launch.bytes)).collect();
+        let none = [0, 0];
+        let mut counts: Vec<_> =
+            spans.iter().map(|span| span.launch.map_or(none, |launch| [launch.bytes, launch.flops])).collect();
+        let zero = Some(Duration::ZERO);
+        let mut least: Vec<_> = spans.iter().map(|span| span.launch.map_or(zero, |launch| launch.least)).collect();
         // What is inside comes later.
         for (i, span) in spans.iter().enumerate().rev() {
             if let Some(parent) = span.parent {
                 self_cpu[parent] = self_cpu[parent].saturating_sub(span.cpu);
                 let inside = cuda[i];
                 cuda[parent] += inside;
-                bytes[parent] += bytes[i];
+                let [bytes, flops] = counts[i];
+                counts[parent][0] += bytes;
+                counts[parent][1] += flops;
+                least[parent] = sum(least[parent], least[i]);
             }
         }
         let mut rows: Vec<Row> = Vec::new();
         for (i, span) in spans.iter().enumerate() {
             let at = rows.iter().position(|row| row.name == span.name).unwrap_or_else(|| {
-                let zero = has_clock.then_some(Duration::ZERO);
+                let cuda = zero.filter(|_| has_clock);
                 let (self_cpu, cpu_total) = (Duration::ZERO, Duration::ZERO);
-                let name = span.name.clone();
-                rows.push(Row { name, calls: 0, self_cpu, cpu_total, self_cuda: zero, cuda_total: zero, bytes: 0 });
+                let (name, [bytes, flops]) = (span.name.clone(), none);
+                let row = Row {
+                    name,
+                    calls: 0,
+                    self_cpu,
+                    cpu_total,
+                    self_cuda: cuda,
+                    cuda_total: cuda,
+                    bytes,
+                    flops,
+                    least: zero,
+                };
+                rows.push(row);
                 rows.len() - 1
             });
             let row = &mut rows[at];
@@ -77,7 +101,9 @@ impl Profile {
             if !self.around(i).any(|outer| spans[outer].name == span.name) {
                 row.cpu_total += span.cpu;
                 row.cuda_total = row.cuda_total.map(|time| time + cuda[i]);
-                row.bytes += bytes[i];
+                row.bytes += counts[i][0];
+                row.flops += counts[i][1];
+                row.least = sum(row.least, least[i]);
             }
         }
         rows.sort_by_key(|row| std::cmp::Reverse((row.self_cuda, row.self_cpu)));
@@ -96,8 +122,7 @@ impl fmt::Display for Profile {
         let rows = self.rows();
         let cpu: Duration = rows.iter().map(|row| row.self_cpu).sum();
         let cuda: Option<Duration> = rows.iter().map(|row| row.self_cuda).sum();
-        let cells: Vec<[String; HEADINGS.len()]> =
-            rows.iter().map(|row| cells(row, cpu, cuda, self.peak_bandwidth)).collect();
+        let cells: Vec<[String; HEADINGS.len()]> = rows.iter().map(|row| cells(row, cpu, cuda)).collect();
         let lines = || std::iter::once(HEADINGS.map(str::to_owned)).chain(cells.iter().cloned());
         let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);
         let widths: [usize; HEADINGS.len()] = std::array::from_fn(width);
@@ -148,15 +173,19 @@ impl Profile {
     }
 }
 
-fn cells(row: &Row, cpu: Duration, cuda: Option<Duration>, peak: Option<f64>) -> [String; HEADINGS.len()] {
+/// Of two times that both have to be known.
+fn sum(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    a.zip(b).map(|(a, b)| a + b)
+}
+
+fn cells(row: &Row, cpu: Duration, cuda: Option<Duration>) -> [String; HEADINGS.len()] {
     let average = |time: Duration| time / u32::try_from(row.calls).unwrap_or(u32::MAX).max(1);
     let on_device = |time: Option<Duration>| time.map_or_else(|| "no clock".to_owned(), text);
     let share_of_device = row.self_cuda.zip(cuda).map_or_else(|| "no clock".to_owned(), |(time, all)| share(time, all));
-    let rate = row
-        .cuda_total
-        .filter(|time| row.bytes > 0 && !time.is_zero())
-        .map(|time| row.bytes as f64 / time.as_secs_f64());
+    let took = row.cuda_total.filter(|time| !time.is_zero()).map(|time| time.as_secs_f64());
+    let rate = |count: u64| took.filter(|_| count > 0).map(|time| count as f64 / time);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let least = row.least.filter(|least| !least.is_zero());
     [
         row.name.to_string(),
         text(row.self_cpu),
@@ -170,8 +199,10 @@ fn cells(row: &Row, cpu: Duration, cuda: Option<Duration>, peak: Option<f64>) ->
         on_device(row.cuda_total.map(average)),
         row.calls.to_string(),
         or_dash((row.bytes > 0).then(|| row.bytes.to_string())),
-        or_dash(rate.map(|rate| format!("{:.1}", rate / 1e9))),
-        or_dash(rate.zip(peak).map(|(rate, peak)| format!("{:.1}%", 100.0 * rate / peak))),
+        or_dash(rate(row.bytes).map(|rate| format!("{:.1}", rate / 1e9))),
+        or_dash((row.flops > 0).then(|| format!("{:.3}", row.flops as f64 / 1e9))),
+        or_dash(rate(row.flops).map(|rate| format!("{:.1}", rate / 1e12))),
+        or_dash(least.zip(took).map(|(least, took)| format!("{:.1}%", 100.0 * least.as_secs_f64() / took))),
     ]
 }
 
@@ -198,8 +229,15 @@ mod tests {
 
     fn span(name: &'static str, parent: Option<usize>, cpu: u32, cuda: Option<u32>) -> Span {
         let cuda = cuda.map(|time| Cuda { start: MS, time: time * MS });
-        let launch =
-            cuda.map(|cuda| Launch { grid: [1; 3], block: [1; 3], stream: 0, bytes: 1 << 20, cuda: Some(cuda) });
+        let launch = cuda.map(|cuda| Launch {
+            grid: [1; 3],
+            block: [1; 3],
+            stream: 0,
+            bytes: 1 << 20,
+            flops: 6_000_000_000,
+            least: Some(2 * MS),
+            cuda: Some(cuda),
+        });
         Span { name: name.into(), parent, start: Duration::ZERO, cpu: cpu * MS, launch }
     }
 
@@ -214,11 +252,12 @@ mod tests {
             ],
             wall: 20 * MS,
             clock: Some(Clock::Cupti),
-            peak_bandwidth: Some(1e9),
         };
         let rows = profile.rows();
         let row = |name: &'static str, calls, [self_cpu, cpu, self_cuda, cuda]: [u32; 4]| Row {
             bytes: 2 << 20,
+            flops: 12_000_000_000,
+            least: Some(4 * MS),
             name: name.into(),
             calls,
             self_cpu: self_cpu * MS,
@@ -232,9 +271,9 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "Name Self CPU Self CPU % CPU total CPU total % CPU time avg Self CUDA Self CUDA % CUDA total CUDA time avg # of Calls Bytes GB/s % of peak",
-                "gelu 30.000ms 30.00% 30.000ms 30.00% 15.000ms 10.000ms 100.00% 10.000ms 5.000ms 2 2097152 0.2 21.0%",
-                "block 70.000ms 70.00% 100.000ms 100.00% 50.000ms 0.000us 0.00% 10.000ms 5.000ms 2 2097152 0.2 21.0%",
+                "Name Self CPU Self CPU % CPU total CPU total % CPU time avg Self CUDA Self CUDA % CUDA total CUDA time avg # of Calls Bytes GB/s GFLOPs TFLOP/s % of roof",
+                "gelu 30.000ms 30.00% 30.000ms 30.00% 15.000ms 10.000ms 100.00% 10.000ms 5.000ms 2 2097152 0.2 12.000 1.2 40.0%",
+                "block 70.000ms 70.00% 100.000ms 100.00% 50.000ms 0.000us 0.00% 10.000ms 5.000ms 2 2097152 0.2 12.000 1.2 40.0%",
                 "Self CPU time total: 100.000ms",
                 "Self CUDA time total: 10.000ms, by CUPTI",
                 "CPU-bound: no kernel ran 65.00% of 20.000ms; queueing 2 took 150.00%: fewer, larger kernels would help.",

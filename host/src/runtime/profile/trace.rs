@@ -37,9 +37,7 @@ pub(super) fn document(threads: &[Profile]) -> String {
         Some(Clock::Events) => r#""events""#,
         None => "null",
     };
-    let peak =
-        threads.iter().find_map(|profile| profile.peak_bandwidth).map_or("null".to_owned(), |rate| rate.to_string());
-    let other = format!(r#""wall":{wall:.3},"clock":{clock},"peak_bandwidth":{peak}"#);
+    let other = format!(r#""wall":{wall:.3},"clock":{clock}"#);
     format!("{{\"otherData\":{{{other}}},\"traceEvents\":[\n{}\n]}}\n", events.join(",\n"))
 }
 
@@ -52,8 +50,10 @@ fn event(number: usize, span: &Span, kind: &str, [pid, tid]: [usize; 2], start: 
     let name = quoted(&span.name);
     let parent = span.parent.map_or("null".to_owned(), |parent| parent.to_string());
     let mut args = format!(r#""span":{number},"parent":{parent}"#);
-    if let Some(Launch { grid, block, stream, bytes, .. }) = &span.launch {
-        args += &format!(r#","grid":{grid:?},"block":{block:?},"stream":{stream},"bytes":{bytes}"#);
+    if let Some(Launch { grid, block, stream, bytes, flops, least, .. }) = &span.launch {
+        let least = least.map_or("null".to_owned(), |time| format!("{:.3}", time.as_secs_f64() * 1e6));
+        args += &format!(r#","grid":{grid:?},"block":{block:?},"stream":{stream}"#);
+        args += &format!(r#","bytes":{bytes},"flops":{flops},"least":{least}"#);
     }
     format!(
         r#"{{"ph":"X","cat":"{kind}","name":{name},"pid":{pid},"tid":{tid},"ts":{ts:.3},"dur":{dur:.3},"args":{{{args}}}}}"#

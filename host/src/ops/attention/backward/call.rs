@@ -209,6 +209,8 @@ impl<'a, T: Float> Call<'a, T> {
         let [dq, _, _] = &mut self.gradients;
         let dq = dq.ptr_mut(stream)?;
         let args = (q, k, v, d_o, first, delta, dq, cu_q, cu_k, key_lengths, slopes, self.problem.sizes, self.strides);
+        // That of dS and K: the others, which the other kernel computes too, do not count twice.
+        self.problem.note_work(T::DTYPE, 1);
         // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, what is read of lengths and
         // offsets is bounded in the kernel, and callers name a kernel of the tensor cores only where rows and d fit it.
         unsafe { stream.launch::<K>(grid, args) }
@@ -227,6 +229,7 @@ impl<'a, T: Float> Call<'a, T> {
         let (dk, dv) = (dk.ptr_mut(stream)?, dv.ptr_mut(stream)?);
         let (sizes, strides) = (self.problem.sizes, self.strides);
         let args = (q, k, v, d_o, first, delta, dk, dv, cu_q, cu_k, key_lengths, slopes, sizes, strides);
+        self.problem.note_work(T::DTYPE, 4);
         // SAFETY: as above.
         unsafe { stream.launch::<K>(grid, args) }
     }

@@ -88,6 +88,7 @@ impl<T: Float + Half> Call<'_, T> {
                 sizes,
                 strides,
             );
+            self.problem.note_work(T::DTYPE, 5);
             // SAFETY: the maps describe live tensors of these sizes, the outputs are borrowed mutably, and the scratch memory has
             // what every tile of queries needs.
             unsafe { stream.launch::<hopper::AttentionBackwardHopper<T, D>>(grid, args)? };

@@ -127,6 +127,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
             v_step,
             self.problem.sizes,
         );
+        self.problem.note_work(f8e4m3::DTYPE, 2);
         // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, there is a scale for every head of K or one for
         // all, and what is read of lengths and offsets is bounded in the kernel.
         unsafe { stream.launch::<simple::AttentionFp8Simple<T>>(grid, args) }
@@ -186,6 +187,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
             v_step,
             sizes,
         );
+        self.problem.note_work(f8e4m3::DTYPE, 2);
         // SAFETY: the maps describe live tensors of these sizes, the outputs are borrowed mutably, there is a scale for every head of K or one for all,
         // and lengths are bounded in the kernel.
         unsafe { stream.launch::<K>(hopper::CLUSTER * pairs.min(clusters), args) }

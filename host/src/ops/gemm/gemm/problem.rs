@@ -6,7 +6,7 @@ use gpu_kernels::ops::gemm as gk;
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
 use super::super::operand::{Major, Operand, Tiling};
-use super::super::{plan, sizes};
+use super::super::{note_work, plan, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::Float;
@@ -182,6 +182,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let Tiling { maps: [a_map, b_map, c_map], store, grid } =
             Tiling::new(stream, (&self.a, &self.b), [a_major, b_major], &mut self.c, &self.sizes, N)?;
         let args = (a_map, b_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, self.sizes, store);
+        self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
         unsafe {
             match (a_major, b_major) {
@@ -191,6 +192,11 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
                 (Major::Mn, Major::Mn) => stream.launch::<hopper::GemmHopper<T, C, true, true, N>>(grid, args),
             }
         }
+    }
+
+    pub(super) fn note_work(&self) {
+        let gk::Problem { batch, m, n, k, .. } = self.sizes;
+        note_work(T::DTYPE, [batch, m, n, k]);
     }
 
     pub(super) fn scale_ptr(&self, stream: &Stream) -> Result<DevicePtr<f32>> {
@@ -206,6 +212,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
         let (a, b, scale) = (self.a.rows.ptr(stream)?, self.b.rows.ptr(stream)?, self.scale_ptr(stream)?);
         let args = (a, b, self.c.ptr_mut(stream)?, scale, self.sizes);
+        self.note_work();
         // SAFETY: the tensors are live, have these sizes at these strides, and c is borrowed mutably; packs are taken only of operands that lie
         // for them.
         unsafe {

@@ -57,6 +57,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let (weight, vectors) = (map(weight, gk::ROWS)?, map(vectors, gk::vectors(r))?);
         let grid = gk::CLUSTER * sizes.rows.div_ceil(gk::ROWS);
         let args = (weight, vectors, self.c.ptr_mut(stream)?, scale, sizes);
+        self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably; no size is zero, and there are no more vectors than
         // the kernel takes.
         unsafe {
