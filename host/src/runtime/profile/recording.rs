@@ -155,7 +155,13 @@ pub(in crate::runtime) fn launch(
 ) -> Result<()> {
     #[cfg(feature = "tracing")]
     let _span = tracing::debug_span!(target: "warpsmith", "launch", kernel, ?grid, ?block).entered();
-    let Some(clock) = with(|recording| recording.clock(stream)) else { return queue() };
+    let Some((clock, bytes, work)) = with(|recording| {
+        // Of this launch, even if it fails.
+        let bytes = recording.operands.drain(..).map(|(_, bytes)| bytes).sum();
+        (recording.clock(stream), bytes, recording.work.take())
+    }) else {
+        return queue();
+    };
     let watch = match clock {
         None => Watch::Nobody,
         Some(Clock::Cupti) => with(Recording::mark).flatten().map_or(Watch::Nobody, Watch::Cupti),
@@ -168,8 +174,6 @@ pub(in crate::runtime) fn launch(
     with(|recording| {
         let span = recording.push(kernel.into(), begun.saturating_duration_since(recording.zero));
         let stream_number = recording.stream(stream);
-        let bytes = recording.operands.drain(..).map(|(_, bytes)| bytes).sum();
-        let work = recording.work.take();
         let least = stream.device().info().least_time(bytes, work);
         let flops = work.map_or(0, |work| work.flops);
         recording.spans[span].cpu = cpu;
