@@ -9,6 +9,9 @@ use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
+/// What a step of a tile takes longer than its columns do, in columns, where few rounds of tiles keep the clock high.
+const BESIDE: usize = 32;
+
 /// The tiles that the kernel of a device computes, and how many at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tiling {
@@ -51,7 +54,7 @@ impl Tiling {
         let blocks = hopper::CLUSTER as usize;
         let (rows, depth) = (blocks * hopper::BLOCK_M as usize, hopper::BLOCK_K as usize);
         let [columns, widest] = [columns, hopper::BLOCK_N].map(|columns| columns as usize);
-        let step = (columns + plan::STEP) as f64 / (widest + plan::STEP) as f64;
+        let step = (columns + BESIDE) as f64 / (widest + BESIDE) as f64;
         let at_once = info.multiprocessors as usize / blocks;
         Self { rows, columns, depth, at_once, blocks, persistent: true, step, variant }
     }

@@ -6,10 +6,10 @@ use gpu_kernels::ops::gemm::gemm::hopper;
 use gpu_kernels::ops::gemm::linear as gk;
 use half::{bf16, f16};
 
+pub use super::epilogue::{Activation, Epilogue};
 use super::operand::fits_hopper;
 use super::product::{Path, Problem};
 use crate::dispatch;
-use crate::ops::activation::{gelu, relu, silu};
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::{DType, Float};
@@ -17,97 +17,6 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
-
-/// What a linear layer's sums go through, elementwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activation {
-    /// Nothing.
-    #[default]
-    None,
-    /// max(x, 0): [`relu`](fn@crate::ops::relu).
-    Relu,
-    /// The tanh form: [`gelu`](fn@crate::ops::gelu).
-    Gelu,
-    /// x · σ(x): [`silu`](fn@crate::ops::silu).
-    Silu,
-}
-
-impl Activation {
-    pub(super) const NAMES: &'static [&'static str] = &["none", "relu", "gelu", "silu"];
-
-    /// Of one of [`NAMES`](Self::NAMES).
-    pub(super) fn named(name: &str) -> Self {
-        match name {
-            "relu" => Self::Relu,
-            "gelu" => Self::Gelu,
-            "silu" => Self::Silu,
-            _ => Self::None,
-        }
-    }
-
-    /// As the kernels call it.
-    pub(super) fn number(self) -> u32 {
-        match self {
-            Self::None => gk::NONE,
-            Self::Relu => gk::RELU,
-            Self::Gelu => gk::GELU,
-            Self::Silu => gk::SILU,
-        }
-    }
-
-    /// In f64.
-    pub(super) fn value(self) -> fn(f64) -> f64 {
-        match self {
-            Self::None => |x| x,
-            Self::Relu => relu::VALUE,
-            Self::Gelu => gelu::VALUE,
-            Self::Silu => silu::VALUE,
-        }
-    }
-}
-
-/// What follows the product of a linear layer, in this order: bias, activation, residual. Nothing by default.
-///
-/// ```
-/// # use warpsmith::ops::{Activation, Epilogue};
-/// # use warpsmith::bf16;
-/// let hidden = Epilogue::<bf16>::new().activation(Activation::Gelu);
-/// # let _ = hidden;
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Epilogue<'a, T> {
-    bias: Option<View<'a, T>>,
-    activation: Activation,
-    residual: Option<View<'a, T>>,
-}
-
-impl<T> Default for Epilogue<'_, T> {
-    fn default() -> Self {
-        Self { bias: None, activation: Activation::None, residual: None }
-    }
-}
-
-impl<'a, T> Epilogue<'a, T> {
-    /// Nothing follows.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds `bias`, `[out]`, contiguous, to every row.
-    pub fn bias(self, bias: impl Into<View<'a, T>>) -> Self {
-        Self { bias: Some(bias.into()), ..self }
-    }
-
-    /// Applies an activation.
-    pub fn activation(self, activation: Activation) -> Self {
-        Self { activation, ..self }
-    }
-
-    /// Adds `residual`, `[rows, out]`, whose rows may be padded.
-    pub fn residual(self, residual: impl Into<View<'a, T>>) -> Self {
-        Self { residual: Some(residual.into()), ..self }
-    }
-}
 
 /// y = act(x·Wᵀ + bias) + residual in f16 or bf16 with f32 accumulation: `x` is `[rows, in]`, `weight` `[out, in]`, and the result `[rows, out]`.
 ///
@@ -161,7 +70,7 @@ pub fn linear_into<'a, T: Float + Half>(
     epilogue: Epilogue<'a, T>,
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    launch(stream, x.into(), weight.into(), epilogue, y.into(), Path::Fastest, None)
+    launch(stream, x.into(), weight.into(), epilogue, y.into(), None)
 }
 
 fn launch<T: Float + Half>(
@@ -170,8 +79,7 @@ fn launch<T: Float + Half>(
     weight: View<'_, T>,
     Epilogue { bias, activation, residual }: Epilogue<'_, T>,
     y: ViewMut<'_, T>,
-    path: Path,
-    columns: Option<u32>,
+    by: Option<(Path, u32)>,
 ) -> Result<()> {
     let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [out, _]: [usize; 2] = weight.dims(INFO.name, "weight")?;
@@ -189,7 +97,7 @@ fn launch<T: Float + Half>(
         of_residual = residual.ptr(stream)?;
     }
     let activation = activation.number();
-    let columns = columns.unwrap_or_else(|| problem.columns(stream));
+    let (path, columns) = by.unwrap_or_else(|| problem.choice(stream, &NAMED));
     problem.launch(
         stream,
         path,
@@ -221,6 +129,15 @@ fn launch<T: Float + Half>(
     )
 }
 
+/// The variants' names, and their tiles' columns.
+const NAMED: [(&str, (Path, u32)); 5] = [
+    ("hopper", (Path::Hopper, 256)),
+    ("hopper_192", (Path::Hopper, 192)),
+    ("hopper_128", (Path::Hopper, 128)),
+    ("hopper_64", (Path::Hopper, 64)),
+    ("mma", (Path::Mma, 0)),
+];
+
 /// The operator's entry in the registry.
 pub struct Linear;
 
@@ -249,45 +166,46 @@ static INFO: OpInfo = OpInfo {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked where rows of x and weight are at multiples of 16 bytes, or one of the next three",
             applies: fits,
-            launch: |stream, args, params| run(stream, args, params, Path::Hopper, Some(256)),
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[0].1)),
         },
         Variant {
             name: "hopper_192",
             doc: "the same by tiles of 192 columns: what is picked where these fill rounds of the multiprocessors better",
             applies: fits,
-            launch: |stream, args, params| run(stream, args, params, Path::Hopper, Some(192)),
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[1].1)),
         },
         Variant {
             name: "hopper_128",
             doc: "the same by tiles of 128 columns",
             applies: fits,
-            launch: |stream, args, params| run(stream, args, params, Path::Hopper, Some(128)),
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[2].1)),
         },
         Variant {
             name: "hopper_64",
             doc: "the same by tiles of 64 columns",
             applies: fits,
-            launch: |stream, args, params| run(stream, args, params, Path::Hopper, Some(64)),
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[3].1)),
         },
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
             applies: |_, _| true,
-            launch: |stream, args, params| run(stream, args, params, Path::Mma, None),
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[4].1)),
         },
     ],
 };
 
+/// Whether the Hopper path can run the case on such a device.
 fn fits(device: &DeviceInfo, case: &Case) -> bool {
     fits_hopper(device, case, case.dtype, ["x", "weight"], ["rows", "out", "in"])
 }
 
-fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Path, columns: Option<u32>) -> Result<()> {
+fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, by: Option<(Path, u32)>) -> Result<()> {
     let activation = Activation::named(params.choice(ACTIVATION)?);
     dispatch!(INFO, args.dtype("x")?, [f16, bf16] => |T| {
         let (bias, residual) = (args.optional_input("bias")?, args.optional_input("residual")?);
         let epilogue = Epilogue { bias, activation, residual };
-        launch::<T>(stream, args.input("x")?, args.input("weight")?, epilogue, args.output("y")?, path, columns)
+        launch::<T>(stream, args.input("x")?, args.input("weight")?, epilogue, args.output("y")?, by)
     })
 }
 
@@ -372,7 +290,7 @@ impl Operator for Linear {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        run(stream, args, params, Path::Fastest, None)
+        run(stream, args, params, None)
     }
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {

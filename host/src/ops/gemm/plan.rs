@@ -1,10 +1,42 @@
-//! How wide the tiles of the Hopper path are.
+//! Which kernel a product is computed by: how wide the tiles of the Hopper path are, unless `warpsmith tune` has found what is faster.
 
+use gpu_kernels::ops::gemm::Problem;
 use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER};
 
-/// What a tile takes longer than its columns do, in columns: of an H200's times of one to three rounds it is 32, of its longer ones, for which the
-/// clock falls, less.
-pub(crate) const STEP: usize = 32;
+use super::operand::{Lies, Major};
+use crate::ops::model::OpInfo;
+use crate::runtime::dtype::DType;
+use crate::runtime::stream::Stream;
+use crate::runtime::tuned::Product;
+
+/// The path that was found fastest for a product, of those with these names, if one was. Whether it takes the operands is the caller's to see.
+pub(super) fn tuned<P: Copy>(
+    stream: &Stream,
+    info: &OpInfo,
+    dtypes: [DType; 3],
+    sizes: &Problem,
+    lies: [&Lies; 2],
+    paths: &[(&str, P)],
+) -> Option<P> {
+    let product = || Product { dtypes, sizes: [sizes.batch, sizes.m, sizes.n, sizes.k], lie: lies.map(letter) };
+    let path = |name: &str| paths.iter().find(|(known, _)| *known == name).map(|(_, path)| *path);
+    stream.device().tuned_variant(info.name, product, path)
+}
+
+/// How an operand lies, as a [`Product`] says it.
+fn letter(lies: &Lies) -> char {
+    match (lies.major, lies.adjacent()) {
+        (Some(Major::K), _) => 'k',
+        (Some(Major::Mn), _) => 'n',
+        (None, Some(Major::K)) => 'K',
+        (None, Some(Major::Mn)) => 'N',
+        (None, None) => '-',
+    }
+}
+
+/// What a tile takes longer than its columns do, in columns. Of what `warpsmith tune` timed on an H100 and an H200 (squares from 512 to 4096 and the production
+/// shapes), any from 64 to 128 picks best on both: with 32, five rounds of narrow tiles go before three of wide ones, which take a fifth less.
+const STEP: usize = 80;
 
 /// Columns, of these `widths` from the widest on, of the tiles for products of `[batch, m, n]` results.
 ///
@@ -32,6 +64,8 @@ mod tests {
         let square = |n| columns(132, [1, n, n]);
         // 6 × 8 tiles of 192 columns are one round, as 6 × 6 of 256 are.
         assert_eq!([1024, 1216, 1440, 2048, 2432, 4096, 8192].map(square), [64, 128, 192, 256, 192, 256, 256]);
+        // Three rounds of 256 before five of 128, and four before five of 192.
+        assert_eq!([3096, 3608].map(square), [256, 256]);
         assert_eq!(columns(132, [0, 0, 0]), 256);
         assert_eq!(columns(1, [usize::MAX, 1 << 31, 1 << 31]), 256);
     }

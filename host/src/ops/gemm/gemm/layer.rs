@@ -6,9 +6,9 @@ use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::bf16;
 
-use super::super::operand::fits_tma;
+use super::super::operand::{fits_tma, gains_from_copies, lies};
 use super::operator::kernels;
-use super::problem::Problem;
+use super::problem::{Path, Problem};
 use super::skinny;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
@@ -51,7 +51,7 @@ pub fn gemm_bf16_into<'a>(
     b: impl Into<View<'a, bf16>>,
     c: impl Into<ViewMut<'a, bf16>>,
 ) -> Result<()> {
-    problem(a.into(), b.into(), c.into())?.launch(stream)
+    problem(a.into(), b.into(), c.into())?.launch(stream, None)
 }
 
 /// The product with the transposed weight.
@@ -100,37 +100,43 @@ static INFO: OpInfo = OpInfo {
             name: "skinny",
             doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns",
             applies: fits_skinny,
-            launch: |stream, args, _| of(args)?.launch_skinny(stream),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny)),
         },
         Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked where rows of a and b are at multiples of 16 bytes, or one of the next three",
             applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(256)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(256))),
         },
         Variant {
             name: "hopper_192",
             doc: "the same by tiles of 192 columns: what is picked where these fill rounds of the multiprocessors better",
             applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(192)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(192))),
         },
         Variant {
             name: "hopper_128",
             doc: "the same by tiles of 128 columns",
             applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(128)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(128))),
         },
         Variant {
             name: "hopper_64",
             doc: "the same by tiles of 64 columns",
             applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(64)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(64))),
+        },
+        Variant {
+            name: "padded",
+            doc: "one of these after copies of operands whose rows lie between packs of 16 bytes: what is picked for these from 2²⁸ multiply-adds on",
+            applies: fits_padded,
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Padded)),
         },
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
             applies: |_, _| true,
-            launch: |stream, args, _| of(args)?.launch_mma(stream),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Mma)),
         },
     ],
 };
@@ -142,6 +148,16 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     };
     let fits = |name, rows| fits_tma(case, name, case.dtype, &[rows, k], false).is_some();
     device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", m) && fits("b", n)
+}
+
+/// Whether there are operands that copies would be made of.
+fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
+    let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
+        return false;
+    };
+    let lies = |name, rows| lies(case, name, case.dtype, &[rows, k], false);
+    // Of a tensor without elements nothing is known.
+    [m, n, k].iter().all(|size| *size > 0) && gains_from_copies([&lies("a", m), &lies("b", n)])
 }
 
 /// Whether the path for few rows or columns can.
@@ -236,7 +252,7 @@ impl Operator for GemmBf16 {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
-        of(args)?.launch(stream)
+        of(args)?.launch(stream, None)
     }
 
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
