@@ -24,6 +24,7 @@
 //! - `WARPSMITH_LIBCUDA`: the driver library to load instead of `libcuda.so.1`.
 //! - `WARPSMITH_CUBLAS`: the folder of the cuBLAS that `bench` and `verify` put beside the products, if it is not where the linker looks.
 //! - `WARPSMITH_CUPTI`: the folder of the CUPTI that times what [`profile`] records, if it is not where the linker looks; `off` does without.
+//! - `WARPSMITH_TUNED`: the file with the choices of `warpsmith tune` instead of the one in the user's cache; `off` uses none. See [`Device::tuned`].
 //! - `WARPSMITH_PROFILE`: the file for a trace of the whole program; see [`profile`].
 //! - `CUDA_VISIBLE_DEVICES`: as everywhere; [`Device::open`] takes the first visible GPU.
 
@@ -55,4 +56,4 @@ pub use runtime::stream::{Event, Stream};
 pub use runtime::tensor::Tensor;
 pub use runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
 pub use runtime::view::{View, ViewMut};
-pub use runtime::{kernels, profile, sim};
+pub use runtime::{kernels, profile, sim, tuned};

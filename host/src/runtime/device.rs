@@ -2,6 +2,7 @@
 
 mod open;
 mod recent;
+mod tuned;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -110,6 +111,7 @@ struct Inner {
     functions: RwLock<HashMap<(&'static str, &'static str), Loaded>>,
     queues: Mutex<Queues>,
     recent: Recent,
+    tuned: tuned::Loaded,
     id: Id,
     fault: &'static Fault,
     /// Dropped last: others may open the device from then on.
@@ -132,6 +134,7 @@ impl Device {
             functions: RwLock::default(),
             queues: Mutex::default(),
             recent: Recent::default(),
+            tuned: tuned::Loaded::default(),
             id,
             fault: open::fault_of(id),
             _open: open,

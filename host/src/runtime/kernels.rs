@@ -139,6 +139,14 @@ pub fn images() -> Result<&'static [KernelImage]> {
     OWN.images()
 }
 
+/// What says which sources this crate's own kernels were built from: a hash.
+pub fn sources() -> Result<&'static str> {
+    Ok(match images()?.first().map(|image| image.code) {
+        Some(Code::Archive(archive, _)) => archive.sources(),
+        _ => "none",
+    })
+}
+
 /// The images of a kernel of this crate, for every architecture that there is any for.
 pub fn images_of(kernel: &Instance) -> Result<Vec<&'static KernelImage>> {
     Ok(images()?.iter().filter(|image| image.is(kernel.module, kernel.symbol)).collect())

@@ -18,4 +18,5 @@ mod storage;
 pub(crate) mod stream;
 pub(crate) mod tensor;
 pub(crate) mod tensor_map;
+pub mod tuned;
 pub(crate) mod view;

@@ -160,7 +160,7 @@ pub fn linear_into<'a, T: Float + Half>(
     epilogue: Epilogue<'a, T>,
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    launch(stream, x.into(), weight.into(), epilogue, y.into(), Path::Fastest)
+    launch(stream, x.into(), weight.into(), epilogue, y.into(), None)
 }
 
 fn launch<T: Float + Half>(
@@ -169,7 +169,7 @@ fn launch<T: Float + Half>(
     weight: View<'_, T>,
     Epilogue { bias, activation, residual }: Epilogue<'_, T>,
     y: ViewMut<'_, T>,
-    path: Path,
+    by: Option<(Path, u32)>,
 ) -> Result<()> {
     let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [out, _]: [usize; 2] = weight.dims(INFO.name, "weight")?;
@@ -187,7 +187,7 @@ fn launch<T: Float + Half>(
         of_residual = residual.ptr(stream)?;
     }
     let activation = activation.number();
-    let columns = problem.columns(stream);
+    let (path, columns) = by.unwrap_or_else(|| problem.choice(stream, &NAMED));
     problem.launch(
         stream,
         path,
@@ -219,6 +219,21 @@ fn launch<T: Float + Half>(
     )
 }
 
+const HOPPER: (Path, u32) = (Path::Hopper, 256);
+const HOPPER_192: (Path, u32) = (Path::Hopper, 192);
+const HOPPER_128: (Path, u32) = (Path::Hopper, 128);
+const HOPPER_64: (Path, u32) = (Path::Hopper, 64);
+const MMA: (Path, u32) = (Path::Mma, 0);
+
+/// The variants' names.
+const NAMED: [(&str, (Path, u32)); 5] = [
+    ("hopper", HOPPER),
+    ("hopper_192", HOPPER_192),
+    ("hopper_128", HOPPER_128),
+    ("hopper_64", HOPPER_64),
+    ("mma", MMA),
+];
+
 /// The operator's entry in the registry.
 pub struct Linear;
 
@@ -245,25 +260,48 @@ static INFO: OpInfo = OpInfo {
     variants: &[
         Variant {
             name: "hopper",
-            doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of x and weight are at multiples of 16 bytes",
-            applies: |device, case| fits_hopper(device, case, case.dtype, ["x", "weight"], ["rows", "out", "in"]),
-            launch: |stream, args, params| run(stream, args, params, Path::Hopper),
+            doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked where rows of x and weight are at multiples of 16 bytes, or one of the next three",
+            applies: fits,
+            launch: |stream, args, params| run(stream, args, params, Some(HOPPER)),
+        },
+        Variant {
+            name: "hopper_192",
+            doc: "the same by tiles of 192 columns: what is picked where these fill rounds of the multiprocessors better",
+            applies: fits,
+            launch: |stream, args, params| run(stream, args, params, Some(HOPPER_192)),
+        },
+        Variant {
+            name: "hopper_128",
+            doc: "the same by tiles of 128 columns",
+            applies: fits,
+            launch: |stream, args, params| run(stream, args, params, Some(HOPPER_128)),
+        },
+        Variant {
+            name: "hopper_64",
+            doc: "the same by tiles of 64 columns",
+            applies: fits,
+            launch: |stream, args, params| run(stream, args, params, Some(HOPPER_64)),
         },
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
             applies: |_, _| true,
-            launch: |stream, args, params| run(stream, args, params, Path::Mma),
+            launch: |stream, args, params| run(stream, args, params, Some(MMA)),
         },
     ],
 };
 
-fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Path) -> Result<()> {
+/// Whether the Hopper path can run the case on such a device.
+fn fits(device: &DeviceInfo, case: &Case) -> bool {
+    fits_hopper(device, case, case.dtype, ["x", "weight"], ["rows", "out", "in"])
+}
+
+fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, by: Option<(Path, u32)>) -> Result<()> {
     let activation = Activation::named(params.choice(ACTIVATION)?);
     dispatch!(INFO, args.dtype("x")?, [f16, bf16] => |T| {
         let (bias, residual) = (args.optional_input("bias")?, args.optional_input("residual")?);
         let epilogue = Epilogue { bias, activation, residual };
-        launch::<T>(stream, args.input("x")?, args.input("weight")?, epilogue, args.output("y")?, path)
+        launch::<T>(stream, args.input("x")?, args.input("weight")?, epilogue, args.output("y")?, by)
     })
 }
 
@@ -351,7 +389,7 @@ impl Operator for Linear {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        run(stream, args, params, Path::Fastest)
+        run(stream, args, params, None)
     }
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {

@@ -1,6 +1,38 @@
-//! How wide the tiles of the Hopper path are.
+//! Which kernel a product is computed by: how wide the tiles of the Hopper path are, unless `warpsmith tune` has found what is faster.
 
+use gpu_kernels::ops::gemm::Problem;
 use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER};
+
+use super::operand::{Lies, Major};
+use crate::ops::model::OpInfo;
+use crate::runtime::dtype::DType;
+use crate::runtime::stream::Stream;
+use crate::runtime::tuned::Product;
+
+/// The path that was found fastest for a product, of those with these names, if one was. Whether it takes the operands is the caller's to see.
+pub(super) fn tuned<P: Copy>(
+    stream: &Stream,
+    info: &OpInfo,
+    dtypes: [DType; 3],
+    sizes: &Problem,
+    lies: [&Lies; 2],
+    paths: &[(&str, P)],
+) -> Option<P> {
+    let product = || Product { dtypes, sizes: [sizes.batch, sizes.m, sizes.n, sizes.k], lie: lies.map(letter) };
+    let path = |name: &str| paths.iter().find(|(known, _)| *known == name).map(|(_, path)| *path);
+    stream.device().tuned_variant(info.name, product, path)
+}
+
+/// How an operand lies, as a [`Product`] says it.
+fn letter(lies: &Lies) -> char {
+    match (lies.major, lies.adjacent()) {
+        (Some(Major::K), _) => 'k',
+        (Some(Major::Mn), _) => 'n',
+        (None, Some(Major::K)) => 'K',
+        (None, Some(Major::Mn)) => 'N',
+        (None, None) => '-',
+    }
+}
 
 /// What a tile takes longer than its columns do, in columns: of an H200's times of one to three rounds it is 32, of its longer ones, for which the
 /// clock falls, less.

@@ -93,10 +93,17 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         [&self.a.lies, &self.b.lies].iter().all(|lies| lies.fits_tma() == Some(Major::K))
     }
 
-    /// Columns of tiles that fill rounds of the device's multiprocessors best.
-    pub(super) fn columns(&self, stream: &Stream) -> u32 {
-        let gk::Problem { m, n, .. } = self.sizes;
-        plan::columns(stream.device().info().multiprocessors, [1, m as usize, n as usize], &hopper::WIDTHS)
+    /// The path and the columns of its tiles: those of these that were found fastest, if they take the operands; else what takes them, by tiles
+    /// that fill rounds of the device's multiprocessors best.
+    pub(super) fn choice(&self, stream: &Stream, named: &[(&str, (Path, u32))]) -> (Path, u32) {
+        let (dtypes, lies) = ([A::DTYPE, B::DTYPE, C::DTYPE], [&self.a.lies, &self.b.lies]);
+        let takes = |path| path == Path::Mma || self.fits_hopper() && stream.device().supports_hopper();
+        let tuned = plan::tuned(stream, self.info, dtypes, &self.sizes, lies, named).filter(|(path, _)| takes(*path));
+        tuned.unwrap_or_else(|| {
+            let gk::Problem { m, n, .. } = self.sizes;
+            let of = stream.device().info().multiprocessors;
+            (Path::Fastest, plan::columns(of, [1, m as usize, n as usize], &hopper::WIDTHS))
+        })
     }
 
     /// Launches one of the kernels: `hopper`, whose tiles have `block_n` columns, or `mma`, told whether operands are packed.

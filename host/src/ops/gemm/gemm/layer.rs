@@ -8,7 +8,7 @@ use half::bf16;
 
 use super::super::operand::fits_tma;
 use super::operator::kernels;
-use super::problem::Problem;
+use super::problem::{Path, Problem};
 use super::skinny;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
@@ -51,7 +51,7 @@ pub fn gemm_bf16_into<'a>(
     b: impl Into<View<'a, bf16>>,
     c: impl Into<ViewMut<'a, bf16>>,
 ) -> Result<()> {
-    problem(a.into(), b.into(), c.into())?.launch(stream)
+    problem(a.into(), b.into(), c.into())?.launch(stream, None)
 }
 
 /// The product with the transposed weight.
@@ -100,37 +100,37 @@ static INFO: OpInfo = OpInfo {
             name: "skinny",
             doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns",
             applies: fits_skinny,
-            launch: |stream, args, _| of(args)?.launch_skinny(stream),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny)),
         },
         Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked where rows of a and b are at multiples of 16 bytes, or one of the next three",
             applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(256)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(256))),
         },
         Variant {
             name: "hopper_192",
             doc: "the same by tiles of 192 columns: what is picked where these fill rounds of the multiprocessors better",
             applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(192)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(192))),
         },
         Variant {
             name: "hopper_128",
             doc: "the same by tiles of 128 columns",
             applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(128)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(128))),
         },
         Variant {
             name: "hopper_64",
             doc: "the same by tiles of 64 columns",
             applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch_hopper(stream, Some(64)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(64))),
         },
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
             applies: |_, _| true,
-            launch: |stream, args, _| of(args)?.launch_mma(stream),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Mma)),
         },
     ],
 };
@@ -236,7 +236,7 @@ impl Operator for GemmBf16 {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
-        of(args)?.launch(stream)
+        of(args)?.launch(stream, None)
     }
 
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {

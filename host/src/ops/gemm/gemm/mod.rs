@@ -70,7 +70,7 @@ pub fn gemm_into<'a, T: Float + Half>(
     beta: f32,
     c: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    Problem::new(&operator::INFO, alpha.into(), beta, a.into(), b.into(), c.into())?.launch(stream)
+    Problem::new(&operator::INFO, alpha.into(), beta, a.into(), b.into(), c.into())?.launch(stream, None)
 }
 
 /// [`gemm`] with the result in f32, in which it was summed: a gradient of weights that is to be accumulated, say.
@@ -100,5 +100,5 @@ pub fn gemm_to_f32_into<'a, T: Float + Half>(
     beta: f32,
     c: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
-    Problem::new(&operator::TO_F32, alpha.into(), beta, a.into(), b.into(), c.into())?.launch(stream)
+    Problem::new(&operator::TO_F32, alpha.into(), beta, a.into(), b.into(), c.into())?.launch(stream, None)
 }

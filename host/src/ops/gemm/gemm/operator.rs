@@ -9,7 +9,7 @@ use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::{bf16, f16};
 
 use super::super::operand::{fits_tma, gains_from_copies, lies};
-use super::problem::{Problem, Scalar, Shapes};
+use super::problem::{Path, Problem, Scalar, Shapes};
 use super::skinny;
 use crate::dispatch;
 use crate::ops::model::*;
@@ -60,43 +60,43 @@ const SKINNY: Variant = Variant {
     name: "skinny",
     doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major",
     applies: fits_skinny,
-    launch: |stream, args, params| launch(stream, args, params, Path::Skinny),
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny)),
 };
 const HOPPER: Variant = Variant {
     name: "hopper",
     doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked for operands that lie in packs of 16 bytes, or one of the next three",
     applies: fits_hopper,
-    launch: |stream, args, params| launch(stream, args, params, Path::Hopper(256)),
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Hopper(256))),
 };
 const HOPPER_192: Variant = Variant {
     name: "hopper_192",
     doc: "the same by tiles of 192 columns: what is picked where these fill rounds of the multiprocessors better",
     applies: fits_hopper,
-    launch: |stream, args, params| launch(stream, args, params, Path::Hopper(192)),
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Hopper(192))),
 };
 const HOPPER_128: Variant = Variant {
     name: "hopper_128",
     doc: "the same by tiles of 128 columns",
     applies: fits_hopper,
-    launch: |stream, args, params| launch(stream, args, params, Path::Hopper(128)),
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Hopper(128))),
 };
 const HOPPER_64: Variant = Variant {
     name: "hopper_64",
     doc: "the same by tiles of 64 columns",
     applies: fits_hopper,
-    launch: |stream, args, params| launch(stream, args, params, Path::Hopper(64)),
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Hopper(64))),
 };
 const PADDED: Variant = Variant {
     name: "padded",
     doc: "one of these after copies of operands that do not lie in packs: what is picked for these from 2²⁸ multiply-adds on",
     applies: fits_padded,
-    launch: |stream, args, params| launch(stream, args, params, Path::Padded),
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Padded)),
 };
 const MMA: Variant = Variant {
     name: "mma",
     doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
     applies: |_, _| true,
-    launch: |stream, args, params| launch(stream, args, params, Path::Mma),
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Mma)),
 };
 
 pub(super) static INFO: OpInfo = facts(
@@ -145,19 +145,8 @@ impl Gemm {
     }
 }
 
-/// Which kernel computes a product.
-#[derive(Clone, Copy)]
-enum Path {
-    Fastest,
-    Skinny,
-    /// Tiles of so many columns.
-    Hopper(u32),
-    Padded,
-    Mma,
-}
-
 /// Launches the form of the operator whose arguments these are.
-fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Path) -> Result<()> {
+fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Option<Path>) -> Result<()> {
     let (info, a, c) = (params.info(), args.dtype("a")?, args.dtype("c")?);
     dispatch!(info, a, [f16, bf16] => |T| match c {
         DType::F32 => launch_typed::<T, f32>(info, stream, args, params, path),
@@ -170,18 +159,11 @@ fn launch_typed<T: Float + Half, C: Float>(
     stream: &Stream,
     args: &mut Arguments<'_>,
     params: &Params,
-    path: Path,
+    path: Option<Path>,
 ) -> Result<()> {
     let alpha = Scalar { factor: params.f32("alpha")?, on_device: args.optional_input("scale")? };
     let (a, b, c) = (args.input("a")?, args.input("b")?, args.output("c")?);
-    let problem = Problem::<T, C>::new(info, alpha, params.f32("beta")?, a, b, c)?;
-    match path {
-        Path::Fastest => problem.launch(stream),
-        Path::Skinny => problem.launch_skinny(stream),
-        Path::Hopper(columns) => problem.launch_hopper(stream, Some(columns)),
-        Path::Padded => problem.launch_padded(stream),
-        Path::Mma => problem.launch_mma(stream),
-    }
+    Problem::<T, C>::new(info, alpha, params.f32("beta")?, a, b, c)?.launch(stream, path)
 }
 
 /// Whether the Hopper path can run the case on such a device.
@@ -324,7 +306,7 @@ impl Operator for Gemm {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        launch(stream, args, params, Path::Fastest)
+        launch(stream, args, params, None)
     }
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {

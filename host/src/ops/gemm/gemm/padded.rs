@@ -90,7 +90,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     }
 
     /// Whether there is something to copy, and what is copied can be taken in packs.
-    fn fits_padded(&self) -> bool {
+    pub(super) fn fits_padded(&self) -> bool {
         gains_from_copies([&self.a.lies, &self.b.lies])
     }
 
@@ -114,7 +114,10 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         (sizes.a, sizes.b) = (a.lies.strides, b.lies.strides);
         let problem = Problem { a, b, sizes, ..self };
         match problem.fits_hopper() {
-            Some(_) if stream.device().supports_hopper() => problem.launch_hopper(stream, None),
+            Some(_) if stream.device().supports_hopper() => {
+                let columns = problem.columns(stream);
+                problem.launch_hopper(stream, columns)
+            }
             _ => problem.launch_mma(stream),
         }
     }

@@ -86,6 +86,29 @@ impl<'a> From<&'a Tensor<f32>> for Scalar<'a> {
     }
 }
 
+/// Which kernel computes a product.
+#[derive(Clone, Copy)]
+pub(super) enum Path {
+    Skinny,
+    /// Tiles of so many columns.
+    Hopper(u32),
+    Padded,
+    Mma,
+}
+
+impl Path {
+    /// The variants' names.
+    const NAMED: [(&'static str, Self); 7] = [
+        ("skinny", Self::Skinny),
+        ("hopper", Self::Hopper(256)),
+        ("hopper_192", Self::Hopper(192)),
+        ("hopper_128", Self::Hopper(128)),
+        ("hopper_64", Self::Hopper(64)),
+        ("padded", Self::Padded),
+        ("mma", Self::Mma),
+    ];
+}
+
 /// A product whose sizes fit together: C = α·A·B + β·C in type `C`.
 pub(super) struct Problem<'a, T, C> {
     pub(super) info: &'static OpInfo,
@@ -137,14 +160,44 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         Ok(Self { info, a, b, c, scale: alpha.on_device, sizes })
     }
 
-    /// By the fastest path that takes the problem: on Hopper that for few rows or columns, then the one that reaches twice what mma.sync does.
-    pub(super) fn launch(self, stream: &Stream) -> Result<()> {
-        match stream.device().supports_hopper() {
-            true if self.fits_skinny() => self.launch_skinny(stream),
-            true if self.fits_hopper().is_some() => self.launch_hopper(stream, None),
-            _ if self.is_worth_padding() => self.launch_padded(stream),
-            _ => self.launch_mma(stream),
+    /// By one of the paths; by the one that was found fastest or, without such a finding, by the one that is planned if none is named.
+    pub(super) fn launch(self, stream: &Stream, path: Option<Path>) -> Result<()> {
+        match path.or_else(|| self.tuned(stream)).unwrap_or_else(|| self.planned(stream)) {
+            Path::Skinny => self.launch_skinny(stream),
+            Path::Hopper(columns) => self.launch_hopper(stream, columns),
+            Path::Padded => self.launch_padded(stream),
+            Path::Mma => self.launch_mma(stream),
         }
+    }
+
+    /// What was found fastest, if it takes the problem.
+    fn tuned(&self, stream: &Stream) -> Option<Path> {
+        let (dtypes, lies) = ([T::DTYPE, T::DTYPE, C::DTYPE], [&self.a.lies, &self.b.lies]);
+        let path = plan::tuned(stream, self.info, dtypes, &self.sizes, lies, &Path::NAMED)?;
+        let hopper = stream.device().supports_hopper();
+        let takes = match path {
+            Path::Skinny => hopper && self.fits_skinny(),
+            Path::Hopper(_) => hopper && self.fits_hopper().is_some(),
+            Path::Padded => self.fits_padded(),
+            Path::Mma => true,
+        };
+        takes.then_some(path)
+    }
+
+    /// On Hopper the path for few rows or columns, then the one that reaches twice what mma.sync does.
+    fn planned(&self, stream: &Stream) -> Path {
+        match stream.device().supports_hopper() {
+            true if self.fits_skinny() => Path::Skinny,
+            true if self.fits_hopper().is_some() => Path::Hopper(self.columns(stream)),
+            _ if self.is_worth_padding() => Path::Padded,
+            _ => Path::Mma,
+        }
+    }
+
+    /// Columns of the tiles that fill rounds of the device's multiprocessors best.
+    pub(super) fn columns(&self, stream: &Stream) -> u32 {
+        let sizes = [self.sizes.batch, self.sizes.m, self.sizes.n].map(|size| size as usize);
+        plan::columns(stream.device().info().multiprocessors, sizes, &hopper::WIDTHS)
     }
 
     /// How the operands lie if TMA takes them. A tile without depth would never be loaded.
@@ -152,22 +205,14 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         self.a.lies.fits_tma().zip(self.b.lies.fits_tma())
     }
 
-    /// By tiles of so many columns: those of the plan, unless the caller names others.
-    pub(super) fn launch_hopper(self, stream: &Stream, columns: Option<u32>) -> Result<()> {
+    /// By tiles of so many columns.
+    pub(super) fn launch_hopper(self, stream: &Stream, columns: u32) -> Result<()> {
         let Some(majors) = self.fits_hopper() else {
             let wanted =
                 "k > 0, and a and b with adjacent elements along one dimension and all else at multiples of 16 bytes";
             return Err(self.info.param_error("variant", "hopper", wanted));
         };
-        let gk::Problem { m, n, batch, .. } = self.sizes;
-        let planned = || {
-            plan::columns(
-                stream.device().info().multiprocessors,
-                [batch, m, n].map(|size| size as usize),
-                &hopper::WIDTHS,
-            )
-        };
-        match columns.unwrap_or_else(planned) {
+        match columns {
             64 => self.launch_tiles::<64>(stream, majors),
             128 => self.launch_tiles::<128>(stream, majors),
             192 => self.launch_tiles::<192>(stream, majors),

@@ -1,0 +1,230 @@
+//! Choices that `warpsmith tune` has measured: which variant of an operator is fastest on a GPU for a problem of some size.
+//!
+//! They are lines of text, under a head that says what they hold for: another GPU's, another version's or other kernels' are not used.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::dtype::DType;
+use super::error::{Error, Result, printable};
+use super::kernels;
+
+/// Names the file to use instead of the one in the user's cache; `off` does without.
+const ENV: &str = "WARPSMITH_TUNED";
+
+/// A product, as far as a choice depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Product {
+    /// The types of the operands and of the result.
+    pub dtypes: [DType; 3],
+    /// Products of a batch, rows, columns, depth.
+    pub sizes: [u32; 4],
+    /// How each operand lies, a letter each: adjacent along `k` or along the other dimension, `n`, in packs of 16 bytes; the same as `K` or `N` where rows
+    /// lie between packs; `-` if nothing is adjacent.
+    pub lie: [char; 2],
+}
+
+/// `bfloat16,bfloat16,bfloat16 1x4096x4096x4096 kk`.
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([a, b, c], [batch, m, n, k], [of_a, of_b]) = (self.dtypes, self.sizes, self.lie);
+        write!(f, "{a},{b},{c} {batch}x{m}x{n}x{k} {of_a}{of_b}")
+    }
+}
+
+impl Product {
+    fn parse([dtypes, sizes, lie]: [&str; 3]) -> Option<Self> {
+        let letter = |c: &char| "knKN-".contains(*c);
+        Some(Self {
+            dtypes: all(dtypes.split(',').map(|word| word.parse().ok()))?,
+            sizes: all(sizes.split('x').map(|word| word.parse().ok()))?,
+            lie: all(lie.chars().map(|c| Some(c).filter(letter)))?,
+        })
+    }
+}
+
+/// Exactly so many values.
+fn all<T, const N: usize>(values: impl Iterator<Item = Option<T>>) -> Option<[T; N]> {
+    values.collect::<Option<Vec<T>>>()?.try_into().ok()
+}
+
+/// The fastest variants of operators, by product.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tuned(HashMap<String, HashMap<Product, String>>);
+
+impl Tuned {
+    /// The variant of `op` for a product.
+    pub fn get(&self, op: &str, product: &Product) -> Option<&str> {
+        self.0.get(op)?.get(product).map(String::as_str)
+    }
+
+    /// Makes `variant` the choice, or leaves it to the plan.
+    pub fn set(&mut self, op: &str, product: Product, variant: Option<&str>) {
+        let of_op = self.0.entry(op.to_owned()).or_default();
+        match variant {
+            Some(variant) => of_op.insert(product, variant.to_owned()),
+            None => of_op.remove(&product),
+        };
+    }
+
+    /// All choices, in order: operator, product, variant.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Product, &str)> {
+        let all = self.0.iter().flat_map(|(op, of_op)| of_op.iter().map(move |(p, v)| ((op.as_str(), *p), v.as_str())));
+        all.collect::<BTreeMap<_, _>>().into_iter().map(|((op, product), variant)| (op, product, variant))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.values().map(HashMap::len).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads the choices for a GPU. They have to be of this version and of these kernels.
+    ///
+    /// # Errors
+    /// [`Error::File`] if there is no such file, if it is of another GPU, version or kernels, or if a line is none of a choice.
+    pub fn read(path: &Path, gpu: &str) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+        Self::parse(&text, gpu).map_err(|reason| Error::file(path, reason))
+    }
+
+    /// Writes them, in place of what the file held. Folders that are missing are made.
+    ///
+    /// # Errors
+    /// [`Error::Unwritten`] if that is not possible.
+    pub fn write(&self, path: &Path, gpu: &str) -> Result<()> {
+        let unwritten =
+            |error: std::io::Error| Error::Unwritten { path: path.to_owned(), reason: error.to_string() };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        folder.map_or(Ok(()), std::fs::create_dir_all).map_err(unwritten)?;
+        // Who reads it meanwhile finds all of it or nothing new.
+        let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+        std::fs::write(&beside, self.text(gpu)?).and_then(|()| std::fs::rename(&beside, path)).map_err(|error| {
+            let _ = std::fs::remove_file(&beside);
+            unwritten(error)
+        })
+    }
+
+    fn text(&self, gpu: &str) -> Result<String> {
+        let mut text = "# What `warpsmith tune` found to be faster than the plan: operator, types, batch x m x n x k, how A and B lie, variant.\n".to_owned();
+        for (name, value) in head(gpu)? {
+            let _ = writeln!(text, "{name} {value}");
+        }
+        for (op, product, variant) in self.iter() {
+            let _ = writeln!(text, "{op} {product} {variant}");
+        }
+        Ok(text)
+    }
+
+    fn parse(text: &str, gpu: &str) -> Result<Self, String> {
+        let numbered = text.lines().zip(1..).map(|(line, at)| (line.trim(), at));
+        let mut lines = numbered.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+        for (name, wanted) in head(gpu).map_err(|error| error.to_string())? {
+            let line = lines.next().and_then(|(line, _)| line.split_once(' ')).filter(|(found, _)| *found == name);
+            let Some((_, found)) = line else {
+                return Err(format!("no choices of `warpsmith tune`: there is no line `{name} …`"));
+            };
+            if found.trim() != wanted {
+                let found = printable(found.trim());
+                return Err(format!("tuned for {name} {found}, not for {wanted}: run `warpsmith tune` again"));
+            }
+        }
+        let mut tuned = Self::default();
+        for (line, at) in lines {
+            let words: Option<[&str; 5]> = all(line.split_whitespace().map(Some));
+            let choice = words.and_then(|[op, dtypes, sizes, lie, variant]| {
+                Some((op, Product::parse([dtypes, sizes, lie])?, variant))
+            });
+            let Some((op, product, variant)) = choice else {
+                return Err(format!("line {at} is no choice of `warpsmith tune`: {}", printable(line)));
+            };
+            tuned.set(op, product, Some(variant));
+        }
+        Ok(tuned)
+    }
+}
+
+/// What choices hold for.
+fn head(gpu: &str) -> Result<[(&'static str, String); 3]> {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Ok([("version", version), ("kernels", kernels::sources()?.to_owned()), ("gpu", gpu.trim().to_owned())])
+}
+
+/// Where choices are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere: `WARPSMITH_TUNED=off`, or there is no cache.
+    Off,
+    /// In the file that `WARPSMITH_TUNED` names.
+    Named(PathBuf),
+    /// In the user's cache.
+    Cache(PathBuf),
+}
+
+impl Place {
+    /// Where those for a GPU of that name are, by the environment.
+    pub fn of(gpu: &str) -> Self {
+        Self::by(gpu, |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from))
+    }
+
+    fn by(gpu: &str, get: impl Fn(&str) -> Option<PathBuf>) -> Self {
+        if let Some(file) = get(ENV) {
+            return if file.as_os_str() == "off" { Self::Off } else { Self::Named(file) };
+        }
+        let cache = get("XDG_CACHE_HOME").filter(|folder| folder.is_absolute());
+        let Some(cache) = cache.or_else(|| Some(get("HOME")?.join(".cache"))) else { return Self::Off };
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let gpu: String = gpu.trim().chars().map(plain).collect();
+        Self::Cache(cache.join("warpsmith").join("tuned").join(format!("{gpu}.txt")))
+    }
+
+    /// The file.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Off => None,
+            Self::Named(file) | Self::Cache(file) => Some(file),
+        }
+    }
+
+    /// What is there for a GPU. An empty cache is none.
+    pub(crate) fn read(&self, gpu: &str) -> Result<Tuned> {
+        match self {
+            Self::Off => Ok(Tuned::default()),
+            Self::Cache(file) if !file.exists() => Ok(Tuned::default()),
+            Self::Named(file) | Self::Cache(file) => Tuned::read(file, gpu),
+        }
+    }
+}
+
+thread_local! {
+    /// What this thread's launches have asked for, while somebody wants to know.
+    static ASKED: RefCell<Option<Vec<Product>>> = const { RefCell::new(None) };
+}
+
+/// Runs `body` and lists the products that its launches on this thread ask choices for.
+pub(crate) fn asked<T>(body: impl FnOnce() -> T) -> (T, Vec<Product>) {
+    let outer = ASKED.replace(Some(Vec::new()));
+    let value = body();
+    (value, ASKED.replace(outer).unwrap_or_default())
+}
+
+/// Whether a launch on this thread has to say what it asks for.
+pub(crate) fn is_observed() -> bool {
+    ASKED.with_borrow(Option::is_some)
+}
+
+/// Tells whoever wants to know.
+pub(crate) fn ask(product: Product) {
+    ASKED.with_borrow_mut(|list| list.iter_mut().for_each(|list| list.push(product)));
+}
+
+#[cfg(test)]
+#[path = "tuned/tests.rs"]
+mod tests;

@@ -1,0 +1,88 @@
+use super::*;
+
+const GPU: &str = "NVIDIA H100";
+
+fn product(n: u32) -> Product {
+    Product { dtypes: [DType::BF16, DType::BF16, DType::F32], sizes: [1, n, n, n], lie: ['k', 'N'] }
+}
+
+fn refused(text: &str) -> String {
+    Tuned::parse(text, GPU).unwrap_err()
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let mut tuned = Tuned::default();
+    tuned.set("gemm_to_f32", product(1024), Some("hopper_128"));
+    tuned.set("gemm_to_f32", product(512), Some("mma"));
+    tuned.set("gemm_to_f32", product(256), Some("mma"));
+    tuned.set("gemm_to_f32", product(256), None);
+    let text = tuned.text(GPU).unwrap();
+    assert!(text.ends_with("\ngemm_to_f32 bfloat16,bfloat16,float32 1x1024x1024x1024 kN hopper_128\n"), "{text}");
+    let again = Tuned::parse(&text, GPU).unwrap();
+    assert_eq!((again.len(), &again), (2, &tuned));
+    assert_eq!(again.get("gemm_to_f32", &product(1024)), Some("hopper_128"));
+    let turned = Product { lie: ['k', 'n'], ..product(1024) };
+    assert_eq!([again.get("gemm_to_f32", &turned), again.get("gemm", &product(1024))], [None; 2]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a/b/tuned.txt");
+    tuned.write(&file, GPU).unwrap();
+    tuned.set("gemm", product(1), Some("mma"));
+    tuned.write(&file, GPU).unwrap();
+    assert_eq!(Tuned::read(&file, GPU).unwrap(), tuned);
+    assert_eq!(std::fs::read_dir(folder.path().join("a/b")).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn what_holds_for_something_else_is_refused() {
+    let text = Tuned::default().text(GPU).unwrap();
+    assert!(refused("").contains("there is no line `version"));
+    assert!(refused("\u{1b}[2J\n").contains("there is no line `version"));
+    let error = Tuned::parse(&text, "NVIDIA H200").unwrap_err();
+    assert_eq!(error, "tuned for gpu NVIDIA H100, not for NVIDIA H200: run `warpsmith tune` again");
+    let version = format!("version {}", env!("CARGO_PKG_VERSION"));
+    assert!(refused(&text.replace(&version, "version 0.0.0")).starts_with("tuned for version 0.0.0, not for"));
+    let kernels = format!("kernels {}", kernels::sources().unwrap());
+    assert!(refused(&text.replace(&kernels, "kernels 0\u{1b}1")).starts_with("tuned for kernels 0\\u{1b}1, not for"));
+}
+
+#[test]
+fn lines_that_are_no_choices_are_named() {
+    let head = Tuned::default().text(GPU).unwrap();
+    let bf16 = "bfloat16,bfloat16,bfloat16";
+    for line in [
+        "gemm".to_owned(),
+        format!("gemm {bf16} 1x2x3x4 kk"),
+        format!("gemm {bf16} 1x2x3x4 kk mma mma"),
+        format!("gemm {bf16} 1x2x3 kk mma"),
+        format!("gemm {bf16} 1x2x3x-4 kk mma"),
+        format!("gemm {bf16} 1x2x3x4294967296 kk mma"),
+        format!("gemm {bf16} 1x2x3x4 kx mma"),
+        "gemm bfloat16,bfloat16 1x2x3x4 kk mma".to_owned(),
+        "gemm bfloat16,bfloat16,bfloat17 1x2x3x4 kk mma".to_owned(),
+    ] {
+        let error = refused(&format!("{head}\n# a comment\n{line}\n"));
+        assert_eq!(error, format!("line 7 is no choice of `warpsmith tune`: {line}"));
+    }
+}
+
+#[test]
+fn the_environment_says_where_they_are() {
+    let place = |pairs: &[(&str, &str)]| {
+        Place::by("NVIDIA H100 80GB/HBM3", |name| {
+            pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| PathBuf::from(value))
+        })
+    };
+    let cache = |folder: &str| Place::Cache(Path::new(folder).join("warpsmith/tuned/NVIDIA-H100-80GB-HBM3.txt"));
+    assert_eq!(place(&[("HOME", "/home/me")]), cache("/home/me/.cache"));
+    assert_eq!(place(&[("HOME", "/home/me"), ("XDG_CACHE_HOME", "/cache")]), cache("/cache"));
+    assert_eq!(place(&[("HOME", "/home/me"), ("XDG_CACHE_HOME", "not/absolute")]), cache("/home/me/.cache"));
+    assert_eq!(place(&[("HOME", "/home/me"), ("WARPSMITH_TUNED", "x.txt")]), Place::Named("x.txt".into()));
+    assert_eq!(place(&[("HOME", "/home/me"), ("WARPSMITH_TUNED", "off")]), Place::Off);
+    assert_eq!(place(&[]), Place::Off);
+    // An empty cache has no choices; a file that was named has to be there.
+    let missing = PathBuf::from("/no/such/file");
+    assert_eq!(Place::Cache(missing.clone()).read(GPU), Ok(Tuned::default()));
+    assert!(Place::Named(missing).read(GPU).unwrap_err().to_string().contains("/no/such/file"));
+}
