@@ -179,6 +179,20 @@ impl Prepared {
         self.time_by(|stream, op, args, params| peer.launch(stream, op, args, params))
     }
 
+    /// Median milliseconds of launches in a variant, of as many as fit `budget`.
+    pub(in crate::check) fn time_variant(&mut self, variant: &'static Variant, budget: Duration) -> Result<f64> {
+        let params = self.params.with_variant(variant.name)?;
+        let launch = |stream: &Stream, op: &dyn Operator, args: &mut Arguments<'_>, _: &Params| {
+            model::launch(op, stream, args, &params)
+        };
+        for _ in 0..WARM_UP {
+            self.on_next(launch)?;
+        }
+        let stream = self.stream.clone();
+        let times = samples(&stream, budget, || self.on_next(launch))?;
+        Ok(times[times.len() / 2])
+    }
+
     /// The same of something else that takes an operator's arguments.
     fn time_by(&mut self, launch: impl Launch) -> Result<(f64, f64)> {
         for _ in 0..WARM_UP {
@@ -197,17 +211,17 @@ impl<F: Fn(&Stream, &dyn Operator, &mut Arguments<'_>, &Params) -> Result<()>> L
 
 /// Median and least milliseconds of what `launch` queues.
 fn time(stream: &Stream, launch: impl FnMut() -> Result<()>) -> Result<(f64, f64)> {
-    let times = samples(stream, launch)?;
+    let times = samples(stream, BUDGET, launch)?;
     Ok((times[times.len() / 2], times[0]))
 }
 
 /// Milliseconds of many runs of what `launch` queues, the least first.
-fn samples(stream: &Stream, mut launch: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
+fn samples(stream: &Stream, budget: Duration, mut launch: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let start = Instant::now();
     launch()?;
     stream.synchronize()?;
     let once = start.elapsed().as_secs_f64().max(1e-5);
-    let runs = ((BUDGET.as_secs_f64() / once) as usize).clamp(MIN_RUNS, MAX_RUNS);
+    let runs = ((budget.as_secs_f64() / once) as usize).clamp(MIN_RUNS, MAX_RUNS);
     let mut events = Vec::with_capacity(runs);
     for _ in 0..runs {
         let start = stream.record()?;

@@ -18,6 +18,7 @@ pub mod registry;
 #[cfg(feature = "cli")]
 pub(crate) mod report;
 pub mod trace;
+pub mod tune;
 pub mod verify;
 
 pub use job::Job;

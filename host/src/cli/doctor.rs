@@ -83,6 +83,17 @@ fn device(backend: &BackendArg) -> Vec<Finding> {
         if device.simulator().is_some() {
             return vec![simulated(info)];
         }
+        let tuned = match device.tuned() {
+            Ok(tuned) => ok("tuned choices", tuned.len().to_string()),
+            Err(error) => Finding {
+                what: "tuned choices",
+                found: Found::Optional,
+                detail: error.to_string(),
+                fix: Some(
+                    "launches follow the plan; `warpsmith tune` measures again, `warpsmith tune --clear` removes the file",
+                ),
+            },
+        };
         vec![
             ok("backend", info.backend.to_string()),
             ok("driver", format!("CUDA {}", info.driver_version)),
@@ -95,6 +106,7 @@ fn device(backend: &BackendArg) -> Vec<Finding> {
                     archs.join(", ")
                 ),
             ),
+            tuned,
         ]
     };
     let error = match backend.open() {

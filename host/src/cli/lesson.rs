@@ -50,6 +50,8 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         Some(_) => None,
         None => Some(args.backend.open()?).filter(|device| device.simulator().is_none()),
     };
+    // Lessons predict what is planned.
+    gpu.as_ref().map_or(Ok(()), |gpu| gpu.use_tuned(None))?;
     // The simulation that `open` gives stands for no GPU, and has no numbers to predict from.
     let of_gpu = gpu.as_ref().map(|gpu| GpuModel::of(gpu.info()));
     let simulated = sim::open(&args.device.or(of_gpu).unwrap_or(GpuModel::H100))?;

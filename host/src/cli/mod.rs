@@ -14,6 +14,7 @@ mod profile;
 mod report;
 mod run;
 mod sanitize;
+mod tune;
 mod ui;
 mod verify;
 
@@ -52,6 +53,8 @@ enum Verb {
     Verify(verify::Args),
     /// Time operators on their production shapes
     Bench(bench::Args),
+    /// Find faster kernels than the planned ones for products of some sizes, and remember them
+    Tune(tune::Args),
     /// Run one operator on tensors from a file
     Run(run::Args),
     /// Show an operator's kernels: their resources and their code
@@ -129,6 +132,7 @@ fn dispatch(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, ui: &mu
         Verb::List(args) => list::run(&args, ui),
         Verb::Verify(args) => verify::run(&args, ui),
         Verb::Bench(args) => bench::run(&args, ui),
+        Verb::Tune(args) => tune::run(&args, ui),
         Verb::Run(args) => run::run(&args, ui),
         Verb::Inspect(args) => inspect::run(&args, ui),
         Verb::Sanitize(args) => sanitize::run(&args, ui),

@@ -100,8 +100,7 @@ impl Tuned {
     /// # Errors
     /// [`Error::Unwritten`] if that is not possible.
     pub fn write(&self, path: &Path, gpu: &str) -> Result<()> {
-        let unwritten =
-            |error: std::io::Error| Error::Unwritten { path: path.to_owned(), reason: error.to_string() };
+        let unwritten = |error: std::io::Error| Error::Unwritten { path: path.to_owned(), reason: error.to_string() };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         folder.map_or(Ok(()), std::fs::create_dir_all).map_err(unwritten)?;
         // Who reads it meanwhile finds all of it or nothing new.

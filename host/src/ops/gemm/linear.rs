@@ -11,6 +11,7 @@ use super::product::{Path, Problem};
 use crate::dispatch;
 use crate::ops::activation::{gelu, relu, silu};
 use crate::ops::model::*;
+use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -219,19 +220,13 @@ fn launch<T: Float + Half>(
     )
 }
 
-const HOPPER: (Path, u32) = (Path::Hopper, 256);
-const HOPPER_192: (Path, u32) = (Path::Hopper, 192);
-const HOPPER_128: (Path, u32) = (Path::Hopper, 128);
-const HOPPER_64: (Path, u32) = (Path::Hopper, 64);
-const MMA: (Path, u32) = (Path::Mma, 0);
-
-/// The variants' names.
+/// The variants' names, and their tiles' columns.
 const NAMED: [(&str, (Path, u32)); 5] = [
-    ("hopper", HOPPER),
-    ("hopper_192", HOPPER_192),
-    ("hopper_128", HOPPER_128),
-    ("hopper_64", HOPPER_64),
-    ("mma", MMA),
+    ("hopper", (Path::Hopper, 256)),
+    ("hopper_192", (Path::Hopper, 192)),
+    ("hopper_128", (Path::Hopper, 128)),
+    ("hopper_64", (Path::Hopper, 64)),
+    ("mma", (Path::Mma, 0)),
 ];
 
 /// The operator's entry in the registry.
@@ -262,31 +257,31 @@ static INFO: OpInfo = OpInfo {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked where rows of x and weight are at multiples of 16 bytes, or one of the next three",
             applies: fits,
-            launch: |stream, args, params| run(stream, args, params, Some(HOPPER)),
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[0].1)),
         },
         Variant {
             name: "hopper_192",
             doc: "the same by tiles of 192 columns: what is picked where these fill rounds of the multiprocessors better",
             applies: fits,
-            launch: |stream, args, params| run(stream, args, params, Some(HOPPER_192)),
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[1].1)),
         },
         Variant {
             name: "hopper_128",
             doc: "the same by tiles of 128 columns",
             applies: fits,
-            launch: |stream, args, params| run(stream, args, params, Some(HOPPER_128)),
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[2].1)),
         },
         Variant {
             name: "hopper_64",
             doc: "the same by tiles of 64 columns",
             applies: fits,
-            launch: |stream, args, params| run(stream, args, params, Some(HOPPER_64)),
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[3].1)),
         },
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
             applies: |_, _| true,
-            launch: |stream, args, params| run(stream, args, params, Some(MMA)),
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[4].1)),
         },
     ],
 };
