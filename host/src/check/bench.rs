@@ -181,7 +181,7 @@ impl Prepared {
 
     /// Median milliseconds of launches in a variant, of as many as fit `budget`.
     pub(in crate::check) fn time_variant(&mut self, variant: &'static Variant, budget: Duration) -> Result<f64> {
-        let params = self.params.with_variant(variant.name)?;
+        let params = self.params.clone().with_variant(variant.name)?;
         let launch = |stream: &Stream, op: &dyn Operator, args: &mut Arguments<'_>, _: &Params| {
             model::launch(op, stream, args, &params)
         };

@@ -1,5 +1,6 @@
 //! Matrix products.
 
+mod epilogue;
 #[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
 pub mod gemm;
 pub mod gemm_fp8;
