@@ -71,6 +71,9 @@ fn wrong_words_are_usage_errors_that_help() {
         (vec!["bench", "--out", "/no/such/folder/x.json"], "/no/such/folder/x.json".to_owned()),
         (vec!["bench", "--out", "/"], "it is a folder".to_owned()),
         (vec!["bench", "--sizes"], "<OPS>".to_owned()),
+        (vec!["tune", misspelt], format!("did you mean {name}")),
+        (vec!["tune", "gemm", "--size", "m=0,n=8"], "as in m=4096,n=4096,k=4096".to_owned()),
+        (vec!["tune", "--out", "/no/such/folder/x.txt"], "/no/such/folder/x.txt".to_owned()),
         (vec!["verify", "--variant", "warp9"], "`variant` = warp9: expected one of auto, ".to_owned()),
         (vec!["verify", "gelu", "--dtype", "int8"], "`filter` = --dtype int8".to_owned()),
         (vec!["verify", "--dtype", "int8", "--case", "n="], "--dtype int8 --case n=".to_owned()),
@@ -123,6 +126,10 @@ fn a_simulation_is_not_timed() {
     let run = warpsmith(&["bench", "--backend", "sim"]);
     assert_eq!(run.code, ENVIRONMENT, "{}", run.err);
     assert!(run.err.contains("needs a GPU"), "{}", run.err);
+    for args in [&["gemm"][..], &["--list"], &["--clear"]] {
+        let run = warpsmith(&[&["tune", "--backend", "sim"], args].concat());
+        assert!(run.code == ENVIRONMENT && run.err.contains("`tune` needs a GPU"), "{}", run.err);
+    }
     let run = warpsmith(&["verify", "gemm", "--class", "tiny", "--backend", "sim", "--peer", "cublas"]);
     assert_eq!(run.code, ENVIRONMENT, "{}", run.err);
     assert!(run.err.contains("`cublas` is not available: it needs a GPU"), "{}", run.err);
