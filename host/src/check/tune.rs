@@ -160,6 +160,10 @@ pub fn measure(device: &Device, job: &Job) -> Result<Measured> {
             Err(error) => measured.notes.push(format!("{job} {}: {error}", variant.name)),
         }
     }
+    if measured.plan.is_empty() {
+        let kernels: Vec<_> = of_plan.iter().map(|(_, symbol)| *symbol).collect();
+        return Err(Error::param("tune", job.to_string(), kernels.join(" "), "a plan that picks one of the variants"));
+    }
     let fastest = measured.times.iter().map(|(_, rounds)| rounds[0]).fold(f64::INFINITY, f64::min);
     for _ in 1..ROUNDS {
         for variant in &running {

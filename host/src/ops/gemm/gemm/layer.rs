@@ -6,7 +6,7 @@ use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::bf16;
 
-use super::super::operand::fits_tma;
+use super::super::operand::{fits_tma, gains_from_copies, lies};
 use super::operator::kernels;
 use super::problem::{Path, Problem};
 use super::skinny;
@@ -127,6 +127,12 @@ static INFO: OpInfo = OpInfo {
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(64))),
         },
         Variant {
+            name: "padded",
+            doc: "one of these after copies of operands whose rows lie between packs of 16 bytes: what is picked for these from 2²⁸ multiply-adds on",
+            applies: fits_padded,
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Padded)),
+        },
+        Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
             applies: |_, _| true,
@@ -142,6 +148,16 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     };
     let fits = |name, rows| fits_tma(case, name, case.dtype, &[rows, k], false).is_some();
     device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", m) && fits("b", n)
+}
+
+/// Whether there are operands that copies would be made of.
+fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
+    let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
+        return false;
+    };
+    let lies = |name, rows| lies(case, name, case.dtype, &[rows, k], false);
+    // Of a tensor without elements nothing is known.
+    [m, n, k].iter().all(|size| *size > 0) && gains_from_copies([&lies("a", m), &lies("b", n)])
 }
 
 /// Whether the path for few rows or columns can.
