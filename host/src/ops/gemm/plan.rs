@@ -35,7 +35,7 @@ fn letter(lies: &Lies) -> char {
 }
 
 /// What a tile takes longer than its columns do, in columns. Of what `warpsmith tune` timed on an H100 and an H200 (squares from 512 to 4096 and the production
-/// shapes), any from 64 to 128 picks best on both: with less, five rounds of narrow tiles go before three of wide ones, which take a fifth less.
+/// shapes), any from 64 to 128 picks best on both: with 32, five rounds of narrow tiles go before three of wide ones, which take a fifth less.
 pub(crate) const STEP: usize = 80;
 
 /// Columns, of these `widths` from the widest on, of the tiles for products of `[batch, m, n]` results.
