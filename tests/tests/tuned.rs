@@ -13,7 +13,7 @@ fn device() -> Device {
 /// C = A·Bᵀ of n × n matrices of ones whose rows lie `padding` further apart, its value and the kernel that computed it.
 fn product(stream: &Stream, n: usize, padding: usize) -> (f32, String) {
     let ones = Tensor::filled(stream, [n, n + padding], bf16::ONE).unwrap();
-    let ones = ones.view().strided(0, &[n, n], &[n + padding, 1]).unwrap();
+    let ones = ones.view().strided(0, [n, n], &[n + padding, 1]).unwrap();
     launched(stream, || ops::gemm_bf16(stream, ones, ones).unwrap())
 }
 
