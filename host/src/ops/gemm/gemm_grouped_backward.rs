@@ -180,8 +180,7 @@ fn of_weight<T: Float + Half, C: Float + Element>(
     }
     let (dy, x) = (a.rows.ptr(stream)?, b.rows.ptr(stream)?);
     let args = (dy, x, dweight.ptr_mut(stream)?, problem, offsets.ptr(stream)?);
-    // SAFETY: the tensors are live, have these sizes at these strides, and dweight is borrowed mutably; packs are taken only of operands that lie
-    // for them.
+    // SAFETY: the tensors are live, have these sizes at these strides, and dweight is borrowed mutably; packs are taken where operands lie for them.
     unsafe {
         if [&a, &b].iter().all(|operand| operand.lies.major == Some(Major::Mn)) {
             stream.launch::<gk::GemmGroupedBackwardMma<T, C, 8>>(blocks, args)

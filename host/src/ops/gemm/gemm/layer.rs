@@ -98,7 +98,7 @@ static INFO: OpInfo = OpInfo {
     variants: &[
         Variant {
             name: "skinny",
-            doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns",
+            doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns, unless many rows and more than 32 columns fill tiles",
             applies: fits_skinny,
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny)),
         },

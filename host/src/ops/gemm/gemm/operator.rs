@@ -58,7 +58,7 @@ pub(super) const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: boo
 
 const SKINNY: Variant = Variant {
     name: "skinny",
-    doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major",
+    doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major, unless many rows and more than 32 columns fill tiles",
     applies: fits_skinny,
     launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny)),
 };

@@ -184,14 +184,19 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         takes.then_some(path)
     }
 
-    /// On Hopper the path for few rows or columns, then the one that reaches twice what mma.sync does.
+    /// On Hopper the path for few rows or columns, unless tiles are full of the former, then the one that reaches twice what mma.sync does.
     fn planned(&self, stream: &Stream) -> Path {
         match stream.device().supports_hopper() {
-            true if self.fits_skinny() => Path::Skinny,
+            true if self.fits_skinny() => self.of_few_columns(stream).map_or(Path::Skinny, Path::Hopper),
             true if self.fits_hopper().is_some() => Path::Hopper(self.columns(stream)),
             _ if self.is_worth_padding() => Path::Padded,
             _ => Path::Mma,
         }
+    }
+
+    fn of_few_columns(&self, stream: &Stream) -> Option<u32> {
+        let sizes = [self.sizes.m, self.sizes.n].map(|size| size as usize);
+        plan::of_few_columns(stream.device().info().multiprocessors, sizes)
     }
 
     /// Columns of the tiles that fill rounds of the device's multiprocessors best.
