@@ -97,16 +97,13 @@ impl Alloc {
     /// Marks bytes as written.
     #[inline(always)]
     pub fn mark(&self, off: usize, n: usize) {
-        let mark = |(word, bits): (usize, u64)| {
+        all_words(off, n, |word, bits| {
             let w = &self.init[word];
             if w.load(Relaxed) & bits != bits {
                 w.fetch_or(bits, Relaxed);
             }
-        };
-        match word(off, n) {
-            Some(one) => mark(one),
-            None => words(off, n).for_each(mark),
-        }
+            true
+        });
     }
 
     /// Counts bytes, by words of 64, as never written.
@@ -119,11 +116,7 @@ impl Alloc {
     /// True when all of these bytes were written.
     #[inline(always)]
     pub fn marked(&self, off: usize, n: usize) -> bool {
-        let marked = |(word, bits): (usize, u64)| self.init[word].load(Relaxed) & bits == bits;
-        match word(off, n) {
-            Some(one) => marked(one),
-            None => words(off, n).all(marked),
-        }
+        all_words(off, n, |word, bits| self.init[word].load(Relaxed) & bits == bits)
     }
 
     #[inline(always)]
@@ -132,25 +125,24 @@ impl Alloc {
     }
 }
 
-/// A range of bits that lies in one word, as most do.
+/// Whether `f` holds for all words of a range of bits, each with the mask of those bits that are its own; not asked of those after one that it
+/// does not hold for.
 #[inline(always)]
-fn word(off: usize, n: usize) -> Option<(usize, u64)> {
-    (n < 64 && off % 64 + n <= 64).then(|| (off / 64, ((1 << n) - 1) << (off % 64)))
-}
-
-/// A range of bits as words and masks.
-#[inline(always)]
-fn words(off: usize, n: usize) -> impl Iterator<Item = (usize, u64)> {
+pub(crate) fn all_words(off: usize, n: usize, mut f: impl FnMut(usize, u64) -> bool) -> bool {
+    // In one word, as most are.
+    if (1..64).contains(&n) && off % 64 + n <= 64 {
+        return f(off / 64, ((1 << n) - 1) << (off % 64));
+    }
     let (mut at, end) = (off, off + n);
-    std::iter::from_fn(move || {
-        (at < end).then(|| {
-            let take = (64 - at % 64).min(end - at);
-            let bits = if take == 64 { !0 } else { ((1u64 << take) - 1) << (at % 64) };
-            let word = at / 64;
-            at += take;
-            (word, bits)
-        })
-    })
+    while at < end {
+        let take = (64 - at % 64).min(end - at);
+        let bits = if take == 64 { !0 } else { ((1u64 << take) - 1) << (at % 64) };
+        if !f(at / 64, bits) {
+            return false;
+        }
+        at += take;
+    }
+    true
 }
 
 /// All allocations.
@@ -233,14 +225,10 @@ impl Memory {
     pub fn forget(&mut self, addr: u64, n: u64) -> Result<(), AccessError> {
         let k = self.find(addr, n)?;
         let a = &mut self.allocs[k];
-        let mut at = (addr - a.base) as usize;
-        let end = at + n as usize;
-        while at < end {
-            let take = (64 - at % 64).min(end - at);
-            let bits = if take == 64 { !0 } else { ((1u64 << take) - 1) << (at % 64) };
-            *a.init[at / 64].get_mut() &= !bits;
-            at += take;
-        }
+        all_words((addr - a.base) as usize, n as usize, |word, bits| {
+            *a.init[word].get_mut() &= !bits;
+            true
+        });
         Ok(())
     }
 
@@ -396,6 +384,8 @@ mod tests {
         assert_eq!(memory.fill(a, &[1, 2], u64::MAX), Err(AccessError::OutOfBounds));
         assert_eq!(memory.copy(b, a, n as u64 + 1), Err(AccessError::OutOfBounds));
         assert_eq!(memory.fill(a, &[], 5), Ok(()));
+        let word = memory.alloc(64, "word").unwrap();
+        assert_eq!(memory.write(word + 64, &[]), Ok(()));
         // Zeroes go over what was there.
         memory.fill(b, &[0], n as u64).unwrap();
         memory.read(b, &mut out).unwrap();

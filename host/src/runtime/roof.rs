@@ -1,7 +1,5 @@
 //! The roof of a device: what memory and arithmetic can do at most.
 
-use std::time::Duration;
-
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 
@@ -49,14 +47,13 @@ impl DeviceInfo {
         Some(rate).filter(|rate| *rate > 0.0)
     }
 
-    /// The least time that moving so many bytes and some work take on this device, which does both at once; `None` where a peak is not known.
-    pub(crate) fn least_time(&self, bytes: u64, work: Option<Work>) -> Option<Duration> {
+    /// The least seconds that moving so many bytes and some work take on this device, which does both at once; `None` where a peak is not known.
+    pub(crate) fn least_seconds(&self, bytes: u64, Work { flops, bound }: Work) -> Option<f64> {
         let moving = bytes as f64 / self.peak_bandwidth()?;
-        let computing = match work {
-            None | Some(Work { bound: Bound::Memory, .. }) => 0.0,
-            Some(Work { flops, bound }) => flops as f64 / self.peak_flops(bound)?,
-        };
-        Duration::try_from_secs_f64(moving.max(computing)).ok()
+        match bound {
+            Bound::Memory => Some(moving),
+            bound => Some(moving.max(flops as f64 / self.peak_flops(bound)?)),
+        }
     }
 }
 

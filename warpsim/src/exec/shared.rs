@@ -1,7 +1,7 @@
 //! Shared-memory access with its checks.
 
 use super::cx::Cx;
-use super::mem_ops::{extend, lanes};
+use super::mem_ops::{lanes, put, register_value};
 use super::shared_check::check;
 use super::state::*;
 use crate::ir::*;
@@ -193,7 +193,7 @@ pub fn store(
             continue;
         }
         for l in lanes(m) {
-            let v = if r.class() == Class::Q { w.regs.q(*r)[l] } else { u64::from(w.regs.r(*r)[l]) };
+            let v = register_value(w, *r, l);
             let (b, off) = split(w.block, at[l].into());
             let to = off + n * e;
             cl.blocks[b].shared[to..to + n].copy_from_slice(&v.to_le_bytes()[..n]);
@@ -209,14 +209,5 @@ pub fn read(sh: &[u8], at: usize, n: usize) -> u64 {
         4 => u64::from(u32::from_le_bytes(sh[at..at + 4].try_into().unwrap_or_default())),
         2 => u64::from(u16::from_le_bytes([sh[at], sh[at + 1]])),
         _ => u64::from(sh[at]),
-    }
-}
-
-#[inline(always)]
-fn put(w: &mut Warp, r: Reg, l: usize, v: u64, a: Access) {
-    if r.class() == Class::Q {
-        w.regs.q[w.regs.qb + r.slot()][l] = v;
-    } else {
-        w.regs.r[w.regs.rb + r.slot()][l] = extend(v as u32, a.bytes, a.sext);
     }
 }

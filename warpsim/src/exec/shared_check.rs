@@ -2,10 +2,12 @@
 
 use super::cx::Cx;
 use super::early_exit;
+use super::mem_ops::register_value;
 use super::shared::{describe, split};
 use super::state::*;
 use crate::check::race::{Cause, Conflict, EVERY, Stamp, VOLATILE_LANES};
 use crate::ir::*;
+use crate::memory::all_words;
 use crate::report::{Earlier, Kind};
 
 /// initcheck and racecheck of a generic-proxy access; of a store when there are `values`.
@@ -153,12 +155,7 @@ pub fn touch_atomic(
 fn same_bytes(w: &Warp, list: &[Reg], l: usize, now: &[u8], earlier: Stamp, s: &Split, n: usize) -> bool {
     let bytes = |lane: usize| -> Vec<u8> {
         let each = n / list.len();
-        list.iter()
-            .flat_map(|r| {
-                let v = if r.class() == Class::Q { w.regs.q(*r)[lane] } else { u64::from(w.regs.r(*r)[lane]) };
-                v.to_le_bytes().into_iter().take(each)
-            })
-            .collect()
+        list.iter().flat_map(|r| register_value(w, *r, lane).to_le_bytes().into_iter().take(each)).collect()
     };
     let mine = bytes(l);
     let sibling = earlier.agent() == w.agent && earlier.pc() == s.pc && earlier.lane() < 32;
@@ -202,28 +199,19 @@ pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, c: Conflict, write
 }
 
 pub fn mark(bits: &mut [u64], off: usize, n: usize) {
-    match in_word(off, n) {
-        Some(mask) => bits[off / 64] |= mask,
-        None => (off..off + n).for_each(|b| bits[b / 64] |= 1 << (b % 64)),
-    }
+    all_words(off, n, |word, mask| {
+        bits[word] |= mask;
+        true
+    });
 }
 
 pub fn unmark(bits: &mut [u64], off: usize, n: usize) {
-    match in_word(off, n) {
-        Some(mask) => bits[off / 64] &= !mask,
-        None => (off..off + n).for_each(|b| bits[b / 64] &= !(1 << (b % 64))),
-    }
+    all_words(off, n, |word, mask| {
+        bits[word] &= !mask;
+        true
+    });
 }
 
 pub fn marked(bits: &[u64], off: usize, n: usize) -> bool {
-    match in_word(off, n) {
-        Some(mask) => bits[off / 64] & mask == mask,
-        None => (off..off + n).all(|b| bits[b / 64] >> (b % 64) & 1 == 1),
-    }
-}
-
-/// The bits of a range that lies in one word.
-#[inline(always)]
-fn in_word(off: usize, n: usize) -> Option<u64> {
-    (n < 64 && off % 64 + n <= 64).then(|| ((1 << n) - 1) << (off % 64))
+    all_words(off, n, |word, mask| bits[word] & mask == mask)
 }

@@ -11,6 +11,7 @@ use crate::ops::model::{Bound, CaseClass, Cost, Dims, Operator};
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
+use crate::runtime::roof::Work;
 
 pub(super) static LESSON: Lesson = Lesson {
     name: "roofline",
@@ -63,11 +64,7 @@ fn roof(bound: Bound) -> &'static str {
 
 /// The longer of the two times.
 pub(super) fn seconds(info: &DeviceInfo, cost: Cost) -> Option<f64> {
-    let moving = cost.bytes as f64 / info.peak_bandwidth()?;
-    match cost.bound {
-        Bound::Memory => Some(moving),
-        bound => Some(moving.max(cost.flops as f64 / info.peak_flops(bound)?)),
-    }
+    info.least_seconds(cost.bytes, Work { flops: cost.flops, bound: cost.bound })
 }
 
 /// An operator whose least traffic is counted on a small problem, and which is timed on a large one.

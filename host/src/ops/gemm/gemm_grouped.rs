@@ -118,7 +118,7 @@ pub(super) fn launch<T: Float + Half>(
         return Err(INFO.param_error("variant", "hopper", wanted));
     }
     let Some(blocks) = blocks.filter(|_| m > 0) else { return Ok(()) };
-    note_work(T::DTYPE, [1, m, n, k]);
+    note_work(Bound::Tensor(T::DTYPE), [1, m, n, k]);
     match fits {
         Some(major) if path == Path::Hopper || path == Path::Fastest && stream.device().supports_hopper() => {
             let Tiling { maps: [x_map, weight_map, y_map], store, .. } =

@@ -170,7 +170,7 @@ fn of_weight<T: Float + Half, C: Float + Element>(
         alpha: 1.0,
         beta,
     };
-    note_work(T::DTYPE, [1, m, n, k]);
+    note_work(Bound::Tensor(T::DTYPE), [1, m, n, k]);
     if path == Path::Hopper || path == Path::Fastest && fits && stream.device().supports_hopper() {
         let Tiling { maps: [a_map, b_map, c_map], store, grid } =
             Tiling::new(stream, (&a, &b), [Major::Mn; 2], &mut dweight, &problem, hopper::BLOCK_N)?;

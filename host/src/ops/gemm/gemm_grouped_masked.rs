@@ -104,7 +104,7 @@ fn launch<T: Float + Half>(
         let wanted = "in > 0, rows of x and y at multiples of 16 bytes and those of y of whole ones, and matrices with adjacent elements in one order and all else at such multiples";
         return Err(INFO.param_error("variant", "hopper", wanted));
     }
-    note_work(T::DTYPE, [batch, m, n, k]);
+    note_work(Bound::Tensor(T::DTYPE), [batch, m, n, k]);
     match fits {
         Some(major) if path == Path::Hopper || path == Path::Fastest && stream.device().supports_hopper() => {
             let Tiling { maps: [x_map, weight_map, y_map], store, grid } =

@@ -42,14 +42,12 @@ pub use sgemm::{sgemm, sgemm_into};
 pub use weight_only::WeightOnly;
 
 use super::model::{Bound, OpInfo};
-use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::profile;
 
-/// Notes products on the tensor cores, `[count, m, n, k]`, as what the next launch computes.
-fn note_work(dtype: DType, sizes: [u32; 4]) {
-    let flops = sizes.into_iter().map(u64::from).fold(2, u64::saturating_mul);
-    profile::work(Bound::Tensor(dtype), flops);
+/// Notes products, `[count, m, n, k]`, as what the next launch computes.
+fn note_work(bound: Bound, sizes: [u32; 4]) {
+    profile::work(bound, sizes.into_iter().map(u64::from).fold(2, u64::saturating_mul));
 }
 
 /// Matrix sizes as the kernels take them.

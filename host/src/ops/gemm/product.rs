@@ -7,7 +7,7 @@ use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 use super::operand::{Major, Operand, Tiling};
 use super::{note_work, plan, sizes};
 use crate::ops::elementwise::grid;
-use crate::ops::model::OpInfo;
+use crate::ops::model::{Bound, OpInfo};
 use crate::runtime::dtype::{Dtype, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -136,11 +136,11 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
             let Tiling { maps: [a, b, c_map], store, grid } =
                 Tiling::new(stream, (&self.a, &self.b), majors, &mut self.c, &self.sizes, block_n)?;
             let c = self.c.ptr_mut(stream)?;
-            note_work(A::DTYPE, work);
+            note_work(Bound::Tensor(A::DTYPE), work);
             return hopper(grid, (a, b, c_map, c, self.sizes, store));
         }
         let (a, b, c) = (self.a.rows.ptr(stream)?, self.b.rows.ptr(stream)?, self.c.ptr_mut(stream)?);
-        note_work(A::DTYPE, work);
+        note_work(Bound::Tensor(A::DTYPE), work);
         mma(blocks, self.is_packed(), (a, b, c, self.sizes))
     }
 }

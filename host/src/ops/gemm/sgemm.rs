@@ -4,12 +4,11 @@ use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::ops::gemm::sgemm as gk;
 use gpu_kernels::ops::gemm::sgemm::ladder::{self, Sizes};
 
-use super::sizes;
+use super::{note_work, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
-use crate::runtime::profile;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
@@ -75,7 +74,7 @@ impl<'a> Problem<'a> {
 
     fn note_work(&self) {
         let Sizes { m, n, k, .. } = self.sizes;
-        profile::work(Bound::Fp32, [m, n, k].into_iter().map(u64::from).fold(2, u64::saturating_mul));
+        note_work(Bound::Fp32, [1, m, n, k]);
     }
 
     /// Blocks for tiles of C of that size; `None` when there is nothing to do.

@@ -12,7 +12,7 @@ use crate::runtime::backend::cupti::{Mark, Tracing};
 use crate::runtime::device::{BackendKind, Device};
 use crate::runtime::error::Result;
 use crate::runtime::part::Part;
-use crate::runtime::roof::Work;
+use crate::runtime::roof::{Bound, Work};
 use crate::runtime::stream::{Event, Stream};
 
 thread_local! {
@@ -174,11 +174,11 @@ pub(in crate::runtime) fn launch(
     with(|recording| {
         let span = recording.push(kernel.into(), begun.saturating_duration_since(recording.zero));
         let stream_number = recording.stream(stream);
-        let least = stream.device().info().least_time(bytes, work);
-        let flops = work.map_or(0, |work| work.flops);
+        let work = work.unwrap_or(Work { flops: 0, bound: Bound::Memory });
+        let least = stream.device().info().least_seconds(bytes, work).map(Duration::from_secs_f64);
         recording.spans[span].cpu = cpu;
         recording.spans[span].launch =
-            Some(Launch { grid, block, stream: stream_number, bytes, flops, least, cuda: None });
+            Some(Launch { grid, block, stream: stream_number, bytes, flops: work.flops, least, cuda: None });
         match (watch, &mut recording.times) {
             (Watch::Cupti(mark), Some(Times::Cupti { marks, .. })) => marks.push((span, mark.id())),
             (Watch::Events(start), Some(Times::Events(marks))) => {

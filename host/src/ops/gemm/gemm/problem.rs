@@ -8,7 +8,7 @@ use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 use super::super::operand::{Major, Operand, Tiling};
 use super::super::{note_work, plan, sizes};
 use crate::ops::elementwise::grid;
-use crate::ops::model::OpInfo;
+use crate::ops::model::{Bound, OpInfo};
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -246,7 +246,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     pub(super) fn note_work(&self) {
         let gk::Problem { batch, m, n, k, .. } = self.sizes;
-        note_work(T::DTYPE, [batch, m, n, k]);
+        note_work(Bound::Tensor(T::DTYPE), [batch, m, n, k]);
     }
 
     pub(super) fn scale_ptr(&self, stream: &Stream) -> Result<DevicePtr<f32>> {

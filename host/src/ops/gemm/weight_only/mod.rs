@@ -11,7 +11,7 @@ use gpu_kernels::ops::gemv::gemv as sum;
 
 use super::{note_work, sizes};
 use crate::ops::elementwise::grid;
-use crate::ops::model::OpInfo;
+use crate::ops::model::{Bound, OpInfo};
 use crate::runtime::dtype::{Dtype, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -86,7 +86,7 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
             };
             let Some(blocks) = blocks(m, r, gk::CLUSTER)? else { return Ok(()) };
             let args = (a.ptr(stream)?, w.ptr(stream)?, scales.ptr(stream)?, c.ptr_mut(stream)?, sizes);
-            note_work(T::DTYPE, [1, rows, columns, depth]);
+            note_work(Bound::Tensor(T::DTYPE), [1, rows, columns, depth]);
             return cluster(r, blocks, args);
         }
         for first in (0..m).step_by(MOST_ROWS) {
@@ -102,7 +102,7 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
             let target = workspace.view_mut().ptr_mut(stream)?;
             let sizes = Sizes { c: n as u64, m: m as u32, ..sizes };
             let args = (a.ptr(stream)?, w.ptr(stream)?, scales.ptr(stream)?, target, sizes);
-            note_work(T::DTYPE, [1, m as u32, columns, depth]);
+            note_work(Bound::Tensor(T::DTYPE), [1, m as u32, columns, depth]);
             parts(r, packed, (blocks, count).into(), args)?;
             let add = (target.into(), DevicePtr::null(), c.ptr_mut(stream)?, n as u64, m as u32, count, c_stride);
             // SAFETY: the workspace holds a sum for each part and element of c, and lives until the work that is queued here is done; c is
