@@ -1,6 +1,7 @@
 //! The checks against the kernels themselves: every instruction that synchronises is taken out in turn, and the simulator has
 //! to notice. A test an operator.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -21,7 +22,10 @@ fn main() {
         let test = Trial::test(op.info().name, move || no_synchronisation_goes_missing_unnoticed(op));
         test.with_ignored_flag(SLOW.contains(&op.info().name))
     };
-    let mut trials: Vec<_> = registry::everything().map(trial).collect();
+    // Those that take longest first, so that no thread is left with one of them at the end.
+    let mut operators: Vec<_> = registry::everything().collect();
+    operators.sort_by_key(|op| Reverse(op.info().instances().count()));
+    let mut trials: Vec<_> = operators.into_iter().map(trial).collect();
     trials.push(Trial::test("guarded instructions count", guarded_instructions_count));
     trials.push(Trial::test("a pack past the end of a row", a_pack_past_the_end_of_a_row_is_noticed));
     let result = libtest_mimic::run(&Arguments::from_args(), trials);
@@ -39,7 +43,7 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
     let alike = |op: &dyn Operator, symbol: &str| {
         op.info().name.split('_').next().is_some_and(|word| symbol.split('_').next() == Some(word))
     };
-    let mutation = Mutation::new(&device, &jobs, &filter, |symbol| {
+    let mut mutation = Mutation::new(&device, &jobs, &filter, |symbol| {
         if repeats(symbol) {
             return false;
         }

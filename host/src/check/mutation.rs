@@ -59,7 +59,6 @@ pub fn synchronising(ptx: &str) -> impl Iterator<Item = (usize, &str)> {
 struct Target<'a> {
     image: &'static KernelImage,
     ptx: Cow<'static, str>,
-    /// Those of the fewest instructions first: most mutants are found by any of them.
     jobs: Vec<Candidate<'a>>,
 }
 
@@ -69,6 +68,32 @@ struct Candidate<'a> {
     filter: Filter,
     /// Instructions that warps execute in it.
     instructions: u64,
+    /// How often it ran with a mutant, and how often it noticed.
+    tried: u64,
+    noticed: u64,
+}
+
+impl<'a> Candidate<'a> {
+    fn new(job: &'a Job, filter: &Filter, instructions: u64) -> Self {
+        Self { job, filter: filter.clone(), instructions, tried: 0, noticed: 0 }
+    }
+
+    /// Instructions for each mutant that it notices, going by those so far. Cases in this order find a mutant soonest.
+    fn price(&self) -> u64 {
+        self.instructions.saturating_mul(self.tried + 2) / (self.noticed + 1)
+    }
+
+    /// Runs the case in up to `orders` ways, until something is found.
+    fn run(&mut self, device: &Device, orders: u64) -> Result<Option<String>> {
+        self.tried += 1;
+        let simulator = simulator(device)?;
+        let kind = (0..orders.max(1)).find_map(|order| {
+            let settings = Settings::of_order(self.filter.seed, order);
+            caught(&simulator.with(settings, || verify::on_device(device, self.job, &self.filter)))
+        });
+        self.noticed += u64::from(kind.is_some());
+        Ok(kind)
+    }
 }
 
 /// What kernels have in common that differ in their element type alone: one of them stands for all, since they synchronise alike.
@@ -114,15 +139,14 @@ impl<'a> Mutation<'a> {
                 match targets.iter_mut().find(alike) {
                     Some(t) if t.image.symbol != image.symbol => {}
                     Some(t) if t.jobs.last().is_some_and(|last| std::ptr::eq(last.job, job)) => {}
-                    Some(t) => t.jobs.push(Candidate { job, filter: filter.clone(), instructions }),
+                    Some(t) => t.jobs.push(Candidate::new(job, &filter, instructions)),
                     None => {
-                        let jobs = vec![Candidate { job, filter: filter.clone(), instructions }];
+                        let jobs = vec![Candidate::new(job, &filter, instructions)];
                         targets.push(Target { image, ptx: image.ptx()?, jobs });
                     }
                 }
             }
         }
-        targets.iter_mut().for_each(|target| target.jobs.sort_by_key(|candidate| candidate.instructions));
         Ok(Self { device, targets })
     }
 
@@ -133,46 +157,27 @@ impl<'a> Mutation<'a> {
 
     /// Takes out the synchronising instructions one by one, and runs the cases in up to `orders` ways each until something is
     /// found. `seen` is called with each mutant.
-    pub fn run(&self, orders: u64, mut seen: impl FnMut(&Mutant)) -> Result<Vec<Mutant>> {
+    pub fn run(&mut self, orders: u64, mut seen: impl FnMut(&Mutant)) -> Result<Vec<Mutant>> {
+        let simulator = simulator(self.device)?;
         let mut mutants = Vec::new();
-        for target in &self.targets {
-            let Target { image, ptx: original, jobs } = target;
+        for Target { image, ptx: original, jobs } in &mut self.targets {
             for (ptx_line, instruction) in synchronising(original) {
                 let keep = |(n, line)| if n == ptx_line { "" } else { line };
                 let ptx = (1..).zip(original.lines()).map(keep).collect::<Vec<_>>().join("\n");
-                let mut caught = None;
-                for Candidate { job, filter, .. } in jobs {
-                    caught = self.noticed(job, filter, orders, image.symbol, &ptx)?;
-                    if caught.is_some() {
-                        break;
-                    }
-                }
-                let mutant = Mutant { kernel: image.symbol, ptx_line, instruction: instruction.to_owned(), caught };
+                jobs.sort_by_key(Candidate::price);
+                let mut runs = jobs.iter_mut().map(|job| job.run(self.device, orders));
+                let caught = simulator.with_kernel(image.symbol, &ptx, || runs.find_map(Result::transpose))?;
+                let mutant = Mutant {
+                    kernel: image.symbol,
+                    ptx_line,
+                    instruction: instruction.to_owned(),
+                    caught: caught.transpose()?,
+                };
                 seen(&mutant);
                 mutants.push(mutant);
             }
         }
         Ok(mutants)
-    }
-
-    fn noticed(
-        &self,
-        job: &Job,
-        filter: &Filter,
-        orders: u64,
-        symbol: &'static str,
-        ptx: &str,
-    ) -> Result<Option<String>> {
-        let simulator = simulator(self.device)?;
-        for order in 0..orders.max(1) {
-            let check = || verify::on_device(self.device, job, filter);
-            let settings = Settings::of_order(filter.seed, order);
-            let rows = simulator.with_kernel(symbol, ptx, || simulator.with(settings, check))?;
-            if let Some(kind) = caught(&rows) {
-                return Ok(Some(kind));
-            }
-        }
-        Ok(None)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Happens-before within a cluster: who knows what, and how it is passed on.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::global::Told;
 pub use super::view::Known;
@@ -50,13 +51,13 @@ struct WarpClock {
 pub struct Clocks {
     warps: Vec<WarpClock>,
     /// (block, barrier id)
-    bars: HashMap<(usize, u32), SyncObject>,
+    bars: FxHashMap<(usize, u32), SyncObject>,
     /// (block, offset)
-    mbars: HashMap<(u32, u32), usize>,
+    mbars: FxHashMap<(u32, u32), usize>,
     mbar_objects: Vec<SyncObject>,
     pub cluster: SyncObject,
     /// What atomics and other strong accesses to an address have released.
-    places: HashMap<u64, Arc<Known>>,
+    places: FxHashMap<u64, Arc<Known>>,
     /// By block: what its threads knew when they exited.
     at_exit: Vec<Known>,
 }
@@ -66,11 +67,11 @@ impl Clocks {
         let warp = || WarpClock { now: 1, synced: 1, known: Known::default(), private: vec![] };
         Clocks {
             warps: (0..warps * blocks).map(|_| warp()).collect(),
-            bars: HashMap::new(),
-            mbars: HashMap::new(),
+            bars: FxHashMap::default(),
+            mbars: FxHashMap::default(),
             mbar_objects: vec![],
             cluster: SyncObject::default(),
-            places: HashMap::new(),
+            places: FxHashMap::default(),
             at_exit: vec![Known::default(); blocks],
         }
     }

@@ -5,9 +5,11 @@
 //! atomic, `st.release`, a relaxed store after a fence) to an address; whoever then makes a strong access to the same
 //! address has been told. A relaxed read counts as an acquire without the fence that should follow it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
 
 use super::view::{EVERY, Far};
 use crate::zeroed::{OutOfMemory, zeroed};
@@ -21,7 +23,7 @@ pub struct GlobalShadow {
     /// By allocation: the writer, a reader, an earlier reader of another warp.
     allocs: Vec<Box<[[AtomicU64; 3]]>>,
     /// By address; several locks so that host threads seldom meet.
-    told: [Mutex<HashMap<u64, Told>>; 16],
+    told: [Mutex<FxHashMap<u64, Told>>; 16],
     talked: AtomicBool,
 }
 
@@ -163,7 +165,7 @@ impl GlobalShadow {
         }
     }
 
-    fn shelf(&self, place: u64) -> MutexGuard<'_, HashMap<u64, Told>> {
+    fn shelf(&self, place: u64) -> MutexGuard<'_, FxHashMap<u64, Told>> {
         self.told[(place >> 2) as usize % self.told.len()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,6 +1,6 @@
 //! What every executing function can reach: the program, memory, options, and where findings go.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::coop::GridBarrier;
 use super::state::{Split, Warp};
@@ -42,7 +42,7 @@ pub struct Cx<'a> {
     pub global_shadow: Option<&'a GlobalShadow>,
     pub instructions: u64,
     pub findings: Vec<Finding>,
-    seen: HashMap<(Kind, u32, u32), usize>,
+    seen: FxHashMap<(Kind, u32, u32), usize>,
     pub metrics: Option<Box<Collector>>,
     pub output: String,
     pub rng: u64,
@@ -68,7 +68,7 @@ impl<'a> Cx<'a> {
             global_shadow: shadow,
             instructions: 0,
             findings: vec![],
-            seen: HashMap::new(),
+            seen: FxHashMap::default(),
             metrics,
             output: String::new(),
             rng: opts.seed,

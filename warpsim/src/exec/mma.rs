@@ -96,27 +96,30 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
         return Ok(());
     }
     let mut a = [0f32; 16 * 32];
-    let mut b = [0f32; 8 * 64];
+    let mut b = [[0f32; 8]; 64];
     fill(w, ra, per_a, |l, r, e| place_a(mm, per_a, l, r, e), held, &mut a, |v, e| element(info.a, v, e));
-    fill(w, rb, per_b, |l, r, e| (l / 4, per_b * (l % 4 + 4 * r) + e), kk, &mut b, |v, e| element(info.b, v, e));
+    let place_b = |l: usize, r: usize, e: usize| (per_b * (l % 4 + 4 * r) + e, l / 4);
+    fill(w, rb, per_b, place_b, nn, b.as_flattened_mut(), |v, e| element(info.b, v, e));
+    // Rows of the product, vectorised over n. Groups of products are added before the accumulator, as wide adder trees do.
+    let mut sums = [[-0f32; 8]; 16];
+    for (row, out) in sums.iter_mut().enumerate().take(mm) {
+        for e in row * held..(row + 1) * held {
+            // What A leaves out is not multiplied: an infinity in B beside it does no harm.
+            let k = columns.as_ref().map_or(e % held, |at| at[e].into());
+            out.iter_mut().zip(&b[k]).for_each(|(sum, y)| *sum += a[e] * y);
+        }
+    }
     let mut acc = [[0f32; 32]; 4];
     let halves = info.c == Elem::F16;
     for c in 0..mm * nn / 32 {
         for l in 0..32 {
-            acc[c][l] = if halves {
+            let start = if halves {
                 num::f16_to_f32(w.regs.r(rc[c / 2])[l] >> (16 * (c % 2)) & 0xffff)
             } else {
                 f32::from_bits(w.regs.r(rc[c])[l])
             };
             let (row, col) = place_c(l, c);
-            let (x, y) = (&a[row * held..][..held], &b[col * kk..][..kk]);
-            // Groups of products are added before the accumulator, as wide adder trees do.
-            let sum: f32 = match &columns {
-                None => x.iter().zip(y).map(|(p, q)| p * q).sum(),
-                // What A leaves out is not multiplied: an infinity in B beside it does no harm.
-                Some(at) => x.iter().zip(&at[row * held..]).map(|(p, k)| p * y[usize::from(*k)]).sum(),
-            };
-            acc[c][l] += sum;
+            acc[c][l] = start + sums[row][col];
         }
     }
     for (c, lanes) in acc.iter().enumerate().take(mm * nn / 32) {

@@ -33,7 +33,7 @@ pub struct WgOp {
 }
 
 /// A matrix descriptor: where a tile lies in shared memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Desc {
     start: usize,
     leading: usize,
@@ -143,7 +143,7 @@ pub fn issue(
         mx.tensor_flops(2 * 16 * u64::from(info.n) * u64::from(info.k));
     }
     if cx.opts.async_completion == Completion::Earliest {
-        compute(cl, w, &op);
+        compute(cl, w, &op, &mut Factors::default());
         op.done = true;
     }
     w.wg.push_back(op);
@@ -229,10 +229,11 @@ pub fn wait(cl: &mut Cluster, w: &mut Warp, keep: u32) -> Flow {
         return Flow::Retry(Wait::Warpgroup { target });
     }
     let first = w.id / 4 * 4;
-    finish(cl, w, target);
+    let mut factors = Factors::default();
+    finish(cl, w, target, &mut factors);
     for k in first..(first + 4).min(cl.blocks[w.block].warps.len()) {
         if let Some(mut o) = cl.blocks[w.block].warps[k].take() {
-            finish(cl, &mut o, target);
+            finish(cl, &mut o, target, &mut factors);
             cl.blocks[w.block].warps[k] = Some(o);
         }
     }
@@ -244,26 +245,51 @@ pub fn wait(cl: &mut Cluster, w: &mut Warp, keep: u32) -> Flow {
     Flow::Next
 }
 
-fn finish(cl: &Cluster, w: &mut Warp, target: u32) {
+fn finish(cl: &Cluster, w: &mut Warp, target: u32, factors: &mut Factors) {
     while let Some(op) = w.wg.pop_front_if(|o| o.group <= target) {
         if !op.done {
-            compute(cl, w, &op);
+            compute(cl, w, &op, factors);
         }
     }
 }
 
-/// One operand as rows of k elements.
-fn matrix<T: Copy>(
+/// Matrices B of multiplications that end together, in rows of n: the four warps of a warpgroup multiply by the same.
+#[derive(Default)]
+struct Factors(Vec<Factor>);
+
+struct Factor {
+    desc: Desc,
+    elem: Elem,
+    extent: [usize; 2],
+    values: Vec<f32>,
+}
+
+impl Factors {
+    /// That of a multiplication. Nobody writes to shared memory in between.
+    fn of(&mut self, sh: &[u8], op: &WgOp) -> &[f32] {
+        let (elem, n, k) = (op.info.b, usize::from(op.info.n), usize::from(op.info.k));
+        let same = |f: &Factor| f.desc == op.b && f.elem == elem && f.extent == [n, k];
+        let found = self.0.iter().position(same).unwrap_or_else(|| {
+            let bytes = elem.bits() as usize / 8;
+            let values = matrix(sh, &op.b, 0, [n, k], bytes, |row, col| col * n + row, |v| element(elem, v, 0));
+            self.0.push(Factor { desc: op.b, elem, extent: [n, k], values });
+            self.0.len() - 1
+        });
+        &self.0[found].values
+    }
+}
+
+/// A tile of `rows` × `k` elements from row `first` on, each where `place` says.
+fn matrix<T: Copy + Default>(
     sh: &[u8],
     d: &Desc,
     first: usize,
-    rows: usize,
-    k: usize,
+    [rows, k]: [usize; 2],
     bytes: usize,
-    zero: T,
+    place: impl Fn(usize, usize) -> usize,
     get: impl Fn(u32) -> T,
 ) -> Vec<T> {
-    let mut out = vec![zero; rows * k];
+    let mut out = vec![T::default(); rows * k];
     let per = 16 / bytes;
     pieces(d, first, rows, k, bytes, |line, piece, at| {
         for e in 0..per {
@@ -271,14 +297,14 @@ fn matrix<T: Copy>(
             let x = piece * per + e;
             let (row, col) = if d.transposed { (x, line) } else { (line, x) };
             if row < rows && col < k {
-                out[row * k + col] = v;
+                out[place(row, col)] = v;
             }
         }
     });
     out
 }
 
-fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp) {
+fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp, factors: &mut Factors) {
     let info = &op.info;
     let (n, k, held) = (usize::from(info.n), usize::from(info.k), held(info));
     let (ba, bb) = (info.a.bits() as usize / 8, info.b.bits() as usize / 8);
@@ -286,14 +312,15 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp) {
     let saved = (w.regs.rb, w.regs.qb, w.regs.pb);
     w.set_bases(op.bases);
     let first = warp_rows(w);
+    let by_rows = |row: usize, col: usize| row * held + col;
     let fragment = |l: usize, r: usize, e: usize, per: usize| (l / 4 + 8 * (r & 1), per * (l % 4 + 4 * (r >> 1)) + e);
     if is_int(info.a) {
         let mut a = vec![0i32; 16 * held];
         match &op.a {
-            Some(d) => a = matrix(sh, d, first, 16, held, ba, 0, |v| integer(info.a, v, 0)),
+            Some(d) => a = matrix(sh, d, first, [16, held], ba, by_rows, |v| integer(info.a, v, 0)),
             None => scatter(&op.a_frag, 4, held, &mut a, |l, r, e| fragment(l, r, e, 4), |v, e| integer(info.a, v, e)),
         }
-        let b = matrix(sh, &op.b, 0, n, k, bb, 0, |v| integer(info.b, v, 0));
+        let b = matrix(sh, &op.b, 0, [n, k], bb, |row, col| row * k + col, |v| integer(info.b, v, 0));
         for (c, r) in op.d.iter().enumerate() {
             let d = &mut w.regs.r[w.regs.rb + r.slot()];
             for (l, v) in d.iter_mut().enumerate() {
@@ -315,27 +342,21 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp) {
         let per = 32 / info.a.bits() as usize;
         let mut a = vec![0f32; 16 * held];
         match &op.a {
-            Some(d) => a = matrix(sh, d, first, 16, held, ba, 0.0, |v| element(info.a, v, 0)),
+            Some(d) => a = matrix(sh, d, first, [16, held], ba, by_rows, |v| element(info.a, v, 0)),
             None => {
                 scatter(&op.a_frag, per, held, &mut a, |l, r, e| fragment(l, r, e, per), |v, e| element(info.a, v, e))
             }
         }
-        let b = matrix(sh, &op.b, 0, n, k, bb, 0.0, |v| element(info.b, v, 0));
+        let b = factors.of(sh, op);
         let sign = if info.neg_a != info.neg_b { -1.0 } else { 1.0 };
         // Rows of the product, vectorised over n.
-        let mut bt = vec![0f32; k * n];
-        for col in 0..n {
-            for kk in 0..k {
-                bt[kk * n + col] = b[col * k + kk];
-            }
-        }
         let mut sums = vec![0f32; 16 * n];
         for row in 0..16 {
             let out = &mut sums[row * n..][..n];
             for e in row * held..(row + 1) * held {
                 let x = a[e] * sign;
                 let kk = op.columns.as_ref().map_or(e % held, |at| at[e].into());
-                for (o, y) in out.iter_mut().zip(&bt[kk * n..][..n]) {
+                for (o, y) in out.iter_mut().zip(&b[kk * n..][..n]) {
                     *o += x * y;
                 }
             }

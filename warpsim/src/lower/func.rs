@@ -1,6 +1,6 @@
 //! One function: scopes, labels, statements; then control flow and registers.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::types::Ty;
 use super::{Linker, joins, offsets, regalloc};
@@ -24,7 +24,7 @@ pub enum Entity {
 
 #[derive(Default)]
 struct Scope {
-    names: HashMap<Name, Entity>,
+    names: FxHashMap<Name, Entity>,
     /// `%r<10>`: prefix, count, first id, class, bits.
     ranges: Vec<(Name, u32, u32, Class, u32)>,
 }
@@ -41,12 +41,12 @@ pub(crate) struct Lower<'a, 'l> {
     pub tables: Vec<Vec<u32>>,
     pub copies: Vec<Copies>,
     labels: Vec<u32>,
-    consts: HashMap<(Class, Init), Reg>,
+    consts: FxHashMap<(Class, Init), Reg>,
     next: [u32; 3],
     frame: u32,
     pub(super) origin: Origin,
     /// By place in the source, as said last: the call that it was inlined from.
-    inlined: HashMap<Source, Source>,
+    inlined: FxHashMap<Source, Source>,
     pub(super) guard: (Reg, bool),
     pub(super) fresh: bool,
     pub end_label: u32,
@@ -70,11 +70,11 @@ pub(crate) fn lower<'a>(linker: &mut Linker<'a>, func: &'a Func, number: usize) 
         tables: vec![],
         copies: vec![],
         labels: vec![],
-        consts: HashMap::new(),
+        consts: FxHashMap::default(),
         next: [0; 3],
         frame: 0,
         origin: Origin::default(),
-        inlined: HashMap::new(),
+        inlined: FxHashMap::default(),
         guard: (Reg::NONE, false),
         fresh: true,
         end_label: 0,

@@ -27,7 +27,7 @@ mod types;
 mod video;
 mod wmma;
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 pub(crate) use offsets::addresses;
 
@@ -41,12 +41,12 @@ const MAX_PARAMS: u32 = 32_764;
 /// Lays out variables and collects functions while a kernel is lowered.
 pub(crate) struct Linker<'a> {
     pub ast: &'a Ast,
-    globals: HashMap<Name, u32>,
-    shared: HashMap<(usize, Name), u32>,
-    funcs: HashMap<Name, u32>,
+    globals: FxHashMap<Name, u32>,
+    shared: FxHashMap<(usize, Name), u32>,
+    funcs: FxHashMap<Name, u32>,
     queue: Vec<&'a Func>,
     pub texts: Vec<String>,
-    text_ids: HashMap<String, u32>,
+    text_ids: FxHashMap<String, u32>,
     pub static_shared: u32,
     pub dyn_align: u32,
     pub shared_vars: Vec<(u32, u32, String)>,
@@ -66,11 +66,11 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
     let mut linker = Linker {
         ast,
         globals: ast.vars.iter().enumerate().map(|(k, v)| (v.name.clone(), k as u32)).collect(),
-        shared: HashMap::new(),
-        funcs: HashMap::from([(entry.name.clone(), 0)]),
+        shared: FxHashMap::default(),
+        funcs: FxHashMap::from_iter([(entry.name.clone(), 0)]),
         queue: vec![entry],
         texts: vec![],
-        text_ids: HashMap::new(),
+        text_ids: FxHashMap::default(),
         static_shared: 0,
         dyn_align: 16,
         shared_vars: vec![],

@@ -126,9 +126,8 @@ impl Placement {
         let mut bytes = self.poisoned(poison);
         let size = self.dtype.size();
         if !self.is_row_major() {
-            for (i, value) in values.chunks_exact(size).enumerate() {
-                let at = self.position(i) * size;
-                bytes[at..at + size].copy_from_slice(value);
+            for (at, value) in self.positions().zip(values.chunks_exact(size)) {
+                bytes[at * size..][..size].copy_from_slice(value);
             }
             return bytes;
         }
@@ -148,8 +147,9 @@ impl Placement {
         }
         let size = self.dtype.size();
         let image = self.filled(values.bytes(), Poison::First);
-        let places = (0..values.len()).map(|i| self.position(i) * size);
-        HostTensor::new(self.dtype, &self.shape, places.flat_map(|at| image[at..at + size].to_vec()).collect())
+        let mut bytes = Vec::with_capacity(values.len() * size);
+        self.positions().for_each(|at| bytes.extend_from_slice(&image[at * size..][..size]));
+        HostTensor::new(self.dtype, &self.shape, bytes)
     }
 
     /// Where element `index` of the tensor is in the allocation, in elements.
@@ -161,6 +161,16 @@ impl Placement {
             rest /= extent.max(&1);
         }
         at
+    }
+
+    /// Where the tensor's elements are in the allocation, in elements.
+    fn positions(&self) -> impl Iterator<Item = usize> + '_ {
+        let inner = self.shape.last().map_or(1, |extent| *extent);
+        let stride = self.strides.last().map_or(0, |stride| *stride);
+        let rows = self.shape.iter().product::<usize>().checked_div(inner).unwrap_or(0);
+        (0..rows)
+            .map(move |row| self.position(row * inner))
+            .flat_map(move |at| (0..inner).map(move |i| at + i * stride))
     }
 
     /// The first element, in the order of memory, that still is poison. Of a float tensor `image` is enough; of integers a second
