@@ -21,40 +21,41 @@ use libloading::Library;
 const VARIABLE: &str = "NVTX_INJECTION64_PATH";
 const ENTRY: &[u8] = b"InitializeInjectionNvtx2\0";
 
-/// Functions of a module: one place for each, of which the first is none.
-const FUNCTIONS: usize = 16;
+/// Modules of functions, and how many places each has, of which the first is none: ranges and marks (1), names of CUDA's driver (2), of OpenCL
+/// (3) and of CUDA's runtime (4), ranges and marks with domains (5), locks (6). Profilers refuse a program that lacks one, whatever it calls.
+const FUNCTIONS: [usize; 7] = [0, 16, 9, 15, 7, 16, 7];
+const CORE: usize = 1;
+const MOST: usize = 16;
 const RANGE_PUSH_A: usize = 9;
 const RANGE_POP: usize = 11;
-/// Modules that there are places for: ranges and marks, and the same with domains, which are not called here.
-const CORE: c_int = 1;
-const CORE_2: c_int = 5;
-/// The table that the profiler asks for.
+/// What a profiler asks for: a table of modules, and one with the extension's version.
 const CALLBACKS: u32 = 1;
+const VERSION_INFO: u32 = 3;
+const VERSION: u32 = 3;
 
-type Places = [AtomicPtr<c_void>; FUNCTIONS];
-static CORE_PLACES: Places = [const { AtomicPtr::new(null_mut()) }; FUNCTIONS];
-static CORE_2_PLACES: Places = [const { AtomicPtr::new(null_mut()) }; FUNCTIONS];
+static PLACES: [[AtomicPtr<c_void>; MOST]; FUNCTIONS.len()] =
+    [const { [const { AtomicPtr::new(null_mut()) }; MOST] }; FUNCTIONS.len()];
 
 /// Where each function's place is, and nothing behind the last.
-struct Table([*const AtomicPtr<c_void>; FUNCTIONS + 1]);
+struct Table([*const AtomicPtr<c_void>; MOST + 1]);
 
 // SAFETY: the pointers are to statics that may be shared.
 unsafe impl Sync for Table {}
 
-const fn table(places: &'static Places) -> Table {
-    let mut table = [null(); FUNCTIONS + 1];
-    let mut i = 1;
-    while i < FUNCTIONS {
-        table[i] = ptr::from_ref(&places[i]);
-        i += 1;
+static TABLES: [Table; FUNCTIONS.len()] = {
+    let mut tables = [const { Table([null(); MOST + 1]) }; FUNCTIONS.len()];
+    let mut module = 0;
+    while module < FUNCTIONS.len() {
+        let mut i = 1;
+        while i < FUNCTIONS[module] {
+            tables[module].0[i] = ptr::from_ref(&PLACES[module][i]);
+            i += 1;
+        }
+        module += 1;
     }
-    Table(table)
-}
+    tables
+};
 
-static CORE_TABLE: Table = table(&CORE_PLACES);
-static CORE_2_TABLE: Table = table(&CORE_2_PLACES);
-
-/// What the profiler asks for tables.
 #[repr(C)]
 struct Callbacks {
     size: usize,
@@ -66,25 +67,40 @@ static EXPORTED: Callbacks = Callbacks { size: size_of::<Callbacks>(), module };
 /// # Safety
 /// Both pointers are to what they say, or null.
 unsafe extern "C" fn module(module: c_int, table: *mut *const *const AtomicPtr<c_void>, count: *mut c_uint) -> c_int {
-    let found = match module {
-        CORE => &CORE_TABLE,
-        CORE_2 => &CORE_2_TABLE,
-        _ => return 0,
-    };
+    let module = usize::try_from(module).unwrap_or_default();
+    let Some(functions) = FUNCTIONS.get(module).filter(|functions| **functions > 0) else { return 0 };
     // SAFETY: the caller's promise.
     unsafe {
         if !table.is_null() {
-            *table = found.0.as_ptr();
+            *table = TABLES[module].0.as_ptr();
         }
         if !count.is_null() {
-            *count = FUNCTIONS as c_uint;
+            *count = *functions as c_uint;
         }
     }
     1
 }
 
+#[repr(C)]
+struct VersionInfo {
+    size: usize,
+    version: u32,
+    reserved: u32,
+    /// Is told the profiler's.
+    set: extern "C" fn(u32),
+}
+
+static VERSION_TABLE: VersionInfo =
+    VersionInfo { size: size_of::<VersionInfo>(), version: VERSION, reserved: 0, set: any_version };
+
+extern "C" fn any_version(_: u32) {}
+
 unsafe extern "C" fn export(number: u32) -> *const c_void {
-    if number == CALLBACKS { ptr::from_ref(&EXPORTED).cast() } else { null() }
+    match number {
+        CALLBACKS => ptr::from_ref(&EXPORTED).cast(),
+        VERSION_INFO => ptr::from_ref(&VERSION_TABLE).cast(),
+        _ => null(),
+    }
 }
 
 type Initialize = unsafe extern "C" fn(unsafe extern "C" fn(u32) -> *const c_void) -> c_int;
@@ -119,7 +135,7 @@ impl Ranges {
         if unsafe { initialize(export) } == 0 {
             return None;
         }
-        let place = |number: usize| Some(CORE_PLACES[number].load(Ordering::Acquire)).filter(|place| !place.is_null());
+        let place = |number: usize| Some(PLACES[CORE][number].load(Ordering::Acquire)).filter(|place| !place.is_null());
         let (push, pop) = (place(RANGE_PUSH_A)?, place(RANGE_POP)?);
         // SAFETY: these places are for functions of these types.
         Some(unsafe {
@@ -185,14 +201,27 @@ mod tests {
         // SAFETY: table 1 is of that type, and its places are of functions.
         unsafe {
             assert!(export(2).is_null());
+            let version = &*export(VERSION_INFO).cast::<VersionInfo>();
+            assert_eq!((version.size, version.version), (size_of::<VersionInfo>(), 3));
+            (version.set)(1);
             let callbacks = &*export(CALLBACKS).cast::<Callbacks>();
             assert!(callbacks.size >= size_of::<Callbacks>());
             let (mut table, mut count) = (null(), 0);
-            assert_eq!((callbacks.module)(2, &mut table, &mut count), 0);
-            assert_eq!((callbacks.module)(CORE_2, null_mut(), null_mut()), 1);
-            assert_eq!((callbacks.module)(CORE, &mut table, &mut count), 1);
-            let places = std::slice::from_raw_parts(table, FUNCTIONS + 1);
-            assert!(count as usize == FUNCTIONS && places[0].is_null() && places[FUNCTIONS].is_null());
+            for none in [-1, 0, 7] {
+                assert_eq!((callbacks.module)(none, &mut table, &mut count), 0);
+            }
+            for (module, functions) in (1..).zip([16, 9, 15, 7, 16, 7]) {
+                assert_eq!((callbacks.module)(module, null_mut(), null_mut()), 1);
+                assert_eq!((callbacks.module)(module, &mut table, &mut count), 1);
+                assert_eq!(count, functions);
+                let places = std::slice::from_raw_parts(table, functions as usize + 1);
+                let is_place = |(i, place): (usize, &*const AtomicPtr<c_void>)| {
+                    place.is_null() == (i == 0 || i == functions as usize)
+                };
+                assert!(places.iter().enumerate().all(is_place));
+            }
+            assert_eq!((callbacks.module)(CORE as c_int, &mut table, &mut count), 1);
+            let places = std::slice::from_raw_parts(table, MOST);
             *places[RANGE_PUSH_A].cast_mut().cast() = push as unsafe extern "C" fn(*const c_char) -> c_int;
             *places[RANGE_POP].cast_mut().cast() = pop as unsafe extern "C" fn() -> c_int;
         }
