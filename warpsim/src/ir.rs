@@ -143,6 +143,8 @@ pub enum Op {
     IsSpacep(Window),
     CpAsync {
         bytes: u8,
+        /// `.cg`: past the first-level cache.
+        bypass: bool,
     },
     CpAsyncCommit,
     CpAsyncWait {

@@ -10,7 +10,7 @@ use crate::report::Place;
 pub struct Traffic {
     /// Warp-level instructions.
     pub requests: u64,
-    /// 32-byte sectors (global) or wavefronts (shared).
+    /// 32-byte sectors (global; for `cp.async.cg`, what ncu counts as such) or wavefronts (shared).
     pub units: u64,
     /// What the same bytes would take without waste or conflicts.
     pub ideal: u64,
@@ -226,6 +226,29 @@ impl Collector {
     }
 
     pub fn global(&mut self, func: u32, pc: u32, addr: &[u64; 32], m: u32, bytes: u32, write: bool) {
+        let t = self.sectors(addr, m, bytes);
+        let s = self.stat(func, pc);
+        if write { s.stores.add(&t) } else { s.loads.add(&t) }
+    }
+
+    pub fn load(&mut self, func: u32, pc: u32, addr: &[u64; 32], m: u32, bytes: u32) {
+        self.global(func, pc, addr, m, bytes, false);
+    }
+
+    /// A copy past the first-level cache. That is asked by pairs of lanes, once for each of its lines of 128 bytes that a pair reads, which ncu
+    /// counts as sectors: so it did on an H200 for 74 patterns of addresses.
+    pub fn bypass(&mut self, func: u32, pc: u32, addr: &[u64; 32], m: u32, bytes: u32) {
+        let line = |l: usize| (m >> l & 1 == 1).then(|| addr[l] / 128);
+        let asked = |l: usize| match (line(l), line(l + 1)) {
+            (Some(a), Some(b)) if a != b => 2,
+            (None, None) => 0,
+            _ => 1,
+        };
+        let t = Traffic { units: (0..32).step_by(2).map(asked).sum(), ..self.sectors(addr, m, bytes) };
+        self.stat(func, pc).loads.add(&t);
+    }
+
+    fn sectors(&mut self, addr: &[u64; 32], m: u32, bytes: u32) -> Traffic {
         let mut sectors: Vec<u64> = (0..32)
             .filter(|l| m >> l & 1 == 1)
             .flat_map(|l| addr[l] / 32..=(addr[l] + u64::from(bytes) - 1) / 32)
@@ -238,9 +261,7 @@ impl Collector {
         places.sort_unstable();
         places.dedup();
         let distinct = places.len() as u64 * u64::from(bytes);
-        let t = Traffic { requests: 1, units: sectors.len() as u64, ideal: asked.div_ceil(32), bytes: asked, distinct };
-        let s = self.stat(func, pc);
-        if write { s.stores.add(&t) } else { s.loads.add(&t) }
+        Traffic { requests: 1, units: sectors.len() as u64, ideal: asked.div_ceil(32), bytes: asked, distinct }
     }
 
     pub fn shared(&mut self, func: u32, pc: u32, addr: &[u64; 32], m: u32, bytes: u32, write: bool) {

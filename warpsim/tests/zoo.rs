@@ -261,3 +261,43 @@ fn coalescing() {
     assert_eq!(run(5), (1, 32, 1024));
     assert_eq!(run(3), (1, 8, 256));
 }
+
+/// Patterns of addresses, in lanes' multiples of 16 bytes, and what ncu counts for them on an H200.
+#[test]
+fn copies_past_the_first_level_cache() {
+    let run = |form: &str, lane: &str, taken: &str| {
+        let text = kernel(
+            1024,
+            &format!(
+                "{lane} shl.b32 %r3, %r3, 4; cvt.u64.u32 %rd3, %r3; add.u64 %rd4, %rd1, %rd3; mov.u32 %r4, tile; shl.b32 %r5, %r1, 4; \
+                 add.u32 %r4, %r4, %r5; and.b32 %r6, %r1, 1; {taken} cp.async.{form}.shared.global [%r4], [%rd4], 16, %r6; cp.async.wait_all;"
+            ),
+        );
+        let k = Module::parse(&text).unwrap().kernel("k").unwrap();
+        let mut g = Gpu::new();
+        let p = g.alloc_with(&[0; 16384], "x").to_le_bytes();
+        let o = Options { metrics: true, ..Options::default() };
+        let launch = Launch { block: [32, 1, 1], args: &[&p, &p], ..Launch::default() };
+        let m = g.launch(&k, &launch, &o).unwrap().metrics.unwrap();
+        (m.global_loads.requests, m.global_loads.units)
+    };
+    let (all, odd) = ("mov.u32 %r6, 16;", "shl.b32 %r6, %r6, 4;");
+    let every = |n: u32| format!("mul.lo.u32 %r3, %r1, {n};");
+    let shifted = "add.u32 %r3, %r1, 1;";
+    let counts = [
+        (every(1), all, 16, 16),
+        (shifted.to_owned(), all, 20, 17),
+        (every(2), all, 16, 32),
+        (every(3), all, 20, 32),
+        (every(4), all, 16, 32),
+        (every(5), all, 24, 32),
+        (every(8), all, 32, 32),
+        (every(0), all, 16, 1),
+        // Lanes that fill with zeros ask for nothing.
+        (every(1), odd, 16, 16),
+        (every(8), odd, 16, 16),
+    ];
+    for (lane, taken, cg, ca) in counts {
+        assert_eq!((run("cg", &lane, taken), run("ca", &lane, taken)), ((1, cg), (1, ca)), "{lane} {taken}");
+    }
+}

@@ -8,6 +8,7 @@ use super::{mbarrier, shared, shared_check};
 use crate::check::race::{Conflict, IN_FLIGHT, Stamp};
 use crate::ir::*;
 use crate::launch::Completion;
+use crate::metrics::Collector;
 use crate::report::{Fault, Kind};
 
 pub use super::bulk::BulkOp;
@@ -30,7 +31,7 @@ pub fn cp_async(
     w: &mut Warp,
     s: &Split,
     i: &Inst,
-    bytes: u8,
+    (bytes, bypass): (u8, bool),
     m: u32,
 ) -> Result<(), Fault> {
     let n = usize::from(bytes);
@@ -99,7 +100,8 @@ pub fn cp_async(
     if let Some(mx) = &mut cx.metrics
         && reading != 0
     {
-        mx.global(s.func, s.pc, &e.src, reading, n as u32, false);
+        let count = if bypass { Collector::bypass } else { Collector::load };
+        count(mx, s.func, s.pc, &e.src, reading, n as u32);
     }
     if cx.opts.async_completion == Completion::Earliest {
         for l in lanes(m) {

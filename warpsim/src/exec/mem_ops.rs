@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::state::*;
-use super::{coop, order, shared, stack, undefined};
+use super::{coop, misc, order, shared, stack, undefined};
 use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::memory::{AccessError, space_of, window};
@@ -267,7 +267,9 @@ fn global(
             Some(addr[l]),
         );
     }
-    if let Some(mx) = &mut cx.metrics {
+    // What constants are read from is no global memory, and has no sectors.
+    let counted = cx.metrics.is_some() && !lanes(m).all(|l| misc::is_constant(cx, addr[l]));
+    if let (Some(mx), true) = (&mut cx.metrics, counted) {
         mx.global(s.func, s.pc, addr, m, total as u32, write);
     }
     let one = common(cx, addr, m, total);

@@ -200,15 +200,17 @@ pub fn mapa(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst, shared
     Ok(())
 }
 
+/// Whether an address is one of a `.const` variable.
+pub fn is_constant(cx: &Cx<'_>, address: u64) -> bool {
+    let mut all = cx.prog.constants.iter();
+    all.any(|(g, n)| cx.launch.globals.get(*g as usize).is_some_and(|at| address.wrapping_sub(*at) < *n))
+}
+
 /// isspacep
 pub fn is_space(cx: &Cx<'_>, w: &mut Warp, i: &Inst, window: Window, m: u32) {
-    let constant = |a: u64| {
-        let mut all = cx.prog.constants.iter();
-        all.any(|(g, n)| cx.launch.globals.get(*g as usize).is_some_and(|at| a.wrapping_sub(*at) < *n))
-    };
     let inside = |a: u64| match (space_of(a), window) {
-        (MemSpace::Global, Window::Global) => !constant(a),
-        (MemSpace::Global, Window::Const) => constant(a),
+        (MemSpace::Global, Window::Global) => !is_constant(cx, a),
+        (MemSpace::Global, Window::Const) => is_constant(cx, a),
         (MemSpace::Shared, Window::Shared { cluster }) => {
             cluster || shared::split(w.block, a & 0xffff_ffff).0 == w.block
         }

@@ -381,7 +381,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::Malloc => heap::malloc(cx, w, s, i, m),
         Op::Free => heap::free(cx, cl, w, s, i, m)?,
         Op::AssertFail => return misc::assert_fail(cx, w, s, i, m),
-        Op::CpAsync { bytes } => async_copy::cp_async(cx, cl, w, s, i, *bytes, m)?,
+        Op::CpAsync { bytes, bypass } => async_copy::cp_async(cx, cl, w, s, i, (*bytes, *bypass), m)?,
         Op::CpAsyncCommit => async_copy::commit(w, m),
         Op::CpAsyncWait { all } => async_copy::wait(cx, cl, w, s, m, if *all { None } else { Some(i.imm as u32) })?,
         Op::CpAsyncMbar { noinc } => async_copy::mbar(cx, cl, w, s, i, m, *noinc)?,

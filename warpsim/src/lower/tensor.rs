@@ -75,6 +75,7 @@ impl Lower<'_, '_> {
             self.emit(Inst { a: r, ..Inst::new(Op::CpAsyncMbar { noinc }) });
             return Ok(());
         }
+        let bypass = m.take("cg");
         let policy = self.cache_hints(m);
         self.shared_space(m);
         m.take("global");
@@ -85,7 +86,7 @@ impl Lower<'_, '_> {
         }
         let (d, s) = (self.addr_reg(&a[0])?, self.addr_reg(&a[1])?);
         let has_src = a.len() > 3 + usize::from(policy) || (a.len() == 4 && !policy);
-        let mut i = Inst { a: d, b: s, ..Inst::new(Op::CpAsync { bytes: bytes as u8 }) };
+        let mut i = Inst { a: d, b: s, ..Inst::new(Op::CpAsync { bytes: bytes as u8, bypass }) };
         if has_src {
             match &a[3] {
                 Arg::Name(n) if self.reg_bits(&a[3]) == 1 => {
