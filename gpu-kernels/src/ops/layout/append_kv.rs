@@ -102,12 +102,16 @@ pub(super) unsafe fn place_of(
 ) -> Option<[u32; 2]> {
     let length = *lengths.add(sequence as usize);
     // Below 2³² where the length is none of those that are refused.
-    let (logical, place) = div_rem((length as u32).wrapping_add(token), page_size);
+    let position = (length as u32).wrapping_add(token);
+    if pages.is_null() {
+        return (length >= 0 && position < page_size && sequence < page_count).then_some([sequence, position]);
+    }
+    let (logical, place) = div_rem(position, page_size);
     if length < 0 || logical >= max_pages {
         return None;
     }
     let entry = u64::from(sequence) * u64::from(max_pages) + u64::from(logical);
-    let page = if pages.is_null() { sequence } else { *pages.add(entry as usize) as u32 };
+    let page = *pages.add(entry as usize) as u32;
     // A negative page is behind the last one as well.
     (page < page_count).then_some([page, place])
 }
