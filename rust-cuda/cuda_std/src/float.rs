@@ -28,6 +28,16 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     /// number it is the number. PTX `max.f32`, `max.f16x2`, `max.bf16x2`, sm_80.
     fn max_of_registers(a: u32, b: u32) -> u32;
 
+    /// The greater values; NaN if either is. PTX `max.NaN.f32`, `max.NaN.f16x2`, `max.NaN.bf16x2`, sm_80.
+    fn max_nan_of_registers(a: u32, b: u32) -> u32;
+
+    /// The smaller values; NaN if either is. PTX `min.NaN.f32`, `min.NaN.f16x2`, `min.NaN.bf16x2`, sm_80.
+    fn min_nan_of_registers(a: u32, b: u32) -> u32;
+
+    /// The greater of `max` and the magnitudes of x; NaN if either is. PTX `abs` and `max.NaN` of `f32`, `f16x2`, `bf16x2`, sm_80: one
+    /// instruction of the hardware.
+    fn max_magnitude_of_registers(max: u32, x: u32) -> u32;
+
     /// [`to_f32`](Self::to_f32) of an array.
     #[inline(always)]
     fn array_to_f32<const N: usize>(values: [Self; N]) -> [f32; N] {
@@ -69,6 +79,53 @@ pub trait Half: Element {
     fn fma_of_registers(a: u32, b: u32, c: u32) -> u32;
 }
 
+/// Those functions of [`Element`] that compare NaN as well.
+macro_rules! comparisons {
+    ($type:literal) => {
+        #[inline(always)]
+        fn max_nan_of_registers(a: u32, b: u32) -> u32 {
+            let greater: u32;
+            // SAFETY: arithmetic.
+            unsafe {
+                ptx!(
+                    concat!("max.NaN.", $type, " {}, {}, {};"),
+                    out(reg32) greater, in(reg32) a, in(reg32) b,
+                    options(pure, nomem, nostack),
+                );
+            }
+            greater
+        }
+
+        #[inline(always)]
+        fn min_nan_of_registers(a: u32, b: u32) -> u32 {
+            let smaller: u32;
+            // SAFETY: arithmetic.
+            unsafe {
+                ptx!(
+                    concat!("min.NaN.", $type, " {}, {}, {};"),
+                    out(reg32) smaller, in(reg32) a, in(reg32) b,
+                    options(pure, nomem, nostack),
+                );
+            }
+            smaller
+        }
+
+        #[inline(always)]
+        fn max_magnitude_of_registers(max: u32, x: u32) -> u32 {
+            let greater: u32;
+            // SAFETY: arithmetic.
+            unsafe {
+                ptx!(
+                    concat!("{{ .reg .b32 magnitude; abs.", $type, " magnitude, {}; max.NaN.", $type, " {}, {}, magnitude; }}"),
+                    in(reg32) x, out(reg32) greater, in(reg32) max,
+                    options(pure, nomem, nostack),
+                );
+            }
+            greater
+        }
+    };
+}
+
 impl Element for f32 {
     const INDEX: usize = 0;
 
@@ -86,6 +143,8 @@ impl Element for f32 {
     fn max_of_registers(a: u32, b: u32) -> u32 {
         f32::from_bits(a).max(f32::from_bits(b)).to_bits()
     }
+
+    comparisons!("f32");
 
     #[inline(always)]
     fn array_to_f32<const N: usize>(values: [Self; N]) -> [f32; N] {
@@ -131,6 +190,8 @@ impl Element for f16 {
         greater
     }
 
+    comparisons!("f16x2");
+
     #[inline(always)]
     fn array_from_f32<const N: usize>(values: [f32; N]) -> [Self; N] {
         pack_array(values)
@@ -165,6 +226,8 @@ impl Element for bf16 {
         }
         greater
     }
+
+    comparisons!("bf16x2");
 
     #[inline(always)]
     fn array_from_f32<const N: usize>(values: [f32; N]) -> [Self; N] {

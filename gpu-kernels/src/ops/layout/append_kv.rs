@@ -73,16 +73,14 @@ pub unsafe fn append_kv<W: Copy, const V: usize>(
         |run, pack| {
             let (rest, head) = div_rem(run, heads);
             let (sequence, token) = div_rem(rest, tokens);
-            let sizes = [page_size, page_count, max_pages];
-            place_of(sequence, token, lengths, pages, sizes).map(|[page, place]| {
-                let from = x.add(at([sequence, token, head], [x_sequence, x_token, x_head], pack));
-                let to = cache.add(at([page, place, head], [page_stride, place_stride, head_stride], pack));
-                (load::<W, V>(from), to)
-            })
+            let from = x.add(at([sequence, token, head], [x_sequence, x_token, x_head], pack));
+            (load::<W, V>(from), [sequence, token, head])
         },
-        |_, _, found| {
-            if let Some((words, to)) = found {
-                store(words, to);
+        // Places are found while what has none as well is under way.
+        |_, pack, (words, [sequence, token, head])| {
+            let sizes = [page_size, page_count, max_pages];
+            if let Some([page, place]) = place_of(sequence, token, lengths, pages, sizes) {
+                store(words, cache.add(at([page, place, head], [page_stride, place_stride, head_stride], pack)));
             }
         },
     );
@@ -102,12 +100,16 @@ pub(super) unsafe fn place_of(
 ) -> Option<[u32; 2]> {
     let length = *lengths.add(sequence as usize);
     // Below 2³² where the length is none of those that are refused.
-    let (logical, place) = div_rem((length as u32).wrapping_add(token), page_size);
+    let position = (length as u32).wrapping_add(token);
+    if pages.is_null() {
+        return (length >= 0 && position < page_size && sequence < page_count).then_some([sequence, position]);
+    }
+    let (logical, place) = div_rem(position, page_size);
     if length < 0 || logical >= max_pages {
         return None;
     }
     let entry = u64::from(sequence) * u64::from(max_pages) + u64::from(logical);
-    let page = if pages.is_null() { sequence } else { *pages.add(entry as usize) as u32 };
+    let page = *pages.add(entry as usize) as u32;
     // A negative page is behind the last one as well.
     (page < page_count).then_some([page, place])
 }

@@ -9,8 +9,8 @@
 //! where they divide d and all vectors are at multiples of 16 bytes, those of the caches at as many as a pack has elements.
 //!
 //! # Mapping
-//! 16 threads a vector of keys and the same of values, so that both are under way at once and their place is found once. A thread holds one pack
-//! of each, which is all of 128 elements of 16 bits; what a vector has beyond is read twice, the second time from L1.
+//! Eight threads a vector of keys and the same of values. A thread holds two packs of each, which is all of 128 elements of 16 bits: all four are
+//! under way before their place is looked up, once for both. What a vector has beyond is read twice, the second time from L1.
 //!
 //! # Shared memory
 //! None.
@@ -29,19 +29,23 @@
 //! Hooper et al., "KVQuant" (arXiv:2401.18079), and Liu et al., "KIVI" (arXiv:2402.02750), on what scales cover; both give keys scales of
 //! channels, which would have to be known before a token is written.
 
+use core::array;
+
 use cuda_std::float::Element;
 use cuda_std::launch::Fields;
 use cuda_std::vector::Pack;
 use cuda_std::{f8e4m3, kernel, math, thread, warp};
 
 use super::append_kv::place_of;
-use crate::ops::quant::{Scale, inverse, narrow, round};
+use crate::ops::quant::{Scale, greatest, inverse, narrow, round};
 use crate::{div_rem, lanes};
 
 /// Threads of a block.
-pub const BLOCK: u32 = 256;
+pub const BLOCK: u32 = 128;
 /// Threads that share a vector.
-const TEAM: u32 = 16;
+const TEAM: u32 = 8;
+/// Packs of a vector that a thread holds.
+const HELD: usize = 2;
 /// Vectors of a block.
 pub const VECTORS: u32 = BLOCK / TEAM;
 
@@ -65,7 +69,7 @@ pub struct Sizes {
     pub d: u32,
     /// Positions of a page, pages of the cache, and pages that a sequence has.
     pub pages: [u32; 3],
-    /// Whether vectors may be read and written by packs.
+    /// Whether vectors may be read and written by packs, of which each has one.
     pub packed: u32,
 }
 
@@ -123,71 +127,74 @@ pub unsafe fn append_kv_quantized<T: Element, Q: Quantized>(
     pages: *const i32,
     sizes: Sizes,
 ) {
-    let tid = thread::thread_idx_x();
-    let vector = u64::from(thread::block_idx_x()) * u64::from(VECTORS) + u64::from(tid / TEAM);
+    let vector = thread::block_idx_x() * VECTORS + thread::thread_idx_x() / TEAM;
     // All lanes stay for the reduction.
-    let inside = vector < u64::from(sizes.vectors);
-    let (rest, head) = div_rem(if inside { vector as u32 } else { 0 }, sizes.heads);
+    let inside = vector < sizes.vectors;
+    let (rest, head) = div_rem(if inside { vector } else { 0 }, sizes.heads);
     let (sequence, token) = div_rem(rest, sizes.tokens);
-    let place = place_of(sequence, token, lengths, pages, sizes.pages).filter(|_| inside);
     let at = |[a, b, c]: [u32; 3], [along_a, along_b, along_c]: [u64; 3]| {
         (u64::from(a) * along_a + u64::from(b) * along_b + u64::from(c) * along_c) as usize
     };
-    let side = |side: usize| {
-        let (x, cache, scales) = if side == 0 { (k, k_cache, k_scales) } else { (v, v_cache, v_scales) };
-        let places = place.map(|[page, place]| {
+    let from = [k.add(at([sequence, token, head], sizes.new[0])), v.add(at([sequence, token, head], sizes.new[1]))];
+    // Called once what is new is under way.
+    let places = || {
+        let place = place_of(sequence, token, lengths, pages, sizes.pages).filter(|_| inside);
+        place.map(|[page, place]| {
             let index = [page, place, head];
-            (cache.add(at(index, sizes.caches[side])), scales.add(at(index, sizes.scales[side])))
-        });
-        (x.add(at([sequence, token, head], sizes.new[side])), places)
+            let caches = [k_cache.add(at(index, sizes.caches[0])), v_cache.add(at(index, sizes.caches[1]))];
+            (caches, [k_scales.add(at(index, sizes.scales[0])), v_scales.add(at(index, sizes.scales[1]))])
+        })
     };
-    let sides = [side(0), side(1)];
     match if sizes.packed != 0 { lanes::<T>() } else { 1 } {
-        1 => quantize::<T, Q, 1>(sides, sizes.d as usize),
-        4 => quantize::<T, Q, 4>(sides, sizes.d as usize),
-        _ => quantize::<T, Q, 8>(sides, sizes.d as usize),
+        1 => quantize::<T, Q, 1>(from, places, sizes.d as usize),
+        4 => quantize::<T, Q, 4>(from, places, sizes.d as usize),
+        _ => quantize::<T, Q, 8>(from, places, sizes.d as usize),
     }
 }
 
-/// A vector, and where it and its scale go.
-type Side<T, Q> = (*const T, Option<(*mut Q, *mut f32)>);
+/// Where two vectors and their scales go.
+type Places<Q> = ([*mut Q; 2], [*mut f32; 2]);
 
 #[inline(always)]
-unsafe fn quantize<T: Element, Q: Quantized, const N: usize>(sides: [Side<T, Q>; 2], d: usize) {
-    let first = (thread::thread_idx_x() % TEAM) as usize * N;
-    let [k, v] = sides.map(|(x, _)| if first < d { Pack::load_nc(x.add(first)) } else { Pack([T::from_f32(0.0); N]) });
-    quantize_side::<T, Q, N>(sides[0], k, first, d);
-    quantize_side::<T, Q, N>(sides[1], v, first, d);
-}
-
-/// A vector of which this thread has the packs from `first` on, and holds that one.
-#[inline(always)]
-unsafe fn quantize_side<T: Element, Q: Quantized, const N: usize>(
-    (x, places): Side<T, Q>,
-    held: Pack<T, N>,
-    first: usize,
+unsafe fn quantize<T: Element, Q: Quantized, const N: usize>(
+    from: [*const T; 2],
+    places: impl Fn() -> Option<Places<Q>>,
     d: usize,
 ) {
+    let first = (thread::thread_idx_x() % TEAM) as usize * N;
     let step = TEAM as usize * N;
-    let greatest = |max, pack: Pack<T, N>| pack.to_f32().into_iter().fold(max, math::max_magnitude);
-    let mut max = greatest(0.0, held);
-    let mut at = first + step;
-    while at < d {
-        max = greatest(max, Pack::load_nc(x.add(at)));
-        at += step;
-    }
-    let max = warp::reduce_width::<TEAM, f32>(max, math::max_nan);
-    let (scale, inverse) = Q::scale(max);
-    let Some((cache, scale_at)) = places else { return };
-    if first == 0 {
-        *scale_at = scale;
-    }
-    let (mut pack, mut at) = (held, first);
-    while at < d {
-        Q::narrow(pack.to_f32(), inverse).store(cache.add(at));
-        at += step;
-        if at < d {
-            pack = Pack::load_nc(x.add(at));
+    // Beyond the end the first elements once more: they change no maximum.
+    let place = |i: usize| if first + i * step < d { first + i * step } else { 0 };
+    let held: [[Pack<T, N>; HELD]; 2] = if N > 1 || d > 0 {
+        from.map(|x| array::from_fn(|i| Pack::load_nc(x.add(place(i)))))
+    } else {
+        [[Pack([T::from_f32(0.0); N]); HELD]; 2]
+    };
+    let places = places();
+    for side in 0..2 {
+        let x = from[side];
+        let mut max = held[side].into_iter().map(greatest).fold(0.0, math::max_nan);
+        let mut at = first + HELD * step;
+        while at < d {
+            max = math::max_nan(max, greatest(Pack::<T, N>::load_nc(x.add(at))));
+            at += step;
+        }
+        let max = warp::reduce_width::<TEAM, f32>(max, math::max_nan);
+        let (scale, inverse) = Q::scale(max);
+        let Some((caches, scales)) = places else { continue };
+        if first == 0 {
+            *scales[side] = scale;
+        }
+        let store = |pack: Pack<T, N>, at: usize| Q::narrow(pack.to_f32(), inverse).store(caches[side].add(at));
+        for i in 0..HELD {
+            if first + i * step < d {
+                store(held[side][i], first + i * step);
+            }
+        }
+        let mut at = first + HELD * step;
+        while at < d {
+            store(Pack::load_nc(x.add(at)), at);
+            at += step;
         }
     }
 }

@@ -22,7 +22,7 @@ use cuda_std::vector::Pack;
 use crate::div_rem;
 
 /// Threads of a block.
-pub const BLOCK: u32 = 256;
+pub const BLOCK: u32 = 128;
 /// Packs a thread moves.
 pub const PACKS: u32 = 2;
 

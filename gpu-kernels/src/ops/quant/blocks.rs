@@ -153,15 +153,21 @@ impl<Q: Float8, S: Scale, const N: usize> Narrowed<Q, S, N> {
     /// Of a block that is the `WIDTH` values of neighbouring lanes, of those that are `inside` the row. Warp-wide.
     #[inline(always)]
     pub(crate) unsafe fn of_lanes<const WIDTH: usize>(values: [f32; N], inside: bool) -> Self {
-        let mut max = if inside { values.into_iter().fold(0.0, math::max_magnitude) } else { 0.0 };
-        let mut lanes = WIDTH / N / 2;
-        while lanes > 0 {
-            max = math::max_nan(max, warp::shuffle_xor(max, lanes as u32));
-            lanes /= 2;
-        }
-        let (scale, inverse) = S::of::<Q>(max);
+        let (scale, inverse) = S::of::<Q>(greatest_of_lanes::<N, WIDTH>(values, inside));
         Self { values: narrow(values.map(|x| x * inverse)), scale }
     }
+}
+
+/// The greatest magnitude of the `WIDTH` values of neighbouring lanes, of those that are `inside` the row. Warp-wide.
+#[inline(always)]
+pub(crate) unsafe fn greatest_of_lanes<const N: usize, const WIDTH: usize>(values: [f32; N], inside: bool) -> f32 {
+    let mut max = if inside { values.into_iter().fold(0.0, math::max_magnitude) } else { 0.0 };
+    let mut lanes = WIDTH / N / 2;
+    while lanes > 0 {
+        max = math::max_nan(max, warp::shuffle_xor(max, lanes as u32));
+        lanes /= 2;
+    }
+    max
 }
 
 /// Quantizes f of `rows` rows of `d` elements by blocks of `WIDTH` neighbours; f of zeros is 0. The scales of a row follow those of the row before.

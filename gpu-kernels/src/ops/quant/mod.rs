@@ -21,6 +21,9 @@ pub mod swiglu_quantize_fp8_1x128;
 
 pub(crate) use blocks::{Scale, narrow};
 
+use core::mem::transmute_copy;
+
+use cuda_std::float::Element;
 use cuda_std::math;
 use cuda_std::vector::Pack;
 
@@ -34,4 +37,36 @@ pub(crate) fn round<const N: usize>(x: [f32; N], zero: i32) -> Pack<i8, N> {
 #[inline(always)]
 pub(crate) fn inverse(range: f32, steps: f32) -> f32 {
     if range == 0.0 { 0.0 } else { steps / range }
+}
+
+/// `f` over the registers that hold a pack: elements of 16 bits are compared in pairs, before they are converted.
+#[inline(always)]
+pub(crate) fn fold_registers<T: Element, const N: usize>(pack: Pack<T, N>, first: u32, f: impl Fn(u32, u32) -> u32) -> u32 {
+    let registers = (&raw const pack).cast::<u32>();
+    let mut folded = first;
+    for i in 0..size_of::<Pack<T, N>>() / 4 {
+        // SAFETY: inside the pack, of whose bytes every pattern is a number.
+        folded = f(folded, unsafe { registers.add(i).read_unaligned() });
+    }
+    folded
+}
+
+/// `f` of the values that a register holds.
+#[inline(always)]
+pub(crate) fn of_register<T: Element>(register: u32, f: impl Fn(f32, f32) -> f32) -> f32 {
+    if size_of::<T>() == 4 {
+        return f32::from_bits(register);
+    }
+    // SAFETY: two values of 16 bits, of which every pattern is a number.
+    let [low, high]: [T; 2] = unsafe { transmute_copy(&[register; 2]) };
+    f(low.to_f32(), high.to_f32())
+}
+
+/// The greatest magnitude of a pack; NaN if one is. Of single elements of 16 bits as of others.
+#[inline(always)]
+pub(crate) fn greatest<T: Element, const N: usize>(pack: Pack<T, N>) -> f32 {
+    if size_of::<Pack<T, N>>() < 4 {
+        return pack.to_f32().into_iter().fold(0.0, math::max_magnitude);
+    }
+    of_register::<T>(fold_registers(pack, 0, T::max_magnitude_of_registers), math::max_nan)
 }

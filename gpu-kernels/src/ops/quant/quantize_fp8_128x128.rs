@@ -32,6 +32,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{kernel, math, thread};
 
 use super::blocks::{self, Scale};
+use super::greatest;
 use crate::lanes;
 use crate::rows::{BlockThreads, Threads};
 
@@ -88,10 +89,9 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize, const PACKS: usize>(
     let whole = packed && (tile + 1) * SIDE as u64 <= rows && start + SIDE as u64 <= d;
     let loaded: [Pack<T, N>; PACKS] =
         blocks::load_column(|i| (x.wrapping_add((row(i) * x_stride) as usize), end(i)), column, packed, whole);
-    let mut max = 0.0;
-    for i in 0..PACKS {
-        max = loaded[i].to_f32().into_iter().fold(max, math::max_magnitude);
-    }
+    // Compared in pairs where they have 16 bits, and converted once they are written.
+    let loaded = loaded.map(Pack::forget);
+    let max = loaded.into_iter().map(greatest).fold(0.0, math::max_nan);
     let [max] = BlockThreads::reduce([max], [0.0], 0, |[a], [b]| [math::max_nan(a, b)]);
     let (scale, inverse) = f32::of::<Q>(max);
     if tid == 0 {
@@ -100,6 +100,11 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize, const PACKS: usize>(
     }
     for i in 0..PACKS {
         let narrowed: Pack<Q, N> = blocks::narrow(loaded[i].to_f32().map(|x| x * inverse));
-        blocks::store(narrowed, q.wrapping_add((row(i) * q_stride) as usize), column, end(i), packed);
+        let row_of_q = q.wrapping_add((row(i) * q_stride) as usize);
+        if whole {
+            narrowed.store_streaming(row_of_q.add(column as usize));
+        } else {
+            blocks::store(narrowed, row_of_q, column, end(i), packed);
+        }
     }
 }

@@ -10,14 +10,15 @@
 //! by element.
 //!
 //! # Mapping
-//! Blocks of 128 threads with sixteen neighbours each, along the row by x, and the rows by y and z. Eight lanes share a group and find its greatest, or its least
-//! and its greatest, by shuffles. Eight integers are the digits of one word, to which the zero point is added once.
+//! Blocks of 64 threads, along the row by x, and the rows by y and z. A thread has sixteen neighbours in each half of what its block covers, both under way at
+//! once. Eight lanes share a group and find its greatest, or its least and its greatest: in pairs of 16 bits before these are converted, then by shuffles. A sum
+//! with 1.5 · 2²³ rounds to an integer, and leaves it in the low bits. Eight integers are the digits of one word, to which the zero point is added once.
 //!
 //! # Shared memory
 //! None.
 //!
 //! # Numerics
-//! q in f32: x · (steps / range), rounded to nearest, ties to even. A scale is at least the least normal number, so that neither it nor its inverse loses bits;
+//! q: x · (steps / range), the factor in f32 and the product rounded once, to the nearest integer, ties to even. A scale is at least the least normal number, so that neither it nor its inverse loses bits;
 //! it is that of a group of zeros. With NaN or an infinity in a group, or a range beyond f32's greatest number, the scale is that, and every q the zero point: 8,
 //! or 0 in the asymmetric form.
 //!
@@ -36,24 +37,28 @@ use cuda_std::float::Element;
 use cuda_std::vector::Pack;
 use cuda_std::{kernel, math, thread, warp};
 
-use super::blocks;
+use super::{blocks, fold_registers, greatest, of_register};
 
 /// Threads of a block.
-pub const BLOCK: u32 = blocks::BLOCK;
+pub const BLOCK: u32 = 64;
 /// Elements that share a scale.
 pub const GROUP: usize = 128;
 /// Elements of a row that a block covers.
-pub const PER_BLOCK: usize = BLOCK as usize * PACK;
+pub const PER_BLOCK: usize = BLOCK as usize * PACK * PACKS;
 /// What stands for zero without zero points.
 pub const ZERO: u8 = 8;
 
-/// Elements of a thread.
+/// Neighbours of a thread.
 const PACK: usize = 16;
+/// How often it has as many.
+const PACKS: usize = 2;
 /// Steps from zero to the greatest magnitude, and from the least number to the greatest.
 const SYMMETRIC: f32 = 7.0;
 const ASYMMETRIC: f32 = 15.0;
 /// A word of eight ones.
 const ONES: u32 = 0x1111_1111;
+/// What is added to a small number so that its nearest integer, ties to even, is in its low bits.
+const ROUND: f32 = 12_582_912.0;
 
 /// q, scales and, with `ZEROS`, zero points of `rows` rows of `d` elements.
 ///
@@ -78,37 +83,92 @@ pub unsafe fn quantize_int4<T: Element, const ZEROS: bool>(
     }
     let (x, q) = (x.add((row * x_stride) as usize), q.add((row * q_stride) as usize));
     let [x_packed, q_packed] = [(x as usize).is_multiple_of(16), (q as usize).is_multiple_of(PACK / 2)];
-    let at = (u64::from(thread::block_idx_x()) * u64::from(BLOCK) + u64::from(thread::thread_idx_x())) * PACK as u64;
-    let loaded: Pack<T, PACK> = if x_packed && at + PACK as u64 <= d {
-        Pack::load_nc(x.add(at as usize))
+    let start = u64::from(thread::block_idx_x()) * PER_BLOCK as u64;
+    let at = |i: usize| start + u64::from((thread::thread_idx_x() + i as u32 * BLOCK) * PACK as u32);
+    let whole = x_packed && q_packed && start + PER_BLOCK as u64 <= d;
+    let groups = (row * d.div_ceil(GROUP as u64)) as usize;
+    let (scales, zeros) = (scales.add(groups), zeros.wrapping_add(groups));
+    // Nothing of one form runs into the other, where what is loaded would be taken apart.
+    if whole {
+        let loaded: [Pack<T, PACK>; PACKS] = array::from_fn(|i| Pack::load_nc(x.add(at(i) as usize)));
+        for i in 0..PACKS {
+            let quantized = quantize::<T, ZEROS>(loaded[i]);
+            quantized.store_group::<ZEROS>(scales, zeros, at(i));
+            quantized.bytes().store_streaming(q.add((at(i) / 2) as usize));
+        }
     } else {
-        blocks::load(x, at, d, false)
-    };
-    let values = loaded.to_f32();
-    let (range, below) = if ZEROS { span(values) } else { (greatest(values), 0.0) };
-    let steps = if ZEROS { ASYMMETRIC } else { SYMMETRIC };
-    let range = math::max_nan(range, steps * f32::MIN_POSITIVE);
-    let inverse = steps / range;
-    let zero = if ZEROS { math::round_to_i32(below * inverse) } else { i32::from(ZERO) };
-    if at.is_multiple_of(GROUP as u64) && at < d {
-        let group = (row * d.div_ceil(GROUP as u64) + at / GROUP as u64) as usize;
-        *scales.add(group) = range / steps;
-        if ZEROS {
-            *zeros.add(group) = zero as u8;
+        let loaded: [Pack<T, PACK>; PACKS] = array::from_fn(|i| blocks::load(x, at(i), d, x_packed));
+        for i in 0..PACKS {
+            let quantized = quantize::<T, ZEROS>(loaded[i]);
+            if at(i) < d {
+                quantized.store_group::<ZEROS>(scales, zeros, at(i));
+            }
+            blocks::store(quantized.bytes(), q, at(i) / 2, d.div_ceil(2), q_packed);
         }
     }
-    // NaN is rounded to 0. No other than the greatest can be a step too far: where both ends are rounded up.
-    let code = |x: f32| {
-        let steps = math::round_to_i32(x * inverse);
-        if ZEROS { steps.min(15 - zero) as u32 } else { steps as u32 }
+}
+
+/// What becomes of sixteen neighbours.
+struct Quantized {
+    words: [u32; 2],
+    range: f32,
+    zero: u8,
+}
+
+impl Quantized {
+    /// Writes what a group has, if its first element is the one at `at`.
+    #[inline(always)]
+    unsafe fn store_group<const ZEROS: bool>(&self, scales: *mut f32, zeros: *mut u8, at: u64) {
+        if at.is_multiple_of(GROUP as u64) {
+            let group = (at / GROUP as u64) as usize;
+            *scales.add(group) = self.range / if ZEROS { ASYMMETRIC } else { SYMMETRIC };
+            if ZEROS {
+                *zeros.add(group) = self.zero;
+            }
+        }
+    }
+
+    /// Two integers each.
+    #[inline(always)]
+    fn bytes(&self) -> Pack<u8, { PACK / 2 }> {
+        let [low, high] = self.words.map(u32::to_le_bytes);
+        Pack(array::from_fn(|b| if b < 4 { low[b] } else { high[b - 4] }))
+    }
+}
+
+/// Of those of this lane. Warp-wide.
+#[inline(always)]
+unsafe fn quantize<T: Element, const ZEROS: bool>(pack: Pack<T, PACK>) -> Quantized {
+    let ([above, below], steps) =
+        if ZEROS { (span(pack), ASYMMETRIC) } else { ([of_group(greatest(pack)), 0.0], SYMMETRIC) };
+    let range = math::max_nan(above + below, steps * f32::MIN_POSITIVE);
+    let inverse = steps / range;
+    let finite = range < f32::INFINITY;
+    // An integer above the bits of ROUND.
+    let rounded = |x: f32| math::fma(x, inverse, ROUND).to_bits();
+    let zero = match (ZEROS, finite) {
+        (false, _) => u32::from(ZERO),
+        (true, true) => rounded(below) - ROUND.to_bits(),
+        (true, false) => 0,
     };
-    // Digits may be negative until the zero point is added to each.
-    let word = |first: usize| {
-        (0..8).fold(zero as u32 * ONES, |word, e| word.wrapping_add(code(values[first + e]) << (4 * e))).to_le_bytes()
+    let values = pack.to_f32();
+    // Digits may be negative until the zero point is added to each, and what they are above is taken off.
+    let above_all = (0..8).fold(0u32, |sum, e| sum.wrapping_add(ROUND.to_bits() << (4 * e)));
+    let first = (zero * ONES).wrapping_sub(above_all);
+    let digits = |digit: &dyn Fn(f32) -> u32| {
+        [0, 8].map(|at| (0..8).fold(first, |word, e| word.wrapping_add(digit(values[at + e]) << (4 * e))))
     };
-    let [low, high] = [word(0), word(8)];
-    let bytes: Pack<u8, { PACK / 2 }> = Pack(array::from_fn(|b| if b < 4 { low[b] } else { high[b - 4] }));
-    blocks::store(bytes, q, at / 2, d.div_ceil(2), q_packed);
+    let last = ROUND.to_bits() + ASYMMETRIC as u32 - zero;
+    let words = if !finite {
+        // NaN is rounded to 0, and all else is 0 times as much.
+        [zero * ONES; 2]
+    } else if ZEROS && rounded(above) > last {
+        // Where both ends are rounded up, the greatest is a step too far.
+        digits(&|x| rounded(x).min(last))
+    } else {
+        digits(&rounded)
+    };
+    Quantized { words, range, zero: zero as u8 }
 }
 
 /// The greatest of what the lanes of a group have. Warp-wide.
@@ -122,16 +182,10 @@ unsafe fn of_group(mut max: f32) -> f32 {
     max
 }
 
-/// The greatest magnitude of a group. Warp-wide.
+/// How far a group reaches above 0, and how far below. Warp-wide.
 #[inline(always)]
-unsafe fn greatest(values: [f32; PACK]) -> f32 {
-    of_group(values.into_iter().fold(0.0, math::max_magnitude))
-}
-
-/// How far a group, and 0, reach in all, and how far below 0. Warp-wide.
-#[inline(always)]
-unsafe fn span(values: [f32; PACK]) -> (f32, f32) {
-    let above = of_group(values.into_iter().fold(0.0, math::max_nan));
-    let below = of_group(values.into_iter().fold(0.0, |below, x| math::max_nan(below, -x)));
-    (above + below, below)
+unsafe fn span<T: Element>(pack: Pack<T, PACK>) -> [f32; 2] {
+    let above = of_register::<T>(fold_registers(pack, 0, T::max_nan_of_registers), math::max_nan);
+    let below = of_register::<T>(fold_registers(pack, 0, T::min_nan_of_registers), math::min_nan);
+    [of_group(above), of_group(-below)]
 }

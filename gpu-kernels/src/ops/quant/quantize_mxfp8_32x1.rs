@@ -5,11 +5,12 @@
 //!
 //! # Layout
 //! `x` and `q` are rows of d adjacent elements that may be padded. `scales` is dense, ⌈rows / 32⌉ rows of d. Rows at multiples of a pack are moved by
-//! packs, others element by element.
+//! packs of 8 bytes, others element by element.
 //!
 //! # Mapping
-//! Blocks of eight warps, along the rows by x, and 32 rows a block by y and z. A warp has 32 rows of four packs of 16 bytes: lane l pack l mod 4 of
-//! rows ⌊l / 4⌋, + 8, + 16 and + 24, all in flight at once. Lanes of one column find its greatest by shuffles.
+//! Blocks along the rows by x, and 32 rows a block by y and z. A thread has 8 bytes of each of 32 rows, all in flight at once, so that it finds the greatest of
+//! its columns alone: a warp reads 256 adjacent bytes of a row, and no lane waits for another. Elements of 16 bits are compared in pairs, before they
+//! are converted.
 //!
 //! # Shared memory
 //! None.
@@ -27,36 +28,34 @@
 //! Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0, section 6.3.
 
 use core::array;
+use core::mem::transmute_copy;
 
 use cuda_std::float::Element;
 use cuda_std::fp8::{Float8, f8e8m0};
 use cuda_std::vector::Pack;
-use cuda_std::{kernel, math, thread, warp};
+use cuda_std::{kernel, math, thread};
 
 use super::blocks::{self, Scale};
 use crate::lanes;
 
 /// Threads of a block.
-pub const BLOCK: u32 = 256;
+pub const BLOCK: u32 = 64;
 /// Elements that share a scale.
 pub const HEIGHT: usize = 32;
 
-/// Packs of a row that a warp has.
-const ACROSS: u32 = 4;
-/// Rows of a thread, and how far they are apart.
-const ROWS: usize = 4;
-const APART: u64 = 8;
+/// Bytes of a row that a thread has.
+const BYTES: usize = 8;
 
 /// Columns that a block covers, of elements of that many bytes.
 pub const fn per_block(bytes: usize) -> usize {
-    (BLOCK / 32 * ACROSS) as usize * (16 / bytes)
+    BLOCK as usize * (BYTES / bytes)
 }
 
 /// q and scales of `rows` rows of `d` elements.
 ///
 /// # Safety
 /// `x` is valid for reads and `q` for writes of those rows at their strides, `scales` for writes of a value a block; d and rows are at least 1.
-#[kernel(dtypes(T: float, Q: float8), block = BLOCK, no_spills)]
+#[kernel(dtypes(T: float, Q: float8), block = BLOCK, min_blocks = 10, no_spills)]
 pub unsafe fn quantize_mxfp8_32x1<T: Element, Q: Float8>(
     x: *const T,
     q: *mut Q,
@@ -67,8 +66,8 @@ pub unsafe fn quantize_mxfp8_32x1<T: Element, Q: Float8>(
     q_stride: u64,
 ) {
     match lanes::<T>() {
-        4 => quantize::<T, Q, 4>(x, q, scales, rows, d, x_stride, q_stride),
-        _ => quantize::<T, Q, 8>(x, q, scales, rows, d, x_stride, q_stride),
+        4 => quantize::<T, Q, 2>(x, q, scales, rows, d, x_stride, q_stride),
+        _ => quantize::<T, Q, 4>(x, q, scales, rows, d, x_stride, q_stride),
     }
 }
 
@@ -82,39 +81,56 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize>(
     x_stride: u64,
     q_stride: u64,
 ) {
-    let (block, lane) = (blocks::row_of_grid(), warp::lane_id());
-    let first = block * HEIGHT as u64 + u64::from(lane / ACROSS);
-    if block * HEIGHT as u64 >= rows {
+    let block = blocks::row_of_grid();
+    let first = block * HEIGHT as u64;
+    let column = (u64::from(thread::block_idx_x()) * u64::from(BLOCK) + u64::from(thread::thread_idx_x())) * N as u64;
+    if first >= rows || column >= d {
         return;
     }
-    let start = u64::from(thread::block_idx_x()) * per_block(size_of::<T>()) as u64;
-    let column = start + u64::from((warp::warp_id() * ACROSS + lane % ACROSS) * N as u32);
-    let row = |i: usize| first + i as u64 * APART;
-    // A row that is not there has no elements.
-    let end = |i: usize| if row(i) < rows { d } else { 0 };
+    let x = x.add((first * x_stride + column) as usize);
+    let q = q.add((first * q_stride + column) as usize);
+    let scales = scales.add((block * d + column) as usize);
     let packed = blocks::is_packed::<T, N>(x, x_stride, rows) && blocks::is_packed::<Q, N>(q, q_stride, rows);
-    let whole = packed && (block + 1) * HEIGHT as u64 <= rows && start + per_block(size_of::<T>()) as u64 <= d;
-    let loaded: [Pack<T, N>; ROWS] =
-        blocks::load_column(|i| (x.wrapping_add((row(i) * x_stride) as usize), end(i)), column, packed, whole);
-    let mut max = [0.0; N];
-    for i in 0..ROWS {
-        let values = loaded[i].to_f32();
-        max = array::from_fn(|e| math::max_magnitude(max[e], values[e]));
+    if packed && first + HEIGHT as u64 <= rows && column + N as u64 <= d {
+        return packs::<T, Q, N>(x, q, scales, x_stride as usize, q_stride as usize);
     }
-    let mut apart = ACROSS;
-    while apart < 32 {
-        max = max.map(|max| math::max_nan(max, warp::shuffle_xor(max, apart)));
-        apart *= 2;
+    let count = (rows - first).min(HEIGHT as u64) as usize;
+    for e in 0..(d - column).min(N as u64) as usize {
+        let mut max = 0.0;
+        for i in 0..count {
+            max = math::max_magnitude(max, (*x.add(i * x_stride as usize + e)).to_f32());
+        }
+        let (scale, inverse) = f8e8m0::of::<Q>(max);
+        *scales.add(e) = scale;
+        for i in 0..count {
+            let value = (*x.add(i * x_stride as usize + e)).to_f32() * inverse;
+            [*q.add(i * q_stride as usize + e)] = blocks::narrow([value]).0;
+        }
     }
-    let scaled = max.map(<f8e8m0 as Scale>::of::<Q>);
-    if lane < ACROSS {
-        let scales = scales.add((block * d) as usize);
-        let aligned = (scales as usize + column as usize).is_multiple_of(N);
-        blocks::store(Pack(scaled.map(|(scale, _)| scale)), scales, column, d, aligned);
+}
+
+/// A pack of each of 32 rows.
+#[inline(always)]
+unsafe fn packs<T: Element, Q: Float8, const N: usize>(
+    x: *const T,
+    q: *mut Q,
+    scales: *mut f8e8m0,
+    x_stride: usize,
+    q_stride: usize,
+) {
+    let loaded: [Pack<T, N>; HEIGHT] = array::from_fn(|i| Pack::load_nc_no_allocate(x.add(i * x_stride)));
+    let mut max = [0; BYTES / 4];
+    for pack in loaded {
+        let registers: [u32; BYTES / 4] = transmute_copy(&pack);
+        max = array::from_fn(|i| T::max_magnitude_of_registers(max[i], registers[i]));
     }
-    for i in 0..ROWS {
+    let max: Pack<T, N> = transmute_copy(&max);
+    let scaled = max.to_f32().map(f8e8m0::of::<Q>);
+    let aligned = (scales as usize).is_multiple_of(N);
+    blocks::store(Pack(scaled.map(|(scale, _)| scale)), scales, 0, N as u64, aligned);
+    for i in 0..HEIGHT {
         let values = loaded[i].to_f32();
         let narrowed: Pack<Q, N> = blocks::narrow(array::from_fn(|e| values[e] * scaled[e].1));
-        blocks::store(narrowed, q.wrapping_add((row(i) * q_stride) as usize), column, end(i), packed);
+        narrowed.store_streaming(q.add(i * q_stride));
     }
 }

@@ -16,7 +16,8 @@
 //! The sum of each warp, 128 B.
 //!
 //! # Numerics
-//! Squares as of rms_norm: summed in f32 in a fixed order, r by rsqrt.approx. y stays in f32: one rounding, to q. Scales as of quantize_fp8_1x128.
+//! Squares as of rms_norm: summed in f32 in a fixed order, r by rsqrt.approx. y stays in f32: one rounding, to q. Scales as of quantize_fp8_1x128, their inverses by
+//! rcp.approx.
 //! x · weight comes before r, and must not overflow f32.
 //!
 //! # Cost
@@ -30,9 +31,9 @@
 
 use cuda_std::float::Element;
 use cuda_std::fp8::Float8;
-use cuda_std::{kernel, thread};
+use cuda_std::{kernel, math, thread};
 
-use super::blocks::Narrowed;
+use super::blocks;
 use super::norm_row::NormRow;
 use super::row::{self, Partials};
 use crate::lanes;
@@ -87,10 +88,13 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize, const PACKED: bool>(
 ) {
     let row = NormRow::<T, N, PACKED>::load(x, weight, d);
     row.each_normalized(row.inverse_rms(eps), |place, values| {
-        let block = Narrowed::<Q, f32, N>::of_lanes::<WIDTH>(values, place.inside);
+        let max = blocks::greatest_of_lanes::<N, WIDTH>(values, place.inside);
+        // What y errs by is more than what these do.
+        let max = math::max_nan(max, Q::MAX * f32::MIN_POSITIVE);
+        let inverse = Q::MAX * math::rcp_approx(max);
         if place.at.is_multiple_of(WIDTH as u64) && place.inside {
-            *scales.add((place.at / WIDTH as u64) as usize) = block.scale;
+            *scales.add((place.at / WIDTH as u64) as usize) = max / Q::MAX;
         }
-        row.store(block.values, q, place);
+        row.store(blocks::narrow(values.map(|y| y * inverse)), q, place);
     });
 }

@@ -42,16 +42,26 @@ pub(crate) struct Place {
 pub(crate) struct Row<T, const N: usize, const PACKED: bool> {
     x: *const T,
     held: [Pack<T, N>; HELD],
+    /// Whether all that this warp holds is inside the row, so that nobody has to ask of each pack.
+    whole: bool,
     pub(crate) d: u64,
 }
 
 impl<T: Element, const N: usize, const PACKED: bool> Row<T, N, PACKED> {
     #[inline(always)]
     pub(crate) unsafe fn load(x: *const T, d: u64) -> Self {
-        let row = Self { x, held: [Pack([T::from_f32(0.0); N]); HELD], d };
-        let left = row.left(Self::first());
-        let held = array::from_fn(|i| if PACKED { row.values(Self::held(i, left)) } else { row.held[i] });
-        Self { held, ..row }
+        let row = Self { x, held: [Pack([T::from_f32(0.0); N]); HELD], whole: false, d };
+        if !PACKED {
+            return row;
+        }
+        let whole = row.left(Self::first_of_warp()) >= (HELD * 32 * N) as u32;
+        let held = if whole {
+            array::from_fn(|i| Pack::load_nc_no_allocate(x.add(Self::first() as usize + i * 32 * N)))
+        } else {
+            let left = row.left(Self::first());
+            array::from_fn(|i| row.values(Self::held(i, left)))
+        };
+        Self { held, whole, ..row }
     }
 
     /// Where the packs start that this thread holds. A warp's lie together, so that their addresses differ by constants.
@@ -59,6 +69,12 @@ impl<T: Element, const N: usize, const PACKED: bool> Row<T, N, PACKED> {
     fn first() -> u32 {
         let (warp, lane) = (thread::thread_idx_x() / 32, thread::thread_idx_x() % 32);
         (warp * 32 * HELD as u32 + lane) * N as u32
+    }
+
+    /// The first of them.
+    #[inline(always)]
+    fn first_of_warp() -> u32 {
+        thread::thread_idx_x() / 32 * (32 * HELD * N) as u32
     }
 
     /// How many elements there are from `at` on, or more than any thread holds.
@@ -90,11 +106,17 @@ impl<T: Element, const N: usize, const PACKED: bool> Row<T, N, PACKED> {
             (u64::from(thread::thread_idx_x()) * N as u64, u64::from(thread::block_dim_x()) * N as u64);
         let mut start = 0;
         if PACKED {
-            let lane = thread::thread_idx_x() % 32 * N as u32;
-            let (left, left_of_warp) = (self.left(Self::first()), self.left(Self::first() - lane));
-            for i in 0..HELD {
-                if Self::held(i, left_of_warp).inside {
-                    f(Self::held(i, left), self.held[i].forget().to_f32());
+            if self.whole {
+                for i in 0..HELD {
+                    let at = u64::from(Self::first() + (i * 32 * N) as u32);
+                    f(Place { at, inside: true }, self.held[i].forget().to_f32());
+                }
+            } else {
+                let (left, left_of_warp) = (self.left(Self::first()), self.left(Self::first_of_warp()));
+                for i in 0..HELD {
+                    if Self::held(i, left_of_warp).inside {
+                        f(Self::held(i, left), self.held[i].forget().to_f32());
+                    }
                 }
             }
             start = HELD as u64 * turn;

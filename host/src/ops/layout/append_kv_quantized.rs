@@ -121,7 +121,8 @@ pub fn append_kv_quantized<'a, T: Float, Q: QuantizedElement>(
     }
     let Some(blocks) = grid(&INFO, "k", vectors, gk::VECTORS as usize)? else { return Ok(()) };
     let lanes = gpu_kernels::lanes::<T>();
-    let packed = (d as usize).is_multiple_of(lanes)
+    let packed = d > 0
+        && (d as usize).is_multiple_of(lanes)
         && [&k, &v].into_iter().all(|x| x.rows_aligned(16))
         && [&k_cache, &v_cache].into_iter().all(|x| x.rows_aligned(lanes));
     let strides = |strides: &[usize]| [0, 1, 2].map(|i: usize| strides[i] as u64);

@@ -27,7 +27,7 @@ pub struct QuantizedInt4 {
 /// The rows of `x`, `[rows, d]`, as 4-bit integers, two a byte, and for each 128 of a row what to multiply them with and, if asked for, a zero point.
 ///
 /// Symmetric: scale = max |x| / 7, q = ⌊x / scale⌉ + 8. Asymmetric, over the range \[low, high\] of a group and 0: scale = (high − low) / 15,
-/// zero = −⌊low / scale⌉, q = min(⌊x / scale⌉ + zero, 15). In f32: x · (7 / max), rounded to nearest, ties to even. The lower half of byte i of a row is q
+/// zero = −⌊low / scale⌉, q = min(⌊x / scale⌉ + zero, 15). x · (7 / max) is rounded once, to the nearest integer, ties to even, and the factor is in f32. The lower half of byte i of a row is q
 /// of element 2i, the upper half that of element 2i + 1, or the zero point if there is none: what [`gemm_w4a16`](crate::ops::gemm_w4a16()) multiplies with.
 /// Scales are at least the least normal number, which is that of a group of zeros. In a group with NaN or an infinity, or with a range beyond f32's greatest
 /// number, every q is the zero point, 8 or 0, and the scale NaN or infinite. Rows may be padded. The results are new dense tensors; the work is queued on `stream`.
@@ -265,10 +265,10 @@ impl Grid {
         f64::from(self.range) / f64::from(self.steps)
     }
 
-    /// In f32 as the operator defines it; NaN is no step away.
+    /// By a factor in f32, the product rounded once; NaN is no step away.
     fn steps_to(&self, x: f64) -> f64 {
-        let product = x as f32 * (self.steps / self.range);
-        if product.is_nan() { 0.0 } else { f64::from(product).round_ties_even() }
+        let product = x * f64::from(self.steps / self.range);
+        if product.is_nan() { 0.0 } else { product.round_ties_even() }
     }
 
     fn code(&self, x: f64) -> f64 {
