@@ -41,7 +41,11 @@ pub(crate) fn inverse(range: f32, steps: f32) -> f32 {
 
 /// `f` over the registers that hold a pack: elements of 16 bits are compared in pairs, before they are converted.
 #[inline(always)]
-pub(crate) fn fold_registers<T: Element, const N: usize>(pack: Pack<T, N>, first: u32, f: impl Fn(u32, u32) -> u32) -> u32 {
+pub(crate) fn fold_registers<T: Element, const N: usize>(
+    pack: Pack<T, N>,
+    first: u32,
+    f: impl Fn(u32, u32) -> u32,
+) -> u32 {
     let registers = (&raw const pack).cast::<u32>();
     let mut folded = first;
     for i in 0..size_of::<Pack<T, N>>() / 4 {

@@ -39,7 +39,7 @@ use super::blocks::{self, Scale};
 use crate::lanes;
 
 /// Threads of a block.
-pub const BLOCK: u32 = 64;
+pub const BLOCK: u32 = 128;
 /// Elements that share a scale.
 pub const HEIGHT: usize = 32;
 
@@ -55,7 +55,7 @@ pub const fn per_block(bytes: usize) -> usize {
 ///
 /// # Safety
 /// `x` is valid for reads and `q` for writes of those rows at their strides, `scales` for writes of a value a block; d and rows are at least 1.
-#[kernel(dtypes(T: float, Q: float8), block = BLOCK, min_blocks = 10, no_spills)]
+#[kernel(dtypes(T: float, Q: float8), block = BLOCK, min_blocks = 5, no_spills)]
 pub unsafe fn quantize_mxfp8_32x1<T: Element, Q: Float8>(
     x: *const T,
     q: *mut Q,

@@ -16,8 +16,8 @@
 //! The sum of each warp, 128 B.
 //!
 //! # Numerics
-//! Squares as of rms_norm: summed in f32 in a fixed order, r by rsqrt.approx. y stays in f32: one rounding, to q. Scales as of quantize_fp8_1x128, their inverses by
-//! rcp.approx.
+//! Squares as of rms_norm: summed in f32 in a fixed order, r by rsqrt.approx. y stays in f32: one rounding, to q. Scales as of quantize_fp8_1x128, but
+//! within two roundings, their inverses by rcp.approx.
 //! x · weight comes before r, and must not overflow f32.
 //!
 //! # Cost
@@ -93,7 +93,7 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize, const PACKED: bool>(
         let max = math::max_nan(max, Q::MAX * f32::MIN_POSITIVE);
         let inverse = Q::MAX * math::rcp_approx(max);
         if place.at.is_multiple_of(WIDTH as u64) && place.inside {
-            *scales.add((place.at / WIDTH as u64) as usize) = max / Q::MAX;
+            *scales.add((place.at / WIDTH as u64) as usize) = max * (1.0 / Q::MAX);
         }
         row.store(blocks::narrow(values.map(|y| y * inverse)), q, place);
     });
