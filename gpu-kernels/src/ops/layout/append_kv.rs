@@ -9,8 +9,7 @@
 //! [`runs`](super).
 //!
 //! # Mapping
-//! A thread moves two packs of keys and those of values at the same places, all four under way before these are looked up. Where values lie otherwise
-//! than keys, they take a launch of their own.
+//! A thread moves two packs; z is 0 for keys and 1 for values, which go in one launch where they lie alike.
 //!
 //! # Shared memory
 //! None.
@@ -29,16 +28,16 @@
 //! Pope et al., "Efficiently Scaling Transformer Inference" (arXiv:2211.05102), for the cache; Kwon et al., "Efficient Memory Management
 //! for Large Language Model Serving with PagedAttention" (arXiv:2309.06180), for pages.
 
-use cuda_std::kernel;
+use cuda_std::{kernel, thread};
 
 use super::{BLOCK, load, move_runs, store};
 use crate::div_rem;
 
 /// Writes `runs` runs of `width` packs of `V` words, `tokens` · `heads` a sequence; without `pages` a sequence's page is its number.
-/// `k` and `v`, and their caches, have the same strides; without `v` there are keys alone.
+/// `k` and `v`, and their caches, have the same strides.
 ///
 /// # Safety
-/// `k` and `v`, if not null, are valid for reads of these runs, `k_cache` and `v_cache`, with `v`, for writes of `page_count` pages of `page_size` tokens, at their
+/// `k` and `v` are valid for reads of these runs, `k_cache` and `v_cache` for writes of `page_count` pages of `page_size` tokens, at their
 /// strides; `lengths` for reads of a value a sequence, `pages`, if not null, of `max_pages`. No size is 0, and packs of 16 bytes are
 /// aligned.
 #[kernel(dtypes(W: u16, u32), values(V: 1, 4), where(V == 1 || W == u32), block = BLOCK, no_spills)]
@@ -64,6 +63,7 @@ pub unsafe fn append_kv<W: Copy, const V: usize>(
     place_stride: u64,
     head_stride: u64,
 ) {
+    let (x, cache) = if thread::block_idx_z() == 0 { (k, k_cache) } else { (v, v_cache) };
     let at = |[a, b, c]: [u32; 3], [along_a, along_b, along_c]: [u64; 3], pack: u32| {
         (u64::from(a) * along_a + u64::from(b) * along_b + u64::from(c) * along_c) as usize + pack as usize * V
     };
@@ -73,20 +73,16 @@ pub unsafe fn append_kv<W: Copy, const V: usize>(
         |run, pack| {
             let (rest, head) = div_rem(run, heads);
             let (sequence, token) = div_rem(rest, tokens);
-            let from = at([sequence, token, head], [x_sequence, x_token, x_head], pack);
-            let of_k = load::<W, V>(k.add(from));
-            let of_v = if v.is_null() { of_k } else { load::<W, V>(v.add(from)) };
-            ([of_k, of_v], [sequence, token, head])
-        },
-        // Places are found while what is new is under way.
-        |_, pack, ([of_k, of_v], [sequence, token, head])| {
             let sizes = [page_size, page_count, max_pages];
-            if let Some([page, place]) = place_of(sequence, token, lengths, pages, sizes) {
-                let to = at([page, place, head], [page_stride, place_stride, head_stride], pack);
-                store(of_k, k_cache.add(to));
-                if !v.is_null() {
-                    store(of_v, v_cache.add(to));
-                }
+            place_of(sequence, token, lengths, pages, sizes).map(|[page, place]| {
+                let from = x.add(at([sequence, token, head], [x_sequence, x_token, x_head], pack));
+                let to = cache.add(at([page, place, head], [page_stride, place_stride, head_stride], pack));
+                (load::<W, V>(from), to)
+            })
+        },
+        |_, _, found| {
+            if let Some((words, to)) = found {
+                store(words, to);
             }
         },
     );

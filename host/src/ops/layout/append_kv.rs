@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cuda_std::launch::DevicePtr;
+use cuda_std::launch::{DevicePtr, Dim3};
 use gpu_kernels::ops::layout::append_kv as gk;
 
 use super::{Runs, by_word};
@@ -125,22 +125,23 @@ fn append<T: Float>(
     let [k, v] = [k.ptr(stream)?, v.ptr(stream)?];
     let [k_cache, v_cache] = [k_cache.ptr_mut(stream)?, v_cache.ptr_mut(stream)?];
     by_word!(runs, size_of::<T>(), [2: u16, 4: u32] => |W, V| {
-        let launch = |[x, y]: [_; 2], [x_cache, y_cache]: [_; 2], strides: ([u64; 3], [u64; 3])| {
+        let launch = |[x, y]: [_; 2], [x_cache, y_cache]: [_; 2], strides: ([u64; 3], [u64; 3]), tensors: u32| {
             let ([sequence, token, head], [page, place, cache_head]) = strides;
             let args = (
                 x, y, x_cache, y_cache, lengths, table, runs.count, runs.width, new, heads, page_size, pages, max_pages,
                 sequence, token, head, page, place, cache_head,
             );
+            let grid = Dim3::new(runs.grid.x, runs.grid.y, tensors);
             // SAFETY: the tensors are live and hold these sizes at these strides, the caches are borrowed mutably, the kernel bounds
             // lengths and pages, and packs are taken only where they are aligned and whole.
-            unsafe { stream.launch::<gk::AppendKv<W, V>>(runs.grid, args) }
+            unsafe { stream.launch::<gk::AppendKv<W, V>>(grid, args) }
         };
         let (k, v, k_cache, v_cache) = (k.cast::<W>(), v.cast::<W>(), k_cache.cast::<W>(), v_cache.cast::<W>());
         if of_k == of_v {
-            launch([k, v], [k_cache, v_cache], of_k)
+            launch([k, v], [k_cache, v_cache], of_k, 2)
         } else {
-            launch([k, DevicePtr::null()], [k_cache, k_cache], of_k)?;
-            launch([v, DevicePtr::null()], [v_cache, v_cache], of_v)
+            launch([k, k], [k_cache, k_cache], of_k, 1)?;
+            launch([v, v], [v_cache, v_cache], of_v, 1)
         }
     })
 }
