@@ -91,6 +91,9 @@ fn share_read(op: &dyn Operator, case: &Case) -> f64 {
     bytes(&inputs) as f64 / (bytes(&inputs) + bytes(&outputs)).max(1) as f64
 }
 
+/// Accesses of eight bytes that, one a row and all under way at once, do as well as some of sixteen.
+const MANY: usize = 32;
+
 /// Bytes of traffic that take a microsecond.
 const NEXT_TO_NOTHING: u64 = 4 << 20;
 
@@ -114,8 +117,11 @@ fn what_memory_bounds_moves_sixteen_bytes_at_a_time() {
             [("ld.global", read > 0.4), ("st.global", read < 0.6)].into_iter().filter(|c| c.1).collect();
         // For both architectures, but not every kernel: an operator may have one for rows that start anywhere.
         let wide = |ptx: &str, access: &str| {
-            let parts = |line: &str| line.contains(access) && (line.contains(".v4.") || line.contains(".v2.b64"));
-            ptx.lines().any(parts)
+            let count = |parts: &[&str]| {
+                let has = |line: &&str| line.contains(access) && parts.iter().any(|part| line.contains(part));
+                ptx.lines().filter(has).count()
+            };
+            count(&[".v4.", ".v2.b64"]) > 0 || count(&[".v2.b32"]) >= MANY
         };
         let count = images.iter().filter(|(_, ptx)| mostly.iter().all(|(access, _)| wide(ptx, access))).count();
         assert!(count >= 2, "{}: {count} of {} kernels", op.info().name, images.len());
