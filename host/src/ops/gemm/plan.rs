@@ -1,7 +1,7 @@
 //! Which kernel a product is computed by: how wide the tiles of the Hopper path are, unless `warpsmith tune` has found what is faster.
 
 use gpu_kernels::ops::gemm::Problem;
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, WIDTHS};
 
 use super::operand::{Lies, Major};
 use crate::ops::model::OpInfo;
@@ -53,12 +53,28 @@ pub(crate) fn columns(multiprocessors: u32, sizes: [usize; 3], widths: &[u32]) -
 ///
 /// Rows fill tiles, columns the narrowest that holds them all; k has to be cut only where there are tiles for less than a third of the multiprocessors. On
 /// an H200 (k = 8192) tiles take 0.88 to 0.93 as long with 48 and 64 columns of 8192 rows and more, 0.83 with 128, but 1.04 to 1.16 with 16 and, of 2048
-/// rows, 1.18 and more with any. Of few rows and many columns most of a tile stays empty.
+/// rows, 1.18 and more with any.
 pub(crate) fn of_few_columns(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<u32> {
     let tiles = m.div_ceil((CLUSTER * BLOCK_M) as usize);
     let narrowest = WIDTHS.into_iter().rev().find(|width| *width as usize >= n)?;
     let is_full = n > 32 && m > n && tiles.saturating_mul(3) >= (multiprocessors / CLUSTER) as usize;
     is_full.then_some(narrowest)
+}
+
+/// Rows of tiles of swapped operands, whose 256 other rows are columns of C, for a product of few rows and many columns, `[m, n]`; and whether there are
+/// tiles for a third of the multiprocessors.
+///
+/// Rows fill the narrowest tiles that hold them all, or two of the narrowest if there are too few. On an H200 tiles then take 0.88 to 0.94 as long as cutting k
+/// with 32 to 64 rows of 8192 columns and more, and 0.79 to 0.84 with 96 and 128, but 1.01 to 1.07 with 16 and, with tiles for less than a third, 1.12 and more.
+pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u32, bool)> {
+    let [_, least] = SWAPPED;
+    let are_enough = |rows: u32| {
+        let tiles = n.div_ceil((CLUSTER * BLOCK_M) as usize).saturating_mul(m.div_ceil(rows as usize));
+        tiles.saturating_mul(3) >= (multiprocessors / CLUSTER) as usize
+    };
+    let narrowest = SWAPPED.into_iter().rev().find(|rows| *rows as usize >= m)?;
+    let rows = if are_enough(narrowest) { narrowest } else { least };
+    (n > m).then_some((rows, are_enough(rows)))
 }
 
 /// Rounds of tiles of so many columns.
@@ -89,5 +105,14 @@ mod tests {
         assert_eq!([columns(8192, 64), columns(8192, 65), columns(28672, 33)], [Some(64), Some(128), Some(64)]);
         assert_eq!([columns(8192, 32), columns(4096, 64), columns(64, 8192), columns(0, 0)], [None; 4]);
         assert_eq!(columns(usize::MAX, 257), None);
+    }
+
+    #[test]
+    fn few_rows_fill_tiles_of_swapped_operands() {
+        let rows = |m, n| super::of_few_rows(132, [m, n]);
+        assert_eq!([rows(64, 8192), rows(65, 8192), rows(17, 28672)], [(64, true), (128, true), (64, true)].map(Some));
+        assert_eq!([rows(64, 4096), rows(96, 4096), rows(96, 2048)], [(64, false), (64, true), (64, false)].map(Some));
+        assert_eq!([rows(129, 8192), rows(64, 64), rows(0, 0), rows(usize::MAX, 1)], [None; 4]);
+        assert_eq!(rows(1, usize::MAX), Some((64, true)));
     }
 }
