@@ -9,7 +9,8 @@
 //! # Mapping
 //! As [`gemm`](super::gemm), both operands K-major. gelu and silu are x·σ of a polynomial, whose coefficients are arguments; relu and the identity have
 //! a least result. Which of the two it is, is decided for eight sums of a thread at a time, so that one kernel does for all. A thread reads the residual of
-//! its own sums, in pairs of columns.
+//! its own sums, in pairs of columns. Few rows are computed of swapped operands, as [`gemm`](super::gemm)'s: then the bias belongs to the rows of the sums, and
+//! the residual is read element by element.
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm).
@@ -35,7 +36,7 @@ use cuda_std::kernel;
 use cuda_std::launch::TensorMap;
 
 use super::Problem;
-use super::epilogue::Linear;
+use super::epilogue::{Linear, Swapped};
 use super::hopper::{self, CLUSTER, Halves, Matrices, shared_bytes};
 use super::mma::{self, Shared};
 
@@ -93,4 +94,30 @@ pub unsafe fn linear_hopper<T: Half, const N: u32>(
     let epilogue = Linear::of(&problem, activation, bias, (residual, residual_stride));
     let of = Matrices { a: x_map, b: weight_map, c_map: y_map, c: y, problem, store };
     hopper::run_by::<Halves<T, false, false>, T, _, N>(of, epilogue);
+}
+
+/// The same of few rows, by tiles of `N` rows and 256 columns of y: operands are swapped, as [`gemm_swapped`](super::gemm::hopper::gemm_swapped)'s.
+///
+/// # Safety
+/// As for [`gemm_swapped`](super::gemm::hopper::gemm_swapped); `bias` and `residual` as for [`linear_mma`].
+#[kernel(
+    dtypes(T: half), values(N: 128, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    shared = { shared_bytes(N) }, arch = "sm_90a", no_spills
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn linear_swapped<T: Half, const N: u32>(
+    weight_map: &TensorMap,
+    x_map: &TensorMap,
+    y_map: &TensorMap,
+    y: *mut T,
+    problem: Problem,
+    store: u32,
+    bias: *const T,
+    residual: *const T,
+    residual_stride: u64,
+    activation: u32,
+) {
+    let epilogue = Linear::of(&problem, activation, bias, (residual, residual_stride));
+    let of = Matrices { a: weight_map, b: x_map, c_map: y_map, c: y, problem, store };
+    hopper::run_by::<Halves<T, false, false>, T, _, N>(of, Swapped(epilogue));
 }

@@ -7,7 +7,7 @@ use gpu_kernels::ops::gemm::linear as gk;
 use half::{bf16, f16};
 
 pub use super::epilogue::{Activation, Epilogue};
-use super::operand::fits_hopper;
+use super::operand::{fits_hopper, store_of_case};
 use super::product::{Path, Problem};
 use crate::dispatch;
 use crate::ops::model::*;
@@ -107,10 +107,12 @@ fn launch<T: Float + Half>(
             // SAFETY: the maps and y describe live tensors of these sizes, y is borrowed mutably, and bias and residual have these sizes where
             // they are there.
             unsafe {
-                match columns {
-                    64 => stream.launch::<gk::LinearHopper<T, 64>>(grid, args),
-                    128 => stream.launch::<gk::LinearHopper<T, 128>>(grid, args),
-                    192 => stream.launch::<gk::LinearHopper<T, 192>>(grid, args),
+                match (path, columns) {
+                    (Path::Swapped, 64) => stream.launch::<gk::LinearSwapped<T, 64>>(grid, args),
+                    (Path::Swapped, _) => stream.launch::<gk::LinearSwapped<T, 128>>(grid, args),
+                    (_, 64) => stream.launch::<gk::LinearHopper<T, 64>>(grid, args),
+                    (_, 128) => stream.launch::<gk::LinearHopper<T, 128>>(grid, args),
+                    (_, 192) => stream.launch::<gk::LinearHopper<T, 192>>(grid, args),
                     _ => stream.launch::<gk::LinearHopper<T, { hopper::BLOCK_N }>>(grid, args),
                 }
             }
@@ -130,11 +132,13 @@ fn launch<T: Float + Half>(
 }
 
 /// The variants' names, and their tiles' columns.
-const NAMED: [(&str, (Path, u32)); 5] = [
+const NAMED: [(&str, (Path, u32)); 7] = [
     ("hopper", (Path::Hopper, 256)),
     ("hopper_192", (Path::Hopper, 192)),
     ("hopper_128", (Path::Hopper, 128)),
     ("hopper_64", (Path::Hopper, 64)),
+    ("swapped_128", (Path::Swapped, 128)),
+    ("swapped_64", (Path::Swapped, 64)),
     ("mma", (Path::Mma, 0)),
 ];
 
@@ -160,7 +164,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[ParamInfo::choice(ACTIVATION, "none", Activation::NAMES, "what the sums go through")],
     dtypes: &[DType::F16, DType::BF16],
-    kernels: &[gk::LINEAR_MMA, gk::LINEAR_HOPPER],
+    kernels: &[gk::LINEAR_MMA, gk::LINEAR_HOPPER, gk::LINEAR_SWAPPED],
     variants: &[
         Variant {
             name: "hopper",
@@ -187,10 +191,22 @@ static INFO: OpInfo = OpInfo {
             launch: |stream, args, params| run(stream, args, params, Some(NAMED[3].1)),
         },
         Variant {
+            name: "swapped_128",
+            doc: "tiles of 128 columns with x and weight swapped, 256 columns of y by 128 rows: what is picked for 65 to 128 rows of many columns, if rows of y too are at multiples of 16 bytes",
+            applies: fits_swapped,
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[4].1)),
+        },
+        Variant {
+            name: "swapped_64",
+            doc: "the same by 64 rows: what is picked for 33 to 64",
+            applies: fits_swapped,
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[5].1)),
+        },
+        Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
             applies: |_, _| true,
-            launch: |stream, args, params| run(stream, args, params, Some(NAMED[4].1)),
+            launch: |stream, args, params| run(stream, args, params, Some(NAMED[6].1)),
         },
     ],
 };
@@ -198,6 +214,14 @@ static INFO: OpInfo = OpInfo {
 /// Whether the Hopper path can run the case on such a device.
 fn fits(device: &DeviceInfo, case: &Case) -> bool {
     fits_hopper(device, case, case.dtype, ["x", "weight"], ["rows", "out", "in"])
+}
+
+/// The same with operands swapped.
+fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
+    let Ok([rows, out]) = case.dims(["rows", "out"]) else {
+        return false;
+    };
+    fits(device, case) && store_of_case(case, "y", case.dtype, &[rows, out], 0.0) != hopper::DIRECT
 }
 
 fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, by: Option<(Path, u32)>) -> Result<()> {
@@ -228,6 +252,7 @@ impl Operator for Linear {
             through(production(8192, 4096, 14336, " relu").only(&[]), "relu").timed_only(),
             production(8192, 14336, 4096, " bias residual").timed_only(),
             through(production(512, 4096, 4096, " bias gelu").only(&["bias"]), "gelu").timed_only(),
+            through(production(64, 8192, 8192, " bias gelu").only(&["bias"]), "gelu"),
             through(production(2432, 2432, 2432, " bias gelu").only(&["bias"]), "gelu").timed_only(),
         ];
         for &dtype in INFO.dtypes {
@@ -257,6 +282,8 @@ impl Operator for Linear {
                 through(Case::boundary(&INFO, dtype, dims(16, 16, 24)), "relu").values("bias", Values::Specials),
             ]);
         }
+        // More tiles of swapped operands than the simulated GPU has clusters.
+        cases.push(through(Case::odd(&INFO, DType::BF16, dims(72, 136, 1288)), "silu"));
         // Blocks of the Hopper path that take several tiles.
         cases.push(through(Case::odd(&INFO, DType::F16, dims(304, 200, 520)), "gelu"));
         cases

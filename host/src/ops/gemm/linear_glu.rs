@@ -92,7 +92,7 @@ fn launch<T: Float + Half>(
         Path::Mma => Path::Mma,
         _ if up.lies.fits_tma() == Some(Major::K) => path,
         Path::Fastest => Path::Mma,
-        Path::Hopper => {
+        _ => {
             let wanted = "rows of up that are not empty and lie at multiples of 16 bytes";
             return Err(INFO.param_error("variant", "hopper", wanted));
         }

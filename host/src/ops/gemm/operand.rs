@@ -156,29 +156,75 @@ impl Tiling {
         sizes: &gk::Problem,
         block_n: u32,
     ) -> Result<Self> {
-        let gk::Problem { m, n, batch, beta, c: [c_product, ldc], .. } = *sizes;
         let a_map = a.map(stream, a_major, hopper::BLOCK_M)?;
         let b_map = b.map(stream, b_major, block_n / hopper::CLUSTER)?;
-        // The copy engine drops what lies outside a tensor in units of 16 bytes.
-        let whole = |stride: u64| stride.is_multiple_of(16 / size_of::<C>() as u64);
-        let tiled = c.alignment() >= 16 && whole(u64::from(n)) && (m < 2 || whole(ldc)) && whole(c_product);
-        let store = match beta {
-            0.0 if tiled => hopper::TILES,
-            1.0 if tiled && size_of::<C>() == 4 => hopper::ADD,
-            _ => hopper::DIRECT,
-        };
+        let store = store(c, sizes);
         // An unused map still has to be a map.
-        let c_map = if store == hopper::DIRECT {
-            a_map
-        } else {
-            let dims = [n, m, batch].map(u64::from);
-            let boxed = [hopper::slab_columns::<C>(), hopper::STORE_M];
-            tile_map::<C>(stream, c.ptr_mut(stream)?.addr(), dims, [ldc, c_product], boxed)?
-        };
-        let tiles = m.div_ceil(hopper::CLUSTER * hopper::BLOCK_M) as usize * n.div_ceil(block_n) as usize;
-        let grid = grid(stream, tiles.saturating_mul(batch as usize));
+        let c_map = if store == hopper::DIRECT { a_map } else { map_of_c(stream, c, sizes)? };
+        let grid = grid(stream, tiles([sizes.m, sizes.n], sizes.batch, block_n));
         Ok(Self { maps: [a_map, b_map, c_map], store, grid })
     }
+
+    /// Of the products of the swapped operands, both K-major, whose tiles have `block_m` rows of C: the maps are B's, A's and C's, which TMA has to store.
+    pub(super) fn swapped<A: Dtype, B: Dtype, C: Dtype>(
+        stream: &Stream,
+        (a, b): (&Operand<'_, A>, &Operand<'_, B>),
+        c: &mut ViewMut<'_, C>,
+        sizes: &gk::Problem,
+        block_m: u32,
+    ) -> Result<Self> {
+        let b_map = b.map(stream, Major::K, hopper::BLOCK_M)?;
+        let a_map = a.map(stream, Major::K, block_m / hopper::CLUSTER)?;
+        let store = store(c, sizes);
+        let grid = grid(stream, tiles([sizes.n, sizes.m], sizes.batch, block_m));
+        Ok(Self { maps: [b_map, a_map, map_of_c(stream, c, sizes)?], store, grid })
+    }
+}
+
+/// The product of the swapped operands.
+pub(super) fn swapped(sizes: &gk::Problem) -> gk::Problem {
+    gk::Problem { a: sizes.b, b: sizes.a, m: sizes.n, n: sizes.m, ..*sizes }
+}
+
+/// How a C leaves.
+pub(super) fn store<C: Dtype>(c: &ViewMut<'_, C>, sizes: &gk::Problem) -> u32 {
+    let gk::Problem { m, n, beta, c: strides, .. } = *sizes;
+    store_of(size_of::<C>(), c.alignment(), [m, n].map(u64::from), strides, beta)
+}
+
+/// The same of a case, whose C of that type is called `name`.
+pub(super) fn store_of_case(case: &Case, name: &str, dtype: DType, shape: &[usize], beta: f32) -> u32 {
+    let arrangement = case.arrangement(name);
+    let strides = arrangement.strides(shape);
+    let rank = shape.len();
+    let apart = [if rank > 2 { strides[0] as u64 } else { 0 }, strides[rank - 2] as u64];
+    let alignment = 256 + arrangement.offset * dtype.size();
+    store_of(dtype.size(), alignment, [shape[rank - 2] as u64, shape[rank - 1] as u64], apart, beta)
+}
+
+/// The same of m rows of n elements of `size` bytes, by the distances of products and rows.
+fn store_of(size: usize, alignment: usize, [m, n]: [u64; 2], [product, row]: [u64; 2], beta: f32) -> u32 {
+    // The copy engine drops what lies outside a tensor in units of 16 bytes.
+    let whole = |stride: u64| stride.is_multiple_of(16 / size as u64);
+    let tiled = alignment.is_multiple_of(16) && whole(n) && (m < 2 || whole(row)) && whole(product);
+    match beta {
+        0.0 if tiled => hopper::TILES,
+        1.0 if tiled && size == 4 => hopper::ADD,
+        _ => hopper::DIRECT,
+    }
+}
+
+/// The descriptor of what a consumer stores at a time of a C that TMA takes.
+fn map_of_c<C: Dtype>(stream: &Stream, c: &mut ViewMut<'_, C>, sizes: &gk::Problem) -> Result<TensorMap> {
+    let gk::Problem { m, n, batch, c: [product, row], .. } = *sizes;
+    let boxed = [hopper::slab_columns::<C>(), hopper::STORE_M];
+    tile_map::<C>(stream, c.ptr_mut(stream)?.addr(), [n, m, batch].map(u64::from), [row, product], boxed)
+}
+
+/// Tiles of `block_n` columns of so many products.
+fn tiles([m, n]: [u32; 2], batch: u32, block_n: u32) -> usize {
+    let of_one = m.div_ceil(hopper::CLUSTER * hopper::BLOCK_M) as usize * n.div_ceil(block_n) as usize;
+    of_one.saturating_mul(batch as usize)
 }
 
 /// Blocks for so many tiles of a cluster: as many as run at a time, or fewer.

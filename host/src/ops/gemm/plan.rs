@@ -1,7 +1,7 @@
 //! Which kernel a product is computed by: how wide the tiles of the Hopper path are, unless `warpsmith tune` has found what is faster.
 
 use gpu_kernels::ops::gemm::Problem;
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, WIDTHS};
 
 use super::operand::{Lies, Major};
 use crate::ops::model::OpInfo;
@@ -53,12 +53,17 @@ pub(crate) fn columns(multiprocessors: u32, sizes: [usize; 3], widths: &[u32]) -
 ///
 /// Rows fill tiles, columns the narrowest that holds them all; k has to be cut only where there are tiles for less than a third of the multiprocessors. On
 /// an H200 (k = 8192) tiles take 0.88 to 0.93 as long with 48 and 64 columns of 8192 rows and more, 0.83 with 128, but 1.04 to 1.16 with 16 and, of 2048
-/// rows, 1.18 and more with any. Of few rows and many columns most of a tile stays empty.
+/// rows, 1.18 and more with any.
 pub(crate) fn of_few_columns(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<u32> {
     let tiles = m.div_ceil((CLUSTER * BLOCK_M) as usize);
     let narrowest = WIDTHS.into_iter().rev().find(|width| *width as usize >= n)?;
     let is_full = n > 32 && m > n && tiles.saturating_mul(3) >= (multiprocessors / CLUSTER) as usize;
     is_full.then_some(narrowest)
+}
+
+/// The same of few rows and many columns: rows of the tiles of swapped operands, whose 256 other rows are columns of C.
+pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<u32> {
+    of_few_columns(multiprocessors, [n, m]).filter(|rows| SWAPPED.contains(rows))
 }
 
 /// Rounds of tiles of so many columns.
@@ -89,5 +94,8 @@ mod tests {
         assert_eq!([columns(8192, 64), columns(8192, 65), columns(28672, 33)], [Some(64), Some(128), Some(64)]);
         assert_eq!([columns(8192, 32), columns(4096, 64), columns(64, 8192), columns(0, 0)], [None; 4]);
         assert_eq!(columns(usize::MAX, 257), None);
+        let rows = |m, n| super::of_few_rows(132, [m, n]);
+        assert_eq!([rows(64, 8192), rows(128, 8192), rows(33, 28672)], [Some(64), Some(128), Some(64)]);
+        assert_eq!([rows(32, 8192), rows(64, 4096), rows(192, 8192), rows(8192, 64)], [None; 4]);
     }
 }

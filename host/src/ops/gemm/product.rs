@@ -4,7 +4,7 @@ use cuda_std::launch::{DevicePtr, DevicePtrMut, TensorMap};
 use gpu_kernels::ops::gemm as gk;
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
-use super::operand::{Major, Operand, Tiling};
+use super::operand::{self, Major, Operand, Tiling};
 use super::{note_work, plan, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Bound, OpInfo};
@@ -20,6 +20,8 @@ pub(super) enum Path {
     Fastest,
     /// TMA and wgmma.
     Hopper,
+    /// The same with operands swapped.
+    Swapped,
     /// mma.sync.
     Mma,
 }
@@ -100,20 +102,33 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         [&self.a.lies, &self.b.lies].iter().all(|lies| lies.fits_tma() == Some(Major::K))
     }
 
-    /// The path and the columns of its tiles: those of these that were found fastest, if they take the operands; else what takes them, by tiles
+    /// Whether they can be swapped there: TMA stores C.
+    fn fits_swapped(&self) -> bool {
+        self.fits_hopper() && operand::store(&self.c, &self.sizes) != hopper::DIRECT
+    }
+
+    /// The path and the columns of its tiles, or their rows if operands are swapped: those of these that were found fastest, if they take the operands; else what takes them, by tiles
     /// that fill rounds of the device's multiprocessors best.
     pub(super) fn choice(&self, stream: &Stream, named: &[(&str, (Path, u32))]) -> (Path, u32) {
         let (dtypes, lies) = ([A::DTYPE, B::DTYPE, C::DTYPE], [&self.a.lies, &self.b.lies]);
-        let takes = |path| path == Path::Mma || self.fits_hopper() && stream.device().supports_hopper();
+        let is_hopper = stream.device().supports_hopper();
+        let takes = |path| match path {
+            Path::Mma => true,
+            Path::Swapped => is_hopper && self.fits_swapped(),
+            _ => is_hopper && self.fits_hopper(),
+        };
         let tuned = plan::tuned(stream, self.info, dtypes, &self.sizes, lies, named).filter(|(path, _)| takes(*path));
         tuned.unwrap_or_else(|| {
-            let gk::Problem { m, n, .. } = self.sizes;
+            let [m, n] = [self.sizes.m, self.sizes.n].map(|size| size as usize);
             let of = stream.device().info().multiprocessors;
-            (Path::Fastest, plan::columns(of, [1, m as usize, n as usize], &hopper::WIDTHS))
+            let swapped = plan::of_few_rows(of, [m, n]).filter(|_| takes(Path::Swapped));
+            let planned = || (Path::Fastest, plan::columns(of, [1, m, n], &hopper::WIDTHS));
+            swapped.map_or_else(planned, |rows| (Path::Swapped, rows))
         })
     }
 
-    /// Launches one of the kernels: `hopper`, whose tiles have `block_n` columns, or `mma`, told whether operands are packed.
+    /// Launches one of the kernels: `hopper`, whose tiles have `block_n` columns, which if operands are swapped takes them so, or `mma`, told whether operands
+    /// are packed.
     pub(super) fn launch(
         mut self,
         stream: &Stream,
@@ -128,9 +143,21 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
             let wanted = format!("rows of {a} and {b} that are not empty and lie at multiples of 16 bytes");
             return Err(self.info.param_error("variant", "hopper", wanted));
         }
+        if path == Path::Swapped && !self.fits_swapped() {
+            let [a, b, c] = self.names;
+            let wanted = format!("rows of {a}, {b} and {c} that are not empty and lie at multiples of 16 bytes");
+            return Err(self.info.param_error("variant", "swapped", wanted));
+        }
         let Some(blocks) = self.blocks else { return Ok(()) };
         let gk::Problem { m, n, k, .. } = self.sizes;
         let work = [self.count, m, n, k];
+        if path == Path::Swapped {
+            let Tiling { maps: [b, a, c_map], store, grid } =
+                Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, block_n)?;
+            let c = self.c.ptr_mut(stream)?;
+            note_work(Bound::Tensor(A::DTYPE), work);
+            return hopper(grid, (b, a, c_map, c, operand::swapped(&self.sizes), store));
+        }
         if path == Path::Hopper || path == Path::Fastest && fits && stream.device().supports_hopper() {
             let majors = [Major::K; 2];
             let Tiling { maps: [a, b, c_map], store, grid } =

@@ -5,11 +5,11 @@ use cuda_std::kernel;
 use cuda_std::launch::TensorMap;
 
 use super::super::Problem;
-use super::super::epilogue::Factor;
+use super::super::epilogue::{Factor, Swapped};
 use super::super::hopper::{self, Halves, Matrices};
 
 pub use super::super::hopper::{
-    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, PANEL, STAGE_BYTES, STORE_M, THREADS, TILES, WIDTHS, shared_bytes,
+    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, PANEL, STAGE_BYTES, STORE_M, SWAPPED, THREADS, TILES, WIDTHS, shared_bytes,
     slab_columns,
 };
 
@@ -41,4 +41,26 @@ pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: boo
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
     hopper::run_by::<Halves<T, A_MN, B_MN>, C, _, N>(of, Factor::of(problem.alpha, scale));
+}
+
+/// The same of few rows, as Cᵀ = Bᵀ·Aᵀ: columns of C are the 256 rows of a tile and rows of C its `N` columns. `a_map`, `b_map` and `problem` are those of the swapped
+/// operands, both K-major; C, `c_map` included, is as it is and not transposed.
+///
+/// # Safety
+/// As for [`gemm_hopper`], and `store` is [`TILES`] or [`ADD`].
+#[kernel(
+    dtypes(T: half, C: float), values(N: 128, 64), where(C == T || C == f32),
+    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(N) }, arch = "sm_90a", no_spills
+)]
+pub unsafe fn gemm_swapped<T: Half, C: Element, const N: u32>(
+    a_map: &TensorMap,
+    b_map: &TensorMap,
+    c_map: &TensorMap,
+    c: *mut C,
+    scale: *const f32,
+    problem: Problem,
+    store: u32,
+) {
+    let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
+    hopper::run_by::<Halves<T, false, false>, C, _, N>(of, Swapped(Factor::of(problem.alpha, scale)));
 }

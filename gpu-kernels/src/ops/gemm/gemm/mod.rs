@@ -11,7 +11,8 @@
 //!
 //! # Mapping
 //! [`hopper`]: clusters of two blocks walk tiles of 256 rows and 256, 192, 128 or 64 columns; a producer warpgroup and two consumers of 64 rows a block.
-//! [`skinny`]: clusters of four blocks take 128 rows of the longer side, and share k. [`pad`] copies operands that lie between packs. [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
+//! Few rows take the same tiles of the swapped operands, Cᵀ = Bᵀ·Aᵀ: 256 columns of C by 128 or 64 rows, transposed on their way through shared memory
+//! ([`gemm_swapped`](hopper::gemm_swapped)). [`skinny`]: clusters of four blocks take 128 rows of the longer side, and share k. [`pad`] copies operands that lie between packs. [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
 //!
 //! # Shared memory
 //! [`hopper`]: 4 stages × (128 + 256) × 64 elements + 4 × 8 KiB for the epilogue + barriers = 229 440 B, one block a
@@ -22,8 +23,8 @@
 //! f32 and C is rounded once, to nearest even. NaN and infinities propagate as in the sum.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs a product against 2·(m·k + k·n + m·n) bytes: bound by the tensor cores once m and n pass a few hundred, and before, in
-//! [`skinny`], by memory. A tile of
+//! 2·m·n·k FLOPs a product against 2·(m·k + k·n + m·n) bytes: bound by the tensor cores once m and n pass a few hundred, and before by memory,
+//! which tiles and [`skinny`] read the longer operand from once. A tile of
 //! 256 × 256 loads (256 + 256)·2 bytes from L2 for every 2·256·256 FLOPs of a k, 128 FLOP/B. mma.sync reaches some 350 TFLOP/s of an H200,
 //! half of what wgmma does. Whole rounds of tiles are paid for: 66 at a time on 132 multiprocessors, each as long as it is wide.
 //!

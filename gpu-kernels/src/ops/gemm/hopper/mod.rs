@@ -48,6 +48,8 @@ pub const BLOCK_M: u32 = 128;
 pub const BLOCK_N: u32 = 256;
 /// Columns that it can have. Fewer leave less of the last round of tiles unused.
 pub const WIDTHS: [u32; 4] = [BLOCK_N, 192, 128, 64];
+/// Rows of C that tiles of swapped operands have, whose [`CLUSTER`] · [`BLOCK_M`] rows are columns of C.
+pub const SWAPPED: [u32; 2] = [128, 64];
 /// Depth of a stage in bytes: a row of the widest swizzle.
 pub const STAGE_BYTES: u32 = 128;
 /// Rows and columns of a panel of 16-bit elements.

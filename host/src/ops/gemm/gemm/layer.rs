@@ -1,12 +1,12 @@
 //! The product of a linear layer in bf16, C = A·Bᵀ: one instance of [`gemm`](super::gemm()).
 
-use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::bf16;
 
-use super::super::operand::{fits_tma, gains_from_copies, lies};
+use super::super::operand::{self, fits_tma, gains_from_copies, lies, store_of_case};
 use super::operator::kernels;
 use super::problem::{Path, Problem};
 use super::skinny;
@@ -92,13 +92,14 @@ static INFO: OpInfo = OpInfo {
     kernels: &[
         kernels(GEMM_MMA, true, false),
         kernels(GEMM_HOPPER, true, false),
+        kernels(GEMM_SWAPPED, true, false),
         kernels(GEMM_SKINNY, true, false),
         GEMM_PAD,
     ],
     variants: &[
         Variant {
             name: "skinny",
-            doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns, unless many rows and more than 32 columns fill tiles",
+            doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns, unless more than 32 of them fill tiles",
             applies: fits_skinny,
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny)),
         },
@@ -127,6 +128,18 @@ static INFO: OpInfo = OpInfo {
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(64))),
         },
         Variant {
+            name: "swapped_128",
+            doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows: what is picked for 65 to 128 rows of many columns, if rows of c too are at multiples of 16 bytes",
+            applies: fits_swapped,
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Swapped(128))),
+        },
+        Variant {
+            name: "swapped_64",
+            doc: "the same by 64 rows: what is picked for 33 to 64",
+            applies: fits_swapped,
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Swapped(64))),
+        },
+        Variant {
             name: "padded",
             doc: "one of these after copies of operands whose rows lie between packs of 16 bytes: what is picked for these from 2²⁸ multiply-adds on",
             applies: fits_padded,
@@ -148,6 +161,15 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     };
     let fits = |name, rows| fits_tma(case, name, case.dtype, &[rows, k], false).is_some();
     device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", m) && fits("b", n)
+}
+
+/// Whether it can with operands swapped.
+fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
+    let Ok([m, n, _]) = case.dims(["m", "n", "k"]) else {
+        return false;
+    };
+    operand::fits_hopper(device, case, case.dtype, ["a", "b"], ["m", "n", "k"])
+        && store_of_case(case, "c", case.dtype, &[m, n], 0.0) != DIRECT
 }
 
 /// Whether there are operands that copies would be made of.
@@ -189,8 +211,13 @@ impl Operator for GemmBf16 {
             (8, 8192, 8192),
             (16, 8192, 8192),
             (32, 8192, 8192),
+            (48, 8192, 8192),
             (64, 8192, 8192),
+            (96, 8192, 8192),
             (128, 8192, 8192),
+            (64, 28672, 8192),
+            (64, 2048, 8192),
+            (64, 4096, 4096),
             (16, 28672, 8192),
             (16, 8192, 28672),
             (16, 4096, 4096),
@@ -233,6 +260,8 @@ impl Operator for GemmBf16 {
             Case::boundary(&INFO, bf16, dims(40, 17, 2048)),
             Case::boundary(&INFO, bf16, dims(64, 136, 1544)),
             Case::boundary(&INFO, bf16, dims(128, 264, 1544)),
+            // More tiles of swapped operands than the simulated GPU has clusters, with stages of the next begun while one is stored.
+            Case::boundary(&INFO, bf16, dims(72, 1288, 136)),
         ]);
         cases
     }

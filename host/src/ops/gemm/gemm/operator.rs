@@ -2,13 +2,13 @@
 
 use cuda_std::float::Half;
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::{bf16, f16};
 
-use super::super::operand::{fits_tma, gains_from_copies, lies};
+use super::super::operand::{Major, fits_tma, gains_from_copies, lies, store_of_case};
 use super::problem::{Path, Problem, Scalar, Shapes};
 use super::skinny;
 use crate::dispatch;
@@ -58,7 +58,7 @@ pub(super) const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: boo
 
 const SKINNY: Variant = Variant {
     name: "skinny",
-    doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major, unless many rows and more than 32 columns fill tiles",
+    doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major, unless more than 32 of them fill tiles",
     applies: fits_skinny,
     launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny)),
 };
@@ -86,6 +86,18 @@ const HOPPER_64: Variant = Variant {
     applies: fits_hopper,
     launch: |stream, args, params| launch(stream, args, params, Some(Path::Hopper(64))),
 };
+const SWAPPED_128: Variant = Variant {
+    name: "swapped_128",
+    doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows: what is picked for 65 to 128 rows of many columns, both K-major, if c is stored by TMA",
+    applies: fits_swapped,
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Swapped(128))),
+};
+const SWAPPED_64: Variant = Variant {
+    name: "swapped_64",
+    doc: "the same by 64 rows: what is picked for 33 to 64",
+    applies: fits_swapped,
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Swapped(64))),
+};
 const PADDED: Variant = Variant {
     name: "padded",
     doc: "one of these after copies of operands that do not lie in packs: what is picked for these from 2²⁸ multiply-adds on",
@@ -107,11 +119,13 @@ pub(super) static INFO: OpInfo = facts(
         kernels(GEMM_MMA, true, false),
         kernels(GEMM_HOPPER, false, false),
         kernels(GEMM_HOPPER, true, false),
+        kernels(GEMM_SWAPPED, false, false),
+        kernels(GEMM_SWAPPED, true, false),
         kernels(GEMM_SKINNY, false, false),
         kernels(GEMM_SKINNY, true, false),
         GEMM_PAD,
     ],
-    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, PADDED, MMA],
+    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, SWAPPED_128, SWAPPED_64, PADDED, MMA],
 );
 
 pub(super) static TO_F32: OpInfo = facts(
@@ -122,11 +136,13 @@ pub(super) static TO_F32: OpInfo = facts(
         kernels(GEMM_MMA, true, true),
         kernels(GEMM_HOPPER, false, true),
         kernels(GEMM_HOPPER, true, true),
+        kernels(GEMM_SWAPPED, false, true),
+        kernels(GEMM_SWAPPED, true, true),
         kernels(GEMM_SKINNY, false, true),
         kernels(GEMM_SKINNY, true, true),
         GEMM_PAD,
     ],
-    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, PADDED, MMA],
+    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, SWAPPED_128, SWAPPED_64, PADDED, MMA],
 );
 
 /// A form of the operator in the registry.
@@ -189,6 +205,23 @@ fn fits_skinny(device: &DeviceInfo, case: &Case) -> bool {
         fits_tma(case, "b", case.dtype, &shape(batch, [k, n]), true),
     ];
     skinny::fits(device, batch, [m, n], majors)
+}
+
+/// Whether the Hopper path can with operands swapped.
+fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
+    let (Ok([batch, m, n, k]), Ok(beta)) = (case.dims(["batch", "m", "n", "k"]), case.params.f32("beta")) else {
+        return false;
+    };
+    let majors = [
+        fits_tma(case, "a", case.dtype, &shape(batch, [m, k]), false),
+        fits_tma(case, "b", case.dtype, &shape(batch, [k, n]), true),
+    ];
+    let of_c = if case.params.info().name == TO_F32.name { DType::F32 } else { case.dtype };
+    device.compute_capability == (9, 0)
+        && m > 0
+        && n > 0
+        && majors == [Some(Major::K); 2]
+        && store_of_case(case, "c", of_c, &shape(batch, [m, n]), beta) != DIRECT
 }
 
 /// Whether there are operands that copies would be made of.

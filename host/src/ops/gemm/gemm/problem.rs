@@ -5,7 +5,7 @@ use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::gemm as gk;
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
-use super::super::operand::{Major, Operand, Tiling};
+use super::super::operand::{self, Major, Operand, Tiling};
 use super::super::{note_work, plan, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Bound, OpInfo};
@@ -92,18 +92,22 @@ pub(super) enum Path {
     Skinny,
     /// Tiles of so many columns.
     Hopper(u32),
+    /// Tiles of so many rows, of swapped operands.
+    Swapped(u32),
     Padded,
     Mma,
 }
 
 impl Path {
     /// The variants' names.
-    const NAMED: [(&'static str, Self); 7] = [
+    const NAMED: [(&'static str, Self); 9] = [
         ("skinny", Self::Skinny),
         ("hopper", Self::Hopper(256)),
         ("hopper_192", Self::Hopper(192)),
         ("hopper_128", Self::Hopper(128)),
         ("hopper_64", Self::Hopper(64)),
+        ("swapped_128", Self::Swapped(128)),
+        ("swapped_64", Self::Swapped(64)),
         ("padded", Self::Padded),
         ("mma", Self::Mma),
     ];
@@ -165,6 +169,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         match path.or_else(|| self.tuned(stream)).unwrap_or_else(|| self.planned(stream)) {
             Path::Skinny => self.launch_skinny(stream),
             Path::Hopper(columns) => self.launch_hopper(stream, columns),
+            Path::Swapped(rows) => self.launch_swapped(stream, rows),
             Path::Padded => self.launch_padded(stream),
             Path::Mma => self.launch_mma(stream),
         }
@@ -178,25 +183,29 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let takes = match path {
             Path::Skinny => hopper && self.fits_skinny(),
             Path::Hopper(_) => hopper && self.fits_hopper().is_some(),
+            Path::Swapped(_) => hopper && self.fits_swapped(),
             Path::Padded => self.fits_padded(),
             Path::Mma => true,
         };
         takes.then_some(path)
     }
 
-    /// On Hopper the path for few rows or columns, unless tiles are full of the former, then the one that reaches twice what mma.sync does.
+    /// On Hopper the path for few rows or columns, unless tiles are full of them, then the one that reaches twice what mma.sync does.
     fn planned(&self, stream: &Stream) -> Path {
         match stream.device().supports_hopper() {
-            true if self.fits_skinny() => self.of_few_columns(stream).map_or(Path::Skinny, Path::Hopper),
+            true if self.fits_skinny() => self.of_few(stream).unwrap_or(Path::Skinny),
             true if self.fits_hopper().is_some() => Path::Hopper(self.columns(stream)),
             _ if self.is_worth_padding() => Path::Padded,
             _ => Path::Mma,
         }
     }
 
-    fn of_few_columns(&self, stream: &Stream) -> Option<u32> {
+    /// Tiles that few rows or columns fill.
+    fn of_few(&self, stream: &Stream) -> Option<Path> {
         let sizes = [self.sizes.m, self.sizes.n].map(|size| size as usize);
-        plan::of_few_columns(stream.device().info().multiprocessors, sizes)
+        let of = stream.device().info().multiprocessors;
+        let rows = || plan::of_few_rows(of, sizes).filter(|_| self.fits_swapped());
+        plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(|| rows().map(Path::Swapped))
     }
 
     /// Columns of the tiles that fill rounds of the device's multiprocessors best.
@@ -240,6 +249,36 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
                 (Major::K, Major::Mn) => stream.launch::<hopper::GemmHopper<T, C, false, true, N>>(grid, args),
                 (Major::Mn, Major::K) => stream.launch::<hopper::GemmHopper<T, C, true, false, N>>(grid, args),
                 (Major::Mn, Major::Mn) => stream.launch::<hopper::GemmHopper<T, C, true, true, N>>(grid, args),
+            }
+        }
+    }
+
+    /// Whether operands can be swapped: they lie along k, and TMA stores C. From registers, columns of the sums would be written, and read where β asks for it,
+    /// an element of a row at a time.
+    fn fits_swapped(&self) -> bool {
+        matches!(self.fits_hopper(), Some((Major::K, Major::K)))
+            && operand::store(&self.c, &self.sizes) != hopper::DIRECT
+    }
+
+    /// By tiles of so many rows of C and 256 of its columns.
+    fn launch_swapped(mut self, stream: &Stream, rows: u32) -> Result<()> {
+        if self.sizes.batch == 0 {
+            return Ok(());
+        }
+        if !self.fits_swapped() {
+            let wanted = "k > 0, rows of a, columns of b and rows of c contiguous and at multiples of 16 bytes, and beta 0, or 1 for c in f32";
+            return Err(self.info.param_error("variant", "swapped", wanted));
+        }
+        let Tiling { maps: [b_map, a_map, c_map], store, grid } =
+            Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, rows)?;
+        let sizes = operand::swapped(&self.sizes);
+        let args = (b_map, a_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes, store);
+        self.note_work();
+        // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
+        unsafe {
+            match rows {
+                64 => stream.launch::<hopper::GemmSwapped<T, C, 64>>(grid, args),
+                _ => stream.launch::<hopper::GemmSwapped<T, C, 128>>(grid, args),
             }
         }
     }

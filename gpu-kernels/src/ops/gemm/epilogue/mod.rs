@@ -1,5 +1,7 @@
 //! What becomes of sums before they are rounded and stored: a type, which both paths compile into their kernels.
 
+mod swapped;
+
 use core::array;
 
 use cuda_std::float::{Element, Half};
@@ -7,6 +9,8 @@ use cuda_std::vector::Pack;
 
 use super::super::activation::{gelu, silu, times_sigmoid};
 use super::{Problem, linear};
+
+pub(super) use self::swapped::Swapped;
 
 /// What a sum is held in.
 pub(super) trait Sum: Copy {
@@ -53,6 +57,9 @@ pub(super) trait Epilogue: Copy {
 
     /// Whether a result is made of two sums, of which a thread has all the first before all the second.
     const PAIRED: bool = false;
+
+    /// Whether the operands are swapped, so that rows of the sums are columns of C.
+    const SWAPPED: bool = false;
 
     /// What is made of the two.
     #[inline(always)]

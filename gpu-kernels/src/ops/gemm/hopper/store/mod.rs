@@ -1,5 +1,7 @@
 //! The epilogue: how a consumer's accumulators become its part of C.
 
+mod swapped;
+
 use core::{array, mem};
 
 use cuda_std::float::Element;
@@ -63,6 +65,8 @@ macro_rules! four_times {
     }};
 }
 
+use four_times;
+
 /// A part of C whose sums are to be stored: what its first columns need is being read.
 pub(in super::super) struct Part<'a, C, E: Epilogue> {
     output: &'a Output<'a, C, E>,
@@ -124,7 +128,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 i += 1;
             }
         }
-        if self.end.is_none() && self.output.store == DIRECT {
+        if !E::SWAPPED && self.end.is_none() && self.output.store == DIRECT {
             four_times!(|block| {
                 if block < Self::blocks(R) {
                     self.store_direct(acc, block as u32 * AHEAD);
@@ -141,7 +145,11 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                             self.output.epilogue.read(self.rows, self.column + columns + AHEAD),
                         );
                     }
-                    self.store_tiles(acc, columns, read);
+                    if E::SWAPPED {
+                        self.store_swapped(acc, columns, read);
+                    } else {
+                        self.store_tiles(acc, columns, read);
+                    }
                 }
             });
         }

@@ -1,0 +1,79 @@
+//! What becomes of the sums of swapped operands.
+
+use core::array;
+
+use cuda_std::float::Half;
+
+use super::{Epilogue, Factor, Four, Linear, each};
+
+/// What another does, of sums of the swapped operands: a row of them is a column of C.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Swapped<E>(pub(in super::super) E);
+
+impl Epilogue for Swapped<Factor> {
+    type Row = ();
+    type Read = ();
+
+    const SWAPPED: bool = true;
+
+    #[inline(always)]
+    fn factor(&self) -> f32 {
+        self.0.factor()
+    }
+
+    #[inline(always)]
+    unsafe fn row(&self, _: u32) {}
+
+    #[inline(always)]
+    unsafe fn read<const N: usize>(&self, _: [(); 2], _: u32) -> [(); N] {
+        [(); N]
+    }
+
+    #[inline(always)]
+    unsafe fn apply<const N: usize>(&self, _: [(); 2], _: u32, _: [(); N], sums: [Four<f32>; N]) -> [Four<f32>; N] {
+        sums
+    }
+}
+
+/// The bias is the sums' rows', and neighbours of the residual lie in different rows of it: it is read element by element.
+impl<T: Half> Epilogue for Swapped<Linear<T>> {
+    /// The bias, and the first of the column of the residual, or null.
+    type Row = (f32, *const T);
+    type Read = Four<T>;
+
+    const SWAPPED: bool = true;
+
+    #[inline(always)]
+    unsafe fn row(&self, row: u32) -> (f32, *const T) {
+        let Self(Linear { bias, residual, last_row, .. }) = *self;
+        let at = row.min(last_row) as usize;
+        let bias = if bias.is_null() { 0.0 } else { (*bias.add(at)).to_f32() };
+        (bias, if residual.is_null() { residual } else { residual.add(at) })
+    }
+
+    #[inline(always)]
+    unsafe fn read<const N: usize>(&self, rows: [(f32, *const T); 2], column: u32) -> [Four<T>; N] {
+        let Self(Linear { residual, residual_stride, last_column, .. }) = *self;
+        if residual.is_null() {
+            return [[[T::from_f32(0.0); 2]; 2]; N];
+        }
+        let at = |column: u32| (u64::from(column.min(last_column)) * residual_stride) as usize;
+        array::from_fn(|i| {
+            let columns = [column + 8 * i as u32, column + 8 * i as u32 + 1].map(at);
+            rows.map(|(_, first)| columns.map(|at| *first.add(at)))
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn apply<const N: usize>(
+        &self,
+        rows: [(f32, *const T); 2],
+        _: u32,
+        read: [Four<T>; N],
+        sums: [Four<f32>; N],
+    ) -> [Four<f32>; N] {
+        let x: [Four<f32>; N] = each(|i, half, e| sums[i][half][e] + rows[half].0);
+        let y = self.0.activation.apply(x);
+        each(|i, half, e| y[i][half][e] + read[i][half][e].to_f32())
+    }
+}
