@@ -198,7 +198,7 @@ static INFO: OpInfo = OpInfo {
         },
         Variant {
             name: "swapped_64",
-            doc: "the same by 64 rows: what is picked for 33 to 64",
+            doc: "the same by 64 rows: what is picked for up to 64, or where tiles of 128 are too few",
             applies: fits_swapped,
             launch: |stream, args, params| run(stream, args, params, Some(NAMED[5].1)),
         },

@@ -121,9 +121,10 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         tuned.unwrap_or_else(|| {
             let [m, n] = [self.sizes.m, self.sizes.n].map(|size| size as usize);
             let of = stream.device().info().multiprocessors;
+            // However few tiles there are: nothing here cuts k, and of operands as they are a tile of 256 rows would stay empty for the most part.
             let swapped = plan::of_few_rows(of, [m, n]).filter(|_| takes(Path::Swapped));
             let planned = || (Path::Fastest, plan::columns(of, [1, m, n], &hopper::WIDTHS));
-            swapped.map_or_else(planned, |rows| (Path::Swapped, rows))
+            swapped.map_or_else(planned, |(rows, _)| (Path::Swapped, rows))
         })
     }
 

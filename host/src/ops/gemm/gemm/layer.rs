@@ -99,7 +99,7 @@ static INFO: OpInfo = OpInfo {
     variants: &[
         Variant {
             name: "skinny",
-            doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns, unless more than 32 of them fill tiles",
+            doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns, unless more than 16 rows or 32 columns fill tiles",
             applies: fits_skinny,
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny)),
         },
@@ -135,7 +135,7 @@ static INFO: OpInfo = OpInfo {
         },
         Variant {
             name: "swapped_64",
-            doc: "the same by 64 rows: what is picked for 33 to 64",
+            doc: "the same by 64 rows: what is picked for 17 to 64, or where tiles of 128 are too few",
             applies: fits_swapped,
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Swapped(64))),
         },

@@ -58,7 +58,7 @@ pub(super) const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: boo
 
 const SKINNY: Variant = Variant {
     name: "skinny",
-    doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major, unless more than 32 of them fill tiles",
+    doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major, unless more than 16 rows or 32 columns fill tiles",
     applies: fits_skinny,
     launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny)),
 };
@@ -94,7 +94,7 @@ const SWAPPED_128: Variant = Variant {
 };
 const SWAPPED_64: Variant = Variant {
     name: "swapped_64",
-    doc: "the same by 64 rows: what is picked for 33 to 64",
+    doc: "the same by 64 rows: what is picked for 17 to 64, or where tiles of 128 are too few",
     applies: fits_swapped,
     launch: |stream, args, params| launch(stream, args, params, Some(Path::Swapped(64))),
 };

@@ -204,8 +204,12 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     fn of_few(&self, stream: &Stream) -> Option<Path> {
         let sizes = [self.sizes.m, self.sizes.n].map(|size| size as usize);
         let of = stream.device().info().multiprocessors;
-        let rows = || plan::of_few_rows(of, sizes).filter(|_| self.fits_swapped());
-        plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(|| rows().map(Path::Swapped))
+        let rows = || {
+            // Cutting k has kernels of its own for up to 16.
+            let are_worth = |(_, are_enough): &(u32, bool)| *are_enough && self.sizes.m > 16 && self.fits_swapped();
+            plan::of_few_rows(of, sizes).filter(are_worth).map(|(rows, _)| Path::Swapped(rows))
+        };
+        plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows)
     }
 
     /// Columns of the tiles that fill rounds of the device's multiprocessors best.
