@@ -6,10 +6,15 @@ use warpsmith::{BackendKind, Device, Float8, Tensor, bf16, f8e4m3, f8e5m2, kerne
 
 /// The kernel of a square product of 2048 rows and next to no depth, and its blocks.
 fn launched(device: &Device) -> (String, u32) {
+    launched_by(device, [2048; 2])
+}
+
+/// Those of a product of `m` rows and `n` columns.
+fn launched_by(device: &Device, [m, n]: [usize; 2]) -> (String, u32) {
     let stream = device.stream().unwrap();
-    let a = Tensor::<bf16>::zeros(&stream, [2048, 8]).unwrap();
+    let [a, b] = [m, n].map(|rows| Tensor::<bf16>::zeros(&stream, [rows, 8]).unwrap());
     let simulator = device.simulator().unwrap();
-    let (result, profiles) = simulator.profile(|| ops::gemm_bf16(&stream, &a, &a));
+    let (result, profiles) = simulator.profile(|| ops::gemm_bf16(&stream, &a, &b));
     result.unwrap();
     let [profile] = &profiles[..] else { panic!("{profiles:?}") };
     assert_eq!(profile.grid[1..], [1, 1]);
@@ -34,6 +39,22 @@ fn kernels_and_grids_are_those_of_the_model() {
     assert_eq!(launched(&shared), (widest.to_owned(), 8));
     assert_ne!(sim::open(&GpuModel::H100).unwrap(), shared);
     assert_eq!(Device::open_backend(BackendKind::Sim).unwrap(), shared);
+}
+
+#[test]
+fn few_rows_and_few_columns_take_tiles_that_they_fill() {
+    if kernels::not_built().is_some() {
+        return;
+    }
+    let device = sim::open(&GpuModel::H100).unwrap();
+    let kernel = |m, n| launched_by(&device, [m, n]);
+    assert_eq!(kernel(64, 5888), ("gemm_swapped_bf16_bf16_n64".to_owned(), 46));
+    assert_eq!(kernel(128, 5888), ("gemm_swapped_bf16_bf16_n128".to_owned(), 46));
+    assert_eq!(kernel(5888, 64), ("gemm_hopper_bf16_bf16_a_mn0_b_mn0_n64".to_owned(), 46));
+    // Rows of C that are no whole number of 16 bytes, few tiles, and few rows in them.
+    for [m, n] in [[64, 5889], [64, 2048], [16, 5888]] {
+        assert!(kernel(m, n).0.starts_with("gemm_skinny_bf16_bf16"), "{m} x {n}");
+    }
 }
 
 /// Every value of an 8-bit float, every middle between two and the nearest f32 to either side of it, in blocks whose scale is 1.

@@ -66,7 +66,7 @@ fn a_choice_of_tiles_is_followed() {
         launched(&stream, || ops::linear(&stream, &x, &x, Epilogue::new()).unwrap()).1
     };
     let mut seen = Vec::new();
-    for variant in ["hopper", "hopper_192", "hopper_128", "hopper_64", "mma"] {
+    for variant in ["hopper", "hopper_192", "hopper_128", "hopper_64", "swapped_128", "swapped_64", "mma"] {
         choose(&device, folder.path(), &[("linear", of(136), variant), ("gemm_bf16", of(136), variant)]);
         seen.push((linear(136), product(&stream, 136, 0).1));
     }
@@ -86,7 +86,7 @@ fn what_a_product_cannot_take_is_left_to_the_plan() {
         choose(&device, folder.path(), &[("gemm_bf16", of(136), variant)]);
         assert_eq!(product(&stream, 136, 0), planned[0], "{variant}");
     }
-    for variant in ["skinny", "hopper", "hopper_64"] {
+    for variant in ["skinny", "hopper", "hopper_64", "swapped_64"] {
         choose(&device, folder.path(), &[("gemm_bf16", between, variant)]);
         assert_eq!(product(&stream, 136, 1), planned[1], "{variant}");
     }
