@@ -50,7 +50,10 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 }
                 slab += 1;
             }
-            tma::commit_group();
+            // A group for what both buffers hold: the next wait is for both.
+            if count == 2 || first == 1 || columns + AHEAD == AHEAD * Self::blocks(R) as u32 {
+                tma::commit_group();
+            }
         }
     }
 
