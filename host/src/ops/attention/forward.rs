@@ -4,7 +4,7 @@ use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple, weights};
-use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
@@ -259,6 +259,7 @@ pub(super) static INFO: OpInfo = OpInfo {
         weights::ATTENTION_WEIGHTS,
         GEMM_MMA,
         GEMM_HOPPER,
+        GEMM_SWAPPED,
         GEMM_SKINNY,
         GEMM_PAD,
     ],

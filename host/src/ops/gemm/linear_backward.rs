@@ -3,7 +3,7 @@
 use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::columns::{COLUMN_SUMS, COLUMNS, ColumnSums};
-use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
@@ -173,7 +173,15 @@ static INFO: OpInfo = OpInfo {
     params: &[ParamInfo::bool(ACCUMULATE, false, "whether dweight and dbias are added to")],
     dtypes: &[DType::F16, DType::BF16],
     // Sums of columns are in f32, which is listed first.
-    kernels: &[GEMM_MMA, GEMM_HOPPER, GEMM_SKINNY, GEMM_PAD, gk::LINEAR_BACKWARD_BIAS, COLUMN_SUMS.split_at(1).0],
+    kernels: &[
+        GEMM_MMA,
+        GEMM_HOPPER,
+        GEMM_SWAPPED,
+        GEMM_SKINNY,
+        GEMM_PAD,
+        gk::LINEAR_BACKWARD_BIAS,
+        COLUMN_SUMS.split_at(1).0,
+    ],
     variants: &[],
 };
 

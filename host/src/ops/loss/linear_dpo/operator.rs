@@ -1,7 +1,7 @@
 //! What the loss says of itself.
 
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
@@ -42,6 +42,7 @@ const PARAMS: &[ParamInfo] = {
 const KERNELS: &[&[Instance]] = &[
     GEMM_MMA,
     GEMM_HOPPER,
+    GEMM_SWAPPED,
     GEMM_SKINNY,
     GEMM_PAD,
     ce::CROSS_ENTROPY,

@@ -1,7 +1,7 @@
 //! What the operators say of themselves.
 
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
@@ -29,7 +29,8 @@ const TEMPERATURE: ParamInfo = ParamInfo::float("temperature", 1.0, "what the lo
 const MEMORY: ParamInfo = ParamInfo::int("memory", 1 << 30, "bytes of logits at a time");
 const FACTOR: ParamInfo = ParamInfo::float("factor", 1.0, "what gradients are multiplied by");
 
-const KERNELS: &[&[Instance]] = &[GEMM_MMA, GEMM_HOPPER, GEMM_SKINNY, GEMM_PAD, gk::ENTROPY, gk::ENTROPY_CLUSTER];
+const KERNELS: &[&[Instance]] =
+    &[GEMM_MMA, GEMM_HOPPER, GEMM_SWAPPED, GEMM_SKINNY, GEMM_PAD, gk::ENTROPY, gk::ENTROPY_CLUSTER];
 
 pub(super) static FORWARD: OpInfo = OpInfo {
     name: "linear_entropy",

@@ -1,6 +1,6 @@
 //! What the operator says of itself.
 
-use gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER;
+use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
@@ -38,6 +38,7 @@ pub(super) static INFO: OpInfo = OpInfo {
     kernels: &[
         GEMM_MMA,
         GEMM_HOPPER,
+        GEMM_SWAPPED,
         GEMM_SKINNY,
         GEMM_PAD,
         ce::CROSS_ENTROPY,
