@@ -51,6 +51,7 @@ fn warpsim(args: &[&str]) -> (i32, String, String) {
 fn launches_share_buffers_and_leave_files() {
     let file = folder().join("scaled.npy");
     let save = format!("x={}", file.display());
+    let tensors = folder().join("scaled.safetensors");
     let (code, out, err) = warpsim(&[
         "--kernel",
         "scale",
@@ -68,12 +69,18 @@ fn launches_share_buffers_and_leave_files() {
         "x:3",
         "--save",
         &save,
+        "--save",
+        &format!("x={}", tensors.display()),
     ]);
     // ((k · 2 + 1) / 2) + 1
     assert_eq!((code, out.as_str()), (0, "x: -3 2.5 3.5\n"), "{err}");
     let data = std::fs::read(&file).unwrap();
     assert!(data.starts_with(b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (64,), }"));
     assert_eq!((data.len(), &data[128 + 4..128 + 8]), (128 + 256, &2.5f32.to_le_bytes()[..]));
+    let header = br#"{"x":{"dtype":"F32","shape":[64],"data_offsets":[0,256]}}"#;
+    let named = std::fs::read(&tensors).unwrap();
+    assert!(named[8..].starts_with(header), "{}", String::from_utf8_lossy(&named[8..]));
+    assert_eq!(named[named.len() - 256..], data[128..]);
     // And back.
     let read = format!("x:f32[64]=@{}", file.display());
     let again = ["--kernel", "scale", "--block", "64", "--arg", &read, "--arg", "1", "--print", "x:2"];

@@ -39,6 +39,8 @@ const REFUSED: &[&str] = &[
     "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%x1, {%r2, %r3}], [%r5], {%h1};",
     "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%x1, {%r2, %r3, %r4, %r6}], [%r5], {%h1};",
     "cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes [%r1], [%x1, {%r2, %r3, %r4}], [%r5], {%h1};",
+    "cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [%r1], [%x1, {%r2, %r3, %r4, %r5, %r6}], [%r7];",
+    "cp.async.bulk.prefetch.tensor.3d.L2.global.im2col::w::128 [%x1, {%r2, %r3, %r4}], {%h1, %h2};",
     "tensormap.replace.tile.global_address.global.b1024.b32 [%x1], %r2;",
     "atom.global.add.b128 %q1, [%x1], %q2;",
     "fma.rn.oob.f16 %h1, %h2, %h3, %h4;",

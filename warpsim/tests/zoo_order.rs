@@ -188,6 +188,36 @@ fn atomics_are_over_before_plain_reads() {
 }
 
 #[test]
+fn an_atomic_does_not_hide_its_thread_s_plain_write() {
+    let body = "mov.u32 %r6, %ctaid.x; setp.eq.u32 %p3, %r6, 0; and.pred %p3, %p3, %p1;\n@%p3 st/*here*/.global.u32 [%rd2], 7;\n\
+                @%p1 red.global.add.u32 [%rd2], 1;";
+    check((1, 2, 32), &[Kind::GlobalRace], body, &[".relaxed.gpu"]);
+    let body = "and.b32 %r6, %r1, 31; setp.eq.u32 %p2, %r6, 0;\n@%p1 st.shared.u32 [%r3], 7;\n/*here*/\n@%p2 red.shared.add.u32 [%r3], 1;";
+    check((1, 1, 64), &[Kind::SharedRace], body, &["bar.sync 0;"]);
+}
+
+#[test]
+fn registers_are_renamed_behind_a_wgmma_fence_and_not_written() {
+    let body = |late: &str| {
+        format!(
+            "mov.u32 %r6, %r2;\nL: add.u32 %r7, %r3, %r6; st.shared.u32 [%r7], 0; add.u32 %r6, %r6, 512; setp.lt.u32 %p2, %r6, 4096; @%p2 bra L;\n\
+             fence.proxy.async.shared::cta; bar.sync 0;\nmov.u64 %rd4, 0x4000001000080000; mov.u64 %rd5, 0x4000001000080080;\n\
+             cvt.rn.f32.u32 %f7, %r1; mov.f32 %f2, %f7; mov.f32 %f3, %f7; mov.f32 %f4, %f7;\nwgmma.fence.sync.aligned;\n{late}\n\
+             wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {{%f1,%f2,%f3,%f4}}, %rd4, %rd5, 1, 1, 1;\n\
+             wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n@%p1 st.global.f32 [%rd2], %f1;"
+        )
+    };
+    for o in all_options() {
+        let clean = found(&kernel(1, &body("mov.f32 %f1, %f7;")), 1, 128, &o);
+        assert!(clean.is_empty(), "{}", clean[0]);
+        for late in ["mov.f32 %f1, 0f00000000;", "add.f32 %f7, %f7, %f7; mov.f32 %f1, %f7;", "add.f32 %f1, %f7, %f7;"] {
+            let caught = found(&kernel(1, &body(late)), 1, 128, &o);
+            assert!(caught.iter().any(|f| f.kind == Kind::AsyncRace), "{late}");
+        }
+    }
+}
+
+#[test]
 fn wgmma_takes_registers_over_at_a_fence_and_gives_them_back_at_a_wait() {
     let body = "mov.u32 %r6, %r2;\nL: add.u32 %r7, %r3, %r6; st.shared.u32 [%r7], 0; add.u32 %r6, %r6, 512; setp.lt.u32 %p2, %r6, 4096; @%p2 bra L;\n\
                 fence.proxy.async.shared::cta; bar.sync 0;\nmov.u64 %rd4, 0x4000001000080000; mov.u64 %rd5, 0x4000001000080080;\n\

@@ -96,6 +96,13 @@ impl GStamp {
     fn is(self, mark: u64) -> bool {
         self.0 & 7 == mark
     }
+    /// What is remembered of this write behind another: of two by the same thread at one time, the weak one, which a third may not meet. Whoever is
+    /// ordered behind one is behind both.
+    fn behind(self, before: GStamp) -> Self {
+        let strong = [Self::STRONG, Self::VOLATILE, Self::NARROW].into_iter().any(|mark| self.is(mark));
+        let hides = strong && before.is(0) && before != Self::NOBODY && (self.0 ^ before.0) >> 19 == 0;
+        if hides { before } else { self }
+    }
     /// The same thread.
     fn same_lane(self, o: GStamp) -> bool {
         self.0 >> 35 == o.0 >> 35
@@ -132,7 +139,7 @@ impl GlobalShadow {
         let reader = GStamp(r.load(Relaxed));
         if write {
             let other = GStamp(o.load(Relaxed));
-            w.store(me.0, Relaxed);
+            w.store(me.behind(writer).0, Relaxed);
             return [writer, reader, other];
         }
         let mut new = me;

@@ -55,6 +55,13 @@ impl Stamp {
     pub fn volatile_lanes(self, o: Stamp) -> bool {
         self.0 & o.0 & 3 == Stamp::VOLATILE && self.agent() == o.agent()
     }
+    /// What is remembered of this write behind another: of two by the same thread at one time, the weak one, which a third may not meet. Whoever is
+    /// ordered behind one is behind both.
+    #[inline(always)]
+    fn behind(self, before: Stamp) -> Self {
+        let weak = before.0 & 3 == 0 && self.0 & Stamp::STRONG != 0;
+        if weak && (self.0 ^ before.0) >> 21 == 0 && before != Stamp::NOBODY { before } else { self }
+    }
     /// The same access at another time.
     pub fn at(self, time: u32) -> Self {
         Stamp(self.0 & !(u64::from(IN_FLIGHT) << 21) | u64::from(time.min(IN_FLIGHT)) << 21)
@@ -149,7 +156,7 @@ impl SharedShadow {
                 return false;
             }
             if write {
-                *c = Cell { write: me, ..Cell::default() };
+                *c = Cell { write: me.behind(c.write), ..Cell::default() };
             } else {
                 c.remember(me);
             }
@@ -191,7 +198,7 @@ impl SharedShadow {
                 for r in [c.read, c.other] {
                     found = found.or_else(|| Self::conflict(clocks, p, me, r, false));
                 }
-                *c = Cell { write: me, ..Cell::default() };
+                *c = Cell { write: me.behind(w), ..Cell::default() };
             } else {
                 c.remember(me);
             }

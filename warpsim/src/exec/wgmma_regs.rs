@@ -43,13 +43,25 @@ impl WgRegs {
     }
 }
 
-/// Whether a register holds an accumulator or a fragment of A of some `wgmma` of its function.
+/// Whether a register holds an accumulator or a fragment of A of some `wgmma` of its function, or what is moved into one: a compiler that renames
+/// registers moves them behind the fence as well.
 pub fn named(code: &Code) -> Vec<bool> {
     let mut out = vec![false; code.nr as usize];
     for i in code.insts.iter().filter(|i| matches!(i.op, Op::Wgmma(_))) {
         for r in works_on(code, i) {
             out[r.slot()] = true;
         }
+    }
+    let word = |r: &Reg| r.is_some() && r.class() == Class::R;
+    let mut written = vec![false; out.len()];
+    for i in &code.insts {
+        let list = &code.lists[i.ext as usize..][..usize::from(i.defs)];
+        list.iter().chain([&i.d]).filter(|r| word(r)).for_each(|r| written[r.slot()] = true);
+    }
+    // Constants are written by nobody: a move of one is a write.
+    let moves = || code.insts.iter().filter(|i| i.moves && word(&i.a) && word(&i.d) && written[i.a.slot()]);
+    while let Some(i) = moves().find(|i| out[i.d.slot()] && !out[i.a.slot()]) {
+        out[i.a.slot()] = true;
     }
     out
 }

@@ -207,6 +207,12 @@ impl Append {
     }
 }
 
+/// Lengths with which all that is new is written where that is timed, and else some tokens of some sequences find no place.
+pub(super) fn lengths(case: &Case, positions: usize, new: usize) -> Values {
+    let most = if case.class == CaseClass::Production { positions.saturating_sub(new) } else { positions };
+    Values::Integers { low: 0, high: most as i64 }
+}
+
 impl Operator for Append {
     fn info(&self) -> &'static OpInfo {
         self.info
@@ -256,8 +262,7 @@ impl Operator for Append {
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [batch, new, heads, d] = case.dims(["batch", "new", "kv_heads", "d"])?;
         let (positions, cache) = self.caches(case)?;
-        // Some tokens of some sequences find no place.
-        let lengths = Values::Integers { low: 0, high: positions as i64 };
+        let lengths = lengths(case, positions, new);
         let mut specs = vec![
             InputSpec::normal("k", case.dtype, [batch, new, heads, d]),
             InputSpec::normal("v", case.dtype, [batch, new, heads, d]),

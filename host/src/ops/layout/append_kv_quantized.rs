@@ -3,7 +3,7 @@
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::layout::append_kv_quantized as gk;
 
-use super::append_kv::{MAX_PAGES, tokens_of};
+use super::append_kv::{MAX_PAGES, lengths, tokens_of};
 use crate::dispatch;
 use crate::f8e4m3;
 use crate::ops::elementwise::grid;
@@ -246,8 +246,7 @@ impl Operator for AppendKvQuantized {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [batch, new, heads, d, size, pages] = case.dims(["batch", "new", "kv_heads", "d", "size", "pages"])?;
-        // Some tokens of some sequences find no place.
-        let lengths = Values::Integers { low: 0, high: (pages * size) as i64 };
+        let lengths = lengths(case, pages * size, new);
         let cache = cache_dtype(&case.params)?;
         let rows = [pages * batch, size, heads];
         let mut specs = vec![

@@ -1,5 +1,6 @@
 //! Kernel arguments, and the memory behind them.
 
+use safetensors::tensor::TensorView;
 use warpsim::{Gpu, Im2col, Module, Swizzle, TensorMap};
 
 use crate::npy;
@@ -198,9 +199,15 @@ impl Buffers {
 
     /// Writes a buffer into a file: `NAME=FILE`.
     pub(crate) fn save(&self, gpu: &Gpu, spec: &str) -> Result<(), String> {
-        let (name, file) = spec.split_once('=').ok_or("NAME=FILE.npy is needed")?;
+        let (name, file) = spec.split_once('=').ok_or("NAME=FILE.npy or NAME=FILE.safetensors is needed")?;
         let (b, raw) = self.bytes(gpu, name, usize::MAX)?;
-        std::fs::write(file, npy::write(&b.ty.numpy(), b.count, &raw)).map_err(|e| format!("{file}: {e}"))
+        let contents = match file.ends_with(".safetensors") {
+            true => TensorView::new(b.ty.safetensors(), vec![b.count], &raw)
+                .and_then(|tensor| safetensors::serialize([(name, tensor)], None))
+                .map_err(|e| format!("{file}: {e}"))?,
+            false => npy::write(&b.ty.numpy(), b.count, &raw),
+        };
+        std::fs::write(file, contents).map_err(|e| format!("{file}: {e}"))
     }
 }
 

@@ -64,7 +64,7 @@ struct Cli {
     /// Prints the first elements of a buffer after the run: NAME or NAME:COUNT
     #[arg(long)]
     print: Vec<String>,
-    /// Writes a buffer to a file that NumPy loads: NAME=FILE.npy
+    /// Writes a buffer to a file: NAME=FILE.npy, which NumPy loads, or NAME=FILE.safetensors
     #[arg(long, value_name = "NAME=FILE")]
     save: Vec<String>,
     /// Host threads; 0: all cores

@@ -1,5 +1,6 @@
 //! Element types and numbers of the command line.
 
+use safetensors::Dtype;
 use warpsim::DataType;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -124,6 +125,23 @@ impl Ty {
             Ty::F64 => "f64".into(),
             Ty::F16 => "f16".into(),
             Ty::BF16 => "bf16".into(),
+        }
+    }
+
+    pub(crate) fn safetensors(self) -> Dtype {
+        match self {
+            Ty::U(1) => Dtype::U8,
+            Ty::I(1) => Dtype::I8,
+            Ty::U(2) => Dtype::U16,
+            Ty::I(2) => Dtype::I16,
+            Ty::U(4) => Dtype::U32,
+            Ty::I(4) => Dtype::I32,
+            Ty::U(_) => Dtype::U64,
+            Ty::I(_) => Dtype::I64,
+            Ty::F32 => Dtype::F32,
+            Ty::F64 => Dtype::F64,
+            Ty::F16 => Dtype::F16,
+            Ty::BF16 => Dtype::BF16,
         }
     }
 
