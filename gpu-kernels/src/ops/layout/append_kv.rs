@@ -73,16 +73,14 @@ pub unsafe fn append_kv<W: Copy, const V: usize>(
         |run, pack| {
             let (rest, head) = div_rem(run, heads);
             let (sequence, token) = div_rem(rest, tokens);
-            let sizes = [page_size, page_count, max_pages];
-            place_of(sequence, token, lengths, pages, sizes).map(|[page, place]| {
-                let from = x.add(at([sequence, token, head], [x_sequence, x_token, x_head], pack));
-                let to = cache.add(at([page, place, head], [page_stride, place_stride, head_stride], pack));
-                (load::<W, V>(from), to)
-            })
+            let from = x.add(at([sequence, token, head], [x_sequence, x_token, x_head], pack));
+            (load::<W, V>(from), [sequence, token, head])
         },
-        |_, _, found| {
-            if let Some((words, to)) = found {
-                store(words, to);
+        // Places are looked up while what is new is under way.
+        |_, pack, (words, [sequence, token, head])| {
+            let sizes = [page_size, page_count, max_pages];
+            if let Some([page, place]) = place_of(sequence, token, lengths, pages, sizes) {
+                store(words, cache.add(at([page, place, head], [page_stride, place_stride, head_stride], pack)));
             }
         },
     );
