@@ -231,10 +231,6 @@ impl Collector {
         if write { s.stores.add(&t) } else { s.loads.add(&t) }
     }
 
-    pub fn load(&mut self, func: u32, pc: u32, addr: &[u64; 32], m: u32, bytes: u32) {
-        self.global(func, pc, addr, m, bytes, false);
-    }
-
     /// A copy past the first-level cache. That is asked by pairs of lanes, once for each of its lines of 128 bytes that a pair reads, which ncu
     /// counts as sectors: so it did on an H200 for 74 patterns of addresses.
     pub fn bypass(&mut self, func: u32, pc: u32, addr: &[u64; 32], m: u32, bytes: u32) {

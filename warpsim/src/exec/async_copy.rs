@@ -8,7 +8,6 @@ use super::{mbarrier, shared, shared_check};
 use crate::check::race::{Conflict, IN_FLIGHT, Stamp};
 use crate::ir::*;
 use crate::launch::Completion;
-use crate::metrics::Collector;
 use crate::report::{Fault, Kind};
 
 pub use super::bulk::BulkOp;
@@ -100,8 +99,11 @@ pub fn cp_async(
     if let Some(mx) = &mut cx.metrics
         && reading != 0
     {
-        let count = if bypass { Collector::bypass } else { Collector::load };
-        count(mx, s.func, s.pc, &e.src, reading, n as u32);
+        if bypass {
+            mx.bypass(s.func, s.pc, &e.src, reading, n as u32);
+        } else {
+            mx.global(s.func, s.pc, &e.src, reading, n as u32, false);
+        }
     }
     if cx.opts.async_completion == Completion::Earliest {
         for l in lanes(m) {
