@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if copied < 4 {
         bail!("only {copied} programs were built");
     }
-    // Every program finds it beside itself or one folder up. Those of a target folder elsewhere carry it in themselves.
+    // Every program finds it beside itself, or above `tests` and `benches`. Those of a target folder elsewhere carry it in themselves.
     let kernels = cuda_builder::target_folder(cargo::root()).join(FILE_NAME);
     if kernels.starts_with(cargo::root()) {
         let to = staging.path().join(FILE_NAME);

@@ -133,8 +133,8 @@ fn list(archive: Archive) -> &'static [KernelImage] {
 /// This crate's own kernels, sorted by module, then symbol, then architecture.
 ///
 /// They are read from the file that `WARPSMITH_KERNELS` names. Without that, a program that was built in Warpsmith's own
-/// workspace looks for `kernels.ptxa` beside itself, in the folder above, and where the build wrote it; all others carry the
-/// kernels in themselves.
+/// workspace looks for `kernels.ptxa` beside itself, or above if its folder is `tests` or `benches`, and where the build wrote
+/// it; all others carry the kernels in themselves.
 pub fn images() -> Result<&'static [KernelImage]> {
     OWN.images()
 }

@@ -4,10 +4,6 @@ use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::forward::{hopper as hopper_kernel, mma, simple, weights};
-use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
-use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
-use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use half::{bf16, f16};
 
 use super::exact::Exact;
@@ -16,6 +12,7 @@ use super::problem::{self, Checked};
 use super::three_launches;
 use super::{Attention, aligned};
 use crate::dispatch;
+use crate::ops::gemm::with_products;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -252,16 +249,11 @@ pub(super) static INFO: OpInfo = OpInfo {
     ],
     params: super::PARAMS,
     dtypes: DType::FLOATS,
-    kernels: &[
+    kernels: with_products![
         simple::ATTENTION_SIMPLE,
         mma::ATTENTION_MMA,
         hopper_kernel::ATTENTION_HOPPER,
         weights::ATTENTION_WEIGHTS,
-        GEMM_MMA,
-        GEMM_HOPPER,
-        GEMM_SWAPPED,
-        GEMM_SKINNY,
-        GEMM_PAD,
     ],
     variants: &[
         Variant {

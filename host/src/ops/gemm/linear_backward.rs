@@ -3,10 +3,6 @@
 use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::columns::{COLUMN_SUMS, COLUMNS, ColumnSums};
-use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
-use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
-use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::gemm::linear_backward as gk;
 use half::{bf16, f16};
 
@@ -14,6 +10,7 @@ use super::linear::LINEAR;
 use super::{gemm_into, gemm_to_f32_into, sizes};
 use crate::dispatch;
 use crate::ops::elementwise::grid;
+use crate::ops::gemm::with_products;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -173,15 +170,7 @@ static INFO: OpInfo = OpInfo {
     params: &[ParamInfo::bool(ACCUMULATE, false, "whether dweight and dbias are added to")],
     dtypes: &[DType::F16, DType::BF16],
     // Sums of columns are in f32, which is listed first.
-    kernels: &[
-        GEMM_MMA,
-        GEMM_HOPPER,
-        GEMM_SWAPPED,
-        GEMM_SKINNY,
-        GEMM_PAD,
-        gk::LINEAR_BACKWARD_BIAS,
-        COLUMN_SUMS.split_at(1).0,
-    ],
+    kernels: with_products![gk::LINEAR_BACKWARD_BIAS, COLUMN_SUMS.split_at(1).0,],
     variants: &[],
 };
 

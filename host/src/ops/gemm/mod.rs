@@ -45,6 +45,21 @@ use super::model::{Bound, OpInfo};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::profile;
 
+/// The kernels of an operator that has some of its own and of 16-bit products.
+macro_rules! with_products {
+    ($($own:expr),* $(,)?) => {
+        &[
+            gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA,
+            gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER,
+            gpu_kernels::ops::gemm::gemm::hopper::GEMM_SWAPPED,
+            gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY,
+            gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD,
+            $($own),*
+        ]
+    };
+}
+pub(crate) use with_products;
+
 /// Notes products, `[count, m, n, k]`, as what the next launch computes.
 fn note_work(bound: Bound, sizes: [u32; 4]) {
     profile::work(bound, sizes.into_iter().map(u64::from).fold(2, u64::saturating_mul));

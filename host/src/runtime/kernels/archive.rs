@@ -36,8 +36,8 @@ fn built() -> Result<Archive> {
     use std::path::Path;
 
     let program = std::env::current_exe().unwrap_or_default();
-    let beside = program.ancestors().skip(1).take(2).map(|folder| folder.join(ptx_archive::FILE_NAME));
-    let places: Vec<_> = beside.chain([Path::new(env!("WARPSMITH_ARCHIVE")).to_owned()]).collect();
+    let beside = distributed(&program).map(|folder| folder.join(ptx_archive::FILE_NAME));
+    let places: Vec<_> = beside.into_iter().chain([Path::new(env!("WARPSMITH_ARCHIVE")).to_owned()]).collect();
     match places.iter().find(|file| file.is_file()) {
         Some(file) => at(file, ""),
         None => {
@@ -48,6 +48,17 @@ fn built() -> Result<Archive> {
             );
             Err(Error::KernelArchive { reason })
         }
+    }
+}
+
+/// The folder in which a distribution that holds `program` has its kernels: the one above those of its tests and benches. Above
+/// any other, an archive belongs to something else.
+#[cfg(warpsmith_kernels = "file")]
+pub(super) fn distributed(program: &std::path::Path) -> Option<&std::path::Path> {
+    let folder = program.parent()?;
+    match folder.ends_with("tests") || folder.ends_with("benches") {
+        true => folder.parent(),
+        false => Some(folder),
     }
 }
 

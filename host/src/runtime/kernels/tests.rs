@@ -79,3 +79,14 @@ fn an_archive_that_is_none_is_an_error() {
     let error = KERNELS.images().unwrap_err().to_string();
     assert_eq!(error, "the kernels cannot be loaded: not an archive of PTX");
 }
+
+#[cfg(warpsmith_kernels = "file")]
+#[test]
+fn an_archive_above_counts_in_a_distribution_only() {
+    let distributed = |program: &str| super::archive::distributed(program.as_ref()).map(std::path::Path::to_owned);
+    assert_eq!(distributed("dist/warpsmith"), Some("dist".into()));
+    assert_eq!(distributed("dist/tests/unit"), Some("dist".into()));
+    assert_eq!(distributed("dist/benches/operators"), Some("dist".into()));
+    assert_eq!(distributed("scratch/doctest/program"), Some("scratch/doctest".into()));
+    assert_eq!(distributed(""), None);
+}

@@ -56,6 +56,22 @@ pub(super) const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: boo
     all.split_at(at).1.split_at(each).0
 }
 
+/// Those of both types of A and B.
+const fn kernels_into(f32: bool) -> [&'static [Instance]; 9] {
+    let [mma, hopper, swapped, skinny] = [GEMM_MMA, GEMM_HOPPER, GEMM_SWAPPED, GEMM_SKINNY];
+    [
+        kernels(mma, false, f32),
+        kernels(mma, true, f32),
+        kernels(hopper, false, f32),
+        kernels(hopper, true, f32),
+        kernels(swapped, false, f32),
+        kernels(swapped, true, f32),
+        kernels(skinny, false, f32),
+        kernels(skinny, true, f32),
+        GEMM_PAD,
+    ]
+}
+
 const SKINNY: Variant = Variant {
     name: "skinny",
     doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major, unless more than 16 rows or 32 columns fill tiles",
@@ -111,38 +127,20 @@ const MMA: Variant = Variant {
     launch: |stream, args, params| launch(stream, args, params, Some(Path::Mma)),
 };
 
+const VARIANTS: &[Variant] = &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, SWAPPED_128, SWAPPED_64, PADDED, MMA];
+
 pub(super) static INFO: OpInfo = facts(
     ["gemm", "gemm", "16-bit matrix product, any strides, batched"],
     &[A, B, SCALE, C],
-    &[
-        kernels(GEMM_MMA, false, false),
-        kernels(GEMM_MMA, true, false),
-        kernels(GEMM_HOPPER, false, false),
-        kernels(GEMM_HOPPER, true, false),
-        kernels(GEMM_SWAPPED, false, false),
-        kernels(GEMM_SWAPPED, true, false),
-        kernels(GEMM_SKINNY, false, false),
-        kernels(GEMM_SKINNY, true, false),
-        GEMM_PAD,
-    ],
-    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, SWAPPED_128, SWAPPED_64, PADDED, MMA],
+    &kernels_into(false),
+    VARIANTS,
 );
 
 pub(super) static TO_F32: OpInfo = facts(
     ["gemm_to_f32", "gemm.to_f32", "16-bit matrix product into f32, any strides, batched"],
     &[A, B, SCALE, C.of(&[DType::F32])],
-    &[
-        kernels(GEMM_MMA, false, true),
-        kernels(GEMM_MMA, true, true),
-        kernels(GEMM_HOPPER, false, true),
-        kernels(GEMM_HOPPER, true, true),
-        kernels(GEMM_SWAPPED, false, true),
-        kernels(GEMM_SWAPPED, true, true),
-        kernels(GEMM_SKINNY, false, true),
-        kernels(GEMM_SKINNY, true, true),
-        GEMM_PAD,
-    ],
-    &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, SWAPPED_128, SWAPPED_64, PADDED, MMA],
+    &kernels_into(true),
+    VARIANTS,
 );
 
 /// A form of the operator in the registry.

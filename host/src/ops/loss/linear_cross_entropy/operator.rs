@@ -1,16 +1,13 @@
 //! What the loss says of itself.
 
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
-use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
-use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::loss::cross_entropy::{self as gk, targets as batch};
 use half::{bf16, f16};
 
 use super::LinearCrossEntropy;
 use super::call::Call;
 use crate::dispatch;
+use crate::ops::gemm::with_products;
 use crate::ops::loss::cross_entropy::{self, Exact, Results};
 use crate::ops::loss::linear::{self, Gradients};
 use crate::ops::model::*;
@@ -33,12 +30,7 @@ const PARAMS: &[ParamInfo] = {
     &[ignore, smoothing, z, softcap, sum, ParamInfo::int("memory", 1 << 30, "bytes of logits at a time")]
 };
 
-const KERNELS: &[&[Instance]] = &[
-    GEMM_MMA,
-    GEMM_HOPPER,
-    GEMM_SWAPPED,
-    GEMM_SKINNY,
-    GEMM_PAD,
+const KERNELS: &[&[Instance]] = with_products![
     gk::CROSS_ENTROPY,
     gk::CROSS_ENTROPY_CLUSTER,
     gk::CROSS_ENTROPY_GENERAL,

@@ -1,10 +1,6 @@
 //! What the loss says of itself.
 
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
-use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
-use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::loss::cross_entropy::{self as ce, targets as batch};
 use gpu_kernels::ops::loss::dpo as gk;
 use gpu_kernels::ops::loss::grpo::sequences;
@@ -12,6 +8,7 @@ use half::{bf16, f16};
 
 use super::call::{Call, Layer};
 use crate::dispatch;
+use crate::ops::gemm::with_products;
 use crate::ops::loss::batch::RowResults;
 use crate::ops::loss::dpo::{self, Exact, Results};
 use crate::ops::loss::linear::{self, ExactTokens, Gradients, Linear, Tokens};
@@ -39,12 +36,7 @@ const PARAMS: &[ParamInfo] = {
     &[beta, smoothing, sum, ignore, ParamInfo::int("memory", 1 << 30, "bytes of logits at a time")]
 };
 
-const KERNELS: &[&[Instance]] = &[
-    GEMM_MMA,
-    GEMM_HOPPER,
-    GEMM_SWAPPED,
-    GEMM_SKINNY,
-    GEMM_PAD,
+const KERNELS: &[&[Instance]] = with_products![
     ce::CROSS_ENTROPY,
     ce::CROSS_ENTROPY_CLUSTER,
     batch::WEIGH_TARGETS,

@@ -1,16 +1,13 @@
 //! What the operators say of themselves.
 
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
-use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
-use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::loss::entropy as gk;
 use half::{bf16, f16};
 
 use super::Entropy;
 use super::call::Call;
 use crate::dispatch;
+use crate::ops::gemm::with_products;
 use crate::ops::loss::entropy::Exact;
 use crate::ops::loss::linear::{self, Gradients, Linear};
 use crate::ops::model::*;
@@ -29,8 +26,7 @@ const TEMPERATURE: ParamInfo = ParamInfo::float("temperature", 1.0, "what the lo
 const MEMORY: ParamInfo = ParamInfo::int("memory", 1 << 30, "bytes of logits at a time");
 const FACTOR: ParamInfo = ParamInfo::float("factor", 1.0, "what gradients are multiplied by");
 
-const KERNELS: &[&[Instance]] =
-    &[GEMM_MMA, GEMM_HOPPER, GEMM_SWAPPED, GEMM_SKINNY, GEMM_PAD, gk::ENTROPY, gk::ENTROPY_CLUSTER];
+const KERNELS: &[&[Instance]] = with_products![gk::ENTROPY, gk::ENTROPY_CLUSTER];
 
 pub(super) static FORWARD: OpInfo = OpInfo {
     name: "linear_entropy",

@@ -1,16 +1,13 @@
 //! What the loss says of itself.
 
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
-use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
-use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::loss::cross_entropy::targets as batch;
 use gpu_kernels::ops::loss::kl_divergence as gk;
 use half::{bf16, f16};
 
 use super::call::Call;
 use crate::dispatch;
+use crate::ops::gemm::with_products;
 use crate::ops::loss::batch::RowResults;
 use crate::ops::loss::kl_divergence::{self, Exact, JENSEN_SHANNON, REVERSE};
 use crate::ops::loss::linear::{self, Gradients, Linear};
@@ -35,17 +32,8 @@ const PARAMS: &[ParamInfo] = {
     &[divergence, beta, temperature, ignore, sum, memory]
 };
 
-const KERNELS: &[&[Instance]] = &[
-    GEMM_MMA,
-    GEMM_HOPPER,
-    GEMM_SWAPPED,
-    GEMM_SKINNY,
-    GEMM_PAD,
-    gk::KL_DIVERGENCE,
-    gk::KL_DIVERGENCE_CLUSTER,
-    batch::WEIGH_TARGETS,
-    batch::TOTAL_LOSS,
-];
+const KERNELS: &[&[Instance]] =
+    with_products![gk::KL_DIVERGENCE, gk::KL_DIVERGENCE_CLUSTER, batch::WEIGH_TARGETS, batch::TOTAL_LOSS,];
 
 const fn facts([name, bench_name, summary, math]: [&'static str; 4], args: &'static [ArgInfo]) -> OpInfo {
     let dtypes = &[DType::F16, DType::BF16];

@@ -1,9 +1,5 @@
 //! What the operator says of itself.
 
-use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
-use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
-use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::loss::cross_entropy::{self as ce, targets as batch};
 use gpu_kernels::ops::loss::linear_log_probs as gk;
 use half::{bf16, f16};
@@ -11,6 +7,7 @@ use half::{bf16, f16};
 use super::LogProbs;
 use super::call::Call;
 use crate::dispatch;
+use crate::ops::gemm::with_products;
 use crate::ops::loss::batch::RowResults;
 use crate::ops::loss::linear::{self, ExactTokens, Linear, Tokens};
 use crate::ops::model::*;
@@ -35,12 +32,7 @@ pub(super) static INFO: OpInfo = OpInfo {
         ParamInfo::int("memory", 1 << 30, "bytes of logits at a time"),
     ],
     dtypes: &[DType::F16, DType::BF16],
-    kernels: &[
-        GEMM_MMA,
-        GEMM_HOPPER,
-        GEMM_SWAPPED,
-        GEMM_SKINNY,
-        GEMM_PAD,
+    kernels: with_products![
         ce::CROSS_ENTROPY,
         ce::CROSS_ENTROPY_CLUSTER,
         batch::WEIGH_TARGETS,
