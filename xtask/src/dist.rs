@@ -18,8 +18,10 @@ pub(crate) struct Options {
 
 const GPU_CHECK: &str = include_str!("../templates/gpu-check.sh");
 
-/// Tests that stay behind: those that compile something or look at files of the repository, and those whose driver is a fake or a simulator, which a GPU does not change.
-const NO_NEED_OF_A_GPU: [&str; 6] = ["compile_fail", "fake_driver", "models", "mutation", "pages", "simulator"];
+/// Tests that stay behind: those that compile something or look at files of the repository, those whose driver is a fake or a simulator, which a GPU does not change, and the one whose
+/// cases `warpsmith verify` runs.
+const NO_NEED_OF_A_GPU: [&str; 7] =
+    ["compile_fail", "correctness", "fake_driver", "models", "mutation", "pages", "simulator"];
 
 const MAX_BYTES: u64 = 60 << 20;
 
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(place("warpsmith", "bin", true), None);
         assert_eq!(place("warpsmith", "lib", true).as_deref(), Some("tests/unit"));
         assert_eq!(place("warpsmith_tests", "lib", true), None);
-        assert_eq!(place("correctness", "test", true).as_deref(), Some("tests/correctness"));
+        assert_eq!(place("sizes", "test", true).as_deref(), Some("tests/sizes"));
         assert_eq!(place("compile_fail", "test", true), None);
         assert_eq!(place("operators", "bench", true).as_deref(), Some("benches/operators"));
     }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The number of the cache's format: to be raised when the builder itself treats kernels differently.
-pub(crate) const FORMAT: u32 = 7;
+pub(crate) const FORMAT: u32 = 8;
 
 /// What MIR's jump threading, which knows no convergence, would have done for loops over arrays: the positions of
 /// iterators become values, so that the loops have counts when LLVM comes to unroll them.
@@ -129,7 +129,7 @@ impl Compiler<'_> {
     /// LLVM's passes over a cut, which take most of the time, once for all its architectures. They go by the oldest: what the
     /// others can do besides is chosen with the instructions.
     fn optimise(&self, cut: &Cut, ir: &str) -> Result<String, Problem> {
-        let optimised = self.run_tool("opt", &self.opt(cut), ir)?;
+        let optimised = ir::phi::settled(&self.run_tool("opt", &self.opt(cut), ir)?);
         let module = ir::Module::parse(&optimised);
         let panics = ir::panics(&module);
         if !panics.is_empty() {

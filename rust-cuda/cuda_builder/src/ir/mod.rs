@@ -6,6 +6,7 @@
 
 mod inspect;
 pub(crate) mod lines;
+pub(crate) mod phi;
 mod program;
 mod scan;
 mod split;

@@ -9,20 +9,24 @@
 //! nothing.
 //!
 //! # Mapping
-//! A cluster of [`CLUSTER`] blocks computes [`ROWS`] rows of the weight by all vectors, each a part of k. In a block a warp produces, one thread of
-//! which issues every copy, and two warpgroups multiply 64 rows each of a stage of 64 elements of k. Each block adds the sums of a quarter of the
-//! rows: the others write theirs to its shared memory, as the tensor core left them, and it adds them in the order of the blocks, the same result
-//! every time. Two blocks share a multiprocessor, so that one streams while the other starts or ends.
+//! A cluster of [`CLUSTER`] blocks, or of [`PAIR`], computes [`ROWS`] rows of the weight by all vectors: its blocks take turns along k, stages of 64
+//! elements. In a block a warp produces, one thread of which issues every copy, and two warpgroups multiply 64 rows each. Each block adds the sums
+//! of its part of the rows: the others write theirs to its shared memory, as the tensor core left them, by stores that complete a barrier, and it
+//! adds them in the order of the blocks, the same result every time. Of a pair each has a multiprocessor, which suits where that is one round: of
+//! clusters of four not all start at once, because the groups that a chip's multiprocessors form are no multiples of four. Of four, two blocks share a
+//! multiprocessor, so that with more rounds one streams while the other starts or ends, and few rows of the weight still reach all of them.
 //!
 //! # Shared memory
-//! Stages of ([`ROWS`] + 2·`R`)·128 bytes: 6 of 18 KiB, 4 of 24 KiB or 3 of 32 KiB, and their barriers. The sums lie where the stages were.
+//! Stages of ([`ROWS`] + 2·`R`)·128 bytes: 6 of 18 KiB, 4 of 24 KiB or 3 of 32 KiB, of a pair 12, 9 or 7, and their barriers. The sums lie where the
+//! stages were.
 //!
 //! # Numerics
 //! As of [`gemm`](super), with the sums of the parts of k added in f32.
 //!
 //! # Cost
-//! The bytes of the weight, once: n·k·2 over the bandwidth, 31.7 µs for 8192 × 8192 at 4.23 TB/s. An H200 takes 41 µs
-//! for up to 16 vectors, 46 for 64 and 59 for 128: the vectors come from L2 once for each [`ROWS`] rows, 128 of them as many bytes as the weight.
+//! The bytes of the weight, once: n·k·2 over the bandwidth, 31.7 µs for 8192 × 8192 at 4.23 TB/s. Pairs take 37 µs of an H200
+//! for up to 16 vectors, 40 for 64 and 43 for 128: the vectors come from L2 once for each [`ROWS`] rows, 128 of them as many bytes as the weight.
+//! Clusters of four take 40, 46 and 59.
 //!
 //! # Limits
 //! 128 vectors, one product. Compute capability 9.0.
@@ -30,18 +34,23 @@
 //! # Sources
 //! Those of [`gemm`](super); Osama et al., "Stream-K" (arXiv:2301.03598), on splitting k.
 
+use core::iter::StepBy;
+use core::ops::Range;
+
 use cuda_std::float::{Element, Half};
 use cuda_std::launch::{Fields, TensorMap};
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR};
-use cuda_std::{cluster, kernel, math, thread, tma, warp};
+use cuda_std::{cluster, fence, kernel, math, thread, tma, warp};
 
 use super::super::epilogue::{Epilogue, Factor};
 use super::super::hopper::Cursor;
 
 /// Blocks of a cluster, which share k.
 pub const CLUSTER: u32 = 4;
+/// Those of [`gemm_skinny_pairs`].
+pub const PAIR: u32 = 2;
 /// Two warpgroups that multiply, and the warp that produces.
 pub const THREADS: u32 = CONSUMERS * WARPGROUP + 32;
 /// Rows of the weight that a cluster takes.
@@ -57,8 +66,10 @@ const WARP_ROWS: u32 = 16;
 /// Elements of k in a stage, and their bytes: a row of the widest swizzle.
 const DEPTH: u32 = 64;
 const ROW_BYTES: u32 = DEPTH * 2;
-/// Warps whose sums a block adds for its cluster.
-const PART: u32 = ROWS / WARP_ROWS / CLUSTER;
+/// Warps whose sums a block of `share` adds.
+const fn part(share: u32) -> u32 {
+    ROWS / WARP_ROWS / share
+}
 
 /// Vectors of a kernel whose threads have `r` sums.
 pub const fn vectors(r: usize) -> u32 {
@@ -69,14 +80,14 @@ const fn stage_bytes(r: usize) -> u32 {
     (ROWS + vectors(r)) * ROW_BYTES
 }
 
-/// As many as half of a multiprocessor's memory has room for.
-const fn stages(r: usize) -> u32 {
-    112 * 1024 / stage_bytes(r)
+/// As many as a multiprocessor's memory has room for, or the half of it that is a block's of four.
+const fn stages(share: u32, r: usize) -> u32 {
+    448 * 1024 / share / stage_bytes(r)
 }
 
-const fn shared_bytes(r: usize) -> usize {
-    assert!(CLUSTER * PART * r as u32 * 32 * 4 <= stages(r) * stage_bytes(r));
-    (stages(r) * (stage_bytes(r) + 2 * size_of::<Barrier>() as u32)) as usize
+const fn shared_bytes(share: u32, r: usize) -> usize {
+    assert!(share * part(share) * r as u32 * 32 * 4 <= stages(share, r) * stage_bytes(r));
+    (stages(share, r) * stage_bytes(r)) as usize + (2 * stages(share, r) as usize + 2) * size_of::<Barrier>()
 }
 
 /// What there is to compute.
@@ -112,7 +123,7 @@ unsafe impl Fields for Sizes {}
 #[kernel(
     dtypes(T: half, C: float), values(R: 8, 32, 64), where(C == T || C == f32),
     block = THREADS, min_blocks = 2, cluster = CLUSTER,
-    shared = { shared_bytes(R) }, arch = "sm_90a", no_spills
+    shared = { shared_bytes(CLUSTER, R) }, arch = "sm_90a", no_spills
 )]
 pub unsafe fn gemm_skinny<T: Half, C: Element, const R: usize>(
     weight: &TensorMap,
@@ -122,17 +133,45 @@ pub unsafe fn gemm_skinny<T: Half, C: Element, const R: usize>(
     sizes: Sizes,
 ) {
     match R {
-        8 => run::<T, C, 8>(weight, vectors, c, scale, sizes),
-        32 => run::<T, C, 32>(weight, vectors, c, scale, sizes),
-        _ => run::<T, C, 64>(weight, vectors, c, scale, sizes),
+        8 => run::<T, C, CLUSTER, 8>(weight, vectors, c, scale, sizes),
+        32 => run::<T, C, CLUSTER, 32>(weight, vectors, c, scale, sizes),
+        _ => run::<T, C, CLUSTER, 64>(weight, vectors, c, scale, sizes),
     }
+}
+
+/// The same by clusters of [`PAIR`] blocks, each with a multiprocessor to itself.
+///
+/// # Safety
+/// As for [`gemm_skinny`].
+#[kernel(
+    dtypes(T: half, C: float), values(R: 8, 32, 64), where(C == T || C == f32),
+    block = THREADS, min_blocks = 1, cluster = PAIR,
+    shared = { shared_bytes(PAIR, R) }, arch = "sm_90a", no_spills
+)]
+pub unsafe fn gemm_skinny_pairs<T: Half, C: Element, const R: usize>(
+    weight: &TensorMap,
+    vectors: &TensorMap,
+    c: *mut C,
+    scale: *const f32,
+    sizes: Sizes,
+) {
+    match R {
+        8 => run::<T, C, PAIR, 8>(weight, vectors, c, scale, sizes),
+        32 => run::<T, C, PAIR, 32>(weight, vectors, c, scale, sizes),
+        _ => run::<T, C, PAIR, 64>(weight, vectors, c, scale, sizes),
+    }
+}
+
+/// Groups of 8 vectors, of which a thread has 4 sums each.
+const fn groups(vectors: u32) -> u32 {
+    vectors.div_ceil(8)
 }
 
 /// The block's shared memory.
 #[derive(Clone, Copy)]
-struct Memory<const R: usize>(SharedPtr<u8>);
+struct Memory<const SHARE: u32, const R: usize>(SharedPtr<u8>);
 
-impl<const R: usize> Memory<R> {
+impl<const SHARE: u32, const R: usize> Memory<SHARE, R> {
     #[inline(always)]
     fn weight(self, stage: u32) -> SharedPtr<u8> {
         let Self(memory) = self;
@@ -146,24 +185,36 @@ impl<const R: usize> Memory<R> {
 
     #[inline(always)]
     fn full(self, stage: u32) -> SharedPtr<Barrier> {
-        self.weight(stages(R)).cast::<Barrier>().add(stage)
+        self.weight(stages(SHARE, R)).cast::<Barrier>().add(stage)
     }
 
     #[inline(always)]
     fn empty(self, stage: u32) -> SharedPtr<Barrier> {
-        self.full(stages(R) + stage)
+        self.full(stages(SHARE, R) + stage)
+    }
+
+    /// Completes when no block of the cluster reads its stages any more.
+    #[inline(always)]
+    fn read(self) -> SharedPtr<Barrier> {
+        self.full(2 * stages(SHARE, R))
+    }
+
+    /// Completes when the cluster's sums are here.
+    #[inline(always)]
+    fn complete(self) -> SharedPtr<Barrier> {
+        self.full(2 * stages(SHARE, R) + 1)
     }
 
     /// The sums that a warp of `block` has for this one, and those of the next warps, where the stages were.
     #[inline(always)]
     fn sums(self, block: u32, warp: u32) -> SharedPtr<f32> {
         let Self(memory) = self;
-        memory.cast::<f32>().add((block * PART + warp) * R as u32 * 32)
+        memory.cast::<f32>().add((block * part(SHARE) + warp) * R as u32 * 32)
     }
 }
 
 #[inline(always)]
-unsafe fn run<T: Half, C: Element, const R: usize>(
+unsafe fn run<T: Half, C: Element, const SHARE: u32, const R: usize>(
     weight: &TensorMap,
     vectors: &TensorMap,
     c: *mut C,
@@ -172,54 +223,70 @@ unsafe fn run<T: Half, C: Element, const R: usize>(
 ) where
     [f32; R]: Accumulators,
 {
-    let memory = Memory::<R>(shared::dynamic());
+    let memory = Memory::<SHARE, R>(shared::dynamic());
     let warpgroup = warp::warp_id_uniform() / (WARPGROUP / 32);
     let rank = cluster::rank();
     if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
         tma::prefetch_descriptor(weight);
         tma::prefetch_descriptor(vectors);
-        for stage in 0..stages(R) {
+        for stage in 0..stages(SHARE, R) {
             memory.full(stage).init(1);
             memory.empty(stage).init(CONSUMERS);
         }
+        memory.read().init(SHARE * CONSUMERS);
+        memory.complete().init(1);
+        fence::mbarrier_init();
     }
-    // Nobody but this block uses them: its barrier is enough.
+    // Of the last two the cluster is told, in its own time.
     thread::sync_threads();
+    cluster::arrive_relaxed();
 
-    let row0 = thread::block_idx_x() / CLUSTER * ROWS;
-    // The block's part of k, in stages: parts differ by one at most.
-    let steps = u64::from(sizes.k.div_ceil(DEPTH));
-    let first = |rank: u32| (steps * u64::from(rank) / u64::from(CLUSTER)) as u32;
-    let steps = [first(rank), first(rank + 1)];
+    let row0 = thread::block_idx_x() / SHARE * ROWS;
+    // The cluster's blocks take turns, so that what they read at a time is one piece of each row.
+    let steps = (rank..sizes.k.div_ceil(DEPTH)).step_by(SHARE as usize);
     let mut sums = [0.0; R];
     if warpgroup == CONSUMERS {
         if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
             produce(memory, weight, vectors, row0, steps);
         }
     } else {
-        consume::<T, R>(memory, warpgroup, steps, &mut sums);
+        consume::<T, SHARE, R>(memory, warpgroup, steps, &mut sums);
     }
 
-    // All stages of the cluster have been read: sums take their place.
-    cluster::sync();
+    cluster::wait();
     if warpgroup != CONSUMERS {
+        let lane = thread::thread_idx_x() % WARPGROUP;
+        if lane < SHARE {
+            cluster::map(memory.read(), lane).signal();
+        }
+        // Sums take the place of the stages.
+        memory.read().wait_parity(0);
         send(memory, rank, sizes.vectors, &sums);
+    } else if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
+        memory.complete().arrive_expect_tx(SHARE * part(SHARE) * groups(sizes.vectors) * 4 * 32 * 4);
     }
-    cluster::sync();
-    add::<C, R>(memory, c, Factor::of(sizes.alpha, scale).factor(), row0 + rank * PART * WARP_ROWS, sizes);
+    // They say themselves that they are there: for a barrier of the cluster all memory would first have to agree.
+    memory.complete().wait_parity(0);
+    add::<C, SHARE, R>(
+        memory,
+        c,
+        Factor::of(sizes.alpha, scale).factor(),
+        row0 + rank * part(SHARE) * WARP_ROWS,
+        sizes,
+    );
 }
 
 /// Loads the stages of the block. Run by one thread.
 #[inline(always)]
-unsafe fn produce<const R: usize>(
-    memory: Memory<R>,
+unsafe fn produce<const SHARE: u32, const R: usize>(
+    memory: Memory<SHARE, R>,
     weight: &TensorMap,
     vectors: &TensorMap,
     row0: u32,
-    [first, end]: [u32; 2],
+    steps: StepBy<Range<u32>>,
 ) {
     let mut at = Cursor::default();
-    for step in first..end {
+    for step in steps {
         // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
         memory.empty(at.stage).wait_parity(at.parity ^ 1);
         let full = memory.full(at.stage);
@@ -227,74 +294,76 @@ unsafe fn produce<const R: usize>(
         let k0 = (step * DEPTH) as i32;
         tma::load_3d(memory.weight(at.stage), weight, [k0, row0 as i32, 0], full);
         tma::load_3d(memory.vectors(at.stage), vectors, [k0, 0, 0], full);
-        at.advance(stages(R) as usize);
+        at.advance(stages(SHARE, R) as usize);
     }
 }
 
 /// Multiplies the stages of the block. Run by a whole warpgroup.
 #[inline(always)]
-unsafe fn consume<T: Half, const R: usize>(
-    memory: Memory<R>,
+unsafe fn consume<T: Half, const SHARE: u32, const R: usize>(
+    memory: Memory<SHARE, R>,
     consumer: u32,
-    [first, end]: [u32; 2],
+    steps: StepBy<Range<u32>>,
     sums: &mut [f32; R],
 ) where
     [f32; R]: Accumulators,
 {
     let is_first_lane = thread::thread_idx_x().is_multiple_of(WARPGROUP);
     let mut at = Cursor::default();
-    let mut previous = 0;
-    for step in first..end {
+    let mut previous = None;
+    for _ in steps {
         memory.full(at.stage).wait_parity(at.parity);
         let rows = memory.weight(at.stage).byte_add(consumer * WARPGROUP_ROWS * ROW_BYTES);
         let (rows, vectors) = (Descriptor::k_major_128b(rows), Descriptor::k_major_128b(memory.vectors(at.stage)));
         wgmma::fence();
         // The first product overwrites.
-        sums.product::<T, K_MAJOR, K_MAJOR>(rows, vectors, step != first);
+        sums.product::<T, K_MAJOR, K_MAJOR>(rows, vectors, previous.is_some());
         sums.product::<T, K_MAJOR, K_MAJOR>(rows.advance(32), vectors.advance(32), true);
         sums.product::<T, K_MAJOR, K_MAJOR>(rows.advance(64), vectors.advance(64), true);
         sums.product::<T, K_MAJOR, K_MAJOR>(rows.advance(96), vectors.advance(96), true);
         wgmma::commit();
         // One group stays in flight; the stage before it has been read.
         wgmma::wait::<1>();
-        if step != first && is_first_lane {
+        if let Some(previous) = previous.replace(at.stage)
+            && is_first_lane
+        {
             memory.empty(previous).arrive();
         }
-        previous = at.stage;
-        at.advance(stages(R) as usize);
+        at.advance(stages(SHARE, R) as usize);
     }
     wgmma::wait_for::<0>(sums);
 }
 
 /// Writes each sum to the block that adds those of its row.
 #[inline(always)]
-unsafe fn send<const R: usize>(memory: Memory<R>, rank: u32, vectors: u32, sums: &[f32; R]) {
-    let warp = warp::warp_id();
-    let to = cluster::map(memory.sums(rank, warp % PART).add(warp::lane_id()), warp / PART);
+unsafe fn send<const SHARE: u32, const R: usize>(memory: Memory<SHARE, R>, rank: u32, vectors: u32, sums: &[f32; R]) {
+    let (warp, block) = (warp::warp_id() % part(SHARE), warp::warp_id() / part(SHARE));
+    let to = cluster::map(memory.sums(rank, warp).add(warp::lane_id()), block);
+    let complete = cluster::map(memory.complete(), block);
     for (i, sum) in sums.iter().enumerate() {
-        if i as u32 / 4 * 8 < vectors {
-            to.add(i as u32 * 32).write(*sum);
+        if (i as u32 / 4) < groups(vectors) {
+            to.add(i as u32 * 32).write_async(*sum, complete);
         }
     }
 }
 
 /// Adds the sums of the cluster's blocks, of the rows that are this block's, and stores them.
 #[inline(always)]
-unsafe fn add<C: Element, const R: usize>(
-    memory: Memory<R>,
+unsafe fn add<C: Element, const SHARE: u32, const R: usize>(
+    memory: Memory<SHARE, R>,
     c: *mut C,
     factor: f32,
     row0: u32,
     Sizes { c: [c_row, c_vector], rows, vectors, beta, .. }: Sizes,
 ) {
     let mut at = thread::thread_idx_x();
-    while at < PART * R as u32 * 32 {
+    while at < part(SHARE) * R as u32 * 32 {
         let (warp, i, lane) = (at / 32 / R as u32, at / 32 % R as u32, at % 32);
         // As the tensor core leaves them: two neighbouring vectors, then the same of the row 8 below.
         let row = row0 + warp * WARP_ROWS + lane / 4 + i / 2 % 2 * 8;
         let vector = i / 4 * 8 + lane % 4 * 2 + i % 2;
         if row < rows && vector < vectors {
-            let sum = (0..CLUSTER).fold(0.0, |sum, block| sum + memory.sums(block, 0).add(at).read());
+            let sum = (0..SHARE).fold(0.0, |sum, block| sum + memory.sums(block, 0).add(at).read());
             let to = c.add((u64::from(row) * c_row + u64::from(vector) * c_vector) as usize);
             let old = if beta == 0.0 { 0.0 } else { beta * (*to).to_f32() };
             *to = C::from_f32(math::fma(factor, sum, old));

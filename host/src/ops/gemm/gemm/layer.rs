@@ -3,7 +3,7 @@
 use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
+use gpu_kernels::ops::gemm::gemm::skinny::{self as gk_skinny, GEMM_SKINNY, GEMM_SKINNY_PAIRS};
 use half::bf16;
 
 use super::super::operand::{self, fits_tma, gains_from_copies, lies, store_of_case};
@@ -94,6 +94,7 @@ static INFO: OpInfo = OpInfo {
         kernels(GEMM_HOPPER, true, false),
         kernels(GEMM_SWAPPED, true, false),
         kernels(GEMM_SKINNY, true, false),
+        kernels(GEMM_SKINNY_PAIRS, true, false),
         GEMM_PAD,
     ],
     variants: &[
@@ -101,7 +102,13 @@ static INFO: OpInfo = OpInfo {
             name: "skinny",
             doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns, unless more than 16 rows or 32 columns fill tiles",
             applies: fits_skinny,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(gk_skinny::CLUSTER))),
+        },
+        Variant {
+            name: "skinny_pairs",
+            doc: "the same by two blocks that share k in place of four: what is picked if these fill the multiprocessors once",
+            applies: fits_skinny,
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(gk_skinny::PAIR))),
         },
         Variant {
             name: "hopper",

@@ -5,7 +5,7 @@ use cuda_std::launch::Instance;
 use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
+use gpu_kernels::ops::gemm::gemm::skinny::{self as gk_skinny, GEMM_SKINNY, GEMM_SKINNY_PAIRS};
 use half::{bf16, f16};
 
 use super::super::operand::{Major, fits_tma, gains_from_copies, lies, store_of_case};
@@ -57,8 +57,9 @@ pub(super) const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: boo
 }
 
 /// Those of both types of A and B.
-const fn kernels_into(f32: bool) -> [&'static [Instance]; 9] {
-    let [mma, hopper, swapped, skinny] = [GEMM_MMA, GEMM_HOPPER, GEMM_SWAPPED, GEMM_SKINNY];
+const fn kernels_into(f32: bool) -> [&'static [Instance]; 11] {
+    let [mma, hopper, swapped] = [GEMM_MMA, GEMM_HOPPER, GEMM_SWAPPED];
+    let [skinny, pairs] = [GEMM_SKINNY, GEMM_SKINNY_PAIRS];
     [
         kernels(mma, false, f32),
         kernels(mma, true, f32),
@@ -68,15 +69,23 @@ const fn kernels_into(f32: bool) -> [&'static [Instance]; 9] {
         kernels(swapped, true, f32),
         kernels(skinny, false, f32),
         kernels(skinny, true, f32),
+        kernels(pairs, false, f32),
+        kernels(pairs, true, f32),
         GEMM_PAD,
     ]
 }
 
 const SKINNY: Variant = Variant {
     name: "skinny",
-    doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major, unless more than 16 rows or 32 columns fill tiles",
+    doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major, unless one of the next does or more than 16 rows or 32 columns fill tiles",
     applies: fits_skinny,
-    launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny)),
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny(gk_skinny::CLUSTER))),
+};
+const SKINNY_PAIRS: Variant = Variant {
+    name: "skinny_pairs",
+    doc: "the same by two blocks that share k in place of four: what is picked if these fill the multiprocessors once",
+    applies: fits_skinny,
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny(gk_skinny::PAIR))),
 };
 const HOPPER: Variant = Variant {
     name: "hopper",
@@ -127,7 +136,8 @@ const MMA: Variant = Variant {
     launch: |stream, args, params| launch(stream, args, params, Some(Path::Mma)),
 };
 
-const VARIANTS: &[Variant] = &[SKINNY, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, SWAPPED_128, SWAPPED_64, PADDED, MMA];
+const VARIANTS: &[Variant] =
+    &[SKINNY, SKINNY_PAIRS, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, SWAPPED_128, SWAPPED_64, PADDED, MMA];
 
 pub(super) static INFO: OpInfo = facts(
     ["gemm", "gemm", "16-bit matrix product, any strides, batched"],
@@ -294,8 +304,8 @@ impl Operator for Gemm {
                 Case::odd(info, dtype, dims(1, 16, 16, 16)).values("c", Values::Specials),
                 // More stages than the rings of the path for few rows or columns have.
                 lie(Case::odd(info, dtype, dims(1, 11, 136, 1544)), "NT", T).param("alpha", -0.5).param("beta", 1.5),
-                lie(Case::odd(info, dtype, dims(1, 140, 40, 1032)), "NT", T).param("beta", 1.0),
-                lie(Case::odd(info, dtype, dims(1, 136, 120, 776)), "NT", T),
+                lie(Case::odd(info, dtype, dims(1, 140, 40, 1288)), "NT", T).param("beta", 1.0),
+                lie(Case::odd(info, dtype, dims(1, 136, 120, 1032)), "NT", T),
                 Case::tiny(info, dtype, dims(1, 1, 1, 1)),
                 Case::tiny(info, dtype, dims(2, 3, 2, 5)),
                 Case::empty(info, dtype, dims(1, 0, 8, 8)),

@@ -3,7 +3,7 @@
 use cuda_std::float::{Element, Half};
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::gemm as gk;
-use gpu_kernels::ops::gemm::gemm::{hopper, mma};
+use gpu_kernels::ops::gemm::gemm::{hopper, mma, skinny};
 
 use super::super::operand::{self, Major, Operand, Tiling};
 use super::super::{note_work, plan, sizes};
@@ -89,7 +89,8 @@ impl<'a> From<&'a Tensor<f32>> for Scalar<'a> {
 /// Which kernel computes a product.
 #[derive(Clone, Copy)]
 pub(super) enum Path {
-    Skinny,
+    /// By clusters of so many blocks, which share k.
+    Skinny(u32),
     /// Tiles of so many columns.
     Hopper(u32),
     /// Tiles of so many rows, of swapped operands.
@@ -100,8 +101,9 @@ pub(super) enum Path {
 
 impl Path {
     /// The variants' names.
-    const NAMED: [(&'static str, Self); 9] = [
-        ("skinny", Self::Skinny),
+    const NAMED: [(&'static str, Self); 10] = [
+        ("skinny", Self::Skinny(skinny::CLUSTER)),
+        ("skinny_pairs", Self::Skinny(skinny::PAIR)),
         ("hopper", Self::Hopper(256)),
         ("hopper_192", Self::Hopper(192)),
         ("hopper_128", Self::Hopper(128)),
@@ -167,7 +169,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     /// By one of the paths; by the one that was found fastest or, without such a finding, by the one that is planned if none is named.
     pub(super) fn launch(self, stream: &Stream, path: Option<Path>) -> Result<()> {
         match path.or_else(|| self.tuned(stream)).unwrap_or_else(|| self.planned(stream)) {
-            Path::Skinny => self.launch_skinny(stream),
+            Path::Skinny(share) => self.launch_skinny(stream, share),
             Path::Hopper(columns) => self.launch_hopper(stream, columns),
             Path::Swapped(rows) => self.launch_swapped(stream, rows),
             Path::Padded => self.launch_padded(stream),
@@ -181,7 +183,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let path = plan::tuned(stream, self.info, dtypes, &self.sizes, lies, &Path::NAMED)?;
         let hopper = stream.device().supports_hopper();
         let takes = match path {
-            Path::Skinny => hopper && self.fits_skinny(),
+            Path::Skinny(_) => hopper && self.fits_skinny(),
             Path::Hopper(_) => hopper && self.fits_hopper().is_some(),
             Path::Swapped(_) => hopper && self.fits_swapped(),
             Path::Padded => self.fits_padded(),
@@ -193,15 +195,15 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     /// On Hopper the path for few rows or columns, unless tiles are full of them, then the one that reaches twice what mma.sync does.
     fn planned(&self, stream: &Stream) -> Path {
         match stream.device().supports_hopper() {
-            true if self.fits_skinny() => self.of_few(stream).unwrap_or(Path::Skinny),
+            true if self.fits_skinny() => self.of_few(stream),
             true if self.fits_hopper().is_some() => Path::Hopper(self.columns(stream)),
             _ if self.is_worth_padding() => Path::Padded,
             _ => Path::Mma,
         }
     }
 
-    /// Tiles that few rows or columns fill.
-    fn of_few(&self, stream: &Stream) -> Option<Path> {
+    /// Tiles that few rows or columns fill, or clusters that share k.
+    fn of_few(&self, stream: &Stream) -> Path {
         let sizes = [self.sizes.m, self.sizes.n].map(|size| size as usize);
         let of = stream.device().info().multiprocessors;
         let rows = || {
@@ -209,7 +211,11 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             let are_worth = |(_, are_enough): &(u32, bool)| *are_enough && self.sizes.m > 16 && self.fits_swapped();
             plan::of_few_rows(of, sizes).filter(are_worth).map(|(rows, _)| Path::Swapped(rows))
         };
-        plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows)
+        let tiles = self.sizes.m.max(self.sizes.n).div_ceil(skinny::ROWS);
+        if plan::fills_by_pairs(of, tiles) {
+            return Path::Skinny(skinny::PAIR);
+        }
+        plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows).unwrap_or(Path::Skinny(skinny::CLUSTER))
     }
 
     /// Columns of the tiles that fill rounds of the device's multiprocessors best.

@@ -30,7 +30,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             && matches!(majors, Some((Major::K, Major::K)))
     }
 
-    pub(super) fn launch_skinny(mut self, stream: &Stream) -> Result<()> {
+    /// By clusters of `share` blocks, [`gk::CLUSTER`] or [`gk::PAIR`].
+    pub(super) fn launch_skinny(mut self, stream: &Stream, share: u32) -> Result<()> {
         if !self.fits_skinny() {
             return Err(self.info.param_error("variant", "skinny", WANTED));
         }
@@ -55,16 +56,20 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             _ => 64,
         };
         let (weight, vectors) = (map(weight, gk::ROWS)?, map(vectors, gk::vectors(r))?);
-        let grid = gk::CLUSTER * sizes.rows.div_ceil(gk::ROWS);
+        let tiles = sizes.rows.div_ceil(gk::ROWS);
+        let grid = share * tiles;
         let args = (weight, vectors, self.c.ptr_mut(stream)?, scale, sizes);
         self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably; no size is zero, and there are no more vectors than
         // the kernel takes.
         unsafe {
-            match r {
-                8 => stream.launch::<gk::GemmSkinny<T, C, 8>>(grid, args),
-                32 => stream.launch::<gk::GemmSkinny<T, C, 32>>(grid, args),
-                _ => stream.launch::<gk::GemmSkinny<T, C, 64>>(grid, args),
+            match (share, r) {
+                (gk::CLUSTER, 8) => stream.launch::<gk::GemmSkinny<T, C, 8>>(grid, args),
+                (gk::CLUSTER, 32) => stream.launch::<gk::GemmSkinny<T, C, 32>>(grid, args),
+                (gk::CLUSTER, _) => stream.launch::<gk::GemmSkinny<T, C, 64>>(grid, args),
+                (_, 8) => stream.launch::<gk::GemmSkinnyPairs<T, C, 8>>(grid, args),
+                (_, 32) => stream.launch::<gk::GemmSkinnyPairs<T, C, 32>>(grid, args),
+                (_, _) => stream.launch::<gk::GemmSkinnyPairs<T, C, 64>>(grid, args),
             }
         }
     }
