@@ -67,8 +67,8 @@
 //! address comes from one that 32 bits did not hold. What bit operations, shifts to the right and divisions make of such a number
 //! is a new one: hashes may wrap around, and so may sums that come back.
 //!
-//! Where it has to choose it is quiet: a relaxed read counts as an acquire (no fence is demanded after it) and a
-//! compare-and-swap as a read (loops start from a plain one); of each place the last writer and two readers are
+//! Where it has to choose it is quiet: a volatile read and a relaxed atomic count as an acquire (`ld.relaxed` needs a fence, or a
+//! barrier, before what it announces is read) and a compare-and-swap as a read (loops start from a plain one); of each place the last writer and two readers are
 //! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its
 //! initialisation and bulk copies only when these come from another block.
 //!

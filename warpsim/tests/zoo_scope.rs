@@ -66,7 +66,6 @@ fn a_flag_publishes_what_was_fenced_for_its_reader() {
                 ("membar.cta;", "volatile", "volatile"),
                 ("membar.gl;", "volatile", "volatile"),
                 ("fence.acq_rel.cta;", "relaxed.cta", "acquire.cta"),
-                ("fence.acq_rel.gpu;", "relaxed.cta", "relaxed.gpu"),
                 ("", "release.cta", "acquire.cta"),
                 ("", "release.gpu", "acquire.cta"),
             ] {
@@ -146,5 +145,47 @@ fn bulk_copies_in_flight_together_go_to_different_places() {
     for o in all_options() {
         assert_eq!(found(&kernel(1, &body(128)), 1, 32, &o), []);
         assert!(found(&kernel(1, &body(112)), 1, 32, &o).iter().any(|f| f.kind == Kind::AsyncRace));
+    }
+}
+
+#[test]
+fn a_relaxed_read_is_fenced_before_what_it_announces_is_read() {
+    for (space, kind) in [("shared", Kind::SharedRace), ("global", Kind::GlobalRace)] {
+        let polled = |scope: &str, mend: &str| {
+            let text = flag("fence.acq_rel.gpu;", "relaxed.gpu", &format!("relaxed.{scope}"), space);
+            kernel(1, &text.replace("@%p4 bra W;\n", &format!("@%p4 bra W;\n{mend}\n")))
+        };
+        for o in all_options() {
+            for scope in ["cta", "gpu"] {
+                for mend in ["fence.acq_rel.cta;", "fence.sc.gpu;", "membar.gl;"] {
+                    assert_eq!(found(&polled(scope, mend), 1, 64, &o), [], "{scope} {mend}");
+                }
+                let bad = found(&polled(scope, ""), 1, 64, &o);
+                assert!(bad.iter().any(|f| f.kind == kind && f.message.contains("was read relaxed")), "{bad:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_relaxed_read_of_another_blocks_flag_is_fenced() {
+    // Block 0 sets the flag; a thread of block 1 polls, and others go on with it.
+    let body = "mov.u32 %r6, %ctaid.x; setp.eq.u32 %p3, %r6, 0; @!%p3 bra READ; @!%p1 bra DONE;\n\
+                st.global.u32 [%rd2], 7; st.release.gpu.global.u32 [%rd2+1024], 1; bra DONE;\nREAD: @!%p1 bra JOIN;\n\
+                W: ld.relaxed.gpu.global.u32 %r7, [%rd2+1024]; setp.eq.u32 %p4, %r7, 0; @%p4 bra W;\n/*here*/\nJOIN: bar.warp.sync -1;\n\
+                /*join*/ld.global.u32 %r8, [%rd2];\nDONE:";
+    for mend in ["fence.acq_rel.gpu;", "fence.acq_rel.sys;", "bar.sync 1, 32;"] {
+        let here = if mend.starts_with("bar") { "" } else { mend };
+        let join = if here.is_empty() { "bar.sync 0; " } else { "" };
+        let clean = body.replace("/*here*/", here).replace("/*join*/", join);
+        for o in all_options() {
+            assert_eq!(found(&kernel(1, &clean), 2, 32, &o), [], "{mend}");
+        }
+    }
+    check((1, 2, 32), &[Kind::GlobalRace], body, &["fence.acq_rel.gpu;"]);
+    for o in all_options() {
+        // A fence for the block alone does not do.
+        let bad = found(&kernel(1, &body.replace("/*here*/", "fence.acq_rel.cta;")), 2, 32, &o);
+        assert!(bad[0].kind == Kind::GlobalRace && bad[0].message.contains("was read relaxed"), "{bad:?}");
     }
 }

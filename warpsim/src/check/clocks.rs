@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::global::Told;
+use super::heard::Heard;
 pub use super::view::Known;
 use super::view::{Far, View, WARP_WIDE};
 use crate::ir::Scope;
@@ -45,6 +46,8 @@ struct WarpClock {
     known: Known,
     /// What single lanes know beyond it.
     private: Vec<(u8, Known)>,
+    /// What relaxed reads came by.
+    heard: Heard,
 }
 
 /// Clocks of one cluster.
@@ -64,7 +67,7 @@ pub struct Clocks {
 
 impl Clocks {
     pub fn new(blocks: usize, warps: usize) -> Self {
-        let warp = || WarpClock { now: 1, synced: 1, known: Known::default(), private: vec![] };
+        let warp = || WarpClock { now: 1, synced: 1, known: Known::default(), private: vec![], heard: Heard::default() };
         Clocks {
             warps: (0..warps * blocks).map(|_| warp()).collect(),
             bars: FxHashMap::default(),
@@ -162,6 +165,7 @@ impl Clocks {
     /// These lanes meet, and each then knows what all of them knew.
     pub fn sync_lanes(&mut self, p: Party) {
         let w = &mut self.warps[p.agent];
+        w.heard.share(p.lanes);
         if p.whole {
             for (_, k) in std::mem::take(&mut w.private) {
                 w.known.join(&k);
@@ -211,8 +215,9 @@ impl Clocks {
         self.tick(p.agent);
     }
 
-    /// A fence of the generic proxy: relaxed operations pass on what is known now.
+    /// A fence of the generic proxy: what relaxed reads came by is known, and relaxed operations pass on what is known now.
     pub fn generic_fence(&mut self, p: Party, scope: Scope) {
+        self.believe(p, scope);
         self.fence(p, |k, seen| {
             let fenced = k.fenced.get_or_insert_default();
             fenced[..=scope as usize].iter_mut().for_each(|f| f.join(seen));
@@ -251,6 +256,30 @@ impl Clocks {
         }
     }
 
+    /// A relaxed read of an address: what was left there is known after a fence.
+    pub fn overhear(&mut self, p: Party, place: u64, told: Option<Told>) {
+        let left = self.places.get(&place);
+        if left.is_some() || told.is_some() {
+            self.warps[p.agent].heard.add(p, place, left, told);
+        }
+    }
+
+    /// These threads know what they came by.
+    fn believe(&mut self, p: Party, scope: Scope) {
+        if self.warps[p.agent].heard.is_empty() {
+            return;
+        }
+        for (p, left, told) in self.warps[p.agent].heard.take(p, scope) {
+            left.into_iter().for_each(|k| self.acquire(p, &k));
+            told.into_iter().for_each(|t| self.learn_far(p, &t));
+        }
+    }
+
+    /// Whether an access is over for a thread if only it fences.
+    pub fn lacks_fence(&self, p: Party, over: impl Fn(&View) -> bool) -> bool {
+        self.warps[p.agent].heard.any(p.lanes, over)
+    }
+
     /// Learns what other clusters left at an address.
     pub fn learn_far(&mut self, p: Party, told: &Told) {
         let w = &mut self.warps[p.agent];
@@ -260,7 +289,9 @@ impl Clocks {
         lanes(p.lanes).for_each(|lane| w.private_mut(lane).seen.learn_far(told));
     }
 
+    /// A barrier counts as the fence behind a relaxed read: one thread polls, and all go on.
     pub fn bar_arrive(&mut self, p: Party, block: usize, id: u32) {
+        self.believe(p, Scope::Gpu);
         let k = self.release(p);
         self.bars.entry((block, id)).or_default().arriving.join(&k);
     }
@@ -278,6 +309,9 @@ impl Clocks {
     }
 
     pub fn cluster_arrive(&mut self, p: Party, relaxed: bool) {
+        if !relaxed {
+            self.believe(p, Scope::Gpu);
+        }
         let k = if relaxed { self.release_relaxed(p, Scope::Cluster) } else { self.release(p) };
         self.cluster.arriving.join(&k);
     }

@@ -2,5 +2,6 @@
 
 pub mod clocks;
 pub mod global;
+pub mod heard;
 pub mod race;
 pub mod view;

@@ -96,6 +96,10 @@ impl Cell {
 pub const VOLATILE_LANES: &str =
     "volatile orders nothing between the lanes of a warp: put a bar.warp.sync between them";
 
+/// What to do about a relaxed read that an acquire should have been.
+pub const UNFENCED: &str =
+    "the flag between them was read relaxed: put a fence (fence.acq_rel, __threadfence) behind that read, or let it acquire";
+
 /// Why two accesses conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
@@ -112,8 +116,8 @@ pub struct Conflict {
     pub stamp: Stamp,
     pub write: bool,
     pub cause: Cause,
-    /// Both are volatile accesses of one warp.
-    pub volatile: bool,
+    /// What orders them.
+    pub advice: &'static str,
 }
 
 /// The shadow of one block's shared memory.
@@ -131,7 +135,15 @@ impl SharedShadow {
     /// Whether, and why, an access of `p` stamped `me` conflicts with an earlier one.
     #[inline]
     fn conflict(clocks: &Clocks, p: Party, me: Stamp, s: Stamp, write: bool) -> Option<Conflict> {
-        let found = |cause| Some(Conflict { stamp: s, write, cause, volatile: me.volatile_lanes(s) });
+        let found = |cause| {
+            let unfenced = || clocks.lacks_fence(p, |seen| seen.knows(s.agent(), s.lane(), s.time()));
+            let advice = match cause {
+                _ if me.volatile_lanes(s) => VOLATILE_LANES,
+                Cause::Unordered if unfenced() => UNFENCED,
+                _ => "put a barrier between them",
+            };
+            Some(Conflict { stamp: s, write, cause, advice })
+        };
         if s == Stamp::NOBODY || me.may_meet(s) {
             return None;
         }
@@ -192,7 +204,7 @@ impl SharedShadow {
                 && found.is_none()
                 && !clocks.proxy_sees(p, 0, w.agent(), w.lane(), w.time())
             {
-                found = Some(Conflict { stamp: w, write: true, cause: Cause::Proxy, volatile: false });
+                found = Some(Conflict { stamp: w, write: true, cause: Cause::Proxy, advice: "" });
             }
             if write {
                 for r in [c.read, c.other] {

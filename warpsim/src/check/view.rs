@@ -29,6 +29,11 @@ pub struct View {
 }
 
 impl View {
+    /// What was told, and nothing else.
+    pub fn told(told: &Told) -> Self {
+        View { far: Some(told.clone()), ..View::default() }
+    }
+
     /// What is known of all lanes.
     #[inline(always)]
     pub fn all(&self) -> &[u32] {

@@ -165,7 +165,7 @@ pub fn run(
                 }
             }
         }
-        order::hear(cx, cl, w, space, addr, m, a.scope);
+        order::hear(cx, cl, w, space, addr, m, (a.scope, false));
         Ok(())
     })
 }

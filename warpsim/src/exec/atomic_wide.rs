@@ -76,7 +76,7 @@ pub fn run(
                 w.regs.q[w.regs.qb + r.slot()][l] = v;
             }
         }
-        order::hear(cx, cl, w, space, addr, m, a.scope);
+        order::hear(cx, cl, w, space, addr, m, (a.scope, false));
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use super::cx::block_of;
 use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
-use crate::check::race::{Cause, VOLATILE_LANES};
+use crate::check::race::{Cause, UNFENCED, VOLATILE_LANES};
 use crate::report::{Earlier, Kind};
 
 /// An access of one lane, or of an asynchronous operation that it starts.
@@ -114,14 +114,17 @@ fn conflict(cl: &Cluster, p: Party, me: GStamp, old: GStamp, was_write: bool) ->
         return (!c.after_far(p, old.far(), old.lane(), old.time())).then_some(Cause::Unordered);
     };
     let agent = b.rank as usize * b.warps.len() + old.warp();
-    // The stamp keeps 16 bits of the time; the rest is that of the latest such moment.
-    let now = c.now(agent);
-    let time = now.saturating_sub((now as u16).wrapping_sub(old.time()).into());
+    let time = full_time(c.now(agent), old.time());
     if !c.after(p, agent, old.lane(), time) {
         return Some(Cause::Unordered);
     }
     let unseen = me.proxy() && was_write && !old.proxy() && !c.proxy_sees(p, 1, agent, old.lane(), time);
     unseen.then_some(Cause::Proxy)
+}
+
+/// A stamp keeps 16 bits of the time; the rest is that of the latest such moment.
+fn full_time(now: u32, time: u16) -> u32 {
+    now.saturating_sub((now as u16).wrapping_sub(time).into())
 }
 
 fn report(
@@ -142,6 +145,15 @@ fn report(
     let what = if old.proxy() { "a bulk copy of thread" } else { "thread" };
     let who = format!("{what} ({tx},{ty},{tz}){others} of block ({bx},{by},{bz})");
     let earlier = Earlier { place: cx.place(s.func, old.pc()), who, write: was_write };
+    let unfenced = cl.clocks.as_ref().is_some_and(|c| {
+        c.lacks_fence(w.party(1 << t.lane), |seen| match host {
+            Some(b) => {
+                let agent = b.rank as usize * b.warps.len() + old.warp();
+                seen.knows(agent, old.lane(), full_time(c.now(agent), old.time()))
+            }
+            None => seen.knows_far(old.far(), old.lane(), old.time()),
+        })
+    });
     let kind = match cause {
         Cause::Unordered => Kind::GlobalRace,
         Cause::InFlight => Kind::AsyncRace,
@@ -150,6 +162,7 @@ fn report(
     let advice = match host {
         _ if me.narrow_apart(old) => "the accesses are strong for their own block only: give them .gpu scope",
         Some(_) if me.volatile_lanes(old) => VOLATILE_LANES,
+        _ if unfenced => UNFENCED,
         Some(b) if b.rank as usize == w.block => "put a barrier between them",
         Some(_) => "put a cluster barrier between them, or a flag that one releases and the other acquires",
         None => "let one block fence or release at .gpu scope before it sets a flag that the other looks at first",

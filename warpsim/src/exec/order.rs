@@ -98,14 +98,32 @@ pub fn tell(
     });
 }
 
-/// After a strong access: what others had made known there, to threads that may hear it.
-pub fn hear(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, space: MemSpace, addr: &[u64; 32], m: u32, scope: Scope) {
+/// After a strong access: what others had made known there, to threads that may hear it. After a relaxed load they hear it with their next
+/// fence.
+pub fn hear(
+    cx: &Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    space: MemSpace,
+    addr: &[u64; 32],
+    m: u32,
+    (scope, relaxed): (Scope, bool),
+) {
     let Some(c) = &mut cl.clocks else { return };
     let far = cx.global_shadow.filter(|g| g.talked() && scope == Scope::Gpu);
     if far.is_none() && c.quiet() {
         return;
     }
     places(w, space, addr, m, |p, place, global| {
+        if relaxed {
+            if cx.prog.narrow {
+                c.overhear(p, within(w.block, place), None);
+            }
+            if scope != Scope::Block {
+                c.overhear(p, place, far.filter(|_| global).and_then(|g| g.hear(place)));
+            }
+            return;
+        }
         if cx.prog.narrow {
             c.take(p, within(w.block, place));
         }

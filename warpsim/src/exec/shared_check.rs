@@ -5,7 +5,7 @@ use super::early_exit;
 use super::mem_ops::register_value;
 use super::shared::{describe, split};
 use super::state::*;
-use crate::check::race::{Cause, Conflict, EVERY, Stamp, VOLATILE_LANES};
+use crate::check::race::{Cause, Conflict, EVERY, Stamp};
 use crate::ir::*;
 use crate::memory::all_words;
 use crate::report::{Earlier, Kind};
@@ -186,8 +186,7 @@ pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, c: Conflict, write
     cx.report(w, s, l as u32, kind, Some(off as u64), Some(earlier), |cx| {
         let what = format!("{verb} shared memory at {off:#x}{}", describe(cx, off));
         match c.cause {
-            Cause::Unordered if c.volatile => format!("{what} while nothing orders it with the earlier access: {VOLATILE_LANES}"),
-            Cause::Unordered => format!("{what} while nothing orders it with the earlier access: put a barrier between them"),
+            Cause::Unordered => format!("{what} while nothing orders it with the earlier access: {}", c.advice),
             Cause::InFlight => {
                 format!("{what} while an asynchronous operation on it has not been waited for: wait for its group or mbarrier first")
             }
