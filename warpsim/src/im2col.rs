@@ -1,5 +1,19 @@
 //! Tensor maps of the im2col kind, which copy the pixels of a convolution's input one behind the other.
+//!
+//! What an H200 refuses, each with an illegal instruction, and so does the simulator:
+//!
+//! | | loads, prefetches | stores, reductions |
+//! | --- | --- | --- |
+//! | a map of the other kind, or of another number of dimensions | refused | refused |
+//! | a start outside of the box (the batch may be any) | refused | refused |
+//! | first channels that are not a multiple of 16 bytes in | refused | refused |
+//! | a box that reaches out of the tensor (a corner of padding) | taken | refused |
+//! | a start that no step leads to | taken | taken |
+//!
+//! Offsets have 16, 8 or 5 bits with one, two or three spatial dimensions. Of a larger one hardware takes the low bits, and so copies
+//! what nobody asked for: that is a fault here.
 
+use crate::ir::Way;
 use crate::tensor_map::{DataType, Swizzle, TensorMap};
 
 /// The pixels that a filter's corner comes to.
@@ -83,12 +97,31 @@ impl TensorMap {
     }
 
     /// What is wrong with a copy of this kind from there with these offsets.
-    pub(crate) fn im2col_wrong(&self, at: &[i64; 5], off: &[i64; 3]) -> Option<String> {
+    pub(crate) fn im2col_wrong(&self, at: &[i64; 5], off: &[i64; 3], way: Way) -> Option<String> {
         let i = self.im2col.as_ref()?;
         let spatial = self.dims.len() - 2;
         let most = (1i64 << Im2col::bits(spatial)) - 1;
         if let Some(o) = off.iter().find(|o| **o > most) {
-            return Some(format!("an im2col offset of {o}: {most} are possible with {} dimensions", self.dims.len()));
+            let rank = self.dims.len();
+            let taken = o & most;
+            return Some(format!(
+                "an im2col offset of {o}: {most} are possible with {rank} dimensions, and hardware would take {taken}"
+            ));
+        }
+        let bytes = self.data_type.bytes() as i64;
+        if at[0] * bytes % 16 != 0 {
+            let each = 16 / bytes;
+            return Some(format!("an im2col copy from channel {}: a multiple of {each} (16 bytes) is needed", at[0]));
+        }
+        let outside = |d: &usize| i.lower[*d] < 0 || i.upper[*d] > 0;
+        if let Some(d) = (0..spatial).find(outside).filter(|_| way == Way::Store) {
+            return Some(format!(
+                "an im2col store by a map whose box, from {} to {} in dimension {}, reaches out of the tensor's {} elements",
+                i.lower[d],
+                i.last(&self.dims, d),
+                d + 1,
+                self.dims[d + 1]
+            ));
         }
         let d = (0..spatial).find(|d| !(i64::from(i.lower[*d])..=i.last(&self.dims, *d)).contains(&at[d + 1]))?;
         Some(format!(

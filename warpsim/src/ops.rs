@@ -256,10 +256,18 @@ pub struct Bulk {
     pub reduce: Option<(AtomOp, NumTy)>,
 }
 
+/// Where a tensor copy goes. A prefetch goes nowhere, but is refused like a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Load,
+    Store,
+    Prefetch,
+}
+
 /// A tensor copy or reduction.
 #[derive(Debug, Clone, Copy)]
 pub struct TensorCopy {
-    pub load: bool,
+    pub way: Way,
     pub rank: u8,
     pub multicast: bool,
     pub reduce: Option<AtomOp>,

@@ -239,6 +239,10 @@ impl TensorMap {
         let Some(ty) = TYPES.get(u32_at(field::TYPE) as usize) else {
             return Err(format!("the element type {} is not supported", u32_at(field::TYPE)));
         };
+        let nan_fill = u32_at(field::FILL) != 0;
+        if nan_fill && !matches!(ty, DataType::F16 | DataType::BF16 | DataType::F32 | DataType::TF32 | DataType::F64) {
+            return Err(format!("it fills integers ({ty:?}) with NaN"));
+        }
         if u32_at(field::INTERLEAVE) != 0 {
             return Err("interleaved layouts are not supported".into());
         }
@@ -260,12 +264,20 @@ impl TensorMap {
                 pixels: u32_at(field::TILE + 4),
             };
             let mut t = Self::im2col(*ty, u64_at(field::ADDRESS), &dims, &strides, pixels, *swizzle)?;
-            t.nan_fill = u32_at(field::FILL) != 0;
+            t.nan_fill = nan_fill;
             return Ok(t);
         }
         let mut t = Self::tiled(*ty, u64_at(field::ADDRESS), &dims, &strides, &tile, *swizzle)?;
-        t.nan_fill = u32_at(field::FILL) != 0;
+        t.nan_fill = nan_fill;
         Ok(t)
+    }
+
+    /// The NaN that hardware fills f16 with; of the others any will do.
+    pub(crate) fn fill_with_nan(&self, out: &mut [u8]) {
+        match self.data_type {
+            DataType::F16 => out.chunks_exact_mut(2).for_each(|x| x.copy_from_slice(&[0xf7, 0x7f])),
+            _ => out.fill(0xff),
+        }
     }
 
     /// Bytes of a tile.

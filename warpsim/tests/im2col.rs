@@ -1,5 +1,5 @@
 //! Tensor copies pixel by pixel, against a walk over all places that a filter comes to. An H200 loads the same in each case, and
-//! raises an illegal instruction where a copy starts beyond the box.
+//! raises an illegal instruction where a copy is refused here, but for offsets that are too large.
 
 use crate::common::*;
 use warpsim::{DataType, Fault, Gpu, Im2col, Kind, Launch, Module, Options, Report, Swizzle, TensorMap};
@@ -176,8 +176,8 @@ fn loads_walk_over_the_box() {
 
 #[test]
 fn stores_leave_out_what_is_not_there() {
-    // Numbers of pixels and channels, added to ones.
-    let c = Case { off: vec![0, 0], ..cases().remove(8) };
+    // 60 pixels from the last image on: the box is the tensor without its borders, as a store needs it.
+    let c = Case { lower: vec![1, 2], upper: vec![-1, 0], at: vec![0, 3, 2, 2], off: vec![0, 0], ..cases().remove(8) };
     let coordinates: Vec<String> = c.at.iter().map(ToString::to_string).collect();
     let set: String = coordinates.iter().enumerate().map(|(k, v)| format!("mov.b32 %r{}, {v};\n", 10 + k)).collect();
     let text = format!(
@@ -206,6 +206,52 @@ fn stores_leave_out_what_is_not_there() {
     }
 }
 
+/// A kernel of one instruction on the map, between two of a shared tile.
+fn alone(c: &Case, instruction: &str) -> String {
+    let at: Vec<String> = c.at.iter().map(ToString::to_string).collect();
+    let set: String = at.iter().enumerate().map(|(k, v)| format!("mov.b32 %r{}, {v};\n", 10 + k)).collect();
+    format!(
+        "{HEAD}.visible .entry k(.param .align 64 .b8 map[128])\n{{\n.reg .pred %p<2>; .reg .b32 %r<20>; .reg .b64 %rd<4>; .reg .b16 %h<3>;\n\
+         .shared .align 128 .b8 tile[8192];\nmov.b64 %rd2, map; cvta.param.u64 %rd3, %rd2; mov.u32 %r4, tile; mov.u32 %r3, %tid.x;\n\
+         setp.ne.u32 %p1, %r3, 0; @%p1 ret;\nmov.b16 %h1, 0;\n{set}{instruction}\ncp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\nret;\n}}"
+    )
+}
+
+#[test]
+fn stores_and_prefetches_that_hardware_refuses() {
+    let store = "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%rd3, {%r10, %r11, %r12, %r13}], [%r4];";
+    let add = "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.im2col_no_offs.bulk_group [%rd3, {%r10, %r11, %r12, %r13}], [%r4];";
+    let ahead = "cp.async.bulk.prefetch.tensor.4d.L2.global.im2col [%rd3, {%r10, %r11, %r12, %r13}], {%h1, %h1};";
+    let flat = "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%rd3, {%r10, %r11, %r12, %r13}];";
+    let c = || Case { off: vec![0, 0], ..cases().remove(8) };
+    let o = Options { checks: warpsim::Checks::NONE, ..Options::default() };
+    let said = |c: &Case, what: &str| {
+        let mut g = Gpu::new();
+        let p = g.alloc_with(&bytes(&c.source()), "tensor");
+        let f = launch(&mut g, &alone(c, what), &[&c.map(p).encode()], &o).err();
+        f.map(|f| {
+            assert_eq!(f.finding.kind, Kind::IllegalInstruction);
+            assert!(what.starts_with(&f.finding.place.instruction[..20]), "{f}");
+            f.finding.message
+        })
+    };
+    let padded = "an im2col store by a map whose box, from -1 to 8 in dimension 1, reaches out of the tensor's 10 elements";
+    assert_eq!((said(&c(), store).as_deref(), said(&c(), ahead)), (Some(padded), None));
+    let beyond = "an im2col store by a map whose box, from 0 to 8 in dimension 2, reaches out of the tensor's 8 elements";
+    let high = Case { lower: vec![0, 0], upper: vec![0, 1], at: vec![0; 4], ..c() };
+    assert_eq!(said(&high, store).unwrap(), beyond);
+    let inside = Case { upper: vec![0, 0], ..high };
+    assert_eq!(said(&inside, store), None);
+    assert_eq!(said(&inside, add).unwrap(), "a reduction on this element type");
+    let askew = Case { at: vec![1, 0, 0, 0], ..inside };
+    let channel = "an im2col copy from channel 1: a multiple of 8 (16 bytes) is needed";
+    assert_eq!([store, ahead].map(|i| said(&askew, i).unwrap()), [channel; 2]);
+    let late = Case { at: vec![0, 9, 0, 0], ..c() };
+    let start = "an im2col copy that starts at 9 in dimension 1, outside of the map's box from -1 to 8";
+    assert_eq!(said(&late, ahead).unwrap(), start);
+    assert_eq!(said(&c(), flat).unwrap(), "an im2col tensor map with a copy by .tile");
+}
+
 #[test]
 fn maps_and_copies_that_do_not_fit() {
     let good = || cases().remove(4);
@@ -221,7 +267,11 @@ fn maps_and_copies_that_do_not_fit() {
         let says = "an im2col copy that starts at 8 in dimension 1, outside of the map's box from -1 to 7";
         assert_eq!(fault(&late, |map| map), says);
         let far = Case { off: vec![2, 256], ..good() };
-        assert_eq!(fault(&far, |map| map), "an im2col offset of 256: 255 are possible with 4 dimensions");
+        assert_eq!(fault(&far, |map| map), "an im2col offset of 256: 255 are possible with 4 dimensions, and hardware would take 0");
+        let askew = Case { at: vec![4, -1, -1, 0], ..good() };
+        assert_eq!(fault(&askew, |map| map), "an im2col copy from channel 4: a multiple of 8 (16 bytes) is needed");
+        let nan = |map: TensorMap| TensorMap { nan_fill: true, ..map };
+        assert_eq!(fault(&good(), nan), "not a tensor map: it fills integers (U16) with NaN");
         let tiled = |map: TensorMap| TensorMap { im2col: None, tile: vec![32, 8, 8, 1], ..map };
         assert_eq!(fault(&good(), tiled), "a tiled tensor map with a copy by .im2col");
     }

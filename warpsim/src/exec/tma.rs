@@ -226,8 +226,11 @@ pub fn tensor(
         for (d, r) in offsets.iter().enumerate() {
             off[d] = i64::from(w.regs.r(*r)[l] & 0xffff);
         }
-        if let Some(what) = map.im2col_wrong(&at, &off) {
+        if let Some(what) = map.im2col_wrong(&at, &off, t.way) {
             return cx.fault(w, s, l as u32, Kind::IllegalInstruction, what, None);
+        }
+        if t.way == Way::Prefetch {
+            continue;
         }
         let bytes = map.tile_bytes();
         let addr = mbarrier::smem_address(cx, w, s, i.a, l)?;
@@ -255,7 +258,7 @@ pub fn tensor(
             s,
             l,
             near,
-            if t.load { list[0] } else { Reg::NONE },
+            if t.way == Way::Load { list[0] } else { Reg::NONE },
             if t.multicast { list[1] } else { Reg::NONE },
         )?;
         let far = Far::Tensor { map: Box::new(map), at, off };
@@ -270,7 +273,7 @@ pub fn tensor(
                 group: u32::MAX,
                 far,
                 targets,
-                load: t.load,
+                load: t.way == Way::Load,
                 reduce,
                 data: None,
                 settled: false,

@@ -136,12 +136,13 @@ impl Lower<'_, '_> {
             _ => None,
         });
         if prefetch {
-            while m
-                .find(|s| (matches!(s, "L2" | "global" | "tile" | "im2col") || s.starts_with("L2::")).then_some(()))
-                .is_some()
-            {}
-            self.emit(Inst::new(Op::Prefetch));
-            return Ok(());
+            let im2col = m.one_of(&["tile", "im2col"]) == Some(1);
+            while m.find(|s| (matches!(s, "L2" | "global") || s.starts_with("L2::")).then_some(())).is_some() {}
+            let Some(rank) = rank.filter(|_| tensor) else {
+                self.emit(Inst::new(Op::Prefetch));
+                return Ok(());
+            };
+            return self.tensor_copy(a, TensorCopy { way: Way::Prefetch, rank, multicast: false, reduce: None, im2col });
         }
         // Destination space comes first.
         let to_shared = m.find(|s| match s {
@@ -169,7 +170,8 @@ impl Lower<'_, '_> {
         }
         if tensor {
             let Some(rank) = rank else { return self.fail("the number of dimensions is missing") };
-            return self.tensor_copy(a, rank, to_shared, multicast, op, pixels);
+            let way = if to_shared { Way::Load } else { Way::Store };
+            return self.tensor_copy(a, TensorCopy { way, rank, multicast, reduce: op, im2col: pixels });
         }
         let num = if reduce {
             Some(match self.need_ty(m)? {
@@ -203,17 +205,11 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    fn tensor_copy(
-        &mut self,
-        a: &[Arg],
-        rank: u8,
-        load: bool,
-        multicast: bool,
-        reduce: Option<AtomOp>,
-        im2col: bool,
-    ) -> R<()> {
-        let (smem, map) = if load { (0, 1) } else { (1, 0) };
-        let smem = self.addr_reg(self.arg(a, smem)?)?;
+    fn tensor_copy(&mut self, a: &[Arg], copy: TensorCopy) -> R<()> {
+        let TensorCopy { way, rank, multicast, im2col, .. } = copy;
+        let load = way == Way::Load;
+        let smem = if way == Way::Prefetch { N } else { self.addr_reg(self.arg(a, usize::from(!load))?)? };
+        let map = usize::from(load);
         let Arg::Mem(base, off, rest) = self.arg(a, map)? else {
             return self.fail("a tensor map in brackets is needed");
         };
@@ -240,8 +236,8 @@ impl Lower<'_, '_> {
         if im2col && rank < 3 {
             return self.fail("an im2col copy has three to five dimensions");
         }
-        if im2col && load {
-            let offsets = match self.arg(a, 3)? {
+        if im2col && way != Way::Store {
+            let offsets = match self.arg(a, if load { 3 } else { 1 })? {
                 Arg::Vec(v) if v.len() == usize::from(rank) - 2 => v,
                 _ => {
                     return self
@@ -252,8 +248,7 @@ impl Lower<'_, '_> {
                 uses.push(self.src(o, Ty::U(16))?);
             }
         }
-        let mut i =
-            Inst { a: smem, b: map, ..Inst::new(Op::Tensor(TensorCopy { load, rank, multicast, reduce, im2col })) };
+        let mut i = Inst { a: smem, b: map, ..Inst::new(Op::Tensor(copy)) };
         self.ext(&mut i, &[], &uses);
         self.emit(i);
         Ok(())
