@@ -219,7 +219,8 @@ fn alone(c: &Case, instruction: &str) -> String {
 
 #[test]
 fn stores_and_prefetches_that_hardware_refuses() {
-    let store = "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%rd3, {%r10, %r11, %r12, %r13}], [%r4];";
+    let store =
+        "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%rd3, {%r10, %r11, %r12, %r13}], [%r4];";
     let add = "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.im2col_no_offs.bulk_group [%rd3, {%r10, %r11, %r12, %r13}], [%r4];";
     let ahead = "cp.async.bulk.prefetch.tensor.4d.L2.global.im2col [%rd3, {%r10, %r11, %r12, %r13}], {%h1, %h1};";
     let flat = "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%rd3, {%r10, %r11, %r12, %r13}];";
@@ -235,9 +236,11 @@ fn stores_and_prefetches_that_hardware_refuses() {
             f.finding.message
         })
     };
-    let padded = "an im2col store by a map whose box, from -1 to 8 in dimension 1, reaches out of the tensor's 10 elements";
+    let padded =
+        "an im2col store by a map whose box, from -1 to 8 in dimension 1, reaches out of the tensor's 10 elements";
     assert_eq!((said(&c(), store).as_deref(), said(&c(), ahead)), (Some(padded), None));
-    let beyond = "an im2col store by a map whose box, from 0 to 8 in dimension 2, reaches out of the tensor's 8 elements";
+    let beyond =
+        "an im2col store by a map whose box, from 0 to 8 in dimension 2, reaches out of the tensor's 8 elements";
     let high = Case { lower: vec![0, 0], upper: vec![0, 1], at: vec![0; 4], ..c() };
     assert_eq!(said(&high, store).unwrap(), beyond);
     let inside = Case { upper: vec![0, 0], ..high };
@@ -267,7 +270,10 @@ fn maps_and_copies_that_do_not_fit() {
         let says = "an im2col copy that starts at 8 in dimension 1, outside of the map's box from -1 to 7";
         assert_eq!(fault(&late, |map| map), says);
         let far = Case { off: vec![2, 256], ..good() };
-        assert_eq!(fault(&far, |map| map), "an im2col offset of 256: 255 are possible with 4 dimensions, and hardware would take 0");
+        assert_eq!(
+            fault(&far, |map| map),
+            "an im2col offset of 256: 255 are possible with 4 dimensions, and hardware would take 0"
+        );
         let askew = Case { at: vec![4, -1, -1, 0], ..good() };
         assert_eq!(fault(&askew, |map| map), "an im2col copy from channel 4: a multiple of 8 (16 bytes) is needed");
         let nan = |map: TensorMap| TensorMap { nan_fill: true, ..map };

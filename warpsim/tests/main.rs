@@ -13,6 +13,7 @@ mod cuda_coop;
 mod cuda_cub;
 mod cuda_grid;
 mod cuda_misc;
+mod cuda_planted;
 mod foreign;
 mod forms;
 mod fuzz;

@@ -67,7 +67,8 @@ pub struct Clocks {
 
 impl Clocks {
     pub fn new(blocks: usize, warps: usize) -> Self {
-        let warp = || WarpClock { now: 1, synced: 1, known: Known::default(), private: vec![], heard: Heard::default() };
+        let warp =
+            || WarpClock { now: 1, synced: 1, known: Known::default(), private: vec![], heard: Heard::default() };
         Clocks {
             warps: (0..warps * blocks).map(|_| warp()).collect(),
             bars: FxHashMap::default(),

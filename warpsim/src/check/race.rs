@@ -97,8 +97,7 @@ pub const VOLATILE_LANES: &str =
     "volatile orders nothing between the lanes of a warp: put a bar.warp.sync between them";
 
 /// What to do about a relaxed read that an acquire should have been.
-pub const UNFENCED: &str =
-    "the flag between them was read relaxed: put a fence (fence.acq_rel, __threadfence) behind that read, or let it acquire";
+pub const UNFENCED: &str = "the flag between them was read relaxed: put a fence (fence.acq_rel, __threadfence) behind that read, or let it acquire";
 
 /// Why two accesses conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

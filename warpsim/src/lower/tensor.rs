@@ -142,7 +142,8 @@ impl Lower<'_, '_> {
                 self.emit(Inst::new(Op::Prefetch));
                 return Ok(());
             };
-            return self.tensor_copy(a, TensorCopy { way: Way::Prefetch, rank, multicast: false, reduce: None, im2col });
+            return self
+                .tensor_copy(a, TensorCopy { way: Way::Prefetch, rank, multicast: false, reduce: None, im2col });
         }
         // Destination space comes first.
         let to_shared = m.find(|s| match s {
