@@ -8,7 +8,7 @@ use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::Comparison;
 use warpsmith::check::{io, random};
 
-use warpsmith::ops::model::{self, CaseClass, Operator, Tensors};
+use warpsmith::ops::model::{self, Case, CaseClass, Operator, Tensors};
 use warpsmith::{DType, HostTensor, kernels};
 use warpsmith_tests::{Output, device, warpsmith, warpsmith_on};
 
@@ -23,7 +23,11 @@ fn first() -> &'static dyn Operator {
 /// A file with inputs for the operator's first case of some class; returns the tensors.
 fn write_inputs(op: &dyn Operator, class: CaseClass, path: &Path) -> Vec<(&'static str, HostTensor)> {
     let case = op.cases().into_iter().find(|c| c.class == class).expect("a case of each class");
-    let tensors = random::inputs(op, &case, 7).unwrap();
+    write_inputs_of(op, &case, path)
+}
+
+fn write_inputs_of(op: &dyn Operator, case: &Case, path: &Path) -> Vec<(&'static str, HostTensor)> {
+    let tensors = random::inputs(op, case, 7).unwrap();
     io::write(path, &tensors).unwrap();
     tensors
 }
@@ -234,7 +238,7 @@ fn run_computes_what_the_reference_does() {
         let info = op.info();
         let case = op.cases().into_iter().find(|c| c.class == CaseClass::Odd && c.params.is_default());
         let case = case.unwrap_or_else(|| panic!("{}: no odd case has parameters by default", info.name));
-        let inputs = write_inputs(*op, CaseClass::Odd, &from);
+        let inputs = write_inputs_of(*op, &case, &from);
         let files = ["--input", from.to_str().unwrap(), "--output", to.to_str().unwrap()];
         let run = warpsmith(&[&["run", info.name, "--json"], &files[..]].concat());
         assert_eq!(run.code, 0, "{}: {}", info.name, run.err);

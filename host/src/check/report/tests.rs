@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::check::pictures::markup::{self, Element};
@@ -172,7 +172,12 @@ fn every_recorded_run_makes_a_page() {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("benches/results");
     // A packed crate has none.
     let Ok(folders) = results.read_dir() else { return };
-    for folder in folders.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+    let has_documents = |folder: &PathBuf| {
+        let mut files = folder.read_dir().into_iter().flatten().flatten();
+        files.any(|file| file.path().extension().is_some_and(|extension| extension == "json"))
+    };
+    // What was written down alone has none to make a page of.
+    for folder in folders.map(|entry| entry.unwrap().path()).filter(has_documents) {
         let documents = read(std::slice::from_ref(&folder)).unwrap();
         let (_, elements) = checked(&documents, "report");
         // A folder of lessons alone has no roofline.

@@ -292,7 +292,12 @@ impl Operator for ScaledProduct {
         // What a tensor core sums before f32 does: 32 products at a time, each aligned to the greatest addend and cut 13 bits below it, all towards zero,
         // so that errors of steps add up. Sums have a size of √k, and are worth the greatest scales.
         let depth = k.min(self.scaling.depth(k));
-        let (steps, size) = ((depth as f64 / 32.0).max(1.0), (depth.max(16) as f64).sqrt());
+        let steps = (depth as f64 / 32.0).max(1.0);
+        let size = match case.values_of("a") {
+            // One of them may be the greatest value of e4m3.
+            Some(Values::Specials) => 448.0,
+            _ => (depth.max(16) as f64).sqrt(),
+        };
         let groups = (k as f64 / depth.max(1) as f64).sqrt().max(1.0);
         let abs = groups * steps * 4.0 * size * 2f64.powi(-13) * GREATEST_SCALE * GREATEST_SCALE;
         let why = "one rounding, and sums of size √k cut to 13 bits every 32 products";
