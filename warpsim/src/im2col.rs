@@ -10,6 +10,8 @@
 //! | a box that reaches out of the tensor (a corner of padding) | taken | refused |
 //! | a start that no step leads to | taken | taken |
 //!
+//! Loads and prefetches were seen, and stores by boxes that reach out. Of stores the other rules are taken over from loads, and of reductions all.
+//!
 //! Offsets have 16, 8 or 5 bits with one, two or three spatial dimensions. Of a larger one hardware takes the low bits, and so copies
 //! what nobody asked for: that is a fault here.
 

@@ -335,9 +335,10 @@ pub struct Program {
     /// Kernel parameters: offset, size, name.
     pub params: Vec<(u32, u32, String)>,
     pub param_bytes: u32,
+    /// Bytes of static shared variables, without what the simulator keeps between them.
     pub static_shared: u32,
     pub dyn_align: u32,
-    /// Static shared variables: offset, size, name.
+    /// Static shared variables: offset, size, name. Behind each is a stretch that is nobody's: see [`guards`](crate::lower::guards).
     pub shared_vars: Vec<(u32, u32, String)>,
     /// Constant variables: module variable and size.
     pub constants: Vec<(u32, u64)>,

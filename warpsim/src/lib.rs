@@ -81,7 +81,8 @@
 //! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`,
 //! `multimem`, dynamic parallelism; of the video instructions
 //! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0.
-//! Shared memory, a frame and a structure have bounds as a whole: an index that runs from one of their arrays into the next is in bounds.
+//! A shared variable has bounds of its own, with a kilobyte of nobody's behind it; a frame and a structure have bounds as a whole: an index
+//! that runs from one of their arrays into the next is in bounds.
 //! An element of local memory counts as written when one of its bytes is: the others may be padding. What is not supported is an error with its line, never
 //! silently skipped.
 

@@ -54,4 +54,5 @@ planted! {
     layernorm 4 x 32: [Misaligned] [UninitialisedRegister];
     softmax 2 x 128: [UninitialisedShared] [SharedRace];
     last_block 4 x 64: [GlobalRace] [GlobalRace];
+    neighbours 1 x 64: [OutOfBounds] [OutOfBounds];
 }

@@ -35,6 +35,7 @@ mod triton;
 mod triton_matmul;
 mod video;
 mod zoo;
+mod zoo_bounds;
 mod zoo_converge;
 mod zoo_grid;
 mod zoo_heap;

@@ -20,6 +20,10 @@ pub struct Launched {
     /// Offset of dynamic shared memory.
     pub dyn_offset: u32,
     pub shared_bytes: u32,
+    /// The same with what lies between static variables.
+    pub shared_span: u32,
+    /// A bit for each word of static shared memory: whether it is a variable's. Empty where nobody asks.
+    pub owned: Vec<u64>,
     pub params: Vec<u8>,
     pub globals: Vec<u64>,
     /// Of a cooperative launch.
@@ -32,6 +36,15 @@ pub struct Launched {
     pub watch: Vec<Vec<u8>>,
     /// By function and register: a `wgmma` works on it.
     pub wgmma: Vec<Vec<bool>>,
+}
+
+impl Launched {
+    /// Whether `n` bytes of shared memory from `off` on begin and end in variables, or in dynamic memory.
+    #[inline(always)]
+    pub fn owns(&self, off: usize, n: usize) -> bool {
+        let word = |at: usize| self.owned.get(at / 256).is_none_or(|bits| bits >> (at / 4 % 64) & 1 != 0);
+        word(off) && word(off + n.max(1) - 1)
+    }
 }
 
 pub struct Cx<'a> {

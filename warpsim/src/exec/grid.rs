@@ -242,7 +242,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
         let ctaid: [u32; 3] = std::array::from_fn(|d| origin[d] * l.cluster[d] + within[d]);
         let linear = u64::from(ctaid[0])
             + u64::from(l.grid[0]) * (u64::from(ctaid[1]) + u64::from(l.grid[1]) * u64::from(ctaid[2]));
-        let bytes = l.shared_bytes as usize;
+        let bytes = l.shared_span as usize;
         let mut block = Block {
             ctaid,
             linear,

@@ -3,7 +3,8 @@
 use super::cx::Launched;
 use super::wgmma_regs;
 use crate::ir::{Class, Code, Op, Program, Reg};
-use crate::launch::{Launch, Options};
+use crate::launch::{Checks, Launch, Options};
+use crate::lower;
 use crate::occupancy::{Device, H200, occupancy};
 
 /// The static shared memory that a block may have.
@@ -63,6 +64,8 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
         let has = prog.static_shared;
         return Err(format!("{has} bytes of static shared memory: more than {MAX_STATIC} have to be dynamic"));
     }
+    let (guards, between) =
+        (lower::guards(prog.shared_vars.len()), lower::guards(prog.shared_vars.len().saturating_sub(1)));
     let registers = registers(prog, threads as u32, opts, device)?;
     if l.cooperative {
         super::coop::admit(prog, l, opts.device, registers, shared_bytes)?;
@@ -74,8 +77,10 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
         block: l.block,
         cluster,
         dynamic_shared: l.shared_bytes,
-        dyn_offset,
+        dyn_offset: dyn_offset.saturating_add(guards),
         shared_bytes,
+        shared_span: shared_bytes.saturating_add(if l.shared_bytes == 0 { between } else { guards }),
+        owned: if opts.checks == Checks::NONE { vec![] } else { owned(prog, dyn_offset.saturating_add(guards)) },
         params,
         globals,
         grid_barrier: None,
@@ -84,6 +89,24 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
         watch,
         wgmma,
     })
+}
+
+/// Which words of static shared memory, up to `end`, are a variable's; none where there is no variable.
+fn owned(prog: &Program, end: u32) -> Vec<u64> {
+    if prog.shared_vars.is_empty() {
+        return vec![];
+    }
+    let mut owned = vec![0u64; end.div_ceil(4 * 64) as usize];
+    for &(at, bytes, _) in &prog.shared_vars {
+        for word in at / 4..at.saturating_add(bytes).div_ceil(4) {
+            owned[word as usize / 64] |= 1 << (word % 64);
+        }
+    }
+    // Behind them is dynamic memory.
+    for word in end / 4..(owned.len() * 64) as u32 {
+        owned[word as usize / 64] |= 1 << (word % 64);
+    }
+    owned
 }
 
 /// Registers of a thread at the start, as far as they are known; 0 when they are not.

@@ -26,8 +26,8 @@ pub fn locate(
     align: usize,
 ) -> Result<(usize, usize), Fault> {
     let (b, off) = split(w.block, addr);
-    if addr >> 32 != 0 || b >= cl.blocks.len() || off + n > cl.blocks[b].shared.len() {
-        let (have, vars) = (cl.blocks[w.block].shared.len(), describe(cx, off));
+    if addr >> 32 != 0 || b >= cl.blocks.len() || off + n > cl.blocks[b].shared.len() || !cx.launch.owns(off, n) {
+        let (have, vars) = (cx.launch.shared_bytes, describe(cx, off));
         return cx.fault(
             w,
             s,
@@ -79,6 +79,12 @@ fn in_block(cl: &Cluster, w: &Warp, at: &[u32; 32], m: u32, total: usize) -> boo
     (bits as usize) < WINDOW && bits as usize & (total - 1) == 0 && past as i32 >= 0
 }
 
+/// Whether active lanes, which are in their block, are in its variables.
+#[inline(always)]
+fn owned(cx: &Cx<'_>, at: &[u32; 32], m: u32, total: usize) -> bool {
+    cx.launch.owned.is_empty() || lanes(m).all(|l| cx.launch.owns(at[l] as usize, total))
+}
+
 /// Checks the addresses of a load or store one by one unless all are `near`, and cuts them to what shared addresses have.
 #[inline(always)]
 fn settle(
@@ -94,7 +100,7 @@ fn settle(
     for l in 0..32 {
         at[l] = addr[l] as u32;
     }
-    let near = lanes(m).all(|l| addr[l] >> 32 == 0) && in_block(cl, w, &at, m, total);
+    let near = lanes(m).all(|l| addr[l] >> 32 == 0) && in_block(cl, w, &at, m, total) && owned(cx, &at, m, total);
     if !near {
         for l in lanes(m) {
             locate(cx, cl, w, s, l, addr[l], total, total)?;
@@ -112,7 +118,7 @@ pub fn load_words(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i:
     for at in &mut at {
         *at = at.wrapping_add(i.imm as u32);
     }
-    if !in_block(cl, w, &at, !0, total) {
+    if !in_block(cl, w, &at, !0, total) || !owned(cx, &at, !0, total) {
         return false;
     }
     check(cx, cl, w, s, &at, !0, total, a.order, None);

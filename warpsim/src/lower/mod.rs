@@ -57,6 +57,12 @@ pub(crate) struct Linker<'a> {
 }
 
 /// Lowers one kernel and every function that it may call.
+/// Bytes of nobody's before the static shared variable that has so many before it. They shift no bank and no swizzle.
+pub fn guards(variables: usize) -> u32 {
+    const GUARD: usize = 1024;
+    u32::try_from(variables.saturating_mul(GUARD)).unwrap_or(u32::MAX)
+}
+
 pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
     let entry = ast.funcs.iter().find(|f| f.entry && f.name.as_ref() == kernel && f.body.is_some());
     let Some(entry) = entry else {
@@ -181,6 +187,7 @@ impl<'a> Linker<'a> {
         let bytes = u32::try_from(type_bytes_of(v)).unwrap_or(u32::MAX);
         let at = self.static_shared.checked_next_multiple_of(v.align.max(1)).unwrap_or(u32::MAX);
         self.static_shared = at.saturating_add(bytes);
+        let at = at.saturating_add(guards(self.shared_vars.len()));
         self.shared_vars.push((at, bytes, v.name.to_string()));
         self.shared.insert(key, at);
         at

@@ -1,0 +1,54 @@
+//! Planted overruns: from one shared variable into the next, and into dynamic memory.
+
+use crate::common::*;
+use warpsim::{Gpu, Kind, Launch, Module, Options};
+
+/// Stores a word at `at` from `a` on, behind which are `b` and dynamic memory.
+const PTX: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.extern .shared .align 16 .b8 dynamic[];
+.visible .entry store(.param .u32 at)
+{
+    .reg .b32 %r<6>;
+    .shared .align 4 .b8 a[128];
+    .shared .align 16 .b8 b[120];
+    mov.u32 %r0, a;
+    mov.u32 %r1, b;
+    mov.u32 %r2, dynamic;
+    ld.param.u32 %r3, [at];
+    add.u32 %r0, %r0, %r3;
+    st.shared.u32 [%r0], %r3;
+    st.shared.u32 [%r1+116], %r3;
+    st.shared.u32 [%r2+28], %r3;
+    mov.u32 %r4, %total_smem_size;
+    setp.ne.u32 %p0, %r4, 288;
+    @%p0 trap;
+    ret;
+}";
+
+/// What a store there is found to be.
+fn found(at: u32, o: &Options) -> Option<(Kind, String)> {
+    let ptx = PTX.replace(".reg .b32 %r<6>;", ".reg .b32 %r<6>; .reg .pred %p<1>;");
+    let module = Module::parse(&ptx).unwrap();
+    let kernel = module.kernel("store").unwrap();
+    assert_eq!(kernel.static_shared(), 248, "what lies between variables is not theirs");
+    let args: [&[u8]; 1] = [&at.to_le_bytes()];
+    let launch = Launch { shared_bytes: 32, args: &args, ..Launch::default() };
+    Gpu::new().launch(&kernel, &launch, o).err().map(|f| (f.finding.kind, f.finding.message.clone()))
+}
+
+#[test]
+fn a_variable_ends_before_the_next() {
+    for o in all_options() {
+        for inside in [0, 124] {
+            assert_eq!(found(inside, &o), None);
+        }
+        for (at, of) in [(128, "`a`"), (132, "`a`"), (508, "`a`"), (1152 + 120, "`b`"), (1152 + 120 + 512, "`b`")] {
+            let (kind, message) = found(at, &o).unwrap_or_else(|| panic!("{at} is out of bounds"));
+            assert_eq!(kind, Kind::OutOfBounds);
+            assert!(message.contains(&format!("past the end of {of}")), "{message}");
+        }
+    }
+}
