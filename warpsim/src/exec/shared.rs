@@ -82,7 +82,23 @@ fn in_block(cl: &Cluster, w: &Warp, at: &[u32; 32], m: u32, total: usize) -> boo
 /// Whether active lanes, which are in their block, are in its variables.
 #[inline(always)]
 fn owned(cx: &Cx<'_>, at: &[u32; 32], m: u32, total: usize) -> bool {
-    cx.launch.owned.is_empty() || lanes(m).all(|l| cx.launch.owns(at[l] as usize, total))
+    cx.launch.owned.is_empty() || in_variables(cx, at, m, total)
+}
+
+/// See [`owned`]. As a rule all are in one.
+#[inline(never)]
+fn in_variables(cx: &Cx<'_>, at: &[u32; 32], m: u32, total: usize) -> bool {
+    let (mut first, mut last) = (u32::MAX, 0);
+    if m == !0 {
+        for &at in at {
+            (first, last) = (first.min(at), last.max(at));
+        }
+        let end = last + total as u32;
+        if cx.prog.shared_vars.iter().any(|(at, bytes, _)| *at <= first && end <= at + bytes) {
+            return true;
+        }
+    }
+    lanes(m).all(|l| cx.launch.owns(at[l] as usize, total))
 }
 
 /// Checks the addresses of a load or store one by one unless all are `near`, and cuts them to what shared addresses have.
