@@ -1,5 +1,7 @@
 //! Planted overruns: from one shared variable into the next, and into dynamic memory.
 
+use std::fmt::Write;
+
 use crate::common::*;
 use warpsim::{Gpu, Kind, Launch, Module, Options};
 
@@ -12,6 +14,7 @@ const PTX: &str = "
 .visible .entry store(.param .u32 at)
 {
     .reg .b32 %r<6>;
+    .reg .pred %p<1>;
     .shared .align 4 .b8 a[128];
     .shared .align 16 .b8 b[120];
     mov.u32 %r0, a;
@@ -30,8 +33,7 @@ const PTX: &str = "
 
 /// What a store there is found to be.
 fn found(at: u32, o: &Options) -> Option<(Kind, String)> {
-    let ptx = PTX.replace(".reg .b32 %r<6>;", ".reg .b32 %r<6>; .reg .pred %p<1>;");
-    let module = Module::parse(&ptx).unwrap();
+    let module = Module::parse(PTX).unwrap();
     let kernel = module.kernel("store").unwrap();
     assert_eq!(kernel.static_shared(), 248, "what lies between variables is not theirs");
     let args: [&[u8]; 1] = [&at.to_le_bytes()];
@@ -51,4 +53,21 @@ fn a_variable_ends_before_the_next() {
             assert!(message.contains(&format!("past the end of {of}")), "{message}");
         }
     }
+}
+
+/// As many variables as a block may have: what lies between them leaves all of them addressable.
+#[test]
+fn tiny_variables_fill_the_static_limit() {
+    let (mut declared, mut stores) = (String::new(), String::new());
+    for k in 0..48 * 1024 {
+        writeln!(declared, ".shared .align 1 .b8 v{k}[1];").unwrap();
+        writeln!(stores, "st.shared.u8 [v{k}], 1;").unwrap();
+    }
+    let ptx = format!(
+        ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry fill()\n{{\n{declared}{stores}ret;\n}}"
+    );
+    let module = Module::parse(&ptx).unwrap();
+    let kernel = module.kernel("fill").unwrap();
+    assert_eq!(kernel.static_shared(), 48 * 1024);
+    Gpu::new().launch(&kernel, &Launch::default(), &Options::default()).unwrap();
 }

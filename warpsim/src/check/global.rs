@@ -3,9 +3,9 @@
 //!
 //! Within a cluster its clocks decide. Between clusters a thread tells others what it knows by a strong access (an
 //! atomic, `st.release`, a relaxed store after a fence) to an address; whoever then makes a strong access to the same
-//! address has been told. A relaxed load has been
-//! told with the next fence of its thread, or the next barrier. A volatile one and a relaxed atomic that also writes have at once: published
-//! code that polls by the one, or draws a ticket by the other, seldom has the fence.
+//! address has been told. A relaxed load has been told with the next fence of its thread, or the next barrier. A volatile
+//! one and a relaxed atomic that also writes have at once: published code that polls by the one, or draws a ticket by the
+//! other, seldom has the fence.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -64,8 +64,9 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
         let has = prog.static_shared;
         return Err(format!("{has} bytes of static shared memory: more than {MAX_STATIC} have to be dynamic"));
     }
-    let (guards, between) =
-        (lower::guards(prog.shared_vars.len()), lower::guards(prog.shared_vars.len().saturating_sub(1)));
+    let variables = prog.shared_vars.len();
+    let guarded = dyn_offset.saturating_add(lower::guards(variables));
+    let between = lower::guards(if l.shared_bytes == 0 { variables.saturating_sub(1) } else { variables });
     let registers = registers(prog, threads as u32, opts, device)?;
     if l.cooperative {
         super::coop::admit(prog, l, opts.device, registers, shared_bytes)?;
@@ -77,10 +78,10 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
         block: l.block,
         cluster,
         dynamic_shared: l.shared_bytes,
-        dyn_offset: dyn_offset.saturating_add(guards),
+        dyn_offset: guarded,
         shared_bytes,
-        shared_span: shared_bytes.saturating_add(if l.shared_bytes == 0 { between } else { guards }),
-        owned: if opts.checks == Checks::NONE { vec![] } else { owned(prog, dyn_offset.saturating_add(guards)) },
+        shared_span: shared_bytes.saturating_add(between),
+        owned: if opts.checks == Checks::NONE { vec![] } else { owned(prog, guarded) },
         params,
         globals,
         grid_barrier: None,

@@ -56,13 +56,14 @@ pub(crate) struct Linker<'a> {
     pub heap: bool,
 }
 
-/// Lowers one kernel and every function that it may call.
 /// Bytes of nobody's before the static shared variable that has so many before it. They shift no bank and no swizzle.
+/// Only the first 256 variables have them: all have to stay within the 16 MiB window of shared addresses.
 pub fn guards(variables: usize) -> u32 {
-    const GUARD: usize = 1024;
-    u32::try_from(variables.saturating_mul(GUARD)).unwrap_or(u32::MAX)
+    const GUARD: u32 = 1024;
+    variables.min(256) as u32 * GUARD
 }
 
+/// Lowers one kernel and every function that it may call.
 pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
     let entry = ast.funcs.iter().find(|f| f.entry && f.name.as_ref() == kernel && f.body.is_some());
     let Some(entry) = entry else {
