@@ -9,7 +9,7 @@ use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR, Registers};
 use cuda_std::{atomic, fence, matrix, thread, warp};
 
-use super::{CONSUMERS, KEYS, Memory, PANEL, PIECE, STAGES, WARPGROUP, WG_KEYS, Walk, queries};
+use super::{CONSUMERS, KEYS, Memory, PANEL, PIECE, WARPGROUP, WG_KEYS, Walk, queries};
 use crate::ops::attention::fragments::{self, Rows};
 use crate::ops::attention::{Gradients, LOG2_E, Problem, Span, Tile};
 
@@ -31,15 +31,15 @@ pub(super) struct Consumer<'a, T, const D: u32> {
 /// What a consumer has in registers: `S` scores of a thread, Sᵀ and dPᵀ of 64 keys, and its part of dK and dV.
 ///
 /// A thread's rows (keys) are l/4 and 8 below it of its warp's 16, its columns (queries) 8j + 2(l mod 4) and the next, in `[4j..4j + 4]`.
-struct State<const S: usize, const HALF: usize> {
-    s: [f32; S],
-    dp: [f32; S],
-    dk: [f32; HALF],
-    dv: [f32; HALF],
+pub(super) struct State<const S: usize, const HALF: usize> {
+    pub(super) s: [f32; S],
+    pub(super) dp: [f32; S],
+    pub(super) dk: [f32; HALF],
+    pub(super) dv: [f32; HALF],
 }
 
 /// Which weights a mask hides: those that `span` does not see from this thread's first query and key.
-type Hidden = Option<(Span, i32, i32)>;
+pub(super) type Hidden = Option<(Span, i32, i32)>;
 
 /// Turns Sᵀ into Pᵀ, with the `exponents` from this thread's first query on.
 #[inline(always)]
@@ -60,7 +60,7 @@ unsafe fn weights<const S: usize>(s: &mut [f32; S], exponents: SharedPtr<f32>, s
 
 /// dSᵀ = Pᵀ∘(dPᵀ − D), in place of dPᵀ.
 #[inline(always)]
-unsafe fn slopes<const S: usize>(dp: &mut [f32; S], p: &[f32; S], deltas: SharedPtr<f32>) {
+pub(super) unsafe fn slopes<const S: usize>(dp: &mut [f32; S], p: &[f32; S], deltas: SharedPtr<f32>) {
     for j in 0..S / 4 {
         let Pack(deltas) = Pack::<f32, 2>::load(deltas.add(8 * j as u32).as_ptr());
         for e in 0..4 {
@@ -71,7 +71,7 @@ unsafe fn slopes<const S: usize>(dp: &mut [f32; S], p: &[f32; S], deltas: Shared
 
 /// Some steps from `first` on as operand A of products over queries: the accumulators' layout is the operand's.
 #[inline(always)]
-fn pack<T: Half, const S: usize, const STEPS: usize>(x: &[f32; S], first: usize) -> [[u32; 4]; STEPS] {
+pub(super) fn pack<T: Half, const S: usize, const STEPS: usize>(x: &[f32; S], first: usize) -> [[u32; 4]; STEPS] {
     array::from_fn(|step| {
         let at = 8 * (first + step);
         array::from_fn(|i| T::pack(x[at + 2 * i], x[at + 2 * i + 1]))
@@ -80,7 +80,7 @@ fn pack<T: Half, const S: usize, const STEPS: usize>(x: &[f32; S], first: usize)
 
 /// Keeps an operand where it is until here, while products read it.
 #[inline(always)]
-fn pin<const STEPS: usize>(operand: &mut [[u32; 4]; STEPS]) {
+pub(super) fn pin<const STEPS: usize>(operand: &mut [[u32; 4]; STEPS]) {
     for step in operand {
         step.pin();
     }
@@ -88,7 +88,7 @@ fn pin<const STEPS: usize>(operand: &mut [[u32; 4]; STEPS]) {
 
 /// Starts `acc` += `a`·`b`, `a` from registers and a row of `b` a query. Closes no group.
 #[inline(always)]
-unsafe fn accumulate<T: Half, const HALF: usize, const STEPS: usize>(
+pub(super) unsafe fn accumulate<T: Half, const HALF: usize, const STEPS: usize>(
     acc: &mut [f32; HALF],
     a: &[[u32; 4]; STEPS],
     b: Descriptor,
@@ -103,7 +103,7 @@ unsafe fn accumulate<T: Half, const HALF: usize, const STEPS: usize>(
 impl<T: Half, const D: u32> Consumer<'_, T, D> {
     /// Starts `acc` = `own`·`other`ᵀ over d, of this consumer's rows of K or V and a tile of queries. A fence lies between it and what wrote `acc`.
     #[inline(always)]
-    unsafe fn product<const S: usize>(&self, acc: &mut [f32; S], own: SharedPtr<T>, other: SharedPtr<T>)
+    pub(super) unsafe fn product<const S: usize>(&self, acc: &mut [f32; S], own: SharedPtr<T>, other: SharedPtr<T>)
     where
         [f32; S]: Accumulators,
     {
@@ -120,7 +120,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
 
     /// Turns S of the tile at `stage` into P.
     #[inline(always)]
-    unsafe fn weights<const S: usize>(&self, s: &mut [f32; S], stage: u32, hidden: Hidden) {
+    pub(super) unsafe fn weights<const S: usize>(&self, s: &mut [f32; S], stage: u32, hidden: Hidden) {
         let (exponents, scale) = (self.memory.exponents(stage).add(self.column()), self.problem.scale * LOG2_E);
         match hidden {
             None => weights(s, exponents, scale, None),
@@ -130,7 +130,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
 
     /// This thread's first query in a tile.
     #[inline(always)]
-    fn column(&self) -> u32 {
+    pub(super) fn column(&self) -> u32 {
         thread::thread_idx_x() % 4 * 2
     }
 
@@ -143,92 +143,52 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
 
     /// Waits until the other consumer's dS of the tile is there.
     #[inline(always)]
-    unsafe fn wait_for_ds(&self) {
+    pub(super) unsafe fn wait_for_ds(&self) {
         thread::named_barrier::sync(OTHERS_DS + self.index, CONSUMERS * WARPGROUP);
     }
 
-    /// One tile, of which P is there; unless it is the `LAST`, that of the next, masked by `hidden`, is when this is done.
+    /// Says to the other consumer that this one's dS of a tile is there.
     #[inline(always)]
-    unsafe fn step<
-        const S: usize,
-        const HALF: usize,
-        const STEPS: usize,
-        const EARLY: usize,
-        const LATE: usize,
-        const LAST: bool,
-    >(
-        &self,
-        state: &mut State<S, HALF>,
-        step: u32,
-        hidden: Hidden,
-        sums: *mut f32,
-        tile: u32,
-    ) where
-        [f32; S]: Accumulators,
-        [f32; HALF]: Accumulators,
-    {
-        let Self { memory, index, .. } = *self;
-        let State { s, dp, dk, dv } = state;
+    pub(super) unsafe fn signal(&self) {
+        thread::named_barrier::arrive(OTHERS_DS + 1 - self.index, CONSUMERS * WARPGROUP);
+    }
+
+    /// Waits until this consumer's warps have written their dS, if nothing else has them wait.
+    #[inline(always)]
+    pub(super) unsafe fn wait_for_own_ds(&self) {
+        thread::named_barrier::sync(OWN_DS, WARPGROUP);
+    }
+
+    /// Writes this consumer's rows of dSᵀ, for products of the copy engine's kind.
+    #[inline(always)]
+    pub(super) unsafe fn store_ds<const STEPS: usize>(&self, ds: &[[u32; 4]; STEPS], step: u32) {
         let (thread, lane) = (thread::thread_idx_x() % WARPGROUP, thread::thread_idx_x() % 32);
-        let (stage, next) = (step % STAGES, (step + 1) % STAGES);
-        if index == 1 {
-            // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
-            self.wait_for_ds();
-        }
-        wgmma::fence_for(dp);
-        self.product(dp, memory.v(), memory.d_o(stage));
-        let mut p = pack::<T, S, EARLY>(s, 0);
-        pin(&mut p);
-        wgmma::fence_for(dv);
-        let d_o = Descriptor::mn_major_128b(memory.d_o(stage), 128 * queries(D));
-        accumulate::<T, HALF, EARLY>(dv, &p, d_o);
-        wgmma::commit();
-        wgmma::wait_for::<1>(dp);
-        slopes(dp, s, memory.deltas(stage).add(self.column()));
-        let mut late = pack::<T, S, LATE>(s, EARLY);
-        let mut ds = pack::<T, S, STEPS>(dp, 0);
-        let buffer = memory.ds(step % 2);
         // stmatrix: lanes 0-15 point at the rows of the left eight columns, the others at those of the right. The swizzle is an exclusive or, so that
         // all addresses come from one.
-        let row = index * WG_KEYS + thread / 32 * 16 + lane % 16;
-        let to = buffer.add(row * PANEL + ((lane / 16) ^ (row % 8)) * 8).addr();
+        let row = self.index * WG_KEYS + thread / 32 * 16 + lane % 16;
+        let to = self.memory.ds(step % 2).add(row * PANEL + ((lane / 16) ^ (row % 8)) * 8).addr();
         for (i, ds) in ds.iter().enumerate() {
             let (panel, pair) = (i as u32 / 4, i as u32 % 4);
             matrix::store_x4(SharedPtr::<T>::from_addr((to ^ (pair * 32)) + panel * KEYS * PANEL * 2), *ds);
         }
         fence::proxy_async_shared();
-        thread::named_barrier::arrive(OTHERS_DS + 1 - index, CONSUMERS * WARPGROUP);
-        pin(&mut late);
-        pin(&mut ds);
-        wgmma::fence_for(dk);
-        accumulate::<T, HALF, LATE>(dv, &late, d_o.advance(EARLY as u32 * 2048));
-        accumulate::<T, HALF, STEPS>(dk, &ds, Descriptor::mn_major_128b(memory.q(stage), 128 * queries(D)));
-        if !LAST {
-            wgmma::commit();
-            memory.full(next).wait_parity((step + 1) / STAGES % 2);
-            s.pin();
-            self.product(s, memory.k(), memory.q(next));
-            wgmma::wait_for::<1>(dk);
-            dv.pin();
-            pin(&mut p);
-            pin(&mut late);
-            pin(&mut ds);
-            // All lanes have read the numbers of the tile.
-            warp::sync(u32::MAX);
-            if lane == 0 {
-                memory.empty(stage).arrive();
-            }
-            wgmma::wait_for::<0>(s);
-            self.weights(s, next, hidden);
+    }
+
+    /// Says that this consumer is done with a stage, whose numbers all lanes have read.
+    #[inline(always)]
+    pub(super) unsafe fn release(&self, stage: u32) {
+        warp::sync(u32::MAX);
+        if thread::thread_idx_x().is_multiple_of(32) {
+            self.memory.empty(stage).arrive();
         }
-        if index == 0 {
-            self.wait_for_ds();
-        } else {
-            thread::named_barrier::sync(OWN_DS, WARPGROUP);
-        }
-        // A piece of dQ over all the block's keys: this consumer's half of the queries, or of the columns.
+    }
+
+    /// A piece of dQ over all the block's keys: this consumer's half of the queries, or of the columns. Everything that was on its way has arrived then.
+    #[inline(always)]
+    pub(super) unsafe fn dq(&self, step: u32) -> [f32; 32] {
+        let Self { memory, index, .. } = *self;
         let (ds_panel, k_panel) = if D == 64 { (index, 0) } else { (0, index) };
-        let turned = Descriptor::mn_major_128b(buffer.add(ds_panel * KEYS * PANEL), 128 * KEYS);
+        let turned = Descriptor::mn_major_128b(memory.ds(step % 2).add(ds_panel * KEYS * PANEL), 128 * KEYS);
         let k_turned = Descriptor::mn_major_128b(memory.k().add(k_panel * KEYS * PANEL), 128 * KEYS);
         let mut dq = [0.0f32; 32];
         wgmma::fence_for(&mut dq);
@@ -237,13 +197,12 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         }
         wgmma::commit();
         wgmma::wait_for::<0>(&mut dq);
-        if LAST {
-            dk.pin();
-            dv.pin();
-            pin(&mut p);
-            pin(&mut late);
-            pin(&mut ds);
-        }
+        dq
+    }
+
+    /// Adds a piece to the sum.
+    #[inline(always)]
+    pub(super) unsafe fn add(&self, dq: [f32; 32], sums: *mut f32, tile: u32) {
         let part = self.part(sums, tile);
         for i in 0..8 {
             let values = array::from_fn(|e| dq[4 * i + e]);
@@ -252,7 +211,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
     }
 
     /// `HALF` and `DT` are a half and an eighth of `D`, `S` and `STEPS` a half and a sixteenth of a tile's queries, `EARLY` the
-    /// steps of 16 queries whose P is multiplied before there is dS, as many as registers hold beside it, `LATE` the others.
+    /// steps of 16 queries whose P is multiplied before there is dS, as many as registers hold beside it, `LATE` the others: none where all are early.
     #[inline(always)]
     pub(super) unsafe fn run<
         const HALF: usize,
@@ -284,22 +243,16 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let tiles = problem.q_len.div_ceil(queries(D));
         let counted = |head: u32, tile: u32| (sequence.batch * problem.heads + head) * tiles + tile;
         let mut state = State { s: [0.0f32; S], dp: [0.0f32; S], dk: [0.0f32; HALF], dv: [0.0f32; HALF] };
-        let (mut head, mut tile) = (kv_head * walk.group, walk.first);
-        let steps = walk.steps();
-        if steps > 0 {
+        if walk.steps() > 0 {
             memory.full_keys().wait_parity(0);
             memory.full(0).wait_parity(0);
             wgmma::fence_for(&mut state.s);
             self.product(&mut state.s, memory.k(), memory.q(0));
             wgmma::wait_for::<0>(&mut state.s);
-            self.weights(&mut state.s, 0, hidden(tile));
-            for step in 0..steps - 1 {
-                let now = counted(head, tile);
-                (head, tile) = walk.next(head, tile);
-                self.step::<S, HALF, STEPS, EARLY, LATE, false>(&mut state, step, hidden(tile), sums, now);
+            match D {
+                64 => self.later::<S, HALF, STEPS, EARLY, LATE>(&mut state, hidden, sums, counted),
+                _ => self.at_once::<S, HALF, STEPS>(&mut state, hidden, sums, counted),
             }
-            let now = counted(head, tile);
-            self.step::<S, HALF, STEPS, EARLY, LATE, true>(&mut state, steps - 1, None, sums, now);
         }
 
         // Each consumer's results leave through the memory of the other's keys, which is free when both are done.

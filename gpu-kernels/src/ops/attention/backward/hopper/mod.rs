@@ -12,8 +12,9 @@
 //! run, which is why [`mma`](super::mma) stays as the deterministic form.
 //!
 //! **Overlap.** In step, both consumers would compute exponentials, then both multiply. The second one waits for dS of the first before it starts
-//! the tile, the first one for dS of the second before it forms dQ: so they stay half a tile apart, and one's arithmetic runs under the other's products. dV
-//! runs under a consumer's own arithmetic of dS. No product is in flight across the loop's end, where ptxas would lose sight of it.
+//! the tile: so they stay half a tile apart, and one's arithmetic runs under the other's products. dV runs under a consumer's own arithmetic of dS. When the
+//! first one forms dQ, it needs dS of the second, which comes half a tile later: at d = 128 it waits for it ([`at_once`]), at d = 64 a tile's dQ
+//! is formed with the next tile ([`later`]). No product is in flight across the loop's end, where ptxas would lose sight of it.
 //!
 //! **Heads.** What a block reads and adds to is all of its heads' queries, 8·d bytes each. Blocks that run at a time share as few heads as they can, and L2 holds those.
 //!
@@ -27,8 +28,10 @@
 //! A thread holds d of dK and dV, and of S and dP 64 at d = 128 and 128 at d = 64; beside them `EARLY` steps of P packed: 208 of 240. A quarter or half of S is gone
 //! before there is dQ, 32. Shared memory: 512·d bytes of K and V, 96 KiB of Q and dO, 32 or 64 KiB of two buffers of dS, numbers and barriers: 194 and 195 KiB.
 
+mod at_once;
 mod consume;
 pub mod finish;
+mod later;
 pub mod prepare;
 
 use cuda_std::float::Half;
@@ -168,6 +171,12 @@ impl Walk {
         Some(Self { tile, group: problem.group, first, end })
     }
 
+    /// The first head, and the first tile of its queries.
+    #[inline(always)]
+    fn start(self) -> (u32, u32) {
+        (self.tile.head * self.group, self.first)
+    }
+
     #[inline(always)]
     fn steps(self) -> u32 {
         (self.end - self.first) * self.group
@@ -255,7 +264,7 @@ unsafe fn produce<T: Half, const D: u32>(
     // There is a number for every query of a tile, of the last one too.
     let queries = queries(D);
     let padded = problem.q_len.div_ceil(queries) * queries;
-    let (mut head, mut tile) = (kv_head * walk.group, walk.first);
+    let (mut head, mut tile) = walk.start();
     let mut step = 0;
     while step < walk.steps() {
         let (stage, round) = (step % STAGES, step / STAGES);

@@ -1,0 +1,95 @@
+//! dQ of a tile with the rest of it: the order of d = 128, whose registers have no room for what another would take.
+
+use cuda_std::float::Half;
+use cuda_std::wgmma::{self, Accumulators, Descriptor, Registers};
+
+use super::consume::{Consumer, Hidden, State, accumulate, pack, pin, slopes};
+use super::{STAGES, queries};
+
+impl<T: Half, const D: u32> Consumer<'_, T, D> {
+    /// One tile, of which P is there; unless it is the `LAST`, that of the next, masked by `hidden`, is when this is done.
+    #[inline(always)]
+    unsafe fn step<const S: usize, const HALF: usize, const STEPS: usize, const LAST: bool>(
+        &self,
+        state: &mut State<S, HALF>,
+        step: u32,
+        hidden: Hidden,
+        sums: *mut f32,
+        tile: u32,
+    ) where
+        [f32; S]: Accumulators,
+        [f32; HALF]: Accumulators,
+    {
+        let Self { memory, index, .. } = *self;
+        let State { s, dp, dk, dv } = state;
+        let (stage, next) = (step % STAGES, (step + 1) % STAGES);
+        if index == 1 {
+            // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
+            self.wait_for_ds();
+        }
+        wgmma::fence_for(dp);
+        self.product(dp, memory.v(), memory.d_o(stage));
+        let mut p = pack::<T, S, STEPS>(s, 0);
+        pin(&mut p);
+        wgmma::fence_for(dv);
+        accumulate::<T, HALF, STEPS>(dv, &p, Descriptor::mn_major_128b(memory.d_o(stage), 128 * queries(D)));
+        wgmma::commit();
+        wgmma::wait_for::<1>(dp);
+        slopes(dp, s, memory.deltas(stage).add(self.column()));
+        let mut ds = pack::<T, S, STEPS>(dp, 0);
+        self.store_ds(&ds, step);
+        self.signal();
+        pin(&mut ds);
+        wgmma::fence_for(dk);
+        accumulate::<T, HALF, STEPS>(dk, &ds, Descriptor::mn_major_128b(memory.q(stage), 128 * queries(D)));
+        if !LAST {
+            wgmma::commit();
+            memory.full(next).wait_parity((step + 1) / STAGES % 2);
+            s.pin();
+            self.product(s, memory.k(), memory.q(next));
+            wgmma::wait_for::<1>(dk);
+            dv.pin();
+            pin(&mut p);
+            pin(&mut ds);
+            self.release(stage);
+            wgmma::wait_for::<0>(s);
+            self.weights(s, next, hidden);
+        }
+        if index == 0 {
+            self.wait_for_ds();
+        } else {
+            self.wait_for_own_ds();
+        }
+        let dq = self.dq(step);
+        if LAST {
+            dk.pin();
+            dv.pin();
+            pin(&mut p);
+            pin(&mut ds);
+        }
+        self.add(dq, sums, tile);
+    }
+
+    /// All tiles, of the first of which S is there.
+    #[inline(always)]
+    pub(super) unsafe fn at_once<const S: usize, const HALF: usize, const STEPS: usize>(
+        &self,
+        state: &mut State<S, HALF>,
+        hidden: impl Fn(u32) -> Hidden,
+        sums: *mut f32,
+        counted: impl Fn(u32, u32) -> u32,
+    ) where
+        [f32; S]: Accumulators,
+        [f32; HALF]: Accumulators,
+    {
+        let (mut head, mut tile) = self.walk.start();
+        let last = self.walk.steps() - 1;
+        self.weights(&mut state.s, 0, hidden(tile));
+        for step in 0..last {
+            let now = counted(head, tile);
+            (head, tile) = self.walk.next(head, tile);
+            self.step::<S, HALF, STEPS, false>(state, step, hidden(tile), sums, now);
+        }
+        self.step::<S, HALF, STEPS, true>(state, last, None, sums, counted(head, tile));
+    }
+}
