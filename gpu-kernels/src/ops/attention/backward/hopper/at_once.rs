@@ -1,10 +1,10 @@
 //! dQ of a tile with the rest of it: the order of d = 128, whose registers have no room for what another would take.
 
 use cuda_std::float::Half;
-use cuda_std::wgmma::{self, Accumulators, Descriptor, Registers};
+use cuda_std::wgmma::{self, Accumulators, Registers};
 
+use super::STAGES;
 use super::consume::{Consumer, Hidden, State, accumulate, pack, pin, slopes};
-use super::{STAGES, queries};
 
 impl<T: Half, const D: u32> Consumer<'_, T, D> {
     /// One tile, of which P is there; unless it is the `LAST`, that of the next, masked by `hidden`, is when this is done.
@@ -32,7 +32,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let mut p = pack::<T, S, STEPS>(s, 0);
         pin(&mut p);
         wgmma::fence_for(dv);
-        accumulate::<T, HALF, STEPS>(dv, &p, Descriptor::mn_major_128b(memory.d_o(stage), 128 * queries(D)));
+        accumulate::<T, HALF, STEPS>(dv, &p, self.turned(memory.d_o(stage)));
         wgmma::commit();
         wgmma::wait_for::<1>(dp);
         slopes(dp, s, memory.deltas(stage).add(self.column()));
@@ -41,7 +41,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         self.signal();
         pin(&mut ds);
         wgmma::fence_for(dk);
-        accumulate::<T, HALF, STEPS>(dk, &ds, Descriptor::mn_major_128b(memory.q(stage), 128 * queries(D)));
+        accumulate::<T, HALF, STEPS>(dk, &ds, self.turned(memory.q(stage)));
         if !LAST {
             wgmma::commit();
             memory.full(next).wait_parity((step + 1) / STAGES % 2);
@@ -60,7 +60,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         } else {
             self.wait_for_own_ds();
         }
-        let dq = self.dq(step);
+        let dq = self.dq(step, || {});
         if LAST {
             dk.pin();
             dv.pin();

@@ -128,6 +128,12 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         }
     }
 
+    /// A tile of Q or dO as operand B of products over its queries.
+    #[inline(always)]
+    pub(super) fn turned(&self, tile: SharedPtr<T>) -> Descriptor {
+        Descriptor::mn_major_128b(tile, 128 * queries(D))
+    }
+
     /// This thread's first query in a tile.
     #[inline(always)]
     pub(super) fn column(&self) -> u32 {
@@ -183,15 +189,17 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         }
     }
 
-    /// A piece of dQ over all the block's keys: this consumer's half of the queries, or of the columns. Everything that was on its way has arrived then.
+    /// A piece of dQ over all the block's keys: this consumer's half of the queries, or of the columns. `before` starts what goes before it, behind one
+    /// fence. Everything that was on its way has arrived then.
     #[inline(always)]
-    pub(super) unsafe fn dq(&self, step: u32) -> [f32; 32] {
+    pub(super) unsafe fn dq(&self, step: u32, before: impl FnOnce()) -> [f32; 32] {
         let Self { memory, index, .. } = *self;
         let (ds_panel, k_panel) = if D == 64 { (index, 0) } else { (0, index) };
         let turned = Descriptor::mn_major_128b(memory.ds(step % 2).add(ds_panel * KEYS * PANEL), 128 * KEYS);
         let k_turned = Descriptor::mn_major_128b(memory.k().add(k_panel * KEYS * PANEL), 128 * KEYS);
         let mut dq = [0.0f32; 32];
         wgmma::fence_for(&mut dq);
+        before();
         for i in 0..KEYS / 16 {
             dq.product::<T, MN_MAJOR, MN_MAJOR>(turned.advance(i * 2048), k_turned.advance(i * 2048), i != 0);
         }

@@ -4,10 +4,10 @@
 //! apart and because memory for dS is of two tiles. What that takes, dS as an operand from tile to tile, registers have room for with d = 64 alone.
 
 use cuda_std::float::Half;
-use cuda_std::wgmma::{self, Accumulators, Descriptor, Registers};
+use cuda_std::wgmma::{self, Accumulators, Registers};
 
+use super::STAGES;
 use super::consume::{Consumer, Hidden, State, accumulate, pack, pin, slopes};
-use super::{STAGES, queries};
 
 /// Operands in registers: weights by halves of a tile's queries, and dSᵀ.
 struct Operands<const EARLY: usize, const LATE: usize, const STEPS: usize> {
@@ -17,16 +17,17 @@ struct Operands<const EARLY: usize, const LATE: usize, const STEPS: usize> {
 }
 
 impl<const EARLY: usize, const LATE: usize, const STEPS: usize> Operands<EARLY, LATE, STEPS> {
-    /// Keeps the weights where they are until here, while products read them.
+    /// Keeps them where they are until here, while products read them.
     #[inline(always)]
-    fn pin_weights(&mut self) {
+    fn pin(&mut self) {
         pin(&mut self.p);
         pin(&mut self.late);
+        pin(&mut self.ds);
     }
 }
 
 impl<T: Half, const D: u32> Consumer<'_, T, D> {
-    /// From S of a tile to dS, which is in shared memory when this is done; dV is on its way.
+    /// From S of a tile to dS, which is in shared memory when this is done; dV of the early weights is on its way.
     #[inline(always)]
     unsafe fn open<const S: usize, const HALF: usize, const STEPS: usize, const EARLY: usize, const LATE: usize>(
         &self,
@@ -46,31 +47,39 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
             self.wait_for_ds();
         }
-        wgmma::fence_for(dp);
-        self.product(dp, memory.v(), memory.d_o(stage));
         let mut p = pack::<T, S, EARLY>(s, 0);
         pin(&mut p);
+        dp.pin();
         wgmma::fence_for(dv);
-        let d_o = Descriptor::mn_major_128b(memory.d_o(stage), 128 * queries(D));
-        accumulate::<T, HALF, EARLY>(dv, &p, d_o);
+        self.product(dp, memory.v(), memory.d_o(stage));
+        accumulate::<T, HALF, EARLY>(dv, &p, self.turned(memory.d_o(stage)));
         wgmma::commit();
         wgmma::wait_for::<1>(dp);
         slopes(dp, s, memory.deltas(stage).add(self.column()));
-        let mut late = pack::<T, S, LATE>(s, EARLY);
-        let ds = pack::<T, S, STEPS>(dp, 0);
+        let operands = Operands { p, late: pack::<T, S, LATE>(s, EARLY), ds: pack::<T, S, STEPS>(dp, 0) };
         if index == 0 && step > 0 {
             // The other one is done with the tile before the last, which was where this goes.
             self.wait_for_ds();
         }
-        self.store_ds(&ds, step);
-        pin(&mut late);
-        wgmma::fence();
-        accumulate::<T, HALF, LATE>(dv, &late, d_o.advance(EARLY as u32 * 2048));
-        wgmma::commit();
-        Operands { p, late, ds }
+        self.store_ds(&operands.ds, step);
+        operands
     }
 
-    /// Starts dK += dSᵀ·Q of a tile.
+    /// Starts the rest of dV of a tile, behind a fence. Closes no group.
+    #[inline(always)]
+    unsafe fn rest_of_dv<const HALF: usize, const STEPS: usize, const EARLY: usize, const LATE: usize>(
+        &self,
+        dv: &mut [f32; HALF],
+        operands: &Operands<EARLY, LATE, STEPS>,
+        stage: u32,
+    ) where
+        [f32; HALF]: Accumulators,
+    {
+        let d_o = self.turned(self.memory.d_o(stage)).advance(EARLY as u32 * 2048);
+        accumulate::<T, HALF, LATE>(dv, &operands.late, d_o);
+    }
+
+    /// Starts dK of a tile. Closes no group.
     #[inline(always)]
     unsafe fn dk<const HALF: usize, const STEPS: usize>(
         &self,
@@ -82,8 +91,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
     {
         pin(ds);
         wgmma::fence_for(dk);
-        accumulate::<T, HALF, STEPS>(dk, ds, Descriptor::mn_major_128b(self.memory.q(stage), 128 * queries(D)));
-        wgmma::commit();
+        accumulate::<T, HALF, STEPS>(dk, ds, self.turned(self.memory.q(stage)));
     }
 
     /// All tiles, of the first of which S is there.
@@ -108,26 +116,30 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let (mut head, mut tile) = walk.start();
         let last = walk.steps() - 1;
         let mut operands = self.open::<S, HALF, STEPS, EARLY, LATE>(state, 0, hidden(tile));
-        wgmma::wait_for::<0>(&mut state.dv);
-        operands.pin_weights();
+        operands.pin();
+        wgmma::fence();
+        self.rest_of_dv(&mut state.dv, &operands, 0);
         self.signal();
         for step in 0..last {
             // This tile's dK, and S of the next.
             let (now, next) = (counted(head, tile), (step + 1) % STAGES);
             (head, tile) = walk.next(head, tile);
             self.dk(&mut state.dk, &mut operands.ds, step % STAGES);
+            wgmma::commit();
             memory.full(next).wait_parity((step + 1) / STAGES % 2);
             state.s.pin();
             self.product(&mut state.s, memory.k(), memory.q(next));
             wgmma::wait_for::<1>(&mut state.dk);
-            pin(&mut operands.ds);
+            state.dv.pin();
+            operands.pin();
             self.release(step % STAGES);
             wgmma::wait_for::<0>(&mut state.s);
             operands = self.open(state, step + 1, hidden(tile));
-            // This tile's dQ, under the next one's dV.
-            let dq = self.dq(step);
+            // This tile's dQ, with the rest of the next one's dV.
+            operands.pin();
+            let dq = self.dq(step, || self.rest_of_dv(&mut state.dv, &operands, next));
             state.dv.pin();
-            operands.pin_weights();
+            operands.pin();
             self.signal();
             self.add(dq, sums, now);
         }
@@ -137,9 +149,10 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         } else {
             self.wait_for_own_ds();
         }
-        let dq = self.dq(last);
+        let dq = self.dq(last, || {});
         state.dk.pin();
-        pin(&mut operands.ds);
+        state.dv.pin();
+        operands.pin();
         self.add(dq, sums, counted(head, tile));
     }
 }
