@@ -91,7 +91,7 @@ float!(f32);
 float!(f16, bf16);
 
 macro_rules! byte {
-    ($t:ident, $widen:expr, $constants:ident) => {
+    ($t:ident, $widen:expr, $constants:ident, $all:expr) => {
         impl Stored for $t {
             const SCALED: bool = true;
 
@@ -107,7 +107,7 @@ macro_rules! byte {
 
             #[inline(always)]
             fn constants<T: Half>() -> Self::Constants {
-                [$constants::of::<T>(), $constants::of::<bf16>()]
+                $all
             }
 
             #[inline(always)]
@@ -143,8 +143,8 @@ macro_rules! byte {
         }
     };
 }
-byte!(i8, f32::from, Integers);
-byte!(f8e4m3, f8e4m3::to_f32, Floats);
+byte!(i8, f32::from, Integers, [Integers::of::<T>(), Integers::of::<bf16>()]);
+byte!(f8e4m3, f8e4m3::to_f32, Floats, [Floats; 2]);
 
 /// Widens 8-bit integers.
 #[derive(Clone, Copy)]
@@ -183,11 +183,6 @@ impl Integers {
 pub struct Floats;
 
 impl Floats {
-    #[inline(always)]
-    fn of<T: Half>() -> Self {
-        Self
-    }
-
     /// Four of them as pairs of `T`, exactly: the first and the third, the second and the last.
     ///
     /// With exponent and mantissa at the place of `T`'s they are a number, of subnormals too, with an exponent that is too small by the difference of the

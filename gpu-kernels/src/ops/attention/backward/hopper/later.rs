@@ -9,25 +9,44 @@ use cuda_std::wgmma::{self, Accumulators, Registers};
 use super::STAGES;
 use super::consume::{Consumer, Hidden, State, accumulate, pack, pin, slopes};
 
-/// Operands in registers: weights by halves of a tile's queries, and dSᵀ.
-struct Operands<const EARLY: usize, const LATE: usize, const STEPS: usize> {
-    p: [[u32; 4]; EARLY],
-    late: [[u32; 4]; LATE],
-    ds: [[u32; 4]; STEPS],
-}
-
-impl<const EARLY: usize, const LATE: usize, const STEPS: usize> Operands<EARLY, LATE, STEPS> {
-    /// Keeps them where they are until here, while products read them.
-    #[inline(always)]
-    fn pin(&mut self) {
-        pin(&mut self.p);
-        pin(&mut self.late);
-        pin(&mut self.ds);
-    }
-}
+/// Operands in registers of a tile: its weights, those of its first queries apart from the others, and dSᵀ.
+type Operands<const EARLY: usize, const LATE: usize, const STEPS: usize> =
+    ([[u32; 4]; EARLY], [[u32; 4]; LATE], [[u32; 4]; STEPS]);
 
 impl<T: Half, const D: u32> Consumer<'_, T, D> {
-    /// From S of a tile to dS, which is in shared memory when this is done; dV of the early weights is on its way.
+    /// From S of the first tile to dS, which is returned and in shared memory, and dV. Nothing is on its way after that.
+    #[inline(always)]
+    unsafe fn begin<const S: usize, const HALF: usize, const STEPS: usize>(
+        &self,
+        state: &mut State<S, HALF>,
+        hidden: Hidden,
+    ) -> [[u32; 4]; STEPS]
+    where
+        [f32; S]: Accumulators,
+        [f32; HALF]: Accumulators,
+    {
+        let Self { memory, index, .. } = *self;
+        let State { s, dp, dv, .. } = state;
+        self.weights(s, 0, hidden);
+        if index == 1 {
+            self.wait_for_ds();
+        }
+        let mut p = pack::<T, S, STEPS>(s, 0);
+        pin(&mut p);
+        dp.pin();
+        wgmma::fence_for(dv);
+        accumulate::<T, HALF, STEPS>(dv, &p, self.turned(memory.d_o(0)));
+        self.product(dp, memory.v(), memory.d_o(0));
+        wgmma::wait_for::<0>(dp);
+        dv.pin();
+        pin(&mut p);
+        slopes(dp, s, memory.deltas(0).add(self.column()));
+        let ds = pack::<T, S, STEPS>(dp, 0);
+        self.store_ds(&ds, 0);
+        ds
+    }
+
+    /// From S of another tile to dS, likewise; dV of the early weights is on its way.
     #[inline(always)]
     unsafe fn open<const S: usize, const HALF: usize, const STEPS: usize, const EARLY: usize, const LATE: usize>(
         &self,
@@ -47,36 +66,23 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
             self.wait_for_ds();
         }
+        // dQ's fence lies behind what was done to these registers.
+        dp.pin();
+        self.product(dp, memory.v(), memory.d_o(stage));
         let mut p = pack::<T, S, EARLY>(s, 0);
         pin(&mut p);
-        dp.pin();
         wgmma::fence_for(dv);
-        self.product(dp, memory.v(), memory.d_o(stage));
         accumulate::<T, HALF, EARLY>(dv, &p, self.turned(memory.d_o(stage)));
         wgmma::commit();
         wgmma::wait_for::<1>(dp);
         slopes(dp, s, memory.deltas(stage).add(self.column()));
-        let operands = Operands { p, late: pack::<T, S, LATE>(s, EARLY), ds: pack::<T, S, STEPS>(dp, 0) };
-        if index == 0 && step > 0 {
+        let (late, ds) = (pack::<T, S, LATE>(s, EARLY), pack::<T, S, STEPS>(dp, 0));
+        if index == 0 {
             // The other one is done with the tile before the last, which was where this goes.
             self.wait_for_ds();
         }
-        self.store_ds(&operands.ds, step);
-        operands
-    }
-
-    /// Starts the rest of dV of a tile, behind a fence. Closes no group.
-    #[inline(always)]
-    unsafe fn rest_of_dv<const HALF: usize, const STEPS: usize, const EARLY: usize, const LATE: usize>(
-        &self,
-        dv: &mut [f32; HALF],
-        operands: &Operands<EARLY, LATE, STEPS>,
-        stage: u32,
-    ) where
-        [f32; HALF]: Accumulators,
-    {
-        let d_o = self.turned(self.memory.d_o(stage)).advance(EARLY as u32 * 2048);
-        accumulate::<T, HALF, LATE>(dv, &operands.late, d_o);
+        self.store_ds(&ds, step);
+        (p, late, ds)
     }
 
     /// Starts dK of a tile. Closes no group.
@@ -115,35 +121,36 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let Self { memory, index, walk, .. } = *self;
         let (mut head, mut tile) = walk.start();
         let last = walk.steps() - 1;
-        let mut operands = self.open::<S, HALF, STEPS, EARLY, LATE>(state, 0, hidden(tile));
-        operands.pin();
-        wgmma::fence();
-        self.rest_of_dv(&mut state.dv, &operands, 0);
+        let mut ds = self.begin::<S, HALF, STEPS>(state, hidden(tile));
         self.signal();
         for step in 0..last {
             // This tile's dK, and S of the next.
             let (now, next) = (counted(head, tile), (step + 1) % STAGES);
             (head, tile) = walk.next(head, tile);
-            self.dk(&mut state.dk, &mut operands.ds, step % STAGES);
+            self.dk(&mut state.dk, &mut ds, step % STAGES);
             wgmma::commit();
             memory.full(next).wait_parity((step + 1) / STAGES % 2);
             state.s.pin();
             self.product(&mut state.s, memory.k(), memory.q(next));
             wgmma::wait_for::<1>(&mut state.dk);
-            state.dv.pin();
-            operands.pin();
+            pin(&mut ds);
             self.release(step % STAGES);
             wgmma::wait_for::<0>(&mut state.s);
-            operands = self.open(state, step + 1, hidden(tile));
+            let (mut p, mut late, of_next) = self.open::<S, HALF, STEPS, EARLY, LATE>(state, step + 1, hidden(tile));
             // This tile's dQ, with the rest of the next one's dV.
-            operands.pin();
-            let dq = self.dq(step, || self.rest_of_dv(&mut state.dv, &operands, next));
+            pin(&mut late);
+            let dq = self.dq(step, || {
+                let d_o = self.turned(memory.d_o(next)).advance(EARLY as u32 * 2048);
+                accumulate::<T, HALF, LATE>(&mut state.dv, &late, d_o);
+            });
             state.dv.pin();
-            operands.pin();
+            pin(&mut p);
+            pin(&mut late);
             self.signal();
             self.add(dq, sums, now);
+            ds = of_next;
         }
-        self.dk(&mut state.dk, &mut operands.ds, last % STAGES);
+        self.dk(&mut state.dk, &mut ds, last % STAGES);
         if index == 0 {
             self.wait_for_ds();
         } else {
@@ -151,8 +158,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         }
         let dq = self.dq(last, || {});
         state.dk.pin();
-        state.dv.pin();
-        operands.pin();
+        pin(&mut ds);
         self.add(dq, sums, counted(head, tile));
     }
 }
