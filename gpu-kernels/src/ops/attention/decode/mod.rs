@@ -20,7 +20,7 @@
 //! # Mapping
 //! [`simple`]: a warp a query; any type, length and alignment: the one to read first. [`mma`]: a block of four warps a head of K and V, with the
 //! queries of all its heads as columns of the tensor cores' operand, so that a key is read once for all: Sᵀ = K·Qᵀ and Oᵀ = Vᵀ·Pᵀ, because a product
-//! has 16 rows but 8 columns, and a step of decoding few queries a head ([`columns`]). A warp has every fourth 16 keys
+//! has 16 rows but 8 columns, and a step of decoding few queries a head (`columns`). A warp has every fourth 16 keys
 //! of the block's piece, in a ring of its own that its lanes fill by cp.async: no warp waits for another until all keys are done.
 //! [`combine`]: a block a query.
 //!

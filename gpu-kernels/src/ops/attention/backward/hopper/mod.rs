@@ -13,16 +13,16 @@
 //!
 //! **Overlap.** In step, both consumers would compute exponentials, then both multiply. The second one waits for dS of the first before it starts
 //! the tile: so they stay half a tile apart, and one's arithmetic runs under the other's products. dV runs under a consumer's own arithmetic of dS. When the
-//! first one forms dQ, it needs dS of the second, which comes half a tile later: at d = 128 it waits for it ([`at_once`]), at d = 64 a tile's dQ
-//! is formed with the next tile ([`later`]). No product is in flight across the loop's end, where ptxas would lose sight of it.
+//! first one forms dQ, it needs dS of the second, which comes half a tile later: at d = 128 it waits for it (`at_once`), at d = 64 a tile's dQ
+//! is formed with the next tile (`later`). No product is in flight across the loop's end, where ptxas would lose sight of it.
 //!
 //! **Heads.** What a block reads and adds to is all of its heads' queries, 8·d bytes each. Blocks that run at a time share as few heads as they can, and L2 holds those.
 //!
 //! # Cost
 //! For 128 keys and 64 queries at d = 128, or 128 at d = 64: 10.5 MFLOP, 2560 cycles of a multiprocessor at 4096 FLOP a cycle; 8192 exponentials, 512 cycles,
 //! or 1024. Shared memory, 128 bytes a cycle: the products read 256 or 224 KiB (those of 64 × 64 both operands, as fast as there is), copies write 32, dS
-//! and sums 16 to 32 each, in all 2800 cycles. Predicted: 3000 cycles, if the halves fit into each other; measured on an H200: 3980, and 4430 at d = 64. In step it was
-//! 4340 and 4670. 32 KiB go to L2 for the sum of dQ, and 33 KiB come from it.
+//! and sums 16 to 32 each, in all 2800 cycles. Predicted: 3000 cycles, if the halves fit into each other; measured on an H200: 3980, and 4430 at d = 64, both by the
+//! order of d = 128; in step 4340 and 4670. That of d = 64 took a tenth less on an H100. 32 KiB go to L2 for the sum of dQ, and 33 KiB come from it.
 //!
 //! # Registers and shared memory
 //! A thread holds d of dK and dV, and of S and dP 64 at d = 128 and 128 at d = 64; beside them `EARLY` steps of P packed: 208 of 240. A quarter or half of S is gone
