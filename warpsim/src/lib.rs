@@ -61,7 +61,7 @@
 //!
 //! [`Checks::init`] follows what registers and local memory hold that nobody wrote, through arithmetic, shuffles, calls and the stack, and
 //! reports it where it decides something: a branch, an address, what is stored in global memory. A function's frame begins unwritten,
-//! and so does what `alloca` gives.
+//! and so does what `alloca` gives. What a shuffle takes from a lane that is not there counts as such a value.
 //!
 //! [`Checks::offsets`] follows what 32-bit additions, products and shifts would give in wider registers, and reports an access whose
 //! address comes from one that 32 bits did not hold. What bit operations, shifts to the right and divisions make of such a number
@@ -70,7 +70,7 @@
 //! Where it has to choose it is quiet: a volatile read and a relaxed atomic count as an acquire (`ld.relaxed` needs a fence, or a
 //! barrier, before what it announces is read) and a compare-and-swap as a read (loops start from a plain one); of each place the last writer and two readers are
 //! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its
-//! initialisation and bulk copies only when these come from another block.
+//! initialisation and bulk copies only when these come from another block. Phases of a named barrier are apart: each orders those who came to it.
 //!
 //! `malloc` and `free` take from a heap of the device ([`Gpu::with_heap`]). Accesses outside its chunks, to freed ones, wrong
 //! frees and what is left in the end ([`Gpu::leaks`]) are found, and named by the call that allocated them.

@@ -94,6 +94,34 @@ impl Alloc {
     typed!(load32 store32 AtomicU32 u32);
     typed!(load64 store64 AtomicU64 u64);
 
+    /// The word at `off`.
+    ///
+    /// # Safety
+    ///
+    /// `off` is a multiple of four below the allocation's size.
+    #[inline(always)]
+    pub unsafe fn word(&self, off: usize) -> &AtomicU32 {
+        // SAFETY: the caller's; every access to the buffer is atomic.
+        unsafe { &*self.words.as_ptr().cast::<u8>().add(off).cast::<AtomicU32>() }
+    }
+
+    /// Whether `n` bytes from the address of each lane of `m` on are its.
+    #[inline(always)]
+    pub fn holds(&self, addr: &[u64; 32], m: u32, n: u64) -> bool {
+        let Some(last) = self.size.checked_sub(n) else { return false };
+        // What lies before it, or behind, gives a number with the top bit: sizes are far below 2⁶³.
+        let outside = |addr: u64| {
+            let off = addr.wrapping_sub(self.base);
+            off | last.wrapping_sub(off)
+        };
+        let bits = if m == !0 {
+            addr.iter().fold(0, |bits, addr| bits | outside(*addr))
+        } else {
+            (0..32).filter(|l| m >> l & 1 == 1).fold(0, |bits, l| bits | outside(addr[l]))
+        };
+        bits >> 63 == 0
+    }
+
     /// Marks bytes as written.
     #[inline(always)]
     pub fn mark(&self, off: usize, n: usize) {

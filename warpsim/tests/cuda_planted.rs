@@ -55,4 +55,8 @@ planted! {
     softmax 2 x 128: [UninitialisedShared] [SharedRace];
     last_block 4 x 64: [GlobalRace] [GlobalRace];
     neighbours 1 x 64: [OutOfBounds] [OutOfBounds];
+    named 1 x 128: [SharedRace] [SharedRace | UninitialisedShared | Deadlock];
+    half_warp 1 x 48: [UninitialisedRegister] [UninitialisedRegister];
+    arrivals 1 x 64: [SharedRace] [SharedRace | Deadlock];
+    peers 2 x 32: [SharedRace | BarrierMisuse] [AsyncRace | BarrierMisuse];
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::bar::Bar;
 use super::global::Told;
 use super::heard::Heard;
 pub use super::view::Known;
@@ -54,7 +55,7 @@ struct WarpClock {
 pub struct Clocks {
     warps: Vec<WarpClock>,
     /// (block, barrier id)
-    bars: FxHashMap<(usize, u32), SyncObject>,
+    bars: FxHashMap<(usize, u32), Bar>,
     /// (block, offset)
     mbars: FxHashMap<(u32, u32), usize>,
     mbar_objects: Vec<SyncObject>,
@@ -294,16 +295,15 @@ impl Clocks {
     pub fn bar_arrive(&mut self, p: Party, block: usize, id: u32) {
         self.believe(p, Scope::Gpu);
         let k = self.release(p);
-        self.bars.entry((block, id)).or_default().arriving.join(&k);
+        self.bars.entry((block, id)).or_default().arrive(&k);
     }
 
     pub fn bar_complete(&mut self, block: usize, id: u32) {
-        self.bars.entry((block, id)).or_default().publish();
+        self.bars.entry((block, id)).or_default().complete();
     }
 
-    pub fn bar_wake(&mut self, p: Party, block: usize, id: u32) {
-        if let Some(o) = self.bars.get(&(block, id)) {
-            let k = o.published.clone();
+    pub fn bar_wake(&mut self, p: Party, block: usize, id: u32, phase: u32) {
+        if let Some(k) = self.bars.get(&(block, id)).map(|bar| bar.published(phase)) {
             self.acquire(p, &k);
         }
         self.sync_lanes(p);
@@ -331,6 +331,15 @@ impl Clocks {
             self.mbar_objects.push(SyncObject::default());
         }
         self.warps.len() + k
+    }
+
+    /// Where mbarriers of a block were initialised.
+    pub fn mbarriers(&self, block: u32) -> Vec<u32> {
+        let there =
+            |(at, k): (&(u32, u32), &usize)| (at.0 == block && self.mbar_objects[*k].init.is_some()).then_some(at.1);
+        let mut all: Vec<u32> = self.mbars.iter().filter_map(there).collect();
+        all.sort_unstable();
+        all
     }
 
     pub fn mbar(&mut self, block: u32, off: u32) -> &mut SyncObject {

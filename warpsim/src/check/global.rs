@@ -105,7 +105,13 @@ impl GStamp {
         let hides = strong && before.is(0) && before != Self::NOBODY && (self.0 ^ before.0) >> 19 == 0;
         if hides { before } else { self }
     }
+    /// The same access of lane 0 by another lane.
+    #[inline(always)]
+    pub fn by(self, lane: u8) -> Self {
+        GStamp(self.0 | u64::from(lane & 63) << 35)
+    }
     /// The same thread.
+    #[inline(always)]
     fn same_lane(self, o: GStamp) -> bool {
         self.0 >> 35 == o.0 >> 35
     }
@@ -136,24 +142,31 @@ impl GlobalShadow {
     /// Records an access; returns the earlier writer and (for a write) readers.
     #[inline(always)]
     pub fn touch(&self, alloc: usize, granule: usize, me: GStamp, write: bool) -> [GStamp; 3] {
-        let Some([w, r, o]) = self.cell(alloc, granule) else { return [GStamp::NOBODY; 3] };
-        let writer = GStamp(w.load(Relaxed));
-        let reader = GStamp(r.load(Relaxed));
-        if write {
-            let other = GStamp(o.load(Relaxed));
-            w.store(me.behind(writer).0, Relaxed);
-            return [writer, reader, other];
+        self.cell(alloc, granule).map_or([GStamp::NOBODY; 3], |cell| record(cell, me, write))
+    }
+
+    /// The cells of an allocation.
+    #[inline(always)]
+    pub fn cells(&self, alloc: usize) -> &[[AtomicU64; 3]] {
+        self.allocs.get(alloc).map_or(&[], |cells| cells)
+    }
+
+    /// Records an access of the generic proxy if nobody but its thread made one that it could conflict with; whether it is.
+    /// [`touch`](Self::touch) may follow where it is not, for the whole of it.
+    #[inline(always)]
+    pub fn pass(&self, cells: &[[AtomicU64; 3]], me: GStamp, off: usize, n: usize, write: bool) -> bool {
+        let Some(cells) = cells.get(off >> self.shift..=(off + n - 1) >> self.shift) else { return false };
+        let over = |old: &AtomicU64| {
+            let old = GStamp(old.load(Relaxed));
+            old == GStamp::NOBODY || old.same_lane(me) && !old.proxy()
+        };
+        if !cells.iter().all(|[w, r, o]| over(w) && (!write || over(r) && over(o))) {
+            return false;
         }
-        let mut new = me;
-        if reader.far() != me.far() {
-            if reader != GStamp::NOBODY {
-                o.store(reader.0, Relaxed);
-            }
-        } else if reader.time() == me.time() && !reader.same_lane(me) {
-            new = GStamp(me.0 | u64::from(EVERY) << 35);
+        for cell in cells {
+            record(cell, me, write);
         }
-        r.store(new.0, Relaxed);
-        [writer, GStamp::NOBODY, GStamp::NOBODY]
+        true
     }
 
     /// Gives a thread's write that was in flight a definite time.
@@ -193,6 +206,28 @@ impl GlobalShadow {
         self.talked.store(true, Relaxed);
         f(Arc::make_mut(self.shelf(place).entry(place).or_default()));
     }
+}
+
+/// See [`GlobalShadow::touch`].
+#[inline(always)]
+fn record([w, r, o]: &[AtomicU64; 3], me: GStamp, write: bool) -> [GStamp; 3] {
+    let writer = GStamp(w.load(Relaxed));
+    let reader = GStamp(r.load(Relaxed));
+    if write {
+        let other = GStamp(o.load(Relaxed));
+        w.store(me.behind(writer).0, Relaxed);
+        return [writer, reader, other];
+    }
+    let mut new = me;
+    if reader.far() != me.far() {
+        if reader != GStamp::NOBODY {
+            o.store(reader.0, Relaxed);
+        }
+    } else if reader.time() == me.time() && !reader.same_lane(me) {
+        new = me.by(EVERY);
+    }
+    r.store(new.0, Relaxed);
+    [writer, GStamp::NOBODY, GStamp::NOBODY]
 }
 
 #[cfg(test)]

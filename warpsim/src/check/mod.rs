@@ -1,5 +1,6 @@
 //! The checkers' state: who touched what, and what is ordered before what.
 
+pub mod bar;
 pub mod clocks;
 pub mod global;
 pub mod heard;

@@ -62,6 +62,11 @@ impl Stamp {
         let weak = before.0 & 3 == 0 && self.0 & Stamp::STRONG != 0;
         if weak && (self.0 ^ before.0) >> 21 == 0 && before != Stamp::NOBODY { before } else { self }
     }
+    /// The same access of lane 0 by another lane.
+    #[inline(always)]
+    pub fn by(self, lane: u8) -> Self {
+        Stamp(self.0 | u64::from(lane & 63) << 48)
+    }
     /// The same access at another time.
     pub fn at(self, time: u32) -> Self {
         Stamp(self.0 & !(u64::from(IN_FLIGHT) << 21) | u64::from(time.min(IN_FLIGHT)) << 21)

@@ -30,9 +30,7 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, o
         if op.load {
             // `st.async` is of the generic proxy.
             let generic = matches!(op.far, Far::Value(_));
-            if !generic {
-                mbarrier::check_visible(cx, cl, w, s, l, t.bar);
-            }
+            mbarrier::check_visible(cx, cl, w, s, l, t.bar, generic);
             me = load_stamp(cl, s, *t, if generic { 0 } else { Stamp::PROXY });
         }
         // Reductions into shared memory do not race with each other.

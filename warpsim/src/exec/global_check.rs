@@ -2,10 +2,11 @@
 
 use super::cx::Cx;
 use super::cx::block_of;
+use super::mem_ops::each_place;
 use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
-use crate::check::race::{Cause, UNFENCED, VOLATILE_LANES};
+use crate::check::race::{Cause, EVERY, UNFENCED, VOLATILE_LANES};
 use crate::report::{Earlier, Kind};
 
 /// An access of one lane, or of an asynchronous operation that it starts.
@@ -18,6 +19,34 @@ pub struct Touch {
     pub write: bool,
     /// The marks of its [`GStamp`].
     pub marks: u64,
+}
+
+/// Records the accesses, all in one allocation, in which nothing is suspicious; the lanes of the others, which [`check_init`] and
+/// [`check_race`] look at.
+#[inline(always)]
+pub fn pass(
+    cx: &Cx<'_>,
+    cl: &Cluster,
+    w: &Warp,
+    s: &Split,
+    alloc: usize,
+    addr: &[u64; 32],
+    m: u32,
+    (bytes, write, marks): (u64, bool, u64),
+) -> u32 {
+    let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return m };
+    let (al, cells) = (cx.mem.get(alloc), shadow.cells(alloc));
+    let init = cx.opts.checks.init && !write;
+    let me = GStamp::new(cl.blocks[w.block].linear, w.id, 0, clocks.now(w.agent), s.pc, marks);
+    let mut rest = 0;
+    each_place(addr, m, !write, |l, who| {
+        let (off, n) = ((addr[l] - al.base) as usize, bytes as usize);
+        let lane = if who.is_power_of_two() { l as u8 } else { EVERY };
+        if init && !al.marked(off, n) || !shadow.pass(cells, me.by(lane), off, n, write) {
+            rest |= who;
+        }
+    });
+    rest
 }
 
 /// initcheck of a read.

@@ -110,11 +110,39 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, o
 }
 
 /// A copy completes on another block's barrier, whose initialisation it has to see. For its own barriers that is demanded
-/// nowhere: a block barrier after the initialisation is what compilers emit.
-pub fn check_visible(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, off): (u32, u32)) {
+/// nowhere: a block barrier after the initialisation is what compilers emit. `generic`: it is a thread's own access, as `st.async` is.
+pub fn check_visible(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    l: usize,
+    (b, off): (u32, u32),
+    generic: bool,
+) {
+    if cx.opts.checks.sync && get(cl, b, off).is_none() {
+        return cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), None, |cx| {
+            let name = shared::describe(cx, off as usize);
+            format!("completes on an mbarrier at {off:#x}{name} that was not initialised, or was overwritten")
+        });
+    }
     let Some(c) = &mut cl.clocks else { return };
     let Some(init) = c.mbar(b, off).init.filter(|_| b as usize != w.block) else { return };
-    if !c.init_visible(w.party(1 << l), init) {
+    let (p, (agent, lane, time)) = (w.party(1 << l), init);
+    if c.init_visible(p, init) {
+        return;
+    }
+    if generic {
+        if !c.after(p, agent, lane, time) {
+            cx.report(w, s, l as u32, Kind::SharedRace, Some(off.into()), None, |cx| {
+                let name = shared::describe(cx, off as usize);
+                format!(
+                    "completes on the mbarrier at {off:#x}{name}, and nothing orders it with the initialisation: put a cluster \
+                     barrier between them"
+                )
+            });
+        }
+    } else {
         cx.report(w, s, l as u32, Kind::MissingProxyFence, Some(off.into()), None, |cx| {
             let name = shared::describe(cx, off as usize);
             format!(
@@ -180,14 +208,11 @@ pub fn run(
         touch(cx, cl, w, s, l, (b, off), kind);
         places[l] = (b, off);
     }
-    let known = match (kind, &mut cl.clocks) {
-        (Mbar::Arrive { relaxed: true, .. }, Some(c)) => c.release_relaxed(w.party(m), Scope::Block),
-        (Mbar::Arrive { .. }, Some(c)) => c.release(w.party(m)),
-        _ => Known::default(),
-    };
+    let count = |w: &Warp, l: usize| if i.b.is_some() { w.regs.r(i.b)[l] } else { 1 };
+    let known = what_arrivals_tell(cl, w, kind, &places, m, |l| count(w, l));
     for l in lanes(m) {
         let (b, off) = places[l];
-        let x = if i.b.is_some() { w.regs.r(i.b)[l] } else { 1 };
+        let x = count(w, l);
         if kind == Mbar::Init {
             if cx.opts.checks.sync && get(cl, b, off).is_some() {
                 cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), None, |cx| {
@@ -241,7 +266,7 @@ pub fn run(
                     });
                 }
                 if let Some(c) = &mut cl.clocks {
-                    c.mbar(b, off).arriving.join(&known);
+                    c.mbar(b, off).arriving.join(&known[l % known.len()]);
                 }
                 update(cl, b, off, |t| {
                     if expect {
@@ -260,6 +285,49 @@ pub fn run(
         }
     }
     Ok(Flow::Next)
+}
+
+/// What the lanes of `m` tell those who wait: all the same, or each by itself where a phase ends between them, so that
+/// some arrive for the next.
+fn what_arrivals_tell(
+    cl: &mut Cluster,
+    w: &Warp,
+    kind: Mbar,
+    places: &[(u32, u32); 32],
+    m: u32,
+    count: impl Fn(usize) -> u32,
+) -> Vec<Known> {
+    let Mbar::Arrive { relaxed, expect, .. } = kind else { return vec![] };
+    let (mut left, mut apart) = (m, false);
+    while left != 0 {
+        let (b, off) = places[left.trailing_zeros() as usize];
+        let here = lanes(left).filter(|l| places[*l] == (b, off)).fold(0, |here, l| here | 1 << l);
+        let n: u64 = lanes(here).map(|l| if expect { 1 } else { count(l).into() }).sum();
+        apart |= get(cl, b, off).is_some_and(|s| n > u64::from(s.pending));
+        left &= !here;
+    }
+    let Some(c) = &mut cl.clocks else { return vec![Known::default()] };
+    let mut tell = |lanes: u32| match relaxed {
+        true => c.release_relaxed(w.party(lanes), Scope::Block),
+        false => c.release(w.party(lanes)),
+    };
+    if apart { (0..32).map(|l| tell(m & 1 << l)).collect() } else { vec![tell(m)] }
+}
+
+/// A block has ended: copies onto its barriers have brought no more bytes than somebody expected.
+pub fn ended(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32) {
+    let Some(c) = &cl.clocks else { return };
+    for off in c.mbarriers(w.block as u32) {
+        let Some(tx) = get(cl, w.block as u32, off).map(|s| s.tx).filter(|tx| *tx < 0) else { continue };
+        cx.report(w, s, lane, Kind::BarrierMisuse, Some(off.into()), None, |cx| {
+            let name = shared::describe(cx, off as usize);
+            format!(
+                "the block ends, and copies have brought {} bytes more to the mbarrier at {off:#x}{name} than its phases expected: \
+                 the phase was over before the last of them came",
+                -tx
+            )
+        });
+    }
 }
 
 fn test(

@@ -1,7 +1,9 @@
 //! Loads and stores.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::cx::Cx;
-use super::global_check::{Touch, check_init, check_race};
+use super::global_check::{Touch, check_init, check_race, pass};
 use super::state::*;
 use super::{coop, misc, order, shared, stack, undefined};
 use crate::check::global::GStamp;
@@ -18,6 +20,26 @@ pub fn lanes(mut m: u32) -> impl Iterator<Item = usize> {
             l
         })
     })
+}
+
+/// Calls `f` with a lane and all those that it stands for. With `merge` they are others at the same address, since a broadcast is one access:
+/// most often neighbours, or those of two halves of the warp.
+#[inline(always)]
+pub fn each_place<T: PartialEq>(at: &[T; 32], m: u32, merge: bool, mut f: impl FnMut(usize, u32)) {
+    let halves = merge && m == !0 && at[..16] == at[16..];
+    let (mut left, both) = if halves { (0xffff, 0x1_0001u32) } else { (m, 1) };
+    while left != 0 {
+        let l = left.trailing_zeros() as usize;
+        left &= left - 1;
+        let mut who = both << l;
+        let mut next = l + 1;
+        while merge && next < 32 && left >> next & 1 == 1 && at[next] == at[l] {
+            left &= !(1 << next);
+            who |= both << next;
+            next += 1;
+        }
+        f(l, who);
+    }
 }
 
 /// Addresses of all lanes, the offset added.
@@ -89,7 +111,8 @@ pub fn store(
         match space {
             MemSpace::Shared => {
                 shared::store(cx, cl, w, s, i, a, addr, m)?;
-                if cx.opts.checks.init && cx.launch.watch[s.func as usize][s.pc as usize] & 1 != 0 {
+                let watched = || w.absent != 0 || cx.launch.watch[s.func as usize][s.pc as usize] & 1 != 0;
+                if cx.opts.checks.init && watched() {
                     undefined::stored(cx, cl, w, s, i, a, addr, m);
                 }
                 Ok(())
@@ -204,26 +227,14 @@ fn param(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, a: Access, addr: &[
 /// The allocation that holds every active lane's bytes, when there is one.
 #[inline(always)]
 fn common(cx: &mut Cx<'_>, addr: &[u64; 32], m: u32, total: u64) -> Option<usize> {
-    let (mut low, mut high) = (u64::MAX, 0);
-    if m == !0 {
-        for v in addr {
-            low = low.min(*v);
-            high = high.max(*v);
-        }
-    } else {
-        for l in lanes(m) {
-            low = low.min(addr[l]);
-            high = high.max(addr[l]);
-        }
-    }
-    let span = (high - low).saturating_add(total);
     if cx.last_alloc < cx.mem.count() {
         let a = cx.mem.get(cx.last_alloc);
-        if a.live && !a.heap && a.contains(low, span) {
+        if a.live && !a.heap && a.holds(addr, m, total) {
             return Some(cx.last_alloc);
         }
     }
-    let k = cx.mem.find(low, span).ok()?;
+    let (low, high) = lanes(m).fold((u64::MAX, 0), |(low, high), l| (addr[l].min(low), addr[l].max(high)));
+    let k = cx.mem.find(low, (high - low).saturating_add(total)).ok()?;
     cx.last_alloc = k;
     Some(k)
 }
@@ -276,18 +287,19 @@ fn global(
     let checks = cx.opts.checks;
     let slow = checks.init || cx.global_shadow.is_some();
     if one.is_none() || slow {
-        for l in lanes(m) {
+        let marks = match a.order {
+            Order::Weak => 0,
+            Order::Volatile => GStamp::VOLATILE,
+            _ => strength(a.scope),
+        };
+        let rest = one.map_or(m, |alloc| pass(cx, cl, w, s, alloc, addr, m, (total, write, marks)));
+        for l in lanes(rest) {
             let what = if write { "a store" } else { "a load" };
             let k = match one {
                 Some(k) => k,
                 None => locate(cx, w, s, l, addr[l], total, what)?,
             };
             if slow {
-                let marks = match a.order {
-                    Order::Weak => 0,
-                    Order::Volatile => GStamp::VOLATILE,
-                    _ => strength(a.scope),
-                };
                 let t = Touch { lane: l, alloc: k, addr: addr[l], bytes: total, write, marks };
                 if !write {
                     check_init(cx, w, s, t);
@@ -309,11 +321,13 @@ fn global(
         if let (Some(k), 4) = (one, n) {
             let al = mem.get(k);
             let slot = &mut w.regs.r[w.regs.rb + r.slot()];
-            let at = |l: usize| (addr[l] - al.base) as usize + 4 * e;
+            // SAFETY: `common` found every active lane's bytes in the allocation, and they are aligned to all of them.
+            let word = |l: usize| unsafe { al.word((addr[l] - al.base) as usize + 4 * e) };
             match (write, m == !0) {
-                (false, true) => (0..32).for_each(|l| slot[l] = al.load32(at(l))),
-                (false, false) => lanes(m).for_each(|l| slot[l] = al.load32(at(l))),
-                (true, _) => lanes(m).for_each(|l| al.store32(at(l), slot[l])),
+                (false, true) => (0..32).for_each(|l| slot[l] = word(l).load(Relaxed)),
+                (false, false) => lanes(m).for_each(|l| slot[l] = word(l).load(Relaxed)),
+                (true, true) => (0..32).for_each(|l| word(l).store(slot[l], Relaxed)),
+                (true, false) => lanes(m).for_each(|l| word(l).store(slot[l], Relaxed)),
             }
             continue;
         }

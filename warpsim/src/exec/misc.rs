@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::shared;
 use super::state::*;
-use super::{barrier, coop, early_exit};
+use super::{barrier, coop, early_exit, mbarrier};
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::report::{Fault, Kind};
@@ -13,6 +13,9 @@ pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) 
     super::async_copy::finish(cx, cl, w, s, m)?;
     let last = m == w.alive && cl.blocks[w.block].live == 1;
     early_exit::check(cx, cl, w, s, m, last);
+    if last && cx.opts.checks.sync {
+        mbarrier::ended(cx, cl, w, s, m.trailing_zeros());
+    }
     w.exit(m);
     if w.done() {
         cl.blocks[w.block].live -= 1;
@@ -51,6 +54,10 @@ pub fn enter(
         r.ri.resize(r.r.len(), 0);
         r.qi.resize(r.q.len(), 0);
         r.pi.resize(r.p.len(), 0);
+        let frames = [(&mut r.ri, bases.rb, code.nr), (&mut r.qi, bases.qb, code.nq), (&mut r.pi, bases.pb, code.np)];
+        for (written, base, n) in frames {
+            written[base..base + n as usize].iter_mut().for_each(|lanes| *lanes |= mask);
+        }
         for u in &code.maybe_uninit {
             match u.class() {
                 Class::R => r.ri[bases.rb + u.slot()] &= !mask,

@@ -79,14 +79,18 @@ impl Regs {
 /// Copies the lanes of `mask`.
 #[inline(always)]
 pub fn blend<T: Copy>(d: &mut [T; 32], v: &[T; 32], mask: u32) {
-    if mask == !0 {
-        *d = *v;
-    } else {
+    let mut t = *v;
+    if mask != !0 {
+        // Chosen among values, not among places, so that it is done with vectors.
+        let old = *d;
         for k in 0..32 {
-            d[k] = if mask >> k & 1 == 1 { v[k] } else { d[k] };
+            t[k] = if mask >> k & 1 == 1 { t[k] } else { old[k] };
         }
     }
+    *d = t;
 }
+
+// Operands are copied first: the compiler then knows that no result lies on one, and works with vectors alone.
 
 #[inline(always)]
 pub fn map1<A: Lane, D: Lane>(r: &mut Regs, i: &Inst, m: u32, f: impl Fn(A) -> D) {
@@ -100,7 +104,7 @@ pub fn map1<A: Lane, D: Lane>(r: &mut Regs, i: &Inst, m: u32, f: impl Fn(A) -> D
 
 #[inline(always)]
 pub fn map2<A: Lane, B: Lane, D: Lane>(r: &mut Regs, i: &Inst, m: u32, f: impl Fn(A, B) -> D) {
-    let (a, b) = (A::get(r, i.a), B::get(r, i.b));
+    let (a, b) = (*A::get(r, i.a), *B::get(r, i.b));
     let mut t = [D::default(); 32];
     for k in 0..32 {
         t[k] = f(a[k], b[k]);
@@ -110,7 +114,7 @@ pub fn map2<A: Lane, B: Lane, D: Lane>(r: &mut Regs, i: &Inst, m: u32, f: impl F
 
 #[inline(always)]
 pub fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(r: &mut Regs, i: &Inst, m: u32, f: impl Fn(A, B, C) -> D) {
-    let (a, b, c) = (A::get(r, i.a), B::get(r, i.b), C::get(r, i.c));
+    let (a, b, c) = (*A::get(r, i.a), *B::get(r, i.b), *C::get(r, i.c));
     let mut t = [D::default(); 32];
     for k in 0..32 {
         t[k] = f(a[k], b[k], c[k]);
@@ -123,7 +127,7 @@ pub fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(r: &mut Regs, i: &Inst, m: u32, 
 /// `imm`: bits 0-1 combine (0 none, 1 and, 2 or, 3 xor), bit 2 negate `c`, bit 3 negate the comparison.
 #[inline(always)]
 pub fn cmp2<A: Lane>(r: &mut Regs, i: &Inst, m: u32, f: impl Fn(A, A) -> bool) {
-    let (a, b) = (A::get(r, i.a), A::get(r, i.b));
+    let (a, b) = (*A::get(r, i.a), *A::get(r, i.b));
     let mut t = [0u8; 32];
     for k in 0..32 {
         t[k] = u8::from(f(a[k], b[k]));

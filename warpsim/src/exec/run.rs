@@ -165,7 +165,7 @@ fn wake(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp) -> Result<(), Fault> {
 
 fn acquire(c: &mut Clocks, w: &Warp, s: &Split, wait: Wait) {
     match wait {
-        Wait::Bar { id, .. } | Wait::BarRed { id, .. } => c.bar_wake(w.party(s.mask), w.block, id),
+        Wait::Bar { id, phase } | Wait::BarRed { id, phase, .. } => c.bar_wake(w.party(s.mask), w.block, id, phase),
         Wait::Cluster { .. } => c.cluster_wake(w.party(s.mask)),
         _ => {}
     }
@@ -201,7 +201,7 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
             mx.count(s.func, s.pc, i, m, s.mask);
         }
         if watching != 0 {
-            let what = watching & cx.launch.watch[s.func as usize][s.pc as usize];
+            let what = watching & (cx.launch.watch[s.func as usize][s.pc as usize] | u8::from(w.absent != 0));
             if what & 1 != 0 {
                 undefined::watch(cx, w, s, i, m);
             }

@@ -139,17 +139,23 @@ pub fn load_words(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i:
     }
     check(cx, cl, w, s, &at, !0, total, a.order, None);
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..usize::from(a.count)];
-    words(cl, w, list, &at, !0);
+    // SAFETY: `in_block` has looked at `total` bytes of each lane.
+    unsafe { words(cl, w, list, &at, !0) };
     true
 }
 
 /// Loads words of the own block.
+///
+/// # Safety
+///
+/// As many words as `list` has lie in the block from each active lane's address on.
 #[inline(always)]
-fn words(cl: &Cluster, w: &mut Warp, list: &[Reg], at: &[u32; 32], m: u32) {
+unsafe fn words(cl: &Cluster, w: &mut Warp, list: &[Reg], at: &[u32; 32], m: u32) {
     let words = cl.blocks[w.block].shared.as_chunks::<4>().0;
     for (e, r) in list.iter().enumerate() {
         let d = &mut w.regs.r[w.regs.rb + r.slot()];
-        let get = |at: u32| u32::from_le_bytes(words[at as usize / 4 + e]);
+        // SAFETY: the caller's.
+        let get = |at: u32| u32::from_le_bytes(unsafe { *words.get_unchecked(at as usize / 4 + e) });
         if m == !0 {
             for l in 0..32 {
                 d[l] = get(at[l]);
@@ -178,7 +184,8 @@ pub fn load(
     check(cx, cl, w, s, &at, m, n * count, a.order, None);
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..count];
     if near && n == 4 {
-        words(cl, w, list, &at, m);
+        // SAFETY: `settle` has looked at `n * count` bytes of each active lane.
+        unsafe { words(cl, w, list, &at, m) };
         return Ok(());
     }
     for (e, r) in list.iter().enumerate() {

@@ -2,15 +2,16 @@
 
 use super::cx::Cx;
 use super::early_exit;
-use super::mem_ops::register_value;
+use super::mem_ops::{each_place, register_value};
 use super::shared::{describe, split};
 use super::state::*;
-use crate::check::race::{Cause, Conflict, EVERY, Stamp};
+use crate::check::race::{Cause, Conflict, EVERY, SharedShadow, Stamp};
 use crate::ir::*;
 use crate::memory::all_words;
 use crate::report::{Earlier, Kind};
 
 /// initcheck and racecheck of a generic-proxy access; of a store when there are `values`.
+#[inline(always)]
 pub fn check(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -22,60 +23,72 @@ pub fn check(
     order: Order,
     values: Option<&[Reg]>,
 ) {
-    if !cx.opts.checks.init && !cx.opts.checks.race {
-        return;
+    if cx.opts.checks.init || cx.opts.checks.race {
+        look(cx, cl, w, s, at, m, n, order, values);
     }
+}
+
+fn look(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    at: &[u32; 32],
+    m: u32,
+    n: usize,
+    order: Order,
+    values: Option<&[Reg]>,
+) {
     let write = values.is_some();
     let marks = match order {
         Order::Weak => 0,
         Order::Volatile => Stamp::VOLATILE,
         _ => Stamp::STRONG,
     };
-    // Lanes at the same address: a broadcast is one access by several lanes, most often neighbours, or those of two halves of the warp.
-    let halves = !write && m == !0 && at[..16] == at[16..];
-    let (mut left, both) = if halves { (0xffff, 0x1_0001u32) } else { (m, 1) };
     let mut rest = Vec::new();
-    while left != 0 {
-        let l = left.trailing_zeros() as usize;
-        left &= left - 1;
-        let mut who = both << l;
-        let mut next = l + 1;
-        while !write && next < 32 && left >> next & 1 == 1 && at[next] == at[l] {
-            left &= !(1 << next);
-            who |= both << next;
-            next += 1;
-        }
+    let Cluster { blocks, clocks, .. } = &mut *cl;
+    let blk = &mut blocks[w.block];
+    let init = cx.opts.checks.init.then_some(&mut blk.shared_init);
+    let race = blk.shadow.as_deref_mut().zip(clocks.as_deref());
+    let mut own = Own {
+        init,
+        race: race.map(|(shadow, clocks)| (shadow, clocks.seen(w.agent))),
+        me: Stamp::new(w.agent, 0, clocks.as_ref().map_or(0, |clocks| clocks.now(w.agent)), s.pc, marks),
+    };
+    each_place(at, m, !write, |l, who| {
         let (block, off) = split(w.block, at[l].into());
         let lane = if who.is_power_of_two() { l as u8 } else { EVERY };
         let a = Near { who, lane, block, off, n, write, marks };
-        if !passes(cx, cl, w, s, a) {
+        if block != w.block || !own.passes(a) {
             rest.push(a);
         }
-    }
+    });
     for a in rest {
         touch(cx, cl, w, s, a, values);
     }
 }
 
-/// Records an access in which nothing is suspicious; [`touch`] looks at the others.
-#[inline(always)]
-fn passes(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near) -> bool {
-    let Near { block, off, n, write, .. } = a;
-    if block != w.block {
-        return false;
-    }
-    let Cluster { blocks, clocks, .. } = cl;
-    let blk = &mut blocks[block];
-    if cx.opts.checks.init {
-        if write {
-            mark(&mut blk.shared_init, off, n);
-        } else if !marked(&blk.shared_init, off, n) {
-            return false;
+/// What the checkers know of a block's own shared memory, and the stamp of whoever accesses it, as its lane 0.
+struct Own<'a> {
+    init: Option<&'a mut Vec<u64>>,
+    race: Option<(&'a mut SharedShadow, &'a [u32])>,
+    me: Stamp,
+}
+
+impl Own<'_> {
+    /// Records an access in which nothing is suspicious; [`touch`] looks at the others.
+    #[inline(always)]
+    fn passes(&mut self, Near { off, n, write, lane, .. }: Near) -> bool {
+        if let Some(init) = &mut self.init {
+            if write {
+                mark(init, off, n);
+            } else if !marked(init, off, n) {
+                return false;
+            }
         }
+        let Some((shadow, seen)) = &mut self.race else { return true };
+        shadow.pass(seen, self.me.by(lane), off, n, write)
     }
-    let (Some(shadow), Some(clocks)) = (&mut blk.shadow, clocks) else { return true };
-    let me = Stamp::new(w.agent, a.lane, clocks.now(w.agent), s.pc, a.marks);
-    shadow.pass(clocks.seen(w.agent), me, off, n, write)
 }
 
 /// An access to one place in shared memory.

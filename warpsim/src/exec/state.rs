@@ -96,6 +96,8 @@ pub struct Warp {
     pub local_init: Vec<bool>,
     /// Lanes that have read local memory which they had not written.
     pub local_holes: u32,
+    /// Lanes that have got, by a shuffle, what a lane held that took no part in it. From then on all registers are followed.
+    pub absent: u32,
     /// Lanes that exist and have not exited.
     pub alive: u32,
     pub ready: Vec<Split>,

@@ -3,6 +3,9 @@
 //! A move harms nobody, nor does a sum that is thrown away: every lane of a shuffle hands over its register, and takes what
 //! one of them gave. So the mark travels with the value, and is reported where the value decides something: the way that a
 //! branch goes, an address, what is stored in global memory. What is stored in shared or local memory counts as not written.
+//!
+//! Which registers can hold such a value is known before, but for one kind: a shuffle may read a lane that takes no part in it. That is
+//! seldom, and from then on all registers of the warp are followed.
 
 use super::cx::Cx;
 use super::mem_ops::{addresses, lanes};
@@ -18,7 +21,7 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
     let (at, defs, len) = (i.ext as usize, usize::from(i.defs), usize::from(i.len));
     let list = &code.lists[at..at + len];
-    if code.follows(i.guard) {
+    if follows(w, code, i.guard) {
         report(cx, w, s, s.mask & !written(w, i.guard), "whether it is executed");
     }
     if let Op::Alu(_) = i.op {
@@ -35,7 +38,8 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         Op::Wgmma(info) => &list[list.len() - usize::from(info.sparse.is_some())..],
         _ => &list[defs..],
     };
-    let missing = |regs: &[Reg]| regs.iter().filter(|r| code.follows(**r)).fold(0, |b, r| b | reads & !written(w, *r));
+    let missing =
+        |regs: &[Reg]| regs.iter().filter(|r| follows(w, code, **r)).fold(0, |b, r| b | reads & !written(w, *r));
     let (address, given) = match i.op {
         Op::Warp(WarpOp::Shfl(_)) => (missing(&[i.b, i.c]) | missing(values), 0),
         Op::Ld(_) | Op::Atom(_) | Op::AtomWide(_) => (missing(&[i.a]), missing(values)),
@@ -64,6 +68,14 @@ fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, bad: u32, what: &str) {
     if bad == 0 {
         return;
     }
+    if bad & !w.absent == 0 {
+        return cx.report(w, s, bad.trailing_zeros(), Kind::UninitialisedRegister, None, None, |_| {
+            format!(
+                "{what} depends in lanes {bad:#010x} on what a shuffle took from lanes that were not there: let it read lanes that \
+                 come to it and are in its mask"
+            )
+        });
+    }
     let (kind, of) = match bad & !w.local_holes {
         0 => (Kind::UninitialisedLocal, "local memory"),
         _ => (Kind::UninitialisedRegister, "a register"),
@@ -77,7 +89,11 @@ fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, bad: u32, what: &str) {
 
 /// Whether a lane's register holds what somebody made.
 pub fn known(w: &Warp, code: &Code, r: Reg, l: usize) -> bool {
-    !code.follows(r) || written(w, r) >> l & 1 == 1
+    !follows(w, code, r) || written(w, r) >> l & 1 == 1
+}
+
+fn follows(w: &Warp, code: &Code, r: Reg) -> bool {
+    code.follows(r) || w.absent != 0 && r.is_some()
 }
 
 /// A lane has loaded local memory that it had not written.
@@ -89,7 +105,7 @@ pub fn hole(w: &mut Warp, code: &Code, r: Reg, l: usize) {
 /// Lanes whose result of register arithmetic is undefined.
 fn carried(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, uses: &[Reg]) -> u32 {
     let code = &cx.prog.funcs[s.func as usize];
-    let undefined = |r: Reg| if code.follows(r) { !written(w, r) } else { 0 };
+    let undefined = |r: Reg| if follows(w, code, r) { !written(w, r) } else { 0 };
     let text = cx.prog.texts.get(code.origins[s.pc as usize].text as usize).map_or("", String::as_str);
     if text.starts_with("selp") && i.c.is_some() && i.c.class() == Class::P {
         let p = w.regs.pred(i.c);
@@ -124,7 +140,7 @@ fn kept(w: &Warp, i: &Inst, a: Access, m: u32) -> u32 {
 pub fn stored(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, i: &Inst, a: Access, addr: &[u64; 32], m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
     for (k, r) in code.lists[i.ext as usize..][..usize::from(a.count)].iter().enumerate() {
-        if !code.follows(*r) {
+        if !follows(w, code, *r) {
             continue;
         }
         for l in lanes(m & !written(w, *r)) {
@@ -138,14 +154,17 @@ pub fn stored(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, i: &Inst, a: A
 /// A shuffle by the lanes of `m`, each from the lane of `from`.
 pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, second: Reg, from: &[u32; 32], m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
-    let source = if code.follows(i.a) { written(w, i.a) } else { !0 };
-    let undefined = lanes(m).filter(|l| source >> from[*l] & 1 == 0).fold(0, |b, l| b | 1 << l);
+    let source = if follows(w, code, i.a) { written(w, i.a) } else { !0 };
+    let absent = lanes(m).filter(|l| m >> from[*l] & 1 == 0).fold(0, |b, l| b | 1 << l);
+    w.absent |= absent;
+    let undefined = lanes(m).filter(|l| source >> from[*l] & 1 == 0).fold(absent, |b, l| b | 1 << l);
     define(w, code, std::iter::once(i.d), m, undefined);
     define(w, code, std::iter::once(second), m, 0);
 }
 
 fn define(w: &mut Warp, code: &Code, regs: impl Iterator<Item = Reg>, m: u32, undefined: u32) {
-    for r in regs.filter(|r| code.follows(*r)) {
+    let all = w.absent != 0;
+    for r in regs.filter(|r| code.follows(*r) || all && r.is_some()) {
         let mark = written_mut(w, r);
         *mark = *mark & !m | m & !undefined;
     }

@@ -193,7 +193,13 @@ impl<'a> Lower<'a, '_> {
     fn block(&mut self, stmts: &'a [Stmt]) -> R<()> {
         for s in stmts {
             let (name, e) = match s {
-                Stmt::Label(n) => (n, Entity::Label(self.new_label())),
+                Stmt::Label(n) => {
+                    let scope = self.scopes.last().and_then(|scope| scope.names.get(n));
+                    if matches!(scope, Some(Entity::Label(_))) {
+                        return self.fail(format!("a second label `{n}`"));
+                    }
+                    (n, Entity::Label(self.new_label()))
+                }
                 Stmt::Targets(n, list) => (n, Entity::Table(list.clone())),
                 Stmt::Prototype(n) => (n, Entity::Prototype),
                 _ => continue,

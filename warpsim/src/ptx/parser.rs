@@ -206,6 +206,9 @@ impl<'a> Parser<'a> {
                 }
                 Some(Tok::Word(".entry" | ".func")) => {
                     let f = self.func()?;
+                    if f.body.is_some() && ast.funcs.iter().any(|g| g.body.is_some() && g.name == f.name) {
+                        return self.err(format!("a second function `{}`", f.name));
+                    }
                     ast.funcs.push(f);
                     return Ok(());
                 }

@@ -194,3 +194,74 @@ template <int BUG> __device__ void neighbours(int *x, int n) {
   x[256 + threadIdx.x] = a[next + (BUG == 1)] + b[next / 16 + (BUG == 2)][next % 16] + c[next];
 }
 TWINS(neighbours, (int *x, int n), (x, n))
+
+// Two warps produce, two consume, at named barriers. 1: each side waits for as many as it has itself; 2: nobody says that the tile is free.
+template <int BUG> __device__ void named(int *x, int) {
+  __shared__ int s[64];
+  int t = threadIdx.x, sum = 0, both = BUG == 1 ? 64 : 128;
+  for (int k = 0; k < 4; k++)
+    if (t < 64) {
+      if (k && BUG != 2) asm volatile("bar.sync 2, 128;" ::: "memory");
+      s[t] = x[64 * k + t];
+      asm volatile("bar.arrive 1, %0;" ::"r"(both) : "memory");
+    } else {
+      asm volatile("bar.sync 1, %0;" ::"r"(both) : "memory");
+      sum += s[127 - t];
+      if (k < 3 && BUG != 2) asm volatile("bar.arrive 2, 128;" ::: "memory");
+    }
+  if (t >= 64) x[256 + t - 64] = sum;
+}
+TWINS(named, (int *x, int n), (x, n))
+
+// Sums by shuffles where the last warp is half a warp. 1: its lanes add what absent ones hold; 2: the first lane has returned before it is read.
+template <int BUG> __device__ void half_warp(int *x, int) {
+  int t = threadIdx.x, lane = t % 32, here = t < 32 ? 32 : 16, v = x[t];
+  if (BUG == 2 && lane == 0) return;
+  for (int d = 16; d; d >>= 1) {
+    int other = __shfl_down_sync(~0u, v, d);
+    if (BUG || lane + d < here) v += other;
+  }
+  if (BUG == 2) v = __shfl_sync(~0u, v, 0);
+  if (lane == 0 || BUG == 2) x[256 + t] = v;
+}
+TWINS(half_warp, (int *x, int n), (x, n))
+
+// An mbarrier as the block's barrier. 1: it counts one thread too few; 2: one thread arrives twice.
+template <int BUG> __device__ void arrivals(int *x, int) {
+  __shared__ int s[64];
+  __shared__ alignas(8) unsigned long long b;
+  unsigned at = __cvta_generic_to_shared(&b);
+  int t = threadIdx.x, sum = 0;
+  if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(BUG == 1 ? 63 : 64) : "memory");
+  __syncthreads();
+  for (int k = 0; k < 3; k++) {
+    s[t] = x[64 * k + t];
+    for (int n = BUG == 2 && t == 5 ? 2 : 1; n; n--) asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(at) : "memory");
+    asm volatile("{ .reg .pred p; W: mbarrier.try_wait.parity.shared.b64 p, [%0], %1; @!p bra W; }" ::"r"(at), "r"(k & 1) : "memory");
+    sum += s[63 - t];
+    __syncthreads();
+  }
+  x[256 + t] = sum;
+}
+TWINS(arrivals, (int *x, int n), (x, n))
+
+// Blocks of a cluster send each other a row by st.async. 1: before the other's mbarrier is there; 2: half of its bytes are expected.
+template <int BUG> __device__ void peers(int *x, int) {
+  __shared__ int s[32];
+  __shared__ alignas(8) unsigned long long b;
+  unsigned at = __cvta_generic_to_shared(&b), to, bar;
+  auto cl = cg::this_cluster();
+  int t = threadIdx.x, r = cl.block_rank();
+  if (t == 0) {
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(at) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(BUG == 2 ? 64 : 128) : "memory");
+  }
+  if (BUG == 1) __syncthreads(); else cl.sync();
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"((unsigned)__cvta_generic_to_shared(&s[t])), "r"(1 - r));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(bar) : "r"(at), "r"(1 - r));
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(to), "r"(x[32 * r + t]), "r"(bar) : "memory");
+  asm volatile("{ .reg .pred p; W: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra W; }" ::"r"(at) : "memory");
+  x[256 + 32 * r + t] = s[31 - t];
+}
+#define PEERS(k) extern "C" __global__ void __cluster_dims__(2) peers_##k(int *x, int n) { peers<k>(x, n); }
+PEERS(0) PEERS(1) PEERS(2)
