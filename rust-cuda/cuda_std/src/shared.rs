@@ -148,6 +148,27 @@ impl<T> SharedPtr<T> {
     }
 }
 
+impl SharedPtr<f32> {
+    /// Loads four values, at this place of the code: where a loop carries them to its next turn, LLVM would load them there, when they are
+    /// needed. PTX `ld.shared.v4.f32`.
+    ///
+    /// # Safety
+    /// As for [`read`](Self::read), of all four; the address is a multiple of 16.
+    #[inline(always)]
+    pub unsafe fn read_ahead(self) -> [f32; 4] {
+        let (a, b, c, d): (f32, f32, f32, f32);
+        // SAFETY: the caller's promise.
+        unsafe {
+            ptx!(
+                "ld.shared.v4.f32 {{{}, {}, {}, {}}}, [{}];",
+                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.address,
+                options(nostack),
+            );
+        }
+        [a, b, c, d]
+    }
+}
+
 impl<T, const N: usize> SharedPtr<[T; N]> {
     /// The element `index`, unchecked.
     #[inline(always)]

@@ -46,10 +46,12 @@ use super::mma::{self, Place, Shared, Sums};
 /// Elements along k that share a scale, and rows of B.
 pub const GROUP: u32 = 128;
 /// Columns of C a block computes on Hopper.
-pub const BLOCK_N: u32 = GROUP;
+pub const BLOCK_N: u32 = HALVES as u32 * GROUP;
 
+/// Groups of columns of a tile.
+const HALVES: usize = 2;
 const B_BYTES: usize = (BLOCK_N * STAGE_BYTES) as usize;
-const STAGES: usize = 6;
+const STAGES: usize = 4;
 
 /// The scales of a tile's rows and columns.
 #[derive(Clone, Copy)]
@@ -142,8 +144,9 @@ pub unsafe fn gemm_fp8_blocks_hopper<C: Element>(
     hopper::split::<Floats8<f8e4m3>, C, Factor, _, B_BYTES, STAGES>(of, Factor::ONE, tiles, consumers);
 }
 
-/// A thread's sums of a consumer's part of a tile.
+/// A thread's sums of a consumer's part of a tile, and of half of it.
 type PartSums = [f32; (BLOCK_N / 2) as usize];
+type HalfSums = [f32; (GROUP / 2) as usize];
 
 /// Consumers that multiply the stages of every tile of this cluster, scale each, and store C.
 struct Scaled {
@@ -164,36 +167,52 @@ impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
         let problem = &output.problem;
         let groups = problem.k.div_ceil(GROUP);
         let mut at = Cursor::default();
-        let mut group_sums: PartSums = [0.0; _];
+        let mut group_sums: HalfSums = [0.0; _];
         while tiles.find() {
             let tile = tiles.tile();
             let m0 = tile.row + consumer * STORE_M;
             let row = m0 + lane / 32 * 16 + lane % 32 / 4;
             let scales = Scales::new(self.a_scales, self.b_scales, problem, tile.column);
             let rows = [scales.row(row), scales.row(row + 8)];
+            // The second half may lie outside of B.
+            let right = if tile.column + GROUP < problem.n { groups } else { 0 };
+            let columns = [scales.b, scales.b.add(right as usize)];
             let mut sums: PartSums = [0.0; _];
             // Scales are read a group ahead: nobody waits for them.
-            let of_group = |group: u32| rows.map(|row| *row.add(group as usize) * *scales.b.add(group as usize));
+            let of_group = |group: u32| {
+                let rows = rows.map(|row| *row.add(group as usize));
+                columns.map(|column| rows.map(|row| row * *column.add(group as usize)))
+            };
             let mut factors = of_group(0);
             for group in 0..groups {
                 memory.full(at.stage).wait_parity(at.parity);
                 let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
-                let b = hopper::descriptors(memory.b(at.stage), false);
-                wgmma::fence_for(&mut group_sums);
-                wgmma::m64n128k32_e4m3(&mut group_sums, a[0], b[0], false);
-                wgmma::m64n128k32_e4m3(&mut group_sums, a[1], b[1], true);
-                wgmma::m64n128k32_e4m3(&mut group_sums, a[2], b[2], true);
-                wgmma::m64n128k32_e4m3(&mut group_sums, a[3], b[3], true);
-                wgmma::commit();
-                let next = of_group((group + 1).min(groups - 1));
-                wgmma::wait_for::<0>(&mut group_sums);
-                memory.release(at.stage, lane);
-                at.advance(STAGES);
-                let mut i = 0;
-                while i < sums.len() {
-                    sums[i] = math::fma(group_sums[i], factors[i / 2 % 2], sums[i]);
-                    i += 1;
+                let mut next = factors;
+                let mut half = 0;
+                while half < HALVES {
+                    let b = hopper::descriptors(memory.b(at.stage).add(half as u32 * GROUP * STAGE_BYTES), false);
+                    wgmma::fence_for(&mut group_sums);
+                    wgmma::m64n128k32_e4m3(&mut group_sums, a[0], b[0], false);
+                    wgmma::m64n128k32_e4m3(&mut group_sums, a[1], b[1], true);
+                    wgmma::m64n128k32_e4m3(&mut group_sums, a[2], b[2], true);
+                    wgmma::m64n128k32_e4m3(&mut group_sums, a[3], b[3], true);
+                    wgmma::commit();
+                    if half == 0 {
+                        next = of_group((group + 1).min(groups - 1));
+                    }
+                    wgmma::wait_for::<0>(&mut group_sums);
+                    if half == 1 {
+                        memory.release(at.stage, lane);
+                    }
+                    let mut i = 0;
+                    while i < group_sums.len() {
+                        let sum = &mut sums[half * group_sums.len() + i];
+                        *sum = math::fma(group_sums[i], factors[half][i / 2 % 2], *sum);
+                        i += 1;
+                    }
+                    half += 1;
                 }
+                at.advance(STAGES);
                 factors = next;
             }
             output.part(lane, consumer, tile).store(&mut sums);
