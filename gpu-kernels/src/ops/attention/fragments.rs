@@ -77,6 +77,18 @@ pub(super) unsafe fn b<T: Half, const DT: usize>(tile: SharedPtr<T>, row: u32, s
     [[b0, b1], [b2, b3]]
 }
 
+/// Rows `row .. row + 8` as columns of operand B, for two steps from 2 · `pair` on.
+#[inline(always)]
+pub(super) unsafe fn b_of_two_steps<T: Half, const DT: usize>(
+    tile: SharedPtr<T>,
+    row: u32,
+    pair: u32,
+    lane: u32,
+) -> [[u32; 2]; 2] {
+    let [b0, b1, b2, b3] = matrix::load_x4(tile.add(place::<DT>(row + lane % 8, pair * 4 + lane / 8)));
+    [[b0, b1], [b2, b3]]
+}
+
 /// Rows `row .. row + 16` as the inner dimension of operand B, and columns `16 pair .. 16 pair + 16`: two operands of 8 columns.
 #[inline(always)]
 pub(super) unsafe fn b_transposed<T: Half, const DT: usize>(

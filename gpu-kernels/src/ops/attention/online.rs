@@ -4,6 +4,25 @@ use cuda_std::{math, warp};
 
 use super::LOG2_E;
 
+/// Takes `max` into account. Returns what weights are relative to, and the factor of what was summed before.
+#[inline(always)]
+pub(super) fn raise(greatest: &mut f32, max: f32) -> (f32, f32) {
+    let before = *greatest;
+    *greatest = before.max(max);
+    // Nothing seen yet but −∞: the reference point is 0.
+    let reference = if *greatest == f32::NEG_INFINITY { 0.0 } else { *greatest };
+    (reference, math::ex2_approx_ftz(before - reference))
+}
+
+/// The inverse of a query's sum, or 0 if it saw nothing, and its logsumexp.
+#[inline(always)]
+pub(super) fn finished(greatest: f32, sum: f32) -> (f32, f32) {
+    if sum == 0.0 {
+        return (0.0, f32::NEG_INFINITY);
+    }
+    (1.0 / sum, (greatest + math::log2(sum)) * core::f32::consts::LN_2)
+}
+
 /// The online softmax of 16 queries, of which a thread has part of two.
 #[derive(Clone, Copy)]
 pub(super) struct Online {
@@ -15,8 +34,6 @@ pub(super) struct Online {
 }
 
 impl Online {
-    pub(super) const START: Self = Self { greatest: [f32::NEG_INFINITY; 2], sum: [0.0; 2] };
-
     /// Having seen a sink: what `start` says.
     #[inline(always)]
     pub(super) fn of((max, sum): (f32, f32), lane: u32) -> Self {
@@ -36,11 +53,8 @@ impl Online {
             }
             max = max.max(warp::shuffle_xor(max, 1));
             max = max.max(warp::shuffle_xor(max, 2));
-            let greatest = self.greatest[r].max(max * scale);
-            // Nothing seen yet but −∞: the reference point is 0.
-            let reference = if greatest == f32::NEG_INFINITY { 0.0 } else { greatest };
-            factors[r] = math::ex2_approx_ftz(self.greatest[r] - reference);
-            self.greatest[r] = greatest;
+            let (reference, factor) = raise(&mut self.greatest[r], max * scale);
+            factors[r] = factor;
             let mut sum = self.sum[r] * factors[r];
             for j in 0..NT {
                 for e in 2 * r..2 * r + 2 {
@@ -56,14 +70,11 @@ impl Online {
     /// The inverse sums, or 0 for queries that saw nothing, and the logsumexps, of all threads' columns.
     #[inline(always)]
     pub(super) unsafe fn finish(self) -> ([f32; 2], [f32; 2]) {
-        let (mut inverse, mut lse) = ([0.0; 2], [f32::NEG_INFINITY; 2]);
+        let (mut inverse, mut lse) = ([0.0; 2], [0.0; 2]);
         for r in 0..2 {
             let sum = self.sum[r] + warp::shuffle_xor(self.sum[r], 1);
             let sum = sum + warp::shuffle_xor(sum, 2);
-            if sum != 0.0 {
-                inverse[r] = 1.0 / sum;
-                lse[r] = (self.greatest[r] + math::log2(sum)) * core::f32::consts::LN_2;
-            }
+            (inverse[r], lse[r]) = finished(self.greatest[r], sum);
         }
         (inverse, lse)
     }

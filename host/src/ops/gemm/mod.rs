@@ -53,7 +53,6 @@ macro_rules! with_products {
             gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER,
             gpu_kernels::ops::gemm::gemm::hopper::GEMM_SWAPPED,
             gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY,
-            gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY_PAIRS,
             gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD,
             $($own),*
         ]

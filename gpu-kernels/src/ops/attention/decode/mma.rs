@@ -5,12 +5,12 @@ use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
 use cuda_std::{bf16, cp_async, f8e4m3, f16, kernel, math, mma, thread, warp};
 
-use super::stage::{KEYS, Tokens, apply, queries, scales, stage_bytes};
+use super::columns::{self, Online, apply};
+use super::stage::{KEYS, Tokens, queries, scales, stage_bytes};
 use super::stored::Operand;
 use super::{Cache, Positions, Rows, TILE};
 use crate::div_rem;
 use crate::ops::attention::fragments;
-use crate::ops::attention::online::Online;
 use crate::ops::attention::{self, Bias, LOG2_E, Problem, Sequence, Span};
 
 /// Threads of a block: four warps.
@@ -19,13 +19,15 @@ pub(super) const WARPS: u32 = THREADS / 32;
 /// 16 keys and values each: one that is worked on, the others on their way.
 const STAGES: u32 = 3;
 /// Elements between rows of results in shared memory, beyond d: rows that lanes write together fall into different banks.
-const PAD: u32 = 8;
+const PAD: u32 = 4;
 
-/// Blocks that fit a multiprocessor of Hopper, by the bytes of a cache's element: rings of 192 KiB together, or 144 or 100 where registers
-/// allow no more.
+/// Blocks that fit a multiprocessor of Hopper, by the bytes of a cache's element: rings of about 200 KiB together, or 100 to 150 where
+/// registers allow no more.
 pub const fn blocks_per_multiprocessor(d: u32, rows: u32, bytes: u32) -> u32 {
     match (d, rows, bytes) {
-        (64, 32, _) | (128, _, 1) => 3,
+        (64, 32, _) => 2,
+        (128, 16, 1) => 3,
+        (128, 8, 1) => 4,
         _ => 256 / d,
     }
 }
@@ -44,8 +46,8 @@ pub const fn shared_bytes(d: u32, rows: u32, bytes: u32) -> usize {
 /// with several splits `partial_o` and `partial_lse` are valid for so many times a dense `o` and `lse`. The grid has a block for every `ROWS`
 /// rows, head of K and V, split and sequence, the first of these innermost.
 #[kernel(
-    dtypes(T: half, C: f16, bf16, i8, f8e4m3), values(D: 64, 128, 256, ROWS: 16, 32),
-    where(C == T && (D == 64 || ROWS == 16) || (C == i8 || C == f8e4m3) && D <= 128 && ROWS == 16), block = THREADS,
+    dtypes(T: half, C: f16, bf16, i8, f8e4m3), values(D: 64, 128, 256, ROWS: 8, 16, 32),
+    where(C == T && (ROWS == 8 || D == 64 && ROWS == 32 || D > 64 && ROWS == 16) || (C == i8 || C == f8e4m3) && D <= 128 && ROWS <= 16), block = THREADS,
     min_blocks = blocks_per_multiprocessor(D, ROWS, size_of::<C>() as u32),
     shared = { shared_bytes(D, ROWS, size_of::<C>() as u32) }, no_spills
 )]
@@ -86,19 +88,20 @@ pub unsafe fn attention_decode<T: Half, C: Operand, const D: u32, const ROWS: u3
         append(&piece, &positions, &keys, &problem);
         append(&piece, &positions, &values, &problem);
     }
-    // The first half of a warp looks after keys, the second after values.
-    let of_keys = warp::lane_id() < KEYS;
-    let half = if of_keys { keys } else { values };
-    let scales = cache.scales(of_keys, [k_scales, v_scales], batch, kv_head);
+    let scales = cache.scales(warp::lane_id() < KEYS, [k_scales, v_scales], batch, kv_head);
     let output = Output { whole: (o, lse), partial: (partial_o, partial_lse), sinks, splits: cache.splits, split };
-    let tokens = Tokens { positions, half, scales };
-    match (D, ROWS, C::SCALED) {
-        (64, 16, false) => decode::<T, C, 8, 8, 1>(q, &piece, &tokens, &problem, output),
-        (64, 16, true) => decode::<T, C, 8, 4, 1>(q, &piece, &tokens, &problem, output),
-        (64, ..) => decode::<T, C, 8, 8, 2>(q, &piece, &tokens, &problem, output),
-        (128, _, false) => decode::<T, C, 16, 16, 1>(q, &piece, &tokens, &problem, output),
-        (128, _, true) => decode::<T, C, 16, 8, 1>(q, &piece, &tokens, &problem, output),
-        _ => decode::<T, C, 32, 32, 1>(q, &piece, &tokens, &problem, output),
+    let tokens = Tokens { positions, keys, values, scales };
+    match (D, C::SCALED, ROWS) {
+        (64, false, 8) => decode::<T, C, 8, 8, 4, 1>(q, &piece, &tokens, &problem, output),
+        (64, false, _) => decode::<T, C, 8, 8, 4, 4>(q, &piece, &tokens, &problem, output),
+        (64, true, 8) => decode::<T, C, 8, 4, 4, 1>(q, &piece, &tokens, &problem, output),
+        (64, true, _) => decode::<T, C, 8, 4, 4, 2>(q, &piece, &tokens, &problem, output),
+        (128, false, 8) => decode::<T, C, 16, 16, 8, 1>(q, &piece, &tokens, &problem, output),
+        (128, false, _) => decode::<T, C, 16, 16, 8, 2>(q, &piece, &tokens, &problem, output),
+        (128, true, 8) => decode::<T, C, 16, 8, 8, 1>(q, &piece, &tokens, &problem, output),
+        (128, true, _) => decode::<T, C, 16, 8, 8, 2>(q, &piece, &tokens, &problem, output),
+        (.., 8) => decode::<T, C, 32, 32, 16, 1>(q, &piece, &tokens, &problem, output),
+        _ => decode::<T, C, 32, 32, 16, 2>(q, &piece, &tokens, &problem, output),
     }
 }
 
@@ -146,22 +149,32 @@ unsafe fn append<C>(piece: &Piece, positions: &Positions, rows: &Rows<C>, proble
     }
 }
 
-/// Makes `hidden` of what keys that a query does not see, or that there are not, have. `key` is the first of the scores', `lane` has four of each
-/// query's.
+/// Makes `hidden` of what keys that a query does not see, or that there are not, have. `first` is the first of the scores' keys, `found` has a
+/// bit for each, and `queries_at` the tokens of a lane's queries.
 #[inline(always)]
-fn mask(scores: &mut [[f32; 4]; 2], span: Span, found: u32, queries: [i32; 2], key: u32, lane: u32, hidden: f32) {
-    for j in 0..2 {
+unsafe fn mask<const NT: usize>(
+    scores: &mut [[f32; 4]; NT],
+    span: Span,
+    found: u32,
+    first: u32,
+    queries_at: &[[i32; 2]; NT],
+    lane: u32,
+    hidden: f32,
+) {
+    for n in 0..NT {
         for e in 0..4 {
-            let column = j as u32 * 8 + lane % 4 * 2 + e as u32 % 2;
-            if found >> column & 1 == 0 || !span.sees(queries[e / 2], (key + column) as i32) {
-                scores[j][e] = hidden;
+            let key = columns::key(lane, e);
+            if found >> key & 1 == 0 || !span.sees(queries_at[n][e % 2], (first + key) as i32) {
+                scores[n][e] = hidden;
             }
         }
     }
 }
 
+/// `DT` and `CH` are chunks of 16 bytes of a query and of a stored key, `DM` products of 16 rows that d takes, `NT` products of 8 columns
+/// that the queries take.
 #[inline(always)]
-unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const MT: usize>(
+unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const DM: usize, const NT: usize>(
     q: *const T,
     piece: &Piece,
     tokens: &Tokens<C>,
@@ -171,7 +184,7 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const MT
     // Taken apart before any loop: a choice between its pointers would put them into local memory.
     let Output { whole: (o, lse), partial: (partial_o, partial_lse), sinks, splits, split } = output;
     let width = DT as u32 * 8;
-    let rows = MT as u32 * 16;
+    let rows = NT as u32 * 8;
     let (lane, warp) = (warp::lane_id(), warp::warp_id());
     let tile_q = shared::dynamic::<T>();
     // In elements of T.
@@ -201,8 +214,13 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const MT
     let bias = Bias { softcap: problem.softcap, slope: 0.0, shift: 0 };
     // What exponents are multiplied with: with a soft cap the scores have their factor already.
     let scale = if bias.softcap > 0.0 { LOG2_E } else { problem.scale * LOG2_E };
-    let mut online = [Online::START; MT];
-    let mut acc = [[[0.0f32; 4]; DT]; MT];
+    // Of O, rows are d and columns queries.
+    let (mut online, mut acc) = (Online::<NT>::START, [[[0.0f32; 4]; NT]; DM]);
+    let mut queries_at = [[0; 2]; NT];
+    for n in 0..NT {
+        queries_at[n] = [0, 1].map(|column| piece.row(columns::query(n, lane, column), problem).0 as i32);
+    }
+    let constants = C::constants::<T>();
     let (mut tile, mut stage) = (piece.first, 0);
     while tile < piece.end {
         // This tile has landed, and all lanes are done with the one before it.
@@ -217,53 +235,56 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const MT
 
         // Of all queries the first one sees least far, and the last one least far back.
         let whole = here == (1 << KEYS) - 1 && span.sees_all(0, problem.q_len as i32, key as i32, KEYS as i32);
-        for i in 0..MT {
-            // Keys and values are read for 16 rows at a time: registers hold the scores and weights of no more.
-            let mut scores = [[0.0f32; 4]; 2];
-            for pair in 0..DT as u32 / 4 {
-                let keys = C::keys::<T, CH>(tile_k, pair, lane);
+        let mut scores = [[0.0f32; 4]; NT];
+        for pair in 0..DT as u32 / 4 {
+            let keys = C::keys::<T, CH>(tile_k, pair, lane, constants);
+            for n in 0..NT {
+                let queries = fragments::b_of_two_steps::<T, DT>(tile_q, n as u32 * 8, pair, lane);
                 for step in 0..2 {
-                    let a = fragments::a::<T, DT>(tile_q, i as u32 * 16, pair * 2 + step, lane);
-                    let [left, right] = keys[step as usize];
-                    mma::m16n8k16::<T>(&mut scores[0], a, left);
-                    mma::m16n8k16::<T>(&mut scores[1], a, right);
+                    mma::m16n8k16::<T>(&mut scores[n], keys[step], queries[step]);
                 }
             }
-            if C::SCALED {
-                apply(&mut scores, scales::<T, CH>(tile_k), lane);
+        }
+        if C::SCALED {
+            apply(&mut scores, scales::<T, CH>(tile_k), lane);
+        }
+        if bias.softcap > 0.0 {
+            for n in 0..NT {
+                for e in 0..4 {
+                    (scores[n][e], _) = bias.cap(scores[n][e] * problem.scale);
+                }
             }
-            if bias.softcap > 0.0 {
-                for j in 0..2 {
+        }
+        if !whole {
+            mask(&mut scores, span, here, key, &queries_at, lane, f32::NEG_INFINITY);
+        }
+        let factors = online.update(&mut scores, scale);
+        // A maximum seldom changes after the first tiles.
+        if warp::any(factors.iter().flatten().any(|factor| *factor != 1.0)) {
+            for m in 0..DM {
+                for n in 0..NT {
                     for e in 0..4 {
-                        (scores[j][e], _) = bias.cap(scores[j][e] * problem.scale);
+                        acc[m][n][e] *= factors[n][e % 2];
                     }
                 }
             }
-            let query = |row: u32| piece.row(i as u32 * 16 + lane / 4 + row, problem).0 as i32;
+        }
+        if C::SCALED {
+            apply(&mut scores, scales::<T, CH>(tile_k).add(KEYS), lane);
+            // Even if such a key's scale is NaN.
             if !whole {
-                mask(&mut scores, span, here, [query(0), query(8)], key, lane, f32::NEG_INFINITY);
+                mask(&mut scores, span, here, key, &queries_at, lane, 0.0);
             }
-            let factors = online[i].update(&mut scores, scale);
-            for j in 0..DT {
-                for e in 0..4 {
-                    acc[i][j][e] *= factors[e / 2];
-                }
-            }
-            if C::SCALED {
-                apply(&mut scores, scales::<T, CH>(tile_k).add(KEYS), lane);
-                // Even if such a key's scale is NaN.
-                if !whole {
-                    mask(&mut scores, span, here, [query(0), query(8)], key, lane, 0.0);
-                }
-            }
-            let weights = fragments::pack::<C::Weight>(scores[0], scores[1]);
-            for pair in 0..DT as u32 / 4 {
-                let values = C::values::<T, CH>(tile_v, pair, lane);
-                for group in 0..2 {
-                    let j = 4 * pair as usize + 2 * group;
-                    let [left, right] = values[group];
-                    mma::m16n8k16::<C::Weight>(&mut acc[i][j], weights, left);
-                    mma::m16n8k16::<C::Weight>(&mut acc[i][j + 1], weights, right);
+        }
+        let mut weights = [[0; 2]; NT];
+        for n in 0..NT {
+            weights[n] = columns::operand::<C::Weight>(scores[n]);
+        }
+        for pair in 0..DT as u32 / 4 {
+            let values = C::values::<T, CH>(tile_v, pair, lane, constants);
+            for group in 0..2 {
+                for n in 0..NT {
+                    mma::m16n8k16::<C::Weight>(&mut acc[2 * pair as usize + group][n], values[group], weights[n]);
                 }
             }
         }
@@ -277,25 +298,24 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const MT
     let of_warp = |warp: u32| results.add(warp * STAGES * stage_size / 2);
     let sums: SharedPtr<f32> = tile_q.cast();
     thread::sync_threads();
-    for i in 0..MT {
-        let (inverse, lse) = online[i].finish();
-        for r in 0..2 {
-            let row = i as u32 * 16 + r as u32 * 8 + lane / 4;
+    for n in 0..NT {
+        for c in 0..2 {
+            let row = columns::query(n, lane, c);
+            let (inverse, lse) = online.finish(n, c);
             let to = of_warp(warp).add(row * pitch);
-            for j in (0..DT).step_by(2) {
-                let [left, right] = [0, 1].map(|of| [0, 1].map(|e| acc[i][j + of][2 * r + e] * inverse[r]));
-                let column = j as u32 * 8 + lane % 4 * 2;
+            for m in 0..DM {
+                let [upper, lower] = [acc[m][n][c] * inverse, acc[m][n][c + 2] * inverse];
+                let first = m as u32 * 16;
                 if C::SCALED {
-                    // Even and odd columns.
-                    let all = [left[0], right[0], left[1], right[1]];
-                    Pack(all).store(to.add(column + lane % 4 * 2).as_ptr());
+                    // Even columns are above odd ones.
+                    Pack([upper, lower]).store(to.add(first + lane / 4 * 2).as_ptr());
                 } else {
-                    Pack(left).store(to.add(column).as_ptr());
-                    Pack(right).store(to.add(column + 8).as_ptr());
+                    to.add(first + lane / 4).write(upper);
+                    to.add(first + lane / 4 + 8).write(lower);
                 }
             }
-            if lane % 4 == 0 {
-                sums.add(warp * rows + row).write(lse[r]);
+            if lane < 4 {
+                sums.add(warp * rows + row).write(lse);
             }
         }
     }

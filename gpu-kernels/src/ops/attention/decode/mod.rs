@@ -19,7 +19,8 @@
 //!
 //! # Mapping
 //! [`simple`]: a warp a query; any type, length and alignment: the one to read first. [`mma`]: a block of four warps a head of K and V, with the
-//! queries of all its heads as rows of the tensor cores' operand, so that a key is read once for all. A warp has every fourth 16 keys
+//! queries of all its heads as columns of the tensor cores' operand, so that a key is read once for all: Sᵀ = K·Qᵀ and Oᵀ = Vᵀ·Pᵀ, because a product
+//! has 16 rows but 8 columns, and a step of decoding few queries a head ([`columns`]). A warp has every fourth 16 keys
 //! of the block's piece, in a ring of its own that its lanes fill by cp.async: no warp waits for another until all keys are done.
 //! [`combine`]: a block a query.
 //!
@@ -48,6 +49,7 @@
 //! Dao et al., "Flash-Decoding for long-context inference" (2023), for splits; Shazeer, "Fast Transformer Decoding" (arXiv:1911.02150)
 //! and Ainslie et al., "GQA" (arXiv:2305.13245), for shared heads; Kwon et al., "PagedAttention" (arXiv:2309.06180), for pages.
 
+mod columns;
 pub mod combine;
 pub mod mma;
 pub mod simple;
@@ -111,6 +113,14 @@ pub(super) struct Rows<T> {
     pub new_stride: u64,
 }
 
+impl<T> Rows<T> {
+    #[inline(always)]
+    fn at(&self, page: u32, place: u32) -> *mut T {
+        let offset = u64::from(page) * self.page_stride + u64::from(place) * self.place_stride;
+        self.cache.wrapping_add(offset as usize)
+    }
+}
+
 /// Where the tokens of one sequence are.
 #[derive(Clone, Copy)]
 pub(super) struct Positions {
@@ -138,30 +148,50 @@ impl Positions {
         }
     }
 
-    /// Where a position is in the cache; null if nowhere.
+    /// The page of a position, and the place there, if there are any.
     #[inline(always)]
-    pub(super) unsafe fn place<T>(&self, rows: &Rows<T>, position: u32) -> *mut T {
+    unsafe fn find(&self, position: u32) -> Option<(u32, u32)> {
         if position >= self.len {
-            return core::ptr::null_mut();
+            return None;
         }
-        let (logical, place) = div_rem(position, self.page_size);
-        let page = if self.table.is_null() { self.batch } else { *self.table.add(logical as usize) as u32 };
+        let (page, place) = if self.table.is_null() {
+            // A sequence's only page has room for all.
+            (self.batch, position)
+        } else {
+            let (logical, place) = div_rem(position, self.page_size);
+            (*self.table.add(logical as usize) as u32, place)
+        };
         // A negative page is behind the last one as well.
-        if page >= self.page_count {
-            return core::ptr::null_mut();
-        }
-        let offset = u64::from(page) * rows.page_stride + u64::from(place) * rows.place_stride;
-        rows.cache.wrapping_add(offset as usize)
+        if page < self.page_count { Some((page, place)) } else { None }
     }
 
-    /// Where to read what the cache has at a position once the new tokens are there; null if there is nothing.
+    /// Where `count` positions from `first` on, a multiple of it, are, if all are in one page and none is new.
     #[inline(always)]
-    pub(super) unsafe fn row<T>(&self, rows: &Rows<T>, position: u32) -> *const T {
-        let place = self.place(rows, position);
-        if !place.is_null() && position as i32 >= self.first_new {
-            return self.new_row(rows, (position as i32 - self.first_new) as u32);
+    unsafe fn find_together(&self, first: u32, count: u32) -> Option<(u32, u32)> {
+        let end = first + count;
+        let one_page = self.table.is_null() || self.page_size.is_multiple_of(count);
+        if one_page && end <= self.len && end as i32 <= self.first_new { self.find(first) } else { None }
+    }
+
+    /// Where a position is in each of these, caches that share pages; null if nowhere.
+    #[inline(always)]
+    pub(super) unsafe fn places<T, const N: usize>(&self, of: [&Rows<T>; N], position: u32) -> [*mut T; N] {
+        match self.find(position) {
+            Some((page, place)) => of.map(|rows| rows.at(page, place)),
+            None => [core::ptr::null_mut(); N],
         }
-        place
+    }
+
+    /// Where to read what each of these has at a position once the new tokens are there; null if there is nothing.
+    #[inline(always)]
+    pub(super) unsafe fn rows<T, const N: usize>(&self, of: [&Rows<T>; N], position: u32) -> [*const T; N] {
+        match self.find(position) {
+            Some(_) if position as i32 >= self.first_new => {
+                of.map(|rows| self.new_row(rows, (position as i32 - self.first_new) as u32))
+            }
+            Some((page, place)) => of.map(|rows| rows.at(page, place).cast_const()),
+            None => [core::ptr::null(); N],
+        }
     }
 
     /// Where new token `token` is.
@@ -178,7 +208,8 @@ impl Positions {
         if position < first as i32 || position >= end as i32 {
             return core::ptr::null_mut();
         }
-        self.place(rows, position as u32)
+        let [place] = self.places([rows], position as u32);
+        place
     }
 }
 

@@ -67,7 +67,7 @@ pub unsafe fn attention_decode_simple<T: Element, C: Stored>(
 
     let [key_scales, value_scales] =
         [true, false].map(|of_keys| cache.scales(of_keys, [k_scales, v_scales], batch, kv_head));
-    let scale = |scales: &Rows<f32>, key: u32| if C::SCALED { *positions.place(scales, key) } else { 1.0 };
+    let scale = |scales: &Rows<f32>, key: u32| if C::SCALED { *positions.places([scales], key)[0] } else { 1.0 };
 
     let query_row = read(q.add(Problem::at(problem.q, batch, head, query)), d, T::to_f32);
     let bias = Bias { softcap: problem.softcap, slope: 0.0, shift: 0 };
@@ -78,7 +78,7 @@ pub unsafe fn attention_decode_simple<T: Element, C: Stored>(
     let mut key = (query as i32 + span.low).max(0);
     while key < end {
         let position = key as u32;
-        let (key_row, value_row) = (positions.row(&keys, position), positions.row(&values, position));
+        let [key_row, value_row] = positions.rows([&keys, &values], position);
         key += 1;
         if key_row.is_null() {
             continue;

@@ -18,28 +18,49 @@ pub(super) const fn stage_bytes(d: u32, bytes: u32) -> u32 {
     2 * KEYS * (d * bytes + if bytes == 1 { size_of::<f32>() as u32 } else { 0 })
 }
 
-/// What a lane looks after: keys or values, and their scales.
+/// Keys and values, and the scales of those that a lane looks after: the first half of a warp keys, the second values.
 pub(super) struct Tokens<C> {
     pub(super) positions: Positions,
-    pub(super) half: Rows<C>,
+    pub(super) keys: Rows<C>,
+    pub(super) values: Rows<C>,
     pub(super) scales: Rows<f32>,
 }
 
 impl<C: Stored> Tokens<C> {
-    /// Starts copying 16 keys from `position` on, and then their values and all their scales, to `stage`; zeros where there are none. Returns a
+    /// Starts copying 16 keys from `position` on, a multiple of 16, and then their values and all their scales, to `stage`; zeros where there are none. Returns a
     /// bit for each key that there is.
     #[inline(always)]
     pub(super) unsafe fn load<T, const CH: usize>(&self, stage: SharedPtr<T>, position: u32, d: u32, lane: u32) -> u32 {
-        // Each lane finds one row, for all.
-        let position = position + lane % KEYS;
-        let row = if C::SCALED {
-            // Nothing is new in a cache with scales.
-            self.positions.place(&self.half, position).cast_const()
-        } else {
-            self.positions.row(&self.half, position)
-        } as u64;
         let (below, chunk) = (lane % 32 / CH as u32, lane % CH as u32);
         let elements = (16 / size_of::<C>()) as u32;
+        // Nearly always: one token is found for all.
+        if let Some((page, place)) = self.positions.find_together(position, KEYS) {
+            let (bytes, step) = (if chunk * elements >= d { 0 } else { 16 }, 32 / CH as u32);
+            let copy = |rows: Rows<C>, first: u32| {
+                let mut from = rows.at(page, place + below).wrapping_add((chunk * elements) as usize);
+                for row in (first..first + KEYS).step_by(step as usize) {
+                    let to = stage.add(fragments::place::<CH>(row + below, chunk));
+                    cp_async::copy_16_zero_fill(to, from.cast_const(), bytes);
+                    from = from.wrapping_add((u64::from(step) * rows.place_stride) as usize);
+                }
+            };
+            copy(self.keys, 0);
+            copy(self.values, KEYS);
+            if C::SCALED {
+                let scale = self.scales.at(page, place + lane % KEYS);
+                cp_async::copy_4_zero_fill(scales::<T, CH>(stage).add(lane), scale.cast_const(), 4);
+            }
+            return (1 << KEYS) - 1;
+        }
+        // Each lane finds one row, for all.
+        let position = position + lane % KEYS;
+        // Nothing is new in a cache with scales.
+        let [key, value] = if C::SCALED {
+            self.positions.places([&self.keys, &self.values], position).map(|place| place.cast_const())
+        } else {
+            self.positions.rows([&self.keys, &self.values], position)
+        };
+        let row = if lane < KEYS { key } else { value } as u64;
         for i in 0..CH as u32 {
             let of = i * (32 / CH as u32) + below;
             let (low, high) = (warp::shuffle_idx(row as u32, of), warp::shuffle_idx((row >> 32) as u32, of));
@@ -49,7 +70,7 @@ impl<C: Stored> Tokens<C> {
             cp_async::copy_16_zero_fill(to, from.wrapping_add((chunk * elements) as usize), bytes);
         }
         if C::SCALED {
-            let scale = self.positions.place(&self.scales, position);
+            let [scale] = self.positions.places([&self.scales], position);
             let bytes = if row == 0 { 0 } else { size_of::<f32>() as u32 };
             cp_async::copy_4_zero_fill(scales::<T, CH>(stage).add(lane), scale.cast_const(), bytes);
         }
@@ -61,17 +82,6 @@ impl<C: Stored> Tokens<C> {
 #[inline(always)]
 pub(super) fn scales<T, const CH: usize>(stage: SharedPtr<T>) -> SharedPtr<f32> {
     stage.add(2 * KEYS * CH as u32 * 8).cast()
-}
-
-/// Multiplies each key's scores or weights with its scale.
-#[inline(always)]
-pub(super) unsafe fn apply(scores: &mut [[f32; 4]; 2], scales: SharedPtr<f32>, lane: u32) {
-    for j in 0..2 {
-        let pair = Pack::<f32, 2>::load(scales.add(j as u32 * 8 + lane % 4 * 2).as_ptr()).0;
-        for e in 0..4 {
-            scores[j][e] *= pair[e % 2];
-        }
-    }
 }
 
 /// Brings a block's rows of Q to `tile`, zeros where there are none: by cp.async, or in the order of what the cache's keys become.

@@ -6,7 +6,7 @@ use cuda_std::float::Half;
 use cuda_std::math::permute_bytes;
 
 use cuda_std::shared::SharedPtr;
-use cuda_std::{bf16, f8e4m3, f16};
+use cuda_std::{bf16, f8e4m3, f16, thread};
 
 use crate::ops::attention::fragments;
 
@@ -24,16 +24,31 @@ pub trait Stored: Copy + 'static {
 pub trait Operand: Stored {
     /// What weights and values are multiplied in. A value's scale is part of its weight, which f16 would lose below 6·10⁻⁵.
     type Weight: Half;
+    /// What [`keys`](Operand::keys) and [`values`](Operand::values) would have to form anew each time.
+    type Constants: Copy;
 
-    /// Of 16 keys, columns 32 · `pair` and on of d as operand B of two steps, each for the first and the last 8 keys.
+    /// These, for queries of type `T`.
+    fn constants<T: Half>() -> Self::Constants;
+
+    /// Of 16 keys, columns 32 · `pair` and on of d as operand A of two steps.
     ///
     /// Where there are scales, position 2i of a step is column 4i, position 2i + 1 column 4i + 2, and those 8 further the columns after these:
     /// see `interleave`.
-    unsafe fn keys<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2];
+    unsafe fn keys<T: Half, const CH: usize>(
+        tile: SharedPtr<T>,
+        pair: u32,
+        lane: u32,
+        constants: Self::Constants,
+    ) -> [[u32; 4]; 2];
 
-    /// Of 16 values, columns 32 · `pair` and on of d as four operands B of 8 columns each, for two groups of 16: the first and the last 8 of
-    /// each, or, where there are scales, the even and the odd ones.
-    unsafe fn values<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2];
+    /// Of 16 values, columns 32 · `pair` and on of d as rows of two operands A, 16 each; where there are scales, the even ones and then the odd
+    /// ones of each 16.
+    unsafe fn values<T: Half, const CH: usize>(
+        tile: SharedPtr<T>,
+        pair: u32,
+        lane: u32,
+        constants: Self::Constants,
+    ) -> [[u32; 4]; 2];
 }
 
 macro_rules! float {
@@ -52,15 +67,22 @@ macro_rules! float {
 
         impl Operand for $t {
             type Weight = $t;
+            type Constants = ();
 
             #[inline(always)]
-            unsafe fn keys<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2] {
-                [0, 1].map(|step| fragments::b::<T, CH>(tile, 0, 2 * pair + step, lane))
+            fn constants<T: Half>() {}
+
+            #[inline(always)]
+            unsafe fn keys<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32, (): ()) -> [[u32; 4]; 2] {
+                [0, 1].map(|step| fragments::a::<T, CH>(tile, 0, 2 * pair + step, lane))
             }
 
             #[inline(always)]
-            unsafe fn values<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2] {
-                [0, 1].map(|group| fragments::b_transposed::<T, CH>(tile, 0, 2 * pair + group, lane))
+            unsafe fn values<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32, (): ()) -> [[u32; 4]; 2] {
+                [0, 1].map(|group| {
+                    let [[a0, a2], [a1, a3]] = fragments::b_transposed::<T, CH>(tile, 0, 2 * pair + group, lane);
+                    [a0, a1, a2, a3]
+                })
             }
         }
     )+};
@@ -69,7 +91,7 @@ float!(f32);
 float!(f16, bf16);
 
 macro_rules! byte {
-    ($t:ident, $widen:expr, $pairs:ident) => {
+    ($t:ident, $widen:expr, $constants:ident) => {
         impl Stored for $t {
             const SCALED: bool = true;
 
@@ -81,54 +103,106 @@ macro_rules! byte {
 
         impl Operand for $t {
             type Weight = bf16;
+            type Constants = [$constants; 2];
 
             #[inline(always)]
-            unsafe fn keys<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2] {
-                // A chunk is a step: four neighbours of d a register.
-                let [[a, b], [c, d]] = fragments::b::<T, CH>(tile, 0, pair, lane);
-                [[$pairs::<T>(a), $pairs::<T>(c)], [$pairs::<T>(b), $pairs::<T>(d)]]
+            fn constants<T: Half>() -> Self::Constants {
+                [$constants::of::<T>(), $constants::of::<bf16>()]
             }
 
             #[inline(always)]
-            unsafe fn values<T: Half, const CH: usize>(tile: SharedPtr<T>, pair: u32, lane: u32) -> [[[u32; 2]; 2]; 2] {
+            unsafe fn keys<T: Half, const CH: usize>(
+                tile: SharedPtr<T>,
+                pair: u32,
+                lane: u32,
+                constants: Self::Constants,
+            ) -> [[u32; 4]; 2] {
+                let [of_keys, _] = constants;
+                // A chunk is a step: four neighbours of d a register.
+                let [a, b, c, d] = fragments::a::<T, CH>(tile, 0, pair, lane);
+                [[a, b], [c, d]].map(|[first, last]| {
+                    let ([a0, a2], [a1, a3]) = (of_keys.pairs::<T>(first), of_keys.pairs::<T>(last));
+                    [a0, a1, a2, a3]
+                })
+            }
+
+            #[inline(always)]
+            unsafe fn values<T: Half, const CH: usize>(
+                tile: SharedPtr<T>,
+                pair: u32,
+                lane: u32,
+                constants: Self::Constants,
+            ) -> [[u32; 4]; 2] {
+                let [_, of_values] = constants;
                 // A register has two columns of one value, and below them the same of the next.
                 fragments::b_transposed::<T, CH>(tile, 0, pair, lane).map(|[first, last]| {
-                    let ([a, b], [c, d]) = ($pairs::<bf16>(first), $pairs::<bf16>(last));
-                    [[a, c], [b, d]]
+                    let ([a0, a1], [a2, a3]) = (of_values.pairs::<bf16>(first), of_values.pairs::<bf16>(last));
+                    [a0, a1, a2, a3]
                 })
             }
         }
     };
 }
-byte!(i8, f32::from, integers);
-byte!(f8e4m3, f8e4m3::to_f32, floats);
+byte!(i8, f32::from, Integers);
+byte!(f8e4m3, f8e4m3::to_f32, Floats);
 
-/// Four 8-bit integers as pairs of `T`, exactly: the first and the third, the second and the last.
-///
-/// With l the lower 7 bits and s the sign, the integer is l − 128·s. As the last bits of a mantissa they are 128 + l (or 1024 + l) and
-/// 128 + 128·s (1024 + 128·s): one mask each, and one difference.
-#[inline(always)]
-fn integers<T: Half>(word: u32) -> [u32; 2] {
-    let (one, anchor) = if T::IS_BF16 { (0x3f80_3f80, 0x4300_4300) } else { (0x3c00_3c00, 0x6400_6400) };
-    [word, word >> 8].map(|pair| {
-        let (low, sign) = (pair & 0x007f_007f | anchor, pair & 0x0080_0080 | anchor | 0x8000_8000);
-        T::fma_of_registers(low, one, sign)
-    })
+/// Widens 8-bit integers.
+#[derive(Clone, Copy)]
+pub struct Integers {
+    anchors: [u32; 2],
 }
 
-/// Four E4M3 as pairs of `T`, exactly: the first and the third, the second and the last.
-///
-/// With exponent and mantissa at the place of `T`'s they are a number, of subnormals too, with an exponent that is too small by the difference of the
-/// biases.
-#[inline(always)]
-fn floats<T: Half>(word: u32) -> [u32; 2] {
-    let (down, mask, factor) = if T::IS_BF16 { (4, 0x07f0_07f0, 0x7b80_7b80) } else { (1, 0x3f80_3f80, 0x5c00_5c00) };
-    // 0x7f, which would be 480, is NaN: it alone carries into the sign, which fills what is added.
-    let carry = (word & 0x7f7f_7f7f).wrapping_add(0x0101_0101);
-    [(word << 8, 0xaa88), (word, 0xbb99)].map(|(pair, signs)| {
-        let number = pair >> down & mask | pair & 0x8000_8000;
-        T::fma_of_registers(number, factor, permute_bytes(carry, 0, signs))
-    })
+impl Integers {
+    /// For pairs of `T`.
+    #[inline(always)]
+    fn of<T: Half>() -> Self {
+        let anchor = if T::IS_BF16 { 0x4300_4300 } else { 0x6400_6400 };
+        // An instruction has room for one constant, and the anchors are its second: in registers they stay only if ptxas takes them for variables.
+        // Grids are one-dimensional.
+        let zero = thread::grid_dim_z() - 1;
+        Self { anchors: [anchor + zero, (anchor | 0x8000_8000) + zero] }
+    }
+
+    /// Four integers as pairs of `T`, exactly: the first and the third, the second and the last.
+    ///
+    /// With l the lower 7 bits and s the sign, the integer is l − 128·s. As the last bits of a mantissa they are 128 + l (or 1024 + l) and
+    /// 128 + 128·s (1024 + 128·s): one mask each, and one difference.
+    #[inline(always)]
+    fn pairs<T: Half>(self, word: u32) -> [u32; 2] {
+        let [positive, negative] = self.anchors;
+        let one = if T::IS_BF16 { 0x3f80_3f80 } else { 0x3c00_3c00 };
+        [word, word >> 8].map(|pair| {
+            let (low, sign) = (pair & 0x007f_007f | positive, pair & 0x0080_0080 | negative);
+            T::fma_of_registers(low, one, sign)
+        })
+    }
+}
+
+/// Widens E4M3.
+#[derive(Clone, Copy)]
+pub struct Floats;
+
+impl Floats {
+    #[inline(always)]
+    fn of<T: Half>() -> Self {
+        Self
+    }
+
+    /// Four of them as pairs of `T`, exactly: the first and the third, the second and the last.
+    ///
+    /// With exponent and mantissa at the place of `T`'s they are a number, of subnormals too, with an exponent that is too small by the difference of the
+    /// biases.
+    #[inline(always)]
+    fn pairs<T: Half>(self, word: u32) -> [u32; 2] {
+        let (down, mask, factor) =
+            if T::IS_BF16 { (4, 0x07f0_07f0, 0x7b80_7b80) } else { (1, 0x3f80_3f80, 0x5c00_5c00) };
+        // 0x7f, which would be 480, is NaN: it alone carries into the sign, which fills what is added.
+        let carry = (word & 0x7f7f_7f7f).wrapping_add(0x0101_0101);
+        [(word << 8, 0xaa88), (word, 0xbb99)].map(|(pair, signs)| {
+            let number = pair >> down & mask | pair & 0x8000_8000;
+            T::fma_of_registers(number, factor, permute_bytes(carry, 0, signs))
+        })
+    }
 }
 
 /// 16 columns of a query in the order of [`keys`](Operand::keys) with scales: their even pairs, then the odd ones, each taken apart.

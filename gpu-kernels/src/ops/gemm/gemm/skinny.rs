@@ -47,9 +47,9 @@ use cuda_std::{cluster, fence, kernel, math, thread, tma, warp};
 use super::super::epilogue::{Epilogue, Factor};
 use super::super::hopper::Cursor;
 
-/// Blocks of a cluster, which share k.
+/// Blocks that share k: half a multiprocessor each.
 pub const CLUSTER: u32 = 4;
-/// Those of [`gemm_skinny_pairs`].
+/// Fewer of them, each with a multiprocessor to itself.
 pub const PAIR: u32 = 2;
 /// Two warpgroups that multiply, and the warp that produces.
 pub const THREADS: u32 = CONSUMERS * WARPGROUP + 32;
@@ -113,7 +113,7 @@ pub struct Sizes {
 // SAFETY: 2 u64 and 6 four-byte numbers: no padding, alignment 8.
 unsafe impl Fields for Sizes {}
 
-/// C = α·weight·vectorsᵀ + β·C; α times `scale`, unless that is null.
+/// C = α·weight·vectorsᵀ + β·C; α times `scale`, unless that is null. `SHARE` blocks share k: [`CLUSTER`], two to a multiprocessor, or a [`PAIR`].
 ///
 /// `weight` loads boxes of [`ROWS`] × 64 of k, `vectors` of [`vectors()`] × 64, both in 128-byte swizzle and with a third dimension of one.
 ///
@@ -121,11 +121,11 @@ unsafe impl Fields for Sizes {}
 /// The maps describe live tensors of these sizes; `c` is valid for reads and writes of its elements. No size is zero, and there are at most
 /// [`vectors()`]; there is a cluster for each [`ROWS`] of the weight; `scale` is null or valid for a read.
 #[kernel(
-    dtypes(T: half, C: float), values(R: 8, 32, 64), where(C == T || C == f32),
-    block = THREADS, min_blocks = 2, cluster = CLUSTER,
-    shared = { shared_bytes(CLUSTER, R) }, arch = "sm_90a", no_spills
+    dtypes(T: half, C: float), values(SHARE: 4, 2, R: 8, 32, 64), where(C == T || C == f32),
+    block = THREADS, min_blocks = SHARE / 2, cluster = SHARE,
+    shared = { shared_bytes(SHARE, R) }, arch = "sm_90a", no_spills
 )]
-pub unsafe fn gemm_skinny<T: Half, C: Element, const R: usize>(
+pub unsafe fn gemm_skinny<T: Half, C: Element, const SHARE: u32, const R: usize>(
     weight: &TensorMap,
     vectors: &TensorMap,
     c: *mut C,
@@ -133,32 +133,9 @@ pub unsafe fn gemm_skinny<T: Half, C: Element, const R: usize>(
     sizes: Sizes,
 ) {
     match R {
-        8 => run::<T, C, CLUSTER, 8>(weight, vectors, c, scale, sizes),
-        32 => run::<T, C, CLUSTER, 32>(weight, vectors, c, scale, sizes),
-        _ => run::<T, C, CLUSTER, 64>(weight, vectors, c, scale, sizes),
-    }
-}
-
-/// The same by clusters of [`PAIR`] blocks, each with a multiprocessor to itself.
-///
-/// # Safety
-/// As for [`gemm_skinny`].
-#[kernel(
-    dtypes(T: half, C: float), values(R: 8, 32, 64), where(C == T || C == f32),
-    block = THREADS, min_blocks = 1, cluster = PAIR,
-    shared = { shared_bytes(PAIR, R) }, arch = "sm_90a", no_spills
-)]
-pub unsafe fn gemm_skinny_pairs<T: Half, C: Element, const R: usize>(
-    weight: &TensorMap,
-    vectors: &TensorMap,
-    c: *mut C,
-    scale: *const f32,
-    sizes: Sizes,
-) {
-    match R {
-        8 => run::<T, C, PAIR, 8>(weight, vectors, c, scale, sizes),
-        32 => run::<T, C, PAIR, 32>(weight, vectors, c, scale, sizes),
-        _ => run::<T, C, PAIR, 64>(weight, vectors, c, scale, sizes),
+        8 => run::<T, C, SHARE, 8>(weight, vectors, c, scale, sizes),
+        32 => run::<T, C, SHARE, 32>(weight, vectors, c, scale, sizes),
+        _ => run::<T, C, SHARE, 64>(weight, vectors, c, scale, sizes),
     }
 }
 

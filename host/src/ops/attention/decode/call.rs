@@ -279,14 +279,21 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
             ($t:ty) => {
                 // The least d that there is a kernel for, and rows of one product where they are all.
                 match (self.problem.d, self.problem.group * self.problem.q_len) {
-                    (..=64, ..=16) => launch!($t, $t, 64, 16),
+                    (..=64, ..=8) => launch!($t, $t, 64, 8),
                     (..=64, _) => launch!($t, $t, 64, 32),
+                    (..=128, ..=8) => launch!($t, $t, 128, 8),
                     (..=128, _) => launch!($t, $t, 128, 16),
+                    (_, ..=8) => launch!($t, $t, 256, 8),
                     _ => launch!($t, $t, 256, 16),
                 }
             };
             ($t:ty, $c:ty) => {
-                if self.problem.d <= 64 { launch!($t, $c, 64, 16) } else { launch!($t, $c, 128, 16) }
+                match (self.problem.d, self.problem.group * self.problem.q_len) {
+                    (..=64, ..=8) => launch!($t, $c, 64, 8),
+                    (..=64, _) => launch!($t, $c, 64, 16),
+                    (_, ..=8) => launch!($t, $c, 128, 8),
+                    _ => launch!($t, $c, 128, 16),
+                }
             };
             ($t:ty, $c:ty, $d:literal, $rows:literal) => {{
                 type Decode = mma::AttentionDecode<$t, $c, $d, $rows>;

@@ -117,7 +117,7 @@ impl Decode {
             cases.extend([hostile([2, 2, 1, 2, 64, 8], 155), hostile([1, 2, 1, 1, 20, 8], 60)]);
         }
         // Every kernel of the tensor cores goes round its ring.
-        for (d, heads) in [(64, 2), (64, 20), (128, 3), (256, 1)] {
+        for (d, heads) in [(64, 2), (64, 20), (128, 3), (128, 10), (256, 1), (256, 9)] {
             let case = |dtype| length(odd(dtype, [1, heads, 1, 1, d, 330]).param("splits", 1), 325);
             cases.extend([f16, bf16].map(case));
         }
@@ -145,7 +145,9 @@ impl Decode {
             };
             // Every kernel of the tensor cores goes round its ring.
             for dtype in [f16, bf16] {
-                cases.extend([64, 128].map(|d| length(odd(dtype, [1, 3, 1, 1, d, 330]).param("splits", 1), 325)));
+                for (d, heads) in [(64, 3), (64, 9), (128, 3), (128, 10)] {
+                    cases.push(length(odd(dtype, [1, heads, 1, 1, d, 330]).param("splits", 1), 325));
+                }
             }
             let padded = |case: Case, unit: usize| {
                 let rows = [("q", 8), ("k_cache", unit), ("v_cache", 2 * unit), ("o", 16)].into_iter();

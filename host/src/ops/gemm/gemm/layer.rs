@@ -3,7 +3,7 @@
 use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::{self as gk_skinny, GEMM_SKINNY, GEMM_SKINNY_PAIRS};
+use gpu_kernels::ops::gemm::gemm::skinny::{self as gk_skinny, GEMM_SKINNY};
 use half::bf16;
 
 use super::super::operand::{self, fits_tma, gains_from_copies, lies, store_of_case};
@@ -94,7 +94,6 @@ static INFO: OpInfo = OpInfo {
         kernels(GEMM_HOPPER, true, false),
         kernels(GEMM_SWAPPED, true, false),
         kernels(GEMM_SKINNY, true, false),
-        kernels(GEMM_SKINNY_PAIRS, true, false),
         GEMM_PAD,
     ],
     variants: &[

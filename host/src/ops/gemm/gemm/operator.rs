@@ -5,7 +5,7 @@ use cuda_std::launch::Instance;
 use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::{self as gk_skinny, GEMM_SKINNY, GEMM_SKINNY_PAIRS};
+use gpu_kernels::ops::gemm::gemm::skinny::{self as gk_skinny, GEMM_SKINNY};
 use half::{bf16, f16};
 
 use super::super::operand::{Major, fits_tma, gains_from_copies, lies, store_of_case};
@@ -57,9 +57,8 @@ pub(super) const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: boo
 }
 
 /// Those of both types of A and B.
-const fn kernels_into(f32: bool) -> [&'static [Instance]; 11] {
-    let [mma, hopper, swapped] = [GEMM_MMA, GEMM_HOPPER, GEMM_SWAPPED];
-    let [skinny, pairs] = [GEMM_SKINNY, GEMM_SKINNY_PAIRS];
+const fn kernels_into(f32: bool) -> [&'static [Instance]; 9] {
+    let [mma, hopper, swapped, skinny] = [GEMM_MMA, GEMM_HOPPER, GEMM_SWAPPED, GEMM_SKINNY];
     [
         kernels(mma, false, f32),
         kernels(mma, true, f32),
@@ -69,8 +68,6 @@ const fn kernels_into(f32: bool) -> [&'static [Instance]; 11] {
         kernels(swapped, true, f32),
         kernels(skinny, false, f32),
         kernels(skinny, true, f32),
-        kernels(pairs, false, f32),
-        kernels(pairs, true, f32),
         GEMM_PAD,
     ]
 }

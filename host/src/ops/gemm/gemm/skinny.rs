@@ -64,12 +64,12 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         // the kernel takes.
         unsafe {
             match (share, r) {
-                (gk::CLUSTER, 8) => stream.launch::<gk::GemmSkinny<T, C, 8>>(grid, args),
-                (gk::CLUSTER, 32) => stream.launch::<gk::GemmSkinny<T, C, 32>>(grid, args),
-                (gk::CLUSTER, _) => stream.launch::<gk::GemmSkinny<T, C, 64>>(grid, args),
-                (_, 8) => stream.launch::<gk::GemmSkinnyPairs<T, C, 8>>(grid, args),
-                (_, 32) => stream.launch::<gk::GemmSkinnyPairs<T, C, 32>>(grid, args),
-                (_, _) => stream.launch::<gk::GemmSkinnyPairs<T, C, 64>>(grid, args),
+                (gk::CLUSTER, 8) => stream.launch::<gk::GemmSkinny<T, C, { gk::CLUSTER }, 8>>(grid, args),
+                (gk::CLUSTER, 32) => stream.launch::<gk::GemmSkinny<T, C, { gk::CLUSTER }, 32>>(grid, args),
+                (gk::CLUSTER, _) => stream.launch::<gk::GemmSkinny<T, C, { gk::CLUSTER }, 64>>(grid, args),
+                (_, 8) => stream.launch::<gk::GemmSkinny<T, C, { gk::PAIR }, 8>>(grid, args),
+                (_, 32) => stream.launch::<gk::GemmSkinny<T, C, { gk::PAIR }, 32>>(grid, args),
+                (_, _) => stream.launch::<gk::GemmSkinny<T, C, { gk::PAIR }, 64>>(grid, args),
             }
         }
     }

@@ -10,7 +10,7 @@ use super::softmax::{self, Online, Visible};
 use super::store::{Output, Rows};
 use super::turns::Turns;
 use super::work::{self, Cursor, Queries, Work};
-use super::{CLUSTER, Memory, PANEL, WARPGROUP, WG_M};
+use super::{BUFFERS, CLUSTER, Memory, PANEL, WARPGROUP, WG_M};
 use crate::ops::attention::{self, LOG2_E};
 
 /// What a consumer has in registers from tile to tile: scores that become weights, the weights as an operand, and its part of O.
@@ -26,6 +26,8 @@ struct State<const S: usize, const O: usize, const STEPS: usize> {
 struct Consumer<T, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32> {
     memory: Memory<T, D, N, CONSUMERS>,
     index: u32,
+    /// That of its queries.
+    buffer: u32,
     turns: Turns<CONSUMERS>,
     /// Thread of the warpgroup.
     lane: u32,
@@ -57,12 +59,12 @@ pub(super) unsafe fn consume<
 {
     let lane = thread::thread_idx_x() % WARPGROUP;
     let scale = work.problem.scale * LOG2_E;
-    let this = Consumer::<T, D, N, CONSUMERS, STAGES> { memory, index, turns: Turns::start(index), lane, scale };
+    let turns = Turns::start(index);
+    let mut this = Consumer::<T, D, N, CONSUMERS, STAGES> { memory, index, buffer: 0, turns, lane, scale };
     let online = Online::of((f32::NEG_INFINITY, 0.0), lane);
     let mut state = State { s: [0.0; S], p: [[0; 4]; STEPS], o: [0.0; O], online };
-    let mut at = Cursor::<STAGES>(0);
-    let mut wave = 0;
-    while let Some(queries) = work.queries(wave) {
+    let (mut at, mut wave) = (Cursor::<STAGES>(0), Cursor::<{ BUFFERS }>(0));
+    while let Some(queries) = work.queries(wave.0) {
         // From one lane, so that ptxas knows what depends on it to be uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
         let row = queries.first + (index * WG_M) as i32;
@@ -75,7 +77,8 @@ pub(super) unsafe fn consume<
         let key = |tile: u32| work::first_key::<N>(span, tile) + column;
 
         state.online = Online::of(attention::start(work.sinks, queries.head), lane);
-        memory.full_q().wait_parity(wave % 2);
+        this.buffer = wave.stage();
+        memory.full_q(this.buffer).wait_parity(wave.parity());
         state.o = [0.0; O];
         let mut tile = first;
         if mine < mine_end {
@@ -107,7 +110,7 @@ pub(super) unsafe fn consume<
             tile += 1;
         }
         this.store(&mut state, work, queries, output);
-        wave += 1;
+        wave = wave.next();
     }
 }
 
@@ -142,7 +145,7 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
     where
         [f32; S]: Accumulators,
     {
-        let q = Descriptor::k_major_128b(self.memory.q(0, self.index));
+        let q = Descriptor::k_major_128b(self.memory.q(self.buffer, 0, self.index));
         let k = Descriptor::k_major_128b(self.memory.k(stage));
         for step in 0..D / 16 {
             let (panel, within) = (step / 4, step % 4 * 32);
@@ -262,13 +265,13 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         queries: Queries,
         output: Output<T>,
     ) {
-        let Self { memory, index, lane, .. } = self;
+        let Self { memory, index, buffer, lane, .. } = self;
         let (inverse, lse) = state.online.finish();
         softmax::rescale(&mut state.o, inverse);
-        let rows = Rows { panels: memory.q(0, index), stride: CONSUMERS * WG_M * PANEL, index, queries };
+        let rows = Rows { panels: memory.q(buffer, 0, index), stride: CONSUMERS * WG_M * PANEL, index, queries };
         rows.store(&state.o, lse, lane, work, output);
         if lane == 0 {
-            memory.empty_q().arrive();
+            memory.empty_q(buffer).arrive();
         }
     }
 }

@@ -15,6 +15,9 @@
 //! themselves they come to compute their weights at the same time, and then to wait for the tensor cores at the same time, which costs d = 64 a
 //! tenth.
 //!
+//! A block's next queries are loaded while it works on these: a consumer that is done goes on with its own, and its last values, its results
+//! and its first scores run under the products of those that are not.
+//!
 //! **Edges.** Tiles are counted from the last query and the last key back. So the diagonal passes through their corners whatever the
 //! lengths are, and nothing past a sequence's keys is read, where memory may hold NaN. Before the first token TMA reads zeros and drops
 //! stores. Tiles that nobody sees are not loaded, and only those on an edge are masked.
@@ -34,8 +37,8 @@
 //!
 //! # Registers and shared memory
 //! A consumer's thread has N/2 scores, N/4 registers of weights and d/2 of O: 160 of 232 for d = 128, 128 of 160 for d = 64 with three
-//! consumers. Shared memory holds 128·d bytes of queries a consumer, which O leaves through, and [`stages`] times 4·N·d bytes of keys and
-//! values: 160 KiB for d = 128, 152 KiB for d = 64.
+//! consumers. Shared memory holds [`BUFFERS`] times 128·d bytes of queries a consumer, which O leaves through, and [`stages`] times 4·N·d bytes of
+//! keys and values: 192 KiB for d = 128, 176 KiB for d = 64.
 
 mod consume;
 mod produce;
@@ -74,10 +77,13 @@ pub const fn stages(d: u32) -> u32 {
     256 / d
 }
 
-/// Queries, the two rings, and barriers: one of each kind for the queries, two a stage for each ring.
+/// Queries that are worked on, and those after them: which are there when the first consumer is done.
+pub(in crate::ops::attention) const BUFFERS: u32 = 2;
+
+/// The queries' buffers, the two rings, and barriers: two a buffer and two a stage for each ring.
 pub const fn shared_bytes(d: u32, n: u32, consumers: u32) -> usize {
-    let elements = block_m(consumers) * d + 2 * stages(d) * n * d;
-    (elements * 2) as usize + (2 + 4 * stages(d)) as usize * size_of::<Barrier>()
+    let elements = BUFFERS * block_m(consumers) * d + 2 * stages(d) * n * d;
+    (elements * 2) as usize + (2 * BUFFERS + 4 * stages(d)) as usize * size_of::<Barrier>()
 }
 
 /// The block's shared memory by name. Tiles are panels of [`PANEL`] columns, in 128-byte swizzle.
@@ -85,25 +91,26 @@ pub const fn shared_bytes(d: u32, n: u32, consumers: u32) -> usize {
 struct Memory<T, const D: u32, const N: u32, const CONSUMERS: u32>(SharedPtr<T>);
 
 impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUMERS> {
-    /// Elements of the queries, of a tile, and of everything before the barriers.
+    /// Elements of a buffer of queries, of a tile, and of everything before the tiles and the barriers.
     const QUERIES: u32 = block_m(CONSUMERS) * D;
     const TILE: u32 = N * D;
-    const BARRIERS: u32 = Self::QUERIES + 2 * stages(D) * Self::TILE;
+    const TILES: u32 = BUFFERS * Self::QUERIES;
+    const BARRIERS: u32 = Self::TILES + 2 * stages(D) * Self::TILE;
 
     /// A consumer's rows of a panel of the queries.
     #[inline(always)]
-    fn q(self, panel: u32, consumer: u32) -> SharedPtr<T> {
-        self.0.add((panel * CONSUMERS + consumer) * WG_M * PANEL)
+    fn q(self, buffer: u32, panel: u32, consumer: u32) -> SharedPtr<T> {
+        self.0.add(buffer * Self::QUERIES + (panel * CONSUMERS + consumer) * WG_M * PANEL)
     }
 
     #[inline(always)]
     fn k(self, stage: u32) -> SharedPtr<T> {
-        self.0.add(Self::QUERIES + stage * Self::TILE)
+        self.0.add(Self::TILES + stage * Self::TILE)
     }
 
     #[inline(always)]
     fn v(self, stage: u32) -> SharedPtr<T> {
-        self.0.add(Self::QUERIES + (stages(D) + stage) * Self::TILE)
+        self.0.add(Self::TILES + (stages(D) + stage) * Self::TILE)
     }
 
     #[inline(always)]
@@ -112,33 +119,33 @@ impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUM
     }
 
     #[inline(always)]
-    fn full_q(self) -> SharedPtr<Barrier> {
-        self.barrier(0)
+    fn full_q(self, buffer: u32) -> SharedPtr<Barrier> {
+        self.barrier(buffer)
     }
 
     #[inline(always)]
-    fn empty_q(self) -> SharedPtr<Barrier> {
-        self.barrier(1)
+    fn empty_q(self, buffer: u32) -> SharedPtr<Barrier> {
+        self.barrier(BUFFERS + buffer)
     }
 
     #[inline(always)]
     fn full_k(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 + stage)
+        self.barrier(2 * BUFFERS + stage)
     }
 
     #[inline(always)]
     fn empty_k(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 + stages(D) + stage)
+        self.barrier(2 * BUFFERS + stages(D) + stage)
     }
 
     #[inline(always)]
     fn full_v(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 + 2 * stages(D) + stage)
+        self.barrier(2 * BUFFERS + 2 * stages(D) + stage)
     }
 
     #[inline(always)]
     fn empty_v(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 + 3 * stages(D) + stage)
+        self.barrier(2 * BUFFERS + 3 * stages(D) + stage)
     }
 }
 
@@ -177,8 +184,10 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
         tma::prefetch_descriptor(k);
         tma::prefetch_descriptor(v);
         tma::prefetch_descriptor(o_map);
-        memory.full_q().init(1);
-        memory.empty_q().init(CONSUMERS);
+        for buffer in 0..BUFFERS {
+            memory.full_q(buffer).init(1);
+            memory.empty_q(buffer).init(CONSUMERS);
+        }
         for stage in 0..stages(D) {
             memory.full_k(stage).init(1);
             memory.full_v(stage).init(1);

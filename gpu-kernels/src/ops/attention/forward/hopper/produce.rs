@@ -8,7 +8,7 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::tma;
 
 use super::work::{self, Cursor, Work};
-use super::{CLUSTER, Memory, PANEL};
+use super::{BUFFERS, CLUSTER, Memory, PANEL};
 
 /// Every block of the pair.
 const PAIR: u16 = (1 << CLUSTER) - 1;
@@ -51,9 +51,8 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
     [q, k, v]: [&TensorMap; 3],
     work: Work,
 ) {
-    let mut at = Cursor::<STAGES>(0);
-    let mut wave = 0;
-    while let Some(queries) = work.queries(wave) {
+    let (mut at, mut wave) = (Cursor::<STAGES>(0), Cursor::<{ BUFFERS }>(0));
+    while let Some(queries) = work.queries(wave.0) {
         let (batch, head) = (queries.batch, work.problem.kv_head(queries.head));
         let span = work.span(work.keys(batch));
         let (first, end) = work::seen::<N>(span, queries.pair, CLUSTER * work.rows);
@@ -68,13 +67,15 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
         if tiles > 0 {
             load_k(at, key);
         }
-        // Queries last: their memory is where the results before them leave from.
-        memory.empty_q().wait_parity((wave % 2) ^ 1);
-        memory.full_q().arrive_expect_tx(work.rows * D * 2);
+        // Queries last: their memory is where results leave from.
+        let (buffer, full) = (wave.stage(), memory.full_q(wave.stage()));
+        memory.empty_q(buffer).wait_parity(wave.parity() ^ 1);
+        full.arrive_expect_tx(work.rows * D * 2);
         for panel in 0..D / PANEL {
             let from = [(panel * PANEL) as i32, queries.first, queries.head as i32, batch as i32];
-            tma::load_4d(memory.q(panel, 0), q, from, memory.full_q());
+            tma::load_4d(memory.q(buffer, panel, 0), q, from, full);
         }
+        wave = wave.next();
         while tiles > 0 {
             if tiles > 1 {
                 load_k(at.next(), key - N as i32);
@@ -85,7 +86,6 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
             key -= N as i32;
             tiles -= 1;
         }
-        wave += 1;
     }
     // What the other block's consumers signal is this block's memory: it stays until they have.
     for _ in 0..STAGES {
@@ -93,5 +93,8 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
         memory.empty_v(at.stage()).wait_parity(at.parity() ^ 1);
         at = at.next();
     }
-    memory.empty_q().wait_parity((wave % 2) ^ 1);
+    for _ in 0..BUFFERS {
+        memory.empty_q(wave.stage()).wait_parity(wave.parity() ^ 1);
+        wave = wave.next();
+    }
 }

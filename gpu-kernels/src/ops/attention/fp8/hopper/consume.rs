@@ -9,7 +9,7 @@ use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Descriptor, Registers, Swizzle};
 use cuda_std::{cluster, thread, warp};
 
-use super::{CLUSTER, Memory, PANEL, Scales, WARPGROUP, WG_M};
+use super::{BUFFERS, CLUSTER, Memory, PANEL, Scales, WARPGROUP, WG_M};
 use crate::ops::attention::forward::hopper::softmax::{self, Visible};
 use crate::ops::attention::forward::hopper::store::{Output, Rows};
 use crate::ops::attention::forward::hopper::work::{self, Cursor, Queries, Work};
@@ -93,6 +93,8 @@ fn forget(lane: u32) -> u32 {
 struct Consumer<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const PART: usize> {
     memory: Memory<D, N, CONSUMERS>,
     index: u32,
+    /// That of its queries.
+    buffer: u32,
     /// Thread of the warpgroup.
     lane: u32,
     /// Factor of the scores, to base 2.
@@ -128,9 +130,8 @@ pub(super) unsafe fn consume<
     let online = Online::of((f32::NEG_INFINITY, 0.0), lane);
     let mut state =
         State { s: [0.0; S], p: [[0; 4]; STEPS], part: [0.0; PART], o: [0.0; O], factors: [0.0; 2], online };
-    let mut at = Cursor::<STAGES>(0);
-    let mut wave = 0;
-    while let Some(queries) = work.queries(wave) {
+    let (mut at, mut wave) = (Cursor::<STAGES>(0), Cursor::<{ BUFFERS }>(0));
+    while let Some(queries) = work.queries(wave.0) {
         // From one lane, so that ptxas knows what depends on it to be uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
         let row = queries.first + (index * WG_M) as i32;
@@ -144,9 +145,9 @@ pub(super) unsafe fn consume<
         let o_factor = warp::shuffle_idx(scales.of_values(head), 0);
         let factor = work.problem.scale * scales.of_scores(head);
         let scale = max_nan(factor * LOG2_E, LEAST_FACTOR);
-        let this = Consumer::<D, N, CONSUMERS, STAGES, PART> { memory, index, lane, scale };
+        let this = Consumer::<D, N, CONSUMERS, STAGES, PART> { memory, index, buffer: wave.stage(), lane, scale };
         state.online = Online::of(attention::start(work.sinks, queries.head), lane);
-        memory.full_q().wait_parity(wave % 2);
+        memory.full_q(this.buffer).wait_parity(wave.parity());
         state.o = [0.0; O];
         let mut tile = first;
         if mine < mine_end {
@@ -178,7 +179,7 @@ pub(super) unsafe fn consume<
             tile += 1;
         }
         this.store(&mut state, work, queries, o_factor, output);
-        wave += 1;
+        wave = wave.next();
     }
 }
 
@@ -212,7 +213,7 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         [f32; S]: Sums,
     {
         let swizzle = if D == 64 { Swizzle::B64 } else { Swizzle::B128 };
-        let q = Descriptor::k_major(self.memory.q(self.index), swizzle);
+        let q = Descriptor::k_major(self.memory.q(self.buffer, self.index), swizzle);
         let k = Descriptor::k_major(self.memory.k(stage), swizzle);
         for step in 0..D / 32 {
             s.product(q.advance(step * 32), k.advance(step * 32), step != 0);
@@ -344,13 +345,13 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         factor: f32,
         output: Output<T>,
     ) {
-        let Self { memory, index, lane, .. } = self;
+        let Self { memory, index, buffer, lane, .. } = self;
         let (inverse, lse) = state.online.finish();
         softmax::rescale(&mut state.o, inverse.map(|inverse| inverse * factor));
-        let rows = Rows { panels: memory.q(index).cast(), stride: WG_M * PANEL, index, queries };
+        let rows = Rows { panels: memory.q(buffer, index).cast(), stride: WG_M * PANEL, index, queries };
         rows.store(&state.o, lse, forget(lane), work, output);
         if lane == 0 {
-            memory.empty_q().arrive();
+            memory.empty_q(buffer).arrive();
         }
     }
 }

@@ -22,19 +22,18 @@ use super::Scales;
 use crate::ops::attention::Problem;
 use crate::ops::attention::forward::hopper::store::Output;
 use crate::ops::attention::forward::hopper::work::Work;
+use crate::ops::attention::forward::hopper::{BUFFERS, PANEL, WARPGROUP, block_m};
 pub use crate::ops::attention::forward::hopper::{CLUSTER, WG_M};
-use crate::ops::attention::forward::hopper::{PANEL, WARPGROUP, block_m};
 
 /// Stages of each ring: as many bytes for any d.
 pub const fn stages(d: u32) -> u32 {
     512 / d
 }
 
-/// Memory of the queries and of the results, which leave through it in 16 bits; the two rings; and barriers: one of each kind for the queries, two a stage for
-/// each ring.
+/// Buffers of queries and of results, which leave through them in 16 bits; the two rings; and barriers: two a buffer and two a stage for each ring.
 pub const fn shared_bytes(d: u32, n: u32, consumers: u32) -> usize {
-    let bytes = 2 * block_m(consumers) * d + 2 * stages(d) * n * d;
-    bytes as usize + (2 + 4 * stages(d)) as usize * size_of::<Barrier>()
+    let bytes = BUFFERS * 2 * block_m(consumers) * d + 2 * stages(d) * n * d;
+    bytes as usize + (2 * BUFFERS + 4 * stages(d)) as usize * size_of::<Barrier>()
 }
 
 /// The block's shared memory by name.
@@ -42,27 +41,28 @@ pub const fn shared_bytes(d: u32, n: u32, consumers: u32) -> usize {
 struct Memory<const D: u32, const N: u32, const CONSUMERS: u32>(SharedPtr<f8e4m3>);
 
 impl<const D: u32, const N: u32, const CONSUMERS: u32> Memory<D, N, CONSUMERS> {
-    /// Bytes of the queries and results, of a tile, and of everything before the barriers.
+    /// Bytes of a buffer of queries and results, of a tile, and of everything before the tiles and the barriers.
     const QUERIES: u32 = 2 * block_m(CONSUMERS) * D;
     const TILE: u32 = N * D;
-    const BARRIERS: u32 = Self::QUERIES + 2 * stages(D) * Self::TILE;
+    const TILES: u32 = BUFFERS * Self::QUERIES;
+    const BARRIERS: u32 = Self::TILES + 2 * stages(D) * Self::TILE;
 
     /// A consumer's queries, rows of D bytes in the swizzle of that width.
     #[inline(always)]
-    fn q(self, consumer: u32) -> SharedPtr<f8e4m3> {
-        self.0.add(2 * consumer * WG_M * D)
+    fn q(self, buffer: u32, consumer: u32) -> SharedPtr<f8e4m3> {
+        self.0.add(buffer * Self::QUERIES + 2 * consumer * WG_M * D)
     }
 
     /// Keys, likewise.
     #[inline(always)]
     fn k(self, stage: u32) -> SharedPtr<f8e4m3> {
-        self.0.add(Self::QUERIES + stage * Self::TILE)
+        self.0.add(Self::TILES + stage * Self::TILE)
     }
 
     /// Rows of Vᵀ, `N` bytes each, in 128-byte swizzle.
     #[inline(always)]
     fn v(self, stage: u32) -> SharedPtr<f8e4m3> {
-        self.0.add(Self::QUERIES + (stages(D) + stage) * Self::TILE)
+        self.0.add(Self::TILES + (stages(D) + stage) * Self::TILE)
     }
 
     #[inline(always)]
@@ -71,33 +71,33 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32> Memory<D, N, CONSUMERS> {
     }
 
     #[inline(always)]
-    fn full_q(self) -> SharedPtr<Barrier> {
-        self.barrier(0)
+    fn full_q(self, buffer: u32) -> SharedPtr<Barrier> {
+        self.barrier(buffer)
     }
 
     #[inline(always)]
-    fn empty_q(self) -> SharedPtr<Barrier> {
-        self.barrier(1)
+    fn empty_q(self, buffer: u32) -> SharedPtr<Barrier> {
+        self.barrier(BUFFERS + buffer)
     }
 
     #[inline(always)]
     fn full_k(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 + stage)
+        self.barrier(2 * BUFFERS + stage)
     }
 
     #[inline(always)]
     fn empty_k(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 + stages(D) + stage)
+        self.barrier(2 * BUFFERS + stages(D) + stage)
     }
 
     #[inline(always)]
     fn full_v(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 + 2 * stages(D) + stage)
+        self.barrier(2 * BUFFERS + 2 * stages(D) + stage)
     }
 
     #[inline(always)]
     fn empty_v(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 + 3 * stages(D) + stage)
+        self.barrier(2 * BUFFERS + 3 * stages(D) + stage)
     }
 }
 
@@ -144,8 +144,10 @@ pub unsafe fn attention_fp8_hopper<T: Half, const D: u32, const N: u32, const CO
         tma::prefetch_descriptor(k);
         tma::prefetch_descriptor(v);
         tma::prefetch_descriptor(o_map);
-        memory.full_q().init(1);
-        memory.empty_q().init(CONSUMERS);
+        for buffer in 0..BUFFERS {
+            memory.full_q(buffer).init(1);
+            memory.empty_q(buffer).init(CONSUMERS);
+        }
         for stage in 0..stages(D) {
             memory.full_k(stage).init(1);
             memory.full_v(stage).init(1);

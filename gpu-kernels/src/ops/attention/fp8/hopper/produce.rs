@@ -8,7 +8,7 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::tma;
 
 use super::super::prepare;
-use super::{CLUSTER, Memory, WG_M};
+use super::{BUFFERS, CLUSTER, Memory, WG_M};
 use crate::ops::attention::forward::hopper::work::{self, Cursor, Work};
 
 /// Every block of the pair.
@@ -39,9 +39,8 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
     work: Work,
 ) {
     let rank = cluster::rank() as i32;
-    let mut at = Cursor::<STAGES>(0);
-    let mut wave = 0;
-    while let Some(queries) = work.queries(wave) {
+    let (mut at, mut wave) = (Cursor::<STAGES>(0), Cursor::<{ BUFFERS }>(0));
+    while let Some(queries) = work.queries(wave.0) {
         let (batch, head) = (queries.batch as i32, work.problem.kv_head(queries.head) as i32);
         let span = work.span(work.keys(queries.batch));
         let (first, end) = work::seen::<N>(span, queries.pair, CLUSTER * work.rows);
@@ -57,13 +56,15 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
         if tiles > 0 {
             load_k(at, key);
         }
-        // Queries last: their memory is where the results before them leave from.
-        memory.empty_q().wait_parity((wave % 2) ^ 1);
-        memory.full_q().arrive_expect_tx(work.rows * D);
+        // Queries last: their memory is where results leave from.
+        let (buffer, full) = (wave.stage(), memory.full_q(wave.stage()));
+        memory.empty_q(buffer).wait_parity(wave.parity() ^ 1);
+        full.arrive_expect_tx(work.rows * D);
         for consumer in 0..CONSUMERS {
             let from = [0, queries.first + (consumer * WG_M) as i32, queries.head as i32, batch];
-            tma::load_4d(memory.q(consumer), q, from, memory.full_q());
+            tma::load_4d(memory.q(buffer, consumer), q, from, full);
         }
+        wave = wave.next();
         while tiles > 0 {
             if tiles > 1 {
                 load_k(at.next(), key - N as i32);
@@ -75,7 +76,6 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
             key -= N as i32;
             tiles -= 1;
         }
-        wave += 1;
     }
     // What the other block's consumers signal is this block's memory: it stays until they have.
     for _ in 0..STAGES {
@@ -83,5 +83,8 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
         memory.empty_v(at.stage()).wait_parity(at.parity() ^ 1);
         at = at.next();
     }
-    memory.empty_q().wait_parity((wave % 2) ^ 1);
+    for _ in 0..BUFFERS {
+        memory.empty_q(wave.stage()).wait_parity(wave.parity() ^ 1);
+        wave = wave.next();
+    }
 }
