@@ -21,6 +21,8 @@
 
 use core::marker::PhantomData;
 
+use cuda_std_macros::ptx_registers;
+
 #[cfg(target_arch = "nvptx64")]
 unsafe extern "C" {
     // Provided by cuda_builder's prelude.
@@ -148,25 +150,33 @@ impl<T> SharedPtr<T> {
     }
 }
 
-impl SharedPtr<f32> {
-    /// Loads four values, at this place of the code: where a loop carries them to its next turn, LLVM would load them there, when they are
-    /// needed. PTX `ld.shared.v4.f32`.
-    ///
-    /// # Safety
-    /// As for [`read`](Self::read), of all four; the address is a multiple of 16.
-    #[inline(always)]
-    pub unsafe fn read_ahead(self) -> [f32; 4] {
-        let (a, b, c, d): (f32, f32, f32, f32);
-        // SAFETY: the caller's promise.
-        unsafe {
-            ptx!(
-                "ld.shared.v4.f32 {{{}, {}, {}, {}}}, [{}];",
-                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.address,
-                options(nostack),
-            );
+macro_rules! load {
+    ($name:ident, $count:literal, $width:literal) => {
+        #[doc = concat!("Loads ", $count, " values at this place of the code: what a loop carries to its next turn, LLVM would load there.")]
+        #[doc = concat!("\n\nPTX `ld.shared.", $width, ".f32`.")]
+        ///
+        /// # Safety
+        /// As for [`read`](Self::read), of all of them, and the address is a multiple of their size.
+        #[inline(always)]
+        pub unsafe fn $name(self) -> [f32; $count] {
+            let mut values = [0.0; $count];
+            // SAFETY: the caller's promise.
+            unsafe {
+                ptx_registers!(
+                    concat!("ld.shared.", $width, ".f32"), " {{{v*}}}, [{from}];",
+                    array v = [$count] out(reg32) values,
+                    from = in(reg32) self.address,
+                    options(nostack),
+                );
+            }
+            values
         }
-        [a, b, c, d]
-    }
+    };
+}
+
+impl SharedPtr<f32> {
+    load!(load_x2, 2, "v2");
+    load!(load_x4, 4, "v4");
 }
 
 impl<T, const N: usize> SharedPtr<[T; N]> {

@@ -42,8 +42,8 @@ use core::array;
 use super::Problem;
 use super::epilogue::Factor;
 use super::hopper::{
-    self, CLUSTER, CONSUMERS, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M, Tiles,
-    WARPGROUP, Walk,
+    self, CLUSTER, CONSUMERS, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M,
+    Tiles, WARPGROUP, Walk,
 };
 use super::mma::{self, Place, Shared, Sums};
 
@@ -195,9 +195,8 @@ impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
             let (place, chunk) = (lane / 32 * 16 + lane % 16, lane % 32 / 16);
             let rows_at = |stage: u32| -> [u32; 16] {
                 let from = memory.a(stage).add(consumer * PANEL_BYTES + place * STAGE_BYTES);
-                let [a, b, c, d] = array::from_fn(|i| {
-                    matrix::load_x4(from.add((2 * i as u32 + chunk ^ place % 8) * 16))
-                });
+                let [a, b, c, d] =
+                    array::from_fn(|i| matrix::load_x4(from.add((2 * i as u32 + chunk ^ place % 8) * 16)));
                 concat([a, b, c, d])
             };
             memory.full(at.stage).wait_parity(at.parity);
