@@ -272,6 +272,8 @@ impl Operator for Sgemm {
             Case::boundary(&INFO, f32, dims(128, 128, 17)),
             Case::boundary(&INFO, f32, dims(1, 300, 30)),
             Case::boundary(&INFO, f32, dims(300, 1, 30)),
+            // More stages of the Hopper path than a block has at a time.
+            Case::boundary(&INFO, f32, dims(20, 24, 300)),
             // More than a strip of the ladder's first step in shared memory.
             Case::boundary(&INFO, f32, dims(20, 17, 376)),
         ]

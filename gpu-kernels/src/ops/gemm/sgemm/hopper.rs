@@ -4,25 +4,24 @@
 //! As [`sgemm`](super::sgemm), rows of `a` and `b` at multiples of 16 bytes. TMA reads what lies outside of them as zeros.
 //!
 //! # Mapping
-//! A block of 128 threads computes a 128 × 128 tile of C in stages of 32 along k, which its first thread has TMA fill, one and a half ahead. A thread owns
+//! A block of 128 threads computes a 128 × 128 tile of C in stages of 32 along k, which its first thread has TMA fill, two ahead. A thread owns
 //! 8 × 16 results: eight rows, 8 apart, and four times four columns, 16 apart. Two blocks fit a multiprocessor.
 //!
 //! # Shared memory
-//! 3 stages × (128 × 32 + 32 × 128) × 4 B, and their barriers. A lies as it does in memory, rows along k, of which a thread loads two elements at a time.
-//! Its rows of 128 bytes are swizzled: what eight of them have of one k lies in different banks.
+//! 3 stages × (128 × 32 + 32 × 128) × 4 B, and their barriers. A lies as it does in memory, rows along k, of which a thread loads four elements at a time.
+//! Its rows of 128 bytes are swizzled: what eight of them have of the same k lies in all the banks.
 //!
 //! # Cost
-//! A multiply-add reads three registers, and there are two banks of them, of the even and of the odd, which give one each a cycle: only with a factor that is kept from the one
-//! before, and the sum in the other bank than the second factor, does it take one cycle. ptxas keeps a factor over a row of 16 columns, and
-//! back over the next, and lays out sums so, if it is given little at a time and nothing else to lay them out for: hence two k a turn
-//! and no vectors of sums in the epilogue.
+//! Of the instructions 94% are multiply-adds. One reads three registers, of which there are two banks, the even and the odd, that give one each a cycle: it takes
+//! one cycle only with a factor kept from the one before, and its sum in the other bank than its other factor. ptxas, which decides on that, does best
+//! with a row's even columns before its odd ones, and with nothing else to lay sums out for: hence no vectors in the epilogue.
 
 use core::array;
 
 use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::{fence, kernel, math, shared_field, thread, tma, warp};
+use cuda_std::{kernel, math, shared_field, thread, tma, warp};
 
 use super::{BLOCK_M, BLOCK_N, THREADS, place};
 
@@ -32,10 +31,9 @@ const STAGES: u32 = 3;
 const STAGE_BYTES: u32 = 4 * DEPTH * (BLOCK_M + BLOCK_N);
 const WARPS: u32 = THREADS / 32;
 
-/// Elements along k that are multiplied a turn.
-const PAIR: u32 = 2;
-const PAIR_BYTES: u32 = 4 * PAIR;
-const ROW_BYTES: u32 = 4 * DEPTH;
+/// Elements of a row of A that are loaded at a time, and those of a stage.
+const QUAD: u32 = 4;
+const QUADS: u32 = DEPTH / QUAD;
 /// From a thread's row to its next, and from four columns to the next four.
 const DOWN: u32 = 8;
 const ACROSS: u32 = 16;
@@ -74,41 +72,65 @@ pub unsafe fn sgemm_hopper(a: &TensorMap, b: &TensorMap, c: *mut f32, m: u32, n:
             full.at(stage).init(1);
             empty.at(stage).init(WARPS);
         }
-        fence::mbarrier_init();
+    }
+    thread::sync_threads();
+    if tid == 0 {
         for stage in 0..steps.min(STAGES) {
             fill(stage, stage);
         }
     }
-    thread::sync_threads();
 
     // Eight threads down and four across a warp; two warps down and two across the block.
     let warp = warp::warp_id_uniform();
     let down = warp / 2 * 64 + lane % 8;
     let across = warp % 2 * 64 + lane / 8 * 4;
-    // The first of the thread's elements in a stage, of A by the swizzle: the offset of others along k is an exclusive or.
-    let first_a = |stage: u32| tiles_a.at(stage).at(down * DEPTH + lane % 8 * 4);
-    let first_b = |stage: u32| tiles_b.at(stage).at(across);
-    let row = |from: SharedPtr<f32>, i: usize| from.add(i as u32 * DOWN * DEPTH).load_x2();
+    let rows_of = |stage: u32| tiles_a.at(stage).at(down * DEPTH);
+    let columns_of = |stage: u32| tiles_b.at(stage).at(across);
+    let row = |from: SharedPtr<f32>, i: u32| from.add(i * DOWN * DEPTH).load_x4();
     let columns_at =
         |from: SharedPtr<f32>| -> [[f32; 4]; 4] { array::from_fn(|j| from.add(j as u32 * ACROSS).load_x4()) };
 
     let mut sums = [[[0.0f32; 4]; 4]; 8];
-    let (mut stage, mut parity, mut offset) = (0, 0, 0);
     full.at(0).wait_parity(0);
-    let (mut from_a, mut from_b) = (first_a(0), first_b(0));
-    let mut rows: [[f32; PAIR as usize]; 8] = array::from_fn(|i| row(from_a, i));
+    let (mut stage, mut parity) = (0, 0);
+    let (mut from_a, mut from_b) = (rows_of(0), columns_of(0));
+    // Four k of the thread's rows and one of its columns; the next are loaded meanwhile.
+    let mut rows: [[f32; QUAD as usize]; 8] = array::from_fn(|i| row(from_a.add(lane % 8 * QUAD), i as u32));
     let mut columns = columns_at(from_b);
-    let pairs = k.div_ceil(PAIR);
+    macro_rules! multiply {
+        ($next_a:expr, $next_b:expr) => {{
+            let (next_a, next_b) = ($next_a, $next_b);
+            let mut next_rows = rows;
+            for e in 0..4 {
+                let next_columns = columns_at(if e < 3 { from_b.add((e as u32 + 1) * BLOCK_N) } else { next_b });
+                for i in 0..8 {
+                    for turn in 0..16 {
+                        let j = turn % 8 * 2 + turn / 8;
+                        let sum = &mut sums[i][j / 4][j % 4];
+                        *sum = math::fma(rows[i][e], columns[j / 4][j % 4], *sum);
+                    }
+                    if e == 1 {
+                        next_rows[i] = row(next_a, i as u32);
+                    }
+                }
+                columns = next_columns;
+            }
+            rows = next_rows;
+            from_b = next_b;
+        }};
+    }
+    let pairs = k.div_ceil(2 * QUAD);
     for pair in 0..pairs {
-        // Where the next two k are, which are loaded as registers become free.
-        offset = (offset + PAIR_BYTES) % ROW_BYTES;
-        let mut next_b = from_b.add(PAIR * BLOCK_N);
-        if offset % (ROW_BYTES / 2) == 0 {
-            let step = pair / (DEPTH / PAIR);
-            let previous = if stage == 0 { STAGES - 1 } else { stage - 1 };
+        let quad = 2 * pair % QUADS;
+        multiply!(from_a.add((quad + 1 ^ lane % 8) * QUAD), from_b.add(QUAD * BLOCK_N));
+        let next = (quad + 2) % QUADS;
+        let mut next_b = from_b.add(QUAD * BLOCK_N);
+        if pair % 2 == 1 {
+            let step = 2 * pair / QUADS;
             let refills = step != 0 && step - 1 + STAGES < steps;
-            if offset != 0 {
-                // In the middle of a stage all warps have left the one before, or soon will.
+            let previous = if stage == 0 { STAGES - 1 } else { stage - 1 };
+            if next != 0 {
+                // In the middle of a stage a warp has done with the one before,
                 if refills {
                     warp::sync(!0);
                     if lane == 0 {
@@ -116,43 +138,28 @@ pub unsafe fn sgemm_hopper(a: &TensorMap, b: &TensorMap, c: *mut f32, m: u32, n:
                     }
                 }
             } else {
+                // and at its end all have, or soon will.
                 if refills && tid == 0 {
                     empty.at(previous).wait_parity(parity ^ u32::from(stage == 0));
                     fill(previous, step - 1 + STAGES);
                 }
-                // Behind the last two there are none: some are read again.
+                // Behind the last there is nothing: some are read again.
                 if pair + 1 < pairs {
                     stage = if stage + 1 == STAGES { 0 } else { stage + 1 };
                     parity ^= u32::from(stage == 0);
                     full.at(stage).wait_parity(parity);
                 }
-                from_a = first_a(stage);
-                next_b = first_b(stage);
+                from_a = rows_of(stage);
+                next_b = columns_of(stage);
             }
         }
-        let next_a = SharedPtr::from_addr(from_a.addr() ^ offset);
-        for e in 0..PAIR as usize {
-            let is_last = e + 1 == PAIR as usize;
-            let ahead = columns_at(if is_last { next_b } else { from_b.add(BLOCK_N) });
-            for i in 0..8 {
-                for turn in 0..16 {
-                    let j = if i % 2 == 0 { turn } else { 15 - turn };
-                    let sum = &mut sums[i][j / 4][j % 4];
-                    *sum = math::fma(rows[i][e], columns[j / 4][j % 4], *sum);
-                }
-                if is_last {
-                    rows[i] = row(next_a, i);
-                }
-            }
-            columns = ahead;
-        }
-        from_b = next_b;
+        multiply!(from_a.add((next ^ lane % 8) * QUAD), next_b);
     }
 
     for i in 0..8 {
         let row = row0 + down + i as u32 * DOWN;
         for j in 0..16 {
-            let column = column0 + across + (j as u32 / 4) * ACROSS + j as u32 % 4;
+            let column = column0 + across + j as u32 / 4 * ACROSS + j as u32 % 4;
             if row < m && column < n {
                 *c.add((u64::from(row) * ldc + u64::from(column)) as usize) = sums[i][j / 4][j % 4];
             }
