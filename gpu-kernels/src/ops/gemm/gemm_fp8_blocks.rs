@@ -8,22 +8,22 @@
 //! [`quantize_fp8_1x128`](crate::ops::quant::quantize_fp8_1x128) and [`quantize_fp8_128x128`](crate::ops::quant::quantize_fp8_128x128) write them.
 //!
 //! # Mapping
-//! Hopper: a stage is a group. Each of two consumer warpgroups multiplies 64 × 128 of it from nothing and adds the result times its scales to
-//! sums in registers: 64 FMAs a thread, while the tensor cores work for the other warpgroup. Tiles have 128 columns so that both sets of 64
-//! registers fit, and so that a tile has one scale of B a group. Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other
-//! stage.
+//! Hopper: a stage is a group of 128 rows and 256 columns. Each of two consumer warpgroups multiplies 64 of the rows by one half of the columns after the
+//! other, from nothing, and adds the result times its scales to sums in registers: 64 FMAs a thread and half, while the tensor cores work for the
+//! other warpgroup. Halves of 128 columns have one scale of B a group, and their sums of a group fit into registers beside all 128 of a tile. Elsewhere the sums of
+//! [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other stage.
 //!
 //! # Shared memory
-//! Hopper: 6 stages × (128 + 128) × 128 bytes + 4 × 8 KiB for the epilogue + barriers. Elsewhere as [`gemm`](super::gemm).
+//! Hopper: 4 stages × (128 + 256) × 128 bytes + 4 × 8 KiB for the epilogue + barriers. Elsewhere as [`gemm`](super::gemm).
 //!
 //! # Numerics
 //! What the tensor core loses when it aligns addends is lost within a group only: groups are added in f32. Sums are rounded once to the type of C.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 64 of a warp scheduler's 256 slots a group. The tensor cores are busy two thirds of the time:
-//! for a warpgroup a group is a chain of some 710 cycles, of which they work 256, and two warpgroups do not fill the rest. Halves of 64 columns in
-//! turn, which leave the tensor cores never without work, run at the same rate: they read A twice, and with what TMA writes shared memory then moves
-//! 96 KiB a group, 750 cycles where the products take 512. As it is it moves 80 KiB, 640 cycles: only wider tiles would ask for less.
+//! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 256 of a warp scheduler's 1024 slots a group. Shared memory moves 144 KiB a group, 1150 cycles where
+//! the products take 1024; tiles of 128 columns, for which it is 1280, take a tenth longer. It is not what counts now: with A in registers, for 1024 cycles, tiles
+//! take 2% longer, and with warpgroups that issue in turns 2% too. What the tensor cores wait for is a half's chain of product, wait and FMAs, although ptxas moves
+//! a quarter of these under the next product.
 //!
 //! # Limits
 //! As [`gemm_fp8`](super::gemm_fp8).

@@ -91,28 +91,16 @@ unsafe fn copy(from: *const u16, to: *mut u16, of: Lines, index: u64) {
     let (line, span) = (index / spans, index % spans);
     let (from, to) = (from.add((line * of.from) as usize), to.add((line * of.to) as usize));
     let off = (from as usize / 2 % LANES as usize) as i64;
-    let lane = warp::lane_id();
-    let first = (span * SPAN) as i64 + i64::from(lane * LANES);
+    let first = (span * SPAN) as i64 + i64::from(warp::lane_id() * LANES);
     let at = |i: usize| first + i as i64 * i64::from(32 * LANES);
-    let low: [_; PACKS as usize] = array::from_fn(|i| pack(from, of.length as i64, at(i) - off));
-    let mut high = low;
-    if off != 0 {
-        // What is behind a lane's pack the next lane has, and behind the last lane's the first, of the packs behind; none has it behind the last.
-        let is_last = lane == 31;
-        let behind = if is_last {
-            pack(from, of.length as i64, at(PACKS as usize - 1) - off + i64::from(LANES))
-        } else {
-            [0; 4]
-        };
-        high = array::from_fn(|i| {
-            let next = if lane == 0 { low[(i + 1).min(PACKS as usize - 1)] } else { low[i] };
-            let next = next.map(|word| warp::shuffle_idx(word, (lane + 1) % 32));
-            if is_last && i + 1 == PACKS as usize { behind } else { next }
-        });
-    }
+    let packs: [_; PACKS as usize] = array::from_fn(|i| {
+        let low = pack(from, of.length as i64, at(i) - off);
+        let high = if off == 0 { [0; 4] } else { pack(from, of.length as i64, at(i) - off + i64::from(LANES)) };
+        [low, high]
+    });
     for i in 0..PACKS as usize {
         if at(i) < of.length as i64 {
-            Pack(shifted([low[i], high[i]], off as u32)).store(to.add(at(i) as usize).cast());
+            Pack(shifted(packs[i], off as u32)).store(to.add(at(i) as usize).cast());
         }
     }
 }
@@ -123,16 +111,13 @@ unsafe fn pack(line: *const u16, length: i64, at: i64) -> [u32; 4] {
     if at >= 0 && at + i64::from(LANES) <= length {
         return Pack::<u32, 4>::load(line.wrapping_offset(at as isize).cast()).0;
     }
-    if at >= length {
-        return [0; 4];
-    }
-    // In place of one outside, another of the line is read: no branch keeps these loads from being under way together.
-    let elements: [_; LANES as usize] = array::from_fn(|i| {
-        let at = at + i as i64;
-        let read = *line.wrapping_offset(at.min(length - 1).max(0) as isize);
-        if (0..length).contains(&at) { u32::from(read) } else { 0 }
-    });
-    array::from_fn(|word| elements[2 * word] | elements[2 * word + 1] << 16)
+    array::from_fn(|word| {
+        let [low, high] = [0, 1].map(|half| {
+            let at = at + 2 * word as i64 + half;
+            if 0 <= at && at < length { u32::from(*line.wrapping_offset(at as isize)) } else { 0 }
+        });
+        low | high << 16
+    })
 }
 
 /// Eight of sixteen elements, from `off` on.

@@ -14,7 +14,7 @@ use super::super::Problem;
 use super::super::epilogue::{Epilogue, Four, Sum};
 use super::{SLAB_BYTES, STORE_M, Tile, WARPGROUP, slab_columns};
 
-/// How results leave, as the host chooses.
+/// How results leave, as the host chooses: by ordinary stores.
 pub const DIRECT: u32 = 0;
 /// By TMA, which needs β = 0 and rows of C at multiples of 16 bytes that hold whole units of 16 bytes.
 pub const TILES: u32 = 1;
@@ -257,7 +257,9 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         let Output { c, problem: Problem { c: [c_product, ldc], m, n, .. }, .. } = *self.output;
         let c = c.wrapping_add((u64::from(self.product) * c_product) as usize);
         let (width, chunk) = (slab_columns::<C>(), 16 / size_of::<C>() as u32);
-        let (warp, lane) = (self.lane / 32, self.lane % 32);
+        // What follows from the lane is computed here: nothing could keep it while tiles are multiplied.
+        let Pack([lane, ..]) = Pack([self.lane, 0, 0, 0]).forget();
+        let (warp, lane) = (lane / 32, lane % 32);
         let mut first = warp * 16;
         while first < warp * 16 + 16 {
             let mut part = 0;
