@@ -195,7 +195,7 @@ impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
             let rows_at = |stage: u32| -> [u32; 16] {
                 let from = memory.a(stage).add(consumer * PANEL_BYTES + place * STAGE_BYTES);
                 let [a, b, c, d] =
-                    array::from_fn(|i| matrix::load_x4(from.add((2 * i as u32 + chunk ^ place % 8) * 16)));
+                    array::from_fn(|i| matrix::load_x4(from.add(((2 * i as u32 + chunk) ^ (place % 8)) * 16)));
                 concat([a, b, c, d])
             };
             memory.full(at.stage).wait_parity(at.parity);

@@ -122,7 +122,7 @@ pub unsafe fn sgemm_hopper(a: &TensorMap, b: &TensorMap, c: *mut f32, m: u32, n:
     let pairs = k.div_ceil(2 * QUAD);
     for pair in 0..pairs {
         let quad = 2 * pair % QUADS;
-        multiply!(from_a.add((quad + 1 ^ lane % 8) * QUAD), from_b.add(QUAD * BLOCK_N));
+        multiply!(from_a.add(((quad + 1) ^ (lane % 8)) * QUAD), from_b.add(QUAD * BLOCK_N));
         let next = (quad + 2) % QUADS;
         let mut next_b = from_b.add(QUAD * BLOCK_N);
         if pair % 2 == 1 {
@@ -153,7 +153,7 @@ pub unsafe fn sgemm_hopper(a: &TensorMap, b: &TensorMap, c: *mut f32, m: u32, n:
                 next_b = columns_of(stage);
             }
         }
-        multiply!(from_a.add((next ^ lane % 8) * QUAD), next_b);
+        multiply!(from_a.add((next ^ (lane % 8)) * QUAD), next_b);
     }
 
     for i in 0..8 {

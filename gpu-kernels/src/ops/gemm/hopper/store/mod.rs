@@ -267,7 +267,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 let column = part * 32 + lane;
                 let values: [C; ROWS] = array::from_fn(|i| {
                     let row = first + i as u32;
-                    buffer.add(row * width + (column / chunk ^ row % 8) * chunk + column % chunk).read()
+                    buffer.add(row * width + ((column / chunk) ^ (row % 8)) * chunk + column % chunk).read()
                 });
                 let (row, column) = (self.m0 + first, self.n0 + columns + column);
                 let to = c.wrapping_add((u64::from(row) * ldc + u64::from(column)) as usize);
