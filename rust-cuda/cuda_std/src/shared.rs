@@ -175,7 +175,6 @@ macro_rules! load {
 }
 
 impl SharedPtr<f32> {
-    load!(load_x2, 2, "v2");
     load!(load_x4, 4, "v4");
 }
 
