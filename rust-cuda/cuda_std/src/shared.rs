@@ -21,6 +21,8 @@
 
 use core::marker::PhantomData;
 
+use cuda_std_macros::ptx_registers;
+
 #[cfg(target_arch = "nvptx64")]
 unsafe extern "C" {
     // Provided by cuda_builder's prelude.
@@ -146,6 +148,34 @@ impl<T> SharedPtr<T> {
         // SAFETY: the caller's promise.
         unsafe { self.as_ptr().write(value) }
     }
+}
+
+macro_rules! load {
+    ($name:ident, $count:literal, $width:literal) => {
+        #[doc = concat!("Loads ", $count, " values at this place of the code: what a loop carries to its next turn, LLVM would load there.")]
+        #[doc = concat!("\n\nPTX `ld.shared.", $width, ".f32`.")]
+        ///
+        /// # Safety
+        /// As for [`read`](Self::read), of all of them, and the address is a multiple of their size.
+        #[inline(always)]
+        pub unsafe fn $name(self) -> [f32; $count] {
+            let mut values = [0.0; $count];
+            // SAFETY: the caller's promise.
+            unsafe {
+                ptx_registers!(
+                    concat!("ld.shared.", $width, ".f32"), " {{{v*}}}, [{from}];",
+                    array v = [$count] out(reg32) values,
+                    from = in(reg32) self.address,
+                    options(nostack),
+                );
+            }
+            values
+        }
+    };
+}
+
+impl SharedPtr<f32> {
+    load!(load_x4, 4, "v4");
 }
 
 impl<T, const N: usize> SharedPtr<[T; N]> {

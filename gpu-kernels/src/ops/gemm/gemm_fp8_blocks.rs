@@ -8,22 +8,21 @@
 //! [`quantize_fp8_1x128`](crate::ops::quant::quantize_fp8_1x128) and [`quantize_fp8_128x128`](crate::ops::quant::quantize_fp8_128x128) write them.
 //!
 //! # Mapping
-//! Hopper: a stage is a group. Each of two consumer warpgroups multiplies 64 × 128 of it from nothing and adds the result times its scales to
-//! sums in registers: 64 FMAs a thread, while the tensor cores work for the other warpgroup. Tiles have 128 columns so that both sets of 64
-//! registers fit, and so that a tile has one scale of B a group. Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other
-//! stage.
+//! Hopper: a stage is a group of 128 rows and 256 columns. Each of two consumer warpgroups loads 64 of the rows into registers, multiplies them by one half of the
+//! columns after the other, from nothing, and adds the result times its scales to sums in registers: 64 FMAs a thread and half, while the tensor cores work for the
+//! other warpgroup. Halves of 128 columns have one scale of B a group, and their sums of a group fit into registers beside all 128 of a tile. Elsewhere the sums of
+//! [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other stage.
 //!
 //! # Shared memory
-//! Hopper: 6 stages × (128 + 128) × 128 bytes + 4 × 8 KiB for the epilogue + barriers. Elsewhere as [`gemm`](super::gemm).
+//! Hopper: 4 stages × (128 + 256) × 128 bytes + 4 × 8 KiB for the epilogue + barriers. Elsewhere as [`gemm`](super::gemm).
 //!
 //! # Numerics
 //! What the tensor core loses when it aligns addends is lost within a group only: groups are added in f32. Sums are rounded once to the type of C.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 64 of a warp scheduler's 256 slots a group. The tensor cores are busy two thirds of the time:
-//! for a warpgroup a group is a chain of some 710 cycles, of which they work 256, and two warpgroups do not fill the rest. Halves of 64 columns in
-//! turn, which leave the tensor cores never without work, run at the same rate: they read A twice, and with what TMA writes shared memory then moves
-//! 96 KiB a group, 750 cycles where the products take 512. As it is it moves 80 KiB, 640 cycles: only wider tiles would ask for less.
+//! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 256 of a warp scheduler's 1024 slots a group. Shared memory moves 128 KiB a group in the 1024 cycles that
+//! the products take; with A from there and tiles of 128 columns it was 160, and a product took 7% longer. What the tensor cores now wait for is a half's chain of
+//! product, wait and FMAs.
 //!
 //! # Limits
 //! As [`gemm_fp8`](super::gemm_fp8).
@@ -33,23 +32,29 @@
 
 use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
-use cuda_std::{f8e4m3, kernel, math, thread, wgmma};
+use cuda_std::vector::Pack;
+use cuda_std::wgmma::{self, Descriptor, Registers};
+use cuda_std::{f8e4m3, kernel, math, matrix, thread};
+
+use core::array;
 
 use super::Problem;
 use super::epilogue::Factor;
 use super::hopper::{
-    self, CLUSTER, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M, Tiles,
-    WARPGROUP, Walk,
+    self, CLUSTER, CONSUMERS, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M,
+    Tiles, WARPGROUP, Walk,
 };
 use super::mma::{self, Place, Shared, Sums};
 
 /// Elements along k that share a scale, and rows of B.
 pub const GROUP: u32 = 128;
 /// Columns of C a block computes on Hopper.
-pub const BLOCK_N: u32 = GROUP;
+pub const BLOCK_N: u32 = HALVES as u32 * GROUP;
 
+/// Groups of columns of a tile.
+const HALVES: usize = 2;
 const B_BYTES: usize = (BLOCK_N * STAGE_BYTES) as usize;
-const STAGES: usize = 6;
+const STAGES: usize = 4;
 
 /// The scales of a tile's rows and columns.
 #[derive(Clone, Copy)]
@@ -123,7 +128,7 @@ pub type Stages = hopper::Shared<B_BYTES, STAGES>;
 /// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), boxes having 128 elements of k and those of B 64 rows; the scales are valid for every
 /// block.
 #[kernel(
-    dtypes(C: float), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Stages, arch = "sm_90a", no_spills
+    dtypes(C: float), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Stages, arch = "sm_90a"
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn gemm_fp8_blocks_hopper<C: Element>(
@@ -139,11 +144,12 @@ pub unsafe fn gemm_fp8_blocks_hopper<C: Element>(
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
     let tiles = Tiles::of(&of.problem, BLOCK_N);
     let consumers = Scaled { a_scales, b_scales };
-    hopper::split::<Floats8<f8e4m3>, C, Factor, _, B_BYTES, STAGES>(of, Factor::ONE, tiles, consumers);
+    hopper::split::<Floats8<f8e4m3>, C, Factor, _, _, B_BYTES, STAGES>(of, Factor::ONE, tiles, consumers);
 }
 
-/// A thread's sums of a consumer's part of a tile.
+/// A thread's sums of a consumer's part of a tile, and of half of it.
 type PartSums = [f32; (BLOCK_N / 2) as usize];
+type HalfSums = [f32; (GROUP / 2) as usize];
 
 /// Consumers that multiply the stages of every tile of this cluster, scale each, and store C.
 struct Scaled {
@@ -152,6 +158,9 @@ struct Scaled {
 }
 
 impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
+    // Each warp reads rows of A.
+    const RELEASES: u32 = CONSUMERS * WARPGROUP / 32;
+
     #[inline(always)]
     unsafe fn consume<W: Walk>(
         self,
@@ -164,41 +173,90 @@ impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
         let problem = &output.problem;
         let groups = problem.k.div_ceil(GROUP);
         let mut at = Cursor::default();
-        let mut group_sums: PartSums = [0.0; _];
         while tiles.find() {
+            let mut group_sums: HalfSums = [0.0; _];
             let tile = tiles.tile();
             let m0 = tile.row + consumer * STORE_M;
             let row = m0 + lane / 32 * 16 + lane % 32 / 4;
             let scales = Scales::new(self.a_scales, self.b_scales, problem, tile.column);
             let rows = [scales.row(row), scales.row(row + 8)];
+            // The second half may lie outside of B.
+            let right = if tile.column + GROUP < problem.n { groups } else { 0 };
+            let columns = [scales.b, scales.b.add(right as usize)];
             let mut sums: PartSums = [0.0; _];
             // Scales are read a group ahead: nobody waits for them.
-            let of_group = |group: u32| rows.map(|row| *row.add(group as usize) * *scales.b.add(group as usize));
+            let of_group = |group: u32| {
+                let rows = rows.map(|row| *row.add(group as usize));
+                columns.map(|column| rows.map(|row| row * *column.add(group as usize)))
+            };
             let mut factors = of_group(0);
+            // A lane points at a row, or at the bytes to the right of it.
+            let (place, chunk) = (lane / 32 * 16 + lane % 16, lane % 32 / 16);
+            let rows_at = |stage: u32| -> [u32; 16] {
+                let from = memory.a(stage).add(consumer * PANEL_BYTES + place * STAGE_BYTES);
+                let [a, b, c, d] =
+                    array::from_fn(|i| matrix::load_x4(from.add(((2 * i as u32 + chunk) ^ (place % 8)) * 16)));
+                concat([a, b, c, d])
+            };
+            memory.full(at.stage).wait_parity(at.parity);
+            let mut a = rows_at(at.stage);
             for group in 0..groups {
-                memory.full(at.stage).wait_parity(at.parity);
-                let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
                 let b = hopper::descriptors(memory.b(at.stage), false);
-                wgmma::fence_for(&mut group_sums);
-                wgmma::m64n128k32_e4m3(&mut group_sums, a[0], b[0], false);
-                wgmma::m64n128k32_e4m3(&mut group_sums, a[1], b[1], true);
-                wgmma::m64n128k32_e4m3(&mut group_sums, a[2], b[2], true);
-                wgmma::m64n128k32_e4m3(&mut group_sums, a[3], b[3], true);
-                wgmma::commit();
+                self::multiply(&mut group_sums, a, b);
                 let next = of_group((group + 1).min(groups - 1));
                 wgmma::wait_for::<0>(&mut group_sums);
-                memory.release(at.stage, lane);
+                scale(&mut sums, &group_sums, factors[0], 0);
+                // Here and not under the next products, for which there are no other registers.
+                sums.pin();
+                let stage = at.stage;
                 at.advance(STAGES);
-                let mut i = 0;
-                while i < sums.len() {
-                    sums[i] = math::fma(group_sums[i], factors[i / 2 % 2], sums[i]);
-                    i += 1;
+                if group + 1 < groups {
+                    memory.full(at.stage).wait_parity(at.parity);
                 }
+                let b = hopper::descriptors(memory.b(stage).add(GROUP * STAGE_BYTES), false);
+                self::multiply(&mut group_sums, a, b);
+                wgmma::wait_for::<0>(&mut group_sums);
+                a.pin();
+                memory.release(stage, lane % 32);
+                if group + 1 < groups {
+                    a = rows_at(at.stage);
+                }
+                scale(&mut sums, &group_sums, factors[1], 1);
                 factors = next;
             }
-            output.part(lane, consumer, tile).store(&mut sums);
+            // Where it stores is computed now: there are no registers that could keep it meanwhile.
+            let Pack([hidden, ..]) = Pack([lane, 0, 0, 0]).forget();
+            output.part(hidden, consumer, tile).store(&mut sums);
             tiles.advance();
         }
         output.finish(lane);
     }
+}
+
+/// Starts the product of a consumer's rows and half of a tile's columns.
+#[inline(always)]
+unsafe fn multiply(sums: &mut HalfSums, mut a: [u32; 16], b: [Descriptor; 4]) {
+    a.pin();
+    wgmma::fence_for(sums);
+    wgmma::m64n128k32_e4m3_a_registers(sums, [a[0], a[1], a[2], a[3]], b[0], false);
+    wgmma::m64n128k32_e4m3_a_registers(sums, [a[4], a[5], a[6], a[7]], b[1], true);
+    wgmma::m64n128k32_e4m3_a_registers(sums, [a[8], a[9], a[10], a[11]], b[2], true);
+    wgmma::m64n128k32_e4m3_a_registers(sums, [a[12], a[13], a[14], a[15]], b[3], true);
+    wgmma::commit();
+}
+
+/// Adds a group's sums times the scales of their rows.
+#[inline(always)]
+fn scale(sums: &mut PartSums, of_group: &HalfSums, rows: [f32; 2], half: usize) {
+    let mut i = 0;
+    while i < of_group.len() {
+        let sum = &mut sums[half * of_group.len() + i];
+        *sum = math::fma(of_group[i], rows[i / 2 % 2], *sum);
+        i += 1;
+    }
+}
+
+#[inline(always)]
+fn concat(parts: [[u32; 4]; 4]) -> [u32; 16] {
+    array::from_fn(|i| parts[i / 4][i % 4])
 }

@@ -241,7 +241,7 @@ pub unsafe fn gemm_mxfp8_hopper<Q: Float8, C: Element>(
         b: Scales::new(b_scales, problem.n, problem.k),
         of: PhantomData::<Q>,
     };
-    hopper::split::<Floats8<Q>, C, Factor, _, B_BYTES, STAGES>(of, Factor::ONE, tiles, consumers);
+    hopper::split::<Floats8<Q>, C, Factor, _, _, B_BYTES, STAGES>(of, Factor::ONE, tiles, consumers);
 }
 
 /// A thread's sums of a consumer's part of a tile.

@@ -1,16 +1,20 @@
 //! Single-precision matrix product.
 
-use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
+use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel, TensorMap};
 use gpu_kernels::ops::gemm::sgemm as gk;
+use gpu_kernels::ops::gemm::sgemm::hopper;
 use gpu_kernels::ops::gemm::sgemm::ladder::{self, Sizes};
 
+use super::operand::{self, Lies, Major};
 use super::{note_work, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
+use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
+use crate::runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
 use crate::runtime::view::{View, ViewMut};
 
 /// C = A·B in f32: `a` is `[m, k]`, `b` is `[k, n]`, `c` is `[m, n]`, all row-major.
@@ -44,6 +48,29 @@ pub fn sgemm_into<'a>(
     c: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
     Problem::new(a.into(), b.into(), c.into())?.launch(stream)
+}
+
+/// The map of a matrix whose rows are `ld` elements apart, in boxes of so many rows and columns.
+fn map(
+    stream: &Stream,
+    matrix: &View<'_, f32>,
+    ld: u64,
+    [rows, columns]: [u32; 2],
+    swizzle: Swizzle,
+) -> Result<TensorMap> {
+    let [all_rows, all_columns] = [0, 1].map(|i| matrix.shape()[i] as u64);
+    // A single row has no next, but its distance must be valid.
+    let ld = if all_rows < 2 { all_columns.next_multiple_of(4) } else { ld };
+    stream.device().tensor_map(&TensorMapDesc {
+        address: matrix.ptr(stream)?.addr(),
+        dtype: DType::F32,
+        dims: &[all_columns, all_rows],
+        strides_bytes: &[4 * ld],
+        box_dims: &[columns, rows],
+        swizzle,
+        l2_promotion: L2Promotion::B256,
+        oob_fill: OobFill::Zero,
+    })
 }
 
 /// A product whose sizes fit together.
@@ -83,7 +110,31 @@ impl<'a> Problem<'a> {
         grid(&INFO, "c", tiles, 1)
     }
 
-    fn launch(mut self, stream: &Stream) -> Result<()> {
+    /// By what takes the operands, and is fastest.
+    fn launch(self, stream: &Stream) -> Result<()> {
+        let fits = |matrix: &View<'_, f32>| {
+            Lies::of(matrix.shape(), matrix.strides(), matrix.alignment(), size_of::<f32>()).fits_tma()
+                == Some(Major::K)
+        };
+        // B has rows along n.
+        match stream.device().supports_hopper() && self.sizes.k > 0 && fits(&self.a) && fits(&self.b) {
+            true => self.launch_hopper(stream),
+            false => self.launch_staged(stream),
+        }
+    }
+
+    fn launch_hopper(mut self, stream: &Stream) -> Result<()> {
+        let Some(grid) = self.grid(gk::BLOCK_M, gk::BLOCK_N)? else { return Ok(()) };
+        let Sizes { lda, ldb, ldc, m, n, k, .. } = self.sizes;
+        let a = map(stream, &self.a, lda, [gk::BLOCK_M, hopper::DEPTH], Swizzle::B128)?;
+        let b = map(stream, &self.b, ldb, [hopper::DEPTH, gk::BLOCK_N], Swizzle::None)?;
+        let c = self.c.ptr_mut(stream)?;
+        self.note_work();
+        // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably; k is not 0, or there were no map.
+        unsafe { stream.launch::<hopper::SgemmHopper>(grid, (a, b, c, m, n, k, ldc)) }
+    }
+
+    fn launch_staged(mut self, stream: &Stream) -> Result<()> {
         let Some(grid) = self.grid(gk::BLOCK_M, gk::BLOCK_N)? else { return Ok(()) };
         let Sizes { lda, ldb, ldc, m, n, k, .. } = self.sizes;
         let args = (self.a.ptr(stream)?, self.b.ptr(stream)?, self.c.ptr_mut(stream)?, m, n, k, lda, ldb, ldc);
@@ -140,6 +191,7 @@ static INFO: OpInfo = OpInfo {
     dtypes: &[DType::F32],
     kernels: &[
         gk::SGEMM,
+        hopper::SGEMM_HOPPER,
         ladder::v0_naive::SGEMM_NAIVE,
         ladder::v1_strips::SGEMM_STRIPS,
         ladder::v2_window::SGEMM_WINDOW,
@@ -152,6 +204,18 @@ static INFO: OpInfo = OpInfo {
         ladder::v9_double_buffered::SGEMM_DOUBLE_BUFFERED,
     ],
     variants: &[
+        Variant {
+            name: "hopper",
+            doc: "TMA, compute capability 9.0: what is picked where rows of a and b are at multiples of 16 bytes",
+            applies: fits_hopper,
+            launch: |stream, args, _| Problem::of(args)?.launch_hopper(stream),
+        },
+        Variant {
+            name: "staged",
+            doc: "through registers, any GPU: what is picked elsewhere",
+            applies: |_, _| true,
+            launch: |stream, args, _| Problem::of(args)?.launch_staged(stream),
+        },
         step!("v0", "a thread an element, uncoalesced", v0_naive::SgemmNaive),
         step!("v1", "coalesced, strips of A and B in shared memory", v1_strips::SgemmStrips),
         step!("v2", "a window of the strips that slides along k", v2_window::SgemmWindow),
@@ -164,6 +228,13 @@ static INFO: OpInfo = OpInfo {
         step!("v9", "double buffering", v9_double_buffered::SgemmDoubleBuffered),
     ],
 };
+
+/// Whether TMA takes the operands of the case.
+fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
+    let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else { return false };
+    let fits = |name, shape: [usize; 2]| operand::fits_tma(case, name, case.dtype, &shape, false) == Some(Major::K);
+    device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", [m, k]) && fits("b", [k, n])
+}
 
 /// Whether the first steps of the ladder get through the case in less than a second.
 fn in_time(case: &Case) -> bool {
@@ -201,6 +272,8 @@ impl Operator for Sgemm {
             Case::boundary(&INFO, f32, dims(128, 128, 17)),
             Case::boundary(&INFO, f32, dims(1, 300, 30)),
             Case::boundary(&INFO, f32, dims(300, 1, 30)),
+            // More stages of the Hopper path than a block has at a time.
+            Case::boundary(&INFO, f32, dims(20, 24, 300)),
             // More than a strip of the ladder's first step in shared memory.
             Case::boundary(&INFO, f32, dims(20, 17, 376)),
         ]

