@@ -26,6 +26,8 @@ mod operand;
 pub mod sgemm;
 mod weight_only;
 
+pub(crate) use weight_only::{Int8, Weight};
+
 use cuda_std::launch::Fields;
 
 /// What there is to compute. Distances are in elements.

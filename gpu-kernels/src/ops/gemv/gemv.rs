@@ -9,20 +9,21 @@
 //! multiples.
 //!
 //! # Mapping
-//! [`gemv`]: a block of 256 threads multiplies one row with one vector, four packs a thread in flight, or four rows with up to eight
-//! vectors, a pack of each row in flight. [`gemv_columns`]: a block takes a strip of 32 packs of columns and a part of the rows, a
-//! warp every eighth of these, eight packs a thread in flight; [`gemv_sum`] adds the parts. There are as many parts as fill the
-//! device.
+//! [`gemv`]: a block of 256 threads, or of short rows a team of 64 of them, multiplies one row with one vector, four packs a thread in flight. Up to
+//! eight vectors share a reading of four rows, of which a pack each is in flight, or of 16-bit elements of 16 rows, by tensor cores. [`gemv_columns`]: a
+//! block takes a strip of 32 packs of columns and a part of the rows, a warp every eighth of these, eight packs a thread in flight; [`gemv_sum`] adds the
+//! parts. There are as many parts as fill the device.
 //!
 //! # Shared memory
-//! [`gemv`]: a partial sum of each warp, 1 KiB. [`gemv_columns`]: the strip of each warp, 8 KiB.
+//! [`gemv`]: the partial sums of each warp, 4 KiB. [`gemv_columns`]: the strip of each warp, 8 KiB.
 //!
 //! # Numerics
-//! f32 products and sums in a fixed order, one rounding to the storage type: results are reproducible bit by bit.
+//! f32 products and sums in a fixed order, one rounding to the storage type: results are reproducible bit by bit. Tensor cores have exact
+//! products as well, and sums of f32's range and about its precision.
 //!
 //! # Cost
 //! The bytes of A once, 2 FLOPs an element and vector: bound by memory bandwidth. The vectors come from L1 and L2; with eight vectors
-//! four rows share each reading of them. The parts of [`gemv_columns`] are 8 bytes for each m and part.
+//! four rows, or 16, share each reading of them. The parts of [`gemv_columns`] are 8 bytes for each m and part.
 //!
 //! # Limits
 //! m below 2³², 2³¹ − 1 blocks, 65535 times eight vectors.
@@ -31,28 +32,29 @@
 //! Dongarra et al., "An extended set of FORTRAN basic linear algebra subprograms" (1988): GEMV.
 
 use cuda_std::float::Element;
-use cuda_std::{kernel, thread};
+use cuda_std::vector::Pack;
+use cuda_std::{bf16, f16, kernel, thread};
 
-pub use super::{BLOCK, Partials, STRIP, Strips, VECTORS, column_blocks, rows_per_block};
+pub use super::{BLOCK, Partials, SMALL_ROW, STRIP, Strips, VECTORS, column_blocks, rows_per_team, team};
 use super::{Columns, Rows};
 use crate::lanes;
 
-/// Row-major A times up to `B` vectors a block.
+/// Row-major A times up to `B` vectors a block, and a row by a small team or a block.
 ///
 /// # Safety
 /// `a` is valid for reads of `m` × `n`, `x` of `batch` × `n`, `y` for writes of `batch` × `m` elements at their strides; m is not 0, y of the
 /// grid covers `batch` by `B`; with `PACKED` all rows are at multiples of 16 bytes and 16-byte packs divide `n`.
 #[kernel(
     dtypes(T: float),
-    values(B: 1, 8, PACKED: false, true),
-    where(PACKED || B == 1),
+    values(B: 1, 8, SMALL: false, true, PACKED: false, true),
+    where((PACKED || B == 1) && (!SMALL || PACKED && B == 1)),
     block = BLOCK,
     min_blocks = if B == 1 { 4 } else { 2 },
     shared = Partials,
     no_spills
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn gemv<T: Element, const B: usize, const PACKED: bool>(
+pub unsafe fn gemv<T: Element, const B: usize, const SMALL: bool, const PACKED: bool>(
     a: *const T,
     x: *const T,
     y: *mut T,
@@ -65,11 +67,14 @@ pub unsafe fn gemv<T: Element, const B: usize, const PACKED: bool>(
 ) {
     let rows = Rows { a, x, scales: core::ptr::null(), y, m, n, batch, a_stride, x_stride, y_stride };
     match (B, if PACKED { lanes::<T>() } else { 1 }) {
-        (1, 1) => rows.multiply::<1, 1, 1, 4>(T::to_f32),
-        (1, 4) => rows.multiply::<4, 1, 1, 4>(T::to_f32),
-        (1, _) => rows.multiply::<8, 1, 1, 4>(T::to_f32),
-        (_, 4) => rows.multiply::<4, 8, 4, 1>(T::to_f32),
-        _ => rows.multiply::<8, 8, 4, 1>(T::to_f32),
+        (1, 1) => rows.multiply::<1, 1, 1, 4, SMALL>(Pack::to_f32),
+        (1, 4) => rows.multiply::<4, 1, 1, 4, SMALL>(Pack::to_f32),
+        (1, _) => rows.multiply::<8, 1, 1, 4, SMALL>(Pack::to_f32),
+        _ => match T::INDEX {
+            0 => rows.multiply::<4, 8, 4, 1, SMALL>(Pack::to_f32),
+            1 => rows.multiply_by_fragments::<f16, 8>(|Pack(pairs), _| pairs),
+            _ => rows.multiply_by_fragments::<bf16, 8>(|Pack(pairs), _| pairs),
+        },
     }
 }
 
@@ -102,11 +107,11 @@ pub unsafe fn gemv_columns<T: Element, const B: usize, const PACKED: bool>(
 ) {
     let columns = Columns { a, x, parts, m, n, batch, part, a_stride, x_stride };
     match (B, if PACKED { lanes::<T>() } else { 1 }) {
-        (1, 1) => columns.multiply::<1, 1>(T::to_f32),
-        (1, 4) => columns.multiply::<4, 1>(T::to_f32),
-        (1, _) => columns.multiply::<8, 1>(T::to_f32),
-        (_, 4) => columns.multiply::<4, 8>(T::to_f32),
-        _ => columns.multiply::<8, 8>(T::to_f32),
+        (1, 1) => columns.multiply::<1, 1>(Pack::to_f32),
+        (1, 4) => columns.multiply::<4, 1>(Pack::to_f32),
+        (1, _) => columns.multiply::<8, 1>(Pack::to_f32),
+        (_, 4) => columns.multiply::<4, 8>(Pack::to_f32),
+        _ => columns.multiply::<8, 8>(Pack::to_f32),
     }
 }
 

@@ -8,14 +8,14 @@
 //! integers, and as many elements of `x` where that is read by packs; 8 of columns that several vectors share.
 //!
 //! # Mapping
-//! As for [`gemv`](super::gemv): one row and one vector a block, four packs a thread in flight, or two rows and up to eight vectors;
-//! strips of columns and parts of the rows, which [`gemv_sum`](super::gemv::gemv_sum) adds and scales.
+//! As for [`gemv`](super::gemv): one row and one vector a block or a team of it, or up to eight vectors and two rows, of vectors of 16 bits 16 rows, by
+//! tensor cores, in which integers of 8 bits are exact; strips of columns and parts of the rows, which [`gemv_sum`](super::gemv::gemv_sum) adds and scales.
 //!
 //! # Shared memory
-//! [`gemv_int8`]: a partial sum of each warp, 1 KiB. [`gemv_int8_columns`]: the strip of each warp, 16 KiB.
+//! [`gemv_int8`]: the partial sums of each warp, 4 KiB. [`gemv_int8_columns`]: the strip of each warp, 16 KiB.
 //!
 //! # Numerics
-//! Integers are exact in f32; products, sums and the scale in f32 in a fixed order, one rounding to the storage type.
+//! Integers are exact in f32 and in 16 bits; products, sums and the scale in f32 in a fixed order, one rounding to the storage type.
 //!
 //! # Cost
 //! The bytes of A once, a quarter of those of f32: bound by memory bandwidth. Parts of columns as for [`gemv`](super::gemv).
@@ -26,27 +26,32 @@
 //! # Sources
 //! Dettmers, Lewis, Belkada and Zettlemoyer, "LLM.int8()" (arXiv:2208.07339), for scales of rows.
 
+use core::array;
+
 use cuda_std::float::Element;
-use cuda_std::kernel;
+use cuda_std::math::permute_bytes;
+use cuda_std::vector::Pack;
+use cuda_std::{bf16, f16, kernel};
 
 pub use super::column_pack;
 use super::{BLOCK, Columns, Partials, Rows, Strips};
+use crate::ops::gemm::{Int8, Weight};
 
-/// A times up to `B` vectors a block.
+/// A times up to `B` vectors a block, and a row by a small team or a block.
 ///
 /// # Safety
 /// As for [`gemv`](super::gemv::gemv), and `scales` is valid for reads of `m` values.
 #[kernel(
     dtypes(T: float),
-    values(B: 1, 8, PACKED: false, true),
-    where(PACKED || B == 1),
+    values(B: 1, 8, SMALL: false, true, PACKED: false, true),
+    where((PACKED || B == 1) && (!SMALL || PACKED && B == 1)),
     block = BLOCK,
     min_blocks = if B == 1 { 4 } else { 2 },
     shared = Partials,
     no_spills
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn gemv_int8<T: Element, const B: usize, const PACKED: bool>(
+pub unsafe fn gemv_int8<T: Element, const B: usize, const SMALL: bool, const PACKED: bool>(
     a: *const i8,
     scales: *const f32,
     x: *const T,
@@ -59,10 +64,15 @@ pub unsafe fn gemv_int8<T: Element, const B: usize, const PACKED: bool>(
     y_stride: u64,
 ) {
     let rows = Rows { a, x, scales, y, m, n, batch, a_stride, x_stride, y_stride };
-    match (B, PACKED) {
-        (1, false) => rows.multiply::<1, 1, 1, 4>(f32::from),
-        (1, true) => rows.multiply::<16, 1, 1, 4>(f32::from),
-        _ => rows.multiply::<16, 8, 2, 1>(f32::from),
+    match (B, SMALL, PACKED) {
+        (1, _, false) => rows.multiply::<1, 1, 1, 4, SMALL>(convert),
+        (1, false, true) => rows.multiply::<16, 1, 1, 4, SMALL>(convert),
+        (1, true, true) => rows.multiply::<16, 1, 1, 4, SMALL>(widen),
+        _ => match T::INDEX {
+            0 => rows.multiply::<16, 8, 2, 1, SMALL>(convert),
+            1 => rows.multiply_by_fragments::<f16, 16>(|Pack(words), part| Int8::widen::<f16>(words, part, 0)),
+            _ => rows.multiply_by_fragments::<bf16, 16>(|Pack(words), part| Int8::widen::<bf16>(words, part, 0)),
+        },
     }
 }
 
@@ -93,8 +103,27 @@ pub unsafe fn gemv_int8_columns<T: Element, const B: usize, const PACKED: bool>(
 ) {
     let columns = Columns { a, x, parts, m, n, batch, part, a_stride, x_stride };
     match (B, PACKED) {
-        (1, false) => columns.multiply::<1, 1>(f32::from),
-        (1, true) => columns.multiply::<{ column_pack(1, 1) }, 1>(f32::from),
-        _ => columns.multiply::<{ column_pack(8, 1) }, 8>(f32::from),
+        (1, false) => columns.multiply::<1, 1>(convert),
+        // By fours they would take a register more than there is.
+        (1, true) => columns.multiply::<{ column_pack(1, 1) }, 1>(convert),
+        _ => columns.multiply::<{ column_pack(8, 1) }, 8>(widen),
     }
+}
+
+/// Integers of a pack, in f32.
+#[inline(always)]
+fn convert<const N: usize>(pack: Pack<i8, N>) -> [f32; N] {
+    pack.0.map(f32::from)
+}
+
+/// [`convert`] by fours, which become the last bits of numbers from 2²³ on, for which a conversion takes four times as long.
+#[inline(always)]
+fn widen<const N: usize>(pack: Pack<i8, N>) -> [f32; N] {
+    const { assert!(N.is_multiple_of(4)) };
+    array::from_fn(|i| {
+        let bytes: [i8; 4] = array::from_fn(|byte| pack.0[i / 4 * 4 + byte]);
+        // 128 more, so that none is negative.
+        let word = u32::from_le_bytes(bytes.map(|byte| byte as u8)) ^ 0x8080_8080;
+        f32::from_bits(permute_bytes(word, 0x4b00_0000, 0x7440 + (i % 4) as u32)) - 8_388_736.0
+    })
 }

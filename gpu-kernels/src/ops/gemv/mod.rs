@@ -1,5 +1,6 @@
 //! Products of a matrix with a few vectors, bound by reading the matrix once.
 
+mod fragments;
 #[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
 pub mod gemv;
 pub mod gemv_int8;
@@ -17,18 +18,28 @@ const WARPS: u32 = BLOCK / 32;
 /// Most vectors that share one reading of the matrix.
 pub const VECTORS: usize = 8;
 
-/// Rows of elements of `bytes` bytes that a block takes: several where several vectors share them, as many as fit the registers.
-pub const fn rows_per_block(vectors: usize, bytes: usize) -> u32 {
-    match (vectors, bytes) {
-        (1, _) => 1,
-        (_, 1) => 2,
+/// Rows of elements of `bytes` bytes that a team of threads takes, of vectors of `x_bytes`: several where several vectors share them, those of a
+/// fragment or as many as fit the registers.
+pub const fn rows_per_team(vectors: usize, bytes: usize, x_bytes: usize) -> u32 {
+    match (vectors, bytes, x_bytes) {
+        (1, ..) => 1,
+        (_, _, 2) => fragments::ROWS,
+        (_, 1, _) => 2,
         _ => 4,
     }
 }
 
+/// Threads that share a row, of few packs if the team is `small`: each has several in flight.
+pub const fn team(small: bool) -> u32 {
+    if small { 64 } else { BLOCK }
+}
+
+/// The most packs of a row that a small team shares.
+pub const SMALL_ROW: usize = 512;
+
 /// Partial sums of a block: of each warp for each row and vector.
 #[repr(C)]
-pub struct Partials([[f32; 4 * VECTORS]; WARPS as usize]);
+pub struct Partials([[f32; fragments::ROWS as usize * VECTORS]; WARPS as usize]);
 
 /// A row-major matrix, the vectors it is multiplied with, and where the products go; strides are those of rows and of vectors.
 pub(crate) struct Rows<A, T> {
@@ -46,17 +57,20 @@ pub(crate) struct Rows<A, T> {
 }
 
 impl<A: Copy, T: Element> Rows<A, T> {
-    /// This block's rows times up to `B` vectors: `R` rows and `U` packs of `N` elements of each in flight.
+    /// The rows of this block's teams times up to `B` vectors: `R` rows a team and `U` packs of `N` elements of each in flight.
     ///
-    /// Thread t takes packs t, t + 256 and so on of every row. Sums are reproducible: each thread in order, then a butterfly over the
+    /// Thread t of a team takes packs t, t + team and so on of every row. Sums are reproducible: each thread in order, then a butterfly over the
     /// warp, then over the warps in order.
     #[inline(always)]
-    pub(crate) unsafe fn multiply<const N: usize, const B: usize, const R: usize, const U: usize>(
+    pub(crate) unsafe fn multiply<const N: usize, const B: usize, const R: usize, const U: usize, const SMALL: bool>(
         self,
-        widen: impl Fn(A) -> f32,
+        widen: impl Fn(Pack<A, N>) -> [f32; N],
     ) {
         let tid = thread::thread_idx_x();
-        let first_row = thread::block_idx_x() * R as u32;
+        let (teams, of_team) = (BLOCK / team(SMALL), team(SMALL) / 32);
+        let (number, rank) = (tid / team(SMALL), tid % team(SMALL));
+        let first_row_of = |team: u32| (thread::block_idx_x() * teams + team) * R as u32;
+        let first_row = first_row_of(number);
         let first_vector = thread::block_idx_y() * B as u32;
         let batch = self.batch - first_vector;
         let x = self.x.add((u64::from(first_vector) * self.x_stride) as usize);
@@ -67,15 +81,19 @@ impl<A: Copy, T: Element> Rows<A, T> {
         });
         let mut sums = [[0.0; B]; R];
         let packs = self.n / N as u64;
-        let mut first = u64::from(tid);
+        let mut first = u64::from(rank);
         // No load of the main loop has a condition, so that all are under way before the first is waited for.
-        while first + (U as u64 - 1) * u64::from(BLOCK) < packs {
-            self.step::<N, B, R, U>(rows, x, batch, first, &mut sums, &widen);
-            first += U as u64 * u64::from(BLOCK);
+        while first + (U as u64 - 1) * u64::from(team(SMALL)) < packs {
+            self.step::<N, B, R, U, SMALL, true>(rows, x, batch, [first, packs], &mut sums, &widen);
+            first += U as u64 * u64::from(team(SMALL));
         }
-        while first < packs {
-            self.step::<N, B, R, 1>(rows, x, batch, first, &mut sums, &widen);
-            first += u64::from(BLOCK);
+        // Of few packs those that are left are under way at once as well.
+        if SMALL && first < packs {
+            self.step::<N, B, R, U, SMALL, false>(rows, x, batch, [first, packs], &mut sums, &widen);
+        }
+        while !SMALL && first < packs {
+            self.step::<N, B, R, 1, SMALL, true>(rows, x, batch, [first, packs], &mut sums, &widen);
+            first += u64::from(team(SMALL));
         }
         let partials: SharedPtr<f32> = shared::dynamic();
         let slots = (R * B) as u32;
@@ -88,31 +106,46 @@ impl<A: Copy, T: Element> Rows<A, T> {
             }
         }
         thread::sync_threads();
-        let (r, b) = (tid / B as u32, tid % B as u32);
-        let row = first_row + r;
-        if tid < slots && row < self.m && b < batch {
-            let sum = (0..WARPS).fold(0.0, |sum, warp| sum + partials.add(warp * slots + tid).read());
+        let (team, slot) = (tid / slots, tid % slots);
+        let (r, b) = (slot / B as u32, slot % B as u32);
+        let row = first_row_of(team) + r;
+        if team < teams && row < self.m && b < batch {
+            let of_warp = |warp: u32| partials.add((team * of_team + warp) * slots + slot);
+            let sum = (0..of_team).fold(0.0, |sum, warp| sum + of_warp(warp).read());
             let scale = if self.scales.is_null() { 1.0 } else { *self.scales.add(row as usize) };
             let to = u64::from(first_vector + b) * self.y_stride + u64::from(row);
             *self.y.add(to as usize) = T::from_f32(sum * scale);
         }
     }
 
-    /// Adds the products of `U` packs of every row, 256 apart, from pack `first` on.
+    /// Adds the products of `U` packs of every row, a team apart, from pack `first` on; unless `WHOLE`, of those of them that are below the end.
     #[inline(always)]
-    unsafe fn step<const N: usize, const B: usize, const R: usize, const U: usize>(
+    unsafe fn step<
+        const N: usize,
+        const B: usize,
+        const R: usize,
+        const U: usize,
+        const SMALL: bool,
+        const WHOLE: bool,
+    >(
         &self,
         rows: [*const A; R],
         x: *const T,
         batch: u32,
-        first: u64,
+        [first, end]: [u64; 2],
         sums: &mut [[f32; B]; R],
-        widen: &impl Fn(A) -> f32,
+        widen: &impl Fn(Pack<A, N>) -> [f32; N],
     ) {
-        let at: [usize; U] = array::from_fn(|u| (first as usize + u * BLOCK as usize) * N);
+        let pack: [u64; U] = array::from_fn(|u| first + u as u64 * u64::from(team(SMALL)));
+        // Beyond the end the first once more, which nobody multiplies.
+        let inside: [bool; U] = pack.map(|pack| WHOLE || pack < end);
+        let at: [usize; U] = array::from_fn(|u| if inside[u] { pack[u] } else { first } as usize * N);
         let loaded: [[Pack<A, N>; R]; U] = at.map(|at| rows.map(|row| load::<A, N>(row.add(at))));
         for u in 0..U {
-            let weights: [[f32; N]; R] = loaded[u].map(|pack| pack.0.map(widen));
+            if !inside[u] {
+                continue;
+            }
+            let weights: [[f32; N]; R] = loaded[u].map(widen);
             for b in 0..B {
                 if (b as u32) < batch {
                     let values = load_kept::<T, N>(x.add(b * self.x_stride as usize + at[u]));
@@ -165,7 +198,7 @@ impl<A: Copy, T: Element> Columns<A, T> {
     /// This block's strip of packs of `N` elements and its part of the columns times up to `B` vectors. A warp takes every eighth
     /// column, eight of them in flight.
     #[inline(always)]
-    pub(crate) unsafe fn multiply<const N: usize, const B: usize>(self, widen: impl Fn(A) -> f32) {
+    pub(crate) unsafe fn multiply<const N: usize, const B: usize>(self, widen: impl Fn(Pack<A, N>) -> [f32; N]) {
         let (tid, lane, warp) = (thread::thread_idx_x(), warp::lane_id(), warp::warp_id());
         let strip = u64::from(thread::block_idx_x()) * u64::from(STRIP) * N as u64;
         let row = strip + u64::from(lane) * N as u64;
@@ -225,12 +258,12 @@ impl<A: Copy, T: Element> Columns<A, T> {
         vectors: u32,
         first: u32,
         sums: &mut [[f32; N]; B],
-        widen: &impl Fn(A) -> f32,
+        widen: &impl Fn(Pack<A, N>) -> [f32; N],
     ) {
         let at: [usize; U] = array::from_fn(|u| first as usize + u * WARPS as usize);
         let loaded = at.map(|at| load::<A, N>(a.add(at * self.a_stride as usize)));
         for u in 0..U {
-            let weights: [f32; N] = loaded[u].0.map(widen);
+            let weights: [f32; N] = widen(loaded[u]);
             for b in 0..B {
                 if (b as u32) < vectors {
                     let value = (*x.add(b * self.x_stride as usize + at[u])).to_f32();

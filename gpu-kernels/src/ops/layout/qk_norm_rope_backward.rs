@@ -8,7 +8,7 @@
 //! As in [`qk_norm_rope`](super::qk_norm_rope), of queries or of keys. `partials` are as many rows of d f32 as the grid has blocks.
 //!
 //! # Mapping
-//! A persistent grid: lanes share heads as they do forth, with packs of four elements, and a team of lanes takes every so many-th head. The
+//! A persistent grid: lanes share heads as they do forth, and a team of lanes takes every so many-th head. The
 //! next head is fetched before this one is reduced. A team sums dz · x · s of its heads in registers; at the end the lanes of a warp that
 //! have the same elements sum theirs up, then the block's warps, and [`columns`](crate::columns) the blocks. Element by element a block
 //! is a warp, and its sums are in its row of `partials`.
@@ -22,7 +22,7 @@
 //!
 //! # Cost
 //! Two reads and one write of q and k, about 22 FLOPs an element: memory's time is the floor. Registers leave room for two blocks a
-//! multiprocessor, whose loads in flight are too few to reach it.
+//! multiprocessor.
 //!
 //! # Limits
 //! 2³² − 1 heads of all tokens together.
@@ -39,26 +39,23 @@ use cuda_std::{kernel, thread, warp};
 
 use super::qk_norm_rope::{BLOCK, Sizes, Split, place};
 use super::rope::{Tables, row_of_tables};
-use crate::div_rem;
 use crate::ops::norm::rms_norm_backward::Statistics;
+use crate::{div_rem, lanes};
 
 /// Warps of a block.
 const WARPS: u32 = BLOCK / 32;
 /// The most elements of an item.
-const ELEMENTS: usize = 2 * LANES;
+const ELEMENTS: usize = 16;
 
 /// The sums of a block's warps: for each element of an item a lane's.
 #[repr(C)]
 pub struct Sums([[[f32; 32]; ELEMENTS]; WARPS as usize]);
 
-/// Elements of a pack: with more, what a lane holds of the next head finds no registers.
-pub const LANES: usize = 4;
-
 /// dx of queries or of keys, and shares of their weight's gradient.
 ///
 /// # Safety
 /// `x` and `dy` are valid for reads and `dx` for writes of tokens × `heads` × d elements at their strides, and the rest as for
-/// [`qk_norm_rope`](super::qk_norm_rope::qk_norm_rope()), with packs of [`LANES`] elements; `partials` is valid for writes of blocks × d. A block is a
+/// [`qk_norm_rope`](super::qk_norm_rope::qk_norm_rope()); `partials` is valid for writes of blocks × d. A block is a
 /// warp unless `PACKED`.
 #[kernel(dtypes(T: float), values(PACKED: false, true), block = BLOCK, min_blocks = 2, shared = { if PACKED { size_of::<Sums>() } else { 0 } }, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
@@ -93,20 +90,21 @@ pub unsafe fn qk_norm_rope_backward<T: Element, const PACKED: bool>(
         heads: u64::from(sizes.tokens) * u64::from(heads),
         step: u64::from(thread::grid_dim_x()) * u64::from(teams),
     };
-    let head = |number: u32| {
+    let position = |number: u32| *positions.add(div_rem(number, heads).0 as usize);
+    let head = |number: u32, position: i32| {
         let (token, head) = div_rem(number, heads);
         Head {
-            tables: row_of_tables((cos, sin), *positions.add(token as usize), sizes.table_rows, sizes.half),
+            tables: row_of_tables((cos, sin), position, sizes.table_rows, sizes.half),
             x: x.add(place(token, head, [x_token, x_head])),
             dy: dy.add(place(token, head, [dy_token, dy_head])),
             dx: dx.add(place(token, head, [dx_token, dx_head])),
         }
     };
     let partials = partials.add(thread::block_idx_x() as usize * team.split.d);
-    if PACKED {
-        team.sum_in_registers::<T, LANES>(head, weight, partials);
-    } else {
-        team.sum_in_memory::<T>(head, weight, partials);
+    match if PACKED { lanes::<T>() } else { 1 } {
+        1 => team.sum_in_memory::<T>(|number| head(number, position(number)), weight, partials),
+        4 => team.sum_in_registers::<T, 4>(position, head, weight, partials),
+        _ => team.sum_in_registers::<T, 8>(position, head, weight, partials),
     }
 }
 
@@ -135,8 +133,13 @@ struct Head<T> {
 
 /// An item of a head as it lies in memory: x and dy.
 type Packs<T, const V: usize> = [[Pack<T, V>; 2]; 2];
-/// An item's x, dz and weight.
-type Item<const V: usize> = [[[f32; V]; 2]; 3];
+/// An item's x, dz and weight. What came from memory is converted each time it is used, and takes half of the registers meanwhile.
+#[derive(Clone, Copy)]
+struct Item<T, const V: usize> {
+    x: [Pack<T, V>; 2],
+    dz: [[f32; V]; 2],
+    weight: [Pack<T, V>; 2],
+}
 
 impl Team {
     /// The number of the team's head in a turn, and whether it has one: without, the number is another's. `None` where no team of the
@@ -160,14 +163,20 @@ impl Team {
         item: usize,
         [x, dy]: Packs<T, V>,
         weight: *const T,
-    ) -> Item<V> {
-        let weight = self.split.load::<T, V>(item, |at| Pack::load_nc_evict_last(weight.add(at)));
-        [x.map(Pack::to_f32), self.split.turn(item, dy.map(Pack::to_f32), tables, -1.0), weight.map(Pack::to_f32)]
+    ) -> Item<T, V> {
+        let dz = self.split.turn(item, dy.map(Pack::to_f32), tables, -1.0);
+        Item { x, dz, weight: self.split.load(item, |at| Pack::load_nc_evict_last(weight.add(at))) }
     }
 
     #[inline(always)]
-    unsafe fn store<T: Element, const V: usize>(&self, dx: *mut T, item: usize, of: Item<V>, statistics: Statistics) {
-        let values = map(of, |[x, dz, weight]| statistics.dx(x, dz * weight));
+    unsafe fn store<T: Element, const V: usize>(
+        &self,
+        dx: *mut T,
+        item: usize,
+        of: Item<T, V>,
+        statistics: Statistics,
+    ) {
+        let values = of.map(|[x, dz, weight]| statistics.dx(x, dz * weight));
         self.split.store(item, values, |at, values| Pack::<T, V>::from_f32(values).store_streaming(dx.add(at)));
     }
 
@@ -176,34 +185,38 @@ impl Team {
         Statistics::of(self.split.sums(sums), self.split.d as f32, self.eps)
     }
 
-    /// An item a lane, whose sums it holds.
+    /// An item a lane, whose sums it holds. Where a head is follows from its number and its token's position, which take fewer registers.
     #[inline(always)]
     unsafe fn sum_in_registers<T: Element, const V: usize>(
         &self,
-        head: impl Fn(u32) -> Head<T>,
+        position: impl Fn(u32) -> i32,
+        head: impl Fn(u32, i32) -> Head<T>,
         weight: *const T,
         partials: *mut f32,
     ) {
         let item = self.split.items::<V>(self.lane).next();
         let fetch = |turn| {
             let (number, is_there) = self.head(turn)?;
-            let head = head(number);
+            let position = position(number);
             let packs = [[Pack::from_f32([0.0; V]); 2]; 2];
             let item = item.filter(|_| is_there);
-            Some((head, item, item.map_or(packs, |item| self.load::<T, V>(head, item))))
+            let packs = item.map_or(packs, |item| self.load::<T, V>(head(number, position), item));
+            Some((number, position, item, packs))
         };
         let mut sums = [[0.0; V]; 2];
         let (mut turn, mut fetched) = (0, fetch(0));
-        while let Some((head, item, packs)) = fetched {
+        while let Some((number, position, item, packs)) = fetched {
             turn += 1;
             // Before this one is reduced.
             fetched = fetch(turn);
-            let of = item.map_or([[[0.0; V]; 2]; 3], |item| self.item(head.tables, item, packs, weight));
-            let statistics = self.statistics(products(of));
+            let head = head(number, position);
+            let nothing = Item { x: packs[0], dz: [[0.0; V]; 2], weight: packs[0] };
+            let of = item.map_or(nothing, |item| self.item(head.tables, item, packs, weight));
+            let statistics = self.statistics(of.products());
             if let Some(item) = item {
                 self.store(head.dx, item, of, statistics);
             }
-            let shares = map(of, |[x, dz, _]| dz * x * statistics.scale);
+            let shares = of.map(|[x, dz, _]| dz * x * statistics.scale);
             sums = array::from_fn(|p| array::from_fn(|e| sums[p][e] + shares[p][e]));
         }
         let memory = |warp: u32, element: usize, lane: u32| -> SharedPtr<f32> {
@@ -238,28 +251,31 @@ impl Team {
             let load = |item| self.item::<T, 1>(head.tables, item, self.load(head, item), weight);
             let mut sums = [0.0; 2];
             for item in items() {
-                let [squares, gradients] = products(load(item));
+                let [squares, gradients] = load(item).products();
                 sums = [sums[0] + squares, sums[1] + gradients];
             }
             let statistics = self.statistics(sums);
             for item in items() {
                 let of = load(item);
                 self.store(head.dx, item, of, statistics);
-                add(item, map(of, |[x, dz, _]| dz * x * statistics.scale), false);
+                add(item, of.map(|[x, dz, _]| dz * x * statistics.scale), false);
             }
         }
     }
 }
 
-/// f of x, dz and weight at each place.
-#[inline(always)]
-fn map<const V: usize>([x, dz, weight]: Item<V>, f: impl Fn([f32; 3]) -> f32) -> [[f32; V]; 2] {
-    array::from_fn(|p| array::from_fn(|e| f([x[p][e], dz[p][e], weight[p][e]])))
-}
+impl<T: Element, const V: usize> Item<T, V> {
+    /// f of x, dz and weight at each place.
+    #[inline(always)]
+    fn map(self, f: impl Fn([f32; 3]) -> f32) -> [[f32; V]; 2] {
+        let [x, weight] = [self.x, self.weight].map(|packs| packs.map(|pack| pack.forget().to_f32()));
+        array::from_fn(|p| array::from_fn(|e| f([x[p][e], self.dz[p][e], weight[p][e]])))
+    }
 
-/// Σ x² and Σ dz · weight · x of an item.
-#[inline(always)]
-fn products<const V: usize>(item: Item<V>) -> [f32; 2] {
-    let sum = |values: [[f32; V]; 2]| values.as_flattened().iter().sum();
-    [sum(map(item, |[x, ..]| x * x)), sum(map(item, |[x, dz, weight]| dz * weight * x))]
+    /// Σ x² and Σ dz · weight · x.
+    #[inline(always)]
+    fn products(self) -> [f32; 2] {
+        let sum = |values: [[f32; V]; 2]| values.as_flattened().iter().sum();
+        [sum(self.map(|[x, ..]| x * x)), sum(self.map(|[x, dz, weight]| dz * weight * x))]
+    }
 }

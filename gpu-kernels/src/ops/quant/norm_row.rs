@@ -11,12 +11,12 @@ use super::row::{Place, Row};
 use crate::rows::{BlockThreads, Threads};
 
 /// A row and its weight, whose packs with `PACKED` lie at multiples of 16 bytes as well.
-pub(crate) struct NormRow<T, const N: usize, const PACKED: bool> {
-    row: Row<T, N, PACKED>,
+pub(crate) struct NormRow<T, const N: usize, const HELD: usize, const PACKED: bool> {
+    row: Row<T, N, HELD, PACKED>,
     weight: *const T,
 }
 
-impl<T: Element, const N: usize, const PACKED: bool> NormRow<T, N, PACKED> {
+impl<T: Element, const N: usize, const HELD: usize, const PACKED: bool> NormRow<T, N, HELD, PACKED> {
     #[inline(always)]
     pub(crate) unsafe fn load(x: *const T, weight: *const T, d: u64) -> Self {
         Self { row: Row::load(x, d), weight }

@@ -8,11 +8,12 @@
 //! moved by packs, others element by element.
 //!
 //! # Mapping
-//! A tile a block of 512 threads, tiles of a row by x and their rows by y and z. The tile stays in registers: four packs of 16 bytes a thread of
-//! 16-bit elements, eight of 32-bit ones, all in flight at once; neighbouring lanes have neighbouring packs of a row.
+//! A tile a block of 256 threads, tiles of a row by x and their rows by y and z. The tile stays in shared memory, where cp.async puts it: eight packs
+//! of 16 bytes a thread of 16-bit elements, 16 of 32-bit ones, all in flight at once, of six blocks a multiprocessor, or three. Neighbouring lanes have
+//! neighbouring packs of a row; a thread reads what it has fetched itself.
 //!
 //! # Shared memory
-//! The greatest magnitude of each warp, 128 B.
+//! The tile, 32 or 64 KiB, and the greatest magnitude of each warp, 128 B.
 //!
 //! # Numerics
 //! As of quantize_fp8_1x128.
@@ -28,8 +29,9 @@
 
 use cuda_std::float::Element;
 use cuda_std::fp8::Float8;
+use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
-use cuda_std::{kernel, math, thread};
+use cuda_std::{cp_async, kernel, math, shared_field, thread};
 
 use super::blocks::{self, Scale};
 use super::greatest;
@@ -37,15 +39,22 @@ use crate::lanes;
 use crate::rows::{BlockThreads, Threads};
 
 /// Threads of a block.
-pub const BLOCK: u32 = 512;
+pub const BLOCK: u32 = 256;
 /// Rows and columns that share a scale.
 pub const SIDE: usize = 128;
+
+/// A tile, as its threads have it.
+#[repr(C)]
+pub struct Shared<T> {
+    partials: <BlockThreads as Threads>::Partials<1>,
+    tile: [[T; SIDE]; SIDE],
+}
 
 /// q and scales of `rows` rows of `d` elements.
 ///
 /// # Safety
 /// `x` is valid for reads and `q` for writes of those rows at their strides, `scales` for writes of a value a tile; d and rows are at least 1.
-#[kernel(dtypes(T: float, Q: float8), block = BLOCK, shared = <BlockThreads as Threads>::Partials<1>, no_spills)]
+#[kernel(dtypes(T: float, Q: float8), block = BLOCK, shared = Shared<T>, no_spills)]
 pub unsafe fn quantize_fp8_128x128<T: Element, Q: Float8>(
     x: *const T,
     q: *mut Q,
@@ -56,8 +65,8 @@ pub unsafe fn quantize_fp8_128x128<T: Element, Q: Float8>(
     q_stride: u64,
 ) {
     match lanes::<T>() {
-        4 => quantize::<T, Q, 4, 8>(x, q, scales, rows, d, x_stride, q_stride),
-        _ => quantize::<T, Q, 8, 4>(x, q, scales, rows, d, x_stride, q_stride),
+        4 => quantize::<T, Q, 4, 16>(x, q, scales, rows, d, x_stride, q_stride),
+        _ => quantize::<T, Q, 8, 8>(x, q, scales, rows, d, x_stride, q_stride),
     }
 }
 
@@ -87,11 +96,21 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize, const PACKS: usize>(
     let end = |i: usize| if row(i) < rows { d } else { 0 };
     let packed = blocks::is_packed::<T, N>(x, x_stride, rows) && blocks::is_packed::<Q, N>(q, q_stride, rows);
     let whole = packed && (tile + 1) * SIDE as u64 <= rows && start + SIDE as u64 <= d;
-    let loaded: [Pack<T, N>; PACKS] =
-        blocks::load_column(|i| (x.wrapping_add((row(i) * x_stride) as usize), end(i)), column, packed, whole);
+    let memory = shared::dynamic::<Shared<T>>();
+    let packs: SharedPtr<Pack<T, N>> = shared_field!(memory.tile).cast();
+    let place = |i: usize| packs.add((i * BLOCK as usize + tid) as u32);
+    for i in 0..PACKS {
+        let row_of_x = x.wrapping_add((row(i) * x_stride) as usize);
+        if whole {
+            cp_async::copy_16(place(i), row_of_x.add(column as usize));
+        } else {
+            blocks::load::<T, N>(row_of_x, column, end(i), packed).store(place(i).as_ptr().cast::<T>());
+        }
+    }
+    cp_async::wait_all();
+    let held = |i: usize| Pack::<T, N>::load(place(i).as_ptr().cast::<T>());
     // Compared in pairs where they have 16 bits, and converted once they are written.
-    let loaded = loaded.map(Pack::forget);
-    let max = loaded.into_iter().map(greatest).fold(0.0, math::max_nan);
+    let max = (0..PACKS).map(|i| greatest(held(i))).fold(0.0, math::max_nan);
     let [max] = BlockThreads::reduce([max], [0.0], 0, |[a], [b]| [math::max_nan(a, b)]);
     let (scale, inverse) = f32::of::<Q>(max);
     if tid == 0 {
@@ -99,7 +118,7 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize, const PACKS: usize>(
         *scales.add((tile * tiles + u64::from(thread::block_idx_x())) as usize) = scale;
     }
     for i in 0..PACKS {
-        let narrowed: Pack<Q, N> = blocks::narrow(loaded[i].to_f32().map(|x| x * inverse));
+        let narrowed: Pack<Q, N> = blocks::narrow(held(i).to_f32().map(|x| x * inverse));
         let row_of_q = q.wrapping_add((row(i) * q_stride) as usize);
         if whole {
             narrowed.store_streaming(row_of_q.add(column as usize));

@@ -8,7 +8,7 @@
 //! lie at such multiples.
 //!
 //! # Mapping
-//! A block of 64 to 512 threads a row. Each holds eight packs of 16 bytes of it: rows of up to 64 KiB are read once, the rest of longer ones, and
+//! A block of 64 to 1024 threads a row. Each holds four packs of 16 bytes of it: rows of up to 64 KiB are read once, the rest of longer ones, and
 //! rows without packs, again.
 //!
 //! # Shared memory
@@ -35,7 +35,13 @@ use super::{inverse, round};
 use crate::lanes;
 use crate::rows::{BlockThreads, Threads};
 
-pub use super::row::threads;
+/// Packs of a thread that stay in registers.
+const HELD: usize = 4;
+
+/// Threads for a row of `d` elements of `bytes` each.
+pub const fn threads(d: usize, bytes: usize) -> u32 {
+    row::threads(d, bytes, HELD)
+}
 
 /// A block a row, of [`threads`].
 ///
@@ -45,8 +51,8 @@ pub use super::row::threads;
 #[kernel(
     dtypes(T: float),
     values(PACKED: false, true),
-    block = row::BLOCK,
-    min_blocks = if PACKED { 2 } else { 1 },
+    block = row::block(HELD),
+    min_blocks = 1,
     shared = Partials<1>,
     no_spills
 )]
@@ -69,7 +75,7 @@ pub unsafe fn quantize_rows_int8<T: Element, const PACKED: bool>(
 
 #[inline(always)]
 unsafe fn quantize<T: Element, const N: usize, const PACKED: bool>(x: *const T, q: *mut i8, scale: *mut f32, d: u64) {
-    let row = Row::<T, N, PACKED>::load(x, d);
+    let row = Row::<T, N, HELD, PACKED>::load(x, d);
     let mut max = 0.0;
     row.each(|_, values| max = values.into_iter().fold(max, math::max_magnitude));
     let [max] = BlockThreads::reduce([max], [0.0], 0, |[a], [b]| [math::max_nan(a, b)]);

@@ -9,7 +9,7 @@
 //! 16 bytes of `x` divide d, and all rows lie at multiples of them; others are moved by packs where they can, else element by element.
 //!
 //! # Mapping
-//! A block of 64 to 512 threads a row. Each holds eight packs of 16 bytes of it: rows of up to 64 KiB are read once, the rest of longer ones again.
+//! A block of 64 to 1024 threads a row. Each holds four packs of 16 bytes of it: rows of up to 64 KiB are read once, the rest of longer ones again.
 //! Sixteen lanes share a block's 128 elements of 16 bits, a warp those of 32.
 //!
 //! # Shared memory
@@ -38,7 +38,13 @@ use super::norm_row::NormRow;
 use super::row::{self, Partials};
 use crate::lanes;
 
-pub use super::row::threads;
+/// Packs of a thread that stay in registers.
+const HELD: usize = 4;
+
+/// Threads for a row of `d` elements of `bytes` each.
+pub const fn threads(d: usize, bytes: usize) -> u32 {
+    row::threads(d, bytes, HELD)
+}
 
 /// Elements that share a scale.
 pub const WIDTH: usize = 128;
@@ -52,7 +58,7 @@ pub const WIDTH: usize = 128;
 #[kernel(
     dtypes(T: float, Q: float8),
     values(PACKED: false, true),
-    block = row::BLOCK,
+    block = row::block(HELD),
     min_blocks = 1,
     shared = Partials<1>,
     no_spills
@@ -86,7 +92,7 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize, const PACKED: bool>(
     d: u64,
     eps: f32,
 ) {
-    let row = NormRow::<T, N, PACKED>::load(x, weight, d);
+    let row = NormRow::<T, N, HELD, PACKED>::load(x, weight, d);
     row.each_normalized(row.inverse_rms(eps), |place, values| {
         let max = blocks::greatest_of_lanes::<N, WIDTH>(values, place.inside);
         // What y errs by is more than what these do.

@@ -35,7 +35,13 @@ use super::row::{self, Partials};
 use super::{inverse, round};
 use crate::lanes;
 
-pub use super::row::threads;
+/// Packs of a thread that stay in registers.
+const HELD: usize = 8;
+
+/// Threads for a row of `d` elements of `bytes` each.
+pub const fn threads(d: usize, bytes: usize) -> u32 {
+    row::threads(d, bytes, HELD)
+}
 
 /// A block a row, of [`threads`].
 ///
@@ -45,7 +51,7 @@ pub use super::row::threads;
 #[kernel(
     dtypes(T: float),
     values(PACKED: false, true),
-    block = row::BLOCK,
+    block = row::block(HELD),
     min_blocks = if PACKED { 2 } else { 1 },
     shared = Partials<2>,
     no_spills
@@ -79,7 +85,7 @@ unsafe fn quantize<T: Element, const N: usize, const PACKED: bool>(
     d: u64,
     eps: f32,
 ) {
-    let row = NormRow::<T, N, PACKED>::load(x, weight, d);
+    let row = NormRow::<T, N, HELD, PACKED>::load(x, weight, d);
     let [inverse_rms, max] = row.inverse_rms_and_max(eps);
     if thread::thread_idx_x() == 0 {
         *scale = max / 127.0;

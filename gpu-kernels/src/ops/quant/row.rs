@@ -9,20 +9,21 @@ use cuda_std::vector::Pack;
 use super::blocks::{self, load};
 use crate::rows::{BlockThreads, Threads};
 
-/// The most threads of a block, which share a row.
-pub(crate) const BLOCK: u32 = 512;
+/// The most threads of a block, which share a row and hold `held` packs of it each.
+pub(crate) const fn block(held: usize) -> u32 {
+    (4096 / held) as u32
+}
 /// The least, because fewer would leave a multiprocessor without warps: it takes 32 blocks.
 const LEAST: usize = 64;
-/// Packs of a thread that stay in registers. What a row has beyond is read again each time.
-const HELD: usize = 8;
 
-/// Threads for a row of `d` elements of `bytes` each: few with many packs each, so that many blocks are there of which some load while others wait.
-pub const fn threads(d: usize, bytes: usize) -> u32 {
-    let threads = d.div_ceil(HELD * 16 / bytes).next_multiple_of(32);
+/// Threads for a row of `d` elements of `bytes` each, as many packs each as leave a multiprocessor half of its threads: of the blocks that are there
+/// some load while others wait.
+pub(super) const fn threads(d: usize, bytes: usize, held: usize) -> u32 {
+    let threads = d.div_ceil(held * 16 / bytes).next_multiple_of(32);
     if threads < LEAST {
         LEAST as u32
-    } else if threads > BLOCK as usize {
-        BLOCK
+    } else if threads > block(held) as usize {
+        block(held)
     } else {
         threads as u32
     }
@@ -38,8 +39,9 @@ pub(crate) struct Place {
     pub(crate) inside: bool,
 }
 
-/// A row of `d` elements. With `PACKED` packs of `N` divide d and lie at multiples of 16 bytes, and threads hold them; otherwise they read the row again.
-pub(crate) struct Row<T, const N: usize, const PACKED: bool> {
+/// A row of `d` elements. With `PACKED` packs of `N` divide d and lie at multiples of 16 bytes, and threads hold `HELD` of them each, and read again what
+/// the row has beyond; otherwise they read all of it again.
+pub(crate) struct Row<T, const N: usize, const HELD: usize, const PACKED: bool> {
     x: *const T,
     held: [Pack<T, N>; HELD],
     /// Whether all that this warp holds is inside the row, so that nobody has to ask of each pack.
@@ -47,7 +49,7 @@ pub(crate) struct Row<T, const N: usize, const PACKED: bool> {
     pub(crate) d: u64,
 }
 
-impl<T: Element, const N: usize, const PACKED: bool> Row<T, N, PACKED> {
+impl<T: Element, const N: usize, const HELD: usize, const PACKED: bool> Row<T, N, HELD, PACKED> {
     #[inline(always)]
     pub(crate) unsafe fn load(x: *const T, d: u64) -> Self {
         let row = Self { x, held: [Pack([T::from_f32(0.0); N]); HELD], whole: false, d };

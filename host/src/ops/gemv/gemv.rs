@@ -77,17 +77,20 @@ pub fn gemv_into<'a, T: Float>(
     };
     let flops = 2 * u64::from(rows) * u64::from(width) * u64::from(count);
     if !columns {
-        let Some(grid) = rows_grid(&INFO, m, size_of::<T>(), [shared, readings])? else { return Ok(()) };
+        let Some((grid, small)) = rows_grid(&INFO, [m, n], [size_of::<T>(); 2], packed, [shared, readings])? else {
+            return Ok(());
+        };
         let (a, x, y) = (a.ptr(stream)?, x.ptr(stream)?, y.ptr_mut(stream)?);
         let args = (a, x, y, rows, n as u64, count, ld, x_stride, y_stride);
         profile::work(Bound::Memory, flops);
         // SAFETY: the tensors are live and hold these rows at these strides, y is borrowed mutably, and packs are taken only where they are
         // aligned and whole.
         return unsafe {
-            match (packed, shared) {
-                (false, _) => stream.launch::<gk::Gemv<T, 1, false>>(grid, args),
-                (true, 1) => stream.launch::<gk::Gemv<T, 1, true>>(grid, args),
-                (true, _) => stream.launch::<gk::Gemv<T, 8, true>>(grid, args),
+            match (packed, shared, small) {
+                (false, ..) => stream.launch::<gk::Gemv<T, 1, false, false>>(grid, args),
+                (true, 1, false) => stream.launch::<gk::Gemv<T, 1, false, true>>(grid, args),
+                (true, 1, true) => stream.launch::<gk::Gemv<T, 1, true, true>>(grid, args),
+                (true, ..) => stream.launch::<gk::Gemv<T, 8, false, true>>(grid, args),
             }
         };
     }
@@ -159,6 +162,7 @@ impl Operator for Gemv {
                 Case::odd(&INFO, dtype, dims(1, 5, 1003)),
                 Case::odd(&INFO, dtype, dims(3, 5, 203)),
                 Case::odd(&INFO, dtype, dims(11, 7, 30 * lanes)),
+                Case::odd(&INFO, dtype, dims(5, 37, 70 * lanes)),
                 Case::odd(&INFO, dtype, dims(2, 6, 300 * lanes)).arrange("a", Arrangement::DENSE.row_pad(16)),
                 Case::odd(&INFO, dtype, dims(2, 6, 70)).row_pad(3),
                 columns(Case::odd(&INFO, dtype, dims(1, 40 * lanes, 203))),

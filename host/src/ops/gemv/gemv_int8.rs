@@ -88,16 +88,19 @@ pub fn gemv_int8_into<'a, T: Float>(
     let (a, scales, x) = (a.ptr(stream)?, scales.ptr(stream)?, x.ptr(stream)?);
     let flops = 2 * u64::from(rows) * u64::from(width) * u64::from(count);
     if !columns {
-        let Some(grid) = rows_grid(&INFO, m, 1, [shared, readings])? else { return Ok(()) };
+        let Some((grid, small)) = rows_grid(&INFO, [m, n], [1, size_of::<T>()], packed, [shared, readings])? else {
+            return Ok(());
+        };
         let args = (a, scales, x, y.ptr_mut(stream)?, rows, n as u64, count, ld, x_stride, y_stride);
         profile::work(Bound::Memory, flops);
         // SAFETY: the tensors are live and hold these rows at these strides, y is borrowed mutably, and packs are taken only where they are
         // aligned and whole.
         return unsafe {
-            match (packed, shared) {
-                (false, _) => stream.launch::<gk::GemvInt8<T, 1, false>>(grid, args),
-                (true, 1) => stream.launch::<gk::GemvInt8<T, 1, true>>(grid, args),
-                (true, _) => stream.launch::<gk::GemvInt8<T, 8, true>>(grid, args),
+            match (packed, shared, small) {
+                (false, ..) => stream.launch::<gk::GemvInt8<T, 1, false, false>>(grid, args),
+                (true, 1, false) => stream.launch::<gk::GemvInt8<T, 1, false, true>>(grid, args),
+                (true, 1, true) => stream.launch::<gk::GemvInt8<T, 1, true, true>>(grid, args),
+                (true, ..) => stream.launch::<gk::GemvInt8<T, 8, false, true>>(grid, args),
             }
         };
     }
@@ -166,6 +169,7 @@ impl Operator for GemvInt8 {
                 Case::odd(&INFO, dtype, dims(1, 37, 1600)),
                 Case::odd(&INFO, dtype, dims(3, 5, 203)),
                 Case::odd(&INFO, dtype, dims(11, 7, 480)),
+                Case::odd(&INFO, dtype, dims(5, 37, 1120)),
                 Case::odd(&INFO, dtype, dims(2, 6, 4112)).arrange("a", Arrangement::DENSE.row_pad(16)),
                 Case::odd(&INFO, dtype, dims(2, 6, 64)).row_pad(3),
                 Case::tiny(&INFO, dtype, dims(1, 1, 1)),

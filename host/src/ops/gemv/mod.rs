@@ -8,7 +8,7 @@ pub use gemv::{gemv, gemv_into};
 pub use gemv_int8::{gemv_int8, gemv_int8_into};
 
 use cuda_std::launch::Dim3;
-use gpu_kernels::ops::gemv::{BLOCK, STRIP, VECTORS, column_blocks, rows_per_block};
+use gpu_kernels::ops::gemv::{BLOCK, SMALL_ROW, STRIP, VECTORS, column_blocks, rows_per_team, team};
 
 use super::elementwise::grid;
 use super::model::*;
@@ -39,10 +39,18 @@ fn readings(info: &OpInfo, batch: usize, packed: bool) -> Result<[u32; 2]> {
     }
 }
 
-/// The grid of a kernel over rows of elements of `bytes` bytes.
-fn rows_grid(info: &OpInfo, m: usize, bytes: usize, [shared, readings]: [u32; 2]) -> Result<Option<Dim3>> {
-    let blocks = grid(info, "a", m, rows_per_block(shared as usize, bytes) as usize)?;
-    Ok(blocks.filter(|_| readings > 0).map(|x| Dim3::new(x, readings, 1)))
+/// The grid of a kernel over `m` rows of `n` elements of so many bytes, as those of the vectors have, and whether its teams are small.
+fn rows_grid(
+    info: &OpInfo,
+    [m, n]: [usize; 2],
+    [of_a, of_x]: [usize; 2],
+    packed: bool,
+    [shared, readings]: [u32; 2],
+) -> Result<Option<(Dim3, bool)>> {
+    let small = packed && shared == 1 && n * of_a / 16 <= SMALL_ROW;
+    let rows = rows_per_team(shared as usize, of_a, of_x) * (BLOCK / team(small));
+    let blocks = grid(info, "a", m, rows as usize)?;
+    Ok(blocks.filter(|_| readings > 0).map(|x| (Dim3::new(x, readings, 1), small)))
 }
 
 /// Waves of blocks of a kernel over columns: of more, parts get short.

@@ -116,7 +116,7 @@ fn backward<T: Float>(
         dweight.require_contiguous(op, name)?;
     }
     let aligned = [q_dy, k_dy].iter().all(|dy| dy.rows_aligned(16)) && dq.rows_aligned(16) && dk.rows_aligned(16);
-    let plan = heads.plan(aligned, gk::LANES);
+    let plan = heads.plan(aligned, gpu_kernels::lanes::<T>());
     // Of the side that has more heads: a row of partial results that is nobody's holds zeros.
     let rows = if heads.rows()? == 0 { 0 } else { heads.tokens * heads.heads[0].max(heads.heads[1]) };
     // Element by element a warp is a block, which has its sums in memory.

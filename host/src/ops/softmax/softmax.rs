@@ -165,9 +165,16 @@ impl Operator for Softmax {
         let dims = |rows, d| [("rows", rows), ("d", d)];
         let lengths = |rows, d, n| [("rows", rows), ("d", d), ("lengths", n)];
         let mut cases = Vec::new();
-        for (rows, d) in [(32768, 4096), (8192, 32768), (2048, 131_072)] {
-            let name = format!("rows={rows} d={d} bfloat16");
-            cases.push(Case::production(&INFO, name, DType::BF16, dims(rows, d)).without("lengths"));
+        for (rows, d, dtype) in [
+            (32768, 4096, DType::BF16),
+            (8192, 32768, DType::BF16),
+            (2048, 131_072, DType::BF16),
+            (32768, 4096, DType::F32),
+            (8192, 32768, DType::F32),
+            (4096, 131_072, DType::F32),
+        ] {
+            let name = format!("rows={rows} d={d} {dtype}");
+            cases.push(Case::production(&INFO, name, dtype, dims(rows, d)).without("lengths"));
         }
         for &dtype in INFO.dtypes {
             let all = rows::cases(&INFO, dtype, rows::CLUSTERED_LIMITS, &["lengths"]);

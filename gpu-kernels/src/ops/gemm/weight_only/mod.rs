@@ -19,7 +19,8 @@
 mod copy;
 mod widen;
 
-pub(super) use widen::{Int4, Int8};
+pub(super) use widen::Int4;
+pub(crate) use widen::{Int8, Weight};
 
 use core::array;
 
@@ -32,7 +33,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{cp_async, mma, thread, warp};
 
 use copy::{Copier, swizzled};
-use widen::{Weight, ZERO};
+use widen::ZERO;
 
 /// Rows of the weight that a block takes.
 pub const ROWS: u32 = 128;

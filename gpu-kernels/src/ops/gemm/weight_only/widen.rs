@@ -7,7 +7,7 @@ use cuda_std::math::permute_bytes;
 use cuda_std::vector::Pack;
 
 /// How a weight is stored.
-pub(in super::super) trait Weight {
+pub(crate) trait Weight {
     /// Of an element.
     const BITS: u32;
     /// [`LANE_DEPTH`](super::LANE_DEPTH) neighbours along k.
@@ -43,7 +43,7 @@ const ZERO_BITS: u8 = 15;
 const SIGNS: u32 = twice(0x8000);
 
 /// 8-bit integers.
-pub(in super::super) struct Int8;
+pub(crate) struct Int8;
 
 impl Weight for Int8 {
     const BITS: u32 = 8;
