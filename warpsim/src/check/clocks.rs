@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::bar::Bar;
 use super::global::Told;
-use super::heard::Heard;
 pub use super::view::Known;
 use super::view::{Far, View, WARP_WIDE};
+use super::warp_clock::{WarpClock, lanes};
 use crate::ir::Scope;
 
 /// Threads of one warp that do something together.
@@ -38,19 +38,6 @@ impl SyncObject {
     }
 }
 
-/// One warp.
-struct WarpClock {
-    now: u32,
-    /// Accesses before this time are ordered among the warp's lanes.
-    synced: u32,
-    /// What all its lanes know.
-    known: Known,
-    /// What single lanes know beyond it.
-    private: Vec<(u8, Known)>,
-    /// What relaxed reads came by.
-    heard: Heard,
-}
-
 /// Clocks of one cluster.
 pub struct Clocks {
     warps: Vec<WarpClock>,
@@ -68,10 +55,8 @@ pub struct Clocks {
 
 impl Clocks {
     pub fn new(blocks: usize, warps: usize) -> Self {
-        let warp =
-            || WarpClock { now: 1, synced: 1, known: Known::default(), private: vec![], heard: Heard::default() };
         Clocks {
-            warps: (0..warps * blocks).map(|_| warp()).collect(),
+            warps: (0..warps * blocks).map(|_| WarpClock::new()).collect(),
             bars: FxHashMap::default(),
             mbars: FxHashMap::default(),
             mbar_objects: vec![],
@@ -384,46 +369,4 @@ impl Clocks {
     pub fn ended_after(&self, block: usize, agent: usize, lane: u8, time: u32) -> bool {
         self.at_exit[block].seen.knows(agent, lane, time)
     }
-}
-
-impl WarpClock {
-    /// Adds what these threads did themselves.
-    fn own(&self, p: Party, seen: &mut View) {
-        if p.whole {
-            return seen.learn(p.agent, self.now);
-        }
-        seen.learn(p.agent, self.synced - 1);
-        lanes(p.lanes).for_each(|lane| seen.learn_lane(p.agent, lane, self.now));
-    }
-
-    fn each(&self, p: Party, f: impl Fn(u8, Option<&Known>) -> bool) -> bool {
-        lanes(p.lanes).all(|lane| f(lane, self.private(lane)))
-    }
-
-    /// What all know, or else what each of these lanes knows by itself.
-    fn either(&self, p: Party, f: impl Fn(&Known) -> bool) -> bool {
-        f(&self.known) || !self.private.is_empty() && self.each(p, |_, k| k.is_some_and(&f))
-    }
-
-    fn private(&self, lane: u8) -> Option<&Known> {
-        self.private.iter().find(|(l, _)| *l == lane).map(|(_, k)| k)
-    }
-
-    fn private_mut(&mut self, lane: u8) -> &mut Known {
-        let k = self.private.iter().position(|(l, _)| *l == lane).unwrap_or_else(|| {
-            self.private.push((lane, Known::default()));
-            self.private.len() - 1
-        });
-        &mut self.private[k].1
-    }
-}
-
-fn lanes(mut mask: u32) -> impl Iterator<Item = u8> {
-    std::iter::from_fn(move || {
-        (mask != 0).then(|| {
-            let l = mask.trailing_zeros() as u8;
-            mask &= mask - 1;
-            l
-        })
-    })
 }

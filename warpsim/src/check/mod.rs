@@ -6,3 +6,4 @@ pub mod global;
 pub mod heard;
 pub mod race;
 pub mod view;
+mod warp_clock;

@@ -1,0 +1,64 @@
+//! What one warp, and single lanes of it, know of the others.
+
+use super::clocks::Party;
+use super::heard::Heard;
+use super::view::{Known, View};
+
+/// One warp.
+pub(super) struct WarpClock {
+    pub now: u32,
+    /// Accesses before this time are ordered among the warp's lanes.
+    pub synced: u32,
+    /// What all its lanes know.
+    pub known: Known,
+    /// What single lanes know beyond it.
+    pub private: Vec<(u8, Known)>,
+    /// What relaxed reads came by.
+    pub heard: Heard,
+}
+
+impl WarpClock {
+    pub fn new() -> Self {
+        Self { now: 1, synced: 1, known: Known::default(), private: vec![], heard: Heard::default() }
+    }
+
+    /// Adds what these threads did themselves.
+    pub fn own(&self, p: Party, seen: &mut View) {
+        if p.whole {
+            return seen.learn(p.agent, self.now);
+        }
+        seen.learn(p.agent, self.synced - 1);
+        lanes(p.lanes).for_each(|lane| seen.learn_lane(p.agent, lane, self.now));
+    }
+
+    pub fn each(&self, p: Party, f: impl Fn(u8, Option<&Known>) -> bool) -> bool {
+        lanes(p.lanes).all(|lane| f(lane, self.private(lane)))
+    }
+
+    /// What all know, or else what each of these lanes knows by itself.
+    pub fn either(&self, p: Party, f: impl Fn(&Known) -> bool) -> bool {
+        f(&self.known) || !self.private.is_empty() && self.each(p, |_, k| k.is_some_and(&f))
+    }
+
+    pub fn private(&self, lane: u8) -> Option<&Known> {
+        self.private.iter().find(|(l, _)| *l == lane).map(|(_, k)| k)
+    }
+
+    pub fn private_mut(&mut self, lane: u8) -> &mut Known {
+        let k = self.private.iter().position(|(l, _)| *l == lane).unwrap_or_else(|| {
+            self.private.push((lane, Known::default()));
+            self.private.len() - 1
+        });
+        &mut self.private[k].1
+    }
+}
+
+pub(super) fn lanes(mut mask: u32) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        (mask != 0).then(|| {
+            let l = mask.trailing_zeros() as u8;
+            mask &= mask - 1;
+            l
+        })
+    })
+}
