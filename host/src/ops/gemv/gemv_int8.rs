@@ -167,6 +167,8 @@ impl Operator for GemvInt8 {
         for &dtype in INFO.dtypes {
             cases.extend([
                 Case::odd(&INFO, dtype, dims(1, 37, 1600)),
+                // A row for all of a block's threads: packs in flight together, and the rest.
+                Case::odd(&INFO, dtype, dims(1, 3, 20528)),
                 Case::odd(&INFO, dtype, dims(3, 5, 203)),
                 Case::odd(&INFO, dtype, dims(11, 7, 480)),
                 Case::odd(&INFO, dtype, dims(5, 37, 1120)),

@@ -35,17 +35,10 @@ impl<C: Stored> Tokens<C> {
         let elements = (16 / size_of::<C>()) as u32;
         // Nearly always: one token is found for all.
         if let Some((page, place)) = self.positions.find_together(position, KEYS) {
-            let (bytes, step) = (if chunk * elements >= d { 0 } else { 16 }, 32 / CH as u32);
-            let copy = |rows: Rows<C>, first: u32| {
-                let mut from = rows.at(page, place + below).wrapping_add((chunk * elements) as usize);
-                for row in (first..first + KEYS).step_by(step as usize) {
-                    let to = stage.add(fragments::place::<CH>(row + below, chunk));
-                    cp_async::copy_16_zero_fill(to, from.cast_const(), bytes);
-                    from = from.wrapping_add((u64::from(step) * rows.place_stride) as usize);
-                }
-            };
-            copy(self.keys, 0);
-            copy(self.values, KEYS);
+            let bytes = if chunk * elements >= d { 0 } else { 16 };
+            let at = |rows: &Rows<C>| rows.at(page, place + below).wrapping_add((chunk * elements) as usize);
+            copy::<T, C, CH>(stage, at(&self.keys), self.keys.place_stride, [below, chunk], bytes);
+            copy::<T, C, CH>(stage, at(&self.values), self.values.place_stride, [KEYS + below, chunk], bytes);
             if C::SCALED {
                 let scale = self.scales.at(page, place + lane % KEYS);
                 cp_async::copy_4_zero_fill(scales::<T, CH>(stage).add(lane), scale.cast_const(), 4);
@@ -75,6 +68,25 @@ impl<C: Stored> Tokens<C> {
             cp_async::copy_4_zero_fill(scales::<T, CH>(stage).add(lane), scale.cast_const(), bytes);
         }
         warp::ballot(row != 0) & ((1 << KEYS) - 1)
+    }
+}
+
+/// Starts copying one chunk of every so many-th of 16 rows, `stride` apart, to a stage.
+#[inline(always)]
+unsafe fn copy<T, C, const CH: usize>(
+    stage: SharedPtr<T>,
+    mut from: *mut C,
+    stride: u64,
+    [row, chunk]: [u32; 2],
+    bytes: u32,
+) {
+    let step = 32 / CH as u32;
+    let mut done = 0;
+    while done < KEYS {
+        let to = stage.add(fragments::place::<CH>(row + done, chunk));
+        cp_async::copy_16_zero_fill(to, from.cast_const(), bytes);
+        from = from.wrapping_add((u64::from(step) * stride) as usize);
+        done += step;
     }
 }
 
