@@ -4,7 +4,7 @@
 #[path = "../../rust-cuda/cust/tests/fake_driver/harness.rs"]
 mod fake;
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use cust::context::CurrentContext;
 use cust::memory::{DevicePointer, memset_d8};
@@ -189,9 +189,9 @@ fn planted_faults_are_found() {
 fn nothing_runs_after_a_kernel_that_failed() {
     with_stand_in("nothing_runs_after_a_kernel_that_failed", |device| {
         let jobs = ["none", "trap", "none", "none"].map(job);
-        let mut turns = 0;
-        let run = verify::all(device, &jobs, &Filter::default(), |_| turns += 1);
-        assert_eq!(turns, 2);
+        let turns = AtomicUsize::new(0);
+        let run = verify::all(device, &jobs, &Filter::default(), 1, |_| _ = turns.fetch_add(1, Ordering::Relaxed));
+        assert_eq!(turns.into_inner(), 2);
         let why = format!("not run: a kernel failed in {}, and this process has lost the device", jobs[1]);
         let statuses: Vec<_> = run.rows.iter().map(|row| (row.variant, row.status)).collect();
         let wanted = [Status::Pass, Status::Pass, Status::Fail, Status::Skipped];
@@ -200,6 +200,30 @@ fn nothing_runs_after_a_kernel_that_failed() {
         assert!(details[0].starts_with("a kernel failed on the device") && details[1] == why, "{details:?}");
         let not_run = run.not_run.expect("two cases have had no turn");
         assert_eq!((not_run.cases, not_run.why), (vec![jobs[2].to_string(), jobs[3].to_string()], why));
+    });
+}
+
+#[test]
+fn cases_at_once_give_what_one_after_the_other_gives() {
+    with_device("cases_at_once_give_what_one_after_the_other_gives", |device| {
+        let jobs = ["none", "write after", "none", "scale doubled", "nan", "none", "one wrong", "none"].map(job);
+        let results = |at_once| {
+            let run = verify::all(device, &jobs, &Filter::default(), at_once, |_| ());
+            assert!(run.not_run.is_none());
+            run.rows.into_iter().map(|row| (row.case, row.variant, row.status, row.detail)).collect::<Vec<_>>()
+        };
+        assert_eq!(results(4), results(1));
+    });
+}
+
+#[test]
+fn of_cases_at_once_those_are_named_that_may_have_failed() {
+    with_stand_in("of_cases_at_once_those_are_named_that_may_have_failed", |device| {
+        let jobs: Vec<_> = ["none"; 40].into_iter().chain(["trap"]).chain(["none"; 200]).map(job).collect();
+        let run = verify::all(device, &jobs, &Filter::default(), 2, |_| ());
+        let not_run = run.not_run.expect("most cases have had no turn");
+        assert!(not_run.why.contains(&jobs[40].to_string()), "{}", not_run.why);
+        assert!(not_run.cases.len() > 150 && run.rows.iter().any(|row| row.status == Status::Fail));
     });
 }
 

@@ -49,7 +49,7 @@ warpsmith=$here/warpsmith
 "$warpsmith" doctor || { echo "gpu-check: the kernels cannot run here" >&2; exit 3; }
 echo
 
-step verify 3600 sh -c '"$1" verify --backend cuda --json >"$2"' sh "$warpsmith" "$out/verify.json"
+step verify 3600 sh -c '"$1" verify --backend cuda --at-once 6 --json >"$2"' sh "$warpsmith" "$out/verify.json"
 
 : >"$out/tests.log"
 tests_from=$(printf %s "$steps" | wc -c)

@@ -32,6 +32,9 @@ pub(super) struct Args {
     /// Run another library as well, where it computes the same: cublas
     #[arg(long, value_name = "LIBRARY", value_parser = peers::NAMES)]
     peer: Option<String>,
+    /// Cases that a GPU runs at once, their times left out; a simulation takes one after the other, over all cores
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    at_once: u8,
     /// A line a case instead of one an operator and dtype
     #[arg(long, short)]
     verbose: bool,
@@ -45,7 +48,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         Ok(device) => {
             let peer = args.peer.as_ref().map(|_| Cublas::open(&device)).transpose()?.map(Arc::new);
             let filter = Filter { peer, ..filter };
-            args.cases.lines.with(&device, &ops, || on_device(&device, &filter, &ops, &jobs, args.verbose, ui))
+            args.cases.lines.with(&device, &ops, || on_device(&device, &filter, &ops, &jobs, args, ui))
         }
         // Asked for by name, a backend that is not there is an error; otherwise there is still something to check.
         Err(error) if error.is_environment() && !args.backend.is_forced() && args.peer.is_none() => {
@@ -60,7 +63,7 @@ fn on_device(
     filter: &Filter,
     ops: &[&'static dyn Operator],
     jobs: &[Job],
-    verbose: bool,
+    args: &Args,
     ui: &mut Ui,
 ) -> Result<Outcome> {
     let (name, driver) = (&device.info().name, device.info().driver_version.to_string());
@@ -68,7 +71,8 @@ fn on_device(
     // A driver compiles the code anyway.
     let kernels = kernels(ops, simulated)?;
     let bar = ui.progress(jobs.len());
-    let Run { rows, not_run } = verify::all(device, jobs, filter, |job| {
+    let at_once = if simulated { 1 } else { usize::from(args.at_once) };
+    let Run { rows, not_run } = verify::all(device, jobs, filter, at_once, |job| {
         bar.set_message(job.to_string());
         bar.inc(1);
     });
@@ -83,14 +87,14 @@ fn on_device(
         true => ui.line(format!("Simulated, without a GPU: the kernels' PTX on {name}.")),
         false => ui.line(format!("On {name} (CUDA driver {driver}):")),
     }
-    match verbose {
+    match args.verbose {
         // What no simulation takes on is only counted.
         true => cases(rows.iter().filter(|r| !(simulated && r.status == Status::Skipped)), ui),
         false => operators(&rows, ui),
     }
     details(&rows, ui);
     if let Some(peer) = peer {
-        beside(&rows, &peer, verbose, ui);
+        beside(&rows, &peer, args.verbose, ui);
     }
     ui::broken_kernels(&kernels, ui);
     if simulated {

@@ -1,6 +1,7 @@
 //! Running a case on a device and judging what it wrote.
 
 use std::cell::OnceCell;
+use std::fmt::Display;
 
 use super::placement::{Placement, Poison};
 use super::{AUTO, Expected, Filter, Job, Row, has_ordinary_input, is_large};
@@ -19,16 +20,18 @@ pub(super) struct Checked {
     pub(super) rows: Vec<Row>,
     /// A kernel failed: this process cannot use the device again.
     pub(super) lost_device: bool,
+    /// A variant was skipped because the device's memory did not suffice.
+    pub(super) out_of_memory: bool,
 }
 
 /// Why nothing runs after a kernel of `job` failed.
-pub(super) fn lost(job: &Job) -> String {
+pub(super) fn lost(job: &impl Display) -> String {
     format!("a kernel failed in {job}, and this process has lost the device")
 }
 
 /// Runs every variant of `job` that the filter lets through on `device`; a row each.
 pub(super) fn check(device: &Device, job: &Job, filter: &Filter) -> Checked {
-    let mut checked = Checked { rows: Vec::new(), lost_device: false };
+    let mut checked = Checked { rows: Vec::new(), lost_device: false, out_of_memory: false };
     let too_large = too_large(device, job);
     // Made for the first variant that runs, shared by all.
     let mut prepared = None;
@@ -45,6 +48,7 @@ pub(super) fn check(device: &Device, job: &Job, filter: &Filter) -> Checked {
             let result = prepared.as_ref().map_err(Clone::clone).and_then(|p| p.run(job, by, filter, &mut row));
             if let Err(error) = result {
                 checked.lost_device = matches!(error, Error::KernelFault { .. });
+                checked.out_of_memory |= matches!(error, Error::OutOfMemory { .. });
                 match (by, &error) {
                     (By::Peer(_), Error::Layout { .. }) => row.skip(&error.to_string()),
                     _ => row.fail(&error),
