@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::check::Job;
 use crate::check::verify::{self, Filter, Row, Status};
 use crate::runtime::device::Device;
+use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::kernels::{self, Arch, KernelImage};
 use crate::runtime::sim::{Settings, Simulator};
@@ -101,6 +102,16 @@ fn but_for_dtype(symbol: &str) -> Vec<&str> {
     symbol.split('_').filter(|part| !["f32", "f16", "bf16"].contains(part)).collect()
 }
 
+fn dtypes_in_order(jobs: &[&Job]) -> Vec<DType> {
+    let mut dtypes = Vec::new();
+    for job in jobs {
+        if !dtypes.contains(&job.case.dtype) {
+            dtypes.push(job.case.dtype);
+        }
+    }
+    dtypes
+}
+
 /// Mutation of the kernels that some cases run on a simulated device.
 pub struct Mutation<'a> {
     device: &'a Device,
@@ -118,13 +129,37 @@ fn variants<'a>(job: &'a Job, filter: &Filter) -> Vec<(&'a Job, Filter)> {
 impl<'a> Mutation<'a> {
     /// Of the kernels whose symbols `keep` lets through. Runs the cases once, to see which kernels they launch. They have to pass.
     pub fn new(device: &'a Device, jobs: &'a [Job], filter: &Filter, keep: impl Fn(&str) -> bool) -> Result<Self> {
-        let simulator = simulator(device)?;
+        simulator(device)?;
         let symbols = |job: &Job| job.op.info().instances().map(|kernel| kernel.symbol);
         let listed: HashSet<_> = jobs.iter().flat_map(symbols).collect();
         let kept: HashSet<_> = listed.into_iter().filter(|symbol| keep(symbol)).collect();
         let launches_any = |job: &&Job| symbols(job).any(|symbol| kept.contains(symbol));
+        // Cases of one dtype after those of the other, until there is nothing left that only a further dtype's would launch.
+        let mut jobs: Vec<_> = jobs.iter().filter(launches_any).collect();
+        let order = dtypes_in_order(&jobs);
+        jobs.sort_by_key(|job| order.iter().position(|dtype| *dtype == job.case.dtype));
+        let mut wanted: HashSet<_> = kept.iter().map(|symbol| but_for_dtype(symbol)).collect();
         let mut targets: Vec<Target<'a>> = Vec::new();
-        for (job, filter) in jobs.iter().filter(launches_any).flat_map(|job| variants(job, filter)) {
+        for same in jobs.chunk_by(|a, b| a.case.dtype == b.case.dtype) {
+            if wanted.is_empty() {
+                break;
+            }
+            Self::add(device, same, filter, &kept, &mut targets)?;
+            targets.iter().for_each(|target| _ = wanted.remove(&but_for_dtype(target.image.symbol)));
+        }
+        Ok(Self { device, targets })
+    }
+
+    /// Adds what the cases launch among the kernels `kept`.
+    fn add(
+        device: &'a Device,
+        jobs: &[&'a Job],
+        filter: &Filter,
+        kept: &HashSet<&'static str>,
+        targets: &mut Vec<Target<'a>>,
+    ) -> Result<()> {
+        let simulator = simulator(device)?;
+        for (job, filter) in jobs.iter().flat_map(|job| variants(job, filter)) {
             let (rows, profiles) = simulator.profile(|| verify::on_device(device, job, &filter));
             if let Some(found) = caught(&rows) {
                 let expected = format!("a case that passes with its kernels unchanged, not {found}");
@@ -147,7 +182,7 @@ impl<'a> Mutation<'a> {
                 }
             }
         }
-        Ok(Self { device, targets })
+        Ok(())
     }
 
     /// How many mutants there are.
