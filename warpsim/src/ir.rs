@@ -210,7 +210,9 @@ pub enum Fence {
         global: bool,
     },
     MbarrierInit,
-    /// Proxies that this simulator keeps coherent (tensormap, alias).
+    /// Acquires what others wrote, tensor maps too.
+    TensorMap(Scope),
+    /// Proxies that this simulator keeps coherent (alias).
     Other,
 }
 

@@ -54,7 +54,8 @@
 //! Order between threads is followed lane by lane: through barriers of warps, blocks and clusters, mbarriers, fences,
 //! atomics and other strong accesses to one address, groups of copies and of `wgmma`, and proxy fences. [`Checks::race`]
 //! reports what it leaves unordered: accesses to shared memory and, across the whole grid, to global memory, on both sides
-//! of asynchronous copies; registers that `wgmma` works on; shared memory that others use when its block ends. Fences and
+//! of asynchronous copies; registers that `wgmma` works on; tensor maps that were written and not fenced; shared memory that others use when its
+//! block ends. Fences and
 //! strong accesses order the threads of their scope. What a thread fenced is passed on by whoever comes after it, so that one
 //! thread may signal for a block whose threads have all fenced. `volatile` is relaxed at system scope; among the lanes of a
 //! warp it promises nothing.
@@ -70,7 +71,8 @@
 //! Where it has to choose it is quiet: a volatile read and a relaxed atomic count as an acquire (`ld.relaxed` needs a fence, or a
 //! barrier, before what it announces is read) and a compare-and-swap as a read (loops start from a plain one); of each place the last writer and two readers are
 //! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its
-//! initialisation and bulk copies only when these come from another block. Phases of a named barrier are apart: each orders those who came to it.
+//! initialisation and bulk copies only when these come from another block; a constant that is moved into a register of `wgmma` behind its
+//! fence counts as moved before it, as compilers have it; a reduction into shared memory needs no proxy fence. Phases of a named barrier are apart: each orders those who came to it.
 //!
 //! `malloc` and `free` take from a heap of the device ([`Gpu::with_heap`]). Accesses outside its chunks, to freed ones, wrong
 //! frees and what is left in the end ([`Gpu::leaks`]) are found, and named by the call that allocated them.
@@ -82,9 +84,10 @@
 //! `multimem`, dynamic parallelism; of the video instructions
 //! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0.
 //! A shared variable has bounds of its own, with a kilobyte of nobody's behind it; a frame and a structure have bounds as a whole: an index
-//! that runs from one of their arrays into the next is in bounds.
+//! that runs from one of their arrays into the next is in bounds. PTX does not tell: compilers make one variable of a function's arrays, and one of a
+//! structure's or of dynamic shared memory, and where one ends in it stands nowhere.
 //! An element of local memory counts as written when one of its bytes is: the others may be padding. What is not supported is an error with its line, never
-//! silently skipped.
+//! silently skipped; so is a register of a type that ptxas does not take there (of matrices it is asked for the size alone).
 
 #![warn(missing_docs)]
 // Modules are private: what is public in one is public to the others.

@@ -91,6 +91,9 @@ fn tensor_maps_made_by_a_kernel() {
             assert!(if inside { *v == src[y * 20 + x] } else { v.is_nan() }, "({x},{y}): {v}");
         }
     }
+    let acquire = "fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;";
+    let (report, _) = run(&made_map("9.0", 80, 1, "bar.warp.sync -1;").replace(acquire, "")).unwrap();
+    assert_eq!(report.findings[0].kind, Kind::MissingProxyFence);
     let fault = run(&made_map("9.0", 72, 1, "bar.warp.sync -1;")).unwrap_err();
     assert!(fault.to_string().contains("a stride of 72 bytes"), "{fault}");
     let fault = run(&made_map("9.0", 80, 2, "bar.warp.sync -1;")).unwrap_err();

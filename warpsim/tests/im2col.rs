@@ -161,6 +161,42 @@ fn load(c: &Case, o: &Options, change: impl Fn(TensorMap) -> TensorMap) -> Resul
     Ok(read(&g, q, c.bytes() / 2))
 }
 
+/// One block of a cluster loads for both.
+#[test]
+fn loads_reach_every_block_of_a_multicast() {
+    for c in cases().iter().filter(|c| c.bytes().is_multiple_of(256)) {
+        let n = c.bytes();
+        let expect = format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], {n};");
+        let text = c
+            .load()
+            .replacen(")\n{", ")\n.reqnctapercluster 2, 1, 1\n{", 1)
+            .replace(
+                "[q];",
+                &format!("[q]; mov.u32 %r9, %cluster_ctarank; mul.wide.u32 %rd5, %r9, {n}; add.u64 %rd1, %rd1, %rd5;"),
+            )
+            .replace(
+                &format!("bar.sync 0; @!%p1 bra W;\n{expect}"),
+                &format!(
+                    "@%p1 {expect} barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n\
+                     setp.eq.and.u32 %p1, %r9, 0, %p1; mov.b16 %h0, 3; @!%p1 bra W;"
+                ),
+            )
+            .replace("complete_tx::bytes [%r4]", "complete_tx::bytes.multicast::cluster [%r4]")
+            .replace("};\nW:", "}, %h0;\nW:");
+        for o in all_options() {
+            let mut g = Gpu::new();
+            let (p, q) = (g.alloc_with(&bytes(&c.source()), "tensor"), g.alloc(2 * n, "dump"));
+            let args: [&[u8]; 2] = [&c.map(p).encode(), &q.to_le_bytes()];
+            let k =
+                Module::parse(&text).unwrap_or_else(|e| panic!("{e}")).kernel("k").unwrap_or_else(|e| panic!("{e}"));
+            let launch = Launch { grid: [2, 1, 1], block: [64, 1, 1], args: &args, ..Launch::default() };
+            let r = g.launch(&k, &launch, &o).unwrap_or_else(|f| panic!("{f}"));
+            assert!(r.clean(), "{}", r.findings[0]);
+            assert_eq!(read::<u16>(&g, q, n), [c.loaded(), c.loaded()].concat());
+        }
+    }
+}
+
 #[test]
 fn loads_walk_over_the_box() {
     for (k, c) in cases().iter().enumerate() {

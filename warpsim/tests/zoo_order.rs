@@ -208,9 +208,12 @@ fn registers_are_renamed_behind_a_wgmma_fence_and_not_written() {
         )
     };
     for o in all_options() {
-        let clean = found(&kernel(1, &body("mov.f32 %f1, %f7;")), 1, 128, &o);
-        assert!(clean.is_empty(), "{}", clean[0]);
-        for late in ["mov.f32 %f1, 0f00000000;", "add.f32 %f7, %f7, %f7; mov.f32 %f1, %f7;", "add.f32 %f1, %f7, %f7;"] {
+        // nvcc writes the zeros that sums start from behind the fence too, and ptxas takes them before it.
+        for renamed in ["mov.f32 %f1, %f7;", "mov.f32 %f1, 0f00000000;"] {
+            let clean = found(&kernel(1, &body(renamed)), 1, 128, &o);
+            assert!(clean.is_empty(), "{}", clean[0]);
+        }
+        for late in ["add.f32 %f7, %f7, %f7; mov.f32 %f1, %f7;", "add.f32 %f1, %f7, %f7;"] {
             let caught = found(&kernel(1, &body(late)), 1, 128, &o);
             assert!(caught.iter().any(|f| f.kind == Kind::AsyncRace), "{late}");
         }

@@ -96,7 +96,7 @@ impl Clocks {
         self.warps[p.agent].either(p, |k| k.seen.knows_far(warp, lane, time))
     }
 
-    /// Whether a write has been fenced for the asynchronous proxy (of shared memory: 0, of global memory: 1).
+    /// Whether a write has been fenced for the asynchronous proxy (of shared memory: 0, of global memory: 1, as a tensor map: 2).
     pub fn proxy_sees(&self, p: Party, space: usize, agent: usize, lane: u8, time: u32) -> bool {
         self.warps[p.agent].either(p, |k| k.proxy[space].knows(agent, lane, time))
     }
@@ -172,7 +172,7 @@ impl Clocks {
         }
     }
 
-    /// `fence.proxy.async` of shared memory (0) or global memory (1): everything known is visible to the other proxy.
+    /// `fence.proxy.async` of shared memory (0) or global memory (1), or `fence.proxy.tensormap` (2): everything known is visible to the other proxy.
     pub fn proxy_fence(&mut self, p: Party, space: usize) {
         self.fence(p, |k, seen| k.proxy[space].join(seen));
     }

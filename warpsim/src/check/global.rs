@@ -145,6 +145,11 @@ impl GlobalShadow {
         self.cell(alloc, granule).map_or([GStamp::NOBODY; 3], |cell| record(cell, me, write))
     }
 
+    /// Who wrote a granule last.
+    pub fn writer(&self, alloc: usize, granule: usize) -> GStamp {
+        self.cell(alloc, granule).map_or(GStamp::NOBODY, |[w, ..]| GStamp(w.load(Relaxed)))
+    }
+
     /// The cells of an allocation.
     #[inline(always)]
     pub fn cells(&self, alloc: usize) -> &[[AtomicU64; 3]] {

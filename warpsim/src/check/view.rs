@@ -140,8 +140,8 @@ fn join_far(into: &mut BTreeMap<(Far, u8), u32>, from: &BTreeMap<(Far, u8), u32>
 pub struct Known {
     /// What happened before.
     pub seen: View,
-    /// What of it the asynchronous proxy sees, of shared and of global memory.
-    pub proxy: [View; 2],
+    /// What of it the asynchronous proxy sees, of shared and of global memory, and what whoever reads tensor maps does.
+    pub proxy: [View; 3],
     /// Initialisations of mbarriers that were made visible to the cluster.
     pub inits: View,
     /// What of it somebody has fenced since, for a block, a cluster, the GPU: what relaxed operations pass on.
@@ -151,8 +151,7 @@ pub struct Known {
 impl Known {
     pub fn join(&mut self, other: &Known) {
         self.seen.join(&other.seen);
-        self.proxy[0].join(&other.proxy[0]);
-        self.proxy[1].join(&other.proxy[1]);
+        self.proxy.iter_mut().zip(&other.proxy).for_each(|(mine, theirs)| mine.join(theirs));
         self.inits.join(&other.inits);
         if let Some(theirs) = &other.fenced {
             let mine = self.fenced.get_or_insert_default();

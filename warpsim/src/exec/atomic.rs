@@ -116,13 +116,13 @@ pub fn run(
                 old[e & 7] = match space {
                     MemSpace::Global => {
                         let k = locate_global(cx, w, s, l, at, n as u64, "an atomic")?;
-                        if !at.is_multiple_of(n as u64) {
+                        if e == 0 && !at.is_multiple_of((n * count) as u64) {
                             return cx.fault(
                                 w,
                                 s,
                                 l as u32,
                                 Kind::Misaligned,
-                                format!("an atomic of {n} bytes at a misaligned address"),
+                                format!("an atomic of {} bytes at a misaligned address", n * count),
                                 Some(at),
                             );
                         }

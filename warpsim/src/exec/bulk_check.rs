@@ -31,12 +31,26 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, o
             // `st.async` is of the generic proxy.
             let generic = matches!(op.far, Far::Value(_));
             mbarrier::check_visible(cx, cl, w, s, l, t.bar, generic);
-            me = load_stamp(cl, s, *t, if generic { 0 } else { Stamp::PROXY });
+            // Reductions into shared memory do not race with each other.
+            let marks = match op.reduce {
+                Some(_) => Stamp::STRONG,
+                None if generic => 0,
+                None => Stamp::PROXY,
+            };
+            me = load_stamp(cl, s, *t, marks);
         }
-        // Reductions into shared memory do not race with each other.
-        if op.reduce.is_none() || !op.load {
-            near(cx, cl, w, s, l, (t.block as usize, t.off as usize), op.bytes(), me, op.load);
-        }
+        near(
+            cx,
+            cl,
+            w,
+            s,
+            l,
+            (t.block as usize, t.off as usize),
+            op.bytes(),
+            me,
+            op.load,
+            op.load && op.reduce.is_some(),
+        );
     }
     Ok(())
 }
@@ -46,7 +60,7 @@ fn far(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &Bu
     if let Far::Peer { block, off, bytes } = op.far {
         // Its own mbarrier says when it has been read.
         let (me, at) = (load_stamp(cl, s, op.targets[0], Stamp::PROXY), (block as usize, off as usize));
-        near(cx, cl, w, s, l, at, bytes, me, false);
+        near(cx, cl, w, s, l, at, bytes, me, false, false);
     }
     let mut spans = vec![];
     op.spans(|addr, bytes| spans.push((addr, bytes)));
@@ -73,7 +87,7 @@ fn load_stamp(cl: &mut Cluster, s: &Split, t: Target, marks: u64) -> Stamp {
     Stamp::new(agent, 0, time, s.pc, marks)
 }
 
-/// Checks one shared side of an operation.
+/// Checks one shared side of an operation, which `adds` to what is there or else only reads or writes it.
 fn near(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -84,12 +98,14 @@ fn near(
     n: usize,
     me: Stamp,
     write: bool,
+    adds: bool,
 ) {
     let Cluster { blocks, clocks, .. } = cl;
     let blk = &mut blocks[block];
-    if !write && cx.opts.checks.init && !shared_check::marked(&blk.shared_init, off, n) {
+    if (!write || adds) && cx.opts.checks.init && !shared_check::marked(&blk.shared_init, off, n) {
         cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
-            format!("stores shared memory at {off:#x} that nobody wrote{}", shared::describe(cx, off))
+            let verb = if adds { "adds to" } else { "stores" };
+            format!("{verb} shared memory at {off:#x} that nobody wrote{}", shared::describe(cx, off))
         });
     }
     let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) else { return };

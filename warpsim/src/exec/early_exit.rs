@@ -28,7 +28,9 @@ pub fn visit(
     let host = &mut cl.blocks[block];
     if host.live == 0 {
         cx.report(w, s, l as u32, Kind::EarlyExit, None, None, |_| {
-            format!("uses the shared memory of block rank {block}, which has ended: nothing makes that block wait")
+            format!(
+                "uses the shared memory of block rank {block}, which has ended: put a cluster barrier before its end"
+            )
         });
         return;
     }
@@ -59,9 +61,9 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, m: u32, las
         );
         cx.report(w, s, m.trailing_zeros(), Kind::EarlyExit, None, Some(earlier), |_| {
             let what = if copy {
-                "an asynchronous copy that nobody waited for may still use it"
+                "an asynchronous copy may still use it: wait for its mbarrier first"
             } else {
-                "another block of the cluster may still use it"
+                "another block of the cluster may still use it: put a cluster barrier before its end"
             };
             format!("the block ends, and with it its shared memory, while {what}")
         });

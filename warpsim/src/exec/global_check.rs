@@ -88,6 +88,28 @@ pub fn check_race(
     }
 }
 
+/// A tensor map that a copy reads: threads that wrote it have to be known, and fenced for it.
+pub fn check_map(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: usize, addr: u64) {
+    let Ok(alloc) = cx.mem.find(addr, 128) else { return };
+    let t = Touch { lane, alloc, addr, bytes: 128, write: false, marks: 0 };
+    check_race(cx, cl, w, s, t, |_, _| false);
+    let (Some(shadow), Some(c)) = (cx.global_shadow, &cl.clocks) else { return };
+    let off = (addr - cx.mem.get(alloc).base) as usize;
+    for old in (off >> shadow.shift..=(off + 127) >> shadow.shift).map(|g| shadow.writer(alloc, g)) {
+        let host = cl.blocks.iter().find(|b| old != GStamp::NOBODY && far(b.linear, 0) == far(old.block(), 0));
+        let Some(b) = host else { continue };
+        let agent = b.rank as usize * b.warps.len() + old.warp();
+        if !c.proxy_sees(w.party(1 << lane), 2, agent, old.lane(), full_time(c.now(agent), old.time())) {
+            let earlier =
+                Earlier { place: cx.place(s.func, old.pc()), who: "a thread of the cluster".into(), write: true };
+            return cx.report(w, s, lane as u32, Kind::MissingProxyFence, Some(addr), Some(earlier), |cx| {
+                let place = cx.mem.describe(addr);
+                format!("uses the tensor map at {place} without a fence.proxy.tensormap::generic.acquire after it was written")
+            });
+        }
+    }
+}
+
 /// Whether an access is in conflict with an `earlier` one, which is reported.
 #[inline(never)]
 fn judge(

@@ -255,6 +255,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
             live: warps,
             grid_arrivals: 0,
             pool: 0,
+            resized: vec![],
             shadow: race.then(|| Box::new(SharedShadow::new(bytes, cx.prog.shared_grain))),
             guests: vec![],
         };

@@ -387,7 +387,15 @@ fn test(
 /// Says what a barrier lacks, for deadlock reports.
 pub fn describe(cl: &Cluster, b: u32, off: u32) -> String {
     match get(cl, b, off) {
-        Some(s) => format!("phase {}, {} of {} arrivals and {} bytes missing", s.phase, s.pending, s.expected, s.tx),
+        Some(s) => {
+            let (bytes, sign) = (s.tx.abs(), if s.tx < 0 { "too many" } else { "missing" });
+            let hint = match s.pending == 0 {
+                true if s.tx > 0 => ": more bytes are expected than copies bring",
+                true if s.tx < 0 => ": copies bring more bytes than are expected",
+                _ => "",
+            };
+            format!("phase {}, {} of {} arrivals missing, {bytes} bytes {sign}{hint}", s.phase, s.pending, s.expected)
+        }
         None => "not initialised".into(),
     }
 }

@@ -21,6 +21,10 @@ pub fn fence(c: &mut Clocks, p: Party, f: Fence) {
                 c.proxy_fence(p, 1);
             }
         }
+        Fence::TensorMap(scope) => {
+            c.generic_fence(p, scope);
+            c.proxy_fence(p, 2);
+        }
         Fence::MbarrierInit => c.init_fence(p),
         Fence::Other => {}
     }

@@ -4,10 +4,18 @@ use super::cx::Cx;
 use super::run::Flow;
 use super::state::*;
 use crate::ir::Inst;
-use crate::report::{Fault, Kind};
+use crate::report::{Earlier, Fault, Kind};
 
 /// The new count in the low half of `imm`, above it 1 for an increase.
 pub fn set(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<Flow, Fault> {
+    let flow = change(cx, cl, w, s, i, m)?;
+    if matches!(flow, Flow::Next) {
+        cl.blocks[w.block].resized.push((w.id, (s.func, s.pc)));
+    }
+    Ok(flow)
+}
+
+fn change(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<Flow, Fault> {
     let (wanted, increase, have) = (i.imm as u32, i.imm >> 32 != 0, w.registers);
     // Nobody knows how many it starts with.
     if have == 0 {
@@ -31,6 +39,21 @@ pub fn set(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: 
     }
     w.registers = wanted;
     Ok(Flow::Next)
+}
+
+/// A block has ended: the warps of a warpgroup have all executed the same `setmaxnreg`.
+pub fn ended(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32) {
+    let b = &cl.blocks[w.block];
+    let of = |warp: usize| b.resized.iter().filter(move |r| r.0 == warp).map(|r| r.1);
+    for first in (0..b.warps.len()).step_by(4) {
+        let Some(other) = (first + 1..b.warps.len().min(first + 4)).find(|k| !of(*k).eq(of(first))) else { continue };
+        let (warp, other) = if of(first).count() < of(other).count() { (other, first) } else { (first, other) };
+        let Some((func, pc)) = of(warp).next_back() else { continue };
+        let earlier = Earlier { place: cx.place(func, pc), who: format!("warp {warp}"), write: true };
+        cx.report(w, s, lane, Kind::BarrierMisuse, None, Some(earlier), |_| {
+            format!("warp {other} has not executed the setmaxnreg of warp {warp}, which is of its warpgroup: all four have to")
+        });
+    }
 }
 
 /// Why the pool does not have what a warp waits for.

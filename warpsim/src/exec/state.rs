@@ -166,6 +166,8 @@ pub struct Block {
     pub grid_arrivals: u32,
     /// Registers that its warps have given back.
     pub pool: u32,
+    /// By warp: the `setmaxnreg` that have been executed, function and program counter.
+    pub resized: Vec<(usize, (u32, u32))>,
     pub shadow: Option<Box<SharedShadow>>,
     /// Uses of its shared memory by others, which have to be over when it ends.
     pub guests: Vec<Guest>,

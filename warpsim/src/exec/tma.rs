@@ -2,7 +2,7 @@
 
 use super::bulk::{BulkOp, Far, Target, gather, read_shared, write_global, write_shared};
 use super::cx::Cx;
-use super::global_check::settle as settle_global;
+use super::global_check::{check_map, settle as settle_global};
 use super::mem_ops::lanes;
 use super::state::*;
 use super::{bulk_check, mbarrier, shared};
@@ -203,6 +203,9 @@ pub fn tensor(
                 return cx.fault(w, s, l as u32, Kind::IllegalInstruction, what, Some(map_addr));
             }
         };
+        if space_of(map_addr) != MemSpace::Param && cx.opts.checks.race {
+            check_map(cx, cl, w, s, l, map_addr);
+        }
         if map.dims.len() != usize::from(t.rank) {
             return cx.fault(
                 w,

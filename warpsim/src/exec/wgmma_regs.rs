@@ -58,10 +58,14 @@ pub fn named(code: &Code) -> Vec<bool> {
         let list = &code.lists[i.ext as usize..][..usize::from(i.defs)];
         list.iter().chain([&i.d]).filter(|r| word(r)).for_each(|r| written[r.slot()] = true);
     }
-    // Constants are written by nobody: a move of one is a write.
-    let moves = || code.insts.iter().filter(|i| i.moves && word(&i.a) && word(&i.d) && written[i.a.slot()]);
-    while let Some(i) = moves().find(|i| out[i.d.slot()] && !out[i.a.slot()]) {
-        out[i.a.slot()] = true;
+    // Constants are written by nobody, and have no state.
+    let moves: Vec<_> =
+        code.insts.iter().filter(|i| i.moves && word(&i.a) && word(&i.d) && written[i.a.slot()]).collect();
+    let mut grown = true;
+    while std::mem::take(&mut grown) {
+        for i in moves.iter().rev() {
+            grown |= out[i.d.slot()] && !std::mem::replace(&mut out[i.a.slot()], true);
+        }
     }
     out
 }
@@ -91,8 +95,12 @@ pub fn access(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
                 "touches a register of a wgmma that no wgmma.wait_group has waited for".into()
             });
         }
-        let moved = i.moves && mine(&&i.a);
-        let new = if moved { *state.at(base + i.a.slot()) } else { now };
+        let new = match i.moves {
+            true if mine(&&i.a) => *state.at(base + i.a.slot()),
+            // A constant: nvcc writes the zeros that sums start from behind the fence, and ptxas takes them before it.
+            true => *state.at(base + r.slot()),
+            false => now,
+        };
         *state.at(base + r.slot()) = new;
     }
     w.wg_regs = state;
@@ -106,6 +114,11 @@ pub fn issue(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, group: u32) {
     for r in list {
         let fences = state.fences;
         let last = state.at(base + r.slot());
+        if fences == 0 && *last == Last::Nothing {
+            cx.report(w, s, 0, Kind::AsyncRace, None, None, |_| {
+                "works on registers before the first wgmma.fence: put one before the first wgmma".into()
+            });
+        }
         if let Last::Thread { fences: then, func, pc } = *last
             && then == fences
         {

@@ -28,7 +28,7 @@ impl Lower<'_, '_> {
         for k in 0..n {
             s[k] = self.src(&a[k + 1], ty)?;
         }
-        Ok((self.dst(&a[0], ty.class())?, s))
+        Ok((self.dst(&a[0], ty)?, s))
     }
 
     fn int_arith(&mut self, m: &mut Mods<'_>, a: &[Arg], ty: Ty) -> R<()> {
@@ -189,12 +189,12 @@ impl Lower<'_, '_> {
         let (x, y) = (self.src(&a[1], ty)?, self.src(&a[2], ty)?);
         let out = if part == 2 { Ty::U(bits as u8 * 2) } else { ty };
         if !mad {
-            let d = self.dst(&a[0], out.class())?;
+            let d = self.dst(&a[0], out)?;
             self.alu(f, d, x, y, N, 0);
             return Ok(());
         }
         let z = self.src(&a[3], out)?;
-        let d = self.dst(&a[0], out.class())?;
+        let d = self.dst(&a[0], out)?;
         let fused = match (part, bits) {
             _ if cc => None,
             (0, 32) => Some(ai::mad32()),
@@ -243,7 +243,7 @@ impl Lower<'_, '_> {
             _ => return self.fail("not defined for this type"),
         };
         let (x, y, z) = (self.src(&a[1], ty)?, self.src(&a[2], ty)?, self.src(&a[3], ty)?);
-        let d = self.dst(&a[0], ty.class())?;
+        let d = self.dst(&a[0], ty)?;
         let t = self.temp(ty.class());
         self.alu_free(f, t, x, y, N, 0);
         self.carry_regs("add", d, t, z, ty, true, cc)

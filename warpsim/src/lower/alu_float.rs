@@ -48,7 +48,7 @@ impl Lower<'_, '_> {
                 if a.len() == 4 {
                     let tmp = self.temp(Class::R);
                     let (x, y, z) = (self.src(&a[1], t)?, self.src(&a[2], t)?, self.src(&a[3], t)?);
-                    let d = self.dst(&a[0], Class::R)?;
+                    let d = self.dst(&a[0], t)?;
                     self.alu_free(ff::fminmax(), tmp, x, y, Reg::NONE, k);
                     self.alu(ff::fminmax(), d, tmp, z, Reg::NONE, k);
                     return Ok(());

@@ -45,7 +45,7 @@ impl Lower<'_, '_> {
                 _ => return self.fail("not defined for this type"),
             };
             let (one, zero) = (self.imm(class, t), self.imm(class, 0));
-            let d = self.dst(&a[0], class)?;
+            let d = self.dst(&a[0], out)?;
             self.alu(ai::selp32(), d, one, zero, p, 0);
             return Ok(());
         }
@@ -184,7 +184,7 @@ impl Lower<'_, '_> {
             (f, cty)
         };
         let (x, y, c) = (self.src(&a[1], ty)?, self.src(&a[2], ty)?, self.src(&a[3], cty)?);
-        let d = self.dst(&a[0], ty.class())?;
+        let d = self.dst(&a[0], ty)?;
         self.alu(f, d, x, y, c, i64::from(ftz));
         Ok(())
     }

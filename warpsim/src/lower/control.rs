@@ -87,8 +87,8 @@ impl Lower<'_, '_> {
         let rets = copies.rets.clone();
         self.copies.push(copies);
         let copies = self.copies.len() as u32 - 1;
-        if let Some(Entity::Reg(r, bits)) = self.lookup(&target) {
-            if bits != 64 {
+        if let Some(Entity::Reg(r, ty)) = self.lookup(&target) {
+            if ty.bits() != 64 {
                 return self.fail(format!("`{target}` does not hold a function's address"));
             }
             self.linker.reach_tables();

@@ -58,7 +58,7 @@ impl Lower<'_, '_> {
             self.count(a, 3, 3)?;
             (c.to, c.from) = (t, f);
             let (x, y) = (self.src(&a[1], from)?, self.src(&a[2], from)?);
-            let d = self.dst(&a[0], Class::R)?;
+            let d = self.dst(&a[0], to)?;
             let plain = c.rnd == Rnd::Rn && !relu && !satfinite && !ftz;
             let f = match t {
                 Cv::F16 if plain => hf::cvt_f16x2_f32(),
@@ -72,7 +72,7 @@ impl Lower<'_, '_> {
         if let (Some(t), Some(f)) = (pair(to), pair(from)) {
             (c.to, c.from) = (t, f);
             let x = self.src(&a[1], from)?;
-            let d = self.dst(&a[0], Class::R)?;
+            let d = self.dst(&a[0], to)?;
             self.alu(cvt::cvt_unpack2(), d, x, N, N, c.pack());
             return Ok(());
         }
@@ -82,7 +82,7 @@ impl Lower<'_, '_> {
             return self.fail("a rounding mode is missing");
         }
         let x = self.src(&a[1], from)?;
-        let (d, wide) = self.dst_wide(&a[0], to.class())?;
+        let (d, wide) = self.dst_wide(&a[0], to)?;
         let func = pick(&c);
         self.alu(func.0, d, x, N, N, func.1.unwrap_or_else(|| c.pack()));
         // A narrow signed result fills a wider register with its sign.
@@ -129,7 +129,7 @@ impl Lower<'_, '_> {
             return self.fail("only 64-bit generic addresses are supported");
         }
         let x = self.src(&a[1], Ty::U(64))?;
-        let d = self.dst(&a[0], Class::Q)?;
+        let d = self.dst(&a[0], Ty::U(64))?;
         let window = crate::memory::window(space);
         if window == 0 {
             self.alu(ai::mov64(), d, x, N, N, 0);

@@ -2,7 +2,7 @@
 
 use super::func::{Entity, Lower, R};
 use super::offsets;
-use super::types::Mods;
+use super::types::{Mods, Ty};
 use crate::ir::Reg;
 use crate::ptx::ParseError;
 use crate::ptx::ast::{Arg, Inst};
@@ -16,12 +16,13 @@ impl Lower<'_, '_> {
         self.guard = match &i.guard {
             None => (Reg::NONE, false),
             Some((neg, name)) => match self.lookup(name) {
-                Some(Entity::Reg(r, 1)) => (r, *neg),
+                Some(Entity::Reg(r, Ty::Pred)) => (r, *neg),
                 _ => return self.fail(format!("`{name}` is not a predicate register")),
             },
         };
         let before = self.insts.len();
         let mut m = Mods::new(&i.op);
+        self.wider = matches!(m.root, "ld" | "ldu" | "st" | "cvt");
         self.dispatch(&mut m, &i.args).map_err(|e| {
             let message = if e.message.contains('`') {
                 format!("{} (in `{}`)", e.message, i.op)

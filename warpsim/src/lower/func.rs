@@ -11,7 +11,7 @@ use crate::ptx::ast::{Func, Loc, Name, Source, Space, Stmt, Var, type_bytes_of};
 /// What a name means in a function.
 #[derive(Clone)]
 pub enum Entity {
-    Reg(Reg, u32),
+    Reg(Reg, Ty),
     /// Offset in the frame, bytes.
     Frame(u32, u32),
     Shared(u32),
@@ -25,8 +25,8 @@ pub enum Entity {
 #[derive(Default)]
 struct Scope {
     names: FxHashMap<Name, Entity>,
-    /// `%r<10>`: prefix, count, first id, class, bits.
-    ranges: Vec<(Name, u32, u32, Class, u32)>,
+    /// `%r<10>`: prefix, count, first id, type.
+    ranges: Vec<(Name, u32, u32, Ty)>,
 }
 
 /// Lowers one function body.
@@ -52,6 +52,8 @@ pub(crate) struct Lower<'a, 'l> {
     pub end_label: u32,
     pub carry: Reg,
     pub line: u32,
+    /// The instruction takes registers that are wider than its type.
+    pub wider: bool,
 }
 
 pub type R<T> = Result<T, ParseError>;
@@ -80,6 +82,7 @@ pub(crate) fn lower<'a>(linker: &mut Linker<'a>, func: &'a Func, number: usize) 
         end_label: 0,
         carry: Reg::NONE,
         line: func.line,
+        wider: false,
     };
     l.run()
 }
@@ -271,13 +274,13 @@ impl<'a> Lower<'a, '_> {
                 let first = self.next[class as usize];
                 self.next[class as usize] += n * words;
                 if let Some(s) = self.scopes.last_mut() {
-                    s.ranges.push((name.clone(), n, first, class, t.bits()));
+                    s.ranges.push((name.clone(), n, first, t));
                 }
             }
             None if width > 1 => {
                 for c in ["x", "y", "z", "w"].iter().take(width as usize) {
                     let r = self.temp(class);
-                    self.declare(&format!("{name}.{c}").into(), Entity::Reg(r, t.bits()))?;
+                    self.declare(&format!("{name}.{c}").into(), Entity::Reg(r, t))?;
                 }
             }
             None => {
@@ -285,7 +288,7 @@ impl<'a> Lower<'a, '_> {
                 if words == 2 {
                     self.temp(class);
                 }
-                self.declare(name, Entity::Reg(r, t.bits()))?;
+                self.declare(name, Entity::Reg(r, t))?;
             }
         }
         Ok(())
@@ -313,10 +316,10 @@ impl<'a> Lower<'a, '_> {
                 return Some(e.clone());
             }
             let Some(n) = index else { continue };
-            for (p, count, first, class, bits) in &s.ranges {
+            for (p, count, first, ty) in &s.ranges {
                 if n < *count && p.as_ref() == prefix {
-                    let words = if *bits == 128 { 2 } else { 1 };
-                    return Some(Entity::Reg(Reg::new(*class, first + n * words), *bits));
+                    let words = if ty.bits() == 128 { 2 } else { 1 };
+                    return Some(Entity::Reg(Reg::new(ty.class(), first + n * words), *ty));
                 }
             }
         }

@@ -78,7 +78,7 @@ pub(super) fn lower(l: &mut Lower<'_, '_>, m: &mut Mods<'_>, a: &[Arg]) -> R<()>
         ("bfi", 32 | 64) => {
             l.count(a, 5, 5)?;
             let (x, y, p, n) = (l.src(&a[1], ty)?, l.src(&a[2], ty)?, l.src(&a[3], u32t)?, l.src(&a[4], u32t)?);
-            let (d, t) = (l.dst(&a[0], ty.class())?, l.temp(Class::R));
+            let (d, t) = (l.dst(&a[0], ty)?, l.temp(Class::R));
             l.alu_free(ai::pack_pos_len(), t, p, n, N, 0);
             l.alu(if bits == 32 { ai::bfi32() } else { ai::bfi64() }, d, x, y, t, 0);
             Ok(())
@@ -117,7 +117,7 @@ fn predicate(l: &mut Lower<'_, '_>, root: &str, a: &[Arg]) -> R<()> {
 pub(super) fn one(l: &mut Lower<'_, '_>, a: &[Arg], f: LaneFn, s: Ty, d: Ty, imm: i64) -> R<()> {
     l.count(a, 2, 2)?;
     let x = l.src(&a[1], s)?;
-    let d = l.dst(&a[0], d.class())?;
+    let d = l.dst(&a[0], d)?;
     l.alu(f, d, x, N, N, imm);
     Ok(())
 }
@@ -125,7 +125,7 @@ pub(super) fn one(l: &mut Lower<'_, '_>, a: &[Arg], f: LaneFn, s: Ty, d: Ty, imm
 pub(super) fn two(l: &mut Lower<'_, '_>, a: &[Arg], f: LaneFn, s: [Ty; 2], d: Ty, imm: i64) -> R<()> {
     l.count(a, 3, 3)?;
     let (x, y) = (l.src(&a[1], s[0])?, l.src(&a[2], s[1])?);
-    let d = l.dst(&a[0], d.class())?;
+    let d = l.dst(&a[0], d)?;
     l.alu(f, d, x, y, N, imm);
     Ok(())
 }
@@ -133,7 +133,7 @@ pub(super) fn two(l: &mut Lower<'_, '_>, a: &[Arg], f: LaneFn, s: [Ty; 2], d: Ty
 pub(super) fn three(l: &mut Lower<'_, '_>, a: &[Arg], f: LaneFn, s: [Ty; 3], d: Ty, imm: i64) -> R<()> {
     l.count(a, 4, 4)?;
     let (x, y, z) = (l.src(&a[1], s[0])?, l.src(&a[2], s[1])?, l.src(&a[3], s[2])?);
-    let d = l.dst(&a[0], d.class())?;
+    let d = l.dst(&a[0], d)?;
     l.alu(f, d, x, y, z, imm);
     Ok(())
 }

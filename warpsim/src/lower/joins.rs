@@ -5,6 +5,7 @@
 //! for lanes that wait at a barrier for them.
 
 use super::cfg::{self, Blocks};
+use super::meeting::Meeting;
 use crate::ir::{Inst, Op};
 
 const NOWHERE: u32 = u32::MAX;
@@ -15,10 +16,16 @@ pub fn place(insts: &mut [Inst], tables: &[Vec<u32>]) {
     let exit = g.count();
     let succ = without_ends(&g, insts);
     let after = cfg::post_dominators(&succ);
+    let meeting = Meeting::new(&succ);
+    let beyond = |b: usize| match succ[b][..] {
+        [] | [_] => None,
+        [x, y] => meeting.of(b, [x, y]),
+        _ => beyond_exits(&succ, b),
+    };
     for b in 0..exit {
         if let Op::Bra { join, .. } | Op::BrxIdx { join, .. } = &mut insts[g.start[b + 1] - 1].op {
             let meets = after[b].filter(|p| *p != exit);
-            let meets = meets.or_else(|| if succ[b].len() > 1 { beyond_exits(&succ, b) } else { None });
+            let meets = meets.or_else(|| beyond(b));
             *join = meets.map_or(NOWHERE, |p| g.start[p] as u32);
         }
     }
@@ -86,7 +93,7 @@ fn reaches(succ: &[Vec<usize>], wanted: impl Fn(usize) -> bool) -> Vec<bool> {
 }
 
 /// Where the ways from a branch meet when some of them end on their own: the first node that all the others come through.
-fn beyond_exits(succ: &[Vec<usize>], branch: usize) -> Option<usize> {
+pub(super) fn beyond_exits(succ: &[Vec<usize>], branch: usize) -> Option<usize> {
     let exit = succ.len() - 1;
     let mut ways = vec![0u32; succ.len()];
     for &first in &succ[branch] {

@@ -126,7 +126,9 @@ impl Lower<'_, '_> {
                 defs.extend(pair);
                 continue;
             }
-            let (r, wide) = self.dst_wide(d, ty.class())?;
+            // ptxas takes any register of the size in a vector of floats.
+            let ty = if count > 1 && ty.float() { Ty::B(ty.bits() as u8) } else { ty };
+            let (r, wide) = self.dst_wide(d, ty)?;
             if self.reg_bits(d) == 16 {
                 reg_bits = 16;
             }
@@ -190,7 +192,7 @@ impl Lower<'_, '_> {
         let space = self.space(m);
         let (order, scope) = self.order(m);
         let policy = self.cache_hints(m);
-        m.take("noftz");
+        let noftz = m.take("noftz");
         let ops = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
         use AtomOp as A;
         let kinds = [A::Add, A::Min, A::Max, A::Inc, A::Dec, A::And, A::Or, A::Xor, A::Exch, A::Cas];
@@ -201,6 +203,10 @@ impl Lower<'_, '_> {
             self.count(a, 3 + usize::from(op == A::Cas), 3 + usize::from(op == A::Cas) + usize::from(policy))?;
             let atomic = Atomic { op, ty: NumTy::U64, space, count, order, scope };
             return self.atomic_wide(atomic, a);
+        }
+        self.defined(op, ty, red, count)?;
+        if ty.bits() <= 32 && !noftz && matches!(ty, Ty::F16 | Ty::BF16 | Ty::F16x2 | Ty::BF16x2) {
+            return self.fail("`.noftz` is needed with this type");
         }
         let num = match ty {
             Ty::U(32) | Ty::B(32) => NumTy::U32,
@@ -224,6 +230,9 @@ impl Lower<'_, '_> {
         if !matches!(space, MemSpace::Generic | MemSpace::Global | MemSpace::Shared) {
             return self.fail("atomics work on global and shared memory");
         }
+        if count > 1 && space == MemSpace::Shared {
+            return self.fail("vectors are added to in global memory only");
+        }
         self.grain(space, num.bytes());
         let mut uses = vec![];
         for s in self.elements(&a[at + 1], count)? {
@@ -235,7 +244,7 @@ impl Lower<'_, '_> {
         let mut defs = vec![];
         if !red {
             for d in self.elements(&a[0], count)? {
-                defs.push(self.dst(d, ty.class())?);
+                defs.push(self.dst(d, ty)?);
             }
         }
         let mut i = Inst {
@@ -246,6 +255,26 @@ impl Lower<'_, '_> {
         self.ext(&mut i, &defs, &uses);
         self.emit(i);
         Ok(())
+    }
+
+    /// That ptxas knows an atomic of this type, or of a vector.
+    fn defined(&self, op: AtomOp, ty: Ty, red: bool, count: u8) -> R<()> {
+        use AtomOp as A;
+        let half = matches!(ty, Ty::F16 | Ty::BF16 | Ty::F16x2 | Ty::BF16x2);
+        let ok = match op {
+            A::Add => half || matches!(ty, Ty::U(32 | 64) | Ty::S(32) | Ty::F32 | Ty::F64),
+            A::Min | A::Max => half && count > 1 || matches!(ty, Ty::U(32 | 64) | Ty::S(32 | 64)),
+            A::Inc | A::Dec => ty == Ty::U(32),
+            A::And | A::Or | A::Xor => matches!(ty, Ty::B(32 | 64)),
+            A::Exch => !red && matches!(ty, Ty::B(32 | 64)),
+            A::Cas => !red && matches!(ty, Ty::B(16 | 32 | 64)),
+        };
+        let vector = (half || ty == Ty::F32) && u32::from(count) * ty.bits() <= 128;
+        match ok && (count == 1 || vector) {
+            true => Ok(()),
+            false => self
+                .fail(format!("this operation is not defined for {ty}{}", if count > 1 { " in vectors" } else { "" })),
+        }
     }
 
     fn atomic_wide(&mut self, atomic: Atomic, a: &[Arg]) -> R<()> {

@@ -11,6 +11,7 @@ mod func;
 mod int_ops;
 mod joins;
 mod mbarrier;
+mod meeting;
 mod memory;
 mod mma;
 mod mov;

@@ -13,7 +13,7 @@ impl Lower<'_, '_> {
     pub fn wide_reg(&self, a: &Arg) -> Option<[Reg; 2]> {
         let Arg::Name(n) = a else { return None };
         match self.lookup(n) {
-            Some(Entity::Reg(r, 128)) => Some([r, Reg::new(Class::Q, r.slot() as u32 + 1)]),
+            Some(Entity::Reg(r, Ty::B(128))) => Some([r, Reg::new(Class::Q, r.slot() as u32 + 1)]),
             _ => None,
         }
     }
@@ -30,7 +30,7 @@ impl Lower<'_, '_> {
             _ => {}
         }
         let s = self.src(&a[1], ty)?;
-        let d = self.dst(&a[0], ty.class())?;
+        let d = self.dst(&a[0], ty)?;
         let f = match ty.class() {
             Class::P => ai::pmov(),
             Class::R => ai::mov32(),
@@ -88,7 +88,7 @@ impl Lower<'_, '_> {
             }
             let at = k as u32 * w;
             let from = if at >= 32 { hi } else { lo };
-            let d = self.dst(p, Class::R)?;
+            let d = self.dst(p, Ty::B(w as u8))?;
             if w == 32 {
                 self.alu(ai::mov32(), d, from, N, N, 0);
             } else {
@@ -132,10 +132,10 @@ impl Lower<'_, '_> {
             })
             .collect();
         if bits == 64 {
-            let d = self.dst(d, Class::Q)?;
+            let d = self.dst(d, Ty::B(64))?;
             self.alu(ai::pack64(), d, words[0], words[1], N, 0);
         } else {
-            let d = self.dst(d, Class::R)?;
+            let d = self.dst(d, Ty::B(bits as u8))?;
             self.alu(ai::mov32(), d, words[0], N, N, 0);
         }
         Ok(())

@@ -87,7 +87,9 @@ pub fn tracks(insts: &[Inst], lists: &[Reg], consts: &[(Reg, Init)], next: [u32;
             }
         }
     }
-    let constant = |r: Reg| consts.iter().any(|(c, init)| *c == r && matches!(init, Init::Imm(_)));
+    let mut constants = Set::of(next);
+    consts.iter().filter(|(_, init)| matches!(init, Init::Imm(_))).for_each(|(c, _)| _ = constants.insert(*c));
+    let constant = |r: Reg| constants.has(r);
     insts
         .iter()
         .map(|i| {

@@ -1,7 +1,7 @@
 //! Operands: registers, immediates, symbols, special registers, addresses.
 
 use super::func::{Entity, Lower, R};
-use super::types::Ty;
+use super::types::{Ty, Want};
 use crate::exec::alu_int;
 use crate::ir::*;
 use crate::ptx::ast::{Arg, Space};
@@ -41,7 +41,10 @@ impl Lower<'_, '_> {
         let class = ty.class();
         match a {
             Arg::Name(n) => match self.lookup(n) {
-                Some(Entity::Reg(r, _)) => self.fit(r, class),
+                Some(Entity::Reg(r, is)) => {
+                    self.serves(n, is, ty)?;
+                    self.fit(r, class)
+                }
                 None if class == Class::P && n.as_ref() == "%is_explicit_cluster" => self.special(n, class),
                 _ if class == Class::P => self.fail(format!("`{n}` is not a predicate register")),
                 Some(e) => self.address_of(e, 0, class),
@@ -53,7 +56,7 @@ impl Lower<'_, '_> {
                 None => self.symbol(n, *off, class),
             },
             Arg::Not(n) => match self.lookup(n) {
-                Some(Entity::Reg(r, 1)) if class == Class::P => {
+                Some(Entity::Reg(r, Ty::Pred)) if class == Class::P => {
                     let t = self.temp(Class::P);
                     self.alu_free(alu_int::pnot(), t, r, Reg::NONE, Reg::NONE, 0);
                     Ok(t)
@@ -198,13 +201,25 @@ impl Lower<'_, '_> {
         Ok(self.constant(class, Init::Special(s)))
     }
 
-    /// The destination as `class`; a sink gives a register that nobody reads.
-    pub fn dst(&mut self, a: &Arg, class: Class) -> R<Reg> {
+    /// That a register may be an operand of a type, as ptxas has it.
+    fn serves(&self, name: &str, is: Ty, want: Ty) -> R<()> {
+        match is.serves(want, self.wider) {
+            true => Ok(()),
+            false => self.fail(format!("arguments mismatch: `{name}` is declared {is}, and the operand is {want}")),
+        }
+    }
+
+    /// The destination, of a type or only a class; a sink gives a register that nobody reads.
+    pub fn dst(&mut self, a: &Arg, want: impl Want) -> R<Reg> {
         match a {
-            Arg::Sink => Ok(self.temp(class)),
+            Arg::Sink => Ok(self.temp(want.class())),
             Arg::Name(n) => match self.lookup(n) {
-                Some(Entity::Reg(r, _)) if r.class() == class => Ok(r),
-                Some(Entity::Reg(..)) => self.fail(format!("`{n}` has the wrong size")),
+                Some(Entity::Reg(r, is)) => {
+                    if let Some(ty) = want.ty() {
+                        self.serves(n, is, ty)?;
+                    }
+                    if r.class() == want.class() { Ok(r) } else { self.fail(format!("`{n}` has the wrong size")) }
+                }
                 _ => self.fail(format!("`{n}` is not a register")),
             },
             _ => self.fail("a register is needed as destination"),
@@ -212,15 +227,16 @@ impl Lower<'_, '_> {
     }
 
     /// As `dst`, but a 64-bit register may receive a narrower result: `widen` finishes it.
-    pub fn dst_wide(&mut self, a: &Arg, class: Class) -> R<(Reg, Option<Reg>)> {
+    pub fn dst_wide(&mut self, a: &Arg, ty: Ty) -> R<(Reg, Option<Reg>)> {
         if let Arg::Name(n) = a
-            && let Some(Entity::Reg(r, _)) = self.lookup(n)
+            && let Some(Entity::Reg(r, is)) = self.lookup(n)
             && r.class() == Class::Q
-            && class == Class::R
+            && ty.class() == Class::R
         {
+            self.serves(n, is, ty)?;
             return Ok((self.temp(Class::R), Some(r)));
         }
-        Ok((self.dst(a, class)?, None))
+        Ok((self.dst(a, ty)?, None))
     }
 
     /// Extends a narrow result to the 64-bit register that was asked for.
@@ -237,7 +253,7 @@ impl Lower<'_, '_> {
     pub fn reg_bits(&self, a: &Arg) -> u32 {
         match a {
             Arg::Name(n) => match self.lookup(n) {
-                Some(Entity::Reg(_, bits)) => bits,
+                Some(Entity::Reg(_, ty)) => ty.bits(),
                 _ => 0,
             },
             _ => 0,
@@ -257,7 +273,10 @@ impl Lower<'_, '_> {
         match base {
             Arg::Int(v) => Ok(Addr { base: Reg::NONE, off: (*v as i64).wrapping_add(off), space: None }),
             Arg::Name(n) => match self.lookup(n) {
-                Some(Entity::Reg(r, _)) if r.class() != Class::P => Ok(Addr { base: r, off, space: None }),
+                Some(Entity::Reg(_, ty)) if ty.float() || ty == Ty::Pred => {
+                    self.fail(format!("`{n}` is declared {ty}, and an address is an integer or bits"))
+                }
+                Some(Entity::Reg(r, _)) => Ok(Addr { base: r, off, space: None }),
                 Some(Entity::KernelParam(at)) => {
                     Ok(Addr { base: Reg::NONE, off: i64::from(at) + off, space: Some(MemSpace::Param) })
                 }

@@ -60,9 +60,6 @@ fn set(b: &mut Bits, k: usize) {
 fn clear(b: &mut Bits, k: usize) {
     b[k / 64] &= !(1 << (k % 64));
 }
-fn has(b: &Bits, k: usize) -> bool {
-    b[k / 64] >> (k % 64) & 1 == 1
-}
 fn members(b: &Bits) -> impl Iterator<Item = usize> {
     b.iter().enumerate().flat_map(|(w, bits)| {
         let mut v = *bits;
@@ -76,10 +73,55 @@ fn members(b: &Bits) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Live registers at the start and the end of each block.
-fn liveness(insts: &[Inst], lists: &[Reg], g: &Blocks, ids: &Ids) -> (Vec<Bits>, Vec<Bits>) {
-    let words = ids.total.div_ceil(64);
+/// Registers that are alive where a block begins or ends. Most are not: sets of them are by a number of their own.
+struct Liveness {
+    /// The registers that are numbered.
+    crossing: Vec<usize>,
+    live_in: Vec<Bits>,
+    live_out: Vec<Bits>,
+}
+
+impl Liveness {
+    fn members<'a>(&'a self, b: &'a Bits) -> impl Iterator<Item = usize> + 'a {
+        members(b).map(|k| self.crossing[k])
+    }
+}
+
+fn liveness(insts: &[Inst], lists: &[Reg], g: &Blocks, ids: &Ids, is_const: &[bool]) -> Result<Liveness, String> {
+    const NONE: u32 = u32::MAX;
     let n = g.count();
+    // The block that last wrote a register, so far.
+    let mut by = vec![usize::MAX; ids.total];
+    let mut number = vec![NONE; ids.total];
+    let mut crossing = vec![];
+    let (mut reads, mut writes) = (vec![vec![]; n], vec![vec![]; n]);
+    for b in 0..n {
+        for i in &insts[g.start[b]..g.start[b + 1]] {
+            operands(i, lists, |r, role| {
+                let k = ids.of(r);
+                if role == Role::Use && by[k] != b && !is_const[k] {
+                    if number[k] == NONE {
+                        number[k] = crossing.len() as u32;
+                        crossing.push(k);
+                    }
+                    reads[b].push(number[k] as usize);
+                }
+            });
+            // A guarded write leaves the other lanes' values alive.
+            if !i.guard.is_some() {
+                operands(i, lists, |r, role| {
+                    let k = ids.of(r);
+                    if role == Role::Def && std::mem::replace(&mut by[k], b) != b {
+                        writes[b].push(k);
+                    }
+                });
+            }
+        }
+    }
+    let words = crossing.len().div_ceil(64);
+    if words * n > MAX_WORK {
+        return Err("the function is too large".into());
+    }
     let mut live_in = vec![vec![0u64; words]; n + 1];
     let mut live_out = vec![vec![0u64; words]; n + 1];
     let mut pred = vec![vec![]; n + 1];
@@ -99,9 +141,8 @@ fn liveness(insts: &[Inst], lists: &[Reg], g: &Blocks, ids: &Ids) -> (Vec<Bits>,
             }
         }
         let mut live = out.clone();
-        for i in insts[g.start[b]..g.start[b + 1]].iter().rev() {
-            backwards(i, lists, ids, &mut live);
-        }
+        writes[b].iter().filter(|k| number[**k] != NONE).for_each(|k| clear(&mut live, number[*k] as usize));
+        reads[b].iter().for_each(|k| set(&mut live, *k));
         live_out[b] = out;
         if live != live_in[b] {
             live_in[b] = live;
@@ -113,23 +154,7 @@ fn liveness(insts: &[Inst], lists: &[Reg], g: &Blocks, ids: &Ids) -> (Vec<Bits>,
             }
         }
     }
-    (live_in, live_out)
-}
-
-fn backwards(i: &Inst, lists: &[Reg], ids: &Ids, live: &mut Bits) {
-    // A guarded write leaves the other lanes' values alive.
-    if !i.guard.is_some() {
-        operands(i, lists, |r, role| {
-            if role == Role::Def {
-                clear(live, ids.of(r));
-            }
-        });
-    }
-    operands(i, lists, |r, role| {
-        if role == Role::Use {
-            set(live, ids.of(r));
-        }
-    });
+    Ok(Liveness { crossing, live_in, live_out })
 }
 
 const MAX_WORK: usize = 1 << 28;
@@ -159,18 +184,19 @@ pub fn allocate(
     let n = next.map(|v| v as usize);
     let ids = Ids { base: [0, n[0], n[0] + n[1]], total: n.iter().sum() };
     let g = cfg::blocks(insts, tables);
-    if ids.total.div_ceil(64) * g.count() > MAX_WORK {
-        return Err("the function is too large".into());
+    let mut is_const = vec![false; ids.total];
+    for (r, _) in consts.iter() {
+        is_const[ids.of(*r)] = true;
     }
-    let (live_in, live_out) = liveness(insts, lists, &g, &ids);
+    let live = liveness(insts, lists, &g, &ids, &is_const)?;
     let mut span = vec![(usize::MAX, 0usize); ids.total];
     let mut touch = |k: usize, at: usize| {
         let s = &mut span[k];
         *s = (s.0.min(at), s.1.max(at));
     };
     for b in 0..g.count() {
-        members(&live_in[b]).for_each(|k| touch(k, g.start[b] * 2));
-        members(&live_out[b]).for_each(|k| touch(k, g.start[b + 1] * 2));
+        live.members(&live.live_in[b]).for_each(|k| touch(k, g.start[b] * 2));
+        live.members(&live.live_out[b]).for_each(|k| touch(k, g.start[b + 1] * 2));
     }
     let mut pinned = vec![false; ids.total];
     for (k, i) in insts.iter().enumerate() {
@@ -183,16 +209,18 @@ pub fn allocate(
             }
         });
     }
-    let mut is_const = vec![false; ids.total];
-    for (r, _) in consts.iter() {
-        is_const[ids.of(*r)] = true;
-    }
-    let uninit: Vec<bool> = (0..ids.total).map(|k| has(&live_in[0], k) && !is_const[k]).collect();
+    let mut uninit = vec![false; ids.total];
+    live.members(&live.live_in[0]).for_each(|k| uninit[k] = true);
     let mut followed = uninit.clone();
     for i in insts.iter().filter(|i| is_local(i, stack)) {
         operands(i, lists, |r, role| followed[ids.of(r)] |= role == Role::Def && !is_const[ids.of(r)]);
     }
-    while insts.iter().any(|i| follow(i, lists, &ids, &is_const, &mut followed)) {}
+    let mut grown = true;
+    while std::mem::take(&mut grown) {
+        for i in insts.iter() {
+            grown |= follow(i, lists, &ids, &is_const, &mut followed);
+        }
+    }
     let mut slot = vec![0u32; ids.total];
     let mut counts = [0u32; 3];
     let mut pressure = vec![(0usize, 0i64); 0];

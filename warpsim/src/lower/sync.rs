@@ -1,7 +1,7 @@
 //! Barriers, fences, warp-wide exchange, clusters.
 
 use super::func::{Lower, R};
-use super::types::{Mods, Ty};
+use super::types::{Mods, Ty, Want};
 use crate::exec::alu_int as ai;
 use crate::ir::*;
 use crate::ptx::ast::Arg;
@@ -93,20 +93,20 @@ impl Lower<'_, '_> {
                 self.count(a, 3, 3)?;
                 let x = self.src(&a[1], ty)?;
                 let mask = self.src(&a[2], U32)?;
-                let d = self.dst(&a[0], Class::R)?;
+                let d = self.dst(&a[0], U32)?;
                 self.warp(WarpOp::Redux(op), d, N, x, N, mask);
                 Ok(())
             }
             "activemask" => {
                 self.need_ty(m)?;
-                let d = self.dst(self.arg(a, 0)?, Class::R)?;
+                let d = self.dst(self.arg(a, 0)?, Ty::B(32))?;
                 self.emit(Inst { d, ..Inst::new(Op::ActiveMask) });
                 Ok(())
             }
             "elect" => {
                 m.take("sync");
                 self.count(a, 2, 2)?;
-                let (d, p) = self.dst_pair(&a[0], Class::R)?;
+                let (d, p) = self.dst_pair(&a[0], U32)?;
                 let mask = self.src(&a[1], U32)?;
                 self.warp(WarpOp::Elect, d, p, N, N, mask);
                 Ok(())
@@ -152,10 +152,10 @@ impl Lower<'_, '_> {
     }
 
     /// `d|p`, `d`, or a sink.
-    fn dst_pair(&mut self, a: &Arg, class: Class) -> R<(Reg, Reg)> {
+    fn dst_pair(&mut self, a: &Arg, want: impl Want) -> R<(Reg, Reg)> {
         match a {
-            Arg::Pair(d, p) => Ok((self.dst(d, class)?, self.dst(p, Class::P)?)),
-            d => Ok((self.dst(d, class)?, N)),
+            Arg::Pair(d, p) => Ok((self.dst(d, want)?, self.dst(p, Class::P)?)),
+            d => Ok((self.dst(d, want)?, N)),
         }
     }
 
@@ -171,7 +171,7 @@ impl Lower<'_, '_> {
         self.count(a, 5, 5)?;
         let (x, b, c) = (self.src(&a[1], Ty::B(32))?, self.src(&a[2], U32)?, self.src(&a[3], U32)?);
         let mask = self.src(&a[4], U32)?;
-        let (d, p) = self.dst_pair(&a[0], Class::R)?;
+        let (d, p) = self.dst_pair(&a[0], Ty::B(32))?;
         let mut i = Inst { d, a: x, b, c: mask, ..Inst::new(Op::Warp(WarpOp::Shfl(mode))) };
         if p.is_some() {
             self.ext(&mut i, &[p], &[c]);
@@ -194,7 +194,7 @@ impl Lower<'_, '_> {
         self.count(a, 3, 3)?;
         let p = self.src(&a[1], Ty::Pred)?;
         let mask = self.src(&a[2], U32)?;
-        let d = self.dst(&a[0], if mode == Ballot { Class::R } else { Class::P })?;
+        let d = self.dst(&a[0], if mode == Ballot { Ty::B(32) } else { Ty::Pred })?;
         self.warp(WarpOp::Vote(mode), d, N, p, N, mask);
         Ok(())
     }
@@ -247,9 +247,12 @@ impl Lower<'_, '_> {
                     return self.fail("the size must be 128");
                 }
             }
-            m.one_of(&["cta", "cluster", "gpu", "sys"]);
+            let scope = self.scope(m);
             m.find(|s| s.starts_with("sync_restrict").then_some(()));
-            if tensormap || alias {
+            if tensormap {
+                self.linker.narrow |= scope == Scope::Block;
+                if order == Some(1) { Fence::Generic(scope) } else { Fence::TensorMap(scope) }
+            } else if alias {
                 Fence::Other
             } else if m.find(|s| matches!(s, "async" | "async::generic").then_some(())).is_some() {
                 let space = m.one_of(&["global", "shared::cta", "shared::cluster", "shared"]);
@@ -275,13 +278,13 @@ impl Lower<'_, '_> {
         if m.root == "getctarank" {
             self.count(a, 2, 2)?;
             let x = self.src(&a[1], ty)?;
-            let d = self.dst(&a[0], Class::R)?;
+            let d = self.dst(&a[0], U32)?;
             self.emit(Inst { d, a: x, ..Inst::new(Op::GetCtaRank { shared }) });
             return Ok(());
         }
         self.count(a, 3, 3)?;
         let (x, rank) = (self.src(&a[1], ty)?, self.src(&a[2], U32)?);
-        let d = self.dst(&a[0], ty.class())?;
+        let d = self.dst(&a[0], ty)?;
         if shared && ty.class() == Class::Q {
             let (lo, out) = (self.temp(Class::R), self.temp(Class::R));
             self.alu_free(ai::trunc64(), lo, x, N, N, 0);

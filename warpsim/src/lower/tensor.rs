@@ -302,7 +302,7 @@ impl Lower<'_, '_> {
         let mut out = vec![];
         for x in items {
             let ty = if self.reg_bits(x) == 64 { Ty::B(64) } else { Ty::B(32) };
-            out.push(if write { self.dst(x, ty.class())? } else { self.src(x, ty)? });
+            out.push(if write { self.dst(x, ty)? } else { self.src(x, ty)? });
         }
         Ok(out)
     }

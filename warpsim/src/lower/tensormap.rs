@@ -130,6 +130,8 @@ impl Lower<'_, '_> {
             self.emit(i);
         }
         self.emit(Inst::new(Op::Fence(Fence::Generic(scope))));
+        let all = self.imm(Class::R, u64::from(u32::MAX));
+        self.emit(Inst { c: all, ..Inst::new(Op::Warp(WarpOp::SyncWarp)) });
         Ok(())
     }
 }

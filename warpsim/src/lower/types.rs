@@ -83,8 +83,56 @@ impl Ty {
         matches!(self, Ty::S(_))
     }
 
+    /// Whether an instruction takes a register of this type for an operand of that one; the type-checking rules of PTX, which say nothing of f16x2
+    /// registers as integers, as ptxas has them. `wider`: it may be larger.
+    pub fn serves(self, as_: Ty, wider: bool) -> bool {
+        let fits = self.bits() == as_.bits() || wider && self.bits() > as_.bits() && self != Ty::Pred;
+        let int = |t| matches!(t, Ty::U(_) | Ty::S(_));
+        let kind = match (self, as_) {
+            (Ty::B(_), _) | (_, Ty::B(_)) => true,
+            (Ty::F16x2, _) if int(as_) || matches!(as_, Ty::U16x2 | Ty::S16x2) => true,
+            _ => self == as_ || int(self) && int(as_),
+        };
+        fits && kind
+    }
+
     pub fn float(self) -> bool {
         !matches!(self, Ty::Pred | Ty::B(_) | Ty::U(_) | Ty::S(_) | Ty::U16x2 | Ty::S16x2)
+    }
+}
+
+impl std::fmt::Display for Ty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ty::B(n) => write!(f, ".b{n}"),
+            Ty::U(n) => write!(f, ".u{n}"),
+            Ty::S(n) => write!(f, ".s{n}"),
+            other => write!(f, ".{}", format!("{other:?}").to_lowercase()),
+        }
+    }
+}
+
+/// What is known of an operand: its type, or only which registers hold it.
+pub trait Want: Copy {
+    fn class(self) -> Class;
+    fn ty(self) -> Option<Ty>;
+}
+
+impl Want for Class {
+    fn class(self) -> Class {
+        self
+    }
+    fn ty(self) -> Option<Ty> {
+        None
+    }
+}
+
+impl Want for Ty {
+    fn class(self) -> Class {
+        Ty::class(self)
+    }
+    fn ty(self) -> Option<Ty> {
+        Some(self)
     }
 }
 

@@ -38,9 +38,16 @@ pub(super) fn skipped<T>(source: &str, why: &str) -> Option<T> {
 }
 
 fn compiled(name: &str) -> Result<PathBuf, String> {
-    let arch = if matches!(name, "basic" | "wmma") { "sm_80" } else { "sm_90" };
+    let arch = match name {
+        "basic" | "wmma" => "sm_80",
+        "tma" | "wgmma" | "remote" => "sm_90a",
+        _ => "sm_90",
+    };
     let flags = ["-std=c++17", "-arch", arch, "-lineinfo", "-ptx"];
-    let source = fs::read(format!("{SOURCES}/{name}.cu")).unwrap();
+    let mut source = fs::read(format!("{SOURCES}/{name}.cu")).unwrap();
+    if arch == "sm_90a" {
+        source.extend(fs::read(format!("{SOURCES}/hopper.cuh")).unwrap());
+    }
     let mut hash = DefaultHasher::new();
     (&source, flags, VERSION, SOURCES).hash(&mut hash);
     let folder = target().join("cuda-ptx");

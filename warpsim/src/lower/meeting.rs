@@ -1,0 +1,145 @@
+//! Where the two ways of a branch meet when some of them end on their own.
+//!
+//! [`joins`](super::joins) says what that is, for any number of ways. Of two ways one is often short: what it cannot reach is not looked at, or a
+//! kernel with thousands of early returns would be walked through once for each of them.
+
+use rustc_hash::FxHashSet;
+
+use super::cfg;
+
+/// A graph whose last node is the exit.
+pub struct Meeting<'a> {
+    succ: &'a [Vec<usize>],
+    pred: Vec<Vec<usize>>,
+    /// Whether an edge leads back over a node, or to it.
+    back: Vec<bool>,
+}
+
+/// What one way has reached.
+struct Way {
+    first: usize,
+    seen: FxHashSet<usize>,
+    work: Vec<usize>,
+}
+
+impl Way {
+    /// Looks at so many nodes more.
+    fn walk(&mut self, succ: &[Vec<usize>], branch: usize, mut nodes: usize) {
+        while let Some(b) = self.work.pop_if(|_| nodes > 0) {
+            if b != branch && b + 1 != succ.len() && self.seen.insert(b) {
+                nodes -= 1;
+                self.work.extend(&succ[b]);
+            }
+        }
+    }
+}
+
+impl<'a> Meeting<'a> {
+    pub fn new(succ: &'a [Vec<usize>]) -> Self {
+        let mut pred = vec![vec![]; succ.len()];
+        let mut depth = vec![0i32; succ.len() + 1];
+        for (b, ss) in succ.iter().enumerate() {
+            for &s in ss {
+                pred[s].push(b);
+                if s <= b {
+                    depth[s] += 1;
+                    depth[b + 1] -= 1;
+                }
+            }
+        }
+        let mut open = 0;
+        let back = depth[..succ.len()].iter().map(|d| {
+            open += d;
+            open > 0
+        });
+        Self { succ, back: back.collect(), pred }
+    }
+
+    /// The first node that all ways from a branch to `a` and `b` come through, of those that the other of the two can reach as well.
+    pub fn of(&self, branch: usize, [a, b]: [usize; 2]) -> Option<usize> {
+        let way = |first| Way { first, seen: FxHashSet::default(), work: vec![first] };
+        let (mut short, mut long) = (way(a), way(b));
+        while !short.work.is_empty() {
+            short.walk(self.succ, branch, 8);
+            std::mem::swap(&mut short, &mut long);
+            if short.work.is_empty() {
+                break;
+            }
+        }
+        let entered = self.entered(branch, &short, &mut long);
+        // What the long way reaches of the short one.
+        let mut common = Way { first: 0, seen: FxHashSet::default(), work: entered.clone() };
+        common.walk(self.succ, branch, usize::MAX);
+        if common.seen.is_empty() {
+            return None;
+        }
+        let mut nodes: Vec<usize> = common.seen.iter().copied().collect();
+        nodes.sort_unstable();
+        let alone = |p: &usize| short.seen.contains(p) && !common.seen.contains(p);
+        let starts = |n: &usize| *n == short.first || entered.contains(n) || self.pred[*n].iter().any(alone);
+        let number = |n: usize| nodes.binary_search(&n).map_or(nodes.len() + 1, |k| k + 1);
+        let mut graph = vec![nodes.iter().filter(|n| starts(n)).map(|n| number(*n)).collect::<Vec<_>>()];
+        graph.extend(nodes.iter().map(|n| self.succ[*n].iter().map(|s| number(*s)).collect()));
+        graph.push(vec![]);
+        cfg::post_dominators(&graph)[0].filter(|p| *p <= nodes.len()).map(|p| nodes[p - 1])
+    }
+
+    /// The nodes of the short way by which the long one comes into it.
+    fn entered(&self, branch: usize, short: &Way, long: &mut Way) -> Vec<usize> {
+        long.walk(self.succ, branch, 64 + 4 * short.seen.len());
+        loop {
+            let outside = |n: &usize| self.pred[*n].iter().filter(|p| **p != branch && !short.seen.contains(p));
+            // Nothing leads back to what lies before the branch.
+            let cannot = |p: usize| p < branch && branch < long.first && !self.back[branch];
+            let yes = |n: &usize| *n == long.first || outside(n).any(|p| long.seen.contains(p));
+            let no = |n: &usize| outside(n).all(|p| cannot(*p));
+            if long.work.is_empty() || short.seen.iter().all(|n| yes(n) || no(n)) {
+                return short.seen.iter().copied().filter(yes).collect();
+            }
+            long.walk(self.succ, branch, usize::MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::joins::beyond_exits;
+    use super::*;
+
+    /// On graphs of all shapes it is what looking at everything gives.
+    #[test]
+    fn short_ways_meet_where_all_do() {
+        let mut seed = 1u64;
+        let mut random = |n: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % n
+        };
+        let mut met = 0;
+        for round in 0..1500 {
+            let exit = 3 + random(if round % 50 == 0 { 120 } else { 12 });
+            let mut succ: Vec<Vec<usize>> = (0..exit)
+                .map(|b| {
+                    let mut ss = vec![b + 1];
+                    match random(8) {
+                        0 => ss.push(random(exit + 1)),
+                        1..4 => ss.push(b + 1 + random(exit - b)),
+                        4 => ss.push(exit),
+                        5 => ss = vec![exit - random(3.min(exit))],
+                        _ => {}
+                    }
+                    ss.sort_unstable();
+                    ss.dedup();
+                    ss
+                })
+                .collect();
+            succ.push(vec![]);
+            let meeting = Meeting::new(&succ);
+            for (branch, ss) in succ.iter().enumerate().filter(|(_, ss)| ss.len() == 2) {
+                let all = beyond_exits(&succ, branch);
+                met += usize::from(all.is_some());
+                assert_eq!(meeting.of(branch, [ss[0], ss[1]]), all, "branch {branch} of {succ:?}");
+            }
+        }
+        assert!(met > 500, "{met}");
+    }
+}

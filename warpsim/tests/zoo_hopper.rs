@@ -1,0 +1,113 @@
+//! Planted bugs of kernels for Hopper that are small enough to write in PTX.
+
+use crate::common::*;
+use crate::zoo::{Bug, kernel, launch};
+use warpsim::{Finding, Gpu, Kind, Launch, Module, Options};
+
+fn found(text: &str, threads: u32, o: &Options) -> Vec<Finding> {
+    let b = Bug { name: "hopper", threads, blocks: 2, bad: "", mend: ("", ""), kind: Kind::AsyncRace };
+    match launch(text, &b, o) {
+        Ok(findings) => findings,
+        Err(fault) => std::iter::once(*fault.finding).chain(fault.also).collect(),
+    }
+}
+
+#[test]
+fn a_warpgroup_changes_its_registers_together() {
+    let body = |warps: u32| {
+        format!(
+            "setp.ge.u32 %p1, %r1, 256; @%p1 bra GIVE;\nsetp.ge.u32 %p2, %r1, {warps}; @%p2 bra DONE;\n\
+             setmaxnreg.inc.sync.aligned.u32 240;\nbra DONE;\nGIVE: setmaxnreg.dec.sync.aligned.u32 24;\nDONE:"
+        )
+    };
+    for o in all_options() {
+        for bounds in ["", ".maxntid 384, 1, 1\n.minnctapersm 1\n"] {
+            let text = |warps| kernel(16, &body(warps)).replacen(")\n{", &format!(")\n{bounds}{{"), 1);
+            assert!(found(&text(256), 384, &o).is_empty());
+            let caught = found(&text(224), 384, &o);
+            let says = "warp 7 has not executed the setmaxnreg of warp 4";
+            assert!(caught[0].kind == Kind::BarrierMisuse && caught[0].message.contains(says), "{}", caught[0]);
+        }
+    }
+}
+
+/// Blocks of a cluster add to the first one's word.
+fn adding(clear: &str, wait: &str, end: &str) -> String {
+    let body = format!(
+        "mov.u32 %r3, tile; mov.u32 %r4, bar; mov.u32 %r5, %cluster_ctarank; setp.eq.u32 %p1, %r1, 0;\n\
+         @%p1 mbarrier.init.shared::cta.b64 [%r4], 1; @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 256;\n{clear}\n\
+         barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;\n\
+         mapa.shared::cluster.u32 %r6, %r3, 0; mapa.shared::cluster.u32 %r7, %r4, 0; setp.ne.u32 %p2, %r5, 0;\n\
+         red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r6], 1, [%r7];\n\
+         @%p2 bra END;\n{wait}\n@%p1 ld.shared.u32 %r8, [%r3];\n@%p1 st.global.u32 [%rd2], %r8;\nEND: {end}"
+    );
+    kernel(16, &body).replacen(")\n{", ")\n.reqnctapercluster 2, 1, 1\n{", 1)
+}
+
+#[test]
+fn reductions_into_shared_memory_are_accesses() {
+    let clear = "@%p1 st.shared.u32 [%r3], 0;";
+    let wait = "W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [%r4], 0; @!%p3 bra W;";
+    let meet = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;";
+    for o in all_options() {
+        let clean = found(&adding(clear, wait, ""), 32, &o);
+        assert!(clean.is_empty(), "{}", clean[0]);
+        for (text, kinds) in [
+            (adding("", wait, ""), [Kind::UninitialisedShared; 2]),
+            (adding(clear, "", meet), [Kind::AsyncRace, Kind::SharedRace]),
+            (adding(clear, "bra END;", ""), [Kind::EarlyExit; 2]),
+        ] {
+            let caught = found(&text, 32, &o);
+            assert!(caught.iter().any(|f| kinds.contains(&f.kind)), "{kinds:?}: {caught:?}");
+        }
+    }
+}
+
+#[test]
+fn an_mbarrier_says_whether_bytes_are_missing_or_too_many() {
+    let text = |expected: u32| {
+        let body = format!(
+            "mov.u32 %r3, tile; mov.u32 %r4, bar; setp.eq.u32 %p1, %r1, 0;\n@%p1 mbarrier.init.shared::cta.b64 [%r4], 1; bar.sync 0; @!%p1 bra W;\n\
+             mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], {expected};\n\
+             cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 256, [%r4];\n\
+             W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4], 0; @!%p2 bra W;"
+        );
+        kernel(256, &body)
+    };
+    for o in all_options() {
+        assert!(found(&text(256), 32, &o).is_empty());
+        let few = found(&text(128), 32, &o);
+        assert!(few[0].kind == Kind::Deadlock && few[0].message.contains("128 bytes too many: copies bring more"));
+        let many = found(&text(512), 32, &o);
+        assert!(
+            many[0].kind == Kind::Deadlock && many[0].message.contains("256 bytes missing: more bytes are expected")
+        );
+    }
+}
+
+#[test]
+fn vectors_are_added_to_at_a_multiple_of_their_size() {
+    let run = |at: u32, form: &str| {
+        let text = kernel(
+            16,
+            &format!("mov.b32 %r3, 0x3c003c00; mov.b32 %f1, 0f3F800000;\n{form}")
+                .replace("AT", &format!("[%rd2+{at}]")),
+        );
+        let mut g = Gpu::new();
+        let q = g.alloc_with(&[0; 64], "q");
+        let module = Module::parse(&text).unwrap();
+        let args: [&[u8]; 2] = [&[0; 8], &q.to_le_bytes()];
+        let launch = Launch { block: [2, 1, 1], args: &args, ..Launch::default() };
+        g.launch(&module.kernel("k").unwrap_or_else(|e| panic!("{e}")), &launch, &all_options()[0]).map(|r| {
+            assert!(r.clean(), "{}", r.findings[0]);
+            read::<u32>(&g, q + u64::from(at), 4)
+        })
+    };
+    let four = "red.global.add.v4.f32 AT, {%f1, %f1, %f1, %f1};";
+    assert_eq!(run(16, four).unwrap(), [2f32.to_bits(); 4]);
+    assert_eq!(run(16, "red.global.v2.f16x2.add.noftz AT, {%r3, %r3};").unwrap(), [0x4000_4000, 0x4000_4000, 0, 0]);
+    assert_eq!(run(4, "red.global.add.noftz.bf16x2 AT, %r3;").unwrap(), [0x3c80_3c80, 0, 0, 0]);
+    assert_eq!(run(8, "atom.global.add.noftz.f16x2 %r4, AT, %r3;").unwrap(), [0x4000_4000, 0, 0, 0]);
+    let fault = run(8, four).unwrap_err();
+    assert!(fault.finding.kind == Kind::Misaligned && fault.to_string().contains("an atomic of 16 bytes"), "{fault}");
+}
