@@ -9,21 +9,22 @@
 //! count. Rows at multiples of 16 bytes are copied in packs, others element by element. With an odd k what the last byte's upper half has means nothing: it meets a zero.
 //!
 //! # Mapping
-//! That of [`gemm_w8a16`](super::gemm_w8a16). A stage is a group: its products start from nothing, and are added times their scale to sums in registers.
-//! Zero points cost no instruction on the integers: the multiply-add that takes the exponent's power off takes them off as well. Of the
-//! four lanes that share rows each reads the byte of one, a stage ahead, and gives it to the others.
+//! That of [`gemm_w8a16`](super::gemm_w8a16). Products of a group start from nothing, and are added times their scale to sums in registers.
+//! Zero points cost no instruction on the integers: the multiply-add that takes the exponent's power off takes them off as well. On Hopper each of the four lanes that share rows
+//! reads the scales and zero points of one of four groups, four groups ahead, and gives them to the others; elsewhere scales are of a stage, and of zero points each reads the byte of one
+//! of four rows, a stage ahead.
 //!
 //! # Shared memory
-//! Stages of 8 KiB, 512 bytes of scales and 256 for each row of A: on Hopper two rings of 8 × 12.5 KiB, or one of 8 × 24.5 or 5 × 40.5; elsewhere 7 × 12.5 or
-//! 4 × 24.5. The sums lie where the stages were.
+//! On Hopper stages of 16 KiB and 512 bytes for each row of A, from 64 rows on of half of that, as many as 216 KiB hold, or the half of it that is a team's or a block's of two. Elsewhere stages of
+//! 8 KiB, 512 bytes of scales and 256 for each row of A, 7 × 12.5 or 4 × 24.5. The sums lie where the stages were.
 //!
 //! # Numerics
 //! Integers become floats of A's type exactly, and no weight is ever rounded: scales are applied to sums of groups, in f32. C is rounded once.
 //!
 //! # Cost
-//! The bytes of the weight and its scales, once: n·k·(1/2 + 4/128) over the bandwidth, 8.4 µs for 8192 × 8192 at 4.25 TB/s. An H200 takes 24 µs for up to 16 rows of A,
-//! 42 for 64 and 64 for 128: no less than [`gemm_w8a16`](super::gemm_w8a16), because a weight costs as many operations, and these are what it waits for.
-//! With zero points 28, 45 and 67.
+//! The bytes of the weight and its scales, once: n·k·(1/2 + 4/128) over the bandwidth, 11.9 µs for 8192 × 8192 at 3.0 TB/s. An H100 takes 26 µs for up to 16 rows of A, 27 for 32, 31 for 64, 42 for
+//! 128, and 1.0 ms for 4096; with zero points 25, 27, 31, 42 and 1.0. Along k bytes stream at 2.4 TB/s; some 11 µs are start and end. A pair of integers costs three integer operations, of which a
+//! scheduler does a warp's in two cycles, and one fused multiply-add.
 //!
 //! # Limits
 //! m, n, k below 2³¹.
@@ -34,43 +35,37 @@
 
 use cuda_std::float::Half;
 use cuda_std::kernel;
+use cuda_std::launch::TensorMap;
 
-pub use super::weight_only::{CLUSTER, DEPTH, ROWS, Sizes, blocks_per_multiprocessor};
+pub use super::weight_only::{DEPTH, PANEL_BYTES, Plan, ROWS, Sizes, blocks_per_multiprocessor};
 
-use super::weight_only::{COMMON, HOPPER, Int4, TEAMS, THREADS, pending, run, shared_bytes, teams};
+use super::weight_only::{Int4, THREADS, hopper, pending, run, shared_bytes};
 
 /// Of an element.
 const BITS: u32 = 4;
 
-/// C of up to `R` rows of A a block, whose clusters share k.
+/// C of up to `R` rows of A a block, in one round of clusters or in `MANY` tiles.
 ///
 /// # Safety
-/// As for `weight_only`'s `run`, all rows of `a` and `w` being at multiples of 16 bytes; there is a cluster for each 128 rows of
-/// the weight and `R` of A.
+/// As for `weight_only::hopper`'s `run`.
 #[kernel(
-    dtypes(T: half), values(R: 16, 64, 128, ZEROS: false, true),
-    block = THREADS * teams(R), min_blocks = 1, cluster = CLUSTER,
-    shared = { teams(R) as usize * shared_bytes(R as u32, BITS, HOPPER / teams(R)) }, arch = "sm_90a", no_spills
+    dtypes(T: half), values(R: 16, 32, 64, 128, MANY: false, true, ZEROS: false, true),
+    block = { Plan::of(R, BITS, MANY).threads() }, min_blocks = { Plan::of(R, BITS, MANY).blocks }, cluster = { Plan::of(R, BITS, MANY).share },
+    shared = { Plan::of(R, BITS, MANY).bytes() }, arch = "sm_90a", no_spills
 )]
-pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize, const ZEROS: bool>(
-    a: *const T,
-    w: *const u8,
+pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize, const MANY: bool, const ZEROS: bool>(
+    weight: &TensorMap,
+    vectors: &TensorMap,
     scales: *const f32,
     zeros: *const u8,
     c: *mut T,
     sizes: Sizes,
 ) {
     match R {
-        16 => {
-            const PENDING: u32 = pending(16, BITS, HOPPER / TEAMS);
-            run::<Int4, T, T, 2, false, true, CLUSTER, TEAMS, ZEROS, PENDING>(a, w, scales, zeros, c, sizes)
-        }
-        64 => run::<Int4, T, T, 8, false, true, CLUSTER, 1, ZEROS, { pending(64, BITS, HOPPER) }>(
-            a, w, scales, zeros, c, sizes,
-        ),
-        _ => run::<Int4, T, T, 8, true, true, CLUSTER, 1, ZEROS, { pending(128, BITS, HOPPER) }>(
-            a, w, scales, zeros, c, sizes,
-        ),
+        16 => hopper::run::<Int4, T, 8, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        32 => hopper::run::<Int4, T, 16, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        64 => hopper::run::<Int4, T, 32, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        _ => hopper::run::<Int4, T, 64, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
     }
 }
 
@@ -80,7 +75,7 @@ pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize, const ZEROS: bool>(
 /// As for `weight_only`'s `run`; there is a block for each 128 rows of the weight and `R` of A.
 #[kernel(
     dtypes(T: half), values(R: 16, 64, PACKED: true, false, ZEROS: false, true), where(PACKED || R == 64),
-    block = THREADS, min_blocks = if R == 16 { 2 } else { 1 }, shared = { shared_bytes(R as u32, BITS, COMMON) }, no_spills
+    block = THREADS, min_blocks = if R == 16 { 2 } else { 1 }, shared = { shared_bytes(R as u32, BITS) }, no_spills
 )]
 pub unsafe fn gemm_w4a16_parts<T: Half, const R: usize, const PACKED: bool, const ZEROS: bool>(
     a: *const T,
@@ -91,11 +86,7 @@ pub unsafe fn gemm_w4a16_parts<T: Half, const R: usize, const PACKED: bool, cons
     sizes: Sizes,
 ) {
     match R {
-        16 => run::<Int4, T, f32, 2, false, PACKED, 1, 1, ZEROS, { pending(16, BITS, COMMON) }>(
-            a, w, scales, zeros, parts, sizes,
-        ),
-        _ => run::<Int4, T, f32, 8, false, PACKED, 1, 1, ZEROS, { pending(64, BITS, COMMON) }>(
-            a, w, scales, zeros, parts, sizes,
-        ),
+        16 => run::<Int4, T, 2, PACKED, ZEROS, { pending(16, BITS) }>(a, w, scales, zeros, parts, sizes),
+        _ => run::<Int4, T, 8, PACKED, ZEROS, { pending(64, BITS) }>(a, w, scales, zeros, parts, sizes),
     }
 }

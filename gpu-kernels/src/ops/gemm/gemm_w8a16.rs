@@ -9,13 +9,14 @@
 //! element.
 //!
 //! # Mapping
-//! That of `weight_only`: 256 threads take 128 rows of the weight and 16, 64 or 128 of A. On Hopper pairs of blocks share k, and in a block for 16 rows of A two
-//! teams of 256 threads do ([`gemm_w8a16_cluster`]): one block fills a multiprocessor. Elsewhere, and where rows are not at multiples of 16 bytes, y of the grid
+//! That of `weight_only`. On Hopper ([`gemm_w8a16_cluster`]) two warpgroups take 128 rows of the weight and 16, 32, 64 or 128 of A. Up to 64 pairs of blocks share k; where one round has
+//! room for all of them two teams of such warpgroups in a block do too, elsewhere two blocks share a multiprocessor. With 128 pairs share k only in one round. Elsewhere, and where rows are
+//! not at multiples of 16 bytes, 256 threads take 128 rows of the weight and 16 or 64 of A, and y of the grid
 //! shares k, into a workspace whose parts [`gemv_sum`](crate::ops::gemv::gemv::gemv_sum) adds ([`gemm_w8a16_parts`]). More rows of A than a block takes
 //! are slices, each of which reads the weight: from L2, because slices of the same rows are neighbours.
 //!
 //! # Shared memory
-//! Stages of 16 KiB and 256 bytes for each row of A: on Hopper two rings of 5 × 20 KiB, or one of 6 × 32 or 4 × 48; elsewhere 4 × 20 or 3 × 32. The sums lie where
+//! Stages of 16 KiB and 256 bytes for each row of A: on Hopper as many as 216 KiB hold, or the half of it that is a team's or a block's of two; elsewhere 4 × 20 or 3 × 32. The sums lie where
 //! the stages were.
 //!
 //! # Numerics
@@ -24,9 +25,8 @@
 //! whatever the scale.
 //!
 //! # Cost
-//! The bytes of the weight, once: n·k over the bandwidth, 15.8 µs for 8192 × 8192 at 4.25 TB/s. An H200 takes 24 µs for up to 16 rows of A, 39 for 64 and 63 for 128:
-//! some 7 are the launch, the first bytes and the sums at the end. A pair of integers costs three integer operations in bf16, of which a scheduler does a
-//! warp's in two cycles, a third of the time; and from 64 rows on there are the products, by mma.sync at half of wgmma's rate.
+//! The bytes of the weight, once: n·k over the bandwidth, 22.3 µs for 8192 × 8192 at 3.0 TB/s. An H100 takes 32 µs for up to 16 rows of A, 34 for 32, 36 for 64, 39 for 128, and 0.90 ms for 4096.
+//! Along k bytes stream at 2.9 TB/s; some 9 µs are start and end.
 //!
 //! # Limits
 //! m, n, k below 2³¹.
@@ -39,59 +39,36 @@ use core::ptr;
 
 use cuda_std::float::Half;
 use cuda_std::kernel;
+use cuda_std::launch::TensorMap;
 
-pub use super::weight_only::{CLUSTER, DEPTH, ROWS, Sizes, blocks_per_multiprocessor};
+pub use super::weight_only::{DEPTH, PANEL_BYTES, Plan, ROWS, Sizes, blocks_per_multiprocessor};
 
-use super::weight_only::{COMMON, HOPPER, Int8, TEAMS, THREADS, pending, run, shared_bytes, teams};
+use super::weight_only::{Int8, THREADS, hopper, pending, run, shared_bytes};
 
 /// Of an element.
 const BITS: u32 = 8;
 
-/// C of up to `R` rows of A a block, whose clusters share k.
+/// C of up to `R` rows of A a block, in one round of clusters or in `MANY` tiles.
 ///
 /// # Safety
-/// As for `weight_only`'s `run`, all rows of `a` and `w` being at multiples of 16 bytes; there is a cluster for each 128 rows of
-/// the weight and `R` of A.
+/// As for `weight_only::hopper`'s `run`.
 #[kernel(
-    dtypes(T: half), values(R: 16, 64, 128),
-    block = THREADS * teams(R), min_blocks = 1, cluster = CLUSTER,
-    shared = { teams(R) as usize * shared_bytes(R as u32, BITS, HOPPER / teams(R)) }, arch = "sm_90a", no_spills
+    dtypes(T: half), values(R: 16, 32, 64, 128, MANY: false, true),
+    block = { Plan::of(R, BITS, MANY).threads() }, min_blocks = { Plan::of(R, BITS, MANY).blocks }, cluster = { Plan::of(R, BITS, MANY).share },
+    shared = { Plan::of(R, BITS, MANY).bytes() }, arch = "sm_90a", no_spills
 )]
-pub unsafe fn gemm_w8a16_cluster<T: Half, const R: usize>(
-    a: *const T,
-    w: *const i8,
+pub unsafe fn gemm_w8a16_cluster<T: Half, const R: usize, const MANY: bool>(
+    weight: &TensorMap,
+    vectors: &TensorMap,
     scales: *const f32,
     c: *mut T,
     sizes: Sizes,
 ) {
     match R {
-        16 => {
-            const PENDING: u32 = pending(16, BITS, HOPPER / TEAMS);
-            run::<Int8, T, T, 2, false, true, CLUSTER, TEAMS, false, PENDING>(
-                a,
-                w.cast(),
-                scales,
-                ptr::null(),
-                c,
-                sizes,
-            )
-        }
-        64 => run::<Int8, T, T, 8, false, true, CLUSTER, 1, false, { pending(64, BITS, HOPPER) }>(
-            a,
-            w.cast(),
-            scales,
-            ptr::null(),
-            c,
-            sizes,
-        ),
-        _ => run::<Int8, T, T, 8, true, true, CLUSTER, 1, false, { pending(128, BITS, HOPPER) }>(
-            a,
-            w.cast(),
-            scales,
-            ptr::null(),
-            c,
-            sizes,
-        ),
+        16 => hopper::run::<Int8, T, 8, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
+        32 => hopper::run::<Int8, T, 16, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
+        64 => hopper::run::<Int8, T, 32, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
+        _ => hopper::run::<Int8, T, 64, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
     }
 }
 
@@ -101,7 +78,7 @@ pub unsafe fn gemm_w8a16_cluster<T: Half, const R: usize>(
 /// As for `weight_only`'s `run`; there is a block for each 128 rows of the weight and `R` of A.
 #[kernel(
     dtypes(T: half), values(R: 16, 64, PACKED: true, false), where(PACKED || R == 64),
-    block = THREADS, min_blocks = if R == 16 { 2 } else { 1 }, shared = { shared_bytes(R as u32, BITS, COMMON) }, no_spills
+    block = THREADS, min_blocks = if R == 16 { 2 } else { 1 }, shared = { shared_bytes(R as u32, BITS) }, no_spills
 )]
 pub unsafe fn gemm_w8a16_parts<T: Half, const R: usize, const PACKED: bool>(
     a: *const T,
@@ -111,21 +88,7 @@ pub unsafe fn gemm_w8a16_parts<T: Half, const R: usize, const PACKED: bool>(
     sizes: Sizes,
 ) {
     match R {
-        16 => run::<Int8, T, f32, 2, false, PACKED, 1, 1, false, { pending(16, BITS, COMMON) }>(
-            a,
-            w.cast(),
-            scales,
-            ptr::null(),
-            parts,
-            sizes,
-        ),
-        _ => run::<Int8, T, f32, 8, false, PACKED, 1, 1, false, { pending(64, BITS, COMMON) }>(
-            a,
-            w.cast(),
-            scales,
-            ptr::null(),
-            parts,
-            sizes,
-        ),
+        16 => run::<Int8, T, 2, PACKED, false, { pending(16, BITS) }>(a, w.cast(), scales, ptr::null(), parts, sizes),
+        _ => run::<Int8, T, 8, PACKED, false, { pending(64, BITS) }>(a, w.cast(), scales, ptr::null(), parts, sizes),
     }
 }

@@ -24,7 +24,7 @@ use crate::runtime::view::{View, ViewMut};
 /// and each zero point has a byte of its own, one more than what GPTQ's files say.
 ///
 /// The weight is widened on the way to the tensor cores, exactly; groups are added in f32, times their scales. Rows may be padded; those at multiples
-/// of 16 bytes are read fastest. Any m works, but each 128 rows widen the weight again: from about 64 rows on a product with a weight in 16 bits is faster. Sums are f32 in a fixed order; k = 0 gives
+/// of 16 bytes are read fastest. Any m works, but each 128 rows widen the weight again. Sums are f32 in a fixed order; k = 0 gives
 /// zeros. The result, `[m, n]`, is a new dense tensor; the work is queued on `stream`.
 ///
 /// Frantar et al., "GPTQ" (arXiv:2210.17323); Lin et al., "AWQ" (arXiv:2306.00978); "MARLIN" (arXiv:2408.11743).
@@ -105,18 +105,28 @@ fn launch<'a, T: Float + Half>(
     Problem { info: &INFO, a, w, scales, c }.launch(
         stream,
         path,
-        |r, grid, (a, w, scales, c, sizes)| {
-            let args = (a, w, scales, zeros, c, sizes);
+        |(r, many), grid, (weight, vectors, scales, c, sizes)| {
+            let args = (weight, vectors, scales, zeros, c, sizes);
             // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size but k is zero, there is a cluster for each
             // tile, packs are taken only of rows that lie for them, and zero points only where there are some.
             unsafe {
-                match (r, asymmetric) {
-                    (16, false) => stream.launch::<gk::GemmW4a16Cluster<T, 16, false>>(grid, args),
-                    (16, true) => stream.launch::<gk::GemmW4a16Cluster<T, 16, true>>(grid, args),
-                    (64, false) => stream.launch::<gk::GemmW4a16Cluster<T, 64, false>>(grid, args),
-                    (64, true) => stream.launch::<gk::GemmW4a16Cluster<T, 64, true>>(grid, args),
-                    (_, false) => stream.launch::<gk::GemmW4a16Cluster<T, 128, false>>(grid, args),
-                    (_, true) => stream.launch::<gk::GemmW4a16Cluster<T, 128, true>>(grid, args),
+                match (r, many, asymmetric) {
+                    (16, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 16, false, false>>(grid, args),
+                    (16, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 16, false, true>>(grid, args),
+                    (16, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 16, true, false>>(grid, args),
+                    (16, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 16, true, true>>(grid, args),
+                    (32, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 32, false, false>>(grid, args),
+                    (32, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 32, false, true>>(grid, args),
+                    (32, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 32, true, false>>(grid, args),
+                    (32, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 32, true, true>>(grid, args),
+                    (64, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 64, false, false>>(grid, args),
+                    (64, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 64, false, true>>(grid, args),
+                    (64, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 64, true, false>>(grid, args),
+                    (64, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 64, true, true>>(grid, args),
+                    (_, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 128, false, false>>(grid, args),
+                    (_, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 128, false, true>>(grid, args),
+                    (_, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 128, true, false>>(grid, args),
+                    (_, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 128, true, true>>(grid, args),
                 }
             }
         },

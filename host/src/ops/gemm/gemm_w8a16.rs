@@ -17,8 +17,7 @@ use crate::runtime::view::{View, ViewMut};
 /// c\[i, j\] = scales\[j\] · Σ a\[i, k\] · w\[j, k\] for `a` of `[m, k]` in 16-bit floats, `w` of `[n, k]` in 8-bit integers and `scales` of `[n]`.
 ///
 /// A linear layer whose weight takes half of the memory, and for few rows of `a` less time: the weight is widened on the way to the tensor cores, exactly. [`quantize_rows_int8`](crate::ops::quantize_rows_int8()) makes `w` and `scales` of a weight. Rows may be padded; those at multiples
-/// of 16 bytes are read fastest. Any m works, but each 128 rows widen the weight again: from about 64 rows on
-/// [`gemm`](crate::ops::gemm()) with a weight [widened before](crate::ops::dequantize_int8()) is faster, 2.5 times for thousands. Sums are f32 in a fixed order; k = 0 gives zeros. The result, `[m, n]`, is a
+/// of 16 bytes are read fastest. Any m works, but each 128 rows widen the weight again. Sums are f32 in a fixed order; k = 0 gives zeros. The result, `[m, n]`, is a
 /// new dense tensor; the work is queued on `stream`.
 ///
 /// Dettmers et al., "LLM.int8()" (arXiv:2208.07339); Kim et al., "Who Says Elephants Can't Run" (arXiv:2211.10017).
@@ -85,14 +84,19 @@ fn launch<'a, T: Float + Half>(
     Problem { info: &INFO, a, w, scales, c }.launch(
         stream,
         path,
-        |r, grid, args| {
+        |(r, many), grid, args| {
             // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size but k is zero, there is a cluster for each
             // tile, and packs are taken only of rows that lie for them.
             unsafe {
-                match r {
-                    16 => stream.launch::<gk::GemmW8a16Cluster<T, 16>>(grid, args),
-                    64 => stream.launch::<gk::GemmW8a16Cluster<T, 64>>(grid, args),
-                    _ => stream.launch::<gk::GemmW8a16Cluster<T, 128>>(grid, args),
+                match (r, many) {
+                    (16, false) => stream.launch::<gk::GemmW8a16Cluster<T, 16, false>>(grid, args),
+                    (16, true) => stream.launch::<gk::GemmW8a16Cluster<T, 16, true>>(grid, args),
+                    (32, false) => stream.launch::<gk::GemmW8a16Cluster<T, 32, false>>(grid, args),
+                    (32, true) => stream.launch::<gk::GemmW8a16Cluster<T, 32, true>>(grid, args),
+                    (64, false) => stream.launch::<gk::GemmW8a16Cluster<T, 64, false>>(grid, args),
+                    (64, true) => stream.launch::<gk::GemmW8a16Cluster<T, 64, true>>(grid, args),
+                    (_, false) => stream.launch::<gk::GemmW8a16Cluster<T, 128, false>>(grid, args),
+                    (_, true) => stream.launch::<gk::GemmW8a16Cluster<T, 128, true>>(grid, args),
                 }
             }
         },

@@ -1,9 +1,9 @@
 //! What products with a weight of few bits share: C = A·Wᵀ of 16-bit activations, whose weight becomes 16-bit floats on the way into the tensor
 //! cores.
 //!
-//! A team of [`THREADS`] takes [`ROWS`] rows of the weight and up to 16, 64 or 128 rows of A, the *vectors*, and a part of k. cp.async fills a ring of stages of
-//! [`DEPTH`] elements of k, the weight as it is stored. The weight is the left operand of mma.sync, whose 16 rows are many, and the vectors are the right
-//! one, whose columns are eight. Eight warps take 32 rows each; two share them, by halves of a stage's k or by halves of the vectors.
+//! On Hopper the weight is wgmma's left operand: [`hopper`]. Elsewhere, and where rows are not at multiples of 16 bytes, it is mma.sync's, whose 16 rows are many, and the rows of A, the
+//! *vectors*, are the right one, whose columns are eight: a block of [`THREADS`] takes [`ROWS`] rows of the weight, up to 16 or 64 vectors and a part of k. cp.async fills a ring of stages of
+//! [`DEPTH`] elements of k, the weight as it is stored. Eight warps take 32 rows each; two share them, by halves of a stage's k.
 //!
 //! **k in any order.** A lane loads 16 neighbours along k of a row of the weight at once. A fragment wants pairs that are 8 apart from lanes that are
 //! next to each other, but a sum does not care which element stands at which k as long as both operands agree: the vectors are loaded by the
@@ -12,23 +12,22 @@
 //! **Integers to floats.** An integer or'ed into the mantissa of 2ⁿ, where n is the mantissa's length, is the float 2ⁿ plus the integer: a byte
 //! permutation puts two integers under such exponents, and one fused multiply-add takes the powers off, exactly.
 //!
-//! **Parts of k.** With few vectors there are too few tiles to fill a GPU. Teams of a block and blocks of a cluster share k: each writes its sums to the block that
-//! adds them, as the tensor core left them, which does so in their order. Without clusters blocks write them to memory, for another launch. Two teams rather than
-//! two blocks: clusters of four that leave no room between them do not all fit at once.
+//! **Parts of k.** With few vectors there are too few tiles to fill a GPU: blocks share k. Each writes its sums to memory, for another launch that adds them.
 
 mod copy;
+pub(super) mod hopper;
 mod widen;
+
+pub use hopper::{PANEL_BYTES, Plan};
 
 pub(super) use widen::Int4;
 pub(crate) use widen::{Int8, Weight};
 
 use core::array;
 
-use cuda_std::cluster::{self, ClusterPtr};
-use cuda_std::float::{Element, Half};
+use cuda_std::float::Half;
 use cuda_std::launch::Fields;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::thread::named_barrier;
 use cuda_std::vector::Pack;
 use cuda_std::{cp_async, mma, thread, warp};
 
@@ -56,24 +55,13 @@ const LANE_DEPTH: u32 = 16;
 /// Bytes of a vector's row of a stage.
 const VECTOR_BYTES: u32 = DEPTH * 2;
 
-/// Blocks of a cluster, which share k: pairs fit wherever there is room for them.
-pub const CLUSTER: u32 = 2;
-/// Teams of [`THREADS`] in a block of few vectors on Hopper, each with a ring and a part of k of its own.
-pub(super) const TEAMS: u32 = 2;
-
-/// Those of a kernel for `r` vectors.
-pub(super) const fn teams(r: usize) -> u32 {
-    if r == 16 { TEAMS } else { 1 }
-}
-
-/// Blocks without clusters that are to fit on a multiprocessor, with `r` vectors.
+/// Blocks that are to fit on a multiprocessor, with `r` vectors.
 pub const fn blocks_per_multiprocessor(r: u32) -> u32 {
     if r == 16 { 2 } else { 1 }
 }
 
-/// KiB of shared memory that every GPU gives a block, and that Hopper does.
-pub(super) const COMMON: u32 = 99;
-pub(super) const HOPPER: u32 = 216;
+/// KiB of shared memory that every GPU gives a block.
+const SHARED_KIB: u32 = 99;
 
 /// Whether each [`DEPTH`] elements of a row have a scale, or the whole row: fewer bits want more scales.
 const fn is_grouped(bits: u32) -> bool {
@@ -86,19 +74,19 @@ const fn stage_bytes(r: u32, bits: u32) -> u32 {
 }
 
 /// As many as there is room for.
-const fn stages(r: u32, bits: u32, kib: u32) -> u32 {
-    kib * 1024 / stage_bytes(r, bits)
+const fn stages(r: u32, bits: u32) -> u32 {
+    SHARED_KIB * 1024 / stage_bytes(r, bits)
 }
 
 /// Stages on their way while one is worked on and one is next.
-pub(super) const fn pending(r: u32, bits: u32, kib: u32) -> u32 {
-    stages(r, bits, kib) - 2
+pub(super) const fn pending(r: u32, bits: u32) -> u32 {
+    stages(r, bits) - 2
 }
 
-pub(super) const fn shared_bytes(r: u32, bits: u32, kib: u32) -> usize {
-    let bytes = stages(r, bits, kib) * stage_bytes(r, bits);
-    // Sums of all warps, at most one for each half of k, take the place of the stages.
-    assert!(SHARERS * ROWS * (if r > 64 { 64 } else { r }) * 4 <= bytes);
+pub(super) const fn shared_bytes(r: u32, bits: u32) -> usize {
+    let bytes = stages(r, bits) * stage_bytes(r, bits);
+    // Sums of all warps take the place of the stages.
+    assert!(SHARERS * ROWS * r * 4 <= bytes);
     bytes as usize
 }
 
@@ -150,8 +138,7 @@ impl Place {
 /// A warp's sums. Lane l holds rows 16i + l/4 and 8 below it, and vectors 8j + 2(l mod 4) and the next, in `[i][j]`.
 type Sums<const NT: usize> = [[[f32; 4]; NT]; TILES];
 
-/// C = A·Wᵀ of the block's rows, times `scales`. Warps that share rows have `NT` · 8 vectors each, all or, if `APART`, half of them. Blocks are numbered
-/// along x, `CLUSTER` of them in a cluster; y counts parts of k, which C has one after the other.
+/// C = A·Wᵀ of the block's rows, times `scales`, with `NT` · 8 vectors. x of the grid counts blocks, y parts of k, which C has one after the other.
 ///
 /// # Safety
 /// `a`, `w` and `c` are valid for these sizes at their strides, `scales` and, with `ZEROS`, `zeros` for each row of the weight and group; with `PACKED` rows of
@@ -160,12 +147,8 @@ type Sums<const NT: usize> = [[[f32; 4]; NT]; TILES];
 pub(super) unsafe fn run<
     W: Weight,
     T: Half,
-    C: Element,
     const NT: usize,
-    const APART: bool,
     const PACKED: bool,
-    const CLUSTER: u32,
-    const TEAMS: u32,
     const ZEROS: bool,
     const PENDING: u32,
 >(
@@ -173,26 +156,21 @@ pub(super) unsafe fn run<
     w: *const u8,
     scales: *const f32,
     zeros: *const u8,
-    c: *mut C,
+    c: *mut f32,
     sizes: Sizes,
 ) {
-    let r = NT as u32 * 8 * if APART { SHARERS } else { 1 };
+    let r = NT as u32 * 8;
     let row_bytes = DEPTH * W::BITS / 8;
     let stages = PENDING + 2;
-    let (team, thread) = (warp::warp_id_uniform() * 32 / THREADS, thread::thread_idx_x() % THREADS);
+    let thread = thread::thread_idx_x();
     let memory: SharedPtr<u8> = shared::dynamic();
-    let ring = memory.byte_add(team * stages * stage_bytes(r, W::BITS));
-    let weights = |step: u32| ring.byte_add(step % stages * stage_bytes(r, W::BITS));
+    let weights = |step: u32| memory.byte_add(step % stages * stage_bytes(r, W::BITS));
     let vectors = |step: u32| weights(step).byte_add(ROWS * row_bytes);
     let grouped = is_grouped(W::BITS);
     let of_group = |step: u32| vectors(step).byte_add(r * VECTOR_BYTES).cast::<f32>();
 
-    let rank = if CLUSTER > 1 { cluster::rank() } else { 0 };
     let part = thread::block_idx_y();
-    // Who of those that share k this is.
-    let member = rank * TEAMS + team;
-    let share = if CLUSTER > 1 { [member, CLUSTER * TEAMS] } else { [part, thread::grid_dim_y()] };
-    let place = Place::of(&sizes, thread::block_idx_x() / CLUSTER, r, share);
+    let place = Place::of(&sizes, thread::block_idx_x(), r, [part, thread::grid_dim_y()]);
     let of_weight = Copier {
         from: w.wrapping_add((u64::from(place.row0) * sizes.w) as usize),
         stride: sizes.w,
@@ -240,31 +218,22 @@ pub(super) unsafe fn run<
         fetch(place.first + step);
     }
 
-    let (lane, warp) = (warp::lane_id(), warp::warp_id_uniform() % (THREADS / 32));
+    let (lane, warp) = (warp::lane_id(), warp::warp_id_uniform());
     let (strip, sharer) = (warp / SHARERS, warp % SHARERS);
     let first_row = strip * STRIP + lane / 4;
-    let first_vector = if APART { sharer * NT as u32 * 8 } else { 0 } + lane / 4;
     let mut sums: Sums<NT> = [[[0.0; 4]; NT]; TILES];
     for step in place.first..place.end {
         // The group of this step has landed, and everybody is done with the stage that the next copy overwrites.
         if PACKED {
             cp_async::wait_group::<PENDING>();
         }
-        if TEAMS > 1 {
-            named_barrier::sync(1 + team, THREADS);
-        } else {
-            thread::sync_threads();
-        }
+        thread::sync_threads();
         let offset = W::offset::<T>(next_zero);
         next_zero = zero_of(step + 1);
         fetch(step + stages - 1);
         let offsets = array::from_fn(|i| if ZEROS { warp::shuffle_idx(offset, lane & !3 | i as u32) } else { offset });
         let mut products = if grouped { [[[0.0; 4]; NT]; TILES] } else { sums };
-        for half in 0..if APART { 2 } else { 1 } {
-            let half = if APART { half } else { sharer };
-            let first = [first_row, first_vector];
-            multiply::<W, T, NT>(weights(step), vectors(step), first, half, offsets, &mut products);
-        }
+        multiply::<W, T, NT>(weights(step), vectors(step), [first_row, lane / 4], sharer, offsets, &mut products);
         if grouped {
             let of_group = of_group(step).add(first_row).as_ptr();
             for i in 0..TILES {
@@ -280,50 +249,33 @@ pub(super) unsafe fn run<
         }
     }
 
-    // All stages of the cluster have been read: sums take their place.
-    let sync = || if CLUSTER > 1 { cluster::sync() } else { thread::sync_threads() };
-    sync();
-    // A block adds so many strips; its memory has those of each that shares k, strip by strip.
-    let own = STRIPS / CLUSTER;
+    // All stages have been read: sums take their place.
+    thread::sync_threads();
     let size = (TILES * NT * 4 * 32) as u32;
     let sums_at = memory.cast::<f32>();
-    let from_warp = sums_at.add(((member * own + strip % own) * SHARERS + sharer) * size + lane);
-    let of_other = if CLUSTER > 1 { cluster::map(from_warp, strip / own) } else { ClusterPtr::from_addr(0) };
+    let from_warp = sums_at.add(warp * size + lane);
     for i in 0..TILES {
         for j in 0..NT {
             for e in 0..4 {
-                let at = ((i * NT + j) * 4 + e) as u32 * 32;
-                if CLUSTER > 1 {
-                    of_other.add(at).write(sums[i][j][e]);
-                } else {
-                    from_warp.add(at).write(sums[i][j][e]);
-                }
+                from_warp.add(((i * NT + j) * 4 + e) as u32 * 32).write(sums[i][j][e]);
             }
         }
     }
-    sync();
+    thread::sync_threads();
     let c = c.add((u64::from(part) * u64::from(sizes.m) * u64::from(sizes.n)) as usize);
-    let each = if APART { SHARERS * size } else { size };
-    let mut at = thread::thread_idx_x();
-    while at < own * each {
-        let (strip, sharer) = (at / each, at % each / size);
-        let (i, lane) = (at % size / 32, at % 32);
-        let row = place.row0 + (rank * own + strip) * STRIP + i / (NT as u32 * 4) * 16 + i / 2 % 2 * 8 + lane / 4;
-        let vector = place.vector0 + (sharer * NT as u32 + i / 4 % NT as u32) * 8 + lane % 4 * 2 + i % 2;
+    let mut at = thread;
+    while at < STRIPS * size {
+        let (strip, at_warp) = (at / size, at % size);
+        let (i, lane) = (at_warp / 32, at % 32);
+        let row = place.row0 + strip * STRIP + i / (NT as u32 * 4) * 16 + i / 2 % 2 * 8 + lane / 4;
+        let vector = place.vector0 + i / 4 % NT as u32 * 8 + lane % 4 * 2 + i % 2;
         if row < sizes.n && vector < sizes.m {
-            let from = |member: u32, sharer: u32| ((member * own + strip) * SHARERS + sharer) * size + at % size;
-            let sum = |member: u32| {
-                if APART {
-                    sums_at.add(from(member, sharer)).read()
-                } else {
-                    (0..SHARERS).fold(0.0, |sum, sharer| sum + sums_at.add(from(member, sharer)).read())
-                }
-            };
-            let sum = (0..CLUSTER * TEAMS).fold(0.0, |total, member| total + sum(member));
+            let sum = |sharer: u32| sums_at.add((strip * SHARERS + sharer) * size + at_warp).read();
+            let sum = (0..SHARERS).fold(0.0, |total, sharer| total + sum(sharer));
             let scale = if grouped { 1.0 } else { *scales.add(row as usize) };
-            *c.add((u64::from(vector) * sizes.c + u64::from(row)) as usize) = C::from_f32(sum * scale);
+            *c.add((u64::from(vector) * sizes.c + u64::from(row)) as usize) = sum * scale;
         }
-        at += THREADS * TEAMS;
+        at += THREADS;
     }
 }
 

@@ -3,7 +3,8 @@
 use core::array;
 
 use cuda_std::float::Half;
-use cuda_std::math::permute_bytes;
+use cuda_std::math::{logic3, permute_bytes};
+use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
 
 /// How a weight is stored.
@@ -20,6 +21,19 @@ pub(crate) trait Weight {
 
     /// The first or second eight of them, as pairs of floats.
     fn widen<T: Half>(lane: Self::Lane, second: usize, offset: u32) -> [u32; 4];
+
+    /// Where each `unit` of 32 neighbours along k is in a row, in bytes.
+    fn chunk(unit: u32) -> u32;
+
+    /// Of a unit the words that have the pairs that lane `quarter` of four takes for two products of 16 of k: those for the first eight of k of one, for the second, and
+    /// for those of the other.
+    unsafe fn words(from: SharedPtr<u8>, quarter: u32) -> [u32; 4];
+
+    /// Where in them.
+    fn selector(quarter: u32) -> u32;
+
+    /// The pair as floats.
+    fn pair<T: Half>(word: u32, selector: u32, offset: u32) -> u32;
 }
 
 /// Two of a value of 16 bits.
@@ -42,6 +56,9 @@ const ZERO_BITS: u8 = 15;
 
 const SIGNS: u32 = twice(0x8000);
 
+/// a & b | c as one operation, which of two constants the compiler makes none.
+const AND_OR: u32 = 0xf0 & 0xcc | 0xaa;
+
 /// 8-bit integers.
 pub(crate) struct Int8;
 
@@ -60,20 +77,37 @@ impl Weight for Int8 {
     }
 
     #[inline(always)]
-    fn widen<T: Half>(lane: [u32; 4], second: usize, _: u32) -> [u32; 4] {
-        let pair = |i: usize| {
-            let word = lane[2 * second + i / 2];
-            let selector = [0x4140, 0x4342][i % 2];
-            if T::IS_BF16 {
-                // The mantissa takes seven bits. The eighth, which is worth −128, lands in the exponent, where it makes 128 to 256.
-                let pair = permute_bytes(word, base::<T>() >> 8, selector);
-                T::fma_of_registers(pair & !twice(0x80), one::<T>(), pair & !twice(0x7f) | SIGNS)
-            } else {
-                let pair = permute_bytes(word ^ 0x8080_8080, base::<T>() >> 8, selector);
-                T::fma_of_registers(pair, one::<T>(), base::<T>() | twice(0x80) | SIGNS)
-            }
-        };
-        array::from_fn(pair)
+    fn widen<T: Half>(lane: [u32; 4], second: usize, offset: u32) -> [u32; 4] {
+        array::from_fn(|i| Self::pair::<T>(lane[2 * second + i / 2], Self::selector(i as u32), offset))
+    }
+
+    #[inline(always)]
+    fn chunk(unit: u32) -> u32 {
+        32 * unit
+    }
+
+    #[inline(always)]
+    unsafe fn words(from: SharedPtr<u8>, quarter: u32) -> [u32; 4] {
+        // The second chunk is the first one's neighbour, whichever way it is swizzled.
+        let [first, second] = [0, 16].map(|chunk| SharedPtr::<u32>::from_addr((from.addr() ^ chunk) + quarter / 2 * 4));
+        [first.read(), first.add(2).read(), second.read(), second.add(2).read()]
+    }
+
+    #[inline(always)]
+    fn selector(quarter: u32) -> u32 {
+        0x4140 + 0x0202 * (quarter % 2)
+    }
+
+    #[inline(always)]
+    fn pair<T: Half>(word: u32, selector: u32, _: u32) -> u32 {
+        if T::IS_BF16 {
+            // The mantissa takes seven bits. The eighth, which is worth −128, lands in the exponent, where it makes 128 to 256.
+            let pair = permute_bytes(word, base::<T>() >> 8, selector);
+            T::fma_of_registers(pair & !twice(0x80), one::<T>(), logic3::<AND_OR>(pair, !twice(0x7f), SIGNS))
+        } else {
+            let pair = permute_bytes(word ^ 0x8080_8080, base::<T>() >> 8, selector);
+            T::fma_of_registers(pair, one::<T>(), base::<T>() | twice(0x80) | SIGNS)
+        }
     }
 }
 
@@ -96,13 +130,28 @@ impl Weight for Int4 {
 
     #[inline(always)]
     fn widen<T: Half>(lane: [u32; 2], second: usize, offset: u32) -> [u32; 4] {
-        let low = lane[second];
-        let high = low >> 4;
+        array::from_fn(|i| Self::pair::<T>(lane[second], Self::selector(i as u32), offset))
+    }
+
+    #[inline(always)]
+    fn chunk(unit: u32) -> u32 {
+        16 * unit
+    }
+
+    #[inline(always)]
+    unsafe fn words(from: SharedPtr<u8>, _: u32) -> [u32; 4] {
+        Pack::<u32, 4>::load(from.as_ptr().cast()).0
+    }
+
+    #[inline(always)]
+    fn selector(quarter: u32) -> u32 {
+        0x4400 + 0x1111 * quarter
+    }
+
+    #[inline(always)]
+    fn pair<T: Half>(word: u32, selector: u32, offset: u32) -> u32 {
         // A byte, and its upper half from the shifted word.
-        let pair = |i: usize| {
-            let both = permute_bytes(low, high, 0x4400 + 0x1111 * i as u32);
-            T::fma_of_registers(both & twice(0xf) | base::<T>(), one::<T>(), offset)
-        };
-        array::from_fn(pair)
+        let both = permute_bytes(word, word >> 4, selector);
+        T::fma_of_registers(logic3::<AND_OR>(both, twice(0xf), base::<T>()), one::<T>(), offset)
     }
 }

@@ -5,17 +5,18 @@ mod operator;
 pub use operator::WeightOnly;
 pub(super) use operator::{Scaling, variants};
 
-use cuda_std::launch::{DevicePtr, DevicePtrMut, Dim3};
-use gpu_kernels::ops::gemm::gemm_w8a16::{self as gk, DEPTH, ROWS, Sizes};
+use cuda_std::launch::{DevicePtr, DevicePtrMut, Dim3, TensorMap};
+use gpu_kernels::ops::gemm::gemm_w8a16::{self as gk, DEPTH, Plan, ROWS, Sizes};
 use gpu_kernels::ops::gemv::gemv as sum;
 
 use super::{note_work, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Bound, OpInfo};
-use crate::runtime::dtype::{Dtype, Float};
+use crate::runtime::dtype::{DType, Dtype, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
+use crate::runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
 use crate::runtime::view::{View, ViewMut};
 
 /// Which kernel computes a product.
@@ -48,8 +49,11 @@ pub(super) struct Problem<'a, T, W> {
     pub(super) c: ViewMut<'a, T>,
 }
 
-/// How a kernel is launched, besides its grid.
-pub(super) type Args<T, W, C> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, DevicePtrMut<C>, Sizes);
+/// What the kernel of clusters takes: the maps of the weight and of A, scales, C and sizes.
+pub(super) type Args<T> = (TensorMap, TensorMap, DevicePtr<f32>, DevicePtrMut<T>, Sizes);
+
+/// What the one that leaves parts takes.
+pub(super) type PartsArgs<T, W> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, DevicePtrMut<f32>, Sizes);
 
 impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
     /// Launches one of the kernels, told how many rows of A its blocks take: `cluster`, or `parts`, into a workspace, told as well whether rows can be copied in packs.
@@ -57,8 +61,8 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
         mut self,
         stream: &Stream,
         path: Path,
-        cluster: impl FnOnce(u32, u32, Args<T, W, T>) -> Result<()>,
-        parts: impl Fn(u32, bool, Dim3, Args<T, W, f32>) -> Result<()>,
+        cluster: impl FnOnce((u32, bool), u32, Args<T>) -> Result<()>,
+        parts: impl Fn(u32, bool, Dim3, PartsArgs<T, W>) -> Result<()>,
     ) -> Result<()> {
         let Self { info, a, w, scales, c } = &mut self;
         let [m, k]: [usize; 2] = a.dims(info.name, "a")?;
@@ -71,29 +75,41 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
         // Of nothing, nothing is read.
         let packed = k == 0 || a.rows_aligned(16) && w.rows_aligned(16);
         let sizes = Sizes { a: a_stride, w: w_stride, c: c_stride, m: rows, n: columns, k: depth, padding: 0 };
-        let blocks = |m: usize, r: u32, each: u32| {
-            let tiles = n.div_ceil(ROWS as usize).saturating_mul(m.div_ceil(r as usize));
-            grid(info, "c", tiles.saturating_mul(each as usize), 1)
+        let grid_of = |m: usize, [r, rows, share]: [u32; 3]| {
+            let tiles = n.div_ceil(rows as usize).saturating_mul(m.div_ceil(r as usize));
+            grid(info, "c", tiles.saturating_mul(share as usize), 1)
         };
-        if path == Path::Cluster && !packed {
-            return Err(info.param_error("variant", "cluster", "rows of a and w at multiples of 16 bytes"));
+        // Rows that overlap are none that TMA is given.
+        let apart = (m < 2 || strides[0] >= k) && (n < 2 || strides[1] >= w.shape()[1]);
+        let fits = packed && k > 0 && apart;
+        if path == Path::Cluster && !fits {
+            return Err(info.param_error("variant", "cluster", "k > 0, and rows of a and w at multiples of 16 bytes"));
         }
-        if path == Path::Cluster || path == Path::Fastest && packed && stream.device().supports_hopper() {
+        if path == Path::Cluster || path == Path::Fastest && fits && stream.device().supports_hopper() {
             let r = match m {
                 ..=16 => 16,
-                17..=64 => 64,
+                17..=32 => 32,
+                33..=64 => 64,
                 _ => 128,
             };
-            let Some(blocks) = blocks(m, r, gk::CLUSTER)? else { return Ok(()) };
-            let args = (a.ptr(stream)?, w.ptr(stream)?, scales.ptr(stream)?, c.ptr_mut(stream)?, sizes);
+            let bits = if W::DTYPE == DType::I8 { 8 } else { 4 };
+            let blocks = |plan: Plan| grid_of(m, [plan.r, plan.rows(), plan.share]);
+            let few = Plan::of(r, bits, false);
+            let Some(least) = blocks(few)? else { return Ok(()) };
+            let many = least > stream.device().info().multiprocessors;
+            let plan = if many { Plan::of(r, bits, true) } else { few };
+            let Some(blocks) = blocks(plan)? else { return Ok(()) };
+            let weight = map(stream, w, w_stride, [plan.rows(), plan.row_bytes()])?;
+            let vectors = map(stream, a, a_stride, [plan.r, gk::PANEL_BYTES])?;
+            let args = (weight, vectors, scales.ptr(stream)?, c.ptr_mut(stream)?, sizes);
             note_work(Bound::Tensor(T::DTYPE), [1, rows, columns, depth]);
-            return cluster(r, blocks, args);
+            return cluster((plan.r, many), blocks, args);
         }
         for first in (0..m).step_by(MOST_ROWS) {
             let m = MOST_ROWS.min(m - first);
             let (a, mut c) = (a.slice(first..first + m)?, c.reborrow().slice(first..first + m)?);
             let r = if packed && m <= 16 { 16 } else { 64 };
-            let Some(blocks) = blocks(m, r, 1)? else { return Ok(()) };
+            let Some(blocks) = grid_of(m, [r, ROWS, 1])? else { return Ok(()) };
             let Some(sums) = grid(info, "c", n, sum::BLOCK as usize)? else { return Ok(()) };
             // As many parts as fill the device, of which none spends more on its sums than on its weights.
             let resident = gk::blocks_per_multiprocessor(r) * stream.device().info().multiprocessors;
@@ -111,4 +127,22 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
         }
         Ok(())
     }
+}
+
+/// The map of a matrix whose rows are `stride` elements apart, in boxes of so many rows and bytes of each.
+fn map<T: Dtype>(stream: &Stream, matrix: &View<'_, T>, stride: u64, [rows, bytes]: [u32; 2]) -> Result<TensorMap> {
+    let [all, inner] = [0, 1].map(|i| matrix.shape()[i] as u64);
+    let size = size_of::<T>() as u64;
+    // A single row has no next, but its distance must be valid.
+    let stride = if all < 2 { (inner * size).next_multiple_of(16) } else { stride * size };
+    stream.device().tensor_map(&TensorMapDesc {
+        address: matrix.ptr(stream)?.addr(),
+        dtype: T::DTYPE,
+        dims: &[inner, all],
+        strides_bytes: &[stride],
+        box_dims: &[bytes / size as u32, rows],
+        swizzle: if bytes == 64 { Swizzle::B64 } else { Swizzle::B128 },
+        l2_promotion: L2Promotion::B256,
+        oob_fill: OobFill::Zero,
+    })
 }

@@ -16,7 +16,7 @@ macro_rules! variants {
         &[
             Variant {
                 name: "cluster",
-                doc: "blocks of a cluster share k, compute capability 9.0: what is picked there where rows of a and w are at multiples of 16 bytes",
+                doc: "blocks of a cluster share k, compute capability 9.0: what is picked there where k > 0 and rows of a and w are at multiples of 16 bytes",
                 applies: |device, case| $scaling.fits_cluster(device, case),
                 launch: |stream, args, _| $run(stream, args, Path::Cluster),
             },
@@ -79,7 +79,7 @@ impl Scaling {
             whole(lies.offset) && (shape[0] < 2 || whole(lies.strides(&shape)[0]))
         };
         let (of_a, of_w) = (case.dtype.size(), self.dtype().size());
-        let packed = k == 0 || aligned("a", of_a, [m, k]) && aligned("w", of_w, self.weight(n, k));
+        let packed = k > 0 && aligned("a", of_a, [m, k]) && aligned("w", of_w, self.weight(n, k));
         device.compute_capability == (9, 0) && packed
     }
 
@@ -159,13 +159,22 @@ impl Operator for WeightOnly {
                 Case::empty(info, dtype, dims(8, 12, 0)),
                 Case::boundary(info, dtype, dims(16, 128, 128)),
                 Case::boundary(info, dtype, dims(17, 129, 96)),
+                Case::boundary(info, dtype, dims(33, 128, 160)),
                 Case::boundary(info, dtype, dims(129, 16, 32)),
+                // More tiles than the simulator has multiprocessors, and more slices of rows than are neighbours.
+                Case::boundary(info, dtype, dims(2, 520, 96)),
+                Case::boundary(info, dtype, dims(18, 513, 64)),
+                Case::boundary(info, dtype, dims(64, 514, 128)),
+                Case::boundary(info, dtype, dims(1030, 130, 32)),
                 Case::boundary(info, dtype, dims(4, 24, 160)).offset(1),
             ]);
         }
         // More stages than the rings have, in each part of k.
         cases.extend(
-            [(3, 40, 4640), (20, 33, 2080), (70, 40, 1312)].map(|(m, n, k)| Case::odd(info, DType::F16, dims(m, n, k))),
+            [(3, 40, 4640), (20, 33, 2080), (50, 33, 2624), (70, 40, 1312)]
+                .into_iter()
+                .chain([(3, 513, 2592), (20, 513, 2080), (40, 520, 1312), (270, 130, 1312)])
+                .map(|(m, n, k)| Case::odd(info, DType::F16, dims(m, n, k))),
         );
         // Sums come before scales: of bf16's greatest values they would leave f32, which the reference does not.
         cases.push(Case::boundary(info, DType::F16, dims(8, 16, 48)).values("a", Values::Specials));

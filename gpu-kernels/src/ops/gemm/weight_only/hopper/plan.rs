@@ -1,0 +1,160 @@
+//! How a kernel divides its work, and what is where in shared memory.
+
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::SharedPtr;
+
+const WARPGROUP: u32 = 128;
+/// Of a team.
+const WARPGROUPS: u32 = 2;
+/// Rows of a warpgroup's product, and of a warp's part of it.
+const WARPGROUP_ROWS: u32 = 64;
+pub(super) const WARP_ROWS: u32 = 16;
+/// Elements of k that a vector has in a row of the widest swizzle.
+pub(super) const PANEL: u32 = 64;
+/// Bytes of such a row.
+pub const PANEL_BYTES: u32 = 128;
+/// Bytes of a row of the weight in a stage.
+const ROW_BYTES: u32 = 128;
+
+/// How the kernel for `r` vectors divides its work.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// Vectors.
+    pub r: u32,
+    /// Of an element of the weight.
+    pub bits: u32,
+    /// Blocks of a cluster.
+    pub share: u32,
+    /// Of a block.
+    pub teams: u32,
+    /// Blocks that are to fit on a multiprocessor.
+    pub blocks: u32,
+}
+
+impl Plan {
+    /// That of a kernel for `r` vectors, where its tiles are few: members of a cluster fill a multiprocessor each. Or where they are `many`, and take more than one round: two
+    /// blocks share a multiprocessor, so that one streams while the other starts or ends, and many vectors leave k whole.
+    pub const fn of(r: usize, bits: u32, many: bool) -> Self {
+        let [share, teams, blocks] = match (r, many) {
+            (128, false) => [2, 1, 1],
+            (128, true) => [1, 1, 1],
+            (_, false) => [2, 2, 1],
+            (_, true) => [2, 1, 2],
+        };
+        Self { r: r as u32, bits, share, teams, blocks }
+    }
+
+    /// Rows of the weight that a block takes.
+    pub const fn rows(self) -> u32 {
+        WARPGROUPS * WARPGROUP_ROWS
+    }
+
+    /// Elements of k in a stage.
+    pub const fn depth(self) -> u32 {
+        self.row_bytes() * 8 / self.bits
+    }
+
+    /// Bytes of a row of the weight in a stage.
+    pub const fn row_bytes(self) -> u32 {
+        if self.r >= 64 && self.bits < 8 { ROW_BYTES / 2 } else { ROW_BYTES }
+    }
+
+    /// Threads of a block.
+    pub const fn threads(self) -> u32 {
+        self.teams * WARPGROUPS * WARPGROUP
+    }
+
+    const fn weight_bytes(self) -> u32 {
+        self.rows() * self.row_bytes()
+    }
+
+    const fn vector_bytes(self) -> u32 {
+        self.r * PANEL_BYTES
+    }
+
+    pub(super) const fn stage_bytes(self) -> u32 {
+        self.weight_bytes() + self.depth() / PANEL * self.vector_bytes()
+    }
+
+    /// Of a team.
+    pub(super) const fn stages(self) -> u32 {
+        216 * 1024 / self.blocks / self.teams / self.stage_bytes()
+    }
+
+    /// Who share k.
+    pub(super) const fn members(self) -> u32 {
+        self.share * self.teams
+    }
+
+    /// Of a team.
+    pub(super) const fn warps(self) -> u32 {
+        WARPGROUPS * WARPGROUP / 32
+    }
+
+    /// Warps whose sums a block adds.
+    pub(super) const fn part(self) -> u32 {
+        self.rows() / WARP_ROWS / self.share
+    }
+
+    /// Of shared memory.
+    pub const fn bytes(self) -> usize {
+        let stages = self.teams * self.stages();
+        assert!(self.members() * self.part() * (self.r / 2) * 32 * 4 <= stages * self.stage_bytes());
+        (stages * self.stage_bytes()) as usize + (2 * stages as usize + 2) * size_of::<Barrier>()
+    }
+}
+
+/// The block's shared memory, as one of its teams sees it.
+#[derive(Clone, Copy)]
+pub(super) struct Memory {
+    pub(super) at: SharedPtr<u8>,
+    pub(super) plan: Plan,
+    pub(super) team: u32,
+}
+
+impl Memory {
+    #[inline(always)]
+    pub(super) fn weight(self, stage: u32) -> SharedPtr<u8> {
+        self.at.byte_add((self.team * self.plan.stages() + stage) * self.plan.stage_bytes())
+    }
+
+    /// [`PANEL`] elements of k of all vectors.
+    #[inline(always)]
+    pub(super) fn vectors(self, stage: u32, panel: u32) -> SharedPtr<u8> {
+        self.weight(stage).byte_add(self.plan.weight_bytes() + panel * self.plan.vector_bytes())
+    }
+
+    #[inline(always)]
+    fn barrier(self, index: u32) -> SharedPtr<Barrier> {
+        let Plan { teams, .. } = self.plan;
+        self.at.byte_add(teams * self.plan.stages() * self.plan.stage_bytes()).cast::<Barrier>().add(index)
+    }
+
+    #[inline(always)]
+    pub(super) fn full(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier(self.team * self.plan.stages() + stage)
+    }
+
+    #[inline(always)]
+    pub(super) fn empty(self, stage: u32) -> SharedPtr<Barrier> {
+        self.barrier((self.plan.teams + self.team) * self.plan.stages() + stage)
+    }
+
+    /// Completes when no block of the cluster reads its stages any more.
+    #[inline(always)]
+    pub(super) fn read(self) -> SharedPtr<Barrier> {
+        self.barrier(2 * self.plan.teams * self.plan.stages())
+    }
+
+    /// Completes when the sums of all members are here.
+    #[inline(always)]
+    pub(super) fn complete(self) -> SharedPtr<Barrier> {
+        self.read().add(1)
+    }
+
+    /// The sums that a warp of `member` has for this block, and those of the next warps, where the stages were.
+    #[inline(always)]
+    pub(super) fn sums(self, member: u32, warp: u32) -> SharedPtr<f32> {
+        self.at.cast::<f32>().add((member * self.plan.part() + warp) * (self.plan.r / 2) * 32)
+    }
+}
