@@ -12,7 +12,7 @@ use cuda_std::{kernel, thread, warp};
 /// Warps of a block.
 const WARPS: u32 = 32;
 /// Rows in flight a warp.
-const LOADS: u64 = 4;
+const LOADS: u64 = 16;
 /// Columns of a block.
 pub const COLUMNS: u32 = 32;
 
@@ -35,16 +35,14 @@ pub unsafe fn column_sums<T: Element>(partials: *const f32, first: *mut T, secon
     if column < d {
         let of_column = partials.add((which * count * d + column) as usize);
         let (mut row, turn) = (u64::from(warp), u64::from(WARPS));
-        // Several loads before the first is used.
-        while row + (LOADS - 1) * turn < count {
-            let loaded: [f32; LOADS as usize] =
-                array::from_fn(|i| *of_column.add(((row + i as u64 * turn) * d) as usize));
+        // All loads of a turn before the first is used.
+        while row < count {
+            let loaded: [f32; LOADS as usize] = array::from_fn(|i| {
+                let row = row + i as u64 * turn;
+                if row < count { *of_column.add((row * d) as usize) } else { 0.0 }
+            });
             loaded.iter().for_each(|value| sum += value);
             row += LOADS * turn;
-        }
-        while row < count {
-            sum += *of_column.add((row * d) as usize);
-            row += turn;
         }
     }
     let sums: SharedPtr<f32> = shared::dynamic();

@@ -401,4 +401,9 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     ) -> [L; M] {
         G::merge(values, identity, slot, merge)
     }
+
+    #[inline(always)]
+    fn whole<T: Element>(d: u64) -> u64 {
+        d / lanes::<T>() as u64 * lanes::<T>() as u64
+    }
 }

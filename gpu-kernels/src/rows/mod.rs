@@ -229,4 +229,10 @@ pub trait Team: Copy {
     unsafe fn sum(&self, value: f32, slot: u32) -> f32 {
         self.sums([value], slot)[0]
     }
+
+    /// `d` as the compiler sees that it is whole packs, of a team whose rows are: without it a row may end within one.
+    #[inline(always)]
+    fn whole<T: Element>(d: u64) -> u64 {
+        d
+    }
 }

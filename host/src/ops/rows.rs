@@ -130,7 +130,9 @@ impl Rows {
             found => found,
         };
         let blocks = device.info().multiprocessors as usize * (PERSISTENT_THREADS / threads).clamp(1, 16) as usize;
-        let grid = rows.div_ceil(team.of_block()).min(blocks);
+        // No more blocks than have as many turns each.
+        let of_grid = rows.div_ceil(team.of_block());
+        let grid = of_grid.div_ceil(of_grid.div_ceil(blocks));
         let partials = match team {
             Team::Lanes => rows.div_ceil(4).min(grid * WARPS as usize),
             _ => grid,

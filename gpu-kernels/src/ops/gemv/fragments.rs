@@ -10,7 +10,7 @@ use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
 use cuda_std::{mma, thread, warp};
 
-use super::{Rows, VECTORS, WARPS, load};
+use super::{Rows, VECTORS, WARPS};
 
 /// Rows of a block.
 pub(super) const ROWS: u32 = 16;
@@ -45,25 +45,13 @@ impl<A: Copy, T: Element> Rows<A, T> {
         let packs = self.n as usize / N;
         let mut sums = [0.0; 4];
         let mut first = warp as usize * STRETCH;
-        while first < packs {
-            let at = |step: usize| first + step * LANES + along;
-            // Beyond the end there are zeros on both sides, of any pack that is there.
-            let whole = first + STRETCH <= packs;
-            let inside = |step: usize| whole || at(step) < packs;
-            let place = |step: usize| if inside(step) { at(step) } else { 0 };
-            let some = |step: usize, pack: Pack<u32, 4>| if inside(step) { pack } else { Pack([0; 4]) };
-            let loaded: [[Pack<u32, 4>; 2]; STEPS] =
-                array::from_fn(|step| rows.map(|row| load(row.add(place(step) * N).cast())));
-            for step in 0..STEPS {
-                for part in 0..N / 8 {
-                    let x = Pack::load_nc_evict_last(x.add(place(step) * N + part * 8).cast());
-                    let [upper, lower] = loaded[step].map(|pack| widen(some(step, pack), part));
-                    let Pack(x) = some(step, x);
-                    mma::m16n8k16::<H>(&mut sums, [upper[0], lower[0], upper[1], lower[1]], [x[0], x[1]]);
-                    mma::m16n8k16::<H>(&mut sums, [upper[2], lower[2], upper[3], lower[3]], [x[2], x[3]]);
-                }
-            }
+        // No load of the main loop has a condition, so that all are under way before the first is waited for.
+        while first + STRETCH <= packs {
+            stretch::<A, T, H, N, true>(rows, x, [first + along, packs], &mut sums, &widen);
             first += WARPS as usize * STRETCH;
+        }
+        if first < packs {
+            stretch::<A, T, H, N, false>(rows, x, [first + along, packs], &mut sums, &widen);
         }
         let partials: SharedPtr<f32> = shared::dynamic();
         let of_warp = ROWS * VECTORS as u32;
@@ -79,6 +67,36 @@ impl<A: Copy, T: Element> Rows<A, T> {
             let sum = (0..WARPS).fold(0.0, |sum, warp| sum + partials.add(warp * of_warp + place).read());
             let scale = if self.scales.is_null() { 1.0 } else { *self.scales.add(row as usize) };
             *self.y.add((u64::from(vector) * self.y_stride + u64::from(row)) as usize) = T::from_f32(sum * scale);
+        }
+    }
+}
+
+/// Adds the products of [`STEPS`] packs of a lane's rows and vector, from pack `first` on; unless `WHOLE`, of those of them that are below the end.
+#[inline(always)]
+unsafe fn stretch<A, T: Element, H: Half, const N: usize, const WHOLE: bool>(
+    rows: [*const A; 2],
+    x: *const T,
+    [first, end]: [usize; 2],
+    sums: &mut [f32; 4],
+    widen: &impl Fn(Pack<u32, 4>, usize) -> [u32; 4],
+) {
+    let inside: [bool; STEPS] = array::from_fn(|step| WHOLE || first + step * LANES < end);
+    // Beyond the end there are zeros on both sides, of any pack that is there.
+    let at: [usize; STEPS] = array::from_fn(|step| if inside[step] { (first + step * LANES) * N } else { 0 });
+    let some = |step: usize, pack: Pack<u32, 4>| if inside[step] { pack } else { Pack([0; 4]) };
+    let loaded = at.map(|at| rows.map(|row| Pack::<u32, 4>::load_nc_no_allocate_ahead(row.add(at).cast())));
+    let vectors: [[Pack<u32, 4>; 2]; STEPS] =
+        at.map(|at| {
+            array::from_fn(|part| {
+                if part < N / 8 { Pack::load_nc_evict_last(x.add(at + part * 8).cast()) } else { Pack([0; 4]) }
+            })
+        });
+    for step in 0..STEPS {
+        for part in 0..N / 8 {
+            let [upper, lower] = loaded[step].map(|pack| widen(some(step, pack), part));
+            let Pack(x) = some(step, vectors[step][part]);
+            mma::m16n8k16::<H>(sums, [upper[0], lower[0], upper[1], lower[1]], [x[0], x[1]]);
+            mma::m16n8k16::<H>(sums, [upper[2], lower[2], upper[3], lower[3]], [x[2], x[3]]);
         }
     }
 }

@@ -11,8 +11,8 @@
 //! # Mapping
 //! [`gemv`]: a block of 256 threads, or of short rows a team of 64 of them, multiplies one row with one vector, four packs a thread in flight. Up to
 //! eight vectors share a reading of four rows, of which a pack each is in flight, or of 16-bit elements of 16 rows, by tensor cores. [`gemv_columns`]: a
-//! block takes a strip of 32 packs of columns and a part of the rows, a warp every eighth of these, eight packs a thread in flight; [`gemv_sum`] adds the
-//! parts. There are as many parts as fill the device.
+//! block takes a strip of 32 packs of columns and a part of the rows, a warp every eighth of these, eight packs a thread in flight, or of 16-bit elements
+//! and several vectors 128 rows, by tensor cores; [`gemv_sum`] adds the parts. There are as many parts as fill the device.
 //!
 //! # Shared memory
 //! [`gemv`]: the partial sums of each warp, 4 KiB. [`gemv_columns`]: the strip of each warp, 8 KiB.
@@ -32,10 +32,11 @@
 //! Dongarra et al., "An extended set of FORTRAN basic linear algebra subprograms" (1988): GEMV.
 
 use cuda_std::float::Element;
+use cuda_std::math::permute_bytes;
 use cuda_std::vector::Pack;
 use cuda_std::{bf16, f16, kernel, thread};
 
-pub use super::{BLOCK, Partials, SMALL_ROW, STRIP, Strips, VECTORS, column_blocks, rows_per_team, team};
+pub use super::{BLOCK, Partials, SMALL_ROW, STRIP, Strips, VECTORS, column_blocks, column_rows, rows_per_team, team};
 use super::{Columns, Rows};
 use crate::lanes;
 
@@ -89,7 +90,7 @@ pub unsafe fn gemv<T: Element, const B: usize, const SMALL: bool, const PACKED: 
     values(B: 1, 8, PACKED: false, true),
     where(PACKED || B == 1),
     block = BLOCK,
-    min_blocks = column_blocks(B),
+    min_blocks = column_blocks(B, size_of::<T>()),
     shared = Strips<8>,
     no_spills
 )]
@@ -110,9 +111,18 @@ pub unsafe fn gemv_columns<T: Element, const B: usize, const PACKED: bool>(
         (1, 1) => columns.multiply::<1, 1>(Pack::to_f32),
         (1, 4) => columns.multiply::<4, 1>(Pack::to_f32),
         (1, _) => columns.multiply::<8, 1>(Pack::to_f32),
-        (_, 4) => columns.multiply::<4, 8>(Pack::to_f32),
-        _ => columns.multiply::<8, 8>(Pack::to_f32),
+        _ => match T::INDEX {
+            0 => columns.multiply::<4, 8>(Pack::to_f32),
+            1 => columns.multiply_by_fragments::<f16, 8>(pairs),
+            _ => columns.multiply_by_fragments::<bf16, 8>(pairs),
+        },
     }
+}
+
+/// Of two columns' 16-bit elements those of rows 2i and 2i + 1.
+#[inline(always)]
+fn pairs([left, right]: [Pack<u32, 4>; 2], i: usize) -> [u32; 2] {
+    [0x5410, 0x7632].map(|selector| permute_bytes(left.0[i], right.0[i], selector))
 }
 
 /// y = Σ of the parts, in order, times `scales`: x of the grid covers `m` by blocks, y counts the vectors.

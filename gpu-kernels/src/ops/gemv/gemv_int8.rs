@@ -5,11 +5,12 @@
 //!
 //! # Layout
 //! As for [`gemv`](super::gemv), row-major ([`gemv_int8`]) or column-major ([`gemv_int8_columns`]); `scales` holds m values. Packs are 16
-//! integers, and as many elements of `x` where that is read by packs; 8 of columns that several vectors share.
+//! integers, and as many elements of `x` where that is read by packs; 8 of columns that several vectors of f32 share.
 //!
 //! # Mapping
 //! As for [`gemv`](super::gemv): one row and one vector a block or a team of it, or up to eight vectors and two rows, of vectors of 16 bits 16 rows, by
-//! tensor cores, in which integers of 8 bits are exact; strips of columns and parts of the rows, which [`gemv_sum`](super::gemv::gemv_sum) adds and scales.
+//! tensor cores, in which integers of 8 bits are exact; strips of columns and parts of the rows, likewise by tensor cores where several vectors of 16 bits
+//! share them, which [`gemv_sum`](super::gemv::gemv_sum) adds and scales.
 //!
 //! # Shared memory
 //! [`gemv_int8`]: the partial sums of each warp, 4 KiB. [`gemv_int8_columns`]: the strip of each warp, 16 KiB.
@@ -28,7 +29,7 @@
 
 use core::array;
 
-use cuda_std::float::Element;
+use cuda_std::float::{Element, Half};
 use cuda_std::math::permute_bytes;
 use cuda_std::vector::Pack;
 use cuda_std::{bf16, f16, kernel};
@@ -85,7 +86,7 @@ pub unsafe fn gemv_int8<T: Element, const B: usize, const SMALL: bool, const PAC
     values(B: 1, 8, PACKED: false, true),
     where(PACKED || B == 1),
     block = BLOCK,
-    min_blocks = super::column_blocks(B),
+    min_blocks = super::column_blocks(B, size_of::<T>()),
     shared = Strips<16>,
     no_spills
 )]
@@ -105,9 +106,21 @@ pub unsafe fn gemv_int8_columns<T: Element, const B: usize, const PACKED: bool>(
     match (B, PACKED) {
         (1, false) => columns.multiply::<1, 1>(convert),
         // By fours they would take a register more than there is.
-        (1, true) => columns.multiply::<{ column_pack(1, 1) }, 1>(convert),
-        _ => columns.multiply::<{ column_pack(8, 1) }, 8>(widen),
+        (1, true) => columns.multiply::<{ column_pack(1, 1, 4) }, 1>(convert),
+        _ => match T::INDEX {
+            0 => columns.multiply::<{ column_pack(8, 1, 4) }, 8>(widen),
+            1 => columns.multiply_by_fragments::<f16, 16>(pairs::<f16>),
+            _ => columns.multiply_by_fragments::<bf16, 16>(pairs::<bf16>),
+        },
     }
+}
+
+/// Of two columns' integers those of rows 2i and 2i + 1.
+#[inline(always)]
+fn pairs<H: Half>([left, right]: [Pack<u32, 4>; 2], i: usize) -> [u32; 2] {
+    let bytes = permute_bytes(left.0[i / 2], right.0[i / 2], [0x5140, 0x7362][i % 2]);
+    let [upper, lower, ..] = Int8::widen::<H>([bytes, 0, 0, 0], 0, 0);
+    [upper, lower]
 }
 
 /// Integers of a pack, in f32.

@@ -1,5 +1,6 @@
 //! Products of a matrix with a few vectors, bound by reading the matrix once.
 
+mod column_fragments;
 mod fragments;
 #[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
 pub mod gemv;
@@ -147,7 +148,8 @@ impl<A: Copy, T: Element> Rows<A, T> {
             }
             let weights: [[f32; N]; R] = loaded[u].map(widen);
             for b in 0..B {
-                if (b as u32) < batch {
+                // Of one vector and few packs nothing is asked: loads would wait behind the question.
+                if B == 1 && SMALL || (b as u32) < batch {
                     let values = load_kept::<T, N>(x.add(b * self.x_stride as usize + at[u]));
                     for r in 0..R {
                         for e in 0..N {
@@ -167,14 +169,27 @@ pub const STRIP: u32 = 32;
 #[repr(C)]
 pub struct Strips<const N: usize>([[[f32; STRIP as usize]; N]; WARPS as usize]);
 
-/// Elements of `bytes` bytes of a pack of a column: 16 bytes, or fewer where the sums of several vectors take the registers.
-pub const fn column_pack(vectors: usize, bytes: usize) -> usize {
-    if vectors > 1 && bytes == 1 { 8 } else { 16 / bytes }
+/// Elements of `bytes` bytes of a pack of a column, of vectors of `x_bytes`: 16 bytes, or fewer where the sums of several vectors take the registers.
+pub const fn column_pack(vectors: usize, bytes: usize, x_bytes: usize) -> usize {
+    if vectors > 1 && bytes == 1 && x_bytes == 4 { 8 } else { 16 / bytes }
+}
+
+/// Rows of a block over columns of whole packs.
+pub const fn column_rows(vectors: usize, bytes: usize, x_bytes: usize) -> usize {
+    if vectors > 1 && x_bytes == 2 {
+        column_fragments::ROWS
+    } else {
+        STRIP as usize * column_pack(vectors, bytes, x_bytes)
+    }
 }
 
 /// Blocks of a kernel over columns on a multiprocessor.
-pub const fn column_blocks(vectors: usize) -> u32 {
-    if vectors == 1 { 4 } else { 1 }
+pub const fn column_blocks(vectors: usize, x_bytes: usize) -> u32 {
+    match (vectors, x_bytes) {
+        (1, _) => 4,
+        (_, 2) => 2,
+        _ => 1,
+    }
 }
 
 /// Columns whose packs a thread has in flight.
@@ -265,7 +280,7 @@ impl<A: Copy, T: Element> Columns<A, T> {
         for u in 0..U {
             let weights: [f32; N] = widen(loaded[u]);
             for b in 0..B {
-                if (b as u32) < vectors {
+                if B == 1 || (b as u32) < vectors {
                     let value = (*x.add(b * self.x_stride as usize + at[u])).to_f32();
                     for e in 0..N {
                         sums[b][e] += weights[e] * value;

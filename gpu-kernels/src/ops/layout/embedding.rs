@@ -9,23 +9,22 @@
 //!
 //! # Mapping
 //! [`embedding`]: a thread moves two packs, see [`runs`](super). [`embedding_backward`]: a block owns [`ROWS`] rows of the table and
-//! [`BLOCK`] packs of each. Its warps mark in a bitmap which tokens name one of these rows, 32 tokens a ballot; then every thread walks
-//! the marks in order, past words without any by another ballot, and adds its pack of the token's row to sums of its own. Nothing is sorted, no two threads add to one place, and
-//! the order of a sum is that of the tokens: results are reproducible bit by bit. [`embedding_backward_atomic`], a variant of it: a
+//! [`BLOCK`] packs of each, of which a thread sums one row after the other in registers. [`embedding_lists`] has listed which tokens name one of these
+//! rows; a warp has one a lane, and takes the least that is left. Where there are more than [`LISTED`], the block's warps mark in a bitmap which
+//! tokens name a row, 32 tokens a ballot; then every thread walks the marks in order, past words without any by another ballot. No two threads add to one
+//! place, and the order of a sum is that of the tokens: results are reproducible bit by bit. [`embedding_backward_atomic`], a variant of it: a
 //! thread adds packs of a token's row to the table atomically, in any order.
 //!
 //! # Shared memory
-//! [`embedding`]: none. [`embedding_backward`]: the sums, [`ROWS`] × [`BLOCK`] packs in f32, 32 KiB of f32 and 64 KiB of 16-bit types,
-//! and a bitmap of 256 B.
+//! [`embedding`]: none. [`embedding_backward`]: a bitmap of 256 B.
 //!
 //! # Numerics
 //! Forward bit by bit; backward sums in f32 and rounds once, the atomic form too: its table is one of f32 that is rounded by another kernel. A number
 //! that is none of the table's rows gives zeros, and adds to nothing.
 //!
 //! # Cost
-//! Forward: a row read and written for each token. Backward: dy read and dtable written once, and `ids` read from L2 by every block,
-//! 4·tokens·vocab / [`ROWS`] bytes for each [`BLOCK`] packs of d: bound by memory bandwidth while tokens · 4 is less than the bytes of
-//! [`ROWS`] rows. A row that very many tokens name is summed by one block.
+//! Forward: a row read and written for each token. Backward: dy read and dtable written once: bound by memory bandwidth where few tokens name a
+//! row. Blocks of rows that many name read all of `ids` for each of them, from L2; a row that very many name is summed by one block.
 //!
 //! # Limits
 //! 2³² − 1 tokens, 2³¹ rows of the table.
@@ -46,6 +45,8 @@ use crate::lanes;
 
 /// Rows of the table that a block of the backward owns.
 pub const ROWS: u32 = 8;
+/// Tokens of a list, one a lane.
+pub const LISTED: u32 = 32;
 /// Tokens of a bitmap.
 const MARKED: u32 = 2048;
 
@@ -144,21 +145,39 @@ unsafe fn add_rows<T: Element, const N: usize>(
     );
 }
 
+/// Lists the tokens that name each [`ROWS`] rows of the table, in any order: how many they are, and the first [`LISTED`] that came.
+///
+/// # Safety
+/// `ids` is valid for reads of `tokens` numbers, `counts` for atomic additions to a number, which is 0, and `lists` for writes of [`LISTED`], for each
+/// [`ROWS`] of `vocab` rows.
+#[kernel(block = BLOCK, no_spills)]
+pub unsafe fn embedding_lists(ids: *const i32, counts: *mut u32, lists: *mut u32, tokens: u32, vocab: u32) {
+    let token = thread::block_idx_x() * BLOCK + thread::thread_idx_x();
+    if token >= tokens {
+        return;
+    }
+    // A negative number is behind the last row as well.
+    let id = *ids.add(token as usize) as u32;
+    if id < vocab {
+        let group = id / ROWS;
+        let slot = atomic::add_u32(counts.add(group as usize), 1);
+        if slot < LISTED {
+            *lists.add((group * LISTED + slot) as usize) = token;
+        }
+    }
+}
+
 /// dtable from dy, whole: rows that no token names become zeros.
 ///
 /// # Safety
 /// `ids` is valid for reads of `tokens` numbers, `dy` of `tokens` rows and `dtable` for writes of `vocab` rows of `d` elements, at their
-/// strides; with `PACKED` all rows are at multiples of 16 bytes and 16-byte packs divide `d`.
-#[kernel(
-    dtypes(T: float),
-    values(PACKED: false, true),
-    block = BLOCK,
-    shared = { (ROWS * BLOCK) as usize * 64 / size_of::<T>() + MARKED as usize / 8 },
-    no_spills
-)]
+/// strides, `counts` and `lists` are what [`embedding_lists`] wrote; with `PACKED` all rows are at multiples of 16 bytes and 16-byte packs divide `d`.
+#[kernel(dtypes(T: float), values(PACKED: false, true), block = BLOCK, shared = { MARKED as usize / 8 }, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn embedding_backward<T: Element, const PACKED: bool>(
     ids: *const i32,
+    counts: *const u32,
+    lists: *const u32,
     dy: *const T,
     dtable: *mut T,
     tokens: u32,
@@ -167,86 +186,118 @@ pub unsafe fn embedding_backward<T: Element, const PACKED: bool>(
     dy_stride: u64,
     dtable_stride: u64,
 ) {
+    let first_row = thread::block_idx_x() * ROWS;
+    let of_block = Tokens { ids, tokens, first_row, dy_stride };
+    let (count, list) = (*counts.add(thread::block_idx_x() as usize), thread::block_idx_x() * LISTED);
+    let list = lists.add(list as usize);
     match if PACKED { lanes::<T>() } else { 1 } {
-        1 => sum_rows::<T, 1>(ids, dy, dtable, tokens, vocab, d, dy_stride, dtable_stride),
-        4 => sum_rows::<T, 4>(ids, dy, dtable, tokens, vocab, d, dy_stride, dtable_stride),
-        _ => sum_rows::<T, 8>(ids, dy, dtable, tokens, vocab, d, dy_stride, dtable_stride),
+        1 => of_block.sum_rows::<T, 1>(count, list, dy, dtable, vocab, d, dtable_stride),
+        4 => of_block.sum_rows::<T, 4>(count, list, dy, dtable, vocab, d, dtable_stride),
+        _ => of_block.sum_rows::<T, 8>(count, list, dy, dtable, vocab, d, dtable_stride),
     }
 }
 
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-unsafe fn sum_rows<T: Element, const N: usize>(
+/// The tokens, of which a block looks for those that name its rows.
+struct Tokens {
     ids: *const i32,
-    dy: *const T,
-    dtable: *mut T,
     tokens: u32,
-    vocab: u32,
-    d: u64,
+    first_row: u32,
     dy_stride: u64,
-    dtable_stride: u64,
-) {
-    let tid = thread::thread_idx_x();
-    let first_row = thread::block_idx_x() * ROWS;
-    let column = (u64::from(thread::block_idx_y()) * u64::from(BLOCK) + u64::from(tid)) * N as u64;
-    let marks: SharedPtr<u32> = shared::dynamic();
-    let sums: SharedPtr<f32> = marks.add(MARKED / 32).cast();
-    // Element e of this thread's pack of a row: the threads' elements lie side by side.
-    let sum = sums.add(tid);
-    let pitch = N as u32 * BLOCK;
-    for i in 0..ROWS * N as u32 {
-        sum.add(i * BLOCK).write(0.0);
+}
+
+impl Tokens {
+    /// The row of the block's that a token names, or a number that is none.
+    #[inline(always)]
+    unsafe fn row(&self, token: u32) -> u32 {
+        (*self.ids.add(token as usize) as u32).wrapping_sub(self.first_row)
     }
-    let id = |token: u32| *ids.add(token as usize) as u32;
-    let mut start = 0;
-    while start < tokens {
-        let count = (tokens - start).min(MARKED);
-        // All loads before the first is looked at. What there is beyond the last token is no row.
-        let ids: [u32; (MARKED / BLOCK) as usize] = array::from_fn(|k| {
-            let i = k as u32 * BLOCK + tid;
-            if i < count { id(start + i) } else { u32::MAX }
-        });
-        for k in 0..MARKED / BLOCK {
-            let mark = warp::ballot(ids[k as usize].wrapping_sub(first_row) < ROWS);
-            if warp::lane_id() == 0 {
-                marks.add((k * BLOCK + tid) / 32).write(mark);
+
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn sum_rows<T: Element, const N: usize>(
+        &self,
+        count: u32,
+        list: *const u32,
+        dy: *const T,
+        dtable: *mut T,
+        vocab: u32,
+        d: u64,
+        dtable_stride: u64,
+    ) {
+        let thread = u64::from(thread::block_idx_y()) * u64::from(BLOCK) + u64::from(thread::thread_idx_x());
+        let column = thread * N as u64;
+        // The token that a lane has of the list, and its row.
+        let has_one = count <= LISTED && warp::lane_id() < count;
+        let token = if has_one { *list.add(warp::lane_id() as usize) } else { u32::MAX };
+        let of_token = if has_one { self.row(token) } else { u32::MAX };
+        for row in 0..ROWS.min(vocab - self.first_row) {
+            let mut sums = [0.0; N];
+            let mut add = |token: u32| {
+                if column < d {
+                    let values =
+                        Pack::<T, N>::load_nc(dy.add((u64::from(token) * self.dy_stride + column) as usize)).to_f32();
+                    for e in 0..N {
+                        sums[e] += values[e];
+                    }
+                }
+            };
+            if count <= LISTED {
+                // In the order of tokens, which that of the list is not.
+                let mut left = if of_token == row { token } else { u32::MAX };
+                loop {
+                    let next = warp::redux_min_u32(left);
+                    if next == u32::MAX {
+                        break;
+                    }
+                    add(next);
+                    left = if left == next { u32::MAX } else { left };
+                }
+            } else {
+                self.each(row, add);
+            }
+            if column < d {
+                let to = dtable.add((u64::from(self.first_row + row) * dtable_stride + column) as usize);
+                Pack::<T, N>::from_f32(sums).store_streaming(to);
             }
         }
-        thread::sync_threads();
-        for first_word in (0..MARKED / 32).step_by(32) {
-            // Few words have a mark.
-            let mut words = warp::ballot(marks.add(first_word + warp::lane_id()).read() != 0);
-            while words != 0 {
-                let word = first_word + words.trailing_zeros();
-                words &= words - 1;
-                let mut mark = marks.add(word).read();
-                while mark != 0 {
-                    let token = start + word * 32 + mark.trailing_zeros();
-                    mark &= mark - 1;
-                    if column < d {
-                        let row = id(token).wrapping_sub(first_row) % ROWS;
-                        let from = dy.add((u64::from(token) * dy_stride + column) as usize);
-                        let values = Pack::<T, N>::load_nc(from).to_f32();
-                        let sum = sum.add(row * pitch);
-                        for e in 0..N {
-                            let place = sum.add(e as u32 * BLOCK);
-                            place.write(place.read() + values[e]);
-                        }
+    }
+
+    /// Calls `add` with every token that names the row, in order: found by all of the block's threads, among all tokens.
+    #[inline(always)]
+    unsafe fn each(&self, row: u32, mut add: impl FnMut(u32)) {
+        let tid = thread::thread_idx_x();
+        let marks: SharedPtr<u32> = shared::dynamic();
+        let mut start = 0;
+        while start < self.tokens {
+            let count = (self.tokens - start).min(MARKED);
+            // All loads before the first is looked at. What there is beyond the last token is no row.
+            let rows: [u32; (MARKED / BLOCK) as usize] = array::from_fn(|k| {
+                let i = k as u32 * BLOCK + tid;
+                if i < count { self.row(start + i) } else { u32::MAX }
+            });
+            // The marks before have been read.
+            thread::sync_threads();
+            for k in 0..MARKED / BLOCK {
+                let mark = warp::ballot(rows[k as usize] == row);
+                if warp::lane_id() == 0 {
+                    marks.add((k * BLOCK + tid) / 32).write(mark);
+                }
+            }
+            thread::sync_threads();
+            for first_word in (0..MARKED / 32).step_by(32) {
+                // Few words have a mark.
+                let mut words = warp::ballot(marks.add(first_word + warp::lane_id()).read() != 0);
+                while words != 0 {
+                    let word = first_word + words.trailing_zeros();
+                    words &= words - 1;
+                    let mut mark = marks.add(word).read();
+                    while mark != 0 {
+                        add(start + word * 32 + mark.trailing_zeros());
+                        mark &= mark - 1;
                     }
                 }
             }
-        }
-        start += count;
-        if start < tokens {
-            // The marks are about to be overwritten.
-            thread::sync_threads();
-        }
-    }
-    for row in 0..ROWS {
-        if first_row + row < vocab && column < d {
-            let values = array::from_fn(|e| sum.add(row * pitch + e as u32 * BLOCK).read());
-            let to = dtable.add((u64::from(first_row + row) * dtable_stride + column) as usize);
-            Pack::<T, N>::from_f32(values).store_streaming(to);
+            start += count;
         }
     }
 }

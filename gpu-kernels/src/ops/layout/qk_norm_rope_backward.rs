@@ -182,7 +182,7 @@ impl Team {
 
     #[inline(always)]
     unsafe fn statistics(&self, sums: [f32; 2]) -> Statistics {
-        Statistics::of(self.split.sums(sums), self.split.d as f32, self.eps)
+        Statistics::of(self.split.sums(sums), 1.0 / self.split.d as f32, self.eps)
     }
 
     /// An item a lane, whose sums it holds. Where a head is follows from its number and its token's position, which take fewer registers.

@@ -31,9 +31,8 @@
 //! The derivative of the formula; Zhang and Sennrich, "Root Mean Square Layer Normalization" (arXiv:1910.07467).
 
 use cuda_std::float::Element;
-use cuda_std::kernel;
+use cuda_std::{kernel, math};
 
-use super::rms_norm::scale;
 use crate::rows::{Block, Lanes, Stream, Team};
 
 /// dx, and shares of dweight.
@@ -66,7 +65,9 @@ pub unsafe fn rms_norm_backward<T: Element, P: Team>(
     dx_stride: u64,
     eps: f32,
 ) {
+    let d = P::whole::<T>(d);
     let Some(first) = P::of(rows, d) else { return };
+    let inverse_d = 1.0 / d as f32;
     let weight = first.load_shared(weight);
     let has_dr = !dr.is_null();
     let mut sums = first.zeros(partials);
@@ -83,10 +84,13 @@ pub unsafe fn rms_norm_backward<T: Element, P: Team>(
             [squares + x * x, products + dy * weight * x]
         });
         let [squares, products] = team.sums(products, 2 * (turn % 2) as u32);
-        let row = Statistics::of([squares, products], d as f32, eps);
-        team.store([x_row, dy_row, weight, dr_row], [(dx, dx_stride)], |[x, dy, weight, dr]| {
-            [row.dx(x, dy * weight) + if has_dr { dr } else { 0.0 }]
-        });
+        let row = Statistics::of([squares, products], inverse_d, eps);
+        if has_dr {
+            let all = [x_row, dy_row, weight, dr_row];
+            team.store(all, [(dx, dx_stride)], |[x, dy, weight, dr]| [row.dx(x, dy * weight) + dr]);
+        } else {
+            team.store([x_row, dy_row, weight], [(dx, dx_stride)], |[x, dy, weight]| [row.dx(x, dy * weight)]);
+        }
         team.accumulate(&mut sums, [x_row, dy_row], |[x, dy]| dy * x * row.scale);
         team = next;
     }
@@ -103,11 +107,11 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    /// Of a row's Σ x² and Σ g · x.
+    /// Of a row's Σ x² and Σ g · x, and 1 / d.
     #[inline(always)]
-    pub(crate) fn of([squares, products]: [f32; 2], d: f32, eps: f32) -> Self {
-        let scale = scale(squares, d, eps);
-        Self { scale, pull: products / d * scale * scale }
+    pub(crate) fn of([squares, products]: [f32; 2], inverse_d: f32, eps: f32) -> Self {
+        let scale = math::rsqrt_approx(squares * inverse_d + eps);
+        Self { scale, pull: products * inverse_d * scale * scale }
     }
 
     /// The gradient of an element x.

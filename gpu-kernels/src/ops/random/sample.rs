@@ -13,7 +13,7 @@
 //! A block a row. It reads the row for the maximum, and once more for what each chunk of 1024 · m tokens weighs. A number below Z then names a
 //! chunk, and in it a token: 2 KB more. Where only some tokens are kept, the row is read again for the number and the weight of those that are
 //! better than the token. If it is not kept, none that is worse is, and the next number is drawn among the better ones, whose chunks have
-//! just been weighed. Most draws are kept, and each that is not leaves half of what it was drawn from, in the mean: no sort, no search for a
+//! just been weighed. With k = 1 the row is read again for the first of the greatest. Most draws are kept, and each that is not leaves half of what it was drawn from, in the mean: no sort, no search for a
 //! threshold. 64 bytes a thread are in flight.
 //!
 //! # Shared memory
@@ -131,6 +131,18 @@ pub unsafe fn sample<T: Element>(
     if max.is_nan() || max == f32::NEG_INFINITY {
         if team.leads() {
             *y = -1;
+        }
+        return;
+    }
+    if k == 1 {
+        // Nothing is drawn: it is the first of the greatest.
+        let first = team.fold_packs([team.load((x, x_stride))], u32::MAX, |first, [pack], at| {
+            let place = |e: usize| if pack[e] == max { (at + e) as u32 } else { u32::MAX };
+            (0..pack.len()).map(place).fold(first, u32::min)
+        });
+        let [first] = team.reduce([first], [u32::MAX], 1, |[a], [b]| [a.min(b)]);
+        if team.leads() {
+            *y = first as i32;
         }
         return;
     }

@@ -8,7 +8,7 @@
 //! multiples of 16 bytes are read 16 bytes at a time, others element by element, eight in flight.
 //!
 //! # Mapping
-//! A block a row, which it reads once. Elements become 64-bit candidates: how great they are, and then how early. Of a row of up to
+//! Of a row of up to 256 elements a warp finds up to [`FEW`], one after the other: [`top_few`]. Else [`top_k`], a block a row, which it reads once. Elements become 64-bit candidates: how great they are, and then how early. Of a row of up to
 //! [`CAPACITY`] elements all are sorted. Of a longer one each thread looks at 16 elements for the best of them: no more than k threads have
 //! something better than the k-th of these, so that the best k elements of the row are that good. The row then goes by tiles of four packs a
 //! thread, 64 bytes in flight each. What is greater than the threshold, a comparison an element, goes to a list in shared memory: of a
@@ -18,14 +18,14 @@
 //! Not by counting digits (radix selection): that reads the row once a digit, and one read is the floor.
 //!
 //! # Shared memory
-//! [`CAPACITY`] candidates and their number, 8200 B.
+//! [`top_k`]: [`CAPACITY`] candidates and their number, 8200 B.
 //!
 //! # Numerics
 //! Exact: values are the elements themselves. NaN is greater than everything; −0 equals +0; equals are in the order of their places.
 //!
 //! # Cost
 //! One read of rows × d elements, about six operations an element: bound by memory bandwidth where there is a block for every
-//! multiprocessor. A sort takes about a microsecond, which bounds rows of up to [`CAPACITY`]; in a row that rises from end to end there is one
+//! multiprocessor. A sort takes about a microsecond, which bounds rows of up to [`CAPACITY`] that [`top_few`] does not take; in a row that rises from end to end there is one
 //! for every 760 elements.
 //!
 //! # Limits
@@ -49,6 +49,11 @@ pub const BLOCK: u32 = 512;
 pub const CAPACITY: u32 = 1024;
 /// The most elements of a row that are found.
 pub const MAX_K: u32 = 256;
+
+/// The most elements that are found one after the other, a lane each.
+pub const FEW: u32 = warp::SIZE;
+/// Warps of a block that does so.
+pub const WARPS: u32 = 8;
 
 /// Elements a thread whose best give the first threshold.
 const SAMPLE: u32 = 16;
@@ -170,6 +175,50 @@ pub unsafe fn top_k<T: Element>(
         *values.add(j as usize) = *x.add(place as usize);
         *indices.add(j as usize) = place as i32;
         j += threads;
+    }
+}
+
+/// The k best of a row of up to 32 · `E` elements a warp, `E` a lane: one after the other, by two reductions each.
+///
+/// # Safety
+/// `x` is valid for reads of `rows` rows of `d` elements at its stride, `values` and `indices` for writes of `k` each at theirs; k is at least 1
+/// and at most d and [`FEW`], d at most 32 · `E`.
+#[kernel(dtypes(T: float), values(E: 4, 8), block = WARPS * warp::SIZE, no_spills)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn top_few<T: Element, const E: usize>(
+    x: *const T,
+    values: *mut T,
+    indices: *mut i32,
+    rows: u64,
+    d: u32,
+    k: u32,
+    x_stride: u64,
+    values_stride: u64,
+    indices_stride: u64,
+) {
+    let row = u64::from(thread::block_idx_x()) * u64::from(WARPS) + u64::from(warp::warp_id());
+    if row >= rows {
+        return;
+    }
+    let x = x.add((row * x_stride) as usize);
+    let lane = warp::lane_id();
+    let place = |i: usize| lane + i as u32 * warp::SIZE;
+    // No element has the key 0.
+    let mut keys: [u32; E] =
+        array::from_fn(|i| if place(i) < d { key((*x.add(place(i) as usize)).to_f32()) } else { 0 });
+    let mut own = 0;
+    for j in 0..k {
+        let best = warp::redux_max_u32(keys.into_iter().fold(0, u32::max));
+        let of_best = |i: usize| if keys[i] == best { place(i) } else { u32::MAX };
+        let first = warp::redux_min_u32((0..E).map(of_best).fold(u32::MAX, u32::min));
+        keys = array::from_fn(|i| if place(i) == first { 0 } else { keys[i] });
+        if lane == j {
+            own = first;
+        }
+    }
+    if lane < k {
+        *values.add((row * values_stride) as usize + lane as usize) = *x.add(own as usize);
+        *indices.add((row * indices_stride) as usize + lane as usize) = own as i32;
     }
 }
 

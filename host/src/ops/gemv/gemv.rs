@@ -3,7 +3,7 @@
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::gemv::gemv as gk;
 
-use super::{COLUMNS, ColumnsPlan, batch_of, product_shape, products, readings, rows_grid, tolerance, vectors};
+use super::{COLUMNS, ColumnsPlan, batch_of, product_shape, products, readings, rows_grid, strip, tolerance, vectors};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
@@ -94,8 +94,9 @@ pub fn gemv_into<'a, T: Float>(
             }
         };
     }
-    let pack = if packed { lanes } else { 1 };
-    let Some(plan) = ColumnsPlan::new(&INFO, stream.device(), [m, pack], [width, count, readings])? else {
+    let of = [size_of::<T>(); 2];
+    let strip = strip(packed, shared, of);
+    let Some(plan) = ColumnsPlan::new(&INFO, stream.device(), [m, strip, of[1]], [width, count, readings])? else {
         return Ok(());
     };
     let mut workspace = Tensor::<f32>::uninit(stream, [plan.parts as usize, batch, m])?;
@@ -169,6 +170,8 @@ impl Operator for Gemv {
                 columns(Case::odd(&INFO, dtype, dims(1, 37, 203))),
                 columns(Case::odd(&INFO, dtype, dims(2, 37, 99))),
                 columns(Case::odd(&INFO, dtype, dims(10, 40 * lanes, 99))),
+                // So many rows that a block has all columns, several of them a lane.
+                columns(Case::odd(&INFO, dtype, dims(3, 1160, 300))),
                 Case::odd(&INFO, dtype, dims(3, 2 * lanes, 40)).arrange("a", COLUMNS.row_pad(16)),
                 Case::tiny(&INFO, dtype, dims(1, 1, 1)),
                 Case::empty(&INFO, dtype, dims(1, 0, 8)),

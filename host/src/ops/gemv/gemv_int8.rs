@@ -4,7 +4,7 @@ use cuda_std::launch::DevicePtrMut;
 use gpu_kernels::ops::gemv::gemv::{GEMV_SUM, GemvSum};
 use gpu_kernels::ops::gemv::gemv_int8 as gk;
 
-use super::{COLUMNS, ColumnsPlan, batch_of, product_shape, products, readings, rows_grid, tolerance, vectors};
+use super::{COLUMNS, ColumnsPlan, batch_of, product_shape, products, readings, rows_grid, strip, tolerance, vectors};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
@@ -78,7 +78,7 @@ pub fn gemv_int8_into<'a, T: Float>(
     let columns = a.strides()[1] != 1 && a.strides()[0] == 1;
     let lines = if columns { a.t() } else { a };
     let ld = lines.require_row_stride(op, "a")? as u64;
-    let pack = if columns { gk::column_pack(batch, 1) } else { 16 };
+    let pack = if columns { gk::column_pack(batch, 1, size_of::<T>()) } else { 16 };
     let adjacent = if columns { m } else { n };
     let packed = adjacent.is_multiple_of(pack) && lines.rows_aligned(pack) && (columns || x.rows_aligned(16));
     let [shared, readings] = readings(&INFO, batch, packed)?;
@@ -104,8 +104,9 @@ pub fn gemv_int8_into<'a, T: Float>(
             }
         };
     }
-    let pack = if packed { pack } else { 1 };
-    let Some(plan) = ColumnsPlan::new(&INFO, stream.device(), [m, pack], [width, count, readings])? else {
+    let strip = strip(packed, shared, [1, size_of::<T>()]);
+    let Some(plan) = ColumnsPlan::new(&INFO, stream.device(), [m, strip, size_of::<T>()], [width, count, readings])?
+    else {
         return Ok(());
     };
     let mut workspace = Tensor::<f32>::uninit(stream, [plan.parts as usize, batch, m])?;
@@ -182,8 +183,10 @@ impl Operator for GemvInt8 {
                 columns(Case::odd(&INFO, dtype, dims(1, 528, 203))),
                 columns(Case::odd(&INFO, dtype, dims(1, 37, 203))),
                 columns(Case::odd(&INFO, dtype, dims(2, 37, 99))),
-                columns(Case::odd(&INFO, dtype, dims(10, 264, 99))),
-                Case::odd(&INFO, dtype, dims(3, 24, 40)).arrange("a", COLUMNS.row_pad(16)),
+                columns(Case::odd(&INFO, dtype, dims(10, 272, 99))),
+                // So many rows that a block has all columns, several of them a lane.
+                columns(Case::odd(&INFO, dtype, dims(3, 1168, 300))),
+                Case::odd(&INFO, dtype, dims(3, 48, 40)).arrange("a", COLUMNS.row_pad(16)),
                 columns(Case::empty(&INFO, dtype, dims(2, 8, 0))),
                 columns(Case::boundary(&INFO, dtype, dims(1, 16, 33))).offset(1),
             ]);

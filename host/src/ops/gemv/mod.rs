@@ -8,7 +8,7 @@ pub use gemv::{gemv, gemv_into};
 pub use gemv_int8::{gemv_int8, gemv_int8_into};
 
 use cuda_std::launch::Dim3;
-use gpu_kernels::ops::gemv::{BLOCK, SMALL_ROW, STRIP, VECTORS, column_blocks, rows_per_team, team};
+use gpu_kernels::ops::gemv::{BLOCK, SMALL_ROW, STRIP, VECTORS, column_blocks, column_rows, rows_per_team, team};
 
 use super::elementwise::grid;
 use super::model::*;
@@ -39,6 +39,11 @@ fn readings(info: &OpInfo, batch: usize, packed: bool) -> Result<[u32; 2]> {
     }
 }
 
+/// Rows of a block of a kernel over columns of elements of so many bytes, as those of the vectors have.
+fn strip(packed: bool, shared: u32, [of_a, of_x]: [usize; 2]) -> usize {
+    if packed { column_rows(shared as usize, of_a, of_x) } else { STRIP as usize }
+}
+
 /// The grid of a kernel over `m` rows of `n` elements of so many bytes, as those of the vectors have, and whether its teams are small.
 fn rows_grid(
     info: &OpInfo,
@@ -66,22 +71,23 @@ struct ColumnsPlan {
 }
 
 impl ColumnsPlan {
-    /// For `[m, n]` in packs of `pack` elements and `batch` vectors, which have that many [`readings`]; `None` when there is nothing to do.
+    /// For `[m, n]` in strips of `strip` rows and `batch` vectors of elements of so many bytes, which have that many [`readings`]; `None` when
+    /// there is nothing to do.
     fn new(
         info: &OpInfo,
         device: &Device,
-        [m, pack]: [usize; 2],
+        [m, strip, of_x]: [usize; 3],
         [n, batch, readings]: [u32; 3],
     ) -> Result<Option<Self>> {
         let items = if batch == 0 { 0 } else { m };
-        let Some(strips) = grid(info, "a", items, STRIP as usize * pack)? else { return Ok(None) };
+        let Some(strips) = grid(info, "a", items, strip)? else { return Ok(None) };
         let Some(sums) = grid(info, "y", m, BLOCK as usize)? else { return Ok(None) };
         if batch > 65_535 {
             return Err(Error::too_large(info.name, "x", format!("{batch} vectors, at most 65535 are supported")));
         }
         // As many parts as fill the device with whole waves of blocks, each long enough to keep a block's warps busy a while.
         let shared = if readings < batch { VECTORS } else { 1 };
-        let resident = column_blocks(shared) * device.info().multiprocessors;
+        let resident = column_blocks(shared, of_x) * device.info().multiprocessors;
         let waves = (1..=MAX_WAVES).map(|waves| (waves * resident, waves * resident / strips));
         let filled = |(room, parts): &(u32, u32)| u64::from(parts * strips) * 1000 / u64::from(*room);
         let parts = waves.filter(|(_, parts)| *parts > 0).rev().max_by_key(filled).map_or(1, |(_, parts)| parts);

@@ -131,10 +131,17 @@ pub fn embedding_backward_into<'a, T: Float>(
         return Ok(());
     }
     let (ids, dy, dtable) = (ids.ptr(stream)?, dy.ptr(stream)?, dtable.ptr_mut(stream)?);
-    let args = (ids, dy, dtable, tokens, vocab, d as u64, dy_stride as u64, dtable_stride as u64);
-    // SAFETY: the tensors are live and hold these rows at these strides, dtable is borrowed mutably, and packs are taken only where they
-    // are aligned and whole.
+    let groups = grid.x as usize;
+    let (counts, lists) = (stream.scratch::<u32>(groups)?, stream.scratch::<u32>(groups * gk::LISTED as usize)?);
+    counts.clear()?;
+    let (count, list) = (counts.ptr_mut(), lists.ptr_mut());
+    let [d, dy_rows, dtable_rows] = [d, dy_stride, dtable_stride].map(|size| size as u64);
+    let args = (ids, count.into(), list.into(), dy, dtable, tokens, vocab, d, dy_rows, dtable_rows);
+    // SAFETY: the tensors are live and hold these rows at these strides, dtable is borrowed mutably, each block has a list, and packs are aligned.
     unsafe {
+        if tokens > 0 {
+            stream.launch::<gk::EmbeddingLists>(tokens.div_ceil(gk::BLOCK), (ids, count, list, tokens, vocab))?;
+        }
         if packed {
             stream.launch::<gk::EmbeddingBackward<T, true>>(grid, args)
         } else {
@@ -244,6 +251,7 @@ static BACKWARD: OpInfo = OpInfo {
     dtypes: DType::FLOATS,
     kernels: &[
         gk::EMBEDDING_BACKWARD,
+        gk::EMBEDDING_LISTS,
         gk::EMBEDDING_BACKWARD_ATOMIC,
         &[Instance::of::<Fill<f32>>(), Instance::of::<Cast<f32, f16>>(), Instance::of::<Cast<f32, bf16>>()],
     ],

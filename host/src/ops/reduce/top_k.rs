@@ -66,14 +66,26 @@ pub fn top_k_into<'a, T: Float>(
         values.require_row_stride(INFO.name, "values")?,
         indices.require_row_stride(INFO.name, "indices")?,
     ];
-    let Some(grid) = grid(&INFO, "x", if k == 0 { 0 } else { x.rows() }, 1)? else { return Ok(()) };
+    let (rows, d) = (x.rows(), x.cols());
+    let few = k <= gk::FEW as usize && d <= 256;
+    let of_block = if few { gk::WARPS as usize } else { 1 };
+    let Some(grid) = grid(&INFO, "x", if k == 0 { 0 } else { rows }, of_block)? else { return Ok(()) };
     let [x_stride, values_stride, indices_stride] = strides.map(|stride| stride as u64);
-    let (d, block) = (x.cols(), gk::threads(x.cols()));
     let (x, values, indices) = (x.ptr(stream)?, values.ptr_mut(stream)?, indices.ptr_mut(stream)?);
-    let args = (x, values, indices, d as u32, k as u32, x_stride, values_stride, indices_stride);
-    // SAFETY: the tensors are live and have a row a block at these strides, of d and k elements, and those that are written are borrowed
-    // mutably; k is at most d and what the kernel finds, and d below 2³¹.
-    unsafe { stream.launch_with::<gk::TopK<T>>(grid, block, args) }
+    // SAFETY: the tensors are live and have rows, of a block or a warp, at these strides, of d and k elements, and those that are written are
+    // borrowed mutably; k is at most d and what the kernel finds, and d what it holds, or below 2³¹.
+    unsafe {
+        if few {
+            let args = (x, values, indices, rows as u64, d as u32, k as u32, x_stride, values_stride, indices_stride);
+            return if d <= 128 {
+                stream.launch::<gk::TopFew<T, 4>>(grid, args)
+            } else {
+                stream.launch::<gk::TopFew<T, 8>>(grid, args)
+            };
+        }
+        let args = (x, values, indices, d as u32, k as u32, x_stride, values_stride, indices_stride);
+        stream.launch_with::<gk::TopK<T>>(grid, gk::threads(d), args)
+    }
 }
 
 /// The shape of the results.
@@ -104,7 +116,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[ParamInfo::int("k", 8, "elements of a row, up to 256")],
     dtypes: DType::FLOATS,
-    kernels: &[gk::TOP_K],
+    kernels: &[gk::TOP_K, gk::TOP_FEW],
     variants: &[],
 };
 
@@ -146,6 +158,10 @@ impl Operator for TopK {
                 Case::empty(&INFO, dtype, dims(0, 64)),
                 Case::boundary(&INFO, dtype, dims(3, 64)).param("k", 0),
                 Case::empty(&INFO, dtype, dims(3, 0)).param("k", 0),
+                Case::odd(&INFO, dtype, dims(11, 129)).values("x", few).param("k", 32),
+                Case::boundary(&INFO, dtype, dims(2, 33)).param("k", 33),
+                Case::boundary(&INFO, dtype, dims(9, 256)).fill(Values::Specials).param("k", 32),
+                Case::boundary(&INFO, dtype, dims(1, 257)),
                 Case::boundary(&INFO, dtype, dims(1, 256)).param("k", 256),
                 Case::boundary(&INFO, dtype, dims(1, 1024)),
                 Case::boundary(&INFO, dtype, dims(1, 1025)).param("k", 256),

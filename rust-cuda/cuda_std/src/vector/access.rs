@@ -204,6 +204,7 @@ macro_rules! store {
 // Loads of data at rest are pure: LLVM may reorder and combine them. What other blocks write is read each time, in order.
 load!(ReadOnly, "ld.global.nc", pure, readonly, nostack);
 load!(ReadOnlyOnce, "ld.global.nc.L1::no_allocate", pure, readonly, nostack);
+load!(ReadOnlyOnceAhead, "ld.global.nc.L1::no_allocate.L2::256B", pure, readonly, nostack);
 load!(ReadOnlyKept, "ld.global.nc.L1::evict_last", pure, readonly, nostack);
 load!(Streaming, "ld.global.cs", pure, readonly, nostack);
 load!(L2Only, "ld.global.cg", nostack);

@@ -199,6 +199,14 @@ impl<T: Element, const N: usize> Pack<T, N> {
     }
 }
 
+impl<T: Copy, const N: usize> Pack<T, N> {
+    hinted_load! {
+        /// [`load_nc_no_allocate`](Self::load_nc_no_allocate) for data whose neighbours are read soon, here or by others: L2 fetches
+        /// the 256 bytes around it.
+        load_nc_no_allocate_ahead, ReadOnlyOnceAhead, "ld.global.nc.L1::no_allocate.L2::256B"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
