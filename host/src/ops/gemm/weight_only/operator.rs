@@ -171,7 +171,7 @@ impl Operator for WeightOnly {
         }
         // More stages than the rings have, in each part of k.
         cases.extend(
-            [(3, 40, 4640), (20, 33, 2080), (50, 33, 2624), (70, 40, 1312)]
+            [(3, 40, 4640), (20, 33, 3360), (50, 33, 2624), (70, 40, 1312)]
                 .into_iter()
                 .chain([(3, 513, 2592), (20, 513, 2080), (40, 520, 1312), (270, 130, 1312)])
                 .map(|(m, n, k)| Case::odd(info, DType::F16, dims(m, n, k))),
