@@ -1,7 +1,8 @@
 //! The command.
 
 use crate::common::nvcc;
-use std::process::{Command, Output};
+use std::fs::File;
+use std::process::{Command, Output, Stdio};
 
 fn warpsim(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_warpsim")).args(args).output().unwrap()
@@ -17,6 +18,21 @@ fn lists_kernels() {
     let o = warpsim(&[&ptx]);
     let text = String::from_utf8(o.stdout).unwrap();
     assert!(o.status.success() && text.contains("sgemm  parameters [8, 8, 8, 4, 4, 4]  static shared 16384"), "{text}");
+}
+
+#[test]
+fn output_that_goes_nowhere_ends_it() {
+    let Some(ptx) = ptx() else { return };
+    let listed = |out: Stdio| Command::new(env!("CARGO_BIN_EXE_warpsim")).arg(&ptx).stdout(out).output().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let unread = listed(writer.into());
+    assert_eq!((unread.status.code(), unread.stderr), (Some(0), Vec::new()));
+    if let Ok(full) = File::options().write(true).open("/dev/full") {
+        let full = listed(full.into());
+        let says = String::from_utf8(full.stderr).unwrap();
+        assert!(full.status.code() == Some(2) && says.starts_with("warpsim: cannot write: "), "{says}");
+    }
 }
 
 /// Runs 64 threads of the kernel that adds up `x` into `y`.

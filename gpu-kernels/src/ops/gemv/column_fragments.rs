@@ -61,35 +61,47 @@ impl<A: Copy, T: Element> Columns<A, T> {
         if first < end {
             self.stretch::<H, N, false>(a, x, [first + along, end], &mut sums, &pairs);
         }
+        // Not a loop: which sums are meant has to be known when this is compiled.
+        macro_rules! store {
+            ($($strip:literal)*) => { $(
+                if $strip * N < SUMS {
+                    self.store::<N, $strip>(&sums);
+                }
+            )* };
+        }
+        store!(0 1 2 3);
+    }
+
+    /// Adds `N` of the lanes' sums over the warps, and stores them.
+    #[inline(always)]
+    unsafe fn store<const N: usize, const INDEX: usize>(&self, sums: &[[f32; 4]; SUMS / 4]) {
+        let sum = INDEX * N;
+        let (lane, warp) = (warp::lane_id(), warp::warp_id());
+        let first_row = thread::block_idx_x() as usize * ROWS;
+        let first_vector = thread::block_idx_z() * VECTORS as u32;
         let strips: SharedPtr<f32> = shared::dynamic();
         let width = STRIP * N as u32;
-        // Not a loop: which sums are meant has to be known when this is compiled.
-        array::from_fn::<(), SUMS, _>(|sum| {
-            if !sum.is_multiple_of(N) {
-                return;
-            }
-            if sum > 0 {
-                // The sums before are about to be overwritten.
-                thread::sync_threads();
-            }
-            for i in 0..N {
-                strips.add(warp * width + i as u32 * STRIP + lane).write(sums[(sum + i) / 4][i % 4]);
-            }
+        if sum > 0 {
+            // The sums before are about to be overwritten.
             thread::sync_threads();
-            for place in (0..width).step_by(BLOCK as usize).map(|first| first + thread::thread_idx_x()) {
-                // Which of a lane's sums this is, of which lane.
-                let (i, lane) = (sum + (place / STRIP) as usize, place % STRIP);
-                let (product, e) = (i / 4, i % 4);
-                let pack = product / (N / 2) * 8 + lane as usize / COLUMNS;
-                let row = (first_row + pack * N + product % (N / 2) * 2 + e / 2) as u64;
-                let vector = first_vector + lane % COLUMNS as u32 * 2 + e as u32 % 2;
-                if place < width && row < self.m && vector < self.batch {
-                    let total = (0..WARPS).fold(0.0, |total, warp| total + strips.add(warp * width + place).read());
-                    let part = u64::from(thread::block_idx_y()) * u64::from(self.batch) + u64::from(vector);
-                    *self.parts.add((part * self.m + row) as usize) = total;
-                }
+        }
+        for i in 0..N {
+            strips.add(warp * width + i as u32 * STRIP + lane).write(sums[(sum + i) / 4][i % 4]);
+        }
+        thread::sync_threads();
+        for place in (0..width).step_by(BLOCK as usize).map(|first| first + thread::thread_idx_x()) {
+            // Which of a lane's sums this is, of which lane.
+            let (i, lane) = (sum + (place / STRIP) as usize, place % STRIP);
+            let (product, e) = (i / 4, i % 4);
+            let pack = product / (N / 2) * 8 + lane as usize / COLUMNS;
+            let row = (first_row + pack * N + product % (N / 2) * 2 + e / 2) as u64;
+            let vector = first_vector + lane % COLUMNS as u32 * 2 + e as u32 % 2;
+            if place < width && row < self.m && vector < self.batch {
+                let total = (0..WARPS).fold(0.0, |total, warp| total + strips.add(warp * width + place).read());
+                let part = u64::from(thread::block_idx_y()) * u64::from(self.batch) + u64::from(vector);
+                *self.parts.add((part * self.m + row) as usize) = total;
             }
-        });
+        }
     }
 
     /// Adds the products of [`LOADS`] packs: of [`COLUMNS`] columns from `first` on, and as many 16 columns further on; unless `WHOLE`, of those of them
@@ -120,17 +132,31 @@ impl<A: Copy, T: Element> Columns<A, T> {
             let value = if i < groups * COLUMNS { u32::from(*x.add(at(i) as usize).cast::<u16>()) } else { 0 };
             if inside(i) { value } else { 0 }
         });
-        // Not loops: which sums are meant has to be known when this is compiled.
-        array::from_fn::<(), SUMS, _>(|product| {
-            let (group, pack, i) = (product / (SUMS / 4), product / (N / 2) % of_column, product % (N / 2));
-            if group >= groups {
-                return;
-            }
-            let of = |column: usize| values[group * COLUMNS + column];
-            let x = [of(0) | of(1) << 16, of(2) | of(3) << 16];
-            let of = |column: usize| loaded[(group * COLUMNS + column) * of_column + pack];
-            let (left, right) = (pairs([of(0), of(1)], i), pairs([of(2), of(3)], i));
-            mma::m16n8k16::<H>(&mut sums[product % (SUMS / 4)], [left[0], left[1], right[0], right[1]], x);
-        });
+        // Not a loop: which sums are meant has to be known when this is compiled.
+        macro_rules! products {
+            ($($product:literal)*) => { $(
+                if $product / (SUMS / 4) < groups {
+                    product::<H, N, $product>(&loaded, &values, &mut sums[$product % (SUMS / 4)], pairs);
+                }
+            )* };
+        }
+        products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
     }
+}
+
+/// One of the products of [`LOADS`] packs: of a group of 16 columns, and of two rows of a lane's pack.
+#[inline(always)]
+unsafe fn product<H: Half, const N: usize, const PRODUCT: usize>(
+    loaded: &[Pack<u32, 4>; LOADS],
+    values: &[u32; LOADS],
+    sums: &mut [f32; 4],
+    pairs: &impl Fn([Pack<u32, 4>; 2], usize) -> [u32; 2],
+) {
+    let of_column = const { ROWS / (8 * N) };
+    let (group, pack, i) = (PRODUCT / (SUMS / 4), PRODUCT / (N / 2) % of_column, PRODUCT % (N / 2));
+    let of = |column: usize| values[group * COLUMNS + column];
+    let x = [of(0) | of(1) << 16, of(2) | of(3) << 16];
+    let of = |column: usize| loaded[(group * COLUMNS + column) * of_column + pack];
+    let (left, right) = (pairs([of(0), of(1)], i), pairs([of(2), of(3)], i));
+    mma::m16n8k16::<H>(sums, [left[0], left[1], right[0], right[1]], x);
 }

@@ -1,5 +1,15 @@
 //! `warpsim FILE.ptx --kernel K --grid … --block … --arg …`: runs anybody's kernel, checks it, measures it.
 
+/// As the standard one, without the panic where nobody reads.
+macro_rules! print {
+    ($($text:tt)*) => { $crate::say(format_args!($($text)*)) };
+}
+
+/// Likewise.
+macro_rules! println {
+    ($($text:tt)*) => { $crate::say(format_args!("{}\n", format_args!($($text)*))) };
+}
+
 mod args;
 mod buffers;
 mod demangle;
@@ -7,8 +17,10 @@ mod npy;
 mod table;
 mod values;
 
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 use std::time::Instant;
 
 use clap::Parser;
@@ -104,6 +116,18 @@ struct Step {
     kernel: String,
     #[command(flatten)]
     shape: Shape,
+}
+
+/// Prints. A reader that has seen enough, such as `head`, ends the program; a full disk is an error.
+fn say(text: Arguments<'_>) {
+    match io::stdout().write_fmt(text) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => process::exit(0),
+        Err(error) => {
+            eprintln!("warpsim: cannot write: {error}");
+            process::exit(2)
+        }
+    }
 }
 
 fn main() -> ExitCode {
