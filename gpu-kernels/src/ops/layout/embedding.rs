@@ -162,9 +162,15 @@ pub unsafe fn embedding_lists(ids: *const i32, counts: *mut u32, lists: *mut u32
         let group = id / ROWS;
         let slot = atomic::add_u32(counts.add(group as usize), 1);
         if slot < LISTED {
-            *lists.add((group * LISTED + slot) as usize) = token;
+            *list_of(lists, group).add(slot as usize) = token;
         }
     }
+}
+
+/// The list of a group of [`ROWS`] rows, of which there are so many that their places need 64 bits.
+#[inline(always)]
+unsafe fn list_of(lists: *mut u32, group: u32) -> *mut u32 {
+    lists.add(group as usize * LISTED as usize)
 }
 
 /// dtable from dy, whole: rows that no token names become zeros.
@@ -188,8 +194,8 @@ pub unsafe fn embedding_backward<T: Element, const PACKED: bool>(
 ) {
     let first_row = thread::block_idx_x() * ROWS;
     let of_block = Tokens { ids, tokens, first_row, dy_stride };
-    let (count, list) = (*counts.add(thread::block_idx_x() as usize), thread::block_idx_x() * LISTED);
-    let list = lists.add(list as usize);
+    let group = thread::block_idx_x();
+    let (count, list) = (*counts.add(group as usize), list_of(lists.cast_mut(), group).cast_const());
     match if PACKED { lanes::<T>() } else { 1 } {
         1 => of_block.sum_rows::<T, 1>(count, list, dy, dtable, vocab, d, dtable_stride),
         4 => of_block.sum_rows::<T, 4>(count, list, dy, dtable, vocab, d, dtable_stride),

@@ -46,14 +46,16 @@ pub fn all(device: &Device, jobs: &[Job], filter: &Filter, at_once: usize, each:
         }
     };
     thread::scope(|scope| (0..at_once.min(together.len())).for_each(|_| drop(scope.spawn(turns))));
-    for at in full.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        cases.check(at, false);
-    }
-    for at in alone {
-        if !cases.are_over() {
-            each(&jobs[at]);
-            cases.check(at, false);
+    // Those that found it full have had their turn.
+    let again = full.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().map(|at| (at, true));
+    for (at, told) in again.chain(alone.into_iter().map(|at| (at, false))) {
+        if cases.are_over() {
+            break;
         }
+        if !told {
+            each(&jobs[at]);
+        }
+        cases.check(at, false);
     }
     cases.run()
 }
