@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::panic;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -205,8 +206,12 @@ impl Subscriber for Spans {
     fn event(&self, _: &Event<'_>) {}
 }
 
+/// The crate `tracing` asks once for each place in the code whether anybody listens, and what other threads launch meanwhile can make it a no: hence a process for it.
 #[test]
 fn scopes_and_launches_are_spans_of_tracing() {
+    if !in_its_own_process("scopes_and_launches_are_spans_of_tracing", None) {
+        return;
+    }
     let Some((stream, x)) = simulated() else { return };
     let spans = Arc::new(Spans::default());
     tracing::subscriber::with_default(spans.clone(), || {
@@ -228,24 +233,20 @@ fn a_panic_ends_its_recording() {
     assert_eq!(names(&outer), ["still recorded"]);
 }
 
-/// Runs `body` in a process of its own, which is recorded from its start to its end; returns where its trace is.
-fn recorded_program(name: &str) -> Option<tempfile::TempDir> {
+/// Whether this process runs that test and nothing else. One that runs others has such a process do it, recorded from its start to its end
+/// where there is a file for that.
+fn in_its_own_process(test: &str, recorded: Option<&Path>) -> bool {
     const CHILD: &str = "WARPSMITH_PROFILE_CHILD";
     if std::env::var_os(CHILD).is_some() {
-        if let Some((stream, x)) = simulated() {
-            model(&stream, &x);
-            std::thread::scope(|scope| scope.spawn(|| ops::gelu(&stream, &x).unwrap()).join()).unwrap();
-        }
-        return None;
+        return true;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--test-threads=1"])
-        .env("WARPSMITH_PROFILE", folder.path().join("trace.json"))
-        .env(CHILD, "1")
-        .status();
-    assert!(status.unwrap().success());
-    Some(folder)
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", test, "--test-threads=1"]).env(CHILD, "1");
+    if let Some(file) = recorded {
+        child.env("WARPSMITH_PROFILE", file);
+    }
+    assert!(child.status().unwrap().success());
+    false
 }
 
 #[test]
@@ -253,8 +254,15 @@ fn a_program_that_knows_nothing_of_it_is_recorded() {
     if kernels::not_built().is_some() {
         return;
     }
-    let Some(folder) = recorded_program("a_program_that_knows_nothing_of_it_is_recorded") else { return };
-    let profile = trace::read(&folder.path().join("trace.json")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json");
+    if in_its_own_process("a_program_that_knows_nothing_of_it_is_recorded", Some(&file)) {
+        let Some((stream, x)) = simulated() else { return };
+        model(&stream, &x);
+        std::thread::scope(|scope| scope.spawn(|| ops::gelu(&stream, &x).unwrap()).join()).unwrap();
+        return;
+    }
+    let profile = trace::read(&file).unwrap();
     let rows = profile.rows();
     assert_eq!((row(&rows, "gelu_f32").calls, row(&rows, "model").calls), (3, 1));
     let spans = profile.spans();
@@ -294,4 +302,23 @@ fn kernels_take_as_long_as_their_stream() {
     let profiled = profiled::profiled(&device).unwrap();
     assert!(profiled.apart() <= profiled::APART, "{profiled:#?}");
     assert!(profiled.added() < profiled::MOST_ADDED, "{:?}", profiled.launch);
+}
+
+#[test]
+fn recordings_side_by_side_have_all_their_times() {
+    let Some(device) = warpsmith_tests::device().filter(|device| device.simulator().is_none()) else { return };
+    let record = |launches: usize| {
+        let stream = device.stream().unwrap();
+        let x = Tensor::filled(&stream, [1 << 22], 0.5f32).unwrap();
+        for turn in 0..20 {
+            let queue = || (0..launches).for_each(|_| drop(ops::gelu(&stream, &x).unwrap()));
+            let ((), profile) = profile::record(queue).unwrap();
+            let timed = profile.spans().iter().filter(|span| span.launch.is_some_and(|launch| launch.cuda.is_some()));
+            assert_eq!(timed.count(), launches, "turn {turn} of {launches} launches");
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| record(200));
+        scope.spawn(|| record(3));
+    });
 }

@@ -80,6 +80,17 @@ impl Context {
         found.map(Self).ok_or(CudaError::new("cuCtxGetCurrent", ErrorCode::INVALID_CONTEXT))
     }
 
+    /// Waits for all work of this process, as far as contexts say that there is none left.
+    pub(crate) fn synchronize_all() {
+        let retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
+        let contexts: Vec<_> = retained.iter().filter_map(|(_, context)| context.upgrade().map(Self)).collect();
+        // Not held any longer: the last handle of a context ends it.
+        drop(retained);
+        for context in contexts {
+            let _ = context.pushed(CurrentContext::synchronize);
+        }
+    }
+
     /// Runs `f`, which ends an object of this context, with it current.
     pub(crate) fn end(&self, f: impl FnOnce() -> CudaResult<()>) {
         // A failure has nowhere to go from a drop; a kernel's shows again at the next call.

@@ -9,8 +9,9 @@ mod records;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
+use crate::context::Context;
 use library::{CONCURRENT_KERNEL, Cupti, DRIVER, EXTERNAL_CORRELATION};
 pub use records::KernelTime;
 
@@ -19,6 +20,9 @@ pub const FOLDER_VARIABLE: &str = "WARPSMITH_CUPTI";
 
 /// How many tracings live.
 static TRACINGS: Mutex<usize> = Mutex::new(0);
+
+/// Marked launches share it. Who asks for records has it alone: whatever runs when buffers are flushed leaves a record without times, and no other.
+static LAUNCHES: RwLock<()> = RwLock::new(());
 
 /// Why there are no records: no library, another profiler, a driver that it does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,14 +70,21 @@ impl Tracing {
     /// Marks what this thread launches until the result is dropped.
     #[inline]
     pub fn mark(&self) -> Mark {
+        let launching = LAUNCHES.read().unwrap_or_else(PoisonError::into_inner);
         let id = MARKS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: it takes numbers. If it fails, the launch has no record, which shows.
         let _ = unsafe { self.cupti.cuptiActivityPushExternalCorrelationId(records::OURS, id) };
-        Mark { cupti: self.cupti, id }
+        Mark { cupti: self.cupti, id, _launching: launching }
     }
 
-    /// The kernels under marks that were set since this began and that have ended, by [`Mark::id`]. Waits for nothing: synchronise first.
+    /// The kernels under marks that were set since this began, by [`Mark::id`]: synchronise first. Waits for the marks of all threads, and is not to
+    /// be called under one. Where another tracing lives, it waits for all kernels of the process as well.
     pub fn kernels(&self) -> Result<BTreeMap<u64, Vec<KernelTime>>, CuptiError> {
+        let _alone = LAUNCHES.write().unwrap_or_else(PoisonError::into_inner);
+        // Whoever begins meanwhile marks nothing before this is done.
+        if *TRACINGS.lock().unwrap_or_else(PoisonError::into_inner) > 1 {
+            Context::synchronize_all();
+        }
         // SAFETY: it takes a flag. The records come in through the callbacks.
         unsafe { self.cupti.cuptiActivityFlushAll(library::FORCED) }?;
         Ok(records::since(self.first))
@@ -98,6 +109,7 @@ static MARKS: AtomicU64 = AtomicU64::new(1);
 pub struct Mark {
     cupti: &'static Cupti,
     id: u64,
+    _launching: RwLockReadGuard<'static, ()>,
 }
 
 impl Mark {

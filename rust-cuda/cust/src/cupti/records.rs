@@ -145,10 +145,45 @@ impl Read {
                 }
                 CONCURRENT_KERNEL => {
                     let Kernel { start, end, grid, correlation, .. } = *record.cast::<Kernel>();
-                    self.kernels.push((correlation, KernelTime { start, end, grid }));
+                    // Without an end where it had none yet, or the library missed it.
+                    if end != 0 {
+                        self.kernels.push((correlation, KernelTime { start, end, grid }));
+                    }
                 }
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_without_times_are_none() {
+        let mut read = Read { marks: BTreeMap::new(), kernels: Vec::new() };
+        for (correlation, end) in [(1, 0), (2, 70)] {
+            let record = Kernel {
+                kind: CONCURRENT_KERNEL,
+                cache_config: [0; 2],
+                registers: 32,
+                partitioned_cache: [0; 2],
+                start: end / 2,
+                end,
+                completed: end,
+                device: 0,
+                context: 1,
+                stream: 7,
+                grid: [3, 2, 1],
+                block: [256, 1, 1],
+                shared_bytes: [0; 2],
+                local_bytes: [0; 2],
+                correlation,
+            };
+            // SAFETY: a whole record of its kind.
+            unsafe { read.take((&raw const record).cast()) };
+        }
+        assert_eq!(read.kernels, [(2, KernelTime { start: 35, end: 70, grid: [3, 2, 1] })]);
     }
 }
