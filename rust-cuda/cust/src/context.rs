@@ -80,7 +80,7 @@ impl Context {
         found.map(Self).ok_or(CudaError::new("cuCtxGetCurrent", ErrorCode::INVALID_CONTEXT))
     }
 
-    /// Waits for all work of this process, as far as contexts say that there is none left.
+    /// Waits for all work in the contexts of this process. A failure is that of a kernel, whose own context says so at its next call.
     pub(crate) fn synchronize_all() {
         let retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
         let contexts: Vec<_> = retained.iter().filter_map(|(_, context)| context.upgrade().map(Self)).collect();
