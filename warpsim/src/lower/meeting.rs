@@ -75,10 +75,11 @@ impl<'a> Meeting<'a> {
         }
         let mut nodes: Vec<usize> = common.seen.iter().copied().collect();
         nodes.sort_unstable();
-        let alone = |p: &usize| short.seen.contains(p) && !common.seen.contains(p);
-        let starts = |n: &usize| *n == short.first || entered.contains(n) || self.pred[*n].iter().any(alone);
+        let mut starts: FxHashSet<usize> = entered.into_iter().chain([short.first]).collect();
+        let alone = short.seen.iter().filter(|n| !common.seen.contains(n));
+        starts.extend(alone.flat_map(|n| &self.succ[*n]));
         let number = |n: usize| nodes.binary_search(&n).map_or(nodes.len() + 1, |k| k + 1);
-        let mut graph = vec![nodes.iter().filter(|n| starts(n)).map(|n| number(*n)).collect::<Vec<_>>()];
+        let mut graph = vec![nodes.iter().filter(|n| starts.contains(n)).map(|n| number(*n)).collect::<Vec<_>>()];
         graph.extend(nodes.iter().map(|n| self.succ[*n].iter().map(|s| number(*s)).collect()));
         graph.push(vec![]);
         cfg::post_dominators(&graph)[0].filter(|p| *p <= nodes.len()).map(|p| nodes[p - 1])
@@ -88,16 +89,25 @@ impl<'a> Meeting<'a> {
     fn entered(&self, branch: usize, short: &Way, long: &mut Way) -> Vec<usize> {
         long.walk(self.succ, branch, 64 + 4 * short.seen.len());
         loop {
-            let outside = |n: &usize| self.pred[*n].iter().filter(|p| **p != branch && !short.seen.contains(p));
-            // Nothing leads back to what lies before the branch.
-            let cannot = |p: usize| p < branch && branch < long.first && !self.back[branch];
-            let yes = |n: &usize| *n == long.first || outside(n).any(|p| long.seen.contains(p));
-            let no = |n: &usize| outside(n).all(|p| cannot(*p));
-            if long.work.is_empty() || short.seen.iter().all(|n| yes(n) || no(n)) {
-                return short.seen.iter().copied().filter(yes).collect();
+            let outside = long.seen.iter().filter(|n| !short.seen.contains(n));
+            let mut entered: FxHashSet<usize> = outside.flat_map(|n| &self.succ[*n]).copied().collect();
+            entered.insert(long.first);
+            entered.retain(|n| short.seen.contains(n));
+            let settled = |n: &usize| entered.contains(n) || self.closed(*n, branch, short, long);
+            if long.work.is_empty() || short.seen.iter().all(settled) {
+                return entered.into_iter().collect();
             }
             long.walk(self.succ, branch, usize::MAX);
         }
+    }
+
+    /// Whether the long way cannot come to a node of the short one from outside it. A node may be where thousands of branches lead to: those before the
+    /// branch, to which nothing leads back, are not looked at.
+    fn closed(&self, node: usize, branch: usize, short: &Way, long: &Way) -> bool {
+        let pred = &self.pred[node];
+        let forward = branch < long.first && !self.back[branch];
+        let from = if forward { pred.partition_point(|p| *p <= branch) } else { 0 };
+        pred[from..].iter().all(|p| *p == branch || short.seen.contains(p))
     }
 }
 
