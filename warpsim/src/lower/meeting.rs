@@ -10,6 +10,7 @@ use super::cfg;
 /// A graph whose last node is the exit.
 pub struct Meeting<'a> {
     succ: &'a [Vec<usize>],
+    /// Each node's in ascending order.
     pred: Vec<Vec<usize>>,
     /// Whether an edge leads back over a node, or to it.
     back: Vec<bool>,
@@ -68,14 +69,15 @@ impl<'a> Meeting<'a> {
         }
         let entered = self.entered(branch, &short, &mut long);
         // What the long way reaches of the short one.
-        let mut common = Way { first: 0, seen: FxHashSet::default(), work: entered.clone() };
+        let mut common = Way { first: 0, seen: FxHashSet::default(), work: entered.iter().copied().collect() };
         common.walk(self.succ, branch, usize::MAX);
         if common.seen.is_empty() {
             return None;
         }
         let mut nodes: Vec<usize> = common.seen.iter().copied().collect();
         nodes.sort_unstable();
-        let mut starts: FxHashSet<usize> = entered.into_iter().chain([short.first]).collect();
+        let mut starts = entered;
+        starts.insert(short.first);
         let alone = short.seen.iter().filter(|n| !common.seen.contains(n));
         starts.extend(alone.flat_map(|n| &self.succ[*n]));
         let number = |n: usize| nodes.binary_search(&n).map_or(nodes.len() + 1, |k| k + 1);
@@ -86,7 +88,7 @@ impl<'a> Meeting<'a> {
     }
 
     /// The nodes of the short way by which the long one comes into it.
-    fn entered(&self, branch: usize, short: &Way, long: &mut Way) -> Vec<usize> {
+    fn entered(&self, branch: usize, short: &Way, long: &mut Way) -> FxHashSet<usize> {
         long.walk(self.succ, branch, 64 + 4 * short.seen.len());
         loop {
             let outside = long.seen.iter().filter(|n| !short.seen.contains(n));
@@ -95,7 +97,7 @@ impl<'a> Meeting<'a> {
             entered.retain(|n| short.seen.contains(n));
             let settled = |n: &usize| entered.contains(n) || self.closed(*n, branch, short, long);
             if long.work.is_empty() || short.seen.iter().all(settled) {
-                return entered.into_iter().collect();
+                return entered;
             }
             long.walk(self.succ, branch, usize::MAX);
         }
