@@ -198,6 +198,9 @@ fn inspect_shows_the_code() {
     }
     let json = run.json();
     assert!(json["kernels"][0]["ptx"].as_str().unwrap().contains(".target sm_80"));
+    // It does not ask what it is for, so that later GPUs run the same.
+    let later = warpsmith(&["inspect", name, "--json", "--ptx", "--arch", "sm_90a"]).json();
+    assert_eq!(later["kernels"], json["kernels"]);
     assert_eq!(warpsmith(&["inspect", name, "--arch", "sm_10"]).code, USAGE);
 }
 

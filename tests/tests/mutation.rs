@@ -73,7 +73,7 @@ fn a_pack_past_the_end_of_a_row_is_noticed() -> Result<(), Failed> {
     }
     let (device, op, filter) = (sim::unshared()?, registry::find("sgemm")?, Filter::default());
     let symbol = "sgemm_v1";
-    let image = kernels::images()?.iter().find(|image| image.symbol == symbol && device.archs()[0] == image.arch);
+    let image = kernels::images()?.iter().find(|image| image.symbol == symbol);
     let original = image.ok_or("sgemm_v1 is not there")?.ptx()?;
     let compared = original.lines().filter_map(|line| line.trim().strip_prefix("setp.le.u32"));
     let sums = compared.filter_map(|operands| operands.split(", ").nth(1)).map(|sum| format!("add.s32 \t{sum}, "));

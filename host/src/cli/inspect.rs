@@ -1,7 +1,7 @@
 //! `warpsmith inspect`.
 
 use comfy_table::Cell;
-use cuda_builder::ptxas;
+use cuda_builder::{Arch, ptxas};
 use serde_json::{Value, json};
 
 use super::{Outcome, Ui, ui};
@@ -15,7 +15,7 @@ use crate::runtime::kernels::{self, KernelImage};
 pub(super) struct Args {
     /// The operator
     op: String,
-    /// Only code for this architecture, such as sm_90a
+    /// Only the code that a GPU of this architecture runs, such as sm_90a
     #[arg(long)]
     arch: Option<String>,
     /// Only kernels whose names contain this
@@ -30,15 +30,19 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let op = registry::find(&args.op)?;
     let info = op.info();
     let ptxas = ptxas::find();
-    let wanted = |symbol: &str, arch: &str| {
-        args.kernel.as_deref().is_none_or(|k| symbol.contains(k)) && args.arch.as_deref().is_none_or(|a| a == arch)
-    };
-    let rows: Vec<_> =
-        offline::kernels(info, ptxas.as_ref())?.into_iter().filter(|r| wanted(r.symbol, r.arch)).collect();
     let mut images: Vec<&'static KernelImage> = Vec::new();
     for kernel in info.instances() {
         images.extend(kernels::images_of(kernel)?);
     }
+    let arch = args.arch.as_deref().map(|name| arch(info.name, name)).transpose()?;
+    let runs = |symbol: &str, arch: Arch| {
+        images.iter().filter(|i| i.symbol == symbol && i.arch <= arch).map(|i| i.arch).max().map(Arch::as_str)
+    };
+    let wanted = |r: &KernelRow| {
+        args.kernel.as_deref().is_none_or(|k| r.symbol.contains(k))
+            && arch.is_none_or(|arch| runs(r.symbol, arch) == Some(r.arch))
+    };
+    let rows: Vec<_> = offline::kernels(info, ptxas.as_ref())?.into_iter().filter(wanted).collect();
     if rows.is_empty() {
         let all = images.iter().map(|i| format!("{} {}", i.symbol, i.arch));
         let asked = [args.kernel.as_deref(), args.arch.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -92,4 +96,9 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         }
     }
     Ok(Outcome::of(rows.iter().all(|r| r.status != Status::Fail)))
+}
+
+fn arch(op: &str, name: &str) -> Result<Arch> {
+    let all = || Arch::ALL.map(Arch::as_str).join(", ");
+    Arch::from_name(name).ok_or_else(|| Error::param(op, "arch", name, all()))
 }

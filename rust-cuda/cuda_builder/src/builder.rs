@@ -80,7 +80,8 @@ impl CudaBuilder {
         }
     }
 
-    /// Adds an architecture to compile for. Without any, it is [`Arch::Sm80`].
+    /// Adds an architecture to compile for. Without any, it is [`Arch::Sm80`]. A kernel that does not ask for its architecture
+    /// (`cuda_std::arch`) and has no clusters is compiled for the oldest only: that PTX runs on the later ones as well.
     #[must_use]
     pub fn arch(mut self, arch: Arch) -> Self {
         if !self.arches.contains(&arch) {
@@ -170,7 +171,7 @@ impl CudaBuilder {
         self
     }
 
-    /// Compiles every kernel for every architecture.
+    /// Compiles every kernel, for every architecture that it makes a difference to.
     ///
     /// In a build script it also tells cargo what to watch, so that the script runs again only when something changed.
     pub fn build(self) -> Result<BuildOutput, Error> {
@@ -245,7 +246,7 @@ fn run(frontend: &Frontend<'_>, arches: &[Arch]) -> Result<(Vec<Done>, Vec<Strin
     let Kernels { mut jobs, mut done, cut, mut errors, mut warnings } = frontend.kernels(arches)?;
     // The largest first, so that none is left over when the others are done.
     jobs.sort_by_key(|job| Reverse(job.ir.len()));
-    for image in parallel::map(&jobs, |job| frontend.compiler.run(job)).into_iter().flatten() {
+    for image in parallel::map(&jobs, |job| frontend.compiler.run(job)) {
         match image {
             Ok(image) => done.push(image),
             Err(error) => errors.push(error),

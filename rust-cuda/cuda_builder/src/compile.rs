@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The number of the cache's format: to be raised when the builder itself treats kernels differently.
-pub(crate) const FORMAT: u32 = 8;
+pub(crate) const FORMAT: u32 = 9;
 
 /// What MIR's jump threading, which knows no convergence, would have done for loops over arrays: the positions of
 /// iterators become values, so that the loops have counts when LLVM comes to unroll them.
@@ -33,7 +33,7 @@ pub(crate) struct Job {
     pub(crate) ir: String,
 }
 
-/// What came of a [`Job`] for one architecture.
+/// What came of a [`Job`].
 pub(crate) struct Done {
     pub(crate) entry: Kernel,
     pub(crate) ptx: String,
@@ -62,55 +62,37 @@ struct Cached {
 }
 
 impl Compiler<'_> {
-    /// Compiles and checks one kernel for its architectures, or takes it from the cache.
-    pub(crate) fn run(&self, job: &Job) -> Vec<Result<Done, KernelError>> {
+    /// Compiles and checks one kernel, or takes it from the cache.
+    pub(crate) fn run(&self, job: &Job) -> Result<Done, KernelError> {
         let Job { cut, ir } = job;
-        let failed = |arches: &[Arch], problem| KernelError {
+        if let Some(done) = self.cached(cut) {
+            return Ok(done);
+        }
+        let kernel = self.compile(cut, ir).map_err(|problem| KernelError {
             kernel: cut.symbol.clone(),
             module: cut.marker.module.clone(),
-            arches: arches.to_vec(),
+            arches: vec![cut.arch],
             problem,
-        };
-        let mut images = Vec::new();
-        let mut optimised = None;
-        for &arch in &cut.arches {
-            if let Some(done) = self.cached(cut, arch) {
-                images.push(Ok(done));
-                continue;
-            }
-            let optimised = match optimised {
-                Some(ref ir) => ir,
-                None => match self.optimise(cut, ir) {
-                    Ok(ir) => optimised.insert(ir),
-                    Err(problem) => return vec![Err(failed(&cut.arches, problem))],
-                },
-            };
-            images.push(match self.generate(cut, arch, optimised) {
-                Ok(kernel) => {
-                    // A cache that cannot be written costs time and nothing else.
-                    let _ = cache::write(&self.file(cut, arch), &kernel);
-                    Ok(done(cut, arch, kernel, false))
-                }
-                Err(problem) => Err(failed(&[arch], problem)),
-            });
-        }
-        images
+        })?;
+        // A cache that cannot be written costs time and nothing else.
+        let _ = cache::write(&self.file(cut), &kernel);
+        Ok(done(cut, kernel, false))
     }
 
     /// A kernel that was compiled before.
-    pub(crate) fn cached(&self, cut: &Cut, arch: Arch) -> Option<Done> {
-        cache::read(&self.file(cut, arch)).map(|kernel| done(cut, arch, kernel, true))
+    pub(crate) fn cached(&self, cut: &Cut) -> Option<Done> {
+        cache::read(&self.file(cut)).map(|kernel| done(cut, kernel, true))
     }
 
     /// Where the cache has a kernel: everything that decides what it becomes, as one number.
-    fn file(&self, cut: &Cut, arch: Arch) -> PathBuf {
-        let ptxas = self.ptxas_for(arch).map(Ptxas::version);
+    fn file(&self, cut: &Cut) -> PathBuf {
+        let ptxas = self.ptxas_for(cut.arch).map(Ptxas::version);
         let Cut { marker, hash: ir, .. } = cut;
         let how = format!(
             "{} {:?} {:?} {ptxas:?} {} {} {marker:?} {ir}",
             self.tools(),
             self.opt(cut),
-            self.llc(arch),
+            self.llc(cut.arch),
             self.options.emit_llvm_ir,
             self.options.lines
         );
@@ -126,8 +108,26 @@ impl Compiler<'_> {
         self.ptxas.filter(|ptxas| ptxas.supports(arch))
     }
 
-    /// LLVM's passes over a cut, which take most of the time, once for all its architectures. They go by the oldest: what the
-    /// others can do besides is chosen with the instructions.
+    /// Optimised IR, and PTX of it, checked.
+    fn compile(&self, cut: &Cut, ir: &str) -> Result<Cached, Problem> {
+        let marker = &cut.marker;
+        let optimised = self.optimise(cut, ir)?;
+        let ptx = self.run_tool("llc", &self.llc(cut.arch), &optimised)?;
+        let ptx = if self.options.lines { ptx::fold_lines(&ptx) } else { ptx };
+        let (ptx, params) = ptx::finish_entry(&ptx, &cut.symbol, &marker.tensormaps)
+            .map_err(|message| Problem::Tool { tool: "cuda_builder", message })?;
+        let resources = match self.ptxas_for(cut.arch) {
+            Some(ptxas) => Some(ptxas.assemble(&ptx, cut.arch).map_err(refused)?),
+            None => None,
+        };
+        if let Some(resources) = resources.as_ref().filter(|r| marker.no_spills && !r.is_clean()) {
+            return Err(Problem::Spills(resources.clone()));
+        }
+        let ir = self.options.emit_llvm_ir.then_some(optimised);
+        Ok(Cached { ptx, params, resources, ir })
+    }
+
+    /// LLVM's passes over a cut, which take most of the time.
     fn optimise(&self, cut: &Cut, ir: &str) -> Result<String, Problem> {
         let optimised = ir::phi::settled(&self.run_tool("opt", &self.opt(cut), ir)?);
         let module = ir::Module::parse(&optimised);
@@ -142,24 +142,6 @@ impl Compiler<'_> {
         Ok(if self.options.lines { ir::lines::of_crate(&optimised, self.folder) } else { optimised })
     }
 
-    /// PTX for one architecture, checked.
-    fn generate(&self, cut: &Cut, arch: Arch, optimised: &str) -> Result<Cached, Problem> {
-        let marker = &cut.marker;
-        let ptx = self.run_tool("llc", &self.llc(arch), optimised)?;
-        let ptx = if self.options.lines { ptx::fold_lines(&ptx) } else { ptx };
-        let (ptx, params) = ptx::finish_entry(&ptx, &cut.symbol, &marker.tensormaps)
-            .map_err(|message| Problem::Tool { tool: "cuda_builder", message })?;
-        let resources = match self.ptxas_for(arch) {
-            Some(ptxas) => Some(ptxas.assemble(&ptx, arch).map_err(refused)?),
-            None => None,
-        };
-        if let Some(resources) = resources.as_ref().filter(|r| marker.no_spills && !r.is_clean()) {
-            return Err(Problem::Spills(resources.clone()));
-        }
-        let ir = self.options.emit_llvm_ir.then(|| optimised.to_owned());
-        Ok(Cached { ptx, params, resources, ir })
-    }
-
     fn run_tool(&self, tool: &'static str, arguments: &[String], input: &str) -> Result<String, Problem> {
         let mut command = self.toolchain.llvm_tool(tool);
         command.args(arguments).args(["-o", "-", "-"]);
@@ -168,9 +150,10 @@ impl Compiler<'_> {
 
     fn opt(&self, cut: &Cut) -> Vec<String> {
         let level = if self.options.release { "O3" } else { "O1" };
-        let mut arguments = cut.arches.first().map_or(Vec::new(), |&oldest| target(oldest));
+        let mut arguments = target(cut.arch);
         arguments.extend([
             "-S".to_owned(),
+            "-enable-noalias-to-md-conversion=false".to_owned(),
             // A loop over a register array has to unroll whole, or the array ends up in local memory: LLVM's own limit
             // (300) suits a CPU.
             "-unroll-threshold=4000".to_owned(),
@@ -233,11 +216,11 @@ pub(crate) fn pipe(tool: &'static str, mut command: Command, input: &[u8]) -> Re
     String::from_utf8(output.stdout).map_err(|error| failed(error.to_string()))
 }
 
-fn done(cut: &Cut, arch: Arch, kernel: Cached, cached: bool) -> Done {
-    let Cut { symbol, marker, .. } = cut;
+fn done(cut: &Cut, kernel: Cached, cached: bool) -> Done {
+    let Cut { symbol, marker, arch, .. } = cut;
     let entry = Kernel {
         symbol: symbol.clone(),
-        arch,
+        arch: *arch,
         module: marker.module.clone(),
         block: marker.block,
         min_blocks: marker.min_blocks,

@@ -42,8 +42,8 @@ pub(crate) struct Kernels {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Cut {
     pub(crate) symbol: String,
-    /// The architectures that the text is the same for, oldest first: all that are wanted, unless the kernel asks which it is.
-    pub(crate) arches: Vec<Arch>,
+    /// What it is compiled for.
+    pub(crate) arch: Arch,
     pub(crate) marker: Marker,
     /// Of the IR.
     pub(crate) hash: String,
@@ -99,8 +99,7 @@ impl Frontend<'_> {
     /// The kernels that `list` names, if the cache has every one.
     fn known(&self, list: &Path) -> Option<Vec<Done>> {
         let cuts: Vec<Cut> = cache::read(list)?;
-        let images = cuts.iter().flat_map(|cut| cut.arches.iter().map(move |&arch| (cut, arch)));
-        images.map(|(cut, arch)| self.compiler.cached(cut, arch)).collect()
+        cuts.iter().map(|cut| self.compiler.cached(cut)).collect()
     }
 
     /// Tells one output of rustc from another.
@@ -114,19 +113,18 @@ impl Frontend<'_> {
     }
 }
 
-/// The cuts of a kernel for those of `arches` that it is for: one, or as many as it makes a difference to.
+/// The cuts of a kernel for those of `arches`, oldest first, that it is for. PTX for the oldest runs on the others too, and
+/// theirs would have the same instructions, unless the kernel asks which it is for or has clusters, which the older ones lack.
 fn cuts(symbol: &str, marker: &Marker, arches: &[Arch], mut cut: impl FnMut(Arch) -> String) -> Vec<Job> {
     let mut jobs: Vec<Job> = Vec::new();
     for &arch in arches.iter().filter(|&&arch| marker.arch.is_none_or(|only| only == arch)) {
-        let ir = match jobs.last_mut() {
-            Some(job) if !ir::asks_arch(&job.ir) => {
-                job.cut.arches.push(arch);
-                continue;
-            }
-            _ => cut(arch),
-        };
+        let differs = |job: &Job| ir::asks_arch(&job.ir) || marker.cluster != [1; 3];
+        if !jobs.last().is_none_or(differs) {
+            break;
+        }
+        let ir = cut(arch);
         let hash = hash(|hasher| hasher.write(ir.as_bytes()));
-        let cut = Cut { symbol: symbol.to_owned(), arches: vec![arch], marker: marker.clone(), hash };
+        let cut = Cut { symbol: symbol.to_owned(), arch, marker: marker.clone(), hash };
         jobs.push(Job { cut, ir });
     }
     jobs

@@ -21,8 +21,8 @@
 //!    shared address space.
 //! 4. One module a kernel is cut out of them, as text. Inline assembly with side effects becomes `convergent` there,
 //!    and the launch bounds that `#[kernel]` leaves in a marker are attached. A kernel that asks for its architecture
-//!    (`cuda_std::arch`) is cut once for each.
-//! 5. `opt` optimises each, and `llc` turns it into PTX for every architecture, in parallel, unless the cache has it.
+//!    (`cuda_std::arch`) is cut once for each; the others once, for the oldest.
+//! 5. `opt` optimises each, and `llc` turns it into PTX, in parallel, unless the cache has it.
 //! 6. Each is checked: no panic, no unresolved function, and, when [`ptxas`] is there, that it assembles and keeps its
 //!    promise of no spills.
 //! 7. All go into one archive, `kernels.ptxa`, which the host reads.
