@@ -10,6 +10,7 @@ use std::{
 use crate::{
     Arch, Error, Manifest, cache, cargo,
     compile::{self, Compiler, Done},
+    error::KernelError,
     frontend::{Frontend, Kernels},
     output::{self, create},
     parallel, ptxas,
@@ -246,10 +247,16 @@ fn run(frontend: &Frontend<'_>, arches: &[Arch]) -> Result<(Vec<Done>, Vec<Strin
     let Kernels { mut jobs, mut done, cut, mut errors, mut warnings } = frontend.kernels(arches)?;
     // The largest first, so that none is left over when the others are done.
     jobs.sort_by_key(|job| Reverse(job.ir.len()));
-    for image in parallel::map(&jobs, |job| frontend.compiler.run(job)) {
+    let images = parallel::map(&jobs, |job| frontend.compiler.run(job));
+    for (compile::Job { cut, .. }, image) in jobs.iter().zip(images) {
         match image {
             Ok(image) => done.push(image),
-            Err(error) => errors.push(error),
+            Err(problem) => errors.push(KernelError {
+                kernel: cut.symbol.clone(),
+                module: cut.marker.module.clone(),
+                arches: vec![cut.arch],
+                problem,
+            }),
         }
     }
     if !errors.is_empty() {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Arch, Options, cache,
-    error::{KernelError, Problem},
+    error::Problem,
     frontend::{Cut, hash},
     ir, ptx,
     ptxas::{Ptxas, PtxasError, Resources},
@@ -63,17 +63,12 @@ struct Cached {
 
 impl Compiler<'_> {
     /// Compiles and checks one kernel, or takes it from the cache.
-    pub(crate) fn run(&self, job: &Job) -> Result<Done, KernelError> {
+    pub(crate) fn run(&self, job: &Job) -> Result<Done, Problem> {
         let Job { cut, ir } = job;
         if let Some(done) = self.cached(cut) {
             return Ok(done);
         }
-        let kernel = self.compile(cut, ir).map_err(|problem| KernelError {
-            kernel: cut.symbol.clone(),
-            module: cut.marker.module.clone(),
-            arches: vec![cut.arch],
-            problem,
-        })?;
+        let kernel = self.compile(cut, ir)?;
         // A cache that cannot be written costs time and nothing else.
         let _ = cache::write(&self.file(cut), &kernel);
         Ok(done(cut, kernel, false))
