@@ -27,7 +27,12 @@
 //! 2·m·n·k FLOPs, and m·n·k/16 for the scales, which are what it waits for: of a group a warp scheduler issues 2 · 128 operations
 //! on sums and 2 · 8 loads of scales, while the tensor cores work 128 cycles: 326 cycles with the rest of the loop, some 750 TFLOP/s. An H200 takes
 //! 620 to 660, 353 TFLOP/s for 4096³ and 366 for 8192³: both consumers wait for the same stage and then for their products, in step. Loads do not bind:
-//! half as many bytes were slower, for what it takes to widen them. There `dequantize_mxfp8` of both operands and a product in bf16 is faster.
+//! half as many bytes were slower, for what it takes to widen them.
+//!
+//! Large products are therefore not computed so but by [`gemm`](super::gemm) in bf16, of operands that
+//! [`dequantize_mxfp8`](crate::ops::quant::dequantize_mxfp8) widens: another read of a byte and write and reads of two an element, and products at twice the rate. An element times its scale
+//! is a bf16 without any loss if the scale's code lies between [`LEAST`] and [`GREATEST`]. [`gemm_mxfp8_range`] looks whether all do, and the kernels
+//! here, launched behind that product, leave at once if so and else compute it again: the host need not know.
 //!
 //! # Limits
 //! As [`gemm_fp8`](super::gemm_fp8).
@@ -44,7 +49,7 @@ use cuda_std::launch::TensorMap;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::thread::named_barrier;
 use cuda_std::vector::Pack;
-use cuda_std::{f8e4m3, kernel, math, shared_field, thread, warp, wgmma};
+use cuda_std::{atomic, f8e4m3, kernel, math, shared_field, thread, warp, wgmma};
 
 use super::Problem;
 use super::epilogue::Factor;
@@ -63,6 +68,15 @@ const B_BYTES: usize = (BLOCK_N * STAGE_BYTES) as usize;
 const STAGES: usize = 5;
 /// Groups of a stage on Hopper, whose scales are a word.
 const GROUPS: u32 = STAGE_BYTES / GROUP;
+
+/// From here on the least E5M2 times a scale is a bf16, which subnormal ones are too.
+pub const LEAST: u32 = 10;
+/// Up to here the greatest is.
+pub const GREATEST: u32 = 239;
+/// Threads of a block that looks at scales.
+pub const RANGE_BLOCK: u32 = 256;
+/// Scales that a block looks at.
+pub const RANGE: u32 = 16 * RANGE_BLOCK;
 
 /// Scales of A are so many powers of two greater, and those of B smaller.
 const SHIFT: u32 = 16;
@@ -162,7 +176,41 @@ impl Scales {
     }
 }
 
-/// C of A·Bᵀ with scales by block.
+/// Whether what this launch is for is not needed.
+#[inline(always)]
+unsafe fn is_spared(needed: *const u32) -> bool {
+    !needed.is_null() && needed.read() == 0
+}
+
+/// Makes `outside` one if any of the scales that both operands have lies outside [`LEAST`] to [`GREATEST`]: of A in blocks of y = 0, of B in those of y = 1. NaN does not
+/// count, which bf16 has.
+///
+/// # Safety
+/// The scales are valid for reads of their counts; `outside` is valid for an atomic access, and zero.
+#[kernel(block = RANGE_BLOCK)]
+pub unsafe fn gemm_mxfp8_range(
+    a_scales: *const f8e8m0,
+    a_count: u64,
+    b_scales: *const f8e8m0,
+    b_count: u64,
+    outside: *mut u32,
+) {
+    let (scales, count) = if thread::block_idx_y() == 0 { (a_scales, a_count) } else { (b_scales, b_count) };
+    let first = u64::from(thread::block_idx_x()) * u64::from(RANGE) + u64::from(thread::thread_idx_x());
+    let mut any = false;
+    for i in 0..u64::from(RANGE / RANGE_BLOCK) {
+        let at = first + i * u64::from(RANGE_BLOCK);
+        if at < count {
+            let code = u32::from(*scales.cast::<u8>().add(at as usize));
+            any |= code < LEAST || code > GREATEST && code != 0xff;
+        }
+    }
+    if any {
+        atomic::red_max_u32(outside, 1);
+    }
+}
+
+/// C of A·Bᵀ with scales by block. Nothing if `needed` is not null and there is a zero.
 ///
 /// # Safety
 /// As for [`gemm_mma`](super::gemm::mma::gemm_mma), `V` = 16 in place of 8 and both operands K-major; the scales are valid for every block.
@@ -174,7 +222,11 @@ pub unsafe fn gemm_mxfp8_mma<Q: Float8, C: Element, const V: usize>(
     problem: Problem,
     a_scales: *const f8e8m0,
     b_scales: *const f8e8m0,
+    needed: *const u32,
 ) {
+    if is_spared(needed) {
+        return;
+    }
     const TILES: usize = size_of::<Sums<f32>>() / size_of::<[[f32; 4]; 4]>();
     let slices = mma::SLICES * problem.k.div_ceil(mma::depth::<Q>());
     let of_a = Scales::new(a_scales, problem.m, problem.k);
@@ -233,7 +285,11 @@ pub unsafe fn gemm_mxfp8_hopper<Q: Float8, C: Element>(
     store: u32,
     a_scales: *const f8e8m0,
     b_scales: *const f8e8m0,
+    needed: *const u32,
 ) {
+    if is_spared(needed) {
+        return;
+    }
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
     let tiles = Tiles::of(&of.problem, BLOCK_N);
     let consumers = Scaled {

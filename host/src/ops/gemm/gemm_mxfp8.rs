@@ -1,12 +1,24 @@
 //! Product of matrices in MXFP8.
 
+use cuda_std::launch::DevicePtr;
+use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
+use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
+use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::gemm::gemm_mxfp8 as gk;
+use gpu_kernels::ops::quant::dequantize_mxfp8::DEQUANTIZE_MXFP8;
+use half::bf16;
 
 use super::product::{Path, Problem};
 use super::scaled::{A_TYPE, C_TYPE, NAMES, ScaledProduct, Scaling, of_blocks, variants};
+use super::gemm::kernels;
+use super::{gemm_into, gemm_to_f32_into};
+use crate::ops::dequantize_mxfp8_into;
+use crate::ops::elementwise::grid;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float, Float8};
-use crate::runtime::error::Result;
+use crate::runtime::error::{Error, Result};
+use crate::runtime::scratch::Scratch;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
@@ -20,8 +32,9 @@ use crate::{dispatch, f8e4m3, f8e8m0};
 /// 16 bytes are read fastest, and on Hopper take the TMA and wgmma path. k = 0 gives zeros. The result, `[m, n]` of any float type, is a new dense
 /// tensor; the work is queued on `stream`.
 ///
-/// Hopper has no instruction that takes such scales: there [`gemm_fp8_blocks`](super::gemm_fp8_blocks()) is about three times as fast, and
-/// [`dequantize_mxfp8`](crate::ops::dequantize_mxfp8()) of both operands and a product in bf16, which takes memory for them, nearly twice.
+/// Hopper has no instruction that takes such scales: [`gemm_fp8_blocks`](super::gemm_fp8_blocks()) is nearly twice as fast there. A large product whose result is not f16 is
+/// computed in bf16, which holds these elements times their scales exactly, and takes memory for both operands in that type meanwhile; where a scale is
+/// too far from one for that, and where there is no such memory, by groups.
 ///
 /// Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0.
 ///
@@ -70,30 +83,142 @@ pub fn gemm_mxfp8_into<'a, Q: Float8, T: Float>(
     b_scales: impl Into<View<'a, f8e8m0>>,
     c: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    launch(stream, a.into(), a_scales.into(), b.into(), b_scales.into(), c.into(), Path::Fastest)
+    let of = Operands { a: a.into(), a_scales: a_scales.into(), b: b.into(), b_scales: b_scales.into() };
+    launch(stream, of, c.into(), How::Fastest)
 }
 
-fn launch<Q: Float8, T: Float>(
-    stream: &Stream,
-    a: View<'_, Q>,
-    a_scales: View<'_, f8e8m0>,
-    b: View<'_, f8e4m3>,
-    b_scales: View<'_, f8e8m0>,
-    c: ViewMut<'_, T>,
-    path: Path,
-) -> Result<()> {
-    let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
-    let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
-    let problem = Problem::of_rows(&INFO, NAMES, a, b, c)?;
-    let groups = k.div_ceil(gk::GROUP as usize);
-    let scales = of_blocks(&INFO, stream, [a_scales, b_scales], [[m, groups], [n, groups]])?;
-    problem.launch_blocks::<gk::GemmMxfp8Hopper<Q, T>, gk::GemmMxfp8Mma<Q, T, 16>, gk::GemmMxfp8Mma<Q, T, 1>, _>(
-        stream,
-        path,
-        gk::BLOCK_N,
-        scales,
-    )
+/// A product whose operands fit together.
+#[derive(Clone, Copy)]
+struct Operands<'a, Q> {
+    a: View<'a, Q>,
+    a_scales: View<'a, f8e8m0>,
+    b: View<'a, f8e4m3>,
+    b_scales: View<'a, f8e8m0>,
 }
+
+impl<Q: Float8> Operands<'_, Q> {
+    fn scales(&self, stream: &Stream) -> Result<[DevicePtr<f8e8m0>; 2]> {
+        let [m, k]: [usize; 2] = self.a.dims(INFO.name, "a")?;
+        let [n, _]: [usize; 2] = self.b.dims(INFO.name, "b")?;
+        let groups = k.div_ceil(gk::GROUP as usize);
+        of_blocks(&INFO, stream, [self.a_scales, self.b_scales], [[m, groups], [n, groups]])
+    }
+
+    /// By kernels that take 8-bit operands, on `path`. With `needed` they leave at once if there is a zero.
+    fn multiply<T: Float>(
+        &self,
+        stream: &Stream,
+        c: ViewMut<'_, T>,
+        path: Path,
+        needed: Option<&Scratch<u32>>,
+    ) -> Result<()> {
+        let problem = Problem::of_rows(&INFO, NAMES, self.a, self.b, c)?;
+        let problem = if needed.is_some() { problem.spare() } else { problem };
+        let [of_a, of_b] = self.scales(stream)?;
+        let needed = needed.map_or(DevicePtr::null(), |flag| flag.ptr_mut().into());
+        problem.launch(
+            stream,
+            path,
+            gk::BLOCK_N,
+            |grid, (a, b, c_map, c, problem, store)| {
+                let args = (a, b, c_map, c, problem, store, of_a, of_b, needed);
+                // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, there is a scale for each group, and the flag is
+                // null or in scratch memory of this stream.
+                unsafe { stream.launch::<gk::GemmMxfp8Hopper<Q, T>>(grid, args) }
+            },
+            |grid, packed, (a, b, c, problem)| {
+                let args = (a, b, c, problem, of_a, of_b, needed);
+                // SAFETY: the same; packs are taken only of operands that lie for them.
+                unsafe {
+                    if packed {
+                        stream.launch::<gk::GemmMxfp8Mma<Q, T, 16>>(grid, args)
+                    } else {
+                        stream.launch::<gk::GemmMxfp8Mma<Q, T, 1>>(grid, args)
+                    }
+                }
+            },
+        )
+    }
+
+    /// By a product in bf16 of both operands widened, and, if a scale is too far from one for that, by [`multiply`](Self::multiply) behind it.
+    fn multiply_widened<T: Float>(&self, stream: &Stream, mut c: ViewMut<'_, T>) -> Result<()> {
+        // Before anything is queued.
+        Problem::of_rows(&INFO, NAMES, self.a, self.b, c.reborrow())?;
+        let [of_a, of_b] = self.scales(stream)?;
+        let [a, b] = [widened(stream, self.a, self.a_scales)?, widened(stream, self.b, self.b_scales)?];
+        let [a, b] = [columns(&a, self.a.cols())?, columns(&b, self.b.cols())?];
+        let outside = stream.scratch::<u32>(1)?;
+        outside.clear()?;
+        let counts = [self.a_scales.len(), self.b_scales.len()];
+        let Some(blocks) = grid(&INFO, "scales", counts[0].max(counts[1]), gk::RANGE as usize)? else { return Ok(()) };
+        let args = (of_a, counts[0] as u64, of_b, counts[1] as u64, outside.ptr_mut());
+        // SAFETY: the scales are live and have these counts; the flag is in scratch memory of this stream, and was cleared.
+        unsafe { stream.launch::<gk::GemmMxfp8Range>((blocks, 2), args)? };
+        match T::DTYPE {
+            DType::F32 => gemm_to_f32_into(stream, 1.0, a, b.t(), 0.0, ViewMut::of(c.reborrow().part))?,
+            _ => gemm_into(stream, 1.0, a, b.t(), 0.0, ViewMut::<bf16>::of(c.reborrow().part))?,
+        }
+        self.multiply(stream, c, Path::Fastest, Some(&outside))
+    }
+}
+
+/// An operand as bf16, with rows at multiples of 16 bytes.
+fn widened<Q: Float8>(stream: &Stream, q: View<'_, Q>, scales: View<'_, f8e8m0>) -> Result<Tensor<bf16>> {
+    let [rows, k]: [usize; 2] = q.dims(INFO.name, "q")?;
+    let mut wide = Tensor::uninit(stream, [rows, k.next_multiple_of(8)])?;
+    dequantize_mxfp8_into(stream, q, scales, wide.view_mut().strided(0, [rows, k], &[k.next_multiple_of(8), 1])?)?;
+    Ok(wide)
+}
+
+/// The first `k` columns.
+fn columns(wide: &Tensor<bf16>, k: usize) -> Result<View<'_, bf16>> {
+    let [rows, stride]: [usize; 2] = wide.view().dims(INFO.name, "wide")?;
+    wide.view().strided(0, [rows, k], &[stride, 1])
+}
+
+/// Whether widening both operands saves more than it takes. A product of 8-bit elements takes 2·m·n·k FLOPs at 370 TFLOP/s, one in bf16 the same at 640, and widening moves three bytes an
+/// element at 2.8 TB/s: that is as long where m·n/(m + n) is 470. Four launches more take some 8 µs.
+fn pays([m, n, k]: [usize; 3]) -> bool {
+    let [m, n, k] = [m, n, k].map(|size| size as f64);
+    let [narrow, wide] = [370e12, 640e12].map(|rate| 2.0 * m * n * k / rate);
+    narrow > wide + 3.0 * (m + n) * k / 2.8e12 + 8e-6
+}
+
+/// What computes a product.
+#[derive(Clone, Copy)]
+enum How {
+    /// What is fastest.
+    Fastest,
+    /// A product in bf16 of both operands widened.
+    Widened,
+    /// The kernels of this operator.
+    By(Path),
+}
+
+fn launch<Q: Float8, T: Float>(stream: &Stream, of: Operands<'_, Q>, mut c: ViewMut<'_, T>, how: How) -> Result<()> {
+    let [m, k]: [usize; 2] = of.a.dims(INFO.name, "a")?;
+    let [n, _]: [usize; 2] = of.b.dims(INFO.name, "b")?;
+    let widens = widens(T::DTYPE, [m, n, k]);
+    match how {
+        How::By(path) => return of.multiply(stream, c, path, None),
+        How::Widened if !widens => return Err(INFO.param_error("variant", "widened", WIDENS)),
+        How::Widened => return of.multiply_widened(stream, c),
+        How::Fastest if widens && pays([m, n, k]) => match of.multiply_widened(stream, c.reborrow()) {
+            // It takes two bytes an element of both.
+            Err(Error::OutOfMemory { .. }) => {}
+            result => return result,
+        },
+        How::Fastest => {}
+    }
+    of.multiply(stream, c, Path::Fastest, None)
+}
+
+/// Whether operands can be widened for a result of this type: bf16 has products in itself and in f32.
+fn widens(c: DType, sizes: [usize; 3]) -> bool {
+    c != DType::F16 && !sizes.contains(&0)
+}
+
+const WIDENS: &str = "c in bfloat16 or float32, and no size of zero";
 
 /// The operator's entry in the registry.
 pub static GEMM_MXFP8: ScaledProduct = ScaledProduct {
@@ -101,7 +226,7 @@ pub static GEMM_MXFP8: ScaledProduct = ScaledProduct {
     scaling: Scaling::Powers(gk::GROUP as usize),
     b: DType::F8E4M3,
     production: &[(4096, 4096, 4096), (8192, 8192, 8192), (4096, 7168, 7168)],
-    launch: run,
+    launch: |stream, args, _| run(stream, args, How::Fastest),
 };
 
 static INFO: OpInfo = OpInfo {
@@ -118,16 +243,38 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[A_TYPE, C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[gk::GEMM_MXFP8_MMA, gk::GEMM_MXFP8_HOPPER],
-    variants: variants!(run),
+    kernels: &[
+        gk::GEMM_MXFP8_MMA,
+        gk::GEMM_MXFP8_HOPPER,
+        gk::GEMM_MXFP8_RANGE,
+        DEQUANTIZE_MXFP8,
+        kernels(GEMM_MMA, true, false),
+        kernels(GEMM_MMA, true, true),
+        kernels(GEMM_HOPPER, true, false),
+        kernels(GEMM_HOPPER, true, true),
+        kernels(GEMM_SWAPPED, true, false),
+        kernels(GEMM_SWAPPED, true, true),
+        kernels(GEMM_SKINNY, true, false),
+        kernels(GEMM_SKINNY, true, true),
+        GEMM_PAD,
+    ],
+    variants: variants!(
+        |stream, args, path| run(stream, args, How::By(path)),
+        Variant {
+            name: "widened",
+            doc: "both operands to bf16, and a product of these: what is picked where it saves more than that takes",
+            applies: |_, case| case.dims(["m", "n", "k"]).is_ok_and(|sizes| widens(case.dtype, sizes)),
+            launch: |stream, args, _| run(stream, args, How::Widened),
+        }
+    ),
 };
 
-fn run(stream: &Stream, args: &mut Arguments<'_>, path: Path) -> Result<()> {
+fn run(stream: &Stream, args: &mut Arguments<'_>, how: How) -> Result<()> {
     dispatch!(INFO, args.dtype("a")?, [crate::f8e4m3, crate::f8e5m2] => |Q| {
         dispatch!(INFO, args.dtype("c")?, float => |T| {
             let (a, a_scales) = (args.input("a")?, args.input("a_scales")?);
             let (b, b_scales) = (args.input("b")?, args.input("b_scales")?);
-            launch::<Q, T>(stream, a, a_scales, b, b_scales, args.output("c")?, path)
+            launch::<Q, T>(stream, Operands { a, a_scales, b, b_scales }, args.output("c")?, how)
         })
     })
 }

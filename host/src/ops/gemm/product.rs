@@ -92,6 +92,11 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         Self { count: 2, ..self }
     }
 
+    /// One that is seldom computed when it is launched: its work does not count.
+    pub(super) fn spare(self) -> Self {
+        Self { count: 0, ..self }
+    }
+
     /// Whether packs of 16 bytes can be taken of both operands, which lie along k.
     fn is_packed(&self) -> bool {
         [&self.a.lies, &self.b.lies].iter().all(|lies| lies.major == Some(Major::K))

@@ -7,6 +7,7 @@ mod problem;
 mod skinny;
 
 pub use layer::{GEMM_BF16, gemm_bf16, gemm_bf16_into};
+pub(super) use operator::kernels;
 pub use operator::{GEMM, GEMM_TO_F32, Gemm};
 #[cfg(feature = "check")]
 pub(crate) use padded::WORTH as WORTH_COPYING;

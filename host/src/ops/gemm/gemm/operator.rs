@@ -49,7 +49,7 @@ const fn facts(
 }
 
 /// The kernels of one type of A and B (f16, bf16) and one of C: f32, or that of A and B. They are listed by both, C within A.
-pub(super) const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: bool) -> &'static [Instance] {
+pub(in super::super) const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: bool) -> &'static [Instance] {
     let each = all.len() / 4;
     // C is listed as f32, f16, bf16, of which each type of A has two.
     let at = each * (2 * of_bf16 as usize + !to_f32 as usize);

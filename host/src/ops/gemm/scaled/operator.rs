@@ -15,22 +15,23 @@ pub(in super::super) const C_TYPE: ParamInfo =
 pub(in super::super) const A_TYPE: ParamInfo =
     ParamInfo::choice("from", "float8_e4m3fn", &["float8_e4m3fn", "float8_e5m2"], "the type of a");
 
-/// The two paths of an operator that `$run` launches.
+/// The two paths of an operator that `$run` launches, and more variants.
 macro_rules! variants {
-    ($run:path) => {
+    ($run:expr $(, $more:expr)?) => {
         &[
             Variant {
                 name: "hopper",
                 doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of a and b are at multiples of 16 bytes",
                 applies: ScaledProduct::fits_hopper,
-                launch: |stream, args, _| $run(stream, args, Path::Hopper),
+                launch: |stream, args, _| ($run)(stream, args, Path::Hopper),
             },
             Variant {
                 name: "mma",
                 doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
                 applies: |_, _| true,
-                launch: |stream, args, _| $run(stream, args, Path::Mma),
+                launch: |stream, args, _| ($run)(stream, args, Path::Mma),
             },
+            $($more,)?
         ]
     };
 }
