@@ -24,7 +24,7 @@ fn a_panic_is_an_error_with_its_place() {
         if *x == 7 { None::<u32>.unwrap(); }
     "#;
     let text = failure("panics", &kernel("indexes", "x: *mut u32", body)).to_string();
-    assert!(text.starts_with("kernel `indexes` in m::ops (sm_80, sm_90a) can panic"), "{text}");
+    assert!(text.starts_with("kernel `indexes` in m::ops (sm_80) can panic"), "{text}");
     assert!(text.contains("index out of bounds at src/lib.rs:"), "{text}");
     assert!(text.contains("division by zero at src/lib.rs:"), "{text}");
     assert_eq!(text.matches(" at src/lib.rs:").count(), 3, "{text}");
@@ -61,7 +61,7 @@ fn a_function_that_is_nowhere_is_an_error() {
         "#,
     ) + "unsafe extern \"C\" { fn my_sine(x: f32) -> f32; }\n";
     let text = failure("unresolved", &source).to_string();
-    assert!(text.contains("kernel `calls_out` in m (sm_80, sm_90a) calls what is defined nowhere"), "{text}");
+    assert!(text.contains("kernel `calls_out` in m (sm_80) calls what is defined nowhere"), "{text}");
     assert!(text.contains("`my_sine`, called by `calls_out`"), "{text}");
 }
 
@@ -113,7 +113,7 @@ fn assembly_that_is_not_ptx_is_an_error() {
         asm!("frobnicate.b32 {0};", in(reg32) n);
     "#;
     let text = failure("not_ptx", &kernel("odd", "n: u32", body)).to_string();
-    assert!(text.contains("kernel `odd` in m (sm_80, sm_90a) fails in ptxas"), "{text}");
+    assert!(text.contains("kernel `odd` in m (sm_80) fails in ptxas"), "{text}");
     assert!(text.contains("frobnicate"), "{text}");
 }
 

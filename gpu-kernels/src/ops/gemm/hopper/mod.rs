@@ -130,8 +130,10 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
         }
         fence::mbarrier_init();
     }
-    // The peer's copies and arrivals land here: no block may start before both have their barriers.
-    cluster::sync();
+    // The peer's copies and arrivals land here: no block may start before both have their barriers. The fence has released these, and a barrier that
+    // releases more would have every thread wait for memory.
+    cluster::arrive_relaxed();
+    cluster::wait();
 
     if warpgroup == 0 {
         regs::decrease::<40>();
@@ -148,8 +150,6 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
         let output = Output { map: c_map, c, epilogue, problem, store, slabs, barrier };
         consumers.consume(memory, consumer, &output, tiles);
     }
-    // A block that left would take the shared memory that its peer still signals.
-    cluster::sync();
 }
 
 /// The kernel whose tiles have [`BLOCK_N`] columns.

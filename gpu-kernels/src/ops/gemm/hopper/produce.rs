@@ -62,6 +62,11 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
         memory.told(number).write([0; 5]);
         memory.full(at.stage).arrive();
     }
+    // A block that left would take the shared memory that its peer still signals: this thread stays until all stages are released.
+    for _ in 0..STAGES {
+        memory.empty(at.stage).wait_parity(at.parity ^ 1);
+        at.advance(STAGES);
+    }
 }
 
 /// Starts the copy of `rows` rows along k of an operand, from `first` on, at `k0`: of a box of them, or, MN-major, of panels. To every block of the
