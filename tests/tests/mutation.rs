@@ -10,7 +10,7 @@ use warpsmith::check::mutation::{Mutation, synchronising};
 use warpsmith::check::registry;
 use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{Case, Operator};
-use warpsmith::{kernels, sim};
+use warpsmith::{Device, kernels, sim};
 
 /// Operators whose mutants take a minute and more, because they have many kernels of many instructions: run with `--ignored`.
 const SLOW: [&str; 3] = ["attention", "attention_backward", "attention_fp8"];
@@ -28,6 +28,7 @@ fn main() {
     let mut trials: Vec<_> = operators.into_iter().map(trial).collect();
     trials.push(Trial::test("guarded instructions count", guarded_instructions_count));
     trials.push(Trial::test("a pack past the end of a row", a_pack_past_the_end_of_a_row_is_noticed));
+    trials.push(Trial::test("a block that leaves too early", a_block_that_leaves_too_early_is_noticed));
     let result = libtest_mimic::run(&Arguments::from_args(), trials);
     let all = kernels::not_built().is_none() && result.num_filtered_out == 0 && result.num_passed > 1;
     assert!(!all || MUTANTS.load(Ordering::Relaxed) > 50, "too few mutants: {MUTANTS:?}");
@@ -71,7 +72,7 @@ fn a_pack_past_the_end_of_a_row_is_noticed() -> Result<(), Failed> {
     if kernels::not_built().is_some() {
         return Ok(());
     }
-    let (device, op, filter) = (sim::unshared()?, registry::find("sgemm")?, Filter::default());
+    let (device, op) = (sim::unshared()?, registry::find("sgemm")?);
     let symbol = "sgemm_v1";
     let image = kernels::images()?.iter().find(|image| image.symbol == symbol);
     let original = image.ok_or("sgemm_v1 is not there")?.ptx()?;
@@ -84,17 +85,41 @@ fn a_pack_past_the_end_of_a_row_is_noticed() -> Result<(), Failed> {
     if ends.len() != ends_at.len() || !mutants.iter().all(|(end, (from, _))| end.ends_with(from)) {
         return Err(format!("the comparisons have changed: {ends:#?}").into());
     }
-    let cases = || op.cases().into_iter().filter(Case::is_simulated);
     for (end, (from, to)) in mutants {
-        let mutant = original.replace(end, &end.replace(from, to));
-        let fails =
-            |case| verify::on_device(&device, &Job { op, case }, &filter).iter().any(|row| row.status == Status::Fail);
-        let simulator = device.simulator().ok_or("not a simulation")?;
-        if !simulator.with_kernel(symbol, &mutant, || cases().any(fails))? {
+        if !is_noticed(&device, op, symbol, &original.replace(end, &end.replace(from, to)))? {
             return Err(format!("nobody noticed `{end}` with `{to}`").into());
         }
     }
     Ok(())
+}
+
+/// The last waits of a Hopper product's producer, for all stages to be released, done before they begin: the peer's consumers signal a block that may have left.
+fn a_block_that_leaves_too_early_is_noticed() -> Result<(), Failed> {
+    if kernels::not_built().is_some() {
+        return Ok(());
+    }
+    let (device, op) = (sim::unshared()?, registry::find("gemm_bf16")?);
+    let (symbol, stages) = ("gemm_hopper_bf16_bf16_a_mn0_b_mn0_n256", 4);
+    let image = kernels::images()?.iter().find(|image| image.symbol == symbol);
+    let original = image.ok_or("the kernel is not there")?.ptx()?;
+    let waits: Vec<_> = original.lines().filter(|line| line.starts_with("mbarrier.try_wait.parity")).collect();
+    let Some((_, last)) = waits.split_at_checked(waits.len().wrapping_sub(stages)) else {
+        return Err(format!("the waits have changed: {waits:#?}").into());
+    };
+    let mutant = last.iter().fold(original.clone().into_owned(), |ptx, wait| ptx.replace(wait, "setp.eq.u32 p, 0, 0;"));
+    match is_noticed(&device, op, symbol, &mutant)? {
+        true => Ok(()),
+        false => Err(format!("nobody noticed that these are missing: {last:#?}").into()),
+    }
+}
+
+/// Whether some case of the operator fails with this in place of a kernel.
+fn is_noticed(device: &Device, op: &'static dyn Operator, symbol: &'static str, mutant: &str) -> Result<bool, Failed> {
+    let filter = Filter::default();
+    let fails =
+        |case| verify::on_device(device, &Job { op, case }, &filter).iter().any(|row| row.status == Status::Fail);
+    let cases = || op.cases().into_iter().filter(Case::is_simulated);
+    Ok(device.simulator().ok_or("not a simulation")?.with_kernel(symbol, mutant, || cases().any(fails))?)
 }
 
 fn guarded_instructions_count() -> Result<(), Failed> {

@@ -9,9 +9,9 @@ use gpu_kernels::ops::gemm::gemm_mxfp8 as gk;
 use gpu_kernels::ops::quant::dequantize_mxfp8::DEQUANTIZE_MXFP8;
 use half::bf16;
 
+use super::gemm::kernels;
 use super::product::{Path, Problem};
 use super::scaled::{A_TYPE, C_TYPE, NAMES, ScaledProduct, Scaling, of_blocks, variants};
-use super::gemm::kernels;
 use super::{gemm_into, gemm_to_f32_into};
 use crate::ops::dequantize_mxfp8_into;
 use crate::ops::elementwise::grid;
