@@ -156,8 +156,10 @@ pub unsafe fn attention_fp8_hopper<T: Half, const D: u32, const N: u32, const CO
         }
         fence::mbarrier_init();
     }
-    // The other block's copies and signals land here: neither may start before both have their barriers.
-    cluster::sync();
+    // The other block's copies and signals land here: neither may start before both have their barriers, which the fence has
+    // released: a barrier that releases more would have every thread wait for memory.
+    cluster::arrive_relaxed();
+    cluster::wait();
 
     if warpgroup == 0 {
         match CONSUMERS {
