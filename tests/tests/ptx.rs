@@ -116,7 +116,7 @@ fn what_memory_bounds_moves_sixteen_bytes_at_a_time() {
         let read = share_read(*op, timed);
         let mostly: Vec<_> =
             [("ld.global", read > 0.4), ("st.global", read < 0.6)].into_iter().filter(|c| c.1).collect();
-        // For both architectures, but not every kernel: an operator may have one for rows that start anywhere.
+        // Not every kernel: an operator may have one for rows that start anywhere.
         let wide = |ptx: &str, access: &str| {
             let count = |parts: &[&str]| {
                 let has = |line: &&str| line.contains(access) && parts.iter().any(|part| line.contains(part));
@@ -124,8 +124,8 @@ fn what_memory_bounds_moves_sixteen_bytes_at_a_time() {
             };
             count(&[".v4.", ".v2.b64"]) > 0 || count(&[".v2.b32"]) >= MANY
         };
-        let count = images.iter().filter(|(_, ptx)| mostly.iter().all(|(access, _)| wide(ptx, access))).count();
-        assert!(count >= 2, "{}: {count} of {} kernels", op.info().name, images.len());
+        let all_wide = |ptx: &str| mostly.iter().all(|(access, _)| wide(ptx, access));
+        assert!(images.iter().any(|(_, ptx)| all_wide(ptx)), "{}: none of {} kernels", op.info().name, images.len());
     }
 }
 

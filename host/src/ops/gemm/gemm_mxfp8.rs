@@ -39,8 +39,8 @@ use crate::{dispatch, f8e4m3, f8e8m0};
 /// Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
-/// apart, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+/// [`Error::Shape`] if the shapes do not fit, [`Error::Layout`] if rows are not contiguous and equally far
+/// apart, [`Error::TooLarge`] if a size exceeds 2³¹ − 1, [`Error::OutOfMemory`].
 ///
 /// # Example
 /// ```
