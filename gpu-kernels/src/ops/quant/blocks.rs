@@ -26,6 +26,8 @@ pub(crate) const fn read_by_block(bytes: usize) -> usize {
 
 /// Elements of a row that a block of [`dequantize`] covers.
 pub(crate) const WIDENED_BY_BLOCK: usize = BLOCK as usize * WIDENED * PACK;
+/// Rows that its elements are of where each column has a scale.
+pub(crate) const WIDENED_ROWS: usize = WIDENED;
 
 /// What the elements of a block are multiplied with.
 pub(crate) trait Scale: Copy {
@@ -228,7 +230,8 @@ unsafe fn quantize_rows_by<T: Element, Q: Float8, S: Scale, const K: usize, cons
 }
 
 /// Widens `rows` rows of `d` elements of a byte, with a scale for each block of 2^`row_shift` × 2^`column_shift`: of one column, or of a multiple
-/// of [`PACK`]. A shift of 63 is one block for all. The scales of a row of blocks follow those of the row before.
+/// of [`PACK`]. A shift of 63 is one block for all. The scales of a row of blocks follow those of the row before. Where each column has its own,
+/// blocks are of [`WIDENED_ROWS`] rows or a multiple, and y and z of the grid name as many.
 #[inline(always)]
 pub(crate) unsafe fn dequantize<T: Element, U: Copy, S: Scale>(
     (q, q_stride): In<U>,
@@ -239,6 +242,9 @@ pub(crate) unsafe fn dequantize<T: Element, U: Copy, S: Scale>(
     [row_shift, column_shift]: [u32; 2],
     value: impl Fn([U; PACK]) -> [f32; PACK],
 ) {
+    if column_shift == 0 {
+        return dequantize_columns((q, q_stride), scales, (y, y_stride), rows, d, row_shift, value);
+    }
     let row = row_of_grid();
     if row >= rows {
         return;
@@ -250,20 +256,8 @@ pub(crate) unsafe fn dequantize<T: Element, U: Copy, S: Scale>(
     let start = u64::from(thread::block_idx_x()) * WIDENED_BY_BLOCK as u64;
     let tid = thread::thread_idx_x() as usize;
     let at = |i: usize| start + ((tid + i * BLOCK as usize) * PACK) as u64;
-    let aligned = (scales as usize).is_multiple_of((PACK * size_of::<S>()).min(16));
-    let scale = |at: u64| -> [f32; PACK] {
-        if column_shift > 0 {
-            return [(*scales.add((at.min(d - 1) >> column_shift) as usize)).to_f32(); PACK];
-        }
-        if aligned && at + PACK as u64 <= d {
-            return Pack::<S, PACK>::load_nc(scales.add(at as usize)).0.map(S::to_f32);
-        }
-        array::from_fn(|e| (*scales.add((at + e as u64).min(d - 1) as usize)).to_f32())
-    };
-    let scaled = |pack: Pack<U, PACK>, scales: [f32; PACK]| -> Pack<T, PACK> {
-        let values = value(pack.0);
-        Pack::from_f32(array::from_fn(|e| values[e] * scales[e]))
-    };
+    let scale = |at: u64| (*scales.add((at.min(d - 1) >> column_shift) as usize)).to_f32();
+    let scaled = |pack: Pack<U, PACK>, scale: f32| Pack::from_f32(value(pack.0).map(|value| value * scale));
     if packed && start + WIDENED_BY_BLOCK as u64 <= d {
         let loaded: [_; WIDENED] = array::from_fn(|i| Pack::load_nc_no_allocate(q.add(at(i) as usize)));
         let scales: [_; WIDENED] = array::from_fn(|i| scale(at(i)));
@@ -282,5 +276,54 @@ pub(crate) unsafe fn dequantize<T: Element, U: Copy, S: Scale>(
             let pack = Pack(array::from_fn(|e| if inside(e) { *q.add(at(i) as usize + e) } else { q.read() }));
             store(scaled(pack, scale(at(i))), y, at(i), d, false);
         }
+    }
+}
+
+/// The same where each column has a scale: a thread's packs lie below each other, so that it widens their scales once.
+#[inline(always)]
+unsafe fn dequantize_columns<T: Element, U: Copy, S: Scale>(
+    (q, q_stride): In<U>,
+    scales: *const S,
+    (y, y_stride): Out<T>,
+    rows: u64,
+    d: u64,
+    row_shift: u32,
+    value: impl Fn([U; PACK]) -> [f32; PACK],
+) {
+    let first = row_of_grid() * WIDENED_ROWS as u64;
+    let at = (u64::from(thread::block_idx_x()) * u64::from(BLOCK) + u64::from(thread::thread_idx_x())) * PACK as u64;
+    if first >= rows || at >= d {
+        return;
+    }
+    let count = (rows - first).min(WIDENED_ROWS as u64) as usize;
+    let (q, y) = (q.add((first * q_stride) as usize), y.add((first * y_stride) as usize));
+    let from = |i: usize| q.add((i as u64 * q_stride + at) as usize);
+    let row = |i: usize| y.add((i as u64 * y_stride) as usize);
+    let whole = at + PACK as u64 <= d;
+    let packed = whole
+        && (q as usize | q_stride as usize).is_multiple_of(PACK)
+        && (y as usize | y_stride as usize * size_of::<T>()).is_multiple_of(16);
+    let scales = scales.add(((first >> row_shift) * d + at) as usize);
+    let scale: [f32; PACK] = if whole && (scales as usize).is_multiple_of((PACK * size_of::<S>()).min(16)) {
+        Pack::<S, PACK>::load_nc(scales).0.map(S::to_f32)
+    } else {
+        array::from_fn(|e| (*scales.add((e as u64).min(d - 1 - at) as usize)).to_f32())
+    };
+    let scaled = |pack: Pack<U, PACK>| -> Pack<T, PACK> {
+        let values = value(pack.0);
+        Pack::from_f32(array::from_fn(|e| values[e] * scale[e]))
+    };
+    if packed && count == WIDENED_ROWS {
+        let loaded: [_; WIDENED_ROWS] = array::from_fn(|i| Pack::load_nc_no_allocate(from(i)));
+        for i in 0..WIDENED_ROWS {
+            scaled(loaded[i]).store_streaming(row(i).add(at as usize));
+        }
+        return;
+    }
+    for i in 0..count {
+        // Beyond the end, the pack's first.
+        let one = |e: usize| if at + (e as u64) < d { *from(i).add(e) } else { from(i).read() };
+        let pack = if packed { Pack::load_nc_no_allocate(from(i)) } else { Pack(array::from_fn(one)) };
+        store(scaled(pack), row(i), at, d, packed);
     }
 }

@@ -7,7 +7,8 @@
 //! `q` and `y` are rows of d adjacent elements that may be padded. Rows at multiples of a pack are moved by packs, others element by element.
 //!
 //! # Mapping
-//! Blocks of 128 threads with four packs of eight integers each, along the row by x, and the rows by y and z.
+//! Blocks of 128 threads with four packs of eight integers each, along the row by x, and the rows by y and z. With a scale for each column these lie
+//! below each other in four rows, whose eight scales a thread then loads once.
 //!
 //! # Shared memory
 //! None.
@@ -33,6 +34,8 @@ use super::blocks;
 pub const BLOCK: u32 = blocks::BLOCK;
 /// Elements of a row that a block covers.
 pub const PER_BLOCK: usize = blocks::WIDENED_BY_BLOCK;
+/// Rows that these are of where each column has a scale.
+pub const ROWS: usize = blocks::WIDENED_ROWS;
 
 /// y for `rows` rows of `d` elements; `zero` is null for none. Shifts are 63 along what shares a scale, and 0 along what does not.
 ///

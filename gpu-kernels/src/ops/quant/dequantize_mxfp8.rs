@@ -8,7 +8,8 @@
 //! Rows at multiples of a pack are moved by packs, others element by element.
 //!
 //! # Mapping
-//! Blocks of 128 threads with four packs of eight bytes each, along the row by x, and the rows by y and z.
+//! Blocks of 128 threads with four packs of eight bytes each, along the row by x, and the rows by y and z. With a scale for each column these lie
+//! below each other in four rows, whose eight scales a thread then widens once.
 //!
 //! # Shared memory
 //! None.
@@ -36,12 +37,14 @@ use super::blocks;
 pub const BLOCK: u32 = blocks::BLOCK;
 /// Elements of a row that a block covers.
 pub const PER_BLOCK: usize = blocks::WIDENED_BY_BLOCK;
+/// Rows that these are of where each column has a scale.
+pub const ROWS: usize = blocks::WIDENED_ROWS;
 
 /// y for `rows` rows of `d` elements, with a scale for each block of 2^`row_shift` × 2^`column_shift`.
 ///
 /// # Safety
 /// `q` is valid for reads and `y` for writes of those rows at their strides, `scales` for reads of a value a block; d and rows are at least 1, the
-/// shifts at most 63 and that of columns 0 or at least 3.
+/// shifts at most 63 and that of columns at least 3, or 0 and that of rows at least 2; then the grid is of [`ROWS`] rows each.
 #[kernel(dtypes(T: float, Q: float8), block = BLOCK, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn dequantize_mxfp8<T: Element, Q: Float8>(

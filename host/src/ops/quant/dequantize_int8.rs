@@ -3,6 +3,7 @@
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::quant::dequantize_int8 as gk;
 
+use super::blocks::grid;
 use crate::dispatch;
 use crate::ops::elementwise::{Operand, Plan};
 use crate::ops::model::*;
@@ -69,9 +70,10 @@ pub fn dequantize_int8_into<'a, T: Float>(
     let zero = zero.map_or(Ok(DevicePtr::null()), |zero| zero.ptr(stream))?;
     let (q, scales, y) = (q.ptr(stream)?, scales.ptr(stream)?, y.ptr_mut(stream)?);
     let [row_shift, column_shift] = spread.shifts();
+    let grid = grid(&INFO, &plan, column_shift, [gk::PER_BLOCK, gk::ROWS])?;
     let args = (q, scales, zero, y, plan.rows, plan.d, q_stride, y_stride, row_shift, column_shift);
     // SAFETY: the tensors are live and have these rows at these strides, there are as many scales as the shifts say, and y is borrowed mutably.
-    unsafe { stream.launch::<gk::DequantizeInt8<T>>(plan.grid, args) }
+    unsafe { stream.launch::<gk::DequantizeInt8<T>>(grid, args) }
 }
 
 /// What has a scale of its own.

@@ -1,9 +1,9 @@
 //! Blocks of 8-bit floats back to wider ones.
 
-use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
+use cuda_std::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
 
 use super::Block;
-use crate::ops::elementwise::{Operand, Plan};
+use crate::ops::elementwise::{Operand, Plan, grid_of_rows};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Dtype, Float, Float8};
 use crate::runtime::error::Result;
@@ -13,10 +13,24 @@ use crate::runtime::view::{View, ViewMut};
 /// What the kernels take.
 type Args<T, Q, S> = (DevicePtr<Q>, DevicePtr<S>, DevicePtrMut<T>, u64, u64, u64, u64, u32, u32);
 
-/// Launches `K`, whose blocks of threads cover `per_block` elements of a row.
+/// The grid for blocks of threads that cover so many elements of a row, or, where each column has a scale, as many of so many rows.
+pub(in super::super) fn grid<const N: usize>(
+    info: &OpInfo,
+    plan: &Plan<N>,
+    column_shift: u32,
+    [elements, rows]: [usize; 2],
+) -> Result<Dim3> {
+    if column_shift > 0 {
+        return Ok(plan.grid);
+    }
+    let grid = grid_of_rows(info, "q", (plan.rows as usize).div_ceil(rows), plan.d as usize, elements / rows)?;
+    Ok(grid.unwrap_or(plan.grid))
+}
+
+/// Launches `K`, whose blocks of threads cover so many elements of a row, or of so many rows.
 pub(in super::super) fn dequantize_into<'a, T: Float, Q: Float8, S: Dtype, K>(
     op: &Dequantization,
-    per_block: usize,
+    per_block: [usize; 2],
     stream: &Stream,
     q: View<'a, Q>,
     scales: View<'a, S>,
@@ -32,13 +46,14 @@ where
     };
     scales.require_contiguous(info.name, "scales")?;
     let operands = [Operand::read("q", &q), Operand::written("y", &y)];
-    let Some(plan) = Plan::of(info, per_block, operands, block.continues(d))? else { return Ok(()) };
+    let Some(plan) = Plan::of(info, per_block[0], operands, block.continues(d))? else { return Ok(()) };
     let [q_stride, y_stride] = plan.strides;
     let [row_shift, column_shift] = [block.rows, block.columns].map(usize::trailing_zeros);
+    let grid = grid(info, &plan, column_shift, per_block)?;
     let (q, scales, y) = (q.ptr(stream)?, scales.ptr(stream)?, y.ptr_mut(stream)?);
     let args = (q, scales, y, plan.rows, plan.d, q_stride, y_stride, row_shift, column_shift);
     // SAFETY: the tensors are live and have these rows at these strides, there is a scale for each block, and y is borrowed mutably.
-    unsafe { stream.launch::<K>(plan.grid, args) }
+    unsafe { stream.launch::<K>(grid, args) }
 }
 
 /// An operator that widens blocks: the two functions, and their entry in the registry.
@@ -95,7 +110,7 @@ macro_rules! dequantization {
             y: impl Into<crate::ViewMut<'a, T>>,
         ) -> crate::Result<()> {
             let (q, scales, y) = (q.into(), scales.into(), y.into());
-            super::blocks::dequantize_into::<T, Q, $scale, gk::$kernel<T, Q>>(&$entry, gk::PER_BLOCK, stream, q, scales, y)
+            super::blocks::dequantize_into::<T, Q, $scale, gk::$kernel<T, Q>>(&$entry, [gk::PER_BLOCK, gk::ROWS], stream, q, scales, y)
         }
 
         static INFO: OpInfo = OpInfo {

@@ -4,7 +4,7 @@ mod dequantize;
 mod quantize;
 
 pub use dequantize::Dequantization;
-pub(super) use dequantize::{dequantization, dequantize_into};
+pub(super) use dequantize::{dequantization, dequantize_into, grid};
 pub use quantize::Quantization;
 pub(super) use quantize::{quantization, quantize_into};
 
