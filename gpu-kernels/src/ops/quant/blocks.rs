@@ -302,7 +302,7 @@ unsafe fn dequantize_columns<T: Element, U: Copy, S: Scale>(
     let whole = at + PACK as u64 <= d;
     let packed = whole
         && (q as usize | q_stride as usize).is_multiple_of(PACK)
-        && (y as usize | y_stride as usize * size_of::<T>()).is_multiple_of(16);
+        && (y as usize | (y_stride as usize * size_of::<T>())).is_multiple_of(16);
     let scales = scales.add(((first >> row_shift) * d + at) as usize);
     let scale: [f32; PACK] = if whole && (scales as usize).is_multiple_of((PACK * size_of::<S>()).min(16)) {
         Pack::<S, PACK>::load_nc(scales).0.map(S::to_f32)
