@@ -23,7 +23,8 @@ pub(crate) fn found(text: &str, blocks: u32, threads: u32, o: &Options) -> Vec<w
     let (p, q) = (g.alloc_with(&[1; 4096], "input"), g.alloc_with(&[0; 4096], "output"));
     let (p, q) = (p.to_le_bytes(), q.to_le_bytes());
     let l = Launch { grid: [blocks, 1, 1], block: [threads, 1, 1], args: &[&p, &q], ..Launch::default() };
-    match g.launch(&k, &l, &Options { instruction_limit: 100_000, ..o.clone() }) {
+    // A block may poll for as long as the thread that runs the other is not scheduled.
+    match g.launch(&k, &l, &Options { instruction_limit: 50_000_000, ..o.clone() }) {
         Ok(r) => r.findings,
         Err(f) => std::iter::once(*f.finding).chain(f.also).collect(),
     }

@@ -32,7 +32,7 @@
 //! Large products are therefore not computed so but by [`gemm`](super::gemm) in bf16, of operands that
 //! [`dequantize_mxfp8`](crate::ops::quant::dequantize_mxfp8) widens: another read of a byte and write and reads of two an element, and products at twice the rate. An element times its scale
 //! is a bf16 without any loss if the scale's code lies between [`LEAST`] and [`GREATEST`]. [`gemm_mxfp8_range`] looks whether all do, and the kernels
-//! here, launched behind that product, leave at once if so and else compute it again: the host need not know.
+//! here, launched behind that product, leave at once if so and else compute it again: the host need not know. Aligned addends then lose what they do in any product in bf16.
 //!
 //! # Limits
 //! As [`gemm_fp8`](super::gemm_fp8).
