@@ -327,6 +327,8 @@ impl Operator for GemmGroupedBackward {
         cases.extend(["x", "dy"].map(|name| specials(name).values("offsets", Values::Constant(0.0))));
         // Clusters that take several tiles, of several groups.
         cases.push(Case::odd(&INFO, DType::F16, dims(3, 300, 264, 264)));
+        // A group of more rows than all stages have.
+        cases.push(Case::odd(&INFO, DType::F16, dims(2, 700, 40, 144)));
         cases
     }
 
