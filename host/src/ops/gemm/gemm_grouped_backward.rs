@@ -325,10 +325,8 @@ impl Operator for GemmGroupedBackward {
         // What is behind the last group need not be finite.
         let specials = |name| Case::boundary(&INFO, DType::F16, dims(2, 24, 8, 16)).values(name, Values::Specials);
         cases.extend(["x", "dy"].map(|name| specials(name).values("offsets", Values::Constant(0.0))));
-        // Clusters that take several tiles, of several groups.
-        cases.push(Case::odd(&INFO, DType::F16, dims(3, 300, 264, 264)));
-        // A group of more rows than all stages have.
-        cases.push(Case::odd(&INFO, DType::F16, dims(2, 700, 40, 144)));
+        // Clusters that take several tiles, of several groups; a group of more rows than all stages have.
+        cases.extend([dims(3, 300, 264, 264), dims(2, 700, 40, 144)].map(|of| Case::odd(&INFO, DType::F16, of)));
         cases
     }
 
