@@ -148,6 +148,8 @@ impl Compiler<'_> {
         let mut arguments = target(cut.arch);
         arguments.extend([
             "-S".to_owned(),
+            // The scopes that arguments without aliases leave where they are inlined take a quarter to half of the time, and
+            // change next to nothing of what these kernels become.
             "-enable-noalias-to-md-conversion=false".to_owned(),
             // A loop over a register array has to unroll whole, or the array ends up in local memory: LLVM's own limit
             // (300) suits a CPU.
