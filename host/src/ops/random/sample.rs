@@ -1,8 +1,9 @@
 //! Tokens of rows of logits, at random.
 
+use gpu_kernels::ops::random::sample::cluster::{SampleCluster, part};
 use gpu_kernels::ops::random::sample::{self as gk, OCTAVE, weight};
 use gpu_kernels::ops::reduce::{argmax::key, top_k::candidate};
-use gpu_kernels::rows::MAX_THREADS;
+use gpu_kernels::rows::CLUSTER;
 
 use super::{OFFSET, Philox, SEED};
 use crate::dispatch;
@@ -32,6 +33,9 @@ impl Default for Sampling {
         Self { temperature: 1.0, top_k: None, top_p: 1.0 }
     }
 }
+
+/// The least packs of a row that a cluster shares, and where nothing is drawn.
+const CLUSTER_FROM: [u32; 2] = [2048, 8192];
 
 /// What the kernel takes of a [`Sampling`].
 #[derive(Clone, Copy)]
@@ -130,12 +134,34 @@ pub fn sample_into<'a, T: Float>(
     tokens.require_contiguous(INFO.name, "tokens")?;
     let stride = logits.require_row_stride(INFO.name, "logits")? as u64;
     let (rows, d) = (logits.rows(), logits.cols());
-    let Some(grid) = grid(&INFO, "logits", rows, 1)? else { return Ok(()) };
+    let part = clustered(stream, &logits, k);
+    let blocks = if part.is_some() { rows.saturating_mul(CLUSTER as usize) } else { rows };
+    let Some(grid) = grid(&INFO, "logits", blocks, 1)? else { return Ok(()) };
     let (x, y) = (logits.ptr(stream)?, tokens.ptr_mut(stream)?);
-    let args = (x, y, rows as u64, d as u32, stride, scale, k, share, random.seed, random.offset);
+    let d = d as u32;
+    let args = (x, y, d, stride, scale, k, share, random.seed, random.offset);
     // SAFETY: the tensors are live; every row holds d elements at its stride, of which there are 1 to 2³¹ − 1, and tokens has an element
-    // for each and is borrowed mutably.
-    unsafe { stream.launch_with::<gk::Sample<T>>(grid, MAX_THREADS, args) }
+    // for each and is borrowed mutably. Blocks have room for parts of these sizes.
+    unsafe {
+        match part {
+            None => {
+                let args = (x, y, rows as u64, d, stride, scale, k, share, random.seed, random.offset);
+                stream.launch::<gk::Sample<T>>(grid, args)
+            }
+            Some(..=2048) => stream.launch::<SampleCluster<T, 2048>>(grid, args),
+            Some(..=4096) => stream.launch::<SampleCluster<T, 4096>>(grid, args),
+            Some(_) => stream.launch::<SampleCluster<T, 8192>>(grid, args),
+        }
+    }
+}
+
+/// The packs of a block's part of a row of `logits`, if it is a cluster that shares a row.
+fn clustered<T: Float>(stream: &Stream, logits: &View<'_, T>, k: u32) -> Option<u32> {
+    let (d, lanes) = (logits.cols(), gpu_kernels::lanes::<T>());
+    let fits = stream.device().supports_hopper() && logits.rows_aligned(16) && d.is_multiple_of(lanes);
+    let least = CLUSTER_FROM[usize::from(k == 1)];
+    let packs = u32::try_from(d / lanes).ok().filter(|packs| fits && *packs >= least)?;
+    Some(part(packs)).filter(|part| *part <= 8192)
 }
 
 /// The outer dimensions of logits, whose rows, if there are any, have tokens that an i32 numbers.
@@ -167,7 +193,7 @@ static INFO: OpInfo = OpInfo {
         OFFSET,
     ],
     dtypes: DType::FLOATS,
-    kernels: &[gk::SAMPLE],
+    kernels: &[gk::SAMPLE, gk::cluster::SAMPLE_CLUSTER],
     variants: &[],
 };
 
@@ -179,7 +205,7 @@ fn token(x: &[f64], r: usize, rule: Rule, random: Philox) -> i32 {
     if max == f32::NEG_INFINITY || x.iter().any(|x| x.is_nan()) {
         return -1;
     }
-    let weights: Vec<u64> = x.iter().map(|x| weight(*x, max, rule.scale, f32::mul_add).into()).collect();
+    let weights: Vec<u64> = x.iter().map(|x| weight(*x, max, rule.scale).into()).collect();
     let limit = |total: u64| ((u128::from(total) * u128::from(rule.share)) >> 32).max(1);
     let limit = limit(weights.iter().sum());
     let mut ranked: Vec<usize> = (0..x.len()).collect();
@@ -215,11 +241,14 @@ impl Operator for Sample {
 
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
-        let production = |name: &str| Case::production(&INFO, name, DType::BF16, dims(128, 128_256));
+        let of = |rows, name: &str| Case::production(&INFO, name, DType::BF16, dims(rows, 128_256));
+        let production = |name: &str| of(128, name);
         let mut cases = vec![
             production("rows=128 d=128256"),
             production("rows=128 d=128256 top_p=0.9").param("top_p", 0.9),
             production("rows=128 d=128256 top_k=50 top_p=0.9").param("top_k", 50).param("top_p", 0.9),
+            of(1, "rows=1 d=128256 top_p=0.9").param("top_p", 0.9),
+            of(16, "rows=16 d=128256 top_p=0.9").param("top_p", 0.9),
             production("rows=128 d=128256 greedy").param("temperature", 0.0),
         ];
         let few = Values::Integers { low: -2, high: 2 };
@@ -243,6 +272,25 @@ impl Operator for Sample {
                 Case::boundary(&INFO, dtype, dims(1, 1025)).param("temperature", 1e6),
                 Case::boundary(&INFO, dtype, dims(40, 5)).fill(Values::Specials),
                 Case::boundary(&INFO, dtype, dims(40, 5)).fill(Values::Specials).param("temperature", 0.0),
+            ]);
+        }
+        for &dtype in INFO.dtypes {
+            let packs = |packs: usize| packs * 16 / dtype.size();
+            let few = Values::Integers { low: -9, high: 9 };
+            cases.extend([
+                Case::odd(&INFO, dtype, dims(2, packs(5001))),
+                Case::odd(&INFO, dtype, dims(3, packs(2051))).param("top_p", 0.9),
+                Case::odd(&INFO, dtype, dims(2, packs(6000))).values("logits", few).param("top_k", 300),
+                Case::odd(&INFO, dtype, dims(2, packs(8200))).values("logits", few).param("temperature", 0.0),
+                Case::boundary(&INFO, dtype, dims(1, packs(16_384))).param("top_k", 50).param("top_p", 0.9),
+                Case::boundary(&INFO, dtype, dims(1, packs(16_385))).param("top_p", 0.9),
+                Case::boundary(&INFO, dtype, dims(1, packs(32_769))).param("top_k", 9),
+                Case::boundary(&INFO, dtype, dims(1, packs(65_536))),
+                Case::boundary(&INFO, dtype, dims(1, packs(16_386))).param("temperature", 0.0),
+                Case::boundary(&INFO, dtype, dims(1, packs(32_770))).param("temperature", 0.0),
+                Case::boundary(&INFO, dtype, dims(2, packs(2048)))
+                    .values("logits", Values::Constant(f64::NEG_INFINITY)),
+                Case::boundary(&INFO, dtype, dims(2, packs(2049))).fill(Values::Specials),
             ]);
         }
         // Chunks of more tokens than the least.

@@ -13,6 +13,24 @@ pub fn round_to_i32(x: f32) -> i32 {
     result
 }
 
+/// x without its fraction, saturating; NaN gives 0. PTX `cvt.rzi.u32.f32`, of which `x as u32` is not sure that it does so.
+#[inline(always)]
+pub fn truncate_to_u32(x: f32) -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let result: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!("cvt.rzi.u32.f32 {}, {};", out(reg32) result, in(reg32) x, options(pure, nomem, nostack));
+        }
+        result
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        x as u32
+    }
+}
+
 /// The integers of 8 bits that are nearest. PTX `cvt.pack.sat.s8.s32`, which takes two at once.
 #[inline(always)]
 pub fn saturate_to_i8<const N: usize>(x: [i32; N]) -> [i8; N] {

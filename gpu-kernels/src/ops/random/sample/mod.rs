@@ -10,7 +10,7 @@
 //! r + 2³² · j.
 //!
 //! # Mapping
-//! A block a row. It reads the row for the maximum, and once more for what each chunk of 1024 · m tokens weighs. A number below Z then names a
+//! A block a row, or a cluster: [`mod@cluster`]. A block reads the row for the maximum, and once more for what each chunk of 1024 · m tokens weighs. A number below Z then names a
 //! chunk, and in it a token: 2 KB more. Where only some tokens are kept, the row is read again for the number and the weight of those that are
 //! better than the token. If it is not kept, none that is worse is, and the next number is drawn among the better ones, whose chunks have
 //! just been weighed. With k = 1 the row is read again for the first of the greatest. Most draws are kept, and each that is not leaves half of what it was drawn from, in the mean: no sort, no search for a
@@ -25,7 +25,7 @@
 //!
 //! # Cost
 //! Two reads of the row where all tokens are kept, and one for each draw else, as a rule of the second level cache: between it and memory
-//! bandwidth. About 20 operations a token for each weighing.
+//! bandwidth. About 16 operations a token for each weighing.
 //!
 //! # Limits
 //! 2³¹ − 1 rows and columns.
@@ -34,6 +34,9 @@
 //! Holtzman, Buys, Du, Forbes and Choi, "The Curious Case of Neural Text Degeneration" (arXiv:1904.09751), for the nucleus; Salmon et al.,
 //! "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
 
+pub mod cluster;
+mod draw;
+
 use core::array;
 
 use cuda_std::float::Element;
@@ -41,7 +44,8 @@ use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
 use cuda_std::{kernel, math, shared_field, thread, warp};
 
-use super::quad;
+use draw::{Logits, Rule, Weights, pick, warp_sum};
+
 use crate::ops::reduce::argmax::key;
 use crate::ops::reduce::top_k::candidate;
 use crate::rows::{BlockThreads, MAX_THREADS, Stream, Team, Threads};
@@ -56,10 +60,9 @@ pub const ONE: u32 = 1 << 30;
 /// Steps of an octave: what a scale in octaves a logit is multiplied with.
 pub const OCTAVE: f32 = (1 << 24) as f32;
 
-/// What a logit weighs beside the greatest: [`ONE`] · 2^((x − max) · scale / [`OCTAVE`]). The same bits on the device and on the host, whose
-/// fused multiplication and addition `fma` is.
+/// What a logit weighs beside the greatest: [`ONE`] · 2^((x − max) · scale / [`OCTAVE`]). The same bits on the device and on the host.
 #[inline(always)]
-pub fn weight(x: f32, max: f32, scale: f32, fma: impl Fn(f32, f32, f32) -> f32) -> u32 {
+pub fn weight(x: f32, max: f32, scale: f32) -> u32 {
     // 2^(−f) in [0, 1], 4·10⁻⁷ relative, of the maximum exactly: for f in steps of 2⁻²⁴, and in units of 2⁻³⁰.
     const UNIT: f64 = ONE as f64;
     const STEP: f64 = 1.0 / (1 << 24) as f64;
@@ -68,11 +71,11 @@ pub fn weight(x: f32, max: f32, scale: f32, fma: impl Fn(f32, f32, f32) -> f32) 
     const C3: f64 = UNIT * -0.055_408_559_538_161_71 * STEP * STEP * STEP;
     const C4: f64 = UNIT * 0.009_344_231_011_699_03 * STEP * STEP * STEP * STEP;
     const C5: f64 = UNIT * -0.001_003_630_514_007_664 * STEP * STEP * STEP * STEP * STEP;
-    // Saturating. Infinities less infinities, and nothing times infinity, are NaN, which becomes 0: that is the maximum.
-    let below = ((max - x) * scale) as u32;
+    // Infinities less infinities, and nothing times infinity, are NaN, which becomes 0: that is the maximum.
+    let below = math::truncate_to_u32((max - x) * scale).min(u32::MAX >> 3);
     let fraction = (below & 0xff_ffff) as f32;
-    let power = [C4, C3, C2, C1, UNIT].into_iter().fold(C5 as f32, |sum, c| fma(sum, fraction, c as f32));
-    (power as u32).checked_shr(below >> 24).unwrap_or(0)
+    let power = [C4, C3, C2, C1, UNIT].into_iter().fold(C5 as f32, |sum, c| math::fma(sum, fraction, c as f32));
+    math::truncate_to_u32(power) >> (below >> 24)
 }
 
 /// What a block shares.
@@ -86,17 +89,6 @@ pub struct Shared {
 fn chunks() -> SharedPtr<u64> {
     let shared = shared::dynamic::<Shared>();
     shared_field!(shared.chunks).cast()
-}
-
-/// What a block knows of its row.
-#[derive(Clone, Copy)]
-struct Row<T> {
-    x: *const T,
-    d: u32,
-    max: f32,
-    scale: f32,
-    /// Tokens of a chunk.
-    chunk: u32,
 }
 
 /// A token of a row, a block each; every token is kept where k is d or more and `share`, in units of 2⁻³², 1.
@@ -146,54 +138,27 @@ pub unsafe fn sample<T: Element>(
         }
         return;
     }
-    let x = x.add((team.row() * x_stride) as usize);
-    let row = Row { x, d, max, scale, chunk: d.div_ceil(CHUNKS * CHUNK) * CHUNK };
-    // Better tokens than this are weighed, and drawn from.
-    let mut worst = 0;
-    let mut drawn = None;
-    let mut limit = 0;
-    let mut number = team.row();
-    let token = loop {
-        let (weight, better) = row.weigh(worst);
-        match drawn {
-            Some(token) if better < k && weight < limit => break token,
-            Some(_) => {}
-            None => limit = (((u128::from(weight) * u128::from(share)) >> 32) as u64).max(1),
-        }
-        let [low, high, ..] = quad(seed, offset, number);
-        let word = u64::from(low) | u64::from(high) << 32;
-        let token = row.find(((u128::from(word) * u128::from(weight)) >> 64) as u64, worst);
-        let this = row.candidate(token);
-        // Draws only rise, so that they come to an end whatever the chunks weigh.
-        if (k >= d && share >> 32 != 0) || this <= worst {
-            break token;
-        }
-        drawn = Some(token);
-        worst = this;
-        number += 1 << 32;
-        // The last chunks have been read.
-        thread::sync_threads();
-    };
+    let logits = Logits { x: x.add((team.row() * x_stride) as usize), d, max, scale };
+    let mut chunks = Chunks { logits, chunk: d.div_ceil(CHUNKS * CHUNK) * CHUNK };
+    let token = logits.draw(&mut chunks, Rule { k, share, seed, offset, row: team.row() });
     if team.leads() {
         *y = token as i32;
     }
 }
 
-impl<T: Element> Row<T> {
-    #[inline(always)]
-    fn weight(&self, x: f32) -> u32 {
-        weight(x, self.max, self.scale, math::fma)
-    }
+/// A block's row, weighed by chunks.
+struct Chunks<T> {
+    logits: Logits<T>,
+    /// Tokens of a chunk.
+    chunk: u32,
+}
 
+impl<T: Element> Weights for Chunks<T> {
     #[inline(always)]
-    unsafe fn candidate(&self, place: u32) -> u64 {
-        candidate(key((*self.x.add(place as usize)).to_f32()), place)
-    }
-
-    /// What the tokens better than `worst` weigh, chunk by chunk into shared memory, and how many they are.
-    #[inline(always)]
-    unsafe fn weigh(&self, worst: u64) -> (u64, u32) {
-        if (self.x as usize).is_multiple_of(16) {
+    unsafe fn weigh(&mut self, worst: u64) -> (u64, u32) {
+        // The last chunks have been read.
+        thread::sync_threads();
+        if (self.logits.x as usize).is_multiple_of(16) {
             match crate::lanes::<T>() {
                 4 => self.weigh_by::<4, 4>(worst),
                 _ => self.weigh_by::<8, 4>(worst),
@@ -203,15 +168,69 @@ impl<T: Element> Row<T> {
         }
     }
 
+    /// Every warp finds it.
+    #[inline(always)]
+    unsafe fn find(&mut self, left: u64, worst: u64) -> u32 {
+        const EACH: u32 = CHUNKS / warp::SIZE;
+        let chunks = chunks();
+        let lane = warp::lane_id();
+        let mut weight = 0;
+        for i in 0..EACH {
+            weight += chunks.add(slot(lane * EACH + i)).read();
+        }
+        let (group, left) = pick(weight, left);
+        let (chunk, left) = pick(chunks.add(slot(group * EACH + lane)).read(), left);
+        let start = (group * EACH + chunk) * self.chunk;
+        self.find_in(start, start + self.chunk, left, worst)
+    }
+}
+
+impl<T: Element> Chunks<T> {
+    /// The token from `start` to `end` of those better than `worst` at whose weight `left` is used up, in the order of their places.
+    #[inline(always)]
+    unsafe fn find_in(&self, start: u32, end: u32, left: u64, worst: u64) -> u32 {
+        /// Tokens a lane at once.
+        const TOKENS: u32 = 8;
+        let Logits { x, d, .. } = self.logits;
+        let (mut start, mut left) = (start, left);
+        while start < end {
+            let first = start + warp::lane_id() * TOKENS;
+            let weights: [u32; TOKENS as usize] = array::from_fn(|e| {
+                let place = first + e as u32;
+                if place < d && self.logits.candidate(place) > worst {
+                    self.logits.weight((*x.add(place as usize)).to_f32())
+                } else {
+                    0
+                }
+            });
+            let (found, rest) = pick(weights.into_iter().map(u64::from).sum(), left);
+            if found < warp::SIZE {
+                // How many of that lane's tokens are used up before.
+                let (mut sum, mut before) = (0, 0);
+                for weight in weights {
+                    sum += u64::from(weight);
+                    before += u32::from(sum <= rest);
+                }
+                return start + found * TOKENS + warp::shuffle_idx(before, found);
+            }
+            left = rest;
+            start += warp::SIZE * TOKENS;
+        }
+        d - 1
+    }
+
+    /// Chunk by chunk into shared memory.
     #[inline(always)]
     unsafe fn weigh_by<const N: usize, const P: usize>(&self, worst: u64) -> (u64, u32) {
+        let Logits { x, d, .. } = self.logits;
         let chunks = chunks();
-        let whole = self.d / N as u32 * N as u32;
+        let whole = d / N as u32 * N as u32;
         let lane = warp::lane_id();
         let mut number = 0;
-        let of = |x: f32, place: u32| if candidate(key(x), place) > worst { (self.weight(x), 1) } else { (0, 0) };
+        let of =
+            |x: f32, place: u32| if candidate(key(x), place) > worst { (self.logits.weight(x), 1) } else { (0, 0) };
         let mut chunk = warp::warp_id();
-        while chunk * self.chunk < self.d {
+        while chunk * self.chunk < d {
             let mut sum = 0u64;
             let mut start = chunk * self.chunk;
             let end = start + self.chunk;
@@ -219,7 +238,7 @@ impl<T: Element> Row<T> {
                 let at = |pack: usize| start + (pack as u32 * warp::SIZE + lane) * N as u32;
                 let none = Pack::<T, N>::splat(T::from_f32(0.0));
                 let packs: [_; P] =
-                    array::from_fn(|i| if at(i) < whole { Pack::load_nc(self.x.add(at(i) as usize)) } else { none });
+                    array::from_fn(|i| if at(i) < whole { Pack::load_nc(x.add(at(i) as usize)) } else { none });
                 for i in 0..P {
                     let elements = packs[i].to_f32();
                     for e in 0..N {
@@ -234,15 +253,14 @@ impl<T: Element> Row<T> {
             }
             // What follows the last pack.
             let rest = whole + lane;
-            if end >= self.d && rest < self.d {
-                let (weight, one) = of((*self.x.add(rest as usize)).to_f32(), rest);
+            if end >= d && rest < d {
+                let (weight, one) = of((*x.add(rest as usize)).to_f32(), rest);
                 sum += u64::from(weight);
                 number += one;
             }
-            let low = warp::redux_add_u32(sum as u32 & 0xff_ffff);
-            let high = warp::redux_add_u32((sum >> 24) as u32);
+            let sum = warp_sum(sum);
             if lane == 0 {
-                chunks.add(slot(chunk)).write((u64::from(high) << 24) + u64::from(low));
+                chunks.add(slot(chunk)).write(sum);
             }
             chunk += MAX_THREADS / warp::SIZE;
         }
@@ -258,50 +276,6 @@ impl<T: Element> Row<T> {
         }
         (weight, number)
     }
-
-    /// The token of those better than `worst` at whose weight `left`, which is less than they weigh, is used up, in the order of their places.
-    /// Every warp finds it.
-    #[inline(always)]
-    unsafe fn find(&self, left: u64, worst: u64) -> u32 {
-        const EACH: u32 = CHUNKS / warp::SIZE;
-        /// Tokens a lane at once.
-        const TOKENS: u32 = 8;
-        let chunks = chunks();
-        let lane = warp::lane_id();
-        let mut weight = 0;
-        for i in 0..EACH {
-            weight += chunks.add(slot(lane * EACH + i)).read();
-        }
-        let (group, left) = pick(weight, left);
-        let (chunk, left) = pick(chunks.add(slot(group * EACH + lane)).read(), left);
-        let mut start = (group * EACH + chunk) * self.chunk;
-        let end = start + self.chunk;
-        let mut left = left;
-        while start < end {
-            let first = start + lane * TOKENS;
-            let weights: [u64; TOKENS as usize] = array::from_fn(|e| {
-                let place = first + e as u32;
-                if place < self.d && self.candidate(place) > worst {
-                    u64::from(self.weight((*self.x.add(place as usize)).to_f32()))
-                } else {
-                    0
-                }
-            });
-            let (found, rest) = pick(weights.into_iter().sum(), left);
-            if found < warp::SIZE {
-                // How many of that lane's tokens are used up before.
-                let (mut sum, mut before) = (0, 0);
-                for weight in weights {
-                    sum += weight;
-                    before += u32::from(sum <= rest);
-                }
-                return start + found * TOKENS + warp::shuffle_idx(before, found);
-            }
-            left = rest;
-            start += warp::SIZE * TOKENS;
-        }
-        self.d - 1
-    }
 }
 
 /// Where a chunk's weight is: those that a lane adds lie apart, so that lanes read neighbours at once.
@@ -309,28 +283,6 @@ impl<T: Element> Row<T> {
 const fn slot(chunk: u32) -> u32 {
     const EACH: u32 = CHUNKS / warp::SIZE;
     chunk % EACH * warp::SIZE + chunk / EACH
-}
-
-/// The lane at whose weight `left` is used up, in the order of lanes, and what is left there; beyond the last lane if it is at none.
-#[inline(always)]
-unsafe fn pick(weight: u64, left: u64) -> (u32, u64) {
-    let lane = warp::lane_id();
-    let mut sum = weight;
-    let mut delta = 1;
-    while delta < warp::SIZE {
-        let (low, high) = (warp::shuffle_up(sum as u32, delta), warp::shuffle_up((sum >> 32) as u32, delta));
-        if lane >= delta {
-            sum += u64::from(low) | u64::from(high) << 32;
-        }
-        delta *= 2;
-    }
-    let found = warp::ballot(sum > left).trailing_zeros();
-    let from = |value: u64, lane: u32| {
-        let (low, high) = (warp::shuffle_idx(value as u32, lane), warp::shuffle_idx((value >> 32) as u32, lane));
-        u64::from(low) | u64::from(high) << 32
-    };
-    let before = if found < warp::SIZE { from(sum - weight, found) } else { from(sum, warp::SIZE - 1) };
-    (found, left - before)
 }
 
 #[cfg(test)]
@@ -345,14 +297,14 @@ mod tests {
         for i in 0..40_000 {
             let x = -(i as f32) / 2000.0;
             let exact = f64::from(x).exp() * f64::from(ONE);
-            let found = f64::from(weight(x, 0.0, scale, f32::mul_add));
+            let found = f64::from(weight(x, 0.0, scale));
             assert!((found - exact).abs() <= 1.0 + 3e-6 * exact, "{x}: {found}, not {exact}");
         }
     }
 
     #[test]
     fn the_edges_of_weights() {
-        let of = |x: f32, max: f32, scale: f32| weight(x, max, scale, f32::mul_add);
+        let of = |x: f32, max: f32, scale: f32| weight(x, max, scale);
         let infinite = f32::INFINITY;
         for scale in [f32::MIN_POSITIVE, 1.0, OCTAVE, infinite] {
             assert_eq!(of(3.0, 3.0, scale), ONE);
