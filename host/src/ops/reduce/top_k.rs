@@ -1,6 +1,7 @@
 //! The k largest elements of rows.
 
 use gpu_kernels::ops::reduce::top_k as gk;
+use gpu_kernels::rows::CLUSTER;
 
 use crate::dispatch;
 use crate::ops::elementwise::grid;
@@ -70,6 +71,8 @@ pub fn top_k_into<'a, T: Float>(
     let few = k <= gk::FEW as usize && d <= 256;
     let of_block = if few { gk::WARPS as usize } else { 1 };
     let Some(grid) = grid(&INFO, "x", if k == 0 { 0 } else { rows }, of_block)? else { return Ok(()) };
+    let is_few = stream.device().supports_hopper() && d >= CLUSTER_FROM && rows <= CLUSTERS;
+    let clusters = is_few.then(|| rows as u32 * CLUSTER);
     let [x_stride, values_stride, indices_stride] = strides.map(|stride| stride as u64);
     let (x, values, indices) = (x.ptr(stream)?, values.ptr_mut(stream)?, indices.ptr_mut(stream)?);
     // SAFETY: the tensors are live and have rows, of a block or a warp, at these strides, of d and k elements, and those that are written are
@@ -83,9 +86,23 @@ pub fn top_k_into<'a, T: Float>(
                 stream.launch::<gk::TopFew<T, 8>>(grid, args)
             };
         }
+        if let Some(grid) = clusters {
+            let part = part(d);
+            let args = (x, values, indices, d as u32, part as u32, k as u32, x_stride, values_stride, indices_stride);
+            return stream.launch_with::<gk::cluster::TopKCluster<T>>(grid, gk::threads(part), args);
+        }
         let args = (x, values, indices, d as u32, k as u32, x_stride, values_stride, indices_stride);
         stream.launch_with::<gk::TopK<T>>(grid, gk::threads(d), args)
     }
+}
+
+/// The least elements of a row that a cluster shares, and the most rows: each block of a cluster sorts as often as a block that has the row alone.
+const CLUSTER_FROM: usize = 65_536;
+const CLUSTERS: usize = 16;
+
+/// Elements of a row of `d` that each block of a cluster looks at, whole packs, and the last one at what is left.
+fn part(d: usize) -> usize {
+    d.div_ceil(CLUSTER as usize).next_multiple_of(8)
 }
 
 /// The shape of the results.
@@ -116,7 +133,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[ParamInfo::int("k", 8, "elements of a row, up to 256")],
     dtypes: DType::FLOATS,
-    kernels: &[gk::TOP_K, gk::TOP_FEW],
+    kernels: &[gk::TOP_K, gk::TOP_FEW, gk::cluster::TOP_K_CLUSTER],
     variants: &[],
 };
 
@@ -136,7 +153,13 @@ impl Operator for TopK {
             Case::production(&INFO, format!("rows={rows} d={d} k={k}"), DType::BF16, dims(rows, d)).param("k", k)
         };
         // The experts of a token, and the best of a vocabulary.
-        let mut cases = vec![of(16384, 128, 8), of(128, 128_256, 50), of(128, 262_144, 256)];
+        let mut cases = vec![
+            of(16384, 128, 8),
+            of(1, 128_256, 50),
+            of(16, 128_256, 50),
+            of(128, 128_256, 50),
+            of(128, 262_144, 256),
+        ];
         for &dtype in INFO.dtypes {
             let padded = |case: Case, pads: [usize; 3]| {
                 let args = INFO.args.iter().zip(pads);
@@ -169,6 +192,14 @@ impl Operator for TopK {
                 Case::boundary(&INFO, dtype, dims(5, 520)).fill(Values::Specials),
                 Case::boundary(&INFO, dtype, dims(1, 5000)).fill(Values::Specials).param("k", 256),
                 Case::boundary(&INFO, dtype, dims(1, 3000)).values("x", Values::Constant(f64::NAN)),
+            ]);
+        }
+        for &dtype in INFO.dtypes {
+            let few = Values::Integers { low: -3, high: 3 };
+            cases.extend([
+                Case::odd(&INFO, dtype, dims(2, 70_003)).param("k", 77),
+                Case::odd(&INFO, dtype, dims(2, 66_000)).offset(1).values("x", few).param("k", 256),
+                Case::boundary(&INFO, dtype, dims(1, CLUSTER_FROM)).fill(Values::Specials).param("k", 256),
             ]);
         }
         // The list fills several times.

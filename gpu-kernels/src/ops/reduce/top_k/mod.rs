@@ -13,7 +13,7 @@
 //! something better than the k-th of these, so that the best k elements of the row are that good. The row then goes by tiles of four packs a
 //! thread, 64 bytes in flight each. What is greater than the threshold, a comparison an element, goes to a list in shared memory: of a
 //! tile up to about 2.8·k elements at first. When the list is full it is sorted, its first k stay, and the k-th is the new threshold, so that a
-//! row in random order fills it a few times only. A barrier a tile asks whether it is full.
+//! row in random order fills it a few times only. A barrier a tile asks whether it is full. Few long rows go to clusters: [`mod@cluster`].
 //!
 //! Not by counting digits (radix selection): that reads the row once a digit, and one read is the floor.
 //!
@@ -33,6 +33,8 @@
 //!
 //! # Sources
 //! Batcher, "Sorting Networks and Their Applications" (AFIPS 1968), for the sort.
+
+pub mod cluster;
 
 use core::array;
 
@@ -56,8 +58,8 @@ pub const FEW: u32 = warp::SIZE;
 pub const WARPS: u32 = 8;
 
 /// Elements a thread whose best give the first threshold.
-const SAMPLE: u32 = 16;
-/// Places at the list's end for what follows a row's last pack.
+const SAMPLE: usize = 16;
+/// Places of the list for what follows a row's last pack.
 const REST: u32 = 8;
 
 /// Threads of the block of a row of `d` elements: a power of two, and [`MAX_K`] or more where a list does not hold the row.
@@ -93,7 +95,7 @@ pub const fn candidate(key: u32, place: u32) -> u64 {
 
 /// The element with a candidate's key, up to the sign of 0; NaN for what is no key.
 #[inline(always)]
-fn element(candidate: u64) -> f32 {
+pub fn element(candidate: u64) -> f32 {
     let key = (candidate >> 32) as u32;
     f32::from_bits(if key >> 31 == 1 { key ^ 1 << 31 } else { !key })
 }
@@ -118,12 +120,26 @@ pub unsafe fn top_k<T: Element>(
     let row = u64::from(thread::block_idx_x());
     let x = x.add((row * x_stride) as usize);
     let (values, indices) = (values.add((row * values_stride) as usize), indices.add((row * indices_stride) as usize));
+    best(x, d, k);
+    let (list, _) = list();
+    let mut j = thread::thread_idx_x();
+    while j < k {
+        let place = !(list.add(j).read() as u32);
+        *values.add(j as usize) = *x.add(place as usize);
+        *indices.add(j as usize) = place as i32;
+        j += thread::block_dim_x();
+    }
+}
+
+/// The k best of the `d` elements of `x`, to the front of the block's list, the best first.
+#[inline(always)]
+unsafe fn best<T: Element>(x: *const T, d: u32, k: u32) {
     let (list, count) = list();
     let (tid, threads) = (thread::thread_idx_x(), thread::block_dim_x());
     let of = |place: u32| candidate(key((*x.add(place as usize)).to_f32()), place);
     let lanes = if (x as usize).is_multiple_of(16) { crate::lanes::<T>() as u32 } else { 1 };
     let mut scan = Scan { x, whole: d / lanes * lanes, start: 0, next: 0, good: 0 };
-    // What is sorted: a whole row, the best of its threads' first elements, or a list.
+    // What is sorted: all elements, the best of the threads' first ones, or a list.
     let is_short = d <= CAPACITY;
     let mut size = if is_short { d.next_power_of_two() } else { threads };
     if is_short {
@@ -133,8 +149,11 @@ pub unsafe fn top_k<T: Element>(
             i += threads;
         }
     } else {
-        let best = (0..SAMPLE).map(|i| tid + i * threads).filter(|place| *place < d).map(of).fold(0, u64::max);
-        list.add(tid).write(best);
+        // No load has a condition, so that all are under way at once.
+        let place = |i: usize| tid + i as u32 * threads;
+        let first: [Pack<T, 1>; SAMPLE] = array::from_fn(|i| Pack::load_nc(x.add(place(i).min(d - 1) as usize)));
+        let candidate = |i: usize| if place(i) < d { candidate(key(first[i].to_f32()[0]), place(i)) } else { 0 };
+        list.add(tid).write((0..SAMPLE).map(candidate).fold(0, u64::max));
         if tid < REST {
             // They stay the last when the list is sorted.
             list.add(CAPACITY - REST + tid).write(0);
@@ -145,7 +164,7 @@ pub unsafe fn top_k<T: Element>(
     loop {
         sort(list, size);
         if is_last {
-            break;
+            return;
         }
         // The k-th best of the threads' is a candidate itself. There may be fewer.
         let threshold = list.add(k - 1).read().saturating_sub(u64::from(is_first));
@@ -158,23 +177,19 @@ pub unsafe fn top_k<T: Element>(
             4 => scan.run::<4, 4>(threshold),
             _ => scan.run::<8, 4>(threshold),
         };
+        size = CAPACITY;
         if is_last {
-            let mut i = count.read() + tid;
-            while i < CAPACITY {
-                let place = i.wrapping_sub(CAPACITY - REST).wrapping_add(scan.whole);
-                list.add(i).write(if i >= CAPACITY - REST && place < d { of(place) } else { 0 });
+            // What follows the last pack, and nothing up to a power of two.
+            let found = count.read();
+            size = (found + d - scan.whole).next_power_of_two();
+            let mut i = found + tid;
+            while i < size {
+                let place = scan.whole + (i - found);
+                list.add(i).write(if place < d { of(place) } else { 0 });
                 i += threads;
             }
         }
         is_first = false;
-        size = CAPACITY;
-    }
-    let mut j = tid;
-    while j < k {
-        let place = !(list.add(j).read() as u32);
-        *values.add(j as usize) = *x.add(place as usize);
-        *indices.add(j as usize) = place as i32;
-        j += threads;
     }
 }
 
