@@ -8,8 +8,8 @@
 //! integers, and as many elements of `x` where that is read by packs; 8 of columns that several vectors of f32 share.
 //!
 //! # Mapping
-//! As for [`gemv`](super::gemv): one row and one vector a block or a team of it, or up to eight vectors and two rows, of vectors of 16 bits 16 rows, by
-//! tensor cores, in which integers of 8 bits are exact; strips of columns and parts of the rows, likewise by tensor cores where several vectors of 16 bits
+//! As for [`gemv`](super::gemv): one vector and two rows a block or a team of it, four if it is of f32, which share what is read of the vector, twice
+//! as many bytes as of a row or more; or up to eight vectors and two rows, of vectors of 16 bits 16 rows, by tensor cores, in which integers of 8 bits are exact; strips of columns and parts of the rows, likewise by tensor cores where several vectors of 16 bits
 //! share them, which [`gemv_sum`](super::gemv::gemv_sum) adds and scales.
 //!
 //! # Shared memory
@@ -65,15 +65,14 @@ pub unsafe fn gemv_int8<T: Element, const B: usize, const SMALL: bool, const PAC
     y_stride: u64,
 ) {
     let rows = Rows { a, x, scales, y, m, n, batch, a_stride, x_stride, y_stride };
-    match (B, SMALL, PACKED) {
-        (1, _, false) => rows.multiply::<1, 1, 1, 4, SMALL>(convert),
-        (1, false, true) => rows.multiply::<16, 1, 1, 4, SMALL>(convert),
-        (1, true, true) => rows.multiply::<16, 1, 1, 4, SMALL>(widen),
-        _ => match T::INDEX {
-            0 => rows.multiply::<16, 8, 2, 1, SMALL>(convert),
-            1 => rows.multiply_by_fragments::<f16, 16>(|Pack(words), part| Int8::widen::<f16>(words, part, 0)),
-            _ => rows.multiply_by_fragments::<bf16, 16>(|Pack(words), part| Int8::widen::<bf16>(words, part, 0)),
-        },
+    match (B, PACKED, T::INDEX) {
+        (1, false, 0) => rows.multiply::<1, 1, 4, 4, SMALL>(convert),
+        (1, false, _) => rows.multiply::<1, 1, 2, 4, SMALL>(convert),
+        (1, true, 0) => rows.multiply::<16, 1, 4, 1, SMALL>(widen),
+        (1, true, _) => rows.multiply::<16, 1, 2, 2, SMALL>(widen),
+        (_, _, 0) => rows.multiply::<16, 8, 2, 1, SMALL>(convert),
+        (_, _, 1) => rows.multiply_by_fragments::<f16, 16>(|Pack(words), part| Int8::widen::<f16>(words, part, 0)),
+        _ => rows.multiply_by_fragments::<bf16, 16>(|Pack(words), part| Int8::widen::<bf16>(words, part, 0)),
     }
 }
 

@@ -20,9 +20,10 @@ const WARPS: u32 = BLOCK / 32;
 pub const VECTORS: usize = 8;
 
 /// Rows of elements of `bytes` bytes that a team of threads takes, of vectors of `x_bytes`: several where several vectors share them, those of a
-/// fragment or as many as fit the registers.
+/// fragment or as many as fit the registers, or where they share a vector of which more is read than of them.
 pub const fn rows_per_team(vectors: usize, bytes: usize, x_bytes: usize) -> u32 {
     match (vectors, bytes, x_bytes) {
+        (1, 1, _) => x_bytes as u32,
         (1, ..) => 1,
         (_, _, 2) => fragments::ROWS,
         (_, 1, _) => 2,

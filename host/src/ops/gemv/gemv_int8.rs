@@ -155,6 +155,7 @@ impl Operator for GemvInt8 {
         let columns = |case: Case| case.arrange("a", COLUMNS);
         let mut cases = vec![
             Case::production(&INFO, "16384x16384 x float16", DType::F16, dims(1, 16384, 16384)),
+            Case::production(&INFO, "16384x16384 x float32", DType::F32, dims(1, 16384, 16384)),
             Case::production(&INFO, "14336x4096 x float16", DType::F16, dims(1, 14336, 4096)),
             Case::production(&INFO, "16384x16384 8 vectors x float16", DType::F16, dims(8, 16384, 16384)),
             columns(Case::production(&INFO, "16384x16384 column-major x float16", DType::F16, dims(1, 16384, 16384))),
