@@ -87,7 +87,9 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
             }
         }
         if plan.members() > 1 {
-            memory.read().init(plan.members() * plan.warps());
+            if !plan.is_apart() {
+                memory.read().init(plan.members() * plan.warps());
+            }
             memory.complete().init(1);
             fence::mbarrier_init();
         }
@@ -126,11 +128,13 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
     if thread::thread_idx_x() == 0 {
         memory.complete().arrive_expect_tx(plan.members() * plan.part() * eights * 4 * 32 * 4);
     }
-    if lane < plan.share {
-        cluster::map(memory.read(), lane).arrive();
+    if !plan.is_apart() {
+        // Sums take the place of the stages.
+        if lane < plan.share {
+            cluster::map(memory.read(), lane).arrive();
+        }
+        memory.read().wait_parity_cluster(0);
     }
-    // Sums take the place of the stages.
-    memory.read().wait_parity_cluster(0);
     let (block, warp) = (warp / plan.part(), warp % plan.part());
     let to = memory.sums(member, warp).add(lane);
     let (to, complete) = (cluster::map(to, block), cluster::map(memory.complete(), block));
@@ -214,82 +218,88 @@ unsafe fn consume<W: Weight, T: Half, const NR: usize, const ZEROS: bool>(
     let plan = memory.plan;
     let grouped = is_grouped(W::BITS);
     let lane = thread::thread_idx_x() % 32;
+    let row = warp * WARP_ROWS + lane / 4;
+    let selector = W::selector(lane % 4);
+    let swizzle = if plan.row_bytes() == 128 { row % 8 } else { row / 2 % 4 } * 16;
+    let row_at = row * plan.row_bytes() + swizzle;
+    // Of each row a lane reads the scales of one of four groups, a four ahead, and gives them to the others.
+    let each = plan.depth() / DEPTH;
+    let groups = of.k.div_ceil(DEPTH);
+    let rows = [0, 8].map(|below| u64::from((of.row0 + row + below).min(of.n - 1)) * u64::from(groups));
+    let read = |step: u32| {
+        let group = (step * each + lane % 4).min(groups - 1);
+        rows.map(|row| {
+            let at = (row + u64::from(group)) as usize;
+            let scale = if grouped { *of.scales.add(at) } else { 1.0 };
+            (scale, u32::from(if ZEROS { *of.zeros.add(at) } else { ZERO }))
+        })
+    };
+    // Before the stages, behind whose bytes they would wait.
+    let mut four = read(steps.first);
     if warp == 0 && lane == 0 {
         for stage in 0..plan.stages().min(steps.end - steps.first) {
             loads.start(memory, steps.first + stage, stage);
         }
     }
-    let row = warp * WARP_ROWS + lane / 4;
-    let selector = W::selector(lane % 4);
-    let swizzle = if plan.row_bytes() == 128 { row % 8 } else { row / 2 % 4 } * 16;
-    let row_at = row * plan.row_bytes() + swizzle;
-    // Of each row a lane reads the scales of one of four groups, two fours ahead, and gives them to the others.
-    let each = plan.depth() / DEPTH;
-    let groups = of.k.div_ceil(DEPTH);
-    let rows = [0, 8].map(|below| u64::from((of.row0 + row + below).min(of.n - 1)) * u64::from(groups));
-    let read = |first: u32| {
-        if !grouped {
-            return ([1.0; 2], [W::offset::<T>(ZERO); 2]);
-        }
-        let group = (steps.first * each + first + lane % 4).min(groups - 1);
-        let at = rows.map(|row| (row + u64::from(group)) as usize);
-        let zero = |at: usize| if ZEROS { *of.zeros.add(at) } else { ZERO };
-        (at.map(|at| *of.scales.add(at)), at.map(|at| W::offset::<T>(zero(at))))
-    };
-    let (mut now, mut next) = (read(0), read(4));
-    let mut index = 0;
     let (mut stage, mut parity) = (0, 0);
-    for step in steps.first..steps.end {
-        if grouped && index % 4 == 0 && index > 0 {
-            (now, next) = (next, read(index + 4));
-        }
-        // The stage before this one is loaded again once all warps are done with it.
-        let again = step + plan.stages() - 1;
-        if warp == 0 && step > steps.first && again < steps.end {
-            let (stage, parity) = if stage == 0 { (plan.stages() - 1, parity ^ 1) } else { (stage - 1, parity) };
-            memory.empty(stage).wait_parity(parity);
+    let mut step = steps.first;
+    while step < steps.end {
+        // What is carried from turn to turn of a loop is waited for at the turn's end, so that a turn is a four.
+        let end = (step + 4 / each).min(steps.end);
+        let next = if end < steps.end { read(end) } else { four };
+        let (scales, zeros) = (four.map(|(scale, _)| scale), four.map(|(_, zero)| W::offset::<T>(zero as u8)));
+        let mut index = 0;
+        while step < end {
+            // The stage before this one is loaded again once all warps are done with it.
+            let again = step + plan.stages() - 1;
+            if warp == 0 && step > steps.first && again < steps.end {
+                let (stage, parity) = if stage == 0 { (plan.stages() - 1, parity ^ 1) } else { (stage - 1, parity) };
+                memory.empty(stage).wait_parity(parity);
+                if lane == 0 {
+                    loads.start(memory, again, stage);
+                }
+            }
+            memory.full(stage).wait_parity(parity);
+            for part in 0..each {
+                let source = (lane & !3) + index + part;
+                let offsets = if ZEROS { zeros.map(|zero| warp::shuffle_idx(zero, source)) } else { zeros };
+                let at = memory.weight(stage).byte_add(row_at);
+                let mut a = [0; 32];
+                for unit in 0..4 {
+                    let from = SharedPtr::from_addr(at.addr() ^ W::chunk(part * 4 + unit as u32));
+                    let (upper, lower) =
+                        (W::words(from, lane % 4), W::words(from.byte_add(8 * plan.row_bytes()), lane % 4));
+                    for i in 0..4 {
+                        // Two products of 16 of k, each of which wants both rows and then both eights.
+                        a[unit * 8 + i * 2] = W::pair::<T>(upper[i], selector, offsets[0]);
+                        a[unit * 8 + i * 2 + 1] = W::pair::<T>(lower[i], selector, offsets[1]);
+                    }
+                }
+                let panels = [0, 1].map(|half| Descriptor::k_major_128b(memory.vectors(stage, part * 2 + half)));
+                if grouped {
+                    let mut products = [0.0; NR];
+                    multiply::<T, NR>(&mut products, &mut a, panels, false);
+                    let scales = scales.map(|scale| warp::shuffle_idx(scale, source));
+                    for i in 0..NR {
+                        sums[i] += scales[i / 2 % 2] * products[i];
+                    }
+                } else {
+                    multiply::<T, NR>(sums, &mut a, panels, true);
+                }
+            }
+            // All lanes have read their words.
+            warp::sync(u32::MAX);
             if lane == 0 {
-                loads.start(memory, again, stage);
+                memory.empty(stage).arrive();
+            }
+            index += each;
+            step += 1;
+            stage += 1;
+            if stage == plan.stages() {
+                (stage, parity) = (0, parity ^ 1);
             }
         }
-        memory.full(stage).wait_parity(parity);
-        for part in 0..each {
-            let source = (lane & !3) + (index + part) % 4;
-            let offsets = if ZEROS { now.1.map(|offset| warp::shuffle_idx(offset, source)) } else { now.1 };
-            let at = memory.weight(stage).byte_add(row_at);
-            let mut a = [0; 32];
-            for unit in 0..4 {
-                let from = SharedPtr::from_addr(at.addr() ^ W::chunk(part * 4 + unit as u32));
-                let (upper, lower) =
-                    (W::words(from, lane % 4), W::words(from.byte_add(8 * plan.row_bytes()), lane % 4));
-                for i in 0..4 {
-                    // Two products of 16 of k, each of which wants both rows and then both eights.
-                    a[unit * 8 + i * 2] = W::pair::<T>(upper[i], selector, offsets[0]);
-                    a[unit * 8 + i * 2 + 1] = W::pair::<T>(lower[i], selector, offsets[1]);
-                }
-            }
-            let panels = [0, 1].map(|half| Descriptor::k_major_128b(memory.vectors(stage, part * 2 + half)));
-            if grouped {
-                let mut products = [0.0; NR];
-                multiply::<T, NR>(&mut products, &mut a, panels, false);
-                let scales = now.0.map(|scale| warp::shuffle_idx(scale, source));
-                for i in 0..NR {
-                    sums[i] += scales[i / 2 % 2] * products[i];
-                }
-            } else {
-                multiply::<T, NR>(sums, &mut a, panels, true);
-            }
-        }
-        // All lanes have read their words.
-        warp::sync(u32::MAX);
-        if lane == 0 {
-            memory.empty(stage).arrive();
-        }
-        index += each;
-        stage += 1;
-        if stage == plan.stages() {
-            (stage, parity) = (0, parity ^ 1);
-        }
+        four = next;
     }
 }
 

@@ -96,11 +96,31 @@ impl Plan {
         self.rows() / WARP_ROWS / self.share
     }
 
+    /// Of all teams.
+    const fn ring_bytes(self) -> u32 {
+        self.teams * self.stages() * self.stage_bytes()
+    }
+
+    /// Of what all members have for a block.
+    const fn sums_bytes(self) -> u32 {
+        self.members() * self.part() * (self.r / 2) * 32 * 4
+    }
+
+    /// Whether there is room for sums beside the stages. Else they take the place of those, when all of the cluster have read them.
+    pub(super) const fn is_apart(self) -> bool {
+        self.blocks * (self.ring_bytes() + self.sums_bytes()) <= 224 * 1024
+    }
+
+    /// Before the barriers.
+    const fn data_bytes(self) -> u32 {
+        assert!(self.is_apart() || self.sums_bytes() <= self.ring_bytes());
+        if self.is_apart() { self.ring_bytes() + self.sums_bytes() } else { self.ring_bytes() }
+    }
+
     /// Of shared memory.
     pub const fn bytes(self) -> usize {
-        let stages = self.teams * self.stages();
-        assert!(self.members() * self.part() * (self.r / 2) * 32 * 4 <= stages * self.stage_bytes());
-        (stages * self.stage_bytes()) as usize + (2 * stages as usize + 2) * size_of::<Barrier>()
+        let stages = (self.teams * self.stages()) as usize;
+        self.data_bytes() as usize + (2 * stages + 2) * size_of::<Barrier>()
     }
 }
 
@@ -126,8 +146,7 @@ impl Memory {
 
     #[inline(always)]
     fn barrier(self, index: u32) -> SharedPtr<Barrier> {
-        let Plan { teams, .. } = self.plan;
-        self.at.byte_add(teams * self.plan.stages() * self.plan.stage_bytes()).cast::<Barrier>().add(index)
+        self.at.byte_add(self.plan.data_bytes()).cast::<Barrier>().add(index)
     }
 
     #[inline(always)]
@@ -152,9 +171,10 @@ impl Memory {
         self.read().add(1)
     }
 
-    /// The sums that a warp of `member` has for this block, and those of the next warps, where the stages were.
+    /// The sums that a warp of `member` has for this block, and those of the next warps.
     #[inline(always)]
     pub(super) fn sums(self, member: u32, warp: u32) -> SharedPtr<f32> {
-        self.at.cast::<f32>().add((member * self.plan.part() + warp) * (self.plan.r / 2) * 32)
+        let sums = if self.plan.is_apart() { self.at.byte_add(self.plan.ring_bytes()) } else { self.at };
+        sums.cast::<f32>().add((member * self.plan.part() + warp) * (self.plan.r / 2) * 32)
     }
 }
