@@ -133,6 +133,15 @@ impl Problem {
         head / nonzero(self.group)
     }
 
+    /// Heads and tokens of a side, where sequences are not packed.
+    #[inline(always)]
+    fn shape(&self, side: Side) -> (NonZeroU32, u32) {
+        match side {
+            Side::Queries => (nonzero(self.heads), self.q_len),
+            Side::Keys => (nonzero(self.heads / nonzero(self.group)), self.k_len),
+        }
+    }
+
     /// Sequence `batch`, where they are not packed.
     #[inline(always)]
     unsafe fn sequence(&self, bounds: Bounds, batch: u32) -> Sequence {
@@ -141,22 +150,22 @@ impl Problem {
         Sequence { batch, q0: 0, q_len: self.q_len, k0: 0, k_len, padded: true, before: 0 }
     }
 
-    /// The tile of `rows` keys of this block, where blocks that are neighbours share `at_once` heads of K, above 0, so that L2 holds what they read:
-    /// heads are innermost among these, then tiles from the first on, which with a causal mask the most queries see. Packed sequences are as
-    /// in [`tile`](Self::tile); `None` if there is none.
+    /// [`tile`](Self::tile), where blocks that are neighbours share `at_once` heads, above 0, so that L2 holds what they read: heads are innermost
+    /// among these, then tiles in that function's order. Packed sequences are as there.
     #[inline(always)]
-    pub(super) unsafe fn keys_of_few_heads(&self, bounds: Bounds, rows: u32, at_once: u32) -> Option<Tile> {
+    pub(super) unsafe fn tile_of_few_heads(&self, bounds: Bounds, side: Side, rows: u32, at_once: u32) -> Option<Tile> {
         if !bounds.cu_q.is_null() {
-            return self.tile(bounds, Side::Keys, rows);
+            return self.tile(bounds, side, rows);
         }
         let index = thread::block_idx_x();
-        let heads = nonzero(self.heads / nonzero(self.group));
+        let (heads, len) = self.shape(side);
         let pairs = heads.get() * self.batch;
-        let tiles = self.k_len.div_ceil(rows);
+        let (at_once, tiles) = (at_once.min(pairs), len.div_ceil(rows));
         let turn = index / nonzero(at_once * tiles);
         let within = index - turn * at_once * tiles;
         let at_once_here = nonzero(at_once.min(pairs - turn * at_once));
         let (pair, tile) = (turn * at_once + within % at_once_here, within / at_once_here);
+        let tile = if side == Side::Queries { tiles - 1 - tile } else { tile };
         Some(Tile { sequence: self.sequence(bounds, pair / heads), head: pair % heads, first: tile * rows })
     }
 
@@ -165,10 +174,9 @@ impl Problem {
     /// causal mask the longest queries start first.
     #[inline(always)]
     pub(super) unsafe fn tile(&self, bounds: Bounds, side: Side, rows: u32) -> Option<Tile> {
-        let heads = nonzero(if side == Side::Queries { self.heads } else { self.heads / nonzero(self.group) });
+        let (heads, len) = self.shape(side);
         let index = thread::block_idx_x();
         if bounds.cu_q.is_null() {
-            let len = if side == Side::Queries { self.q_len } else { self.k_len };
             let pairs = heads.saturating_mul(nonzero(self.batch));
             let (pair, tile) = (index % pairs, index / pairs);
             let tiles = len.div_ceil(rows);

@@ -22,6 +22,8 @@ pub const fn block_m(d: u32) -> u32 {
 
 /// Keys of a tile.
 pub const BLOCK_N: u32 = 64;
+/// Elements of K that blocks read at a time, as many as of V: with those 16 MiB, of which L2 has twice as much or more.
+const L2_ELEMENTS: u32 = 4 << 20;
 /// Products of 8 keys in a tile.
 const NT: usize = (BLOCK_N / 8) as usize;
 
@@ -109,11 +111,8 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
     problem: Problem,
 ) {
     let block_m = MT as u32 * 64;
-    let Some(tile) =
-        (if MT == 2 { problem.tile(bounds, Side::Queries, 128) } else { problem.tile(bounds, Side::Queries, 64) })
-    else {
-        return;
-    };
+    let at_once = (L2_ELEMENTS / problem.d.max(1) / problem.k_len.max(1)).max(1);
+    let Some(tile) = problem.tile_of_few_heads(bounds, Side::Queries, block_m, at_once) else { return };
     let sequence = tile.sequence;
     let kv_head = problem.kv_head(tile.head);
     let rows = |data: *const T, strides: [u64; 3], head: u32, token: u32, len: u32| Rows {

@@ -39,7 +39,7 @@ use cuda_std::shared::{self, SharedPtr};
 use cuda_std::{cp_async, kernel, thread, warp};
 
 use crate::ops::attention::fragments::{self, Rows};
-use crate::ops::attention::{Bounds, Gradients, Problem, Sequence, Span, Tile};
+use crate::ops::attention::{Bounds, Gradients, Problem, Sequence, Side, Span, Tile};
 
 /// Keys of a block.
 pub const KEYS: u32 = 128;
@@ -158,7 +158,7 @@ pub unsafe fn attention_backward_fused<T: Half, const D: u32, const BIASED: bool
     gradients: Gradients,
 ) {
     let bounds = Bounds { cu_q, cu_k, key_lengths };
-    let Some(tile) = problem.keys_of_few_heads(bounds, KEYS, at_once) else { return };
+    let Some(tile) = problem.tile_of_few_heads(bounds, Side::Keys, KEYS, at_once) else { return };
     match D {
         64 => Block::<T, 8>::new(&problem, &gradients, tile, [q, k, v, d_o], [exponents, deltas], slopes, sums, pieces)
             .run::<4, 2, BIASED>([dk, dv]),

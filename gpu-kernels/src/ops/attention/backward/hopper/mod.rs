@@ -41,7 +41,7 @@ use cuda_std::shared::{self, SharedPtr};
 use cuda_std::{kernel, regs, thread, tma, warp};
 
 use self::consume::Consumer;
-use crate::ops::attention::{Bounds, Gradients, Problem, Tile};
+use crate::ops::attention::{Bounds, Gradients, Problem, Side, Tile};
 
 /// Keys of a block.
 pub const KEYS: u32 = 128;
@@ -165,7 +165,7 @@ impl Walk {
     #[inline(always)]
     unsafe fn of<const D: u32>(problem: &Problem, at_once: u32) -> Option<Self> {
         let bounds = Bounds { cu_q: core::ptr::null(), cu_k: core::ptr::null(), key_lengths: core::ptr::null() };
-        let tile = problem.keys_of_few_heads(bounds, KEYS, at_once)?;
+        let tile = problem.tile_of_few_heads(bounds, Side::Keys, KEYS, at_once)?;
         let span = problem.span(&tile.sequence);
         let (first, end) = span.query_tiles(tile.first as i32, KEYS as i32, queries(D) as i32);
         Some(Self { tile, group: problem.group, first, end })
