@@ -190,9 +190,12 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
                 mask(&mut scores[i], span, query, first_key);
             }
             let factors = online[i].update(&mut scores[i], scale);
-            for j in 0..DT {
-                for e in 0..4 {
-                    acc[i][j][e] *= factors[e / 2];
+            // A maximum seldom changes after the first tiles.
+            if warp::any(factors != [1.0; 2]) {
+                for j in 0..DT {
+                    for e in 0..4 {
+                        acc[i][j][e] *= factors[e / 2];
+                    }
                 }
             }
         }
