@@ -6,7 +6,7 @@
 //! further to the front. y is a kept token, token i with probability wᵢ / Σ w over the kept.
 //!
 //! # Layout
-//! `x` is rows of d adjacent logits, `x_stride` elements apart; `y` is an i32 a row. Draw j of row r takes words 0 and 1 of [`quad`]
+//! `x` is rows of d adjacent logits, `x_stride` elements apart; `y` is an i32 a row. Draw j of row r takes words 0 and 1 of [`quad`](super::quad)
 //! r + 2³² · j.
 //!
 //! # Mapping
