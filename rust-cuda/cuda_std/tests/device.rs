@@ -167,6 +167,12 @@ const FUNCTIONS: [(&str, Exact, f64, f32, f32); 28] = [
     ("round_to_i32", |x| f64::from(x.round_ties_even() as i32 as f32), 0.0, f32::MIN, f32::MAX),
 ];
 
+/// What follows them: saturating, with 0 for NaN, as Rust's conversions are.
+const EXACT: [(&str, fn(f32) -> f32); 2] = [
+    ("saturate_to_i8 of round_to_i32", |x| f32::from(x.round_ties_even() as i8)),
+    ("truncate_to_u32", |x| x as u32 as f32),
+];
+
 #[test]
 fn math_is_as_accurate_as_documented() {
     let Some(gpu) = Gpu::open() else { return };
@@ -175,7 +181,7 @@ fn math_is_as_accurate_as_documented() {
     x.extend([0.0, -0.0, 0.5, 1.5, 2.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
     let n = x.len() as u32;
     let input = upload(&x);
-    let output = upload(&vec![f32::NAN; (FUNCTIONS.len() + 1) * x.len()]);
+    let output = upload(&vec![f32::NAN; (FUNCTIONS.len() + EXACT.len()) * x.len()]);
     gpu.launch("math_functions", n.div_ceil(256), (ptr(&input), ptr(&output), n));
     let y = download(&output);
 
@@ -193,9 +199,10 @@ fn math_is_as_accurate_as_documented() {
             failures.push(format!("{name}({:e}) is {:.3} ulp off, {bound} are documented", worst.1, worst.0));
         }
     }
-    for (x, y) in x.iter().zip(&y[FUNCTIONS.len() * x.len()..]) {
-        let exact = if x.is_nan() { 0.0 } else { f32::from(x.round_ties_even() as i8) };
-        assert_eq!(*y, exact, "saturate_to_i8(round_to_i32({x:e}))");
+    for ((name, exact), y) in EXACT.into_iter().zip(y[FUNCTIONS.len() * x.len()..].chunks(x.len())) {
+        for (x, y) in x.iter().zip(y) {
+            assert_eq!(*y, exact(*x), "{name} of {x:e}");
+        }
     }
     assert!(failures.is_empty(), "{failures:#?}");
 }

@@ -165,6 +165,8 @@ impl<T: Element> Stretches<T> {
         let stretches = Self { element: PhantomData, packs, part, stretch: part.div_ceil(WARPS) };
         let shared = shared::dynamic::<Shared<0>>();
         let loaded = shared_field!(shared.common.loaded);
+        // The barrier is there.
+        thread::sync_threads();
         if thread::thread_idx_x() == 0 {
             let start = part * cluster::rank();
             let bytes = part.min(packs.saturating_sub(start)) * PACK;
@@ -174,7 +176,6 @@ impl<T: Element> Stretches<T> {
                 tma::load_bytes(shared_field!(shared.part), from, bytes, loaded);
             }
         }
-        thread::sync_threads();
         loaded.wait_parity(0);
         stretches
     }

@@ -44,6 +44,8 @@ pub unsafe fn math_functions(x: *const f32, y: *mut f32, n: u32) {
         *at = math::round_to_i32(*x.add(i)) as f32;
         at = at.add(n as usize);
         *at = f32::from(math::saturate_to_i8([math::round_to_i32(*x.add(i))])[0]);
+        at = at.add(n as usize);
+        *at = math::truncate_to_u32(*x.add(i)) as f32;
     }
 }
 
