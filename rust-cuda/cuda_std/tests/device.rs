@@ -167,8 +167,10 @@ const FUNCTIONS: [(&str, Exact, f64, f32, f32); 28] = [
     ("round_to_i32", |x| f64::from(x.round_ties_even() as i32 as f32), 0.0, f32::MIN, f32::MAX),
 ];
 
+type Conversion = fn(f32) -> f32;
+
 /// What follows them: saturating, with 0 for NaN, as Rust's conversions are.
-const EXACT: [(&str, fn(f32) -> f32); 2] = [
+const EXACT: [(&str, Conversion); 2] = [
     ("saturate_to_i8 of round_to_i32", |x| f32::from(x.round_ties_even() as i8)),
     ("truncate_to_u32", |x| x as u32 as f32),
 ];
