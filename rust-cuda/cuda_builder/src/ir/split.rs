@@ -201,6 +201,10 @@ fn without_linkage(header: &str) -> &str {
 /// effects, or of a function that is not known. Neither is to be copied or moved (`convergent`), nor to become one with
 /// its like on the other side of a branch (`nomerge`), which would change the lanes that are there.
 fn convergent_call(line: &str) -> Option<String> {
+    // Most lines have none, and preparing a search takes longer than to look.
+    if !line.as_bytes().windows(5).any(|word| word == b"call ") {
+        return None;
+    }
     let at = assembly_arguments(line).or_else(|| indirect_arguments(line))?;
     let (head, tail) = line.split_at(at + list_length(&line[at..])?);
     Some(format!("{head} convergent nomerge{tail}"))
