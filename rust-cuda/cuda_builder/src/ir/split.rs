@@ -202,7 +202,7 @@ fn without_linkage(header: &str) -> &str {
 /// its like on the other side of a branch (`nomerge`), which would change the lanes that are there.
 fn convergent_call(line: &str) -> Option<String> {
     // Most lines have none, and preparing a search takes longer than to look.
-    if !line.as_bytes().windows(5).any(|word| word == b"call ") {
+    if !line.as_bytes().windows(4).any(|word| word == b"call") {
         return None;
     }
     let at = assembly_arguments(line).or_else(|| indirect_arguments(line))?;

@@ -14,6 +14,7 @@
 
 use core::marker::PhantomData;
 use core::mem;
+use core::ops::Range;
 
 use cuda_std::float::Element;
 use cuda_std::mbarrier::Barrier;
@@ -149,13 +150,6 @@ struct Stretches<T> {
     stretch: u32,
 }
 
-/// From a pack of the row to another.
-#[derive(Clone, Copy)]
-struct Range {
-    start: u32,
-    end: u32,
-}
-
 impl<T: Element> Stretches<T> {
     /// Brings this block's part of the row `x` of `d` elements.
     #[inline(always)]
@@ -180,14 +174,14 @@ impl<T: Element> Stretches<T> {
         stretches
     }
 
-    /// Stretch `number` of the row.
+    /// The packs of stretch `number` of the row.
     #[inline(always)]
-    fn range(&self, number: u32) -> Range {
+    fn range(&self, number: u32) -> Range<u32> {
         let (block, warp) = (number / WARPS, number % WARPS);
         let part = block * self.part;
         let end = self.packs.min(part + self.part);
         let start = part + warp * self.stretch;
-        Range { start: start.min(end), end: (start + self.stretch).min(end) }
+        start.min(end)..(start + self.stretch).min(end)
     }
 
     /// The number of this warp's stretch.
