@@ -14,7 +14,7 @@
 //! None.
 //!
 //! # Numerics
-//! The difference is exact; one f32 product, and one rounding to the storage type.
+//! The difference is exact, of what is no zero point of 8 bits rounded to f32; one f32 product, and one rounding to the storage type.
 //!
 //! # Cost
 //! One read of an integer and one write an element: bound by memory bandwidth.
@@ -56,9 +56,10 @@ pub unsafe fn dequantize_int8<T: Element>(
     row_shift: u32,
     column_shift: u32,
 ) {
-    let zero = if zero.is_null() { 0 } else { *zero };
-    // Differences of what is no zero point of 8 bits wrap.
-    let value = |q: i8| i32::from(q).wrapping_sub(zero) as f32;
+    // Differences of what is no zero point of 8 bits do not wrap: among numbers of that size 128 is less than a rounding to f32.
+    const GREATEST: i32 = i32::MAX - 127;
+    let zero = if zero.is_null() { 0 } else { (*zero).clamp(-GREATEST, GREATEST) };
+    let value = |q: i8| (i32::from(q) - zero) as f32;
     let (q, y, shifts) = ((q, q_stride), (y, y_stride), [row_shift, column_shift]);
     blocks::dequantize(q, scales, y, rows, d, shifts, |values| values.map(value));
 }

@@ -33,6 +33,13 @@ pub(crate) fn round<const N: usize>(x: [f32; N], zero: i32) -> Pack<i8, N> {
     Pack(math::saturate_to_i8(x.map(|x| math::round_to_i32(x).saturating_add(zero))))
 }
 
+/// The scale of a range that reaches `steps` steps, and its inverse: at least the least normal number, so that neither loses bits.
+#[inline(always)]
+pub(crate) fn scale_of(range: f32, steps: f32) -> (f32, f32) {
+    let range = math::max_nan(range, steps * f32::MIN_POSITIVE);
+    (range / steps, steps / range)
+}
+
 /// 1 / scale of a range that reaches `steps` steps; 0 of an empty one, which makes every integer the zero.
 #[inline(always)]
 pub(crate) fn inverse(range: f32, steps: f32) -> f32 {

@@ -31,7 +31,7 @@ impl<T: Element, const N: usize, const HELD: usize, const PACKED: bool> NormRow<
         load_kept(self.weight, at, self.row.d, (self.weight as usize).is_multiple_of(16)).to_f32()
     }
 
-    /// 1 / √(mean of squares + eps) and the greatest magnitude of the normalised row, by the one reduction that there is.
+    /// 1 / √(mean of squares + eps) and the greatest magnitude of x · weight, by the one reduction that there is.
     #[inline(always)]
     pub(crate) unsafe fn inverse_rms_and_max(&self, eps: f32) -> [f32; 2] {
         let (mut squares, mut max) = (0.0, 0.0);
@@ -44,9 +44,7 @@ impl<T: Element, const N: usize, const HELD: usize, const PACKED: bool> NormRow<
         });
         let [squares, max] =
             BlockThreads::reduce([squares, max], [0.0; 2], 0, |a, b| [a[0] + b[0], math::max_nan(a[1], b[1])]);
-        let inverse_rms = self.scale(squares, eps);
-        // Of a row of zeros 1 / rms may be infinite, of none it is NaN.
-        [inverse_rms, if max == 0.0 { 0.0 } else { max * inverse_rms }]
+        [self.scale(squares, eps), max]
     }
 
     /// The first of the two alone, of the row alone.

@@ -33,7 +33,7 @@ use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
 use cuda_std::{atomic, kernel, math, thread, warp};
 
-use super::{blocks, inverse, round};
+use super::{blocks, round, scale_of};
 use crate::lanes;
 
 /// Threads of a block.
@@ -154,17 +154,16 @@ unsafe fn quantize<T: Element, const N: usize>(
     let whole = packed && first + ROWS as u64 <= rows && start + per_block(size_of::<T>()) as u64 <= d;
     let of = |i: usize| (x.wrapping_add((row(i) * x_stride) as usize), end(i));
     let loaded: [Pack<T, N>; PACKS] = blocks::load_column(of, column, packed, whole);
-    let max: [f32; N] = array::from_fn(|e| {
+    let of_columns: [(f32, f32); N] = array::from_fn(|e| {
         let column = column + e as u64;
-        if column < d { *maxima.add(column as usize) } else { 0.0 }
+        scale_of(if column < d { *maxima.add(column as usize) } else { 0.0 }, 127.0)
     });
     if first == 0 && warp::warp_id() == 0 {
-        blocks::store(Pack(max.map(|max| max / 127.0)), scales, column, d, false);
+        blocks::store(Pack(of_columns.map(|(scale, _)| scale)), scales, column, d, false);
     }
-    let inverse = max.map(|max| inverse(max, 127.0));
     for i in 0..PACKS {
         let values = loaded[i].to_f32();
-        let integers: Pack<i8, N> = round(array::from_fn(|e| values[e] * inverse[e]), 0);
+        let integers: Pack<i8, N> = round(array::from_fn(|e| values[e] * of_columns[e].1), 0);
         blocks::store(integers, q.wrapping_add((row(i) * q_stride) as usize), column, end(i), packed);
     }
 }

@@ -16,8 +16,8 @@
 //!
 //! # Numerics
 //! The range by atomics, which give the same in any order. q in f32: x · (steps / range), rounded to nearest, ties to even. NaN is outside
-//! every range and becomes the zero. A tensor of zeros, and an empty one, have scale 0. With an infinity the scale is infinite and every
-//! q the zero.
+//! every range and becomes the zero. A scale is at least the least normal number, so that neither it nor its inverse loses bits; it is that of
+//! zeros, and of nothing. With an infinity, or a range beyond f32's greatest number, the scale is infinite and every q the zero.
 //!
 //! # Cost
 //! Two reads of x and one write of an integer an element: bound by memory bandwidth. A tensor that fits L2 is read from memory once.
@@ -34,7 +34,7 @@ use cuda_std::float::Element;
 use cuda_std::vector::Pack;
 use cuda_std::{atomic, kernel, math, thread, warp};
 
-use super::{inverse, round};
+use super::{round, scale_of};
 use crate::lanes;
 use crate::map;
 
@@ -113,11 +113,11 @@ pub unsafe fn quantize_int8<T: Element>(
 ) {
     let (low, high) = (*range, *range.add(1));
     let (range, steps) = if asymmetric != 0 { (high - low, 255.0) } else { (high.max(-low), 127.0) };
-    let inverse = inverse(range, steps);
-    let zero_point = if asymmetric != 0 && range != 0.0 { -128 - math::round_to_i32(low * inverse) } else { 0 };
+    let (scale_of_range, inverse) = scale_of(range, steps);
+    let zero_point = if asymmetric != 0 { -128 - math::round_to_i32(low * inverse) } else { 0 };
     let first = [thread::block_idx_x(), thread::block_idx_y(), thread::block_idx_z(), thread::thread_idx_x()];
     if first == [0; 4] {
-        *scale = range / steps;
+        *scale = scale_of_range;
         *zero = zero_point;
     }
     let (x, q) = ([(x, x_stride)], [(q, q_stride)]);

@@ -15,8 +15,8 @@
 //! The greatest value of each warp, 128 B.
 //!
 //! # Numerics
-//! q in f32: x · (127 / max), rounded to nearest, ties to even. A row of zeros has scale 0. With NaN or an infinity in a row that is its scale,
-//! and every q is 0.
+//! q in f32: x · (127 / max), rounded to nearest, ties to even. A scale is at least the least normal number, so that neither it nor its inverse
+//! loses bits; it is that of a row of zeros. With NaN or an infinity in a row that is its scale, and every q is 0.
 //!
 //! # Cost
 //! One read of x and one write of an integer an element: bound by memory bandwidth.
@@ -31,7 +31,7 @@ use cuda_std::float::Element;
 use cuda_std::{kernel, math, thread};
 
 use super::row::{self, Partials, Row};
-use super::{inverse, round};
+use super::{round, scale_of};
 use crate::lanes;
 use crate::rows::{BlockThreads, Threads};
 
@@ -79,10 +79,10 @@ unsafe fn quantize<T: Element, const N: usize, const PACKED: bool>(x: *const T, 
     let mut max = 0.0;
     row.each(|_, values| max = values.into_iter().fold(max, math::max_magnitude));
     let [max] = BlockThreads::reduce([max], [0.0], 0, |[a], [b]| [math::max_nan(a, b)]);
-    if thread::thread_idx_x() == 0 {
-        *scale = max / 127.0;
-    }
     // NaN would be rounded to 0, and infinities times 0 are NaN.
-    let inverse = inverse(max, 127.0);
+    let (of_row, inverse) = scale_of(max, 127.0);
+    if thread::thread_idx_x() == 0 {
+        *scale = of_row;
+    }
     row.each(|place, values| row.store(round(values.map(|x| x * inverse), 0), q, place));
 }

@@ -16,7 +16,8 @@
 //!
 //! # Numerics
 //! Squares as of rms_norm: summed in f32 in a fixed order, r by rsqrt.approx. y stays in f32: one rounding, to q. Scales as of quantize_rows_int8.
-//! x · weight comes before r: where it overflows f32 the scale is infinite, and q is 0.
+//! x · weight comes before r, with a scale of its own, which is at least the least normal number as well: y's is not below r times that. Where
+//! x · weight overflows f32 the scale is infinite, and q is 0.
 //!
 //! # Cost
 //! One read of x, one write of a byte an element and of 4 bytes a row: bound by memory bandwidth. Apart, y would be written and read as well.
@@ -32,7 +33,7 @@ use cuda_std::{kernel, thread};
 
 use super::norm_row::NormRow;
 use super::row::{self, Partials};
-use super::{inverse, round};
+use super::{round, scale_of};
 use crate::lanes;
 
 /// Packs of a thread that stay in registers.
@@ -87,8 +88,16 @@ unsafe fn quantize<T: Element, const N: usize, const PACKED: bool>(
 ) {
     let row = NormRow::<T, N, HELD, PACKED>::load(x, weight, d);
     let [inverse_rms, max] = row.inverse_rms_and_max(eps);
-    if thread::thread_idx_x() == 0 {
-        *scale = max / 127.0;
+    let (mut of_row, mut factor) = scale_of(max, 127.0);
+    // Of a row of zeros 1 / rms may be infinite, of none it is NaN.
+    if max != 0.0 {
+        of_row *= inverse_rms;
     }
-    row.each_normalized(inverse_rms * inverse(max, 127.0), |place, steps| row.store(round(steps, 0), q, place));
+    if of_row < f32::MIN_POSITIVE {
+        (of_row, factor) = (f32::MIN_POSITIVE, inverse_rms * (1.0 / f32::MIN_POSITIVE));
+    }
+    if thread::thread_idx_x() == 0 {
+        *scale = of_row;
+    }
+    row.each_normalized(factor, |place, steps| row.store(round(steps, 0), q, place));
 }

@@ -16,7 +16,7 @@ use crate::runtime::view::{View, ViewMut};
 /// (q − zero) · scale: `q` of any shape, `scales` of `[1]`, or one for each of its rows, `[rows]`, or columns, `[1, d]`, and a `zero` of `[1]` if there
 /// is one.
 ///
-/// One f32 product, rounded once. Rows of `q` may be padded. The result is a new dense tensor; the work is queued on `stream`.
+/// One f32 product, rounded once, of a difference that does not wrap whatever the zero is. Rows of `q` may be padded. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart,
@@ -148,6 +148,11 @@ impl Operator for DequantizeInt8 {
             case.name.push_str(" columns");
             case
         };
+        let extreme = |case: Case, zero: i32, what| {
+            let mut case = case.values("zero", Values::Constant(f64::from(zero)));
+            case.name = format!("{} {what}", case.name);
+            case
+        };
         let name = "rows=32768 d=4096 bfloat16";
         let mut cases = vec![by_row(Case::production(&INFO, name, DType::BF16, dims(32768, 4096)))];
         cases.push(by_column(Case::production(&INFO, name, DType::BF16, dims(32768, 4096))));
@@ -168,6 +173,9 @@ impl Operator for DequantizeInt8 {
                     by_row(pads(Case::odd(&INFO, dtype, dims(5, 48)))),
                     Case::tiny(&INFO, dtype, dims(1, 1)),
                     Case::boundary(&INFO, dtype, dims(2, 40)).values("zero", Values::Constant(-128.0)),
+                    // No zero points of 8 bits.
+                    extreme(Case::boundary(&INFO, dtype, dims(2, 40)), i32::MIN, "least"),
+                    extreme(Case::boundary(&INFO, dtype, dims(2, 40)), i32::MAX, "greatest"),
                     Case::boundary(&INFO, dtype, dims(2, 48)).offset(1),
                     Case::empty(&INFO, dtype, dims(0, 8)),
                     Case::empty(&INFO, dtype, dims(3, 0)),
@@ -228,8 +236,13 @@ impl Operator for DequantizeInt8 {
     }
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
-        let why = "one f32 product, and one rounding to storage";
-        Ok(Tolerance::rounded(target(&case.params)?, 0.0, roundoff(DType::F32), why))
+        // Of what is no zero point of 8 bits also 128 beside 2³¹, and a rounding.
+        let whole = match case.values_of("zero") {
+            Some(Values::Constant(zero)) if zero.abs() > 128.0 => 2.0,
+            _ => 0.0,
+        };
+        let why = "one f32 product, and one rounding to storage; of large zero points the difference";
+        Ok(Tolerance::rounded(target(&case.params)?, 0.0, (1.0 + whole) * roundoff(DType::F32), why))
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {

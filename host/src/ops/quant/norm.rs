@@ -1,5 +1,6 @@
 //! What fused normalisation and quantization say of themselves.
 
+use super::TINY;
 use super::blocks::{Block, least_subnormal, scale};
 use crate::ops::model::*;
 use crate::ops::norm;
@@ -76,6 +77,12 @@ impl Operator for NormQuantization {
             if self.integers {
                 // An infinite 1 / rms.
                 cases.push(Case::tiny(info, dtype, dims(1, 72)).fill(Values::Constant(0.0)).param("eps", 0.0));
+                if dtype != DType::F16 {
+                    // Scales below the normal numbers: of what is normalised, and before that.
+                    let tiny = Case::boundary(info, dtype, dims(2, 72)).values("weight", Values::Normal { std: TINY });
+                    cases.push(tiny.clone());
+                    cases.push(tiny.values("x", Values::Normal { std: 1e-5 }).param("eps", 0.0));
+                }
             } else {
                 // Rows of packs, and others.
                 let to = |case: &Case| case.clone().param("to", ParamValue::Choice("float8_e5m2"));
@@ -112,17 +119,20 @@ impl Operator for NormQuantization {
         Ok(reference::by_row(rows, |r| {
             let x = x.range_f64(r * d..(r + 1) * d).unwrap_or_default();
             let mean = x.iter().map(|x| x * x).sum::<f64>() / d as f64;
-            let normalized: Vec<f64> = x.iter().zip(&weight).map(|(x, w)| x / (mean + eps).sqrt() * w).collect();
+            let rms = (mean + eps).sqrt();
+            let normalized: Vec<f64> = x.iter().zip(&weight).map(|(x, w)| x / rms * w).collect();
             let block = |y: &[f64]| {
                 let max = y.iter().fold(0.0, |max: f64, y| max.max(y.abs()));
-                let scale = if self.integers { max / 127.0 } else { scale(DType::F32, to, max).0 };
+                // x · weight has a scale of its own.
+                let least = f64::from(f32::MIN_POSITIVE) * if max > 0.0 { rms.recip().max(1.0) } else { 1.0 };
+                let scale = if self.integers { (max / 127.0).max(least) } else { scale(DType::F32, to, max).0 };
                 match output {
                     "scales" => vec![scale],
-                    _ => y.iter().map(|y| if scale > 0.0 { y / scale } else { 0.0 }).collect(),
+                    _ => y.iter().map(|y| if max > 0.0 { y / scale } else { 0.0 }).collect(),
                 }
             };
             match normalized.len() {
-                0 if self.integers && output == "scales" => vec![0.0],
+                0 if self.integers && output == "scales" => vec![f64::from(f32::MIN_POSITIVE)],
                 _ => normalized.chunks(width).flat_map(block).collect(),
             }
         }))

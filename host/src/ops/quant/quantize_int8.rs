@@ -3,7 +3,7 @@
 use cuda_std::launch::Dim3;
 use gpu_kernels::ops::quant::quantize_int8 as gk;
 
-use super::{inverse, rounded};
+use super::{rounded, scale_of};
 use crate::dispatch;
 use crate::ops::elementwise::{Operand, Plan};
 use crate::ops::model::*;
@@ -36,8 +36,8 @@ pub struct QuantizedInt8 {
 /// `x` as 8-bit integers with one scale and, if asked for, a zero point, which stay on the device.
 ///
 /// In f32: ⌊x · (steps / range)⌉ + zero, rounded to nearest, ties to even, and clamped to −128 and 127. NaN is outside every range and becomes the
-/// zero; a tensor of zeros has scale 0; with an infinity the scale is infinite and every integer the zero. `x` has any shape; its rows may be
-/// padded. The work is queued on `stream`.
+/// zero. The scale is at least the least normal number, which is that of zeros; with an infinity, or a range beyond f32's greatest number, it is
+/// infinite and every integer the zero. `x` has any shape; its rows may be padded. The work is queued on `stream`.
 ///
 /// Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference" (arXiv:1712.05877).
 ///
@@ -86,8 +86,8 @@ pub fn quantize_int8_into<'a, T: Float>(
     point.require_shape(INFO.name, "zero", &[1])?;
     let operands = [Operand::read("x", &x), Operand::written("q", &q)];
     let Some(plan) = Plan::new(&INFO, size_of::<T>(), operands)? else {
-        scale.fill(stream, 0.0)?;
-        return point.fill(stream, 0);
+        scale.fill(stream, f32::MIN_POSITIVE)?;
+        return point.fill(stream, if zero == Zero::Asymmetric { -128 } else { 0 });
     };
     let [x_stride, q_stride] = plan.strides;
     let (rows, d) = (plan.rows, plan.d);
@@ -161,16 +161,16 @@ impl Operator for QuantizeInt8 {
                         pads(Case::odd(&INFO, dtype, dims(5, 96))),
                         Case::tiny(&INFO, dtype, dims(1, 1)),
                         Case::boundary(&INFO, dtype, dims(2, 24)).values("x", Values::Specials),
+                        Case::boundary(&INFO, dtype, dims(2, 16)).fill(Values::Constant(0.0)),
+                        // A scale below the normal numbers.
+                        Case::boundary(&INFO, dtype, dims(2, 24)).values("x", Values::Normal { std: super::TINY }),
+                        Case::empty(&INFO, dtype, dims(3, 0)),
                     ]
                     .map(|case| case.param("asymmetric", asymmetric)),
                 );
             }
-            cases.extend([
-                Case::tiny(&INFO, dtype, dims(2, 16)).fill(Values::Constant(0.0)),
-                Case::boundary(&INFO, dtype, dims(2, 2048)).offset(1),
-                Case::empty(&INFO, dtype, dims(0, 8)),
-                Case::empty(&INFO, dtype, dims(3, 0)),
-            ]);
+            cases
+                .extend([Case::boundary(&INFO, dtype, dims(2, 2048)).offset(1), Case::empty(&INFO, dtype, dims(0, 8))]);
         }
         cases
     }
@@ -200,12 +200,12 @@ impl Operator for QuantizeInt8 {
         let (low, high) = (low as f32, high as f32);
         let asymmetric = params.bool("asymmetric")?;
         let (range, steps) = if asymmetric { (high - low, 255.0) } else { (high.max(-low), 127.0) };
-        let inverse = inverse(range, steps);
+        let (scale, inverse) = scale_of(range, steps);
         let lowest = low * inverse;
         let lowest = if lowest.is_nan() { 0.0 } else { f64::from(lowest.round_ties_even()) };
-        let zero = if asymmetric && range != 0.0 { -128.0 - lowest } else { 0.0 };
+        let zero = if asymmetric { -128.0 - lowest } else { 0.0 };
         Ok(match output {
-            "scale" => vec![f64::from(range / steps); rows.len()],
+            "scale" => vec![f64::from(scale); rows.len()],
             "zero" => vec![zero; rows.len()],
             _ => reference::elementwise(x, rows, |x| rounded(x, inverse, zero)),
         })

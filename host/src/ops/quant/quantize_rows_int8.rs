@@ -2,7 +2,7 @@
 
 use gpu_kernels::ops::quant::quantize_rows_int8 as gk;
 
-use super::{inverse, is_packed, rounded};
+use super::{is_packed, rounded, scale_of};
 use crate::dispatch;
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
@@ -14,8 +14,8 @@ use crate::runtime::view::{View, ViewMut};
 
 /// The rows of `x`, `[rows, d]`, as 8-bit integers, and what to multiply each row's with: scale = max |x| / 127, q = ⌊x / scale⌉.
 ///
-/// In f32: x · (127 / max), rounded to nearest, ties to even. A row of zeros has scale 0; one with NaN or an infinity has that as its scale, and
-/// zeros. Rows may be padded. The results are new dense tensors, `[rows, d]` and `[rows]`; the work is queued on `stream`.
+/// In f32: x · (127 / max), rounded to nearest, ties to even. Scales are at least the least normal number, which is
+/// that of a row of zeros; a row with NaN or an infinity has that as its scale, and zeros. Rows may be padded. The results are new dense tensors, `[rows, d]` and `[rows]`; the work is queued on `stream`.
 ///
 /// Dettmers et al., "LLM.int8()" (arXiv:2208.07339).
 ///
@@ -122,6 +122,7 @@ impl Operator for QuantizeRowsInt8 {
                 Case::tiny(&INFO, dtype, dims(1, 1)),
                 Case::tiny(&INFO, dtype, dims(2, 16)).fill(Values::Constant(0.0)),
                 Case::boundary(&INFO, dtype, dims(9, 24)).values("x", Values::Specials),
+                Case::boundary(&INFO, dtype, dims(9, 24)).values("x", Values::Normal { std: super::TINY }),
                 Case::boundary(&INFO, dtype, dims(2, 2048)).offset(1),
                 Case::empty(&INFO, dtype, dims(0, 8)),
                 Case::empty(&INFO, dtype, dims(3, 0)),
@@ -152,18 +153,16 @@ impl Operator for QuantizeRowsInt8 {
             // Not f64::max, which leaves NaN out.
             let max =
                 row.iter().fold(0.0, |max: f64, x| if x.is_nan() || x.abs() > max { x.abs() } else { max }) as f32;
+            let (scale, inverse) = scale_of(max, 127.0);
             match output {
-                "q" => row.iter().map(|x| rounded(*x, inverse(max, 127.0), 0.0)).collect(),
-                _ => vec![f64::from(max) / 127.0],
+                "q" => row.iter().map(|x| rounded(*x, inverse, 0.0)).collect(),
+                _ => vec![f64::from(scale)],
             }
         }))
     }
 
-    fn tolerance(&self, _: &Case, output: &str) -> Result<Tolerance> {
-        Ok(match output {
-            "q" => Tolerance::EXACT,
-            _ => Tolerance::new(1e-45, roundoff(DType::F32), "one division, rounded once"),
-        })
+    fn tolerance(&self, _: &Case, _: &str) -> Result<Tolerance> {
+        Ok(Tolerance::EXACT)
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {
