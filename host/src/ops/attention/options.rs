@@ -1,3 +1,5 @@
+use crate::ops::model::OpInfo;
+use crate::runtime::error::Result;
 use crate::runtime::view::View;
 
 /// How attention's scores are formed, and which keys a query sees.
@@ -44,7 +46,7 @@ impl<'a> Attention<'a> {
         Self { scale: Some(scale), ..self }
     }
 
-    /// Scores x become cap·tanh(x / cap); cap is above zero.
+    /// Scores x become cap·tanh(x / cap); cap is a normal number above zero.
     pub fn softcap(self, cap: f32) -> Self {
         Self { softcap: Some(cap), ..self }
     }
@@ -77,5 +79,31 @@ impl<'a> Attention<'a> {
     /// tokens whatever they say, and a number that is below one before it, or past the tokens, counts as the nearest that is not.
     pub fn packed(self, cu_q: impl Into<View<'a, i32>>, cu_k: impl Into<View<'a, i32>>) -> Self {
         Self { packed: Some([cu_q.into(), cu_k.into()]), ..self }
+    }
+}
+
+/// A soft cap, or 0 if there is none: normal, so that it has an inverse.
+pub(in crate::ops) fn checked_softcap(info: &OpInfo, cap: Option<f32>) -> Result<f32> {
+    match cap {
+        None => Ok(0.0),
+        Some(cap) if cap.is_normal() && cap > 0.0 => Ok(cap),
+        Some(cap) => Err(info.param_error("softcap", cap, "a normal number above zero")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::attention::forward::INFO;
+
+    #[test]
+    fn a_soft_cap_is_a_normal_number_above_zero() {
+        assert_eq!(checked_softcap(&INFO, None).unwrap(), 0.0);
+        assert_eq!(checked_softcap(&INFO, Some(f32::MIN_POSITIVE)).unwrap(), f32::MIN_POSITIVE);
+        for cap in [0.0, -0.0, -1.0, f32::MIN_POSITIVE / 2.0, f32::INFINITY, f32::NAN] {
+            let error = checked_softcap(&INFO, Some(cap)).unwrap_err().to_string();
+            let wanted = format!("attention: parameter `softcap` = {cap}: expected a normal number above zero");
+            assert_eq!(error, wanted);
+        }
     }
 }

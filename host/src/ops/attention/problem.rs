@@ -3,7 +3,7 @@
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::attention as gk;
 
-use super::Attention;
+use super::{Attention, checked_softcap};
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Arguments, Bound, OpInfo, Params};
 use crate::runtime::dtype::{DType, Dtype};
@@ -69,12 +69,11 @@ impl<'a> Checked<'a> {
                 ));
             }
         }
-        let positive = |name, value: f32| match value.is_finite() && value > 0.0 {
-            true => Ok(value),
-            false => Err(info.param_error(name, value, "a finite number above zero")),
-        };
-        let scale = positive("scale", options.scale.unwrap_or_else(|| (d.max(1) as f32).sqrt().recip()))?;
-        let softcap = options.softcap.map_or(Ok(0.0), |cap| positive("softcap", cap))?;
+        let scale = options.scale.unwrap_or_else(|| (d.max(1) as f32).sqrt().recip());
+        if !scale.is_finite() || scale <= 0.0 {
+            return Err(info.param_error("scale", scale, "a finite number above zero"));
+        }
+        let softcap = checked_softcap(info, options.softcap)?;
         let sequences = check_sequences(info, options, batch, heads)?;
         // Beyond all tokens there is nothing to see or not to see.
         let reach = |keys: Option<usize>| keys.unwrap_or(usize::MAX).min(q_len + k_len) as i32;

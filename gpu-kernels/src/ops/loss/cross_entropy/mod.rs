@@ -20,7 +20,7 @@
 //! # Numerics
 //! Maximum and sum as in [softmax](crate::ops::softmax), f32 in a fixed order; ex2.approx, 2⁻²² relative. A row's loss is put together in
 //! f64, so that of its three roundings the logarithm's and the last remain. A target of −∞ gives a loss of
-//! +∞, and so does a row of nothing else, whose p is 0. +∞ or NaN makes its row NaN. A row whose target is ignored has loss, L and gradient
+//! +∞. +∞, NaN or nothing but −∞ make loss and gradient of their row NaN, of which L is −∞ in the last case. A row whose target is ignored has loss, L and gradient
 //! 0 and is not read; one whose target is no class has gradient 0 and a loss of NaN. Neither weights nor what stands upstream change that.
 //!
 //! # Cost
@@ -229,8 +229,8 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
         [max, sum, 0.0, 0.0]
     };
     let max = shift(max);
-    // Of a row of −∞ every class has probability 0.
-    let (log, share) = if sum == 0.0 { (0.0, 0.0) } else { (math::log(sum), reciprocal(sum)) };
+    // Of a row of −∞ the sum is 0: its logarithm is −∞, from which loss and gradient become NaN.
+    let (log, share) = if counts { (math::log(sum), reciprocal(sum)) } else { (0.0, 0.0) };
     let lse = max + log;
 
     let on_target = if !GENERAL {
@@ -248,9 +248,8 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
         if spread > 0.0 {
             loss += spread * (total * lse - products);
         }
-        let is_empty = sum == 0.0;
-        *out.losses.add(row) = if is_empty { f32::INFINITY } else { loss };
-        *out.lse.add(row) = if is_empty { f32::NEG_INFINITY } else { lse };
+        *out.losses.add(row) = loss;
+        *out.lse.add(row) = lse;
     } else if !counts && team.leads() {
         *out.losses.add(row) = if target as i32 == ignored { 0.0 } else { f32::NAN };
         *out.lse.add(row) = 0.0;

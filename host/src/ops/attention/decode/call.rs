@@ -7,6 +7,7 @@ use half::{bf16, f16};
 
 use super::{CacheElement, Decoding, fits_d, scaled};
 use crate::f8e4m3;
+use crate::ops::attention::checked_softcap;
 use crate::ops::elementwise::{MAX_BLOCKS, grid};
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::{DType, Float};
@@ -157,7 +158,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         if scaled(C::DTYPE) != scales.is_some() {
             let found = if scales.is_some() { "scales" } else { "no scales" };
             let wanted = "scales for a cache of 8-bit elements, and for no other";
-            return Err(info.param_error("k_scales", format!("{found} of a cache of {}", C::DTYPE), wanted));
+            return Err(info.param_error("scales", format!("{found} of a cache of {}", C::DTYPE), wanted));
         }
         for (name, view) in ["k_scales", "v_scales"].into_iter().zip(scales.iter().flatten()) {
             view.require_shape(op, name, &[rows, page_size, kv_heads])?;
@@ -189,12 +190,11 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
                 return Err(Error::too_large(op, name, format!("{count} {what}, at most {MAX_TOKENS} are supported")));
             }
         }
-        let positive = |name, value: f32| match value.is_finite() && value > 0.0 {
-            true => Ok(value),
-            false => Err(info.param_error(name, value, "a finite number above zero")),
-        };
-        let scale = positive("scale", options.scale.unwrap_or_else(|| (d.max(1) as f32).sqrt().recip()))?;
-        let softcap = options.softcap.map_or(Ok(0.0), |cap| positive("softcap", cap))?;
+        let scale = options.scale.unwrap_or_else(|| (d.max(1) as f32).sqrt().recip());
+        if !scale.is_finite() || scale <= 0.0 {
+            return Err(info.param_error("scale", scale, "a finite number above zero"));
+        }
+        let softcap = checked_softcap(info, options.softcap)?;
         if options.splits == Some(0) {
             return Err(info.param_error("splits", 0, "one or more"));
         }

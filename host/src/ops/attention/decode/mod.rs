@@ -90,7 +90,7 @@ impl<'a> Decoding<'a> {
         Self { scale: Some(scale), ..self }
     }
 
-    /// Scores x become cap·tanh(x / cap); cap is above zero.
+    /// Scores x become cap·tanh(x / cap); cap is a normal number above zero.
     pub fn softcap(self, cap: f32) -> Self {
         Self { softcap: Some(cap), ..self }
     }

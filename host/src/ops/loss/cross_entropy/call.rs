@@ -4,6 +4,7 @@ use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::loss::cross_entropy::{self as gk, Terms};
 
 use super::CrossEntropy;
+use crate::ops::attention::checked_softcap;
 use crate::ops::loss::batch::{in_range, limited};
 use crate::ops::loss::logits::{Logits, Rewritten, require_classes};
 use crate::ops::model::OpInfo;
@@ -69,10 +70,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
                 "from 0 to 1",
             )?,
             z: in_range(info, "z_loss", options.z, |x| x >= 0.0, "not negative")?,
-            cap: options.softcap.map_or(Ok(0.0), |cap| {
-                let fits = |cap: f32| cap > 0.0 && cap.recip().is_finite();
-                in_range(info, "softcap", cap, fits, "above zero, with a reciprocal")
-            })?,
+            cap: checked_softcap(info, options.softcap)?,
             ignored: options.ignored,
         };
         Ok(Self {

@@ -27,10 +27,6 @@ struct Row {
 }
 
 impl Row {
-    fn is_empty(&self) -> bool {
-        self.sum == 0.0
-    }
-
     fn lse(&self) -> f64 {
         self.max + self.sum.ln()
     }
@@ -41,7 +37,7 @@ impl Row {
     }
 
     fn p(&self, class: usize) -> f64 {
-        if self.is_empty() { 0.0 } else { (self.x[class] - self.max).exp() / self.sum }
+        (self.x[class] - self.max).exp() / self.sum
     }
 }
 
@@ -92,9 +88,6 @@ impl<'a> Exact<'a> {
         let Some(row) = self.row(row) else {
             return if self.targets[row] == self.ignored { 0.0 } else { f64::NAN };
         };
-        if row.is_empty() {
-            return f64::INFINITY;
-        }
         let lse = row.lse();
         let on_target = (1.0 - self.smoothing) * self.weights[row.target];
         let mut loss = on_target * row.surprise(row.target) + self.z * lse * lse;
@@ -122,8 +115,7 @@ impl<'a> Exact<'a> {
         let on_target = (1.0 - self.smoothing) * self.weights[row.target];
         // Without smoothing a weight is its own rows' matter, whatever it is.
         let spread_of = |class: usize| if spread > 0.0 { spread * self.weights[class] } else { 0.0 };
-        let of_lse = if row.is_empty() { 0.0 } else { 2.0 * self.z * row.lse() };
-        let of_p = on_target + (0..row.x.len()).map(spread_of).sum::<f64>() + of_lse;
+        let of_p = on_target + (0..row.x.len()).map(spread_of).sum::<f64>() + 2.0 * self.z * row.lse();
         let of = |class: usize| {
             let one = if class == row.target { on_target } else { 0.0 };
             (of_p * row.p(class) - one - spread_of(class)) * row.slopes[class] * factor

@@ -188,6 +188,9 @@ impl Operator for CrossEntropyOf {
                 Case::odd(info, dtype, dims(40, 4)).param("ignore_index", 2i64).param("sum", true),
                 Case::odd(info, dtype, dims(5, 64)).values("targets", Values::Constant(-100.0)),
                 Case::boundary(info, dtype, dims(3, 64)).values("logits", Values::Constant(f64::NEG_INFINITY)),
+                Case::boundary(info, dtype, dims(3, 203))
+                    .values("logits", Values::Constant(f64::NEG_INFINITY))
+                    .param("z_loss", 0.01),
                 Case::boundary(info, dtype, dims(70, 3)).values("logits", Values::Specials),
             ]);
             cases.extend(small.into_iter().filter(|case| case.dims.get("d") != Some(0)).map(|case| case.only(&[])));

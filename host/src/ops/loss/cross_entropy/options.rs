@@ -51,7 +51,7 @@ impl<'a> CrossEntropy<'a> {
         Self { z: factor, ..self }
     }
 
-    /// Logits x become cap·tanh(x / cap); cap is above zero.
+    /// Logits x become cap·tanh(x / cap); cap is a normal number above zero.
     pub fn softcap(self, cap: f32) -> Self {
         Self { softcap: Some(cap), ..self }
     }
@@ -83,7 +83,8 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// The loss of each row, of the targets' shape: 0 where the target is ignored, NaN where it is no class.
+    /// The loss of each row, of the targets' shape: 0 where the target is ignored, NaN where it is no class
+    /// or no logit is above −∞.
     pub fn per_row(&self) -> &Tensor<f32> {
         self.rows.per_row()
     }
