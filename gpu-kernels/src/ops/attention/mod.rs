@@ -92,7 +92,7 @@ pub(super) struct Sequence {
     pub q_len: u32,
     pub k0: u32,
     pub k_len: u32,
-    /// Whether it may have fewer keys than there is memory for.
+    /// Whether it may have fewer keys than there is memory for, the others being padding.
     pub padded: bool,
     /// Packed sequences before it.
     pub before: u32,
@@ -227,10 +227,16 @@ impl Problem {
         if sequence.padded { self.k_len } else { sequence.k_len }
     }
 
+    /// The key at which the first query of `sequence` stands, below 0 if there are more queries than keys. Padding counts as keys: it moves no query.
+    #[inline(always)]
+    fn shift(&self, sequence: &Sequence) -> i32 {
+        self.keys_in_memory(sequence) as i32 - sequence.q_len as i32
+    }
+
     /// Which keys the queries of `sequence` see.
     #[inline(always)]
     pub(super) fn span(&self, sequence: &Sequence) -> Span {
-        let shift = sequence.k_len as i32 - sequence.q_len as i32;
+        let shift = self.shift(sequence);
         Span {
             low: shift - self.left,
             high: shift + self.right,
@@ -240,7 +246,7 @@ impl Problem {
     }
 }
 
-/// Query i sees keys from i + `low` to i + `high`, both included, that exist. The diagonal ends at the last query and the last key.
+/// Query i sees keys from i + `low` to i + `high`, both included, that exist. The diagonal ends at the last query and the last key, be it padding.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub low: i32,
@@ -277,7 +283,7 @@ impl Span {
         let last = (j + n).min(self.keys) - 1;
         let first = (j - self.high).max(0);
         let end = (last - self.low + 1).min(self.queries);
-        if first >= end { (0, 0) } else { ((first / m) as u32, (end as u32).div_ceil(m as u32)) }
+        if last < j || first >= end { (0, 0) } else { ((first / m) as u32, (end as u32).div_ceil(m as u32)) }
     }
 }
 
@@ -308,8 +314,7 @@ impl Bias {
     #[inline(always)]
     pub(super) unsafe fn of(problem: &Problem, slopes: *const f32, tile: &Tile, head: u32) -> Self {
         let slope = if slopes.is_null() { 0.0 } else { *slopes.add(head as usize) };
-        let shift = tile.sequence.k_len as i32 - tile.sequence.q_len as i32;
-        Self { softcap: problem.softcap, slope, shift }
+        Self { softcap: problem.softcap, slope, shift: problem.shift(&tile.sequence) }
     }
 
     /// The score that x, which has the problem's factor, becomes by the soft cap, and the derivative. The error is absolute, 2⁻²² of the

@@ -3,7 +3,7 @@
 //! # Math
 //! y[b, h, i, j] = x[b, h, i, j] where query i may see key j, else `fill`. What a query sees is an interval of keys, the intersection of
 //! - the keys that are there: below lengths\[b\],
-//! - causal: up to the query's own position p = i + keys − queries, keys being lengths\[b\] (the last query sees all),
+//! - causal: up to the query's own position p = i + keys − queries (the last query sees all), which padding does not move,
 //! - a window of w: after p − w,
 //! - packed sequences: the same one as the query's, from offsets\[s\] to offsets[s + 1].
 //!
@@ -76,7 +76,7 @@ pub unsafe fn attention_mask<T: Element, const PACKED: bool>(
     let (_, query) = div_rem(row as u32, queries);
     #[allow(clippy::manual_clamp, reason = "clamp can panic")]
     let there = if lengths.is_null() { keys } else { (*lengths.add(batch as usize)).max(0).min(keys as i32) as u32 };
-    let position = i64::from(query) + i64::from(there) - i64::from(queries);
+    let position = i64::from(query) + i64::from(keys) - i64::from(queries);
     let (mut low, mut high) = (0, i64::from(there));
     if causal != 0 {
         high = high.min(position + 1);

@@ -29,13 +29,14 @@ pub(super) struct Exact<'a> {
     right: Option<usize>,
 }
 
-/// A sequence: the first of its queries and keys in memory, and how many they are.
+/// A sequence: the first of its queries and keys in memory, how many they are, and how many of the keys are no padding.
 #[derive(Clone, Copy, Default)]
 struct Sequence {
     q0: usize,
     q_len: usize,
     k0: usize,
     k_len: usize,
+    keys: usize,
 }
 
 /// A query and where it stands.
@@ -98,11 +99,11 @@ impl<'a> Exact<'a> {
     fn sequences(&self, batch: usize) -> Vec<Sequence> {
         let [q_len, k_len] = self.tokens;
         let Some(cu) = &self.packed else {
-            let k_len = match &self.key_lengths {
+            let keys = match &self.key_lengths {
                 Some(lengths) => lengths[batch].clamp(0.0, k_len as f64) as usize,
                 None => k_len,
             };
-            return vec![Sequence { q0: 0, q_len, k0: 0, k_len }];
+            return vec![Sequence { q0: 0, q_len, k0: 0, k_len, keys }];
         };
         let last = cu[0].len() - 2;
         let mut starts = [0; 2];
@@ -114,7 +115,8 @@ impl<'a> Exact<'a> {
                 };
                 let ends = [end(0), end(1)];
                 let [q0, k0] = std::mem::replace(&mut starts, ends);
-                Sequence { q0, q_len: ends[0] - q0, k0, k_len: ends[1] - k0 }
+                let k_len = ends[1] - k0;
+                Sequence { q0, q_len: ends[0] - q0, k0, k_len, keys: k_len }
             })
             .collect()
     }
@@ -146,7 +148,7 @@ impl<'a> Exact<'a> {
             head,
             place: (token + sequence.k_len) as i64 - (sequence.q0 + sequence.q_len) as i64,
             first_key: (batch * self.kv_heads + head * self.kv_heads / self.heads) * self.tokens[1] + sequence.k0,
-            keys: sequence.k_len,
+            keys: sequence.keys,
         }
     }
 

@@ -112,6 +112,11 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         tokens_first(odd(bf16, [3, 2, 1, 70, 150, 64]).only(&[])),
         padded(odd(bf16, [2, 2, 1, 70, 90, 128]).only(&[]), 8),
         odd(bf16, [3, 1, 1, 20, 290, 128]).only(&["key_lengths"]),
+        // Padding moves no diagonal: queries before the last key, past it, and of windows that end before they stand.
+        odd(DType::F32, [4, 1, 1, 9, 14, 5]).only(&["key_lengths"]).param("causal", true),
+        odd(bf16, [3, 1, 1, 140, 140, 64]).only(&["key_lengths"]).param("causal", true),
+        odd(f16, [3, 1, 1, 140, 140, 128]).only(&["key_lengths"]).param("causal", true).param("left", 50),
+        odd(bf16, [3, 1, 1, 40, 70, 64]).only(&["key_lengths", "slopes"]).param("causal", true),
     ];
     // Sinks in every kernel, where a query sees nothing else too, and where they count for nothing.
     for (dtype, d) in [(DType::F32, 6), (f16, 64), (bf16, 128), (bf16, 72)] {

@@ -68,8 +68,8 @@ impl<'a> Attention<'a> {
         Self { sinks: Some(sinks.into()), ..self }
     }
 
-    /// Padding: only the first `lengths[b]` keys of sequence b are there. `lengths` is `[batch]`, contiguous; a number outside
-    /// 0..=k_len counts as the nearest inside.
+    /// Padding: only the first `lengths[b]` keys of sequence b are there. The others count where queries stand, but are not seen. `lengths` is
+    /// `[batch]`, contiguous; a number outside 0..=k_len counts as the nearest inside.
     pub fn key_lengths(self, lengths: impl Into<View<'a, i32>>) -> Self {
         Self { key_lengths: Some(lengths.into()), ..self }
     }

@@ -14,7 +14,7 @@ use crate::runtime::view::{View, ViewMut};
 /// Which keys a query sees: those that pass all of these.
 #[derive(Clone, Copy, Debug)]
 pub struct Mask<'a> {
-    /// Up to its own position, where the last query's is that of the last key.
+    /// Up to its own position, where the last query's is that of the last key, be it padding.
     pub causal: bool,
     /// As many keys as this up to its own position, or any number of them.
     pub window: Option<usize>,
@@ -224,6 +224,7 @@ impl Operator for AttentionMask {
                 plain(Case::odd(&INFO, dtype, dims(2, 3, 13, 13))).param("window", 4),
                 plain(pads(Case::odd(&INFO, dtype, dims(1, 2, 5, 24)))).param("causal", false).param("window", 3),
                 padded(Case::odd(&INFO, dtype, dims(5, 2, 7, 40))),
+                padded(Case::odd(&INFO, dtype, dims(5, 1, 40, 40))).param("window", 8),
                 padded(Case::odd(&INFO, dtype, dims(3, 2, 7, 21))).param("causal", false).param("fill", -1.5),
                 packed(Case::odd(&INFO, dtype, dims(1, 2, 40, 40))).param("window", 8),
                 packed(Case::odd(&INFO, dtype, dims(1, 2, 19, 19))).param("causal", false),
@@ -293,7 +294,7 @@ impl Operator for AttentionMask {
         Ok(reference::by_row(rows, |row| {
             let (batch, query) = (row / queries / heads, row % queries);
             let length = lengths.as_ref().map_or(keys as f64, |lengths| lengths[batch].clamp(0.0, keys as f64));
-            let position = query as f64 + length - queries as f64;
+            let position = query as f64 + keys as f64 - queries as f64;
             let sequence = offsets.as_ref().map(|offsets| sequence_of(query as f64, offsets));
             let sees = |key: f64| {
                 key < length

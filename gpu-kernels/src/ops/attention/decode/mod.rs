@@ -218,7 +218,7 @@ impl Problem {
     #[inline(always)]
     pub(super) unsafe fn decoded(&self, batch: u32, lengths: *const i32) -> Sequence {
         let k_len = bounded(lengths, batch, 0, self.k_len);
-        Sequence { batch, q0: 0, q_len: self.q_len, k0: 0, k_len, padded: true, before: 0 }
+        Sequence { batch, q0: 0, q_len: self.q_len, k0: 0, k_len, padded: false, before: 0 }
     }
 
     /// What there is of K, or V with its strides, for a head.

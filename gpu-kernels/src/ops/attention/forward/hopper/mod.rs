@@ -18,8 +18,8 @@
 //! A block's next queries are loaded while it works on these: a consumer that is done goes on with its own, and its last values, its results
 //! and its first scores run under the products of those that are not.
 //!
-//! **Edges.** Tiles are counted from the last query and the last key back. So the diagonal passes through their corners whatever the
-//! lengths are, and nothing past a sequence's keys is read, where memory may hold NaN. Before the first token TMA reads zeros and drops
+//! **Edges.** Tiles are counted from the last query and the last key back. So the diagonal passes through their corners however
+//! many they are, unless keys are padded, and nothing past a sequence's keys is read, where memory may hold NaN. Before the first token TMA reads zeros and drops
 //! stores. Tiles that nobody sees are not loaded, and only those on an edge are masked.
 //!
 //! # Cost

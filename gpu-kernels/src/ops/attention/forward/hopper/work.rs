@@ -91,14 +91,15 @@ impl Work<'_> {
     /// Which of a sequence's keys its queries see.
     #[inline(always)]
     pub(in crate::ops::attention) fn span(self, keys: u32) -> Span {
-        let Problem { q_len, left, right, .. } = *self.problem;
-        let shift = keys as i32 - q_len as i32;
+        let Problem { q_len, k_len, left, right, .. } = *self.problem;
+        // Padding moves no query.
+        let shift = k_len as i32 - q_len as i32;
         Span { low: shift - left, high: shift + right, keys: keys as i32, queries: q_len as i32 }
     }
 }
 
 /// Tiles of `N` keys, first and past the last, counted from a sequence's last key back: tile 0 ends with it, and the last tile may begin
-/// before key 0. So no tile reaches past the keys, where memory may hold anything, and tiles meet the diagonal at their corners.
+/// before key 0. So no tile reaches past the keys, where memory may hold anything, and tiles meet the diagonal of keys without padding at their corners.
 pub(in crate::ops::attention) type Tiles = (u32, u32);
 
 /// The first key of a tile, which may be below zero.
