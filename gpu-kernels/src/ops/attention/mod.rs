@@ -11,7 +11,10 @@ pub mod decode;
 pub mod forward;
 pub mod fp8;
 mod fragments;
+mod limits;
 mod online;
+
+pub use limits::{LIMIT_BF16, LIMIT_E4M3, LIMIT_F16};
 
 /// 2^x = e^(x / ln 2): the kernels compute their exponentials to base 2.
 pub const LOG2_E: f32 = core::f32::consts::LOG2_E;

@@ -1,8 +1,9 @@
 //! The online softmax on accumulators of mma.sync: of lane l, elements 0 and 1 are of row l / 4, elements 2 and 3 of row l / 4 + 8.
 
+use cuda_std::float::Half;
 use cuda_std::{math, warp};
 
-use super::LOG2_E;
+use super::{LOG2_E, limits};
 
 /// Takes `max` into account. Returns what weights are relative to, and the factor of what was summed before.
 #[inline(always)]
@@ -14,9 +15,10 @@ pub(super) fn raise(greatest: &mut f32, max: f32) -> (f32, f32) {
     (reference, math::ex2_approx_ftz(before - reference))
 }
 
-/// The inverse of a query's sum, or 0 if it saw nothing, and its logsumexp.
+/// The inverse of a query's sum, or 0 if it saw nothing, and its logsumexp; NaN beyond the limit of weights of type `T`.
 #[inline(always)]
-pub(super) fn finished(greatest: f32, sum: f32) -> (f32, f32) {
+pub(super) fn finished<T: Half>(greatest: f32, sum: f32) -> (f32, f32) {
+    let sum = limits::checked(sum, greatest, limits::of::<T>());
     if sum == 0.0 {
         return (0.0, f32::NEG_INFINITY);
     }
@@ -67,14 +69,14 @@ impl Online {
         factors
     }
 
-    /// The inverse sums, or 0 for queries that saw nothing, and the logsumexps, of all threads' columns.
+    /// What is [`finished`], of all threads' columns.
     #[inline(always)]
-    pub(super) unsafe fn finish(self) -> ([f32; 2], [f32; 2]) {
+    pub(super) unsafe fn finish<T: Half>(self) -> ([f32; 2], [f32; 2]) {
         let (mut inverse, mut lse) = ([0.0; 2], [0.0; 2]);
         for r in 0..2 {
             let sum = self.sum[r] + warp::shuffle_xor(self.sum[r], 1);
             let sum = sum + warp::shuffle_xor(sum, 2);
-            (inverse[r], lse[r]) = finished(self.greatest[r], sum);
+            (inverse[r], lse[r]) = finished::<T>(self.greatest[r], sum);
         }
         (inverse, lse)
     }

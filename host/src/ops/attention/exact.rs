@@ -3,8 +3,12 @@
 //! A reference is asked for many rows at a time. It walks over the other side once and widens each of its rows once, not once for every pair.
 
 use std::collections::BTreeSet;
+use std::f64::consts::LOG2_E;
+
+use gpu_kernels::ops::attention::{LIMIT_BF16, LIMIT_E4M3, LIMIT_F16};
 
 use crate::ops::model::{Params, Tensors, reference};
+use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 
@@ -27,6 +31,8 @@ pub(super) struct Exact<'a> {
     softcap: f64,
     left: Option<usize>,
     right: Option<usize>,
+    /// From which magnitude of its greatest score, to base 2, a query has NaN.
+    limit: f64,
 }
 
 /// A sequence: the first of its queries and keys in memory, how many they are, and how many of the keys are no padding.
@@ -89,6 +95,7 @@ impl<'a> Exact<'a> {
             softcap: f64::from(params.f32("softcap")?),
             left: reach("left")?,
             right: if causal { Some(0) } else { reach("right")? },
+            limit: f64::from(limit_of(q.dtype())),
             q,
             k,
             v,
@@ -198,7 +205,7 @@ impl<'a> Exact<'a> {
 
     /// log Σ e^score of what these rows of Q see, their heads' sinks among it.
     pub(super) fn lse(&self, rows: &[usize]) -> Vec<f64> {
-        self.lse_of(rows, &self.queries(rows))
+        self.lse_of(rows, &self.queries(rows)).into_iter().map(|[max, log]| max + log).collect()
     }
 
     /// Those rows of Q.
@@ -206,19 +213,24 @@ impl<'a> Exact<'a> {
         rows.iter().map(|row| self.query(*row)).collect()
     }
 
-    fn lse_of(&self, rows: &[usize], queries: &[Query]) -> Vec<f64> {
+    /// The two parts of what [`lse`](Self::lse) is: of great scores their sum says nothing of the second.
+    fn lse_of(&self, rows: &[usize], queries: &[Query]) -> Vec<[f64; 2]> {
         let mut scores: Vec<Vec<f64>> =
             queries.iter().map(|query| self.sinks.get(query.head).copied().into_iter().collect()).collect();
         self.each_seen(rows, queries, |i, _, seen| scores[i].push(seen.score));
-        scores.iter().map(|scores| logsumexp(scores.iter().copied())).collect()
+        scores.iter().map(|scores| limited_parts(scores, self.limit)).collect()
     }
 
     /// Those rows of O.
     pub(super) fn output(&self, rows: &[usize]) -> Vec<f64> {
         let queries = self.queries(rows);
         let lse = self.lse_of(rows, &queries);
-        let mut o = vec![vec![0.0; self.q.shape()[3]]; rows.len()];
-        self.each_seen(rows, &queries, |i, key, seen| add(&mut o[i], (seen.score - lse[i]).exp(), &key.value));
+        let start = |[_, log]: &[f64; 2]| vec![if log.is_nan() { f64::NAN } else { 0.0 }; self.q.shape()[3]];
+        let mut o: Vec<_> = lse.iter().map(start).collect();
+        self.each_seen(rows, &queries, |i, key, seen| {
+            let [max, log] = lse[i];
+            add(&mut o[i], (seen.score - max - log).exp(), &key.value);
+        });
         o.concat()
     }
 }
@@ -228,11 +240,33 @@ pub(super) fn add(sum: &mut [f64], factor: f64, row: &[f64]) {
     sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += factor * x);
 }
 
+/// The limit of queries of a type.
+fn limit_of(dtype: DType) -> f32 {
+    match dtype {
+        DType::F16 => LIMIT_F16,
+        DType::BF16 => LIMIT_BF16,
+        DType::F8E4M3 => LIMIT_E4M3,
+        _ => f32::INFINITY,
+    }
+}
+
+/// [`parts`]; NaN if the greatest, to base 2, has a magnitude from `limit` on, or is no number of f32.
+fn limited_parts(scores: &[f64], limit: f64) -> [f64; 2] {
+    let [max, log] = parts(scores.iter().copied());
+    [max, if max.abs() * LOG2_E < limit.min(f64::from(f32::MAX)) { log } else { f64::NAN }]
+}
+
 /// log Σ e^score; −∞ of none, or of nothing but −∞.
 pub(super) fn logsumexp(scores: impl Iterator<Item = f64> + Clone) -> f64 {
+    let [reference, log] = parts(scores);
+    reference + log
+}
+
+/// The greatest score, or 0 if that is −∞, and log Σ e^(score − greatest).
+fn parts(scores: impl Iterator<Item = f64> + Clone) -> [f64; 2] {
     let max = scores.clone().fold(f64::NEG_INFINITY, f64::max);
     let reference = if max == f64::NEG_INFINITY { 0.0 } else { max };
-    reference + scores.map(|score| (score - reference).exp()).sum::<f64>().ln()
+    [reference, scores.map(|score| (score - reference).exp()).sum::<f64>().ln()]
 }
 
 /// In eight sums, which a processor adds at a time.
@@ -242,4 +276,30 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
         sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
     }
     sums.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_beyond_the_limit_give_nan() {
+        let lse = |scores: &[f64], dtype| {
+            let [max, log] = limited_parts(scores, f64::from(limit_of(dtype)));
+            max + log
+        };
+        for (dtype, limit) in [(DType::F16, 28), (DType::BF16, 31), (DType::F8E4M3, 24)] {
+            let limit = 2f64.powi(limit) / LOG2_E;
+            for sign in [1.0, -1.0] {
+                let (below, beyond) = (sign * limit * 0.999, sign * limit * 1.001);
+                assert_eq!(lse(&[below, -1e30], dtype), below);
+                assert!(lse(&[beyond, -1e30], dtype).is_nan());
+            }
+            assert_eq!(lse(&[-1e30, 0.0], dtype), 0.0, "the greatest decides");
+            assert_eq!(lse(&[], dtype), f64::NEG_INFINITY);
+            assert!(lse(&[f64::INFINITY, 0.0], dtype).is_nan());
+        }
+        assert_eq!(lse(&[1e30, 0.0], DType::F32), 1e30);
+        assert!(lse(&[f64::INFINITY], DType::F32).is_nan());
+    }
 }

@@ -24,7 +24,7 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// `q` is `[batch, heads, q_len, d]`, `k` and `v` are `[batch, kv_heads, k_len, d]` with kv_heads dividing heads (GQA, MQA), all with free
 /// strides but contiguous d, which is at most 256. The result is `[batch, heads, q_len, d]`, dense. A query that sees no key gives
-/// zeros. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores; everything else, f32 too, takes a
+/// zeros; one that sees a score of +∞, or whose greatest score is from ±2²⁸·ln 2 on in f16, or ±2³¹·ln 2 in bf16, gives NaN. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores; everything else, f32 too, takes a
 /// correct path that is some hundred times slower. On Hopper, d of 64 and 128 take a path of their own unless sequences are packed or
 /// scores have a soft cap or slopes. The work is queued on `stream`.
 ///
@@ -296,6 +296,24 @@ impl Operator for AttentionForward {
         // A maximum that stays, and whose product with the scale is no f32: a rounding in each tile would add up.
         let level = Case::odd(&INFO, DType::BF16, super::dims([1, 1, 1, 4, 4096, 64])).only(&[]);
         cases.push(level.values("q", Values::Constant(1.6875)).values("k", Values::Constant(1.6875)));
+        // Scores at which f32 counts by tens, and those beyond the limit: of f16, then of bf16.
+        for (dtype, size, name) in [
+            (DType::F16, 4096.0, "great"),
+            (DType::F16, 8192.0, "huge"),
+            (DType::BF16, 8192.0, "great"),
+            (DType::BF16, 16384.0, "huge"),
+            (DType::F32, 1e18, "great"),
+            (DType::F32, 1e19, "huge"),
+        ] {
+            let mut case = Case::boundary(&INFO, dtype, super::dims([1, 1, 1, 10, 70, 64]));
+            case.name = format!("{} {name}", case.name);
+            // Finite inputs have to have finite results.
+            let case = match name {
+                "huge" => case.only(&["sinks"]).values("sinks", Values::Constant(f64::NEG_INFINITY)),
+                _ => case.only(&[]),
+            };
+            cases.push(case.values("q", Values::Constant(size)).values("k", Values::Constant(size)));
+        }
         cases
     }
 

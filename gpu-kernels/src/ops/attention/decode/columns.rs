@@ -68,10 +68,10 @@ impl<const NT: usize> Online<NT> {
         factors
     }
 
-    /// The inverse sum, or 0 for a query that saw nothing, and the logsumexp, of all threads' keys.
+    /// What is [`finished`], of all threads' keys and weights of type `T`.
     #[inline(always)]
-    pub(super) unsafe fn finish(self, n: usize, column: usize) -> (f32, f32) {
-        finished(self.greatest[n][column], all(self.sum[n][column], |a, b| a + b))
+    pub(super) unsafe fn finish<T: Half>(self, n: usize, column: usize) -> (f32, f32) {
+        finished::<T>(self.greatest[n][column], all(self.sum[n][column], |a, b| a + b))
     }
 }
 

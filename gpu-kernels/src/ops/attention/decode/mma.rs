@@ -301,7 +301,7 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const DM
     for n in 0..NT {
         for c in 0..2 {
             let row = columns::query(n, lane, c);
-            let (inverse, lse) = online.finish(n, c);
+            let (inverse, lse) = online.finish::<C::Weight>(n, c);
             let to = of_warp(warp).add(row * pitch);
             for m in 0..DM {
                 let [upper, lower] = [acc[m][n][c] * inverse, acc[m][n][c + 2] * inverse];

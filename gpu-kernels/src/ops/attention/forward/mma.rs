@@ -214,7 +214,7 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
 
     for i in 0..MT {
         let row = warp_row + i as u32 * 16;
-        let (inverse, sums) = online[i].finish();
+        let (inverse, sums) = online[i].finish::<T>();
         // A warp reads no queries but its own, so their memory is free for its results.
         fragments::store::<T, DT>(&acc[i], inverse, tile_q, row, tile.first, o, lane);
         for r in 0..2 {

@@ -18,7 +18,7 @@
 use cuda_std::float::Element;
 use cuda_std::{kernel, math, warp};
 
-use crate::ops::attention::{self, Bias, Bounds, LOG2_E, Problem, Side};
+use crate::ops::attention::{self, Bias, Bounds, LOG2_E, Problem, Side, limits};
 
 /// Queries of a block, a warp each.
 pub const ROWS: u32 = 4;
@@ -47,7 +47,8 @@ pub unsafe fn attention_simple<T: Element>(
     problem: Problem,
 ) {
     let bounds = Bounds { cu_q, cu_k, key_lengths };
-    Simple { inputs: [q, k, v], o, lse, bounds, slopes, sinks }.run(&problem, T::to_f32, |_| 1.0, |_| 1.0);
+    let limit = limits::of::<T>();
+    Simple { inputs: [q, k, v], o, lse, bounds, slopes, sinks, limit }.run(&problem, T::to_f32, |_| 1.0, |_| 1.0);
 }
 
 /// Tensors of elements of type `Q`, with results of type `T`.
@@ -58,6 +59,8 @@ pub(in crate::ops::attention) struct Simple<Q, T> {
     pub bounds: Bounds,
     pub slopes: *const f32,
     pub sinks: *const f32,
+    /// Of the other kernels of the operator, so that all give the same.
+    pub limit: f32,
 }
 
 impl<Q: Copy, T: Element> Simple<Q, T> {
@@ -71,7 +74,7 @@ impl<Q: Copy, T: Element> Simple<Q, T> {
         score_factor: impl Fn(u32) -> f32,
         o_factor: impl Fn(u32) -> f32,
     ) {
-        let Self { inputs: [q, k, v], o, lse, bounds, slopes, sinks } = self;
+        let Self { inputs: [q, k, v], o, lse, bounds, slopes, sinks, limit } = self;
         let Some(tile) = problem.tile(bounds, Side::Queries, ROWS) else { return };
         let sequence = tile.sequence;
         let query = tile.first + warp::warp_id();
@@ -126,6 +129,7 @@ impl<Q: Copy, T: Element> Simple<Q, T> {
             key += 1;
         }
 
+        let sum = limits::checked(sum, max * LOG2_E, limit);
         let inverse = if sum == 0.0 { 0.0 } else { o_factor(index) / sum };
         for e in 0..PER_LANE {
             let column = e as u32 * 32 + lane;

@@ -12,7 +12,7 @@
 use cuda_std::float::Half;
 use cuda_std::{kernel, math, thread, warp};
 
-use crate::ops::attention::{self, Bias, Bounds, LOG2_E, Problem, Side};
+use crate::ops::attention::{self, Bias, Bounds, LOG2_E, Problem, Side, limits};
 
 /// Queries of a block, a warp each.
 pub const ROWS: u32 = 4;
@@ -73,7 +73,7 @@ pub unsafe fn attention_weights<T: Half>(
         sum += weight(score(key));
         key += 32;
     }
-    let sum = warp::reduce_sum(sum);
+    let sum = limits::checked(warp::reduce_sum(sum), max * LOG2_E, limits::of::<T>());
     let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
 
     let mut key = lane;

@@ -35,6 +35,7 @@
 //!   one. Over all keys that would pull O towards zero: 16384 of them are 512 steps. Here O is in f32, and the tensor cores sum over one tile: four steps.
 //!   The online softmax multiplies O with a factor for each tile anyway; a fused multiply-add in its place adds the tile's part.
 //! - Scores are sums over d, two or four steps.
+//! - A greatest score from ±2²⁴·ln 2 on gives NaN in its row: see [`LIMIT_E4M3`](super::LIMIT_E4M3). From 2²¹·ln 2 on the greatest weight is off as others are.
 //! - NaN in q or k gives NaN in the rows that see it. NaN in v does too, and may in rows whose tile has it without their seeing it: a weight of 0 times NaN.
 //!
 //! # Cost

@@ -6,7 +6,7 @@ use cuda_std::{f8e4m3, kernel};
 use super::Scales;
 use crate::ops::attention::forward::simple::Simple;
 pub use crate::ops::attention::forward::simple::{MAX_D, ROWS};
-use crate::ops::attention::{Bounds, Problem};
+use crate::ops::attention::{Bounds, LIMIT_E4M3, Problem};
 
 /// O and its logsumexp.
 ///
@@ -36,6 +36,6 @@ pub unsafe fn attention_fp8_simple<T: Half>(
 ) {
     let scales = Scales { of: [q_scales, k_scales, v_scales], steps: [q_step, k_step, v_step] };
     let bounds = Bounds { cu_q, cu_k, key_lengths };
-    let simple = Simple { inputs: [q, k, v], o, lse, bounds, slopes, sinks };
+    let simple = Simple { inputs: [q, k, v], o, lse, bounds, slopes, sinks, limit: LIMIT_E4M3 };
     simple.run(&problem, f8e4m3::to_f32, |head| scales.of_scores(head), |head| scales.of_values(head));
 }

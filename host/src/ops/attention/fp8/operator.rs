@@ -222,6 +222,15 @@ fn small() -> Vec<Case> {
     let arranged = |case: Case, how: fn(usize) -> Arrangement| {
         TENSORS.iter().zip(1..).fold(case, |case, (x, i)| case.arrange(x, how(i)))
     };
+    let huge = |dtype, sizes| {
+        let mut case = to(Case::boundary(&INFO, dtype, dims(sizes)));
+        case.name.push_str(" huge");
+        // Finite inputs have to have finite results.
+        let case = case.only(&["sinks"]).values("sinks", Values::Constant(f64::NEG_INFINITY));
+        let greatest = |case: Case, name| case.values(name, Values::Constant(448.0));
+        let case = ["q", "k"].into_iter().fold(case, greatest);
+        ["q_scales", "k_scales"].into_iter().fold(case, |case, name| case.values(name, Values::Constant(8.0)))
+    };
     let mut cases = vec![
         // More pairs of blocks than fit the simulated device at a time, tiles on the diagonal, rows that see nothing.
         odd(bf16, [1, 5, 1, 300, 340, 64]).param("causal", true),
@@ -237,6 +246,7 @@ fn small() -> Vec<Case> {
         odd(f16, [1, 1, 1, 200, 300, 128]).param("left", 100).param("right", 20),
         with(bf16, [3, 1, 1, 20, 150, 64], &["key_lengths"]).param("causal", true),
         with(bf16, [3, 1, 1, 7, 140, 128], &["key_lengths"]).values("key_lengths", Values::Hostile { bound: 141 }),
+        with(f16, [2, 2, 1, 140, 140, 128], &["key_lengths"]).param("causal", true),
         with(f16, [2, 4, 2, 20, 15, 64], &["sinks"]).param("causal", true),
         with(f16, [1, 5, 1, 20, 15, 128], &["sinks"]),
         arranged(odd(bf16, [2, 2, 1, 30, 50, 64]), |_| Arrangement::DENSE.order(&[0, 2, 1, 3])),
@@ -255,6 +265,9 @@ fn small() -> Vec<Case> {
         odd(bf16, [1, 1, 1, 5, 2, 128]).values("v", Values::Specials),
         odd(f16, [1, 1, 1, 5, 20, 64]).values("k_scales", Values::Constant(0.0)),
         odd(f16, [1, 1, 1, 5, 20, 128]).values("q_scales", Values::Constant(-0.01)),
+        // Scores beyond the limit.
+        huge(f16, [1, 1, 1, 5, 20, 64]),
+        huge(bf16, [1, 1, 1, 5, 20, 128]),
         boundary(bf16, [1, 1, 1, 256, 128, 128]).param("causal", true),
         boundary(f16, [1, 1, 1, 193, 129, 64]),
         boundary(bf16, [1, 1, 1, 3, 1, 256]),

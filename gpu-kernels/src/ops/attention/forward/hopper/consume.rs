@@ -11,7 +11,7 @@ use super::store::{Output, Rows};
 use super::turns::Turns;
 use super::work::{self, Cursor, Queries, Work};
 use super::{BUFFERS, CLUSTER, Memory, PANEL, WARPGROUP, WG_M};
-use crate::ops::attention::{self, LOG2_E};
+use crate::ops::attention::{self, LOG2_E, limits};
 
 /// What a consumer has in registers from tile to tile: scores that become weights, the weights as an operand, and its part of O.
 struct State<const S: usize, const O: usize, const STEPS: usize> {
@@ -266,7 +266,7 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         output: Output<T>,
     ) {
         let Self { memory, index, buffer, lane, .. } = self;
-        let (inverse, lse) = state.online.finish();
+        let (inverse, lse) = state.online.finish(limits::of::<T>());
         softmax::rescale(&mut state.o, inverse);
         let rows = Rows { panels: memory.q(buffer, 0, index), stride: CONSUMERS * WG_M * PANEL, index, queries };
         rows.store(&state.o, lse, lane, work, output);

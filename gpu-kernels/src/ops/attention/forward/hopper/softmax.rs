@@ -5,7 +5,7 @@ use cuda_std::float::Half;
 use cuda_std::math::{self, ex2_approx_ftz, fma};
 use cuda_std::warp;
 
-use crate::ops::attention::{LOG2_E, Span};
+use crate::ops::attention::{LOG2_E, Span, limits};
 
 /// What a thread knows of its two rows. Each sum is in two parts, of even and of odd columns: chains of half the length.
 ///
@@ -66,14 +66,14 @@ impl<const SHIFT: u32> Online<SHIFT> {
         }
     }
 
-    /// The inverse sums, or 0 for queries that saw nothing, and the logsumexps, of all threads' columns.
+    /// The inverse sums, or 0 for queries that saw nothing, and the logsumexps, of all threads' columns; NaN from `limit` on.
     #[inline(always)]
-    pub(in crate::ops::attention) unsafe fn finish(&self) -> ([f32; 2], [f32; 2]) {
+    pub(in crate::ops::attention) unsafe fn finish(&self, limit: f32) -> ([f32; 2], [f32; 2]) {
         let (mut inverse, mut lse) = ([0.0; 2], [f32::NEG_INFINITY; 2]);
         for r in 0..2 {
             let sum = self.sum[2 * r] + self.sum[2 * r + 1];
             let sum = sum + warp::shuffle_xor(sum, 1);
-            let sum = sum + warp::shuffle_xor(sum, 2);
+            let sum = limits::checked(sum + warp::shuffle_xor(sum, 2), self.greatest[r], limit);
             if sum != 0.0 {
                 inverse[r] = math::rcp_approx(sum);
                 lse[r] = (self.greatest[r] + (math::log2(sum) - SHIFT as f32)) * core::f32::consts::LN_2;

@@ -13,7 +13,7 @@ use super::{BUFFERS, CLUSTER, Memory, PANEL, Scales, WARPGROUP, WG_M};
 use crate::ops::attention::forward::hopper::softmax::{self, Visible};
 use crate::ops::attention::forward::hopper::store::{Output, Rows};
 use crate::ops::attention::forward::hopper::work::{self, Cursor, Queries, Work};
-use crate::ops::attention::{self, LOG2_E, Span};
+use crate::ops::attention::{self, LIMIT_E4M3, LOG2_E, Span};
 
 /// Weights are 2⁸ times what they stand for, at most 256: so E4M3 has them to 2⁻¹⁴ of the greatest with all its bits, and to 2⁻¹⁷ with fewer.
 const SHIFT: u32 = 8;
@@ -346,7 +346,7 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         output: Output<T>,
     ) {
         let Self { memory, index, buffer, lane, .. } = self;
-        let (inverse, lse) = state.online.finish();
+        let (inverse, lse) = state.online.finish(LIMIT_E4M3);
         softmax::rescale(&mut state.o, inverse.map(|inverse| inverse * factor));
         let rows = Rows { panels: memory.q(buffer, index).cast(), stride: WG_M * PANEL, index, queries };
         rows.store(&state.o, lse, forget(lane), work, output);
