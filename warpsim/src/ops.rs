@@ -63,6 +63,8 @@ pub struct Access {
     pub sext: u8,
     pub order: Order,
     pub scope: Scope,
+    /// `.nc`: of what nobody writes while the grid runs.
+    pub constant: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use crate::common::all_options;
 use crate::zoo_order::{check, found, kernel};
-use warpsim::Kind;
+use warpsim::{Kind, Options};
 
 /// Both warps of a block write; their block takes a ticket; the last block reads what all wrote.
 const TICKET: &str = "mov.u32 %r6, %ctaid.x; shl.b32 %r7, %r6, 8; add.u32 %r7, %r7, %r2; cvt.u64.u32 %rd3, %r7; add.u64 %rd3, %rd3, %rd2;\n\
@@ -187,5 +187,34 @@ fn a_relaxed_read_of_another_blocks_flag_is_fenced() {
         // A fence for the block alone does not do.
         let bad = found(&kernel(1, &body.replace("/*here*/", "fence.acq_rel.cta;")), 2, 32, &o);
         assert!(bad[0].kind == Kind::GlobalRace && bad[0].message.contains("was read relaxed"), "{bad:?}");
+    }
+}
+
+#[test]
+fn what_is_read_as_constant_is_not_written() {
+    let shared = "xor.b32 %r6, %r2, 128; cvt.u64.u32 %rd4, %r6; add.u64 %rd4, %rd4, %rd2; cvt.u64.u32 %rd3, %r2; add.u64 %rd3, %rd3, %rd2;";
+    let found = |body: &str, blocks, o: &Options| found(&kernel(1, &format!("{shared}{body}")), blocks, 64, o);
+    for o in all_options() {
+        for (body, blocks) in [
+            // By another thread, however they are ordered, and by the same.
+            ("st.global.u32 [%rd3], %r1; fence.acq_rel.gpu; bar.sync 0; ld.global.nc.u32 %r7, [%rd4];", 1),
+            ("st.global.u32 [%rd3], %r1; ld.global.nc.u32 %r7, [%rd3];", 1),
+            ("ld.global.nc.L1::no_allocate.u32 %r7, [%rd3]; bar.sync 0; st.global.u32 [%rd4], %r1;", 1),
+            ("@%p1 red.global.add.u32 [%rd2], 1; bar.sync 0; ldu.global.u32 %r7, [%rd2];", 1),
+            ("ld.global.nc.u32 %r7, [%rd2]; bar.sync 0; @%p1 red.global.add.u32 [%rd2], 1;", 2),
+        ] {
+            let bad = found(body, blocks, &o);
+            assert!(
+                bad.iter().any(|f| f.kind == Kind::GlobalRace && f.message.contains("ld.global.nc is")),
+                "{body} {bad:?}"
+            );
+        }
+        // A thread that works in place has what it read, and others' words are others'.
+        for body in [
+            "ld.global.nc.u32 %r7, [%rd3]; add.u32 %r7, %r7, 1; st.global.u32 [%rd3], %r7;",
+            "ld.global.nc.u32 %r7, [%rd4+1024]; st.global.u32 [%rd3], %r7; bar.sync 0; ld.global.u32 %r7, [%rd4];",
+        ] {
+            assert_eq!(found(body, 1, &o), [], "{body}");
+        }
     }
 }

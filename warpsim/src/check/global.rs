@@ -39,6 +39,8 @@ impl GStamp {
     pub const PROXY: u64 = 1;
     /// Marks one that is still in flight as well.
     pub const IN_FLIGHT: u64 = 3;
+    /// The mark of a read of what nobody writes while the grid runs (`ld.global.nc`). Reads are never in flight.
+    pub const CONSTANT: u64 = 3;
     /// Marks an atomic or otherwise strong access, or together with the others a reduction.
     pub const STRONG: u64 = 4;
     /// The mark of a volatile access, strong too.
@@ -95,6 +97,10 @@ impl GStamp {
     pub fn volatile_lanes(self, o: GStamp) -> bool {
         self.is(GStamp::VOLATILE) && o.is(GStamp::VOLATILE) && self.far() == o.far()
     }
+    /// Whether a read (or else a write) counts on that nobody writes.
+    pub fn constant(self, write: bool) -> bool {
+        !write && self.is(GStamp::CONSTANT)
+    }
     fn is(self, mark: u64) -> bool {
         self.0 & 7 == mark
     }
@@ -112,7 +118,7 @@ impl GStamp {
     }
     /// The same thread.
     #[inline(always)]
-    fn same_lane(self, o: GStamp) -> bool {
+    pub fn same_lane(self, o: GStamp) -> bool {
         self.0 >> 35 == o.0 >> 35
     }
 }
@@ -161,11 +167,12 @@ impl GlobalShadow {
     #[inline(always)]
     pub fn pass(&self, cells: &[[AtomicU64; 3]], me: GStamp, off: usize, n: usize, write: bool) -> bool {
         let Some(cells) = cells.get(off >> self.shift..=(off + n - 1) >> self.shift) else { return false };
-        let over = |old: &AtomicU64| {
+        let constant = me.constant(write);
+        let over = |old: &AtomicU64, write: bool| {
             let old = GStamp(old.load(Relaxed));
-            old == GStamp::NOBODY || old.same_lane(me) && !old.proxy()
+            old == GStamp::NOBODY || old.same_lane(me) && !constant && (!old.proxy() || old.constant(write))
         };
-        if !cells.iter().all(|[w, r, o]| over(w) && (!write || over(r) && over(o))) {
+        if !cells.iter().all(|[w, r, o]| over(w, true) && (!write || over(r, false) && over(o, false))) {
             return false;
         }
         for cell in cells {

@@ -9,6 +9,10 @@ use crate::check::global::{GStamp, far};
 use crate::check::race::{Cause, EVERY, UNFENCED, VOLATILE_LANES};
 use crate::report::{Earlier, Kind};
 
+/// What to do about a write of what counts as constant.
+const CONSTANT: &str = "ld.global.nc is for what nobody writes while the grid runs, whatever orders them: load it without .nc (a pointer that is \
+                        neither const __restrict__ nor read by __ldg)";
+
 /// An access of one lane, or of an asynchronous operation that it starts.
 #[derive(Clone, Copy)]
 pub struct Touch {
@@ -124,7 +128,7 @@ fn judge(
 ) -> bool {
     for (k, old) in earlier.into_iter().enumerate() {
         let was_write = k == 0;
-        let Some(cause) = conflict(cl, w.party(1 << t.lane), me, old, was_write) else { continue };
+        let Some(cause) = conflict(cl, w.party(1 << t.lane), (me, t.write), (old, was_write)) else { continue };
         let sibling = old.far() == me.far() && old.pc() == me.pc() && old.lane() < 32;
         // Writing what is there already, because another thread wrote it, harms nobody.
         if t.write
@@ -153,11 +157,15 @@ pub fn settle(cx: &Cx<'_>, cl: &Cluster, w: &Warp, lane: usize, alloc: usize, ad
     }
 }
 
-fn conflict(cl: &Cluster, p: Party, me: GStamp, old: GStamp, was_write: bool) -> Option<Cause> {
+fn conflict(cl: &Cluster, p: Party, (me, write): (GStamp, bool), (old, was_write): (GStamp, bool)) -> Option<Cause> {
     if old == GStamp::NOBODY || me.may_meet(old) {
         return None;
     }
-    if old.in_flight() {
+    // It may have been read at any time. Only a thread that writes what it read itself has had it by then.
+    if me.constant(write) || old.constant(was_write) && !old.same_lane(me) {
+        return Some(Cause::Unordered);
+    }
+    if was_write && old.in_flight() {
         return Some(Cause::InFlight);
     }
     let c = cl.clocks.as_ref()?;
@@ -193,7 +201,8 @@ fn report(
     let [bx, by, bz] = host.map_or_else(|| block_of(cx.launch.grid, old.block()), |b| b.ctaid);
     let (lane, others) = if old.lane() < 32 { (old.lane(), "") } else { (0, " and others of its warp") };
     let [tx, ty, tz] = cx.thread(old.warp(), lane.into());
-    let what = if old.proxy() { "a bulk copy of thread" } else { "thread" };
+    let constant = old.constant(was_write);
+    let what = if old.proxy() && !constant { "a bulk copy of thread" } else { "thread" };
     let who = format!("{what} ({tx},{ty},{tz}){others} of block ({bx},{by},{bz})");
     let earlier = Earlier { place: cx.place(s.func, old.pc()), who, write: was_write };
     let unfenced = cl.clocks.as_ref().is_some_and(|c| {
@@ -211,6 +220,7 @@ fn report(
         Cause::Proxy => Kind::MissingProxyFence,
     };
     let advice = match host {
+        _ if constant || me.constant(t.write) => CONSTANT,
         _ if me.narrow_apart(old) => "the accesses are strong for their own block only: give them .gpu scope",
         Some(_) if me.volatile_lanes(old) => VOLATILE_LANES,
         _ if unfenced => UNFENCED,

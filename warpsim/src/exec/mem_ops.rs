@@ -288,6 +288,7 @@ fn global(
     let slow = checks.init || cx.global_shadow.is_some();
     if one.is_none() || slow {
         let marks = match a.order {
+            _ if a.constant => GStamp::CONSTANT,
             Order::Weak => 0,
             Order::Volatile => GStamp::VOLATILE,
             _ => strength(a.scope),

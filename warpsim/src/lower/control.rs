@@ -130,8 +130,15 @@ impl Lower<'_, '_> {
             return self.fail(format!("`{name}` takes one argument of 8 bytes and has {results} results"));
         };
         self.linker.heap = true;
-        let access =
-            Access { space: MemSpace::Local, bytes: 8, count: 1, sext: 0, order: Order::Weak, scope: Scope::Gpu };
+        let access = Access {
+            space: MemSpace::Local,
+            bytes: 8,
+            count: 1,
+            sext: 0,
+            order: Order::Weak,
+            scope: Scope::Gpu,
+            constant: false,
+        };
         let given = self.temp(Class::Q);
         let mut load = Inst { a: self.constant(Class::R, Init::Local(from)), ..Inst::new(Op::Ld(access)) };
         self.ext(&mut load, &[given], &[]);

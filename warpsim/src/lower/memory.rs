@@ -54,10 +54,9 @@ impl Lower<'_, '_> {
     pub fn cache_hints(&self, m: &mut Mods<'_>) -> bool {
         let mut policy = false;
         while let Some(p) = m.find(|s| {
-            let known =
-                matches!(s, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" | "unified" | "relu_not_here")
-                    || s.starts_with("L1::")
-                    || s.starts_with("L2::");
+            let known = matches!(s, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "unified" | "relu_not_here")
+                || s.starts_with("L1::")
+                || s.starts_with("L2::");
             known.then(|| s == "L2::cache_hint")
         }) {
             policy |= p;
@@ -109,6 +108,8 @@ impl Lower<'_, '_> {
     pub(super) fn load(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
         let space = self.space(m);
         let (order, scope) = self.order(m);
+        // `ldu` is of read-only data as well.
+        let constant = m.take("nc") || m.root == "ldu";
         let policy = self.cache_hints(m);
         let count = self.vector(m);
         let ty = self.need_ty(m)?;
@@ -140,7 +141,7 @@ impl Lower<'_, '_> {
         let mut i = Inst {
             a: addr.base,
             imm: addr.off,
-            ..Inst::new(Op::Ld(Access { space, bytes, count, sext, order, scope }))
+            ..Inst::new(Op::Ld(Access { space, bytes, count, sext, order, scope, constant }))
         };
         self.ext(&mut i, &defs, &[]);
         self.emit(i);
@@ -177,7 +178,7 @@ impl Lower<'_, '_> {
         let mut i = Inst {
             a: addr.base,
             imm: addr.off,
-            ..Inst::new(Op::St(Access { space, bytes, count, sext: 0, order, scope }))
+            ..Inst::new(Op::St(Access { space, bytes, count, sext: 0, order, scope, constant: false }))
         };
         self.ext(&mut i, &[], &uses);
         self.emit(i);

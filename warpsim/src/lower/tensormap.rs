@@ -95,7 +95,7 @@ impl Lower<'_, '_> {
     fn map_store(&mut self, space: MemSpace, addr: &Arg, at: usize, value: Reg) -> R<()> {
         let addr = self.addr(addr)?;
         let bytes = if value.class() == Class::Q { 8 } else { 4 };
-        let access = Access { space, bytes, count: 1, sext: 0, order: Order::Weak, scope: Scope::Gpu };
+        let access = Access { space, bytes, count: 1, sext: 0, order: Order::Weak, scope: Scope::Gpu, constant: false };
         let mut i = Inst { a: addr.base, imm: addr.off + at as i64, ..Inst::new(Op::St(access)) };
         self.ext(&mut i, &[], &[value]);
         self.emit(i);
@@ -119,7 +119,15 @@ impl Lower<'_, '_> {
         }
         self.linker.note_grain(Space::Shared, 4);
         let (to, from) = (self.addr(&a[0])?, self.addr(&a[1])?);
-        let access = |space| Access { space, bytes: 8, count: 2, sext: 0, order: Order::Weak, scope: Scope::Gpu };
+        let access = |space| Access {
+            space,
+            bytes: 8,
+            count: 2,
+            sext: 0,
+            order: Order::Weak,
+            scope: Scope::Gpu,
+            constant: false,
+        };
         for at in (0..128).step_by(16) {
             let pair = [self.temp(Class::Q), self.temp(Class::Q)];
             let mut i = Inst { a: from.base, imm: from.off + at, ..Inst::new(Op::Ld(access(MemSpace::Shared))) };
