@@ -45,6 +45,8 @@ pub struct Alloc {
     pub live: bool,
     /// The device's heap, in which chunks are what may be accessed.
     pub heap: bool,
+    /// A `.const` variable, which kernels cannot write.
+    pub constant: bool,
     words: Box<[AtomicU64]>,
     /// One bit a byte: written by the host or a kernel.
     init: Box<[AtomicU64]>,
@@ -76,7 +78,7 @@ macro_rules! typed {
 impl Alloc {
     fn new(base: u64, size: u64, name: &str) -> Result<Self, OutOfMemory> {
         let (words, init) = (zeroed(size.div_ceil(8))?, zeroed(size.div_ceil(64))?);
-        Ok(Alloc { base, size, name: name.to_string(), live: true, heap: false, words, init })
+        Ok(Alloc { base, size, name: name.to_string(), live: true, heap: false, constant: false, words, init })
     }
 
     /// The atomic of type `T` at `off`. Panics when it would leave the allocation or is not aligned.
@@ -192,6 +194,13 @@ impl Memory {
         }
         self.allocs.push(Alloc::new(base, bytes, name)?);
         self.next = (base + bytes.max(1) + GAP).next_multiple_of(ALIGN);
+        Ok(base)
+    }
+
+    /// The same for a `.const` variable.
+    pub fn alloc_constant(&mut self, bytes: u64, name: &str) -> Result<u64, OutOfMemory> {
+        let base = self.alloc(bytes, name)?;
+        self.allocs.iter_mut().filter(|a| a.base == base).for_each(|a| a.constant = true);
         Ok(base)
     }
 

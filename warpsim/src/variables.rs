@@ -37,7 +37,12 @@ impl Module {
 fn place(memory: &mut Memory, ast: &Ast, kernel: &str) -> Result<Vec<u64>, Fault> {
     let mut addrs = vec![];
     for v in &ast.vars {
-        let place = if resident(v) { memory.alloc(type_bytes_of(v).max(1), &v.name) } else { Ok(0) };
+        let bytes = type_bytes_of(v).max(1);
+        let place = match v.space {
+            Space::Const => memory.alloc_constant(bytes, &v.name),
+            Space::Global => memory.alloc(bytes, &v.name),
+            _ => Ok(0),
+        };
         addrs.push(place.map_err(|error| Fault::of_memory(kernel, error, &format!("for `{}`", v.name)))?);
     }
     initialise(memory, ast, &addrs).map_err(|message| Fault::of_launch(kernel, Kind::InvalidLaunch, message))?;

@@ -105,3 +105,33 @@ fn an_alignment_beyond_the_stack_is_a_fault() {
     let f = try_run(&mut Gpu::new(), &text, "k", [1; 3], [1; 3], 0, &args, &Options::default()).unwrap_err();
     assert_eq!(f.finding.kind, Kind::OutOfBounds);
 }
+
+#[test]
+fn constant_memory_is_not_written() {
+    let globals = ".global .b32 ordinary[4] = {1, 2, 3, 4}; .const .align 16 .b32 konst[4] = {1, 2, 3, 4};";
+    let head = ".shared .align 16 .b8 tile[16]; cvta.const.u64 %x4, konst; mov.u32 %r3, 7;\n";
+    for store in [
+        "st.u32 [%x4+4], %r3;",
+        "st.global.v2.u32 [%x4+8], {%r3, %r3};",
+        "setp.eq.u32 %p1, %r1, 3; selp.b64 %x4, %x4, %x1, %p1; st.global.u32 [%x4], %r3;",
+        "red.global.add.u32 [%x4], %r3;",
+        "atom.cas.b32 %r4, [%x4], %r3, %r3;",
+        "mov.u32 %r4, tile; cp.async.bulk.global.shared::cta.bulk_group [%x4], [%r4], 16; cp.async.bulk.commit_group;",
+    ] {
+        let run = |text: &str| {
+            let mut g = Gpu::new();
+            let (q, p) = (g.alloc_with(&[0; 128], "out"), g.alloc(8, "p"));
+            let args: [&[u8]; 2] = [&q.to_le_bytes(), &p.to_le_bytes()];
+            try_run(&mut g, text, "k", [1; 3], [32, 1, 1], 0, &args, &Options::default())
+        };
+        let bad = text(globals, "", &format!("{head}{store}"));
+        let f = run(&bad).unwrap_err();
+        assert!(f.finding.kind == Kind::OutOfBounds && f.to_string().contains("of `konst` (16 bytes)"), "{store} {f}");
+        let good = bad.replace("cvta.const.u64 %x4, konst", "cvta.global.u64 %x4, ordinary");
+        run(&good).unwrap_or_else(|f| panic!("{store} {f}"));
+    }
+    for form in ["st.const.u32 [konst], 7;", "red.const.add.u32 [konst], 7;"] {
+        let e = warpsim::Module::parse(&text(globals, "", form)).unwrap().kernel("k").err().unwrap();
+        assert!(e.message.contains("a kernel cannot write constant memory"), "{e}");
+    }
+}

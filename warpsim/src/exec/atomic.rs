@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
-use super::mem_ops::{addresses, by_space, lanes, locate as locate_global, strength};
+use super::mem_ops::{addresses, by_space, lanes, locate_written, strength};
 use super::state::*;
 use super::{coop, order, shared, shared_check};
 use crate::ir::*;
@@ -115,7 +115,7 @@ pub fn run(
                 let at = addr[l] + (n * e) as u64;
                 old[e & 7] = match space {
                     MemSpace::Global => {
-                        let k = locate_global(cx, w, s, l, at, n as u64, "an atomic")?;
+                        let k = locate_written(cx, w, s, l, at, n as u64, "an atomic")?;
                         if e == 0 && !at.is_multiple_of((n * count) as u64) {
                             return cx.fault(
                                 w,

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
-use super::mem_ops::{addresses, by_space, lanes, locate, strength};
+use super::mem_ops::{addresses, by_space, lanes, locate_written, strength};
 use super::state::*;
 use super::{order, shared, shared_check};
 use crate::ir::*;
@@ -39,7 +39,7 @@ pub fn run(
             let next = |old: [u64; 2]| if write || old == first { last } else { old };
             let old = match space {
                 MemSpace::Global => {
-                    let k = locate(cx, w, s, l, addr[l], BYTES as u64, "an atomic")?;
+                    let k = locate_written(cx, w, s, l, addr[l], BYTES as u64, "an atomic")?;
                     if !addr[l].is_multiple_of(BYTES as u64) {
                         let message = "an atomic of 16 bytes at a misaligned address";
                         return cx.fault(w, s, l as u32, Kind::Misaligned, message, Some(addr[l]));

@@ -65,8 +65,11 @@ fn far(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &Bu
     let mut spans = vec![];
     op.spans(|addr, bytes| spans.push((addr, bytes)));
     for (addr, bytes) in spans {
-        let alloc = mem_ops::locate(cx, w, s, l, addr, bytes, what)?;
         let (write, mut marks) = (!op.load, GStamp::PROXY);
+        let alloc = match write {
+            true => mem_ops::locate_written(cx, w, s, l, addr, bytes, what)?,
+            false => mem_ops::locate(cx, w, s, l, addr, bytes, what)?,
+        };
         if write {
             marks |= GStamp::IN_FLIGHT | if op.reduce.is_some() { GStamp::STRONG } else { 0 };
         }

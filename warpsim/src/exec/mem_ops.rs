@@ -169,7 +169,7 @@ pub fn discard(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, m: u32) -> Result<(),
             let message = "a discard at an address that is not a multiple of 128";
             return cx.fault(w, s, l as u32, Kind::Misaligned, message, Some(addr[l]));
         }
-        let al = cx.mem.get(locate(cx, w, s, l, addr[l], 128, "a discard")?);
+        let al = cx.mem.get(locate_written(cx, w, s, l, addr[l], 128, "a discard")?);
         if cx.opts.checks.init {
             al.unmark((addr[l] - al.base) as usize, 128);
         }
@@ -248,6 +248,29 @@ pub fn locate(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, addr: u64, n: u64, wha
     })
 }
 
+/// The same for bytes that are written.
+pub fn locate_written(
+    cx: &Cx<'_>,
+    w: &Warp,
+    s: &Split,
+    l: usize,
+    addr: u64,
+    n: u64,
+    what: &str,
+) -> Result<usize, Fault> {
+    let k = locate(cx, w, s, l, addr, n, what)?;
+    writable(cx, w, s, l, k, addr, what)?;
+    Ok(k)
+}
+
+fn writable(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, alloc: usize, addr: u64, what: &str) -> Result<(), Fault> {
+    if !cx.mem.get(alloc).constant {
+        return Ok(());
+    }
+    let message = format!("{what} to constant memory, which a kernel cannot write: {}", cx.mem.describe(addr));
+    cx.fault(w, s, l as u32, Kind::OutOfBounds, message, Some(addr))
+}
+
 fn global(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -284,6 +307,10 @@ fn global(
         mx.global(s.func, s.pc, addr, m, total as u32, write);
     }
     let one = common(cx, addr, m, total);
+    if let (true, Some(k)) = (write, one) {
+        let l = m.trailing_zeros() as usize;
+        writable(cx, w, s, l, k, addr[l], "a store")?;
+    }
     let checks = cx.opts.checks;
     let slow = checks.init || cx.global_shadow.is_some();
     if one.is_none() || slow {
@@ -295,10 +322,10 @@ fn global(
         };
         let rest = one.map_or(m, |alloc| pass(cx, cl, w, s, alloc, addr, m, (total, write, marks)));
         for l in lanes(rest) {
-            let what = if write { "a store" } else { "a load" };
             let k = match one {
                 Some(k) => k,
-                None => locate(cx, w, s, l, addr[l], total, what)?,
+                None if write => locate_written(cx, w, s, l, addr[l], total, "a store")?,
+                None => locate(cx, w, s, l, addr[l], total, "a load")?,
             };
             if slow {
                 let t = Touch { lane: l, alloc: k, addr: addr[l], bytes: total, write, marks };

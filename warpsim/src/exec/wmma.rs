@@ -88,7 +88,10 @@ fn access(
         }
         return Ok(shared::read(sh, off, n));
     }
-    let k = mem_ops::locate(cx, w, s, l, at, n as u64, "a wmma access")?;
+    let k = match write {
+        Some(_) => mem_ops::locate_written(cx, w, s, l, at, n as u64, "a wmma store")?,
+        None => mem_ops::locate(cx, w, s, l, at, n as u64, "a wmma load")?,
+    };
     let t = Touch { lane: l, alloc: k, addr: at, bytes: n as u64, write: write.is_some(), marks: 0 };
     if write.is_none() {
         check_init(cx, w, s, t);

@@ -86,6 +86,11 @@ impl Lower<'_, '_> {
         }
     }
 
+    /// Refuses to write constant memory.
+    fn writable(&self, m: &mut Mods<'_>) -> R<()> {
+        if m.take("const") { self.fail("a kernel cannot write constant memory") } else { Ok(()) }
+    }
+
     fn grain(&mut self, space: MemSpace, bytes: u8) {
         let s = match space {
             MemSpace::Shared => Space::Shared,
@@ -155,6 +160,7 @@ impl Lower<'_, '_> {
         if m.take("async") {
             return self.st_async(m, a);
         }
+        self.writable(m)?;
         let space = self.space(m);
         let (order, scope) = self.order(m);
         let policy = self.cache_hints(m);
@@ -190,6 +196,7 @@ impl Lower<'_, '_> {
         if m.take("async") {
             return self.red_async(m, a);
         }
+        self.writable(m)?;
         let space = self.space(m);
         let (order, scope) = self.order(m);
         let policy = self.cache_hints(m);
