@@ -44,7 +44,7 @@ pub enum Kind {
     GlobalRace,
     /// An asynchronous copy or tensor-core read that nothing waited for.
     AsyncRace,
-    /// A generic write read by the asynchronous proxy without `fence.proxy.async` between.
+    /// A generic write, read or overwritten by the asynchronous proxy without `fence.proxy.async` between.
     MissingProxyFence,
     /// A thread or a block that ends while something may still use its shared memory or its registers.
     EarlyExit,

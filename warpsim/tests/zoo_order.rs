@@ -160,6 +160,17 @@ fn bulk_loads_see_global_writes_through_a_fence() {
 }
 
 #[test]
+fn bulk_loads_overwrite_what_was_fenced() {
+    let body = format!(
+        "{INIT}add.u32 %r6, %r3, %r2; st.shared.u32 [%r6], %r1;\n/*here*/\n/*here*/\n@!%p1 bra SKIP;\n\
+         mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 256;\n\
+         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 256, [%r4];\nSKIP:\n{WAIT}"
+    );
+    let kinds = [Kind::MissingProxyFence, Kind::SharedRace];
+    check((1, 1, 64), &kinds, &body, &["fence.proxy.async.shared::cta;", "bar.sync 0;"]);
+}
+
+#[test]
 fn the_last_block_sees_what_the_others_fenced() {
     // Each block leaves a number; the one with the last ticket adds them up.
     let body = "mov.u32 %r6, %ctaid.x; shl.b32 %r7, %r6, 2; cvt.u64.u32 %rd3, %r7; add.u64 %rd3, %rd3, %rd2;\n@%p1 st.global.u32 [%rd3+64], %r6;\n/*here*/\n\

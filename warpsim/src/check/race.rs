@@ -110,7 +110,7 @@ pub enum Cause {
     Unordered,
     /// The earlier one is asynchronous and nobody waited for it.
     InFlight,
-    /// Ordered, but a generic write was not fenced before the asynchronous proxy reads it.
+    /// Ordered, but a generic write was not fenced before the asynchronous proxy comes to it.
     Proxy,
 }
 
@@ -202,7 +202,6 @@ impl SharedShadow {
                 found = found.or_else(|| Self::conflict(clocks, p, me, w, true));
             }
             if me.proxy()
-                && !write
                 && w != Stamp::NOBODY
                 && !w.proxy()
                 && found.is_none()
