@@ -212,3 +212,24 @@ fn sixty_four_bits() {
     check("testp.normal.f64 %p1, %la; selp.u64 %ld, 1, 0, %p1;", &|x, _| f64::from_bits(x).is_normal().into());
     check("slct.b64.s32 %ld, %la, %lb, %a;", &|x, y| if x as i32 >= 0 { x } else { y });
 }
+
+#[test]
+fn seeds_of_doubles_have_an_upper_word() {
+    let tiny = 2f64.powi(-1030);
+    let values = [2.0, 3.0, 0.1, 1e300, 0.0, -0.0, f64::INFINITY, -1.0, f64::NAN, tiny, -tiny, 1.0 + f64::EPSILON];
+    let bits = values.map(f64::to_bits);
+    let run = |op: &str| lanes(&format!("{op} %ld, %la;"), &bits, &bits, &bits);
+    let (exact, seeds, inverse) = (run("rsqrt.approx.f64"), run("rsqrt.approx.ftz.f64"), run("rcp.approx.ftz.f64"));
+    let same = |got: f64, want: f64, within: f64| {
+        got == want || got.is_nan() && want.is_nan() || (got / want - 1.0).abs() <= within
+    };
+    for (k, x) in values.into_iter().enumerate() {
+        let (got, want) = (f64::from_bits(exact[k]), 1.0 / x.sqrt());
+        assert!(same(got, want, 3e-16), "{x}: {got} {want}");
+        // What is below the upper word, or too small, does not count.
+        let x = if x.is_subnormal() { 0f64.copysign(x) } else { f64::from_bits(bits[k] >> 32 << 32) };
+        for (got, want) in [(seeds[k], 1.0 / x.sqrt()), (inverse[k], 1.0 / x)] {
+            assert!(got as u32 == 0 && same(f64::from_bits(got), want, 2f64.powi(-20)), "{x}: {got:#x} {want}");
+        }
+    }
+}

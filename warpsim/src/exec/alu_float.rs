@@ -158,8 +158,9 @@ lane! {
     ddiv = |r, i, m| { let q = rnd_of(i.imm); map2(r, i, m, |a: u64, b: u64| num::div64(d(a), d(b), q).to_bits()) };
     drcp = |r, i, m| { let q = rnd_of(i.imm); map1(r, i, m, |a: u64| num::div64(1.0, d(a), q).to_bits()) };
     /// The 20-bit seed that software division refines: low word zero.
-    drcp_seed = |r, i, m| map1(r, i, m, |a: u64| (1.0 / d(a)).to_bits() & !0xffff_ffff);
-    drsqrt_seed = |r, i, m| map1(r, i, m, |a: u64| (1.0 / d(a).sqrt()).to_bits() & !0xffff_ffff);
+    drcp_seed = |r, i, m| map1(r, i, m, |a: u64| seed(a, |x| 1.0 / x));
+    drsqrt_seed = |r, i, m| map1(r, i, m, |a: u64| seed(a, |x| 1.0 / x.sqrt()));
+    drsqrt = |r, i, m| map1(r, i, m, |a: u64| (1.0 / d(a).sqrt()).to_bits());
     dsqrt = |r, i, m| { let q = rnd_of(i.imm); map1(r, i, m, |a: u64| num::sqrt64(d(a), q).to_bits()) };
     dneg = |r, i, m| map1(r, i, m, |a: u64| a ^ 1 << 63);
     dabs = |r, i, m| map1(r, i, m, |a: u64| a & !(1 << 63));
@@ -180,6 +181,14 @@ lane! {
     /// `testp`; `imm >> 8`: 0 finite, 1 infinite, 2 number, 3 notanumber, 4 normal, 5 subnormal.
     ftestp = |r, i, m| { let k = i.imm >> 8; cmp2(r, i, m, |a: u32, _| { let x = f(a); match k { 0 => x.is_finite(), 1 => x.is_infinite(), 2 => !x.is_nan(), 3 => x.is_nan(), 4 => x.is_normal(), _ => x.is_subnormal() } }) };
     dtestp = |r, i, m| { let k = i.imm >> 8; cmp2(r, i, m, |a: u64, _| { let x = d(a); match k { 0 => x.is_finite(), 1 => x.is_infinite(), 2 => !x.is_nan(), 3 => x.is_nan(), 4 => x.is_normal(), _ => x.is_subnormal() } }) };
+}
+
+/// Only the upper words of the operand and of the result count, and subnormal numbers not at all.
+#[inline(always)]
+fn seed(a: u64, f: impl Fn(f64) -> f64) -> u64 {
+    let flush = |x: f64| if x.is_subnormal() { 0f64.copysign(x) } else { x };
+    let upper = |x: u64| x & !0xffff_ffff;
+    upper(flush(f(flush(d(upper(a))))).to_bits())
 }
 
 #[inline(always)]

@@ -158,7 +158,13 @@ impl Lower<'_, '_> {
                 }
             }
             ("sqrt", Ty::F64) => ff::dsqrt(),
-            ("rsqrt", Ty::F64) => ff::drsqrt_seed(),
+            ("rsqrt", Ty::F64) => {
+                if ftz {
+                    ff::drsqrt_seed()
+                } else {
+                    ff::drsqrt()
+                }
+            }
             ("ex2" | "tanh", Ty::F16 | Ty::F16x2 | Ty::BF16 | Ty::BF16x2) => {
                 let k = i64::from(matches!(ty, Ty::BF16 | Ty::BF16x2)) * hf::BF
                     | i64::from(matches!(ty, Ty::F16x2 | Ty::BF16x2)) * hf::PACKED
