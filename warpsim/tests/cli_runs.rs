@@ -39,8 +39,12 @@ fn folder() -> PathBuf {
 
 /// Exit code, output, messages.
 fn warpsim(args: &[&str]) -> (i32, String, String) {
+    warpsim_on(MODULE, args)
+}
+
+fn warpsim_on(module: &str, args: &[&str]) -> (i32, String, String) {
     let file = folder().join(format!("cli-{:?}.ptx", std::thread::current().id()));
-    std::fs::write(&file, MODULE).unwrap();
+    std::fs::write(&file, module).unwrap();
     let out = Command::new(env!("CARGO_BIN_EXE_warpsim")).arg(&file).args(args).output().unwrap();
     std::fs::remove_file(file).unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -119,6 +123,25 @@ fn variables_are_set_and_read() {
         let (code, _, err) = run(var);
         assert!(code == 2 && err.contains(says), "{err}");
     }
+}
+
+#[test]
+fn the_only_kernel_needs_no_name() {
+    let head = MODULE.find(".visible .entry fill").unwrap();
+    let module = format!(
+        "{}{}",
+        &MODULE[..MODULE.find(".const").unwrap()],
+        &MODULE[head..MODULE.find(".visible .entry pair").unwrap()]
+    );
+    let (code, out, err) = warpsim_on(&module, &["--arg", "x:u8[64]=ones", "--arg", "7", "--print", "x:2"]);
+    assert_eq!((code, out.as_str()), (0, "x: 7 1\n"), "{err}");
+    // Without its arguments it is described, and of several none is meant.
+    let (code, out, _) = warpsim_on(&module, &["--block", "64"]);
+    assert!(code == 0 && out.starts_with("fill  parameters [8, 1]"), "{out}");
+    let (code, out, _) = warpsim(&["--arg", "x:u8[64]=ones", "--arg", "7"]);
+    assert!(code == 0 && out.contains("pair  parameters"), "{out}");
+    let empty = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\ntrap;\n}\n";
+    assert_eq!(warpsim_on(empty, &[]).0, 1);
 }
 
 #[test]

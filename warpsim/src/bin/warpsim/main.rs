@@ -37,7 +37,8 @@ use demangle::demangle;
 struct Cli {
     /// PTX text
     file: PathBuf,
-    /// Kernel to run, by its symbol or its C++ name; without one the module's kernels are listed
+    /// Kernel to run, by its symbol or its C++ name; the only one of a module needs none. Otherwise, or without the arguments
+    /// that it takes, the module's kernels are listed
     #[arg(long)]
     kernel: Option<String>,
     #[command(flatten)]
@@ -149,7 +150,8 @@ fn run(cli: &Cli) -> Result<bool, String> {
         step.map_err(|e| format!("--launch {line}: {e}"))
     });
     let steps = steps.collect::<Result<Vec<_>, _>>()?;
-    let mut launches: Vec<(&str, &Shape)> = cli.kernel.iter().map(|name| (name.as_str(), &cli.shape)).collect();
+    let kernel = cli.kernel.as_deref().or_else(|| if steps.is_empty() { only(&module, &cli.shape) } else { None });
+    let mut launches: Vec<(&str, &Shape)> = kernel.iter().map(|name| (*name, &cli.shape)).collect();
     launches.extend(steps.iter().map(|step| (step.kernel.as_str(), &step.shape)));
     if launches.is_empty() {
         list(&module);
@@ -178,6 +180,13 @@ fn run(cli: &Cli) -> Result<bool, String> {
         buffers.save(&gpu, spec).map_err(|e| format!("--save {spec}: {e}"))?;
     }
     Ok(clean)
+}
+
+/// The module's kernel, if it has one only, and is given arguments or takes none.
+fn only<'a>(module: &'a Module, shape: &Shape) -> Option<&'a str> {
+    let [name] = module.kernels()[..] else { return None };
+    let takes = || module.kernel(name).map_or(0, |k| k.parameters().len());
+    (!shape.args.is_empty() || takes() == 0).then_some(name)
 }
 
 fn list(module: &Module) {
