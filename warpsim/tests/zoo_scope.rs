@@ -218,3 +218,46 @@ fn what_is_read_as_constant_is_not_written() {
         }
     }
 }
+
+#[test]
+fn strong_accesses_are_of_one_size() {
+    for o in all_options() {
+        for (first, second, same) in [
+            (
+                "st.relaxed.gpu.global.u64 [%rd2], %rd1;",
+                "ld.relaxed.gpu.global.u32 %r7, [%rd2+4];",
+                "ld.relaxed.gpu.global.u64 %rd3, [%rd2];",
+            ),
+            (
+                "red.global.add.u32 [%rd2], 1;",
+                "ld.volatile.global.u8 %r7, [%rd2];",
+                "ld.volatile.global.u32 %r7, [%rd2];",
+            ),
+            (
+                "red.global.add.u32 [%rd2], 1;",
+                "red.global.add.u64 [%rd2], 1;",
+                "atom.global.cas.b32 %r7, [%rd2], 1, 2;",
+            ),
+            (
+                "st.relaxed.gpu.global.v2.u32 [%rd2], {%r1, %r1};",
+                "ld.relaxed.gpu.global.u64 %rd3, [%rd2];",
+                "ld.relaxed.gpu.global.u32 %r7, [%rd2+4];",
+            ),
+        ] {
+            let body = |second: &str| {
+                kernel(
+                    1,
+                    &format!(
+                        "mov.u32 %r6, %ctaid.x; setp.eq.u32 %p2, %r6, 0; @!%p1 bra DONE; @%p2 {first}\n@!%p2 {second}\nDONE:"
+                    ),
+                )
+            };
+            assert_eq!(found(&body(same), 2, 32, &o), [], "{first} {same}");
+            let bad = found(&body(second), 2, 32, &o);
+            assert!(
+                bad.iter().any(|f| f.kind == Kind::GlobalRace && f.message.contains("of different sizes")),
+                "{first} {second} {bad:?}"
+            );
+        }
+    }
+}

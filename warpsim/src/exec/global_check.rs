@@ -7,11 +7,15 @@ use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
 use crate::check::race::{Cause, EVERY, UNFENCED, VOLATILE_LANES};
+use crate::ir::{NumTy, Op};
 use crate::report::{Earlier, Kind};
 
 /// What to do about a write of what counts as constant.
 const CONSTANT: &str = "ld.global.nc is for what nobody writes while the grid runs, whatever orders them: load it without .nc (a pointer that is \
                         neither const __restrict__ nor read by __ldg)";
+
+/// What to do about strong accesses that overlap in part.
+const MIXED: &str = "they are strong, but of different sizes: access it in one size, or order them";
 
 /// An access of one lane, or of an asynchronous operation that it starts.
 #[derive(Clone, Copy)]
@@ -128,7 +132,9 @@ fn judge(
 ) -> bool {
     for (k, old) in earlier.into_iter().enumerate() {
         let was_write = k == 0;
-        let Some(cause) = conflict(cl, w.party(1 << t.lane), (me, t.write), (old, was_write)) else { continue };
+        let mixed = || mixed(cx, s, old.pc());
+        let found = conflict(cl, w.party(1 << t.lane), (me, t.write), (old, was_write), mixed);
+        let Some(cause) = found else { continue };
         let sibling = old.far() == me.far() && old.pc() == me.pc() && old.lane() < 32;
         // Writing what is there already, because another thread wrote it, harms nobody.
         if t.write
@@ -157,8 +163,14 @@ pub fn settle(cx: &Cx<'_>, cl: &Cluster, w: &Warp, lane: usize, alloc: usize, ad
     }
 }
 
-fn conflict(cl: &Cluster, p: Party, (me, write): (GStamp, bool), (old, was_write): (GStamp, bool)) -> Option<Cause> {
-    if old == GStamp::NOBODY || me.may_meet(old) {
+fn conflict(
+    cl: &Cluster,
+    p: Party,
+    (me, write): (GStamp, bool),
+    (old, was_write): (GStamp, bool),
+    mixed: impl Fn() -> bool,
+) -> Option<Cause> {
+    if old == GStamp::NOBODY || me.may_meet(old) && !mixed() {
         return None;
     }
     // It may have been read at any time. Only a thread that writes what it read itself has had it by then.
@@ -179,6 +191,22 @@ fn conflict(cl: &Cluster, p: Party, (me, write): (GStamp, bool), (old, was_write
     }
     let unseen = me.proxy() && was_write && !old.proxy() && !c.proxy_sees(p, 1, agent, old.lane(), time);
     unseen.then_some(Cause::Proxy)
+}
+
+/// Whether an access and an earlier one are of different sizes: strong ones are so for those alone that they cover.
+fn mixed(cx: &Cx<'_>, s: &Split, earlier: u32) -> bool {
+    // A stamp does not tell the function, nor all places of a long one.
+    let [code] = &cx.prog.funcs[..] else { return false };
+    let size = |pc: u32| match code.insts.get(pc as usize)?.op {
+        _ if pc >= 0xffff => None,
+        Op::Ld(a) | Op::St(a) => Some(a.bytes),
+        // Two of 16 bits, or one for those that take it apart.
+        Op::Atom(a) if matches!(a.ty, NumTy::F16x2 | NumTy::BF16x2) => None,
+        Op::Atom(a) => Some(a.ty.bytes()),
+        Op::AtomWide(_) => Some(8),
+        _ => None,
+    };
+    size(s.pc).zip(size(earlier)).is_some_and(|(mine, theirs)| mine != theirs)
 }
 
 /// A stamp keeps 16 bits of the time; the rest is that of the latest such moment.
@@ -222,6 +250,7 @@ fn report(
     let advice = match host {
         _ if constant || me.constant(t.write) => CONSTANT,
         _ if me.narrow_apart(old) => "the accesses are strong for their own block only: give them .gpu scope",
+        _ if me.may_meet(old) => MIXED,
         Some(_) if me.volatile_lanes(old) => VOLATILE_LANES,
         _ if unfenced => UNFENCED,
         Some(b) if b.rank as usize == w.block => "put a barrier between them",
