@@ -97,7 +97,7 @@ zoo! {
     misaligned_vector: Misaligned, 1 x 1, "ld.global.v4.u32 {%r3,%r4,%r5,%r6}, [%rd1+8];", "+8" => "+16";
     null_pointer: OutOfBounds, 1 x 1, "mov.u64 %rd5, 0;\nld.global.u32 %r3, [%rd5];", "[%rd5]" => "[%rd1]";
     uninitialised_shared: UninitialisedShared, 1 x 32,
-        "mov.u32 %r3, tile; add.u32 %r4, %r3, %r2;\n//init\nld.shared.u32 %r6, [%r4];", "//init" => "st.shared.u32 [%r4], 0;";
+        "mov.u32 %r3, tile; add.u32 %r4, %r3, %r2;\n//init\nld.shared.u32 %r6, [%r4];\nst.global.u32 [%rd2], %r6;", "//init" => "st.shared.u32 [%r4], 0;";
     uninitialised_global: UninitialisedGlobal, 1 x 32, "ld.global.u32 %r6, [%rd2];", "[%rd2]" => "[%rd1]";
     uninitialised_register: UninitialisedRegister, 1 x 32,
         "setp.gt.u32 %p1, %r1, 3;\n//else\n@%p1 mov.u32 %r9, 7;\nadd.u32 %r10, %r9, 1;\nsetp.eq.u32 %p2, %r10, 3; @%p2 st.global.u32 [%rd2], 5;", "//else" => "mov.u32 %r9, 1;";

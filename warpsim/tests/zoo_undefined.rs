@@ -45,9 +45,9 @@ fn what_decides_has_to_be_defined() {
 
 #[test]
 fn shared_memory_remembers() {
-    let body = "add.u32 %r10, %r9, 1; st.shared.u32 [%r4], %r10; bar.sync 0;\nld.shared.u32 %r11, [%r4];";
+    let body = "add.u32 %r10, %r9, 1; st.shared.u32 [%r4], %r10; bar.sync 0;\nld.shared.u32 %r11, [%r4]; st.global.u32 [%rd4], %r11;";
     finds(Kind::UninitialisedShared, body, ("ld.shared.u32 %r11, [%r4]", "ld.shared.u32 %r11, [%r3+12]"));
-    let vector = "and.b32 %r5, %r2, 8; add.u32 %r5, %r5, %r4; st.shared.v2.u32 [%r3], {%r1, %r9}; bar.sync 0;\nld.shared.u32 %r11, [%r3+4];";
+    let vector = "and.b32 %r5, %r2, 8; add.u32 %r5, %r5, %r4; st.shared.v2.u32 [%r3], {%r1, %r9}; bar.sync 0;\nld.shared.u32 %r11, [%r3+4]; st.global.u32 [%rd4], %r11;";
     let one_lane = vector.replace("st.shared", "@%p2 st.shared");
     let bad = format!("setp.eq.u32 %p2, %r1, 5; {one_lane}");
     finds(Kind::UninitialisedShared, &bad, ("[%r3+4]", "[%r3]"));
@@ -67,5 +67,41 @@ fn what_settles_it_without_the_value_is_enough() {
         }
         let wrong = "not.pred %p4, %p1; selp.b32 %r10, %r9, %r1, %p4; st.global.u32 [%rd4], %r10;";
         assert_eq!(one(&format!("{ONE}{wrong}"), 32, &o), [Kind::UninitialisedRegister]);
+    }
+}
+
+#[test]
+fn unwritten_shared_memory_may_be_read_along() {
+    let half = "setp.lt.u32 %p2, %r1, 14; @%p2 st.shared.u32 [%r4], %r1; bar.warp.sync -1;\n";
+    let shared = Kind::UninitialisedShared;
+    for (bad, mend) in [
+        // A vector of which some is wanted.
+        (
+            "ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r3+48]; st.global.v2.u32 [%rd2], {%r5, %r8};",
+            ("%r5, %r8}", "%r5, %r6}"),
+        ),
+        // What is computed, handed over and kept in between.
+        (
+            "ld.shared.u32 %r5, [%r4]; mad.lo.u32 %r6, %r5, 4, 1; shfl.sync.bfly.b32 %r7, %r6, 16, 31, -1; @%p1 st.global.u32 [%rd4], %r7;",
+            ("%r6, 16", "%r6, 8"),
+        ),
+        (
+            "ld.shared.u32 %r5, [%r4]; st.shared.u32 [%r4+1024], %r5;\nld.shared.u32 %r6, [%r4+1024]; setp.gt.u32 %p4, %r6, 7; @%p4 bra E; mov.u32 %r7, 1; E:",
+            ("%r6, 7", "%r1, 7"),
+        ),
+        (
+            "ld.shared.u32 %r5, [%r4]; and.b32 %r5, %r5, 4; add.u32 %r5, %r5, %r3; atom.shared.add.u32 %r6, [%r5], 1;",
+            ("ld.shared.u32 %r5, [%r4]", "mov.u32 %r5, 4"),
+        ),
+    ] {
+        let bad = Box::leak(format!("{half}{bad}").into_boxed_str());
+        finds(shared, bad, mend);
+    }
+    let bad = format!("{ONE}{half}ld.shared.u32 %r5, [%r4];\n@!%p2 st.global.u32 [%rd4], %r5;");
+    for o in all_options() {
+        let found = crate::zoo_order::found(&crate::zoo::kernel(8192, &bad), 1, 32, &o);
+        let says = "what it stores depends in lanes 0xffffc000 on shared memory that nobody wrote, first read at 0x38 (byte 56 of `tile`)";
+        assert!(found.len() == 1 && found[0].kind == shared && found[0].message == says, "{found:?}");
+        assert_eq!(found[0].earlier.as_ref().map(|e| e.place.instruction.as_str()), Some("ld.shared.u32"));
     }
 }

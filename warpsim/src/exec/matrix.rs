@@ -33,7 +33,7 @@ fn rows(
         } else {
             Near { who: !0, lane: WARP_WIDE, ..Near::read(l, (b, off), 16) }
         };
-        shared_check::touch(cx, cl, w, s, a, None);
+        shared_check::touch(cx, cl, w, s, a);
         out.push((b, off));
     }
     if let Some(mx) = &mut cx.metrics {

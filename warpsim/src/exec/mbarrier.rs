@@ -106,7 +106,7 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, o
     // All but the initialisation work on the barrier like atomics.
     let marks = if kind == Mbar::Init { 0 } else { Stamp::STRONG };
     let write = matches!(kind, Mbar::Init | Mbar::Inval);
-    shared_check::touch(cx, cl, w, s, Near { write, marks, ..Near::read(l, at, 8) }, None);
+    shared_check::touch(cx, cl, w, s, Near { write, marks, ..Near::read(l, at, 8) });
 }
 
 /// A copy completes on another block's barrier, whose initialisation it has to see. For its own barriers that is demanded

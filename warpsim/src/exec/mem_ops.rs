@@ -111,7 +111,7 @@ pub fn store(
         match space {
             MemSpace::Shared => {
                 shared::store(cx, cl, w, s, i, a, addr, m)?;
-                let watched = || w.absent != 0 || cx.launch.watch[s.func as usize][s.pc as usize] & 1 != 0;
+                let watched = || w.follows_all || cx.launch.watch[s.func as usize][s.pc as usize] & 1 != 0;
                 if cx.opts.checks.init && watched() {
                     undefined::stored(cx, cl, w, s, i, a, addr, m);
                 }

@@ -201,7 +201,7 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
             mx.count(s.func, s.pc, i, m, s.mask);
         }
         if watching != 0 {
-            let what = watching & (cx.launch.watch[s.func as usize][s.pc as usize] | u8::from(w.absent != 0));
+            let what = watching & (cx.launch.watch[s.func as usize][s.pc as usize] | u8::from(w.follows_all));
             if what & 1 != 0 {
                 undefined::watch(cx, w, s, i, m);
             }

@@ -4,6 +4,7 @@ use super::cx::Cx;
 use super::mem_ops::{lanes, put, register_value};
 use super::shared_check::check;
 use super::state::*;
+use super::undefined;
 use crate::ir::*;
 use crate::report::{Fault, Kind};
 
@@ -137,10 +138,13 @@ pub fn load_words(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i:
     if !in_block(cl, w, &at, !0, total) || !owned(cx, &at, !0, total) {
         return false;
     }
-    check(cx, cl, w, s, &at, !0, total, a.order, None);
+    let holes = check(cx, cl, w, s, &at, !0, total, a.order, None);
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..usize::from(a.count)];
     // SAFETY: `in_block` has looked at `total` bytes of each lane.
     unsafe { words(cl, w, list, &at, !0) };
+    if holes != 0 {
+        undefined::shared_holes(cx, cl, w, s, i, a, &at, holes);
+    }
     true
 }
 
@@ -181,7 +185,10 @@ pub fn load(
     if let Some(mx) = &mut cx.metrics {
         mx.shared(s.func, s.pc, addr, m, (n * count) as u32, false);
     }
-    check(cx, cl, w, s, &at, m, n * count, a.order, None);
+    let holes = check(cx, cl, w, s, &at, m, n * count, a.order, None);
+    if holes != 0 {
+        undefined::shared_holes(cx, cl, w, s, i, a, &at, holes);
+    }
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..count];
     if near && n == 4 {
         // SAFETY: `settle` has looked at `n * count` bytes of each active lane.

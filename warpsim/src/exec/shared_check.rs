@@ -10,7 +10,7 @@ use crate::ir::*;
 use crate::memory::all_words;
 use crate::report::{Earlier, Kind};
 
-/// initcheck and racecheck of a generic-proxy access; of a store when there are `values`.
+/// Checks a generic-proxy access; a store when there are `values`. Returns the lanes that read what nobody wrote.
 #[inline(always)]
 pub fn check(
     cx: &mut Cx<'_>,
@@ -22,10 +22,9 @@ pub fn check(
     n: usize,
     order: Order,
     values: Option<&[Reg]>,
-) {
-    if cx.opts.checks.init || cx.opts.checks.race {
-        look(cx, cl, w, s, at, m, n, order, values);
-    }
+) -> u32 {
+    let checks = cx.opts.checks;
+    if checks.init || checks.race { look(cx, cl, w, s, at, m, n, order, values) } else { 0 }
 }
 
 fn look(
@@ -38,7 +37,7 @@ fn look(
     n: usize,
     order: Order,
     values: Option<&[Reg]>,
-) {
+) -> u32 {
     let write = values.is_some();
     let marks = match order {
         Order::Weak => 0,
@@ -63,9 +62,14 @@ fn look(
             rest.push(a);
         }
     });
+    let mut holes = 0;
     for a in rest {
-        touch(cx, cl, w, s, a, values);
+        if !written(cx, cl, a) {
+            holes |= a.who;
+        }
+        check_race(cx, cl, w, s, a, values);
     }
+    holes
 }
 
 /// What the checkers know of a block's own shared memory, and the stamp of whoever accesses it, as its lane 0.
@@ -76,7 +80,7 @@ struct Own<'a> {
 }
 
 impl Own<'_> {
-    /// Records an access in which nothing is suspicious; [`touch`] looks at the others.
+    /// Records an access in which nothing is suspicious; [`check_race`] looks at the others.
     #[inline(always)]
     fn passes(&mut self, Near { off, n, write, lane, .. }: Near) -> bool {
         if let Some(init) = &mut self.init {
@@ -116,20 +120,31 @@ impl Near {
     }
 }
 
-/// Checks and records an access. A store with `values` may write what is there already.
-pub fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near, values: Option<&[Reg]>) {
+/// initcheck: whether what it reads was written, as what it writes is from now on.
+fn written(cx: &Cx<'_>, cl: &mut Cluster, Near { block, off, n, write, .. }: Near) -> bool {
+    let init = &mut cl.blocks[block].shared_init;
+    if cx.opts.checks.init && write {
+        mark(init, off, n);
+    }
+    !cx.opts.checks.init || marked(init, off, n)
+}
+
+/// Checks and records an access, and a read as one whose value is used at once.
+pub fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near) {
+    let Near { off, n, .. } = a;
+    if !written(cx, cl, a) {
+        cx.report(w, s, a.who.trailing_zeros(), Kind::UninitialisedShared, Some(off as u64), None, |cx| {
+            format!("reads {n} bytes of shared memory at {off:#x} that nobody wrote{}", describe(cx, off))
+        });
+    }
+    check_race(cx, cl, w, s, a, None);
+}
+
+/// racecheck. A store with `values` may write what is there already.
+fn check_race(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near, values: Option<&[Reg]>) {
     let (l, Near { block: b, off, n, write, .. }) = (a.who.trailing_zeros() as usize, a);
     let Cluster { blocks, clocks, .. } = cl;
     let blk = &mut blocks[b];
-    if cx.opts.checks.init {
-        if write {
-            mark(&mut blk.shared_init, off, n);
-        } else if !marked(&blk.shared_init, off, n) {
-            cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
-                format!("reads {n} bytes of shared memory at {off:#x} that nobody wrote{}", describe(cx, off))
-            });
-        }
-    }
     let (Some(shadow), Some(clocks)) = (&mut blk.shadow, clocks) else { return };
     let me = Stamp::new(w.agent, a.lane, clocks.now(w.agent), s.pc, a.marks);
     let found = shadow.access(clocks, w.party(a.who), me, off, n, write).filter(|c| {
@@ -161,7 +176,7 @@ pub fn touch_atomic(
             format!("an atomic on shared memory at {off:#x} that nobody wrote{}", describe(cx, off))
         });
     }
-    touch(cx, cl, w, s, Near { marks: Stamp::STRONG, write, ..Near::read(l, (b, off), n) }, None);
+    touch(cx, cl, w, s, Near { marks: Stamp::STRONG, write, ..Near::read(l, (b, off), n) });
 }
 
 /// A store of what is there already, or of what another lane of the same store writes, harms nobody.

@@ -96,8 +96,14 @@ pub struct Warp {
     pub local_init: Vec<bool>,
     /// Lanes that have read local memory which they had not written.
     pub local_holes: u32,
-    /// Lanes that have got, by a shuffle, what a lane held that took no part in it. From then on all registers are followed.
+    /// Lanes that have got, by a shuffle, what a lane held that took no part in it.
     pub absent: u32,
+    /// Lanes that have read shared memory which nobody had written.
+    pub shared_holes: u32,
+    /// The first such load: function, program counter, address.
+    pub first_hole: Option<(u32, u32, usize)>,
+    /// Since one of these, all its registers are followed.
+    pub follows_all: bool,
     /// Lanes that exist and have not exited.
     pub alive: u32,
     pub ready: Vec<Split>,

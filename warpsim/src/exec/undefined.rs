@@ -4,8 +4,8 @@
 //! one of them gave. So the mark travels with the value, and is reported where the value decides something: the way that a
 //! branch goes, an address, what is stored in global memory. What is stored in shared or local memory counts as not written.
 //!
-//! Which registers can hold such a value is known before, but for one kind: a shuffle may read a lane that takes no part in it. That is
-//! seldom, and from then on all registers of the warp are followed.
+//! Which registers can hold such a value is known before, but for two kinds: a shuffle may read a lane that takes no part in it, and a load
+//! shared memory that nobody wrote. That is seldom, and from then on all registers of the warp are followed.
 
 use super::cx::Cx;
 use super::mem_ops::{addresses, lanes};
@@ -14,7 +14,7 @@ use super::shared_check;
 use super::state::*;
 use crate::ir::*;
 use crate::memory::space_of;
-use crate::report::Kind;
+use crate::report::{Earlier, Kind};
 
 /// Looks at an instruction that is about to be executed by the lanes of `m`.
 pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
@@ -76,6 +76,17 @@ fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, bad: u32, what: &str) {
             )
         });
     }
+    if let (true, Some((func, pc, off))) = (bad & w.shared_holes != 0, w.first_hole) {
+        let [x, y, z] = cx.thread(w.id, w.shared_holes.trailing_zeros());
+        let earlier = Earlier { place: cx.place(func, pc), who: format!("thread ({x},{y},{z})"), write: false };
+        let (kind, at) = (Kind::UninitialisedShared, Some(off as u64));
+        return cx.report(w, s, bad.trailing_zeros(), kind, at, Some(earlier), |cx| {
+            let name = shared::describe(cx, off);
+            format!(
+                "{what} depends in lanes {bad:#010x} on shared memory that nobody wrote, first read at {off:#x}{name}"
+            )
+        });
+    }
     let (kind, of) = match bad & !w.local_holes {
         0 => (Kind::UninitialisedLocal, "local memory"),
         _ => (Kind::UninitialisedRegister, "a register"),
@@ -93,13 +104,32 @@ pub fn known(w: &Warp, code: &Code, r: Reg, l: usize) -> bool {
 }
 
 fn follows(w: &Warp, code: &Code, r: Reg) -> bool {
-    code.follows(r) || w.absent != 0 && r.is_some()
+    code.follows(r) || w.follows_all && r.is_some()
 }
 
 /// A lane has loaded local memory that it had not written.
 pub fn hole(w: &mut Warp, code: &Code, r: Reg, l: usize) {
     w.local_holes |= 1 << l;
     define(w, code, std::iter::once(r), 1 << l, 1 << l);
+}
+
+/// Lanes have loaded from shared memory, and some of it nobody had written.
+pub fn shared_holes(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst, a: Access, at: &[u32; 32], m: u32) {
+    let code = &cx.prog.funcs[s.func as usize];
+    let n = usize::from(a.bytes);
+    for (k, r) in code.lists[i.ext as usize..][..usize::from(a.count)].iter().enumerate() {
+        for l in lanes(m) {
+            let (b, off) = shared::split(w.block, at[l].into());
+            let off = off + k * n;
+            if shared_check::marked(&cl.blocks[b].shared_init, off, n) {
+                continue;
+            }
+            w.shared_holes |= 1 << l;
+            w.first_hole.get_or_insert((s.func, s.pc, off));
+            w.follows_all = true;
+            define(w, code, std::iter::once(*r), 1 << l, 1 << l);
+        }
+    }
 }
 
 /// Lanes whose result of register arithmetic is undefined.
@@ -157,13 +187,16 @@ pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, second: Reg, fro
     let source = if follows(w, code, i.a) { written(w, i.a) } else { !0 };
     let absent = lanes(m).filter(|l| m >> from[*l] & 1 == 0).fold(0, |b, l| b | 1 << l);
     w.absent |= absent;
+    w.follows_all |= absent != 0;
+    let holes = w.shared_holes & !source;
+    w.shared_holes |= lanes(m).filter(|l| holes >> from[*l] & 1 == 1).fold(0, |b, l| b | 1 << l);
     let undefined = lanes(m).filter(|l| source >> from[*l] & 1 == 0).fold(absent, |b, l| b | 1 << l);
     define(w, code, std::iter::once(i.d), m, undefined);
     define(w, code, std::iter::once(second), m, 0);
 }
 
 fn define(w: &mut Warp, code: &Code, regs: impl Iterator<Item = Reg>, m: u32, undefined: u32) {
-    let all = w.absent != 0;
+    let all = w.follows_all;
     for r in regs.filter(|r| code.follows(*r) || all && r.is_some()) {
         let mark = written_mut(w, r);
         *mark = *mark & !m | m & !undefined;

@@ -137,7 +137,7 @@ fn together(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
             if second.is_some() {
                 w.regs.set_pred(second, ok, m);
             }
-            let watched = || w.absent != 0 || cx.launch.watch[s.func as usize][s.pc as usize] & 1 != 0;
+            let watched = || w.follows_all || cx.launch.watch[s.func as usize][s.pc as usize] & 1 != 0;
             if cx.opts.checks.init && (m != !0 || watched()) {
                 undefined::shuffled(cx, w, s, i, second, &from, m);
             }

@@ -81,7 +81,7 @@ fn access(
     if space == MemSpace::Shared {
         let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
         let a = Near { who: !0, lane: WARP_WIDE, block: b, off, n, write: write.is_some(), marks: 0 };
-        shared_check::touch(cx, cl, w, s, a, None);
+        shared_check::touch(cx, cl, w, s, a);
         let sh = &mut cl.blocks[b].shared;
         if let Some(v) = write {
             sh[off..off + n].copy_from_slice(&v.to_le_bytes()[..n]);
