@@ -296,6 +296,8 @@ pub enum Mbar {
         no_complete: bool,
         expect: bool,
         relaxed: bool,
+        /// `.cta`: it tells the threads of its own block alone.
+        narrow: bool,
     },
     ExpectTx,
     CompleteTx,
@@ -304,6 +306,8 @@ pub enum Mbar {
         parity: bool,
         blocking: bool,
         relaxed: bool,
+        /// `.cta`: it hears the threads of its own block alone.
+        narrow: bool,
     },
     PendingCount,
 }

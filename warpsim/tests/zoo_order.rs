@@ -268,3 +268,61 @@ fn a_live_mbarrier_is_not_initialised_again() {
     let body = "@%p1 mbarrier.init.shared.b64 [%r4], 1;\n/*here*/\n@%p1 mbarrier.init.shared.b64 [%r4], 2;";
     check((1, 1, 32), &[Kind::BarrierMisuse], body, &["@%p1 mbarrier.inval.shared.b64 [%r4];"]);
 }
+
+#[test]
+fn an_mbarrier_is_read_and_written_by_its_operations_alone() {
+    for (access, shape) in [
+        ("@%p1 st.shared.u32 [%r4+4], %r1;", (1, 1, 32)),
+        ("@%p1 ld.shared.u64 %rd5, [%r4];", (1, 1, 32)),
+        ("@%p1 atom.shared.or.b32 %r6, [%r4], 0;", (1, 1, 32)),
+    ] {
+        let body = format!("@%p1 mbarrier.init.shared.b64 [%r4], 1;\n/*here*/\n{access}");
+        check(shape, &[Kind::BarrierMisuse], &body, &["@%p1 mbarrier.inval.shared.b64 [%r4];"]);
+    }
+    // What lies beside it is not it.
+    let body = "mov.u32 %r6, tile; add.u32 %r6, %r6, 64; @%p1 mbarrier.init.shared.b64 [%r6], 1; @%p1 mbarrier.init.shared.b64 [%r6+64], 1;\n\
+                @%p1 st.shared.u64 [%r6+8], %rd1; @%p1 st.shared.u64 [%r6-8], %rd1; @%p1 st.shared.u64 [%r6+72], %rd1;";
+    assert_eq!(found(&kernel(1, body), 1, 32, &all_options()[0]), []);
+}
+
+#[test]
+fn arrivals_and_waits_reach_as_far_as_their_scope() {
+    // Thread 0 of each block writes into the other block and arrives there.
+    let body = format!(
+        "{INIT}{CLUSTER}\nxor.b32 %r6, %r5, 1; mapa.shared::cluster.u32 %r7, %r4, %r6; mapa.shared::cluster.u32 %r6, %r3, %r6;\n\
+         @%p1 st.shared::cluster.u32 [%r6], %r1; /*fence*/\n@%p1 mbarrier.arrive.RELEASE.shared::cluster.b64 _, [%r7];\n\
+         W: mbarrier.try_wait.parity.ACQUIRE.shared::cta.b64 %p2, [%r4], 0;\n@!%p2 bra W;\n/*fence*/ ld.shared.u32 %r9, [%r3];\n{CLUSTER}"
+    );
+    let run = |release: &str, acquire: &str, fence: &str, o: &Options| {
+        let text = body.replace("RELEASE", release).replace("ACQUIRE", acquire).replace("/*fence*/", fence);
+        found(&kernel(2, &text.replace(".RELEASE", "")), 2, 32, o)
+    };
+    for o in all_options() {
+        let fence = "fence.acq_rel.cluster;";
+        for (release, acquire, fence) in
+            [("release.cluster", "acquire.cluster", ""), ("relaxed.cluster", "relaxed.cluster", fence)]
+        {
+            assert_eq!(run(release, acquire, fence, &o), [], "{release} {acquire}");
+        }
+        for (release, acquire) in [
+            ("release.cta", "acquire.cluster"),
+            ("release.cluster", "acquire.cta"),
+            ("relaxed.cluster", "acquire.cluster"),
+            ("release.cluster", "relaxed.cluster"),
+        ] {
+            let bad = run(release, acquire, "", &o);
+            assert!(bad.iter().any(|f| f.kind == Kind::SharedRace), "{release} {acquire}: {bad:?}");
+        }
+    }
+    // Within a block the narrow ones do.
+    let body = format!(
+        "{INIT}setp.lt.u32 %p3, %r1, 32; @%p3 bra READ; setp.eq.u32 %p4, %r1, 32; @!%p4 bra DONE;\nst.shared.u32 [%r3], %r1;\n\
+         mbarrier.arrive.release.cta.shared::cta.b64 _, [%r4];\nbra DONE;\n\
+         READ: mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p2, [%r4], 0;\n@!%p2 bra READ;\nld.shared.u32 %r7, [%r3];\nDONE:"
+    );
+    for o in all_options() {
+        assert_eq!(found(&kernel(1, &body), 1, 64, &o), []);
+        let relaxed = body.replace("release.cta", "relaxed.cta");
+        assert!(found(&kernel(1, &relaxed), 1, 64, &o).iter().any(|f| f.kind == Kind::SharedRace));
+    }
+}

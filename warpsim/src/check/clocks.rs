@@ -27,6 +27,8 @@ pub struct SyncObject {
     pub published: Known,
     /// Phases finished.
     pub phase: u32,
+    /// mbarriers: what threads of other blocks told, arriving and published.
+    remote: Option<Box<[Known; 2]>>,
     /// mbarriers: agent, lane and time of the initialisation.
     pub init: Option<(usize, u8, u32)>,
 }
@@ -34,6 +36,9 @@ pub struct SyncObject {
 impl SyncObject {
     pub fn publish(&mut self) {
         self.published = self.arriving.clone();
+        if let Some(remote) = &mut self.remote {
+            remote[1] = remote[0].clone();
+        }
         self.phase += 1;
     }
 }
@@ -345,9 +350,33 @@ impl Clocks {
         o.publish();
     }
 
-    pub fn mbar_wake(&mut self, p: Party, block: u32, off: u32) {
-        let k = self.mbar(block, off).published.clone();
+    /// A thread of block `from` tells this to those who wait for the phase.
+    pub fn mbar_arrive(&mut self, known: &Known, from: u32, block: u32, off: u32) {
+        let o = self.mbar(block, off);
+        let arriving = if from == block { &mut o.arriving } else { &mut o.remote.get_or_insert_default()[0] };
+        arriving.join(known);
+    }
+
+    /// What a finished phase passes on: of the block's own threads alone where that is `narrow`.
+    fn mbar_published(&mut self, block: u32, off: u32, narrow: bool) -> Known {
+        let o = self.mbar(block, off);
+        let mut k = o.published.clone();
+        if let (Some(remote), false) = (&o.remote, narrow) {
+            k.join(&remote[1]);
+        }
+        k
+    }
+
+    pub fn mbar_wake(&mut self, p: Party, block: u32, off: u32, narrow: bool) {
+        let k = self.mbar_published(block, off, narrow);
         self.acquire(p, &k);
+    }
+
+    /// The same by a relaxed wait, which a fence has to follow.
+    pub fn mbar_overhear(&mut self, p: Party, block: u32, off: u32, narrow: bool) {
+        let k = Arc::new(self.mbar_published(block, off, narrow));
+        let place = 1 << 63 | u64::from(block) << 32 | u64::from(off);
+        self.warps[p.agent].heard.add(p, place, Some(&k), None);
     }
 
     /// The agent that stands for a warpgroup's matrix multiplications; its time is the group number.

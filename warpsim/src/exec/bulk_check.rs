@@ -4,7 +4,7 @@ use super::bulk::{BulkOp, Far, Target};
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::state::*;
-use super::{early_exit, mbarrier, mem_ops, shared, shared_check};
+use super::{early_exit, mbarrier_check, mem_ops, shared, shared_check};
 use crate::check::global::GStamp;
 use crate::check::race::{IN_FLIGHT, Stamp};
 use crate::report::{Fault, Kind};
@@ -30,7 +30,7 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, o
         if op.load {
             // `st.async` is of the generic proxy.
             let generic = matches!(op.far, Far::Value(_));
-            mbarrier::check_visible(cx, cl, w, s, l, t.bar, generic);
+            mbarrier_check::check_visible(cx, cl, w, s, l, t.bar, generic);
             // Reductions into shared memory do not race with each other.
             let marks = match op.reduce {
                 Some(_) => Stamp::STRONG,

@@ -257,6 +257,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
             pool: 0,
             resized: vec![],
             shadow: race.then(|| Box::new(SharedShadow::new(bytes, cx.prog.shared_grain))),
+            mbarriers: Default::default(),
             guests: vec![],
         };
         for id in 0..warps {

@@ -45,7 +45,7 @@ impl State {
     }
 }
 
-fn get(cl: &Cluster, b: u32, off: u32) -> Option<State> {
+pub(super) fn get(cl: &Cluster, b: u32, off: u32) -> Option<State> {
     State::unpack(shared::read(&cl.blocks[b as usize].shared, off as usize, 8))
 }
 
@@ -84,7 +84,7 @@ pub fn arrive_one(cl: &mut Cluster, p: Party, b: u32, off: u32) {
 pub fn tell(cl: &mut Cluster, p: Party, b: u32, off: u32) {
     if let Some(c) = &mut cl.clocks {
         let known = c.release(p);
-        c.mbar(b, off).arriving.join(&known);
+        c.mbar_arrive(&known, b, b, off);
     }
 }
 
@@ -107,50 +107,6 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, o
     let marks = if kind == Mbar::Init { 0 } else { Stamp::STRONG };
     let write = matches!(kind, Mbar::Init | Mbar::Inval);
     shared_check::touch(cx, cl, w, s, Near { write, marks, ..Near::read(l, at, 8) });
-}
-
-/// A copy completes on another block's barrier, whose initialisation it has to see. For its own barriers that is demanded
-/// nowhere: a block barrier after the initialisation is what compilers emit. `generic`: it is a thread's own access, as `st.async` is.
-pub fn check_visible(
-    cx: &mut Cx<'_>,
-    cl: &mut Cluster,
-    w: &Warp,
-    s: &Split,
-    l: usize,
-    (b, off): (u32, u32),
-    generic: bool,
-) {
-    if cx.opts.checks.sync && get(cl, b, off).is_none() {
-        return cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), None, |cx| {
-            let name = shared::describe(cx, off as usize);
-            format!("completes on an mbarrier at {off:#x}{name} that was not initialised, or was overwritten")
-        });
-    }
-    let Some(c) = &mut cl.clocks else { return };
-    let Some(init) = c.mbar(b, off).init.filter(|_| b as usize != w.block) else { return };
-    let (p, (agent, lane, time)) = (w.party(1 << l), init);
-    if c.init_visible(p, init) {
-        return;
-    }
-    if generic {
-        if !c.after(p, agent, lane, time) {
-            cx.report(w, s, l as u32, Kind::SharedRace, Some(off.into()), None, |cx| {
-                let name = shared::describe(cx, off as usize);
-                format!(
-                    "completes on the mbarrier at {off:#x}{name}, and nothing orders it with the initialisation: put a cluster \
-                     barrier between them"
-                )
-            });
-        }
-    } else {
-        cx.report(w, s, l as u32, Kind::MissingProxyFence, Some(off.into()), None, |cx| {
-            let name = shared::describe(cx, off as usize);
-            format!(
-                "completes on the mbarrier at {off:#x}{name}, whose initialisation was not made visible to it by \
-                 fence.mbarrier_init or fence.proxy.async"
-            )
-        });
-    }
 }
 
 /// True when the phase with this parity is over; late copies are made to happen first.
@@ -193,8 +149,8 @@ pub fn run(
     kind: Mbar,
     m: u32,
 ) -> Result<Flow, Fault> {
-    if let Mbar::Test { parity, blocking, relaxed } = kind {
-        return test(cx, cl, w, s, i, m, parity, blocking, relaxed);
+    if let Mbar::Test { .. } = kind {
+        return test(cx, cl, w, s, i, m, kind);
     }
     if kind == Mbar::PendingCount {
         let q = *w.regs.q(i.b);
@@ -231,6 +187,7 @@ pub fn run(
                 );
             }
             set(cl, b, off, State { phase: 0, expected: x, pending: x, tx: 0 });
+            cl.blocks[b as usize].mbarriers.set(off, true);
             if let Some(c) = &mut cl.clocks {
                 c.mbar_init(w.agent, l as u8, b, off);
             }
@@ -247,10 +204,14 @@ pub fn run(
             );
         };
         match kind {
-            Mbar::Inval => cl.blocks[b as usize].shared[off as usize..off as usize + 8].fill(0),
+            Mbar::Inval => {
+                let blk = &mut cl.blocks[b as usize];
+                blk.shared[off as usize..off as usize + 8].fill(0);
+                blk.mbarriers.set(off, false);
+            }
             Mbar::ExpectTx => update(cl, b, off, |t| t.tx += x as i32),
             Mbar::CompleteTx => complete_tx(cl, b, off, x),
-            Mbar::Arrive { drop, expect, no_complete, .. } => {
+            Mbar::Arrive { drop, expect, no_complete, narrow, .. } => {
                 let n = if expect { 1 } else { x };
                 if no_complete && old.pending <= n && old.tx == 0 {
                     cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), None, |_| {
@@ -265,8 +226,10 @@ pub fn run(
                         )
                     });
                 }
-                if let Some(c) = &mut cl.clocks {
-                    c.mbar(b, off).arriving.join(&known[l % known.len()]);
+                if let Some(c) = &mut cl.clocks
+                    && !(narrow && b as usize != w.block)
+                {
+                    c.mbar_arrive(&known[l % known.len()], w.block as u32, b, off);
                 }
                 update(cl, b, off, |t| {
                     if expect {
@@ -314,22 +277,6 @@ fn what_arrivals_tell(
     if apart { (0..32).map(|l| tell(m & 1 << l)).collect() } else { vec![tell(m)] }
 }
 
-/// A block has ended: copies onto its barriers have brought no more bytes than somebody expected.
-pub fn ended(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32) {
-    let Some(c) = &cl.clocks else { return };
-    for off in c.mbarriers(w.block as u32) {
-        let Some(tx) = get(cl, w.block as u32, off).map(|s| s.tx).filter(|tx| *tx < 0) else { continue };
-        cx.report(w, s, lane, Kind::BarrierMisuse, Some(off.into()), None, |cx| {
-            let name = shared::describe(cx, off as usize);
-            format!(
-                "the block ends, and copies have brought {} bytes more to the mbarrier at {off:#x}{name} than its phases expected: \
-                 the phase was over before the last of them came",
-                -tx
-            )
-        });
-    }
-}
-
 fn test(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -337,10 +284,9 @@ fn test(
     s: &Split,
     i: &Inst,
     m: u32,
-    parity: bool,
-    blocking: bool,
-    relaxed: bool,
+    kind: Mbar,
 ) -> Result<Flow, Fault> {
+    let Mbar::Test { parity, blocking, relaxed, narrow } = kind else { return Ok(Flow::Next) };
     let mut done = 0;
     let mut waits: Vec<((u32, u32, u32), u32)> = vec![];
     for l in lanes(m) {
@@ -375,9 +321,13 @@ fn test(
         let (block, off, parity) = waits[0].0;
         return Ok(Flow::Retry(Wait::Mbar { block, off, parity }));
     }
-    if let (Some(c), false) = (&mut cl.clocks, relaxed) {
+    if let Some(c) = &mut cl.clocks {
         for ((b, off, _), who) in waits.iter().filter(|x| x.1 & done != 0) {
-            c.mbar_wake(w.party(who & done), *b, *off);
+            let p = w.party(who & done);
+            match relaxed {
+                true => c.mbar_overhear(p, *b, *off, narrow),
+                false => c.mbar_wake(p, *b, *off, narrow),
+            }
         }
     }
     w.regs.set_pred(i.d, done, m);

@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::shared;
 use super::state::*;
-use super::{barrier, coop, early_exit, mbarrier, registers};
+use super::{barrier, coop, early_exit, mbarrier_check, registers};
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::report::{Fault, Kind};
@@ -14,7 +14,7 @@ pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) 
     let last = m == w.alive && cl.blocks[w.block].live == 1;
     early_exit::check(cx, cl, w, s, m, last);
     if last && cx.opts.checks.sync {
-        mbarrier::ended(cx, cl, w, s, m.trailing_zeros());
+        mbarrier_check::ended(cx, cl, w, s, m.trailing_zeros());
         registers::ended(cx, cl, w, s, m.trailing_zeros());
     }
     w.exit(m);

@@ -22,6 +22,7 @@ pub(crate) mod heap;
 pub(crate) mod lane;
 pub(crate) mod matrix;
 pub(crate) mod mbarrier;
+pub(crate) mod mbarrier_check;
 pub(crate) mod mem_ops;
 pub(crate) mod misc;
 pub(crate) mod mma;

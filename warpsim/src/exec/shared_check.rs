@@ -2,6 +2,7 @@
 
 use super::cx::Cx;
 use super::early_exit;
+use super::mbarrier_check::{Live, plain};
 use super::mem_ops::{each_place, register_value};
 use super::shared::{describe, split};
 use super::state::*;
@@ -24,7 +25,7 @@ pub fn check(
     values: Option<&[Reg]>,
 ) -> u32 {
     let checks = cx.opts.checks;
-    if checks.init || checks.race { look(cx, cl, w, s, at, m, n, order, values) } else { 0 }
+    if checks.init || checks.race || checks.sync { look(cx, cl, w, s, at, m, n, order, values) } else { 0 }
 }
 
 fn look(
@@ -50,6 +51,7 @@ fn look(
     let init = cx.opts.checks.init.then_some(&mut blk.shared_init);
     let race = blk.shadow.as_deref_mut().zip(clocks.as_deref());
     let mut own = Own {
+        mbarriers: &blk.mbarriers,
         init,
         race: race.map(|(shadow, clocks)| (shadow, clocks.seen(w.agent))),
         me: Stamp::new(w.agent, 0, clocks.as_ref().map_or(0, |clocks| clocks.now(w.agent)), s.pc, marks),
@@ -64,6 +66,7 @@ fn look(
     });
     let mut holes = 0;
     for a in rest {
+        plain(cx, cl, w, s, a);
         if !written(cx, cl, a) {
             holes |= a.who;
         }
@@ -74,6 +77,7 @@ fn look(
 
 /// What the checkers know of a block's own shared memory, and the stamp of whoever accesses it, as its lane 0.
 struct Own<'a> {
+    mbarriers: &'a Live,
     init: Option<&'a mut Vec<u64>>,
     race: Option<(&'a mut SharedShadow, &'a [u32])>,
     me: Stamp,
@@ -83,6 +87,9 @@ impl Own<'_> {
     /// Records an access in which nothing is suspicious; [`check_race`] looks at the others.
     #[inline(always)]
     fn passes(&mut self, Near { off, n, write, lane, .. }: Near) -> bool {
+        if self.mbarriers.at(off, n).is_some() {
+            return false;
+        }
         if let Some(init) = &mut self.init {
             if write {
                 mark(init, off, n);
@@ -170,13 +177,15 @@ pub fn touch_atomic(
     n: usize,
     write: bool,
 ) {
+    let access = Near { marks: Stamp::STRONG, write, ..Near::read(l, (b, off), n) };
+    plain(cx, cl, w, s, access);
     let blk = &mut cl.blocks[b];
     if cx.opts.checks.init && !marked(&blk.shared_init, off, n) {
         cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
             format!("an atomic on shared memory at {off:#x} that nobody wrote{}", describe(cx, off))
         });
     }
-    touch(cx, cl, w, s, Near { marks: Stamp::STRONG, write, ..Near::read(l, (b, off), n) });
+    touch(cx, cl, w, s, access);
 }
 
 /// A store of what is there already, or of what another lane of the same store writes, harms nobody.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::async_copy::{BulkOp, CpEntry};
 use super::early_exit::Guest;
+use super::mbarrier_check::Live;
 use super::offsets::Offsets;
 use super::regs::Regs;
 use super::wgmma::WgOp;
@@ -175,6 +176,7 @@ pub struct Block {
     /// By warp: the `setmaxnreg` that have been executed, function and program counter.
     pub resized: Vec<(usize, (u32, u32))>,
     pub shadow: Option<Box<SharedShadow>>,
+    pub mbarriers: Live,
     /// Uses of its shared memory by others, which have to be over when it ends.
     pub guests: Vec<Guest>,
 }

@@ -16,10 +16,11 @@ impl Lower<'_, '_> {
         let expect = arrives && m.take("expect_tx");
         let no_complete = arrives && !expect && m.take("noComplete");
         let parity = waits && m.take("parity");
-        let mut relaxed = false;
+        let (mut relaxed, mut narrow) = (false, false);
         if arrives || waits || name.ends_with("_tx") {
             relaxed = m.one_of(&[if waits { "acquire" } else { "release" }, "relaxed"]) == Some(1);
-            m.one_of(if no_complete { &["cta"] } else { &["cta", "cluster"] });
+            // Without a scope it is `.cta` as well, and yet compilers and libraries leave it out where blocks tell each other.
+            narrow = m.one_of(if no_complete { &["cta"] } else { &["cta", "cluster"] }) == Some(0);
         }
         let peer = m.take("shared::cluster");
         if peer && (waits || matches!(name, "init" | "inval" | "pending_count") || no_complete) {
@@ -46,7 +47,7 @@ impl Lower<'_, '_> {
             "expect_tx" => i.op = Op::Mbar(Mbar::ExpectTx),
             "complete_tx" => i.op = Op::Mbar(Mbar::CompleteTx),
             _ if arrives => {
-                i.op = Op::Mbar(Mbar::Arrive { drop: name == "arrive_drop", no_complete, expect, relaxed });
+                i.op = Op::Mbar(Mbar::Arrive { drop: name == "arrive_drop", no_complete, expect, relaxed, narrow });
                 if first == 1 {
                     if peer && !matches!(a[0], Arg::Sink) {
                         return self.fail("the state of a peer's mbarrier cannot be read: the destination must be `_`");
@@ -55,7 +56,7 @@ impl Lower<'_, '_> {
                 }
             }
             _ => {
-                i.op = Op::Mbar(Mbar::Test { parity, blocking: name == "try_wait", relaxed });
+                i.op = Op::Mbar(Mbar::Test { parity, blocking: name == "try_wait", relaxed, narrow });
                 i.d = self.dst(&a[0], Class::P)?;
                 // Time does not pass here: a wait with a limit waits until the phase is over.
                 if let Some(limit) = a.get(3) {

@@ -1,0 +1,107 @@
+//! Checks of mbarriers: who else comes to their bytes, whether copies see them, and what is left when a block ends.
+
+use super::cx::Cx;
+use super::mbarrier::get;
+use super::shared;
+use super::shared_check::Near;
+use super::state::*;
+use crate::report::Kind;
+
+/// A block's mbarriers that are initialised.
+#[derive(Default)]
+pub struct Live {
+    places: Vec<u32>,
+    /// From the first to the end of the last.
+    span: (usize, usize),
+}
+
+impl Live {
+    pub fn set(&mut self, off: u32, live: bool) {
+        self.places.retain(|at| *at != off);
+        if live {
+            self.places.push(off);
+        }
+        let ends = self.places.iter().min().zip(self.places.iter().max());
+        self.span = ends.map_or((0, 0), |(first, last)| (*first as usize, *last as usize + 8));
+    }
+
+    /// One that has some of these bytes.
+    #[inline(always)]
+    pub fn at(&self, off: usize, n: usize) -> Option<u32> {
+        if off < self.span.1 && off + n > self.span.0 { self.find(off, n) } else { None }
+    }
+
+    #[inline(never)]
+    fn find(&self, off: usize, n: usize) -> Option<u32> {
+        self.places.iter().copied().find(|at| off < *at as usize + 8 && off + n > *at as usize)
+    }
+}
+
+/// A load, a store or an atomic comes to a place in shared memory.
+pub fn plain(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, a: Near) {
+    let Some(bar) = cl.blocks[a.block].mbarriers.at(a.off, a.n).filter(|_| cx.opts.checks.sync) else { return };
+    cx.report(w, s, a.who.trailing_zeros(), Kind::BarrierMisuse, Some(bar.into()), None, |cx| {
+        let (verb, name) = (if a.write { "writes" } else { "reads" }, shared::describe(cx, bar as usize));
+        format!("{verb} the mbarrier at {bar:#x}{name}, which is for mbarrier operations alone until mbarrier.inval")
+    });
+}
+
+/// A copy completes on another block's barrier, whose initialisation it has to see. For its own barriers that is demanded
+/// nowhere: a block barrier after the initialisation is what compilers emit. `generic`: it is a thread's own access, as `st.async` is.
+pub fn check_visible(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    l: usize,
+    (b, off): (u32, u32),
+    generic: bool,
+) {
+    if cx.opts.checks.sync && get(cl, b, off).is_none() {
+        return cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), None, |cx| {
+            let name = shared::describe(cx, off as usize);
+            format!("completes on an mbarrier at {off:#x}{name} that was not initialised, or was overwritten")
+        });
+    }
+    let Some(c) = &mut cl.clocks else { return };
+    let Some(init) = c.mbar(b, off).init.filter(|_| b as usize != w.block) else { return };
+    let (p, (agent, lane, time)) = (w.party(1 << l), init);
+    if c.init_visible(p, init) {
+        return;
+    }
+    if generic {
+        if !c.after(p, agent, lane, time) {
+            cx.report(w, s, l as u32, Kind::SharedRace, Some(off.into()), None, |cx| {
+                let name = shared::describe(cx, off as usize);
+                format!(
+                    "completes on the mbarrier at {off:#x}{name}, and nothing orders it with the initialisation: put a cluster \
+                     barrier between them"
+                )
+            });
+        }
+    } else {
+        cx.report(w, s, l as u32, Kind::MissingProxyFence, Some(off.into()), None, |cx| {
+            let name = shared::describe(cx, off as usize);
+            format!(
+                "completes on the mbarrier at {off:#x}{name}, whose initialisation was not made visible to it by \
+                 fence.mbarrier_init or fence.proxy.async"
+            )
+        });
+    }
+}
+
+/// A block has ended: copies onto its barriers have brought no more bytes than somebody expected.
+pub fn ended(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32) {
+    let Some(c) = &cl.clocks else { return };
+    for off in c.mbarriers(w.block as u32) {
+        let Some(tx) = get(cl, w.block as u32, off).map(|s| s.tx).filter(|tx| *tx < 0) else { continue };
+        cx.report(w, s, lane, Kind::BarrierMisuse, Some(off.into()), None, |cx| {
+            let name = shared::describe(cx, off as usize);
+            format!(
+                "the block ends, and copies have brought {} bytes more to the mbarrier at {off:#x}{name} than its phases expected: \
+                 the phase was over before the last of them came",
+                -tx
+            )
+        });
+    }
+}
