@@ -56,11 +56,11 @@
 //! reports what it leaves unordered: accesses to shared memory and, across the whole grid, to global memory, on both sides
 //! of asynchronous copies; registers that `wgmma` works on; tensor maps that were written and not fenced; shared memory that others use when its
 //! block ends. Fences and
-//! strong accesses order the threads of their scope. What a thread fenced is passed on by whoever comes after it, so that one
+//! strong accesses order the threads of their scope, and strong accesses of different sizes none. What a thread fenced is passed on by whoever comes after it, so that one
 //! thread may signal for a block whose threads have all fenced. `volatile` is relaxed at system scope; among the lanes of a
-//! warp it promises nothing.
+//! warp it promises nothing. What `ld.global.nc` reads may be written by nobody in the same launch, but by the thread that read it.
 //!
-//! [`Checks::init`] follows what registers and local memory hold that nobody wrote, through arithmetic, shuffles, calls and the stack, and
+//! [`Checks::init`] follows what registers, local and shared memory hold that nobody wrote, through arithmetic, shuffles, calls and the stack, and
 //! reports it where it decides something: a branch, an address, what is stored in global memory. A function's frame begins unwritten,
 //! and so does what `alloca` gives. What a shuffle takes from a lane that is not there counts as such a value.
 //!
@@ -72,7 +72,11 @@
 //! barrier, before what it announces is read) and a compare-and-swap as a read (loops start from a plain one); of each place the last writer and two readers are
 //! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its
 //! initialisation and bulk copies only when these come from another block; a constant that is moved into a register of `wgmma` behind its
-//! fence counts as moved before it, as compilers have it; a reduction into shared memory needs no proxy fence. Phases of a named barrier are apart: each orders those who came to it.
+//! fence counts as moved before it, as compilers have it; a reduction into shared memory needs no proxy fence;
+//! an arrival or a wait without a scope counts as one for the cluster. Phases of a named barrier are apart: each orders those who came to it.
+//!
+//! A launch ends when its threads can only wait, or poll for what none of them will write: when each is where it was before, and nothing has
+//! changed in between. A loop that counts, or looks at a clock, goes on until it ends or comes to a limit.
 //!
 //! `malloc` and `free` take from a heap of the device ([`Gpu::with_heap`]). Accesses outside its chunks, to freed ones, wrong
 //! frees and what is left in the end ([`Gpu::leaks`]) are found, and named by the call that allocated them.

@@ -312,6 +312,13 @@ pub enum Mbar {
     PendingCount,
 }
 
+impl Mbar {
+    /// It changes nothing.
+    pub fn waits(self) -> bool {
+        matches!(self, Mbar::Test { .. } | Mbar::PendingCount)
+    }
+}
+
 /// What an instruction makes of the offsets that it is given, for the checker of their overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Offset {

@@ -22,7 +22,7 @@ pub enum Kind {
     Trap,
     /// A device-side `assert` failed.
     Assert,
-    /// No thread can go on.
+    /// No thread can go on, but to poll for what nobody will write.
     Deadlock,
     /// More instructions than [`crate::Options::instruction_limit`] or [`crate::Options::launch_limit`].
     InstructionLimit,

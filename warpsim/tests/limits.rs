@@ -91,3 +91,66 @@ fn memory_that_is_not_there_is_refused() {
     let fault = gpu.launch(&large, &Launch::default(), &Options::default()).unwrap_err();
     assert!(fault.to_string().contains("4294967295 bytes of shared memory"), "{fault}");
 }
+
+/// Kernels of two warps a block with a zeroed word at %x1, the number of the block in %r2, and `flag` in shared memory.
+fn polls(body: &str, blocks: u32, options: &Options) -> Result<u64, Fault> {
+    let text = format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{\n.reg .b32 %r<9>; .reg .pred %p<9>; .reg .b64 %x<9>;\n\
+         .shared .align 8 .b64 bar; .shared .b32 flag; ld.param.u64 %x1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r1, 0;\n\
+         @%p1 st.shared.u32 [flag], 0; bar.sync 0;\n{body}\nret;\n}}\n"
+    );
+    let kernel = Module::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}")).kernel("k").unwrap();
+    let mut gpu = Gpu::new();
+    let p = gpu.alloc_with(&[0; 64], "p").to_le_bytes();
+    let launch = Launch { grid: [blocks, 1, 1], block: [64, 1, 1], args: &[&p], ..Launch::default() };
+    gpu.launch(&kernel, &launch, options).map(|report| report.instructions)
+}
+
+#[test]
+fn threads_that_poll_for_ever_are_a_deadlock() {
+    let global = "L: ld.volatile.global.u32 %r3, [%x1]; setp.eq.u32 %p2, %r3, 0;\n@%p2 bra L;";
+    for (body, blocks) in [
+        (global, 1),
+        (global, 200),
+        // Those that poll never come to the barrier where the others wait; a lock that nobody gives back; a pause in between.
+        (
+            "setp.lt.u32 %p3, %r1, 32; @!%p3 bra W;\nL: ld.volatile.shared.u32 %r3, [flag]; setp.eq.u32 %p2, %r3, 0; @%p2 bra L;\nW: bar.sync 0;",
+            3,
+        ),
+        ("@!%p1 bra END;\nL: atom.global.cas.b32 %r3, [%x1], 0, 1; setp.ne.u32 %p2, %r3, 0;\n@%p2 bra L;\nEND:", 2),
+        ("L: ld.acquire.gpu.global.u32 %r3, [%x1]; nanosleep.u32 20; setp.eq.u32 %p2, %r3, 0;\n@%p2 bra L;", 2),
+        // Each warp for another's phase, and lanes apart.
+        (
+            "@%p1 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; setp.lt.u32 %p3, %r1, 40; @%p3 bra L;\n\
+          M: mbarrier.test_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra M;\nL: ld.relaxed.gpu.global.u32 %r3, [%x1]; setp.eq.u32 %p2, %r3, 0; @%p2 bra L;",
+            2,
+        ),
+    ] {
+        for options in crate::common::all_options() {
+            let fault = polls(body, blocks, &options).unwrap_err();
+            let says = "no thread can go on: those that run go round for ever";
+            assert!(fault.finding.kind == Kind::Deadlock && fault.finding.message.starts_with(says), "{body} {fault}");
+        }
+    }
+}
+
+#[test]
+fn threads_that_poll_for_a_while_end() {
+    let wait = "L: ld.volatile.global.u32 %r3, [%x1]; setp.eq.u32 %p2, %r3, 0;\n@%p2 bra L;";
+    for (body, blocks) in [
+        // The last of many blocks sets the flag, a slow one, one after another.
+        (format!("mov.u32 %r4, %nctaid.x; sub.u32 %r4, %r4, 1; setp.eq.u32 %p3, %r2, %r4; @%p3 st.volatile.global.u32 [%x1], 1;\n{wait}"), 200),
+        (format!("setp.ne.u32 %p3, %r2, 1; @%p3 bra L;\nmov.u32 %r4, 0; S: add.u32 %r4, %r4, 1; setp.lt.u32 %p4, %r4, 300000;\n@%p4 bra S;\nst.volatile.global.u32 [%x1], 1;\n{wait}"), 3),
+        (format!("@%p1 bra GO;\n bra END;\nGO: {} add.u32 %r3, %r3, 1; st.release.gpu.global.u32 [%x1], %r3;\nEND:", wait.replace("%r3, 0", "%r3, %r2").replace("setp.eq", "setp.ne")), 40),
+        // Patience that ends, by count and by clock.
+        ("mov.u32 %r4, 0; L: ld.volatile.global.u32 %r3, [%x1]; add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 100000;\n@%p2 bra L;".into(), 2),
+        ("mov.u64 %x3, %clock64; L: ld.volatile.global.u32 %r3, [%x1]; mov.u64 %x2, %clock64; sub.u64 %x2, %x2, %x3; setp.lt.u64 %p2, %x2, 1000000;\n\
+          mov.u64 %x2, 0; @%p2 bra L;".into(), 2),
+    ] {
+        for options in crate::common::all_options() {
+            if let Err(fault) = polls(&body, blocks, &Options { checks: Checks::NONE, ..options }) {
+                panic!("{body} {fault}");
+            }
+        }
+    }
+}

@@ -108,7 +108,8 @@ zoo! {
     barrier_counts: BarrierCount, 1 x 64, "setp.lt.u32 %p1, %r1, 32;\nmov.u32 %r3, 64; @%p1 mov.u32 %r3, 96;\nbar.sync 1, %r3;", "%r3, 96" => "%r3, 64";
     barrier_deadlock: Deadlock, 1 x 64, "setp.lt.u32 %p1, %r1, 32;\n@%p1 bar.sync 1, 64;", "1, 64" => "1, 32";
     absent_lanes: Deadlock, 1 x 32, "setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra SKIP;\nshfl.sync.bfly.b32 %r5, %r1, 1, 31, 0xffffffff;\nSKIP: bar.sync 0;", "0xffffffff" => "0xffff";
-    endless_loop: InstructionLimit, 1 x 32, "LOOP: add.u32 %r3, %r1, 1;\nsetp.lt.u32 %p1, %r3, 1;\n@!%p1 bra LOOP;", "@!%p1" => "@%p1";
+    counting_loop: InstructionLimit, 1 x 32, "mov.u32 %r3, 1;\nLOOP: add.u32 %r3, %r3, 2;\nsetp.ne.u32 %p1, %r3, 0;\n@%p1 bra LOOP;", "%r3, 2" => "%r3, %r3";
+    endless_loop: Deadlock, 1 x 32, "LOOP: add.u32 %r3, %r1, 1;\nsetp.lt.u32 %p1, %r3, 1;\n@!%p1 bra LOOP;", "@!%p1" => "@%p1";
     missing_cp_async_wait: AsyncRace, 1 x 32,
         "mov.u32 %r3, tile; add.u32 %r4, %r3, %r2; cvt.u64.u32 %rd3, %r2; add.u64 %rd4, %rd1, %rd3;\ncp.async.ca.shared.global [%r4], [%rd4], 4; cp.async.commit_group;\n//wait\nld.shared.u32 %r6, [%r4];",
         "//wait" => "cp.async.wait_group 0;";

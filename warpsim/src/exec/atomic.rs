@@ -113,7 +113,7 @@ pub fn run(
                 let x = source(w, list[defs + e], l);
                 let y = if a.op == AtomOp::Cas { source(w, list[defs + count], l) } else { 0 };
                 let at = addr[l] + (n * e) as u64;
-                old[e & 7] = match space {
+                let v = match space {
                     MemSpace::Global => {
                         let k = locate_written(cx, w, s, l, at, n as u64, "an atomic")?;
                         if e == 0 && !at.is_multiple_of((n * count) as u64) {
@@ -156,6 +156,8 @@ pub fn run(
                         );
                     }
                 };
+                cx.effects += u64::from(apply(a.op, a.ty, v, x, y) != v);
+                old[e & 7] = v;
             }
             for (e, r) in list[..defs].iter().enumerate() {
                 if r.class() == Class::Q {

@@ -72,6 +72,7 @@ pub fn run(
                     return cx.fault(w, s, l as u32, Kind::OutOfBounds, message, Some(addr[l]));
                 }
             };
+            cx.effects += u64::from(next(old) != old);
             for (r, v) in list[..2].iter().zip(old) {
                 w.regs.q[w.regs.qb + r.slot()][l] = v;
             }

@@ -54,6 +54,8 @@ pub struct Cx<'a> {
     pub opts: &'a Options,
     pub global_shadow: Option<&'a GlobalShadow>,
     pub instructions: u64,
+    /// What threads did since the last turn that others may see.
+    pub effects: u64,
     pub findings: Vec<Finding>,
     seen: FxHashMap<(Kind, u32, u32), usize>,
     pub metrics: Option<Box<Collector>>,
@@ -80,6 +82,7 @@ impl<'a> Cx<'a> {
             opts,
             global_shadow: shadow,
             instructions: 0,
+            effects: 0,
             findings: vec![],
             seen: FxHashMap::default(),
             metrics,

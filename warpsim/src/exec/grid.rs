@@ -4,14 +4,15 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::time::Instant;
 
 use super::cx::block_of;
 use super::cx::{Cx, Launched};
+use super::polling::Watch;
 pub use super::prepare::prepare;
 use super::state::*;
-use super::{coop, misc, run, stuck};
+use super::{coop, misc, polling, run, stuck};
 use crate::check::clocks::Clocks;
 use crate::check::global::GlobalShadow;
 use crate::check::race::SharedShadow;
@@ -34,6 +35,10 @@ struct Shared<'a> {
     executed: AtomicU64,
     /// Clusters that have ended.
     ended: AtomicU64,
+    /// What threads did that others may see.
+    effects: AtomicU64,
+    /// How many clusters poll, since so many effects.
+    polling: Mutex<(u64, u64)>,
     /// When the caller was told last, in milliseconds since the start.
     told: AtomicU64,
     start: Instant,
@@ -65,6 +70,8 @@ pub fn run(prog: &Program, mem: &Memory, launch: Launched, opts: &Options) -> Re
         clusters,
         executed: AtomicU64::new(0),
         ended: AtomicU64::new(0),
+        effects: AtomicU64::new(0),
+        polling: Mutex::default(),
         told: AtomicU64::new(0),
         start: Instant::now(),
         stop: AtomicBool::new(false),
@@ -149,8 +156,9 @@ fn merge(
 
 /// Turns that a cluster gets before others of the same host thread: enough to end most.
 const SLICE: u64 = 4_000_000;
-/// Clusters that one host thread keeps going when they wait for each other.
+/// Clusters that one host thread keeps going when they wait for each other, and when all that they do is to poll.
 const RESIDENT: usize = 64;
+const POLLING: usize = 256;
 
 fn worker(sh: &Shared<'_>) -> Outcome {
     let mut cx = Cx::new(sh.prog, sh.mem, sh.launch, sh.opts, sh.shadow);
@@ -160,7 +168,8 @@ fn worker(sh: &Shared<'_>) -> Outcome {
     // Blocks of a cooperative launch may all wait for each other.
     let (resident, slice) = if sh.launch.grid_barrier.is_some() { (usize::MAX, 1) } else { (RESIDENT, SLICE) };
     while !sh.stop.load(Relaxed) {
-        if live.len() < resident {
+        let polls = live.len() < POLLING && live.iter().all(|c| c.1.polling.is_some());
+        if live.len() < resident || polls {
             let k = sh.next.fetch_add(1, Relaxed);
             if k < sh.clusters {
                 match new_cluster(&mut cx, k, &mut pool) {
@@ -176,9 +185,10 @@ fn worker(sh: &Shared<'_>) -> Outcome {
             break;
         }
         let before = cx.instructions;
-        let ran = run_cluster(&mut cx, &mut c, left.min(slice));
+        let ran = run_cluster(&mut cx, &mut c, left.min(slice), &sh.effects);
+        let ran = ran.and_then(|done| if polled(sh, &mut c) { hopeless(&mut cx, &mut c) } else { Ok(done) });
         sh.executed.fetch_add(cx.instructions - before, Relaxed);
-        sh.ended.fetch_add(u64::from(matches!(ran, Ok(true))), Relaxed);
+        sh.ended.fetch_add(u64::from(matches!(ran, Ok(true))), Release);
         if let Some(tell) = sh.opts.progress {
             progress(sh, tell);
         }
@@ -214,6 +224,29 @@ fn progress(sh: &Shared<'_>, tell: fn(Progress)) {
     let per: u64 = sh.launch.cluster.iter().map(|v| u64::from(*v)).product();
     let (ended, blocks) = (sh.ended.load(Relaxed) * per, sh.clusters * per);
     tell(Progress { ended, blocks, instructions: sh.executed.load(Relaxed) });
+}
+
+/// Counts a cluster that polls; whether all others do, or have ended.
+fn polled(sh: &Shared<'_>, c: &mut Cluster) -> bool {
+    let Some(effects) = c.polling else { return false };
+    let mut polling = sh.polling.lock().unwrap_or_else(|e| e.into_inner());
+    if polling.0 != effects {
+        *polling = (effects, 0);
+    }
+    if c.counted != Some(effects) {
+        c.counted = Some(effects);
+        polling.1 += 1;
+    }
+    polling.1 + sh.ended.load(Acquire) == sh.clusters && sh.effects.load(Acquire) == effects
+}
+
+fn hopeless(cx: &mut Cx<'_>, c: &mut Cluster) -> Result<bool, Fault> {
+    stuck::fault(
+        cx,
+        c,
+        Kind::Deadlock,
+        "no thread can go on: those that run go round for ever, and nobody will write what they poll",
+    )
 }
 
 fn over_limit(sh: &Shared<'_>, k: u64) -> Fault {
@@ -277,6 +310,9 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
         events: 0,
         stalls: (0, 0),
         executed: 0,
+        watch: Default::default(),
+        polling: None,
+        counted: None,
     })
 }
 
@@ -314,9 +350,10 @@ fn new_warp(
     Ok(w)
 }
 
-/// Runs a cluster for about `slice` instructions; true when all its threads have ended.
-fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64) -> Result<bool, Fault> {
+/// Runs a cluster for about `slice` instructions, or until all that it does is to poll; true when all its threads have ended.
+fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64, effects: &AtomicU64) -> Result<bool, Fault> {
     let mut spent = 0;
+    cl.polling = None;
     let total: usize = cl.blocks.iter().map(|b| b.warps.len()).sum();
     let mut order: Vec<(usize, usize)> =
         (0..cl.blocks.len()).flat_map(|b| (0..cl.blocks[b].warps.len()).map(move |k| (b, k))).collect();
@@ -340,13 +377,21 @@ fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64) -> Result<bool, Fa
                 cl.blocks[b].warps[k] = Some(w);
             }
         }
+        let polling = polling::turned(cx, cl, effects);
         if !live {
             return Ok(true);
         }
         spent += ran;
         cl.executed += ran;
-        if ran == 0 && !stuck::expire(cl) {
-            return stuck::fault(cx, cl, Kind::Deadlock, "no thread can go on");
+        if ran == 0 || polling.is_some() {
+            if stuck::expire(cl) {
+                cl.watch = Watch::default();
+            } else if ran == 0 {
+                return stuck::fault(cx, cl, Kind::Deadlock, "no thread can go on");
+            } else {
+                cl.polling = polling;
+                return Ok(false);
+            }
         }
         if cl.executed > cx.opts.instruction_limit {
             return stuck::fault(cx, cl, Kind::InstructionLimit, "the instruction limit is reached: an endless loop?");

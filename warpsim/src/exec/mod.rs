@@ -28,6 +28,7 @@ pub(crate) mod misc;
 pub(crate) mod mma;
 pub(crate) mod offsets;
 pub(crate) mod order;
+pub(crate) mod polling;
 pub(crate) mod prepare;
 pub(crate) mod printf;
 pub(crate) mod registers;

@@ -4,10 +4,10 @@ use super::cx::Cx;
 use super::state::*;
 use super::{
     async_copy, atomic, atomic_wide, barrier, call, coop, heap, matrix, mbarrier, mem_ops, misc, mma, offsets, order,
-    registers, st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
+    polling, registers, st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
-use crate::ir::{Inst, Op};
+use crate::ir::{Inst, MemSpace, Op};
 use crate::report::{Fault, Kind};
 
 /// What an instruction that may wait says.
@@ -228,6 +228,7 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
             }
             Op::St(a) => {
                 if m != 0 {
+                    cx.effects += u64::from(a.space != MemSpace::Local);
                     mem_ops::store(cx, cl, w, s, i, *a, m)?;
                 }
                 s.pc += 1;
@@ -265,6 +266,7 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
                     s.pc += 1;
                     continue;
                 }
+                cx.effects += 1;
                 misc::exit(cx, cl, w, s, m)?;
                 s.mask &= !m;
                 if s.mask == 0 {
@@ -352,6 +354,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Ok(m) => m,
         Err(wait) => return Ok(Flow::Retry(wait)),
     };
+    cx.effects += u64::from(!polling::silent(op));
     match op {
         Op::Atom(a) => atomic::run(cx, cl, w, s, i, *a, m)?,
         Op::AtomWide(a) => atomic_wide::run(cx, cl, w, s, i, *a, m)?,

@@ -6,6 +6,7 @@ use super::async_copy::{BulkOp, CpEntry};
 use super::early_exit::Guest;
 use super::mbarrier_check::Live;
 use super::offsets::Offsets;
+use super::polling::Watch;
 use super::regs::Regs;
 use super::wgmma::WgOp;
 use super::wgmma_regs::WgRegs;
@@ -25,7 +26,7 @@ pub struct Bases {
 }
 
 /// A caller to return to.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Frame {
     pub func: u32,
     pub pc: u32,
@@ -35,7 +36,7 @@ pub struct Frame {
 }
 
 /// Lanes that run together.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Split {
     pub pc: u32,
     pub mask: u32,
@@ -48,6 +49,7 @@ pub struct Split {
 }
 
 /// A place where lanes wait for the others of their branch.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Join {
     pub pc: u32,
     pub pending: u32,
@@ -195,4 +197,9 @@ pub struct Cluster {
     pub stalls: (u64, u32),
     /// Warp instructions so far.
     pub executed: u64,
+    pub watch: Watch,
+    /// Its threads poll, or wait for those who do: how many effects the launch had had by then.
+    pub polling: Option<u64>,
+    /// The same when it was counted last.
+    pub counted: Option<u64>,
 }

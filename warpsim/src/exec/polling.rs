@@ -1,0 +1,112 @@
+//! Clusters whose threads only poll.
+//!
+//! While nothing changes in memory, a warp that comes back to a state it has been in goes round for ever. When all warps of a cluster do,
+//! or wait, only another cluster can help; when that is so of all clusters, and no thread of the launch has had an effect on others since
+//! the first was looked at, none ever will.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::cx::Cx;
+use super::state::*;
+use crate::ir::{MemSpace, Op};
+use crate::launch::Completion;
+
+/// Turns without an effect after which a cluster is looked at: few have as many.
+const PATIENCE: u64 = 16;
+
+/// What is known of a cluster that may be polling.
+#[derive(Default)]
+pub struct Watch {
+    /// Turns since its last effect.
+    quiet: u64,
+    /// When its warps are looked at anew, which may not have been in their loops.
+    again: u64,
+    /// Effects of the launch so far when they were looked at.
+    effects: u64,
+    /// By warp: its state then, until it has come back to it.
+    states: Vec<Option<State>>,
+}
+
+/// All that a warp's next instructions depend on, but memory.
+struct State {
+    r: Vec<[u32; 32]>,
+    q: Vec<[u64; 32]>,
+    p: Vec<u32>,
+    local: Vec<u8>,
+    ready: Vec<Split>,
+    blocked: Vec<(Split, Wait)>,
+    joins: Vec<Join>,
+    group: Option<u32>,
+}
+
+impl State {
+    fn of(w: &Warp) -> Self {
+        let (g, ready, blocked) = (&w.regs, w.ready.clone(), w.blocked.clone());
+        let (r, q, p) = (g.r.clone(), g.q.clone(), g.p.clone());
+        State { r, q, p, local: w.local.clone(), ready, blocked, joins: w.joins.clone(), group: w.group }
+    }
+
+    fn is(&self, w: &Warp) -> bool {
+        let g = &w.regs;
+        self.ready == w.ready
+            && self.blocked == w.blocked
+            && self.group == w.group
+            && self.p == g.p
+            && self.r == g.r
+            && self.q == g.q
+            && self.joins == w.joins
+            && self.local == w.local
+    }
+}
+
+/// Whether an instruction does nothing that another warp can see, nor reads what changes by itself. Atomics count by their results.
+pub fn silent(op: &Op) -> bool {
+    match op {
+        Op::St(a) => a.space == MemSpace::Local,
+        Op::WmmaCopy(t) => !t.store,
+        Op::Alu(_) | Op::Nop | Op::Ld(_) | Op::Atom(_) | Op::AtomWide(_) | Op::Prefetch | Op::Fence(_) => true,
+        Op::Warp(_) | Op::ActiveMask | Op::Nanosleep | Op::IsSpacep(_) | Op::LdMatrix { .. } | Op::MovMatrix => true,
+        Op::Mma(_) | Op::Wmma(_) | Op::Mapa { .. } | Op::GetCtaRank { .. } | Op::Alloca => true,
+        Op::Mbar(kind) => kind.waits(),
+        _ => false,
+    }
+}
+
+/// After a turn of all warps: whether they poll, or wait for those who do, and how many effects the launch had had by then.
+pub fn turned(cx: &mut Cx<'_>, cl: &mut Cluster, effects: &AtomicU64) -> Option<u64> {
+    let mine = std::mem::take(&mut cx.effects);
+    if mine != 0 {
+        effects.fetch_add(mine, Ordering::AcqRel);
+        cl.watch = Watch::default();
+        return None;
+    }
+    cl.watch.quiet += 1;
+    if cl.watch.quiet < PATIENCE || copies_are_late(cx, cl) {
+        return None;
+    }
+    let (now, warps) = (effects.load(Ordering::Acquire), cl.blocks.iter().flat_map(|b| b.warps.iter().flatten()));
+    let watch = &mut cl.watch;
+    if watch.effects == now && !watch.states.is_empty() {
+        for (w, state) in warps.clone().zip(&mut watch.states) {
+            if state.as_ref().is_some_and(|state| state.is(w)) {
+                *state = None;
+            }
+        }
+        if watch.states.iter().all(Option::is_none) {
+            return Some(now);
+        }
+    }
+    if watch.quiet >= watch.again {
+        watch.again = 2 * watch.quiet;
+        watch.effects = now;
+        watch.states = warps.map(|w| (!w.done()).then(|| State::of(w))).collect();
+    }
+    None
+}
+
+/// Whether copies are under way, which happen by themselves some time.
+fn copies_are_late(cx: &Cx<'_>, cl: &Cluster) -> bool {
+    let mut warps = cl.blocks.iter().flat_map(|b| b.warps.iter().flatten());
+    cx.opts.async_completion == Completion::Latest
+        && (!cl.pending.is_empty() || warps.any(|w| !w.cp.is_empty() || !w.bulk.is_empty()))
+}
