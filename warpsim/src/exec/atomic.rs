@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::cx::Cx;
-use super::global_check::{Touch, check_init, check_race};
-use super::mem_ops::{addresses, by_space, lanes, locate_written, strength};
+use super::global_check::{Touch, check_init, check_race, strength};
+use super::mem_ops::{addresses, by_space, lanes, locate_written};
 use super::state::*;
 use super::{coop, order, shared, shared_check};
 use crate::ir::*;

@@ -2,12 +2,12 @@
 
 use super::cx::Cx;
 use super::cx::block_of;
-use super::mem_ops::each_place;
+use super::mem_ops::{each_place, register_value};
 use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
 use crate::check::race::{Cause, EVERY, UNFENCED, VOLATILE_LANES};
-use crate::ir::{NumTy, Op};
+use crate::ir::{Access, Inst, NumTy, Op, Scope};
 use crate::report::{Earlier, Kind};
 
 /// What to do about a write of what counts as constant.
@@ -268,4 +268,25 @@ fn report(
             }
         }
     });
+}
+
+/// The mark of a strong access.
+pub fn strength(scope: Scope) -> u64 {
+    if scope == Scope::Block { GStamp::NARROW } else { GStamp::STRONG }
+}
+
+/// True when a lane's store would leave memory as it is.
+pub fn stores_the_same(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, a: Access, t: Touch) -> bool {
+    let list = &cx.prog.funcs[s.func as usize].lists;
+    let al = cx.mem.get(t.alloc);
+    (0..usize::from(a.count)).all(|e| {
+        let v = register_value(w, list[i.ext as usize + e], t.lane);
+        let at = (t.addr - al.base) as usize + usize::from(a.bytes) * e;
+        match a.bytes {
+            1 => al.load8(at) == v as u8,
+            2 => al.load16(at) == v as u16,
+            4 => al.load32(at) == v as u32,
+            _ => al.load64(at) == v,
+        }
+    })
 }

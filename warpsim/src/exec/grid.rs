@@ -230,7 +230,11 @@ fn progress(sh: &Shared<'_>, tell: fn(Progress)) {
 fn polled(sh: &Shared<'_>, c: &mut Cluster) -> bool {
     let Some(effects) = c.polling else { return false };
     let mut polling = sh.polling.lock().unwrap_or_else(|e| e.into_inner());
-    if polling.0 != effects {
+    // Somebody has seen more of them, and this one will.
+    if effects < polling.0 {
+        return false;
+    }
+    if effects > polling.0 {
         *polling = (effects, 0);
     }
     if c.counted != Some(effects) {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::cx::Cx;
-use super::global_check::{Touch, check_init, check_race, pass};
+use super::global_check::{Touch, check_init, check_race, pass, stores_the_same, strength};
 use super::state::*;
 use super::{coop, misc, order, shared, stack, undefined};
 use crate::check::global::GStamp;
@@ -394,25 +394,4 @@ fn global(
         }
     }
     Ok(())
-}
-
-/// The mark of a strong access.
-pub fn strength(scope: Scope) -> u64 {
-    if scope == Scope::Block { GStamp::NARROW } else { GStamp::STRONG }
-}
-
-/// True when a lane's store would leave memory as it is.
-fn stores_the_same(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, a: Access, t: Touch) -> bool {
-    let list = &cx.prog.funcs[s.func as usize].lists;
-    let al = cx.mem.get(t.alloc);
-    (0..usize::from(a.count)).all(|e| {
-        let v = register_value(w, list[i.ext as usize + e], t.lane);
-        let at = (t.addr - al.base) as usize + usize::from(a.bytes) * e;
-        match a.bytes {
-            1 => al.load8(at) == v as u8,
-            2 => al.load16(at) == v as u16,
-            4 => al.load32(at) == v as u32,
-            _ => al.load64(at) == v,
-        }
-    })
 }
