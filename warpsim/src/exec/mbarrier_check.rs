@@ -2,6 +2,7 @@
 
 use super::cx::Cx;
 use super::mbarrier::get;
+use super::mem_ops::lanes;
 use super::shared;
 use super::shared_check::Near;
 use super::state::*;
@@ -26,14 +27,29 @@ impl Live {
     }
 
     /// One that has some of these bytes.
-    #[inline(always)]
-    pub fn at(&self, off: usize, n: usize) -> Option<u32> {
-        if off < self.span.1 && off + n > self.span.0 { self.find(off, n) } else { None }
-    }
-
-    #[inline(never)]
-    fn find(&self, off: usize, n: usize) -> Option<u32> {
+    fn at(&self, off: usize, n: usize) -> Option<u32> {
         self.places.iter().copied().find(|at| off < *at as usize + 8 && off + n > *at as usize)
+    }
+}
+
+/// Lanes load or store `n` bytes of shared memory each.
+#[inline(always)]
+pub fn lanes_come(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, at: &[u32; 32], m: u32, n: usize, write: bool) {
+    if cl.blocks.iter().any(|b| !b.mbarriers.places.is_empty()) {
+        look(cx, cl, w, s, at, m, n, write);
+    }
+}
+
+#[inline(never)]
+fn look(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, at: &[u32; 32], m: u32, n: usize, write: bool) {
+    let own = &cl.blocks[w.block].mbarriers;
+    let (first, last) = at.iter().fold((u32::MAX, 0), |(first, last), at| (first.min(*at), last.max(*at)));
+    // Most often all are far from them, and in their own block.
+    if last < 1 << 24 && (first as usize >= own.span.1 || last as usize + n <= own.span.0) {
+        return;
+    }
+    for l in lanes(m) {
+        plain(cx, cl, w, s, Near { write, ..Near::read(l, shared::split(w.block, at[l].into()), n) });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::cx::Cx;
 use super::early_exit;
-use super::mbarrier_check::{Live, plain};
+use super::mbarrier_check::{lanes_come, plain};
 use super::mem_ops::{each_place, register_value};
 use super::shared::{describe, split};
 use super::state::*;
@@ -25,7 +25,10 @@ pub fn check(
     values: Option<&[Reg]>,
 ) -> u32 {
     let checks = cx.opts.checks;
-    if checks.init || checks.race || checks.sync { look(cx, cl, w, s, at, m, n, order, values) } else { 0 }
+    if checks.sync {
+        lanes_come(cx, cl, w, s, at, m, n, values.is_some());
+    }
+    if checks.init || checks.race { look(cx, cl, w, s, at, m, n, order, values) } else { 0 }
 }
 
 fn look(
@@ -51,7 +54,6 @@ fn look(
     let init = cx.opts.checks.init.then_some(&mut blk.shared_init);
     let race = blk.shadow.as_deref_mut().zip(clocks.as_deref());
     let mut own = Own {
-        mbarriers: &blk.mbarriers,
         init,
         race: race.map(|(shadow, clocks)| (shadow, clocks.seen(w.agent))),
         me: Stamp::new(w.agent, 0, clocks.as_ref().map_or(0, |clocks| clocks.now(w.agent)), s.pc, marks),
@@ -66,7 +68,6 @@ fn look(
     });
     let mut holes = 0;
     for a in rest {
-        plain(cx, cl, w, s, a);
         if !written(cx, cl, a) {
             holes |= a.who;
         }
@@ -77,7 +78,6 @@ fn look(
 
 /// What the checkers know of a block's own shared memory, and the stamp of whoever accesses it, as its lane 0.
 struct Own<'a> {
-    mbarriers: &'a Live,
     init: Option<&'a mut Vec<u64>>,
     race: Option<(&'a mut SharedShadow, &'a [u32])>,
     me: Stamp,
@@ -87,9 +87,6 @@ impl Own<'_> {
     /// Records an access in which nothing is suspicious; [`check_race`] looks at the others.
     #[inline(always)]
     fn passes(&mut self, Near { off, n, write, lane, .. }: Near) -> bool {
-        if self.mbarriers.at(off, n).is_some() {
-            return false;
-        }
         if let Some(init) = &mut self.init {
             if write {
                 mark(init, off, n);

@@ -114,6 +114,7 @@ pub fn hole(w: &mut Warp, code: &Code, r: Reg, l: usize) {
 }
 
 /// Lanes have loaded from shared memory, and some of it nobody had written.
+#[cold]
 pub fn shared_holes(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst, a: Access, at: &[u32; 32], m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
     let n = usize::from(a.bytes);
