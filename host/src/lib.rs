@@ -42,11 +42,13 @@ mod runtime;
 pub use cuda_std::fp8::{f8e4m3, f8e5m2, f8e8m0};
 /// Typed kernel launches: [`launch::Kernel`] and what its arguments are made of.
 pub use cuda_std::launch;
+/// The crate that [`struct@bf16`] and [`struct@f16`] are of: its conversions of whole slices, for example, need no dependency of the right version.
+pub use half;
 pub use half::{bf16, f16};
 
 pub use runtime::any::{AnyTensor, AnyView, AnyViewMut};
 pub use runtime::device::{BackendKind, Device, DeviceInfo};
-pub use runtime::dtype::{DType, Dtype, Float, Float8};
+pub use runtime::dtype::{DType, Dtype, Float, Float8, Half};
 pub use runtime::error::{CudaVersion, Error, Result};
 pub use runtime::host_tensor::HostTensor;
 pub use runtime::kernels::Arch;

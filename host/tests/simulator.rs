@@ -6,7 +6,7 @@ use common::{TILE, TRAP, Tile, Trap, image, kernel, load_tile};
 use warpsmith::kernels::{KernelImage, Kernels};
 use warpsmith::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
 use warpsmith::sim::{self, AsyncCompletion, Finding, GpuModel, Settings};
-use warpsmith::{AnyTensor, Arch, BackendKind, Device, Error, Result, Stream, Tensor, bf16};
+use warpsmith::{AnyTensor, Arch, BackendKind, Device, Error, Half, Result, Stream, Tensor, bf16, f16};
 
 /// y[i] = x[i] for every thread of the grid, in bounds or not.
 const COPY: &str = "
@@ -379,6 +379,32 @@ fn tensors_of_several_devices_are_not_mixed() {
     let moved = x.to_device(&b).unwrap();
     assert_eq!((moved.device(), moved.to_vec(&b).unwrap()), (&there, numbers(64)));
     assert_eq!(x.to_vec(&a).unwrap(), numbers(64));
+}
+
+/// What only knows that `T` is a float of 16 bits.
+fn rounded<T: Half>(stream: &Stream, values: &[f32]) -> Vec<f32> {
+    let x = Tensor::<T>::from_f32(stream, [values.len()], values).unwrap();
+    assert_eq!(
+        x.view().to_f32(stream).unwrap(),
+        x.to_vec(stream).unwrap().into_iter().map(T::to_f32).collect::<Vec<_>>()
+    );
+    x.to_f32(stream).unwrap()
+}
+
+#[test]
+fn floats_round_on_their_way_and_come_back_exactly() {
+    let (_device, stream) = open();
+    // A tie to even, just above a tie, overflow of 16 bits.
+    let values = [0.5, 1.0 + 1.0 / 256.0, 1.0 + 1.25 / 256.0, -70_000.0];
+    assert_eq!(rounded::<bf16>(&stream, &values), [0.5, 1.0, 1.0 + 1.0 / 128.0, -70_144.0]);
+    assert_eq!(rounded::<f16>(&stream, &values), [0.5, 1.0 + 1.0 / 256.0, 1.0 + 5.0 / 1024.0, f32::NEG_INFINITY]);
+    assert!(rounded::<f16>(&stream, &[f32::NAN])[0].is_nan() && rounded::<bf16>(&stream, &[]).is_empty());
+    assert_eq!(Tensor::<f32>::from_f32(&stream, [4], &values).unwrap().to_f32(&stream).unwrap(), values);
+    let error = Tensor::<bf16>::from_f32(&stream, [2, 3], &values).unwrap_err().to_string();
+    assert_eq!(error, "from_f32: `data` has shape [4], expected 6 elements for shape [2, 3]");
+    // The crate of the types comes along.
+    let halves: Vec<warpsmith::half::bf16> = vec![bf16::ONE; 2];
+    assert_eq!(Tensor::from_slice(&stream, [2], &halves).unwrap().to_f32(&stream).unwrap(), [1.0; 2]);
 }
 
 #[test]

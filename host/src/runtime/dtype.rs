@@ -102,6 +102,10 @@ for_each_dtype!(define);
 pub trait Float: Dtype + cuda_std::float::Element {}
 impl<T: Dtype + cuda_std::float::Element> Float for T {}
 
+/// A float of 16 bits: [`struct@f16`] or [`struct@bf16`]. What generic callers of products and attention ask for.
+pub trait Half: Float + cuda_std::float::Half {}
+impl<T: Float + cuda_std::float::Half> Half for T {}
+
 /// An 8-bit float: [`struct@f8e4m3`] or [`struct@f8e5m2`]. What generic callers of quantization ask for.
 pub trait Float8: Dtype + cuda_std::fp8::Float8 {}
 impl<Q: Dtype + cuda_std::fp8::Float8> Float8 for Q {}

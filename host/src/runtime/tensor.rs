@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::runtime::any::AnyTensor;
 use crate::runtime::device::Device;
-use crate::runtime::dtype::Dtype;
+use crate::runtime::dtype::{Dtype, Float};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::shape::Shape;
 use crate::runtime::stream::Stream;
@@ -43,10 +43,7 @@ impl<T: Dtype> Tensor<T> {
     /// the stream, unless 256 MiB of earlier copies are still under way.
     pub fn from_slice(stream: &Stream, shape: impl AsRef<[usize]>, data: &[T]) -> Result<Self> {
         let shape = Shape::new(shape.as_ref())?;
-        if shape.elements() != data.len() {
-            let expected = format!("{} elements for shape {shape}", shape.elements());
-            return Err(Error::shape("from_slice", "data", &[data.len()], expected));
-        }
+        require_len("from_slice", &shape, data.len())?;
         let mut tensor = Self::uninit(stream, shape)?;
         tensor.write(stream, data)?;
         Ok(tensor)
@@ -66,6 +63,46 @@ impl<T: Dtype> Tensor<T> {
     pub fn write(&mut self, stream: &Stream, data: &[T]) -> Result<()> {
         self.view_mut().write(stream, data)
     }
+}
+
+impl<T: Float> Tensor<T> {
+    /// [`from_slice`](Self::from_slice) of each value rounded to the nearest `T`, ties to even; overflow gives infinity, NaN stays NaN.
+    ///
+    /// # Errors
+    /// As of [`from_slice`](Self::from_slice).
+    ///
+    /// ```
+    /// # use warpsmith::{Device, Tensor, bf16};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let stream = Device::open()?.stream()?;
+    /// let x = Tensor::<bf16>::from_f32(&stream, [2], &[0.5, 1.001])?;
+    /// assert_eq!(x.to_vec(&stream)?, [bf16::from_f32(0.5), bf16::ONE]);
+    /// assert_eq!(x.to_f32(&stream)?, [0.5, 1.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_f32(stream: &Stream, shape: impl AsRef<[usize]>, data: &[f32]) -> Result<Self> {
+        let shape = Shape::new(shape.as_ref())?;
+        require_len("from_f32", &shape, data.len())?;
+        let rounded: Vec<T> = data.iter().map(|value| T::from_f32(*value)).collect();
+        Self::from_slice(stream, shape, &rounded)
+    }
+
+    /// [`to_vec`](Self::to_vec), each element exactly as an `f32`.
+    ///
+    /// # Errors
+    /// As of [`to_vec`](Self::to_vec).
+    pub fn to_f32(&self, stream: &Stream) -> Result<Vec<f32>> {
+        self.view().to_f32(stream)
+    }
+}
+
+/// An error unless there are as many values as the shape has elements.
+fn require_len(op: &'static str, shape: &Shape, len: usize) -> Result<()> {
+    if shape.elements() == len {
+        return Ok(());
+    }
+    Err(Error::shape(op, "data", &[len], format!("{} elements for shape {shape}", shape.elements())))
 }
 
 impl<T> Tensor<T> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 
 use crate::runtime::device::Device;
-use crate::runtime::dtype::Dtype;
+use crate::runtime::dtype::{Dtype, Float};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::layout::Overlap;
 use crate::runtime::part::Part;
@@ -202,6 +202,16 @@ impl<T: Dtype> View<'_, T> {
     /// Copies the elements, densely, to a new tensor on `stream`, which may be another device's. Waits for the elements.
     pub fn to_device(&self, stream: &Stream) -> Result<Tensor<T>> {
         Tensor::from_slice(stream, self.shape(), &self.to_vec(self.part.storage.home())?)
+    }
+}
+
+impl<T: Float> View<'_, T> {
+    /// [`to_vec`](Self::to_vec), each element exactly as an `f32`.
+    ///
+    /// # Errors
+    /// As of [`to_vec`](Self::to_vec).
+    pub fn to_f32(&self, stream: &Stream) -> Result<Vec<f32>> {
+        Ok(self.to_vec(stream)?.into_iter().map(T::to_f32).collect())
     }
 }
 
