@@ -8,7 +8,7 @@ use gpu_kernels::ops::layout::rope_table as gk;
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
 use crate::runtime::dtype::DType;
-use crate::runtime::error::Result;
+use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
@@ -42,21 +42,60 @@ pub struct RopeFrequencies {
     pub scaling: Option<Llama3Scaling>,
 }
 
+/// The most pairs that a launch covers: a grid's limit in its second dimension.
+const MAX_HALF: usize = 65_535 * gk::BLOCK as usize;
+
 impl RopeFrequencies {
-    /// Radians from a position to the next, for each pair, in f64.
-    pub fn radians(&self) -> Vec<f64> {
-        let plain = |j: usize| self.base.powf(-(j as f64) / self.half as f64);
-        (0..self.half).map(plain).map(|theta| self.scaling.map_or(theta, |scaling| scaling.apply(theta))).collect()
+    /// Radians from a position to the next, `half` of them, one for each pair, in f64.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] if `half` is 0 or beyond 16,776,960, or the base or the scaling is not positive and finite, or so small
+    /// that angles are not finite.
+    pub fn radians(&self) -> Result<Vec<f64>> {
+        let Self { half, base, scaling } = *self;
+        if !(1..=MAX_HALF).contains(&half) {
+            return Err(INFO.param_error("half", half, format!("from 1 to {MAX_HALF}")));
+        }
+        positive("base", base)?;
+        scaling.map_or(Ok(()), Llama3Scaling::check)?;
+        let plain = (0..half).map(|j| base.powf(-(j as f64) / half as f64));
+        let radians: Vec<f64> = plain.map(|theta| scaling.map_or(theta, |scaling| scaling.apply(theta))).collect();
+        match radians.iter().all(|theta| theta.is_finite()) {
+            true => Ok(radians),
+            false => Err(INFO.param_error("base", base, "one that, scaled, gives finite angles")),
+        }
     }
 
     /// The same in turns, in fixed point, 2⁶⁴ to the turn: what [`rope_table_into`] takes.
-    pub fn turns(&self) -> Vec<i64> {
+    ///
+    /// # Errors
+    /// As of [`radians`](Self::radians).
+    pub fn turns(&self) -> Result<Vec<i64>> {
         // Whole turns do not matter, and the cast is exact below one.
-        self.radians().into_iter().map(|theta| ((theta / TAU).rem_euclid(1.0) * TURN) as u64 as i64).collect()
+        let turns = |theta: f64| ((theta / TAU).rem_euclid(1.0) * TURN) as u64 as i64;
+        Ok(self.radians()?.into_iter().map(turns).collect())
+    }
+}
+
+fn positive(name: &'static str, value: f64) -> Result<()> {
+    match value.is_finite() && value > 0.0 {
+        true => Ok(()),
+        false => Err(INFO.param_error(name, value, "a finite number above 0")),
     }
 }
 
 impl Llama3Scaling {
+    fn check(self) -> Result<()> {
+        positive("factor", self.factor)?;
+        positive("low_freq_factor", self.low_freq_factor)?;
+        positive("original_max_position", self.original_max_position)?;
+        if self.high_freq_factor.is_finite() && self.high_freq_factor > self.low_freq_factor {
+            return Ok(());
+        }
+        let wanted = format!("a finite number above low_freq_factor, which is {}", self.low_freq_factor);
+        Err(INFO.param_error("high_freq_factor", self.high_freq_factor, wanted))
+    }
+
     fn apply(&self, theta: f64) -> f64 {
         let waves = self.original_max_position * theta / TAU;
         let kept = (waves - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor);
@@ -72,11 +111,11 @@ impl Llama3Scaling {
 
 /// The cosines and sines, each `[positions, half]`, that [`rope`](fn@crate::ops::rope) reads.
 ///
-/// Angles are exact to 2⁻³⁴ of a turn at any position, and their cosines and sines to 2 ulp of f32. The work is queued on `stream`.
+/// Angles are exact to 2⁻³⁴ of a turn at any position, and their cosines and sines to 2 ulp of f32. No positions give empty tables. The
+/// work is queued on `stream`.
 ///
 /// # Errors
-/// [`Error::InvalidParam`](crate::Error::InvalidParam) if the base or the scaling is not positive and finite,
-/// [`Error::TooLarge`](crate::Error::TooLarge) beyond 2³² − 1 positions, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+/// [`Error::InvalidParam`] as of [`RopeFrequencies::radians`], [`Error::TooLarge`] beyond 2³² − 1 positions, [`Error::OutOfMemory`].
 ///
 /// # Example
 /// ```
@@ -95,19 +134,12 @@ pub fn rope_table(
     frequencies: &RopeFrequencies,
     positions: usize,
 ) -> Result<(Tensor<f32>, Tensor<f32>)> {
-    let RopeFrequencies { half, base, scaling } = *frequencies;
-    let positive = |name: &'static str, value: f64| match value.is_finite() && value > 0.0 {
-        true => Ok(()),
-        false => Err(INFO.param_error(name, value, "positive and finite")),
-    };
-    positive("base", base)?;
-    if let Some(scaling) = scaling {
-        positive("factor", scaling.factor)?;
-        positive("low_freq_factor", scaling.low_freq_factor)?;
-        positive("original_max_position", scaling.original_max_position)?;
-        positive("high_freq_factor − low_freq_factor", scaling.high_freq_factor - scaling.low_freq_factor)?;
+    let (half, turns) = (frequencies.half, frequencies.turns()?);
+    if positions > u32::MAX as usize {
+        let reason = format!("{positions} positions, at most {} are supported", u32::MAX);
+        return Err(Error::too_large(INFO.name, "positions", reason));
     }
-    let turns = Tensor::from_slice(stream, [half], &frequencies.turns())?;
+    let turns = Tensor::from_slice(stream, [half], &turns)?;
     let mut cos = Tensor::uninit(stream, [positions, half])?;
     let mut sin = Tensor::uninit(stream, [positions, half])?;
     rope_table_into(stream, &turns, &mut cos, &mut sin)?;
@@ -118,8 +150,8 @@ pub fn rope_table(
 /// makes from a position to the next, in fixed point, 2⁶⁴ to the turn.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if a tensor is not
-/// contiguous, [`Error::TooLarge`](crate::Error::TooLarge) beyond 2³² − 1 positions.
+/// [`Error::Shape`] if the shapes do not fit, [`Error::Layout`] if a tensor is not contiguous, [`Error::TooLarge`] beyond 2³² − 1
+/// positions or 16,776,960 pairs.
 pub fn rope_table_into<'a>(
     stream: &Stream,
     turns: impl Into<View<'a, i64>>,
@@ -139,9 +171,8 @@ pub fn rope_table_into<'a>(
     let block = gk::BLOCK as usize;
     let (per_block, y) = if width >= block { (1, width.div_ceil(block)) } else { (block / width.max(1), 1) };
     let (Ok(rows), Ok(packs), true) = (u32::try_from(positions), u32::try_from(width), y <= 65_535) else {
-        let reason =
-            format!("{positions} positions of {half} pairs: at most {} of {} are supported", u32::MAX, 65_535 * block);
-        return Err(crate::Error::too_large(INFO.name, "cos", reason));
+        let reason = format!("{positions} positions of {half} pairs: at most {} of {MAX_HALF} are supported", u32::MAX);
+        return Err(Error::too_large(INFO.name, "cos", reason));
     };
     let Some(x) = grid(&INFO, "cos", if half == 0 { 0 } else { positions }, per_block)? else { return Ok(()) };
     let args = (turns.ptr(stream)?, cos.ptr_mut(stream)?, sin.ptr_mut(stream)?, rows, packs);
@@ -253,7 +284,8 @@ mod tests {
         let scaling =
             Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192.0 };
         let plain = RopeFrequencies { half: 64, base: 500_000.0, scaling: None };
-        let (plain, scaled) = (plain.radians(), RopeFrequencies { scaling: Some(scaling), ..plain }.radians());
+        let scaled = RopeFrequencies { scaling: Some(scaling), ..plain }.radians().unwrap();
+        let plain = plain.radians().unwrap();
         assert_eq!(plain[0], 1.0);
         for (plain, scaled) in plain.into_iter().zip(scaled) {
             let wavelength = TAU / plain;
@@ -271,9 +303,47 @@ mod tests {
 
     #[test]
     fn turns_are_fractions_of_a_circle() {
-        let turns = RopeFrequencies { half: 2, base: 100.0, scaling: None }.turns();
+        let turns = RopeFrequencies { half: 2, base: 100.0, scaling: None }.turns().unwrap();
         for (turns, radians) in turns.iter().zip([1.0, 0.1]) {
             assert!((*turns as u64 as f64 / TURN * TAU - radians).abs() < 1e-15);
         }
+    }
+    #[test]
+    fn frequencies_that_are_none_are_named() {
+        let good = RopeFrequencies { half: 4, base: 10_000.0, scaling: None };
+        let scaling =
+            Llama3Scaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192.0 };
+        let scaled = |scaling| RopeFrequencies { scaling: Some(scaling), ..good };
+        for (frequencies, expected) in [
+            (RopeFrequencies { half: 0, ..good }, "`half` = 0: expected from 1 to 16776960"),
+            (
+                RopeFrequencies { half: usize::MAX, ..good },
+                "`half` = 18446744073709551615: expected from 1 to 16776960",
+            ),
+            (RopeFrequencies { base: f64::NAN, ..good }, "`base` = NaN: expected a finite number above 0"),
+            (RopeFrequencies { base: f64::INFINITY, ..good }, "`base` = inf: expected a finite number above 0"),
+            (RopeFrequencies { base: -0.5, ..good }, "`base` = -0.5: expected a finite number above 0"),
+            (scaled(Llama3Scaling { factor: 0.0, ..scaling }), "`factor` = 0: expected a finite number above 0"),
+            (
+                scaled(Llama3Scaling { high_freq_factor: 1.0, ..scaling }),
+                "`high_freq_factor` = 1: expected a finite number above low_freq_factor, which is 1",
+            ),
+        ] {
+            let error = frequencies.turns().unwrap_err().to_string();
+            assert_eq!(error, format!("rope_table: parameter {expected}"));
+        }
+        // Of the least positive number the last angle is beyond f64.
+        let error = RopeFrequencies { half: 64, base: 5e-324, ..good }.radians().unwrap_err().to_string();
+        assert!(error.starts_with("rope_table: parameter `base`") && error.contains("finite angles"), "{error}");
+        let stream = crate::sim::unshared().unwrap().stream().unwrap();
+        for positions in [1 << 32, usize::MAX] {
+            let error = rope_table(&stream, &good, positions).unwrap_err().to_string();
+            let expected = format!("`positions` is too large: {positions} positions, at most 4294967295 are supported");
+            assert_eq!(error, format!("rope_table: {expected}"));
+        }
+        // As many positions as tables may have, and more than memory holds.
+        let wide = RopeFrequencies { half: 4096, ..good };
+        assert!(matches!(rope_table(&stream, &wide, u32::MAX as usize), Err(Error::OutOfMemory { .. })));
+        assert_eq!(rope_table(&stream, &good, 0).unwrap().0.shape().dims(), [0, 4]);
     }
 }
