@@ -164,20 +164,23 @@ impl Layout {
     pub(crate) fn strided(&self, offset: usize, dims: &[usize], strides: &[usize], overlap: Overlap) -> Result<Self> {
         let shape = Shape::new(dims)?;
         self.require_contiguous("strided")?;
-        let bad = |expected: &str| Error::param("strided", "strides", format!("{strides:?}"), expected);
+        let bad = |expected: String| Error::param("strided", "strides", format!("{strides:?}"), expected);
         if strides.len() != dims.len() {
-            return Err(bad(&format!("{} strides for shape {shape}", dims.len())));
+            return Err(bad(format!("{} strides for shape {shape}", dims.len())));
         }
         let mut inline = [1; MAX_RANK];
         inline[..strides.len()].copy_from_slice(strides);
         let layout = Self { offset: 0, shape, strides: inline };
+        let available = self.shape.elements();
         let used = if shape.elements() == 0 { 0 } else { layout.checked_span()? };
         if overlap == Overlap::Refused && used > 0 && layout.overlaps() {
-            return Err(bad("strides by which no two elements meet"));
+            return Err(bad(format!("strides by which no two elements of shape {shape} meet")));
         }
-        let available = self.shape.elements();
-        if offset.checked_add(used).is_none_or(|end| end > available) {
-            let expected = format!("offset + {used} spanned elements within the {available} of the tensor");
+        if used > available {
+            return Err(bad(format!("a span of at most {available} elements, not {used} for shape {shape}")));
+        }
+        if offset > available - used {
+            let expected = format!("at most {}: {used} of {available} elements are spanned", available - used);
             return Err(Error::param("strided", "offset", offset, expected));
         }
         Ok(Self::new(self.offset + if used == 0 { 0 } else { offset }, shape, inline))
@@ -185,11 +188,15 @@ impl Layout {
 
     /// [`span`](Self::span) of strides that nobody has checked yet, of a layout with elements.
     fn checked_span(&self) -> Result<usize> {
-        let steps = self.shape.iter().zip(self.strides());
-        let span = steps.into_iter().try_fold(1usize, |n, (d, s)| n.checked_add((d - 1).checked_mul(*s)?));
-        span.ok_or_else(|| {
-            Error::too_large("strided", "strides", format!("the span of {:?} overflows", self.strides()))
-        })
+        let (shape, strides) = (&self.shape, self.strides());
+        let stepped = || shape.iter().zip(strides).filter(|(d, _)| **d > 1);
+        if let Some((_, &stride)) = stepped().find(|(_, stride)| **stride > isize::MAX as usize) {
+            let expected = format!("none that is negative, as {} is in two's complement", stride as isize);
+            return Err(Error::param("strided", "strides", format!("{strides:?}"), expected));
+        }
+        let span = stepped().try_fold(1usize, |n, (d, s)| n.checked_add((d - 1).checked_mul(*s)?));
+        let reason = || format!("{strides:?} for shape {shape} span 2^64 elements or more");
+        span.ok_or_else(|| Error::too_large("strided", "strides", reason()))
     }
 
     /// Whether two elements may be one, the span having been checked: each stride has to step over all that smaller ones reach.

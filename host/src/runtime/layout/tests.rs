@@ -94,6 +94,54 @@ fn selections_outside_or_overlapping_are_refused() {
 }
 
 #[test]
+fn what_is_wrong_with_strides_is_told_apart() {
+    let all = dense(&[10]);
+    let said =
+        |offset, dims: &[usize], strides: &[usize]| strided(&all, offset, dims, strides).unwrap_err().to_string();
+    for (error, expected) in [
+        (said(0, &[2], &[5, 1]), "parameter `strides` = [5, 1]: expected 1 strides for shape [2]"),
+        (
+            said(0, &[2, 2], &[-3isize as usize, 1]),
+            "parameter `strides` = [18446744073709551613, 1]: expected none that is negative, as -3 is in two's complement",
+        ),
+        (
+            said(0, &[5, 2], &[1 << 62, 1]),
+            "`strides` is too large: [4611686018427387904, 1] for shape [5, 2] span 2^64 elements or more",
+        ),
+        (
+            said(0, &[3, 2], &[5, 1]),
+            "parameter `strides` = [5, 1]: expected a span of at most 10 elements, not 12 for shape [3, 2]",
+        ),
+        (said(3, &[2, 3], &[5, 1]), "parameter `offset` = 3: expected at most 2: 8 of 10 elements are spanned"),
+        (said(11, &[0], &[1]), "parameter `offset` = 11: expected at most 10: 0 of 10 elements are spanned"),
+        (
+            said(0, &[2, 5], &[4, 1]),
+            "parameter `strides` = [4, 1]: expected strides by which no two elements of shape [2, 5] meet",
+        ),
+    ] {
+        assert_eq!(error, format!("strided: {expected}"));
+    }
+}
+
+#[test]
+fn empty_selections_are_legal_wherever_they_begin() {
+    let all = dense(&[4, 3]);
+    for at in 0..=4 {
+        assert_eq!(all.slice(at..at).unwrap().shape.dims(), [0, 3]);
+    }
+    for at in 0..=12 {
+        for dims in [&[0][..], &[0, 7], &[3, 0]] {
+            let none = strided(&all, at, dims, &[usize::MAX, 0][..dims.len()]).unwrap();
+            assert_eq!((none.span(), none.is_contiguous(), none.rows_are_contiguous()), (0, true, true));
+            // Nothing stays nothing when it is cut, turned or shaped anew.
+            assert!(none.slice(0..0).is_ok() && none.reshape(&[5, 0]).is_ok() && none.transposed().span() == 0);
+            assert!(strided(&none, 0, &[0], &[9]).is_ok() && none.row_stride().is_some());
+        }
+    }
+    assert!(strided(&dense(&[0, 3]), 0, &[2, 0], &[1, 1]).is_ok() && strided(&dense(&[0]), 1, &[0], &[1]).is_err());
+}
+
+#[test]
 fn empty_selections_have_no_span() {
     let none = dense(&[4, 3]).slice(4..4).unwrap();
     assert_eq!((none.offset, none.span(), none.rows()), (0, 0, 0));
