@@ -390,27 +390,4 @@ fn bytes(n: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_name_operator_argument_and_values() {
-        let e = Error::shape("rms_norm", "weight", &[3, 4], "[4]");
-        assert_eq!(e.to_string(), "rms_norm: `weight` has shape [3, 4], expected [4]");
-        let e = Error::dtype("gelu", "y", DType::I8, "float32, float16 or bfloat16");
-        assert_eq!(e.to_string(), "gelu: `y` is int8, expected float32, float16 or bfloat16");
-        let e = Error::param("gelu", "approx", 3, "0 or 1");
-        assert_eq!(e.to_string(), "gelu: parameter `approx` = 3: expected 0 or 1");
-        let e = Error::OutOfMemory { requested: 3 << 30, free: 5 << 19, total: 80 << 30 };
-        assert_eq!(e.to_string(), "out of device memory: 3.0 GiB requested, 2.5 MiB of 80.0 GiB free");
-        let e = Error::UnknownOperator { name: "gelo".into(), nearest: vec!["gelu".into()] };
-        assert_eq!(e.to_string(), "no operator is called `gelo`; did you mean gelu?");
-        let e = Error::DriverTooOld { found: CudaVersion(11040), needed: CudaVersion(12000) };
-        assert!(e.to_string().contains("CUDA 11.4, the kernels need 12.0"));
-    }
-
-    #[test]
-    fn error_stays_small_enough_to_return() {
-        assert!(size_of::<Error>() <= 128);
-    }
-}
+mod tests;
