@@ -6,6 +6,7 @@ use warpsmith::check::Job;
 use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{self, Arguments, CaseClass, InputSpec, Operator, Params, Role, TensorMeta};
+use warpsmith::ops::{Causal, Dpo, Grpo, KlDivergence, Normalisation, Philox, Sampling, SoftmaxMask};
 use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor, f16, ops};
 use warpsmith_tests::device;
 
@@ -101,7 +102,6 @@ fn zero_points_that_do_not_fit_are_named() {
     let (q, scales) = (bytes([3, 65]), Tensor::<f32>::zeros(&stream, [3, 2]).unwrap());
     let x = Tensor::<f16>::zeros(&stream, [3, 130]).unwrap();
     let (few, wide) = (bytes([3, 1]), bytes([2, 3]));
-    let said = |result: warpsmith::Result<()>| result.unwrap_err().to_string();
     let gemm = |zeros| said(ops::gemm_w4a16(&stream, &x, &q, &scales, Some(zeros)).map(drop));
     assert_eq!(gemm(few.view()), "gemm_w4a16: `zeros` has shape [3, 1], expected [3, 2]");
     assert_eq!(
@@ -114,6 +114,106 @@ fn zero_points_that_do_not_fit_are_named() {
     let (mut q, mut scales, mut few) = (bytes([3, 65]), Tensor::zeros(&stream, [3, 2]).unwrap(), few);
     let error = said(ops::quantize_int4_into(&stream, &x, &mut q, &mut scales, Some(few.view_mut())));
     assert_eq!(error, "quantize_int4: `zeros` has shape [3, 1], expected [3, 2]");
+    works(&device);
+}
+
+fn said<T>(result: warpsmith::Result<T>) -> String {
+    result.map(drop).unwrap_err().to_string()
+}
+
+#[test]
+fn losses_say_what_is_wrong_with_what() {
+    let Some(device) = device() else { return };
+    let stream = device.stream().unwrap();
+    let floats = |shape: &[usize]| Tensor::<f32>::zeros(&stream, shape).unwrap();
+    let ints = |values: &[i32]| Tensor::from_slice(&stream, [values.len()], values).unwrap();
+    let logits = floats(&[3, 4]);
+
+    let entropy = |temperature| said(ops::entropy(&stream, &logits, temperature));
+    let wanted = "expected a finite number above zero with a finite reciprocal";
+    assert_eq!(entropy(-0.1), format!("entropy: parameter `temperature` = -0.1: {wanted}"));
+    assert_eq!(entropy(1e-40), format!("entropy: parameter `temperature` = {}: {wanted}", 1e-40f32));
+    let kl = |options: KlDivergence<'_>| said(ops::kl_divergence(&stream, &logits, &logits, &options));
+    assert_eq!(
+        kl(KlDivergence::forward().temperature(0.0)),
+        format!("kl_divergence: parameter `temperature` = 0: {wanted}")
+    );
+    assert_eq!(
+        kl(KlDivergence::jensen_shannon(1.1)),
+        "kl_divergence: parameter `beta` = 1.1: expected a finite number from 0 to 1"
+    );
+    let error = said(ops::kl_divergence(&stream, &logits, &floats(&[3, 5]), &KlDivergence::forward()));
+    assert_eq!(error, "kl_divergence: `teacher` has shape [3, 5], expected [3, 4]");
+    let targets = ints(&[0, 4, -100]);
+    let losses = ops::kl_divergence(&stream, &logits, &logits, &KlDivergence::forward().targets(&targets)).unwrap();
+    let error = said(losses.value(&stream));
+    assert_eq!(error, "kl_divergence: parameter `targets[1]` = 4: expected a class below 4 or -100, which is ignored");
+
+    let (log_probs, pair) = (floats(&[4]), ints(&[0, 2, 4]));
+    let dpo = |offsets: &Tensor<i32>, options| said(ops::dpo(&stream, &log_probs, offsets, &options));
+    assert_eq!(
+        dpo(&ints(&[0, 4]), Dpo::new(0.1)),
+        "dpo: `offsets` has shape [2], expected [2 pairs + 1], not 1 sequences"
+    );
+    assert_eq!(
+        dpo(&ints(&[0]), Dpo::new(0.1)),
+        "dpo: `offsets` has shape [1], expected [sequences + 1] with a sequence or more of the 4 tokens"
+    );
+    assert_eq!(dpo(&pair, Dpo::new(-0.1)), "dpo: parameter `beta` = -0.1: expected a finite number above zero");
+    let wrong = ops::dpo(&stream, &log_probs, &ints(&[0, 3, 5]), &Dpo::new(0.1)).unwrap().0;
+    assert_eq!(
+        said(wrong.check(&stream)),
+        "dpo: parameter `offsets[2]` = 5: expected offsets that rise from 0 to 4, the number of tokens"
+    );
+
+    let (tokens, advantages) = (ints(&[1; 4]), floats(&[2]));
+    let grpo = |options: Grpo<'_>| said(ops::grpo(&stream, &log_probs, &tokens, &advantages, &pair, &options));
+    assert_eq!(
+        grpo(Grpo::new().penalty(f32::NAN, &log_probs)),
+        "grpo: parameter `beta` = NaN: expected a finite number"
+    );
+    assert_eq!(
+        grpo(Grpo::new().normalisation(Normalisation::Constant(0.0))),
+        format!("grpo: parameter `divisor` = 0: {wanted}")
+    );
+    assert_eq!(
+        grpo(Grpo::new().clip(1.1, 0.2)),
+        "grpo: parameter `clip_low` = 1.1: expected a finite number from 0 to 1"
+    );
+    works(&device);
+}
+
+#[test]
+fn errors_go_by_the_name_that_was_called() {
+    let Some(device) = device() else { return };
+    let stream = device.stream().unwrap();
+    let x = Tensor::<f32>::zeros(&stream, [6, 4]).unwrap();
+    assert_eq!(
+        said(ops::softmax(&stream, &x, -0.1)),
+        "softmax: parameter `scale` = -0.1: expected a positive finite number"
+    );
+    let masked = |mask| said(ops::softmax_masked(&stream, &x, mask, 1.0));
+    let causal = Some(Causal { q_len: 0, offset: 0 });
+    let error = masked(SoftmaxMask { causal, ..SoftmaxMask::default() });
+    assert_eq!(error, "softmax_masked: parameter `q_len` = 0: expected at least 1");
+    let lengths = Tensor::<i32>::zeros(&stream, [4]).unwrap();
+    let error = masked(SoftmaxMask { lengths: Some(lengths.view()), ..SoftmaxMask::default() });
+    assert_eq!(error, "softmax_masked: `lengths` has shape [4], expected a number of lengths that divides the 6 rows");
+
+    let random = Philox::new(1);
+    let error = said(ops::random_uniform::<f32>(&stream, [2], 0.1..f32::INFINITY, random));
+    assert_eq!(error, "random_uniform: parameter `range` = 0.1..inf: expected finite ends, finitely far apart");
+    let error = said(ops::random_uniform::<f32>(&stream, [2], f32::MIN..f32::MAX, random));
+    assert!(error.contains("`range` = -3.4028235e38..3.4028235e38"), "{error}");
+    let error = said(ops::dropout(&stream, &x, 1.1, random));
+    assert_eq!(error, "dropout: parameter `p` = 1.1: expected from 0 to below 1");
+    let error = said(ops::sample(&stream, &x, Sampling { top_p: 1.1, ..Sampling::default() }, random));
+    assert_eq!(error, "sample: parameter `top_p` = 1.1: expected from above 0 to 1");
+    assert_eq!(said(ops::top_k(&stream, &x, 257)), "top_k: parameter `k` = 257: expected at most 256");
+    assert_eq!(
+        said(ops::top_k(&stream, &x, 5)),
+        "top_k: `x` has shape [6, 4], expected 5, which is k, to 2^31 - 1 columns"
+    );
     works(&device);
 }
 

@@ -166,8 +166,22 @@ pub(super) fn limited(info: &OpInfo, arg: &'static str, what: &str, n: usize) ->
 
 /// A parameter that has to be finite, and to fit.
 pub(super) fn in_range(info: &OpInfo, name: &str, value: f32, fits: impl Fn(f32) -> bool, wanted: &str) -> Result<f32> {
-    if value.is_finite() && fits(value) {
-        return Ok(value);
+    match value.is_finite() && fits(value) {
+        true => Ok(value),
+        false => Err(info.param_error(name, value, format!("a finite number {wanted}"))),
     }
-    Err(info.param_error(name, value, format!("a finite number {wanted}")))
+}
+
+/// A parameter that has to be finite.
+pub(super) fn finite(info: &OpInfo, name: &str, value: f32) -> Result<f32> {
+    match value.is_finite() {
+        true => Ok(value),
+        false => Err(info.param_error(name, value, "a finite number")),
+    }
+}
+
+/// One over a parameter above zero: what logits at a temperature, or sums with a divisor, are multiplied by.
+pub(super) fn reciprocal(info: &OpInfo, name: &str, value: f32) -> Result<f32> {
+    let fits = |value: f32| value > 0.0 && value.recip().is_finite();
+    in_range(info, name, value, fits, "above zero with a finite reciprocal").map(f32::recip)
 }

@@ -55,10 +55,11 @@ impl<'a> Sequences<'a> {
 pub(super) fn count(info: &OpInfo, shape: &[usize], offsets: usize, tokens: usize) -> Result<usize> {
     match offsets.checked_sub(1) {
         Some(count) if count > 0 || tokens == 0 => Ok(count),
+        _ if tokens == 0 => Err(info.shape_error("offsets", shape, "[sequences + 1]")),
         _ => Err(info.shape_error(
             "offsets",
             shape,
-            "one more than there are sequences, which there are if there are tokens",
+            format!("[sequences + 1] with a sequence or more of the {tokens} tokens"),
         )),
     }
 }

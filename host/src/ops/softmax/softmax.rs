@@ -37,7 +37,10 @@ use crate::runtime::view::{View, ViewMut};
 /// # }
 /// ```
 pub fn softmax<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, scale: f32) -> Result<Tensor<T>> {
-    softmax_masked(stream, x, SoftmaxMask::default(), scale)
+    let x = x.into();
+    let mut y = Tensor::uninit(stream, x.shape())?;
+    softmax_into(stream, x, scale, &mut y)?;
+    Ok(y)
 }
 
 /// [`softmax`] into `y`, which has the shape of `x`; its rows may be padded.
@@ -50,7 +53,7 @@ pub fn softmax_into<'a, T: Float>(
     scale: f32,
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    softmax_masked_into(stream, x, SoftmaxMask::default(), scale, y)
+    launch(&INFO, stream, x.into(), SoftmaxMask::default(), scale, y.into())
 }
 
 /// [`softmax`] over the columns that `mask` lets a row see; the others give 0, whatever they hold. A row that sees none gives zeros,
@@ -95,14 +98,24 @@ pub fn softmax_masked_into<'a, T: Float>(
     scale: f32,
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    let (x, mut y) = (x.into(), y.into());
-    let rows = Rows::of(&INFO, "x", &x)?.and_mut(&y);
-    y.require_shape(INFO.name, "y", x.shape())?;
-    let x_stride = x.require_row_stride(INFO.name, "x")?;
-    let y_stride = y.require_row_stride(INFO.name, "y")?;
-    super::require_scale(&INFO, scale)?;
-    let mask = mask.args(&INFO, stream, x.rows())?;
-    let Some(plan) = rows.plan_clustered::<T>(&INFO, stream.device())? else { return Ok(()) };
+    launch(&MASKED, stream, x.into(), mask, scale, y.into())
+}
+
+fn launch<T: Float>(
+    info: &OpInfo,
+    stream: &Stream,
+    x: View<'_, T>,
+    mask: SoftmaxMask<'_>,
+    scale: f32,
+    mut y: ViewMut<'_, T>,
+) -> Result<()> {
+    let rows = Rows::of(info, "x", &x)?.and_mut(&y);
+    y.require_shape(info.name, "y", x.shape())?;
+    let x_stride = x.require_row_stride(info.name, "x")?;
+    let y_stride = y.require_row_stride(info.name, "y")?;
+    super::require_scale(info, scale)?;
+    let mask = mask.args(info, stream, x.rows())?;
+    let Some(plan) = rows.plan_clustered::<T>(info, stream.device())? else { return Ok(()) };
     let args = (
         x.ptr(stream)?,
         mask.lengths,
@@ -149,6 +162,9 @@ static INFO: OpInfo = OpInfo {
     kernels: &[gk::SOFTMAX, gk::SOFTMAX_CLUSTER],
     variants: &[],
 };
+
+/// What errors of [`softmax_masked`] are named by.
+static MASKED: OpInfo = OpInfo { name: "softmax_masked", ..INFO };
 
 fn causal(params: &Params) -> Result<Option<Causal>> {
     let (q_len, offset) = (params.i64("q_len")?, params.i64("offset")?);

@@ -112,7 +112,7 @@ pub(in crate::ops::loss) struct Results<'a> {
 pub(in crate::ops::loss) fn pairs_of(info: &OpInfo, shape: &[usize], offsets: usize, tokens: usize) -> Result<usize> {
     let sequences = sequences::count(info, shape, offsets, tokens)?;
     if !sequences.is_multiple_of(2) {
-        return Err(info.shape_error("offsets", shape, "one more than twice the number of pairs"));
+        return Err(info.shape_error("offsets", shape, format!("[2 pairs + 1], not {sequences} sequences")));
     }
     Ok(sequences / 2)
 }

@@ -3,7 +3,7 @@
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::loss::entropy as gk;
 
-use crate::ops::loss::batch::in_range;
+use crate::ops::loss::batch::reciprocal;
 use crate::ops::loss::logits::{Logits, require_classes};
 use crate::ops::model::OpInfo;
 use crate::ops::rows::{Rows, launch_rows};
@@ -14,8 +14,7 @@ use crate::runtime::view::{View, ViewMut};
 
 /// What logits are multiplied by at that temperature.
 pub(in crate::ops::loss) fn scale(info: &OpInfo, temperature: f32) -> Result<f32> {
-    let scale = in_range(info, "temperature", temperature, |t| t > 0.0, "above zero")?.recip();
-    in_range(info, "temperature", scale, |_| true, "whose reciprocal is one")
+    reciprocal(info, "temperature", temperature)
 }
 
 /// A call whose arguments fit together.

@@ -2,7 +2,7 @@
 
 use gpu_kernels::ops::loss::grpo as gk;
 
-use crate::ops::loss::batch::in_range;
+use crate::ops::loss::batch::{finite, in_range, reciprocal};
 use crate::ops::model::OpInfo;
 use crate::runtime::error::Result;
 use crate::runtime::view::View;
@@ -81,9 +81,9 @@ impl<'a> Grpo<'a> {
         let [below, above] = self.clip;
         in_range(info, "clip_low", below, |below| (0.0..=1.0).contains(&below), "from 0 to 1")?;
         in_range(info, "clip_high", above, |above| above >= 0.0, "not negative")?;
-        let beta = self.penalty.map_or(Ok(0.0), |(beta, _)| in_range(info, "beta", beta, |_| true, ""))?;
+        let beta = self.penalty.map_or(Ok(0.0), |(beta, _)| finite(info, "beta", beta))?;
         if let Normalisation::Constant(divisor) = self.normalisation {
-            in_range(info, "divisor", divisor, |divisor| divisor > 0.0 && (1.0 / divisor).is_finite(), "above zero")?;
+            reciprocal(info, "divisor", divisor)?;
         }
         let weight_stride = u32::from(self.normalisation == Normalisation::Sequences);
         let (bounds, ignored) = ([1.0 - below, 1.0 + above], self.ignored);

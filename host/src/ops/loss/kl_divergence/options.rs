@@ -2,7 +2,7 @@
 
 use gpu_kernels::ops::loss::kl_divergence as gk;
 
-use crate::ops::loss::batch::{Batch, in_range};
+use crate::ops::loss::batch::{Batch, in_range, reciprocal};
 use crate::ops::model::OpInfo;
 use crate::runtime::error::Result;
 use crate::runtime::view::View;
@@ -99,8 +99,7 @@ impl<'a> KlDivergence<'a> {
                 (kind, beta)
             }
         };
-        let scale = in_range(info, "temperature", self.temperature, |t| t > 0.0, "above zero")?.recip();
-        in_range(info, "temperature", scale, |_| true, "whose reciprocal is one")?;
+        let scale = reciprocal(info, "temperature", self.temperature)?;
         Ok(gk::Terms { kind, beta, scale, ignored: self.ignored })
     }
 

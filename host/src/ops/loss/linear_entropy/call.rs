@@ -3,7 +3,7 @@
 use cuda_std::float::Half;
 
 use super::Entropy;
-use crate::ops::loss::batch::in_range;
+use crate::ops::loss::batch::finite;
 use crate::ops::loss::entropy;
 use crate::ops::loss::linear::{Chunks, Gradients, Layer, Linear};
 use crate::ops::model::OpInfo;
@@ -31,7 +31,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
         let Entropy { temperature, factor } = options.loss;
         // An option that is out of range is an error without rows too.
         entropy::scale(info, temperature)?;
-        in_range(info, "factor", factor, |_| true, "of gradients")?;
+        finite(info, "factor", factor)?;
         Ok(Self { info, layer, options: *options })
     }
 

@@ -53,6 +53,8 @@ impl<'a, T: Float + Half> Call<'a, T> {
     /// The log-probabilities.
     pub(super) fn launch(&self, stream: &Stream, out: RowResults<'_>) -> Result<()> {
         let RowResults { mut per_row, total, bad, .. } = out;
+        per_row.require_shape(self.info.name, "log_probs", self.targets.shape())?;
+        per_row.require_contiguous(self.info.name, "log_probs")?;
         let mut lse = Tensor::uninit(stream, self.targets.shape())?;
         let results = Results { per_row: per_row.reborrow(), lse: lse.view_mut(), total, bad };
         self.losses()?.launch(stream, results, None)?;
@@ -60,7 +62,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
         if tokens == 0 {
             return Ok(());
         }
-        // SAFETY: the log-probabilities are contiguous, which the losses' call has checked, as many as said, and borrowed mutably.
+        // SAFETY: the log-probabilities are contiguous, as many as said, and borrowed mutably.
         unsafe { stream.launch::<gk::NegateLosses>(tokens.div_ceil(gk::BLOCK), (per_row.ptr_mut(stream)?, tokens)) }
     }
 }
