@@ -54,7 +54,7 @@ pub fn gemm_fp8<'a, Q: Float8, T: Float>(
     Ok(c)
 }
 
-/// [`gemm_fp8`] into `c`, whose rows may be padded.
+/// [`gemm_fp8`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
 /// As of [`gemm_fp8`].

@@ -55,7 +55,7 @@ pub fn gemm_fp8_blocks<'a, T: Float>(
     Ok(c)
 }
 
-/// [`gemm_fp8_blocks`] into `c`, whose rows may be padded.
+/// [`gemm_fp8_blocks`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
 /// As of [`gemm_fp8_blocks`].

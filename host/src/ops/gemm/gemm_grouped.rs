@@ -64,7 +64,7 @@ pub fn gemm_grouped<'a, T: Float + Half>(
     Ok(y)
 }
 
-/// [`gemm_grouped`] into `y`, whose rows may be padded.
+/// [`gemm_grouped`] into `y`, `[rows, out]`, whose rows may be padded.
 ///
 /// # Errors
 /// As of [`gemm_grouped`].

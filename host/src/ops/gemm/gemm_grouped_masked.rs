@@ -60,7 +60,7 @@ pub fn gemm_grouped_masked<'a, T: Float + Half>(
     Ok(y)
 }
 
-/// [`gemm_grouped_masked`] into `y`, whose rows may be padded. Rows that do not count are left as they are.
+/// [`gemm_grouped_masked`] into `y`, `[experts, rows, out]`, whose rows may be padded. Rows that do not count are left as they are.
 ///
 /// # Errors
 /// As of [`gemm_grouped_masked`].

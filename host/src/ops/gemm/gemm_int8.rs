@@ -53,7 +53,7 @@ pub fn gemm_int8<'a, T: Float>(
     Ok(c)
 }
 
-/// [`gemm_int8`] into `c`, whose rows may be padded.
+/// [`gemm_int8`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
 /// As of [`gemm_int8`].

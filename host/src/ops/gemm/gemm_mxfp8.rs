@@ -71,7 +71,7 @@ pub fn gemm_mxfp8<'a, Q: Float8, T: Float>(
     Ok(c)
 }
 
-/// [`gemm_mxfp8`] into `c`, whose rows may be padded.
+/// [`gemm_mxfp8`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
 /// As of [`gemm_mxfp8`].

@@ -66,7 +66,7 @@ pub fn gemm_w4a16<'a, T: Float + Half>(
     Ok(c)
 }
 
-/// [`gemm_w4a16`] into `c`, whose rows may be padded.
+/// [`gemm_w4a16`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
 /// As of [`gemm_w4a16`].

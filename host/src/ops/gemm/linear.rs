@@ -59,7 +59,7 @@ pub fn linear<'a, T: Float + Half>(
     Ok(y)
 }
 
-/// [`linear`] into `y`, whose rows may be padded.
+/// [`linear`] into `y`, `[rows, out]`, whose rows may be padded.
 ///
 /// # Errors
 /// As of [`linear`].

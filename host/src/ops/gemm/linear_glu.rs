@@ -59,7 +59,7 @@ pub fn linear_glu<'a, T: Float + Half>(
     Ok(y)
 }
 
-/// [`linear_glu`] into `y`, whose rows may be padded.
+/// [`linear_glu`] into `y`, `[rows, out]`, whose rows may be padded.
 ///
 /// # Errors
 /// As of [`linear_glu`].

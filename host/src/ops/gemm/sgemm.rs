@@ -37,7 +37,7 @@ pub fn sgemm<'a>(stream: &Stream, a: impl Into<View<'a, f32>>, b: impl Into<View
     Ok(c)
 }
 
-/// [`sgemm`] into `c`, whose rows may be padded.
+/// [`sgemm`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
 /// As of [`sgemm`].

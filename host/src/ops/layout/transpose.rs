@@ -39,7 +39,7 @@ pub fn transpose<'a, T: Dtype>(stream: &Stream, x: impl Into<View<'a, T>>) -> Re
     Ok(y)
 }
 
-/// [`transpose`] into `y`, whose rows are contiguous and may be padded.
+/// [`transpose`] into `y`, `[columns, rows]` or a batch of such, whose rows are contiguous and may be padded.
 ///
 /// # Errors
 /// As of [`transpose`], and [`Error::Shape`](crate::Error::Shape) if `y` has another shape.

@@ -20,6 +20,9 @@ impl<'a> Arguments<'a> {
     }
 
     /// Adds a tensor to read.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if the operator has no such input, or it is there already.
     pub fn read(&mut self, name: &str, view: impl Into<AnyView<'a>>) -> Result<()> {
         let name = self.declared(name, &[Role::In])?;
         self.read.push((name, view.into()));
@@ -27,6 +30,9 @@ impl<'a> Arguments<'a> {
     }
 
     /// Adds a tensor to write, or to read and write.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if the operator has no such output, or it is there already.
     pub fn write(&mut self, name: &str, view: impl Into<AnyViewMut<'a>>) -> Result<()> {
         let name = self.declared(name, &[Role::Out, Role::InOut])?;
         self.written.push((name, view.into()));
@@ -34,6 +40,9 @@ impl<'a> Arguments<'a> {
     }
 
     /// The element type of a tensor that is still here.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if there is none of that name.
     pub fn dtype(&self, name: &str) -> Result<DType> {
         let read = self.read.iter().find(|(n, _)| *n == name).map(|(_, view)| view.dtype());
         let written = || self.written.iter().find(|(n, _)| *n == name).map(|(_, view)| view.dtype());
@@ -46,17 +55,26 @@ impl<'a> Arguments<'a> {
     }
 
     /// The tensor of that name, as one of `T`, which its dtype must be.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if there is none of that name, [`Error::DType`](crate::Error::DType) if it is of another type.
     pub fn input<T: Dtype>(&self, name: &str) -> Result<View<'a, T>> {
         self.optional_input(name)?.ok_or_else(|| self.missing(name))
     }
 
     /// [`input`](Self::input), or `None` where the caller left it out.
+    ///
+    /// # Errors
+    /// [`Error::DType`](crate::Error::DType) if it is of another type.
     pub fn optional_input<T: Dtype>(&self, name: &str) -> Result<Option<View<'a, T>>> {
         let found = self.read.iter().find(|(n, _)| *n == name);
         found.map(|(name, view)| view.typed(self.info.name, name)).transpose()
     }
 
     /// Takes the tensor to write of that name, as one of `T`, which its dtype must be.
+    ///
+    /// # Errors
+    /// As of [`input`](Self::input).
     pub fn output<T: Dtype>(&mut self, name: &str) -> Result<ViewMut<'a, T>> {
         match self.written.iter().position(|(n, _)| *n == name) {
             Some(at) => {

@@ -235,6 +235,9 @@ impl Case {
     }
 
     /// The sizes of those names: `let [rows, d] = case.dims(["rows", "d"])?`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) names a size that the case has not.
     pub fn dims<const N: usize>(&self, names: [&str; N]) -> Result<[usize; N]> {
         let mut sizes = [0; N];
         for (size, name) in sizes.iter_mut().zip(names) {

@@ -43,6 +43,10 @@ pub struct Metas<'a> {
 
 impl<'a> Metas<'a> {
     /// Checks names and types against what the operator declares.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if an input is missing, there twice or not declared,
+    /// [`Error::DType`](crate::Error::DType) if one is of a type that it may not have.
     pub fn accept(info: &'static OpInfo, inputs: &'a [TensorMeta]) -> Result<Self> {
         let mut all: Vec<MetaArg<'a>> = Vec::new();
         for arg in info.inputs() {
@@ -83,6 +87,9 @@ impl<'a> Metas<'a> {
     }
 
     /// The input of that name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if it was left out.
     pub fn get(&self, name: &str) -> Result<MetaArg<'a>> {
         self.optional(name).ok_or_else(|| {
             self.info.param_error("inputs", format!("none called `{name}`"), "an input tensor of that name")
@@ -120,12 +127,18 @@ impl<'a> MetaArg<'a> {
     }
 
     /// The shape, which must have exactly `N` dimensions: `let [rows, cols] = x.dims()?`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if it has another number of dimensions.
     pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
         let wanted = || format!("{N} dimensions");
         self.shape().try_into().map_err(|_| self.info.shape_error(self.arg.name, self.shape(), wanted()))
     }
 
     /// The shape must be exactly this.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if it is another.
     pub fn has_shape(&self, shape: &[usize]) -> Result<()> {
         if self.shape() == shape {
             return Ok(());

@@ -96,6 +96,9 @@ impl OpInfo {
     }
 
     /// The variant called `name`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] lists the variants there are.
     pub fn variant(&self, name: &str) -> Result<&'static Variant> {
         self.variants.iter().find(|variant| variant.name == name).ok_or_else(|| {
             let names: Vec<_> = self.variants.iter().map(|variant| variant.name).collect();
@@ -178,6 +181,9 @@ pub trait Operator: Send + Sync {
 
 /// Dtype and shape of everything that is written, in the order of the arguments, once the inputs are checked against what the
 /// operator declares.
+///
+/// # Errors
+/// Those of [`Metas::accept`] and of [`Operator::outputs`].
 pub fn outputs(op: &dyn Operator, inputs: &[TensorMeta], params: &Params) -> Result<Vec<TensorMeta>> {
     let info = op.info();
     let metas = Metas::accept(info, inputs)?;
@@ -195,6 +201,9 @@ pub fn row_count(op: &dyn Operator, output: &str, shape: &[usize]) -> usize {
 }
 
 /// Launches the operator, in the variant that `params` force or as it picks itself.
+///
+/// # Errors
+/// Those of the operator's function, and [`Error::InvalidParam`] if the variant does not take the arguments.
 pub fn launch(op: &dyn Operator, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
     match params.variant() {
         Some(variant) => (variant.launch)(stream, args, params),

@@ -118,7 +118,7 @@ pub fn adamw<'a, T: Float>(
 
 /// [`adamw`] on f32 `master` weights, of which `params` becomes a rounded copy: what mixed precision trains with.
 ///
-/// `T` is f16 or bf16. What was in `params` is not read.
+/// `T` is f16 or bf16. All five are contiguous and of one shape, whichever. What was in `params` is not read.
 ///
 /// Micikevicius et al., "Mixed Precision Training" (arXiv:1710.03740).
 ///

@@ -41,7 +41,7 @@ pub fn gemm_bf16<'a>(
     Ok(c)
 }
 
-/// [`gemm_bf16`] into `c`, whose rows may be padded.
+/// [`gemm_bf16`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
 /// As of [`gemm_bf16`].

@@ -74,7 +74,7 @@ pub fn gemm_into<'a, T: Float + Half>(
     Problem::new(&operator::INFO, alpha.into(), beta, a.into(), b.into(), c.into())?.launch(stream, None)
 }
 
-/// [`gemm`] with the result in f32, in which it was summed: a gradient of weights that is to be accumulated, say.
+/// [`gemm`] with the result, of the same shape, in f32, in which it was summed: a gradient of weights that is to be accumulated, say.
 ///
 /// # Errors
 /// As of [`gemm`].
@@ -89,7 +89,7 @@ pub fn gemm_to_f32<'a, T: Float + Half>(
     Ok(c)
 }
 
-/// [`gemm_into`] with `c` in f32. Where β = 1 and the rows of `c` are whole multiples of 16 bytes, the Hopper path adds to `c` without reading it.
+/// [`gemm_into`] with `c`, of the same shape, in f32. Where β = 1 and the rows of `c` are whole multiples of 16 bytes, the Hopper path adds to `c` without reading it.
 ///
 /// # Errors
 /// As of [`gemm_into`].

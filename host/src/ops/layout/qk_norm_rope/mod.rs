@@ -101,7 +101,7 @@ pub fn qk_norm_rope_into<'a, T: Float>(
     forward(stream, Some([q.into(), k.into()]), norm, rotation, [q_out.into(), k_out.into()])
 }
 
-/// [`qk_norm_rope`] of `q` and `k` in their places.
+/// [`qk_norm_rope`] of `q`, `[tokens, heads, d]`, and `k`, `[tokens, kv_heads, d]`, in their places.
 ///
 /// # Errors
 /// As of [`qk_norm_rope`].

@@ -114,7 +114,7 @@ pub fn rope_into<'a, T: Float>(
     turn(&FORWARD, stream, Some(x.into()), rotation, y.into())
 }
 
-/// [`rope`] of `x` in its place.
+/// [`rope`] of `x`, `[tokens, heads, d]`, in its place.
 ///
 /// # Errors
 /// As of [`rope`].
@@ -126,7 +126,7 @@ pub fn rope_in_place<'a, T: Float>(
     turn(&FORWARD, stream, None, rotation, x.into())
 }
 
-/// The gradient of [`rope`]: `dy` turned back.
+/// The gradient of [`rope`]: `dy`, `[tokens, heads, d]`, turned back.
 ///
 /// # Errors
 /// As of [`rope`].

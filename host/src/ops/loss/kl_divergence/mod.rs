@@ -104,7 +104,7 @@ pub fn kl_divergence_with_gradient_into<'a, T: Float>(
 }
 
 /// The derivative by the student's logits of Σ upstream · loss, over the rows' losses as [`RowLosses::per_row`] has them. `upstream` has the
-/// shape of the rows, contiguous.
+/// shape of the rows, contiguous; the result that of `student`, dense.
 ///
 /// # Errors
 /// As of [`kl_divergence`].

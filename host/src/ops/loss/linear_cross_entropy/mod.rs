@@ -67,7 +67,8 @@ pub fn linear_cross_entropy<'a, T: Float + Half>(
     compute(&operator::FORWARD, stream, hidden.into(), weight.into(), targets.into(), options, None)
 }
 
-/// [`linear_cross_entropy`] and its derivatives by `hidden` and `weight`, formed while the logits are there: no product is computed twice.
+/// [`linear_cross_entropy`] and its derivatives by `hidden`, `[rows, d]`, and `weight`, `[classes, d]` in f32,
+/// formed while the logits are there: no product is computed twice.
 ///
 /// # Errors
 /// As of [`linear_cross_entropy`].

@@ -62,7 +62,8 @@ pub fn linear_dpo<'a, T: Float + Half>(
     compute(&operator::FORWARD, stream, layer, offsets.into(), options, None)
 }
 
-/// [`linear_dpo`] and its derivatives by `hidden` and `weight`, for which the logits are computed twice.
+/// [`linear_dpo`] and its derivatives by `hidden`, `[tokens, d]`, and `weight`, `[classes, d]` in f32,
+/// for which the logits are computed twice.
 ///
 /// # Errors
 /// As of [`linear_dpo`].

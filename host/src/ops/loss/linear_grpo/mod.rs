@@ -63,7 +63,8 @@ pub fn linear_grpo<'a, T: Float + Half>(
     compute(&operator::FORWARD, stream, [hidden.into(), weight.into()], answers, options, None)
 }
 
-/// [`linear_grpo`] and its derivatives by `hidden` and `weight`, formed while the logits are there: no product is computed twice.
+/// [`linear_grpo`] and its derivatives by `hidden`, `[tokens, d]`, and `weight`, `[classes, d]` in f32,
+/// formed while the logits are there: no product is computed twice.
 ///
 /// # Errors
 /// As of [`linear_grpo`].

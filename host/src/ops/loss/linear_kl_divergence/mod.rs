@@ -63,7 +63,8 @@ pub fn linear_kl_divergence<'a, T: Float + Half>(
     compute(&operator::FORWARD, stream, layers, options, None)
 }
 
-/// [`linear_kl_divergence`] and its derivatives by `hidden` and `weight`, formed while the logits are there: no product is computed twice.
+/// [`linear_kl_divergence`] and its derivatives by `hidden`, `[rows, d]`, and `weight`, `[classes, d]` in f32,
+/// formed while the logits are there: no product is computed twice.
 ///
 /// # Errors
 /// As of [`linear_kl_divergence`].
