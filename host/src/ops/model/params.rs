@@ -24,6 +24,8 @@ pub enum ParamValue {
 impl fmt::Display for ParamValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // An f32 as short as it can be told from others: 0.1, not 0.10000000149011612.
+            Self::Float(v) if f64::from(*v as f32) == *v => write!(f, "{}", *v as f32),
             Self::Float(v) => write!(f, "{v}"),
             Self::Int(v) => write!(f, "{v}"),
             Self::Bool(v) => write!(f, "{v}"),
@@ -103,7 +105,10 @@ impl Params {
         Self { info, set: Vec::new(), variant: None }
     }
 
-    /// With `name` set. An error if the operator has no such parameter or it is of another kind.
+    /// With `name` set.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] names the parameter and what it may be.
     pub fn with(mut self, name: &str, value: impl Into<ParamValue>) -> Result<Self> {
         let value = value.into();
         let declared = self.declared(name)?;
@@ -127,18 +132,27 @@ impl Params {
     }
 
     /// Whether everything set is something that the operator declares.
+    ///
+    /// # Errors
+    /// As of [`with`](Self::with).
     pub fn check(&self) -> Result<()> {
         let fresh = Self::new(self.info);
         self.set.iter().try_fold(fresh, |params, (name, value)| params.with(name, *value)).map(drop)
     }
 
-    /// With the variant forced. An error if the operator has no such variant.
+    /// With the variant forced.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] lists the variants there are.
     pub fn with_variant(mut self, name: &str) -> Result<Self> {
         self.variant = Some(self.info.variant(name)?);
         Ok(self)
     }
 
     /// With a `name=value` text applied, as on the command line.
+    ///
+    /// # Errors
+    /// As of [`with`](Self::with), and [`Error::InvalidParam`] if the text is of another form.
     pub fn with_text(self, text: &str) -> Result<Self> {
         let Some((name, value)) = text.split_once('=') else {
             return Err(self.bad(text, "", "of the form name=value".to_owned()));
@@ -161,6 +175,9 @@ impl Params {
     }
 
     /// The value of a real parameter.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] if the operator has no such parameter or it is of another kind.
     pub fn f64(&self, name: &str) -> Result<f64> {
         match self.get(name)? {
             ParamValue::Float(v) => Ok(v),
@@ -170,11 +187,17 @@ impl Params {
     }
 
     /// The value of a real parameter, as an f32.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] if the operator has no such parameter or it is of another kind.
     pub fn f32(&self, name: &str) -> Result<f32> {
         Ok(self.f64(name)? as f32)
     }
 
     /// The value of a whole-number parameter.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] if the operator has no such parameter or it is of another kind.
     pub fn i64(&self, name: &str) -> Result<i64> {
         match self.get(name)? {
             ParamValue::Int(v) => Ok(v),
@@ -183,6 +206,9 @@ impl Params {
     }
 
     /// The value of a switch.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] if the operator has no such parameter or it is of another kind.
     pub fn bool(&self, name: &str) -> Result<bool> {
         match self.get(name)? {
             ParamValue::Bool(v) => Ok(v),
@@ -191,6 +217,9 @@ impl Params {
     }
 
     /// The value of a parameter that is one of several words.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] if the operator has no such parameter or it is of another kind.
     pub fn choice(&self, name: &str) -> Result<&'static str> {
         match self.get(name)? {
             ParamValue::Choice(v) => Ok(v),
@@ -215,6 +244,9 @@ impl Params {
     }
 
     /// The value of a parameter, set or default.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] if the operator has no such parameter.
     pub fn get(&self, name: &str) -> Result<ParamValue> {
         let declared = self.declared(name)?;
         let set = self.set.iter().find(|(n, _)| *n == declared.name);
@@ -244,5 +276,24 @@ impl Params {
 
     fn bad(&self, name: &str, value: impl fmt::Display, wanted: String) -> Error {
         self.info.param_error(name, value, wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_shown_as_short_as_they_were_written() {
+        let shown = |value: ParamValue| value.to_string();
+        assert_eq!(
+            [0.1f32, 1e-5, 16_777_216.0, f32::NAN].map(|v| shown(v.into())),
+            ["0.1", "0.00001", "16777216", "NaN"]
+        );
+        assert_eq!([0.1f64, 0.123456789, 16_777_217.0].map(|v| shown(v.into())), ["0.1", "0.123456789", "16777217"]);
+        // What is shown is read back as the same f32.
+        for value in [0.1f32, f32::MIN_POSITIVE, f32::MAX, 1.0 / 3.0] {
+            assert_eq!(shown(value.into()).parse::<f64>().unwrap() as f32, value);
+        }
     }
 }
