@@ -6,7 +6,7 @@ use common::{TILE, TRAP, Tile, Trap, image, kernel, load_tile};
 use warpsmith::kernels::{KernelImage, Kernels};
 use warpsmith::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
 use warpsmith::sim::{self, AsyncCompletion, Finding, GpuModel, Settings};
-use warpsmith::{AnyTensor, Arch, BackendKind, Device, Error, Result, Stream, Tensor, bf16};
+use warpsmith::{Arch, BackendKind, Device, Error, Result, Stream, Tensor, bf16};
 
 /// y[i] = x[i] for every thread of the grid, in bounds or not.
 const COPY: &str = "

@@ -62,7 +62,7 @@ fn rounded<T: Half>(stream: &Stream, values: &[f32]) -> Vec<f32> {
     let x = Tensor::<T>::from_f32(stream, [values.len()], values).unwrap();
     assert_eq!(
         x.view().to_f32(stream).unwrap(),
-        x.to_vec(stream).unwrap().into_iter().map(T::to_f32).collect::<Vec<_>>()
+        x.to_vec(stream).unwrap().into_iter().map(|value| value.to_f64() as f32).collect::<Vec<_>>()
     );
     x.to_f32(stream).unwrap()
 }

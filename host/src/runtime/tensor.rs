@@ -84,7 +84,7 @@ impl<T: Float> Tensor<T> {
     pub fn from_f32(stream: &Stream, shape: impl AsRef<[usize]>, data: &[f32]) -> Result<Self> {
         let shape = Shape::new(shape.as_ref())?;
         require_len("from_f32", &shape, data.len())?;
-        let rounded: Vec<T> = data.iter().map(|value| T::from_f32(*value)).collect();
+        let rounded: Vec<T> = data.iter().map(|value| T::from_f64(f64::from(*value))).collect();
         Self::from_slice(stream, shape, &rounded)
     }
 

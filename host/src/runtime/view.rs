@@ -211,7 +211,7 @@ impl<T: Float> View<'_, T> {
     /// # Errors
     /// As of [`to_vec`](Self::to_vec).
     pub fn to_f32(&self, stream: &Stream) -> Result<Vec<f32>> {
-        Ok(self.to_vec(stream)?.into_iter().map(T::to_f32).collect())
+        Ok(self.to_vec(stream)?.into_iter().map(|value| value.to_f64() as f32).collect())
     }
 }
 
