@@ -6,7 +6,7 @@ use warpsmith::check::Job;
 use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{self, Arguments, CaseClass, InputSpec, Operator, Params, Role, TensorMeta};
-use warpsmith::ops::{Causal, Dpo, Grpo, KlDivergence, Normalisation, Philox, Sampling, SoftmaxMask};
+use warpsmith::ops::{AdamW, Causal, Dpo, Grpo, KlDivergence, Normalisation, Philox, Sampling, SoftmaxMask};
 use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor, f16, ops};
 use warpsmith_tests::device;
 
@@ -209,6 +209,15 @@ fn errors_go_by_the_name_that_was_called() {
     assert_eq!(error, "dropout: parameter `p` = 1.1: expected from 0 to below 1");
     let error = said(ops::sample(&stream, &x, Sampling { top_p: 1.1, ..Sampling::default() }, random));
     assert_eq!(error, "sample: parameter `top_p` = 1.1: expected from above 0 to 1");
+    // From an f32, and from an f64.
+    let mut of_step = [(); 3].map(|()| Tensor::<f32>::zeros(&stream, [6, 4]).unwrap());
+    let [params, m, v] = &mut of_step;
+    let mut adamw = |options| said(ops::adamw(&stream, &mut *params, &x, &mut *m, &mut *v, None, &options));
+    let wanted = "expected from 0 to below 1";
+    let error = adamw(AdamW { beta1: f64::from(1.1f32), ..AdamW::default() });
+    assert_eq!(error, format!("adamw: parameter `beta1` = 1.1: {wanted}"));
+    let error = adamw(AdamW { beta2: 1.1, ..AdamW::default() });
+    assert_eq!(error, format!("adamw: parameter `beta2` = 1.1: {wanted}"));
     assert_eq!(said(ops::top_k(&stream, &x, 257)), "top_k: parameter `k` = 257: expected at most 256");
     assert_eq!(
         said(ops::top_k(&stream, &x, 5)),

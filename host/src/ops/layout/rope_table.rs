@@ -80,7 +80,7 @@ impl RopeFrequencies {
 fn positive(name: &'static str, value: f64) -> Result<()> {
     match value.is_finite() && value > 0.0 {
         true => Ok(()),
-        false => Err(INFO.param_error(name, value, "a finite number above 0")),
+        false => Err(INFO.param_error(name, ParamValue::from(value), "a finite number above 0")),
     }
 }
 

@@ -43,12 +43,12 @@ impl AdamW {
         let Self { lr, beta1, beta2, eps, weight_decay, step } = *self;
         for (name, value) in [("lr", lr), ("eps", eps), ("weight_decay", weight_decay)] {
             if !(value.is_finite() && value >= 0.0) {
-                return Err(info.param_error(name, value, "a finite number, not negative"));
+                return Err(info.param_error(name, ParamValue::from(value), "a finite number, not negative"));
             }
         }
         for (name, value) in [("beta1", beta1), ("beta2", beta2)] {
             if !(0.0..1.0).contains(&value) {
-                return Err(info.param_error(name, value, "from 0 to below 1"));
+                return Err(info.param_error(name, ParamValue::from(value), "from 0 to below 1"));
             }
         }
         if step == 0 {
