@@ -160,7 +160,13 @@ macro_rules! derived_views {
             Self::of($self.part.transposed())
         }
 
-        /// Any selection of this contiguous view's elements. To be written to, no two of them may be the same.
+        /// Any selection of this contiguous view's elements, `offset` and `strides` counted in elements. To be written to, no two of them
+        /// may be the same. One of no elements may begin anywhere up to the view's end, whatever its strides.
+        ///
+        /// # Errors
+        /// [`Error::InvalidParam`] names the strides if there are not as many as dimensions, or they are negative, reach beyond the view or let
+        /// elements meet, and else the offset; [`Error::TooLarge`] if what they span cannot be counted, [`Error::Layout`] if the view is not
+        /// contiguous.
         pub fn strided($($receiver)+, offset: usize, shape: impl AsRef<[usize]>, strides: &[usize]) -> Result<Self> {
             Ok(Self::of($self.part.strided(offset, shape.as_ref(), strides, $overlap)?))
         }
