@@ -59,12 +59,7 @@ fn views_without_elements_pass_wherever_they_begin() {
 
 /// What only knows that `T` is a float of 16 bits.
 fn rounded<T: Half>(stream: &Stream, values: &[f32]) -> Vec<f32> {
-    let x = Tensor::<T>::from_f32(stream, [values.len()], values).unwrap();
-    assert_eq!(
-        x.view().to_f32(stream).unwrap(),
-        x.to_vec(stream).unwrap().into_iter().map(|value| value.to_f64() as f32).collect::<Vec<_>>()
-    );
-    x.to_f32(stream).unwrap()
+    Tensor::<T>::from_f32(stream, [values.len()], values).unwrap().to_f32(stream).unwrap()
 }
 
 #[test]
