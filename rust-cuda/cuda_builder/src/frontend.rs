@@ -30,7 +30,7 @@ pub(crate) struct Frontend<'a> {
 pub(crate) struct Kernels {
     /// Those that wait to be compiled.
     pub(crate) jobs: Vec<Job>,
-    /// All of them, when rustc's output is that of an earlier build, and so are they.
+    /// Those that an earlier build compiled.
     pub(crate) done: Vec<Done>,
     /// Whether rustc's output was new, and had to be cut.
     pub(crate) cut: bool,
@@ -68,6 +68,7 @@ impl Frontend<'_> {
         let modules = texts.iter().map(String::as_str).chain([PRELUDE]).map(ir::Module::parse).collect();
         let program = ir::Program::new(modules).map_err(|symbol| Error::Link(symbol.to_owned()))?;
         let mut cutter = ir::Cutter::new(&program);
+        let mut all = Vec::new();
         for (place, kernel) in program.kernels() {
             let symbol = kernel.name.to_owned();
             if self.only.is_some_and(|only| !only.contains(&symbol)) {
@@ -75,7 +76,14 @@ impl Frontend<'_> {
             }
             let problem = match ir::marker(kernel) {
                 Some(Ok(marker)) => {
-                    kernels.jobs.extend(cuts(&symbol, &marker, arches, |arch| cutter.cut(place, &marker, arch)));
+                    for job in cuts(&symbol, &marker, arches, |arch| cutter.cut(place, &marker, arch)) {
+                        all.push(job.cut.clone());
+                        // After an edit of one kernel most are known: their texts would be hundreds of megabytes that nobody reads.
+                        match self.compiler.cached(&job.cut) {
+                            Some(done) => kernels.done.push(done),
+                            None => kernels.jobs.push(job),
+                        }
+                    }
                     continue;
                 }
                 Some(Err(message)) => Problem::Marker(message),
@@ -89,9 +97,8 @@ impl Frontend<'_> {
             });
         }
         if kernels.errors.is_empty() {
-            let cuts: Vec<&Cut> = kernels.jobs.iter().map(|job| &job.cut).collect();
             // A cache that cannot be written costs time and nothing else.
-            let _ = cache::write(&list, &cuts);
+            let _ = cache::write(&list, &all);
         }
         Ok(kernels)
     }

@@ -11,7 +11,8 @@ mod program;
 mod scan;
 mod split;
 
-use std::collections::HashMap;
+use memchr::memmem;
+use rustc_hash::FxHashMap;
 
 pub use inspect::{PanicSite, Unresolved};
 pub(crate) use inspect::{panics, unresolved};
@@ -23,9 +24,9 @@ pub(crate) struct Module<'a> {
     /// `target`, type and comdat lines, which every cut keeps.
     header: Vec<&'a str>,
     items: Vec<Item<'a>>,
-    index: HashMap<&'a str, usize>,
-    attributes: HashMap<u32, &'a str>,
-    metadata: HashMap<u32, &'a str>,
+    index: FxHashMap<&'a str, usize>,
+    attributes: FxHashMap<u32, &'a str>,
+    metadata: FxHashMap<u32, &'a str>,
     /// The compilation units of the line information, as they are named: none without it.
     units: Option<&'a str>,
 }
@@ -54,16 +55,19 @@ impl<'a> Module<'a> {
         let mut module = Module {
             header: Vec::new(),
             items: Vec::new(),
-            index: HashMap::new(),
-            attributes: HashMap::new(),
-            metadata: HashMap::new(),
+            index: FxHashMap::default(),
+            attributes: FxHashMap::default(),
+            metadata: FxHashMap::default(),
             units: None,
         };
+        let end_of_function = memmem::Finder::new("\n}");
         let mut rest = source;
         while !rest.is_empty() {
-            let line = rest.lines().next().unwrap_or_default();
-            let length =
-                if line.starts_with("define ") { rest.find("\n}").map_or(rest.len(), |at| at + 2) } else { line.len() };
+            let length = if rest.starts_with("define ") {
+                end_of_function.find(rest.as_bytes()).map_or(rest.len(), |at| at + 2)
+            } else {
+                rest.lines().next().unwrap_or_default().len()
+            };
             let (text, tail) = rest.split_at(length);
             module.add(text);
             rest = tail.trim_start_matches(['\r', '\n']);

@@ -1,6 +1,6 @@
 //! The modules that rustc made of a crate and its dependencies, joined by the names of their items.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::{Item, Kind, Module};
 
@@ -10,7 +10,7 @@ use super::{Item, Kind, Module};
 pub(crate) struct Program<'a> {
     pub(super) modules: Vec<Module<'a>>,
     /// Where what every module may refer to is defined; if it is nowhere, the first declaration of it.
-    exported: HashMap<&'a str, Place>,
+    exported: FxHashMap<&'a str, Place>,
 }
 
 /// An item of one of a program's modules.
@@ -23,7 +23,7 @@ pub(crate) struct Place {
 impl<'a> Program<'a> {
     /// Joins modules, or names a symbol that two of them define.
     pub(crate) fn new(modules: Vec<Module<'a>>) -> Result<Program<'a>, &'a str> {
-        let mut exported: HashMap<&str, Place> = HashMap::new();
+        let mut exported: FxHashMap<&str, Place> = FxHashMap::default();
         for (module, content) in modules.iter().enumerate() {
             for (item, definition) in content.items.iter().enumerate() {
                 let linkage = linkage(definition);

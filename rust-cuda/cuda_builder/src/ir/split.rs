@@ -2,7 +2,10 @@
 
 mod output;
 
-use std::{collections::HashMap, ops::Range, rc::Rc};
+use std::{ops::Range, rc::Rc};
+
+use memchr::memmem;
+use rustc_hash::FxHashMap;
 
 use output::Output;
 
@@ -33,12 +36,12 @@ fn is_marker(line: &str) -> bool {
 pub(crate) struct Cutter<'p, 'a> {
     program: &'p Program<'a>,
     /// The items that were cut before: many are part of hundreds of kernels.
-    prepared: HashMap<Place, Rc<Prepared<'a>>>,
+    prepared: FxHashMap<Place, Rc<Prepared<'a>>>,
 }
 
 impl<'p, 'a> Cutter<'p, 'a> {
     pub(crate) fn new(program: &'p Program<'a>) -> Cutter<'p, 'a> {
-        Cutter { program, prepared: HashMap::new() }
+        Cutter { program, prepared: FxHashMap::default() }
     }
 
     /// A module with `kernel` and all it refers to, and nothing else.
@@ -119,18 +122,38 @@ fn arch_function(arch: Arch) -> String {
 
 /// A function with `attributes` added, its assembly made convergent and its marker taken out.
 fn function(text: &str, attributes: &str) -> String {
+    let (header, body) = text.split_once('\n').unwrap_or((text, ""));
     let mut out = String::with_capacity(text.len() + 256);
-    for (number, line) in text.lines().enumerate() {
-        if number == 0 {
-            out += &annotate(line, attributes);
-        } else if is_marker(line) {
-            continue;
-        } else {
-            out += &convergent_call(line).unwrap_or_else(|| line.to_owned());
+    out += &annotate(header, attributes);
+    out.push('\n');
+    let mut copied = 0;
+    for line in lines_with_calls(body) {
+        let call = &body[line.clone()];
+        if is_marker(call) {
+            out += &body[copied..line.start];
+            copied = (line.end + 1).min(body.len());
+        } else if let Some(convergent) = convergent_call(call) {
+            out += &body[copied..line.start];
+            out += &convergent;
+            copied = line.end;
         }
-        out.push('\n');
     }
+    out += &body[copied..];
+    out.push('\n');
     out
+}
+
+/// Where lines with `call` are, which most are not.
+fn lines_with_calls(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let call = memmem::Finder::new("call").into_owned();
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let at = from + call.find(&text.as_bytes()[from..])?;
+        let start = text[from..at].rfind('\n').map_or(from, |before| from + before + 1);
+        let end = text[at..].find('\n').map_or(text.len(), |length| at + length);
+        from = end;
+        Some(start..end)
+    })
 }
 
 /// A function's first line with `convergent` and `attributes` behind its argument list.
@@ -201,10 +224,6 @@ fn without_linkage(header: &str) -> &str {
 /// effects, or of a function that is not known. Neither is to be copied or moved (`convergent`), nor to become one with
 /// its like on the other side of a branch (`nomerge`), which would change the lanes that are there.
 fn convergent_call(line: &str) -> Option<String> {
-    // Most lines have none, and preparing a search takes longer than to look.
-    if !line.as_bytes().windows(4).any(|word| word == b"call") {
-        return None;
-    }
     let at = assembly_arguments(line).or_else(|| indirect_arguments(line))?;
     let (head, tail) = line.split_at(at + list_length(&line[at..])?);
     Some(format!("{head} convergent nomerge{tail}"))

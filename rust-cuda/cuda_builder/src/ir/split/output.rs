@@ -1,10 +1,8 @@
 //! The text of a cut: names and numbers that depend on nothing but what is in it.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    fmt::Write as _,
-    hash::Hash,
-};
+use std::{collections::BTreeSet, fmt::Write as _, hash::Hash};
+
+use rustc_hash::FxHashMap;
 
 use super::Prepared;
 use crate::ir::{
@@ -18,7 +16,7 @@ pub(super) struct Output<'p, 'a> {
     pub(super) text: String,
     /// The items met so far, in order, and how each is called if not by its name.
     pub(super) reached: Vec<Place>,
-    names: HashMap<Place, Option<String>>,
+    names: FxHashMap<Place, Option<String>>,
     renamed: usize,
     attributes: Numbers<String>,
     metadata: Numbers<Node<'a>>,
@@ -27,13 +25,13 @@ pub(super) struct Output<'p, 'a> {
 /// What has numbers, and the new numbers of the modules' old ones.
 struct Numbers<T> {
     all: Vec<T>,
-    known: HashMap<T, usize>,
-    new: HashMap<(usize, u32), usize>,
+    known: FxHashMap<T, usize>,
+    new: FxHashMap<(usize, u32), usize>,
 }
 
 impl<T: Clone + Eq + Hash> Numbers<T> {
     fn new() -> Numbers<T> {
-        Numbers { all: Vec::new(), known: HashMap::new(), new: HashMap::new() }
+        Numbers { all: Vec::new(), known: FxHashMap::default(), new: FxHashMap::default() }
     }
 
     /// The new number of what is `number` in a module. What is the same has the same.
@@ -63,7 +61,7 @@ impl<'p, 'a> Output<'p, 'a> {
             program,
             text: String::new(),
             reached: Vec::new(),
-            names: HashMap::new(),
+            names: FxHashMap::default(),
             renamed: 0,
             attributes: Numbers::new(),
             metadata: Numbers::new(),
