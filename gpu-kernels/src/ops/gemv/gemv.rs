@@ -10,12 +10,12 @@
 //!
 //! # Mapping
 //! [`gemv`]: a block of 256 threads, or of short rows a team of 64 of them, multiplies one row with one vector, four packs a thread in flight. Up to
-//! eight vectors share a reading of four rows, of which a pack each is in flight, or of 16-bit elements of 16 rows, by tensor cores. [`gemv_columns`]: a
+//! eight vectors share a reading of 32 rows, four a warp, in stretches that are staged in shared memory, or of 16-bit elements of 16 rows, by tensor cores. [`gemv_columns`]: a
 //! block takes a strip of 32 packs of columns and a part of the rows, a warp every eighth of these, eight packs a thread in flight, or of 16-bit elements
 //! and several vectors 128 rows, by tensor cores; [`gemv_sum`] adds the parts. There are as many parts as fill the device.
 //!
 //! # Shared memory
-//! [`gemv`]: the partial sums of each warp, 4 KiB. [`gemv_columns`]: the strip of each warp, 8 KiB.
+//! [`gemv`]: the partial sums of each warp, 4 KiB, or four stretches of 256 elements of eight vectors, 34 KiB. [`gemv_columns`]: the strip of each warp, 8 KiB.
 //!
 //! # Numerics
 //! f32 products and sums in a fixed order, one rounding to the storage type: results are reproducible bit by bit. Tensor cores have exact
@@ -23,7 +23,7 @@
 //!
 //! # Cost
 //! The bytes of A once, 2 FLOPs an element and vector: bound by memory bandwidth. The vectors come from L1 and L2; with eight vectors
-//! four rows, or 16, share each reading of them. The parts of [`gemv_columns`] are 8 bytes for each m and part.
+//! 32 rows, or 16, share each reading of them. The parts of [`gemv_columns`] are 8 bytes for each m and part.
 //!
 //! # Limits
 //! m below 2³², 2³¹ − 1 blocks, 65535 times eight vectors.
@@ -36,8 +36,8 @@ use cuda_std::math::permute_bytes;
 use cuda_std::vector::Pack;
 use cuda_std::{bf16, f16, kernel, thread};
 
-pub use super::{BLOCK, Partials, SMALL_ROW, STRIP, Strips, VECTORS, column_blocks, column_rows, rows_per_team, team};
-use super::{Columns, Rows};
+pub use super::{BLOCK, SMALL_ROW, STRIP, Strips, VECTORS, column_blocks, column_rows, rows_per_team, team};
+use super::{Columns, Rows, rows_shared_bytes, staged_packs};
 use crate::lanes;
 
 /// Row-major A times up to `B` vectors a block, and a row by a small team or a block.
@@ -51,7 +51,7 @@ use crate::lanes;
     where((PACKED || B == 1) && (!SMALL || PACKED && B == 1)),
     block = BLOCK,
     min_blocks = if B == 1 { 4 } else { 2 },
-    shared = Partials,
+    shared = { rows_shared_bytes(B, size_of::<T>(), size_of::<T>()) },
     no_spills
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
@@ -68,11 +68,11 @@ pub unsafe fn gemv<T: Element, const B: usize, const SMALL: bool, const PACKED: 
 ) {
     let rows = Rows { a, x, scales: core::ptr::null(), y, m, n, batch, a_stride, x_stride, y_stride };
     match (B, if PACKED { lanes::<T>() } else { 1 }) {
-        (1, 1) => rows.multiply::<1, 1, 1, 4, SMALL>(Pack::to_f32),
-        (1, 4) => rows.multiply::<4, 1, 1, 4, SMALL>(Pack::to_f32),
-        (1, _) => rows.multiply::<8, 1, 1, 4, SMALL>(Pack::to_f32),
+        (1, 1) => rows.multiply::<1, 1, 4, SMALL>(Pack::to_f32),
+        (1, 4) => rows.multiply::<4, 1, 4, SMALL>(Pack::to_f32),
+        (1, _) => rows.multiply::<8, 1, 4, SMALL>(Pack::to_f32),
         _ => match T::INDEX {
-            0 => rows.multiply::<4, 8, 4, 1, SMALL>(Pack::to_f32),
+            0 => rows.multiply_staged::<4, { staged_packs(4) }>(Pack::to_f32),
             1 => rows.multiply_by_fragments::<f16, 8>(|Pack(pairs), _| pairs),
             _ => rows.multiply_by_fragments::<bf16, 8>(|Pack(pairs), _| pairs),
         },

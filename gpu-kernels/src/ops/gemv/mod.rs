@@ -5,6 +5,7 @@ mod fragments;
 #[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
 pub mod gemv;
 pub mod gemv_int8;
+mod staged;
 
 use core::array;
 
@@ -19,15 +20,28 @@ const WARPS: u32 = BLOCK / 32;
 /// Most vectors that share one reading of the matrix.
 pub const VECTORS: usize = 8;
 
-/// Rows of elements of `bytes` bytes that a team of threads takes, of vectors of `x_bytes`: several where several vectors share them, those of a
-/// fragment or as many as fit the registers, or where they share a vector of which more is read than of them.
+/// Rows of elements of `bytes` bytes that a team of threads takes, of vectors of `x_bytes`: several where several vectors share them, or where
+/// they share a vector of which more is read than of them.
 pub const fn rows_per_team(vectors: usize, bytes: usize, x_bytes: usize) -> u32 {
     match (vectors, bytes, x_bytes) {
         (1, 1, _) => x_bytes as u32,
         (1, ..) => 1,
         (_, _, 2) => fragments::ROWS,
-        (_, 1, _) => 2,
-        _ => 4,
+        _ => staged::ROWS,
+    }
+}
+
+/// Packs of a row that a lane has in flight where several vectors of f32 share it.
+const fn staged_packs(bytes: usize) -> usize {
+    if bytes == 1 { 1 } else { 2 }
+}
+
+/// Shared bytes of a kernel over rows of elements of `bytes` bytes, of vectors of `x_bytes`: partial sums, or stretches of several vectors.
+pub const fn rows_shared_bytes(vectors: usize, bytes: usize, x_bytes: usize) -> usize {
+    if vectors > 1 && x_bytes == 4 {
+        staged::shared_bytes(16 / bytes, staged_packs(bytes))
+    } else {
+        size_of::<Partials>()
     }
 }
 
@@ -41,7 +55,7 @@ pub const SMALL_ROW: usize = 512;
 
 /// Partial sums of a block: of each warp for each row and vector.
 #[repr(C)]
-pub struct Partials([[f32; fragments::ROWS as usize * VECTORS]; WARPS as usize]);
+struct Partials([[f32; fragments::ROWS as usize * VECTORS]; WARPS as usize]);
 
 /// A row-major matrix, the vectors it is multiplied with, and where the products go; strides are those of rows and of vectors.
 pub(crate) struct Rows<A, T> {
@@ -59,12 +73,12 @@ pub(crate) struct Rows<A, T> {
 }
 
 impl<A: Copy, T: Element> Rows<A, T> {
-    /// The rows of this block's teams times up to `B` vectors: `R` rows a team and `U` packs of `N` elements of each in flight.
+    /// The rows of this block's teams times a vector: `R` rows a team and `U` packs of `N` elements of each in flight.
     ///
     /// Thread t of a team takes packs t, t + team and so on of every row. Sums are reproducible: each thread in order, then a butterfly over the
     /// warp, then over the warps in order.
     #[inline(always)]
-    pub(crate) unsafe fn multiply<const N: usize, const B: usize, const R: usize, const U: usize, const SMALL: bool>(
+    pub(crate) unsafe fn multiply<const N: usize, const R: usize, const U: usize, const SMALL: bool>(
         self,
         widen: impl Fn(Pack<A, N>) -> [f32; N],
     ) {
@@ -73,91 +87,79 @@ impl<A: Copy, T: Element> Rows<A, T> {
         let (number, rank) = (tid / team(SMALL), tid % team(SMALL));
         let first_row_of = |team: u32| (thread::block_idx_x() * teams + team) * R as u32;
         let first_row = first_row_of(number);
-        let first_vector = thread::block_idx_y() * B as u32;
-        let batch = self.batch - first_vector;
-        let x = self.x.add((u64::from(first_vector) * self.x_stride) as usize);
+        let vector = u64::from(thread::block_idx_y());
+        let x = self.x.add((vector * self.x_stride) as usize);
         // Rows beyond the last are the last once more, and not stored.
         let rows: [*const A; R] = array::from_fn(|r| {
             let row = (first_row + r as u32).min(self.m - 1);
             self.a.add((u64::from(row) * self.a_stride) as usize)
         });
-        let mut sums = [[0.0; B]; R];
+        let mut sums = [0.0; R];
         let packs = self.n / N as u64;
         let mut first = u64::from(rank);
         // No load of the main loop has a condition, so that all are under way before the first is waited for.
         while first + (U as u64 - 1) * u64::from(team(SMALL)) < packs {
-            self.step::<N, B, R, U, SMALL, true>(rows, x, batch, [first, packs], &mut sums, &widen);
+            step::<A, T, N, R, U, SMALL, true>(rows, x, [first, packs], &mut sums, &widen);
             first += U as u64 * u64::from(team(SMALL));
         }
         // Of few packs those that are left are under way at once as well.
         if SMALL && first < packs {
-            self.step::<N, B, R, U, SMALL, false>(rows, x, batch, [first, packs], &mut sums, &widen);
+            step::<A, T, N, R, U, SMALL, false>(rows, x, [first, packs], &mut sums, &widen);
         }
         while !SMALL && first < packs {
-            self.step::<N, B, R, 1, SMALL, true>(rows, x, batch, [first, packs], &mut sums, &widen);
+            step::<A, T, N, R, 1, SMALL, true>(rows, x, [first, packs], &mut sums, &widen);
             first += u64::from(team(SMALL));
         }
         let partials: SharedPtr<f32> = shared::dynamic();
-        let slots = (R * B) as u32;
         for r in 0..R {
-            for b in 0..B {
-                let sum = warp::reduce(sums[r][b], |a, b| a + b);
-                if warp::lane_id() == 0 {
-                    partials.add(warp::warp_id() * slots + (r * B + b) as u32).write(sum);
-                }
+            let sum = warp::reduce(sums[r], |a, b| a + b);
+            if warp::lane_id() == 0 {
+                partials.add(warp::warp_id() * R as u32 + r as u32).write(sum);
             }
         }
         thread::sync_threads();
-        let (team, slot) = (tid / slots, tid % slots);
-        let (r, b) = (slot / B as u32, slot % B as u32);
+        let (team, r) = (tid / R as u32, tid % R as u32);
         let row = first_row_of(team) + r;
-        if team < teams && row < self.m && b < batch {
-            let of_warp = |warp: u32| partials.add((team * of_team + warp) * slots + slot);
+        if team < teams && row < self.m {
+            let of_warp = |warp: u32| partials.add((team * of_team + warp) * R as u32 + r);
             let sum = (0..of_team).fold(0.0, |sum, warp| sum + of_warp(warp).read());
             let scale = if self.scales.is_null() { 1.0 } else { *self.scales.add(row as usize) };
-            let to = u64::from(first_vector + b) * self.y_stride + u64::from(row);
-            *self.y.add(to as usize) = T::from_f32(sum * scale);
+            *self.y.add((vector * self.y_stride + u64::from(row)) as usize) = T::from_f32(sum * scale);
         }
     }
+}
 
-    /// Adds the products of `U` packs of every row, a team apart, from pack `first` on; unless `WHOLE`, of those of them that are below the end.
-    #[inline(always)]
-    unsafe fn step<
-        const N: usize,
-        const B: usize,
-        const R: usize,
-        const U: usize,
-        const SMALL: bool,
-        const WHOLE: bool,
-    >(
-        &self,
-        rows: [*const A; R],
-        x: *const T,
-        batch: u32,
-        [first, end]: [u64; 2],
-        sums: &mut [[f32; B]; R],
-        widen: &impl Fn(Pack<A, N>) -> [f32; N],
-    ) {
-        let pack: [u64; U] = array::from_fn(|u| first + u as u64 * u64::from(team(SMALL)));
-        // Beyond the end the first once more, which nobody multiplies.
-        let inside: [bool; U] = pack.map(|pack| WHOLE || pack < end);
-        let at: [usize; U] = array::from_fn(|u| if inside[u] { pack[u] } else { first } as usize * N);
-        let loaded: [[Pack<A, N>; R]; U] = at.map(|at| rows.map(|row| load::<A, N>(row.add(at))));
-        for u in 0..U {
-            if !inside[u] {
-                continue;
-            }
-            let weights: [[f32; N]; R] = loaded[u].map(widen);
-            for b in 0..B {
-                // Of one vector and few packs nothing is asked: loads would wait behind the question.
-                if B == 1 && SMALL || (b as u32) < batch {
-                    let values = load_kept::<T, N>(x.add(b * self.x_stride as usize + at[u]));
-                    for r in 0..R {
-                        for e in 0..N {
-                            sums[r][b] += weights[r][e] * values[e];
-                        }
-                    }
-                }
+/// Adds the products of `U` packs of every row, a team apart, from pack `first` on; unless `WHOLE`, of those of them that are below the end.
+#[inline(always)]
+unsafe fn step<
+    A: Copy,
+    T: Element,
+    const N: usize,
+    const R: usize,
+    const U: usize,
+    const SMALL: bool,
+    const WHOLE: bool,
+>(
+    rows: [*const A; R],
+    x: *const T,
+    [first, end]: [u64; 2],
+    sums: &mut [f32; R],
+    widen: &impl Fn(Pack<A, N>) -> [f32; N],
+) {
+    let pack: [u64; U] = array::from_fn(|u| first + u as u64 * u64::from(team(SMALL)));
+    // Beyond the end the first once more, which nobody multiplies.
+    let inside: [bool; U] = pack.map(|pack| WHOLE || pack < end);
+    let at: [usize; U] = array::from_fn(|u| if inside[u] { pack[u] } else { first } as usize * N);
+    let loaded: [[Pack<A, N>; R]; U] = at.map(|at| rows.map(|row| load::<A, N>(row.add(at))));
+    for u in 0..U {
+        if !inside[u] {
+            continue;
+        }
+        let weights: [[f32; N]; R] = loaded[u].map(widen);
+        let values = load_kept::<T, N>(x.add(at[u]));
+        for r in 0..R {
+            for e in 0..N {
+                sums[r] += weights[r][e] * values[e];
             }
         }
     }

@@ -149,6 +149,7 @@ impl Operator for Gemv {
             production("16384x16384", f16, dims(1, 16384, 16384)),
             production("14336x4096", f16, dims(1, 14336, 4096)),
             production("4096x14336", f16, dims(1, 4096, 14336)),
+            production("16384x16384 8 vectors", f32, dims(8, 16384, 16384)),
             production("16384x16384 8 vectors", f16, dims(8, 16384, 16384)),
             production("16384x16384 column-major", f32, dims(1, 16384, 16384)).arrange("a", COLUMNS),
             production("16384x16384 column-major", f16, dims(1, 16384, 16384)).arrange("a", COLUMNS),
@@ -164,6 +165,8 @@ impl Operator for Gemv {
                 Case::odd(&INFO, dtype, dims(3, 5, 203)),
                 Case::odd(&INFO, dtype, dims(11, 7, 30 * lanes)),
                 Case::odd(&INFO, dtype, dims(5, 37, 70 * lanes)),
+                // More stretches of f32 than are staged at once.
+                Case::odd(&INFO, dtype, dims(3, 34, 420 * lanes)),
                 Case::odd(&INFO, dtype, dims(2, 6, 300 * lanes)).arrange("a", Arrangement::DENSE.row_pad(16)),
                 Case::odd(&INFO, dtype, dims(2, 6, 70)).row_pad(3),
                 columns(Case::odd(&INFO, dtype, dims(1, 40 * lanes, 203))),

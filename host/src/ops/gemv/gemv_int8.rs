@@ -158,6 +158,7 @@ impl Operator for GemvInt8 {
             Case::production(&INFO, "16384x16384 x float32", DType::F32, dims(1, 16384, 16384)),
             Case::production(&INFO, "14336x4096 x float16", DType::F16, dims(1, 14336, 4096)),
             Case::production(&INFO, "16384x16384 8 vectors x float16", DType::F16, dims(8, 16384, 16384)),
+            Case::production(&INFO, "16384x16384 8 vectors x float32", DType::F32, dims(8, 16384, 16384)),
             columns(Case::production(&INFO, "16384x16384 column-major x float16", DType::F16, dims(1, 16384, 16384))),
             columns(Case::production(
                 &INFO,
@@ -174,6 +175,8 @@ impl Operator for GemvInt8 {
                 Case::odd(&INFO, dtype, dims(3, 5, 203)),
                 Case::odd(&INFO, dtype, dims(11, 7, 480)),
                 Case::odd(&INFO, dtype, dims(5, 37, 1120)),
+                // More stretches of f32 than are staged at once.
+                Case::odd(&INFO, dtype, dims(3, 34, 3376)),
                 Case::odd(&INFO, dtype, dims(2, 6, 4112)).arrange("a", Arrangement::DENSE.row_pad(16)),
                 Case::odd(&INFO, dtype, dims(2, 6, 64)).row_pad(3),
                 Case::tiny(&INFO, dtype, dims(1, 1, 1)),
