@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use beside::{PeerRow, beside};
+pub use beside::PeerRow;
 pub use ceiling::{Ceilings, copy_rate};
 pub use spread::{Spread, explain};
 pub use sweep::sweep;
 
 use crate::check::peers::Cublas;
 use crate::check::verify::AUTO;
-use crate::check::{Job, Operands, registry};
+use crate::check::{Job, Operands, random, registry};
 use crate::ops::model::{self, Arguments, Bound, CaseClass, Operator, Params, Variant};
 use crate::runtime::device::Device;
 use crate::runtime::error::{Error, Result};
@@ -123,7 +123,7 @@ impl Report {
 
 /// A case with everything on the device, ready to be launched over and over.
 pub struct Prepared {
-    op: &'static dyn Operator,
+    job: Job,
     stream: Stream,
     params: Params,
     /// Sets of tensors to rotate over.
@@ -136,7 +136,8 @@ impl Prepared {
     pub fn new(device: &Device, timing: &Timing) -> Result<Self> {
         let Job { op, case } = &timing.job;
         let (stream, params) = (device.stream()?, timing.params()?);
-        let make = || Operands::random(&stream, *op, case, &params, SEED);
+        let inputs = random::inputs(*op, case, SEED)?;
+        let make = || Operands::of_case(&stream, *op, case, &inputs, &params);
         let first = make()?;
         let count = (2 * device.info().l2_bytes as usize).div_ceil(first.input_bytes().max(1)).clamp(1, MAX_SETS);
         let mut sets = vec![first];
@@ -144,7 +145,7 @@ impl Prepared {
             sets.push(make()?);
         }
         stream.synchronize()?;
-        Ok(Self { op: *op, stream, params, sets, next: 0 })
+        Ok(Self { job: timing.job.clone(), stream, params, sets, next: 0 })
     }
 
     /// Queues one launch, on the next set of tensors.
@@ -153,9 +154,9 @@ impl Prepared {
     }
 
     fn on_next(&mut self, launch: impl Launch) -> Result<()> {
-        let at = self.next;
+        let (op, at) = (self.job.op, self.next);
         self.next = (at + 1) % self.sets.len();
-        launch(&self.stream, self.op, &mut self.sets[at].arguments(self.op)?, &self.params)
+        launch(&self.stream, op, &mut self.sets[at].arguments(op)?, &self.params)
     }
 
     /// Device time of `launches` launches one after the other.
@@ -279,30 +280,63 @@ pub fn plan(device: &Device, ops: &[&'static dyn Operator], case: Option<&str>) 
     }
 }
 
-/// Times one case.
-pub fn row(device: &Device, ceilings: &Ceilings, timing: &Timing) -> Result<Row> {
-    let Timing { job: Job { op, case }, variant } = timing;
-    let cost = op.cost(case)?;
-    let (ms, min_ms) = Prepared::new(device, timing)?.time()?;
-    let gbps = cost.bytes as f64 / ms / 1e6;
-    let tflops = cost.flops as f64 / ms / 1e9;
-    let pct = match cost.bound {
-        Bound::Memory => Some(gbps / ceilings.copy_gbps),
-        bound => device.info().peak_flops(bound).map(|peak| tflops * 1e12 / peak),
-    };
-    Ok(Row {
-        op: op.info().bench_name.to_owned(),
-        case: case.name.clone(),
-        variant: variant.map_or(AUTO, |v| v.name).to_owned(),
-        ms,
-        min_ms,
-        bytes: cost.bytes,
-        flops: cost.flops,
-        gbps: (cost.bytes > 0).then_some(gbps),
-        tflops: (cost.flops > 0).then_some(tflops),
-        pct_of_ceiling: pct.map(|p| p * 100.0),
-        spread: None,
-    })
+/// What times cases one after the other. It keeps the tensors of the last one for its variants, and for a peer.
+pub struct Bench<'d> {
+    device: &'d Device,
+    /// What the device reaches at most.
+    pub ceilings: Ceilings,
+    prepared: Option<Prepared>,
+}
+
+impl<'d> Bench<'d> {
+    /// Measures the ceilings.
+    pub fn new(device: &'d Device) -> Result<Self> {
+        Ok(Self { device, ceilings: Ceilings::measure(device)?, prepared: None })
+    }
+
+    /// Times one case.
+    pub fn row(&mut self, timing: &Timing) -> Result<Row> {
+        let Timing { job: Job { op, case }, variant } = timing;
+        let cost = op.cost(case)?;
+        let (ms, min_ms) = self.prepare(timing)?.time()?;
+        let gbps = cost.bytes as f64 / ms / 1e6;
+        let tflops = cost.flops as f64 / ms / 1e9;
+        let pct = match cost.bound {
+            Bound::Memory => Some(gbps / self.ceilings.copy_gbps),
+            bound => self.device.info().peak_flops(bound).map(|peak| tflops * 1e12 / peak),
+        };
+        Ok(Row {
+            op: op.info().bench_name.to_owned(),
+            case: case.name.clone(),
+            variant: variant.map_or(AUTO, |v| v.name).to_owned(),
+            ms,
+            min_ms,
+            bytes: cost.bytes,
+            flops: cost.flops,
+            gbps: (cost.bytes > 0).then_some(gbps),
+            tflops: (cost.flops > 0).then_some(tflops),
+            pct_of_ceiling: pct.map(|p| p * 100.0),
+            spread: None,
+        })
+    }
+
+    /// Times what `peer` does in place of the operator: the same tensors, rotated alike, on the same stream.
+    pub fn beside(&mut self, timing: &Timing, peer: &Cublas) -> Result<PeerRow> {
+        let Job { op, case } = &timing.job;
+        let (ms, min_ms) = self.prepare(timing)?.time_of(peer)?;
+        let (op, case) = (op.info().bench_name.to_owned(), case.name.clone());
+        Ok(PeerRow { op, case, peer: peer.name().to_owned(), ms, min_ms: Some(min_ms) })
+    }
+
+    /// The timing's case, of the variant that it names. What is there of another case is freed first, as both may not fit.
+    fn prepare(&mut self, timing: &Timing) -> Result<&mut Prepared> {
+        let kept = self.prepared.take().filter(|kept| kept.job.to_string() == timing.job.to_string());
+        let prepared = match kept {
+            Some(kept) => Prepared { params: timing.params()?, ..kept },
+            None => Prepared::new(self.device, timing)?,
+        };
+        Ok(self.prepared.insert(prepared))
+    }
 }
 
 /// The smallest case there is of the first operator: what overheads are measured with.

@@ -21,7 +21,17 @@ impl Operands {
 
     /// Random input for `case`, and room for what it makes, all of it as the case says that it lies.
     pub fn random(stream: &Stream, op: &dyn Operator, case: &Case, params: &Params, seed: u64) -> Result<Self> {
-        let inputs = random::inputs(op, case, seed)?;
+        Self::of_case(stream, op, case, &random::inputs(op, case, seed)?, params)
+    }
+
+    /// These inputs of `case`, as [`random`](Self::random) otherwise.
+    pub(in crate::check) fn of_case(
+        stream: &Stream,
+        op: &dyn Operator,
+        case: &Case,
+        inputs: &[(&'static str, HostTensor)],
+        params: &Params,
+    ) -> Result<Self> {
         let named: Vec<_> = inputs.iter().map(|(name, tensor)| (*name, tensor)).collect();
         Self::arranged(stream, op, &named, params, |name| case.arrangement(name))
     }

@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::{BackendArg, Outcome, Ui};
-use crate::check::bench::{self, Ceilings, Report, Row, Spread, Timing, mlp};
+use crate::check::bench::{self, Bench, Report, Row, Spread, Timing, mlp};
 use crate::check::peers::{self, Cublas};
 use crate::check::report::{self, Document};
 use crate::check::{io, registry};
@@ -95,20 +95,20 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
 /// Fills the report. An error ends what it is about, and a failed kernel ends all; what was measured stays.
 fn measure(args: &Args, device: &Device, jobs: &[Timing], report: &mut Report, bar: &ProgressBar, ui: &mut Ui) {
     bar.set_message("ceiling.copy");
-    let ceilings = match Ceilings::measure(device) {
-        Ok(ceilings) => ceilings,
+    let mut bench = match Bench::new(device) {
+        Ok(bench) => bench,
         Err(error) => return report.errors.push(format!("ceiling.copy: {error}")),
     };
-    report.rows.push(ceilings.copy.clone());
+    report.rows.push(bench.ceilings.copy.clone());
     bar.inc(1);
     let peer = peer(device, jobs, bar, ui);
     report.peer = peer.as_ref().map(Cublas::version);
     for (done, job) in (1..).zip(jobs) {
         bar.set_message(job.to_string());
-        let timed = bench::row(device, &ceilings, job).map(|row| report.rows.push(row));
+        let timed = bench.row(job).map(|row| report.rows.push(row));
         // Right behind what the operator picks, so that the clocks are the same.
         let peer = peer.as_ref().filter(|_| timed.is_ok() && job.variant.is_none() && peers::has_peer(job.job.op));
-        let beside = peer.map(|peer| bench::beside(device, job, peer).map(|row| report.peers.push(row)));
+        let beside = peer.map(|peer| bench.beside(job, peer).map(|row| report.peers.push(row)));
         for (peer, result) in [(None, timed), (peer, beside.unwrap_or(Ok(())))] {
             let job = peer.map_or_else(|| job.to_string(), |peer| format!("{job} {}", peer.name()));
             match result {

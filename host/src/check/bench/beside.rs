@@ -2,11 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Prepared, Row, Timing};
-use crate::check::Job;
-use crate::check::peers::Cublas;
-use crate::runtime::device::Device;
-use crate::runtime::error::Result;
+use super::Row;
 
 /// A timing of another library.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,15 +36,6 @@ impl PeerRow {
         };
         (self.op == row.op && self.case == row.case).then(like)
     }
-}
-
-/// Times what `peer` does in place of the operator: the same tensors, rotated alike, on the same stream.
-pub fn beside(device: &Device, timing: &Timing, peer: &Cublas) -> Result<PeerRow> {
-    let Job { op, case } = &timing.job;
-    let mut prepared = Prepared::new(device, timing)?;
-    let (ms, min_ms) = prepared.time_of(peer)?;
-    let (op, case) = (op.info().bench_name.to_owned(), case.name.clone());
-    Ok(PeerRow { op, case, peer: peer.name().to_owned(), ms, min_ms: Some(min_ms) })
 }
 
 #[cfg(test)]
