@@ -33,7 +33,7 @@ pub const fn rows_per_team(vectors: usize, bytes: usize, x_bytes: usize) -> u32 
 
 /// Packs of a row that a lane has in flight where several vectors of f32 share it.
 const fn staged_packs(bytes: usize) -> usize {
-    if bytes == 1 { 1 } else { 2 }
+    if bytes == 1 { 2 } else { 4 }
 }
 
 /// Shared bytes of a kernel over rows of elements of `bytes` bytes, of vectors of `x_bytes`: partial sums, or stretches of several vectors.

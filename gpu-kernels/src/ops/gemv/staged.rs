@@ -18,7 +18,7 @@ const ROWS_PER_WARP: usize = 4;
 /// Rows of a block.
 pub(super) const ROWS: u32 = WARPS * ROWS_PER_WARP as u32;
 /// Stretches of the vectors that are in shared memory or on their way there.
-const STAGES: u32 = 4;
+const STAGES: u32 = 2;
 /// Quads of vectors' elements between those of a pack: a lane's lie side by side with its neighbours', and copies to them meet different banks.
 const QUADS: u32 = 34;
 
@@ -31,11 +31,10 @@ pub(super) const fn shared_bytes(n: usize, u: usize) -> usize {
 }
 
 impl<A: Copy, T: Element> Rows<A, T> {
-    /// This block's [`ROWS`] rows times up to eight vectors, which are of f32: [`Rows::multiply`] otherwise. A lane takes every 32nd pack of `N`
+    /// This block's [`ROWS`] rows times up to eight vectors, which are of f32 (`T` is that where this runs): [`Rows::multiply`] otherwise. A lane takes every 32nd pack of `N`
     /// elements, of four rows and `U` of each at a time; sums are those of lanes in order, then of pairs of lanes, of pairs of these and so on.
     #[inline(always)]
     pub(crate) unsafe fn multiply_staged<const N: usize, const U: usize>(self, widen: impl Fn(Pack<A, N>) -> [f32; N]) {
-        const { assert!(size_of::<T>() == 4) };
         let (lane, warp) = (warp::lane_id(), warp::warp_id());
         let first_row = thread::block_idx_x() * ROWS + warp * ROWS_PER_WARP as u32;
         let first_vector = thread::block_idx_y() * VECTORS as u32;
@@ -49,7 +48,7 @@ impl<A: Copy, T: Element> Rows<A, T> {
         let stretches = packs.div_ceil(of_stretch);
         // A warp copies a vector; those beyond the last are zeros.
         let vector = first_vector + warp;
-        let from = self.x.add((u64::from(vector.min(self.batch - 1)) * self.x_stride) as usize);
+        let from = self.x.cast::<f32>().add((u64::from(vector.min(self.batch - 1)) * self.x_stride) as usize);
         let quads = if vector < self.batch { (self.n / QUAD as u64) as u32 } else { 0 };
         let stage = |stretch: u32| {
             let of_vector = (N / QUAD * U) as u32 * QUADS;
@@ -70,33 +69,32 @@ impl<A: Copy, T: Element> Rows<A, T> {
             }
             cp_async::commit();
         };
-        // Packs beyond the last are the last once more, and count as zeros.
-        let load = |stretch: u32| -> [[Pack<A, N>; ROWS_PER_WARP]; U] {
-            array::from_fn(|u| {
-                let pack = (stretch * of_stretch + u as u32 * 32 + lane).min(packs - 1);
-                rows.map(|row| Pack::load_nc_no_allocate_ahead(row.add(pack as usize * N)))
-            })
+        // Packs beyond the last are the last once more, which nobody multiplies.
+        let load = |pack: u32| -> [Pack<A, N>; ROWS_PER_WARP] {
+            let at = pack.min(packs - 1) as usize * N;
+            rows.map(|row| Pack::load_nc_no_allocate_ahead(row.add(at)))
         };
         let mut sums = [0.0; ROWS_PER_WARP * VECTORS];
         if stretches > 0 {
             for stretch in 0..STAGES - 1 {
                 copy(stretch);
             }
-            let mut loaded = load(0);
+            let mut loaded: [_; U] = array::from_fn(|u| load(u as u32 * 32 + lane));
             for stretch in 0..stretches {
                 cp_async::wait_group::<{ STAGES - 2 }>();
                 // This stretch is there for all, and all are done with the one whose place is filled next.
                 thread::sync_threads();
                 copy(stretch + STAGES - 1);
-                let next = load(stretch + 1);
-                let x = stage(stretch).add(lane);
-                let first = stretch * of_stretch;
-                if first + of_stretch <= packs {
-                    add::<A, N, U, true>(loaded, x, [first + lane, packs], &mut sums, &widen);
-                } else {
-                    add::<A, N, U, false>(loaded, x, [first + lane, packs], &mut sums, &widen);
+                let first = stretch * of_stretch + lane;
+                for u in 0..U {
+                    let pack = first + u as u32 * 32;
+                    let x = stage(stretch).add((u * N / QUAD) as u32 * QUADS + lane);
+                    let of_vector = (N / QUAD * U) as u32 * QUADS;
+                    if pack < packs {
+                        add(loaded[u].map(&widen), x, of_vector, &mut sums);
+                    }
+                    loaded[u] = load(pack + of_stretch);
                 }
-                loaded = next;
             }
         }
         let sum = sum_of_lane(sums);
@@ -108,26 +106,20 @@ impl<A: Copy, T: Element> Rows<A, T> {
     }
 }
 
-/// Adds the products of a stretch's packs, 32 apart from pack `first` on; unless `WHOLE`, of those of them that are below the end.
+/// Adds the products of a pack of each row and those of the vectors, which are `of_vector` quads apart.
 #[inline(always)]
-unsafe fn add<A: Copy, const N: usize, const U: usize, const WHOLE: bool>(
-    loaded: [[Pack<A, N>; ROWS_PER_WARP]; U],
+unsafe fn add<const N: usize>(
+    weights: [[f32; N]; ROWS_PER_WARP],
     x: SharedPtr<[f32; QUAD]>,
-    [first, end]: [u32; 2],
+    of_vector: u32,
     sums: &mut [f32; ROWS_PER_WARP * VECTORS],
-    widen: &impl Fn(Pack<A, N>) -> [f32; N],
 ) {
-    for u in 0..U {
-        let inside = WHOLE || first + u as u32 * 32 < end;
-        let weights = loaded[u].map(|pack| if inside { widen(pack) } else { [0.0; N] });
-        for part in 0..N / QUAD {
-            for b in 0..VECTORS {
-                let place = (b * (N / QUAD * U) + u * (N / QUAD) + part) as u32 * QUADS;
-                let values = x.add(place).read();
-                for r in 0..ROWS_PER_WARP {
-                    for e in 0..QUAD {
-                        sums[r * VECTORS + b] += weights[r][part * QUAD + e] * values[e];
-                    }
+    for part in 0..N / QUAD {
+        for b in 0..VECTORS {
+            let values = x.add(b as u32 * of_vector + part as u32 * QUADS).cast::<f32>().load_x4();
+            for r in 0..ROWS_PER_WARP {
+                for e in 0..QUAD {
+                    sums[r * VECTORS + b] += weights[r][part * QUAD + e] * values[e];
                 }
             }
         }
