@@ -99,13 +99,10 @@ macro_rules! define {
 for_each_dtype!(define);
 
 /// A float that kernels compute with: `f32`, [`struct@f16`] or [`struct@bf16`]. What generic callers of operators ask for.
-///
-/// On the host it is converted by [`Dtype::from_f64`] and [`Dtype::to_f64`]: kernels' own `from_f32` and `to_f32` run on the GPU only.
 pub trait Float: Dtype + cuda_std::float::Element {}
 impl<T: Dtype + cuda_std::float::Element> Float for T {}
 
-/// A float of 16 bits: [`struct@f16`] or [`struct@bf16`]. What generic callers of products and attention ask for; converted as
-/// a [`Float`] is.
+/// A float of 16 bits: [`struct@f16`] or [`struct@bf16`]. What generic callers of products and attention ask for.
 pub trait Half: Float + cuda_std::float::Half {}
 impl<T: Float + cuda_std::float::Half> Half for T {}
 

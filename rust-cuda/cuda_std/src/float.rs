@@ -162,6 +162,9 @@ impl Element for f16 {
 
     #[inline(always)]
     fn to_f32(self) -> f32 {
+        if cfg!(not(target_arch = "nvptx64")) {
+            return f16::to_f32(self);
+        }
         let value: f32;
         // SAFETY: arithmetic.
         unsafe {
@@ -172,6 +175,9 @@ impl Element for f16 {
 
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
+        if cfg!(not(target_arch = "nvptx64")) {
+            return f16::from_f32(value);
+        }
         let bits: u16;
         // SAFETY: arithmetic.
         unsafe {
@@ -209,6 +215,9 @@ impl Element for bf16 {
     /// PTX `cvt.rn.bf16.f32`, sm_80.
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
+        if cfg!(not(target_arch = "nvptx64")) {
+            return bf16::from_f32(value);
+        }
         let bits: u16;
         // SAFETY: arithmetic.
         unsafe {
@@ -240,6 +249,10 @@ impl Half for f16 {
 
     #[inline(always)]
     fn pack(low: f32, high: f32) -> u32 {
+        if cfg!(not(target_arch = "nvptx64")) {
+            let [low, high] = [low, high].map(|value| u32::from(f16::from_f32(value).to_bits()));
+            return low | high << 16;
+        }
         let pair: u32;
         // SAFETY: arithmetic.
         unsafe {
@@ -277,6 +290,10 @@ impl Half for bf16 {
 
     #[inline(always)]
     fn pack(low: f32, high: f32) -> u32 {
+        if cfg!(not(target_arch = "nvptx64")) {
+            let [low, high] = [low, high].map(|value| u32::from(bf16::from_f32(value).to_bits()));
+            return low | high << 16;
+        }
         let pair: u32;
         // SAFETY: arithmetic.
         unsafe {
@@ -326,5 +343,23 @@ fn pack_array<T: Half, const N: usize>(values: [f32; N]) -> [T; N] {
             elements.add(index).write(T::from_f32(*values.as_ptr().add(index)));
         }
         result.assume_init()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_converts_as_well() {
+        fn there_and_back<T: Half>(value: f32) -> [f32; 5] {
+            let [a, b, c] = T::array_from_f32([value; 3]).map(T::to_f32);
+            let [d, e] = T::unpack(T::pack(value, -value));
+            [a, b, c, d, -e]
+        }
+        assert_eq!(there_and_back::<f16>(1.0 + 1.0 / 2048.0), [1.0; 5]);
+        assert_eq!(there_and_back::<f16>(65520.0), [f32::INFINITY; 5]);
+        assert_eq!(there_and_back::<bf16>(1.0 + 3.0 / 256.0), [1.0 + 1.0 / 64.0; 5]);
+        assert_eq!(from_f32::<f32>(to_f32(0.1f32)), 0.1);
     }
 }

@@ -16,8 +16,8 @@
 //! None.
 //!
 //! # Numerics
-//! q in f32: x · (127 / max) or x · (448 / max), rounded to nearest, ties to even. Integers of zeros have scale 0; scales of E4M3 are at least
-//! the least normal number. With NaN or an infinity in a vector that is its scale, and every integer is 0. What has no place is not written.
+//! q in f32: x · (127 / max) or x · (448 / max), rounded to nearest, ties to even. A scale is at least the least normal number. With NaN or
+//! an infinity in a vector that is its scale, and every integer is 0. What has no place is not written.
 //!
 //! # Cost
 //! One read of what is new, and a write of a byte an element: bound by memory bandwidth.
@@ -37,7 +37,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{f8e4m3, kernel, math, thread, warp};
 
 use super::append_kv::place_of;
-use crate::ops::quant::{Scale, greatest, inverse, narrow, round};
+use crate::ops::quant::{Scale, greatest, narrow, round, scale_of};
 use crate::{div_rem, lanes};
 
 /// Threads of a block.
@@ -88,7 +88,7 @@ pub trait Quantized: Copy + 'static {
 impl Quantized for i8 {
     #[inline(always)]
     fn scale(max: f32) -> (f32, f32) {
-        (max / 127.0, inverse(max, 127.0))
+        scale_of(max, 127.0)
     }
 
     #[inline(always)]

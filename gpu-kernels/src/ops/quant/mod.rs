@@ -40,12 +40,6 @@ pub(crate) fn scale_of(range: f32, steps: f32) -> (f32, f32) {
     (range / steps, steps / range)
 }
 
-/// 1 / scale of a range that reaches `steps` steps; 0 of an empty one, which makes every integer the zero.
-#[inline(always)]
-pub(crate) fn inverse(range: f32, steps: f32) -> f32 {
-    if range == 0.0 { 0.0 } else { steps / range }
-}
-
 /// `f` over the registers that hold a pack: elements of 16 bits are compared in pairs, before they are converted.
 #[inline(always)]
 pub(crate) fn fold_registers<T: Element, const N: usize>(

@@ -8,7 +8,7 @@ use crate::dispatch;
 use crate::f8e4m3;
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
-use crate::ops::quant::{inverse, nearest, rounded, scale_of_block};
+use crate::ops::quant::{TINY, nearest, rounded, scale_of, scale_of_block};
 use crate::runtime::dtype::{DType, Dtype, Float};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
@@ -42,8 +42,8 @@ impl QuantizedElement for f8e4m3 {}
 /// Writes `k` and `v`, `[batch, new, kv_heads, d]`, in 8 bits to positions lengths\[b\] and on of `cache`, with a scale for each token and head:
 /// of `i8` scale = max |x| / 127, q = ⌊x / scale⌉, of [`struct@f8e4m3`] likewise with 448.
 ///
-/// In f32, rounded to nearest, ties to even. Integers of zeros have scale 0, as has a vector without elements; one with NaN or an infinity has that as its scale. The lengths
-/// stay as they are. What has no place is not written: all of a sequence whose length is negative, and tokens behind its last page or whose page is
+/// In f32, rounded to nearest, ties to even. A scale is at least the least normal number, which that of zeros is; a vector with NaN or an
+/// infinity has that as its scale. The lengths stay as they are. What has no place is not written: all of a sequence whose length is negative, and tokens behind its last page or whose page is
 /// none of the cache's. No two sequences may be about to write to one page. The last dimension of `k` and `v` is contiguous. The work is queued
 /// on `stream`; [`attention_decode`](fn@crate::ops::attention_decode) reads what it leaves.
 ///
@@ -225,6 +225,7 @@ impl Operator for AppendKvQuantized {
                     with(Case::tiny(&INFO, dtype, dims(1, 2, 1, 8, 3, 1))).fill(Values::Constant(0.0)),
                     boundary(dims(40, 2, 1, 16, 9, 1)).values("lengths", Values::Hostile { bound: 9 }),
                     boundary(dims(9, 2, 1, 3, 9, 1)).values("k", Values::Specials).values("v", Values::Specials),
+                    boundary(dims(2, 3, 1, 16, 9, 1)).values("k", Values::Normal { std: TINY }),
                     boundary(dims(2, 2, 1, 16, 9, 1)).arrange("v", Arrangement::DENSE.order(&[1, 0, 2, 3])),
                     boundary(dims(2, 2, 1, 16, 9, 1)).arrange("v_cache", Arrangement::DENSE.offset(1)),
                     with(Case::empty(&INFO, dtype, dims(2, 0, 1, 8, 4, 1))),
@@ -323,9 +324,9 @@ impl Operator for AppendKvQuantized {
             let greater = |max: f64, x: &f64| if x.is_nan() || x.abs() > max { x.abs() } else { max };
             let max = vector.iter().fold(0.0, greater);
             if cache == DType::I8 {
-                let max = max as f32;
-                let elements = vector.iter().map(|x| rounded(*x, inverse(max, 127.0), 0.0)).collect();
-                return (f64::from(max / 127.0), elements);
+                let (scale, inverse) = scale_of(max as f32, 127.0);
+                let elements = vector.iter().map(|x| rounded(*x, inverse, 0.0)).collect();
+                return (f64::from(scale), elements);
             }
             let (scale, inverse) = scale_of_block(DType::F32, cache, max);
             let elements: Vec<f64> = vector.iter().map(|x| nearest(cache, f64::from(*x as f32 * inverse))).collect();

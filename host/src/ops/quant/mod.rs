@@ -54,17 +54,12 @@ pub(super) fn rounded(x: f64, inverse: f32, zero: f64) -> f64 {
 }
 
 /// About the standard deviation of values whose scale would be below the normal numbers.
-const TINY: f64 = 1e-38;
+pub(super) const TINY: f64 = 1e-38;
 
 /// The scale of a range that reaches `steps` steps, at least the least normal number, and its inverse.
-fn scale_of(range: f32, steps: f32) -> (f32, f32) {
+pub(super) fn scale_of(range: f32, steps: f32) -> (f32, f32) {
     let least = steps * f32::MIN_POSITIVE;
     // Not f32::max, which leaves NaN out.
     let range = if range < least { least } else { range };
     (range / steps, steps / range)
-}
-
-/// steps / range, or 0 of an empty range.
-pub(super) fn inverse(range: f32, steps: f32) -> f32 {
-    if range == 0.0 { 0.0 } else { steps / range }
 }
