@@ -1,8 +1,8 @@
 //! Gradient of a linear layer.
 
 use cuda_std::float::Half;
-use cuda_std::launch::{DevicePtr, DevicePtrMut};
-use gpu_kernels::columns::{COLUMN_SUMS, COLUMNS, ColumnSums};
+use cuda_std::launch::DevicePtr;
+use gpu_kernels::columns::COLUMN_SUMS;
 use gpu_kernels::ops::gemm::linear_backward as gk;
 use half::{bf16, f16};
 
@@ -12,6 +12,7 @@ use crate::dispatch;
 use crate::ops::elementwise::grid;
 use crate::ops::gemm::with_products;
 use crate::ops::model::*;
+use crate::ops::norm::columns;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -118,9 +119,7 @@ fn sum_columns<T: Float + Half>(
     let stride = dy.require_row_stride(INFO.name, "dy")? as u64;
     let packed = d.is_multiple_of(8) && dy.rows_aligned(16);
     let columns = gk::columns(if packed { 8 } else { 1 }) as usize;
-    let (Some(strips), Some(x)) = (grid(&INFO, "dy", d, columns)?, grid(&INFO, "dy", d, COLUMNS as usize)?) else {
-        return Ok(());
-    };
+    let Some(strips) = grid(&INFO, "dy", d, columns)? else { return Ok(()) };
     // Enough blocks for every multiprocessor to have several, which have more than a few rows each.
     let blocks = stream.device().info().multiprocessors.max(1) as usize * BLOCKS_EACH;
     let parts = (blocks / strips as usize).clamp(1, rows.div_ceil(ROWS_EACH).max(1)).min(MAX_PARTS);
@@ -139,9 +138,7 @@ fn sum_columns<T: Float + Half>(
             stream.launch::<gk::LinearBackwardBias<T, 1>>(grid, args)?;
         }
     }
-    let args = (DevicePtr::from(partials.ptr_mut()), dbias, DevicePtrMut::null(), parts as u64, d as u64);
-    // SAFETY: the partial results are that many rows of d, and dbias is d elements, borrowed mutably.
-    unsafe { stream.launch::<ColumnSums<f32>>((x, 1), args) }
+    columns::sum(&INFO, stream, &partials, [Some(dbias), None], parts, d)
 }
 
 /// Blocks of the first launch for each multiprocessor.
