@@ -4,6 +4,8 @@ use core::marker::PhantomData;
 use core::{array, mem, ptr};
 
 use cuda_std::float::Element;
+use cuda_std::thread;
+use cuda_std::tma::prefetch_bytes;
 use cuda_std::vector::Pack;
 use cuda_std::warp::{self, Lane};
 
@@ -273,6 +275,17 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     unsafe fn load_own_or<T: Element>(&self, (x, stride): In<T>, fill: f32) -> HeldRow<T, V> {
         let x = x.add((self.row * stride) as usize);
         self.load_by(fill, |at| Pack::load_evict_first(x.add(at).cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_ahead<T: Element>(&self, (x, stride): In<T>) {
+        let Some(ahead) = G::ahead().filter(|_| size_of::<T>() == 2) else { return };
+        let row = self.row + ahead;
+        // The block's part of a row is one piece.
+        let elements = Self::left::<T>(self.d).min(thread::block_dim_x() * (V * lanes::<T>()) as u32);
+        if thread::thread_idx_x() == 0 && row < G::rows_of_grid() && elements > 0 {
+            prefetch_bytes(x.add((row * stride) as usize + Self::first::<T>()), elements * size_of::<T>() as u32);
+        }
     }
 
     #[inline(always)]

@@ -105,6 +105,11 @@ pub trait Team: Copy {
     /// [`load_or`](Self::load_or) of what this kernel may write: each thread the places that it read.
     unsafe fn load_own_or<T: Element>(&self, x: In<T>, fill: f32) -> Self::Row<T>;
 
+    /// Has the row fetched into L2 that comes to this multiprocessor about when this team is done, in a grid with a team a row: of teams that are
+    /// so large that few are there at once, and nobody loads while they compute. Rows of f32, of half the work a byte, keep memory busy without it.
+    #[inline(always)]
+    unsafe fn fetch_ahead<T: Element>(&self, _: In<T>) {}
+
     /// Reads what all rows share: it leaves the cache last.
     unsafe fn load_shared<T: Element>(&self, x: *const T) -> Self::Row<T>;
 

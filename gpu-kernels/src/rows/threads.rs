@@ -36,6 +36,12 @@ pub trait Threads: Copy {
     /// How many they are.
     fn size() -> usize;
 
+    /// How many rows on the one is that takes a team's place, of teams so large that this is worth [knowing](super::Team::fetch_ahead).
+    #[inline(always)]
+    fn ahead() -> Option<u64> {
+        None
+    }
+
     /// The sum of the values that the threads of this [`rank`](Self::rank) have in the teams of the warp.
     #[inline(always)]
     unsafe fn sum_of_teams(value: f32) -> f32 {
@@ -239,6 +245,12 @@ impl Threads for ClusterThreads {
     #[inline(always)]
     fn size() -> usize {
         (CLUSTER * thread::block_dim_x()) as usize
+    }
+
+    // On 132 multiprocessors, each with as many threads as have half of the registers each.
+    #[inline(always)]
+    fn ahead() -> Option<u64> {
+        Some(u64::from(132 / CLUSTER * (MAX_THREADS / thread::block_dim_x())))
     }
 
     #[inline(always)]

@@ -55,6 +55,9 @@ row_kernels! {
     ) {
         let row = team.row() as usize;
         let x = team.load_own_or((logits, x_stride), f32::NEG_INFINITY);
+        if !gradient.is_null() {
+            team.fetch_ahead((logits, x_stride));
+        }
         let own = match team.held_max(x) {
             Some(max) => max,
             None => team.fold([x], f32::NEG_INFINITY, |max, [x]| max.max(x)),

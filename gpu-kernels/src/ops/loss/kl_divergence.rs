@@ -116,7 +116,9 @@ row_kernels! {
         let is_class = target >= 0 && (target as usize) < team.columns();
         let counts = targets.is_null() || (is_class && target != ignored);
         let team = if counts { team } else { team.prefix(0) };
-        let x = [(from, from_stride), (to, to_stride)].map(|row| team.load_own_or(row, f32::NEG_INFINITY));
+        let inputs = [(from, from_stride), (to, to_stride)];
+        let x = inputs.map(|row| team.load_own_or(row, f32::NEG_INFINITY));
+        inputs.into_iter().for_each(|row| team.fetch_ahead(row));
 
         let own = x.map(|row| match team.held_max(row) {
             Some(max) => max,
