@@ -60,6 +60,9 @@ fn list_names_every_operator_in_every_format() {
 
 #[test]
 fn wrong_words_are_usage_errors_that_help() {
+    let folder = tempfile::tempdir().unwrap();
+    let prose = folder.path().join("prose.json").display().to_string();
+    fs::write(&prose, "It was a dark and stormy night.").unwrap();
     let name = first().info().name;
     let misspelt = &name[..name.len() - 1];
     for (args, says) in [
@@ -85,10 +88,7 @@ fn wrong_words_are_usage_errors_that_help() {
         (vec!["run", name], "--input".to_owned()),
         (vec!["report", "x.html"], "<RESULTS>".to_owned()),
         (vec!["report", "x.html", "/no/such/run.json"], "/no/such/run.json: cannot be read".to_owned()),
-        (
-            vec!["report", "x.html", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command.rs")],
-            "command.rs: is not JSON".to_owned(),
-        ),
+        (vec!["report", "x.html", &prose], "prose.json: is not JSON".to_owned()),
         (vec!["report", "/", "x.json"], "/: cannot be written: it is a folder".to_owned()),
         (vec!["profile", "--trace", "/no/such/folder/x.json", "true"], "/no/such/folder/x.json".to_owned()),
         (vec!["profile", "/no/such/program"], "/no/such/program: cannot be run".to_owned()),
