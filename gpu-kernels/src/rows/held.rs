@@ -1,5 +1,7 @@
 //! Rows in registers.
 
+mod packs;
+
 use core::marker::PhantomData;
 use core::{array, mem, ptr};
 
@@ -8,6 +10,8 @@ use cuda_std::thread;
 use cuda_std::tma::prefetch_bytes;
 use cuda_std::vector::Pack;
 use cuda_std::warp::{self, Lane};
+
+use packs::{but_one, cut, elements};
 
 use super::{Merge, Team, Threads};
 use crate::lanes;
@@ -65,12 +69,6 @@ pub struct HeldSums<const V: usize>([[f32; 8]; V]);
 /// The most packs a thread for which shared rows are fetched early and held. Beside more there are no registers for them, and they come
 /// from a cache that is near.
 const MAX_SHARED: usize = 4;
-
-/// A pack's elements. `N` is [`lanes`] of `T`.
-#[inline(always)]
-unsafe fn elements<T: Element, const N: usize>(pack: Pack<u32, 4>) -> [f32; N] {
-    mem::transmute_copy::<_, Pack<T, N>>(&pack).to_f32()
-}
 
 impl<G: Threads, const V: usize> Held<G, V> {
     /// Where this thread's packs start: `V` of them `G::STRIDE` apart, so that their addresses differ by constants.
@@ -194,34 +192,6 @@ impl<G: Threads, const V: usize> Held<G, V> {
             }
         }
     }
-}
-
-/// The results with g of the one at `place`, if it is among them.
-#[inline(always)]
-fn but_one<const O: usize, const N: usize>(
-    results: [[f32; O]; N],
-    place: usize,
-    g: impl Fn([f32; O]) -> [f32; O],
-) -> [[f32; O]; N] {
-    if place >= N {
-        return results;
-    }
-    array::from_fn(|e| if e == place { g(results[e]) } else { results[e] })
-}
-
-/// The pack with `fill` in place of all but its first elements.
-#[inline(always)]
-unsafe fn cut<T: Element>(pack: Pack<u32, 4>, first: usize, fill: f32) -> Pack<u32, 4> {
-    match lanes::<T>() {
-        4 => cut_by::<T, 4>(pack, first, fill),
-        _ => cut_by::<T, 8>(pack, first, fill),
-    }
-}
-
-#[inline(always)]
-unsafe fn cut_by<T: Element, const N: usize>(pack: Pack<u32, 4>, first: usize, fill: f32) -> Pack<u32, 4> {
-    let values: [f32; N] = elements::<T, N>(pack);
-    mem::transmute_copy(&Pack::<T, N>::from_f32(array::from_fn(|e| if e < first { values[e] } else { fill })))
 }
 
 impl<G: Threads, const V: usize> Team for Held<G, V> {
