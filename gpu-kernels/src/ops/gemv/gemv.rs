@@ -15,7 +15,7 @@
 //! and several vectors 128 rows, by tensor cores; [`gemv_sum`] adds the parts. There are as many parts as fill the device.
 //!
 //! # Shared memory
-//! [`gemv`]: the partial sums of each warp, 4 KiB, or four stretches of 256 elements of eight vectors, 34 KiB. [`gemv_columns`]: the strip of each warp, 8 KiB.
+//! [`gemv`]: the partial sums of each warp, 4 KiB, or two stretches of 512 elements of eight vectors, 34 KiB. [`gemv_columns`]: the strip of each warp, 8 KiB.
 //!
 //! # Numerics
 //! f32 products and sums in a fixed order, one rounding to the storage type: results are reproducible bit by bit. Tensor cores have exact

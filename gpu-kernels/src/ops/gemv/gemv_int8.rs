@@ -13,7 +13,7 @@
 //! share them, which [`gemv_sum`](super::gemv::gemv_sum) adds and scales.
 //!
 //! # Shared memory
-//! [`gemv_int8`]: the partial sums of each warp, 4 KiB, or four stretches of 512 elements of eight vectors, 68 KiB. [`gemv_int8_columns`]: the strip of each warp, 16 KiB.
+//! [`gemv_int8`]: the partial sums of each warp, 4 KiB, or two stretches of 1024 elements of eight vectors, 68 KiB. [`gemv_int8_columns`]: the strip of each warp, 16 KiB.
 //!
 //! # Numerics
 //! Integers are exact in f32 and in 16 bits; products, sums and the scale in f32 in a fixed order, one rounding to the storage type.
