@@ -22,6 +22,7 @@ pub use decode::{
 pub use forward::{attention, attention_into, attention_with_lse};
 pub use fp8::{Fp8Heads, attention_fp8, attention_fp8_into, attention_fp8_with_lse};
 pub use options::Attention;
+use options::checked_scale;
 pub(in crate::ops) use options::checked_softcap;
 
 use super::model::{

@@ -82,6 +82,15 @@ impl<'a> Attention<'a> {
     }
 }
 
+/// What scores of `d` products are multiplied with: 1 / √d if nothing is asked for.
+pub(super) fn checked_scale(info: &OpInfo, scale: Option<f32>, d: usize) -> Result<f32> {
+    let scale = scale.unwrap_or_else(|| (d.max(1) as f32).sqrt().recip());
+    match scale.is_finite() && scale > 0.0 {
+        true => Ok(scale),
+        false => Err(info.param_error("scale", scale, "a finite number above zero")),
+    }
+}
+
 /// A soft cap, or 0 if there is none: normal, so that it has an inverse.
 pub(in crate::ops) fn checked_softcap(info: &OpInfo, cap: Option<f32>) -> Result<f32> {
     match cap {

@@ -3,7 +3,7 @@
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::attention as gk;
 
-use super::{Attention, checked_softcap};
+use super::{Attention, checked_scale, checked_softcap};
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Arguments, Bound, OpInfo, Params};
 use crate::runtime::dtype::{DType, Dtype};
@@ -69,10 +69,7 @@ impl<'a> Checked<'a> {
                 ));
             }
         }
-        let scale = options.scale.unwrap_or_else(|| (d.max(1) as f32).sqrt().recip());
-        if !scale.is_finite() || scale <= 0.0 {
-            return Err(info.param_error("scale", scale, "a finite number above zero"));
-        }
+        let scale = checked_scale(info, options.scale, d)?;
         let softcap = checked_softcap(info, options.softcap)?;
         let sequences = check_sequences(info, options, batch, heads)?;
         // Beyond all tokens there is nothing to see or not to see.

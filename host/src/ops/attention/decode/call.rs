@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use super::{CacheElement, Decoding, fits_d, scaled};
 use crate::f8e4m3;
-use crate::ops::attention::checked_softcap;
+use crate::ops::attention::{checked_scale, checked_softcap};
 use crate::ops::elementwise::{MAX_BLOCKS, grid};
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::{DType, Float};
@@ -190,10 +190,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
                 return Err(Error::too_large(op, name, format!("{count} {what}, at most {MAX_TOKENS} are supported")));
             }
         }
-        let scale = options.scale.unwrap_or_else(|| (d.max(1) as f32).sqrt().recip());
-        if !scale.is_finite() || scale <= 0.0 {
-            return Err(info.param_error("scale", scale, "a finite number above zero"));
-        }
+        let scale = checked_scale(info, options.scale, d)?;
         let softcap = checked_softcap(info, options.softcap)?;
         if options.splits == Some(0) {
             return Err(info.param_error("splits", 0, "one or more"));
