@@ -2,46 +2,81 @@
 
 use std::{
     collections::HashSet,
+    ffi::OsStr,
     fs,
     hash::Hasher as _,
     path::{Path, PathBuf},
 };
 
-use crate::{Error, compile::pipe, error::Problem, frontend::hash, parallel, scratch, toolchain::Toolchain};
+use crate::{
+    Error, cache,
+    compile::{self, pipe},
+    error::Problem,
+    frontend::hash,
+    ir, parallel, scratch,
+    toolchain::Toolchain,
+};
 
-/// The texts of modules. Those of the last build are kept in `folder`, and no others: they are large.
-pub(crate) fn all(toolchain: &Toolchain, folder: &Path, modules: &[Vec<u8>]) -> Result<Vec<String>, Error> {
-    fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })?;
-    let text = |module: &Vec<u8>| {
-        let name = hash(|hasher| {
-            hasher.write(toolchain.rustc_version.as_bytes());
-            hasher.write(module);
-        });
-        let file = folder.join(format!("{name}.ll"));
-        one(toolchain, &file, module).map(|text| (file, text))
-    };
-    let (files, texts) =
-        parallel::map(modules, text).into_iter().collect::<Result<(HashSet<PathBuf>, Vec<String>), _>>()?;
-    for entry in folder.read_dir().into_iter().flatten().flatten() {
-        if !files.contains(&entry.path()) {
-            // Another build may need it, which then makes it again.
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-    Ok(texts)
+/// The modules of a crate, as text in files.
+pub(crate) struct Modules<'a> {
+    toolchain: &'a Toolchain,
+    bitcode: &'a [Vec<u8>],
+    files: Vec<PathBuf>,
 }
 
-fn one(toolchain: &Toolchain, file: &Path, module: &[u8]) -> Result<String, Error> {
-    if let Ok(text) = fs::read_to_string(file) {
-        return Ok(text);
+impl<'a> Modules<'a> {
+    /// Disassembles what is new, and says what is in the modules. The texts of the last build are kept in `folder`, and no others:
+    /// they are large.
+    pub(crate) fn new(
+        toolchain: &'a Toolchain,
+        folder: &Path,
+        bitcode: &'a [Vec<u8>],
+    ) -> Result<(Modules<'a>, Vec<ir::Index>), Error> {
+        fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })?;
+        let name = |module: &Vec<u8>| {
+            let name = hash(|hasher| {
+                hasher.write(format!("{} {}", compile::FORMAT, toolchain.rustc_version).as_bytes());
+                hasher.write(module);
+            });
+            folder.join(format!("{name}.ll"))
+        };
+        let modules = Modules { toolchain, bitcode, files: bitcode.iter().map(name).collect() };
+        let places: Vec<usize> = (0..bitcode.len()).collect();
+        let indexes = parallel::map(&places, |&place| modules.index(place)).into_iter().collect::<Result<_, _>>()?;
+        let known: HashSet<Option<&OsStr>> = modules.files.iter().map(|file| file.file_stem()).collect();
+        for entry in folder.read_dir().into_iter().flatten().flatten() {
+            if !known.contains(&entry.path().file_stem()) {
+                // Another build may need it, which then makes it again.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok((modules, indexes))
     }
-    let mut command = toolchain.llvm_tool("llvm-dis");
-    command.args(["-o", "-", "-"]);
-    let text = pipe("llvm-dis", command, module).map_err(|problem| match problem {
-        Problem::Tool { message, .. } => Error::Bitcode(message),
-        other => Error::Bitcode(other.to_string()),
-    })?;
-    // What cannot be kept costs time and nothing else.
-    let _ = scratch::replace(file, text.as_bytes());
-    Ok(text)
+
+    fn index(&self, place: usize) -> Result<ir::Index, Error> {
+        let file = self.files[place].with_extension("json");
+        if let Some(index) = cache::read(&file) {
+            return Ok(index);
+        }
+        let index = ir::Index::of(&ir::Module::parse(&self.text(place)?));
+        // What cannot be kept costs time and nothing else.
+        let _ = cache::write(&file, &index);
+        Ok(index)
+    }
+
+    /// The text of a module.
+    pub(crate) fn text(&self, place: usize) -> Result<String, Error> {
+        let file = &self.files[place];
+        if let Ok(text) = fs::read_to_string(file) {
+            return Ok(text);
+        }
+        let mut command = self.toolchain.llvm_tool("llvm-dis");
+        command.args(["-o", "-", "-"]);
+        let text = pipe("llvm-dis", command, &self.bitcode[place]).map_err(|problem| match problem {
+            Problem::Tool { message, .. } => Error::Bitcode(message),
+            other => Error::Bitcode(other.to_string()),
+        })?;
+        let _ = scratch::replace(file, text.as_bytes());
+        Ok(text)
+    }
 }

@@ -1,6 +1,10 @@
 //! From the crate to its kernels, apart: rustc, `llvm-dis` and the cut.
 
-use std::{collections::BTreeSet, hash::Hasher as _, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::Hasher as _,
+    path::Path,
+};
 
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
@@ -8,7 +12,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use crate::{
     Arch, Error, archive, cache, cargo,
     compile::{Compiler, Done, Job},
-    disassemble,
+    disassemble::Modules,
     error::{KernelError, Problem},
     ir,
     marker::Marker,
@@ -45,7 +49,7 @@ pub(crate) struct Cut {
     /// What it is compiled for.
     pub(crate) arch: Arch,
     pub(crate) marker: Marker,
-    /// Of the IR.
+    /// Of what it is cut from.
     pub(crate) hash: String,
 }
 
@@ -64,24 +68,28 @@ impl Frontend<'_> {
             return Ok(kernels);
         }
         kernels.cut = true;
-        let texts = disassemble::all(toolchain, &self.target.join("modules").join(&compiled.kind), &bitcode)?;
-        let modules = texts.iter().map(String::as_str).chain([PRELUDE]).map(ir::Module::parse).collect();
-        let program = ir::Program::new(modules).map_err(|symbol| Error::Link(symbol.to_owned()))?;
-        let mut cutter = ir::Cutter::new(&program);
+        let folder = self.target.join("modules").join(&compiled.kind);
+        let (modules, mut indexes) = Modules::new(toolchain, &folder, &bitcode)?;
+        indexes.push(ir::Index::of(&ir::Module::parse(PRELUDE)));
+        let graph = ir::Graph::new(indexes).map_err(Error::Link)?;
         let mut all = Vec::new();
-        for (place, kernel) in program.kernels() {
-            let symbol = kernel.name.to_owned();
-            if self.only.is_some_and(|only| !only.contains(&symbol)) {
+        let mut new = Vec::new();
+        let mut texts = BTreeMap::new();
+        for (place, symbol, marker) in graph.kernels() {
+            if self.only.is_some_and(|only| !only.contains(symbol)) {
                 continue;
             }
-            let problem = match ir::marker(kernel) {
+            let problem = match marker.map(Marker::parse) {
                 Some(Ok(marker)) => {
-                    for job in cuts(&symbol, &marker, arches, |arch| cutter.cut(place, &marker, arch)) {
-                        all.push(job.cut.clone());
-                        // After an edit of one kernel most are known: their texts would be hundreds of megabytes that nobody reads.
-                        match self.compiler.cached(&job.cut) {
+                    let reach = graph.reach(place);
+                    for cut in cuts(symbol, &marker, arches, &reach) {
+                        all.push(cut.clone());
+                        match self.compiler.cached(&cut) {
                             Some(done) => kernels.done.push(done),
-                            None => kernels.jobs.push(job),
+                            None => {
+                                texts.extend(reach.modules.iter().map(|&module| (module, String::new())));
+                                new.push((place, cut));
+                            }
                         }
                     }
                     continue;
@@ -90,12 +98,20 @@ impl Frontend<'_> {
                 None => Problem::NoMarker,
             };
             kernels.errors.push(KernelError {
-                kernel: symbol,
+                kernel: symbol.to_owned(),
                 module: String::new(),
                 arches: arches.to_vec(),
                 problem,
             });
         }
+        // After an edit of one kernel most are known, and the modules of the others hundreds of megabytes that nobody reads.
+        for (&module, text) in &mut texts {
+            *text = if module < bitcode.len() { modules.text(module)? } else { PRELUDE.to_owned() };
+        }
+        let program = ir::Program::new(&graph, texts.iter().map(|(&module, text)| (module, text.as_str())));
+        let mut cutter = ir::Cutter::new(&program);
+        let job = |(place, cut): (ir::Place, Cut)| Job { ir: cutter.cut(place, &cut.marker, cut.arch), cut };
+        kernels.jobs = new.into_iter().map(job).collect();
         if kernels.errors.is_empty() {
             // A cache that cannot be written costs time and nothing else.
             let _ = cache::write(&list, &all);
@@ -122,19 +138,20 @@ impl Frontend<'_> {
 
 /// The cuts of a kernel for those of `arches`, oldest first, that it is for. PTX for the oldest runs on the others too, and
 /// theirs would have the same instructions, unless the kernel asks which it is for or has clusters, which the older ones lack.
-fn cuts(symbol: &str, marker: &Marker, arches: &[Arch], mut cut: impl FnMut(Arch) -> String) -> Vec<Job> {
-    let mut jobs: Vec<Job> = Vec::new();
-    for &arch in arches.iter().filter(|&&arch| marker.arch.is_none_or(|only| only == arch)) {
-        let differs = |job: &Job| ir::asks_arch(&job.ir) || marker.cluster != [1; 3];
-        if !jobs.last().is_none_or(differs) {
-            break;
-        }
-        let ir = cut(arch);
-        let hash = hash(|hasher| hasher.write(ir.as_bytes()));
-        let cut = Cut { symbol: symbol.to_owned(), arch, marker: marker.clone(), hash };
-        jobs.push(Job { cut, ir });
-    }
-    jobs
+fn cuts<'a>(
+    symbol: &'a str,
+    marker: &'a Marker,
+    arches: &'a [Arch],
+    reach: &'a ir::Reach,
+) -> impl Iterator<Item = Cut> + 'a {
+    let differ = reach.asks_arch || marker.cluster != [1; 3];
+    let own = arches.iter().filter(|&&arch| marker.arch.is_none_or(|only| only == arch));
+    own.take(if differ { arches.len() } else { 1 }).map(|&arch| Cut {
+        symbol: symbol.to_owned(),
+        arch,
+        marker: marker.clone(),
+        hash: reach.hash.clone(),
+    })
 }
 
 /// 128 bits as hexadecimal digits.

@@ -18,11 +18,11 @@
 //! 1. A [device toolchain](toolchain) is found.
 //! 2. Cargo compiles the crate and `core` to *unoptimised* bitcode, once for all architectures.
 //! 3. `llvm-dis` makes text of the modules that are new. They are the crate, its dependencies, and a prelude that gives Rust the
-//!    shared address space.
-//! 4. One module a kernel is cut out of them, as text. Inline assembly with side effects becomes `convergent` there,
+//!    shared address space. An index of each, made with it, says what its items are and use.
+//! 4. What each kernel reaches is known from those: the cache may have it. If not, a module is cut out of the texts. Inline assembly with side effects becomes `convergent` there,
 //!    and the launch bounds that `#[kernel]` leaves in a marker are attached. A kernel that asks for its architecture
 //!    (`cuda_std::arch`) is cut once for each; the others once, for the oldest.
-//! 5. `opt` optimises each, and `llc` turns it into PTX, in parallel, unless the cache has it.
+//! 5. `opt` optimises each, and `llc` turns it into PTX, in parallel.
 //! 6. Each is checked: no panic, no unresolved function, and, when [`ptxas`] is there, that it assembles and keeps its
 //!    promise of no spills.
 //! 7. All go into one archive, `kernels.ptxa`, which the host reads.

@@ -2,8 +2,11 @@
 //!
 //! rustc hands over the whole crate unoptimised. Cutting before optimisation, and as text, makes the work linear in
 //! the size of the crate, lets kernels be optimised in parallel, and gives each a text that changes only when the
-//! kernel does: the key of the cache.
+//! kernel does. Whether it does is known without the text: each module has an index, kept from build to build, of its items' hashes
+//! and of what they use. What a kernel reaches in those is the key of the cache.
 
+mod graph;
+mod index;
 mod inspect;
 pub(crate) mod lines;
 pub(crate) mod phi;
@@ -13,11 +16,14 @@ mod split;
 
 use memchr::memmem;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
+pub(crate) use graph::{Graph, Place, Reach};
+pub(crate) use index::Index;
 pub use inspect::{PanicSite, Unresolved};
 pub(crate) use inspect::{panics, unresolved};
-pub(crate) use program::{Place, Program};
-pub(crate) use split::{Cutter, asks_arch, marker};
+pub(crate) use program::Program;
+pub(crate) use split::Cutter;
 
 /// A parsed module: the top-level entities, as text.
 pub(crate) struct Module<'a> {
@@ -40,7 +46,7 @@ pub(crate) struct Item<'a> {
     pub(crate) text: &'a str,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Global,
     Declaration,

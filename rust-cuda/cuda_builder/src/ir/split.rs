@@ -8,6 +8,7 @@ use memchr::memmem;
 use rustc_hash::FxHashMap;
 
 use output::Output;
+pub(super) use output::{attributes, node};
 
 use super::{
     Item, Kind, Place, Program, is_panic,
@@ -22,10 +23,8 @@ use crate::{
 const ARCH: &str = "__cuda_arch";
 
 /// The marker of a kernel: `None` when it has none, which means that `#[kernel]` did not make it.
-pub(crate) fn marker(kernel: &Item<'_>) -> Option<Result<Marker, String>> {
-    let line = kernel.text.lines().find(|line| is_marker(line))?;
-    let template = line.split('"').nth(1).unwrap_or_default();
-    Some(Marker::parse(template))
+pub(super) fn marker<'a>(kernel: &Item<'a>) -> Option<&'a str> {
+    kernel.text.lines().find(|line| is_marker(line))?.split('"').nth(1)
 }
 
 fn is_marker(line: &str) -> bool {
@@ -57,7 +56,7 @@ impl<'p, 'a> Cutter<'p, 'a> {
     /// - `__cuda_arch` returns the number of `arch`.
     pub(crate) fn cut(&mut self, kernel: Place, marker: &Marker, arch: Arch) -> String {
         let mut out = Output::new(self.program);
-        for line in &self.program.modules[kernel.module].header {
+        for line in &self.program.module(kernel.module).header {
             out.text.push_str(line);
             out.text.push('\n');
         }
@@ -69,7 +68,7 @@ impl<'p, 'a> Cutter<'p, 'a> {
             let item = self.program.item(place);
             let own = match item.kind {
                 Kind::Kernel => Some(function(item.text, &marker.llvm_attributes())),
-                Kind::Declaration if item.name == ARCH => Some(arch_function(arch)),
+                kind if is_arch(kind, item.name) => Some(arch_function(arch)),
                 _ => None,
             };
             let prepared = match own {
@@ -97,7 +96,7 @@ impl<'p, 'a> Cutter<'p, 'a> {
 }
 
 /// An item as every cut has it, but for what depends on the kernel.
-fn text(item: &Item<'_>) -> String {
+pub(super) fn text(item: &Item<'_>) -> String {
     match item.kind {
         Kind::Global => item.text.to_owned(),
         Kind::Declaration if item.name.starts_with("llvm.") => item.text.to_owned(),
@@ -110,9 +109,9 @@ fn text(item: &Item<'_>) -> String {
     }
 }
 
-/// Whether a cut asks which architecture it is for.
-pub(crate) fn asks_arch(cut: &str) -> bool {
-    cut.contains(&format!("@{ARCH}("))
+/// Whether an item is the function that says which architecture a cut is for.
+pub(super) fn is_arch(kind: Kind, name: &str) -> bool {
+    kind == Kind::Declaration && name == ARCH
 }
 
 fn arch_function(arch: Arch) -> String {
@@ -270,6 +269,21 @@ fn is_lane_local(template: &str) -> bool {
         .all(|statement| LANE_LOCAL.iter().any(|start| statement.starts_with(start)))
 }
 
+/// The tokens of an item's text. Where assembly stands in the source is of no use in a cut and would change with every edit.
+pub(super) fn tokens_in_cut(text: &str) -> impl Iterator<Item = Token<'_>> {
+    const SOURCE: &str = ", !srcloc ";
+    let mut is_location = false;
+    tokens(text).filter_map(move |token| match token {
+        Token::Text(text) => {
+            let before = text.strip_suffix(SOURCE);
+            is_location = before.is_some();
+            Some(Token::Text(before.unwrap_or(text)))
+        }
+        Token::Metadata(_) if std::mem::take(&mut is_location) => None,
+        other => Some(other),
+    })
+}
+
 /// An item's text in pieces, of which a cut renews all that are not text.
 struct Prepared<'a> {
     name: &'a str,
@@ -289,18 +303,11 @@ enum Piece {
 impl<'a> Prepared<'a> {
     /// The item at `place`, with another text.
     fn new(program: &Program<'a>, place: Place, source: &str) -> Prepared<'a> {
-        const SOURCE: &str = ", !srcloc ";
         let item = program.item(place);
         let mut new = Prepared { name: item.name, stem: stem(item), text: String::new(), pieces: Vec::new() };
-        let mut drop_location = false;
-        for token in tokens(source) {
+        for token in tokens_in_cut(source) {
             match token {
-                Token::Text(text) => {
-                    // Where assembly stands in the source is of no use here and would change with every edit.
-                    let kept = text.strip_suffix(SOURCE);
-                    drop_location = kept.is_some();
-                    new.push(kept.unwrap_or(text));
-                }
+                Token::Text(text) => new.push(text),
                 Token::Symbol(name) => match program.resolve(place.module, name) {
                     Some(place) => new.pieces.push(Piece::Symbol(place)),
                     None => {
@@ -309,7 +316,6 @@ impl<'a> Prepared<'a> {
                     }
                 },
                 Token::Attributes(number) => new.pieces.push(Piece::Attributes(number)),
-                Token::Metadata(_) if drop_location => drop_location = false,
                 Token::Metadata(number) => new.pieces.push(Piece::Metadata(number)),
             }
         }
@@ -327,7 +333,7 @@ impl<'a> Prepared<'a> {
 }
 
 /// What is left of the name of an item that nobody outside of its module knows, when its number is taken away.
-fn stem<'a>(item: &Item<'a>) -> Option<&'a str> {
+pub(super) fn stem<'a>(item: &Item<'a>) -> Option<&'a str> {
     match item.kind {
         // String literals, panic locations, vtables.
         Kind::Global if item.text.split_once(" = ").is_some_and(|(_, rest)| rest.starts_with("private ")) => {

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Prepared;
 use crate::ir::{
-    Place, Program,
+    Module, Place, Program,
     scan::{Token, tokens},
 };
 
@@ -87,13 +87,13 @@ impl<'p, 'a> Output<'p, 'a> {
     }
 
     pub(super) fn attributes(&mut self, module: usize, number: u32) {
-        let group = || self.program.modules[module].attributes.get(&number).copied().unwrap_or("{ }");
-        let new = self.attributes.renew(module, number, || without_target(group()));
+        let program = self.program;
+        let new = self.attributes.renew(module, number, || attributes(program.module(module), number));
         let _ = write!(self.text, "#{new}");
     }
 
     pub(super) fn metadata(&mut self, module: usize, number: u32) {
-        let text = self.program.modules[module].metadata.get(&number).copied().unwrap_or("!{}");
+        let text = node(self.program.module(module), number);
         let new = self.metadata.renew(module, number, || {
             let is_own = text.starts_with("distinct ") || tokens(text).any(|token| matches!(token, Token::Metadata(_)));
             if is_own { Node::Own { module, number, text } } else { Node::Shared(text) }
@@ -142,7 +142,7 @@ impl<'p, 'a> Output<'p, 'a> {
         let program = self.program;
         let mut separator = "!llvm.dbg.cu = !{";
         for module in modules {
-            for token in program.modules[module].units.into_iter().flat_map(tokens) {
+            for token in program.module(module).units.into_iter().flat_map(tokens) {
                 if let Token::Metadata(number) = token {
                     self.text += separator;
                     self.metadata(module, number);
@@ -160,10 +160,16 @@ impl<'p, 'a> Output<'p, 'a> {
 
 /// A group without the processor rustc compiled for: the builder says that to LLVM, one architecture at a time, and
 /// functions of core and of the crate must agree on it to be inlined.
-fn without_target(group: &str) -> String {
+pub(crate) fn attributes(module: &Module<'_>, number: u32) -> String {
+    let group = module.attributes.get(&number).copied().unwrap_or("{ }");
     group
         .split(' ')
         .filter(|word| !word.starts_with("\"target-cpu\"=") && !word.starts_with("\"target-features\"="))
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// A metadata node of a module.
+pub(crate) fn node<'a>(module: &Module<'a>, number: u32) -> &'a str {
+    module.metadata.get(&number).copied().unwrap_or("!{}")
 }

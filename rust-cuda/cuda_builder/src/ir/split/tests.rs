@@ -1,5 +1,5 @@
 use super::*;
-use crate::ir::Module;
+use crate::ir::{Graph, Index, Module, Reach};
 
 const SOURCE: &str = r#"target triple = "nvptx64-nvidia-cuda"
 @anon.7a4f65eeb84d213dfb2a9c8ed18ff68b.0 = private constant [4 x i8] c"@no\00"
@@ -47,11 +47,19 @@ fn cut() -> String {
 }
 
 fn cut_of(sources: &[&str]) -> String {
-    let program = Program::new(sources.iter().map(|source| Module::parse(source)).collect()).unwrap();
-    let (place, kernel) = program.kernels()[0];
-    let marker = marker(kernel).unwrap().unwrap();
+    reach_and_cut(sources).1
+}
+
+/// The first kernel's reach, and its cut from the modules that it names alone.
+fn reach_and_cut(sources: &[&str]) -> (Reach, String) {
+    let graph = Graph::new(sources.iter().map(|source| Index::of(&Module::parse(source))).collect()).unwrap();
+    let (place, _, marker) = graph.kernels()[0];
+    let marker = Marker::parse(marker.unwrap()).unwrap();
     assert_eq!(marker.module, "a::b");
-    Cutter::new(&program).cut(place, &marker, Arch::Sm80)
+    let reach = graph.reach(place);
+    let program = Program::new(&graph, reach.modules.iter().map(|&module| (module, sources[module])));
+    let cut = Cutter::new(&program).cut(place, &marker, Arch::Sm80);
+    (reach, cut)
 }
 
 #[test]
@@ -158,11 +166,49 @@ fn a_cut_is_the_same_from_one_module_and_from_two() {
 fn the_architecture_is_a_number() {
     let asks = SOURCE.replace("call void @helper(ptr @TABLE)", "%2 = call i32 @__cuda_arch()")
         + "declare i32 @__cuda_arch() #3\n";
-    let text = cut_of(&[&asks]);
+    let (reach, text) = reach_and_cut(&[&asks]);
     assert!(
-        asks_arch(&text)
+        reach.asks_arch
             && text.contains("@__cuda_arch() alwaysinline nounwind willreturn memory(none) {\n  ret i32 80\n}"),
         "{text}"
     );
-    assert!(!asks_arch(&cut()));
+    assert!(!reach_and_cut(&[SOURCE]).0.asks_arch);
+}
+
+#[test]
+fn the_hash_is_another_when_the_cut_is() {
+    let (reach, text) = reach_and_cut(&[SOURCE]);
+    for (old, new) in [
+        // What the cut does not have, and how rustc counts what it has.
+        ("call void @unrelated()", "call void @elsewhere()"),
+        ("c\"@no\\00\"", "c\"@un\\00\""),
+        ("7a4f65eeb84d213dfb2a9c8ed18ff68b.1", "0123456789abcdef0123456789abcdef.9"),
+        ("copied312", "copied37"),
+        ("i64 1}", "i64 11}"),
+        ("#5", "#6"),
+        ("!12", "!13"),
+        ("sm_30", "sm_70"),
+        // What it has.
+        ("yes", "yep"),
+        ("zeroinitializer", "c\"ab\""),
+        ("@helper(ptr @TABLE)", "@helper(ptr null)"),
+        ("mov.u32 $0, 1;", "mov.u32 $0, 2;"),
+        ("(ptr %0)\n  unreachable", "(ptr %0)\n  ret void"),
+        ("!{!\"unroll\"}", "!{!\"roll\"}"),
+        ("memory(none)", "memory(read)"),
+        ("@TABLE = ", "@LIST = "),
+        ("@_RNvC1k7copied312()\n  ret", "@_RNvC1k7copied3()\n  ret"),
+        ("nvptx64-nvidia-cuda", "nvptx64-unknown-cuda"),
+    ] {
+        let source = SOURCE.replace(old, new).replace("@TABLE)", if old == "@TABLE = " { "@LIST)" } else { "@TABLE)" });
+        let (other, changed) = reach_and_cut(&[&source]);
+        assert_eq!(other.hash == reach.hash, changed == text, "{old} → {new}");
+    }
+}
+
+#[test]
+fn a_cut_needs_the_modules_that_it_reaches() {
+    let apart = "define void @apart() {\n  ret void\n}\n";
+    let (reach, text) = reach_and_cut(&[apart, SOURCE, apart.replace("apart", "aside").as_str()]);
+    assert_eq!((reach.modules.into_iter().collect::<Vec<_>>(), text), (vec![1], cut()));
 }
