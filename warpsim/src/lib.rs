@@ -85,8 +85,7 @@
 //!
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
 //! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`,
-//! `multimem`, dynamic parallelism; of the video instructions
-//! `vmad`, `vshl`, `vshr` and the scalar `vset`. The system reserves no shared memory here: static variables begin at 0.
+//! `multimem`, dynamic parallelism. The system reserves no shared memory here: static variables begin at 0.
 //! A shared variable has bounds of its own, with a kilobyte of nobody's behind it; a frame and a structure have bounds as a whole: an index
 //! that runs from one of their arrays into the next is in bounds. PTX does not tell: compilers make one variable of a function's arrays, and one of a
 //! structure's or of dynamic shared memory, and where one ends in it stands nowhere.

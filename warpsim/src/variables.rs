@@ -65,7 +65,7 @@ fn initialise(memory: &Memory, ast: &Ast, addrs: &[u64]) -> Result<(), String> {
                 Init::Float(x) => x.to_bits(),
                 Init::F32(x) => u64::from(*x),
                 Init::F64(x) => *x,
-                Init::Addr(name, off) => {
+                Init::Addr(name, off) | Init::Masked(name, off, _) => {
                     let var = ast.vars.iter().position(|o| o.name == *name).map(|k| addrs[k].wrapping_add(*off as u64));
                     let Some(at) = var.or_else(|| Some(u64::from(ast.place(name)?) + 1)) else {
                         return Err(format!(
@@ -73,7 +73,10 @@ fn initialise(memory: &Memory, ast: &Ast, addrs: &[u64]) -> Result<(), String> {
                             v.name
                         ));
                     };
-                    at
+                    match i {
+                        Init::Masked(_, _, mask) => (at & mask) >> mask.trailing_zeros().min(63),
+                        _ => at,
+                    }
                 }
             };
             bytes.extend_from_slice(&value.to_le_bytes()[..n.min(8)]);

@@ -32,6 +32,7 @@ mod spaces;
 mod sparse;
 mod sparse_wgmma;
 mod st_async;
+mod syntax;
 mod triton;
 mod triton_matmul;
 mod types;

@@ -74,6 +74,51 @@ fn scalars() {
     int32("vmax.u32.u32.u32.sat %d.b2, %a, %b, %a;", |a, b, _| a & 0xff00_ffff | a.max(b).min(255) << 16);
 }
 
+#[test]
+fn shifts_and_comparisons_of_parts() {
+    int32("vshl.u32.u32.u32.clamp %d, %a, %b;", |a, b, _| a.checked_shl(b).unwrap_or(0));
+    int32("vshl.u32.u32.u32.wrap %d, %a.b1, %b.b0;", |a, b, _| (a >> 8 & 255) << (b & 31));
+    int32("vshl.s32.s32.u32.wrap.sat %d, %a.h0, %b;", |a, b, _| {
+        (i64::from(a as i16) << (b & 31)).clamp(i32::MIN.into(), i32::MAX.into()) as u32
+    });
+    int32("vshl.u32.u32.u32.clamp.sat %d, %a, 32;", |a, _, _| if a == 0 { 0 } else { u32::MAX });
+    int32("vshr.u32.u32.u32.wrap %d, %a, %b;", |a, b, _| a >> (b & 31));
+    int32("vshr.s32.s32.u32.clamp.add %d, %a.h1, %b, %c;", |a, b, c| {
+        (i64::from((a >> 16) as i16) >> b.min(32)).wrapping_add((c as i32).into()) as u32
+    });
+    int32("vshr.u32.u32.u32.wrap %d.b2, %a, %b, %c;", |a, b, c| c & 0xff00_ffff | (a >> (b & 31) & 255) << 16);
+    int32("vset.u32.u32.lt %d, %a, %b.h0;", |a, b, _| (a < b & 0xffff).into());
+    int32("vset.s32.s32.ge.add %d, %a, %b, %c;", |a, b, c| c.wrapping_add((a as i32 >= b as i32).into()));
+    int32("vset.u32.s32.ne.min %d, %a, %b, %c;", |a, b, c| {
+        (c as i32).min((i64::from(a) != i64::from(b as i32)).into()) as u32
+    });
+    int32("vset.u32.u32.eq %d.h1, %a.b0, %b.b0, %c;", |a, b, c| c & 0xffff | u32::from(a & 255 == b & 255) << 16);
+}
+
+#[test]
+fn products_and_sums_of_parts() {
+    int32("vmad.u32.u32.u32 %d, %a, %b, %c;", |a, b, c| a.wrapping_mul(b).wrapping_add(c));
+    int32("vmad.s32.s32.s32.sat %d, %a, %b, %c;", |a, b, c| {
+        let sum = i64::from(a as i32) * i64::from(b as i32) + i64::from(c as i32);
+        sum.clamp(i32::MIN.into(), i32::MAX.into()) as u32
+    });
+    int32("vmad.u32.u32.u32.sat.shr7 %d, %a, %b, %c;", |a, b, c| {
+        (u64::from(a) * u64::from(b) + u64::from(c) >> 7).min(u32::MAX.into()) as u32
+    });
+    int32("vmad.s32.u32.s32.shr15 %d, %a.h1, %b.b2, %c;", |a, b, c| {
+        (i64::from(a >> 16) * i64::from((b >> 16) as i8) + i64::from(c as i32) >> 15) as u32
+    });
+    int32("vmad.s32.u32.u32.sat %d, -%a.h0, %b.h0, %c;", |a, b, c| {
+        let sum = i64::from(c as i32) - i64::from(a & 0xffff) * i64::from(b & 0xffff);
+        sum.clamp(i32::MIN.into(), i32::MAX.into()) as u32
+    });
+    int32("vmad.u32.u32.u32 %d, -%a, -%b, %c;", |a, b, c| a.wrapping_mul(b).wrapping_add(c));
+    int32("vmad.s32.u32.u32 %d, %a.b0, %b.b1, -%c;", |a, b, c| (a & 255).wrapping_mul(b >> 8 & 255).wrapping_sub(c));
+    int32("vmad.u32.u32.u32.po.shr7 %d, %a.b3, %b.b3, %c;", |a, b, c| {
+        (u64::from((a >> 24) * (b >> 24)) + u64::from(c) + 1 >> 7) as u32
+    });
+}
+
 fn wide(body: &str) -> String {
     format!(
         ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 place, .param .u64 out)\n{{\n\
@@ -148,7 +193,7 @@ fn what_is_not_there_is_named() {
         (error.line, error.message.as_str()),
         (4, "`image` is a `.texref`: textures and surfaces are not modelled")
     );
-    assert!(refused("vmad.u32.u32.u32 %r1, %r2, %r3, %r4;").contains("unsupported video instruction `vmad`"));
+    assert!(refused("vavrg.u32.u32.u32 %r1, %r2, %r3;").contains("unsupported video instruction `vavrg`"));
     assert!(refused("vadd4.u32.u32.u32 %r1.h0, %r2, %r3, %r4;").contains("`.h0` does not select parts of a register"));
 }
 

@@ -11,6 +11,8 @@ pub const ABSDIFF: i64 = 3;
 pub const MIN: i64 = 4;
 pub const MAX: i64 = 5;
 pub const COMPARE: i64 = 6;
+/// Of the scalar form alone.
+pub const SHIFT: i64 = 7;
 
 /// Flags of both forms, from bit 3 of `imm` on.
 pub const SIGNED_A: i64 = 1 << 3;
@@ -30,10 +32,20 @@ pub const PICK_B: u32 = 32;
 pub const RELATION: u32 = 48;
 /// The scalar form's second operation with `c`: 1 add, 2 min, 3 max.
 pub const SECOND: u32 = 52;
+/// A [`SHIFT`] to the right, and one by the lowest five bits of `b`.
+pub const RIGHT: i64 = 1 << 54;
+pub const WRAP: i64 = 1 << 55;
+/// `vmad`: minus the product, minus `c`, plus one.
+pub const MINUS_PRODUCT: i64 = 1 << 9;
+pub const MINUS_C: i64 = 1 << 10;
+pub const PLUS_ONE: i64 = 1 << 11;
+/// By how much `vmad` shifts its result to the right.
+pub const SCALE: u32 = 48;
 
 lane! {
     simd = |r, i, m| { let k = i.imm; map3(r, i, m, |a: u32, b: u32, c: u32| lanes(k, a, b, c)) };
     scalar = |r, i, m| { let k = i.imm; map3(r, i, m, |a: u32, b: u32, c: u32| whole(k, a, b, c)) };
+    mad = |r, i, m| { let k = i.imm; map3(r, i, m, |a: u32, b: u32, c: u32| multiply(k, a, b, c)) };
 }
 
 fn compute(k: i64, a: i64, b: i64) -> i64 {
@@ -45,8 +57,17 @@ fn compute(k: i64, a: i64, b: i64) -> i64 {
         ABSDIFF => (a - b).abs(),
         MIN => a.min(b),
         MAX => a.max(b),
+        SHIFT => shift(k, a, b),
         _ => k >> RELATION >> (a.cmp(&b) as i64 + 1) & 1,
     }
+}
+
+fn shift(k: i64, a: i64, b: i64) -> i64 {
+    let by = if k & WRAP != 0 { b & 31 } else { b.clamp(0, 32) };
+    let wide = i128::from(a);
+    let shifted = if k & RIGHT != 0 { wide >> by } else { wide << by };
+    // No 32-bit number: only what saturates looks at more than the lowest bits.
+    if k & SATURATE != 0 { shifted.clamp(-1 << 40, 1 << 40) as i64 } else { shifted as i64 }
 }
 
 /// The lowest bits of a register, extended.
@@ -92,12 +113,13 @@ fn place(selector: i64) -> (u32, u32) {
     }
 }
 
+fn part(v: u32, selector: i64, signed: bool) -> i64 {
+    let (bits, at) = place(selector);
+    extend(v >> at, bits, signed)
+}
+
 fn whole(k: i64, a: u32, b: u32, c: u32) -> u32 {
-    let part = |v: u32, pick: u32, signed: bool| {
-        let (bits, at) = place(k >> pick);
-        extend(v >> at, bits, signed)
-    };
-    let v = compute(k, part(a, PICK_A, k & SIGNED_A != 0), part(b, PICK_B, k & SIGNED_B != 0));
+    let v = compute(k, part(a, k >> PICK_A, k & SIGNED_A != 0), part(b, k >> PICK_B, k & SIGNED_B != 0));
     let (bits, at) = place(k >> MASK);
     let v = clamp(k, v, bits);
     let third = extend(c, 32, k & SIGNED != 0);
@@ -111,5 +133,20 @@ fn whole(k: i64, a: u32, b: u32, c: u32) -> u32 {
             let keep = ((1u32 << bits) - 1) << at;
             c & !keep | (v as u32) << at & keep
         }
+    }
+}
+
+fn multiply(k: i64, a: u32, b: u32, c: u32) -> u32 {
+    let (signed_a, signed_b) = (k & SIGNED_A != 0, k & SIGNED_B != 0);
+    let signed = signed_a || signed_b || k & (MINUS_PRODUCT | MINUS_C) != 0;
+    let product = i128::from(part(a, k >> PICK_A, signed_a)) * i128::from(part(b, k >> PICK_B, signed_b));
+    let product = if k & MINUS_PRODUCT != 0 { -product } else { product };
+    // It is turned around as a number of 32 bits, and extended then.
+    let (c, one) = if k & MINUS_C != 0 { (!c, 1) } else { (c, i128::from(k & PLUS_ONE != 0)) };
+    let sum = product + i128::from(extend(c, 32, signed)) + one >> (k >> SCALE & 15);
+    match (k & SATURATE != 0, signed) {
+        (false, _) => sum as u32,
+        (true, true) => sum.clamp(i32::MIN.into(), i32::MAX.into()) as u32,
+        (true, false) => sum.clamp(0, u32::MAX.into()) as u32,
     }
 }

@@ -3,7 +3,7 @@
 use super::func::{Entity, Lower, R};
 use super::types::{Mods, Ty};
 use crate::ir::*;
-use crate::ptx::ast::Arg;
+use crate::ptx::ast::{Arg, Name};
 
 const UNSET: u32 = u32::MAX;
 
@@ -58,36 +58,30 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// Frame places of call arguments.
-    fn frame_args(&mut self, list: &Arg) -> R<Vec<(u32, u32)>> {
-        let Arg::List(items) = list else { return self.fail("an argument list is needed") };
-        let mut out = vec![];
-        for x in items {
-            let Arg::Name(n) = x else { return self.fail("only .param variables can be passed to a function") };
-            match self.lookup(n) {
-                Some(Entity::Frame(off, bytes)) => out.push((off, bytes)),
-                _ => return self.fail(format!("`{n}`: only .param variables can be passed to a function")),
-            }
+    fn call(&mut self, a: &[Arg]) -> R<()> {
+        let (results, at) = match a.first() {
+            Some(Arg::List(items)) => (items.as_slice(), 1),
+            _ => (&[][..], 0),
+        };
+        let Arg::Name(target) = self.arg(a, at)?.clone() else { return self.fail("a function name is needed") };
+        let (rets, taken) = self.results(results, &target)?;
+        let args = match a.get(at + 1) {
+            Some(Arg::List(items)) => self.arguments(items, &target)?,
+            _ => vec![],
+        };
+        self.transfer(&target, Copies { args, rets })?;
+        for (off, bytes, r) in taken {
+            self.get(off, bytes, r);
         }
-        Ok(out)
+        Ok(())
     }
 
-    fn call(&mut self, a: &[Arg]) -> R<()> {
-        let mut copies = Copies::default();
-        let mut at = 0;
-        if let Some(l @ Arg::List(_)) = a.first() {
-            copies.rets = self.frame_args(l)?;
-            at = 1;
-        }
-        let Arg::Name(target) = self.arg(a, at)?.clone() else { return self.fail("a function name is needed") };
-        if let Some(l @ Arg::List(_)) = a.get(at + 1) {
-            copies.args = self.frame_args(l)?;
-        }
+    fn transfer(&mut self, target: &Name, copies: Copies) -> R<()> {
         let args = copies.args.clone();
         let rets = copies.rets.clone();
         self.copies.push(copies);
         let copies = self.copies.len() as u32 - 1;
-        if let Some(Entity::Reg(r, ty)) = self.lookup(&target) {
+        if let Some(Entity::Reg(r, ty)) = self.lookup(target) {
             if ty.bits() != 64 {
                 return self.fail(format!("`{target}` does not hold a function's address"));
             }
@@ -95,7 +89,7 @@ impl Lower<'_, '_> {
             self.emit(Inst { a: r, ..Inst::new(Op::CallIndirect { copies }) });
             return Ok(());
         }
-        if let Some(func) = self.linker.func(&target) {
+        if let Some(func) = self.linker.func(target) {
             self.emit(Inst::new(Op::Call { func, copies }));
             return Ok(());
         }
@@ -116,8 +110,8 @@ impl Lower<'_, '_> {
                 let (x, y, z) = (frame(self, 0)?, frame(self, 1)?, frame(self, 2)?);
                 self.emit(Inst { a: x, b: y, c: z, ..Inst::new(Op::AssertFail) });
             }
-            "malloc" | "free" => return self.heap(&target, &args, &rets),
-            _ if self.linker.declared(&target) => return self.fail(format!("`{target}` has no body and is not known")),
+            "malloc" | "free" => return self.heap(target, &args, &rets),
+            _ if self.linker.declared(target) => return self.fail(format!("`{target}` has no body and is not known")),
             _ => return self.fail(format!("`{target}` is not defined")),
         }
         Ok(())
@@ -130,28 +124,15 @@ impl Lower<'_, '_> {
             return self.fail(format!("`{name}` takes one argument of 8 bytes and has {results} results"));
         };
         self.linker.heap = true;
-        let access = Access {
-            space: MemSpace::Local,
-            bytes: 8,
-            count: 1,
-            sext: 0,
-            order: Order::Weak,
-            scope: Scope::Gpu,
-            constant: false,
-        };
         let given = self.temp(Class::Q);
-        let mut load = Inst { a: self.constant(Class::R, Init::Local(from)), ..Inst::new(Op::Ld(access)) };
-        self.ext(&mut load, &[given], &[]);
-        self.emit(load);
+        self.get(from, 8, given);
         let [(to, _)] = *rets else {
             self.emit(Inst { a: given, ..Inst::new(Op::Free) });
             return Ok(());
         };
         let result = self.temp(Class::Q);
         self.emit(Inst { d: result, a: given, ..Inst::new(Op::Malloc) });
-        let mut store = Inst { a: self.constant(Class::R, Init::Local(to)), ..Inst::new(Op::St(access)) };
-        self.ext(&mut store, &[], &[result]);
-        self.emit(store);
+        self.put(to, 8, result);
         Ok(())
     }
 }

@@ -23,7 +23,9 @@ impl Lower<'_, '_> {
         let before = self.insts.len();
         let mut m = Mods::new(&i.op);
         self.wider = matches!(m.root, "ld" | "ldu" | "st" | "cvt");
-        self.dispatch(&mut m, &i.args).map_err(|e| {
+        let spelled = if self.vectors { self.spelled(&i.args) } else { vec![] };
+        let args = if spelled.is_empty() { &i.args } else { &spelled };
+        self.dispatch(&mut m, args).map_err(|e| {
             let message = if e.message.contains('`') {
                 format!("{} (in `{}`)", e.message, i.op)
             } else {

@@ -17,6 +17,8 @@ pub enum Entity {
     Shared(u32),
     DynShared,
     KernelParam(u32),
+    /// `.reg .v4 .f32 v`: its elements are `v.x` and so on.
+    Vector(u32),
     Label(u32),
     Table(Vec<Name>),
     Prototype,
@@ -54,6 +56,8 @@ pub(crate) struct Lower<'a, 'l> {
     pub line: u32,
     /// The instruction takes registers that are wider than its type.
     pub wider: bool,
+    /// The function has registers that are vectors.
+    pub vectors: bool,
 }
 
 pub type R<T> = Result<T, ParseError>;
@@ -83,6 +87,7 @@ pub(crate) fn lower<'a>(linker: &mut Linker<'a>, func: &'a Func, number: usize) 
         carry: Reg::NONE,
         line: func.line,
         wider: false,
+        vectors: false,
     };
     l.run()
 }
@@ -96,6 +101,9 @@ impl<'a> Lower<'a, '_> {
         let (mut params, mut rets) = (vec![], vec![]);
         for p in &func.params {
             let bytes = type_bytes_of(p) as u32;
+            if p.space == Space::Reg && func.entry {
+                return self.fail(format!("`{}`: a kernel's parameters are no registers", p.name));
+            }
             let e = if func.entry {
                 at = at.next_multiple_of(p.align.max(1));
                 at += bytes;
@@ -103,7 +111,7 @@ impl<'a> Lower<'a, '_> {
             } else {
                 let off = self.frame_alloc(bytes, p.align)?;
                 params.push((off, bytes));
-                Entity::Frame(off, bytes)
+                if p.space == Space::Reg { self.given(p, off)? } else { Entity::Frame(off, bytes) }
             };
             self.scopes[0].names.insert(p.name.clone(), e);
         }
@@ -111,13 +119,19 @@ impl<'a> Lower<'a, '_> {
             let bytes = type_bytes_of(p) as u32;
             let off = self.frame_alloc(bytes, p.align)?;
             rets.push((off, bytes));
-            self.scopes[0].names.insert(p.name.clone(), Entity::Frame(off, bytes));
+            let e = if p.space == Space::Reg { self.register(p)? } else { Entity::Frame(off, bytes) };
+            self.scopes[0].names.insert(p.name.clone(), e);
         }
         self.block(func.body.as_deref().unwrap_or(&[]))?;
         self.bind(self.end_label);
         self.guard = (Reg::NONE, false);
         self.fresh = false;
         self.origin.text = self.linker.text("the end of the function");
+        for (p, (off, _)) in func.rets.iter().zip(&rets).filter(|(p, _)| p.space == Space::Reg) {
+            if let Some(Entity::Reg(r, ty)) = self.scopes[0].names.get(&p.name).cloned() {
+                self.put(*off, ty.bits() / 8, r);
+            }
+        }
         self.emit(Inst::new(if func.entry { Op::Exit } else { Op::Ret }));
         self.resolve_labels()?;
         joins::place(&mut self.insts, &self.tables);
@@ -278,10 +292,13 @@ impl<'a> Lower<'a, '_> {
                 }
             }
             None if width > 1 => {
-                for c in ["x", "y", "z", "w"].iter().take(width as usize) {
+                for (c, colour) in ["x", "y", "z", "w"].iter().zip(["r", "g", "b", "a"]).take(width as usize) {
                     let r = self.temp(class);
                     self.declare(&format!("{name}.{c}").into(), Entity::Reg(r, t))?;
+                    self.declare(&format!("{name}.{colour}").into(), Entity::Reg(r, t))?;
                 }
+                self.vectors = true;
+                self.declare(name, Entity::Vector(width))?;
             }
             None => {
                 let r = self.temp(class);

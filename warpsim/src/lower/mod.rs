@@ -2,6 +2,7 @@
 
 mod alu;
 mod alu_float;
+mod arguments;
 mod cfg;
 mod compare;
 mod control;
@@ -148,9 +149,12 @@ impl<'a> Linker<'a> {
         if let Some(&n) = self.funcs.get(name) {
             return Some(n);
         }
-        let f = self.ast.funcs.iter().find(|f| f.name == *name && f.body.is_some())?;
+        let f = &self.ast.funcs[self.ast.place(name)? as usize];
+        if let Some(&n) = self.funcs.get(&f.name) {
+            return Some(n);
+        }
         let n = self.queue.len() as u32;
-        self.funcs.insert(name.clone(), n);
+        self.funcs.insert(f.name.clone(), n);
         self.queue.push(f);
         Some(n)
     }
@@ -165,7 +169,7 @@ impl<'a> Linker<'a> {
     pub fn reach_tables(&mut self) {
         let ast = self.ast;
         for i in ast.vars.iter().flat_map(|v| &v.init) {
-            if let Init::Addr(name, _) = i {
+            if let Init::Addr(name, _) | Init::Masked(name, ..) = i {
                 self.func(name);
             }
         }

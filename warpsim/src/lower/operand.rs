@@ -181,7 +181,12 @@ impl Lower<'_, '_> {
             "%lanemask_gt" => S::LaneMask(M::Gt),
             "%lanemask_ge" => S::LaneMask(M::Ge),
             "%dynamic_smem_size" => S::DynamicSmem,
-            "%total_smem_size" => S::TotalSmem,
+            "%total_smem_size" | "%aggr_smem_size" => S::TotalSmem,
+            // No graph launches, and no profiler has set a counter up.
+            "%current_graph_exec" => return Ok(self.imm(class, 0)),
+            counter if counter.strip_prefix("%pm").is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit())) => {
+                return Ok(self.imm(class, 0));
+            }
             // Nothing is: static variables begin at 0.
             reserved if reserved.starts_with("%reserved_smem_offset_") => return Ok(self.imm(class, 0)),
             "WARP_SZ" => return Ok(self.imm(class, 32)),

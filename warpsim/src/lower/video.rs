@@ -22,7 +22,9 @@ impl Lower<'_, '_> {
             b"vabsdiff" => av::ABSDIFF,
             b"vmin" => av::MIN,
             b"vmax" => av::MAX,
-            b"vset" if parts > 1 => av::COMPARE,
+            b"vset" => av::COMPARE,
+            b"vshl" | b"vshr" if parts == 1 => av::SHIFT,
+            b"vmad" if parts == 1 => return self.video_mad(m, a),
             _ => return self.fail(format!("unsupported video instruction `{}`", m.root)),
         };
         let mut types = vec![];
@@ -34,12 +36,20 @@ impl Lower<'_, '_> {
         }
         let (result, x, y) = match types.as_slice() {
             [d, x, y] if op != av::COMPARE => (*d, *x, *y),
-            [x, y] if op == av::COMPARE => (false, *x, *y),
+            // What a result is compared with has the type of the second operand.
+            [x, y] if op == av::COMPARE => (parts == 1 && *y, *x, *y),
             _ => return self.fail("the types of the result and both operands are needed"),
         };
         let flag = |on: bool, bit: i64| if on { bit } else { 0 };
         let mut imm = op | flag(x, av::SIGNED_A) | flag(y, av::SIGNED_B) | flag(result, av::SIGNED);
         imm |= flag(m.take("sat"), av::SATURATE);
+        if op == av::SHIFT {
+            let Some(way) = m.one_of(&["clamp", "wrap"]) else { return self.fail("`clamp` or `wrap` is missing") };
+            if y {
+                return self.fail("the second operand is .u32");
+            }
+            imm |= flag(m.root == "vshr", av::RIGHT) | flag(way == 1, av::WRAP);
+        }
         if op == av::COMPARE {
             let relations = [("lt", 1), ("eq", 2), ("le", 3), ("gt", 4), ("ne", 5), ("ge", 6)];
             let found = m.find(|s| relations.iter().find(|r| r.0 == s).map(|r| r.1));
@@ -66,10 +76,7 @@ impl Lower<'_, '_> {
         self.count(a, 3, 4)?;
         let ((d, part), (x, of_x), (y, of_y)) = (self.selected(&a[0]), self.selected(&a[1]), self.selected(&a[2]));
         for (selector, at) in [(part, av::MASK), (of_x, av::PICK_A), (of_y, av::PICK_B)] {
-            let Some(selector) = selector else { continue };
-            let place = ["b0", "b1", "b2", "b3", "h0", "h1"].iter().position(|s| *s == selector);
-            let Some(place) = place else { return self.fail(format!("`.{selector}` is not a part of a register")) };
-            imm |= (place as i64 + 1) << at;
+            imm |= self.part(selector)? << at;
         }
         if (a.len() == 4) != (part.is_some() || second != 0) {
             return self.fail("a third operand is for a second operation, or for a result that is a part");
@@ -81,6 +88,51 @@ impl Lower<'_, '_> {
         let c = if a.len() == 4 { self.src(&a[3], U32)? } else { self.imm(Class::R, 0) };
         let d = self.dst(&d, Class::R)?;
         self.alu(av::scalar(), d, x, y, c, imm);
+        Ok(())
+    }
+
+    /// Bytes from 1 on, halves behind them; 0 is all of a register.
+    fn part(&self, selector: Option<&str>) -> R<i64> {
+        let Some(selector) = selector else { return Ok(0) };
+        match ["b0", "b1", "b2", "b3", "h0", "h1"].iter().position(|s| *s == selector) {
+            Some(place) => Ok(place as i64 + 1),
+            None => self.fail(format!("`.{selector}` is not a part of a register")),
+        }
+    }
+
+    /// `vmad`: of the product one factor may be negated, or else what is added to it. Whether the result is signed follows
+    /// from that and from the factors, whatever is said of it.
+    fn video_mad(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let types = [m.ty(), m.ty(), m.ty()];
+        if types.iter().any(|t| !matches!(t, Some(Ty::U(32) | Ty::S(32)))) {
+            return self.fail("three types are needed, each .u32 or .s32");
+        }
+        let signed = |k: usize| types[k].is_some_and(Ty::signed);
+        self.count(a, 4, 4)?;
+        let plain = |x: &Arg| match x {
+            Arg::Neg(n) => (Arg::Name(n.clone()), true),
+            x => (x.clone(), false),
+        };
+        let [(x, minus_x), (y, minus_y), (z, minus_z)] = [plain(&a[1]), plain(&a[2]), plain(&a[3])];
+        let ((x, of_x), (y, of_y)) = (self.selected(&x), self.selected(&y));
+        let (minus, more) = (minus_x != minus_y, m.take("po"));
+        if usize::from(minus_x || minus_y) + usize::from(minus_z) + usize::from(more) > 1 {
+            return self.fail("either the product or the third operand is negated, and neither with `.po`");
+        }
+        let flags = [
+            (signed(1), av::SIGNED_A),
+            (signed(2), av::SIGNED_B),
+            (minus, av::MINUS_PRODUCT),
+            (minus_z, av::MINUS_C),
+            (more, av::PLUS_ONE),
+            (m.take("sat"), av::SATURATE),
+        ];
+        let mut imm = flags.iter().filter(|f| f.0).map(|f| f.1).sum::<i64>();
+        imm |= m.one_of(&["shr7", "shr15"]).map_or(0, |k| [7, 15][k]) << av::SCALE;
+        imm |= self.part(of_x)? << av::PICK_A | self.part(of_y)? << av::PICK_B;
+        let (x, y, z) = (self.src(&x, U32)?, self.src(&y, U32)?, self.src(&z, U32)?);
+        let d = self.dst(&a[0], Class::R)?;
+        self.alu(av::mad(), d, x, y, z, imm);
         Ok(())
     }
 

@@ -13,11 +13,14 @@ pub struct Ast {
     pub files: Vec<(u32, String)>,
     pub vars: Vec<Var>,
     pub funcs: Vec<Func>,
+    /// `.alias alias, function;`
+    pub aliases: Vec<(Name, Name)>,
 }
 
 impl Ast {
-    /// The place of the function with this name and a body.
+    /// The place of the function with this name, or with this alias, and a body.
     pub fn place(&self, name: &str) -> Option<u32> {
+        let name = self.aliases.iter().find(|a| a.0.as_ref() == name).map_or(name, |a| a.1.as_ref());
         self.funcs.iter().position(|f| f.name.as_ref() == name && f.body.is_some()).map(|k| k as u32)
     }
 }
@@ -31,6 +34,8 @@ pub enum Space {
     Local,
     Const,
     Param,
+    /// A parameter of a function that is a register.
+    Reg,
 }
 
 /// One variable: module scope, function scope or a parameter.
@@ -56,6 +61,8 @@ pub enum Init {
     F64(u64),
     /// The address of a symbol plus an offset; `generic` when written `generic(sym)`.
     Addr(Name, i64),
+    /// `0xff00(sym)`: of such an address the bits that the mask shows.
+    Masked(Name, i64, u64),
 }
 
 /// An `.entry` or a `.func`.
@@ -124,7 +131,8 @@ pub enum Arg {
     Name(Name),
     /// `!p`
     Not(Name),
-    /// `-reg` (only some instructions take it)
+    /// `-reg`, which few instructions take.
+    Neg(Name),
     Int(u64),
     F32(u32),
     F64(u64),

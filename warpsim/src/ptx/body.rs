@@ -126,7 +126,12 @@ impl Parser<'_> {
         let mut args = vec![];
         if !self.is(b';') {
             loop {
-                let arg = self.pair()?;
+                // Elsewhere a parenthesis begins an expression.
+                let arg = if op.starts_with("call") && self.eat(b'(') {
+                    Arg::List(self.list(b')', 0)?)
+                } else {
+                    self.pair()?
+                };
                 args.push(arg);
                 if !self.eat(b',') {
                     break;
@@ -169,48 +174,20 @@ impl Parser<'_> {
                 self.next();
                 Arg::Vec(self.list(b'}', depth)?)
             }
-            Some(Tok::Punct(b'(')) => {
-                self.next();
-                Arg::List(self.list(b')', depth)?)
-            }
             Some(Tok::Punct(b'[')) => {
                 self.next();
                 self.memory(depth)?
             }
-            Some(Tok::Punct(b'!')) => {
+            Some(Tok::Punct(b'!')) if self.names_next() => {
                 self.next();
                 Arg::Not(self.name()?)
             }
-            Some(Tok::Punct(b'-')) => {
+            Some(Tok::Punct(b'-')) if self.names_next() => {
                 self.next();
-                match self.next() {
-                    Some(Tok::Int(v)) => Arg::Int(v.wrapping_neg()),
-                    Some(Tok::F32(v)) => Arg::F32(v ^ 1 << 31),
-                    Some(Tok::F64(v)) => Arg::F64(v ^ 1 << 63),
-                    Some(Tok::Decimal(v)) => Arg::Decimal(-v),
-                    _ => return self.unexpected("a number after `-`"),
-                }
+                Arg::Neg(self.name()?)
             }
-            Some(Tok::Punct(b'~')) => {
-                self.next();
-                Arg::Int(!self.int()?)
-            }
-            Some(Tok::Int(v)) => {
-                self.next();
-                Arg::Int(v)
-            }
-            Some(Tok::F32(v)) => {
-                self.next();
-                Arg::F32(v)
-            }
-            Some(Tok::F64(v)) => {
-                self.next();
-                Arg::F64(v)
-            }
-            Some(Tok::Decimal(v)) => {
-                self.next();
-                Arg::Decimal(v)
-            }
+            Some(Tok::Word("WARP_SZ") | Tok::Punct(b'(' | b'!' | b'-' | b'~')) => self.constant()?,
+            Some(Tok::Int(_) | Tok::F32(_) | Tok::F64(_) | Tok::Decimal(_)) => self.constant()?,
             Some(Tok::Word("_")) => {
                 self.next();
                 Arg::Sink
@@ -226,6 +203,11 @@ impl Parser<'_> {
         })
     }
 
+    /// Whether a register stands behind a sign.
+    fn names_next(&self) -> bool {
+        matches!(self.peek_at(1), Some(Tok::Word(w)) if w != "WARP_SZ")
+    }
+
     fn offset(&mut self) -> Result<i64, ParseError> {
         let mut total = 0i64;
         loop {
@@ -236,8 +218,7 @@ impl Parser<'_> {
             } else {
                 return Ok(total);
             };
-            let sign = if self.eat(b'-') { -sign } else { sign };
-            total = total.wrapping_add((self.int()? as i64).wrapping_mul(sign));
+            total = total.wrapping_add((self.constant_term()? as i64).wrapping_mul(sign));
         }
     }
 

@@ -74,11 +74,9 @@ impl Parser<'_> {
         self.expect(b'(')?;
         let mut out = vec![];
         while !self.eat(b')') {
-            if self.eat_word(".reg") {
-                return self.err("parameters in registers (.reg) are not supported");
-            }
+            let register = self.eat_word(".reg");
             let v = self.var(false)?;
-            out.push(v);
+            out.push(if register { Var { space: Space::Reg, ..v } } else { v });
             if !self.eat(b',') && !self.is(b')') {
                 return self.unexpected("`,` or `)`");
             }

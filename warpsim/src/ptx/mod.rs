@@ -2,7 +2,9 @@
 
 pub mod ast;
 mod body;
+mod expr;
 mod header;
+mod init;
 mod lexer;
 mod parser;
 

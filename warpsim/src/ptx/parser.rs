@@ -141,7 +141,14 @@ impl<'a> Parser<'a> {
                     }
                 }
                 ".section" => self.section()?,
-                ".pragma" | ".alias" => self.skip_to_semicolon(),
+                ".pragma" => self.skip_to_semicolon(),
+                ".alias" => {
+                    self.at += 1;
+                    let alias = self.name()?;
+                    self.expect(b',')?;
+                    ast.aliases.push((alias, self.name()?));
+                    self.expect(b';')?;
+                }
                 ".loc" => {
                     self.loc()?;
                 }
@@ -307,14 +314,16 @@ impl<'a> Parser<'a> {
         if bytes == 0 {
             return self.err(format!("unsupported variable type `.{ty}`"));
         }
-        let mut count = Some(vector);
+        let (mut count, mut dims) = (Some(vector), vec![]);
         while self.eat(b'[') {
             if self.eat(b']') {
                 count = None;
+                dims.push(0);
                 continue;
             }
-            let n = self.int()?;
+            let n = self.constant_int()?;
             self.expect(b']')?;
+            dims.push(n);
             count = count.and_then(|c| c.checked_mul(n));
             if count.is_none_or(|c| c.saturating_mul(u64::from(bytes)) > 1 << 32) {
                 return self.err(format!("`{name}` is too large"));
@@ -322,55 +331,13 @@ impl<'a> Parser<'a> {
         }
         let mut init = vec![];
         if self.eat(b'=') {
-            self.initialiser(&mut init, 0)?;
+            self.initialiser(&mut init, &dims, 0)?;
         }
         if count.is_none() && !init.is_empty() {
             count = Some(init.len() as u64);
         }
         let align = if align == 0 { bytes * vector as u32 } else { align };
         Ok(Var { space, align, ty, name, count, init, external })
-    }
-
-    fn initialiser(&mut self, out: &mut Vec<Init>, depth: u32) -> Result<(), ParseError> {
-        if depth > 16 {
-            return self.err("an initialiser nested too deeply");
-        }
-        if self.eat(b'{') {
-            while !self.eat(b'}') {
-                self.initialiser(out, depth + 1)?;
-                if !self.eat(b',') && !self.is(b'}') {
-                    return self.unexpected("`,` or `}`");
-                }
-            }
-            return Ok(());
-        }
-        let negative = self.eat(b'-');
-        let item = match self.peek() {
-            Some(Tok::Int(v)) => Init::Int(if negative { v.wrapping_neg() } else { v }),
-            Some(Tok::Decimal(v)) => Init::Float(if negative { -v } else { v }),
-            Some(Tok::F32(v)) => Init::F32(v ^ (u32::from(negative) << 31)),
-            Some(Tok::F64(v)) => Init::F64(v ^ (u64::from(negative) << 63)),
-            Some(Tok::Word(_)) => {
-                let mut name = self.name()?;
-                let generic = name.as_ref() == "generic" && self.eat(b'(');
-                if generic {
-                    name = self.name()?;
-                    self.expect(b')')?;
-                }
-                let mut off = 0i64;
-                if self.eat(b'+') {
-                    off = self.int()? as i64;
-                } else if self.eat(b'-') {
-                    off = (self.int()? as i64).wrapping_neg();
-                }
-                out.push(Init::Addr(name, off));
-                return Ok(());
-            }
-            _ => return self.unexpected("an initial value"),
-        };
-        self.at += 1;
-        out.push(item);
-        Ok(())
     }
 }
 

@@ -1,0 +1,106 @@
+//! What people write by hand and compilers do not: constant expressions, vectors of registers, functions that take registers.
+
+use crate::common::{ToBytes, all_options, read, run};
+use warpsim::{Gpu, Module};
+
+/// What one thread stores at `[%o]`, with more functions and variables in front of the kernel.
+fn words(front: &str, body: &str, n: usize) -> Vec<u32> {
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n{front}\n.visible .entry k(.param .u64 o)\n{{\n\
+         .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<9>; .reg .f64 %d<4>; .reg .b64 %o, %x<4>;\nld.param.u64 %o, [o];\n{body}\nret;\n}}"
+    );
+    let mut found = vec![];
+    for o in all_options() {
+        let mut g = Gpu::new();
+        let out = g.alloc_with(&vec![0; 4 * n], "out");
+        run(&mut g, &text, "k", 1, 1, 0, &[&out.to_bytes()], &o);
+        found.push(read(&g, out, n));
+    }
+    assert!(found.iter().all(|f| *f == found[0]));
+    found.remove(0)
+}
+
+#[test]
+fn constants_are_computed() {
+    let cases: [(&str, u32); 16] = [
+        ("(3 * 4 + 1) << 2", 52),
+        ("2 + 3 * 4 - 1", 13),
+        ("-7 / 2", 3u32.wrapping_neg()),
+        ("-8 >> 1", 4u32.wrapping_neg()),
+        ("7 % 4", 3),
+        ("5 > 3 ? 10 : 20", 10),
+        ("(1 == 2) || (3 != 3)", 0),
+        ("!0 + ~0", 0),
+        ("0xf0 & 0x3c ^ 1 | 0x100", 0x131),
+        ("0b101 + 010 + 0x10U", 29),
+        ("- -5", 5),
+        ("WARP_SZ * 2", 64),
+        ("(.s64) 3 - (.u64) 1", 2),
+        ("0xffffffffffffffff / 2 == 0x7fffffffffffffff", 1),
+        ("1.5 + 1.5 < 4.0", 1),
+        ("((((1))))", 1),
+    ];
+    for (expression, want) in cases {
+        assert_eq!(
+            words("", &format!("mov.b32 %r1, {expression}; st.global.b32 [%o], %r1;"), 1),
+            [want],
+            "{expression}"
+        );
+    }
+    assert_eq!(words("", "st.global.u32 [%o+(1+1)*2], 7; st.global.u32 [%o+4*3-4], 8;", 3), [0, 7, 8]);
+    assert_eq!(
+        words(".global .u32 a[2*2] = {1<<4, 7-2, -(3)};", "ld.global.u32 %r1, [a+8]; st.global.u32 [%o], %r1;", 1),
+        [3u32.wrapping_neg()]
+    );
+}
+
+#[test]
+fn constants_without_a_value_are_errors() {
+    let nested = format!("{}1{}", "(".repeat(5000), ")".repeat(5000));
+    let minus = "-".repeat(5000) + "1";
+    for bad in ["1 / 0", "1 % 0", "1.5 % 2.0", "(3", "~1.5", "1 ? 2", "-9223372036854775807 / 0", &nested, &minus] {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{{ .reg .b32 %r<2>;\nmov.b32 %r1, {bad};\nret; }}"
+        );
+        let error = Module::parse(&text).map(drop).expect_err(bad).to_string();
+        assert!(error.contains("line 6"), "{error}");
+    }
+}
+
+#[test]
+fn lists_within_lists_may_be_incomplete() {
+    let front = ".global .u32 a[2][3] = {{1, 2}, {4}};\n.global .u64 place = generic(a) + 12;";
+    let body = "ld.global.v2.u32 {%r1, %r2}, [a+8]; ld.global.u64 %x1, [place]; ld.u32 %r3, [%x1]; ld.global.u32 %r4, [a+16]; \
+                st.global.v2.u32 [%o], {%r1, %r2}; st.global.v2.u32 [%o+8], {%r3, %r4};";
+    assert_eq!(words(front, body, 4), [0, 4, 4, 0]);
+}
+
+#[test]
+fn an_address_is_taken_byte_by_byte() {
+    let front = ".global .u32 a = 77;\n.global .align 8 .u8 bytes[8] = {0xff(a), 0xff00(a), 0xff0000(a), 0xff000000(a), \
+                 0xff00000000(a), 0xff0000000000(a), 0xff000000000000(a), 0xff00000000000000(a)};";
+    assert_eq!(words(front, "ld.global.u64 %x1, [bytes]; ld.global.u32 %r1, [%x1]; st.global.u32 [%o], %r1;", 1), [77]);
+}
+
+#[test]
+fn vectors_of_registers_are_operands() {
+    let body = ".reg .v4 .u32 v; .reg .v2 .u32 w;\n\
+                mov.u32 v.x, 1; mov.u32 v.y, 2; mov.u32 v.b, 3; mov.u32 v.a, 4; st.global.v4.u32 [%o], v;\n\
+                ld.global.v2.u32 w, [%o+8]; st.global.u32 [%o+16], w.x; st.global.u32 [%o+20], w.g;";
+    assert_eq!(words("", body, 6), [1, 2, 3, 4, 3, 4]);
+}
+
+#[test]
+fn functions_take_and_give_registers() {
+    let front = ".func (.reg .u32 r) fact(.reg .u32 n)\n{ .reg .pred q; .reg .u32 m; setp.lt.u32 q, n, 2; mov.u32 r, 1; @q ret;\n\
+                 sub.u32 m, n, 1; call (m), fact, (m); mul.lo.u32 r, n, m; ret; }\n\
+                 .func (.reg .f64 r, .reg .u16 h) both(.reg .f64 a, .reg .u16 b, .param .u32 c)\n\
+                 { .reg .u32 x; ld.param.u32 x, [c]; cvt.rn.f64.u32 r, x; add.f64 r, r, a; add.u16 h, b, 1; ret; }\n\
+                 .func (.param .u32 r) old(.param .u32 a)\n{ .reg .u32 x; ld.param.u32 x, [a]; add.u32 x, x, 1; st.param.u32 [r], x; ret; }\n\
+                 .func (.param .u32 r) other(.param .u32 a);\n.alias other, old;";
+    let body = "call (%r1), fact, (5); mov.f64 %d1, 0d3ff8000000000000; call (%d2, %h1), both, (%d1, 41, 7);\n\
+                call (%r2), old, (9); mov.u64 %x1, old; pr: .callprototype (.param .u32 _) _ (.param .u32 _);\n\
+                call (%r3), %x1, (%r2), pr; call (%r4), other, (%r3); cvt.rni.u32.f64 %r5, %d2; cvt.u32.u16 %r6, %h1;\n\
+                st.global.v2.u32 [%o], {%r1, %r2}; st.global.v2.u32 [%o+8], {%r3, %r4}; st.global.v2.u32 [%o+16], {%r5, %r6};";
+    assert_eq!(words(front, body, 6), [120, 10, 11, 12, 8, 42]);
+}
