@@ -193,7 +193,8 @@ impl Collector {
 
     pub fn count(&mut self, func: u32, pc: u32, i: &Inst, m: u32, all: u32) {
         if let (Op::Mma(info) | Op::Wmma(info), true) = (&i.op, m != 0) {
-            self.tensor += 2 * u64::from(info.m) * u64::from(info.n) * u64::from(info.k);
+            let each = 2 * u64::from(info.m) * u64::from(info.n) * u64::from(info.k);
+            self.tensor += each * if info.quads() { 4 } else { 1 };
         }
         if !i.first {
             return;

@@ -1,5 +1,7 @@
 //! What instructions do, beyond register arithmetic: their decoded parameters.
 
+use crate::num::Rnd;
+
 /// Address spaces an instruction can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemSpace {
@@ -176,6 +178,13 @@ pub enum Elem {
     S32,
 }
 
+impl Mma {
+    /// Four multiplications, one for each pair of four lanes and the four that are 16 further.
+    pub fn quads(&self) -> bool {
+        self.a == Elem::F16 && self.k == 4
+    }
+}
+
 impl Elem {
     pub fn bits(self) -> u32 {
         match self {
@@ -210,6 +219,8 @@ pub struct Mma {
     pub c: Elem,
     /// Saturate integer accumulation.
     pub sat: bool,
+    /// How sums in f64 round.
+    pub rnd: Rnd,
     /// For `.b1`: AND instead of XOR.
     pub and: bool,
     /// `.sp`: A holds only what its metadata names.
@@ -218,7 +229,7 @@ pub struct Mma {
     pub a_regs: bool,
     pub neg_a: bool,
     pub neg_b: bool,
-    /// wgmma: the matrix in shared memory is M/N-major.
+    /// wgmma: the matrix in shared memory is M/N-major. The shape m8n8k4 of f16: A by columns, and B by rows.
     pub trans_a: bool,
     pub trans_b: bool,
 }

@@ -302,3 +302,30 @@ fn wgmma_eight_bit() {
     let text = wgmma(n, "m64n8k32.s32.s8.s8", "%rd4", "1", desc(0, 16, 256, 3), desc(16384, 16, 256, 3));
     run_wgmma(&text, &s, n, |r, c| (0..32).map(|k| f64::from(a[r * 32 + k]) * f64::from(b[c * 32 + k])).sum(), true);
 }
+
+#[test]
+fn wgmma_of_single_bits() {
+    let n = 8;
+    let byte = |seed: u32, k: usize| ((k as u32 + seed).wrapping_mul(0x9e37_79b9) >> 13) as u8;
+    let mut s = vec![0u8; 32768];
+    let at = |base: usize, row: usize, k: usize| {
+        let x = base + row / 8 * 256 + row % 8 * 32 + k;
+        x ^ (x >> 7 & 1) << 4
+    };
+    for k in 0..32 {
+        (0..64).for_each(|r| s[at(0, r, k)] = byte(1, r * 32 + k));
+        (0..n).for_each(|c| s[at(16384, c, k)] = byte(5000, c * 32 + k));
+    }
+    let in_common = |r: usize, c: usize| {
+        (0..32).map(|k| f64::from((byte(1, r * 32 + k) & byte(5000, c * 32 + k)).count_ones())).sum()
+    };
+    let text = wgmma(n, "m64n8k256.s32.b1.b1.and.popc", "%rd4", "1", desc(0, 16, 256, 3), desc(16384, 16, 256, 3));
+    run_wgmma(&text, &s, n, in_common, true);
+    // A's fragments: a register has 32 bits of a row.
+    for (t, r) in (0..128).flat_map(|t| (0..4).map(move |r| (t, r))) {
+        let (row, word) = (t / 32 * 16 + t % 32 / 4 + r % 2 * 8, t % 4 + r / 2 * 4);
+        (0..4).for_each(|e| s[24576 + 16 * t + 4 * r + e] = byte(1, row * 32 + 4 * word + e));
+    }
+    let text = wgmma(n, "m64n8k256.s32.b1.b1.and.popc", "{%r10, %r11, %r12, %r13}", "1", 0, desc(16384, 16, 256, 3));
+    run_wgmma(&text, &s, n, in_common, true);
+}

@@ -25,6 +25,7 @@ mod instructions;
 mod limits;
 mod mbarrier;
 mod mma;
+mod mma_rare;
 mod offsets;
 mod rare;
 mod sources;

@@ -5,9 +5,9 @@
 
 use super::cx::Cx;
 use super::state::*;
-use super::{sparse, warp_ops};
+use super::{mma_quads, sparse, warp_ops};
 use crate::ir::*;
-use crate::num;
+use crate::num::{self, Rnd};
 use crate::report::Fault;
 
 /// Element `e` of a packed register as f32.
@@ -57,7 +57,11 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
     let (mm, nn, kk) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
     let defs = usize::from(i.defs);
     if info.a == Elem::F64 {
-        double(w, list, defs, mm, nn, kk);
+        double(w, list, defs, [mm, nn, kk], info.rnd);
+        return Ok(());
+    }
+    if info.quads() {
+        mma_quads::run(w, list, defs, info);
         return Ok(());
     }
     let per_a = 32 / info.a.bits() as usize;
@@ -157,7 +161,7 @@ fn fill<T>(
     }
 }
 
-fn double(w: &mut Warp, list: &[Reg], defs: usize, mm: usize, nn: usize, kk: usize) {
+fn double(w: &mut Warp, list: &[Reg], defs: usize, [mm, nn, kk]: [usize; 3], rnd: Rnd) {
     let (na, nb) = (mm * kk / 32, nn * kk / 32);
     let get = |r: Reg, l: usize| f64::from_bits(w.regs.q(r)[l]);
     let mut a = vec![0f64; mm * kk];
@@ -176,7 +180,7 @@ fn double(w: &mut Warp, list: &[Reg], defs: usize, mm: usize, nn: usize, kk: usi
         for (l, v) in lanes.iter_mut().enumerate() {
             let (row, col) = place_c(l, c);
             let start = get(list[defs + na + nb + c], l);
-            *v = (0..kk).fold(start, |s, k| a[row * kk + k].mul_add(b[col * kk + k], s)).to_bits();
+            *v = (0..kk).fold(start, |s, k| num::fma64(a[row * kk + k], b[col * kk + k], s, rnd)).to_bits();
         }
     }
     for (c, lanes) in out.iter().enumerate() {

@@ -26,6 +26,7 @@ pub(crate) mod mbarrier_check;
 pub(crate) mod mem_ops;
 pub(crate) mod misc;
 pub(crate) mod mma;
+mod mma_quads;
 pub(crate) mod offsets;
 pub(crate) mod order;
 pub(crate) mod polling;

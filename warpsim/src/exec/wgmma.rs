@@ -154,17 +154,26 @@ fn warp_rows(w: &Warp) -> usize {
     16 * (w.id % 4)
 }
 
+/// Elements along k, or bytes of single bits.
+fn along(info: &Mma) -> usize {
+    usize::from(info.k) / if info.a == Elem::B1 { 8 } else { 1 }
+}
+
 /// What A holds of a row: half when it is sparse.
 fn held(info: &Mma) -> usize {
-    usize::from(info.k) / if info.sparse.is_some() { 2 } else { 1 }
+    along(info) / if info.sparse.is_some() { 2 } else { 1 }
+}
+
+fn bytes(e: Elem) -> usize {
+    (e.bits() as usize / 8).max(1)
 }
 
 fn tiles(op: &WgOp, w: &Warp, mut f: impl FnMut(usize)) {
-    let (n, k) = (usize::from(op.info.n), usize::from(op.info.k));
+    let (n, k) = (usize::from(op.info.n), along(&op.info));
     if let Some(a) = &op.a {
-        pieces(a, warp_rows(w), 16, held(&op.info), op.info.a.bits() as usize / 8, |_, _, at| f(at));
+        pieces(a, warp_rows(w), 16, held(&op.info), bytes(op.info.a), |_, _, at| f(at));
     }
-    pieces(&op.b, 0, n, k, op.info.b.bits() as usize / 8, |_, _, at| f(at));
+    pieces(&op.b, 0, n, k, bytes(op.info.b), |_, _, at| f(at));
 }
 
 fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> Result<(), Fault> {
@@ -306,8 +315,8 @@ fn matrix<T: Copy + Default>(
 
 fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp, factors: &mut Factors) {
     let info = &op.info;
-    let (n, k, held) = (usize::from(info.n), usize::from(info.k), held(info));
-    let (ba, bb) = (info.a.bits() as usize / 8, info.b.bits() as usize / 8);
+    let (n, k, held) = (usize::from(info.n), along(info), held(info));
+    let (ba, bb) = (bytes(info.a), bytes(info.b));
     let sh = &cl.blocks[w.block].shared[..];
     let saved = (w.regs.rb, w.regs.qb, w.regs.pb);
     w.set_bases(op.bases);
@@ -316,17 +325,22 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp, factors: &mut Factors) {
     let fragment = |l: usize, r: usize, e: usize, per: usize| (l / 4 + 8 * (r & 1), per * (l % 4 + 4 * (r >> 1)) + e);
     if is_int(info.a) {
         let mut a = vec![0i32; 16 * held];
+        // Single bits are multiplied eight at a time.
+        let bits = info.a == Elem::B1;
+        let of = |t: Elem| if bits { Elem::U8 } else { t };
+        let (ta, tb) = (of(info.a), of(info.b));
         match &op.a {
-            Some(d) => a = matrix(sh, d, first, [16, held], ba, by_rows, |v| integer(info.a, v, 0)),
-            None => scatter(&op.a_frag, 4, held, &mut a, |l, r, e| fragment(l, r, e, 4), |v, e| integer(info.a, v, e)),
+            Some(d) => a = matrix(sh, d, first, [16, held], ba, by_rows, |v| integer(ta, v, 0)),
+            None => scatter(&op.a_frag, 4, held, &mut a, |l, r, e| fragment(l, r, e, 4), |v, e| integer(ta, v, e)),
         }
-        let b = matrix(sh, &op.b, 0, [n, k], bb, |row, col| row * k + col, |v| integer(info.b, v, 0));
+        let b = matrix(sh, &op.b, 0, [n, k], bb, |row, col| row * k + col, |v| integer(tb, v, 0));
         for (c, r) in op.d.iter().enumerate() {
             let d = &mut w.regs.r[w.regs.rb + r.slot()];
             for (l, v) in d.iter_mut().enumerate() {
                 let (row, col) = place(l, c);
                 let (x, y) = (&a[row * held..][..held], &b[col * k..][..k]);
                 let sum: i64 = match &op.columns {
+                    None if bits => x.iter().zip(y).map(|(p, q)| i64::from((p & q).count_ones())).sum(),
                     None => x.iter().zip(y).map(|(p, q)| i64::from(p * q)).sum(),
                     Some(at) => x.iter().zip(&at[row * held..]).map(|(p, k)| i64::from(p * y[usize::from(*k)])).sum(),
                 };

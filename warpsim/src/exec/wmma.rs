@@ -12,8 +12,8 @@ use super::{mem_ops, warp_ops};
 use crate::check::race::WARP_WIDE;
 use crate::ir::*;
 use crate::memory::{space_of, window};
-use crate::num;
-use crate::report::Fault;
+use crate::num::{self, Rnd};
+use crate::report::{Fault, Kind};
 
 /// Copies a matrix between memory and fragments.
 pub fn transfer(
@@ -33,10 +33,24 @@ pub fn transfer(
         MemSpace::Generic => (space_of(base), base - window(space_of(base))),
         sp => (sp, base),
     };
-    let bits = t.elem.bits() as usize;
+    // Elements of fewer than 8 bits are moved eight or 32 at a time.
+    let small = if t.elem.bits() < 8 { 32 / u64::from(t.elem.bits()) } else { 1 };
+    let (bits, cols) = (t.elem.bits() as usize * small as usize, u64::from(t.cols) / small);
+    let stride = if stride % small == 0 {
+        stride / small
+    } else {
+        return cx.fault(
+            w,
+            s,
+            0,
+            Kind::Misaligned,
+            format!("rows that are {stride} elements apart do not begin at a multiple of 4 bytes"),
+            None,
+        );
+    };
     let n = bits / 8;
     let per = (32 / bits).max(1);
-    let count = usize::from(t.rows) * usize::from(t.cols) / 32;
+    let count = usize::from(t.rows) * cols as usize / 32;
     let mut words = vec![[0u64; 32]; list.len()];
     if t.store {
         for (k, r) in list.iter().enumerate() {
@@ -46,7 +60,7 @@ pub fn transfer(
     for l in 0..32 {
         for e in 0..count {
             let linear = (l * count + e) as u64;
-            let (row, col) = (linear / u64::from(t.cols), linear % u64::from(t.cols));
+            let (row, col) = (linear / cols, linear % cols);
             let at = base + n as u64 * if t.by_rows { row * stride + col } else { col * stride + row };
             let (word, shift) = (e / per, bits * (e % per));
             let value = words.get(word).map_or(0, |v| v[l] >> shift);
@@ -120,7 +134,7 @@ pub fn multiply(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, 
     let (ra, rb, rc) = (&list[defs..defs + na], &list[defs + na..defs + na + nb], &list[defs + na + nb..]);
     let (mm, nn, kk) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
     if info.a == Elem::F64 {
-        double(w, &list[..defs], [ra, rb, rc], [mm, nn, kk]);
+        double(w, &list[..defs], [ra, rb, rc], [mm, nn, kk], info.rnd);
         return Ok(());
     }
     let (ba, bb) = (info.a.bits() as usize, info.b.bits() as usize);
@@ -132,8 +146,14 @@ pub fn multiply(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, 
         let b = unpack(w, rb, bb, kk * nn, |v, e| integer(info.b, v, e));
         let c = unpack(w, rc, cw, mm * nn, |v, _| v as i32);
         for (k, o) in out.iter_mut().enumerate() {
-            let sum: i64 =
-                (0..kk).map(|x| i64::from(a[row(k) * kk + x] * b[x * nn + col(k)])).sum::<i64>() + i64::from(c[k]);
+            // Of elements of fewer than 8 bits, B is held by its columns.
+            let second = |x: usize| if bb < 8 { b[col(k) * kk + x] } else { b[x * nn + col(k)] };
+            let product = |x: i32, y: i32| match info.a {
+                Elem::B1 if !info.and => x ^ y,
+                _ => x * y,
+            };
+            let products = (0..kk).map(|x| i64::from(product(a[row(k) * kk + x], second(x))));
+            let sum = products.sum::<i64>() + i64::from(c[k]);
             *o = if info.sat { sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32 } else { sum as u32 };
         }
     } else {
@@ -156,7 +176,7 @@ pub fn multiply(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, 
 }
 
 /// The same in f64, whose elements have a register each.
-fn double(w: &mut Warp, rd: &[Reg], [ra, rb, rc]: [&[Reg]; 3], [mm, nn, kk]: [usize; 3]) {
+fn double(w: &mut Warp, rd: &[Reg], [ra, rb, rc]: [&[Reg]; 3], [mm, nn, kk]: [usize; 3], rnd: Rnd) {
     let get = |regs: &[Reg], total: usize, k: usize| {
         let count = total / 32;
         f64::from_bits(w.regs.q(regs[k % count])[k / count])
@@ -164,7 +184,7 @@ fn double(w: &mut Warp, rd: &[Reg], [ra, rb, rc]: [&[Reg]; 3], [mm, nn, kk]: [us
     let sum = |k: usize| {
         let (row, col) = (k / nn, k % nn);
         let term = |x| (get(ra, mm * kk, row * kk + x), get(rb, kk * nn, x * nn + col));
-        (0..kk).map(term).fold(get(rc, mm * nn, k), |sum, (a, b)| a.mul_add(b, sum))
+        (0..kk).map(term).fold(get(rc, mm * nn, k), |sum, (a, b)| num::fma64(a, b, sum, rnd))
     };
     let out: Vec<u64> = (0..mm * nn).map(|k| sum(k).to_bits()).collect();
     let count = mm * nn / 32;

@@ -5,9 +5,19 @@ use std::sync::Arc;
 use super::func::{Lower, R};
 use super::types::{Mods, Ty};
 use crate::ir::*;
+use crate::num::Rnd;
 use crate::ptx::ast::Arg;
 
 const N: Reg = Reg::NONE;
+
+/// A layout: whether it is by rows.
+pub(super) fn by_rows(m: &str) -> Option<bool> {
+    match m {
+        "row" => Some(true),
+        "col" => Some(false),
+        _ => None,
+    }
+}
 
 /// The shapes of `mma.sp`, by their k.
 fn sparse_k(a: Elem) -> &'static [u16] {
@@ -64,10 +74,9 @@ impl Lower<'_, '_> {
         m.take("sync");
         m.take("aligned");
         let [sm, sn, sk] = self.shape(m)?;
-        // The m8n8k4 shape of f64 and all others of this list have A by rows and B by columns.
-        if !(m.take("row") && m.take("col")) {
-            return self.fail("only `.row.col` is supported");
-        }
+        let layout = [m.find(by_rows), m.find(by_rows)];
+        let [Some(rows_a), Some(rows_b)] = layout else { return self.fail("the layouts are missing") };
+        let rnd = m.rounding().map(|r| r.0);
         let sat = m.take("satfinite");
         m.take("xor");
         let and = m.take("and");
@@ -77,6 +86,7 @@ impl Lower<'_, '_> {
         let held = if sparse.is_some() { sk / 2 } else { sk };
         let ok = match ea {
             _ if sparse.is_some() => sm == 16 && sn == 8 && sparse_k(ea).contains(&sk),
+            Elem::F16 if (sm, sn, sk) == (8, 8, 4) => d == Elem::F32 || c == Elem::F16,
             Elem::F16 | Elem::BF16 => matches!((sm, sn, sk), (16, 8, 8 | 16)),
             Elem::TF32 => matches!((sm, sn, sk), (16, 8, 4 | 8)),
             Elem::F64 => matches!((sm, sn, sk), (8, 8, 4) | (16, 8, 4 | 8 | 16)),
@@ -88,6 +98,13 @@ impl Lower<'_, '_> {
         };
         if !ok {
             return self.fail(format!("the shape m{sm}n{sn}k{sk} is not supported for this type"));
+        }
+        if rnd.is_some() && (ea != Elem::F64 || sm == 8) {
+            return self.fail("a rounding mode is for m16n8 shapes of f64");
+        }
+        let quads = ea == Elem::F16 && sk == 4;
+        if !quads && !(rows_a && !rows_b) {
+            return self.fail("only `.row.col` is supported");
         }
         let count = if sparse.is_some() { 6 } else { 4 };
         self.count(a, count, count)?;
@@ -106,23 +123,26 @@ impl Lower<'_, '_> {
             d,
             c,
             sat,
+            rnd: rnd.unwrap_or(Rnd::Rn),
             and,
             sparse,
             a_regs: true,
             neg_a: false,
             neg_b: false,
-            trans_a: false,
-            trans_b: false,
+            trans_a: !rows_a,
+            trans_b: quads && rows_b,
         };
         let regs = |e: Elem, count: u32| {
             (count * e.bits().max(if e == Elem::F64 { 64 } else { 1 })).div_ceil(if e == Elem::F64 { 64 } else { 32 })
                 as usize
         };
         let (m32, n32, k32, held) = (u32::from(sm), u32::from(sn), u32::from(sk), u32::from(held));
-        if dd.len() != regs(d, m32 * n32 / 32)
-            || ra.len() != regs(ea, m32 * held / 32)
-            || rb.len() != regs(eb, n32 * k32 / 32)
-            || rc.len() != regs(c, m32 * n32 / 32)
+        // Of the elements each lane holds its share; of four multiplications it has to do with one.
+        let lanes = if quads { 8 } else { 32 };
+        if dd.len() != regs(d, m32 * n32 / lanes)
+            || ra.len() != regs(ea, m32 * held / lanes)
+            || rb.len() != regs(eb, n32 * k32 / lanes)
+            || rc.len() != regs(c, m32 * n32 / lanes)
         {
             return self.fail("a fragment of the wrong length");
         }
@@ -167,17 +187,21 @@ impl Lower<'_, '_> {
         let sparse = m.take("sp");
         let [sm, sn, sk] = self.shape(m)?;
         let sat = m.take("satfinite");
-        m.take("and");
-        m.take("popc");
+        let popc = m.take("and") && m.take("popc");
         let (d, ea, eb) = (self.elem(m)?, self.elem(m)?, self.elem(m)?);
         let k_ok = match ea {
+            Elem::B1 if !sparse => 256,
             Elem::F16 | Elem::BF16 => 16,
             Elem::TF32 => 8,
             Elem::S8 | Elem::U8 | Elem::E4M3 | Elem::E5M2 => 32,
             _ => 0,
         };
         let k_ok = if sparse { 2 * k_ok } else { k_ok };
-        if sm != 64 || sk != k_ok || sn % 8 != 0 || sn == 0 || sn > 256 {
+        if (ea == Elem::B1) != popc {
+            return self.fail("single bits are multiplied by `.and.popc`, and nothing else is");
+        }
+        let n_step = if sn > 32 && matches!(ea, Elem::S8 | Elem::U8 | Elem::B1) { 16 } else { 8 };
+        if sm != 64 || sk != k_ok || sn % n_step != 0 || sn == 0 || sn > 256 {
             return self.fail("the shape or type is not supported");
         }
         // Behind the matrices stand the metadata and its selector.
@@ -228,6 +252,7 @@ impl Lower<'_, '_> {
             d,
             c: d,
             sat,
+            rnd: Rnd::Rn,
             and: false,
             sparse,
             a_regs,

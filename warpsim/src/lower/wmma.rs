@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::func::{Lower, R};
+use super::mma::by_rows;
 use super::types::{Mods, Ty};
 use crate::ir::*;
+use crate::num::Rnd;
 use crate::ptx::ast::Arg;
 
 /// Registers of a fragment.
@@ -26,10 +28,13 @@ impl Lower<'_, '_> {
         let [sm, sn, sk] = self.shape(m)?;
         let space = self.space(m);
         let elem = self.elem(m)?;
-        if elem.bits() < 8 {
-            return self.fail("elements of fewer than 8 bits are not supported");
+        let small = elem.bits() < 8;
+        if small && (operand > 1 || layout != operand || (sm, sn, u32::from(sk)) != (8, 8, 128 / elem.bits())) {
+            return self.fail("of elements of fewer than 8 bits, A is by rows, B by columns, and a row has 128 bits");
         }
-        let (rows, cols) = [(sm, sk), (sk, sn), (sm, sn), (sm, sn)][operand];
+        // Such a B is moved by its columns, so that elements beside each other in memory share a register.
+        let (layout, operand) = if small { (0, operand * 4) } else { (layout, operand) };
+        let (rows, cols) = [(sm, sk), (sk, sn), (sm, sn), (sm, sn), (sn, sk)][operand];
         self.count(a, 2, 3)?;
         let store = kind == 1;
         let (mem, frag) = if store { (&a[0], &a[1]) } else { (&a[1], &a[0]) };
@@ -55,20 +60,28 @@ impl Lower<'_, '_> {
     }
 
     fn wmma_mma(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let and = m.one_of(&["xor", "and"]);
+        m.take("popc");
         m.take("sync");
         m.take("aligned");
         // Fragments carry their layout from the load.
-        m.one_of(&["row", "col"]);
-        m.one_of(&["row", "col"]);
+        let layout = [m.find(by_rows), m.find(by_rows)];
         let [sm, sn, sk] = self.shape(m)?;
         let sat = m.take("satfinite");
-        let rounds = m.one_of(&["rn", "rz", "rm", "rp"]);
+        let rnd = m.rounding().map(|r| r.0);
         let d = self.elem(m)?;
         let second = self.elem(m)?;
         let (ea, eb, c) =
             if m.left().is_some() { (second, self.elem(m)?, self.elem(m)?) } else { (Elem::F16, Elem::F16, second) };
-        if ea.bits() < 8 || rounds.is_some_and(|mode| mode > 0) {
-            return self.fail("not supported for this type or rounding");
+        if rnd.is_some() && ea != Elem::F64 {
+            return self.fail("a rounding mode is for f64");
+        }
+        let small = ea.bits() < 8;
+        if small && (layout != [Some(true), Some(false)] || (sm, sn, u32::from(sk)) != (8, 8, 128 / ea.bits())) {
+            return self.fail("of elements of fewer than 8 bits, A is by rows, B by columns, and a row has 128 bits");
+        }
+        if small && ea.bits() != eb.bits() || (ea == Elem::B1) != and.is_some() {
+            return self.fail("not defined for these types");
         }
         self.count(a, 4, 4)?;
         let dd = self.reg_list(&a[0], true)?;
@@ -86,7 +99,8 @@ impl Lower<'_, '_> {
             d,
             c,
             sat,
-            and: false,
+            rnd: rnd.unwrap_or(Rnd::Rn),
+            and: and == Some(1),
             sparse: None,
             a_regs: true,
             neg_a: false,
