@@ -175,8 +175,11 @@ pub enum Op {
     },
     ClusterArrive {
         relaxed: bool,
+        aligned: bool,
     },
-    ClusterWait,
+    ClusterWait {
+        aligned: bool,
+    },
     Bulk(Bulk),
     /// Address in `a`, mbarrier in `b`.
     StAsync(StAsync),

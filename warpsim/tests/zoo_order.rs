@@ -116,6 +116,39 @@ fn a_block_waits_for_those_that_use_its_shared_memory() {
 }
 
 #[test]
+fn a_block_has_started_before_others_use_its_shared_memory() {
+    let body = format!(
+        "/*here*/ xor.b32 %r7, %r5, 1; add.u32 %r6, %r3, %r2; mapa.shared::cluster.u32 %r8, %r6, %r7; \
+         st.shared::cluster.u32 [%r8], %r1; {CLUSTER}"
+    );
+    // Nothing has to be passed on: a relaxed arrival is enough.
+    for start in [CLUSTER, "barrier.cluster.arrive.relaxed; barrier.cluster.wait;"] {
+        check((2, 2, 64), &[Kind::BarrierMisuse], &body, &[start]);
+    }
+}
+
+/// All threads go one way.
+const UNIFORM: &str = "setp.ne.u32 %p1, %r1, %r1;";
+
+#[test]
+fn a_warp_comes_to_the_cluster_barrier_together() {
+    let (arrive, wait) = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;");
+    let apart = |op: &str| format!("/*here*/ @%p1 bra A; {op} bra E; A: {op} E:");
+    check((2, 2, 64), &[Kind::DivergentBarrier], &format!("{} {wait}", apart(arrive)), &[UNIFORM]);
+    check((2, 2, 64), &[Kind::DivergentBarrier], &format!("{arrive} {}", apart(wait)), &[UNIFORM]);
+    let loose = format!("{} barrier.cluster.wait;", apart("barrier.cluster.arrive;"));
+    check((2, 2, 64), &[], &loose, &[]);
+}
+
+#[test]
+fn who_reduces_at_a_barrier_meets_others_that_do() {
+    let body = "shr.u32 %r6, %r1, 5; setp.eq.u32 %p1, %r6, 0; /*here*/ @%p1 bra A; bar.red.popc.u32 %r7, 1, 64, %p1; bra E; A: bar.sync 1, 64; E:";
+    check((1, 1, 64), &[Kind::BarrierMisuse], body, &[UNIFORM]);
+    // In phases of their own.
+    check((1, 1, 64), &[], "bar.sync 1, 64; bar.red.popc.u32 %r7, 1, 64, %p1; bar.sync 1;", &[]);
+}
+
+#[test]
 fn a_block_waits_for_the_copies_into_its_shared_memory() {
     let body = format!(
         "{INIT}@!%p1 bra SKIP;\nmbarrier.arrive.expect_tx.shared.b64 _, [%r4], 128;\n\

@@ -1,7 +1,6 @@
-//! Block barriers (`bar`, `barrier`) and the cluster barrier.
+//! Block barriers (`bar`, `barrier`).
 
 use super::cx::Cx;
-use super::mem_ops::lanes;
 use super::run::Flow;
 use super::state::*;
 use crate::ir::{Inst, Reg, VoteMode};
@@ -85,8 +84,16 @@ fn enter(
     if bar.lanes.is_empty() {
         bar.lanes = vec![0; total as usize / 32];
     }
+    if bar.open && bar.reduces != p.is_some() && cx.opts.checks.sync {
+        cx.report(w, s, lane, Kind::BarrierMisuse, None, None, |_| {
+            let (there, here) =
+                if p.is_some() { ("others wait or arrive at", "reduces") } else { ("others reduce at", "does not") };
+            format!("{there} barrier {id} while this thread {here}: what comes of it is not defined")
+        });
+    }
+    let bar = &mut cl.blocks[w.block].bars[id as usize];
     if !bar.open {
-        (bar.open, bar.expected) = (true, expected);
+        (bar.open, bar.expected, bar.reduces) = (true, expected, p.is_some());
         (bar.popc, bar.all, bar.any) = (0, true, false);
     } else if bar.expected != expected && cx.opts.checks.sync {
         let (old, new) = (bar.expected, expected);
@@ -199,43 +206,4 @@ pub fn write_reduction(cl: &mut Cluster, w: &mut Warp, s: &Split, id: u32, d: Re
         let v = if all { and } else { or };
         w.regs.set_pred(d, if v { !0 } else { 0 }, s.mask);
     }
-}
-
-pub fn cluster_arrive(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32, relaxed: bool) -> Wide {
-    if w.cluster_arrived & m != 0 {
-        let message = "a second arrival at the cluster barrier without a wait";
-        return cx.fault(w, s, m.trailing_zeros(), Kind::BarrierMisuse, message, None);
-    }
-    w.cluster_arrived |= m;
-    lanes(m).for_each(|l| w.cluster_turn[l] = cl.bar_phase + 1);
-    cl.bar_open = true;
-    if let Some(c) = &mut cl.clocks {
-        c.cluster_arrive(w.party(m), relaxed);
-    }
-    cluster_settle(cl, w);
-    Ok(Flow::Next)
-}
-
-/// Finishes the cluster barrier's phase when all threads that have not exited have arrived; `current` is the warp that runs.
-pub fn cluster_settle(cl: &mut Cluster, current: &Warp) {
-    let turn = cl.bar_phase + 1;
-    let arrived = |w: &Warp| lanes(w.alive).all(|l| w.cluster_turn[l] == turn);
-    let mut others = cl.blocks.iter().flat_map(|b| b.warps.iter().flatten());
-    if cl.bar_open && arrived(current) && others.all(|w| arrived(w)) {
-        (cl.bar_phase, cl.bar_open) = (turn, false);
-        cl.events += 1;
-        if let Some(c) = &mut cl.clocks {
-            c.cluster.publish();
-        }
-    }
-}
-
-pub fn cluster_wait(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, m: u32) -> Wide {
-    if w.cluster_arrived & m != m {
-        let message = "a wait at the cluster barrier without an arrival";
-        return cx.fault(w, s, m.trailing_zeros(), Kind::BarrierMisuse, message, None);
-    }
-    w.cluster_arrived &= !m;
-    let phase = w.cluster_turn[m.trailing_zeros() as usize] - 1;
-    Ok(Flow::Block(Wait::Cluster { phase }))
 }

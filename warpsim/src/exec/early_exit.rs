@@ -1,4 +1,4 @@
-//! Ends that come too early: a block's shared memory is gone when its last thread has exited, so whatever else still uses
+//! Ends that come too early, and starts that come too late: a block's shared memory is gone when its last thread has exited, so whatever else still uses
 //! it must be known to be over by then. That is asked of the order of events, not of when they happened to run.
 
 use super::cx::Cx;
@@ -40,6 +40,23 @@ pub fn visit(
         Some(old) => *old = guest,
         None => host.guests.push(guest),
     }
+}
+
+/// Finds uses of another block's shared memory that nothing puts behind the start of that block. A cluster barrier does,
+/// whoever has waited at it, and so does whatever a thread of that block has told.
+pub fn started(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, l: usize, block: usize) {
+    let Some(c) = cl.clocks.as_ref().filter(|_| cl.bar_phase == 0) else { return };
+    let warps = cl.blocks[block].warps.len();
+    let p = w.party(1 << l);
+    let told = |agent: usize| (0..32).any(|lane| c.after(p, agent, lane, 1));
+    if (block * warps..(block + 1) * warps).any(told) {
+        return;
+    }
+    cx.report(w, s, l as u32, Kind::BarrierMisuse, None, None, |_| {
+        format!(
+            "uses the shared memory of block rank {block}, which may not have started: put a cluster barrier before it"
+        )
+    });
 }
 
 /// Lanes of `m` exit; `last` when no thread of their block is left.

@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::shared;
 use super::state::*;
-use super::{barrier, coop, early_exit, mbarrier_check, registers};
+use super::{barrier, cluster_barrier, coop, early_exit, mbarrier_check, registers};
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::report::{Fault, Kind};
@@ -24,7 +24,7 @@ pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) 
             coop::ended(cx, cl, w.block);
         }
     }
-    barrier::cluster_settle(cl, w);
+    cluster_barrier::settle(cl, w);
     barrier::after_exit(cx, cl, w);
     cl.events += 1;
     Ok(())

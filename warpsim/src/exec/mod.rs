@@ -12,6 +12,7 @@ pub(crate) mod barrier;
 pub(crate) mod bulk;
 pub(crate) mod bulk_check;
 pub(crate) mod call;
+mod cluster_barrier;
 pub(crate) mod coop;
 pub mod cvt;
 pub(crate) mod cx;

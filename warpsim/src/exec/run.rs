@@ -3,8 +3,8 @@
 use super::cx::Cx;
 use super::state::*;
 use super::{
-    async_copy, atomic, atomic_wide, barrier, call, coop, heap, matrix, mbarrier, mem_ops, misc, mma, offsets, order,
-    polling, registers, st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
+    async_copy, atomic, atomic_wide, barrier, call, cluster_barrier, coop, heap, matrix, mbarrier, mem_ops, misc, mma,
+    offsets, order, polling, registers, st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
 use crate::ir::{Inst, MemSpace, Op};
@@ -362,8 +362,10 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::BarSync { aligned } => return barrier::sync(cx, cl, w, s, i, m, *aligned),
         Op::BarArrive { aligned } => return barrier::arrive(cx, cl, w, s, i, m, *aligned),
         Op::BarRed(mode, aligned) => return barrier::reduce(cx, cl, w, s, i, m, *mode, *aligned),
-        Op::ClusterArrive { relaxed } => return barrier::cluster_arrive(cx, cl, w, s, m, *relaxed),
-        Op::ClusterWait => return barrier::cluster_wait(cx, w, s, m),
+        Op::ClusterArrive { relaxed, aligned } => {
+            return cluster_barrier::arrive(cx, cl, w, s, m, *relaxed, *aligned);
+        }
+        Op::ClusterWait { aligned } => return cluster_barrier::wait(cx, w, s, m, *aligned),
         Op::Fence(f) => {
             if let Some(c) = &mut cl.clocks {
                 order::fence(c, w.party(m), *f);

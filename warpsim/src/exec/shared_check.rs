@@ -159,6 +159,7 @@ fn check_race(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near, v
         report(cx, w, s, l, c, write, off);
     }
     if b != w.block {
+        early_exit::started(cx, cl, w, s, l, b);
         early_exit::visit(cx, cl, w, s, l, b, me, write);
     }
 }

@@ -124,6 +124,8 @@ pub struct Warp {
     pub cluster_turn: [u32; 32],
     /// Lanes that have arrived at the cluster barrier and not yet waited.
     pub cluster_arrived: u32,
+    /// Where some lanes arrived and waited by an `.aligned` instruction, which the others have to come to: turn, function, place.
+    pub cluster_aligned: [Option<(u32, u32, u32)>; 2],
     /// Registers of its threads, in a block that has a pool of them.
     pub registers: u32,
     /// Lanes of several splits about to run one warp-wide instruction together.
@@ -153,6 +155,8 @@ pub struct Bar {
     /// Threads expected; 0: everybody.
     pub expected: u32,
     pub open: bool,
+    /// Who came first to this phase did so by `bar.red`.
+    pub reduces: bool,
     pub popc: u32,
     pub all: bool,
     pub any: bool,

@@ -8,6 +8,9 @@ use crate::ptx::ast::{Arg, Name, Var, type_bytes_of};
 /// Offset in the frame, bytes.
 type Place = (u32, u32);
 
+/// The places of results, and the registers that take some of them: offset, bytes, register.
+type Results = (Vec<Place>, Vec<(u32, u32, Reg)>);
+
 impl Lower<'_, '_> {
     /// The places of a call's arguments.
     pub(super) fn arguments(&mut self, items: &[Arg], target: &Name) -> R<Vec<Place>> {
@@ -28,7 +31,7 @@ impl Lower<'_, '_> {
     }
 
     /// The places of a call's results, and which registers take them from there.
-    pub(super) fn results(&mut self, items: &[Arg], target: &Name) -> R<(Vec<Place>, Vec<(u32, u32, Reg)>)> {
+    pub(super) fn results(&mut self, items: &[Arg], target: &Name) -> R<Results> {
         let (mut places, mut taken) = (vec![], vec![]);
         for (k, x) in items.iter().enumerate() {
             if let Some(place) = self.frame_place(x) {

@@ -87,7 +87,7 @@ impl Lower<'_, '_> {
         let ok = match ea {
             _ if sparse.is_some() => sm == 16 && sn == 8 && sparse_k(ea).contains(&sk),
             Elem::F16 if (sm, sn, sk) == (8, 8, 4) => d == Elem::F32 || c == Elem::F16,
-            Elem::F16 | Elem::BF16 => matches!((sm, sn, sk), (16, 8, 8 | 16)),
+            Elem::F16 | Elem::BF16 => matches!((sm, sn, sk), (16, 8, 8 | 16)) && d == c,
             Elem::TF32 => matches!((sm, sn, sk), (16, 8, 4 | 8)),
             Elem::F64 => matches!((sm, sn, sk), (8, 8, 4) | (16, 8, 4 | 8 | 16)),
             Elem::S8 | Elem::U8 => matches!((sm, sn, sk), (8, 8, 16) | (16, 8, 16 | 32)),
@@ -99,11 +99,11 @@ impl Lower<'_, '_> {
         if !ok {
             return self.fail(format!("the shape m{sm}n{sn}k{sk} is not supported for this type"));
         }
-        if rnd.is_some() && (ea != Elem::F64 || sm == 8) {
-            return self.fail("a rounding mode is for m16n8 shapes of f64");
+        if rnd.is_some() && ea != Elem::F64 {
+            return self.fail("a rounding mode is for f64");
         }
         let quads = ea == Elem::F16 && sk == 4;
-        if !quads && !(rows_a && !rows_b) {
+        if !quads && (!rows_a || rows_b) {
             return self.fail("only `.row.col` is supported");
         }
         let count = if sparse.is_some() { 6 } else { 4 };

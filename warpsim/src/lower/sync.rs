@@ -26,8 +26,9 @@ impl Lower<'_, '_> {
                 };
                 let arrive = kind == 0;
                 let relaxed = m.one_of(&["release", "relaxed", "acquire"]) == Some(1);
-                m.take("aligned");
-                self.emit(Inst::new(if arrive { Op::ClusterArrive { relaxed } } else { Op::ClusterWait }));
+                let aligned = m.take("aligned");
+                let op = if arrive { Op::ClusterArrive { relaxed, aligned } } else { Op::ClusterWait { aligned } };
+                self.emit(Inst::new(op));
                 Ok(())
             }
             "bar" | "barrier" => self.barrier(m, a),
