@@ -106,6 +106,7 @@
 #![allow(clippy::vec_box)]
 
 mod check;
+mod directed;
 mod exec;
 mod heap;
 mod im2col;

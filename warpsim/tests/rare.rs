@@ -233,3 +233,50 @@ fn seeds_of_doubles_have_an_upper_word() {
         }
     }
 }
+
+/// What an H200 gave for operands at the ends of what numbers can be.
+#[test]
+fn ends_of_what_numbers_can_be() {
+    let one = |body: &str, a: u64, b: u64| lanes(body, &[a], &[b], &[0])[0];
+    let nan = f64::NAN.to_bits();
+    // No number: of doubles the highest bit of the result, else zero.
+    for (ty, want) in [("u8", 0x80), ("s8", 0xffff_ff80), ("u16", 0x8000), ("s16", 0xffff_8000), ("s32", 0x8000_0000)] {
+        let body = format!(".reg .f64 %f; mov.b64 %f, %la; cvt.rzi.{ty}.f64 %d, %f; cvt.u64.u32 %ld, %d;");
+        assert_eq!(one(&body, nan, 0), want, "{ty} of a double");
+    }
+    let body = ".reg .f32 %f; mov.b32 %f, %a; cvt.rzi.u8.f32 %d, %f; cvt.u64.u32 %ld, %d;";
+    assert_eq!(one(body, f32::NAN.to_bits().into(), 0), 0);
+    // Below 2⁶⁴, and not below.
+    let body = ".reg .f32 %f; mov.b32 %f, %a; cvt.rzi.u64.f32 %ld, %f;";
+    assert_eq!(one(body, 0x5f7c_c2b0, 0), 0xfcc2_b000_0000_0000);
+    assert_eq!(one(body, 0x5f80_0000, 0), u64::MAX);
+    // 64-bit integers have more digits than doubles.
+    for (mode, up) in [("rz", 0), ("rm", 0), ("rp", 1), ("rn", 0)] {
+        let body = format!(".reg .f64 %f; cvt.{mode}.f64.u64 %f, %la; mov.b64 %ld, %f;");
+        assert_eq!(one(&body, (1 << 60) + 1, 0), (2f64.powi(60)).to_bits() + up, "{mode}");
+        assert_eq!(one(&body, 3 << 59, 0), (1.5 * 2f64.powi(60)).to_bits(), "{mode}");
+    }
+    // Too large, and too small, for the direction.
+    let double = |op: &str, a: f64, b: f64| {
+        let body = format!(".reg .f64 %f<4>; mov.b64 %f1, %la; mov.b64 %f2, %lb; {op}; mov.b64 %ld, %f3;");
+        f64::from_bits(one(&body, a.to_bits(), b.to_bits()))
+    };
+    let tiny = f64::from_bits(1);
+    assert_eq!(double("rcp.rz.f64 %f3, %f1", tiny, 0.0), f64::MAX);
+    assert_eq!(double("rcp.rp.f64 %f3, %f1", -tiny, 0.0), -f64::MAX);
+    assert_eq!(double("div.rm.f64 %f3, %f1, %f2", 1e300, 1e-300), f64::MAX);
+    assert_eq!(double("mul.rp.f64 %f3, %f1, %f2", 1e-300, 1e-300), tiny);
+    assert_eq!(double("add.rz.f64 %f3, %f1, %f2", f64::MAX, f64::MAX), f64::MAX);
+    assert_eq!(double("fma.rm.f64 %f3, %f1, %f2, %f1", 1e-300, -1e-300), 1e-300f64.next_down());
+    assert_eq!(double("sqrt.rz.f64 %f3, %f1", f64::from_bits(0x20_0000_0000), 0.0).to_bits(), 0x1f86_a09e_667f_3bcc);
+    // Nothing is divided by zero.
+    for (op, want) in [("rem.s32 %d, %a, %b; cvt.u64.u32 %ld, %d;", 0xffff_ffff), ("rem.u64 %ld, %la, %lb;", u64::MAX)]
+    {
+        assert_eq!(one(op, 7, 0), want, "{op}");
+    }
+    // Zeros are normal.
+    let body = ".reg .f64 %f; mov.b64 %f, %la; testp.normal.f64 %p1, %f; selp.u64 %ld, 1, 0, %p1;";
+    assert_eq!([one(body, 0, 0), one(body, 1 << 63, 0), one(body, 1, 0)], [1, 1, 0]);
+    let body = ".reg .f32 %f; mov.b32 %f, %a; testp.normal.f32 %p1, %f; selp.u64 %ld, 1, 0, %p1;";
+    assert_eq!([one(body, 0, 0), one(body, 1 << 31, 0), one(body, 1, 0)], [1, 1, 0]);
+}

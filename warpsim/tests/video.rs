@@ -78,10 +78,14 @@ fn scalars() {
 fn shifts_and_comparisons_of_parts() {
     int32("vshl.u32.u32.u32.clamp %d, %a, %b;", |a, b, _| a.checked_shl(b).unwrap_or(0));
     int32("vshl.u32.u32.u32.wrap %d, %a.b1, %b.b0;", |a, b, _| (a >> 8 & 255) << (b & 31));
+    // Before a result saturates it has 34 bits, as an H200 has it.
+    let shifted = |a: i64, b: u32| (a << b) << 30 >> 30;
     int32("vshl.s32.s32.u32.wrap.sat %d, %a.h0, %b;", |a, b, _| {
-        (i64::from(a as i16) << (b & 31)).clamp(i32::MIN.into(), i32::MAX.into()) as u32
+        shifted((a as i16).into(), b & 31).clamp(i32::MIN.into(), i32::MAX.into()) as u32
     });
-    int32("vshl.u32.u32.u32.clamp.sat %d, %a, 32;", |a, _, _| if a == 0 { 0 } else { u32::MAX });
+    int32("vshl.u32.u32.u32.clamp.sat %d, %a, %b;", |a, b, _| {
+        shifted(a.into(), b.min(32)).clamp(0, u32::MAX.into()) as u32
+    });
     int32("vshr.u32.u32.u32.wrap %d, %a, %b;", |a, b, _| a >> (b & 31));
     int32("vshr.s32.s32.u32.clamp.add %d, %a.h1, %b, %c;", |a, b, c| {
         (i64::from((a >> 16) as i16) >> b.min(32)).wrapping_add((c as i32).into()) as u32
@@ -89,8 +93,10 @@ fn shifts_and_comparisons_of_parts() {
     int32("vshr.u32.u32.u32.wrap %d.b2, %a, %b, %c;", |a, b, c| c & 0xff00_ffff | (a >> (b & 31) & 255) << 16);
     int32("vset.u32.u32.lt %d, %a, %b.h0;", |a, b, _| (a < b & 0xffff).into());
     int32("vset.s32.s32.ge.add %d, %a, %b, %c;", |a, b, c| c.wrapping_add((a as i32 >= b as i32).into()));
-    int32("vset.u32.s32.ne.min %d, %a, %b, %c;", |a, b, c| {
-        (c as i32).min((i64::from(a) != i64::from(b as i32)).into()) as u32
+    // The second operation has the type of the first operand.
+    int32("vset.u32.s32.ne.min %d, %a, %b, %c;", |a, b, c| c.min((i64::from(a) != i64::from(b as i32)).into()));
+    int32("vset.s32.u32.lt.max %d, %a, %b, %c;", |a, b, c| {
+        (c as i32).max((i64::from(a as i32) < i64::from(b)).into()) as u32
     });
     int32("vset.u32.u32.eq %d.h1, %a.b0, %b.b0, %c;", |a, b, c| c & 0xffff | u32::from(a & 255 == b & 255) << 16);
 }

@@ -4,6 +4,7 @@
 
 use super::lane::lane;
 use super::regs::{cmp2, map1, map2, map3};
+use crate::directed;
 use crate::num::{self, Rnd, canon, ftz};
 
 pub const FTZ: i64 = 1;
@@ -151,17 +152,17 @@ lane! {
     fcopysign = |r, i, m| map2(r, i, m, |a: u32, b: u32| b & !(1 << 31) | a & 1 << 31);
     dcopysign = |r, i, m| map2(r, i, m, |a: u64, b: u64| b & !(1 << 63) | a & 1 << 63);
 
-    dadd = |r, i, m| { let q = rnd_of(i.imm); map2(r, i, m, |a: u64, b: u64| if q == Rnd::Rn { d(a) + d(b) } else { num::add64(d(a), d(b), q) }.to_bits()) };
-    dsub = |r, i, m| { let q = rnd_of(i.imm); map2(r, i, m, |a: u64, b: u64| if q == Rnd::Rn { d(a) - d(b) } else { num::add64(d(a), -d(b), q) }.to_bits()) };
-    dmul = |r, i, m| { let q = rnd_of(i.imm); map2(r, i, m, |a: u64, b: u64| if q == Rnd::Rn { d(a) * d(b) } else { num::mul64(d(a), d(b), q) }.to_bits()) };
-    dfma = |r, i, m| { let q = rnd_of(i.imm); map3(r, i, m, |a: u64, b: u64, c: u64| if q == Rnd::Rn { d(a).mul_add(d(b), d(c)) } else { num::fma64(d(a), d(b), d(c), q) }.to_bits()) };
-    ddiv = |r, i, m| { let q = rnd_of(i.imm); map2(r, i, m, |a: u64, b: u64| num::div64(d(a), d(b), q).to_bits()) };
-    drcp = |r, i, m| { let q = rnd_of(i.imm); map1(r, i, m, |a: u64| num::div64(1.0, d(a), q).to_bits()) };
+    dadd = |r, i, m| { let q = rnd_of(i.imm); map2(r, i, m, |a: u64, b: u64| if q == Rnd::Rn { d(a) + d(b) } else { directed::add(d(a), d(b), q) }.to_bits()) };
+    dsub = |r, i, m| { let q = rnd_of(i.imm); map2(r, i, m, |a: u64, b: u64| if q == Rnd::Rn { d(a) - d(b) } else { directed::add(d(a), -d(b), q) }.to_bits()) };
+    dmul = |r, i, m| { let q = rnd_of(i.imm); map2(r, i, m, |a: u64, b: u64| if q == Rnd::Rn { d(a) * d(b) } else { directed::mul(d(a), d(b), q) }.to_bits()) };
+    dfma = |r, i, m| { let q = rnd_of(i.imm); map3(r, i, m, |a: u64, b: u64, c: u64| if q == Rnd::Rn { d(a).mul_add(d(b), d(c)) } else { directed::fma(d(a), d(b), d(c), q) }.to_bits()) };
+    ddiv = |r, i, m| { let q = rnd_of(i.imm); map2(r, i, m, |a: u64, b: u64| directed::div(d(a), d(b), q).to_bits()) };
+    drcp = |r, i, m| { let q = rnd_of(i.imm); map1(r, i, m, |a: u64| directed::div(1.0, d(a), q).to_bits()) };
     /// The 20-bit seed that software division refines: low word zero.
     drcp_seed = |r, i, m| map1(r, i, m, |a: u64| seed(a, |x| 1.0 / x));
     drsqrt_seed = |r, i, m| map1(r, i, m, |a: u64| seed(a, |x| 1.0 / x.sqrt()));
     drsqrt = |r, i, m| map1(r, i, m, |a: u64| (1.0 / d(a).sqrt()).to_bits());
-    dsqrt = |r, i, m| { let q = rnd_of(i.imm); map1(r, i, m, |a: u64| num::sqrt64(d(a), q).to_bits()) };
+    dsqrt = |r, i, m| { let q = rnd_of(i.imm); map1(r, i, m, |a: u64| directed::sqrt(d(a), q).to_bits()) };
     dneg = |r, i, m| map1(r, i, m, |a: u64| a ^ 1 << 63);
     dabs = |r, i, m| map1(r, i, m, |a: u64| a & !(1 << 63));
     dmin = |r, i, m| map2(r, i, m, |a: u64, b: u64| minmax64(d(a), d(b), false).to_bits());
@@ -179,8 +180,8 @@ lane! {
     dunord = |r, i, m| cmp2(r, i, m, |a: u64, b: u64| d(a).is_nan() || d(b).is_nan());
 
     /// `testp`; `imm >> 8`: 0 finite, 1 infinite, 2 number, 3 notanumber, 4 normal, 5 subnormal.
-    ftestp = |r, i, m| { let k = i.imm >> 8; cmp2(r, i, m, |a: u32, _| { let x = f(a); match k { 0 => x.is_finite(), 1 => x.is_infinite(), 2 => !x.is_nan(), 3 => x.is_nan(), 4 => x.is_normal(), _ => x.is_subnormal() } }) };
-    dtestp = |r, i, m| { let k = i.imm >> 8; cmp2(r, i, m, |a: u64, _| { let x = d(a); match k { 0 => x.is_finite(), 1 => x.is_infinite(), 2 => !x.is_nan(), 3 => x.is_nan(), 4 => x.is_normal(), _ => x.is_subnormal() } }) };
+    ftestp = |r, i, m| { let k = i.imm >> 8; cmp2(r, i, m, |a: u32, _| { let x = f(a); match k { 0 => x.is_finite(), 1 => x.is_infinite(), 2 => !x.is_nan(), 3 => x.is_nan(), 4 => x.is_normal() || x == 0.0, _ => x.is_subnormal() } }) };
+    dtestp = |r, i, m| { let k = i.imm >> 8; cmp2(r, i, m, |a: u64, _| { let x = d(a); match k { 0 => x.is_finite(), 1 => x.is_infinite(), 2 => !x.is_nan(), 3 => x.is_nan(), 4 => x.is_normal() || x == 0.0, _ => x.is_subnormal() } }) };
 }
 
 /// Only the upper words of the operand and of the result count, and subnormal numbers not at all.

@@ -62,16 +62,16 @@ lane! {
     // Division by zero gives all ones, as the hardware's routine does.
     div_u32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| a.checked_div(b).unwrap_or(!0));
     div_s32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| if b == 0 { !0 } else { (a as i32).wrapping_div(b as i32) as u32 });
-    rem_u32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| a.checked_rem(b).unwrap_or(a));
-    rem_s32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| if b == 0 { a } else { (a as i32).wrapping_rem(b as i32) as u32 });
+    rem_u32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| a.checked_rem(b).unwrap_or(!0));
+    rem_s32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| if b == 0 { !0 } else { (a as i32).wrapping_rem(b as i32) as u32 });
     div_s16 = |r, i, m| map2(r, i, m, |a: u32, b: u32| if b & 0xffff == 0 { 0xffff } else { w16(s16(a) / s16(b)) });
-    rem_s16 = |r, i, m| map2(r, i, m, |a: u32, b: u32| if b & 0xffff == 0 { a } else { w16(s16(a) % s16(b)) });
+    rem_s16 = |r, i, m| map2(r, i, m, |a: u32, b: u32| if b & 0xffff == 0 { 0xffff } else { w16(s16(a) % s16(b)) });
     div_u16 = |r, i, m| map2(r, i, m, |a: u32, b: u32| (a & 0xffff).checked_div(b & 0xffff).unwrap_or(0xffff));
-    rem_u16 = |r, i, m| map2(r, i, m, |a: u32, b: u32| (a & 0xffff).checked_rem(b & 0xffff).unwrap_or(a));
+    rem_u16 = |r, i, m| map2(r, i, m, |a: u32, b: u32| (a & 0xffff).checked_rem(b & 0xffff).unwrap_or(0xffff));
     div_u64 = |r, i, m| map2(r, i, m, |a: u64, b: u64| a.checked_div(b).unwrap_or(!0));
     div_s64 = |r, i, m| map2(r, i, m, |a: u64, b: u64| if b == 0 { !0 } else { (a as i64).wrapping_div(b as i64) as u64 });
-    rem_u64 = |r, i, m| map2(r, i, m, |a: u64, b: u64| a.checked_rem(b).unwrap_or(a));
-    rem_s64 = |r, i, m| map2(r, i, m, |a: u64, b: u64| if b == 0 { a } else { (a as i64).wrapping_rem(b as i64) as u64 });
+    rem_u64 = |r, i, m| map2(r, i, m, |a: u64, b: u64| a.checked_rem(b).unwrap_or(!0));
+    rem_s64 = |r, i, m| map2(r, i, m, |a: u64, b: u64| if b == 0 { !0 } else { (a as i64).wrapping_rem(b as i64) as u64 });
 
     min_u32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| a.min(b));
     max_u32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| a.max(b));

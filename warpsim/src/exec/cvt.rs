@@ -2,6 +2,7 @@
 
 use super::lane::lane;
 use super::regs::{map1, map2};
+use crate::directed;
 use crate::num::{self, Format, Rnd};
 
 /// Types a conversion reads or writes.
@@ -119,7 +120,11 @@ impl Conv {
             } else {
                 i128::from(v << (64 - bits) >> (64 - bits))
             };
-            return if self.to.is_int() { self.int_to_int(x) } else { self.to_float(int_odd(x)) };
+            return match self.to {
+                to if to.is_int() => self.int_to_int(x),
+                Cv::F64 => directed::from_int(x, self.rnd).to_bits(),
+                _ => self.to_float(int_odd(x)),
+            };
         }
         let x = self.read(v);
         if self.to.is_int() {
@@ -149,27 +154,19 @@ impl Conv {
     fn float_to_int(self, x: f64) -> u64 {
         let bits = self.to.bits();
         if x.is_nan() {
-            return if bits == 64 { 1 << 63 } else { 0 };
+            // 64 bits on either side give the highest bit alone.
+            return if bits == 64 || self.from == Cv::F64 { 1 << (bits - 1) } else { 0 };
         }
         let y = integral(x, self.rnd);
-        let wide = if y >= 1.8e19 {
-            1i128 << 64
-        } else if y <= -1.8e19 {
-            -(1i128 << 64)
-        } else {
-            y as i128
-        };
-        (clamp(wide, self.to) as u64) << (64 - bits) >> (64 - bits)
+        // What does not fit is the nearest that does.
+        (clamp(y as i128, self.to) as u64) << (64 - bits) >> (64 - bits)
     }
 
     fn to_float(self, x: f64) -> u64 {
         let x = if self.sat { if x > 0.0 { x.min(1.0) } else { 0.0 } } else { x };
         let x = if self.relu && !x.is_nan() && x <= 0.0 { 0.0 } else { x };
         match self.to {
-            Cv::F64 => match self.from {
-                Cv::U64 | Cv::S64 => num::redirect(x, 0.0, self.rnd).to_bits(),
-                _ => x.to_bits(),
-            },
+            Cv::F64 => x.to_bits(),
             Cv::F32 => {
                 let r = num::to_f32(x, if self.integral { Rnd::Rn } else { self.rnd });
                 u64::from(num::canon(if self.ftz { num::ftz(r) } else { r }))

@@ -6,6 +6,7 @@
 use super::cx::Cx;
 use super::state::*;
 use super::{mma_quads, sparse, warp_ops};
+use crate::directed;
 use crate::ir::*;
 use crate::num::{self, Rnd};
 use crate::report::Fault;
@@ -180,7 +181,7 @@ fn double(w: &mut Warp, list: &[Reg], defs: usize, [mm, nn, kk]: [usize; 3], rnd
         for (l, v) in lanes.iter_mut().enumerate() {
             let (row, col) = place_c(l, c);
             let start = get(list[defs + na + nb + c], l);
-            *v = (0..kk).fold(start, |s, k| num::fma64(a[row * kk + k], b[col * kk + k], s, rnd)).to_bits();
+            *v = (0..kk).fold(start, |s, k| directed::fma(a[row * kk + k], b[col * kk + k], s, rnd)).to_bits();
         }
     }
     for (c, lanes) in out.iter().enumerate() {

@@ -10,6 +10,7 @@ use super::shared_check::{self, Near};
 use super::state::*;
 use super::{mem_ops, warp_ops};
 use crate::check::race::WARP_WIDE;
+use crate::directed;
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::num::{self, Rnd};
@@ -184,7 +185,7 @@ fn double(w: &mut Warp, rd: &[Reg], [ra, rb, rc]: [&[Reg]; 3], [mm, nn, kk]: [us
     let sum = |k: usize| {
         let (row, col) = (k / nn, k % nn);
         let term = |x| (get(ra, mm * kk, row * kk + x), get(rb, kk * nn, x * nn + col));
-        (0..kk).map(term).fold(get(rc, mm * nn, k), |sum, (a, b)| num::fma64(a, b, sum, rnd))
+        (0..kk).map(term).fold(get(rc, mm * nn, k), |sum, (a, b)| directed::fma(a, b, sum, rnd))
     };
     let out: Vec<u64> = (0..mm * nn).map(|k| sum(k).to_bits()).collect();
     let count = mm * nn / 32;

@@ -36,8 +36,8 @@ impl Lower<'_, '_> {
         }
         let (result, x, y) = match types.as_slice() {
             [d, x, y] if op != av::COMPARE => (*d, *x, *y),
-            // What a result is compared with has the type of the second operand.
-            [x, y] if op == av::COMPARE => (parts == 1 && *y, *x, *y),
+            // What a result is compared with has the type of the first operand.
+            [x, y] if op == av::COMPARE => (parts == 1 && *x, *x, *y),
             _ => return self.fail("the types of the result and both operands are needed"),
         };
         let flag = |on: bool, bit: i64| if on { bit } else { 0 };
