@@ -63,6 +63,8 @@ pub struct Inst {
     pub first: bool,
     /// A plain copy of a register.
     pub moves: bool,
+    /// It keeps bits of a word that is written back with others changed: defined, whatever they are.
+    pub keeps: bool,
     /// What it makes of offsets.
     pub offset: Offset,
     /// What the operation makes of it: an offset, packed flags.
@@ -86,6 +88,7 @@ impl Inst {
             guard_neg: false,
             first: false,
             moves: false,
+            keeps: false,
             offset: Offset::Opaque,
             under: n,
             imm: 0,

@@ -105,3 +105,21 @@ fn unwritten_shared_memory_may_be_read_along() {
         assert_eq!(found[0].earlier.as_ref().map(|e| e.place.instruction.as_str()), Some("ld.shared.u32"));
     }
 }
+
+/// A word of two fields in local memory, as compilers without optimisation assign them.
+#[test]
+fn fields_of_a_word_are_assigned_one_by_one() {
+    let fields = ".local .align 8 .b8 word[8]; mov.u64 %rd5, word; cvta.local.u64 %rd6, %rd5;\n\
+                  and.b32 %r12, %r1, 255; ld.u32 %r10, [%rd6]; and.b32 %r11, %r10, -256; or.b32 %r13, %r11, %r12; st.u32 [%rd6], %r13;\n\
+                  ld.u32 %r14, [%rd6]; and.b32 %r15, %r14, 255; st.global.u32 [%rd4], %r15;";
+    // Into the word that it came from, and with no sum.
+    let local = Kind::UninitialisedLocal;
+    let bad = fields.replace("[%rd6], %r13", "[%rd6+4], %r13").replace("%r14, [%rd6]", "%r14, [%rd6+4]");
+    finds(local, &bad, ("[%rd6+4]", "[%rd6]"));
+    finds(local, &fields.replace("or.b32 %r13", "add.u32 %r13"), ("add.u32 %r13", "or.b32 %r13"));
+    finds(local, &fields.replace("%r10, -256", "%r10, %r1"), ("%r10, %r1", "%r10, -256"));
+    let cleared = "ld.local.u32 %r10, [%rd5]; and.b32 %r11, %r10, -2; st.local.u32 [%rd5], %r11;\n\
+                   ld.local.u32 %r14, [%rd5]; st.global.u32 [%rd4], %r14;";
+    let front = ".local .align 8 .b8 word[8]; mov.u64 %rd5, word;";
+    finds(local, &format!("{front} {}", cleared.replace("-2", "%r1")), ("%r10, %r1", "%r10, -2"));
+}

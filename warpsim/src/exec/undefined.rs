@@ -25,7 +25,7 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         report(cx, w, s, s.mask & !written(w, i.guard), "whether it is executed");
     }
     if let Op::Alu(_) = i.op {
-        let undefined = carried(cx, w, s, i, &list[defs..]);
+        let undefined = if i.keeps { 0 } else { carried(cx, w, s, i, &list[defs..]) };
         return define(w, code, std::iter::once(i.d).chain(list[..defs].iter().copied()), m, undefined);
     }
     // The lanes that the PTX instruction is for; a helper is executed by all.

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::types::Ty;
-use super::{Linker, joins, offsets, regalloc};
+use super::{Linker, fields, joins, offsets, regalloc};
 use crate::ir::*;
 use crate::ptx::ParseError;
 use crate::ptx::ast::{Func, Loc, Name, Source, Space, Stmt, Var, type_bytes_of};
@@ -137,6 +137,12 @@ impl<'a> Lower<'a, '_> {
         joins::place(&mut self.insts, &self.tables);
         let mut consts: Vec<_> = self.consts.into_iter().map(|((_, init), reg)| (reg, init)).collect();
         consts.sort_by_key(|(r, _)| r.0);
+        let (texts, origins) = (&self.linker.texts, &self.origins);
+        let bitwise = |k: usize| {
+            let text = texts[origins[k].text as usize].as_str();
+            ["and.b", "or.b"].iter().any(|op| text.starts_with(op))
+        };
+        fields::mark(&mut self.insts, &self.lists, &consts, bitwise);
         let tracks = offsets::tracks(&self.insts, &self.lists, &consts, self.next);
         let frame_end = consts.iter().position(|c| c.1 == Init::FrameEnd);
         // A called function may be given the address of a local variable.

@@ -8,6 +8,7 @@ mod compare;
 mod control;
 mod convert;
 mod dispatch;
+mod fields;
 mod func;
 mod int_ops;
 mod joins;
