@@ -296,6 +296,8 @@ pub struct Copies {
 
 /// One lowered function.
 pub struct Code {
+    /// Instructions of the functions before it: with these, an instruction has a number of its own in the program.
+    pub base: u32,
     pub insts: Vec<Inst>,
     pub origins: Vec<Origin>,
     /// By instruction.

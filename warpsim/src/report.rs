@@ -176,7 +176,10 @@ impl fmt::Display for Finding {
             write!(f, ", address {a:#x}")?;
         }
         if let Some(e) = &self.earlier {
-            write!(f, "\n  earlier {} by {} at {}", if e.write { "write" } else { "read" }, e.who, e.place)?;
+            write!(f, "\n  earlier {} by {}", if e.write { "write" } else { "read" }, e.who)?;
+            if e.place != Place::default() {
+                write!(f, " at {}", e.place)?;
+            }
         }
         if self.count > 1 {
             write!(f, "\n  {} times", self.count)?;

@@ -1,7 +1,7 @@
 //! Calls through pointers, whose targets differ between the lanes of a warp.
 
 use crate::common::*;
-use warpsim::{Gpu, Kind, Options};
+use warpsim::{Checks, Gpu, Kind, Options};
 
 /// Lane l calls `thrice` or `square` as bit 1 of l says; lanes whose bit 2 is set do not call. A shuffle after the call needs all lanes.
 /// The call is written as nvcc writes it.
@@ -128,5 +128,43 @@ fn a_frame_begins_unwritten() {
         let found = found.unwrap_or_else(|| panic!("{:?}", r.findings));
         assert_eq!(found.place.instruction, "st.global.u32");
         assert!(found.message.contains("what it stores depends on local memory"), "{}", found.message);
+    }
+}
+
+/// Two functions write to the same word, by instructions that have the same place in them.
+#[test]
+fn the_earlier_access_of_a_race_is_named_in_its_own_function() {
+    for (space, place) in [("shared", "tile"), ("global", "out")] {
+        let function = |name: &str, skip: usize| {
+            let front = "add.u64 %x1, %x1, 0; ".repeat(skip);
+            format!(
+                ".func {name}(.param .u64 a, .param .u32 v)\n{{\n.reg .b64 %x<2>; .reg .b32 %r<2>;\n\
+                 ld.param.u64 %x1, [a]; ld.param.u32 %r1, [v]; {front}\nst.{space}.u32 [%x1], %r1;\nret;\n}}\n"
+            )
+        };
+        for skip in [0, 9] {
+            let text = format!(
+                ".version 8.0\n.target sm_80\n.address_size 64\n{}{}.visible .entry k(.param .u64 out)\n{{\n\
+                 .reg .pred %p; .reg .b64 %x<2>; .reg .b32 %r<3>; .shared .b32 tile[4];\n\
+                 ld.param.u64 %x1, [out]; {} mov.u32 %r1, %tid.x; setp.lt.u32 %p, %r1, 32; @%p bra A;\n\
+                 {{ .param .u64 a; .param .u32 v; st.param.u64 [a], %x1; st.param.u32 [v], %r1; call one, (a, v); }} bra E;\n\
+                 A: {{ .param .u64 a; .param .u32 v; st.param.u64 [a], %x1; st.param.u32 [v], %r1; call other, (a, v); }}\nE: ret;\n}}",
+                function("one", 0),
+                function("other", skip),
+                if space == "shared" { "mov.u64 %x1, tile;" } else { "" },
+            );
+            let mut g = Gpu::new();
+            let out = g.alloc(16, "out");
+            let o = Options { checks: Checks::ALL, ..Options::default() };
+            let r = try_run(&mut g, &text, "k", [1; 3], [64, 1, 1], 0, &[&out.to_le_bytes()], &o).unwrap();
+            let lines = [8, 15];
+            let pair =
+                r.findings.iter().filter_map(|f| f.earlier.as_ref().map(|e| (f.place.ptx_line, e.place.ptx_line)));
+            let between = pair.filter(|(a, b)| a != b).collect::<Vec<_>>();
+            assert!(!between.is_empty(), "{space} {place}: {:?}", r.findings);
+            for (a, b) in between {
+                assert!(lines.contains(&a) && lines.contains(&b), "{space}: lines {a} and {b}");
+            }
+        }
     }
 }

@@ -34,6 +34,8 @@ pub struct GlobalShadow {
 pub struct GStamp(pub u64);
 
 impl GStamp {
+    /// All instructions from this one on look the same.
+    pub const LAST: u32 = 0xffff;
     pub const NOBODY: GStamp = GStamp(0);
     /// Marks an access of the asynchronous proxy.
     pub const PROXY: u64 = 1;
@@ -55,7 +57,7 @@ impl GStamp {
             u64::from(far(block, warp)) << 41
                 | u64::from(lane & 63) << 35
                 | u64::from(time as u16) << 19
-                | u64::from(pc.min(0xffff)) << 3
+                | u64::from(pc.min(Self::LAST)) << 3
                 | marks,
         )
     }

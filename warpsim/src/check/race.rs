@@ -18,7 +18,7 @@ impl Stamp {
     /// The mark of a volatile access: strong, but not among the lanes of a warp.
     pub const VOLATILE: u64 = 3;
 
-    /// `agent` 10 bits, `lane` 6, `time` 27, `pc` 19, `marks` 2.
+    /// `agent` 10 bits, `lane` 6, `time` 27, `pc` 19, the number of the instruction in its program, `marks` 2.
     #[inline(always)]
     pub fn new(agent: usize, lane: u8, time: u32, pc: u32, marks: u64) -> Self {
         Stamp(

@@ -82,11 +82,11 @@ pub fn cp_async(
             }
         }
         if let (Some(shadow), Some(clocks)) = (&mut cl.blocks[b].shadow, &cl.clocks) {
-            let me = Stamp::new(w.agent, l as u8, IN_FLIGHT, s.pc, 0);
+            let me = Stamp::new(w.agent, l as u8, IN_FLIGHT, cx.number(s), 0);
             // Lanes of one instruction may copy the same.
             let again = |c: &Conflict| {
                 let other = usize::from(c.stamp.lane());
-                let twin = c.stamp.agent() == w.agent && c.stamp.pc() == s.pc && other < l && m >> other & 1 == 1;
+                let twin = c.stamp.agent() == w.agent && c.stamp.pc() == me.pc() && other < l && m >> other & 1 == 1;
                 twin && (e.src[other], e.take[other], e.dst[other]) == (e.src[l], e.take[l], e.dst[l])
             };
             if let Some(c) = shadow.access(clocks, w.party(1 << l), me, off, n, true).filter(|c| !again(c)) {

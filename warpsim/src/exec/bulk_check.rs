@@ -26,7 +26,7 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, o
     }
     far(cx, cl, w, s, l, op, what)?;
     for t in &op.targets {
-        let mut me = Stamp::new(w.agent, l as u8, IN_FLIGHT, s.pc, Stamp::PROXY);
+        let mut me = Stamp::new(w.agent, l as u8, IN_FLIGHT, cx.number(s), Stamp::PROXY);
         if op.load {
             // `st.async` is of the generic proxy.
             let generic = matches!(op.far, Far::Value(_));
@@ -37,7 +37,7 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, o
                 None if generic => 0,
                 None => Stamp::PROXY,
             };
-            me = load_stamp(cl, s, *t, marks);
+            me = load_stamp(cl, cx.number(s), *t, marks);
         }
         near(
             cx,
@@ -59,7 +59,7 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, o
 fn far(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &BulkOp, what: &str) -> Result<(), Fault> {
     if let Far::Peer { block, off, bytes } = op.far {
         // Its own mbarrier says when it has been read.
-        let (me, at) = (load_stamp(cl, s, op.targets[0], Stamp::PROXY), (block as usize, off as usize));
+        let (me, at) = (load_stamp(cl, cx.number(s), op.targets[0], Stamp::PROXY), (block as usize, off as usize));
         near(cx, cl, w, s, l, at, bytes, me, false, false);
     }
     let mut spans = vec![];
@@ -83,11 +83,11 @@ fn far(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &Bu
 }
 
 /// How the race shadow knows a copy that completes on an mbarrier: it is over when that phase is.
-fn load_stamp(cl: &mut Cluster, s: &Split, t: Target, marks: u64) -> Stamp {
+fn load_stamp(cl: &mut Cluster, number: u32, t: Target, marks: u64) -> Stamp {
     let Some(c) = &mut cl.clocks else { return Stamp::NOBODY };
     let agent = c.mbar_agent(t.bar.0, t.bar.1);
     let time = c.mbar(t.bar.0, t.bar.1).phase + 1;
-    Stamp::new(agent, 0, time, s.pc, marks)
+    Stamp::new(agent, 0, time, number, marks)
 }
 
 /// Checks one shared side of an operation, which `adds` to what is there or else only reads or writes it.

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::coop::GridBarrier;
 use super::state::{Split, Warp};
-use crate::check::global::GlobalShadow;
+use crate::check::global::{GStamp, GlobalShadow};
 use crate::ir::Program;
 use crate::launch::Options;
 use crate::memory::Memory;
@@ -114,6 +114,29 @@ impl<'a> Cx<'a> {
             source: source(o.source),
             caller: source(o.caller),
         }
+    }
+
+    /// The number in the program of the instruction that is executed.
+    #[inline(always)]
+    pub fn number(&self, s: &Split) -> u32 {
+        self.prog.funcs[s.func as usize].base + s.pc
+    }
+
+    /// The function of a numbered instruction, and where it is there.
+    pub fn numbered(&self, number: u32) -> (u32, u32) {
+        let func = self.prog.funcs.partition_point(|f| f.base <= number).saturating_sub(1);
+        (func as u32, number - self.prog.funcs[func].base)
+    }
+
+    /// Where a numbered instruction was written.
+    pub fn place_of(&self, number: u32) -> Place {
+        let (func, pc) = self.numbered(number);
+        self.place(func, pc)
+    }
+
+    /// The same of an access to global memory, which long programs do not tell.
+    pub fn place_of_far(&self, stamp: GStamp) -> Place {
+        if stamp.pc() < GStamp::LAST { self.place_of(stamp.pc()) } else { Place::default() }
     }
 
     pub fn thread(&self, warp: usize, lane: u32) -> [u32; 3] {

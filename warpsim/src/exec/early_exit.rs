@@ -10,7 +10,6 @@ use crate::report::{Earlier, Kind};
 /// A use of a block's shared memory by a thread of another block, or by an asynchronous copy.
 pub struct Guest {
     stamp: Stamp,
-    func: u32,
     write: bool,
 }
 
@@ -34,7 +33,7 @@ pub fn visit(
         });
         return;
     }
-    let guest = Guest { stamp, func: s.func, write };
+    let guest = Guest { stamp, write };
     // The latest of each agent's lane stands for the earlier ones.
     match host.guests.iter_mut().find(|g| g.stamp.agent() == stamp.agent() && g.stamp.lane() == stamp.lane()) {
         Some(old) => *old = guest,
@@ -73,7 +72,7 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, m: u32, las
             continue;
         }
         let (earlier, copy) = (
-            Earlier { place: cx.place(g.func, st.pc()), who: shared_check::who(cx, st), write: g.write },
+            Earlier { place: cx.place_of(st.pc()), who: shared_check::who(cx, st), write: g.write },
             !c.is_warp(st.agent()),
         );
         cx.report(w, s, m.trailing_zeros(), Kind::EarlyExit, None, Some(earlier), |_| {

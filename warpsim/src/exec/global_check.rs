@@ -45,7 +45,7 @@ pub fn pass(
     let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return m };
     let (al, cells) = (cx.mem.get(alloc), shadow.cells(alloc));
     let init = cx.opts.checks.init && !write;
-    let me = GStamp::new(cl.blocks[w.block].linear, w.id, 0, clocks.now(w.agent), s.pc, marks);
+    let me = GStamp::new(cl.blocks[w.block].linear, w.id, 0, clocks.now(w.agent), cx.number(s), marks);
     let mut rest = 0;
     each_place(addr, m, !write, |l, who| {
         let (off, n) = ((addr[l] - al.base) as usize, bytes as usize);
@@ -85,7 +85,7 @@ pub fn check_race(
         return;
     }
     let (block, now) = (cl.blocks[w.block].linear, clocks.now(w.agent));
-    let me = GStamp::new(block, w.id, t.lane as u8, now, s.pc, t.marks);
+    let me = GStamp::new(block, w.id, t.lane as u8, now, cx.number(s), t.marks);
     let off = (t.addr - cx.mem.get(t.alloc).base) as usize;
     let (first, last) = (off >> shadow.shift, (off + t.bytes as usize - 1) >> shadow.shift);
     for g in first..=last {
@@ -108,8 +108,7 @@ pub fn check_map(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: usize
         let Some(b) = host else { continue };
         let agent = b.rank as usize * b.warps.len() + old.warp();
         if !c.proxy_sees(w.party(1 << lane), 2, agent, old.lane(), full_time(c.now(agent), old.time())) {
-            let earlier =
-                Earlier { place: cx.place(s.func, old.pc()), who: "a thread of the cluster".into(), write: true };
+            let earlier = Earlier { place: cx.place_of_far(old), who: "a thread of the cluster".into(), write: true };
             return cx.report(w, s, lane as u32, Kind::MissingProxyFence, Some(addr), Some(earlier), |cx| {
                 let place = cx.mem.describe(addr);
                 format!("uses the tensor map at {place} without a fence.proxy.tensormap::generic.acquire after it was written")
@@ -135,7 +134,7 @@ fn judge(
         let mixed = || mixed(cx, s, old.pc());
         let found = conflict(cl, w.party(1 << t.lane), (me, t.write), (old, was_write), mixed);
         let Some(cause) = found else { continue };
-        let sibling = old.far() == me.far() && old.pc() == me.pc() && old.lane() < 32;
+        let sibling = old.far() == me.far() && old.pc() == me.pc() && me.pc() < GStamp::LAST && old.lane() < 32;
         // Writing what is there already, because another thread wrote it, harms nobody.
         if t.write
             && cause == Cause::Unordered
@@ -195,18 +194,20 @@ fn conflict(
 
 /// Whether an access and an earlier one are of different sizes: strong ones are so for those alone that they cover.
 fn mixed(cx: &Cx<'_>, s: &Split, earlier: u32) -> bool {
-    // A stamp does not tell the function, nor all places of a long one.
-    let [code] = &cx.prog.funcs[..] else { return false };
-    let size = |pc: u32| match code.insts.get(pc as usize)?.op {
-        _ if pc >= 0xffff => None,
-        Op::Ld(a) | Op::St(a) => Some(a.bytes),
-        // Two of 16 bits, or one for those that take it apart.
-        Op::Atom(a) if matches!(a.ty, NumTy::F16x2 | NumTy::BF16x2) => None,
-        Op::Atom(a) => Some(a.ty.bytes()),
-        Op::AtomWide(_) => Some(8),
-        _ => None,
+    let size = |number: u32| {
+        let (func, pc) = cx.numbered(number);
+        match cx.prog.funcs[func as usize].insts.get(pc as usize)?.op {
+            // A stamp does not tell all places of a long program.
+            _ if number >= GStamp::LAST => None,
+            Op::Ld(a) | Op::St(a) => Some(a.bytes),
+            // Two of 16 bits, or one for those that take it apart.
+            Op::Atom(a) if matches!(a.ty, NumTy::F16x2 | NumTy::BF16x2) => None,
+            Op::Atom(a) => Some(a.ty.bytes()),
+            Op::AtomWide(_) => Some(8),
+            _ => None,
+        }
     };
-    size(s.pc).zip(size(earlier)).is_some_and(|(mine, theirs)| mine != theirs)
+    size(cx.number(s)).zip(size(earlier)).is_some_and(|(mine, theirs)| mine != theirs)
 }
 
 /// A stamp keeps 16 bits of the time; the rest is that of the latest such moment.
@@ -232,7 +233,7 @@ fn report(
     let constant = old.constant(was_write);
     let what = if old.proxy() && !constant { "a bulk copy of thread" } else { "thread" };
     let who = format!("{what} ({tx},{ty},{tz}){others} of block ({bx},{by},{bz})");
-    let earlier = Earlier { place: cx.place(s.func, old.pc()), who, write: was_write };
+    let earlier = Earlier { place: cx.place_of_far(old), who, write: was_write };
     let unfenced = cl.clocks.as_ref().is_some_and(|c| {
         c.lacks_fence(w.party(1 << t.lane), |seen| match host {
             Some(b) => {

@@ -100,7 +100,7 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, o
         if at.0 == w.block {
             return;
         }
-        let stamp = Stamp::new(w.agent, l as u8, c.now(w.agent), s.pc, 0);
+        let stamp = Stamp::new(w.agent, l as u8, c.now(w.agent), cx.number(s), 0);
         return early_exit::visit(cx, cl, w, s, l, at.0, stamp, false);
     }
     // All but the initialisation work on the barrier like atomics.

@@ -56,7 +56,7 @@ fn look(
     let mut own = Own {
         init,
         race: race.map(|(shadow, clocks)| (shadow, clocks.seen(w.agent))),
-        me: Stamp::new(w.agent, 0, clocks.as_ref().map_or(0, |clocks| clocks.now(w.agent)), s.pc, marks),
+        me: Stamp::new(w.agent, 0, clocks.as_ref().map_or(0, |clocks| clocks.now(w.agent)), cx.number(s), marks),
     };
     each_place(at, m, !write, |l, who| {
         let (block, off) = split(w.block, at[l].into());
@@ -150,9 +150,9 @@ fn check_race(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near, v
     let Cluster { blocks, clocks, .. } = cl;
     let blk = &mut blocks[b];
     let (Some(shadow), Some(clocks)) = (&mut blk.shadow, clocks) else { return };
-    let me = Stamp::new(w.agent, a.lane, clocks.now(w.agent), s.pc, a.marks);
+    let me = Stamp::new(w.agent, a.lane, clocks.now(w.agent), cx.number(s), a.marks);
     let found = shadow.access(clocks, w.party(a.who), me, off, n, write).filter(|c| {
-        let same = |list| same_bytes(w, list, l, &blk.shared[off..off + n], c.stamp, s, n);
+        let same = |list| same_bytes(w, list, l, &blk.shared[off..off + n], c.stamp, cx.number(s), n);
         !(c.write && c.cause == Cause::Unordered && values.is_some_and(same))
     });
     if let Some(c) = found {
@@ -187,13 +187,13 @@ pub fn touch_atomic(
 }
 
 /// A store of what is there already, or of what another lane of the same store writes, harms nobody.
-fn same_bytes(w: &Warp, list: &[Reg], l: usize, now: &[u8], earlier: Stamp, s: &Split, n: usize) -> bool {
+fn same_bytes(w: &Warp, list: &[Reg], l: usize, now: &[u8], earlier: Stamp, number: u32, n: usize) -> bool {
     let bytes = |lane: usize| -> Vec<u8> {
         let each = n / list.len();
         list.iter().flat_map(|r| register_value(w, *r, lane).to_le_bytes().into_iter().take(each)).collect()
     };
     let mine = bytes(l);
-    let sibling = earlier.agent() == w.agent && earlier.pc() == s.pc && earlier.lane() < 32;
+    let sibling = earlier.agent() == w.agent && earlier.pc() == number && earlier.lane() < 32;
     mine == now || sibling && bytes(earlier.lane() as usize) == mine
 }
 
@@ -211,7 +211,7 @@ pub fn who(cx: &Cx<'_>, st: Stamp) -> String {
 
 /// Turns a conflict into a finding.
 pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, c: Conflict, write: bool, off: usize) {
-    let earlier = Earlier { place: cx.place(s.func, c.stamp.pc()), who: who(cx, c.stamp), write: c.write };
+    let earlier = Earlier { place: cx.place_of(c.stamp.pc()), who: who(cx, c.stamp), write: c.write };
     let verb = if write { "writes" } else { "reads" };
     let kind = match c.cause {
         Cause::Unordered => Kind::SharedRace,

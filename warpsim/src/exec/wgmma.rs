@@ -209,7 +209,7 @@ fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> R
             });
         }
         if let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) {
-            let me = Stamp::new(c.warpgroup_agent(w.block, w.id / 4), 0, group, s.pc, Stamp::PROXY);
+            let me = Stamp::new(c.warpgroup_agent(w.block, w.id / 4), 0, group, cx.number(s), Stamp::PROXY);
             if let Some(conflict) = shadow.access(c, w.party(!0), me, at, 16, false) {
                 shared_check::report(cx, w, s, 0, conflict, false, at);
             }

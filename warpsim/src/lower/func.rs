@@ -150,6 +150,7 @@ impl<'a> Lower<'a, '_> {
         let alloc = regalloc::allocate(&mut self.insts, &mut self.lists, &self.tables, &mut consts, self.next, stack)
             .map_err(|m| ParseError::new(func.line, format!("`{}`: {m}", func.name)))?;
         Ok(Code {
+            base: 0,
             insts: self.insts,
             origins: self.origins,
             tracks,

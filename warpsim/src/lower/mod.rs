@@ -94,6 +94,11 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         let f = linker.queue[funcs.len()];
         funcs.push(func::lower(&mut linker, f, funcs.len())?);
     }
+    let mut base = 0;
+    for code in &mut funcs {
+        code.base = base;
+        base = base.saturating_add(code.insts.len() as u32);
+    }
     let mut params = vec![];
     let mut at = 0u32;
     for p in &entry.params {
