@@ -269,6 +269,22 @@ fn ends_of_what_numbers_can_be() {
     assert_eq!(double("add.rz.f64 %f3, %f1, %f2", f64::MAX, f64::MAX), f64::MAX);
     assert_eq!(double("fma.rm.f64 %f3, %f1, %f2, %f1", 1e-300, -1e-300), 1e-300f64.next_down());
     assert_eq!(double("sqrt.rz.f64 %f3, %f1", f64::from_bits(0x20_0000_0000), 0.0).to_bits(), 0x1f86_a09e_667f_3bcc);
+    // Approximate quotients by more than 2¹²⁶ are zero.
+    let single = |op: &str, a: f32, b: f32| {
+        let body = format!(
+            ".reg .f32 %f<4>; mov.b32 %f1, %a; mov.b32 %f2, %b; {op} %f3, %f1, %f2; mov.b32 %d, %f3; cvt.u64.u32 %ld, %d;"
+        );
+        f32::from_bits(one(&body, a.to_bits().into(), b.to_bits().into()) as u32)
+    };
+    let large = 2f32.powi(126);
+    for op in ["div.approx.f32", "div.approx.ftz.f32"] {
+        assert_eq!(single(op, -3e38, large.next_up()).to_bits(), 1 << 31);
+        assert_eq!(single(op, 1.0, f32::MAX).to_bits(), 0);
+        assert!(single(op, f32::INFINITY, f32::MAX).is_nan());
+        assert_eq!(single(op, large, large), 1.0);
+        assert_eq!(single(op, 1.0, f32::NEG_INFINITY).to_bits(), 1 << 31);
+    }
+    assert_eq!(single("div.full.f32", f32::MAX, f32::MAX), 1.0);
     // Nothing is divided by zero.
     for (op, want) in [("rem.s32 %d, %a, %b; cvt.u64.u32 %ld, %d;", 0xffff_ffff), ("rem.u64 %ld, %la, %lb;", u64::MAX)]
     {

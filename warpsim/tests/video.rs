@@ -109,10 +109,10 @@ fn products_and_sums_of_parts() {
         sum.clamp(i32::MIN.into(), i32::MAX.into()) as u32
     });
     int32("vmad.u32.u32.u32.sat.shr7 %d, %a, %b, %c;", |a, b, c| {
-        (u64::from(a) * u64::from(b) + u64::from(c) >> 7).min(u32::MAX.into()) as u32
+        ((u64::from(a) * u64::from(b) + u64::from(c)) >> 7).min(u32::MAX.into()) as u32
     });
     int32("vmad.s32.u32.s32.shr15 %d, %a.h1, %b.b2, %c;", |a, b, c| {
-        (i64::from(a >> 16) * i64::from((b >> 16) as i8) + i64::from(c as i32) >> 15) as u32
+        ((i64::from(a >> 16) * i64::from((b >> 16) as i8) + i64::from(c as i32)) >> 15) as u32
     });
     int32("vmad.s32.u32.u32.sat %d, -%a.h0, %b.h0, %c;", |a, b, c| {
         let sum = i64::from(c as i32) - i64::from(a & 0xffff) * i64::from(b & 0xffff);
@@ -121,7 +121,7 @@ fn products_and_sums_of_parts() {
     int32("vmad.u32.u32.u32 %d, -%a, -%b, %c;", |a, b, c| a.wrapping_mul(b).wrapping_add(c));
     int32("vmad.s32.u32.u32 %d, %a.b0, %b.b1, -%c;", |a, b, c| (a & 255).wrapping_mul(b >> 8 & 255).wrapping_sub(c));
     int32("vmad.u32.u32.u32.po.shr7 %d, %a.b3, %b.b3, %c;", |a, b, c| {
-        (u64::from((a >> 24) * (b >> 24)) + u64::from(c) + 1 >> 7) as u32
+        ((u64::from((a >> 24) * (b >> 24)) + u64::from(c) + 1) >> 7) as u32
     });
 }
 

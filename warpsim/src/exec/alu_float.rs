@@ -40,6 +40,13 @@ fn inp(v: u32, imm: i64) -> f32 {
     if imm & FTZ != 0 { ftz(f(v)) } else { f(v) }
 }
 
+/// `div.approx`: by the reciprocal, which is nothing where the divisor is larger than 2¹²⁶.
+#[inline(always)]
+fn divide(x: f32, y: f32) -> f32 {
+    const LARGE: f32 = f32::from_bits(0x7e80_0000);
+    if y.abs() > LARGE && y.is_finite() { x * 0f32.copysign(y) } else { x / y }
+}
+
 #[inline(always)]
 fn out(v: f32, imm: i64) -> u32 {
     let v = if imm & FTZ != 0 { ftz(v) } else { v };
@@ -143,6 +150,7 @@ lane! {
     fsub_any = |r, i, m| { let k = i.imm; let q = rnd_of(k); map2(r, i, m, |a: u32, b: u32| { let (x, y) = (inp(a, k), -inp(b, k)); out(if q == Rnd::Rn { x + y } else { num::add32(x, y, q) }, k) }) };
     fmul_any = |r, i, m| { let k = i.imm; let q = rnd_of(k); map2(r, i, m, |a: u32, b: u32| { let (x, y) = (inp(a, k), inp(b, k)); out(if q == Rnd::Rn { x * y } else { num::mul32(x, y, q) }, k) }) };
     ffma_any = |r, i, m| { let k = i.imm; let q = rnd_of(k); map3(r, i, m, |a: u32, b: u32, c: u32| { let (x, y, z) = (inp(a, k), inp(b, k), inp(c, k)); out(if q == Rnd::Rn { x.mul_add(y, z) } else { num::fma32(x, y, z, q) }, k) }) };
+    fdiv_approx = |r, i, m| { let k = i.imm; map2(r, i, m, |a: u32, b: u32| out(divide(inp(a, k), inp(b, k)), k)) };
     fdiv = |r, i, m| { let k = i.imm; let q = rnd_of(k); map2(r, i, m, |a: u32, b: u32| { let (x, y) = (inp(a, k), inp(b, k)); out(if q == Rnd::Rn { x / y } else { num::to_f32(num::div_odd(f64::from(x), f64::from(y)), q) }, k) }) };
     frcp = |r, i, m| { let k = i.imm; let q = rnd_of(k); map1(r, i, m, |a: u32| { let x = inp(a, k); out(if q == Rnd::Rn { 1.0 / x } else { num::to_f32(num::div_odd(1.0, f64::from(x)), q) }, k) }) };
     fsqrt = |r, i, m| { let k = i.imm; let q = rnd_of(k); map1(r, i, m, |a: u32| { let x = inp(a, k); out(if q == Rnd::Rn { x.sqrt() } else { num::to_f32(num::sqrt_odd(f64::from(x)), q) }, k) }) };

@@ -36,8 +36,8 @@ impl Lower<'_, '_> {
             "mul" => two(self, a, pick(ff::fmul(), ff::fmul_ftz(), ff::fmul_any()), [t; 2], t, flags),
             "fma" | "mad" => three(self, a, pick(ff::ffma(), ff::ffma_ftz(), ff::ffma_any()), [t; 3], t, flags),
             "div" => {
-                m.one_of(&["approx", "full"]);
-                two(self, a, ff::fdiv(), [t; 2], t, flags)
+                let approximate = m.one_of(&["approx", "full"]) == Some(0);
+                two(self, a, if approximate { ff::fdiv_approx() } else { ff::fdiv() }, [t; 2], t, flags)
             }
             "neg" => one(self, a, ff::fneg(), t, t, flags),
             "abs" => one(self, a, ff::fabs(), t, t, flags),
