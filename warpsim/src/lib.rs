@@ -55,7 +55,7 @@
 //! atomics and other strong accesses to one address, groups of copies and of `wgmma`, and proxy fences. [`Checks::race`]
 //! reports what it leaves unordered: accesses to shared memory and, across the whole grid, to global memory, on both sides
 //! of asynchronous copies; registers that `wgmma` works on; tensor maps that were written and not fenced; shared memory that others use when its
-//! block ends. Fences and
+//! block ends, or before anything says that it has started. Fences and
 //! strong accesses order the threads of their scope, and strong accesses of different sizes none. What a thread fenced is passed on by whoever comes after it, so that one
 //! thread may signal for a block whose threads have all fenced. `volatile` is relaxed at system scope; among the lanes of a
 //! warp it promises nothing. What `ld.global.nc` reads may be written by nobody in the same launch, but by the thread that read it.
@@ -89,7 +89,8 @@
 //! A shared variable has bounds of its own, with a kilobyte of nobody's behind it; a frame and a structure have bounds as a whole: an index
 //! that runs from one of their arrays into the next is in bounds. PTX does not tell: compilers make one variable of a function's arrays, and one of a
 //! structure's or of dynamic shared memory, and where one ends in it stands nowhere.
-//! An element of local memory counts as written when one of its bytes is: the others may be padding. What is not supported is an error with its line, never
+//! An element of local memory counts as written when one of its bytes is: the others may be padding; and so does a word that is written back where it
+//! came from with some of its bits changed: the others may be fields that are yet to come. What is not supported is an error with its line, never
 //! silently skipped; so is a register of a type that ptxas does not take there (of matrices it is asked for the size alone).
 
 #![warn(missing_docs)]
