@@ -1,6 +1,6 @@
 //! Fields of a word: `word = word & mask | field`, as compilers write what shares its bytes with others.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 
 use crate::ir::*;
 
@@ -14,8 +14,7 @@ pub(super) fn mark(insts: &mut [Inst], lists: &[Reg], consts: &[(Reg, Init)], te
     if stores.is_empty() || !insts.iter().any(|i| matches!(i.op, Op::Ld(_))) {
         return;
     }
-    let numbers: FxHashMap<Reg, ()> =
-        consts.iter().filter(|c| matches!(c.1, Init::Imm(_))).map(|c| (c.0, ())).collect();
+    let numbers: FxHashSet<Reg> = consts.iter().filter(|c| matches!(c.1, Init::Imm(_))).map(|c| c.0).collect();
     for k in stores {
         if let Some(keeps) = kept(insts, lists, k, &numbers, &text) {
             insts[keeps].keeps = true;
@@ -28,7 +27,7 @@ fn kept(
     insts: &[Inst],
     lists: &[Reg],
     k: usize,
-    numbers: &FxHashMap<Reg, ()>,
+    numbers: &FxHashSet<Reg>,
     bitwise: &impl Fn(usize) -> bool,
 ) -> Option<usize> {
     let Op::St(to) = insts[k].op else { return None };
@@ -48,7 +47,7 @@ fn kept(
     };
     let masked = |before: usize, r: Reg| {
         let (at, and) = source(before, r)?;
-        let word = match (numbers.contains_key(&and.a), numbers.contains_key(&and.b)) {
+        let word = match (numbers.contains(&and.a), numbers.contains(&and.b)) {
             (false, true) => and.a,
             (true, false) => and.b,
             _ => return None,
