@@ -28,6 +28,6 @@
 //! Shazeer, "GLU Variants Improve Transformer" (arXiv:2002.05202).
 
 use super::gated;
-use super::gelu::{slope, value};
+use super::gelu::{value, value_and_slope};
 
 gated!(geglu, geglu_backward);

@@ -15,11 +15,12 @@
 //! None.
 //!
 //! # Numerics
-//! f32 arithmetic, each result rounded once to the storage type. erf is good to 2 ulp; where Φ tends to 0 its error is 2⁻²⁵ absolute.
+//! f32 arithmetic, each result rounded once to the storage type. Φ is good to 2⁻²² relative, multiplied by the exponent's size where it
+//! tends to 0.
 //! NaN gives NaN, +∞ gives +∞, and −∞ gives NaN, as the formula does; the slope there is 1 and 0.
 //!
 //! # Cost
-//! 3·n elements of traffic forward, 5·n backward, about 30 and 50 FLOPs an element: bound by memory bandwidth. Unfused, the product
+//! 3·n elements of traffic forward, 5·n backward, about 24 and 32 FLOPs an element: bound by memory bandwidth. Unfused, the product
 //! would move 2·n elements more forward and 3·n backward.
 //!
 //! # Limits
@@ -32,23 +33,43 @@ use cuda_std::math;
 
 use super::gated;
 
-/// Φ(x), the share of a normal distribution below x.
+/// Φ(x), the share of a normal distribution below x, and φ(x), its density.
+///
+/// Φ(−z) = e^(−z²/2)·z'·p(z') for z ≥ 0, where z' = 1/(1 + 0.26·z) brings z between 0 and 1, and p is the polynomial of that degree
+/// with the least relative error there, 3·10⁻⁸. The exponential is φ's too, and no branch parts the lanes of a warp.
 #[inline(always)]
-fn below(x: f32) -> f32 {
-    0.5 + 0.5 * math::erf(x * core::f32::consts::FRAC_1_SQRT_2)
+fn below_and_density(x: f32) -> (f32, f32) {
+    const SQRT_1_2_PI: f32 = 0.398_942_3;
+    let power = math::ex2_approx(-0.5 * core::f32::consts::LOG2_E * (x * x));
+    let t = math::rcp_approx_ftz(1.0 + 0.26 * x.abs());
+    let tail = math::polynomial(
+        t,
+        [
+            1.037_570_2e-1,
+            1.030_509_7e-1,
+            1.027_886_8e-1,
+            5.196_480_5e-2,
+            1.587_588e-1,
+            -1.477_894_2e-1,
+            2.487_332_7e-1,
+            -1.514_944_4e-1,
+            3.023_029_9e-2,
+        ],
+    );
+    let outside = power * (t * tail);
+    (if x < 0.0 { outside } else { 1.0 - outside }, power * SQRT_1_2_PI)
 }
 
 #[inline(always)]
 fn value(x: f32) -> f32 {
-    x * below(x)
+    x * below_and_density(x).0
 }
 
 #[inline(always)]
-fn slope(x: f32) -> f32 {
-    const SQRT_1_2_PI: f32 = 0.398_942_3;
+fn value_and_slope(x: f32) -> (f32, f32) {
+    let (below, density) = below_and_density(x);
     // Beyond this the density is less than f32 has, and ±∞ · 0 would be NaN.
-    let near = x.clamp(-16.0, 16.0);
-    below(x) + near * SQRT_1_2_PI * math::ex2_approx(-0.5 * core::f32::consts::LOG2_E * near * near)
+    (x * below, below + x.clamp(-16.0, 16.0) * density)
 }
 
 gated!(geglu_erf, geglu_erf_backward);

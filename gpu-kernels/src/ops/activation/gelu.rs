@@ -44,13 +44,19 @@ pub(crate) fn value(x: f32) -> f32 {
     times_sigmoid(x, EXPONENT)
 }
 
+/// Both from one exponential and one reciprocal.
 #[inline(always)]
-pub(super) fn slope(x: f32) -> f32 {
+pub(super) fn value_and_slope(x: f32) -> (f32, f32) {
     let u = SQRT_2_OVER_PI * x * (1.0 + CUBIC * x * x);
     let (sigmoid, slope) = sigmoid_and_slope(2.0 * u);
     // Beyond this the slope is less than f32 has, and ±∞ · 0 would be NaN.
-    let x = x.clamp(-16.0, 16.0);
-    sigmoid + x * (2.0 * SQRT_2_OVER_PI) * (1.0 + 3.0 * CUBIC * x * x) * slope
+    let near = x.clamp(-16.0, 16.0);
+    (x * sigmoid, sigmoid + near * (2.0 * SQRT_2_OVER_PI) * (1.0 + 3.0 * CUBIC * near * near) * slope)
+}
+
+#[inline(always)]
+fn slope(x: f32) -> f32 {
+    value_and_slope(x).1
 }
 
 activation!(gelu, gelu_backward);

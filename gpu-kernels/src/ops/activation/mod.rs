@@ -55,7 +55,7 @@ macro_rules! activation {
 pub(crate) use activation;
 
 /// The kernels of a gated activation: `forward`, y = value(gate) · up, and `backward`, dgate = dy · up · slope(gate) and
-/// dup = dy · value(gate), where `value` and `slope`, functions in scope, say what an f32 becomes.
+/// dup = dy · value(gate), where `value` and `value_and_slope`, functions in scope, say what an f32 becomes.
 macro_rules! gated {
     ($forward:ident, $backward:ident) => {
         /// y = value(gate) · up, for `rows` rows of `d` elements.
@@ -101,7 +101,8 @@ macro_rules! gated {
             let inputs = [(gate, gate_stride), (up, up_stride), (dy, dy_stride)];
             let outputs = [(dgate, dgate_stride), (dup, dup_stride)];
             crate::map::zip_to_many::<T, T, 3, 0, 2>(inputs, outputs, rows, d, |[gate, up, dy]| {
-                [dy * up * slope(gate), dy * value(gate)]
+                let (value, slope) = value_and_slope(gate);
+                [dy * up * slope, dy * value]
             });
         }
     };
@@ -112,7 +113,8 @@ pub(crate) use gated;
 #[inline(always)]
 fn logistic(x: f32) -> (f32, f32) {
     let t = cuda_std::math::ex2_approx(-core::f32::consts::LOG2_E * x.abs());
-    (t, cuda_std::math::rcp_approx(1.0 + t))
+    // Between 1 and 2, of which nothing is subnormal.
+    (t, cuda_std::math::rcp_approx_ftz(1.0 + t))
 }
 
 /// x·σ(z) where −z·log₂e = x·(a + b·x²): SiLU, and GELU in its tanh form. NaN gives NaN, −∞ too, +∞ itself.

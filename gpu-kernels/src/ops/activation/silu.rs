@@ -36,10 +36,15 @@ pub(crate) fn value(x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn slope(x: f32) -> f32 {
+pub(super) fn value_and_slope(x: f32) -> (f32, f32) {
     let (sigmoid, slope) = sigmoid_and_slope(x);
     // Beyond this the slope is less than f32 has, and ±∞ · 0 would be NaN.
-    sigmoid + x.clamp(-128.0, 128.0) * slope
+    (x * sigmoid, sigmoid + x.clamp(-128.0, 128.0) * slope)
+}
+
+#[inline(always)]
+fn slope(x: f32) -> f32 {
+    value_and_slope(x).1
 }
 
 activation!(silu, silu_backward);

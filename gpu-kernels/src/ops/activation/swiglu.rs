@@ -28,6 +28,6 @@
 //! Shazeer, "GLU Variants Improve Transformer" (arXiv:2002.05202).
 
 use super::gated;
-use super::silu::{slope, value};
+use super::silu::{value, value_and_slope};
 
 gated!(swiglu, swiglu_backward);

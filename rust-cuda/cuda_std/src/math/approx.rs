@@ -42,6 +42,8 @@ instruction! {
     tanh_approx(x) = "tanh.approx.f32", "sm_75", f64::from(x).tanh() as f32;
     /// 1 / x, within 1 ulp.
     rcp_approx(x) = "rcp.approx.f32", "sm_20", 1.0 / x;
+    /// 1 / x, within 1 ulp; subnormal arguments and results are zero: one instruction where [`rcp_approx`] is several.
+    rcp_approx_ftz(x) = "rcp.approx.ftz.f32", "sm_20", 1.0 / x;
     /// 1 / √x, relative error below 2^-22.
     rsqrt_approx(x) = "rsqrt.approx.f32", "sm_20", (1.0 / f64::from(x).sqrt()) as f32;
     /// √x, relative error below 2^-22.

@@ -21,7 +21,7 @@ pub use trigonometric::*;
 
 /// `coefficients[0] + coefficients[1] x + …`, by Horner's rule.
 #[inline(always)]
-fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+pub fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     let mut sum = 0.0;
     let mut first = true;
     for coefficient in coefficients.into_iter().rev() {
