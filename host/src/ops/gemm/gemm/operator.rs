@@ -308,6 +308,8 @@ impl Operator for Gemm {
                 Case::empty(info, dtype, dims(1, 0, 8, 8)),
                 Case::empty(info, dtype, dims(1, 8, 0, 8)),
                 Case::empty(info, dtype, dims(0, 8, 8, 8)),
+                // Copies would be worth it, were there anything to copy.
+                Case::empty(info, dtype, dims(0, 16_384, 16_384, 17)),
                 Case::empty(info, dtype, dims(1, 8, 12, 0)).param("beta", 0.5),
                 Case::boundary(info, dtype, dims(1, 128, 128, 32)),
                 Case::boundary(info, dtype, dims(1, 1, 136, 40)),

@@ -99,6 +99,10 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         if !self.fits_padded() {
             return Err(self.info.param_error("variant", "padded", WANTED));
         }
+        // A batch of none has no matrix that could be copied.
+        if self.sizes.batch == 0 {
+            return Ok(());
+        }
         let copies = Copied::of(stream, &self.a).and_then(|a| Ok([a, Copied::of(stream, &self.b)?]));
         let mut copies = match copies {
             Err(Error::OutOfMemory { .. }) => return self.launch_mma(stream),
