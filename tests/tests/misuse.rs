@@ -6,7 +6,9 @@ use warpsmith::check::Job;
 use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{self, Arguments, CaseClass, InputSpec, Operator, Params, Role, TensorMeta};
-use warpsmith::ops::{AdamW, Causal, Dpo, Grpo, KlDivergence, Normalisation, Philox, Sampling, SoftmaxMask};
+use warpsmith::ops::{
+    AdamW, Causal, Decoding, Dpo, Grpo, KlDivergence, KvCache, Normalisation, Philox, Sampling, SoftmaxMask,
+};
 use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor, f16, ops};
 use warpsmith_tests::device;
 
@@ -223,6 +225,27 @@ fn errors_go_by_the_name_that_was_called() {
         said(ops::top_k(&stream, &x, 5)),
         "top_k: `x` has shape [6, 4], expected 5, which is k, to 2^31 - 1 columns"
     );
+    works(&device);
+}
+
+#[test]
+fn nothing_is_too_large_where_there_is_nothing() {
+    let Some(device) = device() else { return };
+    let stream = device.stream().unwrap();
+    let floats = |shape: &[usize]| Tensor::<f16>::zeros(&stream, shape).unwrap();
+    // Products of sizes that have a tensor without elements each.
+    let (new, lengths) = (floats(&[0, 1, 1, 8]), Tensor::<i32>::zeros(&stream, [0]).unwrap());
+    let mut caches = [floats(&[16, 16, 1, 8]), floats(&[16, 16, 1, 8])];
+    let table = Tensor::<i32>::zeros(&stream, [0, 1 << 60]).unwrap();
+    let [k, v] = &mut caches;
+    ops::append_kv_paged(&stream, &new, &new, &lengths, &table, k, v).unwrap();
+    let many = 1 << 17;
+    let cache = floats(&[0, 4, many, 8]);
+    let cache = KvCache { k: cache.view(), v: cache.view(), scales: None, lengths: lengths.view(), page_table: None };
+    for shape in [[0, many, many, 8], [0, 1, many, 8]] {
+        let o = ops::attention_decode(&stream, &floats(&shape), &cache, &Decoding::default()).unwrap();
+        assert!(o.is_empty());
+    }
     works(&device);
 }
 

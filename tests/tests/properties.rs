@@ -1,11 +1,12 @@
 //! Operators on arguments that nobody chose.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 use warpsmith::check::finite_differences;
 use warpsmith::check::registry::OPERATORS;
-use warpsmith::ops::model::{self, Params, TensorMeta};
-use warpsmith::{DType, Error};
+use warpsmith::ops::model::{self, Arguments, Case, CaseClass, Dims, InputSpec, Params, TensorMeta};
+use warpsmith::{AnyTensor, DType, Error, Stream};
+use warpsmith_tests::own_device;
 
 const CASES: u32 = 48;
 
@@ -59,6 +60,51 @@ fn any_parameter_text_is_a_value_or_an_error() {
         };
         runner().run(&text, check).unwrap();
     }
+}
+
+#[test]
+fn sizes_beside_a_zero_are_no_problem_or_named() {
+    let Some(device) = own_device() else { return };
+    let stream = device.stream().unwrap();
+    let size = || prop::sample::select(vec![0, 0, 1, 4, 1 << 17]);
+    // Tensors that are not empty have to be small.
+    let few = |meta: &TensorMeta| meta.elements().is_some_and(|n| n < 1000);
+    for op in OPERATORS.iter().copied() {
+        let known = op.cases().remove(0);
+        let names: Vec<_> = known.dims.iter().map(|(name, _)| name).collect();
+        let optional: Vec<_> = op.info().args.iter().map(|arg| arg.name).filter(|name| known.has(name)).collect();
+        let check = |sizes: Vec<usize>| {
+            let mut dims = Dims::default();
+            names.iter().zip(sizes).for_each(|(name, size)| dims.push(name, size));
+            let case = Case::new(op.info(), CaseClass::Empty, known.dtype, dims).only(&optional);
+            let Ok(specs) = op.inputs(&case) else { return Ok(()) };
+            let read: Vec<_> = specs.iter().map(InputSpec::meta).collect();
+            let Ok(written) = model::outputs(op, &read, &case.params) else { return Ok(()) };
+            if !read.iter().chain(&written).all(few) {
+                return Ok(());
+            }
+            let (inputs, mut outputs) = (zeros(&stream, &read), zeros(&stream, &written));
+            let mut args = Arguments::new(op.info());
+            let is_written = |name: &str| written.iter().any(|output| output.name == name);
+            for (meta, tensor) in read.iter().zip(&inputs).filter(|(meta, _)| !is_written(&meta.name)) {
+                args.read(&meta.name, tensor.view()).unwrap();
+            }
+            for (meta, tensor) in written.iter().zip(&mut outputs) {
+                args.write(&meta.name, tensor.view_mut()).unwrap();
+            }
+            if let Err(error) = model::launch(op, &stream, &mut args, &case.params) {
+                prop_assert!(error.to_string().starts_with(op.info().name), "{error}");
+            }
+            Ok(())
+        };
+        let config = Config { cases: CASES, rng_seed: RngSeed::Fixed(0), ..runner().config().clone() };
+        let found = TestRunner::new(config).run(&prop::collection::vec(size(), names.len()), check);
+        found.unwrap_or_else(|error| panic!("{}: {error}", op.info().name));
+    }
+}
+
+fn zeros(stream: &Stream, metas: &[TensorMeta]) -> Vec<AnyTensor> {
+    metas.iter().map(|meta| AnyTensor::zeros(stream, meta.dtype, &meta.shape).unwrap()).collect()
 }
 
 #[test]

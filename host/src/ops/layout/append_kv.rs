@@ -107,7 +107,7 @@ fn append<T: Float>(
     v_cache.require_inner_contiguous(op, "v_cache")?;
 
     let aligned = [k.rows_aligned(16), v.rows_aligned(16), k_cache.rows_aligned(16), v_cache.rows_aligned(16)];
-    let count = if pages * page_size * max_pages == 0 { 0 } else { batch * new * heads };
+    let count = if [pages, page_size, max_pages].contains(&0) { 0 } else { batch * new * heads };
     let Some(runs) = Runs::new(info, "k", [count, d], size_of::<T>(), aligned == [true; 4])? else { return Ok(()) };
     let [Ok(new), Ok(heads), Ok(pages), Ok(page_size), Ok(max_pages)] =
         [new, heads, pages, page_size, max_pages].map(u32::try_from)

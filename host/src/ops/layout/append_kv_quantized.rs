@@ -109,8 +109,7 @@ pub fn append_kv_quantized<'a, T: Float, Q: QuantizedElement>(
         view.require_shape(op, name, &[rows, page_size, heads])?;
     }
 
-    let places = pages.saturating_mul(page_size).saturating_mul(max_pages);
-    let vectors = if places == 0 { 0 } else { batch * new * heads };
+    let vectors = if [pages, page_size, max_pages].contains(&0) { 0 } else { batch * new * heads };
     let [Ok(count), Ok(tokens), Ok(heads), Ok(d), Ok(pages), Ok(page_size), Ok(max_pages)] =
         [vectors, new, heads, d, pages, page_size, max_pages].map(u32::try_from)
     else {

@@ -63,7 +63,8 @@ pub fn rms_norm_quantize_fp8_1x128_into<'a, T: Float, Q: Float8>(
     let (x, weight, mut q, mut scales) = (x.into(), weight.into(), q.into(), scales.into());
     let [rows, d]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [x_stride, q_stride] = norm::check(&INFO, &x, &weight, eps, &q, (&scales, &norm::BLOCK.scales(rows, d)))?;
-    let Some(grid) = grid(&INFO, "x", rows, 1)? else { return Ok(()) };
+    // Rows of no elements have no scales either.
+    let Some(grid) = grid(&INFO, "x", if d == 0 { 0 } else { rows }, 1)? else { return Ok(()) };
     let packed = is_packed(&x, &q) && weight.rows_aligned(16);
     let block = gk::threads(x.cols(), T::DTYPE.size());
     let (q, scales) = (q.ptr_mut(stream)?, scales.ptr_mut(stream)?);

@@ -364,7 +364,9 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
 
     /// Queries of all heads.
     fn rows(&self) -> usize {
-        (self.problem.batch * self.problem.heads * self.problem.q_len) as usize
+        // Beside a size of 0 the others may be any.
+        let gk::Problem { batch, heads, q_len, .. } = self.problem;
+        [heads, q_len].into_iter().fold(batch as usize, |rows, size| rows.saturating_mul(size as usize))
     }
 
     /// Into how many pieces to divide the keys so that `blocks` blocks a piece keep `slots` blocks' places busy: the fewest that fill 95 of

@@ -165,7 +165,7 @@ fn call<'a, T: Float, C: CacheElement<T>>(
         softcap: positive("softcap")?,
         splits: match u32::try_from(splits) {
             Ok(splits) => (splits != 0).then_some(splits),
-            Err(_) => return Err(info.param_error("splits", splits, "0 or more")),
+            Err(_) => return Err(info.param_error("splits", splits, "from 0 to 2^32 - 1")),
         },
         sinks: args.optional_input("sinks")?,
     };
