@@ -7,7 +7,7 @@ use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{self, Arguments, CaseClass, InputSpec, Operator, Params, Role, TensorMeta};
 use warpsmith::ops::{
-    AdamW, Causal, Decoding, Dpo, Grpo, KlDivergence, KvCache, Normalisation, Philox, Sampling, SoftmaxMask,
+    AdamW, Attention, Causal, Decoding, Dpo, Grpo, KlDivergence, KvCache, Normalisation, Philox, Sampling, SoftmaxMask,
 };
 use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor, f16, ops};
 use warpsmith_tests::device;
@@ -132,7 +132,7 @@ fn losses_say_what_is_wrong_with_what() {
     let logits = floats(&[3, 4]);
 
     let entropy = |temperature| said(ops::entropy(&stream, &logits, temperature));
-    let wanted = "expected a finite number above zero with a finite reciprocal";
+    let wanted = "expected a finite number above zero with a reciprocal below 2^127";
     assert_eq!(entropy(-0.1), format!("entropy: parameter `temperature` = -0.1: {wanted}"));
     assert_eq!(entropy(1e-40), format!("entropy: parameter `temperature` = {}: {wanted}", 1e-40f32));
     let kl = |options: KlDivergence<'_>| said(ops::kl_divergence(&stream, &logits, &logits, &options));
@@ -192,8 +192,18 @@ fn errors_go_by_the_name_that_was_called() {
     let x = Tensor::<f32>::zeros(&stream, [6, 4]).unwrap();
     assert_eq!(
         said(ops::softmax(&stream, &x, -0.1)),
-        "softmax: parameter `scale` = -0.1: expected a positive finite number"
+        "softmax: parameter `scale` = -0.1: expected a positive number below 2^127"
     );
+    // Exponents to the base 2 would be infinite.
+    let (large, wanted) = (2f32.powi(127), "below 2^127");
+    let error = said(ops::log_softmax(&stream, &x, large));
+    assert_eq!(error, format!("log_softmax: parameter `scale` = {large}: expected a positive number {wanted}"));
+    let heads = Tensor::<f16>::zeros(&stream, [1, 1, 2, 8]).unwrap();
+    let error = said(ops::attention(&stream, &heads, &heads, &heads, &Attention::full().scale(large)));
+    assert_eq!(error, format!("attention: parameter `scale` = {large}: expected a number above zero and {wanted}"));
+    assert!(said(ops::entropy(&stream, &x, 3e-39)).ends_with(wanted));
+    let even = |y: Tensor<f32>| y.to_vec(&stream).unwrap().iter().all(|y| *y == 0.25);
+    assert!(even(ops::softmax(&stream, &x, large.next_down()).unwrap()));
     let masked = |mask| said(ops::softmax_masked(&stream, &x, mask, 1.0));
     let causal = Some(Causal { q_len: 0, offset: 0 });
     let error = masked(SoftmaxMask { causal, ..SoftmaxMask::default() });
@@ -220,6 +230,12 @@ fn errors_go_by_the_name_that_was_called() {
     assert_eq!(error, format!("adamw: parameter `beta1` = 1.1: {wanted}"));
     let error = adamw(AdamW { beta2: 1.1, ..AdamW::default() });
     assert_eq!(error, format!("adamw: parameter `beta2` = 1.1: {wanted}"));
+    for options in [AdamW { lr: 1e39, ..AdamW::default() }, AdamW { lr: 1e20, weight_decay: 1e20, ..AdamW::default() }]
+    {
+        let wanted = "expected a rate that f32 can hold, also times weight_decay and over 1 - beta1^step";
+        let error = adamw(options);
+        assert!(error.starts_with("adamw: parameter `lr` = 1") && error.ends_with(wanted), "{error}");
+    }
     assert_eq!(said(ops::top_k(&stream, &x, 257)), "top_k: parameter `k` = 257: expected at most 256");
     assert_eq!(
         said(ops::top_k(&stream, &x, 5)),

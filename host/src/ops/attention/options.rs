@@ -1,4 +1,5 @@
 use crate::ops::model::OpInfo;
+use crate::ops::softmax::MAX_SCALE;
 use crate::runtime::error::Result;
 use crate::runtime::view::View;
 
@@ -41,7 +42,7 @@ impl<'a> Attention<'a> {
         Self { left: Some(left), right: Some(right.min(self.right.unwrap_or(right))), ..self }
     }
 
-    /// The scores' factor, above zero; 1/√d where it is not set.
+    /// The scores' factor, above zero and below 2¹²⁷; 1/√d where it is not set.
     pub fn scale(self, scale: f32) -> Self {
         Self { scale: Some(scale), ..self }
     }
@@ -85,9 +86,9 @@ impl<'a> Attention<'a> {
 /// What scores of `d` products are multiplied with: 1 / √d if nothing is asked for.
 pub(super) fn checked_scale(info: &OpInfo, scale: Option<f32>, d: usize) -> Result<f32> {
     let scale = scale.unwrap_or_else(|| (d.max(1) as f32).sqrt().recip());
-    match scale.is_finite() && scale > 0.0 {
+    match scale > 0.0 && scale <= MAX_SCALE {
         true => Ok(scale),
-        false => Err(info.param_error("scale", scale, "a finite number above zero")),
+        false => Err(info.param_error("scale", scale, "a number above zero and below 2^127")),
     }
 }
 

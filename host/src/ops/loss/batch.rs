@@ -4,6 +4,7 @@ use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::loss::cross_entropy::targets::{self as gk, FINE};
 
 use crate::ops::model::OpInfo;
+use crate::ops::softmax::MAX_SCALE;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
@@ -182,6 +183,6 @@ pub(super) fn finite(info: &OpInfo, name: &str, value: f32) -> Result<f32> {
 
 /// One over a parameter above zero: what logits at a temperature, or sums with a divisor, are multiplied by.
 pub(super) fn reciprocal(info: &OpInfo, name: &str, value: f32) -> Result<f32> {
-    let fits = |value: f32| value > 0.0 && value.recip().is_finite();
-    in_range(info, name, value, fits, "above zero with a finite reciprocal").map(f32::recip)
+    let fits = |value: f32| value > 0.0 && value.recip() <= MAX_SCALE;
+    in_range(info, name, value, fits, "above zero with a reciprocal below 2^127").map(f32::recip)
 }

@@ -200,6 +200,11 @@ pub static ADAMW: Adamw = Adamw { info: &IN_PLACE };
 
 /// [`adamw_master`] in the registry.
 pub static ADAMW_MASTER: Adamw = Adamw { info: &MASTER };
+        // Steps of gradients that are 0 would be NaN.
+        if !constants[4].is_finite() || !constants[5].is_finite() {
+            let wanted = "a rate that f32 can hold, also times weight_decay and over 1 - beta1^step";
+            return Err(info.param_error("lr", ParamValue::from(lr), wanted));
+        }
 
 const MATH: &str = "m ← β₁·m + (1 − β₁)·g, v ← β₂·v + (1 − β₂)·g², w ← w·(1 − lr·weight_decay) − lr·m̂ / (√v̂ + eps)";
 const GRADS: ArgInfo = ArgInfo::input("grads", "the shape of the weights, contiguous");

@@ -18,12 +18,15 @@ use super::model::{Case, OpInfo, Tolerance, roundoff};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
-/// An error unless `scale` is positive and finite.
+/// The greatest factor of exponents: those to the base 2, log₂ e as large, are f32 too. Below 2¹²⁷.
+pub(super) const MAX_SCALE: f32 = f32::MAX / 2.0;
+
+/// An error unless `scale` is positive and a factor of exponents.
 fn require_scale(info: &OpInfo, scale: f32) -> Result<()> {
-    if scale.is_finite() && scale > 0.0 {
+    if scale > 0.0 && scale <= MAX_SCALE {
         return Ok(());
     }
-    Err(info.param_error("scale", scale, "a positive finite number"))
+    Err(info.param_error("scale", scale, "a positive number below 2^127"))
 }
 
 /// One rounding to storage, and what the f32 arithmetic of statistics over d columns adds.

@@ -22,7 +22,7 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if `x` has fewer than two dimensions, [`Error::Layout`](crate::Error::Layout) if rows are
-/// not contiguous and equally far apart, [`Error::InvalidParam`](crate::Error::InvalidParam) if `scale` is not positive and finite,
+/// not contiguous and equally far apart, [`Error::InvalidParam`](crate::Error::InvalidParam) if `scale` is not positive and below 2¹²⁷,
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example

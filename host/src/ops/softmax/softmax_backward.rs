@@ -23,7 +23,7 @@ use crate::runtime::view::{View, ViewMut};
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes differ or have fewer than two dimensions,
 /// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart,
-/// [`Error::InvalidParam`](crate::Error::InvalidParam) if `scale` is not positive and finite,
+/// [`Error::InvalidParam`](crate::Error::InvalidParam) if `scale` is not positive and below 2¹²⁷,
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 pub fn softmax_backward<'a, T: Float>(
     stream: &Stream,

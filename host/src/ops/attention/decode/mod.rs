@@ -85,7 +85,7 @@ impl<'a> Decoding<'a> {
         Self { left: Some(left), ..self }
     }
 
-    /// The scores' factor, above zero; 1/√d where it is not set.
+    /// The scores' factor, above zero and below 2¹²⁷; 1/√d where it is not set.
     pub fn scale(self, scale: f32) -> Self {
         Self { scale: Some(scale), ..self }
     }

@@ -23,7 +23,7 @@ use crate::runtime::view::{View, ViewMut};
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if `logits` has fewer than two dimensions or no classes,
 /// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart,
-/// [`Error::InvalidParam`](crate::Error::InvalidParam) if `temperature` or its reciprocal is not positive and finite,
+/// [`Error::InvalidParam`](crate::Error::InvalidParam) if `temperature` is not positive and finite or its reciprocal not below 2¹²⁷,
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example
