@@ -23,11 +23,16 @@ fn tensors_of_several_devices_are_not_mixed() {
         x.view().ptr(&b).unwrap_err().to_string(),
         "ptr: `self` is on sim:0 (warpsim (simulated H100)), expected sim:0 (warpsim (simulated H100))"
     );
-    let mismatch = |result: Result<()>| matches!(result, Err(Error::DeviceMismatch { .. }));
-    assert!(mismatch(y.view_mut().copy_from(&b, x.view())));
-    assert!(mismatch(y.write(&a, &numbers(64))));
-    assert!(mismatch(x.to_vec(&b).map(drop)));
-    assert!(mismatch(b.wait(&a.record().unwrap())));
+    let mismatch = |result: Result<()>, said: &str| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::DeviceMismatch { .. }) && error.to_string().starts_with(said), "{error}");
+    };
+    mismatch(y.view_mut().copy_from(&b, x.view()), "copy: `src` is on ");
+    mismatch(y.view_mut().copy_from(&a, x.view()), "copy: `dst` is on ");
+    mismatch(y.write(&a, &numbers(64)), "write: `self` is on ");
+    mismatch(y.view_mut().fill(&a, 1.0), "fill: `self` is on ");
+    mismatch(x.to_vec(&b).map(drop), "read: `self` is on ");
+    mismatch(b.wait(&a.record().unwrap()), "wait: `event` is on ");
     let error = x.view().require_device("gelu", "x", &b).unwrap_err().to_string();
     assert!(error.starts_with("gelu: `x` is on sim:0"), "{error}");
     // Neither stream remembers the mistake.

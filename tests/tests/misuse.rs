@@ -9,7 +9,7 @@ use warpsmith::ops::model::{self, Arguments, CaseClass, InputSpec, Operator, Par
 use warpsmith::ops::{
     AdamW, Attention, Causal, Decoding, Dpo, Grpo, KlDivergence, KvCache, Normalisation, Philox, Sampling, SoftmaxMask,
 };
-use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor, f16, ops};
+use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor, f16, ops, sim};
 use warpsmith_tests::device;
 
 fn tiny(op: &'static dyn Operator) -> Job {
@@ -52,7 +52,17 @@ fn a_dtype_that_is_not_offered_is_named() {
 
 /// Launches the operator's tiny case with its outputs changed, but for those that it also reads.
 fn launch(stream: &Stream, job: &Job, change: impl Fn(&mut TensorMeta)) -> warpsmith::Result<()> {
-    let zeros = |m: &TensorMeta| AnyTensor::zeros(stream, m.dtype, &m.shape);
+    launch_at(stream, job, change, |_| stream)
+}
+
+/// The same with each tensor where `place` says.
+fn launch_at<'s>(
+    stream: &Stream,
+    job: &Job,
+    change: impl Fn(&mut TensorMeta),
+    place: impl Fn(&str) -> &'s Stream,
+) -> warpsmith::Result<()> {
+    let zeros = |m: &TensorMeta| AnyTensor::zeros(place(&m.name), m.dtype, &m.shape);
     let read = metas(job);
     let mut written = model::outputs(job.op, &read, &job.case.params)?;
     written.iter_mut().filter(|output| read.iter().all(|input| input.name != output.name)).for_each(change);
@@ -86,13 +96,39 @@ fn outputs_that_do_not_fit_are_refused() {
         for change in changes {
             let error = launch(&stream, &job, change).expect_err(job.op.info().name);
             assert!(matches!(error, Error::Shape { .. } | Error::DType { .. }), "{error}");
-            // A formula of a user's own goes by its name, as do its kernels.
-            let formulas = job.op.info().instances().filter_map(|kernel| Some(kernel.symbol.split_once("_f32")?.0));
-            let mut names = formulas.chain([job.op.info().name]);
-            assert!(names.any(|name| error.to_string().starts_with(name)), "{error}");
+            assert!(names(&job).any(|name| error.to_string().starts_with(name)), "{error}");
         }
     }
     works(&device);
+}
+
+/// What errors may call the operator: a formula of a user's own goes by its name, as do its kernels.
+fn names(job: &Job) -> impl Iterator<Item = &'static str> {
+    let info = job.op.info();
+    let formulas = info.instances().filter_map(|kernel| Some(kernel.symbol.split_once("_f32")?.0));
+    formulas.chain([info.name])
+}
+
+#[test]
+fn arguments_on_another_device_are_named() {
+    let (here, there) = (sim::unshared().unwrap(), sim::unshared().unwrap());
+    let (stream, other) = (here.stream().unwrap(), there.stream().unwrap());
+    for op in OPERATORS.iter().copied() {
+        // Without elements, too.
+        let cases = op.cases().into_iter().filter(|case| matches!(case.class, CaseClass::Tiny | CaseClass::Empty));
+        for job in cases.map(|case| Job { op, case }) {
+            let mut args = metas(&job);
+            args.extend(model::outputs(op, &args, &job.case.params).unwrap());
+            for wrong in &args {
+                let place = |name: &str| if name == wrong.name { &other } else { &stream };
+                let error = launch_at(&stream, &job, |_| {}, place).expect_err(&job.case.name);
+                let Error::DeviceMismatch { op, arg, .. } = error else { panic!("{}: {error}", job.case.name) };
+                let known = names(&job).any(|name| op.starts_with(name)) && arg == wrong.name;
+                assert!(known, "{} {}: {op}: `{arg}`", job.case.name, wrong.name);
+            }
+        }
+    }
+    works(&here);
 }
 
 #[test]

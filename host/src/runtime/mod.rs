@@ -9,6 +9,7 @@ pub(crate) mod host_tensor;
 pub mod kernels;
 pub(crate) mod layout;
 mod part;
+pub(crate) mod placed;
 pub mod profile;
 mod queue;
 pub(crate) mod roof;

@@ -133,6 +133,7 @@ impl<'a> Part<'a> {
             let expected = format!("{} elements for shape {}", self.layout.shape.elements(), self.layout.shape);
             return Err(Error::shape("read", "dst", &[dense.len() / self.dtype.size()], expected));
         }
+        stream.require_device(self.device(), "read", "self")?;
         let address = self.ordered(stream, Access::Read)?;
         if self.layout.is_contiguous() {
             // SAFETY: the layout stays inside the storage, and is dense and as long as `dense`.
@@ -147,6 +148,7 @@ impl<'a> Part<'a> {
 
     /// Copies bytes to the device; the caller has the view exclusively.
     pub(crate) fn upload(&mut self, stream: &Stream, src: &[u8]) -> Result<()> {
+        stream.require_device(self.device(), "write", "self")?;
         self.require_contiguous("write", "self")?;
         if src.len() != self.bytes() {
             let expected = format!("{} elements for shape {}", self.layout.shape.elements(), self.layout.shape);
@@ -159,6 +161,8 @@ impl<'a> Part<'a> {
 
     /// Copies another view on the device; the caller has this one exclusively.
     pub(crate) fn copy_from(&mut self, stream: &Stream, src: Part<'_>) -> Result<()> {
+        stream.require_device(self.device(), "copy", "dst")?;
+        stream.require_device(src.device(), "copy", "src")?;
         self.require_contiguous("copy", "dst")?;
         src.require_contiguous("copy", "src")?;
         src.require_dtype("copy", "src", self.dtype)?;
@@ -171,6 +175,7 @@ impl<'a> Part<'a> {
 
     /// Sets every element to these bytes; the caller has the view exclusively.
     pub(crate) fn fill(&mut self, stream: &Stream, element: &[u8]) -> Result<()> {
+        stream.require_device(self.device(), "fill", "self")?;
         self.require_contiguous("fill", "self")?;
         let address = self.ordered(stream, Access::Write)?;
         // SAFETY: the layout stays inside the storage and is dense.

@@ -9,6 +9,7 @@ use crate::runtime::backend::{Backend, Launch, Outcome, RawEvent, RawStream};
 use crate::runtime::device::Device;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::kernels::KernelSpec;
+use crate::runtime::placed::Placed;
 use crate::runtime::profile;
 use crate::runtime::queue::Queue;
 
@@ -213,6 +214,12 @@ impl Stream {
         }
         // SAFETY: passed on.
         self.queued(|b, stream| unsafe { b.fill(stream, dst, pattern, count) })
+    }
+
+    /// An error that names operator and argument unless all of these that are there are on this stream's device.
+    pub(crate) fn require_devices(&self, op: &'static str, args: &[(&'static str, &dyn Placed)]) -> Result<()> {
+        let mut placed = args.iter().filter_map(|(arg, x)| Some((*arg, x.place()?)));
+        placed.try_for_each(|(arg, device)| self.require_device(device, op, arg))
     }
 
     /// An error that names operator and argument unless `device` is this stream's.

@@ -88,6 +88,7 @@ pub fn sigmoid3_saved_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (x, mut a, mut b, mut y) = (x.into(), a.into(), b.into(), y.into());
+    stream.require_devices(SAVED.name, &[("x", &x), ("a", &a), ("b", &b), ("y", &y)])?;
     let written = [Operand::written("a", &a), Operand::written("b", &b), Operand::written("y", &y)];
     let [first, second, third] = written;
     let operands = [Operand::read("x", &x), first, second, third];
@@ -134,6 +135,7 @@ pub fn sigmoid3_saved_backward_into<'a, T: Float>(
     dx: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (dy, a, b, y, mut dx) = (dy.into(), a.into(), b.into(), y.into(), dx.into());
+    stream.require_devices(SAVED_BACKWARD.name, &[("dy", &dy), ("a", &a), ("b", &b), ("y", &y), ("dx", &dx)])?;
     let saved = [Operand::read("a", &a), Operand::read("b", &b), Operand::read("y", &y)];
     let [first, second, third] = saved;
     let operands = [Operand::read("dy", &dy), first, second, third, Operand::written("dx", &dx)];

@@ -91,7 +91,7 @@ pub fn attention_into<'a, T: Float>(
     o: impl Into<ViewMut<'a, T>>,
     lse: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
-    Call::new([q.into(), k.into(), v.into()], options, o.into(), lse.into())?.launch(stream)
+    Call::new(stream, [q.into(), k.into(), v.into()], options, o.into(), lse.into())?.launch(stream)
 }
 
 /// A call whose arguments fit together.
@@ -119,12 +119,14 @@ type Args<T> = (
 
 impl<'a, T: Float> Call<'a, T> {
     fn new(
+        stream: &Stream,
         inputs: [View<'a, T>; 3],
         options: &Attention<'a>,
         o: ViewMut<'a, T>,
         lse: ViewMut<'a, f32>,
     ) -> Result<Self> {
-        let mut problem = Checked::new(&INFO, inputs, options)?;
+        let mut problem = Checked::new(&INFO, stream, inputs, options)?;
+        stream.require_devices(INFO.name, &[("o", &o), ("lse", &lse)])?;
         let [q, ..] = &inputs;
         o.require_shape(INFO.name, "o", q.shape())?;
         o.require_inner_contiguous(INFO.name, "o")?;
@@ -135,10 +137,10 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     /// The tensors of a launch whose types are known only now.
-    fn of(args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
+    fn of(stream: &Stream, args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
         let options = problem::options(args, params)?;
         let inputs = [args.input("q")?, args.input("k")?, args.input("v")?];
-        Self::new(inputs, &options, args.output("o")?, args.output("lse")?)
+        Self::new(stream, inputs, &options, args.output("o")?, args.output("lse")?)
     }
 
     fn launch(self, stream: &Stream) -> Result<()> {
@@ -260,25 +262,25 @@ pub(super) static INFO: OpInfo = OpInfo {
             name: "three-launches",
             doc: "scores and weights in memory, between two products: the baseline, never picked, f16 and bf16 of dense tensors",
             applies: |_, case| three_launches::fits_case(case, TENSORS),
-            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_three(stream)),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(stream, args, params)?.launch_three(stream)),
         },
         Variant {
             name: "simple",
             doc: "a warp a query, any type and alignment: the one to read first, and what is picked where no other fits",
             applies: |_, case| super::fits_simple(case),
-            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_simple(stream)),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(stream, args, params)?.launch_simple(stream)),
         },
         Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0: what is picked for d 64 and 128 without packing, soft cap and ALiBi",
             applies: |device, case| hopper::fits_case(device, case, TENSORS),
-            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(stream, args, params)?.launch_hopper(stream)),
         },
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: f16 and bf16 with rows at multiples of 16 bytes",
             applies: |_, case| aligned(case, TENSORS),
-            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_mma(stream)),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(stream, args, params)?.launch_mma(stream)),
         },
     ],
 };
@@ -327,7 +329,7 @@ impl Operator for AttentionForward {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch(stream))
+        dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(stream, args, params)?.launch(stream))
     }
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {

@@ -42,9 +42,18 @@ impl<'a> Checked<'a> {
     /// `o` has the strides 0: the caller sets them.
     pub(super) fn new<T: Dtype>(
         info: &'static OpInfo,
+        stream: &Stream,
         [q, k, v]: [View<'_, T>; 3],
         options: &Attention<'a>,
     ) -> Result<Self> {
+        let Attention { key_lengths, slopes, sinks, .. } = options;
+        stream.require_devices(
+            info.name,
+            &[("q", &q), ("k", &k), ("v", &v), ("key_lengths", key_lengths), ("slopes", slopes), ("sinks", sinks)],
+        )?;
+        if let Some([cu_q, cu_k]) = &options.packed {
+            stream.require_devices(info.name, &[("cu_q", cu_q), ("cu_k", cu_k)])?;
+        }
         let [batch, heads, q_len, d] = q.dims(info.name, "q")?;
         let [_, kv_heads, k_len, _] = k.dims(info.name, "k")?;
         if d > MAX_D {

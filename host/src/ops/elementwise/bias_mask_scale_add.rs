@@ -52,6 +52,10 @@ pub fn bias_mask_scale_add_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (x, bias, mask, residual, mut y) = (x.into(), bias.into(), mask.into(), residual.into(), y.into());
+    stream.require_devices(
+        INFO.name,
+        &[("x", &x), ("bias", &bias), ("mask", &mask), ("residual", &residual), ("y", &y)],
+    )?;
     let [_, d]: [usize; 2] = x.dims(INFO.name, "x")?;
     bias.require_shape(INFO.name, "bias", &[d])?;
     bias.require_contiguous(INFO.name, "bias")?;

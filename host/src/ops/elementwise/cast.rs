@@ -49,6 +49,7 @@ pub fn cast_into<'a, T: Float, U: Float>(
     y: impl Into<ViewMut<'a, U>>,
 ) -> Result<()> {
     let (x, mut y) = (x.into(), y.into());
+    stream.require_devices(INFO.name, &[("x", &x), ("y", &y)])?;
     let operands = [Operand::read("x", &x), Operand::written("y", &y)];
     let Some(plan) = Plan::new(&INFO, size_of::<T>().max(size_of::<U>()), operands)? else { return Ok(()) };
     let [x_stride, y_stride] = plan.strides;

@@ -56,6 +56,7 @@ pub fn copy_into<'a, T: Dtype>(stream: &Stream, x: impl Into<View<'a, T>>, y: im
 /// Copies elements as words `W` of their size.
 fn copy_words<T, W: gk::CopyRowsDtype>(stream: &Stream, x: View<'_, T>, mut y: ViewMut<'_, T>) -> Result<()> {
     debug_assert_eq!(size_of::<T>(), size_of::<W>());
+    stream.require_devices(INFO.name, &[("x", &x), ("y", &y)])?;
     let operands = [Operand::read("x", &x), Operand::written("y", &y)];
     let Some(plan) = Plan::new(&INFO, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, y_stride] = plan.strides;

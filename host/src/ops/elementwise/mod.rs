@@ -162,6 +162,7 @@ where
     K: Kernel<Args = (DevicePtr<T>, DevicePtrMut<T>, u64, u64, u64, u64)>,
 {
     let [input, output] = [info.args[0].name, info.args[1].name];
+    stream.require_devices(info.name, &[(input, &x), (output, &y)])?;
     let operands = [Operand::read(input, &x), Operand::written(output, &y)];
     let Some(plan) = Plan::new(info, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, y_stride] = plan.strides;
@@ -181,6 +182,7 @@ where
     K: Kernel<Args = (DevicePtr<T>, DevicePtr<T>, DevicePtrMut<T>, u64, u64, u64, u64, u64)>,
 {
     let [first, second, output] = [info.args[0].name, info.args[1].name, info.args[2].name];
+    stream.require_devices(info.name, &[(first, &x), (second, &y), (output, &z)])?;
     let operands = [Operand::read(first, &x), Operand::read(second, &y), Operand::written(output, &z)];
     let Some(plan) = Plan::new(info, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, y_stride, z_stride] = plan.strides;
@@ -204,6 +206,7 @@ where
     K: Kernel<Args = Zip3Args<T>>,
 {
     let name = |i: usize| info.args[i].name;
+    stream.require_devices(info.name, &[(name(0), &x), (name(1), &y), (name(2), &z), (name(3), &u), (name(4), &v)])?;
     let inputs = [Operand::read(name(0), &x), Operand::read(name(1), &y), Operand::read(name(2), &z)];
     let [first, second, third] = inputs;
     let operands = [first, second, third, Operand::written(name(3), &u), Operand::written(name(4), &v)];

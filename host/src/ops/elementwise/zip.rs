@@ -66,6 +66,10 @@ pub fn zip_into<'a, T: Float, F: Formula<K>, const K: usize>(
     const { assert!(K >= 1 && K <= MAX_INPUTS, "a formula has one to four inputs") };
     let (inputs, mut y): ([View<'a, T>; K], _) = (inputs.map(Into::into), y.into());
     let info = OpInfo { name: F::NAME, bench_name: F::NAME, ..INFO };
+    for (name, input) in F::INPUTS.into_iter().zip(&inputs) {
+        input.require_device(F::NAME, name, stream)?;
+    }
+    y.require_device(F::NAME, "y", stream)?;
     // As many as there can be: behind the inputs stands the output.
     let operands: [_; MAX_INPUTS + 1] = array::from_fn(|i| match inputs.get(i) {
         Some(input) => Operand::read(F::INPUTS[i], input),

@@ -86,6 +86,7 @@ pub(super) fn launch<T: Float + Half>(
     mut y: ViewMut<'_, T>,
     path: Path,
 ) -> Result<()> {
+    stream.require_devices(INFO.name, &[("x", &x), ("weight", &weight), ("offsets", &offsets), ("y", &y)])?;
     let [rows, depth]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [groups, out, _]: [usize; 3] = weight.dims(INFO.name, "weight")?;
     weight.require_shape(INFO.name, "weight", &[groups, out, depth])?;

@@ -115,6 +115,8 @@ fn launch<T: Float + Half>(
     path: Path,
 ) -> Result<()> {
     let Inputs { x, weight, offsets, dy } = of;
+    stream.require_devices(INFO.name, &[("x", &x), ("weight", &weight), ("offsets", &offsets)])?;
+    stream.require_devices(INFO.name, &[("dy", &dy), ("dx", &dx)])?;
     let [rows, depth]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [groups, out, _]: [usize; 3] = weight.dims(INFO.name, "weight")?;
     weight.require_shape(INFO.name, "weight", &[groups, out, depth])?;
@@ -146,6 +148,7 @@ fn of_weight<T: Float + Half, C: Float + Element>(
     let ([rows, out], [_, depth]) = (dy.dims::<2>(INFO.name, "dy")?, x.dims::<2>(INFO.name, "x")?);
     // One offset more, as has been checked.
     let groups = offsets.shape()[0] - 1;
+    dweight.require_device(INFO.name, "dweight", stream)?;
     dweight.require_shape(INFO.name, "dweight", &[groups, out, depth])?;
     dweight.require_inner_contiguous(INFO.name, "dweight")?;
     let [m, n, k, batch] = sizes(&INFO, [("dy", out), ("x", depth), ("x", rows), ("weight", groups)])?;
@@ -207,11 +210,7 @@ static INFO: OpInfo = OpInfo {
         ArgInfo::input("offsets", "[groups + 1], where the groups' rows start and the last ends").of(&[DType::I32]),
         ArgInfo::input("dy", "[rows, out], rows may be padded"),
         ArgInfo::output("dx", "[rows, in], rows may be padded"),
-        ArgInfo::in_out("dweight", "[groups, out, in], the last dimension contiguous").of(&[
-            DType::F32,
-            DType::F16,
-            DType::BF16,
-        ]),
+        ArgInfo::in_out("dweight", "[groups, out, in], the last dimension contiguous").of(DType::FLOATS),
     ],
     params: &[
         ParamInfo::bool(ACCUMULATE, false, "whether dweight is added to"),

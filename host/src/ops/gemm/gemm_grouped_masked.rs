@@ -82,6 +82,7 @@ fn launch<T: Float + Half>(
     mut y: ViewMut<'_, T>,
     path: Path,
 ) -> Result<()> {
+    stream.require_devices(INFO.name, &[("x", &x), ("weight", &weight), ("counts", &counts), ("y", &y)])?;
     let [experts, rows, depth]: [usize; 3] = x.dims(INFO.name, "x")?;
     let [_, out, _]: [usize; 3] = weight.dims(INFO.name, "weight")?;
     weight.require_shape(INFO.name, "weight", &[experts, out, depth])?;

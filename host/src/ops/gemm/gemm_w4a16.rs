@@ -98,6 +98,7 @@ fn launch<'a, T: Float + Half>(
     if let Some(zeros) = &zeros {
         zeros.require_shape(INFO.name, "zeros", &Scaling::Groups.scales(n, k))?;
         zeros.require_contiguous(INFO.name, "zeros")?;
+        zeros.require_device(INFO.name, "zeros", stream)?;
     }
     c.require_shape(INFO.name, "c", &[m, n])?;
     let asymmetric = zeros.is_some();

@@ -88,12 +88,14 @@ fn launch<T: Float + Half>(
     if let Some(bias) = bias {
         bias.require_shape(INFO.name, "bias", &[out])?;
         bias.require_contiguous(INFO.name, "bias")?;
+        bias.require_device(INFO.name, "bias", stream)?;
         of_bias = bias.ptr(stream)?;
     }
     let (mut of_residual, mut stride) = (DevicePtr::null(), 0);
     if let Some(residual) = residual {
         residual.require_shape(INFO.name, "residual", &[rows, out])?;
         stride = residual.require_row_stride(INFO.name, "residual")? as u64;
+        residual.require_device(INFO.name, "residual", stream)?;
         of_residual = residual.ptr(stream)?;
     }
     let activation = activation.number();

@@ -88,6 +88,10 @@ pub fn linear_backward_into<'a, T: Float + Half>(
 ) -> Result<()> {
     let (x, weight, dy) = (x.into(), weight.into(), dy.into());
     let LayerGradients { dx, dweight, dbias } = gradients;
+    stream.require_devices(
+        INFO.name,
+        &[("x", &x), ("weight", &weight), ("dy", &dy), ("dx", &dx), ("dweight", &dweight), ("dbias", &dbias)],
+    )?;
     let [rows, depth]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [out, _]: [usize; 2] = weight.dims(INFO.name, "weight")?;
     weight.require_shape(INFO.name, "weight", &[out, depth])?;

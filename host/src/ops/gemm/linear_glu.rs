@@ -87,6 +87,7 @@ fn launch<T: Float + Half>(
     let problem = Problem::of_rows(&INFO, ["x", "gate", "y"], x, gate, y)?.paired();
     up.require_shape(INFO.name, "up", gate.shape())?;
     up.require_row_stride(INFO.name, "up")?;
+    up.require_device(INFO.name, "up", stream)?;
     let up = Operand::new(up);
     let path = match path {
         Path::Mma => Path::Mma,

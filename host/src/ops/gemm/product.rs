@@ -143,6 +143,8 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         hopper: impl FnOnce(u32, HopperArgs<C>) -> Result<()>,
         mma: impl FnOnce(u32, bool, MmaArgs<A, B, C>) -> Result<()>,
     ) -> Result<()> {
+        let [of_a, of_b, of_c] = self.names;
+        stream.require_devices(self.info.name, &[(of_a, &self.a.rows), (of_b, &self.b.rows), (of_c, &self.c)])?;
         let fits = self.fits_hopper();
         if path == Path::Hopper && !fits {
             let [a, b, _] = self.names;

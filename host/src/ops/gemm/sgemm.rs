@@ -99,6 +99,10 @@ impl<'a> Problem<'a> {
         Self::new(args.input("a")?, args.input("b")?, args.output("c")?)
     }
 
+    fn require_device(&self, stream: &Stream) -> Result<()> {
+        stream.require_devices(INFO.name, &[("a", &self.a), ("b", &self.b), ("c", &self.c)])
+    }
+
     fn note_work(&self) {
         let Sizes { m, n, k, .. } = self.sizes;
         note_work(Bound::Fp32, [1, m, n, k]);
@@ -124,6 +128,7 @@ impl<'a> Problem<'a> {
     }
 
     fn launch_hopper(mut self, stream: &Stream) -> Result<()> {
+        self.require_device(stream)?;
         let Some(grid) = self.grid(gk::BLOCK_M, gk::BLOCK_N)? else { return Ok(()) };
         let Sizes { lda, ldb, ldc, m, n, k, .. } = self.sizes;
         let a = map(stream, &self.a, lda, [gk::BLOCK_M, hopper::DEPTH], Swizzle::B128)?;
@@ -135,6 +140,7 @@ impl<'a> Problem<'a> {
     }
 
     fn launch_staged(mut self, stream: &Stream) -> Result<()> {
+        self.require_device(stream)?;
         let Some(grid) = self.grid(gk::BLOCK_M, gk::BLOCK_N)? else { return Ok(()) };
         let Sizes { lda, ldb, ldc, m, n, k, .. } = self.sizes;
         let args = (self.a.ptr(stream)?, self.b.ptr(stream)?, self.c.ptr_mut(stream)?, m, n, k, lda, ldb, ldc);
@@ -152,6 +158,7 @@ impl<'a> Problem<'a> {
     where
         K: Kernel<Args = (DevicePtr<f32>, DevicePtr<f32>, DevicePtrMut<f32>, Sizes)>,
     {
+        self.require_device(stream)?;
         let Some(grid) = self.grid(tile, tile)? else { return Ok(()) };
         let args = (self.a.ptr(stream)?, self.b.ptr(stream)?, self.c.ptr_mut(stream)?, self.sizes);
         self.note_work();

@@ -57,6 +57,7 @@ pub fn gemv_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (a, x, mut y) = (a.into(), x.into(), y.into());
+    stream.require_devices(INFO.name, &[("a", &a), ("x", &x), ("y", &y)])?;
     let op = INFO.name;
     let [m, n]: [usize; 2] = a.dims(op, "a")?;
     let (batch, _) = batch_of(&INFO, "x", x.shape())?;

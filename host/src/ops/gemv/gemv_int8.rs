@@ -65,6 +65,7 @@ pub fn gemv_int8_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (a, scales, x, mut y) = (a.into(), scales.into(), x.into(), y.into());
+    stream.require_devices(INFO.name, &[("a", &a), ("scales", &scales), ("x", &x), ("y", &y)])?;
     let op = INFO.name;
     let [m, n]: [usize; 2] = a.dims(op, "a")?;
     let (batch, _) = batch_of(&INFO, "x", x.shape())?;

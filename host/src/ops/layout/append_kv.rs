@@ -84,6 +84,17 @@ fn append<T: Float>(
     [mut k_cache, mut v_cache]: [ViewMut<'_, T>; 2],
 ) -> Result<()> {
     let op = info.name;
+    stream.require_devices(
+        op,
+        &[
+            ("k", &k),
+            ("v", &v),
+            ("lengths", &lengths),
+            ("page_table", &page_table),
+            ("k_cache", &k_cache),
+            ("v_cache", &v_cache),
+        ],
+    )?;
     let [batch, new, heads, d]: [usize; 4] = k.dims(op, "k")?;
     v.require_shape(op, "v", k.shape())?;
     lengths.require_shape(op, "lengths", &[batch])?;

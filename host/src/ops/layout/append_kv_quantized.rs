@@ -83,6 +83,19 @@ pub fn append_kv_quantized<'a, T: Float, Q: QuantizedElement>(
     let (k, v) = (k.into(), v.into());
     let QuantizedCacheMut { k: mut k_cache, v: mut v_cache, scales, lengths, page_table } = cache;
     let [mut k_scales, mut v_scales] = scales;
+    stream.require_devices(
+        op,
+        &[
+            ("k", &k),
+            ("v", &v),
+            ("lengths", &lengths),
+            ("page_table", &page_table),
+            ("k_cache", &k_cache),
+            ("v_cache", &v_cache),
+            ("k_scales", &k_scales),
+            ("v_scales", &v_scales),
+        ],
+    )?;
     let [batch, new, heads, d]: [usize; 4] = k.dims(op, "k")?;
     v.require_shape(op, "v", k.shape())?;
     lengths.require_shape(op, "lengths", &[batch])?;

@@ -76,6 +76,10 @@ pub fn attention_mask_into<'a, T: Float>(
 ) -> Result<()> {
     let (scores, mut y) = (scores.into(), y.into());
     let op = INFO.name;
+    stream.require_devices(
+        op,
+        &[("scores", &scores), ("lengths", &mask.lengths), ("offsets", &mask.offsets), ("y", &y)],
+    )?;
     let [batch, heads, queries, keys]: [usize; 4] = scores.dims(op, "scores")?;
     y.require_shape(op, "y", scores.shape())?;
     if let Some(lengths) = &mask.lengths {

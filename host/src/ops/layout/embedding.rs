@@ -67,6 +67,7 @@ pub fn embedding_into<'a, T: Float>(
 ) -> Result<()> {
     let (ids, table, mut y) = (ids.into(), table.into(), y.into());
     let op = FORWARD.name;
+    stream.require_devices(op, &[("ids", &ids), ("table", &table), ("y", &y)])?;
     let [tokens]: [usize; 1] = ids.dims(op, "ids")?;
     let [vocab, d]: [usize; 2] = table.dims(op, "table")?;
     ids.require_contiguous(op, "ids")?;
@@ -117,14 +118,13 @@ pub fn embedding_backward_into<'a, T: Float>(
     dtable: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (ids, dy, mut dtable) = (ids.into(), dy.into(), dtable.into());
-    let Lookups { tokens, vocab, d, dy_stride, dtable_stride } = Lookups::of(&ids, &dy, &dtable)?;
+    let Lookups { tokens, vocab, d, dy_stride, dtable_stride } = Lookups::of(stream, &ids, &dy, &dtable)?;
     let lanes = gpu_kernels::lanes::<T>();
     let packed = d.is_multiple_of(lanes) && dy.rows_aligned(16) && dtable.rows_aligned(16);
     let columns = gk::BLOCK as usize * if packed { lanes } else { 1 };
     let grid = Dim3::new(vocab.div_ceil(gk::ROWS), d.div_ceil(columns).min(65_536) as u32, 1);
     let (Ok(tokens), 0..=65_535) = (u32::try_from(tokens), grid.y) else {
-        let reason =
-            format!("{}: at most {} rows of {} elements are supported", dy.shape(), u32::MAX, 65_535 * columns);
+        let reason = format!("{}: at most 2^32 − 1 rows of {} elements are supported", dy.shape(), 65_535 * columns);
         return Err(Error::too_large(BACKWARD.name, "dy", reason));
     };
     if grid.count() == 0 {
@@ -157,7 +157,7 @@ fn add_atomically<'a, T: Float>(
     dy: View<'a, T>,
     mut dtable: ViewMut<'a, T>,
 ) -> Result<()> {
-    let Lookups { tokens, vocab, d, dy_stride, dtable_stride } = Lookups::of(&ids, &dy, &dtable)?;
+    let Lookups { tokens, vocab, d, dy_stride, dtable_stride } = Lookups::of(stream, &ids, &dy, &dtable)?;
     let in_place = T::DTYPE == DType::F32;
     let mut sums = Tensor::<f32>::zeros(stream, if in_place { [0, 0] } else { [vocab as usize, d] })?;
     let aligned = dy.rows_aligned(16) && (!in_place || dtable.rows_aligned(16));
@@ -193,14 +193,14 @@ struct Lookups {
 }
 
 impl Lookups {
-    fn of<T: Float>(ids: &View<'_, i32>, dy: &View<'_, T>, dtable: &ViewMut<'_, T>) -> Result<Lookups> {
+    fn of<T: Float>(stream: &Stream, ids: &View<'_, i32>, dy: &View<'_, T>, dtable: &ViewMut<'_, T>) -> Result<Self> {
         let op = BACKWARD.name;
+        stream.require_devices(op, &[("ids", ids), ("dy", dy), ("dtable", dtable)])?;
         let [tokens]: [usize; 1] = ids.dims(op, "ids")?;
         let [vocab, d]: [usize; 2] = dtable.dims(op, "dtable")?;
         ids.require_contiguous(op, "ids")?;
         dy.require_shape(op, "dy", &[tokens, d])?;
-        let dy_stride = dy.require_row_stride(op, "dy")?;
-        let dtable_stride = dtable.require_row_stride(op, "dtable")?;
+        let [dy_stride, dtable_stride] = [dy.require_row_stride(op, "dy")?, dtable.require_row_stride(op, "dtable")?];
         let vocab = rows(&BACKWARD, "dtable", vocab)?;
         Ok(Lookups { tokens, vocab, d, dy_stride, dtable_stride })
     }

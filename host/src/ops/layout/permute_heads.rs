@@ -50,6 +50,7 @@ pub fn permute_heads_into<'a, T: Dtype>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (x, mut y) = (x.into(), y.into());
+    stream.require_devices(INFO.name, &[("x", &x), ("y", &y)])?;
     let [batch, seq, heads, d]: [usize; 4] = x.dims(INFO.name, "x")?;
     y.require_shape(INFO.name, "y", &[batch, heads, seq, d])?;
     x.require_inner_contiguous(INFO.name, "x")?;

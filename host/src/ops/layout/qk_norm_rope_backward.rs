@@ -102,6 +102,25 @@ fn backward<T: Float>(
     [mut dq_weight, mut dk_weight]: [ViewMut<'_, T>; 2],
 ) -> Result<()> {
     let op = INFO.name;
+    let (QkNorm { q_weight, k_weight, .. }, Rotation { cos, sin, positions, .. }) = (norm, rotation);
+    stream.require_devices(
+        op,
+        &[
+            ("q", &q),
+            ("k", &k),
+            ("q_weight", &q_weight),
+            ("k_weight", &k_weight),
+            ("dq_out", &q_dy),
+            ("dk_out", &k_dy),
+            ("cos", &cos),
+            ("sin", &sin),
+            ("positions", &positions),
+            ("dq", &dq),
+            ("dk", &dk),
+            ("dq_weight", &dq_weight),
+            ("dk_weight", &dk_weight),
+        ],
+    )?;
     let heads = Heads::of(&INFO, [q, k], norm, rotation)?;
     for (name, dy, shape) in [("dq_out", q_dy, q.shape()), ("dk_out", k_dy, k.shape())] {
         dy.require_shape(op, name, shape)?;

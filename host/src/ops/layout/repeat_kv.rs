@@ -51,6 +51,7 @@ pub fn repeat_kv_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (x, mut y) = (x.into(), y.into());
+    stream.require_devices(INFO.name, &[("x", &x), ("y", &y)])?;
     let [batch, heads, seq, d]: [usize; 4] = x.dims(INFO.name, "x")?;
     y.require_shape(INFO.name, "y", &[batch, times(heads, repeat)?, seq, d])?;
     x.require_inner_contiguous(INFO.name, "x")?;

@@ -159,6 +159,7 @@ pub fn rope_table_into<'a>(
     sin: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
     let (turns, mut cos, mut sin) = (turns.into(), cos.into(), sin.into());
+    stream.require_devices(INFO.name, &[("turns", &turns), ("cos", &cos), ("sin", &sin)])?;
     let [half]: [usize; 1] = turns.dims(INFO.name, "turns")?;
     let [positions, _]: [usize; 2] = cos.dims(INFO.name, "cos")?;
     cos.require_shape(INFO.name, "cos", &[positions, half])?;

@@ -101,6 +101,7 @@ impl<'a, T: Dtype> Problem<'a, T> {
     }
 
     fn launch_by(mut self, stream: &Stream, path: Path) -> Result<()> {
+        stream.require_devices(INFO.name, &[("x", &self.x), ("y", &self.y)])?;
         let size = size_of::<T>();
         let fits = match path {
             Path::Packs => self.fits_packs(),

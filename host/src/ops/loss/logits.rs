@@ -4,8 +4,10 @@ use cuda_std::launch::{DevicePtr, DevicePtrMut};
 
 use crate::ops::model::OpInfo;
 use crate::ops::rows::{self, Rows};
+use crate::runtime::device::Device;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
+use crate::runtime::placed::Placed;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
@@ -24,6 +26,15 @@ impl<'a, T> From<View<'a, T>> for Logits<'a, T> {
 impl<'a, T> From<ViewMut<'a, T>> for Logits<'a, T> {
     fn from(view: ViewMut<'a, T>) -> Self {
         Self::Replaced(view)
+    }
+}
+
+impl<T> Placed for Logits<'_, T> {
+    fn place(&self) -> Option<&Device> {
+        match self {
+            Self::Read(x) => x.place(),
+            Self::Replaced(x) => x.place(),
+        }
     }
 }
 

@@ -74,6 +74,10 @@ pub fn layer_norm_backward_into<'a, T: Float>(
 ) -> Result<()> {
     let (x, weight, dy) = (x.into(), weight.into(), dy.into());
     let (mut dx, mut dweight, mut dbias) = (dx.into(), dweight.into(), dbias.into());
+    stream.require_devices(
+        INFO.name,
+        &[("x", &x), ("weight", &weight), ("dy", &dy), ("dx", &dx), ("dweight", &dweight), ("dbias", &dbias)],
+    )?;
     let d = x.cols();
     let rows = Rows::of(&INFO, "x", &x)?.and(&weight).and(&dy).and_mut(&dx);
     super::require_weight(&INFO, "weight", &weight, d)?;

@@ -47,6 +47,7 @@ pub fn rms_norm_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (x, weight, mut y) = (x.into(), weight.into(), y.into());
+    stream.require_devices(INFO.name, &[("x", &x), ("weight", &weight), ("y", &y)])?;
     let rows = Rows::of(&INFO, "x", &x)?.and(&weight).and_mut(&y);
     super::require_weight(&INFO, "weight", &weight, x.cols())?;
     y.require_shape(INFO.name, "y", x.shape())?;

@@ -68,6 +68,10 @@ pub fn row_into<'a, T: Float, F: RowFormula<K>, const K: usize>(
     const { assert!(K >= 1 && K <= MAX_INPUTS, "a formula has one to four inputs") };
     let (inputs, mut y): ([View<'a, T>; K], _) = (inputs.map(Into::into), y.into());
     let info = OpInfo { name: F::NAME, bench_name: F::NAME, ..INFO };
+    for (name, input) in F::INPUTS.into_iter().zip(&inputs) {
+        input.require_device(F::NAME, name, stream)?;
+    }
+    y.require_device(F::NAME, "y", stream)?;
     let mut rows = Rows::of(&info, F::INPUTS[0], &inputs[0])?.and_mut(&y).wide_from(257);
     let mut strides = Strides { inputs: [0; K], output: 0 };
     for (i, input) in inputs.iter().enumerate() {

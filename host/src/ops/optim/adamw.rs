@@ -104,6 +104,7 @@ pub fn adamw<'a, T: Float>(
     options: &AdamW,
 ) -> Result<()> {
     let (mut params, grads, mut m, mut v) = (params.into(), grads.into(), m.into(), v.into());
+    params.require_device(IN_PLACE.name, "params", stream)?;
     params.require_shape(IN_PLACE.name, "params", grads.shape())?;
     params.require_contiguous(IN_PLACE.name, "params")?;
     let Some(step) = Step::new(&IN_PLACE, stream, &grads, [&m, &v], clip, options)? else { return Ok(()) };
@@ -137,6 +138,7 @@ pub fn adamw_master<'a, T: Float + Half>(
 ) -> Result<()> {
     let (mut master, mut params, grads) = (master.into(), params.into(), grads.into());
     let (mut m, mut v) = (m.into(), v.into());
+    stream.require_devices(MASTER.name, &[("master", &master), ("params", &params)])?;
     master.require_shape(MASTER.name, "master", grads.shape())?;
     master.require_contiguous(MASTER.name, "master")?;
     params.require_shape(MASTER.name, "params", grads.shape())?;
@@ -172,6 +174,7 @@ impl Step {
         options: &AdamW,
     ) -> Result<Option<Self>> {
         options.check(info)?;
+        stream.require_devices(info.name, &[("grads", grads), ("m", moments[0]), ("v", moments[1])])?;
         grads.require_contiguous(info.name, "grads")?;
         for (name, moment) in ["m", "v"].into_iter().zip(moments) {
             moment.require_shape(info.name, name, grads.shape())?;
@@ -185,6 +188,11 @@ impl Step {
         let (rate, correction) = options.corrected();
         let constants =
             [beta1, 1.0 - beta1, beta2, 1.0 - beta2, 1.0 - lr * weight_decay, rate, correction, eps].map(|c| c as f32);
+        // Steps of gradients that are 0 would be NaN.
+        if !constants[4].is_finite() || !constants[5].is_finite() {
+            let wanted = "a rate that f32 can hold, also times weight_decay and over 1 - beta1^step";
+            return Err(info.param_error("lr", ParamValue::from(lr), wanted));
+        }
         let grid = grid(info, "grads", grads.len(), gk::PER_BLOCK)?;
         Ok(grid.map(|grid| Self { grid, n: grads.len() as u64, norm, max_norm, constants }))
     }
@@ -200,11 +208,6 @@ pub static ADAMW: Adamw = Adamw { info: &IN_PLACE };
 
 /// [`adamw_master`] in the registry.
 pub static ADAMW_MASTER: Adamw = Adamw { info: &MASTER };
-        // Steps of gradients that are 0 would be NaN.
-        if !constants[4].is_finite() || !constants[5].is_finite() {
-            let wanted = "a rate that f32 can hold, also times weight_decay and over 1 - beta1^step";
-            return Err(info.param_error("lr", ParamValue::from(lr), wanted));
-        }
 
 const MATH: &str = "m ← β₁·m + (1 − β₁)·g, v ← β₂·v + (1 − β₂)·g², w ← w·(1 − lr·weight_decay) − lr·m̂ / (√v̂ + eps)";
 const GRADS: ArgInfo = ArgInfo::input("grads", "the shape of the weights, contiguous");

@@ -24,6 +24,7 @@ pub struct Clip<'a> {
 impl Clip<'_> {
     /// The norm's address, or why this is no way to clip.
     pub(super) fn checked(&self, info: &OpInfo, stream: &Stream) -> Result<(DevicePtr<f32>, f32)> {
+        self.norm.require_device(info.name, "norm", stream)?;
         self.norm.require_shape(info.name, "norm", &[1])?;
         if !(self.max_norm.is_finite() && self.max_norm >= 0.0) {
             return Err(info.param_error("max_norm", self.max_norm, "a finite number, not negative"));
@@ -58,6 +59,7 @@ impl Clip<'_> {
 /// ```
 pub fn clip_grad<'a, T: Float>(stream: &Stream, grads: impl Into<ViewMut<'a, T>>, clip: Clip<'_>) -> Result<()> {
     let mut grads = grads.into();
+    grads.require_device(INFO.name, "grads", stream)?;
     let (norm, max_norm) = clip.checked(&INFO, stream)?;
     // In place, it is read as well as written.
     let Some(plan) = Plan::with_outputs(&INFO, size_of::<T>(), [Operand::written("grads", &grads)], 0)? else {

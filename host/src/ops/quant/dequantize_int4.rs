@@ -69,6 +69,7 @@ pub fn dequantize_int4_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (q, scales, mut y) = (q.into(), scales.into(), y.into());
+    stream.require_devices(INFO.name, &[("q", &q), ("scales", &scales), ("zeros", &zeros), ("y", &y)])?;
     let op = INFO.name;
     let [rows, d]: [usize; 2] = y.dims(op, "y")?;
     q.require_shape(op, "q", &[rows, d.div_ceil(2)])?;

@@ -57,6 +57,7 @@ pub fn dequantize_int8_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (q, scales, mut y) = (q.into(), scales.into(), y.into());
+    stream.require_devices(INFO.name, &[("q", &q), ("scales", &scales), ("zero", &zero), ("y", &y)])?;
     let Some(spread) = Spread::of(scales.shape(), q.rows(), q.cols()) else {
         return Err(INFO.shape_error("scales", scales.shape(), Spread::wanted(q.rows(), q.cols())));
     };

@@ -83,6 +83,7 @@ pub fn quantize_int4_into<'a, T: Float>(
     zeros: Option<ViewMut<'a, u8>>,
 ) -> Result<()> {
     let (x, mut q, mut scales) = (x.into(), q.into(), scales.into());
+    stream.require_devices(INFO.name, &[("x", &x), ("q", &q), ("scales", &scales), ("zeros", &zeros)])?;
     let op = INFO.name;
     let [rows, d]: [usize; 2] = x.dims(op, "x")?;
     q.require_shape(op, "q", &[rows, d.div_ceil(2)])?;

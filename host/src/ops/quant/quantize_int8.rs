@@ -82,6 +82,7 @@ pub fn quantize_int8_into<'a, T: Float>(
     point: impl Into<ViewMut<'a, i32>>,
 ) -> Result<()> {
     let (x, mut q, mut scale, mut point) = (x.into(), q.into(), scale.into(), point.into());
+    stream.require_devices(INFO.name, &[("x", &x), ("q", &q), ("scale", &scale), ("zero", &point)])?;
     scale.require_shape(INFO.name, "scale", &[1])?;
     point.require_shape(INFO.name, "zero", &[1])?;
     let operands = [Operand::read("x", &x), Operand::written("q", &q)];

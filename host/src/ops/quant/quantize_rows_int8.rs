@@ -58,6 +58,7 @@ pub fn quantize_rows_int8_into<'a, T: Float>(
     scales: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
     let (x, mut q, mut scales) = (x.into(), q.into(), scales.into());
+    stream.require_devices(INFO.name, &[("x", &x), ("q", &q), ("scales", &scales)])?;
     let op = INFO.name;
     let [rows, d]: [usize; 2] = x.dims(op, "x")?;
     q.require_shape(op, "q", &[rows, d])?;

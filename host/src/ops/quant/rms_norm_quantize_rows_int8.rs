@@ -61,6 +61,7 @@ pub fn rms_norm_quantize_rows_int8_into<'a, T: Float>(
     scales: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
     let (x, weight, mut q, mut scales) = (x.into(), weight.into(), q.into(), scales.into());
+    stream.require_devices(INFO.name, &[("x", &x), ("weight", &weight), ("q", &q), ("scales", &scales)])?;
     let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [x_stride, q_stride] = norm::check(&INFO, &x, &weight, eps, &q, (&scales, &[rows]))?;
     let Some(grid) = grid(&INFO, "x", rows, 1)? else { return Ok(()) };

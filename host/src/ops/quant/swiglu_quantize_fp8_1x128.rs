@@ -60,6 +60,7 @@ pub fn swiglu_quantize_fp8_1x128_into<'a, T: Float, Q: Float8>(
     scales: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
     let (gate, up, mut q, mut scales) = (gate.into(), up.into(), q.into(), scales.into());
+    stream.require_devices(INFO.name, &[("gate", &gate), ("up", &up), ("q", &q), ("scales", &scales)])?;
     let [rows, d]: [usize; 2] = gate.dims(INFO.name, "gate")?;
     scales.require_shape(INFO.name, "scales", &BLOCK.scales(rows, d))?;
     scales.require_contiguous(INFO.name, "scales")?;

@@ -101,6 +101,7 @@ fn launch<T: Float>(
     if !(0.0..1.0).contains(&p) {
         return Err(info.param_error("p", p, "from 0 to below 1"));
     }
+    stream.require_devices(info.name, &[(info.args[0].name, &x), (info.args[1].name, &y)])?;
     let operands = [Operand::read(info.args[0].name, &x), Operand::written(info.args[1].name, &y)];
     let Some(plan) = Plan::new(info, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, y_stride] = plan.strides;

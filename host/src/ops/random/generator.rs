@@ -20,6 +20,7 @@ pub(super) fn generate_into<T: Float, K: Kernel>(
     mut y: ViewMut<'_, T>,
     args: impl FnOnce(DevicePtrMut<T>, u64, u64, u64) -> K::Args,
 ) -> Result<()> {
+    y.require_device(info.name, "y", stream)?;
     let Some(plan) = Plan::new(info, size_of::<T>(), [Operand::written("y", &y)])? else { return Ok(()) };
     let args = args(y.ptr_mut(stream)?, plan.rows, plan.d, plan.strides[0]);
     // SAFETY: the tensor is live, has these rows at this stride, and is borrowed mutably.

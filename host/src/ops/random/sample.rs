@@ -128,6 +128,7 @@ pub fn sample_into<'a, T: Float>(
     tokens: impl Into<ViewMut<'a, i32>>,
 ) -> Result<()> {
     let (logits, mut tokens) = (logits.into(), tokens.into());
+    stream.require_devices(INFO.name, &[("logits", &logits), ("tokens", &tokens)])?;
     let Rule { scale, k, share } = sampling.rule()?;
     let outer = outer(logits.shape())?;
     tokens.require_shape(INFO.name, "tokens", outer)?;

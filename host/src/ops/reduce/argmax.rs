@@ -49,6 +49,7 @@ pub fn argmax_rows_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, i32>>,
 ) -> Result<()> {
     let (x, mut y) = (x.into(), y.into());
+    stream.require_devices(INFO.name, &[("x", &x), ("y", &y)])?;
     let rows = Rows::of(&INFO, "x", &x)?;
     y.require_shape(INFO.name, "y", &x.shape()[..x.shape().len() - 1])?;
     y.require_contiguous(INFO.name, "y")?;

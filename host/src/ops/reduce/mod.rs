@@ -240,6 +240,7 @@ fn rows_into<F: Fold, T: Float>(
     factor: fn(usize) -> f32,
     mut y: ViewMut<'_, f32>,
 ) -> Result<()> {
+    stream.require_devices(info.name, &[("x", &x), ("y", &y)])?;
     rows::require(info, "x", x.shape())?;
     y.require_shape(info.name, "y", &x.shape()[..x.shape().len() - 1])?;
     y.require_contiguous(info.name, "y")?;
@@ -260,6 +261,7 @@ fn whole_into<F: Fold, T: Float>(
     factor: fn(usize) -> f32,
     mut y: ViewMut<'_, f32>,
 ) -> Result<()> {
+    stream.require_devices(info.name, &[("x", &x), ("y", &y)])?;
     y.require_shape(info.name, "y", &[1])?;
     let n = x.len();
     if n == 0 {

@@ -59,6 +59,7 @@ pub fn top_k_into<'a, T: Float>(
     indices: impl Into<ViewMut<'a, i32>>,
 ) -> Result<()> {
     let (x, mut values, mut indices) = (x.into(), values.into(), indices.into());
+    stream.require_devices(INFO.name, &[("x", &x), ("values", &values), ("indices", &indices)])?;
     let shape = shape(x.shape(), k)?;
     values.require_shape(INFO.name, "values", &shape)?;
     indices.require_shape(INFO.name, "indices", &shape)?;

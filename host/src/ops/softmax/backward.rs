@@ -21,6 +21,7 @@ pub(super) fn backward<'a, T: Float>(
     mut dx: ViewMut<'a, T>,
     launch: impl Fn(RowPlan, Args<T>) -> Result<()>,
 ) -> Result<()> {
+    stream.require_devices(info.name, &[("y", &y), ("dy", &dy), ("dx", &dx)])?;
     let rows = Rows::of(info, "y", &y)?.and(&dy).and_mut(&dx);
     dy.require_shape(info.name, "dy", y.shape())?;
     dx.require_shape(info.name, "dx", y.shape())?;

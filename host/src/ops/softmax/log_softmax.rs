@@ -39,6 +39,7 @@ pub fn log_softmax_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (x, mut y) = (x.into(), y.into());
+    stream.require_devices(INFO.name, &[("x", &x), ("y", &y)])?;
     let rows = Rows::of(&INFO, "x", &x)?.and_mut(&y);
     y.require_shape(INFO.name, "y", x.shape())?;
     let x_stride = x.require_row_stride(INFO.name, "x")? as u64;

@@ -109,6 +109,7 @@ fn launch<T: Float>(
     scale: f32,
     mut y: ViewMut<'_, T>,
 ) -> Result<()> {
+    stream.require_devices(info.name, &[("x", &x), ("y", &y), ("lengths", &mask.lengths)])?;
     let rows = Rows::of(info, "x", &x)?.and_mut(&y);
     y.require_shape(info.name, "y", x.shape())?;
     let x_stride = x.require_row_stride(info.name, "x")?;

@@ -77,6 +77,7 @@ type DkvArgs<T> = (
 
 impl<'a, T: Float> Call<'a, T> {
     pub(super) fn new(
+        stream: &Stream,
         saved: Saved<'a, T>,
         d_o: View<'a, T>,
         options: &Attention<'a>,
@@ -84,7 +85,12 @@ impl<'a, T: Float> Call<'a, T> {
         d_sinks: Option<ViewMut<'a, f32>>,
     ) -> Result<Self> {
         let Saved { q, k, v, o, lse } = saved;
-        let mut problem = Checked::new(&INFO, [q, k, v], options)?;
+        let mut problem = Checked::new(&INFO, stream, [q, k, v], options)?;
+        let [dq, dk, dv] = &gradients;
+        stream.require_devices(
+            INFO.name,
+            &[("o", &o), ("lse", &lse), ("d_o", &d_o), ("dq", dq), ("dk", dk), ("dv", dv), ("dsinks", &d_sinks)],
+        )?;
         for (name, view) in [("o", &o), ("d_o", &d_o)] {
             view.require_shape(INFO.name, name, q.shape())?;
             view.require_inner_contiguous(INFO.name, name)?;
@@ -110,13 +116,13 @@ impl<'a, T: Float> Call<'a, T> {
     }
 
     /// The tensors of a launch whose types are known only now.
-    pub(super) fn of(args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
+    pub(super) fn of(stream: &Stream, args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
         let options = problem::options(args, params)?;
         let [q, k, v, o] = [args.input("q")?, args.input("k")?, args.input("v")?, args.input("o")?];
         let saved = Saved { q, k, v, o, lse: args.input("lse")? };
         let gradients = [args.output("dq")?, args.output("dk")?, args.output("dv")?];
         let d_sinks = if options.sinks.is_some() { Some(args.output("dsinks")?) } else { None };
-        Self::new(saved, args.input("d_o")?, &options, gradients, d_sinks)
+        Self::new(stream, saved, args.input("d_o")?, &options, gradients, d_sinks)
     }
 
     pub(super) fn launch(self, stream: &Stream) -> Result<()> {

@@ -89,7 +89,7 @@ pub fn attention_backward_into<'a, T: Float>(
     options: &Attention<'a>,
     gradients: [ViewMut<'a, T>; 3],
 ) -> Result<()> {
-    Call::new(*saved, d_o.into(), options, gradients, None)?.launch(stream)
+    Call::new(stream, *saved, d_o.into(), options, gradients, None)?.launch(stream)
 }
 
 /// [`attention_backward_into`], and the gradients of the options' sinks into `d_sinks`, `[heads]`, contiguous.
@@ -104,7 +104,7 @@ pub fn attention_backward_with_sinks_into<'a, T: Float>(
     gradients: [ViewMut<'a, T>; 3],
     d_sinks: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
-    Call::new(*saved, d_o.into(), options, gradients, Some(d_sinks.into()))?.launch(stream)
+    Call::new(stream, *saved, d_o.into(), options, gradients, Some(d_sinks.into()))?.launch(stream)
 }
 
 /// The tensors with rows of d.
@@ -156,14 +156,14 @@ static INFO: OpInfo = OpInfo {
             doc: "a warp a query, then a warp a key, any type and alignment: the one to read first, and what is picked where no \
                   other fits",
             applies: |_, case| super::fits_simple(case),
-            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_simple(stream)),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(stream, args, params)?.launch_simple(stream)),
         },
         Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0, all gradients at once: what is picked for d 64 and 128 without packing, lengths, \
                   soft cap and ALiBi, unless results have to be reproducible",
             applies: |device, case| super::hopper::fits_case(device, case, TENSORS) && !case.has("key_lengths"),
-            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_hopper(stream)),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(stream, args, params)?.launch_hopper(stream)),
         },
         Variant {
             name: "fused",
@@ -175,14 +175,14 @@ static INFO: OpInfo = OpInfo {
                     && aligned(case, TENSORS)
                     && case.dims.get("d").is_some_and(|d| d <= 128)
             },
-            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_fused(stream)),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(stream, args, params)?.launch_fused(stream)),
         },
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above, without atomics, two kernels of seven products: f16 and bf16 with rows at \
                   multiples of 16 bytes",
             applies: |_, case| aligned(case, TENSORS),
-            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch_mma(stream)),
+            launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(stream, args, params)?.launch_mma(stream)),
         },
     ],
 };
@@ -227,7 +227,7 @@ impl Operator for AttentionBackward {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(args, params)?.launch(stream))
+        dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(stream, args, params)?.launch(stream))
     }
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {

@@ -5,6 +5,7 @@ use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::decode::{Cache, MIN_TILES, TILE, combine, mma, simple};
 use half::{bf16, f16};
 
+use super::tokens::Tokens;
 use super::{CacheElement, Decoding, fits_d, scaled};
 use crate::f8e4m3;
 use crate::ops::attention::{checked_scale, checked_softcap};
@@ -19,36 +20,6 @@ use crate::runtime::view::{View, ViewMut};
 const MAX_TOKENS: usize = 1 << 28;
 /// The most pieces of a sequence's keys.
 const MAX_SPLITS: u32 = 256;
-
-/// Keys and values: of a cache that is read, with its scales if it has any, or that new ones are written to.
-#[allow(clippy::large_enum_variant, reason = "one a call, and gone when it is queued")]
-pub(super) enum Tokens<'a, T> {
-    Read([View<'a, T>; 2], Option<[View<'a, f32>; 2]>),
-    Append { caches: [ViewMut<'a, T>; 2], new: [View<'a, T>; 2] },
-}
-
-impl<'a, T> Tokens<'a, T> {
-    fn caches(&self) -> [View<'_, T>; 2] {
-        match self {
-            Self::Read(caches, _) => *caches,
-            Self::Append { caches: [k, v], .. } => [k.as_view(), v.as_view()],
-        }
-    }
-
-    fn appended(&self) -> Option<[View<'a, T>; 2]> {
-        match self {
-            Self::Read(..) => None,
-            Self::Append { new, .. } => Some(*new),
-        }
-    }
-
-    fn scales(&self) -> Option<[View<'a, f32>; 2]> {
-        match self {
-            Self::Read(_, scales) => *scales,
-            Self::Append { .. } => None,
-        }
-    }
-}
 
 /// A call whose arguments fit together.
 pub(super) struct Call<'a, T, C> {
@@ -241,7 +212,9 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
     }
 
     pub(super) fn launch_simple(mut self, stream: &Stream) -> Result<()> {
-        let Some(grid) = grid(self.info, "q", self.rows(), simple::QUERIES as usize)? else { return Ok(()) };
+        let Some(grid) = grid(self.info, "q", self.rows(), simple::QUERIES as usize)? else {
+            return self.require_devices(stream);
+        };
         let Pointers { q, caches: [k, v], scales, new, lengths, page_table, sinks, o, lse } = self.pointers(stream)?;
         let ([k_scales, v_scales], [k_new, v_new]) = (scales, new);
         let rows = self.rows() as u32;
@@ -271,6 +244,9 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         if !self.fits_tensor_cores() {
             let wanted = "f16 or bf16 with d a multiple of 8 and rows at multiples of 16 bytes; of 16 and up to 128 with 8-bit caches";
             return Err(self.info.param_error("variant", "mma", wanted));
+        }
+        if self.rows() == 0 {
+            return self.require_devices(stream);
         }
         macro_rules! launch {
             ($t:ty) => {
@@ -317,9 +293,6 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         resident: u32,
     ) -> Result<()> {
         let gk::Problem { batch, heads, group, q_len, d, .. } = self.problem;
-        if self.rows() == 0 {
-            return Ok(());
-        }
         let tiles = (group * q_len).div_ceil(block_rows) as usize;
         let blocks = (batch * (heads / group)) as usize * tiles;
         let splits = self.splits(blocks, (stream.device().info().multiprocessors * resident) as usize);
@@ -362,6 +335,16 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         unsafe { stream.launch::<M>(grid, args) }
     }
 
+    fn require_devices(&self, stream: &Stream) -> Result<()> {
+        let ([k_cache, v_cache], op) = (self.tokens.caches(), self.info.name);
+        let [k, v] = self.tokens.appended().map_or([None; 2], |new| new.map(Some));
+        let [k_scales, v_scales] = self.tokens.scales().map_or([None; 2], |scales| scales.map(Some));
+        let Self { q, lengths, page_table, sinks, o, lse, .. } = self;
+        stream.require_devices(op, &[("q", q), ("k", &k), ("v", &v), ("k_cache", &k_cache), ("v_cache", &v_cache)])?;
+        stream.require_devices(op, &[("k_scales", &k_scales), ("v_scales", &v_scales), ("lengths", lengths)])?;
+        stream.require_devices(op, &[("page_table", page_table), ("sinks", sinks), ("o", o), ("lse", lse)])
+    }
+
     /// Queries of all heads.
     fn rows(&self) -> usize {
         // Beside a size of 0 the others may be any.
@@ -386,6 +369,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
     }
 
     fn pointers(&mut self, stream: &Stream) -> Result<Pointers<T, C>> {
+        self.require_devices(stream)?;
         let none = [DevicePtr::null(); 2];
         let scales = match self.tokens.scales() {
             Some([k, v]) => [k.ptr(stream)?, v.ptr(stream)?],

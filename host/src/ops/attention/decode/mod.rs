@@ -4,11 +4,13 @@ mod call;
 mod cases;
 mod exact;
 mod operator;
+mod tokens;
 
 pub use operator::{ATTENTION_DECODE, ATTENTION_DECODE_APPEND};
 
-use call::{Call, Tokens};
+use call::Call;
 use gpu_kernels::ops::attention::decode::simple::AttentionDecodeSimpleCDtype;
+use tokens::Tokens;
 
 use crate::runtime::dtype::{DType, Dtype, Float};
 use crate::runtime::error::Result;

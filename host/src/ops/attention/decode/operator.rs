@@ -2,8 +2,9 @@
 
 use gpu_kernels::ops::attention::decode::{combine, mma, simple};
 
-use super::call::{Call, Tokens};
+use super::call::Call;
 use super::exact::Exact;
+use super::tokens::Tokens;
 use super::{CacheElement, Decoding, fits_d, scaled};
 use crate::dispatch;
 use crate::f8e4m3;

@@ -43,13 +43,18 @@ pub(super) struct Call<'a, T> {
 
 impl<'a, T: Float + Half> Call<'a, T> {
     pub(super) fn new(
+        stream: &Stream,
         heads: &Fp8Heads<'a>,
         options: &Attention<'a>,
         o: ViewMut<'a, T>,
         lse: ViewMut<'a, f32>,
     ) -> Result<Self> {
         let Fp8Heads { q, k, v, q_scales, k_scales, v_scales } = *heads;
-        let mut problem = Checked::new(&INFO, [q, k, v], options)?;
+        let mut problem = Checked::new(&INFO, stream, [q, k, v], options)?;
+        stream.require_devices(
+            INFO.name,
+            &[("q_scales", &q_scales), ("k_scales", &k_scales), ("v_scales", &v_scales), ("o", &o), ("lse", &lse)],
+        )?;
         let [batch, kv_heads, ..]: [usize; 4] = k.dims(INFO.name, "k")?;
         let scales = [("q_scales", q_scales), ("k_scales", k_scales), ("v_scales", v_scales)];
         let mut steps = [0; 3];
@@ -69,13 +74,13 @@ impl<'a, T: Float + Half> Call<'a, T> {
     }
 
     /// The tensors of a launch whose types are known only now.
-    pub(super) fn of(args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
+    pub(super) fn of(stream: &Stream, args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
         let options = problem::options(args, params)?;
         let (q_scales, k_scales, v_scales) =
             (args.input("q_scales")?, args.input("k_scales")?, args.input("v_scales")?);
         let [q, k, v] = [args.input("q")?, args.input("k")?, args.input("v")?];
         let heads = Fp8Heads { q, q_scales, k, k_scales, v, v_scales };
-        Self::new(&heads, &options, args.output("o")?, args.output("lse")?)
+        Self::new(stream, &heads, &options, args.output("o")?, args.output("lse")?)
     }
 
     pub(super) fn launch(self, stream: &Stream) -> Result<()> {

@@ -106,5 +106,5 @@ pub fn attention_fp8_into<'a, T: Float + Half>(
     o: impl Into<ViewMut<'a, T>>,
     lse: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
-    Call::new(heads, options, o.into(), lse.into())?.launch(stream)
+    Call::new(stream, heads, options, o.into(), lse.into())?.launch(stream)
 }

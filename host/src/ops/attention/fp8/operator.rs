@@ -26,10 +26,10 @@ const TENSORS: [&str; 4] = ["q", "k", "v", "o"];
 
 /// Runs a block with the call that the tensors of a launch amount to, of whatever type its result is.
 macro_rules! call {
-    ($args:expr, $params:expr, |$call:ident| $body:expr) => {{
+    ($stream:expr, $args:expr, $params:expr, |$call:ident| $body:expr) => {{
         let to = target($params)?;
         dispatch!(INFO, to, [f16, bf16] => |T| {
-            let $call = Call::<T>::of($args, $params)?;
+            let $call = Call::<T>::of($stream, $args, $params)?;
             $body
         })
     }};
@@ -63,13 +63,13 @@ pub(super) static INFO: OpInfo = OpInfo {
             name: "simple",
             doc: "a warp a query, any alignment: the one to read first, and what is picked where the other does not fit",
             applies: |_, case| fits_simple(case),
-            launch: |stream, args, params| call!(args, params, |call| call.launch_simple(stream)),
+            launch: |stream, args, params| call!(stream, args, params, |call| call.launch_simple(stream)),
         },
         Variant {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0: d 64 and 128 without packing, soft cap and ALiBi",
             applies: fits_hopper,
-            launch: |stream, args, params| call!(args, params, |call| call.launch_hopper(stream)),
+            launch: |stream, args, params| call!(stream, args, params, |call| call.launch_hopper(stream)),
         },
     ],
 };
@@ -150,7 +150,7 @@ impl Operator for AttentionFp8 {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        call!(args, params, |call| call.launch(stream))
+        call!(stream, args, params, |call| call.launch(stream))
     }
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {

@@ -168,6 +168,10 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// By one of the paths; by the one that was found fastest or, without such a finding, by the one that is planned if none is named.
     pub(super) fn launch(self, stream: &Stream, path: Option<Path>) -> Result<()> {
+        stream.require_devices(
+            self.info.name,
+            &[("a", &self.a.rows), ("b", &self.b.rows), ("c", &self.c), ("scale", &self.scale)],
+        )?;
         match path.or_else(|| self.tuned(stream)).unwrap_or_else(|| self.planned(stream)) {
             Path::Skinny(share) => self.launch_skinny(stream, share),
             Path::Hopper(columns) => self.launch_hopper(stream, columns),

@@ -35,6 +35,7 @@ impl Scales {
         scales: View<'_, f32>,
         rows: usize,
     ) -> Result<Self> {
+        scales.require_device(info.name, arg, stream)?;
         let shared = *scales.shape().dims() == [1];
         if !shared {
             scales.require_shape(info.name, arg, &[rows])?;
@@ -66,6 +67,7 @@ pub(super) fn of_blocks<S: Dtype>(
     for (arg, scales, shape) in [("a_scales", &a, shapes[0]), ("b_scales", &b, shapes[1])] {
         scales.require_shape(info.name, arg, &shape)?;
         scales.require_contiguous(info.name, arg)?;
+        scales.require_device(info.name, arg, stream)?;
     }
     Ok([a.ptr(stream)?, b.ptr(stream)?])
 }

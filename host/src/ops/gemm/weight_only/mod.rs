@@ -65,6 +65,7 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
         parts: impl Fn(u32, bool, Dim3, PartsArgs<T, W>) -> Result<()>,
     ) -> Result<()> {
         let Self { info, a, w, scales, c } = &mut self;
+        stream.require_devices(info.name, &[("a", a), ("w", w), ("scales", scales), ("c", c)])?;
         let [m, k]: [usize; 2] = a.dims(info.name, "a")?;
         let [_, n]: [usize; 2] = c.dims(info.name, "c")?;
         c.require_shape(info.name, "c", &[m, n])?;

@@ -124,6 +124,22 @@ fn forward<T: Float>(
     [mut q_out, mut k_out]: [ViewMut<'_, T>; 2],
 ) -> Result<()> {
     let (op, [q, k]) = (INFO.name, inputs.unwrap_or([q_out.as_view(), k_out.as_view()]));
+    let QkNorm { q_weight, k_weight, .. } = norm;
+    let Rotation { cos, sin, positions, .. } = rotation;
+    stream.require_devices(
+        op,
+        &[
+            ("q", &q),
+            ("k", &k),
+            ("q_weight", &q_weight),
+            ("k_weight", &k_weight),
+            ("cos", &cos),
+            ("sin", &sin),
+            ("positions", &positions),
+            ("q_out", &q_out),
+            ("k_out", &k_out),
+        ],
+    )?;
     let heads = Heads::of(&INFO, [q, k], norm, rotation)?;
     q_out.require_shape(op, "q_out", q.shape())?;
     k_out.require_shape(op, "k_out", k.shape())?;

@@ -164,7 +164,10 @@ fn turn<T: Float>(
 ) -> Result<()> {
     let (input, output) = names(info);
     let Rotation { cos, sin, positions, pairs } = *rotation;
-    let [tokens, heads, d]: [usize; 3] = y.dims(info.name, if x.is_some() { output } else { input })?;
+    let output = if x.is_some() { output } else { input };
+    stream.require_devices(info.name, &[(input, &x), (output, &y), ("cos", &cos), ("sin", &sin)])?;
+    positions.require_device(info.name, "positions", stream)?;
+    let [tokens, heads, d]: [usize; 3] = y.dims(info.name, output)?;
     if let Some(x) = &x {
         x.require_shape(info.name, input, &[tokens, heads, d])?;
         x.require_inner_contiguous(info.name, input)?;

@@ -90,6 +90,13 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
     pub(super) fn launch(mut self, stream: &Stream, out: Results<'_>, gradient: Option<ViewMut<'_, T>>) -> Result<()> {
         let Results { mut per_row, mut lse, total, bad } = out;
         let (name, outer) = (self.info.name, self.targets.shape());
+        let Self { logits, targets, options, .. } = &self;
+        stream
+            .require_devices(name, &[("logits", logits), ("targets", targets), ("class_weights", &options.weights)])?;
+        stream.require_devices(
+            name,
+            &[("losses", &per_row), ("lse", &lse), ("total", &total), ("gradient", &gradient)],
+        )?;
         for (arg, view) in [("losses", &per_row), ("lse", &lse)] {
             view.require_shape(name, arg, outer)?;
             view.require_contiguous(name, arg)?;
@@ -133,6 +140,12 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         upstream: View<'_, f32>,
         gradient: ViewMut<'_, T>,
     ) -> Result<()> {
+        let Self { info, logits, targets, options, .. } = &self;
+        stream.require_devices(
+            info.name,
+            &[("logits", logits), ("targets", targets), ("class_weights", &options.weights)],
+        )?;
+        stream.require_devices(info.name, &[("upstream", &upstream), ("gradient", &gradient)])?;
         upstream.require_shape(self.info.name, "upstream", self.targets.shape())?;
         upstream.require_contiguous(self.info.name, "upstream")?;
         let (x, gradient) = self.pointers(stream, Some(gradient))?;

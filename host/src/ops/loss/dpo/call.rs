@@ -165,6 +165,16 @@ impl<'a> Call<'a> {
         })
     }
 
+    /// An error that names the argument unless it is on the stream's device.
+    pub(in crate::ops::loss) fn require_devices(&self, stream: &Stream) -> Result<()> {
+        let Self { info, sequences, options, targets, .. } = self;
+        let targets = targets.map(|(targets, _)| targets);
+        stream.require_devices(
+            info.name,
+            &[("targets", &targets), ("offsets", &sequences.offsets), ("reference", &options.reference)],
+        )
+    }
+
     /// What the pairs' losses are multiplied by.
     pub(in crate::ops::loss) fn share(&self) -> f32 {
         if self.options.is_mean && self.pairs > 0 { 1.0 / self.pairs as f32 } else { 1.0 }
@@ -180,6 +190,11 @@ impl<'a> Call<'a> {
     ) -> Result<()> {
         let Results { rows: RowResults { mut per_row, total, offsets, .. }, mut sums } = out;
         let (name, Sequences { count, tokens, .. }) = (self.info.name, self.sequences);
+        let into = gradient.as_ref().map(|(gradient, _)| gradient);
+        self.require_devices(stream)?;
+        values.require_device(name, "log_probs", stream)?;
+        stream
+            .require_devices(name, &[("losses", &per_row), ("sums", &sums), ("total", &total), ("gradient", &into)])?;
         for (arg, view, n) in [("losses", &per_row, self.pairs), ("sums", &sums, count)] {
             view.require_shape(name, arg, &[n as usize])?;
             view.require_contiguous(name, arg)?;

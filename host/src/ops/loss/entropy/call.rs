@@ -48,6 +48,10 @@ impl<'a, T: Float> Call<'a, T> {
         let shape = self.logits.shape().to_vec();
         let outer = &shape[..shape.len() - 1];
         let (upstream, into) = gradient.map_or((None, None), |(upstream, into)| (Some(upstream), into));
+        stream.require_devices(
+            info.name,
+            &[("logits", &self.logits), ("upstream", &upstream), ("entropies", &entropies), ("gradient", &into)],
+        )?;
         if let Some(entropies) = &entropies {
             entropies.require_shape(info.name, "entropies", outer)?;
             entropies.require_contiguous(info.name, "entropies")?;

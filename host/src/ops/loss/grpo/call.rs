@@ -88,6 +88,16 @@ impl<'a> Objective<'a> {
     /// Checks what results have to be, looks at the targets and offsets, and weighs the tokens.
     pub(in crate::ops::loss) fn prepare(&self, stream: &Stream, out: &mut RowResults<'_>) -> Result<Prepared> {
         let (name, tokens) = (self.info.name, self.sequences.tokens as usize);
+        let Self { targets, advantages, sequences, options, .. } = self;
+        let reference = options.penalty.map(|(_, reference)| reference);
+        stream.require_devices(
+            name,
+            &[("targets", targets), ("advantages", advantages), ("offsets", &sequences.offsets)],
+        )?;
+        stream.require_devices(
+            name,
+            &[("old", &options.old), ("reference", &reference), ("losses", &out.per_row), ("total", &out.total)],
+        )?;
         out.per_row.require_shape(name, "losses", &[tokens])?;
         out.per_row.require_contiguous(name, "losses")?;
         out.total.require_shape(name, "total", &[1])?;
@@ -172,6 +182,7 @@ impl<'a> Objective<'a> {
         gradient: ViewMut<'_, f32>,
     ) -> Result<()> {
         let (name, tokens) = (self.info.name, self.sequences.tokens as usize);
+        stream.require_devices(name, &[("log_probs", &log_probs), ("gradient", &gradient)])?;
         log_probs.require_shape(name, "log_probs", &[tokens])?;
         log_probs.require_contiguous(name, "log_probs")?;
         gradient.require_shape(name, "gradient", &[tokens])?;

@@ -67,6 +67,9 @@ impl<'a, T: Float> Call<'a, T> {
     pub(super) fn launch(self, stream: &Stream, out: RowResults<'_>, gradient: Option<ViewMut<'_, T>>) -> Result<()> {
         let RowResults { mut per_row, total, bad, .. } = out;
         let (shape, name) = (self.student.shape(), self.info.name);
+        let Self { student, teacher, options, .. } = &self;
+        stream.require_devices(name, &[("student", student), ("teacher", teacher), ("targets", &options.targets)])?;
+        stream.require_devices(name, &[("losses", &per_row), ("total", &total), ("gradient", &gradient)])?;
         per_row.require_shape(name, "losses", &shape[..shape.len() - 1])?;
         per_row.require_contiguous(name, "losses")?;
         total.require_shape(name, "total", &[1])?;
@@ -99,6 +102,9 @@ impl<'a, T: Float> Call<'a, T> {
         gradient: ViewMut<'_, T>,
     ) -> Result<()> {
         let (shape, name) = (self.student.shape(), self.info.name);
+        let Self { student, teacher, options, .. } = &self;
+        stream.require_devices(name, &[("student", student), ("teacher", teacher), ("targets", &options.targets)])?;
+        stream.require_devices(name, &[("upstream", &upstream), ("gradient", &gradient)])?;
         upstream.require_shape(name, "upstream", &shape[..shape.len() - 1])?;
         upstream.require_contiguous(name, "upstream")?;
         let beside = Beside { upstream: upstream.ptr(stream)?, share: DevicePtr::null(), losses: DevicePtrMut::null() };

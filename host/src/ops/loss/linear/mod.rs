@@ -86,6 +86,7 @@ const ROWS: usize = 256;
 #[derive(Clone, Copy)]
 pub(super) struct Layer<'a, T> {
     info: &'static OpInfo,
+    names: [&'static str; 2],
     hidden: View<'a, T>,
     weight: View<'a, T>,
     pub(super) rows: usize,
@@ -119,7 +120,13 @@ impl<'a, T: Float + Half> Layer<'a, T> {
         limited(info, names[0], "rows", rows)?;
         limited(info, names[0], "dimensions", d)?;
         limited(info, names[1], "classes", classes)?;
-        Ok(Self { info, hidden, weight, rows, classes })
+        Ok(Self { info, names, hidden, weight, rows, classes })
+    }
+
+    /// An error that names the argument unless it is on the stream's device.
+    pub(super) fn require_device(&self, stream: &Stream) -> Result<()> {
+        let [of_hidden, of_weight] = self.names;
+        stream.require_devices(self.info.name, &[(of_hidden, &self.hidden), (of_weight, &self.weight)])
     }
 
     /// From a row of logits to the next: rows at multiples of 16 bytes.
@@ -162,6 +169,10 @@ impl<'a, T: Float + Half> Layer<'a, T> {
         mut loss: impl FnMut(Range<usize>, ViewMut<'_, T>) -> Result<()>,
     ) -> Result<()> {
         let Chunks { memory, accumulate, factor } = chunks;
+        self.require_device(stream)?;
+        if let Some(Gradients { hidden, weight }) = &gradients {
+            stream.require_devices(self.info.name, &[("hidden_gradient", hidden), ("weight_gradient", weight)])?;
+        }
         let mut beta = 0.0;
         if let Some(gradients) = &mut gradients {
             gradients.hidden.require_shape(self.info.name, "hidden_gradient", self.hidden.shape())?;

@@ -43,6 +43,9 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
         gradients: Option<Gradients<'_, T>>,
     ) -> Result<()> {
         let Results { mut per_row, mut lse, total, bad } = out;
+        let (name, options) = (self.info.name, &self.options.loss);
+        stream.require_devices(name, &[("targets", &self.targets), ("class_weights", &options.weights)])?;
+        stream.require_devices(name, &[("losses", &per_row), ("lse", &lse), ("total", &total)])?;
         for (arg, view) in [("losses", &per_row), ("lse", &lse)] {
             view.require_shape(self.info.name, arg, &[self.layer.rows])?;
             view.require_contiguous(self.info.name, arg)?;
@@ -65,6 +68,10 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
         factor: impl Into<Scalar<'o>>,
     ) -> Result<()> {
         let rows = self.layer.rows;
+        stream.require_devices(
+            self.info.name,
+            &[("targets", &self.targets), ("class_weights", &self.options.loss.weights), ("upstream", &upstream)],
+        )?;
         upstream.require_shape(self.info.name, "upstream", &[rows])?;
         upstream.require_contiguous(self.info.name, "upstream")?;
         let (mut losses, mut lse) = (Tensor::uninit(stream, [rows])?, Tensor::uninit(stream, [rows])?);

@@ -65,6 +65,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
         gradients: Option<Gradients<'_, T>>,
     ) -> Result<()> {
         let tokens = self.layer.targets.shape();
+        self.loss.require_devices(stream)?;
         let (mut per_token, mut lse) = (Tensor::uninit(stream, tokens)?, Tensor::uninit(stream, tokens)?);
         let mut unused = Tensor::uninit(stream, [1])?;
         let results = cross_entropy::Results {

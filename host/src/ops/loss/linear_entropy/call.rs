@@ -52,6 +52,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
         entropies.require_shape(info.name, "entropies", &[layer.rows])?;
         entropies.require_contiguous(info.name, "entropies")?;
         let (upstream, gradients) = gradients.unzip();
+        stream.require_devices(info.name, &[("entropies", &entropies), ("upstream", &upstream)])?;
         if let Some(upstream) = &upstream {
             upstream.require_shape(info.name, "upstream", &[layer.rows])?;
             upstream.require_contiguous(info.name, "upstream")?;

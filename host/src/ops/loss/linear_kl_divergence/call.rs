@@ -53,6 +53,10 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
         gradients: Option<Gradients<'_, T>>,
     ) -> Result<()> {
         let RowResults { mut per_row, total, bad, .. } = out;
+        stream.require_devices(
+            self.info.name,
+            &[("targets", &self.options.loss.targets), ("losses", &per_row), ("total", &total)],
+        )?;
         let [rows, classes] = self.shape();
         per_row.require_shape(self.info.name, "losses", &[rows])?;
         per_row.require_contiguous(self.info.name, "losses")?;
@@ -73,6 +77,7 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
         gradients: Gradients<'_, T>,
     ) -> Result<()> {
         let rows = self.student.rows;
+        stream.require_devices(self.info.name, &[("targets", &self.options.loss.targets), ("upstream", &upstream)])?;
         upstream.require_shape(self.info.name, "upstream", &[rows])?;
         upstream.require_contiguous(self.info.name, "upstream")?;
         let mut unused = Tensor::uninit(stream, [rows])?;
@@ -88,6 +93,7 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
         factor: Scalar<'_>,
     ) -> Result<()> {
         let Self { info, student, teacher, options } = self;
+        teacher.require_device(stream)?;
         // Both layers' logits are as large.
         let memory = options.memory / 2;
         let mut buffer = teacher.buffer(stream, memory)?;

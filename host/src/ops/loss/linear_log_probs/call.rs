@@ -53,6 +53,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
     /// The log-probabilities.
     pub(super) fn launch(&self, stream: &Stream, out: RowResults<'_>) -> Result<()> {
         let RowResults { mut per_row, total, bad, .. } = out;
+        stream.require_devices(self.info.name, &[("log_probs", &per_row)])?;
         per_row.require_shape(self.info.name, "log_probs", self.targets.shape())?;
         per_row.require_contiguous(self.info.name, "log_probs")?;
         let mut lse = Tensor::uninit(stream, self.targets.shape())?;

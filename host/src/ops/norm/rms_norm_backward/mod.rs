@@ -89,6 +89,10 @@ fn backward<'a, T: Float>(
     mut dweight: ViewMut<'a, T>,
 ) -> Result<()> {
     let name = info.args[0].name;
+    stream.require_devices(
+        info.name,
+        &[(name, &x), ("weight", &weight), ("dy", &dy), ("dr", &dr), ("dx", &dx), ("dweight", &dweight)],
+    )?;
     let (shape, d) = (x.shape(), x.cols());
     let rows = Rows::of(info, name, &x)?.and(&weight).and(&dy).and_mut(&dx);
     let rows = dr.iter().fold(rows, |rows, dr| rows.and(dr));

@@ -40,6 +40,7 @@ where
     K: Kernel<Args = Args<T, Q, S>>,
 {
     let info = op.info;
+    stream.require_devices(info.name, &[("q", &q), ("scales", &scales), ("y", &y)])?;
     let [rows, d]: [usize; 2] = q.dims(info.name, "q")?;
     let Some(block) = op.block(scales.shape(), rows, d) else {
         return Err(info.shape_error("scales", scales.shape(), op.wanted(rows, d)));

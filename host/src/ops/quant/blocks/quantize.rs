@@ -24,6 +24,7 @@ where
     K: Kernel<Args = (DevicePtr<T>, DevicePtrMut<Q>, DevicePtrMut<S>, u64, u64, u64, u64)>,
 {
     let (block, info) = (op.block, op.info);
+    stream.require_devices(info.name, &[("x", &x), ("q", &q), ("scales", &scales)])?;
     let [rows, d]: [usize; 2] = x.dims(info.name, "x")?;
     q.require_shape(info.name, "q", &[rows, d])?;
     scales.require_shape(info.name, "scales", &block.scales(rows, d))?;
