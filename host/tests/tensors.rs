@@ -84,6 +84,19 @@ fn floats_round_on_their_way_and_come_back_exactly() {
 }
 
 #[test]
+fn tensors_show_what_they_are() {
+    let (device, stream) = open();
+    let mut x = Tensor::<bf16>::zeros(&stream, [2, 3]).unwrap();
+    assert_eq!(format!("{x:?}"), format!("Tensor(bfloat16 [2, 3] on {device})"));
+    assert_eq!(format!("{:?}", x.view().t()), format!("View(bfloat16 [3, 2] with strides [1, 3] on {device})"));
+    assert_eq!(format!("{:?}", x.view_mut()), format!("ViewMut(bfloat16 [2, 3] on {device})"));
+    let any = AnyTensor::from(x);
+    assert_eq!(format!("{any:?}"), format!("AnyTensor(bfloat16 [2, 3] on {device})"));
+    assert_eq!(format!("{:?}", any.view()), format!("AnyView(bfloat16 [2, 3] on {device})"));
+    assert_eq!(format!("{stream:?}"), format!("Stream(Device({device}))"));
+}
+
+#[test]
 fn views_of_any_strides_are_read_in_order() {
     let (_device, stream) = open();
     let x = Tensor::from_slice(&stream, [2, 3], &numbers(6)).unwrap();

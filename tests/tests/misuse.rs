@@ -272,6 +272,13 @@ fn errors_go_by_the_name_that_was_called() {
         let error = adamw(options);
         assert!(error.starts_with("adamw: parameter `lr` = 1") && error.ends_with(wanted), "{error}");
     }
+    let wide = Tensor::<f32>::zeros(&stream, [4, 5]).unwrap();
+    let error = said(ops::matmul_int8(&stream, &x, &wide));
+    assert_eq!(error, "matmul_int8: `b` has shape [4, 5], expected [4, 4]");
+    let error = said(ops::matmul_int8(&stream, x.view().t(), &wide));
+    assert!(error.starts_with("matmul_int8: `b` has shape"), "{error}");
+    let error = said(ops::matmul_int8(&stream, x.view().t(), x.view().t()));
+    assert!(error.starts_with("matmul_int8: `a` has strides [1, 4] for shape [4, 6]: "), "{error}");
     assert_eq!(said(ops::top_k(&stream, &x, 257)), "top_k: parameter `k` = 257: expected at most 256");
     assert_eq!(
         said(ops::top_k(&stream, &x, 5)),

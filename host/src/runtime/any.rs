@@ -16,7 +16,6 @@ use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut, derived_views, shared_methods};
 
 /// A [`Tensor`] of any element type.
-#[derive(Debug)]
 pub struct AnyTensor {
     storage: Storage,
     dtype: DType,
@@ -24,15 +23,14 @@ pub struct AnyTensor {
 }
 
 /// A [`View`] of any element type.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct AnyView<'a> {
-    part: Part<'a>,
+    pub(crate) part: Part<'a>,
 }
 
 /// A [`ViewMut`] of any element type.
-#[derive(Debug)]
 pub struct AnyViewMut<'a> {
-    part: Part<'a>,
+    pub(crate) part: Part<'a>,
     exclusive: PhantomData<&'a mut ()>,
 }
 

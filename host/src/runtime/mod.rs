@@ -15,6 +15,7 @@ mod queue;
 pub(crate) mod roof;
 pub(crate) mod scratch;
 pub(crate) mod shape;
+mod shown;
 pub mod sim;
 mod storage;
 pub(crate) mod stream;

@@ -10,7 +10,7 @@ use crate::runtime::storage::{Access, Storage};
 use crate::runtime::stream::Stream;
 
 /// Elements of a storage. Whoever has it may read them; writing is for those who wrap it as exclusive.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
     pub(crate) storage: &'a Storage,
     pub(crate) dtype: DType,

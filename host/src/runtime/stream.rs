@@ -20,10 +20,9 @@ use crate::runtime::queue::Queue;
 /// stream waits, on the device, for the uses that it conflicts with. Parts of one tensor count as the whole, so writing one half on a
 /// stream and the other half on another happens in turn. Streams that share nothing run side by side, and on one stream this costs
 /// nothing.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Stream(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     device: Device,
     queue: Arc<Queue>,

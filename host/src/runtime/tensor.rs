@@ -15,7 +15,6 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// Any stream of its device may use it. Uses on different streams are ordered, and its memory is freed after all of them: see
 /// [`Stream`].
-#[derive(Debug)]
 pub struct Tensor<T> {
     pub(crate) any: AnyTensor,
     elements: PhantomData<T>,

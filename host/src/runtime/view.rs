@@ -20,7 +20,6 @@ use crate::runtime::tensor::Tensor;
 ///
 /// Strides are free: rows may be padded, dimensions [permuted](View::permute) or [repeated](View::broadcast). Operators say what they
 /// take, and check it with the `require_` methods.
-#[derive(Debug)]
 pub struct View<'a, T> {
     pub(crate) part: Part<'a>,
     elements: PhantomData<&'a T>,
@@ -35,7 +34,6 @@ impl<T> Clone for View<'_, T> {
 impl<T> Copy for View<'_, T> {}
 
 /// A tensor to write, with free strides as in a [`View`], but no two elements in the same place.
-#[derive(Debug)]
 pub struct ViewMut<'a, T> {
     pub(crate) part: Part<'a>,
     elements: PhantomData<&'a mut T>,

@@ -80,13 +80,19 @@ fn launch<T: Float>(
     let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
     let problem = Problem::of_rows(&INFO, NAMES, a, b, c)?;
-    if k > gk::MAX_K as usize {
-        let reason = format!("k is {k}, sums of 32 bits take at most {}", gk::MAX_K);
-        return Err(Error::too_large(INFO.name, "a", reason));
-    }
+    require_depth(INFO.name, k)?;
     let scales =
         [Scales::of(&INFO, stream, "a_scales", a_scales, m)?, Scales::of(&INFO, stream, "b_scales", b_scales, n)?];
     problem.launch_scaled::<gk::GemmInt8Hopper<T>, gk::GemmInt8Mma<T, 16>, gk::GemmInt8Mma<T, 1>>(stream, path, scales)
+}
+
+/// An error unless sums of 32 bits hold so many products.
+fn require_depth(op: &'static str, k: usize) -> Result<()> {
+    if k > gk::MAX_K as usize {
+        let reason = format!("k is {k}, sums of 32 bits take at most {}", gk::MAX_K);
+        return Err(Error::too_large(op, "a", reason));
+    }
+    Ok(())
 }
 
 /// C = A·Bᵀ in 8-bit integers, for `a` of `[m, k]` and `b` of `[n, k]` in floats: both are [quantized by row](quantize_rows_int8()) and multiplied by
@@ -115,6 +121,14 @@ pub fn matmul_int8<'a, T: Float>(
     a: impl Into<View<'a, T>>,
     b: impl Into<View<'a, T>>,
 ) -> Result<Tensor<T>> {
+    // What either of the operators would call by names of its own.
+    let (a, b, op) = (a.into(), b.into(), "matmul_int8");
+    stream.require_devices(op, &[("a", &a), ("b", &b)])?;
+    let ([_, k], [n, _]): ([usize; 2], [usize; 2]) = (a.dims(op, "a")?, b.dims(op, "b")?);
+    b.require_shape(op, "b", &[n, k])?;
+    a.require_row_stride(op, "a")?;
+    b.require_row_stride(op, "b")?;
+    require_depth(op, k)?;
     let (a, a_scales) = quantize_rows_int8(stream, a)?;
     let (b, b_scales) = quantize_rows_int8(stream, b)?;
     gemm_int8(stream, &a, &a_scales, &b, &b_scales)
