@@ -175,5 +175,21 @@ pub(crate) fn open(kind: BackendKind, ordinal: usize) -> Result<Box<dyn Backend>
 }
 
 fn no_such_device(kind: BackendKind, ordinal: usize, count: usize) -> Error {
-    Error::param("device", "ordinal", ordinal, format!("below {count}, the number of {kind} devices"))
+    let expected = match count {
+        0 => format!("a {kind} device, of which there are none"),
+        _ => format!("below {count}, the number of {kind} devices"),
+    };
+    Error::param("device", "ordinal", ordinal, expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_that_are_not_there_are_counted() {
+        let said = |ordinal, count| no_such_device(BackendKind::Sim, ordinal, count).to_string();
+        assert_eq!(said(3, 2), "device: parameter `ordinal` = 3: expected below 2, the number of sim devices");
+        assert_eq!(said(0, 0), "device: parameter `ordinal` = 0: expected a sim device, of which there are none");
+    }
 }

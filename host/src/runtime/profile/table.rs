@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{Clock, Profile};
+use crate::runtime::error::printable;
 
 /// All spans of one name. Total time includes what is inside a span, self time does not.
 #[derive(Clone, Debug, PartialEq)]
@@ -187,7 +188,7 @@ fn cells(row: &Row, cpu: Duration, cuda: Option<Duration>) -> [String; HEADINGS.
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let least = row.least.filter(|least| !least.is_zero());
     [
-        row.name.to_string(),
+        printable(&row.name).into_owned(),
         text(row.self_cpu),
         share(row.self_cpu, cpu),
         text(row.cpu_total),
@@ -239,6 +240,13 @@ mod tests {
             cuda: Some(cuda),
         });
         Span { name: name.into(), parent, start: Duration::ZERO, cpu: cpu * MS, launch }
+    }
+
+    #[test]
+    fn names_keep_to_their_line() {
+        let spans = vec![span("layer\n\u{1b}[31m3", None, 1, None)];
+        let text = Profile { spans, wall: MS, clock: None }.to_string();
+        assert!(text.contains("\nlayer\\n\\u{1b}[31m3 ") && !text.contains('\u{1b}'), "{text}");
     }
 
     #[test]
