@@ -173,6 +173,33 @@ impl<G: Threads, const V: usize> Held<G, V> {
     }
 
     #[inline(always)]
+    unsafe fn store_and_accumulate_by<T: Element, const K: usize, const O: usize, const S: usize, const N: usize>(
+        &self,
+        rows: [HeldRow<T, V>; K],
+        outputs: [*mut T; O],
+        sums: [&mut HeldSums<V>; S],
+        f: impl Fn([f32; K]) -> ([f32; O], [f32; S]),
+    ) {
+        let left = Self::left::<T>(self.n);
+        for i in 0..V {
+            if Self::has::<T>(i, left) {
+                let at = Self::at::<T>(i);
+                let packs: [[f32; N]; K] = array::from_fn(|k| elements::<T, N>(rows[k].pack(i, at)));
+                let results: [_; N] = array::from_fn(|e| f(array::from_fn(|k| packs[k][e])));
+                for o in 0..O {
+                    let pack = Pack::<T, N>::from_f32(array::from_fn(|e| results[e].0[o]));
+                    pack.store_streaming(outputs[o].add(at));
+                }
+                for s in 0..S {
+                    for e in 0..N {
+                        sums[s].0[i][e] += results[e].1[s];
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
     unsafe fn store_by<T: Element, const K: usize, const O: usize, const N: usize>(
         &self,
         rows: [HeldRow<T, V>; K],
@@ -355,6 +382,21 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
         match lanes::<T>() {
             4 => self.accumulate_by::<T, K, 4>(sums, rows, f),
             _ => self.accumulate_by::<T, K, 8>(sums, rows, f),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_and_accumulate<T: Element, const K: usize, const O: usize, const S: usize>(
+        &self,
+        rows: [HeldRow<T, V>; K],
+        outputs: [Out<T>; O],
+        sums: [&mut HeldSums<V>; S],
+        f: impl Fn([f32; K]) -> ([f32; O], [f32; S]),
+    ) {
+        let outputs = outputs.map(|(y, stride)| y.add((self.row * stride) as usize));
+        match lanes::<T>() {
+            4 => self.store_and_accumulate_by::<T, K, O, S, 4>(rows, outputs, sums, f),
+            _ => self.store_and_accumulate_by::<T, K, O, S, 8>(rows, outputs, sums, f),
         }
     }
 

@@ -164,6 +164,21 @@ pub trait Team: Copy {
         f: impl Fn([f32; K]) -> f32,
     );
 
+    /// Of f(elements) of every place, writes what comes first and adds to the sums what comes second: elements are converted once for both.
+    #[inline(always)]
+    unsafe fn store_and_accumulate<T: Element, const K: usize, const O: usize, const S: usize>(
+        &self,
+        rows: [Self::Row<T>; K],
+        outputs: [Out<T>; O],
+        sums: [&mut Self::Sums; S],
+        f: impl Fn([f32; K]) -> ([f32; O], [f32; S]),
+    ) {
+        self.store(rows, outputs, |elements| f(elements).0);
+        for s in 0..S {
+            self.accumulate(&mut *sums[s], rows, |elements| f(elements).1[s]);
+        }
+    }
+
     /// Writes the sums to their row of `partials`, those of a warp's teams as one. The team is that of turn 0.
     unsafe fn store_sums<T: Element>(&self, sums: Self::Sums, partials: *mut f32);
 

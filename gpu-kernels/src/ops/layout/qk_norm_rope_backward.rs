@@ -176,7 +176,7 @@ impl Team {
         of: Item<T, V>,
         statistics: Statistics,
     ) {
-        let values = of.map(|[x, dz, weight]| statistics.dx(x, dz * weight));
+        let values = of.map(|[x, dz, weight]| statistics.gradients(x, dz, weight)[0]);
         self.split.store(item, values, |at, values| Pack::<T, V>::from_f32(values).store_streaming(dx.add(at)));
     }
 

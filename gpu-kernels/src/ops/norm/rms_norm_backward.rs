@@ -85,13 +85,20 @@ pub unsafe fn rms_norm_backward<T: Element, P: Team>(
         });
         let [squares, products] = team.sums(products, 2 * (turn % 2) as u32);
         let row = Statistics::of([squares, products], inverse_d, eps);
+        let output = [(dx, dx_stride)];
         if has_dr {
             let all = [x_row, dy_row, weight, dr_row];
-            team.store(all, [(dx, dx_stride)], |[x, dy, weight, dr]| [row.dx(x, dy * weight) + dr]);
+            team.store_and_accumulate(all, output, [&mut sums], |[x, dy, weight, dr]| {
+                let [dx, dweight] = row.gradients(x, dy, weight);
+                ([dx + dr], [dweight])
+            });
         } else {
-            team.store([x_row, dy_row, weight], [(dx, dx_stride)], |[x, dy, weight]| [row.dx(x, dy * weight)]);
+            let all = [x_row, dy_row, weight];
+            team.store_and_accumulate(all, output, [&mut sums], |[x, dy, weight]| {
+                let [dx, dweight] = row.gradients(x, dy, weight);
+                ([dx], [dweight])
+            });
         }
-        team.accumulate(&mut sums, [x_row, dy_row], |[x, dy]| dy * x * row.scale);
         team = next;
     }
     first.store_sums::<T>(sums, partials);
@@ -102,7 +109,7 @@ pub unsafe fn rms_norm_backward<T: Element, P: Team>(
 pub(crate) struct Statistics {
     /// s.
     pub(crate) scale: f32,
-    /// s² · Σ g · x / d.
+    /// s³ · Σ g · x / d.
     pull: f32,
 }
 
@@ -111,12 +118,13 @@ impl Statistics {
     #[inline(always)]
     pub(crate) fn of([squares, products]: [f32; 2], inverse_d: f32, eps: f32) -> Self {
         let scale = math::rsqrt_approx(squares * inverse_d + eps);
-        Self { scale, pull: products * inverse_d * scale * scale }
+        Self { scale, pull: products * inverse_d * scale * scale * scale }
     }
 
-    /// The gradient of an element x.
+    /// The gradients of an element x and of its weight.
     #[inline(always)]
-    pub(crate) fn dx(&self, x: f32, g: f32) -> f32 {
-        self.scale * (g - x * self.pull)
+    pub(crate) fn gradients(&self, x: f32, dy: f32, weight: f32) -> [f32; 2] {
+        let dy = dy * self.scale;
+        [dy * weight - x * self.pull, dy * x]
     }
 }
