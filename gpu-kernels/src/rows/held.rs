@@ -6,10 +6,10 @@ use core::marker::PhantomData;
 use core::{array, mem, ptr};
 
 use cuda_std::float::Element;
-use cuda_std::thread;
 use cuda_std::tma::prefetch_bytes;
 use cuda_std::vector::Pack;
 use cuda_std::warp::{self, Lane};
+use cuda_std::{arch, thread};
 
 use packs::{but_one, cut, elements};
 
@@ -286,6 +286,13 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     }
 
     #[inline(always)]
+    unsafe fn fetch<T: Element>(&self, (x, stride): In<T>) {
+        if arch::number() >= 90 && self.has_row && G::rank() == 0 {
+            prefetch_bytes(x.add((self.row * stride) as usize), (self.d * size_of::<T>()) as u32);
+        }
+    }
+
+    #[inline(always)]
     unsafe fn load_shared<T: Element>(&self, x: *const T) -> HeldRow<T, V> {
         if V <= MAX_SHARED {
             self.load_by(0.0, |at| Pack::load_nc_evict_last(x.add(at).cast()))
@@ -393,6 +400,14 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
         sums: [&mut HeldSums<V>; S],
         f: impl Fn([f32; K]) -> ([f32; O], [f32; S]),
     ) {
+        // Of short rows a warp has several, and what is stored waits for nobody.
+        if G::TEAMS_OF_WARP > 1 {
+            self.store(rows, outputs, |elements| f(elements).0);
+            for s in 0..S {
+                self.accumulate(&mut *sums[s], rows, |elements| f(elements).1[s]);
+            }
+            return;
+        }
         let outputs = outputs.map(|(y, stride)| y.add((self.row * stride) as usize));
         match lanes::<T>() {
             4 => self.store_and_accumulate_by::<T, K, O, S, 4>(rows, outputs, sums, f),

@@ -110,6 +110,11 @@ pub trait Team: Copy {
     #[inline(always)]
     unsafe fn fetch_ahead<T: Element>(&self, _: In<T>) {}
 
+    /// Has the row fetched into L2, which no thread waits for and no register holds. Beside the rows of a grid of few teams, which are loaded one
+    /// ahead, it takes the rows after these for memory to have enough to do.
+    #[inline(always)]
+    unsafe fn fetch<T: Element>(&self, _: In<T>) {}
+
     /// Reads what all rows share: it leaves the cache last.
     unsafe fn load_shared<T: Element>(&self, x: *const T) -> Self::Row<T>;
 

@@ -55,9 +55,10 @@ macro_rules! activation {
 pub(crate) use activation;
 
 /// The kernels of a gated activation: `forward`, y = value(gate) · up, and `backward`, dgate = dy · up · slope(gate) and
-/// dup = dy · value(gate), where `value` and `value_and_slope`, functions in scope, say what an f32 becomes.
+/// dup = dy · value(gate), where `value` and `value_and_slope`, functions in scope, say what an f32 becomes. Of `backward` at least as
+/// many blocks as `min_blocks` are on a multiprocessor: what computes long wants others that load meanwhile.
 macro_rules! gated {
-    ($forward:ident, $backward:ident) => {
+    ($forward:ident, $backward:ident, min_blocks = $blocks:literal) => {
         /// y = value(gate) · up, for `rows` rows of `d` elements.
         ///
         /// # Safety
@@ -82,7 +83,7 @@ macro_rules! gated {
         ///
         /// # Safety
         /// As forward, with `dy` read like `gate`, and `dgate` and `dup` written.
-        #[cuda_std::kernel(dtypes(T: float), block = crate::map::BLOCK, min_blocks = 2, no_spills)]
+        #[cuda_std::kernel(dtypes(T: float), block = crate::map::BLOCK, min_blocks = $blocks, no_spills)]
         #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
         pub unsafe fn $backward<T: cuda_std::float::Element>(
             gate: *const T,

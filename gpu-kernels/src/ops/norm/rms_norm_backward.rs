@@ -10,7 +10,7 @@
 //!
 //! # Mapping
 //! A persistent grid of [`Team`]s, each of which takes every so many-th row and holds it in registers: see [`rows`](crate::rows). The
-//! next row is fetched before this one is reduced. A team sums dy · x · s of its rows in registers and writes the sums at the end, the
+//! next row is loaded before this one is reduced, and the one after that fetched into L2. A team sums dy · x · s of its rows in registers and writes the sums at the end, the
 //! teams of a warp as one; [`columns`](crate::columns) sums what they wrote.
 //!
 //! # Shared memory
@@ -45,7 +45,7 @@ use crate::rows::{Block, Lanes, Stream, Team};
     dtypes(T: float),
     types(P: Lanes<2>, Block<2>, Stream),
     block = P::THREADS,
-    min_blocks = 1,
+    min_blocks = 512 / P::THREADS,
     shared = <P as Team>::Partials<4>,
     no_spills
 )]
@@ -80,6 +80,12 @@ pub unsafe fn rms_norm_backward<T: Element, P: Team>(
         turn += 1;
         let next = P::at(turn, rows, d);
         fetched = [next.load((x, x_stride)), next.load((dy, dy_stride))];
+        let ahead = P::at(turn + 1, rows, d);
+        ahead.fetch((x, x_stride));
+        ahead.fetch((dy, dy_stride));
+        if has_dr {
+            ahead.fetch((dr, dr_stride));
+        }
         let products = team.fold([x_row, dy_row, weight], [0.0; 2], |[squares, products], [x, dy, weight]| {
             [squares + x * x, products + dy * weight * x]
         });
