@@ -104,8 +104,7 @@ pub unsafe fn gemv_int8_columns<T: Element, const B: usize, const PACKED: bool>(
     let columns = Columns { a, x, parts, m, n, batch, part, a_stride, x_stride };
     match (B, PACKED) {
         (1, false) => columns.multiply::<1, 1>(convert),
-        // By fours they would take a register more than there is.
-        (1, true) => columns.multiply::<{ column_pack(1, 1, 4) }, 1>(convert),
+        (1, true) => columns.multiply::<{ column_pack(1, 1, 4) }, 1>(convert_both_ways),
         _ => match T::INDEX {
             0 => columns.multiply::<{ column_pack(8, 1, 4) }, 8>(widen),
             1 => columns.multiply_by_fragments::<f16, 16>(pairs::<f16>),
@@ -126,6 +125,13 @@ fn pairs<H: Half>([left, right]: [Pack<u32, 4>; 2], i: usize) -> [u32; 2] {
 #[inline(always)]
 fn convert<const N: usize>(pack: Pack<i8, N>) -> [f32; N] {
     pack.0.map(f32::from)
+}
+
+/// Half of the integers by [`convert`] and half by [`widen`]: the ones keep one unit of a multiprocessor busy, the others the other.
+#[inline(always)]
+fn convert_both_ways<const N: usize>(pack: Pack<i8, N>) -> [f32; N] {
+    let widened = widen(pack);
+    array::from_fn(|i| if i < N / 2 { f32::from(pack.0[i]) } else { widened[i] })
 }
 
 /// [`convert`] by fours, which become the last bits of numbers from 2²³ on, for which a conversion takes four times as long.
