@@ -1,14 +1,16 @@
 //! Times operators on a device, in rows that can be put beside other libraries'.
 //!
 //! Every launch is timed between two device events, and inputs are rotated over buffers that together exceed twice the L2
-//! cache, so that no launch finds its input there.
+//! cache, so that no launch finds its input there. The variants of a case and its peer take turns, so that the clock is the same for all.
 
 mod beside;
 mod ceiling;
 pub mod mlp;
+mod prepared;
 pub mod profiled;
 mod spread;
 mod sweep;
+mod turns;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -17,24 +19,18 @@ use serde::{Deserialize, Serialize};
 
 pub use beside::PeerRow;
 pub use ceiling::{Ceilings, copy_rate};
+pub use prepared::Prepared;
 pub use spread::{Spread, explain};
 pub use sweep::sweep;
 
+use prepared::Contender;
+
 use crate::check::peers::Cublas;
 use crate::check::verify::AUTO;
-use crate::check::{Job, Operands, random, registry};
-use crate::ops::model::{self, Arguments, Bound, CaseClass, Operator, Params, Variant};
+use crate::check::{Job, registry};
+use crate::ops::model::{Bound, CaseClass, Cost, Operator, Params, Variant};
 use crate::runtime::device::Device;
 use crate::runtime::error::{Error, Result};
-use crate::runtime::stream::Stream;
-
-/// Timed launches a row: as many as fit this, within [`MIN_RUNS`] and [`MAX_RUNS`].
-const BUDGET: Duration = Duration::from_millis(150);
-const MIN_RUNS: usize = 10;
-const MAX_RUNS: usize = 200;
-const WARM_UP: usize = 3;
-const MAX_SETS: usize = 16;
-const SEED: u64 = 1;
 
 /// One timing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -121,121 +117,6 @@ impl Report {
     }
 }
 
-/// A case with everything on the device, ready to be launched over and over.
-pub struct Prepared {
-    job: Job,
-    stream: Stream,
-    params: Params,
-    /// Sets of tensors to rotate over.
-    sets: Vec<Operands>,
-    next: usize,
-}
-
-impl Prepared {
-    /// Makes inputs and room for outputs.
-    pub fn new(device: &Device, timing: &Timing) -> Result<Self> {
-        let Job { op, case } = &timing.job;
-        let (stream, params) = (device.stream()?, timing.params()?);
-        let inputs = random::inputs(*op, case, SEED)?;
-        let make = || Operands::of_case(&stream, *op, case, &inputs, &params);
-        let first = make()?;
-        let count = (2 * device.info().l2_bytes as usize).div_ceil(first.input_bytes().max(1)).clamp(1, MAX_SETS);
-        let mut sets = vec![first];
-        for _ in 1..count {
-            sets.push(make()?);
-        }
-        stream.synchronize()?;
-        Ok(Self { job: timing.job.clone(), stream, params, sets, next: 0 })
-    }
-
-    /// Queues one launch, on the next set of tensors.
-    pub fn launch(&mut self) -> Result<()> {
-        self.on_next(|stream, op, args, params| model::launch(op, stream, args, params))
-    }
-
-    fn on_next(&mut self, launch: impl Launch) -> Result<()> {
-        let (op, at) = (self.job.op, self.next);
-        self.next = (at + 1) % self.sets.len();
-        launch(&self.stream, op, &mut self.sets[at].arguments(op)?, &self.params)
-    }
-
-    /// Device time of `launches` launches one after the other.
-    pub fn elapsed(&mut self, launches: u64) -> Result<Duration> {
-        let start = self.stream.record()?;
-        for _ in 0..launches {
-            self.launch()?;
-        }
-        let end = self.stream.record()?;
-        end.synchronize()?;
-        Ok(Duration::from_secs_f64(f64::from(start.elapsed_ms(&end)?) / 1e3))
-    }
-
-    /// Median and least milliseconds of single launches.
-    pub fn time(&mut self) -> Result<(f64, f64)> {
-        self.time_by(|stream, op, args, params| model::launch(op, stream, args, params))
-    }
-
-    /// The same of what another library does in place of the operator.
-    pub(in crate::check) fn time_of(&mut self, peer: &Cublas) -> Result<(f64, f64)> {
-        self.time_by(|stream, op, args, params| peer.launch(stream, op, args, params))
-    }
-
-    /// Median milliseconds of launches in a variant, of as many as fit `budget`.
-    pub(in crate::check) fn time_variant(&mut self, variant: &'static Variant, budget: Duration) -> Result<f64> {
-        let params = self.params.clone().with_variant(variant.name)?;
-        let launch = |stream: &Stream, op: &dyn Operator, args: &mut Arguments<'_>, _: &Params| {
-            model::launch(op, stream, args, &params)
-        };
-        for _ in 0..WARM_UP {
-            self.on_next(launch)?;
-        }
-        let stream = self.stream.clone();
-        let times = samples(&stream, budget, || self.on_next(launch))?;
-        Ok(times[times.len() / 2])
-    }
-
-    /// The same of something else that takes an operator's arguments.
-    fn time_by(&mut self, launch: impl Launch) -> Result<(f64, f64)> {
-        for _ in 0..WARM_UP {
-            self.on_next(&launch)?;
-        }
-        self.stream.synchronize()?;
-        let stream = self.stream.clone();
-        time(&stream, || self.on_next(&launch))
-    }
-}
-
-/// What computes an operator.
-trait Launch: Fn(&Stream, &dyn Operator, &mut Arguments<'_>, &Params) -> Result<()> {}
-
-impl<F: Fn(&Stream, &dyn Operator, &mut Arguments<'_>, &Params) -> Result<()>> Launch for F {}
-
-/// Median and least milliseconds of what `launch` queues.
-fn time(stream: &Stream, launch: impl FnMut() -> Result<()>) -> Result<(f64, f64)> {
-    let times = samples(stream, BUDGET, launch)?;
-    Ok((times[times.len() / 2], times[0]))
-}
-
-/// Milliseconds of many runs of what `launch` queues, the least first.
-fn samples(stream: &Stream, budget: Duration, mut launch: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
-    let start = Instant::now();
-    launch()?;
-    stream.synchronize()?;
-    let once = start.elapsed().as_secs_f64().max(1e-5);
-    let runs = ((budget.as_secs_f64() / once) as usize).clamp(MIN_RUNS, MAX_RUNS);
-    let mut events = Vec::with_capacity(runs);
-    for _ in 0..runs {
-        let start = stream.record()?;
-        launch()?;
-        events.push((start, stream.record()?));
-    }
-    stream.synchronize()?;
-    let times = events.iter().map(|(start, end)| Ok(f64::from(start.elapsed_ms(end)?)));
-    let mut times = times.collect::<Result<Vec<_>>>()?;
-    times.sort_by(f64::total_cmp);
-    Ok(times)
-}
-
 /// Something to time.
 #[derive(Clone, Debug)]
 pub struct Timing {
@@ -280,32 +161,79 @@ pub fn plan(device: &Device, ops: &[&'static dyn Operator], case: Option<&str>) 
     }
 }
 
-/// What times cases one after the other. It keeps the tensors of the last one for its variants, and for a peer.
+/// What times cases one after the other.
 pub struct Bench<'d> {
     device: &'d Device,
     /// What the device reaches at most.
     pub ceilings: Ceilings,
-    prepared: Option<Prepared>,
+}
+
+/// What came of a case.
+#[derive(Debug, Default)]
+pub struct Timed {
+    /// The operator's rows, in the order of its timings.
+    pub rows: Vec<Row>,
+    /// Those of the peer.
+    pub peers: Vec<PeerRow>,
+    /// What has no row. A failed kernel is the last, and whoever had no turn before it is in no list.
+    pub failed: Vec<Failed>,
+}
+
+/// What could not be timed.
+#[derive(Debug)]
+pub struct Failed {
+    /// Operator, case and variant, or peer.
+    pub what: String,
+    /// Whether it was the peer.
+    pub by_peer: bool,
+    /// Why.
+    pub error: Error,
 }
 
 impl<'d> Bench<'d> {
     /// Measures the ceilings.
     pub fn new(device: &'d Device) -> Result<Self> {
-        Ok(Self { device, ceilings: Ceilings::measure(device)?, prepared: None })
+        Ok(Self { device, ceilings: Ceilings::measure(device)? })
     }
 
-    /// Times one case.
-    pub fn row(&mut self, timing: &Timing) -> Result<Row> {
+    /// Times a case: `timings`, which differ in their variants, and what `peer` does in place of the operator. They take turns, with the same
+    /// tensors, rotated alike, on the same stream.
+    pub fn case(&self, timings: &[Timing], peer: Option<&Cublas>) -> Timed {
+        let mut timed = Timed::default();
+        let Some(first) = timings.first() else { return timed };
+        let in_turns = || {
+            let ours = timings.iter().map(|timing| Ok(Contender::Ours(timing.params()?)));
+            let contenders = ours.chain(peer.map(|peer| Ok(Contender::Peer(peer)))).collect::<Result<Vec<_>>>()?;
+            let cost = first.job.op.cost(&first.job.case)?;
+            Ok((cost, Prepared::new(self.device, first)?.in_turns(&contenders)))
+        };
+        let (cost, turns) = match in_turns() {
+            Ok(done) => done,
+            Err(error) => {
+                timed.failed.push(Failed { what: first.job.to_string(), by_peer: false, error });
+                return timed;
+            }
+        };
+        let times = |at: usize| turns.median_and_least(at);
+        timed.rows = (0..).zip(timings).filter_map(|(at, timing)| Some(self.row(timing, cost, times(at)?))).collect();
+        let of_peer = |peer: &Cublas| Some(PeerRow::new(&first.job, peer.name(), times(timings.len())?));
+        timed.peers.extend(peer.and_then(of_peer));
+        timed.failed.extend(turns.failed.into_iter().map(|(at, error)| match (timings.get(at), peer) {
+            (None, Some(peer)) => Failed { what: format!("{first} {}", peer.name()), by_peer: true, error },
+            (timing, _) => Failed { what: timing.unwrap_or(first).to_string(), by_peer: false, error },
+        }));
+        timed
+    }
+
+    fn row(&self, timing: &Timing, cost: Cost, (ms, min_ms): (f64, f64)) -> Row {
         let Timing { job: Job { op, case }, variant } = timing;
-        let cost = op.cost(case)?;
-        let (ms, min_ms) = self.prepare(timing)?.time()?;
         let gbps = cost.bytes as f64 / ms / 1e6;
         let tflops = cost.flops as f64 / ms / 1e9;
         let pct = match cost.bound {
             Bound::Memory => Some(gbps / self.ceilings.copy_gbps),
             bound => self.device.info().peak_flops(bound).map(|peak| tflops * 1e12 / peak),
         };
-        Ok(Row {
+        Row {
             op: op.info().bench_name.to_owned(),
             case: case.name.clone(),
             variant: variant.map_or(AUTO, |v| v.name).to_owned(),
@@ -317,26 +245,13 @@ impl<'d> Bench<'d> {
             tflops: (cost.flops > 0).then_some(tflops),
             pct_of_ceiling: pct.map(|p| p * 100.0),
             spread: None,
-        })
+        }
     }
+}
 
-    /// Times what `peer` does in place of the operator: the same tensors, rotated alike, on the same stream.
-    pub fn beside(&mut self, timing: &Timing, peer: &Cublas) -> Result<PeerRow> {
-        let Job { op, case } = &timing.job;
-        let (ms, min_ms) = self.prepare(timing)?.time_of(peer)?;
-        let (op, case) = (op.info().bench_name.to_owned(), case.name.clone());
-        Ok(PeerRow { op, case, peer: peer.name().to_owned(), ms, min_ms: Some(min_ms) })
-    }
-
-    /// The timing's case, of the variant that it names. What is there of another case is freed first, as both may not fit.
-    fn prepare(&mut self, timing: &Timing) -> Result<&mut Prepared> {
-        let kept = self.prepared.take().filter(|kept| kept.job.to_string() == timing.job.to_string());
-        let prepared = match kept {
-            Some(kept) => Prepared { params: timing.params()?, ..kept },
-            None => Prepared::new(self.device, timing)?,
-        };
-        Ok(self.prepared.insert(prepared))
-    }
+/// The timings of `plan` or `sweep`, case by case.
+pub fn cases(timings: &[Timing]) -> impl Iterator<Item = &[Timing]> {
+    timings.chunk_by(|a, b| a.job.to_string() == b.job.to_string())
 }
 
 /// The smallest case there is of the first operator: what overheads are measured with.
@@ -360,7 +275,7 @@ pub fn launch_overhead(device: &Device) -> Result<Row> {
     let mut times = Vec::new();
     for _ in 0..10_000 / BATCH {
         // The queue is empty at the start of a batch and never fills: a full one would make the launch wait.
-        prepared.stream.synchronize()?;
+        prepared.synchronize()?;
         let start = Instant::now();
         for _ in 0..BATCH {
             prepared.launch()?;
@@ -376,7 +291,7 @@ pub fn cold_start(open: impl FnOnce() -> Result<Device>) -> Result<Duration> {
     let start = Instant::now();
     let mut prepared = Prepared::new(&open()?, &smallest()?)?;
     prepared.launch()?;
-    prepared.sets[0].outputs(&prepared.stream)?;
+    prepared.result()?;
     Ok(start.elapsed())
 }
 
@@ -394,5 +309,45 @@ pub fn plain(op: &str, case: &str, ms: f64, min_ms: f64) -> Row {
         tflops: None,
         pct_of_ceiling: None,
         spread: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::runtime::sim::{self, GpuModel};
+
+    #[test]
+    fn each_case_has_its_variants_together() {
+        let Ok(device) = sim::open(&GpuModel::H100) else { return };
+        let timings = plan(&device, registry::OPERATORS, None).unwrap();
+        let names: HashSet<_> = timings.iter().map(|timing| timing.job.to_string()).collect();
+        assert_eq!(cases(&timings).count(), names.len());
+        assert!(cases(&timings).all(|case| case[0].variant.is_none() && case[1..].iter().all(|t| t.variant.is_some())));
+    }
+
+    /// In a simulation, whose times mean nothing.
+    #[test]
+    fn a_case_has_a_row_of_each_variant_and_says_what_failed() {
+        let device = sim::unshared().unwrap();
+        let ceilings = Ceilings { copy_gbps: 1.0, copy: plain("ceiling.copy", "", 1.0, 1.0) };
+        let bench = Bench { device: &device, ceilings };
+        let op = registry::find("gemm_bf16").unwrap();
+        let case = op.cases().into_iter().find(|case| case.class == CaseClass::Tiny).unwrap();
+        let timing = |variant| Timing { job: Job { op, case: case.clone() }, variant };
+        let (able, unable): (Vec<_>, Vec<_>) =
+            op.info().variants.iter().partition(|v| (v.applies)(device.info(), &case));
+        let variants = able.iter().chain(&unable).map(|variant| Some(*variant));
+        let timings: Vec<_> = std::iter::once(None).chain(variants).map(timing).collect();
+        let timed = bench.case(&timings, None);
+        let rows: Vec<_> = timed.rows.iter().map(|row| row.variant.as_str()).collect();
+        let wanted: Vec<_> = std::iter::once(AUTO).chain(able.iter().map(|variant| variant.name)).collect();
+        assert_eq!(rows, wanted);
+        assert!(timed.rows.iter().all(|row| row.min_ms > 0.0 && row.min_ms <= row.ms), "{:?}", timed.rows);
+        let failed: Vec<_> = timed.failed.iter().map(|failed| failed.what.as_str()).collect();
+        let wanted: Vec<_> = timings[rows.len()..].iter().map(Timing::to_string).collect();
+        assert!(failed == wanted && timed.failed.iter().all(|failed| !failed.by_peer), "{failed:?}");
     }
 }

@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::{BackendArg, Outcome, Ui};
-use crate::check::bench::{self, Bench, Report, Row, Spread, Timing, mlp};
+use crate::check::bench::{self, Bench, Failed, Report, Row, Spread, Timing, mlp};
 use crate::check::peers::{self, Cublas};
 use crate::check::report::{self, Document};
 use crate::check::{io, registry};
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
 /// Fills the report. An error ends what it is about, and a failed kernel ends all; what was measured stays.
 fn measure(args: &Args, device: &Device, jobs: &[Timing], report: &mut Report, bar: &ProgressBar, ui: &mut Ui) {
     bar.set_message("ceiling.copy");
-    let mut bench = match Bench::new(device) {
+    let bench = match Bench::new(device) {
         Ok(bench) => bench,
         Err(error) => return report.errors.push(format!("ceiling.copy: {error}")),
     };
@@ -103,29 +103,27 @@ fn measure(args: &Args, device: &Device, jobs: &[Timing], report: &mut Report, b
     bar.inc(1);
     let peer = peer(device, jobs, bar, ui);
     report.peer = peer.as_ref().map(Cublas::version);
-    for (done, job) in (1..).zip(jobs) {
+    let mut left = jobs.len();
+    for case in bench::cases(jobs) {
+        let job = &case[0].job;
         bar.set_message(job.to_string());
-        let timed = bench.row(job).map(|row| report.rows.push(row));
-        // Right behind what the operator picks, so that the clocks are the same.
-        let peer = peer.as_ref().filter(|_| timed.is_ok() && job.variant.is_none() && peers::has_peer(job.job.op));
-        let beside = peer.map(|peer| bench.beside(job, peer).map(|row| report.peers.push(row)));
-        for (peer, result) in [(None, timed), (peer, beside.unwrap_or(Ok(())))] {
-            let job = peer.map_or_else(|| job.to_string(), |peer| format!("{job} {}", peer.name()));
-            match result {
-                Ok(()) => {}
-                Err(error @ Error::OutOfMemory { .. }) => bar.suspend(|| ui.note(format!("{job}: left out: {error}"))),
+        let timed = bench.case(case, peer.as_ref().filter(|_| peers::has_peer(job.op)));
+        let untimed = left - timed.rows.len();
+        report.rows.extend(timed.rows);
+        report.peers.extend(timed.peers);
+        for Failed { what, by_peer, error } in timed.failed {
+            match error {
+                Error::OutOfMemory { .. } => bar.suspend(|| ui.note(format!("{what}: left out: {error}"))),
                 // What a library cannot be asked for.
-                Err(error @ Error::Layout { .. }) if peer.is_some() => {
-                    bar.suspend(|| ui.note(format!("{job}: left out: {error}")));
+                Error::Layout { .. } if by_peer => bar.suspend(|| ui.note(format!("{what}: left out: {error}"))),
+                Error::KernelFault { .. } => {
+                    return report.errors.push(format!("{what}: {error}; rows left untimed: {untimed}"));
                 }
-                Err(error @ Error::KernelFault { .. }) => {
-                    let rest = jobs.len() - done;
-                    return report.errors.push(format!("{job}: {error}; cases left untimed: {rest}"));
-                }
-                Err(error) => report.errors.push(format!("{job}: {error}")),
+                error => report.errors.push(format!("{what}: {error}")),
             }
         }
-        bar.inc(1);
+        left -= case.len();
+        bar.inc(case.len() as u64);
     }
     if args.ops.is_empty() && args.case.is_none() {
         let launch_overhead = bench::launch_overhead(device).map_err(|error| error.to_string());

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Row;
+use crate::check::Job;
 
 /// A timing of another library.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -21,6 +22,11 @@ pub struct PeerRow {
 }
 
 impl PeerRow {
+    pub(super) fn new(job: &Job, peer: &str, (ms, min_ms): (f64, f64)) -> Self {
+        let (op, case) = (job.op.info().bench_name.to_owned(), job.case.name.clone());
+        Self { op, case, peer: peer.to_owned(), ms, min_ms: Some(min_ms) }
+    }
+
     /// What an operator's row would be in that time, if it is of the same case.
     pub fn beside(&self, row: &Row) -> Option<Row> {
         let scale = |rate: Option<f64>| rate.map(|rate| rate * row.ms / self.ms);

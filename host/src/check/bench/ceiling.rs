@@ -1,6 +1,7 @@
 //! What a device can do at most: measured for memory, computed for arithmetic.
 
-use super::{Row, WARM_UP, plain, time};
+use super::prepared::{WARM_UP, time};
+use super::{Row, plain};
 use crate::check::random;
 use crate::ops::model::InputSpec;
 use crate::runtime::device::Device;

@@ -8,7 +8,8 @@ use std::time::Instant;
 use gpu_kernels::ops::elementwise::zip::add_product;
 use half::bf16;
 
-use super::{BUDGET, Row, Spread, WARM_UP, plain, samples};
+use super::prepared::{BUDGET, MIN_RUNS, WARM_UP, samples};
+use super::{Row, Spread, plain};
 use crate::ops::{self, Philox};
 use crate::runtime::device::Device;
 use crate::runtime::error::Result;
@@ -195,7 +196,7 @@ fn timed(stream: &Stream, mut step: impl FnMut() -> Result<()>) -> Result<(f64, 
     }
     stream.synchronize()?;
     let times = samples(stream, BUDGET, &mut step)?;
-    let mut waited = (0..super::MIN_RUNS).map(|_| clock(&mut step)).collect::<Result<Vec<_>>>()?;
+    let mut waited = (0..MIN_RUNS).map(|_| clock(&mut step)).collect::<Result<Vec<_>>>()?;
     waited.sort_by(|a, b| a[1].total_cmp(&b[1]));
     let [queued_ms, waited_ms] = waited[waited.len() / 2];
     let at = |share: usize| times[(times.len() - 1) * share / 100];

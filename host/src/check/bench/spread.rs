@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Row, WARM_UP};
+use super::Row;
+use super::prepared::WARM_UP;
 
 /// How the times of one thing lie, and what it costs to begin, to queue and to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
