@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::panic;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use tracing::field::Field;
@@ -17,7 +17,7 @@ use warpsmith::check::{Operands, trace};
 use warpsmith::ops::model::Case;
 use warpsmith::ops::{self, Fusion};
 use warpsmith::profile::{self, Profile, Row};
-use warpsmith::{Stream, Tensor, kernels, sim};
+use warpsmith::{Device, Stream, Tensor, kernels, sim};
 
 /// A stream of a simulated device, with something to work on; none in a build without kernels.
 fn simulated() -> Option<(Stream, Tensor<f32>)> {
@@ -299,9 +299,16 @@ fn what_was_recorded_is_what_its_trace_says() {
     assert!(trace::read(&path).unwrap_err().to_string().contains("is no trace"));
 }
 
+/// A GPU, if there is one, for one test at a time: while one thread records, launches of all threads take longer.
+fn gpu() -> Option<(Device, MutexGuard<'static, ()>)> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let device = warpsmith_tests::device().filter(|device| device.simulator().is_none())?;
+    Some((device, ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
 #[test]
 fn kernels_take_as_long_as_their_stream() {
-    let Some(device) = warpsmith_tests::device().filter(|device| device.simulator().is_none()) else { return };
+    let Some((device, _alone)) = gpu() else { return };
     let profiled = profiled::profiled(&device).unwrap();
     assert!(profiled.apart() <= profiled::APART, "{profiled:#?}");
     assert!(profiled.added() < profiled::MOST_ADDED, "{:?}", profiled.launch);
@@ -309,7 +316,7 @@ fn kernels_take_as_long_as_their_stream() {
 
 #[test]
 fn recordings_side_by_side_have_all_their_times() {
-    let Some(device) = warpsmith_tests::device().filter(|device| device.simulator().is_none()) else { return };
+    let Some((device, _alone)) = gpu() else { return };
     let record = |launches: usize| {
         let stream = device.stream().unwrap();
         let x = Tensor::filled(&stream, [1 << 22], 0.5f32).unwrap();

@@ -43,10 +43,11 @@ impl Profiled {
         (self.kernels.as_secs_f64() / self.between_events.as_secs_f64() - 1.0).abs()
     }
 
-    /// What recording adds to a launch.
+    /// What recording adds to a launch, or leaves behind, whichever is more. Launches are compared with those next to them: processors have slow
+    /// times, which are no one's fault.
     pub fn added(&self) -> Duration {
         let [before, recorded, after] = self.launch;
-        recorded.saturating_sub(before.min(after))
+        recorded.saturating_sub(after).max(after.saturating_sub(before))
     }
 
     /// Whether both are within their limits.
