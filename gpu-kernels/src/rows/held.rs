@@ -7,6 +7,7 @@ use core::array;
 use core::marker::PhantomData;
 
 use cuda_std::float::Element;
+use cuda_std::math::max_nan;
 use cuda_std::tma::prefetch_bytes;
 use cuda_std::vector::Pack;
 use cuda_std::warp::{self, Lane};
@@ -51,6 +52,22 @@ impl<T, const V: usize> HeldRow<T, V> {
     #[inline(always)]
     unsafe fn pack(&self, i: usize, at: usize) -> Pack<u32, 4> {
         if self.is_shared { Pack::load_nc_evict_last(self.shared.add(at).cast()) } else { self.packs[i].forget() }
+    }
+
+    /// The greatest element, by what compares registers and what compares elements.
+    #[inline(always)]
+    unsafe fn greatest(&self, of_registers: impl Fn(u32, u32) -> u32, of_elements: impl Fn(f32, f32) -> f32) -> f32
+    where
+        T: Element,
+    {
+        let mut greatest = self.packs[0];
+        for i in 1..V {
+            greatest = Pack(array::from_fn(|word| of_registers(greatest.0[word], self.packs[i].0[word])));
+        }
+        match lanes::<T>() {
+            4 => elements::<T, 4>(greatest).into_iter().fold(f32::NEG_INFINITY, of_elements),
+            _ => elements::<T, 8>(greatest).into_iter().fold(f32::NEG_INFINITY, of_elements),
+        }
     }
 }
 
@@ -180,14 +197,12 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
 
     #[inline(always)]
     unsafe fn held_max<T: Element>(&self, row: HeldRow<T, V>) -> Option<f32> {
-        let mut greatest = row.packs[0];
-        for i in 1..V {
-            greatest = Pack(array::from_fn(|word| T::max_of_registers(greatest.0[word], row.packs[i].0[word])));
-        }
-        Some(match lanes::<T>() {
-            4 => elements::<T, 4>(greatest).into_iter().fold(f32::NEG_INFINITY, f32::max),
-            _ => elements::<T, 8>(greatest).into_iter().fold(f32::NEG_INFINITY, f32::max),
-        })
+        Some(row.greatest(T::max_of_registers, f32::max))
+    }
+
+    #[inline(always)]
+    unsafe fn held_max_nan<T: Element>(&self, row: HeldRow<T, V>) -> Option<f32> {
+        Some(row.greatest(T::max_nan_of_registers, max_nan))
     }
 
     #[inline(always)]

@@ -122,6 +122,9 @@ pub trait Team: Copy {
     /// before it is converted. NaN does not count. `None` if the team holds no row, and would have to read it for that.
     unsafe fn held_max<T: Element>(&self, row: Self::Row<T>) -> Option<f32>;
 
+    /// The same where NaN is greater than every number.
+    unsafe fn held_max_nan<T: Element>(&self, row: Self::Row<T>) -> Option<f32>;
+
     /// Folds the packs that this thread has of the rows, those beyond the prefix left out; what a pack has beyond it is `fill`.
     unsafe fn fold_packs<T: Element, A, const K: usize>(
         &self,

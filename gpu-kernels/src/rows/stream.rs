@@ -206,6 +206,11 @@ impl Team for Stream {
     }
 
     #[inline(always)]
+    unsafe fn held_max_nan<T: Element>(&self, _: StreamRow<T>) -> Option<f32> {
+        None
+    }
+
+    #[inline(always)]
     unsafe fn fold_packs<T: Element, A, const K: usize>(
         &self,
         rows: [StreamRow<T>; K],

@@ -16,7 +16,8 @@
 //! Exact. NaN is greater than everything, so that the first NaN of a row wins; −0 equals +0; equals go to the first.
 //!
 //! # Cost
-//! One read of rows × d elements, about four integer operations an element: bound by memory bandwidth.
+//! One read of rows × d elements, of which two of 16 bits are compared at once, and once more where the maximum is: bound by memory
+//! bandwidth.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks and columns.
@@ -26,6 +27,7 @@
 
 use cuda_std::float::Element;
 use cuda_std::kernel;
+use cuda_std::math::max_nan;
 
 use crate::rows::{Block, Lanes, Stream, Team, Warp};
 
@@ -43,12 +45,6 @@ pub fn key(x: f32) -> u32 {
     }
 }
 
-/// The better of two candidates: key and index.
-#[inline(always)]
-fn better(a: [u32; 2], b: [u32; 2]) -> [u32; 2] {
-    if a[0] > b[0] || (a[0] == b[0] && a[1] < b[1]) { a } else { b }
-}
-
 /// y\[r\] of every row, a team `P` a row.
 ///
 /// # Safety
@@ -64,20 +60,27 @@ fn better(a: [u32; 2], b: [u32; 2]) -> [u32; 2] {
 )]
 pub unsafe fn argmax<T: Element, P: Team>(x: *const T, y: *mut i32, rows: u64, d: u64, x_stride: u64) {
     let Some(team) = P::of(rows, d) else { return };
-    let nobody = [0, u32::MAX];
-    let best = team.fold_packs([team.load((x, x_stride))], nobody, |best, [pack], at| {
-        let mut best = best;
-        for e in 0..pack.len() {
-            // A thread's indices rise, so that an equal is a later one.
-            let key = key(pack[e]);
-            if key > best[0] {
-                best = [key, (at + e) as u32];
-            }
-        }
-        best
-    });
-    let [_, index] = team.reduce(best, nobody, 0, better);
+    let row = team.load_or((x, x_stride), f32::NEG_INFINITY);
+    let own = match team.held_max_nan(row) {
+        Some(max) => max,
+        None => team.fold([row], f32::NEG_INFINITY, |max, [x]| max_nan(max, x)),
+    };
+    let [max] = team.reduce([own], [f32::NEG_INFINITY], 0, |[a], [b]| [max_nan(a, b)]);
+    let is_max = |x: f32| x == max || (x.is_nan() && max.is_nan());
+    // Few threads have it, and only these look for its place.
+    let nowhere = u32::MAX;
+    let place = if is_max(own) {
+        team.fold_packs([row], nowhere, |first, [pack], at| {
+            // From the last on, so that the first is what stays. A thread's places rise.
+            let within =
+                (0..pack.len()).rev().fold(nowhere, |first, e| if is_max(pack[e]) { (at + e) as u32 } else { first });
+            first.min(within)
+        })
+    } else {
+        nowhere
+    };
+    let [place] = team.reduce([place], [nowhere], 1, |[a], [b]| [a.min(b)]);
     if team.leads() {
-        *y.add(team.row() as usize) = index as i32;
+        *y.add(team.row() as usize) = place as i32;
     }
 }

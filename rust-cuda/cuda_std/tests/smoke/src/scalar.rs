@@ -36,6 +36,7 @@ pub unsafe fn unary(x: *const f32, y: *mut f32) {
         };
         let (a, b) = (*x.add(i), *x.add(i + 32));
         put(math::fma(a, b, a));
+        put(math::polynomial(a, [b, 1.0, a]));
         put(math::fma_f64(f64::from(a), f64::from(b), 1.0) as f32);
         let (sine, cosine) = math::sin_cos(a);
         put(sine * cosine);
