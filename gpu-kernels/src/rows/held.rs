@@ -15,7 +15,7 @@ use cuda_std::{arch, thread};
 
 use packs::{but_one, elements};
 
-use super::{Merge, Team, Threads};
+use super::{Merge, Team, Threads, store_then_accumulate};
 use crate::lanes;
 use crate::map::{In, Out};
 
@@ -294,11 +294,7 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     ) {
         // Of short rows a warp has several, and what is stored waits for nobody.
         if G::TEAMS_OF_WARP > 1 {
-            self.store(rows, outputs, |elements| f(elements).0);
-            for s in 0..S {
-                self.accumulate(&mut *sums[s], rows, |elements| f(elements).1[s]);
-            }
-            return;
+            return store_then_accumulate(self, rows, outputs, sums, f);
         }
         let outputs = outputs.map(|(y, stride)| y.add((self.row * stride) as usize));
         match lanes::<T>() {

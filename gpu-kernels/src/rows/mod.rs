@@ -181,10 +181,7 @@ pub trait Team: Copy {
         sums: [&mut Self::Sums; S],
         f: impl Fn([f32; K]) -> ([f32; O], [f32; S]),
     ) {
-        self.store(rows, outputs, |elements| f(elements).0);
-        for s in 0..S {
-            self.accumulate(&mut *sums[s], rows, |elements| f(elements).1[s]);
-        }
+        store_then_accumulate(self, rows, outputs, sums, f);
     }
 
     /// Writes the sums to their row of `partials`, those of a warp's teams as one. The team is that of turn 0.
@@ -262,5 +259,20 @@ pub trait Team: Copy {
     #[inline(always)]
     fn whole<T: Element>(d: u64) -> u64 {
         d
+    }
+}
+
+/// [`Team::store_and_accumulate`] in a loop for each.
+#[inline(always)]
+unsafe fn store_then_accumulate<P: Team, T: Element, const K: usize, const O: usize, const S: usize>(
+    team: &P,
+    rows: [P::Row<T>; K],
+    outputs: [Out<T>; O],
+    sums: [&mut P::Sums; S],
+    f: impl Fn([f32; K]) -> ([f32; O], [f32; S]),
+) {
+    team.store(rows, outputs, |elements| f(elements).0);
+    for s in 0..S {
+        team.accumulate(&mut *sums[s], rows, |elements| f(elements).1[s]);
     }
 }

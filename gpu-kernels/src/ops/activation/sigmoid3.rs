@@ -15,8 +15,8 @@
 //! None.
 //!
 //! # Numerics
-//! f32 arithmetic, rounded once to the storage type. ex2.approx and rcp.approx err by about 2⁻²² relative, b and y by 2⁻²³. A gradient from what was saved
-//! takes 1 − a of an a that was rounded to the storage type. NaN gives NaN.
+//! f32 arithmetic, rounded once to the storage type. ex2.approx and rcp.approx err by about 2⁻²² relative, b and y by 2⁻²³. A
+//! gradient from what was saved takes 1 − a of an a that was rounded to the storage type. NaN gives NaN.
 //!
 //! # Cost
 //! Computing again: 2·n elements of traffic forward and 3·n backward. Saving: 4·n and 5·n, 1.8 times as long, to spare an

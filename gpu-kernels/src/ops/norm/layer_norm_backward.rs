@@ -10,8 +10,8 @@
 //!
 //! # Mapping
 //! A persistent grid of [`Team`]s, each of which takes every so many-th row and holds it in registers: see [`rows`](crate::rows). The
-//! next row is loaded before this one is reduced, and the one after that fetched into L2. A team sums its rows' shares of dweight and dbias in registers and writes them at
-//! the end, the teams of a warp as one; [`columns`](crate::columns) sums what they wrote.
+//! next row is loaded before this one is reduced, and the one after that fetched into L2. A team sums its rows' shares of dweight and
+//! dbias in registers and writes them at the end, the teams of a warp as one; [`columns`](crate::columns) sums what they wrote.
 //!
 //! # Shared memory
 //! Four values a warp of those that share a row; between two uses of a place lies the barrier of the other reduction.

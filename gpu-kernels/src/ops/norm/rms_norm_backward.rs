@@ -10,8 +10,8 @@
 //!
 //! # Mapping
 //! A persistent grid of [`Team`]s, each of which takes every so many-th row and holds it in registers: see [`rows`](crate::rows). The
-//! next row is loaded before this one is reduced, and the one after that fetched into L2. A team sums dy · x · s of its rows in registers and writes the sums at the end, the
-//! teams of a warp as one; [`columns`](crate::columns) sums what they wrote.
+//! next row is loaded before this one is reduced, and the one after that fetched into L2. A team sums dy · x · s of its rows in registers
+//! and writes the sums at the end, the teams of a warp as one; [`columns`](crate::columns) sums what they wrote.
 //!
 //! # Shared memory
 //! Four values a warp of those that share a row: two sums a row, and rows take turns at their places.

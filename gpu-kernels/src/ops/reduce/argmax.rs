@@ -31,20 +31,6 @@ use cuda_std::math::max_nan;
 
 use crate::rows::{Block, Lanes, Stream, Team, Warp};
 
-/// A number that is greater for greater x, and greatest for NaN; at least 1.
-#[inline(always)]
-pub fn key(x: f32) -> u32 {
-    // −0 becomes +0.
-    let bits = (x + 0.0).to_bits();
-    if x.is_nan() {
-        u32::MAX
-    } else if bits >> 31 == 1 {
-        !bits
-    } else {
-        bits | 1 << 31
-    }
-}
-
 /// y\[r\] of every row, a team `P` a row.
 ///
 /// # Safety

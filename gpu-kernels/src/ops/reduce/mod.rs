@@ -8,6 +8,20 @@ pub mod max;
 pub mod sum;
 pub mod top_k;
 
+/// A number that is greater for greater x, and greatest for NaN; at least 1.
+#[inline(always)]
+pub fn key(x: f32) -> u32 {
+    // −0 becomes +0.
+    let bits = (x + 0.0).to_bits();
+    if x.is_nan() {
+        u32::MAX
+    } else if bits >> 31 == 1 {
+        !bits
+    } else {
+        bits | 1 << 31
+    }
+}
+
 /// The kernel of a reduction, which folds every x of a row into `first` by `fold` and combines the folded of a team by `combine`; the
 /// row's result is `finish` of what is left and a factor.
 macro_rules! reduction {

@@ -2,7 +2,7 @@
 
 use gpu_kernels::ops::random::sample::cluster::{SampleCluster, part};
 use gpu_kernels::ops::random::sample::{self as gk, OCTAVE, weight};
-use gpu_kernels::ops::reduce::{argmax::key, top_k::candidate};
+use gpu_kernels::ops::reduce::{key, top_k::candidate};
 use gpu_kernels::rows::CLUSTER;
 
 use super::{OFFSET, Philox, SEED};

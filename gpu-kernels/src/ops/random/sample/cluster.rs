@@ -24,7 +24,7 @@ use cuda_std::{cluster, kernel, math, shared_field, thread, tma, warp};
 
 use super::draw::{Logits, Rule, Weights, pick, warp_sum};
 use crate::lanes;
-use crate::ops::reduce::argmax::key;
+use crate::ops::reduce::key;
 use crate::ops::reduce::top_k::{candidate, element};
 use crate::rows::{CLUSTER, ClusterThreads, Threads};
 

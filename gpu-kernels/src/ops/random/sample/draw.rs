@@ -5,7 +5,7 @@ use cuda_std::warp;
 
 use super::super::quad;
 use super::weight;
-use crate::ops::reduce::argmax::key;
+use crate::ops::reduce::key;
 use crate::ops::reduce::top_k::candidate;
 
 /// A row of logits, and how they are weighed.

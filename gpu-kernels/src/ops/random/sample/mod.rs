@@ -46,7 +46,7 @@ use cuda_std::{kernel, math, shared_field, thread, warp};
 
 use draw::{Logits, Rule, Weights, pick, warp_sum};
 
-use crate::ops::reduce::argmax::key;
+use crate::ops::reduce::key;
 use crate::ops::reduce::top_k::candidate;
 use crate::rows::{BlockThreads, MAX_THREADS, Stream, Team, Threads};
 

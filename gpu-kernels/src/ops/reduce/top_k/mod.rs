@@ -43,7 +43,7 @@ use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
 use cuda_std::{atomic, kernel, shared_field, thread, warp};
 
-use super::argmax::key;
+use super::key;
 
 /// The most threads of a block.
 pub const BLOCK: u32 = 512;
