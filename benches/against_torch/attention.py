@@ -5,7 +5,7 @@ import random
 
 import torch
 
-from common import EPS, FLOATS, WIDE, Want, ints, op, rand, size, wide
+from common import EPS, WIDE, Want, ints, op, rand, size, wide
 
 
 def scores_of(q, k, scale, softcap, slopes):

@@ -5,7 +5,7 @@ import random
 import torch
 import torch.nn.functional as F
 
-from common import FLOATS, HALF, WIDE, Want, ints, name_of, op, product, rand, size
+from common import HALF, WIDE, Want, ints, name_of, op, product, rand, size
 
 
 @op("gemm", "gemm_to_f32", types=HALF)

@@ -54,7 +54,8 @@ def norm_backward(t, name):
     y = F.layer_norm(w[0], dims[-1:], w[1], bias, 1e-5) if layer else F.rms_norm(w[0], dims[-1:], w[1], 1e-6)
     y.backward(dy.to(WIDE))
     # What layer_norm takes away again is times 1/σ.
-    spread = 1e-5 * (1 + w[0].grad.abs().max() + (dy.to(WIDE) * w[1] * w[0].detach().std(-1, correction=0, keepdim=True).square().add(1e-5).rsqrt()).abs().max().detach())
+    over_sigma = dy.to(WIDE) * w[1].detach() * (x.to(WIDE).var(-1, correction=0, keepdim=True) + 1e-5).rsqrt()
+    spread = 1e-5 * (1 + w[0].grad.abs().max() + over_sigma.abs().max())
     terms = 2e-6 * math.sqrt(math.prod(dims[:-1])) * 4
     wants = {"dx": Want(w[0].grad, spread), "dweight": Want(w[1].grad, terms)}
     if layer:
