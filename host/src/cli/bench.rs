@@ -19,7 +19,7 @@ use crate::runtime::error::{Error, Result};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Operators to time; `mlp` is a perceptron of several layers built from them [default: all, and the ceilings and overheads]
+    /// Operators to time; `mlp` is a perceptron of several layers built from them, `overheads` what launching and opening take [default: all]
     ops: Vec<String>,
     /// Only cases whose names contain this
     #[arg(long, value_name = "TEXT")]
@@ -43,12 +43,15 @@ pub(super) struct ColdStartArgs {
     backend: BackendArg,
 }
 
+/// What is asked for beside operators, like [`mlp::NAME`].
+const OVERHEADS: &str = "overheads";
+
 const COLD_STARTS: usize = 3;
 
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
-    let named: Vec<_> = args.ops.iter().filter(|name| *name != mlp::NAME).cloned().collect();
-    let with_mlp = named.len() < args.ops.len();
-    let ops = if with_mlp && named.is_empty() { Vec::new() } else { registry::select(&named)? };
+    let has = |name: &str| args.ops.iter().any(|op| op == name);
+    let named: Vec<_> = args.ops.iter().filter(|op| ![mlp::NAME, OVERHEADS].contains(&op.as_str())).cloned().collect();
+    let ops = if named.is_empty() && !args.ops.is_empty() { Vec::new() } else { registry::select(&named)? };
     args.out.as_deref().map_or(Ok(()), super::writable)?;
     let device = args.backend.open()?;
     if device.simulator().is_some() {
@@ -64,11 +67,14 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         () => bench::plan(&device, &ops, case)?,
     };
     let mut report = Report::new(&device, super::command_line());
-    let sizes: Vec<_> = if with_mlp { mlp::Sizes::all() } else { Vec::new() };
+    let sizes: Vec<_> = if has(mlp::NAME) { mlp::Sizes::all() } else { Vec::new() };
     let sizes: Vec<_> = sizes.into_iter().filter(|s| case.is_none_or(|text| s.case().contains(text))).collect();
     let bar = ui.progress(jobs.len() + sizes.len() + 1);
-    measure(args, &device, &jobs, &mut report, &bar, ui);
+    measure(&device, &jobs, &mut report, &bar, ui);
     perceptrons(&device, &sizes, &mut report, &bar);
+    if has(OVERHEADS) || (args.ops.is_empty() && case.is_none()) {
+        overheads(args, &device, &mut report);
+    }
     bar.finish_and_clear();
     if let Some(folder) = &args.svg {
         let document = [Document::of(report.clone())];
@@ -93,7 +99,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
 }
 
 /// Fills the report. An error ends what it is about, and a failed kernel ends all; what was measured stays.
-fn measure(args: &Args, device: &Device, jobs: &[Timing], report: &mut Report, bar: &ProgressBar, ui: &mut Ui) {
+fn measure(device: &Device, jobs: &[Timing], report: &mut Report, bar: &ProgressBar, ui: &mut Ui) {
     bar.set_message("ceiling.copy");
     let bench = match Bench::new(device) {
         Ok(bench) => bench,
@@ -125,13 +131,15 @@ fn measure(args: &Args, device: &Device, jobs: &[Timing], report: &mut Report, b
         left -= case.len();
         bar.inc(case.len() as u64);
     }
-    if args.ops.is_empty() && args.case.is_none() {
-        let launch_overhead = bench::launch_overhead(device).map_err(|error| error.to_string());
-        for (name, row) in [("launch_overhead", launch_overhead), ("cold_start", cold_starts(args))] {
-            match row {
-                Ok(row) => report.rows.push(row),
-                Err(why) => report.errors.push(format!("{name}: {why}")),
-            }
+}
+
+/// What queueing a launch takes the CPU, and what a new process takes to its first result.
+fn overheads(args: &Args, device: &Device, report: &mut Report) {
+    let launch_overhead = bench::launch_overhead(device).map_err(|error| error.to_string());
+    for (name, row) in [("launch_overhead", launch_overhead), ("cold_start", cold_starts(args))] {
+        match row {
+            Ok(row) => report.rows.push(row),
+            Err(why) => report.errors.push(format!("{name}: {why}")),
         }
     }
 }

@@ -96,12 +96,18 @@ impl Prepared {
 
     /// Median and least milliseconds of single launches.
     pub fn time(&mut self) -> Result<(f64, f64)> {
-        self.time_by(&Contender::Own)
+        self.warm_up(&Contender::Own)?;
+        let stream = self.stream.clone();
+        time(&stream, || self.launch())
     }
 
-    /// The same of what another library does in place of the operator.
-    pub(in crate::check) fn time_of(&mut self, peer: &Cublas) -> Result<(f64, f64)> {
-        self.time_by(&Contender::Peer(peer))
+    /// Median milliseconds of launches, and of what another library does in place of the operator, in turns.
+    pub(in crate::check) fn time_beside(&mut self, peer: &Cublas) -> Result<[Option<f64>; 2]> {
+        let mut turns = self.in_turns(&[Contender::Own, Contender::Peer(peer)]);
+        match turns.failed.pop() {
+            Some((_, error)) => Err(error),
+            None => Ok([0, 1].map(|which| Some(turns.median_and_least(which)?.0))),
+        }
     }
 
     /// Median milliseconds of launches in a variant, of as many as fit `budget`.
@@ -111,12 +117,6 @@ impl Prepared {
         let stream = self.stream.clone();
         let times = samples(&stream, budget, || self.launch_by(&who))?;
         Ok(times[times.len() / 2])
-    }
-
-    fn time_by(&mut self, who: &Contender<'_>) -> Result<(f64, f64)> {
-        self.warm_up(who)?;
-        let stream = self.stream.clone();
-        time(&stream, || self.launch_by(who))
     }
 
     fn warm_up(&mut self, who: &Contender<'_>) -> Result<()> {

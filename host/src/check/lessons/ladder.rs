@@ -210,8 +210,10 @@ impl Ladder {
         for (product, rung) in self.products.iter().zip(rungs) {
             rung.expected_ms = self.predicted(&curves, *product).map(|seconds| seconds * 1e3);
             let mut prepared = Prepared::new(gpu, &product.part()?)?;
-            rung.ms = Some(prepared.time()?.0);
-            rung.cublas_ms = cublas.as_ref().map(|peer| prepared.time_of(peer)).transpose()?.map(|(ms, _)| ms);
+            [rung.ms, rung.cublas_ms] = match &cublas {
+                Some(peer) => prepared.time_beside(peer)?,
+                None => [Some(prepared.time()?.0), None],
+            };
         }
         let row = |curve: &Curve| {
             let (path, alignment) = curve.key;
