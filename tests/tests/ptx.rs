@@ -53,6 +53,14 @@ fn nothing_is_left_to_local_memory_or_to_calls() {
     }
 }
 
+/// The methods of `half` go around the hardware, and count a subnormal's leading zeros, which only the places of top_k have to.
+#[test]
+fn floats_are_converted_by_instructions() {
+    for (image, ptx) in images().iter().filter(|(image, _)| !image.symbol.starts_with("top_k")) {
+        assert!(!ptx.contains("clz"), "{} converts by integer arithmetic", at(image));
+    }
+}
+
 #[test]
 fn shared_memory_is_accessed_as_such() {
     // A lesson's copy holds memory only so that fewer of its blocks fit.

@@ -267,7 +267,8 @@ impl Half for f16 {
 
     #[inline(always)]
     fn unpack(pair: u32) -> [f32; 2] {
-        [Self::from_bits(pair as u16).to_f32(), Self::from_bits((pair >> 16) as u16).to_f32()]
+        // Not `half`'s own method, which converts by integer arithmetic.
+        [pair as u16, (pair >> 16) as u16].map(|bits| to_f32(Self::from_bits(bits)))
     }
 
     #[inline(always)]
