@@ -8,24 +8,27 @@
 //! `upstream` have an element a row.
 //!
 //! # Mapping
-//! A [`Team`] a row, which holds it in registers so that it is read once: see [`rows`](crate::rows).
+//! A [`Team`] a row, which holds it in registers so that it is read once: see [`rows`]. Without a gradient nothing is
+//! used twice: rows that take a cluster to hold are streamed through a block instead, whose loads wait for no reduction.
 //!
 //! # Shared memory
 //! Three values a warp of those that share a row; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
-//! The maximum first; exponents below it are base 2, ex2.approx of 2⁻²² relative, and H is ln Σ e^(x − max) less their mean: two terms of
-//! the same sign, so that nothing cancels. Sums are f32 in a fixed order. −∞ adds nothing and has gradient 0. +∞, NaN and rows of
-//! nothing but −∞ make the entropy and the gradient NaN.
+//! Exponents below the maximum are base 2, ex2.approx of 2⁻²² relative, and H is ln Σ e^(x − max) less their mean: two terms of the same sign,
+//! so that nothing cancels. A thread's sums are relative to its own maximum, and moved to the row's where threads meet: one reduction for all
+//! three. Sums are f32 in a fixed order. −∞ adds nothing and has gradient 0. +∞, NaN and rows of nothing but −∞ make the entropy and the
+//! gradient NaN.
 //!
 //! # Cost
-//! One read of rows × d elements and an exponential of each; with the gradient a write and another exponential: bound by memory bandwidth.
+//! One read of rows × d elements and an exponential of each; with the gradient a write and another exponential: bound by memory bandwidth. Seven
+//! instructions an element for the sums, nine where the maximum so far is taken along, six for the gradient.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks.
 //!
 //! # Sources
-//! The formula; Williams and Peng, "Function Optimization Using Connectionist Reinforcement Learning Algorithms" (Connection Science, 1991),
+//! The formula; Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867), for sums that move; Williams and Peng, "Function Optimization Using Connectionist Reinforcement Learning Algorithms" (Connection Science, 1991),
 //! for the bonus in objectives.
 
 use core::f32::consts::{LN_2, LOG2_E};
@@ -34,7 +37,58 @@ use cuda_std::float::Element;
 use cuda_std::math;
 
 use crate::ops::softmax::{row_kernels, shift};
-use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp};
+use crate::rows::{self, Block, Cluster, Lanes, Merge, Stream, Team, Warp};
+
+/// Maxima, and relative to them Σ p and Σ p·log₂ p of what is no distribution yet.
+#[derive(Clone, Copy)]
+struct Moments {
+    /// The factor of x, with log₂ e.
+    scale: f32,
+}
+
+impl Moments {
+    /// Those of nothing.
+    const NOTHING: [f32; 3] = [f32::NEG_INFINITY, 0.0, 0.0];
+
+    /// log₂ p of x relative to `max`, and p. The logarithm of what is 0 is finite: so is their product, 0.
+    #[inline(always)]
+    fn power(&self, x: f32, max: f32) -> (f32, f32) {
+        let power = math::max_nan((x - max) * self.scale, -256.0);
+        (power, math::ex2_approx_ftz(power))
+    }
+
+    /// Sums with another element.
+    #[inline(always)]
+    fn and(&self, [sum, powers]: [f32; 2], x: f32, max: f32) -> [f32; 2] {
+        let (power, p) = self.power(x, max);
+        [sum + p, math::fma(p, power, powers)]
+    }
+
+    /// The sums relative to another maximum.
+    #[inline(always)]
+    fn moved(&self, [own, sum, powers]: [f32; 3], max: f32) -> [f32; 2] {
+        let (power, factor) = self.power(own, max);
+        [sum * factor, math::fma(power, sum, powers) * factor]
+    }
+}
+
+impl Merge<f32, 3> for Moments {
+    #[inline(always)]
+    fn merge(&self, a: [f32; 3], b: [f32; 3]) -> [f32; 3] {
+        let max = a[0].max(b[0]);
+        let ([a_sum, a_powers], [b_sum, b_powers]) = (self.moved(a, shift(max)), self.moved(b, shift(max)));
+        [max, a_sum + b_sum, a_powers + b_powers]
+    }
+
+    // Over lanes the maximum comes first, so that each moves its sums once.
+    #[inline(always)]
+    unsafe fn merge_lanes<const W: u32>(&self, own: [f32; 3]) -> [f32; 3] {
+        let [max] = rows::butterfly::<W, _, 1>([own[0]], |[a], [b]| [a.max(b)]);
+        let moved = self.moved(own, shift(max));
+        let [sum, powers] = rows::butterfly::<W, _, 2>(moved, |a, b| [a[0] + b[0], a[1] + b[1]]);
+        [max, sum, powers]
+    }
+}
 
 row_kernels! {
     /// Entropies where `entropies` is not null, and gradients times `upstream` of the row where `gradient` is not; a team `P` a row.
@@ -55,27 +109,25 @@ row_kernels! {
     ) {
         let row = team.row() as usize;
         let x = team.load_own_or((logits, x_stride), f32::NEG_INFINITY);
+        // Early: nobody is to wait for it between the sums and the gradient.
+        let upstream = if gradient.is_null() { 0.0 } else { *upstream.add(row) };
         if !gradient.is_null() {
             team.fetch_ahead((logits, x_stride));
         }
-        let own = match team.held_max(x) {
-            Some(max) => max,
-            None => team.fold([x], f32::NEG_INFINITY, |max, [x]| max.max(x)),
+        let moments = Moments { scale: scale * LOG2_E };
+        let own = if let Some(own) = team.held_max(x) {
+            let max = shift(own);
+            let [sum, powers] = team.fold([x], [0.0; 2], |sums, [x]| moments.and(sums, x, max));
+            [own, sum, powers]
+        } else {
+            team.fold_packs([x], Moments::NOTHING, |own, [pack], _| {
+                let greatest = pack.iter().fold(own[0], |max, x| max.max(*x));
+                let max = shift(greatest);
+                let [sum, powers] = pack.iter().fold(moments.moved(own, max), |sums, x| moments.and(sums, *x, max));
+                [greatest, sum, powers]
+            })
         };
-        let [max] = team.reduce([own], [f32::NEG_INFINITY], 0, |[a], [b]| [a.max(b)]);
-        let max = shift(max);
-        // The logarithm of p to base 2, but for the sum, and what is left of it.
-        let power = |x: f32| {
-            let power = (x - max) * (scale * LOG2_E);
-            (power, math::ex2_approx_ftz(power))
-        };
-        // Nothing times infinity is nothing.
-        let weighed = |p: f32, product: f32| if p > 0.0 { product } else { 0.0 };
-        let sums = team.fold([x], [0.0; 2], |[sum, powers], [x]| {
-            let (power, p) = power(x);
-            [sum + p, powers + weighed(p, p * power)]
-        });
-        let [sum, powers] = team.sums(sums, 1);
+        let [max, sum, powers] = team.merge(own, Moments::NOTHING, 0, moments);
         let share = math::rcp_approx(sum);
         let mean = powers * share;
         let entropy = math::log(sum) - LN_2 * mean;
@@ -86,10 +138,11 @@ row_kernels! {
             return;
         }
         // Rows that are no distribution have no gradient either.
-        let factor = if entropy.is_nan() { entropy } else { -LN_2 * scale * share * *upstream.add(row) };
+        let factor = if entropy.is_nan() { entropy } else { -LN_2 * scale * share * upstream };
+        let (max, of_mean) = (shift(max), -mean * factor);
         team.store([x], [(gradient, g_stride)], |[x]| {
-            let (power, p) = power(x);
-            [weighed(p, p * (power - mean)) * factor]
+            let (power, p) = moments.power(x, max);
+            [p * math::fma(power, factor, of_mean)]
         });
     }
 }

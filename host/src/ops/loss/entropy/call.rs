@@ -61,10 +61,13 @@ impl<'a, T: Float> Call<'a, T> {
             upstream.require_contiguous(info.name, "upstream")?;
         }
         let (logits, (gradient, g_stride)) = self.logits.pointers(info, stream, stride, &mut rows, into)?;
-        let gradient = if upstream.is_some() { gradient } else { DevicePtrMut::null() };
+        let used_once = upstream.is_none();
+        let gradient = if used_once { DevicePtrMut::null() } else { gradient };
         let upstream = upstream.map_or(Ok(DevicePtr::null()), |upstream| upstream.ptr(stream))?;
         let entropies = entropies.map_or(Ok(DevicePtrMut::null()), |mut entropies| entropies.ptr_mut(stream))?;
-        let Some(plan) = rows.plan_clustered::<T>(info, stream.device())? else { return Ok(()) };
+        // Rows that are used once need no cluster to hold them.
+        let plan = if used_once { rows.plan::<T>(info) } else { rows.plan_clustered::<T>(info, stream.device()) };
+        let Some(plan) = plan? else { return Ok(()) };
         let args = (logits, upstream, entropies, gradient, stride, g_stride, scale, plan.rows, plan.d);
         // SAFETY: the tensors are live; every row holds d elements at its stride, what there is one of a row has as many elements, there is a
         // gradient only with upstream ones, and what is written is borrowed mutably: the gradient in place of the logits or apart. The plan

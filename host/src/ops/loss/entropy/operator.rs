@@ -1,5 +1,6 @@
 //! What the operators say of themselves.
 
+use cuda_std::launch::Instance;
 use gpu_kernels::ops::loss::entropy as gk;
 
 use super::call::Call;
@@ -16,23 +17,18 @@ const LOGITS: ArgInfo = ArgInfo::input("logits", "[rows, classes] or more dimens
 
 const PARAMS: &[ParamInfo] = &[ParamInfo::float("temperature", 1.0, "what the logits are divided by")];
 
-const fn facts([name, bench_name, summary, math]: [&'static str; 4], args: &'static [ArgInfo]) -> OpInfo {
-    OpInfo {
-        name,
-        bench_name,
-        summary,
-        math,
-        args,
-        params: PARAMS,
-        dtypes: DType::FLOATS,
-        kernels: &[gk::ENTROPY, gk::ENTROPY_CLUSTER],
-        variants: &[],
-    }
+const fn facts(
+    [name, bench_name, summary, math]: [&'static str; 4],
+    args: &'static [ArgInfo],
+    kernels: &'static [&'static [Instance]],
+) -> OpInfo {
+    OpInfo { name, bench_name, summary, math, args, params: PARAMS, dtypes: DType::FLOATS, kernels, variants: &[] }
 }
 
 pub(super) static FORWARD: OpInfo = facts(
     ["entropy", "loss.entropy_fwd", "entropy of the softmax of rows of logits", "H = −Σ p·ln p, p = softmax(x / T)"],
     &[LOGITS, ArgInfo::output("entropies", "the outer dimensions of logits, contiguous").of(&[DType::F32])],
+    &[gk::ENTROPY],
 );
 
 pub(super) static BACKWARD: OpInfo = facts(
@@ -42,6 +38,7 @@ pub(super) static BACKWARD: OpInfo = facts(
         ArgInfo::input("upstream", "the outer dimensions of logits, contiguous").of(&[DType::F32]),
         ArgInfo::output("gradient", "the shape of logits, rows may be padded"),
     ],
+    &[gk::ENTROPY, gk::ENTROPY_CLUSTER],
 );
 
 /// A form of the operator in the registry.
