@@ -30,7 +30,7 @@ use cuda_std::float::Element;
 use cuda_std::warp::Lane;
 
 pub use held::{Held, HeldRow, HeldSums};
-pub use stream::{Stream, StreamRow, StreamSums};
+pub use stream::{StreamRow, StreamSums, Streamed};
 pub(crate) use threads::butterfly;
 pub use threads::{BlockThreads, CLUSTER, ClusterThreads, Group, Merge, Threads};
 
@@ -49,6 +49,9 @@ pub type Warp<const V: usize> = Held<Group<32>, V>;
 pub type Block<const V: usize> = Held<BlockThreads, V>;
 /// A cluster of [`CLUSTER`] blocks a row, of up to as many times [`MAX_THREADS`]·`V` packs. The block's size is a multiple of 32.
 pub type Cluster<const V: usize> = Held<ClusterThreads, V>;
+
+/// A block a row of any length and alignment, which is read again each time it is used.
+pub type Stream = Streamed<4>;
 
 /// Blocks that a multiprocessor is to hold at once, of a team whose kernel holds `inputs` rows: as many as leave 24 registers a thread
 /// beside the rows'. Rows that are loaded while others are reduced and stored are what keeps memory busy.

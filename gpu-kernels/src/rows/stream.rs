@@ -11,12 +11,9 @@ use super::{BlockThreads, Merge, Team, Threads};
 use crate::lanes;
 use crate::map::{In, Out};
 
-/// Packs of each operand in flight a thread.
-const PACKS: usize = 4;
-
-/// A block of [`MAX_THREADS`](super::MAX_THREADS) a row.
+/// A block of [`MAX_THREADS`](super::MAX_THREADS) a row, of whose threads each has `V` packs of each operand in flight.
 #[derive(Clone, Copy)]
-pub struct Stream {
+pub struct Streamed<const V: usize> {
     row: u64,
     /// Elements of the row, of which the first `n` are there.
     d: usize,
@@ -46,7 +43,7 @@ impl<T> Clone for StreamRow<T> {
 
 impl<T> Copy for StreamRow<T> {}
 
-impl Stream {
+impl<const V: usize> Streamed<V> {
     #[inline(always)]
     unsafe fn fold_by<T: Element, A, const K: usize, const N: usize>(
         &self,
@@ -70,12 +67,12 @@ impl Stream {
             whole = self.n / N * N;
             let mut at = rank * N;
             // Several loads before the first is used.
-            while at + (PACKS - 1) * size * N < whole {
-                let loaded: [_; PACKS] = array::from_fn(|i| load(at + i * size * N));
-                for i in 0..PACKS {
+            while at + (V - 1) * size * N < whole {
+                let loaded: [_; V] = array::from_fn(|i| load(at + i * size * N));
+                for i in 0..V {
                     folded = pack(folded, loaded[i], at + i * size * N);
                 }
-                at += PACKS * size * N;
+                at += V * size * N;
             }
             while at < whole {
                 folded = pack(folded, load(at), at);
@@ -129,10 +126,10 @@ fn is_aligned<T, const K: usize>(pointers: [*const T; K]) -> bool {
     pointers.into_iter().fold(0, |bits, pointer| bits | pointer as usize).is_multiple_of(16)
 }
 
-impl Team for Stream {
+impl<const V: usize> Team for Streamed<V> {
     const THREADS: u32 = BlockThreads::MAX;
     // Those in flight, and as much again for addresses.
-    const PACKS: u32 = 2 * PACKS as u32;
+    const PACKS: u32 = 2 * V as u32;
     type Partials<const N: usize> = <BlockThreads as Threads>::Partials<N>;
     type Row<T: Element> = StreamRow<T>;
     type Sums = StreamSums;

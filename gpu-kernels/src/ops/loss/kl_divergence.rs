@@ -11,14 +11,15 @@
 //! it is by. `targets`, `upstream` and `losses` have an element a row.
 //!
 //! # Mapping
-//! A [`Team`] a row, which holds both of it in registers: logits are read once. See [`rows`](crate::rows).
+//! A [`Team`] a row, which holds both of it in registers: logits are read once. See [`rows`]. A loss alone, but Jensen–Shannon's, uses them
+//! once: rows that take more than a block to hold are streamed through one, which keeps loads under way while it computes.
 //!
 //! # Shared memory
 //! Seven values a warp of those that share a row; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
-//! Both maxima first, in a reduction of their own, so that every difference of logits is one of numbers below them: large logits and an
-//! offset between the rows cost nothing. Exponents are base 2, ex2.approx of 2⁻²² relative; sums are f32 in a fixed order. A class whose
+//! Every difference of logits is one of numbers below the maxima: large logits and an offset between the rows cost nothing. A thread's sums are
+//! relative to its own maxima, and moved to the rows' where threads meet: one reduction for maxima and sums. Exponents are base 2, ex2.approx of 2⁻²² relative; sums are f32 in a fixed order. A class whose
 //! probability is below 2⁻¹²⁶ of the greatest has none: it adds nothing where it weighs, and makes the divergence +∞ where it is divided by.
 //! The Jensen–Shannon divergence takes ln(p / m) from the difference of the logarithms, ln(q / p), so that nothing overflows.
 //!
@@ -28,14 +29,15 @@
 //!
 //! # Cost
 //! Two reads and one write of rows × d elements, four exponentials an element, seven and two logarithms for Jensen–Shannon: at most memory
-//! bandwidth. Two long rows take half of the registers, so that few blocks are there at once, and loads, sums and stores overlap in part. Rows that
-//! no team holds are read once more for each step: maxima, sums, the gradient.
+//! bandwidth. Two long rows take half of the registers, so that few blocks are there at once, and loads, sums and stores overlap in part. A loss
+//! alone has two exponentials. Rows that no team holds are read once more for each step: sums, Jensen–Shannon's, the gradient.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks, 2³¹ − 1 classes.
 //!
 //! # Sources
-//! Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network" (arXiv:1503.02531); Gu et al., "MiniLLM" (arXiv:2306.08543),
+//! Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network" (arXiv:1503.02531); Milakov and Gimelshein, "Online normalizer
+//! calculation for softmax" (arXiv:1805.02867), for sums that move; Gu et al., "MiniLLM" (arXiv:2306.08543),
 //! for the reverse; Agarwal et al., "On-Policy Distillation of Language Models" (arXiv:2306.13649), for the weight β.
 
 use core::array;
@@ -43,11 +45,11 @@ use core::f32::consts::{LN_2, LOG2_E};
 
 use cuda_std::float::Element;
 use cuda_std::launch::Fields;
-use cuda_std::math;
+use cuda_std::{kernel, math};
 
 use super::factor_of;
 use crate::ops::softmax::{row_kernels, shift};
-use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp};
+use crate::rows::{self, Block, Cluster, Lanes, Merge, Stream, Streamed, Team, Warp};
 
 /// KL(from‖to), its gradient by the logits of `to`.
 pub const BY_TO: u32 = 0;
@@ -88,6 +90,156 @@ fn weighed(weight: f32, product: f32) -> f32 {
     if weight > 0.0 { product } else { 0.0 }
 }
 
+/// The maxima of two rows of logits, and relative to them Σ p, Σ q and Σ p·log₂(p / q) of what are no distributions yet.
+#[derive(Clone, Copy)]
+struct Moments {
+    /// The factor of logits, with log₂ e.
+    scale: f32,
+}
+
+impl Moments {
+    /// Those of nothing.
+    const NOTHING: [f32; 5] = [f32::NEG_INFINITY, f32::NEG_INFINITY, 0.0, 0.0, 0.0];
+
+    /// Logarithms to base 2 of p and q, but for their sums.
+    #[inline(always)]
+    fn powers(&self, x: [f32; 2], max: [f32; 2]) -> [f32; 2] {
+        array::from_fn(|i| (x[i] - max[i]) * self.scale)
+    }
+
+    /// Sums with another class.
+    #[inline(always)]
+    fn and(&self, [from, to, ratios]: [f32; 3], x: [f32; 2], max: [f32; 2]) -> [f32; 3] {
+        let [u, v] = self.powers(x, max);
+        let p = math::ex2_approx_ftz(u);
+        let with = math::fma(p, u - v, ratios);
+        [from + p, to + math::ex2_approx_ftz(v), if p > 0.0 { with } else { ratios }]
+    }
+
+    /// The sums relative to other maxima.
+    #[inline(always)]
+    fn moved(&self, [p_max, q_max, from, to, ratios]: [f32; 5], max: [f32; 2]) -> [f32; 3] {
+        let [u, v] = self.powers([p_max, q_max], max);
+        let [of_p, of_q] = [u, v].map(math::ex2_approx_ftz);
+        [from * of_p, to * of_q, weighed(of_p, of_p * math::fma(from, u - v, ratios))]
+    }
+
+    /// Those of the rows, in every thread of the team.
+    #[inline(always)]
+    unsafe fn of<T: Element, P: Team>(self, team: &P, rows: [P::Row<T>; 2]) -> [f32; 5] {
+        let own = if let (Some(p_max), Some(q_max)) = (team.held_max(rows[0]), team.held_max(rows[1])) {
+            let max = [p_max, q_max].map(shift);
+            let [from, to, ratios] = team.fold(rows, [0.0; 3], |sums, x| self.and(sums, x, max));
+            [p_max, q_max, from, to, ratios]
+        } else {
+            team.fold_packs(rows, Self::NOTHING, |own, packs, _| {
+                let greatest = |i: usize| packs[i].iter().fold(own[i], |max, x| max.max(*x));
+                let [p_max, q_max] = [greatest(0), greatest(1)];
+                let max = [p_max, q_max].map(shift);
+                let mut sums = self.moved(own, max);
+                for e in 0..packs[0].len() {
+                    sums = self.and(sums, packs.map(|pack| pack[e]), max);
+                }
+                [p_max, q_max, sums[0], sums[1], sums[2]]
+            })
+        };
+        team.merge(own, Self::NOTHING, 0, self)
+    }
+}
+
+impl Merge<f32, 5> for Moments {
+    #[inline(always)]
+    fn merge(&self, a: [f32; 5], b: [f32; 5]) -> [f32; 5] {
+        let [p_max, q_max] = array::from_fn(|i| a[i].max(b[i]));
+        let [a, b] = [a, b].map(|own| self.moved(own, [p_max, q_max].map(shift)));
+        [p_max, q_max, a[0] + b[0], a[1] + b[1], a[2] + b[2]]
+    }
+
+    // Over lanes the maxima come first, so that each moves its sums once.
+    #[inline(always)]
+    unsafe fn merge_lanes<const W: u32>(&self, own: [f32; 5]) -> [f32; 5] {
+        let [p_max, q_max] = rows::butterfly::<W, _, 2>([own[0], own[1]], |a, b| array::from_fn(|i| a[i].max(b[i])));
+        let moved = self.moved(own, [p_max, q_max].map(shift));
+        let [from, to, ratios] = rows::butterfly::<W, _, 3>(moved, |a, b| array::from_fn(|i| a[i] + b[i]));
+        [p_max, q_max, from, to, ratios]
+    }
+}
+
+/// What a row is to the loss.
+#[derive(Clone, Copy)]
+struct Role {
+    counts: bool,
+    /// Whether it has no class because none is wanted.
+    is_ignored: bool,
+}
+
+impl Role {
+    #[inline(always)]
+    unsafe fn of<P: Team>(team: &P, targets: *const i32, ignored: i32) -> Self {
+        if targets.is_null() {
+            return Self { counts: true, is_ignored: false };
+        }
+        let target = *targets.add(team.row() as usize);
+        let is_class = target >= 0 && (target as usize) < team.columns();
+        Self { counts: is_class && target != ignored, is_ignored: target == ignored }
+    }
+
+    /// 1 / Σ p and 1 / Σ q, and Σ p·log₂(p / q) but for the difference of the sums. What does not count has no probabilities.
+    #[inline(always)]
+    fn shares(&self, [from, to, ratios]: [f32; 3]) -> ([f32; 2], f32) {
+        let shares = [from, to].map(|sum| if self.counts { math::rcp_approx(sum) } else { 0.0 });
+        (shares, ratios * shares[0])
+    }
+
+    /// KL(p‖q).
+    #[inline(always)]
+    fn loss(&self, from_sum: f32, of_to: f32, mean: f32) -> f32 {
+        if self.counts {
+            math::fma(LN_2, mean, -math::log(from_sum * of_to))
+        } else if self.is_ignored {
+            0.0
+        } else {
+            f32::NAN
+        }
+    }
+}
+
+/// KL(from‖to) of rows that are read once, by a team `P` a row.
+///
+/// # Safety
+/// `from` and `to` are valid for reads of `rows` rows of `d` elements at their strides, `targets` is null or valid for reads and `losses` valid for
+/// writes of `rows` elements. rows is at least 1, d below 2³¹.
+#[kernel(
+    dtypes(T: float),
+    types(P: Streamed<2>),
+    block = P::THREADS,
+    min_blocks = rows::blocks::<P>(2),
+    shared = <P as Team>::Partials<5>,
+    no_spills
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn kl_divergence_loss<T: Element, P: Team>(
+    from: *const T,
+    to: *const T,
+    targets: *const i32,
+    losses: *mut f32,
+    from_stride: u64,
+    to_stride: u64,
+    terms: Terms,
+    rows: u64,
+    d: u64,
+) {
+    let Some(team) = P::of(rows, d) else { return };
+    let role = Role::of(&team, targets, terms.ignored);
+    let team = if role.counts { team } else { team.prefix(0) };
+    let x = [(from, from_stride), (to, to_stride)].map(|row| team.load_or(row, f32::NEG_INFINITY));
+    let [_, _, from, to, ratios] = Moments { scale: terms.scale * LOG2_E }.of::<T, P>(&team, x);
+    let ([_, of_to], mean) = role.shares([from, to, ratios]);
+    if team.leads() {
+        *losses.add(team.row() as usize) = role.loss(from, of_to, mean);
+    }
+}
+
 row_kernels! {
     /// Divergences and, where `gradient` is not null, their gradients times `share` and `upstream` of the row where those are not null; a team
     /// `P` a row.
@@ -112,32 +264,18 @@ row_kernels! {
     ) {
         let Terms { kind, beta, scale, ignored } = terms;
         let row = team.row() as usize;
-        let target = if targets.is_null() { 0 } else { *targets.add(row) };
-        let is_class = target >= 0 && (target as usize) < team.columns();
-        let counts = targets.is_null() || (is_class && target != ignored);
-        let team = if counts { team } else { team.prefix(0) };
+        let role = Role::of(&team, targets, ignored);
+        let team = if role.counts { team } else { team.prefix(0) };
         let inputs = [(from, from_stride), (to, to_stride)];
         let x = inputs.map(|row| team.load_own_or(row, f32::NEG_INFINITY));
         inputs.into_iter().for_each(|row| team.fetch_ahead(row));
 
-        let own = x.map(|row| match team.held_max(row) {
-            Some(max) => max,
-            None => team.fold([row], f32::NEG_INFINITY, |max, [x]| max.max(x)),
-        });
-        let max = team.reduce(own, [f32::NEG_INFINITY; 2], 0, |a, b| array::from_fn(|i| a[i].max(b[i]))).map(shift);
-        // Logarithms to base 2 of p and q, but for their sums.
-        let powers = |x: [f32; 2]| -> [f32; 2] { array::from_fn(|i| (x[i] - max[i]) * (scale * LOG2_E)) };
-        let sums = team.fold(x, [0.0; 3], |[from, to, ratios], x| {
-            let [u, v] = powers(x);
-            let p = math::ex2_approx_ftz(u);
-            [from + p, to + math::ex2_approx_ftz(v), ratios + weighed(p, p * (u - v))]
-        });
-        let [from_sum, to_sum, ratios] = team.sums(sums, 2);
-        // What does not count has no probabilities.
-        let shares = [from_sum, to_sum].map(|sum| if counts { math::rcp_approx(sum) } else { 0.0 });
-        // Σ p·log₂(p / q), but for the sums.
-        let mean = ratios * shares[0];
-        let mut loss = math::fma(LN_2, mean, -math::log(from_sum * shares[1]));
+        let moments = Moments { scale: scale * LOG2_E };
+        let [p_max, q_max, from_sum, to_sum, ratios] = moments.of::<T, P>(&team, x);
+        let max = [p_max, q_max].map(shift);
+        let powers = |x: [f32; 2]| moments.powers(x, max);
+        let (shares, mean) = role.shares([from_sum, to_sum, ratios]);
+        let mut loss = role.loss(from_sum, shares[1], mean);
 
         // log₂ of Σq / Σp: what the difference of two powers is off.
         let offset = math::lg2_approx(from_sum * shares[1]);
@@ -151,17 +289,18 @@ row_kernels! {
             });
             let [from, to] = team.sums(sums, 5);
             of_to = to * shares[1];
-            loss = LN_2 * math::fma(beta, from * shares[0], (1.0 - beta) * of_to);
+            if role.counts {
+                loss = LN_2 * math::fma(beta, from * shares[0], (1.0 - beta) * of_to);
+            }
         }
         if team.leads() && !losses.is_null() {
-            let none = if target == ignored { 0.0 } else { f32::NAN };
-            *losses.add(row) = if counts { loss } else { none };
+            *losses.add(row) = loss;
         }
         if gradient.is_null() {
             return;
         }
-        let mut factor = scale * factor_of(counts, row, [upstream, share]);
-        if counts && loss.is_nan() {
+        let mut factor = scale * factor_of(role.counts, row, [upstream, share]);
+        if role.counts && loss.is_nan() {
             factor = loss;
         }
         let out = [(gradient, g_stride)];

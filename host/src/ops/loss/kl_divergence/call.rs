@@ -2,12 +2,13 @@
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::loss::kl_divergence::{self as gk, Terms};
+use gpu_kernels::rows;
 
 use super::KlDivergence;
 use crate::ops::loss::batch::{RowResults, limited};
 use crate::ops::loss::logits::{Logits, require_classes};
 use crate::ops::model::OpInfo;
-use crate::ops::rows::{Rows, launch_rows};
+use crate::ops::rows::{Rows, Team, launch_rows};
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -114,15 +115,30 @@ impl<'a, T: Float> Call<'a, T> {
     fn launch_rows(mut self, stream: &Stream, gradient: Option<ViewMut<'_, T>>, beside: Beside) -> Result<()> {
         let Beside { upstream, share, losses } = beside;
         let [stride, teacher_stride] = self.strides;
+        let used_once =
+            self.terms.kind != gk::JENSEN_SHANNON && gradient.is_none() && matches!(self.student, Logits::Read(_));
         let (student, (gradient, g_stride)) =
             self.student.pointers(self.info, stream, stride, &mut self.rows, gradient)?;
         let teacher = self.teacher.ptr(stream)?;
-        let Some(plan) = self.rows.plan_clustered::<T>(self.info, stream.device())? else { return Ok(()) };
+        // Rows that are used once need no cluster to hold them.
+        let plan = if used_once {
+            self.rows.plan::<T>(self.info)
+        } else {
+            self.rows.plan_clustered::<T>(self.info, stream.device())
+        };
+        let Some(plan) = plan? else { return Ok(()) };
         let targets = self.options.targets.map_or(Ok(DevicePtr::null()), |targets| targets.ptr(stream))?;
         let ((from, from_stride), (to, to_stride)) = match self.terms.kind {
             gk::BY_FROM => ((student, stride), (teacher, teacher_stride)),
             _ => ((teacher, teacher_stride), (student, stride)),
         };
+        if used_once && plan.team == Team::Stream {
+            let args = (from, to, targets, losses, from_stride, to_stride, self.terms, plan.rows, plan.d);
+            // SAFETY: the tensors are live; every row holds d elements at its stride, and what there is one of a row has as many elements.
+            return unsafe {
+                stream.launch_with::<gk::KlDivergenceLoss<T, rows::Streamed<2>>>(plan.grid, plan.block, args)
+            };
+        }
         let strides = (from_stride, to_stride, g_stride);
         let args = (
             from, to, targets, upstream, share, losses, gradient, strides.0, strides.1, strides.2, self.terms,

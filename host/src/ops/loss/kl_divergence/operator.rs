@@ -52,6 +52,8 @@ const fn facts(
 
 const KERNELS: &[&[Instance]] =
     &[gk::KL_DIVERGENCE, gk::KL_DIVERGENCE_CLUSTER, batch::WEIGH_TARGETS, batch::TOTAL_LOSS];
+const FORWARD_KERNELS: &[&[Instance]] =
+    &[gk::KL_DIVERGENCE, gk::KL_DIVERGENCE_CLUSTER, gk::KL_DIVERGENCE_LOSS, batch::WEIGH_TARGETS, batch::TOTAL_LOSS];
 
 pub(super) static FORWARD: OpInfo = facts(
     [
@@ -61,7 +63,7 @@ pub(super) static FORWARD: OpInfo = facts(
         "loss = Σ p·ln(p / q), p = softmax(teacher / T), q = softmax(student / T)",
     ],
     &[STUDENT, TEACHER, TARGETS, LOSSES, TOTAL],
-    KERNELS,
+    FORWARD_KERNELS,
 );
 
 pub(super) static WITH_GRADIENT: OpInfo = facts(

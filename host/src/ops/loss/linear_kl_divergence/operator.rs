@@ -34,10 +34,16 @@ const PARAMS: &[ParamInfo] = {
 
 const KERNELS: &[&[Instance]] =
     with_products![gk::KL_DIVERGENCE, gk::KL_DIVERGENCE_CLUSTER, batch::WEIGH_TARGETS, batch::TOTAL_LOSS,];
+const FORWARD_KERNELS: &[&[Instance]] =
+    with_products![gk::KL_DIVERGENCE, gk::KL_DIVERGENCE_LOSS, batch::WEIGH_TARGETS, batch::TOTAL_LOSS,];
 
-const fn facts([name, bench_name, summary, math]: [&'static str; 4], args: &'static [ArgInfo]) -> OpInfo {
+const fn facts(
+    [name, bench_name, summary, math]: [&'static str; 4],
+    args: &'static [ArgInfo],
+    kernels: &'static [&'static [Instance]],
+) -> OpInfo {
     let dtypes = &[DType::F16, DType::BF16];
-    OpInfo { name, bench_name, summary, math, args, params: PARAMS, dtypes, kernels: KERNELS, variants: &[] }
+    OpInfo { name, bench_name, summary, math, args, params: PARAMS, dtypes, kernels, variants: &[] }
 }
 
 pub(super) static FORWARD: OpInfo = facts(
@@ -48,6 +54,7 @@ pub(super) static FORWARD: OpInfo = facts(
         "kl_divergence(hidden · weightᵀ, teacher_hidden · teacher_weightᵀ)",
     ],
     &[HIDDEN, WEIGHT, TEACHER_HIDDEN, TEACHER_WEIGHT, TARGETS, LOSSES, TOTAL],
+    FORWARD_KERNELS,
 );
 
 pub(super) static WITH_GRADIENT: OpInfo = facts(
@@ -58,6 +65,7 @@ pub(super) static WITH_GRADIENT: OpInfo = facts(
         "with G = ∂loss/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
     ],
     &[HIDDEN, WEIGHT, TEACHER_HIDDEN, TEACHER_WEIGHT, TARGETS, LOSSES, TOTAL, OF_HIDDEN, OF_WEIGHT],
+    KERNELS,
 );
 
 pub(super) static BACKWARD: OpInfo = facts(
@@ -77,6 +85,7 @@ pub(super) static BACKWARD: OpInfo = facts(
         OF_HIDDEN,
         OF_WEIGHT,
     ],
+    KERNELS,
 );
 
 /// A form of the operator in the registry.
