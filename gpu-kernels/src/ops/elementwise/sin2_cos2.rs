@@ -8,7 +8,8 @@
 //!
 //! # Mapping
 //! As every elementwise kernel. [`sin2_cos2`] does it in one pass; [`sin`], [`cos`], [`square`] and
-//! [`add`](super::add::add) do it one operation at a time, in five launches, as a program does that calls an operator each.
+//! [`add`](super::add::add) do it one operation at a time, in five launches, as a program does that calls an operator each. Whether an angle is
+//! so large that its quadrant takes f64 is asked of a pack: a branch an element leaves nothing to compute while another waits.
 //!
 //! # Shared memory
 //! None.
@@ -28,43 +29,68 @@
 
 use cuda_std::float::Element;
 use cuda_std::math;
+use cuda_std::vector::Pack;
 
-use crate::map::BLOCK;
+use crate::lanes;
+use crate::map::{self, BLOCK, In, Out};
+use crate::ops::quant::greatest;
 
-/// The kernel of a function of one f32.
+/// f of sine and cosine.
+#[inline(always)]
+unsafe fn of_angles<T: Element>(x: In<T>, y: Out<T>, rows: u64, d: u64, f: impl Fn((f32, f32)) -> f32) {
+    match lanes::<T>() {
+        4 => of_packs::<T, 4>(x, y, rows, d, f),
+        _ => of_packs::<T, 8>(x, y, rows, d, f),
+    }
+}
+
+#[inline(always)]
+unsafe fn of_packs<T: Element, const N: usize>(x: In<T>, y: Out<T>, rows: u64, d: u64, f: impl Fn((f32, f32)) -> f32) {
+    let pack = |[pack]: [Pack<T, N>; 1]| {
+        let x = pack.to_f32();
+        let near = greatest(pack) < math::NEAR_ANGLE;
+        let y = if near { x.map(|x| f(math::sin_cos_near(x))) } else { x.map(|x| f(math::sin_cos(x))) };
+        [Pack::from_f32(y)]
+    };
+    map::move_packs::<T, T, 1, 0, 1, N>([x], [y], rows, d, pack, |[x]| [T::from_f32(f(math::sin_cos(x.to_f32())))]);
+}
+
+/// f of what is no angle.
+#[inline(always)]
+unsafe fn of_numbers<T: Element>(x: In<T>, y: Out<T>, rows: u64, d: u64, f: impl Fn(f32) -> f32) {
+    map::zip::<T, T, 1, 0>([x], y, rows, d, |[x]| f(x));
+}
+
+/// A kernel of one input and one result.
 macro_rules! unary {
-    ($(#[$doc:meta])* $kernel:ident, $f:expr) => {
+    ($(#[$doc:meta])* $kernel:ident, $map:ident, $f:expr) => {
         $(#[$doc])*
         ///
         /// # Safety
         /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
         #[cuda_std::kernel(dtypes(T: float), block = BLOCK, min_blocks = 2, no_spills)]
         pub unsafe fn $kernel<T: Element>(x: *const T, y: *mut T, rows: u64, d: u64, x_stride: u64, y_stride: u64) {
-            let f: fn(f32) -> f32 = $f;
-            crate::map::zip::<T, T, 1, 0>([(x, x_stride)], (y, y_stride), rows, d, |[x]| f(x));
+            $map::<T>((x, x_stride), (y, y_stride), rows, d, $f);
         }
     };
 }
 
 unary! {
     /// y = sin²(x) + cos²(x), for `rows` rows of `d` elements.
-    sin2_cos2, |x| {
-        let (sine, cosine) = math::sin_cos(x);
-        sine * sine + cosine * cosine
-    }
+    sin2_cos2, of_angles, |(sine, cosine)| sine * sine + cosine * cosine
 }
 
 unary! {
     /// y = sin(x), for `rows` rows of `d` elements.
-    sin, math::sin
+    sin, of_angles, |(sine, _)| sine
 }
 
 unary! {
     /// y = cos(x), for `rows` rows of `d` elements.
-    cos, math::cos
+    cos, of_angles, |(_, cosine)| cosine
 }
 
 unary! {
     /// y = x², for `rows` rows of `d` elements.
-    square, |x| x * x
+    square, of_numbers, |x| x * x
 }

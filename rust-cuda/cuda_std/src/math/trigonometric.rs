@@ -2,18 +2,27 @@
 
 use super::{fma, fma_f64, polynomial};
 
-/// x - n π/2 in [-π/4, π/4], and n modulo 4; for |x| up to 2^50.
+/// Below which angles need no `f64`.
+pub const NEAR_ANGLE: f32 = 65_536.0;
+
+/// x - n π/2 in [-π/4, π/4], and n modulo 4; for |x| up to [`NEAR_ANGLE`].
+#[inline(always)]
+fn reduce_near(x: f32) -> (f32, u32) {
+    const ROUND: f32 = 12_582_912.0;
+    let rounded = fma(x, core::f32::consts::FRAC_2_PI, ROUND);
+    let n = rounded - ROUND;
+    // π/2 in three parts.
+    let rest = fma(n, -1.570_796_4, x);
+    let rest = fma(n, 4.371_139e-8, rest);
+    let rest = fma(n, 1.715_124_5e-15, rest);
+    (rest, rounded.to_bits() & 3)
+}
+
+/// The same for |x| up to 2^50.
 #[inline(always)]
 fn reduce(x: f32) -> (f32, u32) {
-    const ROUND: f32 = 12_582_912.0;
-    if x.abs() < 65_536.0 {
-        let rounded = fma(x, core::f32::consts::FRAC_2_PI, ROUND);
-        let n = rounded - ROUND;
-        // π/2 in three parts.
-        let rest = fma(n, -1.570_796_4, x);
-        let rest = fma(n, 4.371_139e-8, rest);
-        let rest = fma(n, 1.715_124_5e-15, rest);
-        (rest, rounded.to_bits() & 3)
+    if x.abs() < NEAR_ANGLE {
+        reduce_near(x)
     } else {
         // Adding 1.5 x 2^52 leaves the nearest integer in the low bits.
         const ROUND: f64 = 6_755_399_441_055_744.0;
@@ -40,7 +49,18 @@ fn kernel(x: f32) -> (f32, f32) {
 /// The sine and the cosine of `x` radians; |x| up to 2^50.
 #[inline(always)]
 pub fn sin_cos(x: f32) -> (f32, f32) {
-    let (rest, quadrant) = reduce(x);
+    turned(reduce(x))
+}
+
+/// The same for |x| up to [`NEAR_ANGLE`], without a branch: for who has compared many angles at once.
+#[inline(always)]
+pub fn sin_cos_near(x: f32) -> (f32, f32) {
+    turned(reduce_near(x))
+}
+
+/// The sine and the cosine of a reduced angle in its quadrant.
+#[inline(always)]
+fn turned((rest, quadrant): (f32, u32)) -> (f32, f32) {
     let (sine, cosine) = kernel(rest);
     let (sine, cosine) = if quadrant & 1 == 0 { (sine, cosine) } else { (cosine, -sine) };
     if quadrant & 2 == 0 { (sine, cosine) } else { (-sine, -cosine) }
