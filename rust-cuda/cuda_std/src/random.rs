@@ -1,5 +1,7 @@
 //! Random numbers by counting: number i of a sequence needs none of those before it.
 
+use crate::math::mul_wide;
+
 /// Four random words for a counter and a key: Philox4x32 with 10 rounds.
 ///
 /// A bijection of the counters for every key; every counter of every key gives independent words. Plain arithmetic, the same on
@@ -7,7 +9,7 @@
 ///
 /// Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
 #[inline(always)]
-pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
     // The golden ratio's and √3 − 1's first bits.
     const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -17,10 +19,8 @@ pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     while round < ROUNDS {
         let key_0 = key[0].wrapping_add(WEYL[0].wrapping_mul(round));
         let key_1 = key[1].wrapping_add(WEYL[1].wrapping_mul(round));
-        let first = MULTIPLIERS[0] as u64 * a as u64;
-        let second = MULTIPLIERS[1] as u64 * c as u64;
-        [a, b, c, d] =
-            [(second >> 32) as u32 ^ b ^ key_0, second as u32, (first >> 32) as u32 ^ d ^ key_1, first as u32];
+        let [first, second] = [mul_wide(a, MULTIPLIERS[0]), mul_wide(c, MULTIPLIERS[1])];
+        [a, b, c, d] = [second[1] ^ b ^ key_0, second[0], first[1] ^ d ^ key_1, first[0]];
         round += 1;
     }
     [a, b, c, d]

@@ -20,7 +20,7 @@ use crate::map::{self, Out};
 /// The random words of elements 4·`number` to 4·`number` + 3, of the sequence that `seed` and `offset` name: Philox4x32-10 with the
 /// counter (number, offset), each low word first, and the key `seed`.
 #[inline(always)]
-pub const fn quad(seed: u64, offset: u64, number: u64) -> [u32; 4] {
+pub fn quad(seed: u64, offset: u64, number: u64) -> [u32; 4] {
     let counter = [number as u32, (number >> 32) as u32, offset as u32, (offset >> 32) as u32];
     philox4x32(counter, [seed as u32, (seed >> 32) as u32])
 }

@@ -42,7 +42,8 @@ const STEP: f32 = 1.0 / (1u64 << 32) as f32;
 /// Two numbers of mean 0 and standard deviation 1.
 #[inline(always)]
 fn pair(a: u32, b: u32) -> [f32; 2] {
-    let r = math::sqrt_approx(-2.0 * math::log(math::fma(a as f32, STEP, STEP / 2.0)));
+    // From 2⁻³³ to 1, so that the square is 0 or at least 2⁻²⁴.
+    let r = math::sqrt_approx_ftz(-2.0 * math::log_of_normal(math::fma(a as f32, STEP, STEP / 2.0)));
     let angle = math::fma(b as f32, 2.0 * PI * STEP, -PI);
     [r * math::cos_approx(angle), r * math::sin_approx(angle)]
 }

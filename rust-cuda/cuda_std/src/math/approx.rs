@@ -48,6 +48,8 @@ instruction! {
     rsqrt_approx(x) = "rsqrt.approx.f32", "sm_20", (1.0 / f64::from(x).sqrt()) as f32;
     /// √x, relative error below 2^-22.
     sqrt_approx(x) = "sqrt.approx.f32", "sm_20", f64::from(x).sqrt() as f32;
+    /// √x, likewise; subnormal arguments are zero: one instruction where [`sqrt_approx`] is several.
+    sqrt_approx_ftz(x) = "sqrt.approx.ftz.f32", "sm_20", f64::from(x).sqrt() as f32;
     /// The sine; absolute error about 2^-20 in [-π, π] and growing with |x|.
     sin_approx(x) = "sin.approx.f32", "sm_20", f64::from(x).sin() as f32;
     /// The cosine; absolute error about 2^-20 in [-π, π] and growing with |x|.

@@ -73,12 +73,19 @@ fn log1p_small(x: f32) -> f32 {
 /// Splits a positive finite x into 2^n (1 + f), f in [-1/3, 1/3].
 #[inline(always)]
 fn split(x: f32) -> (f32, f32) {
-    const TWO_THIRDS: u32 = 0x3f2a_aaab;
     let subnormal = x < f32::MIN_POSITIVE;
     let (x, bias) = if subnormal { (x * 8_388_608.0, -23) } else { (x, 0) };
+    let (n, f) = split_normal(x);
+    ((n + bias) as f32, f)
+}
+
+/// The same of a normal x.
+#[inline(always)]
+fn split_normal(x: f32) -> (i32, f32) {
+    const TWO_THIRDS: u32 = 0x3f2a_aaab;
     let exponent = x.to_bits().wrapping_sub(TWO_THIRDS) & 0xff80_0000;
     let mantissa = f32::from_bits(x.to_bits().wrapping_sub(exponent));
-    (((exponent as i32 >> 23) + bias) as f32, mantissa - 1.0)
+    (exponent as i32 >> 23, mantissa - 1.0)
 }
 
 /// What the logarithms give for 0, negative numbers, infinity and NaN; `None` for a positive finite x.
@@ -106,6 +113,13 @@ pub fn log(x: f32) -> f32 {
             fma(n, LN_2_HIGH, log1p_small(f))
         }
     }
+}
+
+/// [`log`] of what is known to be positive, normal and finite: without its comparisons and its branch.
+#[inline(always)]
+pub fn log_of_normal(x: f32) -> f32 {
+    let (n, f) = split_normal(x);
+    fma(n as f32, LN_2_HIGH, log1p_small(f))
 }
 
 /// The base-2 logarithm.

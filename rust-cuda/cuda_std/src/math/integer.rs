@@ -31,6 +31,29 @@ pub fn truncate_to_u32(x: f32) -> u32 {
     }
 }
 
+/// The lower and the upper half of a · b. PTX `mul.wide.u32`, which a product of `u64` is not where one of them is a constant beyond `i32`.
+#[inline(always)]
+pub fn mul_wide(a: u32, b: u32) -> [u32; 2] {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let (low, high): (u32, u32);
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!(
+                "{{ .reg .b64 product; mul.wide.u32 product, {}, {}; mov.b64 {{{}, {}}}, product; }}",
+                in(reg32) a, in(reg32) b, out(reg32) low, out(reg32) high,
+                options(pure, nomem, nostack),
+            );
+        }
+        [low, high]
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let product = u64::from(a) * u64::from(b);
+        [product as u32, (product >> 32) as u32]
+    }
+}
+
 /// The integers of 8 bits that are nearest. PTX `cvt.pack.sat.s8.s32`, which takes two at once.
 #[inline(always)]
 pub fn saturate_to_i8<const N: usize>(x: [i32; N]) -> [i8; N] {
