@@ -157,7 +157,7 @@ impl Tiling {
         block_n: u32,
     ) -> Result<Self> {
         let a_map = a.map(stream, a_major, hopper::BLOCK_M)?;
-        let b_map = b.map(stream, b_major, block_n / hopper::CLUSTER)?;
+        let b_map = b.map(stream, b_major, hopper::loaded(block_n, b_major == Major::Mn) / hopper::CLUSTER)?;
         let store = store(c, sizes);
         // An unused map still has to be a map.
         let c_map = if store == hopper::DIRECT { a_map } else { map_of_c(stream, c, sizes)? };

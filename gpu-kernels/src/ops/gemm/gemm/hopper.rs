@@ -9,8 +9,8 @@ use super::super::epilogue::{Factor, Swapped};
 use super::super::hopper::{self, Halves, Matrices};
 
 pub use super::super::hopper::{
-    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, PANEL, STAGE_BYTES, STORE_M, SWAPPED, THREADS, TILES, WIDTHS, shared_bytes,
-    slab_columns,
+    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, PANEL, STAGE_BYTES, STORE_M, SWAPPED, THREADS, TILES, WIDTHS,
+    loaded, shared_bytes, slab_columns,
 };
 
 /// Depth of a stage.
@@ -41,6 +41,27 @@ pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: boo
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
     hopper::run_by::<Halves<T, A_MN, B_MN>, C, _, N>(of, Factor::of(problem.alpha, scale));
+}
+
+/// The same by tiles of the widths between, `FINE_WIDTHS`, of A K-major and C in the operands' type. MN-major `b_map` loads half of the columns of whole panels.
+///
+/// # Safety
+/// As for [`gemm_hopper`].
+#[kernel(
+    dtypes(T: half), values(B_MN: false, true, N: 208, 160, 144, 96),
+    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(loaded(N, B_MN)) }, arch = "sm_90a", no_spills
+)]
+pub unsafe fn gemm_fine<T: Half, const B_MN: bool, const N: u32>(
+    a_map: &TensorMap,
+    b_map: &TensorMap,
+    c_map: &TensorMap,
+    c: *mut T,
+    scale: *const f32,
+    problem: Problem,
+    store: u32,
+) {
+    let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
+    hopper::run_fine::<Halves<T, false, B_MN>, T, _, N>(of, Factor::of(problem.alpha, scale));
 }
 
 /// The same of few rows, as Cᵀ = Bᵀ·Aᵀ: columns of C are the 256 rows of a tile and rows of C its `N` columns. `a_map`, `b_map` and `problem` are those of the swapped

@@ -42,11 +42,20 @@ pub(super) const fn stages(block_n: u32) -> usize {
     192 * 1024 / (A_BYTES as usize + b_bytes(block_n))
 }
 
-/// Shared memory of a block whose tiles have so many columns, one of [`WIDTHS`](super::WIDTHS).
+/// Columns of B that are loaded for a tile of so many: MN-major all those of its panels, of which the products leave the last ones unread.
+pub const fn loaded(block_n: u32, is_mn_major: bool) -> u32 {
+    if is_mn_major { block_n.next_multiple_of(PANEL) } else { block_n }
+}
+
+/// Shared memory of a block that loads so many columns of B, [`loaded`] of one of [`FINE_WIDTHS`](super::FINE_WIDTHS).
 pub const fn shared_bytes(block_n: u32) -> usize {
     match block_n {
+        208 => size_of::<Shared<{ b_bytes(208) }, { stages(208) }>>(),
         192 => size_of::<Shared<{ b_bytes(192) }, { stages(192) }>>(),
+        160 => size_of::<Shared<{ b_bytes(160) }, { stages(160) }>>(),
+        144 => size_of::<Shared<{ b_bytes(144) }, { stages(144) }>>(),
         128 => size_of::<Shared<{ b_bytes(128) }, { stages(128) }>>(),
+        96 => size_of::<Shared<{ b_bytes(96) }, { stages(96) }>>(),
         64 => size_of::<Shared<{ b_bytes(64) }, { stages(64) }>>(),
         _ => size_of::<Wide>(),
     }

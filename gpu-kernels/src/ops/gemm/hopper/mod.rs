@@ -25,7 +25,7 @@ mod tiles;
 
 use core::marker::PhantomData;
 
-use cuda_std::float::Element;
+use cuda_std::float::{Element, Half};
 use cuda_std::launch::TensorMap;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::wgmma::{self, Descriptor, Registers};
@@ -34,9 +34,9 @@ use cuda_std::{cluster, fence, regs, thread, tma, warp};
 use super::Problem;
 use super::epilogue::Epilogue;
 
-pub use self::memory::shared_bytes;
 pub(super) use self::memory::{Cursor, Memory, Shared, Wide};
 use self::memory::{TOLD, WIDE_BYTES, WIDE_STAGES, b_bytes, stages};
+pub use self::memory::{loaded, shared_bytes};
 pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Tf32};
 use self::produce::produce;
 pub(super) use self::store::Output;
@@ -49,6 +49,9 @@ pub const BLOCK_M: u32 = 128;
 pub const BLOCK_N: u32 = 256;
 /// Columns that it can have. Fewer leave less of the last round of tiles unused.
 pub const WIDTHS: [u32; 4] = [BLOCK_N, 192, 128, 64];
+/// The same with those between that fill what [`WIDTHS`] leave of a round, for results of 16 bits. They are multiples of 16, so that each block of a
+/// cluster loads whole groups of the eight rows that the swizzle repeats after.
+pub const FINE_WIDTHS: [u32; 8] = [BLOCK_N, 208, 192, 160, 144, 128, 96, 64];
 /// Rows of C that tiles of swapped operands have, whose [`CLUSTER`] · [`BLOCK_M`] rows are columns of C.
 pub const SWAPPED: [u32; 2] = [128, 64];
 /// Depth of a stage in bytes: a row of the widest swizzle.
@@ -162,6 +165,14 @@ where
     walk::<M, C, E>(of, epilogue, tiles);
 }
 
+/// The kernel of tiles of `$n` columns, for each of which `$loaded` of B are.
+macro_rules! columns {
+    ($n:literal, $loaded:literal, $of:ident, $epilogue:ident) => {{
+        let (tiles, consumers) = (Tiles::of(&$of.problem, $n), Whole::<M, { sums($n) }>(PhantomData));
+        split::<M, C, E, _, _, { b_bytes($loaded) }, { stages($loaded) }>($of, $epilogue, tiles, consumers);
+    }};
+}
+
 /// The one whose tiles have `N` columns, one of [`WIDTHS`].
 #[inline(always)]
 pub(super) unsafe fn run_by<M, C: Element, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E)
@@ -171,18 +182,32 @@ where
         + Multiply<{ sums(128) }, Sum = f32>
         + Multiply<{ sums(64) }, Sum = f32>,
 {
-    let tiles = Tiles::of(&of.problem, N);
-    macro_rules! columns {
-        ($n:literal) => {{
-            let consumers = Whole::<M, { sums($n) }>(PhantomData);
-            split::<M, C, E, _, _, { b_bytes($n) }, { stages($n) }>(of, epilogue, tiles, consumers);
-        }};
-    }
     match N {
-        64 => columns!(64),
-        128 => columns!(128),
-        192 => columns!(192),
-        _ => columns!(256),
+        64 => columns!(64, 64, of, epilogue),
+        128 => columns!(128, 128, of, epilogue),
+        192 => columns!(192, 192, of, epilogue),
+        _ => columns!(256, 256, of, epilogue),
+    }
+}
+
+/// The one whose tiles have `N` columns, one of those that [`FINE_WIDTHS`] has besides.
+#[inline(always)]
+pub(super) unsafe fn run_fine<M, C: Half, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E)
+where
+    M: Multiply<{ sums(208) }, Sum = f32>
+        + Multiply<{ sums(160) }, Sum = f32>
+        + Multiply<{ sums(144) }, Sum = f32>
+        + Multiply<{ sums(96) }, Sum = f32>,
+{
+    match (N, M::B_MN) {
+        (208, false) => columns!(208, 208, of, epilogue),
+        (208, true) => columns!(208, 256, of, epilogue),
+        (160, false) => columns!(160, 160, of, epilogue),
+        (160, true) => columns!(160, 192, of, epilogue),
+        (144, false) => columns!(144, 144, of, epilogue),
+        (144, true) => columns!(144, 192, of, epilogue),
+        (_, false) => columns!(96, 96, of, epilogue),
+        (_, true) => columns!(96, 128, of, epilogue),
     }
 }
 

@@ -7,8 +7,8 @@ use gpu_kernels::ops::gemm::gemm::skinny::{self as gk_skinny, GEMM_SKINNY};
 use half::bf16;
 
 use super::super::operand::{self, fits_tma, gains_from_copies, lies, store_of_case};
-use super::operator::kernels;
-use super::problem::{Path, Problem};
+use super::operator::{fine, kernels};
+use super::problem::{Path, Problem, widths};
 use super::skinny;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
@@ -95,6 +95,7 @@ static INFO: OpInfo = OpInfo {
         kernels(GEMM_SWAPPED, true, false),
         kernels(GEMM_SKINNY, true, false),
         GEMM_PAD,
+        fine(true),
     ],
     variants: &[
         Variant {
@@ -109,30 +110,20 @@ static INFO: OpInfo = OpInfo {
             applies: fits_skinny,
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(gk_skinny::PAIR))),
         },
-        Variant {
-            name: "hopper",
-            doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked where rows of a and b are at multiples of 16 bytes, or one of the next three",
-            applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(256))),
-        },
-        Variant {
-            name: "hopper_192",
-            doc: "the same by tiles of 192 columns: what is picked where these fill rounds of the multiprocessors better",
-            applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(192))),
-        },
-        Variant {
-            name: "hopper_128",
-            doc: "the same by tiles of 128 columns",
-            applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(128))),
-        },
-        Variant {
-            name: "hopper_64",
-            doc: "the same by tiles of 64 columns",
-            applies: fits_hopper,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(64))),
-        },
+        tiles::<256>(
+            "hopper",
+            "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked where rows of a and b are at multiples of 16 bytes, or one of the next seven",
+        ),
+        tiles::<208>("hopper_208", "the same by tiles of 208 columns"),
+        tiles::<192>(
+            "hopper_192",
+            "the same by tiles of 192: what is picked where these fill rounds of the multiprocessors better",
+        ),
+        tiles::<160>("hopper_160", "the same by tiles of 160 columns"),
+        tiles::<144>("hopper_144", "the same by tiles of 144 columns"),
+        tiles::<128>("hopper_128", "the same by tiles of 128 columns"),
+        tiles::<96>("hopper_96", "the same by tiles of 96 columns"),
+        tiles::<64>("hopper_64", "the same by tiles of 64 columns"),
         Variant {
             name: "swapped_128",
             doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows: what is picked for 65 to 128 rows of many columns, if rows of c too are at multiples of 16 bytes",
@@ -160,13 +151,28 @@ static INFO: OpInfo = OpInfo {
     ],
 };
 
-/// Whether the Hopper path can run the case on such a device.
-fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
+/// By tiles of `N` columns.
+const fn tiles<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
+    Variant {
+        name,
+        doc,
+        applies: fits_tiles::<N>,
+        launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(N))),
+    }
+}
+
+/// Whether the Hopper path can run the case on such a device by tiles of `N` columns.
+fn fits_tiles<const N: u32>(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
         return false;
     };
-    let fits = |name, rows| fits_tma(case, name, case.dtype, &[rows, k], false).is_some();
-    device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", m) && fits("b", n)
+    let major = |name, rows| fits_tma(case, name, case.dtype, &[rows, k], false);
+    let has_width = |a| widths(a, case.dtype).contains(&N);
+    device.compute_capability == (9, 0)
+        && m > 0
+        && n > 0
+        && major("a", m).is_some_and(has_width)
+        && major("b", n).is_some()
 }
 
 /// Whether it can with operands swapped.
@@ -259,6 +265,10 @@ impl Operator for GemmBf16 {
             Case::boundary(&INFO, bf16, dims(256, 256, 64)),
             Case::boundary(&INFO, bf16, dims(257, 257, 72)),
             Case::boundary(&INFO, bf16, dims(128, 256, 320)),
+            // Tiles of all widths end with whole slabs, with what is left of one, and within either.
+            Case::boundary(&INFO, bf16, dims(264, 208, 264)),
+            Case::boundary(&INFO, bf16, dims(40, 456, 136)).arrange("c", Arrangement::DENSE.row_pad(8)),
+            Case::boundary(&INFO, bf16, dims(136, 347, 72)),
             Case::boundary(&INFO, bf16, dims(1, 1024, 304)),
             Case::boundary(&INFO, bf16, dims(1024, 1, 304)),
             // More stages than the rings of the path for few rows or columns have.

@@ -2,14 +2,14 @@
 
 use cuda_std::float::Half;
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, GEMM_HOPPER, GEMM_SWAPPED};
+use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, GEMM_FINE, GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::{self as gk_skinny, GEMM_SKINNY};
 use half::{bf16, f16};
 
 use super::super::operand::{Major, fits_tma, gains_from_copies, lies, store_of_case};
-use super::problem::{Path, Problem, Scalar, Shapes};
+use super::problem::{Path, Problem, Scalar, Shapes, widths};
 use super::skinny;
 use crate::dispatch;
 use crate::ops::model::*;
@@ -56,8 +56,14 @@ pub(in super::super) const fn kernels(all: &'static [Instance], of_bf16: bool, t
     all.split_at(at).1.split_at(each).0
 }
 
+/// The kernels of one type of A, B and C.
+pub(in super::super) const fn fine(of_bf16: bool) -> &'static [Instance] {
+    let (f16, bf16) = GEMM_FINE.split_at(GEMM_FINE.len() / 2);
+    if of_bf16 { bf16 } else { f16 }
+}
+
 /// Those of both types of A and B.
-const fn kernels_into(f32: bool) -> [&'static [Instance]; 9] {
+const fn kernels_into(f32: bool) -> [&'static [Instance]; 10] {
     let [mma, hopper, swapped, skinny] = [GEMM_MMA, GEMM_HOPPER, GEMM_SWAPPED, GEMM_SKINNY];
     [
         kernels(mma, false, f32),
@@ -69,6 +75,8 @@ const fn kernels_into(f32: bool) -> [&'static [Instance]; 9] {
         kernels(skinny, false, f32),
         kernels(skinny, true, f32),
         GEMM_PAD,
+        // C has the type of A and B.
+        if f32 { &[] } else { GEMM_FINE },
     ]
 }
 
@@ -84,30 +92,15 @@ const SKINNY_PAIRS: Variant = Variant {
     applies: fits_skinny,
     launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny(gk_skinny::PAIR))),
 };
-const HOPPER: Variant = Variant {
-    name: "hopper",
-    doc: "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked for operands that lie in packs of 16 bytes, or one of the next three",
-    applies: fits_hopper,
-    launch: |stream, args, params| launch(stream, args, params, Some(Path::Hopper(256))),
-};
-const HOPPER_192: Variant = Variant {
-    name: "hopper_192",
-    doc: "the same by tiles of 192 columns: what is picked where these fill rounds of the multiprocessors better",
-    applies: fits_hopper,
-    launch: |stream, args, params| launch(stream, args, params, Some(Path::Hopper(192))),
-};
-const HOPPER_128: Variant = Variant {
-    name: "hopper_128",
-    doc: "the same by tiles of 128 columns",
-    applies: fits_hopper,
-    launch: |stream, args, params| launch(stream, args, params, Some(Path::Hopper(128))),
-};
-const HOPPER_64: Variant = Variant {
-    name: "hopper_64",
-    doc: "the same by tiles of 64 columns",
-    applies: fits_hopper,
-    launch: |stream, args, params| launch(stream, args, params, Some(Path::Hopper(64))),
-};
+/// By tiles of `N` columns.
+const fn tiles<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
+    Variant {
+        name,
+        doc,
+        applies: fits_tiles::<N>,
+        launch: |stream, args, params| launch(stream, args, params, Some(Path::Hopper(N))),
+    }
+}
 const SWAPPED_128: Variant = Variant {
     name: "swapped_128",
     doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows: what is picked for 65 to 128 rows of many columns, both K-major, if c is stored by TMA",
@@ -133,8 +126,28 @@ const MMA: Variant = Variant {
     launch: |stream, args, params| launch(stream, args, params, Some(Path::Mma)),
 };
 
-const VARIANTS: &[Variant] =
-    &[SKINNY, SKINNY_PAIRS, HOPPER, HOPPER_192, HOPPER_128, HOPPER_64, SWAPPED_128, SWAPPED_64, PADDED, MMA];
+const VARIANTS: &[Variant] = &[
+    SKINNY,
+    SKINNY_PAIRS,
+    tiles::<256>(
+        "hopper",
+        "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked for operands that lie in packs of 16 bytes, or one of the next seven",
+    ),
+    tiles::<208>("hopper_208", "the same by tiles of 208 columns, for a K-major and c of 16 bits"),
+    tiles::<192>(
+        "hopper_192",
+        "the same by tiles of 192: what is picked where these fill rounds of the multiprocessors better",
+    ),
+    tiles::<160>("hopper_160", "the same by tiles of 160, for a K-major and c of 16 bits"),
+    tiles::<144>("hopper_144", "the same by tiles of 144, for a K-major and c of 16 bits"),
+    tiles::<128>("hopper_128", "the same by tiles of 128 columns"),
+    tiles::<96>("hopper_96", "the same by tiles of 96, for a K-major and c of 16 bits"),
+    tiles::<64>("hopper_64", "the same by tiles of 64 columns"),
+    SWAPPED_128,
+    SWAPPED_64,
+    PADDED,
+    MMA,
+];
 
 pub(super) static INFO: OpInfo = facts(
     ["gemm", "gemm", "16-bit matrix product, any strides, batched"],
@@ -160,10 +173,9 @@ pub static GEMM: Gemm = Gemm { info: &INFO };
 /// [`gemm_to_f32`](super::gemm_to_f32) in the registry.
 pub static GEMM_TO_F32: Gemm = Gemm { info: &TO_F32 };
 
-impl Gemm {
-    fn of_c(&self, case: &Case) -> DType {
-        if self.info.name == TO_F32.name { DType::F32 } else { case.dtype }
-    }
+/// The type of the case's C.
+fn of_c(case: &Case) -> DType {
+    if case.params.info().name == TO_F32.name { DType::F32 } else { case.dtype }
 }
 
 /// Launches the form of the operator whose arguments these are.
@@ -187,8 +199,8 @@ fn launch_typed<T: Float + Half, C: Float>(
     Problem::<T, C>::new(info, alpha, params.f32("beta")?, a, b, c)?.launch(stream, path)
 }
 
-/// Whether the Hopper path can run the case on such a device.
-fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
+/// Whether the Hopper path can run the case on such a device by tiles of `N` columns.
+fn fits_tiles<const N: u32>(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
         return false;
     };
@@ -196,7 +208,7 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     device.compute_capability == (9, 0)
         && m > 0
         && n > 0
-        && fits_tma(case, "a", case.dtype, &a, false).is_some()
+        && fits_tma(case, "a", case.dtype, &a, false).is_some_and(|major| widths(major, of_c(case)).contains(&N))
         && fits_tma(case, "b", case.dtype, &b, true).is_some()
 }
 
@@ -221,12 +233,11 @@ fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
         fits_tma(case, "a", case.dtype, &shape(batch, [m, k]), false),
         fits_tma(case, "b", case.dtype, &shape(batch, [k, n]), true),
     ];
-    let of_c = if case.params.info().name == TO_F32.name { DType::F32 } else { case.dtype };
     device.compute_capability == (9, 0)
         && m > 0
         && n > 0
         && majors == [Some(Major::K); 2]
-        && store_of_case(case, "c", of_c, &shape(batch, [m, n]), beta) != DIRECT
+        && store_of_case(case, "c", of_c(case), &shape(batch, [m, n]), beta) != DIRECT
 }
 
 /// Whether there are operands that copies would be made of.
@@ -317,6 +328,16 @@ impl Operator for Gemm {
                 Case::boundary(info, dtype, dims(1, 16, 8, 1)),
             ]);
         }
+        // The last tile of a row has columns of whole slabs and of what is left, ends within either, and is one of several of a block.
+        for (letters, n, beta) in
+            [("NT", 200, 0.0), ("NN", 376, 0.0), ("NT", 424, -0.5), ("NN", 203, 0.0), ("NT", 301, 1.0)]
+        {
+            let case = |dtype| lie(Case::odd(info, dtype, dims(1, 264, n, 200)), letters, T).param("beta", beta);
+            let whole = n.next_multiple_of(8) - n;
+            let columns =
+                |case: Case| if letters == "NN" { case.arrange("b", Arrangement::DENSE.row_pad(whole)) } else { case };
+            cases.extend(info.dtypes.iter().map(|dtype| columns(case(*dtype))));
+        }
         // Blocks of the Hopper path that take several tiles, of several products.
         for letters in ["NN", "NT", "TN", "TT"] {
             cases.push(lie(Case::odd(info, DType::F16, dims(1, 304, 520, 200)), letters, T));
@@ -329,7 +350,7 @@ impl Operator for Gemm {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [batch, m, n, k] = case.dims(["batch", "m", "n", "k"])?;
-        let specs = [("a", case.dtype, [m, k]), ("b", case.dtype, [k, n]), ("c", self.of_c(case), [m, n])];
+        let specs = [("a", case.dtype, [m, k]), ("b", case.dtype, [k, n]), ("c", of_c(case), [m, n])];
         let mut specs: Vec<_> =
             specs.map(|(name, dtype, matrix)| InputSpec::normal(name, dtype, shape(batch, matrix))).into();
         if case.has("scale") {
@@ -381,7 +402,7 @@ impl Operator for Gemm {
         // step of 16 products, all towards zero, so these errors add up instead of cancelling. The factor rounds once more, at six times √k.
         let abs = alpha * (k as f64).sqrt() * ((k as f64 / 16.0).max(1.0) * 4.0 + 6.0) * roundoff(DType::F32);
         Ok(Tolerance::rounded(
-            self.of_c(case),
+            of_c(case),
             abs,
             2.0 * roundoff(DType::F32),
             "one rounding of the result, k/16 truncations of sums of size √k, and those of the factors",
@@ -390,7 +411,7 @@ impl Operator for Gemm {
 
     fn cost(&self, case: &Case) -> Result<Cost> {
         let [batch, m, n, k] = case.dims(["batch", "m", "n", "k"])?;
-        let of_c = self.of_c(case).size() * if case.params.f64("beta")? == 0.0 { 1 } else { 2 };
+        let of_c = of_c(case).size() * if case.params.f64("beta")? == 0.0 { 1 } else { 2 };
         let bytes = batch * (case.dtype.size() * (m * k + k * n) + of_c * m * n);
         Ok(Cost::compute(bytes as u64, 2 * (batch * m * n * k) as u64, Bound::Tensor(case.dtype)))
     }

@@ -1,7 +1,7 @@
 //! Checks of a product's arguments, and its launches.
 
 use cuda_std::float::{Element, Half};
-use cuda_std::launch::DevicePtr;
+use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::gemm as gk;
 use gpu_kernels::ops::gemm::gemm::{hopper, mma, skinny};
 
@@ -9,7 +9,7 @@ use super::super::operand::{self, Major, Operand, Tiling};
 use super::super::{note_work, plan, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Bound, OpInfo};
-use crate::runtime::dtype::Float;
+use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
@@ -101,18 +101,27 @@ pub(super) enum Path {
 
 impl Path {
     /// The variants' names.
-    const NAMED: [(&'static str, Self); 10] = [
+    const NAMED: [(&'static str, Self); 14] = [
         ("skinny", Self::Skinny(skinny::CLUSTER)),
         ("skinny_pairs", Self::Skinny(skinny::PAIR)),
         ("hopper", Self::Hopper(256)),
+        ("hopper_208", Self::Hopper(208)),
         ("hopper_192", Self::Hopper(192)),
+        ("hopper_160", Self::Hopper(160)),
+        ("hopper_144", Self::Hopper(144)),
         ("hopper_128", Self::Hopper(128)),
+        ("hopper_96", Self::Hopper(96)),
         ("hopper_64", Self::Hopper(64)),
         ("swapped_128", Self::Swapped(128)),
         ("swapped_64", Self::Swapped(64)),
         ("padded", Self::Padded),
         ("mma", Self::Mma),
     ];
+}
+
+/// The columns that tiles can have of an A that lies so and a C of that type.
+pub(super) fn widths(a: Major, c: DType) -> &'static [u32] {
+    if a == Major::K && c.size() == 2 { &hopper::FINE_WIDTHS } else { &hopper::WIDTHS }
 }
 
 /// A product whose sizes fit together: C = α·A·B + β·C in type `C`.
@@ -188,7 +197,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let hopper = stream.device().supports_hopper();
         let takes = match path {
             Path::Skinny(_) => hopper && self.fits_skinny(),
-            Path::Hopper(_) => hopper && self.fits_hopper().is_some(),
+            Path::Hopper(columns) => hopper && self.widths().contains(&columns),
             Path::Swapped(_) => hopper && self.fits_swapped(),
             Path::Padded => self.fits_padded(),
             Path::Mma => true,
@@ -225,7 +234,12 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     /// Columns of the tiles that fill rounds of the device's multiprocessors best.
     pub(super) fn columns(&self, stream: &Stream) -> u32 {
         let sizes = [self.sizes.batch, self.sizes.m, self.sizes.n].map(|size| size as usize);
-        plan::columns(stream.device().info().multiprocessors, sizes, &hopper::WIDTHS)
+        plan::columns(stream.device().info().multiprocessors, sizes, self.widths())
+    }
+
+    /// The columns that tiles can have, if TMA takes the operands.
+    fn widths(&self) -> &'static [u32] {
+        self.fits_hopper().map_or(&[], |(a_major, _)| widths(a_major, C::DTYPE))
     }
 
     /// How the operands lie if TMA takes them. A tile without depth would never be loaded.
@@ -240,7 +254,15 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
                 "k > 0, and a and b with adjacent elements along one dimension and all else at multiples of 16 bytes";
             return Err(self.info.param_error("variant", "hopper", wanted));
         };
+        if !self.widths().contains(&columns) {
+            let wanted = "elements of a that are adjacent along k, and c in the type of a and b";
+            return Err(self.info.param_error("variant", format!("hopper_{columns}"), wanted));
+        }
         match columns {
+            208 => self.launch_fine::<208>(stream, majors),
+            160 => self.launch_fine::<160>(stream, majors),
+            144 => self.launch_fine::<144>(stream, majors),
+            96 => self.launch_fine::<96>(stream, majors),
             64 => self.launch_tiles::<64>(stream, majors),
             128 => self.launch_tiles::<128>(stream, majors),
             192 => self.launch_tiles::<192>(stream, majors),
@@ -263,6 +285,25 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
                 (Major::K, Major::Mn) => stream.launch::<hopper::GemmHopper<T, C, false, true, N>>(grid, args),
                 (Major::Mn, Major::K) => stream.launch::<hopper::GemmHopper<T, C, true, false, N>>(grid, args),
                 (Major::Mn, Major::Mn) => stream.launch::<hopper::GemmHopper<T, C, true, true, N>>(grid, args),
+            }
+        }
+    }
+
+    /// The same by tiles of the widths between, which there are of C in the operands' type.
+    fn launch_fine<const N: u32>(mut self, stream: &Stream, majors: (Major, Major)) -> Result<()> {
+        if self.sizes.batch == 0 {
+            return Ok(());
+        }
+        let Tiling { maps: [a_map, b_map, c_map], store, grid } =
+            Tiling::new(stream, (&self.a, &self.b), majors.into(), &mut self.c, &self.sizes, N)?;
+        let c = DevicePtrMut::<T>::from_raw(self.c.ptr_mut(stream)?.addr());
+        let args = (a_map, b_map, c_map, c, self.scale_ptr(stream)?, self.sizes, store);
+        self.note_work();
+        // SAFETY: the maps and c describe live tensors of these sizes, and c, whose elements are T, is borrowed mutably.
+        unsafe {
+            match majors {
+                (_, Major::K) => stream.launch::<hopper::GemmFine<T, false, N>>(grid, args),
+                (_, Major::Mn) => stream.launch::<hopper::GemmFine<T, true, N>>(grid, args),
             }
         }
     }

@@ -39,9 +39,8 @@ pub(in super::super) struct Output<'a, C, E> {
 
 /// Columns whose reads are under way while the ones before are computed.
 const AHEAD: u32 = 64;
-/// Pairs of columns of a thread among them, and its sums.
+/// Pairs of columns of a thread among them.
 const PAIRS: usize = (AHEAD / 8) as usize;
-const AHEAD_SUMS: usize = 4 * PAIRS;
 
 /// `$body` for `$i` of 0 to 3. The compiler leaves loops of much code as they are, but registers have no numbers that a loop could count.
 macro_rules! four_times {
@@ -107,9 +106,19 @@ impl<C: Element, E: Epilogue> Output<'_, C, E> {
 }
 
 impl<C: Element, E: Epilogue> Part<'_, C, E> {
-    /// Times that [`AHEAD`] columns are stored of `sums` sums.
+    /// Columns of `sums` sums.
+    const fn width(sums: usize) -> u32 {
+        2 * sums as u32 / if E::PAIRED { 2 } else { 1 }
+    }
+
+    /// Times that [`AHEAD`] of them are stored, or what is left of them.
     const fn blocks(sums: usize) -> usize {
-        sums / AHEAD_SUMS / if E::PAIRED { 2 } else { 1 }
+        Self::width(sums).div_ceil(AHEAD) as usize
+    }
+
+    /// Whether there are so many of them, a multiple of 16, behind `columns`.
+    const fn has(sums: usize, columns: u32) -> bool {
+        columns < Self::width(sums)
     }
 
     /// Whether these are an odd number of slabs.
@@ -212,9 +221,13 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
             if let Some(end) = self.end
                 && self.m0 + STORE_M > end
             {
-                self.copy_rows(buffer.cast(), columns + column, end);
+                self.copy_rows::<R>(buffer.cast(), columns + column, end);
             } else if store == DIRECT {
-                self.copy_elements(buffer.cast(), columns + column);
+                self.copy_elements::<R>(buffer.cast(), columns + column);
+            } else if columns + AHEAD > Self::width(R) {
+                // TMA would store a whole slab.
+                const { assert!(size_of::<C>() == 2 || Self::width(R).is_multiple_of(AHEAD)) };
+                self.copy_rows::<R>(buffer.cast(), columns + column, self.output.problem.m);
             } else if self.lane == 0 {
                 let to = [(self.n0 + columns + column) as i32, self.m0 as i32, self.product as i32];
                 if size_of::<C>() == 4 && store == ADD {
@@ -231,10 +244,17 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         }
     }
 
-    /// Copies the rows of a slab that lie before `end`, where TMA would store those behind too, to the columns from `columns` on.
+    /// Where the columns of the part end, in C.
     #[inline(always)]
-    unsafe fn copy_rows(&self, buffer: SharedPtr<C>, columns: u32, end: u32) {
-        let Output { c, problem: Problem { c: [c_product, ldc], n, .. }, .. } = *self.output;
+    fn last_column<const R: usize>(&self) -> u32 {
+        self.output.problem.n.min(self.n0 + Self::width(R))
+    }
+
+    /// Copies what of a slab lies before row `end` and in the part, where TMA would store the rest too, to the columns from `columns` on.
+    #[inline(always)]
+    unsafe fn copy_rows<const R: usize>(&self, buffer: SharedPtr<C>, columns: u32, end: u32) {
+        let Output { c, problem: Problem { c: [c_product, ldc], .. }, .. } = *self.output;
+        let n = self.last_column::<R>();
         let c = c.add((u64::from(self.product) * c_product) as usize);
         let (chunk, chunks) = (16 / size_of::<C>() as u32, 8);
         let column = self.n0 + columns + self.lane % chunks * chunk;
@@ -251,10 +271,11 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
 
     /// Copies a slab, a row at a time, to the columns from `columns` on of a C whose rows may start anywhere.
     #[inline(always)]
-    unsafe fn copy_elements(&self, buffer: SharedPtr<C>, columns: u32) {
+    unsafe fn copy_elements<const R: usize>(&self, buffer: SharedPtr<C>, columns: u32) {
         /// Rows of a warp under way at a time.
         const ROWS: usize = 4;
-        let Output { c, problem: Problem { c: [c_product, ldc], m, n, .. }, .. } = *self.output;
+        let Output { c, problem: Problem { c: [c_product, ldc], m, .. }, .. } = *self.output;
+        let n = self.last_column::<R>();
         let c = c.wrapping_add((u64::from(self.product) * c_product) as usize);
         let (width, chunk) = (slab_columns::<C>(), 16 / size_of::<C>() as u32);
         // What follows from the lane is computed here: nothing could keep it while tiles are multiplied.
@@ -313,16 +334,18 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         };
         four_times!(|quarter| {
             let columns = columns + quarter * 16;
-            let column = self.column + columns;
-            let [left, right] = self.results(acc, columns, self.output.epilogue.read(self.rows, column));
-            store(self.row, column, left[0]);
-            store(self.row + 8, column, left[1]);
-            store(self.row, column + 8, right[0]);
-            store(self.row + 8, column + 8, right[1]);
+            if Self::has(R, columns) {
+                let column = self.column + columns;
+                let [left, right] = self.results(acc, columns, self.output.epilogue.read(self.rows, column));
+                store(self.row, column, left[0]);
+                store(self.row + 8, column, left[1]);
+                store(self.row, column + 8, right[0]);
+                store(self.row + 8, column + 8, right[1]);
+            }
         });
     }
 
-    /// Writes 64 columns in 16 bits to a swizzled buffer.
+    /// Writes 64 columns in 16 bits, or what is left of them, to a swizzled buffer.
     #[inline(always)]
     unsafe fn write_half<S: Sum, const R: usize>(
         &self,
@@ -338,11 +361,14 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         let right = self.lane % 32 / 16;
         four_times!(|quarter| {
             let j: usize = 2 * quarter;
-            let results = self.results(acc, columns + j as u32 * 8, [read[j], read[j + 1]]);
-            let [[a, b], [c, d]] =
-                results.map(|rows| rows.map(|pair| mem::transmute_copy(&Pack::<C, 2>::from_f32(pair))));
-            let chunk = (j as u32 + right) ^ (row % 8);
-            matrix::store_x4(buffer.add(row * COLUMNS + chunk * 8), [a, b, c, d]);
+            let columns = columns + j as u32 * 8;
+            if Self::has(R, columns) {
+                let results = self.results(acc, columns, [read[j], read[j + 1]]);
+                let [[a, b], [c, d]] =
+                    results.map(|rows| rows.map(|pair| mem::transmute_copy(&Pack::<C, 2>::from_f32(pair))));
+                let chunk = (j as u32 + right) ^ (row % 8);
+                matrix::store_x4(buffer.add(row * COLUMNS + chunk * 8), [a, b, c, d]);
+            }
         });
     }
 
