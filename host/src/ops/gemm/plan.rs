@@ -3,6 +3,8 @@
 use gpu_kernels::ops::gemm::Problem;
 use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, WIDTHS};
 
+use gpu_kernels::ops::gemm::gemm::thin;
+
 use super::operand::{Lies, Major};
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::DType;
@@ -88,6 +90,16 @@ pub(crate) fn fills_by_pairs(multiprocessors: u32, tiles: u32) -> bool {
     (multiprocessors * 3 / 4..=multiprocessors).contains(&blocks)
 }
 
+/// Whether a product of 33 to 64 rows or columns, `[m, n]`, fills the multiprocessors once by blocks that each have a few rows of the weight and all of k.
+///
+/// Such a block takes all vectors in for its rows alone, twice the bytes of these. Fewer vectors are as many bytes in shared memory; fewer blocks leave
+/// multiprocessors empty that cutting k would use, and more take a second round for what clusters of half a multiprocessor start with.
+pub(crate) fn fills_without_cuts(multiprocessors: u32, [m, n]: [usize; 2]) -> bool {
+    let blocks = m.max(n).div_ceil(thin::ROWS as usize);
+    let once = multiprocessors as usize * 3 / 4..=multiprocessors as usize;
+    (33..=thin::MOST as usize).contains(&m.min(n)) && once.contains(&blocks)
+}
+
 /// Rounds of tiles of so many columns.
 fn rounds(multiprocessors: u32, [batch, m, n]: [usize; 3], width: u32) -> usize {
     let tiles = m.div_ceil((CLUSTER * BLOCK_M) as usize) * n.div_ceil(width as usize);
@@ -96,6 +108,8 @@ fn rounds(multiprocessors: u32, [batch, m, n]: [usize; 3], width: u32) -> usize 
 
 #[cfg(test)]
 mod tests {
+    use gpu_kernels::ops::gemm::gemm::hopper::FINE_WIDTHS;
+
     use super::WIDTHS;
 
     #[test]
@@ -108,6 +122,12 @@ mod tests {
         assert_eq!([3096, 3608].map(square), [256, 256]);
         assert_eq!(columns(132, [0, 0, 0]), 256);
         assert_eq!(columns(1, [usize::MAX, 1 << 31, 1 << 31]), 256);
+        let square = |n| super::columns(132, [1, n, n], &FINE_WIDTHS);
+        // 5 × 13 tiles of 96 columns are one round, as 6 × 10 of 144 and 7 × 9 of 208 are.
+        assert_eq!(
+            [1024, 1216, 1440, 1792, 2048, 2112, 2432, 4096, 8192].map(square),
+            [64, 96, 144, 208, 256, 160, 192, 256, 256]
+        );
     }
 
     #[test]
@@ -122,6 +142,13 @@ mod tests {
     fn pairs_fill_the_multiprocessors_once() {
         assert_eq!([64, 50, 66].map(|tiles| super::fills_by_pairs(132, tiles)), [true; 3]);
         assert_eq!([0, 16, 32, 67, 224, u32::MAX].map(|tiles| super::fills_by_pairs(132, tiles)), [false; 6]);
+    }
+
+    #[test]
+    fn blocks_with_all_of_k_fill_the_multiprocessors_once() {
+        let fills = |m, n| super::fills_without_cuts(132, [m, n]);
+        assert_eq!([fills(64, 4096), fills(4096, 33), fills(48, 4224)], [true; 3]);
+        assert_eq!([fills(32, 4096), fills(65, 4096), fills(64, 4256), fills(64, 3072), fills(0, 0)], [false; 5]);
     }
 
     #[test]

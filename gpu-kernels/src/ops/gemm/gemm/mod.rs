@@ -10,13 +10,15 @@
 //! activations and transposed weight, A·Bᵀ, are both K-major. [`mma`] takes any other strides too.
 //!
 //! # Mapping
-//! [`hopper`]: clusters of two blocks walk tiles of 256 rows and 256, 192, 128 or 64 columns; a producer warpgroup and two consumers of 64 rows a block.
+//! [`hopper`]: clusters of two blocks walk tiles of 256 rows and 256, 192, 128 or 64 columns, or with A K-major and C of 16 bits widths between; a producer
+//! warpgroup and two consumers of 64 rows a block.
 //! Few rows take the same tiles of the swapped operands, Cᵀ = Bᵀ·Aᵀ: 256 columns of C by 128 or 64 rows, transposed on their way through shared memory
-//! ([`gemm_swapped`](hopper::gemm_swapped)). [`skinny`]: clusters of four or two blocks take 128 rows of the longer side, and share k. [`pad`] copies operands that lie between packs. [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
+//! ([`gemm_swapped`](hopper::gemm_swapped)). [`skinny`]: clusters of four or two blocks take 128 rows of the longer side, and share k.
+//! [`thin`]: a block takes 32 and all of k. [`pad`] copies operands that lie between packs. [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
 //!
 //! # Shared memory
 //! [`hopper`]: 4 stages × (128 + 256) × 64 elements + 4 × 8 KiB for the epilogue + barriers = 229 440 B, one block a
-//! multiprocessor; of narrower tiles 4, 6 or 8 stages. [`mma`]: 4 stages × (128 + 128) × 32 elements = 64 KiB.
+//! multiprocessor; of narrower tiles 4 to 8 stages. [`mma`]: 4 stages × (128 + 128) × 32 elements = 64 KiB.
 //!
 //! # Numerics
 //! Products are exact in f32 and accumulate in f32 in the order of the tensor core, which truncates when it aligns addends; α and β are applied in
@@ -36,7 +38,9 @@
 //! wgmma, mma, ldmatrix, cp.async, cp.async.bulk.tensor and mbarrier; Thakkar et al., CUTLASS, for the terms K-major and MN-major and for warp
 //! specialisation with a persistent grid; Osama et al., "Stream-K" (arXiv:2301.03598), on wave quantisation.
 
+mod cut;
 pub mod hopper;
 pub mod mma;
 pub mod pad;
 pub mod skinny;
+pub mod thin;

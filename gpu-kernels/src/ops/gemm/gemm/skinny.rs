@@ -9,15 +9,16 @@
 //! nothing.
 //!
 //! # Mapping
-//! A cluster of [`CLUSTER`] blocks, or of [`PAIR`], computes [`ROWS`] rows of the weight by all vectors: its blocks take turns along k, stages of 64
+//! A cluster of [four](Cut::FOUR) blocks, or of a [pair](Cut::PAIR), computes [`ROWS`] rows of the weight by all vectors: its blocks take turns along k, stages of 64
 //! elements. In a block a warp produces, one thread of which issues every copy, and two warpgroups multiply 64 rows each. Each block adds the sums
 //! of its part of the rows: the others write theirs to its shared memory, as the tensor core left them, by stores that complete a barrier, and it
 //! adds them in the order of the blocks, the same result every time. Of a pair each has a multiprocessor, which suits where that is one round: of
 //! clusters of four not all start at once, because the groups that a chip's multiprocessors form are no multiples of four. Of four, two blocks share a
-//! multiprocessor, so that with more rounds one streams while the other starts or ends, and few rows of the weight still reach all of them.
+//! multiprocessor, so that with more rounds one streams while the other starts or ends, and few rows of the weight still reach all of them. In one
+//! round nothing keeps two from one multiprocessor while another stays empty, unless each takes the [memory of one](Cut::FOUR_ALONE). [Two pairs](Cut::TWO_PAIRS) of different rows need the same vectors: each loads half, for both.
 //!
 //! # Shared memory
-//! Stages of ([`ROWS`] + 2·`R`)·128 bytes: 6 of 18 KiB, 4 of 24 KiB or 3 of 32 KiB, of a pair 12, 9 or 7, and their barriers. The sums lie where the
+//! Stages of ([`ROWS`] + 2·`R`)·128 bytes: 6 of 18 KiB, 4 of 24 KiB or 3 of 32 KiB, of blocks alone 12, 9 or 7, and their barriers. The sums lie where the
 //! stages were.
 //!
 //! # Numerics
@@ -25,8 +26,8 @@
 //!
 //! # Cost
 //! The bytes of the weight, once: n·k·2 over the bandwidth, 31.7 µs for 8192 × 8192 at 4.23 TB/s. Pairs take 37 µs of an H200
-//! for up to 16 vectors, 40 for 64 and 43 for 128: the vectors come from L2 once for each [`ROWS`] rows, 128 of them as many bytes as the weight.
-//! Clusters of four take 40, 46 and 59.
+//! for up to 16 vectors, 40 for 64 and 43 for 128: the vectors come from L2 once for each [`ROWS`] rows, 128 of them as many bytes as the weight,
+//! 268 MB together, or 201 if two pairs share them. Clusters of four take 40, 46 and 59.
 //!
 //! # Limits
 //! 128 vectors, one product. Compute capability 9.0.
@@ -47,10 +48,8 @@ use cuda_std::{cluster, fence, kernel, math, thread, tma, warp};
 use super::super::epilogue::{Epilogue, Factor};
 use super::super::hopper::Cursor;
 
-/// Blocks that share k: half a multiprocessor each.
-pub const CLUSTER: u32 = 4;
-/// Fewer of them, each with a multiprocessor to itself.
-pub const PAIR: u32 = 2;
+pub use super::cut::Cut;
+
 /// Two warpgroups that multiply, and the warp that produces.
 pub const THREADS: u32 = CONSUMERS * WARPGROUP + 32;
 /// Rows of the weight that a cluster takes.
@@ -80,14 +79,14 @@ const fn stage_bytes(r: usize) -> u32 {
     (ROWS + vectors(r)) * ROW_BYTES
 }
 
-/// As many as a multiprocessor's memory has room for, or the half of it that is a block's of four.
-const fn stages(share: u32, r: usize) -> u32 {
-    448 * 1024 / share / stage_bytes(r)
+/// As many as a block's part of a multiprocessor's memory has room for.
+const fn stages(blocks: u32, r: usize) -> u32 {
+    224 * 1024 / blocks / stage_bytes(r)
 }
 
-const fn shared_bytes(share: u32, r: usize) -> usize {
-    assert!(share * part(share) * r as u32 * 32 * 4 <= stages(share, r) * stage_bytes(r));
-    (stages(share, r) * stage_bytes(r)) as usize + (2 * stages(share, r) as usize + 2) * size_of::<Barrier>()
+const fn shared_bytes(blocks: u32, r: usize) -> usize {
+    assert!(ROWS / WARP_ROWS * r as u32 * 32 * 4 <= stages(blocks, r) * stage_bytes(r));
+    (stages(blocks, r) * stage_bytes(r)) as usize + (2 * stages(blocks, r) as usize + 2) * size_of::<Barrier>()
 }
 
 /// What there is to compute.
@@ -113,19 +112,28 @@ pub struct Sizes {
 // SAFETY: 2 u64 and 6 four-byte numbers: no padding, alignment 8.
 unsafe impl Fields for Sizes {}
 
-/// C = α·weight·vectorsᵀ + β·C; α times `scale`, unless that is null. `SHARE` blocks share k: [`CLUSTER`], two to a multiprocessor, or a [`PAIR`].
+/// C = α·weight·vectorsᵀ + β·C; α times `scale`, unless that is null. `SHARE`, `SIDES` and `BLOCKS` are those of a [`Cut`].
 ///
-/// `weight` loads boxes of [`ROWS`] × 64 of k, `vectors` of [`vectors()`] × 64, both in 128-byte swizzle and with a third dimension of one.
+/// `weight` loads boxes of [`ROWS`] × 64 of k, `vectors` a side's part of [`vectors()`] × 64, both in 128-byte swizzle and with a third dimension of one.
 ///
 /// # Safety
 /// The maps describe live tensors of these sizes; `c` is valid for reads and writes of its elements. No size is zero, and there are at most
-/// [`vectors()`]; there is a cluster for each [`ROWS`] of the weight; `scale` is null or valid for a read.
+/// [`vectors()`]; there is a set of `SHARE` blocks for each [`ROWS`] of the weight, and whole clusters; `scale` is null or valid for a read.
 #[kernel(
-    dtypes(T: half, C: float), values(SHARE: 4, 2, R: 8, 32, 64), where(C == T || C == f32),
-    block = THREADS, min_blocks = SHARE / 2, cluster = SHARE,
-    shared = { shared_bytes(SHARE, R) }, arch = "sm_90a", no_spills
+    dtypes(T: half, C: float), values(SHARE: 4, 2, SIDES: 1, 2, BLOCKS: 2, 1, R: 8, 32, 64),
+    where((C == T || C == f32) && (SIDES == 1 && SHARE == 2 * BLOCKS || SIDES == 2 && SHARE == 2 && BLOCKS == 1 && R >= 32
+        || SIDES == 1 && SHARE == 4 && BLOCKS == 1 && R == 32)),
+    block = THREADS, min_blocks = BLOCKS, cluster = SHARE * SIDES,
+    shared = { shared_bytes(BLOCKS, R) }, arch = "sm_90a", no_spills
 )]
-pub unsafe fn gemm_skinny<T: Half, C: Element, const SHARE: u32, const R: usize>(
+pub unsafe fn gemm_skinny<
+    T: Half,
+    C: Element,
+    const SHARE: u32,
+    const SIDES: u32,
+    const BLOCKS: u32,
+    const R: usize,
+>(
     weight: &TensorMap,
     vectors: &TensorMap,
     c: *mut C,
@@ -133,9 +141,9 @@ pub unsafe fn gemm_skinny<T: Half, C: Element, const SHARE: u32, const R: usize>
     sizes: Sizes,
 ) {
     match R {
-        8 => run::<T, C, SHARE, 8>(weight, vectors, c, scale, sizes),
-        32 => run::<T, C, SHARE, 32>(weight, vectors, c, scale, sizes),
-        _ => run::<T, C, SHARE, 64>(weight, vectors, c, scale, sizes),
+        8 => run::<T, C, SHARE, SIDES, BLOCKS, 8>(weight, vectors, c, scale, sizes),
+        32 => run::<T, C, SHARE, SIDES, BLOCKS, 32>(weight, vectors, c, scale, sizes),
+        _ => run::<T, C, SHARE, SIDES, BLOCKS, 64>(weight, vectors, c, scale, sizes),
     }
 }
 
@@ -146,9 +154,9 @@ const fn groups(vectors: u32) -> u32 {
 
 /// The block's shared memory.
 #[derive(Clone, Copy)]
-struct Memory<const SHARE: u32, const R: usize>(SharedPtr<u8>);
+struct Memory<const SHARE: u32, const BLOCKS: u32, const R: usize>(SharedPtr<u8>);
 
-impl<const SHARE: u32, const R: usize> Memory<SHARE, R> {
+impl<const SHARE: u32, const BLOCKS: u32, const R: usize> Memory<SHARE, BLOCKS, R> {
     #[inline(always)]
     fn weight(self, stage: u32) -> SharedPtr<u8> {
         let Self(memory) = self;
@@ -162,27 +170,27 @@ impl<const SHARE: u32, const R: usize> Memory<SHARE, R> {
 
     #[inline(always)]
     fn full(self, stage: u32) -> SharedPtr<Barrier> {
-        self.weight(stages(SHARE, R)).cast::<Barrier>().add(stage)
+        self.weight(stages(BLOCKS, R)).cast::<Barrier>().add(stage)
     }
 
     #[inline(always)]
     fn empty(self, stage: u32) -> SharedPtr<Barrier> {
-        self.full(stages(SHARE, R) + stage)
+        self.full(stages(BLOCKS, R) + stage)
     }
 
-    /// Completes when no block of the cluster reads its stages any more.
+    /// Completes when no block that shares k reads its stages any more.
     #[inline(always)]
     fn read(self) -> SharedPtr<Barrier> {
-        self.full(2 * stages(SHARE, R))
+        self.full(2 * stages(BLOCKS, R))
     }
 
-    /// Completes when the cluster's sums are here.
+    /// Completes when the sums of all these are here.
     #[inline(always)]
     fn complete(self) -> SharedPtr<Barrier> {
-        self.full(2 * stages(SHARE, R) + 1)
+        self.full(2 * stages(BLOCKS, R) + 1)
     }
 
-    /// The sums that a warp of `block` has for this one, and those of the next warps, where the stages were.
+    /// The sums that a warp of `block` of them has for this one, and those of the next warps, where the stages were.
     #[inline(always)]
     fn sums(self, block: u32, warp: u32) -> SharedPtr<f32> {
         let Self(memory) = self;
@@ -191,7 +199,7 @@ impl<const SHARE: u32, const R: usize> Memory<SHARE, R> {
 }
 
 #[inline(always)]
-unsafe fn run<T: Half, C: Element, const SHARE: u32, const R: usize>(
+unsafe fn run<T: Half, C: Element, const SHARE: u32, const SIDES: u32, const BLOCKS: u32, const R: usize>(
     weight: &TensorMap,
     vectors: &TensorMap,
     c: *mut C,
@@ -200,15 +208,15 @@ unsafe fn run<T: Half, C: Element, const SHARE: u32, const R: usize>(
 ) where
     [f32; R]: Accumulators,
 {
-    let memory = Memory::<SHARE, R>(shared::dynamic());
+    let memory = Memory::<SHARE, BLOCKS, R>(shared::dynamic());
     let warpgroup = warp::warp_id_uniform() / (WARPGROUP / 32);
-    let rank = cluster::rank();
+    let (turn, side) = (cluster::rank() % SHARE, cluster::rank() / SHARE);
     if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
         tma::prefetch_descriptor(weight);
         tma::prefetch_descriptor(vectors);
-        for stage in 0..stages(SHARE, R) {
+        for stage in 0..stages(BLOCKS, R) {
             memory.full(stage).init(1);
-            memory.empty(stage).init(CONSUMERS);
+            memory.empty(stage).init(CONSUMERS * SIDES);
         }
         memory.read().init(SHARE * CONSUMERS);
         memory.complete().init(1);
@@ -217,52 +225,70 @@ unsafe fn run<T: Half, C: Element, const SHARE: u32, const R: usize>(
     // Of the last two the cluster is told, in its own time.
     thread::sync_threads();
     cluster::arrive_relaxed();
-
-    let row0 = thread::block_idx_x() / SHARE * ROWS;
-    // The cluster's blocks take turns, so that what they read at a time is one piece of each row.
-    let steps = (rank..sizes.k.div_ceil(DEPTH)).step_by(SHARE as usize);
-    let mut sums = [0.0; R];
-    if warpgroup == CONSUMERS {
-        if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
-            produce(memory, weight, vectors, row0, steps);
-        }
-    } else {
-        consume::<T, SHARE, R>(memory, warpgroup, steps, &mut sums);
+    // The other side's copies and releases land at once.
+    if SIDES > 1 {
+        cluster::wait();
     }
 
-    cluster::wait();
+    let row0 = thread::block_idx_x() / SHARE * ROWS;
+    // Blocks take turns, so that what they read at a time is one piece of each row.
+    let steps = (turn..sizes.k.div_ceil(DEPTH)).step_by(SHARE as usize);
+    let (mut sums, mut at) = ([0.0; R], Cursor::default());
+    if warpgroup == CONSUMERS {
+        if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
+            at = produce::<SHARE, SIDES, BLOCKS, R>(memory, weight, vectors, row0, [turn, side], steps);
+        }
+    } else {
+        consume::<T, SHARE, SIDES, BLOCKS, R>(memory, warpgroup, turn, steps, &mut sums);
+    }
+
+    if SIDES == 1 {
+        cluster::wait();
+    }
+    let first = side * SHARE;
     if warpgroup != CONSUMERS {
         let lane = thread::thread_idx_x() % WARPGROUP;
         if lane < SHARE {
-            cluster::map(memory.read(), lane).signal();
+            cluster::map(memory.read(), first + lane).signal();
         }
         // Sums take the place of the stages.
         memory.read().wait_parity(0);
-        send(memory, rank, sizes.vectors, &sums);
+        send(memory, first, turn, sizes.vectors, &sums);
     } else if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
         memory.complete().arrive_expect_tx(SHARE * part(SHARE) * groups(sizes.vectors) * 4 * 32 * 4);
     }
     // They say themselves that they are there: for a barrier of the cluster all memory would first have to agree.
     memory.complete().wait_parity(0);
-    add::<C, SHARE, R>(
+    add::<C, SHARE, BLOCKS, R>(
         memory,
         c,
         Factor::of(sizes.alpha, scale).factor(),
-        row0 + rank * part(SHARE) * WARP_ROWS,
+        row0 + turn * part(SHARE) * WARP_ROWS,
         sizes,
     );
+    // A block that left would take the shared memory that the other side still signals: until all stages are released it stays.
+    if SIDES > 1 && thread::thread_idx_x() == CONSUMERS * WARPGROUP {
+        for _ in 0..stages(BLOCKS, R) {
+            memory.empty(at.stage).wait_parity(at.parity ^ 1);
+            at.advance(stages(BLOCKS, R) as usize);
+        }
+    }
 }
 
-/// Loads the stages of the block. Run by one thread.
+/// Loads the stages of the block, and says which would be next. Run by one thread.
 #[inline(always)]
-unsafe fn produce<const SHARE: u32, const R: usize>(
-    memory: Memory<SHARE, R>,
+unsafe fn produce<const SHARE: u32, const SIDES: u32, const BLOCKS: u32, const R: usize>(
+    memory: Memory<SHARE, BLOCKS, R>,
     weight: &TensorMap,
-    vectors: &TensorMap,
+    vector_map: &TensorMap,
     row0: u32,
+    [turn, side]: [u32; 2],
     steps: StepBy<Range<u32>>,
-) {
+) -> Cursor {
     let mut at = Cursor::default();
+    // Vectors that a side loads, for those that have the same turn.
+    let count = vectors(R) / SIDES;
+    let sides = (0..SIDES).fold(0, |mask, side| mask | 1 << (side * SHARE + turn));
     for step in steps {
         // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
         memory.empty(at.stage).wait_parity(at.parity ^ 1);
@@ -270,22 +296,36 @@ unsafe fn produce<const SHARE: u32, const R: usize>(
         full.arrive_expect_tx(stage_bytes(R));
         let k0 = (step * DEPTH) as i32;
         tma::load_3d(memory.weight(at.stage), weight, [k0, row0 as i32, 0], full);
-        tma::load_3d(memory.vectors(at.stage), vectors, [k0, 0, 0], full);
-        at.advance(stages(SHARE, R) as usize);
+        let to = memory.vectors(at.stage).byte_add(side * count * ROW_BYTES);
+        if SIDES > 1 {
+            tma::load_3d_multicast(to, vector_map, [k0, (side * count) as i32, 0], full, sides);
+        } else {
+            tma::load_3d(to, vector_map, [k0, 0, 0], full);
+        }
+        at.advance(stages(BLOCKS, R) as usize);
     }
+    at
 }
 
 /// Multiplies the stages of the block. Run by a whole warpgroup.
 #[inline(always)]
-unsafe fn consume<T: Half, const SHARE: u32, const R: usize>(
-    memory: Memory<SHARE, R>,
+unsafe fn consume<T: Half, const SHARE: u32, const SIDES: u32, const BLOCKS: u32, const R: usize>(
+    memory: Memory<SHARE, BLOCKS, R>,
     consumer: u32,
+    turn: u32,
     steps: StepBy<Range<u32>>,
     sums: &mut [f32; R],
 ) where
     [f32; R]: Accumulators,
 {
-    let is_first_lane = thread::thread_idx_x().is_multiple_of(WARPGROUP);
+    let lane = thread::thread_idx_x() % WARPGROUP;
+    let release = |stage: u32| {
+        if SIDES > 1 && lane < SIDES {
+            cluster::map(memory.empty(stage), lane * SHARE + turn).signal();
+        } else if SIDES == 1 && lane == 0 {
+            memory.empty(stage).arrive();
+        }
+    };
     let mut at = Cursor::default();
     let mut previous = None;
     for _ in steps {
@@ -301,21 +341,30 @@ unsafe fn consume<T: Half, const SHARE: u32, const R: usize>(
         wgmma::commit();
         // One group stays in flight; the stage before it has been read.
         wgmma::wait::<1>();
-        if let Some(previous) = previous.replace(at.stage)
-            && is_first_lane
-        {
-            memory.empty(previous).arrive();
+        if let Some(previous) = previous.replace(at.stage) {
+            release(previous);
         }
-        at.advance(stages(SHARE, R) as usize);
+        at.advance(stages(BLOCKS, R) as usize);
     }
     wgmma::wait_for::<0>(sums);
+    if SIDES > 1
+        && let Some(last) = previous
+    {
+        release(last);
+    }
 }
 
-/// Writes each sum to the block that adds those of its row.
+/// Writes each sum to the block that adds those of its row, of the ones that share k, from block `first` of the cluster on.
 #[inline(always)]
-unsafe fn send<const SHARE: u32, const R: usize>(memory: Memory<SHARE, R>, rank: u32, vectors: u32, sums: &[f32; R]) {
-    let (warp, block) = (warp::warp_id() % part(SHARE), warp::warp_id() / part(SHARE));
-    let to = cluster::map(memory.sums(rank, warp).add(warp::lane_id()), block);
+unsafe fn send<const SHARE: u32, const BLOCKS: u32, const R: usize>(
+    memory: Memory<SHARE, BLOCKS, R>,
+    first: u32,
+    turn: u32,
+    vectors: u32,
+    sums: &[f32; R],
+) {
+    let (warp, block) = (warp::warp_id() % part(SHARE), first + warp::warp_id() / part(SHARE));
+    let to = cluster::map(memory.sums(turn, warp).add(warp::lane_id()), block);
     let complete = cluster::map(memory.complete(), block);
     for (i, sum) in sums.iter().enumerate() {
         if (i as u32 / 4) < groups(vectors) {
@@ -324,10 +373,10 @@ unsafe fn send<const SHARE: u32, const R: usize>(memory: Memory<SHARE, R>, rank:
     }
 }
 
-/// Adds the sums of the cluster's blocks, of the rows that are this block's, and stores them.
+/// Adds the sums of the blocks that share k, of the rows that are this block's, and stores them.
 #[inline(always)]
-unsafe fn add<C: Element, const SHARE: u32, const R: usize>(
-    memory: Memory<SHARE, R>,
+unsafe fn add<C: Element, const SHARE: u32, const BLOCKS: u32, const R: usize>(
+    memory: Memory<SHARE, BLOCKS, R>,
     c: *mut C,
     factor: f32,
     row0: u32,

@@ -3,13 +3,14 @@
 use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::{self as gk_skinny, GEMM_SKINNY};
+use gpu_kernels::ops::gemm::gemm::skinny::{Cut, GEMM_SKINNY};
+use gpu_kernels::ops::gemm::gemm::thin::{self, GEMM_THIN};
 use half::bf16;
 
 use super::super::operand::{self, fits_tma, gains_from_copies, lies, store_of_case};
 use super::operator::{fine, kernels};
 use super::problem::{Path, Problem, widths};
-use super::skinny;
+use super::skinny::{self, most};
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
@@ -94,21 +95,40 @@ static INFO: OpInfo = OpInfo {
         kernels(GEMM_HOPPER, true, false),
         kernels(GEMM_SWAPPED, true, false),
         kernels(GEMM_SKINNY, true, false),
+        kernels(GEMM_THIN, true, false),
         GEMM_PAD,
         fine(true),
     ],
     variants: &[
         Variant {
             name: "skinny",
-            doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns, unless more than 16 rows or 32 columns fill tiles",
-            applies: fits_skinny,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(gk_skinny::CLUSTER))),
+            doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns, unless one of the next does or more than 16 rows or 32 columns fill tiles",
+            applies: |device, case| fits_few(device, case, most(Cut::FOUR)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(Cut::FOUR))),
+        },
+        Variant {
+            name: "skinny_alone",
+            doc: "the same, each block with a multiprocessor to itself, for up to 64",
+            applies: |device, case| fits_few(device, case, most(Cut::FOUR_ALONE)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(Cut::FOUR_ALONE))),
         },
         Variant {
             name: "skinny_pairs",
             doc: "the same by two blocks that share k in place of four: what is picked if these fill the multiprocessors once",
-            applies: fits_skinny,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(gk_skinny::PAIR))),
+            applies: |device, case| fits_few(device, case, most(Cut::PAIR)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(Cut::PAIR))),
+        },
+        Variant {
+            name: "skinny_two_pairs",
+            doc: "the same by two pairs that share the rows or columns",
+            applies: |device, case| fits_few(device, case, most(Cut::TWO_PAIRS)),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(Cut::TWO_PAIRS))),
+        },
+        Variant {
+            name: "thin",
+            doc: "TMA and wgmma, 64 rows by 32 columns, or the reverse, along all of k: what is picked for 33 to 64 if these fill the multiprocessors once",
+            applies: |device, case| fits_few(device, case, thin::MOST),
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Thin)),
         },
         tiles::<256>(
             "hopper",
@@ -194,13 +214,13 @@ fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
     [m, n, k].iter().all(|size| *size > 0) && gains_from_copies([&lies("a", m), &lies("b", n)])
 }
 
-/// Whether the path for few rows or columns can.
-fn fits_skinny(device: &DeviceInfo, case: &Case) -> bool {
+/// Whether a path for few rows or columns can, for so many.
+fn fits_few(device: &DeviceInfo, case: &Case, most: u32) -> bool {
     let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
         return false;
     };
     let major = |name, rows| fits_tma(case, name, case.dtype, &[rows, k], false);
-    skinny::fits(device, 1, [m, n], [major("a", m), major("b", n)])
+    skinny::fits(device, 1, [m, n], [major("a", m), major("b", n)], most)
 }
 
 impl Operator for GemmBf16 {

@@ -5,6 +5,7 @@ mod operator;
 mod padded;
 mod problem;
 mod skinny;
+mod variants;
 
 pub use layer::{GEMM_BF16, gemm_bf16, gemm_bf16_into};
 pub(super) use operator::kernels;

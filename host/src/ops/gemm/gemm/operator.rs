@@ -2,18 +2,17 @@
 
 use cuda_std::float::Half;
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, GEMM_FINE, GEMM_HOPPER, GEMM_SWAPPED};
+use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_FINE, GEMM_HOPPER, GEMM_SWAPPED};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::{self as gk_skinny, GEMM_SKINNY};
+use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
+use gpu_kernels::ops::gemm::gemm::thin::GEMM_THIN;
 use half::{bf16, f16};
 
-use super::super::operand::{Major, fits_tma, gains_from_copies, lies, store_of_case};
-use super::problem::{Path, Problem, Scalar, Shapes, widths};
-use super::skinny;
+use super::problem::{Path, Problem, Scalar, Shapes};
+use super::variants::VARIANTS;
 use crate::dispatch;
 use crate::ops::model::*;
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -63,7 +62,7 @@ pub(in super::super) const fn fine(of_bf16: bool) -> &'static [Instance] {
 }
 
 /// Those of both types of A and B.
-const fn kernels_into(f32: bool) -> [&'static [Instance]; 10] {
+const fn kernels_into(f32: bool) -> [&'static [Instance]; 12] {
     let [mma, hopper, swapped, skinny] = [GEMM_MMA, GEMM_HOPPER, GEMM_SWAPPED, GEMM_SKINNY];
     [
         kernels(mma, false, f32),
@@ -74,80 +73,13 @@ const fn kernels_into(f32: bool) -> [&'static [Instance]; 10] {
         kernels(swapped, true, f32),
         kernels(skinny, false, f32),
         kernels(skinny, true, f32),
+        kernels(GEMM_THIN, false, f32),
+        kernels(GEMM_THIN, true, f32),
         GEMM_PAD,
         // C has the type of A and B.
         if f32 { &[] } else { GEMM_FINE },
     ]
 }
-
-const SKINNY: Variant = Variant {
-    name: "skinny",
-    doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major, unless one of the next does or more than 16 rows or 32 columns fill tiles",
-    applies: fits_skinny,
-    launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny(gk_skinny::CLUSTER))),
-};
-const SKINNY_PAIRS: Variant = Variant {
-    name: "skinny_pairs",
-    doc: "the same by two blocks that share k in place of four: what is picked if these fill the multiprocessors once",
-    applies: fits_skinny,
-    launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny(gk_skinny::PAIR))),
-};
-/// By tiles of `N` columns.
-const fn tiles<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
-    Variant {
-        name,
-        doc,
-        applies: fits_tiles::<N>,
-        launch: |stream, args, params| launch(stream, args, params, Some(Path::Hopper(N))),
-    }
-}
-const SWAPPED_128: Variant = Variant {
-    name: "swapped_128",
-    doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows: what is picked for 65 to 128 rows of many columns, both K-major, if c is stored by TMA",
-    applies: fits_swapped,
-    launch: |stream, args, params| launch(stream, args, params, Some(Path::Swapped(128))),
-};
-const SWAPPED_64: Variant = Variant {
-    name: "swapped_64",
-    doc: "the same by 64 rows: what is picked for 17 to 64, or where tiles of 128 are too few",
-    applies: fits_swapped,
-    launch: |stream, args, params| launch(stream, args, params, Some(Path::Swapped(64))),
-};
-const PADDED: Variant = Variant {
-    name: "padded",
-    doc: "one of these after copies of operands that do not lie in packs: what is picked for these from 2²⁸ multiply-adds on",
-    applies: fits_padded,
-    launch: |stream, args, params| launch(stream, args, params, Some(Path::Padded)),
-};
-const MMA: Variant = Variant {
-    name: "mma",
-    doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
-    applies: |_, _| true,
-    launch: |stream, args, params| launch(stream, args, params, Some(Path::Mma)),
-};
-
-const VARIANTS: &[Variant] = &[
-    SKINNY,
-    SKINNY_PAIRS,
-    tiles::<256>(
-        "hopper",
-        "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked for operands that lie in packs of 16 bytes, or one of the next seven",
-    ),
-    tiles::<208>("hopper_208", "the same by tiles of 208 columns, for a K-major and c of 16 bits"),
-    tiles::<192>(
-        "hopper_192",
-        "the same by tiles of 192: what is picked where these fill rounds of the multiprocessors better",
-    ),
-    tiles::<160>("hopper_160", "the same by tiles of 160, for a K-major and c of 16 bits"),
-    tiles::<144>("hopper_144", "the same by tiles of 144, for a K-major and c of 16 bits"),
-    tiles::<128>("hopper_128", "the same by tiles of 128 columns"),
-    tiles::<96>("hopper_96", "the same by tiles of 96, for a K-major and c of 16 bits"),
-    tiles::<64>("hopper_64", "the same by tiles of 64 columns"),
-    SWAPPED_128,
-    SWAPPED_64,
-    PADDED,
-    MMA,
-];
 
 pub(super) static INFO: OpInfo = facts(
     ["gemm", "gemm", "16-bit matrix product, any strides, batched"],
@@ -174,12 +106,12 @@ pub static GEMM: Gemm = Gemm { info: &INFO };
 pub static GEMM_TO_F32: Gemm = Gemm { info: &TO_F32 };
 
 /// The type of the case's C.
-fn of_c(case: &Case) -> DType {
+pub(super) fn of_c(case: &Case) -> DType {
     if case.params.info().name == TO_F32.name { DType::F32 } else { case.dtype }
 }
 
 /// Launches the form of the operator whose arguments these are.
-fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Option<Path>) -> Result<()> {
+pub(super) fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Option<Path>) -> Result<()> {
     let (info, a, c) = (params.info(), args.dtype("a")?, args.dtype("c")?);
     dispatch!(info, a, [f16, bf16] => |T| match c {
         DType::F32 => launch_typed::<T, f32>(info, stream, args, params, path),
@@ -199,60 +131,8 @@ fn launch_typed<T: Float + Half, C: Float>(
     Problem::<T, C>::new(info, alpha, params.f32("beta")?, a, b, c)?.launch(stream, path)
 }
 
-/// Whether the Hopper path can run the case on such a device by tiles of `N` columns.
-fn fits_tiles<const N: u32>(device: &DeviceInfo, case: &Case) -> bool {
-    let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
-        return false;
-    };
-    let (a, b) = (shape(batch, [m, k]), shape(batch, [k, n]));
-    device.compute_capability == (9, 0)
-        && m > 0
-        && n > 0
-        && fits_tma(case, "a", case.dtype, &a, false).is_some_and(|major| widths(major, of_c(case)).contains(&N))
-        && fits_tma(case, "b", case.dtype, &b, true).is_some()
-}
-
-/// Whether the path for few rows or columns can.
-fn fits_skinny(device: &DeviceInfo, case: &Case) -> bool {
-    let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
-        return false;
-    };
-    let majors = [
-        fits_tma(case, "a", case.dtype, &shape(batch, [m, k]), false),
-        fits_tma(case, "b", case.dtype, &shape(batch, [k, n]), true),
-    ];
-    skinny::fits(device, batch, [m, n], majors)
-}
-
-/// Whether the Hopper path can with operands swapped.
-fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
-    let (Ok([batch, m, n, k]), Ok(beta)) = (case.dims(["batch", "m", "n", "k"]), case.params.f32("beta")) else {
-        return false;
-    };
-    let majors = [
-        fits_tma(case, "a", case.dtype, &shape(batch, [m, k]), false),
-        fits_tma(case, "b", case.dtype, &shape(batch, [k, n]), true),
-    ];
-    device.compute_capability == (9, 0)
-        && m > 0
-        && n > 0
-        && majors == [Some(Major::K); 2]
-        && store_of_case(case, "c", of_c(case), &shape(batch, [m, n]), beta) != DIRECT
-}
-
-/// Whether there are operands that copies would be made of.
-fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
-    let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
-        return false;
-    };
-    let a = lies(case, "a", case.dtype, &shape(batch, [m, k]), false);
-    let b = lies(case, "b", case.dtype, &shape(batch, [k, n]), true);
-    // Of a tensor without elements nothing is known.
-    [batch, m, n, k].iter().all(|size| *size > 0) && gains_from_copies([&a, &b])
-}
-
 /// A batch of one is a matrix.
-fn shape(batch: usize, matrix: [usize; 2]) -> Vec<usize> {
+pub(super) fn shape(batch: usize, matrix: [usize; 2]) -> Vec<usize> {
     (batch != 1).then_some(batch).into_iter().chain(matrix).collect()
 }
 
@@ -314,6 +194,8 @@ impl Operator for Gemm {
                 lie(Case::odd(info, dtype, dims(1, 11, 136, 1544)), "NT", T).param("alpha", -0.5).param("beta", 1.5),
                 lie(Case::odd(info, dtype, dims(1, 140, 40, 1288)), "NT", T).param("beta", 1.0),
                 lie(Case::odd(info, dtype, dims(1, 136, 120, 1032)), "NT", T),
+                lie(Case::odd(info, dtype, dims(1, 40, 219, 1096)), "NT", T).param("beta", 0.5),
+                lie(Case::odd(info, dtype, dims(1, 217, 53, 1288)), "NT", T).param("alpha", -0.5),
                 Case::tiny(info, dtype, dims(1, 1, 1, 1)),
                 Case::tiny(info, dtype, dims(2, 3, 2, 5)),
                 Case::empty(info, dtype, dims(1, 0, 8, 8)),

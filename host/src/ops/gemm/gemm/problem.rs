@@ -3,10 +3,12 @@
 use cuda_std::float::{Element, Half};
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::gemm as gk;
-use gpu_kernels::ops::gemm::gemm::{hopper, mma, skinny};
+use gpu_kernels::ops::gemm::gemm::skinny::{self, Cut};
+use gpu_kernels::ops::gemm::gemm::{hopper, mma, thin};
 
 use super::super::operand::{self, Major, Operand, Tiling};
 use super::super::{note_work, plan, sizes};
+use super::skinny::most;
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Bound, OpInfo};
 use crate::runtime::dtype::{DType, Float};
@@ -89,8 +91,10 @@ impl<'a> From<&'a Tensor<f32>> for Scalar<'a> {
 /// Which kernel computes a product.
 #[derive(Clone, Copy)]
 pub(super) enum Path {
-    /// By clusters of so many blocks, which share k.
-    Skinny(u32),
+    /// By clusters that cut it so.
+    Skinny(Cut),
+    /// By blocks that have few rows of the weight and all of k.
+    Thin,
     /// Tiles of so many columns.
     Hopper(u32),
     /// Tiles of so many rows, of swapped operands.
@@ -101,9 +105,12 @@ pub(super) enum Path {
 
 impl Path {
     /// The variants' names.
-    const NAMED: [(&'static str, Self); 14] = [
-        ("skinny", Self::Skinny(skinny::CLUSTER)),
-        ("skinny_pairs", Self::Skinny(skinny::PAIR)),
+    const NAMED: [(&'static str, Self); 17] = [
+        ("skinny", Self::Skinny(Cut::FOUR)),
+        ("skinny_alone", Self::Skinny(Cut::FOUR_ALONE)),
+        ("skinny_pairs", Self::Skinny(Cut::PAIR)),
+        ("skinny_two_pairs", Self::Skinny(Cut::TWO_PAIRS)),
+        ("thin", Self::Thin),
         ("hopper", Self::Hopper(256)),
         ("hopper_208", Self::Hopper(208)),
         ("hopper_192", Self::Hopper(192)),
@@ -182,7 +189,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             &[("a", &self.a.rows), ("b", &self.b.rows), ("c", &self.c), ("scale", &self.scale)],
         )?;
         match path.or_else(|| self.tuned(stream)).unwrap_or_else(|| self.planned(stream)) {
-            Path::Skinny(share) => self.launch_skinny(stream, share),
+            Path::Skinny(cut) => self.launch_skinny(stream, cut),
+            Path::Thin => self.launch_thin(stream),
             Path::Hopper(columns) => self.launch_hopper(stream, columns),
             Path::Swapped(rows) => self.launch_swapped(stream, rows),
             Path::Padded => self.launch_padded(stream),
@@ -196,7 +204,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let path = plan::tuned(stream, self.info, dtypes, &self.sizes, lies, &Path::NAMED)?;
         let hopper = stream.device().supports_hopper();
         let takes = match path {
-            Path::Skinny(_) => hopper && self.fits_skinny(),
+            Path::Skinny(cut) => hopper && self.fits_skinny(most(cut)),
+            Path::Thin => hopper && self.fits_skinny(thin::MOST),
             Path::Hopper(columns) => hopper && self.widths().contains(&columns),
             Path::Swapped(_) => hopper && self.fits_swapped(),
             Path::Padded => self.fits_padded(),
@@ -208,7 +217,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     /// On Hopper the path for few rows or columns, unless tiles are full of them, then the one that reaches twice what mma.sync does.
     fn planned(&self, stream: &Stream) -> Path {
         match stream.device().supports_hopper() {
-            true if self.fits_skinny() => self.of_few(stream),
+            true if self.fits_skinny(skinny::MOST) => self.of_few(stream),
             true if self.fits_hopper().is_some() => Path::Hopper(self.columns(stream)),
             _ if self.is_worth_padding() => Path::Padded,
             _ => Path::Mma,
@@ -226,9 +235,12 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         };
         let tiles = self.sizes.m.max(self.sizes.n).div_ceil(skinny::ROWS);
         if plan::fills_by_pairs(of, tiles) {
-            return Path::Skinny(skinny::PAIR);
+            return Path::Skinny(Cut::PAIR);
         }
-        plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows).unwrap_or(Path::Skinny(skinny::CLUSTER))
+        if plan::fills_without_cuts(of, sizes) {
+            return Path::Thin;
+        }
+        plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows).unwrap_or(Path::Skinny(Cut::FOUR))
     }
 
     /// Columns of the tiles that fill rounds of the device's multiprocessors best.

@@ -1,76 +1,104 @@
 //! Products with few rows or few columns.
 
 use cuda_std::float::{Element, Half};
-use gpu_kernels::ops::gemm::gemm::skinny as gk;
+use cuda_std::launch::TensorMap;
+use gpu_kernels::ops::gemm::gemm::skinny::{self as gk, Cut};
+use gpu_kernels::ops::gemm::gemm::thin;
 
-use super::super::operand::{Major, Operand};
+use super::super::operand::Major;
 use super::problem::Problem;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
-/// Why the path does not take a problem.
-const WANTED: &str = "k > 0, one product of at most 128 rows or columns, and rows of a and columns of b contiguous, at multiples of 16 bytes";
-
-/// Whether the path takes a product of these sizes, of operands that lie so, on such a device.
-pub(super) fn fits(device: &DeviceInfo, batch: usize, [m, n]: [usize; 2], majors: [Option<Major>; 2]) -> bool {
-    device.compute_capability == (9, 0) && takes(batch, m.min(n)) && majors == [Some(Major::K); 2]
+/// The most vectors that clusters take which cut a product so.
+pub(super) fn most(cut: Cut) -> u32 {
+    cut.sums().last().map_or(0, |r| gk::vectors(*r))
 }
 
-fn takes(batch: usize, vectors: usize) -> bool {
-    batch == 1 && (1..=gk::MOST as usize).contains(&vectors)
+/// Whether clusters take a product of these sizes, of at most so many vectors, of operands that lie so, on such a device.
+pub(super) fn fits(
+    device: &DeviceInfo,
+    batch: usize,
+    [m, n]: [usize; 2],
+    majors: [Option<Major>; 2],
+    most: u32,
+) -> bool {
+    device.compute_capability == (9, 0) && takes(batch, m.min(n), most) && majors == [Some(Major::K); 2]
+}
+
+fn takes(batch: usize, vectors: usize, most: u32) -> bool {
+    batch == 1 && (1..=most as usize).contains(&vectors)
 }
 
 impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
-    /// Whether the path takes the problem.
-    pub(super) fn fits_skinny(&self) -> bool {
+    /// Whether clusters take the problem, of at most so many vectors.
+    pub(super) fn fits_skinny(&self, most: u32) -> bool {
         let majors = self.fits_hopper();
-        takes(self.sizes.batch as usize, self.sizes.m.min(self.sizes.n) as usize)
+        takes(self.sizes.batch as usize, self.sizes.m.min(self.sizes.n) as usize, most)
             && matches!(majors, Some((Major::K, Major::K)))
     }
 
-    /// By clusters of `share` blocks, [`gk::CLUSTER`] or [`gk::PAIR`].
-    pub(super) fn launch_skinny(mut self, stream: &Stream, share: u32) -> Result<()> {
-        if !self.fits_skinny() {
-            return Err(self.info.param_error("variant", "skinny", WANTED));
-        }
-        let (m, n, ldc) = (self.sizes.m, self.sizes.n, self.sizes.c[1]);
-        let few_rows = m <= n;
-        let (weight, vectors) = if few_rows { (&self.b, &self.a) } else { (&self.a, &self.b) };
-        let sizes = gk::Sizes {
-            c: if few_rows { [1, ldc] } else { [ldc, 1] },
-            rows: m.max(n),
-            vectors: m.min(n),
-            k: self.sizes.k,
-            alpha: self.sizes.alpha,
-            beta: self.sizes.beta,
-            padding: 0,
-        };
-        let scale = self.scale_ptr(stream)?;
-        let map = |operand: &Operand<'a, T>, rows| operand.map(stream, Major::K, rows);
-        // The sums of a thread.
-        let r = match sizes.vectors {
-            ..=16 => 8,
-            17..=64 => 32,
-            _ => 64,
-        };
-        let (weight, vectors) = (map(weight, gk::ROWS)?, map(vectors, gk::vectors(r))?);
-        let tiles = sizes.rows.div_ceil(gk::ROWS);
-        let grid = share * tiles;
-        let args = (weight, vectors, self.c.ptr_mut(stream)?, scale, sizes);
+    /// By clusters that cut it so.
+    pub(super) fn launch_skinny(mut self, stream: &Stream, cut: Cut) -> Result<()> {
+        self.require_few(most(cut), "skinny")?;
+        let sizes = self.few();
+        // The sums of a thread: there are enough.
+        let r = cut.sums().iter().copied().find(|r| gk::vectors(*r) >= sizes.vectors).unwrap_or(64);
+        let [weight, vectors] = self.few_maps(stream, gk::ROWS, gk::vectors(r) / cut.sides)?;
+        let grid = cut.share * sizes.rows.div_ceil(gk::ROWS).next_multiple_of(cut.sides);
+        let args = (weight, vectors, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes);
         self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably; no size is zero, and there are no more vectors than
         // the kernel takes.
         unsafe {
-            match (share, r) {
-                (gk::CLUSTER, 8) => stream.launch::<gk::GemmSkinny<T, C, { gk::CLUSTER }, 8>>(grid, args),
-                (gk::CLUSTER, 32) => stream.launch::<gk::GemmSkinny<T, C, { gk::CLUSTER }, 32>>(grid, args),
-                (gk::CLUSTER, _) => stream.launch::<gk::GemmSkinny<T, C, { gk::CLUSTER }, 64>>(grid, args),
-                (_, 8) => stream.launch::<gk::GemmSkinny<T, C, { gk::PAIR }, 8>>(grid, args),
-                (_, 32) => stream.launch::<gk::GemmSkinny<T, C, { gk::PAIR }, 32>>(grid, args),
-                (_, _) => stream.launch::<gk::GemmSkinny<T, C, { gk::PAIR }, 64>>(grid, args),
+            match (cut, r) {
+                (Cut::FOUR, 8) => stream.launch::<gk::GemmSkinny<T, C, 4, 1, 2, 8>>(grid, args),
+                (Cut::FOUR, 32) => stream.launch::<gk::GemmSkinny<T, C, 4, 1, 2, 32>>(grid, args),
+                (Cut::FOUR, _) => stream.launch::<gk::GemmSkinny<T, C, 4, 1, 2, 64>>(grid, args),
+                (Cut::FOUR_ALONE, _) => stream.launch::<gk::GemmSkinny<T, C, 4, 1, 1, 32>>(grid, args),
+                (Cut::TWO_PAIRS, 32) => stream.launch::<gk::GemmSkinny<T, C, 2, 2, 1, 32>>(grid, args),
+                (Cut::TWO_PAIRS, _) => stream.launch::<gk::GemmSkinny<T, C, 2, 2, 1, 64>>(grid, args),
+                (_, 8) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 1, 8>>(grid, args),
+                (_, 32) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 1, 32>>(grid, args),
+                (_, _) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 1, 64>>(grid, args),
             }
         }
+    }
+
+    /// By blocks that have all of k.
+    pub(super) fn launch_thin(mut self, stream: &Stream) -> Result<()> {
+        self.require_few(thin::MOST, "thin")?;
+        let sizes = self.few();
+        let [weight, vectors] = self.few_maps(stream, thin::ROWS, thin::MOST)?;
+        let grid = sizes.rows.div_ceil(thin::ROWS).next_multiple_of(thin::CLUSTER);
+        let args = (weight, vectors, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes);
+        self.note_work();
+        // SAFETY: as for `launch_skinny`.
+        unsafe { stream.launch::<thin::GemmThin<T, C>>(grid, args) }
+    }
+
+    fn require_few(&self, most: u32, variant: &str) -> Result<()> {
+        if self.fits_skinny(most) {
+            return Ok(());
+        }
+        let wanted = format!(
+            "k > 0, one product of at most {most} rows or columns, and rows of a and columns of b contiguous, at multiples of 16 bytes"
+        );
+        Err(self.info.param_error("variant", variant, wanted))
+    }
+
+    /// The sizes of a product of few rows, or of few columns.
+    fn few(&self) -> gk::Sizes {
+        let gpu_kernels::ops::gemm::Problem { m, n, k, c: [_, ldc], alpha, beta, .. } = self.sizes;
+        let c = if m <= n { [1, ldc] } else { [ldc, 1] };
+        gk::Sizes { c, rows: m.max(n), vectors: m.min(n), k, alpha, beta, padding: 0 }
+    }
+
+    /// The maps of its weight and of its vectors, in boxes of so many of each.
+    fn few_maps(&self, stream: &Stream, rows: u32, vectors: u32) -> Result<[TensorMap; 2]> {
+        let (weight, of) = if self.sizes.m <= self.sizes.n { (&self.b, &self.a) } else { (&self.a, &self.b) };
+        Ok([weight.map(stream, Major::K, rows)?, of.map(stream, Major::K, vectors)?])
     }
 }
