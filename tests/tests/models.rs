@@ -26,8 +26,8 @@ fn kernels_and_grids_are_those_of_the_model() {
     if kernels::not_built().is_some() {
         return;
     }
-    // 16 x 8 tiles of 256 columns are one round of 132 multiprocessors; 114 need two, where tiles of 192 do less in each.
-    let (widest, narrower) = ("gemm_hopper_bf16_bf16_a_mn0_b_mn0_n256", "gemm_hopper_bf16_bf16_a_mn0_b_mn0_n192");
+    // 16 x 8 tiles of 256 columns are one round of 132 multiprocessors; 114 need two, where tiles of 160 do less in each.
+    let (widest, narrower) = ("gemm_hopper_bf16_bf16_a_mn0_b_mn0_n256", "gemm_fine_bf16_b_mn0_n160");
     let mma = "gemm_mma_bf16_bf16_a_mn0_b_mn0_v8";
     for (key, kernel, blocks) in [("h100", widest, 128), ("h100-pcie", narrower, 114), ("l4", mma, 256)] {
         let model: GpuModel = key.parse().unwrap();
@@ -50,6 +50,7 @@ fn few_rows_and_few_columns_take_tiles_that_they_fill() {
     let kernel = |m, n| launched_by(&device, [m, n]);
     assert_eq!(kernel(64, 5888), ("gemm_swapped_bf16_bf16_n64".to_owned(), 46));
     assert_eq!(kernel(128, 5888), ("gemm_swapped_bf16_bf16_n128".to_owned(), 46));
+    assert_eq!(kernel(64, 4096), ("gemm_thin_bf16_bf16".to_owned(), 128));
     assert_eq!(kernel(5888, 64), ("gemm_hopper_bf16_bf16_a_mn0_b_mn0_n64".to_owned(), 46));
     // Rows of C that are no whole number of 16 bytes, few tiles, and few rows in them.
     for [m, n] in [[64, 5889], [64, 2048], [16, 5888]] {

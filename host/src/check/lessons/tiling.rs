@@ -35,7 +35,7 @@ impl Tiling {
     /// Of the kernel that is picked for a product of that side.
     pub(super) fn of(info: &DeviceInfo, side: usize) -> Self {
         if info.compute_capability == (9, 0) {
-            Self::on_hopper(info, plan::columns(info.multiprocessors, [1, side, side], &hopper::WIDTHS), None)
+            Self::on_hopper(info, plan::columns(info.multiprocessors, [1, side, side], &hopper::FINE_WIDTHS), None)
         } else {
             Self::of_any(info)
         }

@@ -159,6 +159,11 @@ impl Operator for Gemm {
             let case = |n| lie(Case::production(info, name(n), DType::BF16, dims(1, n, n, n)), letters, T);
             cases.extend([case(4096), case(8192).timed_only()]);
         }
+        // Between whole rounds of the widest tiles.
+        for n in [1216, 1440, 1792, 2112] {
+            let name = format!("m={n} n={n} k={n} NN bf16");
+            cases.push(Case::production(info, name, DType::BF16, dims(1, n, n, n)));
+        }
         // A row for each of GPT-2's tokens: an odd number of elements.
         let vocabulary = "m=4096 n=1024 k=50257 NN bf16";
         cases.push(Case::production(info, vocabulary, DType::BF16, dims(1, 4096, 1024, 50257)).timed_only());
