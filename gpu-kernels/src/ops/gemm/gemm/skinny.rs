@@ -223,7 +223,9 @@ unsafe fn run<T: Half, C: Element, const SHARE: u32, const SIDES: u32, const BLO
         fence::mbarrier_init();
     }
     // Of the last two the cluster is told, in its own time.
-    thread::sync_threads();
+    if SIDES == 1 {
+        thread::sync_threads();
+    }
     cluster::arrive_relaxed();
     // The other side's copies and releases land at once.
     if SIDES > 1 {

@@ -201,6 +201,7 @@ impl Operator for Gemm {
                 lie(Case::odd(info, dtype, dims(1, 136, 120, 1032)), "NT", T),
                 lie(Case::odd(info, dtype, dims(1, 40, 219, 1096)), "NT", T).param("beta", 0.5),
                 lie(Case::odd(info, dtype, dims(1, 217, 53, 1288)), "NT", T).param("alpha", -0.5),
+                lie(Case::odd(info, dtype, dims(1, 37, 40, 2632)), "NT", T),
                 Case::tiny(info, dtype, dims(1, 1, 1, 1)),
                 Case::tiny(info, dtype, dims(2, 3, 2, 5)),
                 Case::empty(info, dtype, dims(1, 0, 8, 8)),

@@ -121,9 +121,14 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         columns < Self::width(sums)
     }
 
-    /// Whether these are an odd number of slabs.
-    const fn is_odd(sums: usize) -> bool {
-        !(Self::blocks(sums) as u32 * (AHEAD / slab_columns::<C>())).is_multiple_of(2)
+    /// Whether the last of these is less than a whole slab, which TMA would store.
+    const fn has_rest(sums: usize) -> bool {
+        !Self::width(sums).is_multiple_of(AHEAD)
+    }
+
+    /// Whether the slabs that TMA may still read when a tile begins are not one of two, in turns: they are an odd number, or the last is none that it stores.
+    const fn begins_anew(sums: usize) -> bool {
+        Self::has_rest(sums) || !(Self::blocks(sums) as u32 * (AHEAD / slab_columns::<C>())).is_multiple_of(2)
     }
 
     /// Stores it.
@@ -198,12 +203,13 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         while slab < AHEAD / slab_columns::<C>() {
             let column = slab * slab_columns::<C>();
             let buffer = slabs[((columns + column) / slab_columns::<C>()) as usize % 2];
+            let is_rest = Self::has_rest(R) && columns + AHEAD > Self::width(R);
             // The store that last read this buffer was issued two slabs ago, or, where a tile has an odd number of them, before this tile: then
             // the first waits for both buffers.
             let (first, second) = (columns + column == 0, columns + column == slab_columns::<C>());
-            if !Self::is_odd(R) || !second {
+            if !Self::begins_anew(R) || !second {
                 if self.lane == 0 {
-                    if Self::is_odd(R) && first {
+                    if Self::begins_anew(R) && first {
                         tma::wait_group_read::<0>();
                     } else {
                         tma::wait_group_read::<1>();
@@ -216,7 +222,9 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
             } else {
                 self.write_f32(buffer.cast(), acc, columns, column, read);
             }
-            fence::proxy_async_shared();
+            if !is_rest {
+                fence::proxy_async_shared();
+            }
             thread::named_barrier::sync(barrier, WARPGROUP);
             if let Some(end) = self.end
                 && self.m0 + STORE_M > end
@@ -224,9 +232,8 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 self.copy_rows::<R>(buffer.cast(), columns + column, end);
             } else if store == DIRECT {
                 self.copy_elements::<R>(buffer.cast(), columns + column);
-            } else if columns + AHEAD > Self::width(R) {
-                // TMA would store a whole slab.
-                const { assert!(size_of::<C>() == 2 || Self::width(R).is_multiple_of(AHEAD)) };
+            } else if is_rest {
+                const { assert!(size_of::<C>() == 2 || !Self::has_rest(R)) };
                 self.copy_rows::<R>(buffer.cast(), columns + column, self.output.problem.m);
             } else if self.lane == 0 {
                 let to = [(self.n0 + columns + column) as i32, self.m0 as i32, self.product as i32];
@@ -237,7 +244,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 }
             }
             // A group a slab, if an empty one: that is how the wait above counts.
-            if self.lane == 0 {
+            if self.lane == 0 && !is_rest {
                 tma::commit_group();
             }
             slab += 1;
