@@ -218,7 +218,7 @@ impl Operator for Gemm {
         }
         // The last tile of a row has columns of whole slabs and of what is left, ends within either, and is one of several of a block.
         for (letters, n, beta) in
-            [("NT", 200, 0.0), ("NN", 376, 0.0), ("NT", 424, -0.5), ("NN", 203, 0.0), ("NT", 301, 1.0)]
+            [("NT", 440, 0.0), ("NN", 440, 0.0), ("NT", 424, -0.5), ("NN", 203, 0.0), ("NT", 301, 1.0)]
         {
             let case = |dtype| lie(Case::odd(info, dtype, dims(1, 264, n, 200)), letters, T).param("beta", beta);
             let whole = n.next_multiple_of(8) - n;
