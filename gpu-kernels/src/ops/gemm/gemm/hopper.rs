@@ -48,7 +48,7 @@ pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: boo
 /// # Safety
 /// As for [`gemm_hopper`].
 #[kernel(
-    dtypes(T: half), values(B_MN: false, true, N: 208, 160, 144, 96),
+    dtypes(T: half), values(B_MN: false, true, N: 208, 160),
     block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(loaded(N, B_MN)) }, arch = "sm_90a", no_spills
 )]
 pub unsafe fn gemm_fine<T: Half, const B_MN: bool, const N: u32>(

@@ -14,11 +14,11 @@
 //! of its part of the rows: the others write theirs to its shared memory, as the tensor core left them, by stores that complete a barrier, and it
 //! adds them in the order of the blocks, the same result every time. Of a pair each has a multiprocessor, which suits where that is one round: of
 //! clusters of four not all start at once, because the groups that a chip's multiprocessors form are no multiples of four. Of four, two blocks share a
-//! multiprocessor, so that with more rounds one streams while the other starts or ends, and few rows of the weight still reach all of them. In one
-//! round nothing keeps two from one multiprocessor while another stays empty, unless each takes the [memory of one](Cut::FOUR_ALONE). [Two pairs](Cut::TWO_PAIRS) of different rows need the same vectors: each loads half, for both.
+//! multiprocessor, so that with more rounds one streams while the other starts or ends, and few rows of the weight still reach all of them. So few
+//! that each block could have a multiprocessor are better off with the [memory of a whole one](Cut::FOUR_ALONE).
 //!
 //! # Shared memory
-//! Stages of ([`ROWS`] + 2·`R`)·128 bytes: 6 of 18 KiB, 4 of 24 KiB or 3 of 32 KiB, of blocks alone 12, 9 or 7, and their barriers. The sums lie where the
+//! Stages of ([`ROWS`] + 2·`R`)·128 bytes: 6 of 18 KiB, 4 of 24 KiB or 3 of 32 KiB, of a multiprocessor's only block 12, 9 or 7, and their barriers. The sums lie where the
 //! stages were.
 //!
 //! # Numerics
@@ -26,8 +26,8 @@
 //!
 //! # Cost
 //! The bytes of the weight, once: n·k·2 over the bandwidth, 31.7 µs for 8192 × 8192 at 4.23 TB/s. Pairs take 37 µs of an H200
-//! for up to 16 vectors, 40 for 64 and 43 for 128: the vectors come from L2 once for each [`ROWS`] rows, 128 of them as many bytes as the weight,
-//! 268 MB together, or 201 if two pairs share them. Clusters of four take 40, 46 and 59.
+//! for up to 16 vectors, 40 for 64 and 43 for 128: the vectors come from L2 once for each [`ROWS`] rows, 128 of them as many bytes as the weight.
+//! Clusters of four take 40, 46 and 59. 64 vectors by 2048 × 8192 take 15.6 µs alone, 18.6 with half the memory.
 //!
 //! # Limits
 //! 128 vectors, one product. Compute capability 9.0.
@@ -112,28 +112,20 @@ pub struct Sizes {
 // SAFETY: 2 u64 and 6 four-byte numbers: no padding, alignment 8.
 unsafe impl Fields for Sizes {}
 
-/// C = α·weight·vectorsᵀ + β·C; α times `scale`, unless that is null. `SHARE`, `SIDES` and `BLOCKS` are those of a [`Cut`].
+/// C = α·weight·vectorsᵀ + β·C; α times `scale`, unless that is null. `SHARE` and `BLOCKS` are those of a [`Cut`].
 ///
-/// `weight` loads boxes of [`ROWS`] × 64 of k, `vectors` a side's part of [`vectors()`] × 64, both in 128-byte swizzle and with a third dimension of one.
+/// `weight` loads boxes of [`ROWS`] × 64 of k, `vectors` of [`vectors()`] × 64, both in 128-byte swizzle and with a third dimension of one.
 ///
 /// # Safety
 /// The maps describe live tensors of these sizes; `c` is valid for reads and writes of its elements. No size is zero, and there are at most
-/// [`vectors()`]; there is a set of `SHARE` blocks for each [`ROWS`] of the weight, and whole clusters; `scale` is null or valid for a read.
+/// [`vectors()`]; there is a cluster for each [`ROWS`] of the weight; `scale` is null or valid for a read.
 #[kernel(
-    dtypes(T: half, C: float), values(SHARE: 4, 2, SIDES: 1, 2, BLOCKS: 2, 1, R: 8, 32, 64),
-    where((C == T || C == f32) && (SIDES == 1 && SHARE == 2 * BLOCKS || SIDES == 2 && SHARE == 2 && BLOCKS == 1 && R >= 32
-        || SIDES == 1 && SHARE == 4 && BLOCKS == 1 && R == 32)),
-    block = THREADS, min_blocks = BLOCKS, cluster = SHARE * SIDES,
+    dtypes(T: half, C: float), values(SHARE: 4, 2, BLOCKS: 2, 1, R: 8, 32, 64),
+    where((C == T || C == f32) && (SHARE == 2 * BLOCKS || SHARE == 4 && R == 32)),
+    block = THREADS, min_blocks = BLOCKS, cluster = SHARE,
     shared = { shared_bytes(BLOCKS, R) }, arch = "sm_90a", no_spills
 )]
-pub unsafe fn gemm_skinny<
-    T: Half,
-    C: Element,
-    const SHARE: u32,
-    const SIDES: u32,
-    const BLOCKS: u32,
-    const R: usize,
->(
+pub unsafe fn gemm_skinny<T: Half, C: Element, const SHARE: u32, const BLOCKS: u32, const R: usize>(
     weight: &TensorMap,
     vectors: &TensorMap,
     c: *mut C,
@@ -141,9 +133,9 @@ pub unsafe fn gemm_skinny<
     sizes: Sizes,
 ) {
     match R {
-        8 => run::<T, C, SHARE, SIDES, BLOCKS, 8>(weight, vectors, c, scale, sizes),
-        32 => run::<T, C, SHARE, SIDES, BLOCKS, 32>(weight, vectors, c, scale, sizes),
-        _ => run::<T, C, SHARE, SIDES, BLOCKS, 64>(weight, vectors, c, scale, sizes),
+        8 => run::<T, C, SHARE, BLOCKS, 8>(weight, vectors, c, scale, sizes),
+        32 => run::<T, C, SHARE, BLOCKS, 32>(weight, vectors, c, scale, sizes),
+        _ => run::<T, C, SHARE, BLOCKS, 64>(weight, vectors, c, scale, sizes),
     }
 }
 
@@ -178,19 +170,19 @@ impl<const SHARE: u32, const BLOCKS: u32, const R: usize> Memory<SHARE, BLOCKS, 
         self.full(stages(BLOCKS, R) + stage)
     }
 
-    /// Completes when no block that shares k reads its stages any more.
+    /// Completes when no block of the cluster reads its stages any more.
     #[inline(always)]
     fn read(self) -> SharedPtr<Barrier> {
         self.full(2 * stages(BLOCKS, R))
     }
 
-    /// Completes when the sums of all these are here.
+    /// Completes when the cluster's sums are here.
     #[inline(always)]
     fn complete(self) -> SharedPtr<Barrier> {
         self.full(2 * stages(BLOCKS, R) + 1)
     }
 
-    /// The sums that a warp of `block` of them has for this one, and those of the next warps, where the stages were.
+    /// The sums that a warp of `block` has for this one, and those of the next warps, where the stages were.
     #[inline(always)]
     fn sums(self, block: u32, warp: u32) -> SharedPtr<f32> {
         let Self(memory) = self;
@@ -199,7 +191,7 @@ impl<const SHARE: u32, const BLOCKS: u32, const R: usize> Memory<SHARE, BLOCKS, 
 }
 
 #[inline(always)]
-unsafe fn run<T: Half, C: Element, const SHARE: u32, const SIDES: u32, const BLOCKS: u32, const R: usize>(
+unsafe fn run<T: Half, C: Element, const SHARE: u32, const BLOCKS: u32, const R: usize>(
     weight: &TensorMap,
     vectors: &TensorMap,
     c: *mut C,
@@ -210,52 +202,43 @@ unsafe fn run<T: Half, C: Element, const SHARE: u32, const SIDES: u32, const BLO
 {
     let memory = Memory::<SHARE, BLOCKS, R>(shared::dynamic());
     let warpgroup = warp::warp_id_uniform() / (WARPGROUP / 32);
-    let (turn, side) = (cluster::rank() % SHARE, cluster::rank() / SHARE);
+    let rank = cluster::rank();
     if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
         tma::prefetch_descriptor(weight);
         tma::prefetch_descriptor(vectors);
         for stage in 0..stages(BLOCKS, R) {
             memory.full(stage).init(1);
-            memory.empty(stage).init(CONSUMERS * SIDES);
+            memory.empty(stage).init(CONSUMERS);
         }
         memory.read().init(SHARE * CONSUMERS);
         memory.complete().init(1);
         fence::mbarrier_init();
     }
     // Of the last two the cluster is told, in its own time.
-    if SIDES == 1 {
-        thread::sync_threads();
-    }
+    thread::sync_threads();
     cluster::arrive_relaxed();
-    // The other side's copies and releases land at once.
-    if SIDES > 1 {
-        cluster::wait();
-    }
 
     let row0 = thread::block_idx_x() / SHARE * ROWS;
-    // Blocks take turns, so that what they read at a time is one piece of each row.
-    let steps = (turn..sizes.k.div_ceil(DEPTH)).step_by(SHARE as usize);
-    let (mut sums, mut at) = ([0.0; R], Cursor::default());
+    // The cluster's blocks take turns, so that what they read at a time is one piece of each row.
+    let steps = (rank..sizes.k.div_ceil(DEPTH)).step_by(SHARE as usize);
+    let mut sums = [0.0; R];
     if warpgroup == CONSUMERS {
         if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
-            at = produce::<SHARE, SIDES, BLOCKS, R>(memory, weight, vectors, row0, [turn, side], steps);
+            produce(memory, weight, vectors, row0, steps);
         }
     } else {
-        consume::<T, SHARE, SIDES, BLOCKS, R>(memory, warpgroup, turn, steps, &mut sums);
+        consume::<T, SHARE, BLOCKS, R>(memory, warpgroup, steps, &mut sums);
     }
 
-    if SIDES == 1 {
-        cluster::wait();
-    }
-    let first = side * SHARE;
+    cluster::wait();
     if warpgroup != CONSUMERS {
         let lane = thread::thread_idx_x() % WARPGROUP;
         if lane < SHARE {
-            cluster::map(memory.read(), first + lane).signal();
+            cluster::map(memory.read(), lane).signal();
         }
         // Sums take the place of the stages.
         memory.read().wait_parity(0);
-        send(memory, first, turn, sizes.vectors, &sums);
+        send(memory, rank, sizes.vectors, &sums);
     } else if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
         memory.complete().arrive_expect_tx(SHARE * part(SHARE) * groups(sizes.vectors) * 4 * 32 * 4);
     }
@@ -265,32 +248,21 @@ unsafe fn run<T: Half, C: Element, const SHARE: u32, const SIDES: u32, const BLO
         memory,
         c,
         Factor::of(sizes.alpha, scale).factor(),
-        row0 + turn * part(SHARE) * WARP_ROWS,
+        row0 + rank * part(SHARE) * WARP_ROWS,
         sizes,
     );
-    // A block that left would take the shared memory that the other side still signals: until all stages are released it stays.
-    if SIDES > 1 && thread::thread_idx_x() == CONSUMERS * WARPGROUP {
-        for _ in 0..stages(BLOCKS, R) {
-            memory.empty(at.stage).wait_parity(at.parity ^ 1);
-            at.advance(stages(BLOCKS, R) as usize);
-        }
-    }
 }
 
-/// Loads the stages of the block, and says which would be next. Run by one thread.
+/// Loads the stages of the block. Run by one thread.
 #[inline(always)]
-unsafe fn produce<const SHARE: u32, const SIDES: u32, const BLOCKS: u32, const R: usize>(
+unsafe fn produce<const SHARE: u32, const BLOCKS: u32, const R: usize>(
     memory: Memory<SHARE, BLOCKS, R>,
     weight: &TensorMap,
-    vector_map: &TensorMap,
+    vectors: &TensorMap,
     row0: u32,
-    [turn, side]: [u32; 2],
     steps: StepBy<Range<u32>>,
-) -> Cursor {
+) {
     let mut at = Cursor::default();
-    // Vectors that a side loads, for those that have the same turn.
-    let count = vectors(R) / SIDES;
-    let sides = (0..SIDES).fold(0, |mask, side| mask | 1 << (side * SHARE + turn));
     for step in steps {
         // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
         memory.empty(at.stage).wait_parity(at.parity ^ 1);
@@ -298,36 +270,22 @@ unsafe fn produce<const SHARE: u32, const SIDES: u32, const BLOCKS: u32, const R
         full.arrive_expect_tx(stage_bytes(R));
         let k0 = (step * DEPTH) as i32;
         tma::load_3d(memory.weight(at.stage), weight, [k0, row0 as i32, 0], full);
-        let to = memory.vectors(at.stage).byte_add(side * count * ROW_BYTES);
-        if SIDES > 1 {
-            tma::load_3d_multicast(to, vector_map, [k0, (side * count) as i32, 0], full, sides);
-        } else {
-            tma::load_3d(to, vector_map, [k0, 0, 0], full);
-        }
+        tma::load_3d(memory.vectors(at.stage), vectors, [k0, 0, 0], full);
         at.advance(stages(BLOCKS, R) as usize);
     }
-    at
 }
 
 /// Multiplies the stages of the block. Run by a whole warpgroup.
 #[inline(always)]
-unsafe fn consume<T: Half, const SHARE: u32, const SIDES: u32, const BLOCKS: u32, const R: usize>(
+unsafe fn consume<T: Half, const SHARE: u32, const BLOCKS: u32, const R: usize>(
     memory: Memory<SHARE, BLOCKS, R>,
     consumer: u32,
-    turn: u32,
     steps: StepBy<Range<u32>>,
     sums: &mut [f32; R],
 ) where
     [f32; R]: Accumulators,
 {
-    let lane = thread::thread_idx_x() % WARPGROUP;
-    let release = |stage: u32| {
-        if SIDES > 1 && lane < SIDES {
-            cluster::map(memory.empty(stage), lane * SHARE + turn).signal();
-        } else if SIDES == 1 && lane == 0 {
-            memory.empty(stage).arrive();
-        }
-    };
+    let is_first_lane = thread::thread_idx_x().is_multiple_of(WARPGROUP);
     let mut at = Cursor::default();
     let mut previous = None;
     for _ in steps {
@@ -343,30 +301,26 @@ unsafe fn consume<T: Half, const SHARE: u32, const SIDES: u32, const BLOCKS: u32
         wgmma::commit();
         // One group stays in flight; the stage before it has been read.
         wgmma::wait::<1>();
-        if let Some(previous) = previous.replace(at.stage) {
-            release(previous);
+        if let Some(previous) = previous.replace(at.stage)
+            && is_first_lane
+        {
+            memory.empty(previous).arrive();
         }
         at.advance(stages(BLOCKS, R) as usize);
     }
     wgmma::wait_for::<0>(sums);
-    if SIDES > 1
-        && let Some(last) = previous
-    {
-        release(last);
-    }
 }
 
-/// Writes each sum to the block that adds those of its row, of the ones that share k, from block `first` of the cluster on.
+/// Writes each sum to the block that adds those of its row.
 #[inline(always)]
 unsafe fn send<const SHARE: u32, const BLOCKS: u32, const R: usize>(
     memory: Memory<SHARE, BLOCKS, R>,
-    first: u32,
-    turn: u32,
+    rank: u32,
     vectors: u32,
     sums: &[f32; R],
 ) {
-    let (warp, block) = (warp::warp_id() % part(SHARE), first + warp::warp_id() / part(SHARE));
-    let to = cluster::map(memory.sums(turn, warp).add(warp::lane_id()), block);
+    let (warp, block) = (warp::warp_id() % part(SHARE), warp::warp_id() / part(SHARE));
+    let to = cluster::map(memory.sums(rank, warp).add(warp::lane_id()), block);
     let complete = cluster::map(memory.complete(), block);
     for (i, sum) in sums.iter().enumerate() {
         if (i as u32 / 4) < groups(vectors) {
@@ -375,7 +329,7 @@ unsafe fn send<const SHARE: u32, const BLOCKS: u32, const R: usize>(
     }
 }
 
-/// Adds the sums of the blocks that share k, of the rows that are this block's, and stores them.
+/// Adds the sums of the cluster's blocks, of the rows that are this block's, and stores them.
 #[inline(always)]
 unsafe fn add<C: Element, const SHARE: u32, const BLOCKS: u32, const R: usize>(
     memory: Memory<SHARE, BLOCKS, R>,

@@ -53,9 +53,7 @@ pub const fn shared_bytes(block_n: u32) -> usize {
         208 => size_of::<Shared<{ b_bytes(208) }, { stages(208) }>>(),
         192 => size_of::<Shared<{ b_bytes(192) }, { stages(192) }>>(),
         160 => size_of::<Shared<{ b_bytes(160) }, { stages(160) }>>(),
-        144 => size_of::<Shared<{ b_bytes(144) }, { stages(144) }>>(),
         128 => size_of::<Shared<{ b_bytes(128) }, { stages(128) }>>(),
-        96 => size_of::<Shared<{ b_bytes(96) }, { stages(96) }>>(),
         64 => size_of::<Shared<{ b_bytes(64) }, { stages(64) }>>(),
         _ => size_of::<Wide>(),
     }

@@ -108,7 +108,7 @@ static INFO: OpInfo = OpInfo {
         },
         Variant {
             name: "skinny_alone",
-            doc: "the same, each block with a multiprocessor to itself, for up to 64",
+            doc: "the same, each block with a multiprocessor to itself: what is picked for 17 to 64 if these leave half of them empty",
             applies: |device, case| fits_few(device, case, most(Cut::FOUR_ALONE)),
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(Cut::FOUR_ALONE))),
         },
@@ -119,14 +119,8 @@ static INFO: OpInfo = OpInfo {
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(Cut::PAIR))),
         },
         Variant {
-            name: "skinny_two_pairs",
-            doc: "the same by two pairs that share the rows or columns",
-            applies: |device, case| fits_few(device, case, most(Cut::TWO_PAIRS)),
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(Cut::TWO_PAIRS))),
-        },
-        Variant {
             name: "thin",
-            doc: "TMA and wgmma, 64 rows by 32 columns, or the reverse, along all of k: what is picked for 33 to 64 if these fill the multiprocessors once",
+            doc: "TMA and wgmma, 64 rows by 32 columns, or the reverse, along all of k: what is picked for 49 to 64 if these fill the multiprocessors once",
             applies: |device, case| fits_few(device, case, thin::MOST),
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Thin)),
         },
@@ -140,9 +134,7 @@ static INFO: OpInfo = OpInfo {
             "the same by tiles of 192: what is picked where these fill rounds of the multiprocessors better",
         ),
         tiles::<160>("hopper_160", "the same by tiles of 160 columns"),
-        tiles::<144>("hopper_144", "the same by tiles of 144 columns"),
         tiles::<128>("hopper_128", "the same by tiles of 128 columns"),
-        tiles::<96>("hopper_96", "the same by tiles of 96 columns"),
         tiles::<64>("hopper_64", "the same by tiles of 64 columns"),
         Variant {
             name: "swapped_128",

@@ -105,19 +105,16 @@ pub(super) enum Path {
 
 impl Path {
     /// The variants' names.
-    const NAMED: [(&'static str, Self); 17] = [
+    const NAMED: [(&'static str, Self); 14] = [
         ("skinny", Self::Skinny(Cut::FOUR)),
         ("skinny_alone", Self::Skinny(Cut::FOUR_ALONE)),
         ("skinny_pairs", Self::Skinny(Cut::PAIR)),
-        ("skinny_two_pairs", Self::Skinny(Cut::TWO_PAIRS)),
         ("thin", Self::Thin),
         ("hopper", Self::Hopper(256)),
         ("hopper_208", Self::Hopper(208)),
         ("hopper_192", Self::Hopper(192)),
         ("hopper_160", Self::Hopper(160)),
-        ("hopper_144", Self::Hopper(144)),
         ("hopper_128", Self::Hopper(128)),
-        ("hopper_96", Self::Hopper(96)),
         ("hopper_64", Self::Hopper(64)),
         ("swapped_128", Self::Swapped(128)),
         ("swapped_64", Self::Swapped(64)),
@@ -240,6 +237,9 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         if plan::fills_without_cuts(of, sizes) {
             return Path::Thin;
         }
+        if plan::leaves_half_empty(of, sizes) {
+            return Path::Skinny(Cut::FOUR_ALONE);
+        }
         plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows).unwrap_or(Path::Skinny(Cut::FOUR))
     }
 
@@ -273,8 +273,6 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         match columns {
             208 => self.launch_fine::<208>(stream, majors),
             160 => self.launch_fine::<160>(stream, majors),
-            144 => self.launch_fine::<144>(stream, majors),
-            96 => self.launch_fine::<96>(stream, majors),
             64 => self.launch_tiles::<64>(stream, majors),
             128 => self.launch_tiles::<128>(stream, majors),
             192 => self.launch_tiles::<192>(stream, majors),

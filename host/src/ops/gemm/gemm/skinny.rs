@@ -46,23 +46,21 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let sizes = self.few();
         // The sums of a thread: there are enough.
         let r = cut.sums().iter().copied().find(|r| gk::vectors(*r) >= sizes.vectors).unwrap_or(64);
-        let [weight, vectors] = self.few_maps(stream, gk::ROWS, gk::vectors(r) / cut.sides)?;
-        let grid = cut.share * sizes.rows.div_ceil(gk::ROWS).next_multiple_of(cut.sides);
+        let [weight, vectors] = self.few_maps(stream, gk::ROWS, gk::vectors(r))?;
+        let grid = cut.share * sizes.rows.div_ceil(gk::ROWS);
         let args = (weight, vectors, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes);
         self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably; no size is zero, and there are no more vectors than
         // the kernel takes.
         unsafe {
             match (cut, r) {
-                (Cut::FOUR, 8) => stream.launch::<gk::GemmSkinny<T, C, 4, 1, 2, 8>>(grid, args),
-                (Cut::FOUR, 32) => stream.launch::<gk::GemmSkinny<T, C, 4, 1, 2, 32>>(grid, args),
-                (Cut::FOUR, _) => stream.launch::<gk::GemmSkinny<T, C, 4, 1, 2, 64>>(grid, args),
-                (Cut::FOUR_ALONE, _) => stream.launch::<gk::GemmSkinny<T, C, 4, 1, 1, 32>>(grid, args),
-                (Cut::TWO_PAIRS, 32) => stream.launch::<gk::GemmSkinny<T, C, 2, 2, 1, 32>>(grid, args),
-                (Cut::TWO_PAIRS, _) => stream.launch::<gk::GemmSkinny<T, C, 2, 2, 1, 64>>(grid, args),
-                (_, 8) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 1, 8>>(grid, args),
-                (_, 32) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 1, 32>>(grid, args),
-                (_, _) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 1, 64>>(grid, args),
+                (Cut::FOUR, 8) => stream.launch::<gk::GemmSkinny<T, C, 4, 2, 8>>(grid, args),
+                (Cut::FOUR, 32) => stream.launch::<gk::GemmSkinny<T, C, 4, 2, 32>>(grid, args),
+                (Cut::FOUR, _) => stream.launch::<gk::GemmSkinny<T, C, 4, 2, 64>>(grid, args),
+                (Cut::FOUR_ALONE, _) => stream.launch::<gk::GemmSkinny<T, C, 4, 1, 32>>(grid, args),
+                (_, 8) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 8>>(grid, args),
+                (_, 32) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 32>>(grid, args),
+                (_, _) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 64>>(grid, args),
             }
         }
     }
