@@ -28,8 +28,8 @@
 //! 2³¹ − 1 blocks.
 //!
 //! # Sources
-//! The formula; Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867), for sums that move; Williams and Peng, "Function Optimization Using Connectionist Reinforcement Learning Algorithms" (Connection Science, 1991),
-//! for the bonus in objectives.
+//! The formula; Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867), for sums that move; Williams and Peng,
+//! "Function Optimization Using Connectionist Reinforcement Learning Algorithms" (Connection Science, 1991), for the bonus in objectives.
 
 use core::f32::consts::{LN_2, LOG2_E};
 

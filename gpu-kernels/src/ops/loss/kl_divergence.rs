@@ -19,8 +19,9 @@
 //!
 //! # Numerics
 //! Every difference of logits is one of numbers below the maxima: large logits and an offset between the rows cost nothing. A thread's sums are
-//! relative to its own maxima, and moved to the rows' where threads meet: one reduction for maxima and sums. Exponents are base 2, ex2.approx of 2⁻²² relative; sums are f32 in a fixed order. A class whose
-//! probability is below 2⁻¹²⁶ of the greatest has none: it adds nothing where it weighs, and makes the divergence +∞ where it is divided by.
+//! relative to its own maxima, and moved to the rows' where threads meet: one reduction for maxima and sums. Exponents are base 2, ex2.approx of
+//! 2⁻²² relative; sums are f32 in a fixed order. A class whose probability is below 2⁻¹²⁶ of the greatest has none: it adds nothing where it
+//! weighs, and makes the divergence +∞ where it is divided by.
 //! The Jensen–Shannon divergence takes ln(p / m) from the difference of the logarithms, ln(q / p), so that nothing overflows.
 //!
 //! +∞, NaN or nothing but −∞ in either row make loss and gradient NaN. The gradient by q of an infinite divergence is as of any other; the
@@ -37,8 +38,8 @@
 //!
 //! # Sources
 //! Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network" (arXiv:1503.02531); Milakov and Gimelshein, "Online normalizer
-//! calculation for softmax" (arXiv:1805.02867), for sums that move; Gu et al., "MiniLLM" (arXiv:2306.08543),
-//! for the reverse; Agarwal et al., "On-Policy Distillation of Language Models" (arXiv:2306.13649), for the weight β.
+//! calculation for softmax" (arXiv:1805.02867), for sums that move; Gu et al., "MiniLLM" (arXiv:2306.08543), for the reverse; Agarwal
+//! et al., "On-Policy Distillation of Language Models" (arXiv:2306.13649), for the weight β.
 
 use core::array;
 use core::f32::consts::{LN_2, LOG2_E};

@@ -39,8 +39,10 @@ fn letter(lies: &Lies) -> char {
 /// What a tile takes longer than its columns do, in columns.
 ///
 /// By count, a stage of n columns keeps the tensor cores busy for 4·n clocks, and shared memory, at 128 bytes each, for 3·n + 256: 16 KiB
-/// and n·128 bytes come in, and each of two warpgroups reads 8 KiB and n·128. Below 256 columns that is the longer, and it is 3·(n + 85). Of what `warpsmith tune` timed on an H100 and an H200 (squares from 512 to 4096 and the production
-/// shapes), any from 64 to 128 picks best on both: with 32, five rounds of narrow tiles go before three of wide ones, which take a fifth less.
+/// and n·128 bytes come in, and each of two warpgroups reads 8 KiB and n·128. Below 256 columns that is the longer, and it is 3·(n + 85). Of what
+/// `warpsmith tune` timed on an H100 and an H200 (squares from 512 to 4096 and the production shapes), any from 64 to 128 picks best on both: with
+/// 32, five rounds of narrow tiles go before three of wide ones, which take a fifth less. A single round is not all of that: on an H200 one of 96
+/// or 144 columns takes longer than one of 128 or 160, and there are no such tiles.
 const STEP: usize = 80;
 
 /// Columns, of these `widths` from the widest on, of the tiles for products of `[batch, m, n]` results.
