@@ -9,7 +9,7 @@ use cuda_builder::{Arch, CudaBuilder, Manifest};
 use cuda_std::{
     bf16, f16,
     launch::{Args, DevicePtr},
-    warp,
+    math, warp,
 };
 use cust::{
     context::Context,
@@ -136,7 +136,7 @@ fn erf(x: f64) -> f64 {
 type Exact = fn(f64) -> f64;
 
 /// Each function of `math_functions`, its greatest error in ulp, and the inputs that bound holds for.
-const FUNCTIONS: [(&str, Exact, f64, f32, f32); 28] = [
+const FUNCTIONS: [(&str, Exact, f64, f32, f32); 32] = [
     ("exp", f64::exp, 3.0, -110.0, 100.0),
     ("exp2", f64::exp2, 3.0, -160.0, 140.0),
     ("expm1", f64::exp_m1, 4.0, -110.0, 100.0),
@@ -159,7 +159,11 @@ const FUNCTIONS: [(&str, Exact, f64, f32, f32); 28] = [
     ("rcp_approx", |x| 1.0 / x, 1.0, 1e-37, 1e37),
     ("rsqrt_approx", |x| 1.0 / x.sqrt(), 2.5, 1e-37, f32::MAX),
     ("sqrt_approx", f64::sqrt, 3.0, 1e-37, f32::MAX),
+    ("sqrt_approx_ftz", f64::sqrt, 3.0, 1e-37, f32::MAX),
     ("tanh_approx", f64::tanh, 8192.0, 1e-3, 10.0),
+    ("log_of_normal", f64::ln, 2.0, f32::MIN_POSITIVE, f32::MAX),
+    ("sine of sin_cos_near", f64::sin, 2.0, -math::NEAR_ANGLE, math::NEAR_ANGLE),
+    ("cosine of sin_cos_near", f64::cos, 2.0, -math::NEAR_ANGLE, math::NEAR_ANGLE),
     ("f16", |x| f64::from(f16::from_f32(x as f32).to_f32()), 0.0, f32::MIN, f32::MAX),
     ("bf16", |x| f64::from(bf16::from_f32(x as f32).to_f32()), 0.0, f32::MIN, f32::MAX),
     ("f16 pairs", |x| f64::from(f16::from_f32(x as f32).to_f32()), 0.0, f32::MIN, f32::MAX),
@@ -212,10 +216,10 @@ fn math_is_as_accurate_as_documented() {
 #[test]
 fn lanes_exchange_what_is_documented() {
     let Some(gpu) = Gpu::open() else { return };
-    let output = upload(&[0u32; 15 * 32]);
+    let output = upload(&[0u32; 16 * 32]);
     gpu.launch("exchanges", 1, (ptr(&output),));
     let y = download(&output);
-    let expected: [fn(u32) -> u32; 15] = [
+    let expected: [fn(u32) -> u32; 16] = [
         |lane| lane ^ 5,
         |lane| (lane + 3) % 32,
         |lane| if lane < 4 { lane } else { lane - 4 },
@@ -230,6 +234,10 @@ fn lanes_exchange_what_is_documented() {
         |_| 1,
         |_| 0x8866_4422,
         |_| 10 - 1 + 2 + 3 - 4,
+        |lane| {
+            let product = u64::from(lane * 0x0808_0809) * 0xd251_1f53;
+            product as u32 ^ ((product >> 32) as u32).rotate_left(7)
+        },
         |_| 0b1001,
     ];
     for (row, (expected, values)) in expected.iter().zip(y.chunks(warp::SIZE as usize)).enumerate() {

@@ -31,8 +31,13 @@ pub unsafe fn math_functions(x: *const f32, y: *mut f32, n: u32) {
         apply! {
             exp exp2 expm1 log log2 log1p sigmoid softplus tanh erf sin cos
             sqrt floor ceil trunc round_ties_even
-            ex2_approx lg2_approx rcp_approx rsqrt_approx sqrt_approx tanh_approx
+            ex2_approx lg2_approx rcp_approx rsqrt_approx sqrt_approx sqrt_approx_ftz tanh_approx log_of_normal
         }
+        let (sine, cosine) = math::sin_cos_near(*x.add(i));
+        *at = sine;
+        at = at.add(n as usize);
+        *at = cosine;
+        at = at.add(n as usize);
         *at = float::to_f32(float::from_f32::<f16>(*x.add(i)));
         at = at.add(n as usize);
         *at = float::to_f32(float::from_f32::<bf16>(*x.add(i)));
@@ -73,6 +78,8 @@ pub unsafe fn exchanges(y: *mut u32) {
         put(u32::from(warp::shuffle_xor_u64(u64::from(lane) << 32, 1) == u64::from(lane ^ 1) << 32));
         put(math::permute_bytes(0x4433_2211, 0x8877_6655, 0x7531));
         put(math::dp4a(0x0102_0304, 0xff01_01ff, 10) as u32);
+        let [low, high] = math::mul_wide(lane * 0x0808_0809, 0xd251_1f53);
+        put(low ^ high.rotate_left(7));
         put(math::logic3::<0xea>(0b1100, 0b1010, 0b0001));
     }
 }
