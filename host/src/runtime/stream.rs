@@ -69,8 +69,7 @@ impl Stream {
     /// from [`View::ptr`](crate::View::ptr) and [`ViewMut::ptr_mut`](crate::ViewMut::ptr_mut) for this stream, from views that are
     /// still borrowed and have not been asked for another stream's pointer since.
     pub unsafe fn launch<K: Kernel>(&self, grid: impl Into<Dim3>, args: K::Args) -> Result<()> {
-        // SAFETY: passed on.
-        unsafe { self.launch_with::<K>(grid, K::BLOCK, args) }
+        self.launch_as(const { &KernelSpec::of::<K>() }, grid.into(), K::BLOCK, &args)
     }
 
     /// Queues a kernel with a block size of at most what it declares, in each dimension.
@@ -83,8 +82,11 @@ impl Stream {
         block: impl Into<Dim3>,
         args: K::Args,
     ) -> Result<()> {
-        let (grid, block) = (grid.into(), block.into());
-        let spec = const { &KernelSpec::of::<K>() };
+        self.launch_as(const { &KernelSpec::of::<K>() }, grid.into(), block.into(), &args)
+    }
+
+    /// Compiled once for all kernels with arguments of these types.
+    fn launch_as<A: Args>(&self, spec: &KernelSpec, grid: Dim3, block: Dim3, args: &A) -> Result<()> {
         args.with(|args| self.enqueue(spec, [grid.x, grid.y, grid.z], [block.x, block.y, block.z], args))
     }
 
