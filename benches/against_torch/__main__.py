@@ -33,11 +33,10 @@ def run(command, backend, name, given, settings):
         return load_file(made) if done.returncode == 0 else (done.stderr or done.stdout).strip()
 
 
-def rounds(args, name, t):
+def rounds(args, name, make, t):
     """The problems first: they are of one random generator."""
-    make = OPS[name][0]
     for turn in range(args.rounds):
-        random.seed(f"{args.seed} {name} {t} {turn}")
+        random.seed(f"{args.seed} {name} {make.__name__} {t} {turn}")
         torch.manual_seed(random.getrandbits(60))
         yield make(t, name) if make.__code__.co_argcount == 2 else make(t)
 
@@ -60,12 +59,14 @@ def main():
     args.add_argument("--seed", type=int, default=0)
     args.add_argument("ops", nargs="*")
     args = args.parse_intermixed_args()
+    if unknown := set(args.ops) - {name for name, _, _ in OPS}:
+        sys.exit(f"no function for {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
     bad = 0
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for name in args.ops or OPS:
-            for t in OPS[name][1]:
-                problems = list(rounds(args, name, t))
+        for name, make, types in OPS:
+            for t in types if not args.ops or name in args.ops else ():
+                problems = list(rounds(args, name, make, t))
                 found = list(threads.map(lambda problem: check(args, name, *problem), problems))
                 worst = max(share for share, _ in found)
                 bad += worst > 1

@@ -10,15 +10,15 @@ FLOATS = (torch.float32, *HALF)
 WIDE = torch.float64
 # Half a unit in the last place of the 16-bit types, with room for f32 arithmetic on the way; for f32 a few of its roundings.
 EPS = {torch.float32: 4e-6, torch.float16: 0.55 * 2**-10, torch.bfloat16: 0.55 * 2**-7}
-# What makes an operator's input, settings and wanted outputs, and of which types, by its name.
-OPS = {}
+# What makes an operator's input, settings and wanted outputs, and of which types: a name and that.
+OPS = []
 
 
 def op(*names, types=FLOATS):
     """Enters a function of the type (and the name) for each of these operators."""
 
     def enter(function):
-        OPS.update({name: (function, types) for name in names})
+        OPS.extend((name, function, types) for name in names)
         return function
 
     return enter
@@ -74,3 +74,14 @@ def product(a, b):
     """a · bᵀ, and what rounding its terms comes to."""
     a, b = a.to(WIDE), b.to(WIDE)
     return Want(a @ b.transpose(-1, -2), 2e-6 * (a.abs() @ b.abs().transpose(-1, -2)))
+
+
+def of_four_bits(rows, d):
+    """Integers of 4 bits, two a byte, with scales and zero points, and what they stand for."""
+    q, scales = ints(0, 16, rows, d), torch.rand(rows, -(-d // 128)) / 4 + 0.01
+    zeros = ints(0, 16, *scales.shape, t=torch.uint8) if random.random() < 0.5 else None
+    pairs = torch.nn.functional.pad(q, (0, d % 2)).reshape(rows, -1, 2)
+    each = lambda x: x.to(WIDE).repeat_interleave(128, 1)[:, :d]  # noqa: E731
+    values = (q - (8 if zeros is None else each(zeros))) * each(scales)
+    given = {"q": (pairs[..., 0] + 16 * pairs[..., 1]).to(torch.uint8), "scales": scales}
+    return given | ({} if zeros is None else {"zeros": zeros}), values

@@ -5,7 +5,7 @@ import random
 import torch
 import torch.nn.functional as F
 
-from common import FLOATS, WIDE, Want, ints, name_of, op, rand, shape, size
+from common import FLOATS, HALF, WIDE, Want, ints, name_of, of_four_bits, op, rand, shape, size
 
 
 @op("dequantize_fp8", types=(torch.float8_e4m3fn, torch.float8_e5m2))
@@ -89,3 +89,30 @@ def quantize_fp8_1x128(t):
     # Half a unit in the last place, and half a step below the normal numbers.
     around = q.abs() * (2**-4 if to == torch.float8_e4m3fn else 2**-3) * 1.001 + (2**-10 if to == torch.float8_e4m3fn else 2**-17)
     return {"x": x}, {"to": name_of(to)}, {"scales": Want(scales), "q": Want(q, around)}
+
+
+@op("dequantize_int4", types=FLOATS)
+def dequantize_int4(t):
+    d = size(700)
+    given, values = of_four_bits(size(), d)
+    return given, {"to": name_of(t), "odd": str(d % 2 == 1).lower()}, {"y": Want(values)}
+
+
+@op("quantize_columns_int8")
+def quantize_columns_int8(t):
+    x = rand(t, size(), size(700), scale=5)
+    scales = x.to(WIDE).abs().amax(0) / 127
+    return {"x": x}, {}, {"scales": Want(scales, 1e-30), "q": Want((x.to(WIDE) / scales).nan_to_num(), 0.5001)}
+
+
+@op("adamw_master", types=HALF)
+def adamw_master(t):
+    dims, step = shape(), random.randint(1, 20)
+    master, g, m, v = rand(torch.float32, *dims), rand(t, *dims), rand(torch.float32, *dims, scale=0.1), torch.rand(*dims) * 0.01
+    w = master.to(WIDE).clone().requires_grad_()
+    w.grad = g.to(WIDE)
+    of_torch = torch.optim.AdamW([w], lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
+    of_torch.state[w] = {"step": torch.tensor(float(step - 1)), "exp_avg": m.to(WIDE).clone(), "exp_avg_sq": v.to(WIDE).clone()}
+    of_torch.step()
+    wants = {"master": Want(w.detach(), 1e-6), "params": Want(w.detach(), 1e-6)}
+    return {"master": master, "grads": g, "m": m, "v": v}, {"step": step}, wants

@@ -93,3 +93,38 @@ def linear_log_probs(t):
     # Logits are rounded to 16 bits on the way.
     around = 2 * EPS[t] * logits.abs().amax(-1)
     return {"hidden": hidden, "weight": weight, "targets": targets}, {}, {"log_probs": Want(log_probs, around + 1e-5)}
+
+
+@op("linear_entropy_with_gradient", types=HALF)
+def linear_entropy(t):
+    rows, classes, d = size(60), size(700), size(200)
+    hidden, weight, upstream = rand(t, rows, d), rand(t, classes, d, scale=0.2), torch.randn(rows)
+    at = wide(hidden, weight)
+    logits = at[0] @ at[1].T
+    p = F.log_softmax(logits, -1)
+    h = -(p.exp() * p).sum(-1)
+    h.backward(upstream.to(WIDE))
+    # Logits and their gradient are rounded to 16 bits on the way.
+    of_logits = 3 * EPS[t] * (1 + logits.abs().max()) * upstream.abs().max()
+    around = [of_logits * x.to(WIDE).norm(dim=0).max() + 6 * EPS[t] * g.grad.abs() for x, g in ((weight, at[0]), (hidden, at[1]))]
+    return {"hidden": hidden, "weight": weight, "upstream": upstream}, {}, {
+        "entropies": Want(h, 4 * EPS[t] * logits.abs().amax(-1) * (1 + h.abs()) + 1e-5),
+        "hidden_gradient": Want(at[0].grad, around[0] + 1e-6),
+        "weight_gradient": Want(at[1].grad, around[1] + 1e-6),
+    }
+
+
+@op("dpo", types=(torch.float32,))
+def dpo(t):
+    pairs, beta = random.randint(1, 20), random.choice([0.1, 0.5])
+    counts = torch.randint(1, 40, (2 * pairs,))
+    offsets = torch.cat((torch.zeros(1, dtype=torch.long), counts.cumsum(0)))
+    log_probs, reference = -rand(t, int(offsets[-1])).abs(), -rand(t, 2 * pairs).abs() * 10
+    at = log_probs.to(WIDE).requires_grad_()
+    sums = torch.stack([at[a:b].sum() for a, b in zip(offsets, offsets[1:])])
+    ratios = sums - reference.to(WIDE)
+    losses = -F.logsigmoid(beta * (ratios[:pairs] - ratios[pairs:]))
+    losses.mean().backward()
+    given = {"log_probs": log_probs, "offsets": offsets.to(torch.int32), "reference": reference}
+    wants = {"losses": Want(losses, 1e-5), "sums": Want(sums, 1e-5), "total": Want(losses.mean().reshape(1), 1e-5), "gradient": Want(at.grad, 1e-6)}
+    return given, {"beta": beta}, wants

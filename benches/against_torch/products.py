@@ -5,7 +5,7 @@ import random
 import torch
 import torch.nn.functional as F
 
-from common import HALF, WIDE, Want, ints, name_of, op, product, rand, size
+from common import HALF, WIDE, Want, ints, name_of, of_four_bits, op, product, rand, size
 
 
 @op("gemm", "gemm_to_f32", types=HALF)
@@ -155,3 +155,28 @@ def linear_backward(t):
     x, w, dy = rand(t, m, k), rand(t, n, k), rand(t, m, n)
     wants = {"dx": product(dy, w.T), "dweight": product(dy.T, x.T), "dbias": Want(dy.to(WIDE).sum(0), 1e-5)}
     return {"x": x, "weight": w, "dy": dy, "dweight": torch.zeros(n, k), "dbias": torch.zeros(n)}, {"accumulate": "false"}, wants
+
+
+@op("gemm_grouped_backward", types=HALF)
+def gemm_grouped_backward(t):
+    groups, out, inner = random.randint(1, 4), size(), size()
+    weight = rand(t, groups, out, inner)
+    counts = [random.choice([0, 1, random.randint(1, 150)]) for _ in range(groups)]
+    starts = [sum(counts[:g]) for g in range(groups + 1)]
+    rows = starts[-1] + random.choice([0, 3])
+    x, dy = rand(t, max(rows, 1), inner), rand(t, max(rows, 1), out)
+    wants = {}
+    parts = [product(dy[a:b], w.T) for a, b, w in zip(starts, starts[1:], weight)]
+    rest = torch.zeros(x.shape[0] - starts[-1], inner, dtype=WIDE)
+    wants["dx"] = Want(*(torch.cat([*(getattr(part, of) for part in parts), rest]) for of in ("value", "around")))
+    parts = [product(dy[a:b].T, x[a:b].T) for a, b in zip(starts, starts[1:])]
+    wants["dweight"] = Want(*(torch.stack([getattr(part, of) for part in parts]) for of in ("value", "around")))
+    given = {"x": x, "weight": weight, "offsets": torch.tensor(starts, dtype=torch.int32), "dy": dy, "dweight": torch.zeros(groups, out, inner)}
+    return given, {"accumulate": "false"}, wants
+
+
+@op("gemm_w4a16", types=HALF)
+def gemm_w4a16(t):
+    m, n, k = size(), size(), size(700)
+    a, w, weight = rand(t, m, k), *of_four_bits(n, k)
+    return {"a": a, **{"w" if key == "q" else key: x for key, x in w.items()}}, {}, {"c": product(a, weight)}

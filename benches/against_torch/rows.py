@@ -6,7 +6,7 @@ import random
 import torch
 import torch.nn.functional as F
 
-from common import EPS, WIDE, Want, op, rand, shape, wide
+from common import EPS, WIDE, Want, op, rand, shape, size, wide
 
 
 @op("softmax", "log_softmax")
@@ -14,6 +14,15 @@ def softmax(t, name):
     x, scale = rand(t, *shape(), scale=4), random.choice([1, 0.5, 2])
     y = getattr(F, name)(x.to(WIDE) * scale, -1)
     return {"x": x}, {"scale": scale}, {"y": Want(y, 2e-6 if name == "softmax" else 1e-5)}
+
+
+@op("softmax")
+def softmax_causal(t):
+    heads, queries, keys = random.randint(1, 4), size(60), size()
+    x, offset = rand(t, heads, queries, keys), max(keys - queries, 0)
+    seen = torch.arange(keys) <= torch.arange(queries)[:, None] + offset
+    y = x.to(WIDE).masked_fill(~seen, float("-inf")).softmax(-1).nan_to_num()
+    return {"x": x}, {"q_len": queries, "offset": offset}, {"y": Want(y, 2e-6)}
 
 
 @op("softmax_backward", "log_softmax_backward")
