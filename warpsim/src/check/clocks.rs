@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::bar::Bar;
 use super::global::Told;
 pub use super::view::Known;
-use super::view::{Far, View, WARP_WIDE};
+use super::view::{Far, View, WARP_WIDE, members};
 use super::warp_clock::{WarpClock, lanes};
 use crate::ir::Scope;
 
@@ -94,6 +94,13 @@ impl Clocks {
         mine && (time < w.synced || lane == WARP_WIDE || p.lanes == 1u32.wrapping_shl(lane.into()) && lane < 32)
             || w.known.seen.knows(agent, lane, time)
             || w.each(p, |l, k| mine && l == lane || k.is_some_and(|k| k.seen.knows(agent, lane, time)))
+            || lane >= 32 && self.after_each(p, agent, lane, time)
+    }
+
+    /// The same of an access by several lanes, of which these threads may know one by one.
+    #[cold]
+    fn after_each(&self, p: Party, agent: usize, several: u8, time: u32) -> bool {
+        several != WARP_WIDE && lanes(members(several)).all(|lane| self.after(p, agent, lane, time))
     }
 
     /// The same for a warp of another cluster.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::view::{EVERY, Far};
+use super::view::{Far, members, together};
 use crate::zeroed::{OutOfMemory, zeroed};
 
 /// What one address tells about the warps of the grid.
@@ -238,7 +238,8 @@ fn record([w, r, o]: &[AtomicU64; 3], me: GStamp, write: bool) -> [GStamp; 3] {
             o.store(reader.0, Relaxed);
         }
     } else if reader.time() == me.time() && !reader.same_lane(me) {
-        new = me.by(EVERY);
+        let lanes = members(reader.lane()) | members(me.lane());
+        new = GStamp(me.0 & !(63 << 35)).by(together(lanes));
     }
     r.store(new.0, Relaxed);
     [writer, GStamp::NOBODY, GStamp::NOBODY]

@@ -1,7 +1,8 @@
 //! Shared-memory races: a shadow of the last write and the last two readers of every granule.
 
 use super::clocks::{Clocks, Party};
-pub use super::view::{EVERY, WARP_WIDE};
+pub use super::view::{WARP_WIDE, members, together};
+
 /// Time of an access that is still in flight.
 pub const IN_FLIGHT: u32 = (1 << 27) - 1;
 
@@ -67,6 +68,10 @@ impl Stamp {
     pub fn by(self, lane: u8) -> Self {
         Stamp(self.0 | u64::from(lane & 63) << 48)
     }
+    /// The same access by these lanes.
+    fn with(self, lane: u8) -> Self {
+        Stamp(self.0 & !(63 << 48)).by(lane)
+    }
     /// The same access at another time.
     pub fn at(self, time: u32) -> Self {
         Stamp(self.0 & !(u64::from(IN_FLIGHT) << 21) | u64::from(time.min(IN_FLIGHT)) << 21)
@@ -89,7 +94,7 @@ impl Cell {
         if read.agent() == me.agent() && read != Stamp::NOBODY && (read.time() != IN_FLIGHT || read.lane() == me.lane())
         {
             let several = read.time() == me.time() && read.lane() != me.lane();
-            self.read = if several { Stamp(me.0 | u64::from(EVERY) << 48) } else { me };
+            self.read = if several { me.with(together(members(read.lane()) | members(me.lane()))) } else { me };
         } else {
             self.other = read;
             self.read = me;

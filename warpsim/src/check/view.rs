@@ -14,6 +14,32 @@ pub const EVERY: u8 = 63;
 /// The lane number of an access that the warp makes as one (`ldmatrix`): later than that is any lane's later time.
 pub const WARP_WIDE: u8 = 62;
 
+/// The lane number that stands for several: the fewest neighbours that all are among, 2, 4, 8 or 16 at a multiple of that, or else [`EVERY`].
+pub fn together(mask: u32) -> u8 {
+    let first = mask.trailing_zeros();
+    let bits = (first ^ 31u32.saturating_sub(mask.leading_zeros())).checked_ilog2().map_or(0, |b| b + 1);
+    match (1u32 << (5 - bits)) + (first >> bits) {
+        1 => EVERY,
+        // 16 pairs, 8 times four, 4 times eight and both halves: 2 to 31 as in a tree.
+        node if node < 32 => node as u8 + 30,
+        lane => (lane - 32) as u8,
+    }
+}
+
+/// The lanes that a lane number stands for.
+pub fn members(lane: u8) -> u32 {
+    match lane {
+        0..32 => 1 << lane,
+        32..WARP_WIDE => {
+            let node = u32::from(lane) - 30;
+            let depth = node.ilog2();
+            let size = 32 >> depth;
+            ((1 << size) - 1) << ((node - (1 << depth)) * size)
+        }
+        _ => !0,
+    }
+}
+
 /// A warp of the grid: 18 bits of its block's number, 5 of its own.
 pub type Far = u32;
 
@@ -102,7 +128,8 @@ impl View {
         const SOON: u16 = 1 << 13;
         let Some(far) = &self.far else { return false };
         let over = |known: &u32| time.wrapping_sub(*known as u16).wrapping_sub(1) >= SOON;
-        [lane, EVERY].iter().any(|l| far.get(&(warp, *l)).is_some_and(over))
+        let known = |l: u8| far.get(&(warp, l)).is_some_and(over);
+        known(EVERY) || known(lane) || lane >= 32 && super::warp_clock::lanes(members(lane)).all(known)
     }
 
     /// Adds this view to one that the whole grid understands: `name` gives warps, and nothing for other agents.

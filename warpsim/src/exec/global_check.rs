@@ -6,7 +6,7 @@ use super::mem_ops::{each_place, register_value};
 use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
-use crate::check::race::{Cause, EVERY, UNFENCED, VOLATILE_LANES};
+use crate::check::race::{Cause, UNFENCED, VOLATILE_LANES, members, together};
 use crate::ir::{Access, Inst, NumTy, Op, Scope};
 use crate::report::{Earlier, Kind};
 
@@ -49,7 +49,7 @@ pub fn pass(
     let mut rest = 0;
     each_place(addr, m, !write, |l, who| {
         let (off, n) = ((addr[l] - al.base) as usize, bytes as usize);
-        let lane = if who.is_power_of_two() { l as u8 } else { EVERY };
+        let lane = if who.is_power_of_two() { l as u8 } else { together(who) };
         if init && !al.marked(off, n) || !shadow.pass(cells, me.by(lane), off, n, write) {
             rest |= who;
         }
@@ -228,8 +228,9 @@ fn report(
     // Blocks whose numbers differ by a multiple of 2^18 look the same; this one's cluster is named when it may be.
     let host = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0));
     let [bx, by, bz] = host.map_or_else(|| block_of(cx.launch.grid, old.block()), |b| b.ctaid);
-    let (lane, others) = if old.lane() < 32 { (old.lane(), "") } else { (0, " and others of its warp") };
-    let [tx, ty, tz] = cx.thread(old.warp(), lane.into());
+    let (lane, others) =
+        (members(old.lane()).trailing_zeros(), if old.lane() < 32 { "" } else { " and others of its warp" });
+    let [tx, ty, tz] = cx.thread(old.warp(), lane);
     let constant = old.constant(was_write);
     let what = if old.proxy() && !constant { "a bulk copy of thread" } else { "thread" };
     let who = format!("{what} ({tx},{ty},{tz}){others} of block ({bx},{by},{bz})");

@@ -6,7 +6,7 @@ use super::mbarrier_check::{lanes_come, plain};
 use super::mem_ops::{each_place, register_value};
 use super::shared::{describe, split};
 use super::state::*;
-use crate::check::race::{Cause, Conflict, EVERY, SharedShadow, Stamp};
+use crate::check::race::{Cause, Conflict, SharedShadow, Stamp, members, together};
 use crate::ir::*;
 use crate::memory::all_words;
 use crate::report::{Earlier, Kind};
@@ -60,7 +60,7 @@ fn look(
     };
     each_place(at, m, !write, |l, who| {
         let (block, off) = split(w.block, at[l].into());
-        let lane = if who.is_power_of_two() { l as u8 } else { EVERY };
+        let lane = if who.is_power_of_two() { l as u8 } else { together(who) };
         let a = Near { who, lane, block, off, n, write, marks };
         if block != w.block || !own.passes(a) {
             rest.push(a);
@@ -204,7 +204,8 @@ pub fn who(cx: &Cx<'_>, st: Stamp) -> String {
     if st.agent() >= warps * cluster {
         return "an asynchronous operation".to_string();
     }
-    let (lane, more) = if st.lane() < 32 { (st.lane(), "") } else { (0, " and others of its warp") };
+    let (lane, more) =
+        (members(st.lane()).trailing_zeros(), if st.lane() < 32 { "" } else { " and others of its warp" });
     let [x, y, z] = cx.thread(st.agent() % warps, lane.into());
     format!("thread ({x},{y},{z}){more} of block rank {}", st.agent() / warps)
 }
