@@ -46,7 +46,7 @@
 //! Values, exactly: integer arithmetic, floating point in every rounding mode with `.ftz` and `.sat`, conversions between
 //! all formats down to 8 bits. The `.approx` functions are computed more precisely than the hardware does; tensor-core
 //! sums are f32 in an order of their own. Warps run with independent lanes that reconverge at post-dominators, of the
-//! ways that do not leave the kernel; lanes that left take no part in barriers. Blocks run over the host's cores; clusters
+//! ways that do not leave the kernel, and do not wait there for lanes that poll; lanes that left take no part in barriers. Blocks run over the host's cores; clusters
 //! share memory. Asynchronous work (`cp.async`, bulk and tensor copies, `wgmma`) happens at
 //! once or as late as a wait allows ([`Completion`]). The blocks of a cooperative launch are all there at once, and may wait for
 //! each other at the grid's barrier.
@@ -62,7 +62,8 @@
 //!
 //! [`Checks::init`] follows what registers, local and shared memory hold that nobody wrote, through arithmetic, shuffles, calls and the stack, and
 //! reports it where it decides something: a branch, an address, what is stored in global memory. A function's frame begins unwritten,
-//! and so does what `alloca` gives. What a shuffle takes from a lane that is not there counts as such a value.
+//! and so does what `alloca` gives. What a shuffle takes from a lane that is not there counts as such a value, and so does a quotient or a
+//! remainder of integers divided by zero ([`Kind::DivisionByZero`]).
 //!
 //! [`Checks::offsets`] follows what 32-bit additions, products and shifts would give in wider registers, and reports an access whose
 //! address comes from one that 32 bits did not hold. What bit operations, shifts to the right and divisions make of such a number

@@ -36,6 +36,8 @@ pub enum Kind {
     UninitialisedShared,
     /// A read of global memory that neither host nor kernel wrote.
     UninitialisedGlobal,
+    /// An integer divided by zero, on which something depends: no two GPUs need give the same.
+    DivisionByZero,
     /// An access at an address that comes from 32-bit arithmetic whose result 32 bits do not hold.
     IndexOverflow,
     /// Two accesses to shared memory, one a write, that nothing orders.
@@ -80,6 +82,7 @@ impl Kind {
             Kind::UninitialisedLocal => "uninitialised-local",
             Kind::UninitialisedShared => "uninitialised-shared",
             Kind::UninitialisedGlobal => "uninitialised-global",
+            Kind::DivisionByZero => "division-by-zero",
             Kind::IndexOverflow => "index-overflow",
             Kind::SharedRace => "shared-race",
             Kind::GlobalRace => "global-race",

@@ -129,3 +129,97 @@ fn a_warp_that_arrived_and_left_counts_once() {
         assert!(found.iter().any(|f| f.kind == Kind::SharedRace), "{found:?}");
     }
 }
+
+/// Lanes 0 to 7 come to the barrier another way than the rest of their mask, and those of other masks are none of its business.
+#[test]
+fn a_warp_barrier_orders_lanes_that_came_different_ways() {
+    let arms = |masks: &str, after: &str| {
+        format!(
+            "mov.u32 %r3, tile; add.u32 %r4, %r3, %r2; xor.b32 %r5, %r4, 32; setp.lt.u32 %p1, %r1, 8; setp.lt.u32 %p2, %r1, 16;\n\
+             {masks}\n@%p1 bra A; st.shared.u32 [%r4], %r1; bar.warp.sync %r6; ld.shared.u32 %r7, [%r5]; bra J;\n\
+             A: add.u32 %r8, %r1, 1; st.shared.u32 [%r4], %r8; bar.warp.sync %r6; ld.shared.u32 %r7, [%r5];\nJ: {after}"
+        )
+    };
+    for masks in ["mov.b32 %r6, -1;", "selp.b32 %r6, 0xffff, 0xffff0000, %p2;"] {
+        for after in ["mov.u32 %r9, 1;", "shfl.sync.bfly.b32 %r9, %r1, 8, 31, %r6;"] {
+            for o in all_options() {
+                assert_eq!(one(&arms(masks, after), 32, &o), [], "{masks} {after}");
+            }
+        }
+    }
+    // Without the barrier of one side's readers the other has nobody to wait for.
+    let found = one(&arms("selp.b32 %r6, 0xff, 0xffffff00, %p1;", "mov.u32 %r9, 1;"), 32, &all_options()[0]);
+    assert!(found.contains(&Kind::SharedRace), "{found:?}");
+}
+
+#[test]
+fn lanes_of_a_mask_name_the_same() {
+    for bad in [
+        "setp.lt.u32 %p1, %r1, 16; selp.b32 %r3, -1, 0xffff0000, %p1;\nvote.sync.ballot.b32 %r4, %p1, %r3;",
+        "setp.lt.u32 %p1, %r1, 16; selp.b32 %r3, -1, 0xffff0000, %p1;\nshfl.sync.bfly.b32 %r4, %r1, 1, 31, %r3;",
+        "setp.lt.u32 %p1, %r1, 16; selp.b32 %r3, -1, 0xffff0000, %p1;\nbar.warp.sync %r3;",
+    ] {
+        check(Bug {
+            name: "masks",
+            threads: 32,
+            blocks: 1,
+            bad,
+            mend: (" -1, 0xffff0000", " 0xffff, 0xffff0000"),
+            kind: Kind::BarrierMisuse,
+        });
+    }
+}
+
+/// Lanes of a tile read one word each, and all of them the first of the tile.
+#[test]
+fn a_tile_waits_for_its_own_readers() {
+    let bad = "mov.u32 %r3, tile; add.u32 %r4, %r3, %r2; and.b32 %r5, %r2, 64; add.u32 %r5, %r3, %r5; shr.u32 %r6, %r1, 4; shl.b32 %r6, %r6, 4;\n\
+               mov.b32 %r7, 0xffff; shl.b32 %r7, %r7, %r6; and.b32 %r8, %r1, 24; mov.b32 %r9, 0xff; shl.b32 %r9, %r9, %r8;\n\
+               st.shared.u32 [%r4], %r1; bar.warp.sync %r7; ld.shared.u32 %r10, [%r5]; ld.shared.u32 %r11, [%r5+4];\n\
+               cvt.u64.u32 %rd3, %r5; add.u64 %rd3, %rd1, %rd3; ld.global.u32 %r12, [%rd3];\n\
+               bar.warp.sync %r9; st.shared.u32 [%r4], %r10; st.global.u32 [%rd3], %r11;";
+    let mend = ("sync %r9;", "sync %r7;");
+    let kind = Kind::SharedRace;
+    check(Bug {
+        name: "tile",
+        threads: 32,
+        blocks: 1,
+        bad: &bad.replace(" st.global.u32 [%rd3], %r11;", ""),
+        mend,
+        kind,
+    });
+    let global = bad
+        .replace(" st.shared.u32 [%r4], %r10;", "")
+        .replace("st.global", "setp.eq.u32 %p1, %r4, %r5; @%p1 st.global");
+    check(Bug { name: "tile", threads: 32, blocks: 1, bad: &global, mend, kind: Kind::GlobalRace });
+}
+
+/// A lock that is taken in a loop and given back behind it, where the lanes of the warp would meet.
+#[test]
+fn lanes_make_progress_one_by_one() {
+    let take = "setp.gt.u32 %p3, %r1, 3; @%p3 bra J;\n\
+                L: add.u32 %r6, %r6, 1; atom.acquire.gpu.global.cas.b32 %r3, [%rd2], 0, 1; setp.ne.u32 %p1, %r3, 0; @%p1 bra L;\n\
+                ld.global.u32 %r4, [%rd2+4]; add.u32 %r4, %r4, 1; st.global.u32 [%rd2+4], %r4;\n";
+    let release = "st.release.gpu.global.u32 [%rd2], 0; J:";
+    let start = "mov.b32 %r6, 0; setp.eq.u32 %p2, %r1, 0; @%p2 st.global.v2.u32 [%rd2], {%r6, %r6}; bar.sync 0;\n";
+    for (behind, threads) in
+        [("", 32), ("bar.sync 0;", 64), ("bar.warp.sync -1;", 40), ("shfl.sync.idx.b32 %r5, %r4, 0, 31, -1;", 32)]
+    {
+        for o in all_options() {
+            assert_eq!(one(&format!("{start}{take}{release}{behind}"), threads, &o), [], "{behind}");
+        }
+    }
+    // One that is not given back, with an attempt counted and not, in a register and on the stack.
+    for spin in [
+        "L: atom.global.cas.b32 %r3, [%rd2], 0, 1; setp.ne.u32 %p1, %r3, 0; @%p1 bra L;",
+        "L: atom.global.cas.b32 %r3, [%rd2], 0, 1; st.u32 [%rd5], %r3; ld.u32 %r4, [%rd5]; setp.ne.u32 %p1, %r4, 0; @%p1 bra L;",
+    ] {
+        let front = ".local .align 4 .b8 depot[8]; cvta.local.u64 %rd5, depot; mov.b32 %r6, 0; setp.eq.u32 %p2, %r1, 0; @%p2 st.global.u32 [%rd2], %r6;";
+        for o in all_options() {
+            assert_eq!(one(&format!("{front} bar.sync 0;\n{spin}"), 32, &o), [Kind::Deadlock], "{spin}");
+        }
+    }
+    // The lanes that would meet are still asked for where the others do not poll.
+    let missed = "setp.lt.u32 %p2, %r1, 16; @!%p2 bra J; shfl.sync.bfly.b32 %r5, %r1, 1, 31, -1; J: mov.u32 %r6, 1;";
+    assert_eq!(one(missed, 32, &all_options()[0]), [Kind::Deadlock]);
+}

@@ -8,7 +8,7 @@ use warpsim::Kind;
 const ONE: &str = "setp.eq.u32 %p1, %r1, 3; @%p1 mov.u32 %r9, 7; @%p1 mov.u64 %rd9, 7; cvt.u64.u32 %rd3, %r2; add.u64 %rd4, %rd2, %rd3; \
                    mov.u32 %r3, tile; add.u32 %r4, %r3, %r2;\n";
 
-fn finds(kind: Kind, bad: &str, mend: (&'static str, &'static str)) {
+fn finds(kind: Kind, bad: &str, mend: (&str, &str)) {
     let bad = Box::leak(format!("{ONE}{bad}").into_boxed_str());
     check(Bug { name: "undefined", threads: 32, blocks: 1, bad, mend, kind });
 }
@@ -122,4 +122,49 @@ fn fields_of_a_word_are_assigned_one_by_one() {
                    ld.local.u32 %r14, [%rd5]; st.global.u32 [%rd4], %r14;";
     let front = ".local .align 8 .b8 word[8]; mov.u64 %rd5, word;";
     finds(local, &format!("{front} {}", cleared.replace("-2", "%r1")), ("%r10, %r1", "%r10, -2"));
+}
+
+#[test]
+fn nothing_depends_on_a_division_by_zero() {
+    let zero = Kind::DivisionByZero;
+    for (op, width) in
+        [("div.u32", 32), ("rem.s32", 32), ("div.s64", 64), ("rem.u64", 64), ("div.s16", 16), ("rem.u16", 16)]
+    {
+        let (from, reg) = match width {
+            16 => ("cvt.u16.u32 %h1, %r1; cvt.u16.u32 %h2, 9;", "%h"),
+            32 => ("mov.b32 %x1, %r1; mov.b32 %x2, 9;", "%x"),
+            _ => ("cvt.u64.u32 %y1, %r1; mov.b64 %y2, 9;", "%y"),
+        };
+        let back = match width {
+            16 => "cvt.u32.u16 %x4, %h3;",
+            32 => "mov.b32 %x4, %x3;",
+            _ => "cvt.u32.u64 %x4, %y3;",
+        };
+        let bad = format!(
+            ".reg .b16 %h<4>; .reg .b32 %x<5>; .reg .b64 %y<4>;\n{from}\n{op} {reg}3, {reg}2, {reg}1; {back} st.global.u32 [%rd4], %x4;"
+        );
+        finds(zero, &bad, (&format!("{reg}2, {reg}1"), &format!("{reg}1, {reg}2")));
+    }
+    // By a shuffle, through shared memory, as a condition.
+    finds(
+        zero,
+        "div.u32 %r10, 9, %r1; shfl.sync.idx.b32 %r10, %r10, 0, 31, -1; st.global.u32 [%rd4], %r10;",
+        ("%r10, 0, 31", "%r10, 1, 31"),
+    );
+    finds(
+        zero,
+        "div.u32 %r10, 9, %r1; st.shared.u32 [%r4], %r10; bar.sync 0; ld.shared.u32 %r11, [%r3]; st.global.u32 [%rd4], %r11;",
+        ("[%r3]; st", "[%r3+4]; st"),
+    );
+    finds(zero, "rem.u32 %r10, 9, %r1; setp.eq.u32 %p2, %r10, 0; @%p2 bra END; END:", ("%r10, 0;", "%r2, 0;"));
+    // What is thrown away harms nobody.
+    for quiet in [
+        "setp.ne.u32 %p2, %r1, 0; div.u32 %r10, 9, %r1; @%p2 st.global.u32 [%rd4], %r10;",
+        "setp.ne.u32 %p2, %r1, 0; div.u32 %r10, 9, %r1; selp.b32 %r10, %r10, 0, %p2; st.global.u32 [%rd4], %r10;",
+        "setp.ne.u32 %p2, %r1, 0; mov.b32 %r10, 0; @%p2 div.u32 %r10, 9, %r1; st.global.u32 [%rd4], %r10;",
+    ] {
+        for o in all_options() {
+            assert_eq!(one(&format!("{ONE}{quiet}"), 32, &o), [], "{quiet}");
+        }
+    }
 }

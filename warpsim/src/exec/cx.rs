@@ -56,6 +56,8 @@ pub struct Cx<'a> {
     pub instructions: u64,
     /// What threads did since the last turn that others may see.
     pub effects: u64,
+    /// Since the same moment somebody may have asked whether others have got on.
+    pub polls: bool,
     pub findings: Vec<Finding>,
     seen: FxHashMap<(Kind, u32, u32), usize>,
     pub metrics: Option<Box<Collector>>,
@@ -83,6 +85,7 @@ impl<'a> Cx<'a> {
             global_shadow: shadow,
             instructions: 0,
             effects: 0,
+            polls: false,
             findings: vec![],
             seen: FxHashMap::default(),
             metrics,
@@ -132,6 +135,12 @@ impl<'a> Cx<'a> {
     pub fn place_of(&self, number: u32) -> Place {
         let (func, pc) = self.numbered(number);
         self.place(func, pc)
+    }
+
+    /// The opcode of the instruction that a split has come to.
+    pub fn text(&self, s: &Split) -> &'a str {
+        let origin = self.prog.funcs[s.func as usize].origins[s.pc as usize];
+        self.prog.texts.get(origin.text as usize).map_or("", String::as_str)
     }
 
     /// The same of an access to global memory, which long programs do not tell.

@@ -294,6 +294,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
             pool: 0,
             resized: vec![],
             shadow: race.then(|| Box::new(SharedShadow::new(bytes, cx.prog.shared_grain))),
+            divided: None,
             mbarriers: Default::default(),
             guests: vec![],
         };
@@ -388,7 +389,7 @@ fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64, effects: &AtomicU6
         spent += ran;
         cl.executed += ran;
         if ran == 0 || polling.is_some() {
-            if stuck::expire(cl) {
+            if stuck::part(cl) || stuck::expire(cl) {
                 cl.watch = Watch::default();
             } else if ran == 0 {
                 return stuck::fault(cx, cl, Kind::Deadlock, "no thread can go on");

@@ -87,6 +87,7 @@ pub fn load(
             _ => global(cx, cl, w, s, i, a, addr, m, false)?,
         }
         if a.order != Order::Weak {
+            cx.polls = true;
             order::hear(cx, cl, w, space, addr, m, (a.scope, a.order == Order::Strong));
             coop::poll(cx, cl, w, s, addr, m)?;
         }

@@ -39,6 +39,7 @@ pub(crate) mod run;
 pub(crate) mod shared;
 pub(crate) mod shared_check;
 mod sparse;
+pub(crate) mod split;
 pub(crate) mod st_async;
 pub(crate) mod stack;
 pub(crate) mod state;

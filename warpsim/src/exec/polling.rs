@@ -7,9 +7,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cx::Cx;
+use super::mem_ops::{addresses, lanes};
 use super::state::*;
-use crate::ir::{MemSpace, Op};
+use super::stuck;
+use crate::ir::{Inst, MemSpace, Op};
 use crate::launch::Completion;
+use crate::memory::space_of;
 
 /// Turns without an effect after which a cluster is looked at: few have as many.
 const PATIENCE: u64 = 16;
@@ -72,15 +75,32 @@ pub fn silent(op: &Op) -> bool {
     }
 }
 
+/// Whether a store is to the lanes' own memory alone, which unoptimised code gives generic addresses of.
+#[inline(always)]
+pub fn private(w: &Warp, i: &Inst, space: MemSpace, m: u32) -> bool {
+    let local = |addr: &[u64; 32]| lanes(m).all(|l| space_of(addr[l]) == MemSpace::Local);
+    space == MemSpace::Local || space == MemSpace::Generic && local(&addresses(w, i))
+}
+
+/// Whether an instruction may be one that asks whether somebody else has got on.
+pub fn asks(op: &Op) -> bool {
+    matches!(op, Op::Atom(_) | Op::AtomWide(_) | Op::Nanosleep | Op::Mbar(_))
+}
+
 /// After a turn of all warps: whether they poll, or wait for those who do, and how many effects the launch had had by then.
 pub fn turned(cx: &mut Cx<'_>, cl: &mut Cluster, effects: &AtomicU64) -> Option<u64> {
-    let mine = std::mem::take(&mut cx.effects);
+    let (mine, polls) = (std::mem::take(&mut cx.effects), std::mem::take(&mut cx.polls));
     if mine != 0 {
         effects.fetch_add(mine, Ordering::AcqRel);
         cl.watch = Watch::default();
         return None;
     }
     cl.watch.quiet += 1;
+    // Whoever counts how often it has asked never comes back to the same state.
+    if polls && cl.watch.quiet >= 2 && stuck::part(cl) {
+        cl.watch = Watch::default();
+        return None;
+    }
     if cl.watch.quiet < PATIENCE || copies_are_late(cx, cl) {
         return None;
     }

@@ -1,6 +1,7 @@
 //! Launches: their limits, and the layout of their parameters.
 
 use super::cx::Launched;
+use super::undefined;
 use super::wgmma_regs;
 use crate::ir::{Class, Code, Op, Program, Reg};
 use crate::launch::{Checks, Launch, Options};
@@ -72,7 +73,7 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
         super::coop::admit(prog, l, opts.device, registers, shared_bytes)?;
     }
     let wgmma: Vec<_> = prog.funcs.iter().map(wgmma_regs::named).collect();
-    let watch = prog.funcs.iter().zip(&wgmma).map(|(code, named)| watched(code, named)).collect();
+    let watch = prog.funcs.iter().zip(&wgmma).map(|(code, named)| watched(prog, code, named)).collect();
     Ok(Launched {
         grid: l.grid,
         block: l.block,
@@ -140,16 +141,18 @@ fn registers(prog: &Program, threads: u32, opts: &Options, device: Device) -> Re
 }
 
 /// Which instructions the checkers of registers look at: see [`Launched::watch`].
-fn watched(code: &Code, named: &[bool]) -> Vec<u8> {
+fn watched(prog: &Program, code: &Code, named: &[bool]) -> Vec<u8> {
     let wgmma = |r: &Reg| r.is_some() && r.class() == Class::R && named[r.slot()];
     let any = named.contains(&true);
     code.insts
         .iter()
         .zip(&code.tracks)
-        .map(|(i, track)| {
+        .zip(&code.origins)
+        .map(|((i, track), origin)| {
+            let text = prog.texts.get(origin.text as usize).map_or("", String::as_str);
             let list = &code.lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
             let regs = || [i.a, i.b, i.c, i.d, i.guard].into_iter().chain(list.iter().copied());
-            let first = regs().any(|r| code.follows(r));
+            let first = regs().any(|r| code.follows(r)) || undefined::divides(text, i);
             let second = any && !matches!(i.op, Op::Wgmma(_)) && regs().any(|r| wgmma(&r));
             u8::from(first) | u8::from(second) << 1 | u8::from(track.defines || track.accesses) << 2
         })

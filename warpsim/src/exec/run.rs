@@ -1,13 +1,14 @@
 //! The interpreter loop: one warp at a time, lanes that run together as one split.
 
 use super::cx::Cx;
+use super::split::{diverge, split_guarded};
 use super::state::*;
 use super::{
     async_copy, atomic, atomic_wide, barrier, call, cluster_barrier, coop, heap, matrix, mbarrier, mem_ops, misc, mma,
     offsets, order, polling, registers, st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
-use crate::ir::{Inst, MemSpace, Op};
+use crate::ir::{Inst, Op};
 use crate::report::{Fault, Kind};
 
 /// What an instruction that may wait says.
@@ -17,6 +18,8 @@ pub enum Flow {
     Retry(Wait),
     /// Go on at the next instruction when the condition holds.
     Block(Wait),
+    /// Try again, each of these lanes for themselves.
+    Apart(Vec<u32>),
 }
 
 /// How a split ended its turn.
@@ -24,81 +27,6 @@ enum Turn {
     Gone,
     Blocked(Wait),
     Budget,
-}
-
-impl Warp {
-    fn join_pc(&self, join: u32) -> u32 {
-        if join == NO_JOIN { u32::MAX } else { self.joins[join as usize].pc }
-    }
-
-    fn new_join(&mut self, pc: u32, s: &Split) -> u32 {
-        let j = Join {
-            pc,
-            pending: s.mask,
-            arrived: 0,
-            parent: s.join,
-            used: true,
-            func: s.func,
-            bases: s.bases,
-            stack: s.stack.clone(),
-        };
-        if let Some(k) = self.joins.iter().position(|j| !j.used) {
-            self.joins[k] = j;
-            return k as u32;
-        }
-        self.joins.push(j);
-        self.joins.len() as u32 - 1
-    }
-
-    /// The join at `pc` for the lanes of `s`, which may be the one that they have.
-    pub fn join_at(&mut self, pc: u32, s: &Split) -> u32 {
-        if pc == u32::MAX || self.join_pc(s.join) == pc { s.join } else { self.new_join(pc, s) }
-    }
-
-    /// Lanes of `s` reached their join; the merged split when they were the last.
-    fn arrive(&mut self, s: &Split) -> Option<Split> {
-        let j = &mut self.joins[s.join as usize];
-        j.pending &= !s.mask;
-        j.arrived |= s.mask;
-        if j.pending != 0 { None } else { self.merge(s.join as usize) }
-    }
-
-    fn merge(&mut self, k: usize) -> Option<Split> {
-        let j = &mut self.joins[k];
-        j.used = false;
-        if j.arrived == 0 {
-            return None;
-        }
-        Some(Split {
-            pc: j.pc,
-            mask: j.arrived,
-            join: j.parent,
-            func: j.func,
-            bases: j.bases,
-            stack: std::mem::take(&mut j.stack),
-            expired: false,
-        })
-    }
-
-    /// Lanes leave for good.
-    pub fn exit(&mut self, mask: u32) {
-        self.alive &= !mask;
-        for k in 0..self.joins.len() {
-            let j = &mut self.joins[k];
-            if j.used && j.pending & mask != 0 {
-                j.pending &= !mask;
-                if j.pending == 0
-                    && let Some(s) = self.merge(k)
-                {
-                    self.ready.push(s);
-                }
-            }
-        }
-    }
-
-    pub fn set_bases(&mut self, b: Bases) {
-        (self.regs.rb, self.regs.qb, self.regs.pb) = (b.rb, b.qb, b.pb);
-    }
 }
 
 /// Runs a warp until its budget is spent or all its splits wait. Returns the instructions executed.
@@ -113,7 +41,7 @@ pub fn run_warp(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, budget: u64) ->
             Turn::Blocked(wait) => {
                 w.blocked.push((s, wait));
                 if w.ready.is_empty() {
-                    warp_ops::gather(w);
+                    warp_ops::gather(&mut cl.clocks, w);
                 }
             }
             Turn::Budget => {
@@ -159,7 +87,7 @@ fn wake(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp) -> Result<(), Fault> {
         }
         w.ready.push(s);
     }
-    warp_ops::gather(w);
+    warp_ops::gather(&mut cl.clocks, w);
     Ok(())
 }
 
@@ -228,7 +156,7 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
             }
             Op::St(a) => {
                 if m != 0 {
-                    cx.effects += u64::from(a.space != MemSpace::Local);
+                    cx.effects += u64::from(!polling::private(w, i, a.space, m));
                     mem_ops::store(cx, cl, w, s, i, *a, m)?;
                 }
                 s.pc += 1;
@@ -319,6 +247,14 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
                         s.pc += 1;
                         return Ok(Turn::Blocked(wait));
                     }
+                    Flow::Apart(groups) => {
+                        if m != s.mask {
+                            split_guarded(w, s, m);
+                        }
+                        let groups: Vec<_> = groups.into_iter().map(|g| (s.pc, g)).collect();
+                        diverge(w, s, s.pc + 1, &groups);
+                        join_pc = w.join_pc(s.join);
+                    }
                 }
             }
         }
@@ -334,27 +270,13 @@ fn active(w: &Warp, s: &Split, i: &Inst) -> u32 {
     s.mask & if i.guard_neg { !p } else { p }
 }
 
-/// Lanes go different ways and meet again at `join`.
-fn diverge(w: &mut Warp, s: &mut Split, join: u32, groups: &[(u32, u32)]) {
-    let j = w.join_at(join, s);
-    for &(pc, mask) in &groups[1..] {
-        w.ready.push(Split { pc, mask, join: j, ..s.clone() });
-    }
-    (s.pc, s.mask, s.join) = (groups[0].0, groups[0].1, j);
-}
-
-/// A guarded instruction that waits or calls: lanes it does not concern go ahead to the next one.
-fn split_guarded(w: &mut Warp, s: &mut Split, m: u32) {
-    let (pc, rest) = (s.pc, s.mask & !m);
-    diverge(w, s, pc + 1, &[(pc, m), (pc + 1, rest)]);
-}
-
 fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op: &Op, m: u32) -> Result<Flow, Fault> {
     let m = match warp_ops::meet(w, op, m) {
         Ok(m) => m,
         Err(wait) => return Ok(Flow::Retry(wait)),
     };
     cx.effects += u64::from(!polling::silent(op));
+    cx.polls |= polling::asks(op);
     match op {
         Op::Atom(a) => atomic::run(cx, cl, w, s, i, *a, m)?,
         Op::AtomWide(a) => atomic_wide::run(cx, cl, w, s, i, *a, m)?,

@@ -105,6 +105,9 @@ pub struct Warp {
     pub shared_holes: u32,
     /// The first such load: function, program counter, address.
     pub first_hole: Option<(u32, u32, usize)>,
+    /// Lanes that have divided by zero, or have got by a shuffle what a lane did that had, and where the first did.
+    pub divided: u32,
+    pub first_division: Option<(u32, u32)>,
     /// Since one of these, all its registers are followed.
     pub follows_all: bool,
     /// Lanes that exist and have not exited.
@@ -182,6 +185,8 @@ pub struct Block {
     /// By warp: the `setmaxnreg` that have been executed, function and program counter.
     pub resized: Vec<(usize, (u32, u32))>,
     pub shadow: Option<Box<SharedShadow>>,
+    /// Where something that its shared memory was given had been divided by zero.
+    pub divided: Option<(u32, u32)>,
     pub mbarriers: Live,
     /// Uses of its shared memory by others, which have to be over when it ends.
     pub guests: Vec<Guest>,

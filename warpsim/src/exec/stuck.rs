@@ -26,6 +26,18 @@ pub fn expire(cl: &mut Cluster) -> bool {
     any
 }
 
+/// Lets lanes go on that wait for the rest of their warp where ways meet, while that rest polls: threads of a warp make progress
+/// one by one, and one that has got a lock gives it back behind the loop in which the others ask for it. False where there are none.
+pub fn part(cl: &mut Cluster) -> bool {
+    let mut any = false;
+    for w in cl.blocks.iter_mut().flat_map(|b| b.warps.iter_mut().flatten()) {
+        let polls = |wait: &Wait| matches!(wait, Wait::Yield | Wait::Mbar { .. });
+        let waiting = w.blocked.iter().filter(|(_, wait)| !polls(wait)).fold(0, |m, (s, _)| m | s.mask);
+        any |= w.part(waiting);
+    }
+    any
+}
+
 /// Lanes that wait for the rest of their warp at an instruction which takes all of it.
 fn apart(cx: &Cx<'_>, cl: &Cluster) -> Result<(), Fault> {
     for w in cl.blocks.iter().flat_map(|b| b.warps.iter().flatten()) {

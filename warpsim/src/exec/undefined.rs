@@ -4,8 +4,8 @@
 //! one of them gave. So the mark travels with the value, and is reported where the value decides something: the way that a
 //! branch goes, an address, what is stored in global memory. What is stored in shared or local memory counts as not written.
 //!
-//! Which registers can hold such a value is known before, but for two kinds: a shuffle may read a lane that takes no part in it, and a load
-//! shared memory that nobody wrote. That is seldom, and from then on all registers of the warp are followed.
+//! Which registers can hold such a value is known before, but for three kinds: a shuffle may read a lane that takes no part in it, a load
+//! shared memory that nobody wrote, and an integer may be divided by zero. That is seldom, and from then on all registers of the warp are followed.
 
 use super::cx::Cx;
 use super::mem_ops::{addresses, lanes};
@@ -25,6 +25,7 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         report(cx, w, s, s.mask & !written(w, i.guard), "whether it is executed");
     }
     if let Op::Alu(_) = i.op {
+        by_zero(cx, w, s, i, m);
         let undefined = if i.keeps { 0 } else { carried(cx, w, s, i, &list[defs..]) };
         return define(w, code, std::iter::once(i.d).chain(list[..defs].iter().copied()), m, undefined);
     }
@@ -67,6 +68,12 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
 fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, bad: u32, what: &str) {
     if bad == 0 {
         return;
+    }
+    if let (true, Some((func, pc))) = (bad & w.divided != 0, w.first_division) {
+        return cx.report(w, s, (bad & w.divided).trailing_zeros(), Kind::DivisionByZero, None, None, |cx| {
+            let at = cx.place(func, pc);
+            format!("{what} depends in lanes {bad:#010x} on a division by zero, first at {at}")
+        });
     }
     if bad & !w.absent == 0 {
         return cx.report(w, s, bad.trailing_zeros(), Kind::UninitialisedRegister, None, None, |_| {
@@ -125,6 +132,10 @@ pub fn shared_holes(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst
             if shared_check::marked(&cl.blocks[b].shared_init, off, n) {
                 continue;
             }
+            if let Some(at) = cl.blocks[b].divided {
+                w.divided |= 1 << l;
+                w.first_division.get_or_insert(at);
+            }
             w.shared_holes |= 1 << l;
             w.first_hole.get_or_insert((s.func, s.pc, off));
             w.follows_all = true;
@@ -137,7 +148,7 @@ pub fn shared_holes(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst
 fn carried(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, uses: &[Reg]) -> u32 {
     let code = &cx.prog.funcs[s.func as usize];
     let undefined = |r: Reg| if follows(w, code, r) { !written(w, r) } else { 0 };
-    let text = cx.prog.texts.get(code.origins[s.pc as usize].text as usize).map_or("", String::as_str);
+    let text = cx.text(s);
     if text.starts_with("selp") && i.c.is_some() && i.c.class() == Class::P {
         let p = w.regs.pred(i.c);
         return undefined(i.c) | p & undefined(i.a) | !p & undefined(i.b);
@@ -145,12 +156,42 @@ fn carried(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, uses: &[Reg]) -> u32 {
     // One operand may settle it.
     let settles = |v: u32, r: Reg| v & !undefined(r);
     match text {
+        _ if divides(text, i) => undefined(i.a) | undefined(i.b) | zeros(w, i, text),
         "and.pred" | "or.pred" => {
             let flip = if text == "and.pred" { !0 } else { 0 };
             let (a, b) = (w.regs.pred(i.a) ^ flip, w.regs.pred(i.b) ^ flip);
             (undefined(i.a) | undefined(i.b)) & !settles(a, i.a) & !settles(b, i.b)
         }
         _ => [i.a, i.b, i.c].iter().chain(uses).fold(0, |b, r| b | undefined(*r)),
+    }
+}
+
+/// Whether it is the division of one for integers, and not a helper.
+pub fn divides(text: &str, i: &Inst) -> bool {
+    i.b.is_some() && ["div.u", "div.s", "rem.u", "rem.s"].iter().any(|t| text.starts_with(t))
+}
+
+/// Lanes whose divisor is zero.
+fn zeros(w: &Warp, i: &Inst, text: &str) -> u32 {
+    let zero = |l: &usize| match i.b.class() {
+        Class::Q => w.regs.q(i.b)[*l] == 0,
+        _ if text.ends_with("16") => w.regs.r(i.b)[*l] & 0xffff == 0,
+        _ => w.regs.r(i.b)[*l] == 0,
+    };
+    (0..32).filter(zero).fold(0, |b, l| b | 1 << l)
+}
+
+/// What divides by zero gives something else on every GPU.
+fn by_zero(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
+    let text = cx.text(s);
+    if !divides(text, i) {
+        return;
+    }
+    let zero = m & zeros(w, i, text);
+    if zero != 0 {
+        w.divided |= zero;
+        w.first_division.get_or_insert((s.func, s.pc));
+        w.follows_all = true;
     }
 }
 
@@ -177,6 +218,9 @@ pub fn stored(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, i: &Inst, a: A
         for l in lanes(m & !written(w, *r)) {
             let (b, off) = shared::split(w.block, addr[l]);
             let n = usize::from(a.bytes);
+            if w.divided >> l & 1 == 1 {
+                cl.blocks[b].divided = w.first_division;
+            }
             shared_check::unmark(&mut cl.blocks[b].shared_init, off + k * n, n);
         }
     }
@@ -191,6 +235,8 @@ pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, second: Reg, fro
     w.follows_all |= absent != 0;
     let holes = w.shared_holes & !source;
     w.shared_holes |= lanes(m).filter(|l| holes >> from[*l] & 1 == 1).fold(0, |b, l| b | 1 << l);
+    let divided = w.divided & !source;
+    w.divided |= lanes(m).filter(|l| divided >> from[*l] & 1 == 1).fold(0, |b, l| b | 1 << l);
     let undefined = lanes(m).filter(|l| source >> from[*l] & 1 == 0).fold(absent, |b, l| b | 1 << l);
     define(w, code, std::iter::once(i.d), m, undefined);
     define(w, code, std::iter::once(second), m, 0);

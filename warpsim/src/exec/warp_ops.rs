@@ -5,11 +5,12 @@ use super::mem_ops::lanes;
 use super::run::Flow;
 use super::state::*;
 use super::undefined;
+use crate::check::clocks::Clocks;
 use crate::ir::*;
 use crate::report::{Fault, Kind};
 
 /// Lets splits that wait for each other at a warp-wide instruction go on, once all their lanes are there.
-pub fn gather(w: &mut Warp) {
+pub fn gather(clocks: &mut Option<Box<Clocks>>, w: &mut Warp) {
     let mut k = 0;
     while k < w.blocked.len() {
         let Wait::Lanes { need, sync } = w.blocked[k].1 else {
@@ -39,7 +40,11 @@ pub fn gather(w: &mut Warp) {
                 rest.push((s, wait));
             }
         }
-        if !sync {
+        if sync {
+            if let Some(c) = clocks {
+                c.sync_lanes(w.party(all));
+            }
+        } else {
             w.group = Some(all);
             w.ready.push(lead);
         }
@@ -105,15 +110,31 @@ pub fn run(
             format!("lanes {outside:#010x} execute it but are not in the member mask that they name")
         });
     }
-    if need & w.alive & !m != 0 {
-        return Ok(Flow::Retry(Wait::Lanes { need, sync: matches!(op, WarpOp::SyncWarp) }));
-    }
+    let mut groups = vec![];
     let mut left = m;
     while left != 0 {
         let member = members[left.trailing_zeros() as usize];
         let group = lanes(left).filter(|l| members[*l] == member).fold(0, |g, l| g | 1 << l);
-        together(cx, cl, w, s, i, op, group, member);
+        groups.push((group, member));
         left &= !group;
+    }
+    if need & w.alive & !m != 0 {
+        if groups.len() > 1 {
+            return Ok(Flow::Apart(groups.into_iter().map(|(group, _)| group).collect()));
+        }
+        return Ok(Flow::Retry(Wait::Lanes { need, sync: matches!(op, WarpOp::SyncWarp) }));
+    }
+    for (group, member) in groups {
+        let others = member & w.alive & !group;
+        if others != 0 {
+            cx.report(w, s, group.trailing_zeros(), Kind::BarrierMisuse, None, None, |_| {
+                format!(
+                    "lanes {group:#010x} name the member mask {member:#010x}, of which lanes {others:#010x} name another: all of a mask \
+                     have to name the same"
+                )
+            });
+        }
+        together(cx, cl, w, s, i, op, group, member);
     }
     Ok(Flow::Next)
 }
