@@ -163,3 +163,23 @@ fn inline_assembly() {
         x.iter().enumerate().map(|(i, a)| if *a > 100 { a / 2 } else { 1 } + a * (i as u32 % 32) + 7).collect();
     assert_eq!(read::<u32>(&g, y, 64), want);
 }
+
+#[test]
+fn quotients_of_128_bits() {
+    let Some(ptx) = nvcc::ptx("misc") else { return };
+    // Divisors of one to four words.
+    let numbers: Vec<[u128; 2]> = (0..32u32)
+        .map(|i| {
+            let a = (u128::from(i) + 3).pow(7).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+            [a, (a.rotate_left(53) ^ 0x0123_4567_89ab_cdef) >> (i * 4 % 124) | 1]
+        })
+        .chain([[100, 7], [5, 3], [u128::MAX, 1], [u128::MAX, u128::MAX], [1, u128::MAX]])
+        .collect();
+    let words = |v: &[[u128; 2]]| v.iter().flatten().flat_map(|n| [(n >> 64) as u64, *n as u64]).collect::<Vec<_>>();
+    let want: Vec<[u128; 2]> = numbers.iter().map(|[a, b]| [a / b, a % b]).collect();
+    let n = numbers.len() as u32;
+    let mut g = Gpu::new();
+    let (x, y) = (g.alloc_with(&bytes(&words(&numbers)), "x"), g.alloc(n as usize * 32, "y"));
+    run(&mut g, &ptx, "wide", 1, n, 0, &[&p(x), &p(y)], &all_options()[0]);
+    assert_eq!(read::<u64>(&g, y, 4 * n as usize), words(&want));
+}

@@ -75,6 +75,11 @@ fn carries() {
         let first = i64::from(a < b);
         9 - u32::from(i64::from(b) - i64::from(a) - first < 0)
     });
+    // What a subtraction leaves is the carry of adding the complement.
+    int32("{ .reg .u32 t; sub.cc.u32 t, %a, %b; addc.u32 %d, 5, 0; }", |a, b, _| 5 + u32::from(a >= b));
+    int32("{ .reg .u32 t; add.cc.u32 t, %a, %b; subc.u32 %d, 5, 0; }", |a, b, _| {
+        4 + u32::from(a.checked_add(b).is_none())
+    });
     int32("{ .reg .u32 t; mad.hi.cc.u32 t, %a, %b, %b; madc.lo.u32 %d, %a, %c, 7; }", |a, b, c| {
         let hi = (u64::from(a) * u64::from(b) >> 32) as u32;
         a.wrapping_mul(c).wrapping_add(7).wrapping_add(u32::from(hi.checked_add(b).is_none()))

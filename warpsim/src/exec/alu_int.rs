@@ -175,14 +175,16 @@ lane! {
     pxor = |r, i, m| { let v = r.pred(i.a) ^ r.pred(i.b); r.set_pred(i.d, v, m) };
 
     // Extended precision: the carry lives in predicate `c` (read) or `ext`-free `d2` by a second instruction.
+    // Subtractions add the complement, as the hardware does: what they leave is the carry of that, the opposite of a borrow, and nvcc's own
+    // division of 128 bits reads it by `addc`.
     carry_add32 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (r.r(i.a), r.r(i.b)); let mut o = 0; for k in 0..32 { o |= u32::from(u64::from(a[k]) + u64::from(b[k]) + u64::from(c >> k & 1) > u64::from(u32::MAX)) << k; } r.set_pred(i.d, o, m) };
     carry_add64 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (r.q(i.a), r.q(i.b)); let mut o = 0; for k in 0..32 { o |= u32::from(u128::from(a[k]) + u128::from(b[k]) + u128::from(c >> k & 1) > u128::from(u64::MAX)) << k; } r.set_pred(i.d, o, m) };
-    borrow_sub32 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (r.r(i.a), r.r(i.b)); let mut o = 0; for k in 0..32 { o |= u32::from(u64::from(a[k]) < u64::from(b[k]) + u64::from(c >> k & 1)) << k; } r.set_pred(i.d, o, m) };
-    borrow_sub64 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (r.q(i.a), r.q(i.b)); let mut o = 0; for k in 0..32 { o |= u32::from(u128::from(a[k]) < u128::from(b[k]) + u128::from(c >> k & 1)) << k; } r.set_pred(i.d, o, m) };
+    carry_sub32 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (r.r(i.a), r.r(i.b)); let mut o = 0; for k in 0..32 { o |= u32::from(u64::from(a[k]) + u64::from(!b[k]) + u64::from(c >> k & 1) > u64::from(u32::MAX)) << k; } r.set_pred(i.d, o, m) };
+    carry_sub64 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (r.q(i.a), r.q(i.b)); let mut o = 0; for k in 0..32 { o |= u32::from(u128::from(a[k]) + u128::from(!b[k]) + u128::from(c >> k & 1) > u128::from(u64::MAX)) << k; } r.set_pred(i.d, o, m) };
     addc32 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (*r.r(i.a), *r.r(i.b)); let mut t = a; for k in 0..32 { t[k] = a[k].wrapping_add(b[k]).wrapping_add(c >> k & 1); } r.set_r(i.d, &t, m) };
     addc64 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (*r.q(i.a), *r.q(i.b)); let mut t = a; for k in 0..32 { t[k] = a[k].wrapping_add(b[k]).wrapping_add(u64::from(c >> k & 1)); } r.set_q(i.d, &t, m) };
-    subc32 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (*r.r(i.a), *r.r(i.b)); let mut t = a; for k in 0..32 { t[k] = a[k].wrapping_sub(b[k]).wrapping_sub(c >> k & 1); } r.set_r(i.d, &t, m) };
-    subc64 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (*r.q(i.a), *r.q(i.b)); let mut t = a; for k in 0..32 { t[k] = a[k].wrapping_sub(b[k]).wrapping_sub(u64::from(c >> k & 1)); } r.set_q(i.d, &t, m) };
+    subc32 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (*r.r(i.a), *r.r(i.b)); let mut t = a; for k in 0..32 { t[k] = a[k].wrapping_add(!b[k]).wrapping_add(c >> k & 1); } r.set_r(i.d, &t, m) };
+    subc64 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (*r.q(i.a), *r.q(i.b)); let mut t = a; for k in 0..32 { t[k] = a[k].wrapping_add(!b[k]).wrapping_add(u64::from(c >> k & 1)); } r.set_q(i.d, &t, m) };
 
     /// `bfi`: `a` into `b`; position and length packed as `c | len << 8`.
     bfi32 = |r, i, m| map3(r, i, m, |a: u32, b: u32, c: u32| bfi(u64::from(a), u64::from(b), c, 32) as u32);

@@ -255,12 +255,12 @@ impl Lower<'_, '_> {
     }
 
     fn carry_regs(&mut self, op: &str, d: Reg, x: Reg, y: Reg, ty: Ty, read: bool, write: bool) -> R<()> {
-        let cin = if read { self.carry } else { self.imm(Class::P, 0) };
+        let cin = if read { self.carry } else { self.imm(Class::P, if op == "sub" { 0xffff_ffff } else { 0 }) };
         let (value, flag) = match (op, ty.bits()) {
             ("add", 32) => (ai::addc32(), ai::carry_add32()),
             ("add", 64) => (ai::addc64(), ai::carry_add64()),
-            ("sub", 32) => (ai::subc32(), ai::borrow_sub32()),
-            ("sub", 64) => (ai::subc64(), ai::borrow_sub64()),
+            ("sub", 32) => (ai::subc32(), ai::carry_sub32()),
+            ("sub", 64) => (ai::subc64(), ai::carry_sub64()),
             _ => return self.fail("not defined for this type"),
         };
         // The flag needs the sources and the old carry, either of which the value may overwrite.

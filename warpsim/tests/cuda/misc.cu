@@ -70,3 +70,11 @@ extern "C" __global__ void inlined(const unsigned *x, unsigned *y) {
   long long before = clock64(); __nanosleep(20);
   y[threadIdx.x] = r + (unsigned)t + (clock64() < before) + (__isShared(&y) ? 1 : 0);
 }
+
+// Quotients and remainders of 128 bits, for which the compiler has functions of its own.
+extern "C" __global__ void wide(const unsigned long long *x, unsigned long long *y) {
+  int i = threadIdx.x;
+  unsigned __int128 a = (unsigned __int128)x[4 * i] << 64 | x[4 * i + 1], b = (unsigned __int128)x[4 * i + 2] << 64 | x[4 * i + 3];
+  unsigned __int128 q = a / b, r = a % b;
+  y[4 * i] = q >> 64, y[4 * i + 1] = q, y[4 * i + 2] = r >> 64, y[4 * i + 3] = r;
+}
