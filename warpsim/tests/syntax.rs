@@ -104,3 +104,28 @@ fn functions_take_and_give_registers() {
                 st.global.v2.u32 [%o], {%r1, %r2}; st.global.v2.u32 [%o+8], {%r3, %r4}; st.global.v2.u32 [%o+16], {%r5, %r6};";
     assert_eq!(words(front, body, 6), [120, 10, 11, 12, 8, 42]);
 }
+
+#[test]
+fn what_has_no_end_or_too_much_is_an_error_with_its_line() {
+    let head = ".version 8.0\n.target sm_80\n.address_size 64\n";
+    let kernel = |body: &str| {
+        format!(
+            "{head}.func f(.param .u32 a, .param .u32 b) {{ ret; }}\n.visible .entry k()\n{{ .reg .b32 %r<3>; .reg .f32 %f<2>;\n{body}\nret; }}"
+        )
+    };
+    for (text, line, says) in [
+        (format!("{head}/* a comment\n\n.visible .entry k() {{ ret; }}"), 4, "a comment that begins here has no end"),
+        (format!("{head}.file 1 \"k.cu\n\n.visible .entry k() {{ ret; }}"), 4, "a text that begins here has no end"),
+        (
+            format!("{head}.global .b8 a[2] = {{1, 2, 3}};\n.visible .entry k() {{ ret; }}"),
+            4,
+            "more initial values than elements",
+        ),
+        (kernel("mov.f32 %f1, 0f3f80;"), 7, "bad number `0f3f80`"),
+        (kernel("call f, (%r1);"), 7, "`f` takes 2 arguments and gives 0 results, not 1 and 0"),
+        (kernel("call (%r1), f, (%r1, %r2);"), 7, "not 2 and 1"),
+    ] {
+        let error = Module::parse(&text).and_then(|m| m.kernel("k").map(drop)).expect_err(says).to_string();
+        assert!(error.contains(&format!("line {line}")) && error.contains(says), "{error}");
+    }
+}

@@ -69,6 +69,12 @@ impl Lower<'_, '_> {
             Some(Arg::List(items)) => self.arguments(items, &target)?,
             _ => vec![],
         };
+        if let Some(f) = self.linker.ast.funcs.iter().find(|f| f.name == target)
+            && (f.params.len(), f.rets.len().max(rets.len())) != (args.len(), f.rets.len())
+        {
+            let takes = format!("{} arguments and gives {} results", f.params.len(), f.rets.len());
+            return self.fail(format!("`{target}` takes {takes}, not {} and {}", args.len(), rets.len()));
+        }
         self.transfer(&target, Copies { args, rets })?;
         for (off, bytes, r) in taken {
             self.get(off, bytes, r);

@@ -71,7 +71,8 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
     let entry = ast.funcs.iter().find(|f| f.entry && f.name.as_ref() == kernel && f.body.is_some());
     let Some(entry) = entry else {
         let all: Vec<_> = ast.funcs.iter().filter(|f| f.entry).map(|f| f.name.as_ref()).collect();
-        return Err(ParseError::new(0, format!("no kernel `{kernel}`; the module has: {}", all.join(", "))));
+        let has = if all.is_empty() { " none".into() } else { format!(": {}", all.join(", ")) };
+        return Err(ParseError::new(0, format!("no kernel `{kernel}`; the module has{has}")));
     };
     let mut linker = Linker {
         ast,

@@ -42,22 +42,19 @@ pub fn tokens(src: &str) -> Result<Vec<(Tok<'_>, u32)>, ParseError> {
                 }
             }
             b'/' if b.get(i + 1) == Some(&b'*') => {
-                i += 2;
-                while i < b.len() && !(b[i] == b'*' && b.get(i + 1) == Some(&b'/')) {
-                    line += u32::from(b[i] == b'\n');
-                    i += 1;
-                }
-                i += 2;
+                let end = src[i + 2..].find("*/").ok_or_else(|| unended("comment", line))? + i + 2;
+                line += b[i..end].iter().filter(|c| **c == b'\n').count() as u32;
+                i = end + 2;
             }
             b'"' => {
-                let start = i + 1;
+                let (start, first) = (i + 1, line);
                 i += 1;
                 while i < b.len() && b[i] != b'"' {
                     line += u32::from(b[i] == b'\n');
                     i += 1 + usize::from(b[i] == b'\\');
                 }
-                let text = src.get(start..i.min(b.len()));
-                out.push((Tok::Str(text.unwrap_or("")), line));
+                let text = src.get(start..i).filter(|_| i < b.len()).ok_or_else(|| unended("text", first))?;
+                out.push((Tok::Str(text), line));
                 i += 1;
             }
             _ if c.is_ascii_digit() => {
@@ -102,6 +99,10 @@ pub fn tokens(src: &str) -> Result<Vec<(Tok<'_>, u32)>, ParseError> {
     Ok(out)
 }
 
+fn unended(what: &str, line: u32) -> ParseError {
+    ParseError::new(line, format!("a {what} that begins here has no end"))
+}
+
 fn number(src: &str, start: usize) -> Result<(Tok<'_>, usize), String> {
     let b = src.as_bytes();
     let run = |from: usize, ok: fn(u8) -> bool| {
@@ -126,8 +127,8 @@ fn number(src: &str, start: usize) -> Result<(Tok<'_>, usize), String> {
                 let v = u64::from_str_radix(&src[start + 2..end], 16).map_err(|_| bad(end))?;
                 let digits = end - start - 2;
                 return match (k, digits) {
-                    (b'f' | b'F', 1..=8) => Ok((Tok::F32(v as u32), end)),
-                    (b'd' | b'D', 1..=16) => Ok((Tok::F64(v), end)),
+                    (b'f' | b'F', 8) => Ok((Tok::F32(v as u32), end)),
+                    (b'd' | b'D', 16) => Ok((Tok::F64(v), end)),
                     _ => Err(bad(end)),
                 };
             }

@@ -336,6 +336,9 @@ impl<'a> Parser<'a> {
         if count.is_none() && !init.is_empty() {
             count = Some(init.len() as u64);
         }
+        if count.is_some_and(|c| c < init.len() as u64) {
+            return self.err(format!("`{name}` has more initial values than elements"));
+        }
         let align = if align == 0 { bytes * vector as u32 } else { align };
         Ok(Var { space, align, ty, name, count, init, external })
     }
