@@ -206,7 +206,7 @@ pub fn who(cx: &Cx<'_>, st: Stamp) -> String {
     }
     let (lane, more) =
         (members(st.lane()).trailing_zeros(), if st.lane() < 32 { "" } else { " and others of its warp" });
-    let [x, y, z] = cx.thread(st.agent() % warps, lane.into());
+    let [x, y, z] = cx.thread(st.agent() % warps, lane);
     format!("thread ({x},{y},{z}){more} of block rank {}", st.agent() / warps)
 }
 
