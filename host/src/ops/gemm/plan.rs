@@ -112,8 +112,7 @@ pub(crate) fn fills_without_cuts(multiprocessors: u32, [m, n]: [usize; 2]) -> bo
 /// weight, 128 blocks, not all clusters of four find room at a time, and 17.2 become 19.2.
 pub(crate) fn leaves_half_empty(multiprocessors: u32, [m, n]: [usize; 2]) -> bool {
     let blocks = m.max(n).div_ceil(skinny::ROWS as usize).saturating_mul(Cut::FOUR_ALONE.share as usize);
-    let most = skinny::vectors(Cut::FOUR_ALONE.sums()[0]) as usize;
-    (17..=most).contains(&m.min(n)) && blocks <= multiprocessors as usize / 2
+    (17..=Cut::FOUR_ALONE.most() as usize).contains(&m.min(n)) && blocks <= multiprocessors as usize / 2
 }
 
 /// Rounds of tiles of so many columns.

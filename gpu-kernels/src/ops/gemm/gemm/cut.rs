@@ -1,5 +1,7 @@
 //! How clusters cut a product with few rows or columns along k.
 
+use super::skinny::vectors;
+
 /// How a cluster cuts the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
@@ -23,5 +25,11 @@ impl Cut {
             Self::FOUR_ALONE => &[32],
             _ => &[8, 32, 64],
         }
+    }
+
+    /// The most vectors that they take.
+    pub const fn most(self) -> u32 {
+        let sums = self.sums();
+        vectors(sums[sums.len() - 1])
     }
 }

@@ -11,11 +11,11 @@
 //! # Mapping
 //! A cluster of [four](Cut::FOUR) blocks, or of a [pair](Cut::PAIR), computes [`ROWS`] rows of the weight by all vectors: its blocks take turns
 //! along k, stages of 64 elements. In a block a warp produces, one thread of which issues every copy, and two warpgroups multiply 64 rows each. Each
-//! block adds the sums of its part of the rows: the others write theirs to its shared memory, as the tensor core left them, by stores that complete a barrier, and it
-//! adds them in the order of the blocks, the same result every time. Of a pair each has a multiprocessor, which suits where that is one round: of
-//! clusters of four not all start at once, because the groups that a chip's multiprocessors form are no multiples of four. Of four, two blocks share a
-//! multiprocessor, so that with more rounds one streams while the other starts or ends, and few rows of the weight still reach all of them. So few
-//! that each block could have a multiprocessor are better off with the [memory of a whole one](Cut::FOUR_ALONE).
+//! block adds the sums of its part of the rows: the others write theirs to its shared memory, as the tensor core left them, by stores that complete
+//! a barrier, and it adds them in the order of the blocks, the same result every time. Of a pair each has a multiprocessor, which suits where that
+//! is one round: of clusters of four not all start at once, because the groups that a chip's multiprocessors form are no multiples of four. Of
+//! four, two blocks share a multiprocessor, so that with more rounds one streams while the other starts or ends, and few rows of the weight still
+//! reach all of them. So few that each block could have a multiprocessor are better off with the [memory of a whole one](Cut::FOUR_ALONE).
 //!
 //! # Shared memory
 //! Stages of ([`ROWS`] + 2·`R`)·128 bytes: 6 of 18 KiB, 4 of 24 KiB or 3 of 32 KiB, of a multiprocessor's only block 12, 9 or 7, and their

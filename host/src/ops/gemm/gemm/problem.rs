@@ -8,7 +8,6 @@ use gpu_kernels::ops::gemm::gemm::{hopper, mma, thin};
 
 use super::super::operand::{self, Major, Operand, Tiling};
 use super::super::{note_work, plan, sizes};
-use super::skinny::most;
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Bound, OpInfo};
 use crate::runtime::dtype::{DType, Float};
@@ -201,7 +200,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let path = plan::tuned(stream, self.info, dtypes, &self.sizes, lies, &Path::NAMED)?;
         let hopper = stream.device().supports_hopper();
         let takes = match path {
-            Path::Skinny(cut) => hopper && self.fits_skinny(most(cut)),
+            Path::Skinny(cut) => hopper && self.fits_skinny(cut.most()),
             Path::Thin => hopper && self.fits_skinny(thin::MOST),
             Path::Hopper(columns) => hopper && self.widths().contains(&columns),
             Path::Swapped(_) => hopper && self.fits_swapped(),

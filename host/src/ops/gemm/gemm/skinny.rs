@@ -12,11 +12,6 @@ use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
-/// The most vectors that clusters take which cut a product so.
-pub(super) fn most(cut: Cut) -> u32 {
-    cut.sums().last().map_or(0, |r| gk::vectors(*r))
-}
-
 /// Whether clusters take a product of these sizes, of at most so many vectors, of operands that lie so, on such a device.
 pub(super) fn fits(
     device: &DeviceInfo,
@@ -42,7 +37,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// By clusters that cut it so.
     pub(super) fn launch_skinny(mut self, stream: &Stream, cut: Cut) -> Result<()> {
-        self.require_few(most(cut), "skinny")?;
+        self.require_few(cut.most(), "skinny")?;
         let sizes = self.few();
         // The sums of a thread: there are enough.
         let r = cut.sums().iter().copied().find(|r| gk::vectors(*r) >= sizes.vectors).unwrap_or(64);

@@ -7,7 +7,7 @@ use gpu_kernels::ops::gemm::gemm::thin;
 use super::super::operand::{Major, fits_tma, gains_from_copies, lies, store_of_case};
 use super::operator::{launch, of_c, shape};
 use super::problem::{Path, widths};
-use super::skinny::{self, most};
+use super::skinny;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
 
@@ -50,19 +50,19 @@ pub(super) const VARIANTS: &[Variant] = &[
     Variant {
         name: "skinny",
         doc: "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major, unless one of the next does or more than 16 rows or 32 columns fill tiles",
-        applies: |device, case| fits_few(device, case, most(Cut::FOUR)),
+        applies: |device, case| fits_few(device, case, Cut::FOUR.most()),
         launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny(Cut::FOUR))),
     },
     Variant {
         name: "skinny_alone",
         doc: "the same, each block with a multiprocessor to itself: what is picked for 17 to 64 if these leave half of them empty",
-        applies: |device, case| fits_few(device, case, most(Cut::FOUR_ALONE)),
+        applies: |device, case| fits_few(device, case, Cut::FOUR_ALONE.most()),
         launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny(Cut::FOUR_ALONE))),
     },
     Variant {
         name: "skinny_pairs",
         doc: "the same by two blocks that share k in place of four: what is picked if these fill the multiprocessors once",
-        applies: |device, case| fits_few(device, case, most(Cut::PAIR)),
+        applies: |device, case| fits_few(device, case, Cut::PAIR.most()),
         launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny(Cut::PAIR))),
     },
     Variant {
