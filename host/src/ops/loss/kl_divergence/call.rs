@@ -1,7 +1,7 @@
 //! Checks of a call's arguments, and its launches.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
-use gpu_kernels::ops::loss::kl_divergence::{self as gk, Terms};
+use gpu_kernels::ops::loss::kl_divergence::{self as gk, Terms, ring};
 use gpu_kernels::rows;
 
 use super::KlDivergence;
@@ -144,6 +144,14 @@ impl<'a, T: Float> Call<'a, T> {
             from, to, targets, upstream, share, losses, gradient, strides.0, strides.1, strides.2, self.terms,
             plan.rows, plan.d,
         );
+        let packs = (plan.d as usize).div_ceil(gpu_kernels::lanes::<T>());
+        let fits = plan.team == Team::Cluster && ring::holds(packs);
+        if fits && gradient.addr() != 0 && self.terms.kind != gk::JENSEN_SHANNON {
+            let clusters = stream.device().clusters_at_once::<ring::KlDivergenceRing<T>>()?;
+            let grid = plan.rows.min(clusters.into()) as u32 * rows::CLUSTER;
+            // SAFETY: as below; a cluster's rows are aligned packs.
+            return unsafe { stream.launch::<ring::KlDivergenceRing<T>>(grid, args) };
+        }
         // SAFETY: the tensors are live; every row holds d elements at its stride, what there is one of a row has as many elements, and
         // what is written is borrowed mutably: the gradient in place of the student's rows or apart. The plan names a team that holds such
         // rows.

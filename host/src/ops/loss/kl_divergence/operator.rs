@@ -50,8 +50,13 @@ const fn facts(
     OpInfo { name, bench_name, summary, math, args, params: &PARAMS, dtypes: DType::FLOATS, kernels, variants: &[] }
 }
 
-const KERNELS: &[&[Instance]] =
-    &[gk::KL_DIVERGENCE, gk::KL_DIVERGENCE_CLUSTER, batch::WEIGH_TARGETS, batch::TOTAL_LOSS];
+const KERNELS: &[&[Instance]] = &[
+    gk::KL_DIVERGENCE,
+    gk::KL_DIVERGENCE_CLUSTER,
+    gk::ring::KL_DIVERGENCE_RING,
+    batch::WEIGH_TARGETS,
+    batch::TOTAL_LOSS,
+];
 const FORWARD_KERNELS: &[&[Instance]] =
     &[gk::KL_DIVERGENCE, gk::KL_DIVERGENCE_CLUSTER, gk::KL_DIVERGENCE_LOSS, batch::WEIGH_TARGETS, batch::TOTAL_LOSS];
 
@@ -86,7 +91,7 @@ pub(super) static BACKWARD: OpInfo = facts(
         ArgInfo::input("upstream", "the outer dimensions of student, contiguous").of(&[DType::F32]),
         GRADIENT,
     ],
-    KERNELS.split_at(2).0,
+    KERNELS.split_at(3).0,
 );
 
 /// A form of the operator in the registry.
@@ -187,6 +192,17 @@ impl Operator for KlDivergenceOf {
                 Case::odd(info, dtype, dims(40, 4)).param("ignore_index", 2i64),
                 mixed(Case::odd(info, dtype, dims(5, 64))).values("targets", Values::Constant(-100.0)),
             ]);
+            if !self.is(&FORWARD) {
+                // Clusters that take several rows: of stretches that differ, and some without a pack.
+                for (divergence, packs) in [(FORWARDS, 4100), (REVERSE, 4224)] {
+                    let case = Case::odd(info, dtype, dims(13, packs * lanes)).param("divergence", divergence);
+                    cases.push(case.values("targets", Values::Hostile { bound: 8 }));
+                }
+                let special = Case::boundary(info, dtype, dims(9, 4097 * lanes)).values("student", Values::Specials);
+                cases.push(special.only(&[]));
+                let wide = Case::boundary(info, dtype, dims(4, 19_072 * lanes));
+                cases.extend((dtype == DType::BF16).then(|| wide.only(&[])));
+            }
             if self.is(&BACKWARD) {
                 // Rows that do not count leave nothing of what stands upstream.
                 for divergence in [FORWARDS, REVERSE, JENSEN_SHANNON] {

@@ -32,8 +32,13 @@ const PARAMS: &[ParamInfo] = {
     &[divergence, beta, temperature, ignore, sum, memory]
 };
 
-const KERNELS: &[&[Instance]] =
-    with_products![gk::KL_DIVERGENCE, gk::KL_DIVERGENCE_CLUSTER, batch::WEIGH_TARGETS, batch::TOTAL_LOSS,];
+const KERNELS: &[&[Instance]] = with_products![
+    gk::KL_DIVERGENCE,
+    gk::KL_DIVERGENCE_CLUSTER,
+    gk::ring::KL_DIVERGENCE_RING,
+    batch::WEIGH_TARGETS,
+    batch::TOTAL_LOSS,
+];
 const FORWARD_KERNELS: &[&[Instance]] =
     with_products![gk::KL_DIVERGENCE, gk::KL_DIVERGENCE_LOSS, batch::WEIGH_TARGETS, batch::TOTAL_LOSS,];
 

@@ -232,6 +232,16 @@ impl Backend for CudaBackend {
         Ok(raw)
     }
 
+    fn clusters_at_once(&self, function: RawFunction, image: &KernelImage) -> Outcome<u32> {
+        if image.cluster == [1; 3] {
+            return Ok(self.info.multiprocessors);
+        }
+        self.enter()?;
+        // SAFETY: `load` gave the function, and only closing takes it back.
+        let function: &Function = unsafe { handle::object(function.0) };
+        Ok(function.max_active_clusters(image.cluster.into(), image.block.into(), image.shared_bytes)?)
+    }
+
     unsafe fn launch(&self, launch: &Launch<'_>) -> Outcome<()> {
         self.enter()?;
         let mut params = [null_mut::<c_void>(); MAX_ARGS];

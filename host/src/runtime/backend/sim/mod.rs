@@ -217,6 +217,10 @@ impl Backend for SimBackend {
         Ok(RawFunction(functions.len() - 1))
     }
 
+    fn clusters_at_once(&self, _: RawFunction, image: &KernelImage) -> Outcome<u32> {
+        Ok(self.info.multiprocessors / image.cluster.iter().product::<u32>().max(1))
+    }
+
     unsafe fn launch(&self, launch: &Launch<'_>) -> Outcome<()> {
         let function = lock(&self.functions).get(launch.function.0).cloned();
         let function = function.ok_or_else(|| failure("launch", INVALID_HANDLE, "no such kernel"))?;

@@ -12,7 +12,8 @@
 //!
 //! # Mapping
 //! A [`Team`] a row, which holds both of it in registers: logits are read once. See [`rows`]. A loss alone, but Jensen–Shannon's, uses them
-//! once: rows that take more than a block to hold are streamed through one, which keeps loads under way while it computes.
+//! once: rows that take more than a block to hold are streamed through one, which keeps loads under way while it computes. Gradients of rows that
+//! take a cluster, but Jensen–Shannon's, are [`ring`]'s.
 //!
 //! # Shared memory
 //! Seven values a warp of those that share a row; of a cluster, a copy of them in each block.
@@ -30,8 +31,8 @@
 //!
 //! # Cost
 //! Two reads and one write of rows × d elements, four exponentials an element, seven and two logarithms for Jensen–Shannon: at most memory
-//! bandwidth. Two long rows take half of the registers, so that few blocks are there at once, and loads, sums and stores overlap in part. A loss
-//! alone has two exponentials. Rows that no team holds are read once more for each step: sums, Jensen–Shannon's, the gradient.
+//! bandwidth. Two long rows take half of the registers of a cluster, so that few blocks are there at once, and loads, sums and stores overlap in
+//! part. A loss alone has two exponentials. Rows that no team holds are read once more for each step: sums, Jensen–Shannon's, the gradient.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks, 2³¹ − 1 classes.
@@ -40,6 +41,8 @@
 //! Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network" (arXiv:1503.02531); Milakov and Gimelshein, "Online normalizer
 //! calculation for softmax" (arXiv:1805.02867), for sums that move; Gu et al., "MiniLLM" (arXiv:2306.08543), for the reverse; Agarwal
 //! et al., "On-Policy Distillation of Language Models" (arXiv:2306.13649), for the weight β.
+
+pub mod ring;
 
 use core::array;
 use core::f32::consts::{LN_2, LOG2_E};
@@ -176,12 +179,12 @@ struct Role {
 
 impl Role {
     #[inline(always)]
-    unsafe fn of<P: Team>(team: &P, targets: *const i32, ignored: i32) -> Self {
+    unsafe fn of(targets: *const i32, row: usize, d: usize, ignored: i32) -> Self {
         if targets.is_null() {
             return Self { counts: true, is_ignored: false };
         }
-        let target = *targets.add(team.row() as usize);
-        let is_class = target >= 0 && (target as usize) < team.columns();
+        let target = *targets.add(row);
+        let is_class = target >= 0 && (target as usize) < d;
         Self { counts: is_class && target != ignored, is_ignored: target == ignored }
     }
 
@@ -231,7 +234,7 @@ pub unsafe fn kl_divergence_loss<T: Element, P: Team>(
     d: u64,
 ) {
     let Some(team) = P::of(rows, d) else { return };
-    let role = Role::of(&team, targets, terms.ignored);
+    let role = Role::of(targets, team.row() as usize, team.columns(), terms.ignored);
     let team = if role.counts { team } else { team.prefix(0) };
     let x = [(from, from_stride), (to, to_stride)].map(|row| team.load_or(row, f32::NEG_INFINITY));
     let [_, _, from, to, ratios] = Moments { scale: terms.scale * LOG2_E }.of::<T, P>(&team, x);
@@ -265,7 +268,7 @@ row_kernels! {
     ) {
         let Terms { kind, beta, scale, ignored } = terms;
         let row = team.row() as usize;
-        let role = Role::of(&team, targets, ignored);
+        let role = Role::of(targets, row, team.columns(), ignored);
         let team = if role.counts { team } else { team.prefix(0) };
         let inputs = [(from, from_stride), (to, to_stride)];
         let x = inputs.map(|row| team.load_own_or(row, f32::NEG_INFINITY));
