@@ -115,8 +115,6 @@ struct Inner {
 pub(crate) struct Loaded {
     pub(crate) function: RawFunction,
     pub(crate) image: &'static KernelImage,
-    /// How many of its clusters the device holds at once.
-    pub(crate) clusters: u32,
 }
 
 impl Device {
@@ -220,7 +218,8 @@ impl Device {
 
     /// How many clusters of this kernel the device holds at once, at least 1: those of a grid that stays.
     pub(crate) fn clusters_at_once<K: Kernel>(&self) -> Result<u32> {
-        Ok(self.function(const { &KernelSpec::of::<K>() })?.clusters.max(1))
+        let Loaded { function, image } = self.function(const { &KernelSpec::of::<K>() })?;
+        Ok(self.call(|b| b.clusters_at_once(function, image))?.max(1))
     }
 
     /// Encodes a TMA descriptor. The caller keeps the memory alive while kernels use it.
@@ -298,8 +297,7 @@ impl Device {
             });
         }
         let function = self.call(|b| b.load(image))?;
-        let clusters = self.call(|b| b.clusters_at_once(function, image))?;
-        let loaded = Loaded { function, image, clusters };
+        let loaded = Loaded { function, image };
         functions.insert(name, loaded);
         Ok(loaded)
     }
