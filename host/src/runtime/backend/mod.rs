@@ -119,7 +119,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Outcome<f32>;
 
     fn load(&self, image: &KernelImage) -> Outcome<RawFunction>;
-    /// How many of the kernel's clusters there are at once; a block of a kernel without counts as one.
+    /// How many clusters of the kernel, which has some, the device holds at once.
     fn clusters_at_once(&self, function: RawFunction, image: &KernelImage) -> Outcome<u32>;
     unsafe fn launch(&self, launch: &Launch<'_>) -> Outcome<()>;
     fn tensor_map(&self, desc: &TensorMapDesc<'_>) -> Outcome<TensorMap>;

@@ -13,7 +13,7 @@
 //! # Mapping
 //! A [`Team`] a row, which holds both of it in registers: logits are read once. See [`rows`]. A loss alone, but Jensen–Shannon's, uses them
 //! once: rows that take more than a block to hold are streamed through one, which keeps loads under way while it computes. Gradients of rows that
-//! take a cluster, but Jensen–Shannon's, are [`ring`]'s.
+//! take a cluster, but Jensen–Shannon's, are [`ring`]'s as far as it [holds](ring::holds) them.
 //!
 //! # Shared memory
 //! Seven values a warp of those that share a row; of a cluster, a copy of them in each block.
@@ -195,6 +195,12 @@ impl Role {
         (shares, ratios * shares[0])
     }
 
+    /// What the gradient is multiplied with, of a row with this loss: NaN has it NaN.
+    #[inline(always)]
+    fn factor(&self, factor: f32, loss: f32) -> f32 {
+        if self.counts && loss.is_nan() { loss } else { factor }
+    }
+
     /// KL(p‖q).
     #[inline(always)]
     fn loss(&self, from_sum: f32, of_to: f32, mean: f32) -> f32 {
@@ -303,10 +309,7 @@ row_kernels! {
         if gradient.is_null() {
             return;
         }
-        let mut factor = scale * factor_of(role.counts, row, [upstream, share]);
-        if role.counts && loss.is_nan() {
-            factor = loss;
-        }
+        let factor = role.factor(scale * factor_of(role.counts, row, [upstream, share]), loss);
         let out = [(gradient, g_stride)];
         if kind == BY_TO {
             let [of_p, of_q] = shares.map(|share| share * factor);

@@ -233,9 +233,6 @@ impl Backend for CudaBackend {
     }
 
     fn clusters_at_once(&self, function: RawFunction, image: &KernelImage) -> Outcome<u32> {
-        if image.cluster == [1; 3] {
-            return Ok(self.info.multiprocessors);
-        }
         self.enter()?;
         // SAFETY: `load` gave the function, and only closing takes it back.
         let function: &Function = unsafe { handle::object(function.0) };
