@@ -20,7 +20,7 @@
 //!
 //! # Numerics
 //! As in [`kl_divergence`](super::kl_divergence), the sums merged by warps, blocks and clusters in turn. Gradients by the logits of q take both
-//! exponentials of 16-bit elements by a multiplication and an addition in one, and a factor for what that rounds: [`Powers`].
+//! exponentials of 16-bit elements by a multiplication and an addition in one, and a factor for what that rounds.
 //!
 //! # Cost
 //! Two reads and one write of rows × d elements: 1.52 ms for 8192 rows of 131,072 bf16 at 4.25 TB/s, 3.1 µs a row of a cluster. An element takes about
