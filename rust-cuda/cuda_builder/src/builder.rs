@@ -247,8 +247,9 @@ fn run(frontend: &Frontend<'_>, arches: &[Arch]) -> Result<(Vec<Done>, Vec<Strin
     let Kernels { mut jobs, mut done, cut, mut errors, mut warnings } = frontend.kernels(arches)?;
     // The largest first, so that none is left over when the others are done.
     jobs.sort_by_key(|job| Reverse(job.ir.len()));
-    let images = parallel::map(&jobs, |job| frontend.compiler.run(job));
-    for (compile::Job { cut, .. }, image) in jobs.iter().zip(images) {
+    let groups = compile::groups(&jobs, parallel::threads());
+    let images = parallel::map(&groups, |group| frontend.compiler.run(group));
+    for (compile::Job { cut, .. }, image) in groups.into_iter().flatten().zip(images.into_iter().flatten()) {
         match image {
             Ok(image) => done.push(image),
             Err(problem) => errors.push(KernelError {

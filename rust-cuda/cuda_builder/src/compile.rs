@@ -41,6 +41,25 @@ pub(crate) struct Job {
     pub(crate) ir: String,
 }
 
+/// Jobs that are run together, in their order: for one architecture, and few or small, because ptxas takes as long to start as to
+/// assemble a small kernel.
+pub(crate) fn groups(jobs: &[Job], threads: usize) -> Vec<Vec<&Job>> {
+    const MOST: usize = 8;
+    const BYTES: usize = 4 << 20;
+    // Each thread has several groups, so that all are done at about the same time.
+    let most = (jobs.len() / (4 * threads)).clamp(1, MOST);
+    let bytes = |group: &[&Job]| group.iter().map(|job| job.ir.len()).sum::<usize>();
+    let mut groups: Vec<Vec<&Job>> = Vec::new();
+    for job in jobs {
+        let last = groups.iter_mut().rev().find(|group| group[0].cut.arch == job.cut.arch);
+        match last.filter(|group| group.len() < most && bytes(group) + job.ir.len() <= BYTES) {
+            Some(group) => group.push(job),
+            None => groups.push(vec![job]),
+        }
+    }
+    groups
+}
+
 /// What came of a [`Job`].
 pub(crate) struct Done {
     pub(crate) entry: Kernel,
@@ -70,13 +89,32 @@ struct Cached {
 }
 
 impl Compiler<'_> {
-    /// Compiles and checks one kernel, and remembers it.
-    pub(crate) fn run(&self, job: &Job) -> Result<Done, Problem> {
-        let Job { cut, ir } = job;
-        let kernel = self.compile(cut, ir)?;
-        // A cache that cannot be written costs time and nothing else.
-        let _ = cache::write(&self.file(cut), &kernel);
-        Ok(done(cut, kernel, false))
+    /// Compiles kernels for one architecture in turn, has ptxas check them together, and remembers them.
+    pub(crate) fn run(&self, jobs: &[&Job]) -> Vec<Result<Done, Problem>> {
+        let compiled: Vec<_> = jobs.iter().map(|job| self.compile(&job.cut, &job.ir)).collect();
+        let sound = jobs.iter().zip(&compiled).filter_map(|(job, kernel)| Some((&job.cut, kernel.as_ref().ok()?)));
+        let mut answers = self.assemble(&sound.collect::<Vec<_>>()).into_iter();
+        let mut checked = |cut: &Cut, kernel: Result<Cached, Problem>| {
+            let mut kernel = kernel?;
+            kernel.resources = answers.next().transpose().map_err(refused)?.flatten();
+            if let Some(resources) = kernel.resources.as_ref().filter(|r| cut.marker.no_spills && !r.is_clean()) {
+                return Err(Problem::Spills(resources.clone()));
+            }
+            // A cache that cannot be written costs time and nothing else.
+            let _ = cache::write(&self.file(cut), &kernel);
+            Ok(done(cut, kernel, false))
+        };
+        jobs.iter().zip(compiled).map(|(job, kernel)| checked(&job.cut, kernel)).collect()
+    }
+
+    /// What ptxas says of each, where there is one.
+    fn assemble(&self, kernels: &[(&Cut, &Cached)]) -> Vec<Result<Option<Resources>, PtxasError>> {
+        let Some((arch, ptxas)) = kernels.first().and_then(|(cut, _)| Some((cut.arch, self.ptxas_for(cut.arch)?)))
+        else {
+            return kernels.iter().map(|_| Ok(None)).collect();
+        };
+        let texts: Vec<_> = kernels.iter().map(|(cut, kernel)| (cut.symbol.as_str(), kernel.ptx.as_str())).collect();
+        ptxas.assemble_all(&texts, arch).into_iter().map(|answer| answer.map(Some)).collect()
     }
 
     /// A kernel that was compiled before.
@@ -109,7 +147,7 @@ impl Compiler<'_> {
         self.ptxas.filter(|ptxas| ptxas.supports(arch))
     }
 
-    /// Optimised IR, and PTX of it, checked.
+    /// PTX of a cut, which ptxas has not seen yet.
     fn compile(&self, cut: &Cut, ir: &str) -> Result<Cached, Problem> {
         let marker = &cut.marker;
         let optimised = self.optimise(cut, ir)?;
@@ -117,15 +155,8 @@ impl Compiler<'_> {
         let ptx = if self.options.lines { ptx::fold_lines(&ptx) } else { ptx };
         let (ptx, params) = ptx::finish_entry(&ptx, &cut.symbol, &marker.tensormaps)
             .map_err(|message| Problem::Tool { tool: "cuda_builder", message })?;
-        let resources = match self.ptxas_for(cut.arch) {
-            Some(ptxas) => Some(ptxas.assemble(&ptx, cut.arch).map_err(refused)?),
-            None => None,
-        };
-        if let Some(resources) = resources.as_ref().filter(|r| marker.no_spills && !r.is_clean()) {
-            return Err(Problem::Spills(resources.clone()));
-        }
         let ir = self.options.emit_llvm_ir.then_some(optimised);
-        Ok(Cached { ptx, params, resources, ir })
+        Ok(Cached { ptx, params, resources: None, ir })
     }
 
     /// LLVM's passes over a cut, which take most of the time.

@@ -24,7 +24,7 @@
 //!    (`cuda_std::arch`) is cut once for each; the others once, for the oldest.
 //! 5. `opt` optimises each, and `llc` turns it into PTX, in parallel.
 //! 6. Each is checked: no panic, no unresolved function, and, when [`ptxas`] is there, that it assembles and keeps its
-//!    promise of no spills.
+//!    promise of no spills. Small kernels are assembled several in one run.
 //! 7. All go into one archive, `kernels.ptxa`, which the host reads.
 //!
 //! # Environment

@@ -6,6 +6,11 @@ use std::{
     thread,
 };
 
+/// How many threads that is.
+pub(crate) fn threads() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// The results, in the order of the values, which are begun in theirs.
 pub(crate) fn map<T: Sync, R: Send>(values: &[T], function: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
@@ -18,8 +23,8 @@ pub(crate) fn map<T: Sync, R: Send>(values: &[T], function: impl Fn(&T) -> R + S
         }
     };
     let mut results = thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(values.len());
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let count = threads().min(values.len());
+        let workers: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
         let join = |worker: thread::ScopedJoinHandle<'_, Vec<(usize, R)>>| {
             worker.join().unwrap_or_else(|panic| resume_unwind(panic))
         };

@@ -1,6 +1,7 @@
 //! `ptxas`, NVIDIA's assembler: it needs no GPU and says what a kernel costs.
 
 use std::{
+    collections::HashMap,
     env, fs,
     path::{Path, PathBuf},
     process::Command,
@@ -94,26 +95,70 @@ impl Ptxas {
 
     /// Assembles `ptx`, which should hold one kernel, and reports what it needs.
     pub fn assemble(&self, ptx: &str, arch: Arch) -> Result<Resources, PtxasError> {
+        self.run(&[ptx], arch).map(|text| parse_resources(&text))
+    }
+
+    /// Assembles kernels, each its name and the PTX that holds it alone, in one run as far as that goes: what ptxas does not
+    /// plainly say of one of them, it is asked of each again.
+    pub(crate) fn assemble_all(&self, kernels: &[(&str, &str)], arch: Arch) -> Vec<Result<Resources, PtxasError>> {
+        let together = || -> Option<Vec<Resources>> {
+            let texts: Vec<_> = kernels.iter().map(|&(_, ptx)| ptx).collect();
+            let text = self.run(&texts, arch).ok()?;
+            let parts = parts(&text)?;
+            kernels.iter().map(|(name, _)| parts.get(name).map(|part| parse_resources(part))).collect()
+        };
+        match (kernels.len() > 1).then(together).flatten() {
+            Some(all) => all.into_iter().map(Ok).collect(),
+            None => kernels.iter().map(|(_, ptx)| self.assemble(ptx, arch)).collect(),
+        }
+    }
+
+    /// What ptxas says of these texts.
+    fn run(&self, texts: &[&str], arch: Arch) -> Result<String, PtxasError> {
         let run = |source| PtxasError::Run { path: self.path.clone(), source };
         let scratch = scratch::Folder::new_in(&env::temp_dir()).map_err(run)?;
-        let input = scratch.path().join("kernel.ptx");
-        fs::write(&input, ptx).map_err(run)?;
+        let mut command = Command::new(&self.path);
         // A file of its own: an assembler run by root may replace what it is told to write, /dev/null included.
-        let output = Command::new(&self.path)
-            .args(["-v", "-arch", arch.as_str(), "-o"])
-            .arg(scratch.path().join("kernel.cubin"))
-            .arg(&input)
-            .output()
-            .map_err(run)?;
+        command.args(["-v", "-arch", arch.as_str(), "-o"]).arg(scratch.path().join("kernel.cubin"));
+        for (index, ptx) in texts.iter().enumerate() {
+            let name = if index == 0 { "kernel.ptx".to_owned() } else { format!("kernel{index}.ptx") };
+            let input = scratch.path().join(name);
+            fs::write(&input, ptx).map_err(run)?;
+            command.arg(input);
+        }
+        let output = command.output().map_err(run)?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
         if output.status.success() {
-            Ok(parse_resources(&text))
+            Ok(text)
         } else {
-            let place = input.display().to_string();
+            let place = scratch.path().join("kernel.ptx").display().to_string();
             let stderr = text.replace(&place, "kernel.ptx");
             Err(PtxasError::Refused { arch, stderr: stderr.trim_end().to_owned() })
         }
     }
+}
+
+/// What ptxas says of each kernel of several, if that is all that it says: no warning, no memory that all share, no functions.
+fn parts(text: &str) -> Option<HashMap<&str, &str>> {
+    const START: &str = "Compiling entry function '";
+    let mut pieces = text.split(START);
+    let is_general = |line: &str| line.ends_with(": 0 bytes gmem") || line.trim_end().ends_with(':');
+    if !pieces.next()?.lines().all(is_general) {
+        return None;
+    }
+    let mut parts = HashMap::new();
+    for piece in pieces {
+        let (name, rest) = piece.split_once('\'')?;
+        let is_own = |line: &str| match line.split_once("Function properties for ") {
+            Some((_, function)) => function == name,
+            None => !line.contains("warning") && !line.contains("Performance Loss"),
+        };
+        let is_plain = rest.lines().all(|line| is_own(line) && (!line.contains(" gmem") || is_general(line)));
+        if !is_plain || parts.insert(name, rest).is_some() {
+            return None;
+        }
+    }
+    Some(parts)
 }
 
 /// Reads `release 13.0` out of `ptxas --version`.
@@ -178,6 +223,32 @@ ptxas info    : Compile time = 3.1 ms
         assert!(r.notes[0].starts_with("(C7510)"));
         assert!(!r.is_clean());
         assert!(Resources::default().is_clean());
+    }
+
+    #[test]
+    fn what_is_said_of_several_kernels_is_told_apart_or_not_believed() {
+        let of = |name: &str, registers: u32| {
+            format!(
+                "ptxas info    : Compiling entry function '{name}' for 'sm_80'\nptxas info    : Function properties for {name}\n    \
+                 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used {registers} registers, 352 \
+                 bytes cmem[0]\nptxas info    : Compile time = 1.2 ms\n"
+            )
+        };
+        let gmem = "ptxas info    : 0 bytes gmem\n";
+        let text = gmem.to_owned() + &of("a", 40) + gmem + &of("b", 8);
+        let parts = parts(&text).unwrap();
+        assert_eq!(["a", "b"].map(|name| parse_resources(parts[name]).registers), [40, 8]);
+        for unclear in [
+            OUTPUT.to_owned() + &of("b", 8),
+            of("a", 40) + OUTPUT,
+            of("a", 40) + "ptxas info    : 16 bytes gmem\n" + &of("b", 8),
+            "ptxas info    : 0 bytes gmem, 8 bytes cmem[4]\n".to_owned() + &of("a", 40),
+            of("a", 40) + "ptxas info    : Function properties for helper\n" + &of("b", 8),
+            of("a", 40) + "ptxas warning : Stack size cannot be determined\n",
+            of("a", 40) + &of("a", 40),
+        ] {
+            assert_eq!(super::parts(&unclear), None, "{unclear}");
+        }
     }
 
     #[test]
