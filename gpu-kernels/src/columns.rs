@@ -26,7 +26,7 @@ pub struct Sums([[f32; COLUMNS as usize]; WARPS as usize]);
 /// # Safety
 /// `partials` is valid for reads of `count` rows for each result, `first` and `second` for writes of `d` elements where there is such
 /// a result.
-#[kernel(dtypes(T: float), block = WARPS * 32, shared = Sums, no_spills)]
+#[kernel(dtypes(T: float), block = WARPS * 32, shared = Sums, no_spills, programmatic)]
 pub unsafe fn column_sums<T: Element>(partials: *const f32, first: *mut T, second: *mut T, count: u64, d: u64) {
     let which = u64::from(thread::block_idx_y());
     let (lane, warp) = (warp::lane_id(), warp::warp_id());

@@ -118,6 +118,7 @@ fn user_s_archive() -> &'static Kernels {
         cluster: [1; 3],
         shared_bytes: 0,
         no_spills: false,
+        programmatic: false,
         params: vec![ptx_archive::Param { bytes: 8, align: 8, kind: ptx_archive::ParamKind::Pointer }],
         resources: None,
     };

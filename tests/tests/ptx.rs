@@ -61,6 +61,24 @@ fn floats_are_converted_by_instructions() {
     }
 }
 
+/// Launched before the one ahead has ended, a kernel may see that one's results unfinished until it has waited.
+#[test]
+fn kernels_that_are_launched_early_wait_before_all_else() {
+    const WAIT: &str = "griddepcontrol.wait;";
+    for (image, ptx) in images() {
+        assert_eq!(image.programmatic, ptx.contains(WAIT), "{}", at(image));
+        let Some((ahead, _)) = ptx.split_once(WAIT) else { continue };
+        assert_eq!(ptx.matches(WAIT).count(), 1, "{}", at(image));
+        let early = ["ld.", "st.", "red.", "atom.", "cp.", "prefetch", "bra"];
+        let early = |line: &&str| {
+            early.iter().any(|name| line.trim_start().starts_with(name)) && !line.contains("ld.param")
+        };
+        assert_eq!(ahead.lines().find(early), None, "{}", at(image));
+    }
+    let early = images().iter().filter(|(image, _)| image.programmatic).count();
+    assert!(images().is_empty() || early > 0);
+}
+
 #[test]
 fn shared_memory_is_accessed_as_such() {
     // A lesson's copy holds memory only so that fewer of its blocks fit.

@@ -32,6 +32,8 @@ pub struct KernelImage {
     pub cluster: [u32; 3],
     /// Dynamic shared memory.
     pub shared_bytes: u32,
+    /// Whether it waits for the launch ahead in its stream by itself.
+    pub programmatic: bool,
     /// Bytes of each parameter.
     pub param_sizes: &'static [usize],
 }
@@ -125,6 +127,7 @@ fn list(archive: Archive) -> &'static [KernelImage] {
         block: kernel.block,
         cluster: kernel.cluster,
         shared_bytes: kernel.shared_bytes,
+        programmatic: kernel.programmatic,
         param_sizes: kernel.params.iter().map(|param| param.bytes as usize).collect::<Vec<_>>().leak(),
     };
     archive.kernels().iter().enumerate().map(image).collect::<Vec<_>>().leak()

@@ -99,6 +99,7 @@ impl Stream {
             grid,
             block,
             shared_bytes: loaded.image.shared_bytes,
+            programmatic: loaded.image.programmatic,
             stream: self.raw(),
             args,
         };

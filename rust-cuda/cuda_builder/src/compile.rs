@@ -262,6 +262,8 @@ fn done(cut: &Cut, kernel: Cached, cached: bool) -> Done {
         cluster: marker.cluster,
         shared_bytes: marker.shared,
         no_spills: marker.no_spills,
+        // Older architectures have no instruction to wait with: a launch waits for the one ahead.
+        programmatic: marker.programmatic && *arch >= Arch::Sm90,
         params: kernel.params,
         resources: kernel.resources,
     };

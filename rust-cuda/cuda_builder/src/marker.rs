@@ -1,7 +1,7 @@
 //! The marker: how `#[kernel(...)]` tells the builder what rustc has no attribute for.
 //!
 //! It is an assembler comment in the body of the entry, on one line:
-//! `//#kernel module=<path> arch=sm_90a block=X,Y,Z min_blocks=N cluster=X,Y,Z shared=BYTES no_spills=0|1 tensormaps=I,J`.
+//! `//#kernel module=<path> arch=sm_90a block=X,Y,Z min_blocks=N cluster=X,Y,Z shared=BYTES no_spills=0|1 programmatic=0|1 tensormaps=I,J`.
 //! A key that is left out has its default.
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ pub(crate) struct Marker {
     pub(crate) cluster: [u32; 3],
     pub(crate) shared: u32,
     pub(crate) no_spills: bool,
+    pub(crate) programmatic: bool,
     pub(crate) tensormaps: Vec<usize>,
 }
 
@@ -38,6 +39,7 @@ impl Marker {
             cluster: [1; 3],
             shared: 0,
             no_spills: false,
+            programmatic: false,
             tensormaps: Vec::new(),
         };
         for field in fields.split_whitespace() {
@@ -50,13 +52,8 @@ impl Marker {
                 "min_blocks" => marker.min_blocks = value.parse().map_err(|_| bad())?,
                 "cluster" => marker.cluster = triple(value).ok_or_else(bad)?,
                 "shared" => marker.shared = value.parse().map_err(|_| bad())?,
-                "no_spills" => {
-                    marker.no_spills = match value {
-                        "0" => false,
-                        "1" => true,
-                        _ => return Err(bad()),
-                    }
-                }
+                "no_spills" => marker.no_spills = flag(value).ok_or_else(bad)?,
+                "programmatic" => marker.programmatic = flag(value).ok_or_else(bad)?,
                 "tensormaps" => {
                     marker.tensormaps = value
                         .split(',')
@@ -94,6 +91,14 @@ impl Marker {
     }
 }
 
+fn flag(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
 fn triple(text: &str) -> Option<[u32; 3]> {
     let mut parts = text.split(',').map(|part| part.parse().ok());
     let triple = [parts.next()??, parts.next()??, parts.next()??];
@@ -107,7 +112,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let marker = Marker::parse(
-            "//#kernel module=k::ops arch=sm_90a block=32,4,1 min_blocks=2 cluster=2,1,1 shared=1024 no_spills=1 tensormaps=0,3",
+            "//#kernel module=k::ops arch=sm_90a block=32,4,1 min_blocks=2 cluster=2,1,1 shared=1024 no_spills=1 programmatic=1 tensormaps=0,3",
         )
         .unwrap();
         assert_eq!(
@@ -120,6 +125,7 @@ mod tests {
                 cluster: [2, 1, 1],
                 shared: 1024,
                 no_spills: true,
+                programmatic: true,
                 tensormaps: vec![0, 3],
             }
         );
@@ -134,7 +140,7 @@ mod tests {
         let marker = Marker::parse("//#kernel block=128,1,1 tensormaps=").unwrap();
         assert_eq!((marker.arch, marker.min_blocks, marker.shared), (None, 0, 0));
         assert_eq!(marker.cluster, [1, 1, 1]);
-        assert!(!marker.no_spills && marker.tensormaps.is_empty());
+        assert!(!marker.no_spills && !marker.programmatic && marker.tensormaps.is_empty());
         assert_eq!(marker.llvm_attributes(), r#""nvvm.maxntid"="128,1,1""#);
     }
 
@@ -147,6 +153,7 @@ mod tests {
             ("//#kernel block=64", "`64` is not a valid block"),
             ("//#kernel block=1,1,1 colour=red", "unknown key `colour`"),
             ("//#kernel block=1,1,1 cluster=0,1,1", "at least one block"),
+            ("//#kernel block=1,1,1 programmatic=2", "`2` is not a valid programmatic"),
             ("//#kernel block=1,1,1 nonsense", "not key=value"),
         ] {
             let error = Marker::parse(text).unwrap_err();

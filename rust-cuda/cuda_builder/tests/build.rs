@@ -58,6 +58,8 @@ fn a_crate_becomes_one_ptx_file_a_kernel() {
     let saxpy = built.manifest.get(Arch::Sm80, "saxpy").unwrap();
     assert_eq!((saxpy.block, saxpy.min_blocks, saxpy.no_spills), ([256, 1, 1], 4, true));
     assert_eq!(saxpy.module, "basic");
+    let early = [Arch::Sm80, Arch::Sm90a].map(|arch| built.manifest.get(arch, "neighbours").unwrap().programmatic);
+    assert_eq!((early, saxpy.programmatic), ([false, true], false), "sm_80 has nothing to wait with");
     let scalar = |bytes, kind| Param { bytes, align: bytes, kind };
     let (float, pointer, integer) = (ParamKind::Float, ParamKind::Pointer, ParamKind::Integer);
     assert_eq!(saxpy.params, [scalar(4, float), scalar(8, pointer), scalar(8, pointer), scalar(8, integer)]);

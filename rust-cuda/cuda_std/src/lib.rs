@@ -71,6 +71,7 @@ pub mod cp_async;
 pub mod fence;
 pub mod float;
 pub mod fp8;
+pub mod grid;
 pub mod launch;
 pub mod math;
 pub mod matrix;

@@ -55,6 +55,7 @@ use proc_macro::{Span, TokenStream};
 /// | `arch = "sm_90a"` | the only architecture this kernel is for; without it, every one |
 /// | `symbol = name` | what the entries' names start with, instead of the function's name: for functions that a macro writes |
 /// | `no_spills` | the build fails if registers spill |
+/// | `programmatic` | it may be launched before the launch ahead in its stream has ended, and begins with a wait for that: see `cuda_std::grid` |
 ///
 /// Expressions may name the function's generic parameters and anything in scope.
 ///

@@ -122,7 +122,19 @@ pub(crate) use record;
 
 record!(Param { bytes, align, kind });
 record!(Resources { registers, shared_bytes, constant_bytes, barriers, stack_bytes, spill_stores, spill_loads, notes });
-record!(Kernel { symbol, module, arch, block, min_blocks, cluster, shared_bytes, no_spills, params, resources });
+record!(Kernel {
+    symbol,
+    module,
+    arch,
+    block,
+    min_blocks,
+    cluster,
+    shared_bytes,
+    no_spills,
+    programmatic,
+    params,
+    resources
+});
 
 /// Where an archive has the code of a kernel.
 pub(crate) struct Place {

@@ -25,6 +25,8 @@ pub struct Kernel {
     pub shared_bytes: u32,
     /// Whether the kernel declares that it keeps everything in registers. Held against ptxas when there is one.
     pub no_spills: bool,
+    /// Whether it waits for the launch ahead in its stream before anything else, and so may be launched before that one has ended.
+    pub programmatic: bool,
     /// The parameters, in order.
     pub params: Vec<Param>,
     /// What ptxas says about it; `None` when no ptxas was found.

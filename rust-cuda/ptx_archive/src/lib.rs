@@ -17,6 +17,7 @@
 //!     cluster: [1, 1, 1],
 //!     shared_bytes: 0,
 //!     no_spills: false,
+//!     programmatic: false,
 //!     params: vec![],
 //!     resources: None,
 //! };
@@ -50,7 +51,7 @@ pub use kernel::{Kernel, Param, ParamKind, Resources};
 pub use write::write;
 
 /// How an archive file starts. The last byte is the version of the format.
-const MAGIC: &[u8; 8] = b"PTXA\r\n\x1a\x02";
+const MAGIC: &[u8; 8] = b"PTXA\r\n\x1a\x03";
 
 /// The usual name of an archive file.
 pub const FILE_NAME: &str = "kernels.ptxa";

@@ -10,6 +10,7 @@ fn kernel(symbol: &str, arch: Arch) -> Kernel {
         cluster: [2, 1, 1],
         shared_bytes: 1024,
         no_spills: true,
+        programmatic: true,
         params: vec![
             Param { bytes: 8, align: 8, kind: ParamKind::Pointer },
             Param { bytes: 128, align: 64, kind: ParamKind::TensorMap },

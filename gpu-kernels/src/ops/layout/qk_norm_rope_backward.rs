@@ -35,7 +35,7 @@ use core::array;
 use cuda_std::float::Element;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
-use cuda_std::{kernel, thread, warp};
+use cuda_std::{grid, kernel, thread, warp};
 
 use super::qk_norm_rope::{BLOCK, Sizes, Split, place};
 use super::rope::{Tables, row_of_tables};
@@ -78,6 +78,7 @@ pub unsafe fn qk_norm_rope_backward<T: Element, const PACKED: bool>(
     dx_head: u64,
     eps: f32,
 ) {
+    grid::launch_dependents();
     let (team, lane) = div_rem(thread::thread_idx_x(), sizes.width);
     let (teams, _) = div_rem(thread::block_dim_x(), sizes.width);
     let first = u64::from(thread::block_idx_x()) * u64::from(teams) + u64::from(team);

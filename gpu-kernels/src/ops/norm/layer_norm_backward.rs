@@ -31,7 +31,7 @@
 //! The derivative of the formula; Ba, Kiros and Hinton, "Layer Normalization" (arXiv:1607.06450).
 
 use cuda_std::float::Element;
-use cuda_std::{kernel, math};
+use cuda_std::{grid, kernel, math};
 
 use crate::rows::{Block, Lanes, Stream, Team};
 
@@ -64,6 +64,7 @@ pub unsafe fn layer_norm_backward<T: Element, P: Team>(
     dx_stride: u64,
     eps: f32,
 ) {
+    grid::launch_dependents();
     let d = P::whole::<T>(d);
     let Some(first) = P::of(rows, d) else { return };
     let inverse_d = 1.0 / d as f32;

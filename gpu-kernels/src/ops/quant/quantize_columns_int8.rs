@@ -113,7 +113,7 @@ unsafe fn extend<T: Element, const N: usize>(x: *const T, maxima: *mut u32, rows
 /// # Safety
 /// `x` is valid for reads and `q` for writes of those rows at their strides, `maxima` for reads and `scales` for writes of d values; d and rows are
 /// at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, no_spills)]
+#[kernel(dtypes(T: float), block = BLOCK, no_spills, programmatic)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn quantize_columns_int8<T: Element>(
     x: *const T,

@@ -97,7 +97,7 @@ unsafe fn extend<T: Element, const N: usize>(x: *const T, range: *mut f32, rows:
 /// # Safety
 /// `x` is valid for reads and `q` for writes of those rows at their strides, `range` for reads of two values, `scale` and `zero` for writes of
 /// one; d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, no_spills)]
+#[kernel(dtypes(T: float), block = BLOCK, no_spills, programmatic)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn quantize_int8<T: Element>(
     x: *const T,

@@ -61,6 +61,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared_bytes: u32,
+    /// It may start before what is ahead in the stream has ended: it waits for that itself.
+    pub(crate) programmatic: bool,
     pub(crate) stream: RawStream,
     pub(crate) args: &'a [&'a [u8]],
 }

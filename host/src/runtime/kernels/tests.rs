@@ -9,6 +9,7 @@ const fn image(module: &'static str, symbol: &'static str, arch: Arch) -> Kernel
         block: [128, 1, 1],
         cluster: [1, 1, 1],
         shared_bytes: 0,
+        programmatic: false,
         param_sizes: &[8, 4],
     }
 }

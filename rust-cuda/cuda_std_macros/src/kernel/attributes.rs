@@ -85,9 +85,10 @@ pub(super) struct Attributes {
     /// What the symbols start with, instead of the function's name.
     pub(super) symbol: Option<Ident>,
     pub(super) no_spills: bool,
+    pub(super) programmatic: bool,
 }
 
-const KEYS: &str = "`dtypes`, `types`, `values`, `where`, `block`, `min_blocks`, `cluster`, `shared`, `arch`, `symbol` and `no_spills`";
+const KEYS: &str = "`dtypes`, `types`, `values`, `where`, `block`, `min_blocks`, `cluster`, `shared`, `arch`, `symbol`, `no_spills` and `programmatic`";
 
 /// The device targets a kernel can be restricted to.
 const ARCHITECTURES: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"];
@@ -104,6 +105,7 @@ impl Parse for Attributes {
         let mut arch = None;
         let mut symbol = None;
         let mut no_spills = false;
+        let mut programmatic = false;
         let mut seen: Vec<Ident> = Vec::new();
 
         while !input.is_empty() {
@@ -127,6 +129,7 @@ impl Parse for Attributes {
                 "arch" => arch = Some(assigned(input, architecture)?),
                 "symbol" => symbol = Some(assigned(input, Ident::parse)?),
                 "no_spills" => no_spills = true,
+                "programmatic" => programmatic = true,
                 _ => {
                     return Err(syn::Error::new(key.span(), format!("unknown key `{key}`: a kernel takes {KEYS}")));
                 }
@@ -140,7 +143,7 @@ impl Parse for Attributes {
         let block = block.ok_or_else(|| {
             syn::Error::new(Span::call_site(), "a kernel declares its threads a block: `#[kernel(block = 256)]`")
         })?;
-        Ok(Self { types, values, filter, block, min_blocks, cluster, shared, arch, symbol, no_spills })
+        Ok(Self { types, values, filter, block, min_blocks, cluster, shared, arch, symbol, no_spills, programmatic })
     }
 }
 

@@ -49,6 +49,8 @@ fn entry(kernel: &Kernel, instance: &Instance) -> TokenStream {
     let symbol = string(&instance.symbol);
     let generics = generics(kernel, instance);
     let marker = marker(kernel);
+    // Ahead of every access to memory, so that nobody has to think of it.
+    let wait = kernel.attributes.programmatic.then(|| quote!(::cuda_std::grid::wait_for_launch_ahead();));
 
     let mut parameters = Vec::new();
     let mut addresses = Vec::new();
@@ -86,6 +88,7 @@ fn entry(kernel: &Kernel, instance: &Instance) -> TokenStream {
         unsafe extern "ptx-kernel" fn kernel_entry(#(#parameters),*) {
             unsafe {
                 #marker
+                #wait
                 #(#addresses)*
                 #function #turbofish(#(#arguments),*)
             }
@@ -114,8 +117,9 @@ fn marker(kernel: &Kernel) -> TokenStream {
     let arch = attributes.arch.as_ref().map_or(String::new(), |arch| format!(" arch={}", arch.value()));
     let tail = string(&format!(
         "{arch} block={{bx}},{{by}},{{bz}} min_blocks={{min_blocks}} cluster={{cx}},{{cy}},{{cz}} shared={{shared}} \
-         no_spills={} tensormaps={}",
+         no_spills={} programmatic={} tensormaps={}",
         u8::from(attributes.no_spills),
+        u8::from(attributes.programmatic),
         tensor_maps.join(","),
     ));
     quote! {

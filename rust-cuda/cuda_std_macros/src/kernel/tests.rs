@@ -182,7 +182,7 @@ fn the_marker_lists_what_the_builder_needs() {
             unsafe fn gemm(a: &TensorMap, n: u32, b: &cuda_std::launch::TensorMap) {}
         ),
     );
-    assert!(text.contains("no_spills=1tensormaps=0,2"));
+    assert!(text.contains("no_spills=1programmatic=0tensormaps=0,2"));
     assert!(text.contains("//#kernelmodule="));
     assert!(text.contains("size_of::<Tiles>()"));
     assert!(text.contains("gemm_param_0") && text.contains("gemm_param_2"));

@@ -26,7 +26,7 @@ pub struct Shared {
 /// # Safety
 /// `partial_o` and `partial_lse` hold what [`attention_decode`](super::mma::attention_decode) wrote for the same problem; `o` is valid at its
 /// strides, `sinks` as there, `lse` for batch · heads · q_len values. The grid has a block for each of those along x, and for every [`COLUMNS`] along y.
-#[kernel(dtypes(T: half), block = THREADS, shared = Shared, no_spills)]
+#[kernel(dtypes(T: half), block = THREADS, shared = Shared, no_spills, programmatic)]
 pub unsafe fn attention_decode_combine<T: Half>(
     partial_o: *const f32,
     partial_lse: *const f32,
@@ -70,7 +70,7 @@ pub unsafe fn attention_decode_combine<T: Half>(
         total += weight;
         if column < problem.d {
             let at = index(split) * u64::from(problem.d) + u64::from(column);
-            let values = Pack::<f32, 4>::load_nc(partial_o.add(at as usize)).0;
+            let values = Pack::<f32, 4>::load(partial_o.add(at as usize)).0;
             for e in 0..4 {
                 sums[e] = math::fma(weight, values[e], sums[e]);
             }

@@ -3,7 +3,7 @@
 use cuda_std::float::Half;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;
-use cuda_std::{bf16, cp_async, f8e4m3, f16, kernel, math, mma, thread, warp};
+use cuda_std::{bf16, cp_async, f8e4m3, f16, grid, kernel, math, mma, thread, warp};
 
 use super::columns::{self, Online, apply};
 use super::stage::{KEYS, Tokens, queries, scales, stage_bytes};
@@ -70,6 +70,7 @@ pub unsafe fn attention_decode<T: Half, C: Operand, const D: u32, const ROWS: u3
     problem: Problem,
     cache: Cache,
 ) {
+    grid::launch_dependents();
     let rows = problem.group * problem.q_len;
     let (rest, row_tile) = div_rem(thread::block_idx_x(), rows.div_ceil(ROWS));
     let (rest, kv_head) = div_rem(rest, problem.heads / super::nonzero(problem.group));

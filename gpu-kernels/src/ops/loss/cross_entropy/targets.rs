@@ -96,7 +96,7 @@ pub unsafe fn weigh_targets(
 ///
 /// # Safety
 /// `losses` is valid for reads of `rows`, `share` null or valid for a read, and `total` for a write.
-#[kernel(block = BLOCK, shared = <BlockThreads as Threads>::Partials<1>, no_spills)]
+#[kernel(block = BLOCK, shared = <BlockThreads as Threads>::Partials<1>, no_spills, programmatic)]
 pub unsafe fn total_loss(losses: *const f32, share: *const f32, total: *mut f32, rows: u32) {
     let mut sum = 0.0;
     let mut row = thread::thread_idx_x();

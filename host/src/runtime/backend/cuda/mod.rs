@@ -20,7 +20,7 @@ use cuda_std::launch::TensorMap;
 use cust::context::{Context, CurrentContext};
 use cust::error::{CudaError, ErrorCode};
 use cust::event::{Event, EventFlags, EventStatus};
-use cust::function::Function;
+use cust::function::{Function, LaunchAttribute};
 use cust::memory::{
     DevicePointer, MemoryPool, mem_get_info, memcpy_dtod_async, memset_d8_async, memset_d16_async, memset_d32_async,
 };
@@ -28,7 +28,7 @@ use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
 
 use super::{Backend, Failure, Launch, Outcome, RawEvent, RawFunction, RawStream};
 use crate::runtime::device::DeviceInfo;
-use crate::runtime::error::Error;
+use crate::runtime::error::{CudaVersion, Error};
 use crate::runtime::kernels::KernelImage;
 use crate::runtime::tensor_map::TensorMapDesc;
 pub(crate) use cust::{cupti, nvtx};
@@ -37,6 +37,9 @@ use staging::Staging;
 
 /// More than any kernel has.
 const MAX_ARGS: usize = 32;
+
+/// The first CUDA whose drivers also record programmatic launches into graphs.
+const PROGRAMMATIC: CudaVersion = CudaVersion(12_030);
 
 /// A GPU.
 pub(crate) struct CudaBackend {
@@ -252,7 +255,13 @@ impl Backend for CudaBackend {
         // SAFETY: `load` gave the function, and only closing takes it back; the caller vouches for the arguments.
         let queued = unsafe {
             let function: &Function = handle::object(launch.function.0);
-            stream(launch.stream).launch(function, launch.grid, launch.block, launch.shared_bytes, params)
+            let Launch { grid, block, shared_bytes, .. } = *launch;
+            if launch.programmatic && self.info.driver_version >= PROGRAMMATIC {
+                let attributes = [LaunchAttribute::ProgrammaticStreamSerialization];
+                stream(launch.stream).launch_with(function, grid, block, shared_bytes, &attributes, params)
+            } else {
+                stream(launch.stream).launch(function, grid, block, shared_bytes, params)
+            }
         };
         Ok(queued?)
     }

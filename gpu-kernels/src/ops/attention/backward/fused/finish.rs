@@ -21,7 +21,7 @@ pub const fn shared_bytes(d: u32) -> usize {
 /// # Safety
 /// `sums` is as [`attention_backward_fused`](super::attention_backward_fused) of the same `D` and `pieces` leaves it, `dq` is valid at its strides with
 /// rows at multiples of 16 bytes, `cu_q` and `cu_k` are valid or null, and the grid has a block for every tile of [`queries`].
-#[kernel(dtypes(T: half), values(D: 64, 128), block = THREADS, shared = { shared_bytes(D) }, no_spills)]
+#[kernel(dtypes(T: half), values(D: 64, 128), block = THREADS, shared = { shared_bytes(D) }, no_spills, programmatic)]
 pub unsafe fn attention_finish_fused<T: Half, const D: u32>(
     sums: *const f32,
     dq: *mut T,
@@ -60,7 +60,7 @@ unsafe fn finish<T: Half, const DT: usize>(
     for i in 0..2 {
         for j in 0..4 {
             let [a, b, c, e]: [f32; 4] = array::from_fn(|e| {
-                let Pack([value]) = Pack::<f32, 1>::load_nc(from.add((i * 16 + j * 4 + e) * 32));
+                let Pack([value]) = Pack::<f32, 1>::load(from.add((i * 16 + j * 4 + e) * 32));
                 value * problem.scale
             });
             for (r, pair) in [(0, T::pack(a, b)), (8, T::pack(c, e))] {

@@ -21,7 +21,7 @@ const DT: usize = (PANEL / 8) as usize;
 /// # Safety
 /// `sums` is as [`attention_backward_hopper`](super::attention_backward_hopper) leaves it, `dq` is valid at its strides with rows at multiples
 /// of 16 bytes, and the grid has a block for each piece.
-#[kernel(dtypes(T: half), block = THREADS, shared = { PIECE as usize * 2 }, arch = "sm_90a", no_spills)]
+#[kernel(dtypes(T: half), block = THREADS, shared = { PIECE as usize * 2 }, arch = "sm_90a", no_spills, programmatic)]
 pub unsafe fn attention_finish<T: Half>(
     sums: *const f32,
     dq: *mut T,
@@ -37,7 +37,7 @@ pub unsafe fn attention_finish<T: Half>(
     let tiles = nonzero(padded / PIECE_QUERIES);
     let (tile, head) = (rows % tiles, rows / tiles);
     let acc: [[f32; 4]; DT] =
-        array::from_fn(|i| Pack::<f32, 4>::load_nc(from.add((i as u32 * THREADS + thread) as usize * 4)).0);
+        array::from_fn(|i| Pack::<f32, 4>::load(from.add((i as u32 * THREADS + thread) as usize * 4)).0);
     let [.., stride] = gradients.dq;
     let data = dq.add(Problem::at(gradients.dq, head / heads, head % heads, 0) + (half * PANEL) as usize);
     let to = Rows { data: data.cast_const(), stride, len: problem.q_len, d: PANEL };

@@ -39,7 +39,7 @@ use cuda_std::float::Half;
 use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::{kernel, regs, thread, tma, warp};
+use cuda_std::{grid, kernel, regs, thread, tma, warp};
 
 use self::consume::Consumer;
 use crate::ops::attention::{Bounds, Gradients, Problem, Side, Tile};
@@ -200,7 +200,8 @@ impl Walk {
 /// The maps describe live tensors of the problem's sizes, `dk` and `dv` are valid at their strides with rows at multiples of 16 bytes, and the
 /// grid has a block for every tile of [`KEYS`] keys of each head of K.
 #[kernel(
-    dtypes(T: half), values(D: 64, 128), block = THREADS, min_blocks = 1, shared = { shared_bytes(D) }, arch = "sm_90a"
+    dtypes(T: half), values(D: 64, 128), block = THREADS, min_blocks = 1, shared = { shared_bytes(D) }, arch = "sm_90a",
+    programmatic
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
@@ -217,6 +218,7 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
     problem: Problem,
     gradients: Gradients,
 ) {
+    grid::launch_dependents();
     let Some(walk) = Walk::of::<D>(&problem, at_once) else { return };
     let memory = Memory::<T, D>(shared::dynamic());
     // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.

@@ -4,7 +4,7 @@ use core::array;
 
 use cuda_std::float::Half;
 use cuda_std::vector::Pack;
-use cuda_std::{kernel, thread, warp};
+use cuda_std::{grid, kernel, thread, warp};
 
 use crate::ops::attention::{Gradients, LOG2_E, Problem, nonzero};
 
@@ -34,6 +34,7 @@ pub unsafe fn attention_prepare<T: Half>(
     problem: Problem,
     gradients: Gradients,
 ) {
+    grid::launch_dependents();
     let (block, thread) = (thread::block_idx_x(), thread::thread_idx_x());
     let (blocks, heads) = (nonzero(padded / ROWS), nonzero(problem.heads));
     let (head, query) = (block / blocks, block % blocks * ROWS + thread / TEAM);

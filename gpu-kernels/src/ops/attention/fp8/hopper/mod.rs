@@ -114,7 +114,7 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32> Memory<D, N, CONSUMERS> {
     dtypes(T: half), values(D: 64, 128, N: 128, CONSUMERS: 2, 3),
     where(D == 128 && CONSUMERS == 2 || D == 64 && CONSUMERS == 3),
     block = (1 + CONSUMERS) * WARPGROUP, min_blocks = 1, cluster = CLUSTER,
-    shared = { shared_bytes(D, N, CONSUMERS) }, arch = "sm_90a", no_spills
+    shared = { shared_bytes(D, N, CONSUMERS) }, arch = "sm_90a", no_spills, programmatic
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn attention_fp8_hopper<T: Half, const D: u32, const N: u32, const CONSUMERS: u32>(
