@@ -70,9 +70,8 @@ fn kernels_that_are_launched_early_wait_before_all_else() {
         let Some((ahead, _)) = ptx.split_once(WAIT) else { continue };
         assert_eq!(ptx.matches(WAIT).count(), 1, "{}", at(image));
         let early = ["ld.", "st.", "red.", "atom.", "cp.", "prefetch", "bra"];
-        let early = |line: &&str| {
-            early.iter().any(|name| line.trim_start().starts_with(name)) && !line.contains("ld.param")
-        };
+        let early =
+            |line: &&str| early.iter().any(|name| line.trim_start().starts_with(name)) && !line.contains("ld.param");
         assert_eq!(ahead.lines().find(early), None, "{}", at(image));
     }
     let early = images().iter().filter(|(image, _)| image.programmatic).count();

@@ -43,7 +43,7 @@ const PARAMS: &[ParamInfo] = &[
     ParamInfo::int("left", -1, "keys before its own that a query sees, all if negative"),
     ParamInfo::float("scale", 0.0, "factor of the scores, 1/√d if 0"),
     ParamInfo::float("softcap", 0.0, "scores x become softcap·tanh(x / softcap), as they are if 0"),
-    ParamInfo::int("splits", 0, "pieces that keys are divided into at most, as many as fill the device if 0"),
+    ParamInfo::int("splits", 0, "pieces that keys are divided into at most, as many as keep memory busy if 0"),
 ];
 
 /// Runs a block with the call that the tensors of a launch amount to, of whatever types they are.
