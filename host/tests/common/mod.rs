@@ -67,6 +67,7 @@ pub(crate) const fn image<K: Kernel>(arch: Arch, ptx: &'static str) -> KernelIma
         block: [K::BLOCK.x, 1, 1],
         cluster: [1, 1, 1],
         shared_bytes: K::SHARED_BYTES as u32,
+        programmatic: false,
         param_sizes: <K::Args as Args>::SIZES,
     }
 }

@@ -27,6 +27,7 @@ kernel!(AddOne, "fake_add_one", (DevicePtrMut<f32>, u32, f32), 0, 1);
 kernel!(AddOneOtherArgs, "fake_add_one", (DevicePtrMut<f32>, u64, f32), 0, 1);
 kernel!(Big, "fake_big", (u32,), 100_000, 16);
 kernel!(Broken, "fake_broken", (u32,), 0, 1);
+kernel!(Early, "fake_early", (u32,), 0, 1);
 kernel!(Future, "fake_future", (u32,), 0, 1);
 kernel!(Greedy, "fake_greedy", (u32,), 300_000, 1);
 kernel!(Hopper, "fake_hopper", (u32,), 0, 1);
@@ -42,6 +43,7 @@ const fn image(symbol: &'static str, arch: Arch, ptx: &'static str, param_sizes:
         block: [128, 1, 1],
         cluster: [1, 1, 1],
         shared_bytes: 0,
+        programmatic: false,
         param_sizes,
     }
 }
@@ -54,6 +56,7 @@ pub(crate) static IMAGES: &[KernelImage] = &[
         ..image("fake_big", Arch::Sm80, ".version 7.8 .entry fake_big", &[4])
     },
     image("fake_broken", Arch::Sm80, ".version 7.8 nothing", &[4]),
+    KernelImage { programmatic: true, ..image("fake_early", Arch::Sm90a, ".version 8.0 .entry fake_early", &[4]) },
     image("fake_future", Arch::Sm80, "//\n.version 99.1\n.entry fake_future", &[4]),
     KernelImage { shared_bytes: 300_000, ..image("fake_greedy", Arch::Sm80, ".version 7.8 .entry fake_greedy", &[4]) },
     image("fake_hopper", Arch::Sm90a, ".version 8.0 .entry fake_hopper", &[4]),

@@ -232,6 +232,26 @@ fn memory_outlives_every_stream_that_uses_it() {
 }
 
 #[test]
+fn what_waits_by_itself_is_launched_early_if_the_driver_can() {
+    for version in ["13000", "12020"] {
+        with_driver(
+            "what_waits_by_itself_is_launched_early_if_the_driver_can",
+            &[("FAKE_DRIVER_VERSION", version)],
+            || {
+                let (_device, stream) = open().unwrap();
+                calls();
+                // SAFETY: a stand-in for a kernel.
+                unsafe { stream.launch::<Early>(1, (0,)) }.unwrap();
+                let launch = calls().pop().unwrap();
+                assert!(launch.starts_with("fake_early <<<1.1.1, 128.1.1, 0>>>"), "{launch}");
+                let version = std::env::var("FAKE_DRIVER_VERSION").unwrap();
+                assert_eq!(launch.ends_with(", 6 = [1, 0, 0]"), version == "13000", "{launch}");
+            },
+        );
+    }
+}
+
+#[test]
 fn impossible_launches() {
     with_driver("impossible_launches", &[], || {
         let (_device, stream) = open().unwrap();

@@ -102,7 +102,7 @@ impl<'a> Decoding<'a> {
         Self { sinks: Some(sinks.into()), ..self }
     }
 
-    /// Divides the keys of a sequence among at most so many blocks, from 1 on; as many as fill the device where it is not set. Results are
+    /// Divides the keys of a sequence among at most so many blocks, from 1 on; as many as keep memory busy where it is not set. Results are
     /// the same bits for the same number.
     pub fn splits(self, splits: u32) -> Self {
         Self { splits: Some(splits), ..self }
