@@ -50,15 +50,6 @@ pub unsafe fn attention_decode_combine<T: Half>(
 
     let rows = u64::from(thread::grid_dim_x());
     let index = |split: u32| u64::from(split) * rows + u64::from(row);
-    let column = thread::block_idx_y() * COLUMNS + lane * 4;
-    let load = |split: u32| {
-        if split >= used || column >= problem.d {
-            return Pack([0.0; 4]);
-        }
-        Pack::<f32, 4>::load(partial_o.add((index(split) * u64::from(problem.d) + u64::from(column)) as usize))
-    };
-    // On their way while the greatest is looked for.
-    let mut ahead = [load(warp), load(warp + WARPS)];
     let sink = attention::sink(sinks, head);
     let mut max = sink;
     let mut split = lane;
@@ -70,16 +61,19 @@ pub unsafe fn attention_decode_combine<T: Half>(
     // Nobody saw anything: the reference point is 0.
     let reference = if max == f32::NEG_INFINITY { 0.0 } else { max };
 
+    let column = thread::block_idx_y() * COLUMNS + lane * 4;
     let mut sums = [0.0f32; 4];
     let mut total = if warp == 0 { math::ex2_approx_ftz((sink - reference) * LOG2_E) } else { 0.0 };
     let mut split = warp;
     while split < used {
         let weight = math::ex2_approx_ftz((*partial_lse.add(index(split) as usize) - reference) * LOG2_E);
         total += weight;
-        let [Pack(values), next] = ahead;
-        ahead = [next, load(split + 2 * WARPS)];
-        for e in 0..4 {
-            sums[e] = math::fma(weight, values[e], sums[e]);
+        if column < problem.d {
+            let at = index(split) * u64::from(problem.d) + u64::from(column);
+            let values = Pack::<f32, 4>::load(partial_o.add(at as usize)).0;
+            for e in 0..4 {
+                sums[e] = math::fma(weight, values[e], sums[e]);
+            }
         }
         split += WARPS;
     }
