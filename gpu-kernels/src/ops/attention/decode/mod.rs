@@ -38,7 +38,8 @@
 //! # Cost
 //! K and V once: bound by memory bandwidth up to some 100 rows a key. At d = 128 a key takes 512 bytes, a multiprocessor of an H200 gets 19
 //! a cycle, and the products of 16 rows take 2 cycles of the 27. [`mma`] has 192 KiB of ring a multiprocessor, two thirds of it always in
-//! flight: 128 KiB, four times what 4.25 TB/s and 1 µs need. More rows than 16 (32 at d up to 64) take several blocks, of
+//! flight: 128 KiB, four times what 4.25 TB/s and 1 µs need: one of two blocks is enough,
+//! and pieces are as few as give each multiprocessor that one. More rows than 16 (32 at d up to 64) take several blocks, of
 //! which all but one find their keys in L2. A key of 8 bits takes 264 bytes, 14 cycles, and widening its 256 elements 450 (E4M3: 830)
 //! instructions of threads, 4 (7) cycles of a multiprocessor's 128 a cycle. The pieces' results are 4·d bytes a row against 128 keys at least, mostly thousands.
 //!

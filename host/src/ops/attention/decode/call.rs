@@ -297,12 +297,12 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         let gk::Problem { batch, heads, group, q_len, d, .. } = self.problem;
         let tiles = (group * q_len).div_ceil(block_rows) as usize;
         let blocks = (batch * (heads / group)) as usize * tiles;
-        // Half of what is in flight when all blocks run is what memory needs; where keys come from L2 as well, or widening them takes as
-        // long as reading them, it is not memory that has to be kept busy.
+        let multiprocessors = stream.device().info().multiprocessors;
+        let slots = (multiprocessors * resident) as usize;
+        // Half of what is in flight when all blocks run is what memory needs. Where keys come from L2 as well, or widening them takes as long
+        // as reading them, it is not memory that has to be kept busy.
         let is_bound_by_memory = tiles == 1 && C::DTYPE != DType::F8E4M3;
-        let enough = if is_bound_by_memory { resident.div_ceil(2) } else { resident };
-        let [enough, slots] =
-            [enough, resident].map(|blocks| (blocks * stream.device().info().multiprocessors) as usize);
+        let enough = is_bound_by_memory.then(|| (multiprocessors * resident.div_ceil(2)) as usize);
         let splits = self.splits(blocks, enough, slots);
         let Some(grid) = grid(self.info, "q", blocks * splits as usize, 1)? else { return Ok(()) };
         let Pointers { q, caches: [k, v], scales, new, lengths, page_table, sinks, o, lse } = self.pointers(stream)?;
@@ -360,10 +360,10 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         [heads, q_len].into_iter().fold(batch as usize, |rows, size| rows.saturating_mul(size as usize))
     }
 
-    /// Into how many pieces to divide the keys, with `blocks` blocks a piece: the fewest that keep memory busy, because merging pieces takes
-    /// as long as 20 MB of keys. `enough` blocks that run at once do, a tenth of them more make some finish late, and beyond that all `slots` are
-    /// to be filled, or so many turns be taken that the last one does not matter.
-    fn splits(&self, blocks: usize, enough: usize, slots: usize) -> u32 {
+    /// Into how many pieces to divide the keys, with `blocks` blocks a piece: the fewest that keep the device busy, because merging pieces
+    /// takes as long as 20 MB of keys. About `enough` blocks at once do where memory is all that counts; more make some finish late, so that
+    /// all `slots` are to be filled, or so many turns to be taken that the last one does not matter.
+    fn splits(&self, blocks: usize, enough: Option<usize>, slots: usize) -> u32 {
         let most = self.problem.k_len.div_ceil(TILE * MIN_TILES).clamp(1, MAX_SPLITS);
         let most = most.min((MAX_BLOCKS / blocks.max(1)).max(1) as u32);
         if let Some(splits) = self.splits {
@@ -375,8 +375,8 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         };
         let is_busy = |splits: &u32| {
             let all = blocks * *splits as usize;
-            let turn = all as f64 / enough.max(1) as f64;
-            (0.72..1.05).contains(&turn) || filled(*splits) >= 0.95 || all >= TURNS * slots
+            let is_enough = enough.is_some_and(|enough| (0.72..1.05).contains(&(all as f64 / enough.max(1) as f64)));
+            is_enough || filled(*splits) >= 0.95 || all >= TURNS * slots
         };
         let fullest = || (1..=most).rev().max_by(|a, b| filled(*a).total_cmp(&filled(*b)));
         (1..=most).find(is_busy).or_else(fullest).unwrap_or(1)
