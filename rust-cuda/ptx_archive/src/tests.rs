@@ -92,6 +92,6 @@ fn damage_is_an_error_wherever_it_is() {
     let mut newer = bytes;
     newer[7] += 1;
     let error = read(newer).unwrap_err().to_string();
-    assert_eq!(error, "an archive of PTX in format 3, where format 2 is understood");
+    assert_eq!(error, "an archive of PTX in format 4, where format 3 is understood");
     assert_eq!(read(b"GIF89a..".to_vec()).unwrap_err().to_string(), "not an archive of PTX");
 }

@@ -1,6 +1,6 @@
 //! Threads with each other: warps, barriers, fences, atomics, clocks, printing.
 
-use cuda_std::{arch, atomic, fence, gpu_printf, kernel, thread, time, trap, warp};
+use cuda_std::{arch, atomic, fence, gpu_printf, grid, kernel, thread, time, trap, warp};
 
 /// Every warp-wide function.
 #[kernel(block = 128)]
@@ -27,6 +27,16 @@ pub unsafe fn warps(x: *const u32, y: *mut u32) {
         sum ^= (warp::reduce_sum(float) + warp::reduce_max(float)).to_bits();
         warp::sync(warp::FULL_MASK);
         *y.add(thread::thread_idx_x() as usize) = sum;
+    }
+}
+
+/// A launch that is begun early, waits once more by hand, and lets the next begin.
+#[kernel(block = 32, programmatic)]
+pub unsafe fn early(y: *mut u32) {
+    unsafe {
+        grid::launch_dependents();
+        grid::wait_for_launch_ahead();
+        *y.add(thread::thread_idx_x() as usize) = thread::thread_idx_x();
     }
 }
 
