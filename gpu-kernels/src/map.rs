@@ -6,9 +6,14 @@
 //! bytes at a time and their last few elements one by one; others go one by one altogether.
 //!
 //! # Mapping
-//! Blocks of [`BLOCK`] threads; x goes along the row, [`per_block`] elements a block, and y and then z over the rows. Thread t
-//! moves packs t, t + 256 and so on of its block: neighbours touch neighbouring packs, and two loads of each operand are in flight
-//! before the first is used.
+//! Blocks of [`block`] threads; x goes along the row, [`per_block`] elements a block, and y and then z over the rows. Of B threads
+//! thread t moves packs t, t + B and so on of its block: neighbours touch neighbouring packs, and two loads of each operand are in
+//! flight before the first is used.
+//!
+//! A block that loads once and ends makes room for the next one's loads, and memory is never without: short blocks, of 128 threads
+//! and 4 KB an operand, are as fast as a copy where a pack takes few instructions. Where it takes many, as eight elements of 16
+//! bits do with a function each, the time between a block's end and the next one's loads is missed, and 256 threads that load
+//! twice are faster. Each kernel says which it is by `SHORT`: [`LIGHT`], [`HEAVY`] or [`BUSY`].
 
 use core::array;
 
@@ -16,21 +21,30 @@ use cuda_std::float::Element;
 use cuda_std::thread;
 use cuda_std::vector::Pack;
 
-/// Threads of a block.
-pub const BLOCK: u32 = 256;
+/// The blocks of kernels with few instructions a pack: short ones, of packs of up to as many elements.
+pub const LIGHT: usize = 16;
+/// Those of kernels with a function or two an element: short where a pack has four elements, not where it has eight.
+pub const HEAVY: usize = 4;
+/// Those of kernels that compute longer than memory takes: never short.
+pub const BUSY: usize = 0;
+
+/// Threads of a block where the widest element has `bytes` bytes, and packs of up to `short` elements have short blocks.
+pub const fn block(bytes: usize, short: usize) -> u32 {
+    if 16 / bytes <= short { 128 } else { 256 }
+}
 
 /// Packs of each operand in flight a thread.
 const PACKS: usize = 2;
 
-/// How often a thread has as many in flight. With few operands, what a block costs before its first load is a part of its time that
-/// shows: more elements share it. With many there is enough to do, and short blocks end more evenly.
-const fn rounds(inputs: usize) -> usize {
-    if inputs <= 2 { 2 } else { 1 }
+/// How often a thread of a long block has as many in flight. With few operands, what a block costs before its first load is a part
+/// of its time that shows: more elements share it. With many there is enough to do, and short blocks end more evenly.
+const fn rounds(threads: u32, inputs: usize) -> usize {
+    if threads > 128 && inputs <= 2 { 2 } else { 1 }
 }
 
-/// Elements of a row that a block covers, of that many inputs, where the widest element has `bytes` bytes.
-pub const fn per_block(bytes: usize, inputs: usize) -> usize {
-    BLOCK as usize * PACKS * rounds(inputs) * (16 / bytes)
+/// Elements of a row that a block of that many threads covers, of that many inputs, where the widest element has `bytes` bytes.
+pub const fn per_block(threads: u32, bytes: usize, inputs: usize) -> usize {
+    threads as usize * PACKS * rounds(threads, inputs) * (16 / bytes)
 }
 
 /// One operand: its first element, and elements from a row to the next.
@@ -38,12 +52,12 @@ pub type In<T> = (*const T, u64);
 /// The result, likewise.
 pub type Out<T> = (*mut T, u64);
 
-/// `f` over float operands, computed in f32. The last `KEPT` inputs are read by many blocks, and leave the cache last.
+/// `f` over float operands, computed in f32, in blocks of [`block`] threads by `SHORT`. The last `KEPT` inputs are read by many blocks, and leave the cache last.
 ///
 /// # Safety
 /// The inputs are valid for reads and the output for writes of `rows` rows of `d` elements at their strides; d and rows are at least 1.
 #[inline(always)]
-pub unsafe fn zip<T: Element, U: Element, const K: usize, const KEPT: usize>(
+pub unsafe fn zip<T: Element, U: Element, const K: usize, const KEPT: usize, const SHORT: usize>(
     inputs: [In<T>; K],
     output: Out<U>,
     rows: u64,
@@ -52,9 +66,9 @@ pub unsafe fn zip<T: Element, U: Element, const K: usize, const KEPT: usize>(
 ) {
     let one = |values: [T; K]| [U::from_f32(f(values.map(T::to_f32)))];
     if size_of::<T>() == 4 || size_of::<U>() == 4 {
-        move_packs::<T, U, K, KEPT, 1, 4>(inputs, [output], rows, d, |packs| [zip_packs(packs, &f)], one);
+        move_packs::<T, U, K, KEPT, 1, 4, SHORT>(inputs, [output], rows, d, |packs| [zip_packs(packs, &f)], one);
     } else {
-        move_packs::<T, U, K, KEPT, 1, 8>(inputs, [output], rows, d, |packs| [zip_packs(packs, &f)], one);
+        move_packs::<T, U, K, KEPT, 1, 8, SHORT>(inputs, [output], rows, d, |packs| [zip_packs(packs, &f)], one);
     }
 }
 
@@ -69,7 +83,14 @@ fn zip_packs<T: Element, U: Element, const K: usize, const N: usize>(
 
 /// [`zip`] with several results.
 #[inline(always)]
-pub(crate) unsafe fn zip_to_many<T: Element, U: Element, const K: usize, const KEPT: usize, const O: usize>(
+pub(crate) unsafe fn zip_to_many<
+    T: Element,
+    U: Element,
+    const K: usize,
+    const KEPT: usize,
+    const O: usize,
+    const SHORT: usize,
+>(
     inputs: [In<T>; K],
     outputs: [Out<U>; O],
     rows: u64,
@@ -78,9 +99,9 @@ pub(crate) unsafe fn zip_to_many<T: Element, U: Element, const K: usize, const K
 ) {
     let one = |values: [T; K]| f(values.map(T::to_f32)).map(U::from_f32);
     if size_of::<T>() == 4 || size_of::<U>() == 4 {
-        move_packs::<T, U, K, KEPT, O, 4>(inputs, outputs, rows, d, |packs| zip_packs_to_many(packs, &f), one);
+        move_packs::<T, U, K, KEPT, O, 4, SHORT>(inputs, outputs, rows, d, |packs| zip_packs_to_many(packs, &f), one);
     } else {
-        move_packs::<T, U, K, KEPT, O, 8>(inputs, outputs, rows, d, |packs| zip_packs_to_many(packs, &f), one);
+        move_packs::<T, U, K, KEPT, O, 8, SHORT>(inputs, outputs, rows, d, |packs| zip_packs_to_many(packs, &f), one);
     }
 }
 
@@ -97,7 +118,15 @@ fn zip_packs_to_many<T: Element, U: Element, const K: usize, const N: usize, con
 /// The traffic of elementwise kernels: `pack` for packs of `N` elements, `one` for single elements. The last `KEPT` inputs are read
 /// by many blocks.
 #[inline(always)]
-pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: usize, const O: usize, const N: usize>(
+pub(crate) unsafe fn move_packs<
+    T: Copy,
+    U: Copy,
+    const K: usize,
+    const KEPT: usize,
+    const O: usize,
+    const N: usize,
+    const SHORT: usize,
+>(
     inputs: [In<T>; K],
     outputs: [Out<U>; O],
     rows: u64,
@@ -108,10 +137,11 @@ pub(crate) unsafe fn move_packs<T: Copy, U: Copy, const K: usize, const KEPT: us
     let load = |k: usize, from: *const T| {
         if k + KEPT >= K { Pack::load_nc_evict_last(from) } else { Pack::load_nc_no_allocate(from) }
     };
-    move_packs_by(inputs, outputs, rows, d, load, |packs, _| pack(packs), |values, _| one(values));
+    let (pack, one) = (|packs, _| pack(packs), |values, _| one(values));
+    move_packs_by::<T, U, K, O, N, SHORT>(inputs, outputs, rows, d, load, pack, one);
 }
 
-/// [`move_packs`] in place, by `f` in f32.
+/// [`move_packs`] in place, by a [`LIGHT`] `f` in f32.
 #[inline(always)]
 pub(crate) unsafe fn update<T: Element>((x, stride): Out<T>, rows: u64, d: u64, f: impl Fn(f32) -> f32) {
     if size_of::<T>() == 4 {
@@ -127,13 +157,21 @@ unsafe fn update_packs<T: Element, const N: usize>((x, stride): Out<T>, rows: u6
     let load = |_: usize, from: *const T| Pack::<T, N>::load_evict_first(from);
     let pack = |[pack]: [Pack<T, N>; 1], _: u64| [Pack::from_f32(pack.to_f32().map(&f))];
     let one = |[value]: [T; 1], _: u64| [T::from_f32(f(value.to_f32()))];
-    move_packs_by([(x.cast_const(), stride)], [(x, stride)], rows, d, load, pack, one);
+    let x = ([(x.cast_const(), stride)], [(x, stride)]);
+    move_packs_by::<T, T, 1, 1, N, LIGHT>(x.0, x.1, rows, d, load, pack, one);
 }
 
 /// The traffic of all elementwise kernels: `load` gets a pack of an input by its number and address; `pack` and `one` are also told
 /// the place of the first element, counted over all rows.
 #[inline(always)]
-pub(crate) unsafe fn move_packs_by<T: Copy, U: Copy, const K: usize, const O: usize, const N: usize>(
+pub(crate) unsafe fn move_packs_by<
+    T: Copy,
+    U: Copy,
+    const K: usize,
+    const O: usize,
+    const N: usize,
+    const SHORT: usize,
+>(
     inputs: [In<T>; K],
     outputs: [Out<U>; O],
     rows: u64,
@@ -142,11 +180,15 @@ pub(crate) unsafe fn move_packs_by<T: Copy, U: Copy, const K: usize, const O: us
     pack: impl Fn([Pack<T, N>; K], u64) -> [Pack<U, N>; O],
     one: impl Fn([T; K], u64) -> [U; O],
 ) {
-    let per_block = BLOCK as usize * PACKS * rounds(K) * N;
+    let (threads, rounds) = const {
+        let threads = block(16 / N, SHORT);
+        (threads as usize, rounds(threads, K))
+    };
+    let per_block = threads * PACKS * rounds * N;
     let start = u64::from(thread::block_idx_x()) * per_block as u64;
     let count = (d - start).min(per_block as u64) as usize;
     let tid = thread::thread_idx_x() as usize;
-    let at = |i: usize| (tid + i * BLOCK as usize) * N;
+    let at = |i: usize| (tid + i * threads) * N;
     let row = u64::from(thread::block_idx_z()) * u64::from(thread::grid_dim_y()) + u64::from(thread::block_idx_y());
     if row >= rows {
         return;
@@ -165,7 +207,7 @@ pub(crate) unsafe fn move_packs_by<T: Copy, U: Copy, const K: usize, const O: us
     let mut whole = 0;
     if addresses.is_multiple_of(16) {
         if count == per_block {
-            for round in 0..rounds(K) {
+            for round in 0..rounds {
                 let first = round * PACKS;
                 let loaded: [_; PACKS] = array::from_fn(|i| load(first + i));
                 for (i, packs) in loaded.into_iter().enumerate() {
@@ -174,7 +216,7 @@ pub(crate) unsafe fn move_packs_by<T: Copy, U: Copy, const K: usize, const O: us
             }
             return;
         }
-        for i in 0..PACKS * rounds(K) {
+        for i in 0..PACKS * rounds {
             if at(i) + N <= count {
                 store(pack(load(i), place(at(i))), at(i));
             }
@@ -187,6 +229,6 @@ pub(crate) unsafe fn move_packs_by<T: Copy, U: Copy, const K: usize, const O: us
         for o in 0..O {
             *ys[o].add(i) = results[o];
         }
-        i += BLOCK as usize;
+        i += threads;
     }
 }

@@ -52,7 +52,7 @@ unsafe impl<const K: usize> Fields for Strides<K> {}
 /// A formula of `K` inputs that has kernels: what [`map!`](crate::map!) and [`zip!`](crate::zip!) make.
 ///
 /// # Safety
-/// A launch of `Kernel<T>` with [`args`](Self::args), blocks of [`map::BLOCK`](crate::map::BLOCK) threads and a grid of
+/// A launch of `Kernel<T>` with [`args`](Self::args), blocks of [`map::block`](crate::map::block) threads and a grid of
 /// [`map::per_block`](crate::map::per_block) elements of a row along x and a row for each y and z reads `rows` rows of `d` elements of each
 /// input at its stride, writes as many of the output at its own, and does nothing else.
 pub unsafe trait Formula<const K: usize>: Copy {
@@ -118,7 +118,7 @@ macro_rules! zip {
 
         #[allow(missing_docs, unreachable_pub, unsafe_code, unsafe_op_in_unsafe_fn, clippy::too_many_arguments)]
         const _: () = {
-            #[::cuda_std::kernel(dtypes(T: float), symbol = $name, block = $crate::map::BLOCK, min_blocks = 2)]
+            #[::cuda_std::kernel(dtypes(T: float), symbol = $name, block = $crate::map::block(size_of::<T>(), $crate::map::LIGHT), min_blocks = 2)]
             pub unsafe fn fused<T: ::cuda_std::float::Element>(
                 $($x: *const T,)+
                 output: *mut T,
@@ -130,7 +130,7 @@ macro_rules! zip {
                 let formula = $name { $($param),* };
                 let inputs: [*const T; $count] = [$($x),+];
                 let inputs = ::core::array::from_fn(|i| (inputs[i], strides.inputs[i]));
-                $crate::map::zip::<T, T, $count, 0>(inputs, (output, strides.output), rows, d, |[$($x),+]| {
+                $crate::map::zip::<T, T, $count, 0, { $crate::map::LIGHT }>(inputs, (output, strides.output), rows, d, |[$($x),+]| {
                     formula.value($($x),+)
                 });
             }

@@ -15,7 +15,7 @@
 
 use cuda_std::{kernel, math, thread};
 
-use crate::map::{self, BLOCK};
+use crate::map::{self, LIGHT};
 use crate::ops::activation::gelu;
 
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
@@ -101,19 +101,22 @@ impl Binary for Times {
 ///
 /// # Safety
 /// `v` is valid for reads and `y` for writes of `n` elements, which is at least 1, and they do not overlap.
-#[kernel(types(S: Square, ScaleCubic, ScaleRoot, Tanh, Half), block = BLOCK, min_blocks = 2, no_spills)]
+#[kernel(types(S: Square, ScaleCubic, ScaleRoot, Tanh, Half), block = map::block(4, LIGHT), min_blocks = 2, no_spills)]
 pub unsafe fn gelu_unary<S: Unary>(v: *const f32, y: *mut f32, n: u64) {
-    map::zip::<f32, f32, 1, 0>([(v, n)], (y, n), 1, n, |[v]| S::of(v));
+    map::zip::<f32, f32, 1, 0, LIGHT>([(v, n)], (y, n), 1, n, |[v]| S::of(v));
 }
 
 /// y = what the step makes of v and x, for `n` elements.
 ///
 /// # Safety
 /// `v` and `x` are valid for reads and `y` for writes of `n` elements, which is at least 1, and y overlaps neither.
-#[kernel(types(S: Plus, Times), block = BLOCK, min_blocks = 2, no_spills)]
+#[kernel(types(S: Plus, Times), block = map::block(4, LIGHT), min_blocks = 2, no_spills)]
 pub unsafe fn gelu_binary<S: Binary>(v: *const f32, x: *const f32, y: *mut f32, n: u64) {
-    map::zip::<f32, f32, 2, 0>([(v, n), (x, n)], (y, n), 1, n, |[v, x]| S::of(v, x));
+    map::zip::<f32, f32, 2, 0, LIGHT>([(v, n), (x, n)], (y, n), 1, n, |[v, x]| S::of(v, x));
 }
+
+/// Threads of a block of [`gelu_naive`].
+pub const BLOCK: u32 = 256;
 
 /// y = gelu(x) for `n` elements, one a thread.
 ///

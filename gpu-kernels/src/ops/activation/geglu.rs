@@ -30,4 +30,4 @@
 use super::gated;
 use super::gelu::{value, value_and_slope};
 
-gated!(geglu, geglu_backward, min_blocks = 4);
+gated!(geglu: HEAVY, geglu_backward: HEAVY, min_blocks = 4);

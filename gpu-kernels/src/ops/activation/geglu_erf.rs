@@ -72,4 +72,4 @@ fn value_and_slope(x: f32) -> (f32, f32) {
     (x * below, below + x.clamp(-16.0, 16.0) * density)
 }
 
-gated!(geglu_erf, geglu_erf_backward, min_blocks = 4);
+gated!(geglu_erf: HEAVY, geglu_erf_backward: HEAVY, min_blocks = 4);

@@ -42,4 +42,4 @@ fn slope(x: f32) -> f32 {
     }
 }
 
-activation!(relu, relu_backward);
+activation!(relu: LIGHT, relu_backward: LIGHT);

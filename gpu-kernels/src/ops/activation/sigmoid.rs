@@ -37,4 +37,4 @@ fn slope(x: f32) -> f32 {
     sigmoid_and_slope(x).1
 }
 
-activation!(sigmoid, sigmoid_backward);
+activation!(sigmoid: LIGHT, sigmoid_backward: LIGHT);

@@ -33,7 +33,7 @@ use cuda_std::kernel;
 use cuda_std::math::polynomial;
 
 use super::{activation, sigmoid_and_slope};
-use crate::map::{self, BLOCK};
+use crate::map::{self, LIGHT, block};
 
 /// σ of a σ, which is between 0 and 1: the polynomial of its degree with the least relative error there, 2⁻²⁶. A power and a
 /// reciprocal of each of three would be more than the special-function units deliver while memory brings 16 bits.
@@ -64,13 +64,13 @@ fn slope(x: f32) -> f32 {
     da * (b * (1.0 - b)) * (y * (1.0 - y))
 }
 
-activation!(sigmoid3, sigmoid3_backward);
+activation!(sigmoid3: HEAVY, sigmoid3_backward: LIGHT);
 
 /// a = σ(x), b = σ(a) and y = σ(b), for `rows` rows of `d` elements.
 ///
 /// # Safety
 /// `x` is valid for reads and `a`, `b` and `y` for writes of those rows at their strides; d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, min_blocks = 3, no_spills)]
+#[kernel(dtypes(T: float), block = block(size_of::<T>(), LIGHT), min_blocks = 3, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn sigmoid3_saved<T: Element>(
     x: *const T,
@@ -85,7 +85,7 @@ pub unsafe fn sigmoid3_saved<T: Element>(
     y_stride: u64,
 ) {
     let outputs = [(a, a_stride), (b, b_stride), (y, y_stride)];
-    map::zip_to_many::<T, T, 1, 0, 3>([(x, x_stride)], outputs, rows, d, |[x]| {
+    map::zip_to_many::<T, T, 1, 0, 3, LIGHT>([(x, x_stride)], outputs, rows, d, |[x]| {
         let (a, _) = sigmoid_and_slope(x);
         let b = second(a);
         [a, b, third(b)]
@@ -96,7 +96,7 @@ pub unsafe fn sigmoid3_saved<T: Element>(
 ///
 /// # Safety
 /// `dy`, `a`, `b` and `y` are valid for reads and `dx` for writes of those rows at their strides; d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, min_blocks = 3, no_spills)]
+#[kernel(dtypes(T: float), block = block(size_of::<T>(), LIGHT), min_blocks = 3, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn sigmoid3_saved_backward<T: Element>(
     dy: *const T,
@@ -113,7 +113,7 @@ pub unsafe fn sigmoid3_saved_backward<T: Element>(
     dx_stride: u64,
 ) {
     let inputs = [(dy, dy_stride), (a, a_stride), (b, b_stride), (y, y_stride)];
-    map::zip::<T, T, 4, 0>(inputs, (dx, dx_stride), rows, d, |[dy, a, b, y]| {
+    map::zip::<T, T, 4, 0, LIGHT>(inputs, (dx, dx_stride), rows, d, |[dy, a, b, y]| {
         let slope = a * (1.0 - a) * (b * (1.0 - b)) * (y * (1.0 - y));
         dy * slope
     });

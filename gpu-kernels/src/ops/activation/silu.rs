@@ -47,4 +47,4 @@ fn slope(x: f32) -> f32 {
     value_and_slope(x).1
 }
 
-activation!(silu, silu_backward);
+activation!(silu: LIGHT, silu_backward: LIGHT);

@@ -30,4 +30,4 @@
 use super::gated;
 use super::silu::{value, value_and_slope};
 
-gated!(swiglu, swiglu_backward, min_blocks = 2);
+gated!(swiglu: LIGHT, swiglu_backward: LIGHT, min_blocks = 2);

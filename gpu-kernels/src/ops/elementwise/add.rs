@@ -27,13 +27,13 @@
 use cuda_std::float::Element;
 use cuda_std::kernel;
 
-use crate::map::{self, BLOCK};
+use crate::map::{self, LIGHT, block};
 
 /// z = x + y, for `rows` rows of `d` elements.
 ///
 /// # Safety
 /// `x` and `y` are valid for reads and `z` for writes of those rows at their strides; d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, min_blocks = 4, no_spills)]
+#[kernel(dtypes(T: float), block = block(size_of::<T>(), LIGHT), min_blocks = 4, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn add<T: Element>(
     x: *const T,
@@ -45,5 +45,5 @@ pub unsafe fn add<T: Element>(
     y_stride: u64,
     z_stride: u64,
 ) {
-    map::zip::<T, T, 2, 0>([(x, x_stride), (y, y_stride)], (z, z_stride), rows, d, |[x, y]| x + y);
+    map::zip::<T, T, 2, 0, LIGHT>([(x, x_stride), (y, y_stride)], (z, z_stride), rows, d, |[x, y]| x + y);
 }

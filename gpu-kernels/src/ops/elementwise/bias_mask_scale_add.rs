@@ -30,14 +30,14 @@
 use cuda_std::float::Element;
 use cuda_std::kernel;
 
-use crate::map::{self, BLOCK};
+use crate::map::{self, LIGHT, block};
 
 /// y = (x + bias) · mask · scale + residual, for `rows` rows of `d` elements.
 ///
 /// # Safety
 /// `x`, `mask` and `residual` are valid for reads and `y` for writes of those rows at their strides, `bias` for reads of `d`;
 /// d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, no_spills)]
+#[kernel(dtypes(T: float), block = block(size_of::<T>(), LIGHT), no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn bias_mask_scale_add<T: Element>(
     x: *const T,
@@ -54,7 +54,7 @@ pub unsafe fn bias_mask_scale_add<T: Element>(
     scale: f32,
 ) {
     let inputs = [(x, x_stride), (mask, mask_stride), (residual, residual_stride), (bias, 0)];
-    map::zip::<T, T, 4, 1>(inputs, (y, y_stride), rows, d, |[x, mask, residual, bias]| {
+    map::zip::<T, T, 4, 1, LIGHT>(inputs, (y, y_stride), rows, d, |[x, mask, residual, bias]| {
         (x + bias) * mask * scale + residual
     });
 }

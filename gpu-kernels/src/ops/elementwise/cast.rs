@@ -27,13 +27,17 @@
 use cuda_std::float::Element;
 use cuda_std::kernel;
 
-use crate::map::{self, BLOCK};
+use crate::map::{self, LIGHT, block};
 
 /// y = U(x), for `rows` rows of `d` elements.
 ///
 /// # Safety
 /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
-#[kernel(dtypes(T: float, U: float), block = BLOCK, min_blocks = 4, no_spills)]
+#[kernel(dtypes(T: float, U: float), block = block(widest(size_of::<T>(), size_of::<U>()), LIGHT), min_blocks = 4, no_spills)]
 pub unsafe fn cast<T: Element, U: Element>(x: *const T, y: *mut U, rows: u64, d: u64, x_stride: u64, y_stride: u64) {
-    map::zip::<T, U, 1, 0>([(x, x_stride)], (y, y_stride), rows, d, |[x]| x);
+    map::zip::<T, U, 1, 0, LIGHT>([(x, x_stride)], (y, y_stride), rows, d, |[x]| x);
+}
+
+const fn widest(from: usize, to: usize) -> usize {
+    if from > to { from } else { to }
 }

@@ -27,19 +27,19 @@
 
 use cuda_std::kernel;
 
-use crate::map::{self, BLOCK};
+use crate::map::{self, LIGHT, block};
 
 /// y = x, for `rows` rows of `d` words.
 ///
 /// # Safety
 /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
-#[kernel(dtypes(W: u8, u16, u32, u64), block = BLOCK, min_blocks = 4, no_spills)]
+#[kernel(dtypes(W: u8, u16, u32, u64), block = block(size_of::<W>(), LIGHT), min_blocks = 4, no_spills)]
 pub unsafe fn copy_rows<W: Copy>(x: *const W, y: *mut W, rows: u64, d: u64, x_stride: u64, y_stride: u64) {
     let (x, y) = ([(x, x_stride)], [(y, y_stride)]);
     match size_of::<W>() {
-        1 => map::move_packs::<W, W, 1, 0, 1, 16>(x, y, rows, d, |x| x, |x| x),
-        2 => map::move_packs::<W, W, 1, 0, 1, 8>(x, y, rows, d, |x| x, |x| x),
-        4 => map::move_packs::<W, W, 1, 0, 1, 4>(x, y, rows, d, |x| x, |x| x),
-        _ => map::move_packs::<W, W, 1, 0, 1, 2>(x, y, rows, d, |x| x, |x| x),
+        1 => map::move_packs::<W, W, 1, 0, 1, 16, LIGHT>(x, y, rows, d, |x| x, |x| x),
+        2 => map::move_packs::<W, W, 1, 0, 1, 8, LIGHT>(x, y, rows, d, |x| x, |x| x),
+        4 => map::move_packs::<W, W, 1, 0, 1, 4, LIGHT>(x, y, rows, d, |x| x, |x| x),
+        _ => map::move_packs::<W, W, 1, 0, 1, 2, LIGHT>(x, y, rows, d, |x| x, |x| x),
     }
 }

@@ -32,7 +32,7 @@ use cuda_std::math;
 use cuda_std::vector::Pack;
 
 use crate::lanes;
-use crate::map::{self, BLOCK, In, Out};
+use crate::map::{self, HEAVY, In, LIGHT, Out, block};
 use crate::ops::quant::greatest;
 
 /// f of sine and cosine.
@@ -52,23 +52,25 @@ unsafe fn of_packs<T: Element, const N: usize>(x: In<T>, y: Out<T>, rows: u64, d
         let y = if near { x.map(|x| f(math::sin_cos_near(x))) } else { x.map(|x| f(math::sin_cos(x))) };
         [Pack::from_f32(y)]
     };
-    map::move_packs::<T, T, 1, 0, 1, N>([x], [y], rows, d, pack, |[x]| [T::from_f32(f(math::sin_cos(x.to_f32())))]);
+    map::move_packs::<T, T, 1, 0, 1, N, HEAVY>([x], [y], rows, d, pack, |[x]| {
+        [T::from_f32(f(math::sin_cos(x.to_f32())))]
+    });
 }
 
 /// f of what is no angle.
 #[inline(always)]
 unsafe fn of_numbers<T: Element>(x: In<T>, y: Out<T>, rows: u64, d: u64, f: impl Fn(f32) -> f32) {
-    map::zip::<T, T, 1, 0>([x], y, rows, d, |[x]| f(x));
+    map::zip::<T, T, 1, 0, LIGHT>([x], y, rows, d, |[x]| f(x));
 }
 
 /// A kernel of one input and one result.
 macro_rules! unary {
-    ($(#[$doc:meta])* $kernel:ident, $map:ident, $f:expr) => {
+    ($(#[$doc:meta])* $kernel:ident: $short:ident, $map:ident, $f:expr) => {
         $(#[$doc])*
         ///
         /// # Safety
         /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
-        #[cuda_std::kernel(dtypes(T: float), block = BLOCK, min_blocks = 2, no_spills)]
+        #[cuda_std::kernel(dtypes(T: float), block = block(size_of::<T>(), $short), min_blocks = 2, no_spills)]
         pub unsafe fn $kernel<T: Element>(x: *const T, y: *mut T, rows: u64, d: u64, x_stride: u64, y_stride: u64) {
             $map::<T>((x, x_stride), (y, y_stride), rows, d, $f);
         }
@@ -77,20 +79,20 @@ macro_rules! unary {
 
 unary! {
     /// y = sin²(x) + cos²(x), for `rows` rows of `d` elements.
-    sin2_cos2, of_angles, |(sine, cosine)| sine * sine + cosine * cosine
+    sin2_cos2: HEAVY, of_angles, |(sine, cosine)| sine * sine + cosine * cosine
 }
 
 unary! {
     /// y = sin(x), for `rows` rows of `d` elements.
-    sin, of_angles, |(sine, _)| sine
+    sin: HEAVY, of_angles, |(sine, _)| sine
 }
 
 unary! {
     /// y = cos(x), for `rows` rows of `d` elements.
-    cos, of_angles, |(_, cosine)| cosine
+    cos: HEAVY, of_angles, |(_, cosine)| cosine
 }
 
 unary! {
     /// y = x², for `rows` rows of `d` elements.
-    square, of_numbers, |x| x * x
+    square: LIGHT, of_numbers, |x| x * x
 }

@@ -29,13 +29,13 @@ use cuda_std::float::Element;
 use cuda_std::kernel;
 
 use super::clip_scale;
-use crate::map::{self, BLOCK};
+use crate::map::{self, LIGHT, block};
 
 /// g ← g · min(1, max_norm / (norm + ε)), for `rows` rows of `d` elements.
 ///
 /// # Safety
 /// `grads` is valid for reads and writes of those rows at their stride and `norm` for a read; d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, min_blocks = 4, no_spills)]
+#[kernel(dtypes(T: float), block = block(size_of::<T>(), LIGHT), min_blocks = 4, no_spills)]
 pub unsafe fn clip_grad<T: Element>(
     grads: *mut T,
     norm: *const f32,

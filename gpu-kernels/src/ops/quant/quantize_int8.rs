@@ -36,9 +36,10 @@ use cuda_std::{atomic, kernel, math, thread, warp};
 
 use super::{round, scale_of};
 use crate::lanes;
-use crate::map;
+use crate::map::{self, LIGHT, block};
 
-pub use crate::map::BLOCK;
+/// Threads of a block of [`minmax`].
+pub const BLOCK: u32 = 256;
 
 /// Packs a thread of [`minmax`] has in flight.
 const PACKS: usize = 4;
@@ -97,7 +98,7 @@ unsafe fn extend<T: Element, const N: usize>(x: *const T, range: *mut f32, rows:
 /// # Safety
 /// `x` is valid for reads and `q` for writes of those rows at their strides, `range` for reads of two values, `scale` and `zero` for writes of
 /// one; d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, no_spills, programmatic)]
+#[kernel(dtypes(T: float), block = block(size_of::<T>(), LIGHT), no_spills, programmatic)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn quantize_int8<T: Element>(
     x: *const T,
@@ -123,7 +124,7 @@ pub unsafe fn quantize_int8<T: Element>(
     let (x, q) = ([(x, x_stride)], [(q, q_stride)]);
     let one = |[x]: [T; 1]| round([x.to_f32() * inverse], zero_point).0;
     match lanes::<T>() {
-        4 => map::move_packs::<T, i8, 1, 0, 1, 4>(
+        4 => map::move_packs::<T, i8, 1, 0, 1, 4, LIGHT>(
             x,
             q,
             rows,
@@ -131,7 +132,7 @@ pub unsafe fn quantize_int8<T: Element>(
             |[x]| [round(x.to_f32().map(|x| x * inverse), zero_point)],
             one,
         ),
-        _ => map::move_packs::<T, i8, 1, 0, 1, 8>(
+        _ => map::move_packs::<T, i8, 1, 0, 1, 8, LIGHT>(
             x,
             q,
             rows,

@@ -33,13 +33,13 @@ use cuda_std::kernel;
 use cuda_std::vector::Pack;
 
 use super::{element, elements, quad};
-use crate::map::{self, BLOCK, In, Out};
+use crate::map::{self, HEAVY, In, Out, block};
 
 /// y = x · scale where the word of an element is at least `threshold`, else 0, for `rows` rows of `d` elements.
 ///
 /// # Safety
 /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, min_blocks = 4, no_spills)]
+#[kernel(dtypes(T: float), block = block(size_of::<T>(), HEAVY), min_blocks = 4, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn dropout<T: Element>(
     x: *const T,
@@ -77,5 +77,5 @@ unsafe fn drop_packs<T: Element, const N: usize>(
         [Pack::from_f32(core::array::from_fn(|e| drop(words[e], x[e])))]
     };
     let one = |[x]: [T; 1], place: u64| [T::from_f32(drop(element(place, &words), x.to_f32()))];
-    map::move_packs_by([x], [y], rows, d, load, pack, one);
+    map::move_packs_by::<T, T, 1, 1, N, HEAVY>([x], [y], rows, d, load, pack, one);
 }

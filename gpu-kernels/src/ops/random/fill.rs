@@ -28,13 +28,13 @@ use cuda_std::float::Element;
 use cuda_std::kernel;
 
 use super::generate;
-use crate::map::BLOCK;
+use crate::map::{BUSY, block};
 
 /// y = value, for `rows` rows of `d` elements.
 ///
 /// # Safety
 /// `y` is valid for writes of those rows at their stride; d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, min_blocks = 4, no_spills)]
+#[kernel(dtypes(T: float), block = block(size_of::<T>(), BUSY), min_blocks = 4, no_spills)]
 pub unsafe fn fill<T: Element>(y: *mut T, rows: u64, d: u64, y_stride: u64, value: f32) {
     generate((y, y_stride), rows, d, |_| [value; 4]);
 }

@@ -15,7 +15,7 @@ use cuda_std::float::Element;
 use cuda_std::random::philox4x32;
 use cuda_std::vector::Pack;
 
-use crate::map::{self, Out};
+use crate::map::{self, BUSY, Out};
 
 /// The random words of elements 4·`number` to 4·`number` + 3, of the sequence that `seed` and `offset` name: Philox4x32-10 with the
 /// counter (number, offset), each low word first, and the key `seed`.
@@ -74,7 +74,7 @@ unsafe fn generate_packs<T: Element, const N: usize>(y: Out<T>, rows: u64, d: u6
     let load = |_: usize, from: *const T| Pack::<T, N>::load(from);
     let pack = |_: [Pack<T, N>; 0], first: u64| [Pack::from_f32(elements::<f32, N>(first, &quad))];
     let one = |_: [T; 0], place: u64| [T::from_f32(element(place, &quad))];
-    map::move_packs_by([], [y], rows, d, load, pack, one);
+    map::move_packs_by::<T, T, 0, 1, N, BUSY>([], [y], rows, d, load, pack, one);
 }
 
 #[cfg(test)]

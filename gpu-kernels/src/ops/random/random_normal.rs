@@ -34,7 +34,7 @@ use cuda_std::float::Element;
 use cuda_std::{kernel, math};
 
 use super::{generate, quad};
-use crate::map::BLOCK;
+use crate::map::{BUSY, block};
 
 /// 2⁻³².
 const STEP: f32 = 1.0 / (1u64 << 32) as f32;
@@ -52,7 +52,7 @@ fn pair(a: u32, b: u32) -> [f32; 2] {
 ///
 /// # Safety
 /// `y` is valid for writes of those rows at their stride; d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, min_blocks = 4, no_spills)]
+#[kernel(dtypes(T: float), block = block(size_of::<T>(), BUSY), min_blocks = 4, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn random_normal<T: Element>(
     y: *mut T,

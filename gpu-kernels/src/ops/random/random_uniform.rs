@@ -29,13 +29,13 @@ use cuda_std::float::Element;
 use cuda_std::{kernel, math};
 
 use super::{generate, quad};
-use crate::map::BLOCK;
+use crate::map::{BUSY, block};
 
 /// y = low + range · u, for `rows` rows of `d` elements.
 ///
 /// # Safety
 /// `y` is valid for writes of those rows at their stride; d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, min_blocks = 4, no_spills)]
+#[kernel(dtypes(T: float), block = block(size_of::<T>(), BUSY), min_blocks = 4, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn random_uniform<T: Element>(
     y: *mut T,

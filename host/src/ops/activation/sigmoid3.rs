@@ -92,7 +92,9 @@ pub fn sigmoid3_saved_into<'a, T: Float>(
     let written = [Operand::written("a", &a), Operand::written("b", &b), Operand::written("y", &y)];
     let [first, second, third] = written;
     let operands = [Operand::read("x", &x), first, second, third];
-    let Some(plan) = Plan::with_outputs(&SAVED, size_of::<T>(), operands, 3)? else { return Ok(()) };
+    let Some(plan) = Plan::with_outputs::<gk::Sigmoid3Saved<T>>(&SAVED, size_of::<T>(), operands, 3)? else {
+        return Ok(());
+    };
     let [of_x, of_a, of_b, of_y] = plan.strides;
     let (a, b, y) = (a.ptr_mut(stream)?, b.ptr_mut(stream)?, y.ptr_mut(stream)?);
     let args = (x.ptr(stream)?, a, b, y, plan.rows, plan.d, of_x, of_a, of_b, of_y);
@@ -139,7 +141,9 @@ pub fn sigmoid3_saved_backward_into<'a, T: Float>(
     let saved = [Operand::read("a", &a), Operand::read("b", &b), Operand::read("y", &y)];
     let [first, second, third] = saved;
     let operands = [Operand::read("dy", &dy), first, second, third, Operand::written("dx", &dx)];
-    let Some(plan) = Plan::new(&SAVED_BACKWARD, size_of::<T>(), operands)? else { return Ok(()) };
+    let Some(plan) = Plan::new::<gk::Sigmoid3SavedBackward<T>>(&SAVED_BACKWARD, size_of::<T>(), operands)? else {
+        return Ok(());
+    };
     let [of_dy, of_a, of_b, of_y, of_dx] = plan.strides;
     let (dy, a, b, y) = (dy.ptr(stream)?, a.ptr(stream)?, b.ptr(stream)?, y.ptr(stream)?);
     let args = (dy, a, b, y, dx.ptr_mut(stream)?, plan.rows, plan.d, of_dy, of_a, of_b, of_y, of_dx);

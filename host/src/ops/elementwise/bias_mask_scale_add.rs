@@ -65,7 +65,7 @@ pub fn bias_mask_scale_add_into<'a, T: Float>(
         Operand::read("residual", &residual),
         Operand::written("y", &y),
     ];
-    let Some(plan) = Plan::by_rows(&INFO, size_of::<T>(), operands)? else { return Ok(()) };
+    let Some(plan) = Plan::by_rows::<gk::BiasMaskScaleAdd<T>>(&INFO, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, mask_stride, residual_stride, y_stride] = plan.strides;
     let args = (
         x.ptr(stream)?,
@@ -115,7 +115,7 @@ impl Operator for BiasMaskScaleAdd {
         let dims = |rows, d| [("rows", rows), ("d", d)];
         let mut cases = Vec::new();
         for &dtype in INFO.dtypes {
-            let block = gpu_kernels::map::per_block(dtype.size(), 4);
+            let block = super::longest_block(dtype, 4);
             let name = format!("rows=32768 d=8192 {}", dtype.name());
             let padded = |case: Case, pads: [usize; 4]| {
                 let rows = ["x", "mask", "residual", "y"].into_iter().zip(pads);

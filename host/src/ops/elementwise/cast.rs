@@ -51,7 +51,9 @@ pub fn cast_into<'a, T: Float, U: Float>(
     let (x, mut y) = (x.into(), y.into());
     stream.require_devices(INFO.name, &[("x", &x), ("y", &y)])?;
     let operands = [Operand::read("x", &x), Operand::written("y", &y)];
-    let Some(plan) = Plan::new(&INFO, size_of::<T>().max(size_of::<U>()), operands)? else { return Ok(()) };
+    let Some(plan) = Plan::new::<gk::Cast<T, U>>(&INFO, size_of::<T>().max(size_of::<U>()), operands)? else {
+        return Ok(());
+    };
     let [x_stride, y_stride] = plan.strides;
     let args = (x.ptr(stream)?, y.ptr_mut(stream)?, plan.rows, plan.d, x_stride, y_stride);
     // SAFETY: both tensors are live and have these rows at these strides, and y is borrowed mutably.

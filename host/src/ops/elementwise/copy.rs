@@ -58,7 +58,7 @@ fn copy_words<T, W: gk::CopyRowsDtype>(stream: &Stream, x: View<'_, T>, mut y: V
     debug_assert_eq!(size_of::<T>(), size_of::<W>());
     stream.require_devices(INFO.name, &[("x", &x), ("y", &y)])?;
     let operands = [Operand::read("x", &x), Operand::written("y", &y)];
-    let Some(plan) = Plan::new(&INFO, size_of::<T>(), operands)? else { return Ok(()) };
+    let Some(plan) = Plan::new::<gk::CopyRows<W>>(&INFO, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, y_stride] = plan.strides;
     let (x, y) = (x.ptr(stream)?.cast::<W>(), y.ptr_mut(stream)?.cast::<W>());
     let args = (x, y, plan.rows, plan.d, x_stride, y_stride);

@@ -20,10 +20,10 @@ pub use sin2_cos2::{Fusion, sin2_cos2, sin2_cos2_into};
 pub use zip::{zip, zip_into};
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
-use gpu_kernels::map::per_block;
+use gpu_kernels::map::{BUSY, block, per_block};
 
 use super::model::OpInfo;
-use crate::runtime::dtype::Float;
+use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::shape::Shape;
 use crate::runtime::stream::Stream;
@@ -61,6 +61,12 @@ pub(super) fn grid_of_rows(
         return Err(Error::too_large(info.name, arg, reason));
     }
     Ok(Some(Dim3::new(x, y as u32, z as u32)))
+}
+
+/// The most elements of a row that a block of an elementwise kernel covers: cases lie on both sides of it.
+pub(super) fn longest_block(dtype: DType, inputs: usize) -> usize {
+    let bytes = dtype.size();
+    per_block(block(bytes, BUSY), bytes, inputs)
 }
 
 /// An operand of an elementwise kernel.
@@ -109,24 +115,24 @@ pub(super) struct Plan<const N: usize> {
 }
 
 impl<const N: usize> Plan<N> {
-    /// For operands of one shape, whose widest element has `bytes` bytes; `None` when there is nothing to do.
-    pub(super) fn new(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
-        Self::with_outputs(info, bytes, operands, 1)
+    /// For `K` over operands of one shape, whose widest element has `bytes` bytes; `None` when there is nothing to do.
+    pub(super) fn new<K: Kernel>(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
+        Self::with_outputs::<K>(info, bytes, operands, 1)
     }
 
     /// The same where that many of them are outputs.
-    pub(super) fn with_outputs(
+    pub(super) fn with_outputs<K: Kernel>(
         info: &OpInfo,
         bytes: usize,
         operands: [Operand<'_>; N],
         outputs: usize,
     ) -> Result<Option<Self>> {
-        Self::of(info, per_block(bytes, N - outputs), operands, true)
+        Self::of(info, per_block(K::BLOCK.x, bytes, N - outputs), operands, true)
     }
 
     /// The same where an operand beside these is one row that all rows share.
-    pub(super) fn by_rows(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
-        Self::of(info, per_block(bytes, N), operands, false)
+    pub(super) fn by_rows<K: Kernel>(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
+        Self::of(info, per_block(K::BLOCK.x, bytes, N), operands, false)
     }
 
     /// The same for blocks of `per_block` elements of a row. Rows that are not `alike` never are a single one.
@@ -164,7 +170,7 @@ where
     let [input, output] = [info.args[0].name, info.args[1].name];
     stream.require_devices(info.name, &[(input, &x), (output, &y)])?;
     let operands = [Operand::read(input, &x), Operand::written(output, &y)];
-    let Some(plan) = Plan::new(info, size_of::<T>(), operands)? else { return Ok(()) };
+    let Some(plan) = Plan::new::<K>(info, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, y_stride] = plan.strides;
     let args = (x.ptr(stream)?, y.ptr_mut(stream)?, plan.rows, plan.d, x_stride, y_stride);
     // SAFETY: both tensors are live and have these rows at these strides, and y is borrowed mutably.
@@ -184,7 +190,7 @@ where
     let [first, second, output] = [info.args[0].name, info.args[1].name, info.args[2].name];
     stream.require_devices(info.name, &[(first, &x), (second, &y), (output, &z)])?;
     let operands = [Operand::read(first, &x), Operand::read(second, &y), Operand::written(output, &z)];
-    let Some(plan) = Plan::new(info, size_of::<T>(), operands)? else { return Ok(()) };
+    let Some(plan) = Plan::new::<K>(info, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, y_stride, z_stride] = plan.strides;
     let args = (x.ptr(stream)?, y.ptr(stream)?, z.ptr_mut(stream)?, plan.rows, plan.d, x_stride, y_stride, z_stride);
     // SAFETY: the tensors are live and have these rows at these strides, and z is borrowed mutably.
@@ -210,7 +216,7 @@ where
     let inputs = [Operand::read(name(0), &x), Operand::read(name(1), &y), Operand::read(name(2), &z)];
     let [first, second, third] = inputs;
     let operands = [first, second, third, Operand::written(name(3), &u), Operand::written(name(4), &v)];
-    let Some(plan) = Plan::with_outputs(info, size_of::<T>(), operands, 2)? else { return Ok(()) };
+    let Some(plan) = Plan::with_outputs::<K>(info, size_of::<T>(), operands, 2)? else { return Ok(()) };
     let [a, b, c, d, e] = plan.strides;
     let (x, y, z) = (x.ptr(stream)?, y.ptr(stream)?, z.ptr(stream)?);
     let args = (x, y, z, u.ptr_mut(stream)?, v.ptr_mut(stream)?, plan.rows, plan.d, a, b, c, d, e);

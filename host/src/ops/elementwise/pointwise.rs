@@ -1,3 +1,4 @@
+use super::longest_block;
 use crate::ops::model::{
     Arguments, Arrangement, Case, Cost, Gradient, InputSpec, Metas, OpInfo, Operator, Params, TensorMeta, Tensors,
     Tolerance, Values, reference,
@@ -58,7 +59,7 @@ pub(super) fn cases(info: &'static OpInfo) -> Vec<Case> {
         let n = (1usize << 28) / inputs.next_power_of_two();
         let name = format!("n=2^{} {}", n.ilog2(), dtype.name());
         cases.push(Case::production(info, name, dtype, dims(1, n)));
-        let block = gpu_kernels::map::per_block(dtype.size(), inputs);
+        let block = longest_block(dtype, inputs);
         let pads =
             info.args.iter().zip([8, 24, 16, 40, 32]).map(|(arg, pad)| (arg.name, Arrangement::DENSE.row_pad(pad)));
         let padded = |case: Case| pads.clone().fold(case, |case, (name, pad)| case.arrange(name, pad));

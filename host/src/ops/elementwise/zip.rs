@@ -2,6 +2,7 @@
 
 use std::array;
 
+use cuda_std::launch::Kernel;
 use gpu_kernels::fuse::{Formula, MAX_INPUTS, Strides};
 use gpu_kernels::map::per_block;
 use gpu_kernels::ops::elementwise::zip as gk;
@@ -75,7 +76,10 @@ pub fn zip_into<'a, T: Float, F: Formula<K>, const K: usize>(
         Some(input) => Operand::read(F::INPUTS[i], input),
         None => Operand::written("y", &y),
     });
-    let Some(plan) = Plan::of(&info, per_block(size_of::<T>(), K), operands, true)? else { return Ok(()) };
+    let Some(plan) = Plan::of(&info, per_block(<F::Kernel<T> as Kernel>::BLOCK.x, size_of::<T>(), K), operands, true)?
+    else {
+        return Ok(());
+    };
     let strides = Strides { inputs: array::from_fn(|i| plan.strides[i]), output: plan.strides[MAX_INPUTS] };
     let mut pointers = Vec::with_capacity(K);
     for input in &inputs {

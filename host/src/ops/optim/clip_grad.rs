@@ -5,7 +5,7 @@ use gpu_kernels::ops::optim::clip_grad as gk;
 
 use super::clip_scale;
 use crate::dispatch;
-use crate::ops::elementwise::{Operand, Plan, pointwise_shape};
+use crate::ops::elementwise::{Operand, Plan, longest_block, pointwise_shape};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -62,7 +62,9 @@ pub fn clip_grad<'a, T: Float>(stream: &Stream, grads: impl Into<ViewMut<'a, T>>
     grads.require_device(INFO.name, "grads", stream)?;
     let (norm, max_norm) = clip.checked(&INFO, stream)?;
     // In place, it is read as well as written.
-    let Some(plan) = Plan::with_outputs(&INFO, size_of::<T>(), [Operand::written("grads", &grads)], 0)? else {
+    let Some(plan) =
+        Plan::with_outputs::<gk::ClipGrad<T>>(&INFO, size_of::<T>(), [Operand::written("grads", &grads)], 0)?
+    else {
         return Ok(());
     };
     let args = (grads.ptr_mut(stream)?, norm, plan.rows, plan.d, plan.strides[0], max_norm);
@@ -104,7 +106,7 @@ impl Operator for ClipGrad {
         let dims = |rows, d| [("rows", rows), ("d", d)];
         let mut cases = Vec::new();
         for &dtype in INFO.dtypes {
-            let block = gpu_kernels::map::per_block(dtype.size(), 1);
+            let block = longest_block(dtype, 1);
             let name = format!("n=2^28 {}", dtype.name());
             let norm = |norm| with_norm(Case::boundary(&INFO, dtype, dims(2, 100)), norm);
             cases.extend([

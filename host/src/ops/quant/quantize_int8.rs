@@ -86,7 +86,7 @@ pub fn quantize_int8_into<'a, T: Float>(
     scale.require_shape(INFO.name, "scale", &[1])?;
     point.require_shape(INFO.name, "zero", &[1])?;
     let operands = [Operand::read("x", &x), Operand::written("q", &q)];
-    let Some(plan) = Plan::new(&INFO, size_of::<T>(), operands)? else {
+    let Some(plan) = Plan::new::<gk::QuantizeInt8<T>>(&INFO, size_of::<T>(), operands)? else {
         scale.fill(stream, f32::MIN_POSITIVE)?;
         return point.fill(stream, if zero == Zero::Asymmetric { -128 } else { 0 });
     };

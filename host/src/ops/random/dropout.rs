@@ -4,7 +4,7 @@ use gpu_kernels::ops::random::dropout as gk;
 
 use super::{OFFSET, Philox, SEED};
 use crate::dispatch;
-use crate::ops::elementwise::{Operand, Plan, pointwise_shape};
+use crate::ops::elementwise::{Operand, Plan, longest_block, pointwise_shape};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -103,7 +103,7 @@ fn launch<T: Float>(
     }
     stream.require_devices(info.name, &[(info.args[0].name, &x), (info.args[1].name, &y)])?;
     let operands = [Operand::read(info.args[0].name, &x), Operand::written(info.args[1].name, &y)];
-    let Some(plan) = Plan::new(info, size_of::<T>(), operands)? else { return Ok(()) };
+    let Some(plan) = Plan::new::<gk::Dropout<T>>(info, size_of::<T>(), operands)? else { return Ok(()) };
     let [x_stride, y_stride] = plan.strides;
     let (x, y) = (x.ptr(stream)?, y.ptr_mut(stream)?);
     let args = (x, y, plan.rows, plan.d, x_stride, y_stride, threshold(p), scale(p), random.seed, random.offset);
@@ -170,7 +170,7 @@ impl Operator for Dropout {
         let [x, y] = [info.args[0].name, info.args[1].name];
         let mut cases = Vec::new();
         for &dtype in info.dtypes {
-            let block = gpu_kernels::map::per_block(dtype.size(), 1);
+            let block = longest_block(dtype, 1);
             let name = format!("n=2^28 p=0.1 {}", dtype.name());
             let padded = |case: Case, [of_x, of_y]: [usize; 2]| {
                 case.arrange(x, Arrangement::DENSE.row_pad(of_x)).arrange(y, Arrangement::DENSE.row_pad(of_y))

@@ -2,7 +2,7 @@
 
 use cuda_std::launch::{DevicePtrMut, Kernel};
 
-use crate::ops::elementwise::{Operand, Plan, pointwise_shape};
+use crate::ops::elementwise::{Operand, Plan, longest_block, pointwise_shape};
 use crate::ops::model::*;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
@@ -21,7 +21,7 @@ pub(super) fn generate_into<T: Float, K: Kernel>(
     args: impl FnOnce(DevicePtrMut<T>, u64, u64, u64) -> K::Args,
 ) -> Result<()> {
     y.require_device(info.name, "y", stream)?;
-    let Some(plan) = Plan::new(info, size_of::<T>(), [Operand::written("y", &y)])? else { return Ok(()) };
+    let Some(plan) = Plan::new::<K>(info, size_of::<T>(), [Operand::written("y", &y)])? else { return Ok(()) };
     let args = args(y.ptr_mut(stream)?, plan.rows, plan.d, plan.strides[0]);
     // SAFETY: the tensor is live, has these rows at this stride, and is borrowed mutably.
     unsafe { stream.launch::<K>(plan.grid, args) }
@@ -51,7 +51,7 @@ impl Operator for Generator {
         let info = self.info;
         let mut cases = Vec::new();
         for &dtype in info.dtypes {
-            let block = gpu_kernels::map::per_block(dtype.size(), 0);
+            let block = longest_block(dtype, 0);
             let name = format!("n=2^28 {}", dtype.name());
             cases.extend([
                 Case::production(info, name, dtype, dims(1, 1 << 28)),

@@ -58,14 +58,15 @@ fn blocks(n: usize, per_block: usize) -> Result<u32> {
 
 fn naive(stream: &Stream, x: DevicePtr<f32>, y: DevicePtrMut<f32>, n: usize) -> Result<()> {
     // SAFETY: x and y hold n elements, y is borrowed mutably.
-    unsafe { stream.launch::<GeluNaive>(blocks(n, map::BLOCK as usize)?, (x, y, n as u64)) }
+    unsafe { stream.launch::<GeluNaive>(blocks(n, gk::BLOCK as usize)?, (x, y, n as u64)) }
 }
 
 fn eight(stream: &Stream, x: DevicePtr<f32>, y: DevicePtrMut<f32>, n: usize) -> Result<()> {
     let (a, b) = (stream.scratch::<f32>(n)?, stream.scratch::<f32>(n)?);
     let (to_a, to_b, count) = (a.ptr_mut(), b.ptr_mut(), n as u64);
     let (from_a, from_b) = (DevicePtr::from(to_a), DevicePtr::from(to_b));
-    let [unary, binary] = [1, 2].map(|inputs| blocks(n, map::per_block(size_of::<f32>(), inputs)));
+    let threads = map::block(size_of::<f32>(), map::LIGHT);
+    let [unary, binary] = [1, 2].map(|inputs| blocks(n, map::per_block(threads, size_of::<f32>(), inputs)));
     let (unary, binary) = (unary?, binary?);
     // SAFETY: all four hold n elements, which is not 0, and no kernel writes what it reads.
     unsafe {
