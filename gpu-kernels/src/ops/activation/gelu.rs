@@ -8,7 +8,7 @@
 //! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block.
+//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -23,7 +23,7 @@
 //! special-function units it needs two results an element, half of what they deliver at full bandwidth for 16-bit types.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 16 KiB.
+//! d up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Hendrycks and Gimpel, "Gaussian Error Linear Units" (arXiv:1606.08415).

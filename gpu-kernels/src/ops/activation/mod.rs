@@ -121,9 +121,10 @@ fn logistic(x: f32) -> (f32, f32) {
 /// x·σ(z) where −z·log₂e = x·(a + b·x²): SiLU, and GELU in its tanh form. NaN gives NaN, −∞ too, +∞ itself.
 #[inline(always)]
 pub(crate) fn times_sigmoid(x: f32, [a, b]: [f32; 2]) -> f32 {
-    // Below infinity, of which b = 0 would make NaN.
-    let square = (x * x).min(1e30);
-    x * cuda_std::math::rcp_approx(1.0 + cuda_std::math::ex2_approx(x * (a + b * square)))
+    // x² may be infinite, of which b = 0 would make NaN.
+    let slope = if b == 0.0 { a } else { a + b * (x * x) };
+    // Beside 1 a subnormal power is nothing, as is 0.
+    x * cuda_std::math::rcp_approx(1.0 + cuda_std::math::ex2_approx_ftz(x * slope))
 }
 
 /// σ(x) and σ'(x) = σ(x)·σ(−x), 2⁻²¹ relative each. NaN gives NaN.

@@ -8,7 +8,7 @@
 //! tensor's rows: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block.
+//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -22,7 +22,7 @@
 //! would move 2·n elements more forward and 3·n backward.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 8 KiB.
+//! d up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Shazeer, "GLU Variants Improve Transformer" (arXiv:2002.05202).

@@ -7,7 +7,7 @@
 //! Rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block.
+//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -19,7 +19,7 @@
 //! 3·n elements of traffic, one FLOP an element: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 16 KiB.
+//! d up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! He, Zhang, Ren and Sun, "Deep Residual Learning for Image Recognition" (arXiv:1512.03385).

@@ -8,7 +8,7 @@
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes of each operand a thread, so that eight loads are in flight before the first
-//! is used; 256 threads a block, x along the row, y over the rows.
+//! is used; blocks of [`map::block`](crate::map::block) threads, x along the row, y over the rows.
 //!
 //! # Shared memory
 //! None: the row of `bias` stays in L1 and L2, which evict it last.
@@ -22,7 +22,7 @@
 //! move 11·n elements.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 16 KiB.
+//! d up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Vaswani et al., "Attention Is All You Need" (arXiv:1706.03762): dropout and the residual connection after a projection.

@@ -8,7 +8,7 @@
 //! of every element type as large.
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes a thread, 256 threads a block.
+//! As every elementwise kernel: two packs of 16 bytes a thread, in blocks of [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -20,7 +20,7 @@
 //! 2·n elements of traffic: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 16 KiB.
+//! d up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! None.

@@ -7,7 +7,7 @@
 //! Rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes in flight a thread, 256 threads a block. Every thread reads the norm.
+//! As every elementwise kernel: two packs of 16 bytes in flight a thread, in blocks of [`map::block`](crate::map::block) threads. Every thread reads the norm.
 //!
 //! # Shared memory
 //! None.
@@ -20,7 +20,7 @@
 //! 2·n elements of traffic: bound by memory bandwidth. Nothing moves where the norm is within its limit.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 16 KiB.
+//! d up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks" (arXiv:1211.5063), section 3.2.

@@ -8,7 +8,7 @@
 //! Rows of d elements that may be padded: see [`map`](mod@crate::map). Which word an element has: see [`quad`].
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes in flight a thread, 256 threads a block. A thread computes the four words of a
+//! As every elementwise kernel: two packs of 16 bytes in flight a thread, in blocks of [`map::block`](crate::map::block) threads. A thread computes the four words of a
 //! quad at once, for packs of 16 bytes one or two quads.
 //!
 //! # Shared memory
@@ -22,7 +22,7 @@
 //! 2·n elements of traffic, 20 wide products and 20 three-way XORs for four elements: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 16 KiB.
+//! d up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting" (JMLR 15, 2014); Salmon et al., "Parallel

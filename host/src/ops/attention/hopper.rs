@@ -80,7 +80,7 @@ impl<T: Float> Call<'_, T> {
         let bounds = self.problem.bounds(stream)?;
         let o = self.o.ptr_mut(stream)?;
         let args = (
-            map(q.ptr(stream)?.addr(), q.shape(), q.strides(), rows)?,
+            map(q.ptr(stream)?.addr(), q.shape(), q.strides(), hopper::WG_M)?,
             map(k.ptr(stream)?.addr(), k.shape(), k.strides(), keys)?,
             map(v.ptr(stream)?.addr(), v.shape(), v.strides(), keys)?,
             map(o.addr(), self.o.shape(), self.o.strides(), hopper::WG_M)?,

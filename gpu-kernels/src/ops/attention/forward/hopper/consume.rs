@@ -4,7 +4,7 @@ use cuda_std::float::Half;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
 use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR, Registers};
-use cuda_std::{cluster, thread, warp};
+use cuda_std::{cluster, thread, tma, warp};
 
 use super::softmax::{self, Online, Visible};
 use super::store::{Output, Rows};
@@ -67,8 +67,8 @@ pub(super) unsafe fn consume<
     while let Some(queries) = work.queries(wave.0) {
         // From one lane, so that ptxas knows what depends on it to be uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
-        let row = queries.first + (index * WG_M) as i32;
-        let (first, end) = work::seen::<N>(span, queries.pair, CLUSTER * work.rows);
+        let row = work.first_of(queries, index);
+        let (first, end) = work::seen::<N>(span, queries.pair, work.pair());
         let (mine, mine_end) = work::seen::<N>(span, row, WG_M);
         let (whole, whole_end) = work::seen_whole::<N>(span, row, WG_M);
         let thread_row = row + (lane / 32 * 16 + lane % 32 / 4) as i32;
@@ -91,6 +91,9 @@ pub(super) unsafe fn consume<
                 visible.mask(&mut state.s, key(tile));
             }
             this.first_weights(&mut state);
+            if wave.0 > 0 {
+                this.give_back(wave.previous());
+            }
             tile += 1;
             // At most an edge, a middle and another edge.
             while tile < mine_end {
@@ -105,12 +108,18 @@ pub(super) unsafe fn consume<
             }
             at = this.last_values(&mut state, at);
         }
+        if mine >= mine_end && wave.0 > 0 {
+            this.give_back(wave.previous());
+        }
         while tile < end {
             at = this.skip(at);
             tile += 1;
         }
         this.store(&mut state, work, queries, output);
         wave = wave.next();
+    }
+    if wave.0 > 0 {
+        this.give_back(wave.previous());
     }
 }
 
@@ -270,8 +279,14 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         softmax::rescale(&mut state.o, inverse);
         let rows = Rows { panels: memory.q(buffer, 0, index), stride: CONSUMERS * WG_M * PANEL, index, queries };
         rows.store(&state.o, lse, lane, work, output);
-        if lane == 0 {
-            memory.empty_q(buffer).arrive();
+    }
+
+    /// Lets the producer have the memory of queries whose results are on their way, once they have left it: not at once, when that would be waited for.
+    #[inline(always)]
+    unsafe fn give_back(self, wave: Cursor<BUFFERS>) {
+        if self.lane == 0 {
+            tma::wait_group_read::<0>();
+            self.memory.empty_q(wave.stage()).arrive();
         }
     }
 }

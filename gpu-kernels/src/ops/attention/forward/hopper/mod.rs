@@ -151,7 +151,7 @@ impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUM
 
 /// O and its logsumexp, for heads of exactly `D` elements, without soft cap and ALiBi and for sequences that are not packed.
 ///
-/// The maps' dimensions are d, tokens, heads and batches. `q` loads [`PANEL`] × [`block_m`] boxes, `k` and `v` [`PANEL`] × half of `N`,
+/// The maps' dimensions are d, tokens, heads and batches. `q` loads [`PANEL`] × [`WG_M`] boxes, `k` and `v` [`PANEL`] × half of `N`,
 /// and `o_map` stores [`PANEL`] × [`WG_M`], all in 128-byte swizzle; loads outside a tensor read zero and stores outside are dropped.
 ///
 /// # Safety
@@ -178,7 +178,7 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
     let memory = Memory::<T, D, N, CONSUMERS>(shared::dynamic());
     // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
-    let work = Work { problem: &problem, key_lengths, sinks, rows: block_m(CONSUMERS) };
+    let work = Work { problem: &problem, key_lengths, sinks, consumers: CONSUMERS };
     if thread::thread_idx_x() == 0 {
         tma::prefetch_descriptor(q);
         tma::prefetch_descriptor(k);

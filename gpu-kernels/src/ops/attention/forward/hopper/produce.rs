@@ -8,7 +8,7 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::tma;
 
 use super::work::{self, Cursor, Work};
-use super::{BUFFERS, CLUSTER, Memory, PANEL};
+use super::{BUFFERS, CLUSTER, Memory, PANEL, WG_M};
 
 /// Every block of the pair.
 const PAIR: u16 = (1 << CLUSTER) - 1;
@@ -55,7 +55,7 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
     while let Some(queries) = work.queries(wave.0) {
         let (batch, head) = (queries.batch, work.problem.kv_head(queries.head));
         let span = work.span(work.keys(batch));
-        let (first, end) = work::seen::<N>(span, queries.pair, CLUSTER * work.rows);
+        let (first, end) = work::seen::<N>(span, queries.pair, work.pair());
         let k = Source { map: k, head, batch };
         let v = Source { map: v, head, batch };
         let mut key = work::first_key::<N>(span, first) + (cluster::rank() * (N / CLUSTER)) as i32;
@@ -70,10 +70,13 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
         // Queries last: their memory is where results leave from.
         let (buffer, full) = (wave.stage(), memory.full_q(wave.stage()));
         memory.empty_q(buffer).wait_parity(wave.parity() ^ 1);
-        full.arrive_expect_tx(work.rows * D * 2);
-        for panel in 0..D / PANEL {
-            let from = [(panel * PANEL) as i32, queries.first, queries.head as i32, batch as i32];
-            tma::load_4d(memory.q(buffer, panel, 0), q, from, full);
+        full.arrive_expect_tx(CONSUMERS * WG_M * D * 2);
+        for consumer in 0..CONSUMERS {
+            let row = work.first_of(queries, consumer);
+            for panel in 0..D / PANEL {
+                let from = [(panel * PANEL) as i32, row, queries.head as i32, batch as i32];
+                tma::load_4d(memory.q(buffer, panel, consumer), q, from, full);
+            }
         }
         wave = wave.next();
         while tiles > 0 {

@@ -34,8 +34,8 @@ impl<T: Half> Rows<T> {
         self.panels.add(panel * self.stride)
     }
 
-    /// Stores O, of 2·`O` columns, and the logsumexps of the two rows of thread `lane`. What lies before the first token is dropped. Returns, in the first
-    /// thread, when the panels have been read.
+    /// Stores O, of 2·`O` columns, and the logsumexps of the two rows of thread `lane`. What lies before the first token is dropped. The
+    /// panels are read by copies of the first thread's.
     #[inline(always)]
     pub(in crate::ops::attention) unsafe fn store<const O: usize>(
         self,
@@ -55,7 +55,7 @@ impl<T: Half> Rows<T> {
             let matrices = [0, 2, 4, 6].map(|i| T::pack(o[8 * step + i], o[8 * step + i + 1]));
             matrix::store_x4(self.panel(panel).add(row * PANEL + chunk * 8), matrices);
         }
-        let first = queries.first + (index * WG_M) as i32;
+        let first = work.first_of(queries, index);
         let heads = u64::from(queries.batch) * u64::from(work.problem.heads) + u64::from(queries.head);
         for r in 0..2 {
             let query = first + (lane / 32 * 16 + lane % 32 / 4 + r as u32 * 8) as i32;
@@ -76,7 +76,6 @@ impl<T: Half> Rows<T> {
                 tma::store_4d(output.map, to, self.panel(panel));
             }
             tma::commit_group();
-            tma::wait_group_read::<0>();
         }
     }
 

@@ -9,11 +9,12 @@ use super::WARPGROUP;
 pub(super) struct Turns<const CONSUMERS: u32>(u32);
 
 impl<const CONSUMERS: u32> Turns<CONSUMERS> {
-    /// Of consumer `index`; the first turn is the first's.
+    /// Of consumer `index`; the first turn is the last's, which with a diagonal has the most tiles: those of one that has fewer are passed over while
+    /// it is at work.
     #[inline(always)]
     pub(super) unsafe fn start(index: u32) -> Self {
         let turns = Self(index);
-        if index == CONSUMERS - 1 {
+        if index == 0 {
             turns.pass();
         }
         turns
@@ -26,11 +27,11 @@ impl<const CONSUMERS: u32> Turns<CONSUMERS> {
         thread::named_barrier::sync(1 + CONSUMERS + index, 2 * WARPGROUP);
     }
 
-    /// Makes it the next consumer's.
+    /// Makes it the turn of the consumer before.
     #[inline(always)]
     pub(super) unsafe fn pass(self) {
         let Self(index) = self;
-        let next = if index + 1 == CONSUMERS { 0 } else { index + 1 };
+        let next = if index == 0 { CONSUMERS - 1 } else { index - 1 };
         thread::named_barrier::arrive(1 + CONSUMERS + next, 2 * WARPGROUP);
     }
 }

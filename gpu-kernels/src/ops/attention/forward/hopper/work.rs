@@ -2,7 +2,7 @@
 
 use cuda_std::{cluster, thread};
 
-use super::CLUSTER;
+use super::{CLUSTER, WG_M};
 use crate::ops::attention::{Problem, Span, bounded, nonzero};
 
 /// Tiles walked so far: says which stage of a ring is next, and the parity of the phase that its barriers are in.
@@ -30,6 +30,13 @@ impl<const STAGES: u32> Cursor<STAGES> {
         let Self(tiles) = self;
         Self(tiles + 1)
     }
+
+    /// The tile before this one, which is not the first.
+    #[inline(always)]
+    pub(in crate::ops::attention) fn previous(self) -> Self {
+        let Self(tiles) = self;
+        Self(tiles - 1)
+    }
 }
 
 /// The walk of a pair of blocks, the same in producers and consumers.
@@ -40,8 +47,8 @@ pub(in crate::ops::attention) struct Work<'a> {
     pub key_lengths: *const i32,
     /// Null if no head has one.
     pub sinks: *const f32,
-    /// Queries of a block.
-    pub rows: u32,
+    /// Of a block.
+    pub consumers: u32,
 }
 
 /// Queries that a pair of blocks takes at a time, of one head.
@@ -52,8 +59,8 @@ pub(in crate::ops::attention) struct Queries {
     /// The pair's first query. The pairs of a head end with its last query, where the diagonal ends too; so this is below zero where
     /// the queries do not fill the first pair.
     pub pair: i32,
-    /// This block's first query.
-    pub first: i32,
+    /// The first query of this block's first consumer.
+    first: i32,
 }
 
 impl Work<'_> {
@@ -63,11 +70,10 @@ impl Work<'_> {
     /// to leave the short ones for the end; without one all are as long, and pairs that run at a time share the keys of few heads.
     #[inline(always)]
     pub(in crate::ops::attention) fn queries(self, wave: u32) -> Option<Queries> {
-        let Self { problem, rows, .. } = self;
-        let rows = rows as i32;
+        let Self { problem, .. } = self;
         let heads = nonzero(problem.heads);
         let all_heads = heads.saturating_mul(nonzero(problem.batch));
-        let tiles = nonzero(problem.q_len.div_ceil(CLUSTER * self.rows));
+        let tiles = nonzero(problem.q_len.div_ceil(self.pair()));
         let (pairs, pair) = (thread::grid_dim_x() / CLUSTER, thread::block_idx_x() / CLUSTER);
         let index = wave * pairs + if wave % 2 == 1 { pairs - 1 - pair } else { pair };
         if index >= tiles.get() * all_heads.get() {
@@ -76,9 +82,21 @@ impl Work<'_> {
         let diagonal = problem.right < problem.k_len as i32;
         let (tile, place) =
             if diagonal { (index / all_heads, index % all_heads) } else { (index % tiles, index / tiles) };
-        let pair = problem.q_len as i32 - (tile as i32 + 1) * CLUSTER as i32 * rows;
-        let first = pair + cluster::rank() as i32 * rows;
+        let pair = problem.q_len as i32 - (tile as i32 + 1) * self.pair() as i32;
+        let first = pair + (cluster::rank() * WG_M) as i32;
         Some(Queries { batch: place / heads, head: place % heads, pair, first })
+    }
+
+    /// Queries of a pair of blocks.
+    #[inline(always)]
+    pub(in crate::ops::attention) const fn pair(self) -> u32 {
+        CLUSTER * self.consumers * WG_M
+    }
+
+    /// The first query of a consumer. Blocks take turns: with a diagonal they have as many tiles as each other.
+    #[inline(always)]
+    pub(in crate::ops::attention) const fn first_of(self, queries: Queries, consumer: u32) -> i32 {
+        queries.first + (consumer * CLUSTER * WG_M) as i32
     }
 
     /// Keys of a sequence.

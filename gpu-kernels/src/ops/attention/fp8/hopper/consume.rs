@@ -7,7 +7,7 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Descriptor, Registers, Swizzle};
-use cuda_std::{cluster, thread, warp};
+use cuda_std::{cluster, thread, tma, warp};
 
 use super::{BUFFERS, CLUSTER, Memory, PANEL, Scales, WARPGROUP, WG_M};
 use crate::ops::attention::forward::hopper::softmax::{self, Visible};
@@ -134,8 +134,8 @@ pub(super) unsafe fn consume<
     while let Some(queries) = work.queries(wave.0) {
         // From one lane, so that ptxas knows what depends on it to be uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
-        let row = queries.first + (index * WG_M) as i32;
-        let (first, end) = work::seen::<N>(span, queries.pair, CLUSTER * work.rows);
+        let row = work.first_of(queries, index);
+        let (first, end) = work::seen::<N>(span, queries.pair, work.pair());
         let (mine, mine_end) = work::seen::<N>(span, row, WG_M);
         let (whole, whole_end) = work::seen_whole::<N>(span, row, WG_M);
         let edge = |tile: u32| Edge { span, row, key: work::first_key::<N>(span, tile) };
@@ -351,6 +351,7 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         let rows = Rows { panels: memory.q(buffer, index).cast(), stride: WG_M * PANEL, index, queries };
         rows.store(&state.o, lse, forget(lane), work, output);
         if lane == 0 {
+            tma::wait_group_read::<0>();
             memory.empty_q(buffer).arrive();
         }
     }

@@ -43,7 +43,7 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
     while let Some(queries) = work.queries(wave.0) {
         let (batch, head) = (queries.batch as i32, work.problem.kv_head(queries.head) as i32);
         let span = work.span(work.keys(queries.batch));
-        let (first, end) = work::seen::<N>(span, queries.pair, CLUSTER * work.rows);
+        let (first, end) = work::seen::<N>(span, queries.pair, work.pair());
         let mut key = work::first_key::<N>(span, first);
         // Where a sequence's first key is in its rows of Vᵀ.
         let column = prepare::columns(work.problem.k_len) as i32 - span.keys;
@@ -59,9 +59,9 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
         // Queries last: their memory is where results leave from.
         let (buffer, full) = (wave.stage(), memory.full_q(wave.stage()));
         memory.empty_q(buffer).wait_parity(wave.parity() ^ 1);
-        full.arrive_expect_tx(work.rows * D);
+        full.arrive_expect_tx(CONSUMERS * WG_M * D);
         for consumer in 0..CONSUMERS {
-            let from = [0, queries.first + (consumer * WG_M) as i32, queries.head as i32, batch];
+            let from = [0, work.first_of(queries, consumer), queries.head as i32, batch];
             tma::load_4d(memory.q(buffer, consumer), q, from, full);
         }
         wave = wave.next();
