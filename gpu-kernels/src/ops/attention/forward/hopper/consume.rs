@@ -4,10 +4,10 @@ use cuda_std::float::Half;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
 use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR, Registers};
-use cuda_std::{cluster, thread, tma, warp};
+use cuda_std::{cluster, thread, warp};
 
 use super::softmax::{self, Online, Visible};
-use super::store::{Output, Rows};
+use super::store::{self, Output, Rows};
 use super::turns::Turns;
 use super::work::{self, Cursor, Queries, Work};
 use super::{BUFFERS, CLUSTER, Memory, PANEL, WARPGROUP, WG_M};
@@ -64,6 +64,12 @@ pub(super) unsafe fn consume<
     let online = Online::of((f32::NEG_INFINITY, 0.0), lane);
     let mut state = State { s: [0.0; S], p: [[0; 4]; STEPS], o: [0.0; O], online };
     let (mut at, mut wave) = (Cursor::<STAGES>(0), Cursor::<{ BUFFERS }>(0));
+    // The queries before these, once their results have left: not at once, when that would be waited for.
+    let give_back = |wave: Cursor<BUFFERS>| {
+        if let Some(before) = wave.previous() {
+            store::give_back(memory.empty_q(before.stage()), lane);
+        }
+    };
     while let Some(queries) = work.queries(wave.0) {
         // From one lane, so that ptxas knows what depends on it to be uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
@@ -91,9 +97,7 @@ pub(super) unsafe fn consume<
                 visible.mask(&mut state.s, key(tile));
             }
             this.first_weights(&mut state);
-            if wave.0 > 0 {
-                this.give_back(wave.previous());
-            }
+            give_back(wave);
             tile += 1;
             // At most an edge, a middle and another edge.
             while tile < mine_end {
@@ -107,9 +111,8 @@ pub(super) unsafe fn consume<
                 }
             }
             at = this.last_values(&mut state, at);
-        }
-        if mine >= mine_end && wave.0 > 0 {
-            this.give_back(wave.previous());
+        } else {
+            give_back(wave);
         }
         while tile < end {
             at = this.skip(at);
@@ -118,9 +121,7 @@ pub(super) unsafe fn consume<
         this.store(&mut state, work, queries, output);
         wave = wave.next();
     }
-    if wave.0 > 0 {
-        this.give_back(wave.previous());
-    }
+    give_back(wave);
 }
 
 impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32>
@@ -279,15 +280,6 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         softmax::rescale(&mut state.o, inverse);
         let rows = Rows { panels: memory.q(buffer, 0, index), stride: CONSUMERS * WG_M * PANEL, index, queries };
         rows.store(&state.o, lse, lane, work, output);
-    }
-
-    /// Lets the producer have the memory of queries whose results are on their way, once they have left it: not at once, when that would be waited for.
-    #[inline(always)]
-    unsafe fn give_back(self, wave: Cursor<BUFFERS>) {
-        if self.lane == 0 {
-            tma::wait_group_read::<0>();
-            self.memory.empty_q(wave.stage()).arrive();
-        }
     }
 }
 

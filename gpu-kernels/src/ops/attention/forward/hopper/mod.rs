@@ -5,7 +5,7 @@
 //! A. Keys and values come in tiles of `N` through a ring each, whose stages have two mbarriers: `full` completes when a stage's bytes
 //! have landed, `empty` when all its readers are done.
 //!
-//! **Pairs.** A cluster of two blocks takes neighbouring queries of a head. Both need the same keys and values: each loads half of every
+//! **Pairs.** A cluster of two blocks takes neighbouring queries of a head, 64 in turn. Both need the same keys and values: each loads half of every
 //! tile and multicasts it to both. 128 queries alone would read a byte from L2 for every 128 FLOPs, at the tensor cores' rate
 //! 5 TB/s; pairs halve that. A stage is empty when the consumers of *both* blocks are done. Where a mask makes their first or last tiles
 //! differ, a consumer passes over those that it does not see.

@@ -2,6 +2,7 @@
 
 use cuda_std::float::Half;
 use cuda_std::launch::TensorMap;
+use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
 use cuda_std::{fence, matrix, thread, tma};
@@ -26,6 +27,15 @@ pub(in crate::ops::attention) struct Rows<T> {
     /// Of the consumers.
     pub index: u32,
     pub queries: Queries,
+}
+
+/// Lets the producer load into memory that results leave from, once the copies of thread `lane`, the first, have read it.
+#[inline(always)]
+pub(in crate::ops::attention) unsafe fn give_back(empty: SharedPtr<Barrier>, lane: u32) {
+    if lane == 0 {
+        tma::wait_group_read::<0>();
+        empty.arrive();
+    }
 }
 
 impl<T: Half> Rows<T> {

@@ -31,11 +31,13 @@ impl<const STAGES: u32> Cursor<STAGES> {
         Self(tiles + 1)
     }
 
-    /// The tile before this one, which is not the first.
+    /// The tile before this one, if it is not the first.
     #[inline(always)]
-    pub(in crate::ops::attention) fn previous(self) -> Self {
-        let Self(tiles) = self;
-        Self(tiles - 1)
+    pub(in crate::ops::attention) const fn previous(self) -> Option<Self> {
+        match self.0.checked_sub(1) {
+            Some(tile) => Some(Self(tile)),
+            None => None,
+        }
     }
 }
 

@@ -7,11 +7,11 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Descriptor, Registers, Swizzle};
-use cuda_std::{cluster, thread, tma, warp};
+use cuda_std::{cluster, thread, warp};
 
 use super::{BUFFERS, CLUSTER, Memory, PANEL, Scales, WARPGROUP, WG_M};
 use crate::ops::attention::forward::hopper::softmax::{self, Visible};
-use crate::ops::attention::forward::hopper::store::{Output, Rows};
+use crate::ops::attention::forward::hopper::store::{self, Output, Rows};
 use crate::ops::attention::forward::hopper::work::{self, Cursor, Queries, Work};
 use crate::ops::attention::{self, LIMIT_E4M3, LOG2_E, Span};
 
@@ -131,6 +131,12 @@ pub(super) unsafe fn consume<
     let mut state =
         State { s: [0.0; S], p: [[0; 4]; STEPS], part: [0.0; PART], o: [0.0; O], factors: [0.0; 2], online };
     let (mut at, mut wave) = (Cursor::<STAGES>(0), Cursor::<{ BUFFERS }>(0));
+    // The queries before these, once their results have left: not at once, when that would be waited for.
+    let give_back = |wave: Cursor<BUFFERS>| {
+        if let Some(before) = wave.previous() {
+            store::give_back(memory.empty_q(before.stage()), lane);
+        }
+    };
     while let Some(queries) = work.queries(wave.0) {
         // From one lane, so that ptxas knows what depends on it to be uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
@@ -160,6 +166,7 @@ pub(super) unsafe fn consume<
                 edge(tile).mask(&mut state.s, lane);
             }
             this.first_weights(&mut state);
+            give_back(wave);
             tile += 1;
             // At most an edge, a middle and another edge.
             while tile < mine_end {
@@ -173,6 +180,8 @@ pub(super) unsafe fn consume<
                 }
             }
             at = this.last_values(&mut state, at);
+        } else {
+            give_back(wave);
         }
         while tile < end {
             at = this.skip(at);
@@ -181,6 +190,7 @@ pub(super) unsafe fn consume<
         this.store(&mut state, work, queries, o_factor, output);
         wave = wave.next();
     }
+    give_back(wave);
 }
 
 impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const PART: usize>
@@ -350,10 +360,6 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         softmax::rescale(&mut state.o, inverse.map(|inverse| inverse * factor));
         let rows = Rows { panels: memory.q(buffer, index).cast(), stride: WG_M * PANEL, index, queries };
         rows.store(&state.o, lse, forget(lane), work, output);
-        if lane == 0 {
-            tma::wait_group_read::<0>();
-            memory.empty_q(buffer).arrive();
-        }
     }
 }
 
