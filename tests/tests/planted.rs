@@ -56,7 +56,8 @@ fn launch(stream: &Stream, args: &mut Arguments<'_>, mix: fn([u64; 3]) -> [u64; 
     let strides = [x.row_stride(), y.row_stride(), z.row_stride()].map(|stride| stride.expect("rows") as u64);
     let [x_stride, y_stride, z_stride] = mix(strides);
     let args = (x.ptr(stream)?, y.ptr(stream)?, z.ptr_mut(stream)?, rows, d, x_stride, y_stride, z_stride);
-    let blocks = (d as u32).div_ceil(gpu_kernels::map::per_block(4, 2) as u32);
+    let threads = <gk::Add<f32> as cuda_std::launch::Kernel>::BLOCK.x;
+    let blocks = (d as u32).div_ceil(gpu_kernels::map::per_block(threads, 4, 2) as u32);
     // SAFETY: the guards around the checker's tensors are wider than the strides differ; the simulator refuses the rest.
     unsafe { stream.launch::<gk::Add<f32>>((blocks, rows as u32), args) }
 }
