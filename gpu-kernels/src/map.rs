@@ -52,7 +52,8 @@ pub type In<T> = (*const T, u64);
 /// The result, likewise.
 pub type Out<T> = (*mut T, u64);
 
-/// `f` over float operands, computed in f32, in blocks of [`block`] threads by `SHORT`. The last `KEPT` inputs are read by many blocks, and leave the cache last.
+/// `f` over float operands, computed in f32, in blocks of [`block`] threads by `SHORT`. The last `KEPT` inputs are read by many blocks,
+/// and leave the cache last.
 ///
 /// # Safety
 /// The inputs are valid for reads and the output for writes of `rows` rows of `d` elements at their strides; d and rows are at least 1.

@@ -218,7 +218,7 @@ fn scopes_and_launches_are_spans_of_tracing() {
         let _layer = profile::scope("layer");
         ops::gelu(&stream, &x).unwrap();
     });
-    let launch = "launch kernel=\"gelu_f32\" grid=[1, 1, 1] block=[256, 1, 1]";
+    let launch = "launch kernel=\"gelu_f32\" grid=[1, 1, 1] block=[128, 1, 1]";
     assert_eq!(*spans.seen.lock().unwrap(), ["scope name=\"layer\"", launch, "end", "end"]);
 }
 
@@ -271,7 +271,7 @@ fn a_program_that_knows_nothing_of_it_is_recorded() {
     let spans = profile.spans();
     let gelu = spans.iter().find(|span| span.name == "gelu_f32" && span.parent.is_some()).unwrap();
     let launch = gelu.launch.unwrap();
-    assert_eq!((launch.block, launch.bytes, launch.cuda.is_none()), ([256, 1, 1], 8192, true));
+    assert_eq!((launch.block, launch.bytes, launch.cuda.is_none()), ([128, 1, 1], 8192, true));
     let outer = gelu.parent.map(|layer| (spans[layer].name.as_ref(), spans[layer].parent));
     assert!(matches!(outer, Some((name, Some(_))) if name.starts_with("layer")), "{outer:?}");
 }

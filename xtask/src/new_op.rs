@@ -225,7 +225,9 @@ mod tests {
         assert!(
             get("gpu-kernels/src/ops/activation/mod.rs").ends_with("pub mod gelu;\npub mod relu;\npub mod tanh;\n")
         );
-        assert!(get("gpu-kernels/src/ops/activation/relu.rs").contains("activation!(relu, relu_backward);"));
+        assert!(
+            get("gpu-kernels/src/ops/activation/relu.rs").contains("activation!(relu: LIGHT, relu_backward: LIGHT);")
+        );
         let host = get("host/src/ops/activation/mod.rs");
         assert!(host.ends_with("pub use relu::{relu, relu_backward, relu_backward_into, relu_into};\n"), "{host}");
         let registry = get("host/src/ops/registry.rs");

@@ -7,7 +7,7 @@
 //! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block.
+//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -19,7 +19,7 @@
 //! 2·n elements of traffic forward, 3·n backward: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 16 KiB.
+//! d up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! None.
@@ -36,4 +36,4 @@ fn slope(_: f32) -> f32 {
     1.0
 }
 
-activation!(NAME, NAME_backward);
+activation!(NAME: LIGHT, NAME_backward: LIGHT);

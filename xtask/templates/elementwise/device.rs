@@ -7,7 +7,7 @@
 //! `x` and `y` have rows of d elements that may be padded: see [`map`].
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, 256 threads a block.
+//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -19,7 +19,7 @@
 //! 2·n elements of traffic: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 16 KiB.
+//! d up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! None.
@@ -27,13 +27,13 @@
 use cuda_std::float::Element;
 use cuda_std::kernel;
 
-use crate::map::{self, BLOCK};
+use crate::map::{self, LIGHT, block};
 
 /// y = x, for `rows` rows of `d` elements.
 ///
 /// # Safety
 /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
-#[kernel(dtypes(T: float), block = BLOCK, min_blocks = 4, no_spills)]
+#[kernel(dtypes(T: float), block = block(size_of::<T>(), LIGHT), min_blocks = 4, no_spills)]
 pub unsafe fn NAME<T: Element>(x: *const T, y: *mut T, rows: u64, d: u64, x_stride: u64, y_stride: u64) {
-    map::zip::<T, T, 1, 0>([(x, x_stride)], (y, y_stride), rows, d, |[x]| x);
+    map::zip::<T, T, 1, 0, LIGHT>([(x, x_stride)], (y, y_stride), rows, d, |[x]| x);
 }

@@ -12,14 +12,16 @@ pub mod swiglu;
 pub mod tanh;
 
 /// The kernels of an activation: `forward`, y = value(x), and `backward`, dx = dy · slope(x), where the file's functions `value`
-/// and `slope` say what an f32 becomes.
+/// and `slope` say what an f32 becomes. Behind each name is how much that is: `LIGHT` or `HEAVY` of [`map`](mod@crate::map).
 macro_rules! activation {
     ($forward:ident: $short:ident, $backward:ident: $backward_short:ident) => {
         /// y = value(x), for `rows` rows of `d` elements.
         ///
         /// # Safety
         /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
-        #[cuda_std::kernel(dtypes(T: float), block = crate::map::block(size_of::<T>(), crate::map::$short), min_blocks = 4, no_spills)]
+        #[cuda_std::kernel(
+            dtypes(T: float), block = crate::map::block(size_of::<T>(), crate::map::$short), min_blocks = 4, no_spills
+        )]
         pub unsafe fn $forward<T: cuda_std::float::Element>(
             x: *const T,
             y: *mut T,
@@ -35,7 +37,9 @@ macro_rules! activation {
         ///
         /// # Safety
         /// As forward, with `dy` read like `x` and `dx` written.
-        #[cuda_std::kernel(dtypes(T: float), block = crate::map::block(size_of::<T>(), crate::map::$backward_short), min_blocks = 3, no_spills)]
+        #[cuda_std::kernel(
+            dtypes(T: float), block = crate::map::block(size_of::<T>(), crate::map::$backward_short), min_blocks = 3, no_spills
+        )]
         #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
         pub unsafe fn $backward<T: cuda_std::float::Element>(
             x: *const T,
@@ -48,22 +52,27 @@ macro_rules! activation {
             dx_stride: u64,
         ) {
             let inputs = [(x, x_stride), (dy, dy_stride)];
-            crate::map::zip::<T, T, 2, 0, { crate::map::$backward_short }>(inputs, (dx, dx_stride), rows, d, |[x, dy]| dy * slope(x));
+            crate::map::zip::<T, T, 2, 0, { crate::map::$backward_short }>(inputs, (dx, dx_stride), rows, d, |[x, dy]| {
+                dy * slope(x)
+            });
         }
     };
 }
 pub(crate) use activation;
 
 /// The kernels of a gated activation: `forward`, y = value(gate) · up, and `backward`, dgate = dy · up · slope(gate) and
-/// dup = dy · value(gate), where `value` and `value_and_slope`, functions in scope, say what an f32 becomes. Of `backward` at least as
-/// many blocks as `min_blocks` are on a multiprocessor: what computes long wants others that load meanwhile.
+/// dup = dy · value(gate), where `value` and `value_and_slope`, functions in scope, say what an f32 becomes, and `LIGHT` or `HEAVY` how
+/// much that is. Of `backward` at least as many blocks as `min_blocks` are on a multiprocessor: what computes long wants others that load
+/// meanwhile.
 macro_rules! gated {
     ($forward:ident: $short:ident, $backward:ident: $backward_short:ident, min_blocks = $blocks:literal) => {
         /// y = value(gate) · up, for `rows` rows of `d` elements.
         ///
         /// # Safety
         /// `gate` and `up` are valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
-        #[cuda_std::kernel(dtypes(T: float), block = crate::map::block(size_of::<T>(), crate::map::$short), min_blocks = 3, no_spills)]
+        #[cuda_std::kernel(
+            dtypes(T: float), block = crate::map::block(size_of::<T>(), crate::map::$short), min_blocks = 3, no_spills
+        )]
         #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
         pub unsafe fn $forward<T: cuda_std::float::Element>(
             gate: *const T,
@@ -76,14 +85,18 @@ macro_rules! gated {
             y_stride: u64,
         ) {
             let inputs = [(gate, gate_stride), (up, up_stride)];
-            crate::map::zip::<T, T, 2, 0, { crate::map::$short }>(inputs, (y, y_stride), rows, d, |[gate, up]| value(gate) * up);
+            crate::map::zip::<T, T, 2, 0, { crate::map::$short }>(inputs, (y, y_stride), rows, d, |[gate, up]| {
+                value(gate) * up
+            });
         }
 
         /// dgate = dy · up · slope(gate) and dup = dy · value(gate), for `rows` rows of `d` elements.
         ///
         /// # Safety
         /// As forward, with `dy` read like `gate`, and `dgate` and `dup` written.
-        #[cuda_std::kernel(dtypes(T: float), block = crate::map::block(size_of::<T>(), crate::map::$backward_short), min_blocks = $blocks, no_spills)]
+        #[cuda_std::kernel(
+            dtypes(T: float), block = crate::map::block(size_of::<T>(), crate::map::$backward_short), min_blocks = $blocks, no_spills
+        )]
         #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
         pub unsafe fn $backward<T: cuda_std::float::Element>(
             gate: *const T,

@@ -33,7 +33,9 @@ use crate::map::{self, LIGHT, block};
 ///
 /// # Safety
 /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
-#[kernel(dtypes(T: float, U: float), block = block(widest(size_of::<T>(), size_of::<U>()), LIGHT), min_blocks = 4, no_spills)]
+#[kernel(
+    dtypes(T: float, U: float), block = block(widest(size_of::<T>(), size_of::<U>()), LIGHT), min_blocks = 4, no_spills
+)]
 pub unsafe fn cast<T: Element, U: Element>(x: *const T, y: *mut U, rows: u64, d: u64, x_stride: u64, y_stride: u64) {
     map::zip::<T, U, 1, 0, LIGHT>([(x, x_stride)], (y, y_stride), rows, d, |[x]| x);
 }

@@ -256,6 +256,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             memory.full(0).wait_parity(0);
             wgmma::fence_for(&mut state.s);
             self.product(&mut state.s, memory.k(), memory.q(0));
+            memory.full_values().wait_parity(0);
             wgmma::wait_for::<0>(&mut state.s);
             match D {
                 64 => self.later::<S, HALF, STEPS, EARLY, LATE>(&mut state, hidden, sums, counted),

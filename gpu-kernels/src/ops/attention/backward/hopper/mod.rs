@@ -86,7 +86,7 @@ const fn tiles_bytes(d: u32) -> u32 {
 
 /// K, V, the ring of Q and dO, two buffers of dS, the ring of numbers, and barriers.
 pub const fn shared_bytes(d: u32) -> usize {
-    (tiles_bytes(d) + STAGES * 2 * queries(d) * 4) as usize + (1 + 2 * STAGES) as usize * size_of::<Barrier>()
+    (tiles_bytes(d) + STAGES * 2 * queries(d) * 4) as usize + (2 + 2 * STAGES) as usize * size_of::<Barrier>()
 }
 
 /// The block's shared memory by name. Tiles are panels of [`PANEL`] columns, in 128-byte swizzle.
@@ -142,13 +142,18 @@ impl<T, const D: u32> Memory<T, D> {
     }
 
     #[inline(always)]
+    fn full_values(self) -> SharedPtr<Barrier> {
+        self.barrier(1)
+    }
+
+    #[inline(always)]
     fn full(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(1 + stage)
+        self.barrier(2 + stage)
     }
 
     #[inline(always)]
     fn empty(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(1 + STAGES + stage)
+        self.barrier(2 + STAGES + stage)
     }
 }
 
@@ -225,6 +230,7 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
     if thread::thread_idx_x() == 0 {
         memory.full_keys().init(1);
+        memory.full_values().init(1);
         for stage in 0..STAGES {
             memory.full(stage).init(1);
             memory.empty(stage).init(CONSUMERS * WARPGROUP / 32);
@@ -247,7 +253,7 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
     }
 }
 
-/// Loads K and V, then every tile of the walk. Run by one thread.
+/// Loads K, every tile of the walk, and V behind the first, whose scores need none. Run by one thread.
 #[inline(always)]
 unsafe fn produce<T: Half, const D: u32>(
     memory: Memory<T, D>,
@@ -258,12 +264,14 @@ unsafe fn produce<T: Half, const D: u32>(
 ) {
     let Tile { sequence, head: kv_head, first: first_key } = walk.tile;
     let batch = sequence.batch as i32;
-    memory.full_keys().arrive_expect_tx(2 * 2 * keys_elements(D));
-    for panel in 0..D / PANEL {
-        let at = [(panel * PANEL) as i32, first_key as i32, kv_head as i32, batch];
-        tma::load_4d(memory.k().add(panel * KEYS * PANEL), k, at, memory.full_keys());
-        tma::load_4d(memory.v().add(panel * KEYS * PANEL), v, at, memory.full_keys());
-    }
+    let load = |to: SharedPtr<T>, map: &TensorMap, full: SharedPtr<Barrier>| {
+        full.arrive_expect_tx(2 * keys_elements(D));
+        for panel in 0..D / PANEL {
+            let at = [(panel * PANEL) as i32, first_key as i32, kv_head as i32, batch];
+            tma::load_4d(to.add(panel * KEYS * PANEL), map, at, full);
+        }
+    };
+    load(memory.k(), k, memory.full_keys());
     // There is a number for every query of a tile, of the last one too.
     let queries = queries(D);
     let padded = problem.q_len.div_ceil(queries) * queries;
@@ -283,6 +291,9 @@ unsafe fn produce<T: Half, const D: u32>(
         let row = u64::from(sequence.batch * problem.heads + head) * u64::from(padded) + u64::from(tile * queries);
         tma::load_bytes(memory.exponents(stage), exponents.add(row as usize), 4 * queries, full);
         tma::load_bytes(memory.deltas(stage), deltas.add(row as usize), 4 * queries, full);
+        if step == 0 {
+            load(memory.v(), v, memory.full_values());
+        }
         (head, tile) = walk.next(head, tile);
         step += 1;
     }
