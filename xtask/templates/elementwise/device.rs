@@ -7,7 +7,7 @@
 //! `x` and `y` have rows of d elements that may be padded: see [`map`].
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
+//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`] threads.
 //!
 //! # Shared memory
 //! None.

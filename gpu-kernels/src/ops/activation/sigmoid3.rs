@@ -7,7 +7,7 @@
 //! All tensors have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads. [`sigmoid3`] and
+//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`] threads. [`sigmoid3`] and
 //! [`sigmoid3_backward`] keep x alone and compute a and b again; [`sigmoid3_saved`] writes them, and [`sigmoid3_saved_backward`] reads
 //! them.
 //!

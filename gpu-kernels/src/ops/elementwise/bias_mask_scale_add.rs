@@ -8,7 +8,7 @@
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes of each operand a thread, so that eight loads are in flight before the first
-//! is used; blocks of [`map::block`](crate::map::block) threads, x along the row, y over the rows.
+//! is used; blocks of [`map::block`] threads, x along the row, y over the rows.
 //!
 //! # Shared memory
 //! None: the row of `bias` stays in L1 and L2, which evict it last.
