@@ -220,6 +220,14 @@ pub(super) const LIMITS: &[usize] = &[16, 128, 512, 1024, 4096];
 /// The same with clusters.
 pub(super) const CLUSTERED_LIMITS: &[usize] = &[16, 128, 512, 1024, 4096, 32768];
 
+/// The shapes on which a row operator is timed, in bf16: of language models' activations.
+pub(super) fn production(info: &'static OpInfo) -> Vec<Case> {
+    let case = |(rows, d)| {
+        Case::production(info, format!("rows={rows} d={d} bfloat16"), DType::BF16, [("rows", rows), ("d", d)])
+    };
+    [(32768, 4096), (16384, 8192)].map(case).into()
+}
+
 /// The cases of a row operator in a type: every team, the last row length of each and the first of the next, and rows of all tensors
 /// but `shared` ones differently far apart.
 pub(super) fn cases(info: &'static OpInfo, dtype: DType, limits: &[usize], shared: &[&str]) -> Vec<Case> {

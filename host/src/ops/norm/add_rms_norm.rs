@@ -122,8 +122,7 @@ impl Operator for AddRmsNorm {
 
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
-        let name = "rows=16384 d=4096 bfloat16";
-        let mut cases = vec![Case::production(&INFO, name, DType::BF16, dims(16384, 4096))];
+        let mut cases = rows::production(&INFO);
         for &dtype in INFO.dtypes {
             cases.extend(rows::cases(&INFO, dtype, rows::LIMITS, &["weight"]));
             // r is aligned otherwise than what it is read from.

@@ -114,8 +114,7 @@ impl Operator for LayerNorm {
 
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
-        let name = "rows=32768 d=4096 bfloat16";
-        let mut cases = vec![Case::production(&INFO, name, DType::BF16, dims(32768, 4096))];
+        let mut cases = rows::production(&INFO);
         for &dtype in INFO.dtypes {
             cases.extend(rows::cases(&INFO, dtype, rows::LIMITS, &["weight", "bias"]));
             // A mean much larger than what varies.

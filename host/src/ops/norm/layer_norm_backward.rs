@@ -145,9 +145,7 @@ impl Operator for LayerNormBackward {
     }
 
     fn cases(&self) -> Vec<Case> {
-        let dims = |rows, d| [("rows", rows), ("d", d)];
-        let name = "rows=16384 d=4096 bfloat16";
-        let mut cases = vec![Case::production(&INFO, name, DType::BF16, dims(16384, 4096))];
+        let mut cases = rows::production(&INFO);
         for &dtype in INFO.dtypes {
             cases.extend(rows::persistent_cases(&INFO, dtype, &["weight", "dweight", "dbias"]));
         }

@@ -97,11 +97,7 @@ impl Operator for RmsNorm {
 
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
-        let mut cases = Vec::new();
-        for (rows, d) in [(32768, 4096), (16384, 8192)] {
-            let name = format!("rows={rows} d={d} bfloat16");
-            cases.push(Case::production(&INFO, name, DType::BF16, dims(rows, d)));
-        }
+        let mut cases = rows::production(&INFO);
         for &dtype in INFO.dtypes {
             cases.push(Case::odd(&INFO, dtype, dims(11, 640)).param("eps", 0.25));
             cases.push(Case::tiny(&INFO, dtype, dims(2, 64)).fill(Values::Constant(0.0)));

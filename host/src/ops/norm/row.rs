@@ -141,11 +141,7 @@ impl Operator for Row {
             Ok([0]) => case,
             _ => case.arrange("weight", Arrangement::DENSE.broadcast(&[0])),
         };
-        let mut cases = Vec::new();
-        for (rows, d) in [(32768, 4096), (16384, 8192)] {
-            let name = format!("rows={rows} d={d} bfloat16");
-            cases.push(shared(Case::production(&INFO, name, DType::BF16, dims(rows, d))));
-        }
+        let mut cases: Vec<_> = rows::production(&INFO).into_iter().map(&shared).collect();
         for &dtype in INFO.dtypes {
             // A row of weights for each row.
             cases.push(Case::odd(&INFO, dtype, dims(11, 640)).param("eps", 0.25));

@@ -4,7 +4,7 @@ use cuda_std::launch::{DevicePtr, DevicePtrMut};
 
 use crate::ops::model::*;
 use crate::ops::rows::{self, RowPlan, Rows};
-use crate::runtime::dtype::{DType, Float};
+use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
@@ -54,8 +54,7 @@ impl Operator for Backward {
 
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
-        let name = "rows=16384 d=4096 bfloat16";
-        let mut cases = vec![Case::production(self.info, name, DType::BF16, dims(16384, 4096))];
+        let mut cases = rows::production(self.info);
         for &dtype in self.info.dtypes {
             cases.extend(rows::cases(self.info, dtype, rows::CLUSTERED_LIMITS, &[]));
             cases.push(Case::odd(self.info, dtype, dims(11, 88)).param("scale", 0.5));

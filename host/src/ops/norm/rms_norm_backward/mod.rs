@@ -164,12 +164,9 @@ impl Operator for RmsNormBackward {
 
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
-        let name = "rows=16384 d=4096 bfloat16";
         let heads = "rows=524288 d=128 bfloat16";
-        let mut cases = vec![
-            Case::production(&INFO, name, DType::BF16, dims(16384, 4096)),
-            Case::production(&INFO, heads, DType::BF16, dims(524_288, 128)),
-        ];
+        let mut cases = rows::production(&INFO);
+        cases.push(Case::production(&INFO, heads, DType::BF16, dims(524_288, 128)));
         for &dtype in INFO.dtypes {
             cases.extend(rows::persistent_cases(&INFO, dtype, &["weight", "dweight"]));
         }
