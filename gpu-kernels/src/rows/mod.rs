@@ -11,7 +11,7 @@
 //! | [`Cluster<4>`](Cluster), [`Cluster<8>`](Cluster) | eight blocks | 16,384 and 32,768 packs |
 //! | [`Stream`] | a block | any length and alignment |
 //!
-//! But from 513 packs on, of some kernels from 257, a block has few threads with eight packs each: that keeps more loads in flight a thread, and more
+//! But from 513 packs on, of some kernels from 257 and of rms_norm from 1025, a block has few threads with eight packs each: that keeps more loads in flight a thread, and more
 //! blocks on a multiprocessor, of which some load while others wait for a reduction.
 //!
 //! All but the last hold the row in registers, so that memory is read once; the number V is the packs a thread. A warp has 32 · V packs in
