@@ -158,8 +158,8 @@ unsafe fn update_packs<T: Element, const N: usize>((x, stride): Out<T>, rows: u6
     let load = |_: usize, from: *const T| Pack::<T, N>::load_evict_first(from);
     let pack = |[pack]: [Pack<T, N>; 1], _: u64| [Pack::from_f32(pack.to_f32().map(&f))];
     let one = |[value]: [T; 1], _: u64| [T::from_f32(f(value.to_f32()))];
-    let x = ([(x.cast_const(), stride)], [(x, stride)]);
-    move_packs_by::<T, T, 1, 1, N, LIGHT>(x.0, x.1, rows, d, load, pack, one);
+    let (read, written) = ([(x.cast_const(), stride)], [(x, stride)]);
+    move_packs_by::<T, T, 1, 1, N, LIGHT>(read, written, rows, d, load, pack, one);
 }
 
 /// The traffic of all elementwise kernels: `load` gets a pack of an input by its number and address; `pack` and `one` are also told

@@ -118,7 +118,10 @@ macro_rules! zip {
 
         #[allow(missing_docs, unreachable_pub, unsafe_code, unsafe_op_in_unsafe_fn, clippy::too_many_arguments)]
         const _: () = {
-            #[::cuda_std::kernel(dtypes(T: float), symbol = $name, block = $crate::map::block(size_of::<T>(), $crate::map::LIGHT), min_blocks = 2)]
+            #[::cuda_std::kernel(
+                dtypes(T: float), symbol = $name,
+                block = $crate::map::block(size_of::<T>(), $crate::map::LIGHT), min_blocks = 2
+            )]
             pub unsafe fn fused<T: ::cuda_std::float::Element>(
                 $($x: *const T,)+
                 output: *mut T,
@@ -130,7 +133,8 @@ macro_rules! zip {
                 let formula = $name { $($param),* };
                 let inputs: [*const T; $count] = [$($x),+];
                 let inputs = ::core::array::from_fn(|i| (inputs[i], strides.inputs[i]));
-                $crate::map::zip::<T, T, $count, 0, { $crate::map::LIGHT }>(inputs, (output, strides.output), rows, d, |[$($x),+]| {
+                let output = (output, strides.output);
+                $crate::map::zip::<T, T, $count, 0, { $crate::map::LIGHT }>(inputs, output, rows, d, |[$($x),+]| {
                     formula.value($($x),+)
                 });
             }

@@ -7,8 +7,8 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
 use cuda_std::{fence, matrix, thread, tma};
 
-use super::work::{Queries, Work};
-use super::{PANEL, WARPGROUP, WG_M};
+use super::work::{Cursor, Queries, Work};
+use super::{BUFFERS, PANEL, WARPGROUP, WG_M};
 use crate::ops::attention::Problem;
 
 /// Where results go.
@@ -29,9 +29,16 @@ pub(in crate::ops::attention) struct Rows<T> {
     pub queries: Queries,
 }
 
-/// Lets the producer load into memory that results leave from, once the copies of thread `lane`, the first, have read it.
+/// Lets the producer have the memory of the queries before number `wave`, once the copies of thread `lane`, the first, have read the results there.
+/// These have had a while to leave by then, where at once that would be waited for.
 #[inline(always)]
-pub(in crate::ops::attention) unsafe fn give_back(empty: SharedPtr<Barrier>, lane: u32) {
+pub(in crate::ops::attention) unsafe fn give_back(
+    wave: Cursor<BUFFERS>,
+    lane: u32,
+    empty: impl Fn(u32) -> SharedPtr<Barrier>,
+) {
+    let Some(before) = wave.previous() else { return };
+    let empty = empty(before.stage());
     if lane == 0 {
         tma::wait_group_read::<0>();
         empty.arrive();

@@ -131,12 +131,7 @@ pub(super) unsafe fn consume<
     let mut state =
         State { s: [0.0; S], p: [[0; 4]; STEPS], part: [0.0; PART], o: [0.0; O], factors: [0.0; 2], online };
     let (mut at, mut wave) = (Cursor::<STAGES>(0), Cursor::<{ BUFFERS }>(0));
-    // The queries before these, once their results have left: not at once, when that would be waited for.
-    let give_back = |wave: Cursor<BUFFERS>| {
-        if let Some(before) = wave.previous() {
-            store::give_back(memory.empty_q(before.stage()), lane);
-        }
-    };
+    let give_back = |wave| store::give_back(wave, lane, |buffer| memory.empty_q(buffer));
     while let Some(queries) = work.queries(wave.0) {
         // From one lane, so that ptxas knows what depends on it to be uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
