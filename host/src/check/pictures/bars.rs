@@ -118,7 +118,7 @@ impl Bars {
         let mut y = top + BETWEEN;
         for group in &self.groups {
             let tall = group.bars.len() as i32 * (THICK + 1);
-            let label = shortened(&group.label, labels + MARGIN);
+            let label = shortened(&group.label, labels);
             canvas.text(&label, (left - MARGIN, y + tall / 2), (TEXT, false), HPos::Right)?;
             let strokes: Vec<_> = group.strokes.iter().map(|stroke| x(*stroke)).collect();
             for (i, bar) in (0..).zip(&group.bars) {
