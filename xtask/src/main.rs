@@ -57,7 +57,7 @@ enum Chore {
     Book,
     /// Check what compilers do not
     Tidy {
-        /// Renew the operator table in README.md
+        /// Renew the book's table of operators
         #[arg(long)]
         fix: bool,
     },

@@ -24,7 +24,9 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         ui.line("| operator | computes | dtypes |\n|---|---|---|");
         for op in ops {
             let info = op.info();
-            ui.line(format!("| `{}` | {}: {} | {} |", info.name, info.summary, info.math, dtypes(op)));
+            // A bar would end the cell.
+            let math = info.math.replace('|', "\\|");
+            ui.line(format!("| `{}` | {}: {math} | {} |", info.name, info.summary, dtypes(op)));
         }
     } else if args.ops.is_empty() {
         let row = |op: &&'static dyn Operator| {

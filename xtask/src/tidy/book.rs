@@ -5,6 +5,7 @@ use super::{Tree, Violation};
 
 const CHAPTERS: &str = "book/src/";
 const SUMMARY: &str = "book/src/SUMMARY.md";
+const README: &str = "README.md";
 /// The chapters whose code is tested.
 const TESTED: &str = "tests/src/book.rs";
 
@@ -24,11 +25,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         if tree.get(&chapter).is_none() {
             violations.push(Violation::file(&chapter, "the family has no chapter"));
         }
+        if !tree.get(README).unwrap_or_default().contains(&format!("]({chapter})")) {
+            violations.push(Violation::file(README, format!("does not lead to {chapter}")));
+        }
     }
     violations
 }
 
-/// Operators of README.md's table that no chapter of a family names.
+/// Operators of the table that no chapter of a family names.
 pub(super) fn check_operators(tree: &Tree, table: &str) -> Vec<Violation> {
     let names = table.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0));
     let told = |name: &str| {
@@ -111,13 +115,14 @@ fn blocks(tree: &Tree, path: &str, chapter: &str, text: &str) -> Vec<Violation> 
 mod tests {
     use super::*;
 
-    const FILES: [(&str, &str); 6] = [
+    const FILES: [(&str, &str); 7] = [
         ("gpu-kernels/src/ops/mod.rs", "pub mod norm;"),
         ("gpu-kernels/src/ops/norm/rms_norm.rs", "fn f() {\n    1\n}\n"),
         ("book/src/SUMMARY.md", "- [Norm](families/norm.md)\n- [Start](start.md)\n"),
         ("book/src/families/norm.md", "`rms_norm` ([it](../../../gpu-kernels/src/ops/norm/rms_norm.rs))\n"),
         ("book/src/start.md", "<!-- from gpu-kernels/src/ops/norm/rms_norm.rs -->\n```rust,ignore\n    1\n```\n"),
         ("tests/src/book.rs", ""),
+        ("README.md", "[norm](book/src/families/norm.md)\n"),
     ];
 
     fn plant(path: &str, text: &'static str) -> Vec<String> {
@@ -139,8 +144,11 @@ mod tests {
         assert_eq!(plant(start, "[`a`](families) [b](https://c) [d](#e) `f[i](g)`\n```text\n[f](g)\n```\n"), [""; 0]);
         let unlisted = "book/src/start.md: book/src/SUMMARY.md does not list it";
         assert_eq!(plant("book/src/SUMMARY.md", "- [Norm](families/norm.md)\n"), [unlisted]);
-        let added = "book/src/families/gemv.md: the family has no chapter";
-        assert_eq!(plant("gpu-kernels/src/ops/mod.rs", "pub mod gemv;\npub mod norm;\n"), [added]);
+        let added = [
+            "book/src/families/gemv.md: the family has no chapter",
+            "README.md: does not lead to book/src/families/gemv.md",
+        ];
+        assert_eq!(plant("gpu-kernels/src/ops/mod.rs", "pub mod gemv;\npub mod norm;\n"), added);
     }
 
     #[test]
