@@ -105,7 +105,7 @@ def quantize_columns_int8(t):
     return {"x": x}, {}, {"scales": Want(scales, 1e-30), "q": Want((x.to(WIDE) / scales).nan_to_num(), 0.5001)}
 
 
-@op("adamw_master", types=HALF)
+@op("adamw_master", types=FLOATS)
 def adamw_master(t):
     dims, step = shape(), random.randint(1, 20)
     master, g, m, v = rand(torch.float32, *dims), rand(t, *dims), rand(torch.float32, *dims, scale=0.1), torch.rand(*dims) * 0.01
@@ -115,4 +115,5 @@ def adamw_master(t):
     of_torch.state[w] = {"step": torch.tensor(float(step - 1)), "exp_avg": m.to(WIDE).clone(), "exp_avg_sq": v.to(WIDE).clone()}
     of_torch.step()
     wants = {"master": Want(w.detach(), 1e-6), "params": Want(w.detach(), 1e-6)}
-    return {"master": master, "grads": g, "m": m, "v": v}, {"step": step}, wants
+    to = name_of(random.choice(HALF)) if t == torch.float32 else "as grads"
+    return {"master": master, "grads": g, "m": m, "v": v}, {"step": step, "to": to}, wants

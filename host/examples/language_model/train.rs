@@ -41,8 +41,7 @@ impl Model {
         let clip = Clip { norm: norm.view(), max_norm: 1.0 };
         let adamw = AdamW { lr: 1e-2, beta2: 0.95, step: self.steps, ..AdamW::default() };
         let [m, v] = &mut self.moments;
-        ops::adamw(stream, &mut self.master, &self.gradients, m, v, Some(clip), &adamw)?;
-        ops::cast_into(stream, &self.master, &mut self.weights)?;
+        ops::adamw_master(stream, &mut self.master, &mut self.weights, &self.gradients, m, v, Some(clip), &adamw)?;
         losses.value(stream)
     }
 

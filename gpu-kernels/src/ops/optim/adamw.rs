@@ -21,8 +21,8 @@
 //! 2⁻²² relative, div.full by 2 ulp. Weights in a 16-bit type are rounded in each step, and lose steps below half their spacing.
 //!
 //! # Cost
-//! Reads w, g, m and v and writes w, m and v: 28 bytes a parameter in f32, 22 in a 16-bit type, 28 with master weights. About 15 FLOPs:
-//! bound by memory bandwidth.
+//! Reads w, g, m and v and writes w, m and v: 28 bytes a parameter in f32, 22 in a 16-bit type, 28 with master weights and 30 if their gradients
+//! are in f32. About 15 FLOPs: bound by memory bandwidth.
 //!
 //! # Limits
 //! (2³¹ − 1) · 512 parameters.
@@ -75,17 +75,17 @@ impl Step {
     }
 }
 
-/// The tensors, whose elements are those of weights `W` and parameters `T`.
-struct Tensors<T, W> {
+/// The tensors, whose elements are those of weights `W`, parameters `T` and gradients `G`.
+struct Tensors<T, W, G> {
     weights: *mut W,
     /// Null where the weights are the parameters.
     params: *mut T,
-    grads: *const T,
+    grads: *const G,
     m: *mut f32,
     v: *mut f32,
 }
 
-impl<T: Element, W: Element> Tensors<T, W> {
+impl<T: Element, W: Element, G: Element> Tensors<T, W, G> {
     /// Steps with `n` elements.
     #[inline(always)]
     unsafe fn step(&self, n: u64, step: Step) {
@@ -106,9 +106,9 @@ impl<T: Element, W: Element> Tensors<T, W> {
     /// Whether packs of `LANES` elements are aligned in every tensor.
     #[inline(always)]
     fn is_aligned(&self) -> bool {
-        let of_t = self.grads as usize | self.params as usize;
         let of_f32 = self.m as usize | self.v as usize;
-        of_t.is_multiple_of(LANES * size_of::<T>())
+        (self.params as usize).is_multiple_of(LANES * size_of::<T>())
+            && (self.grads as usize).is_multiple_of(LANES * size_of::<G>())
             && (self.weights as usize).is_multiple_of(LANES * size_of::<W>())
             && of_f32.is_multiple_of(LANES * size_of::<f32>())
     }
@@ -116,7 +116,7 @@ impl<T: Element, W: Element> Tensors<T, W> {
     /// Steps with the `N` elements from `at` on.
     #[inline(always)]
     unsafe fn move_pack<const N: usize>(&self, at: usize, step: Step) {
-        let grads = Pack::<T, N>::load_nc_no_allocate(self.grads.add(at)).to_f32();
+        let grads = Pack::<G, N>::load_nc_no_allocate(self.grads.add(at)).to_f32();
         let weights = Pack::<W, N>::load_evict_first(self.weights.add(at)).to_f32();
         let m = Pack::<f32, N>::load_evict_first(self.m.add(at)).0;
         let v = Pack::<f32, N>::load_evict_first(self.v.add(at)).0;
@@ -169,12 +169,12 @@ pub unsafe fn adamw<T: Element>(
 ///
 /// # Safety
 /// As of [`adamw`], and `params` is valid for writes of `n` elements.
-#[kernel(dtypes(T: half), block = BLOCK, no_spills)]
+#[kernel(dtypes(T: half, G: float), where(G == T || G == f32), block = BLOCK, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn adamw_master<T: Element>(
+pub unsafe fn adamw_master<T: Element, G: Element>(
     master: *mut f32,
     params: *mut T,
-    grads: *const T,
+    grads: *const G,
     m: *mut f32,
     v: *mut f32,
     norm: *const f32,

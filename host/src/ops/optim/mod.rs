@@ -6,7 +6,7 @@
 pub mod adamw;
 pub mod clip_grad;
 
-pub use adamw::{AdamW, adamw, adamw_master};
+pub use adamw::{AdamW, GradientOf, adamw, adamw_master};
 pub use clip_grad::{Clip, clip_grad};
 
 /// What gradients of that norm are multiplied with, in f64.
