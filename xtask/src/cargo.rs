@@ -8,6 +8,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::progress::Progress;
+
 /// The workspace's folder.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
@@ -34,6 +36,7 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
 /// Runs a step with its output shown, and returns how it ended.
 pub(crate) fn status(what: &str, command: &mut Command) -> Result<ExitStatus> {
     eprintln!("==> {what}");
+    let _progress = Progress::start();
     command.status().with_context(|| cannot_start(what, command))
 }
 
@@ -43,6 +46,7 @@ fn cannot_start(what: &str, command: &Command) -> String {
 
 /// Runs a step and returns what it prints.
 pub(crate) fn output(what: &str, command: &mut Command) -> Result<String> {
+    let _progress = Progress::start();
     let output = command.stderr(Stdio::inherit()).output().with_context(|| cannot_start(what, command))?;
     if !output.status.success() {
         bail!("{what} failed ({})", output.status);

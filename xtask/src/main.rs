@@ -6,6 +6,7 @@ mod compare;
 mod dist;
 mod new_op;
 mod package;
+mod progress;
 mod setup;
 mod tidy;
 

@@ -13,7 +13,9 @@ use crate::{
     error::KernelError,
     frontend::{Frontend, Kernels},
     output::{self, create},
-    parallel, ptxas,
+    parallel,
+    progress::Progress,
+    ptxas,
     sources::Sources,
     toolchain,
     watch::Watch,
@@ -248,7 +250,13 @@ fn run(frontend: &Frontend<'_>, arches: &[Arch]) -> Result<(Vec<Done>, Vec<Strin
     // The largest first, so that none is left over when the others are done.
     jobs.sort_by_key(|job| Reverse(job.ir.len()));
     let groups = compile::groups(&jobs, parallel::threads());
-    let images = parallel::map(&groups, |group| frontend.compiler.run(group));
+    let progress = Progress::new(frontend.target, jobs.len());
+    let images = parallel::map(&groups, |group| {
+        let images = frontend.compiler.run(group);
+        progress.add(group.len());
+        images
+    });
+    drop(progress);
     for (compile::Job { cut, .. }, image) in groups.into_iter().flatten().zip(images.into_iter().flatten()) {
         match image {
             Ok(image) => done.push(image),
