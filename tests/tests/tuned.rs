@@ -5,6 +5,7 @@ use std::path::Path;
 use warpsmith::ops::{self, Epilogue};
 use warpsmith::tuned::{Product, Tuned};
 use warpsmith::{DType, Device, Error, Stream, Tensor, bf16, sim};
+use warpsmith_tests::warpsmith;
 
 fn device() -> Device {
     sim::unshared().unwrap()
@@ -106,4 +107,75 @@ fn a_file_that_is_no_good_is_refused_by_name() {
     }
     assert!(device.use_tuned(Some(&folder.path().join("none.txt"))).is_err());
     assert_eq!(device.tuned().unwrap().len(), 1, "what was in use stays");
+}
+
+/// Whether this process is one with these variables, in which that test alone runs. Another starts it.
+fn with_environment(test: &str, variables: &[(&str, &Path)]) -> bool {
+    const CHILD: &str = "WARPSMITH_TUNED_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", test, "--test-threads=1"]).env_remove("WARPSMITH_TUNED").env(CHILD, "1");
+    let output = child.envs(variables.iter().copied()).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
+    false
+}
+
+#[test]
+fn a_name_of_no_choices_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("garbage.txt");
+    std::fs::write(&file, "garbage").unwrap();
+    if !with_environment("a_name_of_no_choices_is_an_error", &[("WARPSMITH_TUNED", &file)]) {
+        return;
+    }
+    let stream = device().stream().unwrap();
+    let ones = Tensor::filled(&stream, [136, 136], bf16::ONE).unwrap();
+    let linear = ops::linear(&stream, &ones, &ones, Epilogue::new()).map(drop);
+    for result in [ops::gemm_bf16(&stream, &ones, &ones).map(drop), linear] {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("garbage.txt") && error.contains("WARPSMITH_TUNED names it"), "{error}");
+    }
+    // What asks for no choice goes on, and so does a program with choices of its own.
+    assert!(ops::relu(&stream, &ones).is_ok());
+    stream.device().use_tuned(None).unwrap();
+    assert!(ops::gemm_bf16(&stream, &ones, &ones).is_ok());
+    let doctor = warpsmith(&["doctor", "--backend", "sim"]);
+    assert!(doctor.code == 3 && doctor.out.contains("WARPSMITH_TUNED names it"), "{}", doctor.out);
+    let list = warpsmith(&["tune", "--list", "--backend", "sim"]);
+    assert!(list.code == 2 && list.err.contains("garbage.txt: no choices of `warpsmith tune`"), "{}", list.err);
+}
+
+#[test]
+fn choices_are_listed_without_a_gpu() {
+    let cache = tempfile::tempdir().unwrap();
+    if !with_environment("choices_are_listed_without_a_gpu", &[("XDG_CACHE_HOME", cache.path())]) {
+        return;
+    }
+    let list = |args: &[&str]| {
+        let run = warpsmith(&[&["tune", "--list", "--backend", "sim"], args].concat());
+        assert_eq!(run.code, 0, "{}", run.err);
+        run
+    };
+    assert!(list(&[]).out.contains("0 choices in 0 files"));
+
+    let folder = Path::new(&std::env::var_os("XDG_CACHE_HOME").unwrap()).join("warpsmith/tuned");
+    let mut tuned = Tuned::default();
+    tuned.set("gemm_bf16", of(136), Some("mma"));
+    tuned.write(&folder.join("one.txt"), "GPU one").unwrap();
+    tuned.write(&folder.join("two.txt"), "GPU two").unwrap();
+    std::fs::write(folder.join("bad.txt"), "garbage").unwrap();
+    let run = list(&[]);
+    for gpu in ["GPU one", "GPU two"] {
+        let line = run.out.lines().find(|line| line.starts_with(gpu)).unwrap_or_else(|| panic!("{}", run.out));
+        assert!(
+            line.contains("gemm_bf16") && line.contains("1x136x136x136") && line.trim_end().ends_with("mma"),
+            "{line}"
+        );
+    }
+    assert!(run.out.contains("2 choices in 2 files") && run.err.contains("bad.txt: no choices"), "{}", run.err);
+    let json = list(&["--json"]).json();
+    assert_eq!((json["files"].as_array().unwrap().len(), &json["files"][1]["gpu"]), (2, &"GPU two".into()));
 }

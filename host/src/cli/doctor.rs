@@ -80,20 +80,11 @@ fn device(backend: &BackendArg) -> Vec<Finding> {
         let (major, minor) = info.compute_capability;
         let archs: Vec<_> = device.archs().iter().map(|a| a.as_str()).collect();
         let memory = info.memory_bytes >> 30;
+        let tuned = tuned(device);
         if device.simulator().is_some() {
-            return vec![simulated(info)];
+            // It has no choices to follow, but may be told of a file that is none.
+            return [simulated(info)].into_iter().chain(Some(tuned).filter(|tuned| tuned.found != Found::Ok)).collect();
         }
-        let tuned = match device.tuned() {
-            Ok(tuned) => ok("tuned choices", tuned.len().to_string()),
-            Err(error) => Finding {
-                what: "tuned choices",
-                found: Found::Optional,
-                detail: error.to_string(),
-                fix: Some(
-                    "launches follow the plan; `warpsmith tune` measures again, `warpsmith tune --clear` removes the file",
-                ),
-            },
-        };
         vec![
             ok("backend", info.backend.to_string()),
             ok("driver", format!("CUDA {}", info.driver_version)),
@@ -124,6 +115,25 @@ fn device(backend: &BackendArg) -> Vec<Finding> {
         _ => ("device", "see the error; `nvidia-smi` shows whether the driver works"),
     };
     vec![Finding { what, found: Found::Missing, detail: error.to_string(), fix: Some(fix) }]
+}
+
+fn tuned(device: &Device) -> Finding {
+    let what = "tuned choices";
+    let error = match device.tuned() {
+        Ok(tuned) => return ok(what, tuned.len().to_string()),
+        Err(error) => error,
+    };
+    let (found, fix) = match device.can_launch_products() {
+        true => (
+            Found::Optional,
+            "launches follow the plan; `warpsmith tune` measures again, `warpsmith tune --clear` removes the file",
+        ),
+        false => (
+            Found::Missing,
+            "products fail; let WARPSMITH_TUNED name a file that `warpsmith tune` wrote, or be `off` or not set",
+        ),
+    };
+    Finding { what, found, detail: error.to_string(), fix: Some(fix) }
 }
 
 /// Works, but is no GPU.

@@ -10,8 +10,8 @@ use crate::check::registry;
 use crate::check::tune::{self, Measured, Selection};
 use crate::runtime::device::{BackendKind, Device};
 use crate::runtime::dtype::DType;
-use crate::runtime::error::{Error, Result};
-use crate::runtime::tuned::{Place, Tuned};
+use crate::runtime::error::{Error, Result, printable};
+use crate::runtime::tuned::{ENV, Place, Tuned};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// Write the choices to this file [default: where the library looks for them]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Show the choices that are in use, and measure nothing
+    /// Show the choices that are in use, without a GPU those for every GPU, and measure nothing
     #[arg(long, conflicts_with_all = ["ops", "case", "dtype", "sizes", "out", "clear"])]
     list: bool,
     /// Forget the choices that are in use, and measure nothing
@@ -55,14 +55,22 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let ops = registry::select(&args.ops)?;
     args.out.as_deref().map_or(Ok(()), super::writable)?;
     let device = args.backend.open()?;
-    if device.simulator().is_some() {
-        return Err(Error::BackendUnavailable {
-            backend: BackendKind::Sim.to_string(),
-            reason: "a simulation has no times; `tune` needs a GPU".to_owned(),
-        });
-    }
     let gpu = device.info().name.clone();
     let place = Place::of(&gpu);
+    if device.simulator().is_some() {
+        return match &place {
+            place if args.list => list_all(place, ui),
+            Place::Named(file) if args.clear => clear(file, ui),
+            _ => Err(Error::BackendUnavailable {
+                backend: BackendKind::Sim.to_string(),
+                reason: if args.clear {
+                    format!("`tune` needs a GPU, to forget its choices, or {ENV} to name their file")
+                } else {
+                    "a simulation has no times; `tune` needs a GPU".to_owned()
+                },
+            }),
+        };
+    }
     if args.list {
         return list(&device, &place, ui);
     }
@@ -160,6 +168,34 @@ fn list(device: &Device, place: &Place, ui: &mut Ui) -> Result<Outcome> {
     ui.table(&["operator", "product", "variant"], all.iter().map(|row| row.iter().map(Cell::new).collect()).collect());
     let file = place.file().map_or("no file".to_owned(), |file| file.display().to_string());
     ui.line(format!("{} choices in {file}", tuned.len()));
+    Ok(Outcome::Ok)
+}
+
+/// Those of every GPU, where none says which are in use. A file in the cache may be of no more use; one that is named has to be of some.
+fn list_all(place: &Place, ui: &mut Ui) -> Result<Outcome> {
+    let (mut rows, mut documents) = (Vec::new(), Vec::new());
+    for file in place.all_files() {
+        let gpu = Tuned::gpu_of(&file).unwrap_or_default();
+        match Tuned::read(&file, &gpu) {
+            Ok(tuned) => {
+                let all: Vec<_> = tuned
+                    .iter()
+                    .map(|(op, product, variant)| [op.to_owned(), product.to_string(), variant.to_owned()])
+                    .collect();
+                rows.extend(
+                    all.iter()
+                        .map(|row| [&gpu].into_iter().chain(row).map(|cell| Cell::new(printable(cell))).collect()),
+                );
+                documents.push(json!({ "gpu": gpu, "file": file, "choices": all }));
+            }
+            Err(error) if matches!(place, Place::Named(_)) => return Err(error),
+            Err(error) => ui.note(format!("{error}")),
+        }
+    }
+    ui.document(&json!({ "files": documents }));
+    let choices = rows.len();
+    ui.table(&["GPU", "operator", "product", "variant"], rows);
+    ui.line(format!("{choices} choices in {} files", documents.len()));
     Ok(Outcome::Ok)
 }
 

@@ -13,7 +13,7 @@ use super::error::{Error, Result, printable};
 use super::kernels;
 
 /// Names the file to use instead of the one in the user's cache; `off` does without.
-const ENV: &str = "WARPSMITH_TUNED";
+pub(crate) const ENV: &str = "WARPSMITH_TUNED";
 
 /// A product, as far as a choice depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,8 +91,19 @@ impl Tuned {
     /// # Errors
     /// [`Error::File`] if there is no such file, if it is of another GPU, version or kernels, or if a line is none of a choice.
     pub fn read(path: &Path, gpu: &str) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
-        Self::parse(&text, gpu).map_err(|reason| Error::file(path, reason))
+        Self::checked(path, gpu).map_err(|unusable| Error::file(path, unusable.reason))
+    }
+
+    fn checked(path: &Path, gpu: &str) -> Result<Self, Unusable> {
+        let text = std::fs::read_to_string(path).map_err(|error| Unusable::broken(error.to_string()))?;
+        Self::parse(&text, gpu)
+    }
+
+    /// The GPU that a file says it was written for.
+    #[cfg(feature = "cli")]
+    pub(crate) fn gpu_of(path: &Path) -> Option<String> {
+        let text = std::fs::read_to_string(path).ok()?;
+        text.lines().find_map(|line| Some(line.trim().strip_prefix("gpu ")?.trim().to_owned()))
     }
 
     /// Writes them, in place of what the file held. Folders that are missing are made.
@@ -122,17 +133,19 @@ impl Tuned {
         Ok(text)
     }
 
-    fn parse(text: &str, gpu: &str) -> Result<Self, String> {
+    fn parse(text: &str, gpu: &str) -> Result<Self, Unusable> {
         let numbered = text.lines().zip(1..).map(|(line, at)| (line.trim(), at));
         let mut lines = numbered.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
-        for (name, wanted) in head(gpu).map_err(|error| error.to_string())? {
+        for (name, wanted) in head(gpu).map_err(|error| Unusable::broken(error.to_string()))? {
             let line = lines.next().and_then(|(line, _)| line.split_once(' ')).filter(|(found, _)| *found == name);
             let Some((_, found)) = line else {
-                return Err(format!("no choices of `warpsmith tune`: there is no line `{name} …`"));
+                let reason = format!("no choices of `warpsmith tune`: there is no line `{name} …`");
+                return Err(Unusable::broken(reason));
             };
             if found.trim() != wanted {
                 let found = printable(found.trim());
-                return Err(format!("tuned for {name} {found}, not for {wanted}: run `warpsmith tune` again"));
+                let reason = format!("tuned for {name} {found}, not for {wanted}: run `warpsmith tune` again");
+                return Err(Unusable { reason, is_of_other: true });
             }
         }
         let mut tuned = Self::default();
@@ -142,11 +155,56 @@ impl Tuned {
                 Some((op, Product::parse([dtypes, sizes, lie])?, variant))
             });
             let Some((op, product, variant)) = choice else {
-                return Err(format!("line {at} is no choice of `warpsmith tune`: {}", printable(line)));
+                let reason = format!("line {at} is no choice of `warpsmith tune`: {}", printable(line));
+                return Err(Unusable::broken(reason));
             };
             tuned.set(op, product, Some(variant));
         }
         Ok(tuned)
+    }
+}
+
+/// Why a file has no choices for launches here.
+#[derive(Debug)]
+struct Unusable {
+    reason: String,
+    /// It has some for another GPU, version or kernels.
+    is_of_other: bool,
+}
+
+impl Unusable {
+    fn broken(reason: String) -> Self {
+        Self { reason, is_of_other: false }
+    }
+}
+
+/// What launches make of the choices that there are.
+#[derive(Debug)]
+pub(crate) enum Chosen {
+    /// They follow them.
+    Follow(Tuned),
+    /// They go by the plan: a cache may be of no use, and so may what was measured before an update.
+    Plan(Error),
+    /// They fail: somebody names a file that is none.
+    Refuse(Error),
+}
+
+impl Chosen {
+    /// The choices, or why there are none.
+    pub(crate) fn all(&self) -> Result<&Tuned> {
+        match self {
+            Self::Follow(tuned) => Ok(tuned),
+            Self::Plan(error) | Self::Refuse(error) => Err(error.clone()),
+        }
+    }
+
+    /// What launches go by.
+    pub(crate) fn for_launches(&self) -> Result<Option<&Tuned>> {
+        match self {
+            Self::Follow(tuned) => Ok(Some(tuned)),
+            Self::Plan(_) => Ok(None),
+            Self::Refuse(error) => Err(error.clone()),
+        }
     }
 }
 
@@ -192,12 +250,30 @@ impl Place {
         }
     }
 
+    /// The files for any GPU.
+    #[cfg(feature = "cli")]
+    pub(crate) fn all_files(&self) -> Vec<PathBuf> {
+        let folder = match self {
+            Self::Off => return Vec::new(),
+            Self::Named(file) => return vec![file.clone()],
+            Self::Cache(file) => file.parent().and_then(|folder| folder.read_dir().ok()),
+        };
+        let files = folder.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+        let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|kind| kind == "txt")).collect();
+        files.sort();
+        files
+    }
+
     /// What is there for a GPU. An empty cache is none.
-    pub(crate) fn read(&self, gpu: &str) -> Result<Tuned> {
-        match self {
-            Self::Off => Ok(Tuned::default()),
-            Self::Cache(file) if !file.exists() => Ok(Tuned::default()),
-            Self::Named(file) | Self::Cache(file) => Tuned::read(file, gpu),
+    pub(crate) fn read(&self, gpu: &str) -> Chosen {
+        let (Self::Named(file) | Self::Cache(file)) = self else { return Chosen::Follow(Tuned::default()) };
+        match (self, Tuned::checked(file, gpu)) {
+            (_, Ok(tuned)) => Chosen::Follow(tuned),
+            (Self::Cache(_), Err(_)) if !file.exists() => Chosen::Follow(Tuned::default()),
+            (Self::Named(_), Err(Unusable { reason, is_of_other: false })) => {
+                Chosen::Refuse(Error::file(file, format!("{ENV} names it: {reason}")))
+            }
+            (_, Err(Unusable { reason, .. })) => Chosen::Plan(Error::file(file, reason)),
         }
     }
 }

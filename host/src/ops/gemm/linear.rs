@@ -99,7 +99,7 @@ fn launch<T: Float + Half>(
         of_residual = residual.ptr(stream)?;
     }
     let activation = activation.number();
-    let (path, columns) = by.unwrap_or_else(|| problem.choice(stream, &NAMED));
+    let (path, columns) = by.map_or_else(|| problem.choice(stream, &NAMED), Ok)?;
     problem.launch(
         stream,
         path,

@@ -8,6 +8,7 @@ use gpu_kernels::ops::gemm::gemm::thin;
 use super::operand::{Lies, Major};
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::DType;
+use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tuned::Product;
 
@@ -19,7 +20,7 @@ pub(super) fn tuned<P: Copy>(
     sizes: &Problem,
     lies: [&Lies; 2],
     paths: &[(&str, P)],
-) -> Option<P> {
+) -> Result<Option<P>> {
     let product = || Product { dtypes, sizes: [sizes.batch, sizes.m, sizes.n, sizes.k], lie: lies.map(letter) };
     let path = |name: &str| paths.iter().find(|(known, _)| *known == name).map(|(_, path)| *path);
     stream.device().tuned_variant(info.name, product, path)

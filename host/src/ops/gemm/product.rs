@@ -114,7 +114,7 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
 
     /// The path and the columns of its tiles, or their rows if operands are swapped: those of these that were found fastest, if they take the operands; else what takes them, by tiles
     /// that fill rounds of the device's multiprocessors best.
-    pub(super) fn choice(&self, stream: &Stream, named: &[(&str, (Path, u32))]) -> (Path, u32) {
+    pub(super) fn choice(&self, stream: &Stream, named: &[(&str, (Path, u32))]) -> Result<(Path, u32)> {
         let (dtypes, lies) = ([A::DTYPE, B::DTYPE, C::DTYPE], [&self.a.lies, &self.b.lies]);
         let is_hopper = stream.device().supports_hopper();
         let takes = |path| match path {
@@ -122,15 +122,15 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
             Path::Swapped => is_hopper && self.fits_swapped(),
             _ => is_hopper && self.fits_hopper(),
         };
-        let tuned = plan::tuned(stream, self.info, dtypes, &self.sizes, lies, named).filter(|(path, _)| takes(*path));
-        tuned.unwrap_or_else(|| {
+        let tuned = plan::tuned(stream, self.info, dtypes, &self.sizes, lies, named)?.filter(|(path, _)| takes(*path));
+        Ok(tuned.unwrap_or_else(|| {
             let [m, n] = [self.sizes.m, self.sizes.n].map(|size| size as usize);
             let of = stream.device().info().multiprocessors;
             // However few tiles there are: nothing here cuts k, and of operands as they are a tile of 256 rows would stay empty for the most part.
             let swapped = plan::of_few_rows(of, [m, n]).filter(|_| takes(Path::Swapped));
             let planned = || (Path::Fastest, plan::columns(of, [1, m, n], &hopper::WIDTHS));
             swapped.map_or_else(planned, |(rows, _)| (Path::Swapped, rows))
-        })
+        }))
     }
 
     /// Launches one of the kernels: `hopper`, whose tiles have `block_n` columns, which if operands are swapped takes them so, or `mma`, told whether operands

@@ -5,11 +5,11 @@ use std::sync::{PoisonError, RwLock};
 
 use super::Device;
 use crate::runtime::error::Result;
-use crate::runtime::tuned::{self, Place, Product, Tuned};
+use crate::runtime::tuned::{self, Chosen, Place, Product, Tuned};
 
 /// What a device has loaded: nothing until a launch asks first.
 #[derive(Default)]
-pub(super) struct Loaded(RwLock<Option<Result<Tuned>>>);
+pub(super) struct Loaded(RwLock<Option<Chosen>>);
 
 impl Device {
     /// The choices of `warpsmith tune` that launches on this device follow, in place of the rules that are written down in the operators.
@@ -20,9 +20,16 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File) if the file is not what `warpsmith tune` wrote for this GPU, version and kernels. Launches then go by the
-    /// rules.
+    /// rules, but if `WARPSMITH_TUNED` names a file that is not there or none of `warpsmith tune`: those that ask fail with this error, in the
+    /// simulator too.
     pub fn tuned(&self) -> Result<Tuned> {
-        self.with_tuned(Clone::clone)
+        self.with_tuned(|chosen| chosen.all().cloned())
+    }
+
+    /// Whether launches can go on without choices: nobody names a file that is none.
+    #[cfg(feature = "cli")]
+    pub(crate) fn can_launch_products(&self) -> bool {
+        self.with_tuned(|chosen| chosen.for_launches().is_ok())
     }
 
     /// Makes launches on this device, from now on and in the whole process, follow the choices in `file`, or none.
@@ -31,7 +38,7 @@ impl Device {
     /// As of [`tuned`](Self::tuned); what was in use stays so.
     pub fn use_tuned(&self, file: Option<&Path>) -> Result<()> {
         let tuned = file.map_or(Ok(Tuned::default()), |file| Tuned::read(file, &self.info().name))?;
-        *self.0.tuned.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Ok(tuned));
+        *self.0.tuned.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Chosen::Follow(tuned));
         Ok(())
     }
 
@@ -41,26 +48,28 @@ impl Device {
         op: &str,
         product: impl FnOnce() -> Product,
         read: impl FnOnce(&str) -> Option<T>,
-    ) -> Option<T> {
-        self.with_tuned(|tuned| match tuned {
-            Ok(tuned) if !tuned.is_empty() || tuned::is_observed() => {
+    ) -> Result<Option<T>> {
+        self.with_tuned(|chosen| match chosen.for_launches()? {
+            Some(tuned) if !tuned.is_empty() || tuned::is_observed() => {
                 let product = product();
                 tuned::ask(product);
-                tuned.get(op, &product).and_then(read)
+                Ok(tuned.get(op, &product).and_then(read))
             }
-            _ => None,
+            _ => Ok(None),
         })
     }
 
-    fn with_tuned<T>(&self, body: impl FnOnce(&Result<Tuned>) -> T) -> T {
+    fn with_tuned<T>(&self, body: impl FnOnce(&Chosen) -> T) -> T {
         let loaded = &self.0.tuned.0;
         if let Some(tuned) = &*loaded.read().unwrap_or_else(PoisonError::into_inner) {
             return body(tuned);
         }
         let mut loaded = loaded.write().unwrap_or_else(PoisonError::into_inner);
-        body(loaded.get_or_insert_with(|| match self.simulator() {
-            Some(_) => Ok(Tuned::default()),
-            None => Place::of(&self.info().name).read(&self.info().name),
+        let gpu = &self.info().name;
+        body(loaded.get_or_insert_with(|| match Place::of(gpu).read(gpu) {
+            // What was measured is no simulation's; what is named is to be there all the same.
+            Chosen::Follow(_) | Chosen::Plan(_) if self.simulator().is_some() => Chosen::Follow(Tuned::default()),
+            chosen => chosen,
         }))
     }
 }

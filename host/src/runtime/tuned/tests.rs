@@ -7,7 +7,7 @@ fn product(n: u32) -> Product {
 }
 
 fn refused(text: &str) -> String {
-    Tuned::parse(text, GPU).unwrap_err()
+    Tuned::parse(text, GPU).unwrap_err().reason
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn what_holds_for_something_else_is_refused() {
     assert!(refused("").contains("there is no line `version"));
     assert!(refused("\u{1b}[2J\n").contains("there is no line `version"));
     let error = Tuned::parse(&text, "NVIDIA H200").unwrap_err();
-    assert_eq!(error, "tuned for gpu NVIDIA H100, not for NVIDIA H200: run `warpsmith tune` again");
+    assert_eq!(error.reason, "tuned for gpu NVIDIA H100, not for NVIDIA H200: run `warpsmith tune` again");
     let version = format!("version {}", env!("CARGO_PKG_VERSION"));
     assert!(refused(&text.replace(&version, "version 0.0.0")).starts_with("tuned for version 0.0.0, not for"));
     let kernels = format!("kernels {}", kernels::sources().unwrap());
@@ -83,6 +83,31 @@ fn the_environment_says_where_they_are() {
     assert_eq!(place(&[]), Place::Off);
     // An empty cache has no choices; a file that was named has to be there.
     let missing = PathBuf::from("/no/such/file");
-    assert_eq!(Place::Cache(missing.clone()).read(GPU), Ok(Tuned::default()));
-    assert!(Place::Named(missing).read(GPU).unwrap_err().to_string().contains("/no/such/file"));
+    assert!(Place::Cache(missing.clone()).read(GPU).for_launches().unwrap().unwrap().is_empty());
+    let error = Place::Named(missing).read(GPU).for_launches().unwrap_err().to_string();
+    assert!(error.contains("/no/such/file") && error.contains("WARPSMITH_TUNED names it"), "{error}");
+}
+
+#[test]
+fn launches_go_on_without_a_cache_but_not_with_a_name_that_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tuned.txt");
+    let [cache, named] = [Place::Cache(file.clone()), Place::Named(file.clone())];
+    let follows =
+        |place: &Place| place.read(GPU).for_launches().map(|tuned| tuned.is_some()).map_err(|e| e.to_string());
+
+    Tuned::default().write(&file, GPU).unwrap();
+    assert_eq!([follows(&cache), follows(&named)], [Ok(true), Ok(true)]);
+    // Measured before an update, or elsewhere.
+    Tuned::default().write(&file, "another").unwrap();
+    assert_eq!([follows(&cache), follows(&named)], [Ok(false), Ok(false)]);
+    assert!(named.read(GPU).all().unwrap_err().to_string().contains("tuned for gpu another"));
+    let text = Tuned::default().text(GPU).unwrap();
+    for broken in ["", "hello", "\0\0", &format!("{text}gemm mma\n")] {
+        std::fs::write(&file, broken).unwrap();
+        assert_eq!(follows(&cache), Ok(false), "{broken}");
+        assert!(follows(&named).unwrap_err().contains("WARPSMITH_TUNED names it: "), "{broken}");
+    }
+    std::fs::write(&file, [0xff]).unwrap();
+    assert!(follows(&named).is_err());
 }

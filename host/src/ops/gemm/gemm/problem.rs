@@ -184,7 +184,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             self.info.name,
             &[("a", &self.a.rows), ("b", &self.b.rows), ("c", &self.c), ("scale", &self.scale)],
         )?;
-        match path.or_else(|| self.tuned(stream)).unwrap_or_else(|| self.planned(stream)) {
+        let path = path.map_or_else(|| self.tuned(stream), |path| Ok(Some(path)))?;
+        match path.unwrap_or_else(|| self.planned(stream)) {
             Path::Skinny(cut) => self.launch_skinny(stream, cut),
             Path::Thin => self.launch_thin(stream),
             Path::Hopper(columns) => self.launch_hopper(stream, columns),
@@ -195,9 +196,10 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     }
 
     /// What was found fastest, if it takes the problem.
-    fn tuned(&self, stream: &Stream) -> Option<Path> {
+    fn tuned(&self, stream: &Stream) -> Result<Option<Path>> {
         let (dtypes, lies) = ([T::DTYPE, T::DTYPE, C::DTYPE], [&self.a.lies, &self.b.lies]);
         let path = plan::tuned(stream, self.info, dtypes, &self.sizes, lies, &Path::NAMED)?;
+        let Some(path) = path else { return Ok(None) };
         let hopper = stream.device().supports_hopper();
         let takes = match path {
             Path::Skinny(cut) => hopper && self.fits_skinny(cut.most()),
@@ -207,7 +209,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             Path::Padded => self.fits_padded(),
             Path::Mma => true,
         };
-        takes.then_some(path)
+        Ok(takes.then_some(path))
     }
 
     /// On Hopper the path for few rows or columns, unless tiles are full of them, then the one that reaches twice what mma.sync does.
