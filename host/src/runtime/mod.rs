@@ -4,6 +4,7 @@ pub(crate) mod any;
 mod backend;
 pub(crate) mod device;
 pub(crate) mod dtype;
+pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod host_tensor;
 pub mod kernels;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use super::{BackendKind, Device, Inner, lock};
 use crate::runtime::backend;
 use crate::runtime::backend::sim::SimBackend;
+use crate::runtime::environment::variable;
 use crate::runtime::error::{Error, Result};
 
 /// Which device of which backend.
@@ -94,9 +95,9 @@ impl Device {
 
 /// Calls `open` for the backend that the environment names, otherwise for GPUs, otherwise for the simulator.
 fn on_default<T>(open: impl Fn(BackendKind) -> Result<T>) -> Result<T> {
-    match std::env::var("WARPSMITH_BACKEND") {
-        Ok(name) if !name.is_empty() => open(name.parse()?),
-        _ => open(BackendKind::Cuda).or_else(|error| match error {
+    match variable("WARPSMITH_BACKEND") {
+        Some(name) => open(name.parse()?),
+        None => open(BackendKind::Cuda).or_else(|error| match error {
             Error::NoDriver { .. } | Error::NoGpu { .. } => open(BackendKind::Sim),
             error => Err(error),
         }),

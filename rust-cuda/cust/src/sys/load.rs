@@ -1,5 +1,6 @@
 //! Finding and loading the driver's library.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -20,21 +21,20 @@ pub fn driver() -> Result<&'static Driver, &'static LoadError> {
 }
 
 fn load() -> Result<Driver, LoadError> {
-    let candidates = match std::env::var(LIBRARY_VARIABLE) {
-        Ok(path) if !path.is_empty() => vec![path],
-        _ => PLACES.iter().map(ToString::to_string).collect(),
-    };
+    let named = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty());
+    let candidates = named.map_or_else(|| PLACES.iter().map(OsString::from).collect(), |path| vec![path]);
     let mut tried = Vec::new();
     for path in candidates {
+        let name = path.to_string_lossy().into_owned();
         // SAFETY: loading a driver runs its initialisers, which is what it is asked for.
         let why = match unsafe { Library::new(&path) } {
-            Ok(library) => match Driver::new(library, path.clone()) {
+            Ok(library) => match Driver::new(library, name.clone()) {
                 driver if driver.cuInit.is_some() => return Ok(driver),
                 _ => "has no cuInit: not a CUDA driver".to_owned(),
             },
             Err(error) => error.to_string(),
         };
-        tried.push((path, why));
+        tried.push((name, why));
     }
     Err(LoadError { tried })
 }

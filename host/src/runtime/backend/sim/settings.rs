@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use warpsim::{Checks, Completion, Options};
 
+use crate::runtime::environment::variable;
 use crate::runtime::error::{Error, Result};
 
 /// When asynchronous copies and tensor-core work happen.
@@ -48,7 +49,7 @@ impl Settings {
     /// The defaults (every check), as `WARPSMITH_SIM_CHECKS` (`all`, `none` or a list of `init`, `race`, `sync`, `offsets`),
     /// `WARPSMITH_SIM_ASYNC` (`earliest`, `latest`), `WARPSMITH_SIM_SEED` and `WARPSMITH_SIM_THREADS` change them.
     pub fn from_env() -> Result<Self> {
-        Self::parse(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        Self::parse(variable)
     }
 
     fn parse(get: impl Fn(&str) -> Option<String>) -> Result<Self> {
@@ -106,8 +107,7 @@ impl Settings {
 
 /// How many devices there are to open: `WARPSMITH_SIM_DEVICES`, otherwise one.
 pub(crate) fn device_count() -> Result<usize> {
-    let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    Ok(number(get, "WARPSMITH_SIM_DEVICES")?.unwrap_or(1))
+    Ok(number(variable, "WARPSMITH_SIM_DEVICES")?.unwrap_or(1))
 }
 
 fn number<T: FromStr<Err: Display>>(get: impl Fn(&str) -> Option<String>, name: &str) -> Result<Option<T>> {
