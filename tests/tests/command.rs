@@ -201,6 +201,8 @@ fn inspect_shows_the_code() {
     // It does not ask what it is for, so that later GPUs run the same.
     let later = warpsmith(&["inspect", name, "--json", "--ptx", "--arch", "sm_90a"]).json();
     assert_eq!(later["kernels"], json["kernels"]);
+    let known = json["kernels"].as_array().unwrap().iter().all(|kernel| kernel["registers"].is_u64());
+    assert_eq!(known, !warpsmith(&["inspect", name, "--arch", "sm_80"]).err.contains("not known"));
     assert_eq!(warpsmith(&["inspect", name, "--arch", "sm_10"]).code, USAGE);
 }
 

@@ -51,6 +51,8 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let image = |r: &KernelRow| -> Option<&'static KernelImage> {
         images.iter().copied().find(|i| i.symbol == r.symbol && i.arch.as_str() == r.arch)
     };
+    // The archive may know what ptxas has said, or ptxas be asked now.
+    let assembled = ptxas.is_some() || rows.iter().all(|r| r.registers.is_some());
     let document = |r: &KernelRow| {
         let mut row = serde_json::to_value(r).unwrap_or_default();
         if let (Value::Object(row), Some(image)) = (&mut row, image(r)) {
@@ -65,7 +67,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         row
     };
     ui.document(&json!({
-        "op": info.name, "assembled": ptxas.is_some(), "kernels": rows.iter().map(document).collect::<Vec<_>>(),
+        "op": info.name, "assembled": assembled, "kernels": rows.iter().map(document).collect::<Vec<_>>(),
     }));
     let cells = |r: &KernelRow| {
         let extents = |e: Option<[u32; 3]>| Cell::new(e.map_or("-".to_owned(), |[x, y, z]| format!("{x}x{y}x{z}")));
@@ -85,7 +87,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         ["kernel", "arch", ">block", ">cluster", ">shared bytes", ">registers", ">stack", ">spilled", "result"];
     ui.table(&headings, rows.iter().map(cells).collect());
     ui::broken_kernels(&rows, ui);
-    if ptxas.is_none() {
+    if !assembled {
         ui.note(
             "ptxas was not found: registers, stack and spills are not known (`warpsmith doctor` says how to get it)",
         );
