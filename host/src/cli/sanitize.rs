@@ -1,5 +1,6 @@
 //! `warpsmith sanitize`.
 
+use clap::value_parser;
 use comfy_table::Cell;
 use serde::Serialize;
 use serde_json::json;
@@ -18,7 +19,7 @@ pub(super) struct Args {
     #[command(flatten)]
     cases: CaseArgs,
     /// Orders of the warps to try
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u64).range(1..))]
     orders: u64,
     /// Take each synchronising instruction out of the kernels in turn, and say which of them nobody misses
     #[arg(long)]
@@ -64,7 +65,7 @@ fn every_order(device: &Device, jobs: &[Job], args: &Args, ui: &Ui) -> (usize, V
     let bar = ui.progress(jobs.len());
     for job in jobs {
         bar.set_message(job.to_string());
-        for order in 0..args.orders.max(1) {
+        for order in 0..args.orders {
             let check = || verify::on_device(device, job, &filter);
             let rows = match device.simulator() {
                 Some(simulator) => simulator.with(Settings::of_order(args.seed, order), check),
@@ -108,7 +109,7 @@ impl Bad {
 
 fn report(jobs: &[Job], runs: usize, bad: &[Bad], args: &Args, ui: &mut Ui) {
     ui.document(&json!({
-        "backend": "sim", "cases": jobs.len(), "orders": args.orders.max(1), "runs": runs, "passed": bad.is_empty(), "failed": bad,
+        "backend": "sim", "cases": jobs.len(), "orders": args.orders, "runs": runs, "passed": bad.is_empty(), "failed": bad,
     }));
     let cells = |b: &Bad| {
         let found = match b.findings.first() {
