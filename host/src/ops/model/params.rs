@@ -155,13 +155,13 @@ impl Params {
     /// As of [`with`](Self::with), and [`Error::InvalidParam`] if the text is of another form.
     pub fn with_text(self, text: &str) -> Result<Self> {
         let Some((name, value)) = text.split_once('=') else {
-            return Err(self.bad(text, "", "of the form name=value".to_owned()));
+            return Err(self.bad(text, "", "a value, as in name=value".to_owned()));
         };
         let (name, value) = (name.trim(), value.trim());
         if name == VARIANT {
             return self.with_variant(value);
         }
-        let declared = self.declared(name)?;
+        let declared = self.find(name).ok_or_else(|| self.unknown(name, value))?;
         let parsed = match declared.default {
             ParamValue::Float(_) => value.parse().ok().map(ParamValue::Float),
             ParamValue::Int(_) => value.parse().ok().map(ParamValue::Int),
@@ -254,15 +254,21 @@ impl Params {
     }
 
     fn declared(&self, name: &str) -> Result<&'static ParamInfo> {
-        self.info.params.iter().find(|p| p.name == name).ok_or_else(|| {
-            let names: Vec<_> = self.info.params.iter().map(|p| p.name).collect();
-            let wanted = if names.is_empty() {
-                "left out: the operator has no parameters".to_owned()
-            } else {
-                format!("one of the operator's parameters: {}", names.join(", "))
-            };
-            self.bad(name, "", wanted)
-        })
+        self.find(name).ok_or_else(|| self.unknown(name, ""))
+    }
+
+    fn find(&self, name: &str) -> Option<&'static ParamInfo> {
+        self.info.params.iter().find(|p| p.name == name)
+    }
+
+    fn unknown(&self, name: &str, value: &str) -> Error {
+        let names: Vec<_> = self.info.params.iter().map(|p| p.name).collect();
+        let wanted = if names.is_empty() {
+            "nothing: the operator has no parameters".to_owned()
+        } else {
+            format!("one of the operator's parameters: {}", names.join(", "))
+        };
+        self.bad(name, value, wanted)
     }
 
     fn wanted(&self, declared: &ParamInfo) -> String {
