@@ -214,9 +214,14 @@ fn run_refuses_what_it_cannot_use() {
     assert!(refused(&path, &[]).contains("in.safetensors: cannot be read"));
 
     let inputs = write_inputs(first(), CaseClass::Tiny, &path);
-    assert!(refused(&path, &["--set", "no_such=1"]).contains("no_such"));
+    assert!(refused(&path, &["--set", "no_such=1"]).contains("`no_such` = 1: expected "));
     assert!(refused(&path, &["--set", "novalue"]).contains("name=value"));
     assert!(refused(&path, &["--set", "variant=warp9"]).contains("warp9"));
+    let run = warpsmith(&["run", first().info().name, "--input", "/none", "--output", "/no/such/folder/x"]);
+    assert_eq!(
+        (run.code, run.err.as_str()),
+        (USAGE, "error: /no/such/folder/x: cannot be written: its folder does not exist\n")
+    );
 
     let whole = fs::read(&path).unwrap();
     for length in [0, 4, 8, whole.len() / 2, whole.len() - 1] {

@@ -31,6 +31,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let op = registry::find(&args.op)?;
     let info = op.info();
+    if !is_stream(&args.output) {
+        super::writable(&args.output)?;
+    }
     let params = args.set.iter().try_fold(Params::new(info), |params, text| params.with_text(text))?;
     let inputs = match is_stream(&args.input) {
         true => {
