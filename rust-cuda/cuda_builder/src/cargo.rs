@@ -231,14 +231,20 @@ fn is_device(file: &Path) -> bool {
 /// workspace around `folder` uses.
 pub fn target_folder(folder: &Path) -> PathBuf {
     if let Some(out) = env::var_os("OUT_DIR").map(PathBuf::from) {
-        // Cargo tags the folder as a cache. It may be the workspace's own or anywhere else.
-        let tagged = out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());
-        return tagged.map_or_else(|| out.clone(), Path::to_owned);
+        return around(&out).to_owned();
     }
     if let Some(target) = env::var_os("CARGO_TARGET_DIR").filter(|dir| !dir.is_empty()) {
         return target.into();
     }
     workspace(folder).join("target")
+}
+
+/// The folder of cargo's output around a build script's `out`. It may be the workspace's own or anywhere else.
+fn around(out: &Path) -> &Path {
+    // Cargo tags the folder as a cache if it makes it. One that was there before, as a mounted one is, holds `profile/build/package/out`.
+    let tagged = out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());
+    let build = out.ancestors().nth(2).filter(|dir| dir.ends_with("build"));
+    tagged.or_else(|| build?.ancestors().nth(2)).unwrap_or(out)
 }
 
 /// The workspace that the crate in `folder` belongs to, by its lock file; the folder itself when there is none yet.
@@ -249,6 +255,17 @@ pub(crate) fn workspace(folder: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn output_is_found_around_a_build_script_s() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("x86_64/debug/build/name-0123/out");
+        std::fs::create_dir_all(&out).unwrap();
+        assert_eq!(around(&out), folder.path().join("x86_64"));
+        std::fs::write(folder.path().join("CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(around(&out), folder.path());
+        assert_eq!(around(Path::new("/some/out")), Path::new("/some/out"));
+    }
 
     #[test]
     fn the_outer_build_does_not_leak_in() {
