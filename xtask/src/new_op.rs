@@ -79,6 +79,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for path in write(cargo::root(), name, family)? {
         println!("wrote {path}");
     }
+    // Lines between others, in the order that it wants.
+    cargo::run("formatting", &mut cargo::command(["fmt", "--all"]))?;
     println!("It works as it is: try `cargo xtask verify {name}`. CONTRIBUTING.md says how to go on.");
     Ok(())
 }
@@ -138,7 +140,18 @@ fn write(root: &Path, name: &str, family: &str) -> Result<Vec<String>> {
         }
         files.insert(&family_mod, "pub mod ", &format!("pub mod {name};"))?;
     }
-    let functions = template.functions.iter().map(|function| fill(function)).collect::<Vec<_>>().join(", ");
+    let functions: Vec<_> = template.functions.iter().map(|function| fill(function)).collect();
+    for family in FAMILIES {
+        // All are in one module, whatever their family.
+        let path = format!("{HOST}/{family}/mod.rs");
+        let text = if files.has(&path) { files.read(&path)? } else { String::new() };
+        let public = text.split_once("pub use ").map_or("", |(_, rest)| rest);
+        let mut there = public.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        if let Some(taken) = there.find(|word| functions.iter().any(|function| function == word)) {
+            bail!("`{name}` is taken: {path} has `{taken}` already");
+        }
+    }
+    let functions = functions.join(", ");
     files.insert(&format!("{host}/mod.rs"), "pub use ", &format!("pub use {name}::{{{functions}}};"))?;
     for entry in template.entries {
         files.insert(REGISTRY, "    &", &format!("    &{family}::{name}::{},", fill(entry)))?;
@@ -236,6 +249,12 @@ mod tests {
             "{registry}"
         );
         assert!(write(root, "relu", "activation").unwrap_err().to_string().contains("already"));
+        // A name is one operator's, in whatever family and file.
+        for taken in ["relu", "relu_backward", "gelu"] {
+            let error = write(root, taken, "norm").unwrap_err().to_string();
+            assert!(error.contains("activation/mod.rs has") && error.contains("already"), "{error}");
+        }
+        assert!(!root.join("host/src/ops/norm").exists());
 
         // The first of its family.
         assert_eq!(write(root, "layer_norm", "norm").unwrap().len(), 7);
