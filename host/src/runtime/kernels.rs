@@ -179,7 +179,10 @@ pub fn not_built() -> Option<&'static str> {
 macro_rules! include_kernels {
     () => {{
         static KERNELS: $crate::kernels::Kernels =
-            $crate::kernels::Kernels::embedded(include_bytes!(concat!(env!("OUT_DIR"), "/kernels.ptxa")));
+            $crate::kernels::Kernels::embedded(include_bytes!(concat!(
+                env!("OUT_DIR", "`include_kernels!` takes what a build script has compiled: the crate needs a build.rs with a `CudaBuilder`"),
+                "/kernels.ptxa"
+            )));
         &KERNELS
     }};
     ($file:literal) => {{
