@@ -175,8 +175,9 @@ fn families_of(registry: &str) -> String {
     let mut families: Vec<_> = entries.map(|(family, _)| family).collect();
     families.dedup();
     let used = format!("use super::{{{}}};", families.join(", "));
-    let line = |line: &str| if line.starts_with("use super::{") { used.clone() } else { line.to_owned() };
-    registry.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
+    // Over several lines once there are many.
+    let old = registry.split_once("use super::{").and_then(|(before, rest)| Some((before, rest.split_once("};")?.1)));
+    old.map_or_else(|| registry.to_owned(), |(before, after)| format!("{before}{used}{after}"))
 }
 
 fn check(name: &str) -> Result<()> {
@@ -200,14 +201,17 @@ fn camel(name: &str) -> String {
     name.split('_').map(capital).collect()
 }
 
-/// Adds a line to those that start with `prefix`, which are sorted; to the end if there are none.
+/// Adds a line to the items that start with `prefix`, of a line or several, which are sorted; to the end if there are none.
 fn insert(text: &str, prefix: &str, line: &str) -> String {
     let mut lines: Vec<_> = text.lines().collect();
     match lines.iter().position(|l| l.starts_with(prefix)) {
         Some(first) => {
-            let count = lines[first..].iter().take_while(|l| l.starts_with(prefix)).count();
-            let at = lines[first..first + count].partition_point(|l| *l < line);
-            lines.insert(first + at, line);
+            let mut at = first;
+            while lines.get(at).is_some_and(|l| l.starts_with(prefix) && *l < line) {
+                let ends = |l: &&str| l.chars().last() == line.chars().last();
+                at += lines[at..].iter().position(ends).map_or(1, |more| more + 1);
+            }
+            lines.insert(at, line);
         }
         None => lines.extend(["", line]),
     }
@@ -230,9 +234,9 @@ mod tests {
         put("gpu-kernels/src/ops/mod.rs", "//! Ops.\n\npub mod activation;\n");
         put("gpu-kernels/src/ops/activation/mod.rs", "//! Activations.\n\npub mod gelu;\npub mod tanh;\n");
         put("host/src/ops/mod.rs", "pub mod activation;\npub mod model;\n\npub use activation::*;\n");
-        put("host/src/ops/activation/mod.rs", "pub mod gelu;\n\npub use gelu::gelu;\n");
+        put("host/src/ops/activation/mod.rs", "pub mod gelu;\n\npub use gelu::{\n    gelu,\n    gelu_into,\n};\n");
         let registry =
-            "use super::{activation};\n\nstatic O: &[&dyn Operator] = &[\n    &activation::gelu::GELU,\n];\n";
+            "use super::{\n    activation,\n};\n\nstatic O: &[&dyn Operator] = &[\n    &activation::gelu::GELU,\n];\n";
         put("host/src/ops/registry.rs", registry);
         assert_eq!(write(root, "relu", "activation").unwrap().len(), 5);
         assert!(
@@ -242,7 +246,7 @@ mod tests {
             get("gpu-kernels/src/ops/activation/relu.rs").contains("activation!(relu: LIGHT, relu_backward: LIGHT);")
         );
         let host = get("host/src/ops/activation/mod.rs");
-        assert!(host.ends_with("pub use relu::{relu, relu_backward, relu_backward_into, relu_into};\n"), "{host}");
+        assert!(host.ends_with("};\npub use relu::{relu, relu_backward, relu_backward_into, relu_into};\n"), "{host}");
         let registry = get("host/src/ops/registry.rs");
         assert!(
             registry.contains("    &activation::relu::RELU,\n    &activation::relu::RELU_BACKWARD,\n"),
