@@ -58,6 +58,20 @@ fn flag(fence: &str, set: &str, poll: &str, space: &str) -> String {
     )
 }
 
+/// A warp fences together, and one lane of it signals for the others: they have to meet first.
+#[test]
+fn a_lane_signals_for_lanes_that_it_has_met() {
+    let body = "@%p1 st.shared.u32 [%r3+1024], 0; add.u32 %r6, %r3, %r2; bar.sync 0; setp.ge.u32 %p2, %r1, 32; setp.ge.u32 %p4, %r1, 16;\n\
+                @%p2 bra READ;\nst.shared.u32 [%r6], %r1;\nfence.acq_rel.cta;\n/*apart*/\n/*here*/\n\
+                @%p1 st.relaxed.cta.shared.u32 [%r3+1024], 1;\nbra DONE;\n\
+                READ: setp.ge.u32 %p4, %r1, 48; @%p4 bra DONE;\nW: ld.relaxed.cta.shared.u32 %r7, [%r3+1024]; setp.eq.u32 %p3, %r7, 0; @%p3 bra W;\n\
+                fence.acq_rel.cta; ld.shared.u32 %r8, [%r6+-128];\nDONE:";
+    check((1, 1, 64), &[Kind::SharedRace], body, &["bar.warp.sync -1;"]);
+    // Half of the warp goes elsewhere.
+    let body = body.replace("/*apart*/", "@%p4 bra DONE;");
+    check((1, 1, 64), &[Kind::SharedRace], &body, &["bar.warp.sync 0xffff;"]);
+}
+
 #[test]
 fn a_flag_publishes_what_was_fenced_for_its_reader() {
     for (space, kind) in [("shared", Kind::SharedRace), ("global", Kind::GlobalRace)] {

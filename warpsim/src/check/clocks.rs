@@ -124,6 +124,10 @@ impl Clocks {
     fn knowledge(&self, p: Party) -> Known {
         let w = &self.warps[p.agent];
         let mut k = w.known.clone();
+        // What a warp fenced together each lane has fenced for itself, until they meet.
+        if let (Some(fenced), false) = (&mut k.fenced, p.whole) {
+            fenced.iter_mut().for_each(|f| f.narrow(p.agent, w.synced - 1, p.lanes));
+        }
         for (_, private) in w.private.iter().filter(|(l, _)| p.lanes >> l & 1 == 1) {
             k.join(private);
         }
@@ -178,6 +182,10 @@ impl Clocks {
             all.join(k);
         }
         w.own(p, &mut all.seen);
+        if let Some(fenced) = &w.known.fenced {
+            let mine = all.fenced.get_or_insert_default();
+            mine.iter_mut().zip(&**fenced).for_each(|(mine, fenced)| mine.share(fenced, p.agent, p.lanes));
+        }
         w.now += 1;
         for lane in lanes(p.lanes) {
             w.private_mut(lane).join(&all);

@@ -101,6 +101,21 @@ impl View {
 
     pub fn learn_far(&mut self, other: &Told) {
         match &mut self.far {
+    /// Of what `agent` did behind `time`, keeps what these lanes did.
+    pub fn narrow(&mut self, agent: usize, time: u32, lanes: u32) {
+        if let Some(all) = self.all.get_mut(agent).filter(|all| **all > time) {
+            let until = std::mem::replace(all, time);
+            super::warp_clock::lanes(lanes).for_each(|lane| self.learn_lane(agent, lane, until));
+        }
+    }
+
+    /// Takes over what is known of these lanes of `agent`.
+    pub fn share(&mut self, from: &View, agent: usize, lanes: u32) {
+        if let Some(time) = from.all.get(agent) {
+            super::warp_clock::lanes(lanes).for_each(|lane| self.learn_lane(agent, lane, *time));
+        }
+    }
+
             None => self.far = Some(other.clone()),
             Some(mine) if Arc::ptr_eq(mine, other) => {}
             // Shared again, so that whoever polls does not compare it each time.
