@@ -43,6 +43,19 @@ fn what_decides_has_to_be_defined() {
     finds(reg, "mov.u32 %r10, %r9; vote.sync.any.pred %p3, %p4, -1;", ("%p3, %p4", "%p3, %p1"));
 }
 
+/// `ldmatrix` and `stmatrix` of one matrix take eight addresses.
+#[test]
+fn rows_are_named_by_the_first_lanes() {
+    let body = "shl.b32 %r5, %r1, 4; add.u32 %r5, %r5, %r3; setp.lt.u32 %p2, %r1, 8; mov.u32 %r6, %r1;\n\
+                @%p2 mov.u32 %r12, %r5;\nstmatrix.sync.aligned.m8n8.x1.shared.b16 [%r12], {%r6}; bar.warp.sync -1;\n\
+                ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r11}, [%r12]; st.global.u32 [%rd4], %r11;";
+    let late = body.replace("%r1, 8;", "%r1, 7;");
+    for o in all_options() {
+        assert_eq!(one(&format!("{ONE}{body}"), 32, &o), []);
+        assert!(one(&format!("{ONE}{late}"), 32, &o).contains(&Kind::UninitialisedRegister));
+    }
+}
+
 #[test]
 fn shared_memory_remembers() {
     let body = "add.u32 %r10, %r9, 1; st.shared.u32 [%r4], %r10; bar.sync 0;\nld.shared.u32 %r11, [%r4]; st.global.u32 [%rd4], %r11;";

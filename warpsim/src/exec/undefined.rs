@@ -45,6 +45,10 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         Op::Warp(WarpOp::Shfl(_)) => (missing(&[i.b, i.c]) | missing(values), 0),
         Op::Ld(_) | Op::Atom(_) | Op::AtomWide(_) => (missing(&[i.a]), missing(values)),
         Op::St(a) => (missing(&[i.a]), missing(values) & !kept(w, i, a, m)),
+        // The first lanes alone name rows.
+        Op::LdMatrix { num, .. } | Op::StMatrix { num, .. } => {
+            (missing(&[i.a]) & (!0 >> (32 - 8 * u32::from(num))), missing(values))
+        }
         _ => (0, missing(&[i.a, i.b, i.c]) | missing(values)),
     };
     let what = match i.op {
