@@ -92,6 +92,29 @@ fn memory_that_is_not_there_is_refused() {
     assert!(fault.to_string().contains("4294967295 bytes of shared memory"), "{fault}");
 }
 
+/// Five billion bytes of which a kernel touches few: their check takes what it touches.
+#[test]
+fn a_large_buffer_is_checked_as_far_as_it_is_used() {
+    let text = |at: &str| {
+        format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{\n.reg .b32 %r<9>; .reg .b64 %x<9>;\n\
+             ld.param.u64 %x1, [p]; mov.u32 %r1, %ctaid.x; add.u32 %r2, %r1, 600000000;\n{at}\nadd.u64 %x2, %x2, %x1; st.global.u8 [%x2], 1;\nret;\n}}\n"
+        )
+    };
+    let found = |at: &str| {
+        let kernel = Module::parse(&text(at)).unwrap().kernel("k").unwrap();
+        let mut gpu = Gpu::new();
+        let x = gpu.alloc(5_000_000_000, "x");
+        let launch = Launch { grid: [2, 1, 1], args: &[&x.to_le_bytes()], ..Launch::default() };
+        let options = Options { checks: Checks::ALL, ..Options::default() };
+        let findings = gpu.launch(&kernel, &launch, &options).unwrap_or_else(|f| panic!("{f}")).findings;
+        findings.iter().map(|f| f.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(found("mul.wide.u32 %x2, %r2, 8;"), []);
+    assert_eq!(found("mul.lo.u32 %r3, %r2, 8; cvt.u64.u32 %x2, %r3;"), [Kind::IndexOverflow]);
+    assert_eq!(found("mov.u64 %x2, 4800000000;"), []);
+}
+
 /// Kernels of two warps a block with a zeroed word at %x1, the number of the block in %r2, and `flag` in shared memory.
 fn polls(body: &str, blocks: u32, options: &Options) -> Result<u64, Fault> {
     let text = format!(

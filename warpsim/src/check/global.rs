@@ -19,11 +19,18 @@ use crate::zeroed::{OutOfMemory, zeroed};
 /// What one address tells about the warps of the grid.
 pub type Told = Arc<BTreeMap<(Far, u8), u32>>;
 
+/// By granule: the writer, a reader, an earlier reader of another warp.
+type Cells = Box<[[AtomicU64; 3]]>;
+/// Granules of a piece, where an allocation has more than one: systems refuse at once what is more than all of their memory, untouched or not.
+const PIECE: usize = 1 << 25;
+/// Most granules that are tried in pieces.
+const MOST: u64 = 1 << 37;
+
 /// Accesses since the last kernel boundary.
 pub struct GlobalShadow {
     pub shift: u32,
-    /// By allocation: the writer, a reader, an earlier reader of another warp.
-    allocs: Vec<Box<[[AtomicU64; 3]]>>,
+    /// By allocation.
+    allocs: Vec<Vec<Cells>>,
     /// By address; several locks so that host threads seldom meet.
     told: [Mutex<FxHashMap<u64, Told>>; 16],
     talked: AtomicBool,
@@ -134,7 +141,16 @@ impl GlobalShadow {
     /// Shadows for allocations of these sizes. They take memory as far as a launch makes accesses.
     pub fn new(sizes: impl Iterator<Item = u64>, grain: u32) -> Result<Self, OutOfMemory> {
         let shift = grain.trailing_zeros();
-        let cells = |bytes: u64| zeroed(bytes.div_ceil(grain.into()));
+        let cells = |bytes: u64| {
+            let count = bytes.div_ceil(grain.into());
+            match zeroed(count) {
+                Err(_) if (PIECE as u64..MOST).contains(&count) => {
+                    let pieces = (0..count).step_by(PIECE).map(|from| zeroed((count - from).min(PIECE as u64)));
+                    pieces.collect()
+                }
+                whole => whole.map(|cells| vec![cells]),
+            }
+        };
         Ok(GlobalShadow {
             shift,
             allocs: sizes.map(cells).collect::<Result<_, _>>()?,
@@ -144,7 +160,10 @@ impl GlobalShadow {
     }
 
     fn cell(&self, alloc: usize, granule: usize) -> Option<&[AtomicU64; 3]> {
-        self.allocs.get(alloc)?.get(granule)
+        match &self.allocs.get(alloc)?[..] {
+            [whole] => whole.get(granule),
+            pieces => pieces.get(granule / PIECE)?.get(granule % PIECE),
+        }
     }
 
     /// Records an access; returns the earlier writer and (for a write) readers.
@@ -158,10 +177,13 @@ impl GlobalShadow {
         self.cell(alloc, granule).map_or(GStamp::NOBODY, |[w, ..]| GStamp(w.load(Relaxed)))
     }
 
-    /// The cells of an allocation.
+    /// The cells of an allocation; none where they are in pieces.
     #[inline(always)]
     pub fn cells(&self, alloc: usize) -> &[[AtomicU64; 3]] {
-        self.allocs.get(alloc).map_or(&[], |cells| cells)
+        match self.allocs.get(alloc) {
+            Some(pieces) if pieces.len() == 1 => &pieces[0],
+            _ => &[],
+        }
     }
 
     /// Records an access of the generic proxy if nobody but its thread made one that it could conflict with; whether it is.
