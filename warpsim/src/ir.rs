@@ -130,6 +130,10 @@ pub enum Op {
     /// `a` address, `b` leading dimension: checks that a prefetch is of a known space only.
     Prefetch,
     Fence(Fence),
+    /// Waits for the launches ahead.
+    GridWait,
+    /// Lets the launch behind start.
+    GridRelease,
     /// Barrier id in `a`, thread count in `b` (may be absent).
     BarSync {
         aligned: bool,

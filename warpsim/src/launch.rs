@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use crate::exec::ahead::Ahead;
 use crate::exec::coop::{GridBarrier, WORKSPACE};
 use crate::exec::grid;
 use crate::heap::{HEAP_BYTES, Heap};
@@ -92,13 +93,25 @@ pub struct Launch<'a> {
     pub shared_bytes: u32,
     /// The blocks may wait for each other (`grid.sync()`): refused when the device does not hold all of them at once.
     pub cooperative: bool,
+    /// It may start before the launch ahead of it has ended (`cudaLaunchAttributeProgrammaticStreamSerialization`): with [`Checks::race`] here and
+    /// there, what it does before its `griddepcontrol.wait` is compared with what that one did. What the host does between orders them.
+    pub programmatic: bool,
     /// Each parameter's bytes.
     pub args: &'a [&'a [u8]],
 }
 
 impl Default for Launch<'_> {
     fn default() -> Self {
-        Launch { grid: [1; 3], block: [1; 3], cluster: [1; 3], shared_bytes: 0, cooperative: false, args: &[] }
+        let one = [1; 3];
+        Launch {
+            grid: one,
+            block: one,
+            cluster: one,
+            shared_bytes: 0,
+            cooperative: false,
+            programmatic: false,
+            args: &[],
+        }
     }
 }
 
@@ -196,6 +209,9 @@ pub struct Gpu {
     pub(crate) globals: HashMap<u64, Vec<u64>>,
     /// Where cooperative launches keep the barrier of their grid.
     workspace: Option<u64>,
+    /// What a programmatic launch may run beside now, unless the host has waited since.
+    ahead: Option<Ahead>,
+    waited: AtomicBool,
 }
 
 impl Default for Gpu {
@@ -212,7 +228,8 @@ impl Gpu {
 
     /// The same, with a heap from which threads may have so many bytes by `malloc` at once.
     pub fn with_heap(bytes: u64) -> Self {
-        Gpu { memory: Memory::default(), heap_bytes: bytes, globals: HashMap::new(), workspace: None }
+        let (memory, globals) = (Memory::default(), HashMap::new());
+        Gpu { memory, heap_bytes: bytes, globals, workspace: None, ahead: None, waited: AtomicBool::new(false) }
     }
 
     /// What launches so far have allocated by `malloc` and not freed. The heap lives on from launch to launch: this is
@@ -243,11 +260,13 @@ impl Gpu {
 
     /// Frees an allocation; its address is never used again.
     pub fn free(&mut self, addr: u64) -> Result<(), AccessError> {
+        self.waited.store(true, Relaxed);
         self.memory.free(addr)
     }
 
     /// Copies from the device.
     pub fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), AccessError> {
+        self.waited.store(true, Relaxed);
         self.memory.read(addr, out)
     }
 
@@ -260,16 +279,19 @@ impl Gpu {
 
     /// Copies to the device.
     pub fn write(&mut self, addr: u64, data: &[u8]) -> Result<(), AccessError> {
+        self.waited.store(true, Relaxed);
         self.memory.write(addr, data)
     }
 
     /// Copies from one place on the device to another that does not overlap it.
     pub fn copy(&mut self, dst: u64, src: u64, bytes: usize) -> Result<(), AccessError> {
+        self.waited.store(true, Relaxed);
         self.memory.copy(dst, src, bytes as u64)
     }
 
     /// Writes a pattern `count` times in a row.
     pub fn fill(&mut self, addr: u64, pattern: &[u8], count: usize) -> Result<(), AccessError> {
+        self.waited.store(true, Relaxed);
         self.memory.fill(addr, pattern, count as u64)
     }
 
@@ -294,6 +316,10 @@ impl Gpu {
         let globals = self.load(kernel.module, &kernel.ast, &kernel.prog.kernel)?;
         let mut launched =
             grid::prepare(&kernel.prog, launch, options, globals).map_err(|m| fault(Kind::InvalidLaunch, m))?;
+        let waited = std::mem::take(self.waited.get_mut());
+        if let (Some(ahead), true, false) = (self.ahead.take(), launch.programmatic, waited) {
+            launched.ahead = ahead;
+        }
         affordable(launch, options).map_err(|m| fault(Kind::InstructionLimit, m))?;
         if kernel.prog.heap {
             let made = self.memory.start_heap(self.heap_bytes);
@@ -302,7 +328,9 @@ impl Gpu {
         if launch.cooperative {
             launched.grid_barrier = Some(GridBarrier::new(self.workspace(&kernel.prog.kernel)?));
         }
-        grid::run(&kernel.prog, &self.memory, launched, options)
+        let (report, ahead) = grid::run(&kernel.prog, &self.memory, launched, options)?;
+        self.ahead = ahead;
+        Ok(report)
     }
 
     /// The workspace of a cooperative launch, its barrier at rest.
@@ -315,7 +343,7 @@ impl Gpu {
             }
         };
         self.workspace = Some(at);
-        let _ = self.write(at, &[0; WORKSPACE]);
+        let _ = self.memory.write(at, &[0; WORKSPACE]);
         Ok(at)
     }
 }

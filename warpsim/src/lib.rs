@@ -79,6 +79,10 @@
 //! A launch ends when its threads can only wait, or poll for what none of them will write: when each is where it was before, and nothing has
 //! changed in between. A loop that counts, or looks at a clock, goes on until it ends or comes to a limit.
 //!
+//! Launches run one after another. One that is programmatic ([`Launch::programmatic`]) could start before those ahead have ended: what it accesses
+//! before its `griddepcontrol.wait`, or a barrier or flag behind one, is compared with what they accessed, whether or not they have let it start by
+//! `launch_dependents`; so is what comes after it, with those that a launch between did not wait for.
+//!
 //! `malloc` and `free` take from a heap of the device ([`Gpu::with_heap`]). Accesses outside its chunks, to freed ones, wrong
 //! frees and what is left in the end ([`Gpu::leaks`]) are found, and named by the call that allocated them.
 //!

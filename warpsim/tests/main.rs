@@ -27,6 +27,7 @@ mod mbarrier;
 mod mma;
 mod mma_rare;
 mod offsets;
+mod programmatic;
 mod rare;
 mod sources;
 mod spaces;

@@ -45,11 +45,11 @@ impl SyncObject {
 
 /// Clocks of one cluster.
 pub struct Clocks {
-    warps: Vec<WarpClock>,
+    pub(super) warps: Vec<WarpClock>,
     /// (block, barrier id)
     bars: FxHashMap<(usize, u32), Bar>,
     /// (block, offset)
-    mbars: FxHashMap<(u32, u32), usize>,
+    pub(super) mbars: FxHashMap<(u32, u32), usize>,
     mbar_objects: Vec<SyncObject>,
     pub cluster: SyncObject,
     /// What atomics and other strong accesses to an address have released.

@@ -98,6 +98,10 @@ impl GStamp {
         let strong = |s: GStamp| s.0 & GStamp::STRONG != 0 || s.is(GStamp::VOLATILE);
         strong(self) && strong(o) && !self.narrow_apart(o) && !self.volatile_lanes(o)
     }
+    /// The same for accesses by different launches, which no scope below the GPU's holds together.
+    pub fn may_meet_grid(self, o: GStamp) -> bool {
+        [self, o].iter().all(|s| s.is(GStamp::VOLATILE) || s.0 & GStamp::STRONG != 0 && !s.is(GStamp::NARROW))
+    }
     /// One of them is strong for its own block only, and the other is of another.
     pub fn narrow_apart(self, o: GStamp) -> bool {
         (self.is(GStamp::NARROW) || o.is(GStamp::NARROW)) && self.block() != o.block()
@@ -172,9 +176,14 @@ impl GlobalShadow {
         self.cell(alloc, granule).map_or([GStamp::NOBODY; 3], |cell| record(cell, me, write))
     }
 
+    /// The writer and the readers of a granule.
+    pub fn at(&self, alloc: usize, granule: usize) -> [GStamp; 3] {
+        self.cell(alloc, granule).map_or([GStamp::NOBODY; 3], |cell| cell.each_ref().map(|c| GStamp(c.load(Relaxed))))
+    }
+
     /// Who wrote a granule last.
     pub fn writer(&self, alloc: usize, granule: usize) -> GStamp {
-        self.cell(alloc, granule).map_or(GStamp::NOBODY, |[w, ..]| GStamp(w.load(Relaxed)))
+        self.at(alloc, granule)[0]
     }
 
     /// The cells of an allocation; none where they are in pieces.

@@ -4,6 +4,7 @@ pub mod bar;
 pub mod clocks;
 pub mod global;
 pub mod heard;
+mod launches;
 pub mod race;
 pub mod view;
 mod warp_clock;

@@ -42,6 +42,8 @@ pub fn members(lane: u8) -> u32 {
 
 /// A warp of the grid: 18 bits of its block's number, 5 of its own.
 pub type Far = u32;
+/// No warp's: that of the launches ahead.
+pub const AHEAD: Far = Far::MAX;
 
 /// By agent: the latest time that is known to be over.
 #[derive(Clone, Default, Debug)]
@@ -99,8 +101,6 @@ impl View {
         }
     }
 
-    pub fn learn_far(&mut self, other: &Told) {
-        match &mut self.far {
     /// Of what `agent` did behind `time`, keeps what these lanes did.
     pub fn narrow(&mut self, agent: usize, time: u32, lanes: u32) {
         if let Some(all) = self.all.get_mut(agent).filter(|all| **all > time) {
@@ -116,6 +116,8 @@ impl View {
         }
     }
 
+    pub fn learn_far(&mut self, other: &Told) {
+        match &mut self.far {
             None => self.far = Some(other.clone()),
             Some(mine) if Arc::ptr_eq(mine, other) => {}
             // Shared again, so that whoever polls does not compare it each time.

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::ahead::Ahead;
 use super::coop::GridBarrier;
 use super::state::{Split, Warp};
 use crate::check::global::{GStamp, GlobalShadow};
@@ -28,6 +29,8 @@ pub struct Launched {
     pub globals: Vec<u64>,
     /// Of a cooperative launch.
     pub grid_barrier: Option<GridBarrier>,
+    /// Of a programmatic launch: what it may run beside.
+    pub ahead: Ahead,
     pub threads: u32,
     /// Registers of a thread at the start; 0: unknown.
     pub registers: u32,

@@ -1,5 +1,6 @@
 //! Checks of global memory: reads of what nobody wrote, and accesses that nothing orders.
 
+use super::ahead;
 use super::cx::Cx;
 use super::cx::block_of;
 use super::mem_ops::{each_place, register_value};
@@ -43,6 +44,9 @@ pub fn pass(
     (bytes, write, marks): (u64, bool, u64),
 ) -> u32 {
     let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return m };
+    if cx.launch.ahead.any(cl, w.party(m)) {
+        return m;
+    }
     let (al, cells) = (cx.mem.get(alloc), shadow.cells(alloc));
     let init = cx.opts.checks.init && !write;
     let me = GStamp::new(cl.blocks[w.block].linear, w.id, 0, clocks.now(w.agent), cx.number(s), marks);
@@ -84,6 +88,7 @@ pub fn check_race(
     if t.bytes == 0 {
         return;
     }
+    ahead::check(cx, cl, w, s, t);
     let (block, now) = (cl.blocks[w.block].linear, clocks.now(w.agent));
     let me = GStamp::new(block, w.id, t.lane as u8, now, cx.number(s), t.marks);
     let off = (t.addr - cx.mem.get(t.alloc).base) as usize;

@@ -3,12 +3,12 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::cx::block_of;
-use super::cx::{Cx, Launched};
+use super::ahead::Ahead;
+use super::cx::{Cx, Launched, block_of};
 use super::polling::Watch;
 pub use super::prepare::prepare;
 use super::state::*;
@@ -53,7 +53,13 @@ struct Outcome {
     metrics: Option<Box<Collector>>,
 }
 
-pub fn run(prog: &Program, mem: &Memory, launch: Launched, opts: &Options) -> Result<Report, Fault> {
+/// Runs a launch; with its report comes what the launch behind it may run beside, if that is to be checked.
+pub fn run(
+    prog: &Arc<Program>,
+    mem: &Memory,
+    launch: Launched,
+    opts: &Options,
+) -> Result<(Report, Option<Ahead>), Fault> {
     let blocks: u64 = launch.grid.iter().map(|v| u64::from(*v)).product();
     let per: u64 = launch.cluster.iter().map(|v| u64::from(*v)).product();
     let sizes = (0..mem.count()).map(|k| if mem.get(k).live { mem.get(k).size } else { 0 });
@@ -98,7 +104,7 @@ pub fn run(prog: &Program, mem: &Memory, launch: Launched, opts: &Options) -> Re
     let report = merge(prog, mem, &launch, opts, outcomes, blocks);
     match faults.into_iter().min_by_key(|f| f.0) {
         Some((_, f)) => Err(Fault { also: report.findings, output: report.output, ..f }),
-        None => Ok(report),
+        None => Ok((report, shadow.map(|shadow| Ahead::behind(launch, prog, shadow)))),
     }
 }
 
@@ -298,6 +304,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
             mbarriers: Default::default(),
             guests: vec![],
         };
+            released: false,
         for id in 0..warps {
             let lanes = (l.threads as usize - 32 * id).min(32);
             let w = new_warp(cx, pool.pop(), rank, id, ctaid, warps, if lanes == 32 { !0 } else { (1 << lanes) - 1 });

@@ -1,5 +1,6 @@
 //! Running programs.
 
+pub mod ahead;
 pub mod alu_float;
 pub mod alu_half;
 pub mod alu_int;

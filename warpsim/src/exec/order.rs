@@ -8,6 +8,7 @@ use super::shared;
 use super::state::*;
 use crate::check::clocks::{Clocks, Known, Party};
 use crate::check::global::far;
+use crate::check::view::AHEAD;
 use crate::ir::{Fence, MemSpace, Order, Scope};
 
 pub fn fence(c: &mut Clocks, p: Party, f: Fence) {
@@ -91,7 +92,11 @@ pub fn tell(
         }
         if let (Some(g), true, Scope::Gpu) = (cx.global_shadow, global, scope) {
             let warps = blocks[0].warps.len();
-            let name = |agent: usize| blocks.get(agent / warps).map(|b| far(b.linear, agent % warps));
+            let launches = c.launches();
+            let name = |agent: usize| match blocks.get(agent / warps) {
+                Some(b) => Some(far(b.linear, agent % warps)),
+                None => (launches == Some(agent)).then_some(AHEAD),
+            };
             let known = match &given.fenced {
                 _ if release => &given.seen,
                 Some(fenced) => &fenced[Scope::Gpu as usize],

@@ -1,5 +1,6 @@
 //! Launches: their limits, and the layout of their parameters.
 
+use super::ahead::Ahead;
 use super::cx::Launched;
 use super::undefined;
 use super::wgmma_regs;
@@ -86,6 +87,7 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
         params,
         globals,
         grid_barrier: None,
+        ahead: Ahead::default(),
         threads: threads as u32,
         registers,
         watch,

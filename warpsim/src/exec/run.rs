@@ -4,8 +4,8 @@ use super::cx::Cx;
 use super::split::{diverge, split_guarded};
 use super::state::*;
 use super::{
-    async_copy, atomic, atomic_wide, barrier, call, cluster_barrier, coop, heap, matrix, mbarrier, mem_ops, misc, mma,
-    offsets, order, polling, registers, st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
+    ahead, async_copy, atomic, atomic_wide, barrier, call, cluster_barrier, coop, heap, matrix, mbarrier, mem_ops,
+    misc, mma, offsets, order, polling, registers, st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
 use crate::ir::{Inst, Op};
@@ -299,6 +299,8 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::IsSpacep(window) => misc::is_space(cx, w, i, *window, m),
         Op::Alloca => stack::alloca(cx, w, s, i, m)?,
         Op::Discard => mem_ops::discard(cx, w, s, i, m)?,
+        Op::GridWait => ahead::wait(cx, cl, w, m),
+        Op::GridRelease => ahead::release(cl, w),
         Op::Nop | Op::Prefetch => {}
         Op::Trap => {
             let message = format!("the kernel trapped{}", coop::advice(cx));

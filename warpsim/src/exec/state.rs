@@ -180,6 +180,8 @@ pub struct Block {
     pub live: usize,
     /// Arrivals at the grid's barrier.
     pub grid_arrivals: u32,
+    /// It has let the launch behind start.
+    pub released: bool,
     /// Registers that its warps have given back.
     pub pool: u32,
     /// By warp: the `setmaxnreg` that have been executed, function and program counter.

@@ -119,11 +119,12 @@ impl Lower<'_, '_> {
                 Ok(())
             }
             "griddepcontrol" => {
-                // One launch at a time: nothing to wait for, nobody to release.
-                if m.one_of(&["wait", "launch_dependents"]).is_none() {
-                    return self.fail("`wait` or `launch_dependents` is missing");
-                }
-                self.emit(Inst::new(Op::Nop));
+                let op = match m.one_of(&["wait", "launch_dependents"]) {
+                    Some(0) => Op::GridWait,
+                    Some(_) => Op::GridRelease,
+                    None => return self.fail("`wait` or `launch_dependents` is missing"),
+                };
+                self.emit(Inst::new(op));
                 Ok(())
             }
             "setmaxnreg" => {

@@ -100,6 +100,9 @@ struct Shape {
     /// The blocks wait for each other (grid.sync()): refused when the GPU does not hold all of them at once
     #[arg(long)]
     cooperative: bool,
+    /// It may start before the launch ahead of it has ended (programmatic dependent launch): what it does before griddepcontrol.wait is checked
+    #[arg(long)]
+    programmatic: bool,
     /// Bytes of dynamic shared memory
     #[arg(long, default_value_t = 0)]
     shared: u32,
@@ -161,9 +164,12 @@ fn run(cli: &Cli) -> Result<bool, String> {
     for spec in &cli.var {
         buffers.variable(&mut gpu, &module, spec).map_err(|e| format!("--var {spec}: {e}"))?;
     }
+    // All buffers are there before the first launch: between two the host does nothing.
+    let ready = launches.iter().map(|(name, shape)| arguments(&module, &mut gpu, &mut buffers, name, shape));
+    let ready = ready.collect::<Result<Vec<_>, _>>()?;
     let mut clean = true;
-    for (name, shape) in launches {
-        match launch(cli, &module, &mut gpu, &mut buffers, name, shape)? {
+    for (&(name, shape), (kernel, values)) in launches.iter().zip(&ready) {
+        match launch(cli, &mut gpu, (name, kernel), shape, values)? {
             Some(quiet) => clean &= quiet,
             None => return Ok(false),
         }
@@ -220,15 +226,14 @@ fn kernel(module: &Module, name: &str) -> Result<Kernel, String> {
     module.kernel(symbol).map_err(|e| e.to_string())
 }
 
-/// Whether it was clean; nothing when it ended with a fault.
-fn launch(
-    cli: &Cli,
+/// A launch's kernel and the bytes of its arguments.
+fn arguments(
     module: &Module,
     gpu: &mut Gpu,
     buffers: &mut Buffers,
     name: &str,
     shape: &Shape,
-) -> Result<Option<bool>, String> {
+) -> Result<(Kernel, Vec<Vec<u8>>), String> {
     let kernel = kernel(module, name)?;
     let (sizes, types) = (kernel.parameters(), kernel.parameter_types());
     if shape.args.len() != sizes.len() {
@@ -239,6 +244,17 @@ fn launch(
         let value = buffers.argument(gpu, spec, *n as usize, ty);
         values.push(value.map_err(|e| format!("--arg {spec}: {e}"))?);
     }
+    Ok((kernel, values))
+}
+
+/// Whether it was clean; nothing when it ended with a fault.
+fn launch(
+    cli: &Cli,
+    gpu: &mut Gpu,
+    (name, kernel): (&str, &Kernel),
+    shape: &Shape,
+    values: &[Vec<u8>],
+) -> Result<Option<bool>, String> {
     let args: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
     let launch = Launch {
         grid: shape.grid,
@@ -246,6 +262,7 @@ fn launch(
         cluster: shape.cluster,
         shared_bytes: shape.shared,
         cooperative: shape.cooperative,
+        programmatic: shape.programmatic,
         args: &args,
     };
     let options = Options {
@@ -261,7 +278,7 @@ fn launch(
         ..Options::default()
     };
     let start = Instant::now();
-    let report = match gpu.launch(&kernel, &launch, &options) {
+    let report = match gpu.launch(kernel, &launch, &options) {
         Ok(report) => report,
         Err(fault) if fault.finding.kind == Kind::InvalidLaunch => return Err(fault.to_string()),
         Err(fault) => {
