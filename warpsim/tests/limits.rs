@@ -1,6 +1,6 @@
 //! Grids and loops that would never end.
 
-use warpsim::{Checks, Fault, Gpu, Kind, Launch, Module, Options};
+use warpsim::{Checks, Device, Fault, Gpu, Kind, L4, Launch, Module, Options};
 
 /// Every grid dimension at its limit: 2⁶³ blocks.
 const LARGEST: [u32; 3] = [(1 << 31) - 1, 65535, 65535];
@@ -154,6 +154,20 @@ fn threads_that_poll_for_ever_are_a_deadlock() {
             let says = "no thread can go on: those that run go round for ever";
             assert!(fault.finding.kind == Kind::Deadlock && fault.finding.message.starts_with(says), "{body} {fault}");
         }
+    }
+}
+
+/// A barrier of the grid by hand, on a GPU that holds 48 of its blocks.
+#[test]
+fn a_grid_waits_for_itself_as_far_as_the_gpu_holds_it() {
+    let body = "mov.u32 %r4, %nctaid.x; @!%p1 bra W; red.release.gpu.global.add.u32 [%x1], 1;\n\
+                L: ld.acquire.gpu.global.u32 %r3, [%x1]; setp.lt.u32 %p2, %r3, %r4; @%p2 bra L;\nW: bar.sync 0;";
+    for threads in [1, 2] {
+        let device = Some(Device { multiprocessors: 2, ..L4 });
+        let options = Options { checks: Checks::ALL, threads, device, ..Options::default() };
+        polls(body, 48, &options).unwrap_or_else(|f| panic!("{f}"));
+        let fault = polls(body, 50, &options).unwrap_err();
+        assert!(fault.finding.kind == Kind::Deadlock && fault.finding.message.contains("has no room for"), "{fault}");
     }
 }
 

@@ -6,8 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::cx::Cx;
-use super::cx::block_of;
+use super::cx::{Cx, Launched, block_of};
 use super::mem_ops::lanes;
 use super::state::{Cluster, Split, Warp};
 use crate::ir::{Init, Program, Special};
@@ -35,6 +34,13 @@ impl GridBarrier {
     fn word(&self) -> u64 {
         self.workspace + 4
     }
+}
+
+/// Blocks that the device holds at once.
+pub fn room(prog: &Program, l: &Launched, device: Option<Device>) -> u64 {
+    let device = device.unwrap_or_else(|| Device::for_target(&prog.target));
+    let fits = occupancy(device, l.threads, l.registers, l.shared_bytes, 1);
+    u64::from(fits.blocks_per_sm) * u64::from(device.multiprocessors)
 }
 
 /// Whether the device holds the whole grid at once.

@@ -31,6 +31,8 @@ struct Shared<'a> {
     shadow: Option<&'a GlobalShadow>,
     next: AtomicU64,
     clusters: u64,
+    /// How many of them the GPU holds at once.
+    room: u64,
     /// Warp instructions of all workers.
     executed: AtomicU64,
     /// Clusters that have ended.
@@ -74,6 +76,7 @@ pub fn run(
         shadow: shadow.as_ref(),
         next: AtomicU64::new(0),
         clusters,
+        room: (coop::room(prog, &launch, opts.device) / per).max(1),
         executed: AtomicU64::new(0),
         ended: AtomicU64::new(0),
         effects: AtomicU64::new(0),
@@ -162,9 +165,8 @@ fn merge(
 
 /// Turns that a cluster gets before others of the same host thread: enough to end most.
 const SLICE: u64 = 4_000_000;
-/// Clusters that one host thread keeps going when they wait for each other, and when all that they do is to poll.
+/// Clusters that one host thread keeps going when they wait for each other. Those that poll get as many as the GPU holds.
 const RESIDENT: usize = 64;
-const POLLING: usize = 256;
 
 fn worker(sh: &Shared<'_>) -> Outcome {
     let mut cx = Cx::new(sh.prog, sh.mem, sh.launch, sh.opts, sh.shadow);
@@ -174,8 +176,8 @@ fn worker(sh: &Shared<'_>) -> Outcome {
     // Blocks of a cooperative launch may all wait for each other.
     let (resident, slice) = if sh.launch.grid_barrier.is_some() { (usize::MAX, 1) } else { (RESIDENT, SLICE) };
     while !sh.stop.load(Relaxed) {
-        let polls = live.len() < POLLING && live.iter().all(|c| c.1.polling.is_some());
-        if live.len() < resident || polls {
+        let polls = resident == RESIDENT && !live.is_empty() && live.iter().all(|c| c.1.polling.is_some());
+        if polls && begun(sh) < sh.room || !polls && live.len() < resident {
             let k = sh.next.fetch_add(1, Relaxed);
             if k < sh.clusters {
                 match new_cluster(&mut cx, k, &mut pool) {
@@ -192,7 +194,10 @@ fn worker(sh: &Shared<'_>) -> Outcome {
         }
         let before = cx.instructions;
         let ran = run_cluster(&mut cx, &mut c, left.min(slice), &sh.effects);
-        let ran = ran.and_then(|done| if polled(sh, &mut c) { hopeless(&mut cx, &mut c) } else { Ok(done) });
+        let ran = match ran {
+            Ok(_) if polled(sh, &mut c) => stuck::hopeless(&mut cx, &mut c, left_out(sh)),
+            ran => ran,
+        };
         sh.executed.fetch_add(cx.instructions - before, Relaxed);
         sh.ended.fetch_add(u64::from(matches!(ran, Ok(true))), Release);
         if let Some(tell) = sh.opts.progress {
@@ -232,7 +237,17 @@ fn progress(sh: &Shared<'_>, tell: fn(Progress)) {
     tell(Progress { ended, blocks, instructions: sh.executed.load(Relaxed) });
 }
 
-/// Counts a cluster that polls; whether all others do, or have ended.
+/// Clusters that have begun and not ended.
+fn begun(sh: &Shared<'_>) -> u64 {
+    (sh.clusters - left_out(sh)).saturating_sub(sh.ended.load(Acquire))
+}
+
+/// Clusters that have not begun.
+fn left_out(sh: &Shared<'_>) -> u64 {
+    sh.clusters.saturating_sub(sh.next.load(Relaxed))
+}
+
+/// Counts a cluster that polls; whether all others do, or have ended, or find no room.
 fn polled(sh: &Shared<'_>, c: &mut Cluster) -> bool {
     let Some(effects) = c.polling else { return false };
     let mut polling = sh.polling.lock().unwrap_or_else(|e| e.into_inner());
@@ -247,16 +262,8 @@ fn polled(sh: &Shared<'_>, c: &mut Cluster) -> bool {
         c.counted = Some(effects);
         polling.1 += 1;
     }
-    polling.1 + sh.ended.load(Acquire) == sh.clusters && sh.effects.load(Acquire) == effects
-}
-
-fn hopeless(cx: &mut Cx<'_>, c: &mut Cluster) -> Result<bool, Fault> {
-    stuck::fault(
-        cx,
-        c,
-        Kind::Deadlock,
-        "no thread can go on: those that run go round for ever, and nobody will write what they poll",
-    )
+    let live = begun(sh);
+    polling.1 == live && (left_out(sh) == 0 || live >= sh.room) && sh.effects.load(Acquire) == effects
 }
 
 fn over_limit(sh: &Shared<'_>, k: u64) -> Fault {
@@ -297,6 +304,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
             warps: vec![],
             live: warps,
             grid_arrivals: 0,
+            released: false,
             pool: 0,
             resized: vec![],
             shadow: race.then(|| Box::new(SharedShadow::new(bytes, cx.prog.shared_grain))),
@@ -304,7 +312,6 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
             mbarriers: Default::default(),
             guests: vec![],
         };
-            released: false,
         for id in 0..warps {
             let lanes = (l.threads as usize - 32 * id).min(32);
             let w = new_warp(cx, pool.pop(), rank, id, ctaid, warps, if lanes == 32 { !0 } else { (1 << lanes) - 1 });

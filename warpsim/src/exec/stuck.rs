@@ -4,6 +4,7 @@ use super::cx::Cx;
 use super::state::*;
 use super::{barrier, mbarrier, registers};
 use crate::ir::Op;
+use crate::occupancy::Device;
 use crate::report::{Fault, Kind};
 
 /// Lets every `mbarrier.try_wait` give up, as it does after a while: a thread that looks elsewhere then may bring the others
@@ -54,6 +55,20 @@ fn apart(cx: &Cx<'_>, cl: &Cluster) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// All clusters poll, but those that wait for room.
+pub fn hopeless(cx: &mut Cx<'_>, cl: &mut Cluster, left_out: u64) -> Result<bool, Fault> {
+    let mut what =
+        "no thread can go on: those that run go round for ever, and nobody will write what they poll".to_owned();
+    if left_out > 0 {
+        let device = cx.opts.device.unwrap_or_else(|| Device::for_target(&cx.prog.target)).name;
+        what += &format!(
+            ", unless it is one of the {left_out} blocks or clusters that {device} has no room for until others end: launch no more blocks \
+             than it holds at once, which a cooperative launch sees to"
+        );
+    }
+    fault(cx, cl, Kind::Deadlock, &what)
 }
 
 /// Says who waits where.
