@@ -77,7 +77,8 @@
 //! an arrival or a wait without a scope counts as one for the cluster. Phases of a named barrier are apart: each orders those who came to it.
 //!
 //! A launch ends when its threads can only wait, or poll for what none of them will write: when each is where it was before, and nothing has
-//! changed in between. A loop that counts, or looks at a clock, goes on until it ends or comes to a limit.
+//! changed in between. Blocks wait for each other as far as the GPU holds them at once. A loop that
+//! counts, or looks at a clock, goes on until it ends or comes to a limit.
 //!
 //! Launches run one after another. One that is programmatic ([`Launch::programmatic`]) could start before those ahead have ended: what it accesses
 //! before its `griddepcontrol.wait`, or a barrier or flag behind one, is compared with what they accessed, whether or not they have let it start by
