@@ -176,7 +176,7 @@ macro_rules! scope {
             load_acquire_u64, store_release_u64, add_acq_rel_u64: u64, reg64, "u64";
         }
 
-        /// Keeps the greater of two values that are not NaN. See [`max_u32`] for the contract.
+        /// Keeps the greater of two values, of which NaN without a sign is the greatest. See [`max_u32`] for the contract.
         ///
         /// # Safety
         /// `pointer` is valid and aligned; other threads access it atomically only.

@@ -15,9 +15,9 @@
 //! None.
 //!
 //! # Numerics
-//! The range by atomics, which give the same in any order. q in f32: x · (steps / range), rounded to nearest, ties to even. NaN is outside
-//! every range and becomes the zero. A scale is at least the least normal number, so that neither it nor its inverse loses bits; it is that of
-//! zeros, and of nothing. With an infinity, or a range beyond f32's greatest number, the scale is infinite and every q the zero.
+//! The range by atomics, which give the same in any order. q in f32: x · (steps / range), rounded to nearest, ties to even. A scale is at
+//! least the least normal number, so that neither it nor its inverse loses bits; it is that of zeros, and of nothing. With NaN or an
+//! infinity in x, or a range beyond f32's greatest number, the scale is that, and every q the zero.
 //!
 //! # Cost
 //! Two reads of x and one write of an integer an element: bound by memory bandwidth. A tensor that fits L2 is read from memory once.
@@ -76,9 +76,9 @@ unsafe fn extend<T: Element, const N: usize>(x: *const T, range: *mut f32, rows:
             for i in 0..PACKS {
                 let values = loaded[i].to_f32();
                 for e in 0..N {
-                    // Both leave NaN out.
+                    // NaN is the high end, if there is one.
                     low = low.min(values[e]);
-                    high = high.max(values[e]);
+                    high = math::max_nan(high, values[e]);
                 }
             }
             first += PACKS as u64 * step;
@@ -86,7 +86,7 @@ unsafe fn extend<T: Element, const N: usize>(x: *const T, range: *mut f32, rows:
         row += u64::from(thread::grid_dim_y());
     }
     let low = warp::reduce(low, f32::min);
-    let high = warp::reduce(high, f32::max);
+    let high = warp::reduce(high, math::max_nan);
     if warp::lane_id() == 0 {
         atomic::red_min_f32(range, low);
         atomic::red_max_f32(range.add(1), high);
@@ -113,7 +113,7 @@ pub unsafe fn quantize_int8<T: Element>(
     asymmetric: u32,
 ) {
     let (low, high) = (*range, *range.add(1));
-    let (range, steps) = if asymmetric != 0 { (high - low, 255.0) } else { (high.max(-low), 127.0) };
+    let (range, steps) = if asymmetric != 0 { (high - low, 255.0) } else { (math::max_nan(high, -low), 127.0) };
     let (scale_of_range, inverse) = scale_of(range, steps);
     let zero_point = if asymmetric != 0 { -128 - math::round_to_i32(low * inverse) } else { 0 };
     let first = [thread::block_idx_x(), thread::block_idx_y(), thread::block_idx_z(), thread::thread_idx_x()];

@@ -35,9 +35,9 @@ pub struct QuantizedInt8 {
 
 /// `x` as 8-bit integers with one scale and, if asked for, a zero point, which stay on the device.
 ///
-/// In f32: ⌊x · (steps / range)⌉ + zero, rounded to nearest, ties to even, and clamped to −128 and 127. NaN is outside every range and becomes the
-/// zero. The scale is at least the least normal number, which is that of zeros; with an infinity, or a range beyond f32's greatest number, it is
-/// infinite and every integer the zero. `x` has any shape; its rows may be padded. The work is queued on `stream`.
+/// In f32: ⌊x · (steps / range)⌉ + zero, rounded to nearest, ties to even, and clamped to −128 and 127. The scale is at least the least normal
+/// number, which is that of zeros; with NaN or an infinity in `x`, or a range beyond f32's greatest number, it is NaN or infinite and every
+/// integer the zero. `x` has any shape; its rows may be padded. The work is queued on `stream`.
 ///
 /// Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference" (arXiv:1712.05877).
 ///
@@ -196,11 +196,15 @@ impl Operator for QuantizeInt8 {
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let x = inputs.get("x")?;
-        // Both leave NaN out.
-        let (low, high) = x.to_f64().into_iter().fold((0.0f64, 0.0f64), |(low, high), x| (low.min(x), high.max(x)));
-        let (low, high) = (low as f32, high as f32);
+        // NaN is the high end, if there is one.
+        let ends = |[low, high]: [f64; 2], x: f64| {
+            [low.min(x), if high.is_nan() || x.is_nan() { f64::NAN } else { high.max(x) }]
+        };
+        let [low, high] = x.to_f64().into_iter().fold([0.0; 2], ends).map(|end| end as f32);
         let asymmetric = params.bool("asymmetric")?;
-        let (range, steps) = if asymmetric { (high - low, 255.0) } else { (high.max(-low), 127.0) };
+        // Not f32::max, which leaves NaN out.
+        let greater = if -low > high { -low } else { high };
+        let (range, steps) = if asymmetric { (high - low, 255.0) } else { (greater, 127.0) };
         let (scale, inverse) = scale_of(range, steps);
         let lowest = low * inverse;
         let lowest = if lowest.is_nan() { 0.0 } else { f64::from(lowest.round_ties_even()) };
