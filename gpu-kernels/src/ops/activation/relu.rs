@@ -1,7 +1,7 @@
 //! Rectified linear unit, elementwise.
 //!
 //! # Math
-//! y = max(x, 0). Backward: dx = dy where x > 0, else 0.
+//! y = max(x, 0). Backward: dx = dy · slope, which is 1 where x > 0, else 0.
 //!
 //! # Layout
 //! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](mod@crate::map).
@@ -13,7 +13,7 @@
 //! None.
 //!
 //! # Numerics
-//! Exact. NaN gives NaN in both directions; the slope at 0 is 0.
+//! Exact. NaN gives NaN in both directions, and so does an infinite dy where the slope, which at 0 is 0, is none.
 //!
 //! # Cost
 //! 2·n elements of traffic forward, 3·n backward, one FLOP an element: bound by memory bandwidth.
