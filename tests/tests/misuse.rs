@@ -288,6 +288,24 @@ fn errors_go_by_the_name_that_was_called() {
 }
 
 #[test]
+fn variants_that_do_not_take_a_problem_go_by_their_names() {
+    let Some(device) = device() else { return };
+    let stream = device.stream().unwrap();
+    let mut refused = 0;
+    for op in OPERATORS.iter().copied() {
+        for variant in op.info().variants {
+            let mut job = tiny(op);
+            job.case.params = job.case.params.clone().with_variant(variant.name).unwrap();
+            let Err(Error::InvalidParam { param, found, .. }) = launch(&stream, &job, |_| {}) else { continue };
+            assert_eq!((param.as_str(), found.as_str()), ("variant", variant.name), "{}", op.info().name);
+            refused += 1;
+        }
+    }
+    assert!(refused > 0);
+    works(&device);
+}
+
+#[test]
 fn nothing_is_too_large_where_there_is_nothing() {
     let Some(device) = device() else { return };
     let stream = device.stream().unwrap();

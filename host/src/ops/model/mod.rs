@@ -205,10 +205,14 @@ pub fn row_count(op: &dyn Operator, output: &str, shape: &[usize]) -> usize {
 /// # Errors
 /// Those of the operator's function, and [`Error::InvalidParam`] if the variant does not take the arguments.
 pub fn launch(op: &dyn Operator, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-    match params.variant() {
-        Some(variant) => (variant.launch)(stream, args, params),
-        None => op.launch(stream, args, params),
-    }
+    let Some(variant) = params.variant() else { return op.launch(stream, args, params) };
+    // Variants that share a kernel share its check, which does not know by which name it was asked for.
+    (variant.launch)(stream, args, params).map_err(|error| match error {
+        Error::InvalidParam { op, param, expected, .. } if param == params::VARIANT => {
+            Error::param(op, param, variant.name, expected)
+        }
+        error => error,
+    })
 }
 
 /// Runs a block with a type alias standing for the element type that a run-time dtype names.
