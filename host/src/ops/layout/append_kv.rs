@@ -16,7 +16,8 @@ use crate::runtime::view::{View, ViewMut};
 /// Writes `k` and `v`, `[batch, new, kv_heads, d]`, to positions lengths\[b\] and on of `k_cache` and `v_cache`,
 /// `[batch, max_len, kv_heads, d]`.
 ///
-/// `lengths` holds what each sequence has in the cache so far, and stays as it is. What has no place is not written: all of a sequence whose
+/// `lengths` holds what each sequence has in the cache so far, and stays as it is: those of [`attention_decode`](fn@crate::ops::attention_decode)
+/// afterwards count the new tokens. What has no place is not written: all of a sequence whose
 /// length is negative, and tokens at max_len and beyond. The last dimensions are contiguous, the others may lie anywhere apart. The work
 /// is queued on `stream`.
 ///

@@ -179,8 +179,9 @@ pub fn attention_decode_into<'a, T: Float, C: CacheElement<T>>(
 /// [`attention_decode`] whose tokens are new: first `k` and `v`, `[batch, q_len, kv_heads, d]`, are written to positions
 /// lengths\[b\] − q_len and on of the cache, by the launch that also attends to them.
 ///
-/// The lengths count the new tokens, and stay as they are. A token whose position is negative, or whose page is none of the cache's, is
-/// neither written nor seen. No two sequences may share the pages that they write to. The last dimension of `k` and `v` is contiguous.
+/// The lengths count the new tokens, unlike those of [`append_kv`](fn@crate::ops::append_kv), and stay as they are. A length beyond the
+/// capacity counts as it, so that the new tokens take the last places from those that are there. A token whose position is negative, or
+/// whose page is none of the cache's, is neither written nor seen. No two sequences may share the pages that they write to. The last dimension of `k` and `v` is contiguous.
 ///
 /// # Errors
 /// As of [`attention_decode`].
