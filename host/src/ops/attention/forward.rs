@@ -24,7 +24,8 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// `q` is `[batch, heads, q_len, d]`, `k` and `v` are `[batch, kv_heads, k_len, d]` with kv_heads dividing heads (GQA, MQA), all with free
 /// strides but contiguous d, which is at most 256. The result is `[batch, heads, q_len, d]`, dense. A query that sees no key gives
-/// zeros; one that sees a score of +∞, or whose greatest score is from ±2²⁸·ln 2 on in f16, or ±2³¹·ln 2 in bf16, gives NaN. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores; everything else, f32 too, takes a
+/// zeros; one that sees a score of +∞, or whose greatest score is from ±2²⁸·ln 2 on in f16, or ±2³¹·ln 2 in bf16, gives NaN. An infinity or
+/// NaN in `v` may make NaN of queries that a mask keeps from seeing it, as 0 · NaN does; padding hides it. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores; everything else, f32 too, takes a
 /// correct path that is some hundred times slower. On Hopper, d of 64 and 128 take a path of their own unless sequences are packed or
 /// scores have a soft cap or slopes. The work is queued on `stream`.
 ///
