@@ -60,7 +60,8 @@ pub fn gemm<'a, T: Float + Half>(
 }
 
 /// C = α·A·B + β·C, with the shapes of [`gemm`]. α is a number, or a tensor
-/// of one. Rows of `c` are contiguous and may lie anywhere apart. With β = 0 nothing that `c` holds counts.
+/// of one. Rows of `c` are contiguous and may lie anywhere apart. With β = 0 nothing that `c` holds counts; with
+/// α = 0 a product that is infinite or NaN still makes NaN.
 ///
 /// # Errors
 /// As of [`gemm`], and [`Error::Layout`](crate::Error::Layout) if the elements of a row of `c` are not adjacent.
