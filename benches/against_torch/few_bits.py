@@ -115,5 +115,5 @@ def adamw_master(t):
     of_torch.state[w] = {"step": torch.tensor(float(step - 1)), "exp_avg": m.to(WIDE).clone(), "exp_avg_sq": v.to(WIDE).clone()}
     of_torch.step()
     wants = {"master": Want(w.detach(), 1e-6), "params": Want(w.detach(), 1e-6)}
-    to = name_of(random.choice(HALF)) if t == torch.float32 else "as grads"
+    to = name_of(random.choice(HALF) if t == torch.float32 else t)
     return {"master": master, "grads": g, "m": m, "v": v}, {"step": step, "to": to}, wants

@@ -29,8 +29,6 @@ const V: ArgInfo = ArgInfo::in_out("v", "second moment, the shape of the weights
 const NORM: ArgInfo =
     ArgInfo::input("norm", "[1], the norm of all gradients, to clip them").of(&[DType::F32]).optional();
 
-/// Where the parameter says that parameters are what their gradients are.
-const AS_GRADS: &str = "as grads";
 const LR: ParamInfo = ParamInfo::float("lr", 1e-3, "learning rate");
 const BETA1: ParamInfo = ParamInfo::float("beta1", 0.9, "decay of the first moment, from 0 to below 1");
 const BETA2: ParamInfo = ParamInfo::float("beta2", 0.999, "decay of the second moment, from 0 to below 1");
@@ -39,12 +37,8 @@ const WEIGHT_DECAY: ParamInfo =
     ParamInfo::float("weight_decay", 1e-2, "share of a weight that a step at learning rate 1 takes away");
 const STEP: ParamInfo = ParamInfo::int("step", 10, "which step this is, from 1 on");
 const MAX_NORM: ParamInfo = ParamInfo::float("max_norm", 1.0, "the greatest norm that gradients may have");
-const TO: ParamInfo = ParamInfo::choice(
-    "to",
-    AS_GRADS,
-    &[AS_GRADS, "float16", "bfloat16"],
-    "the type of the parameters, which gradients in f32 leave open",
-);
+const TO: ParamInfo =
+    ParamInfo::choice("to", "bfloat16", &["float16", "bfloat16"], "the type of parameters whose gradients are in f32");
 
 pub(super) static IN_PLACE: OpInfo = OpInfo {
     name: "adamw",
@@ -80,14 +74,9 @@ impl Adamw {
         std::ptr::eq(self.info, &MASTER)
     }
 
-    /// What parameters are that are a copy of master weights, for gradients of that type.
+    /// What parameters are that are a copy of master weights: what their gradients are, if these are in 16 bits.
     fn copy(&self, grads: DType, params: &Params) -> Result<DType> {
-        match params.choice("to")? {
-            AS_GRADS if grads != DType::F32 => Ok(grads),
-            to if grads == DType::F32 && to != AS_GRADS => to.parse(),
-            to if grads.name() == to => Ok(grads),
-            to => Err(self.info.param_error("to", to, format!("what goes with gradients in {grads}"))),
-        }
+        if grads == DType::F32 { params.choice("to")?.parse() } else { Ok(grads) }
     }
 
     /// The argument that is stepped.
