@@ -134,11 +134,20 @@ impl Model {
         Rotation { cos: cos.view(), sin: sin.view(), positions, pairs: RopePairs::Halves }
     }
 
-    /// Queries and keys of projected tokens, turned in place by what `positions` say.
-    pub(crate) fn turn(&self, projected: &mut Tensor<bf16>, positions: View<'_, i32>) -> Result<()> {
-        let rows = projected.shape()[0];
-        let turned = projected.view_mut().strided(0, [rows, HEADS + KV_HEADS, HEAD], &[PROJECTED, HEAD, 1])?;
-        ops::rope_in_place(&self.stream, turned, &self.rotation(positions))
+    /// Tokens normed, and their queries, keys and values, of which the first two are turned by what `positions` say; any number of them.
+    pub(crate) fn project(
+        &self,
+        layer: &Layer,
+        x: &Tensor<bf16>,
+        positions: &Tensor<i32>,
+    ) -> Result<(Tensor<bf16>, Tensor<bf16>)> {
+        let stream = &self.stream;
+        let normed = ops::rms_norm(stream, x, self.vector(&layer.attention_norm)?, EPS)?;
+        let mut projected = ops::linear(stream, &normed, self.matrix(&layer.project)?, Epilogue::new())?;
+        let turned = [projected.shape()[0], HEADS + KV_HEADS, HEAD];
+        let turned = projected.view_mut().strided(0, turned, &[PROJECTED, HEAD, 1])?;
+        ops::rope_in_place(stream, turned, &self.rotation(positions.view()))?;
+        Ok((normed, projected))
     }
 
     /// Where the tokens of a step stand in their pieces of text.
@@ -167,9 +176,7 @@ impl Model {
         positions: &Tensor<i32>,
     ) -> Result<(Tensor<bf16>, Trace)> {
         let stream = &self.stream;
-        let normed = ops::rms_norm(stream, &before, self.vector(&layer.attention_norm)?, EPS)?;
-        let mut projected = ops::linear(stream, &normed, self.matrix(&layer.project)?, Epilogue::new())?;
-        self.turn(&mut projected, positions.view())?;
+        let (normed, projected) = self.project(layer, &before, positions)?;
         let [q, k, v] = heads(&projected)?;
         let mut attended = Tensor::uninit(stream, [BATCH, TOKENS, HEADS, HEAD])?;
         let mut lse = Tensor::uninit(stream, [BATCH, HEADS, TOKENS])?;

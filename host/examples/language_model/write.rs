@@ -3,7 +3,7 @@
 use warpsmith::ops::{self, Decoding, Epilogue, KvCacheMut, Philox, Sampling};
 use warpsmith::{Result, Tensor, bf16};
 
-use crate::model::{EPS, HEAD, HEADS, KV_HEADS, LAYERS, Model, PROJECTED, SEED};
+use crate::model::{HEAD, HEADS, KV_HEADS, LAYERS, Model, PROJECTED, SEED};
 
 impl Model {
     /// Logits of what follows `id`, a token at `position` whose predecessors are in the caches.
@@ -18,9 +18,7 @@ impl Model {
         let lengths = Tensor::from_slice(stream, [1], &[position as i32 + 1])?;
         let mut x = ops::embedding(stream, id, self.matrix(&self.embedding)?)?;
         for (layer, [keys, values]) in self.layers.iter().zip(caches) {
-            let normed = ops::rms_norm(stream, &x, self.vector(&layer.attention_norm)?, EPS)?;
-            let mut projected = ops::linear(stream, &normed, self.matrix(&layer.project)?, Epilogue::new())?;
-            self.turn(&mut projected, positions.view())?;
+            let (_, projected) = self.project(layer, &x, &positions)?;
             let part = |first: usize, heads: usize| {
                 projected.view().strided(first * HEAD, [1, 1, heads, HEAD], &[PROJECTED, PROJECTED, HEAD, 1])
             };
