@@ -12,9 +12,13 @@ pub mod swiglu;
 pub mod tanh;
 
 /// The kernels of an activation: `forward`, y = value(x), and `backward`, dx = dy · slope(x), where the file's functions `value`
-/// and `slope` say what an f32 becomes. Behind each name is how much that is: `LIGHT` or `HEAVY` of [`map`](mod@crate::map).
+/// and `slope` say what an f32 becomes. Behind each name is how much that is: `LIGHT` or `HEAVY` of [`map`](mod@crate::map). A closure of
+/// `[x, dy]` behind both is dx where it is no product.
 macro_rules! activation {
     ($forward:ident: $short:ident, $backward:ident: $backward_short:ident) => {
+        $crate::ops::activation::activation!($forward: $short, $backward: $backward_short, |[x, dy]| dy * slope(x));
+    };
+    ($forward:ident: $short:ident, $backward:ident: $backward_short:ident, $gradient:expr) => {
         /// y = value(x), for `rows` rows of `d` elements.
         ///
         /// # Safety
@@ -52,9 +56,7 @@ macro_rules! activation {
             dx_stride: u64,
         ) {
             let inputs = [(x, x_stride), (dy, dy_stride)];
-            crate::map::zip::<T, T, 2, 0, { crate::map::$backward_short }>(inputs, (dx, dx_stride), rows, d, |[x, dy]| {
-                dy * slope(x)
-            });
+            crate::map::zip::<T, T, 2, 0, { crate::map::$backward_short }>(inputs, (dx, dx_stride), rows, d, $gradient);
         }
     };
 }

@@ -24,7 +24,8 @@ pub use silu::{silu, silu_backward, silu_backward_into, silu_into};
 pub use swiglu::{swiglu, swiglu_backward, swiglu_backward_into, swiglu_into};
 pub use tanh::{tanh, tanh_backward, tanh_backward_into, tanh_into};
 
-/// An activation and its backward: the four functions, and their entries in the registry.
+/// An activation and its backward: the four functions, and their entries in the registry. `slope` is the derivative, which dy is multiplied
+/// by; `gradient` of x and dy stands in its place where that is no product.
 macro_rules! activation {
     (
         $(#[$doc:meta])*
@@ -34,7 +35,8 @@ macro_rules! activation {
         summary: $summary:literal;
         math: $math:literal, $backward_math:literal;
         value: $value:expr, $tolerance:expr;
-        slope: $slope:expr, $slope_tolerance:expr;
+        $(slope: $slope:expr, $slope_tolerance:expr;)?
+        $(gradient: $gradient:expr, $gradient_tolerance:expr;)?
     ) => {
         $(#[$doc])*
         ///
@@ -144,8 +146,17 @@ macro_rules! activation {
 
         /// The formula, in f64.
         pub(in crate::ops) const VALUE: fn(f64) -> f64 = $value;
-        /// Its derivative.
-        pub(super) const SLOPE: fn(f64) -> f64 = $slope;
+        $(
+            /// Its derivative.
+            pub(super) const SLOPE: fn(f64) -> f64 = $slope;
+            const GRADIENT: (Formula, Accuracy) = (|x| x[1] * SLOPE(x[0]), $slope_tolerance);
+        )?
+        $(
+            const GRADIENT: (Formula, Accuracy) = {
+                const OF: fn(f64, f64) -> f64 = $gradient;
+                (|x| OF(x[0], x[1]), $gradient_tolerance)
+            };
+        )?
 
         #[doc = concat!("[`", stringify!($forward), "`] in the registry.")]
         pub static $kernels: Pointwise = Pointwise {
@@ -168,8 +179,8 @@ macro_rules! activation {
                     $backward_into::<T>(stream, args.input("x")?, args.input("dy")?, args.output("dx")?)
                 })
             },
-            reference: |x| x[1] * SLOPE(x[0]),
-            accuracy: $slope_tolerance,
+            reference: GRADIENT.0,
+            accuracy: GRADIENT.1,
             gradient: Some(Gradient { forward: &$kernels, of_outputs: &[("dy", "y")], of_inputs: &[("dx", "x")] }),
         };
     };
@@ -180,7 +191,7 @@ pub(crate) use activation;
 mod prelude {
     pub(super) use super::{activation, sigmoid_f64};
     pub(super) use crate::dispatch;
-    pub(super) use crate::ops::elementwise::{Accuracy, Pointwise};
+    pub(super) use crate::ops::elementwise::{Accuracy, Formula, Pointwise};
     pub(super) use crate::ops::model::{ArgInfo, Gradient, OpInfo};
     pub(super) use crate::runtime::dtype::DType;
 }

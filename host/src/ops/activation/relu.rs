@@ -12,7 +12,7 @@ activation! {
     kernels: Relu RELU, ReluBackward RELU_BACKWARD;
     bench_name: "ew.relu", "ew.relu_backward";
     summary: "rectified linear unit";
-    math: "y = max(x, 0)", "dx = dy · (x > 0)";
+    math: "y = max(x, 0)", "dx = dy where x > 0, else 0";
     value: |x| if x <= 0.0 { 0.0 } else { x }, Accuracy::EXACT;
-    slope: |x| if x <= 0.0 { 0.0 } else if x > 0.0 { 1.0 } else { x }, Accuracy::EXACT;
+    gradient: |x, dy| if x <= 0.0 { 0.0 } else if x > 0.0 { dy } else { x }, Accuracy::EXACT;
 }

@@ -21,6 +21,10 @@ pub struct Accuracy {
 impl Accuracy {
     /// No error: the result is a value of the storage type.
     pub const EXACT: Self = Self { abs: 0.0, rel: 0.0, why: "exact" };
+
+    fn is_exact(self) -> bool {
+        self.abs == 0.0 && self.rel == 0.0
+    }
 }
 
 /// An operator all of whose tensors have one shape and one type, and whose result at a place depends on its inputs there.
@@ -108,6 +112,13 @@ impl Operator for Pointwise {
 
     fn cases(&self) -> Vec<Case> {
         let mut cases = cases(self.info);
+        // What is exact is so of any values, together as well.
+        if self.accuracy.is_exact() && self.info.inputs().count() > 1 {
+            cases.extend(self.info.dtypes.iter().map(|&dtype| {
+                let case = Case::boundary(self.info, dtype, [("rows", 1), ("d", 4097)]);
+                self.info.inputs().fold(case, |case, arg| case.values(arg.name, Values::Specials))
+            }));
+        }
         // An index beyond 32 bits.
         if self.info.inputs().count() == 1 {
             cases.push(Case::boundary(self.info, DType::BF16, [("rows", 1), ("d", (1 << 32) + 9)]).huge());
@@ -143,7 +154,7 @@ impl Operator for Pointwise {
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let Accuracy { abs, rel, why } = self.accuracy;
-        Ok(if abs == 0.0 && rel == 0.0 { Tolerance::EXACT } else { Tolerance::rounded(case.dtype, abs, rel, why) })
+        Ok(if self.accuracy.is_exact() { Tolerance::EXACT } else { Tolerance::rounded(case.dtype, abs, rel, why) })
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {
