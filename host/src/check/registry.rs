@@ -20,12 +20,19 @@ pub fn everything() -> impl Iterator<Item = &'static dyn Operator> {
     OPERATORS.iter().chain(EXPERIMENTS).copied()
 }
 
-/// The operators of those names, or all of them if none is named.
+/// The operators of those names, each once, or all of them if none is named.
 pub fn select(names: &[String]) -> Result<Vec<&'static dyn Operator>> {
     if names.is_empty() {
         return Ok(OPERATORS.to_vec());
     }
-    names.iter().map(|name| find(name)).collect()
+    let mut ops: Vec<&'static dyn Operator> = Vec::new();
+    for name in names {
+        let op = find(name)?;
+        if ops.iter().all(|other| other.info().name != op.info().name) {
+            ops.push(op);
+        }
+    }
+    Ok(ops)
 }
 
 /// The cases of `op` whose names contain `text`. An error naming the closest if there are none.
@@ -68,6 +75,17 @@ mod tests {
         let err = find(&name[..name.len() - 1]).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(err.contains("did you mean") && err.contains(name), "{err}");
         assert!(!find("zzzz").err().map(|e| e.to_string()).unwrap_or_default().contains("did you mean"));
+    }
+
+    #[test]
+    fn what_is_named_twice_is_selected_once() {
+        let names = |names: &[&str]| -> Vec<_> {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            select(&names).unwrap().iter().map(|op| op.info().name).collect()
+        };
+        assert_eq!(names(&["relu", "gelu", "relu"]), ["relu", "gelu"]);
+        assert_eq!(names(&["ew.relu", "relu"]), ["relu"], "under either name");
+        assert_eq!(names(&[]).len(), OPERATORS.len());
     }
 
     #[test]
