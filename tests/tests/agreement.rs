@@ -19,7 +19,7 @@ fn main() {
         classes: vec![CaseClass::Odd, CaseClass::Tiny, CaseClass::Boundary, CaseClass::Empty],
         ..Filter::default()
     };
-    let jobs = verify::plan(OPERATORS, &filter).expect("the registry has cases");
+    let jobs = verify::plan("verify", OPERATORS, &filter).expect("the registry has cases");
     let trials = jobs.into_iter().filter(|job| !job.case.huge).map(|job| {
         let gpu = gpu.clone();
         let ignored = gpu.is_none();

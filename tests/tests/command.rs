@@ -84,6 +84,11 @@ fn wrong_words_are_usage_errors_that_help() {
         (vec!["verify", "--variant", "warp9"], "`variant` = warp9: expected one of auto, ".to_owned()),
         (vec!["verify", "gelu", "--dtype", "int8"], "`filter` = --dtype int8".to_owned()),
         (vec!["verify", "--dtype", "int8", "--case", "n="], "--dtype int8 --case n=".to_owned()),
+        (
+            vec!["sanitize", "gemm", "--variant", "zz"],
+            "sanitize: parameter `variant` = zz: expected one of auto, ".to_owned(),
+        ),
+        (vec!["sanitize", "gelu", "--dtype", "int8"], "sanitize: parameter `filter` = --dtype int8".to_owned()),
         (vec!["sanitize", "--orders", "0"], "'--orders <N>'".to_owned()),
         (vec!["analyze", name, "--device", "h1000"], "'--device <GPU>'\n  [possible values: h200, h100, ".to_owned()),
         (vec!["run", name], "--input".to_owned()),

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         ..Filter::default()
     };
     let all: Vec<_> = registry::everything().collect();
-    let jobs = verify::plan(&all, &filter).expect("the registry has cases");
+    let jobs = verify::plan("verify", &all, &filter).expect("the registry has cases");
     let mut trials = Vec::new();
     for op in all {
         trials.push(Trial::test(format!("kernels {}", op.info().name), move || agree(op)));

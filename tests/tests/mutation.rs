@@ -38,7 +38,8 @@ fn main() {
 fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Result<(), Failed> {
     let device = sim::unshared()?;
     let filter = Filter::default();
-    let jobs: Vec<_> = verify::plan(&[op], &filter)?.into_iter().filter(|job| job.case.is_simulated()).collect();
+    let jobs: Vec<_> =
+        verify::plan("sanitize", &[op], &filter)?.into_iter().filter(|job| job.case.is_simulated()).collect();
     // A kernel that several operators launch is to be tested by one: the first whose name begins like its own, or the first.
     let lists = |op: &dyn Operator, symbol: &str| op.info().instances().any(|kernel| kernel.symbol == symbol);
     let alike = |op: &dyn Operator, symbol: &str| {

@@ -44,7 +44,8 @@ struct Bad {
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let ops = args.cases.ops()?;
     let filter = args.cases.filter(args.seed);
-    let jobs: Vec<_> = verify::plan(&ops, &filter)?.into_iter().filter(|job| job.case.is_simulated()).collect();
+    let jobs: Vec<_> =
+        verify::plan("sanitize", &ops, &filter)?.into_iter().filter(|job| job.case.is_simulated()).collect();
     if jobs.is_empty() {
         let expected = "a case that is simulated: none of class production, none that is huge";
         return Err(Error::param("sanitize", "filter", "no case", expected));

@@ -43,7 +43,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let ops = args.cases.ops()?;
     let filter = Filter { repeat: args.repeat, ..args.cases.filter(args.seed) };
-    let jobs = verify::plan(&ops, &filter)?;
+    let jobs = verify::plan("verify", &ops, &filter)?;
     match args.backend.open() {
         Ok(device) => {
             let peer = args.peer.as_ref().map(|_| Cublas::open(&device)).transpose()?.map(Arc::new);

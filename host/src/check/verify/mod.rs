@@ -70,15 +70,19 @@ fn is_large(job: &Job) -> bool {
     specs.iter().any(|spec| spec.meta().elements().is_none_or(|n| n > LARGE))
 }
 
-/// The cases of `ops` that `filter` lets through. An error if it names something that none of them has.
-pub fn plan(ops: &[&'static dyn Operator], filter: &Filter) -> Result<Vec<Job>> {
+/// The cases of `ops` that `filter` lets through. An error, in the name of the command `verb`, if it names something that none of them has.
+pub fn plan(verb: &str, ops: &[&'static dyn Operator], filter: &Filter) -> Result<Vec<Job>> {
     let named = filter.variant.as_deref().filter(|name| *name != AUTO);
     let knows = |op: &&'static dyn Operator| named.is_none_or(|name| op.info().variant(name).is_ok());
     let able: Vec<_> = ops.iter().copied().filter(knows).collect();
     if let (Some(name), true) = (named, able.is_empty()) {
         let mut known = vec![AUTO];
-        known.extend(ops.iter().flat_map(|op| op.info().variants).map(|v| v.name));
-        return Err(Error::param("verify", "variant", name, format!("one of {}", known.join(", "))));
+        for variant in ops.iter().flat_map(|op| op.info().variants) {
+            if !known.contains(&variant.name) {
+                known.push(variant.name);
+            }
+        }
+        return Err(Error::param(verb, "variant", name, format!("one of {}", known.join(", "))));
     }
     let mut jobs = Vec::new();
     let mut missing = Vec::new();
@@ -106,7 +110,7 @@ pub fn plan(ops: &[&'static dyn Operator], filter: &Filter) -> Result<Vec<Job>> 
     }
     let nobody_has_it = missing.len() == able.len();
     let error = missing.into_iter().next().filter(|_| nobody_has_it);
-    Err(error.unwrap_or_else(|| Error::param("verify", "filter", filter, "one that at least one case passes")))
+    Err(error.unwrap_or_else(|| Error::param(verb, "filter", filter, "one that at least one case passes")))
 }
 
 /// How a check ended.
