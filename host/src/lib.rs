@@ -21,7 +21,7 @@
 //! - `WARPSMITH_KERNELS`: the archive of kernels to use; see [`kernels::images`].
 //! - `WARPSMITH_SIM_DEVICES`: how many simulated devices there are, 1 if it is not set.
 //! - `WARPSMITH_SIM_CHECKS`, `WARPSMITH_SIM_ASYNC`, `WARPSMITH_SIM_SEED`, `WARPSMITH_SIM_THREADS`: see [`sim::Settings::from_env`].
-//! - `WARPSMITH_LIBCUDA`: the driver library to load instead of `libcuda.so.1`.
+//! - `WARPSMITH_LIBCUDA`: the driver library to load instead of `libcuda.so.1`. One that is not there is an error, and not the simulator.
 //! - `WARPSMITH_CUBLAS`: the folder of the cuBLAS that `bench` and `verify` put beside the products, if it is not where the linker looks.
 //! - `WARPSMITH_CUPTI`: the folder of the CUPTI that times what [`profile`] records, if it is not where the linker looks; `off` does without.
 //! - `WARPSMITH_TUNED`: the file with the choices of `warpsmith tune` instead of the one in the user's cache; `off` uses none. See [`Device::tuned`].

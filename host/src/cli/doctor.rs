@@ -106,6 +106,7 @@ fn device(backend: &BackendArg) -> Vec<Finding> {
     };
     let (what, fix) = match &error {
         Error::NoDriver { .. } => ("driver", "install the NVIDIA driver; the CUDA toolkit is not needed"),
+        Error::NamedDriver { .. } => ("driver", "let WARPSMITH_LIBCUDA name the driver's library, or leave it unset"),
         Error::DriverTooOld { .. } => ("driver", "update the NVIDIA driver"),
         Error::NoGpu { .. } => {
             ("device", "check that `nvidia-smi` lists a GPU and that CUDA_VISIBLE_DEVICES does not hide it")

@@ -27,6 +27,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 
 use crate::runtime::device::{BackendKind, Device};
+use crate::runtime::environment::variable;
 use crate::runtime::error::{Error, Result, printable};
 use crate::runtime::sim::GpuModel;
 use ui::Ui;
@@ -198,9 +199,10 @@ struct BackendArg {
 }
 
 impl BackendArg {
-    /// Whether a backend was asked for, here or by the environment.
+    /// Whether a backend was asked for, here or by the environment, which may also name a driver.
     fn is_forced(&self) -> bool {
-        self.backend.is_some() || std::env::var_os("WARPSMITH_BACKEND").is_some_and(|name| !name.is_empty())
+        self.backend.is_some()
+            || ["WARPSMITH_BACKEND", "WARPSMITH_LIBCUDA"].into_iter().any(|name| variable(name).is_some())
     }
 
     fn open(&self) -> Result<Device> {

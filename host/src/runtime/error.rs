@@ -150,6 +150,15 @@ pub enum Error {
         /// The files that were tried and why each failed.
         looked_for: String,
     },
+    /// What `WARPSMITH_LIBCUDA` names is not the CUDA driver's library.
+    #[error(
+        "WARPSMITH_LIBCUDA names no CUDA driver ({}): let it name the driver's library, or leave it unset",
+        printable(looked_for)
+    )]
+    NamedDriver {
+        /// The file, and what is wrong with it.
+        looked_for: String,
+    },
     /// The driver works but sees no GPU.
     #[error(
         "the CUDA driver{} finds no GPU (CUDA_VISIBLE_DEVICES is {})",
@@ -320,6 +329,7 @@ impl Error {
         matches!(
             self,
             Self::NoDriver { .. }
+                | Self::NamedDriver { .. }
                 | Self::NoGpu { .. }
                 | Self::DriverTooOld { .. }
                 | Self::UnsupportedDevice { .. }

@@ -1,21 +1,42 @@
 //! Finding a driver and GPUs.
 
+use std::io;
+
 use warpsmith::{Arch, BackendKind, Device, Error, Tensor};
 
 use crate::fake::{allocations, calls, handles, with_driver};
 use crate::harness::{IMAGES, add_one, open, open_error};
 
 #[test]
-fn no_driver() {
-    let settings = [("WARPSMITH_LIBCUDA", "/nowhere/libcuda.so.1")];
-    with_driver("opening::no_driver", &settings, || {
-        let error = Device::open().unwrap_err();
-        assert!(matches!(error, Error::NoDriver { .. }));
-        assert!(error.is_environment());
-        let text = error.to_string();
-        assert!(text.starts_with("no CUDA driver found (/nowhere/libcuda.so.1: cannot open"), "{text}");
-        assert!(text.contains("install the NVIDIA driver"), "{text}");
+fn a_named_driver_is_not_there() {
+    let settings = [("WARPSMITH_LIBCUDA", "/nowhere/libcuda.so.1"), ("WARPSMITH_BACKEND", "")];
+    with_driver("opening::a_named_driver_is_not_there", &settings, || {
+        // With and without a backend that was asked for: the simulator does not stand in for it.
+        let cuda = || Device::open_backend(BackendKind::Cuda).unwrap_err();
+        for error in [Device::open().unwrap_err(), Device::open_all().unwrap_err(), cuda()] {
+            assert!(matches!(error, Error::NamedDriver { .. }) && error.is_environment(), "{error:?}");
+            let text = error.to_string();
+            assert!(
+                text.starts_with("WARPSMITH_LIBCUDA names no CUDA driver (/nowhere/libcuda.so.1: cannot"),
+                "{text}"
+            );
+        }
+        assert!(Device::count(BackendKind::Cuda).is_err());
+        for verb in ["doctor", "verify"] {
+            let said = command(verb);
+            assert!(said.contains("WARPSMITH_LIBCUDA names no CUDA driver (/nowhere/"), "{verb}: {said}");
+        }
+        assert_eq!(Device::open_backend(BackendKind::Sim).unwrap().info().backend, BackendKind::Sim);
     });
+}
+
+/// Runs the command, to which the machine lacks something, and returns what it says.
+fn command(verb: &str) -> String {
+    let (said, saying) = io::pipe().unwrap();
+    let errors = saying.try_clone().unwrap();
+    // It says less than a pipe holds.
+    assert_eq!(warpsmith::cli::run(["warpsmith", verb], io::empty(), saying, errors), 3);
+    io::read_to_string(said).unwrap()
 }
 
 #[test]
@@ -57,9 +78,9 @@ fn backends_by_name() {
     with_driver("opening::backends_by_name", &[("WARPSMITH_BACKEND", "sim")], || {
         assert_eq!(Device::open().unwrap().info().backend, BackendKind::Sim);
     });
-    let settings = [("WARPSMITH_BACKEND", ""), ("WARPSMITH_LIBCUDA", "/nowhere/libcuda.so.1")];
+    let settings = [("WARPSMITH_BACKEND", ""), ("FAKE_DEVICES", "0")];
     with_driver("opening::backends_by_name", &settings, || {
-        assert_eq!(Device::open().unwrap().info().backend, BackendKind::Sim, "where there is no driver");
+        assert_eq!(Device::open().unwrap().info().backend, BackendKind::Sim, "where there is no GPU");
     });
 }
 

@@ -41,6 +41,7 @@ impl Drop for Open {
 
 impl Device {
     /// Opens the first device of the backend that `WARPSMITH_BACKEND` names, otherwise the first GPU, otherwise the simulator.
+    /// A driver that `WARPSMITH_LIBCUDA` names has to be there.
     pub fn open() -> Result<Self> {
         Self::open_nth(0)
     }

@@ -15,6 +15,7 @@ use super::staging::Staging;
 use super::{CudaBackend, Owned};
 use crate::runtime::backend::no_such_device;
 use crate::runtime::device::{BackendKind, DeviceInfo};
+use crate::runtime::environment::variable;
 use crate::runtime::error::{CudaVersion, Error, Result};
 use crate::runtime::kernels::Arch;
 
@@ -65,9 +66,17 @@ impl CudaBackend {
 
 /// The newest CUDA version that the driver supports, if it says.
 fn version() -> Result<Option<CudaVersion>> {
-    cust::sys::driver().map_err(|error| Error::NoDriver { looked_for: error.to_string() })?;
+    cust::sys::driver().map_err(|error| no_driver(error.to_string()))?;
     let version = CudaApiVersion::get().map_or(0, |version| version.as_raw().max(0) as u32);
     Ok((version != 0).then_some(CudaVersion(version)))
+}
+
+/// Without a driver there is no GPU, but one that is named is meant to be used.
+fn no_driver(looked_for: String) -> Error {
+    match variable(cust::sys::LIBRARY_VARIABLE) {
+        Some(_) => Error::NamedDriver { looked_for },
+        None => Error::NoDriver { looked_for },
+    }
 }
 
 /// The number of GPUs, of which there is one at least.
@@ -80,7 +89,7 @@ fn init(version: Option<CudaVersion>) -> Result<usize> {
             ErrorCode::NO_DEVICE => no_gpu(),
             ErrorCode::STUB_LIBRARY => {
                 let path = cust::sys::driver().map_or("the library", |driver| driver.path());
-                Error::NoDriver { looked_for: format!("{path} is the CUDA toolkit's stub") }
+                no_driver(format!("{path} is the CUDA toolkit's stub"))
             }
             _ => opening(error),
         }),
