@@ -4,6 +4,7 @@ use std::{
     cmp::Reverse,
     collections::BTreeSet,
     env, fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -219,10 +220,20 @@ impl CudaBuilder {
     }
 
     fn folder(&self) -> Result<PathBuf, Error> {
-        let folder = std::path::absolute(&self.crate_folder)
-            .and_then(fs::canonicalize)
-            .map_err(|source| Error::File { path: self.crate_folder.clone(), source })?;
-        if folder.join("Cargo.toml").is_file() { Ok(folder) } else { Err(Error::NoCrate(folder)) }
+        let no_crate = |reason: String| {
+            let from = env::current_dir().unwrap_or_else(|_| PathBuf::from("the current folder"));
+            Error::NoCrate { folder: self.crate_folder.clone(), reason, from }
+        };
+        let folder = match std::path::absolute(&self.crate_folder).and_then(fs::canonicalize) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(no_crate("it does not exist".to_owned())),
+            Err(error) => return Err(no_crate(error.to_string())),
+        };
+        match folder.join("Cargo.toml").is_file() {
+            true => Ok(folder),
+            false if folder.is_dir() => Err(no_crate("it has no Cargo.toml".to_owned())),
+            false => Err(no_crate("it is a file".to_owned())),
+        }
     }
 
     fn arches(&self) -> Vec<Arch> {

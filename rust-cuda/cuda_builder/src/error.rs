@@ -13,8 +13,19 @@ pub enum Error {
     #[error(transparent)]
     Toolchain(#[from] NotFound),
     /// The folder is not a crate.
-    #[error("{} is not a crate: it has no Cargo.toml", .0.display())]
-    NoCrate(PathBuf),
+    #[error(
+        "there is no crate of kernels in {} (seen from {}): {reason}; the builder takes the folder that a crate's Cargo.toml is in",
+        folder.display(),
+        from.display()
+    )]
+    NoCrate {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// What a relative folder begins at.
+        from: PathBuf,
+    },
     /// Cargo could not be run.
     #[error("cannot run {program}: {source}")]
     Run {

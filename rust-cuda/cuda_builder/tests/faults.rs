@@ -164,8 +164,22 @@ fn rust_errors_are_shown_as_rustc_prints_them() {
 #[test]
 fn a_folder_that_is_no_crate_is_an_error() {
     let empty = tempfile::tempdir().unwrap();
-    let error = CudaBuilder::new(empty.path()).build().unwrap_err();
-    assert!(error.to_string().ends_with("is not a crate: it has no Cargo.toml"), "{error}");
-    let error = CudaBuilder::new(empty.path().join("nowhere")).build().unwrap_err();
-    assert!(error.to_string().contains("nowhere"), "{error}");
+    let file = empty.path().join("lib.rs");
+    std::fs::write(&file, "").unwrap();
+    let here = std::env::current_dir().unwrap();
+    for (folder, reason) in [
+        (empty.path(), "it has no Cargo.toml"),
+        (&empty.path().join("nowhere"), "it does not exist"),
+        ("../no_such_kernels".as_ref(), "it does not exist"),
+        (&file, "it is a file"),
+    ] {
+        let builder = CudaBuilder::new(folder);
+        let text = format!(
+            "there is no crate of kernels in {} (seen from {}): {reason}; the builder takes the folder that a crate's Cargo.toml is in",
+            folder.display(),
+            here.display()
+        );
+        assert_eq!(builder.sources().unwrap_err().to_string(), text);
+        assert_eq!(builder.build().unwrap_err().to_string(), text);
+    }
 }
