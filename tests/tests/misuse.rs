@@ -7,7 +7,8 @@ use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{self, Arguments, CaseClass, InputSpec, Operator, Params, Role, TensorMeta};
 use warpsmith::ops::{
-    AdamW, Attention, Causal, Decoding, Dpo, Grpo, KlDivergence, KvCache, Normalisation, Philox, Sampling, SoftmaxMask,
+    AdamW, Attention, Causal, Decoding, Dpo, Epilogue, Grpo, KlDivergence, KvCache, Normalisation, Philox, Sampling,
+    SoftmaxMask,
 };
 use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor, f16, ops, sim};
 use warpsmith_tests::device;
@@ -339,6 +340,44 @@ fn more_memory_than_there_is_is_refused_and_the_device_goes_on() {
     assert!(error.source().is_none());
     assert!(Tensor::<u8>::zeros(&stream, [usize::MAX]).is_err());
     assert!(Tensor::<i64>::zeros(&stream, [1 << 62]).is_err());
+    works(&device);
+}
+
+#[test]
+fn results_that_there_is_no_memory_for_are_named_behind_what_is_wrong_with_arguments() {
+    let Some(device) = device() else { return };
+    let stream = device.stream().unwrap();
+    let zeros = |shape: &[usize]| Tensor::<f32>::zeros(&stream, shape).unwrap();
+    let halves = |shape: &[usize]| Tensor::<f16>::zeros(&stream, shape).unwrap();
+    let (d, rows) = (1 << 12, 1 << 30);
+    // One row, as often as no memory holds it.
+    let row = zeros(&[1, d]);
+    let x = || row.view().broadcast([rows, d]).unwrap();
+    let (small, weight, short) = (zeros(&[2, d]), zeros(&[d]), zeros(&[d - 1]));
+    let memory = |of: &str, bytes: &str, error: String| {
+        let expected = format!("{of}: out of device memory: {bytes} requested, ");
+        assert!(error.starts_with(&expected), "{expected}: {error}");
+    };
+    let all = "16384.0 GiB";
+    memory("gelu: `y`", all, said(ops::gelu(&stream, x())));
+    memory("gelu_backward: `dx`", all, said(ops::gelu_backward(&stream, x(), x())));
+    memory("add: `z`", all, said(ops::add(&stream, x(), x())));
+    memory("softmax: `y`", all, said(ops::softmax(&stream, x(), 1.0)));
+    memory("rms_norm: `y`", all, said(ops::rms_norm(&stream, x(), &weight, 1e-6)));
+    memory("dropout: `y`", all, said(ops::dropout(&stream, x(), 0.5, Philox::new(0))));
+    memory("random_uniform: `y`", all, said(ops::random_uniform::<f32>(&stream, [rows, d], 0.0..1.0, Philox::new(0))));
+    let line = halves(&[1, 8]);
+    let tall = || line.view().broadcast([1 << 22, 8]).unwrap();
+    memory("gemm: `c`", "32768.0 GiB", said(ops::gemm(&stream, tall(), tall().t())));
+    // The operator's own name, not that of what it is made of.
+    memory("linear: `y`", "32768.0 GiB", said(ops::linear(&stream, tall(), tall(), Epilogue::default())));
+
+    let wrong = said(ops::gelu_backward(&stream, x(), &small));
+    assert_eq!(wrong, "gelu_backward: `dy` has shape [2, 4096], expected [1073741824, 4096] as `x`");
+    let wrong = said(ops::rms_norm(&stream, x(), &short, 1e-6));
+    assert_eq!(wrong, "rms_norm: `weight` has shape [4095], expected [4096]");
+    let wrong = said(ops::rms_norm(&stream, x(), &weight, -1.0));
+    assert!(wrong.starts_with("rms_norm: parameter `eps` = -1"), "{wrong}");
     works(&device);
 }
 

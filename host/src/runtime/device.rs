@@ -251,7 +251,7 @@ impl Device {
             Failure::Other(error) => error,
             Failure::OutOfMemory => {
                 let (free, total) = self.backend().memory().unwrap_or((0, 0));
-                Error::OutOfMemory { requested: requested as u64, free, total }
+                Error::OutOfMemory { of: None, requested: requested as u64, free, total }
             }
             Failure::Fault { code, name } => self.0.blame(code, name).clone(),
         }

@@ -91,10 +91,13 @@ pub enum Error {
     },
     /// The device has not enough free memory.
     #[error(
-        "out of device memory: {} requested, {} of {} free",
+        "{}out of device memory: {} requested, {} of {} free",
+        of.map(|(op, arg)| format!("{op}: `{arg}`: ")).unwrap_or_default(),
         bytes(*requested), bytes(*free), bytes(*total)
     )]
     OutOfMemory {
+        /// The operator and its result that the memory was for, if it was for one.
+        of: Option<(&'static str, &'static str)>,
         /// Bytes asked for.
         requested: u64,
         /// Bytes free when the request failed.

@@ -18,7 +18,7 @@ pub(crate) mod scratch;
 pub(crate) mod shape;
 mod shown;
 pub mod sim;
-mod storage;
+pub(crate) mod storage;
 pub(crate) mod stream;
 pub(crate) mod tensor;
 pub(crate) mod tensor_map;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::runtime::device::{Device, lock};
-use crate::runtime::error::Result;
+use crate::runtime::error::{Error, Result};
 use crate::runtime::queue::Queue;
 use crate::runtime::stream::Stream;
 
@@ -14,6 +14,8 @@ pub(crate) struct Storage {
     address: u64,
     bytes: usize,
     uses: Mutex<Vec<Use>>,
+    /// Why there is no memory, if there is none.
+    missing: Option<Mutex<Error>>,
 }
 
 /// What an address is asked for.
@@ -60,7 +62,34 @@ impl Storage {
         };
         // Others come after the allocation as they come after a write.
         let uses = vec![Use::new(home.queue(), Access::Write)];
-        Ok(Self { home: home.clone(), address, bytes, uses: Mutex::new(uses) })
+        Ok(Self { home: home.clone(), address, bytes, uses: Mutex::new(uses), missing: None })
+    }
+
+    /// The same for a result of an operator. That there is not enough memory is an error where the address is asked for: until then
+    /// the operator looks at its arguments, of which a wrong one may be why there is not, and gives the result its name.
+    pub(crate) fn of_result(home: &Stream, bytes: usize) -> Result<Self> {
+        match Self::new(home, bytes) {
+            Err(error @ Error::OutOfMemory { .. }) => {
+                let mut nothing = Self::new(home, 0)?;
+                nothing.missing = Some(Mutex::new(error));
+                Ok(nothing)
+            }
+            storage => storage,
+        }
+    }
+
+    /// Whether there is memory behind it.
+    pub(crate) fn is_there(&self) -> bool {
+        self.missing.is_none()
+    }
+
+    /// Says whose memory is missing, if it is and nobody has said it.
+    pub(crate) fn name_missing(&self, op: &'static str, arg: &'static str) {
+        if let Some(missing) = &self.missing
+            && let Error::OutOfMemory { of, .. } = &mut *lock(missing)
+        {
+            of.get_or_insert((op, arg));
+        }
     }
 
     pub(crate) fn address(&self) -> u64 {
@@ -86,6 +115,9 @@ impl Storage {
     /// whoever comes once all parts are whole again.
     pub(crate) fn order(&self, stream: &Stream, access: Access, split: bool) -> Result<()> {
         stream.require_device(self.device(), "ptr", "self")?;
+        if let Some(missing) = &self.missing {
+            return Err(lock(missing).clone());
+        }
         if self.bytes == 0 {
             return Ok(());
         }

@@ -12,6 +12,7 @@ use crate::runtime::kernels::KernelSpec;
 use crate::runtime::placed::Placed;
 use crate::runtime::profile;
 use crate::runtime::queue::Queue;
+use crate::runtime::storage::Storage;
 
 /// A queue of work on a device, done in order and without the host waiting. Cheap to clone; clones are the same queue.
 ///
@@ -221,7 +222,13 @@ impl Stream {
     /// An error that names operator and argument unless all of these that are there are on this stream's device.
     pub(crate) fn require_devices(&self, op: &'static str, args: &[(&'static str, &dyn Placed)]) -> Result<()> {
         let mut placed = args.iter().filter_map(|(arg, x)| Some((*arg, x.place()?)));
-        placed.try_for_each(|(arg, device)| self.require_device(device, op, arg))
+        placed.try_for_each(|(arg, storage)| self.require_storage(storage, op, arg))
+    }
+
+    /// An error that names operator and argument unless the memory is on this stream's device. Memory that is missing learns the names.
+    pub(crate) fn require_storage(&self, storage: &Storage, op: &'static str, arg: &'static str) -> Result<()> {
+        storage.name_missing(op, arg);
+        self.require_device(storage.device(), op, arg)
     }
 
     /// An error that names operator and argument unless `device` is this stream's.

@@ -26,6 +26,11 @@ impl<T: Dtype> Tensor<T> {
         AnyTensor::uninit(stream, T::DTYPE, shape).map(Self::of)
     }
 
+    /// Memory for a result of an operator, which is missed where its address is asked for, and by the name of the result.
+    pub(crate) fn result(stream: &Stream, shape: impl AsRef<[usize]>) -> Result<Self> {
+        AnyTensor::result(stream, T::DTYPE, shape).map(Self::of)
+    }
+
     /// All elements zero.
     pub fn zeros(stream: &Stream, shape: impl AsRef<[usize]>) -> Result<Self> {
         AnyTensor::zeros(stream, T::DTYPE, shape).map(Self::of)

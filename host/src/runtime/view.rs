@@ -99,7 +99,7 @@ macro_rules! shared_methods {
 
         /// An error that names the argument unless the view is of `stream`'s device.
         pub fn require_device(&self, op: &'static str, arg: &'static str, stream: &Stream) -> Result<()> {
-            stream.require_device(self.device(), op, arg)
+            stream.require_storage(self.part.storage, op, arg)
         }
 
         /// An error that names the argument unless the view is dense.

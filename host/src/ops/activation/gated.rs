@@ -39,7 +39,7 @@ macro_rules! gated {
             up: impl Into<crate::View<'a, T>>,
         ) -> crate::Result<crate::Tensor<T>> {
             let gate = gate.into();
-            let mut y = crate::Tensor::uninit(stream, gate.shape())?;
+            let mut y = crate::Tensor::result(stream, gate.shape())?;
             $forward_into(stream, gate, up.into(), &mut y)?;
             Ok(y)
         }
@@ -73,8 +73,8 @@ macro_rules! gated {
             dy: impl Into<crate::View<'a, T>>,
         ) -> crate::Result<(crate::Tensor<T>, crate::Tensor<T>)> {
             let gate = gate.into();
-            let mut dgate = crate::Tensor::uninit(stream, gate.shape())?;
-            let mut dup = crate::Tensor::uninit(stream, gate.shape())?;
+            let mut dgate = crate::Tensor::result(stream, gate.shape())?;
+            let mut dup = crate::Tensor::result(stream, gate.shape())?;
             $backward_into(stream, gate, up.into(), dy.into(), &mut dgate, &mut dup)?;
             Ok((dgate, dup))
         }

@@ -62,7 +62,7 @@ macro_rules! activation {
             x: impl Into<crate::View<'a, T>>,
         ) -> crate::Result<crate::Tensor<T>> {
             let x = x.into();
-            let mut y = crate::Tensor::uninit(stream, x.shape())?;
+            let mut y = crate::Tensor::result(stream, x.shape())?;
             $forward_into(stream, x, &mut y)?;
             Ok(y)
         }
@@ -93,7 +93,7 @@ macro_rules! activation {
             dy: impl Into<crate::View<'a, T>>,
         ) -> crate::Result<crate::Tensor<T>> {
             let x = x.into();
-            let mut dx = crate::Tensor::uninit(stream, x.shape())?;
+            let mut dx = crate::Tensor::result(stream, x.shape())?;
             $backward_into(stream, x, dy.into(), &mut dx)?;
             Ok(dx)
         }

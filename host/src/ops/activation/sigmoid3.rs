@@ -69,7 +69,7 @@ pub struct Sigmoid3<T> {
 /// ```
 pub fn sigmoid3_saved<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>) -> Result<Sigmoid3<T>> {
     let x = x.into();
-    let new = || Tensor::uninit(stream, x.shape());
+    let new = || Tensor::result(stream, x.shape());
     let mut saved = Sigmoid3 { a: new()?, b: new()?, y: new()? };
     sigmoid3_saved_into(stream, x, &mut saved.a, &mut saved.b, &mut saved.y)?;
     Ok(saved)
@@ -118,7 +118,7 @@ pub fn sigmoid3_saved_backward<'a, T: Float>(
     y: impl Into<View<'a, T>>,
 ) -> Result<Tensor<T>> {
     let dy = dy.into();
-    let mut dx = Tensor::uninit(stream, dy.shape())?;
+    let mut dx = Tensor::result(stream, dy.shape())?;
     sigmoid3_saved_backward_into(stream, dy, a.into(), b.into(), y.into(), &mut dx)?;
     Ok(dx)
 }

@@ -33,7 +33,7 @@ use crate::runtime::view::{View, ViewMut};
 /// ```
 pub fn add<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, y: impl Into<View<'a, T>>) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut z = Tensor::uninit(stream, x.shape())?;
+    let mut z = Tensor::result(stream, x.shape())?;
     add_into(stream, x, y.into(), &mut z)?;
     Ok(z)
 }

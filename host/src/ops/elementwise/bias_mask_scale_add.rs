@@ -32,7 +32,7 @@ pub fn bias_mask_scale_add<'a, T: Float>(
     scale: f32,
 ) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     bias_mask_scale_add_into(stream, x, bias.into(), mask.into(), residual.into(), scale, &mut y)?;
     Ok(y)
 }

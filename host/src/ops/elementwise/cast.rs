@@ -33,7 +33,7 @@ use crate::runtime::view::{View, ViewMut};
 /// ```
 pub fn cast<'a, T: Float, U: Float>(stream: &Stream, x: impl Into<View<'a, T>>) -> Result<Tensor<U>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     cast_into(stream, x, &mut y)?;
     Ok(y)
 }

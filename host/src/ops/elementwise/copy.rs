@@ -33,7 +33,7 @@ use crate::runtime::view::{View, ViewMut};
 /// ```
 pub fn copy<'a, T: Dtype>(stream: &Stream, x: impl Into<View<'a, T>>) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     copy_into(stream, x, &mut y)?;
     Ok(y)
 }

@@ -38,7 +38,7 @@ use crate::runtime::view::{View, ViewMut};
 /// ```
 pub fn map<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, formula: impl Formula<1>) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     map_into(stream, x, formula, &mut y)?;
     Ok(y)
 }

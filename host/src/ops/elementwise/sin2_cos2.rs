@@ -42,7 +42,7 @@ pub enum Fusion {
 /// ```
 pub fn sin2_cos2<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, fusion: Fusion) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     sin2_cos2_into(stream, x, fusion, &mut y)?;
     Ok(y)
 }
@@ -63,7 +63,7 @@ pub fn sin2_cos2_into<'a, T: Float>(
         return launch_map::<T, gk::Sin2Cos2<T>>(&INFO, stream, x, y);
     }
     y.require_shape(INFO.name, "y", x.shape())?;
-    let new = || Tensor::<T>::uninit(stream, x.shape());
+    let new = || Tensor::<T>::result(stream, x.shape());
     let [mut sine, mut cosine, mut sine2, mut cosine2] = [new()?, new()?, new()?, new()?];
     launch_map::<T, gk::Sin<T>>(&INFO, stream, x, sine.view_mut())?;
     launch_map::<T, gk::Cos<T>>(&INFO, stream, x, cosine.view_mut())?;

@@ -49,7 +49,7 @@ pub fn zip<'a, T: Float, const K: usize>(
 ) -> Result<Tensor<T>> {
     const { assert!(K >= 1, "a formula has an input") };
     let inputs = inputs.map(Into::into);
-    let mut y = Tensor::uninit(stream, inputs[0].shape())?;
+    let mut y = Tensor::result(stream, inputs[0].shape())?;
     zip_into(stream, inputs, formula, &mut y)?;
     Ok(y)
 }

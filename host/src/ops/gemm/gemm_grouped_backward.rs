@@ -56,8 +56,8 @@ pub fn gemm_grouped_backward<'a, T: Float + Half>(
     dy: impl Into<View<'a, T>>,
 ) -> Result<(Tensor<T>, Tensor<f32>)> {
     let (x, weight, offsets, dy) = (x.into(), weight.into(), offsets.into(), dy.into());
-    let mut dx = Tensor::uninit(stream, x.shape())?;
-    let mut dweight = Tensor::uninit(stream, weight.shape())?;
+    let mut dx = Tensor::result(stream, x.shape())?;
+    let mut dweight = Tensor::result(stream, weight.shape())?;
     let gradients = GroupedGradients { dx: (&mut dx).into(), dweight: WeightGradient::F32((&mut dweight).into()) };
     gemm_grouped_backward_into(stream, x, weight, offsets, dy, false, gradients)?;
     Ok((dx, dweight))

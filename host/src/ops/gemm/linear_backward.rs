@@ -54,9 +54,9 @@ pub fn linear_backward<'a, T: Float + Half>(
 ) -> Result<(Tensor<T>, Tensor<f32>, Tensor<f32>)> {
     let (x, weight) = (x.into(), weight.into());
     let [out, _]: [usize; 2] = weight.dims(INFO.name, "weight")?;
-    let mut dx = Tensor::uninit(stream, x.shape())?;
-    let mut dweight = Tensor::uninit(stream, weight.shape())?;
-    let mut dbias = Tensor::uninit(stream, [out])?;
+    let mut dx = Tensor::result(stream, x.shape())?;
+    let mut dweight = Tensor::result(stream, weight.shape())?;
+    let mut dbias = Tensor::result(stream, [out])?;
     let gradients = LayerGradients { dx: (&mut dx).into(), dweight: (&mut dweight).into(), dbias: (&mut dbias).into() };
     linear_backward_into(stream, x, weight, dy.into(), false, gradients)?;
     Ok((dx, dweight, dbias))

@@ -41,7 +41,7 @@ use crate::runtime::view::{View, ViewMut};
 pub fn gemv<'a, T: Float>(stream: &Stream, a: impl Into<View<'a, T>>, x: impl Into<View<'a, T>>) -> Result<Tensor<T>> {
     let (a, x) = (a.into(), x.into());
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
-    let mut y = Tensor::uninit(stream, product_shape(x.shape(), m))?;
+    let mut y = Tensor::result(stream, product_shape(x.shape(), m))?;
     gemv_into(stream, a, x, &mut y)?;
     Ok(y)
 }
@@ -100,7 +100,7 @@ pub fn gemv_into<'a, T: Float>(
     let Some(plan) = ColumnsPlan::new(&INFO, stream.device(), [m, strip, of[1]], [width, count, readings])? else {
         return Ok(());
     };
-    let mut workspace = Tensor::<f32>::uninit(stream, [plan.parts as usize, batch, m])?;
+    let mut workspace = Tensor::<f32>::result(stream, [plan.parts as usize, batch, m])?;
     let parts = workspace.view_mut().ptr_mut(stream)?;
     let args = (a.ptr(stream)?, x.ptr(stream)?, parts, m as u64, width, count, plan.part, ld, x_stride);
     let add = (parts.into(), DevicePtr::null(), y.ptr_mut(stream)?, m as u64, count, plan.parts, y_stride);

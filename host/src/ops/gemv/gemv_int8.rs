@@ -48,7 +48,7 @@ pub fn gemv_int8<'a, T: Float>(
 ) -> Result<Tensor<T>> {
     let (a, x) = (a.into(), x.into());
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
-    let mut y = Tensor::uninit(stream, product_shape(x.shape(), m))?;
+    let mut y = Tensor::result(stream, product_shape(x.shape(), m))?;
     gemv_int8_into(stream, a, scales.into(), x, &mut y)?;
     Ok(y)
 }
@@ -110,7 +110,7 @@ pub fn gemv_int8_into<'a, T: Float>(
     else {
         return Ok(());
     };
-    let mut workspace = Tensor::<f32>::uninit(stream, [plan.parts as usize, batch, m])?;
+    let mut workspace = Tensor::<f32>::result(stream, [plan.parts as usize, batch, m])?;
     let parts: DevicePtrMut<f32> = workspace.view_mut().ptr_mut(stream)?;
     let args = (a, x, parts, m as u64, width, count, plan.part, ld, x_stride);
     let add = (parts.into(), scales, y.ptr_mut(stream)?, m as u64, count, plan.parts, y_stride);

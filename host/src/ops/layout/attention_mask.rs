@@ -59,7 +59,7 @@ pub fn attention_mask<'a, T: Float>(
     mask: &Mask<'_>,
 ) -> Result<Tensor<T>> {
     let scores = scores.into();
-    let mut y = Tensor::uninit(stream, scores.shape())?;
+    let mut y = Tensor::result(stream, scores.shape())?;
     attention_mask_into(stream, scores, mask, &mut y)?;
     Ok(y)
 }

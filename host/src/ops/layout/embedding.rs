@@ -50,7 +50,7 @@ pub fn embedding<'a, T: Float>(
     let (ids, table) = (ids.into(), table.into());
     let [tokens]: [usize; 1] = ids.dims(FORWARD.name, "ids")?;
     let [_, d]: [usize; 2] = table.dims(FORWARD.name, "table")?;
-    let mut y = Tensor::uninit(stream, [tokens, d])?;
+    let mut y = Tensor::result(stream, [tokens, d])?;
     embedding_into(stream, ids, table, &mut y)?;
     Ok(y)
 }
@@ -102,7 +102,7 @@ pub fn embedding_backward<'a, T: Float>(
 ) -> Result<Tensor<T>> {
     let dy = dy.into();
     let [_, d]: [usize; 2] = dy.dims(BACKWARD.name, "dy")?;
-    let mut dtable = Tensor::uninit(stream, [vocab, d])?;
+    let mut dtable = Tensor::result(stream, [vocab, d])?;
     embedding_backward_into(stream, ids.into(), dy, &mut dtable)?;
     Ok(dtable)
 }

@@ -35,7 +35,7 @@ use crate::runtime::view::{View, ViewMut};
 pub fn permute_heads<'a, T: Dtype>(stream: &Stream, x: impl Into<View<'a, T>>) -> Result<Tensor<T>> {
     let x = x.into();
     let [batch, seq, heads, d]: [usize; 4] = x.dims(INFO.name, "x")?;
-    let mut y = Tensor::uninit(stream, [batch, heads, seq, d])?;
+    let mut y = Tensor::result(stream, [batch, heads, seq, d])?;
     permute_heads_into(stream, x, &mut y)?;
     Ok(y)
 }

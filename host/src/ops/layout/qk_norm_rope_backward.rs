@@ -56,9 +56,9 @@ pub fn qk_norm_rope_backward<'a, T: Float>(
     rotation: &Rotation<'_>,
 ) -> Result<(Tensor<T>, Tensor<T>, Tensor<T>, Tensor<T>)> {
     let (q, k) = (q.into(), k.into());
-    let (mut dq, mut dk) = (Tensor::uninit(stream, q.shape())?, Tensor::uninit(stream, k.shape())?);
-    let mut dq_weight = Tensor::uninit(stream, norm.q_weight.shape())?;
-    let mut dk_weight = Tensor::uninit(stream, norm.k_weight.shape())?;
+    let (mut dq, mut dk) = (Tensor::result(stream, q.shape())?, Tensor::result(stream, k.shape())?);
+    let mut dq_weight = Tensor::result(stream, norm.q_weight.shape())?;
+    let mut dk_weight = Tensor::result(stream, norm.k_weight.shape())?;
     let dy = [dq_out.into(), dk_out.into()];
     let dx = [(&mut dq).into(), (&mut dk).into()];
     backward(stream, [q, k], norm, dy, rotation, dx, [(&mut dq_weight).into(), (&mut dk_weight).into()])?;

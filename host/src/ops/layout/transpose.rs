@@ -34,7 +34,7 @@ use crate::runtime::view::{View, ViewMut};
 /// ```
 pub fn transpose<'a, T: Dtype>(stream: &Stream, x: impl Into<View<'a, T>>) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, turned(x.shape())?)?;
+    let mut y = Tensor::result(stream, turned(x.shape())?)?;
     transpose_into(stream, x, &mut y)?;
     Ok(y)
 }

@@ -43,9 +43,9 @@ impl RowLosses {
         let (classes, outer) = shape.split_last().map_or((0, shape), |(classes, outer)| (*classes, outer));
         Ok(Self {
             info,
-            per_row: Tensor::uninit(stream, outer)?,
-            total: Tensor::uninit(stream, [1])?,
-            bad: ignored.map(|_| Tensor::uninit(stream, [2])).transpose()?,
+            per_row: Tensor::result(stream, outer)?,
+            total: Tensor::result(stream, [1])?,
+            bad: ignored.map(|_| Tensor::result(stream, [2])).transpose()?,
             classes,
             ignored: ignored.unwrap_or_default(),
             offsets: None,
@@ -54,7 +54,7 @@ impl RowLosses {
 
     /// Those of sequences of that many tokens.
     pub(super) fn of_sequences(self, stream: &Stream, tokens: usize) -> Result<Self> {
-        Ok(Self { offsets: Some((Tensor::uninit(stream, [2])?, tokens)), ..self })
+        Ok(Self { offsets: Some((Tensor::result(stream, [2])?, tokens)), ..self })
     }
 
     pub(super) fn views(&mut self) -> RowResults<'_> {
@@ -128,7 +128,7 @@ impl Batch<'_> {
         let Some(targets) = self.targets else {
             return Tensor::filled(stream, [1], if self.rows == 0 { 0.0 } else { 1.0 / self.rows as f32 });
         };
-        let (mut share, scratch) = (Tensor::uninit(stream, [1])?, stream.scratch::<u32>(2)?);
+        let (mut share, scratch) = (Tensor::result(stream, [1])?, stream.scratch::<u32>(2)?);
         let bad = bad.map_or(Ok(scratch.ptr_mut()), |mut bad| bad.ptr_mut(stream))?;
         let weights = self.weights.map_or(Ok(DevicePtr::null()), |weights| weights.ptr(stream))?;
         let into = share.view_mut().ptr_mut(stream)?;

@@ -4,10 +4,10 @@ use cuda_std::launch::{DevicePtr, DevicePtrMut};
 
 use crate::ops::model::OpInfo;
 use crate::ops::rows::{self, Rows};
-use crate::runtime::device::Device;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::placed::Placed;
+use crate::runtime::storage::Storage;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
@@ -30,7 +30,7 @@ impl<'a, T> From<ViewMut<'a, T>> for Logits<'a, T> {
 }
 
 impl<T> Placed for Logits<'_, T> {
-    fn place(&self) -> Option<&Device> {
+    fn place(&self) -> Option<&Storage> {
         match self {
             Self::Read(x) => x.place(),
             Self::Replaced(x) => x.place(),

@@ -43,7 +43,7 @@ pub fn add_rms_norm<'a, T: Float>(
     eps: f32,
 ) -> Result<(Tensor<T>, Tensor<T>)> {
     let x = x.into();
-    let (mut y, mut r) = (Tensor::uninit(stream, x.shape())?, Tensor::uninit(stream, x.shape())?);
+    let (mut y, mut r) = (Tensor::result(stream, x.shape())?, Tensor::result(stream, x.shape())?);
     add_rms_norm_into(stream, x, residual.into(), weight.into(), eps, &mut y, &mut r)?;
     Ok((y, r))
 }

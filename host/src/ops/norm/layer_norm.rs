@@ -44,7 +44,7 @@ pub fn layer_norm<'a, T: Float>(
     eps: f32,
 ) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     layer_norm_into(stream, x, weight.into(), bias.into(), eps, &mut y)?;
     Ok(y)
 }

@@ -51,8 +51,8 @@ pub fn layer_norm_backward<'a, T: Float>(
     eps: f32,
 ) -> Result<(Tensor<T>, Tensor<T>, Tensor<T>)> {
     let (x, weight) = (x.into(), weight.into());
-    let mut dx = Tensor::uninit(stream, x.shape())?;
-    let (mut dweight, mut dbias) = (Tensor::uninit(stream, weight.shape())?, Tensor::uninit(stream, weight.shape())?);
+    let mut dx = Tensor::result(stream, x.shape())?;
+    let (mut dweight, mut dbias) = (Tensor::result(stream, weight.shape())?, Tensor::result(stream, weight.shape())?);
     layer_norm_backward_into(stream, x, weight, dy.into(), eps, &mut dx, &mut dweight, &mut dbias)?;
     Ok((dx, dweight, dbias))
 }

@@ -30,7 +30,7 @@ pub fn rms_norm<'a, T: Float>(
     eps: f32,
 ) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     rms_norm_into(stream, x, weight.into(), eps, &mut y)?;
     Ok(y)
 }

@@ -40,7 +40,7 @@ pub fn dequantize_int8<'a, T: Float>(
     zero: Option<View<'a, i32>>,
 ) -> Result<Tensor<T>> {
     let q = q.into();
-    let mut y = Tensor::uninit(stream, q.shape())?;
+    let mut y = Tensor::result(stream, q.shape())?;
     dequantize_int8_into(stream, q, scales.into(), zero, &mut y)?;
     Ok(y)
 }

@@ -42,8 +42,8 @@ pub fn quantize_columns_int8<'a, T: Float>(
 ) -> Result<(Tensor<i8>, Tensor<f32>)> {
     let x = x.into();
     let [rows, d]: [usize; 2] = x.dims(INFO.name, "x")?;
-    let mut q = Tensor::uninit(stream, [rows, d])?;
-    let mut scales = Tensor::uninit(stream, [d])?;
+    let mut q = Tensor::result(stream, [rows, d])?;
+    let mut scales = Tensor::result(stream, [d])?;
     quantize_columns_int8_into(stream, x, &mut q, &mut scales)?;
     Ok((q, scales))
 }

@@ -61,9 +61,9 @@ pub fn quantize_int4<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, z
     let [rows, d]: [usize; 2] = x.dims(INFO.name, "x")?;
     let groups = groups(rows, d);
     let mut quantized = QuantizedInt4 {
-        q: Tensor::uninit(stream, [rows, d.div_ceil(2)])?,
-        scales: Tensor::uninit(stream, groups)?,
-        zeros: if zero == Zero::Asymmetric { Some(Tensor::uninit(stream, groups)?) } else { None },
+        q: Tensor::result(stream, [rows, d.div_ceil(2)])?,
+        scales: Tensor::result(stream, groups)?,
+        zeros: if zero == Zero::Asymmetric { Some(Tensor::result(stream, groups)?) } else { None },
     };
     let QuantizedInt4 { q, scales, zeros } = &mut quantized;
     quantize_int4_into(stream, x, q, scales, zeros.as_mut().map(Tensor::view_mut))?;

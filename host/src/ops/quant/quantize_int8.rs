@@ -60,9 +60,9 @@ pub struct QuantizedInt8 {
 pub fn quantize_int8<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, zero: Zero) -> Result<QuantizedInt8> {
     let x = x.into();
     let mut quantized = QuantizedInt8 {
-        q: Tensor::uninit(stream, x.shape())?,
-        scale: Tensor::uninit(stream, [1])?,
-        zero: Tensor::uninit(stream, [1])?,
+        q: Tensor::result(stream, x.shape())?,
+        scale: Tensor::result(stream, [1])?,
+        zero: Tensor::result(stream, [1])?,
     };
     let QuantizedInt8 { q, scale, zero: point } = &mut quantized;
     quantize_int8_into(stream, x, zero, q, scale, point)?;

@@ -42,8 +42,8 @@ pub fn rms_norm_quantize_fp8_1x128<'a, T: Float, Q: Float8>(
 ) -> Result<(Tensor<Q>, Tensor<f32>)> {
     let x = x.into();
     let [rows, d]: [usize; 2] = x.dims(INFO.name, "x")?;
-    let mut q = Tensor::uninit(stream, [rows, d])?;
-    let mut scales = Tensor::uninit(stream, norm::BLOCK.scales(rows, d))?;
+    let mut q = Tensor::result(stream, [rows, d])?;
+    let mut scales = Tensor::result(stream, norm::BLOCK.scales(rows, d))?;
     rms_norm_quantize_fp8_1x128_into(stream, x, weight.into(), eps, &mut q, &mut scales)?;
     Ok((q, scales))
 }

@@ -42,8 +42,8 @@ pub fn rms_norm_quantize_rows_int8<'a, T: Float>(
 ) -> Result<(Tensor<i8>, Tensor<f32>)> {
     let x = x.into();
     let [rows, d]: [usize; 2] = x.dims(INFO.name, "x")?;
-    let mut q = Tensor::uninit(stream, [rows, d])?;
-    let mut scales = Tensor::uninit(stream, [rows])?;
+    let mut q = Tensor::result(stream, [rows, d])?;
+    let mut scales = Tensor::result(stream, [rows])?;
     rms_norm_quantize_rows_int8_into(stream, x, weight.into(), eps, &mut q, &mut scales)?;
     Ok((q, scales))
 }

@@ -42,8 +42,8 @@ pub fn swiglu_quantize_fp8_1x128<'a, T: Float, Q: Float8>(
 ) -> Result<(Tensor<Q>, Tensor<f32>)> {
     let gate = gate.into();
     let [rows, d]: [usize; 2] = gate.dims(INFO.name, "gate")?;
-    let mut q = Tensor::uninit(stream, [rows, d])?;
-    let mut scales = Tensor::uninit(stream, BLOCK.scales(rows, d))?;
+    let mut q = Tensor::result(stream, [rows, d])?;
+    let mut scales = Tensor::result(stream, BLOCK.scales(rows, d))?;
     swiglu_quantize_fp8_1x128_into(stream, gate, up.into(), &mut q, &mut scales)?;
     Ok((q, scales))
 }

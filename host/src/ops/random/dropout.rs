@@ -39,7 +39,7 @@ use crate::runtime::view::{View, ViewMut};
 /// ```
 pub fn dropout<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, p: f32, random: Philox) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     dropout_into(stream, x, p, random, &mut y)?;
     Ok(y)
 }
@@ -71,7 +71,7 @@ pub fn dropout_backward<'a, T: Float>(
     random: Philox,
 ) -> Result<Tensor<T>> {
     let dy = dy.into();
-    let mut dx = Tensor::uninit(stream, dy.shape())?;
+    let mut dx = Tensor::result(stream, dy.shape())?;
     dropout_backward_into(stream, dy, p, random, &mut dx)?;
     Ok(dx)
 }

@@ -111,7 +111,7 @@ pub fn sample<'a, T: Float>(
 ) -> Result<Tensor<i32>> {
     let logits = logits.into();
     let outer = &logits.shape()[..logits.shape().len().saturating_sub(1)];
-    let mut tokens = Tensor::uninit(stream, outer)?;
+    let mut tokens = Tensor::result(stream, outer)?;
     sample_into(stream, logits, sampling, random, &mut tokens)?;
     Ok(tokens)
 }

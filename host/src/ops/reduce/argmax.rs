@@ -34,7 +34,7 @@ use crate::runtime::view::{View, ViewMut};
 pub fn argmax_rows<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>) -> Result<Tensor<i32>> {
     let x = x.into();
     let outer = &x.shape()[..x.shape().len().saturating_sub(1)];
-    let mut y = Tensor::uninit(stream, outer)?;
+    let mut y = Tensor::result(stream, outer)?;
     argmax_rows_into(stream, x, &mut y)?;
     Ok(y)
 }

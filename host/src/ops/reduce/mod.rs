@@ -59,7 +59,7 @@ macro_rules! reductions {
         ) -> crate::Result<crate::Tensor<f32>> {
             let x = x.into();
             let outer = &x.shape()[..x.shape().len().saturating_sub(1)];
-            let mut y = crate::Tensor::uninit(stream, outer)?;
+            let mut y = crate::Tensor::result(stream, outer)?;
             $rows_into(stream, x, &mut y)?;
             Ok(y)
         }
@@ -90,7 +90,7 @@ macro_rules! reductions {
             stream: &crate::Stream,
             x: impl Into<crate::View<'a, T>>,
         ) -> crate::Result<crate::Tensor<f32>> {
-            let mut y = crate::Tensor::uninit(stream, [1])?;
+            let mut y = crate::Tensor::result(stream, [1])?;
             $whole_into(stream, x.into(), &mut y)?;
             Ok(y)
         }

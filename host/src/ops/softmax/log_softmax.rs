@@ -23,7 +23,7 @@ use crate::runtime::view::{View, ViewMut};
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 pub fn log_softmax<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, scale: f32) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     log_softmax_into(stream, x, scale, &mut y)?;
     Ok(y)
 }

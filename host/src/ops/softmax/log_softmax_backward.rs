@@ -32,7 +32,7 @@ pub fn log_softmax_backward<'a, T: Float>(
     scale: f32,
 ) -> Result<Tensor<T>> {
     let y = y.into();
-    let mut dx = Tensor::uninit(stream, y.shape())?;
+    let mut dx = Tensor::result(stream, y.shape())?;
     log_softmax_backward_into(stream, y, dy.into(), scale, &mut dx)?;
     Ok(dx)
 }

@@ -38,7 +38,7 @@ use crate::runtime::view::{View, ViewMut};
 /// ```
 pub fn softmax<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, scale: f32) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     softmax_into(stream, x, scale, &mut y)?;
     Ok(y)
 }
@@ -82,7 +82,7 @@ pub fn softmax_masked<'a, T: Float>(
     scale: f32,
 ) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     softmax_masked_into(stream, x, mask, scale, &mut y)?;
     Ok(y)
 }

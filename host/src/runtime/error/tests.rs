@@ -8,7 +8,7 @@ fn messages_name_operator_argument_and_values() {
     assert_eq!(e.to_string(), "gelu: `y` is int8, expected float32, float16 or bfloat16");
     let e = Error::param("gelu", "approx", 3, "0 or 1");
     assert_eq!(e.to_string(), "gelu: parameter `approx` = 3: expected 0 or 1");
-    let e = Error::OutOfMemory { requested: 3 << 30, free: 5 << 19, total: 80 << 30 };
+    let e = Error::OutOfMemory { of: None, requested: 3 << 30, free: 5 << 19, total: 80 << 30 };
     assert_eq!(e.to_string(), "out of device memory: 3.0 GiB requested, 2.5 MiB of 80.0 GiB free");
     let e = Error::UnknownOperator { name: "gelo".into(), nearest: vec!["gelu".into()] };
     assert_eq!(e.to_string(), "no operator is called `gelo`; did you mean gelu?");
@@ -34,8 +34,9 @@ fn messages_of_tensors_name_what_is_wrong() {
     says(Error::param("cli", "a\x1b", "\n", "text"), "cli: parameter `a\\u{1b}` = \\n: expected text");
     let (found, expected) = ("sim:1".to_owned(), "sim:0".to_owned());
     says(Error::DeviceMismatch { op: "gelu", arg: "x", found, expected }, "gelu: `x` is on sim:1, expected sim:0");
-    let e = Error::OutOfMemory { requested: 100, free: 0, total: 1 << 10 };
-    says(e, "out of device memory: 100 B requested, 0 B of 1.0 KiB free");
+    let e = |of| Error::OutOfMemory { of, requested: 100, free: 0, total: 1 << 10 };
+    says(e(None), "out of device memory: 100 B requested, 0 B of 1.0 KiB free");
+    says(e(Some(("gelu", "y"))), "gelu: `y`: out of device memory: 100 B requested, 0 B of 1.0 KiB free");
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub fn qk_norm_rope<'a, T: Float>(
     rotation: &Rotation<'_>,
 ) -> Result<(Tensor<T>, Tensor<T>)> {
     let (q, k) = (q.into(), k.into());
-    let (mut q_out, mut k_out) = (Tensor::uninit(stream, q.shape())?, Tensor::uninit(stream, k.shape())?);
+    let (mut q_out, mut k_out) = (Tensor::result(stream, q.shape())?, Tensor::result(stream, k.shape())?);
     qk_norm_rope_into(stream, q, k, norm, rotation, &mut q_out, &mut k_out)?;
     Ok((q_out, k_out))
 }

@@ -96,7 +96,7 @@ pub(super) fn require_half(info: &OpInfo, cos: &[usize], half: usize, d: usize) 
 /// ```
 pub fn rope<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, rotation: &Rotation<'_>) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     rope_into(stream, x, rotation, &mut y)?;
     Ok(y)
 }
@@ -136,7 +136,7 @@ pub fn rope_backward<'a, T: Float>(
     rotation: &Rotation<'_>,
 ) -> Result<Tensor<T>> {
     let dy = dy.into();
-    let mut dx = Tensor::uninit(stream, dy.shape())?;
+    let mut dx = Tensor::result(stream, dy.shape())?;
     rope_backward_into(stream, dy, rotation, &mut dx)?;
     Ok(dx)
 }

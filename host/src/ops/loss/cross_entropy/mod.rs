@@ -72,7 +72,7 @@ pub fn cross_entropy_with_gradient<'a, T: Float>(
     options: &CrossEntropy<'_>,
 ) -> Result<(Losses, Tensor<T>)> {
     let (logits, targets) = (logits.into(), targets.into());
-    let mut gradient = Tensor::uninit(stream, logits.shape())?;
+    let mut gradient = Tensor::result(stream, logits.shape())?;
     let losses = cross_entropy_with_gradient_into(stream, logits, targets, options, &mut gradient)?;
     Ok((losses, gradient))
 }
@@ -125,7 +125,7 @@ pub fn cross_entropy_backward<'a, T: Float>(
     options: &CrossEntropy<'_>,
 ) -> Result<Tensor<T>> {
     let (logits, targets) = (logits.into(), targets.into());
-    let mut gradient = Tensor::uninit(stream, logits.shape())?;
+    let mut gradient = Tensor::result(stream, logits.shape())?;
     cross_entropy_backward_into(stream, logits, targets, upstream.into(), options, &mut gradient)?;
     Ok(gradient)
 }
@@ -157,7 +157,7 @@ pub(super) fn losses(
     let outer = shape.split_last().map_or(shape, |(_, outer)| outer);
     let mut losses = Losses {
         rows: RowLosses::uninit(info, stream, shape, Some(options.ignored))?,
-        lse: Tensor::uninit(stream, outer)?,
+        lse: Tensor::result(stream, outer)?,
     };
     let (RowResults { per_row, total, bad, .. }, lse) = (losses.rows.views(), losses.lse.view_mut());
     launch(Results { per_row, lse, total, bad })?;

@@ -161,7 +161,7 @@ impl<'a> Call<'a> {
         let rows = RowLosses::uninit(self.info, stream, &[self.pairs as usize, classes], ignored)?;
         Ok(DpoLosses {
             rows: rows.of_sequences(stream, self.sequences.tokens as usize)?,
-            sums: Tensor::uninit(stream, [self.sequences.count as usize])?,
+            sums: Tensor::result(stream, [self.sequences.count as usize])?,
         })
     }
 
@@ -204,7 +204,7 @@ impl<'a> Call<'a> {
             gradient.require_shape(name, "gradient", &[tokens as usize])?;
             gradient.require_contiguous(name, "gradient")?;
         }
-        let mut scratch = Tensor::uninit(stream, [2])?;
+        let mut scratch = Tensor::result(stream, [2])?;
         let mut bad = offsets.unwrap_or_else(|| scratch.view_mut());
         self.sequences.check(stream, &mut bad)?;
         let Dpo { beta, smoothing, is_mean, reference, ignored } = self.options;

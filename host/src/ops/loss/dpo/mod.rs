@@ -57,7 +57,7 @@ pub fn dpo<'a>(
     log_probs.require_contiguous(operator::INFO.name, "log_probs")?;
     let call = Call::new(&operator::INFO, tokens, offsets.into(), options)?;
     let mut losses = call.uninit(stream)?;
-    let mut gradient = Tensor::uninit(stream, log_probs.shape())?;
+    let mut gradient = Tensor::result(stream, log_probs.shape())?;
     call.launch(stream, (log_probs, 1.0), losses.views(), Some((gradient.view_mut(), call.share())))?;
     Ok((losses, gradient))
 }

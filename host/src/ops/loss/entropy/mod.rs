@@ -40,7 +40,7 @@ use crate::runtime::view::{View, ViewMut};
 pub fn entropy<'a, T: Float>(stream: &Stream, logits: impl Into<View<'a, T>>, temperature: f32) -> Result<Tensor<f32>> {
     let logits = logits.into();
     let outer = logits.shape().split_last().map_or(&[][..], |(_, outer)| outer);
-    let mut entropies = Tensor::uninit(stream, outer)?;
+    let mut entropies = Tensor::result(stream, outer)?;
     entropy_into(stream, logits, temperature, &mut entropies)?;
     Ok(entropies)
 }
@@ -85,7 +85,7 @@ pub fn entropy_backward<'a, T: Float>(
     temperature: f32,
 ) -> Result<Tensor<T>> {
     let logits = logits.into();
-    let mut gradient = Tensor::uninit(stream, logits.shape())?;
+    let mut gradient = Tensor::result(stream, logits.shape())?;
     entropy_backward_into(stream, logits, upstream.into(), temperature, &mut gradient)?;
     Ok(gradient)
 }

@@ -106,13 +106,13 @@ impl<'a> Objective<'a> {
             Normalisation::Tokens => share,
             Normalisation::Constant(divisor) => Tensor::filled(stream, [1], 1.0 / divisor)?,
             Normalisation::Sequences => {
-                let mut weights = Tensor::uninit(stream, [self.sequences.count as usize])?;
+                let mut weights = Tensor::result(stream, [self.sequences.count as usize])?;
                 let known = (self.terms.classes, self.terms.ignored);
                 self.sequences.weigh(stream, self.targets, known, weights.view_mut())?;
                 weights
             }
         };
-        let mut bad_offset = Tensor::uninit(stream, [2])?;
+        let mut bad_offset = Tensor::result(stream, [2])?;
         self.sequences.check(stream, &mut bad_offset.view_mut())?;
         if let Some(into) = &mut out.offsets {
             into.copy_from(stream, bad_offset.view())?;
@@ -169,7 +169,7 @@ impl<'a> Objective<'a> {
     /// The sum of what tokens add.
     pub(in crate::ops::loss) fn total(&self, stream: &Stream, out: RowResults<'_>) -> Result<()> {
         let batch = Batch { is_mean: false, ..self.batch() };
-        let unused = Tensor::uninit(stream, [1])?;
+        let unused = Tensor::result(stream, [1])?;
         batch.total(stream, &unused, out.per_row.as_view(), out.total)
     }
 

@@ -61,7 +61,7 @@ pub fn grpo<'a>(
     let (log_probs, info) = (log_probs.into(), &operator::INFO);
     let objective = Objective::new(info, targets.into(), advantages.into(), offsets.into(), options, i32::MAX as u32)?;
     let mut losses = objective.uninit(stream)?;
-    let mut gradient = Tensor::uninit(stream, log_probs.shape())?;
+    let mut gradient = Tensor::result(stream, log_probs.shape())?;
     objective.launch(stream, log_probs, losses.views(), gradient.view_mut())?;
     Ok((losses, gradient))
 }

@@ -84,7 +84,7 @@ pub fn kl_divergence_with_gradient<'a, T: Float>(
     options: &KlDivergence<'_>,
 ) -> Result<(RowLosses, Tensor<T>)> {
     let student = student.into();
-    let mut gradient = Tensor::uninit(stream, student.shape())?;
+    let mut gradient = Tensor::result(stream, student.shape())?;
     let losses = kl_divergence_with_gradient_into(stream, student, teacher.into(), options, &mut gradient)?;
     Ok((losses, gradient))
 }
@@ -116,7 +116,7 @@ pub fn kl_divergence_backward<'a, T: Float>(
     options: &KlDivergence<'_>,
 ) -> Result<Tensor<T>> {
     let student = student.into();
-    let mut gradient = Tensor::uninit(stream, student.shape())?;
+    let mut gradient = Tensor::result(stream, student.shape())?;
     kl_divergence_backward_into(stream, student, teacher.into(), upstream.into(), options, &mut gradient)?;
     Ok(gradient)
 }

@@ -64,8 +64,8 @@ impl<T: Float> LinearGradients<T> {
     pub(super) fn of(stream: &Stream, hidden: &View<'_, T>, weight: &View<'_, T>, accumulate: bool) -> Result<Self> {
         // There is nothing to add to.
         let of_weight =
-            if accumulate { Tensor::zeros(stream, weight.shape()) } else { Tensor::uninit(stream, weight.shape()) };
-        Ok(Self { hidden: Tensor::uninit(stream, hidden.shape())?, weight: of_weight? })
+            if accumulate { Tensor::zeros(stream, weight.shape()) } else { Tensor::result(stream, weight.shape()) };
+        Ok(Self { hidden: Tensor::result(stream, hidden.shape())?, weight: of_weight? })
     }
 
     pub(super) fn views(&mut self) -> Gradients<'_, T> {

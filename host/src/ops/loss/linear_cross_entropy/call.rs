@@ -74,7 +74,7 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
         )?;
         upstream.require_shape(self.info.name, "upstream", &[rows])?;
         upstream.require_contiguous(self.info.name, "upstream")?;
-        let (mut losses, mut lse) = (Tensor::uninit(stream, [rows])?, Tensor::uninit(stream, [rows])?);
+        let (mut losses, mut lse) = (Tensor::result(stream, [rows])?, Tensor::result(stream, [rows])?);
         let unused = [losses.view_mut(), lse.view_mut()];
         self.chunks(stream, unused, Some(upstream), Some(gradients), factor.into())
     }

@@ -66,8 +66,8 @@ impl<'a, T: Float + Half> Call<'a, T> {
     ) -> Result<()> {
         let tokens = self.layer.targets.shape();
         self.loss.require_devices(stream)?;
-        let (mut per_token, mut lse) = (Tensor::uninit(stream, tokens)?, Tensor::uninit(stream, tokens)?);
-        let mut unused = Tensor::uninit(stream, [1])?;
+        let (mut per_token, mut lse) = (Tensor::result(stream, tokens)?, Tensor::result(stream, tokens)?);
+        let mut unused = Tensor::result(stream, [1])?;
         let results = cross_entropy::Results {
             per_row: per_token.view_mut(),
             lse: lse.view_mut(),
@@ -78,7 +78,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
         let Some(gradients) = gradients else {
             return self.loss.launch(stream, (per_token.view(), -1.0), out, None);
         };
-        let mut upstream = Tensor::uninit(stream, tokens)?;
+        let mut upstream = Tensor::result(stream, tokens)?;
         // The factor of the mean is left to the products.
         self.loss.launch(stream, (per_token.view(), -1.0), out, Some((upstream.view_mut(), 1.0)))?;
         self.losses()?.launch_backward(stream, upstream.view(), gradients, self.loss.share())

@@ -37,7 +37,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
 
     /// A new tensor for the entropies.
     pub(super) fn uninit(&self, stream: &Stream) -> Result<Tensor<f32>> {
-        Tensor::uninit(stream, [self.layer.rows])
+        Tensor::result(stream, [self.layer.rows])
     }
 
     /// The entropies, and the derivatives of Σ upstream · entropy, times the factor.

@@ -61,7 +61,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
         let scale = objective.scale();
         let chunks = Chunks { memory: options.memory, accumulate: options.accumulate, factor: (1.0 / scale).into() };
         let loss = CrossEntropy::sum().ignore(options.loss.ignored());
-        let new = || Tensor::<f32>::uninit(stream, [layer.rows]);
+        let new = || Tensor::<f32>::result(stream, [layer.rows]);
         let (mut of_token, mut lse, mut upstream) = (new()?, new()?, new()?);
         let has_gradients = gradients.is_some();
         layer.by_chunks(stream, chunks, gradients, |rows, mut logits| {

@@ -80,7 +80,7 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
         stream.require_devices(self.info.name, &[("targets", &self.options.loss.targets), ("upstream", &upstream)])?;
         upstream.require_shape(self.info.name, "upstream", &[rows])?;
         upstream.require_contiguous(self.info.name, "upstream")?;
-        let mut unused = Tensor::uninit(stream, [rows])?;
+        let mut unused = Tensor::result(stream, [rows])?;
         self.chunks(stream, unused.view_mut(), Some(upstream), Some(gradients), 1.0.into())
     }
 

@@ -56,7 +56,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
         stream.require_devices(self.info.name, &[("log_probs", &per_row)])?;
         per_row.require_shape(self.info.name, "log_probs", self.targets.shape())?;
         per_row.require_contiguous(self.info.name, "log_probs")?;
-        let mut lse = Tensor::uninit(stream, self.targets.shape())?;
+        let mut lse = Tensor::result(stream, self.targets.shape())?;
         let results = Results { per_row: per_row.reborrow(), lse: lse.view_mut(), total, bad };
         self.losses()?.launch(stream, results, None)?;
         let tokens = per_row.len() as u32;

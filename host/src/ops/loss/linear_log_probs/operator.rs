@@ -97,7 +97,7 @@ impl Operator for LinearLogProbsOf {
             i32::try_from(ignored).map_err(|_| INFO.param_error("ignore_index", ignored, "a 32-bit number"))?;
         let options = Linear::new(LogProbs::new().ignore(ignored)).memory(linear::memory(params)?);
         let targets = args.input("targets")?;
-        let mut total = Tensor::uninit(stream, [1])?;
+        let mut total = Tensor::result(stream, [1])?;
         dispatch!(INFO, args.dtype("hidden")?, [f16, bf16] => |T| {
             let call = Call::<T>::new(&INFO, [args.input("hidden")?, args.input("weight")?], targets, &options)?;
             let (per_row, total) = (args.output("log_probs")?, total.view_mut());

@@ -56,7 +56,7 @@ pub fn rms_norm_backward<'a, T: Float>(
     eps: f32,
 ) -> Result<(Tensor<T>, Tensor<T>)> {
     let (x, weight) = (x.into(), weight.into());
-    let (mut dx, mut dweight) = (Tensor::uninit(stream, x.shape())?, Tensor::uninit(stream, weight.shape())?);
+    let (mut dx, mut dweight) = (Tensor::result(stream, x.shape())?, Tensor::result(stream, weight.shape())?);
     rms_norm_backward_into(stream, x, weight, dy.into(), eps, &mut dx, &mut dweight)?;
     Ok((dx, dweight))
 }

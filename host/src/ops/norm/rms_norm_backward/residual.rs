@@ -54,7 +54,7 @@ pub fn add_rms_norm_backward<'a, T: Float>(
     eps: f32,
 ) -> Result<(Tensor<T>, Tensor<T>)> {
     let (r, weight) = (r.into(), weight.into());
-    let (mut dx, mut dweight) = (Tensor::uninit(stream, r.shape())?, Tensor::uninit(stream, weight.shape())?);
+    let (mut dx, mut dweight) = (Tensor::result(stream, r.shape())?, Tensor::result(stream, weight.shape())?);
     add_rms_norm_backward_into(stream, r, weight, dy.into(), dr.into(), eps, &mut dx, &mut dweight)?;
     Ok((dx, dweight))
 }

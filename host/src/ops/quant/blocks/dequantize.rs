@@ -95,7 +95,7 @@ macro_rules! dequantization {
             scales: impl Into<crate::View<'a, $scale>>,
         ) -> crate::Result<crate::Tensor<T>> {
             let q = q.into();
-            let mut y = crate::Tensor::uninit(stream, q.shape())?;
+            let mut y = crate::Tensor::result(stream, q.shape())?;
             $into(stream, q, scales.into(), &mut y)?;
             Ok(y)
         }

@@ -79,8 +79,8 @@ macro_rules! quantization {
         ) -> crate::Result<(crate::Tensor<Q>, crate::Tensor<$scale>)> {
             let x = x.into();
             let [rows, d]: [usize; 2] = x.dims(INFO.name, "x")?;
-            let mut q = crate::Tensor::uninit(stream, [rows, d])?;
-            let mut scales = crate::Tensor::uninit(stream, $entry.scales(rows, d))?;
+            let mut q = crate::Tensor::result(stream, [rows, d])?;
+            let mut scales = crate::Tensor::result(stream, $entry.scales(rows, d))?;
             $into(stream, x, &mut q, &mut scales)?;
             Ok((q, scales))
         }

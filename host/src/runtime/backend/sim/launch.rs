@@ -143,7 +143,7 @@ impl Job {
             Ok(Err(warpsim::Fault { missing: Some(memory), .. })) => {
                 let total = memory_bytes();
                 let free = total.saturating_sub(used);
-                return Err(Error::OutOfMemory { requested: memory.bytes, free, total }.into());
+                return Err(Error::OutOfMemory { of: None, requested: memory.bytes, free, total }.into());
             }
             Ok(Err(fault)) => (fault.output.clone(), Finding::of_fault(&fault)),
             Err(_) => return Err(failure("launch", INVALID_VALUE, "the simulator itself failed")),
