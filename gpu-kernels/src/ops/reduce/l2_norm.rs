@@ -13,7 +13,8 @@
 //! A value a warp of those that share a row.
 //!
 //! # Numerics
-//! f32, in an order that is always the same. The root is sqrt.approx, 2⁻²² relative. Squares beyond f32, |x| above about 10¹⁹, give +∞.
+//! f32, in an order that is always the same. The root is sqrt.approx, 2⁻²² relative. Squares beyond f32 give +∞, and
+//! those below lose digits: the norm is up to 1.8·10¹⁹, and |x| below 2.6·10⁻²³ counts as 0. To scale by the maximum would take it first.
 //!
 //! # Cost
 //! One read of rows × d elements, two FLOPs an element: bound by memory bandwidth.
