@@ -21,7 +21,7 @@ fn tensors_of_several_devices_are_not_mixed() {
     let mut y = Tensor::<f32>::zeros(&b, [64]).unwrap();
     assert_eq!(
         x.view().ptr(&b).unwrap_err().to_string(),
-        "ptr: `self` is on sim:0 (warpsim (simulated H100)), expected sim:0 (warpsim (simulated H100))"
+        "ptr: `self` is on another sim:0 (warpsim (simulated H100)), expected sim:0 (warpsim (simulated H100))"
     );
     let mismatch = |result: Result<()>, said: &str| {
         let error = result.unwrap_err();
@@ -34,7 +34,7 @@ fn tensors_of_several_devices_are_not_mixed() {
     mismatch(x.to_vec(&b).map(drop), "read: `self` is on ");
     mismatch(b.wait(&a.record().unwrap()), "wait: `event` is on ");
     let error = x.view().require_device("gelu", "x", &b).unwrap_err().to_string();
-    assert!(error.starts_with("gelu: `x` is on sim:0"), "{error}");
+    assert!(error.starts_with("gelu: `x` is on another sim:0"), "{error}");
     // Neither stream remembers the mistake.
     let moved = x.to_device(&b).unwrap();
     assert_eq!((moved.device(), moved.to_vec(&b).unwrap()), (&there, numbers(64)));

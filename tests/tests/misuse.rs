@@ -7,8 +7,8 @@ use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{self, Arguments, CaseClass, InputSpec, Operator, Params, Role, TensorMeta};
 use warpsmith::ops::{
-    AdamW, Attention, Causal, Decoding, Dpo, Epilogue, Grpo, KlDivergence, KvCache, Normalisation, Philox, Sampling,
-    SoftmaxMask,
+    AdamW, Attention, Causal, Decoding, Dpo, Epilogue, Grpo, KlDivergence, KvCache, Normalisation, Philox, RopePairs,
+    Rotation, Sampling, SoftmaxMask,
 };
 use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor, f16, ops, sim};
 use warpsmith_tests::device;
@@ -123,6 +123,7 @@ fn arguments_on_another_device_are_named() {
             for wrong in &args {
                 let place = |name: &str| if name == wrong.name { &other } else { &stream };
                 let error = launch_at(&stream, &job, |_| {}, place).expect_err(&job.case.name);
+                assert!(error.to_string().contains("is on another sim:0 (warpsim"), "{error}");
                 let Error::DeviceMismatch { op, arg, .. } = error else { panic!("{}: {error}", job.case.name) };
                 let known = names(&job).any(|name| op.starts_with(name)) && arg == wrong.name;
                 assert!(known, "{} {}: {op}: `{arg}`", job.case.name, wrong.name);
@@ -248,6 +249,15 @@ fn errors_go_by_the_name_that_was_called() {
     let lengths = Tensor::<i32>::zeros(&stream, [4]).unwrap();
     let error = masked(SoftmaxMask { lengths: Some(lengths.view()), ..SoftmaxMask::default() });
     assert_eq!(error, "softmax_masked: `lengths` has shape [4], expected a number of lengths that divides the 6 rows");
+
+    // Of an argument, and not of the result that has its shape from it.
+    let (table, positions) =
+        (Tensor::<f32>::zeros(&stream, [4, 2]).unwrap(), Tensor::<i32>::zeros(&stream, [6]).unwrap());
+    let (cos, positions) = (table.view(), positions.view());
+    let rotation = Rotation { cos, sin: cos, positions, pairs: RopePairs::Halves };
+    assert_eq!(said(ops::rope(&stream, &x, &rotation)), "rope: `x` has shape [6, 4], expected 3 dimensions");
+    let error = said(ops::rope_backward(&stream, &x, &rotation));
+    assert_eq!(error, "rope_backward: `dy` has shape [6, 4], expected 3 dimensions");
 
     let random = Philox::new(1);
     let error = said(ops::random_uniform::<f32>(&stream, [2], 0.1..f32::INFINITY, random));

@@ -309,7 +309,12 @@ impl Error {
 
     /// An [`Error::DeviceMismatch`].
     pub(crate) fn device_mismatch(op: &'static str, arg: &'static str, found: &Device, expected: &Device) -> Self {
-        Self::DeviceMismatch { op, arg, found: found.to_string(), expected: expected.to_string() }
+        let (mut found, expected) = (found.to_string(), expected.to_string());
+        if found == expected {
+            // Simulators that nobody shares are all the first of their machine.
+            found.insert_str(0, "another ");
+        }
+        Self::DeviceMismatch { op, arg, found, expected }
     }
 
     /// An [`Error::InvalidParam`].

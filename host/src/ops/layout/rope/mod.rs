@@ -167,11 +167,11 @@ fn turn<T: Float>(
     let output = if x.is_some() { output } else { input };
     stream.require_devices(info.name, &[(input, &x), (output, &y), ("cos", &cos), ("sin", &sin)])?;
     positions.require_device(info.name, "positions", stream)?;
-    let [tokens, heads, d]: [usize; 3] = y.dims(info.name, output)?;
-    if let Some(x) = &x {
-        x.require_shape(info.name, input, &[tokens, heads, d])?;
-        x.require_inner_contiguous(info.name, input)?;
-    }
+    // What the caller has passed in any case comes first: the result may have its shape from it.
+    let dims = x.map_or_else(|| y.dims(info.name, output), |x| x.dims(info.name, input));
+    let [tokens, heads, d]: [usize; 3] = dims?;
+    x.map_or(Ok(()), |x| x.require_inner_contiguous(info.name, input))?;
+    y.require_shape(info.name, output, &[tokens, heads, d])?;
     y.require_inner_contiguous(info.name, output)?;
     let [table_rows, half] = rotation.require(info, tokens, d)?;
 
