@@ -155,10 +155,12 @@ pub enum Error {
     },
     /// What `WARPSMITH_LIBCUDA` names is not the CUDA driver's library.
     #[error(
-        "WARPSMITH_LIBCUDA names no CUDA driver ({}): let it name the driver's library, or leave it unset",
+        "{variable} names no CUDA driver ({}): let it name the driver's library, or leave it unset",
         printable(looked_for)
     )]
     NamedDriver {
+        /// The variable, which a program that ends with the error as it is has to tell as well.
+        variable: &'static str,
         /// The file, and what is wrong with it.
         looked_for: String,
     },

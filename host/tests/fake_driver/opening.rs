@@ -15,6 +15,7 @@ fn a_named_driver_is_not_there() {
         let cuda = || Device::open_backend(BackendKind::Cuda).unwrap_err();
         for error in [Device::open().unwrap_err(), Device::open_all().unwrap_err(), cuda()] {
             assert!(matches!(error, Error::NamedDriver { .. }) && error.is_environment(), "{error:?}");
+            assert!(format!("{error:?}").contains("WARPSMITH_LIBCUDA"), "as main shows it: {error:?}");
             let text = error.to_string();
             assert!(
                 text.starts_with("WARPSMITH_LIBCUDA names no CUDA driver (/nowhere/libcuda.so.1: cannot"),

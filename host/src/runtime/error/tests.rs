@@ -100,7 +100,7 @@ fn messages_of_machines_say_what_is_missing() {
             "no CUDA driver found (libcuda.so.1: not found): install the NVIDIA driver; the CUDA toolkit is not needed",
         ),
         (
-            Error::NamedDriver { looked_for: "/x/libcuda.so.1: not found".into() },
+            Error::NamedDriver { variable: "WARPSMITH_LIBCUDA", looked_for: "/x/libcuda.so.1: not found".into() },
             "WARPSMITH_LIBCUDA names no CUDA driver (/x/libcuda.so.1: not found): let it name the driver's library, or leave it unset",
         ),
         (

@@ -73,8 +73,9 @@ fn version() -> Result<Option<CudaVersion>> {
 
 /// Without a driver there is no GPU, but one that is named is meant to be used.
 fn no_driver(looked_for: String) -> Error {
-    match variable(cust::sys::LIBRARY_VARIABLE) {
-        Some(_) => Error::NamedDriver { looked_for },
+    let name = cust::sys::LIBRARY_VARIABLE;
+    match variable(name) {
+        Some(_) => Error::NamedDriver { variable: name, looked_for },
         None => Error::NoDriver { looked_for },
     }
 }
