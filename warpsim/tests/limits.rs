@@ -41,6 +41,27 @@ fn a_launch_has_a_limit_over_all_its_blocks() {
     }
 }
 
+/// As a latch does that waits with a growing pause: the clock shows another time whenever it is looked at.
+#[test]
+fn who_waits_by_the_clock_for_what_does_not_come_is_said_to() {
+    let body = |written: &str| {
+        format!(
+            ".reg .b64 %t;\n.reg .b32 %v<2>;\n.reg .pred %p;\n.shared .align 4 .b32 flags[2];\nmov.u32 %r1, %tid.x;\nmov.u32 %v1, 0;\n\
+             st.shared.u32 [flags], 0;\nst.shared.u32 [flags+4], 0;\nbar.sync 0;\nLOOP: mov.u64 %t, %clock64;\n{written}\n\
+             ld.volatile.shared.u32 %v0, [flags];\nsetp.eq.u32 %p, %v0, 0;\n@%p bra LOOP;\nret;"
+        )
+    };
+    let options = Options { checks: Checks::NONE, instruction_limit: 100_000, ..Options::default() };
+    let said = |written| run(&body(written), [1, 1, 1], &options).unwrap_err();
+    let fault = said("");
+    assert_eq!(fault.finding.kind, Kind::InstructionLimit);
+    assert!(fault.finding.message.contains("wait in a loop wait for what does not come"), "{fault}");
+    // Something comes, only not what they wait for: nobody can tell.
+    let fault = said("st.volatile.shared.u32 [flags+4], %r1;");
+    assert_eq!(fault.finding.kind, Kind::InstructionLimit);
+    assert!(!fault.finding.message.contains("does not come"), "{fault}");
+}
+
 #[test]
 fn nothing_is_allocated_for_blocks_that_have_not_started() {
     // The first block ends the launch.

@@ -59,6 +59,8 @@ pub struct Cx<'a> {
     pub instructions: u64,
     /// What threads did since the last turn that others may see.
     pub effects: u64,
+    /// Those among them that only looked at the clock.
+    pub glances: u64,
     /// Since the same moment somebody may have asked whether others have got on.
     pub polls: bool,
     pub findings: Vec<Finding>,
@@ -88,6 +90,7 @@ impl<'a> Cx<'a> {
             global_shadow: shadow,
             instructions: 0,
             effects: 0,
+            glances: 0,
             polls: false,
             findings: vec![],
             seen: FxHashMap::default(),

@@ -329,6 +329,7 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
         events: 0,
         stalls: (0, 0),
         executed: 0,
+        told: 0,
         watch: Default::default(),
         polling: None,
         counted: None,
@@ -412,9 +413,7 @@ fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64, effects: &AtomicU6
                 return Ok(false);
             }
         }
-        if cl.executed > cx.opts.instruction_limit {
-            return stuck::fault(cx, cl, Kind::InstructionLimit, "the instruction limit is reached: an endless loop?");
-        }
+        stuck::endless(cx, cl)?;
     }
     Ok(false)
 }

@@ -90,6 +90,9 @@ pub fn asks(op: &Op) -> bool {
 /// After a turn of all warps: whether they poll, or wait for those who do, and how many effects the launch had had by then.
 pub fn turned(cx: &mut Cx<'_>, cl: &mut Cluster, effects: &AtomicU64) -> Option<u64> {
     let (mine, polls) = (std::mem::take(&mut cx.effects), std::mem::take(&mut cx.polls));
+    if mine != std::mem::take(&mut cx.glances) {
+        cl.told = cl.executed;
+    }
     if mine != 0 {
         effects.fetch_add(mine, Ordering::AcqRel);
         cl.watch = Watch::default();

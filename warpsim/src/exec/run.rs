@@ -276,6 +276,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Err(wait) => return Ok(Flow::Retry(wait)),
     };
     cx.effects += u64::from(!polling::silent(op));
+    cx.glances += u64::from(matches!(op, Op::Clock(_)));
     cx.polls |= polling::asks(op);
     match op {
         Op::Atom(a) => atomic::run(cx, cl, w, s, i, *a, m)?,

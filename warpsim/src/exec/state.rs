@@ -208,6 +208,8 @@ pub struct Cluster {
     pub stalls: (u64, u32),
     /// Warp instructions so far.
     pub executed: u64,
+    /// Those before the last that others may see the effect of.
+    pub told: u64,
     pub watch: Watch,
     /// Its threads poll, or wait for those who do: how many effects the launch had had by then.
     pub polling: Option<u64>,

@@ -71,6 +71,23 @@ pub fn hopeless(cx: &mut Cx<'_>, cl: &mut Cluster, left_out: u64) -> Result<bool
     fault(cx, cl, Kind::Deadlock, &what)
 }
 
+/// An error if a cluster has executed more instructions than it may.
+pub fn endless(cx: &mut Cx<'_>, cl: &mut Cluster) -> Result<(), Fault> {
+    let (limit, alone) = (cx.opts.instruction_limit, cl.executed - cl.told);
+    if cl.executed <= limit {
+        return Ok(());
+    }
+    let mut what = "the instruction limit is reached: an endless loop?".to_owned();
+    // Who looks at the clock, or counts, is never in the same state again, and may give up some time.
+    if alone > limit / 2 {
+        what += &format!(
+            " For the last {alone} warp instructions no thread of the block or cluster has done what others could see: those that wait in a \
+             loop wait for what does not come"
+        );
+    }
+    fault(cx, cl, Kind::InstructionLimit, &what).map(drop)
+}
+
 /// Says who waits where.
 pub fn fault(cx: &mut Cx<'_>, cl: &mut Cluster, kind: Kind, what: &str) -> Result<bool, Fault> {
     barrier::report_partial(cx, cl);
