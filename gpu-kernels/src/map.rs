@@ -136,7 +136,7 @@ pub(crate) unsafe fn move_packs<
     one: impl Fn([T; K]) -> [U; O],
 ) {
     let load = |k: usize, from: *const T| {
-        if k + KEPT >= K { Pack::load_nc_evict_last(from) } else { Pack::load_nc_no_allocate(from) }
+        if k + KEPT >= K { Pack::load_nc_evict_last(from) } else { Pack::load_nc(from) }
     };
     let (pack, one) = (|packs, _| pack(packs), |values, _| one(values));
     move_packs_by::<T, U, K, O, N, SHORT>(inputs, outputs, rows, d, load, pack, one);
@@ -155,7 +155,7 @@ pub(crate) unsafe fn update<T: Element>((x, stride): Out<T>, rows: u64, d: u64, 
 #[inline(always)]
 unsafe fn update_packs<T: Element, const N: usize>((x, stride): Out<T>, rows: u64, d: u64, f: impl Fn(f32) -> f32) {
     // Not through the read-only path: the kernel writes what it reads.
-    let load = |_: usize, from: *const T| Pack::<T, N>::load_evict_first(from);
+    let load = |_: usize, from: *const T| Pack::<T, N>::load_global(from);
     let pack = |[pack]: [Pack<T, N>; 1], _: u64| [Pack::from_f32(pack.to_f32().map(&f))];
     let one = |[value]: [T; 1], _: u64| [T::from_f32(f(value.to_f32()))];
     let (read, written) = ([(x.cast_const(), stride)], [(x, stride)]);
@@ -198,7 +198,7 @@ pub(crate) unsafe fn move_packs_by<
     let ys = outputs.map(|(y, stride)| y.add((row * stride + start) as usize));
     let store = |packs: [Pack<U, N>; O], at: usize| {
         for o in 0..O {
-            packs[o].store_streaming(ys[o].add(at));
+            packs[o].store_global(ys[o].add(at));
         }
     };
     let load = |i: usize| -> [Pack<T, N>; K] { array::from_fn(|k| load(k, xs[k].add(at(i)))) };

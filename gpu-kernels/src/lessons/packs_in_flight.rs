@@ -41,7 +41,7 @@ pub unsafe fn packs_in_flight<const KIB: u32, const PACKS: usize>(x: *const f32,
     while at + round - u64::from(BLOCK) < end {
         let place = |i: usize| (at as usize + i * BLOCK as usize) * PACK;
         // Not through the read-only path, on which the assembler could begin the next round's loads before this one's stores.
-        let packs: [Pack<f32, PACK>; PACKS] = array::from_fn(|i| Pack::load_evict_first(x.add(place(i))));
+        let packs: [Pack<f32, PACK>; PACKS] = array::from_fn(|i| Pack::load_global(x.add(place(i))));
         for i in 0..PACKS {
             packs[i].store(y.add(place(i)));
         }
@@ -49,7 +49,7 @@ pub unsafe fn packs_in_flight<const KIB: u32, const PACKS: usize>(x: *const f32,
     }
     while at < end {
         let place = at as usize * PACK;
-        Pack::<f32, PACK>::load_evict_first(x.add(place)).store(y.add(place));
+        Pack::<f32, PACK>::load_global(x.add(place)).store(y.add(place));
         at += u64::from(BLOCK);
     }
 }

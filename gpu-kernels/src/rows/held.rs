@@ -159,7 +159,7 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     #[inline(always)]
     unsafe fn load_or<T: Element>(&self, (x, stride): In<T>, fill: f32) -> HeldRow<T, V> {
         let x = x.add((self.row * stride) as usize);
-        self.load_by(fill, |at| Pack::load_nc_no_allocate(x.add(at).cast()))
+        self.load_by(fill, |at| Pack::load_nc(x.add(at).cast()))
     }
 
     #[inline(always)]
@@ -227,8 +227,8 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     ) {
         let outputs = outputs.map(|(y, stride)| y.add((self.row * stride) as usize));
         match lanes::<T>() {
-            4 => self.store_by::<T, K, O, 4>(rows, outputs, |at, pack| array::from_fn(|e| f(at + e, pack[e]))),
-            _ => self.store_by::<T, K, O, 8>(rows, outputs, |at, pack| array::from_fn(|e| f(at + e, pack[e]))),
+            4 => self.store_by::<T, K, O, 4, false>(rows, outputs, |at, pack| array::from_fn(|e| f(at + e, pack[e]))),
+            _ => self.store_by::<T, K, O, 8, false>(rows, outputs, |at, pack| array::from_fn(|e| f(at + e, pack[e]))),
         }
     }
 
@@ -243,12 +243,12 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     ) {
         let outputs = outputs.map(|(y, stride)| y.add((self.row * stride) as usize));
         match lanes::<T>() {
-            4 => {
-                self.store_by::<T, K, O, 4>(rows, outputs, |at, pack| but_one(pack.map(&f), place.wrapping_sub(at), &g))
-            }
-            _ => {
-                self.store_by::<T, K, O, 8>(rows, outputs, |at, pack| but_one(pack.map(&f), place.wrapping_sub(at), &g))
-            }
+            4 => self.store_by::<T, K, O, 4, true>(rows, outputs, |at, pack| {
+                but_one(pack.map(&f), place.wrapping_sub(at), &g)
+            }),
+            _ => self.store_by::<T, K, O, 8, true>(rows, outputs, |at, pack| {
+                but_one(pack.map(&f), place.wrapping_sub(at), &g)
+            }),
         }
     }
 

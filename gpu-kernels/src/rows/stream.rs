@@ -104,7 +104,7 @@ impl<const V: usize> Streamed<V> {
                 let results: [[f32; O]; N] = array::from_fn(|e| f(at + e, array::from_fn(|k| values[k][e])));
                 for o in 0..O {
                     let pack = Pack::<T, N>::from_f32(array::from_fn(|e| results[e][o]));
-                    pack.store_streaming(outputs[o].add(at));
+                    pack.store_global(outputs[o].add(at));
                 }
                 at += size * N;
             }

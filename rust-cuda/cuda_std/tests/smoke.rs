@@ -88,7 +88,13 @@ fn accesses_keep_their_width_and_state_space() {
     assert!(scale.contains("ld.global.v4.b32") && scale.contains("st.global.v4.b32"), "{scale}");
     assert_eq!(scale.matches("cvt.rn.bf16x2.f32").count(), 4);
     let hints = ptx("hints_v8");
-    for instruction in ["ld.global.nc.v4.b32", "ld.global.nc.L1::no_allocate.v4.b32", "st.global.cs.v4.b32"] {
+    for instruction in [
+        "ld.global.nc.v4.b32",
+        "ld.global.nc.L1::no_allocate.v4.b32",
+        "ld.global.v4.b32",
+        "st.global.v4.b32",
+        "st.global.cs.v4.b32",
+    ] {
         assert!(hints.contains(instruction), "{instruction}: {hints}");
     }
     let sum = ptx("row_sum");

@@ -126,7 +126,7 @@ unsafe fn mask_row<T: Element, const N: usize>(x: *const T, y: *mut T, keys: u32
     let loaded = places.map(|pack| {
         let start = pack * N as u32;
         let seen = pack < packs && start < high && low < start + N as u32;
-        if seen { Pack::load_nc_no_allocate(x.add(start as usize)) } else { fill }
+        if seen { Pack::load_nc(x.add(start as usize)) } else { fill }
     });
     for (pack, loaded) in places.into_iter().zip(loaded) {
         if pack < packs {
@@ -134,7 +134,7 @@ unsafe fn mask_row<T: Element, const N: usize>(x: *const T, y: *mut T, keys: u32
             let place = |e: usize| start + e as u32;
             let masked: [T; N] =
                 array::from_fn(|e| if low <= place(e) && place(e) < high { loaded.0[e] } else { fill.0[e] });
-            Pack(masked).store_streaming(y.add(start as usize));
+            Pack(masked).store_global(y.add(start as usize));
         }
     }
 }

@@ -74,11 +74,11 @@ pub(crate) unsafe fn move_runs<P: Copy>(
 /// Loads `V` words that are read once.
 #[inline(always)]
 pub(crate) unsafe fn load<W: Copy, const V: usize>(from: *const W) -> Pack<W, V> {
-    if size_of::<W>() * V == 16 { Pack::load_nc_no_allocate(from) } else { Pack::load(from) }
+    if size_of::<W>() * V == 16 { Pack::load_nc(from) } else { Pack::load(from) }
 }
 
 /// Stores `V` words.
 #[inline(always)]
 pub(crate) unsafe fn store<W: Copy, const V: usize>(words: Pack<W, V>, to: *mut W) {
-    if size_of::<W>() * V == 16 { words.store_streaming(to) } else { words.store(to) }
+    if size_of::<W>() * V == 16 { words.store_global(to) } else { words.store(to) }
 }

@@ -116,17 +116,17 @@ impl<T: Element, W: Element, G: Element> Tensors<T, W, G> {
     /// Steps with the `N` elements from `at` on.
     #[inline(always)]
     unsafe fn move_pack<const N: usize>(&self, at: usize, step: Step) {
-        let grads = Pack::<G, N>::load_nc_no_allocate(self.grads.add(at)).to_f32();
-        let weights = Pack::<W, N>::load_evict_first(self.weights.add(at)).to_f32();
-        let m = Pack::<f32, N>::load_evict_first(self.m.add(at)).0;
-        let v = Pack::<f32, N>::load_evict_first(self.v.add(at)).0;
+        let grads = Pack::<G, N>::load_nc(self.grads.add(at)).to_f32();
+        let weights = Pack::<W, N>::load_global(self.weights.add(at)).to_f32();
+        let m = Pack::<f32, N>::load_global(self.m.add(at)).0;
+        let v = Pack::<f32, N>::load_global(self.v.add(at)).0;
         let next: [[f32; 3]; N] = array::from_fn(|e| step.of(weights[e], grads[e], m[e], v[e]));
         let [weights, m, v]: [[f32; N]; 3] = array::from_fn(|i| array::from_fn(|e| next[e][i]));
-        Pack::<W, N>::from_f32(weights).store_streaming(self.weights.add(at));
-        Pack(m).store_streaming(self.m.add(at));
-        Pack(v).store_streaming(self.v.add(at));
+        Pack::<W, N>::from_f32(weights).store_global(self.weights.add(at));
+        Pack(m).store_global(self.m.add(at));
+        Pack(v).store_global(self.v.add(at));
         if !self.params.is_null() {
-            Pack::<T, N>::from_f32(weights).store_streaming(self.params.add(at));
+            Pack::<T, N>::from_f32(weights).store_global(self.params.add(at));
         }
     }
 }

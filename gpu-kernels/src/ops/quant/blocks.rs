@@ -92,7 +92,7 @@ pub(crate) fn row_of_grid() -> u64 {
 #[inline(always)]
 pub(crate) unsafe fn load<T: Element, const N: usize>(row: *const T, at: u64, d: u64, packed: bool) -> Pack<T, N> {
     if packed && at + N as u64 <= d {
-        return Pack::load_nc_no_allocate(row.add(at as usize));
+        return Pack::load_nc(row.add(at as usize));
     }
     elements(row, at, d)
 }
@@ -120,7 +120,7 @@ pub(crate) unsafe fn load_column<T: Element, const N: usize, const ROWS: usize>(
     whole: bool,
 ) -> [Pack<T, N>; ROWS] {
     if whole {
-        array::from_fn(|i| Pack::load_nc_no_allocate(row(i).0.add(at as usize)))
+        array::from_fn(|i| Pack::load_nc(row(i).0.add(at as usize)))
     } else {
         array::from_fn(|i| load(row(i).0, at, row(i).1, packed))
     }
@@ -136,7 +136,7 @@ pub(crate) fn is_packed<T, const N: usize>(start: *const T, stride: u64, rows: u
 #[inline(always)]
 pub(crate) unsafe fn store<U: Copy, const N: usize>(pack: Pack<U, N>, row: *mut U, at: u64, d: u64, packed: bool) {
     if packed && at + N as u64 <= d {
-        return pack.store_streaming(row.add(at as usize));
+        return pack.store_global(row.add(at as usize));
     }
     for e in 0..N {
         if at + (e as u64) < d {
@@ -210,7 +210,7 @@ unsafe fn quantize_rows_by<T: Element, Q: Float8, S: Scale, const K: usize, cons
     let at = |i: usize| start + ((tid + i * BLOCK as usize) * N) as u64;
     let whole = packed && start + read_by_block(size_of::<T>()) as u64 <= d;
     let loaded: [[Pack<T, N>; K]; READ] = if whole {
-        array::from_fn(|i| inputs.map(|x| Pack::load_nc_no_allocate(x.add(at(i) as usize))))
+        array::from_fn(|i| inputs.map(|x| Pack::load_nc(x.add(at(i) as usize))))
     } else {
         array::from_fn(|i| inputs.map(|x| load(x, at(i), d, packed)))
     };
@@ -222,7 +222,7 @@ unsafe fn quantize_rows_by<T: Element, Q: Float8, S: Scale, const K: usize, cons
             *scales.add((at(i) / WIDTH as u64) as usize) = block.scale;
         }
         if whole {
-            block.values.store_streaming(q.add(at(i) as usize));
+            block.values.store_global(q.add(at(i) as usize));
         } else {
             store(block.values, q, at(i), d, packed);
         }
@@ -259,17 +259,17 @@ pub(crate) unsafe fn dequantize<T: Element, U: Copy, S: Scale>(
     let scale = |at: u64| (*scales.add((at.min(d - 1) >> column_shift) as usize)).to_f32();
     let scaled = |pack: Pack<U, PACK>, scale: f32| Pack::from_f32(value(pack.0).map(|value| value * scale));
     if packed && start + WIDENED_BY_BLOCK as u64 <= d {
-        let loaded: [_; WIDENED] = array::from_fn(|i| Pack::load_nc_no_allocate(q.add(at(i) as usize)));
+        let loaded: [_; WIDENED] = array::from_fn(|i| Pack::load_nc(q.add(at(i) as usize)));
         let scales: [_; WIDENED] = array::from_fn(|i| scale(at(i)));
         for i in 0..WIDENED {
-            scaled(loaded[i], scales[i]).store_streaming(y.add(at(i) as usize));
+            scaled(loaded[i], scales[i]).store_global(y.add(at(i) as usize));
         }
         return;
     }
     for i in 0..WIDENED {
         if packed && at(i) + PACK as u64 <= d {
-            let pack = Pack::load_nc_no_allocate(q.add(at(i) as usize));
-            scaled(pack, scale(at(i))).store_streaming(y.add(at(i) as usize));
+            let pack = Pack::load_nc(q.add(at(i) as usize));
+            scaled(pack, scale(at(i))).store_global(y.add(at(i) as usize));
         } else {
             // Beyond the end, the row's first.
             let inside = |e: usize| at(i) + (e as u64) < d;
@@ -314,16 +314,16 @@ unsafe fn dequantize_columns<T: Element, U: Copy, S: Scale>(
         Pack::from_f32(array::from_fn(|e| values[e] * scale[e]))
     };
     if packed && count == WIDENED_ROWS {
-        let loaded: [_; WIDENED_ROWS] = array::from_fn(|i| Pack::load_nc_no_allocate(from(i)));
+        let loaded: [_; WIDENED_ROWS] = array::from_fn(|i| Pack::load_nc(from(i)));
         for i in 0..WIDENED_ROWS {
-            scaled(loaded[i]).store_streaming(row(i).add(at as usize));
+            scaled(loaded[i]).store_global(row(i).add(at as usize));
         }
         return;
     }
     for i in 0..count {
         // Beyond the end, the pack's first.
         let one = |e: usize| if at + (e as u64) < d { *from(i).add(e) } else { from(i).read() };
-        let pack = if packed { Pack::load_nc_no_allocate(from(i)) } else { Pack(array::from_fn(one)) };
+        let pack = if packed { Pack::load_nc(from(i)) } else { Pack(array::from_fn(one)) };
         store(scaled(pack), row(i), at, d, packed);
     }
 }

@@ -121,7 +121,7 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize, const PACKS: usize>(
         let narrowed: Pack<Q, N> = blocks::narrow(held(i).to_f32().map(|x| x * inverse));
         let row_of_q = q.wrapping_add((row(i) * q_stride) as usize);
         if whole {
-            narrowed.store_streaming(row_of_q.add(column as usize));
+            narrowed.store_global(row_of_q.add(column as usize));
         } else {
             blocks::store(narrowed, row_of_q, column, end(i), packed);
         }

@@ -94,7 +94,7 @@ pub unsafe fn quantize_int4<T: Element, const ZEROS: bool>(
         for i in 0..PACKS {
             let quantized = quantize::<T, ZEROS>(loaded[i]);
             quantized.store_group::<ZEROS>(scales, zeros, at(i));
-            quantized.bytes().store_streaming(q.add((at(i) / 2) as usize));
+            quantized.bytes().store_global(q.add((at(i) / 2) as usize));
         }
     } else {
         let loaded: [Pack<T, PACK>; PACKS] = array::from_fn(|i| blocks::load(x, at(i), d, x_packed));

@@ -118,7 +118,7 @@ unsafe fn packs<T: Element, Q: Float8, const N: usize>(
     x_stride: usize,
     q_stride: usize,
 ) {
-    let loaded: [Pack<T, N>; HEIGHT] = array::from_fn(|i| Pack::load_nc_no_allocate(x.add(i * x_stride)));
+    let loaded: [Pack<T, N>; HEIGHT] = array::from_fn(|i| Pack::load_nc(x.add(i * x_stride)));
     let mut max = [0; BYTES / 4];
     for pack in loaded {
         let registers: [u32; BYTES / 4] = transmute_copy(&pack);
@@ -131,6 +131,6 @@ unsafe fn packs<T: Element, Q: Float8, const N: usize>(
     for i in 0..HEIGHT {
         let values = loaded[i].to_f32();
         let narrowed: Pack<Q, N> = blocks::narrow(array::from_fn(|e| values[e] * scaled[e].1));
-        narrowed.store_streaming(q.add(i * q_stride));
+        narrowed.store_global(q.add(i * q_stride));
     }
 }

@@ -58,7 +58,7 @@ impl<T: Element, const N: usize, const HELD: usize, const PACKED: bool> Row<T, N
         }
         let whole = row.left(Self::first_of_warp()) >= (HELD * 32 * N) as u32;
         let held = if whole {
-            array::from_fn(|i| Pack::load_nc_no_allocate(x.add(Self::first() as usize + i * 32 * N)))
+            array::from_fn(|i| Pack::load_nc(x.add(Self::first() as usize + i * 32 * N)))
         } else {
             let left = row.left(Self::first());
             array::from_fn(|i| row.values(Self::held(i, left)))
@@ -96,7 +96,7 @@ impl<T: Element, const N: usize, const HELD: usize, const PACKED: bool> Row<T, N
     unsafe fn values(&self, Place { at, inside }: Place) -> Pack<T, N> {
         match (PACKED, inside) {
             (false, _) => load(self.x, at, self.d, (self.x as usize).is_multiple_of(16)),
-            (true, true) => Pack::load_nc_no_allocate(self.x.add(at as usize)),
+            (true, true) => Pack::load_nc(self.x.add(at as usize)),
             (true, false) => Pack([T::from_f32(0.0); N]),
         }
     }
@@ -136,7 +136,7 @@ impl<T: Element, const N: usize, const HELD: usize, const PACKED: bool> Row<T, N
         if !PACKED {
             blocks::store(pack, q, at, self.d, (q as usize).is_multiple_of(N));
         } else if inside {
-            pack.store_streaming(q.add(at as usize));
+            pack.store_global(q.add(at as usize));
         }
     }
 }

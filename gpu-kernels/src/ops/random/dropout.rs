@@ -71,7 +71,7 @@ unsafe fn drop_packs<T: Element, const N: usize>(
     words: impl Fn(u64) -> [u32; 4],
     drop: impl Fn(u32, f32) -> f32,
 ) {
-    let load = |_: usize, from: *const T| Pack::<T, N>::load_nc_no_allocate(from);
+    let load = |_: usize, from: *const T| Pack::<T, N>::load_nc(from);
     let pack = |[x]: [Pack<T, N>; 1], first: u64| {
         let (x, words) = (x.to_f32(), elements::<u32, N>(first, &words));
         [Pack::from_f32(core::array::from_fn(|e| drop(words[e], x[e])))]

@@ -62,7 +62,7 @@ impl<G: Threads, const V: usize> Held<G, V> {
             let packs: [[f32; N]; K] = array::from_fn(|k| elements::<T, N>(rows[k].packs[i]));
             let results = Pack::<T, N>::from_f32(array::from_fn(|e| f(array::from_fn(|k| packs[k][e]))));
             if Self::has::<T>(i, left) {
-                results.store_streaming(y.add(Self::at::<T>(i)));
+                results.store_global(y.add(Self::at::<T>(i)));
             }
             mem::transmute_copy(&results)
         });
@@ -109,7 +109,7 @@ impl<G: Threads, const V: usize> Held<G, V> {
                 let results: [_; N] = array::from_fn(|e| f(array::from_fn(|k| packs[k][e])));
                 for o in 0..O {
                     let pack = Pack::<T, N>::from_f32(array::from_fn(|e| results[e].0[o]));
-                    pack.store_streaming(outputs[o].add(at));
+                    pack.store_global(outputs[o].add(at));
                 }
                 for s in 0..S {
                     for e in 0..N {
@@ -120,8 +120,9 @@ impl<G: Threads, const V: usize> Held<G, V> {
         }
     }
 
+    /// `OWN` results go over rows that were loaded to leave the caches first: they leave as the rows do.
     #[inline(always)]
-    pub(super) unsafe fn store_by<T: Element, const K: usize, const O: usize, const N: usize>(
+    pub(super) unsafe fn store_by<T: Element, const K: usize, const O: usize, const N: usize, const OWN: bool>(
         &self,
         rows: [HeldRow<T, V>; K],
         outputs: [*mut T; O],
@@ -135,7 +136,8 @@ impl<G: Threads, const V: usize> Held<G, V> {
                 let results = f(at, array::from_fn(|e| array::from_fn(|k| packs[k][e])));
                 for o in 0..O {
                     let pack = Pack::<T, N>::from_f32(array::from_fn(|e| results[e][o]));
-                    pack.store_streaming(outputs[o].add(at));
+                    let to = outputs[o].add(at);
+                    if OWN { pack.store_streaming(to) } else { pack.store_global(to) }
                 }
             }
         }

@@ -207,6 +207,8 @@ load!(ReadOnlyOnce, "ld.global.nc.L1::no_allocate", pure, readonly, nostack);
 load!(ReadOnlyOnceAhead, "ld.global.nc.L1::no_allocate.L2::256B", pure, readonly, nostack);
 load!(ReadOnlyKept, "ld.global.nc.L1::evict_last", pure, readonly, nostack);
 load!(Streaming, "ld.global.cs", pure, readonly, nostack);
+load!(Global, "ld.global", pure, readonly, nostack);
 load!(L2Only, "ld.global.cg", nostack);
 store!(StoreStreaming, "st.global.cs");
+store!(StoreGlobal, "st.global");
 store!(StoreThrough, "st.global.wt");

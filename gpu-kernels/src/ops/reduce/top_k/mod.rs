@@ -285,9 +285,8 @@ impl<T: Element> Scan<T> {
             self.next += threads * (N * P) as u32;
             let at = |pack: usize| self.start + (pack as u32 * threads + tid) * N as u32;
             let none = Pack::<T, N>::splat(T::from_f32(0.0));
-            let packs: [_; P] = array::from_fn(|i| {
-                if at(i) < self.whole { Pack::load_nc_no_allocate(self.x.add(at(i) as usize)) } else { none }
-            });
+            let packs: [_; P] =
+                array::from_fn(|i| if at(i) < self.whole { Pack::load_nc(self.x.add(at(i) as usize)) } else { none });
             for i in 0..P {
                 let elements = packs[i].to_f32();
                 for e in 0..N {

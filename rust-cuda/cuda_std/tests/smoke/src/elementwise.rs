@@ -31,6 +31,7 @@ pub unsafe fn hints<const V: usize>(x: *const bf16, y: *mut bf16) {
         Pack::<_, V>::load_nc_no_allocate(x.add(V)).store_write_through(y.add(V));
         Pack::<_, V>::load_nc_evict_last(x.add(V)).store_streaming(y.add(V));
         Pack::<_, V>::load_evict_first(x.add(2 * V)).store(y.add(2 * V));
+        Pack::<_, V>::load_global(x.add(2 * V)).store_global(y.add(2 * V));
         Pack::<_, V>::load_cg(x.add(3 * V)).forget().map(|value| value).store(y.add(3 * V));
         Pack::<_, V>::splat(bf16::from_bits(0x3f80)).store(y.add(4 * V));
     }

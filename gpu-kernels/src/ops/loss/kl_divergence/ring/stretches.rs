@@ -175,7 +175,7 @@ impl Stretches {
                 let packs = places.map(|place| elements::<T, N>(place.add(at).cast::<f32>().load_x4()));
                 results = array::from_fn(|e| f(packs.map(|pack| pack[e])));
             }
-            Pack::<T, N>::from_f32(results).store_streaming(y.add(at as usize * N));
+            Pack::<T, N>::from_f32(results).store_global(y.add(at as usize * N));
             at += warp::SIZE;
         }
     }
