@@ -163,6 +163,12 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     }
 
     #[inline(always)]
+    unsafe fn load_fetched<T: Element>(&self, (x, stride): In<T>) -> HeldRow<T, V> {
+        let x = x.add((self.row * stride) as usize);
+        self.load_by(0.0, |at| Pack::load_nc_no_allocate(x.add(at).cast()))
+    }
+
+    #[inline(always)]
     unsafe fn load_own_or<T: Element>(&self, (x, stride): In<T>, fill: f32) -> HeldRow<T, V> {
         let x = x.add((self.row * stride) as usize);
         self.load_by(fill, |at| Pack::load_evict_first(x.add(at).cast()))

@@ -72,12 +72,12 @@ pub unsafe fn layer_norm_backward<T: Element, P: Team>(
     let of_bias = partials.add((count * d) as usize);
     let (mut dweight, mut dbias) = (first.zeros(partials), first.zeros(of_bias));
     let (mut turn, mut team) = (0, first);
-    let mut fetched = [team.load((x, x_stride)), team.load((dy, dy_stride))];
+    let mut fetched = [team.load_fetched((x, x_stride)), team.load_fetched((dy, dy_stride))];
     while team.has_work() {
         let [x_row, dy_row] = fetched;
         turn += 1;
         let next = P::at(turn, rows, d);
-        fetched = [next.load((x, x_stride)), next.load((dy, dy_stride))];
+        fetched = [next.load_fetched((x, x_stride)), next.load_fetched((dy, dy_stride))];
         let ahead = P::at(turn + 1, rows, d);
         ahead.fetch((x, x_stride));
         ahead.fetch((dy, dy_stride));

@@ -73,14 +73,14 @@ pub unsafe fn rms_norm_backward<T: Element, P: Team>(
     let has_dr = !dr.is_null();
     let mut sums = first.zeros(partials);
     let (mut turn, mut team) = (0, first);
-    let mut fetched = [team.load((x, x_stride)), team.load((dy, dy_stride))];
+    let mut fetched = [team.load_fetched((x, x_stride)), team.load_fetched((dy, dy_stride))];
     while team.has_work() {
         let [x_row, dy_row] = fetched;
         // Without a residual gradient any row stands for it, which nobody looks at.
-        let dr_row = if has_dr { team.load((dr, dr_stride)) } else { x_row };
+        let dr_row = if has_dr { team.load_fetched((dr, dr_stride)) } else { x_row };
         turn += 1;
         let next = P::at(turn, rows, d);
-        fetched = [next.load((x, x_stride)), next.load((dy, dy_stride))];
+        fetched = [next.load_fetched((x, x_stride)), next.load_fetched((dy, dy_stride))];
         let ahead = P::at(turn + 1, rows, d);
         ahead.fetch((x, x_stride));
         ahead.fetch((dy, dy_stride));
