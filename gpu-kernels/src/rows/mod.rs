@@ -106,7 +106,10 @@ pub trait Team: Copy {
     unsafe fn load_or<T: Element>(&self, x: In<T>, fill: f32) -> Self::Row<T>;
 
     /// Reads a row of `x` that was [fetched](Self::fetch) ahead: it leaves L2 before those that are fetched and not yet read.
-    unsafe fn load_fetched<T: Element>(&self, x: In<T>) -> Self::Row<T>;
+    #[inline(always)]
+    unsafe fn load_fetched<T: Element>(&self, x: In<T>) -> Self::Row<T> {
+        self.load(x)
+    }
 
     /// [`load_or`](Self::load_or) of what this kernel may write: each thread the places that it read.
     unsafe fn load_own_or<T: Element>(&self, x: In<T>, fill: f32) -> Self::Row<T>;

@@ -188,11 +188,6 @@ impl<const V: usize> Team for Streamed<V> {
     }
 
     #[inline(always)]
-    unsafe fn load_fetched<T: Element>(&self, x: In<T>) -> StreamRow<T> {
-        self.load_or(x, 0.0)
-    }
-
-    #[inline(always)]
     unsafe fn load_own_or<T: Element>(&self, x: In<T>, fill: f32) -> StreamRow<T> {
         self.load_or(x, fill)
     }
