@@ -6,6 +6,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput};
 use warpsmith::check::bench::{self, Prepared};
 use warpsmith::check::registry::OPERATORS;
+use warpsmith::check::verify::AUTO;
 use warpsmith::{BackendKind, Device, Error, Result};
 
 fn main() -> Result<()> {
@@ -25,8 +26,7 @@ fn main() -> Result<()> {
 }
 
 fn operators(device: &Device, criterion: &mut Criterion) -> Result<()> {
-    let picked = bench::plan(device, OPERATORS, None)?.into_iter().filter(|timing| timing.variant.is_none());
-    for timing in picked {
+    for timing in bench::plan(device, OPERATORS, None, Some(AUTO))? {
         let job = &timing.job;
         let cost = job.op.cost(&job.case)?;
         let mut prepared = match Prepared::new(device, &timing) {

@@ -141,20 +141,29 @@ impl fmt::Display for Timing {
     }
 }
 
-/// The production cases of `ops` whose names contain `case`, each as its operator picks a variant and in every variant
-/// that can run it on `device`.
-pub fn plan(device: &Device, ops: &[&'static dyn Operator], case: Option<&str>) -> Result<Vec<Timing>> {
+/// The production cases of `ops` whose names contain `case`, each as its operator picks a variant (`auto`) and in every variant
+/// that can run it on `device`; or only by the one called `variant`.
+pub fn plan(
+    device: &Device,
+    ops: &[&'static dyn Operator],
+    case: Option<&str>,
+    variant: Option<&str>,
+) -> Result<Vec<Timing>> {
     let mut timings = Vec::new();
     for &op in ops {
         let cases = op.cases().into_iter().filter(|c| c.class == CaseClass::Production);
         for one in cases.filter(|c| case.is_none_or(|text| c.name.contains(text))) {
             let able = op.info().variants.iter().filter(|v| (v.applies)(device.info(), &one));
             let variants = std::iter::once(None).chain(able.map(Some));
-            timings.extend(variants.map(|variant| Timing { job: Job { op, case: one.clone() }, variant }));
+            let wanted = variants.filter(|v| variant.is_none_or(|name| v.map_or(AUTO, |v| v.name) == name));
+            timings.extend(wanted.map(|variant| Timing { job: Job { op, case: one.clone() }, variant }));
         }
     }
-    match case {
-        Some(text) if timings.is_empty() => {
+    match (case, variant) {
+        (_, Some(name)) if timings.is_empty() => {
+            Err(Error::param("bench", "variant", name, "auto, or a variant that can run such a case here"))
+        }
+        (Some(text), _) if timings.is_empty() => {
             Err(Error::param("bench", "case", text, "part of a production case's name"))
         }
         _ => Ok(timings),
@@ -322,7 +331,7 @@ mod tests {
     #[test]
     fn each_case_has_its_variants_together() {
         let Ok(device) = sim::open(&GpuModel::H100) else { return };
-        let timings = plan(&device, registry::OPERATORS, None).unwrap();
+        let timings = plan(&device, registry::OPERATORS, None, None).unwrap();
         let names: HashSet<_> = timings.iter().map(|timing| timing.job.to_string()).collect();
         assert_eq!(cases(&timings).count(), names.len());
         assert!(cases(&timings).all(|case| case[0].variant.is_none() && case[1..].iter().all(|t| t.variant.is_some())));

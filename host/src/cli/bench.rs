@@ -24,6 +24,9 @@ pub(super) struct Args {
     /// Only cases whose names contain this
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
+    /// Only this variant; `auto` for what the operator picks [default: all, in turns]
+    #[arg(long, conflicts_with = "sizes")]
+    variant: Option<String>,
     /// Write the rows to this file as JSON
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -64,7 +67,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let jobs = match () {
         () if ops.is_empty() => Vec::new(),
         () if args.sizes => bench::sweep(device.info(), &ops, case)?,
-        () => bench::plan(&device, &ops, case)?,
+        () => bench::plan(&device, &ops, case, args.variant.as_deref())?,
     };
     let mut report = Report::new(&device, super::command_line());
     let sizes: Vec<_> = if has(mlp::NAME) { mlp::Sizes::all() } else { Vec::new() };

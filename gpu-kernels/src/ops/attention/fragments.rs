@@ -38,17 +38,35 @@ impl<T: Half> Rows<T> {
     ) {
         let (thread, chunks) = (thread::thread_idx_x(), DT as u32);
         if THREADS.is_multiple_of(chunks) {
-            // A thread's chunks lie below each other: one address, moved from row to row, is kept.
+            // A thread's chunks lie below each other: one address, moved from row to row, is kept. So is one in the tile, where rows as far
+            // apart as the permutation repeats lie at one distance.
             let (row, chunk) = (thread / chunks, thread % chunks);
-            let left = if chunk * 8 < self.d { self.len.saturating_sub(first + row) } else { 0 };
             let mut from =
                 self.data.wrapping_add((u64::from(first + row) * self.stride + u64::from(chunk * 8)) as usize);
+            let rows = THREADS / chunks;
+            let next = (u64::from(rows) * self.stride) as usize;
+            let start = tile.add(place::<DT>(row, chunk));
+            let to = |step: u32| {
+                if rows.is_multiple_of(8) {
+                    start.add(step * chunks * 8)
+                } else {
+                    tile.add(place::<DT>(row + step, chunk))
+                }
+            };
             let mut step = 0;
+            if first + ROWS <= self.len && chunks * 8 == self.d {
+                while step < ROWS {
+                    cp_async::copy_16(to(step), from);
+                    from = from.wrapping_add(next);
+                    step += rows;
+                }
+                return;
+            }
+            let left = if chunk * 8 < self.d { self.len.saturating_sub(first + row) } else { 0 };
             while step < ROWS {
-                let bytes = if step < left { 16 } else { 0 };
-                cp_async::copy_16_zero_fill(tile.add(place::<DT>(row + step, chunk)), from, bytes);
-                from = from.wrapping_add((u64::from(THREADS / chunks) * self.stride) as usize);
-                step += THREADS / chunks;
+                cp_async::copy_16_zero_fill(to(step), from, if step < left { 16 } else { 0 });
+                from = from.wrapping_add(next);
+                step += rows;
             }
             return;
         }

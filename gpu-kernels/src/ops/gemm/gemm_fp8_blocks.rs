@@ -142,9 +142,9 @@ pub unsafe fn gemm_fp8_blocks_hopper<C: Element>(
     b_scales: *const f32,
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    let tiles = Tiles::of(&of.problem, BLOCK_N);
+    let tiles = Tiles::of(&of.problem, [hopper::BLOCK_M, BLOCK_N]);
     let consumers = Scaled { a_scales, b_scales };
-    hopper::split::<Floats8<f8e4m3>, C, Factor, _, _, B_BYTES, STAGES>(of, Factor::ONE, tiles, consumers);
+    hopper::split::<Floats8<f8e4m3>, C, Factor, _, _, B_BYTES, STAGES, _>(of, Factor::ONE, tiles, consumers);
 }
 
 /// A thread's sums of a consumer's part of a tile, and of half of it.

@@ -144,7 +144,7 @@ pub unsafe fn gemm_grouped_backward_hopper<T: Half, C: Element>(
     offsets: *const i32,
 ) {
     let range = Range::new(Offsets { offsets, groups: problem.batch, rows: problem.k });
-    let tiles = Ranges { tiles: Tiles::of(&problem, BLOCK_N), range };
+    let tiles = Ranges { tiles: Tiles::of(&problem, [hopper::BLOCK_M, BLOCK_N]), range };
     let of = Matrices { a: dy_map, b: x_map, c_map: dw_map, c: dw, problem, store };
     hopper::walk::<Halves<T, true, true>, C, _>(of, Factor::ONE, tiles);
 }

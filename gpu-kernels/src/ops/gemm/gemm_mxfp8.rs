@@ -291,13 +291,13 @@ pub unsafe fn gemm_mxfp8_hopper<Q: Float8, C: Element>(
         return;
     }
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    let tiles = Tiles::of(&of.problem, BLOCK_N);
+    let tiles = Tiles::of(&of.problem, [hopper::BLOCK_M, BLOCK_N]);
     let consumers = Scaled {
         a: Scales::new(a_scales, problem.m, problem.k),
         b: Scales::new(b_scales, problem.n, problem.k),
         of: PhantomData::<Q>,
     };
-    hopper::split::<Floats8<Q>, C, Factor, _, _, B_BYTES, STAGES>(of, Factor::ONE, tiles, consumers);
+    hopper::split::<Floats8<Q>, C, Factor, _, _, B_BYTES, STAGES, _>(of, Factor::ONE, tiles, consumers);
 }
 
 /// A thread's sums of a consumer's part of a tile.

@@ -121,5 +121,5 @@ pub unsafe fn linear_glu_hopper<T: Half>(
     let weight = if cluster::rank() == 0 { gate_map } else { up_map };
     let of = Matrices { a: x_map, b: weight, c_map: y_map, c: y, problem, store };
     let gated = Gated(Activation::of(activation));
-    hopper::walk::<Halves<T, false, false>, T, _>(of, gated, OfBoth(Tiles::of(&problem, BLOCK_N)));
+    hopper::walk::<Halves<T, false, false>, T, _>(of, gated, OfBoth(Tiles::of(&problem, [hopper::BLOCK_M, BLOCK_N])));
 }

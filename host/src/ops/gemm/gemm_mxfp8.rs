@@ -1,15 +1,12 @@
 //! Product of matrices in MXFP8.
 
 use cuda_std::launch::DevicePtr;
-use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_HOPPER, GEMM_SWAPPED};
-use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::gemm::gemm_mxfp8 as gk;
 use gpu_kernels::ops::quant::dequantize_mxfp8::DEQUANTIZE_MXFP8;
 use half::bf16;
 
-use super::gemm::kernels;
+use super::gemm::{joined, kernels};
 use super::product::{Path, Problem};
 use super::scaled::{A_TYPE, C_TYPE, NAMES, ScaledProduct, Scaling, of_blocks, variants};
 use super::{gemm_into, gemm_to_f32_into};
@@ -243,21 +240,10 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[A_TYPE, C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[
-        gk::GEMM_MXFP8_MMA,
-        gk::GEMM_MXFP8_HOPPER,
-        gk::GEMM_MXFP8_RANGE,
-        DEQUANTIZE_MXFP8,
-        kernels(GEMM_MMA, true, false),
-        kernels(GEMM_MMA, true, true),
-        kernels(GEMM_HOPPER, true, false),
-        kernels(GEMM_HOPPER, true, true),
-        kernels(GEMM_SWAPPED, true, false),
-        kernels(GEMM_SWAPPED, true, true),
-        kernels(GEMM_SKINNY, true, false),
-        kernels(GEMM_SKINNY, true, true),
-        GEMM_PAD,
-    ],
+    kernels: &joined::<5, 14, 19>(
+        [gk::GEMM_MXFP8_MMA, gk::GEMM_MXFP8_HOPPER, gk::GEMM_MXFP8_RANGE, DEQUANTIZE_MXFP8, GEMM_PAD],
+        joined::<7, 7, 14>(kernels(true, false), kernels(true, true)),
+    ),
     variants: variants!(
         |stream, args, path| run(stream, args, How::By(path)),
         Variant {

@@ -52,6 +52,7 @@ macro_rules! with_products {
             gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA,
             gpu_kernels::ops::gemm::gemm::hopper::GEMM_HOPPER,
             gpu_kernels::ops::gemm::gemm::hopper::GEMM_FINE,
+            gpu_kernels::ops::gemm::gemm::hopper::GEMM_TALL,
             gpu_kernels::ops::gemm::gemm::hopper::GEMM_SWAPPED,
             gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY,
             gpu_kernels::ops::gemm::gemm::thin::GEMM_THIN,

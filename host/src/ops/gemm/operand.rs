@@ -147,21 +147,21 @@ pub(super) struct Tiling {
 }
 
 impl Tiling {
-    /// Of products whose tiles have `block_n` columns, by operands that lie as `majors` say.
+    /// Of products whose blocks compute `block_m` rows of a tile of `block_n` columns, by operands that lie as `majors` say.
     pub(super) fn new<A: Dtype, B: Dtype, C: Dtype>(
         stream: &Stream,
         (a, b): (&Operand<'_, A>, &Operand<'_, B>),
         [a_major, b_major]: [Major; 2],
         c: &mut ViewMut<'_, C>,
         sizes: &gk::Problem,
-        block_n: u32,
+        [block_m, block_n]: [u32; 2],
     ) -> Result<Self> {
-        let a_map = a.map(stream, a_major, hopper::BLOCK_M)?;
+        let a_map = a.map(stream, a_major, block_m)?;
         let b_map = b.map(stream, b_major, hopper::loaded(block_n, b_major == Major::Mn) / hopper::CLUSTER)?;
         let store = store(c, sizes);
         // An unused map still has to be a map.
         let c_map = if store == hopper::DIRECT { a_map } else { map_of_c(stream, c, sizes)? };
-        let grid = grid(stream, tiles([sizes.m, sizes.n], sizes.batch, block_n));
+        let grid = grid(stream, tiles([sizes.m, sizes.n], sizes.batch, [block_m, block_n]));
         Ok(Self { maps: [a_map, b_map, c_map], store, grid })
     }
 
@@ -176,7 +176,7 @@ impl Tiling {
         let b_map = b.map(stream, Major::K, hopper::BLOCK_M)?;
         let a_map = a.map(stream, Major::K, block_m / hopper::CLUSTER)?;
         let store = store(c, sizes);
-        let grid = grid(stream, tiles([sizes.n, sizes.m], sizes.batch, block_m));
+        let grid = grid(stream, tiles([sizes.n, sizes.m], sizes.batch, [hopper::BLOCK_M, block_m]));
         Ok(Self { maps: [b_map, a_map, map_of_c(stream, c, sizes)?], store, grid })
     }
 }
@@ -221,9 +221,9 @@ fn map_of_c<C: Dtype>(stream: &Stream, c: &mut ViewMut<'_, C>, sizes: &gk::Probl
     tile_map::<C>(stream, c.ptr_mut(stream)?.addr(), [n, m, batch].map(u64::from), [row, product], boxed)
 }
 
-/// Tiles of `block_n` columns of so many products.
-fn tiles([m, n]: [u32; 2], batch: u32, block_n: u32) -> usize {
-    let of_one = m.div_ceil(hopper::CLUSTER * hopper::BLOCK_M) as usize * n.div_ceil(block_n) as usize;
+/// Tiles of a cluster of so many products.
+fn tiles([m, n]: [u32; 2], batch: u32, [block_m, block_n]: [u32; 2]) -> usize {
+    let of_one = m.div_ceil(hopper::CLUSTER * block_m) as usize * n.div_ceil(block_n) as usize;
     of_one.saturating_mul(batch as usize)
 }
 

@@ -1,7 +1,7 @@
 //! Which kernel a product is computed by: how wide the tiles of the Hopper path are, unless `warpsmith tune` has found what is faster.
 
 use gpu_kernels::ops::gemm::Problem;
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, TALL, WIDTHS};
 use gpu_kernels::ops::gemm::gemm::skinny::{self, Cut};
 use gpu_kernels::ops::gemm::gemm::thin;
 
@@ -51,9 +51,14 @@ const STEP: usize = 80;
 /// Tiles go round the multiprocessors in rounds, and a round takes as long as its tiles are wide, and a bit. Wider tiles read less for each result, so that
 /// of two that take as long the wider is better; but a narrower one may fill its last round better, or a first that has room for more of them.
 pub(crate) fn columns(multiprocessors: u32, sizes: [usize; 3], widths: &[u32]) -> u32 {
-    let time = |width: &u32| rounds(multiprocessors, sizes, *width).saturating_mul(*width as usize + STEP);
+    let time = |width: &u32| time(multiprocessors, sizes, [BLOCK_M, *width]);
     // The first of several, which is the widest.
     widths.iter().copied().min_by_key(time).unwrap_or(BLOCK_N)
+}
+
+/// Whether the tall tiles are better than those of so many columns, for products of `[batch, m, n]` results.
+pub(crate) fn are_better_tall(multiprocessors: u32, sizes: [usize; 3], columns: u32) -> bool {
+    time(multiprocessors, sizes, TALL) < time(multiprocessors, sizes, [BLOCK_M, columns])
 }
 
 /// Columns of tiles for a product of many rows and few columns, `[m, n]`, if it is better cut into tiles than along k, as the path for few rows or
@@ -116,10 +121,11 @@ pub(crate) fn leaves_half_empty(multiprocessors: u32, [m, n]: [usize; 2]) -> boo
     (17..=Cut::FOUR_ALONE.most() as usize).contains(&m.min(n)) && blocks <= multiprocessors as usize / 2
 }
 
-/// Rounds of tiles of so many columns.
-fn rounds(multiprocessors: u32, [batch, m, n]: [usize; 3], width: u32) -> usize {
-    let tiles = m.div_ceil((CLUSTER * BLOCK_M) as usize) * n.div_ceil(width as usize);
-    tiles.saturating_mul(batch).div_ceil((multiprocessors / CLUSTER).max(1) as usize)
+/// How long products of so many results take, in columns of tiles of [`BLOCK_M`] rows a block.
+fn time(multiprocessors: u32, [batch, m, n]: [usize; 3], [block_m, block_n]: [u32; 2]) -> usize {
+    let tiles = m.div_ceil((CLUSTER * block_m) as usize) * n.div_ceil(block_n as usize);
+    let rounds = tiles.saturating_mul(batch).div_ceil((multiprocessors / CLUSTER).max(1) as usize);
+    rounds.saturating_mul((block_n * block_m / BLOCK_M) as usize + STEP)
 }
 
 #[cfg(test)]
@@ -144,6 +150,14 @@ mod tests {
             [1024, 1216, 1440, 1792, 2048, 2112, 2432, 4096, 8192].map(square),
             [64, 128, 160, 208, 256, 160, 192, 256, 256]
         );
+    }
+
+    #[test]
+    fn tiles_are_tall_where_that_fills_rounds() {
+        let is_tall = |n| super::are_better_tall(132, [1, n, n], super::columns(132, [1, n, n], &FINE_WIDTHS));
+        // 6 × 11 of them are one round, and 8 × 16 two, as are 6 × 12 and 12 × 12 of 256 columns.
+        assert_eq!([2112, 2912, 3072].map(is_tall), [true; 3]);
+        assert_eq!([1024, 1440, 1792, 2048, 2432, 4096, 8192].map(is_tall), [false; 7]);
     }
 
     #[test]

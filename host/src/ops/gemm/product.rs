@@ -169,7 +169,7 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         if path == Path::Hopper || path == Path::Fastest && fits && stream.device().supports_hopper() {
             let majors = [Major::K; 2];
             let Tiling { maps: [a, b, c_map], store, grid } =
-                Tiling::new(stream, (&self.a, &self.b), majors, &mut self.c, &self.sizes, block_n)?;
+                Tiling::new(stream, (&self.a, &self.b), majors, &mut self.c, &self.sizes, [hopper::BLOCK_M, block_n])?;
             let c = self.c.ptr_mut(stream)?;
             note_work(Bound::Tensor(A::DTYPE), work);
             return hopper(grid, (a, b, c_map, c, self.sizes, store));

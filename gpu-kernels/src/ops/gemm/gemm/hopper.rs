@@ -9,8 +9,8 @@ use super::super::epilogue::{Factor, Swapped};
 use super::super::hopper::{self, Halves, Matrices};
 
 pub use super::super::hopper::{
-    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, PANEL, STAGE_BYTES, STORE_M, SWAPPED, THREADS, TILES, WIDTHS,
-    loaded, shared_bytes, slab_columns,
+    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, PANEL, STAGE_BYTES, STORE_M, SWAPPED, TALL, TALL_THREADS,
+    THREADS, TILES, WIDTHS, loaded, shared_bytes, slab_columns, tall_shared_bytes,
 };
 
 /// Depth of a stage.
@@ -28,7 +28,7 @@ pub const BLOCK_K: u32 = hopper::depth::<u16>();
 /// `scale` is null or valid for a read.
 #[kernel(
     dtypes(T: half, C: float), values(A_MN: false, true, B_MN: false, true, N: 256, 192, 128, 64), where(C == T || C == f32),
-    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(N) }, arch = "sm_90a", no_spills
+    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(N) }, arch = "sm_90a", no_spills, programmatic
 )]
 pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: bool, const N: u32>(
     a_map: &TensorMap,
@@ -49,7 +49,7 @@ pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: boo
 /// As for [`gemm_hopper`].
 #[kernel(
     dtypes(T: half), values(B_MN: false, true, N: 208, 160),
-    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(loaded(N, B_MN)) }, arch = "sm_90a", no_spills
+    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(loaded(N, B_MN)) }, arch = "sm_90a", no_spills, programmatic
 )]
 pub unsafe fn gemm_fine<T: Half, const B_MN: bool, const N: u32>(
     a_map: &TensorMap,
@@ -64,6 +64,27 @@ pub unsafe fn gemm_fine<T: Half, const B_MN: bool, const N: u32>(
     hopper::run_fine::<Halves<T, false, B_MN>, T, _, N>(of, Factor::of(problem.alpha, scale));
 }
 
+/// The same by tiles of [`TALL`] rows and columns: `a_map` loads boxes of so many rows.
+///
+/// # Safety
+/// As for [`gemm_hopper`].
+#[kernel(
+    dtypes(T: half, C: float), values(A_MN: false, true, B_MN: false, true), where(C == T || C == f32),
+    block = TALL_THREADS, min_blocks = 1, cluster = CLUSTER, shared = { tall_shared_bytes() }, arch = "sm_90a", no_spills, programmatic
+)]
+pub unsafe fn gemm_tall<T: Half, C: Element, const A_MN: bool, const B_MN: bool>(
+    a_map: &TensorMap,
+    b_map: &TensorMap,
+    c_map: &TensorMap,
+    c: *mut C,
+    scale: *const f32,
+    problem: Problem,
+    store: u32,
+) {
+    let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
+    hopper::run_tall::<Halves<T, A_MN, B_MN>, C, _>(of, Factor::of(problem.alpha, scale));
+}
+
 /// The same of few rows, as Cᵀ = Bᵀ·Aᵀ: columns of C are the 256 rows of a tile and rows of C its `N` columns. `a_map`, `b_map` and `problem` are those of the swapped
 /// operands, both K-major; C, `c_map` included, is as it is and not transposed.
 ///
@@ -71,7 +92,7 @@ pub unsafe fn gemm_fine<T: Half, const B_MN: bool, const N: u32>(
 /// As for [`gemm_hopper`], and `store` is [`TILES`] or [`ADD`].
 #[kernel(
     dtypes(T: half, C: float), values(N: 128, 64), where(C == T || C == f32),
-    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(N) }, arch = "sm_90a", no_spills
+    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(N) }, arch = "sm_90a", no_spills, programmatic
 )]
 pub unsafe fn gemm_swapped<T: Half, C: Element, const N: u32>(
     a_map: &TensorMap,

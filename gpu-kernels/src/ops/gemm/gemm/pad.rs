@@ -32,7 +32,7 @@ use core::num::NonZeroU64;
 
 use cuda_std::launch::Fields;
 use cuda_std::vector::Pack;
-use cuda_std::{kernel, thread, warp};
+use cuda_std::{grid, kernel, thread, warp};
 
 /// Warps of a block.
 pub const WARPS: u32 = 8;
@@ -74,6 +74,7 @@ impl Lines {
 /// warp for each that [`Lines::warps`] says.
 #[kernel(block = WARPS * 32, no_spills)]
 pub unsafe fn gemm_pad(from_a: *const u16, to_a: *mut u16, a: Lines, from_b: *const u16, to_b: *mut u16, b: Lines) {
+    grid::launch_dependents();
     let index = u64::from(thread::block_idx_x()) * u64::from(WARPS) + u64::from(warp::warp_id());
     let of_a = a.warps();
     if index < of_a {
@@ -122,7 +123,7 @@ unsafe fn pack(line: *const u16, length: i64, at: i64) -> [u32; 4] {
 
 /// Eight of sixteen elements, from `off` on.
 #[inline(always)]
-fn shifted([low, high]: [[u32; 4]; 2], off: u32) -> [u32; 4] {
+pub(in super::super) fn shifted([low, high]: [[u32; 4]; 2], off: u32) -> [u32; 4] {
     let words = [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]];
     // Registers have no numbers that `off` could count.
     let by_two = |words: [u32; 8]| array::from_fn(|i| if off & 4 != 0 { words[(i + 2).min(7)] } else { words[i] });

@@ -6,15 +6,17 @@ use cuda_std::vector::Pack;
 use cuda_std::{cluster, fence, shared_field, thread};
 
 use super::{
-    A_BYTES, BLOCK_N, CLUSTER, CONSUMERS, PANEL, PANEL_BYTES, SLAB_BYTES, STAGE_BYTES, STORE_M, Tile, WARPGROUP, Walk,
+    BLOCK_N, CLUSTER, CONSUMERS, PANEL, PANEL_BYTES, SLAB_BYTES, STAGE_BYTES, STORE_M, TALL, TALL_CONSUMERS, Tile,
+    WARPGROUP, Walk,
 };
 
-/// The block's shared memory: `STAGES` of which B takes `B` bytes each. Swizzled buffers must start at multiples of 1024 bytes.
+/// The block's shared memory: `STAGES` of which B takes `B` bytes each and A a panel for each of `H` consumers. Swizzled buffers must start at
+/// multiples of 1024 bytes.
 #[repr(C, align(1024))]
-pub struct Shared<const B: usize, const STAGES: usize> {
-    a: [[u8; A_BYTES as usize]; STAGES],
+pub struct Shared<const B: usize, const STAGES: usize, const H: usize = { CONSUMERS as usize }> {
+    a: [[[u8; PANEL_BYTES as usize]; H]; STAGES],
     b: [[u8; B]; STAGES],
-    c: [[[u8; SLAB_BYTES as usize]; 2]; CONSUMERS as usize],
+    c: [[[u8; SLAB_BYTES as usize]; 2]; H],
     full: [Barrier; STAGES],
     empty: [Barrier; STAGES],
     told: [Told; TOLD],
@@ -30,16 +32,19 @@ pub(super) const TOLD: usize = WIDE_STAGES + 1;
 /// That of [`BLOCK_N`] columns: four stages of 48 KiB leave room for the epilogue's buffers.
 pub(in super::super) type Wide = Shared<WIDE_BYTES, WIDE_STAGES>;
 
+pub(super) const TALL_BYTES: usize = b_bytes(TALL[1]);
+pub(super) const TALL_STAGES: usize = stages(TALL_CONSUMERS, TALL[1]);
 pub(super) const WIDE_BYTES: usize = b_bytes(BLOCK_N);
-pub(super) const WIDE_STAGES: usize = stages(BLOCK_N);
+pub(super) const WIDE_STAGES: usize = stages(CONSUMERS, BLOCK_N);
 
 pub(super) const fn b_bytes(block_n: u32) -> usize {
     (block_n * STAGE_BYTES) as usize
 }
 
-/// As many as there is memory for, beside 32 KiB for the epilogue.
-pub(super) const fn stages(block_n: u32) -> usize {
-    192 * 1024 / (A_BYTES as usize + b_bytes(block_n))
+/// As many as there is memory for, beside 16 KiB a consumer for the epilogue.
+pub(super) const fn stages(consumers: u32, block_n: u32) -> usize {
+    let slabs = (consumers * 2 * SLAB_BYTES) as usize;
+    (224 * 1024 - slabs) / ((consumers * PANEL_BYTES) as usize + b_bytes(block_n))
 }
 
 /// Columns of B that are loaded for a tile of so many: MN-major all those of its panels, of which the products leave the last ones unread.
@@ -50,20 +55,27 @@ pub const fn loaded(block_n: u32, is_mn_major: bool) -> u32 {
 /// Shared memory of a block that loads so many columns of B, [`loaded`] of one of [`FINE_WIDTHS`](super::FINE_WIDTHS).
 pub const fn shared_bytes(block_n: u32) -> usize {
     match block_n {
-        208 => size_of::<Shared<{ b_bytes(208) }, { stages(208) }>>(),
-        192 => size_of::<Shared<{ b_bytes(192) }, { stages(192) }>>(),
-        160 => size_of::<Shared<{ b_bytes(160) }, { stages(160) }>>(),
-        128 => size_of::<Shared<{ b_bytes(128) }, { stages(128) }>>(),
-        64 => size_of::<Shared<{ b_bytes(64) }, { stages(64) }>>(),
+        208 => size_of::<Shared<{ b_bytes(208) }, { stages(CONSUMERS, 208) }>>(),
+        192 => size_of::<Shared<{ b_bytes(192) }, { stages(CONSUMERS, 192) }>>(),
+        160 => size_of::<Shared<{ b_bytes(160) }, { stages(CONSUMERS, 160) }>>(),
+        128 => size_of::<Shared<{ b_bytes(128) }, { stages(CONSUMERS, 128) }>>(),
+        64 => size_of::<Shared<{ b_bytes(64) }, { stages(CONSUMERS, 64) }>>(),
         _ => size_of::<Wide>(),
     }
 }
 
+/// The same of a block whose tile is [`TALL`].
+pub const fn tall_shared_bytes() -> usize {
+    size_of::<Shared<TALL_BYTES, TALL_STAGES, { TALL_CONSUMERS as usize }>>()
+}
+
 /// The block's shared memory by name.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Memory<const B: usize, const STAGES: usize>(pub(super) SharedPtr<Shared<B, STAGES>>);
+pub(in super::super) struct Memory<const B: usize, const STAGES: usize, const H: usize = { CONSUMERS as usize }>(
+    pub(super) SharedPtr<Shared<B, STAGES, H>>,
+);
 
-impl<const B: usize, const STAGES: usize> Memory<B, STAGES> {
+impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
     #[inline(always)]
     pub(in super::super) fn a(self, stage: u32) -> SharedPtr<u8> {
         let Self(memory) = self;

@@ -2,14 +2,15 @@
 //!
 //! A cluster of two blocks computes a tile of 256 rows of C: each block owns 128 rows, and both need the same columns of B,
 //! 256 or as few as fill the device's rounds of tiles better, so each loads half of B and multicasts it to the pair. Inside a block, warpgroup 0 produces (one thread issues every
-//! copy) and warpgroups 1 and 2 consume, 64 rows of the tile each.
+//! copy) and warpgroups 1 and 2 consume, 64 rows of the tile each. A pair's tile of 384 by 192, which the tensor cores and shared memory take as long for as
+//! their share of it, has a third consumer in each block: squares of 2112 and 3072 are whole rounds of it.
 //!
 //! A stage is 128 bytes of k: 64 elements of 16 bits, 128 of 8, 32 of f32. It keeps the way the operand lies: K-major, a row of 128 bytes belongs
 //! to a row of the operand; MN-major, which 16-bit types may be, panels of 64 × 64 elements have a row for each index of k. wgmma reads either, so that
 //! no operand is ever transposed.
 //!
 //! Two mbarriers guard each of the stages. `full` completes when the bytes of a stage have landed; `empty`
-//! completes when all four consumer warpgroups of the *pair* have finished reading, because the multicast writes both.
+//! completes when all consumer warpgroups of the *pair* have finished reading, because the multicast writes both.
 //!
 //! The epilogue leaves through shared memory when C's rows are 16-byte aligned and hold whole 16-byte units (stmatrix, then a
 //! TMA store that clips at the edges of C), so that global writes are full 128-byte lines. Of a width that is not whole slabs of 64
@@ -36,8 +37,8 @@ use super::Problem;
 use super::epilogue::Epilogue;
 
 pub(super) use self::memory::{Cursor, Memory, Shared, Wide};
-use self::memory::{TOLD, WIDE_BYTES, WIDE_STAGES, b_bytes, stages};
-pub use self::memory::{loaded, shared_bytes};
+use self::memory::{TALL_BYTES, TALL_STAGES, TOLD, WIDE_BYTES, WIDE_STAGES, b_bytes, stages};
+pub use self::memory::{loaded, shared_bytes, tall_shared_bytes};
 pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Tf32};
 use self::produce::produce;
 pub(super) use self::store::Output;
@@ -62,15 +63,19 @@ pub const PANEL: u32 = 64;
 /// Blocks of a cluster; they share the columns of C.
 pub const CLUSTER: u32 = 2;
 /// One producer and two consumer warpgroups.
-pub const THREADS: u32 = 3 * WARPGROUP;
+pub const THREADS: u32 = (1 + CONSUMERS) * WARPGROUP;
+/// Rows and columns of C a block of the tall tiles computes.
+pub const TALL: [u32; 2] = [192, 192];
+/// One producer and three consumer warpgroups, for these.
+pub const TALL_THREADS: u32 = (1 + TALL_CONSUMERS) * WARPGROUP;
 /// Rows the epilogue stores at a time: one consumer's.
 pub const STORE_M: u32 = 64;
 
 pub(super) const WARPGROUP: u32 = 128;
 pub(super) const CONSUMERS: u32 = 2;
+pub(super) const TALL_CONSUMERS: u32 = TALL[0] / STORE_M;
 /// A consumer's rows of A in a stage, and a panel of any operand.
 pub(super) const PANEL_BYTES: u32 = PANEL * STAGE_BYTES;
-pub(super) const A_BYTES: u32 = BLOCK_M * STAGE_BYTES;
 /// What the epilogue stores at a time.
 const SLAB_BYTES: u32 = STORE_M * 128;
 
@@ -103,25 +108,25 @@ pub(super) struct Matrices<'a, C> {
 }
 
 /// What consumers do. No closure: where one is large, the compiler would call it, and wgmma cannot go on across a call.
-pub(super) trait Consume<C, E, const B: usize, const STAGES: usize> {
+pub(super) trait Consume<C, E, const B: usize, const STAGES: usize, const H: usize = { CONSUMERS as usize }> {
     /// How often they release a stage to each producer of the pair: once each, if nothing but products has read it.
-    const RELEASES: u32 = CONSUMERS;
+    const RELEASES: u32 = H as u32;
 
     /// Run by each consumer warpgroup, with its number, its output and its tiles.
-    unsafe fn consume<W: Walk>(self, memory: Memory<B, STAGES>, consumer: u32, output: &Output<'_, C, E>, tiles: W);
+    unsafe fn consume<W: Walk>(self, memory: Memory<B, STAGES, H>, consumer: u32, output: &Output<'_, C, E>, tiles: W);
 }
 
-/// Splits the block into its roles.
+/// Splits the block into its roles, of which `H` warpgroups consume.
 #[inline(always)]
-pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, const STAGES: usize>(
+pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, const STAGES: usize, const H: usize>(
     of: Matrices<'_, C>,
     epilogue: E,
     tiles: W,
     consumers: K,
 ) where
-    K: Consume<C, E, B, STAGES>,
+    K: Consume<C, E, B, STAGES, H>,
 {
-    let memory = Memory(shared::dynamic());
+    let memory: Memory<B, STAGES, H> = Memory(shared::dynamic());
     // From lane 0, so that ptxas knows it to be uniform: descriptors then live in uniform registers.
     let warpgroup = warp::warp_id_uniform() / (WARPGROUP / 32);
 
@@ -140,14 +145,22 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
     cluster::wait();
 
     if warpgroup == 0 {
-        regs::decrease::<40>();
+        if H > 2 {
+            regs::decrease::<32>();
+        } else {
+            regs::decrease::<40>();
+        }
         if thread::thread_idx_x() == 0 {
-            produce::<O, W, B, STAGES>(memory, of.a, of.b, &of.problem, tiles);
+            produce::<O, W, B, STAGES, H>(memory, of.a, of.b, &of.problem, tiles);
         } else if thread::thread_idx_x() >= 32 {
             tiles.meanwhile();
         }
     } else {
-        regs::increase::<232>();
+        if H > 2 {
+            regs::increase::<160>();
+        } else {
+            regs::increase::<232>();
+        }
         let consumer = warpgroup - 1;
         let (slabs, barrier) = (memory.slabs(consumer), 1 + consumer);
         let Matrices { c_map, c, problem, store, .. } = of;
@@ -162,15 +175,17 @@ pub(super) unsafe fn run<M: Multiply<SUMS>, C: Element, E: Epilogue>(of: Matrice
 where
     [M::Sum; SUMS]: Registers,
 {
-    let tiles = Tiles::of(&of.problem, BLOCK_N);
+    let tiles = Tiles::of(&of.problem, [BLOCK_M, BLOCK_N]);
     walk::<M, C, E>(of, epilogue, tiles);
 }
 
 /// The kernel of tiles of `$n` columns, for each of which `$loaded` of B are.
 macro_rules! columns {
     ($n:literal, $loaded:literal, $of:ident, $epilogue:ident) => {{
-        let (tiles, consumers) = (Tiles::of(&$of.problem, $n), Whole::<M, { sums($n) }>(PhantomData));
-        split::<M, C, E, _, _, { b_bytes($loaded) }, { stages($loaded) }>($of, $epilogue, tiles, consumers);
+        let (tiles, consumers) = (Tiles::of(&$of.problem, [BLOCK_M, $n]), Whole::<M, { sums($n) }>(PhantomData));
+        split::<M, C, E, _, _, { b_bytes($loaded) }, { stages(CONSUMERS, $loaded) }, { CONSUMERS as usize }>(
+            $of, $epilogue, tiles, consumers,
+        );
     }};
 }
 
@@ -205,6 +220,16 @@ where
     }
 }
 
+/// The one whose tiles are [`TALL`].
+#[inline(always)]
+pub(super) unsafe fn run_tall<M, C: Element, E: Epilogue>(of: Matrices<'_, C>, epilogue: E)
+where
+    M: Multiply<{ sums(TALL[1]) }, Sum = f32>,
+{
+    let (tiles, consumers) = (Tiles::of(&of.problem, TALL), Whole::<M, { sums(TALL[1]) }>(PhantomData));
+    split::<M, C, E, _, _, TALL_BYTES, TALL_STAGES, { TALL_CONSUMERS as usize }>(of, epilogue, tiles, consumers);
+}
+
 /// The same over other tiles.
 #[inline(always)]
 pub(super) unsafe fn walk<M: Multiply<SUMS>, C: Element, E: Epilogue>(
@@ -214,7 +239,12 @@ pub(super) unsafe fn walk<M: Multiply<SUMS>, C: Element, E: Epilogue>(
 ) where
     [M::Sum; SUMS]: Registers,
 {
-    split::<M, C, E, _, _, WIDE_BYTES, WIDE_STAGES>(of, epilogue, tiles, Whole::<M, SUMS>(PhantomData));
+    split::<M, C, E, _, _, WIDE_BYTES, WIDE_STAGES, { CONSUMERS as usize }>(
+        of,
+        epilogue,
+        tiles,
+        Whole::<M, SUMS>(PhantomData),
+    );
 }
 
 /// The descriptors of a stage of an operand for the four products of 32 bytes of k.
@@ -232,7 +262,8 @@ pub(super) const fn descriptors(tile: SharedPtr<u8>, is_mn_major: bool) -> [Desc
 /// Consumers that multiply the stages of every tile of this cluster and store C.
 struct Whole<M, const R: usize>(PhantomData<M>);
 
-impl<M, C, E, const R: usize, const B: usize, const STAGES: usize> Consume<C, E, B, STAGES> for Whole<M, R>
+impl<M, C, E, const R: usize, const B: usize, const STAGES: usize, const H: usize> Consume<C, E, B, STAGES, H>
+    for Whole<M, R>
 where
     M: Multiply<R>,
     C: Element,
@@ -242,7 +273,7 @@ where
     #[inline(always)]
     unsafe fn consume<W: Walk>(
         self,
-        memory: Memory<B, STAGES>,
+        memory: Memory<B, STAGES, H>,
         consumer: u32,
         output: &Output<'_, C, E>,
         mut tiles: W,

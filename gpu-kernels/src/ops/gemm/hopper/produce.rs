@@ -6,14 +6,14 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::{cluster, tma};
 
 use super::super::Problem;
-use super::{A_BYTES, BLOCK_M, CLUSTER, Cursor, Memory, Operands, PANEL, PANEL_BYTES, STAGE_BYTES, TOLD, Tile, Walk};
+use super::{CLUSTER, Cursor, Memory, Operands, PANEL, PANEL_BYTES, STAGE_BYTES, STORE_M, TOLD, Tile, Walk};
 
 const EVERY_BLOCK: u16 = (1 << CLUSTER) - 1;
 
 /// Fills the stages of every tile of this cluster, in order. Run by one thread.
 #[inline(always)]
-pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES: usize>(
-    memory: Memory<B, STAGES>,
+pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES: usize, const H: usize>(
+    memory: Memory<B, STAGES, H>,
     a: &TensorMap,
     b: &TensorMap,
     problem: &Problem,
@@ -21,6 +21,7 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
 ) {
     const { assert!(!W::TOLD || STAGES < TOLD) };
     let depth = STAGE_BYTES / O::BYTES;
+    let rows = H as u32 * STORE_M;
     let b_columns = B as u32 / STAGE_BYTES / CLUSTER;
     let rank = cluster::rank();
     // A matrix that all products share has no next.
@@ -38,9 +39,9 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
                 memory.told(number).write([row, column, product, end.unwrap_or(problem.m), last - first]);
             }
             let full = memory.full(at.stage);
-            full.arrive_expect_tx(A_BYTES + B as u32);
+            full.arrive_expect_tx(rows * STAGE_BYTES + B as u32);
             let k0 = (first + step * depth) as i32;
-            load(memory.a(at.stage), a, [row, BLOCK_M], k0, a_product, full, O::A_MN, false);
+            load(memory.a(at.stage), a, [row, rows], k0, a_product, full, O::A_MN, false);
             let to = memory.b(at.stage);
             if alone {
                 let half = B as u32 / CLUSTER;

@@ -5,7 +5,7 @@ use core::num::NonZeroU32;
 use cuda_std::{cluster, thread};
 
 use super::super::Problem;
-use super::{BLOCK_M, CLUSTER};
+use super::CLUSTER;
 
 /// Rows of tiles that are walked before moving to the next column of tiles, so that a wave's panels of A and B stay in L2.
 const GROUP_M: NonZeroU32 = NonZeroU32::new(8).unwrap();
@@ -82,18 +82,20 @@ pub(in super::super) struct Tiles {
     rows: NonZeroU32,
     columns: NonZeroU32,
     batch: u32,
+    block_m: u32,
     block_n: u32,
     index: u32,
 }
 
 impl Tiles {
-    /// Those of a problem whose m and n are not zero, of `block_n` columns.
+    /// Those of a problem whose m and n are not zero, of `block_m` rows a block and `block_n` columns.
     #[inline(always)]
-    pub(in super::super) fn of(problem: &Problem, block_n: u32) -> Self {
+    pub(in super::super) fn of(problem: &Problem, [block_m, block_n]: [u32; 2]) -> Self {
         Self {
-            rows: at_least_one(problem.m.div_ceil(CLUSTER * BLOCK_M)),
+            rows: at_least_one(problem.m.div_ceil(CLUSTER * block_m)),
             columns: at_least_one(problem.n.div_ceil(block_n)),
             batch: problem.batch,
+            block_m,
             block_n,
             index: thread::block_idx_x() / CLUSTER,
         }
@@ -114,10 +116,10 @@ impl Walk for Tiles {
 
     #[inline(always)]
     fn tile(&self) -> Tile {
-        let Self { rows, columns, block_n, index, .. } = *self;
+        let Self { rows, columns, block_m, block_n, index, .. } = *self;
         let product = self.product();
         let [row, column] = place(index % rows.saturating_mul(columns), rows, columns);
-        let row = (row * CLUSTER + cluster::rank()) * BLOCK_M;
+        let row = (row * CLUSTER + cluster::rank()) * block_m;
         Tile { row, column: column * block_n, product, b: product, end: None, k: None, alone: false }
     }
 

@@ -1,14 +1,13 @@
 //! The product of a linear layer in bf16, C = A·Bᵀ: one instance of [`gemm`](super::gemm()).
 
-use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, GEMM_HOPPER, GEMM_SWAPPED};
-use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
+use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, TALL};
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::{Cut, GEMM_SKINNY};
-use gpu_kernels::ops::gemm::gemm::thin::{self, GEMM_THIN};
+use gpu_kernels::ops::gemm::gemm::skinny::Cut;
+use gpu_kernels::ops::gemm::gemm::thin;
 use half::bf16;
 
 use super::super::operand::{self, fits_tma, gains_from_copies, lies, store_of_case};
-use super::operator::{fine, kernels};
+use super::operator::{joined, kernels};
 use super::problem::{Path, Problem, widths};
 use super::skinny;
 use crate::ops::model::*;
@@ -90,15 +89,7 @@ static INFO: OpInfo = OpInfo {
     params: &[],
     dtypes: &[DType::BF16],
     // A column of a single k is adjacent along m or n as well.
-    kernels: &[
-        kernels(GEMM_MMA, true, false),
-        kernels(GEMM_HOPPER, true, false),
-        kernels(GEMM_SWAPPED, true, false),
-        kernels(GEMM_SKINNY, true, false),
-        kernels(GEMM_THIN, true, false),
-        GEMM_PAD,
-        fine(true),
-    ],
+    kernels: &joined::<7, 1, 8>(kernels(true, false), [GEMM_PAD]),
     variants: &[
         Variant {
             name: "skinny",
@@ -136,6 +127,12 @@ static INFO: OpInfo = OpInfo {
         tiles::<160>("hopper_160", "the same by tiles of 160 columns"),
         tiles::<128>("hopper_128", "the same by tiles of 128 columns"),
         tiles::<64>("hopper_64", "the same by tiles of 64 columns"),
+        Variant {
+            name: "hopper_tall",
+            doc: "the same by tiles of 384 rows and 192 columns: what is picked where these fill rounds best",
+            applies: fits_tiles::<{ TALL[1] }>,
+            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Tall)),
+        },
         Variant {
             name: "swapped_128",
             doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows: what is picked for 65 to 128 rows of many columns, if rows of c too are at multiples of 16 bytes",
@@ -285,6 +282,8 @@ impl Operator for GemmBf16 {
             Case::boundary(&INFO, bf16, dims(136, 347, 72)),
             Case::boundary(&INFO, bf16, dims(1, 1024, 304)),
             Case::boundary(&INFO, bf16, dims(1024, 1, 304)),
+            // A second row of the tall tiles, in which most consumers have nothing.
+            Case::boundary(&INFO, bf16, dims(392, 200, 136)),
             // More stages than the rings of the path for few rows or columns have.
             Case::boundary(&INFO, bf16, dims(16, 72, 2056)),
             Case::boundary(&INFO, bf16, dims(40, 17, 2048)),

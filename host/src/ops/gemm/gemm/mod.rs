@@ -8,8 +8,8 @@ mod skinny;
 mod variants;
 
 pub use layer::{GEMM_BF16, gemm_bf16, gemm_bf16_into};
-pub(super) use operator::kernels;
 pub use operator::{GEMM, GEMM_TO_F32, Gemm};
+pub(super) use operator::{joined, kernels};
 #[cfg(feature = "check")]
 pub(crate) use padded::WORTH as WORTH_COPYING;
 pub use problem::Scalar;

@@ -2,7 +2,7 @@
 
 use cuda_std::float::Half;
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_FINE, GEMM_HOPPER, GEMM_SWAPPED};
+use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_FINE, GEMM_HOPPER, GEMM_SWAPPED, GEMM_TALL};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
@@ -47,38 +47,52 @@ const fn facts(
     }
 }
 
-/// The kernels of one type of A and B (f16, bf16) and one of C: f32, or that of A and B. They are listed by both, C within A.
-pub(in super::super) const fn kernels(all: &'static [Instance], of_bf16: bool, to_f32: bool) -> &'static [Instance] {
-    let each = all.len() / 4;
-    // C is listed as f32, f16, bf16, of which each type of A has two.
-    let at = each * (2 * of_bf16 as usize + !to_f32 as usize);
-    all.split_at(at).1.split_at(each).0
+/// What each kernel of a product is listed as, by types of A and B (f16, bf16) and of C: f32, or that of A and B.
+type Kernels<const N: usize> = [&'static [Instance]; N];
+
+/// The kernels of products of one type of A and B and one of C, but for [`GEMM_PAD`], which has no types.
+pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<7> {
+    // C is listed within A, as f32, f16, bf16, of which each type of A has two.
+    const fn of_c(all: &'static [Instance], of_bf16: bool, to_f32: bool) -> &'static [Instance] {
+        let each = all.len() / 4;
+        let at = each * (2 * of_bf16 as usize + !to_f32 as usize);
+        all.split_at(at).1.split_at(each).0
+    }
+    let (f16, bf16) = GEMM_FINE.split_at(GEMM_FINE.len() / 2);
+    let fine = match (to_f32, of_bf16) {
+        (true, _) => &[],
+        (false, true) => bf16,
+        (false, false) => f16,
+    };
+    [
+        of_c(GEMM_MMA, of_bf16, to_f32),
+        of_c(GEMM_HOPPER, of_bf16, to_f32),
+        fine,
+        of_c(GEMM_TALL, of_bf16, to_f32),
+        of_c(GEMM_SWAPPED, of_bf16, to_f32),
+        of_c(GEMM_SKINNY, of_bf16, to_f32),
+        of_c(GEMM_THIN, of_bf16, to_f32),
+    ]
 }
 
-/// The kernels of one type of A, B and C.
-pub(in super::super) const fn fine(of_bf16: bool) -> &'static [Instance] {
-    let (f16, bf16) = GEMM_FINE.split_at(GEMM_FINE.len() / 2);
-    if of_bf16 { bf16 } else { f16 }
+/// All of `first` and then of `rest`.
+pub(in super::super) const fn joined<const A: usize, const B: usize, const N: usize>(
+    first: Kernels<A>,
+    rest: Kernels<B>,
+) -> Kernels<N> {
+    const { assert!(A + B == N) };
+    let mut all: Kernels<N> = [&[]; N];
+    let mut i = 0;
+    while i < N {
+        all[i] = if i < A { first[i] } else { rest[i - A] };
+        i += 1;
+    }
+    all
 }
 
 /// Those of both types of A and B.
-const fn kernels_into(f32: bool) -> [&'static [Instance]; 12] {
-    let [mma, hopper, swapped, skinny] = [GEMM_MMA, GEMM_HOPPER, GEMM_SWAPPED, GEMM_SKINNY];
-    [
-        kernels(mma, false, f32),
-        kernels(mma, true, f32),
-        kernels(hopper, false, f32),
-        kernels(hopper, true, f32),
-        kernels(swapped, false, f32),
-        kernels(swapped, true, f32),
-        kernels(skinny, false, f32),
-        kernels(skinny, true, f32),
-        kernels(GEMM_THIN, false, f32),
-        kernels(GEMM_THIN, true, f32),
-        GEMM_PAD,
-        // C has the type of A and B.
-        if f32 { &[] } else { GEMM_FINE },
-    ]
+const fn kernels_into(f32: bool) -> Kernels<15> {
+    joined(joined::<7, 7, 14>(kernels(false, f32), kernels(true, f32)), [GEMM_PAD])
 }
 
 pub(super) static INFO: OpInfo = facts(

@@ -119,8 +119,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let problem = Problem { a, b, sizes, ..self };
         match problem.fits_hopper() {
             Some(_) if stream.device().supports_hopper() => {
-                let columns = problem.columns(stream);
-                problem.launch_hopper(stream, columns)
+                let path = problem.tiles(stream);
+                problem.launch_by(stream, path)
             }
             _ => problem.launch_mma(stream),
         }

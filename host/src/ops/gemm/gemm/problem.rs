@@ -87,6 +87,10 @@ impl<'a> From<&'a Tensor<f32>> for Scalar<'a> {
     }
 }
 
+/// What paths whose operands TMA loads ask for.
+const TMA_WANTS: &str =
+    "k > 0, and a and b with adjacent elements along one dimension and all else at multiples of 16 bytes";
+
 /// Which kernel computes a product.
 #[derive(Clone, Copy)]
 pub(super) enum Path {
@@ -96,6 +100,8 @@ pub(super) enum Path {
     Thin,
     /// Tiles of so many columns.
     Hopper(u32),
+    /// Tiles of more rows.
+    Tall,
     /// Tiles of so many rows, of swapped operands.
     Swapped(u32),
     Padded,
@@ -104,7 +110,7 @@ pub(super) enum Path {
 
 impl Path {
     /// The variants' names.
-    const NAMED: [(&'static str, Self); 14] = [
+    const NAMED: [(&'static str, Self); 15] = [
         ("skinny", Self::Skinny(Cut::FOUR)),
         ("skinny_alone", Self::Skinny(Cut::FOUR_ALONE)),
         ("skinny_pairs", Self::Skinny(Cut::PAIR)),
@@ -115,6 +121,7 @@ impl Path {
         ("hopper_160", Self::Hopper(160)),
         ("hopper_128", Self::Hopper(128)),
         ("hopper_64", Self::Hopper(64)),
+        ("hopper_tall", Self::Tall),
         ("swapped_128", Self::Swapped(128)),
         ("swapped_64", Self::Swapped(64)),
         ("padded", Self::Padded),
@@ -185,10 +192,16 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             &[("a", &self.a.rows), ("b", &self.b.rows), ("c", &self.c), ("scale", &self.scale)],
         )?;
         let path = path.map_or_else(|| self.tuned(stream), |path| Ok(Some(path)))?;
-        match path.unwrap_or_else(|| self.planned(stream)) {
+        let path = path.unwrap_or_else(|| self.planned(stream));
+        self.launch_by(stream, path)
+    }
+
+    pub(super) fn launch_by(self, stream: &Stream, path: Path) -> Result<()> {
+        match path {
             Path::Skinny(cut) => self.launch_skinny(stream, cut),
             Path::Thin => self.launch_thin(stream),
             Path::Hopper(columns) => self.launch_hopper(stream, columns),
+            Path::Tall => self.launch_tall(stream),
             Path::Swapped(rows) => self.launch_swapped(stream, rows),
             Path::Padded => self.launch_padded(stream),
             Path::Mma => self.launch_mma(stream),
@@ -205,6 +218,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             Path::Skinny(cut) => hopper && self.fits_skinny(cut.most()),
             Path::Thin => hopper && self.fits_skinny(thin::MOST),
             Path::Hopper(columns) => hopper && self.widths().contains(&columns),
+            Path::Tall => hopper && self.fits_hopper().is_some(),
             Path::Swapped(_) => hopper && self.fits_swapped(),
             Path::Padded => self.fits_padded(),
             Path::Mma => true,
@@ -216,7 +230,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     fn planned(&self, stream: &Stream) -> Path {
         match stream.device().supports_hopper() {
             true if self.fits_skinny(skinny::MOST) => self.of_few(stream),
-            true if self.fits_hopper().is_some() => Path::Hopper(self.columns(stream)),
+            true if self.fits_hopper().is_some() => self.tiles(stream),
             _ if self.is_worth_padding() => Path::Padded,
             _ => Path::Mma,
         }
@@ -244,10 +258,12 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows).unwrap_or(Path::Skinny(Cut::FOUR))
     }
 
-    /// Columns of the tiles that fill rounds of the device's multiprocessors best.
-    pub(super) fn columns(&self, stream: &Stream) -> u32 {
+    /// The tiles that fill rounds of the device's multiprocessors best.
+    pub(super) fn tiles(&self, stream: &Stream) -> Path {
         let sizes = [self.sizes.batch, self.sizes.m, self.sizes.n].map(|size| size as usize);
-        plan::columns(stream.device().info().multiprocessors, sizes, self.widths())
+        let of = stream.device().info().multiprocessors;
+        let columns = plan::columns(of, sizes, self.widths());
+        if plan::are_better_tall(of, sizes, columns) { Path::Tall } else { Path::Hopper(columns) }
     }
 
     /// The columns that tiles can have, if TMA takes the operands.
@@ -263,9 +279,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     /// By tiles of so many columns.
     pub(super) fn launch_hopper(self, stream: &Stream, columns: u32) -> Result<()> {
         let Some(majors) = self.fits_hopper() else {
-            let wanted =
-                "k > 0, and a and b with adjacent elements along one dimension and all else at multiples of 16 bytes";
-            return Err(self.info.param_error("variant", "hopper", wanted));
+            return Err(self.info.param_error("variant", "hopper", TMA_WANTS));
         };
         if !self.widths().contains(&columns) {
             let wanted = "elements of a that are adjacent along k, and c in the type of a and b";
@@ -285,8 +299,14 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         if self.sizes.batch == 0 {
             return Ok(());
         }
-        let Tiling { maps: [a_map, b_map, c_map], store, grid } =
-            Tiling::new(stream, (&self.a, &self.b), [a_major, b_major], &mut self.c, &self.sizes, N)?;
+        let Tiling { maps: [a_map, b_map, c_map], store, grid } = Tiling::new(
+            stream,
+            (&self.a, &self.b),
+            [a_major, b_major],
+            &mut self.c,
+            &self.sizes,
+            [hopper::BLOCK_M, N],
+        )?;
         let args = (a_map, b_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, self.sizes, store);
         self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
@@ -306,7 +326,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             return Ok(());
         }
         let Tiling { maps: [a_map, b_map, c_map], store, grid } =
-            Tiling::new(stream, (&self.a, &self.b), majors.into(), &mut self.c, &self.sizes, N)?;
+            Tiling::new(stream, (&self.a, &self.b), majors.into(), &mut self.c, &self.sizes, [hopper::BLOCK_M, N])?;
         let c = DevicePtrMut::<T>::from_raw(self.c.ptr_mut(stream)?.addr());
         let args = (a_map, b_map, c_map, c, self.scale_ptr(stream)?, self.sizes, store);
         self.note_work();
@@ -315,6 +335,29 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             match majors {
                 (_, Major::K) => stream.launch::<hopper::GemmFine<T, false, N>>(grid, args),
                 (_, Major::Mn) => stream.launch::<hopper::GemmFine<T, true, N>>(grid, args),
+            }
+        }
+    }
+
+    /// By tiles of more rows.
+    fn launch_tall(mut self, stream: &Stream) -> Result<()> {
+        let Some((a_major, b_major)) = self.fits_hopper() else {
+            return Err(self.info.param_error("variant", "hopper_tall", TMA_WANTS));
+        };
+        if self.sizes.batch == 0 {
+            return Ok(());
+        }
+        let Tiling { maps: [a_map, b_map, c_map], store, grid } =
+            Tiling::new(stream, (&self.a, &self.b), [a_major, b_major], &mut self.c, &self.sizes, hopper::TALL)?;
+        let args = (a_map, b_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, self.sizes, store);
+        self.note_work();
+        // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
+        unsafe {
+            match (a_major, b_major) {
+                (Major::K, Major::K) => stream.launch::<hopper::GemmTall<T, C, false, false>>(grid, args),
+                (Major::K, Major::Mn) => stream.launch::<hopper::GemmTall<T, C, false, true>>(grid, args),
+                (Major::Mn, Major::K) => stream.launch::<hopper::GemmTall<T, C, true, false>>(grid, args),
+                (Major::Mn, Major::Mn) => stream.launch::<hopper::GemmTall<T, C, true, true>>(grid, args),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The ways to compute [`gemm`](super::gemm()), and which cases they can run.
 
-use gpu_kernels::ops::gemm::gemm::hopper::DIRECT;
+use gpu_kernels::ops::gemm::gemm::hopper::{self, DIRECT};
 use gpu_kernels::ops::gemm::gemm::skinny::Cut;
 use gpu_kernels::ops::gemm::gemm::thin;
 
@@ -21,6 +21,12 @@ const fn tiles<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
     }
 }
 
+const TALL: Variant = Variant {
+    name: "hopper_tall",
+    doc: "the same by tiles of 384 rows and 192 columns: what is picked where these fill rounds best",
+    applies: fits_tiles::<{ hopper::TALL[1] }>,
+    launch: |stream, args, params| launch(stream, args, params, Some(Path::Tall)),
+};
 const SWAPPED_128: Variant = Variant {
     name: "swapped_128",
     doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows: what is picked for 65 to 128 rows of many columns, both K-major, if c is stored by TMA",
@@ -83,6 +89,7 @@ pub(super) const VARIANTS: &[Variant] = &[
     tiles::<160>("hopper_160", "the same by tiles of 160, for a K-major and c of 16 bits"),
     tiles::<128>("hopper_128", "the same by tiles of 128 columns"),
     tiles::<64>("hopper_64", "the same by tiles of 64 columns"),
+    TALL,
     SWAPPED_128,
     SWAPPED_64,
     PADDED,
