@@ -4,7 +4,7 @@
 //! None: elements of 16 bits are moved as they are.
 //!
 //! # Layout
-//! A matrix is lines of adjacent elements, at any distance from each other; those of its copy start at multiples of 16 bytes. Up to seven
+//! A matrix is lines of adjacent elements, at any distance from each other; those of its copy start at multiples of 16 bytes, or more. Up to seven
 //! elements behind a line of the copy become zeros.
 //!
 //! # Mapping

@@ -2,8 +2,8 @@
 //!
 //! A cluster of two blocks computes a tile of 256 rows of C: each block owns 128 rows, and both need the same columns of B,
 //! 256 or as few as fill the device's rounds of tiles better, so each loads half of B and multicasts it to the pair. Inside a block, warpgroup 0 produces (one thread issues every
-//! copy) and warpgroups 1 and 2 consume, 64 rows of the tile each. A pair's tile of 384 by 192, which the tensor cores and shared memory take as long for as
-//! their share of it, has a third consumer in each block: squares of 2112 and 3072 are whole rounds of it.
+//! copy) and warpgroups 1 and 2 consume, 64 rows of the tile each. A pair's tile of 384 by 192 has a third consumer in each block: a
+//! square of 2112 is one round of it.
 //!
 //! A stage is 128 bytes of k: 64 elements of 16 bits, 128 of 8, 32 of f32. It keeps the way the operand lies: K-major, a row of 128 bytes belongs
 //! to a row of the operand; MN-major, which 16-bit types may be, panels of 64 × 64 elements have a row for each index of k. wgmma reads either, so that

@@ -129,7 +129,7 @@ static INFO: OpInfo = OpInfo {
         tiles::<64>("hopper_64", "the same by tiles of 64 columns"),
         Variant {
             name: "hopper_tall",
-            doc: "the same by tiles of 384 rows and 192 columns: what is picked where these fill rounds best",
+            doc: "the same by tiles of 384 rows and 192 columns: what is picked where these take one round and others two",
             applies: fits_tiles::<{ TALL[1] }>,
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Tall)),
         },

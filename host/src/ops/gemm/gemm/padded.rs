@@ -16,6 +16,9 @@ use crate::runtime::tensor::Tensor;
 /// Multiply-adds from which on copies are worth their launches, and rows and columns from which on they are worth their traffic.
 pub(crate) const WORTH: [u64; 2] = [1 << 28, 128];
 
+/// Bytes whose multiples lines of the copies start at: what TMA loads of one lies in one line of L2, and not in parts of two. 1793³ takes 33.5 µs in place of 41.
+const LINE: u64 = 128;
+
 /// Why the path does not take a problem.
 const WANTED: &str =
     "operands with adjacent elements along one dimension, of which one does not lie at multiples of 16 bytes";
@@ -40,8 +43,8 @@ impl<T: Float> Copied<T> {
         };
         // A matrix that all products share is one.
         let matrices = if product == 0 { 1 } else { operand.rows.shape()[0] as u64 };
-        let lines =
-            Lines { lines: matrices * lines, length, from, to: length.next_multiple_of(16 / size_of::<T>() as u64) };
+        let to = length.next_multiple_of(LINE / size_of::<T>() as u64);
+        let lines = Lines { lines: matrices * lines, length, from, to };
         let copy = Tensor::uninit(stream, [lines.lines as usize, lines.to as usize])?;
         Ok(Some(Self { copy, major, lines }))
     }

@@ -23,7 +23,7 @@ const fn tiles<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
 
 const TALL: Variant = Variant {
     name: "hopper_tall",
-    doc: "the same by tiles of 384 rows and 192 columns: what is picked where these fill rounds best",
+    doc: "the same by tiles of 384 rows and 192 columns: what is picked where these take one round and others two",
     applies: fits_tiles::<{ hopper::TALL[1] }>,
     launch: |stream, args, params| launch(stream, args, params, Some(Path::Tall)),
 };
