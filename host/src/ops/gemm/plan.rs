@@ -105,15 +105,18 @@ pub(crate) fn fills_by_pairs(multiprocessors: u32, tiles: u32) -> bool {
     (multiprocessors * 3 / 4..=multiprocessors).contains(&blocks)
 }
 
-/// Whether a product of 49 to 64 rows or columns, `[m, n]`, fills the multiprocessors once by blocks that each have a few rows of the weight and all of k.
+/// Rows of the weight of blocks that have all of k, if a product of 49 to 128 rows or columns, `[m, n]`, fills the multiprocessors once by them.
 ///
 /// Such a block takes all vectors in for its rows alone, twice the bytes of these. Fewer vectors are as many bytes in shared memory; fewer blocks leave
 /// multiprocessors empty that cutting k would use, and more take a second round for what clusters of half a multiprocessor start with. On an H200 64 by
 /// 4096 × 4096 take 14.9 µs and, cut, 16.7; 48 take 16.6 and 16.3.
-pub(crate) fn fills_without_cuts(multiprocessors: u32, [m, n]: [usize; 2]) -> bool {
-    let blocks = m.max(n).div_ceil(thin::ROWS as usize);
+pub(crate) fn fills_without_cuts(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<u32> {
     let once = multiprocessors as usize * 3 / 4..=multiprocessors as usize;
-    (49..=thin::MOST as usize).contains(&m.min(n)) && once.contains(&blocks)
+    let [few, many] = thin::ROWS;
+    let rows = if m.min(n) <= thin::most(few) as usize { few } else { many };
+    let fills =
+        (49..=thin::most(rows) as usize).contains(&m.min(n)) && once.contains(&m.max(n).div_ceil(rows as usize));
+    fills.then_some(rows)
 }
 
 /// Whether a product of 17 to 64 rows or columns, `[m, n]`, that is cut along k by four leaves half of the multiprocessors empty, if each block has one.
@@ -186,8 +189,10 @@ mod tests {
     #[test]
     fn blocks_with_all_of_k_fill_the_multiprocessors_once() {
         let fills = |m, n| super::fills_without_cuts(132, [m, n]);
-        assert_eq!([fills(64, 4096), fills(4096, 49), fills(56, 4224)], [true; 3]);
-        assert_eq!([fills(48, 4096), fills(65, 4096), fills(64, 4256), fills(64, 3072), fills(0, 0)], [false; 5]);
+        assert_eq!([fills(64, 4096), fills(4096, 49), fills(56, 4224)], [Some(32); 3]);
+        assert_eq!([fills(128, 8192), fills(8192, 65)], [Some(64); 2]);
+        assert_eq!([fills(48, 4096), fills(65, 4096), fills(64, 4256), fills(64, 3072), fills(0, 0)], [None; 5]);
+        assert_eq!([fills(129, 8192), fills(128, 8512), fills(128, 4096)], [None; 3]);
     }
 
     #[test]

@@ -96,8 +96,8 @@ const TMA_WANTS: &str =
 pub(super) enum Path {
     /// By clusters that cut it so.
     Skinny(Cut),
-    /// By blocks that have few rows of the weight and all of k.
-    Thin,
+    /// By blocks that have so many rows of the weight and all of k.
+    Thin(u32),
     /// Tiles of so many columns.
     Hopper(u32),
     /// Tiles of more rows.
@@ -110,11 +110,12 @@ pub(super) enum Path {
 
 impl Path {
     /// The variants' names.
-    const NAMED: [(&'static str, Self); 15] = [
+    const NAMED: [(&'static str, Self); 16] = [
         ("skinny", Self::Skinny(Cut::FOUR)),
         ("skinny_alone", Self::Skinny(Cut::FOUR_ALONE)),
         ("skinny_pairs", Self::Skinny(Cut::PAIR)),
-        ("thin", Self::Thin),
+        ("thin", Self::Thin(32)),
+        ("thin_64", Self::Thin(64)),
         ("hopper", Self::Hopper(256)),
         ("hopper_208", Self::Hopper(208)),
         ("hopper_192", Self::Hopper(192)),
@@ -199,7 +200,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     pub(super) fn launch_by(self, stream: &Stream, path: Path) -> Result<()> {
         match path {
             Path::Skinny(cut) => self.launch_skinny(stream, cut),
-            Path::Thin => self.launch_thin(stream),
+            Path::Thin(rows) => self.launch_thin(stream, rows),
             Path::Hopper(columns) => self.launch_hopper(stream, columns),
             Path::Tall => self.launch_tall(stream),
             Path::Swapped(rows) => self.launch_swapped(stream, rows),
@@ -216,7 +217,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let hopper = stream.device().supports_hopper();
         let takes = match path {
             Path::Skinny(cut) => hopper && self.fits_skinny(cut.most()),
-            Path::Thin => hopper && self.fits_skinny(thin::MOST),
+            Path::Thin(rows) => hopper && self.fits_skinny(thin::most(rows)),
             Path::Hopper(columns) => hopper && self.widths().contains(&columns),
             Path::Tall => hopper && self.fits_hopper().is_some(),
             Path::Swapped(_) => hopper && self.fits_swapped(),
@@ -246,11 +247,11 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             plan::of_few_rows(of, sizes).filter(are_worth).map(|(rows, _)| Path::Swapped(rows))
         };
         let tiles = self.sizes.m.max(self.sizes.n).div_ceil(skinny::ROWS);
+        if let Some(rows) = plan::fills_without_cuts(of, sizes) {
+            return Path::Thin(rows);
+        }
         if plan::fills_by_pairs(of, tiles) {
             return Path::Skinny(Cut::PAIR);
-        }
-        if plan::fills_without_cuts(of, sizes) {
-            return Path::Thin;
         }
         if plan::leaves_half_empty(of, sizes) {
             return Path::Skinny(Cut::FOUR_ALONE);

@@ -60,16 +60,21 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
-    /// By blocks that have all of k.
-    pub(super) fn launch_thin(mut self, stream: &Stream) -> Result<()> {
-        self.require_few(thin::MOST, "thin")?;
+    /// By blocks that have so many rows of the weight and all of k.
+    pub(super) fn launch_thin(mut self, stream: &Stream, rows: u32) -> Result<()> {
+        self.require_few(thin::most(rows), "thin")?;
         let sizes = self.few();
-        let [weight, vectors] = self.few_maps(stream, thin::ROWS, thin::MOST)?;
-        let grid = sizes.rows.div_ceil(thin::ROWS).next_multiple_of(thin::CLUSTER);
+        let [weight, vectors] = self.few_maps(stream, rows, thin::VECTORS)?;
+        let grid = sizes.rows.div_ceil(rows).next_multiple_of(thin::CLUSTER);
         let args = (weight, vectors, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes);
         self.note_work();
         // SAFETY: as for `launch_skinny`.
-        unsafe { stream.launch::<thin::GemmThin<T, C>>(grid, args) }
+        unsafe {
+            match rows {
+                64 => stream.launch::<thin::GemmThin<T, C, 64>>(grid, args),
+                _ => stream.launch::<thin::GemmThin<T, C, 32>>(grid, args),
+            }
+        }
     }
 
     fn require_few(&self, most: u32, variant: &str) -> Result<()> {

@@ -74,8 +74,14 @@ pub(super) const VARIANTS: &[Variant] = &[
     Variant {
         name: "thin",
         doc: "TMA and wgmma, 64 rows by 32 columns, or the reverse, along all of k: what is picked for 49 to 64 if these fill the multiprocessors once",
-        applies: |device, case| fits_few(device, case, thin::MOST),
-        launch: |stream, args, params| launch(stream, args, params, Some(Path::Thin)),
+        applies: |device, case| fits_few(device, case, thin::most(32)),
+        launch: |stream, args, params| launch(stream, args, params, Some(Path::Thin(32))),
+    },
+    Variant {
+        name: "thin_64",
+        doc: "the same, 128 rows by 64 columns: what is picked for 65 to 128",
+        applies: |device, case| fits_few(device, case, thin::most(64)),
+        launch: |stream, args, params| launch(stream, args, params, Some(Path::Thin(64))),
     },
     tiles::<256>(
         "hopper",
