@@ -253,6 +253,32 @@ unsafe fn run<T: Half, C: Element, const SHARE: u32, const BLOCKS: u32, const R:
     );
 }
 
+/// The order of a cluster's steps along k: those from its own place on, then those before.
+///
+/// All clusters read the same vectors. If all began at the first they would ask for the same few lines at a time, and of the few slices of L2 that hold
+/// them.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    steps: u32,
+    first: u32,
+}
+
+impl Turn {
+    /// Of this cluster of `SHARE` blocks: the clusters' places lie as far apart as there are steps for them.
+    #[inline(always)]
+    pub(super) fn of<const SHARE: u32>(steps: u32) -> Self {
+        let [cluster, clusters] = [thread::block_idx_x(), thread::grid_dim_x()].map(|blocks| u64::from(blocks / SHARE));
+        Self { steps, first: (cluster * u64::from(steps) / clusters.max(1)) as u32 }
+    }
+
+    /// Step number `i`.
+    #[inline(always)]
+    pub(super) fn step(self, i: u32) -> u32 {
+        let step = self.first + i;
+        if step < self.steps { step } else { step - self.steps }
+    }
+}
+
 /// Loads the stages of the block. Run by one thread.
 #[inline(always)]
 unsafe fn produce<const SHARE: u32, const BLOCKS: u32, const R: usize>(
@@ -263,7 +289,9 @@ unsafe fn produce<const SHARE: u32, const BLOCKS: u32, const R: usize>(
     steps: StepBy<Range<u32>>,
 ) {
     let mut at = Cursor::default();
-    for step in steps {
+    let turn = Turn::of::<SHARE>(steps.len() as u32);
+    for i in 0..turn.steps {
+        let step = cluster::rank() + turn.step(i) * SHARE;
         // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
         memory.empty(at.stage).wait_parity(at.parity ^ 1);
         let full = memory.full(at.stage);

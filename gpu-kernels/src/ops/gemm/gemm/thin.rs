@@ -39,7 +39,7 @@ use cuda_std::{cluster, fence, kernel, math, shared_field, thread, tma, warp};
 
 use super::super::epilogue::{Epilogue, Factor};
 use super::super::hopper::Cursor;
-use super::skinny::Sizes;
+use super::skinny::{Sizes, Turn};
 
 /// Blocks that share the vectors.
 pub const CLUSTER: u32 = 2;
@@ -240,8 +240,10 @@ unsafe fn produce(
 ) {
     let rank = cluster::rank();
     let panels = panels(rows);
+    let turn = Turn::of::<CLUSTER>(steps);
     let mut at = Cursor::default();
-    for step in 0..steps {
+    for i in 0..steps {
+        let step = turn.step(i);
         // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
         memory.empty(at.stage).wait_parity(at.parity ^ 1);
         let full = memory.full(at.stage);
