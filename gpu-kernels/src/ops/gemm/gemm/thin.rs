@@ -21,7 +21,7 @@
 //! # Cost
 //! The bytes of the weight, once: 7.9 µs for 4096 × 4096 at 4.25 TB/s. The vectors take twice as many on their way into each multiprocessor, half of
 //! them read by its neighbour: 768 KiB in all, 7.0 µs at 64 bytes a clock. Cutting k takes half of that, but clusters that exchange and add sums. On an H200
-//! 64 vectors take 14.9 µs, and 16.7 cut; 128 of 8192 × 8192 take 39.4 µs, and 42.9 cut.
+//! 64 vectors take 14.9 µs, and 16.7 cut; 128 of 8192 × 8192 take 40.8 µs, and 43.5 cut.
 //!
 //! # Limits
 //! 128 vectors, one product. Compute capability 9.0.

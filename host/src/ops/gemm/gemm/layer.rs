@@ -105,7 +105,7 @@ static INFO: OpInfo = OpInfo {
         },
         Variant {
             name: "skinny_pairs",
-            doc: "the same by two blocks that share k in place of four: what is picked if these fill the multiprocessors once",
+            doc: "the same by two blocks that share k in place of four: what is picked if these fill the multiprocessors once, unless one of the next does",
             applies: |device, case| fits_few(device, case, Cut::PAIR.most()),
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(Cut::PAIR))),
         },
@@ -117,7 +117,7 @@ static INFO: OpInfo = OpInfo {
         },
         Variant {
             name: "thin_64",
-            doc: "the same, 128 rows by 64 columns: what is picked for 65 to 128",
+            doc: "the same, 128 rows by 64 columns: what is picked for 65 to 128 if these do",
             applies: |device, case| fits_few(device, case, thin::most(64)),
             launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Thin(64))),
         },

@@ -67,7 +67,7 @@ pub(super) const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "skinny_pairs",
-        doc: "the same by two blocks that share k in place of four: what is picked if these fill the multiprocessors once",
+        doc: "the same by two blocks that share k in place of four: what is picked if these fill the multiprocessors once, unless one of the next does",
         applies: |device, case| fits_few(device, case, Cut::PAIR.most()),
         launch: |stream, args, params| launch(stream, args, params, Some(Path::Skinny(Cut::PAIR))),
     },
@@ -79,7 +79,7 @@ pub(super) const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "thin_64",
-        doc: "the same, 128 rows by 64 columns: what is picked for 65 to 128",
+        doc: "the same, 128 rows by 64 columns: what is picked for 65 to 128 if these do",
         applies: |device, case| fits_few(device, case, thin::most(64)),
         launch: |stream, args, params| launch(stream, args, params, Some(Path::Thin(64))),
     },
