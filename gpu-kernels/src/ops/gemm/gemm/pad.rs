@@ -123,7 +123,7 @@ unsafe fn pack(line: *const u16, length: i64, at: i64) -> [u32; 4] {
 
 /// Eight of sixteen elements, from `off` on.
 #[inline(always)]
-pub(in super::super) fn shifted([low, high]: [[u32; 4]; 2], off: u32) -> [u32; 4] {
+fn shifted([low, high]: [[u32; 4]; 2], off: u32) -> [u32; 4] {
     let words = [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]];
     // Registers have no numbers that `off` could count.
     let by_two = |words: [u32; 8]| array::from_fn(|i| if off & 4 != 0 { words[(i + 2).min(7)] } else { words[i] });

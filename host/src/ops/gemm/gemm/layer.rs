@@ -8,7 +8,8 @@ use half::bf16;
 
 use super::super::operand::{self, fits_tma, gains_from_copies, lies, store_of_case};
 use super::operator::{joined, kernels};
-use super::problem::{Path, Problem, widths};
+use super::path::Path;
+use super::problem::{Problem, widths};
 use super::skinny;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;

@@ -3,6 +3,7 @@
 mod layer;
 mod operator;
 mod padded;
+mod path;
 mod problem;
 mod skinny;
 mod variants;

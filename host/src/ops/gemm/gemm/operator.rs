@@ -9,7 +9,8 @@ use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::gemm::gemm::thin::GEMM_THIN;
 use half::{bf16, f16};
 
-use super::problem::{Path, Problem, Scalar, Shapes};
+use super::path::Path;
+use super::problem::{Problem, Scalar, Shapes};
 use super::variants::VARIANTS;
 use crate::dispatch;
 use crate::ops::model::*;

@@ -8,6 +8,7 @@ use gpu_kernels::ops::gemm::gemm::{hopper, mma, thin};
 
 use super::super::operand::{self, Major, Operand, Tiling};
 use super::super::{note_work, plan, sizes};
+use super::path::Path;
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Bound, OpInfo};
 use crate::runtime::dtype::{DType, Float};
@@ -90,45 +91,6 @@ impl<'a> From<&'a Tensor<f32>> for Scalar<'a> {
 /// What paths whose operands TMA loads ask for.
 const TMA_WANTS: &str =
     "k > 0, and a and b with adjacent elements along one dimension and all else at multiples of 16 bytes";
-
-/// Which kernel computes a product.
-#[derive(Clone, Copy)]
-pub(super) enum Path {
-    /// By clusters that cut it so.
-    Skinny(Cut),
-    /// By blocks that have so many rows of the weight and all of k.
-    Thin(u32),
-    /// Tiles of so many columns.
-    Hopper(u32),
-    /// Tiles of more rows.
-    Tall,
-    /// Tiles of so many rows, of swapped operands.
-    Swapped(u32),
-    Padded,
-    Mma,
-}
-
-impl Path {
-    /// The variants' names.
-    const NAMED: [(&'static str, Self); 16] = [
-        ("skinny", Self::Skinny(Cut::FOUR)),
-        ("skinny_alone", Self::Skinny(Cut::FOUR_ALONE)),
-        ("skinny_pairs", Self::Skinny(Cut::PAIR)),
-        ("thin", Self::Thin(32)),
-        ("thin_64", Self::Thin(64)),
-        ("hopper", Self::Hopper(256)),
-        ("hopper_208", Self::Hopper(208)),
-        ("hopper_192", Self::Hopper(192)),
-        ("hopper_160", Self::Hopper(160)),
-        ("hopper_128", Self::Hopper(128)),
-        ("hopper_64", Self::Hopper(64)),
-        ("hopper_tall", Self::Tall),
-        ("swapped_128", Self::Swapped(128)),
-        ("swapped_64", Self::Swapped(64)),
-        ("padded", Self::Padded),
-        ("mma", Self::Mma),
-    ];
-}
 
 /// The columns that tiles can have of an A that lies so and a C of that type.
 pub(super) fn widths(a: Major, c: DType) -> &'static [u32] {

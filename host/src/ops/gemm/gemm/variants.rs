@@ -6,7 +6,8 @@ use gpu_kernels::ops::gemm::gemm::thin;
 
 use super::super::operand::{Major, fits_tma, gains_from_copies, lies, store_of_case};
 use super::operator::{launch, of_c, shape};
-use super::problem::{Path, widths};
+use super::path::Path;
+use super::problem::widths;
 use super::skinny;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;

@@ -12,7 +12,6 @@ use cuda_std::{fence, math, matrix, thread, tma};
 
 use super::super::Problem;
 use super::super::epilogue::{Epilogue, Four, Sum};
-use super::super::gemm::pad::shifted;
 use super::{SLAB_BYTES, STORE_M, Tile, WARPGROUP, slab_columns};
 
 /// How results leave, as the host chooses: by ordinary stores.
@@ -232,12 +231,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
             {
                 self.copy_rows::<R>(buffer.cast(), columns + column, end);
             } else if store == DIRECT {
-                let columns = columns + column;
-                if self.n0 + columns + slab_columns::<C>() <= self.last_column::<R>() {
-                    self.copy_packs(buffer.cast(), columns);
-                } else {
-                    self.copy_elements::<R>(buffer.cast(), columns);
-                }
+                self.copy_elements::<R>(buffer.cast(), columns + column);
             } else if is_rest {
                 const { assert!(size_of::<C>() == 2 || !Self::has_rest(R)) };
                 self.copy_rows::<R>(buffer.cast(), columns + column, self.output.problem.m);
@@ -277,39 +271,6 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 let from = buffer.add((row * chunks + ((self.lane % chunks) ^ (row % 8))) * chunk);
                 let to = c.add((u64::from(self.m0 + row) * ldc + u64::from(column)) as usize);
                 Pack::<u32, 4>::load(from.as_ptr().cast()).store(to.cast());
-            }
-            row += WARPGROUP / chunks;
-        }
-    }
-
-    /// Copies a slab whose columns, from `columns` on, are all in C, whose rows may start anywhere: by packs of 16 bytes, and at both ends of a row by
-    /// elements, which are one pack's together.
-    #[inline(always)]
-    unsafe fn copy_packs(&self, buffer: SharedPtr<C>, columns: u32) {
-        let Output { c, problem: Problem { c: [c_product, ldc], m, .. }, .. } = *self.output;
-        let c = c.wrapping_add((u64::from(self.product) * c_product) as usize);
-        let (width, chunk, chunks) = (slab_columns::<C>(), 16 / size_of::<C>() as u32, 8);
-        let Pack([lane, ..]) = Pack([self.lane, 0, 0, 0]).forget();
-        let part = lane % chunks;
-        let mut row = lane / chunks;
-        while row < STORE_M && self.m0 + row < m {
-            let to = c.wrapping_add((u64::from(self.m0 + row) * ldc + u64::from(self.n0 + columns)) as usize);
-            let at = |part: u32| buffer.add(row * width + (part ^ (row % 8)) * chunk);
-            let own = Pack::<u32, 4>::load(at(part).as_ptr().cast());
-            // Elements between the last place of a pack in C and the row.
-            let off = (to as usize / size_of::<C>()) as u32 % chunk;
-            if off == 0 {
-                own.store(to.wrapping_add((part * chunk) as usize).cast());
-            } else {
-                if part > 0 {
-                    let before = Pack::<u32, 4>::load(at(part - 1).as_ptr().cast());
-                    let pack = shifted([before.0, own.0], (chunk - off) * size_of::<C>() as u32 / 2);
-                    Pack(pack).store(to.wrapping_add((part * chunk - off) as usize).cast());
-                }
-                if part < chunk {
-                    let column = if part < chunk - off { part } else { width - chunk + part };
-                    *to.wrapping_add(column as usize) = at(column / chunk).add(column % chunk).read();
-                }
             }
             row += WARPGROUP / chunks;
         }

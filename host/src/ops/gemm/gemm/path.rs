@@ -1,0 +1,42 @@
+//! The kernels that compute a product, by the names of their variants.
+
+use gpu_kernels::ops::gemm::gemm::skinny::Cut;
+
+/// Which kernel computes a product.
+#[derive(Clone, Copy)]
+pub(super) enum Path {
+    /// By clusters that cut it so.
+    Skinny(Cut),
+    /// By blocks that have so many rows of the weight and all of k.
+    Thin(u32),
+    /// Tiles of so many columns.
+    Hopper(u32),
+    /// Tiles of more rows.
+    Tall,
+    /// Tiles of so many rows, of swapped operands.
+    Swapped(u32),
+    Padded,
+    Mma,
+}
+
+impl Path {
+    /// The variants' names.
+    pub(super) const NAMED: [(&'static str, Self); 16] = [
+        ("skinny", Self::Skinny(Cut::FOUR)),
+        ("skinny_alone", Self::Skinny(Cut::FOUR_ALONE)),
+        ("skinny_pairs", Self::Skinny(Cut::PAIR)),
+        ("thin", Self::Thin(32)),
+        ("thin_64", Self::Thin(64)),
+        ("hopper", Self::Hopper(256)),
+        ("hopper_208", Self::Hopper(208)),
+        ("hopper_192", Self::Hopper(192)),
+        ("hopper_160", Self::Hopper(160)),
+        ("hopper_128", Self::Hopper(128)),
+        ("hopper_64", Self::Hopper(64)),
+        ("hopper_tall", Self::Tall),
+        ("swapped_128", Self::Swapped(128)),
+        ("swapped_64", Self::Swapped(64)),
+        ("padded", Self::Padded),
+        ("mma", Self::Mma),
+    ];
+}
