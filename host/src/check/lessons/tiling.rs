@@ -35,7 +35,10 @@ impl Tiling {
     /// Of the kernel that is picked for a product of that side.
     pub(super) fn of(info: &DeviceInfo, side: usize) -> Self {
         if info.compute_capability == (9, 0) {
-            Self::on_hopper(info, plan::columns(info.multiprocessors, [1, side, side], &hopper::FINE_WIDTHS), None)
+            let (of, sizes) = (info.multiprocessors, [1, side, side]);
+            let columns = plan::columns(of, sizes, &hopper::FINE_WIDTHS);
+            let is_tall = plan::are_better_tall(of, sizes, columns);
+            Self::on_hopper(info, if is_tall { hopper::TALL } else { [hopper::BLOCK_M, columns] }, None)
         } else {
             Self::of_any(info)
         }
@@ -44,17 +47,18 @@ impl Tiling {
     /// Of the one with the widest tiles.
     pub(super) fn widest(info: &DeviceInfo) -> Self {
         if info.compute_capability == (9, 0) {
-            Self::on_hopper(info, hopper::BLOCK_N, Some("hopper"))
+            Self::on_hopper(info, [hopper::BLOCK_M, hopper::BLOCK_N], Some("hopper"))
         } else {
             Self::of_any(info)
         }
     }
 
-    fn on_hopper(info: &DeviceInfo, columns: u32, variant: Option<&'static str>) -> Self {
-        let blocks = hopper::CLUSTER as usize;
-        let (rows, depth) = (blocks * hopper::BLOCK_M as usize, hopper::BLOCK_K as usize);
-        let [columns, widest] = [columns, hopper::BLOCK_N].map(|columns| columns as usize);
-        let step = (columns + BESIDE) as f64 / (widest + BESIDE) as f64;
+    fn on_hopper(info: &DeviceInfo, block: [u32; 2], variant: Option<&'static str>) -> Self {
+        let [rows, columns, widest_rows, widest] =
+            [block[0], block[1], hopper::BLOCK_M, hopper::BLOCK_N].map(|size| size as usize);
+        let step = (columns * rows / widest_rows + BESIDE) as f64 / (widest + BESIDE) as f64;
+        let (blocks, depth) = (hopper::CLUSTER as usize, hopper::BLOCK_K as usize);
+        let rows = blocks * rows;
         let at_once = info.multiprocessors as usize / blocks;
         Self { rows, columns, depth, at_once, blocks, persistent: true, step, variant }
     }
