@@ -66,6 +66,7 @@ fn repeats(symbol: &str) -> bool {
     let in_f32 = ["gemm_hopper_f16_f32_", "gemm_hopper_bf16_f32_"].iter().any(|kernel| symbol.starts_with(kernel));
     symbol.starts_with("gemm_hopper_") && (narrow || in_f32) && !symbol.contains("_a_mn0_b_mn0_")
         || symbol.starts_with("gemm_fine_") && symbol.contains("_b_mn1_")
+        || symbol.starts_with("gemm_tall_") && !symbol.ends_with("_a_mn0_b_mn0")
 }
 
 /// `column + 4 <= n`, which lets sgemm store four columns at once, with a 3 in place of the 4: in each quarter of a thread's columns
