@@ -61,13 +61,12 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
 
 /// Whether others stand for a kernel. How wide the tiles of a product are, how its operands lie, and what C is stored in, do not depend on each
 /// other: there are kernels of every width and for both kinds of C whose operands both lie along k, and of the widest tiles for operands that lie in every way.
-/// The tall tiles run the same source with a third consumer.
 fn repeats(symbol: &str) -> bool {
     let narrow = ["_n64", "_n128", "_n192"].iter().any(|width| symbol.ends_with(width));
     let in_f32 = ["gemm_hopper_f16_f32_", "gemm_hopper_bf16_f32_"].iter().any(|kernel| symbol.starts_with(kernel));
     symbol.starts_with("gemm_hopper_") && (narrow || in_f32) && !symbol.contains("_a_mn0_b_mn0_")
         || symbol.starts_with("gemm_fine_") && symbol.contains("_b_mn1_")
-        || symbol.starts_with("gemm_tall_")
+        || symbol.starts_with("gemm_tall_") && !symbol.ends_with("_a_mn0_b_mn0")
 }
 
 /// `column + 4 <= n`, which lets sgemm store four columns at once, with a 3 in place of the 4: in each quarter of a thread's columns

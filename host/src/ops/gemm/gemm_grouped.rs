@@ -122,14 +122,8 @@ pub(super) fn launch<T: Float + Half>(
     note_work(Bound::Tensor(T::DTYPE), [1, m, n, k]);
     match fits {
         Some(major) if path == Path::Hopper || path == Path::Fastest && stream.device().supports_hopper() => {
-            let Tiling { maps: [x_map, weight_map, y_map], store, .. } = Tiling::new(
-                stream,
-                (&x, &weight),
-                [Major::K, major],
-                &mut y,
-                &problem,
-                [hopper::BLOCK_M, hopper::BLOCK_N],
-            )?;
+            let Tiling { maps: [x_map, weight_map, y_map], store, .. } =
+                Tiling::new(stream, (&x, &weight), [Major::K, major], &mut y, &problem, hopper::TILE)?;
             let tiles = most(hopper::CLUSTER * hopper::BLOCK_M) * n.div_ceil(hopper::BLOCK_N) as usize;
             let (y, offsets) = (y.ptr_mut(stream)?, offsets.ptr(stream)?);
             let args = (x_map, weight_map, y_map, y, problem, store, offsets, count);

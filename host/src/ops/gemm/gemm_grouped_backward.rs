@@ -176,7 +176,7 @@ fn of_weight<T: Float + Half, C: Float + Element>(
     note_work(Bound::Tensor(T::DTYPE), [1, m, n, k]);
     if path == Path::Hopper || path == Path::Fastest && fits && stream.device().supports_hopper() {
         let Tiling { maps: [a_map, b_map, c_map], store, grid } =
-            Tiling::new(stream, (&a, &b), [Major::Mn; 2], &mut dweight, &problem, [hopper::BLOCK_M, hopper::BLOCK_N])?;
+            Tiling::new(stream, (&a, &b), [Major::Mn; 2], &mut dweight, &problem, hopper::TILE)?;
         let args = (a_map, b_map, c_map, dweight.ptr_mut(stream)?, problem, store, offsets.ptr(stream)?);
         // SAFETY: the maps and dweight describe live tensors of these sizes, dweight is borrowed mutably, and there are groups + 1 offsets.
         return unsafe { stream.launch::<gk::GemmGroupedBackwardHopper<T, C>>(grid, args) };

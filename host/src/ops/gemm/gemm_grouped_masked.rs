@@ -108,14 +108,8 @@ fn launch<T: Float + Half>(
     note_work(Bound::Tensor(T::DTYPE), [batch, m, n, k]);
     match fits {
         Some(major) if path == Path::Hopper || path == Path::Fastest && stream.device().supports_hopper() => {
-            let Tiling { maps: [x_map, weight_map, y_map], store, grid } = Tiling::new(
-                stream,
-                (&x, &weight),
-                [Major::K, major],
-                &mut y,
-                &problem,
-                [hopper::BLOCK_M, hopper::BLOCK_N],
-            )?;
+            let Tiling { maps: [x_map, weight_map, y_map], store, grid } =
+                Tiling::new(stream, (&x, &weight), [Major::K, major], &mut y, &problem, hopper::TILE)?;
             let args = (x_map, weight_map, y_map, y.ptr_mut(stream)?, problem, store, counts.ptr(stream)?);
             // SAFETY: the maps and y describe live tensors of these sizes, y is borrowed mutably, and there is a count for each expert.
             unsafe {

@@ -10,7 +10,7 @@ use super::super::hopper::{self, Halves, Matrices};
 
 pub use super::super::hopper::{
     ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, PANEL, STAGE_BYTES, STORE_M, SWAPPED, TALL, TALL_THREADS,
-    THREADS, TILES, WIDTHS, loaded, shared_bytes, slab_columns, tall_shared_bytes,
+    THREADS, TILE, TILES, WIDTHS, loaded, shared_bytes, slab_columns, tall_shared_bytes,
 };
 
 /// Depth of a stage.

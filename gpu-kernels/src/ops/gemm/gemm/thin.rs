@@ -188,9 +188,9 @@ unsafe fn multiply<T: Half, C: Element, const R: usize>(
     let lane = thread::thread_idx_x() % WARPGROUP;
     let mut sums = [0.0; R];
     consume::<T, R>(memory, warpgroup, lane, steps, &mut sums);
+    let factor = Factor::of(sizes.alpha, scale).factor();
     // Of vectors from `first` on, those from `own` on.
     let store = |i: u32, lane: u32, first: u32, own: u32, pair: [f32; 2]| {
-        let factor = Factor::of(sizes.alpha, scale).factor();
         // As the tensor core leaves them: of two vectors, 8 apart, two neighbouring rows of the weight every 8.
         let row = row0 + i / 2 * 8 + lane % 4 * 2;
         let vector = first + lane / 32 * 16 + lane % 32 / 4 + i % 2 * 8;

@@ -49,6 +49,8 @@ pub(super) use self::tiles::{Tile, Tiles, Walk, at_least_one, place};
 pub const BLOCK_M: u32 = 128;
 /// Columns of C a block computes, where nothing speaks for fewer.
 pub const BLOCK_N: u32 = 256;
+/// Both.
+pub const TILE: [u32; 2] = [BLOCK_M, BLOCK_N];
 /// Columns that it can have. Fewer leave less of the last round of tiles unused.
 pub const WIDTHS: [u32; 4] = [BLOCK_N, 192, 128, 64];
 /// The same with those between that fill what [`WIDTHS`] leave of a round, for results of 16 bits. They are multiples of 16, so that each block of a
@@ -175,7 +177,7 @@ pub(super) unsafe fn run<M: Multiply<SUMS>, C: Element, E: Epilogue>(of: Matrice
 where
     [M::Sum; SUMS]: Registers,
 {
-    let tiles = Tiles::of(&of.problem, [BLOCK_M, BLOCK_N]);
+    let tiles = Tiles::of(&of.problem, TILE);
     walk::<M, C, E>(of, epilogue, tiles);
 }
 

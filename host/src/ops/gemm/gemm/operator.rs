@@ -214,6 +214,8 @@ impl Operator for Gemm {
                 lie(Case::odd(info, dtype, dims(1, 11, 136, 1544)), "NT", T).param("alpha", -0.5).param("beta", 1.5),
                 lie(Case::odd(info, dtype, dims(1, 140, 40, 1288)), "NT", T).param("beta", 1.0),
                 lie(Case::odd(info, dtype, dims(1, 136, 120, 1032)), "NT", T),
+                // More tall tiles than the simulated GPU has clusters.
+                lie(Case::odd(info, dtype, dims(1, 8, 1000, 72)), "NT", T),
                 lie(Case::odd(info, dtype, dims(1, 40, 219, 1096)), "NT", T).param("beta", 0.5),
                 lie(Case::odd(info, dtype, dims(1, 217, 53, 1288)), "NT", T).param("alpha", -0.5),
                 lie(Case::odd(info, dtype, dims(1, 37, 40, 2632)), "NT", T),
