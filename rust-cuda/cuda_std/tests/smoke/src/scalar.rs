@@ -40,6 +40,8 @@ pub unsafe fn unary(x: *const f32, y: *mut f32) {
         put(math::fma_f64(f64::from(a), f64::from(b), 1.0) as f32);
         let (sine, cosine) = math::sin_cos(a);
         put(sine * cosine);
+        let (sine, cosine) = math::sin_cos_approx_near(a);
+        put(sine * cosine);
         put(math::div_full(a, b));
         put(math::div_approx(a, b));
         put(math::max_nan(a, b));
