@@ -12,7 +12,8 @@
 //!
 //! A block that loads once and ends makes room for the next one's loads, and memory is never without: short blocks, of 128 threads
 //! and 4 KB an operand, are as fast as a copy where a pack takes few instructions. Where it takes many, as eight elements of 16
-//! bits do with a function each, the time between a block's end and the next one's loads is missed, and 256 threads that load
+//! bits do with a function or two each, the time between a block's end and the next one's loads is missed, unless so many short blocks
+//! are there that others load meanwhile ([`min_blocks`]); where their registers leave no room for that, 256 threads that load
 //! twice are faster. Each kernel says which it is by `SHORT`: [`LIGHT`], [`HEAVY`] or [`BUSY`].
 
 use core::array;
@@ -31,6 +32,12 @@ pub const BUSY: usize = 0;
 /// Threads of a block where the widest element has `bytes` bytes, and packs of up to `short` elements have short blocks.
 pub const fn block(bytes: usize, short: usize) -> u32 {
     if 16 / bytes <= short { 128 } else { 256 }
+}
+
+/// Blocks that a multiprocessor is to hold of those of [`block`], where `others` will do: short ones of 16-bit elements only wait for memory
+/// if there are many, and eight elements a pack would take the registers of twice as many.
+pub const fn min_blocks(bytes: usize, short: usize, others: u32) -> u32 {
+    if bytes == 2 && block(bytes, short) == 128 { 12 } else { others }
 }
 
 /// Packs of each operand in flight a thread.

@@ -59,4 +59,4 @@ fn slope(x: f32) -> f32 {
     value_and_slope(x).1
 }
 
-activation!(gelu: HEAVY, gelu_backward: HEAVY);
+activation!(gelu: LIGHT, gelu_backward: HEAVY);

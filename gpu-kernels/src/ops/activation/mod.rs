@@ -24,7 +24,10 @@ macro_rules! activation {
         /// # Safety
         /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
         #[cuda_std::kernel(
-            dtypes(T: float), block = crate::map::block(size_of::<T>(), crate::map::$short), min_blocks = 4, no_spills
+            dtypes(T: float),
+            block = crate::map::block(size_of::<T>(), crate::map::$short),
+            min_blocks = crate::map::min_blocks(size_of::<T>(), crate::map::$short, 4),
+            no_spills
         )]
         pub unsafe fn $forward<T: cuda_std::float::Element>(
             x: *const T,

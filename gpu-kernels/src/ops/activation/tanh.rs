@@ -37,4 +37,4 @@ fn slope(x: f32) -> f32 {
     4.0 * sigmoid_and_slope(2.0 * x).1
 }
 
-activation!(tanh: HEAVY, tanh_backward: LIGHT);
+activation!(tanh: LIGHT, tanh_backward: LIGHT);

@@ -88,7 +88,7 @@ macro_rules! unary {
         ///
         /// # Safety
         /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
-        #[cuda_std::kernel(dtypes(T: float), block = block(size_of::<T>(), $short), min_blocks = if size_of::<T>() == 2 && ($short) >= 8 { 12 } else { 2 }, no_spills)]
+        #[cuda_std::kernel(dtypes(T: float), block = block(size_of::<T>(), $short), min_blocks = map::min_blocks(size_of::<T>(), $short, 2), no_spills)]
         pub unsafe fn $kernel<T: Element>(x: *const T, y: *mut T, rows: u64, d: u64, x_stride: u64, y_stride: u64) {
             $map::<T>((x, x_stride), (y, y_stride), rows, d, $f);
         }

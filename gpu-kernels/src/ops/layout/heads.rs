@@ -1,5 +1,5 @@
 //! What normalisation and turning of queries' and keys' heads share, forth and back: where heads lie, how their items are spread over lanes, and
-//! what turns them. How teams of lanes go from head to head is [`visits`](super::visits)'.
+//! what turns them. How teams of lanes go from head to head is in `visits.rs`.
 
 use cuda_std::float::Element;
 use cuda_std::launch::Fields;
