@@ -59,15 +59,9 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
     if missed.is_empty() { Ok(()) } else { Err(format!("{missed:#?}").into()) }
 }
 
-/// Whether others stand for a kernel. One of f16 is that of bf16 but for conversions. How wide the tiles of a product are, how its operands lie, and what C is stored in, do not depend on each
+/// Whether others stand for a kernel. How wide the tiles of a product are, how its operands lie, and what C is stored in, do not depend on each
 /// other: there are kernels of every width and for both kinds of C whose operands both lie along k, and of the widest tiles for operands that lie in every way.
 fn repeats(symbol: &str) -> bool {
-    let of_bf16 = symbol.replace("_f16", "_bf16");
-    if of_bf16 != symbol
-        && registry::everything().any(|op| op.info().instances().any(|kernel| kernel.symbol == of_bf16))
-    {
-        return true;
-    }
     let narrow = ["_n64", "_n128", "_n192"].iter().any(|width| symbol.ends_with(width));
     let in_f32 = ["gemm_hopper_f16_f32_", "gemm_hopper_bf16_f32_"].iter().any(|kernel| symbol.starts_with(kernel));
     symbol.starts_with("gemm_hopper_") && (narrow || in_f32) && !symbol.contains("_a_mn0_b_mn0_")

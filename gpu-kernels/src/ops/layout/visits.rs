@@ -165,15 +165,17 @@ impl Team {
         let is_there = |turn: u32| turn < turns && own.is_some();
         let path = Path::of(&heads, self.step);
         let position = |turn: u32, at: Place| if turn < turns { tables.position(at.token) } else { -1 };
-        let fetch = |turn: u32, at: Place, position: i32| {
+        // A turn that another team of the warp has copies zeros, one that none has nothing.
+        let copy = |turn: u32, at: Place, position: i32| {
             let to = |pack: u32| stage(turn).add(pack * BLOCK);
             let bytes = |is_there: bool| if is_there { 16 } else { 0 };
             for input in 0..2 {
-                let from = heads.inputs[input].add(at.inputs[input]);
+                // Behind the last head nothing is read.
+                let from = heads.inputs[input].wrapping_add(at.inputs[input]);
                 let bytes = bytes(is_there(turn) && (input == 0 || at.head < heads.with_both));
-                cp_async::copy_16_zero_fill(to(2 * input as u32), from.add(first), bytes);
+                cp_async::copy_16_zero_fill(to(2 * input as u32), from.wrapping_add(first), bytes);
                 if let Some(second) = second {
-                    cp_async::copy_16_zero_fill(to(2 * input as u32 + 1), from.add(second), bytes);
+                    cp_async::copy_16_zero_fill(to(2 * input as u32 + 1), from.wrapping_add(second), bytes);
                 }
             }
             if second.is_some() {
@@ -185,6 +187,11 @@ impl Team {
                     cp_async::copy_16_l1_zero_fill(to(4 + quad), cos.add(at), bytes(row.is_some()));
                     cp_async::copy_16_l1_zero_fill(to(6 + quad), sin.add(at), bytes(row.is_some()));
                 }
+            }
+        };
+        let fetch = |turn: u32, at: Place, position: i32| {
+            if turn < turns_of_warp {
+                copy(turn, at, position);
             }
             cp_async::commit();
         };
@@ -208,13 +215,11 @@ impl Team {
                 token: if turn < turns { Some(here.token) } else { None },
                 is_there: is_there(turn),
                 has_both: is_there(turn) && here.head < heads.with_both,
-                output: heads.output.add(here.output),
+                output: heads.output.wrapping_add(here.output),
                 elements: PhantomData,
             });
             here = path.next(here);
         }
-        // The zeros of turns that are not there.
-        cp_async::wait_all();
     }
 }
 

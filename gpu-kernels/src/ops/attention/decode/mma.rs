@@ -82,7 +82,7 @@ pub unsafe fn attention_decode<T: Half, C: Operand, const D: u32, const ROWS: u3
         return;
     }
     let piece = Piece { sequence, kv_head, first_row: row_tile * ROWS, first, end: end.min(first + per_split) };
-    let positions = Positions::of(&sequence, page_table, !k_new.is_null(), &cache);
+    let positions = Positions::of(&sequence, lengths, page_table, !k_new.is_null(), &cache);
     let keys = Problem::cached(k_cache, problem.k, k_new, cache.k_new, batch, kv_head);
     let values = Problem::cached(v_cache, problem.v, v_new, cache.v_new, batch, kv_head);
     if row_tile == 0 && !C::SCALED && !k_new.is_null() {

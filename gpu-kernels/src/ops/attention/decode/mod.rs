@@ -30,9 +30,10 @@
 //!
 //! # Numerics
 //! As of [`forward`](super::forward): scores, sums and everything that is merged are f32. A length outside 0..=capacity counts as the nearest
-//! inside. A key whose page is none of the cache's is not seen, and a new one whose position or page there is not is neither seen nor
-//! written. How keys are divided depends on the lengths and the number of splits only, and merging has a fixed order: results are
-//! the same bits every time. 8-bit elements become 16-bit floats exactly; a weight times the scale of its value is rounded to bf16, whatever the
+//! inside; new keys and values beyond it are seen but not written, where they would take the place of others. A key whose page is none of the
+//! cache's is not seen, and a new one whose position or page there is not is neither seen nor written. How keys are divided depends on the
+//! lengths and the number of splits only, and merging has a fixed order: results are the same bits every time. 8-bit elements become 16-bit
+//! floats exactly; a weight times the scale of its value is rounded to bf16, whatever the
 //! queries are, because f16 would lose what is below 6·10⁻⁵.
 //!
 //! # Cost
@@ -131,19 +132,29 @@ pub(super) struct Positions {
     len: u32,
     /// The position of the first new token, which may be below 0; behind all positions if nothing is new.
     first_new: i32,
+    /// Whether there is room for the new ones: not where they would take the places of others.
+    has_room: bool,
     page_size: u32,
     page_count: u32,
 }
 
 impl Positions {
     #[inline(always)]
-    pub(super) unsafe fn of(sequence: &Sequence, table: *const i32, appends: bool, cache: &Cache) -> Self {
+    pub(super) unsafe fn of(
+        sequence: &Sequence,
+        lengths: *const i32,
+        table: *const i32,
+        appends: bool,
+        cache: &Cache,
+    ) -> Self {
         let entry = u64::from(sequence.batch) * u64::from(cache.max_pages);
         Self {
             table: if table.is_null() { table } else { table.add(entry as usize) },
             batch: sequence.batch,
             len: sequence.k_len,
             first_new: if appends { sequence.k_len as i32 - sequence.q_len as i32 } else { i32::MAX },
+            // A length beyond the capacity was bounded by it.
+            has_room: *lengths.add(sequence.batch as usize) <= sequence.k_len as i32,
             page_size: cache.page_size,
             page_count: cache.page_count,
         }
@@ -201,12 +212,12 @@ impl Positions {
         rows.new.wrapping_add((u64::from(token) * rows.new_stride) as usize)
     }
 
-    /// Where new token `token` belongs, if that is one of positions `first .. end`; null otherwise. Nobody reads there: see
+    /// Where new token `token` belongs, if there is room for it and that is one of positions `first .. end`; null otherwise. Nobody reads there: see
     /// [`row`](Self::row).
     #[inline(always)]
     pub(super) unsafe fn new_place<T>(&self, rows: &Rows<T>, token: u32, first: u32, end: u32) -> *mut T {
         let position = self.first_new.wrapping_add(token as i32);
-        if position < first as i32 || position >= end as i32 {
+        if !self.has_room || position < first as i32 || position >= end as i32 {
             return core::ptr::null_mut();
         }
         let [place] = self.places([rows], position as u32);

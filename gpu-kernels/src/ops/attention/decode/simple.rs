@@ -61,7 +61,7 @@ pub unsafe fn attention_decode_simple<T: Element, C: Stored>(
     let kv_head = problem.kv_head(head);
     let sequence = problem.decoded(batch, lengths);
     let span = problem.span(&sequence);
-    let positions = Positions::of(&sequence, page_table, !k_new.is_null(), &cache);
+    let positions = Positions::of(&sequence, lengths, page_table, !k_new.is_null(), &cache);
     let keys = Problem::cached(k_cache, problem.k, k_new, cache.k_new, batch, kv_head);
     let values = Problem::cached(v_cache, problem.v, v_new, cache.v_new, batch, kv_head);
 

@@ -43,10 +43,15 @@ impl<'a> Exact<'a> {
         })
     }
 
+    /// Keys that a sequence has room for.
+    fn capacity(&self) -> f64 {
+        let pages = self.table.as_ref().map_or(1, |(max_pages, _)| *max_pages);
+        (pages * self.caches[0].shape()[1]) as f64
+    }
+
     /// Keys of a sequence.
     fn len(&self, batch: usize) -> usize {
-        let pages = self.table.as_ref().map_or(1, |(max_pages, _)| *max_pages);
-        self.lengths[batch].clamp(0.0, (pages * self.caches[0].shape()[1]) as f64) as usize
+        self.lengths[batch].clamp(0.0, self.capacity()) as usize
     }
 
     /// The position of new token `token`, if it has one.
@@ -128,7 +133,8 @@ impl<'a> Exact<'a> {
     pub(super) fn cache(&self, side: usize, rows: &[usize]) -> Vec<f64> {
         let (batches, q_len, kv_heads) = (self.q.shape()[0], self.q.shape()[1], self.caches[side].shape()[2]);
         let mut tokens = HashMap::new();
-        for (batch, token) in (0..batches).flat_map(|batch| (0..q_len).map(move |token| (batch, token))) {
+        let with_room = (0..batches).filter(|batch| self.lengths[*batch] <= self.capacity());
+        for (batch, token) in with_room.flat_map(|batch| (0..q_len).map(move |token| (batch, token))) {
             if let Some(place) = self.position(batch, token).and_then(|position| self.place(batch, position)) {
                 tokens.insert(place, batch * q_len + token);
             }

@@ -180,8 +180,8 @@ pub fn attention_decode_into<'a, T: Float, C: CacheElement<T>>(
 /// lengths\[b\] − q_len and on of the cache, by the launch that also attends to them.
 ///
 /// The lengths count the new tokens, unlike those of [`append_kv`](fn@crate::ops::append_kv), and stay as they are. A length beyond the
-/// capacity counts as it, so that the new tokens take the last places from those that are there. A token whose position is negative, or
-/// whose page is none of the cache's, is neither written nor seen. No two sequences may share the pages that they write to. The last dimension of `k` and `v` is contiguous.
+/// capacity counts as it, and the new tokens are seen in the last places but not written, which would take the place of others. A token
+/// whose position is negative, or whose page is none of the cache's, is neither written nor seen. No two sequences may share the pages that they write to. The last dimension of `k` and `v` is contiguous.
 ///
 /// # Errors
 /// As of [`attention_decode`].

@@ -30,7 +30,7 @@ pub(in crate::ops::layout) fn cases(info: &'static OpInfo, q_out: &'static str, 
             cases.extend(
                 [
                     // Blocks with heads of both sides, more than one to a team of the simulated device, and a last warp in part.
-                    pads(Case::odd(info, dtype, dims(67, 3, 2, 4 * lanes, 8 * lanes))),
+                    pads(Case::odd(info, dtype, dims(140, 3, 2, 4 * lanes, 8 * lanes))),
                     // Packs that stay beside those that turn, and lanes without either.
                     Case::odd(info, dtype, dims(5, 3, 1, 2 * lanes, 5 * lanes)).param("eps", 0.25),
                     Case::odd(info, dtype, dims(7, 2, 3, 5, 13)),
