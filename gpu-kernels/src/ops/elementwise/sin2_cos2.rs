@@ -9,7 +9,7 @@
 //! # Mapping
 //! As every elementwise kernel. [`sin2_cos2`] does it in one pass; [`sin`], [`cos`], [`square`] and
 //! [`add`](super::add::add) do it one operation at a time, in five launches, as a program does that calls an operator each. Whether an angle is
-//! so large that its quadrant takes many bits of 2/π is asked of a pack: a branch an element leaves nothing to compute while another waits.
+//! so large that its quadrant takes f64 is asked of a pack: a branch an element leaves nothing to compute while another waits.
 //!
 //! Memory brings 16-bit elements twice as fast, and leaves no time for two polynomials each: in one pass their sine and cosine are those
 //! of the special-function unit, 12 instructions for 36.
@@ -18,7 +18,7 @@
 //! None.
 //!
 //! # Numerics
-//! f32 arithmetic, sine and cosine within 2 ulp, those of 16 bits in one pass within 2⁻²⁰, which is far from what 1 is rounded by; in
+//! f32 arithmetic, sine and cosine within 2 ulp for |x| up to 2⁵⁰, those of 16 bits in one pass within 2⁻²⁰, which is far from what 1 is rounded by; in
 //! one pass rounded once to the storage type, in five each time. Infinities and NaN give NaN.
 //!
 //! # Cost

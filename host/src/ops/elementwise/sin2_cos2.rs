@@ -22,7 +22,7 @@ pub enum Fusion {
 
 /// y = sin²(x) + cos²(x), elementwise: the same expression in one kernel or in five, to see what fusion is worth.
 ///
-/// `x` has any shape; its rows may be padded. In radians; infinities and NaN give NaN. In five kernels every intermediate
+/// `x` has any shape; its rows may be padded. In radians, |x| up to 2⁵⁰; infinities and NaN give NaN. In five kernels every intermediate
 /// result is rounded to the storage type. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
@@ -126,7 +126,9 @@ impl Operator for Sin2Cos2 {
 
     fn cases(&self) -> Vec<Case> {
         let mut cases = pointwise::cases(&INFO);
-        let large = Values::Uniform { low: -1e38, high: 1e38 };
+        // Values beyond 2⁵⁰ are none of its arguments; f16 has infinities and NaN alone beside those that are.
+        cases.retain(|case| case.dtype == DType::F16 || case.values_of("x").is_none());
+        let large = Values::Uniform { low: -1e15, high: 1e15 };
         let dtypes = [DType::F32, DType::BF16];
         cases.extend(dtypes.map(|dtype| Case::boundary(&INFO, dtype, [("rows", 1), ("d", 999)]).values("x", large)));
         cases
