@@ -22,9 +22,10 @@ use cuda_std::float::Element;
 use cuda_std::thread;
 use cuda_std::vector::Pack;
 
-/// The blocks of kernels with few instructions a pack: short ones, of packs of up to as many elements.
+/// The blocks of kernels with few instructions a pack, or with so few registers that [`min_blocks`] are resident: short ones, of packs of up to
+/// as many elements.
 pub const LIGHT: usize = 16;
-/// Those of kernels with a function or two an element: short where a pack has four elements, not where it has eight.
+/// Those of other kernels with a function or two an element: short where a pack has four elements, not where it has eight.
 pub const HEAVY: usize = 4;
 /// Those of kernels that compute longer than memory takes: never short.
 pub const BUSY: usize = 0;

@@ -18,8 +18,8 @@
 //! None.
 //!
 //! # Numerics
-//! f32 arithmetic, sine and cosine within 2 ulp for |x| up to 2⁵⁰, those of 16 bits in one pass within 2⁻²⁰, which is far from what 1 is rounded by; in
-//! one pass rounded once to the storage type, in five each time. Infinities and NaN give NaN.
+//! f32 arithmetic, sine and cosine within 2 ulp for |x| up to 2⁵⁰, those of 16 bits in one pass within 2⁻²⁰, which is far from what 1 is
+//! rounded by; in one pass rounded once to the storage type, in five each time. Infinities and NaN give NaN.
 //!
 //! # Cost
 //! 2·n elements of traffic in one pass. In five 2 + 2 + 2 + 2 + 3 = 11·n: 5.5 times as long.
@@ -38,9 +38,24 @@ use crate::lanes;
 use crate::map::{self, HEAVY, In, LIGHT, Out, block};
 use crate::ops::quant::greatest;
 
-/// f of sine and cosine, of which `near` are those of an angle below [`math::NEAR_ANGLE`].
+/// f of sine and cosine. `near_of_16_bits` are those of an angle below [`math::NEAR_ANGLE`] that has 16 bits.
 #[inline(always)]
-unsafe fn of_angles<T: Element, const N: usize, const SHORT: usize>(
+unsafe fn of_angles<T: Element, const SHORT: usize>(
+    x: In<T>,
+    y: Out<T>,
+    rows: u64,
+    d: u64,
+    near_of_16_bits: impl Fn(f32) -> (f32, f32),
+    f: impl Fn((f32, f32)) -> f32,
+) {
+    match lanes::<T>() {
+        4 => of_packs::<T, 4, SHORT>(x, y, rows, d, math::sin_cos_near, f),
+        _ => of_packs::<T, 8, SHORT>(x, y, rows, d, near_of_16_bits, f),
+    }
+}
+
+#[inline(always)]
+unsafe fn of_packs<T: Element, const N: usize, const SHORT: usize>(
     x: In<T>,
     y: Out<T>,
     rows: u64,
@@ -59,58 +74,47 @@ unsafe fn of_angles<T: Element, const N: usize, const SHORT: usize>(
     });
 }
 
-#[inline(always)]
-unsafe fn of_exact_angles<T: Element>(x: In<T>, y: Out<T>, rows: u64, d: u64, f: impl Fn((f32, f32)) -> f32) {
-    match lanes::<T>() {
-        4 => of_angles::<T, 4, HEAVY>(x, y, rows, d, math::sin_cos_near, f),
-        _ => of_angles::<T, 8, HEAVY>(x, y, rows, d, math::sin_cos_near, f),
-    }
-}
-
-#[inline(always)]
-unsafe fn of_angles_for_sum<T: Element>(x: In<T>, y: Out<T>, rows: u64, d: u64, f: impl Fn((f32, f32)) -> f32) {
-    match lanes::<T>() {
-        4 => of_angles::<T, 4, LIGHT>(x, y, rows, d, math::sin_cos_near, f),
-        _ => of_angles::<T, 8, LIGHT>(x, y, rows, d, math::sin_cos_approx_near, f),
-    }
-}
-
 /// f of what is no angle.
 #[inline(always)]
-unsafe fn of_numbers<T: Element>(x: In<T>, y: Out<T>, rows: u64, d: u64, f: impl Fn(f32) -> f32) {
-    map::zip::<T, T, 1, 0, LIGHT>([x], y, rows, d, |[x]| f(x));
+unsafe fn of_numbers<T: Element, const SHORT: usize>(x: In<T>, y: Out<T>, rows: u64, d: u64, f: impl Fn(f32) -> f32) {
+    map::zip::<T, T, 1, 0, SHORT>([x], y, rows, d, |[x]| f(x));
 }
 
 /// A kernel of one input and one result.
 macro_rules! unary {
-    ($(#[$doc:meta])* $kernel:ident: $short:ident, $map:ident, $f:expr) => {
+    ($(#[$doc:meta])* $kernel:ident: $short:ident, $map:ident($($f:expr),*)) => {
         $(#[$doc])*
         ///
         /// # Safety
         /// `x` is valid for reads and `y` for writes of those rows at their strides; d and rows are at least 1.
-        #[cuda_std::kernel(dtypes(T: float), block = block(size_of::<T>(), $short), min_blocks = map::min_blocks(size_of::<T>(), $short, 2), no_spills)]
+        #[cuda_std::kernel(
+            dtypes(T: float),
+            block = block(size_of::<T>(), $short),
+            min_blocks = map::min_blocks(size_of::<T>(), $short, 2),
+            no_spills
+        )]
         pub unsafe fn $kernel<T: Element>(x: *const T, y: *mut T, rows: u64, d: u64, x_stride: u64, y_stride: u64) {
-            $map::<T>((x, x_stride), (y, y_stride), rows, d, $f);
+            $map::<T, { $short }>((x, x_stride), (y, y_stride), rows, d, $($f),*);
         }
     };
 }
 
 unary! {
     /// y = sin²(x) + cos²(x), for `rows` rows of `d` elements.
-    sin2_cos2: LIGHT, of_angles_for_sum, |(sine, cosine)| sine * sine + cosine * cosine
+    sin2_cos2: LIGHT, of_angles(math::sin_cos_approx_near, |(sine, cosine)| sine * sine + cosine * cosine)
 }
 
 unary! {
     /// y = sin(x), for `rows` rows of `d` elements.
-    sin: HEAVY, of_exact_angles, |(sine, _)| sine
+    sin: HEAVY, of_angles(math::sin_cos_near, |(sine, _)| sine)
 }
 
 unary! {
     /// y = cos(x), for `rows` rows of `d` elements.
-    cos: HEAVY, of_exact_angles, |(_, cosine)| cosine
+    cos: HEAVY, of_angles(math::sin_cos_near, |(_, cosine)| cosine)
 }
 
 unary! {
     /// y = x², for `rows` rows of `d` elements.
-    square: LIGHT, of_numbers, |x| x * x
+    square: LIGHT, of_numbers(|x| x * x)
 }

@@ -33,8 +33,8 @@
 //! inside; new keys and values beyond it are seen but not written, where they would take the place of others. A key whose page is none of the
 //! cache's is not seen, and a new one whose position or page there is not is neither seen nor written. How keys are divided depends on the
 //! lengths and the number of splits only, and merging has a fixed order: results are the same bits every time. 8-bit elements become 16-bit
-//! floats exactly; a weight times the scale of its value is rounded to bf16, whatever the
-//! queries are, because f16 would lose what is below 6·10⁻⁵.
+//! floats exactly; a weight times the scale of its value is rounded to bf16, whatever the queries are, because f16 would lose what is below
+//! 6·10⁻⁵.
 //!
 //! # Cost
 //! K and V once: bound by memory bandwidth up to some 100 rows a key. At d = 128 a key takes 512 bytes, a multiprocessor of an H200 gets 19
@@ -212,8 +212,8 @@ impl Positions {
         rows.new.wrapping_add((u64::from(token) * rows.new_stride) as usize)
     }
 
-    /// Where new token `token` belongs, if there is room for it and that is one of positions `first .. end`; null otherwise. Nobody reads there: see
-    /// [`row`](Self::row).
+    /// Where new token `token` belongs, if there is room for it and that is one of positions `first .. end`; null otherwise. Nobody reads
+    /// there: see [`rows`](Self::rows).
     #[inline(always)]
     pub(super) unsafe fn new_place<T>(&self, rows: &Rows<T>, token: u32, first: u32, end: u32) -> *mut T {
         let position = self.first_new.wrapping_add(token as i32);
