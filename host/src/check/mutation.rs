@@ -3,12 +3,13 @@
 //! checks would miss.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashSet;
 
 use serde::Serialize;
 
 use crate::check::Job;
-use crate::check::verify::{self, Filter, Row, Status};
+use crate::check::verify::{self, Filter, Known, Row, Status};
 use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
@@ -67,6 +68,7 @@ struct Target<'a> {
 struct Candidate<'a> {
     job: &'a Job,
     filter: Filter,
+    known: OnceCell<Result<Known>>,
     /// Instructions that warps execute in it.
     instructions: u64,
     /// How often it ran with a mutant, and how often it noticed.
@@ -76,7 +78,7 @@ struct Candidate<'a> {
 
 impl<'a> Candidate<'a> {
     fn new(job: &'a Job, filter: &Filter, instructions: u64) -> Self {
-        Self { job, filter: filter.clone(), instructions, tried: 0, noticed: 0 }
+        Self { job, filter: filter.clone(), known: OnceCell::new(), instructions, tried: 0, noticed: 0 }
     }
 
     /// Instructions for each mutant that it notices, going by those so far. Cases in this order find a mutant soonest.
@@ -90,7 +92,8 @@ impl<'a> Candidate<'a> {
         let simulator = simulator(device)?;
         let kind = (0..orders.max(1)).find_map(|order| {
             let settings = Settings::of_order(self.filter.seed, order);
-            caught(&simulator.with(settings, || verify::on_device(device, self.job, &self.filter)))
+            let run = || verify::on_device_again(device, self.job, &self.filter, &self.known);
+            caught(&simulator.with(settings, run))
         });
         self.noticed += u64::from(kind.is_some());
         Ok(kind)

@@ -144,9 +144,9 @@ impl HostTensor {
 }
 
 fn bytes_of_values<T: Dtype>(data: &[f64]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(data.len() * size_of::<T>());
-    for &value in data {
-        bytes.extend_from_slice(bytemuck::bytes_of(&T::from_f64(value)));
+    let mut bytes = vec![0; data.len() * size_of::<T>()];
+    for (bytes, &value) in bytes.chunks_exact_mut(size_of::<T>()).zip(data) {
+        bytes.copy_from_slice(bytemuck::bytes_of(&T::from_f64(value)));
     }
     bytes
 }

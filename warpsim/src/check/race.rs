@@ -78,7 +78,7 @@ impl Stamp {
     }
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Cell {
     write: Stamp,
     read: Stamp,
@@ -128,6 +128,10 @@ pub struct Conflict {
     /// What orders them.
     pub advice: &'static str,
 }
+
+/// What a cell was and became in an access without conflict: the cells of a tile are mostly equal, and then one of them is looked at.
+#[derive(Default)]
+pub struct Alike(Option<(Cell, Cell)>);
 
 /// The shadow of one block's shared memory.
 pub struct SharedShadow {
@@ -195,12 +199,33 @@ impl SharedShadow {
         n: usize,
         write: bool,
     ) -> Option<Conflict> {
+        self.access_part(clocks, p, me, addr, n, write, &mut Alike::default())
+    }
+
+    /// As [`access`](Self::access), of one piece of what is accessed together: all come with the same `alike`.
+    pub fn access_part(
+        &mut self,
+        clocks: &Clocks,
+        p: Party,
+        me: Stamp,
+        addr: usize,
+        n: usize,
+        write: bool,
+        alike: &mut Alike,
+    ) -> Option<Conflict> {
         if n == 0 {
             return None;
         }
         let mut found = None;
         let (first, last) = (addr >> self.shift, (addr + n - 1) >> self.shift);
         for c in &mut self.cells[first..=last] {
+            let before = *c;
+            if let Some((was, is)) = alike.0
+                && was == before
+            {
+                *c = is;
+                continue;
+            }
             let w = c.write;
             let mine = w.agent() == me.agent() && w.lane() == me.lane() && clocks.is_warp(w.agent());
             if !mine || w.time() == IN_FLIGHT {
@@ -221,6 +246,9 @@ impl SharedShadow {
                 *c = Cell { write: me.behind(w), ..Cell::default() };
             } else {
                 c.remember(me);
+            }
+            if found.is_none() {
+                alike.0 = Some((before, *c));
             }
         }
         found

@@ -1,5 +1,7 @@
 //! Bulk copies and reductions, linear and tensor: `cp.async.bulk` and its kin.
 
+use std::mem;
+
 use super::bulk::{BulkOp, Far, Target, gather, read_shared, write_global, write_shared};
 use super::cx::Cx;
 use super::global_check::{check_map, settle as settle_global};
@@ -22,15 +24,11 @@ fn perform_load(cx: &Cx<'_>, cl: &mut Cluster, op: &BulkOp) {
 
 /// Makes the pending copies that complete on this mbarrier happen.
 pub fn complete_on(cx: &Cx<'_>, cl: &mut Cluster, b: u32, off: u32) {
-    let mut k = 0;
-    while k < cl.pending.len() {
-        if cl.pending[k].targets.iter().any(|t| t.bar == (b, off)) {
-            let op = cl.pending.remove(k);
-            perform_load(cx, cl, &op);
-        } else {
-            k += 1;
-        }
+    let mut pending = mem::take(&mut cl.pending);
+    for op in pending.extract_if(.., |op| op.targets.iter().any(|t| t.bar == (b, off))) {
+        perform_load(cx, cl, &op);
     }
+    cl.pending = pending;
 }
 
 pub fn issue(

@@ -10,7 +10,7 @@ use super::mma::{element, integer, is_int};
 use super::run::Flow;
 use super::state::*;
 use super::{shared, shared_check, sparse, warp_ops, wgmma_regs};
-use crate::check::race::Stamp;
+use crate::check::race::{Alike, Stamp};
 use crate::ir::*;
 use crate::launch::Completion;
 use crate::num;
@@ -200,6 +200,7 @@ fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> R
         return Ok(());
     }
     let group = w.wg_committed + 1;
+    let mut alike = Alike::default();
     for at in places {
         let Cluster { blocks, clocks, .. } = cl;
         let blk = &mut blocks[w.block];
@@ -210,7 +211,7 @@ fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> R
         }
         if let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) {
             let me = Stamp::new(c.warpgroup_agent(w.block, w.id / 4), 0, group, cx.number(s), Stamp::PROXY);
-            if let Some(conflict) = shadow.access(c, w.party(!0), me, at, 16, false) {
+            if let Some(conflict) = shadow.access_part(c, w.party(!0), me, at, 16, false, &mut alike) {
                 shared_check::report(cx, w, s, 0, conflict, false, at);
             }
         }

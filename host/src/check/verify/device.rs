@@ -3,10 +3,11 @@
 use std::cell::OnceCell;
 use std::fmt::Display;
 
+use super::known::Known;
 use super::placement::{Placement, Poison};
-use super::{AUTO, Expected, Filter, Job, Row, has_ordinary_input, is_large};
+use super::{AUTO, Expected, Filter, Job, Row, is_large};
+use crate::check::buffers;
 use crate::check::peers::{self, Cublas};
-use crate::check::{buffers, random};
 use crate::ops::model::{self, Arguments, Params, Role, TensorMeta, Variant};
 use crate::runtime::any::{AnyTensor, AnyView, AnyViewMut};
 use crate::runtime::device::{self, Device};
@@ -29,8 +30,8 @@ pub(super) fn lost(job: &impl Display) -> String {
     format!("a kernel failed in {job}, and this process has lost the device")
 }
 
-/// Runs every variant of `job` that the filter lets through on `device`; a row each.
-pub(super) fn check(device: &Device, job: &Job, filter: &Filter) -> Checked {
+/// Runs every variant of `job` that the filter lets through on `device`; a row each. What is `known` of the case is found out for the first that runs.
+pub(super) fn check(device: &Device, job: &Job, filter: &Filter, known: &OnceCell<Result<Known>>) -> Checked {
     let mut checked = Checked { rows: Vec::new(), lost_device: false, out_of_memory: false };
     let too_large = too_large(device, job);
     // Made for the first variant that runs, shared by all.
@@ -44,7 +45,10 @@ pub(super) fn check(device: &Device, job: &Job, filter: &Filter) -> Checked {
         } else if !able {
             row.skip("this variant cannot run the case on this device");
         } else {
-            let prepared = prepared.get_or_insert_with(|| Prepared::new(device, job, filter.seed));
+            let prepared = prepared.get_or_insert_with(|| {
+                let known = known.get_or_init(|| Known::new(job, filter.seed)).as_ref().map_err(Clone::clone)?;
+                Prepared::new(device, job, known)
+            });
             let result = prepared.as_ref().map_err(Clone::clone).and_then(|p| p.run(job, by, filter, &mut row));
             if let Err(error) = result {
                 checked.lost_device = matches!(error, Error::KernelFault { .. });
@@ -170,41 +174,23 @@ impl Placed {
     }
 }
 
-/// A case's inputs, on both sides, and what the outputs should be.
-struct Prepared {
+/// A case with its inputs on the device.
+struct Prepared<'a> {
     stream: Stream,
-    seed: u64,
-    host: Vec<(&'static str, HostTensor)>,
+    known: &'a Known,
     inputs: Vec<Placed>,
-    /// Of the outputs.
-    metas: Vec<TensorMeta>,
-    /// Evaluated for the first launch that succeeds: a reference may take far longer.
-    expected: OnceCell<Result<Vec<Expected>>>,
-    finite_input: bool,
 }
 
-impl Prepared {
-    fn new(device: &Device, job: &Job, seed: u64) -> Result<Self> {
+impl<'a> Prepared<'a> {
+    fn new(device: &Device, job: &Job, known: &'a Known) -> Result<Self> {
         let stream = device.stream()?;
-        let (mut host, mut inputs, mut input_metas) = (Vec::new(), Vec::new(), Vec::new());
-        for (name, tensor) in random::inputs(job.op, &job.case, seed)? {
-            let meta = TensorMeta::of(name, &tensor);
-            let place = Placement::new(&meta, job.case.arrangement(name));
-            let tensor = place.effective(tensor)?;
-            if role(job, name) == Role::In {
-                inputs.push(Placed::filled(&stream, name, place, &tensor, Poison::First)?);
-            }
-            host.push((name, tensor));
-            input_metas.push(meta);
-        }
-        let metas = model::outputs(job.op, &input_metas, &job.case.params)?;
-        let finite_input = has_ordinary_input(job)?;
-        Ok(Self { stream, seed, host, inputs, metas, expected: OnceCell::new(), finite_input })
-    }
-
-    fn expected(&self, job: &Job) -> Result<&[Expected]> {
-        let expected = || Expected::all(job, &self.host, self.metas.clone(), self.seed);
-        self.expected.get_or_init(expected).as_deref().map_err(Clone::clone)
+        let read = known.inputs.iter().filter(|(name, _)| role(job, name) == Role::In);
+        let inputs = read.map(|(name, values)| {
+            let place = Placement::new(&TensorMeta::of(*name, values), job.case.arrangement(name));
+            Placed::filled(&stream, name, place, values, Poison::First)
+        });
+        let inputs = inputs.collect::<Result<_>>()?;
+        Ok(Self { stream, known, inputs })
     }
 
     fn run(&self, job: &Job, by: By<'_>, filter: &Filter, row: &mut Row) -> Result<()> {
@@ -217,11 +203,11 @@ impl Prepared {
         check_launches(job, &launched, row);
         result?;
         let images = self.download(&outputs)?;
-        let expected = self.expected(job)?;
+        let expected = self.known.expected(job)?;
         let problems = expected.iter().filter_map(Expected::impossible);
-        problems.filter(|_| self.finite_input).for_each(|problem| row.problem(problem));
+        problems.filter(|_| self.known.finite_input).for_each(|problem| row.problem(problem));
         // Unwritten integers show in a second run only.
-        let integers = self.metas.iter().any(|output| !output.dtype.is_float());
+        let integers = self.known.outputs.iter().any(|output| !output.dtype.is_float());
         let again = if filter.repeat || integers { Some(self.again(job, by, &params)?) } else { None };
         let variant = match by {
             By::Operator(variant) => variant.map(|variant| variant.name),
@@ -249,11 +235,10 @@ impl Prepared {
 
     fn outputs(&self, job: &Job, poison: Poison) -> Result<Vec<Placed>> {
         let make = |arg: &'static model::ArgInfo| {
-            let meta = self.metas.iter().find(|meta| meta.name == arg.name)?;
+            let meta = self.known.outputs.iter().find(|meta| meta.name == arg.name)?;
             let place = Placement::new(meta, job.case.arrangement(arg.name));
-            let host = self.host.iter().find(|(name, _)| *name == arg.name);
-            Some(match host {
-                Some((_, values)) => Placed::filled(&self.stream, arg.name, place, values, poison),
+            Some(match self.known.values(arg.name) {
+                Some(values) => Placed::filled(&self.stream, arg.name, place, values, poison),
                 None => Placed::poisoned(&self.stream, arg.name, place, poison),
             })
         };
@@ -301,7 +286,7 @@ impl Prepared {
         for (i, ((output, image), expected)) in outputs.iter().zip(images).zip(expected).enumerate() {
             let (place, meta) = (&output.place, &expected.meta);
             let second = again.and_then(|images| images.get(i)).map(HostTensor::bytes);
-            let fresh = !self.host.iter().any(|(name, _)| *name == output.name);
+            let fresh = self.known.values(output.name).is_none();
             if fresh && let Some(index) = place.unwritten(image.bytes(), second) {
                 row.problem(format!("{}: element {index} was not written", meta.name));
             }
@@ -326,18 +311,12 @@ impl Prepared {
     /// Nothing that was passed to be read has changed, nor anything around it.
     fn check_inputs(&self, row: &mut Row) -> Result<()> {
         for placed in &self.inputs {
-            let Some((_, host)) = self.host.iter().find(|(name, _)| *name == placed.name) else { continue };
-            if placed.tensor.to_host(&self.stream)?.bytes() != placed.place.filled(host.bytes(), Poison::First) {
+            let Some(values) = self.known.values(placed.name) else { continue };
+            if placed.tensor.to_host(&self.stream)?.bytes() != placed.place.filled(values.bytes(), Poison::First) {
                 row.problem(format!("{}: an input was written to", placed.name));
             }
         }
         Ok(())
-    }
-}
-
-impl Drop for Prepared {
-    fn drop(&mut self) {
-        self.host.drain(..).for_each(|(_, tensor)| buffers::give(tensor.into_bytes()));
     }
 }
 

@@ -6,10 +6,12 @@
 
 mod compare;
 mod device;
+mod known;
 pub mod offline;
 mod placement;
 mod run;
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub use compare::{Comparison, Mismatch};
+pub(super) use known::Known;
 pub use run::{NotRun, Run, all};
 
 use super::peers::Cublas;
@@ -232,7 +235,17 @@ impl Row {
 
 /// Runs a case on `device`, in every variant that `filter` lets through and that can run there: a row each.
 pub fn on_device(device: &Device, job: &Job, filter: &Filter) -> Vec<Row> {
-    device::check(device, job, filter).rows
+    on_device_again(device, job, filter, &OnceCell::new())
+}
+
+/// As [`on_device`], of a case of which something may be known from other runs with this filter.
+pub(super) fn on_device_again(
+    device: &Device,
+    job: &Job,
+    filter: &Filter,
+    known: &OnceCell<Result<Known>>,
+) -> Vec<Row> {
+    device::check(device, job, filter, known).rows
 }
 
 /// An output's rows that are checked, the reference's values for them, and how near is near enough.

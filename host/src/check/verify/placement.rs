@@ -126,9 +126,12 @@ impl Placement {
         let mut bytes = self.poisoned(poison);
         let size = self.dtype.size();
         if !self.is_row_major() {
-            for (at, value) in self.positions().zip(values.chunks_exact(size)) {
-                bytes[at * size..][..size].copy_from_slice(value);
-            }
+            let mut values = values.chunks_exact(size);
+            self.each_position(|at| {
+                if let Some(value) = values.next() {
+                    bytes[at * size..][..size].copy_from_slice(value);
+                }
+            });
             return bytes;
         }
         // Runs without gaps are one.
@@ -148,7 +151,7 @@ impl Placement {
         let size = self.dtype.size();
         let image = self.filled(values.bytes(), Poison::First);
         let mut bytes = Vec::with_capacity(values.len() * size);
-        self.positions().for_each(|at| bytes.extend_from_slice(&image[at * size..][..size]));
+        self.each_position(|at| bytes.extend_from_slice(&image[at * size..][..size]));
         HostTensor::new(self.dtype, &self.shape, bytes)
     }
 
@@ -163,14 +166,15 @@ impl Placement {
         at
     }
 
-    /// Where the tensor's elements are in the allocation, in elements.
-    fn positions(&self) -> impl Iterator<Item = usize> + '_ {
+    /// Calls `f` with where each of the tensor's elements is in the allocation, in elements.
+    fn each_position(&self, mut f: impl FnMut(usize)) {
         let inner = self.shape.last().map_or(1, |extent| *extent);
         let stride = self.strides.last().map_or(0, |stride| *stride);
         let rows = self.shape.iter().product::<usize>().checked_div(inner).unwrap_or(0);
-        (0..rows)
-            .map(move |row| self.position(row * inner))
-            .flat_map(move |at| (0..inner).map(move |i| at + i * stride))
+        for row in 0..rows {
+            let first = self.position(row * inner);
+            (0..inner).for_each(|i| f(first + i * stride));
+        }
     }
 
     /// The first element, in the order of memory, that still is poison. Of a float tensor `image` is enough; of integers a second

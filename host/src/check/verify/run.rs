@@ -1,5 +1,6 @@
 //! Many cases.
 
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -76,7 +77,7 @@ impl Cases<'_> {
 
     /// Runs a case. `false`, and nothing noted, if the memory that others hold was missing.
     fn check(&self, at: usize, others_run: bool) -> bool {
-        let mut checked = device::check(self.device, &self.jobs[at], self.filter);
+        let mut checked = device::check(self.device, &self.jobs[at], self.filter, &OnceCell::new());
         if checked.lost_device {
             self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(at);
         } else if checked.out_of_memory && others_run {
