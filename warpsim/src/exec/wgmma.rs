@@ -178,8 +178,7 @@ fn tiles(op: &WgOp, w: &Warp, mut f: impl FnMut(usize)) {
 
 fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> Result<(), Fault> {
     let len = cl.blocks[w.block].shared.len();
-    let mut worst = None;
-    let mut places = vec![];
+    let (mut worst, mut places) = (None, vec![]);
     tiles(op, w, |at| {
         if at + 16 > len {
             worst = Some(at);
@@ -199,7 +198,6 @@ fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> R
     if !cx.opts.checks.init && !cx.opts.checks.race {
         return Ok(());
     }
-    let group = w.wg_committed + 1;
     let mut alike = Alike::default();
     for at in places {
         let Cluster { blocks, clocks, .. } = cl;
@@ -210,7 +208,8 @@ fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> R
             });
         }
         if let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) {
-            let me = Stamp::new(c.warpgroup_agent(w.block, w.id / 4), 0, group, cx.number(s), Stamp::PROXY);
+            let (agent, group) = (c.warpgroup_agent(w.block, w.id / 4), w.wg_committed + 1);
+            let me = Stamp::new(agent, 0, group, cx.number(s), Stamp::PROXY);
             if let Some(conflict) = shadow.access_part(c, w.party(!0), me, at, 16, false, &mut alike) {
                 shared_check::report(cx, w, s, 0, conflict, false, at);
             }

@@ -8,6 +8,7 @@ pub mod append_kv;
 pub mod append_kv_quantized;
 pub mod attention_mask;
 pub mod embedding;
+mod heads;
 pub mod permute_heads;
 pub mod qk_norm_rope;
 pub mod qk_norm_rope_backward;
@@ -15,6 +16,7 @@ pub mod repeat_kv;
 pub mod rope;
 pub mod rope_table;
 pub mod transpose;
+mod visits;
 
 use cuda_std::thread;
 use cuda_std::vector::Pack;

@@ -10,12 +10,12 @@
 //! pack that stays.
 //!
 //! # Mapping
-//! `width` neighbouring lanes a head, a power of two, an item a lane (`PACKED`). Heads whose packs are not aligned or more than two a
-//! lane go element by element through a warp, which reads them again to turn them. A block of 256 threads takes heads that follow each
-//! other, those of the queries of a token before those of its keys, so that a row of the tables is in L1.
+//! A persistent grid of teams of lanes, which visit heads two by two, an item of each a lane (`PACKED`), in some blocks those of the queries
+//! and in others those of the keys: see `visits.rs`. Heads whose packs are not aligned or more than two a lane go one at a time and element by
+//! element through a warp, which reads them again to turn them.
 //!
 //! # Shared memory
-//! None: a head is reduced by a butterfly.
+//! What is under way to a lane: eight packs of each of three visits, 96 KiB. A head is reduced by a butterfly.
 //!
 //! # Numerics
 //! f32 from the load to the store, one rounding: z is not rounded between. Squares are summed in an order that depends on d alone.
@@ -35,52 +35,14 @@
 use core::array;
 
 use cuda_std::float::Element;
-use cuda_std::launch::Fields;
+use cuda_std::kernel;
 use cuda_std::vector::Pack;
-use cuda_std::{kernel, thread, warp};
 
-use super::rope::{Tables, angles, places, row_of_tables, turn};
+use super::heads::{AllTables, Split, place};
+pub use super::heads::{BLOCK, Sizes, Strides};
+use super::visits::{Heads, Staged, Team, Visit, Visitor};
 use crate::ops::norm::rms_norm::scale;
 use crate::{div_rem, lanes};
-
-/// Threads of a block.
-pub const BLOCK: u32 = 256;
-
-/// Sizes of the tensors, and how heads are taken.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Sizes {
-    /// How many tokens there are.
-    pub tokens: u32,
-    /// Heads of the queries of a token, and of its keys.
-    pub heads: [u32; 2],
-    /// Elements of a head.
-    pub d: u32,
-    /// Its pairs that turn.
-    pub half: u32,
-    /// Positions that the tables have.
-    pub table_rows: u32,
-    /// Lanes that share a head.
-    pub width: u32,
-    /// Not 0 where neighbours turn together.
-    pub interleaved: u32,
-}
-
-// SAFETY: 8 u32: no padding.
-unsafe impl Fields for Sizes {}
-
-/// How far apart tokens and heads are.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Strides {
-    /// Of queries.
-    pub q: [u64; 2],
-    /// Of keys.
-    pub k: [u64; 2],
-}
-
-// SAFETY: 4 u64: no padding.
-unsafe impl Fields for Strides {}
 
 /// Normalises and turns every head of every token.
 ///
@@ -88,7 +50,7 @@ unsafe impl Fields for Strides {}
 /// The tensors are valid for reads, and `q_out` and `k_out` for writes, at their `sizes` and strides `x` and `y`, the weights for reads of d;
 /// sizes but one number of heads and half are not 0, and heads of all tokens are below 2³²; 2 · half is at most d; width is a power of
 /// two up to 32, and 32 unless `PACKED`, which is for packs that are aligned, divide half and d, and are at most an item a lane.
-#[kernel(dtypes(T: float), values(PACKED: false, true), block = BLOCK, no_spills)]
+#[kernel(dtypes(T: float), values(PACKED: false, true), block = BLOCK, min_blocks = 2, shared = { if PACKED { size_of::<Staged>() } else { 0 } }, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn qk_norm_rope<T: Element, const PACKED: bool>(
     q: *const T,
@@ -105,160 +67,119 @@ pub unsafe fn qk_norm_rope<T: Element, const PACKED: bool>(
     y: Strides,
     eps: f32,
 ) {
-    let Sizes { tokens, heads: [q_heads, k_heads], half, table_rows, width, .. } = sizes;
-    let (team, lane) = div_rem(thread::thread_idx_x(), width);
-    let row = u64::from(thread::block_idx_x()) * u64::from(div_rem(BLOCK, width).0) + u64::from(team);
-    let rows = u64::from(tokens) * u64::from(q_heads + k_heads);
-    // A team without a head beside one with a head reduces along with it.
-    let has_row = row < rows;
-    let (token, head) = div_rem(row.min(rows - 1) as u32, q_heads + k_heads);
-    let (x, y, weight) = if head < q_heads {
-        (q.add(place(token, head, x.q)), q_out.add(place(token, head, y.q)), q_weight)
+    let Sizes { tokens, heads: [q_heads, k_heads], half, table_rows, .. } = sizes;
+    let team = Team::of(sizes);
+    let tables = AllTables { cos, sin, positions, rows: table_rows, half };
+    let of_q = Side { tokens, x: q, y: q_out, x_strides: x.q, y_strides: y.q, weight: q_weight, heads: q_heads, eps };
+    let of_k = Side { tokens, x: k, y: k_out, x_strides: x.k, y_strides: y.k, weight: k_weight, heads: k_heads, eps };
+    // Chosen by a branch and not by its values, which come from the constant bank.
+    if Team::is_of_q(sizes) {
+        of_q.norm::<PACKED>(&team, &tables);
     } else {
-        let head = head - q_heads;
-        (k.add(place(token, head, x.k)), k_out.add(place(token, head, y.k)), k_weight)
-    };
-    let tables = row_of_tables((cos, sin), *positions.add(token as usize), table_rows, half);
-    let split = Split::of(sizes);
-    let lane = if has_row { lane } else { u32::MAX };
-    match if PACKED { lanes::<T>() } else { 1 } {
-        1 => norm_head::<T, 1>(x, weight, y, lane, &split, tables, eps),
-        4 => norm_head::<T, 4>(x, weight, y, lane, &split, tables, eps),
-        _ => norm_head::<T, 8>(x, weight, y, lane, &split, tables, eps),
+        of_k.norm::<PACKED>(&team, &tables);
     }
 }
 
-/// Where a head starts.
-#[inline(always)]
-pub(super) fn place(token: u32, head: u32, [of_token, of_head]: [u64; 2]) -> usize {
-    (u64::from(token) * of_token + u64::from(head) * of_head) as usize
-}
-
-/// How the items of a head are spread over the lanes that share it.
+/// Queries or keys, and what becomes of them.
 #[derive(Clone, Copy)]
-pub(super) struct Split {
-    /// Elements of a head, and pairs that turn.
-    pub(super) d: usize,
-    half: usize,
-    interleaved: bool,
-    width: u32,
-}
-
-impl Split {
-    #[inline(always)]
-    pub(super) fn of(sizes: Sizes) -> Self {
-        let Sizes { d, half, width, interleaved, .. } = sizes;
-        Self { d: d as usize, half: half as usize, interleaved: interleaved != 0, width }
-    }
-
-    /// The items of packs of `V` that `lane` has: one at most, except where packs are elements.
-    #[inline(always)]
-    pub(super) fn items<const V: usize>(&self, lane: u32) -> impl Iterator<Item = usize> + use<V> {
-        let (items, lane, width) = ((self.d - self.half) / V, lane as usize, self.width as usize);
-        let most = if V == 1 { usize::MAX } else { 1 };
-        (0..most).map(move |i| lane + i * width).take_while(move |item| *item < items)
-    }
-
-    /// The packs of an item; zeros beside one that stays.
-    #[inline(always)]
-    pub(super) unsafe fn load<T: Element, const V: usize>(
-        &self,
-        item: usize,
-        load: impl Fn(usize) -> Pack<T, V>,
-    ) -> [Pack<T, V>; 2] {
-        let (first, second) = places::<V>(item, self.half, self.interleaved);
-        [load(first), second.map_or(Pack::from_f32([0.0; V]), load)]
-    }
-
-    /// An item turned, or turned back by a `direction` of −1; zeros without tables.
-    #[inline(always)]
-    pub(super) unsafe fn turn<const V: usize>(
-        &self,
-        item: usize,
-        values: [[f32; V]; 2],
-        tables: Option<Tables>,
-        direction: f32,
-    ) -> [[f32; V]; 2] {
-        if item * V < self.half {
-            turn(values, angles(tables, item * V, direction), self.interleaved)
-        } else if tables.is_some() {
-            values
-        } else {
-            [[0.0; V]; 2]
-        }
-    }
-
-    /// Passes the place and the values of each pack of an item on.
-    #[inline(always)]
-    pub(super) unsafe fn store<const V: usize>(
-        &self,
-        item: usize,
-        [a, b]: [[f32; V]; 2],
-        store: impl Fn(usize, [f32; V]),
-    ) {
-        let (first, second) = places::<V>(item, self.half, self.interleaved);
-        store(first, a);
-        if let Some(second) = second {
-            store(second, b);
-        }
-    }
-
-    /// Sums over the lanes of a head, in each of them.
-    #[inline(always)]
-    pub(super) unsafe fn sums<const M: usize>(&self, values: [f32; M]) -> [f32; M] {
-        let (mut sums, mut mask) = (values, self.width / 2);
-        while mask > 0 {
-            sums = sums.map(|sum| sum + warp::shuffle_xor(sum, mask));
-            mask /= 2;
-        }
-        sums
-    }
-
-    /// Sums over the lanes of a warp that have the same items, in each of them.
-    #[inline(always)]
-    pub(super) unsafe fn sum_of_heads(&self, value: f32) -> f32 {
-        let (mut sum, mut mask) = (value, self.width);
-        while mask < 32 {
-            sum += warp::shuffle_xor(sum, mask);
-            mask *= 2;
-        }
-        sum
-    }
-}
-
-/// Normalises the head at `x` and turns it; a lane beyond its items only reduces.
-#[inline(always)]
-unsafe fn norm_head<T: Element, const V: usize>(
+struct Side<T> {
+    tokens: u32,
     x: *const T,
-    weight: *const T,
     y: *mut T,
-    lane: u32,
-    split: &Split,
-    tables: Option<Tables>,
+    x_strides: [u64; 2],
+    y_strides: [u64; 2],
+    weight: *const T,
+    /// Of a token.
+    heads: u32,
     eps: f32,
-) {
-    // Not through the read-only path: y may be x.
-    let load = |item| split.load::<T, V>(item, |at| Pack::load_evict_first(x.add(at))).map(Pack::to_f32);
-    let load_weight = |item| split.load::<T, V>(item, |at| Pack::load_nc_evict_last(weight.add(at))).map(Pack::to_f32);
-    let first = split.items::<V>(lane).next();
-    let held = first.map_or([[0.0; V]; 2], &load);
-    let weights = first.map_or([[0.0; V]; 2], &load_weight);
-    let squares = |item: [[f32; V]; 2]| item.as_flattened().iter().fold(0.0, |sum, x| sum + x * x);
-    let mut sum = squares(held);
-    for item in split.items::<V>(lane).skip(1) {
-        sum += squares(load(item));
+}
+
+impl<T: Element> Side<T> {
+    #[inline(always)]
+    unsafe fn norm<const PACKED: bool>(self, team: &Team, tables: &AllTables) {
+        match if PACKED { lanes::<T>() } else { 1 } {
+            1 => self.norm_elements(team, tables),
+            4 => self.norm_pairs::<4>(team, tables),
+            _ => self.norm_pairs::<8>(team, tables),
+        }
     }
-    let [sum] = split.sums([sum]);
-    let scale = scale(sum, split.d as f32, eps);
-    let finish = |item: usize, x: [[f32; V]; 2], weight: [[f32; V]; 2]| {
-        let z = array::from_fn(|p| array::from_fn(|e| x[p][e] * scale * weight[p][e]));
-        let turned = split.turn(item, z, tables, 1.0);
-        split.store(item, turned, |at, values| Pack::<T, V>::from_f32(values).store_streaming(y.add(at)));
-    };
-    if let Some(item) = first {
-        finish(item, held, weights);
+
+    /// Two heads of a token at a time: they have one weight and one row of the tables.
+    #[inline(always)]
+    unsafe fn norm_pairs<const V: usize>(self, team: &Team, tables: &AllTables) {
+        let Self { tokens, x, y, x_strides: [x_token, x_head], y_strides: [y_token, y_head], heads, eps, .. } = self;
+        let pairs = Heads {
+            inputs: [x, x.wrapping_add(x_head as usize)],
+            strides: [[x_token, 2 * x_head]; 2],
+            output: y,
+            output_strides: [y_token, 2 * y_head],
+            of_token: heads.div_ceil(2),
+            all: tokens * heads.div_ceil(2),
+            with_both: heads / 2,
+        };
+        let item = team.split.items::<V>(team.lane).next().unwrap_or(0);
+        let weights = team.split.load(item, |at| Pack::<T, V>::load_nc_evict_last(self.weight.add(at)));
+        team.each(pairs, tables, &mut Pairs::<T, V> { split: &team.split, weights, y_head, eps });
     }
-    for item in split.items::<V>(lane).skip(1) {
-        finish(item, load(item), load_weight(item));
+
+    /// Element by element, of one head after the other, which are read again to turn them.
+    #[inline(always)]
+    unsafe fn norm_elements(self, team: &Team, tables: &AllTables) {
+        let Self { tokens, x, y, x_strides, y_strides, weight, heads, eps } = self;
+        let split = &team.split;
+        for turn in 0..team.turns(team.first, tokens * heads) {
+            let (token, head) = div_rem(team.first + turn * team.step, heads);
+            let (x, y) = (x.add(place(token, head, x_strides)), y.add(place(token, head, y_strides)));
+            let row = tables.row(tables.position(token));
+            // Not through the read-only path: y may be x.
+            let load = |item| split.load(item, |at| Pack::<T, 1>::load_evict_first(x.add(at))).map(Pack::to_f32);
+            let mut sum = 0.0;
+            for item in split.items::<1>(team.lane) {
+                sum += load(item).as_flattened().iter().fold(0.0, |sum, x| sum + x * x);
+            }
+            let [sum] = split.sums([sum]);
+            let scale = scale(sum, split.d as f32, eps);
+            for item in split.items::<1>(team.lane) {
+                let weights = split.load(item, |at| Pack::<T, 1>::load_nc_evict_last(weight.add(at)));
+                let (x, weights) = (load(item), weights.map(Pack::to_f32));
+                let z = array::from_fn(|p| [x[p][0] * scale * weights[p][0]]);
+                let [turned] = split.turn(item, [z], split.angles(item, row, 1.0));
+                split.store(item, turned, |at, values| Pack::<T, 1>::from_f32(values).store_streaming(y.add(at)));
+            }
+        }
+    }
+}
+
+/// Pairs of heads that are visited.
+struct Pairs<'a, T, const V: usize> {
+    split: &'a Split,
+    weights: [Pack<T, V>; 2],
+    /// From one head of a result to the next.
+    y_head: u64,
+    eps: f32,
+}
+
+impl<T: Element, const V: usize> Visitor<T, V> for Pairs<'_, T, V> {
+    #[inline(always)]
+    unsafe fn visit(&mut self, visit: Visit<'_, T, V>) {
+        let split = self.split;
+        let packs = [visit.packs(0), visit.packs(1)];
+        let values = packs.map(|item| item.map(Pack::to_f32));
+        let squares = values.map(|item| item.as_flattened().iter().fold(0.0, |sum, x| sum + x * x));
+        let scales = split.sums(squares).map(|sum| scale(sum, split.d as f32, self.eps));
+        let weights = self.weights.map(|pack| pack.forget().to_f32());
+        let z = array::from_fn(|h| {
+            // Converted again, to take half of the registers meanwhile.
+            let x = packs[h].map(|pack| pack.forget().to_f32());
+            array::from_fn(|p| array::from_fn(|e| x[p][e] * scales[h] * weights[p][e]))
+        });
+        for (h, turned) in visit.turn::<2>(z, 1.0).into_iter().enumerate() {
+            if if h == 0 { visit.is_there } else { visit.has_both } {
+                let y = visit.output.add(h * self.y_head as usize);
+                split.store(visit.item, turned, |at, values| {
+                    Pack::<T, V>::from_f32(values).store_streaming(y.add(at));
+                });
+            }
+        }
     }
 }

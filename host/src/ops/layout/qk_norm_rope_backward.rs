@@ -1,7 +1,7 @@
 //! Gradient of the normalisation and rotary position embedding of queries and keys.
 
 use gpu_kernels::columns::COLUMN_SUMS;
-use gpu_kernels::ops::layout::qk_norm_rope::BLOCK;
+use gpu_kernels::ops::layout::qk_norm_rope::{BLOCK, Strides};
 use gpu_kernels::ops::layout::qk_norm_rope_backward as gk;
 
 use super::qk_norm_rope::{Heads, PARAMS, QkNorm, QkNormRope, exact, of_heads};
@@ -135,53 +135,47 @@ fn backward<T: Float>(
         dweight.require_contiguous(op, name)?;
     }
     let aligned = [q_dy, k_dy].iter().all(|dy| dy.rows_aligned(16)) && dq.rows_aligned(16) && dk.rows_aligned(16);
-    let plan = heads.plan(aligned, gpu_kernels::lanes::<T>());
-    // Of the side that has more heads: a row of partial results that is nobody's holds zeros.
-    let rows = if heads.rows()? == 0 { 0 } else { heads.tokens * heads.heads[0].max(heads.heads[1]) };
+    let mut plan = heads.plan(aligned, gpu_kernels::lanes::<T>());
     // Element by element a warp is a block, which has its sums in memory.
     let block = if plan.packed { BLOCK } else { 32 };
-    let teams = (block / plan.width) as usize;
-    let blocks = rows.div_ceil(teams).min((stream.device().info().multiprocessors * (THREADS / block)) as usize);
-    let partials = stream.scratch::<f32>(2 * blocks * heads.d)?;
-    let of_q = (q, norm.q_weight, q_dy, &mut dq, heads.heads[0]);
-    let of_k = (k, norm.k_weight, k_dy, &mut dk, heads.heads[1]);
-    for (side, (x, weight, dy, dx, of_token)) in [of_q, of_k].into_iter().enumerate() {
-        if blocks == 0 {
-            break;
-        }
-        let [[x_token, x_head], [dy_token, dy_head]] = [of_heads(x.strides()), of_heads(dy.strides())];
-        let [dx_token, dx_head] = of_heads(dx.strides());
+    let blocks = heads.blocks(&mut plan, block, 1, stream.device().info().multiprocessors * (THREADS / block))?;
+    let partials = stream.scratch::<f32>(2 * blocks as usize * heads.d)?;
+    if blocks > 0 {
+        let strides = |q: &[usize], k: &[usize]| Strides { q: of_heads(q), k: of_heads(k) };
+        let strides = gk::AllStrides {
+            x: strides(q.strides(), k.strides()),
+            dy: strides(q_dy.strides(), k_dy.strides()),
+            dx: strides(dq.strides(), dk.strides()),
+        };
         let args = (
-            x.ptr(stream)?,
-            weight.ptr(stream)?,
-            dy.ptr(stream)?,
-            rotation.cos.ptr(stream)?,
-            rotation.sin.ptr(stream)?,
-            rotation.positions.ptr(stream)?,
-            dx.ptr_mut(stream)?,
-            partials.ptr_mut().add((side * blocks * heads.d) as u64),
+            q.ptr(stream)?,
+            k.ptr(stream)?,
+            q_weight.ptr(stream)?,
+            k_weight.ptr(stream)?,
+            q_dy.ptr(stream)?,
+            k_dy.ptr(stream)?,
+            cos.ptr(stream)?,
+            sin.ptr(stream)?,
+            positions.ptr(stream)?,
+            dq.ptr_mut(stream)?,
+            dk.ptr_mut(stream)?,
+            partials.ptr_mut(),
             plan.sizes,
-            of_token as u32,
-            x_token,
-            x_head,
-            dy_token,
-            dy_head,
-            dx_token,
-            dx_head,
+            strides,
             norm.eps,
         );
         // SAFETY: the tensors are live and hold these sizes at these strides, the outputs are borrowed mutably, and the scratch holds a
-        // row for each block of either side; packs are taken only where they are aligned, whole and an item a lane.
+        // row of either side for each block; packs are taken only where they are aligned, whole and an item a lane.
         unsafe {
             if plan.packed {
-                stream.launch::<gk::QkNormRopeBackward<T, true>>(blocks as u32, args)?;
+                stream.launch::<gk::QkNormRopeBackward<T, true>>(blocks, args)?;
             } else {
-                stream.launch_with::<gk::QkNormRopeBackward<T, false>>(blocks as u32, block, args)?;
+                stream.launch_with::<gk::QkNormRopeBackward<T, false>>(blocks, block, args)?;
             }
         }
     }
     let weights = [Some(dq_weight.ptr_mut(stream)?), Some(dk_weight.ptr_mut(stream)?)];
-    columns::sum(&INFO, stream, &partials, weights, blocks, heads.d)
+    columns::sum(&INFO, stream, &partials, weights, blocks as usize, heads.d)
 }
 
 /// The operator's entry in the registry.

@@ -29,7 +29,7 @@ pub(in crate::ops::layout) fn cases(info: &'static OpInfo, q_out: &'static str, 
         for interleaved in [false, true] {
             cases.extend(
                 [
-                    // Blocks with heads of both sides, more than one to a team of the simulated device, and a last warp in part.
+                    // Heads without a second one, and a last warp in part.
                     pads(Case::odd(info, dtype, dims(67, 3, 2, 4 * lanes, 8 * lanes))),
                     // Packs that stay beside those that turn, and lanes without either.
                     Case::odd(info, dtype, dims(5, 3, 1, 2 * lanes, 5 * lanes)).param("eps", 0.25),
@@ -39,6 +39,8 @@ pub(in crate::ops::layout) fn cases(info: &'static OpInfo, q_out: &'static str, 
             );
         }
         cases.extend([
+            // Several visits a team of the simulated device, on either side.
+            Case::odd(info, dtype, dims(70, 1, 1, 32 * lanes, 64 * lanes)),
             Case::tiny(info, dtype, dims(1, 1, 1, 1, 2)),
             Case::empty(info, dtype, dims(2, 1, 1, 0, 4)),
             Case::empty(info, dtype, dims(0, 2, 1, 8, 16)),

@@ -7,7 +7,6 @@ use gpu_kernels::ops::layout::qk_norm_rope as gk;
 
 use super::rope::{RopePairs, Rotation};
 use crate::dispatch;
-use crate::ops::elementwise::grid;
 use crate::ops::model::*;
 use crate::ops::norm::{require_eps, require_weight};
 use crate::runtime::dtype::{DType, Float};
@@ -145,9 +144,14 @@ fn forward<T: Float>(
     k_out.require_shape(op, "k_out", k.shape())?;
     q_out.require_inner_contiguous(op, "q_out")?;
     k_out.require_inner_contiguous(op, "k_out")?;
-    let plan = heads.plan(q_out.rows_aligned(16) && k_out.rows_aligned(16), gpu_kernels::lanes::<T>());
-    let rows = heads.rows()?;
-    let Some(blocks) = grid(&INFO, "q", rows, (gk::BLOCK / plan.width) as usize)? else { return Ok(()) };
+    let mut plan = heads.plan(q_out.rows_aligned(16) && k_out.rows_aligned(16), gpu_kernels::lanes::<T>());
+    // Of packs as many blocks as shared memory holds and two heads at a time, of elements as many as there are threads for.
+    let (per_visit, at_once) = if plan.packed { (2, 2) } else { (1, 8) };
+    let most = stream.device().info().multiprocessors * at_once;
+    let blocks = heads.blocks(&mut plan, gk::BLOCK, per_visit, most)?;
+    if blocks == 0 {
+        return Ok(());
+    }
     let y = gk::Strides { q: of_heads(q_out.strides()), k: of_heads(k_out.strides()) };
     let (q_out, k_out) = (q_out.ptr_mut(stream)?, k_out.ptr_mut(stream)?);
     let [q_in, k_in] = match inputs {
@@ -254,6 +258,19 @@ impl Heads {
         Ok(rows)
     }
 
+    /// How many blocks of `threads` visit all heads, so many of a token at a time: at most `most`, and either side has its share of them.
+    pub(super) fn blocks(&self, plan: &mut Plan, threads: u32, per_visit: usize, most: u32) -> Result<u32> {
+        if self.rows()? == 0 {
+            return Ok(0);
+        }
+        let [q, k] = self.heads.map(|heads| self.tokens * heads.div_ceil(per_visit));
+        let teams = (threads / plan.width) as usize;
+        let blocks = (q + k).div_ceil(teams).min(most as usize).max(usize::from(q > 0) + usize::from(k > 0));
+        let share = (blocks * q + (q + k) / 2) / (q + k);
+        plan.sizes.q_blocks = share.clamp(usize::from(q > 0), blocks - usize::from(k > 0)) as u32;
+        Ok(blocks as u32)
+    }
+
     /// For packs of so many elements, if what is written is `aligned` for them as well.
     pub(super) fn plan(&self, aligned: bool, lanes: usize) -> Plan {
         let Self { tokens, heads: [q, k], d, half, table_rows, interleaved, .. } = *self;
@@ -266,7 +283,7 @@ impl Heads {
         let width = if packed { items.next_power_of_two() as u32 } else { 32 };
         let interleaved = u32::from(interleaved);
         let [tokens, q, k, d, half, table_rows] = [tokens, q, k, d, half, table_rows].map(|size| size as u32);
-        let sizes = gk::Sizes { tokens, heads: [q, k], d, half, table_rows, width, interleaved };
+        let sizes = gk::Sizes { tokens, heads: [q, k], d, half, table_rows, width, interleaved, q_blocks: 0 };
         Plan { sizes, width, packed }
     }
 }
