@@ -186,7 +186,7 @@ impl<'a> Prepared<'a> {
         let stream = device.stream()?;
         let read = known.inputs.iter().filter(|(name, _)| role(job, name) == Role::In);
         let inputs = read.map(|(name, values)| {
-            let place = Placement::new(&TensorMeta::of(*name, values), job.case.arrangement(name));
+            let place = Placement::new(&TensorMeta::of(name, values), job.case.arrangement(name));
             Placed::filled(&stream, name, place, values, Poison::First)
         });
         let inputs = inputs.collect::<Result<_>>()?;
