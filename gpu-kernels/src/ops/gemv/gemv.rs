@@ -37,7 +37,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{bf16, f16, kernel, thread};
 
 pub use super::{BLOCK, SMALL_ROW, STRIP, Strips, VECTORS, column_blocks, column_rows, rows_per_team, team};
-use super::{Columns, Rows, rows_shared_bytes, staged_packs};
+use super::{Columns, Rows, rows_shared_bytes};
 use crate::lanes;
 
 /// Row-major A times up to `B` vectors a block, and a row by a small team or a block.
@@ -72,9 +72,9 @@ pub unsafe fn gemv<T: Element, const B: usize, const SMALL: bool, const PACKED: 
         (1, 4) => rows.multiply::<4, 1, 4, SMALL>(Pack::to_f32),
         (1, _) => rows.multiply::<8, 1, 4, SMALL>(Pack::to_f32),
         _ => match T::INDEX {
-            0 => rows.multiply_staged::<4, { staged_packs(4) }>(Pack::to_f32),
-            1 => rows.multiply_by_fragments::<f16, 8>(|Pack(pairs), _| pairs),
-            _ => rows.multiply_by_fragments::<bf16, 8>(|Pack(pairs), _| pairs),
+            0 => rows.multiply_staged(),
+            1 => rows.multiply_by_fragments::<f16, 8, 1, 4>(|Pack(pairs), _| pairs),
+            _ => rows.multiply_by_fragments::<bf16, 8, 1, 4>(|Pack(pairs), _| pairs),
         },
     }
 }

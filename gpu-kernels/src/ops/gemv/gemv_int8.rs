@@ -9,14 +9,15 @@
 //!
 //! # Mapping
 //! As for [`gemv`](super::gemv): one vector and two rows a block or a team of it, four if it is of f32, which share what is read of the vector, twice
-//! as many bytes as of a row or more; or up to eight vectors and 32 rows, four a warp, with the vectors staged in shared memory, of vectors of 16 bits 16 rows, by tensor cores, in which integers of 8 bits are exact; strips of columns and parts of the rows, likewise by tensor cores where several vectors of 16 bits
+//! as many bytes as of a row or more; or up to eight vectors and 16 rows by tensor cores, in which integers of 8 bits are exact, 32 rows and
+//! f32 in three parts; strips of columns and parts of the rows, likewise by tensor cores where several vectors of 16 bits
 //! share them, which [`gemv_sum`](super::gemv::gemv_sum) adds and scales.
 //!
 //! # Shared memory
-//! [`gemv_int8`]: the partial sums of each warp, 4 KiB, or two stretches of 1024 elements of eight vectors, 68 KiB. [`gemv_int8_columns`]: the strip of each warp, 16 KiB.
+//! [`gemv_int8`]: the sums of each warp, of several vectors 4 KiB, of f32 8. [`gemv_int8_columns`]: the strip of each warp, 16 KiB.
 //!
 //! # Numerics
-//! Integers are exact in f32 and in 16 bits; products, sums and the scale in f32 in a fixed order, one rounding to the storage type.
+//! Integers are exact in f32 and in 16 bits, and so is an f32 as a sum of three bf16; products, sums and the scale in f32 in a fixed order, one rounding to the storage type.
 //!
 //! # Cost
 //! The bytes of A once, a quarter of those of f32: bound by memory bandwidth. Parts of columns as for [`gemv`](super::gemv).
@@ -35,7 +36,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{bf16, f16, kernel};
 
 pub use super::column_pack;
-use super::{BLOCK, Columns, Rows, Strips, rows_shared_bytes, staged_packs};
+use super::{BLOCK, Columns, Rows, Strips, rows_shared_bytes};
 use crate::ops::gemm::{Int8, Weight};
 
 /// A times up to `B` vectors a block, and a row by a small team or a block.
@@ -70,9 +71,13 @@ pub unsafe fn gemv_int8<T: Element, const B: usize, const SMALL: bool, const PAC
         (1, false, _) => rows.multiply::<1, 2, 4, SMALL>(convert),
         (1, true, 0) => rows.multiply::<16, 4, 1, SMALL>(widen),
         (1, true, _) => rows.multiply::<16, 2, 2, SMALL>(widen),
-        (_, _, 0) => rows.multiply_staged::<16, { staged_packs(1) }>(widen),
-        (_, _, 1) => rows.multiply_by_fragments::<f16, 16>(|Pack(words), part| Int8::widen::<f16>(words, part, 0)),
-        _ => rows.multiply_by_fragments::<bf16, 16>(|Pack(words), part| Int8::widen::<bf16>(words, part, 0)),
+        (_, _, 0) => {
+            rows.multiply_by_fragments::<bf16, 16, 2, 2>(|Pack(words), part| Int8::widen::<bf16>(words, part, 0))
+        }
+        (_, _, 1) => {
+            rows.multiply_by_fragments::<f16, 16, 1, 4>(|Pack(words), part| Int8::widen::<f16>(words, part, 0))
+        }
+        _ => rows.multiply_by_fragments::<bf16, 16, 1, 4>(|Pack(words), part| Int8::widen::<bf16>(words, part, 0)),
     }
 }
 

@@ -26,22 +26,17 @@ pub const fn rows_per_team(vectors: usize, bytes: usize, x_bytes: usize) -> u32 
     match (vectors, bytes, x_bytes) {
         (1, 1, _) => x_bytes as u32,
         (1, ..) => 1,
-        (_, _, 2) => fragments::ROWS,
-        _ => staged::ROWS,
+        (_, 4, 4) => staged::ROWS,
+        _ => fragments::rows(x_bytes),
     }
-}
-
-/// Packs of a row that a lane has in flight where several vectors of f32 share it.
-const fn staged_packs(bytes: usize) -> usize {
-    if bytes == 1 { 2 } else { 4 }
 }
 
 /// Shared bytes of a kernel over rows of elements of `bytes` bytes, of vectors of `x_bytes`: partial sums, or stretches of several vectors.
 pub const fn rows_shared_bytes(vectors: usize, bytes: usize, x_bytes: usize) -> usize {
-    if vectors > 1 && x_bytes == 4 {
-        staged::shared_bytes(16 / bytes, staged_packs(bytes))
-    } else {
-        size_of::<Partials>()
+    match (vectors, bytes, x_bytes) {
+        (1, ..) => size_of::<Partials>(),
+        (_, 4, 4) => staged::SHARED_BYTES,
+        _ => fragments::shared_bytes(x_bytes),
     }
 }
 
@@ -53,9 +48,9 @@ pub const fn team(small: bool) -> u32 {
 /// The most packs of a row that a small team shares.
 pub const SMALL_ROW: usize = 512;
 
-/// Partial sums of a block: of each warp for each row and vector.
+/// Partial sums of a block: of each warp for each of up to four rows.
 #[repr(C)]
-struct Partials([[f32; fragments::ROWS as usize * VECTORS]; WARPS as usize]);
+struct Partials([[f32; 4]; WARPS as usize]);
 
 /// A row-major matrix, the vectors it is multiplied with, and where the products go; strides are those of rows and of vectors.
 pub(crate) struct Rows<A, T> {
