@@ -3,8 +3,9 @@
 //! Which elements of a row a fragment has, and in which order, is the same for matrix and vectors and for nothing else of importance. So a lane
 //! loads 16 bytes at once of its rows, and as many elements of its vector, and takes them as what the fragments ask for.
 //!
-//! An f32 is the sum of three bf16, of its first eight bits, the next and the last. So vectors of f32 are three fragments for each of a matrix whose
-//! elements are exact in bf16; as what is read and split of them is more than of a row, twice as many rows share it.
+//! An f32 is the sum of three bf16, of its first eight bits, the next and the last. So vectors of f32 are three fragments for each of a matrix
+//! whose elements are exact in bf16; as what is read and split of them is more than of a row, twice as many rows share it. A stretch's sums of
+//! the first parts and of the others are apart, and added in f32: the tensor core truncates what is small beside its sum.
 
 use core::array;
 
@@ -133,7 +134,8 @@ unsafe fn stretch<A, T: Element, H: Half, const N: usize, const F: usize, const 
     }
 }
 
-/// The three pairs of bf16 whose sums are pairs of eight f32: exactly, but for what is below bf16's least number. An infinity is the first of its three.
+/// The three pairs of bf16 whose sums are pairs of eight f32: exactly, but for what is below bf16's least number. An infinity is the first of
+/// its three.
 #[inline(always)]
 fn thirds(values: [[f32; 4]; 2]) -> [[u32; 4]; 3] {
     let mut rest: [f32; 8] = array::from_fn(|i| values[i / 4][i % 4]);

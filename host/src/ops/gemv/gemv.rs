@@ -180,6 +180,7 @@ impl Operator for Gemv {
                 Case::tiny(&INFO, dtype, dims(1, 1, 1)),
                 Case::empty(&INFO, dtype, dims(1, 0, 8)),
                 Case::empty(&INFO, dtype, dims(1, 8, 0)),
+                Case::empty(&INFO, dtype, dims(3, 8, 0)),
                 columns(Case::empty(&INFO, dtype, dims(2, 8, 0))),
                 Case::boundary(&INFO, dtype, dims(1, 4, 256 * lanes)).offset(1),
                 Case::boundary(&INFO, dtype, dims(8, 5, 256 * lanes)),

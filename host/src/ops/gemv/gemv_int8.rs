@@ -183,6 +183,7 @@ impl Operator for GemvInt8 {
                 Case::tiny(&INFO, dtype, dims(1, 1, 1)),
                 Case::empty(&INFO, dtype, dims(1, 0, 16)),
                 Case::empty(&INFO, dtype, dims(1, 8, 0)),
+                Case::empty(&INFO, dtype, dims(3, 8, 0)),
                 Case::boundary(&INFO, dtype, dims(8, 5, 4096)),
                 Case::boundary(&INFO, dtype, dims(9, 4, 64)).offset(1),
                 columns(Case::odd(&INFO, dtype, dims(1, 528, 203))),
