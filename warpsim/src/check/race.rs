@@ -87,6 +87,14 @@ struct Cell {
 }
 
 impl Cell {
+    /// Where granules have cells of their own: no access has this stamp, as no agent has the last number.
+    const APART: Cell = Cell { write: Stamp(u64::MAX), read: Stamp::NOBODY, other: Stamp::NOBODY };
+
+    #[inline(always)]
+    fn is_apart(&self) -> bool {
+        self.write == Cell::APART.write
+    }
+
     /// Records a read.
     #[inline(always)]
     fn remember(&mut self, me: Stamp) {
@@ -133,16 +141,82 @@ pub struct Conflict {
 #[derive(Default)]
 pub struct Alike(Option<(Cell, Cell)>);
 
+/// Bytes that copies, tiles and vectors come to together.
+const CHUNK: u32 = 16;
+
 /// The shadow of one block's shared memory.
+///
+/// Most accesses are of whole chunks, whose granules have one cell together until an access tells them apart.
 pub struct SharedShadow {
+    /// log₂ of a granule's bytes.
     shift: u32,
-    cells: Vec<Cell>,
+    /// log₂ of a chunk's granules.
+    per: u32,
+    /// By chunk; [`Cell::APART`] where its granules differ.
+    chunks: Vec<Cell>,
+    /// By granule, where they differ. Empty until some do.
+    granules: Vec<Cell>,
 }
 
 impl SharedShadow {
     pub fn new(bytes: usize, grain: u32) -> Self {
-        let shift = grain.trailing_zeros();
-        SharedShadow { shift, cells: vec![Cell::default(); (bytes >> shift) + 1] }
+        let (shift, chunk) = (grain.trailing_zeros(), grain.max(CHUNK).trailing_zeros());
+        SharedShadow {
+            shift,
+            per: chunk - shift,
+            chunks: vec![Cell::default(); (bytes >> chunk) + 1],
+            granules: Vec::new(),
+        }
+    }
+
+    /// Visits the cells of an access of `n` bytes, more than none, until `visit` says no; whether it never does.
+    #[inline(always)]
+    fn cells(&mut self, addr: usize, n: usize, mut visit: impl FnMut(&mut Cell) -> bool) -> bool {
+        let (first, last) = (addr >> self.shift, (addr + n - 1) >> self.shift);
+        let mut at = first;
+        while at <= last {
+            let chunk = at >> self.per;
+            let begin = chunk << self.per;
+            let end = begin + (1 << self.per);
+            let until = end.min(last + 1);
+            let whole = at == begin && until == end;
+            let cell = &mut self.chunks[chunk];
+            if whole && !cell.is_apart() {
+                if !visit(cell) {
+                    return false;
+                }
+            } else {
+                if !cell.is_apart() {
+                    self.part(chunk);
+                }
+                if !self.granules[at..until].iter_mut().all(&mut visit) {
+                    return false;
+                }
+                if whole {
+                    self.join(chunk);
+                }
+            }
+            at = until;
+        }
+        true
+    }
+
+    /// Gives each granule of a chunk a cell of its own.
+    #[inline(never)]
+    fn part(&mut self, chunk: usize) {
+        if self.granules.is_empty() {
+            self.granules = vec![Cell::default(); self.chunks.len() << self.per];
+        }
+        let cell = std::mem::replace(&mut self.chunks[chunk], Cell::APART);
+        self.granules[chunk << self.per..][..1 << self.per].fill(cell);
+    }
+
+    /// The reverse, if they are equal.
+    fn join(&mut self, chunk: usize) {
+        let [first, rest @ ..] = &self.granules[chunk << self.per..][..1 << self.per] else { return };
+        if rest.iter().all(|cell| cell == first) {
+            self.chunks[chunk] = *first;
+        }
     }
 
     /// Whether, and why, an access of `p` stamped `me` conflicts with an earlier one.
@@ -175,8 +249,7 @@ impl SharedShadow {
     #[inline(always)]
     pub fn pass(&mut self, seen: &[u32], me: Stamp, addr: usize, n: usize, write: bool) -> bool {
         let over = |s: Stamp| seen.get(s.agent()).map_or(0, |time| *time) >= s.time();
-        let (first, last) = (addr >> self.shift, (addr + n - 1) >> self.shift);
-        for c in &mut self.cells[first..=last] {
+        self.cells(addr, n, |c| {
             if !over(c.write) || write && !(over(c.read) && over(c.other)) {
                 return false;
             }
@@ -185,8 +258,8 @@ impl SharedShadow {
             } else {
                 c.remember(me);
             }
-        }
-        true
+            true
+        })
     }
 
     /// Checks and records one access of `n` bytes by `p`, or by an asynchronous operation that `p` starts.
@@ -217,14 +290,13 @@ impl SharedShadow {
             return None;
         }
         let mut found = None;
-        let (first, last) = (addr >> self.shift, (addr + n - 1) >> self.shift);
-        for c in &mut self.cells[first..=last] {
+        self.cells(addr, n, |c| {
             let before = *c;
             if let Some((was, is)) = alike.0
                 && was == before
             {
                 *c = is;
-                continue;
+                return true;
             }
             let w = c.write;
             let mine = w.agent() == me.agent() && w.lane() == me.lane() && clocks.is_warp(w.agent());
@@ -250,23 +322,24 @@ impl SharedShadow {
             if found.is_none() {
                 alike.0 = Some((before, *c));
             }
-        }
+            true
+        });
         found
     }
 
     /// Gives in-flight accesses of `from` a definite time, once they have been waited for.
     pub fn settle(&mut self, addr: usize, n: usize, agent: usize, lane: u8, time: u32) {
+        let n = n.min((self.chunks.len() << (self.shift + self.per)).saturating_sub(addr));
         if n == 0 {
             return;
         }
-        let (first, last) = (addr >> self.shift, (addr + n - 1) >> self.shift);
-        let last = last.min(self.cells.len() - 1);
-        for c in &mut self.cells[first.min(last)..=last] {
+        self.cells(addr, n, |c| {
             for s in [&mut c.write, &mut c.read, &mut c.other] {
                 if s.0 != 0 && s.agent() == agent && s.lane() == lane && s.time() == IN_FLIGHT {
                     *s = s.at(time);
                 }
             }
-        }
+            true
+        });
     }
 }

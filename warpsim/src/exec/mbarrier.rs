@@ -313,8 +313,10 @@ fn test(
                 waits.push(((b, off, want), 1 << l));
             }
         }
-        if ready(cx, cl, b, off, want) {
-            done |= 1 << l;
+    }
+    for ((b, off, want), who) in &waits {
+        if ready(cx, cl, *b, *off, *want) {
+            done |= who;
         }
     }
     if done != m && blocking && !s.expired && waits.len() == 1 {

@@ -3,6 +3,8 @@
 //! Products are exact and summed in f32 in the order of k (the hardware's order and internal width are not
 //! documented; results agree within the usual error of a dot product). Integers are exact.
 
+use std::sync::LazyLock;
+
 use super::cx::Cx;
 use super::state::*;
 use super::{mma_quads, sparse, warp_ops};
@@ -10,6 +12,10 @@ use crate::directed;
 use crate::ir::*;
 use crate::num::{self, Rnd};
 use crate::report::Fault;
+
+/// What eight bits are worth.
+static E4M3: LazyLock<[f32; 256]> = LazyLock::new(|| std::array::from_fn(|bits| num::E4M3.decode(bits as u32) as f32));
+static E5M2: LazyLock<[f32; 256]> = LazyLock::new(|| std::array::from_fn(|bits| num::E5M2.decode(bits as u32) as f32));
 
 /// Element `e` of a packed register as f32.
 #[inline(always)]
@@ -19,8 +25,8 @@ pub fn element(t: Elem, word: u32, e: usize) -> f32 {
         Elem::BF16 => num::bf16_to_f32(word >> (16 * e) & 0xffff),
         // The hardware reads only the upper 19 bits.
         Elem::TF32 => f32::from_bits(word & !0x1fff),
-        Elem::E4M3 => num::E4M3.decode(word >> (8 * e) & 0xff) as f32,
-        Elem::E5M2 => num::E5M2.decode(word >> (8 * e) & 0xff) as f32,
+        Elem::E4M3 => E4M3[(word >> (8 * e) & 0xff) as usize],
+        Elem::E5M2 => E5M2[(word >> (8 * e) & 0xff) as usize],
         _ => f32::from_bits(word),
     }
 }
@@ -105,13 +111,17 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
     fill(w, ra, per_a, |l, r, e| place_a(mm, per_a, l, r, e), held, &mut a, |v, e| element(info.a, v, e));
     let place_b = |l: usize, r: usize, e: usize| (per_b * (l % 4 + 4 * r) + e, l / 4);
     fill(w, rb, per_b, place_b, nn, b.as_flattened_mut(), |v, e| element(info.b, v, e));
-    // Rows of the product, vectorised over n. Groups of products are added before the accumulator, as wide adder trees do.
-    let mut sums = [[-0f32; 8]; 16];
-    for (row, out) in sums.iter_mut().enumerate().take(mm) {
-        for e in row * held..(row + 1) * held {
-            // What A leaves out is not multiplied: an infinity in B beside it does no harm.
-            let k = columns.as_ref().map_or(e % held, |at| at[e].into());
-            out.iter_mut().zip(&b[k]).for_each(|(sum, y)| *sum += a[e] * y);
+    // Groups of products are added before the accumulator, as wide adder trees do.
+    let mut sums = [-0f32; 8 * 16];
+    match &columns {
+        None => product(&a, b.as_flattened(), &mut sums[..mm * 8], kk, 8),
+        // What A leaves out is not multiplied: an infinity in B beside it does no harm.
+        Some(at) => {
+            for (row, out) in sums.as_chunks_mut::<8>().0.iter_mut().enumerate().take(mm) {
+                for e in row * held..(row + 1) * held {
+                    out.iter_mut().zip(&b[usize::from(at[e])]).for_each(|(sum, y)| *sum += a[e] * y);
+                }
+            }
         }
     }
     let mut acc = [[0f32; 32]; 4];
@@ -124,7 +134,7 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
                 f32::from_bits(w.regs.r(rc[c])[l])
             };
             let (row, col) = place_c(l, c);
-            acc[c][l] = start + sums[row][col];
+            acc[c][l] = start + sums[8 * row + col];
         }
     }
     for (c, lanes) in acc.iter().enumerate().take(mm * nn / 32) {
@@ -139,6 +149,29 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
         }
     }
     Ok(())
+}
+
+/// Adds to `sums` of rows by `n`, a multiple of eight, the products of `a`, of rows by `k`, and `b`, of `k` by `n`, each in the order of k.
+pub fn product(a: &[f32], b: &[f32], sums: &mut [f32], k: usize, n: usize) {
+    // Of as many rows at a time as have their sums in registers.
+    const ROWS: usize = 4;
+    for (a, sums) in a.chunks_exact(ROWS * k).zip(sums.chunks_exact_mut(ROWS * n)) {
+        let rows: [&[f32]; ROWS] = std::array::from_fn(|row| &a[row * k..][..k]);
+        for col in (0..n).step_by(8) {
+            let mut tile: [[f32; 8]; ROWS] =
+                std::array::from_fn(|row| std::array::from_fn(|c| sums[row * n + col + c]));
+            for (e, y) in b.chunks_exact(n).enumerate().take(k) {
+                let y: [f32; 8] = std::array::from_fn(|c| y[col + c]);
+                for (row, sums) in rows.iter().zip(&mut tile) {
+                    let x = row[e];
+                    sums.iter_mut().zip(y).for_each(|(sum, y)| *sum += x * y);
+                }
+            }
+            for (row, tile) in tile.iter().enumerate() {
+                sums[row * n + col..][..8].copy_from_slice(tile);
+            }
+        }
+    }
 }
 
 /// Fills a row-major matrix with `k` columns from fragment registers.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::cx::Cx;
-use super::mma::{element, integer, is_int};
+use super::mma::{element, integer, is_int, product};
 use super::run::Flow;
 use super::state::*;
 use super::{shared, shared_check, sparse, warp_ops, wgmma_regs};
@@ -178,12 +178,10 @@ fn tiles(op: &WgOp, w: &Warp, mut f: impl FnMut(usize)) {
 
 fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> Result<(), Fault> {
     let len = cl.blocks[w.block].shared.len();
-    let (mut worst, mut places) = (None, vec![]);
-    tiles(op, w, |at| {
-        if at + 16 > len {
-            worst = Some(at);
-        }
-        places.push(at);
+    let (mut worst, mut places) = (None, vec![0u64; len / 16 / 64 + 1]);
+    tiles(op, w, |at| match at + 16 > len {
+        true => worst = Some(at),
+        false => places[at / 16 / 64] |= 1 << (at / 16 % 64),
     });
     if let Some(at) = worst {
         return cx.fault(
@@ -199,23 +197,38 @@ fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> R
         return Ok(());
     }
     let mut alike = Alike::default();
-    for at in places {
+    let agent = cl.clocks.as_mut().map(|clocks| clocks.warpgroup_agent(w.block, w.id / 4));
+    for (at, n) in runs(&places) {
         let Cluster { blocks, clocks, .. } = cl;
         let blk = &mut blocks[w.block];
-        if cx.opts.checks.init && !shared_check::marked(&blk.shared_init, at, 16) {
+        if cx.opts.checks.init && !shared_check::marked(&blk.shared_init, at, n) {
+            let at = (at..at + n).step_by(16).find(|at| !shared_check::marked(&blk.shared_init, *at, 16));
+            let at = at.unwrap_or_default();
             cx.report(w, s, 0, Kind::UninitialisedShared, Some(at as u64), None, |cx| {
                 format!("wgmma reads shared memory at {at:#x} that nobody wrote{}", shared::describe(cx, at))
             });
         }
-        if let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) {
-            let (agent, group) = (c.warpgroup_agent(w.block, w.id / 4), w.wg_committed + 1);
-            let me = Stamp::new(agent, 0, group, cx.number(s), Stamp::PROXY);
-            if let Some(conflict) = shadow.access_part(c, w.party(!0), me, at, 16, false, &mut alike) {
+        if let (Some(shadow), Some(c), Some(agent)) = (&mut blk.shadow, clocks, agent) {
+            let me = Stamp::new(agent, 0, w.wg_committed + 1, cx.number(s), Stamp::PROXY);
+            if let Some(conflict) = shadow.access_part(c, w.party(!0), me, at, n, false, &mut alike) {
                 shared_check::report(cx, w, s, 0, conflict, false, at);
             }
         }
     }
     Ok(())
+}
+
+/// Start and bytes of each run of 16-byte places, which have a bit each.
+fn runs(places: &[u64]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    places.iter().enumerate().flat_map(|(word, bits)| {
+        let mut left = *bits;
+        std::iter::from_fn(move || {
+            let first = left.trailing_zeros();
+            let n = left.unbounded_shr(first).trailing_ones();
+            left &= !(u64::MAX >> (64 - n.max(1)) << first.min(63));
+            (n > 0).then_some(((64 * word + first as usize) * 16, n as usize * 16))
+        })
+    })
 }
 
 pub fn commit(w: &mut Warp) {
@@ -301,8 +314,8 @@ fn matrix<T: Copy + Default>(
     let mut out = vec![T::default(); rows * k];
     let per = 16 / bytes;
     pieces(d, first, rows, k, bytes, |line, piece, at| {
-        for e in 0..per {
-            let v = get(shared::read(sh, at + e * bytes, bytes) as u32);
+        for (e, element) in sh[at..at + 16].chunks_exact(bytes).enumerate() {
+            let v = get(shared::read(element, 0, bytes) as u32);
             let x = piece * per + e;
             let (row, col) = if d.transposed { (x, line) } else { (line, x) };
             if row < rows && col < k {
@@ -362,33 +375,36 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp, factors: &mut Factors) {
             }
         }
         let b = factors.of(sh, op);
-        let sign = if info.neg_a != info.neg_b { -1.0 } else { 1.0 };
-        // Rows of the product, vectorised over n.
+        if info.neg_a != info.neg_b {
+            a.iter_mut().for_each(|x| *x = -*x);
+        }
         let mut sums = vec![0f32; 16 * n];
-        for row in 0..16 {
-            let out = &mut sums[row * n..][..n];
-            for e in row * held..(row + 1) * held {
-                let x = a[e] * sign;
-                let kk = op.columns.as_ref().map_or(e % held, |at| at[e].into());
-                for (o, y) in out.iter_mut().zip(&b[kk * n..][..n]) {
-                    *o += x * y;
+        match &op.columns {
+            None => product(&a, b, &mut sums, k, n),
+            Some(at) => {
+                for (row, out) in sums.chunks_exact_mut(n).enumerate() {
+                    for e in row * held..(row + 1) * held {
+                        let y = &b[usize::from(at[e]) * n..][..n];
+                        out.iter_mut().zip(y).for_each(|(o, y)| *o += a[e] * y);
+                    }
                 }
             }
         }
         let half = info.d == Elem::F16;
-        let count = n / 2;
-        for c in 0..count {
+        // Where the first accumulator of each lane is; the others are as far from it in all.
+        let lanes: [usize; 32] = std::array::from_fn(|l| place(l, 0).0 * n + place(l, 0).1);
+        for c in 0..n / 2 {
             let r = op.d[if half { c / 2 } else { c }];
             let sh = 16 * (c % 2);
+            let sums = &sums[place(0, c).0 * n + place(0, c).1..];
             let d = &mut w.regs.r[w.regs.rb + r.slot()];
-            for (l, v) in d.iter_mut().enumerate() {
-                let (row, col) = place(l, c);
+            for (v, at) in d.iter_mut().zip(lanes) {
                 let old = match (op.accumulate, half) {
                     (false, _) => 0.0,
                     (true, true) => num::f16_to_f32(*v >> sh & 0xffff),
                     (true, false) => f32::from_bits(*v),
                 };
-                let new = old + sums[row * n + col];
+                let new = old + sums[at];
                 *v = if half { *v & !(0xffff << sh) | num::f32_to_f16(new) << sh } else { num::canon(new) };
             }
         }
