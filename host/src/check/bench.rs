@@ -58,6 +58,9 @@ pub struct Row {
     /// The rate as a percentage of the ceiling: the measured copy, or the arithmetic peak at the highest clock.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pct_of_ceiling: Option<f64>,
+    /// Where memory is the bound: what a copy takes that reads and writes as many bytes, as a percentage of `ms`. Small ones reach less than the ceiling.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pct_of_copy: Option<f64>,
     /// How the times lie, where that was asked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub spread: Option<Spread>,
@@ -242,6 +245,7 @@ impl<'d> Bench<'d> {
             Bound::Memory => Some(gbps / self.ceilings.copy_gbps),
             bound => self.device.info().peak_flops(bound).map(|peak| tflops * 1e12 / peak),
         };
+        let copy = self.ceilings.copy_ms(cost.bytes).filter(|_| cost.bound == Bound::Memory && cost.bytes > 0);
         Row {
             op: op.info().bench_name.to_owned(),
             case: case.name.clone(),
@@ -253,6 +257,7 @@ impl<'d> Bench<'d> {
             gbps: (cost.bytes > 0).then_some(gbps),
             tflops: (cost.flops > 0).then_some(tflops),
             pct_of_ceiling: pct.map(|p| p * 100.0),
+            pct_of_copy: copy.map(|copy| 100.0 * copy / ms),
             spread: None,
         }
     }
@@ -317,6 +322,7 @@ pub fn plain(op: &str, case: &str, ms: f64, min_ms: f64) -> Row {
         gbps: None,
         tflops: None,
         pct_of_ceiling: None,
+        pct_of_copy: None,
         spread: None,
     }
 }
@@ -341,7 +347,7 @@ mod tests {
     #[test]
     fn a_case_has_a_row_of_each_variant_and_says_what_failed() {
         let device = sim::unshared().unwrap();
-        let ceilings = Ceilings { copy_gbps: 1.0, copy: plain("ceiling.copy", "", 1.0, 1.0) };
+        let ceilings = Ceilings { copy_gbps: 1.0, copy: plain("ceiling.copy", "", 1.0, 1.0), copies: Vec::new() };
         let bench = Bench { device: &device, ceilings };
         let op = registry::find("gemm_bf16").unwrap();
         let case = op.cases().into_iter().find(|case| case.class == CaseClass::Tiny).unwrap();

@@ -37,6 +37,7 @@ impl PeerRow {
             gbps: scale(row.gbps),
             tflops: scale(row.tflops),
             pct_of_ceiling: scale(row.pct_of_ceiling),
+            pct_of_copy: scale(row.pct_of_copy),
             spread: None,
             ..row.clone()
         };

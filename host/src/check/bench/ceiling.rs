@@ -7,10 +7,13 @@ use crate::ops::model::InputSpec;
 use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
+use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 
 /// What other libraries' rows copy; less where memory is short.
 const COPY_BYTES: usize = 1 << 30;
+/// The smallest copy that is timed.
+const LEAST_BYTES: usize = 1 << 19;
 
 /// The rates that rows are compared with.
 #[derive(Clone, Debug)]
@@ -19,41 +22,111 @@ pub struct Ceilings {
     pub copy_gbps: f64,
     /// That copy as a row.
     pub copy: Row,
+    /// Bytes and milliseconds of it and of smaller ones, which pay for their beginning and end as well: the smallest first.
+    pub copies: Vec<(u64, f64)>,
 }
 
 impl Ceilings {
     /// Measures on `device`.
     pub fn measure(device: &Device) -> Result<Self> {
-        let stream = device.stream()?;
-        let copied = COPY_BYTES.min(device.info().memory_bytes as usize / 8);
-        let n = copied / size_of::<f32>();
-        let values = random::tensor(&InputSpec::normal("x", DType::F32, [n]), 0)?.to_vec::<f32>()?;
-        let from = Tensor::from_slice(&stream, [n], &values)?;
-        let mut to = Tensor::<f32>::uninit(&stream, [n])?;
-        let mut copy = || to.view_mut().copy_from(&stream, from.view());
-        for _ in 0..WARM_UP {
-            copy()?;
-        }
-        stream.synchronize()?;
-        let (ms, min_ms) = time(&stream, copy)?;
-        let bytes = 2 * (n * size_of::<f32>()) as u64;
+        let mut copier = Copier::random(device)?;
+        let most = copier.len();
+        let sizes = std::iter::successors(Some(LEAST_BYTES), |bytes| Some(2 * bytes));
+        let sizes = sizes.map(|bytes| bytes / size_of::<f32>()).take_while(|n| *n < most);
+        let mut copies: Vec<_> = sizes.map(|n| Ok((bytes_of(n), copier.time(n)?.0))).collect::<Result<_>>()?;
+        let (ms, min_ms) = copier.time(most)?;
+        let (bytes, copied) = (bytes_of(most), most * size_of::<f32>());
+        copies.push((bytes, ms));
         let gbps = bytes as f64 / ms / 1e6;
         let name = if copied == COPY_BYTES { "1GiB".to_owned() } else { format!("{}MiB", copied >> 20) };
         let copy = Row { bytes, gbps: Some(gbps), ..plain("ceiling.copy", &name, ms, min_ms) };
-        Ok(Self { copy_gbps: gbps, copy })
+        Ok(Self { copy_gbps: gbps, copy, copies })
+    }
+
+    /// Milliseconds of a copy that reads and writes as many bytes: between the measured ones as on a line from one to the next, beyond the largest at its rate.
+    pub fn copy_ms(&self, bytes: u64) -> Option<f64> {
+        let after = self.copies.partition_point(|(size, _)| *size < bytes);
+        let Some(&(more, slower)) = self.copies.get(after) else {
+            return (self.copy_gbps > 0.0).then(|| bytes as f64 / self.copy_gbps / 1e6);
+        };
+        let Some(&(less, faster)) = after.checked_sub(1).and_then(|before| self.copies.get(before)) else {
+            return Some(slower);
+        };
+        Some(faster + (slower - faster) * (bytes - less) as f64 / (more - less) as f64)
     }
 }
 
 /// Bytes a second that a copy reads and writes, of 1 GiB or what there is room for.
 pub fn copy_rate(device: &Device) -> Result<f64> {
     let stream = device.stream()?;
-    let n = COPY_BYTES.min(device.info().memory_bytes as usize / 8) / size_of::<f32>();
-    let from = Tensor::filled(&stream, [n], 0.5f32)?;
-    let mut to = Tensor::<f32>::uninit(&stream, [n])?;
-    let mut copy = || to.view_mut().copy_from(&stream, from.view());
-    for _ in 0..WARM_UP {
-        copy()?;
+    let from = Tensor::filled(&stream, [room(device)], 0.5f32)?;
+    let mut copier = Copier::of(stream, from)?;
+    let n = copier.len();
+    Ok(bytes_of(n) as f64 / copier.time(n)?.0 * 1e3)
+}
+
+/// What a copy of `n` values reads and writes.
+fn bytes_of(n: usize) -> u64 {
+    2 * (n * size_of::<f32>()) as u64
+}
+
+/// Values of the largest copy.
+fn room(device: &Device) -> usize {
+    COPY_BYTES.min(device.info().memory_bytes as usize / 8) / size_of::<f32>()
+}
+
+/// What is copied, and where to.
+struct Copier {
+    stream: Stream,
+    from: Tensor<f32>,
+    to: Tensor<f32>,
+}
+
+impl Copier {
+    fn of(stream: Stream, from: Tensor<f32>) -> Result<Self> {
+        let to = Tensor::uninit(&stream, [from.len()])?;
+        Ok(Self { stream, from, to })
     }
-    let (ms, _) = time(&stream, copy)?;
-    Ok((2 * n * size_of::<f32>()) as f64 / ms * 1e3)
+
+    /// Of values that no device could make less of.
+    fn random(device: &Device) -> Result<Self> {
+        let (stream, n) = (device.stream()?, room(device));
+        let values = random::tensor(&InputSpec::normal("x", DType::F32, [n]), 0)?.to_vec::<f32>()?;
+        let from = Tensor::from_slice(&stream, [n], &values)?;
+        Self::of(stream, from)
+    }
+
+    fn len(&self) -> usize {
+        self.from.len()
+    }
+
+    /// Median and least milliseconds of copies of `n` values, each of others, so that none finds them in L2.
+    fn time(&mut self, n: usize) -> Result<(f64, f64)> {
+        let places = self.len() / n;
+        let mut at = 0;
+        let stream = self.stream.clone();
+        let mut copy = || {
+            let range = at * n..(at + 1) * n;
+            at = (at + 1) % places;
+            self.to.view_mut().slice(range.clone())?.copy_from(&self.stream, self.from.view().slice(range)?)
+        };
+        for _ in 0..WARM_UP {
+            copy()?;
+        }
+        stream.synchronize()?;
+        time(&stream, copy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_s_time_lies_between_those_of_its_neighbours() {
+        let copies = vec![(100, 1.0), (200, 1.5), (400, 2.0)];
+        let ceilings = Ceilings { copy_gbps: 2e-4, copy: plain("ceiling.copy", "", 2.0, 2.0), copies };
+        let times = [1, 100, 150, 200, 300, 400, 800].map(|bytes| ceilings.copy_ms(bytes).unwrap());
+        assert_eq!(times, [1.0, 1.0, 1.25, 1.5, 1.75, 2.0, 4.0]);
+    }
 }

@@ -172,6 +172,7 @@ pub fn rows(device: &Device, sizes: Sizes, peak: Option<f64>) -> Result<[Row; 2]
             gbps: Some(bytes as f64 / ms / 1e6),
             tflops: Some(tflops),
             pct_of_ceiling: peak.map(|peak| 100.0 * tflops * 1e12 / peak),
+            pct_of_copy: None,
             spread: Some(spread),
             ..plain(["mlp.forward", "mlp.backward"][direction], &sizes.case(), ms, spread.min_ms)
         }

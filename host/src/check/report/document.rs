@@ -151,7 +151,8 @@ fn check_peer(row: &PeerRow) -> Result<(), String> {
 fn check_timing(row: &Row) -> Result<(), String> {
     check("ms", row.ms, f64::MIN_POSITIVE)?;
     check("min_ms", row.min_ms, 0.0)?;
-    for (name, rate) in [("gbps", row.gbps), ("tflops", row.tflops), ("pct_of_ceiling", row.pct_of_ceiling)] {
+    let percentages = [("pct_of_ceiling", row.pct_of_ceiling), ("pct_of_copy", row.pct_of_copy)];
+    for (name, rate) in [("gbps", row.gbps), ("tflops", row.tflops)].into_iter().chain(percentages) {
         check(name, rate.unwrap_or(0.0), 0.0)?;
     }
     Ok(())

@@ -130,6 +130,7 @@ fn figure(timings: &Timings<'_>, op: &str, varying: Option<&str>, rows: &[(usize
                 gbps: (!by_work).then_some(value),
                 tflops: by_work.then_some(value),
                 pct_of_ceiling: None,
+                pct_of_copy: None,
                 ..row.clone()
             };
             let place = if by_work { format!("{size}") } else { bytes(size) };

@@ -327,8 +327,8 @@ pub(super) fn has_ordinary_input(job: &Job) -> Result<bool> {
 /// Values that a thread compares at once.
 const COMPARED: usize = 1 << 12;
 
-/// What a reference may cost: multiply-adds, and values of an output.
-const MAX_WORK: f64 = 3.4e10;
+/// What a reference may cost: operations, which are 90 rows of a product of 8192³, and values of an output.
+const MAX_WORK: f64 = 1.2e10;
 const MAX_VALUES: usize = 1 << 22;
 
 /// The rows of an output to check: all of them if that is affordable, else the first, the last, and one at random out of
