@@ -175,12 +175,13 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     }
 
     #[inline(always)]
-    unsafe fn fetch_ahead<T: Element>(&self, (x, stride): In<T>) {
-        let Some(ahead) = G::ahead().filter(|_| size_of::<T>() == 2) else { return };
+    unsafe fn fetch_ahead<T: Element>(&self, (x, stride): In<T>, wanted: impl FnOnce(usize) -> bool) {
+        let worth = size_of::<T>() == 2 && V >= 8 && arch::number() >= 90;
+        let Some(ahead) = G::ahead().filter(|_| worth) else { return };
         let row = self.row + ahead;
         // The block's part of a row is one piece.
         let elements = Self::left::<T>(self.d).min(thread::block_dim_x() * (V * lanes::<T>()) as u32);
-        if thread::thread_idx_x() == 0 && row < G::rows_of_grid() && elements > 0 {
+        if thread::thread_idx_x() == 0 && row < G::rows_of_grid() && elements > 0 && wanted(row as usize) {
             prefetch_bytes(x.add((row * stride) as usize + Self::first::<T>()), elements * size_of::<T>() as u32);
         }
     }

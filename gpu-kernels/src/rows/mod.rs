@@ -114,10 +114,11 @@ pub trait Team: Copy {
     /// [`load_or`](Self::load_or) of what this kernel may write: each thread the places that it read.
     unsafe fn load_own_or<T: Element>(&self, x: In<T>, fill: f32) -> Self::Row<T>;
 
-    /// Has the row fetched into L2 that comes to this multiprocessor about when this team is done, in a grid with a team a row: of teams that are
-    /// so large that few are there at once, and nobody loads while they compute. Rows of f32, of half the work a byte, keep memory busy without it.
+    /// Has the row fetched into L2 that comes to this multiprocessor about when this team is done, if it is `wanted`, in a grid with a team a row: of
+    /// teams that are so large that few are there at once, and nobody loads while they compute. Rows of f32, of half the work a byte, keep memory busy
+    /// without it.
     #[inline(always)]
-    unsafe fn fetch_ahead<T: Element>(&self, _: In<T>) {}
+    unsafe fn fetch_ahead<T: Element>(&self, _: In<T>, _wanted: impl FnOnce(usize) -> bool) {}
 
     /// Has the row fetched into L2, which no thread waits for and no register holds. Beside the rows of a grid of few teams, which are loaded one
     /// ahead, it takes the rows after these for memory to have enough to do.

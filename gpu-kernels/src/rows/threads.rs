@@ -163,6 +163,12 @@ impl Threads for BlockThreads {
         u64::from(thread::grid_dim_x())
     }
 
+    // On 132 multiprocessors, each with as many threads as have a quarter of the registers each.
+    #[inline(always)]
+    fn ahead() -> Option<u64> {
+        Some(u64::from(132 * (2 * MAX_THREADS / thread::block_dim_x())))
+    }
+
     #[inline(always)]
     fn rank() -> usize {
         thread::thread_idx_x() as usize

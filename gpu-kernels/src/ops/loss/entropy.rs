@@ -112,7 +112,7 @@ row_kernels! {
         // Early: nobody is to wait for it between the sums and the gradient.
         let upstream = if gradient.is_null() { 0.0 } else { *upstream.add(row) };
         if !gradient.is_null() {
-            team.fetch_ahead((logits, x_stride));
+            team.fetch_ahead((logits, x_stride), |_| true);
         }
         let moments = Moments { scale: scale * LOG2_E };
         let own = if let Some(own) = team.held_max(x) {

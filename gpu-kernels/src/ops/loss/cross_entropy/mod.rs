@@ -173,13 +173,18 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     Terms { smoothing, z, cap, ignored }: Terms,
 ) {
     let row = team.row() as usize;
+    let classes = team.columns();
+    let counts = |target: i32| target >= 0 && (target as usize) < classes && target != ignored;
     let target = *targets.add(row);
-    let is_class = target >= 0 && (target as usize) < team.columns();
-    let counts = is_class && target != ignored;
+    let is_wanted = |row: usize| counts(*targets.add(row));
+    let counts = counts(target);
     let team = if counts { team } else { team.prefix(0) };
     let target = target as usize;
 
     let x = team.load_own_or((logits, x_stride), f32::NEG_INFINITY);
+    if !out.gradient.0.is_null() {
+        team.fetch_ahead((logits, x_stride), is_wanted);
+    }
     let cap_of = |x: f32| if GENERAL { capped(x, cap) } else { (x, 1.0) };
     let weight_of = |class: usize| if GENERAL && !weights.is_null() { *weights.add(class) } else { 1.0 };
     let spread = if GENERAL && counts { smoothing / team.columns() as f32 } else { 0.0 };

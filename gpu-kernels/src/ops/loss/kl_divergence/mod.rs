@@ -278,7 +278,8 @@ row_kernels! {
         let team = if role.counts { team } else { team.prefix(0) };
         let inputs = [(from, from_stride), (to, to_stride)];
         let x = inputs.map(|row| team.load_own_or(row, f32::NEG_INFINITY));
-        inputs.into_iter().for_each(|row| team.fetch_ahead(row));
+        let counts = |row: usize| Role::of(targets, row, team.columns(), ignored).counts;
+        inputs.into_iter().for_each(|row| team.fetch_ahead(row, counts));
 
         let moments = Moments { scale: scale * LOG2_E };
         let [p_max, q_max, from_sum, to_sum, ratios] = moments.of::<T, P>(&team, x);

@@ -166,7 +166,12 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         (gradient, g_stride): Rewritten<T>,
         Beside { upstream, share, losses, lse }: Beside,
     ) -> Result<()> {
-        let Some(plan) = self.rows.plan_clustered::<T>(self.info, stream.device())? else { return Ok(()) };
+        // Rows that are used once need no cluster to hold them.
+        let plan = match gradient.addr() == 0 {
+            true => self.rows.plan::<T>(self.info),
+            false => self.rows.plan_clustered::<T>(self.info, stream.device()),
+        };
+        let Some(plan) = plan? else { return Ok(()) };
         let RowPlan { rows, d, .. } = plan;
         let (targets, weights) = (self.targets.ptr(stream)?, self.weights(stream)?);
         let (stride, terms) = (self.stride, self.terms);
