@@ -118,6 +118,7 @@ impl<G: Threads, const V: usize> Held<G, V> {
 impl<G: Threads, const V: usize> Team for Held<G, V> {
     const THREADS: u32 = G::MAX;
     const PACKS: u32 = V as u32;
+    const BLOCKS: u32 = G::BLOCKS;
     type Partials<const N: usize> = G::Partials<N>;
     type Row<T: Element> = HeldRow<T, V>;
     type Sums = HeldSums<V>;
@@ -176,7 +177,7 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
 
     #[inline(always)]
     unsafe fn fetch_ahead<T: Element>(&self, (x, stride): In<T>, wanted: impl FnOnce(usize) -> bool) {
-        let worth = size_of::<T>() == 2 && V >= 8 && arch::number() >= 90;
+        let worth = V >= 8 && arch::number() >= 90;
         let Some(ahead) = G::ahead().filter(|_| worth) else { return };
         let row = self.row + ahead;
         // The block's part of a row is one piece.

@@ -67,6 +67,8 @@ pub trait Team: Copy {
     const THREADS: u32;
     /// The most packs of a row in a thread's registers at once.
     const PACKS: u32;
+    /// Blocks that share a row.
+    const BLOCKS: u32 = 1;
     /// Shared memory for `N` reductions of a value each.
     type Partials<const N: usize>;
     /// A row as these threads hold it.
@@ -115,8 +117,7 @@ pub trait Team: Copy {
     unsafe fn load_own_or<T: Element>(&self, x: In<T>, fill: f32) -> Self::Row<T>;
 
     /// Has the row fetched into L2 that comes to this multiprocessor about when this team is done, if it is `wanted`, in a grid with a team a row: of
-    /// teams that are so large that few are there at once, and nobody loads while they compute. Rows of f32, of half the work a byte, keep memory busy
-    /// without it.
+    /// teams that are so large that few are there at once, and nobody loads while they compute.
     #[inline(always)]
     unsafe fn fetch_ahead<T: Element>(&self, _: In<T>, _wanted: impl FnOnce(usize) -> bool) {}
 

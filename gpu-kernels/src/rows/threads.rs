@@ -23,6 +23,8 @@ pub trait Threads: Copy {
     const STRIDE: usize = 32;
     /// How many teams a warp is, or 1 where it is part of one.
     const TEAMS_OF_WARP: u32 = 1;
+    /// Blocks that share a row.
+    const BLOCKS: u32 = 1;
 
     /// The number of this thread's row, and of the first row of its warp.
     fn rows() -> (u64, u64);
@@ -220,6 +222,7 @@ pub struct ClusterThreads;
 
 impl Threads for ClusterThreads {
     const MAX: u32 = MAX_THREADS;
+    const BLOCKS: u32 = CLUSTER;
     type Partials<const N: usize> = ClusterPartials<N>;
 
     #[inline(always)]

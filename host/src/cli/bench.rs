@@ -91,7 +91,8 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     }
     ui.document(&report);
     ui.line(format!("On {} (CUDA driver {}):", report.device, report.driver));
-    let headings = ["operator", "case", "variant", ">ms", ">min ms", ">GB/s", ">TFLOP/s", ">% of ceiling", ">% of copy"];
+    let headings =
+        ["operator", "case", "variant", ">ms", ">min ms", ">GB/s", ">TFLOP/s", ">% of ceiling", ">% of copy"];
     ui.table(&headings, beside(&report));
     if let Some(peer) = &report.peer {
         ui.line(format!("{}: {peer}", peers::NAMES[0]));

@@ -111,7 +111,8 @@ row_kernels! {
         let x = team.load_own_or((logits, x_stride), f32::NEG_INFINITY);
         // Early: nobody is to wait for it between the sums and the gradient.
         let upstream = if gradient.is_null() { 0.0 } else { *upstream.add(row) };
-        if !gradient.is_null() {
+        // Rows of f32, of half the work a byte, keep memory busy without it.
+        if !gradient.is_null() && size_of::<T>() == 2 {
             team.fetch_ahead((logits, x_stride), |_| true);
         }
         let moments = Moments { scale: scale * LOG2_E };

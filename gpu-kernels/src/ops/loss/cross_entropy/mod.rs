@@ -12,7 +12,8 @@
 //!
 //! # Mapping
 //! A [`Team`] a row, which holds it in registers: logits are read once and their gradient is written over them or beside them. See
-//! [`rows`].
+//! [`rows`]. Without a gradient nothing is used twice: rows that take a cluster to hold are streamed through a block instead. With one, a block
+//! that is there with few others asks for the row that comes after it, because the first loads of its own wait for the target.
 //!
 //! # Shared memory
 //! Two values a warp of those that share a row, four in the general form; of a cluster, a copy of them in each block.

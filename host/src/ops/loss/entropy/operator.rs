@@ -65,8 +65,8 @@ impl Operator for EntropyOf {
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
         let info = self.info;
-        let name = "tokens=8192 vocab=131072 bf16";
-        let mut cases = vec![Case::production(info, name, DType::BF16, dims(8192, 131_072))];
+        let production = |d| Case::production(info, format!("tokens=8192 vocab={d} bf16"), DType::BF16, dims(8192, d));
+        let mut cases: Vec<_> = [32_768, 131_072].into_iter().map(production).collect();
         for &dtype in info.dtypes {
             let of_teams = rows::cases(info, dtype, rows::LIMITS, &["upstream", "entropies"]);
             cases.extend(of_teams.into_iter().filter(|case| case.dims.get("d") != Some(0)));

@@ -148,8 +148,9 @@ impl Operator for KlDivergenceOf {
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
         let info = self.info;
-        let name = "tokens=8192 vocab=131072 bf16";
-        let mut cases = vec![Case::production(info, name, DType::BF16, dims(8192, 131_072)).only(&[])];
+        let production =
+            |d| Case::production(info, format!("tokens=8192 vocab={d} bf16"), DType::BF16, dims(8192, d)).only(&[]);
+        let mut cases: Vec<_> = [32_768, 131_072].into_iter().map(production).collect();
         let padded = |case: Case| {
             let gradient = if self.is(&FORWARD) { "losses" } else { "gradient" };
             let case = case.arrange("student", Arrangement::DENSE.row_pad(8));
