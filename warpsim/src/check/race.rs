@@ -343,3 +343,48 @@ impl SharedShadow {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever looks at each granule by itself finds the same.
+    #[test]
+    fn chunks_hide_nothing() {
+        const BYTES: usize = 128;
+        let new = || SharedShadow::new(BYTES, 4);
+        let alone =
+            || SharedShadow { shift: 2, per: 0, chunks: vec![Cell::default(); BYTES / 4 + 1], granules: vec![] };
+        let (mut state, mut conflicts, mut passed) = (1u64, 0, 0);
+        let mut random = |n: u64| {
+            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+            (state >> 33) % n
+        };
+        for _ in 0..200 {
+            let (mut chunks, mut granules, mut clocks) = (new(), alone(), Clocks::new(1, 2));
+            for _ in 0..50 {
+                let (agent, lane) = (random(2) as usize, random(2) as u8);
+                let p = Party { agent, lanes: 1 << lane, whole: false };
+                if random(8) == 0 {
+                    clocks.sync_lanes(Party { agent, lanes: !0, whole: true });
+                    continue;
+                }
+                let me = Stamp::new(agent, lane, clocks.now(agent), random(9) as u32, 0);
+                let size = [4, 8, 16, 32, 64][random(5) as usize];
+                let at = random((BYTES / size) as u64) as usize * size;
+                let write = random(2) == 0;
+                let seen = clocks.seen(agent);
+                let pass = chunks.pass(seen, me, at, size, write);
+                assert_eq!(pass, granules.pass(seen, me, at, size, write));
+                passed += usize::from(pass);
+                if !pass {
+                    let found = [&mut chunks, &mut granules].map(|s| s.access(&clocks, p, me, at, size, write));
+                    let [a, b] = found.map(|c| c.map(|c| (c.stamp.0, c.write, c.cause)));
+                    assert_eq!(a, b);
+                    conflicts += usize::from(a.is_some());
+                }
+            }
+        }
+        assert!(conflicts > 500 && passed > 500, "{conflicts} conflicts, {passed} passed");
+    }
+}

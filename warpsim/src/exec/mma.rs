@@ -174,6 +174,25 @@ pub fn product(a: &[f32], b: &[f32], sums: &mut [f32], k: usize, n: usize) {
     }
 }
 
+/// Fills a row-major matrix with `k` columns from the registers of a fragment.
+pub fn scatter<T>(
+    frag: &[[u32; 32]; 4],
+    per: usize,
+    k: usize,
+    out: &mut [T],
+    place: impl Fn(usize, usize, usize) -> (usize, usize),
+    get: impl Fn(u32, usize) -> T,
+) {
+    for (r, words) in frag.iter().enumerate() {
+        for (l, v) in words.iter().enumerate() {
+            for e in 0..per {
+                let (row, col) = place(l, r, e);
+                out[row * k + col] = get(*v, e);
+            }
+        }
+    }
+}
+
 /// Fills a row-major matrix with `k` columns from fragment registers.
 fn fill<T>(
     w: &Warp,

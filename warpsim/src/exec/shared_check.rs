@@ -250,3 +250,16 @@ pub fn unmark(bits: &mut [u64], off: usize, n: usize) {
 pub fn marked(bits: &[u64], off: usize, n: usize) -> bool {
     all_words(off, n, |word, mask| bits[word] & mask == mask)
 }
+
+/// Start and bytes of each run of 16-byte places, which have a bit each.
+pub fn runs(places: &[u64]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    places.iter().enumerate().flat_map(|(word, bits)| {
+        let mut left = *bits;
+        std::iter::from_fn(move || {
+            let first = left.trailing_zeros();
+            let n = left.unbounded_shr(first).trailing_ones();
+            left &= !(u64::MAX >> (64 - n.max(1)) << first.min(63));
+            (n > 0).then_some(((64 * word + first as usize) * 16, n as usize * 16))
+        })
+    })
+}

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::cx::Cx;
-use super::mma::{element, integer, is_int, product};
+use super::mma::{element, integer, is_int, product, scatter};
 use super::run::Flow;
 use super::state::*;
 use super::{shared, shared_check, sparse, warp_ops, wgmma_regs};
@@ -198,7 +198,7 @@ fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> R
     }
     let mut alike = Alike::default();
     let agent = cl.clocks.as_mut().map(|clocks| clocks.warpgroup_agent(w.block, w.id / 4));
-    for (at, n) in runs(&places) {
+    for (at, n) in shared_check::runs(&places) {
         let Cluster { blocks, clocks, .. } = cl;
         let blk = &mut blocks[w.block];
         if cx.opts.checks.init && !shared_check::marked(&blk.shared_init, at, n) {
@@ -216,19 +216,6 @@ fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> R
         }
     }
     Ok(())
-}
-
-/// Start and bytes of each run of 16-byte places, which have a bit each.
-fn runs(places: &[u64]) -> impl Iterator<Item = (usize, usize)> + '_ {
-    places.iter().enumerate().flat_map(|(word, bits)| {
-        let mut left = *bits;
-        std::iter::from_fn(move || {
-            let first = left.trailing_zeros();
-            let n = left.unbounded_shr(first).trailing_ones();
-            left &= !(u64::MAX >> (64 - n.max(1)) << first.min(63));
-            (n > 0).then_some(((64 * word + first as usize) * 16, n as usize * 16))
-        })
-    })
 }
 
 pub fn commit(w: &mut Warp) {
@@ -415,22 +402,4 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp, factors: &mut Factors) {
 /// Row and column of accumulator `c` in lane `l`.
 fn place(l: usize, c: usize) -> (usize, usize) {
     (l / 4 + 8 * (c / 2 % 2), 8 * (c / 4) + 2 * (l % 4) + c % 2)
-}
-
-fn scatter<T>(
-    frag: &[[u32; 32]; 4],
-    per: usize,
-    k: usize,
-    out: &mut [T],
-    place: impl Fn(usize, usize, usize) -> (usize, usize),
-    get: impl Fn(u32, usize) -> T,
-) {
-    for (r, words) in frag.iter().enumerate() {
-        for (l, v) in words.iter().enumerate() {
-            for e in 0..per {
-                let (row, col) = place(l, r, e);
-                out[row * k + col] = get(*v, e);
-            }
-        }
-    }
 }
