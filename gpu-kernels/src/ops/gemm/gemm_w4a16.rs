@@ -37,12 +37,32 @@ use cuda_std::float::Half;
 use cuda_std::kernel;
 use cuda_std::launch::TensorMap;
 
+pub use super::weight_only::skinny::{MOST as SKINNY_MOST, ROWS as SKINNY_ROWS, lane_depth};
 pub use super::weight_only::{DEPTH, PANEL_BYTES, Plan, ROWS, Sizes, blocks_per_multiprocessor};
 
-use super::weight_only::{Int4, THREADS, hopper, pending, run, shared_bytes};
+use super::weight_only::{Int4, THREADS, hopper, pending, run, shared_bytes, skinny};
 
 /// Of an element.
 const BITS: u32 = 4;
+
+/// C of up to [`SKINNY_MOST`] rows of A, or of one, which is `ALONE`.
+///
+/// # Safety
+/// As for `weight_only::skinny`'s `run`; x of the grid counts blocks of [`SKINNY_ROWS`] of the weight.
+#[kernel(
+    dtypes(T: half), values(ALONE: false, true, ZEROS: false, true), block = skinny::THREADS, min_blocks = 2,
+    shared = { skinny::shared_bytes(ALONE, BITS) }, no_spills
+)]
+pub unsafe fn gemm_w4a16_skinny<T: Half, const ALONE: bool, const ZEROS: bool>(
+    a: *const T,
+    w: *const u8,
+    scales: *const f32,
+    zeros: *const u8,
+    c: *mut T,
+    sizes: Sizes,
+) {
+    skinny::run::<Int4, T, ALONE, ZEROS>(a, w, scales, zeros, c, sizes);
+}
 
 /// C of up to `R` rows of A a block, in one round of clusters or in `MANY` tiles.
 ///

@@ -106,10 +106,22 @@ fn launch<'a, T: Float + Half>(
     Problem { info: &INFO, a, w, scales, c }.launch(
         stream,
         path,
+        |alone, blocks, (a, w, scales, c, sizes)| {
+            let args = (a, w, scales, zeros, c, sizes);
+            // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size is zero, there is a block for all rows of the
+            // weight, k is of whole packs and rows lie for them, and zero points are taken only where there are some.
+            unsafe {
+                match (alone, asymmetric) {
+                    (false, false) => stream.launch::<gk::GemmW4a16Skinny<T, false, false>>(blocks, args),
+                    (false, true) => stream.launch::<gk::GemmW4a16Skinny<T, false, true>>(blocks, args),
+                    (true, false) => stream.launch::<gk::GemmW4a16Skinny<T, true, false>>(blocks, args),
+                    (true, true) => stream.launch::<gk::GemmW4a16Skinny<T, true, true>>(blocks, args),
+                }
+            }
+        },
         |(r, many), grid, (weight, vectors, scales, c, sizes)| {
             let args = (weight, vectors, scales, zeros, c, sizes);
-            // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size but k is zero, there is a cluster for each
-            // tile, packs are taken only of rows that lie for them, and zero points only where there are some.
+            // SAFETY: the same, with a cluster for each tile.
             unsafe {
                 match (r, many, asymmetric) {
                     (16, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 16, false, false>>(grid, args),
@@ -166,7 +178,7 @@ static INFO: OpInfo = OpInfo {
     params: &[],
     dtypes: &[DType::F16, DType::BF16],
     // Sums of f32 are none of ours.
-    kernels: &[gk::GEMM_W4A16_CLUSTER, gk::GEMM_W4A16_PARTS, GEMV_SUM.split_at(1).1],
+    kernels: &[gk::GEMM_W4A16_SKINNY, gk::GEMM_W4A16_CLUSTER, gk::GEMM_W4A16_PARTS, GEMV_SUM.split_at(1).1],
     variants: variants!(run, Scaling::Groups),
 };
 

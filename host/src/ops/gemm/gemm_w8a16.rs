@@ -84,9 +84,16 @@ fn launch<'a, T: Float + Half>(
     Problem { info: &INFO, a, w, scales, c }.launch(
         stream,
         path,
+        // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size is zero, there is a block for all rows of the
+        // weight, k is of whole packs and rows lie for them.
+        |alone, blocks, args| unsafe {
+            match alone {
+                false => stream.launch::<gk::GemmW8a16Skinny<T, false>>(blocks, args),
+                true => stream.launch::<gk::GemmW8a16Skinny<T, true>>(blocks, args),
+            }
+        },
         |(r, many), grid, args| {
-            // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size but k is zero, there is a cluster for each
-            // tile, and packs are taken only of rows that lie for them.
+            // SAFETY: the same, with a cluster for each tile.
             unsafe {
                 match (r, many) {
                     (16, false) => stream.launch::<gk::GemmW8a16Cluster<T, 16, false>>(grid, args),
@@ -130,7 +137,7 @@ static INFO: OpInfo = OpInfo {
     params: &[],
     dtypes: &[DType::F16, DType::BF16],
     // Sums of f32 are none of ours.
-    kernels: &[gk::GEMM_W8A16_CLUSTER, gk::GEMM_W8A16_PARTS, GEMV_SUM.split_at(1).1],
+    kernels: &[gk::GEMM_W8A16_SKINNY, gk::GEMM_W8A16_CLUSTER, gk::GEMM_W8A16_PARTS, GEMV_SUM.split_at(1).1],
     variants: variants!(run, Scaling::Rows),
 };
 

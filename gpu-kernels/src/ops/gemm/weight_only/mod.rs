@@ -16,6 +16,7 @@
 
 mod copy;
 pub(super) mod hopper;
+pub(super) mod skinny;
 mod widen;
 
 pub use hopper::{PANEL_BYTES, Plan};

@@ -34,6 +34,12 @@ pub(crate) trait Weight {
 
     /// The pair as floats.
     fn pair<T: Half>(word: u32, selector: u32, offset: u32) -> u32;
+
+    /// Of 16 bytes of a row the eight elements from 8 · `index` on, as pairs of floats in an order of their own; unless `ZEROS`, the offset is that of [`ZERO`].
+    fn eight<T: Half, const ZEROS: bool>(pack: [u32; 4], index: usize, offset: u32) -> [u32; 4];
+
+    /// Eight floats in that order.
+    fn paired(floats: [u32; 4]) -> [u32; 4];
 }
 
 /// Two of a value of 16 bits.
@@ -109,6 +115,16 @@ impl Weight for Int8 {
             T::fma_of_registers(pair, one::<T>(), base::<T>() | twice(0x80) | SIGNS)
         }
     }
+
+    #[inline(always)]
+    fn eight<T: Half, const ZEROS: bool>(pack: [u32; 4], index: usize, _: u32) -> [u32; 4] {
+        Self::widen::<T>(pack, index, 0)
+    }
+
+    #[inline(always)]
+    fn paired(floats: [u32; 4]) -> [u32; 4] {
+        floats
+    }
 }
 
 /// Integers of 4 bits, two a byte, the one with the lower k in the lower half, each stored as a number from 0 to 15 that is more by its zero point.
@@ -153,5 +169,30 @@ impl Weight for Int4 {
         // A byte, and its upper half from the shifted word.
         let both = permute_bytes(word, word >> 4, selector);
         T::fma_of_registers(logic3::<AND_OR>(both, twice(0xf), base::<T>()), one::<T>(), offset)
+    }
+
+    /// Pairs of elements that are four apart: of a word each mask finds one in both halves. f16's mantissa has room for a second mask, whose integers are 16 times as much, and
+    /// with them the power that is taken off; zero points would want a second offset for it, for which there are no registers.
+    #[inline(always)]
+    fn eight<T: Half, const ZEROS: bool>(pack: [u32; 4], index: usize, offset: u32) -> [u32; 4] {
+        let word = pack[index];
+        let masked = |word: u32, mask: u16| logic3::<AND_OR>(word, twice(mask), base::<T>());
+        if T::IS_BF16 || ZEROS {
+            return [0, 4, 8, 12].map(|shift| T::fma_of_registers(masked(word >> shift, 0xf), one::<T>(), offset));
+        }
+        // 1/16 and −(2¹⁰/16 + 8).
+        let (sixteenth, high) = (twice(0x2c00), twice(0x5400 | (ZERO as u16) << 4) | SIGNS);
+        let [[a, b], [c, d]] = [word, word >> 8].map(|word| {
+            let low = T::fma_of_registers(masked(word, 0xf), one::<T>(), offset);
+            [low, T::fma_of_registers(masked(word, 0xf0), sixteenth, high)]
+        });
+        [a, b, c, d]
+    }
+
+    #[inline(always)]
+    fn paired(floats: [u32; 4]) -> [u32; 4] {
+        let halves = |i: usize| [0x5410, 0x7632].map(|selector| permute_bytes(floats[i], floats[i + 2], selector));
+        let ([a, b], [c, d]) = (halves(0), halves(1));
+        [a, b, c, d]
     }
 }

@@ -24,6 +24,8 @@ use crate::runtime::view::{View, ViewMut};
 pub(super) enum Path {
     /// What the device has, and is fastest.
     Fastest,
+    /// Up to eight rows of A, of whole packs.
+    Skinny,
     /// Clusters, whose blocks share k.
     Cluster,
     /// A workspace, whose parts a second launch adds.
@@ -52,15 +54,19 @@ pub(super) struct Problem<'a, T, W> {
 /// What the kernel of clusters takes: the maps of the weight and of A, scales, C and sizes.
 pub(super) type Args<T> = (TensorMap, TensorMap, DevicePtr<f32>, DevicePtrMut<T>, Sizes);
 
+/// What the one of few rows of A takes.
+pub(super) type SkinnyArgs<T, W> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, DevicePtrMut<T>, Sizes);
+
 /// What the one that leaves parts takes.
 pub(super) type PartsArgs<T, W> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, DevicePtrMut<f32>, Sizes);
 
 impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
-    /// Launches one of the kernels, told how many rows of A its blocks take: `cluster`, or `parts`, into a workspace, told as well whether rows can be copied in packs.
+    /// Launches one of the kernels: `skinny`, told whether A has one row, or, told how many rows of A its blocks take, `cluster`, or `parts`, into a workspace, told as well whether rows can be copied in packs.
     pub(super) fn launch(
         mut self,
         stream: &Stream,
         path: Path,
+        skinny: impl FnOnce(bool, u32, SkinnyArgs<T, W>) -> Result<()>,
         cluster: impl FnOnce((u32, bool), u32, Args<T>) -> Result<()>,
         parts: impl Fn(u32, bool, Dim3, PartsArgs<T, W>) -> Result<()>,
     ) -> Result<()> {
@@ -80,6 +86,21 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
             let tiles = n.div_ceil(rows as usize).saturating_mul(m.div_ceil(r as usize));
             grid(info, "c", tiles.saturating_mul(share as usize), 1)
         };
+        let bits = if W::DTYPE == DType::I8 { 8 } else { 4 };
+        // Scales of groups are counted in 32 bits there.
+        let counted = scales.len() <= u32::MAX as usize;
+        let whole = packed && k > 0 && depth.is_multiple_of(gk::lane_depth(bits)) && rows <= gk::SKINNY_MOST && counted;
+        if path == Path::Skinny && !whole {
+            let expected =
+                "at most 8 rows of a, k > 0 of whole packs of 16 bytes of w, and rows of a and w at multiples of them";
+            return Err(info.param_error("variant", "skinny", expected));
+        }
+        if path == Path::Skinny || path == Path::Fastest && whole {
+            let Some(blocks) = grid_of(m, [gk::SKINNY_MOST, gk::SKINNY_ROWS, 1])? else { return Ok(()) };
+            let args = (a.ptr(stream)?, w.ptr(stream)?, scales.ptr(stream)?, c.ptr_mut(stream)?, sizes);
+            note_work(Bound::Tensor(T::DTYPE), [1, rows, columns, depth]);
+            return skinny(m == 1, blocks, args);
+        }
         // Rows that overlap are none that TMA is given.
         let apart = (m < 2 || strides[0] >= k) && (n < 2 || strides[1] >= w.shape()[1]);
         let fits = packed && k > 0 && apart;
@@ -93,7 +114,6 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
                 33..=64 => 64,
                 _ => 128,
             };
-            let bits = if W::DTYPE == DType::I8 { 8 } else { 4 };
             let blocks = |plan: Plan| grid_of(m, [plan.r, plan.rows(), plan.share]);
             let few = Plan::of(r, bits, false);
             let Some(least) = blocks(few)? else { return Ok(()) };

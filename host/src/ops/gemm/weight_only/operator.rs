@@ -1,6 +1,6 @@
 //! What products with a weight of few bits say of themselves.
 
-use gpu_kernels::ops::gemm::gemm_w4a16::DEPTH;
+use gpu_kernels::ops::gemm::gemm_w4a16::{DEPTH, SKINNY_MOST, lane_depth};
 
 use super::Path;
 use crate::ops::model::*;
@@ -14,6 +14,12 @@ use crate::runtime::stream::Stream;
 macro_rules! variants {
     ($run:path, $scaling:expr) => {
         &[
+            Variant {
+                name: "skinny",
+                doc: "the weight from memory to registers: what is picked for at most 8 rows of a, with k > 0 of whole packs of 16 bytes of w, and rows of a and w at multiples of them",
+                applies: |_, case| $scaling.fits_skinny(case),
+                launch: |stream, args, _| $run(stream, args, Path::Skinny),
+            },
             Variant {
                 name: "cluster",
                 doc: "blocks of a cluster share k, compute capability 9.0: what is picked there where k > 0 and rows of a and w are at multiples of 16 bytes",
@@ -68,8 +74,24 @@ impl Scaling {
         }
     }
 
-    /// Whether the path by clusters can run a case: its rows are at multiples of 16 bytes.
+    /// Whether the path of few rows can run a case.
+    pub(in super::super) fn fits_skinny(self, case: &Case) -> bool {
+        let pack = match self {
+            Self::Rows => lane_depth(8),
+            Self::Groups => lane_depth(4),
+        };
+        let whole =
+            case.dims(["m", "k"]).is_ok_and(|[m, k]| m <= SKINNY_MOST as usize && k.is_multiple_of(pack as usize));
+        whole && self.is_packed(case)
+    }
+
+    /// Whether the path by clusters can run a case.
     pub(in super::super) fn fits_cluster(self, device: &DeviceInfo, case: &Case) -> bool {
+        device.compute_capability == (9, 0) && self.is_packed(case)
+    }
+
+    /// Whether there are rows of a case, at multiples of 16 bytes.
+    fn is_packed(self, case: &Case) -> bool {
         let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
             return false;
         };
@@ -79,8 +101,7 @@ impl Scaling {
             whole(lies.offset) && (shape[0] < 2 || whole(lies.strides(&shape)[0]))
         };
         let (of_a, of_w) = (case.dtype.size(), self.dtype().size());
-        let packed = k > 0 && aligned("a", of_a, [m, k]) && aligned("w", of_w, self.weight(n, k));
-        device.compute_capability == (9, 0) && packed
+        k > 0 && aligned("a", of_a, [m, k]) && aligned("w", of_w, self.weight(n, k))
     }
 
     /// The greatest magnitude of an element, with zero points or without.
@@ -129,6 +150,8 @@ impl Operator for WeightOnly {
             (32, 8192, 8192),
             (64, 8192, 8192),
             (128, 8192, 8192),
+            (1, 4096, 4096),
+            (8, 28672, 8192),
             (16, 28672, 8192),
             (16, 8192, 28672),
             (16, 4096, 4096),

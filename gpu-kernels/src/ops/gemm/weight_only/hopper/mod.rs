@@ -26,11 +26,21 @@ use super::{DEPTH, Sizes, is_grouped};
 /// Slices of vectors that are neighbours.
 const BAND: u32 = 8;
 
-/// A member's stages.
+/// A member's steps of k: every so many. Members that are at it together read neighbours, of which DRAM has a page open.
 #[derive(Clone, Copy)]
 struct Steps {
-    first: u32,
-    end: u32,
+    member: u32,
+    members: u32,
+    /// The member's.
+    count: u32,
+}
+
+impl Steps {
+    /// Where step `index` of the member is in k.
+    #[inline(always)]
+    fn at(self, index: u32) -> u32 {
+        index * self.members + self.member
+    }
 }
 
 /// Where C is and what of it is this block's.
@@ -102,11 +112,9 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
 
     let [row, slice] = tile(&sizes, plan, thread::block_idx_x() / plan.share);
     let place = Place { c, row0: row * plan.rows(), vector0: slice * plan.r, sizes };
-    let steps = u64::from(sizes.k.div_ceil(plan.depth()));
-    let member = rank * plan.teams + team;
-    // Parts differ by one at most.
-    let first = |member: u32| (steps * u64::from(member) / u64::from(plan.members())) as u32;
-    let steps = Steps { first: first(member), end: first(member + 1) };
+    let (member, members) = (rank * plan.teams + team, plan.members());
+    let count = (sizes.k.div_ceil(plan.depth()) + members - 1 - member) / members;
+    let steps = Steps { member, members, count };
     let loads = Loads { weight, vectors, row: place.row0, vector: place.vector0 };
     let groups = Groups { scales, zeros, row0: place.row0, n: sizes.n, k: sizes.k };
     let mut sums = [0.0; NR];
@@ -227,7 +235,7 @@ unsafe fn consume<W: Weight, T: Half, const NR: usize, const ZEROS: bool>(
     let groups = of.k.div_ceil(DEPTH);
     let rows = [0, 8].map(|below| u64::from((of.row0 + row + below).min(of.n - 1)) * u64::from(groups));
     let read = |step: u32| {
-        let group = (step * each + lane % 4).min(groups - 1);
+        let group = (steps.at(step + lane % 4 / each) * each + lane % 4 % each).min(groups - 1);
         rows.map(|row| {
             let at = (row + u64::from(group)) as usize;
             let scale = if grouped { *of.scales.add(at) } else { 1.0 };
@@ -235,28 +243,28 @@ unsafe fn consume<W: Weight, T: Half, const NR: usize, const ZEROS: bool>(
         })
     };
     // Before the stages, behind whose bytes they would wait.
-    let mut four = read(steps.first);
+    let mut four = read(0);
     if warp == 0 && lane == 0 {
-        for stage in 0..plan.stages().min(steps.end - steps.first) {
-            loads.start(memory, steps.first + stage, stage);
+        for stage in 0..plan.stages().min(steps.count) {
+            loads.start(memory, steps.at(stage), stage);
         }
     }
     let (mut stage, mut parity) = (0, 0);
-    let mut step = steps.first;
-    while step < steps.end {
+    let mut step = 0;
+    while step < steps.count {
         // What is carried from turn to turn of a loop is waited for at the turn's end, so that a turn is a four.
-        let end = (step + 4 / each).min(steps.end);
-        let next = if end < steps.end { read(end) } else { four };
+        let end = (step + 4 / each).min(steps.count);
+        let next = if end < steps.count { read(end) } else { four };
         let (scales, zeros) = (four.map(|(scale, _)| scale), four.map(|(_, zero)| W::offset::<T>(zero as u8)));
         let mut index = 0;
         while step < end {
             // The stage before this one is loaded again once all warps are done with it.
             let again = step + plan.stages() - 1;
-            if warp == 0 && step > steps.first && again < steps.end {
+            if warp == 0 && step > 0 && again < steps.count {
                 let (stage, parity) = if stage == 0 { (plan.stages() - 1, parity ^ 1) } else { (stage - 1, parity) };
                 memory.empty(stage).wait_parity(parity);
                 if lane == 0 {
-                    loads.start(memory, again, stage);
+                    loads.start(memory, steps.at(again), stage);
                 }
             }
             memory.full(stage).wait_parity(parity);
