@@ -10,21 +10,21 @@
 //!
 //! # Mapping
 //! That of [`gemm_w8a16`](super::gemm_w8a16). Products of a group start from nothing, and are added times their scale to sums in registers.
-//! Zero points cost no instruction on the integers: the multiply-add that takes the exponent's power off takes them off as well. On Hopper each of the four lanes that share rows
-//! reads the scales and zero points of one of four groups, four groups ahead, and gives them to the others; elsewhere scales are of a stage, and of zero points each reads the byte of one
-//! of four rows, a stage ahead.
+//! Zero points cost no instruction on the integers: the multiply-add that takes the exponent's power off takes them off as well. With few rows of A and on Hopper each of the four lanes that
+//! share rows reads the scales and zero points of one of four groups, four groups ahead, and gives them to the others; elsewhere scales are of a stage, and of zero points each reads the byte of
+//! one of four rows, a stage ahead.
 //!
 //! # Shared memory
-//! On Hopper stages of 16 KiB and 512 bytes for each row of A, from 64 rows on of half of that, as many as 216 KiB hold, or the half of it that is a team's or a block's of two. Elsewhere stages of
-//! 8 KiB, 512 bytes of scales and 256 for each row of A, 7 × 12.5 or 4 × 24.5. The sums lie where the stages were.
+//! Of several rows of A, up to eight, 3 steps of 2 KiB a warp. On Hopper stages of 16 KiB and 512 bytes for each row of A, from 64 rows on of half of that, as many as 216 KiB hold, or the half of
+//! it that is a team's or a block's of two. Elsewhere stages of 8 KiB, 512 bytes of scales and 256 for each row of A, 7 × 12.5 or 4 × 24.5. The sums lie where the stages were.
 //!
 //! # Numerics
 //! Integers become floats of A's type exactly, and no weight is ever rounded: scales are applied to sums of groups, in f32. C is rounded once.
 //!
 //! # Cost
-//! The bytes of the weight and its scales, once: n·k·(1/2 + 4/128) over the bandwidth, 11.9 µs for 8192 × 8192 at 3.0 TB/s. An H100 takes 26 µs for up to 16 rows of A, 27 for 32, 31 for 64, 42 for
-//! 128, and 1.0 ms for 4096; with zero points 25, 27, 31, 42 and 1.0. Along k bytes stream at 2.4 TB/s; some 11 µs are start and end. A pair of integers costs three integer operations, of which a
-//! scheduler does a warp's in two cycles, and one fused multiply-add.
+//! The bytes of the weight and its scales, once: n·k·(1/2 + 4/128) over the bandwidth, 8.4 µs for 8192 × 8192 at 4.25 TB/s, where a copy of as many takes 12.9. An H200 takes 14.2 µs for one row of
+//! A, 15.3 for eight, 18.3 for 16, 19.9 for 32, 26 for 64, 37 for 128, and 0.96 ms for 4096; with zero points 14.3, 15.7, 18.7, 20.1, 26, 36 and 0.97. A pair of integers costs two integer operations, of
+//! which a scheduler does a warp's in two cycles, one fused multiply-add, and with bf16 a multiplication; with few rows of A 1.25 or 1.75 integer operations, and no multiplication.
 //!
 //! # Limits
 //! m, n, k below 2³¹.

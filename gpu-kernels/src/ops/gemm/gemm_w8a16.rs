@@ -9,15 +9,16 @@
 //! element.
 //!
 //! # Mapping
-//! That of `weight_only`. On Hopper ([`gemm_w8a16_cluster`]) two warpgroups take 128 rows of the weight and 16, 32, 64 or 128 of A. Up to 64 pairs of blocks share k; where one round has
+//! That of `weight_only`. Up to eight rows of A are multiplied by blocks of 256 threads that take 32 rows of the weight, from memory to registers ([`gemm_w8a16_skinny`]), if k is of whole packs. On
+//! Hopper ([`gemm_w8a16_cluster`]) two warpgroups take 128 rows of the weight and 16, 32, 64 or 128 of A. Up to 64 pairs of blocks share k; where one round has
 //! room for all of them two teams of such warpgroups in a block do too, elsewhere two blocks share a multiprocessor. With 128 pairs share k only in one round. Elsewhere, and where rows are
 //! not at multiples of 16 bytes, 256 threads take 128 rows of the weight and 16 or 64 of A, and y of the grid
 //! shares k, into a workspace whose parts [`gemv_sum`](crate::ops::gemv::gemv::gemv_sum) adds ([`gemm_w8a16_parts`]). More rows of A than a block takes
 //! are slices, each of which reads the weight: from L2, because slices of the same rows are neighbours.
 //!
 //! # Shared memory
-//! Stages of 16 KiB and 256 bytes for each row of A: on Hopper as many as 216 KiB hold, or the half of it that is a team's or a block's of two; elsewhere 4 × 20 or 3 × 32. The sums lie where
-//! the stages were.
+//! Of several rows of A, up to eight, 3 steps of 1 KiB a warp, and of one 8 KiB for the sums. Else stages of 16 KiB and 256 bytes for each row of A: on Hopper as many as 216 KiB hold, or the half of
+//! it that is a team's or a block's of two; elsewhere 4 × 20 or 3 × 32. The sums lie where the stages were.
 //!
 //! # Numerics
 //! Integers become floats of A's type exactly; products are exact and accumulate in f32 as the tensor core does, parts of k are added in f32, the
@@ -25,8 +26,8 @@
 //! whatever the scale.
 //!
 //! # Cost
-//! The bytes of the weight, once: n·k over the bandwidth, 22.3 µs for 8192 × 8192 at 3.0 TB/s. An H100 takes 32 µs for up to 16 rows of A, 34 for 32, 36 for 64, 39 for 128, and 0.90 ms for 4096.
-//! Along k bytes stream at 2.9 TB/s; some 9 µs are start and end.
+//! The bytes of the weight, once: n·k over the bandwidth, 15.8 µs for 8192 × 8192 at 4.25 TB/s, where a copy of as many takes 19.9. An H200 takes 22.5 µs for one row of A, 22.9 for eight, 25 for 16, 26
+//! for 32, 29 for 64, 37 for 128, and 1.0 ms for 4096.
 //!
 //! # Limits
 //! m, n, k below 2³¹.

@@ -1,9 +1,9 @@
 //! What products with a weight of few bits share: C = A·Wᵀ of 16-bit activations, whose weight becomes 16-bit floats on the way into the tensor
 //! cores.
 //!
-//! On Hopper the weight is wgmma's left operand: [`hopper`]. Elsewhere, and where rows are not at multiples of 16 bytes, it is mma.sync's, whose 16 rows are many, and the rows of A, the
-//! *vectors*, are the right one, whose columns are eight: a block of [`THREADS`] takes [`ROWS`] rows of the weight, up to 16 or 64 vectors and a part of k. cp.async fills a ring of stages of
-//! [`DEPTH`] elements of k, the weight as it is stored. Eight warps take 32 rows each; two share them, by halves of a stage's k.
+//! With up to eight rows of A the weight goes to registers without stages: [`skinny`]. With more, on Hopper, it is wgmma's left operand: [`hopper`]. Elsewhere, and where rows are not at multiples of
+//! 16 bytes, it is mma.sync's, whose 16 rows are many, and the rows of A, the *vectors*, are the right one, whose columns are eight: a block of [`THREADS`] takes [`ROWS`] rows of the weight, up to 16
+//! or 64 vectors and a part of k. cp.async fills a ring of stages of [`DEPTH`] elements of k, the weight as it is stored. Eight warps take 32 rows each; two share them, by halves of a stage's k.
 //!
 //! **k in any order.** A lane loads 16 neighbours along k of a row of the weight at once. A fragment wants pairs that are 8 apart from lanes that are
 //! next to each other, but a sum does not care which element stands at which k as long as both operands agree: the vectors are loaded by the
@@ -11,6 +11,8 @@
 //!
 //! **Integers to floats.** An integer or'ed into the mantissa of 2ⁿ, where n is the mantissa's length, is the float 2ⁿ plus the integer: a byte
 //! permutation puts two integers under such exponents, and one fused multiply-add takes the powers off, exactly.
+//!
+//! **Neighbours at the same time.** Warps and blocks that share k take every so many steps of it, not a range each: what is read at a time is then neighbours, in pages that DRAM has open.
 //!
 //! **Parts of k.** With few vectors there are too few tiles to fill a GPU: blocks share k. Each writes its sums to memory, for another launch that adds them.
 

@@ -252,7 +252,7 @@ impl<T: Half> Warp<T> {
             let from = vectors.byte_add((eight ^ lane / 4 % 2) * 64).as_ptr();
             let vectors = W::paired(if ALONE { vector[eight as usize] } else { Pack::load(from.cast()).0 });
             for f in 0..FRAGMENTS {
-                let rows = [0, 1].map(|i| W::eight::<T, ZEROS>(weight[f][i], eight as usize, offsets[f][i]));
+                let rows = [0, 1].map(|i| W::eight::<T>(weight[f][i], eight as usize, offsets[f][i]));
                 add_products::<T>(&mut products[f], rows, vectors);
             }
         }

@@ -30,13 +30,13 @@ pub(crate) trait Weight {
     unsafe fn words(from: SharedPtr<u8>, quarter: u32) -> [u32; 4];
 
     /// Where in them.
-    fn selector(quarter: u32) -> u32;
+    fn selector<T: Half>(quarter: u32) -> u32;
 
     /// The pair as floats.
     fn pair<T: Half>(word: u32, selector: u32, offset: u32) -> u32;
 
-    /// Of 16 bytes of a row the eight elements from 8 · `index` on, as pairs of floats in an order of their own; unless `ZEROS`, the offset is that of [`ZERO`].
-    fn eight<T: Half, const ZEROS: bool>(pack: [u32; 4], index: usize, offset: u32) -> [u32; 4];
+    /// Of 16 bytes of a row the eight elements from 8 · `index` on, as pairs of floats in an order of their own.
+    fn eight<T: Half>(pack: [u32; 4], index: usize, offset: u32) -> [u32; 4];
 
     /// Eight floats in that order.
     fn paired(floats: [u32; 4]) -> [u32; 4];
@@ -84,7 +84,7 @@ impl Weight for Int8 {
 
     #[inline(always)]
     fn widen<T: Half>(lane: [u32; 4], second: usize, offset: u32) -> [u32; 4] {
-        array::from_fn(|i| Self::pair::<T>(lane[2 * second + i / 2], Self::selector(i as u32), offset))
+        array::from_fn(|i| Self::pair::<T>(lane[2 * second + i / 2], Self::selector::<T>(i as u32), offset))
     }
 
     #[inline(always)]
@@ -100,7 +100,7 @@ impl Weight for Int8 {
     }
 
     #[inline(always)]
-    fn selector(quarter: u32) -> u32 {
+    fn selector<T: Half>(quarter: u32) -> u32 {
         0x4140 + 0x0202 * (quarter % 2)
     }
 
@@ -117,7 +117,7 @@ impl Weight for Int8 {
     }
 
     #[inline(always)]
-    fn eight<T: Half, const ZEROS: bool>(pack: [u32; 4], index: usize, _: u32) -> [u32; 4] {
+    fn eight<T: Half>(pack: [u32; 4], index: usize, _: u32) -> [u32; 4] {
         Self::widen::<T>(pack, index, 0)
     }
 
@@ -141,12 +141,16 @@ impl Weight for Int4 {
 
     #[inline(always)]
     fn offset<T: Half>(zero: u8) -> u32 {
-        base::<T>() | twice(u16::from(zero & ZERO_BITS)) | SIGNS
+        let zero = u32::from(zero & ZERO_BITS);
+        let low = base::<T>() & 0xffff | zero;
+        // Of f16 the upper one's power is a sixteenth.
+        let high = if T::IS_BF16 { low } else { 0x5400 | zero << 4 };
+        high << 16 | low | SIGNS
     }
 
     #[inline(always)]
     fn widen<T: Half>(lane: [u32; 2], second: usize, offset: u32) -> [u32; 4] {
-        array::from_fn(|i| Self::pair::<T>(lane[second], Self::selector(i as u32), offset))
+        array::from_fn(|i| Self::pair::<T>(lane[second], Self::selector::<T>(i as u32), offset))
     }
 
     #[inline(always)]
@@ -160,31 +164,36 @@ impl Weight for Int4 {
     }
 
     #[inline(always)]
-    fn selector(quarter: u32) -> u32 {
-        0x4400 + 0x1111 * quarter
+    fn selector<T: Half>(quarter: u32) -> u32 {
+        if T::IS_BF16 { 0x4440 + quarter } else { 0x4040 + 0x0101 * quarter }
     }
 
+    /// Shifts and permutations are done at half the rate of multiplications, by other units.
     #[inline(always)]
     fn pair<T: Half>(word: u32, selector: u32, offset: u32) -> u32 {
-        // A byte, and its upper half from the shifted word.
-        let both = permute_bytes(word, word >> 4, selector);
-        T::fma_of_registers(logic3::<AND_OR>(both, twice(0xf), base::<T>()), one::<T>(), offset)
+        let byte = permute_bytes(word, 0, selector);
+        if T::IS_BF16 {
+            // The byte and, 12 bits further up, once more: its upper half where the upper integer is wanted.
+            let both = byte.wrapping_mul(0x1001);
+            T::fma_of_registers(logic3::<AND_OR>(both, twice(0xf), base::<T>()), one::<T>(), offset)
+        } else {
+            // The byte in both halves. The upper integer stays where it is in its byte, 16 times as much: a sixteenth is taken of it, with its power.
+            T::fma_of_registers(logic3::<AND_OR>(byte, 0xf0_000f, base::<T>()), 0x2c00_3c00, offset)
+        }
     }
 
-    /// Pairs of elements that are four apart: of a word each mask finds one in both halves. f16's mantissa has room for a second mask, whose integers are 16 times as much, and
-    /// with them the power that is taken off; zero points would want a second offset for it, for which there are no registers.
+    /// Pairs of elements that are four apart: of a word each mask finds one in both halves. f16's mantissa has room for a second mask, whose integers are 16 times as much.
     #[inline(always)]
-    fn eight<T: Half, const ZEROS: bool>(pack: [u32; 4], index: usize, offset: u32) -> [u32; 4] {
+    fn eight<T: Half>(pack: [u32; 4], index: usize, offset: u32) -> [u32; 4] {
         let word = pack[index];
         let masked = |word: u32, mask: u16| logic3::<AND_OR>(word, twice(mask), base::<T>());
-        if T::IS_BF16 || ZEROS {
+        if T::IS_BF16 {
             return [0, 4, 8, 12].map(|shift| T::fma_of_registers(masked(word >> shift, 0xf), one::<T>(), offset));
         }
-        // 1/16 and −(2¹⁰/16 + 8).
-        let (sixteenth, high) = (twice(0x2c00), twice(0x5400 | (ZERO as u16) << 4) | SIGNS);
+        let [low, high] = [0x1010, 0x3232].map(|half| permute_bytes(offset, offset, half));
         let [[a, b], [c, d]] = [word, word >> 8].map(|word| {
-            let low = T::fma_of_registers(masked(word, 0xf), one::<T>(), offset);
-            [low, T::fma_of_registers(masked(word, 0xf0), sixteenth, high)]
+            let upper = T::fma_of_registers(masked(word, 0xf0), twice(0x2c00), high);
+            [T::fma_of_registers(masked(word, 0xf), one::<T>(), low), upper]
         });
         [a, b, c, d]
     }

@@ -173,6 +173,7 @@ impl Operator for WeightOnly {
             let pad = |case: Case, name, pad| case.arrange(name, Arrangement::DENSE.row_pad(pad));
             cases.extend([
                 Case::odd(info, dtype, dims(5, 70, 203)),
+                Case::odd(info, dtype, dims(1, 70, 224)),
                 pad(pad(pad(Case::odd(info, dtype, dims(6, 35, 96)), "a", 8), "w", 16), "c", 3),
                 pad(pad(Case::odd(info, dtype, dims(2, 9, 40)), "a", 3), "w", 5),
                 Case::tiny(info, dtype, dims(1, 1, 1)),
@@ -194,7 +195,7 @@ impl Operator for WeightOnly {
         }
         // More stages than the rings have, in each part of k.
         cases.extend(
-            [(3, 40, 4640), (20, 33, 3360), (50, 33, 2624), (70, 40, 1312)]
+            [(1, 40, 4640), (3, 40, 4640), (20, 33, 3360), (50, 33, 2624), (70, 40, 1312)]
                 .into_iter()
                 .chain([(3, 513, 2592), (20, 513, 2080), (40, 520, 1312), (270, 130, 1312)])
                 .map(|(m, n, k)| Case::odd(info, DType::F16, dims(m, n, k))),

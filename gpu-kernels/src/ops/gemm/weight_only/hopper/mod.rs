@@ -227,7 +227,7 @@ unsafe fn consume<W: Weight, T: Half, const NR: usize, const ZEROS: bool>(
     let grouped = is_grouped(W::BITS);
     let lane = thread::thread_idx_x() % 32;
     let row = warp * WARP_ROWS + lane / 4;
-    let selector = W::selector(lane % 4);
+    let selector = W::selector::<T>(lane % 4);
     let swizzle = if plan.row_bytes() == 128 { row % 8 } else { row / 2 % 4 } * 16;
     let row_at = row * plan.row_bytes() + swizzle;
     // Of each row a lane reads the scales of one of four groups, a four ahead, and gives them to the others.
