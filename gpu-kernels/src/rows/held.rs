@@ -176,9 +176,8 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     }
 
     #[inline(always)]
-    unsafe fn fetch_ahead<T: Element>(&self, (x, stride): In<T>, wanted: impl FnOnce(usize) -> bool) {
-        let worth = V >= 8 && arch::number() >= 90;
-        let Some(ahead) = G::ahead().filter(|_| worth) else { return };
+    unsafe fn fetch_ahead<T: Element>(&self, (x, stride): In<T>, threads: u32, wanted: impl FnOnce(usize) -> bool) {
+        let Some(ahead) = G::ahead(threads).filter(|_| arch::number() >= 90) else { return };
         let row = self.row + ahead;
         // The block's part of a row is one piece.
         let elements = Self::left::<T>(self.d).min(thread::block_dim_x() * (V * lanes::<T>()) as u32);

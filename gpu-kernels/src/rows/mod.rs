@@ -14,6 +14,9 @@
 //! But from 513 packs on, of some kernels from 257 and of rms_norm from 1025, a block has few threads with eight packs each: that keeps more loads in flight a thread, and more
 //! blocks on a multiprocessor, of which some load while others wait for a reduction.
 //!
+//! Kernels that read and write rows of a block or a cluster have rows fetched into L2 half a round [ahead](Team::fetch_ahead), each by one instruction: memory is busy while blocks reduce, and
+//! what it reads at a time is a row.
+//!
 //! All but the last hold the row in registers, so that memory is read once; the number V is the packs a thread. A warp has 32 · V packs in
 //! a row of them, lane l packs l, l + 32 and so on: what it loads at once is adjacent, and a thread's addresses differ by constants.
 //! These teams need d to be a multiple of a pack, and rows at multiples of 16 bytes. [`Stream`] reads the row again each time it is used.
@@ -56,9 +59,19 @@ pub type Stream = Streamed<4>;
 /// Blocks that a multiprocessor is to hold at once, of a team whose kernel holds `inputs` rows: as many as leave 24 registers a thread
 /// beside the rows'. Rows that are loaded while others are reduced and stored are what keeps memory busy.
 pub const fn blocks<P: Team>(inputs: u32) -> u32 {
-    let registers = 24 + 4 * P::PACKS * inputs;
-    let blocks = 65_536 / registers / P::THREADS;
+    let blocks = 65_536 / registers::<P>(inputs) / P::THREADS;
     if blocks == 0 { 1 } else { blocks }
+}
+
+/// Of a thread.
+const fn registers<P: Team>(inputs: u32) -> u32 {
+    24 + 4 * P::PACKS * inputs
+}
+
+/// Half of the threads that a multiprocessor has at once, of a team whose kernel holds `inputs` rows: how far [ahead](Team::fetch_ahead) rows are fetched. Twice
+/// as far, what is fetched leaves L2 before it is read: layer_norm takes 15% longer than with none of it, where half a round gains 1.5%.
+pub const fn half_round<P: Team>(inputs: u32) -> u32 {
+    65_536 / registers::<P>(inputs) / 2
 }
 
 /// The threads that share a row, at a row. Every thread of a warp calls every function, convergently.
@@ -116,10 +129,10 @@ pub trait Team: Copy {
     /// [`load_or`](Self::load_or) of what this kernel may write: each thread the places that it read.
     unsafe fn load_own_or<T: Element>(&self, x: In<T>, fill: f32) -> Self::Row<T>;
 
-    /// Has the row fetched into L2 that comes to this multiprocessor about when this team is done, if it is `wanted`, in a grid with a team a row: of
-    /// teams that are so large that few are there at once, and nobody loads while they compute.
+    /// Has the row fetched into L2 whose team comes to this multiprocessor after so many `threads` of others, if it is `wanted`, in a grid with a team a
+    /// row: of teams of a block and more, which load nothing while they reduce and store.
     #[inline(always)]
-    unsafe fn fetch_ahead<T: Element>(&self, _: In<T>, _wanted: impl FnOnce(usize) -> bool) {}
+    unsafe fn fetch_ahead<T: Element>(&self, _: In<T>, _threads: u32, _wanted: impl FnOnce(usize) -> bool) {}
 
     /// Has the row fetched into L2, which no thread waits for and no register holds. Beside the rows of a grid of few teams, which are loaded one
     /// ahead, it takes the rows after these for memory to have enough to do.

@@ -38,9 +38,10 @@ pub trait Threads: Copy {
     /// How many they are.
     fn size() -> usize;
 
-    /// How many rows on the one is that takes a team's place, of teams so large that this is worth [knowing](super::Team::fetch_ahead).
+    /// How many rows on the one is whose team comes after so many `threads` of a multiprocessor, of teams so large that this is worth
+    /// [knowing](super::Team::fetch_ahead).
     #[inline(always)]
-    fn ahead() -> Option<u64> {
+    fn ahead(_threads: u32) -> Option<u64> {
         None
     }
 
@@ -165,10 +166,10 @@ impl Threads for BlockThreads {
         u64::from(thread::grid_dim_x())
     }
 
-    // On 132 multiprocessors, each with as many threads as have a quarter of the registers each.
+    // On 132 multiprocessors.
     #[inline(always)]
-    fn ahead() -> Option<u64> {
-        Some(u64::from(132 * (2 * MAX_THREADS / thread::block_dim_x())))
+    fn ahead(threads: u32) -> Option<u64> {
+        Some(u64::from(132 * (threads / thread::block_dim_x()).max(1)))
     }
 
     #[inline(always)]
@@ -256,9 +257,9 @@ impl Threads for ClusterThreads {
         (CLUSTER * thread::block_dim_x()) as usize
     }
 
-    // On 132 multiprocessors, each with as many threads as have half of the registers each.
+    // On 132 multiprocessors, each with as many threads as have half of the registers each: the next but few.
     #[inline(always)]
-    fn ahead() -> Option<u64> {
+    fn ahead(_threads: u32) -> Option<u64> {
         Some(u64::from(132 / CLUSTER * (MAX_THREADS / thread::block_dim_x())))
     }
 

@@ -37,7 +37,7 @@ use cuda_std::float::Element;
 use cuda_std::math;
 
 use crate::ops::softmax::{row_kernels, shift};
-use crate::rows::{self, Block, Cluster, Lanes, Merge, Stream, Team, Warp};
+use crate::rows::{self, Block, Cluster, Lanes, MAX_THREADS, Merge, Stream, Team, Warp};
 
 /// Maxima, and relative to them Σ p and Σ p·log₂ p of what is no distribution yet.
 #[derive(Clone, Copy)]
@@ -113,7 +113,7 @@ row_kernels! {
         let upstream = if gradient.is_null() { 0.0 } else { *upstream.add(row) };
         // Rows of f32, of half the work a byte, keep memory busy without it.
         if !gradient.is_null() && size_of::<T>() == 2 {
-            team.fetch_ahead((logits, x_stride), |_| true);
+            team.fetch_ahead((logits, x_stride), 2 * MAX_THREADS, |_| true);
         }
         let moments = Moments { scale: scale * LOG2_E };
         let own = if let Some(own) = team.held_max(x) {

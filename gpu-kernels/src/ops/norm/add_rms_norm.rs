@@ -29,7 +29,7 @@
 use cuda_std::float::Element;
 use cuda_std::{kernel, math};
 
-use crate::rows::{Block, Lanes, Stream, Team, Warp};
+use crate::rows::{Block, Lanes, Stream, Team, Warp, half_round};
 
 /// r and y from x and residual, a team `P` a row.
 ///
@@ -60,7 +60,9 @@ pub unsafe fn add_rms_norm<T: Element, P: Team>(
     eps: f32,
 ) {
     let Some(team) = P::of(rows, d) else { return };
-    let operands = [team.load((x, x_stride)), team.load((residual, residual_stride))];
+    let rows = [(x, x_stride), (residual, residual_stride)];
+    let operands = rows.map(|row| team.load(row));
+    rows.into_iter().for_each(|row| team.fetch_ahead(row, half_round::<P>(2), |_| true));
     let weight = team.load_shared(weight);
     let r = team.store_row(operands, (r, r_stride), |[x, residual]| x + residual);
     let squares = team.fold([r], 0.0, |sum, [r]| sum + r * r);

@@ -29,7 +29,7 @@
 use cuda_std::float::Element;
 use cuda_std::{kernel, math};
 
-use crate::rows::{Block, Lanes, Stream, Team, Warp};
+use crate::rows::{Block, Lanes, Stream, Team, Warp, half_round};
 
 /// y = layer_norm(x), a team `P` a row.
 ///
@@ -57,7 +57,9 @@ pub unsafe fn layer_norm<T: Element, P: Team>(
     eps: f32,
 ) {
     let Some(team) = P::of(rows, d) else { return };
-    let x = team.load((x, x_stride));
+    let row = (x, x_stride);
+    let x = team.load(row);
+    team.fetch_ahead(row, half_round::<P>(1), |_| true);
     let [weight, bias] = [team.load_shared(weight), team.load_shared(bias)];
     let mean = team.sum(team.fold([x], 0.0, |sum, [x]| sum + x), 0) / d as f32;
     let squares = team.fold([x], 0.0, |sum, [x]| sum + (x - mean) * (x - mean));

@@ -31,7 +31,7 @@
 use cuda_std::float::Element;
 use cuda_std::{kernel, math};
 
-use crate::rows::{Block, Lanes, Stream, Team, Warp};
+use crate::rows::{Block, Lanes, Stream, Team, Warp, half_round};
 
 /// y = rms_norm(x), a team `P` a row.
 ///
@@ -58,7 +58,9 @@ pub unsafe fn rms_norm<T: Element, P: Team>(
     eps: f32,
 ) {
     let Some(team) = P::of(rows, d) else { return };
-    let x = team.load((x, x_stride));
+    let row = (x, x_stride);
+    let x = team.load(row);
+    team.fetch_ahead(row, half_round::<P>(1), |_| true);
     let weight = team.load_shared(weight);
     let squares = team.fold([x], 0.0, |sum, [x]| sum + x * x);
     let scale = scale(team.sum(squares, 0), d as f32, eps);

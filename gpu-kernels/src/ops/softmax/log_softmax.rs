@@ -29,7 +29,7 @@ use cuda_std::float::Element;
 use cuda_std::math;
 
 use super::{max_and_sum, row_kernels};
-use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp};
+use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp, half_round};
 
 row_kernels! {
     /// y = log_softmax(scale · x), a team `P` a row.
@@ -39,7 +39,9 @@ row_kernels! {
     /// such as the team holds.
     log_softmax, log_softmax_cluster: 2 partials, 1 inputs;
     |team: P, T| (x: *const T, y: *mut T, x_stride: u64, y_stride: u64, scale: f32) {
-        let x = team.load_or((x, x_stride), f32::NEG_INFINITY);
+        let row = (x, x_stride);
+        let x = team.load_or(row, f32::NEG_INFINITY);
+        team.fetch_ahead(row, half_round::<P>(1), |_| true);
         let (max, sum) = max_and_sum(&team, x, scale * core::f32::consts::LOG2_E);
         // Of a row of −∞ everything stays −∞.
         let log = if sum == 0.0 { 0.0 } else { math::log(sum) };

@@ -36,7 +36,7 @@ use cuda_std::float::Element;
 use cuda_std::math;
 
 use super::{max_and_sum, row_kernels, visible};
-use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp};
+use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp, half_round};
 
 row_kernels! {
     /// y = softmax(scale · x), a team `P` a row. `scale` comes multiplied by log₂ e.
@@ -57,8 +57,12 @@ row_kernels! {
         offset: i64,
         rows_per_length: u64,
     ) {
-        let team = team.prefix(visible(&team, q_len, offset, lengths, rows_per_length));
-        let x = team.load_or((x, x_stride), f32::NEG_INFINITY);
+        let visible = visible(&team, q_len, offset, lengths, rows_per_length);
+        let team = team.prefix(visible);
+        let row = (x, x_stride);
+        let x = team.load_or(row, f32::NEG_INFINITY);
+        // Of rows of which something is hidden less than all is wanted.
+        team.fetch_ahead(row, half_round::<P>(1), |_| visible >= team.columns());
         let (max, sum) = max_and_sum(&team, x, scale);
         // Nothing has a share of nothing.
         let log = if sum == 0.0 { f32::INFINITY } else { math::lg2_approx(sum) };

@@ -54,7 +54,7 @@ use cuda_std::math;
 
 use super::factor_of;
 use crate::ops::softmax::{MaxAndSum, Powers, shift};
-use crate::rows::{self, Block, Cluster, Lanes, Merge, Stream, Team, Warp};
+use crate::rows::{self, Block, Cluster, Lanes, MAX_THREADS, Merge, Stream, Team, Warp};
 
 /// What a loss consists of.
 #[derive(Clone, Copy, Debug)]
@@ -183,8 +183,9 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     let target = target as usize;
 
     let x = team.load_own_or((logits, x_stride), f32::NEG_INFINITY);
+    // Rows that are only read keep memory busy without it.
     if !out.gradient.0.is_null() {
-        team.fetch_ahead((logits, x_stride), is_wanted);
+        team.fetch_ahead((logits, x_stride), 2 * MAX_THREADS, is_wanted);
     }
     let cap_of = |x: f32| if GENERAL { capped(x, cap) } else { (x, 1.0) };
     let weight_of = |class: usize| if GENERAL && !weights.is_null() { *weights.add(class) } else { 1.0 };

@@ -279,9 +279,9 @@ row_kernels! {
         let inputs = [(from, from_stride), (to, to_stride)];
         let x = inputs.map(|row| team.load_own_or(row, f32::NEG_INFINITY));
         let counts = |row: usize| Role::of(targets, row, team.columns(), ignored).counts;
-        // Rows of f32, of half the work a byte, keep memory busy without it, and blocks of a row each take 3% longer with it.
-        if size_of::<T>() == 2 && P::BLOCKS > 1 {
-            inputs.into_iter().for_each(|row| team.fetch_ahead(row, counts));
+        // Rows of f32, of half the work a byte, keep memory busy without it.
+        if size_of::<T>() == 2 {
+            inputs.into_iter().for_each(|row| team.fetch_ahead(row, rows::half_round::<P>(2), counts));
         }
 
         let moments = Moments { scale: scale * LOG2_E };
