@@ -209,7 +209,7 @@ impl<T: Half> Warp<T> {
             let (vector, chunk) = (self.lane / chunks, self.lane % chunks);
             let at_a_time = 32 / chunks;
             let column = self.step_of(index) * (vector_bytes / 2) + chunk * 8;
-            let place = (chunk % of_quarter ^ vector % 2) * 64 + chunk / of_quarter * 16;
+            let place = ((chunk % of_quarter) ^ (vector % 2)) * 64 + chunk / of_quarter * 16;
             for pass in 0..MOST / at_a_time {
                 let vector = vector + pass * at_a_time;
                 let inside = vector < self.sizes.m && column < self.sizes.k;
@@ -242,14 +242,14 @@ impl<T: Half> Warp<T> {
         if index + 1 < self.count {
             *ahead = self.load::<W, ALONE>(index + 1);
         }
-        let source = lane & !3 | index % 4;
+        let source = lane & !3 | (index % 4);
         let zeros = if ZEROS { warp::shuffle_idx(zeros, source) } else { zeros };
         let offsets: [_; FRAGMENTS] =
             array::from_fn(|f| [0, 1].map(|i| W::offset::<T>((zeros >> (16 * f + 8 * i)) as u8)));
         let vectors = self.stage::<W>(index).byte_add(lane / 4 * vector_bytes + lane % 4 * 16);
         let mut products = if grouped { [[0.0; 4]; FRAGMENTS] } else { *sums };
         for eight in 0..lane_depth(W::BITS) / 8 {
-            let from = vectors.byte_add((eight ^ lane / 4 % 2) * 64).as_ptr();
+            let from = vectors.byte_add((eight ^ (lane / 4 % 2)) * 64).as_ptr();
             let vectors = W::paired(if ALONE { vector[eight as usize] } else { Pack::load(from.cast()).0 });
             for f in 0..FRAGMENTS {
                 let rows = [0, 1].map(|i| W::eight::<T>(weight[f][i], eight as usize, offsets[f][i]));
