@@ -63,7 +63,7 @@ pub fn layer_norm_into<'a, T: Float>(
 ) -> Result<()> {
     let (x, weight, bias, mut y) = (x.into(), weight.into(), bias.into(), y.into());
     stream.require_devices(INFO.name, &[("x", &x), ("weight", &weight), ("bias", &bias), ("y", &y)])?;
-    let rows = Rows::of(&INFO, "x", &x)?.and(&weight).and(&bias).and_mut(&y).wide_from(257);
+    let rows = Rows::of(&INFO, "x", &x)?.and(&weight).and(&bias).and_mut(&y);
     super::require_weight(&INFO, "weight", &weight, x.cols())?;
     super::require_weight(&INFO, "bias", &bias, x.cols())?;
     y.require_shape(INFO.name, "y", x.shape())?;
