@@ -85,8 +85,16 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
     if is_int(info.a) {
         let mut a = vec![0i32; mm * held];
         let mut b = vec![0i32; nn * kk];
-        fill(w, ra, per_a, |l, r, e| place_a(mm, per_a, l, r, e), held, &mut a, |v, e| integer(info.a, v, e));
-        fill(w, rb, per_b, |l, r, e| (l / 4, per_b * (l % 4 + 4 * r) + e), kk, &mut b, |v, e| integer(info.b, v, e));
+        fill(
+            ra.iter().map(|r| w.regs.r(*r)),
+            per_a,
+            held,
+            &mut a,
+            |l, r, e| place_a(mm, per_a, l, r, e),
+            |v, e| integer(info.a, v, e),
+        );
+        let place_b = |l: usize, r: usize, e: usize| (l / 4, per_b * (l % 4 + 4 * r) + e);
+        fill(rb.iter().map(|r| w.regs.r(*r)), per_b, kk, &mut b, place_b, |v, e| integer(info.b, v, e));
         for (c, r) in rc.iter().enumerate() {
             let src = *w.regs.r(*r);
             let d = &mut w.regs.r[w.regs.rb + list[c].slot()];
@@ -108,9 +116,16 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
     }
     let mut a = [0f32; 16 * 32];
     let mut b = [[0f32; 8]; 64];
-    fill(w, ra, per_a, |l, r, e| place_a(mm, per_a, l, r, e), held, &mut a, |v, e| element(info.a, v, e));
+    fill(
+        ra.iter().map(|r| w.regs.r(*r)),
+        per_a,
+        held,
+        &mut a,
+        |l, r, e| place_a(mm, per_a, l, r, e),
+        |v, e| element(info.a, v, e),
+    );
     let place_b = |l: usize, r: usize, e: usize| (per_b * (l % 4 + 4 * r) + e, l / 4);
-    fill(w, rb, per_b, place_b, nn, b.as_flattened_mut(), |v, e| element(info.b, v, e));
+    fill(rb.iter().map(|r| w.regs.r(*r)), per_b, nn, b.as_flattened_mut(), place_b, |v, e| element(info.b, v, e));
     // Groups of products are added before the accumulator, as wide adder trees do.
     let mut sums = [-0f32; 8 * 16];
     match &columns {
@@ -174,41 +189,20 @@ pub fn product(a: &[f32], b: &[f32], sums: &mut [f32], k: usize, n: usize) {
     }
 }
 
-/// Fills a row-major matrix with `k` columns from the registers of a fragment.
-pub fn scatter<T>(
-    frag: &[[u32; 32]; 4],
+/// Fills a row-major matrix with `k` columns from the registers of a fragment, each with `per` elements in a lane, at `place`s of lane, register and element.
+pub fn fill<'a, T>(
+    registers: impl Iterator<Item = &'a [u32; 32]>,
     per: usize,
     k: usize,
     out: &mut [T],
     place: impl Fn(usize, usize, usize) -> (usize, usize),
     get: impl Fn(u32, usize) -> T,
 ) {
-    for (r, words) in frag.iter().enumerate() {
-        for (l, v) in words.iter().enumerate() {
+    for (r, words) in registers.enumerate() {
+        for (l, word) in words.iter().enumerate() {
             for e in 0..per {
                 let (row, col) = place(l, r, e);
-                out[row * k + col] = get(*v, e);
-            }
-        }
-    }
-}
-
-/// Fills a row-major matrix with `k` columns from fragment registers.
-fn fill<T>(
-    w: &Warp,
-    regs: &[Reg],
-    per: usize,
-    place: impl Fn(usize, usize, usize) -> (usize, usize),
-    k: usize,
-    out: &mut [T],
-    get: impl Fn(u32, usize) -> T,
-) {
-    for (r, reg) in regs.iter().enumerate() {
-        let words = w.regs.r(*reg);
-        for (l, v) in words.iter().enumerate() {
-            for e in 0..per {
-                let (row, col) = place(l, r, e);
-                out[row * k + col] = get(*v, e);
+                out[row * k + col] = get(*word, e);
             }
         }
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::cx::Cx;
-use super::mma::{element, integer, is_int, product, scatter};
+use super::mma::{element, fill, integer, is_int, product};
 use super::run::Flow;
 use super::state::*;
 use super::{shared, shared_check, sparse, warp_ops, wgmma_regs};
@@ -331,7 +331,7 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp, factors: &mut Factors) {
         let (ta, tb) = (of(info.a), of(info.b));
         match &op.a {
             Some(d) => a = matrix(sh, d, first, [16, held], ba, by_rows, |v| integer(ta, v, 0)),
-            None => scatter(&op.a_frag, 4, held, &mut a, |l, r, e| fragment(l, r, e, 4), |v, e| integer(ta, v, e)),
+            None => fill(op.a_frag.iter(), 4, held, &mut a, |l, r, e| fragment(l, r, e, 4), |v, e| integer(ta, v, e)),
         }
         let b = matrix(sh, &op.b, 0, [n, k], bb, |row, col| row * k + col, |v| integer(tb, v, 0));
         for (c, r) in op.d.iter().enumerate() {
@@ -357,9 +357,14 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp, factors: &mut Factors) {
         let mut a = vec![0f32; 16 * held];
         match &op.a {
             Some(d) => a = matrix(sh, d, first, [16, held], ba, by_rows, |v| element(info.a, v, 0)),
-            None => {
-                scatter(&op.a_frag, per, held, &mut a, |l, r, e| fragment(l, r, e, per), |v, e| element(info.a, v, e))
-            }
+            None => fill(
+                op.a_frag.iter(),
+                per,
+                held,
+                &mut a,
+                |l, r, e| fragment(l, r, e, per),
+                |v, e| element(info.a, v, e),
+            ),
         }
         let b = factors.of(sh, op);
         if info.neg_a != info.neg_b {

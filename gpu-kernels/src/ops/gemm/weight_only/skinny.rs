@@ -132,8 +132,10 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
         four = next;
     }
 
-    // Nothing is read of the rings any more: sums take their place.
-    thread::sync_threads();
+    if !ALONE {
+        // Nothing is read of the rings any more: sums take their place.
+        thread::sync_threads();
+    }
     let sums_at = memory.cast::<f32>();
     for (i, sum) in sums.as_flattened().iter().enumerate() {
         sums_at.add(warp * ROWS * MOST + i as u32 * 32 + lane).write(*sum);
