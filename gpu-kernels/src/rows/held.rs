@@ -118,7 +118,6 @@ impl<G: Threads, const V: usize> Held<G, V> {
 impl<G: Threads, const V: usize> Team for Held<G, V> {
     const THREADS: u32 = G::MAX;
     const PACKS: u32 = V as u32;
-    const BLOCKS: u32 = G::BLOCKS;
     type Partials<const N: usize> = G::Partials<N>;
     type Row<T: Element> = HeldRow<T, V>;
     type Sums = HeldSums<V>;

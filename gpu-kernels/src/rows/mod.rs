@@ -11,7 +11,7 @@
 //! | [`Cluster<4>`](Cluster), [`Cluster<8>`](Cluster) | eight blocks | 16,384 and 32,768 packs |
 //! | [`Stream`] | a block | any length and alignment |
 //!
-//! But from 513 packs on, of some kernels from 257 and of those of rms_norm from 1025, a block has few threads with eight packs each: that keeps more loads in flight a thread, and more
+//! But from 513 packs on, of fused ones from 257 and of rms_norm and add_rms_norm from 1025, a block has few threads with eight packs each: that keeps more loads in flight a thread, and more
 //! blocks on a multiprocessor, of which some load while others wait for a reduction.
 //!
 //! Kernels that read and write rows of a block or a cluster have rows fetched into L2 half a round [ahead](Team::fetch_ahead), each by one instruction: memory is busy while blocks reduce, and
@@ -80,8 +80,6 @@ pub trait Team: Copy {
     const THREADS: u32;
     /// The most packs of a row in a thread's registers at once.
     const PACKS: u32;
-    /// Blocks that share a row.
-    const BLOCKS: u32 = 1;
     /// Shared memory for `N` reductions of a value each.
     type Partials<const N: usize>;
     /// A row as these threads hold it.

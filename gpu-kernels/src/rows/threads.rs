@@ -23,8 +23,6 @@ pub trait Threads: Copy {
     const STRIDE: usize = 32;
     /// How many teams a warp is, or 1 where it is part of one.
     const TEAMS_OF_WARP: u32 = 1;
-    /// Blocks that share a row.
-    const BLOCKS: u32 = 1;
 
     /// The number of this thread's row, and of the first row of its warp.
     fn rows() -> (u64, u64);
@@ -223,7 +221,6 @@ pub struct ClusterThreads;
 
 impl Threads for ClusterThreads {
     const MAX: u32 = MAX_THREADS;
-    const BLOCKS: u32 = CLUSTER;
     type Partials<const N: usize> = ClusterPartials<N>;
 
     #[inline(always)]
@@ -257,7 +254,7 @@ impl Threads for ClusterThreads {
         (CLUSTER * thread::block_dim_x()) as usize
     }
 
-    // On 132 multiprocessors, each with as many threads as have half of the registers each: the next but few.
+    // On 132 multiprocessors, each with as many threads as have half of the registers each: a round.
     #[inline(always)]
     fn ahead(_threads: u32) -> Option<u64> {
         Some(u64::from(132 / CLUSTER * (MAX_THREADS / thread::block_dim_x())))

@@ -82,19 +82,13 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
         (Some(sparse), [rc @ .., metadata]) => (rc, Some(sparse::columns(cx, w, s, info, sparse, *metadata)?)),
         _ => (rest, None),
     };
+    let place_of_a = |l: usize, r: usize, e: usize| place_a(mm, per_a, l, r, e);
     if is_int(info.a) {
         let mut a = vec![0i32; mm * held];
         let mut b = vec![0i32; nn * kk];
-        fill(
-            ra.iter().map(|r| w.regs.r(*r)),
-            per_a,
-            held,
-            &mut a,
-            |l, r, e| place_a(mm, per_a, l, r, e),
-            |v, e| integer(info.a, v, e),
-        );
+        fill(words(w, ra), per_a, held, &mut a, place_of_a, |v, e| integer(info.a, v, e));
         let place_b = |l: usize, r: usize, e: usize| (l / 4, per_b * (l % 4 + 4 * r) + e);
-        fill(rb.iter().map(|r| w.regs.r(*r)), per_b, kk, &mut b, place_b, |v, e| integer(info.b, v, e));
+        fill(words(w, rb), per_b, kk, &mut b, place_b, |v, e| integer(info.b, v, e));
         for (c, r) in rc.iter().enumerate() {
             let src = *w.regs.r(*r);
             let d = &mut w.regs.r[w.regs.rb + list[c].slot()];
@@ -116,16 +110,9 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
     }
     let mut a = [0f32; 16 * 32];
     let mut b = [[0f32; 8]; 64];
-    fill(
-        ra.iter().map(|r| w.regs.r(*r)),
-        per_a,
-        held,
-        &mut a,
-        |l, r, e| place_a(mm, per_a, l, r, e),
-        |v, e| element(info.a, v, e),
-    );
+    fill(words(w, ra), per_a, held, &mut a, place_of_a, |v, e| element(info.a, v, e));
     let place_b = |l: usize, r: usize, e: usize| (per_b * (l % 4 + 4 * r) + e, l / 4);
-    fill(rb.iter().map(|r| w.regs.r(*r)), per_b, nn, b.as_flattened_mut(), place_b, |v, e| element(info.b, v, e));
+    fill(words(w, rb), per_b, nn, b.as_flattened_mut(), place_b, |v, e| element(info.b, v, e));
     // Groups of products are added before the accumulator, as wide adder trees do.
     let mut sums = [-0f32; 8 * 16];
     match &columns {
@@ -187,6 +174,11 @@ pub fn product(a: &[f32], b: &[f32], sums: &mut [f32], k: usize, n: usize) {
             }
         }
     }
+}
+
+/// What a fragment's registers hold.
+fn words<'a>(w: &'a Warp, registers: &'a [Reg]) -> impl Iterator<Item = &'a [u32; 32]> {
+    registers.iter().map(|r| w.regs.r(*r))
 }
 
 /// Fills a row-major matrix with `k` columns from the registers of a fragment, each with `per` elements in a lane, at `place`s of lane, register and element.

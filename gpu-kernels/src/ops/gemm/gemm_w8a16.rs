@@ -62,7 +62,6 @@ pub unsafe fn gemm_w8a16_skinny<T: Half, const ALONE: bool>(
     a: *const T,
     w: *const i8,
     scales: *const f32,
-
     c: *mut T,
     sizes: Sizes,
 ) {

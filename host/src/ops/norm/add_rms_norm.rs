@@ -64,7 +64,7 @@ pub fn add_rms_norm_into<'a, T: Float>(
     let (x, residual, weight, mut y, mut r) = (x.into(), residual.into(), weight.into(), y.into(), r.into());
     stream
         .require_devices(INFO.name, &[("x", &x), ("residual", &residual), ("weight", &weight), ("y", &y), ("r", &r)])?;
-    let rows = Rows::of(&INFO, "x", &x)?.and(&residual).and(&weight).and_mut(&y).and_mut(&r).wide_from(1025);
+    let rows = Rows::of(&INFO, "x", &x)?.and(&residual).and(&weight).and_mut(&y).and_mut(&r).wide_from(super::WIDE);
     residual.require_shape(INFO.name, "residual", x.shape())?;
     super::require_weight(&INFO, "weight", &weight, x.cols())?;
     y.require_shape(INFO.name, "y", x.shape())?;

@@ -22,6 +22,10 @@ use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::view::View;
 
+/// From how many packs on threads hold many, of kernels with one reduction: it costs a barrier, which is soon passed, and more threads that hold
+/// two packs each beat fewer that hold eight.
+const WIDE: usize = 1025;
+
 /// An error unless `eps` is zero or more.
 pub(in crate::ops) fn require_eps(info: &OpInfo, eps: f32) -> Result<()> {
     if eps.is_nan() || eps < 0.0 {

@@ -48,8 +48,7 @@ pub fn rms_norm_into<'a, T: Float>(
 ) -> Result<()> {
     let (x, weight, mut y) = (x.into(), weight.into(), y.into());
     stream.require_devices(INFO.name, &[("x", &x), ("weight", &weight), ("y", &y)])?;
-    // A reduction costs a barrier, which is soon passed: more threads that hold two packs each beat fewer that hold eight.
-    let rows = Rows::of(&INFO, "x", &x)?.and(&weight).and_mut(&y).wide_from(1025);
+    let rows = Rows::of(&INFO, "x", &x)?.and(&weight).and_mut(&y).wide_from(super::WIDE);
     super::require_weight(&INFO, "weight", &weight, x.cols())?;
     y.require_shape(INFO.name, "y", x.shape())?;
     let x_stride = x.require_row_stride(INFO.name, "x")?;

@@ -116,6 +116,29 @@ pub struct Sizes {
 // SAFETY: 3 u64 and 4 u32: no padding, alignment 8.
 unsafe impl Fields for Sizes {}
 
+/// A member's steps of k, of those who share it in turn.
+#[derive(Clone, Copy)]
+struct Steps {
+    member: u32,
+    members: u32,
+    /// The member's.
+    count: u32,
+}
+
+impl Steps {
+    /// Those of `member`, of so many steps in all.
+    #[inline(always)]
+    fn of(all: u32, member: u32, members: u32) -> Self {
+        Self { member, members, count: (all + members - 1 - member) / members }
+    }
+
+    /// Where step `index` of the member is in k.
+    #[inline(always)]
+    fn at(self, index: u32) -> u32 {
+        index * self.members + self.member
+    }
+}
+
 /// Rows of A, of the weight and of C that a block has, and its part of k.
 #[derive(Clone, Copy)]
 struct Place {

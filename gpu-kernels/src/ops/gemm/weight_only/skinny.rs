@@ -17,7 +17,7 @@ use cuda_std::vector::Pack;
 use cuda_std::{cp_async, thread, warp};
 
 use super::widen::{Weight, ZERO};
-use super::{DEPTH, Sizes, add_products, is_grouped};
+use super::{DEPTH, Sizes, Steps, add_products, is_grouped};
 
 /// Fragments of a warp, of 16 rows each.
 const FRAGMENTS: usize = 2;
@@ -89,7 +89,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
     let grouped = is_grouped(W::BITS);
     let (lane, warp) = (warp::lane_id(), warp::warp_id_uniform());
     let memory: SharedPtr<u8> = shared::dynamic();
-    let steps = sizes.k.div_ceil(vector_bytes(W::BITS) / 2);
+    let all = sizes.k.div_ceil(vector_bytes(W::BITS) / 2);
     // Rows beyond the last are the last once more, and not stored.
     let row0 = thread::block_idx_x() * ROWS;
     let rows: [[u32; 2]; FRAGMENTS] =
@@ -99,14 +99,13 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
         a,
         sizes,
         ring: memory.byte_add(warp * STAGES * stage_bytes(W::BITS)),
-        warp,
+        steps: Steps::of(all, warp, WARPS),
         lane,
-        count: (steps + WARPS - 1 - warp) / WARPS,
     };
     // A lane reads the scales of one of four steps, and gives them to the others.
     let groups = sizes.k.div_ceil(DEPTH);
     let read = |index: u32| -> Scaling {
-        let group = mine.step_of(index + lane % 4).min(groups - 1);
+        let group = mine.steps.at(index + lane % 4).min(groups - 1);
         let at = rows.map(|rows| rows.map(|row| (row * groups + group) as usize));
         let scales = at.map(|rows| rows.map(|at| if grouped { *scales.add(at) } else { 1.0 }));
         let zero = |at: usize| if ZEROS { *zeros.add(at) } else { ZERO };
@@ -121,10 +120,10 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
     }
     let mut sums: Sums = [[0.0; 4]; FRAGMENTS];
     let mut index = 0;
-    while index < mine.count {
+    while index < mine.steps.count {
         // What is carried from turn to turn of a loop is waited for at the turn's end, so that a turn is a four.
-        let end = (index + 4).min(mine.count);
-        let next = if end < mine.count { read(end) } else { four };
+        let end = (index + 4).min(mine.steps.count);
+        let next = if end < mine.steps.count { read(end) } else { four };
         while index < end {
             mine.step::<W, ALONE, ZEROS>(index, four, &mut ahead, &mut sums);
             index += 1;
@@ -162,19 +161,11 @@ struct Warp<T> {
     sizes: Sizes,
     /// The vectors of its steps.
     ring: SharedPtr<u8>,
-    warp: u32,
+    steps: Steps,
     lane: u32,
-    /// Of its steps.
-    count: u32,
 }
 
 impl<T: Half> Warp<T> {
-    /// Where step `index` of the warp is in k.
-    #[inline(always)]
-    fn step_of(&self, index: u32) -> u32 {
-        index * WARPS + self.warp
-    }
-
     #[inline(always)]
     fn stage<W: Weight>(&self, index: u32) -> SharedPtr<u8> {
         self.ring.byte_add(index % STAGES * stage_bytes(W::BITS))
@@ -184,7 +175,7 @@ impl<T: Half> Warp<T> {
     #[inline(always)]
     unsafe fn load<W: Weight, const ALONE: bool>(&self, index: u32) -> Loaded {
         let depth = lane_depth(W::BITS);
-        let column = (self.step_of(index) * 4 + self.lane % 4) * depth;
+        let column = (self.steps.at(index) * 4 + self.lane % 4) * depth;
         let inside = column < self.sizes.k;
         // Bytes beyond k meet zeros: any that are there will do.
         let column = if inside { column } else { 0 } as usize;
@@ -204,13 +195,13 @@ impl<T: Half> Warp<T> {
     /// other of each two, which lets eight lanes load from all banks.
     #[inline(always)]
     unsafe fn fetch<W: Weight>(&self, index: u32) {
-        if index < self.count {
+        if index < self.steps.count {
             let (to, vector_bytes) = (self.stage::<W>(index), vector_bytes(W::BITS));
             let (chunks, of_quarter) = (vector_bytes / 16, vector_bytes / 64);
             // An even number of vectors at a time, of which the next ones lie alike.
             let (vector, chunk) = (self.lane / chunks, self.lane % chunks);
             let at_a_time = 32 / chunks;
-            let column = self.step_of(index) * (vector_bytes / 2) + chunk * 8;
+            let column = self.steps.at(index) * (vector_bytes / 2) + chunk * 8;
             let place = ((chunk % of_quarter) ^ (vector % 2)) * 64 + chunk / of_quarter * 16;
             for pass in 0..MOST / at_a_time {
                 let vector = vector + pass * at_a_time;
@@ -241,7 +232,7 @@ impl<T: Half> Warp<T> {
             self.fetch::<W>(index + STAGES - 1);
         }
         let Loaded { weight, vector } = *ahead;
-        if index + 1 < self.count {
+        if index + 1 < self.steps.count {
             *ahead = self.load::<W, ALONE>(index + 1);
         }
         let source = lane & !3 | (index % 4);

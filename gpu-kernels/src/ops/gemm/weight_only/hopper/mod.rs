@@ -21,27 +21,10 @@ use cuda_std::{fence, thread, tma, warp};
 use plan::{Memory, PANEL, WARP_ROWS};
 
 use super::widen::{Weight, ZERO};
-use super::{DEPTH, Sizes, is_grouped};
+use super::{DEPTH, Sizes, Steps, is_grouped};
 
 /// Slices of vectors that are neighbours.
 const BAND: u32 = 8;
-
-/// A member's steps of k: every so many. Members that are at it together read neighbours, of which DRAM has a page open.
-#[derive(Clone, Copy)]
-struct Steps {
-    member: u32,
-    members: u32,
-    /// The member's.
-    count: u32,
-}
-
-impl Steps {
-    /// Where step `index` of the member is in k.
-    #[inline(always)]
-    fn at(self, index: u32) -> u32 {
-        index * self.members + self.member
-    }
-}
 
 /// Where C is and what of it is this block's.
 #[derive(Clone, Copy)]
@@ -112,9 +95,8 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
 
     let [row, slice] = tile(&sizes, plan, thread::block_idx_x() / plan.share);
     let place = Place { c, row0: row * plan.rows(), vector0: slice * plan.r, sizes };
-    let (member, members) = (rank * plan.teams + team, plan.members());
-    let count = (sizes.k.div_ceil(plan.depth()) + members - 1 - member) / members;
-    let steps = Steps { member, members, count };
+    let member = rank * plan.teams + team;
+    let steps = Steps::of(sizes.k.div_ceil(plan.depth()), member, plan.members());
     let loads = Loads { weight, vectors, row: place.row0, vector: place.vector0 };
     let groups = Groups { scales, zeros, row0: place.row0, n: sizes.n, k: sizes.k };
     let mut sums = [0.0; NR];
