@@ -3,7 +3,7 @@
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use rand_distr::StandardNormal;
+use rand_distr::{StandardNormal, Zipf};
 use rayon::prelude::*;
 
 use super::buffers;
@@ -95,6 +95,7 @@ fn draw(values: Values, rng: &mut SmallRng) -> f64 {
         Values::Uniform { low, high } => low + (high - low) * rng.random::<f64>(),
         Values::Bernoulli { p } => f64::from(u8::from(rng.random::<f64>() < p)),
         Values::Integers { low, high } => rng.random_range(low..=high.max(low)) as f64,
+        Values::Zipf { count } => Zipf::new(count.max(1) as f64, 1.0).map_or(0.0, |zipf| rng.sample(zipf) - 1.0),
         Values::Hostile { bound } => match rng.random_range(0..8) {
             0 => -1.0,
             1 => bound as f64,
@@ -145,6 +146,10 @@ mod tests {
         assert!(
             values(Values::Integers { low: -3, high: 3 }, 999, 7).iter().all(|v| v.fract() == 0.0 && v.abs() <= 3.0)
         );
+        // 1 + 1/2 + 1/3 + 1/4 is 25/12.
+        let zipf = values(Values::Zipf { count: 4 }, 100_000, 7);
+        let most = zipf.iter().filter(|&&v| v == 0.0).count();
+        assert!(most.abs_diff(48_000) < 1_000 && zipf.iter().all(|v| [0.0, 1.0, 2.0, 3.0].contains(v)), "{most}");
         let specials = values(Values::Specials, 10_000, 7);
         assert!(specials.iter().any(|v| v.is_nan()) && specials.iter().any(|v| v.is_infinite()));
     }

@@ -1,6 +1,6 @@
 //! Rows of a table looked up by number, and the gradient of the table.
 
-use cuda_std::launch::{Dim3, Instance};
+use cuda_std::launch::Instance;
 use cuda_std::{bf16, f16};
 use gpu_kernels::ops::elementwise::cast::Cast;
 use gpu_kernels::ops::layout::embedding as gk;
@@ -8,7 +8,7 @@ use gpu_kernels::ops::random::fill::Fill;
 
 use super::{Runs, by_word};
 use crate::dispatch;
-use crate::ops::elementwise::cast_into;
+use crate::ops::elementwise::{cast_into, grid};
 use crate::ops::model::*;
 use crate::ops::random::fill_into;
 use crate::runtime::dtype::{DType, Float};
@@ -122,25 +122,24 @@ pub fn embedding_backward_into<'a, T: Float>(
     let lanes = gpu_kernels::lanes::<T>();
     let packed = d.is_multiple_of(lanes) && dy.rows_aligned(16) && dtable.rows_aligned(16);
     let columns = gk::BLOCK as usize * if packed { lanes } else { 1 };
-    let grid = Dim3::new(vocab.div_ceil(gk::ROWS), d.div_ceil(columns).min(65_536) as u32, 1);
-    let (Ok(tokens), 0..=65_535) = (u32::try_from(tokens), grid.y) else {
-        let reason = format!("{}: at most 2^32 − 1 rows of {} elements are supported", dy.shape(), 65_535 * columns);
-        return Err(Error::too_large(BACKWARD.name, "dy", reason));
-    };
-    if grid.count() == 0 {
-        return Ok(());
-    }
+    let (groups, hot_blocks, parts) = (vocab.div_ceil(gk::ROWS), gk::HOT.min(vocab), d.div_ceil(columns));
+    let blocks = parts.saturating_mul((hot_blocks + groups) as usize);
+    let Some(grid) = grid(&BACKWARD, "dtable", blocks, 1)? else { return Ok(()) };
+    let tokens = u32::try_from(tokens)
+        .map_err(|_| Error::too_large(BACKWARD.name, "dy", format!("{}: at most 2^32 − 1 rows are supported", dy.shape())))?;
     let (ids, dy, dtable) = (ids.ptr(stream)?, dy.ptr(stream)?, dtable.ptr_mut(stream)?);
-    let groups = grid.x as usize;
-    let (counts, lists) = (stream.scratch::<u32>(groups)?, stream.scratch::<u32>(groups * gk::LISTED as usize)?);
-    counts.clear()?;
-    let (count, list) = (counts.ptr_mut(), lists.ptr_mut());
+    // Lists, and behind them the numbers of those without room, half a word each.
+    let words = groups as usize * gk::LIST as usize;
+    let scratch = stream.scratch::<u64>(words + (1 + groups as usize).div_ceil(2))?;
+    scratch.clear()?;
+    let lists = scratch.ptr_mut();
+    let hot = lists.add(words as u64).cast::<u32>();
     let [d, dy_rows, dtable_rows] = [d, dy_stride, dtable_stride].map(|size| size as u64);
-    let args = (ids, count.into(), list.into(), dy, dtable, tokens, vocab, d, dy_rows, dtable_rows);
-    // SAFETY: the tensors are live and hold these rows at these strides, dtable is borrowed mutably, each block has a list, and packs are aligned.
+    let args = (ids, lists.into(), hot.into(), dy, dtable, hot_blocks, parts as u32, tokens, vocab, d, dy_rows, dtable_rows);
+    // SAFETY: the tensors are live and hold these rows at these strides, dtable is borrowed mutably, each group has a list, and packs are aligned.
     unsafe {
         if tokens > 0 {
-            stream.launch::<gk::EmbeddingLists>(tokens.div_ceil(gk::BLOCK), (ids, count, list, tokens, vocab))?;
+            stream.launch::<gk::EmbeddingLists>(tokens.div_ceil(gk::BLOCK), (ids, lists, hot, tokens, vocab))?;
         }
         if packed {
             stream.launch::<gk::EmbeddingBackward<T, true>>(grid, args)
@@ -270,8 +269,11 @@ static BACKWARD: OpInfo = OpInfo {
 /// The cases of either, for the tensors whose rows may be padded.
 fn cases(info: &'static OpInfo, [first, second]: [&'static str; 2], sized: impl Fn(Case, usize) -> Case) -> Vec<Case> {
     let dims = |tokens, d| [("tokens", tokens), ("d", d)];
-    let name = "tokens=16384 vocab=128256 d=4096 bfloat16";
-    let mut cases = vec![sized(Case::production(info, name, DType::BF16, dims(16384, 4096)), 128_256)];
+    let production = |name| sized(Case::production(info, name, DType::BF16, dims(16384, 4096)), 128_256);
+    let mut cases = vec![
+        production("tokens=16384 vocab=128256 d=4096 bfloat16"),
+        production("tokens=16384 vocab=128256 d=4096 as in text bfloat16").values("ids", Values::Zipf { count: 128_256 }),
+    ];
     for &dtype in info.dtypes {
         let pads = |case: Case| {
             case.arrange(first, Arrangement::DENSE.row_pad(16)).arrange(second, Arrangement::DENSE.row_pad(8))
@@ -354,6 +356,11 @@ impl Operator for EmbeddingBackward {
 
     fn cases(&self) -> Vec<Case> {
         let mut cases = cases(&BACKWARD, ["dy", "dtable"], |case, vocab| case.param("vocab", vocab as i64));
+        // Lists with and without room, and more rows of the latter than blocks for them.
+        let named = |tokens: usize, d: usize, vocab: i64| {
+            Case::boundary(&BACKWARD, DType::F32, [("tokens", tokens), ("d", d)]).param("vocab", vocab)
+        };
+        cases.extend([named(300, 2056, 20).values("ids", Values::Zipf { count: 20 }), named(4000, 4, 520)]);
         // More tokens than are marked at a time, most of them of one row.
         for &dtype in BACKWARD.dtypes {
             for d in [3, 16 / dtype.size()] {

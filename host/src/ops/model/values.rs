@@ -28,6 +28,11 @@ pub enum Values {
         /// Greatest value.
         high: i64,
     },
+    /// Whole numbers of which few make most: number i in proportion to 1 / (i + 1), as the i-th most frequent word of a text.
+    Zipf {
+        /// How many numbers, from 0 on.
+        count: u64,
+    },
     /// Where sequences start and end in one long tensor: 0, then whole numbers that never fall, the last of them `total`.
     Offsets {
         /// The last.
@@ -57,6 +62,7 @@ impl Values {
             Self::Uniform { .. } => "uniform",
             Self::Bernoulli { .. } => "bernoulli",
             Self::Integers { .. } => "integers",
+            Self::Zipf { .. } => "zipf",
             Self::Offsets { .. } => "offsets",
             Self::Permutation => "permutation",
             Self::Hostile { .. } => "hostile",
