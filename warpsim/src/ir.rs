@@ -338,6 +338,9 @@ impl Code {
     }
 }
 
+/// The name among the shared variables of what the system reserves.
+pub const RESERVED_NAME: &str = "%reserved";
+
 /// A kernel with everything that it can call.
 pub struct Program {
     pub kernel: String,

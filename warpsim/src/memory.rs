@@ -295,6 +295,14 @@ impl Memory {
 
     /// Says where `addr` lies, in words.
     pub fn describe(&self, addr: u64) -> String {
+        if let space @ (MemSpace::Shared | MemSpace::Local | MemSpace::Param) = space_of(addr) {
+            let space = match space {
+                MemSpace::Shared => "shared memory",
+                MemSpace::Local => "local memory",
+                _ => "parameters",
+            };
+            return format!("{addr:#x}, a generic address of {space}, which is not global memory");
+        }
         let k = self.allocs.partition_point(|a| a.base <= addr);
         let Some(a) = k.checked_sub(1).map(|k| &self.allocs[k]) else {
             return match addr {
@@ -302,7 +310,7 @@ impl Memory {
                     let refused = self.heap.as_ref().and_then(Heap::refused);
                     format!("a null pointer{}", refused.unwrap_or_default())
                 }
-                _ => "before every allocation".into(),
+                _ => format!("address {addr:#x}, before every allocation"),
             };
         };
         let off = addr - a.base;

@@ -123,3 +123,17 @@ fn decoupled_look_back() {
         assert_eq!(read::<i32>(&g, y, n), want);
     }
 }
+
+#[test]
+fn groups_of_several_warps() {
+    let Some(ptx) = nvcc::ptx("coop") else { return };
+    let x = ints(128);
+    for o in all_options() {
+        let mut g = Gpu::new();
+        let (d, y) = (g.alloc_with(&bytes(&x), "x"), g.alloc(512, "y"));
+        launch(&mut g, &ptx, "wide_tiles", [1, 128, 1], &[&p(d), &p(y)], &o);
+        for (i, v) in read::<i32>(&g, y, 128).iter().enumerate() {
+            assert_eq!(*v, x[i / 64 * 64..][..64].iter().sum::<i32>() - x[i % 64]);
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! State spaces and memory that is not just loaded and stored: windows, the stack, discarded lines.
 
 use crate::common::*;
-use warpsim::{Checks, Gpu, Kind, Options};
+use warpsim::{Checks, Gpu, Kind, Launch, Module, Options};
 
 fn text(globals: &str, head: &str, body: &str) -> String {
     format!(
@@ -133,5 +133,32 @@ fn constant_memory_is_not_written() {
     for form in ["st.const.u32 [konst], 7;", "red.const.add.u32 [konst], 7;"] {
         let e = warpsim::Module::parse(&text(globals, "", form)).unwrap().kernel("k").err().unwrap();
         assert!(e.message.contains("a kernel cannot write constant memory"), "{e}");
+    }
+}
+
+/// The message of the fault that a thread of a block of one makes.
+fn fault(body: &str) -> String {
+    let mut g = Gpu::new();
+    let (q, p) = (g.alloc(8, "out"), g.alloc(8, "p"));
+    let kernel = Module::parse(&text("", "", body)).unwrap().kernel("k").unwrap();
+    let args: [&[u8]; 2] = [&q.to_le_bytes(), &p.to_le_bytes()];
+    g.launch(&kernel, &Launch { args: &args, ..Launch::default() }, &Options::default()).unwrap_err().to_string()
+}
+
+#[test]
+fn addresses_outside_say_where_they_are() {
+    let shared = ".shared .align 4 .b8 tile[16];\nmov.u32 %r3, tile;";
+    for (body, words) in [
+        (format!("{shared} add.u32 %r3, %r3, -12; st.shared.u32 [%r3], 1;"), "(12 bytes before its start)"),
+        (format!("{shared} st.shared.u32 [%r3+20], 1;"), "(4 bytes past the end of `tile`)"),
+        (
+            format!("{shared} cvta.shared.u64 %x4, tile; ld.global.nc.u32 %r4, [%x4]; st.global.u32 [%x1], %r4;"),
+            "a generic address of shared memory, which is not global memory",
+        ),
+        ("mov.u64 %x4, 5000; st.global.u8 [%x4], 1;".into(), "1 byte at address 0x1388, before every allocation"),
+        ("st.global.u16 [%x2+10], 1;".into(), "2 bytes at 2 bytes past the end of `p` (8 bytes)"),
+    ] {
+        let message = fault(&body);
+        assert!(message.contains(words), "{message}");
     }
 }

@@ -204,12 +204,17 @@ fn what_is_not_there_is_named() {
 }
 
 #[test]
-fn no_shared_memory_is_reserved() {
+fn what_is_reserved_of_shared_memory_is_beside_what_is_declared() {
     let text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out)\n{\n.reg .b32 %r<9>; .reg .b64 %x<4>;\n\
+                .shared .align 4 .b8 own[64];\n\
                 ld.param.u64 %x1, [out]; mov.u32 %r1, %reserved_smem_offset_begin; mov.u32 %r2, %reserved_smem_offset_end;\n\
-                mov.u32 %r3, %reserved_smem_offset_cap; mov.u32 %r4, %reserved_smem_offset_0; st.global.v4.u32 [%x1], {%r1,%r2,%r3,%r4};\nret;\n}\n";
+                mov.u32 %r3, %reserved_smem_offset_cap; mov.u32 %r4, %reserved_smem_offset_0; mov.u32 %r5, %reserved_smem_offset_1;\n\
+                mov.u32 %r6, own; sub.u32 %r2, %r2, %r1; sub.u32 %r4, %r4, %r1; sub.u32 %r5, %r5, %r1; sub.u32 %r1, %r1, %r6;\n\
+                st.global.v4.u32 [%x1], {%r2,%r3,%r4,%r5}; st.global.u32 [%x1+16], %r1;\nret;\n}\n";
     let mut g = Gpu::new();
-    let out = g.alloc(16, "out");
+    let out = g.alloc(20, "out");
     run(&mut g, text, "k", 1, 1, 0, &[&out.to_le_bytes()], &Options::default());
-    assert_eq!(read::<u32>(&g, out, 4), [0; 4]);
+    let [size, cap, first, second, from_own]: [u32; 5] = read::<u32>(&g, out, 5).try_into().unwrap();
+    assert_eq!([size, cap, first, second], [1024, 1024, 0, 512]);
+    assert!((64..i32::MAX as u32).contains(&from_own) || from_own as i32 <= -1024, "{}", from_own as i32);
 }

@@ -312,10 +312,10 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
             mbarriers: Default::default(),
             guests: vec![],
         };
+        block.clear_reserved(cx.prog);
         for id in 0..warps {
-            let lanes = (l.threads as usize - 32 * id).min(32);
-            let w = new_warp(cx, pool.pop(), rank, id, ctaid, warps, if lanes == 32 { !0 } else { (1 << lanes) - 1 });
-            block.warps.push(Some(w?));
+            let mask = u32::MAX >> (32 - (l.threads as usize - 32 * id).min(32));
+            block.warps.push(Some(new_warp(cx, pool.pop(), rank, id, ctaid, warps, mask)?));
         }
         blocks.push(block);
     }

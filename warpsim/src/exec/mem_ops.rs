@@ -245,7 +245,8 @@ pub fn locate(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, addr: u64, n: u64, wha
     cx.mem.find(addr, n).or_else(|e| {
         let advice = if addr < 4096 { coop::advice(cx) } else { "" };
         let kind = if e == AccessError::Freed { Kind::UseAfterFree } else { Kind::OutOfBounds };
-        cx.fault(w, s, l as u32, kind, format!("{what} of {n} bytes at {}{advice}", cx.mem.describe(addr)), Some(addr))
+        let unit = if n == 1 { "byte" } else { "bytes" };
+        cx.fault(w, s, l as u32, kind, format!("{what} of {n} {unit} at {}{advice}", cx.mem.describe(addr)), Some(addr))
     })
 }
 

@@ -41,7 +41,10 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
         }
         cluster = c;
     }
-    if !(1..=16).contains(&product(cluster)) || (0..3).any(|k| !l.grid[k].is_multiple_of(cluster[k])) {
+    if !(1..=16).contains(&product(cluster)) {
+        return Err(format!("clusters of {cluster:?}: a cluster has 1 to 16 blocks"));
+    }
+    if (0..3).any(|k| !l.grid[k].is_multiple_of(cluster[k])) {
         return Err(format!("a grid of {:?} does not divide into clusters of {cluster:?}", l.grid));
     }
     if l.args.len() != prog.params.len() {

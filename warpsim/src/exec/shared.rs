@@ -28,7 +28,10 @@ pub fn locate(
 ) -> Result<(usize, usize), Fault> {
     let (b, off) = split(w.block, addr);
     if addr >> 32 != 0 || b >= cl.blocks.len() || off + n > cl.blocks[b].shared.len() || !cx.launch.owns(off, n) {
-        let (have, vars) = (cx.launch.shared_bytes, describe(cx, off));
+        // A negative index: 16 MiB are more than any window has.
+        let before = (addr >> 32 == 0).then(|| (addr as u32).wrapping_neg()).filter(|bytes| *bytes <= 1 << 24);
+        let vars = before.map_or_else(|| describe(cx, off), |bytes| format!(" ({bytes} bytes before its start)"));
+        let have = cx.launch.shared_bytes;
         return cx.fault(
             w,
             s,

@@ -8,11 +8,12 @@ use super::mbarrier_check::Live;
 use super::offsets::Offsets;
 use super::polling::Watch;
 use super::regs::Regs;
+use super::shared_check;
 use super::wgmma::WgOp;
 use super::wgmma_regs::WgRegs;
 use crate::check::clocks::{Clocks, Party};
 use crate::check::race::SharedShadow;
-use crate::ir::Reg;
+use crate::ir::{Program, RESERVED_NAME, Reg};
 
 pub const NO_JOIN: u32 = u32::MAX;
 
@@ -192,6 +193,21 @@ pub struct Block {
     pub mbarriers: Live,
     /// Uses of its shared memory by others, which have to be over when it ends.
     pub guests: Vec<Guest>,
+}
+
+impl Block {
+    /// What the system reserves of shared memory begins as zeros.
+    pub fn clear_reserved(&mut self, prog: &Program) {
+        for (at, bytes, _) in prog.shared_vars.iter().filter(|(.., name)| name == RESERVED_NAME) {
+            let place = *at as usize..(at + bytes) as usize;
+            if let Some(memory) = self.shared.get_mut(place.clone()) {
+                memory.fill(0);
+            }
+            if !self.shared_init.is_empty() {
+                shared_check::mark(&mut self.shared_init, place.start, place.len());
+            }
+        }
+    }
 }
 
 pub struct Cluster {

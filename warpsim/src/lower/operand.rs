@@ -4,7 +4,10 @@ use super::func::{Entity, Lower, R};
 use super::types::{Ty, Want};
 use crate::exec::alu_int;
 use crate::ir::*;
-use crate::ptx::ast::{Arg, Space};
+use crate::ptx::ast::{Arg, Space, Var};
+
+/// Bytes that the system reserves of a block's shared memory.
+const RESERVED: u32 = 1024;
 
 /// An address: `base` (may be absent) plus `off`, and the space when the symbol decides it.
 pub struct Addr {
@@ -187,8 +190,10 @@ impl Lower<'_, '_> {
             counter if counter.strip_prefix("%pm").is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit())) => {
                 return Ok(self.imm(class, 0));
             }
-            // Nothing is: static variables begin at 0.
-            reserved if reserved.starts_with("%reserved_smem_offset_") => return Ok(self.imm(class, 0)),
+            "%reserved_smem_offset_cap" => return Ok(self.imm(class, u64::from(RESERVED))),
+            "%reserved_smem_offset_begin" | "%reserved_smem_offset_0" => return Ok(self.reserved(class, 0)),
+            "%reserved_smem_offset_1" => return Ok(self.reserved(class, RESERVED / 2)),
+            "%reserved_smem_offset_end" => return Ok(self.reserved(class, RESERVED)),
             "WARP_SZ" => return Ok(self.imm(class, 32)),
             "%clock" | "%clock_hi" | "%clock64" | "%globaltimer" | "%globaltimer_lo" | "%globaltimer_hi" => {
                 let wide = matches!(base, "%clock64" | "%globaltimer");
@@ -204,6 +209,13 @@ impl Lower<'_, '_> {
             _ => return self.fail(format!("`{name}` is not defined or not supported")),
         };
         Ok(self.constant(class, Init::Special(s)))
+    }
+
+    /// A place in what the system reserves of a block's shared memory: cooperative groups of several warps meet there. Kernels that ask for it
+    /// have it among their variables.
+    fn reserved(&mut self, class: Class, at: u32) -> Reg {
+        let first = self.linker.place_shared(0, &Var::bytes(RESERVED_NAME, RESERVED));
+        self.imm(class, u64::from(first + at))
     }
 
     /// That a register may be an operand of a type, as ptxas has it.

@@ -52,6 +52,14 @@ pub struct Var {
     pub external: bool,
 }
 
+impl Var {
+    /// Shared memory that no text declares.
+    pub fn bytes(name: &str, count: u32) -> Self {
+        let (ty, count) = ("b8".into(), Some(u64::from(count)));
+        Self { space: Space::Shared, align: 128, ty, name: name.into(), count, init: vec![], external: false }
+    }
+}
+
 /// One element of an initialiser.
 #[derive(Debug, Clone)]
 pub enum Init {

@@ -131,3 +131,15 @@ extern "C" __global__ void partitions(const int *x, int *y) {
 }
 // Instantiates CUB's kernels: a scan with decoupled look-back.
 void instantiate(const int *x, int *y, int n) { size_t bytes; cub::DeviceScan::InclusiveSum(nullptr, bytes, x, y, n); }
+
+// Groups of two warps, which meet in what the system reserves of shared memory.
+extern "C" __global__ void wide_tiles(const int *x, int *y) {
+  __shared__ cg::block_tile_memory<128> memory;
+  __shared__ int kept[64];
+  if (threadIdx.x < 64) kept[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  auto tile = cg::tiled_partition<64>(cg::this_thread_block(memory));
+  int sum = cg::reduce(tile, x[threadIdx.x], cg::plus<int>());
+  tile.sync();
+  y[threadIdx.x] = sum - kept[threadIdx.x % 64];
+}

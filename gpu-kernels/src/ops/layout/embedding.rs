@@ -235,7 +235,13 @@ impl<T: Element> Table<T> {
     /// The rows of a block, of which a thread has `N` columns at a time. Of rows that many tokens name it has half as many, so that what is under way
     /// takes no more registers than the others need.
     #[inline(always)]
-    unsafe fn sum<const N: usize>(&self, ids: Ids, lists: *const u64, (hot, hot_blocks): (*const u32, u32), block: u32) {
+    unsafe fn sum<const N: usize>(
+        &self,
+        ids: Ids,
+        lists: *const u64,
+        (hot, hot_blocks): (*const u32, u32),
+        block: u32,
+    ) {
         if block >= hot_blocks {
             let group = block - hot_blocks;
             self.sum_listed::<N>(group * ROWS, *lists.add(group as usize * LIST as usize + warp::lane_id() as usize));

@@ -125,8 +125,9 @@ pub fn embedding_backward_into<'a, T: Float>(
     let (groups, hot_blocks, parts) = (vocab.div_ceil(gk::ROWS), gk::HOT.min(vocab), d.div_ceil(columns));
     let blocks = parts.saturating_mul((hot_blocks + groups) as usize);
     let Some(grid) = grid(&BACKWARD, "dtable", blocks, 1)? else { return Ok(()) };
-    let tokens = u32::try_from(tokens)
-        .map_err(|_| Error::too_large(BACKWARD.name, "dy", format!("{}: at most 2^32 − 1 rows are supported", dy.shape())))?;
+    let tokens = u32::try_from(tokens).map_err(|_| {
+        Error::too_large(BACKWARD.name, "dy", format!("{}: at most 2^32 − 1 rows are supported", dy.shape()))
+    })?;
     let (ids, dy, dtable) = (ids.ptr(stream)?, dy.ptr(stream)?, dtable.ptr_mut(stream)?);
     // Lists, and behind them the numbers of those without room, half a word each.
     let words = groups as usize * gk::LIST as usize;
@@ -135,7 +136,8 @@ pub fn embedding_backward_into<'a, T: Float>(
     let lists = scratch.ptr_mut();
     let hot = lists.add(words as u64).cast::<u32>();
     let [d, dy_rows, dtable_rows] = [d, dy_stride, dtable_stride].map(|size| size as u64);
-    let args = (ids, lists.into(), hot.into(), dy, dtable, hot_blocks, parts as u32, tokens, vocab, d, dy_rows, dtable_rows);
+    let args =
+        (ids, lists.into(), hot.into(), dy, dtable, hot_blocks, parts as u32, tokens, vocab, d, dy_rows, dtable_rows);
     // SAFETY: the tensors are live and hold these rows at these strides, dtable is borrowed mutably, each group has a list, and packs are aligned.
     unsafe {
         if tokens > 0 {
@@ -272,7 +274,8 @@ fn cases(info: &'static OpInfo, [first, second]: [&'static str; 2], sized: impl 
     let production = |name| sized(Case::production(info, name, DType::BF16, dims(16384, 4096)), 128_256);
     let mut cases = vec![
         production("tokens=16384 vocab=128256 d=4096 bfloat16"),
-        production("tokens=16384 vocab=128256 d=4096 as in text bfloat16").values("ids", Values::Zipf { count: 128_256 }),
+        production("tokens=16384 vocab=128256 d=4096 as in text bfloat16")
+            .values("ids", Values::Zipf { count: 128_256 }),
     ];
     for &dtype in info.dtypes {
         let pads = |case: Case| {

@@ -158,7 +158,11 @@ fn run(cli: &Cli) -> Result<bool, String> {
     launches.extend(steps.iter().map(|step| (step.kernel.as_str(), &step.shape)));
     if launches.is_empty() {
         list(&module);
-        return Ok(true);
+        return if module.kernels().is_empty() {
+            Err(format!("{}: no kernel in it", cli.file.display()))
+        } else {
+            Ok(true)
+        };
     }
     let (mut gpu, mut buffers) = (Gpu::with_heap(cli.heap), Buffers::default());
     for spec in &cli.var {
