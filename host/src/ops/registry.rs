@@ -63,7 +63,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &layout::append_kv_quantized::AppendKvQuantized,
     &layout::attention_mask::AttentionMask,
     &layout::embedding::Embedding,
-    &layout::embedding::EmbeddingBackward,
+    &layout::embedding_backward::EmbeddingBackward,
     &layout::permute_heads::PermuteHeads,
     &layout::qk_norm_rope::QkNormRope,
     &layout::qk_norm_rope_backward::QkNormRopeBackward,
