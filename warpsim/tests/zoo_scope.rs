@@ -47,6 +47,49 @@ fn an_atomic_for_the_block_races_with_another_block() {
     }
 }
 
+#[test]
+fn an_atomic_for_the_block_races_in_distributed_shared_memory() {
+    // Both blocks of a cluster come to the first one's word.
+    const CLUSTER: &str = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;";
+    let body = |access: &str| {
+        let start = "@%p1 st.shared.u32 [%r3], 0; mov.u32 %r6, 0; mapa.shared::cluster.u32 %r7, %r3, %r6; setp.eq.u32 %p3, %r5, 0;";
+        kernel(2, &format!("{start}\n{CLUSTER}\n{access}\n{CLUSTER}"))
+    };
+    for o in all_options() {
+        for access in [
+            "red.relaxed.SCOPE.shared::cluster.add.u32 [%r7], 1;",
+            "@%p1 st.relaxed.SCOPE.shared::cluster.u32 [%r7], %r5;",
+            "@%p3 red.relaxed.SCOPE.shared.add.u32 [%r3], 1; @!%p3 red.shared::cluster.add.u32 [%r7], 1;",
+        ] {
+            let bad = found(&body(&access.replace("SCOPE", "cta")), 2, 32, &o);
+            let hit = bad.iter().find(|f| f.kind == Kind::SharedRace).unwrap_or_else(|| panic!("{access}: {bad:?}"));
+            assert!(hit.message.contains("give them .cluster scope"), "{hit}");
+            for scope in ["cluster", "gpu", "sys"] {
+                assert_eq!(found(&body(&access.replace("SCOPE", scope)), 2, 32, &o), [], "{access} {scope}");
+            }
+        }
+        // Threads of one block may use it wherever the word is.
+        for access in
+            ["red.relaxed.cta.shared.add.u32 [%r3], 1;", "@!%p3 red.relaxed.cta.shared::cluster.add.u32 [%r7], 1;"]
+        {
+            assert_eq!(found(&body(access), 2, 64, &o), [], "{access}");
+        }
+    }
+}
+
+#[test]
+fn a_race_with_several_lanes_names_one_that_took_part() {
+    let body = "@!%p1 ld.shared.u32 %r6, [%r3]; @%p1 st.shared.u32 [%r3], 7;";
+    for o in all_options() {
+        let bad = found(&kernel(1, body), 1, 32, &o);
+        let hit = bad.iter().find(|f| f.kind == Kind::SharedRace).unwrap();
+        assert!(hit.to_string().contains("earlier read by thread (1,0,0) or others of its warp"), "{hit}");
+        let bad = found(&kernel(1, &body.replace("shared", "global").replace("%r3", "%rd2")), 1, 32, &o);
+        let hit = bad.iter().find(|f| f.kind == Kind::GlobalRace).unwrap();
+        assert!(hit.to_string().contains("earlier read by thread (1,0,0) or others of its warp"), "{hit}");
+    }
+}
+
 /// Warp 0 writes and sets a flag; warp 1 polls it and reads.
 fn flag(fence: &str, set: &str, poll: &str, space: &str) -> String {
     let (data, flag) = if space == "shared" { ("%r3", "%r4") } else { ("%rd2", "%rd3") };

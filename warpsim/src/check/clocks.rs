@@ -55,7 +55,9 @@ pub struct Clocks {
     /// What atomics and other strong accesses to an address have released.
     places: FxHashMap<u64, Arc<Known>>,
     /// By block: what its threads knew when they exited.
-    at_exit: Vec<Known>,
+    pub(super) at_exit: Vec<Known>,
+    /// By warp, lane and time of their start: agents and times of which one says that a copy is over.
+    pub(super) copies: FxHashMap<(usize, u8, u32), Vec<(usize, u32)>>,
 }
 
 impl Clocks {
@@ -68,6 +70,7 @@ impl Clocks {
             cluster: SyncObject::default(),
             places: FxHashMap::default(),
             at_exit: vec![Known::default(); blocks],
+            copies: FxHashMap::default(),
         }
     }
 
@@ -136,7 +139,7 @@ impl Clocks {
     }
 
     /// Starts a new time: later accesses are not covered by what was passed on before.
-    fn tick(&mut self, agent: usize) {
+    pub(super) fn tick(&mut self, agent: usize) {
         self.warps[agent].now += 1;
     }
 

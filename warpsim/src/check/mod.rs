@@ -2,6 +2,7 @@
 
 pub mod bar;
 pub mod clocks;
+mod copies;
 pub mod global;
 pub mod heard;
 mod launches;

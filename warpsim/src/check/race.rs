@@ -1,10 +1,10 @@
 //! Shared-memory races: a shadow of the last write and the last two readers of every granule.
 
 use super::clocks::{Clocks, Party};
-pub use super::view::{WARP_WIDE, members, together};
+pub use super::view::{WARP_WIDE, members, named, together};
 
 /// Time of an access that is still in flight.
-pub const IN_FLIGHT: u32 = (1 << 27) - 1;
+pub const IN_FLIGHT: u32 = (1 << 26) - 1;
 
 /// Who, when, where: packed in 64 bits. Zero is nobody.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -18,15 +18,17 @@ impl Stamp {
     pub const STRONG: u64 = 2;
     /// The mark of a volatile access: strong, but not among the lanes of a warp.
     pub const VOLATILE: u64 = 3;
+    /// The mark of an access that is strong for the threads of its block only.
+    pub const NARROW: u64 = 6;
 
-    /// `agent` 10 bits, `lane` 6, `time` 27, `pc` 19, the number of the instruction in its program, `marks` 2.
+    /// `agent` 10 bits, `lane` 6, `time` 26, `pc` 19, the number of the instruction in its program, `marks` 3.
     #[inline(always)]
     pub fn new(agent: usize, lane: u8, time: u32, pc: u32, marks: u64) -> Self {
         Stamp(
             (agent as u64 & 1023) << 54
                 | u64::from(lane & 63) << 48
-                | u64::from(time.min(IN_FLIGHT)) << 21
-                | u64::from(pc & 0x7_ffff) << 2
+                | u64::from(time.min(IN_FLIGHT)) << 22
+                | u64::from(pc & 0x7_ffff) << 3
                 | marks,
         )
     }
@@ -40,13 +42,13 @@ impl Stamp {
     }
     #[inline(always)]
     pub fn time(self) -> u32 {
-        (self.0 >> 21) as u32 & IN_FLIGHT
+        (self.0 >> 22) as u32 & IN_FLIGHT
     }
     pub fn pc(self) -> u32 {
-        (self.0 >> 2 & 0x7_ffff) as u32
+        (self.0 >> 3 & 0x7_ffff) as u32
     }
     pub fn proxy(self) -> bool {
-        self.0 & 3 == Stamp::PROXY
+        self.0 & 7 == Stamp::PROXY
     }
     /// Whether two accesses may meet unordered.
     fn may_meet(self, o: Stamp) -> bool {
@@ -54,14 +56,19 @@ impl Stamp {
     }
     /// Lanes of a warp that pass values through volatile memory count on an order that nothing gives them.
     pub fn volatile_lanes(self, o: Stamp) -> bool {
-        self.0 & o.0 & 3 == Stamp::VOLATILE && self.agent() == o.agent()
+        self.0 & o.0 & 7 == Stamp::VOLATILE && self.agent() == o.agent()
+    }
+    /// One of them is strong for its own block only, and the other is a thread's of another.
+    fn narrow_apart(self, o: Stamp, clocks: &Clocks) -> bool {
+        let narrow = [self, o].iter().any(|s| s.0 & 7 == Stamp::NARROW);
+        narrow && clocks.block_of(self.agent()).zip(clocks.block_of(o.agent())).is_some_and(|(a, b)| a != b)
     }
     /// What is remembered of this write behind another: of two by the same thread at one time, the weak one, which a third may not meet. Whoever is
     /// ordered behind one is behind both.
     #[inline(always)]
     fn behind(self, before: Stamp) -> Self {
-        let weak = before.0 & 3 == 0 && self.0 & Stamp::STRONG != 0;
-        if weak && (self.0 ^ before.0) >> 21 == 0 && before != Stamp::NOBODY { before } else { self }
+        let weak = before.0 & 7 == 0 && self.0 & Stamp::STRONG != 0;
+        if weak && (self.0 ^ before.0) >> 22 == 0 && before != Stamp::NOBODY { before } else { self }
     }
     /// The same access of lane 0 by another lane.
     #[inline(always)]
@@ -72,9 +79,9 @@ impl Stamp {
     fn with(self, lane: u8) -> Self {
         Stamp(self.0 & !(63 << 48)).by(lane)
     }
-    /// The same access at another time.
-    pub fn at(self, time: u32) -> Self {
-        Stamp(self.0 & !(u64::from(IN_FLIGHT) << 21) | u64::from(time.min(IN_FLIGHT)) << 21)
+    /// The same access, known by another agent, lane and time.
+    fn known_by(self, (agent, lane, time): (usize, u8, u32)) -> Self {
+        Stamp::new(agent, lane, time, self.pc(), self.0 & 7)
     }
 }
 
@@ -99,7 +106,10 @@ impl Cell {
     #[inline(always)]
     fn remember(&mut self, me: Stamp) {
         let read = self.read;
-        if read.agent() == me.agent() && read != Stamp::NOBODY && (read.time() != IN_FLIGHT || read.lane() == me.lane())
+        // What is in flight is not over because its thread reads again.
+        if read.agent() == me.agent()
+            && read != Stamp::NOBODY
+            && (read.time() != IN_FLIGHT || (read.lane(), IN_FLIGHT) == (me.lane(), me.time()))
         {
             let several = read.time() == me.time() && read.lane() != me.lane();
             self.read = if several { me.with(together(members(read.lane()) | members(me.lane()))) } else { me };
@@ -113,6 +123,9 @@ impl Cell {
 /// What to do about [`Stamp::volatile_lanes`].
 pub const VOLATILE_LANES: &str =
     "volatile orders nothing between the lanes of a warp: put a bar.warp.sync between them";
+
+/// What to do about [`Stamp::narrow_apart`].
+const NARROW_APART: &str = "the accesses are strong for their own block only: give them .cluster scope";
 
 /// What to do about a relaxed read that an acquire should have been.
 pub const UNFENCED: &str = "the flag between them was read relaxed: put a fence (fence.acq_rel, __threadfence) behind that read, or let it acquire";
@@ -226,12 +239,13 @@ impl SharedShadow {
             let unfenced = || clocks.lacks_fence(p, |seen| seen.knows(s.agent(), s.lane(), s.time()));
             let advice = match cause {
                 _ if me.volatile_lanes(s) => VOLATILE_LANES,
+                _ if me.may_meet(s) => NARROW_APART,
                 Cause::Unordered if unfenced() => UNFENCED,
                 _ => "put a barrier between them",
             };
             Some(Conflict { stamp: s, write, cause, advice })
         };
-        if s == Stamp::NOBODY || me.may_meet(s) {
+        if s == Stamp::NOBODY || me.may_meet(s) && !me.narrow_apart(s, clocks) {
             return None;
         }
         // Not even operations of the same thread that are in flight together are ordered.
@@ -327,16 +341,21 @@ impl SharedShadow {
         found
     }
 
-    /// Gives in-flight accesses of `from` a definite time, once they have been waited for.
+    /// Gives a thread's accesses that are in flight a definite time, once they have been waited for.
     pub fn settle(&mut self, addr: usize, n: usize, agent: usize, lane: u8, time: u32) {
+        self.hand_over(addr, n, (agent, lane, IN_FLIGHT), (agent, lane, time));
+    }
+
+    /// What these bytes have of an agent's lane and time becomes that of others.
+    pub fn hand_over(&mut self, addr: usize, n: usize, from: (usize, u8, u32), to: (usize, u8, u32)) {
         let n = n.min((self.chunks.len() << (self.shift + self.per)).saturating_sub(addr));
         if n == 0 {
             return;
         }
         self.cells(addr, n, |c| {
             for s in [&mut c.write, &mut c.read, &mut c.other] {
-                if s.0 != 0 && s.agent() == agent && s.lane() == lane && s.time() == IN_FLIGHT {
-                    *s = s.at(time);
+                if s.0 != 0 && (s.agent(), s.lane(), s.time()) == from {
+                    *s = s.known_by(to);
                 }
             }
             true

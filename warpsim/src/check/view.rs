@@ -40,6 +40,17 @@ pub fn members(lane: u8) -> u32 {
     }
 }
 
+/// The lane that an access by this lane number is told by, and what is said of others: the first of them, but not `me`, of which
+/// the access would be no conflict.
+pub fn named(lane: u8, me: Option<usize>) -> (u32, &'static str) {
+    if lane < 32 {
+        return (lane.into(), "");
+    }
+    let all = members(lane);
+    let others = me.map_or(all, |me| all & !1u32.unbounded_shl(me as u32));
+    (others.trailing_zeros(), " or others of its warp")
+}
+
 /// A warp of the grid: 18 bits of its block's number, 5 of its own.
 pub type Far = u32;
 /// No warp's: that of the launches ahead.

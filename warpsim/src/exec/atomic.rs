@@ -138,7 +138,7 @@ pub fn run(
                     }
                     MemSpace::Shared => {
                         let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
-                        shared_check::touch_atomic(cx, cl, w, s, l, (b, off), n, a.op != AtomOp::Cas);
+                        shared_check::touch_atomic(cx, cl, w, s, l, (b, off), n, (a.op != AtomOp::Cas, a.scope));
                         let sh = &mut cl.blocks[b].shared;
                         let v = shared::read(sh, off, n);
                         let new = apply(a.op, a.ty, v, x, y);

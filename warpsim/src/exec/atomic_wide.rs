@@ -59,7 +59,7 @@ pub fn run(
                 }
                 MemSpace::Shared => {
                     let (b, off) = shared::locate(cx, cl, w, s, l, addr[l], BYTES, BYTES)?;
-                    shared_check::touch_atomic(cx, cl, w, s, l, (b, off), BYTES, write);
+                    shared_check::touch_atomic(cx, cl, w, s, l, (b, off), BYTES, (write, a.scope));
                     let sh = &mut cl.blocks[b].shared;
                     let old = [shared::read(sh, off, 8), shared::read(sh, off + 8, 8)];
                     for (k, v) in next(old).iter().enumerate() {

@@ -72,7 +72,7 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, m: u32, las
             continue;
         }
         let (earlier, copy) = (
-            Earlier { place: cx.place_of(st.pc()), who: shared_check::who(cx, st), write: g.write },
+            Earlier { place: cx.place_of(st.pc()), who: shared_check::who(cx, st, (w.agent, 32)), write: g.write },
             !c.is_warp(st.agent()),
         );
         cx.report(w, s, m.trailing_zeros(), Kind::EarlyExit, None, Some(earlier), |_| {

@@ -7,7 +7,7 @@ use super::mem_ops::{each_place, register_value};
 use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
-use crate::check::race::{Cause, UNFENCED, VOLATILE_LANES, members, together};
+use crate::check::race::{Cause, UNFENCED, VOLATILE_LANES, named, together};
 use crate::ir::{Access, Inst, NumTy, Op, Scope};
 use crate::report::{Earlier, Kind};
 
@@ -233,8 +233,7 @@ fn report(
     // Blocks whose numbers differ by a multiple of 2^18 look the same; this one's cluster is named when it may be.
     let host = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0));
     let [bx, by, bz] = host.map_or_else(|| block_of(cx.launch.grid, old.block()), |b| b.ctaid);
-    let (lane, others) =
-        (members(old.lane()).trailing_zeros(), if old.lane() < 32 { "" } else { " and others of its warp" });
+    let (lane, others) = named(old.lane(), (old.far() == me.far()).then_some(t.lane));
     let [tx, ty, tz] = cx.thread(old.warp(), lane);
     let constant = old.constant(was_write);
     let what = if old.proxy() && !constant { "a bulk copy of thread" } else { "thread" };

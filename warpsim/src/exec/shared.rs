@@ -141,7 +141,7 @@ pub fn load_words(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i:
     if !in_block(cl, w, &at, !0, total) || !owned(cx, &at, !0, total) {
         return false;
     }
-    let holes = check(cx, cl, w, s, &at, !0, total, a.order, None);
+    let holes = check(cx, cl, w, s, &at, !0, total, a, None);
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..usize::from(a.count)];
     // SAFETY: `in_block` has looked at `total` bytes of each lane.
     unsafe { words(cl, w, list, &at, !0) };
@@ -188,7 +188,7 @@ pub fn load(
     if let Some(mx) = &mut cx.metrics {
         mx.shared(s.func, s.pc, addr, m, (n * count) as u32, false);
     }
-    let holes = check(cx, cl, w, s, &at, m, n * count, a.order, None);
+    let holes = check(cx, cl, w, s, &at, m, n * count, a, None);
     if holes != 0 {
         undefined::shared_holes(cx, cl, w, s, i, a, &at, holes);
     }
@@ -223,7 +223,7 @@ pub fn store(
         mx.shared(s.func, s.pc, addr, m, (n * count) as u32, true);
     }
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..count];
-    check(cx, cl, w, s, &at, m, n * count, a.order, Some(list));
+    check(cx, cl, w, s, &at, m, n * count, a, Some(list));
     for (e, r) in list.iter().enumerate() {
         if near && n == 4 {
             let words = cl.blocks[w.block].shared.as_chunks_mut::<4>().0;

@@ -6,7 +6,7 @@ use super::mbarrier_check::{lanes_come, plain};
 use super::mem_ops::{each_place, register_value};
 use super::shared::{describe, split};
 use super::state::*;
-use crate::check::race::{Cause, Conflict, SharedShadow, Stamp, members, together};
+use crate::check::race::{Cause, Conflict, SharedShadow, Stamp, named, together};
 use crate::ir::*;
 use crate::memory::all_words;
 use crate::report::{Earlier, Kind};
@@ -21,14 +21,14 @@ pub fn check(
     at: &[u32; 32],
     m: u32,
     n: usize,
-    order: Order,
+    a: Access,
     values: Option<&[Reg]>,
 ) -> u32 {
     let checks = cx.opts.checks;
     if checks.sync {
         lanes_come(cx, cl, w, s, at, m, n, values.is_some());
     }
-    if checks.init || checks.race { look(cx, cl, w, s, at, m, n, order, values) } else { 0 }
+    if checks.init || checks.race { look(cx, cl, w, s, at, m, n, a, values) } else { 0 }
 }
 
 fn look(
@@ -39,14 +39,14 @@ fn look(
     at: &[u32; 32],
     m: u32,
     n: usize,
-    order: Order,
+    a: Access,
     values: Option<&[Reg]>,
 ) -> u32 {
     let write = values.is_some();
-    let marks = match order {
+    let marks = match a.order {
         Order::Weak => 0,
         Order::Volatile => Stamp::VOLATILE,
-        _ => Stamp::STRONG,
+        _ => strength(a.scope),
     };
     let mut rest = Vec::new();
     let Cluster { blocks, clocks, .. } = &mut *cl;
@@ -164,6 +164,11 @@ fn check_race(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near, v
     }
 }
 
+/// The mark of a strong access.
+fn strength(scope: Scope) -> u64 {
+    if scope == Scope::Block { Stamp::NARROW } else { Stamp::STRONG }
+}
+
 /// An atomic of one lane; its value must have been written by somebody.
 pub fn touch_atomic(
     cx: &mut Cx<'_>,
@@ -173,9 +178,9 @@ pub fn touch_atomic(
     l: usize,
     (b, off): (usize, usize),
     n: usize,
-    write: bool,
+    (write, scope): (bool, Scope),
 ) {
-    let access = Near { marks: Stamp::STRONG, write, ..Near::read(l, (b, off), n) };
+    let access = Near { marks: strength(scope), write, ..Near::read(l, (b, off), n) };
     plain(cx, cl, w, s, access);
     let blk = &mut cl.blocks[b];
     if cx.opts.checks.init && !marked(&blk.shared_init, off, n) {
@@ -197,22 +202,21 @@ fn same_bytes(w: &Warp, list: &[Reg], l: usize, now: &[u8], earlier: Stamp, numb
     mine == now || sibling && bytes(earlier.lane() as usize) == mine
 }
 
-/// Who made an access, in words.
-pub fn who(cx: &Cx<'_>, st: Stamp) -> String {
+/// Who made an access, in words: of several lanes of its warp one that is not this lane of this one.
+pub fn who(cx: &Cx<'_>, st: Stamp, (agent, lane): (usize, usize)) -> String {
     let warps = cx.launch.threads.div_ceil(32) as usize;
     let cluster: usize = cx.launch.cluster.iter().map(|v| *v as usize).product();
     if st.agent() >= warps * cluster {
         return "an asynchronous operation".to_string();
     }
-    let (lane, more) =
-        (members(st.lane()).trailing_zeros(), if st.lane() < 32 { "" } else { " and others of its warp" });
+    let (lane, more) = named(st.lane(), (st.agent() == agent).then_some(lane));
     let [x, y, z] = cx.thread(st.agent() % warps, lane);
     format!("thread ({x},{y},{z}){more} of block rank {}", st.agent() / warps)
 }
 
 /// Turns a conflict into a finding.
 pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, l: usize, c: Conflict, write: bool, off: usize) {
-    let earlier = Earlier { place: cx.place_of(c.stamp.pc()), who: who(cx, c.stamp), write: c.write };
+    let earlier = Earlier { place: cx.place_of(c.stamp.pc()), who: who(cx, c.stamp, (w.agent, l)), write: c.write };
     let verb = if write { "writes" } else { "reads" };
     let kind = match c.cause {
         Cause::Unordered => Kind::SharedRace,
