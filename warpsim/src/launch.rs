@@ -141,7 +141,8 @@ pub enum Completion {
     /// As soon as it is issued.
     #[default]
     Earliest,
-    /// Only when a wait demands it, so that a missing wait shows as stale data.
+    /// Only when a wait demands it, so that a missing wait shows as stale data. A thread that asks whether an mbarrier's phase is over,
+    /// which lacks nothing but copies, first hears that it is not.
     Latest,
 }
 

@@ -40,6 +40,7 @@ mod triton_matmul;
 mod types;
 mod video;
 mod zoo;
+mod zoo_async;
 mod zoo_bounds;
 mod zoo_converge;
 mod zoo_grid;

@@ -50,6 +50,8 @@ impl GStamp {
     pub const IN_FLIGHT: u64 = 3;
     /// The mark of a read of what nobody writes while the grid runs (`ld.global.nc`). Reads are never in flight.
     pub const CONSTANT: u64 = 3;
+    /// The mark of a read by `cp.async`, whose thread knows when it is over. For the rest it is a read like others.
+    pub const COPY: u64 = 5;
     /// Marks an atomic or otherwise strong access, or together with the others a reduction.
     pub const STRONG: u64 = 4;
     /// The mark of a volatile access, strong too.
@@ -113,6 +115,14 @@ impl GStamp {
     /// Whether a read (or else a write) counts on that nobody writes.
     pub fn constant(self, write: bool) -> bool {
         !write && self.is(GStamp::CONSTANT)
+    }
+    /// Whether a read (or else a write) is one of `cp.async`.
+    pub fn copy(self, write: bool) -> bool {
+        !write && self.is(GStamp::COPY)
+    }
+    /// The same without that mark.
+    pub fn uncopied(self, write: bool) -> Self {
+        if self.copy(write) { GStamp(self.0 & !7) } else { self }
     }
     fn is(self, mark: u64) -> bool {
         self.0 & 7 == mark
@@ -196,14 +206,22 @@ impl GlobalShadow {
     }
 
     /// Records an access of the generic proxy if nobody but its thread made one that it could conflict with; whether it is.
-    /// [`touch`](Self::touch) may follow where it is not, for the whole of it.
+    /// [`touch`](Self::touch) may follow where it is not, for the whole of it. With `copying` a `cp.async` of the thread may be one.
     #[inline(always)]
-    pub fn pass(&self, cells: &[[AtomicU64; 3]], me: GStamp, off: usize, n: usize, write: bool) -> bool {
+    pub fn pass(
+        &self,
+        cells: &[[AtomicU64; 3]],
+        me: GStamp,
+        off: usize,
+        n: usize,
+        (write, copying): (bool, bool),
+    ) -> bool {
         let Some(cells) = cells.get(off >> self.shift..=(off + n - 1) >> self.shift) else { return false };
         let constant = me.constant(write);
         let over = |old: &AtomicU64, write: bool| {
             let old = GStamp(old.load(Relaxed));
-            old == GStamp::NOBODY || old.same_lane(me) && !constant && (!old.proxy() || old.constant(write))
+            let apart = || old.proxy() && !old.constant(write) && (copying || !old.copy(write));
+            old == GStamp::NOBODY || old.same_lane(me) && !constant && !apart()
         };
         if !cells.iter().all(|[w, r, o]| over(w, true) && (!write || over(r, false) && over(o, false))) {
             return false;

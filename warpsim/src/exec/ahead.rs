@@ -92,11 +92,12 @@ pub fn check(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, t: Touch) {
 #[cold]
 fn compare(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch, past: &Past, waited: bool) {
     let (off, shift) = ((t.addr - cx.mem.get(t.alloc).base) as usize, past.shadow.shift);
-    let me = GStamp::new(0, 0, 0, 0, 0, t.marks);
+    let me = GStamp::new(0, 0, 0, 0, 0, t.marks).uncopied(t.write);
     let granules = off >> shift..=(off + t.bytes as usize - 1) >> shift;
     let all = granules.flat_map(|g| past.shadow.at(t.alloc, g).into_iter().zip([true, false, false]));
-    let mut conflicts =
-        all.filter(|(old, write)| *old != GStamp::NOBODY && (t.write || *write) && !me.may_meet_grid(*old));
+    let mut conflicts = all.filter(|(old, write)| {
+        *old != GStamp::NOBODY && (t.write || *write) && !me.may_meet_grid(old.uncopied(*write))
+    });
     let Some((old, write)) = conflicts.next() else { return };
     let ([bx, by, bz], lane) = (block_of(past.grid, old.block()), members(old.lane()).trailing_zeros());
     let [tx, ty, tz] = thread_of(past.block, old.warp() as u32 * 32 + lane);

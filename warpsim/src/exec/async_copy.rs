@@ -4,8 +4,9 @@ use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::mem_ops::{self, lanes};
 use super::state::*;
-use super::{mbarrier, shared, shared_check};
-use crate::check::race::{Conflict, IN_FLIGHT, Stamp};
+use super::{cp_arrive, mbarrier, shared, shared_check};
+use crate::check::global::GStamp;
+use crate::check::race::{Cause, Conflict, IN_FLIGHT, Stamp};
 use crate::ir::*;
 use crate::launch::Completion;
 use crate::report::{Fault, Kind};
@@ -22,6 +23,80 @@ pub struct CpEntry {
     /// Group number; `u32::MAX` before the commit.
     group: [u32; 32],
     done: bool,
+}
+
+impl CpEntry {
+    fn piece(&self, l: usize) -> Piece {
+        let CpEntry { bytes, done, .. } = *self;
+        Piece {
+            lane: l as u8,
+            dst: self.dst[l],
+            src: self.src[l],
+            bytes,
+            take: self.take[l],
+            group: self.group[l],
+            done,
+        }
+    }
+
+    /// Whether this lane's copy, which nothing has waited for, reads some of these bytes.
+    pub fn may_read(&self, l: usize, addr: u64, bytes: u64) -> bool {
+        self.mask >> l & 1 == 1 && self.piece(l).reads(addr, bytes)
+    }
+}
+
+/// The copy of one lane.
+pub struct Piece {
+    pub lane: u8,
+    /// Block and offset.
+    pub dst: (u32, u32),
+    src: u64,
+    pub bytes: usize,
+    /// Bytes that are copied; the others are filled with zeros.
+    take: u8,
+    group: u32,
+    done: bool,
+}
+
+impl Piece {
+    /// The copy happens, if it has not.
+    pub fn perform(&mut self, cx: &Cx<'_>, cl: &mut Cluster) {
+        if std::mem::replace(&mut self.done, true) {
+            return;
+        }
+        let data = self.data(cx);
+        let (b, off) = (self.dst.0 as usize, self.dst.1 as usize);
+        let blk = &mut cl.blocks[b];
+        blk.shared[off..off + self.bytes].copy_from_slice(&data[..self.bytes]);
+        if !blk.shared_init.is_empty() {
+            shared_check::mark(&mut blk.shared_init, off, self.bytes);
+        }
+    }
+
+    /// What it brings.
+    fn data(&self, cx: &Cx<'_>) -> [u8; 16] {
+        let mut data = [0; 16];
+        // In bounds when it was issued.
+        let _ = cx.mem.read(self.src, &mut data[..usize::from(self.take)]);
+        data
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    pub fn commit(&mut self, group: u32) {
+        self.group = self.group.min(group);
+    }
+
+    /// Whether a wait for all but the latest `keep` groups of so many is for it; every wait is when `None`.
+    pub fn due(&self, committed: u32, keep: Option<u32>) -> bool {
+        keep.is_none_or(|n| self.group != u32::MAX && self.group + n <= committed)
+    }
+
+    pub fn reads(&self, addr: u64, bytes: u64) -> bool {
+        self.src < addr + bytes && addr < self.src + u64::from(self.take)
+    }
 }
 
 pub fn cp_async(
@@ -76,7 +151,7 @@ pub fn cp_async(
             let take = u64::from(e.take[l]);
             let k = mem_ops::locate(cx, w, s, l, e.src[l], take, "cp.async")?;
             if cx.opts.checks.init || cx.global_shadow.is_some() {
-                let t = Touch { lane: l, alloc: k, addr: e.src[l], bytes: take, write: false, marks: 0 };
+                let t = Touch { lane: l, alloc: k, addr: e.src[l], bytes: take, write: false, marks: GStamp::COPY };
                 check_init(cx, w, s, t);
                 check_race(cx, cl, w, s, t, |_, _| false);
             }
@@ -89,7 +164,8 @@ pub fn cp_async(
                 let twin = c.stamp.agent() == w.agent && c.stamp.pc() == me.pc() && other < l && m >> other & 1 == 1;
                 twin && (e.src[other], e.take[other], e.dst[other]) == (e.src[l], e.take[l], e.dst[l])
             };
-            if let Some(c) = shadow.access(clocks, w.party(1 << l), me, off, n, true).filter(|c| !again(c)) {
+            let found = shadow.access(clocks, w.party(1 << l), me, off, n, true).filter(|c| !again(c));
+            if let Some(c) = found.filter(|c| !brings_the_same(cx, cl, w, c, &e.piece(l))) {
                 shared_check::report(cx, w, s, l, c, true, off);
             }
         }
@@ -107,7 +183,7 @@ pub fn cp_async(
     }
     if cx.opts.async_completion == Completion::Earliest {
         for l in lanes(m) {
-            copy(cx, cl, &e, l);
+            e.piece(l).perform(cx, cl);
         }
         e.done = true;
     }
@@ -115,25 +191,45 @@ pub fn cp_async(
     Ok(())
 }
 
-fn copy(cx: &Cx<'_>, cl: &mut Cluster, e: &CpEntry, l: usize) {
-    let mut buf = [0u8; 16];
-    // In bounds when it was issued.
-    let _ = cx.mem.read(e.src[l], &mut buf[..usize::from(e.take[l])]);
-    let (b, off) = (e.dst[l].0 as usize, e.dst[l].1 as usize);
-    let blk = &mut cl.blocks[b];
-    blk.shared[off..off + e.bytes].copy_from_slice(&buf[..e.bytes]);
-    if !blk.shared_init.is_empty() {
-        shared_check::mark(&mut blk.shared_init, off, e.bytes);
+/// Whether a copy leaves what another thread has written, or what the copy under way of another warp brings.
+fn brings_the_same(cx: &Cx<'_>, cl: &Cluster, w: &Warp, c: &Conflict, mine: &Piece) -> bool {
+    let (block, at, n) = (mine.dst.0 as usize, mine.dst.1 as usize, mine.bytes);
+    let data = &mine.data(cx)[..n];
+    if !c.write || c.cause == Cause::Proxy {
+        return false;
     }
+    if c.cause == Cause::Unordered {
+        return data == &cl.blocks[block].shared[at..at + n];
+    }
+    let agent = c.stamp.agent();
+    let warps = cl.blocks[w.block].warps.len();
+    let other = cl.blocks.get(agent / warps).and_then(|b| b.warps[agent % warps].as_deref());
+    let twin = |piece: Piece| (piece.dst, piece.bytes) == (mine.dst, n) && &piece.data(cx)[..n] == data;
+    let lane = usize::from(c.stamp.lane());
+    other.is_some_and(|o| o.cp.iter().any(|e| e.mask.unbounded_shr(lane as u32) & 1 == 1 && twin(e.piece(lane))))
 }
 
-pub fn commit(w: &mut Warp, m: u32) {
+pub fn commit(cl: &mut Cluster, w: &mut Warp, m: u32) {
     for l in lanes(m) {
         w.cp_committed[l] += 1;
         for e in w.cp.iter_mut().filter(|e| e.mask >> l & 1 == 1 && e.group[l] == u32::MAX) {
             e.group[l] = w.cp_committed[l];
         }
     }
+    if !cl.arrivals.is_empty() {
+        cp_arrive::commit(cl, w, m);
+    }
+}
+
+/// The copies of these lanes that nothing has waited for, which are no longer the warp's to look after.
+pub fn take(w: &mut Warp, m: u32) -> Vec<Piece> {
+    let mut pieces = vec![];
+    for e in &mut w.cp {
+        pieces.extend(lanes(e.mask & m).map(|l| e.piece(l)));
+        e.mask &= !m;
+    }
+    w.cp.retain(|e| e.mask != 0);
+    pieces
 }
 
 /// Completes all but the latest `keep` groups; everything when `None`.
@@ -148,16 +244,11 @@ pub fn wait(
     let mut entries = std::mem::take(&mut w.cp);
     for e in &mut entries {
         for l in lanes(e.mask & m) {
-            let due = match keep {
-                None => true,
-                Some(n) => e.group[l] != u32::MAX && e.group[l] + n <= w.cp_committed[l],
-            };
-            if !due {
+            let mut piece = e.piece(l);
+            if !piece.due(w.cp_committed[l], keep) {
                 continue;
             }
-            if !e.done {
-                copy(cx, cl, e, l);
-            }
+            piece.perform(cx, cl);
             if let (Some(shadow), Some(c)) = (&mut cl.blocks[e.dst[l].0 as usize].shadow, &cl.clocks) {
                 shadow.settle(e.dst[l].1 as usize, e.bytes, w.agent, l as u8, c.now(w.agent));
             }
@@ -166,33 +257,17 @@ pub fn wait(
     }
     entries.retain(|e| e.mask != 0);
     w.cp = entries;
-    Ok(())
-}
-
-/// `cp.async.mbarrier.arrive`: the thread's copies so far arrive when they are done.
-pub fn mbar(
-    cx: &mut Cx<'_>,
-    cl: &mut Cluster,
-    w: &mut Warp,
-    s: &Split,
-    i: &Inst,
-    m: u32,
-    noinc: bool,
-) -> Result<(), Fault> {
-    wait(cx, cl, w, s, m, None)?;
-    for l in lanes(m) {
-        let (b, off) = mbarrier::place(cx, cl, w, s, i.a, l)?;
-        if noinc {
-            mbarrier::arrive_one(cl, w.party(1 << l), b, off);
-        } else {
-            mbarrier::tell(cl, w.party(1 << l), b, off);
-        }
+    if !cl.arrivals.is_empty() {
+        cp_arrive::wait(cx, cl, w, m, keep);
     }
     Ok(())
 }
 
 /// Copies that nobody waited for happen when the thread ends.
 pub fn finish(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) -> Result<(), Fault> {
+    if !cl.arrivals.is_empty() {
+        cp_arrive::finish(cx, cl, w, m);
+    }
     if !w.cp.is_empty() {
         wait(cx, cl, w, s, m, None)?;
     }

@@ -79,6 +79,11 @@ fn far(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &Bu
         }
         check_race(cx, cl, w, s, t, |_, _| false);
     }
+    if let (Some(c), Far::Linear { .. } | Far::Tensor { .. }, true) = (&mut cl.clocks, &op.far, op.load) {
+        let mut end = |t: &Target| (c.mbar_agent(t.bar.0, t.bar.1), c.mbar(t.bar.0, t.bar.1).phase + 1);
+        let ends = op.targets.iter().map(&mut end).collect();
+        c.copies(w.agent, l, ends);
+    }
     Ok(())
 }
 

@@ -49,12 +49,13 @@ pub fn pass(
     }
     let (al, cells) = (cx.mem.get(alloc), shadow.cells(alloc));
     let init = cx.opts.checks.init && !write;
+    let copying = !w.cp.is_empty() || !cl.arrivals.is_empty();
     let me = GStamp::new(cl.blocks[w.block].linear, w.id, 0, clocks.now(w.agent), cx.number(s), marks);
     let mut rest = 0;
     each_place(addr, m, !write, |l, who| {
         let (off, n) = ((addr[l] - al.base) as usize, bytes as usize);
         let lane = if who.is_power_of_two() { l as u8 } else { together(who) };
-        if init && !al.marked(off, n) || !shadow.pass(cells, me.by(lane), off, n, write) {
+        if init && !al.marked(off, n) || !shadow.pass(cells, me.by(lane), off, n, (write, copying)) {
             rest |= who;
         }
     });
@@ -95,7 +96,7 @@ pub fn check_race(
     let (first, last) = (off >> shadow.shift, (off + t.bytes as usize - 1) >> shadow.shift);
     for g in first..=last {
         let earlier = shadow.touch(t.alloc, g, me, t.write);
-        if earlier != [GStamp::NOBODY; 3] && judge(cx, cl, w, s, t, me, earlier, &harmless) {
+        if earlier != [GStamp::NOBODY; 3] && judge(cx, cl, w, s, t, me.uncopied(t.write), earlier, &harmless) {
             return;
         }
     }
@@ -137,12 +138,14 @@ fn judge(
     for (k, old) in earlier.into_iter().enumerate() {
         let was_write = k == 0;
         let mixed = || mixed(cx, s, old.pc());
-        let found = conflict(cl, w.party(1 << t.lane), (me, t.write), (old, was_write), mixed);
-        let Some(cause) = found else { continue };
+        let (now, copy) = (old.uncopied(was_write), !was_write && t.write);
+        let found = conflict(cl, w.party(1 << t.lane), (me, t.write), (now, was_write), mixed);
+        let found = found.or_else(|| (copy && may_read(cl, w, t, old)).then_some(Cause::InFlight));
+        let (Some(cause), old) = (found, now) else { continue };
         let sibling = old.far() == me.far() && old.pc() == me.pc() && me.pc() < GStamp::LAST && old.lane() < 32;
         // Writing what is there already, because another thread wrote it, harms nobody.
         if t.write
-            && cause == Cause::Unordered
+            && (cause == Cause::Unordered || copy)
             && earlier[0] != GStamp::NOBODY
             && (harmless(cx, None) || sibling && was_write && harmless(cx, Some(old.lane().into())))
         {
@@ -152,6 +155,20 @@ fn judge(
         return true;
     }
     false
+}
+
+/// Whether an earlier read is a copy's that nothing has waited for.
+fn may_read(cl: &Cluster, w: &Warp, t: Touch, old: GStamp) -> bool {
+    let host = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0));
+    let (Some(c), Some(b), true) = (&cl.clocks, host, old.lane() < 32) else { return false };
+    let (agent, lane) = (b.rank as usize * b.warps.len() + old.warp(), old.lane());
+    if !old.copy(false) {
+        let time = full_time(c.now(agent), old.time());
+        return old.proxy() && c.may_read(w.party(1 << t.lane), agent, lane, time);
+    }
+    let other = if agent == w.agent { Some(w) } else { b.warps[old.warp()].as_deref() };
+    other.is_some_and(|w| w.cp.iter().any(|e| e.may_read(lane.into(), t.addr, t.bytes)))
+        || cl.arrivals.iter().any(|a| a.may_read(cl, (agent, lane), w, t.lane, (t.addr, t.bytes)))
 }
 
 /// Writes of bulk stores that have been waited for.
@@ -268,7 +285,8 @@ fn report(
         let place = cx.mem.describe(t.addr);
         match cause {
             Cause::Unordered => format!("{verb} {place} while nothing orders it with the earlier access: {advice}"),
-            Cause::InFlight => format!("{verb} {place} while a bulk store to it has not been waited for"),
+            Cause::InFlight if was_write => format!("{verb} {place} while a bulk store to it has not been waited for"),
+            Cause::InFlight => format!("{verb} {place} while an asynchronous copy from it has not been waited for"),
             Cause::Proxy => {
                 format!("{verb} {place} through the asynchronous proxy without a fence.proxy.async after the write")
             }

@@ -325,6 +325,8 @@ fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Clu
         bar_phase: 0,
         bar_open: false,
         pending: vec![],
+        arrivals: vec![],
+        asked: vec![],
         clocks,
         events: 0,
         stalls: (0, 0),
@@ -374,12 +376,11 @@ fn new_warp(
 fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64, effects: &AtomicU64) -> Result<bool, Fault> {
     let mut spent = 0;
     cl.polling = None;
-    let total: usize = cl.blocks.iter().map(|b| b.warps.len()).sum();
     let mut order: Vec<(usize, usize)> =
         (0..cl.blocks.len()).flat_map(|b| (0..cl.blocks[b].warps.len()).map(move |k| (b, k))).collect();
     while spent < slice {
         if cx.opts.seed != 0 {
-            for k in (1..total).rev() {
+            for k in (1..order.len()).rev() {
                 order.swap(k, (cx.random() % (k as u64 + 1)) as usize);
             }
         }

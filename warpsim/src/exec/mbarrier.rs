@@ -5,7 +5,7 @@ use super::mem_ops::lanes;
 use super::run::Flow;
 use super::shared_check::{self, Near};
 use super::state::*;
-use super::{early_exit, shared, tma};
+use super::{cp_arrive, early_exit, shared, tma};
 use crate::check::clocks::{Known, Party};
 use crate::check::race::Stamp;
 use crate::ir::*;
@@ -62,6 +62,7 @@ fn update(cl: &mut Cluster, b: u32, off: u32, f: impl FnOnce(&mut State)) {
         s.phase ^= 1;
         s.pending = s.expected;
         cl.events += 1;
+        cl.asked.retain(|asked| asked.0 != (b, off));
         if let Some(c) = &mut cl.clocks {
             c.mbar_complete(b, off);
         }
@@ -74,10 +75,16 @@ pub fn complete_tx(cl: &mut Cluster, b: u32, off: u32, bytes: u32) {
     update(cl, b, off, |s| s.tx -= bytes as i32);
 }
 
-/// One arrival from `cp.async.mbarrier.arrive`.
-pub fn arrive_one(cl: &mut Cluster, p: Party, b: u32, off: u32) {
-    tell(cl, p, b, off);
-    update(cl, b, off, |s| s.pending = s.pending.saturating_sub(1));
+/// Arrivals of `cp.async.mbarrier.arrive`, of which threads have [told](tell) before.
+pub fn copies_arrive(cl: &mut Cluster, (b, off): (u32, u32), n: u32) {
+    if n > 0 {
+        update(cl, b, off, |s| s.pending = s.pending.saturating_sub(n));
+    }
+}
+
+/// Such arrivals are to come beyond those that the barrier was initialised for.
+pub fn expect_copies(cl: &mut Cluster, (b, off): (u32, u32), n: u32) {
+    update(cl, b, off, |s| s.pending += n);
 }
 
 /// What these threads have done will be known to those who wait for the phase.
@@ -109,14 +116,51 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, o
     shared_check::touch(cx, cl, w, s, Near { write, marks, ..Near::read(l, at, 8) });
 }
 
-/// True when the phase with this parity is over; late copies are made to happen first.
-pub fn ready(cx: &mut Cx<'_>, cl: &mut Cluster, b: u32, off: u32, parity: u32) -> bool {
-    let over = |cl: &Cluster| get(cl, b, off).is_none_or(|s| s.phase != parity & 1);
-    if over(cl) {
-        return true;
+/// Whether the phase with this parity is over.
+fn over(cl: &Cluster, b: u32, off: u32, parity: u32) -> bool {
+    get(cl, b, off).is_none_or(|s| s.phase != parity & 1)
+}
+
+/// The same when late copies have been made to happen.
+fn ready(cx: &Cx<'_>, cl: &mut Cluster, b: u32, off: u32, parity: u32) -> bool {
+    if !over(cl, b, off, parity) {
+        tma::complete_on(cx, cl, (b, off));
+        cp_arrive::complete_on(cx, cl, (b, off));
     }
-    tma::complete_on(cx, cl, b, off);
-    over(cl)
+    over(cl, b, off, parity)
+}
+
+/// Whether late copies are all that the phase lacks.
+fn copies_end(cl: &Cluster, b: u32, off: u32) -> bool {
+    let Some(mut s) = get(cl, b, off) else { return false };
+    let targets = cl.pending.iter().flat_map(|op| op.targets.iter().map(|t| (t.bar, op.bytes())));
+    let ends = |s: &State| s.pending == 0 && s.tx == 0;
+    for (_, bytes) in targets.filter(|(bar, _)| *bar == (b, off)) {
+        s.tx -= bytes as i32;
+        if ends(&s) {
+            return true;
+        }
+    }
+    (0..cp_arrive::due(cl, (b, off))).any(|_| {
+        s.pending = s.pending.saturating_sub(1);
+        ends(&s)
+    })
+}
+
+/// Whether who waits for the phase with this parity looks again: it is over, or would be if the copies under way were done.
+pub fn wakes(cx: &Cx<'_>, cl: &mut Cluster, b: u32, off: u32, parity: u32) -> bool {
+    over(cl, b, off, parity) || copies_end(cl, b, off) || ready(cx, cl, b, off, parity)
+}
+
+/// Notes that threads ask whether a phase is over; whether one of them had not.
+fn asks_first(cl: &mut Cluster, bar: (u32, u32), agent: usize, who: u32) -> bool {
+    match cl.asked.iter_mut().find(|asked| (asked.0, asked.1) == (bar, agent)) {
+        Some((_, _, lanes)) => who & !std::mem::replace(lanes, *lanes | who) != 0,
+        None => {
+            cl.asked.push((bar, agent, who));
+            true
+        }
+    }
 }
 
 /// The barrier's place from a shared or generic address.
@@ -314,12 +358,17 @@ fn test(
             }
         }
     }
+    let mut late = false;
     for ((b, off, want), who) in &waits {
-        if ready(cx, cl, *b, *off, *want) {
+        // Copies that are late are not done when a thread first asks.
+        let now = over(cl, *b, *off, *want);
+        if !now && copies_end(cl, *b, *off) && asks_first(cl, (*b, *off), w.agent, *who) {
+            late = true;
+        } else if now || ready(cx, cl, *b, *off, *want) {
             done |= who;
         }
     }
-    if done != m && blocking && !s.expired && waits.len() == 1 {
+    if done != m && blocking && !late && !s.expired && waits.len() == 1 {
         let (block, off, parity) = waits[0].0;
         return Ok(Flow::Retry(Wait::Mbar { block, off, parity }));
     }

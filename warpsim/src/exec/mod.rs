@@ -15,6 +15,7 @@ pub(crate) mod bulk_check;
 pub(crate) mod call;
 mod cluster_barrier;
 pub(crate) mod coop;
+pub(crate) mod cp_arrive;
 pub mod cvt;
 pub(crate) mod cx;
 pub(crate) mod early_exit;

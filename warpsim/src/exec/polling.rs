@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::cp_arrive;
 use super::cx::Cx;
 use super::mem_ops::{addresses, lanes};
 use super::state::*;
@@ -131,5 +132,5 @@ pub fn turned(cx: &mut Cx<'_>, cl: &mut Cluster, effects: &AtomicU64) -> Option<
 fn copies_are_late(cx: &Cx<'_>, cl: &Cluster) -> bool {
     let mut warps = cl.blocks.iter().flat_map(|b| b.warps.iter().flatten());
     cx.opts.async_completion == Completion::Latest
-        && (!cl.pending.is_empty() || warps.any(|w| !w.cp.is_empty() || !w.bulk.is_empty()))
+        && (!cl.pending.is_empty() || cp_arrive::any_due(cl) || warps.any(|w| !w.cp.is_empty() || !w.bulk.is_empty()))
 }

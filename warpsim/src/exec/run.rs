@@ -4,8 +4,9 @@ use super::cx::Cx;
 use super::split::{diverge, split_guarded};
 use super::state::*;
 use super::{
-    ahead, async_copy, atomic, atomic_wide, barrier, call, cluster_barrier, coop, heap, matrix, mbarrier, mem_ops,
-    misc, mma, offsets, order, polling, registers, st_async, stack, tma, undefined, warp_ops, wgmma, wgmma_regs, wmma,
+    ahead, async_copy, atomic, atomic_wide, barrier, call, cluster_barrier, coop, cp_arrive, heap, matrix, mbarrier,
+    mem_ops, misc, mma, offsets, order, polling, registers, st_async, stack, tma, undefined, warp_ops, wgmma,
+    wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
 use crate::ir::{Inst, Op};
@@ -68,7 +69,7 @@ fn wake(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp) -> Result<(), Fault> {
                 cl.blocks[w.block].bars[id as usize].phase != phase
             }
             Wait::Cluster { phase } => cl.bar_phase != phase,
-            Wait::Mbar { block, off, parity } => mbarrier::ready(cx, cl, block, off, parity),
+            Wait::Mbar { block, off, parity } => mbarrier::wakes(cx, cl, block, off, parity),
             Wait::Lanes { .. } => false,
             Wait::Registers { need } => cl.blocks[w.block].pool >= need,
             Wait::Warpgroup { target } => wgmma::all_committed(cl, w, target),
@@ -312,9 +313,9 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::Free => heap::free(cx, cl, w, s, i, m)?,
         Op::AssertFail => return misc::assert_fail(cx, w, s, i, m),
         Op::CpAsync { bytes, bypass } => async_copy::cp_async(cx, cl, w, s, i, (*bytes, *bypass), m)?,
-        Op::CpAsyncCommit => async_copy::commit(w, m),
+        Op::CpAsyncCommit => async_copy::commit(cl, w, m),
         Op::CpAsyncWait { all } => async_copy::wait(cx, cl, w, s, m, if *all { None } else { Some(i.imm as u32) })?,
-        Op::CpAsyncMbar { noinc } => async_copy::mbar(cx, cl, w, s, i, m, *noinc)?,
+        Op::CpAsyncMbar { noinc } => cp_arrive::run(cx, cl, w, s, i, m, *noinc)?,
         Op::LdMatrix { num, trans } => matrix::ldmatrix(cx, cl, w, s, i, m, *num, *trans)?,
         Op::StMatrix { num, trans } => matrix::stmatrix(cx, cl, w, s, i, m, *num, *trans)?,
         Op::MovMatrix => matrix::movmatrix(cx, w, s, i, m)?,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::async_copy::{BulkOp, CpEntry};
+use super::cp_arrive::Arrival;
 use super::early_exit::Guest;
 use super::mbarrier_check::Live;
 use super::offsets::Offsets;
@@ -217,6 +218,10 @@ pub struct Cluster {
     pub bar_open: bool,
     /// Bulk loads that were issued and have not yet happened (latest completion).
     pub pending: Vec<BulkOp>,
+    /// Copies that arrive at mbarriers when they are done.
+    pub arrivals: Vec<Arrival>,
+    /// Threads that have asked whether a phase is over which copies under way end: mbarrier, agent, lanes.
+    pub asked: Vec<((u32, u32), usize, u32)>,
     pub clocks: Option<Box<Clocks>>,
     /// Counts everything that may wake a waiting split.
     pub events: u64,

@@ -22,8 +22,8 @@ fn perform_load(cx: &Cx<'_>, cl: &mut Cluster, op: &BulkOp) {
     }
 }
 
-/// Makes the pending copies that complete on this mbarrier happen.
-pub fn complete_on(cx: &Cx<'_>, cl: &mut Cluster, b: u32, off: u32) {
+/// Makes the pending bulk copies that complete on this mbarrier happen.
+pub fn complete_on(cx: &Cx<'_>, cl: &mut Cluster, (b, off): (u32, u32)) {
     let mut pending = mem::take(&mut cl.pending);
     for op in pending.extract_if(.., |op| op.targets.iter().any(|t| t.bar == (b, off))) {
         perform_load(cx, cl, &op);
