@@ -48,7 +48,7 @@
 //! sums are f32 in an order of their own. Warps run with independent lanes that reconverge at post-dominators, of the
 //! ways that do not leave the kernel, and do not wait there for lanes that poll; lanes that left take no part in barriers. Blocks run over the host's cores; clusters
 //! share memory. Asynchronous work (`cp.async`, bulk and tensor copies, `wgmma`) happens at
-//! once or as late as a wait allows ([`Completion`]). The blocks of a cooperative launch are all there at once, and may wait for
+//! once or as late as a wait allows ([`Completion`]); what arrives at an mbarrier is over for those who wait there. The blocks of a cooperative launch are all there at once, and may wait for
 //! each other at the grid's barrier.
 //!
 //! Order between threads is followed lane by lane: through barriers of warps, blocks and clusters, mbarriers, fences,
@@ -70,7 +70,8 @@
 //! is a new one: hashes may wrap around, and so may sums that come back.
 //!
 //! Where it has to choose it is quiet: a volatile read and a relaxed atomic count as an acquire (`ld.relaxed` needs a fence, or a
-//! barrier, before what it announces is read) and a compare-and-swap as a read (loops start from a plain one); of each place the last writer and two readers are
+//! barrier, before what it announces is read) and a compare-and-swap as a read (loops start from a plain one); two strong
+//! words pass for a message and its flag without a fence; threads may store equal values, and copies bring them; of each place the last writer and two readers are
 //! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its
 //! initialisation and bulk copies only when these come from another block; a constant that is moved into a register of `wgmma` behind its
 //! fence counts as moved before it, as compilers have it; a reduction into shared memory needs no proxy fence;
