@@ -18,9 +18,52 @@ use crate::memory::space_of;
 /// Turns without an effect after which a cluster is looked at: few have as many.
 const PATIENCE: u64 = 16;
 
+/// Warp instructions for which lanes that have come to a join wait there for others of their warp that ask for something: more than a loop
+/// takes, as a rule, that ends by itself.
+const HOLD: u64 = 1 << 17;
+/// The same in a warp that has needed it once.
+const HOLD_AGAIN: u64 = 1 << 12;
+
+/// How long lanes of a warp have waited where ways meet.
+#[derive(Default)]
+pub struct Held {
+    /// Instructions of the warp, at its turns.
+    executed: u64,
+    /// By join: how many they were when lanes came to it last.
+    came: Vec<u64>,
+    /// It has let lanes go.
+    before: bool,
+}
+
+impl Held {
+    /// Lanes have come to a join.
+    pub fn came(&mut self, join: usize) {
+        if self.came.len() <= join {
+            self.came.resize(join + 1, 0);
+        }
+        self.came[join] = self.executed;
+    }
+}
+
+/// After a turn of a warp: lets lanes go on that have waited long for the rest of it, if that has asked for something, whatever else it
+/// does meanwhile. Only those that wait may have what the rest asks for.
+pub fn release(w: &mut Warp, ran: u64, asked: bool) {
+    w.held.executed += ran;
+    let most = if w.held.before { HOLD_AGAIN } else { HOLD };
+    if !asked || w.held.executed < most || w.joins.iter().all(|j| !j.used || j.arrived == 0) {
+        return;
+    }
+    let held = std::mem::take(&mut w.held);
+    let long = |join: usize| held.came.get(join).is_some_and(|came| held.executed - came >= most);
+    let before = w.part_where(w.waiting(), long) || held.before;
+    w.held = Held { before, ..held };
+}
+
 /// What is known of a cluster that may be polling.
 #[derive(Default)]
 pub struct Watch {
+    /// Turns since its last effect other than a look at the clock.
+    idle: u64,
     /// Turns since its last effect.
     quiet: u64,
     /// When its warps are looked at anew, which may not have been in their loops.
@@ -85,26 +128,25 @@ pub fn private(w: &Warp, i: &Inst, space: MemSpace, m: u32) -> bool {
 
 /// Whether an instruction may be one that asks whether somebody else has got on.
 pub fn asks(op: &Op) -> bool {
-    matches!(op, Op::Atom(_) | Op::AtomWide(_) | Op::Nanosleep | Op::Mbar(_))
+    matches!(op, Op::Atom(_) | Op::AtomWide(_) | Op::Nanosleep | Op::Clock(_) | Op::Mbar(_))
 }
 
 /// After a turn of all warps: whether they poll, or wait for those who do, and how many effects the launch had had by then.
 pub fn turned(cx: &mut Cx<'_>, cl: &mut Cluster, effects: &AtomicU64) -> Option<u64> {
     let (mine, polls) = (std::mem::take(&mut cx.effects), std::mem::take(&mut cx.polls));
+    let mut idle = cl.watch.idle + 1;
     if mine != std::mem::take(&mut cx.glances) {
         cl.told = cl.executed;
+        idle = 0;
     }
-    if mine != 0 {
+    // Whoever counts how often it has asked, or looks at the clock, never comes back to the same state.
+    let parted = polls && idle >= 2 && stuck::part(cl);
+    if mine != 0 || parted {
         effects.fetch_add(mine, Ordering::AcqRel);
-        cl.watch = Watch::default();
+        cl.watch = Watch { idle: if parted { 0 } else { idle }, ..Watch::default() };
         return None;
     }
-    cl.watch.quiet += 1;
-    // Whoever counts how often it has asked never comes back to the same state.
-    if polls && cl.watch.quiet >= 2 && stuck::part(cl) {
-        cl.watch = Watch::default();
-        return None;
-    }
+    (cl.watch.idle, cl.watch.quiet) = (idle, cl.watch.quiet + 1);
     if cl.watch.quiet < PATIENCE || copies_are_late(cx, cl) {
         return None;
     }

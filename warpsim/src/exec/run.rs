@@ -33,6 +33,7 @@ enum Turn {
 /// Runs a warp until its budget is spent or all its splits wait. Returns the instructions executed.
 pub fn run_warp(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, budget: u64) -> Result<u64, Fault> {
     let mut left = budget;
+    let others = std::mem::take(&mut cx.polls);
     wake(cx, cl, w)?;
     while let Some(s) = w.ready.pop() {
         let mut s = s;
@@ -51,8 +52,11 @@ pub fn run_warp(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, budget: u64) ->
             }
         }
     }
-    cx.instructions += budget - left;
-    Ok(budget - left)
+    let ran = budget - left;
+    cx.instructions += ran;
+    polling::release(w, ran, cx.polls);
+    cx.polls |= others;
+    Ok(ran)
 }
 
 /// Moves splits whose condition holds back to the ready list.

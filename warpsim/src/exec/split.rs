@@ -33,6 +33,7 @@ impl Warp {
 
     /// Lanes of `s` reached their join; the merged split when they were the last.
     pub fn arrive(&mut self, s: &Split) -> Option<Split> {
+        self.held.came(s.join as usize);
         let j = &mut self.joins[s.join as usize];
         j.pending &= !s.mask;
         j.arrived |= s.mask;
@@ -59,12 +60,24 @@ impl Warp {
     /// Lanes that have come to their join do not wait there for those that have not, unless one of these is `waiting`. False where there
     /// are none.
     pub fn part(&mut self, waiting: u32) -> bool {
+        self.part_where(waiting, |_| true)
+    }
+
+    /// The same at those joins alone whose number `which` holds of.
+    pub fn part_where(&mut self, waiting: u32, which: impl Fn(usize) -> bool) -> bool {
         let before = self.ready.len();
-        for j in self.joins.iter_mut().filter(|j| j.used && j.arrived != 0 && j.pending & waiting == 0) {
+        let free = |(k, j): &(usize, &mut Join)| j.used && j.arrived != 0 && j.pending & waiting == 0 && which(*k);
+        for (_, j) in self.joins.iter_mut().enumerate().filter(free) {
             let (pc, mask, join, func, bases) = (j.pc, std::mem::take(&mut j.arrived), j.parent, j.func, j.bases);
             self.ready.push(Split { pc, mask, join, func, bases, stack: j.stack.clone(), expired: false });
         }
         self.ready.len() > before
+    }
+
+    /// Lanes that wait for more than to be given a turn.
+    pub fn waiting(&self) -> u32 {
+        let polls = |wait: &Wait| matches!(wait, Wait::Yield | Wait::Mbar { .. });
+        self.blocked.iter().filter(|(_, wait)| !polls(wait)).fold(0, |m, (s, _)| m | s.mask)
     }
 
     /// Lanes leave for good.

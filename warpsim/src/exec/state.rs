@@ -7,7 +7,7 @@ use super::cp_arrive::Arrival;
 use super::early_exit::Guest;
 use super::mbarrier_check::Live;
 use super::offsets::Offsets;
-use super::polling::Watch;
+use super::polling::{Held, Watch};
 use super::regs::Regs;
 use super::shared_check;
 use super::wgmma::WgOp;
@@ -117,6 +117,7 @@ pub struct Warp {
     pub ready: Vec<Split>,
     pub blocked: Vec<(Split, Wait)>,
     pub joins: Vec<Join>,
+    pub held: Held,
     /// Per-lane `cp.async` state.
     pub cp: Vec<CpEntry>,
     pub cp_committed: [u32; 32],

@@ -32,9 +32,7 @@ pub fn expire(cl: &mut Cluster) -> bool {
 pub fn part(cl: &mut Cluster) -> bool {
     let mut any = false;
     for w in cl.blocks.iter_mut().flat_map(|b| b.warps.iter_mut().flatten()) {
-        let polls = |wait: &Wait| matches!(wait, Wait::Yield | Wait::Mbar { .. });
-        let waiting = w.blocked.iter().filter(|(_, wait)| !polls(wait)).fold(0, |m, (s, _)| m | s.mask);
-        any |= w.part(waiting);
+        any |= w.part(w.waiting());
     }
     any
 }
