@@ -5,10 +5,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::bar::Bar;
-use super::global::Told;
 pub use super::view::Known;
 use super::view::{Far, View, WARP_WIDE, members};
 use super::warp_clock::{WarpClock, lanes};
+use super::words::Left;
 use crate::ir::Scope;
 
 /// Threads of one warp that do something together.
@@ -53,7 +53,7 @@ pub struct Clocks {
     mbar_objects: Vec<SyncObject>,
     pub cluster: SyncObject,
     /// What atomics and other strong accesses to an address have released.
-    places: FxHashMap<u64, Arc<Known>>,
+    pub(super) places: FxHashMap<u64, Left>,
     /// By block: what its threads knew when they exited.
     pub(super) at_exit: Vec<Known>,
     /// By warp, lane and time of their start: agents and times of which one says that a copy is over.
@@ -159,18 +159,17 @@ impl Clocks {
 
     pub fn acquire(&mut self, p: Party, k: &Known) {
         let w = &mut self.warps[p.agent];
-        if p.whole {
-            w.known.join(k);
-            return;
-        }
-        for lane in lanes(p.lanes) {
-            w.private_mut(lane).join(k);
-        }
+        let grew = match p.whole {
+            true => w.known.join(k),
+            false => lanes(p.lanes).fold(false, |grew, lane| w.private_mut(lane).join(k) | grew),
+        };
+        w.version += u64::from(grew);
     }
 
     /// These lanes meet, and each then knows what all of them knew.
     pub fn sync_lanes(&mut self, p: Party) {
         let w = &mut self.warps[p.agent];
+        w.version += 1;
         w.heard.share(p.lanes);
         if p.whole {
             for (_, k) in std::mem::take(&mut w.private) {
@@ -197,16 +196,17 @@ impl Clocks {
 
     /// `fence.proxy.async` of shared memory (0) or global memory (1), or `fence.proxy.tensormap` (2): everything known is visible to the other proxy.
     pub fn proxy_fence(&mut self, p: Party, space: usize) {
-        self.fence(p, |k, seen| k.proxy[space].join(seen));
+        self.fence(p, |k, seen| _ = k.proxy[space].join(seen));
     }
 
     /// `fence.mbarrier_init`.
     pub fn init_fence(&mut self, p: Party) {
-        self.fence(p, |k, seen| k.inits.join(seen));
+        self.fence(p, |k, seen| _ = k.inits.join(seen));
     }
 
     fn fence(&mut self, p: Party, f: impl Fn(&mut Known, &View)) {
         let w = &mut self.warps[p.agent];
+        w.version += 1;
         if p.whole {
             let mut seen = w.known.seen.clone();
             w.own(p, &mut seen);
@@ -230,7 +230,7 @@ impl Clocks {
         self.believe(p, scope);
         self.fence(p, |k, seen| {
             let fenced = k.fenced.get_or_insert_default();
-            fenced[..=scope as usize].iter_mut().for_each(|f| f.join(seen));
+            fenced[..=scope as usize].iter_mut().for_each(|f| _ = f.join(seen));
         });
     }
 
@@ -243,60 +243,6 @@ impl Clocks {
     /// Whether all lanes know the same.
     pub fn agree(&self, agent: usize) -> bool {
         self.warps[agent].private.is_empty()
-    }
-
-    /// Leaves at an address what somebody passes on.
-    pub fn leave(&mut self, place: u64, given: &Arc<Known>) {
-        match self.places.get_mut(&place) {
-            None => drop(self.places.insert(place, given.clone())),
-            Some(old) if Arc::ptr_eq(old, given) => {}
-            Some(old) => Arc::make_mut(old).join(given),
-        }
-    }
-
-    /// Nothing was left anywhere.
-    pub fn quiet(&self) -> bool {
-        self.places.is_empty()
-    }
-
-    /// Takes what was left at an address.
-    pub fn take(&mut self, p: Party, place: u64) {
-        if let Some(k) = self.places.get(&place).cloned() {
-            self.acquire(p, &k);
-        }
-    }
-
-    /// A relaxed read of an address: what was left there is known after a fence.
-    pub fn overhear(&mut self, p: Party, place: u64, told: Option<Told>) {
-        let left = self.places.get(&place);
-        if left.is_some() || told.is_some() {
-            self.warps[p.agent].heard.add(p, place, left, told);
-        }
-    }
-
-    /// These threads know what they came by.
-    fn believe(&mut self, p: Party, scope: Scope) {
-        if self.warps[p.agent].heard.is_empty() {
-            return;
-        }
-        for (p, left, told) in self.warps[p.agent].heard.take(p, scope) {
-            left.into_iter().for_each(|k| self.acquire(p, &k));
-            told.into_iter().for_each(|t| self.learn_far(p, &t));
-        }
-    }
-
-    /// Whether an access is over for a thread if only it fences.
-    pub fn lacks_fence(&self, p: Party, over: impl Fn(&View) -> bool) -> bool {
-        self.warps[p.agent].heard.any(p.lanes, over)
-    }
-
-    /// Learns what other clusters left at an address.
-    pub fn learn_far(&mut self, p: Party, told: &Told) {
-        let w = &mut self.warps[p.agent];
-        if p.whole {
-            return w.known.seen.learn_far(told);
-        }
-        lanes(p.lanes).for_each(|lane| w.private_mut(lane).seen.learn_far(told));
     }
 
     /// A barrier counts as the fence behind a relaxed read: one thread polls, and all go on.
@@ -404,12 +350,16 @@ impl Clocks {
 
     /// Warp `agent` learns that `other` has got to `time`.
     pub fn learn(&mut self, agent: usize, other: usize, time: u32) {
-        self.warps[agent].known.seen.learn(other, time);
+        let w = &mut self.warps[agent];
+        w.known.seen.learn(other, time);
+        w.version += 1;
     }
 
     pub fn exit(&mut self, p: Party, block: usize) {
         let k = self.knowledge(p);
         self.at_exit[block].join(&k);
+        // Those that are left are now the whole warp.
+        self.warps[p.agent].version += 1;
     }
 
     /// Whether some thread of a block came after this before it ended.

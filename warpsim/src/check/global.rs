@@ -265,9 +265,9 @@ impl GlobalShadow {
     }
 
     /// Tells at this address; `f` adds what the teller knows.
-    pub fn tell(&self, place: u64, f: impl FnOnce(&mut BTreeMap<(Far, u8), u32>)) {
+    pub fn tell(&self, place: u64, f: impl FnOnce(&mut Told)) {
         self.talked.store(true, Relaxed);
-        f(Arc::make_mut(self.shelf(place).entry(place).or_default()));
+        f(self.shelf(place).entry(place).or_default());
     }
 }
 

@@ -64,3 +64,55 @@ impl Heard {
         self.0.iter().any(|w| w.lanes & lanes != 0 && has(w))
     }
 }
+
+/// What there is to be known at an address, or to be left there, so far.
+pub enum Version {
+    /// What others of the cluster left: how many times somebody had added to it.
+    Near(u64),
+    /// What other clusters told.
+    Far(Told),
+    /// What a warp could leave, for whom: how many times it had come to know more.
+    Own(Scope, u64),
+}
+
+impl Version {
+    fn same_kind(&self, other: &Version) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    fn is(&self, other: &Version) -> bool {
+        match (self, other) {
+            (Version::Near(mine), Version::Near(theirs)) => mine == theirs,
+            // Nobody adds to one that is kept here: it is copied first.
+            (Version::Far(mine), Version::Far(theirs)) => Arc::ptr_eq(mine, theirs),
+            (Version::Own(scope, mine), Version::Own(to, theirs)) => (scope, mine) == (to, theirs),
+            _ => false,
+        }
+    }
+}
+
+/// By address, what lanes of a warp learnt or left there last: those that poll do so once.
+#[derive(Default)]
+pub struct Lately(Vec<(u64, u32, Version)>);
+
+impl Lately {
+    /// Few addresses are polled at a time.
+    const MOST: usize = 12;
+
+    /// Whether these threads have learnt or left this there already; from now on they have.
+    pub fn again(&mut self, p: Party, place: u64, version: Version) -> bool {
+        let Some(k) = self.0.iter().position(|(at, _, v)| *at == place && v.same_kind(&version)) else {
+            if self.0.len() == Self::MOST {
+                self.0.remove(0);
+            }
+            self.0.push((place, p.lanes, version));
+            return false;
+        };
+        let (_, lanes, last) = &mut self.0[k];
+        if last.is(&version) {
+            return p.lanes & !std::mem::replace(lanes, *lanes | p.lanes) == 0;
+        }
+        (*lanes, *last) = (p.lanes, version);
+        false
+    }
+}

@@ -9,3 +9,4 @@ mod launches;
 pub mod race;
 pub mod view;
 mod warp_clock;
+mod words;

@@ -79,19 +79,37 @@ impl View {
         &self.all
     }
 
-    pub fn join(&mut self, other: &View) {
+    /// Whether there was something new.
+    pub fn join(&mut self, other: &View) -> bool {
         if self.all.len() < other.all.len() {
             self.all.resize(other.all.len(), 0);
         }
+        let mut grew = false;
         for (mine, theirs) in self.all.iter_mut().zip(&other.all) {
+            grew |= *mine < *theirs;
             *mine = (*mine).max(*theirs);
         }
+        // Both are sorted.
+        let mut k = 0;
         for &(agent, lane, time) in &other.lanes {
-            self.learn_lane(agent.into(), lane, time);
+            if self.all.get(usize::from(agent)).is_some_and(|t| *t >= time) {
+                continue;
+            }
+            while self.lanes.get(k).is_some_and(|l| (l.0, l.1) < (agent, lane)) {
+                k += 1;
+            }
+            match self.lanes.get_mut(k).filter(|l| (l.0, l.1) == (agent, lane)) {
+                Some(mine) => {
+                    grew |= mine.2 < time;
+                    mine.2 = mine.2.max(time);
+                }
+                None => {
+                    self.lanes.insert(k, (agent, lane, time));
+                    grew = true;
+                }
+            }
         }
-        if let Some(far) = &other.far {
-            self.learn_far(far);
-        }
+        other.far.as_ref().is_some_and(|far| self.learn_far(far)) || grew
     }
 
     /// Everything that `agent` did up to `time`.
@@ -127,14 +145,21 @@ impl View {
         }
     }
 
-    pub fn learn_far(&mut self, other: &Told) {
+    /// Whether there was something new.
+    pub fn learn_far(&mut self, other: &Told) -> bool {
         match &mut self.far {
             None => self.far = Some(other.clone()),
-            Some(mine) if Arc::ptr_eq(mine, other) => {}
+            Some(mine) if Arc::ptr_eq(mine, other) => return false,
             // Shared again, so that whoever polls does not compare it each time.
-            Some(mine) if covers(other, mine) => *mine = other.clone(),
+            Some(mine) if covers(other, mine) => {
+                let grew = !covers(mine, other);
+                *mine = other.clone();
+                return grew;
+            }
+            Some(mine) if covers(mine, other) => return false,
             Some(mine) => join_far(Arc::make_mut(mine), other),
         }
+        true
     }
 
     #[inline(always)]
@@ -161,19 +186,17 @@ impl View {
     }
 
     /// Adds this view to one that the whole grid understands: `name` gives warps, and nothing for other agents.
-    pub fn export(&self, into: &mut BTreeMap<(Far, u8), u32>, name: impl Fn(usize) -> Option<Far>) {
-        let mut put = |agent: usize, lane: u8, time: u32| {
-            if time > 0
-                && let Some(warp) = name(agent)
-            {
-                let known = into.entry((warp, lane)).or_default();
-                *known = (*known).max(time);
-            }
-        };
-        self.all.iter().enumerate().for_each(|(agent, time)| put(agent, EVERY, *time));
-        self.lanes.iter().for_each(|&(agent, lane, time)| put(agent.into(), lane, time));
-        if let Some(far) = &self.far {
-            join_far(into, far);
+    pub fn export(&self, into: &mut Told, name: impl Fn(usize) -> Option<Far>) {
+        let all = self.all.iter().enumerate().map(|(agent, time)| (agent, EVERY, *time));
+        let own = all.chain(self.lanes.iter().map(|&(agent, lane, time)| (agent.into(), lane, time)));
+        let named = own.filter_map(|(agent, lane, time)| Some(((name(agent).filter(|_| time > 0)?, lane), time)));
+        let new: Vec<_> = named.filter(|(key, time)| into.get(key).is_none_or(|known| known < time)).collect();
+        // Whoever shares it keeps it, and it is copied: only if there is something to add.
+        if !new.is_empty() {
+            Arc::make_mut(into).extend(new);
+        }
+        if let Some(far) = self.far.as_ref().filter(|far| !covers(into, far)) {
+            join_far(Arc::make_mut(into), far);
         }
     }
 }
@@ -204,13 +227,16 @@ pub struct Known {
 }
 
 impl Known {
-    pub fn join(&mut self, other: &Known) {
-        self.seen.join(&other.seen);
-        self.proxy.iter_mut().zip(&other.proxy).for_each(|(mine, theirs)| mine.join(theirs));
-        self.inits.join(&other.inits);
+    /// Whether there was something new.
+    pub fn join(&mut self, other: &Known) -> bool {
+        let mut grew = self.seen.join(&other.seen);
+        self.proxy.iter_mut().zip(&other.proxy).for_each(|(mine, theirs)| grew |= mine.join(theirs));
+        grew |= self.inits.join(&other.inits);
         if let Some(theirs) = &other.fenced {
+            grew |= self.fenced.is_none();
             let mine = self.fenced.get_or_insert_default();
-            mine.iter_mut().zip(&**theirs).for_each(|(mine, theirs)| mine.join(theirs));
+            mine.iter_mut().zip(&**theirs).for_each(|(mine, theirs)| grew |= mine.join(theirs));
         }
+        grew
     }
 }

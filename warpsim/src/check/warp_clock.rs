@@ -1,7 +1,7 @@
 //! What one warp, and single lanes of it, know of the others.
 
 use super::clocks::Party;
-use super::heard::Heard;
+use super::heard::{Heard, Lately};
 use super::view::{Known, View};
 
 /// One warp.
@@ -15,11 +15,16 @@ pub(super) struct WarpClock {
     pub private: Vec<(u8, Known)>,
     /// What relaxed reads came by.
     pub heard: Heard,
+    /// What its lanes have learnt and left at addresses lately.
+    pub lately: Lately,
+    /// How many times its lanes' knowledge has grown, but by what they did themselves.
+    pub version: u64,
 }
 
 impl WarpClock {
     pub fn new() -> Self {
-        Self { now: 1, synced: 1, known: Known::default(), private: vec![], heard: Heard::default() }
+        let (heard, lately) = (Heard::default(), Lately::default());
+        Self { now: 1, synced: 1, known: Known::default(), private: vec![], heard, lately, version: 0 }
     }
 
     /// Adds what these threads did themselves.

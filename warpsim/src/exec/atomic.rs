@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race, strength};
-use super::mem_ops::{addresses, by_space, lanes, locate_written};
+use super::mem_ops::{addresses, by_space, lanes, locate_written, register_value};
 use super::state::*;
 use super::{coop, order, shared, shared_check};
 use crate::ir::*;
+use crate::memory::Alloc;
 use crate::num;
 use crate::report::{Fault, Kind};
 
@@ -106,13 +107,27 @@ pub fn run(
             mx.global(s.func, s.pc, addr, m, (n * count) as u32, true);
         }
         // Loops around a compare-and-swap start from a plain load: for the race checker it is a read.
-        order::tell(cx, cl, w, space, addr, m, a.order, a.scope);
+        let swaps = a.op == AtomOp::Cas;
+        let tells = if swaps && order::has_word(cl, w, a.order) {
+            matching(cx, cl, w, space, addr, m, (list[defs], n))
+        } else {
+            m
+        };
+        order::tell(cx, cl, w, space, addr, tells, a.order, a.scope);
         for l in lanes(m) {
             let mut old = [0u64; 8];
             for e in 0..count {
                 let x = source(w, list[defs + e], l);
-                let y = if a.op == AtomOp::Cas { source(w, list[defs + count], l) } else { 0 };
+                let y = if swaps { source(w, list[defs + count], l) } else { 0 };
                 let at = addr[l] + (n * e) as u64;
+                // Another lane, or block, may have changed it since.
+                let fails = match tells >> l & 1 {
+                    0 => current(cx, cl, w, space, at, n).filter(|v| *v != x),
+                    _ => None,
+                };
+                if tells >> l & 1 == 0 && fails.is_none() {
+                    order::tell(cx, cl, w, space, addr, 1 << l, a.order, a.scope);
+                }
                 let v = match space {
                     MemSpace::Global => {
                         let k = locate_written(cx, w, s, l, at, n as u64, "an atomic")?;
@@ -127,18 +142,18 @@ pub fn run(
                             );
                         }
                         let (bytes, marks) = (n as u64, strength(a.scope));
-                        let t = Touch { lane: l, alloc: k, addr: at, bytes, write: a.op != AtomOp::Cas, marks };
+                        let t = Touch { lane: l, alloc: k, addr: at, bytes, write: !swaps, marks };
                         check_init(cx, w, s, t);
                         check_race(cx, cl, w, s, t, |_, _| false);
                         coop::arrive(cx, cl, w, at);
                         let al = cx.mem.get(k);
                         let off = (at - al.base) as usize;
                         al.mark(off, n);
-                        rmw(al, off, n, |v| apply(a.op, a.ty, v, x, y))
+                        fails.unwrap_or_else(|| rmw(al, off, n, |v| apply(a.op, a.ty, v, x, y)))
                     }
                     MemSpace::Shared => {
                         let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
-                        shared_check::touch_atomic(cx, cl, w, s, l, (b, off), n, (a.op != AtomOp::Cas, a.scope));
+                        shared_check::touch_atomic(cx, cl, w, s, l, (b, off), n, (!swaps, a.scope));
                         let sh = &mut cl.blocks[b].shared;
                         let v = shared::read(sh, off, n);
                         let new = apply(a.op, a.ty, v, x, y);
@@ -172,7 +187,43 @@ pub fn run(
     })
 }
 
-fn rmw(al: &crate::memory::Alloc, off: usize, n: usize, f: impl Fn(u64) -> u64) -> u64 {
+/// Lanes whose compare-and-swap finds what it asks for. That of another is a load, which tells nobody anything.
+fn matching(
+    cx: &Cx<'_>,
+    cl: &Cluster,
+    w: &Warp,
+    space: MemSpace,
+    addr: &[u64; 32],
+    m: u32,
+    (asked, n): (Reg, usize),
+) -> u32 {
+    // Where nothing is there, a fault follows.
+    let finds = |l: &usize| current(cx, cl, w, space, addr[*l], n).is_none_or(|v| v == register_value(w, asked, *l));
+    lanes(m).filter(finds).fold(0, |found, l| found | 1 << l)
+}
+
+/// What `n` bytes hold that an atomic is about to access, if they are there.
+fn current(cx: &Cx<'_>, cl: &Cluster, w: &Warp, space: MemSpace, addr: u64, n: usize) -> Option<u64> {
+    match space {
+        MemSpace::Global if addr.is_multiple_of(n as u64) => {
+            let al = cx.mem.get(cx.mem.find(addr, n as u64).ok()?);
+            let off = (addr - al.base) as usize;
+            Some(match n {
+                8 => al.load64(off),
+                2 => al.load16(off).into(),
+                _ => al.load32(off).into(),
+            })
+        }
+        MemSpace::Shared => {
+            let (block, off) = shared::split(w.block, addr);
+            let bytes = cl.blocks.get(block)?.shared.get(off..off + n)?;
+            Some(shared::read(bytes, 0, n))
+        }
+        _ => None,
+    }
+}
+
+fn rmw(al: &Alloc, off: usize, n: usize, f: impl Fn(u64) -> u64) -> u64 {
     match n {
         8 => al.at::<AtomicU64>(off).fetch_update(Relaxed, Relaxed, |v| Some(f(v))).unwrap_or_default(),
         2 => al
@@ -189,6 +240,6 @@ fn rmw(al: &crate::memory::Alloc, off: usize, n: usize, f: impl Fn(u64) -> u64) 
 }
 
 /// Used by asynchronous reductions.
-pub fn reduce_global(al: &crate::memory::Alloc, off: usize, op: AtomOp, ty: NumTy, x: u64) {
+pub fn reduce_global(al: &Alloc, off: usize, op: AtomOp, ty: NumTy, x: u64) {
     rmw(al, off, usize::from(ty.bytes()), |v| apply(op, ty, v, x, 0));
 }

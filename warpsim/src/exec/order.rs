@@ -51,6 +51,11 @@ fn within(block: usize, place: u64) -> u64 {
     place ^ 1 << 62 ^ (block as u64) << 54
 }
 
+/// Whether a strong access of a warp makes anything known.
+pub fn has_word(cl: &Cluster, w: &Warp, order: Order) -> bool {
+    cl.clocks.as_ref().is_some_and(|c| order.releases() || c.has_fenced(w.agent))
+}
+
 /// Before a strong access: what it makes known, which is everything when it releases and else what was fenced before, to the
 /// threads that it is for.
 pub fn tell(
@@ -63,14 +68,17 @@ pub fn tell(
     order: Order,
     scope: Scope,
 ) {
-    let Cluster { blocks, clocks: Some(c), .. } = cl else { return };
-    let release = order.releases();
-    if !release && !c.has_fenced(w.agent) {
+    if m == 0 || !has_word(cl, w, order) {
         return;
     }
+    let Cluster { blocks, clocks: Some(c), .. } = cl else { return };
+    let release = order.releases();
     // Often all lanes pass on the same.
     let mut shared: Option<(Arc<Known>, Arc<Known>)> = None;
     places(w, space, addr, m, |p, place, global| {
+        if !release && c.has_left(p, place, scope) {
+            return;
+        }
         let (near, given) = shared.clone().unwrap_or_else(|| {
             if release {
                 let given = Arc::new(c.release(p));
@@ -142,7 +150,7 @@ pub fn hear(
         if let (Some(g), true) = (far, global)
             && let Some(told) = g.hear(place)
         {
-            c.learn_far(p, &told);
+            c.take_far(p, place, told);
         }
     });
 }
