@@ -41,6 +41,17 @@ fn a_launch_has_a_limit_over_all_its_blocks() {
     }
 }
 
+/// Also one that is smaller than what a warp executes in a turn.
+#[test]
+fn a_small_limit_holds() {
+    let body = "mov.u32 %r1, 1;\nadd.u32 %r1, %r1, 1;\nadd.u32 %r1, %r1, 1;\nret;";
+    let limited = |launch_limit| run(body, [1; 3], &Options { launch_limit, ..Options::default() });
+    assert_eq!(limited(8), Ok(8));
+    for limit in 1..8 {
+        assert_eq!(limited(limit).unwrap_err().finding.kind, Kind::InstructionLimit, "{limit}");
+    }
+}
+
 /// As a latch does that waits with a growing pause: the clock shows another time whenever it is looked at.
 #[test]
 fn who_waits_by_the_clock_for_what_does_not_come_is_said_to() {

@@ -193,8 +193,7 @@ fn worker(sh: &Shared<'_>) -> Outcome {
             break;
         }
         let before = cx.instructions;
-        let ran = run_cluster(&mut cx, &mut c, left.min(slice), &sh.effects);
-        let ran = match ran {
+        let ran = match run_cluster(&mut cx, &mut c, [slice, left], &sh.effects) {
             Ok(_) if polled(sh, &mut c) => stuck::hopeless(&mut cx, &mut c, left_out(sh)),
             ran => ran,
         };
@@ -372,13 +371,13 @@ fn new_warp(
     Ok(w)
 }
 
-/// Runs a cluster for about `slice` instructions, or until all that it does is to poll; true when all its threads have ended.
-fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64, effects: &AtomicU64) -> Result<bool, Fault> {
-    let mut spent = 0;
+/// Runs a cluster for about `slice` instructions, at most `left`, or until all that it does is to poll; true when all its threads have ended.
+fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, most: [u64; 2], effects: &AtomicU64) -> Result<bool, Fault> {
+    let ([slice, left], mut spent) = (most, 0);
     cl.polling = None;
     let mut order: Vec<(usize, usize)> =
         (0..cl.blocks.len()).flat_map(|b| (0..cl.blocks[b].warps.len()).map(move |k| (b, k))).collect();
-    while spent < slice {
+    while spent < slice.min(left) {
         if cx.opts.seed != 0 {
             for k in (1..order.len()).rev() {
                 order.swap(k, (cx.random() % (k as u64 + 1)) as usize);
@@ -390,7 +389,7 @@ fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, slice: u64, effects: &AtomicU6
             if !w.done() {
                 let most = if cx.launch.grid_barrier.is_some() { coop::TURN } else { 4096 };
                 let budget = if cx.opts.seed == 0 { most } else { 1 + cx.random() % most.min(1024) };
-                let result = run::run_warp(cx, cl, &mut w, budget);
+                let result = run::run_warp(cx, cl, &mut w, budget.min(left.saturating_sub(spent + ran)));
                 live |= !w.done();
                 cl.blocks[b].warps[k] = Some(w);
                 ran += result?;
