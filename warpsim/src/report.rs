@@ -191,6 +191,11 @@ impl fmt::Display for Finding {
     }
 }
 
+/// So many bytes, in words.
+pub(crate) fn bytes(n: u64) -> String {
+    format!("{n} byte{}", if n == 1 { "" } else { "s" })
+}
+
 /// A finding that ended the launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -233,7 +238,10 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.finding.fmt(f)?;
-        self.also.iter().try_for_each(|a| write!(f, "\nbefore that, {a}"))
+        // An offset that overflowed on its way to this very address says most.
+        let cause = |a: &&Finding| a.kind == Kind::IndexOverflow && a.place == self.finding.place;
+        let (first, rest) = (self.also.iter().filter(cause), self.also.iter().filter(|a| !cause(a)));
+        first.chain(rest).try_for_each(|a| write!(f, "\nbefore that, {a}"))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
 use crate::check::race::{Cause, UNFENCED, VOLATILE_LANES, named, together};
 use crate::ir::{Access, Inst, NumTy, Op, Scope};
-use crate::report::{Earlier, Kind};
+use crate::report::{Earlier, Kind, bytes};
 
 /// What to do about a write of what counts as constant.
 const CONSTANT: &str = "ld.global.nc is for what nobody writes while the grid runs, whatever orders them: load it without .nc (a pointer that is \
@@ -68,7 +68,7 @@ pub fn check_init(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch) {
     let al = cx.mem.get(t.alloc);
     if cx.opts.checks.init && !al.marked((t.addr - al.base) as usize, t.bytes as usize) {
         cx.report(w, s, t.lane as u32, Kind::UninitialisedGlobal, Some(t.addr), None, |cx| {
-            format!("reads {} bytes that nobody wrote: {}", t.bytes, cx.mem.describe(t.addr))
+            format!("reads {} that nobody wrote: {}", bytes(t.bytes), cx.mem.describe(t.addr))
         });
     }
 }

@@ -9,7 +9,7 @@ use super::{coop, misc, order, shared, stack, undefined};
 use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::memory::{AccessError, space_of, window};
-use crate::report::{Fault, Kind};
+use crate::report::{self, Fault, Kind};
 
 /// The set bits of a mask.
 pub fn lanes(mut m: u32) -> impl Iterator<Item = usize> {
@@ -245,8 +245,8 @@ pub fn locate(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, addr: u64, n: u64, wha
     cx.mem.find(addr, n).or_else(|e| {
         let advice = if addr < 4096 { coop::advice(cx) } else { "" };
         let kind = if e == AccessError::Freed { Kind::UseAfterFree } else { Kind::OutOfBounds };
-        let unit = if n == 1 { "byte" } else { "bytes" };
-        cx.fault(w, s, l as u32, kind, format!("{what} of {n} {unit} at {}{advice}", cx.mem.describe(addr)), Some(addr))
+        let (bytes, place) = (report::bytes(n), cx.mem.describe(addr));
+        cx.fault(w, s, l as u32, kind, format!("{what} of {bytes} at {place}{advice}"), Some(addr))
     })
 }
 

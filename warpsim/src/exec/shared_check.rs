@@ -9,7 +9,7 @@ use super::state::*;
 use crate::check::race::{Cause, Conflict, SharedShadow, Stamp, named, together};
 use crate::ir::*;
 use crate::memory::all_words;
-use crate::report::{Earlier, Kind};
+use crate::report::{self, Earlier, Kind};
 
 /// Checks a generic-proxy access; a store when there are `values`. Returns the lanes that read what nobody wrote.
 #[inline(always)]
@@ -138,7 +138,8 @@ pub fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near) {
     let Near { off, n, .. } = a;
     if !written(cx, cl, a) {
         cx.report(w, s, a.who.trailing_zeros(), Kind::UninitialisedShared, Some(off as u64), None, |cx| {
-            format!("reads {n} bytes of shared memory at {off:#x} that nobody wrote{}", describe(cx, off))
+            let (bytes, name) = (report::bytes(n as u64), describe(cx, off));
+            format!("reads {bytes} of shared memory at {off:#x} that nobody wrote{name}")
         });
     }
     check_race(cx, cl, w, s, a, None);
