@@ -344,6 +344,13 @@ pub enum Offset {
     Mad,
     Shl,
     Select,
+    /// The least or the most of two.
+    Extreme {
+        most: bool,
+        signed: bool,
+    },
+    /// Into, or out of, what a call passes.
+    Pass,
     /// From 32 bits to 64, perhaps multiplied on the way, and added to.
     Widen {
         signed: bool,

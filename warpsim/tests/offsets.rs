@@ -115,3 +115,129 @@ fn what_only_looks_like_an_overflow() {
         }
     }
 }
+
+/// Loads from x[0..1024] at the remainder in %r9, which is less than 1000.
+const AT: &str = "mul.wide.u32 %rd3, %r9, 4;";
+
+#[test]
+fn remainders_of_hashes_are_new_numbers() {
+    let hash = "mul.lo.u32 %r3, %r1, 0x9e3779b9;";
+    let ways = [
+        // As nvcc divides by a constant: by the upper half of a product, with a sum in between, and signed.
+        "mul.wide.u32 %rd5, %r3, 274877907; shr.u64 %rd6, %rd5, 38; cvt.u32.u64 %r4, %rd6; mul.lo.s32 %r5, %r4, 1000; sub.s32 %r9, %r3, %r5;",
+        "mul.hi.u32 %r4, %r3, 524353; sub.u32 %r5, %r3, %r4; shr.u32 %r5, %r5, 1; add.u32 %r5, %r5, %r4; shr.u32 %r6, %r5, 12;\n\
+         mul.lo.u32 %r6, %r6, 8191; sub.u32 %r7, %r3, %r6; shr.u32 %r9, %r7, 4;",
+        "mul.hi.s32 %r4, %r3, 274877907; shr.u32 %r5, %r4, 31; shr.s32 %r6, %r4, 6; add.s32 %r7, %r6, %r5; mul.lo.s32 %r7, %r7, 1000;\n\
+         sub.s32 %r8, %r3, %r7; setp.lt.s32 %p1, %r8, 0; add.s32 %r10, %r8, 1000; selp.b32 %r9, %r10, %r8, %p1;",
+        // As LLVM does, and by division.
+        "mul.hi.u32 %r4, %r3, 274877907; shr.u32 %r4, %r4, 6; mad.lo.s32 %r9, %r4, -1000, %r3;",
+        "mul.hi.u32 %r4, %r3, 274877907; shr.u32 %r4, %r4, 6; mul.lo.s32 %r5, %r4, -1000; add.s32 %r9, %r5, %r3;",
+        "mov.u32 %r10, 1000; div.u32 %r4, %r3, %r10; mul.lo.u32 %r5, %r4, %r10; sub.u32 %r9, %r3, %r5;",
+        // Of a power of two.
+        "and.b32 %r4, %r3, 0xffffff00; sub.u32 %r9, %r3, %r4;",
+    ];
+    for options in all_options() {
+        for way in ways {
+            assert_eq!(one(&format!("{hash} {way} {AT} {LOAD}"), 32, &options), [], "{way}");
+        }
+        let next = "mad.lo.u32 %r3, %r3, 1664525, 1013904223;";
+        assert_eq!(
+            one(&format!("{hash} {next} {} {next} {} {AT} {LOAD}", ways[0], ways[0]), 32, &options),
+            [],
+            "again"
+        );
+        let wide = "cvt.u64.u32 %rd5, %r3; mul.hi.u64 %rd6, %rd5, 18446744073709551; mul.lo.u64 %rd6, %rd6, 1000; sub.u64 %rd7, %rd5, %rd6; \
+                    shl.b64 %rd3, %rd7, 2;";
+        assert_eq!(one(&format!("{hash} {wide} {LOAD}"), 32, &options), [], "in 64 bits");
+    }
+}
+
+#[test]
+fn differences_that_are_no_remainders() {
+    // What is divided is itself an offset that wrapped.
+    let offset =
+        "mul.lo.u32 %r3, %r1, 0x20000000; shr.u32 %r4, %r3, 6; st.global.u32 [%rd2], %r4; mul.wide.u32 %rd3, %r3, 4;";
+    planted("divided as well", offset, ("0x20000000", "0x2"));
+    let offset =
+        "mul.lo.u32 %r3, %r1, 0x20000000; shr.u32 %r4, %r1, 6; sub.u32 %r5, %r3, %r4; mul.wide.u32 %rd3, %r5, 4;";
+    planted("less another quotient", offset, ("0x20000000", "0x2"));
+}
+
+#[test]
+fn the_least_and_the_most_of_offsets() {
+    let offset = "shl.b32 %r3, %r1, 28; add.u32 %r3, %r3, %r2; min.u32 %r4, %r3, 0xf0000000; and.b32 %r5, %r4, 0xfffffff; setp.gt.u32 %p1, %r1, 15;\n\
+                  max.u32 %r6, %r3, %r2; selp.b32 %r7, %r6, 0, %p1; cvt.u64.u32 %rd3, %r7;";
+    let over = offset.replace("%r1, 28", "%r1, 5");
+    let bad = "shl.b32 %r3, %r1, 30; min.u32 %r4, %r3, 64; add.u32 %r4, %r4, 4; cvt.u64.u32 %rd3, %r4;";
+    planted("min", bad, ("%r1, 30", "%r1, 2"));
+    let bad = "shl.b32 %r3, %r1, 30; and.b32 %r5, %r1, 0; setp.gt.u32 %p1, %r1, 3; selp.b32 %r3, %r3, %r5, %p1; max.s32 %r4, %r3, 0;\n\
+               cvt.u64.u32 %rd3, %r4;";
+    planted("max", bad, ("%r1, 30", "%r1, 2"));
+    for options in all_options() {
+        assert_eq!(one(&format!("{over} {LOAD}"), 32, &options), []);
+        // What is chosen did not overflow.
+        let clamped = "add.u32 %r3, %r1, -1; min.u32 %r4, %r3, 31; shl.b32 %r5, %r4, 2; cvt.u64.u32 %rd3, %r5;";
+        let positive = "mul.lo.s32 %r3, %r1, -4; max.s32 %r4, %r3, 0; cvt.u64.u32 %rd3, %r4;";
+        for offset in [clamped, positive] {
+            assert_eq!(one(&format!("{offset} {LOAD}"), 32, &options), [], "{offset}");
+        }
+    }
+}
+
+/// A kernel that calls `f` with %r3 and 4096, whose body is `callee` and result %r9, and loads at what `after` makes of it, if anything.
+fn calls(callee: &str, before: &str, after: &str, options: &Options) -> Vec<warpsim::Finding> {
+    let function = format!(
+        ".func (.param .b32 y) f(.param .b32 a, .param .b32 b)\n{{\n.reg .b32 %r<10>; .reg .b64 %rd<5>; .reg .pred %p<2>;\n\
+         ld.param.u32 %r1, [a]; ld.param.u32 %r2, [b];\n{callee}\nst.param.b32 [y], %r9;\nret;\n}}\n.visible .entry"
+    );
+    let body = format!(
+        "{before}\n{{ .param .b32 a; st.param.b32 [a], %r3; .param .b32 b; st.param.b32 [b], 4096; .param .b32 y;\n\
+         call.uni (y), f, (a, b); ld.param.b32 %r9, [y]; }}\n{after}"
+    );
+    let text = kernel(64, &body).replace(".visible .entry", &function);
+    let bug = Bug { name: "call", threads: 32, blocks: 1, bad: "", mend: ("", ""), kind: Kind::IndexOverflow };
+    launch(&text, &bug, options).unwrap_or_else(|f| panic!("{callee} {before}: {f}"))
+}
+
+#[test]
+fn offsets_of_functions_and_for_functions() {
+    let access = format!("cvt.u64.u32 %rd3, %r9; {LOAD}");
+    let product = "mul.lo.u32 %r9, %r1, %r2;";
+    for options in all_options() {
+        // 2^20 times 4096 is nothing in 32 bits.
+        let found = calls(product, "mov.u32 %r3, 0x100000;", &access, &options);
+        assert_eq!(found.iter().map(|f| f.kind).collect::<Vec<_>>(), [Kind::IndexOverflow]);
+        let says = "an offset of 4294967296 that became 0 in 32 bits at PTX line 8 `mul.lo.u32`";
+        assert!(found[0].message.contains(says), "{}", found[0]);
+        assert_eq!(calls(product, "mov.u32 %r3, 0;", &access, &options), []);
+        // It is passed on, and to a function that accesses memory.
+        let sum = "add.u32 %r9, %r1, 4;";
+        let wraps = "mov.u32 %r3, 65536; mul.lo.u32 %r3, %r3, %r3;";
+        let finds = |found: Vec<warpsim::Finding>| found.iter().any(|f| f.kind == Kind::IndexOverflow);
+        assert!(finds(calls(sum, wraps, &access, &options)));
+        assert_eq!(calls(sum, &wraps.replace("65536", "2"), &access, &options), []);
+        let inside = "shl.b32 %r9, %r1, 2; setp.eq.u32 %p1, %r1, 0; @%p1 ld.shared.u32 %r4, [%r9];";
+        assert!(finds(calls(inside, wraps, "", &options)));
+        // A hash of one is a new number, and so is what the same place is given next.
+        assert_eq!(calls("xor.b32 %r9, %r1, %r1;", wraps, &access, &options), []);
+        let again = "{ .param .b32 a; st.param.b32 [a], %r2; .param .b32 b; st.param.b32 [b], 1; .param .b32 y;\ncall.uni (y), f, (a, b);\n\
+                     ld.param.b32 %r9, [y]; }";
+        assert_eq!(calls(sum, wraps, &format!("{again}\n{access}"), &options), []);
+    }
+}
+
+/// An offset that turned negative leads below everything: that it overflowed is said right behind where it led.
+#[test]
+fn what_led_out_of_bounds_comes_first() {
+    let body = "mov.u32 %r3, 60000; mul.lo.s32 %r4, %r3, %r3; cvt.s64.s32 %rd3, %r4; add.s64 %rd4, %rd1, %rd3;\n\
+                setp.gt.u32 %p1, %r1, 7; @!%p1 mov.u32 %r5, 1; st.global.u32 [%rd2], %r5; st.global.u8 [%rd4], %r1;";
+    let bug = Bug { name: "", threads: 32, blocks: 1, bad: "", mend: ("", ""), kind: Kind::OutOfBounds };
+    for options in all_options() {
+        let fault = launch(&kernel(16, body), &bug, &options).unwrap_err().to_string();
+        assert!(fault.starts_with("out-of-bounds: a store of 1 byte before every allocation\n"), "{fault}");
+        assert!(
+            fault.split("\nbefore that, ").nth(1).is_some_and(|next| next.starts_with("index-overflow: ")),
+            "{fault}"
+        );
+    }
+}

@@ -39,6 +39,9 @@ pub fn call(cx: &Cx<'_>, w: &mut Warp, s: &mut Split, func: u32, copies: u32) ->
     for ((from, n), (to, room)) in args.iter().zip(&target.params) {
         copy_local(w, s.mask, b.lb + *from as usize, next.lb + *to as usize, (*n).min(*room) as usize);
     }
+    let places = args.iter().zip(&target.params);
+    let moved = places.map(|((from, _), (to, _))| (b.lb + *from as usize, next.lb + *to as usize));
+    w.offsets.passed.call(s.mask, moved);
     s.stack.push(Frame { func: s.func, pc: s.pc + 1, bases: b, join: s.join, copies });
     (s.func, s.pc, s.bases, s.join) = (func, 0, next, NO_JOIN);
     Ok(())
@@ -61,6 +64,9 @@ pub fn ret(cx: &Cx<'_>, w: &mut Warp, s: &mut Split) {
     for ((to, room), (from, n)) in copies.rets.iter().zip(&callee.rets) {
         copy_local(w, s.mask, s.bases.lb + *from as usize, f.bases.lb + *to as usize, (*n).min(*room) as usize);
     }
+    let places = callee.rets.iter().zip(&copies.rets);
+    let moved = places.map(|((from, _), (to, _))| (s.bases.lb + *from as usize, f.bases.lb + *to as usize));
+    w.offsets.passed.ret(s.mask, s.bases.lb, moved);
     (s.func, s.pc, s.bases, s.join) = (f.func, f.pc, f.bases, f.join);
     w.set_bases(s.bases);
 }

@@ -32,6 +32,7 @@ pub(crate) mod mma;
 mod mma_quads;
 pub(crate) mod offsets;
 pub(crate) mod order;
+mod passed;
 pub(crate) mod polling;
 pub(crate) mod prepare;
 pub(crate) mod printf;

@@ -6,6 +6,7 @@
 
 use super::cx::Cx;
 use super::mem_ops::lanes;
+use super::passed::{self, Passed};
 use super::state::{Split, Warp};
 use crate::ir::{Class, Inst, Offset, Reg, Track};
 use crate::lower::addresses;
@@ -17,16 +18,18 @@ const UNSIGNED: usize = 0;
 const SIGNED: usize = 1;
 
 /// What a 32-bit register stands for. Lanes without an exact value stand for their bits.
-struct Narrow {
-    known: u32,
+#[derive(Default)]
+pub(super) struct Narrow {
+    pub known: u32,
     exact: [[i64; 32]; READINGS],
-    /// The instruction that left 32 bits, counted from one; 0 for none.
+    /// The number in the program of the instruction that left 32 bits, counted from one; 0 for none.
     left_at: [u32; 32],
 }
 
 /// A 64-bit register made from a 32-bit one that had overflowed.
-struct Wide {
-    marked: u32,
+#[derive(Default)]
+pub(super) struct Wide {
+    pub marked: u32,
     overflow: [Overflow; 32],
 }
 
@@ -40,24 +43,47 @@ struct Overflow {
 /// A warp's followed registers, by slot.
 #[derive(Default)]
 pub struct Offsets {
-    narrow: Vec<Narrow>,
-    wide: Vec<Wide>,
+    pub(super) narrow: Vec<Narrow>,
+    pub(super) wide: Vec<Wide>,
+    pub(super) passed: Passed,
 }
 
 impl Offsets {
     fn narrow(&mut self, slot: usize) -> &mut Narrow {
-        let none = || Narrow { known: 0, exact: [[0; 32]; READINGS], left_at: [0; 32] };
-        self.narrow.resize_with(self.narrow.len().max(slot + 1), none);
-        &mut self.narrow[slot]
+        Self::grown(&mut self.narrow, slot)
     }
+
     fn wide(&mut self, slot: usize) -> &mut Wide {
-        self.wide.resize_with(self.wide.len().max(slot + 1), || Wide { marked: 0, overflow: Default::default() });
-        &mut self.wide[slot]
+        Self::grown(&mut self.wide, slot)
+    }
+
+    pub(super) fn grown<T: Default>(list: &mut Vec<T>, slot: usize) -> &mut T {
+        list.resize_with(list.len().max(slot + 1), T::default);
+        &mut list[slot]
+    }
+}
+
+impl Narrow {
+    /// What `from` knows of these lanes.
+    pub fn take(&mut self, from: &Narrow, m: u32) {
+        self.known = self.known & !m | from.known & m;
+        for l in lanes(from.known & m) {
+            self.exact.iter_mut().zip(&from.exact).for_each(|(mine, theirs)| mine[l] = theirs[l]);
+            self.left_at[l] = from.left_at[l];
+        }
+    }
+}
+
+impl Wide {
+    /// What `from` knows of these lanes.
+    pub fn take(&mut self, from: &Wide, m: u32) {
+        self.marked = self.marked & !m | from.marked & m;
+        lanes(from.marked & m).for_each(|l| self.overflow[l] = from.overflow[l]);
     }
 }
 
 /// Where a register's followed values are: in the frame of the running function.
-fn slot(w: &Warp, r: Reg) -> usize {
+pub(super) fn slot(w: &Warp, r: Reg) -> usize {
     r.slot() + if r.class() == Class::R { w.regs.rb } else { w.regs.qb }
 }
 
@@ -87,14 +113,14 @@ fn access(cx: &mut Cx<'_>, w: &Warp, s: &Split, i: &Inst, track: Track, m: u32) 
     for (n, r) in addresses(i).into_iter().enumerate().filter(|(n, r)| track.followed[*n] && r.is_some()) {
         for l in lanes(m & suspects(w, r, false)) {
             let found = match r.class() {
-                Class::R => overflow(w, s, track, n, r, l, None),
+                Class::R => overflow(w, cx.number(s), track, n, r, l, None),
                 _ => mark(w, r, l),
             };
             let Some(Overflow { exact, became, at }) = found else { continue };
             let address = if r.class() == Class::R { w.regs.r(r)[l].into() } else { w.regs.q(r)[l] };
             cx.report(w, s, l as u32, Kind::IndexOverflow, Some(address), None, |cx| {
                 let exact = if exact == i64::MAX || exact == i64::MIN { "more".into() } else { exact.to_string() };
-                let place = cx.place(s.func, at - 1);
+                let place = cx.place_of(at - 1);
                 format!("the address comes from an offset of {exact} that became {became} in 32 bits at {place}")
             });
         }
@@ -130,7 +156,7 @@ fn operand(w: &Warp, track: Track, n: usize, r: Reg, l: usize) -> Operand {
 }
 
 /// Whether what a lane's bits are read as, signed or not or either, is none of the exact values.
-fn overflow(w: &Warp, s: &Split, track: Track, n: usize, r: Reg, l: usize, signed: Option<bool>) -> Option<Overflow> {
+fn overflow(w: &Warp, here: u32, track: Track, n: usize, r: Reg, l: usize, signed: Option<bool>) -> Option<Overflow> {
     let Operand { exact, left_at } = operand(w, track, n, r, l);
     let bits = w.regs.r(r)[l];
     let read = [i64::from(bits), i64::from(bits as i32)];
@@ -138,7 +164,7 @@ fn overflow(w: &Warp, s: &Split, track: Track, n: usize, r: Reg, l: usize, signe
         None => &read[..],
         Some(signed) => &read[usize::from(signed)..][..1],
     };
-    let at = if left_at == 0 { s.pc + 1 } else { left_at };
+    let at = if left_at == 0 { here + 1 } else { left_at };
     let likely = exact[if signed == Some(true) { SIGNED } else { UNSIGNED }];
     (!as_read.iter().any(|v| exact.contains(v))).then_some(Overflow { exact: likely, became: as_read[0], at })
 }
@@ -150,7 +176,10 @@ fn mark(w: &Warp, r: Reg, l: usize) -> Option<Overflow> {
 }
 
 fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) {
-    let code = &cx.prog.funcs[s.func as usize];
+    let (code, here) = (&cx.prog.funcs[s.func as usize], cx.number(s));
+    if let Some(r) = crate::lower::passed(i, &code.lists) {
+        return passed::step(w, i, r, m);
+    }
     if i.offset == Offset::Opaque {
         let list = &code.lists[i.ext as usize..][..usize::from(i.defs)];
         for r in list.iter().chain([&i.d]).copied().filter(|r| r.is_some()) {
@@ -170,7 +199,7 @@ fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) 
             return;
         }
         for l in lanes(m) {
-            let Operand { exact, left_at } = narrow_result(w, s, i, track, l);
+            let Operand { exact, left_at } = narrow_result(w, here, i, track, l);
             let narrow = w.offsets.narrow(at);
             narrow.exact.iter_mut().zip(exact).for_each(|(reading, exact)| reading[l] = exact);
             narrow.left_at[l] = left_at;
@@ -185,7 +214,7 @@ fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) 
         let signed = i.offset == Offset::Widen { signed: true };
         let suspects = operands.fold(0, |found, (_, r)| found | suspects(w, r, signed));
         for l in lanes(m & suspects) {
-            if let Some(found) = wide_result(w, s, i, track, l) {
+            if let Some(found) = wide_result(w, here, i, track, l) {
                 w.offsets.wide(at).overflow[l] = found;
                 marked |= 1 << l;
             }
@@ -212,7 +241,7 @@ fn is_plain(w: &Warp, i: &Inst, track: Track, m: u32) -> bool {
     let [a, b, c] = operands.map(|r| if r.is_some() { w.regs.r(r) } else { &NONE });
     match i.offset {
         Offset::Copy if !track.constant[0] => true,
-        Offset::Copy | Offset::Select => all_small(m, [a, b, c], |_, _, _| 0),
+        Offset::Copy | Offset::Select | Offset::Extreme { .. } => all_small(m, [a, b, c], |_, _, _| 0),
         Offset::Add => all_small(m, [a, b, c], |a, b, _| a.wrapping_add(b)),
         Offset::Sub => all_small(m, [a, b, c], |a, b, _| a.wrapping_sub(b)),
         // A product that does not fit is never small: its upper half is not zero.
@@ -240,9 +269,21 @@ fn all_small(m: u32, operands: [&[u32; 32]; 3], f: impl Fn(u32, u32, u32) -> u32
     bits >> 31 == 0
 }
 
-/// Which operand a lane's `selp` takes.
+/// Which operand a lane's `selp`, `min` or `max` takes.
 fn selected(w: &Warp, i: &Inst, l: usize) -> (usize, Reg) {
-    if w.regs.pred(i.c) >> l & 1 == 1 { (0, i.a) } else { (1, i.b) }
+    let first = match i.offset {
+        Offset::Extreme { most, signed } => {
+            let [a, b] = [i.a, i.b].map(|r| match (r.class(), signed) {
+                (Class::R, false) => i128::from(w.regs.r(r)[l]),
+                (Class::R, true) => i128::from(w.regs.r(r)[l] as i32),
+                (_, false) => i128::from(w.regs.q(r)[l]),
+                (_, true) => i128::from(w.regs.q(r)[l] as i64),
+            });
+            if most { a >= b } else { a <= b }
+        }
+        _ => w.regs.pred(i.c) >> l & 1 == 1,
+    };
+    if first { (0, i.a) } else { (1, i.b) }
 }
 
 /// What an operation makes of each reading.
@@ -251,10 +292,10 @@ fn each(a: Operand, b: Operand, f: impl Fn(i64, i64) -> i64) -> [i64; READINGS] 
     [f(a.exact[0], b.exact[0]), f(a.exact[1], b.exact[1]), f(a.exact[2], b.exact[2])]
 }
 
-fn narrow_result(w: &Warp, s: &Split, i: &Inst, track: Track, l: usize) -> Operand {
+fn narrow_result(w: &Warp, here: u32, i: &Inst, track: Track, l: usize) -> Operand {
     let take = |n: usize, r: Reg| if r.is_some() { operand(w, track, n, r, l) } else { Operand::default() };
     match i.offset {
-        Offset::Select => {
+        Offset::Select | Offset::Extreme { .. } => {
             let (n, r) = selected(w, i, l);
             return take(n, r);
         }
@@ -282,11 +323,11 @@ fn narrow_result(w: &Warp, s: &Split, i: &Inst, track: Track, l: usize) -> Opera
         _ => a.exact,
     };
     let earlier = [a.left_at, b.left_at, c.left_at].into_iter().find(|at| *at != 0);
-    Operand { exact, left_at: if fits(exact) { 0 } else { earlier.unwrap_or(s.pc + 1) } }
+    Operand { exact, left_at: if fits(exact) { 0 } else { earlier.unwrap_or(here + 1) } }
 }
 
-fn wide_result(w: &Warp, s: &Split, i: &Inst, track: Track, l: usize) -> Option<Overflow> {
-    if i.offset == Offset::Select {
+fn wide_result(w: &Warp, here: u32, i: &Inst, track: Track, l: usize) -> Option<Overflow> {
+    if matches!(i.offset, Offset::Select | Offset::Extreme { .. }) {
         let (n, r) = selected(w, i, l);
         return track.followed[n].then(|| mark(w, r, l)).flatten();
     }
@@ -297,7 +338,7 @@ fn wide_result(w: &Warp, s: &Split, i: &Inst, track: Track, l: usize) -> Option<
     let operands = [i.a, i.b, i.c].into_iter().enumerate().filter(|(n, _)| track.followed[*n]);
     operands
         .filter_map(|(n, r)| match r.class() {
-            Class::R if signed.is_some() => overflow(w, s, track, n, r, l, signed),
+            Class::R if signed.is_some() => overflow(w, here, track, n, r, l, signed),
             Class::Q => mark(w, r, l),
             _ => None,
         })

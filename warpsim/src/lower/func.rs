@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::types::Ty;
-use super::{Linker, fields, joins, offsets, regalloc};
+use super::{Linker, fields, joins, offsets, regalloc, remainders};
 use crate::ir::*;
 use crate::ptx::ParseError;
 use crate::ptx::ast::{Func, Loc, Name, Source, Space, Stmt, Var, type_bytes_of};
@@ -143,6 +143,10 @@ impl<'a> Lower<'a, '_> {
             ["and.b", "or.b"].iter().any(|op| text.starts_with(op))
         };
         fields::mark(&mut self.insts, &self.lists, &consts, bitwise);
+        remainders::mark(&mut self.insts, &self.lists, &consts);
+        let calls = self.copies.iter().flat_map(|c| c.args.iter().chain(&c.rets));
+        let places: Vec<_> = calls.chain(&params).chain(&rets).copied().collect();
+        offsets::mark_passed(&mut self.insts, &consts, &places);
         let tracks = offsets::tracks(&self.insts, &self.lists, &consts, self.next);
         let frame_end = consts.iter().position(|c| c.1 == Init::FrameEnd);
         // A called function may be given the address of a local variable.

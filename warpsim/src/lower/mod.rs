@@ -21,6 +21,7 @@ mod offsets;
 mod operand;
 mod rare;
 mod regalloc;
+mod remainders;
 mod st_async;
 mod stack;
 mod sync;
@@ -32,7 +33,7 @@ mod wmma;
 
 use rustc_hash::FxHashMap;
 
-pub(crate) use offsets::addresses;
+pub(crate) use offsets::{addresses, passed};
 
 use crate::ir::Program;
 use crate::ptx::ParseError;

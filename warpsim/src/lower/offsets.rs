@@ -3,6 +3,8 @@
 //! Going back from what memory accesses take as their address, through what keeps an offset an offset, finds what can reach one.
 //! Of that only what comes out of 32-bit arithmetic matters; few kernels have much of it.
 
+use rustc_hash::FxHashMap;
+
 use crate::ir::*;
 
 /// What the checker makes of an instruction, by its opcode. What mixes bits makes a new number: hashes may wrap around.
@@ -16,6 +18,10 @@ pub fn kind(op: &str) -> Offset {
         "mad.lo.u32" | "mad.lo.s32" | "mad.lo.u64" | "mad.lo.s64" => Offset::Mad,
         "shl.b32" | "shl.b64" => Offset::Shl,
         "selp.b32" | "selp.u32" | "selp.s32" | "selp.b64" | "selp.u64" | "selp.s64" => Offset::Select,
+        "min.u32" | "min.u64" => Offset::Extreme { most: false, signed: false },
+        "min.s32" | "min.s64" => Offset::Extreme { most: false, signed: true },
+        "max.u32" | "max.u64" => Offset::Extreme { most: true, signed: false },
+        "max.s32" | "max.s64" => Offset::Extreme { most: true, signed: true },
         "cvt.u64.u32" | "cvt.s64.u32" | "mul.wide.u32" | "mad.wide.u32" => Offset::Widen { signed: false },
         "cvt.s64.s32" | "cvt.u64.s32" | "mul.wide.s32" | "mad.wide.s32" => Offset::Widen { signed: true },
         "cvt.u32.u64" | "cvt.s32.s64" | "cvt.u32.s64" | "cvt.s32.u64" => Offset::Cut,
@@ -39,11 +45,37 @@ pub fn addresses(i: &Inst) -> [Reg; 2] {
 /// The operands that the result is an offset because of.
 fn sources(i: &Inst) -> [Reg; 3] {
     match i.offset {
-        Offset::Opaque => [Reg::NONE; 3],
+        Offset::Opaque | Offset::Pass => [Reg::NONE; 3],
         Offset::Shl => [i.a, Reg::NONE, Reg::NONE],
-        Offset::Select => [i.a, i.b, Reg::NONE],
+        Offset::Select | Offset::Extreme { .. } => [i.a, i.b, Reg::NONE],
         _ => [i.a, i.b, i.c],
     }
+}
+
+/// Marks what puts a register into, or takes it from, one of these places of the frame (offset, bytes) that calls pass on.
+pub fn mark_passed(insts: &mut [Inst], consts: &[(Reg, Init)], places: &[(u32, u32)]) {
+    if places.is_empty() {
+        return;
+    }
+    let passed = |at: i64| places.iter().any(|(off, bytes)| (i64::from(*off)..i64::from(off + bytes)).contains(&at));
+    let locals = consts.iter().filter_map(|(r, init)| match init {
+        Init::Local(off) => Some((*r, i64::from(*off))),
+        _ => None,
+    });
+    let locals: FxHashMap<Reg, i64> = locals.collect();
+    for i in insts {
+        if let Op::Ld(Access { space: MemSpace::Local, count: 1, bytes: 4 | 8, .. })
+        | Op::St(Access { space: MemSpace::Local, count: 1, bytes: 4 | 8, .. }) = i.op
+            && locals.get(&i.a).is_some_and(|off| passed(off + i.imm))
+        {
+            i.offset = Offset::Pass;
+        }
+    }
+}
+
+/// The register that an instruction passes to another function, or gets from it.
+pub fn passed(i: &Inst, lists: &[Reg]) -> Option<Reg> {
+    (i.offset == Offset::Pass).then(|| lists[i.ext as usize])
 }
 
 /// By register.
@@ -66,7 +98,9 @@ impl Set {
 pub fn tracks(insts: &[Inst], lists: &[Reg], consts: &[(Reg, Init)], next: [u32; 3]) -> Vec<Track> {
     let mut reaching = Set::of(next);
     let mut grown = false;
-    for r in insts.iter().flat_map(addresses) {
+    // What another function is given may become an address there.
+    let given = |i: &Inst| if matches!(i.op, Op::St(_)) { passed(i, lists) } else { None };
+    for r in insts.iter().flat_map(|i| addresses(i).into_iter().chain(given(i))) {
         grown |= reaching.insert(r);
     }
     // Most is defined before it is used: few rounds suffice.
@@ -79,6 +113,9 @@ pub fn tracks(insts: &[Inst], lists: &[Reg], consts: &[(Reg, Init)], next: [u32;
     }
     let mut followed = Set::of(next);
     let starts = |i: &Inst| i.d.class() == Class::R && i.offset.is_arithmetic();
+    for i in insts.iter().filter(|i| matches!(i.op, Op::Ld(_))) {
+        passed(i, lists).filter(|r| reaching.has(*r)).map(|r| followed.insert(r));
+    }
     grown = true;
     while std::mem::take(&mut grown) {
         for i in insts.iter().filter(|i| reaching.has(i.d)) {
@@ -94,7 +131,9 @@ pub fn tracks(insts: &[Inst], lists: &[Reg], consts: &[(Reg, Init)], next: [u32;
         .iter()
         .map(|i| {
             let at = i.ext as usize;
-            let defines = followed.has(i.d) || lists[at..at + usize::from(i.defs)].iter().any(|r| followed.has(*r));
+            let defines = passed(i, lists).is_some()
+                || followed.has(i.d)
+                || lists[at..at + usize::from(i.defs)].iter().any(|r| followed.has(*r));
             let accesses = addresses(i).iter().any(|r| followed.has(*r));
             if !defines && !accesses {
                 return Track::default();
