@@ -60,8 +60,9 @@
 //! thread may signal for a block whose threads have all fenced. `volatile` is relaxed at system scope; among the lanes of a
 //! warp it promises nothing. What `ld.global.nc` reads may be written by nobody in the same launch, but by the thread that read it.
 //!
-//! [`Checks::init`] follows what registers, local and shared memory hold that nobody wrote, through arithmetic, shuffles, calls and the stack, and
-//! reports it where it decides something: a branch, an address, what is stored in global memory. A function's frame begins unwritten,
+//! [`Checks::init`] follows what registers, local and shared memory hold that nobody wrote, through arithmetic, shuffles, products of matrices
+//! (`mma.sync` and `wgmma`: by rows and columns), calls and the stack, and reports it where it decides something: a branch, an address, what is
+//! stored in global memory. A function's frame begins unwritten,
 //! and so does what `alloca` gives. What a shuffle takes from a lane that is not there counts as such a value, and so does a quotient or a
 //! remainder of integers divided by zero ([`Kind::DivisionByZero`]).
 //!

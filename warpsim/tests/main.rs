@@ -47,6 +47,7 @@ mod zoo_grid;
 mod zoo_heap;
 mod zoo_hopper;
 mod zoo_locks;
+mod zoo_matrix;
 mod zoo_order;
 mod zoo_registers;
 mod zoo_scope;

@@ -125,6 +125,11 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// Whether the instruction that a split has come to may have to do with what nobody made.
+    pub fn watches(&self, w: &Warp, s: &Split) -> bool {
+        self.opts.checks.init && (w.follows_all || self.launch.watch[s.func as usize][s.pc as usize] & 1 != 0)
+    }
+
     /// The number in the program of the instruction that is executed.
     #[inline(always)]
     pub fn number(&self, s: &Split) -> u32 {

@@ -5,12 +5,12 @@ use super::mbarrier::smem_address;
 use super::shared;
 use super::shared_check::{self, Near};
 use super::state::*;
-use super::warp_ops;
+use super::{undefined_matrix, warp_ops};
 use crate::check::race::WARP_WIDE;
 use crate::ir::*;
 use crate::report::Fault;
 
-/// Row addresses: lane `8 j + r` names row `r` of matrix `j`.
+/// Row addresses: lane `8 j + r` names row `r` of matrix `j`. Also whether all that is read of them was written.
 fn rows(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -20,9 +20,9 @@ fn rows(
     m: u32,
     num: usize,
     write: bool,
-) -> Result<Vec<(usize, usize)>, Fault> {
+) -> Result<(Vec<(usize, usize)>, bool), Fault> {
     warp_ops::all_lanes(cx, w, s, m)?;
-    let mut out = vec![];
+    let (mut out, mut known) = (vec![], true);
     let mut addrs = [0u64; 32];
     for l in 0..8 * num {
         let addr = smem_address(cx, w, s, i.a, l)?;
@@ -33,7 +33,7 @@ fn rows(
         } else {
             Near { who: !0, lane: WARP_WIDE, ..Near::read(l, (b, off), 16) }
         };
-        shared_check::touch(cx, cl, w, s, a);
+        known &= shared_check::visit(cx, cl, w, s, a);
         out.push((b, off));
     }
     if let Some(mx) = &mut cx.metrics {
@@ -41,7 +41,13 @@ fn rows(
             mx.shared(s.func, s.pc, &addrs, 0xff << (8 * j), 16, write);
         }
     }
-    Ok(out)
+    Ok((out, known))
+}
+
+/// Rows and columns of the two elements that a lane holds of a matrix.
+pub fn places(l: usize, trans: bool) -> [(usize, usize); 2] {
+    let (g, t) = (l / 4, 2 * (l % 4));
+    if trans { [(t, g), (t + 1, g)] } else { [(g, t), (g, t + 1)] }
 }
 
 pub fn ldmatrix(
@@ -55,8 +61,12 @@ pub fn ldmatrix(
     trans: bool,
 ) -> Result<(), Fault> {
     let num = usize::from(num);
-    let at = rows(cx, cl, w, s, i, m, num, false)?;
-    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..];
+    let (at, known) = rows(cx, cl, w, s, i, m, num, false)?;
+    let code = &cx.prog.funcs[s.func as usize];
+    let list = &code.lists[i.ext as usize..][..num];
+    if !known {
+        undefined_matrix::loaded(cl, w, s, code, list, &at, trans);
+    }
     for j in 0..num {
         let half = |r: usize, c: usize| {
             let (b, off) = at[8 * j + r];
@@ -82,14 +92,16 @@ pub fn stmatrix(
     trans: bool,
 ) -> Result<(), Fault> {
     let num = usize::from(num);
-    let at = rows(cx, cl, w, s, i, m, num, true)?;
-    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..];
+    let (at, _) = rows(cx, cl, w, s, i, m, num, true)?;
+    let code = &cx.prog.funcs[s.func as usize];
+    let list = &code.lists[i.ext as usize..][..num];
+    if cx.watches(w, s) {
+        undefined_matrix::stored(cl, w, code, list, &at, trans);
+    }
     for j in 0..num {
         let src = *w.regs.r(list[j]);
         for (l, v) in src.iter().enumerate() {
-            let (g, t) = (l / 4, 2 * (l % 4));
-            let places = if trans { [(t, g), (t + 1, g)] } else { [(g, t), (g, t + 1)] };
-            for (k, (r, c)) in places.into_iter().enumerate() {
+            for (k, (r, c)) in places(l, trans).into_iter().enumerate() {
                 let (b, off) = at[8 * j + r];
                 let h = (v >> (16 * k)) as u16;
                 cl.blocks[b].shared[off + 2 * c..off + 2 * c + 2].copy_from_slice(&h.to_le_bytes());
@@ -102,6 +114,9 @@ pub fn stmatrix(
 /// Transposes an 8×8 matrix held in one register a lane.
 pub fn movmatrix(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
     warp_ops::all_lanes(cx, w, s, m)?;
+    if cx.watches(w, s) {
+        undefined_matrix::transposed(w, &cx.prog.funcs[s.func as usize], i);
+    }
     let a = *w.regs.r(i.a);
     let half = |r: usize, c: usize| a[4 * r + c / 2] >> (16 * (c % 2)) & 0xffff;
     let out = std::array::from_fn(|l| {

@@ -112,8 +112,7 @@ pub fn store(
         match space {
             MemSpace::Shared => {
                 shared::store(cx, cl, w, s, i, a, addr, m)?;
-                let watched = || w.follows_all || cx.launch.watch[s.func as usize][s.pc as usize] & 1 != 0;
-                if cx.opts.checks.init && watched() {
+                if cx.watches(w, s) {
                     undefined::stored(cx, cl, w, s, i, a, addr, m);
                 }
                 Ok(())

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use super::cx::Cx;
 use super::state::*;
-use super::{mma_quads, sparse, warp_ops};
+use super::{mma_quads, sparse, undefined_matrix, warp_ops};
 use crate::directed;
 use crate::ir::*;
 use crate::num::{self, Rnd};
@@ -48,7 +48,7 @@ pub fn is_int(t: Elem) -> bool {
 }
 
 /// Row and column of element `e` of register `r` in lane `l` of the A fragment.
-fn place_a(m: usize, per: usize, l: usize, r: usize, e: usize) -> (usize, usize) {
+pub fn place_a(m: usize, per: usize, l: usize, r: usize, e: usize) -> (usize, usize) {
     let (g, t) = (l / 4, l % 4);
     if m == 8 { (g, per * (t + 4 * r) + e) } else { (g + 8 * (r & 1), per * (t + 4 * (r >> 1)) + e) }
 }
@@ -63,6 +63,9 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
     let (mm, nn, kk) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
     let defs = usize::from(i.defs);
+    if cx.watches(w, s) && !info.quads() {
+        undefined_matrix::mma(cx, w, s, i, info);
+    }
     if info.a == Elem::F64 {
         double(w, list, defs, [mm, nn, kk], info.rnd);
         return Ok(());

@@ -133,6 +133,13 @@ fn written(cx: &Cx<'_>, cl: &mut Cluster, Near { block, off, n, write, .. }: Nea
     !cx.opts.checks.init || marked(init, off, n)
 }
 
+/// Checks and records an access; whether all that it reads was written, if it does.
+pub fn visit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near) -> bool {
+    let known = written(cx, cl, a);
+    check_race(cx, cl, w, s, a, None);
+    known
+}
+
 /// Checks and records an access, and a read as one whose value is used at once.
 pub fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near) {
     let Near { off, n, .. } = a;
@@ -254,6 +261,17 @@ pub fn unmark(bits: &mut [u64], off: usize, n: usize) {
 
 pub fn marked(bits: &[u64], off: usize, n: usize) -> bool {
     all_words(off, n, |word, mask| bits[word] & mask == mask)
+}
+
+/// The first byte of a stretch that is not marked.
+pub fn first_hole(bits: &[u64], off: usize, n: usize) -> Option<usize> {
+    let mut hole = None;
+    all_words(off, n, |word, mask| {
+        let left = mask & !bits[word];
+        hole = (left != 0).then(|| 64 * word + left.trailing_zeros() as usize);
+        left == 0
+    });
+    hole
 }
 
 /// Start and bytes of each run of 16-byte places, which have a bit each.

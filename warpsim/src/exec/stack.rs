@@ -143,7 +143,7 @@ pub fn access(
                 put(w, r, l, u64::from_le_bytes(v), a);
                 // Some bytes of an element may be padding.
                 if cx.opts.checks.init && !w.local_init[span].contains(&true) {
-                    undefined::hole(w, code, r, l);
+                    undefined::hole(w, s, code, r, l);
                 }
             }
         }

@@ -7,6 +7,7 @@ use super::cp_arrive::Arrival;
 use super::early_exit::Guest;
 use super::mbarrier_check::Live;
 use super::offsets::Offsets;
+use super::origins::Origins;
 use super::polling::{Held, Watch};
 use super::regs::Regs;
 use super::shared_check;
@@ -99,18 +100,9 @@ pub struct Warp {
     pub local_stride: usize,
     /// A byte for each of local memory: written; empty when unchecked.
     pub local_init: Vec<bool>,
-    /// Lanes that have read local memory which they had not written.
-    pub local_holes: u32,
-    /// Lanes that have got, by a shuffle, what a lane held that took no part in it.
-    pub absent: u32,
-    /// Lanes that have read shared memory which nobody had written.
-    pub shared_holes: u32,
-    /// The first such load: function, program counter, address.
-    pub first_hole: Option<(u32, u32, usize)>,
-    /// Lanes that have divided by zero, or have got by a shuffle what a lane did that had, and where the first did.
-    pub divided: u32,
-    pub first_division: Option<(u32, u32)>,
-    /// Since one of these, all its registers are followed.
+    /// Where what is undefined in its registers came from.
+    pub origins: Origins,
+    /// Since it has got something undefined that could not be known before, all its registers are followed.
     pub follows_all: bool,
     /// Lanes that exist and have not exited.
     pub alive: u32,

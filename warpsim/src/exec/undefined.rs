@@ -4,17 +4,18 @@
 //! one of them gave. So the mark travels with the value, and is reported where the value decides something: the way that a
 //! branch goes, an address, what is stored in global memory. What is stored in shared or local memory counts as not written.
 //!
-//! Which registers can hold such a value is known before, but for three kinds: a shuffle may read a lane that takes no part in it, a load
-//! shared memory that nobody wrote, and an integer may be divided by zero. That is seldom, and from then on all registers of the warp are followed.
+//! Which registers can hold such a value is known before, but for a few: a shuffle may read a lane that takes no part in it, a load shared
+//! memory that nobody wrote, a product of matrices has what its factors had, and an integer may be divided by zero. That is
+//! seldom, and from then on all registers of the warp are followed.
 
 use super::cx::Cx;
 use super::mem_ops::{addresses, lanes};
+use super::origins::{First, Origin, report};
 use super::shared;
 use super::shared_check;
 use super::state::*;
 use crate::ir::*;
 use crate::memory::space_of;
-use crate::report::{Earlier, Kind};
 
 /// Looks at an instruction that is about to be executed by the lanes of `m`.
 pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
@@ -37,6 +38,7 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     let values = match &i.op {
         // The metadata alone.
         Op::Wgmma(info) => &list[list.len() - usize::from(info.sparse.is_some())..],
+        Op::Mma(info) if !info.quads() => &list[list.len() - usize::from(info.sparse.is_some())..],
         _ => &list[defs..],
     };
     let missing =
@@ -45,10 +47,9 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         Op::Warp(WarpOp::Shfl(_)) => (missing(&[i.b, i.c]) | missing(values), 0),
         Op::Ld(_) | Op::Atom(_) | Op::AtomWide(_) => (missing(&[i.a]), missing(values)),
         Op::St(a) => (missing(&[i.a]), missing(values) & !kept(w, i, a, m)),
-        // The first lanes alone name rows.
-        Op::LdMatrix { num, .. } | Op::StMatrix { num, .. } => {
-            (missing(&[i.a]) & (!0 >> (32 - 8 * u32::from(num))), missing(values))
-        }
+        // The first lanes alone name rows. What is stored remembers what is undefined.
+        Op::LdMatrix { num, .. } | Op::StMatrix { num, .. } => (missing(&[i.a]) & (!0 >> (32 - 8 * u32::from(num))), 0),
+        Op::MovMatrix => (0, 0),
         _ => (0, missing(&[i.a, i.b, i.c]) | missing(values)),
     };
     let what = match i.op {
@@ -63,50 +64,23 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         given,
         if matches!(i.op, Op::St(_) | Op::Atom(_) | Op::AtomWide(_)) { "what it stores" } else { "what it does" },
     );
-    // Shuffles know their source lanes when all are there.
-    if !matches!(i.op, Op::Warp(WarpOp::Shfl(_))) {
+    if !takes_from_others(&i.op) {
         define(w, code, std::iter::once(i.d).chain(list[..defs].iter().copied()), m, 0);
     }
 }
 
-fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, bad: u32, what: &str) {
-    if bad == 0 {
-        return;
+/// Whether its results come from the registers of other lanes, which are known when all have come.
+fn takes_from_others(op: &Op) -> bool {
+    match op {
+        Op::Warp(WarpOp::Shfl(_)) | Op::MovMatrix | Op::Wgmma(_) => true,
+        Op::Mma(info) => !info.quads(),
+        _ => false,
     }
-    if let (true, Some((func, pc))) = (bad & w.divided != 0, w.first_division) {
-        return cx.report(w, s, (bad & w.divided).trailing_zeros(), Kind::DivisionByZero, None, None, |cx| {
-            let at = cx.place(func, pc);
-            format!("{what} depends in lanes {bad:#010x} on a division by zero, first at {at}")
-        });
-    }
-    if bad & !w.absent == 0 {
-        return cx.report(w, s, bad.trailing_zeros(), Kind::UninitialisedRegister, None, None, |_| {
-            format!(
-                "{what} depends in lanes {bad:#010x} on what a shuffle took from lanes that were not there: let it read lanes that \
-                 come to it and are in its mask"
-            )
-        });
-    }
-    if let (true, Some((func, pc, off))) = (bad & w.shared_holes != 0, w.first_hole) {
-        let [x, y, z] = cx.thread(w.id, w.shared_holes.trailing_zeros());
-        let earlier = Earlier { place: cx.place(func, pc), who: format!("thread ({x},{y},{z})"), write: false };
-        let (kind, at) = (Kind::UninitialisedShared, Some(off as u64));
-        return cx.report(w, s, bad.trailing_zeros(), kind, at, Some(earlier), |cx| {
-            let name = shared::describe(cx, off);
-            format!(
-                "{what} depends in lanes {bad:#010x} on shared memory that nobody wrote, first read at {off:#x}{name}"
-            )
-        });
-    }
-    let (kind, of) = match bad & !w.local_holes {
-        0 => (Kind::UninitialisedLocal, "local memory"),
-        _ => (Kind::UninitialisedRegister, "a register"),
-    };
-    cx.report(w, s, bad.trailing_zeros(), kind, None, None, |_| {
-        format!(
-            "{what} depends on {of} that lanes {bad:#010x} never wrote: give it a value on every way that leads here"
-        )
-    });
+}
+
+/// Lanes whose register holds what nobody made.
+pub fn unknown(w: &Warp, code: &Code, r: Reg) -> u32 {
+    if follows(w, code, r) { !written(w, r) } else { 0 }
 }
 
 /// Whether a lane's register holds what somebody made.
@@ -119,8 +93,8 @@ fn follows(w: &Warp, code: &Code, r: Reg) -> bool {
 }
 
 /// A lane has loaded local memory that it had not written.
-pub fn hole(w: &mut Warp, code: &Code, r: Reg, l: usize) {
-    w.local_holes |= 1 << l;
+pub fn hole(w: &mut Warp, s: &Split, code: &Code, r: Reg, l: usize) {
+    w.origins.add(Origin::Local, l, First::new(s, l, 0));
     define(w, code, std::iter::once(r), 1 << l, 1 << l);
 }
 
@@ -136,16 +110,19 @@ pub fn shared_holes(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst
             if shared_check::marked(&cl.blocks[b].shared_init, off, n) {
                 continue;
             }
-            if let Some(at) = cl.blocks[b].divided {
-                w.divided |= 1 << l;
-                w.first_division.get_or_insert(at);
-            }
-            w.shared_holes |= 1 << l;
-            w.first_hole.get_or_insert((s.func, s.pc, off));
-            w.follows_all = true;
+            read_hole(w, s, l, cl.blocks[b].divided, off);
             define(w, code, std::iter::once(*r), 1 << l, 1 << l);
         }
     }
+}
+
+/// A lane has read shared memory that nobody had written, in a block where what was written may have been `divided` by zero.
+pub fn read_hole(w: &mut Warp, s: &Split, l: usize, divided: Option<(u32, u32)>, off: usize) {
+    if let Some((func, pc)) = divided {
+        w.origins.add(Origin::Division, l, First { func, pc, lane: l, at: 0 });
+    }
+    w.origins.add(Origin::Shared, l, First::new(s, l, off as u64));
+    w.follows_all = true;
 }
 
 /// Lanes whose result of register arithmetic is undefined.
@@ -193,8 +170,7 @@ fn by_zero(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     }
     let zero = m & zeros(w, i, text);
     if zero != 0 {
-        w.divided |= zero;
-        w.first_division.get_or_insert((s.func, s.pc));
+        lanes(zero).for_each(|l| w.origins.add(Origin::Division, l, First::new(s, l, 0)));
         w.follows_all = true;
     }
 }
@@ -222,31 +198,42 @@ pub fn stored(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, i: &Inst, a: A
         for l in lanes(m & !written(w, *r)) {
             let (b, off) = shared::split(w.block, addr[l]);
             let n = usize::from(a.bytes);
-            if w.divided >> l & 1 == 1 {
-                cl.blocks[b].divided = w.first_division;
-            }
+            keep_division(&mut cl.blocks[b], w, l);
             shared_check::unmark(&mut cl.blocks[b].shared_init, off + k * n, n);
         }
+    }
+}
+
+/// A lane stores to a block's shared memory what may have been divided by zero.
+pub fn keep_division(blk: &mut Block, w: &Warp, l: usize) {
+    if let (true, Some(first)) = (w.origins.lanes(Origin::Division) >> l & 1 == 1, w.origins.first(Origin::Division)) {
+        blk.divided = Some((first.func, first.pc));
     }
 }
 
 /// A shuffle by the lanes of `m`, each from the lane of `from`.
 pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, second: Reg, from: &[u32; 32], m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
-    let source = if follows(w, code, i.a) { written(w, i.a) } else { !0 };
-    let absent = lanes(m).filter(|l| m >> from[*l] & 1 == 0).fold(0, |b, l| b | 1 << l);
-    w.absent |= absent;
-    w.follows_all |= absent != 0;
-    let holes = w.shared_holes & !source;
-    w.shared_holes |= lanes(m).filter(|l| holes >> from[*l] & 1 == 1).fold(0, |b, l| b | 1 << l);
-    let divided = w.divided & !source;
-    w.divided |= lanes(m).filter(|l| divided >> from[*l] & 1 == 1).fold(0, |b, l| b | 1 << l);
-    let undefined = lanes(m).filter(|l| source >> from[*l] & 1 == 0).fold(absent, |b, l| b | 1 << l);
+    let source = unknown(w, code, i.a);
+    let before = w.origins;
+    let mut undefined = 0;
+    for l in lanes(m) {
+        let from = 1 << from[l];
+        if m & from == 0 {
+            w.origins.add(Origin::Absent, l, First::new(s, l, 0));
+            w.follows_all = true;
+        }
+        if source & from != 0 {
+            w.origins.pass(&before, from, l);
+        }
+        undefined |= u32::from(m & from == 0 || source & from != 0) << l;
+    }
     define(w, code, std::iter::once(i.d), m, undefined);
     define(w, code, std::iter::once(second), m, 0);
 }
 
-fn define(w: &mut Warp, code: &Code, regs: impl Iterator<Item = Reg>, m: u32, undefined: u32) {
+/// The lanes of `m` have written registers, and those of `undefined` what nobody made.
+pub fn define(w: &mut Warp, code: &Code, regs: impl Iterator<Item = Reg>, m: u32, undefined: u32) {
     let all = w.follows_all;
     for r in regs.filter(|r| code.follows(*r) || all && r.is_some()) {
         let mark = written_mut(w, r);

@@ -158,8 +158,7 @@ fn together(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
             if second.is_some() {
                 w.regs.set_pred(second, ok, m);
             }
-            let watched = || w.follows_all || cx.launch.watch[s.func as usize][s.pc as usize] & 1 != 0;
-            if cx.opts.checks.init && (m != !0 || watched()) {
+            if cx.opts.checks.init && m != !0 || cx.watches(w, s) {
                 undefined::shuffled(cx, w, s, i, second, &from, m);
             }
         }

@@ -9,80 +9,27 @@ use super::cx::Cx;
 use super::mma::{element, fill, integer, is_int, product};
 use super::run::Flow;
 use super::state::*;
-use super::{shared, shared_check, sparse, warp_ops, wgmma_regs};
-use crate::check::race::{Alike, Stamp};
+use super::undefined_matrix::Taints;
+use super::wgmma_desc::{Desc, pieces};
+use super::{shared, sparse, undefined_matrix, warp_ops, wgmma_check, wgmma_regs};
 use crate::ir::*;
 use crate::launch::Completion;
 use crate::num;
 use crate::report::{Fault, Kind};
-use crate::tensor_map::Swizzle;
 
 /// An issued multiplication.
 pub struct WgOp {
-    info: Arc<Mma>,
+    pub info: Arc<Mma>,
     d: Vec<Reg>,
     bases: Bases,
     a_frag: [[u32; 32]; 4],
     /// Of a sparse one: see [`sparse::columns`].
     columns: Option<Vec<u8>>,
-    a: Option<Desc>,
-    b: Desc,
+    pub a: Option<Desc>,
+    pub b: Desc,
     accumulate: bool,
     group: u32,
     done: bool,
-}
-
-/// A matrix descriptor: where a tile lies in shared memory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Desc {
-    start: usize,
-    leading: usize,
-    stride: usize,
-    swizzle: Swizzle,
-    /// The base offset: the 128-byte row of 1024 bytes where the swizzle's pattern starts.
-    base: usize,
-    /// M- or N-major instead of K-major.
-    transposed: bool,
-}
-
-impl Desc {
-    fn new(v: u64, transposed: bool) -> Self {
-        let field = |at: u32| ((v >> at & 0x3fff) << 4) as usize;
-        let swizzle = [Swizzle::None, Swizzle::B128, Swizzle::B64, Swizzle::B32][(v >> 62) as usize];
-        let base = (v >> 49 & 7) as usize;
-        Desc { start: field(0), leading: field(16), stride: field(32), swizzle, base, transposed }
-    }
-
-    /// Offset of the byte at (row, byte along k), or for a transposed tile (byte along the row, k).
-    fn at(&self, row: usize, k: usize) -> usize {
-        let (r8, rin) = (row / 8, row % 8);
-        let linear = match (self.transposed, self.swizzle) {
-            (false, Swizzle::None) => r8 * self.stride + rin * 16 + k / 16 * self.leading + k % 16,
-            // Only B of a sparse multiplication has rows that are longer than a swizzle spans.
-            (false, sw) => r8 * self.stride + rin * sw.span() + k / sw.span() * self.leading + k % sw.span(),
-            // Here `row` is k and `k` the byte along m or n.
-            (true, Swizzle::None) => r8 * self.leading + rin * 16 + k / 16 * self.stride + k % 16,
-            (true, sw) => r8 * self.stride + rin * sw.span() + k / sw.span() * self.leading + k % sw.span(),
-        };
-        self.swizzle.apply_from(self.start + linear, self.base)
-    }
-}
-
-/// Calls `f` with each 16-byte piece of a tile of `rows` × `k` elements that starts at row `first`.
-fn pieces(d: &Desc, first: usize, rows: usize, k: usize, bytes: usize, mut f: impl FnMut(usize, usize, usize)) {
-    if d.transposed {
-        for kk in 0..k {
-            for piece in 0..rows * bytes / 16 {
-                f(kk, piece, d.at(kk, first * bytes + piece * 16));
-            }
-        }
-    } else {
-        for row in 0..rows {
-            for piece in 0..(k * bytes).div_ceil(16) {
-                f(row, piece, d.at(first + row, piece * 16));
-            }
-        }
-    }
 }
 
 pub fn fence(cx: &mut Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, m: u32) -> Result<(), Fault> {
@@ -135,7 +82,11 @@ pub fn issue(
             op.a_frag[k] = *w.regs.r(*r);
         }
     }
-    check(cx, cl, w, s, &op)?;
+    let known = wgmma_check::check(cx, cl, w, s, &op)?;
+    if !known || cx.watches(w, s) {
+        let taints = if known { Taints::default() } else { wgmma_check::unwritten(cl, w, &op) };
+        undefined_matrix::wgmma(cx, w, s, i, info, op.accumulate, taints);
+    }
     if cx.opts.checks.race {
         wgmma_regs::issue(cx, w, s, i, w.wg_committed + 1);
     }
@@ -150,72 +101,22 @@ pub fn issue(
     Ok(())
 }
 
-fn warp_rows(w: &Warp) -> usize {
+pub fn warp_rows(w: &Warp) -> usize {
     16 * (w.id % 4)
 }
 
 /// Elements along k, or bytes of single bits.
-fn along(info: &Mma) -> usize {
+pub fn along(info: &Mma) -> usize {
     usize::from(info.k) / if info.a == Elem::B1 { 8 } else { 1 }
 }
 
 /// What A holds of a row: half when it is sparse.
-fn held(info: &Mma) -> usize {
+pub fn held(info: &Mma) -> usize {
     along(info) / if info.sparse.is_some() { 2 } else { 1 }
 }
 
-fn bytes(e: Elem) -> usize {
+pub fn bytes(e: Elem) -> usize {
     (e.bits() as usize / 8).max(1)
-}
-
-fn tiles(op: &WgOp, w: &Warp, mut f: impl FnMut(usize)) {
-    let (n, k) = (usize::from(op.info.n), along(&op.info));
-    if let Some(a) = &op.a {
-        pieces(a, warp_rows(w), 16, held(&op.info), bytes(op.info.a), |_, _, at| f(at));
-    }
-    pieces(&op.b, 0, n, k, bytes(op.info.b), |_, _, at| f(at));
-}
-
-fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> Result<(), Fault> {
-    let len = cl.blocks[w.block].shared.len();
-    let (mut worst, mut places) = (None, vec![0u64; len / 16 / 64 + 1]);
-    tiles(op, w, |at| match at + 16 > len {
-        true => worst = Some(at),
-        false => places[at / 16 / 64] |= 1 << (at / 16 % 64),
-    });
-    if let Some(at) = worst {
-        return cx.fault(
-            w,
-            s,
-            0,
-            Kind::OutOfBounds,
-            format!("a matrix descriptor reaches shared address {at:#x} of {len} bytes"),
-            Some(at as u64),
-        );
-    }
-    if !cx.opts.checks.init && !cx.opts.checks.race {
-        return Ok(());
-    }
-    let mut alike = Alike::default();
-    let agent = cl.clocks.as_mut().map(|clocks| clocks.warpgroup_agent(w.block, w.id / 4));
-    for (at, n) in shared_check::runs(&places) {
-        let Cluster { blocks, clocks, .. } = cl;
-        let blk = &mut blocks[w.block];
-        if cx.opts.checks.init && !shared_check::marked(&blk.shared_init, at, n) {
-            let at = (at..at + n).step_by(16).find(|at| !shared_check::marked(&blk.shared_init, *at, 16));
-            let at = at.unwrap_or_default();
-            cx.report(w, s, 0, Kind::UninitialisedShared, Some(at as u64), None, |cx| {
-                format!("wgmma reads shared memory at {at:#x} that nobody wrote{}", shared::describe(cx, at))
-            });
-        }
-        if let (Some(shadow), Some(c), Some(agent)) = (&mut blk.shadow, clocks, agent) {
-            let me = Stamp::new(agent, 0, w.wg_committed + 1, cx.number(s), Stamp::PROXY);
-            if let Some(conflict) = shadow.access_part(c, w.party(!0), me, at, n, false, &mut alike) {
-                shared_check::report(cx, w, s, 0, conflict, false, at);
-            }
-        }
-    }
-    Ok(())
 }
 
 pub fn commit(w: &mut Warp) {
@@ -405,6 +306,6 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp, factors: &mut Factors) {
 }
 
 /// Row and column of accumulator `c` in lane `l`.
-fn place(l: usize, c: usize) -> (usize, usize) {
+pub fn place(l: usize, c: usize) -> (usize, usize) {
     (l / 4 + 8 * (c / 2 % 2), 8 * (c / 4) + 2 * (l % 4) + c % 2)
 }
