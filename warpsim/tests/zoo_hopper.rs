@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::zoo::{Bug, kernel, launch};
-use warpsim::{Finding, Gpu, Kind, Launch, Module, Options};
+use warpsim::{DataType, Finding, Gpu, Kind, Launch, Module, Options, Swizzle, TensorMap};
 
 fn found(text: &str, threads: u32, o: &Options) -> Vec<Finding> {
     let b = Bug { name: "hopper", threads, blocks: 2, bad: "", mend: ("", ""), kind: Kind::AsyncRace };
@@ -110,4 +110,40 @@ fn vectors_are_added_to_at_a_multiple_of_their_size() {
     assert_eq!(run(8, "atom.global.add.noftz.f16x2 %r4, AT, %r3;").unwrap(), [0x4000_4000, 0, 0, 0]);
     let fault = run(8, four).unwrap_err();
     assert!(fault.finding.kind == Kind::Misaligned && fault.to_string().contains("an atomic of 16 bytes"), "{fault}");
+}
+
+/// A box of 16 × 8 words over the corner of a tensor of 12 × 5, of which only those are written that lie in it.
+#[test]
+fn a_tensor_store_takes_what_lies_in_the_tensor() {
+    let text = |rows: u32, bits: u32| {
+        let body = format!(
+            "mov.u32 %r3, tile; and.b32 %r4, %r1, 15; shr.u32 %r5, %r1, 4; setp.lt.u32 %p1, %r4, 12; setp.lt.and.u32 %p1, %r5, {rows}, %p1;\n\
+             shr.u32 %r6, %r2, 7; and.b32 %r6, %r6, {bits}; shl.b32 %r6, %r6, 4; xor.b32 %r6, %r6, %r2; add.u32 %r6, %r6, %r3;\n\
+             @%p1 st.shared.u32 [%r6], %r1; fence.proxy.async; bar.sync 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; mov.u32 %r7, 0;\n\
+             cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {{%r7, %r7}}], [%r3];\n\
+             cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\nEND:"
+        );
+        kernel(512, &body)
+    };
+    let run = |rows: u32, (swizzle, bits): (Swizzle, u32), o: &Options| {
+        let kernel = Module::parse(&text(rows, bits)).unwrap().kernel("k").unwrap();
+        let mut g = Gpu::new();
+        let tensor = g.alloc_with(&[0; 240], "tensor");
+        let map = TensorMap::tiled(DataType::U32, tensor, &[12, 5], &[48], &[16, 8], swizzle).unwrap().encode();
+        let map = g.alloc_with(&map, "map");
+        let args: [&[u8]; 2] = [&map.to_le_bytes(), &[0; 8]];
+        let launch = Launch { block: [128, 1, 1], args: &args, ..Launch::default() };
+        g.launch(&kernel, &launch, o).unwrap().findings
+    };
+    for o in all_options() {
+        // The first piece of row 4 is the third of its 128 bytes, or the first.
+        for (layout, hole) in [((Swizzle::None, 0), 0x100), ((Swizzle::B64, 3), 0x120)] {
+            let clean = run(5, layout, &o);
+            assert!(clean.is_empty(), "{}", clean[0]);
+            let caught = run(4, layout, &o);
+            let says = format!("stores shared memory at {hole:#x} that nobody wrote");
+            assert!(caught.len() == 1 && caught[0].message.starts_with(&says), "{caught:?}");
+            assert_eq!((caught[0].kind, caught[0].address), (Kind::UninitialisedShared, Some(hole)));
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! Checks of bulk operations when they are issued: bounds, and both sides for the race checkers.
 
-use super::bulk::{BulkOp, Far, Target};
+use super::bulk::{BulkOp, Far, Target, rows};
 use super::cx::Cx;
-use super::global_check::{Touch, check_init, check_race};
+use super::global_check::{self, Touch, check_race};
+use super::shared_check::first_hole;
 use super::state::*;
 use super::{early_exit, mbarrier_check, mem_ops, shared, shared_check};
 use crate::check::global::GStamp;
@@ -39,18 +40,12 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, o
             };
             me = load_stamp(cl, cx.number(s), *t, marks);
         }
-        near(
-            cx,
-            cl,
-            w,
-            s,
-            l,
-            (t.block as usize, t.off as usize),
-            op.bytes(),
-            me,
-            op.load,
-            op.load && op.reduce.is_some(),
-        );
+        let at = (t.block as usize, t.off as usize);
+        if !op.load || op.reduce.is_some() {
+            let hole = |init: &[u64]| hole(init, op, at.1);
+            check_init(cx, cl, w, s, l, at.0, hole, if op.load { "adds to" } else { "stores" });
+        }
+        near(cx, cl, w, s, l, at, op.bytes(), me, op.load);
     }
     Ok(())
 }
@@ -60,7 +55,8 @@ fn far(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &Bu
     if let Far::Peer { block, off, bytes } = op.far {
         // Its own mbarrier says when it has been read.
         let (me, at) = (load_stamp(cl, cx.number(s), op.targets[0], Stamp::PROXY), (block as usize, off as usize));
-        near(cx, cl, w, s, l, at, bytes, me, false, false);
+        check_init(cx, cl, w, s, l, at.0, |init| first_hole(init, at.1, bytes), "stores");
+        near(cx, cl, w, s, l, at, bytes, me, false);
     }
     let mut spans = vec![];
     op.spans(|addr, bytes| spans.push((addr, bytes)));
@@ -75,7 +71,7 @@ fn far(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &Bu
         }
         let t = Touch { lane: l, alloc, addr, bytes, write, marks };
         if op.load || op.reduce.is_some() {
-            check_init(cx, w, s, t);
+            global_check::check_init(cx, w, s, t);
         }
         check_race(cx, cl, w, s, t, |_, _| false);
     }
@@ -95,7 +91,47 @@ fn load_stamp(cl: &mut Cluster, number: u32, t: Target, marks: u64) -> Stamp {
     Stamp::new(agent, 0, time, number, marks)
 }
 
-/// Checks one shared side of an operation, which `adds` to what is there or else only reads or writes it.
+/// initcheck of what an operation takes from a block's shared memory, or adds to, where `hole` finds the first byte that nobody wrote.
+fn check_init(
+    cx: &mut Cx<'_>,
+    cl: &Cluster,
+    w: &Warp,
+    s: &Split,
+    l: usize,
+    block: usize,
+    hole: impl Fn(&[u64]) -> Option<usize>,
+    verb: &str,
+) {
+    if !cx.opts.checks.init {
+        return;
+    }
+    if let Some(off) = hole(&cl.blocks[block].shared_init) {
+        cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
+            format!("{verb} shared memory at {off:#x} that nobody wrote{}", shared::describe(cx, off))
+        });
+    }
+}
+
+/// The first byte that nobody wrote of those that an operation moves from shared memory, or adds to, from `off` on. Of a box those are
+/// moved that lie in the tensor.
+fn hole(init: &[u64], op: &BulkOp, off: usize) -> Option<usize> {
+    let first = first_hole(init, off, op.bytes())?;
+    let Far::Tensor { map, at, off: offsets } = &op.far else { return Some(first) };
+    let (mut found, size) = (None, map.data_type.bytes());
+    rows(map, at, offsets, |row, _, lo, hi| {
+        let (mut from, end) = (row + lo * size, row + hi * size);
+        // The swizzle moves pieces of 16 bytes.
+        while from < end && found.is_none() {
+            let (piece, skip) = (from / 16 * 16, from % 16);
+            let n = (16 - skip).min(end - from);
+            found = first_hole(init, map.swizzle.apply(off + piece) + skip, n);
+            from += n;
+        }
+    });
+    found
+}
+
+/// Checks one shared side of an operation.
 fn near(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -106,16 +142,9 @@ fn near(
     n: usize,
     me: Stamp,
     write: bool,
-    adds: bool,
 ) {
     let Cluster { blocks, clocks, .. } = cl;
     let blk = &mut blocks[block];
-    if (!write || adds) && cx.opts.checks.init && !shared_check::marked(&blk.shared_init, off, n) {
-        cx.report(w, s, l as u32, Kind::UninitialisedShared, Some(off as u64), None, |cx| {
-            let verb = if adds { "adds to" } else { "stores" };
-            format!("{verb} shared memory at {off:#x} that nobody wrote{}", shared::describe(cx, off))
-        });
-    }
     let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) else { return };
     let found = shadow.access(c, w.party(1 << l), me, off, n, write);
     // A thread's own stores end with the thread: `finish` looks after them.
