@@ -62,7 +62,8 @@
 //!
 //! [`Checks::init`] follows what registers, local and shared memory hold that nobody wrote, through arithmetic, shuffles, products of matrices
 //! (`mma.sync` and `wgmma`: by rows and columns), calls and the stack, and reports it where it decides something: a branch, an address, what is
-//! stored in global memory. A function's frame begins unwritten,
+//! stored in global memory. A load from global memory is reported at once, but for a vector of which somebody wrote some words: the others are
+//! followed. A function's frame begins unwritten,
 //! and so does what `alloca` gives. What a shuffle takes from a lane that is not there counts as such a value, and so does a quotient or a
 //! remainder of integers divided by zero ([`Kind::DivisionByZero`]).
 //!

@@ -119,6 +119,38 @@ fn unwritten_shared_memory_may_be_read_along() {
     }
 }
 
+/// A vector of global memory whose last word nobody wrote.
+#[test]
+fn words_of_a_vector_are_loaded_one_by_one() {
+    let front = "mul.wide.u32 %rd3, %r1, 16; add.u64 %rd4, %rd2, %rd3; st.global.v2.u32 [%rd4], {%r1, %r1}; st.global.u32 [%rd4+8], %r1;\n";
+    let global = Kind::UninitialisedGlobal;
+    for (bad, mend) in [
+        ("ld.global.v4.u32 {%r5, %r6, %r7, %r8}, [%rd4]; st.global.u32 [%rd4], %r8;", ("], %r8", "], %r7")),
+        (
+            "ld.global.v2.u64 {%rd5, %rd6}, [%rd4]; cvt.u32.u64 %r8, %rd6; setp.eq.u32 %p3, %r8, 1; @%p3 bra E; E:",
+            ("%r8, %rd6", "%r8, %rd5"),
+        ),
+        (
+            "ld.global.v4.u32 {%r5, %r6, %r7, %r8}, [%rd4]; shfl.sync.bfly.b32 %r9, %r8, 1, 31, -1; st.shared.u32 [%r4], %r9;\n\
+             ld.shared.u32 %r5, [%r4]; st.global.u32 [%rd4], %r5;",
+            ("%r9, %r8", "%r9, %r7"),
+        ),
+    ] {
+        let kind = if bad.contains("shfl") { Kind::UninitialisedShared } else { global };
+        finds(kind, &format!("{front}{bad}"), mend);
+    }
+    let bad = format!("{ONE}{front}ld.global.v4.u32 {{%r5, %r6, %r7, %r8}}, [%rd4];\n@%p1 st.global.u32 [%rd4], %r8;");
+    for o in all_options() {
+        let b = Bug { name: "vector", threads: 32, blocks: 1, bad: "", mend: ("", ""), kind: global };
+        let found = crate::zoo::launch(&crate::zoo::kernel(8192, &bad), &b, &o).unwrap();
+        let says = "what it stores depends in lanes 0x00000008 on global memory that nobody wrote, first on byte 12 of `output`";
+        assert!(found.len() == 1 && found[0].kind == global && found[0].message.starts_with(says), "{found:?}");
+        assert_eq!(found[0].earlier.as_ref().map(|e| e.place.instruction.as_str()), Some("ld.global.v4.u32"));
+    }
+    // Of which nobody wrote anything, it is told at once.
+    finds(global, "ld.global.v4.u32 {%r5, %r6, %r7, %r8}, [%rd2+1024];", ("%rd2+1024", "%rd1+1024"));
+}
+
 /// A word of two fields in local memory, as compilers without optimisation assign them.
 #[test]
 fn fields_of_a_word_are_assigned_one_by_one() {

@@ -73,6 +73,21 @@ pub fn check_init(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch) {
     }
 }
 
+/// initcheck of a load of elements of `n` bytes; true when somebody wrote some of them and not all, which are followed: a vector
+/// may be read for a part of it.
+pub fn check_load(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch, n: usize) -> bool {
+    let al = cx.mem.get(t.alloc);
+    let (off, bytes) = ((t.addr - al.base) as usize, t.bytes as usize);
+    let partly = cx.opts.checks.init
+        && bytes > n
+        && !al.marked(off, bytes)
+        && (off..off + bytes).step_by(n).any(|at| al.marked(at, n));
+    if !partly {
+        check_init(cx, w, s, t);
+    }
+    partly
+}
+
 /// racecheck. `harmless` says whether a write leaves memory as it is or, given another lane of the same store, writes
 /// what that one writes.
 #[inline(always)]

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::cx::Cx;
-use super::global_check::{Touch, check_init, check_race, pass, stores_the_same, strength};
+use super::global_check::{Touch, check_load, check_race, pass, stores_the_same, strength};
 use super::state::*;
 use super::{coop, misc, order, shared, stack, undefined};
 use crate::check::global::GStamp;
@@ -321,6 +321,7 @@ fn global(
             Order::Volatile => GStamp::VOLATILE,
             _ => strength(a.scope),
         };
+        let mut holes = 0;
         let rest = one.map_or(m, |alloc| pass(cx, cl, w, s, alloc, addr, m, (total, write, marks)));
         for l in lanes(rest) {
             let k = match one {
@@ -330,8 +331,8 @@ fn global(
             };
             if slow {
                 let t = Touch { lane: l, alloc: k, addr: addr[l], bytes: total, write, marks };
-                if !write {
-                    check_init(cx, w, s, t);
+                if !write && check_load(cx, w, s, t, n) {
+                    holes |= 1 << l;
                 }
                 check_race(cx, cl, w, s, t, |cx, other| match other {
                     None => stores_the_same(cx, w, s, i, a, t),
@@ -341,6 +342,9 @@ fn global(
                     }
                 });
             }
+        }
+        if holes != 0 {
+            undefined::global_holes(cx, w, s, i, a, addr, holes);
         }
     }
     let list = &cx.prog.funcs[s.func as usize].lists;

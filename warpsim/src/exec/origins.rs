@@ -14,13 +14,14 @@ pub enum Origin {
     Absent,
     /// Shared memory that nobody had written.
     Shared,
+    Global,
     /// An integer divided by zero.
     Division,
     /// A product of matrices, one of which has a register that its lane never wrote.
     Product,
 }
 
-const ORIGINS: usize = 5;
+const ORIGINS: usize = 6;
 
 /// Where something undefined was first made.
 #[derive(Clone, Copy)]
@@ -106,6 +107,13 @@ pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, bad: u32, what: &str) {
             format!(
                 "{what} depends in lanes {bad:#010x} on shared memory that nobody wrote, first read at {off:#x}{name}"
             )
+        });
+    }
+    if let Some(first) = origins.of(Origin::Global, bad) {
+        let (kind, earlier) = (Kind::UninitialisedGlobal, earlier(cx, w, first));
+        return cx.report(w, s, lane, kind, Some(first.at), Some(earlier), |cx| {
+            let place = cx.mem.describe(first.at);
+            format!("{what} depends in lanes {bad:#010x} on global memory that nobody wrote, first on {place}")
         });
     }
     let local = bad & !origins.lanes(Origin::Local) == 0;

@@ -5,7 +5,7 @@
 //! branch goes, an address, what is stored in global memory. What is stored in shared or local memory counts as not written.
 //!
 //! Which registers can hold such a value is known before, but for a few: a shuffle may read a lane that takes no part in it, a load shared
-//! memory that nobody wrote, a product of matrices has what its factors had, and an integer may be divided by zero. That is
+//! memory or words of a vector that nobody wrote, a product of matrices has what its factors had, and an integer may be divided by zero. That is
 //! seldom, and from then on all registers of the warp are followed.
 
 use super::cx::Cx;
@@ -123,6 +123,24 @@ pub fn read_hole(w: &mut Warp, s: &Split, l: usize, divided: Option<(u32, u32)>,
     }
     w.origins.add(Origin::Shared, l, First::new(s, l, off as u64));
     w.follows_all = true;
+}
+
+/// Lanes have loaded vectors from global memory, and some of their words nobody had written.
+#[cold]
+pub fn global_holes(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, a: Access, addr: &[u64; 32], m: u32) {
+    let code = &cx.prog.funcs[s.func as usize];
+    let n = u64::from(a.bytes);
+    w.follows_all = true;
+    for (k, r) in code.lists[i.ext as usize..][..usize::from(a.count)].iter().enumerate() {
+        for l in lanes(m) {
+            let at = addr[l] + k as u64 * n;
+            let written = |k: usize| cx.mem.get(k).marked((at - cx.mem.get(k).base) as usize, n as usize);
+            if !cx.mem.find(at, n).is_ok_and(written) {
+                w.origins.add(Origin::Global, l, First::new(s, l, at));
+                define(w, code, std::iter::once(*r), 1 << l, 1 << l);
+            }
+        }
+    }
 }
 
 /// Lanes whose result of register arithmetic is undefined.
