@@ -8,7 +8,7 @@
 //! other, seldom has the fence.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
@@ -28,6 +28,8 @@ const MOST: u64 = 1 << 37;
 
 /// Accesses since the last kernel boundary.
 pub struct GlobalShadow {
+    /// Several threads of the host keep it.
+    several: bool,
     pub shift: u32,
     /// By allocation.
     allocs: Vec<Vec<Cells>>,
@@ -152,8 +154,8 @@ pub fn far(block: u64, warp: usize) -> Far {
 }
 
 impl GlobalShadow {
-    /// Shadows for allocations of these sizes. They take memory as far as a launch makes accesses.
-    pub fn new(sizes: impl Iterator<Item = u64>, grain: u32) -> Result<Self, OutOfMemory> {
+    /// Shadows for allocations of these sizes, kept by one or `several` threads of the host. They take memory as far as a launch makes accesses.
+    pub fn new(sizes: impl Iterator<Item = u64>, grain: u32, several: bool) -> Result<Self, OutOfMemory> {
         let shift = grain.trailing_zeros();
         let cells = |bytes: u64| {
             let count = bytes.div_ceil(grain.into());
@@ -166,6 +168,7 @@ impl GlobalShadow {
             }
         };
         Ok(GlobalShadow {
+            several,
             shift,
             allocs: sizes.map(cells).collect::<Result<_, _>>()?,
             told: Default::default(),
@@ -183,7 +186,13 @@ impl GlobalShadow {
     /// Records an access; returns the earlier writer and (for a write) readers.
     #[inline(always)]
     pub fn touch(&self, alloc: usize, granule: usize, me: GStamp, write: bool) -> [GStamp; 3] {
-        self.cell(alloc, granule).map_or([GStamp::NOBODY; 3], |cell| record(cell, me, write))
+        let Some(cell) = self.cell(alloc, granule) else { return [GStamp::NOBODY; 3] };
+        // Whoever comes between is seen the next time, and sees this access.
+        loop {
+            if let Some(earlier) = self.record(cell, me, write) {
+                return earlier;
+            }
+        }
     }
 
     /// The writer and the readers of a granule.
@@ -226,10 +235,42 @@ impl GlobalShadow {
         if !cells.iter().all(|[w, r, o]| over(w, true) && (!write || over(r, false) && over(o, false))) {
             return false;
         }
-        for cell in cells {
-            record(cell, me, write);
+        // Of two threads of the host that come at once, one sees the other.
+        let nobody_between = |[w, r, o]: &[AtomicU64; 3]| over(w, true) && (!write || over(r, false) && over(o, false));
+        cells.iter().all(|cell| self.record(cell, me, write).is_some() && (!self.several || nobody_between(cell)))
+    }
+
+    /// Records an access to a granule; the writer and, for a write, the readers before it. Nothing if another thread of the host has
+    /// come between.
+    #[inline(always)]
+    fn record(&self, [w, r, o]: &[AtomicU64; 3], me: GStamp, write: bool) -> Option<[GStamp; 3]> {
+        // What a thread has left there itself, others see already. Else it is exchanged, which orders it with what is looked at next.
+        let replace = |cell: &AtomicU64, old: GStamp, new: GStamp| {
+            if self.several && !old.same_lane(new) {
+                return cell.compare_exchange(old.0, new.0, SeqCst, Relaxed).is_ok();
+            }
+            cell.store(new.0, Relaxed);
+            true
+        };
+        if write {
+            let writer = GStamp(w.load(Relaxed));
+            let done = replace(w, writer, me.behind(writer));
+            let readers = [r, o].map(|c| GStamp(c.load(SeqCst)));
+            return done.then_some([writer, readers[0], readers[1]]);
         }
-        true
+        let reader = GStamp(r.load(Relaxed));
+        let mut new = me;
+        if reader.far() != me.far() {
+            if reader != GStamp::NOBODY {
+                o.store(reader.0, Relaxed);
+            }
+        } else if reader.time() == me.time() && !reader.same_lane(me) {
+            let lanes = members(reader.lane()) | members(me.lane());
+            new = GStamp(me.0 & !(63 << 35)).by(together(lanes));
+        }
+        let done = replace(r, reader, new);
+        let writer = GStamp(w.load(SeqCst));
+        done.then_some([writer, GStamp::NOBODY, GStamp::NOBODY])
     }
 
     /// Gives a thread's write that was in flight a definite time.
@@ -271,36 +312,13 @@ impl GlobalShadow {
     }
 }
 
-/// See [`GlobalShadow::touch`].
-#[inline(always)]
-fn record([w, r, o]: &[AtomicU64; 3], me: GStamp, write: bool) -> [GStamp; 3] {
-    let writer = GStamp(w.load(Relaxed));
-    let reader = GStamp(r.load(Relaxed));
-    if write {
-        let other = GStamp(o.load(Relaxed));
-        w.store(me.behind(writer).0, Relaxed);
-        return [writer, reader, other];
-    }
-    let mut new = me;
-    if reader.far() != me.far() {
-        if reader != GStamp::NOBODY {
-            o.store(reader.0, Relaxed);
-        }
-    } else if reader.time() == me.time() && !reader.same_lane(me) {
-        let lanes = members(reader.lane()) | members(me.lane());
-        new = GStamp(me.0 & !(63 << 35)).by(together(lanes));
-    }
-    r.store(new.0, Relaxed);
-    [writer, GStamp::NOBODY, GStamp::NOBODY]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn shadows_that_do_not_fit_are_refused() {
-        let error = GlobalShadow::new([64, 1 << 58].into_iter(), 4).err();
+        let error = GlobalShadow::new([64, 1 << 58].into_iter(), 4, true).err();
         assert_eq!(error.map(|e| e.bytes), Some(24 << 56));
     }
 }

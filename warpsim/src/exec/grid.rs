@@ -3,19 +3,20 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::ahead::Ahead;
-use super::cx::{Cx, Launched, block_of};
+use super::cx::{Cx, Launched};
 use super::polling::Watch;
 pub use super::prepare::prepare;
+use super::start::new_cluster;
 use super::state::*;
-use super::{coop, misc, polling, run, stuck};
-use crate::check::clocks::Clocks;
+use super::{coop, polling, run, stuck};
 use crate::check::global::GlobalShadow;
-use crate::check::race::SharedShadow;
 use crate::ir::Program;
 use crate::launch::{Options, Progress};
 use crate::memory::Memory;
@@ -65,9 +66,11 @@ pub fn run(
     let blocks: u64 = launch.grid.iter().map(|v| u64::from(*v)).product();
     let per: u64 = launch.cluster.iter().map(|v| u64::from(*v)).product();
     let sizes = (0..mem.count()).map(|k| if mem.get(k).live { mem.get(k).size } else { 0 });
-    let shadow = if opts.checks.race { Some(GlobalShadow::new(sizes, prog.global_grain)) } else { None };
-    let shadow = shadow.transpose().map_err(|error| Fault::of_memory(&prog.kernel, error, "for the check of races"))?;
     let clusters = blocks / per;
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let threads = (if opts.threads == 0 { cores } else { opts.threads }).min(clusters as usize).max(1);
+    let shadow = opts.checks.race.then(|| GlobalShadow::new(sizes, prog.global_grain, threads > 1));
+    let shadow = shadow.transpose().map_err(|error| Fault::of_memory(&prog.kernel, error, "for the check of races"))?;
     let sh = Shared {
         prog,
         mem,
@@ -86,8 +89,6 @@ pub fn run(
         stop: AtomicBool::new(false),
         faults: Mutex::new(vec![]),
     };
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let threads = (if opts.threads == 0 { cores } else { opts.threads }).min(clusters as usize).max(1);
     // A mistake in the simulator must neither lose blocks in silence nor end the caller.
     let guarded = || {
         catch_unwind(AssertUnwindSafe(|| worker(&sh))).unwrap_or_else(|panic| {
@@ -177,13 +178,10 @@ fn worker(sh: &Shared<'_>) -> Outcome {
     let (resident, slice) = if sh.launch.grid_barrier.is_some() { (usize::MAX, 1) } else { (RESIDENT, SLICE) };
     while !sh.stop.load(Relaxed) {
         let polls = resident == RESIDENT && !live.is_empty() && live.iter().all(|c| c.1.polling.is_some());
-        if polls && begun(sh) < sh.room || !polls && live.len() < resident {
-            let k = sh.next.fetch_add(1, Relaxed);
-            if k < sh.clusters {
-                match new_cluster(&mut cx, k, &mut pool) {
-                    Ok(c) => live.push_front((k, c, String::new())),
-                    Err(f) => fail(sh, k, f),
-                }
+        if let Some(k) = (polls || live.len() < resident).then(|| begin(sh)).flatten() {
+            match new_cluster(&mut cx, k, &mut pool) {
+                Ok(c) => live.push_front((k, c, String::new())),
+                Err(f) => fail(sh, k, f),
             }
         }
         let Some((k, mut c, mut text)) = live.pop_front() else { break };
@@ -236,6 +234,12 @@ fn progress(sh: &Shared<'_>, tell: fn(Progress)) {
     tell(Progress { ended, blocks, instructions: sh.executed.load(Relaxed) });
 }
 
+/// The next cluster, if one is left and the GPU has room for it.
+fn begin(sh: &Shared<'_>) -> Option<u64> {
+    let fits = |next: u64| next < sh.clusters && next - sh.ended.load(Acquire) < sh.room;
+    sh.next.fetch_update(AcqRel, Acquire, |next| fits(next).then_some(next + 1)).ok()
+}
+
 /// Clusters that have begun and not ended.
 fn begun(sh: &Shared<'_>) -> u64 {
     (sh.clusters - left_out(sh)).saturating_sub(sh.ended.load(Acquire))
@@ -276,99 +280,6 @@ fn over_limit(sh: &Shared<'_>, k: u64) -> Fault {
 fn fail(sh: &Shared<'_>, k: u64, f: Fault) {
     sh.stop.store(true, Relaxed);
     sh.faults.lock().unwrap_or_else(|e| e.into_inner()).push((k, f));
-}
-
-fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result<Cluster, Fault> {
-    let l = cx.launch;
-    let shape: [u32; 3] = std::array::from_fn(|d| l.grid[d] / l.cluster[d]);
-    let origin = block_of(shape, k);
-    let per: u32 = l.cluster.iter().product();
-    let warps = l.threads.div_ceil(32) as usize;
-    let race = cx.opts.checks.race;
-    let mut blocks = vec![];
-    for rank in 0..per {
-        let within = super::cx::thread_of(l.cluster, rank);
-        let ctaid: [u32; 3] = std::array::from_fn(|d| origin[d] * l.cluster[d] + within[d]);
-        let linear = u64::from(ctaid[0])
-            + u64::from(l.grid[0]) * (u64::from(ctaid[1]) + u64::from(l.grid[1]) * u64::from(ctaid[2]));
-        let bytes = l.shared_span as usize;
-        let mut block = Block {
-            ctaid,
-            linear,
-            rank,
-            // Not zero: what nobody wrote should not look like good data.
-            shared: vec![0xff; bytes],
-            shared_init: if cx.opts.checks.init { vec![0; bytes / 64 + 2] } else { vec![] },
-            bars: vec![Bar::default(); 16],
-            warps: vec![],
-            live: warps,
-            grid_arrivals: 0,
-            released: false,
-            pool: 0,
-            resized: vec![],
-            shadow: race.then(|| Box::new(SharedShadow::new(bytes, cx.prog.shared_grain))),
-            divided: None,
-            mbarriers: Default::default(),
-            guests: vec![],
-        };
-        block.clear_reserved(cx.prog);
-        for id in 0..warps {
-            let mask = u32::MAX >> (32 - (l.threads as usize - 32 * id).min(32));
-            block.warps.push(Some(new_warp(cx, pool.pop(), rank, id, ctaid, warps, mask)?));
-        }
-        blocks.push(block);
-    }
-    let clocks = race.then(|| Box::new(Clocks::new(per as usize, warps)));
-    Ok(Cluster {
-        blocks,
-        bar_phase: 0,
-        bar_open: false,
-        pending: vec![],
-        arrivals: vec![],
-        asked: vec![],
-        clocks,
-        events: 0,
-        stalls: (0, 0),
-        executed: 0,
-        told: 0,
-        watch: Default::default(),
-        polling: None,
-        counted: None,
-    })
-}
-
-fn new_warp(
-    cx: &mut Cx<'_>,
-    old: Option<Box<Warp>>,
-    rank: u32,
-    id: usize,
-    ctaid: [u32; 3],
-    warps: usize,
-    mask: u32,
-) -> Result<Box<Warp>, Fault> {
-    let mut w = old.unwrap_or_default();
-    let regs = std::mem::take(&mut w.regs);
-    let (local, local_init) = (std::mem::take(&mut w.local), std::mem::take(&mut w.local_init));
-    let local_stride = w.local_stride;
-    *w = Warp {
-        block: rank as usize,
-        id,
-        ctaid,
-        agent: rank as usize * warps + id,
-        regs,
-        local,
-        local_stride,
-        local_init,
-        alive: mask,
-        registers: cx.launch.registers,
-        ..Warp::default()
-    };
-    let s = Split { pc: 0, mask, join: NO_JOIN, ..Split::default() };
-    if let Err((kind, message)) = misc::enter(cx, &mut w, rank, 0, Bases::default(), mask) {
-        return cx.fault(&w, &s, 0, kind, message, None);
-    }
-    w.ready.push(s);
-    Ok(w)
 }
 
 /// Runs a cluster for about `slice` instructions, at most `left`, or until all that it does is to poll; true when all its threads have ended.

@@ -46,6 +46,7 @@ mod sparse;
 pub(crate) mod split;
 pub(crate) mod st_async;
 pub(crate) mod stack;
+mod start;
 pub(crate) mod state;
 pub(crate) mod stuck;
 pub(crate) mod tma;
