@@ -8,6 +8,7 @@ pub mod append_kv;
 pub mod append_kv_quantized;
 pub mod attention_mask;
 pub mod embedding;
+pub mod embedding_backward;
 mod heads;
 pub mod permute_heads;
 pub mod qk_norm_rope;

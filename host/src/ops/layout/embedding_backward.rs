@@ -3,7 +3,7 @@
 use cuda_std::launch::Instance;
 use cuda_std::{bf16, f16};
 use gpu_kernels::ops::elementwise::cast::Cast;
-use gpu_kernels::ops::layout::embedding as gk;
+use gpu_kernels::ops::layout::embedding_backward as gk;
 use gpu_kernels::ops::random::fill::Fill;
 
 use super::Runs;
