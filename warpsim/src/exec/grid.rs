@@ -236,7 +236,8 @@ fn progress(sh: &Shared<'_>, tell: fn(Progress)) {
 
 /// The next cluster, if one is left and the GPU has room for it.
 fn begin(sh: &Shared<'_>) -> Option<u64> {
-    let fits = |next: u64| next < sh.clusters && next - sh.ended.load(Acquire) < sh.room;
+    // More may have ended than had begun when another thread of the host has begun some meanwhile; then it is asked again.
+    let fits = |next: u64| next < sh.clusters && next.saturating_sub(sh.ended.load(Acquire)) < sh.room;
     sh.next.fetch_update(AcqRel, Acquire, |next| fits(next).then_some(next + 1)).ok()
 }
 
