@@ -110,11 +110,6 @@ impl TensorMap {
                 "an im2col offset of {o}: {most} are possible with {rank} dimensions, and hardware would take {taken}"
             ));
         }
-        let bytes = self.data_type.bytes() as i64;
-        if at[0] * bytes % 16 != 0 {
-            let each = 16 / bytes;
-            return Some(format!("an im2col copy from channel {}: a multiple of {each} (16 bytes) is needed", at[0]));
-        }
         let outside = |d: &usize| i.lower[*d] < 0 || i.upper[*d] > 0;
         if let Some(d) = (0..spatial).find(outside).filter(|_| way == Way::Store) {
             return Some(format!(

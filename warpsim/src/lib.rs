@@ -51,6 +51,9 @@
 //! once or as late as a wait allows ([`Completion`]); what arrives at an mbarrier is over for those who wait there. The blocks of a cooperative launch are all there at once, and may wait for
 //! each other at the grid's barrier.
 //!
+//! What an H200 answers with an illegal instruction is a fault here too: a tensor copy that starts between multiples of 16 bytes of the innermost dimension, a
+//! store or reduction that starts ahead of the tensor, and what im2col copies may not.
+//!
 //! Order between threads is followed lane by lane: through barriers of warps, blocks and clusters, mbarriers, fences,
 //! atomics and other strong accesses to one address, groups of copies and of `wgmma`, and proxy fences. [`Checks::race`]
 //! reports what it leaves unordered: accesses to shared memory and, across the whole grid, to global memory, on both sides

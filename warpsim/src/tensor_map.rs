@@ -3,7 +3,7 @@
 //! The 128 bytes are this simulator's own; a real driver's descriptor is opaque and not understood.
 
 use crate::im2col::Im2col;
-use crate::ir::{AtomOp, NumTy};
+use crate::ir::{AtomOp, NumTy, Way};
 
 /// Element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,6 +185,22 @@ impl TensorMap {
             nan_fill: false,
             im2col: None,
         })
+    }
+
+    /// What is wrong with where a copy starts. An H200 was seen to refuse, with an illegal instruction, any that starts between multiples of 16 bytes of
+    /// the innermost dimension, and stores and reductions, but not loads, that start ahead of the tensor. They may reach out of it behind its end.
+    pub(crate) fn start_wrong(&self, at: &[i64], way: Way) -> Option<String> {
+        let (first, each) = (at[0], 16 / self.data_type.bytes() as i64);
+        if first % each != 0 {
+            return Some(format!(
+                "a tensor copy from element {first} of the innermost dimension: a multiple of {each} (16 bytes) is needed"
+            ));
+        }
+        let d = at.iter().position(|c| *c < 0).filter(|_| way == Way::Store && self.im2col.is_none())?;
+        Some(format!(
+            "a tensor store from {} in dimension {d}: stores and reductions cannot start ahead of the tensor",
+            at[d]
+        ))
     }
 
     /// The 128 bytes that a kernel takes as its parameter.

@@ -2,7 +2,7 @@
 #![allow(clippy::precedence)]
 
 use crate::common::*;
-use warpsim::{DataType, Gpu, Launch, Module, Options, Report, Swizzle, TensorMap, bf16_bits, bf16_value};
+use warpsim::{DataType, Gpu, Kind, Launch, Module, Options, Report, Swizzle, TensorMap, bf16_bits, bf16_value};
 
 const HEAD: &str = ".version 8.0\n.target sm_90a\n.address_size 64\n";
 
@@ -37,7 +37,7 @@ fn tensor_loads_swizzle_and_fill_edges() {
         [(Swizzle::None, 0, 24), (Swizzle::B32, 1, 16), (Swizzle::B64, 3, 32), (Swizzle::B128, 7, 64)]
     {
         for o in all_options() {
-            for (x, y) in [(0, 0), (40, 24), (-8, -3), (70, 39), (200, 0)] {
+            for (x, y) in [(0, 0), (40, 24), (-8, -3), (64, 39), (200, 0)] {
                 let mut g = Gpu::new();
                 let p = g.alloc_with(&bytes(&src), "tensor");
                 let n = cols * 16 * 2;
@@ -74,35 +74,75 @@ fn tensor_loads_swizzle_and_fill_edges() {
     }
 }
 
+/// Stores a 2-D tile of words, each of its own number, by `what`.
+fn store_kernel(what: &str) -> String {
+    format!(
+        "{HEAD}.visible .entry k(.param .u64 mapp, .param .u32 x, .param .u32 y)\n{{\n.reg .pred %p<4>; .reg .b32 %r<20>; .reg .f32 %f<4>; .reg .b64 %rd<9>;\n\
+         .shared .align 1024 .b8 tile[1024];\nld.param.u64 %rd1, [mapp]; ld.param.u32 %r1, [x]; ld.param.u32 %r2, [y]; mov.u32 %r3, %tid.x; mov.u32 %r4, tile;\n\
+         cvt.rn.f32.u32 %f1, %r3; shl.b32 %r5, %r3, 2; add.u32 %r6, %r4, %r5; st.shared.f32 [%r6], %f1; fence.proxy.async.shared::cta; bar.sync 0;\n\
+         setp.eq.u32 %p1, %r3, 0; @!%p1 bra D;\n{what} [%rd1, {{%r1, %r2}}]{};\ncp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\nD: ret;\n}}",
+        if what.contains("prefetch") { "" } else { ", [%r4]" }
+    )
+}
+
+const STORES: [&str; 2] = [
+    "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group",
+    "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group",
+];
+
 #[test]
 fn tensor_stores_clip_and_reduce() {
-    let kernel = |what: &str| {
-        format!(
-            "{HEAD}.visible .entry k(.param .u64 mapp, .param .u32 x, .param .u32 y)\n{{\n.reg .pred %p<4>; .reg .b32 %r<20>; .reg .f32 %f<4>; .reg .b64 %rd<9>;\n\
-             .shared .align 1024 .b8 tile[1024];\nld.param.u64 %rd1, [mapp]; ld.param.u32 %r1, [x]; ld.param.u32 %r2, [y]; mov.u32 %r3, %tid.x; mov.u32 %r4, tile;\n\
-             cvt.rn.f32.u32 %f1, %r3; shl.b32 %r5, %r3, 2; add.u32 %r6, %r4, %r5; st.shared.f32 [%r6], %f1; fence.proxy.async.shared::cta; bar.sync 0;\n\
-             setp.eq.u32 %p1, %r3, 0; @!%p1 bra D;\n{what} [%rd1, {{%r1, %r2}}], [%r4];\ncp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\nD: ret;\n}}"
-        )
-    };
     for o in all_options() {
-        for (what, start) in [
-            ("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group", false),
-            ("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group", true),
-        ] {
+        for (what, start) in [(STORES[0], false), (STORES[1], true)] {
             let mut g = Gpu::new();
             let p = g.alloc_with(&bytes(&vec![0.5f32; 20 * 12]), "tensor");
             let map = TensorMap::tiled(DataType::F32, p, &[20, 12], &[80], &[16, 16], Swizzle::None).unwrap().encode();
             let m = g.alloc_with(&map, "map");
-            let args: [&[u8]; 3] = [&m.to_le_bytes(), &8u32.to_le_bytes(), &(-4i32).to_le_bytes()];
-            launch(&mut g, &kernel(what), &Launch { block: [256, 1, 1], args: &args, ..Launch::default() }, &o);
+            let args: [&[u8]; 3] = [&m.to_le_bytes(), &8u32.to_le_bytes(), &2u32.to_le_bytes()];
+            launch(&mut g, &store_kernel(what), &Launch { block: [256, 1, 1], args: &args, ..Launch::default() }, &o);
             let out = read::<f32>(&g, p, 240);
             for y in 0..12usize {
                 for x in 0..20usize {
-                    let sum = |x: usize| ((y + 4) * 16 + x - 8) as f32 + if start { 0.5 } else { 0.0 };
-                    let want = if x >= 8 { sum(x) } else { 0.5 };
+                    let sum = || ((y - 2) * 16 + x - 8) as f32 + if start { 0.5 } else { 0.0 };
+                    let want = if x >= 8 && y >= 2 { sum() } else { 0.5 };
                     assert_eq!(out[y * 20 + x], want, "({x},{y})");
                 }
             }
+        }
+    }
+}
+
+/// Each of these ends a kernel on an H200, or does not.
+#[test]
+fn tensor_copies_start_at_packs_and_stores_inside() {
+    let prefetch = "cp.async.bulk.prefetch.tensor.2d.L2.global.tile";
+    let between =
+        |x| format!("a tensor copy from element {x} of the innermost dimension: a multiple of 4 (16 bytes) is needed");
+    let ahead = |x: i32, d: u32| {
+        format!("a tensor store from {x} in dimension {d}: stores and reductions cannot start ahead of the tensor")
+    };
+    for o in all_options() {
+        let run = |what: &str, x: i32, y: i32| {
+            let kernel = Module::parse(&store_kernel(what)).unwrap().kernel("k").unwrap();
+            let mut g = Gpu::new();
+            let p = g.alloc_with(&bytes(&vec![0.5f32; 20 * 12]), "tensor");
+            let map = TensorMap::tiled(DataType::F32, p, &[20, 12], &[80], &[16, 16], Swizzle::None).unwrap().encode();
+            let m = g.alloc_with(&map, "map");
+            let args: [&[u8]; 3] = [&m.to_le_bytes(), &x.to_le_bytes(), &y.to_le_bytes()];
+            let launched = g.launch(&kernel, &Launch { block: [256, 1, 1], args: &args, ..Launch::default() }, &o);
+            launched.err().map(|fault| (fault.finding.kind, fault.finding.message))
+        };
+        for what in [STORES[0], STORES[1], prefetch] {
+            for (x, y) in [(16, 0), (20, 0), (400, 0), (0, 11), (0, 12), (0, 99)] {
+                assert_eq!(run(what, x, y), None, "{what} from ({x}, {y})");
+            }
+            for x in [-1, 1, 2, 18] {
+                assert_eq!(run(what, x, 0), Some((Kind::IllegalInstruction, between(x))), "{what}");
+            }
+            let refused = |x, d| (what != prefetch).then(|| (Kind::IllegalInstruction, ahead(x, d)));
+            assert_eq!(run(what, -4, 0), refused(-4, 0), "{what}");
+            assert_eq!(run(what, 4, -1), refused(-1, 1), "{what}");
+            assert_eq!(run(what, 0, -16), refused(-16, 1), "{what}");
         }
     }
 }

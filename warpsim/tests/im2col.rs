@@ -283,7 +283,7 @@ fn stores_and_prefetches_that_hardware_refuses() {
     assert_eq!(said(&inside, store), None);
     assert_eq!(said(&inside, add).unwrap(), "a reduction on this element type");
     let askew = Case { at: vec![1, 0, 0, 0], ..inside };
-    let channel = "an im2col copy from channel 1: a multiple of 8 (16 bytes) is needed";
+    let channel = "a tensor copy from element 1 of the innermost dimension: a multiple of 8 (16 bytes) is needed";
     assert_eq!([store, ahead].map(|i| said(&askew, i).unwrap()), [channel; 2]);
     let late = Case { at: vec![0, 9, 0, 0], ..c() };
     let start = "an im2col copy that starts at 9 in dimension 1, outside of the map's box from -1 to 8";
@@ -311,7 +311,10 @@ fn maps_and_copies_that_do_not_fit() {
             "an im2col offset of 256: 255 are possible with 4 dimensions, and hardware would take 0"
         );
         let askew = Case { at: vec![4, -1, -1, 0], ..good() };
-        assert_eq!(fault(&askew, |map| map), "an im2col copy from channel 4: a multiple of 8 (16 bytes) is needed");
+        assert_eq!(
+            fault(&askew, |map| map),
+            "a tensor copy from element 4 of the innermost dimension: a multiple of 8 (16 bytes) is needed"
+        );
         let nan = |map: TensorMap| TensorMap { nan_fill: true, ..map };
         assert_eq!(fault(&good(), nan), "not a tensor map: it fills integers (U16) with NaN");
         let tiled = |map: TensorMap| TensorMap { im2col: None, tile: vec![32, 8, 8, 1], ..map };

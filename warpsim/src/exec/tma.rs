@@ -227,7 +227,9 @@ pub fn tensor(
         for (d, r) in offsets.iter().enumerate() {
             off[d] = i64::from(w.regs.r(*r)[l] & 0xffff);
         }
-        if let Some(what) = map.im2col_wrong(&at, &off, t.way) {
+        if let Some(what) =
+            map.start_wrong(&at[..coordinates.len()], t.way).or_else(|| map.im2col_wrong(&at, &off, t.way))
+        {
             return cx.fault(w, s, l as u32, Kind::IllegalInstruction, what, None);
         }
         if t.way == Way::Prefetch {

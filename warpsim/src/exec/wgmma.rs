@@ -11,7 +11,7 @@ use super::run::Flow;
 use super::state::*;
 use super::undefined_matrix::Taints;
 use super::wgmma_desc::{Desc, pieces};
-use super::{shared, sparse, undefined_matrix, warp_ops, wgmma_check, wgmma_regs};
+use super::{sparse, undefined_matrix, warp_ops, wgmma_check, wgmma_regs};
 use crate::ir::*;
 use crate::launch::Completion;
 use crate::num;
@@ -199,15 +199,29 @@ fn matrix<T: Copy + Default>(
     place: impl Fn(usize, usize) -> usize,
     get: impl Fn(u32) -> T,
 ) -> Vec<T> {
+    match bytes {
+        1 => elements(sh, d, first, [rows, k], place, |[a]: [u8; 1]| get(a.into())),
+        2 => elements(sh, d, first, [rows, k], place, |pair| get(u16::from_le_bytes(pair).into())),
+        _ => elements(sh, d, first, [rows, k], place, |word| get(u32::from_le_bytes(word))),
+    }
+}
+
+/// The same of elements of so many bytes.
+fn elements<T: Copy + Default, const BYTES: usize>(
+    sh: &[u8],
+    d: &Desc,
+    first: usize,
+    [rows, k]: [usize; 2],
+    place: impl Fn(usize, usize) -> usize,
+    get: impl Fn([u8; BYTES]) -> T,
+) -> Vec<T> {
     let mut out = vec![T::default(); rows * k];
-    let per = 16 / bytes;
-    pieces(d, first, rows, k, bytes, |line, piece, at| {
-        for (e, element) in sh[at..at + 16].chunks_exact(bytes).enumerate() {
-            let v = get(shared::read(element, 0, bytes) as u32);
-            let x = piece * per + e;
+    pieces(d, first, rows, k, BYTES, |line, piece, at| {
+        for (e, element) in sh[at..at + 16].as_chunks::<BYTES>().0.iter().enumerate() {
+            let x = piece * (16 / BYTES) + e;
             let (row, col) = if d.transposed { (x, line) } else { (line, x) };
             if row < rows && col < k {
-                out[place(row, col)] = v;
+                out[place(row, col)] = get(*element);
             }
         }
     });

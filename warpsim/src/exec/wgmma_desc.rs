@@ -3,11 +3,17 @@
 use crate::tensor_map::Swizzle;
 
 /// A matrix descriptor: where a tile lies in shared memory.
+///
+/// A tile consists of lines, which are its rows or, transposed, its indices of k, and these of pieces of 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Desc {
     start: usize,
-    leading: usize,
-    stride: usize,
+    /// From a line to the next of the same eight, as many bytes as it has at one place: a power of two.
+    pitch: usize,
+    /// From eight lines to the next eight.
+    eights: usize,
+    /// From a line's bytes at one place to the next.
+    along: usize,
     swizzle: Swizzle,
     /// The base offset: the 128-byte row of 1024 bytes where the swizzle's pattern starts.
     base: usize,
@@ -20,37 +26,42 @@ impl Desc {
         let field = |at: u32| ((v >> at & 0x3fff) << 4) as usize;
         let swizzle = [Swizzle::None, Swizzle::B128, Swizzle::B64, Swizzle::B32][(v >> 62) as usize];
         let base = (v >> 49 & 7) as usize;
-        Desc { start: field(0), leading: field(16), stride: field(32), swizzle, base, transposed }
+        let (leading, stride) = (field(16), field(32));
+        let (pitch, eights, along) = match (swizzle, transposed) {
+            (Swizzle::None, false) => (16, stride, leading),
+            (Swizzle::None, true) => (16, leading, stride),
+            // K-major, only B of a sparse multiplication has rows that are longer than a swizzle spans.
+            _ => (swizzle.span(), stride, leading),
+        };
+        Desc { start: field(0), pitch, eights, along, swizzle, base, transposed }
     }
 
-    /// Offset of the byte at (row, byte along k), or for a transposed tile (byte along the row, k).
-    fn at(&self, row: usize, k: usize) -> usize {
-        let (r8, rin) = (row / 8, row % 8);
-        let linear = match (self.transposed, self.swizzle) {
-            (false, Swizzle::None) => r8 * self.stride + rin * 16 + k / 16 * self.leading + k % 16,
-            // Only B of a sparse multiplication has rows that are longer than a swizzle spans.
-            (false, sw) => r8 * self.stride + rin * sw.span() + k / sw.span() * self.leading + k % sw.span(),
-            // Here `row` is k and `k` the byte along m or n.
-            (true, Swizzle::None) => r8 * self.leading + rin * 16 + k / 16 * self.stride + k % 16,
-            (true, sw) => r8 * self.stride + rin * sw.span() + k / sw.span() * self.leading + k % sw.span(),
-        };
-        self.swizzle.apply_from(self.start + linear, self.base)
+    /// Where a line begins, without swizzling.
+    #[inline(always)]
+    fn line(&self, line: usize) -> usize {
+        self.start + line / 8 * self.eights + line % 8 * self.pitch
+    }
+
+    /// Offset of piece number `piece` of a line that begins there.
+    #[inline(always)]
+    fn piece(&self, line: usize, piece: usize) -> usize {
+        let byte = piece * 16;
+        let places = byte >> self.pitch.trailing_zeros();
+        self.swizzle.apply_from(line + places * self.along + (byte & (self.pitch - 1)), self.base)
     }
 }
 
-/// Calls `f` with each 16-byte piece of a tile of `rows` × `k` elements that starts at row `first`.
+/// Calls `f` with each 16-byte piece of a tile of `rows` × `k` elements that starts at row `first`: its line, its number there and its offset.
+#[inline(always)]
 pub fn pieces(d: &Desc, first: usize, rows: usize, k: usize, bytes: usize, mut f: impl FnMut(usize, usize, usize)) {
-    if d.transposed {
-        for kk in 0..k {
-            for piece in 0..rows * bytes / 16 {
-                f(kk, piece, d.at(kk, first * bytes + piece * 16));
-            }
-        }
-    } else {
-        for row in 0..rows {
-            for piece in 0..(k * bytes).div_ceil(16) {
-                f(row, piece, d.at(first + row, piece * 16));
-            }
+    let (first_line, lines, first_piece, pieces) = match d.transposed {
+        false => (first, rows, 0, (k * bytes).div_ceil(16)),
+        true => (0, k, first * bytes / 16, rows * bytes / 16),
+    };
+    for line in 0..lines {
+        let start = d.line(first_line + line);
+        for piece in 0..pieces {
+            f(line, piece, d.piece(start, first_piece + piece));
         }
     }
 }
