@@ -19,7 +19,7 @@
 //! # Cost
 //! Every element is read and written once: 6.4 MB each way for a matrix of 1793², 3 µs at 4.2 TB/s. A pack of the copy is a part each of two packs that
 //! lie at multiples of 16 bytes, shifted by what the line is off, so that both sides move 16 bytes at a time. Of these the second is the
-//! neighbour's first, and comes from L1. Packs across the ends of a line are read by elements: nothing outside of a line is touched.
+//! neighbour's first, and comes from L1. Packs across the ends of a line are moved by elements, one a lane of the line's first warp: nothing outside of a line is touched.
 //!
 //! # Limits
 //! (2³¹ − 1) · 8 warps.
@@ -77,10 +77,11 @@ pub unsafe fn gemm_pad(from_a: *const u16, to_a: *mut u16, a: Lines, from_b: *co
     grid::launch_dependents();
     let index = u64::from(thread::block_idx_x()) * u64::from(WARPS) + u64::from(warp::warp_id());
     let of_a = a.warps();
-    if index < of_a {
-        copy(from_a, to_a, a, index);
-    } else if index - of_a < b.warps() {
-        copy(from_b, to_b, b, index - of_a);
+    let is_a = index < of_a;
+    let (from, to, of) = if is_a { (from_a, to_a, a) } else { (from_b, to_b, b) };
+    let index = if is_a { index } else { index - of_a };
+    if index < of.warps() {
+        copy(from, to, of, index);
     }
 }
 
@@ -91,34 +92,32 @@ unsafe fn copy(from: *const u16, to: *mut u16, of: Lines, index: u64) {
     let spans = NonZeroU64::MIN.saturating_add(of.length.div_ceil(SPAN) - 1);
     let (line, span) = (index / spans, index % spans);
     let (from, to) = (from.add((line * of.from) as usize), to.add((line * of.to) as usize));
-    let off = (from as usize / 2 % LANES as usize) as i64;
-    let first = (span * SPAN) as i64 + i64::from(warp::lane_id() * LANES);
-    let at = |i: usize| first + i as i64 * i64::from(32 * LANES);
+    let (length, lanes) = (of.length, u64::from(LANES));
+    let off = from as u64 / 2 % lanes;
+    // Packs of the copy from `head` to `tail` are made of packs that are all of the line.
+    let head = if off == 0 { 0 } else { lanes };
+    let whole = if off == 0 { length } else { (length + off).saturating_sub(lanes) };
+    let tail = whole / lanes * lanes;
+    let lane = u64::from(warp::lane_id());
+    // The pack ahead of them, if there is one, and of two behind them what there is, an element a lane.
+    let end = if lane < lanes { lane } else { tail + lane - lanes };
+    let is_end = span == 0 && end < if lane < lanes { head.min(tail) } else { length.next_multiple_of(lanes) };
+    let value = if is_end && end < length { *from.add(end as usize) } else { 0 };
+    let at = |i: usize| span * SPAN + lane * lanes + i as u64 * u64::from(32 * LANES);
+    let is_whole = |i: usize| (head..tail).contains(&at(i));
     let packs: [_; PACKS as usize] = array::from_fn(|i| {
-        let low = pack(from, of.length as i64, at(i) - off);
-        let high = if off == 0 { [0; 4] } else { pack(from, of.length as i64, at(i) - off + i64::from(LANES)) };
-        [low, high]
+        let low = from.wrapping_add(at(i) as usize).wrapping_sub(off as usize).cast::<u32>();
+        let load = |is_needed: bool, from| if is_needed { Pack::<u32, 4>::load(from).0 } else { [0; 4] };
+        [load(is_whole(i), low), load(is_whole(i) && off != 0, low.wrapping_add(4))]
     });
     for i in 0..PACKS as usize {
-        if at(i) < of.length as i64 {
+        if is_whole(i) {
             Pack(shifted(packs[i], off as u32)).store(to.add(at(i) as usize).cast());
         }
     }
-}
-
-/// Eight elements from `at` on, a multiple of 16 bytes; those outside of the line are zeros, and not read.
-#[inline(always)]
-unsafe fn pack(line: *const u16, length: i64, at: i64) -> [u32; 4] {
-    if at >= 0 && at + i64::from(LANES) <= length {
-        return Pack::<u32, 4>::load(line.wrapping_offset(at as isize).cast()).0;
+    if is_end {
+        *to.add(end as usize) = value;
     }
-    array::from_fn(|word| {
-        let [low, high] = [0, 1].map(|half| {
-            let at = at + 2 * word as i64 + half;
-            if 0 <= at && at < length { u32::from(*line.wrapping_offset(at as isize)) } else { 0 }
-        });
-        low | high << 16
-    })
 }
 
 /// Eight of sixteen elements, from `off` on.
