@@ -6,8 +6,12 @@ use warpsim::Module;
 const FORMS: [&str; 2] = [include_str!("forms.ptx"), include_str!("forms_common.ptx")];
 
 fn lower(form: &str) -> Result<(), String> {
+    lower_for("sm_90a", form)
+}
+
+fn lower_for(target: &str, form: &str) -> Result<(), String> {
     let text = format!(
-        ".version 8.6\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 dyn[];\n.const .b32 konst[4];\n\
+        ".version 8.6\n.target {target}\n.address_size 64\n.extern .shared .align 16 .b8 dyn[];\n.const .b32 konst[4];\n\
          .visible .entry k(.param .u64 p, .param .align 64 .b8 map[128])\n{{\n\
          .reg .pred %p<6>; .reg .b16 %h<8>; .reg .b32 %r<20>; .reg .f32 %f<8>; .reg .f64 %d<6>; .reg .b64 %x<12>; .reg .b128 %q<4>;\n\
          .shared .align 16 .b8 tile[64]; .shared .align 8 .b64 bar; .local .align 8 .b8 depot[16];\n{form}\nret;\n}}"
@@ -81,5 +85,51 @@ fn others_are_errors_that_name_them() {
         let e = lower(form).expect_err(form);
         let opcode = form.split(' ').next().unwrap_or(form).trim_end_matches(';');
         assert!(e.contains("line 10") && e.contains(opcode), "{e}");
+    }
+}
+
+/// An instruction that the module's target does not have, with the one that it needs.
+const LATER: &[(&str, &str)] = &[
+    ("sm_90", "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%x1], 16, [%r2];"),
+    ("sm_90", "cp.async.bulk.commit_group;"),
+    ("sm_90a", "wgmma.fence.sync.aligned;"),
+    ("sm_90a", "setmaxnreg.inc.sync.aligned.u32 128;"),
+    ("sm_90", "mbarrier.try_wait.parity.shared.b64 %p1, [%r1], %r2;"),
+    ("sm_90", "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 16;"),
+    ("sm_90", "barrier.cluster.arrive;"),
+    ("sm_90", "mapa.u64 %x1, %x2, %r1;"),
+    ("sm_90", "fence.mbarrier_init.release.cluster;"),
+    ("sm_90", "fence.proxy.async;"),
+    ("sm_90", "fence.acq_rel.cluster;"),
+    ("sm_90", "ld.shared::cluster.u32 %r1, [%r2];"),
+    ("sm_90", "elect.sync %r1|%p1, -1;"),
+    ("sm_90", "griddepcontrol.wait;"),
+    ("sm_90", "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2};"),
+    ("sm_90", "mov.u32 %r1, %cluster_ctarank;"),
+    ("sm_80", "cp.async.wait_all;"),
+    ("sm_80", "mbarrier.test_wait.parity.shared.b64 %p1, [%r1], %r2;"),
+];
+
+#[test]
+fn targets_have_what_they_have() {
+    let old = [("sm_80", "sm_75"), ("sm_90", "sm_80"), ("sm_90a", "sm_90")];
+    for (needs, form) in LATER {
+        let before = old.iter().find(|(target, _)| target == needs).unwrap().1;
+        let e = lower_for(before, form).expect_err(form);
+        let says = format!("needs .target {needs}");
+        assert!(e.contains("line 10") && e.contains(&says) && e.contains(&format!("the module's is {before}")), "{e}");
+        for target in [needs, "sm_90a"] {
+            assert_eq!(lower_for(target, form), Ok(()), "{form}");
+        }
+    }
+    for form in [
+        "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;",
+        "add.rn.f32x2 %x1, %x2, %x3;",
+        "st.bulk.weak.shared::cta [%r1], 64, 0;",
+        "redux.sync.min.f32 %f1, %f2, -1;",
+        "cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes [%r1], [%x1, {%r2, %r3, %r4}], [%r5], {%h1};",
+    ] {
+        let e = lower_for("sm_100a", form).expect_err(form);
+        assert!(e.contains("an instruction of Blackwell (sm_100 and later), which is not supported"), "{e}");
     }
 }

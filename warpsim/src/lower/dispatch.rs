@@ -1,5 +1,6 @@
 //! One instruction: its guard, and which function lowers it.
 
+use super::arch;
 use super::func::{Entity, Lower, R};
 use super::offsets;
 use super::types::{Mods, Ty};
@@ -20,6 +21,9 @@ impl Lower<'_, '_> {
                 _ => return self.fail(format!("`{name}` is not a predicate register")),
             },
         };
+        if let Some(why) = arch::refused(&i.op, &self.linker.ast.target) {
+            return self.fail(format!("`{}`: {why}", i.op));
+        }
         let before = self.insts.len();
         let mut m = Mods::new(&i.op);
         self.wider = matches!(m.root, "ld" | "ldu" | "st" | "cvt");

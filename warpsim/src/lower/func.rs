@@ -221,10 +221,10 @@ impl<'a> Lower<'a, '_> {
     fn block(&mut self, stmts: &'a [Stmt]) -> R<()> {
         for s in stmts {
             let (name, e) = match s {
-                Stmt::Label(n) => {
+                Stmt::Label(n, line) => {
                     let scope = self.scopes.last().and_then(|scope| scope.names.get(n));
                     if matches!(scope, Some(Entity::Label(_))) {
-                        return self.fail(format!("a second label `{n}`"));
+                        return Err(ParseError::new(*line, format!("a second label `{n}`")));
                     }
                     (n, Entity::Label(self.new_label()))
                 }
@@ -265,7 +265,7 @@ impl<'a> Lower<'a, '_> {
     fn statement(&mut self, s: &'a Stmt) -> R<()> {
         match s {
             Stmt::Loc(loc) => self.locate(*loc),
-            Stmt::Label(n) => {
+            Stmt::Label(n, _) => {
                 if let Some(Entity::Label(l)) = self.lookup(n) {
                     self.bind(l);
                 }

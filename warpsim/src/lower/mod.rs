@@ -2,6 +2,7 @@
 
 mod alu;
 mod alu_float;
+mod arch;
 mod arguments;
 mod cfg;
 mod compare;

@@ -1,5 +1,6 @@
 //! Operands: registers, immediates, symbols, special registers, addresses.
 
+use super::arch;
 use super::func::{Entity, Lower, R};
 use super::types::{Ty, Want};
 use crate::exec::alu_int;
@@ -156,6 +157,11 @@ impl Lower<'_, '_> {
             Some((b, "z")) => (b, 2),
             _ => (name, 0),
         };
+        if base.contains("cluster")
+            && let Some(why) = arch::lacks(&self.linker.ast.target, arch::CLUSTERS)
+        {
+            return self.fail(format!("`{name}`: {why}"));
+        }
         use MaskRel as M;
         use Special as S;
         let s = match base {

@@ -121,10 +121,6 @@ impl Lower<'_, '_> {
             self.emit(Inst { imm: n as i64, ..Inst::new(Op::BulkWait { read }) });
             return Ok(());
         }
-        let later = |s: &str| s.starts_with("im2col::w") || matches!(s, "tile::gather4" | "tile::scatter4");
-        if let Some(form) = m.find(|s| later(s).then(|| s.to_owned())) {
-            return self.fail(format!("`.{form}` needs sm_100, and no later GPU than sm_90a is simulated"));
-        }
         let prefetch = m.take("prefetch");
         let tensor = m.take("tensor");
         let rank = m.find(|s| match s {

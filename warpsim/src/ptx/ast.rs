@@ -111,7 +111,8 @@ pub enum Stmt {
     /// `.reg .b32 %r<10>, a;`: type, then names with an optional count.
     Reg(Name, u32, Vec<(Name, Option<u32>)>),
     Var(Var),
-    Label(Name),
+    /// With its line.
+    Label(Name, u32),
     Inst(Box<Inst>),
     Block(Vec<Stmt>),
     Loc(Loc),

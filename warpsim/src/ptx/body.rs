@@ -37,6 +37,7 @@ impl Parser<'_> {
 
     fn word_statement(&mut self, w: &str, out: &mut Vec<Stmt>) -> Result<(), ParseError> {
         if self.peek_at(1) == Some(Tok::Punct(b':')) {
+            let line = self.line();
             let label = self.name()?;
             self.expect(b':')?;
             match self.peek() {
@@ -53,7 +54,7 @@ impl Parser<'_> {
                     self.skip_to_semicolon();
                     out.push(Stmt::Prototype(label));
                 }
-                _ => out.push(Stmt::Label(label)),
+                _ => out.push(Stmt::Label(label, line)),
             }
             return Ok(());
         }
