@@ -64,9 +64,11 @@
 //! warp it promises nothing. What `ld.global.nc` reads may be written by nobody in the same launch, but by the thread that read it.
 //!
 //! [`Checks::init`] follows what registers, local and shared memory hold that nobody wrote, through arithmetic, shuffles, products of matrices
-//! (`mma.sync` and `wgmma`: by rows and columns), calls and the stack, and reports it where it decides something: a branch, an address, what is
-//! stored in global memory. A load from global memory is reported at once, but for a vector of which somebody wrote some words: the others are
-//! followed. A function's frame begins unwritten,
+//! (`mma.sync`, `wmma` and `wgmma`: by rows and columns), calls and the stack, and reports it where it decides something: a branch, an address, what is
+//! stored in global memory. Each byte of a register is followed by itself while it is moved, packed and masked: one half of it may be undefined.
+//! A load from global memory is reported at once, but for one of which somebody wrote some bytes: the others are
+//! followed, and so are those that `cp.async` copies. What is stored as it was loaded, a vector as a whole, takes along what nobody wrote of it, which may be
+//! padding of a structure. A function's frame begins unwritten,
 //! and so does what `alloca` gives. What a shuffle takes from a lane that is not there counts as such a value, and so does a quotient or a
 //! remainder of integers divided by zero ([`Kind::DivisionByZero`]).
 //!
@@ -80,7 +82,8 @@
 //! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its
 //! initialisation and bulk copies only when these come from another block; a constant that is moved into a register of `wgmma` behind its
 //! fence counts as moved before it, as compilers have it; a reduction into shared memory needs no proxy fence;
-//! an arrival or a wait without a scope counts as one for the cluster. Phases of a named barrier are apart: each orders those who came to it.
+//! an arrival or a wait without a scope counts as one for the cluster. Phases of a named barrier are apart: each orders those who came to it, and whoever
+//! comes to the next has to be behind them.
 //!
 //! A launch ends when its threads can only wait, or poll for what none of them will write: when each is where it was before, and nothing has
 //! changed in between. Blocks wait for each other as far as the GPU holds them at once. A loop that
@@ -96,14 +99,15 @@
 //! # What is not
 //!
 //! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
-//! ends with its phase, or when no other thread can go on. Textures, surfaces, `tcgen05`,
-//! `multimem`, dynamic parallelism. The system reserves no shared memory here: static variables begin at 0.
+//! ends with its phase, or when no other thread can go on. Textures, surfaces, what came with
+//! Blackwell (`tcgen05` and other instructions from `sm_100` on), `multimem`, dynamic parallelism. The system reserves no shared memory here: static variables begin at 0.
 //! A shared variable has bounds of its own, with a kilobyte of nobody's behind it; a frame and a structure have bounds as a whole: an index
 //! that runs from one of their arrays into the next is in bounds. PTX does not tell: compilers make one variable of a function's arrays, and one of a
 //! structure's or of dynamic shared memory, and where one ends in it stands nowhere.
-//! An element of local memory counts as written when one of its bytes is: the others may be padding; and so does a word that is written back where it
-//! came from with some of its bits changed: the others may be fields that are yet to come. What is not supported is an error with its line, never
-//! silently skipped; so is a register of a type that ptxas does not take there (of matrices it is asked for the size alone).
+//! A word of local or shared memory that is written back where it came from with some of its bits changed counts as written: the others may be fields that
+//! are yet to come. What is not supported is an error with its line, never
+//! silently skipped; so is an instruction that the module's target does not have, and a register of a type that ptxas does not take there (of matrices
+//! it is asked for the size alone).
 
 #![warn(missing_docs)]
 // Modules are private: what is public in one is public to the others.

@@ -136,11 +136,12 @@ impl Alloc {
         });
     }
 
-    /// Counts bytes, by words of 64, as never written.
+    /// Counts bytes as never written.
     pub fn unmark(&self, off: usize, n: usize) {
-        for w in &self.init[off / 64..(off + n) / 64] {
-            w.store(0, Relaxed);
-        }
+        all_words(off, n, |word, bits| {
+            self.init[word].fetch_and(!bits, Relaxed);
+            true
+        });
     }
 
     /// True when all of these bytes were written.

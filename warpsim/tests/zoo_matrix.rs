@@ -1,7 +1,7 @@
 //! Matrices of which nobody wrote a part: rows and columns beyond the edge are multiplied along, and harm nobody until something depends on them.
 
 use crate::common::all_options;
-use crate::zoo::kernel;
+use crate::zoo::{Bug, kernel};
 use crate::zoo_order::found;
 use warpsim::{Finding, Kind};
 
@@ -226,4 +226,81 @@ fn a_warpgroup_takes_registers() {
     let store = "st.global.v2.f32 [%rd4], {%f1, %f2}; @%p7 st.global.v2.f32 [%rd4+8], {%f3, %f4};";
     let body = by(part, "{%r5, %r5, %r5, %r7}, %rd6, 0, 1, 1, 0", store);
     finds(register, 128, &body, &[("@%p7 st", "st"), ("%r5, %r5, %r5, %r7", "%r7, %r5, %r5, %r7")]);
+}
+
+/// Four multiplications at once, each of eight lanes.
+#[test]
+fn quads_have_rows_and_columns_of_their_own() {
+    let register = Kind::UninitialisedRegister;
+    let with = |types: &str, c: usize, operand: usize, guard: &str| {
+        let body = multiply(&format!("m8n8k4.row.col.{types}"), [8, 2, 2, c], operand, guard);
+        finds(register, 32, &body, &[(&format!("@{guard} st"), "st")]);
+    };
+    with("f32.f16.f16.f32", 8, 1, "%p1");
+    with("f32.f16.f16.f32", 8, 3, "%p1");
+    // Added as f16, it lies by rows: those of the upper lanes.
+    with("f32.f16.f16.f16", 4, 3, "%p1");
+    // The last four columns, of which the lower lanes have some.
+    let columns = multiply("m8n8k4.row.col.f32.f16.f16.f32", [8, 2, 2, 8], 2, "%p2")
+        .replace("and.b32 %r5, %r1, 3; setp.lt.u32 %p2, %r5, 3;", "and.b32 %r5, %r1, 12; setp.ne.u32 %p2, %r5, 12;");
+    finds(register, 32, &columns, &[("@%p2 st", "st"), ("@%p2 st", "@%p1 st")]);
+}
+
+/// A of 16 x 16, of which 10 rows are written, and what comes of it by wmma.
+#[test]
+fn wmma_multiplies_rows_beyond_the_edge() {
+    let planted = |kind: Kind, body: &str, bugs: &[(&str, &str)]| {
+        for (good, bad) in bugs {
+            crate::zoo::check(Bug {
+                name: "wmma",
+                threads: 32,
+                blocks: 1,
+                bad: &body.replace(good, bad),
+                mend: (bad, good),
+                kind,
+            });
+        }
+    };
+    let front = "mov.u32 %r3, tile; shl.b32 %r4, %r1, 4; add.u32 %r4, %r3, %r4; mov.b32 %r5, 0x3c003c00; setp.lt.u32 %p1, %r1, 20; mov.f32 %f9, 0f00000000;\n\
+        mul.wide.u32 %rd3, %r1, 16; add.u64 %rd4, %rd2, %rd3; add.u32 %r8, %r3, %r2; cvt.u64.u32 %rd5, %r2; add.u64 %rd5, %rd2, %rd5;\n\
+        @%p1 st.shared.v4.b32 [%r4], {%r5, %r5, %r5, %r5}; @%p1 st.global.v4.b32 [%rd4], {%r5, %r5, %r5, %r5}; bar.warp.sync -1;\n";
+    let multiply = "wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32 {%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8}, {%r10, %r11, %r12, %r13, %r14, %r15, %r16, %r17},\n\
+        {%r5, %r5, %r5, %r5, %r5, %r5, %r5, %r5}, {%f9, %f9, %f9, %f9, %f9, %f9, %f9, %f9};\n";
+    let store = "{%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8}, 16;\n";
+    let fragment = "{%r10, %r11, %r12, %r13, %r14, %r15, %r16, %r17}";
+    // The last row is the tenth.
+    let used = "bar.warp.sync -1; ld.shared.f32 %f10, [%r8+4544]; st.global.f32 [%rd5+2048], %f10;";
+    for (space, kind) in [("shared.f16", Kind::UninitialisedShared), ("global.f16", Kind::UninitialisedGlobal)] {
+        let from = if space == "shared.f16" { "%r3" } else { "%rd2" };
+        let load =
+            format!("{front}wmma.load.a.sync.aligned.row.m16n16k16.{space} {fragment}, [{from}], 16;\n{multiply}");
+        let kept = format!("{load}wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r3+4096], {store}{used}");
+        planted(Kind::UninitialisedShared, &kept, &[("[%r8+4544]", "[%r8+4736]"), ("[%r8+4544]", "[%r8+4668]")]);
+        let whole = format!("{load}wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%rd2+1024], {store}");
+        planted(kind, &whole.replace("%r1, 20;", "%r1, 32;"), &[("%r1, 32;", "%r1, 31;")]);
+        // B is undefined by its columns, and so by the rows of its transpose.
+        let turned = kept.replace("wmma.load.a.sync.aligned.row", "wmma.load.b.sync.aligned.col");
+        let turned = turned
+            .replace("row.row", "row.col")
+            .replace(&format!("{fragment},\n"), "{%r5, %r5, %r5, %r5, %r5, %r5, %r5, %r5},\n");
+        let turned =
+            turned.replacen("{%r5, %r5, %r5, %r5, %r5, %r5, %r5, %r5}, {%f9", &format!("{fragment}, {{%f9"), 1);
+        let turned = turned.replace(
+            "st.global.f32 [%rd5+2048]",
+            "and.b32 %r9, %r1, 15; setp.lt.u32 %p2, %r9, 10; @%p2 st.global.f32 [%rd5+2048]",
+        );
+        planted(Kind::UninitialisedShared, &turned, &[("%r9, 10;", "%r9, 11;")]);
+    }
+    // One lane's sums.
+    let own = format!(
+        "{front}mov.b32 %r10, %r5; setp.lt.u32 %p2, %r1, 28; @%p2 mov.f32 %f20, %f9;\n{}wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r3+4096], {store}{used}",
+        multiply.replace("%f9}", "%f20}").replace(fragment, "{%r5, %r5, %r5, %r5, %r5, %r5, %r5, %r5}")
+    );
+    planted(Kind::UninitialisedShared, &own, &[("[%r8+4544]", "[%r8+4992]")]);
+    let nothing = format!("{front}wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {fragment}, [%rd2+2048], 16;");
+    planted(
+        Kind::UninitialisedGlobal,
+        &nothing.replace("+2048", "").replace("%r1, 20;", "%r1, 32;"),
+        &[("[%rd2]", "[%rd2+2048]")],
+    );
 }

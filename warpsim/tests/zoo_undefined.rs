@@ -127,8 +127,8 @@ fn words_of_a_vector_are_loaded_one_by_one() {
     for (bad, mend) in [
         ("ld.global.v4.u32 {%r5, %r6, %r7, %r8}, [%rd4]; st.global.u32 [%rd4], %r8;", ("], %r8", "], %r7")),
         (
-            "ld.global.v2.u64 {%rd5, %rd6}, [%rd4]; cvt.u32.u64 %r8, %rd6; setp.eq.u32 %p3, %r8, 1; @%p3 bra E; E:",
-            ("%r8, %rd6", "%r8, %rd5"),
+            "ld.global.v2.u64 {%rd5, %rd6}, [%rd4]; shr.u64 %rd6, %rd6, 32; cvt.u32.u64 %r8, %rd6; setp.eq.u32 %p3, %r8, 1; @%p3 bra E; E:",
+            ("%rd6, 32", "%rd5, 32"),
         ),
         (
             "ld.global.v4.u32 {%r5, %r6, %r7, %r8}, [%rd4]; shfl.sync.bfly.b32 %r9, %r8, 1, 31, -1; st.shared.u32 [%r4], %r9;\n\
@@ -155,18 +155,104 @@ fn words_of_a_vector_are_loaded_one_by_one() {
 #[test]
 fn fields_of_a_word_are_assigned_one_by_one() {
     let fields = ".local .align 8 .b8 word[8]; mov.u64 %rd5, word; cvta.local.u64 %rd6, %rd5;\n\
-                  and.b32 %r12, %r1, 255; ld.u32 %r10, [%rd6]; and.b32 %r11, %r10, -256; or.b32 %r13, %r11, %r12; st.u32 [%rd6], %r13;\n\
+                  and.b32 %r12, %r1, 15; ld.u32 %r10, [%rd6]; and.b32 %r11, %r10, -16; or.b32 %r13, %r11, %r12; st.u32 [%rd6], %r13;\n\
                   ld.u32 %r14, [%rd6]; and.b32 %r15, %r14, 255; st.global.u32 [%rd4], %r15;";
     // Into the word that it came from, and with no sum.
     let local = Kind::UninitialisedLocal;
     let bad = fields.replace("[%rd6], %r13", "[%rd6+4], %r13").replace("%r14, [%rd6]", "%r14, [%rd6+4]");
     finds(local, &bad, ("[%rd6+4]", "[%rd6]"));
     finds(local, &fields.replace("or.b32 %r13", "add.u32 %r13"), ("add.u32 %r13", "or.b32 %r13"));
-    finds(local, &fields.replace("%r10, -256", "%r10, %r1"), ("%r10, %r1", "%r10, -256"));
+    finds(local, &fields.replace("%r10, -16", "%r10, %r1"), ("%r10, %r1", "%r10, -16"));
     let cleared = "ld.local.u32 %r10, [%rd5]; and.b32 %r11, %r10, -2; st.local.u32 [%rd5], %r11;\n\
-                   ld.local.u32 %r14, [%rd5]; st.global.u32 [%rd4], %r14;";
+                   ld.local.u32 %r14, [%rd5]; and.b32 %r14, %r14, 255; st.global.u32 [%rd4], %r14;";
     let front = ".local .align 8 .b8 word[8]; mov.u64 %rd5, word;";
     finds(local, &format!("{front} {}", cleared.replace("-2", "%r1")), ("%r10, %r1", "%r10, -2"));
+}
+
+/// Halves of a register, bytes of a word: each is followed while it is packed, masked, moved and handed over.
+#[test]
+fn bytes_are_followed_one_by_one() {
+    let front = ".reg .b16 %h<8>; cvt.u16.u32 %h1, %r1; @%p1 mov.u16 %h2, 7; mov.b32 %r10, {%h1, %h2};\n";
+    let reg = Kind::UninitialisedRegister;
+    for (body, mend) in [
+        ("mov.b32 {%h3, %h4}, %r10; st.global.u16 [%rd4], %h4;", ("], %h4", "], %h3")),
+        ("shr.u32 %r11, %r10, 16; st.global.u32 [%rd4], %r11;", ("%r10, 16", "%r1, 16")),
+        ("and.b32 %r11, %r10, 0xfff00; st.global.u32 [%rd4], %r11;", ("0xfff00", "0xff00")),
+        ("prmt.b32 %r11, %r10, 0, 0x4420; st.global.u32 [%rd4], %r11;", ("0x4420", "0x4410")),
+        (
+            "add.rn.f16x2 %r11, %r10, %r10; mov.b32 {%h3, %h4}, %r11; setp.eq.b16 %p3, %h4, 0; @%p3 bra E; E:",
+            ("%p3, %h4", "%p3, %h3"),
+        ),
+        (
+            "mov.b64 %rd5, {%r10, %r1}; shr.u64 %rd5, %rd5, 16; cvt.u32.u64 %r11, %rd5; st.global.u32 [%rd4], %r11;",
+            ("%rd5, 16", "%rd5, 32"),
+        ),
+        (
+            "shfl.sync.bfly.b32 %r11, %r10, 1, 31, -1; and.b32 %r11, %r11, 0xff00ff; st.global.u32 [%rd4], %r11;",
+            ("0xff00ff", "0xff"),
+        ),
+        (
+            "cvt.rn.f16x2.f32 %r11, %f9, 0f00000000; mov.b32 {%h3, %h4}, %r11; st.global.u16 [%rd4], %h4;",
+            ("], %h4", "], %h3"),
+        ),
+        (
+            "lop3.b32 %r11, %r10, 0xffff, %r1, 0xea; xor.b32 %r12, %r10, %r11; st.global.u32 [%rd4], %r12;",
+            ("], %r12", "], %r11"),
+        ),
+    ] {
+        finds(reg, &format!("{front}{body}"), mend);
+    }
+    // What is stored is not written, byte by byte.
+    let kept = format!(
+        "{front}st.shared.u32 [%r4], %r10; bar.warp.sync -1;\nld.shared.u16 %r11, [%r4+2]; st.global.u32 [%rd4], %r11;"
+    );
+    finds(Kind::UninitialisedShared, &kept, ("[%r4+2]", "[%r4]"));
+    let local = format!(
+        ".local .align 8 .b8 word[8]; {front}st.local.u32 [word], %r10; ld.local.u32 %r11, [word];\nbfe.u32 %r11, %r11, 8, 16; st.global.u32 [%rd4], %r11;"
+    );
+    finds(Kind::UninitialisedLocal, &local, ("8, 16;", "8, 8;"));
+    // As a whole it is undefined.
+    finds(reg, &format!("{front}st.global.u32 [%rd4], %r10;"), ("], %r10", "], %r1"));
+}
+
+/// What a structure leaves between its members goes where it goes.
+#[test]
+fn padding_is_copied_along() {
+    let front = ".reg .b16 %h<4>; shl.b32 %r5, %r1, 4; add.u32 %r5, %r5, %r3; mul.wide.u32 %rd5, %r1, 16; add.u64 %rd5, %rd5, %rd2; cvt.u16.u32 %h1, %r1;\n";
+    let read = "ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r5]; st.global.v4.u32 [%rd5], {%r10, %r11, %r12, %r13};\n";
+    let again = "bar.warp.sync -1; ld.global.v2.u64 {%rd6, %rd7}, [%rd5]; st.shared.v2.u64 [%r5+512], {%rd6, %rd7};\n";
+    let used = "ld.shared.u32 %r12, [%r5+512]; st.global.u32 [%rd5], %r12;";
+    let (shared, global) = (Kind::UninitialisedShared, Kind::UninitialisedGlobal);
+    for members in [
+        "st.shared.v2.u32 [%r5], {%r1, %r1}; st.shared.u32 [%r5+8], %r1;",
+        "st.shared.u32 [%r5], %r1; st.shared.u8 [%r5+12], %r1;",
+    ] {
+        let body = format!("{front}{members}{read}{again}{used}");
+        finds(
+            shared,
+            &body.replace("[%r5+512]; st", "[%r5+525]; st").replace("ld.shared.u32 %r12", "ld.shared.u8 %r12"),
+            ("+525", "+512"),
+        );
+        // One after the other they are values, and so is what is computed of them.
+        finds(
+            shared,
+            &body.replace("v4.u32 [%rd5], {%r10, %r11, %r12, %r13}", "v4.u32 [%rd5], {%r13, %r10, %r11, %r12}"),
+            ("{%r13, %r10, %r11, %r12}", "{%r10, %r11, %r12, %r13}"),
+        );
+        let sum = "add.u32 %r13, %r13, 1; st.global.v4";
+        finds(shared, &body.replacen("st.global.v4", sum, 1), (sum, "st.global.v4"));
+    }
+    // By cp.async, and by one word.
+    let copied = "st.global.u32 [%rd4], 1; cvt.u16.u32 %h1, %r1; st.global.u8 [%rd4+4], %h1;\n";
+    let async_copy = format!(
+        "{copied}bar.warp.sync -1; cp.async.ca.shared.global [%r5], [%rd5], 8; cp.async.wait_all;\nld.shared.u32 %r10, [%r5+4]; and.b32 %r10, %r10, 0xffff; st.global.u32 [%rd5], %r10;"
+    );
+    let body = format!("{front}{}", async_copy.replace("%rd4", "%rd5"));
+    finds(shared, &body, ("0xffff", "0xff"));
+    let word = format!(
+        "{front}{copied}ld.global.u64 %rd6, [%rd5]; shr.u64 %rd6, %rd6, 32; and.b64 %rd6, %rd6, 0xffff; st.global.u64 [%rd5], %rd6;"
+    );
+    finds(global, &word.replace("%rd4", "%rd5"), ("0xffff", "0xff"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `cp.async`: per-thread copies from global to shared memory, in groups.
 
 use super::cx::Cx;
-use super::global_check::{Touch, check_init, check_race};
+use super::global_check::{Touch, check_load, check_race};
 use super::mem_ops::{self, lanes};
 use super::state::*;
 use super::{cp_arrive, mbarrier, shared, shared_check};
@@ -20,6 +20,8 @@ pub struct CpEntry {
     src: [u64; 32],
     bytes: usize,
     take: [u8; 32],
+    /// Lanes whose source nobody has written in part.
+    holes: u32,
     /// Group number; `u32::MAX` before the commit.
     group: [u32; 32],
     done: bool,
@@ -34,6 +36,7 @@ impl CpEntry {
             src: self.src[l],
             bytes,
             take: self.take[l],
+            holes: self.holes >> l & 1 == 1,
             group: self.group[l],
             done,
         }
@@ -54,6 +57,7 @@ pub struct Piece {
     pub bytes: usize,
     /// Bytes that are copied; the others are filled with zeros.
     take: u8,
+    holes: bool,
     group: u32,
     done: bool,
 }
@@ -70,7 +74,18 @@ impl Piece {
         blk.shared[off..off + self.bytes].copy_from_slice(&data[..self.bytes]);
         if !blk.shared_init.is_empty() {
             shared_check::mark(&mut blk.shared_init, off, self.bytes);
+            if self.holes {
+                self.leave_holes(cx, &mut blk.shared_init);
+            }
         }
+    }
+
+    /// What nobody has written of the source is not written here either.
+    fn leave_holes(&self, cx: &Cx<'_>, init: &mut [u64]) {
+        let (take, off) = (usize::from(self.take), self.dst.1 as usize);
+        let Ok(al) = cx.mem.find(self.src, take as u64).map(|k| cx.mem.get(k)) else { return };
+        let from = (self.src - al.base) as usize;
+        (0..take).filter(|b| !al.marked(from + b, 1)).for_each(|b| shared_check::unmark(init, off + b, 1));
     }
 
     /// What it brings.
@@ -115,6 +130,7 @@ pub fn cp_async(
         src: [0; 32],
         bytes: n,
         take: [bytes; 32],
+        holes: 0,
         group: [u32::MAX; 32],
         done: false,
     };
@@ -152,7 +168,7 @@ pub fn cp_async(
             let k = mem_ops::locate(cx, w, s, l, e.src[l], take, "cp.async")?;
             if cx.opts.checks.init || cx.global_shadow.is_some() {
                 let t = Touch { lane: l, alloc: k, addr: e.src[l], bytes: take, write: false, marks: GStamp::COPY };
-                check_init(cx, w, s, t);
+                e.holes |= u32::from(check_load(cx, w, s, t)) << l;
                 check_race(cx, cl, w, s, t, |_, _| false);
             }
         }

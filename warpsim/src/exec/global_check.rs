@@ -73,19 +73,20 @@ pub fn check_init(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch) {
     }
 }
 
-/// initcheck of a load of elements of `n` bytes; true when somebody wrote some of them and not all, which are followed: a vector
-/// may be read for a part of it.
-pub fn check_load(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch, n: usize) -> bool {
-    let al = cx.mem.get(t.alloc);
-    let (off, bytes) = ((t.addr - al.base) as usize, t.bytes as usize);
-    let partly = cx.opts.checks.init
-        && bytes > n
-        && !al.marked(off, bytes)
-        && (off..off + bytes).step_by(n).any(|at| al.marked(at, n));
+/// initcheck of a load; true when somebody wrote some of it and not all, which is followed: the rest may be padding, or not wanted.
+pub fn check_load(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch) -> bool {
+    let partly = cx.opts.checks.init && partly(cx, t.alloc, t.addr, t.bytes);
     if !partly {
         check_init(cx, w, s, t);
     }
     partly
+}
+
+/// Whether somebody wrote some of these bytes, and not all.
+fn partly(cx: &Cx<'_>, alloc: usize, addr: u64, bytes: u64) -> bool {
+    let al = cx.mem.get(alloc);
+    let (off, bytes) = ((addr - al.base) as usize, bytes as usize);
+    !al.marked(off, bytes) && (off..off + bytes).any(|at| al.marked(at, 1))
 }
 
 /// racecheck. `harmless` says whether a write leaves memory as it is or, given another lane of the same store, writes

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::cx::Cx;
 use super::global_check::{Touch, check_load, check_race, pass, stores_the_same, strength};
 use super::state::*;
-use super::{coop, misc, order, shared, stack, undefined};
+use super::{coop, misc, order, shared, stack, undefined, undefined_bytes};
 use crate::check::global::GStamp;
 use crate::ir::*;
 use crate::memory::{AccessError, space_of, window};
@@ -113,7 +113,7 @@ pub fn store(
             MemSpace::Shared => {
                 shared::store(cx, cl, w, s, i, a, addr, m)?;
                 if cx.watches(w, s) {
-                    undefined::stored(cx, cl, w, s, i, a, addr, m);
+                    undefined_bytes::stored(cx, cl, w, s, i, a, addr, m);
                 }
                 Ok(())
             }
@@ -331,7 +331,7 @@ fn global(
             };
             if slow {
                 let t = Touch { lane: l, alloc: k, addr: addr[l], bytes: total, write, marks };
-                if !write && check_load(cx, w, s, t, n) {
+                if !write && check_load(cx, w, s, t) {
                     holes |= 1 << l;
                 }
                 check_race(cx, cl, w, s, t, |cx, other| match other {
@@ -396,6 +396,9 @@ fn global(
                 let al = cx.mem.get(k);
                 al.mark((addr[l] - al.base) as usize, total as usize);
             }
+        }
+        if cx.watches(w, s) {
+            undefined_bytes::stored_far(cx, w, s, i, a, addr, m);
         }
     }
     Ok(())

@@ -71,6 +71,7 @@ pub fn enter(
     super::stack::reserve(cx, w, need)?;
     super::stack::mark(w, bases.lb, code.local_bytes as usize, mask, false);
     w.set_bases(bases);
+    code.maybe_uninit.iter().for_each(|r| w.forget_parts(*r, mask));
     for (reg, init) in &code.consts {
         let v = initial(cx, w, cl_rank, *init, bases, u64::from(code.local_bytes));
         match reg.class() {

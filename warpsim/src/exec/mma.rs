@@ -63,7 +63,7 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
     let (mm, nn, kk) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
     let defs = usize::from(i.defs);
-    if cx.watches(w, s) && !info.quads() {
+    if cx.watches(w, s) {
         undefined_matrix::mma(cx, w, s, i, info);
     }
     if info.a == Elem::F64 {

@@ -18,6 +18,22 @@ fn place(l: usize, i: usize, halves: bool) -> (usize, usize) {
     ((l & 1) + (i & 2) + if l < 16 { 0 } else { 4 }, (i & 4) + (l & 2) + (i & 1))
 }
 
+/// The same among the rows, and the columns, of all four one below the other.
+pub fn place_in_all(l: usize, i: usize, halves: bool) -> (usize, usize) {
+    let (row, col) = place(l, i, halves);
+    (8 * (l % 16 / 4) + row, 8 * (l % 16 / 4) + col)
+}
+
+/// The rows of A among those of all four, or columns of B, of which register `k` has elements in lane `l`.
+pub fn lines(l: usize, k: usize, trans: bool) -> std::ops::Range<usize> {
+    let first = 8 * (l % 16 / 4);
+    if !trans {
+        return first + split(l)..first + split(l) + 1;
+    }
+    let line = first + 2 * k + if l < 16 { 0 } else { 4 };
+    line..line + 2
+}
+
 pub fn run(w: &mut Warp, list: &[Reg], defs: usize, info: &Mma) {
     let (ra, rb, rc) = (&list[defs..defs + 2], &list[defs + 2..defs + 4], &list[defs + 4..]);
     // Of each multiplication: A by rows, B by columns.

@@ -51,6 +51,7 @@ pub(crate) mod state;
 pub(crate) mod stuck;
 pub(crate) mod tma;
 pub(crate) mod undefined;
+mod undefined_bytes;
 pub(crate) mod undefined_matrix;
 pub(crate) mod warp_ops;
 pub(crate) mod wgmma;

@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::mem_ops::{lanes, put, register_value};
 use super::state::*;
-use super::undefined;
+use super::{undefined, undefined_bytes};
 use crate::ir::*;
 use crate::report::{Fault, Kind};
 use crate::zeroed::zeroed;
@@ -133,17 +133,21 @@ pub fn access(
             if write {
                 let v = register_value(w, r, l).to_le_bytes();
                 if cx.opts.checks.init {
-                    let known = undefined::known(w, code, r, l);
-                    w.local_init[span.clone()].fill(known);
+                    if undefined::known(w, code, r, l) {
+                        w.local_init[span.clone()].fill(true);
+                    } else {
+                        let known = undefined_bytes::known(w, code, r, l);
+                        (0..n).for_each(|b| w.local_init[span.start + b] = known >> b & 1 == 1);
+                    }
                 }
                 w.local[span].copy_from_slice(&v[..n]);
             } else {
                 let mut v = [0u8; 8];
                 v[..n].copy_from_slice(&w.local[span.clone()]);
                 put(w, r, l, u64::from_le_bytes(v), a);
-                // Some bytes of an element may be padding.
-                if cx.opts.checks.init && !w.local_init[span].contains(&true) {
-                    undefined::hole(w, s, code, r, l);
+                if cx.opts.checks.init && w.local_init[span.clone()].contains(&false) {
+                    let bytes = undefined::bytes(n, |b| w.local_init[span.start + b]);
+                    undefined::hole(w, s, code, r, l, a, e, bytes);
                 }
             }
         }

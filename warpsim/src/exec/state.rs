@@ -11,6 +11,7 @@ use super::origins::Origins;
 use super::polling::{Held, Watch};
 use super::regs::Regs;
 use super::shared_check;
+use super::undefined_bytes::Parts;
 use super::wgmma::WgOp;
 use super::wgmma_regs::WgRegs;
 use crate::check::clocks::{Clocks, Party};
@@ -104,6 +105,8 @@ pub struct Warp {
     pub origins: Origins,
     /// Since it has got something undefined that could not be known before, all its registers are followed.
     pub follows_all: bool,
+    /// What is known of registers that are undefined.
+    pub parts: Parts,
     /// Lanes that exist and have not exited.
     pub alive: u32,
     pub ready: Vec<Split>,
@@ -152,6 +155,8 @@ pub struct Bar {
     pub partial: Vec<(usize, Split)>,
     /// Threads expected; 0: everybody.
     pub expected: u32,
+    /// Of the last phase.
+    pub last: u32,
     pub open: bool,
     /// Who came first to this phase did so by `bar.red`.
     pub reduces: bool,

@@ -14,6 +14,7 @@ use super::origins::{First, Origin, report};
 use super::shared;
 use super::shared_check;
 use super::state::*;
+use super::undefined_bytes;
 use crate::ir::*;
 use crate::memory::space_of;
 
@@ -28,7 +29,12 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     if let Op::Alu(_) = i.op {
         by_zero(cx, w, s, i, m);
         let undefined = if i.keeps { 0 } else { carried(cx, w, s, i, &list[defs..]) };
-        return define(w, code, std::iter::once(i.d).chain(list[..defs].iter().copied()), m, undefined);
+        let parts = undefined_bytes::result(cx, w, s, i, m & undefined);
+        define(w, code, std::iter::once(i.d).chain(list[..defs].iter().copied()), m, undefined);
+        if let Some(parts) = parts {
+            undefined_bytes::keep(w, code, i.d, m & undefined, &parts);
+        }
+        return;
     }
     // The lanes that the PTX instruction is for; a helper is executed by all.
     let reads = match i.under {
@@ -38,7 +44,7 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     let values = match &i.op {
         // The metadata alone.
         Op::Wgmma(info) => &list[list.len() - usize::from(info.sparse.is_some())..],
-        Op::Mma(info) if !info.quads() => &list[list.len() - usize::from(info.sparse.is_some())..],
+        Op::Mma(info) => &list[list.len() - usize::from(info.sparse.is_some())..],
         _ => &list[defs..],
     };
     let missing =
@@ -46,7 +52,15 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     let (address, given) = match i.op {
         Op::Warp(WarpOp::Shfl(_)) => (missing(&[i.b, i.c]) | missing(values), 0),
         Op::Ld(_) | Op::Atom(_) | Op::AtomWide(_) => (missing(&[i.a]), missing(values)),
-        Op::St(a) => (missing(&[i.a]), missing(values) & !kept(w, i, a, m)),
+        Op::St(a) => {
+            let kept = kept(w, i, a.space, m);
+            (missing(&[i.a]), undefined_bytes::missing(w, code, a, values, reads & !kept))
+        }
+        Op::WmmaCopy(ref t) => {
+            let kept = if t.store { kept(w, i, t.space, m) } else { !0 };
+            (missing(&[i.a, i.b]), missing(values) & !kept)
+        }
+        Op::Wmma(_) => (0, 0),
         // The first lanes alone name rows. What is stored remembers what is undefined.
         Op::LdMatrix { num, .. } | Op::StMatrix { num, .. } => (missing(&[i.a]) & (!0 >> (32 - 8 * u32::from(num))), 0),
         Op::MovMatrix => (0, 0),
@@ -62,7 +76,11 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         w,
         s,
         given,
-        if matches!(i.op, Op::St(_) | Op::Atom(_) | Op::AtomWide(_)) { "what it stores" } else { "what it does" },
+        if matches!(i.op, Op::St(_) | Op::Atom(_) | Op::AtomWide(_) | Op::WmmaCopy(_)) {
+            "what it stores"
+        } else {
+            "what it does"
+        },
     );
     if !takes_from_others(&i.op) {
         define(w, code, std::iter::once(i.d).chain(list[..defs].iter().copied()), m, 0);
@@ -72,8 +90,8 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
 /// Whether its results come from the registers of other lanes, which are known when all have come.
 fn takes_from_others(op: &Op) -> bool {
     match op {
-        Op::Warp(WarpOp::Shfl(_)) | Op::MovMatrix | Op::Wgmma(_) => true,
-        Op::Mma(info) => !info.quads(),
+        Op::Warp(WarpOp::Shfl(_)) | Op::MovMatrix | Op::Wgmma(_) | Op::Mma(_) | Op::Wmma(_) => true,
+        Op::WmmaCopy(t) => !t.store,
         _ => false,
     }
 }
@@ -92,10 +110,16 @@ fn follows(w: &Warp, code: &Code, r: Reg) -> bool {
     code.follows(r) || w.follows_all && r.is_some()
 }
 
-/// A lane has loaded local memory that it had not written.
-pub fn hole(w: &mut Warp, s: &Split, code: &Code, r: Reg, l: usize) {
+/// A lane has loaded element `k` of a vector of local memory, of which it had written the bytes in `bytes` alone.
+#[cold]
+pub fn hole(w: &mut Warp, s: &Split, code: &Code, r: Reg, l: usize, a: Access, k: usize, bytes: u8) {
     w.origins.add(Origin::Local, l, First::new(s, l, 0));
-    define(w, code, std::iter::once(r), 1 << l, 1 << l);
+    undefined_bytes::loaded(w, code, r, l, a, k, bytes);
+}
+
+/// A bit for each byte of an element that `known` says was written.
+pub fn bytes(n: usize, known: impl Fn(usize) -> bool) -> u8 {
+    (0..n).filter(|b| known(*b)).fold(0, |all, b| all | 1 << b)
 }
 
 /// Lanes have loaded from shared memory, and some of it nobody had written.
@@ -106,12 +130,12 @@ pub fn shared_holes(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst
     for (k, r) in code.lists[i.ext as usize..][..usize::from(a.count)].iter().enumerate() {
         for l in lanes(m) {
             let (b, off) = shared::split(w.block, at[l].into());
-            let off = off + k * n;
-            if shared_check::marked(&cl.blocks[b].shared_init, off, n) {
-                continue;
+            let (init, off) = (&cl.blocks[b].shared_init, off + k * n);
+            if let Some(hole) = shared_check::first_hole(init, off, n) {
+                read_hole(w, s, l, cl.blocks[b].divided, hole);
+                let bytes = bytes(n, |byte| shared_check::marked(init, off + byte, 1));
+                undefined_bytes::loaded(w, code, *r, l, a, k, bytes);
             }
-            read_hole(w, s, l, cl.blocks[b].divided, off);
-            define(w, code, std::iter::once(*r), 1 << l, 1 << l);
         }
     }
 }
@@ -129,15 +153,16 @@ pub fn read_hole(w: &mut Warp, s: &Split, l: usize, divided: Option<(u32, u32)>,
 #[cold]
 pub fn global_holes(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, a: Access, addr: &[u64; 32], m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
-    let n = u64::from(a.bytes);
+    let n = usize::from(a.bytes);
     w.follows_all = true;
     for (k, r) in code.lists[i.ext as usize..][..usize::from(a.count)].iter().enumerate() {
         for l in lanes(m) {
-            let at = addr[l] + k as u64 * n;
-            let written = |k: usize| cx.mem.get(k).marked((at - cx.mem.get(k).base) as usize, n as usize);
-            if !cx.mem.find(at, n).is_ok_and(written) {
-                w.origins.add(Origin::Global, l, First::new(s, l, at));
-                define(w, code, std::iter::once(*r), 1 << l, 1 << l);
+            let at = addr[l] + (k * n) as u64;
+            let Ok(al) = cx.mem.find(at, n as u64).map(|k| cx.mem.get(k)) else { continue };
+            let bytes = bytes(n, |byte| al.marked((at - al.base) as usize + byte, 1));
+            if bytes.count_ones() < n as u32 {
+                w.origins.add(Origin::Global, l, First::new(s, l, at + u64::from(bytes.trailing_ones())));
+                undefined_bytes::loaded(w, code, *r, l, a, k, bytes);
             }
         }
     }
@@ -194,8 +219,8 @@ fn by_zero(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
 }
 
 /// Lanes that a store writes to shared or local memory, which remember what is undefined.
-fn kept(w: &Warp, i: &Inst, a: Access, m: u32) -> u32 {
-    match a.space {
+fn kept(w: &Warp, i: &Inst, space: MemSpace, m: u32) -> u32 {
+    match space {
         MemSpace::Shared | MemSpace::Local => m,
         MemSpace::Generic => {
             let addr = addresses(w, i);
@@ -203,22 +228,6 @@ fn kept(w: &Warp, i: &Inst, a: Access, m: u32) -> u32 {
             lanes(m).filter(remembers).fold(0, |b, l| b | 1 << l)
         }
         _ => 0,
-    }
-}
-
-/// A store to shared memory: undefined values count as not written.
-pub fn stored(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, i: &Inst, a: Access, addr: &[u64; 32], m: u32) {
-    let code = &cx.prog.funcs[s.func as usize];
-    for (k, r) in code.lists[i.ext as usize..][..usize::from(a.count)].iter().enumerate() {
-        if !follows(w, code, *r) {
-            continue;
-        }
-        for l in lanes(m & !written(w, *r)) {
-            let (b, off) = shared::split(w.block, addr[l]);
-            let n = usize::from(a.bytes);
-            keep_division(&mut cl.blocks[b], w, l);
-            shared_check::unmark(&mut cl.blocks[b].shared_init, off + k * n, n);
-        }
     }
 }
 
@@ -233,7 +242,7 @@ pub fn keep_division(blk: &mut Block, w: &Warp, l: usize) {
 pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, second: Reg, from: &[u32; 32], m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
     let source = unknown(w, code, i.a);
-    let before = w.origins;
+    let (before, parts) = (w.origins, undefined_bytes::parts(w, i.a));
     let mut undefined = 0;
     for l in lanes(m) {
         let from = 1 << from[l];
@@ -247,6 +256,10 @@ pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, second: Reg, fro
         undefined |= u32::from(m & from == 0 || source & from != 0) << l;
     }
     define(w, code, std::iter::once(i.d), m, undefined);
+    if let Some(parts) = parts {
+        let there = lanes(undefined).filter(|l| m >> from[*l] & 1 == 1).fold(0, |all, l| all | 1 << l);
+        undefined_bytes::keep(w, code, i.d, there, &from.map(|l| parts[l as usize]));
+    }
     define(w, code, std::iter::once(second), m, 0);
 }
 
@@ -256,6 +269,7 @@ pub fn define(w: &mut Warp, code: &Code, regs: impl Iterator<Item = Reg>, m: u32
     for r in regs.filter(|r| code.follows(*r) || all && r.is_some()) {
         let mark = written_mut(w, r);
         *mark = *mark & !m | m & !undefined;
+        w.forget_parts(r, m);
     }
 }
 

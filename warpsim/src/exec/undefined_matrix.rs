@@ -1,6 +1,8 @@
 //! Values that nobody made, in matrices: an element of a product is undefined if something is of its row of A, of its column of B, or of what
 //! is added to it. Tiles at the edge of a matrix are multiplied whole, and what lies beyond it is thrown away.
 
+use rustc_hash::FxHashMap;
+
 use super::cx::Cx;
 use super::mem_ops::lanes;
 use super::mma::place_a;
@@ -8,7 +10,7 @@ use super::origins::{First, Origin};
 use super::shared_check::{first_hole, unmark};
 use super::state::*;
 use super::undefined::{define, keep_division, read_hole, unknown};
-use super::{matrix, wgmma};
+use super::{matrix, mma_quads, wgmma};
 use crate::ir::*;
 
 /// What is undefined of a row, a column or an element.
@@ -29,7 +31,7 @@ impl Taint {
 /// What is undefined of a warp's rows of A, and of the columns of B: of none when there are no entries.
 #[derive(Default)]
 pub struct Taints {
-    rows: [Taint; 16],
+    rows: Vec<Taint>,
     columns: Vec<Taint>,
     /// The first byte of shared memory that nobody wrote.
     hole: usize,
@@ -39,29 +41,50 @@ pub struct Taints {
 
 impl Taints {
     /// Rows and columns that lie in shared memory nobody wrote, from its byte `hole` on.
-    pub fn in_memory(blk: &Block, rows: [bool; 16], columns: &[bool], hole: usize) -> Self {
-        let taint = |memory: bool| Taint { lanes: 0, memory };
-        let columns = columns.iter().map(|bad| taint(*bad)).collect();
-        Taints { rows: rows.map(taint), columns, hole, divided: blk.divided }
+    pub fn in_memory(blk: &Block, rows: &[bool], columns: &[bool], hole: usize) -> Self {
+        let taint = |memory: &bool| Taint { lanes: 0, memory: *memory };
+        let (rows, columns) = (rows.iter().map(taint).collect(), columns.iter().map(taint).collect());
+        Taints { rows, columns, hole, divided: blk.divided }
+    }
+
+    /// A register that is undefined in a lane, of this row of A.
+    fn add_row(&mut self, row: usize, l: usize) {
+        add(&mut self.rows, row, l);
+    }
+
+    /// The same of a column of B.
+    fn add_column(&mut self, column: usize, l: usize) {
+        add(&mut self.columns, column, l);
     }
 
     /// A fragment of A, of `m` rows.
     fn add_rows(&mut self, w: &Warp, code: &Code, regs: &[Reg], m: usize) {
         for (k, r) in regs.iter().enumerate() {
-            lanes(unknown(w, code, *r)).for_each(|l| self.rows[place_a(m, 1, l, k, 0).0].lanes |= 1 << l);
+            lanes(unknown(w, code, *r)).for_each(|l| self.add_row(place_a(m, 1, l, k, 0).0, l));
         }
     }
 
     /// A fragment of B.
     fn add_columns(&mut self, w: &Warp, code: &Code, regs: &[Reg]) {
-        for l in lanes(regs.iter().fold(0, |all, r| all | unknown(w, code, *r))) {
-            self.columns.resize(8, Taint::default());
-            self.columns[l / 4].lanes |= 1 << l;
-        }
+        lanes(regs.iter().fold(0, |all, r| all | unknown(w, code, *r))).for_each(|l| self.add_column(l / 4, l));
+    }
+
+    fn of(&self, (row, column): (usize, usize)) -> Taint {
+        let of = |taints: &[Taint], k: usize| taints.get(k).copied().unwrap_or_default();
+        of(&self.rows, row).with(of(&self.columns, column))
+    }
+
+    fn clean(&self) -> bool {
+        [&self.rows, &self.columns].iter().all(|taints| taints.iter().all(|taint| *taint == Taint::default()))
     }
 }
 
-/// `mma.sync`, but for that of four multiplications at once.
+fn add(taints: &mut Vec<Taint>, k: usize, l: usize) {
+    taints.resize(taints.len().max(k + 1), Taint::default());
+    taints[k].lanes |= 1 << l;
+}
+
+/// `mma.sync`.
 pub fn mma(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma) {
     let code = &cx.prog.funcs[s.func as usize];
     let list = &code.lists[i.ext as usize..][..usize::from(i.len) - usize::from(info.sparse.is_some())];
@@ -69,12 +92,67 @@ pub fn mma(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma) {
     let (m, n, k) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
     let held = if info.sparse.is_some() { k / 2 } else { k };
     let registers = |elements: usize, e: Elem| elements / 32 * e.bits() as usize / if e == Elem::F64 { 64 } else { 32 };
+    let mut f = Taints::default();
+    if info.quads() {
+        return quads(w, s, code, info, d, uses);
+    }
     let (a, uses) = uses.split_at(registers(m * held, info.a));
     let (b, c) = uses.split_at(registers(n * k, info.b));
-    let mut f = Taints::default();
     f.add_rows(w, code, a, m);
     f.add_columns(w, code, b);
-    product(w, s, code, d, c, [packed(info.d), packed(info.c)], &f);
+    let own = own(w, code, c, packed(info.c));
+    product(w, s, code, (d, packed(info.d)), &own, &f, wgmma::place);
+}
+
+/// `mma.sync` of four multiplications at once: each has eight rows and columns of its own.
+fn quads(w: &mut Warp, s: &Split, code: &Code, info: &Mma, d: &[Reg], uses: &[Reg]) {
+    let mut f = Taints::default();
+    for k in 0..2 {
+        for l in lanes(unknown(w, code, uses[k])) {
+            mma_quads::lines(l, k, info.trans_a).for_each(|row| f.add_row(row, l));
+        }
+        for l in lanes(unknown(w, code, uses[2 + k])) {
+            mma_quads::lines(l, k, info.trans_b).for_each(|column| f.add_column(column, l));
+        }
+    }
+    let [from, to] = [info.c, info.d].map(|e| move |l: usize, k: usize| mma_quads::place_in_all(l, k, e == Elem::F16));
+    let mut own = own(w, code, &uses[4..], packed(info.c));
+    // What is added may lie otherwise than the results.
+    if !own.is_empty() && info.c != info.d {
+        let mut at = FxHashMap::default();
+        own.iter().enumerate().for_each(|(k, lanes)| (0..32).for_each(|l| _ = at.insert(from(l, k), lanes[l])));
+        own = (0..8).map(|k| std::array::from_fn(|l| at[&to(l, k)])).collect();
+    }
+    product(w, s, code, (d, packed(info.d)), &own, &f, to);
+}
+
+/// `wmma.mma`, whose fragments lie as [`super::wmma`] says.
+pub fn wmma(cx: &Cx<'_>, w: &mut Warp, s: &Split, [d, a, b, c]: [&[Reg]; 4], info: &Mma) {
+    let code = &cx.prog.funcs[s.func as usize];
+    let (m, n, k) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
+    let mut f = Taints::default();
+    each(w, code, a, m * k, info.a, |l, e| f.add_row(e / k, l));
+    // Of small elements, B is held by its columns.
+    let small = info.b.bits() < 8;
+    each(w, code, b, k * n, info.b, |l, e| f.add_column(if small { e / k } else { e % n }, l));
+    let mut own = vec![];
+    each(w, code, c, m * n, info.c, |l, e| {
+        let count = m * n / 32;
+        own.resize(count, [0; 32]);
+        own[e % count][l] = 1 << l;
+    });
+    let place = |l: usize, e: usize| ((l * (m * n / 32) + e) / n, (l * (m * n / 32) + e) % n);
+    product(w, s, code, (d, packed(info.d)), &own, &f, place);
+}
+
+/// Calls `f` with the lane and the place of each of a matrix's elements that lie in undefined registers of a fragment.
+fn each(w: &Warp, code: &Code, regs: &[Reg], elements: usize, e: Elem, mut f: impl FnMut(usize, usize)) {
+    let (count, per) = (elements / 32, (32 / e.bits() as usize).max(1));
+    for (k, r) in regs.iter().enumerate() {
+        for l in lanes(unknown(w, code, *r)) {
+            (per * k..count.min(per * (k + 1))).for_each(|e| f(l, l * count + e));
+        }
+    }
 }
 
 /// A `wgmma` whose tiles in shared memory are as `f` says.
@@ -85,7 +163,8 @@ pub fn wgmma(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, accumul
     if info.a_regs {
         f.add_rows(w, code, &uses[..4], 16);
     }
-    product(w, s, code, d, if accumulate { c } else { &[] }, [packed(info.d); 2], &f);
+    let own = own(w, code, if accumulate { c } else { &[] }, packed(info.d));
+    product(w, s, code, (d, packed(info.d)), &own, &f, wgmma::place);
 }
 
 /// Accumulators in a register.
@@ -93,24 +172,37 @@ fn packed(e: Elem) -> usize {
     if e == Elem::F16 { 2 } else { 1 }
 }
 
-/// Marks the results in `d` of a multiplication to which `c` is added.
-fn product(w: &mut Warp, s: &Split, code: &Code, d: &[Reg], c: &[Reg], [per_d, per_c]: [usize; 2], f: &Taints) {
-    let clean = |taints: &[Taint]| taints.iter().all(|taint| *taint == Taint::default());
-    if clean(&f.rows) && clean(&f.columns) && c.iter().all(|r| unknown(w, code, *r) == 0) {
+/// By accumulator and lane: the lanes of which what is added to it is undefined. Nothing where all is defined.
+fn own(w: &Warp, code: &Code, c: &[Reg], per: usize) -> Vec<[u32; 32]> {
+    let added: Vec<u32> = c.iter().map(|r| unknown(w, code, *r)).collect();
+    if added.iter().all(|lanes| *lanes == 0) {
+        return vec![];
+    }
+    (0..per * c.len()).map(|e| std::array::from_fn(|l| added[e / per] & 1 << l)).collect()
+}
+
+/// Marks the results of a multiplication, of which so many are in a register of `d`, lane's and accumulator's at `place`.
+fn product(
+    w: &mut Warp,
+    s: &Split,
+    code: &Code,
+    (d, per): (&[Reg], usize),
+    own: &[[u32; 32]],
+    f: &Taints,
+    place: impl Fn(usize, usize) -> (usize, usize),
+) {
+    if f.clean() && own.is_empty() {
         return define(w, code, d.iter().copied(), !0, 0);
     }
-    // The results may be in the same registers.
-    let added: Vec<u32> = c.iter().map(|r| unknown(w, code, *r)).collect();
     let before = w.origins;
     let element = |l: usize, e: usize| {
-        let (row, col) = wgmma::place(l, e);
-        let own = Taint { lanes: added.get(e / per_c).map_or(0, |lanes| lanes & 1 << l), memory: false };
-        f.rows[row].with(f.columns.get(col).copied().unwrap_or_default()).with(own)
+        let added = Taint { lanes: own.get(e).map_or(0, |lanes| lanes[l]), memory: false };
+        f.of(place(l, e)).with(added)
     };
     for (k, r) in d.iter().enumerate() {
         let mut bad = 0;
         for l in 0..32 {
-            let taint = (per_d * k..per_d * (k + 1)).map(|e| element(l, e)).fold(Taint::default(), Taint::with);
+            let taint = (per * k..per * (k + 1)).map(|e| element(l, e)).fold(Taint::default(), Taint::with);
             if taint == Taint::default() {
                 continue;
             }
@@ -156,11 +248,16 @@ pub fn stored(cl: &mut Cluster, w: &Warp, code: &Code, values: &[Reg], at: &[(us
         for l in lanes(unknown(w, code, *r)) {
             for (row, col) in matrix::places(l, trans) {
                 let (b, off) = rows[row];
-                unmark(&mut cl.blocks[b].shared_init, off + 2 * col, 2);
-                keep_division(&mut cl.blocks[b], w, l);
+                stored_element(cl, w, l, (b, off + 2 * col), 2);
             }
         }
     }
+}
+
+/// A lane stores an element that is undefined.
+pub fn stored_element(cl: &mut Cluster, w: &Warp, l: usize, (b, off): (usize, usize), bytes: usize) {
+    unmark(&mut cl.blocks[b].shared_init, off, bytes);
+    keep_division(&mut cl.blocks[b], w, l);
 }
 
 /// `movmatrix`: each lane takes halves of two others.

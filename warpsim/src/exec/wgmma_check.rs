@@ -63,7 +63,7 @@ pub fn unwritten(cl: &Cluster, w: &Warp, op: &WgOp) -> Taints {
         lines(blk, a, warp_rows(w), held(info), bytes(info.a), &mut rows, &mut first);
     }
     lines(blk, &op.b, 0, along(info), bytes(info.b), &mut columns, &mut first);
-    first.map_or_else(Taints::default, |hole| Taints::in_memory(blk, rows, &columns, hole))
+    first.map_or_else(Taints::default, |hole| Taints::in_memory(blk, &rows, &columns, hole))
 }
 
 /// Which rows of a tile, from row `from` on, have bytes that nobody wrote, and the first of these bytes.

@@ -5,10 +5,11 @@
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
 use super::mma::{element, integer, is_int};
+use super::origins::{First, Origin};
 use super::shared;
 use super::shared_check::{self, Near};
 use super::state::*;
-use super::{mem_ops, warp_ops};
+use super::{mem_ops, undefined, undefined_matrix, warp_ops};
 use crate::check::race::WARP_WIDE;
 use crate::directed;
 use crate::ir::*;
@@ -27,7 +28,8 @@ pub fn transfer(
     m: u32,
 ) -> Result<(), Fault> {
     warp_ops::all_lanes(cx, w, s, m)?;
-    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
+    let (code, watches) = (&cx.prog.funcs[s.func as usize], cx.watches(w, s));
+    let list = &code.lists[i.ext as usize..i.ext as usize + usize::from(i.len)];
     let wide = |r: Reg| if r.class() == Class::Q { w.regs.q(r)[0] } else { u64::from(w.regs.r(r)[0]) };
     let (base, stride) = (wide(i.a), u64::from(w.regs.r(i.b)[0]));
     let (space, base) = match t.space {
@@ -53,6 +55,7 @@ pub fn transfer(
     let per = (32 / bits).max(1);
     let count = usize::from(t.rows) * cols as usize / 32;
     let mut words = vec![[0u64; 32]; list.len()];
+    let mut unwritten = Unwritten::new(list.len());
     if t.store {
         for (k, r) in list.iter().enumerate() {
             words[k] = if r.class() == Class::Q { *w.regs.q(*r) } else { w.regs.r(*r).map(u64::from) };
@@ -65,13 +68,19 @@ pub fn transfer(
             let at = base + n as u64 * if t.by_rows { row * stride + col } else { col * stride + row };
             let (word, shift) = (e / per, bits * (e % per));
             let value = words.get(word).map_or(0, |v| v[l] >> shift);
-            let got = access(cx, cl, w, s, l, space, at, n, t.store.then_some(value))?;
+            let (got, known) = access(cx, cl, w, s, l, space, at, n, t.store.then_some(value))?;
             if let (false, Some(v)) = (t.store, words.get_mut(word)) {
                 v[l] |= got << shift;
+                unwritten.note(l, word, at, known);
+            }
+            let undefined = |r: &Reg| undefined::unknown(w, code, *r) >> l & 1 == 1;
+            if t.store && watches && space == MemSpace::Shared && list.get(word).is_some_and(undefined) {
+                undefined_matrix::stored_element(cl, w, l, shared::split(w.block, at), n);
             }
         }
     }
     if !t.store {
+        unwritten.follow(cx, cl, w, s, list, space, n);
         for (k, r) in list.iter().enumerate() {
             match r.class() {
                 Class::Q => w.regs.set_q(*r, &words[k], !0),
@@ -82,6 +91,7 @@ pub fn transfer(
     Ok(())
 }
 
+/// One element of a lane, and whether somebody has written it.
 fn access(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -92,32 +102,81 @@ fn access(
     at: u64,
     n: usize,
     write: Option<u64>,
-) -> Result<u64, Fault> {
+) -> Result<(u64, bool), Fault> {
     if space == MemSpace::Shared {
         let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
         let a = Near { who: !0, lane: WARP_WIDE, block: b, off, n, write: write.is_some(), marks: 0 };
-        shared_check::touch(cx, cl, w, s, a);
+        let known = shared_check::visit(cx, cl, w, s, a);
         let sh = &mut cl.blocks[b].shared;
         if let Some(v) = write {
             sh[off..off + n].copy_from_slice(&v.to_le_bytes()[..n]);
         }
-        return Ok(shared::read(sh, off, n));
+        return Ok((shared::read(sh, off, n), known));
     }
     let k = match write {
         Some(_) => mem_ops::locate_written(cx, w, s, l, at, n as u64, "a wmma store")?,
         None => mem_ops::locate(cx, w, s, l, at, n as u64, "a wmma load")?,
     };
     let t = Touch { lane: l, alloc: k, addr: at, bytes: n as u64, write: write.is_some(), marks: 0 };
-    if write.is_none() {
-        check_init(cx, w, s, t);
-    }
     check_race(cx, cl, w, s, t, |_, _| false);
     let mut b = [0u8; 8];
     if let Some(v) = write {
         let _ = cx.mem.write(at, &v.to_le_bytes()[..n]);
     }
     let _ = cx.mem.read(at, &mut b[..n]);
-    Ok(u64::from_le_bytes(b))
+    let al = cx.mem.get(k);
+    let known = write.is_some() || !cx.opts.checks.init || al.marked((at - al.base) as usize, n);
+    Ok((u64::from_le_bytes(b), known))
+}
+
+/// What nobody had written of a matrix that is loaded.
+struct Unwritten {
+    /// By register: the lanes that have got some of it.
+    lanes: Vec<u32>,
+    /// Its first element: lane, address.
+    first: Option<(usize, u64)>,
+    /// Somebody had written some element.
+    some: bool,
+}
+
+impl Unwritten {
+    fn new(registers: usize) -> Self {
+        Unwritten { lanes: vec![0; registers], first: None, some: false }
+    }
+
+    fn note(&mut self, l: usize, word: usize, at: u64, known: bool) {
+        self.some |= known;
+        if !known {
+            self.lanes[word] |= 1 << l;
+            self.first.get_or_insert((l, at));
+        }
+    }
+
+    /// Follows it; that of a matrix in global memory of which nobody had written anything is reported at once, as by other loads.
+    fn follow(&self, cx: &mut Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, list: &[Reg], space: MemSpace, n: usize) {
+        let code = &cx.prog.funcs[s.func as usize];
+        let Some((lane, at)) = self.first.filter(|_| space == MemSpace::Shared || self.some) else {
+            if let Some((lane, addr)) = self.first
+                && let Ok(alloc) = cx.mem.find(addr, n as u64)
+            {
+                check_init(cx, w, s, Touch { lane, alloc, addr, bytes: n as u64, write: false, marks: 0 });
+            }
+            return undefined::define(w, code, list.iter().copied(), !0, 0);
+        };
+        for l in mem_ops::lanes(self.lanes.iter().fold(0, |all, lanes| all | lanes)) {
+            match space {
+                MemSpace::Shared => {
+                    let (b, off) = shared::split(w.block, at);
+                    undefined::read_hole(w, s, l, cl.blocks[b].divided, off);
+                }
+                _ => w.origins.add(Origin::Global, l, First::new(s, lane, at)),
+            }
+        }
+        w.follows_all = true;
+        for (r, lanes) in list.iter().zip(&self.lanes) {
+            undefined::define(w, code, std::iter::once(*r), !0, *lanes);
+        }
+    }
 }
 
 /// Fragments to a row-major matrix.
@@ -134,6 +193,9 @@ pub fn multiply(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, 
     let [na, nb] = [i.imm as usize & 0xff, i.imm as usize >> 8 & 0xff];
     let (ra, rb, rc) = (&list[defs..defs + na], &list[defs + na..defs + na + nb], &list[defs + na + nb..]);
     let (mm, nn, kk) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
+    if cx.watches(w, s) {
+        undefined_matrix::wmma(cx, w, s, [&list[..defs], ra, rb, rc], info);
+    }
     if info.a == Elem::F64 {
         double(w, &list[..defs], [ra, rb, rc], [mm, nn, kk], info.rnd);
         return Ok(());
