@@ -148,6 +148,36 @@ fn who_reduces_at_a_barrier_meets_others_that_do() {
     check((1, 1, 64), &[], "bar.sync 1, 64; bar.red.popc.u32 %r7, 1, 64, %p1; bar.sync 1;", &[]);
 }
 
+/// The half of a block that comes late to a barrier may come early: nothing but the order of the warps tells.
+#[test]
+fn a_barrier_is_used_again_behind_those_who_used_it() {
+    let front = "setp.lt.u32 %p1, %r1, 64; setp.ge.u32 %p2, %r1, 64;\n";
+    let (counts, misuse) = (&[Kind::BarrierCount][..], &[Kind::BarrierMisuse][..]);
+    check(
+        (1, 1, 128),
+        counts,
+        &format!("{front}@%p2 bra A;\nbar.sync 0, 64;\nA: /*here*/ bar.sync 0;"),
+        &["bar.sync 1;"],
+    );
+    check(
+        (1, 1, 128),
+        misuse,
+        &format!("{front}@%p2 bra A;\nbar.sync 1, 64;\nA: /*here*/ @!%p2 bra E;\nbar.sync 1, 64;\nE:"),
+        &["bar.sync 0;"],
+    );
+    // One that only arrives does not know when that is over.
+    let arrives = format!(
+        "{front}@%p2 bra A;\nbar.sync 1, 128; bar.sync 2, 128; bar.sync 1, 128; bra E;\n\
+         A: bar.arrive 1, 128; bar.sync 2, 128; bar.arrive 1, 128;\nE:"
+    );
+    for o in all_options() {
+        assert_eq!(found(&kernel(1, &arrives), 1, 128, &o), []);
+        let bad = found(&kernel(1, &arrives.replace("bar.sync 2, 128;", "")), 1, 128, &o);
+        assert!(bad.iter().any(|f| f.kind == Kind::BarrierMisuse), "{bad:?}");
+    }
+    check((1, 1, 128), &[], "bar.sync 1, 128; bar.arrive 1, 128; bar.sync 2; bar.sync 1, 128;", &[]);
+}
+
 #[test]
 fn a_block_waits_for_the_copies_into_its_shared_memory() {
     let body = format!(

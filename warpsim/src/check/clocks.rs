@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::bar::Bar;
+use super::bar::{Bar, Came};
 pub use super::view::Known;
 use super::view::{Far, View, WARP_WIDE, members};
 use super::warp_clock::{WarpClock, lanes};
@@ -245,11 +245,16 @@ impl Clocks {
         self.warps[agent].private.is_empty()
     }
 
-    /// A barrier counts as the fence behind a relaxed read: one thread polls, and all go on.
-    pub fn bar_arrive(&mut self, p: Party, block: usize, id: u32) {
+    /// A barrier counts as the fence behind a relaxed read: one thread polls, and all go on. Somebody who came to its last phase, and whom these
+    /// threads are not behind.
+    pub fn bar_arrive(&mut self, p: Party, block: usize, id: u32, (number, waits): (u32, bool)) -> Option<Came> {
         self.believe(p, Scope::Gpu);
+        let by = Came { agent: p.agent, lane: p.lanes.trailing_zeros() as u8, time: self.now(p.agent), number, waits };
+        let last = self.bars.get(&(block, id));
+        let unordered = last.and_then(|bar| bar.unordered(p.agent, |c| self.after(p, c.agent, c.lane, c.time)));
         let k = self.release(p);
-        self.bars.entry((block, id)).or_default().arrive(&k);
+        self.bars.entry((block, id)).or_default().arrive(&k, by);
+        unordered
     }
 
     pub fn bar_complete(&mut self, block: usize, id: u32) {

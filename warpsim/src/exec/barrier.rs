@@ -3,8 +3,9 @@
 use super::cx::Cx;
 use super::run::Flow;
 use super::state::*;
+use crate::check::bar::Came;
 use crate::ir::{Inst, Reg, VoteMode};
-use crate::report::{Fault, Kind};
+use crate::report::{Earlier, Fault, Kind};
 
 type Wide = Result<Flow, Fault>;
 
@@ -14,12 +15,12 @@ struct Arrival {
 }
 
 pub fn sync(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32, aligned: bool) -> Wide {
-    let a = enter(cx, cl, w, s, i, m, aligned, None)?;
+    let a = enter(cx, cl, w, s, i, m, (aligned, true), None)?;
     Ok(Flow::Block(Wait::Bar { id: a.id, phase: a.phase }))
 }
 
 pub fn arrive(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32, aligned: bool) -> Wide {
-    enter(cx, cl, w, s, i, m, aligned, None)?;
+    enter(cx, cl, w, s, i, m, (aligned, false), None)?;
     Ok(Flow::Next)
 }
 
@@ -33,7 +34,7 @@ pub fn reduce(
     mode: VoteMode,
     aligned: bool,
 ) -> Wide {
-    let a = enter(cx, cl, w, s, i, m, aligned, Some(w.regs.pred(i.c)))?;
+    let a = enter(cx, cl, w, s, i, m, (aligned, true), Some(w.regs.pred(i.c)))?;
     Ok(Flow::Block(Wait::BarRed {
         id: a.id,
         phase: a.phase,
@@ -50,7 +51,7 @@ fn enter(
     s: &Split,
     i: &Inst,
     m: u32,
-    aligned: bool,
+    (aligned, waits): (bool, bool),
     p: Option<u32>,
 ) -> Result<Arrival, Fault> {
     let lane = m.trailing_zeros();
@@ -77,7 +78,10 @@ fn enter(
         );
     }
     if let Some(c) = &mut cl.clocks {
-        c.bar_arrive(w.party(m), w.block, id);
+        let unordered = c.bar_arrive(w.party(m), w.block, id, (cx.number(s), waits));
+        if let (Some(came), true) = (unordered, cx.opts.checks.sync) {
+            reused(cx, cl, w, s, lane, (id, expected), came);
+        }
     }
     let total = cl.blocks[w.block].warps.len() as u32 * 32;
     let bar = &mut cl.blocks[w.block].bars[id as usize];
@@ -98,8 +102,7 @@ fn enter(
     } else if bar.expected != expected && cx.opts.checks.sync {
         let (old, new) = (bar.expected, expected);
         cx.report(w, s, lane, Kind::BarrierCount, None, None, |_| {
-            let say = |n: u32| if n == 0 { "all threads".to_string() } else { format!("{n} threads") };
-            format!("barrier {id} is waiting for {}, this arrival names {}", say(old), say(new))
+            format!("barrier {id} is waiting for {}, this arrival names {}", threads(old), threads(new))
         });
     }
     if bar.lanes[w.id] & m != 0 && cx.opts.checks.sync {
@@ -125,6 +128,28 @@ fn enter(
     let a = Arrival { id, phase: bar.phase };
     settle(cx, cl, w.block, id, w);
     Ok(a)
+}
+
+/// A barrier that is used again, while those who used it last may still be on their way to it.
+fn reused(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32, (id, expected): (u32, u32), came: Came) {
+    let bar = &cl.blocks[w.block].bars[id as usize];
+    let kind = if bar.last == expected { Kind::BarrierMisuse } else { Kind::BarrierCount };
+    let warps = cl.blocks[w.block].warps.len();
+    let [x, y, z] = cx.thread(came.agent % warps, came.lane.into());
+    let earlier = Earlier { place: cx.place_of(came.number), who: format!("thread ({x},{y},{z})"), write: false };
+    let last = bar.last;
+    cx.report(w, s, lane, kind, None, Some(earlier), |_| {
+        format!(
+            "barrier {id} has been for {}, and nothing orders this arrival, for {}, behind theirs: it may be counted among them. Use \
+             another barrier, or let those of both wait for each other in between",
+            threads(last),
+            threads(expected)
+        )
+    });
+}
+
+fn threads(expected: u32) -> String {
+    if expected == 0 { "all threads".into() } else { format!("{expected} threads") }
 }
 
 /// An aligned barrier that some of the warp's lanes do not come to, or come to in another place.
@@ -160,6 +185,7 @@ fn settle(cx: &mut Cx<'_>, cl: &mut Cluster, block: usize, id: u32, current: &Wa
     if arrived >= expected {
         bar.phase = bar.phase.wrapping_add(1);
         bar.open = false;
+        bar.last = bar.expected;
         bar.result = (bar.popc, bar.all, bar.any);
         for (k, s) in std::mem::take(&mut bar.partial) {
             match warp(k) {
