@@ -20,6 +20,10 @@ const LOCKS: &[(&str, &str)] = &[
          nanosleep.u32 %r4; atom.global.cas.b32 %r3, [%rd1], 0, 1; setp.ne.u32 %p1, %r3, 0; @%p1 bra L;\nmembar.gl;",
     ),
     (
+        "a fence between attempts",
+        "bra T; L: membar.gl; T: atom.global.cas.b32 %r3, [%rd1], 0, 1; setp.ne.u32 %p1, %r3, 0; @%p1 bra L;\nmembar.gl;",
+    ),
+    (
         "attempts counted in memory",
         "L: red.global.add.u32 [%rd1+8], 1; atom.global.cas.b32 %r3, [%rd1], 0, 1; setp.ne.u32 %p1, %r3, 0; @%p1 bra L;\nmembar.gl;",
     ),
@@ -67,6 +71,33 @@ fn a_lock_without_its_fence_is_found() {
             assert!(report.findings.iter().any(race), "{name}");
         }
     }
+}
+
+/// Each thread waits for its number, with a fence at each look, and lets the next go on.
+#[test]
+fn tickets_are_handed_on_soon() {
+    let take = |look: &str| {
+        format!(
+            "atom.global.add.u32 %r5, [%rd1+8], 1; bra T; L: membar.gl; T: {look}; setp.ne.u32 %p1, %r3, %r5; @%p1 bra L;\nmembar.gl;"
+        )
+    };
+    let volatile =
+        ("ld.volatile.global.u32 %r3, [%rd1+12]", "add.u32 %r5, %r5, 1; st.volatile.global.u32 [%rd1+12], %r5;");
+    let atomic = ("atom.global.add.u32 %r3, [%rd1+12], 0", "red.global.add.u32 [%rd1+12], 1;");
+    for (look, next) in [volatile, atomic] {
+        for options in all_options() {
+            let give = format!("membar.gl; {next}");
+            let (report, counted) = count(&take(look), &give, 1, 64, &options);
+            assert_eq!((report.findings, counted), (vec![], 64), "{look}");
+            assert!(report.instructions < 500_000, "{look}: {}", report.instructions);
+            let (report, _) = count(&take(look), next, 1, 64, &options);
+            assert!(report.findings.iter().any(|f| f.kind == Kind::GlobalRace), "{look}");
+        }
+    }
+    // Without a fence, volatile says nothing to the lanes of a warp.
+    let one = "st.volatile.global.u32 [%rd1+12], 1; ld.volatile.global.u32 %r3, [%rd1+12];";
+    let (report, _) = count(one, "", 1, 32, &all_options()[0]);
+    assert!(report.findings.iter().any(|f| f.message.contains("volatile orders nothing")));
 }
 
 /// A loop of many turns in one arm of a branch, with an atomic in each: those that wait for it at the end of the branch keep waiting, and

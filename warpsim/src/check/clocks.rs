@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::bar::{Bar, Came};
 pub use super::view::Known;
 use super::view::{Far, View, WARP_WIDE, members};
-use super::warp_clock::{WarpClock, lanes};
+use super::warp_clock::{Fenced, WarpClock, lanes};
 use super::words::Left;
 use crate::ir::Scope;
 
@@ -139,7 +139,7 @@ impl Clocks {
     }
 
     /// Starts a new time: later accesses are not covered by what was passed on before.
-    pub(super) fn tick(&mut self, agent: usize) {
+    pub fn tick(&mut self, agent: usize) {
         self.warps[agent].now += 1;
     }
 
@@ -176,7 +176,7 @@ impl Clocks {
                 w.known.join(&k);
             }
             w.now += 1;
-            w.synced = w.now;
+            (w.synced, w.apart) = (w.now, false);
             return;
         }
         let mut all = Known::default();
@@ -197,11 +197,13 @@ impl Clocks {
     /// `fence.proxy.async` of shared memory (0) or global memory (1), or `fence.proxy.tensormap` (2): everything known is visible to the other proxy.
     pub fn proxy_fence(&mut self, p: Party, space: usize) {
         self.fence(p, |k, seen| _ = k.proxy[space].join(seen));
+        self.tick(p.agent);
     }
 
     /// `fence.mbarrier_init`.
     pub fn init_fence(&mut self, p: Party) {
         self.fence(p, |k, seen| _ = k.inits.join(seen));
+        self.tick(p.agent);
     }
 
     fn fence(&mut self, p: Party, f: impl Fn(&mut Known, &View)) {
@@ -222,16 +224,34 @@ impl Clocks {
             w.own(Party { lanes: 1 << lane, whole: false, ..p }, &mut seen);
             f(w.private_mut(lane), &seen);
         }
-        self.tick(p.agent);
     }
 
-    /// A fence of the generic proxy: what relaxed reads came by is known, and relaxed operations pass on what is known now.
-    pub fn generic_fence(&mut self, p: Party, scope: Scope) {
+    /// A fence of the generic proxy: what relaxed reads came by is known, and relaxed operations pass on what is known now. Threads that have only
+    /// `polled` since their last need no new time.
+    pub fn generic_fence(&mut self, p: Party, scope: Scope, polled: bool) {
         self.believe(p, scope);
+        let w = &mut self.warps[p.agent];
+        w.apart |= !p.whole;
+        let (last, until) = (w.fenced, w.now);
+        let same = (last.scope, last.version, last.until) == (scope as usize, w.version, until);
+        if same && p.lanes & !last.lanes == 0 {
+            return;
+        }
         self.fence(p, |k, seen| {
             let fenced = k.fenced.get_or_insert_default();
             fenced[..=scope as usize].iter_mut().for_each(|f| _ = f.join(seen));
         });
+        let w = &mut self.warps[p.agent];
+        let lanes = p.lanes | if same { last.lanes } else { 0 };
+        w.fenced = Fenced { lanes, scope: scope as usize, version: w.version, until };
+        if !polled {
+            self.tick(p.agent);
+        }
+    }
+
+    /// Whether lanes of a warp that are apart use fences: what they read and write of volatile memory may then be a flag.
+    pub fn apart(&self, agent: usize) -> bool {
+        self.warps.get(agent).is_some_and(|w| w.apart)
     }
 
     /// Whether relaxed operations of this warp pass anything on.

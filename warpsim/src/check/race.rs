@@ -248,6 +248,9 @@ impl SharedShadow {
         if s == Stamp::NOBODY || me.may_meet(s) && !me.narrow_apart(s, clocks) {
             return None;
         }
+        if me.volatile_lanes(s) && clocks.apart(p.agent) {
+            return None;
+        }
         // Not even operations of the same thread that are in flight together are ordered.
         if s.time() == IN_FLIGHT {
             return found(Cause::InFlight);

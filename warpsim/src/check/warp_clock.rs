@@ -4,6 +4,17 @@ use super::clocks::Party;
 use super::heard::{Heard, Lately};
 use super::view::{Known, View};
 
+/// What lanes fenced last, and when.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Fenced {
+    pub lanes: u32,
+    pub scope: usize,
+    /// Of the warp, behind the fence.
+    pub version: u64,
+    /// The time up to which what they did is fenced.
+    pub until: u32,
+}
+
 /// One warp.
 pub(super) struct WarpClock {
     pub now: u32,
@@ -19,12 +30,16 @@ pub(super) struct WarpClock {
     pub lately: Lately,
     /// How many times its lanes' knowledge has grown, but by what they did themselves.
     pub version: u64,
+    pub fenced: Fenced,
+    /// Some of its lanes have fenced since all last met.
+    pub apart: bool,
 }
 
 impl WarpClock {
     pub fn new() -> Self {
         let (heard, lately) = (Heard::default(), Lately::default());
-        Self { now: 1, synced: 1, known: Known::default(), private: vec![], heard, lately, version: 0 }
+        let (known, fenced) = (Known::default(), Fenced::default());
+        Self { now: 1, synced: 1, known, private: vec![], heard, lately, version: 0, fenced, apart: false }
     }
 
     /// Adds what these threads did themselves.

@@ -207,7 +207,7 @@ fn conflict(
     (old, was_write): (GStamp, bool),
     mixed: impl Fn() -> bool,
 ) -> Option<Cause> {
-    if old == GStamp::NOBODY || me.may_meet(old) && !mixed() {
+    if old == GStamp::NOBODY || (me.may_meet(old) || me.volatile_lanes(old) && apart(cl, p)) && !mixed() {
         return None;
     }
     // It may have been read at any time. Only a thread that writes what it read itself has had it by then.
@@ -228,6 +228,10 @@ fn conflict(
     }
     let unseen = me.proxy() && was_write && !old.proxy() && !c.proxy_sees(p, 1, agent, old.lane(), time);
     unseen.then_some(Cause::Proxy)
+}
+
+fn apart(cl: &Cluster, p: Party) -> bool {
+    cl.clocks.as_ref().is_some_and(|c| c.apart(p.agent))
 }
 
 /// Whether an access and an earlier one are of different sizes: strong ones are so for those alone that they cover.

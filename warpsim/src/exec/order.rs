@@ -11,9 +11,10 @@ use crate::check::global::far;
 use crate::check::view::AHEAD;
 use crate::ir::{Fence, MemSpace, Order, Scope};
 
-pub fn fence(c: &mut Clocks, p: Party, f: Fence) {
+pub fn fence(c: &mut Clocks, w: &mut Warp, p: Party, f: Fence) {
+    let polled = std::mem::replace(&mut w.polls, matches!(f, Fence::Generic(_)));
     match f {
-        Fence::Generic(scope) => c.generic_fence(p, scope),
+        Fence::Generic(scope) => c.generic_fence(p, scope, polled),
         Fence::ProxyAsync { shared, global } => {
             if shared {
                 c.proxy_fence(p, 0);
@@ -23,11 +24,20 @@ pub fn fence(c: &mut Clocks, p: Party, f: Fence) {
             }
         }
         Fence::TensorMap(scope) => {
-            c.generic_fence(p, scope);
+            c.generic_fence(p, scope, false);
             c.proxy_fence(p, 2);
         }
         Fence::MbarrierInit => c.init_fence(p),
         Fence::Other => {}
+    }
+}
+
+/// A warp that has only polled since its last fence does something else, which that fence has nothing to do with.
+#[cold]
+pub fn acts(cl: &mut Cluster, w: &mut Warp) {
+    w.polls = false;
+    if let Some(c) = &mut cl.clocks {
+        c.tick(w.agent);
     }
 }
 

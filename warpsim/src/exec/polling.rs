@@ -126,6 +126,12 @@ pub fn private(w: &Warp, i: &Inst, space: MemSpace, m: u32) -> bool {
     space == MemSpace::Local || space == MemSpace::Generic && local(&addresses(w, i))
 }
 
+/// Whether an instruction, but for a load or store, accesses nothing, or what others poll as well.
+pub fn passive(op: &Op) -> bool {
+    matches!(op, Op::Fence(_) | Op::Atom(_) | Op::AtomWide(_) | Op::Nanosleep | Op::Clock(_) | Op::ActiveMask | Op::Nop)
+        || matches!(op, Op::Warp(_))
+}
+
 /// Whether an instruction may be one that asks whether somebody else has got on.
 pub fn asks(op: &Op) -> bool {
     matches!(op, Op::Atom(_) | Op::AtomWide(_) | Op::Nanosleep | Op::Clock(_) | Op::Mbar(_))

@@ -9,7 +9,7 @@ use super::{
     wgmma_regs, wmma,
 };
 use crate::check::clocks::Clocks;
-use crate::ir::{Inst, Op};
+use crate::ir::{Inst, Op, Order};
 use crate::report::{Fault, Kind};
 
 /// What an instruction that may wait says.
@@ -30,9 +30,29 @@ enum Turn {
     Budget,
 }
 
+/// Instructions of a turn.
+struct Left {
+    now: u64,
+    /// At so many the turn ends.
+    end: u64,
+    /// Effects when it began.
+    effects: u64,
+}
+
+impl Left {
+    /// Who only asks whether others have got on lets them, soon.
+    fn asks(&mut self, cx: &Cx<'_>) {
+        const SOON: u64 = 128;
+        if cx.effects == self.effects {
+            self.end = self.end.max(self.now.saturating_sub(SOON));
+            self.effects = u64::MAX;
+        }
+    }
+}
+
 /// Runs a warp until its budget is spent or all its splits wait. Returns the instructions executed.
 pub fn run_warp(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, budget: u64) -> Result<u64, Fault> {
-    let mut left = budget;
+    let mut left = Left { now: budget, end: 0, effects: cx.effects };
     let others = std::mem::take(&mut cx.polls);
     wake(cx, cl, w)?;
     while let Some(s) = w.ready.pop() {
@@ -52,7 +72,7 @@ pub fn run_warp(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, budget: u64) ->
             }
         }
     }
-    let ran = budget - left;
+    let ran = budget - left.now;
     cx.instructions += ran;
     polling::release(w, ran, cx.polls);
     cx.polls |= others;
@@ -104,7 +124,7 @@ fn acquire(c: &mut Clocks, w: &Warp, s: &Split, wait: Wait) {
     }
 }
 
-fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, left: &mut u64) -> Result<Turn, Fault> {
+fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, left: &mut Left) -> Result<Turn, Fault> {
     let prog = cx.prog;
     let mut code = &prog.funcs[s.func as usize];
     let mut join_pc = w.join_pc(s.join);
@@ -124,11 +144,11 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
                 }
             }
         }
-        if *left == 0 {
+        if left.now <= left.end {
             return Ok(Turn::Budget);
         }
         let i = &code.insts[s.pc as usize];
-        *left -= u64::from(i.first);
+        left.now -= u64::from(i.first);
         let m = active(w, s, i);
         if measuring && let Some(mx) = &mut cx.metrics {
             mx.count(s.func, s.pc, i, m, s.mask);
@@ -155,12 +175,20 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
             }
             Op::Ld(a) => {
                 if m != 0 {
+                    if a.order != Order::Weak {
+                        left.asks(cx);
+                    } else if w.polls {
+                        order::acts(cl, w);
+                    }
                     mem_ops::load(cx, cl, w, s, i, *a, m)?;
                 }
                 s.pc += 1;
             }
             Op::St(a) => {
                 if m != 0 {
+                    if w.polls {
+                        order::acts(cl, w);
+                    }
                     cx.effects += u64::from(!polling::private(w, i, a.space, m));
                     mem_ops::store(cx, cl, w, s, i, *a, m)?;
                 }
@@ -235,8 +263,17 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
             }
             _ if m == 0 => s.pc += 1,
             op => {
+                let effects = cx.effects;
+                if w.polls && !polling::passive(op) {
+                    order::acts(cl, w);
+                }
                 let flow = slow(cx, cl, w, s, i, op, m)?;
                 s.expired = false;
+                if cx.effects != effects {
+                    w.polls = false;
+                } else if polling::asks(op) {
+                    left.asks(cx);
+                }
                 match flow {
                     Flow::Next => s.pc += 1,
                     Flow::Retry(wait) => {
@@ -296,7 +333,8 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::ClusterWait { aligned } => return cluster_barrier::wait(cx, w, s, m, *aligned),
         Op::Fence(f) => {
             if let Some(c) = &mut cl.clocks {
-                order::fence(c, w.party(m), *f);
+                let party = w.party(m);
+                order::fence(c, w, party, *f);
             }
         }
         Op::ActiveMask => w.regs.set_r(i.d, &[s.mask; 32], m),

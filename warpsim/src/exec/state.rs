@@ -113,6 +113,8 @@ pub struct Warp {
     pub blocked: Vec<(Split, Wait)>,
     pub joins: Vec<Join>,
     pub held: Held,
+    /// It has fenced, and since then only computed and polled.
+    pub polls: bool,
     /// Per-lane `cp.async` state.
     pub cp: Vec<CpEntry>,
     pub cp_committed: [u32; 32],
