@@ -357,6 +357,8 @@ pub enum Offset {
     },
     /// From 64 bits to 32.
     Cut,
+    /// What another lane has.
+    Shuffle,
 }
 
 impl Offset {

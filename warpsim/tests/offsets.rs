@@ -52,6 +52,18 @@ fn a_choice_of_offsets() {
     planted("select of wide offsets", offset, ("%r1, 28", "%r1, 5"));
 }
 
+/// A warp's first lane computes where all of them begin.
+#[test]
+fn by_a_shuffle() {
+    let offset = "mov.u32 %r3, 0; setp.eq.u32 %p1, %r1, 3; @%p1 mul.lo.u32 %r3, %r1, 0x60000000; shfl.sync.idx.b32 %r3, %r3, 3, 31, -1;\n\
+                  add.u32 %r4, %r3, %r2; sub.u32 %r4, %r4, 0x20000000; cvt.u64.u32 %rd3, %r4;";
+    planted("shuffle", offset, ("%r1, 0x60000000", "0x20000000, 1"));
+    // Each takes what its own source has.
+    let offset = "shl.b32 %r3, %r1, 28; shfl.sync.bfly.b32 %r3, %r3, 16, 31, -1; setp.gt.u32 %p1, %r1, 15; selp.b32 %r3, 0, %r3, %p1;\n\
+                  cvt.u64.u32 %rd3, %r3;";
+    planted("butterfly", offset, ("0, %r3, %p1", "0, %r2, %p1"));
+}
+
 #[test]
 fn in_shared_memory() {
     let bad = "mov.u32 %r3, tile; shl.b32 %r4, %r1, 30; add.u32 %r5, %r4, %r3; st.shared.u32 [%r5], %r1;";

@@ -180,6 +180,10 @@ fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) 
     if let Some(r) = crate::lower::passed(i, &code.lists) {
         return passed::step(w, i, r, m);
     }
+    // Known when all lanes have come.
+    if i.offset == Offset::Shuffle {
+        return;
+    }
     if i.offset == Offset::Opaque {
         let list = &code.lists[i.ext as usize..][..usize::from(i.defs)];
         for r in list.iter().chain([&i.d]).copied().filter(|r| r.is_some()) {
@@ -220,6 +224,27 @@ fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) 
             }
         }
         w.offsets.wide.get_mut(at).into_iter().for_each(|wide| wide.marked = wide.marked & !m | marked);
+    }
+}
+
+/// A shuffle by the lanes of `m`, each from the lane of `from`.
+pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, from: &[u32; 32], m: u32) {
+    let track = cx.prog.funcs[s.func as usize].tracks[s.pc as usize];
+    if !track.defines || !cx.opts.checks.offsets {
+        return;
+    }
+    let mut there = Narrow::default();
+    if let Some(source) = w.offsets.narrow.get(slot(w, i.a)).filter(|source| source.known & m != 0) {
+        for l in lanes(m) {
+            let of = from[l] as usize;
+            there.known |= (m & source.known) >> of << l & 1 << l;
+            there.exact.iter_mut().zip(&source.exact).for_each(|(mine, theirs)| mine[l] = theirs[of]);
+            there.left_at[l] = source.left_at[of];
+        }
+    }
+    let at = slot(w, i.d);
+    if there.known != 0 || w.offsets.narrow.len() > at {
+        w.offsets.narrow(at).take(&there, m);
     }
 }
 

@@ -4,7 +4,7 @@ use super::cx::Cx;
 use super::mem_ops::lanes;
 use super::run::Flow;
 use super::state::*;
-use super::undefined;
+use super::{offsets, undefined};
 use crate::check::clocks::Clocks;
 use crate::ir::*;
 use crate::report::{Fault, Kind};
@@ -161,6 +161,7 @@ fn together(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
             if cx.opts.checks.init && m != !0 || cx.watches(w, s) {
                 undefined::shuffled(cx, w, s, i, second, &from, m);
             }
+            offsets::shuffled(cx, w, s, i, &from, m);
         }
         WarpOp::Vote(mode) => {
             let p = w.regs.pred(i.a) & m & member;

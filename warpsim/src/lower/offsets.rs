@@ -26,6 +26,7 @@ pub fn kind(op: &str) -> Offset {
         "cvt.s64.s32" | "cvt.u64.s32" | "mul.wide.s32" | "mad.wide.s32" => Offset::Widen { signed: true },
         "cvt.u32.u64" | "cvt.s32.s64" | "cvt.u32.s64" | "cvt.s32.u64" => Offset::Cut,
         _ if op.starts_with("cvta.") => Offset::Copy,
+        _ if op.starts_with("shfl.sync.") => Offset::Shuffle,
         _ => Offset::Opaque,
     }
 }
@@ -46,7 +47,7 @@ pub fn addresses(i: &Inst) -> [Reg; 2] {
 fn sources(i: &Inst) -> [Reg; 3] {
     match i.offset {
         Offset::Opaque | Offset::Pass => [Reg::NONE; 3],
-        Offset::Shl => [i.a, Reg::NONE, Reg::NONE],
+        Offset::Shl | Offset::Shuffle => [i.a, Reg::NONE, Reg::NONE],
         Offset::Select | Offset::Extreme { .. } => [i.a, i.b, Reg::NONE],
         _ => [i.a, i.b, i.c],
     }
