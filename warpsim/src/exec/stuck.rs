@@ -92,24 +92,26 @@ pub fn fault(cx: &mut Cx<'_>, cl: &mut Cluster, kind: Kind, what: &str) -> Resul
     apart(cx, cl)?;
     let cl = &*cl;
     let mut text = what.to_string();
-    let mut first: Option<(&Warp, &Split)> = None;
+    // Who polls says more than who waits for it.
+    let mut first: Option<(bool, &Warp, Split)> = None;
     let mut told = 0;
     for b in &cl.blocks {
         for w in b.warps.iter().flatten().filter(|w| !w.done()) {
-            let running = w.ready.iter().map(|s| (s, "runs".to_string()));
-            let waiting = w.blocked.iter().map(|(s, x)| (s, wait_text(cx, cl, b, *x)));
-            for (s, verb) in waiting.chain(running) {
-                first.get_or_insert((w, s));
+            let running = w.ready.iter().map(|s| (s, None));
+            let waiting = w.blocked.iter().map(|(s, wait)| (s, Some(*wait)));
+            for (s, wait) in waiting.chain(running) {
+                let runs = wait.is_none_or(|wait| wait == Wait::Yield);
+                // Behind a barrier goes on who waits there.
+                let behind = matches!(wait, Some(Wait::Bar { .. } | Wait::BarRed { .. } | Wait::Cluster { .. }));
+                let at = Split { pc: s.pc - u32::from(behind), ..s.clone() };
+                let place = cx.place(at.func, at.pc);
+                if first.as_ref().is_none_or(|first| runs && !first.0) {
+                    first = Some((runs, w, at));
+                }
                 told += 1;
                 if told <= 12 {
                     let [x, y, z] = b.ctaid;
-                    let place = cx.place(
-                        s.func,
-                        s.pc.saturating_sub(u32::from(matches!(
-                            verb.as_str().get(..12),
-                            Some("waits at bar" | "waits at the")
-                        ))),
-                    );
+                    let verb = wait.map_or_else(|| "runs".to_owned(), |wait| wait_text(cx, cl, b, wait));
                     text.push_str(&format!(
                         "\n  block ({x},{y},{z}) warp {} lanes {:#010x} {verb}, {place}",
                         w.id, s.mask
@@ -122,7 +124,7 @@ pub fn fault(cx: &mut Cx<'_>, cl: &mut Cluster, kind: Kind, what: &str) -> Resul
         text.push_str(&format!("\n  and {} more", told - 12));
     }
     match first {
-        Some((w, s)) => cx.fault(w, s, s.mask.trailing_zeros(), kind, text, None),
+        Some((_, w, s)) => cx.fault(w, &s, s.mask.trailing_zeros(), kind, text, None),
         None => Ok(true),
     }
 }
