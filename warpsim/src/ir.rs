@@ -329,6 +329,8 @@ pub struct Code {
     pub rets: Vec<(u32, u32)>,
     /// Most 32-bit register words live at once: an estimate of pressure.
     pub pressure: u32,
+    /// Nothing of its `wgmma` goes on behind it.
+    pub serial: bool,
 }
 
 impl Code {

@@ -87,13 +87,14 @@ pub fn issue(
         let taints = if known { Taints::default() } else { wgmma_check::unwritten(cl, w, &op) };
         undefined_matrix::wgmma(cx, w, s, i, info, op.accumulate, taints);
     }
-    if cx.opts.checks.race {
+    let serial = cx.prog.funcs[s.func as usize].serial;
+    if cx.opts.checks.race && !serial {
         wgmma_regs::issue(cx, w, s, i, w.wg_committed + 1);
     }
     if let Some(mx) = &mut cx.metrics {
         mx.tensor_flops(2 * 16 * u64::from(info.n) * u64::from(info.k));
     }
-    if cx.opts.async_completion == Completion::Earliest {
+    if serial || cx.opts.async_completion == Completion::Earliest {
         compute(cl, w, &op, &mut Factors::default());
         op.done = true;
     }

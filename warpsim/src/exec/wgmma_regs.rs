@@ -47,6 +47,9 @@ impl WgRegs {
 /// registers moves them behind the fence as well.
 pub fn named(code: &Code) -> Vec<bool> {
     let mut out = vec![false; code.nr as usize];
+    if code.serial {
+        return out;
+    }
     for i in code.insts.iter().filter(|i| matches!(i.op, Op::Wgmma(_))) {
         for r in works_on(code, i) {
             out[r.slot()] = true;

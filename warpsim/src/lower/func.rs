@@ -148,6 +148,9 @@ impl<'a> Lower<'a, '_> {
         let places: Vec<_> = calls.chain(&params).chain(&rets).copied().collect();
         offsets::mark_passed(&mut self.insts, &consts, &places);
         let tracks = offsets::tracks(&self.insts, &self.lists, &consts, self.next);
+        // ptxas waits behind each `wgmma` of a module for a debugger, and of a function that leaves the wait to its caller.
+        let waits = self.insts.iter().any(|i| matches!(i.op, Op::WgWait));
+        let serial = self.linker.ast.debug || !func.entry && !waits;
         let frame_end = consts.iter().position(|c| c.1 == Init::FrameEnd);
         // A called function may be given the address of a local variable.
         let stack = self.frame > 0 || frame_end.is_some() || !func.entry;
@@ -173,6 +176,7 @@ impl<'a> Lower<'a, '_> {
             params,
             rets,
             pressure: alloc.pressure,
+            serial,
         })
     }
 

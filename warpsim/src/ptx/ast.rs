@@ -10,6 +10,8 @@ pub type Name = Arc<str>;
 pub struct Ast {
     pub version: String,
     pub target: String,
+    /// It was compiled for a debugger.
+    pub debug: bool,
     pub files: Vec<(u32, String)>,
     pub vars: Vec<Var>,
     pub funcs: Vec<Func>,

@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
                     self.at += 1;
                     ast.target = self.name()?.to_string();
                     while self.eat(b',') {
-                        self.name()?;
+                        ast.debug |= self.name()?.as_ref() == "debug";
                     }
                 }
                 ".address_size" => {
