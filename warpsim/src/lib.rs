@@ -84,7 +84,7 @@
 //! fence counts as moved before it, as compilers have it; of a module for a debugger (`nvcc -G`), and of a function that leaves the wait to its caller,
 //! each `wgmma` is over at once, as ptxas has it; a reduction into shared memory needs no proxy fence;
 //! an arrival or a wait without a scope counts as one for the cluster. Phases of a named barrier are apart: each orders those who came to it, and whoever
-//! comes to the next has to be behind them.
+//! comes to the next has to be behind them; so has who arrives at an mbarrier of its own block.
 //!
 //! A launch ends when its threads can only wait, or poll for what none of them will write: when each is where it was before, and nothing has
 //! changed in between. Blocks wait for each other as far as the GPU holds them at once. A loop that

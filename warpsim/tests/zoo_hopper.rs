@@ -147,3 +147,38 @@ fn a_tensor_store_takes_what_lies_in_the_tensor() {
         }
     }
 }
+
+/// Two warps: who arrives at an mbarrier again has waited for its phase, or for somebody who has. Else an arrival may be counted in the phase before.
+#[test]
+fn arrivals_for_the_next_phase_come_behind_the_last() {
+    let front = "mov.u32 %r20, bar; setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [%r20], 64; bar.sync 0;\n";
+    let arrive = "mbarrier.arrive.shared.b64 %rd3, [%r20];\n";
+    let wait = |label: &str| format!("{label}: mbarrier.try_wait.shared.b64 %p2, [%r20], %rd3; @!%p2 bra {label};\n");
+    let clean =
+        [wait("A"), "bar.sync 0;\n".into(), "@%p1 bra S; bra E; S: nanosleep.u32 1; E: bar.sync 1, 64;\n".into()];
+    for o in all_options() {
+        for between in &clean {
+            assert_eq!(found(&kernel(16, &format!("{front}{arrive}{between}{arrive}{}", wait("B"))), 64, &o), []);
+        }
+        // In turn or not, nothing but luck keeps one warp from arriving twice before the other has once.
+        let bad = format!("{front}{arrive}{arrive}{}", wait("B"));
+        let caught = found(&kernel(16, &bad), 64, &o);
+        assert!(caught.iter().any(|f| f.kind == Kind::BarrierMisuse), "{caught:?}");
+        // One thread alone is behind itself, but not behind a copy.
+        let alone = "mbarrier.init.shared.b64 [%r20], 1; mbarrier.arrive.shared.b64 %rd3, [%r20]; mbarrier.arrive.shared.b64 %rd3, [%r20];";
+        let alone = format!("mov.u32 %r20, bar; setp.eq.u32 %p1, %r1, 0; @!%p1 bra E; {alone} E:");
+        assert_eq!(found(&kernel(16, &alone), 32, &o), []);
+        let copy = "mov.u32 %r3, tile; mbarrier.arrive.expect_tx.shared.b64 %rd3, [%r20], 128;\n\
+                    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 128, [%r20];\n";
+        let copies = |between: &str| {
+            let first = copy.replace("[%r3]", "[%r3+1024]");
+            format!(
+                "mov.u32 %r20, bar; setp.eq.u32 %p1, %r1, 0; @!%p1 bra E; mbarrier.init.shared.b64 [%r20], 1; {first}{between}{copy}{} E:",
+                wait("B")
+            )
+        };
+        assert_eq!(found(&kernel(8192, &copies(&wait("A"))), 32, &o), []);
+        let caught = found(&kernel(8192, &copies("")), 32, &o);
+        assert!(caught.iter().any(|f| f.kind == Kind::BarrierMisuse), "{caught:?}");
+    }
+}

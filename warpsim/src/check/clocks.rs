@@ -1,10 +1,9 @@
 //! Happens-before within a cluster: who knows what, and how it is passed on.
 
-use std::sync::Arc;
-
 use rustc_hash::FxHashMap;
 
 use super::bar::{Bar, Came};
+use super::mbar::SyncObject;
 pub use super::view::Known;
 use super::view::{Far, View, WARP_WIDE, members};
 use super::warp_clock::{Fenced, WarpClock, lanes};
@@ -20,29 +19,6 @@ pub struct Party {
     pub whole: bool,
 }
 
-/// Accumulates arrivals; what a finished phase published stays readable.
-#[derive(Clone, Default)]
-pub struct SyncObject {
-    pub arriving: Known,
-    pub published: Known,
-    /// Phases finished.
-    pub phase: u32,
-    /// mbarriers: what threads of other blocks told, arriving and published.
-    remote: Option<Box<[Known; 2]>>,
-    /// mbarriers: agent, lane and time of the initialisation.
-    pub init: Option<(usize, u8, u32)>,
-}
-
-impl SyncObject {
-    pub fn publish(&mut self) {
-        self.published = self.arriving.clone();
-        if let Some(remote) = &mut self.remote {
-            remote[1] = remote[0].clone();
-        }
-        self.phase += 1;
-    }
-}
-
 /// Clocks of one cluster.
 pub struct Clocks {
     pub(super) warps: Vec<WarpClock>,
@@ -50,7 +26,7 @@ pub struct Clocks {
     bars: FxHashMap<(usize, u32), Bar>,
     /// (block, offset)
     pub(super) mbars: FxHashMap<(u32, u32), usize>,
-    mbar_objects: Vec<SyncObject>,
+    pub(super) mbar_objects: Vec<SyncObject>,
     pub cluster: SyncObject,
     /// What atomics and other strong accesses to an address have released.
     pub(super) places: FxHashMap<u64, Left>,
@@ -300,77 +276,6 @@ impl Clocks {
         let k = self.cluster.published.clone();
         self.acquire(p, &k);
         self.sync_lanes(p);
-    }
-
-    /// The agent that stands for copies completing on this mbarrier.
-    pub fn mbar_agent(&mut self, block: u32, off: u32) -> usize {
-        let next = self.mbar_objects.len();
-        let k = *self.mbars.entry((block, off)).or_insert(next);
-        if k == next {
-            self.mbar_objects.push(SyncObject::default());
-        }
-        self.warps.len() + k
-    }
-
-    /// Where mbarriers of a block were initialised.
-    pub fn mbarriers(&self, block: u32) -> Vec<u32> {
-        let there =
-            |(at, k): (&(u32, u32), &usize)| (at.0 == block && self.mbar_objects[*k].init.is_some()).then_some(at.1);
-        let mut all: Vec<u32> = self.mbars.iter().filter_map(there).collect();
-        all.sort_unstable();
-        all
-    }
-
-    pub fn mbar(&mut self, block: u32, off: u32) -> &mut SyncObject {
-        let k = self.mbar_agent(block, off) - self.warps.len();
-        &mut self.mbar_objects[k]
-    }
-
-    pub fn mbar_init(&mut self, agent: usize, lane: u8, block: u32, off: u32) {
-        let now = self.now(agent);
-        self.mbar(block, off).init = Some((agent, lane, now));
-    }
-
-    pub fn mbar_complete(&mut self, block: u32, off: u32) {
-        let agent = self.mbar_agent(block, off);
-        let o = self.mbar(block, off);
-        let time = o.phase + 1;
-        o.arriving.seen.learn(agent, time);
-        o.publish();
-    }
-
-    /// A thread of block `from` tells this to those who wait for the phase.
-    pub fn mbar_arrive(&mut self, known: &Known, from: u32, block: u32, off: u32) {
-        let o = self.mbar(block, off);
-        let arriving = if from == block { &mut o.arriving } else { &mut o.remote.get_or_insert_default()[0] };
-        arriving.join(known);
-    }
-
-    /// What a finished phase passes on: of the block's own threads alone where that is `narrow`.
-    fn mbar_published(&mut self, block: u32, off: u32, narrow: bool) -> Known {
-        let o = self.mbar(block, off);
-        let mut k = o.published.clone();
-        if let (Some(remote), false) = (&o.remote, narrow) {
-            k.join(&remote[1]);
-        }
-        k
-    }
-
-    pub fn mbar_wake(&mut self, p: Party, block: u32, off: u32, narrow: bool) {
-        let k = self.mbar_published(block, off, narrow);
-        self.acquire(p, &k);
-    }
-
-    /// The same by a relaxed wait, which a fence has to follow.
-    pub fn mbar_overhear(&mut self, p: Party, block: u32, off: u32, narrow: bool) {
-        let k = Arc::new(self.mbar_published(block, off, narrow));
-        let place = 1 << 63 | u64::from(block) << 32 | u64::from(off);
-        self.warps[p.agent].heard.add(p, place, Some(&k), None);
-    }
-
-    /// The agent that stands for a warpgroup's matrix multiplications; its time is the group number.
-    pub fn warpgroup_agent(&mut self, block: usize, group: usize) -> usize {
-        self.mbar_agent(block as u32, u32::MAX - group as u32)
     }
 
     /// Warp `agent` learns that `other` has got to `time`.

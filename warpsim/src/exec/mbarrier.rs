@@ -5,7 +5,8 @@ use super::mem_ops::lanes;
 use super::run::Flow;
 use super::shared_check::{self, Near};
 use super::state::*;
-use super::{cp_arrive, early_exit, shared, tma};
+use super::{cp_arrive, early_exit, mbarrier_check, shared, tma};
+use crate::check::bar::Came;
 use crate::check::clocks::{Known, Party};
 use crate::check::race::Stamp;
 use crate::ir::*;
@@ -72,6 +73,9 @@ fn update(cl: &mut Cluster, b: u32, off: u32, f: impl FnOnce(&mut State)) {
 
 /// An asynchronous copy delivered its bytes.
 pub fn complete_tx(cl: &mut Cluster, b: u32, off: u32, bytes: u32) {
+    if let Some(c) = &mut cl.clocks {
+        c.mbar_copied(b, off);
+    }
     update(cl, b, off, |s| s.tx -= bytes as i32);
 }
 
@@ -91,7 +95,7 @@ pub fn expect_copies(cl: &mut Cluster, (b, off): (u32, u32), n: u32) {
 pub fn tell(cl: &mut Cluster, p: Party, b: u32, off: u32) {
     if let Some(c) = &mut cl.clocks {
         let known = c.release(p);
-        c.mbar_arrive(&known, b, b, off);
+        c.mbar_arrive(&known, None, b, b, off);
     }
 }
 
@@ -255,7 +259,7 @@ pub fn run(
             }
             Mbar::ExpectTx => update(cl, b, off, |t| t.tx += x as i32),
             Mbar::CompleteTx => complete_tx(cl, b, off, x),
-            Mbar::Arrive { drop, expect, no_complete, narrow, .. } => {
+            Mbar::Arrive { drop, expect, no_complete, narrow, relaxed } => {
                 let n = if expect { 1 } else { x };
                 if no_complete && old.pending <= n && old.tx == 0 {
                     cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), None, |_| {
@@ -270,10 +274,16 @@ pub fn run(
                         )
                     });
                 }
+                if cx.opts.checks.sync && b as usize == w.block {
+                    mbarrier_check::behind(cx, cl, w, s, l, (b, off));
+                }
                 if let Some(c) = &mut cl.clocks
                     && !(narrow && b as usize != w.block)
                 {
-                    c.mbar_arrive(&known[l % known.len()], w.block as u32, b, off);
+                    // They have told it just now.
+                    let (agent, lane, time) = (w.agent, l as u8, c.now(w.agent) - 1);
+                    let by = (!relaxed).then(|| Came { agent, lane, time, number: cx.number(s), waits: false });
+                    c.mbar_arrive(&known[l % known.len()], by, w.block as u32, b, off);
                 }
                 update(cl, b, off, |t| {
                     if expect {

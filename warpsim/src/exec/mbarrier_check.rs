@@ -6,7 +6,7 @@ use super::mem_ops::lanes;
 use super::shared;
 use super::shared_check::Near;
 use super::state::*;
-use crate::report::Kind;
+use crate::report::{Earlier, Kind};
 
 /// A block's mbarriers that are initialised.
 #[derive(Default)]
@@ -59,6 +59,25 @@ pub fn plain(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, a: Near) {
     cx.report(w, s, a.who.trailing_zeros(), Kind::BarrierMisuse, Some(bar.into()), None, |cx| {
         let (verb, name) = (if a.write { "writes" } else { "reads" }, shared::describe(cx, bar as usize));
         format!("{verb} the mbarrier at {bar:#x}{name}, which is for mbarrier operations alone until mbarrier.inval")
+    });
+}
+
+/// A lane arrives at an mbarrier: behind the end of its last phase, or else it could be counted in that.
+pub fn behind(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, off): (u32, u32)) {
+    let Some(c) = &mut cl.clocks else { return };
+    let Some(came) = c.mbar_unordered(w.party(1 << l), b, off) else { return };
+    let warps = cl.blocks[w.block].warps.len();
+    let earlier = cl.blocks.get(came.agent / warps).map(|block| {
+        let ([x, y, z], rank) = (cx.thread(came.agent % warps, came.lane.into()), block.rank);
+        let who = format!("thread ({x},{y},{z}) of block rank {rank}");
+        Earlier { place: cx.place_of(came.number), who, write: true }
+    });
+    cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), earlier, |cx| {
+        let name = shared::describe(cx, off as usize);
+        format!(
+            "arrives at the mbarrier at {off:#x}{name} while nothing orders it behind the end of the phase before, in which it may be counted: \
+             wait for that phase, or for a thread that has, before arriving for the next"
+        )
     });
 }
 
