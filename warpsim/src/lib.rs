@@ -133,6 +133,7 @@ mod launch;
 mod lower;
 mod memory;
 mod metrics;
+mod names;
 mod num;
 mod occupancy;
 mod ops;

@@ -2,6 +2,7 @@
 
 use crate::launch::{Gpu, Module};
 use crate::memory::Memory;
+use crate::names::plain;
 use crate::ptx::ast::{Ast, Init, Space, Var, type_bytes, type_bytes_of};
 use crate::report::{Fault, Kind};
 
@@ -39,8 +40,8 @@ fn place(memory: &mut Memory, ast: &Ast, kernel: &str) -> Result<Vec<u64>, Fault
     for v in &ast.vars {
         let bytes = type_bytes_of(v).max(1);
         let place = match v.space {
-            Space::Const => memory.alloc_constant(bytes, &v.name),
-            Space::Global => memory.alloc(bytes, &v.name),
+            Space::Const => memory.alloc_constant(bytes, plain(&v.name)),
+            Space::Global => memory.alloc(bytes, plain(&v.name)),
             _ => Ok(0),
         };
         addrs.push(place.map_err(|error| Fault::of_memory(kernel, error, &format!("for `{}`", v.name)))?);

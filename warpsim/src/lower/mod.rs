@@ -37,6 +37,7 @@ use rustc_hash::FxHashMap;
 pub(crate) use offsets::{addresses, passed};
 
 use crate::ir::Program;
+use crate::names::plain;
 use crate::ptx::ParseError;
 use crate::ptx::ast::{Ast, Func, Init, Name, Space, type_bytes_of};
 
@@ -203,7 +204,7 @@ impl<'a> Linker<'a> {
         let at = self.static_shared.checked_next_multiple_of(v.align.max(1)).unwrap_or(u32::MAX);
         self.static_shared = at.saturating_add(bytes);
         let at = at.saturating_add(guards(self.shared_vars.len()));
-        self.shared_vars.push((at, bytes, v.name.to_string()));
+        self.shared_vars.push((at, bytes, plain(&v.name).to_owned()));
         self.shared.insert(key, at);
         at
     }
