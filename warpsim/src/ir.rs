@@ -369,5 +369,7 @@ pub struct Program {
     pub heap: bool,
     /// Some strong access or fence is for the threads of its block only.
     pub narrow: bool,
+    /// Some arrivals at mbarriers, or waits there, are relaxed.
+    pub relaxed: bool,
     pub target: String,
 }

@@ -164,6 +164,9 @@ fn arrivals_for_the_next_phase_come_behind_the_last() {
         let bad = format!("{front}{arrive}{arrive}{}", wait("B"));
         let caught = found(&kernel(16, &bad), 64, &o);
         assert!(caught.iter().any(|f| f.kind == Kind::BarrierMisuse), "{caught:?}");
+        // Relaxed waits do not tell.
+        let relaxed = bad.replace("try_wait.shared", "try_wait.relaxed.cta.shared");
+        assert_eq!(found(&kernel(16, &relaxed), 64, &o), []);
         // One thread alone is behind itself, but not behind a copy.
         let alone = "mbarrier.init.shared.b64 [%r20], 1; mbarrier.arrive.shared.b64 %rd3, [%r20]; mbarrier.arrive.shared.b64 %rd3, [%r20];";
         let alone = format!("mov.u32 %r20, bar; setp.eq.u32 %p1, %r1, 0; @!%p1 bra E; {alone} E:");

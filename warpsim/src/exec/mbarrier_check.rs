@@ -62,9 +62,10 @@ pub fn plain(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, a: Near) {
     });
 }
 
-/// A lane arrives at an mbarrier: behind the end of its last phase, or else it could be counted in that.
+/// A lane arrives at an mbarrier: behind the end of its last phase, or else it could be counted in that. Relaxed waits order phases without
+/// telling.
 pub fn behind(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, off): (u32, u32)) {
-    let Some(c) = &mut cl.clocks else { return };
+    let Some(c) = cl.clocks.as_mut().filter(|_| !cx.prog.relaxed) else { return };
     let Some(came) = c.mbar_unordered(w.party(1 << l), b, off) else { return };
     let warps = cl.blocks[w.block].warps.len();
     let earlier = cl.blocks.get(came.agent / warps).map(|block| {

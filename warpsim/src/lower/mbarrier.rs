@@ -19,6 +19,7 @@ impl Lower<'_, '_> {
         let (mut relaxed, mut narrow) = (false, false);
         if arrives || waits || name.ends_with("_tx") {
             relaxed = m.one_of(&[if waits { "acquire" } else { "release" }, "relaxed"]) == Some(1);
+            self.linker.relaxed |= relaxed && (arrives || waits);
             // Without a scope it is `.cta` as well, and yet compilers and libraries leave it out where blocks tell each other.
             narrow = m.one_of(if no_complete { &["cta"] } else { &["cta", "cluster"] }) == Some(0);
         }

@@ -59,6 +59,7 @@ pub(crate) struct Linker<'a> {
     pub shared_grain: u32,
     pub global_grain: u32,
     pub narrow: bool,
+    pub relaxed: bool,
     pub heap: bool,
 }
 
@@ -91,6 +92,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         shared_grain: 4,
         global_grain: 4,
         narrow: false,
+        relaxed: false,
         heap: false,
     };
     let mut funcs = vec![];
@@ -138,6 +140,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         shared_grain: linker.shared_grain,
         global_grain: linker.global_grain,
         narrow: linker.narrow,
+        relaxed: linker.relaxed,
         heap: linker.heap,
         target: ast.target.clone(),
     })
