@@ -7,8 +7,8 @@ use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{self, Arguments, CaseClass, InputSpec, Operator, Params, Role, TensorMeta};
 use warpsmith::ops::{
-    AdamW, Attention, Causal, Decoding, Dpo, Epilogue, Grpo, KlDivergence, KvCache, Normalisation, Philox, RopePairs,
-    Rotation, Sampling, SoftmaxMask,
+    AdamW, Attention, Causal, CrossEntropy, Decoding, Dpo, Epilogue, Grpo, KlDivergence, KvCache, Linear,
+    Normalisation, Philox, RopePairs, Rotation, Sampling, SoftmaxMask,
 };
 use warpsmith::{AnyTensor, DType, Device, Error, Stream, Tensor, f16, ops, sim};
 use warpsmith_tests::device;
@@ -188,6 +188,14 @@ fn losses_say_what_is_wrong_with_what() {
     let losses = ops::kl_divergence(&stream, &logits, &logits, &KlDivergence::forward().targets(&targets)).unwrap();
     let error = said(losses.value(&stream));
     assert_eq!(error, "kl_divergence: parameter `targets[1]` = 4: expected a class below 4 or -100, which is ignored");
+
+    // Out of range without rows too.
+    let [hidden, weight] = [[0, 8], [4, 8]].map(|shape| Tensor::<f16>::zeros(&stream, shape).unwrap());
+    let options = Linear::new(CrossEntropy::mean().label_smoothing(1.1));
+    assert_eq!(
+        said(ops::linear_cross_entropy(&stream, &hidden, &weight, &ints(&[]), &options)),
+        "linear_cross_entropy: parameter `label_smoothing` = 1.1: expected a finite number from 0 to 1"
+    );
 
     let (log_probs, pair) = (floats(&[4]), ints(&[0, 2, 4]));
     let dpo = |offsets: &Tensor<i32>, options| said(ops::dpo(&stream, &log_probs, offsets, &options));

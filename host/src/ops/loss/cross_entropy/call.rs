@@ -4,8 +4,7 @@ use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::loss::cross_entropy::{self as gk, Terms};
 
 use super::CrossEntropy;
-use crate::ops::attention::checked_softcap;
-use crate::ops::loss::batch::{in_range, limited};
+use crate::ops::loss::batch::limited;
 use crate::ops::loss::logits::{Logits, Rewritten, require_classes};
 use crate::ops::model::OpInfo;
 use crate::ops::rows::{RowPlan, Rows, launch_rows};
@@ -57,22 +56,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         let (aligned, stride) = (logits.is_aligned(), logits.row_stride(info, "logits")?);
         targets.require_shape(info.name, "targets", outer)?;
         targets.require_contiguous(info.name, "targets")?;
-        if let Some(weights) = &options.weights {
-            weights.require_shape(info.name, "class_weights", &[classes])?;
-            weights.require_contiguous(info.name, "class_weights")?;
-        }
-        let terms = Terms {
-            smoothing: in_range(
-                info,
-                "label_smoothing",
-                options.smoothing,
-                |x| (0.0..=1.0).contains(&x),
-                "from 0 to 1",
-            )?,
-            z: in_range(info, "z_loss", options.z, |x| x >= 0.0, "not negative")?,
-            cap: checked_softcap(info, options.softcap)?,
-            ignored: options.ignored,
-        };
+        let terms = options.terms(info, classes)?;
         Ok(Self {
             info,
             logits,

@@ -1,6 +1,10 @@
 //! What a loss consists of, and what comes of it.
 
-use crate::ops::loss::batch::{Batch, RowLosses};
+use gpu_kernels::ops::loss::cross_entropy::Terms;
+
+use crate::ops::attention::checked_softcap;
+use crate::ops::loss::batch::{Batch, RowLosses, in_range};
+use crate::ops::model::OpInfo;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
@@ -63,6 +67,22 @@ impl<'a> CrossEntropy<'a> {
 
     pub(in crate::ops::loss) fn ignored(&self) -> i32 {
         self.ignored
+    }
+
+    /// The kernel's terms, of that many classes, which the weights have to be of as well.
+    pub(in crate::ops::loss) fn terms(&self, info: &OpInfo, classes: usize) -> Result<Terms> {
+        let Self { ignored, smoothing, z, softcap, .. } = *self;
+        if let Some(weights) = &self.weights {
+            weights.require_shape(info.name, "class_weights", &[classes])?;
+            weights.require_contiguous(info.name, "class_weights")?;
+        }
+        let is_share = |share: f32| (0.0..=1.0).contains(&share);
+        Ok(Terms {
+            smoothing: in_range(info, "label_smoothing", smoothing, is_share, "from 0 to 1")?,
+            z: in_range(info, "z_loss", z, |factor| factor >= 0.0, "not negative")?,
+            cap: checked_softcap(info, softcap)?,
+            ignored,
+        })
     }
 
     /// The batch of rows with such targets.

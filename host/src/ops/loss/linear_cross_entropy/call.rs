@@ -32,6 +32,8 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
         let layer = Layer::new(info, ["hidden", "weight"], hidden, weight)?;
         targets.require_shape(info.name, "targets", &[layer.rows])?;
         targets.require_contiguous(info.name, "targets")?;
+        // Ahead of all launches, which weigh rows by their classes, and without rows too.
+        options.loss.terms(info, layer.classes)?;
         Ok(Self { info, layer, targets, options })
     }
 
