@@ -342,6 +342,9 @@ fn nothing_is_too_large_where_there_is_nothing() {
         let o = ops::attention_decode(&stream, &floats(&shape), &cache, &Decoding::default()).unwrap();
         assert!(o.is_empty());
     }
+    // Strides that bytes cannot count.
+    let x = Tensor::<i64>::zeros(&stream, [2, 0, many, 1 << 44]).unwrap();
+    assert!(ops::permute_heads(&stream, &x).unwrap().is_empty());
     works(&device);
 }
 
