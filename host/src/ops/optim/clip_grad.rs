@@ -42,7 +42,7 @@ impl Clip<'_> {
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the norm is not one value, [`Error::InvalidParam`](crate::Error::InvalidParam) if the limit is
-/// negative or not finite, [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart.
+/// negative or not finite, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart.
 ///
 /// # Example
 /// ```

@@ -199,9 +199,13 @@ impl Step {
         let constants =
             [beta1, 1.0 - beta1, beta2, 1.0 - beta2, 1.0 - lr * weight_decay, rate, correction, eps].map(|c| c as f32);
         // Steps of gradients that are 0 would be NaN.
-        if !constants[4].is_finite() || !constants[5].is_finite() {
-            let wanted = "a rate that f32 can hold, also times weight_decay and over 1 - beta1^step";
+        if !constants[5].is_finite() {
+            let wanted = "a rate that f32 can hold, also over 1 - beta1^step";
             return Err(info.param_error("lr", ParamValue::from(lr), wanted));
+        }
+        if !constants[4].is_finite() {
+            let wanted = format!("a share that f32 can hold times `lr` = {}", ParamValue::from(lr));
+            return Err(info.param_error("weight_decay", ParamValue::from(weight_decay), wanted));
         }
         let grid = grid(info, "grads", grads.len(), gk::PER_BLOCK)?;
         Ok(grid.map(|grid| Self { grid, n: grads.len() as u64, norm, max_norm, constants }))
