@@ -32,6 +32,7 @@ pub use ladder::{Path, Rung};
 pub use ncu::count_by_ncu;
 pub use plan::{Facts, Plan, Prediction, Run};
 pub use quantity::Quantity;
+#[cfg(feature = "cli")]
 pub(crate) use teach::agree;
 pub use teach::{Count, KernelPlace, Measured, Taught, Time, launch_counted, teach};
 

@@ -46,7 +46,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-#[cfg(feature = "check")]
+#[cfg(feature = "cli")]
 pub(crate) use program::VARIABLE;
 use recording::{Id, Restore};
 pub(super) use recording::{launch, operand};
