@@ -174,7 +174,8 @@ impl Layout {
         let available = self.shape.elements();
         let used = if shape.elements() == 0 { 0 } else { layout.checked_span()? };
         if overlap == Overlap::Refused && used > 0 && layout.overlaps() {
-            return Err(bad(format!("strides by which no two elements of shape {shape} meet")));
+            let expected = "strides that each step over all that smaller ones reach";
+            return Err(bad(format!("{expected}, so that no two elements of shape {shape} meet")));
         }
         if used > available {
             return Err(bad(format!("a span of at most {available} elements, not {used} for shape {shape}")));

@@ -158,11 +158,11 @@ macro_rules! derived_views {
             Self::of($self.part.transposed())
         }
 
-        /// Any selection of this contiguous view's elements, `offset` and `strides` counted in elements. To be written to, no two of them
-        /// may be the same. One of no elements may begin anywhere up to the view's end, whatever its strides.
+        /// Any selection of this contiguous view's elements, `offset` and `strides` counted in elements. To be written to, each stride has
+        /// to step over all that smaller ones reach, so that no two of them are the same. One of no elements may begin anywhere up to the view's end, whatever its strides.
         ///
         /// # Errors
-        /// [`Error::InvalidParam`] names the strides if there are not as many as dimensions, or they are negative, reach beyond the view or let
+        /// [`Error::InvalidParam`] names the strides if there are not as many as dimensions, or they are negative, reach beyond the view or could let
         /// elements meet, and else the offset; [`Error::TooLarge`] if what they span cannot be counted, [`Error::Layout`] if the view is not
         /// contiguous.
         pub fn strided($($receiver)+, offset: usize, shape: impl AsRef<[usize]>, strides: &[usize]) -> Result<Self> {

@@ -116,7 +116,8 @@ fn what_is_wrong_with_strides_is_told_apart() {
         (said(11, &[0], &[1]), "parameter `offset` = 11: expected at most 10: 0 of 10 elements are spanned"),
         (
             said(0, &[2, 5], &[4, 1]),
-            "parameter `strides` = [4, 1]: expected strides by which no two elements of shape [2, 5] meet",
+            "parameter `strides` = [4, 1]: expected strides that each step over all that smaller ones reach, so that no two \
+             elements of shape [2, 5] meet",
         ),
     ] {
         assert_eq!(error, format!("strided: {expected}"));
