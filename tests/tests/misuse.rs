@@ -240,6 +240,9 @@ fn errors_go_by_the_name_that_was_called() {
         said(ops::softmax(&stream, &x, -0.1)),
         "softmax: parameter `scale` = -0.1: expected a positive number below 2^127"
     );
+    let strides = "`x` has strides [1, 4] for shape [4, 6]: its rows have to be contiguous and equally far apart";
+    assert_eq!(said(ops::relu(&stream, x.view().t())), format!("relu: {strides}"));
+    assert_eq!(said(ops::softmax(&stream, x.view().t(), 1.0)), format!("softmax: {strides}"));
     // Exponents to the base 2 would be infinite.
     let (large, wanted) = (2f32.powi(127), "below 2^127");
     let error = said(ops::log_softmax(&stream, &x, large));

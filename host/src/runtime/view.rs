@@ -39,6 +39,9 @@ pub struct ViewMut<'a, T> {
     elements: PhantomData<&'a mut T>,
 }
 
+/// What rows have that a single stride describes, as an error says it.
+pub(crate) const EQUAL_ROWS: &str = "its rows have to be contiguous and equally far apart";
+
 /// What every view can be asked.
 macro_rules! shared_methods {
     () => {
@@ -123,8 +126,7 @@ macro_rules! shared_methods {
 
         /// [`row_stride`](Self::row_stride), or an error that names the argument.
         pub fn require_row_stride(&self, op: &'static str, arg: &'static str) -> Result<usize> {
-            let expected = "its rows have to be contiguous and equally far apart";
-            self.row_stride().ok_or_else(|| self.part.bad_layout(op, arg, expected))
+            self.row_stride().ok_or_else(|| self.part.bad_layout(op, arg, $crate::runtime::view::EQUAL_ROWS))
         }
 
         /// An error that names the argument unless the shape is `expected`.
@@ -159,7 +161,8 @@ macro_rules! derived_views {
         }
 
         /// Any selection of this contiguous view's elements, `offset` and `strides` counted in elements. To be written to, each stride has
-        /// to step over all that smaller ones reach, so that no two of them are the same. One of no elements may begin anywhere up to the view's end, whatever its strides.
+        /// to step over all that smaller ones reach, so that no two of them are the same. One of no elements may begin anywhere up to the
+        /// view's end, whatever its strides.
         ///
         /// # Errors
         /// [`Error::InvalidParam`] names the strides if there are not as many as dimensions, or they are negative, reach beyond the view or could let

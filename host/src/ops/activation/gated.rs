@@ -19,7 +19,7 @@ macro_rules! gated {
         ///
         /// # Errors
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
-        /// equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+        /// contiguous and equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
         ///
         /// # Example
         /// ```
@@ -48,7 +48,7 @@ macro_rules! gated {
         ///
         /// # Errors
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
-        /// equally far apart.
+        /// contiguous and equally far apart.
         pub fn $forward_into<'a, T: crate::Float>(
             stream: &crate::Stream,
             gate: impl Into<crate::View<'a, T>>,
@@ -65,7 +65,7 @@ macro_rules! gated {
         ///
         /// # Errors
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
-        /// equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+        /// contiguous and equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
         pub fn $backward<'a, T: crate::Float>(
             stream: &crate::Stream,
             gate: impl Into<crate::View<'a, T>>,
@@ -83,7 +83,7 @@ macro_rules! gated {
         ///
         /// # Errors
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
-        /// equally far apart.
+        /// contiguous and equally far apart.
         pub fn $backward_into<'a, T: crate::Float>(
             stream: &crate::Stream,
             gate: impl Into<crate::View<'a, T>>,

@@ -43,7 +43,7 @@ macro_rules! activation {
         /// `x` has any shape; its rows may be padded. The result is a new dense tensor. The work is queued on `stream`.
         ///
         /// # Errors
-        /// [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart,
+        /// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart,
         /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
         ///
         /// # Example
@@ -71,7 +71,7 @@ macro_rules! activation {
         ///
         /// # Errors
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
-        /// equally far apart.
+        /// contiguous and equally far apart.
         pub fn $forward_into<'a, T: crate::Float>(
             stream: &crate::Stream,
             x: impl Into<crate::View<'a, T>>,
@@ -86,7 +86,7 @@ macro_rules! activation {
         ///
         /// # Errors
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
-        /// equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+        /// contiguous and equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
         pub fn $backward<'a, T: crate::Float>(
             stream: &crate::Stream,
             x: impl Into<crate::View<'a, T>>,
@@ -102,7 +102,7 @@ macro_rules! activation {
         ///
         /// # Errors
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
-        /// equally far apart.
+        /// contiguous and equally far apart.
         pub fn $backward_into<'a, T: crate::Float>(
             stream: &crate::Stream,
             x: impl Into<crate::View<'a, T>>,

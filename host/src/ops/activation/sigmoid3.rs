@@ -51,7 +51,7 @@ pub struct Sigmoid3<T> {
 /// work is queued on `stream`.
 ///
 /// # Errors
-/// [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+/// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example
 /// ```
@@ -78,7 +78,7 @@ pub fn sigmoid3_saved<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>) 
 /// [`sigmoid3_saved`] into `a`, `b` and `y`, which have the shape of `x`; their rows may be padded.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not equally far
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
 /// apart.
 pub fn sigmoid3_saved_into<'a, T: Float>(
     stream: &Stream,
@@ -108,7 +108,7 @@ pub fn sigmoid3_saved_into<'a, T: Float>(
 /// [`sigmoid3_backward`] has 3·n, and no exponentials.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not equally far
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
 /// apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 pub fn sigmoid3_saved_backward<'a, T: Float>(
     stream: &Stream,
@@ -126,7 +126,7 @@ pub fn sigmoid3_saved_backward<'a, T: Float>(
 /// [`sigmoid3_saved_backward`] into `dx`, which has the shape of `dy`; its rows may be padded.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not equally far
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
 /// apart.
 pub fn sigmoid3_saved_backward_into<'a, T: Float>(
     stream: &Stream,

@@ -17,7 +17,7 @@ use crate::runtime::view::{View, ViewMut};
 /// queued on `stream`.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not equally far
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
 /// apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example
@@ -41,7 +41,7 @@ pub fn add<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, y: impl Int
 /// [`add`] into `z`, which has the shape of `x`; its rows may be padded.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not equally far
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
 /// apart.
 pub fn add_into<'a, T: Float>(
     stream: &Stream,

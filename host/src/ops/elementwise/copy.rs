@@ -16,7 +16,7 @@ use crate::runtime::view::{View, ViewMut};
 /// `x` has any shape and element type; its rows may be padded. The work is queued on `stream`.
 ///
 /// # Errors
-/// [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart,
+/// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart,
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example
@@ -41,7 +41,7 @@ pub fn copy<'a, T: Dtype>(stream: &Stream, x: impl Into<View<'a, T>>) -> Result<
 /// [`copy`] into `y`, which has the shape of `x`; its rows may be padded.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not equally far
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
 /// apart.
 pub fn copy_into<'a, T: Dtype>(stream: &Stream, x: impl Into<View<'a, T>>, y: impl Into<ViewMut<'a, T>>) -> Result<()> {
     let (x, y) = (x.into(), y.into());

@@ -21,7 +21,7 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// # Errors
 /// They name the formula. [`Error::MissingKernel`](crate::Error::MissingKernel) if its kernels were not added,
-/// [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+/// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example
 /// A formula that comes with the operators:

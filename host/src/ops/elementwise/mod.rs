@@ -27,7 +27,7 @@ use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::shape::Shape;
 use crate::runtime::stream::Stream;
-use crate::runtime::view::{View, ViewMut};
+use crate::runtime::view::{self, View, ViewMut};
 
 /// Most blocks of a grid along x.
 pub(super) const MAX_BLOCKS: usize = (1 << 31) - 1;
@@ -99,9 +99,8 @@ impl<'a> Operand<'a> {
 
     fn row_stride(&self, info: &OpInfo) -> Result<u64> {
         self.row_stride.map(|stride| stride as u64).ok_or_else(|| {
-            let (strides, shape) = (self.strides, self.shape);
-            let reason = format!("has strides {strides:?} for shape {shape}: its rows have to be equally far apart");
-            Error::layout(info.name, self.name, reason)
+            let (strides, shape, expected) = (self.strides, self.shape, view::EQUAL_ROWS);
+            Error::layout(info.name, self.name, format!("has strides {strides:?} for shape {shape}: {expected}"))
         })
     }
 }

@@ -26,7 +26,7 @@ pub enum Fusion {
 /// result is rounded to the storage type. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
-/// [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+/// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example
 /// ```
@@ -50,7 +50,7 @@ pub fn sin2_cos2<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, fusio
 /// [`sin2_cos2`] into `y`, which has the shape of `x`; its rows may be padded.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not equally far
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
 /// apart, and for five kernels [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 pub fn sin2_cos2_into<'a, T: Float>(
     stream: &Stream,

@@ -24,7 +24,7 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// # Errors
 /// They name the formula and its inputs. [`Error::MissingKernel`](crate::Error::MissingKernel) if its kernels were not added,
-/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart,
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart,
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example

@@ -39,7 +39,7 @@ impl Mask<'_> {
 ///
 /// # Errors
 /// [`Error::Shape`] if the shapes do not fit, or if there are offsets and not as many queries as keys, [`Error::Layout`] if rows are not
-/// equally far apart or lengths or offsets not contiguous, [`Error::InvalidParam`] if the window is 0 or `fill` NaN,
+/// contiguous and equally far apart or lengths or offsets not contiguous, [`Error::InvalidParam`] if the window is 0 or `fill` NaN,
 /// [`Error::TooLarge`] beyond 2³² − 1 rows or 2³¹ − 1 queries or keys, [`Error::OutOfMemory`].
 ///
 /// # Example

@@ -19,7 +19,7 @@ use crate::runtime::view::{View, ViewMut};
 /// One f32 product, rounded once, of a difference that does not wrap whatever the zero is. Rows of `q` may be padded. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart,
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart,
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example

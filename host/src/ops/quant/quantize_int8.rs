@@ -42,7 +42,7 @@ pub struct QuantizedInt8 {
 /// Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference" (arXiv:1712.05877).
 ///
 /// # Errors
-/// [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+/// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example
 /// ```

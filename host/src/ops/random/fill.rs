@@ -34,7 +34,7 @@ pub fn fill<T: Float>(stream: &Stream, shape: impl AsRef<[usize]>, value: f32) -
 /// [`fill`] into `y`, of any shape; its rows may be padded.
 ///
 /// # Errors
-/// [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart.
+/// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart.
 pub fn fill_into<'a, T: Float>(stream: &Stream, value: f32, y: impl Into<ViewMut<'a, T>>) -> Result<()> {
     generate_into::<T, gk::Fill<T>>(&INFO, stream, y.into(), |y, rows, d, stride| (y, rows, d, stride, value))
 }

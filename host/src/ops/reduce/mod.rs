@@ -84,7 +84,7 @@ macro_rules! reductions {
         ///
         /// # Errors
         /// [`Error::Shape`](crate::Error::Shape) if `x` has no elements to find a result in,
-        /// [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart,
+        /// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart,
         /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
         pub fn $whole<'a, T: crate::Float>(
             stream: &crate::Stream,

@@ -28,7 +28,7 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::Error::Layout) if
-/// rows are not equally far apart, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1.
+/// rows are not contiguous and equally far apart, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1.
 pub fn gemm_bf16<'a>(
     stream: &Stream,
     a: impl Into<View<'a, bf16>>,

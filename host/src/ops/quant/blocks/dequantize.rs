@@ -74,7 +74,7 @@ macro_rules! dequantization {
         /// Rows of `q` may be padded. The result is a new dense tensor; the work is queued on `stream`.
         ///
         /// # Errors
-        /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not equally far apart
+        /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart
         /// or the scales not contiguous, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
         ///
         /// # Example
@@ -165,7 +165,7 @@ impl Dequantization {
 
     fn wanted(&self, rows: usize, d: usize) -> String {
         let [first, second] = self.blocks.map(|block| block.scales(rows, d));
-        format!("{first:?} or {second:?}")
+        if first == second { format!("{first:?}") } else { format!("{first:?} or {second:?}") }
     }
 
     /// The type of y.
