@@ -22,7 +22,8 @@ pub struct Mask<'a> {
     pub lengths: Option<View<'a, i32>>,
     /// In the same one of several sequences packed into one, from offsets\[s\] to offsets[s + 1]: `[sequences + 1]`, rising.
     pub offsets: Option<View<'a, i32>>,
-    /// What scores become that are not seen. −∞ makes rows of which nothing is seen NaN in a softmax; a large negative number does not.
+    /// What scores become that are not seen. Of rows of which nothing is seen, −∞ makes zeros in [`softmax`](crate::ops::softmax()), and NaN
+    /// where a softmax subtracts it from itself; a large negative number makes weights that are all the same.
     pub fill: f32,
 }
 
@@ -173,7 +174,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[
         ParamInfo::bool("causal", true, "a query sees keys up to its own position"),
-        ParamInfo::int("window", 0, "and as many as this; 0 for any number"),
+        ParamInfo::int("window", 0, "keys up to its own position that a query sees, this many; 0 for any number"),
         ParamInfo::float("fill", -30_000.0, "what scores become that are not seen"),
     ],
     dtypes: DType::FLOATS,
