@@ -252,6 +252,18 @@ pub fn canon(v: f32) -> u32 {
     if b & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { b }
 }
 
+/// A NaN of f64 as operations pass it on.
+#[inline(always)]
+pub fn quiet(nan: u64) -> u64 {
+    nan | 1 << 51
+}
+
+/// A NaN of f64 as one of f32: it keeps its sign and its upper bits.
+#[inline(always)]
+pub fn nan_to_f32(nan: u64) -> u32 {
+    (nan >> 63) as u32 * (1 << 31) | 0x7fc0_0000 | (nan >> 29) as u32 & 0x7f_ffff
+}
+
 /// Flushes a subnormal to a zero of its sign.
 #[inline(always)]
 pub fn ftz(v: f32) -> f32 {

@@ -154,8 +154,8 @@ lane! {
     fdiv = |r, i, m| { let k = i.imm; let q = rnd_of(k); map2(r, i, m, |a: u32, b: u32| { let (x, y) = (inp(a, k), inp(b, k)); out(if q == Rnd::Rn { x / y } else { num::to_f32(num::div_odd(f64::from(x), f64::from(y)), q) }, k) }) };
     frcp = |r, i, m| { let k = i.imm; let q = rnd_of(k); map1(r, i, m, |a: u32| { let x = inp(a, k); out(if q == Rnd::Rn { 1.0 / x } else { num::to_f32(num::div_odd(1.0, f64::from(x)), q) }, k) }) };
     fsqrt = |r, i, m| { let k = i.imm; let q = rnd_of(k); map1(r, i, m, |a: u32| { let x = inp(a, k); out(if q == Rnd::Rn { x.sqrt() } else { num::to_f32(num::sqrt_odd(f64::from(x)), q) }, k) }) };
-    fneg = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| inp(a, k).to_bits() ^ 1 << 31) };
-    fabs = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| inp(a, k).to_bits() & !(1 << 31)) };
+    fneg = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| canon(-inp(a, k))) };
+    fabs = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| canon(inp(a, k).abs())) };
     fminmax = |r, i, m| { let k = i.imm; map2(r, i, m, |a: u32, b: u32| minmax(a, b, k)) };
     fcopysign = |r, i, m| map2(r, i, m, |a: u32, b: u32| b & !(1 << 31) | a & 1 << 31);
     dcopysign = |r, i, m| map2(r, i, m, |a: u64, b: u64| b & !(1 << 63) | a & 1 << 63);
@@ -171,8 +171,8 @@ lane! {
     drsqrt_seed = |r, i, m| map1(r, i, m, |a: u64| seed(a, |x| 1.0 / x.sqrt()));
     drsqrt = |r, i, m| map1(r, i, m, |a: u64| (1.0 / d(a).sqrt()).to_bits());
     dsqrt = |r, i, m| { let q = rnd_of(i.imm); map1(r, i, m, |a: u64| directed::sqrt(d(a), q).to_bits()) };
-    dneg = |r, i, m| map1(r, i, m, |a: u64| a ^ 1 << 63);
-    dabs = |r, i, m| map1(r, i, m, |a: u64| a & !(1 << 63));
+    dneg = |r, i, m| map1(r, i, m, |a: u64| if d(a).is_nan() { num::quiet(a) } else { a ^ 1 << 63 });
+    dabs = |r, i, m| map1(r, i, m, |a: u64| if d(a).is_nan() { num::quiet(a) } else { a & !(1 << 63) });
     dmin = |r, i, m| map2(r, i, m, |a: u64, b: u64| minmax64(d(a), d(b), false).to_bits());
     dmax = |r, i, m| map2(r, i, m, |a: u64, b: u64| minmax64(d(a), d(b), true).to_bits());
 
@@ -197,7 +197,8 @@ lane! {
 fn seed(a: u64, f: impl Fn(f64) -> f64) -> u64 {
     let flush = |x: f64| if x.is_subnormal() { 0f64.copysign(x) } else { x };
     let upper = |x: u64| x & !0xffff_ffff;
-    upper(flush(f(flush(d(upper(a))))).to_bits())
+    let result = f(flush(d(upper(a))));
+    if result.is_nan() { 0x7fff_ffff_0000_0000 } else { upper(flush(result).to_bits()) }
 }
 
 #[inline(always)]

@@ -48,6 +48,13 @@ fn put64(v: f64, k: i64) -> u32 {
     if k & FTZ != 0 && h & 0x7c00 == 0 && k & BF == 0 { h & 0x8000 } else { h }
 }
 
+/// What becomes of `x`, of a NaN the canonical one.
+#[inline(always)]
+fn unless_nan(x: u32, k: i64, result: u32) -> u32 {
+    let infinity = if k & BF != 0 { 0x7f80 } else { 0x7c00 };
+    if x & 0x7fff > infinity { 0x7fff } else { result }
+}
+
 #[inline(always)]
 fn each1(a: u32, k: i64, f: impl Fn(u32) -> u32) -> u32 {
     if k & PACKED != 0 { f(a & 0xffff) | f(a >> 16) << 16 } else { f(a & 0xffff) }
@@ -89,8 +96,8 @@ lane! {
         let lo = one(a & 0xffff, b & 0xffff, c & 0xffff);
         if k & PACKED != 0 { lo | one(a >> 16, b >> 16, c >> 16) << 16 } else { lo }
     }) };
-    hneg = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| x ^ 0x8000)) };
-    habs = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| x & 0x7fff)) };
+    hneg = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| unless_nan(x, k, x ^ 0x8000))) };
+    habs = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| unless_nan(x, k, x & 0x7fff))) };
     hminmax = |r, i, m| { let k = i.imm; map2(r, i, m, |a: u32, b: u32| each2(a, b, k, |x, y| minmax(x, y, k))) };
     hex2 = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| put(approx(Approx::Ex2, get(x, k)), k))) };
     htanh = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| put(approx(Approx::Tanh, get(x, k)), k))) };
@@ -114,5 +121,8 @@ lane! {
     cvt_s32_f32_rz = |r, i, m| map1(r, i, m, |a: u32| f32::from_bits(a) as i32 as u32);
     cvt_u32_f32_rz = |r, i, m| map1(r, i, m, |a: u32| f32::from_bits(a) as u32);
     cvt_f64_f32 = |r, i, m| map1(r, i, m, |a: u32| f64::from(f32::from_bits(a)).to_bits());
-    cvt_f32_f64 = |r, i, m| map1(r, i, m, |a: u64| num::canon(f64::from_bits(a) as f32));
+    cvt_f32_f64 = |r, i, m| map1(r, i, m, |a: u64| {
+        let x = f64::from_bits(a);
+        if x.is_nan() { num::nan_to_f32(a) } else { (x as f32).to_bits() }
+    });
 }

@@ -130,8 +130,29 @@ impl Conv {
         if self.to.is_int() {
             return self.float_to_int(x);
         }
+        if let Some(nan) = self.nan(v).filter(|_| x.is_nan()) {
+            return nan;
+        }
         let x = if self.integral { integral(x, self.rnd) } else { x };
         self.to_float(x)
+    }
+
+    /// What a NaN becomes where that is not the canonical one, as seen on an H200: bits of it are kept between f64 and others, and where nothing is converted.
+    fn nan(self, v: u64) -> Option<u64> {
+        if self.sat || self.relu {
+            return None;
+        }
+        let (sign, fraction) = (v >> 63, v & !(!0 << 52));
+        match (self.from, self.to) {
+            (Cv::F64, Cv::F64) => Some(num::quiet(v)),
+            (Cv::F64, Cv::F32) => Some(num::nan_to_f32(v).into()),
+            (Cv::F64, Cv::F16) => Some(sign << 15 | 0x7e00 | fraction >> 42),
+            (Cv::F16, Cv::F64) => Some((v & 0x8000) << 48 | 0x7ff8 << 48 | (v & 0x3ff) << 42),
+            (Cv::F32, Cv::F64) if self.ftz => Some(0x7fff_ffff_e000_0000),
+            (Cv::F32, Cv::F32) if !self.ftz && !self.integral => Some(v),
+            (Cv::F32, Cv::TF32) if self.rnd == Rnd::Rna => Some(v & !0x1fff),
+            _ => None,
+        }
     }
 
     fn read(self, v: u64) -> f64 {
