@@ -288,12 +288,9 @@ impl TensorMap {
         Ok(t)
     }
 
-    /// The NaN that hardware fills f16 with; of the others any will do.
-    pub(crate) fn fill_with_nan(&self, out: &mut [u8]) {
-        match self.data_type {
-            DataType::F16 => out.chunks_exact_mut(2).for_each(|x| x.copy_from_slice(&[0xf7, 0x7f])),
-            _ => out.fill(0xff),
-        }
+    /// The NaN that hardware fills with: f16 and f32 were seen, and the others are taken to be alike.
+    pub(crate) fn fill_with_nan(out: &mut [u8]) {
+        out.chunks_exact_mut(2).for_each(|x| x.copy_from_slice(&[0xf7, 0x7f]));
     }
 
     /// Bytes of a tile.

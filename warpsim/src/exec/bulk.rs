@@ -124,7 +124,7 @@ pub fn gather(cx: &Cx<'_>, cl: &Cluster, op: &BulkOp) -> Vec<u8> {
         Far::Tensor { map, at, off } => {
             let es = map.data_type.bytes();
             if map.nan_fill {
-                map.fill_with_nan(&mut out);
+                TensorMap::fill_with_nan(&mut out);
             }
             rows(map, at, off, |byte, addr, lo, hi| {
                 let _ = cx.mem.read(addr + (lo * es) as u64, &mut out[byte + lo * es..byte + hi * es]);
