@@ -46,6 +46,31 @@ fn tokens_count_what_is_pending() {
 }
 
 #[test]
+fn bytes_are_counted_as_far_as_they_go() {
+    let fault = |then: &str, o: &Options| {
+        let body = format!("@!%p1 bra D; mbarrier.init.shared::cta.b64 [%r4], 10; mov.u32 %r7, 1048575;\n{then}\nD:");
+        let mut g = Gpu::new();
+        let q = g.alloc(8, "out");
+        let f = try_run(&mut g, &text(&body), "k", [2, 1, 1], [32, 1, 1], 0, &[&q.to_le_bytes()], o).unwrap_err();
+        assert_eq!(f.finding.kind, Kind::BarrierMisuse);
+        f.finding.message
+    };
+    let expect = "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r4], %r7;";
+    let arrive = "mov.u32 %r7, 0x7fffffff; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], %r7;";
+    let complete = "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r4], %r7; mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r4], 1;";
+    for o in all_options() {
+        for (then, bytes) in [
+            (format!("{expect}{expect}"), 2_097_150),
+            (format!("{expect}{arrive}"), 2_148_532_222i64),
+            (complete.into(), -1_048_576),
+        ] {
+            let says = format!("{bytes} bytes are to come to an mbarrier that counts 1048575 at most");
+            assert_eq!(fault(&then, &o), says, "{then}");
+        }
+    }
+}
+
+#[test]
 fn peers_arrive() {
     // Each block's barrier needs 32 arrivals of the other block by address and 2 × 3 generic ones; data goes ahead of them.
     let body = format!(

@@ -13,7 +13,7 @@ use crate::ir::*;
 use crate::memory::window;
 use crate::report::{Fault, Kind};
 
-const COUNT: u64 = 0xf_ffff;
+pub(super) const COUNT: u64 = 0xf_ffff;
 /// Bits 61 and 62 of a live barrier read 0 and 1: neither zeros nor ones pass for one.
 const VALID: u64 = 1 << 62;
 const MARK: u64 = 3 << 61;
@@ -251,6 +251,7 @@ pub fn run(
                 Some(off.into()),
             );
         };
+        mbarrier_check::bytes(cx, w, s, l, off, kind, x, old.tx)?;
         match kind {
             Mbar::Inval => {
                 let blk = &mut cl.blocks[b as usize];

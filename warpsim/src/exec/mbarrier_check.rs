@@ -1,12 +1,13 @@
 //! Checks of mbarriers: who else comes to their bytes, whether copies see them, and what is left when a block ends.
 
 use super::cx::Cx;
-use super::mbarrier::get;
+use super::mbarrier::{COUNT, get};
 use super::mem_ops::lanes;
 use super::shared;
 use super::shared_check::Near;
 use super::state::*;
-use crate::report::{Earlier, Kind};
+use crate::ir::Mbar;
+use crate::report::{Earlier, Fault, Kind};
 
 /// A block's mbarriers that are initialised.
 #[derive(Default)]
@@ -140,4 +141,18 @@ pub fn ended(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32) {
             )
         });
     }
+}
+
+/// An operation with the operand `x` on an mbarrier that `tx` bytes are to come to, or have come to too early, must leave a number that it holds.
+pub fn bytes(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, off: u32, kind: Mbar, x: u32, tx: i32) -> Result<(), Fault> {
+    let after = match kind {
+        Mbar::ExpectTx | Mbar::Arrive { expect: true, .. } => i64::from(tx) + i64::from(x),
+        Mbar::CompleteTx => i64::from(tx) - i64::from(x),
+        _ => return Ok(()),
+    };
+    if after.unsigned_abs() <= COUNT {
+        return Ok(());
+    }
+    let what = format!("{after} bytes are to come to an mbarrier that counts {COUNT} at most");
+    cx.fault(w, s, l as u32, Kind::BarrierMisuse, what, Some(off.into()))
 }

@@ -56,7 +56,7 @@ impl Passed {
 pub fn step(w: &mut Warp, i: &Inst, r: Reg, m: u32) {
     let Some(first) = lanes(m).next() else { return };
     // All lanes mean the same place.
-    let at = (i64::from(w.regs.r(i.a)[first]) + i.imm) as usize;
+    let at = i64::from(w.regs.r(i.a)[first]).wrapping_add(i.imm) as usize;
     let k = slot(w, r);
     let Offsets { narrow, wide, passed: Passed(places) } = &mut w.offsets;
     let stores = matches!(i.op, Op::St(_));
