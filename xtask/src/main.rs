@@ -120,11 +120,6 @@ fn ci() -> Result<()> {
     set_up()?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     cargo::run("clippy", &mut cargo::command(clippy))?;
-    // The workspace's members ask for all features between them, others for few.
-    for features in ["", "check"] {
-        let clippy = ["clippy", "-p", "warpsmith", "--lib", "--features", features, "--", "-D", "warnings"];
-        cargo::run("clippy", &mut cargo::command(clippy))?;
-    }
     let doc = ["doc", "--workspace", "--no-deps"];
     cargo::run("documentation", cargo::command(doc).env("RUSTDOCFLAGS", "-D warnings"))?;
     tidy::run(false)?;

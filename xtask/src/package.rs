@@ -127,7 +127,8 @@ fn outside(folder: &Path, target: &Path, args: &[&str]) -> Command {
             command.env_remove(&name);
         }
     }
-    command.arg("--offline").env("CARGO_TARGET_DIR", target).current_dir(folder);
+    // The workspace's members ask for all features between them, these for few: what is unused then shows here.
+    command.arg("--offline").env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-D warnings").current_dir(folder);
     command
 }
 
