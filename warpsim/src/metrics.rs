@@ -177,6 +177,11 @@ pub struct Collector {
     tensor: u64,
 }
 
+/// The last byte of an access, whose address nobody may have looked at yet.
+fn last(addr: u64, bytes: u32) -> u64 {
+    addr.saturating_add(u64::from(bytes) - 1)
+}
+
 impl Collector {
     pub fn new(prog: &Program) -> Self {
         Collector {
@@ -246,10 +251,8 @@ impl Collector {
     }
 
     fn sectors(&mut self, addr: &[u64; 32], m: u32, bytes: u32) -> Traffic {
-        let mut sectors: Vec<u64> = (0..32)
-            .filter(|l| m >> l & 1 == 1)
-            .flat_map(|l| addr[l] / 32..=(addr[l] + u64::from(bytes) - 1) / 32)
-            .collect();
+        let mut sectors: Vec<u64> =
+            (0..32).filter(|l| m >> l & 1 == 1).flat_map(|l| addr[l] / 32..=last(addr[l], bytes) / 32).collect();
         sectors.sort_unstable();
         sectors.dedup();
         self.unique.extend(&sectors);
@@ -267,7 +270,7 @@ impl Collector {
         for first in (0..32).step_by(lanes) {
             let mut words: Vec<u64> = (first..first + lanes)
                 .filter(|l| m >> l & 1 == 1)
-                .flat_map(|l| addr[l] / 4..=(addr[l] + u64::from(bytes) - 1) / 4)
+                .flat_map(|l| addr[l] / 4..=last(addr[l], bytes) / 4)
                 .collect();
             words.sort_unstable();
             words.dedup();

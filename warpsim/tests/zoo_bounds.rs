@@ -1,4 +1,4 @@
-//! Planted overruns: from one shared variable into the next, and into dynamic memory.
+//! Planted overruns: from one shared variable into the next, into dynamic memory, and at the last address of all.
 
 use std::fmt::Write;
 
@@ -70,4 +70,35 @@ fn tiny_variables_fill_the_static_limit() {
     let kernel = module.kernel("fill").unwrap();
     assert_eq!(kernel.static_shared(), 48 * 1024);
     Gpu::new().launch(&kernel, &Launch::default(), &Options::default()).unwrap();
+}
+
+#[test]
+fn the_last_address_is_out_of_bounds() {
+    let metrics = |o: Options| Options { metrics: true, ..o };
+    for o in all_options().into_iter().map(metrics) {
+        for access in [
+            "ld.global.u32 %r1, [%x1]",
+            "ld.u32 %r1, [%x1]",
+            "st.global.v4.u32 [%x1+-12], {%r1, %r1, %r1, %r1}",
+            "atom.global.add.u32 %r1, [%x1], 1",
+            "red.global.add.u32 [%x1], 1",
+            "atom.add.u64 %x2, [%x1+-4], 1",
+            "atom.global.cas.b128 %w1, [%x1+-12], %w2, %w2",
+            "cp.async.ca.shared.global [%r2], [%x1], 4",
+            "ld.shared.u32 %r1, [%r3]",
+            "atom.shared.add.u32 %r1, [%r3], 1",
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r3], %r1, [%r2]",
+            "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r4]",
+        ] {
+            let text = format!(
+                ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry k()\n{{\n.reg .b32 %r<8>; .reg .b64 %x<4>; .reg .b128 %w<4>; \
+                 .shared .align 16 .b8 tile[16];\nmov.u32 %r1, 0; mov.u32 %r2, tile; mov.u32 %r3, -4; mov.u32 %r4, -16; mov.u64 %x1, -4; mov.u64 %x2, 0; \
+                 mov.b128 %w2, {{%x2, %x2}};\n{access};\nret;\n}}"
+            );
+            let kernel = Module::parse(&text).unwrap().kernel("k").unwrap_or_else(|e| panic!("{e}"));
+            let launch = Launch { block: [32, 1, 1], ..Launch::default() };
+            let fault = Gpu::new().launch(&kernel, &launch, &o).unwrap_err();
+            assert_eq!(fault.finding.kind, Kind::OutOfBounds, "{access}: {fault}");
+        }
+    }
 }
