@@ -3,9 +3,10 @@
 use super::cx::Cx;
 use super::mbarrier::{COUNT, get};
 use super::mem_ops::lanes;
-use super::shared;
 use super::shared_check::Near;
 use super::state::*;
+use super::{shared, shared_check};
+use crate::check::race::Stamp;
 use crate::ir::Mbar;
 use crate::report::{Earlier, Fault, Kind};
 
@@ -68,11 +69,11 @@ pub fn plain(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, a: Near) {
 pub fn behind(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, off): (u32, u32)) {
     let Some(c) = cl.clocks.as_mut().filter(|_| !cx.prog.relaxed) else { return };
     let Some(came) = c.mbar_unordered(w.party(1 << l), b, off) else { return };
-    let warps = cl.blocks[w.block].warps.len();
-    let earlier = cl.blocks.get(came.agent / warps).map(|block| {
-        let ([x, y, z], rank) = (cx.thread(came.agent % warps, came.lane.into()), block.rank);
-        let who = format!("thread ({x},{y},{z}) of block rank {rank}");
-        Earlier { place: cx.place_of(came.number), who, write: true }
+    let by = Stamp::new(came.agent, came.lane, came.time, came.number, 0);
+    let earlier = c.is_warp(came.agent).then(|| Earlier {
+        place: cx.place_of(came.number),
+        who: shared_check::who(cx, by, (w.agent, l)),
+        write: true,
     });
     cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), earlier, |cx| {
         let name = shared::describe(cx, off as usize);
