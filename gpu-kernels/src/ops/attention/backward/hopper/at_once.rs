@@ -4,7 +4,7 @@ use cuda_std::float::Half;
 use cuda_std::wgmma::{self, Accumulators, Registers};
 
 use super::STAGES;
-use super::consume::{Consumer, Hidden, State, accumulate, pack, pin, slopes};
+use super::consume::{Consumer, Hidden, State, accumulate, pack, pin, slopes, unchanged};
 
 impl<T: Half, const D: u32> Consumer<'_, T, D> {
     /// One tile, of which P is there; unless it is the `LAST`, that of the next, masked by `hidden`, is when this is done.
@@ -23,19 +23,21 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let Self { memory, index, .. } = *self;
         let State { s, dp, dk, dv } = state;
         let (stage, next) = (step % STAGES, (step + 1) % STAGES);
+        // Numbers are loaded ahead of products: while these run, shared memory answers late.
+        let deltas = self.numbers(memory.deltas(stage));
         if index == 1 {
             // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
             self.wait_for_ds();
         }
         wgmma::fence_for(dp);
-        self.product(dp, memory.v(), memory.d_o(stage));
+        self.product(dp, unchanged(memory.v(), step), memory.d_o(stage));
         let mut p = pack::<T, S, STEPS>(s, 0);
         pin(&mut p);
         wgmma::fence_for(dv);
         accumulate::<T, HALF, STEPS>(dv, &p, self.turned(memory.d_o(stage)));
         wgmma::commit();
         wgmma::wait_for::<1>(dp);
-        slopes(dp, s, memory.deltas(stage).add(self.column()));
+        slopes::<S, STEPS>(dp, s, &deltas);
         let mut ds = pack::<T, S, STEPS>(dp, 0);
         self.store_ds(&ds, step);
         self.signal();
@@ -45,15 +47,16 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         if !LAST {
             wgmma::commit();
             memory.full(next).wait_parity((step + 1) / STAGES % 2);
+            let exponents = self.numbers(memory.exponents(next));
             s.pin();
-            self.product(s, memory.k(), memory.q(next));
+            self.product(s, unchanged(memory.k(), step), memory.q(next));
             wgmma::wait_for::<1>(dk);
             dv.pin();
             pin(&mut p);
             pin(&mut ds);
             self.release(stage);
             wgmma::wait_for::<0>(s);
-            self.weights(s, next, hidden);
+            self.weights::<S, STEPS>(s, &exponents, hidden);
         }
         if index == 0 {
             self.wait_for_ds();
@@ -67,7 +70,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             pin(&mut p);
             pin(&mut ds);
         }
-        self.add(dq, sums, tile);
+        self.send(dq, step, sums, tile);
     }
 
     /// All tiles, of the first of which S is there.
@@ -84,7 +87,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
     {
         let (mut head, mut tile) = self.walk.start();
         let last = self.walk.steps() - 1;
-        self.weights(&mut state.s, 0, hidden(tile));
+        self.weights::<S, STEPS>(&mut state.s, &self.numbers(self.memory.exponents(0)), hidden(tile));
         for step in 0..last {
             let now = counted(head, tile);
             (head, tile) = self.walk.next(head, tile);

@@ -7,9 +7,9 @@ use cuda_std::math::{ex2_approx_ftz, fma};
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR, Registers};
-use cuda_std::{atomic, fence, matrix, thread, warp};
+use cuda_std::{atomic, fence, matrix, thread, tma, warp};
 
-use super::{CONSUMERS, KEYS, Memory, PANEL, PIECE, WARPGROUP, WG_KEYS, Walk, queries};
+use super::{CONSUMERS, KEYS, Memory, PANEL, PART, PIECE, WARPGROUP, WG_KEYS, Walk, pieces_bytes, queries};
 use crate::ops::attention::fragments::{self, Rows};
 use crate::ops::attention::{Gradients, LOG2_E, Problem, Span, Tile};
 
@@ -41,14 +41,21 @@ pub(super) struct State<const S: usize, const HALF: usize> {
 /// Which weights a mask hides: those that `span` does not see from this thread's first query and key.
 pub(super) type Hidden = Option<(Span, i32, i32)>;
 
-/// Turns Sᵀ into Pᵀ, with the `exponents` from this thread's first query on.
+/// Numbers of this thread's queries: four of every 16, as `prepare` puts them together.
+pub(super) type Numbers<const STEPS: usize> = [[f32; 4]; STEPS];
+
+/// Turns Sᵀ into Pᵀ, with the `exponents` of this thread's queries.
 #[inline(always)]
-unsafe fn weights<const S: usize>(s: &mut [f32; S], exponents: SharedPtr<f32>, scale: f32, hidden: Hidden) {
+unsafe fn weights<const S: usize, const STEPS: usize>(
+    s: &mut [f32; S],
+    exponents: &Numbers<STEPS>,
+    scale: f32,
+    hidden: Hidden,
+) {
     for j in 0..S / 4 {
-        let Pack([left, right]) = Pack::<f32, 2>::load(exponents.add(8 * j as u32).as_ptr());
         for e in 0..4 {
-            let exponent = if e % 2 == 0 { left } else { right };
-            let weight = ex2_approx_ftz(fma(s[4 * j + e], scale, -exponent));
+            let exponent = exponents[j / 2][j % 2 * 2 + e % 2];
+            let weight = ex2_approx_ftz(fma(s[4 * j + e], scale, exponent));
             let sees = match hidden {
                 Some((span, query, key)) => span.sees(query + (8 * j + e % 2) as i32, key + (e / 2 * 8) as i32),
                 None => true,
@@ -60,11 +67,10 @@ unsafe fn weights<const S: usize>(s: &mut [f32; S], exponents: SharedPtr<f32>, s
 
 /// dSᵀ = Pᵀ∘(dPᵀ − D), in place of dPᵀ.
 #[inline(always)]
-pub(super) unsafe fn slopes<const S: usize>(dp: &mut [f32; S], p: &[f32; S], deltas: SharedPtr<f32>) {
+pub(super) fn slopes<const S: usize, const STEPS: usize>(dp: &mut [f32; S], p: &[f32; S], deltas: &Numbers<STEPS>) {
     for j in 0..S / 4 {
-        let Pack(deltas) = Pack::<f32, 2>::load(deltas.add(8 * j as u32).as_ptr());
         for e in 0..4 {
-            dp[4 * j + e] = p[4 * j + e] * (dp[4 * j + e] - deltas[e % 2]);
+            dp[4 * j + e] = p[4 * j + e] * (dp[4 * j + e] - deltas[j / 2][j % 2 * 2 + e % 2]);
         }
     }
 }
@@ -100,6 +106,13 @@ pub(super) unsafe fn accumulate<T: Half, const HALF: usize, const STEPS: usize>(
     }
 }
 
+/// A tile that is the same in every step: the number of a step stays below 2³¹. The compilers are not to know, or they keep the addresses of all its parts in
+/// registers, of which there are none left.
+#[inline(always)]
+pub(super) fn unchanged<T>(tile: SharedPtr<T>, step: u32) -> SharedPtr<T> {
+    tile.add((step >> 31) * 512)
+}
+
 impl<T: Half, const D: u32> Consumer<'_, T, D> {
     /// Starts `acc` = `own`·`other`ᵀ over d, of this consumer's rows of K or V and a tile of queries. A fence lies between it and what wrote `acc`.
     #[inline(always)]
@@ -118,10 +131,22 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         wgmma::commit();
     }
 
-    /// Turns S of the tile at `stage` into P.
+    /// Loads this thread's numbers of a tile.
     #[inline(always)]
-    pub(super) unsafe fn weights<const S: usize>(&self, s: &mut [f32; S], stage: u32, hidden: Hidden) {
-        let (exponents, scale) = (self.memory.exponents(stage).add(self.column()), self.problem.scale * LOG2_E);
+    pub(super) unsafe fn numbers<const STEPS: usize>(&self, tile: SharedPtr<f32>) -> Numbers<STEPS> {
+        let first = tile.add(thread::thread_idx_x() % 4 * 4);
+        array::from_fn(|step| Pack::<f32, 4>::load(first.add(step as u32 * 16).as_ptr()).0)
+    }
+
+    /// Turns S of a tile into P.
+    #[inline(always)]
+    pub(super) unsafe fn weights<const S: usize, const STEPS: usize>(
+        &self,
+        s: &mut [f32; S],
+        exponents: &Numbers<STEPS>,
+        hidden: Hidden,
+    ) {
+        let scale = self.problem.scale * LOG2_E;
         match hidden {
             None => weights(s, exponents, scale, None),
             hidden => weights(s, exponents, scale, hidden),
@@ -134,17 +159,17 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         Descriptor::mn_major_128b(tile, 128 * queries(D))
     }
 
-    /// This thread's first query in a tile.
-    #[inline(always)]
-    pub(super) fn column(&self) -> u32 {
-        thread::thread_idx_x() % 4 * 2
-    }
-
-    /// Where this thread's part of a piece starts, of a tile of queries counted over all heads.
+    /// Where this warp's part of a piece starts, of a tile of queries counted over all heads.
     #[inline(always)]
     unsafe fn part(&self, sums: *mut f32, tile: u32) -> *mut f32 {
         let piece = u64::from(tile) * u64::from(CONSUMERS) + u64::from(self.index);
-        sums.add((piece * u64::from(PIECE) + u64::from(thread::thread_idx_x() % WARPGROUP * 4)) as usize)
+        sums.add((piece * u64::from(PIECE) + u64::from(self.part_in_piece())) as usize)
+    }
+
+    /// And where in its piece.
+    #[inline(always)]
+    fn part_in_piece(&self) -> u32 {
+        thread::thread_idx_x() % WARPGROUP / 32 * PART
     }
 
     /// Waits until the other consumer's dS of the tile is there.
@@ -196,7 +221,8 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let Self { memory, index, .. } = *self;
         let (ds_panel, k_panel) = if D == 64 { (index, 0) } else { (0, index) };
         let turned = Descriptor::mn_major_128b(memory.ds(step % 2).add(ds_panel * KEYS * PANEL), 128 * KEYS);
-        let k_turned = Descriptor::mn_major_128b(memory.k().add(k_panel * KEYS * PANEL), 128 * KEYS);
+        let k = unchanged(memory.k(), step).add(k_panel * KEYS * PANEL);
+        let k_turned = Descriptor::mn_major_128b(k, 128 * KEYS);
         let mut dq = [0.0f32; 32];
         wgmma::fence_for(&mut dq);
         before();
@@ -208,13 +234,42 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         dq
     }
 
-    /// Adds a piece to the sum.
+    /// Adds a piece to the sum, from registers.
     #[inline(always)]
     pub(super) unsafe fn add(&self, dq: [f32; 32], sums: *mut f32, tile: u32) {
-        let part = self.part(sums, tile);
+        let part = self.part(sums, tile).add((thread::thread_idx_x() % 32 * 4) as usize);
         for i in 0..8 {
             let values = array::from_fn(|e| dq[4 * i + e]);
-            atomic::red_add_f32x4(part.add(i * 4 * WARPGROUP as usize), values);
+            atomic::red_add_f32x4(part.add(i * 4 * 32), values);
+        }
+    }
+
+    /// Adds a piece to the sum by the copy engine, which takes it from shared memory while this consumer goes on. From registers, these would
+    /// be free for the next product only when the memory system has taken all of it.
+    #[inline(always)]
+    pub(super) unsafe fn send(&self, dq: [f32; 32], step: u32, sums: *mut f32, tile: u32) {
+        let lane = thread::thread_idx_x() % 32;
+        let staged = unchanged(self.memory.piece(self.index), step).add(self.part_in_piece());
+        let to = staged.add(lane * 4);
+        self.wait_until_sent();
+        warp::sync(u32::MAX);
+        for i in 0..8 {
+            let values = array::from_fn(|e| dq[4 * i + e]);
+            Pack::<f32, 4>(values).store(to.add(i as u32 * 32 * 4).as_ptr());
+        }
+        fence::proxy_async_shared();
+        warp::sync(u32::MAX);
+        if lane == 0 {
+            tma::add_f32(self.part(sums, tile), staged, PART * 4);
+            tma::commit_group();
+        }
+    }
+
+    /// Waits until the copy engine has read what this warp has sent.
+    #[inline(always)]
+    unsafe fn wait_until_sent(&self) {
+        if thread::thread_idx_x().is_multiple_of(32) {
+            tma::wait_group_read::<0>();
         }
     }
 
@@ -278,5 +333,9 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         fragments::store::<T, DT>(&grouped(state.dk), factors, through(memory.k()), row, first, to, lane);
         let to = rows(dv, gradients.dv);
         fragments::store::<T, DT>(&grouped(state.dv), [1.0; 2], through(memory.v()), row, first, to, lane);
+        if pieces_bytes(D) > 0 {
+            // Shared memory goes with the block.
+            self.wait_until_sent();
+        }
     }
 }

@@ -7,7 +7,7 @@ use cuda_std::shared;
 use cuda_std::vector::Pack;
 use cuda_std::{kernel, thread};
 
-use super::{PANEL, PIECE, PIECE_QUERIES};
+use super::{PANEL, PART, PIECE, PIECE_QUERIES};
 use crate::ops::attention::fragments::{self, Rows};
 use crate::ops::attention::{Gradients, Problem, nonzero};
 
@@ -30,14 +30,14 @@ pub unsafe fn attention_finish<T: Half>(
     gradients: Gradients,
 ) {
     let (thread, block) = (thread::thread_idx_x(), thread::block_idx_x());
-    let from = sums.add((u64::from(block) * u64::from(PIECE)) as usize);
+    let from = sums.add((u64::from(block) * u64::from(PIECE) + u64::from(thread / 32 * PART)) as usize);
     // Queries first, then halves of the columns.
     let (halves, heads) = (nonzero(problem.d / PANEL), nonzero(problem.heads));
     let (rows, half) = (block / halves, block % halves);
     let tiles = nonzero(padded / PIECE_QUERIES);
     let (tile, head) = (rows % tiles, rows / tiles);
     let acc: [[f32; 4]; DT] =
-        array::from_fn(|i| Pack::<f32, 4>::load(from.add((i as u32 * THREADS + thread) as usize * 4)).0);
+        array::from_fn(|i| Pack::<f32, 4>::load(from.add((i as u32 * 32 + thread % 32) as usize * 4)).0);
     let [.., stride] = gradients.dq;
     let data = dq.add(Problem::at(gradients.dq, head / heads, head % heads, 0) + (half * PANEL) as usize);
     let to = Rows { data: data.cast_const(), stride, len: problem.q_len, d: PANEL };

@@ -27,7 +27,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
     {
         let Self { memory, index, .. } = *self;
         let State { s, dp, dv, .. } = state;
-        self.weights(s, 0, hidden);
+        self.weights::<S, STEPS>(s, &self.numbers(memory.exponents(0)), hidden);
         if index == 1 {
             self.wait_for_ds();
         }
@@ -40,7 +40,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         wgmma::wait_for::<0>(dp);
         dv.pin();
         pin(&mut p);
-        slopes(dp, s, memory.deltas(0).add(self.column()));
+        slopes::<S, STEPS>(dp, s, &self.numbers(memory.deltas(0)));
         let ds = pack::<T, S, STEPS>(dp, 0);
         self.store_ds(&ds, 0);
         ds
@@ -61,7 +61,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let Self { memory, index, .. } = *self;
         let State { s, dp, dv, .. } = state;
         let stage = step % STAGES;
-        self.weights(s, stage, hidden);
+        self.weights::<S, STEPS>(s, &self.numbers(memory.exponents(stage)), hidden);
         if index == 1 {
             // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
             self.wait_for_ds();
@@ -75,7 +75,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         accumulate::<T, HALF, EARLY>(dv, &p, self.turned(memory.d_o(stage)));
         wgmma::commit();
         wgmma::wait_for::<1>(dp);
-        slopes(dp, s, memory.deltas(stage).add(self.column()));
+        slopes::<S, STEPS>(dp, s, &self.numbers(memory.deltas(stage)));
         let (late, ds) = (pack::<T, S, LATE>(s, EARLY), pack::<T, S, STEPS>(dp, 0));
         if index == 0 {
             // The other one is done with the tile before the last, which was where this goes.

@@ -6,10 +6,10 @@
 //! and dO serve as K-major operands of the first two and as MN-major ones of the others.
 //!
 //! **dQ** = dS·K sums over keys, that is, over consumers and blocks. dSᵀ goes through shared memory, where both consumers' halves meet; each
-//! consumer then forms half of the result over all the block's keys, and adds it from its registers to an f32 sum in global
-//! memory, four values at a time. The sum is kept in the order in which threads hold their results, a [`PIECE`] a consumer and tile; [`prepare`] sets it to zero,
-//! [`finish`] scales it, rounds it and puts it in order. The order of these additions is not determined: the last bits of dQ vary from run to
-//! run, which is why [`mma`](super::mma) stays as the deterministic form.
+//! consumer then forms half of the result over all the block's keys, and adds it to an f32 sum in global memory: at d = 128 by the copy engine, for which a
+//! warp leaves its part in shared memory, at d = 64, where that is full, from its registers, four values at a time. The sum is kept in the order in which
+//! threads hold their results, a [`PIECE`] a consumer and tile; [`prepare`] sets it to zero, [`finish`] scales it, rounds it and puts it in order. The order of
+//! these additions is not determined: the last bits of dQ vary from run to run, which is why [`mma`](super::mma) stays as the deterministic form.
 //!
 //! **Overlap.** In step, both consumers would compute exponentials, then both multiply. The second one waits for dS of the first before it starts
 //! the tile: so they stay half a tile apart, and one's arithmetic runs under the other's products. dV runs under a consumer's own arithmetic of dS. When the
@@ -64,6 +64,8 @@ pub const fn queries(d: u32) -> u32 {
 pub const PIECE_QUERIES: u32 = 64;
 /// f32 of a piece.
 pub const PIECE: u32 = PIECE_QUERIES * PANEL;
+/// And of a warp's part of one, in the order in which its lanes hold it: four at a time.
+const PART: u32 = PIECE / 4;
 
 /// Tiles of queries in flight.
 const STAGES: u32 = 3;
@@ -79,14 +81,18 @@ const fn scores(d: u32) -> u32 {
     KEYS * queries(d)
 }
 
-/// Bytes before the numbers and barriers.
+/// Bytes before the pieces that are on their way to dQ's sum, and bytes of those: one a consumer, where there is room.
 const fn tiles_bytes(d: u32) -> u32 {
     2 * (2 * keys_elements(d) + 2 * STAGES * tile_elements(d) + 2 * scores(d))
 }
+const fn pieces_bytes(d: u32) -> u32 {
+    if d == 64 { 0 } else { CONSUMERS * PIECE * 4 }
+}
 
-/// K, V, the ring of Q and dO, two buffers of dS, the ring of numbers, and barriers.
+/// K, V, the ring of Q and dO, two buffers of dS, pieces, the ring of numbers, and barriers.
 pub const fn shared_bytes(d: u32) -> usize {
-    (tiles_bytes(d) + STAGES * 2 * queries(d) * 4) as usize + (2 + 2 * STAGES) as usize * size_of::<Barrier>()
+    let numbers = STAGES * 2 * queries(d) * 4;
+    (tiles_bytes(d) + pieces_bytes(d) + numbers) as usize + (2 + 2 * STAGES) as usize * size_of::<Barrier>()
 }
 
 /// The block's shared memory by name. Tiles are panels of [`PANEL`] columns, in 128-byte swizzle.
@@ -120,10 +126,16 @@ impl<T, const D: u32> Memory<T, D> {
         self.0.add(2 * keys_elements(D) + 2 * STAGES * tile_elements(D) + buffer * scores(D))
     }
 
-    /// What exponents lose, and D, of a stage's queries.
+    /// A consumer's piece of dQ.
+    #[inline(always)]
+    fn piece(self, consumer: u32) -> SharedPtr<f32> {
+        self.0.cast::<u8>().add(tiles_bytes(D)).cast::<f32>().add(consumer * PIECE)
+    }
+
+    /// What exponents gain, and D, of a stage's queries.
     #[inline(always)]
     fn exponents(self, stage: u32) -> SharedPtr<f32> {
-        self.0.cast::<u8>().add(tiles_bytes(D)).cast::<f32>().add(stage * 2 * queries(D))
+        self.piece(0).cast::<u8>().add(pieces_bytes(D)).cast::<f32>().add(stage * 2 * queries(D))
     }
 
     #[inline(always)]

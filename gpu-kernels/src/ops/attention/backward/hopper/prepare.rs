@@ -15,8 +15,13 @@ const TEAM: u32 = 8;
 /// Queries of a block.
 pub const ROWS: u32 = THREADS / TEAM;
 
-/// For every query of every tile, `padded` of them a head, a multiple of [`ROWS`]: D, the logsumexp to base 2, and d zeros of `sums`; for those that do not
-/// exist or see nothing +∞, which makes their weights 0.
+/// Where the numbers of a query of 16 are: a thread of a product has queries 2c, 2c + 1, 2c + 8 and 2c + 9, and loads theirs together.
+const fn place(query: u32) -> u32 {
+    query % 8 / 2 * 4 + query / 8 * 2 + query % 2
+}
+
+/// For every query of every tile, `padded` of them a head, a multiple of [`ROWS`]: D, the negative of the logsumexp to base 2, and d zeros of `sums`; for those
+/// that do not exist or see nothing −∞, which makes their weights 0. Numbers of 16 queries each are in the order of [`place`].
 ///
 /// # Safety
 /// `o` and `d_o` are valid at their strides with rows at multiples of 16 bytes, `lse` for batch · heads · q_len values, `exponents` and `deltas` for
@@ -61,12 +66,13 @@ pub unsafe fn attention_prepare<T: Half>(
     }
     let sum = warp::reduce_width::<TEAM, f32>(sum, |a, b| a + b);
     if lane == 0 {
-        let mut exponent = f32::INFINITY;
+        let mut exponent = f32::NEG_INFINITY;
         if inside {
             let lse = *lse.add((u64::from(head) * u64::from(problem.q_len) + u64::from(query)) as usize);
-            exponent = if lse == f32::NEG_INFINITY { f32::INFINITY } else { lse * LOG2_E };
+            exponent = if lse == f32::NEG_INFINITY { f32::NEG_INFINITY } else { -lse * LOG2_E };
         }
-        *exponents.add(row) = exponent;
-        *deltas.add(row) = sum;
+        let at = (u64::from(block) * u64::from(ROWS) + u64::from(place(thread / TEAM))) as usize;
+        *exponents.add(at) = exponent;
+        *deltas.add(at) = sum;
     }
 }
