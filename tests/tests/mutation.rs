@@ -12,16 +12,11 @@ use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{Case, Operator};
 use warpsmith::{Device, kernels, sim};
 
-/// Operators whose mutants take a minute and more, because they have many kernels of many instructions: run with `--ignored`.
-const SLOW: [&str; 3] = ["attention", "attention_backward", "attention_fp8"];
-
 static MUTANTS: AtomicUsize = AtomicUsize::new(0);
 
 fn main() {
-    let trial = |op: &'static dyn Operator| {
-        let test = Trial::test(op.info().name, move || no_synchronisation_goes_missing_unnoticed(op));
-        test.with_ignored_flag(SLOW.contains(&op.info().name))
-    };
+    let trial =
+        |op: &'static dyn Operator| Trial::test(op.info().name, move || no_synchronisation_goes_missing_unnoticed(op));
     // Those that take longest first, so that no thread is left with one of them at the end.
     let mut operators: Vec<_> = registry::everything().collect();
     operators.sort_by_key(|op| Reverse(op.info().instances().count()));

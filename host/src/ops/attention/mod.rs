@@ -108,6 +108,7 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         // Three turns a pair, of queries that do not fill it: what the first leaves through is loaded into by the last.
         odd(bf16, [2, 6, 2, 20, 30, 64]).only(&[]),
         odd(bf16, [2, 6, 2, 20, 30, 128]).only(&[]),
+        odd(bf16, [1, 12, 2, 100, 30, 128]).only(&[]).param("causal", true),
         odd(bf16, [1, 1, 1, 300, 680, 128]).only(&[]).param("left", 200).param("right", 20),
         odd(bf16, [1, 1, 1, 400, 700, 64]).only(&[]).param("left", 200).param("right", 150),
         tokens_first(odd(bf16, [3, 2, 1, 70, 150, 64]).only(&[])),
@@ -129,8 +130,9 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
     ]);
     // Several tiles of tokens with changed scores.
     cases.push(odd(bf16, [1, 1, 1, 18, 70, 64]).only(&["slopes"]));
-    cases.push(odd(f16, [1, 1, 1, 66, 70, 256]).only(&["slopes"]));
     for dtype in [f16, bf16] {
+        cases.push(odd(dtype, [1, 1, 1, 66, 70, 96]).only(&[]));
+        cases.push(odd(dtype, [1, 1, 1, 66, 70, 256]).only(&["slopes"]));
         // Each head size that there are kernels for, of scores as they are and of changed ones.
         for d in [32, 64, 96, 128, 192, 256] {
             cases.push(odd(dtype, [1, 1, 1, 18, 20, d]).only(&[]));

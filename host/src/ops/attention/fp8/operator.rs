@@ -235,10 +235,13 @@ fn small() -> Vec<Case> {
         // More pairs of blocks than fit the simulated device at a time, tiles on the diagonal, rows that see nothing.
         odd(bf16, [1, 5, 1, 300, 340, 64]).param("causal", true),
         odd(f16, [1, 4, 2, 270, 280, 128]).param("causal", true),
+        odd(bf16, [1, 6, 2, 270, 280, 128]).param("causal", true),
+        odd(bf16, [1, 12, 2, 100, 30, 128]).param("causal", true),
         odd(f16, [2, 2, 2, 129, 66, 64]).param("causal", true),
         // Three turns a pair, of queries that do not fill it: what the first leaves through is loaded into by the last.
         odd(bf16, [2, 6, 2, 50, 30, 64]),
         odd(f16, [2, 6, 2, 20, 30, 128]),
+        odd(bf16, [1, 6, 2, 400, 30, 64]),
         odd(bf16, [1, 1, 1, 40, 700, 128]),
         // More tiles than a ring has stages.
         odd(bf16, [1, 1, 1, 20, 1050, 64]),

@@ -29,7 +29,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
             self.wait_for_ds();
         }
-        wgmma::fence_for(dp);
+        dp.pin();
         self.product(dp, unchanged(memory.v(), step), memory.d_o(stage));
         let mut p = pack::<T, S, STEPS>(s, 0);
         pin(&mut p);
@@ -87,6 +87,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
     {
         let (mut head, mut tile) = self.walk.start();
         let last = self.walk.steps() - 1;
+        wgmma::fence_for(&mut state.dp);
         self.weights::<S, STEPS>(&mut state.s, &self.numbers(self.memory.exponents(0)), hidden(tile));
         for step in 0..last {
             let now = counted(head, tile);

@@ -205,10 +205,9 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         fence::proxy_async_shared();
     }
 
-    /// Says that this consumer is done with a stage, whose numbers all lanes have read.
+    /// Says that this consumer is done with a stage, whose numbers all lanes have read: the other consumer, which releases it too, knows of it.
     #[inline(always)]
     pub(super) unsafe fn release(&self, stage: u32) {
-        warp::sync(u32::MAX);
         if thread::thread_idx_x().is_multiple_of(32) {
             self.memory.empty(stage).arrive();
         }

@@ -4,6 +4,7 @@
 //! apart and because memory for dS is of two tiles. What that takes, dS as an operand from tile to tile, registers have room for with d = 64 alone.
 
 use cuda_std::float::Half;
+use cuda_std::warp;
 use cuda_std::wgmma::{self, Accumulators, Registers};
 
 use super::STAGES;
@@ -134,6 +135,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             self.product(&mut state.s, memory.k(), memory.q(next));
             wgmma::wait_for::<1>(&mut state.dk);
             pin(&mut ds);
+            warp::sync(u32::MAX);
             self.release(step % STAGES);
             wgmma::wait_for::<0>(&mut state.s);
             let (mut p, mut late, of_next) = self.open::<S, HALF, STEPS, EARLY, LATE>(state, step + 1, hidden(tile));

@@ -69,7 +69,8 @@ impl Work<'_> {
     /// What this pair does in its turn number `wave`.
     ///
     /// Every other wave goes round, so that nobody gets the longest of each. With a diagonal the longest queries of all heads come first,
-    /// to leave the short ones for the end; without one all are as long, and pairs that run at a time share the keys of few heads.
+    /// to leave the short ones for the end; without one all are as long, and pairs that run at a time share the keys of few heads. Only those that do not fill a
+    /// pair are left for the end: among the others the same blocks would get them in every wave where waves are a multiple of a head's.
     #[inline(always)]
     pub(in crate::ops::attention) fn queries(self, wave: u32) -> Option<Queries> {
         let Self { problem, .. } = self;
@@ -82,8 +83,14 @@ impl Work<'_> {
             return None;
         }
         let diagonal = problem.right < problem.k_len as i32;
-        let (tile, place) =
-            if diagonal { (index / all_heads, index % all_heads) } else { (index % tiles, index / tiles) };
+        let filled = problem.q_len / self.pair();
+        let (tile, place) = if diagonal {
+            (index / all_heads, index % all_heads)
+        } else if index < filled * all_heads.get() {
+            (index % nonzero(filled), index / nonzero(filled))
+        } else {
+            (filled, index - filled * all_heads.get())
+        };
         let pair = problem.q_len as i32 - (tile as i32 + 1) * self.pair() as i32;
         let first = pair + (cluster::rank() * WG_M) as i32;
         Some(Queries { batch: place / heads, head: place % heads, pair, first })
