@@ -136,13 +136,15 @@ fn constant_memory_is_not_written() {
     }
 }
 
-/// The message of the fault that a thread of a block of one makes.
-fn fault(body: &str) -> String {
+/// The message of the fault that a thread of a block of one makes, which has that much dynamic shared memory.
+fn fault(body: &str, shared_bytes: u32) -> String {
     let mut g = Gpu::new();
     let (q, p) = (g.alloc(8, "out"), g.alloc(8, "p"));
     let kernel = Module::parse(&text("", "", body)).unwrap().kernel("k").unwrap();
     let args: [&[u8]; 2] = [&q.to_le_bytes(), &p.to_le_bytes()];
-    g.launch(&kernel, &Launch { args: &args, ..Launch::default() }, &Options::default()).unwrap_err().to_string()
+    g.launch(&kernel, &Launch { args: &args, shared_bytes, ..Launch::default() }, &Options::default())
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
@@ -155,10 +157,14 @@ fn addresses_outside_say_where_they_are() {
             format!("{shared} cvta.shared.u64 %x4, tile; ld.global.nc.u32 %r4, [%x4]; st.global.u32 [%x1], %r4;"),
             "a generic address of shared memory, which is not global memory",
         ),
+        ("ld.param.u32 %r4, [p+2];".into(), "4 bytes at byte 10 of the parameters: not a multiple of 4"),
         ("mov.u64 %x4, 5000; st.global.u8 [%x4], 1;".into(), "1 byte at address 0x1388, before every allocation"),
         ("st.global.u16 [%x2+10], 1;".into(), "2 bytes at 2 bytes past the end of `p` (8 bytes)"),
     ] {
-        let message = fault(&body);
+        let message = fault(&body, 0);
         assert!(message.contains(words), "{message}");
     }
+    // A kilobyte of nobody's lies between the variable and dynamic memory.
+    let message = fault(&format!("{shared} st.shared.u32 [%r3+1104], 1;"), 64);
+    assert!(message.contains("(0 bytes past the end of dynamic shared memory)"), "{message}");
 }

@@ -138,6 +138,27 @@ fn a_flag_publishes_what_was_fenced_for_its_reader() {
 }
 
 #[test]
+fn an_address_in_another_block_is_for_the_cluster() {
+    let cluster = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;";
+    let body = |space: &str, access: &str| {
+        format!(
+            "add.u32 %r6, %r3, %r2; st.shared.u32 [%r6], %r1; {cluster}\nxor.b32 %r7, %r5, 1; mapa.shared::cluster.u32 %r8, %r6, %r7; \
+             {}\n{cluster}",
+            access.replace("SPACE", space)
+        )
+    };
+    for access in ["ld.SPACE.u32 %r9, [%r8];", "atom.SPACE.add.u32 %r9, [%r8], 1;", "st.SPACE.u32 [%r8], %r1;"] {
+        for o in all_options() {
+            assert_eq!(found(&kernel(2, &body("shared::cluster", access)), 2, 32, &o), []);
+            for own in ["shared", "shared::cta"] {
+                let bad = found(&kernel(2, &body(own, access)), 2, 32, &o);
+                assert!(bad[0].message.contains("is in the block of rank"), "{}", bad[0]);
+            }
+        }
+    }
+}
+
+#[test]
 fn lanes_are_not_ordered_by_volatile_memory() {
     // The last steps of a reduction.
     let step = |n: u32| {

@@ -190,6 +190,11 @@ fn param(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, a: Access, addr: &[
     let list = &cx.prog.funcs[s.func as usize].lists;
     let n = usize::from(a.bytes);
     // Almost always a parameter by its name, the same for all lanes.
+    let different = if i.a.is_some() { m } else { m & m.wrapping_neg() };
+    if let Some(l) = lanes(different).find(|l| !addr[*l].is_multiple_of(n as u64)) {
+        let message = format!("{n} bytes at byte {} of the parameters: not a multiple of {n}", addr[l]);
+        return cx.fault(w, s, l as u32, Kind::Misaligned, message, None);
+    }
     let all = (!i.a.is_some() && a.sext == 0).then(|| addr[0] as usize);
     if let Some(bytes) = all.and_then(|at| cx.launch.params.get(at..)?.get(..n * usize::from(a.count))) {
         for (e, element) in bytes.chunks_exact(n).enumerate() {

@@ -41,6 +41,12 @@ pub fn locate(
             Some(addr),
         );
     }
+    // An instruction for the own block's memory does not take such an address. What an mbarrier is used for says it better.
+    let own = |op: &str| op.contains(".shared") && !op.contains("::cluster") && !op.starts_with("mbarrier");
+    if b != w.block && own(cx.text(s)) {
+        let what = format!("shared address {addr:#x} is in the block of rank {b}, which takes .shared::cluster");
+        return cx.fault(w, s, l as u32, Kind::OutOfBounds, what, Some(addr));
+    }
     if off % align != 0 {
         return cx.fault(
             w,
@@ -54,13 +60,19 @@ pub fn locate(
     Ok((b, off))
 }
 
-/// ` (4 bytes past `tile`)` when a static variable is near.
+/// Where an offset in shared memory lies, ` (byte 4 of `tile`)`: in the last static variable that begins before it, or in dynamic memory.
 pub fn describe(cx: &Cx<'_>, off: usize) -> String {
-    let best = cx.prog.shared_vars.iter().filter(|v| v.0 as usize <= off).max_by_key(|v| v.0);
-    match best {
-        Some((at, size, name)) if off < (at + size) as usize => format!(" (byte {} of `{name}`)", off - *at as usize),
-        Some((at, size, name)) => format!(" ({} bytes past the end of `{name}`)", off - (*at + *size) as usize),
-        None => String::new(),
+    let l = cx.launch;
+    let (at, size, name) = if l.dynamic_shared > 0 && off >= l.dyn_offset as usize {
+        (l.dyn_offset, l.dynamic_shared, "dynamic shared memory".into())
+    } else {
+        let before = cx.prog.shared_vars.iter().filter(|v| v.0 as usize <= off).max_by_key(|v| v.0);
+        let Some((at, size, name)) = before else { return String::new() };
+        (*at, *size, format!("`{name}`"))
+    };
+    match off - at as usize {
+        byte if byte < size as usize => format!(" (byte {byte} of {name})"),
+        byte => format!(" ({} bytes past the end of {name})", byte - size as usize),
     }
 }
 
