@@ -81,7 +81,8 @@
 //! words pass for a message and its flag without a fence; threads may store equal values, and copies bring them; of each place the last writer and two readers are
 //! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its
 //! initialisation and bulk copies only when these come from another block; a constant that is moved into a register of `wgmma` behind its
-//! fence counts as moved before it, as compilers have it; of a module for a debugger (`nvcc -G`), and of a function that leaves the wait to its caller,
+//! fence counts as moved before it, as compilers have it; lanes of a warp that name the same in a bulk store
+//! store it once, as GPUs do; of a module for a debugger (`nvcc -G`), and of a function that leaves the wait to its caller,
 //! each `wgmma` is over at once, as ptxas has it; a reduction into shared memory needs no proxy fence;
 //! an arrival or a wait without a scope counts as one for the cluster. Phases of a named barrier are apart: each orders those who came to it, and whoever
 //! comes to the next has to be behind them; so has who arrives at an mbarrier of its own block.

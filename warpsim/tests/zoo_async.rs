@@ -206,6 +206,24 @@ fn copies_that_bring_the_same_to_the_same_place() {
 }
 
 #[test]
+fn lanes_that_store_the_same_in_bulk_store_once() {
+    // Every lane of the warp, as compilers have it; with `{at}` each to a place of its own, which overlaps its neighbour's.
+    let body = |at: &str, wait: &str| {
+        format!(
+            "{OWN}st.shared.u32 [%r6], %r1; fence.proxy.async.shared::cta; bar.warp.sync -1; {at}\n\
+             cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r3], 128; cp.async.bulk.commit_group;\n{wait}"
+        )
+    };
+    let wait = "cp.async.bulk.wait_group.read 0;";
+    for o in all_options() {
+        assert_eq!(found(&kernel(1, &body("", wait)), 1, 32, &o), []);
+        let apart = "shl.b32 %r7, %r1, 4; cvt.u64.u32 %rd6, %r7; add.u64 %rd2, %rd2, %rd6;";
+        assert!(found(&kernel(1, &body(apart, wait)), 1, 32, &o).iter().any(|f| f.kind == Kind::AsyncRace));
+        assert!(found(&kernel(1, &body("", "")), 1, 32, &o).iter().any(|f| f.kind == Kind::EarlyExit));
+    }
+}
+
+#[test]
 fn the_result_of_a_test_has_to_be_looked_at() {
     let late = || all_options().into_iter().filter(|o| o.async_completion == Completion::Latest);
     let body = |wait: &str| format!("{OWN}{BULK}SKIP:\n{wait}\nld.shared.u32 %r8, [%r6]; st.global.u32 [%rd4], %r8;");

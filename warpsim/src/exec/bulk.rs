@@ -7,6 +7,7 @@ use crate::ir::*;
 use crate::tensor_map::{Swizzle, TensorMap};
 
 /// What is on the far side of a bulk operation.
+#[derive(PartialEq)]
 pub enum Far {
     Linear {
         addr: u64,
@@ -28,7 +29,7 @@ pub enum Far {
 }
 
 /// A place in shared memory, and the mbarrier to tell for loads.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Target {
     pub block: u32,
     pub off: u32,
@@ -69,6 +70,16 @@ impl BulkOp {
             }
             Far::Peer { .. } | Far::Value(_) => {}
         }
+    }
+
+    /// Whether it stores once more what another lane has stored by the same instruction.
+    pub fn repeats(&self, before: &BulkOp) -> bool {
+        let store = !self.load && self.reduce.is_none() && before.group == u32::MAX;
+        store
+            && before.lane < self.lane
+            && before.from == self.from
+            && before.targets == self.targets
+            && before.far == self.far
     }
 
     pub fn swizzle(&self) -> Swizzle {

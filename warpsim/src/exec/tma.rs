@@ -39,6 +39,10 @@ pub fn issue(
     l: usize,
     mut op: BulkOp,
 ) -> Result<(), Fault> {
+    // Of the lanes of a warp that name the same, a GPU lets one store.
+    if w.bulk.last().is_some_and(|before| op.repeats(before)) {
+        return Ok(());
+    }
     bulk_check::check(cx, cl, w, s, l, &op)?;
     if let Some(mx) = &mut cx.metrics
         && !matches!(op.far, Far::Value(_))
