@@ -4,7 +4,7 @@ use super::ahead::Ahead;
 use super::cx::Launched;
 use super::undefined;
 use super::wgmma_regs;
-use crate::ir::{Class, Code, Op, Program, Reg};
+use crate::ir::{Class, Code, Inst, Op, Program, Reg};
 use crate::launch::{Checks, Launch, Options};
 use crate::lower;
 use crate::occupancy::{Device, H200, occupancy};
@@ -118,19 +118,21 @@ fn owned(prog: &Program, end: u32) -> Vec<u64> {
 
 /// Registers of a thread at the start, as far as they are known; 0 when they are not.
 ///
-/// A kernel that changes them later gets, at its start, as many as its launch bounds allow.
+/// A kernel that changes them later gets from ptxas, at its start, as many as its launch bounds allow for whole warpgroups, but no more
+/// than it will ask for. Without the least number of blocks ptxas ignores `setmaxnreg`.
 fn registers(prog: &Program, threads: u32, opts: &Options, device: Device) -> Result<u32, String> {
     let product = |v: [u32; 3]| v.iter().fold(1u32, |n, x| n.saturating_mul(*x));
-    let changes = prog.funcs.iter().any(|f| f.insts.iter().any(|i| matches!(i.op, Op::SetMaxNReg)));
+    let changes = || prog.funcs.iter().flat_map(|f| &f.insts).filter(|i| matches!(i.op, Op::SetMaxNReg));
     let bounds = &prog.bounds;
-    let registers = match (opts.registers, changes, bounds.max_registers) {
-        (0, false, _) => return Ok(0),
-        (0, true, Some(n)) => n / 8 * 8,
-        (0, true, None) => {
-            let Some(most) = bounds.required_threads.or(bounds.max_threads) else { return Ok(0) };
-            let resident = product(most).max(1).saturating_mul(bounds.min_blocks.unwrap_or(1).max(1));
-            (device.registers / resident).min(MAX_REGISTERS) / 8 * 8
+    let threads_of = bounds.required_threads.or(bounds.max_threads);
+    let registers = match (opts.registers, bounds.max_registers, threads_of.zip(bounds.min_blocks)) {
+        (0, ..) if changes().next().is_none() => return Ok(0),
+        (0, Some(n), _) => start(n / 8 * 8, changes()),
+        (0, None, Some((most, blocks))) => {
+            let resident = product(most).max(1).next_multiple_of(128).saturating_mul(blocks.max(1));
+            start((device.registers / resident).min(MAX_REGISTERS) / 8 * 8, changes())
         }
+        (0, None, None) => return Ok(0),
         (n, ..) => n,
     };
     if registers > MAX_REGISTERS {
@@ -143,6 +145,11 @@ fn registers(prog: &Program, threads: u32, opts: &Options, device: Device) -> Re
         ));
     }
     Ok(registers)
+}
+
+/// What a kernel that could have `most` registers starts with: no more than the largest number that it asks for.
+fn start<'a>(most: u32, changes: impl Iterator<Item = &'a Inst>) -> u32 {
+    changes.filter(|i| i.imm >> 32 != 0).map(|i| i.imm as u32).max().map_or(most, |asked| asked.min(most))
 }
 
 /// Which instructions the checkers of registers look at: see [`Launched::watch`].

@@ -154,7 +154,7 @@ KERNEL(turns) {
 }
 TWINS(turns, )
 
-// Registers are given and taken. 1: one warp of the group takes more; 2: nobody gave any; 3: fewer than there are, by increasing.
+// Registers are given and taken. 1: one warp of the group takes more; 2: nobody gave any; 3: more than there are, by decreasing.
 KERNEL(registers) {
   __shared__ int s[128];
   int t = threadIdx.x;
@@ -164,7 +164,7 @@ KERNEL(registers) {
     named_arrive(1, 384);
   } else {
     if (BUG == 1) { if (t < 32) asm volatile("setmaxnreg.inc.sync.aligned.u32 240;"); }
-    else if (BUG == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 96;");
+    else if (BUG == 3) asm volatile("setmaxnreg.dec.sync.aligned.u32 200;");
     else asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
     named(1, 384);
     y[t] = s[t % 128];
