@@ -98,8 +98,9 @@ pub fn access(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
                 "touches a register of a wgmma that no wgmma.wait_group has waited for".into()
             });
         }
+        let from = if i.moves && mine(&&i.a) { *state.at(base + i.a.slot()) } else { Last::Nothing };
         let new = match i.moves {
-            true if mine(&&i.a) => *state.at(base + i.a.slot()),
+            true if from != Last::Nothing => from,
             // A constant: nvcc writes the zeros that sums start from behind the fence, and ptxas takes them before it.
             true => *state.at(base + r.slot()),
             false => now,

@@ -209,6 +209,13 @@ pub fn allocate(
             }
         });
     }
+    // What is moved into a register of a wgmma is followed like it.
+    let mut grown = pinned.contains(&true);
+    while std::mem::take(&mut grown) {
+        for i in insts.iter().rev().filter(|i| i.moves && i.a.is_some() && !is_const[ids.of(i.a)]) {
+            grown |= pinned[ids.of(i.d)] && !std::mem::replace(&mut pinned[ids.of(i.a)], true);
+        }
+    }
     let mut uninit = vec![false; ids.total];
     live.members(&live.live_in[0]).for_each(|k| uninit[k] = true);
     let mut followed = uninit.clone();
