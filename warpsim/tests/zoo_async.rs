@@ -236,12 +236,17 @@ fn the_result_of_a_test_has_to_be_looked_at() {
             assert_eq!(words(&body(wait), 64, &o), (vec![], vec![ONES; 64]), "{wait}");
         }
     }
-    for o in late() {
-        let inverted = format!("{test} @!%p2 bra E;\n{WAIT}E:");
-        for wait in [test, once, &inverted] {
+    // Early as well, where nobody looks at it at all.
+    for o in all_options() {
+        for wait in [test, once] {
             let bad = found(&kernel(1, &body(wait)), 1, 64, &o);
             assert!(bad.iter().any(|f| f.kind == Kind::AsyncRace), "{wait}: {bad:?}");
         }
+    }
+    for o in late() {
+        let inverted = format!("{test} @!%p2 bra E;\n{WAIT}E:");
+        let bad = found(&kernel(1, &body(&inverted)), 1, 64, &o);
+        assert!(bad.iter().any(|f| f.kind == Kind::AsyncRace), "{bad:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::types::Ty;
-use super::{Linker, fields, joins, offsets, regalloc, remainders};
+use super::{Linker, fields, joins, mbarrier, offsets, regalloc, remainders};
 use crate::ir::*;
 use crate::ptx::ParseError;
 use crate::ptx::ast::{Func, Loc, Name, Source, Space, Stmt, Var, type_bytes_of};
@@ -135,6 +135,7 @@ impl<'a> Lower<'a, '_> {
         self.emit(Inst::new(if func.entry { Op::Exit } else { Op::Ret }));
         self.resolve_labels()?;
         joins::place(&mut self.insts, &self.tables);
+        self.linker.relaxed |= mbarrier::unheeded(&mut self.insts, &self.lists);
         let mut consts: Vec<_> = self.consts.into_iter().map(|((_, init), reg)| (reg, init)).collect();
         consts.sort_by_key(|(r, _)| r.0);
         let (texts, origins) = (&self.linker.texts, &self.origins);

@@ -1,5 +1,7 @@
 //! mbarrier instructions.
 
+use rustc_hash::FxHashSet;
+
 use super::func::{Lower, R};
 use super::types::{Mods, Ty};
 use crate::ir::*;
@@ -8,6 +10,26 @@ use crate::ptx::ast::Arg;
 const U32: Ty = Ty::U(32);
 const NAMES: [&str; 9] =
     ["init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "test_wait", "try_wait", "pending_count"];
+
+/// Waits whose result nobody looks at order nothing: marks them, and tells whether there are any.
+pub(super) fn unheeded(insts: &mut [Inst], lists: &[Reg]) -> bool {
+    let waits = |i: &Inst| matches!(i.op, Op::Mbar(Mbar::Test { .. }));
+    if !insts.iter().any(waits) {
+        return false;
+    }
+    let mut read: FxHashSet<Reg> = FxHashSet::default();
+    for i in insts.iter() {
+        let listed = &lists[i.ext as usize..][usize::from(i.defs)..usize::from(i.len)];
+        read.extend([i.a, i.b, i.c, i.guard, i.under].into_iter().chain(listed.iter().copied()));
+    }
+    let mut any = false;
+    for i in insts.iter_mut().filter(|i| !read.contains(&i.d)) {
+        if let Op::Mbar(Mbar::Test { relaxed, .. }) = &mut i.op {
+            (*relaxed, any) = (true, true);
+        }
+    }
+    any
+}
 
 impl Lower<'_, '_> {
     pub(super) fn mbarrier(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
