@@ -98,6 +98,9 @@ impl Swizzle {
     }
 }
 
+/// The NaN that hardware fills with: f16 and f32 were seen, and the others are taken to be alike.
+pub(crate) const OOB_NAN: u16 = 0x7ff7;
+
 /// A tensor, innermost dimension first, and what a copy takes of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMap {
@@ -120,23 +123,36 @@ pub struct TensorMap {
 }
 
 /// Marks the 128 bytes as a map.
-pub(crate) const MAGIC: u32 = 0x5754_4d32;
+pub(crate) const MAGIC: u16 = 0x4d32;
 
-/// Where the fields lie in the 128 bytes. All are 32 bits wide but the address and the strides.
+/// Where the fields lie in the 128 bytes. As in hardware the first 64 tell a tiled map, and kernels copy no more.
 pub(crate) mod field {
+    /// 16 bits.
     pub const MAGIC: usize = 0;
-    pub const RANK: usize = 4;
+    /// 8 bits, as are the others up to the address.
+    pub const RANK: usize = 2;
+    pub const TYPE: usize = 3;
+    pub const SWIZZLE: usize = 4;
+    pub const FILL: usize = 5;
+    pub const INTERLEAVE: usize = 6;
+    /// 1: im2col.
+    pub const MODE: usize = 7;
+    /// 64 bits.
     pub const ADDRESS: usize = 8;
-    pub const TYPE: usize = 16;
-    pub const SWIZZLE: usize = 20;
-    pub const STRIDES: usize = 24;
-    pub const DIMS: usize = 56;
-    pub const TILE: usize = 76;
-    pub const STEPS: usize = 96;
-    pub const FILL: usize = 116;
-    pub const INTERLEAVE: usize = 120;
-    /// 1: im2col, whose corners lie where the outer sizes of a tile would be, 16 bits each.
-    pub const MODE: usize = 124;
+    /// 32 bits each, of which 0 means 2^32.
+    pub const DIMS: usize = 16;
+    /// 32 bits each, in units of 16 bytes.
+    pub const STRIDES: usize = 36;
+    /// 16 bits each: the sizes of a tile, or channels and pixels.
+    pub const TILE: usize = 52;
+    /// 16 bits each; 0 is 1.
+    pub const STEPS: usize = 64;
+    /// 16 bits, the same as in front: the steps are those of a map, and not what lay there before its first half was copied.
+    pub const MARK: usize = 74;
+    /// Of im2col: 16 bits each of the lower and the upper corner.
+    pub const CORNERS: usize = 84;
+    /// The strides once more, 64 bits each: bytes, and more of them than fit above.
+    pub const WHOLE_STRIDES: usize = 96;
 }
 
 impl TensorMap {
@@ -206,28 +222,28 @@ impl TensorMap {
     /// The 128 bytes that a kernel takes as its parameter.
     pub fn encode(&self) -> [u8; 128] {
         let mut out = [0u8; 128];
-        let mut put = |at: usize, v: u32| out[at..at + 4].copy_from_slice(&v.to_le_bytes());
-        put(field::MAGIC, MAGIC);
-        put(field::RANK, self.dims.len() as u32);
-        put(field::TYPE, self.data_type as u32);
-        put(field::SWIZZLE, self.swizzle as u32);
-        put(field::FILL, u32::from(self.nan_fill));
+        let mut put = |at: usize, v: u64, n: usize| out[at..at + n].copy_from_slice(&v.to_le_bytes()[..n]);
+        put(field::MAGIC, MAGIC.into(), 2);
+        put(field::MARK, MAGIC.into(), 2);
+        put(field::RANK, self.dims.len() as u64, 1);
+        put(field::TYPE, self.data_type as u64, 1);
+        put(field::SWIZZLE, self.swizzle as u64, 1);
+        put(field::FILL, self.nan_fill.into(), 1);
+        put(field::ADDRESS, self.address, 8);
         for (k, t) in self.tile.iter().enumerate() {
-            put(field::TILE + 4 * k, *t);
-            put(field::STEPS + 4 * k, 1);
-            // As in hardware 32 bits, of which 0 means 2^32.
-            put(field::DIMS + 4 * k, self.dims[k] as u32);
+            put(field::TILE + 2 * k, (*t).into(), 2);
+            put(field::DIMS + 4 * k, self.dims[k], 4);
+        }
+        for (k, v) in self.strides.iter().enumerate() {
+            put(field::STRIDES + 4 * k, v / 16, 4);
+            put(field::WHOLE_STRIDES + 8 * k, *v, 8);
         }
         if let Some(i) = &self.im2col {
-            put(field::MODE, 1);
+            put(field::MODE, 1, 1);
             for (k, (lower, upper)) in i.lower.iter().zip(&i.upper).enumerate() {
-                put(field::TILE + 4 * (2 + k), *lower as u32 & 0xffff | (*upper as u32) << 16);
-                put(field::STEPS + 4 * (1 + k), i.steps.get(k).copied().unwrap_or(1));
+                put(field::CORNERS + 4 * k, (*lower as u32 & 0xffff | (*upper as u32) << 16).into(), 4);
+                put(field::STEPS + 2 * (1 + k), i.steps.get(k).copied().unwrap_or(1).into(), 2);
             }
-        }
-        out[field::ADDRESS..field::ADDRESS + 8].copy_from_slice(&self.address.to_le_bytes());
-        for (k, v) in self.strides.iter().enumerate() {
-            out[field::STRIDES + 8 * k..field::STRIDES + 8 * k + 8].copy_from_slice(&v.to_le_bytes());
         }
         out
     }
@@ -239,58 +255,65 @@ impl TensorMap {
 
     /// Reads the 128 bytes, which a kernel may have written, or says what is wrong with them.
     pub(crate) fn parse(b: &[u8; 128]) -> Result<Self, String> {
-        let u64_at = |k: usize| b[k..k + 8].iter().rev().fold(0u64, |v, x| v << 8 | u64::from(*x));
-        let u32_at = |k: usize| b[k..k + 4].iter().rev().fold(0u32, |v, x| v << 8 | u32::from(*x));
-        let rank = u32_at(field::RANK) as usize;
-        if u32_at(field::MAGIC) != MAGIC {
+        let at = |k: usize, n: usize| b[k..k + n].iter().rev().fold(0u64, |v, x| v << 8 | u64::from(*x));
+        let rank = at(field::RANK, 1) as usize;
+        if at(field::MAGIC, 2) != u64::from(MAGIC) {
             return Err("no tensor map was written there".into());
         }
         if !(1..=5).contains(&rank) {
             return Err(format!("it has {rank} dimensions"));
         }
         let swizzles = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
-        let Some(swizzle) = swizzles.get(u32_at(field::SWIZZLE) as usize) else {
-            return Err(format!("the swizzle mode {} is not supported", u32_at(field::SWIZZLE)));
+        let Some(swizzle) = swizzles.get(at(field::SWIZZLE, 1) as usize) else {
+            return Err(format!("the swizzle mode {} is not supported", at(field::SWIZZLE, 1)));
         };
-        let Some(ty) = TYPES.get(u32_at(field::TYPE) as usize) else {
-            return Err(format!("the element type {} is not supported", u32_at(field::TYPE)));
+        let Some(ty) = TYPES.get(at(field::TYPE, 1) as usize) else {
+            return Err(format!("the element type {} is not supported", at(field::TYPE, 1)));
         };
-        let nan_fill = u32_at(field::FILL) != 0;
+        let nan_fill = at(field::FILL, 1) != 0;
         if nan_fill && !matches!(ty, DataType::F16 | DataType::BF16 | DataType::F32 | DataType::TF32 | DataType::F64) {
             return Err(format!("it fills integers ({ty:?}) with NaN"));
         }
-        if u32_at(field::INTERLEAVE) != 0 {
+        if at(field::INTERLEAVE, 1) != 0 {
             return Err("interleaved layouts are not supported".into());
         }
-        let im2col = u32_at(field::MODE) == 1;
-        if (0..rank).any(|k| u32_at(field::STEPS + 4 * k) != 1) && !im2col {
+        let im2col = at(field::MODE, 1) == 1;
+        let marked = at(field::MARK, 2) == u64::from(MAGIC);
+        let step = |k: usize| if marked { at(field::STEPS + 2 * k, 2).max(1) as u32 } else { 1 };
+        if (0..rank).any(|k| step(k) != 1) && !im2col {
             return Err("element strides other than 1 are not supported".into());
         }
-        let dims: Vec<_> = (0..rank).map(|k| u64::from(u32_at(field::DIMS + 4 * k).wrapping_sub(1)) + 1).collect();
-        let strides: Vec<_> = (0..rank - 1).map(|k| u64_at(field::STRIDES + 8 * k)).collect();
-        let tile: Vec<_> = (0..rank).map(|k| u32_at(field::TILE + 4 * k)).collect();
+        let dims: Vec<_> = (0..rank).map(|k| (at(field::DIMS + 4 * k, 4) as u32).wrapping_sub(1)).collect();
+        let dims: Vec<_> = dims.into_iter().map(|last| u64::from(last) + 1).collect();
+        let stride = |k: usize| {
+            let (units, whole) = (at(field::STRIDES + 4 * k, 4), at(field::WHOLE_STRIDES + 8 * k, 8));
+            // The rest of a map of which the first half was copied may be anything.
+            if (whole / 16) as u32 == units as u32 { whole } else { 16 * units }
+        };
+        let strides: Vec<_> = (0..rank - 1).map(stride).collect();
+        let tile: Vec<_> = (0..rank).map(|k| at(field::TILE + 2 * k, 2) as u32).collect();
+        let address = at(field::ADDRESS, 8);
         if im2col {
-            let corner = |k: usize| u32_at(field::TILE + 4 * (2 + k));
+            let corner = |k: usize| at(field::CORNERS + 4 * k, 4) as u32;
             let spatial = 0..rank.saturating_sub(2);
             let pixels = Im2col {
                 lower: spatial.clone().map(|k| i32::from(corner(k) as i16)).collect(),
                 upper: spatial.clone().map(|k| i32::from((corner(k) >> 16) as i16)).collect(),
-                steps: spatial.map(|k| u32_at(field::STEPS + 4 * (1 + k))).collect(),
+                steps: spatial.map(|k| step(1 + k)).collect(),
                 channels: tile[0],
-                pixels: u32_at(field::TILE + 4),
+                pixels: tile.get(1).copied().unwrap_or(0),
             };
-            let mut t = Self::im2col(*ty, u64_at(field::ADDRESS), &dims, &strides, pixels, *swizzle)?;
+            let mut t = Self::im2col(*ty, address, &dims, &strides, pixels, *swizzle)?;
             t.nan_fill = nan_fill;
             return Ok(t);
         }
-        let mut t = Self::tiled(*ty, u64_at(field::ADDRESS), &dims, &strides, &tile, *swizzle)?;
+        let mut t = Self::tiled(*ty, address, &dims, &strides, &tile, *swizzle)?;
         t.nan_fill = nan_fill;
         Ok(t)
     }
 
-    /// The NaN that hardware fills with: f16 and f32 were seen, and the others are taken to be alike.
     pub(crate) fn fill_with_nan(out: &mut [u8]) {
-        out.chunks_exact_mut(2).for_each(|x| x.copy_from_slice(&[0xf7, 0x7f]));
+        out.chunks_exact_mut(2).for_each(|x| x.copy_from_slice(&OOB_NAN.to_le_bytes()));
     }
 
     /// Bytes of a tile.

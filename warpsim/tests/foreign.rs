@@ -1,7 +1,7 @@
 //! Instructions that PTX of other compilers uses: packed `set`, immediate predicates, tensor maps made by the kernel.
 
 use crate::common::*;
-use warpsim::{Gpu, Kind, Launch, Module, Report};
+use warpsim::{DataType, Gpu, Kind, Launch, Module, Report, Swizzle, TensorMap};
 
 fn text(version: &str, params: &str, body: &str) -> String {
     format!(
@@ -100,4 +100,43 @@ fn tensor_maps_made_by_a_kernel() {
     assert!(fault.to_string().contains("element strides"), "{fault}");
     let (report, _) = run(&made_map("9.0", 80, 1, "")).unwrap();
     assert_eq!(report.findings[0].kind, Kind::SharedRace);
+}
+
+/// Libraries copy the half of a map that says something, and replace what differs: here address, sizes and stride of 12 rows of 20.
+#[test]
+fn half_a_tensor_map_is_copied() {
+    let replace = "tensormap.replace.tile";
+    let body = |release: &str, acquire: &str| {
+        let head = "ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [q]; ld.param.u64 %rd3, [m]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2;\n\
+            .shared .align 128 .b8 tile[256]; .shared .align 8 .b64 bar; setp.ne.u32 %p1, %r1, 0; mov.b64 %rd4, half; @%p1 bra W;\n\
+            ld.param.v2.b64 {%rd5, %rd6}, [%rd4]; st.global.v2.b64 [%rd3], {%rd5, %rd6}; ld.param.v2.b64 {%rd5, %rd6}, [%rd4+16];\n\
+            st.global.v2.b64 [%rd3+16], {%rd5, %rd6}; ld.param.v2.b64 {%rd5, %rd6}, [%rd4+32]; st.global.v2.b64 [%rd3+32], {%rd5, %rd6};\n\
+            ld.param.v2.b64 {%rd5, %rd6}, [%rd4+48]; st.global.v2.b64 [%rd3+48], {%rd5, %rd6}; mov.b32 %r3, 20; mov.b32 %r4, 12; mov.b64 %rd7, 80;";
+        format!(
+            "{head}\n{replace}.global_address.global.b1024.b64 [%rd3], %rd1; {replace}.global_dim.global.b1024.b32 [%rd3], 0, %r3;\n\
+             {replace}.global_dim.global.b1024.b32 [%rd3], 1, %r4; {replace}.global_stride.global.b1024.b64 [%rd3], 0, %rd7;\n\
+             {release} {acquire} mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;\n\
+             cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [tile], [%rd3, {{4, 2}}], [bar];\n\
+             W: bar.warp.sync -1;\nL: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra L;\n\
+             mov.u32 %r5, tile; add.u32 %r5, %r5, %r2; ld.shared.u32 %r6, [%r5]; ld.shared.u32 %r7, [%r5+128]; cvt.u64.u32 %rd8, %r2;\n\
+             add.u64 %rd8, %rd8, %rd2; st.global.u32 [%rd8], %r6; st.global.u32 [%rd8+128], %r7;"
+        )
+    };
+    let run = |release: &str, acquire: &str| {
+        let params = ".param .u64 p, .param .u64 q, .param .u64 m, .param .align 64 .b8 half[128]";
+        let mut g = Gpu::new();
+        let src: Vec<f32> = (0..240).map(|v| v as f32).collect();
+        let (p, q, m) = (g.alloc_with(&bytes(&src), "p"), g.alloc(256, "q"), g.alloc_with(&[0xab; 128], "map"));
+        let map = TensorMap::tiled(DataType::F32, p, &[8, 8], &[32], &[8, 8], Swizzle::None).unwrap().encode();
+        let args: [&[u8]; 4] = [&p.to_le_bytes(), &q.to_le_bytes(), &m.to_le_bytes(), &map];
+        let r =
+            launch(&mut g, &text("8.6", params, &body(release, acquire)), 32, &args).unwrap_or_else(|f| panic!("{f}"));
+        (r, read::<f32>(&g, q, 64))
+    };
+    let (release, acquire) =
+        ("fence.proxy.tensormap::generic.release.gpu;", "fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;");
+    let (report, out) = run(release, acquire);
+    assert!(report.clean(), "{}", report.findings[0]);
+    assert!(out.iter().enumerate().all(|(i, v)| *v == ((2 + i / 8) * 20 + 4 + i % 8) as f32), "{out:?}");
+    assert_eq!(run(release, "").0.findings[0].kind, Kind::MissingProxyFence);
 }

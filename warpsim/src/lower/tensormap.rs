@@ -58,7 +58,7 @@ impl Lower<'_, '_> {
             if n >= if k == 4 { 4 } else { 5 } {
                 return self.fail("a tensor has at most five dimensions");
             }
-            at += n as usize * if k == 4 { 8 } else { 4 };
+            at += n as usize * if matches!(k, 2 | 5) { 2 } else { 4 };
         }
         let value = match k {
             // One less than the rank.
@@ -83,8 +83,25 @@ impl Lower<'_, '_> {
             return self.fail("the type does not fit the field");
         }
         let magic = self.imm(Class::R, MAGIC.into());
-        self.map_store(space, &a[0], field::MAGIC, magic)?;
-        self.map_store(space, &a[0], at, value)
+        self.map_store(space, &a[0], field::MAGIC, magic, 2)?;
+        if k == 5 {
+            self.map_store(space, &a[0], field::MARK, magic, 2)?;
+        }
+        if k == 4 {
+            let (units, low) = (self.temp(Class::Q), self.temp(Class::R));
+            let four = self.imm(Class::R, 4);
+            self.alu_free(ai::shr_u64(), units, value, four, N, 0);
+            self.alu_free(ai::trunc64(), low, units, N, N, 0);
+            self.map_store(space, &a[0], at, low, 4)?;
+            at = field::WHOLE_STRIDES + 2 * (at - field::STRIDES);
+        }
+        let bytes = match k {
+            0 | 4 => 8,
+            2 | 5 => 2,
+            3 => 4,
+            _ => 1,
+        };
+        self.map_store(space, &a[0], at, value, bytes)
     }
 
     fn version(&self) -> (u32, u32) {
@@ -92,9 +109,8 @@ impl Lower<'_, '_> {
         (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
     }
 
-    fn map_store(&mut self, space: MemSpace, addr: &Arg, at: usize, value: Reg) -> R<()> {
+    fn map_store(&mut self, space: MemSpace, addr: &Arg, at: usize, value: Reg, bytes: u8) -> R<()> {
         let addr = self.addr(addr)?;
-        let bytes = if value.class() == Class::Q { 8 } else { 4 };
         let access = Access { space, bytes, count: 1, sext: 0, order: Order::Weak, scope: Scope::Gpu, constant: false };
         let mut i = Inst { a: addr.base, imm: addr.off + at as i64, ..Inst::new(Op::St(access)) };
         self.ext(&mut i, &[], &[value]);
