@@ -42,7 +42,6 @@ const REFUSED: &[&str] = &[
     "wmma.load.a.sync.aligned.col.m8n8k32.global.s4 {%r1}, [%x1], 32;",
     "wmma.mma.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 {%r1, %r2}, {%r3}, {%r4}, {%r1, %r2};",
     "st.bulk.weak.shared::cta [%r1], 64, 0;",
-    "mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid;",
     "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%x1, {%r2, %r3}], [%r5], {%h1};",
     "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%x1, {%r2, %r3, %r4, %r6}], [%r5], {%h1};",
     "cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes [%r1], [%x1, {%r2, %r3, %r4}], [%r5], {%h1};",
@@ -50,12 +49,10 @@ const REFUSED: &[&str] = &[
     "cp.async.bulk.prefetch.tensor.3d.L2.global.im2col::w::128 [%x1, {%r2, %r3, %r4}], {%h1, %h2};",
     "tensormap.replace.tile.global_address.global.b1024.b32 [%x1], %r2;",
     "atom.global.add.b128 %q1, [%x1], %q2;",
-    "fma.rn.oob.f16 %h1, %h2, %h3, %h4;",
     "vmad.s32.u32.u32 %r1, -%r2, %r3, -%r4;",
     "vmad2.s32.u32.u32 %r1, %r2, %r3, %r4;",
     "vshl.u32.u32.u32 %r1, %r2, %r3;",
     "vshr.u32.u32.s32.wrap %r1, %r2, %r3;",
-    "mov.u32 %r1, %envreg3;",
     "st.async.shared::cluster.b32 [%r1], %r2, [%r3];",
     "griddepcontrol;",
     "barrier.cluster.aligned;",
@@ -127,6 +124,7 @@ fn targets_have_what_they_have() {
         "add.rn.f32x2 %x1, %x2, %x3;",
         "st.bulk.weak.shared::cta [%r1], 64, 0;",
         "redux.sync.min.f32 %f1, %f2, -1;",
+        "cvt.rn.satfinite.tf32.f32 %r1, %f1;",
         "cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes [%r1], [%x1, {%r2, %r3, %r4}], [%r5], {%h1};",
     ] {
         let e = lower_for("sm_100a", form).expect_err(form);

@@ -21,6 +21,16 @@ fn packed_halves() {
 }
 
 #[test]
+fn nothing_is_added_to_what_lies_outside_a_tensor() {
+    // Halves of `a`: 1 and what a tensor copy fills with; of `b`: 2 and 1.
+    let halves = "mov.b32 %a, 0x7ff73c00; mov.b32 %b, 0x3c004000;";
+    int32(&format!("{halves} fma.rn.oob.f16x2 %d, %a, %b, %b;"), |_, _, _| 0x4400);
+    int32(&format!("{halves} fma.rn.oob.relu.f16x2 %d, %b, %a, %b;"), |_, _, _| 0x4400);
+    int32(&format!("{halves} fma.rn.f16x2 %d, %a, %b, %b;"), |_, _, _| 0x7fff_4400);
+    int32("mov.b32 %a, 0x7fff3f80; mov.b32 %b, 0x3f804000; fma.rn.oob.bf16x2 %d, %a, %b, %b;", |_, _, _| 0x7fff_4080);
+}
+
+#[test]
 fn products_and_differences() {
     let s24 = |v: u32| i64::from((v << 8) as i32 >> 8);
     let u24 = |v: u32| u64::from(v & 0xff_ffff);

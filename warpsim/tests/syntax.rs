@@ -91,6 +91,19 @@ fn vectors_of_registers_are_operands() {
 }
 
 #[test]
+fn vectors_are_moved() {
+    // %tid has four elements, of which one means nothing.
+    let body = ".reg .v4 .u32 v; .reg .v2 .b32 w;\n\
+                mov.u32 %r1, 1; mov.u32 %r2, 2; mov.v2.u32 {%r1, %r2}, {%r2, %r1}; mov.v2.b32 w, {%r2, 7};\n\
+                mov.v4.u32 v, %ntid; mov.v4.u32 {_, %r3, %r4, _}, %nctaid; mov.u32 %r5, %tid.w; add.u32 %r4, %r4, v.w;\n\
+                mov.v2.b64 {%x1, %x2}, {4294967296, 3}; st.global.v2.u32 [%o], {%r1, %r2}; st.global.v2.u32 [%o+8], w;\n\
+                st.global.v4.u32 [%o+16], {v.x, %r3, %r4, %r5}; st.global.v2.u64 [%o+32], {%x1, %x2};";
+    assert_eq!(words("", body, 12), [2, 1, 1, 7, 1, 1, 1, 0, 0, 1, 3, 0]);
+    // What a driver may pass on says nothing here.
+    assert_eq!(words("", "mov.b32 %r1, %envreg3; st.global.u32 [%o], %r1;", 1), [0]);
+}
+
+#[test]
 fn functions_take_and_give_registers() {
     let front = ".func (.reg .u32 r) fact(.reg .u32 n)\n{ .reg .pred q; .reg .u32 m; setp.lt.u32 q, n, 2; mov.u32 r, 1; @q ret;\n\
                  sub.u32 m, n, 1; call (m), fact, (m); mul.lo.u32 r, n, m; ret; }\n\

@@ -6,6 +6,7 @@ use super::alu_float::{Approx, approx};
 use super::lane::lane;
 use super::regs::{cmp2, map1, map2, map3};
 use crate::num::{self, Rnd, f16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::tensor_map::OOB_NAN;
 
 /// Flags in `Inst::imm` for half instructions.
 pub const BF: i64 = 1;
@@ -16,6 +17,8 @@ pub const RELU: i64 = 16;
 pub const MAX: i64 = 32;
 pub const NAN: i64 = 64;
 pub const XORSIGN: i64 = 128;
+/// Nothing is added to what a tensor copy filled with NaN.
+pub const OOB: i64 = 256;
 
 #[inline(always)]
 fn get(h: u32, k: i64) -> f32 {
@@ -92,7 +95,7 @@ lane! {
     hsub = |r, i, m| { let k = i.imm; map2(r, i, m, |a: u32, b: u32| each2(a, b, k, |x, y| if k & BF != 0 { put64(num::add_odd(get(x, k).into(), (-get(y, k)).into()), k) } else { put(get(x, k) - get(y, k), k) })) };
     hmul = |r, i, m| { let k = i.imm; map2(r, i, m, |a: u32, b: u32| each2(a, b, k, |x, y| put64(f64::from(get(x, k)) * f64::from(get(y, k)), k))) };
     hfma = |r, i, m| { let k = i.imm; map3(r, i, m, |a: u32, b: u32, c: u32| {
-        let one = |x, y, z| put64(num::fma_odd(get(x, k).into(), get(y, k).into(), get(z, k).into()), k);
+        let one = |x, y, z| if k & OOB != 0 && [x, y].contains(&OOB_NAN.into()) { 0 } else { put64(num::fma_odd(get(x, k).into(), get(y, k).into(), get(z, k).into()), k) };
         let lo = one(a & 0xffff, b & 0xffff, c & 0xffff);
         if k & PACKED != 0 { lo | one(a >> 16, b >> 16, c >> 16) << 16 } else { lo }
     }) };

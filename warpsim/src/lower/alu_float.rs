@@ -92,6 +92,9 @@ impl Lower<'_, '_> {
                 k |= flag;
             }
         }
+        if m.root == "fma" && m.take("oob") {
+            k |= hf::OOB;
+        }
         if k & hf::XORSIGN != 0 && !m.take("abs") {
             return self.fail("`.xorsign` needs `.abs`");
         }

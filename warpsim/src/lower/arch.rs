@@ -61,7 +61,7 @@ fn blackwell(root: &str, mods: &[&str]) -> bool {
     match root {
         "tcgen05" | "clusterlaunchcontrol" => true,
         "add" | "sub" | "mul" | "fma" => has("f32x2"),
-        "cvt" => narrow || has("rs"),
+        "cvt" => narrow || has("rs") || has("tf32") && has("satfinite") && !has("rna"),
         "mma" => narrow || begins("kind::") || begins("block_scale"),
         "cp" => ["cta_group", "tile::", "im2col::w"].iter().any(|m| begins(m)),
         "redux" => has("f32"),

@@ -8,6 +8,14 @@ use crate::ptx::ast::Arg;
 
 const N: Reg = Reg::NONE;
 
+fn copy(ty: Ty) -> LaneFn {
+    match ty.class() {
+        Class::P => ai::pmov(),
+        Class::R => ai::mov32(),
+        Class::Q => ai::mov64(),
+    }
+}
+
 impl Lower<'_, '_> {
     /// The two 64-bit halves of a 128-bit register.
     pub fn wide_reg(&self, a: &Arg) -> Option<[Reg; 2]> {
@@ -19,8 +27,12 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn mov(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let count = self.vector(m);
         let ty = self.need_ty(m)?;
         self.count(a, 2, 2)?;
+        if count > 1 {
+            return self.mov_vector(a, ty, count);
+        }
         if ty.bits() == 128 {
             return self.mov128(a);
         }
@@ -31,12 +43,28 @@ impl Lower<'_, '_> {
         }
         let s = self.src(&a[1], ty)?;
         let d = self.dst(&a[0], ty)?;
-        let f = match ty.class() {
-            Class::P => ai::pmov(),
-            Class::R => ai::mov32(),
-            Class::Q => ai::mov64(),
+        self.emit(Inst { d, a: s, moves: true, ..Inst::new(Op::Alu(copy(ty))) });
+        Ok(())
+    }
+
+    /// `mov.v4.u32 v, %tid`: each element, or axis, for itself.
+    fn mov_vector(&mut self, a: &[Arg], ty: Ty, count: u8) -> R<()> {
+        let axes = |n: &str| ["x", "y", "z", "w"].map(|axis| Arg::Name(format!("{n}.{axis}").into()));
+        let named = match &a[1] {
+            Arg::Name(n) if count == 4 && n.starts_with('%') => axes(n).to_vec(),
+            vector => self.elements(vector, count)?.into_iter().cloned().collect(),
         };
-        self.emit(Inst { d, a: s, moves: true, ..Inst::new(Op::Alu(f)) });
+        let mut parts = vec![];
+        // All are read before one is written.
+        for x in &named {
+            let (s, part) = (self.src(x, ty)?, self.temp(ty.class()));
+            self.alu_free(copy(ty), part, s, N, N, 0);
+            parts.push(part);
+        }
+        for (d, part) in self.elements(&a[0], count)?.into_iter().zip(parts) {
+            let d = self.dst(d, ty)?;
+            self.alu(copy(ty), d, part, N, N, 0);
+        }
         Ok(())
     }
 

@@ -155,6 +155,8 @@ impl Lower<'_, '_> {
             Some((b, "x")) => (b, 0),
             Some((b, "y")) => (b, 1),
             Some((b, "z")) => (b, 2),
+            // Vectors of three have a fourth element.
+            Some((b, "w")) if b.ends_with("id") => return Ok(self.imm(class, 0)),
             _ => (name, 0),
         };
         if base.contains("cluster")
@@ -191,9 +193,13 @@ impl Lower<'_, '_> {
             "%lanemask_ge" => S::LaneMask(M::Ge),
             "%dynamic_smem_size" => S::DynamicSmem,
             "%total_smem_size" | "%aggr_smem_size" => S::TotalSmem,
-            // No graph launches, and no profiler has set a counter up.
+            // No graph launches, no OpenCL with an offset of its grid, and no profiler has set a counter up.
             "%current_graph_exec" => return Ok(self.imm(class, 0)),
-            counter if counter.strip_prefix("%pm").is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit())) => {
+            counter
+                if ["%pm", "%envreg"].iter().any(|is| {
+                    counter.strip_prefix(is).is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()))
+                }) =>
+            {
                 return Ok(self.imm(class, 0));
             }
             "%reserved_smem_offset_cap" => return Ok(self.imm(class, u64::from(RESERVED))),
