@@ -371,5 +371,7 @@ pub struct Program {
     pub narrow: bool,
     /// Some arrivals at mbarriers, or waits there, are relaxed.
     pub relaxed: bool,
+    /// Of a target before sm_70, for which the lanes of a warp go in step: they may pass values through volatile memory.
+    pub in_step: bool,
     pub target: String,
 }

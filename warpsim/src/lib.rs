@@ -61,7 +61,7 @@
 //! block ends, or before anything says that it has started. Fences and
 //! strong accesses order the threads of their scope, and strong accesses of different sizes none. What a thread fenced is passed on by whoever comes after it, so that one
 //! thread may signal for a block whose threads have all fenced. `volatile` is relaxed at system scope; among the lanes of a
-//! warp it promises nothing, unless they are apart and fence. What `ld.global.nc` reads may be written by nobody in the same launch, but by the thread that read it.
+//! warp it promises nothing, unless they are apart and fence, or the module's target is one before `sm_70`, whose lanes go in step. What `ld.global.nc` reads may be written by nobody in the same launch, but by the thread that read it.
 //!
 //! [`Checks::init`] follows what registers, local and shared memory hold that nobody wrote, through arithmetic, shuffles, products of matrices
 //! (`mma.sync`, `wmma` and `wgmma`: by rows and columns), calls and the stack, and reports it where it decides something: a branch, an address, what is

@@ -174,6 +174,9 @@ fn lanes_are_not_ordered_by_volatile_memory() {
     check((1, 1, 32), &[Kind::SharedRace], &body, &["bar.warp.sync -1;"; 4]);
     let bad = found(&kernel(1, &body), 1, 32, &all_options()[0]);
     assert!(bad[0].message.contains("volatile orders nothing between the lanes"), "{}", bad[0]);
+    // Before sm_70 the lanes of a warp went in step.
+    let old = kernel(1, &body).replace("sm_90a", "sm_60").replace("mov.u32 %r5, %cluster_ctarank;", "");
+    assert_eq!(found(&old, 1, 32, &all_options()[0]), []);
     // Volatile counters of different warps are as they were.
     let polled = "ld.volatile.global.u32 %r6, [%rd2]; @%p1 st.volatile.global.u32 [%rd2], 1;";
     assert_eq!(found(&kernel(1, &polled.replace("%r6, [%rd2];", "%r6, [%rd2+4];")), 1, 64, &all_options()[0]), []);

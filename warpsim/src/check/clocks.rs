@@ -34,10 +34,12 @@ pub struct Clocks {
     pub(super) at_exit: Vec<Known>,
     /// By warp, lane and time of their start: agents and times of which one says that a copy is over.
     pub(super) copies: FxHashMap<(usize, u8, u32), Vec<(usize, u32)>>,
+    /// The lanes of a warp go in step: see [`Program::in_step`](crate::ir::Program::in_step).
+    in_step: bool,
 }
 
 impl Clocks {
-    pub fn new(blocks: usize, warps: usize) -> Self {
+    pub fn new(blocks: usize, warps: usize, in_step: bool) -> Self {
         Clocks {
             warps: (0..warps * blocks).map(|_| WarpClock::new()).collect(),
             bars: FxHashMap::default(),
@@ -47,6 +49,7 @@ impl Clocks {
             places: FxHashMap::default(),
             at_exit: vec![Known::default(); blocks],
             copies: FxHashMap::default(),
+            in_step,
         }
     }
 
@@ -225,9 +228,10 @@ impl Clocks {
         }
     }
 
-    /// Whether lanes of a warp that are apart use fences: what they read and write of volatile memory may then be a flag.
+    /// Whether lanes of a warp that are apart use fences: what they read and write of volatile memory may then be a flag. So may it where
+    /// they go in step.
     pub fn apart(&self, agent: usize) -> bool {
-        self.warps.get(agent).is_some_and(|w| w.apart)
+        self.in_step || self.warps.get(agent).is_some_and(|w| w.apart)
     }
 
     /// Whether relaxed operations of this warp pass anything on.

@@ -383,7 +383,7 @@ mod tests {
             (state >> 33) % n
         };
         for _ in 0..200 {
-            let (mut chunks, mut granules, mut clocks) = (new(), alone(), Clocks::new(1, 2));
+            let (mut chunks, mut granules, mut clocks) = (new(), alone(), Clocks::new(1, 2, false));
             for _ in 0..50 {
                 let (agent, lane) = (random(2) as usize, random(2) as u8);
                 let p = Party { agent, lanes: 1 << lane, whole: false };

@@ -48,7 +48,7 @@ pub fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result
         }
         blocks.push(block);
     }
-    let clocks = race.then(|| Box::new(Clocks::new(per as usize, warps)));
+    let clocks = race.then(|| Box::new(Clocks::new(per as usize, warps, cx.prog.in_step)));
     Ok(Cluster {
         blocks,
         bar_phase: 0,

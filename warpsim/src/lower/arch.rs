@@ -26,6 +26,9 @@ pub fn lacks(target: &str, (least, exact): (u32, bool)) -> Option<String> {
     })
 }
 
+/// Lanes that go each at its own pace.
+pub const FREE_LANES: (u32, bool) = (70, false);
+
 /// The cluster's registers.
 pub const CLUSTERS: (u32, bool) = (90, false);
 

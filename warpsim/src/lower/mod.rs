@@ -142,6 +142,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         narrow: linker.narrow,
         relaxed: linker.relaxed,
         heap: linker.heap,
+        in_step: arch::lacks(&ast.target, arch::FREE_LANES).is_some(),
         target: ast.target.clone(),
     })
 }
