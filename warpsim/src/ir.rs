@@ -220,7 +220,7 @@ pub enum Fence {
         global: bool,
     },
     MbarrierInit,
-    /// Acquires what others wrote, tensor maps too.
+    /// Acquires what others wrote, and the tensor map at an address.
     TensorMap(Scope),
     /// Proxies that this simulator keeps coherent (alias).
     Other,

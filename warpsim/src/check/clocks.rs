@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::bar::{Bar, Came};
+use super::maps::Acquired;
 use super::mbar::SyncObject;
 pub use super::view::Known;
 use super::view::{Far, View, WARP_WIDE, members};
@@ -34,6 +35,7 @@ pub struct Clocks {
     pub(super) at_exit: Vec<Known>,
     /// By warp, lane and time of their start: agents and times of which one says that a copy is over.
     pub(super) copies: FxHashMap<(usize, u8, u32), Vec<(usize, u32)>>,
+    pub(super) maps: Vec<Acquired>,
     /// The lanes of a warp go in step: see [`Program::in_step`](crate::ir::Program::in_step).
     in_step: bool,
 }
@@ -49,6 +51,7 @@ impl Clocks {
             places: FxHashMap::default(),
             at_exit: vec![Known::default(); blocks],
             copies: FxHashMap::default(),
+            maps: vec![],
             in_step,
         }
     }
@@ -90,7 +93,7 @@ impl Clocks {
         self.warps[p.agent].either(p, |k| k.seen.knows_far(warp, lane, time))
     }
 
-    /// Whether a write has been fenced for the asynchronous proxy (of shared memory: 0, of global memory: 1, as a tensor map: 2).
+    /// Whether a write has been fenced for the asynchronous proxy (of shared memory: 0, of global memory: 1).
     pub fn proxy_sees(&self, p: Party, space: usize, agent: usize, lane: u8, time: u32) -> bool {
         self.warps[p.agent].either(p, |k| k.proxy[space].knows(agent, lane, time))
     }
@@ -103,7 +106,7 @@ impl Clocks {
     }
 
     /// What these threads know, their own actions included.
-    fn knowledge(&self, p: Party) -> Known {
+    pub(super) fn knowledge(&self, p: Party) -> Known {
         let w = &self.warps[p.agent];
         let mut k = w.known.clone();
         // What a warp fenced together each lane has fenced for itself, until they meet.
@@ -173,7 +176,7 @@ impl Clocks {
         }
     }
 
-    /// `fence.proxy.async` of shared memory (0) or global memory (1), or `fence.proxy.tensormap` (2): everything known is visible to the other proxy.
+    /// `fence.proxy.async` of shared memory (0) or global memory (1): everything known is visible to the other proxy.
     pub fn proxy_fence(&mut self, p: Party, space: usize) {
         self.fence(p, |k, seen| _ = k.proxy[space].join(seen));
         self.tick(p.agent);

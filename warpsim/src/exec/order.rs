@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::cx::Cx;
-use super::mem_ops::lanes;
+use super::mem_ops::{addresses, lanes};
 use super::shared;
 use super::state::*;
 use crate::check::clocks::{Clocks, Known, Party};
 use crate::check::global::far;
 use crate::check::view::AHEAD;
-use crate::ir::{Fence, MemSpace, Order, Scope};
+use crate::ir::{Fence, Inst, MemSpace, Order, Scope};
 
-pub fn fence(c: &mut Clocks, w: &mut Warp, p: Party, f: Fence) {
+pub fn fence(c: &mut Clocks, w: &mut Warp, p: Party, i: &Inst, f: Fence) {
     let polled = std::mem::replace(&mut w.polls, matches!(f, Fence::Generic(_)));
     match f {
         Fence::Generic(scope) => c.generic_fence(p, scope, polled),
@@ -25,7 +25,7 @@ pub fn fence(c: &mut Clocks, w: &mut Warp, p: Party, f: Fence) {
         }
         Fence::TensorMap(scope) => {
             c.generic_fence(p, scope, false);
-            c.proxy_fence(p, 2);
+            places(w, MemSpace::Global, &addresses(w, i), p.lanes, |p, map, _| c.acquire_map(p, map));
         }
         Fence::MbarrierInit => c.init_fence(p),
         Fence::Other => {}

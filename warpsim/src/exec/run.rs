@@ -334,7 +334,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::Fence(f) => {
             if let Some(c) = &mut cl.clocks {
                 let party = w.party(m);
-                order::fence(c, w, party, *f);
+                order::fence(c, w, party, i, *f);
             }
         }
         Op::ActiveMask => w.regs.set_r(i.d, &[s.mask; 32], m),

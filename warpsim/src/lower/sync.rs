@@ -234,6 +234,7 @@ impl Lower<'_, '_> {
     }
 
     fn fence(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
+        let mut map = None;
         let f = if m.take("mbarrier_init") {
             m.take("release");
             m.take("cluster");
@@ -244,7 +245,7 @@ impl Lower<'_, '_> {
             let order = m.one_of(&["acquire", "release"]);
             if tensormap && order == Some(0) {
                 self.count(a, 2, 2)?;
-                self.addr(&a[0])?;
+                map = Some(self.addr(&a[0])?);
                 if self.literal(&a[1])? != 128 {
                     return self.fail("the size must be 128");
                 }
@@ -253,7 +254,7 @@ impl Lower<'_, '_> {
             m.find(|s| s.starts_with("sync_restrict").then_some(()));
             if tensormap {
                 self.linker.narrow |= scope == Scope::Block;
-                if order == Some(1) { Fence::Generic(scope) } else { Fence::TensorMap(scope) }
+                if map.is_some() { Fence::TensorMap(scope) } else { Fence::Generic(scope) }
             } else if alias {
                 Fence::Other
             } else if m.find(|s| matches!(s, "async" | "async::generic").then_some(())).is_some() {
@@ -270,7 +271,8 @@ impl Lower<'_, '_> {
             self.linker.narrow |= scope == Scope::Block;
             Fence::Generic(scope)
         };
-        self.emit(Inst::new(Op::Fence(f)));
+        let (a, imm) = map.map_or((N, 0), |at| (at.base, at.off));
+        self.emit(Inst { a, imm, ..Inst::new(Op::Fence(f)) });
         Ok(())
     }
 
