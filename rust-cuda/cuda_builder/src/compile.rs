@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The number of the cache's format: to be raised when the builder itself treats kernels differently.
-pub(crate) const FORMAT: u32 = 11;
+pub(crate) const FORMAT: u32 = 12;
 
 /// What MIR's jump threading, which knows no convergence, would have done for loops over arrays: the positions of
 /// iterators become values, so that the loops have counts when LLVM comes to unroll them.
@@ -161,7 +161,8 @@ impl Compiler<'_> {
 
     /// LLVM's passes over a cut, which take most of the time.
     fn optimise(&self, cut: &Cut, ir: &str) -> Result<String, Problem> {
-        let optimised = ir::phi::settled(&self.run_tool("opt", &self.opt(cut, ir.contains(WGMMA)), ir)?);
+        let optimised = self.run_tool("opt", &self.opt(cut, ir.contains(WGMMA)), ir)?;
+        let optimised = ir::phi::settled(&self.widened(cut, optimised)?);
         let module = ir::Module::parse(&optimised);
         let panics = ir::panics(&module);
         if !panics.is_empty() {
@@ -172,6 +173,18 @@ impl Compiler<'_> {
             return Err(Problem::Unresolved(unresolved));
         }
         Ok(if self.options.lines { ir::lines::of_crate(&optimised, self.folder) } else { optimised })
+    }
+
+    /// Optimised IR, with its copies made as wide as they can be.
+    fn widened(&self, cut: &Cut, optimised: String) -> Result<String, Problem> {
+        match ir::copies::widened(&optimised) {
+            None => Ok(optimised),
+            Some(ir::copies::Widened { ir, has_locals: false }) => Ok(ir),
+            Some(ir::copies::Widened { ir, has_locals: true }) => {
+                let promote = ["-S", "-passes=sroa"].map(str::to_owned);
+                self.run_tool("opt", &[target(cut.arch), promote.to_vec()].concat(), &ir)
+            }
+        }
     }
 
     fn run_tool(&self, tool: &'static str, arguments: &[String], input: &str) -> Result<String, Problem> {

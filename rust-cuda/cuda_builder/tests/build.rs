@@ -81,6 +81,36 @@ fn a_crate_becomes_one_ptx_file_a_kernel() {
 }
 
 #[test]
+fn what_is_copied_as_it_is_moves_16_bytes_at_a_time() {
+    if !have_toolchain() {
+        return;
+    }
+    let _alone = alone();
+    let body = r#"
+        asm!("//#kernel module=copies block=32,1,1");
+        #[repr(C, align(16))]
+        #[derive(Clone, Copy)]
+        struct Words([u32; 4]);
+        let i = _thread_idx_x() as usize;
+        *y.cast::<Words>().add(i) = *x.cast::<Words>().add(i);
+        // By way of a local variable.
+        let mut four = core::mem::MaybeUninit::<[u16; 32]>::uninit();
+        let words = four.as_mut_ptr().cast::<[u32; 4]>();
+        for k in 0..4 { words.add(k).write_unaligned(x.cast::<Words>().add(64 + 4 * i + k).read().0); }
+        let four = four.assume_init();
+        let words = (&raw const four).cast::<[u32; 4]>();
+        for k in 0..4 { y.cast::<Words>().add(64 + 4 * i + k).write(Words(words.add(k).read_unaligned())); }
+    "#;
+    let source = kernel("copies", "x: *const u32, y: *mut u32", body);
+    let out = tempfile::tempdir().unwrap();
+    let built = builder(&support::crate_with("copies", &source)).copy_to(out.path()).build().unwrap();
+    let ptx = std::fs::read_to_string(out.path().join(built.manifest.kernels[0].file())).unwrap();
+    let count = |instruction| ptx.matches(instruction).count();
+    assert_eq!((count("ld.global.v4.b32"), count("st.global.v4.b32")), (5, 5), "{ptx}");
+    assert!(!ptx.contains(".local"), "{ptx}");
+}
+
+#[test]
 fn lines_change_nothing_else() {
     if !have_toolchain() {
         return;

@@ -5,6 +5,7 @@
 //! kernel does. Whether it does is known without the text: each module has an index, kept from build to build, of its items' hashes
 //! and of what they use. What a kernel reaches in those is the key of the cache.
 
+pub(crate) mod copies;
 mod graph;
 mod index;
 mod inspect;
