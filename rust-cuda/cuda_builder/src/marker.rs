@@ -65,13 +65,17 @@ impl Marker {
                 _ => return Err(format!("unknown key `{key}`")),
             }
         }
-        let threads = marker.block.iter().map(|&n| u64::from(n)).product::<u64>();
-        if !(1..=1024).contains(&threads) {
-            let [x, y, z] = marker.block;
-            return Err(format!("a block of {x} x {y} x {z} threads: a block has 1 to 1024 threads"));
+        let count = |extents: [u32; 3]| extents.iter().map(|&n| u64::from(n)).product::<u64>();
+        let ([x, y, z], [cx, cy, cz]) = (marker.block, marker.cluster);
+        if !(1..=1024).contains(&count(marker.block)) || z > 64 {
+            return Err(format!(
+                "a block of {x} x {y} x {z} threads: a block has 1 to 1024 threads, along z at most 64"
+            ));
         }
-        if marker.cluster.contains(&0) {
-            return Err("a cluster has at least one block in each direction".to_owned());
+        if !(1..=16).contains(&count(marker.cluster)) {
+            return Err(format!(
+                "a cluster of {cx} x {cy} x {cz} blocks: a cluster has 1 to 16 blocks, more than 8 not on every GPU"
+            ));
         }
         Ok(marker)
     }
@@ -152,7 +156,9 @@ mod tests {
             ("//#kernel arch=sm_1 block=1,1,1", "`sm_1` is not a valid arch"),
             ("//#kernel block=64", "`64` is not a valid block"),
             ("//#kernel block=1,1,1 colour=red", "unknown key `colour`"),
-            ("//#kernel block=1,1,1 cluster=0,1,1", "at least one block"),
+            ("//#kernel block=1,1,128", "1 x 1 x 128 threads: a block has 1 to 1024 threads, along z at most 64"),
+            ("//#kernel block=1,1,1 cluster=0,1,1", "1 to 16 blocks"),
+            ("//#kernel block=1,1,1 cluster=8,4,1", "8 x 4 x 1 blocks"),
             ("//#kernel block=1,1,1 programmatic=2", "`2` is not a valid programmatic"),
             ("//#kernel block=1,1,1 nonsense", "not key=value"),
         ] {
