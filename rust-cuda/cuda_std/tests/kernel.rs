@@ -35,8 +35,13 @@ pub unsafe fn tiles(map: &TensorMap, n: u32) {
 #[kernel(values(SIGN: false, true), block = 32)]
 pub unsafe fn flags<const SIGN: bool>() {}
 
+/// Has a name of one letter, in which the type and the list of instances do not differ.
+#[kernel(block = 32)]
+pub unsafe fn k() {}
+
 #[test]
 fn symbols_name_the_instance() {
+    assert_eq!((K::SYMBOL, K[0].symbol), ("k", "k"));
     assert_eq!(RmsNorm::<f32, 1>::SYMBOL, "rms_norm_f32_v1");
     assert_eq!(RmsNorm::<bf16, 4>::SYMBOL, "rms_norm_bf16_v4");
     assert_eq!(Tiles::SYMBOL, "tiles");

@@ -53,12 +53,13 @@ pub(super) fn types(kernel: &Kernel) -> TokenStream {
     let list = list(kernel, &name);
     let (file, [first, last]) = (string(&kernel.source.file), kernel.source.lines);
 
+    // The struct has braces, so that it is a type and no function: with a name of one letter, that is the list's.
     quote! {
         #traits
 
         #(#docs)*
         #[cfg(not(target_arch = "nvptx64"))]
-        #visibility struct #name<#(#declared),*>(::core::marker::PhantomData<fn() -> (#(#phantom,)*)>);
+        #visibility struct #name<#(#declared),*> { of: ::core::marker::PhantomData<fn() -> (#(#phantom,)*)> }
 
         #[cfg(not(target_arch = "nvptx64"))]
         #[allow(unused_braces, clippy::unnecessary_cast, clippy::type_complexity)]
