@@ -51,6 +51,31 @@ impl<T> Argument for *mut T {
     }
 }
 
+macro_rules! conversions {
+    ($($name:ident, $Class:ident: $($ty:ty),*; $message:literal;)*) => { $(
+        /// What such a conversion prints, after promotion.
+        #[doc(hidden)]
+        #[diagnostic::on_unimplemented(
+            message = $message,
+            label = "a promoted `{Self}`, which another conversion prints"
+        )]
+        pub trait $Class: sealed::Sealed {}
+        $(impl $Class for $ty {})*
+
+        #[doc(hidden)]
+        #[inline(always)]
+        pub fn $name<A: Argument<Promoted: $Class>>(argument: A) -> A::Promoted {
+            argument.promote()
+        }
+    )* };
+}
+
+conversions! {
+    bits32, Bits32: u32, i32; "`%d`, `%u`, `%x` and `%c` print integers of up to 32 bits: 64 are `%lld`, `%llu` or `%llx`, and floats `%f`";
+    bits64, Bits64: u64, i64; "`%lld`, `%llu`, `%llx` and `%p` print integers of 64 bits and pointers: 32 bits are `%d`, `%u` or `%x`, and floats `%f`";
+    double, Double: f64; "`%f`, `%e` and `%g` print floats: integers are `%d`, `%u`, `%lld` or `%llu`";
+}
+
 /// Appends to the device's print buffer, which the driver shows when the host next synchronizes.
 ///
 /// Returns the number of arguments printed, or a negative number on an error.

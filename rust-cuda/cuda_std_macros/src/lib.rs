@@ -88,12 +88,13 @@ fn source(attributes: &TokenStream, item: &TokenStream) -> Source {
 
 /// Prints from a kernel, by C's `printf` conversions: `gpu_printf!("%d: %f\n", i, x)`.
 ///
-/// Integers, floats (as `double`), booleans and pointers are taken; write `%d` or `%u` for up to 32 bits, `%lld` or `%llu`
-/// for 64, `%p` for pointers. The text appears when the host synchronizes. Evaluates to the number of arguments printed, or
-/// a negative number on an error. It is slow and takes a stack frame: for debugging.
+/// Integers, floats (as `double`), booleans and pointers are taken: `%d` or `%u` for up to 32 bits, `%lld` or `%llu` for 64, `%p` for
+/// pointers, `%f`, `%e` or `%g` for floats. Another conversion than the argument's does not compile. The text appears when the host
+/// synchronizes. Evaluates to the number of arguments printed, or a negative number on an error. It is slow and takes a stack frame: for
+/// debugging.
 ///
 /// # Safety
-/// The conversions fit the arguments' types; only their number is checked.
+/// A pointer for `%s` is to characters that end with NUL.
 #[proc_macro]
 pub fn gpu_printf(input: TokenStream) -> TokenStream {
     printf::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()

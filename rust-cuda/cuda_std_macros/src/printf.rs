@@ -1,11 +1,12 @@
 //! `gpu_printf!`: lays the arguments out the way the driver's `vprintf` reads them.
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
 use syn::{
     Expr, LitStr, Token,
     parse::{Parse, ParseStream},
     punctuated::Punctuated,
+    spanned::Spanned as _,
 };
 
 struct Input {
@@ -23,16 +24,30 @@ impl Parse for Input {
     }
 }
 
-/// How many arguments the format consumes, so that a mismatch is an error here and not garbage on the screen.
-fn conversions(format: &str) -> usize {
-    let mut count = 0;
-    let mut characters = format.chars();
-    while let Some(character) = characters.next() {
-        if character == '%' && characters.next().is_some_and(|next| next != '%') {
-            count += 1;
+/// The function of `cuda_std::printf` that takes what each conversion of the format prints, so that a mismatch is an error here and not
+/// garbage on the screen.
+fn conversions(format: &str) -> Result<Vec<&'static str>, String> {
+    let mut checks = Vec::new();
+    let mut rest = format;
+    while let Some((_, conversion)) = rest.split_once('%') {
+        if let Some(after) = conversion.strip_prefix('%') {
+            rest = after;
+            continue;
         }
+        let flags = conversion.trim_start_matches(|c: char| c.is_ascii_digit() || "+-# .".contains(c));
+        let letter = flags.trim_start_matches(['h', 'l', 'z', 'j', 't']);
+        let is_long = flags[..flags.len() - letter.len()].contains(['l', 'z', 'j', 't']);
+        checks.push(match letter.chars().next() {
+            Some('d' | 'i' | 'u' | 'o' | 'x' | 'X' | 'c') if is_long => "bits64",
+            Some('d' | 'i' | 'u' | 'o' | 'x' | 'X' | 'c') => "bits32",
+            Some('p' | 's') => "bits64",
+            Some('e' | 'E' | 'f' | 'F' | 'g' | 'G' | 'a' | 'A') => "double",
+            Some(other) => return Err(format!("`%{other}` is no conversion: there are `%d`, `%u`, `%x`, `%c`, `%lld`, `%llu`, `%f`, `%e`, `%g`, `%p`, and `%%`")),
+            None => return Err("the format ends in a conversion: a percent sign is `%%`".to_owned()),
+        });
+        rest = &letter[1..];
     }
-    count
+    Ok(checks)
 }
 
 pub(crate) fn expand(input: TokenStream) -> syn::Result<TokenStream> {
@@ -41,7 +56,8 @@ pub(crate) fn expand(input: TokenStream) -> syn::Result<TokenStream> {
     if text.contains('\0') {
         return Err(syn::Error::new(format.span(), "the format ends at its first NUL character"));
     }
-    let expected = conversions(&text);
+    let checks = conversions(&text).map_err(|error| syn::Error::new(format.span(), error))?;
+    let expected = checks.len();
     if expected != arguments.len() {
         return Err(syn::Error::new(
             format.span(),
@@ -50,12 +66,16 @@ pub(crate) fn expand(input: TokenStream) -> syn::Result<TokenStream> {
     }
     let format = LitStr::new(&format!("{text}\0"), format.span());
     let types: Vec<_> = (0..arguments.len()).map(|index| format_ident!("A{index}")).collect();
-    let arguments = arguments.iter();
+    let arguments = arguments.iter().zip(checks).map(|(argument, check)| {
+        // At the argument, which is what the error is about.
+        let check = Ident::new(check, argument.span().resolved_at(Span::call_site()));
+        quote_spanned!(argument.span()=> ::cuda_std::printf::#check(#argument))
+    });
     Ok(quote!({
         // C layout: every value at its natural alignment, as the driver expects.
         #[repr(C)]
         struct Arguments<#(#types),*>(#(#types),*);
-        let arguments = Arguments(#(::cuda_std::printf::Argument::promote(#arguments)),*);
+        let arguments = Arguments(#(#arguments),*);
         ::cuda_std::printf::print(#format, &raw const arguments as *const u8)
     }))
 }
@@ -65,9 +85,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conversions_skip_escaped_percent() {
-        assert_eq!(conversions("%d%% of %f"), 2);
-        assert_eq!(conversions("100%"), 0);
+    fn conversions_say_what_they_print() {
+        assert_eq!(conversions("%d%% of %f, %-+08.3e\n").unwrap(), ["bits32", "double", "double"]);
+        assert_eq!(
+            conversions("%lld %llu %lx %zu %p %hhx").unwrap(),
+            ["bits64", "bits64", "bits64", "bits64", "bits64", "bits32"]
+        );
+        assert_eq!(conversions("plain, 100%%").unwrap(), [""; 0]);
+        assert!(conversions("100%").unwrap_err().contains("`%%`"));
+        assert!(conversions("%*d").unwrap_err().contains("`%*` is no conversion"));
+        assert!(conversions("%é").unwrap_err().contains("`%é`"));
     }
 
     #[test]
