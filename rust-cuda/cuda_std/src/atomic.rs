@@ -156,14 +156,26 @@ macro_rules! scope {
             min_u64, red_min_u64: u64, reg64, "min.u64", "sm_60";
             /// Keeps the greater value.
             max_u64, red_max_u64: u64, reg64, "max.u64", "sm_60";
+            /// Keeps the smaller value.
+            min_i64, red_min_i64: i64, reg64, "min.s64", "sm_60";
+            /// Keeps the greater value.
+            max_i64, red_max_i64: i64, reg64, "max.s64", "sm_60";
             /// Bitwise and.
             and_u32, red_and_u32: u32, reg32, "and.b32", "sm_60";
             /// Bitwise or.
             or_u32, red_or_u32: u32, reg32, "or.b32", "sm_60";
             /// Bitwise exclusive or.
             xor_u32, red_xor_u32: u32, reg32, "xor.b32", "sm_60";
+            /// Bitwise and.
+            and_u64, red_and_u64: u64, reg64, "and.b64", "sm_60";
+            /// Bitwise or.
+            or_u64, red_or_u64: u64, reg64, "or.b64", "sm_60";
+            /// Bitwise exclusive or.
+            xor_u64, red_xor_u64: u64, reg64, "xor.b64", "sm_60";
             /// Adds one, or resets to zero once the value has reached the operand: a ring of `value + 1` counts.
             increment_u32, red_increment_u32: u32, reg32, "inc.u32", "sm_60";
+            /// Subtracts one, or sets the operand where the value is zero or above it: [`increment_u32`]'s ring, backwards.
+            decrement_u32, red_decrement_u32: u32, reg32, "dec.u32", "sm_60";
         }
 
         exchanges! { $scope:

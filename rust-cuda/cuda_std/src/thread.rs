@@ -58,25 +58,54 @@ pub unsafe fn sync_threads() {
     crate::device_only()
 }
 
-/// [`sync_threads`], and whether `predicate` holds in some thread of the block. PTX `bar.red.or.pred`.
+macro_rules! sync_and_vote {
+    ($($name:ident, $instruction:literal, $doc:literal;)*) => { $(
+        #[doc = concat!("[`sync_threads`], and whether `predicate` holds in ", $doc, " of the block. PTX `", $instruction, "`.")]
+        ///
+        /// # Safety
+        /// As for [`sync_threads`].
+        #[inline(always)]
+        pub unsafe fn $name(predicate: bool) -> bool {
+            let result: u32;
+            // SAFETY: the caller's promise.
+            unsafe {
+                ptx!(
+                    "{{", ".reg .pred p, q;",
+                    "setp.ne.u32 p, {predicate}, 0;",
+                    concat!($instruction, " q, 0, p;"),
+                    "selp.u32 {result}, 1, 0, q;", "}}",
+                    result = out(reg32) result, predicate = in(reg32) u32::from(predicate),
+                    options(nostack),
+                );
+            }
+            result != 0
+        }
+    )* };
+}
+
+sync_and_vote! {
+    sync_threads_or, "bar.red.or.pred", "some thread";
+    sync_threads_and, "bar.red.and.pred", "every thread";
+}
+
+/// [`sync_threads`], and in how many threads of the block `predicate` holds. PTX `bar.red.popc.u32`.
 ///
 /// # Safety
 /// As for [`sync_threads`].
 #[inline(always)]
-pub unsafe fn sync_threads_or(predicate: bool) -> bool {
+pub unsafe fn sync_threads_count(predicate: bool) -> u32 {
     let result: u32;
     // SAFETY: the caller's promise.
     unsafe {
         ptx!(
-            "{{", ".reg .pred p, q;",
+            "{{", ".reg .pred p;",
             "setp.ne.u32 p, {predicate}, 0;",
-            "bar.red.or.pred q, 0, p;",
-            "selp.u32 {result}, 1, 0, q;", "}}",
+            "bar.red.popc.u32 {result}, 0, p;", "}}",
             result = out(reg32) result, predicate = in(reg32) u32::from(predicate),
             options(nostack),
         );
     }
-    result != 0
+    result
 }
 
 /// The block's other fifteen barriers, for groups of warps that synchronize among themselves.

@@ -2,6 +2,8 @@
 //!
 //! All functions here expect the whole warp: every lane executes the call, convergently.
 
+use half::{bf16, f16};
+
 /// Lanes in a warp.
 pub const SIZE: u32 = 32;
 
@@ -12,7 +14,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A 32-bit value that lanes can exchange.
+/// A value of up to 32 bits that lanes can exchange.
 pub trait Lane: sealed::Sealed + Copy {
     /// The value's bits.
     fn to_bits(self) -> u32;
@@ -41,6 +43,8 @@ lane! {
     u32: |value| value, |bits| bits;
     i32: |value| value as u32, |bits| bits as i32;
     f32: |value| value.to_bits(), |bits| f32::from_bits(bits);
+    f16: |value| u32::from(value.to_bits()), |bits| f16::from_bits(bits as u16);
+    bf16: |value| u32::from(value.to_bits()), |bits| bf16::from_bits(bits as u16);
 }
 
 /// This thread's lane, 0 to 31. PTX `%laneid`.
@@ -107,15 +111,23 @@ shuffle!(
     "The value of lane `lane_id() + delta`, or the lane's own where there is none."
 );
 
-/// `value` of the other lane, a 64-bit exchange by two shuffles.
-///
-/// # Safety
-/// Warp-wide.
-#[inline(always)]
-pub unsafe fn shuffle_xor_u64(value: u64, mask: u32) -> u64 {
-    // SAFETY: the caller's promise.
-    let (low, high) = unsafe { (shuffle_xor(value as u32, mask), shuffle_xor((value >> 32) as u32, mask)) };
-    u64::from(low) | u64::from(high) << 32
+macro_rules! shuffle_u64 {
+    ($($name:ident, $half:ident, $operand:ident;)*) => { $(
+        #[doc = concat!("[`", stringify!($half), "`] of 64 bits, by two shuffles. A `f64` goes by its bits.\n\n# Safety\nWarp-wide.")]
+        #[inline(always)]
+        pub unsafe fn $name(value: u64, $operand: u32) -> u64 {
+            // SAFETY: the caller's promise.
+            let (low, high) = unsafe { ($half(value as u32, $operand), $half((value >> 32) as u32, $operand)) };
+            u64::from(low) | u64::from(high) << 32
+        }
+    )* };
+}
+
+shuffle_u64! {
+    shuffle_xor_u64, shuffle_xor, mask;
+    shuffle_idx_u64, shuffle_idx, lane;
+    shuffle_up_u64, shuffle_up, delta;
+    shuffle_down_u64, shuffle_down, delta;
 }
 
 macro_rules! vote {
@@ -180,6 +192,26 @@ pub unsafe fn match_any<T: Lane>(value: T) -> u32 {
         );
     }
     result
+}
+
+/// Whether all lanes hold the same value. PTX `match.all.sync.b32`, sm_70.
+///
+/// # Safety
+/// Warp-wide.
+#[inline(always)]
+pub unsafe fn match_all<T: Lane>(value: T) -> bool {
+    let result: u32;
+    // SAFETY: the caller's promise.
+    unsafe {
+        ptx!(
+            "{{", ".reg .pred p;", ".reg .b32 mask;",
+            "match.all.sync.b32 mask|p, {}, 0xffffffff;",
+            "selp.u32 {}, 1, 0, p;", "}}",
+            in(reg32) value.to_bits(), out(reg32) result,
+            options(nomem, nostack),
+        );
+    }
+    result != 0
 }
 
 macro_rules! redux {

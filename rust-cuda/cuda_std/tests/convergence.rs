@@ -11,9 +11,11 @@ use warpsim::{Checks, Fault, Gpu, Launch, Module, Options};
 const PLACES: usize = 6;
 
 /// The instructions that each kernel has once for each place.
-const KERNELS: [(&str, &[&str]); 27] = [
+const KERNELS: [(&str, &[&str]); 30] = [
     ("block_barrier", &["bar.sync"]),
     ("block_or", &["bar.red.or.pred"]),
+    ("block_and", &["bar.red.and.pred"]),
+    ("block_count", &["bar.red.popc.u32"]),
     ("named_barrier", &["bar.sync"]),
     ("named_barrier_arrive", &["bar.arrive"]),
     ("warp_barrier", &["bar.warp.sync"]),
@@ -27,6 +29,7 @@ const KERNELS: [(&str, &[&str]); 27] = [
     ("vote_any", &["vote.sync.any"]),
     ("vote_ballot", &["vote.sync.ballot"]),
     ("match_any", &["match.any.sync"]),
+    ("match_all", &["match.all.sync"]),
     ("redux", &["redux.sync"]),
     ("active_mask", &["activemask"]),
     ("elect", &["elect.sync"]),

@@ -216,10 +216,10 @@ fn math_is_as_accurate_as_documented() {
 #[test]
 fn lanes_exchange_what_is_documented() {
     let Some(gpu) = Gpu::open() else { return };
-    let output = upload(&[0u32; 16 * 32]);
+    let output = upload(&[0u32; 21 * 32]);
     gpu.launch("exchanges", 1, (ptr(&output),));
     let y = download(&output);
-    let expected: [fn(u32) -> u32; 16] = [
+    let expected: [fn(u32) -> u32; 21] = [
         |lane| lane ^ 5,
         |lane| (lane + 3) % 32,
         |lane| if lane < 4 { lane } else { lane - 4 },
@@ -239,6 +239,11 @@ fn lanes_exchange_what_is_documented() {
             product as u32 ^ ((product >> 32) as u32).rotate_left(7)
         },
         |_| 0b1001,
+        |lane| (lane + 3) % 32,
+        |lane| if lane < 4 { lane } else { lane - 4 },
+        |lane| if lane > 27 { lane } else { lane + 4 },
+        |_| 1,
+        |_| 1 + 4 * 11,
     ];
     for (row, (expected, values)) in expected.iter().zip(y.chunks(warp::SIZE as usize)).enumerate() {
         let exact: Vec<u32> = (0..32).map(expected).collect();

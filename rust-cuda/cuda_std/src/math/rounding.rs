@@ -36,3 +36,12 @@ pub fn fma_f64(a: f64, b: f64, c: f64) -> f64 {
     #[cfg(not(target_arch = "nvptx64"))]
     a.mul_add(b, c)
 }
+
+/// [`sqrt`] of `f64`. PTX `sqrt.rn.f64`.
+#[inline(always)]
+pub fn sqrt_f64(x: f64) -> f64 {
+    #[cfg(target_arch = "nvptx64")]
+    return core::f64::math::sqrt(x);
+    #[cfg(not(target_arch = "nvptx64"))]
+    x.sqrt()
+}

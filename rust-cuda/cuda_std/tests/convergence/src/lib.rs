@@ -97,6 +97,8 @@ macro_rules! kernels {
 kernels! {
     block_barrier: |value| { thread::sync_threads(); value };
     block_or: |value| u32::from(thread::sync_threads_or(value == 0));
+    block_and: |value| u32::from(thread::sync_threads_and(value == 0));
+    block_count: |value| thread::sync_threads_count(value == 0);
     named_barrier: |value| { thread::named_barrier::sync(1, 128); value };
     named_barrier_arrive: |value| {
         if warp::warp_id_uniform() < 2 {
@@ -118,6 +120,7 @@ kernels! {
     vote_any: |value| u32::from(warp::any(value & 32 != 0));
     vote_ballot: |value| warp::ballot(value & 32 != 0);
     match_any: |value| warp::match_any(value);
+    match_all: |value| u32::from(warp::match_all(value));
     redux: |value| warp::redux_add_u32(value);
     active_mask: |_| warp::active_mask();
     elect: |value| if warp::elect_one() { value } else { 0 };

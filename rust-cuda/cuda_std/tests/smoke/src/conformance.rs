@@ -81,6 +81,13 @@ pub unsafe fn exchanges(y: *mut u32) {
         let [low, high] = math::mul_wide(lane * 0x0808_0809, 0xd251_1f53);
         put(low ^ high.rotate_left(7));
         put(math::logic3::<0xea>(0b1100, 0b1010, 0b0001));
+        let wide = u64::from(lane) << 40 | u64::from(lane);
+        put((warp::shuffle_idx_u64(wide, lane + 3) >> 40) as u32);
+        put((warp::shuffle_up_u64(wide, 4) >> 40) as u32);
+        put((warp::shuffle_down_u64(wide, 4) >> 40) as u32);
+        put(u32::from(warp::match_all(lane / 32)) + 2 * u32::from(warp::match_all(lane / 31)));
+        let all = u32::from(thread::sync_threads_and(lane < 32)) + 2 * u32::from(thread::sync_threads_and(lane < 31));
+        put(all + 4 * thread::sync_threads_count(lane.is_multiple_of(3)));
     }
 }
 

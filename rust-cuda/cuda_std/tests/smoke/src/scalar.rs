@@ -38,6 +38,7 @@ pub unsafe fn unary(x: *const f32, y: *mut f32) {
         put(math::fma(a, b, a));
         put(math::polynomial(a, [b, 1.0, a]));
         put(math::fma_f64(f64::from(a), f64::from(b), 1.0) as f32);
+        put(math::sqrt_f64(f64::from(a)) as f32);
         let (sine, cosine) = math::sin_cos(a);
         put(sine * cosine);
         let (sine, cosine) = math::sin_cos_approx_near(a);

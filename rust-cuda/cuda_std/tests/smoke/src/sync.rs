@@ -13,9 +13,12 @@ pub unsafe fn warps(x: *const u32, y: *mut u32) {
         sum ^= warp::shuffle_idx(value as i32, 3) as u32;
         sum ^= warp::shuffle_up(f32::from_bits(value), lane).to_bits();
         sum ^= warp::shuffle_down(value, 2);
-        sum ^= warp::shuffle_xor_u64(u64::from(value), 16) as u32;
+        let wide = u64::from(value);
+        sum ^= (warp::shuffle_xor_u64(wide, 16) ^ warp::shuffle_idx_u64(wide, 5)) as u32;
+        sum ^= (warp::shuffle_up_u64(wide, 1) ^ warp::shuffle_down_u64(wide, 1)) as u32;
         sum ^= u32::from(warp::all(value > 1)) + u32::from(warp::any(value > 2));
         sum ^= warp::ballot(value > 3) ^ warp::match_any(value) ^ warp::active_mask();
+        sum ^= u32::from(warp::match_all(value));
         sum ^= warp::redux_add_u32(value) ^ warp::redux_min_u32(value) ^ warp::redux_max_u32(value);
         let signed = value as i32;
         sum ^= (warp::redux_add_i32(signed) ^ warp::redux_min_i32(signed)) as u32;
@@ -50,6 +53,7 @@ pub unsafe fn blocks(y: *mut u64) {
         sum ^= thread::grid_dim_x() + thread::grid_dim_y() + thread::grid_dim_z();
         thread::sync_threads();
         sum ^= u32::from(thread::sync_threads_or(sum == 7));
+        sum ^= u32::from(thread::sync_threads_and(sum == 7)) + thread::sync_threads_count(sum == 7);
         if warp::warp_id_uniform() == 0 {
             thread::named_barrier::arrive(2, 128);
         } else {
@@ -111,10 +115,19 @@ macro_rules! all_atomics {
                 red_or_u32(x, 8);
                 red_xor_u32(x, 9);
                 red_increment_u32(x, 10);
+                sum ^= decrement_u32(x, 10);
+                red_decrement_u32(x, 10);
                 let mut long = add_u64(wide, 1) ^ min_u64(wide, 2) ^ max_u64(wide, 3);
                 red_add_u64(wide, 1);
                 red_min_u64(wide, 2);
                 red_max_u64(wide, 3);
+                long ^= (min_i64(wide.cast(), -2) ^ max_i64(wide.cast(), 3)) as u64;
+                red_min_i64(wide.cast(), -2);
+                red_max_i64(wide.cast(), 3);
+                long ^= and_u64(wide, 7) ^ or_u64(wide, 8) ^ xor_u64(wide, 9);
+                red_and_u64(wide, 7);
+                red_or_u64(wide, 8);
+                red_xor_u64(wide, 9);
                 red_max_f32(x.cast(), f32::from_bits(sum));
                 red_min_f32(x.cast(), f32::from_bits(sum));
                 sum ^= exchange_u32(x, 1) ^ compare_exchange_u32(x, 1, 2);
