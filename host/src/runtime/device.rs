@@ -195,8 +195,8 @@ impl Device {
         self.call(|b| b.reset_peak())
     }
 
-    /// Adds the kernels of another crate, which can then be launched like Warpsmith's own. An error if a kernel of this name and
-    /// module is there already, from elsewhere.
+    /// Adds the kernels of another crate, which can then be launched like Warpsmith's own; those that were added before, nothing happens to.
+    /// An error if a kernel of this name and module is there already, from elsewhere.
     pub fn add_kernels(&self, kernels: &'static Kernels) -> Result<()> {
         self.add_images(kernels.images()?)
     }

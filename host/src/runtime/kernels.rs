@@ -174,7 +174,12 @@ pub fn not_built() -> Option<&'static str> {
 /// device.add_kernels(warpsmith::include_kernels!())?;
 /// ```
 ///
-/// With an argument it is the archive in that file, relative to the source file.
+/// With an argument it is the archive in that file, relative to the source file: of each of two crates of kernels, for example, whose
+/// builders have an `archive` each, in `OUT_DIR`.
+///
+/// ```ignore
+/// device.add_kernels(warpsmith::include_kernels!(concat!(env!("OUT_DIR"), "/second.ptxa")))?;
+/// ```
 #[macro_export]
 macro_rules! include_kernels {
     () => {{
@@ -185,15 +190,25 @@ macro_rules! include_kernels {
             )));
         &KERNELS
     }};
-    ($file:literal) => {{
-        static KERNELS: $crate::kernels::Kernels = $crate::kernels::Kernels::embedded(include_bytes!($file));
+    ($($file:tt)+) => {{
+        static KERNELS: $crate::kernels::Kernels = $crate::kernels::Kernels::embedded(include_bytes!($($file)+));
         &KERNELS
     }};
 }
 
+/// Whether two sets are of one archive, which a program may carry twice: each `include_kernels!` is a copy of its own.
+fn of_one_archive(a: &[KernelImage], b: &[KernelImage]) -> bool {
+    let archive = |set: &[KernelImage]| match set.first()?.code {
+        Code::Archive(archive, _) => Some(archive),
+        Code::Text(_) => None,
+    };
+    let (Some(a), Some(b)) = (archive(a), archive(b)) else { return false };
+    a.sources() == b.sources() && a.kernels() == b.kernels()
+}
+
 /// `added` to `sets`, unless one of them has one of its kernels for the same architecture.
 pub(crate) fn add(sets: &mut Vec<&'static [KernelImage]>, added: &'static [KernelImage]) -> Result<()> {
-    if sets.iter().any(|set| std::ptr::eq(*set, added)) {
+    if sets.iter().any(|set| std::ptr::eq(*set, added) || of_one_archive(set, added)) {
         return Ok(());
     }
     // Without kernels of its own there are none to mistake for others.

@@ -40,13 +40,27 @@ impl KernelSpec {
             module: self.module,
             arch: archs.first().map_or("this GPU", |arch| arch.as_str()),
             hint: match &*images {
-                [] => String::new(),
+                [] => self.absent(&[added, &[kernels::images().unwrap_or_default()]].concat()),
                 images => {
                     let others: Vec<_> = images.iter().map(|image| image.arch.as_str()).collect();
                     format!(", only for {}", others.join(" and "))
                 }
             },
         })
+    }
+
+    /// Why there is none for any architecture, as the end of a sentence.
+    fn absent(&self, sets: &[&'static [KernelImage]]) -> String {
+        fn crate_of(module: &str) -> &str {
+            module.split("::").next().unwrap_or(module)
+        }
+        let name = crate_of(self.module);
+        match sets.iter().copied().flatten().any(|image| crate_of(image.module) == name) {
+            true => format!(
+                ": what there is of `{name}` has others only; a kernel that names an `arch` is built if `CudaBuilder::arch` was told of it"
+            ),
+            false => format!(": no kernels of `{name}` were added, as `Device::add_kernels` does"),
+        }
     }
 
     /// A stale or foreign image would read its parameters at the wrong offsets.

@@ -40,7 +40,12 @@ fn a_kernel_is_known_by_its_module_too() {
     let pick = |module| spec(module, "both").select(&sets, &[Arch::Sm80]);
     assert_eq!((pick("mine").unwrap().module, pick("other").unwrap().module), ("mine", "other"));
     if not_built().is_none() {
-        assert_eq!(pick("third").unwrap_err().to_string(), "there is no kernel third::both for sm_80");
+        assert_eq!(
+            pick("third").unwrap_err().to_string(),
+            "there is no kernel third::both for sm_80: no kernels of `third` were added, as `Device::add_kernels` does"
+        );
+        let error = spec("mine::deep", "new").select(&sets, &[Arch::Sm80]).unwrap_err().to_string();
+        assert!(error.contains("mine::deep::new for sm_80: what there is of `mine` has others only"), "{error}");
     }
 }
 
@@ -62,6 +67,34 @@ fn the_same_kernel_twice_is_refused() {
         let copy: &'static [KernelImage] = vec![*own].leak();
         assert!(add(&mut sets, copy).is_err());
     }
+}
+
+#[test]
+fn an_archive_that_a_program_carries_twice_is_one() {
+    let kernel = |symbol: &str| ptx_archive::Kernel {
+        symbol: symbol.to_owned(),
+        arch: Arch::Sm80,
+        module: "twice".to_owned(),
+        block: [32, 1, 1],
+        min_blocks: 0,
+        cluster: [1, 1, 1],
+        shared_bytes: 0,
+        no_spills: false,
+        programmatic: false,
+        params: Vec::new(),
+        resources: None,
+    };
+    let copy = |sources: &str| {
+        let bytes = ptx_archive::write(sources, &[(kernel("a"), "// PTX"), (kernel("b"), "// PTX")], None);
+        list(Archive::from_bytes(bytes).unwrap())
+    };
+    let mut sets = Vec::new();
+    add(&mut sets, copy("today's")).unwrap();
+    add(&mut sets, copy("today's")).unwrap();
+    assert_eq!(sets.len(), 1);
+    assert!(
+        add(&mut sets, copy("yesterday's")).unwrap_err().to_string().contains("twice::a for sm_80 was added before")
+    );
 }
 
 #[test]
