@@ -136,8 +136,8 @@ impl CudaBuilder {
         self
     }
 
-    /// Whether the PTX says which line of Rust each instruction comes from, as `.loc`. The instructions are the same, and on the
-    /// same lines of the text. It takes rustc about three times as long. Default: no.
+    /// Whether the PTX says which line of Rust each instruction comes from, as `.loc`: the simulator's findings, and profilers, then name
+    /// that line. The instructions are the same, and on the same lines of the text. It takes rustc about three times as long. Default: no.
     #[must_use]
     pub fn lines(mut self, yes: bool) -> Self {
         self.options.lines = yes;
