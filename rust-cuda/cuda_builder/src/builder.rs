@@ -230,6 +230,9 @@ impl CudaBuilder {
             Err(error) => return Err(no_crate(error.to_string())),
         };
         match folder.join("Cargo.toml").is_file() {
+            true if is_of_this_script(&folder) => {
+                Err(no_crate("it is the package of this build script, and kernels are a crate of their own".to_owned()))
+            }
             true => Ok(folder),
             false if folder.is_dir() => Err(no_crate("it has no Cargo.toml".to_owned())),
             false => Err(no_crate("it is a file".to_owned())),
@@ -253,6 +256,12 @@ impl CudaBuilder {
             None => target.join(ptx_archive::FILE_NAME),
         })
     }
+}
+
+/// Whether this is a build script, of the package in `folder`: the device's build would run that script again, and want its dependencies.
+fn is_of_this_script(folder: &Path) -> bool {
+    let package = env::var_os("OUT_DIR").and_then(|_| env::var_os("CARGO_MANIFEST_DIR"));
+    package.is_some_and(|package| fs::canonicalize(package).is_ok_and(|package| package == folder))
 }
 
 /// Compiles the crate, and its kernels on as many threads as there are cores.

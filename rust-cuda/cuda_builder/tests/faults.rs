@@ -162,6 +162,23 @@ fn rust_errors_are_shown_as_rustc_prints_them() {
 }
 
 #[test]
+fn the_package_of_the_build_script_itself_is_an_error() {
+    const SCRIPT: &str = "THIS_IS_A_BUILD_SCRIPT";
+    let package = support::fixture("basic");
+    if std::env::var_os(SCRIPT).is_some() {
+        let error = CudaBuilder::new(package).build().unwrap_err().to_string();
+        assert!(error.contains("it is the package of this build script"), "{error}");
+        return;
+    }
+    // Again, in the environment of one.
+    let mut script = std::process::Command::new(std::env::current_exe().unwrap());
+    script.args(["--exact", "the_package_of_the_build_script_itself_is_an_error"]);
+    script.env(SCRIPT, "").env("OUT_DIR", env!("CARGO_TARGET_TMPDIR")).env("CARGO_MANIFEST_DIR", package);
+    let output = script.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
 fn a_folder_that_is_no_crate_is_an_error() {
     let empty = tempfile::tempdir().unwrap();
     let file = empty.path().join("lib.rs");
