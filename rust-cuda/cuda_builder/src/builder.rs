@@ -32,6 +32,7 @@ pub(crate) struct Options {
     pub(crate) release: bool,
     pub(crate) emit_llvm_ir: bool,
     pub(crate) lines: bool,
+    pub(crate) features: Vec<String>,
 }
 
 /// Compiles a crate of kernels to PTX.
@@ -76,6 +77,7 @@ impl CudaBuilder {
                 release: true,
                 emit_llvm_ir: false,
                 lines: false,
+                features: Vec::new(),
             },
             only: None,
             archive: None,
@@ -144,6 +146,14 @@ impl CudaBuilder {
         self
     }
 
+    /// Turns on features of the crate, beside its default ones. They are to be those that the host's dependency on it has: a kernel that
+    /// only a feature has is otherwise known to the host, and missing.
+    #[must_use]
+    pub fn features(mut self, features: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.options.features.extend(features.into_iter().map(Into::into));
+        self
+    }
+
     /// Compiles these kernels only, by their symbols; of the others rustc sees no entry. Default: all of the crate's.
     #[must_use]
     pub fn only(mut self, symbols: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -181,7 +191,7 @@ impl CudaBuilder {
     pub fn build(self) -> Result<BuildOutput, Error> {
         let folder = self.folder()?;
         let watch = Watch::new(&folder);
-        let sources = Sources::of(&folder)?;
+        let sources = Sources::of(&folder, &self.options.features)?;
         sources.local.values().for_each(|folder| watch.package(folder));
         let toolchain = toolchain::find_from(&folder).inspect_err(|_| watch.for_a_toolchain())?;
         watch.path(&toolchain.rustc);
@@ -216,7 +226,7 @@ impl CudaBuilder {
     /// The hash that an archive of these kernels has, built now: of the crate, the crates beside it, the versions of the
     /// others, and the options. It takes no device toolchain to know it.
     pub fn sources(&self) -> Result<String, Error> {
-        Sources::of(&self.folder()?)?.hash(&self.how())
+        Sources::of(&self.folder()?, &self.options.features)?.hash(&self.how())
     }
 
     fn folder(&self) -> Result<PathBuf, Error> {

@@ -10,7 +10,7 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{Error, toolchain::Toolchain};
+use crate::{Error, Options, toolchain::Toolchain};
 
 /// rustc's name for the device.
 pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
@@ -35,20 +35,24 @@ pub(crate) struct Compiled {
 /// Compiles the crate in `folder` to unoptimised bitcode.
 ///
 /// It is the same for every architecture. MIR is optimised; LLVM's passes wait until the kernels have been cut apart.
-/// With `lines`, it knows the lines of the source; what it inlines from the other crates has those of the call.
+/// With the option `lines`, it knows the lines of the source; what it inlines from the other crates has those of the call.
 /// With `only`, rustc sees no other entries, and compiles what these reach. It then has nothing to say about the rest.
 pub(crate) fn compile(
     toolchain: &Toolchain,
     folder: &Path,
     target: &Path,
-    lines: bool,
+    options: &Options,
     only: Option<&BTreeSet<String>>,
 ) -> Result<Compiled, Error> {
     let mut kind = "kernels".to_owned();
     let mut flags = vec!["--check-cfg".to_owned(), "cfg(cuda_only, values(any()))".to_owned()];
-    if lines {
+    if options.lines {
         kind += "-lines";
         flags.push("-Cdebuginfo=line-directives-only".to_owned());
+    }
+    for feature in &options.features {
+        kind += "-";
+        kind += &feature.replace('/', "-");
     }
     if let Some(only) = only {
         kind += "-only";
@@ -59,6 +63,7 @@ pub(crate) fn compile(
     let output = command(toolchain)
         .current_dir(folder)
         .args(["rustc", "--lib", "--crate-type", "rlib", "--release"])
+        .args(features(&options.features))
         .args(["--target", TARGET, "-Zbuild-std=core", "--message-format=json", "--target-dir"])
         .arg(target)
         .arg("--")
@@ -74,9 +79,25 @@ pub(crate) fn compile(
         let errors = messages.errors.concat();
         // cargo's own words say what happened when rustc's do not.
         let messages = if errors.is_empty() { stderr.into_owned() } else { errors };
-        return Err(Error::Compile(messages.trim_end().to_owned()));
+        return Err(Error::Compile(explained(messages.trim_end())));
     }
     messages.compiled(kind)
+}
+
+/// What turns on features of the crate.
+pub(crate) fn features(features: &[String]) -> impl Iterator<Item = String> {
+    features.iter().map(|feature| format!("--features={feature}"))
+}
+
+/// Cargo's words, and what to do where sources are vendored: core is compiled too, and cargo wants the dependencies of all that lies beside it.
+fn explained(messages: &str) -> String {
+    let library = messages.split(['(', '`']).find_map(|word| Some(&word[..word.find("/library/")? + "/library".len()]));
+    match library.filter(|_| messages.contains("no matching package")) {
+        Some(library) => format!(
+            "{messages}\nhelp: core is compiled from source, whose dependencies are to be vendored as well: cargo vendor --sync {library}/Cargo.toml"
+        ),
+        None => messages.to_owned(),
+    }
 }
 
 fn command(toolchain: &Toolchain) -> Command {
@@ -291,6 +312,15 @@ mod tests {
         }
         for name in ["PATH", "HOME", "CARGO_HOME", "RUSTUP_TOOLCHAIN", "CARGO_NET_OFFLINE", "HTTPS_PROXY"] {
             assert!(!is_inherited(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn vendored_sources_are_to_have_what_core_lies_beside() {
+        let cargo = "error: no matching package named `x` found\nrequired by package `proc_macro v0.0.0 (/r/src/rust/library/proc_macro)`";
+        assert!(explained(cargo).ends_with("vendored as well: cargo vendor --sync /r/src/rust/library/Cargo.toml"));
+        for other in ["error: no matching package named `x` found", "error: at /r/library/core"] {
+            assert_eq!(explained(other), other);
         }
     }
 

@@ -56,7 +56,7 @@ pub(crate) struct Cut {
 impl Frontend<'_> {
     pub(crate) fn kernels(&self, arches: &[Arch]) -> Result<Kernels, Error> {
         let Compiler { toolchain, options, .. } = self.compiler;
-        let compiled = cargo::compile(toolchain, self.folder, self.target, options.lines, self.only)?;
+        let compiled = cargo::compile(toolchain, self.folder, self.target, options, self.only)?;
         let mut kernels = Kernels { warnings: compiled.warnings, ..Kernels::default() };
         let mut bitcode = Vec::new();
         for archive in &compiled.archives {

@@ -24,9 +24,10 @@ pub(crate) const PARTS: [&str; 3] = ["Cargo.toml", "build.rs", "src"];
 
 impl Sources {
     /// Asks cargo what the crate in `folder` depends on. This takes no device toolchain.
-    pub(crate) fn of(folder: &Path) -> Result<Sources, Error> {
+    pub(crate) fn of(folder: &Path, features: &[String]) -> Result<Sources, Error> {
         let output = cargo::plain()
             .args(["metadata", "--format-version", "1", "--filter-platform", cargo::TARGET])
+            .args(cargo::features(features))
             .current_dir(folder)
             .output()
             .map_err(|source| Error::Run { program: "cargo".to_owned(), source })?;
@@ -184,7 +185,7 @@ mod tests {
     #[test]
     fn this_workspace_s_kernels_are_found_with_what_they_are_made_of() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/basic");
-        let sources = Sources::of(&root).unwrap();
+        let sources = Sources::of(&root, &[]).unwrap();
         assert_eq!(sources.local.values().collect::<Vec<_>>(), [&root]);
         assert!(sources.others.is_empty());
     }

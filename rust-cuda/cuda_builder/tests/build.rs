@@ -4,7 +4,7 @@
 
 mod support;
 
-use cuda_builder::{Arch, BuildOutput, Manifest, Param, ParamKind, ptx_archive::Archive, ptxas};
+use cuda_builder::{Arch, BuildOutput, CudaBuilder, Manifest, Param, ParamKind, ptx_archive::Archive, ptxas};
 use support::{alone, builder, fixture, have_toolchain, kernel};
 
 #[test]
@@ -108,6 +108,32 @@ fn what_is_copied_as_it_is_moves_16_bytes_at_a_time() {
     let count = |instruction| ptx.matches(instruction).count();
     assert_eq!((count("ld.global.v4.b32"), count("st.global.v4.b32")), (5, 5), "{ptx}");
     assert!(!ptx.contains(".local"), "{ptx}");
+}
+
+#[test]
+fn features_have_kernels_of_their_own() {
+    if !have_toolchain() {
+        return;
+    }
+    let _alone = alone();
+    let marker = "asm!(\"//#kernel module=featured block=32,1,1\"); *y = 1;";
+    let source = kernel("always", "y: *mut u32", marker)
+        + "#[cfg(feature = \"more\")]\n#[unsafe(no_mangle)]\npub unsafe extern \"ptx-kernel\" fn sometimes(y: *mut u32) { unsafe { "
+        + marker
+        + " } }\n";
+    let folder = support::crate_with("featured", &source);
+    let manifest = folder.join("Cargo.toml");
+    let text = std::fs::read_to_string(&manifest).unwrap() + "\n[features]\nmore = []\n";
+    std::fs::write(manifest, text).unwrap();
+    let symbols = |builder: CudaBuilder| -> Vec<String> {
+        let built = builder.build().unwrap();
+        built.manifest.kernels.into_iter().map(|kernel| kernel.symbol).collect()
+    };
+    assert_eq!(symbols(builder(&folder)), ["always"]);
+    assert_eq!(symbols(builder(&folder).features(["more"])), ["always", "sometimes"]);
+    assert_ne!(builder(&folder).features(["more"]).sources().unwrap(), builder(&folder).sources().unwrap());
+    let error = builder(&folder).features(["less"]).build().unwrap_err().to_string();
+    assert!(error.contains("less"), "{error}");
 }
 
 #[test]
