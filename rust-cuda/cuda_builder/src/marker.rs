@@ -77,6 +77,12 @@ impl Marker {
                 "a cluster of {cx} x {cy} x {cz} blocks: a cluster has 1 to 16 blocks, more than 8 not on every GPU"
             ));
         }
+        if count(marker.block) * u64::from(marker.min_blocks) > 2048 || marker.min_blocks > 32 {
+            return Err(format!(
+                "min_blocks = {} of {x} x {y} x {z} threads: a multiprocessor has room for 2048 threads and 32 blocks",
+                marker.min_blocks
+            ));
+        }
         Ok(marker)
     }
 
@@ -159,6 +165,8 @@ mod tests {
             ("//#kernel block=1,1,128", "1 x 1 x 128 threads: a block has 1 to 1024 threads, along z at most 64"),
             ("//#kernel block=1,1,1 cluster=0,1,1", "1 to 16 blocks"),
             ("//#kernel block=1,1,1 cluster=8,4,1", "8 x 4 x 1 blocks"),
+            ("//#kernel block=1024,1,1 min_blocks=3", "min_blocks = 3 of 1024 x 1 x 1 threads"),
+            ("//#kernel block=32,1,1 min_blocks=33", "32 blocks"),
             ("//#kernel block=1,1,1 programmatic=2", "`2` is not a valid programmatic"),
             ("//#kernel block=1,1,1 nonsense", "not key=value"),
         ] {
