@@ -203,7 +203,8 @@ fn of_one_archive(a: &[KernelImage], b: &[KernelImage]) -> bool {
         Code::Text(_) => None,
     };
     let (Some(a), Some(b)) = (archive(a), archive(b)) else { return false };
-    a.sources() == b.sources() && a.kernels() == b.kernels()
+    // Who writes archives by hand need not say what of.
+    !a.sources().is_empty() && a.sources() == b.sources() && a.kernels() == b.kernels()
 }
 
 /// `added` to `sets`, unless one of them has one of its kernels for the same architecture.
