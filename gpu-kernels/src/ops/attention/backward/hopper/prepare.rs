@@ -21,7 +21,7 @@ const fn place(query: u32) -> u32 {
 }
 
 /// For every query of every tile, `padded` of them a head, a multiple of [`ROWS`]: D, the negative of the logsumexp to base 2, and d zeros of `sums`; for those
-/// that do not exist or see nothing −∞, which makes their weights 0. Numbers of 16 queries each are in the order of [`place`].
+/// that do not exist or see nothing −∞, which makes their weights 0. Numbers of 16 queries each are in the order of `place`.
 ///
 /// # Safety
 /// `o` and `d_o` are valid at their strides with rows at multiples of 16 bytes, `lse` for batch · heads · q_len values, `exponents` and `deltas` for
