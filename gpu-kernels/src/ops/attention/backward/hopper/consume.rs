@@ -213,8 +213,8 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         }
     }
 
-    /// A piece of dQ over all the block's keys: this consumer's half of the queries, or of the columns. `before` starts what goes before it, behind one
-    /// fence. Everything that was on its way has arrived then.
+    /// A piece of dQ over all the block's keys: this consumer's half of the queries, or of the columns. `before` starts what goes before it. Everything that was
+    /// on its way has arrived then.
     #[inline(always)]
     pub(super) unsafe fn dq(&self, step: u32, before: impl FnOnce()) -> [f32; 32] {
         let Self { memory, index, .. } = *self;
@@ -223,7 +223,6 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let k = unchanged(memory.k(), step).add(k_panel * KEYS * PANEL);
         let k_turned = Descriptor::mn_major_128b(k, 128 * KEYS);
         let mut dq = [0.0f32; 32];
-        wgmma::fence_for(&mut dq);
         before();
         for i in 0..KEYS / 16 {
             dq.product::<T, MN_MAJOR, MN_MAJOR>(turned.advance(i * 2048), k_turned.advance(i * 2048), i != 0);

@@ -67,7 +67,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
             self.wait_for_ds();
         }
-        // dQ's fence lies behind what was done to these registers.
+        // The fence ahead of the rest of dV lies behind what was done to these registers.
         dp.pin();
         self.product(dp, memory.v(), memory.d_o(stage));
         let mut p = pack::<T, S, EARLY>(s, 0);
@@ -142,6 +142,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             // This tile's dQ, with the rest of the next one's dV.
             pin(&mut late);
             let dq = self.dq(step, || {
+                wgmma::fence_for(&mut state.dv);
                 let d_o = self.turned(memory.d_o(next)).advance(EARLY as u32 * 2048);
                 accumulate::<T, HALF, LATE>(&mut state.dv, &late, d_o);
             });
