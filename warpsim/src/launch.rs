@@ -191,7 +191,8 @@ impl Default for Options {
             async_completion: Completion::Earliest,
             metrics: false,
             threads: 0,
-            instruction_limit: 1 << 32,
+            // A minute or so on one core, ten seconds where nothing is stored.
+            instruction_limit: 1 << 29,
             // Hours on one core: more than any launch that is meant to end.
             launch_limit: 1 << 36,
             registers: 0,

@@ -52,6 +52,17 @@ fn a_small_limit_holds() {
     }
 }
 
+/// The first block is not kept waiting by others that have no end either.
+#[test]
+fn a_loop_without_an_end_is_known_for_one_soon() {
+    let body =
+        ".shared .align 4 .b32 one;\nmov.u32 %r1, 0;\nLOOP: st.shared.u32 [one], %r1;\nadd.u32 %r1, %r1, 1;\nbra LOOP;";
+    let instruction_limit = 12_000_000;
+    let options = Options { checks: Checks::NONE, threads: 1, instruction_limit, ..Options::default() };
+    let fault = run(body, [10, 1, 1], &Options { launch_limit: 70_000_000, ..options }).unwrap_err();
+    assert!(fault.finding.message.starts_with("the limit of 12000000 warp instructions a block"), "{fault}");
+}
+
 /// As a latch does that waits with a growing pause: the clock shows another time whenever it is looked at.
 #[test]
 fn who_waits_by_the_clock_for_what_does_not_come_is_said_to() {

@@ -164,7 +164,8 @@ fn merge(
     report
 }
 
-/// Turns that a cluster gets before others of the same host thread: enough to end most.
+/// Turns that a cluster gets before others of the same host thread: enough to end most. The first of them gets as many as all others together, so that a
+/// loop without an end is known for one long before all are as far.
 const SLICE: u64 = 4_000_000;
 /// Clusters that one host thread keeps going when they wait for each other. Those that poll get as many as the GPU holds.
 const RESIDENT: usize = 64;
@@ -191,7 +192,8 @@ fn worker(sh: &Shared<'_>) -> Outcome {
             break;
         }
         let before = cx.instructions;
-        let ran = match run_cluster(&mut cx, &mut c, [slice, left], &sh.effects) {
+        let turns = if live.iter().all(|c| c.0 > k) { slice * (live.len() as u64 + 1) } else { slice };
+        let ran = match run_cluster(&mut cx, &mut c, [turns, left], &sh.effects) {
             Ok(_) if polled(sh, &mut c) => stuck::hopeless(&mut cx, &mut c, left_out(sh)),
             ran => ran,
         };

@@ -75,7 +75,7 @@ pub fn endless(cx: &mut Cx<'_>, cl: &mut Cluster) -> Result<(), Fault> {
     if cl.executed <= limit {
         return Ok(());
     }
-    let mut what = "the instruction limit is reached: an endless loop?".to_owned();
+    let mut what = format!("the limit of {limit} warp instructions a block or cluster is reached: an endless loop?");
     // Who looks at the clock, or counts, is never in the same state again, and may give up some time.
     if alone > limit / 2 {
         what += &format!(

@@ -68,9 +68,10 @@ struct Cli {
     /// GPU that the occupancy is computed for [default: by the PTX's .target, h100 from sm_90 on and a100 before]
     #[arg(long, value_name = "GPU", ignore_case = true, value_parser = args::device())]
     device: Option<Device>,
-    /// Warp instructions that a launch may execute
-    #[arg(long, default_value_t = Options::default().launch_limit)]
-    limit: u64,
+    /// Warp instructions that a launch may execute, and each of its blocks or clusters [default: 68719476736, of a block or
+    /// cluster 536870912]
+    #[arg(long)]
+    limit: Option<u64>,
     /// Bytes that threads may have from malloc at once
     #[arg(long, value_name = "BYTES", default_value_t = HEAP_BYTES)]
     heap: u64,
@@ -269,6 +270,7 @@ fn launch(
         programmatic: shape.programmatic,
         args: &args,
     };
+    let defaults = Options::default();
     let options = Options {
         checks: cli.check,
         seed: cli.seed,
@@ -277,9 +279,9 @@ fn launch(
         threads: cli.threads,
         registers: cli.registers,
         device: cli.device,
-        launch_limit: cli.limit,
+        instruction_limit: cli.limit.unwrap_or(defaults.instruction_limit),
+        launch_limit: cli.limit.unwrap_or(defaults.launch_limit),
         progress: Some(progress),
-        ..Options::default()
     };
     let start = Instant::now();
     let report = match gpu.launch(kernel, &launch, &options) {
