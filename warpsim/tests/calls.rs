@@ -1,7 +1,7 @@
 //! Calls through pointers, whose targets differ between the lanes of a warp.
 
 use crate::common::*;
-use warpsim::{Checks, Gpu, Kind, Options};
+use warpsim::{Checks, Gpu, Kind, Launch, Module, Options};
 
 /// Lane l calls `thrice` or `square` as bit 1 of l says; lanes whose bit 2 is set do not call. A shuffle after the call needs all lanes.
 /// The call is written as nvcc writes it.
@@ -64,6 +64,16 @@ fn a_pointer_to_no_function_is_a_fault() {
         assert_eq!(f.finding.kind, Kind::IllegalInstruction);
         assert!(f.to_string().contains("not a function"), "{f}");
     }
+}
+
+#[test]
+fn a_recursion_without_an_end_overflows_the_stack() {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.func deeper()\n{\ncall deeper;\nret;\n}\n\
+                .visible .entry k()\n{\ncall deeper;\nret;\n}";
+    let kernel = Module::parse(text).unwrap().kernel("k").unwrap();
+    let fault = Gpu::new().launch(&kernel, &Launch::default(), &Options::default()).unwrap_err();
+    assert_eq!(fault.finding.kind, Kind::OutOfBounds);
+    assert!(fault.finding.message.contains("calls nested more than 256 deep"), "{fault}");
 }
 
 #[test]

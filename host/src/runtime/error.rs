@@ -235,11 +235,11 @@ pub enum Error {
         reason: String,
     },
     /// The driver could not compile a kernel's PTX.
-    #[error("kernel {symbol} does not compile for this GPU: {name} ({code}){log}")]
+    #[error("kernel {symbol} does not compile for this GPU: {name}{}{log}", numbered(*.code))]
     KernelLoad {
         /// Kernel symbol.
         symbol: &'static str,
-        /// The driver's error code.
+        /// The driver's error code; 0 of the simulator, which has none.
         code: u32,
         /// The driver's name for it.
         name: String,
@@ -388,6 +388,11 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 
 fn suggest(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!("; did you mean {}?", nearest.join(", ")) }
+}
+
+/// A code in brackets, where there is one.
+fn numbered(code: u32) -> String {
+    if code == 0 { String::new() } else { format!(" ({code})") }
 }
 
 fn findings_text(findings: &[Finding]) -> String {

@@ -19,8 +19,8 @@ pub fn call(cx: &Cx<'_>, w: &mut Warp, s: &mut Split, func: u32, copies: u32) ->
             w,
             s,
             s.mask.trailing_zeros(),
-            Kind::IllegalInstruction,
-            "calls nested more than 256 deep",
+            Kind::OutOfBounds,
+            "calls nested more than 256 deep: a recursion whose stack would overflow",
             None,
         );
     }

@@ -64,6 +64,8 @@ fn messages_of_launches_name_the_kernel() {
     let (code, name) = (218, "CUDA_ERROR_INVALID_PTX".to_owned());
     let e = Error::KernelLoad { symbol: "gelu_f32", code, name, log: ": line 3".into() };
     says(e, "kernel gelu_f32 does not compile for this GPU: CUDA_ERROR_INVALID_PTX (218): line 3");
+    let e = Error::KernelLoad { symbol: "gelu_f32", code: 0, name: "not taken".to_owned(), log: ": line 3".into() };
+    says(e, "kernel gelu_f32 does not compile for this GPU: not taken: line 3");
     says(Error::Driver { call: "cuInit", code: 3, name: "X".into() }, "cuInit failed: X (3)");
 }
 

@@ -29,7 +29,8 @@
 //!
 //! # Registers and shared memory
 //! A thread holds d of dK and dV, and of S and dP 64 at d = 128 and 128 at d = 64; beside them `EARLY` steps of P packed: 208 of 240. A quarter or half of S is gone
-//! before there is dQ, 32. Shared memory: 512·d bytes of K and V, 96 KiB of Q and dO, 32 or 64 KiB of two buffers of dS, numbers and barriers: 195 KiB at d = 64, and with 32 KiB of pieces 226 at d = 128.
+//! before there is dQ, 32. Shared memory: 512·d bytes of K and V, 96 KiB of Q and dO, 32 or 64 KiB of two buffers of dS, numbers and barriers: 195 KiB at d = 64, and
+//! 226 at d = 128, with 32 KiB of pieces.
 
 mod at_once;
 mod consume;
