@@ -221,7 +221,9 @@ pub enum Fence {
     },
     MbarrierInit,
     /// Acquires what others wrote, and the tensor map at an address.
-    TensorMap(Scope),
+    AcquireMap(Scope),
+    /// Releases what was written, tensor maps among it.
+    ReleaseMaps(Scope),
     /// Proxies that this simulator keeps coherent (alias).
     Other,
 }

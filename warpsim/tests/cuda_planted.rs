@@ -52,7 +52,7 @@ planted! {
     insert 2 x 64: [GlobalRace] [OutOfBounds];
     cluster_bins 2 x 32: [SharedRace | UninitialisedShared] [EarlyExit | SharedRace];
     layernorm 4 x 32: [Misaligned] [UninitialisedRegister];
-    softmax 2 x 128: [UninitialisedShared] [SharedRace];
+    softmax 1 x 128: [UninitialisedShared] [SharedRace];
     last_block 4 x 64: [GlobalRace] [GlobalRace];
     neighbours 1 x 64: [OutOfBounds] [OutOfBounds];
     named 1 x 128: [SharedRace] [SharedRace | UninitialisedShared | Deadlock];

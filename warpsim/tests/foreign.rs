@@ -142,4 +142,10 @@ fn half_a_tensor_map_is_copied() {
     for other in ["", "fence.proxy.tensormap::generic.acquire.gpu [%rd2], 128;"] {
         assert_eq!(run(release, other).0.findings[0].kind, Kind::MissingProxyFence);
     }
+    // And what nobody released is not acquired.
+    for other in ["", "fence.acq_rel.gpu;"] {
+        let (report, _) = run(other, acquire);
+        assert_eq!(report.findings[0].kind, Kind::MissingProxyFence);
+        assert!(report.findings[0].message.contains("tensormap::generic.release after"), "{}", report.findings[0]);
+    }
 }

@@ -176,7 +176,7 @@ impl Clocks {
         }
     }
 
-    /// `fence.proxy.async` of shared memory (0) or global memory (1): everything known is visible to the other proxy.
+    /// `fence.proxy.async` of shared memory (0) or global memory (1), or a release of tensor maps: everything known is visible to the other proxy.
     pub fn proxy_fence(&mut self, p: Party, space: usize) {
         self.fence(p, |k, seen| _ = k.proxy[space].join(seen));
         self.tick(p.agent);

@@ -1,8 +1,11 @@
 //! Which tensor maps threads have acquired: a fence is for one map, and says nothing of others.
 
 use super::clocks::{Clocks, Party};
-use super::view::{View, WARP_WIDE};
+use super::view::{Known, View, WARP_WIDE};
 use super::warp_clock::lanes;
+
+/// The proxy that reads them, among those of [`Known`](super::view::Known).
+pub const MAPS: usize = 2;
 
 /// A `fence.proxy.tensormap::generic.acquire` by a lane, or by a whole warp.
 pub struct Acquired {
@@ -11,15 +14,18 @@ pub struct Acquired {
     lane: u8,
     time: u32,
     seen: View,
+    /// What of it was released to readers of maps.
+    released: View,
 }
 
 impl Clocks {
     /// Who reads the map for these threads sees what they know.
     pub fn acquire_map(&mut self, p: Party, map: u64) {
-        let (seen, agent, time) = (self.knowledge(p).seen, p.agent, self.now(p.agent));
+        let Known { seen, proxy: [.., released], .. } = self.knowledge(p);
+        let (agent, time) = (p.agent, self.now(p.agent));
         let mut note = |lane: u8| {
             self.maps.retain(|a| (a.map, a.agent, a.lane) != (map, agent, lane));
-            self.maps.push(Acquired { map, agent, lane, time, seen: seen.clone() });
+            self.maps.push(Acquired { map, agent, lane, time, seen: seen.clone(), released: released.clone() });
         };
         match p.whole {
             true => note(WARP_WIDE),
@@ -28,9 +34,16 @@ impl Clocks {
         self.tick(agent);
     }
 
-    /// Whether these threads come behind a fence that acquired a write of the map.
-    pub fn map_acquired(&self, p: Party, map: u64, agent: usize, lane: u8, time: u32) -> bool {
-        let mut fences = self.maps.iter().filter(|a| a.map == map && a.seen.knows(agent, lane, time));
-        fences.any(|a| self.after(p, a.agent, a.lane, a.time))
+    /// What lacks for these threads to read the map as it was written: a fence that acquires it, or one that releases it ahead of that.
+    pub fn map_lacks(&self, p: Party, map: u64, agent: usize, lane: u8, time: u32) -> Option<&'static str> {
+        let ahead = |a: &&Acquired| a.map == map && self.after(p, a.agent, a.lane, a.time);
+        let mut lacks = "acquire of it";
+        for fence in self.maps.iter().filter(ahead).filter(|a| a.seen.knows(agent, lane, time)) {
+            if fence.released.knows(agent, lane, time) {
+                return None;
+            }
+            lacks = "release";
+        }
+        Some(lacks)
     }
 }

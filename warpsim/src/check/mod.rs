@@ -6,7 +6,7 @@ mod copies;
 pub mod global;
 pub mod heard;
 mod launches;
-mod maps;
+pub mod maps;
 pub mod mbar;
 pub mod race;
 pub mod view;

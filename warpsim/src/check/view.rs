@@ -218,8 +218,8 @@ fn join_far(into: &mut BTreeMap<(Far, u8), u32>, from: &BTreeMap<(Far, u8), u32>
 pub struct Known {
     /// What happened before.
     pub seen: View,
-    /// What of it the asynchronous proxy sees, of shared and of global memory.
-    pub proxy: [View; 2],
+    /// What of it the asynchronous proxy sees, of shared and of global memory, and what was released to whoever reads tensor maps.
+    pub proxy: [View; 3],
     /// Initialisations of mbarriers that were made visible to the cluster.
     pub inits: View,
     /// What of it somebody has fenced since, for a block, a cluster, the GPU: what relaxed operations pass on.

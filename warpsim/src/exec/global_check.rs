@@ -129,11 +129,12 @@ pub fn check_map(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: usize
         let host = cl.blocks.iter().find(|b| old != GStamp::NOBODY && far(b.linear, 0) == far(old.block(), 0));
         let Some(b) = host else { continue };
         let agent = b.rank as usize * b.warps.len() + old.warp();
-        if !c.map_acquired(w.party(1 << lane), addr, agent, old.lane(), full_time(c.now(agent), old.time())) {
+        let time = full_time(c.now(agent), old.time());
+        if let Some(lacks) = c.map_lacks(w.party(1 << lane), addr, agent, old.lane(), time) {
             let earlier = Earlier { place: cx.place_of_far(old), who: "a thread of the cluster".into(), write: true };
             return cx.report(w, s, lane as u32, Kind::MissingProxyFence, Some(addr), Some(earlier), |cx| {
                 let place = cx.mem.describe(addr);
-                format!("uses the tensor map at {place} without a fence.proxy.tensormap::generic.acquire of it after it was written")
+                format!("uses the tensor map at {place} without a fence.proxy.tensormap::generic.{lacks} after it was written")
             });
         }
     }

@@ -8,6 +8,7 @@ use super::shared;
 use super::state::*;
 use crate::check::clocks::{Clocks, Known, Party};
 use crate::check::global::far;
+use crate::check::maps::MAPS;
 use crate::check::view::AHEAD;
 use crate::ir::{Fence, Inst, MemSpace, Order, Scope};
 
@@ -23,7 +24,11 @@ pub fn fence(c: &mut Clocks, w: &mut Warp, p: Party, i: &Inst, f: Fence) {
                 c.proxy_fence(p, 1);
             }
         }
-        Fence::TensorMap(scope) => {
+        Fence::ReleaseMaps(scope) => {
+            c.generic_fence(p, scope, false);
+            c.proxy_fence(p, MAPS);
+        }
+        Fence::AcquireMap(scope) => {
             c.generic_fence(p, scope, false);
             places(w, MemSpace::Global, &addresses(w, i), p.lanes, |p, map, _| c.acquire_map(p, map));
         }

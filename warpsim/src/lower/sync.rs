@@ -254,7 +254,7 @@ impl Lower<'_, '_> {
             m.find(|s| s.starts_with("sync_restrict").then_some(()));
             if tensormap {
                 self.linker.narrow |= scope == Scope::Block;
-                if map.is_some() { Fence::TensorMap(scope) } else { Fence::Generic(scope) }
+                if map.is_some() { Fence::AcquireMap(scope) } else { Fence::ReleaseMaps(scope) }
             } else if alias {
                 Fence::Other
             } else if m.find(|s| matches!(s, "async" | "async::generic").then_some(())).is_some() {

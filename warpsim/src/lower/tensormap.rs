@@ -153,7 +153,7 @@ impl Lower<'_, '_> {
             self.ext(&mut i, &[], &pair);
             self.emit(i);
         }
-        self.emit(Inst::new(Op::Fence(Fence::Generic(scope))));
+        self.emit(Inst::new(Op::Fence(Fence::ReleaseMaps(scope))));
         let all = self.imm(Class::R, u64::from(u32::MAX));
         self.emit(Inst { c: all, ..Inst::new(Op::Warp(WarpOp::SyncWarp)) });
         Ok(())
