@@ -68,9 +68,7 @@ struct Cli {
     /// GPU that the occupancy is computed for [default: by the PTX's .target, h100 from sm_90 on and a100 before]
     #[arg(long, value_name = "GPU", ignore_case = true, value_parser = args::device())]
     device: Option<Device>,
-    /// Warp instructions that a launch may execute, and each of its blocks or clusters [default: 68719476736, of a block or
-    /// cluster 536870912]
-    #[arg(long)]
+    #[arg(long, help = limits())]
     limit: Option<u64>,
     /// Bytes that threads may have from malloc at once
     #[arg(long, value_name = "BYTES", default_value_t = HEAP_BYTES)]
@@ -133,6 +131,15 @@ fn say(text: Arguments<'_>) {
             process::exit(2)
         }
     }
+}
+
+/// What `--limit` says, with the library's defaults.
+fn limits() -> String {
+    let Options { launch_limit, instruction_limit, .. } = Options::default();
+    format!(
+        "Warp instructions that a launch may execute, and each of its blocks or clusters [default: {launch_limit}, of a block or cluster \
+         {instruction_limit}]"
+    )
 }
 
 fn main() -> ExitCode {
