@@ -373,14 +373,13 @@ fn results_that_there_is_no_memory_for_are_named_behind_what_is_wrong_with_argum
     let stream = device.stream().unwrap();
     let zeros = |shape: &[usize]| Tensor::<f32>::zeros(&stream, shape).unwrap();
     let halves = |shape: &[usize]| Tensor::<f16>::zeros(&stream, shape).unwrap();
-    let (d, rows) = (1 << 12, 1 << 30);
     // One row, as often as no memory holds it.
+    let (d, rows) = (1 << 12, 1 << 30);
     let row = zeros(&[1, d]);
     let x = || row.view().broadcast([rows, d]).unwrap();
     let (small, weight, short) = (zeros(&[2, d]), zeros(&[d]), zeros(&[d - 1]));
     let memory = |of: &str, bytes: &str, error: String| {
-        let expected = format!("{of}: out of device memory: {bytes} requested, ");
-        assert!(error.starts_with(&expected), "{expected}: {error}");
+        assert!(error.starts_with(&format!("{of}: out of device memory: {bytes} requested, ")), "{of}: {error}");
     };
     let all = "16384.0 GiB";
     memory("gelu: `y`", all, said(ops::gelu(&stream, x())));
@@ -393,6 +392,9 @@ fn results_that_there_is_no_memory_for_are_named_behind_what_is_wrong_with_argum
     let line = halves(&[1, 8]);
     let tall = || line.view().broadcast([1 << 22, 8]).unwrap();
     memory("gemm: `c`", "32768.0 GiB", said(ops::gemm(&stream, tall(), tall().t())));
+    let of = |tokens| line.view().broadcast([1 << 20, 1, tokens, 8]).unwrap();
+    let o = ops::attention(&stream, of(1 << 14), of(1), of(1), &Attention::full());
+    memory("attention: `o`", "256.0 GiB", said(o));
     // The operator's own name, not that of what it is made of.
     memory("linear: `y`", "32768.0 GiB", said(ops::linear(&stream, tall(), tall(), Epilogue::default())));
 

@@ -66,7 +66,7 @@ fn any_parameter_text_is_a_value_or_an_error() {
 fn sizes_beside_a_zero_are_no_problem_or_named() {
     let Some(device) = own_device() else { return };
     let stream = device.stream().unwrap();
-    let size = || prop::sample::select(vec![0, 0, 1, 4, 1 << 17]);
+    let size = || prop::sample::select(vec![0, 0, 1, 4, 1 << 17, 1 << 23]);
     // Tensors that are not empty have to be small.
     let few = |meta: &TensorMeta| meta.elements().is_some_and(|n| n < 1000);
     for op in OPERATORS.iter().copied() {
@@ -83,7 +83,10 @@ fn sizes_beside_a_zero_are_no_problem_or_named() {
             if !read.iter().chain(&written).all(few) {
                 return Ok(());
             }
-            let (inputs, mut outputs) = (zeros(&stream, &read), zeros(&stream, &written));
+            // Strides of some are past 2⁶³ all the same.
+            let (Ok(inputs), Ok(mut outputs)) = (zeros(&stream, &read), zeros(&stream, &written)) else {
+                return Ok(());
+            };
             let mut args = Arguments::new(op.info());
             let is_written = |name: &str| written.iter().any(|output| output.name == name);
             for (meta, tensor) in read.iter().zip(&inputs).filter(|(meta, _)| !is_written(&meta.name)) {
@@ -103,8 +106,8 @@ fn sizes_beside_a_zero_are_no_problem_or_named() {
     }
 }
 
-fn zeros(stream: &Stream, metas: &[TensorMeta]) -> Vec<AnyTensor> {
-    metas.iter().map(|meta| AnyTensor::zeros(stream, meta.dtype, &meta.shape).unwrap()).collect()
+fn zeros(stream: &Stream, metas: &[TensorMeta]) -> Result<Vec<AnyTensor>, Error> {
+    metas.iter().map(|meta| AnyTensor::zeros(stream, meta.dtype, &meta.shape)).collect()
 }
 
 #[test]

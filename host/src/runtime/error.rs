@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
+mod cuda_version;
+
+pub use self::cuda_version::CudaVersion;
 use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::kernels::Arch;
@@ -96,7 +99,7 @@ pub enum Error {
         bytes(*requested), bytes(*free), bytes(*total)
     )]
     OutOfMemory {
-        /// The operator and its result that the memory was for, if it was for one.
+        /// The operator, and its result or `workspace`, that the memory was for, if it was for one.
         of: Option<(&'static str, &'static str)>,
         /// Bytes asked for.
         requested: u64,
@@ -347,28 +350,6 @@ impl Error {
                 | Self::KernelArchive { .. }
                 | Self::BackendUnavailable { .. }
         )
-    }
-}
-
-/// A CUDA version as the driver counts them: 12.4 is 12040.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CudaVersion(pub u32);
-
-impl CudaVersion {
-    /// The 12 of 12.4.
-    pub const fn major(self) -> u32 {
-        self.0 / 1000
-    }
-
-    /// The 4 of 12.4.
-    pub const fn minor(self) -> u32 {
-        self.0 % 1000 / 10
-    }
-}
-
-impl std::fmt::Display for CudaVersion {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.major(), self.minor())
     }
 }
 

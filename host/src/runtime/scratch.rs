@@ -35,6 +35,17 @@ impl Stream {
         self.device().name(address, "scratch");
         Ok(Scratch { stream: self.clone(), address, len: n, elements: PhantomData })
     }
+
+    /// The same for an operator, whose name its errors have.
+    pub(crate) fn workspace<T: Copy>(&self, op: &'static str, n: usize) -> Result<Scratch<T>> {
+        self.scratch(n).map_err(|error| match error {
+            Error::OutOfMemory { requested, free, total, .. } => {
+                Error::OutOfMemory { of: Some((op, "workspace")), requested, free, total }
+            }
+            Error::TooLarge { reason, .. } => Error::too_large(op, "workspace", reason),
+            error => error,
+        })
+    }
 }
 
 impl<T> Scratch<T> {
@@ -69,6 +80,23 @@ impl<T> Drop for Scratch<T> {
             // SAFETY: the address is this value's own; launches that use it are on the same stream and queued before this.
             // An error has nowhere to go; a fault shows again at the next call.
             let _ = unsafe { self.stream.free(self.address) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::runtime::device::Device;
+
+    #[test]
+    fn what_an_operator_has_no_memory_for_is_its_workspace() {
+        let stream = Device::open_backend("sim".parse().unwrap()).unwrap().stream().unwrap();
+        let total = stream.device().memory().unwrap().1 as usize;
+        for (n, said) in
+            [(total, "sum: `workspace`: out of device memory"), (usize::MAX, "sum: `workspace` is too large: 1844674")]
+        {
+            let error = stream.workspace::<u64>("sum", n).unwrap_err().to_string();
+            assert!(error.starts_with(said), "{error}");
         }
     }
 }

@@ -106,7 +106,7 @@ impl Stream {
         };
         device.remember(loaded.image);
         profile::launch(self, loaded.image.symbol, [grid, block], || {
-            // SAFETY: `select` checked the parameter sizes; the rest is the caller's promise.
+            // SAFETY: `Device::function` checked the parameter sizes; the rest is the caller's promise.
             self.queued(|b, _| unsafe { b.launch(&launch) })
         })
     }

@@ -9,6 +9,8 @@ use std::{
 
 pub use ptx_archive::Resources;
 
+use ptx_archive::cuda_of_ptx;
+
 use crate::{Arch, scratch, toolchain};
 
 /// An assembler that was found.
@@ -84,13 +86,7 @@ impl Ptxas {
 
     /// Whether it is new enough for PTX built for `arch`.
     pub fn supports(&self, arch: Arch) -> bool {
-        // PTX 7.8 came with CUDA 11.8, 8.0 with 12.0, 8.4 with 12.4.
-        let needed = match arch.ptx_version() {
-            (7, minor) => (11, minor),
-            (8, minor) => (12, minor),
-            (major, minor) => (major + 4, minor),
-        };
-        self.version >= needed
+        self.version >= cuda_of_ptx(arch.ptx_version())
     }
 
     /// Assembles `ptx`, which should hold one kernel, and reports what it needs.

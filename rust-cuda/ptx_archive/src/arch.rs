@@ -70,6 +70,18 @@ impl Arch {
     }
 }
 
+/// The CUDA release, `(major, minor)`, that came with a PTX version: drivers and ptxas before it refuse such PTX.
+pub const fn cuda_of_ptx(version: (u32, u32)) -> (u32, u32) {
+    match version {
+        (..=6, _) => (10, 0),
+        (7, minor) => (11, minor),
+        (8, minor @ ..=5) => (12, minor),
+        // 8.6 belongs to 12.7, of which there was only a driver.
+        (8, minor) => (12, minor + 1),
+        (major, minor) => (major + 4, minor),
+    }
+}
+
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())

@@ -44,7 +44,7 @@ use std::sync::OnceLock;
 use codec::{Field, Place};
 use part::Part;
 
-pub use arch::Arch;
+pub use arch::{Arch, cuda_of_ptx};
 pub use error::Error;
 pub use kernel::{Kernel, Param, ParamKind, Resources};
 #[cfg(feature = "write")]

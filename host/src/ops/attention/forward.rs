@@ -73,8 +73,8 @@ pub fn attention_with_lse<'a, T: Float>(
 ) -> Result<(Tensor<T>, Tensor<f32>)> {
     let (q, k, v) = (q.into(), k.into(), v.into());
     let [batch, heads, q_len, _] = q.dims(INFO.name, "q")?;
-    let mut o = Tensor::uninit(stream, q.shape())?;
-    let mut lse = Tensor::uninit(stream, [batch, heads, q_len])?;
+    let mut o = Tensor::result(stream, q.shape())?;
+    let mut lse = Tensor::result(stream, [batch, heads, q_len])?;
     attention_into(stream, q, k, v, options, &mut o, &mut lse)?;
     Ok((o, lse))
 }

@@ -108,6 +108,9 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         // Three turns a pair, of queries that do not fill it: what the first leaves through is loaded into by the last.
         odd(bf16, [2, 6, 2, 20, 30, 64]).only(&[]),
         odd(bf16, [2, 6, 2, 20, 30, 128]).only(&[]),
+        // Blocks that take heads of their own, in the end: of sequences that differ, and an odd number.
+        odd(bf16, [1, 5, 1, 390, 150, 64]).only(&[]),
+        odd(f16, [5, 1, 1, 70, 140, 64]).only(&["key_lengths"]),
         odd(bf16, [1, 12, 2, 100, 30, 128]).only(&[]).param("causal", true),
         odd(bf16, [1, 1, 1, 300, 680, 128]).only(&[]).param("left", 200).param("right", 20),
         odd(bf16, [1, 1, 1, 400, 700, 64]).only(&[]).param("left", 200).param("right", 150),

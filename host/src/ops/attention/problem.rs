@@ -133,7 +133,9 @@ impl<'a> Checked<'a> {
     pub(super) fn note_work(&self, dtype: DType, products: u64) {
         let Self { sizes, options, sequences, batch, tokens: [q_len, k_len], .. } = self;
         // Packed sequences, taken to be equally long, see their own keys.
-        let pairs = (q_len * batch) as u64 * (k_len * batch) as u64 / (*sequences).max(1) as u64;
+        // Saturating: keys may be one row, broadcast.
+        let tokens = |each: usize| each.saturating_mul(*batch) as u64;
+        let pairs = tokens(*q_len).saturating_mul(tokens(*k_len)) / (*sequences).max(1) as u64;
         let each = pairs.saturating_mul(u64::from(sizes.heads) * u64::from(sizes.d));
         let bound = if dtype == DType::F32 { Bound::Fp32 } else { Bound::Tensor(dtype) };
         let causal = options.right == Some(0);

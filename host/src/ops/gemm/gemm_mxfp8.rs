@@ -144,7 +144,7 @@ impl<Q: Float8> Operands<'_, Q> {
         let [of_a, of_b] = self.scales(stream)?;
         let [a, b] = [widened(stream, self.a, self.a_scales)?, widened(stream, self.b, self.b_scales)?];
         let [a, b] = [columns(&a, self.a.cols())?, columns(&b, self.b.cols())?];
-        let outside = stream.scratch::<u32>(1)?;
+        let outside = stream.workspace::<u32>(INFO.name, 1)?;
         outside.clear()?;
         let counts = [self.a_scales.len(), self.b_scales.len()];
         let Some(blocks) = grid(&INFO, "scales", counts[0].max(counts[1]), gk::RANGE as usize)? else { return Ok(()) };

@@ -128,7 +128,7 @@ fn sum_columns<T: Float + Half>(
     let blocks = stream.device().info().multiprocessors.max(1) as usize * BLOCKS_EACH;
     let parts = (blocks / strips as usize).clamp(1, rows.div_ceil(ROWS_EACH).max(1)).min(MAX_PARTS);
     let rows_each = rows.div_ceil(parts);
-    let partials = stream.scratch::<f32>(parts * d)?;
+    let partials = stream.workspace::<f32>(INFO.name, parts * d)?;
     let dbias = dbias.ptr_mut(stream)?;
     let before = if accumulate { DevicePtr::from(dbias) } else { DevicePtr::null() };
     let args = (dy.ptr(stream)?, before, partials.ptr_mut(), rows as u64, d as u64, stride, rows_each as u64);

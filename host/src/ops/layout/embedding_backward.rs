@@ -62,7 +62,7 @@ pub fn embedding_backward_into<'a, T: Float>(
     let (ids, dy, dtable) = (ids.ptr(stream)?, dy.ptr(stream)?, dtable.ptr_mut(stream)?);
     // Lists, and behind them the numbers of those without room, half a word each.
     let words = groups as usize * gk::LIST as usize;
-    let scratch = stream.scratch::<u64>(words + (1 + groups as usize).div_ceil(2))?;
+    let scratch = stream.workspace::<u64>(BACKWARD.name, words + (1 + groups as usize).div_ceil(2))?;
     scratch.clear()?;
     let lists = scratch.ptr_mut();
     let hot = lists.add(words as u64).cast::<u32>();

@@ -139,7 +139,7 @@ fn backward<T: Float>(
     // Element by element a warp is a block, which has its sums in memory.
     let block = if plan.packed { BLOCK } else { 32 };
     let blocks = heads.blocks(&mut plan, block, 1, stream.device().info().multiprocessors * (THREADS / block))?;
-    let partials = stream.scratch::<f32>(2 * blocks as usize * heads.d)?;
+    let partials = stream.workspace::<f32>(op, 2 * blocks as usize * heads.d)?;
     if blocks > 0 {
         let strides = |q: &[usize], k: &[usize]| Strides { q: of_heads(q), k: of_heads(k) };
         let strides = gk::AllStrides {

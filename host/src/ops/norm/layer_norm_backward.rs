@@ -93,7 +93,7 @@ pub fn layer_norm_backward_into<'a, T: Float>(
     super::require_eps(&INFO, eps)?;
     let plan = rows.plan_persistent::<T>(stream.device());
     let count = plan.map_or(0, |plan| plan.partials);
-    let partials = stream.scratch::<f32>(2 * count * d)?;
+    let partials = stream.workspace::<f32>(INFO.name, 2 * count * d)?;
     if let Some(PersistentPlan { plan, .. }) = plan {
         let args = (
             x.ptr(stream)?,

@@ -214,7 +214,7 @@ unsafe fn fold_all<F: Fold, T: Float>(
         // SAFETY: the caller's promise.
         return unsafe { fold::<F, T>(info, stream, x, of(1, n), y, factor) };
     }
-    let partials = stream.scratch::<f32>(rows + usize::from(tail > 0))?;
+    let partials = stream.workspace::<f32>(info.name, rows + usize::from(tail > 0))?;
     let results = partials.ptr_mut();
     // SAFETY: rows · width + tail elements are n, and the scratch has an element for each row and one for the tail.
     unsafe {
@@ -273,7 +273,7 @@ fn whole_into<F: Fold, T: Float>(
         return unsafe { fold_all::<F, T>(info, stream, from, n, to, factor(n)) };
     }
     let problem = Problem { rows: x.rows(), d: x.cols(), stride: x.require_row_stride(info.name, "x")? };
-    let partials = stream.scratch::<f32>(problem.rows)?;
+    let partials = stream.workspace::<f32>(info.name, problem.rows)?;
     // SAFETY: as above; x has these rows, and the scratch an element for each.
     unsafe {
         fold::<F, T>(info, stream, from, problem, partials.ptr_mut(), 1.0)?;

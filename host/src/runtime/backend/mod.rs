@@ -19,7 +19,7 @@ use std::ptr::null_mut;
 
 use crate::runtime::device::{BackendKind, DeviceInfo};
 use crate::runtime::error::{Error, Result};
-use crate::runtime::kernels::{Arch, KernelImage};
+use crate::runtime::kernels::KernelImage;
 use crate::runtime::tensor_map::TensorMapDesc;
 use cuda_std::launch::TensorMap;
 use sim::{SMALL, SimBackend};
@@ -160,17 +160,7 @@ pub(crate) fn count(kind: BackendKind) -> Result<usize> {
 /// Opens a device of a backend.
 pub(crate) fn open(kind: BackendKind, ordinal: usize) -> Result<Box<dyn Backend>> {
     match kind {
-        BackendKind::Cuda => {
-            let backend = cuda::CudaBackend::open(ordinal)?;
-            let info = backend.info();
-            if Arch::of_device(info.compute_capability).is_empty() {
-                return Err(Error::UnsupportedDevice {
-                    name: info.name.clone(),
-                    compute_capability: info.compute_capability,
-                });
-            }
-            Ok(Box::new(backend))
-        }
+        BackendKind::Cuda => Ok(Box::new(cuda::CudaBackend::open(ordinal)?)),
         BackendKind::Sim => match sim::device_count()? {
             count if ordinal >= count => Err(no_such_device(kind, ordinal, count)),
             _ => Ok(Box::new(SimBackend::open(SMALL)?)),

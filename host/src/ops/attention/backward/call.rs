@@ -179,8 +179,10 @@ impl<'a, T: Float> Call<'a, T> {
         K: Kernel<Args = DeltaArgs<T>>,
     {
         let rows = self.saved.lse.len();
-        let numbers =
-            Numbers { exponents: stream.scratch(if wanted { rows } else { 0 })?, delta: stream.scratch(rows)? };
+        let numbers = Numbers {
+            exponents: stream.workspace(INFO.name, if wanted { rows } else { 0 })?,
+            delta: stream.workspace(INFO.name, rows)?,
+        };
         if let Some(grid) = grid(&INFO, "q", rows, delta::ROWS as usize)? {
             let (o, d_o, lse) = (self.saved.o.ptr(stream)?, self.d_o.ptr(stream)?, self.saved.lse.ptr(stream)?);
             let (exponents, delta) = (numbers.exponents.ptr_mut(), numbers.delta.ptr_mut());

@@ -65,7 +65,8 @@ impl<T: Float + Half> Call<'_, T> {
             false => u64::from(sizes.q_len.div_ceil(queries)),
         };
         let heads = self.problem.batch() * sizes.heads as usize;
-        let sums = stream.scratch::<f32>((pieces as usize).saturating_mul(heads * (queries * D) as usize))?;
+        let sums =
+            stream.workspace::<f32>(INFO.name, (pieces as usize).saturating_mul(heads * (queries * D) as usize))?;
         sums.clear()?;
         let pieces = pieces as u32;
         let Bounds { cu_q, cu_k, key_lengths, slopes, .. } = self.problem.bounds(stream)?;

@@ -58,8 +58,9 @@ impl<T: Float + Half> Call<'_, T> {
         let padded = sizes.q_len.next_multiple_of(hopper::queries(D));
         // Two numbers for every query of every tile, and a row of dQ's sum.
         let rows = heads * padded as usize;
-        let (exponents, deltas) = (stream.scratch::<f32>(rows)?, stream.scratch::<f32>(rows)?);
-        let sums = stream.scratch::<f32>(rows * D as usize)?;
+        let (exponents, deltas) =
+            (stream.workspace::<f32>(INFO.name, rows)?, stream.workspace::<f32>(INFO.name, rows)?);
+        let sums = stream.workspace::<f32>(INFO.name, rows * D as usize)?;
         let Saved { q, k, v, o, lse } = self.saved;
         let [dq, dk, dv] = &mut self.gradients;
         if let Some(grid) = grid(&INFO, "q", rows, prepare::ROWS as usize)? {

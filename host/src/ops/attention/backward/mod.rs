@@ -69,9 +69,9 @@ pub fn attention_backward<'a, T: Float>(
     options: &Attention<'_>,
 ) -> Result<[Tensor<T>; 3]> {
     let [mut dq, mut dk, mut dv] = [
-        Tensor::uninit(stream, saved.q.shape())?,
-        Tensor::uninit(stream, saved.k.shape())?,
-        Tensor::uninit(stream, saved.v.shape())?,
+        Tensor::result(stream, saved.q.shape())?,
+        Tensor::result(stream, saved.k.shape())?,
+        Tensor::result(stream, saved.v.shape())?,
     ];
     let gradients = [dq.view_mut(), dk.view_mut(), dv.view_mut()];
     attention_backward_into(stream, saved, d_o.into(), options, gradients)?;

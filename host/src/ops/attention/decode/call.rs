@@ -309,7 +309,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         let ([k_scales, v_scales], [k_new, v_new]) = (scales, new);
         let rows = self.rows();
         let pieces = if splits > 1 { splits as usize * rows } else { 0 };
-        let partial = stream.scratch::<f32>(pieces * (d as usize + 1))?;
+        let partial = stream.workspace::<f32>(self.info.name, pieces * (d as usize + 1))?;
         let partial_o = partial.ptr_mut();
         let partial_lse = partial_o.add((pieces * d as usize) as u64);
         let (o, lse) = (o.cast::<U>(), lse);

@@ -227,7 +227,7 @@ pub fn attention_decode_append_into<'a, T: CacheElement<T> + Float>(
 /// New tensors for O and its logsumexp.
 fn results<T: Float>(stream: &Stream, op: &'static str, q: View<'_, T>) -> Result<(Tensor<T>, Tensor<f32>)> {
     let [batch, q_len, heads, _] = q.dims(op, "q")?;
-    Ok((Tensor::uninit(stream, q.shape())?, Tensor::uninit(stream, [batch, heads, q_len])?))
+    Ok((Tensor::result(stream, q.shape())?, Tensor::result(stream, [batch, heads, q_len])?))
 }
 
 /// Whether a cache's elements have scales.

@@ -205,7 +205,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
         let [batch, kv_heads, ..]: [usize; 4] = v.dims(INFO.name, "v")?;
         let columns = prepare::columns(sizes.k_len);
         let shape = Shape::new(&[batch, kv_heads, sizes.d as usize, columns as usize])?;
-        let transposed = stream.scratch(shape.elements())?;
+        let transposed = stream.workspace(INFO.name, shape.elements())?;
         let tiles = batch * kv_heads * columns.div_ceil(prepare::keys(sizes.d)) as usize;
         if let Some(grid) = grid(&INFO, "v", tiles, 1)? {
             let lengths = self.problem.bounds(stream)?.key_lengths;

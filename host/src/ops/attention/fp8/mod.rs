@@ -89,8 +89,8 @@ pub fn attention_fp8_with_lse<T: Float + Half>(
     options: &Attention<'_>,
 ) -> Result<(Tensor<T>, Tensor<f32>)> {
     let [batch, of_q, q_len, _] = heads.q.dims(INFO.name, "q")?;
-    let mut o = Tensor::uninit(stream, heads.q.shape())?;
-    let mut lse = Tensor::uninit(stream, [batch, of_q, q_len])?;
+    let mut o = Tensor::result(stream, heads.q.shape())?;
+    let mut lse = Tensor::result(stream, [batch, of_q, q_len])?;
     attention_fp8_into(stream, heads, options, &mut o, &mut lse)?;
     Ok((o, lse))
 }

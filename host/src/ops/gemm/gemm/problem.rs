@@ -366,11 +366,11 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     pub(super) fn launch_mma(mut self, stream: &Stream) -> Result<()> {
         let gk::Problem { m, n, batch, .. } = self.sizes;
-        // `new` has checked that there are no more than a grid has.
-        let blocks = m.div_ceil(mma::BLOCK) * n.div_ceil(mma::BLOCK) * batch;
-        if blocks == 0 {
+        if batch == 0 {
             return Ok(());
         }
+        // `new` has checked that there are no more than a grid has, and made `batch` 0 where there are none.
+        let blocks = m.div_ceil(mma::BLOCK) * n.div_ceil(mma::BLOCK) * batch;
         let (a, b, scale) = (self.a.rows.ptr(stream)?, self.b.rows.ptr(stream)?, self.scale_ptr(stream)?);
         let args = (a, b, self.c.ptr_mut(stream)?, scale, self.sizes);
         self.note_work();

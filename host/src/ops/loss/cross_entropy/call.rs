@@ -133,7 +133,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         upstream.require_shape(self.info.name, "upstream", self.targets.shape())?;
         upstream.require_contiguous(self.info.name, "upstream")?;
         let (x, gradient) = self.pointers(stream, Some(gradient))?;
-        let unused = stream.scratch::<f32>(2 * self.count as usize)?;
+        let unused = stream.workspace::<f32>(self.info.name, 2 * self.count as usize)?;
         let (losses, lse) = (unused.ptr_mut(), unused.ptr_mut().add(u64::from(self.count)));
         let beside = Beside { upstream: upstream.ptr(stream)?, share: DevicePtr::null(), losses, lse };
         self.launch_rows(stream, x, gradient, beside)

@@ -112,7 +112,7 @@ fn backward<'a, T: Float>(
     }
     let plan = rows.plan_persistent::<T>(stream.device());
     let count = plan.map_or(0, |plan| plan.partials);
-    let partials = stream.scratch::<f32>(count * d)?;
+    let partials = stream.workspace::<f32>(info.name, count * d)?;
     if let Some(PersistentPlan { plan, .. }) = plan {
         let args = (
             x.ptr(stream)?,

@@ -62,7 +62,7 @@ impl CudaBackend {
         if error.code() == ErrorCode::UNSUPPORTED_PTX_VERSION {
             return Failure::Other(Error::DriverTooOld {
                 found: self.info.driver_version,
-                needed: ptx_version(ptx).map_or(CudaVersion(0), cuda_version),
+                needed: ptx_version(ptx).map_or(CudaVersion(0), CudaVersion::of_ptx),
             });
         }
         match error.into() {
@@ -80,20 +80,6 @@ fn ptx_version(ptx: &str) -> Option<(u32, u32)> {
     let line = ptx.lines().find_map(|line| line.trim().strip_prefix(".version"))?;
     let (major, minor) = line.trim().split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-/// The CUDA version that introduced a PTX version.
-fn cuda_version((major, minor): (u32, u32)) -> CudaVersion {
-    CudaVersion(match (major, minor) {
-        (..=6, _) => 10_000,
-        (7, minor) => 11_000 + 10 * minor,
-        // 12.7 was skipped: 8.6 came with 12.8's predecessor, 8.7 with 12.8, 8.8 with 12.9.
-        (8, minor @ ..=5) => 12_000 + 10 * minor,
-        (8, 6) => 12_070,
-        (8, minor) => 12_010 + 10 * minor,
-        (9, minor) => 13_000 + 10 * minor,
-        (major, minor) => (major + 4) * 1_000 + 10 * minor,
-    })
 }
 
 #[cfg(test)]
@@ -120,7 +106,7 @@ mod tests {
 
     #[test]
     fn ptx_versions_map_to_cuda_versions() {
-        let needed = |ptx| ptx_version(ptx).map(|v| cuda_version(v).to_string());
+        let needed = |ptx| ptx_version(ptx).map(|v| CudaVersion::of_ptx(v).to_string());
         assert_eq!(needed("//\n.version 8.0\n.target sm_80\n").unwrap(), "12.0");
         assert_eq!(needed(".version\t7.8\n").unwrap(), "11.8");
         assert_eq!(needed(".version 8.8").unwrap(), "12.9");

@@ -19,7 +19,7 @@ use crate::runtime::environment::variable;
 use crate::runtime::error::{CudaVersion, Error, Result};
 use crate::runtime::kernels::Arch;
 
-/// The PTX of both architectures needs it, and tensor maps came with it.
+/// Tensor maps came with it.
 const OLDEST_DRIVER: CudaVersion = CudaVersion(12_000);
 
 static OPENED: AtomicBool = AtomicBool::new(false);
@@ -48,8 +48,12 @@ impl CudaBackend {
         }
         let device = Device::get_device(ordinal as u32).map_err(opening)?;
         let info = describe(device, version.unwrap_or(CudaVersion(0)))?;
-        if Arch::of_device(info.compute_capability).is_empty() {
+        let Some(best) = Arch::of_device(info.compute_capability).first() else {
             return Err(Error::UnsupportedDevice { name: info.name, compute_capability: info.compute_capability });
+        };
+        let needed = CudaVersion::of_ptx(best.ptx_version());
+        if let Some(found) = version.filter(|version| *version < needed) {
+            return Err(Error::DriverTooOld { found, needed });
         }
         let context = Context::new(device).map_err(opening)?;
         OPENED.store(true, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR, Registers};
 use cuda_std::{cluster, thread, warp};
 
-use super::softmax::{self, Online, Visible};
+use super::softmax::{self, Online, Visible, forget};
 use super::store::{self, Output, Rows};
 use super::turns::Turns;
 use super::work::{self, Cursor, Queries, Work};
@@ -28,6 +28,8 @@ struct Consumer<T, const D: u32, const N: u32, const CONSUMERS: u32, const STAGE
     index: u32,
     /// That of its queries.
     buffer: u32,
+    /// The block that this thread tells of stages that its consumer is done with, if there is one of that number.
+    filler: u32,
     turns: Turns<CONSUMERS>,
     /// Thread of the warpgroup.
     lane: u32,
@@ -57,10 +59,13 @@ pub(super) unsafe fn consume<
     [f32; S]: Accumulators,
     [f32; O]: Accumulators,
 {
+    // Whether there are registers for what its place says, from one tile to another.
+    let keeps = CONSUMERS == 2;
     let lane = thread::thread_idx_x() % WARPGROUP;
+    let lane = if keeps { lane } else { forget(lane) };
     let scale = work.problem.scale * LOG2_E;
     let turns = Turns::start(index);
-    let mut this = Consumer::<T, D, N, CONSUMERS, STAGES> { memory, index, buffer: 0, turns, lane, scale };
+    let mut this = Consumer::<T, D, N, CONSUMERS, STAGES> { memory, index, buffer: 0, filler: 0, turns, lane, scale };
     let online = Online::of((f32::NEG_INFINITY, 0.0), lane);
     let mut state = State { s: [0.0; S], p: [[0; 4]; STEPS], o: [0.0; O], online };
     let (mut at, mut wave) = (Cursor::<STAGES>(0), Cursor::<{ BUFFERS }>(0));
@@ -69,16 +74,18 @@ pub(super) unsafe fn consume<
         // From one lane, so that ptxas knows what depends on it to be uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
         let row = work.first_of(queries, index);
-        let (first, end) = work::seen::<N>(span, queries.pair, work.pair());
+        let (first, end) = work::seen::<N>(span, queries.shared.0, queries.shared.1);
         let (mine, mine_end) = work::seen::<N>(span, row, WG_M);
         let (whole, whole_end) = work::seen_whole::<N>(span, row, WG_M);
-        let thread_row = row + (lane / 32 * 16 + lane % 32 / 4) as i32;
-        let visible = Visible::of(span, thread_row);
-        let column = (lane % 4 * 2) as i32;
-        let key = |tile: u32| work::first_key::<N>(span, tile) + column;
+        let kept = Visible::of(span, row, lane);
+        // Hides what is not visible of a tile, whose first key is `key`.
+        let mask = |s: &mut [f32; S], key: i32| {
+            let visible = if keeps { kept } else { Visible::of(span, row, forget(lane)) };
+            visible.mask(s, key);
+        };
 
         state.online = Online::of(attention::start(work.sinks, queries.head), lane);
-        this.buffer = wave.stage();
+        (this.buffer, this.filler) = (wave.stage(), queries.share.filler(lane));
         memory.full_q(this.buffer).wait_parity(wave.parity());
         state.o = [0.0; O];
         let mut tile = first;
@@ -89,7 +96,7 @@ pub(super) unsafe fn consume<
             }
             this.first_scores(&mut state, at);
             if tile < whole || tile >= whole_end {
-                visible.mask(&mut state.s, key(tile));
+                mask(&mut state.s, work::first_key::<N>(span, tile));
             }
             this.first_weights(&mut state);
             give_back(wave);
@@ -97,11 +104,12 @@ pub(super) unsafe fn consume<
             // At most an edge, a middle and another edge.
             while tile < mine_end {
                 while tile < mine_end && (tile < whole || tile >= whole_end) {
-                    at = this.step(&mut state, at, Some((visible, key(tile))));
+                    let key = work::first_key::<N>(span, tile);
+                    at = this.step(&mut state, at, |s| mask(s, key));
                     tile += 1;
                 }
                 while tile < mine_end.min(whole_end) {
-                    at = this.step(&mut state, at, None);
+                    at = this.step(&mut state, at, |_| ());
                     tile += 1;
                 }
             }
@@ -122,11 +130,11 @@ pub(super) unsafe fn consume<
 impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32>
     Consumer<T, D, N, CONSUMERS, STAGES>
 {
-    /// Says to both blocks, which fill it together, that this consumer is done with a stage.
+    /// Says to those who fill it that this consumer is done with a stage.
     #[inline(always)]
     unsafe fn release(self, empty: SharedPtr<Barrier>) {
-        if self.lane < CLUSTER {
-            cluster::map(empty, self.lane).signal();
+        if self.filler < CLUSTER {
+            cluster::map(empty, self.filler).signal();
         }
     }
 
@@ -199,13 +207,13 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
     }
 
     /// The scores of the tile after `at`, and the values of `at`, whose weights are there: the tensor cores are busy with the values while
-    /// this warpgroup computes the next weights. `edge` says that not all keys are visible, with the key of this thread's first column.
+    /// this warpgroup computes the next weights. `mask` hides scores where not all keys are visible.
     #[inline(always)]
     unsafe fn step<const S: usize, const O: usize, const STEPS: usize>(
         self,
         state: &mut State<S, O, STEPS>,
         at: Cursor<STAGES>,
-        edge: Option<(Visible, i32)>,
+        mask: impl FnOnce(&mut [f32; S]),
     ) -> Cursor<STAGES>
     where
         [f32; S]: Accumulators,
@@ -225,9 +233,7 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         self.turns.pass();
         wgmma::wait_for::<1>(s);
         self.release(memory.empty_k(next.stage()));
-        if let Some((visible, key)) = edge {
-            visible.mask(s, key);
-        }
+        mask(s);
         let factors = online.renew(s, self.scale);
         online.weigh(s, self.scale);
         // All that before the wait. ptxas moves the wait up again, but among the exponentials instead of before them.

@@ -8,7 +8,8 @@
 //! **Pairs.** A cluster of two blocks takes neighbouring queries of a head, 64 in turn. Both need the same keys and values: each loads half of every
 //! tile and multicasts it to both. 128 queries alone would read a byte from L2 for every 128 FLOPs, at the tensor cores' rate
 //! 5 TB/s; pairs halve that. A stage is empty when the consumers of *both* blocks are done. Where a mask makes their first or last tiles
-//! differ, a consumer passes over those that it does not see.
+//! differ, a consumer passes over those that it does not see. Queries that are left over of a head, and that one block has room for, are shared by
+//! nobody: each block takes those of a head by itself.
 //!
 //! **Overlap.** A consumer issues the scores of tile j together with the values of tile j − 1, and computes the weights of tile j while
 //! the latter run; products of the other consumers fill the rest of its softmax. They issue in turn, by a named barrier each: left to
@@ -178,7 +179,7 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
     let memory = Memory::<T, D, N, CONSUMERS>(shared::dynamic());
     // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
-    let work = Work { problem: &problem, key_lengths, sinks, consumers: CONSUMERS };
+    let work = Work { problem: &problem, key_lengths, sinks, consumers: CONSUMERS, parts: CONSUMERS == 3 };
     if thread::thread_idx_x() == 0 {
         tma::prefetch_descriptor(q);
         tma::prefetch_descriptor(k);

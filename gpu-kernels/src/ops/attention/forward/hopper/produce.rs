@@ -1,28 +1,25 @@
 //! The producer: one thread that keeps the rings of keys and values full.
 
-use cuda_std::cluster;
 use cuda_std::float::Half;
 use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
 use cuda_std::tma;
 
-use super::work::{self, Cursor, Work};
+use super::work::{self, Cursor, Share, Work};
 use super::{BUFFERS, CLUSTER, Memory, PANEL, WG_M};
 
-/// Every block of the pair.
-const PAIR: u16 = (1 << CLUSTER) - 1;
-
-/// Where tiles of keys or values come from: a map, and the head and batch in it.
+/// Where tiles of keys or values come from, a map, and the head and batch in it, and where they go.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     map: &'a TensorMap,
     head: u32,
     batch: u32,
+    share: Share,
 }
 
 impl Source<'_> {
-    /// Starts loading this block's half of a tile, from `key` on, into both blocks' stage `to`, once both are done with what was there.
+    /// Starts loading this block's share of a tile, which is from `key` on, into stage `to`, once all who get it are done with what was there.
     #[inline(always)]
     unsafe fn load<T: Half, const D: u32, const N: u32>(
         self,
@@ -35,10 +32,13 @@ impl Source<'_> {
         // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
         empty.wait_parity(parity ^ 1);
         full.arrive_expect_tx(N * D * 2);
-        let half = cluster::rank() * (N / CLUSTER);
-        for panel in 0..D / PANEL {
-            let at = [(panel * PANEL) as i32, key, self.head as i32, self.batch as i32];
-            tma::load_4d_multicast(to.add(panel * N * PANEL + half * PANEL), self.map, at, full, PAIR);
+        let Self { map, head, batch, share } = self;
+        for half in share.halves() {
+            let row = half * (N / CLUSTER);
+            for panel in 0..D / PANEL {
+                let at = [(panel * PANEL) as i32, key + row as i32, head as i32, batch as i32];
+                tma::load_4d_multicast(to.add((panel * N + row) * PANEL), map, at, full, share.blocks());
+            }
         }
     }
 }
@@ -55,10 +55,11 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
     while let Some(queries) = work.queries(wave.0) {
         let (batch, head) = (queries.batch, work.problem.kv_head(queries.head));
         let span = work.span(work.keys(batch));
-        let (first, end) = work::seen::<N>(span, queries.pair, work.pair());
-        let k = Source { map: k, head, batch };
-        let v = Source { map: v, head, batch };
-        let mut key = work::first_key::<N>(span, first) + (cluster::rank() * (N / CLUSTER)) as i32;
+        let (first, end) = work::seen::<N>(span, queries.shared.0, queries.shared.1);
+        let share = queries.share;
+        let k = Source { map: k, head, batch, share };
+        let v = Source { map: v, head, batch, share };
+        let mut key = work::first_key::<N>(span, first);
         let mut tiles = end - first;
         let load_k = |at: Cursor<STAGES>, key: i32| {
             let (full, empty) = (memory.full_k(at.stage()), memory.empty_k(at.stage()));

@@ -3,6 +3,7 @@
 
 use cuda_std::float::Half;
 use cuda_std::math::{self, ex2_approx_ftz, fma};
+use cuda_std::vector::Pack;
 use cuda_std::warp;
 
 use crate::ops::attention::{LOG2_E, Span, limits};
@@ -83,26 +84,37 @@ impl<const SHIFT: u32> Online<SHIFT> {
     }
 }
 
-/// The keys that this thread's two rows see: so many from the first on.
+/// The same number, anew: what is computed from it is not kept in registers, of which there are few, from one use to the next.
+#[inline(always)]
+pub(in crate::ops::attention) fn forget(lane: u32) -> u32 {
+    let Pack([lane, ..]) = Pack([lane; 4]).forget();
+    lane
+}
+
+/// The keys that a thread's two rows see: so many from the first on.
 #[derive(Clone, Copy)]
 pub(in crate::ops::attention) struct Visible {
     first: [i32; 2],
     count: [u32; 2],
+    /// Its first column in a tile.
+    column: i32,
 }
 
 impl Visible {
-    /// Of queries `row` and `row + 8`.
+    /// Of thread `lane` of a consumer whose queries are from `row` on.
     #[inline(always)]
-    pub(in crate::ops::attention) fn of(span: Span, row: i32) -> Self {
+    pub(in crate::ops::attention) fn of(span: Span, row: i32, lane: u32) -> Self {
+        let row = row + (lane / 32 * 16 + lane % 32 / 4) as i32;
         let first = [0, 8].map(|below| (row + below + span.low).max(0));
         let end = [0, 8].map(|below| (row + below + span.high + 1).min(span.keys));
-        Self { first, count: [0, 1].map(|r| (end[r] - first[r]).max(0) as u32) }
+        let count = [0, 1].map(|r| (end[r] - first[r]).max(0) as u32);
+        Self { first, count, column: (lane % 4 * 2) as i32 }
     }
 
-    /// Hides the scores of the other keys of a tile; `key` is that of this thread's first column.
+    /// Hides the scores of the other keys of a tile, which begins with `key`.
     #[inline(always)]
     pub(in crate::ops::attention) fn mask<const S: usize>(&self, s: &mut [f32; S], key: i32) {
-        let place = self.first.map(|first| key.wrapping_sub(first) as u32);
+        let place = self.first.map(|first| (key + self.column).wrapping_sub(first) as u32);
         for i in 0..S {
             let (r, column) = (i / 2 % 2, (i / 4 * 8 + i % 2) as u32);
             if place[r].wrapping_add(column) >= self.count[r] {

@@ -1,5 +1,7 @@
 //! Which queries a pair of blocks takes next, and which keys they see.
 
+use core::ops::Range;
+
 use cuda_std::{cluster, thread};
 
 use super::{CLUSTER, WG_M};
@@ -51,26 +53,60 @@ pub(in crate::ops::attention) struct Work<'a> {
     pub sinks: *const f32,
     /// Of a block.
     pub consumers: u32,
+    /// Whether the blocks of a pair part for queries that fill none. With three consumers 2048 queries leave a third of a pair over; with two
+    /// hardly any number does, and what they would have to ask in every turn costs 1%.
+    pub parts: bool,
 }
 
-/// Queries that a pair of blocks takes at a time, of one head.
+/// Queries that a pair of blocks takes at a time, of one head, or each block by itself, of one head each.
 #[derive(Clone, Copy)]
 pub(in crate::ops::attention) struct Queries {
     pub batch: u32,
     pub head: u32,
-    /// The pair's first query. The pairs of a head end with its last query, where the diagonal ends too; so this is below zero where
-    /// the queries do not fill the first pair.
-    pub pair: i32,
+    /// The first of those that share tiles, and how many do. They end with a head's last query or with the first of the next ones, and the
+    /// diagonal ends there too; so it is below zero where the queries do not fill the first pair.
+    pub shared: (i32, u32),
+    pub share: Share,
     /// The first query of this block's first consumer.
     first: i32,
 }
 
+/// How the blocks of a pair come by tiles: each loads half of every one for both, or all of its own. A stage that nobody shares is not shared again.
+#[derive(Clone, Copy)]
+pub(in crate::ops::attention) struct Share {
+    alone: bool,
+}
+
+impl Share {
+    /// The halves of a tile that this block loads.
+    #[inline(always)]
+    pub(in crate::ops::attention) fn halves(self) -> Range<u32> {
+        let rank = cluster::rank();
+        if self.alone { 0..CLUSTER } else { rank..rank + 1 }
+    }
+
+    /// The blocks they go to, a bit each.
+    #[inline(always)]
+    pub(in crate::ops::attention) fn blocks(self) -> u16 {
+        if self.alone { 1 << cluster::rank() } else { (1 << CLUSTER) - 1 }
+    }
+
+    /// The block to which thread `lane`, one of the first [`CLUSTER`], says that its consumer is done with a stage: both who fill it, or
+    /// this one as many times, so that its barrier expects one number. No block's number for other threads.
+    #[inline(always)]
+    pub(in crate::ops::attention) fn filler(self, lane: u32) -> u32 {
+        if self.alone && lane < CLUSTER { cluster::rank() } else { lane }
+    }
+}
+
 impl Work<'_> {
-    /// What this pair does in its turn number `wave`.
+    /// What this block does in its turn number `wave`.
     ///
     /// Every other wave goes round, so that nobody gets the longest of each. With a diagonal the longest queries of all heads come first,
     /// to leave the short ones for the end; without one all are as long, and pairs that run at a time share the keys of few heads. Only those that do not fill a
     /// pair are left for the end: among the others the same blocks would get them in every wave where waves are a multiple of a head's.
+    /// If a block's consumers have room for them, the two blocks of a pair take those of two heads instead of half of them each: a
+    /// consumer whose products and weights nothing overlaps takes as long for a tile as two or three.
     #[inline(always)]
     pub(in crate::ops::attention) fn queries(self, wave: u32) -> Option<Queries> {
         let Self { problem, .. } = self;
@@ -83,29 +119,43 @@ impl Work<'_> {
             return None;
         }
         let diagonal = problem.right < problem.k_len as i32;
-        let filled = problem.q_len / self.pair();
-        let (tile, place) = if diagonal {
-            (index / all_heads, index % all_heads)
-        } else if index < filled * all_heads.get() {
-            (index % nonzero(filled), index / nonzero(filled))
-        } else {
-            (filled, index - filled * all_heads.get())
+        let (filled, left_over) = (problem.q_len / self.pair(), problem.q_len % self.pair());
+        let unfilled = index.checked_sub(filled * all_heads.get()).filter(|_| !diagonal);
+        let alone =
+            self.parts && unfilled.is_some() && left_over <= self.block() && tiles.get() * all_heads.get() > pairs;
+        let (tile, place) = match unfilled {
+            Some(index) if alone => (filled, index * CLUSTER + cluster::rank()),
+            Some(index) => (filled, index),
+            None if diagonal => (index / all_heads, index % all_heads),
+            None => (index % nonzero(filled), index / nonzero(filled)),
         };
-        let pair = problem.q_len as i32 - (tile as i32 + 1) * self.pair() as i32;
-        let first = pair + (cluster::rank() * WG_M) as i32;
-        Some(Queries { batch: place / heads, head: place % heads, pair, first })
+        if place >= all_heads.get() {
+            return None;
+        }
+        let (batch, head) = (place / heads, place % heads);
+        let (rows, rank) = if alone { (self.block(), 0) } else { (self.pair(), cluster::rank()) };
+        let end = problem.q_len - tile * self.pair();
+        let shared = (end as i32 - rows as i32, rows);
+        Some(Queries { batch, head, shared, share: Share { alone }, first: shared.0 + (rank * WG_M) as i32 })
+    }
+
+    /// Queries of a block.
+    #[inline(always)]
+    const fn block(self) -> u32 {
+        self.consumers * WG_M
     }
 
     /// Queries of a pair of blocks.
     #[inline(always)]
-    pub(in crate::ops::attention) const fn pair(self) -> u32 {
-        CLUSTER * self.consumers * WG_M
+    const fn pair(self) -> u32 {
+        CLUSTER * self.block()
     }
 
     /// The first query of a consumer. Blocks take turns: with a diagonal they have as many tiles as each other.
     #[inline(always)]
     pub(in crate::ops::attention) const fn first_of(self, queries: Queries, consumer: u32) -> i32 {
-        queries.first + (consumer * CLUSTER * WG_M) as i32
+        let blocks = if queries.share.alone { 1 } else { CLUSTER };
+        queries.first + (consumer * blocks * WG_M) as i32
     }
 
     /// Keys of a sequence.

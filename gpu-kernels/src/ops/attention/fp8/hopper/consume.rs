@@ -5,15 +5,14 @@ use cuda_std::fp8::pack_e4m3;
 use cuda_std::math::{fma, max_nan};
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
-use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Descriptor, Registers, Swizzle};
 use cuda_std::{cluster, thread, warp};
 
 use super::{BUFFERS, CLUSTER, Memory, PANEL, Scales, WARPGROUP, WG_M};
-use crate::ops::attention::forward::hopper::softmax::{self, Visible};
+use crate::ops::attention::forward::hopper::softmax::{self, Visible, forget};
 use crate::ops::attention::forward::hopper::store::{self, Output, Rows};
 use crate::ops::attention::forward::hopper::work::{self, Cursor, Queries, Work};
-use crate::ops::attention::{self, LIMIT_E4M3, LOG2_E, Span};
+use crate::ops::attention::{self, LIMIT_E4M3, LOG2_E};
 
 /// Weights are 2⁸ times what they stand for, at most 256: so E4M3 has them to 2⁻¹⁴ of the greatest with all its bits, and to 2⁻¹⁷ with fewer.
 const SHIFT: u32 = 8;
@@ -61,31 +60,6 @@ struct State<const S: usize, const O: usize, const STEPS: usize, const PART: usi
     /// What O is multiplied with before the tile's part is added.
     factors: [f32; 2],
     online: Online,
-}
-
-/// A tile of which not all is visible: its keys from `key` on, and the queries from `row` on.
-#[derive(Clone, Copy)]
-struct Edge {
-    span: Span,
-    row: i32,
-    key: i32,
-}
-
-impl Edge {
-    /// Hides what the queries do not see.
-    #[inline(always)]
-    fn mask<const S: usize>(self, s: &mut [f32; S], lane: u32) {
-        let lane = forget(lane);
-        let visible = Visible::of(self.span, self.row + (lane / 32 * 16 + lane % 32 / 4) as i32);
-        visible.mask(s, self.key + (lane % 4 * 2) as i32);
-    }
-}
-
-/// The same number, anew: what is computed from it is not kept in registers, of which there are few, from one use to the next.
-#[inline(always)]
-fn forget(lane: u32) -> u32 {
-    let Pack([lane, ..]) = Pack([lane; 4]).forget();
-    lane
 }
 
 /// One consumer of a block, and what it knows of its place.
@@ -136,10 +110,13 @@ pub(super) unsafe fn consume<
         // From one lane, so that ptxas knows what depends on it to be uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
         let row = work.first_of(queries, index);
-        let (first, end) = work::seen::<N>(span, queries.pair, work.pair());
+        let (first, end) = work::seen::<N>(span, queries.shared.0, queries.shared.1);
         let (mine, mine_end) = work::seen::<N>(span, row, WG_M);
         let (whole, whole_end) = work::seen_whole::<N>(span, row, WG_M);
-        let edge = |tile: u32| Edge { span, row, key: work::first_key::<N>(span, tile) };
+        // Hides what is not visible of a tile, whose first key is `key`.
+        let mask = |s: &mut [f32; S], key: i32| {
+            Visible::of(span, row, forget(lane)).mask(s, key);
+        };
 
         // Of all sequences' heads of K: groups do not cross sequences.
         let head = work.problem.kv_head(queries.batch * work.problem.heads + queries.head);
@@ -158,7 +135,7 @@ pub(super) unsafe fn consume<
             }
             this.first_scores(&mut state, at);
             if tile < whole || tile >= whole_end {
-                edge(tile).mask(&mut state.s, lane);
+                mask(&mut state.s, work::first_key::<N>(span, tile));
             }
             this.first_weights(&mut state);
             give_back(wave);
@@ -166,11 +143,12 @@ pub(super) unsafe fn consume<
             // At most an edge, a middle and another edge.
             while tile < mine_end {
                 while tile < mine_end && (tile < whole || tile >= whole_end) {
-                    at = this.step(&mut state, at, Some(edge(tile)));
+                    let key = work::first_key::<N>(span, tile);
+                    at = this.step(&mut state, at, |s| mask(s, key));
                     tile += 1;
                 }
                 while tile < mine_end.min(whole_end) {
-                    at = this.step(&mut state, at, None);
+                    at = this.step(&mut state, at, |_| ());
                     tile += 1;
                 }
             }
@@ -266,13 +244,13 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
     }
 
     /// The scores of the tile after `at`, and the values of `at`, whose weights are there: the tensor cores are busy with the values while
-    /// this warpgroup computes the next weights. `edge` is there where not all keys are visible.
+    /// this warpgroup computes the next weights. `mask` hides scores where not all keys are visible.
     #[inline(always)]
     unsafe fn step<const S: usize, const O: usize, const STEPS: usize>(
         self,
         state: &mut State<S, O, STEPS, PART>,
         at: Cursor<STAGES>,
-        edge: Option<Edge>,
+        mask: impl FnOnce(&mut [f32; S]),
     ) -> Cursor<STAGES>
     where
         [f32; S]: Sums,
@@ -290,9 +268,7 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         self.values(part, p, at.stage(), 0);
         wgmma::wait_for::<1>(s);
         self.release(memory.empty_k(next.stage()));
-        if let Some(edge) = edge {
-            edge.mask(s, self.lane);
-        }
+        mask(s);
         let next_factors = online.renew(s, self.scale);
         wgmma::wait_for::<0>(part);
         pin(p);

@@ -137,7 +137,7 @@ pub unsafe fn attention_fp8_hopper<T: Half, const D: u32, const N: u32, const CO
     let memory = Memory::<D, N, CONSUMERS>(shared::dynamic());
     // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
-    let work = Work { problem: &problem, key_lengths, sinks, consumers: CONSUMERS };
+    let work = Work { problem: &problem, key_lengths, sinks, consumers: CONSUMERS, parts: false };
     let scales = Scales { of: [q_scales, k_scales, v_scales], steps: [q_step, k_step, v_step] };
     if thread::thread_idx_x() == 0 {
         tma::prefetch_descriptor(q);

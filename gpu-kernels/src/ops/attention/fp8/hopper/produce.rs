@@ -43,7 +43,7 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
     while let Some(queries) = work.queries(wave.0) {
         let (batch, head) = (queries.batch as i32, work.problem.kv_head(queries.head) as i32);
         let span = work.span(work.keys(queries.batch));
-        let (first, end) = work::seen::<N>(span, queries.pair, work.pair());
+        let (first, end) = work::seen::<N>(span, queries.shared.0, queries.shared.1);
         let mut key = work::first_key::<N>(span, first);
         // Where a sequence's first key is in its rows of Vᵀ.
         let column = prepare::columns(work.problem.k_len) as i32 - span.keys;
