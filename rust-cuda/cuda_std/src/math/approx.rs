@@ -58,6 +58,8 @@ instruction! {
     div_full(a, b) = "div.full.f32", "sm_20", a / b;
     /// a / b within 2 ulp, for |b| below 2^126.
     div_approx(a, b) = "div.approx.f32", "sm_20", a / b;
+    /// a b, rounded by itself: the compiler may fuse `a * b` and a sum that follows, where the builder's `fma_contraction` is on.
+    mul_rn(a, b) = "mul.rn.f32", "sm_20", a * b;
     /// The greater value; NaN if either is.
     max_nan(a, b) = "max.NaN.f32", "sm_80", if a.is_nan() || b.is_nan() { f32::NAN } else { a.max(b) };
     /// The smaller value; NaN if either is.

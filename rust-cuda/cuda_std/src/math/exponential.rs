@@ -11,7 +11,7 @@ const ROUND: f32 = 12_582_912.0;
 
 /// `x 2^n` for n in [-252, 254], in two steps so that neither factor overflows.
 #[inline(always)]
-fn scale(x: f32, n: i32) -> f32 {
+pub(super) fn scale(x: f32, n: i32) -> f32 {
     let half = n >> 1;
     let power = |n: i32| f32::from_bits(((n + 127) << 23) as u32);
     x * power(half) * power(n - half)
@@ -72,7 +72,7 @@ fn log1p_small(x: f32) -> f32 {
 
 /// Splits a positive finite x into 2^n (1 + f), f in [-1/3, 1/3].
 #[inline(always)]
-fn split(x: f32) -> (f32, f32) {
+pub(super) fn split(x: f32) -> (f32, f32) {
     let subnormal = x < f32::MIN_POSITIVE;
     let (x, bias) = if subnormal { (x * 8_388_608.0, -23) } else { (x, 0) };
     let (n, f) = split_normal(x);
@@ -90,7 +90,7 @@ fn split_normal(x: f32) -> (i32, f32) {
 
 /// What the logarithms give for 0, negative numbers, infinity and NaN; `None` for a positive finite x.
 #[inline(always)]
-fn special(x: f32) -> Option<f32> {
+pub(super) fn special(x: f32) -> Option<f32> {
     // Positive finite floats, and only they, have bits in this range.
     if x.to_bits().wrapping_sub(1) < f32::INFINITY.to_bits() - 1 {
         None

@@ -1,5 +1,7 @@
-//! The sigmoid-shaped functions of activations.
+//! The hyperbolic functions, and the error function, which is shaped like one.
 
+use super::double::Double;
+use super::power::exp2_of;
 use super::{ex2_approx, ex2_approx_ftz, fma, polynomial, rcp_approx_ftz};
 
 /// The hyperbolic tangent. Both of its halves are computed: a branch that parts the lanes of a warp would take longer.
@@ -12,6 +14,36 @@ pub fn tanh(x: f32) -> f32 {
     let power = ex2_approx_ftz(x.abs() * (2.0 * core::f32::consts::LOG2_E));
     let far = fma(rcp_approx_ftz(power + 1.0), -2.0, 1.0);
     (if x.abs() < 0.6 { near } else { far }).copysign(x)
+}
+
+/// e^x / 2 in twice the precision's care: where e^x overflows, this does not yet.
+#[inline(always)]
+fn half_exp(x: f32) -> f32 {
+    let Double { high, low } = Double::product(x, core::f32::consts::LOG2_E);
+    let exponent = Double::sum(high, -1.0);
+    exp2_of(Double { high: exponent.high, low: exponent.low + fma(x, 1.925_963e-8, low) })
+}
+
+/// The hyperbolic sine.
+#[inline(always)]
+pub fn sinh(x: f32) -> f32 {
+    let magnitude = x.abs();
+    let result = if magnitude < 1.0 {
+        let square = x * x;
+        let tail = polynomial(square, [1.666_666_7e-1, 8.333_310_5e-3, 1.984_289_6e-4, 2.782_213_2e-6]);
+        fma(magnitude * square, tail, magnitude)
+    } else {
+        let half = half_exp(magnitude);
+        half - 0.25 / half
+    };
+    result.copysign(x)
+}
+
+/// The hyperbolic cosine.
+#[inline(always)]
+pub fn cosh(x: f32) -> f32 {
+    let half = half_exp(x.abs());
+    half + 0.25 / half
 }
 
 /// The error function.
@@ -63,6 +95,15 @@ mod tests {
         assert_eq!(tanh(f32::NEG_INFINITY), -1.0);
         assert!(tanh(f32::NAN).is_nan());
         assert!(tanh(-0.0).is_sign_negative());
+    }
+
+    #[test]
+    fn sinh_and_cosh_everywhere() {
+        assert!(worst(9_973, 0.0, 90.0, sinh, f64::sinh) < 2.0);
+        assert!(worst(9_973, 0.0, 90.0, cosh, f64::cosh) < 2.0);
+        assert_eq!((sinh(f32::NEG_INFINITY), cosh(f32::NEG_INFINITY)), (f32::NEG_INFINITY, f32::INFINITY));
+        assert_eq!((sinh(-0.0).to_bits(), cosh(-0.0)), ((-0f32).to_bits(), 1.0));
+        assert!(sinh(f32::NAN).is_nan() && cosh(f32::NAN).is_nan());
     }
 
     /// The series without cancellation: e^-x² Σ 2^n x^(2n+1) / (2n+1)!!

@@ -1,4 +1,5 @@
-//! Scalar math on `f32`.
+//! Scalar math on `f32`, and what of `f64` is an instruction; the crate `libm` has the other functions of `f64`, and compiles for the device as
+//! it is.
 //!
 //! Functions named `…_approx` are one hardware instruction with the error its documentation gives. The others round
 //! correctly where they say so; otherwise their own error is within 2 ulp (3 for those that combine others), sampled over
@@ -6,9 +7,14 @@
 //! rounded correctly, so that results differ by its error.
 
 mod approx;
+mod double;
 mod exponential;
 mod hyperbolic;
 mod integer;
+mod inverse;
+mod normal;
+mod power;
+mod remainder;
 mod rounding;
 mod trigonometric;
 
@@ -16,6 +22,10 @@ pub use approx::*;
 pub use exponential::*;
 pub use hyperbolic::*;
 pub use integer::*;
+pub use inverse::*;
+pub use normal::*;
+pub use power::*;
+pub use remainder::*;
 pub use rounding::*;
 pub use trigonometric::*;
 

@@ -88,6 +88,34 @@ pub fn cos(x: f32) -> f32 {
     sin_cos(x).1
 }
 
+/// The tangent of `x` radians; |x| up to 2^50.
+#[inline(always)]
+pub fn tan(x: f32) -> f32 {
+    let (rest, quadrant) = reduce(x);
+    let square = rest * rest;
+    // To beyond π/4, because the quadrant of a great angle is not told so sharply.
+    let tail = polynomial(
+        square,
+        [
+            3.333_349_8e-1,
+            1.332_821_8e-1,
+            5.449_808_8e-2,
+            1.931_020_8e-2,
+            1.530_315_6e-2,
+            -4.876_760_3e-3,
+            6.532_942_4e-3,
+        ],
+    );
+    let tangent = fma(rest * square, tail, rest);
+    if x == 0.0 {
+        x
+    } else if quadrant & 1 == 0 {
+        tangent
+    } else {
+        -1.0 / tangent
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::ulp::worst;
@@ -98,6 +126,7 @@ mod tests {
         for (from, to) in [(0.0, 6.3), (6.3, 65_536.0), (65_536.0, 1.0e15)] {
             assert!(worst(4_999, from, to, sin, f64::sin) < 2.0, "sin from {from}");
             assert!(worst(4_999, from, to, cos, f64::cos) < 2.0, "cos from {from}");
+            assert!(worst(4_999, from, to, tan, f64::tan) < 3.0, "tan from {from}");
         }
     }
 
@@ -115,8 +144,9 @@ mod tests {
 
     #[test]
     fn special_values() {
-        assert!(sin(f32::INFINITY).is_nan() && cos(f32::NAN).is_nan());
+        assert!(sin(f32::INFINITY).is_nan() && cos(f32::NAN).is_nan() && tan(f32::INFINITY).is_nan());
         assert_eq!(cos(0.0), 1.0);
         assert_eq!(sin(0.0), 0.0);
+        assert!(tan(-0.0).is_sign_negative());
     }
 }

@@ -32,6 +32,19 @@ pub unsafe fn math_functions(x: *const f32, y: *mut f32, n: u32) {
             exp exp2 expm1 log log2 log1p sigmoid softplus tanh erf sin cos
             sqrt floor ceil trunc round_ties_even
             ex2_approx lg2_approx rcp_approx rsqrt_approx sqrt_approx sqrt_approx_ftz tanh_approx log_of_normal
+            exp10 log10 cbrt tan atan asin acos sinh cosh asinh acosh atanh erfc normal_cdf
+        }
+        let value = *x.add(i);
+        for result in [
+            math::pow(value, 2.7),
+            math::pow(value, -0.3),
+            math::pow(1.0001, value),
+            math::powi(value, 7),
+            math::atan2(value, -3.0),
+            math::hypot(value, 1.0e-3),
+        ] {
+            *at = result;
+            at = at.add(n as usize);
         }
         let (sine, cosine) = math::sin_cos_near(*x.add(i));
         *at = sine;
@@ -51,6 +64,8 @@ pub unsafe fn math_functions(x: *const f32, y: *mut f32, n: u32) {
         *at = f32::from(math::saturate_to_i8([math::round_to_i32(*x.add(i))])[0]);
         at = at.add(n as usize);
         *at = math::truncate_to_u32(*x.add(i)) as f32;
+        at = at.add(n as usize);
+        *at = math::rem(*x.add(i), 0.7);
     }
 }
 

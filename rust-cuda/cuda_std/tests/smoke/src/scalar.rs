@@ -28,6 +28,7 @@ pub unsafe fn unary(x: *const f32, y: *mut f32) {
         let mut row = apply! {
             exp exp2 expm1 log log2 log1p sigmoid softplus tanh erf sin cos
             sqrt floor ceil trunc round_ties_even
+            exp10 log10 cbrt tan atan asin acos sinh cosh asinh acosh atanh erfc normal_cdf
             ex2_approx lg2_approx tanh_approx rcp_approx rsqrt_approx sqrt_approx sin_approx cos_approx
         };
         let mut put = |value: f32| {
@@ -39,6 +40,14 @@ pub unsafe fn unary(x: *const f32, y: *mut f32) {
         put(math::polynomial(a, [b, 1.0, a]));
         put(math::fma_f64(f64::from(a), f64::from(b), 1.0) as f32);
         put(math::sqrt_f64(f64::from(a)) as f32);
+        put((math::floor_f64(f64::from(a)) - math::ceil_f64(f64::from(a))) as f32);
+        put((math::trunc_f64(f64::from(a)) - math::round_ties_even_f64(f64::from(a))) as f32);
+        put(math::pow(a, b));
+        put(math::powi(a, b.to_bits() as i32));
+        put(math::atan2(a, b));
+        put(math::hypot(a, b));
+        put(math::rem(a, b));
+        put(math::mul_rn(a, b));
         let (sine, cosine) = math::sin_cos(a);
         put(sine * cosine);
         let (sine, cosine) = math::sin_cos_approx_near(a);
@@ -55,6 +64,30 @@ pub unsafe fn unary(x: *const f32, y: *mut f32) {
         let [low, high] = bf16::unpack(bf16::fma_of_registers(bf16::pack(a, b), bf16::pack(b, a), bf16::pack(a, a)));
         put(low + high);
         put(float::to_f32(float::from_f32::<f32>(a)));
+    }
+}
+
+/// Row `r` of `results` is the `r`-th function of x and y, in the order of the list in `simulated.rs`.
+#[kernel(block = 32)]
+pub unsafe fn host_math(x: *const f32, y: *const f32, results: *mut f32, n: u32) {
+    unsafe {
+        let i = thread::index_1d();
+        let (a, b) = (*x.add(i), *y.add(i));
+        let mut at = results.add(i);
+        let mut put = |value: f32| {
+            *at = value;
+            at = at.add(n as usize);
+        };
+        macro_rules! apply {
+            ($($name:ident)*) => { $( put(math::$name(a)); )* };
+        }
+        apply! { exp10 log10 cbrt tan atan asin acos sinh cosh asinh acosh atanh erfc normal_cdf }
+        put(math::pow(a, b));
+        put(math::powi(a, b.to_bits() as i32 >> 20));
+        put(math::atan2(a, b));
+        put(math::hypot(a, b));
+        put(math::rem(a, b));
+        put(math::mul_rn(a, b));
     }
 }
 
