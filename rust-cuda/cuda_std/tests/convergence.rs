@@ -11,7 +11,7 @@ use warpsim::{Checks, Fault, Gpu, Launch, Module, Options};
 const PLACES: usize = 6;
 
 /// The instructions that each kernel has once for each place.
-const KERNELS: [(&str, &[&str]); 30] = [
+const KERNELS: [(&str, &[&str]); 39] = [
     ("block_barrier", &["bar.sync"]),
     ("block_or", &["bar.red.or.pred"]),
     ("block_and", &["bar.red.and.pred"]),
@@ -31,6 +31,15 @@ const KERNELS: [(&str, &[&str]); 30] = [
     ("match_any", &["match.any.sync"]),
     ("match_all", &["match.all.sync"]),
     ("redux", &["redux.sync"]),
+    ("masked_shuffle_xor", &["shfl.sync.bfly"]),
+    ("masked_shuffle_idx", &["shfl.sync.idx"]),
+    ("masked_shuffle_up", &["shfl.sync.up"]),
+    ("masked_shuffle_down", &["shfl.sync.down"]),
+    ("masked_vote_any", &["vote.sync.any"]),
+    ("masked_vote_ballot", &["vote.sync.ballot"]),
+    ("masked_match_any", &["match.any.sync"]),
+    ("masked_match_all", &["match.all.sync"]),
+    ("masked_redux", &["redux.sync"]),
     ("active_mask", &["activemask"]),
     ("elect", &["elect.sync"]),
     ("product", &["mma.sync"]),

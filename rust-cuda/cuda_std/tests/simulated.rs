@@ -97,3 +97,69 @@ const FUNCTIONS: [(&str, Function); 20] = [
     ("rem", math::rem),
     ("mul_rn", math::mul_rn),
 ];
+
+#[test]
+fn lanes_of_a_mask_exchange_what_is_documented() {
+    let Some(kernel) = kernel("parts") else { return };
+    fn after(a: u32, b: u32) -> u32 {
+        let (factor, term) = ((a >> 16) * (b >> 16), (a & 0xffff) * (b >> 16) + (b & 0xffff));
+        factor << 16 | term & 0xffff
+    }
+    let map = |lane: u32| (2 * lane + 3) << 16 | lane;
+    // Each has a partner for its lanes, by two apart, and lanes 0 and 31 both or neither.
+    for mask in [!0u32, 0x5555_5550, 0xa000_0005] {
+        let mut gpu = Gpu::new();
+        let y = gpu.alloc_with(&[0xee; 22 * 128], "y");
+        let args: [&[u8]; 2] = [&y.to_le_bytes(), &mask.to_le_bytes()];
+        let launch = Launch { block: [32, 1, 1], args: &args, ..Launch::default() };
+        let report = gpu.launch(&kernel, &launch, &Options::default()).unwrap_or_else(|fault| panic!("{fault}"));
+        assert!(report.clean(), "{mask:#x}");
+        let found = gpu.read_vec(y, 22 * 128).expect("it is there");
+        let found: Vec<u32> = found.chunks(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+
+        let lanes: Vec<u32> = (0..32).filter(|lane| mask >> lane & 1 == 1).collect();
+        let select =
+            |keep: &dyn Fn(u32) -> bool| lanes.iter().filter(|l| keep(**l)).fold(0, |bits, l| bits | 1u32 << l);
+        let (least, greatest) = (lanes[0], lanes[lanes.len() - 1]);
+        let signed = |lane: u32| lane as i32 - 16;
+        for lane in 0..32 {
+            let all = (0..=lane).map(map).reduce(after);
+            assert_eq!(Some(found[lane as usize]), all, "the scan of a whole warp");
+            let here = |row: usize| found[32 * row + lane as usize];
+            if mask >> lane & 1 == 0 {
+                assert!((1..22).all(|row| here(row) == 0xeeee_eeee), "lane {lane} is not of {mask:#x}");
+                continue;
+            }
+            let up = if lane == 31 { 0 } else { lane };
+            let down = if lane == 0 { 31 } else { lane };
+            let expected = [
+                lanes.iter().filter(|other| **other < lane).count() as u32,
+                lane ^ 2,
+                least,
+                up,
+                down,
+                lane ^ 2,
+                least,
+                up,
+                down,
+                1,
+                2,
+                select(&|other| other % 3 == 0),
+                select(&|other| other / 8 == lane / 8),
+                1,
+                lanes.iter().sum(),
+                least + (greatest << 8),
+                lanes.iter().map(|l| signed(*l)).sum::<i32>() as u32,
+                (signed(least) + (signed(greatest) << 8)) as u32,
+                lanes.iter().fold(!0, |a, l| a & !l)
+                    ^ lanes.iter().fold(0, |a, l| a | l)
+                    ^ lanes.iter().fold(0, |a, l| a ^ (l * l)),
+                lanes.iter().filter(|other| **other <= lane).map(|l| map(*l)).reduce(after).unwrap_or_default(),
+                lanes.iter().map(|l| map(*l)).reduce(after).unwrap_or_default(),
+            ];
+            for (row, expected) in expected.into_iter().enumerate() {
+                assert_eq!(here(row + 1), expected, "row {} in lane {lane} of {mask:#x}", row + 1);
+            }
+        }
+    }
+}

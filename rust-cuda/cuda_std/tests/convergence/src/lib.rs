@@ -9,7 +9,8 @@ use cuda_std::{
     mbarrier::Barrier,
     mma, regs,
     shared::{self, SharedPtr},
-    thread, warp,
+    thread,
+    warp::{self, masked},
     wgmma::{self, Descriptor, K_MAJOR, Swizzle},
 };
 
@@ -122,6 +123,15 @@ kernels! {
     match_any: |value| warp::match_any(value);
     match_all: |value| u32::from(warp::match_all(value));
     redux: |value| warp::redux_add_u32(value);
+    masked_shuffle_xor: |value| masked::shuffle_xor(!0, value, 1);
+    masked_shuffle_idx: |value| masked::shuffle_idx(!0, value, 3);
+    masked_shuffle_up: |value| masked::shuffle_up(!0, value, 1);
+    masked_shuffle_down: |value| masked::shuffle_down(!0, value, 1);
+    masked_vote_any: |value| u32::from(masked::any(!0, value & 32 != 0));
+    masked_vote_ballot: |value| masked::ballot(!0, value & 32 != 0);
+    masked_match_any: |value| masked::match_any(!0, value);
+    masked_match_all: |value| u32::from(masked::match_all(!0, value));
+    masked_redux: |value| masked::redux_add_u32(!0, value);
     active_mask: |_| warp::active_mask();
     elect: |value| if warp::elect_one() { value } else { 0 };
     product: |value| {

@@ -1,6 +1,9 @@
 //! Threads with each other: warps, barriers, fences, atomics, clocks, printing.
 
-use cuda_std::{arch, atomic, fence, gpu_printf, grid, kernel, thread, time, trap, warp};
+use cuda_std::{
+    arch, atomic, fence, gpu_printf, grid, kernel, thread, time, trap,
+    warp::{self, masked},
+};
 
 /// Every warp-wide function.
 #[kernel(block = 128)]
@@ -25,11 +28,60 @@ pub unsafe fn warps(x: *const u32, y: *mut u32) {
         sum ^= warp::redux_max_i32(signed) as u32;
         sum ^= warp::redux_and(value) ^ warp::redux_or(value) ^ warp::redux_xor(value);
         sum ^= warp::reduce(value, |a, b| a.wrapping_mul(b));
+        sum ^= warp::inclusive_scan(value, |a, b| a.wrapping_mul(b));
         sum ^= warp::reduce_width::<8, u32>(value, u32::max);
         let float = f32::from_bits(value);
         sum ^= (warp::reduce_sum(float) + warp::reduce_max(float)).to_bits();
         warp::sync(warp::FULL_MASK);
         *y.add(thread::thread_idx_x() as usize) = sum;
+    }
+}
+
+/// One linear map after another, x · m + c of 16 bits each: associative, and not commutative.
+#[inline(always)]
+fn after(a: u32, b: u32) -> u32 {
+    let (factor, term) = ((a >> 16) * (b >> 16), (a & 0xffff) * (b >> 16) + (b & 0xffff));
+    factor << 16 | term & 0xffff
+}
+
+/// Rows of 32: what the lanes of `mask` get from each other in a branch that they alone take; the others keep what is there.
+#[kernel(block = 32)]
+pub unsafe fn parts(y: *mut u32, mask: u32) {
+    unsafe {
+        let lane = warp::lane_id();
+        let mut at = y.add(lane as usize);
+        let mut put = |value: u32| {
+            *at = value;
+            at = at.add(32);
+        };
+        let map = (2 * lane + 3) << 16 | lane;
+        put(warp::inclusive_scan(map, after));
+        if mask >> lane & 1 == 0 {
+            return;
+        }
+        put(masked::rank(mask));
+        put(masked::shuffle_xor(mask, lane, 2));
+        put(masked::shuffle_idx(mask, lane, mask.trailing_zeros()));
+        put(masked::shuffle_up(mask, lane, 31));
+        put(masked::shuffle_down(mask, lane, 31));
+        let wide = u64::from(lane) << 32;
+        put((masked::shuffle_xor_u64(mask, wide, 2) >> 32) as u32);
+        put((masked::shuffle_idx_u64(mask, wide, mask.trailing_zeros()) >> 32) as u32);
+        put((masked::shuffle_up_u64(mask, wide, 31) >> 32) as u32);
+        put((masked::shuffle_down_u64(mask, wide, 31) >> 32) as u32);
+        put(u32::from(masked::all(mask, mask >> lane & 1 == 1)) + 2 * u32::from(masked::all(mask, lane < 17)));
+        put(u32::from(masked::any(mask, mask >> lane & 1 == 0)) + 2 * u32::from(masked::any(mask, lane > 16)));
+        put(masked::ballot(mask, lane.is_multiple_of(3)));
+        put(masked::match_any(mask, lane / 8));
+        put(u32::from(masked::match_all(mask, lane / 32)) + 2 * u32::from(masked::match_all(mask, lane)));
+        put(masked::redux_add_u32(mask, lane));
+        put(masked::redux_min_u32(mask, lane) + (masked::redux_max_u32(mask, lane) << 8));
+        let signed = lane as i32 - 16;
+        put(masked::redux_add_i32(mask, signed) as u32);
+        put((masked::redux_min_i32(mask, signed) + (masked::redux_max_i32(mask, signed) << 8)) as u32);
+        put(masked::redux_and(mask, !lane) ^ masked::redux_or(mask, lane) ^ masked::redux_xor(mask, lane * lane));
+        put(masked::inclusive_scan(mask, map, after));
+        put(masked::reduce(mask, map, after));
     }
 }
 

@@ -1,8 +1,10 @@
 //! Exchange, votes and reductions among the 32 lanes of a warp.
 //!
-//! All functions here expect the whole warp: every lane executes the call, convergently.
+//! All functions here expect the whole warp: every lane executes the call, convergently. [`masked`] has those for a part of it.
 
 use half::{bf16, f16};
+
+pub mod masked;
 
 /// Lanes in a warp.
 pub const SIZE: u32 = 32;
@@ -336,4 +338,24 @@ pub unsafe fn reduce_sum(value: f32) -> f32 {
 pub unsafe fn reduce_max(value: f32) -> f32 {
     // SAFETY: the caller's promise.
     unsafe { reduce(value, f32::max) }
+}
+
+/// Combines the values of the lanes up to and with this one, in their order; `combine` is to be associative. Five shuffles.
+///
+/// # Safety
+/// Warp-wide.
+#[inline(always)]
+pub unsafe fn inclusive_scan<T: Lane>(value: T, combine: impl Fn(T, T) -> T) -> T {
+    let lane = lane_id();
+    let mut value = value;
+    let mut delta = 1;
+    while delta < SIZE {
+        // SAFETY: the caller's promise.
+        let before = unsafe { shuffle_up(value, delta) };
+        if lane >= delta {
+            value = combine(before, value);
+        }
+        delta *= 2;
+    }
+    value
 }
