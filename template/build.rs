@@ -3,8 +3,9 @@
 use cuda_builder::{Arch, CudaBuilder};
 
 fn main() {
-    if let Err(error) = CudaBuilder::new("kernels").arch(Arch::Sm80).build() {
-        // A build script that prints this fails; cargo shows one line a directive.
-        error.to_string().lines().for_each(|line| println!("cargo::error={line}"));
+    // Cargo shows one line a directive; a build script that prints an error fails.
+    match CudaBuilder::new("kernels").arch(Arch::Sm80).build() {
+        Ok(built) => built.warnings.iter().flat_map(|text| text.lines()).for_each(|line| println!("cargo::warning={line}")),
+        Err(error) => error.to_string().lines().for_each(|line| println!("cargo::error={line}")),
     }
 }

@@ -59,9 +59,32 @@ wait:
     ret;
 }";
 
+/// Each block leaves its number, and once all have, reads the next one's: `grid::sync` by hand.
+const TOGETHER: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry sim_together(.param .u64 y, .param .u64 z) {
+    .reg .pred %p; .reg .b32 %r<9>; .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [y]; ld.param.u64 %rd2, [z];
+    mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x;
+    mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd3, %rd1; st.global.u32 [%rd3], %r1;
+    mov.u32 %r3, %envreg2; mov.u32 %r4, %envreg1; mov.b64 %rd4, {%r3, %r4};
+    setp.eq.u32 %p, %r1, 0; sub.u32 %r5, 0x80000001, %r2; selp.b32 %r5, %r5, 1, %p;
+    atom.add.acq_rel.gpu.u32 %r6, [%rd4+4], %r5;
+wait:
+    ld.acquire.gpu.u32 %r7, [%rd4+4]; xor.b32 %r7, %r7, %r6; setp.ge.s32 %p, %r7, 0;
+    @%p bra wait;
+    add.u32 %r8, %r1, 1; rem.u32 %r8, %r8, %r2;
+    mul.wide.u32 %rd3, %r8, 4; add.u64 %rd3, %rd3, %rd1; ld.global.u32 %r8, [%rd3];
+    mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd3, %rd2; st.global.u32 [%rd3], %r8;
+    ret;
+}";
+
 type TwoPointers = (DevicePtr<f32>, DevicePtrMut<f32>);
 kernel!(Copy, "sim_copy", TwoPointers, 64, 0);
 kernel!(Reverse, "sim_reverse", TwoPointers, 64, 0);
+kernel!(Together, "sim_together", (DevicePtrMut<u32>, DevicePtrMut<u32>), 1, 0);
 kernel!(Half, "sim_half", (u32,), 64, 0);
 static IMAGES: &[KernelImage] = &[
     image::<Tile>(Arch::Sm90a, TILE),
@@ -69,6 +92,7 @@ static IMAGES: &[KernelImage] = &[
     image::<Copy>(Arch::Sm80, COPY),
     image::<Half>(Arch::Sm80, HALF),
     image::<Reverse>(Arch::Sm80, REVERSE),
+    KernelImage { cooperative: true, ..image::<Together>(Arch::Sm80, TOGETHER) },
 ];
 
 fn open() -> (Device, Stream) {
@@ -119,6 +143,7 @@ fn user_s_archive() -> &'static Kernels {
         shared_bytes: 0,
         no_spills: false,
         programmatic: false,
+        cooperative: false,
         params: vec![ptx_archive::Param { bytes: 8, align: 8, kind: ptx_archive::ParamKind::Pointer }],
         resources: None,
     };
@@ -357,4 +382,25 @@ fn scratch_is_there_for_what_is_queued_while_it_lives() {
         assert!(a.scratch::<f32>(0).unwrap().ptr_mut().addr() == 0);
         assert!(matches!(a.scratch::<f32>(usize::MAX).unwrap_err(), Error::TooLarge { .. }));
     });
+}
+
+#[test]
+fn blocks_that_wait_for_each_other_are_there_together() {
+    let (device, stream) = open();
+    let room = device.blocks_at_once::<Together>().unwrap();
+    let run = |blocks: u32| {
+        let mut y = Tensor::<u32>::filled(&stream, [blocks as usize], 0).unwrap();
+        let mut z = Tensor::<u32>::filled(&stream, [blocks as usize], 0).unwrap();
+        // SAFETY: both have a place for each block.
+        unsafe {
+            let (y, z) = (y.view_mut().ptr_mut(&stream)?, z.view_mut().ptr_mut(&stream)?);
+            stream.launch::<Together>(blocks, (y, z))?;
+        }
+        z.to_vec(&stream)
+    };
+    for blocks in [1, 70, room] {
+        assert_eq!(run(blocks).unwrap(), (0..blocks).map(|i| (i + 1) % blocks).collect::<Vec<_>>());
+    }
+    let error = run(room + 1).unwrap_err().to_string();
+    assert!(error.contains(&format!("the device holds {room} at once")), "{error}");
 }

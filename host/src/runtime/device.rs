@@ -216,6 +216,14 @@ impl Device {
         }
     }
 
+    /// How many blocks of this kernel the device holds at once, of as many threads as it declares: the largest grid that a cooperative
+    /// kernel can be launched with, and one that keeps the whole device busy for any other. 0 if not one has room.
+    pub fn blocks_at_once<K: Kernel>(&self) -> Result<u32> {
+        let spec = const { &KernelSpec::of::<K>() };
+        let Loaded { function, image } = self.function(spec)?;
+        self.call(|b| b.blocks_at_once(function, image, spec.block))
+    }
+
     /// How many clusters of this kernel the device holds at once, at least 1: those of a grid that stays.
     pub(crate) fn clusters_at_once<K: Kernel>(&self) -> Result<u32> {
         let Loaded { function, image } = self.function(const { &KernelSpec::of::<K>() })?;

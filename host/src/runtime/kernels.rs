@@ -34,6 +34,8 @@ pub struct KernelImage {
     pub shared_bytes: u32,
     /// Whether it waits for the launch ahead in its stream by itself.
     pub programmatic: bool,
+    /// Whether its blocks wait for each other, so that all of a grid have to be on the device at once.
+    pub cooperative: bool,
     /// Bytes of each parameter.
     pub param_sizes: &'static [usize],
 }
@@ -128,6 +130,7 @@ fn list(archive: Archive) -> &'static [KernelImage] {
         cluster: kernel.cluster,
         shared_bytes: kernel.shared_bytes,
         programmatic: kernel.programmatic,
+        cooperative: kernel.cooperative,
         param_sizes: kernel.params.iter().map(|param| param.bytes as usize).collect::<Vec<_>>().leak(),
     };
     archive.kernels().iter().enumerate().map(image).collect::<Vec<_>>().leak()

@@ -95,12 +95,17 @@ impl Stream {
         check_extents(spec, grid, block)?;
         let device = &self.0.device;
         let loaded = device.function(spec)?;
+        if loaded.image.cooperative {
+            let room = device.call(|b| b.blocks_at_once(loaded.function, loaded.image, block))?;
+            check_room(spec, grid, block, room)?;
+        }
         let launch = Launch {
             function: loaded.function,
             grid,
             block,
             shared_bytes: loaded.image.shared_bytes,
             programmatic: loaded.image.programmatic,
+            cooperative: loaded.image.cooperative,
             stream: self.raw(),
             args,
         };
@@ -313,6 +318,19 @@ fn check_extents(spec: &KernelSpec, grid: [u32; 3], block: [u32; 3]) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Blocks that wait for others which never come would wait for ever.
+fn check_room(spec: &KernelSpec, grid: [u32; 3], block: [u32; 3], room: u32) -> Result<()> {
+    let blocks: u64 = grid.iter().fold(1, |product: u64, n| product.saturating_mul(u64::from(*n)));
+    if blocks <= u64::from(room) {
+        return Ok(());
+    }
+    let reason = format!(
+        "its blocks wait for each other, and of grid {grid:?} with blocks {block:?}, which are {blocks}, the device holds {room} at once: \
+         `Device::blocks_at_once` is the most"
+    );
+    Err(Error::Launch { kernel: spec.symbol, reason })
 }
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ pub(crate) const fn image<K: Kernel>(arch: Arch, ptx: &'static str) -> KernelIma
         cluster: [1, 1, 1],
         shared_bytes: K::SHARED_BYTES as u32,
         programmatic: false,
+        cooperative: false,
         param_sizes: <K::Args as Args>::SIZES,
     }
 }

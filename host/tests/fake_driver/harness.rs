@@ -32,6 +32,7 @@ kernel!(Future, "fake_future", (u32,), 0, 1);
 kernel!(Greedy, "fake_greedy", (u32,), 300_000, 1);
 kernel!(Hopper, "fake_hopper", (u32,), 0, 1);
 kernel!(Missing, "fake_missing", (u32,), 0, 1);
+kernel!(Together, "fake_together", (u32,), 0, 1);
 kernel!(Trap, "fake_trap", (u32,), 0, 1);
 
 const fn image(symbol: &'static str, arch: Arch, ptx: &'static str, param_sizes: &'static [usize]) -> KernelImage {
@@ -44,6 +45,7 @@ const fn image(symbol: &'static str, arch: Arch, ptx: &'static str, param_sizes:
         cluster: [1, 1, 1],
         shared_bytes: 0,
         programmatic: false,
+        cooperative: false,
         param_sizes,
     }
 }
@@ -60,6 +62,7 @@ pub(crate) static IMAGES: &[KernelImage] = &[
     image("fake_future", Arch::Sm80, "//\n.version 99.1\n.entry fake_future", &[4]),
     KernelImage { shared_bytes: 300_000, ..image("fake_greedy", Arch::Sm80, ".version 7.8 .entry fake_greedy", &[4]) },
     image("fake_hopper", Arch::Sm90a, ".version 8.0 .entry fake_hopper", &[4]),
+    KernelImage { cooperative: true, ..image("fake_together", Arch::Sm80, ".version 7.8 .entry fake_together", &[4]) },
     image("fake_trap", Arch::Sm80, ".version 7.8 .entry fake_trap", &[4]),
 ];
 

@@ -252,6 +252,30 @@ fn what_waits_by_itself_is_launched_early_if_the_driver_can() {
 }
 
 #[test]
+fn blocks_that_wait_for_each_other_are_launched_together() {
+    with_driver("blocks_that_wait_for_each_other_are_launched_together", &[], || {
+        let (device, stream) = open().unwrap();
+        // 16 of 128 threads on each of 132 multiprocessors.
+        assert_eq!(device.blocks_at_once::<Together>().unwrap(), 16 * 132);
+        calls();
+        // SAFETY: a stand-in for a kernel.
+        unsafe {
+            stream.launch::<Together>((16, 132), (0,)).unwrap();
+            let launch = calls().pop().unwrap();
+            assert!(launch.starts_with("fake_together <<<16.132.1, 128.1.1, 0>>>"), "{launch}");
+            assert!(launch.ends_with(", 2 = [1, 0, 0]"), "{launch}");
+            let error = stream.launch::<Together>((16, 133), (0,)).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                "kernel fake_together cannot be launched: its blocks wait for each other, and of grid [16, 133, 1] with blocks [128, 1, 1], \
+                 which are 2128, the device holds 2112 at once: `Device::blocks_at_once` is the most"
+            );
+            stream.launch_with::<Together>((16, 133), 64, (0,)).unwrap();
+        }
+    });
+}
+
+#[test]
 fn impossible_launches() {
     with_driver("impossible_launches", &[], || {
         let (_device, stream) = open().unwrap();

@@ -55,7 +55,8 @@ pub struct BuildOutput {
     pub archive: PathBuf,
     /// The kernels.
     pub manifest: Manifest,
-    /// rustc's warnings about the device crate and the crates beside it.
+    /// rustc's warnings about the device crate and the crates beside it; and which kernels are left out, because they are for an `arch`
+    /// that the build is not for.
     pub warnings: Vec<String>,
     /// How many of the kernels had been compiled before.
     pub cached: usize,

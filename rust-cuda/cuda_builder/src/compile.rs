@@ -277,6 +277,7 @@ fn done(cut: &Cut, kernel: Cached, cached: bool) -> Done {
         no_spills: marker.no_spills,
         // Older architectures have no instruction to wait with: a launch waits for the one ahead.
         programmatic: marker.programmatic && *arch >= Arch::Sm90,
+        cooperative: marker.cooperative,
         params: kernel.params,
         resources: kernel.resources,
     };

@@ -63,8 +63,9 @@ impl Frontend<'_> {
             bitcode.extend(archive::bitcode(archive)?);
         }
         let list = self.compiler.cache.join(format!("{}.cuts.json", self.stamp(&bitcode, arches)));
-        if let Some(done) = self.known(&list) {
+        if let Some((done, left_out)) = self.known(&list) {
             kernels.done = done;
+            kernels.warnings.extend(warnings(&left_out, arches));
             return Ok(kernels);
         }
         kernels.cut = true;
@@ -73,6 +74,7 @@ impl Frontend<'_> {
         indexes.push(ir::Index::of(&ir::Module::parse(PRELUDE)));
         let graph = ir::Graph::new(indexes).map_err(Error::Link)?;
         let mut all = Vec::new();
+        let mut left_out: LeftOut = BTreeMap::new();
         let mut new = Vec::new();
         let mut texts = BTreeMap::new();
         for (place, symbol, marker) in graph.kernels() {
@@ -81,6 +83,9 @@ impl Frontend<'_> {
             }
             let problem = match marker.map(Marker::parse) {
                 Some(Ok(marker)) => {
+                    if let Some(arch) = marker.arch.filter(|arch| !arches.contains(arch)) {
+                        left_out.entry(arch).or_default().insert(symbol.to_owned());
+                    }
                     let reach = graph.reach(place);
                     for cut in cuts(symbol, &marker, arches, &reach) {
                         all.push(cut.clone());
@@ -114,15 +119,16 @@ impl Frontend<'_> {
         kernels.jobs = new.into_iter().map(job).collect();
         if kernels.errors.is_empty() {
             // A cache that cannot be written costs time and nothing else.
-            let _ = cache::write(&list, &all);
+            let _ = cache::write(&list, &(all, &left_out));
         }
+        kernels.warnings.extend(warnings(&left_out, arches));
         Ok(kernels)
     }
 
-    /// The kernels that `list` names, if the cache has every one.
-    fn known(&self, list: &Path) -> Option<Vec<Done>> {
-        let cuts: Vec<Cut> = cache::read(list)?;
-        cuts.iter().map(|cut| self.compiler.cached(cut)).collect()
+    /// The kernels that `list` names, if the cache has every one, and those that it left out.
+    fn known(&self, list: &Path) -> Option<(Vec<Done>, LeftOut)> {
+        let (cuts, left_out): (Vec<Cut>, LeftOut) = cache::read(list)?;
+        Some((cuts.iter().map(|cut| self.compiler.cached(cut)).collect::<Option<_>>()?, left_out))
     }
 
     /// Tells one output of rustc from another.
@@ -134,6 +140,22 @@ impl Frontend<'_> {
             bitcode.iter().for_each(|module| hasher.write(module));
         })
     }
+}
+
+/// The kernels that are for an architecture alone which the build is not for.
+type LeftOut = BTreeMap<Arch, BTreeSet<String>>;
+
+/// What to say of them: whoever launches one would be told that there is none, and not why.
+fn warnings(left_out: &LeftOut, arches: &[Arch]) -> impl Iterator<Item = String> {
+    let given = arches.iter().map(|arch| arch.as_str()).collect::<Vec<_>>().join(", ");
+    left_out.iter().map(move |(arch, symbols)| {
+        let names = symbols.iter().map(|symbol| format!("`{symbol}`")).collect::<Vec<_>>().join(", ");
+        let kernels = if symbols.len() == 1 { "kernel" } else { "kernels" };
+        format!(
+            "{kernels} {names} left out: `#[kernel(arch = \"{arch}\")]` is for {arch} alone, and the build is for {given}; \
+             `CudaBuilder::arch(Arch::{arch:?})` adds it"
+        )
+    })
 }
 
 /// The cuts of a kernel for those of `arches`, oldest first, that it is for. PTX for the oldest runs on the others too, and

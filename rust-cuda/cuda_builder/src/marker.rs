@@ -1,7 +1,7 @@
 //! The marker: how `#[kernel(...)]` tells the builder what rustc has no attribute for.
 //!
 //! It is an assembler comment in the body of the entry, on one line:
-//! `//#kernel module=<path> arch=sm_90a block=X,Y,Z min_blocks=N cluster=X,Y,Z shared=BYTES no_spills=0|1 programmatic=0|1 tensormaps=I,J`.
+//! `//#kernel module=<path> arch=sm_90a block=X,Y,Z min_blocks=N cluster=X,Y,Z shared=BYTES no_spills=0|1 programmatic=0|1 cooperative=0|1 tensormaps=I,J`.
 //! A key that is left out has its default.
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,7 @@ pub(crate) struct Marker {
     pub(crate) shared: u32,
     pub(crate) no_spills: bool,
     pub(crate) programmatic: bool,
+    pub(crate) cooperative: bool,
     pub(crate) tensormaps: Vec<usize>,
 }
 
@@ -40,6 +41,7 @@ impl Marker {
             shared: 0,
             no_spills: false,
             programmatic: false,
+            cooperative: false,
             tensormaps: Vec::new(),
         };
         for field in fields.split_whitespace() {
@@ -54,6 +56,7 @@ impl Marker {
                 "shared" => marker.shared = value.parse().map_err(|_| bad())?,
                 "no_spills" => marker.no_spills = flag(value).ok_or_else(bad)?,
                 "programmatic" => marker.programmatic = flag(value).ok_or_else(bad)?,
+                "cooperative" => marker.cooperative = flag(value).ok_or_else(bad)?,
                 "tensormaps" => {
                     marker.tensormaps = value
                         .split(',')
@@ -122,7 +125,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let marker = Marker::parse(
-            "//#kernel module=k::ops arch=sm_90a block=32,4,1 min_blocks=2 cluster=2,1,1 shared=1024 no_spills=1 programmatic=1 tensormaps=0,3",
+            "//#kernel module=k::ops arch=sm_90a block=32,4,1 min_blocks=2 cluster=2,1,1 shared=1024 no_spills=1 programmatic=1 cooperative=1 tensormaps=0,3",
         )
         .unwrap();
         assert_eq!(
@@ -136,6 +139,7 @@ mod tests {
                 shared: 1024,
                 no_spills: true,
                 programmatic: true,
+                cooperative: true,
                 tensormaps: vec![0, 3],
             }
         );
@@ -150,7 +154,7 @@ mod tests {
         let marker = Marker::parse("//#kernel block=128,1,1 tensormaps=").unwrap();
         assert_eq!((marker.arch, marker.min_blocks, marker.shared), (None, 0, 0));
         assert_eq!(marker.cluster, [1, 1, 1]);
-        assert!(!marker.no_spills && !marker.programmatic && marker.tensormaps.is_empty());
+        assert!(!marker.no_spills && !marker.programmatic && !marker.cooperative && marker.tensormaps.is_empty());
         assert_eq!(marker.llvm_attributes(), r#""nvvm.maxntid"="128,1,1""#);
     }
 

@@ -81,6 +81,32 @@ fn a_crate_becomes_one_ptx_file_a_kernel() {
 }
 
 #[test]
+fn a_kernel_that_is_left_out_is_told() {
+    if !have_toolchain() {
+        return;
+    }
+    let _alone = alone();
+    let scratch = tempfile::tempdir().unwrap();
+    // The second time from the cache.
+    for _ in 0..2 {
+        let built = CudaBuilder::new(fixture("basic"))
+            .arch(Arch::Sm80)
+            .target_folder(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("device"))
+            .archive(scratch.path().join("kernels.ptxa"))
+            .build()
+            .unwrap();
+        assert!(built.manifest.get(Arch::Sm90a, "hopper").is_none());
+        assert_eq!(
+            built.warnings,
+            [
+                "kernel `hopper` left out: `#[kernel(arch = \"sm_90a\")]` is for sm_90a alone, and the build is for sm_80; \
+              `CudaBuilder::arch(Arch::Sm90a)` adds it"
+            ]
+        );
+    }
+}
+
+#[test]
 fn what_is_copied_as_it_is_moves_16_bytes_at_a_time() {
     if !have_toolchain() {
         return;

@@ -77,6 +77,7 @@ pub mod math;
 pub mod matrix;
 pub mod mbarrier;
 pub mod mma;
+pub mod pair;
 mod panic;
 pub mod printf;
 pub mod random;

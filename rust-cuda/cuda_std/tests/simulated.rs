@@ -5,8 +5,8 @@
 use std::{fs, path::Path, sync::OnceLock};
 
 use cuda_builder::{Arch, BuildOutput, CudaBuilder, toolchain};
-use cuda_std::math;
-use warpsim::{Gpu, Kernel, Launch, Module, Options};
+use cuda_std::{bf16, f16, math};
+use warpsim::{Finding, Gpu, Kernel, Kind, L4, Launch, Module, Options};
 
 fn build() -> Option<&'static BuildOutput> {
     static BUILT: OnceLock<Option<BuildOutput>> = OnceLock::new();
@@ -162,4 +162,131 @@ fn lanes_of_a_mask_exchange_what_is_documented() {
             }
         }
     }
+}
+
+/// Launches `grid_sum` of `x` and says what every block has found, or the first of the findings.
+fn grid_sum(kernel: &Kernel, x: &[u32], blocks: u32, cooperative: bool) -> Result<Vec<u32>, Box<Finding>> {
+    let mut gpu = Gpu::new();
+    let given = gpu.alloc_with(&bytes(x, u32::to_le_bytes), "x");
+    let (parts, y) = (gpu.alloc(4 * blocks as usize, "parts"), gpu.alloc(4 * blocks as usize, "y"));
+    let n = x.len() as u32;
+    let args: [&[u8]; 4] = [&given.to_le_bytes(), &parts.to_le_bytes(), &y.to_le_bytes(), &n.to_le_bytes()];
+    let launch = Launch { grid: [blocks, 1, 1], block: [32, 1, 1], cooperative, args: &args, ..Launch::default() };
+    let options = Options { device: Some(L4), ..Options::default() };
+    let report = gpu.launch(kernel, &launch, &options).map_err(|fault| fault.finding)?;
+    assert!(report.clean());
+    let found = [y, parts].map(|at| gpu.read_vec(at, 4 * blocks as usize).expect("it is there"));
+    Ok(found.concat().chunks(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+}
+
+#[test]
+fn all_blocks_of_a_grid_meet() {
+    let Some(kernel) = kernel("grid_sum") else { return };
+    let entry = build().and_then(|built| built.manifest.get(Arch::Sm80, "grid_sum")).expect("it is built");
+    assert!(entry.cooperative);
+    let x: Vec<u32> = (0..5000).map(|i| i * 7 % 1009).collect();
+    let sum: u32 = x.iter().sum();
+    for blocks in [1, 2, 57] {
+        let found = grid_sum(&kernel, &x, blocks, true).unwrap_or_else(|finding| panic!("{finding}"));
+        let (sums, doubled) = found.split_at(blocks as usize);
+        assert!(sums.iter().all(|y| *y == sum) && doubled.iter().all(|y| *y == 2 * sum), "{blocks} blocks: {found:?}");
+    }
+    let refused = grid_sum(&kernel, &x, 58 * 24 + 1, true).unwrap_err();
+    assert!(refused.message.contains("too many blocks in a cooperative launch"), "{refused}");
+    let trapped = grid_sum(&kernel, &x, 2, false).unwrap_err();
+    assert!(trapped.kind == Kind::Trap && trapped.message.contains("a cooperative launch alone has"), "{trapped}");
+}
+
+#[test]
+fn a_barrier_of_one_s_own_does_not_hang() {
+    let Some(kernel) = kernel("own_barrier") else { return };
+    // The device has room for 1392 of them: those wait for the others, which wait for their places.
+    let mut gpu = Gpu::new();
+    let count = gpu.alloc_with(&[0; 4], "count");
+    let args: [&[u8]; 1] = [&count.to_le_bytes()];
+    let launch = Launch { grid: [1500, 1, 1], block: [32, 1, 1], args: &args, ..Launch::default() };
+    let fault = gpu.launch(&kernel, &launch, &Options { device: Some(L4), ..Options::default() }).unwrap_err();
+    let finding = &fault.finding;
+    assert!(
+        finding.kind == Kind::Deadlock && finding.message.contains("which a cooperative launch sees to"),
+        "{finding}"
+    );
+}
+
+/// Both values of each pair, as the exact results round, of every number of the type with a few others.
+fn pairs_of<T: Copy>(symbol: &str, to: fn(T) -> f64, from: fn(f64) -> T, bits: fn(T) -> u16, of_bits: fn(u16) -> T) {
+    let Some(kernel) = kernel(symbol) else { return };
+    let words = |step: u16| (0..64u16).map(move |i| i.wrapping_mul(step).wrapping_add(0x3c00)).collect::<Vec<_>>();
+    let mut greatest = 0;
+    for (x, y) in (0..200u16).map(|i| (words(i.wrapping_mul(331) + 1), words(i * 57 + 5))) {
+        let mut gpu = Gpu::new();
+        let (a, b) =
+            (gpu.alloc_with(&bytes(&x, u16::to_le_bytes), "x"), gpu.alloc_with(&bytes(&y, u16::to_le_bytes), "y"));
+        let z = gpu.alloc(14 * 128, "z");
+        let args: [&[u8]; 3] = [&a.to_le_bytes(), &b.to_le_bytes(), &z.to_le_bytes()];
+        let launch = Launch { block: [32, 1, 1], args: &args, ..Launch::default() };
+        assert!(gpu.launch(&kernel, &launch, &Options::default()).unwrap_or_else(|fault| panic!("{fault}")).clean());
+        let found = gpu.read_vec(z, 14 * 128).expect("it is there");
+        let found: Vec<u16> = found.chunks(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+        for i in 0..64 {
+            let value = |word: u16| to(of_bits(word));
+            let (a, b, first) = (value(x[i]), value(y[i]), value(x[i & !1]));
+            let nan = a.is_nan() || b.is_nan();
+            let expected = [
+                sum(a, b),
+                sum(a, -b),
+                a * b,
+                -a,
+                a.abs(),
+                sum(a * b, first),
+                a.max(b),
+                a.min(b),
+                if nan { f64::NAN } else { a.max(b) },
+                if nan { f64::NAN } else { a.min(b) },
+                if i % 2 == 0 { value(y[i + 1]) } else { value(x[i - 1]) },
+                f64::from(a as f32 * 0.3),
+                value(y[i ^ 1]),
+                value(x[i ^ 2]),
+            ];
+            for (row, expected) in expected.into_iter().enumerate() {
+                let (found, expected) = (found[64 * row + i], bits(from(expected)));
+                let both_nan = value(found).is_nan() && value(expected).is_nan();
+                // Zeros of either sign are the least of zeros.
+                let both_zero = value(found) == 0.0 && value(expected) == 0.0 && (6..10).contains(&row);
+                assert!(
+                    found == expected || both_nan || both_zero,
+                    "{symbol}, row {row}, {a:e} and {b:e}: {found:#x}, not {expected:#x}"
+                );
+                greatest = greatest.max(found & 0x7fff);
+            }
+        }
+    }
+    assert!(greatest > 0x7c00, "infinities and NaN are among them");
+}
+
+#[test]
+fn pairs_are_rounded_as_numbers_are() {
+    pairs_of::<f16>("pairs_f16", f16::to_f64, |x| f16::from_f32(to_odd(x)), f16::to_bits, f16::from_bits);
+    pairs_of::<bf16>("pairs_bf16", bf16::to_f64, |x| bf16::from_f32(to_odd(x)), bf16::to_bits, bf16::from_bits);
+}
+
+/// a + b, to an odd last bit where it is inexact: 16 bits are then rounded to as from the exact sum.
+fn sum(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    let rest = sum - a;
+    let lost = (a - (sum - rest)) + (b - rest);
+    if lost == 0.0 || !lost.is_finite() || sum.to_bits() & 1 == 1 {
+        return sum;
+    }
+    f64::from_bits(if (lost > 0.0) == (sum > 0.0) { sum.to_bits() + 1 } else { sum.to_bits() - 1 })
+}
+
+/// An `f32` that rounds to a narrower float as x does: what is inexact gets an odd last bit.
+fn to_odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    let back = f64::from(nearest);
+    if back == x || !x.is_finite() || !nearest.is_finite() || nearest.to_bits() & 1 == 1 {
+        return nearest;
+    }
+    f32::from_bits(if back.abs() < x.abs() { nearest.to_bits() + 1 } else { nearest.to_bits() - 1 })
 }

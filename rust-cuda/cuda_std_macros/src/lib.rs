@@ -52,10 +52,11 @@ use proc_macro::{Span, TokenStream};
 /// | `shared = Layout<T>`, `shared = { bytes }` | shared memory: the size of a type, or an expression |
 /// | `min_blocks = 2` | blocks that are to fit on a multiprocessor, which bounds registers |
 /// | `cluster = 2`, `cluster = (2, 1)` | blocks a cluster |
-/// | `arch = "sm_90a"` | the only architecture this kernel is for; without it, every one |
+/// | `arch = "sm_90a"` | the only architecture this kernel is for, and a build that is not warns that it leaves it out; without it, every one |
 /// | `symbol = name` | what the entries' names start with, instead of the function's name: for functions that a macro writes |
 /// | `no_spills` | the build fails if registers spill |
 /// | `programmatic` | it may be launched before the launch ahead in its stream has ended, and begins with a wait for that: see `cuda_std::grid` |
+/// | `cooperative` | all its blocks are on the device at once, and may wait for each other: see `cuda_std::grid::sync` |
 ///
 /// Expressions may name the function's generic parameters and anything in scope.
 ///

@@ -132,6 +132,7 @@ record!(Kernel {
     shared_bytes,
     no_spills,
     programmatic,
+    cooperative,
     params,
     resources
 });

@@ -27,6 +27,9 @@ pub struct Kernel {
     pub no_spills: bool,
     /// Whether it waits for the launch ahead in its stream before anything else, and so may be launched before that one has ended.
     pub programmatic: bool,
+    /// Whether its blocks wait for each other, so that all of a grid have to be on the device at once.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub cooperative: bool,
     /// The parameters, in order.
     pub params: Vec<Param>,
     /// What ptxas says about it; `None` when no ptxas was found.

@@ -18,6 +18,7 @@
 //!     shared_bytes: 0,
 //!     no_spills: false,
 //!     programmatic: false,
+//!     cooperative: false,
 //!     params: vec![],
 //!     resources: None,
 //! };
@@ -51,7 +52,7 @@ pub use kernel::{Kernel, Param, ParamKind, Resources};
 pub use write::write;
 
 /// How an archive file starts. The last byte is the version of the format.
-const MAGIC: &[u8; 8] = b"PTXA\r\n\x1a\x03";
+const MAGIC: &[u8; 8] = b"PTXA\r\n\x1a\x04";
 
 /// The usual name of an archive file.
 pub const FILE_NAME: &str = "kernels.ptxa";

@@ -11,6 +11,7 @@ fn kernel(symbol: &str, arch: Arch) -> Kernel {
         shared_bytes: 1024,
         no_spills: true,
         programmatic: true,
+        cooperative: true,
         params: vec![
             Param { bytes: 8, align: 8, kind: ParamKind::Pointer },
             Param { bytes: 128, align: 64, kind: ParamKind::TensorMap },
@@ -92,6 +93,6 @@ fn damage_is_an_error_wherever_it_is() {
     let mut newer = bytes;
     newer[7] += 1;
     let error = read(newer).unwrap_err().to_string();
-    assert_eq!(error, "an archive of PTX in format 4, where format 3 is understood");
+    assert_eq!(error, "an archive of PTX in format 5, where format 4 is understood");
     assert_eq!(read(b"GIF89a..".to_vec()).unwrap_err().to_string(), "not an archive of PTX");
 }

@@ -63,6 +63,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) shared_bytes: u32,
     /// It may start before what is ahead in the stream has ended: it waits for that itself.
     pub(crate) programmatic: bool,
+    /// Its blocks wait for each other: all of them are on the device at once.
+    pub(crate) cooperative: bool,
     pub(crate) stream: RawStream,
     pub(crate) args: &'a [&'a [u8]],
 }
@@ -121,6 +123,8 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Outcome<f32>;
 
     fn load(&self, image: &KernelImage) -> Outcome<RawFunction>;
+    /// How many blocks of this size the device holds at once.
+    fn blocks_at_once(&self, function: RawFunction, image: &KernelImage, block: [u32; 3]) -> Outcome<u32>;
     /// How many clusters of the kernel, which has some, the device holds at once.
     fn clusters_at_once(&self, function: RawFunction, image: &KernelImage) -> Outcome<u32>;
     unsafe fn launch(&self, launch: &Launch<'_>) -> Outcome<()>;

@@ -10,6 +10,7 @@ const fn image(module: &'static str, symbol: &'static str, arch: Arch) -> Kernel
         cluster: [1, 1, 1],
         shared_bytes: 0,
         programmatic: false,
+        cooperative: false,
         param_sizes: &[8, 4],
     }
 }
@@ -81,6 +82,7 @@ fn an_archive_that_a_program_carries_twice_is_one() {
         shared_bytes: 0,
         no_spills: false,
         programmatic: false,
+        cooperative: false,
         params: Vec::new(),
         resources: None,
     };

@@ -4,6 +4,8 @@
 
 use half::{bf16, f16};
 
+use crate::{float::Half, pair::Pair};
+
 pub mod masked;
 
 /// Lanes in a warp.
@@ -47,6 +49,18 @@ lane! {
     f32: |value| value.to_bits(), |bits| f32::from_bits(bits);
     f16: |value| u32::from(value.to_bits()), |bits| f16::from_bits(bits as u16);
     bf16: |value| u32::from(value.to_bits()), |bits| bf16::from_bits(bits as u16);
+}
+
+impl<T: Half> sealed::Sealed for Pair<T> {}
+impl<T: Half> Lane for Pair<T> {
+    #[inline(always)]
+    fn to_bits(self) -> u32 {
+        Pair::to_bits(self)
+    }
+    #[inline(always)]
+    fn from_bits(bits: u32) -> Self {
+        Pair::from_bits(bits)
+    }
 }
 
 /// This thread's lane, 0 to 31. PTX `%laneid`.

@@ -86,9 +86,10 @@ pub(super) struct Attributes {
     pub(super) symbol: Option<Ident>,
     pub(super) no_spills: bool,
     pub(super) programmatic: bool,
+    pub(super) cooperative: bool,
 }
 
-const KEYS: &str = "`dtypes`, `types`, `values`, `where`, `block`, `min_blocks`, `cluster`, `shared`, `arch`, `symbol`, `no_spills` and `programmatic`";
+const KEYS: &str = "`dtypes`, `types`, `values`, `where`, `block`, `min_blocks`, `cluster`, `shared`, `arch`, `symbol`, `no_spills`, `programmatic` and `cooperative`";
 
 /// The device targets a kernel can be restricted to.
 const ARCHITECTURES: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"];
@@ -106,6 +107,7 @@ impl Parse for Attributes {
         let mut symbol = None;
         let mut no_spills = false;
         let mut programmatic = false;
+        let mut cooperative = false;
         let mut seen: Vec<Ident> = Vec::new();
 
         while !input.is_empty() {
@@ -130,9 +132,14 @@ impl Parse for Attributes {
                 "symbol" => symbol = Some(assigned(input, Ident::parse)?),
                 "no_spills" => no_spills = true,
                 "programmatic" => programmatic = true,
+                "cooperative" => cooperative = true,
                 _ => {
                     return Err(syn::Error::new(key.span(), format!("unknown key `{key}`: a kernel takes {KEYS}")));
                 }
+            }
+            if programmatic && cooperative {
+                let message = "a launch is `programmatic` or `cooperative`: one that begins early does not find room for all blocks at once";
+                return Err(syn::Error::new(key.span(), message));
             }
             seen.push(key);
             if !input.is_empty() {
@@ -143,7 +150,20 @@ impl Parse for Attributes {
         let block = block.ok_or_else(|| {
             syn::Error::new(Span::call_site(), "a kernel declares its threads a block: `#[kernel(block = 256)]`")
         })?;
-        Ok(Self { types, values, filter, block, min_blocks, cluster, shared, arch, symbol, no_spills, programmatic })
+        Ok(Self {
+            types,
+            values,
+            filter,
+            block,
+            min_blocks,
+            cluster,
+            shared,
+            arch,
+            symbol,
+            no_spills,
+            programmatic,
+            cooperative,
+        })
     }
 }
 

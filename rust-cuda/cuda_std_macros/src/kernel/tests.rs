@@ -187,6 +187,14 @@ fn the_marker_lists_what_the_builder_needs() {
     assert!(text.contains("size_of::<Tiles>()"));
     assert!(text.contains("gemm_param_0") && text.contains("gemm_param_2"));
     assert!(!text.contains("gemm_param_1"));
+    assert!(!text.contains("cooperative"));
+    let together = expansion(
+        quote!(block = 32, cooperative),
+        quote!(
+            unsafe fn f() {}
+        ),
+    );
+    assert!(together.contains("programmatic=0cooperative=1tensormaps="), "{together}");
     assert!(text.contains("typeArgs=(::cuda_std::launch::TensorMap,u32,::cuda_std::launch::TensorMap,);"));
 }
 
@@ -297,6 +305,7 @@ fn attribute_errors() {
     };
     assert!(error(quote!(), item()).contains("block = 256"));
     assert!(error(quote!(block = 32, blocks = 2), item()).contains("unknown key `blocks`"));
+    assert!(error(quote!(block = 32, programmatic, cooperative), item()).contains("`programmatic` or `cooperative`"));
     assert!(error(quote!(block = 32, block = 64), item()).contains("given twice"));
     assert!(error(quote!(block = 0), item()).contains("at least 1"));
     assert!(error(quote!(block = (1, 2, 3, 4)), item()).contains("one to three dimensions"));

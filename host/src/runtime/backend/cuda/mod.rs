@@ -235,6 +235,14 @@ impl Backend for CudaBackend {
         Ok(raw)
     }
 
+    fn blocks_at_once(&self, function: RawFunction, image: &KernelImage, block: [u32; 3]) -> Outcome<u32> {
+        self.enter()?;
+        // SAFETY: `load` gave the function, and only closing takes it back.
+        let function: &Function = unsafe { handle::object(function.0) };
+        let each = function.max_active_blocks_per_multiprocessor(block.into(), image.shared_bytes as usize)?;
+        Ok(each.saturating_mul(self.info.multiprocessors))
+    }
+
     fn clusters_at_once(&self, function: RawFunction, image: &KernelImage) -> Outcome<u32> {
         self.enter()?;
         // SAFETY: `load` gave the function, and only closing takes it back.
@@ -258,6 +266,9 @@ impl Backend for CudaBackend {
             let Launch { grid, block, shared_bytes, .. } = *launch;
             if launch.programmatic && self.info.driver_version >= PROGRAMMATIC {
                 let attributes = [LaunchAttribute::ProgrammaticStreamSerialization];
+                stream(launch.stream).launch_with(function, grid, block, shared_bytes, &attributes, params)
+            } else if launch.cooperative {
+                let attributes = [LaunchAttribute::Cooperative];
                 stream(launch.stream).launch_with(function, grid, block, shared_bytes, &attributes, params)
             } else {
                 stream(launch.stream).launch(function, grid, block, shared_bytes, params)

@@ -97,6 +97,7 @@ pub(super) struct Job {
     block: [u32; 3],
     shared_bytes: u32,
     programmatic: bool,
+    cooperative: bool,
     args: Vec<Vec<u8>>,
     options: Options,
     profiles: Option<Profiles>,
@@ -112,9 +113,9 @@ impl Job {
         });
         let profiles = PROFILES.with_borrow(Clone::clone);
         let options = Options { metrics: profiles.is_some(), device: Some(gpu), ..settings.options() };
-        let Launch { grid, block, shared_bytes, programmatic, .. } = *launch;
+        let Launch { grid, block, shared_bytes, programmatic, cooperative, .. } = *launch;
         let args = launch.args.iter().map(|arg| arg.to_vec()).collect();
-        Self { function, grid, block, shared_bytes, programmatic, args, options, profiles }
+        Self { function, grid, block, shared_bytes, programmatic, cooperative, args, options, profiles }
     }
 
     /// Whether its profile goes there.
@@ -125,10 +126,9 @@ impl Job {
     /// Runs it on a GPU that has handed out `used` bytes.
     pub(super) fn run(&self, gpu: &mut Gpu, used: u64) -> Outcome<()> {
         let args: Vec<&[u8]> = self.args.iter().map(Vec::as_slice).collect();
-        let Self { grid, block, shared_bytes, programmatic, .. } = *self;
+        let Self { grid, block, shared_bytes, programmatic, cooperative, .. } = *self;
         let cluster = self.function.cluster;
-        let what =
-            warpsim::Launch { grid, block, cluster, shared_bytes, cooperative: false, programmatic, args: &args };
+        let what = warpsim::Launch { grid, block, cluster, shared_bytes, cooperative, programmatic, args: &args };
         // A mistake in the simulator must not end the program that uses it.
         let ran = catch_unwind(AssertUnwindSafe(|| gpu.launch(&self.function.kernel, &what, &self.options)));
         let (output, findings) = match ran {

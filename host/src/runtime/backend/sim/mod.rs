@@ -217,6 +217,11 @@ impl Backend for SimBackend {
         Ok(RawFunction(functions.len() - 1))
     }
 
+    fn blocks_at_once(&self, _: RawFunction, image: &KernelImage, block: [u32; 3]) -> Outcome<u32> {
+        let fits = warpsim::occupancy(self.gpu, block.iter().product(), 0, image.shared_bytes, 1);
+        Ok(fits.blocks_per_sm.saturating_mul(self.info.multiprocessors))
+    }
+
     fn clusters_at_once(&self, _: RawFunction, image: &KernelImage) -> Outcome<u32> {
         Ok(self.info.multiprocessors / image.cluster.iter().product::<u32>().max(1))
     }

@@ -5,7 +5,8 @@ use cuda_std::{
     float::{self, Half},
     fp8::{self, f8e4m3},
     kernel, math,
-    random, thread,
+    pair::Pair,
+    random, thread, warp,
 };
 
 /// Every function of one argument.
@@ -88,6 +89,37 @@ pub unsafe fn host_math(x: *const f32, y: *const f32, results: *mut f32, n: u32)
         put(math::hypot(a, b));
         put(math::rem(a, b));
         put(math::mul_rn(a, b));
+    }
+}
+
+/// Rows of 32: what pairs of x and y make.
+#[kernel(dtypes(T: f16, bf16), block = 32)]
+pub unsafe fn pairs<T: Half>(x: *const Pair<T>, y: *const Pair<T>, z: *mut Pair<T>) {
+    unsafe {
+        let i = thread::thread_idx_x() as usize;
+        let (x, y) = (*x.add(i), *y.add(i));
+        let first = Pair::splat(x.values()[0]);
+        let results = [
+            x + y,
+            x - y,
+            x * y,
+            -x,
+            x.abs(),
+            x.fma(y, first),
+            x.max(y),
+            x.min(y),
+            x.max_nan(y),
+            x.min_nan(y),
+            Pair::new([y.values()[1], x.values()[0]]),
+            Pair::from_f32(x.to_f32().map(|value| value * 0.3)),
+            Pair::from_bits(y.to_bits().rotate_left(16)),
+            warp::shuffle_xor(x, 1),
+        ];
+        let mut at = z.add(i);
+        for result in results {
+            *at = result;
+            at = at.add(32);
+        }
     }
 }
 

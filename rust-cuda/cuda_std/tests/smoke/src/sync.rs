@@ -95,6 +95,41 @@ pub unsafe fn early(y: *mut u32) {
     }
 }
 
+/// The sum of x in every place of y, once the sums of all blocks are there; then twice the sum of the next block, which has to be there.
+#[kernel(block = 32, cooperative)]
+pub unsafe fn grid_sum(x: *const u32, parts: *mut u32, y: *mut u32, n: u32) {
+    unsafe {
+        let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
+        let mut i = thread::index_1d() as u32;
+        let mut part = 0u32;
+        while i < n {
+            part = part.wrapping_add(*x.add(i as usize));
+            i += 32 * blocks;
+        }
+        *parts.add(block as usize) = warp::redux_add_u32(part);
+        grid::sync();
+        let mut sum = 0u32;
+        for i in 0..blocks {
+            sum = sum.wrapping_add(*parts.add(i as usize));
+        }
+        *y.add(block as usize) = sum;
+        grid::sync();
+        let next = if block + 1 == blocks { 0 } else { block + 1 };
+        *parts.add(block as usize) = *y.add(next as usize) * 2;
+    }
+}
+
+/// A barrier of one's own, which needs all blocks at once, in a launch that does not.
+#[kernel(block = 32)]
+pub unsafe fn own_barrier(count: *mut u32) {
+    unsafe {
+        if thread::thread_idx_x() == 0 {
+            atomic::add_acq_rel_u32(count, 1);
+            while atomic::load_acquire_u32(count) < thread::grid_dim_x() {}
+        }
+    }
+}
+
 /// Indices, barriers, clocks.
 #[kernel(block = (32, 2, 2))]
 pub unsafe fn blocks(y: *mut u64) {
