@@ -92,6 +92,7 @@ fn from_file_dtype(dtype: FileDtype) -> Option<DType> {
 fn to_file_dtype(dtype: DType) -> FileDtype {
     match dtype {
         DType::F32 => FileDtype::F32,
+        DType::F64 => FileDtype::F64,
         DType::F16 => FileDtype::F16,
         DType::BF16 => FileDtype::BF16,
         DType::F8E4M3 => FileDtype::F8_E4M3,
@@ -99,9 +100,12 @@ fn to_file_dtype(dtype: DType) -> FileDtype {
         DType::F8E8M0 => FileDtype::F8_E8M0,
         DType::I8 => FileDtype::I8,
         DType::U8 => FileDtype::U8,
+        DType::I16 => FileDtype::I16,
+        DType::U16 => FileDtype::U16,
         DType::I32 => FileDtype::I32,
         DType::U32 => FileDtype::U32,
         DType::I64 => FileDtype::I64,
+        DType::U64 => FileDtype::U64,
     }
 }
 
@@ -161,8 +165,8 @@ mod tests {
         let hostile = r#"{"\u001b[31m\nerror: ":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
         let text = error(&header(hostile, &[0; 4]));
         assert!(text.ends_with(r"the file has \u{1b}[31m\nerror: ") && !text.contains('\n'), "{text}");
-        let strange = format!(r#"{{"{name}":{{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}}}"#);
-        assert!(error(&header(&strange, &[0; 8])).contains("F64"));
+        let strange = format!(r#"{{"{name}":{{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}}}}"#);
+        assert!(error(&header(&strange, &[0])).contains("BOOL"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub trait Dtype: sealed::Sealed + Pod + PartialEq + PartialOrd + fmt::Debug + Se
     /// The same type at run time.
     const DTYPE: DType;
 
-    /// The value in double precision, exactly (for `i64`: rounded).
+    /// The value in double precision, exactly (for `i64` and `u64`: rounded).
     fn to_f64(self) -> f64;
 
     /// The nearest value: ties to even for floats, of which those of 8 bits saturate; integers saturate and NaN becomes 0.
@@ -38,6 +38,7 @@ macro_rules! for_each_dtype {
     ($callback:ident) => {
         $callback! {
             (F32, f32, "float32", "32-bit IEEE 754.", |x| f64::from(x), |x| x as f32),
+            (F64, f64, "float64", "64-bit IEEE 754.", |x| x, |x| x),
             (F16, f16, "float16", "16-bit IEEE 754.", |x| x.to_f64(), |x| f16::from_f32(round_to_odd(x))),
             (BF16, bf16, "bfloat16", "The upper half of a `float32`.", |x| x.to_f64(), |x| bf16::from_f32(round_to_odd(x))),
             (F8E4M3, f8e4m3, "float8_e4m3fn", "8-bit float up to 448.", |x| x.to_f32().into(), |x| f8e4m3::from_f32(round_to_odd(x))),
@@ -45,9 +46,12 @@ macro_rules! for_each_dtype {
             (F8E8M0, f8e8m0, "float8_e8m0fnu", "8-bit power of two: the scale of a block.", |x| x.to_f32().into(), |x| f8e8m0::from_f32(round_to_odd(x))),
             (I8, i8, "int8", "8-bit signed integer.", |x| f64::from(x), |x| x.round_ties_even() as i8),
             (U8, u8, "uint8", "8-bit unsigned integer.", |x| f64::from(x), |x| x.round_ties_even() as u8),
+            (I16, i16, "int16", "16-bit signed integer.", |x| f64::from(x), |x| x.round_ties_even() as i16),
+            (U16, u16, "uint16", "16-bit unsigned integer.", |x| f64::from(x), |x| x.round_ties_even() as u16),
             (I32, i32, "int32", "32-bit signed integer.", |x| f64::from(x), |x| x.round_ties_even() as i32),
             (U32, u32, "uint32", "32-bit unsigned integer.", |x| f64::from(x), |x| x.round_ties_even() as u32),
             (I64, i64, "int64", "64-bit signed integer.", |x| x as f64, |x| x.round_ties_even() as i64),
+            (U64, u64, "uint64", "64-bit unsigned integer.", |x| x as f64, |x| x.round_ties_even() as u64),
         }
     };
 }
@@ -146,6 +150,7 @@ impl DType {
     pub const fn short_name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
+            DType::F64 => "f64",
             DType::F16 => "f16",
             DType::BF16 => "bf16",
             DType::F8E4M3 => "f8e4m3",
@@ -153,9 +158,12 @@ impl DType {
             DType::F8E8M0 => "f8e8m0",
             DType::I8 => "i8",
             DType::U8 => "u8",
+            DType::I16 => "i16",
+            DType::U16 => "u16",
             DType::I32 => "i32",
             DType::U32 => "u32",
             DType::I64 => "i64",
+            DType::U64 => "u64",
         }
     }
 }
@@ -170,6 +178,8 @@ mod tests {
         assert_eq!(u8::from_f64(-1.0), 0);
         assert_eq!(i32::from_f64(f64::NAN), 0);
         assert_eq!(i8::from_f64(2.5), 2);
+        assert_eq!((i16::from_f64(-1e9), u16::from_f64(65_535.4), u64::from_f64(1e30)), (i16::MIN, u16::MAX, u64::MAX));
+        assert_eq!(f64::from_f64(0.1).to_f64(), 0.1);
         // Generic code, so that the trait's conversions are meant and not the types' own.
         fn stored<T: Dtype>(x: f64) -> f64 {
             T::from_f64(x).to_f64()

@@ -228,7 +228,7 @@ macro_rules! dispatch {
         $crate::dispatch!(
             $info,
             $dtype,
-            [f32, $crate::f16, $crate::bf16, $crate::f8e4m3, $crate::f8e5m2, $crate::f8e8m0, i8, u8, i32, u32, i64] => |$alias| $body
+            [f32, f64, $crate::f16, $crate::bf16, $crate::f8e4m3, $crate::f8e5m2, $crate::f8e8m0, i8, u8, i16, u16, i32, u32, i64, u64] => |$alias| $body
         )
     };
     ($info:expr, $dtype:expr, [$($ty:ty),+ $(,)?] => |$alias:ident| $body:expr) => {{

@@ -33,6 +33,7 @@ impl Tolerance {
 pub fn roundoff(dtype: DType) -> f64 {
     match dtype {
         DType::F32 => f64::powi(2.0, -24),
+        DType::F64 => f64::powi(2.0, -53),
         DType::F16 => f64::powi(2.0, -11),
         DType::BF16 => f64::powi(2.0, -8),
         DType::F8E4M3 => f64::powi(2.0, -4),

@@ -40,9 +40,13 @@ fn data_type(dtype: DType) -> TensorMapDataType {
     match dtype {
         // There is no other byte; only the size matters.
         DType::U8 | DType::I8 | DType::F8E4M3 | DType::F8E5M2 | DType::F8E8M0 => TensorMapDataType::Uint8,
+        // Nor other 16 bits.
+        DType::U16 | DType::I16 => TensorMapDataType::Uint16,
         DType::U32 => TensorMapDataType::Uint32,
         DType::I32 => TensorMapDataType::Int32,
         DType::I64 => TensorMapDataType::Int64,
+        DType::U64 => TensorMapDataType::Uint64,
+        DType::F64 => TensorMapDataType::Float64,
         DType::F16 => TensorMapDataType::Float16,
         DType::F32 => TensorMapDataType::Float32,
         DType::BF16 => TensorMapDataType::Bfloat16,

@@ -25,9 +25,13 @@ fn data_type(dtype: DType) -> warpsim::DataType {
     match dtype {
         // There is no other byte; only the size matters.
         DType::U8 | DType::I8 | DType::F8E4M3 | DType::F8E5M2 | DType::F8E8M0 => warpsim::DataType::U8,
+        // Nor other 16 bits.
+        DType::U16 | DType::I16 => warpsim::DataType::U16,
         DType::U32 => warpsim::DataType::U32,
         DType::I32 => warpsim::DataType::I32,
         DType::I64 => warpsim::DataType::I64,
+        DType::U64 => warpsim::DataType::U64,
+        DType::F64 => warpsim::DataType::F64,
         DType::F16 => warpsim::DataType::F16,
         DType::F32 => warpsim::DataType::F32,
         DType::BF16 => warpsim::DataType::BF16,
