@@ -37,6 +37,19 @@ pub fn index_1d() -> usize {
     block_idx_x() as usize * block_dim_x() as usize + thread_idx_x() as usize
 }
 
+/// This thread's indices in a two-dimensional grid, x first, computed in 64 bits.
+#[inline(always)]
+pub fn index_2d() -> [usize; 2] {
+    [index_1d(), block_idx_y() as usize * block_dim_y() as usize + thread_idx_y() as usize]
+}
+
+/// This thread's indices in a three-dimensional grid, x first, computed in 64 bits.
+#[inline(always)]
+pub fn index_3d() -> [usize; 3] {
+    let [x, y] = index_2d();
+    [x, y, block_idx_z() as usize * block_dim_z() as usize + thread_idx_z() as usize]
+}
+
 /// The number of threads in a one-dimensional grid: the stride of a grid-stride loop.
 #[inline(always)]
 pub fn grid_size_1d() -> usize {

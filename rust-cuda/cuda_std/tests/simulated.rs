@@ -290,3 +290,32 @@ fn to_odd(x: f64) -> f32 {
     }
     f32::from_bits(if back.abs() < x.abs() { nearest.to_bits() + 1 } else { nearest.to_bits() - 1 })
 }
+
+/// A crate of functions for whoever has no standard library is good enough for a kernel, as it is.
+#[test]
+fn libm_compiles_for_the_device() {
+    let Some(kernel) = kernel("libm_math") else { return };
+    let x: Vec<f64> = (1..=320).map(|i| f64::from(i) * 0.037).collect();
+    let y: Vec<f64> = (1..=320).map(|i| f64::from(i * 7 % 31) - 15.3).collect();
+    let functions: [fn(f64, f64) -> f64; 5] = [|x, _| x.sin(), |x, _| x.exp(), |x, _| x.ln(), f64::powf, f64::atan2];
+    let mut gpu = Gpu::new();
+    let [a, b] = [&x, &y].map(|values| gpu.alloc_with(&bytes(values, f64::to_le_bytes), "x or y"));
+    let results = gpu.alloc(8 * 320 * 6, "results");
+    let args: [&[u8]; 4] = [&a.to_le_bytes(), &b.to_le_bytes(), &results.to_le_bytes(), &320u32.to_le_bytes()];
+    let launch = Launch { grid: [10, 1, 1], block: [32, 1, 1], args: &args, ..Launch::default() };
+    assert!(gpu.launch(&kernel, &launch, &Options::default()).unwrap_or_else(|fault| panic!("{fault}")).clean());
+    let found = gpu.read_vec(results, 8 * 320 * 6).expect("they are there");
+    let found: Vec<f64> = found.chunks(8).map(|b| f64::from_le_bytes(b.try_into().expect("8 bytes"))).collect();
+    for (row, (function, found)) in functions.iter().zip(found.chunks(320)).enumerate() {
+        for ((x, y), found) in x.iter().zip(&y).zip(found) {
+            let exact = function(*x, *y);
+            assert!(
+                (found - exact).abs() <= exact.abs() * 4.0 * f64::EPSILON,
+                "row {row} of {x} and {y}: {found:e}, not {exact:e}"
+            );
+        }
+    }
+    // erfc(1), to as many digits as there are: x is 1 nowhere, but 0.999 and 1.036 enclose it.
+    let erfc = &found[5 * 320..];
+    assert!(erfc[26] > 0.157_299_207_050_285_13 && erfc[27] < 0.157_299_207_050_285_13, "{:?}", &erfc[26..28]);
+}

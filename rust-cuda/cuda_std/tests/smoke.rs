@@ -60,8 +60,11 @@ fn every_function_compiles_and_assembles() {
         let resources = kernel.resources.as_ref().unwrap_or_else(|| panic!("{name} was not assembled"));
         assert_eq!(resources.spill_stores + resources.spill_loads, 0, "{name} spills");
         assert!(resources.notes.is_empty(), "{name}: {:#?}", resources.notes);
-        // Printing passes its arguments in memory; nothing else may need any.
-        assert!(resources.stack_bytes == 0 || kernel.symbol == "print", "{name} has a stack frame");
+        // Printing passes its arguments in memory, and libm's sine has arrays; nothing else may need any.
+        assert!(
+            resources.stack_bytes == 0 || ["print", "libm_math"].contains(&&*kernel.symbol),
+            "{name} has a stack frame"
+        );
     }
 }
 

@@ -92,6 +92,20 @@ pub unsafe fn host_math(x: *const f32, y: *const f32, results: *mut f32, n: u32)
     }
 }
 
+/// Row `r` of `results` is the `r`-th function of x and y by the crate `libm`, in the order of the list in `simulated.rs`.
+#[kernel(block = 32)]
+pub unsafe fn libm_math(x: *const f64, y: *const f64, results: *mut f64, n: u32) {
+    unsafe {
+        let i = thread::index_1d();
+        let (a, b) = (*x.add(i), *y.add(i));
+        let mut at = results.add(i);
+        for result in [libm::sin(a), libm::exp(a), libm::log(a), libm::pow(a, b), libm::atan2(a, b), libm::erfc(a)] {
+            *at = result;
+            at = at.add(n as usize);
+        }
+    }
+}
+
 /// Rows of 32: what pairs of x and y make.
 #[kernel(dtypes(T: f16, bf16), block = 32)]
 pub unsafe fn pairs<T: Half>(x: *const Pair<T>, y: *const Pair<T>, z: *mut Pair<T>) {

@@ -138,6 +138,7 @@ pub unsafe fn blocks(y: *mut u64) {
         sum ^= thread::block_idx_x() + thread::block_idx_y() + thread::block_idx_z();
         sum ^= thread::block_dim_x() + thread::block_dim_y() + thread::block_dim_z();
         sum ^= thread::grid_dim_x() + thread::grid_dim_y() + thread::grid_dim_z();
+        sum ^= (thread::index_2d()[1] ^ thread::index_3d()[2]) as u32;
         thread::sync_threads();
         sum ^= u32::from(thread::sync_threads_or(sum == 7));
         sum ^= u32::from(thread::sync_threads_and(sum == 7)) + thread::sync_threads_count(sum == 7);
