@@ -16,6 +16,11 @@ pub(crate) struct KernelSpec {
     pub(crate) param_sizes: &'static [usize],
 }
 
+/// The crate of a module.
+fn crate_of(module: &str) -> &str {
+    module.split("::").next().unwrap_or(module)
+}
+
 impl KernelSpec {
     pub(crate) const fn new(kernel: &Instance) -> Self {
         let Instance { module, symbol, block, cluster, shared_bytes, param_sizes, .. } = *kernel;
@@ -32,7 +37,12 @@ impl KernelSpec {
         let in_set = |set: &'static [KernelImage]| set.iter().filter(|image| image.is(self.module, self.symbol));
         let mut images: Vec<_> = added.iter().flat_map(|set| in_set(set)).collect();
         if images.is_empty() {
-            images.extend(in_set(kernels::images()?));
+            match kernels::images() {
+                Ok(own) => images.extend(in_set(own)),
+                // A kernel of a crate that was added is not among this crate's own: that these are not there is not what is wrong.
+                Err(_) if self.is_of(added) => {}
+                Err(error) => return Err(error),
+            }
         }
         let found = archs.iter().find_map(|arch| images.iter().find(|image| image.arch == *arch));
         found.copied().ok_or_else(|| Error::MissingKernel {
@@ -49,13 +59,15 @@ impl KernelSpec {
         })
     }
 
+    /// Whether some of the sets' kernels are of the same crate.
+    fn is_of(&self, sets: &[&'static [KernelImage]]) -> bool {
+        sets.iter().copied().flatten().any(|image| crate_of(image.module) == crate_of(self.module))
+    }
+
     /// Why there is none for any architecture, as the end of a sentence.
     fn absent(&self, sets: &[&'static [KernelImage]]) -> String {
-        fn crate_of(module: &str) -> &str {
-            module.split("::").next().unwrap_or(module)
-        }
         let name = crate_of(self.module);
-        match sets.iter().copied().flatten().any(|image| crate_of(image.module) == name) {
+        match self.is_of(sets) {
             true => format!(
                 ": what there is of `{name}` has others only; a kernel that names an `arch` is built if `CudaBuilder::arch` was told of it"
             ),
