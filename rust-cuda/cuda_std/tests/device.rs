@@ -14,6 +14,7 @@ use cuda_std::{
 use cust::{
     context::Context,
     device::{Device, DeviceAttribute},
+    function::LaunchAttribute,
     memory::{CopyDestination, DeviceBuffer, DeviceCopy},
     module::Module,
     stream::{Stream, StreamFlags},
@@ -58,11 +59,12 @@ impl Gpu {
         let function = module.get_function(symbol).expect("its entry");
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).expect("a stream");
         let [x, y, z] = entry.block;
+        let attributes: &[LaunchAttribute] = if entry.cooperative { &[LaunchAttribute::Cooperative] } else { &[] };
         arguments
             .with(|bytes| {
                 let pointers: Vec<_> = bytes.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
                 // SAFETY: the callers pass what the kernels take.
-                unsafe { stream.launch(&function, grid, (x, y, z), entry.shared_bytes, &pointers) }
+                unsafe { stream.launch_with(&function, grid, (x, y, z), entry.shared_bytes, attributes, &pointers) }
             })
             .expect("a launch");
         stream.synchronize().unwrap_or_else(|error| panic!("{symbol}: {error}"));
@@ -310,6 +312,21 @@ fn bits(dtype: &str, values: &[f32]) -> Vec<u16> {
         _ => bf16::from_f32(*value).to_bits(),
     };
     values.iter().map(convert).collect()
+}
+
+#[test]
+fn all_blocks_of_a_grid_meet() {
+    let Some(gpu) = Gpu::open() else { return };
+    let x: Vec<u32> = (0..100_000).map(|i| i * 7 % 1009).collect();
+    let sum: u32 = x.iter().sum();
+    let input = upload(&x);
+    // Again and again: the barrier is left as the next launch wants it.
+    for blocks in [1, 2, 57, 132, 132, 132] {
+        let (parts, y) = (upload(&vec![0u32; blocks]), upload(&vec![0u32; blocks]));
+        gpu.launch("grid_sum", blocks as u32, (ptr(&input), ptr(&parts), ptr(&y), x.len() as u32));
+        assert_eq!(download(&y), vec![sum; blocks]);
+        assert_eq!(download(&parts), vec![2 * sum; blocks]);
+    }
 }
 
 #[test]
