@@ -63,6 +63,8 @@ pub struct Inst {
     pub first: bool,
     /// A plain copy of a register.
     pub moves: bool,
+    /// Its address in shared memory is of the own block: `.shared`, without `::cluster`.
+    pub own: bool,
     /// It keeps bits of a word that is written back with others changed: defined, whatever they are.
     pub keeps: bool,
     /// What it makes of offsets.
@@ -88,6 +90,7 @@ impl Inst {
             guard_neg: false,
             first: false,
             moves: false,
+            own: false,
             keeps: false,
             offset: Offset::Opaque,
             under: n,

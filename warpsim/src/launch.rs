@@ -162,7 +162,8 @@ pub struct Progress {
 pub struct Options {
     /// Checkers to run.
     pub checks: Checks,
-    /// 0 runs warps in order; anything else in an order drawn from it.
+    /// 0 runs blocks one after another and warps in order; with anything else warps run in an order drawn from it, and blocks come upon what others have
+    /// half done.
     pub seed: u64,
     /// When asynchronous work happens.
     pub async_completion: Completion,

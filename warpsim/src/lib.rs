@@ -60,7 +60,8 @@
 //! of asynchronous copies; registers that `wgmma` works on; tensor maps that were written and not fenced; shared memory that others use when its
 //! block ends, or before anything says that it has started. Fences and
 //! strong accesses order the threads of their scope, and strong accesses of different sizes none. What a thread fenced is passed on by whoever comes after it, so that one
-//! thread may signal for a block whose threads have all fenced. `volatile` is relaxed at system scope; among the lanes of a
+//! thread may signal for a block whose threads have all fenced. What a lane has learnt of other warps, the lanes know that shuffle, vote or match with it;
+//! of each other they learn nothing by that. Whoever has seen a flag by a strong read may take it down by a plain store. `volatile` is relaxed at system scope; among the lanes of a
 //! warp it promises nothing, unless they are apart and fence, or the module's target is one before `sm_70`, whose lanes go in step. What `ld.global.nc` reads may be written by nobody in the same launch, but by the thread that read it.
 //!
 //! [`Checks::init`] follows what registers, local and shared memory hold that nobody wrote, through arithmetic, shuffles, products of matrices

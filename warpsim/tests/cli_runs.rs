@@ -33,8 +33,9 @@ const MODULE: &str = r#"
 }
 "#;
 
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+/// A file of this process: another may run the same tests in the same target folder.
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
 }
 
 /// Exit code, output, messages.
@@ -43,7 +44,7 @@ fn warpsim(args: &[&str]) -> (i32, String, String) {
 }
 
 fn warpsim_on(module: &str, args: &[&str]) -> (i32, String, String) {
-    let file = folder().join(format!("cli-{:?}.ptx", std::thread::current().id()));
+    let file = file(&format!("cli-{:?}.ptx", std::thread::current().id()));
     std::fs::write(&file, module).unwrap();
     let out = Command::new(env!("CARGO_BIN_EXE_warpsim")).arg(&file).args(args).output().unwrap();
     std::fs::remove_file(file).unwrap();
@@ -53,9 +54,8 @@ fn warpsim_on(module: &str, args: &[&str]) -> (i32, String, String) {
 
 #[test]
 fn launches_share_buffers_and_leave_files() {
-    let file = folder().join("scaled.npy");
-    let save = format!("x={}", file.display());
-    let tensors = folder().join("scaled.safetensors");
+    let (array, tensors) = (file("scaled.npy"), file("scaled.safetensors"));
+    let save = format!("x={}", array.display());
     let (code, out, err) = warpsim(&[
         "--kernel",
         "scale",
@@ -78,7 +78,7 @@ fn launches_share_buffers_and_leave_files() {
     ]);
     // ((k · 2 + 1) / 2) + 1
     assert_eq!((code, out.as_str()), (0, "x: -3 2.5 3.5\n"), "{err}");
-    let data = std::fs::read(&file).unwrap();
+    let data = std::fs::read(&array).unwrap();
     assert!(data.starts_with(b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (64,), }"));
     assert_eq!((data.len(), &data[128 + 4..128 + 8]), (128 + 256, &2.5f32.to_le_bytes()[..]));
     let header = br#"{"x":{"dtype":"F32","shape":[64],"data_offsets":[0,256]}}"#;
@@ -86,13 +86,13 @@ fn launches_share_buffers_and_leave_files() {
     assert!(named[8..].starts_with(header), "{}", String::from_utf8_lossy(&named[8..]));
     assert_eq!(named[named.len() - 256..], data[128..]);
     // And back.
-    let read = format!("x:f32[64]=@{}", file.display());
+    let read = format!("x:f32[64]=@{}", array.display());
     let again = ["--kernel", "scale", "--block", "64", "--arg", &read, "--arg", "1", "--print", "x:2"];
     assert_eq!(warpsim(&again).1, "x: -2 3.5\n");
     let other = read.replace("f32", "u32");
     let (code, _, err) = warpsim(&["--kernel", "fill", "--arg", &other, "--arg", "1"]);
     assert!(code == 2 && err.contains("not of <u4 in C order"), "{err}");
-    std::fs::remove_file(file).unwrap();
+    [array, tensors].iter().for_each(|file| std::fs::remove_file(file).unwrap());
 }
 
 #[test]

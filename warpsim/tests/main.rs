@@ -52,6 +52,7 @@ mod zoo_order;
 mod zoo_registers;
 mod zoo_scope;
 mod zoo_sparse;
+mod zoo_turns;
 mod zoo_undefined;
 
 /// A file that is not named above is not compiled, and its tests pass by not being there.

@@ -176,6 +176,22 @@ impl Clocks {
         }
     }
 
+    /// These lanes give each other values: what one has learnt of other warps, by the value of a flag that it passes on, is known to all. Of
+    /// each other they learn nothing.
+    pub fn exchange(&mut self, p: Party) {
+        let w = &mut self.warps[p.agent];
+        let mut learnt = View::default();
+        for (_, k) in w.private.iter().filter(|(l, _)| p.lanes >> l & 1 == 1) {
+            learnt.join(&k.seen);
+        }
+        learnt.forget(p.agent);
+        let grew = match p.whole {
+            true => w.known.seen.join(&learnt),
+            false => lanes(p.lanes).fold(false, |grew, lane| w.private_mut(lane).seen.join(&learnt) | grew),
+        };
+        w.version += u64::from(grew);
+    }
+
     /// `fence.proxy.async` of shared memory (0) or global memory (1), or a release of tensor maps: everything known is visible to the other proxy.
     pub fn proxy_fence(&mut self, p: Party, space: usize) {
         self.fence(p, |k, seen| _ = k.proxy[space].join(seen));

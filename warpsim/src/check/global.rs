@@ -36,6 +36,8 @@ pub struct GlobalShadow {
     /// By address; several locks so that host threads seldom meet.
     told: [Mutex<FxHashMap<u64, Told>>; 16],
     talked: AtomicBool,
+    /// Those of atomics, by address: see [`turn`](Self::turn).
+    turns: [Mutex<()>; 16],
 }
 
 /// Who, when, where: block 18 bits, warp 5, lane 6, time 16, pc 16, mark 3. Zero is nobody.
@@ -136,6 +138,13 @@ impl GStamp {
         let hides = strong && before.is(0) && before != Self::NOBODY && (self.0 ^ before.0) >> 19 == 0;
         if hides { before } else { self }
     }
+    /// Whether this weak write comes behind a strong one that its thread has seen by a strong read, one of the `readers`: whoever waits for a
+    /// flag may take it down.
+    pub fn takes_down(self, flag: GStamp, readers: [GStamp; 2]) -> bool {
+        let strong = |s: GStamp| [Self::STRONG, Self::VOLATILE, Self::NARROW].into_iter().any(|mark| s.is(mark));
+        let mine = |r: &GStamp| r.far() == self.far() && members(r.lane()) >> self.lane() & 1 == 1;
+        self.is(0) && self.lane() < 32 && strong(flag) && readers.iter().any(|r| strong(*r) && mine(r))
+    }
     /// The same access of lane 0 by another lane.
     #[inline(always)]
     pub fn by(self, lane: u8) -> Self {
@@ -173,6 +182,7 @@ impl GlobalShadow {
             allocs: sizes.map(cells).collect::<Result<_, _>>()?,
             told: Default::default(),
             talked: AtomicBool::new(false),
+            turns: Default::default(),
         })
     }
 
@@ -293,6 +303,12 @@ impl GlobalShadow {
 
     fn shelf(&self, place: u64) -> MutexGuard<'_, FxHashMap<u64, Told>> {
         self.told[(place >> 2) as usize % self.told.len()].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held while an atomic is recorded and made: of several host threads those come in one order to both.
+    pub fn turn(&self, place: u64) -> Option<MutexGuard<'_, ()>> {
+        let turn = &self.turns[(place >> 2) as usize % self.turns.len()];
+        self.several.then(|| turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether anybody has told anything.

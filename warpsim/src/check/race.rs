@@ -70,6 +70,13 @@ impl Stamp {
         let weak = before.0 & 7 == 0 && self.0 & Stamp::STRONG != 0;
         if weak && (self.0 ^ before.0) >> 22 == 0 && before != Stamp::NOBODY { before } else { self }
     }
+    /// Whether this weak write comes behind a strong one that its thread has seen by a strong read, one of the `readers`: whoever waits for a
+    /// flag may take it down.
+    fn takes_down(self, flag: Stamp, readers: [Stamp; 2]) -> bool {
+        let mine = |r: &Stamp| r.agent() == self.agent() && members(r.lane()) >> self.lane() & 1 == 1;
+        let seen = |r: &Stamp| r.0 & Stamp::STRONG != 0 && mine(r);
+        self.0 & 7 == 0 && self.lane() < 32 && flag.0 & Stamp::STRONG != 0 && readers.iter().any(seen)
+    }
     /// The same access of lane 0 by another lane.
     #[inline(always)]
     pub fn by(self, lane: u8) -> Self {
@@ -317,7 +324,7 @@ impl SharedShadow {
             }
             let w = c.write;
             let mine = w.agent() == me.agent() && w.lane() == me.lane() && clocks.is_warp(w.agent());
-            if !mine || w.time() == IN_FLIGHT {
+            if (!mine || w.time() == IN_FLIGHT) && !(write && me.takes_down(w, [c.read, c.other])) {
                 found = found.or_else(|| Self::conflict(clocks, p, me, w, true));
             }
             if me.proxy()

@@ -130,6 +130,12 @@ impl View {
         }
     }
 
+    /// Nothing of what `agent` did is known any longer.
+    pub fn forget(&mut self, agent: usize) {
+        self.all.get_mut(agent).into_iter().for_each(|time| *time = 0);
+        self.lanes.retain(|known| usize::from(known.0) != agent);
+    }
+
     /// Of what `agent` did behind `time`, keeps what these lanes did.
     pub fn narrow(&mut self, agent: usize, time: u32, lanes: u32) {
         if let Some(all) = self.all.get_mut(agent).filter(|all| **all > time) {

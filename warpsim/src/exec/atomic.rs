@@ -144,6 +144,8 @@ pub fn run(
                         let (bytes, marks) = (n as u64, strength(a.scope));
                         let t = Touch { lane: l, alloc: k, addr: at, bytes, write: !swaps, marks };
                         check_init(cx, w, s, t);
+                        // Who is remembered last is who came last: whoever has seen all others' may then go on without them.
+                        let _turn = cx.global_shadow.and_then(|shadow| shadow.turn(at));
                         check_race(cx, cl, w, s, t, |_, _| false);
                         coop::arrive(cx, cl, w, at);
                         let al = cx.mem.get(k);

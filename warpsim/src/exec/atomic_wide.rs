@@ -47,8 +47,9 @@ pub fn run(
                     let marks = strength(a.scope);
                     let t = Touch { lane: l, alloc: k, addr: addr[l], bytes: BYTES as u64, write, marks };
                     check_init(cx, w, s, t);
+                    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
                     check_race(cx, cl, w, s, t, |_, _| false);
-                    let (al, _turn) = (cx.mem.get(k), TURN.lock().unwrap_or_else(PoisonError::into_inner));
+                    let al = cx.mem.get(k);
                     let off = (addr[l] - al.base) as usize;
                     let old = [al.load64(off), al.load64(off + 8)];
                     let [low, high] = next(old);

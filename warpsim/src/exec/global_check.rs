@@ -159,6 +159,9 @@ fn judge(
         let found = conflict(cl, w.party(1 << t.lane), (me, t.write), (now, was_write), mixed);
         let found = found.or_else(|| (copy && may_read(cl, w, t, old)).then_some(Cause::InFlight));
         let (Some(cause), old) = (found, now) else { continue };
+        if was_write && t.write && me.takes_down(old, [earlier[1], earlier[2]]) {
+            continue;
+        }
         let sibling = old.far() == me.far() && old.pc() == me.pc() && me.pc() < GStamp::LAST && old.lane() < 32;
         // Writing what is there already, because another thread wrote it, harms nobody.
         if t.write

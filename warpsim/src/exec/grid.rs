@@ -169,6 +169,10 @@ fn merge(
 const SLICE: u64 = 4_000_000;
 /// Clusters that one host thread keeps going when they wait for each other. Those that poll get as many as the GPU holds.
 const RESIDENT: usize = 64;
+/// The same with a seed, where they come upon what others have half done: few, for the sake of memory.
+const BESIDE: usize = 4;
+/// log₂ of the most turns that one then gets before others, while it does what they may see. Few turns are as likely as many.
+const MIXED: u64 = 13;
 
 fn worker(sh: &Shared<'_>) -> Outcome {
     let mut cx = Cx::new(sh.prog, sh.mem, sh.launch, sh.opts, sh.shadow);
@@ -176,23 +180,35 @@ fn worker(sh: &Shared<'_>) -> Outcome {
     let mut output = vec![];
     let mut pool = vec![];
     // Blocks of a cooperative launch may all wait for each other.
-    let (resident, slice) = if sh.launch.grid_barrier.is_some() { (usize::MAX, 1) } else { (RESIDENT, SLICE) };
+    let (together, seeded) = (sh.launch.grid_barrier.is_some(), sh.opts.seed != 0 && sh.clusters > 1);
+    let (resident, slice) = match together {
+        true => (usize::MAX, 1),
+        false => (if seeded { BESIDE } else { RESIDENT }, SLICE),
+    };
     while !sh.stop.load(Relaxed) {
-        let polls = resident == RESIDENT && !live.is_empty() && live.iter().all(|c| c.1.polling.is_some());
+        let polls = !together && !live.is_empty() && live.iter().all(|c| c.1.polling.is_some());
         if let Some(k) = (polls || live.len() < resident).then(|| begin(sh)).flatten() {
             match new_cluster(&mut cx, k, &mut pool) {
                 Ok(c) => live.push_front((k, c, String::new())),
                 Err(f) => fail(sh, k, f),
             }
         }
-        let Some((k, mut c, mut text)) = live.pop_front() else { break };
+        // Those that poll are looked at anew when nobody else can go on: each time they take longer to be known for it.
+        let busy = if seeded { live.iter().position(|c| c.1.polling.is_none()) } else { None };
+        let Some((k, mut c, mut text)) = live.remove(busy.unwrap_or(0)) else { break };
         let left = sh.opts.launch_limit.saturating_sub(sh.executed.load(Relaxed));
         if left == 0 {
             fail(sh, k, over_limit(sh, k));
             break;
         }
         let before = cx.instructions;
-        let turns = if live.iter().all(|c| c.0 > k) { slice * (live.len() as u64 + 1) } else { slice };
+        let turns = if seeded && !together && c.executed - c.told < 1 << MIXED {
+            1 << (cx.random() % MIXED)
+        } else if live.iter().all(|c| c.0 > k) {
+            slice * (live.len() as u64 + 1)
+        } else {
+            slice
+        };
         let ran = match run_cluster(&mut cx, &mut c, [turns, left], &sh.effects) {
             Ok(_) if polled(sh, &mut c) => stuck::hopeless(&mut cx, &mut c, left_out(sh)),
             ran => ran,

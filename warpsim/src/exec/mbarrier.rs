@@ -8,7 +8,7 @@ use super::state::*;
 use super::{cp_arrive, early_exit, mbarrier_check, shared, tma};
 use crate::check::bar::Came;
 use crate::check::clocks::{Known, Party};
-use crate::check::race::Stamp;
+use crate::check::race::{Stamp, together};
 use crate::ir::*;
 use crate::memory::window;
 use crate::report::{Fault, Kind};
@@ -99,13 +99,14 @@ pub fn tell(cl: &mut Cluster, p: Party, b: u32, off: u32) {
     }
 }
 
-/// Checks an operation on a barrier as an access to its eight bytes.
-fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, off): (u32, u32), kind: Mbar) {
+/// Checks an operation of these lanes on a barrier as an access to its eight bytes.
+fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, who: u32, (b, off): (u32, u32), kind: Mbar) {
+    let l = who.trailing_zeros() as usize;
     let at = (b as usize, off as usize);
     if let Some(c) = &mut cl.clocks
         && kind != Mbar::Init
         && let Some(init) = c.mbar(b, off).init
-        && c.init_visible(w.party(1 << l), init)
+        && c.init_visible(w.party(who), init)
     {
         // Fenced for the whole cluster: a relaxed cluster barrier is enough.
         if at.0 == w.block {
@@ -117,7 +118,7 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, o
     // All but the initialisation work on the barrier like atomics.
     let marks = if kind == Mbar::Init { 0 } else { Stamp::STRONG };
     let write = matches!(kind, Mbar::Init | Mbar::Inval);
-    shared_check::touch(cx, cl, w, s, Near { write, marks, ..Near::read(l, at, 8) });
+    shared_check::touch(cx, cl, w, s, Near { who, lane: together(who), write, marks, ..Near::read(l, at, 8) });
 }
 
 /// Whether the phase with this parity is over.
@@ -209,7 +210,7 @@ pub fn run(
     let mut places = [(0, 0); 32];
     for l in lanes(m) {
         let (b, off) = place(cx, cl, w, s, i.a, l)?;
-        touch(cx, cl, w, s, l, (b, off), kind);
+        touch(cx, cl, w, s, 1 << l, (b, off), kind);
         places[l] = (b, off);
     }
     let count = |w: &Warp, l: usize| if i.b.is_some() { w.regs.r(i.b)[l] } else { 1 };
@@ -363,11 +364,11 @@ fn test(
         let want = if parity { w.regs.r(i.b)[l] & 1 } else { (w.regs.q(i.b)[l] >> 63) as u32 };
         match waits.iter_mut().find(|x| x.0 == (b, off, want)) {
             Some(x) => x.1 |= 1 << l,
-            None => {
-                touch(cx, cl, w, s, l, (b, off), Mbar::PendingCount);
-                waits.push(((b, off, want), 1 << l));
-            }
+            None => waits.push(((b, off, want), 1 << l)),
         }
+    }
+    for ((b, off, _), who) in &waits {
+        touch(cx, cl, w, s, *who, (*b, *off), Mbar::PendingCount);
     }
     let mut late = false;
     for ((b, off, want), who) in &waits {

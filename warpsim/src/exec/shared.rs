@@ -41,11 +41,8 @@ pub fn locate(
             Some(addr),
         );
     }
-    // An instruction for the own block's memory does not take such an address. What an mbarrier is used for says it better.
-    let own = |op: &str| op.contains(".shared") && !op.contains("::cluster") && !op.starts_with("mbarrier");
-    if b != w.block && own(cx.text(s)) {
-        let what = format!("shared address {addr:#x} is in the block of rank {b}, which takes .shared::cluster");
-        return cx.fault(w, s, l as u32, Kind::OutOfBounds, what, Some(addr));
+    if b != w.block && cx.prog.funcs[s.func as usize].insts[s.pc as usize].own {
+        return elsewhere(cx, w, s, l, addr, b);
     }
     if off % align != 0 {
         return cx.fault(
@@ -58,6 +55,12 @@ pub fn locate(
         );
     }
     Ok((b, off))
+}
+
+/// The fault of an instruction for the own block's memory that is given an address in another block.
+pub fn elsewhere<T>(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, addr: u64, block: usize) -> Result<T, Fault> {
+    let what = format!("shared address {addr:#x} is in the block of rank {block}, which takes .shared::cluster");
+    cx.fault(w, s, l as u32, Kind::OutOfBounds, what, Some(addr))
 }
 
 /// Where an offset in shared memory lies, ` (byte 4 of `tile`)`: in the last static variable that begins before it, or in dynamic memory.

@@ -97,6 +97,10 @@ pub fn bulk(
         let far = if b.dir == BulkDir::SharedToCluster {
             let src = mbarrier::smem_address(cx, w, s, far, l)?;
             let (block, off) = shared::locate(cx, cl, w, s, l, src, bytes, 16)?;
+            // It comes from `.shared::cta`, wherever it goes to.
+            if block != w.block {
+                return shared::elsewhere(cx, w, s, l, src, block);
+            }
             Far::Peer { block: block as u32, off: off as u32, bytes }
         } else {
             let addr = wide(far);

@@ -145,6 +145,10 @@ fn together(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
     let code = &cx.prog.funcs[s.func as usize];
     let (ext, defs) = (i.ext as usize, usize::from(i.defs));
     let second = if defs > 0 { code.lists[ext] } else { Reg::NONE };
+    if let Some(c) = cl.clocks.as_mut().filter(|c| !c.agree(w.agent) && !matches!(op, WarpOp::SyncWarp | WarpOp::Elect))
+    {
+        c.exchange(w.party(m));
+    }
     match op {
         WarpOp::SyncWarp => {
             if let Some(c) = &mut cl.clocks {

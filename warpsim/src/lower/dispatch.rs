@@ -40,6 +40,8 @@ impl Lower<'_, '_> {
         if let Some(left) = m.left() {
             return self.fail(format!("unsupported modifier `.{left}` of `{}`", i.op));
         }
+        let own = m.own_shared();
+        self.insts[before..].iter_mut().for_each(|i| i.own = own);
         if let [one] = &mut self.insts[before..] {
             one.offset = offsets::kind(&i.op);
         }

@@ -25,7 +25,8 @@ impl Lower<'_, '_> {
                     return self.fail("`arrive` or `wait` is missing");
                 };
                 let arrive = kind == 0;
-                let relaxed = m.one_of(&["release", "relaxed", "acquire"]) == Some(1);
+                let orders: &[&str] = if arrive { &["release", "relaxed"] } else { &["acquire"] };
+                let relaxed = m.one_of(orders) == Some(1);
                 let aligned = m.take("aligned");
                 let op = if arrive { Op::ClusterArrive { relaxed, aligned } } else { Op::ClusterWait { aligned } };
                 self.emit(Inst::new(op));

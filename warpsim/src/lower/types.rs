@@ -166,6 +166,12 @@ impl<'a> Mods<'a> {
         names.iter().position(|n| self.take(n))
     }
 
+    /// Whether it names the block's own shared memory, and no other. What an mbarrier is used for says it better, where that is wrong.
+    pub fn own_shared(&self) -> bool {
+        let has = |names: &[&str]| self.list.iter().any(|x| names.contains(x));
+        self.root != "mbarrier" && has(&["shared", "shared::cta"]) && !has(&["shared::cluster"])
+    }
+
     /// Takes the first modifier not taken yet that `f` accepts.
     pub fn find<T>(&mut self, f: impl Fn(&str) -> Option<T>) -> Option<T> {
         for (k, x) in self.list.iter().enumerate() {

@@ -1,0 +1,126 @@
+//! Planted mistakes that careless changes to published kernels make, and what those kernels do that only looks like one: flags that are taken down, values
+//! of flags that are passed on by shuffles, blocks that come upon what others have half done.
+
+use crate::common::all_options;
+use crate::zoo_order::{check, found, kernel};
+use warpsim::{Kind, Module, Options};
+
+const CLUSTER: &str = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;";
+
+/// Warp 1 stores 32 words and sets a flag; a lane of warp 0 waits for it, and all of its lanes read the words.
+fn told(flag: &str, passed_on: &str) -> String {
+    let body = format!(
+        "add.u32 %r6, %r3, %r2; @%p1 st.shared.u32 [bar], 0; bar.sync 0; setp.lt.u32 %p2, %r1, 32; @%p2 bra WAIT;\n\
+         st.shared.u32 [%r6], %r1; bar.warp.sync -1; setp.eq.u32 %p3, %r1, 32; @%p3 {flag} bra END;\n\
+         WAIT: @!%p1 bra MEET;\nL: ld.acquire.cta.shared.u32 %r7, [bar]; setp.eq.u32 %p4, %r7, 0; @%p4 bra L;\n\
+         MEET: {passed_on}\nld.shared.u32 %r8, [%r6+128];\nEND:"
+    );
+    kernel(1, &body)
+}
+
+#[test]
+fn a_shuffle_passes_on_what_a_flag_told() {
+    let release = "st.release.cta.shared.u32 [bar], 1;";
+    for o in all_options() {
+        for exchange in
+            ["shfl.sync.idx.b32 %r7, %r7, 0, 31, -1;", "vote.sync.any.pred %p5, %p1, -1;", "bar.warp.sync -1;"]
+        {
+            assert_eq!(found(&told(release, exchange), 1, 64, &o), [], "{exchange}");
+            let relaxed = found(&told("st.relaxed.cta.shared.u32 [bar], 1;", exchange), 1, 64, &o);
+            assert!(relaxed.iter().any(|f| f.kind == Kind::SharedRace), "{exchange}: {relaxed:?}");
+        }
+        let apart = found(&told(release, ""), 1, 64, &o);
+        assert!(apart.iter().any(|f| f.kind == Kind::SharedRace), "{apart:?}");
+    }
+    // Of what the lanes have done themselves it tells nothing.
+    let own = "add.u32 %r6, %r3, %r2; st.shared.u32 [%r6], %r1; shfl.sync.idx.b32 %r7, %r1, 0, 31, -1;\n/*here*/\nxor.b32 %r8, %r6, 4; ld.shared.u32 %r9, [%r8];";
+    check((1, 1, 32), &[Kind::SharedRace], own, &["bar.warp.sync -1;"]);
+}
+
+#[test]
+fn whoever_has_waited_for_a_flag_may_take_it_down() {
+    for (space, at, scope) in [("global", "%rd2", "gpu"), ("shared", "%r3", "cta")] {
+        // Thread 0 waits for the last one's flag, and takes it down by a plain store.
+        let body = |waits: &str| {
+            let clear = if space == "shared" { "@%p1 st.shared.u32 [%r3], 0; bar.sync 0;" } else { "" };
+            format!(
+                "{clear} setp.eq.u32 %p2, %r1, 63; @%p2 st.release.{scope}.{space}.u32 [{at}], 1;\nsetp.eq.u32 %p3, %r1, {waits}; @!%p3 bra END;\n\
+                 L: ld.acquire.{scope}.{space}.u32 %r7, [{at}]; setp.eq.u32 %p4, %r7, 0; @%p4 bra L;\nEND: @%p1 st.{space}.u32 [{at}], 0;"
+            )
+        };
+        for o in all_options() {
+            assert_eq!(found(&kernel(1, &body("0")), 1, 64, &o), [], "{space}");
+            // Thread 1 waits instead, perhaps for ever.
+            let bad = found(&kernel(1, &body("1")), 1, 64, &o);
+            let races = [Kind::SharedRace, Kind::GlobalRace, Kind::Deadlock];
+            assert!(bad.iter().any(|f| races.contains(&f.kind)), "{space}: {bad:?}");
+        }
+    }
+}
+
+/// A lock whose holder's block has to try again where another holds it. What it found is told to the block's other threads by shared memory,
+/// which they still read when the first tries again.
+#[test]
+fn a_lock_that_another_block_holds() {
+    let body = |sync: &str| {
+        format!(
+            "L: {sync}\n@%p1 atom.acq_rel.gpu.global.cas.b32 %r6, [%rd2], 0, 1; @%p1 st.shared.u32 [%r3], %r6; bar.sync 0;\n\
+             ld.shared.u32 %r7, [%r3]; setp.ne.u32 %p2, %r7, 0; @%p2 bra L;\nbar.sync 0; bar.sync 0; bar.sync 0;\n\
+             @%p1 atom.acq_rel.gpu.global.exch.b32 %r6, [%rd2], 0;"
+        )
+    };
+    let mut races = 0;
+    for o in all_options() {
+        for seed in 1..6 {
+            let o = Options { seed, threads: 1, ..o.clone() };
+            assert_eq!(found(&kernel(1, &body("bar.sync 0;")), 8, 64, &o), []);
+            let bad = found(&kernel(1, &body("")), 8, 64, &o);
+            races += usize::from(bad.iter().any(|f| f.kind == Kind::SharedRace));
+        }
+    }
+    assert!(races >= 10, "{races} of 20 orders show it");
+}
+
+#[test]
+fn every_lane_that_waits_comes_behind_the_initialisation() {
+    let wait = "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; @!%p2 bra W;";
+    let body =
+        format!("@%p1 mbarrier.init.shared.b64 [%r4], 1; @%p1 mbarrier.arrive.shared.b64 _, [%r4];\n/*here*/\n{wait}");
+    check((1, 1, 32), &[Kind::SharedRace], &body, &["bar.warp.sync -1;"]);
+    // A fence of the first lane is for itself.
+    let fenced = body.replace("/*here*/", "@%p1 fence.mbarrier_init.release.cluster;\n/*here*/");
+    check((1, 1, 32), &[Kind::SharedRace], &fenced, &["bar.warp.sync -1;"]);
+}
+
+#[test]
+fn a_bulk_copy_comes_from_the_own_block() {
+    let body = |source: &str| {
+        format!(
+            "add.u32 %r6, %r3, %r2; st.shared.u32 [%r6], %r1; @%p1 mbarrier.init.shared.b64 [%r4], 1; @%p1 fence.mbarrier_init.release.cluster;\n\
+             @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 128; fence.proxy.async.shared::cta; {CLUSTER}\n\
+             xor.b32 %r7, %r5, 1; mapa.shared::cluster.u32 %r8, %r3, %r7; mapa.shared::cluster.u32 %r9, %r4, %r7; add.u32 %r10, %r8, 256;\n\
+             @%p1 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r10], [{source}], 128, [%r9];\n\
+             W: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; @!%p2 bra W;\n{CLUSTER}"
+        )
+    };
+    for o in all_options() {
+        assert_eq!(found(&kernel(2, &body("%r3")), 2, 32, &o), []);
+        let bad = found(&kernel(2, &body("%r8")), 2, 32, &o);
+        assert!(bad[0].kind == Kind::OutOfBounds && bad[0].message.contains("is in the block of rank"), "{}", bad[0]);
+    }
+}
+
+#[test]
+fn a_cluster_barrier_has_the_orders_that_it_has() {
+    for (op, good) in [
+        ("arrive.release", true),
+        ("arrive.relaxed", true),
+        ("arrive.acquire", false),
+        ("wait.acquire", true),
+        ("wait.relaxed", false),
+        ("wait.release", false),
+    ] {
+        let module = Module::parse(&kernel(2, &format!("barrier.cluster.{op}.aligned;"))).unwrap();
+        assert_eq!(module.kernel("k").is_ok(), good, "{op}");
+    }
+}
