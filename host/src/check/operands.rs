@@ -9,8 +9,8 @@ use crate::runtime::stream::Stream;
 /// An operator's tensors on a device, ready to be launched over and over.
 #[derive(Debug)]
 pub struct Operands {
-    read: Vec<(&'static str, Lying)>,
-    written: Vec<(&'static str, Lying)>,
+    read: Vec<(&'static str, Arranged)>,
+    written: Vec<(&'static str, Arranged)>,
 }
 
 impl Operands {
@@ -49,15 +49,15 @@ impl Operands {
         for arg in op.info().args {
             let input = inputs.iter().find(|(name, _)| *name == arg.name).map(|(_, tensor)| *tensor);
             let made = if arg.role == Role::In { None } else { outputs.next() };
-            let lies = arrangement(arg.name);
-            let lying = match (input, made) {
-                (Some(host), _) => Lying::filled(stream, host, lies)?,
-                (None, Some(meta)) => Lying::uninit(stream, meta.dtype, &meta.shape, lies)?,
+            let arrangement = arrangement(arg.name);
+            let arranged = match (input, made) {
+                (Some(host), _) => Arranged::filled(stream, host, arrangement)?,
+                (None, Some(meta)) => Arranged::uninit(stream, meta.dtype, &meta.shape, arrangement)?,
                 (None, None) => continue,
             };
-            lying.tensor.set_name(arg.name);
+            arranged.tensor.set_name(arg.name);
             let list = if arg.role == Role::In { &mut operands.read } else { &mut operands.written };
-            list.push((arg.name, lying));
+            list.push((arg.name, arranged));
         }
         Ok(operands)
     }
@@ -70,49 +70,49 @@ impl Operands {
     /// The tensors as a launch takes them.
     pub fn arguments(&mut self, op: &dyn Operator) -> Result<Arguments<'_>> {
         let mut args = Arguments::new(op.info());
-        self.read.iter().try_for_each(|(name, lying)| args.read(name, lying.view()?))?;
-        self.written.iter_mut().try_for_each(|(name, lying)| args.write(name, lying.view_mut()?))?;
+        self.read.iter().try_for_each(|(name, arranged)| args.read(name, arranged.view()?))?;
+        self.written.iter_mut().try_for_each(|(name, arranged)| args.write(name, arranged.view_mut()?))?;
         Ok(args)
     }
 
     /// What was written, by name. Waits for it.
     pub fn outputs(&self, stream: &Stream) -> Result<Vec<(&'static str, HostTensor)>> {
-        self.written.iter().map(|(name, lying)| Ok((*name, lying.view()?.to_host(stream)?))).collect()
+        self.written.iter().map(|(name, arranged)| Ok((*name, arranged.view()?.to_host(stream)?))).collect()
     }
 
     /// Bytes of all that is read.
     pub fn input_bytes(&self) -> usize {
-        self.read.iter().map(|(_, lying)| lying.tensor.len() * lying.tensor.dtype().size()).sum()
+        self.read.iter().map(|(_, arranged)| arranged.tensor.len() * arranged.tensor.dtype().size()).sum()
     }
 }
 
 /// A tensor in an allocation.
 #[derive(Debug)]
-struct Lying {
+struct Arranged {
     tensor: AnyTensor,
     /// Where in `tensor`, unless it is all of it: the first element, the shape, the strides.
     part: Option<(usize, Vec<usize>, Vec<usize>)>,
 }
 
-impl Lying {
-    fn filled(stream: &Stream, host: &HostTensor, lies: Arrangement) -> Result<Self> {
-        if lies == Arrangement::DENSE {
+impl Arranged {
+    fn filled(stream: &Stream, host: &HostTensor, arrangement: Arrangement) -> Result<Self> {
+        if arrangement == Arrangement::DENSE {
             return Ok(Self { tensor: AnyTensor::from_host(stream, host)?, part: None });
         }
-        let (size, strides) = (host.dtype().size(), lies.strides(host.shape()));
-        let mut image = vec![0; elements(host.shape(), &strides, lies.offset) * size];
-        scatter(host.bytes(), size, host.shape(), &strides, &mut image[lies.offset * size..]);
+        let (size, strides) = (host.dtype().size(), arrangement.strides(host.shape()));
+        let mut image = vec![0; elements(host.shape(), &strides, arrangement.offset) * size];
+        scatter(host.bytes(), size, host.shape(), &strides, &mut image[arrangement.offset * size..]);
         let tensor = AnyTensor::from_host(stream, &HostTensor::new(host.dtype(), [image.len() / size], image)?)?;
-        Ok(Self { tensor, part: Some((lies.offset, host.shape().to_vec(), strides)) })
+        Ok(Self { tensor, part: Some((arrangement.offset, host.shape().to_vec(), strides)) })
     }
 
-    fn uninit(stream: &Stream, dtype: DType, shape: &[usize], lies: Arrangement) -> Result<Self> {
-        if lies == Arrangement::DENSE {
+    fn uninit(stream: &Stream, dtype: DType, shape: &[usize], arrangement: Arrangement) -> Result<Self> {
+        if arrangement == Arrangement::DENSE {
             return Ok(Self { tensor: AnyTensor::uninit(stream, dtype, shape)?, part: None });
         }
-        let strides = lies.strides(shape);
-        let tensor = AnyTensor::uninit(stream, dtype, [elements(shape, &strides, lies.offset)])?;
-        Ok(Self { tensor, part: Some((lies.offset, shape.to_vec(), strides)) })
+        let strides = arrangement.strides(shape);
+        let tensor = AnyTensor::uninit(stream, dtype, [elements(shape, &strides, arrangement.offset)])?;
+        Ok(Self { tensor, part: Some((arrangement.offset, shape.to_vec(), strides)) })
     }
 
     fn view(&self) -> Result<AnyView<'_>> {
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn tensors_lie_as_the_case_says() {
-        let (shape, lies) = ([2, 2, 3], Arrangement::DENSE.order(&[0, 2, 1]).row_pad(1).offset(2));
-        let strides = lies.strides(&shape);
-        let mut image = vec![0; elements(&shape, &strides, lies.offset)];
+        let (shape, arrangement) = ([2, 2, 3], Arrangement::DENSE.order(&[0, 2, 1]).row_pad(1).offset(2));
+        let strides = arrangement.strides(&shape);
+        let mut image = vec![0; elements(&shape, &strides, arrangement.offset)];
         let dense: Vec<u8> = (1..=12).collect();
         scatter(&dense, 1, &shape, &strides, &mut image[2..]);
         assert_eq!(image, [0, 0, 1, 4, 0, 2, 5, 0, 3, 6, 0, 7, 10, 0, 8, 11, 0, 9, 12]);

@@ -221,7 +221,7 @@ mod tests {
 
     fn measured(plan: &'static str, times: &[(&'static str, &[f64])]) -> Measured {
         let op = find("gemm_bf16").unwrap();
-        let product = Product { dtypes: [DType::BF16; 3], sizes: [1, 8, 8, 8], lie: ['k'; 2] };
+        let product = Product { dtypes: [DType::BF16; 3], sizes: [1, 8, 8, 8], layouts: ['k'; 2] };
         let times = times.iter().map(|(name, rounds)| (*name, rounds.to_vec())).collect();
         let job = Job { op, case: op.cases().remove(0) };
         Measured { job, product, plan, times, winner: None, notes: vec![] }

@@ -24,24 +24,24 @@ pub struct Product {
     pub sizes: [u32; 4],
     /// How each operand lies, a letter each: adjacent along `k` or along the other dimension, `n`, in packs of 16 bytes; the same as `K` or `N` where rows
     /// lie between packs; `-` if nothing is adjacent.
-    pub lie: [char; 2],
+    pub layouts: [char; 2],
 }
 
 /// `bfloat16,bfloat16,bfloat16 1x4096x4096x4096 kk`.
 impl fmt::Display for Product {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ([a, b, c], [batch, m, n, k], [of_a, of_b]) = (self.dtypes, self.sizes, self.lie);
+        let ([a, b, c], [batch, m, n, k], [of_a, of_b]) = (self.dtypes, self.sizes, self.layouts);
         write!(f, "{a},{b},{c} {batch}x{m}x{n}x{k} {of_a}{of_b}")
     }
 }
 
 impl Product {
-    fn parse([dtypes, sizes, lie]: [&str; 3]) -> Option<Self> {
+    fn parse([dtypes, sizes, layouts]: [&str; 3]) -> Option<Self> {
         let letter = |c: &char| "knKN-".contains(*c);
         Some(Self {
             dtypes: all(dtypes.split(',').map(|word| word.parse().ok()))?,
             sizes: all(sizes.split('x').map(|word| word.parse().ok()))?,
-            lie: all(lie.chars().map(|c| Some(c).filter(letter)))?,
+            layouts: all(layouts.chars().map(|c| Some(c).filter(letter)))?,
         })
     }
 }
@@ -151,8 +151,8 @@ impl Tuned {
         let mut tuned = Self::default();
         for (line, at) in lines {
             let words: Option<[&str; 5]> = all(line.split_whitespace().map(Some));
-            let choice = words.and_then(|[op, dtypes, sizes, lie, variant]| {
-                Some((op, Product::parse([dtypes, sizes, lie])?, variant))
+            let choice = words.and_then(|[op, dtypes, sizes, layouts, variant]| {
+                Some((op, Product::parse([dtypes, sizes, layouts])?, variant))
             });
             let Some((op, product, variant)) = choice else {
                 let reason = format!("line {at} is no choice of `warpsmith tune`: {}", printable(line));

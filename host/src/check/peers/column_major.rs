@@ -25,7 +25,7 @@ use std::fmt;
 
 /// A matrix or a batch of them, as rows and columns lie. Distances are in elements.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lies {
+pub(super) struct MatrixLayout {
     pub(super) rows: usize,
     pub(super) columns: usize,
     /// From a row to the next, and from a column.
@@ -34,7 +34,7 @@ pub(super) struct Lies {
     pub(super) step: usize,
 }
 
-impl Lies {
+impl MatrixLayout {
     /// Of a tensor of two dimensions or three.
     pub(super) fn of(shape: &[usize], strides: &[usize]) -> Option<Self> {
         match (shape, strides) {
@@ -62,15 +62,15 @@ impl Lies {
 
     /// Whether the library has to turn it, and its leading dimension.
     fn operand(self) -> Option<Operand> {
-        let turned = |transposed: bool, lies: Self| {
-            let (leading, step) = (lies.leading()?.try_into().ok()?, lies.step.try_into().ok()?);
+        let turned = |transposed: bool, layout: Self| {
+            let (leading, step) = (layout.leading()?.try_into().ok()?, layout.step.try_into().ok()?);
             Some(Operand { transposed, leading, step })
         };
         turned(false, self).or_else(|| turned(true, self.t()))
     }
 }
 
-impl fmt::Display for Lies {
+impl fmt::Display for MatrixLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}, {}] with strides {:?}", self.rows, self.columns, self.strides)
     }
@@ -97,13 +97,20 @@ pub(super) struct ColumnMajor {
 
 impl ColumnMajor {
     /// Of `batch` products of these, or which argument the library cannot take, and why.
-    pub(super) fn new(a: Lies, b: Lies, c: Lies, batch: usize) -> Result<Self, (&'static str, String)> {
+    pub(super) fn new(
+        a: MatrixLayout,
+        b: MatrixLayout,
+        c: MatrixLayout,
+        batch: usize,
+    ) -> Result<Self, (&'static str, String)> {
         let named = [("a", a), ("b", b), ("c", c)];
-        if let Some((name, empty)) = named.iter().find(|(_, lies)| lies.rows == 0 || lies.columns == 0 || batch == 0) {
+        if let Some((name, empty)) =
+            named.iter().find(|(_, layout)| layout.rows == 0 || layout.columns == 0 || batch == 0)
+        {
             return Err((name, format!("is empty: {empty}")));
         }
-        let operand = |(name, lies): (&'static str, Lies)| {
-            lies.operand().ok_or_else(|| (name, format!("has no leading dimension: {lies}")))
+        let operand = |(name, layout): (&'static str, MatrixLayout)| {
+            layout.operand().ok_or_else(|| (name, format!("has no leading dimension: {layout}")))
         };
         let [a_taken, b_taken, result] = named.map(operand);
         let (second, first, result) = (a_taken?, b_taken?, result?);
@@ -150,18 +157,18 @@ mod tests {
         pad: usize,
         batch: usize,
         shared: bool,
-    ) -> (Lies, Vec<i64>) {
+    ) -> (MatrixLayout, Vec<i64>) {
         let (outer, inner) = if by_columns { (columns, rows) } else { (rows, columns) };
         let lead = inner + pad;
         let strides = if by_columns { [1, lead] } else { [lead, 1] };
         let step = if shared { 0 } else { outer * lead + pad };
-        let lies = Lies { rows, columns, strides, step };
+        let layout = MatrixLayout { rows, columns, strides, step };
         let values = (0..batch * (outer * lead + pad)).map(|i| (i * 31 % 17) as i64 - 8).collect();
-        (lies, values)
+        (layout, values)
     }
 
-    fn value(lies: &Lies, values: &[i64], product: usize, row: usize, column: usize) -> i64 {
-        values[product * lies.step + row * lies.strides[0] + column * lies.strides[1]]
+    fn value(layout: &MatrixLayout, values: &[i64], product: usize, row: usize, column: usize) -> i64 {
+        values[product * layout.step + row * layout.strides[0] + column * layout.strides[1]]
     }
 
     proptest! {
@@ -191,43 +198,43 @@ mod tests {
         }
     }
 
-    fn lies(rows: usize, columns: usize, strides: [usize; 2]) -> Lies {
-        Lies { rows, columns, strides, step: 0 }
+    fn layout(rows: usize, columns: usize, strides: [usize; 2]) -> MatrixLayout {
+        MatrixLayout { rows, columns, strides, step: 0 }
     }
 
     #[test]
     fn operands_change_places_and_no_flag_is_set() {
-        let asked = ColumnMajor::new(lies(5, 7, [8, 1]), lies(7, 3, [4, 1]), lies(5, 3, [3, 1]), 1).unwrap();
+        let asked = ColumnMajor::new(layout(5, 7, [8, 1]), layout(7, 3, [4, 1]), layout(5, 3, [3, 1]), 1).unwrap();
         let operand = |leading| Operand { transposed: false, leading, step: 0 };
         assert_eq!(
             (asked.sizes, asked.first, asked.second, asked.result),
             ([3, 5, 7], operand(4), operand(8), operand(3))
         );
         // A linear layer's Bᵀ, of rows of 7: what lies by columns is turned.
-        let asked = ColumnMajor::new(lies(5, 7, [8, 1]), lies(3, 7, [9, 1]).t(), lies(5, 3, [3, 1]), 1).unwrap();
+        let asked = ColumnMajor::new(layout(5, 7, [8, 1]), layout(3, 7, [9, 1]).t(), layout(5, 3, [3, 1]), 1).unwrap();
         assert_eq!(asked.first, Operand { transposed: true, leading: 9, step: 0 });
     }
 
     #[test]
     fn what_has_no_leading_dimension_is_refused() {
-        let (a, b, c) = (lies(5, 7, [7, 1]), lies(7, 3, [3, 1]), lies(5, 3, [3, 1]));
+        let (a, b, c) = (layout(5, 7, [7, 1]), layout(7, 3, [3, 1]), layout(5, 3, [3, 1]));
         let refused = |a, b, c, batch| {
             let (name, why) = ColumnMajor::new(a, b, c, batch).unwrap_err();
             format!("{name} {why}")
         };
         // A row for all, an element for a row, every second element, rows that overlap.
-        assert_eq!(refused(lies(5, 7, [0, 1]), b, c, 1), "a has no leading dimension: [5, 7] with strides [0, 1]");
-        assert!(refused(a, lies(7, 3, [1, 0]), c, 1).starts_with("b has no leading"));
-        assert!(refused(a, lies(7, 3, [6, 2]), c, 1).starts_with("b has no leading"));
-        assert!(refused(lies(5, 7, [4, 1]), b, c, 1).starts_with("a has no leading"));
-        assert_eq!(refused(a, b, lies(5, 3, [1, 5]), 1), "c lies by columns: [5, 3] with strides [1, 5]");
+        assert_eq!(refused(layout(5, 7, [0, 1]), b, c, 1), "a has no leading dimension: [5, 7] with strides [0, 1]");
+        assert!(refused(a, layout(7, 3, [1, 0]), c, 1).starts_with("b has no leading"));
+        assert!(refused(a, layout(7, 3, [6, 2]), c, 1).starts_with("b has no leading"));
+        assert!(refused(layout(5, 7, [4, 1]), b, c, 1).starts_with("a has no leading"));
+        assert_eq!(refused(a, b, layout(5, 3, [1, 5]), 1), "c lies by columns: [5, 3] with strides [1, 5]");
         assert!(refused(a, b, c, 0).contains("is empty"));
-        assert!(refused(lies(5, 0, [1, 1]), lies(0, 3, [3, 1]), c, 1).starts_with("a is empty"));
+        assert!(refused(layout(5, 0, [1, 1]), layout(0, 3, [3, 1]), c, 1).starts_with("a is empty"));
         assert!(
-            refused(lies(5, 1 << 33, [1 << 33, 1]), lies(1 << 33, 3, [3, 1]), c, 1).starts_with("a has no leading")
+            refused(layout(5, 1 << 33, [1 << 33, 1]), layout(1 << 33, 3, [3, 1]), c, 1).starts_with("a has no leading")
         );
         // A single row, a single column.
-        assert!(ColumnMajor::new(lies(1, 7, [0, 1]), b, lies(1, 3, [0, 1]), 1).is_ok());
-        assert!(ColumnMajor::new(a, lies(7, 1, [5, 9]), lies(5, 1, [4, 0]), 1).is_ok());
+        assert!(ColumnMajor::new(layout(1, 7, [0, 1]), b, layout(1, 3, [0, 1]), 1).is_ok());
+        assert!(ColumnMajor::new(a, layout(7, 1, [5, 9]), layout(5, 1, [4, 0]), 1).is_ok());
     }
 }

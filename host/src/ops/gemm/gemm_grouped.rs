@@ -7,7 +7,7 @@ use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 use gpu_kernels::ops::gemm::{self as gk_family, gemm_grouped as gk};
 use half::{bf16, f16};
 
-use super::operand::{self, Lies, Major, Operand, Tiling, fits_tma};
+use super::operand::{self, Major, Operand, OperandLayout, Tiling, fits_tma};
 use super::product::Path;
 use super::{note_work, sizes};
 use crate::dispatch;
@@ -101,8 +101,8 @@ pub(super) fn launch<T: Float + Half>(
     let blocks = grid(&INFO, "y", most(mma::BLOCK).saturating_mul(n.div_ceil(mma::BLOCK) as usize), 1)?;
     let (x, weight) = (Operand::new(x), Operand::new(weight));
     let problem = gk_family::Problem {
-        a: x.lies.strides,
-        b: weight.lies.strides,
+        a: x.layout.strides,
+        b: weight.layout.strides,
         c: [0, ldc],
         m,
         n,
@@ -111,9 +111,9 @@ pub(super) fn launch<T: Float + Half>(
         alpha: 1.0,
         beta: 0.0,
     };
-    let of_y = Lies::of(y.shape(), y.strides(), y.alignment(), size_of::<T>()).fits_tma();
-    let is_tiled = fits([x.lies.fits_tma(), of_y], [groups, rows, out]);
-    let fits = weight.lies.fits_tma().filter(|_| is_tiled);
+    let of_y = OperandLayout::of(y.shape(), y.strides(), y.alignment(), size_of::<T>()).fits_tma();
+    let is_tiled = fits([x.layout.fits_tma(), of_y], [groups, rows, out]);
+    let fits = weight.layout.fits_tma().filter(|_| is_tiled);
     if path == Path::Hopper && fits.is_none() {
         let wanted = "groups and in > 0, rows of x and y at multiples of 16 bytes and those of y of whole ones, and matrices with adjacent elements in one order and all else at such multiples";
         return Err(INFO.param_error("variant", "hopper", wanted));
@@ -141,7 +141,7 @@ pub(super) fn launch<T: Float + Half>(
             // SAFETY: the tensors are live, have these sizes at these strides, and y is borrowed mutably; packs are taken only of operands that
             // lie for them.
             unsafe {
-                match (x.lies.major, weight.lies.major) {
+                match (x.layout.major, weight.layout.major) {
                     (Some(Major::K), Some(Major::K)) => stream.launch::<gk::GemmGroupedMma<T, false, 8>>(blocks, args),
                     (Some(Major::K), Some(Major::Mn)) => stream.launch::<gk::GemmGroupedMma<T, true, 8>>(blocks, args),
                     _ => stream.launch::<gk::GemmGroupedMma<T, false, 1>>(blocks, args),
@@ -188,18 +188,18 @@ static INFO: OpInfo = OpInfo {
 };
 
 /// Whether TMA takes what lies so, `x` and `y`, of such sizes.
-pub(super) fn fits(lie: [Option<Major>; 2], [groups, rows, out]: [usize; 3]) -> bool {
-    lie == [Some(Major::K); 2] && groups > 0 && rows > 0 && out > 0 && out.is_multiple_of(8)
+pub(super) fn fits(layouts: [Option<Major>; 2], [groups, rows, out]: [usize; 3]) -> bool {
+    layouts == [Some(Major::K); 2] && groups > 0 && rows > 0 && out > 0 && out.is_multiple_of(8)
 }
 
 fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([groups, rows, depth, out]) = case.dims(DIMS) else {
         return false;
     };
-    let lies = |name, shape: &[usize]| fits_tma(case, name, case.dtype, shape, false);
+    let layout = |name, shape: &[usize]| fits_tma(case, name, case.dtype, shape, false);
     device.compute_capability == (9, 0)
-        && fits([lies("x", &[rows, depth]), lies("y", &[rows, out])], [groups, rows, out])
-        && lies("weight", &[groups, out, depth]).is_some()
+        && fits([layout("x", &[rows, depth]), layout("y", &[rows, out])], [groups, rows, out])
+        && layout("weight", &[groups, out, depth]).is_some()
 }
 
 fn run(stream: &Stream, args: &mut Arguments<'_>, path: Path) -> Result<()> {

@@ -156,15 +156,15 @@ fn of_weight<T: Float + Half, C: Float + Element>(
     let blocks = grid(&INFO, "dweight", tiles.saturating_mul(groups), 1)?;
     // A column of an operand is a row of the product.
     let (a, b) = (Operand::new(dy.t()), Operand::new(x.t()));
-    let fits = [&a, &b].iter().all(|operand| operand.lies.fits_tma() == Some(Major::Mn));
+    let fits = [&a, &b].iter().all(|operand| operand.layout.fits_tma() == Some(Major::Mn));
     if path == Path::Hopper && !fits {
         let wanted = "rows of x and dy, of which there are some, at multiples of 16 bytes";
         return Err(INFO.param_error("variant", "hopper", wanted));
     }
     let Some(blocks) = blocks else { return Ok(()) };
     let problem = gk_family::Problem {
-        a: a.lies.strides,
-        b: b.lies.strides,
+        a: a.layout.strides,
+        b: b.layout.strides,
         c: [dweight.strides()[0], dweight.strides()[1]].map(|stride| stride as u64),
         m,
         n,
@@ -185,7 +185,7 @@ fn of_weight<T: Float + Half, C: Float + Element>(
     let args = (dy, x, dweight.ptr_mut(stream)?, problem, offsets.ptr(stream)?);
     // SAFETY: the tensors are live, have these sizes at these strides, and dweight is borrowed mutably; packs are taken where operands lie for them.
     unsafe {
-        if [&a, &b].iter().all(|operand| operand.lies.major == Some(Major::Mn)) {
+        if [&a, &b].iter().all(|operand| operand.layout.major == Some(Major::Mn)) {
             stream.launch::<gk::GemmGroupedBackwardMma<T, C, 8>>(blocks, args)
         } else {
             stream.launch::<gk::GemmGroupedBackwardMma<T, C, 1>>(blocks, args)
@@ -244,14 +244,14 @@ fn of_dweight(dtype: DType, params: &Params) -> Result<DType> {
 
 fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([groups, rows, depth, out]) = case.dims(DIMS) else { return false };
-    let lies = |name, shape: &[usize], turned| fits_tma(case, name, case.dtype, shape, turned);
-    let columns = |name, shape: &[usize]| lies(name, shape, true) == Some(Major::Mn);
-    let of_rows = [lies("dy", &[rows, out], false), lies("dx", &[rows, depth], false)];
+    let layout = |name, shape: &[usize], turned| fits_tma(case, name, case.dtype, shape, turned);
+    let columns = |name, shape: &[usize]| layout(name, shape, true) == Some(Major::Mn);
+    let of_rows = [layout("dy", &[rows, out], false), layout("dx", &[rows, depth], false)];
     device.compute_capability == (9, 0)
         && columns("dy", &[rows, out])
         && columns("x", &[rows, depth])
         && gemm_grouped::fits(of_rows, [groups, rows, depth])
-        && lies("weight", &[groups, out, depth], true).is_some()
+        && layout("weight", &[groups, out, depth], true).is_some()
 }
 
 fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Path) -> Result<()> {

@@ -5,7 +5,7 @@ use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 use gpu_kernels::ops::gemm::{self as gk_family, gemm_grouped_masked as gk};
 use half::{bf16, f16};
 
-use super::operand::{Lies, Major, Operand, Tiling, fits_tma};
+use super::operand::{Major, Operand, OperandLayout, Tiling, fits_tma};
 use super::product::Path;
 use super::{note_work, sizes};
 use crate::dispatch;
@@ -97,10 +97,10 @@ fn launch<T: Float + Half>(
     let Some(blocks) = grid(&INFO, "y", blocks, 1)? else { return Ok(()) };
     let (x, weight) = (Operand::new(x), Operand::new(weight));
     let c = [y.strides()[0], y.strides()[1]].map(|stride| stride as u64);
-    let (a, b) = (x.lies.strides, weight.lies.strides);
+    let (a, b) = (x.layout.strides, weight.layout.strides);
     let problem = gk_family::Problem { a, b, c, m, n, k, batch, alpha: 1.0, beta: 0.0 };
-    let of_y = Lies::of(y.shape(), y.strides(), y.alignment(), size_of::<T>()).fits_tma();
-    let fits = weight.lies.fits_tma().filter(|_| fits([x.lies.fits_tma(), of_y], out));
+    let of_y = OperandLayout::of(y.shape(), y.strides(), y.alignment(), size_of::<T>()).fits_tma();
+    let fits = weight.layout.fits_tma().filter(|_| fits([x.layout.fits_tma(), of_y], out));
     if path == Path::Hopper && fits.is_none() {
         let wanted = "in > 0, rows of x and y at multiples of 16 bytes and those of y of whole ones, and matrices with adjacent elements in one order and all else at such multiples";
         return Err(INFO.param_error("variant", "hopper", wanted));
@@ -125,7 +125,7 @@ fn launch<T: Float + Half>(
             // SAFETY: the tensors are live, have these sizes at these strides, and y is borrowed mutably; packs are taken only of operands that
             // lie for them.
             unsafe {
-                match (x.lies.major, weight.lies.major) {
+                match (x.layout.major, weight.layout.major) {
                     (Some(Major::K), Some(Major::K)) => {
                         stream.launch::<gk::GemmGroupedMaskedMma<T, false, 8>>(blocks, args)
                     }
@@ -176,19 +176,19 @@ static INFO: OpInfo = OpInfo {
 };
 
 /// Whether TMA takes what lies so, `x` and `y`, of so many columns.
-fn fits(lie: [Option<Major>; 2], out: usize) -> bool {
-    lie == [Some(Major::K); 2] && out.is_multiple_of(8)
+fn fits(layouts: [Option<Major>; 2], out: usize) -> bool {
+    layouts == [Some(Major::K); 2] && out.is_multiple_of(8)
 }
 
 fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([experts, rows, depth, out]) = case.dims(DIMS) else {
         return false;
     };
-    let lies = |name, shape: &[usize]| fits_tma(case, name, case.dtype, shape, false);
+    let layout = |name, shape: &[usize]| fits_tma(case, name, case.dtype, shape, false);
     device.compute_capability == (9, 0)
         && [experts, rows, out].iter().all(|size| *size > 0)
-        && fits([lies("x", &[experts, rows, depth]), lies("y", &[experts, rows, out])], out)
-        && lies("weight", &[experts, out, depth]).is_some()
+        && fits([layout("x", &[experts, rows, depth]), layout("y", &[experts, rows, out])], out)
+        && layout("weight", &[experts, out, depth]).is_some()
 }
 
 fn run(stream: &Stream, args: &mut Arguments<'_>, path: Path) -> Result<()> {

@@ -91,7 +91,7 @@ fn launch<T: Float + Half>(
     let up = Operand::new(up);
     let path = match path {
         Path::Mma => Path::Mma,
-        _ if up.lies.fits_tma() == Some(Major::K) => path,
+        _ if up.layout.fits_tma() == Some(Major::K) => path,
         Path::Fastest => Path::Mma,
         _ => {
             let wanted = "rows of up that are not empty and lie at multiples of 16 bytes";
@@ -112,11 +112,11 @@ fn launch<T: Float + Half>(
             unsafe { stream.launch::<gk::LinearGluHopper<T>>(operand::grid(stream, tiles), args) }
         },
         |grid, packed, (x, gate, y, problem)| {
-            let [_, up_stride, _] = up.lies.strides;
+            let [_, up_stride, _] = up.layout.strides;
             let args = (x, gate, up.rows.ptr(stream)?, y, problem, up_stride, activation);
             // SAFETY: the same; packs are taken only of operands that lie for them.
             unsafe {
-                if packed && up.lies.major == Some(Major::K) {
+                if packed && up.layout.major == Some(Major::K) {
                     stream.launch::<gk::LinearGluMma<T, 8>>(grid, args)
                 } else {
                     stream.launch::<gk::LinearGluMma<T, 1>>(grid, args)

@@ -20,7 +20,7 @@ pub(super) enum Major {
 
 /// How an operand lies, seen as rows along k: those of A, the columns of B.
 #[derive(Clone, Copy)]
-pub(super) struct Lies {
+pub(super) struct OperandLayout {
     /// From a matrix to the next, from a row to the next, along k; 0 where there is no next.
     pub(super) strides: [u64; 3],
     /// `None` if packs of 16 bytes cannot be taken of it.
@@ -30,7 +30,7 @@ pub(super) struct Lies {
     pub(super) k: u64,
 }
 
-impl Lies {
+impl OperandLayout {
     /// Of rows whose first element's address is a multiple of `alignment` bytes, in elements of `size` bytes.
     pub(super) fn of(shape: &[usize], strides: &[usize], alignment: usize, size: usize) -> Self {
         let stride = |i: usize| match shape[i] {
@@ -78,18 +78,18 @@ impl Lies {
 }
 
 /// Whether copies of operands that lie so would lie in packs where they themselves do not.
-pub(super) fn gains_from_copies(operands: [&Lies; 2]) -> bool {
-    operands.iter().any(|lies| lies.major.is_none())
-        && operands.iter().all(|lies| lies.major.is_some() || lies.adjacent().is_some())
+pub(super) fn gains_from_copies(operands: [&OperandLayout; 2]) -> bool {
+    operands.iter().any(|layout| layout.major.is_none())
+        && operands.iter().all(|layout| layout.major.is_some() || layout.adjacent().is_some())
 }
 
 /// How TMA can load an operand of the case, of that type and shape with rows along k, or as columns if `turned`.
 pub(super) fn fits_tma(case: &Case, name: &str, dtype: DType, shape: &[usize], turned: bool) -> Option<Major> {
-    lies(case, name, dtype, shape, turned).fits_tma()
+    layout(case, name, dtype, shape, turned).fits_tma()
 }
 
 /// How an operand of the case lies.
-pub(super) fn lies(case: &Case, name: &str, dtype: DType, shape: &[usize], turned: bool) -> Lies {
+pub(super) fn layout(case: &Case, name: &str, dtype: DType, shape: &[usize], turned: bool) -> OperandLayout {
     let arrangement = case.arrangement(name);
     let (mut shape, mut strides) = (shape.to_vec(), arrangement.strides(shape));
     if turned {
@@ -99,7 +99,7 @@ pub(super) fn lies(case: &Case, name: &str, dtype: DType, shape: &[usize], turne
     }
     let size = dtype.size();
     // An allocation starts at a multiple of 256 bytes.
-    Lies::of(&shape, &strides, 256 + arrangement.offset * size, size)
+    OperandLayout::of(&shape, &strides, 256 + arrangement.offset * size, size)
 }
 
 /// Whether the Hopper path can run a case of C = A·Bᵀ on such a device: operands of that type and these names, whose rows and depth are these
@@ -115,19 +115,19 @@ pub(super) fn fits_hopper(device: &DeviceInfo, case: &Case, dtype: DType, names:
 /// An operand.
 pub(super) struct Operand<'a, T> {
     pub(super) rows: View<'a, T>,
-    pub(super) lies: Lies,
+    pub(super) layout: OperandLayout,
 }
 
 impl<'a, T: Dtype> Operand<'a, T> {
     pub(super) fn new(rows: View<'a, T>) -> Self {
-        let lies = Lies::of(rows.shape(), rows.strides(), rows.alignment(), size_of::<T>());
-        Self { rows, lies }
+        let layout = OperandLayout::of(rows.shape(), rows.strides(), rows.alignment(), size_of::<T>());
+        Self { rows, layout }
     }
 
     /// The descriptor of its boxes of `rows` by a stage's depth; MN-major they are cut into panels, or, if these are not whole, into halves of panels
     /// along k.
     pub(super) fn map(&self, stream: &Stream, major: Major, rows: u32) -> Result<TensorMap> {
-        let Lies { strides: [product, row, along_k], rows: all, k, .. } = self.lies;
+        let OperandLayout { strides: [product, row, along_k], rows: all, k, .. } = self.layout;
         let products = if product == 0 { 1 } else { self.rows.shape()[0] as u64 };
         let depth = (hopper::STAGE_BYTES as usize / size_of::<T>()) as u32;
         let (inner, outer, stride, boxed) = match major {

@@ -5,7 +5,7 @@ use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, T
 use gpu_kernels::ops::gemm::gemm::skinny::{self, Cut};
 use gpu_kernels::ops::gemm::gemm::thin;
 
-use super::operand::{Lies, Major};
+use super::operand::{Major, OperandLayout};
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
@@ -18,17 +18,17 @@ pub(super) fn tuned<P: Copy>(
     info: &OpInfo,
     dtypes: [DType; 3],
     sizes: &Problem,
-    lies: [&Lies; 2],
+    layout: [&OperandLayout; 2],
     paths: &[(&str, P)],
 ) -> Result<Option<P>> {
-    let product = || Product { dtypes, sizes: [sizes.batch, sizes.m, sizes.n, sizes.k], lie: lies.map(letter) };
+    let product = || Product { dtypes, sizes: [sizes.batch, sizes.m, sizes.n, sizes.k], layouts: layout.map(letter) };
     let path = |name: &str| paths.iter().find(|(known, _)| *known == name).map(|(_, path)| *path);
     stream.device().tuned_variant(info.name, product, path)
 }
 
 /// How an operand lies, as a [`Product`] says it.
-fn letter(lies: &Lies) -> char {
-    match (lies.major, lies.adjacent()) {
+fn letter(layout: &OperandLayout) -> char {
+    match (layout.major, layout.adjacent()) {
         (Some(Major::K), _) => 'k',
         (Some(Major::Mn), _) => 'n',
         (None, Some(Major::K)) => 'K',

@@ -76,7 +76,7 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         let [m, n, k] = sizes(info, [(of_a, m), (of_b, n), (of_a, k)])?;
         let blocks = grid(info, of_c, m.div_ceil(mma::BLOCK) as usize * n.div_ceil(mma::BLOCK) as usize, 1)?;
         let (a, b) = (Operand::new(a), Operand::new(b));
-        let (a_strides, b_strides, c_strides) = (a.lies.strides, b.lies.strides, [0, ldc]);
+        let (a_strides, b_strides, c_strides) = (a.layout.strides, b.layout.strides, [0, ldc]);
         let sizes = gk::Problem { a: a_strides, b: b_strides, c: c_strides, m, n, k, batch: 1, alpha: 1.0, beta: 0.0 };
         Ok(Self { info, names, a, b, c, sizes, count: 1, blocks })
     }
@@ -99,12 +99,12 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
 
     /// Whether packs of 16 bytes can be taken of both operands, which lie along k.
     fn is_packed(&self) -> bool {
-        [&self.a.lies, &self.b.lies].iter().all(|lies| lies.major == Some(Major::K))
+        [&self.a.layout, &self.b.layout].iter().all(|layout| layout.major == Some(Major::K))
     }
 
     /// Whether TMA takes both operands.
     fn fits_hopper(&self) -> bool {
-        [&self.a.lies, &self.b.lies].iter().all(|lies| lies.fits_tma() == Some(Major::K))
+        [&self.a.layout, &self.b.layout].iter().all(|layout| layout.fits_tma() == Some(Major::K))
     }
 
     /// Whether they can be swapped there: TMA stores C.
@@ -115,14 +115,15 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
     /// The path and the columns of its tiles, or their rows if operands are swapped: those of these that were found fastest, if they take the operands; else what takes them, by tiles
     /// that fill rounds of the device's multiprocessors best.
     pub(super) fn choice(&self, stream: &Stream, named: &[(&str, (Path, u32))]) -> Result<(Path, u32)> {
-        let (dtypes, lies) = ([A::DTYPE, B::DTYPE, C::DTYPE], [&self.a.lies, &self.b.lies]);
+        let (dtypes, layout) = ([A::DTYPE, B::DTYPE, C::DTYPE], [&self.a.layout, &self.b.layout]);
         let is_hopper = stream.device().supports_hopper();
         let takes = |path| match path {
             Path::Mma => true,
             Path::Swapped => is_hopper && self.fits_swapped(),
             _ => is_hopper && self.fits_hopper(),
         };
-        let tuned = plan::tuned(stream, self.info, dtypes, &self.sizes, lies, named)?.filter(|(path, _)| takes(*path));
+        let tuned =
+            plan::tuned(stream, self.info, dtypes, &self.sizes, layout, named)?.filter(|(path, _)| takes(*path));
         Ok(tuned.unwrap_or_else(|| {
             let [m, n] = [self.sizes.m, self.sizes.n].map(|size| size as usize);
             let of = stream.device().info().multiprocessors;

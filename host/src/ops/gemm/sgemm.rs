@@ -5,7 +5,7 @@ use gpu_kernels::ops::gemm::sgemm as gk;
 use gpu_kernels::ops::gemm::sgemm::hopper;
 use gpu_kernels::ops::gemm::sgemm::ladder::{self, Sizes};
 
-use super::operand::{self, Lies, Major};
+use super::operand::{self, Major, OperandLayout};
 use super::{note_work, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
@@ -117,7 +117,7 @@ impl<'a> Problem<'a> {
     /// By what takes the operands, and is fastest.
     fn launch(self, stream: &Stream) -> Result<()> {
         let fits = |matrix: &View<'_, f32>| {
-            Lies::of(matrix.shape(), matrix.strides(), matrix.alignment(), size_of::<f32>()).fits_tma()
+            OperandLayout::of(matrix.shape(), matrix.strides(), matrix.alignment(), size_of::<f32>()).fits_tma()
                 == Some(Major::K)
         };
         // B has rows along n.

@@ -3,7 +3,7 @@ use super::*;
 const GPU: &str = "NVIDIA H100";
 
 fn product(n: u32) -> Product {
-    Product { dtypes: [DType::BF16, DType::BF16, DType::F32], sizes: [1, n, n, n], lie: ['k', 'N'] }
+    Product { dtypes: [DType::BF16, DType::BF16, DType::F32], sizes: [1, n, n, n], layouts: ['k', 'N'] }
 }
 
 fn refused(text: &str) -> String {
@@ -22,7 +22,7 @@ fn what_is_written_is_read() {
     let again = Tuned::parse(&text, GPU).unwrap();
     assert_eq!((again.len(), &again), (2, &tuned));
     assert_eq!(again.get("gemm_to_f32", &product(1024)), Some("hopper_128"));
-    let turned = Product { lie: ['k', 'n'], ..product(1024) };
+    let turned = Product { layouts: ['k', 'n'], ..product(1024) };
     assert_eq!([again.get("gemm_to_f32", &turned), again.get("gemm", &product(1024))], [None; 2]);
 
     let folder = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub(super) use library::Library;
 
-use super::column_major::{ColumnMajor, Lies};
+use super::column_major::{ColumnMajor, MatrixLayout};
 use super::products::{Accuracy, Product};
 use crate::dispatch;
 use crate::ops::model::{Arguments, OpInfo, Operator, Params};
@@ -93,10 +93,10 @@ impl Cublas {
         let [alpha, beta] = product.factors(params)?;
         let (a, b) = (Placed::read(info, stream, args, "a")?, Placed::read(info, stream, args, "b")?);
         let c = Placed::written(info, stream, args, "c")?;
-        let of_b = if product.b_has_columns { b.lies.t() } else { b.lies };
+        let of_b = if product.b_has_columns { b.layout.t() } else { b.layout };
         let batch = [a.batch, b.batch, c.batch].into_iter().flatten().next().unwrap_or(1);
         let asked =
-            ColumnMajor::new(a.lies, of_b, c.lies, batch).map_err(|(name, why)| Error::layout(NAME, name, why))?;
+            ColumnMajor::new(a.layout, of_b, c.layout, batch).map_err(|(name, why)| Error::layout(NAME, name, why))?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { handle, workspace } = &mut *state;
         let scratch = workspace.view_mut().ptr_mut(stream)?.addr();
@@ -202,7 +202,7 @@ impl fmt::Debug for Cublas {
 struct Placed {
     address: u64,
     dtype: DType,
-    lies: Lies,
+    layout: MatrixLayout,
     batch: Option<usize>,
 }
 
@@ -232,8 +232,8 @@ impl Placed {
         strides: &[usize],
     ) -> Result<Self> {
         let wanted = "[rows, columns] or [batch, rows, columns]";
-        let lies = Lies::of(shape, strides).ok_or_else(|| info.shape_error(name, shape, wanted))?;
-        Ok(Self { address, dtype, lies, batch: (shape.len() > 2).then(|| shape[0]) })
+        let layout = MatrixLayout::of(shape, strides).ok_or_else(|| info.shape_error(name, shape, wanted))?;
+        Ok(Self { address, dtype, layout, batch: (shape.len() > 2).then(|| shape[0]) })
     }
 }
 

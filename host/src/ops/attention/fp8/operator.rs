@@ -82,12 +82,12 @@ fn target(params: &Params) -> Result<DType> {
 /// Whether the Hopper path can run the case on such a device.
 fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([keys, d]) = case.dims(["k", "d"]) else { return false };
-    let lies = |name: &str, bytes: usize| {
+    let layout = |name: &str, bytes: usize| {
         let Arrangement { offset, row_pad, broadcast, .. } = case.arrangement(name);
         (offset * bytes).is_multiple_of(16) && (row_pad * bytes).is_multiple_of(16) && broadcast.is_empty()
     };
     device.compute_capability == (9, 0)
-        && TENSORS.iter().all(|name| lies(name, if *name == "o" { 2 } else { 1 }))
+        && TENSORS.iter().all(|name| layout(name, if *name == "o" { 2 } else { 1 }))
         && [64, 128].contains(&d)
         && keys > 0
         && case.params.f32("softcap").is_ok_and(|cap| cap == 0.0)

@@ -6,7 +6,7 @@ use gpu_kernels::ops::gemm::gemm::skinny::Cut;
 use gpu_kernels::ops::gemm::gemm::thin;
 use half::bf16;
 
-use super::super::operand::{self, fits_tma, gains_from_copies, lies, store_of_case};
+use super::super::operand::{self, fits_tma, gains_from_copies, layout, store_of_case};
 use super::operator::{joined, kernels};
 use super::path::Path;
 use super::problem::{Problem, widths};
@@ -205,9 +205,9 @@ fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
     let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
         return false;
     };
-    let lies = |name, rows| lies(case, name, case.dtype, &[rows, k], false);
+    let layout = |name, rows| layout(case, name, case.dtype, &[rows, k], false);
     // Of a tensor without elements nothing is known.
-    [m, n, k].iter().all(|size| *size > 0) && gains_from_copies([&lies("a", m), &lies("b", n)])
+    [m, n, k].iter().all(|size| *size > 0) && gains_from_copies([&layout("a", m), &layout("b", n)])
 }
 
 /// Whether a path for few rows or columns can, for so many.

@@ -164,14 +164,14 @@ impl Operator for Gemm {
         let info = self.info;
         let dims = |batch, m, n, k| [("batch", batch), ("m", m), ("n", n), ("k", k)];
         // The operands that lie transposed, by BLAS's letters.
-        let lie = |case: Case, letters: &str, transposed: Arrangement| {
+        let arranged = |case: Case, letters: &str, transposed: Arrangement| {
             let operands = ["a", "b"].into_iter().zip(letters.chars()).filter(|(_, letter)| *letter == 'T');
             operands.fold(case, |case, (name, _)| case.arrange(name, transposed))
         };
         let mut cases = Vec::new();
         for letters in ["NN", "NT", "TN", "TT"] {
             let name = |n| format!("m={n} n={n} k={n} {letters} bf16");
-            let case = |n| lie(Case::production(info, name(n), DType::BF16, dims(1, n, n, n)), letters, T);
+            let case = |n| arranged(Case::production(info, name(n), DType::BF16, dims(1, n, n, n)), letters, T);
             cases.extend([case(4096), case(8192).timed_only()]);
         }
         // Between whole rounds of the widest tiles.
@@ -188,15 +188,15 @@ impl Operator for Gemm {
         for &dtype in info.dtypes {
             for letters in ["NN", "NT", "TN", "TT"] {
                 cases.extend([
-                    lie(Case::odd(info, dtype, dims(1, 136, 144, 168)), letters, T).param("beta", 1.0),
-                    lie(Case::odd(info, dtype, dims(2, 24, 40, 48)), letters, BATCHED_T).param("alpha", -0.5),
+                    arranged(Case::odd(info, dtype, dims(1, 136, 144, 168)), letters, T).param("beta", 1.0),
+                    arranged(Case::odd(info, dtype, dims(2, 24, 40, 48)), letters, BATCHED_T).param("alpha", -0.5),
                 ]);
             }
             cases.extend([
                 Case::odd(info, dtype, dims(1, 133, 141, 59)).param("alpha", 0.75).param("beta", -1.5),
-                lie(Case::odd(info, dtype, dims(1, 33, 35, 37)), "TT", T),
+                arranged(Case::odd(info, dtype, dims(1, 33, 35, 37)), "TT", T),
                 // Ends of the operands between packs.
-                lie(Case::odd(info, dtype, dims(1, 21, 19, 37)), "TN", T.row_pad(3))
+                arranged(Case::odd(info, dtype, dims(1, 21, 19, 37)), "TN", T.row_pad(3))
                     .arrange("b", Arrangement::DENSE.row_pad(5)),
                 Case::odd(info, dtype, dims(1, 21, 19, 37))
                     .arrange("a", Arrangement::DENSE.row_pad(3))
@@ -211,14 +211,16 @@ impl Operator for Gemm {
                 Case::odd(info, dtype, dims(1, 40, 24, 32)).offset(1),
                 Case::odd(info, dtype, dims(1, 16, 16, 16)).values("c", Values::Specials),
                 // More stages than the rings of the path for few rows or columns have.
-                lie(Case::odd(info, dtype, dims(1, 11, 136, 1544)), "NT", T).param("alpha", -0.5).param("beta", 1.5),
-                lie(Case::odd(info, dtype, dims(1, 140, 40, 1288)), "NT", T).param("beta", 1.0),
-                lie(Case::odd(info, dtype, dims(1, 136, 120, 1032)), "NT", T),
+                arranged(Case::odd(info, dtype, dims(1, 11, 136, 1544)), "NT", T)
+                    .param("alpha", -0.5)
+                    .param("beta", 1.5),
+                arranged(Case::odd(info, dtype, dims(1, 140, 40, 1288)), "NT", T).param("beta", 1.0),
+                arranged(Case::odd(info, dtype, dims(1, 136, 120, 1032)), "NT", T),
                 // More tall tiles than the simulated GPU has clusters.
-                lie(Case::odd(info, dtype, dims(1, 8, 1000, 72)), "NT", T),
-                lie(Case::odd(info, dtype, dims(1, 40, 219, 1096)), "NT", T).param("beta", 0.5),
-                lie(Case::odd(info, dtype, dims(1, 217, 53, 1288)), "NT", T).param("alpha", -0.5),
-                lie(Case::odd(info, dtype, dims(1, 37, 40, 2632)), "NT", T),
+                arranged(Case::odd(info, dtype, dims(1, 8, 1000, 72)), "NT", T),
+                arranged(Case::odd(info, dtype, dims(1, 40, 219, 1096)), "NT", T).param("beta", 0.5),
+                arranged(Case::odd(info, dtype, dims(1, 217, 53, 1288)), "NT", T).param("alpha", -0.5),
+                arranged(Case::odd(info, dtype, dims(1, 37, 40, 2632)), "NT", T),
                 Case::tiny(info, dtype, dims(1, 1, 1, 1)),
                 Case::tiny(info, dtype, dims(2, 3, 2, 5)),
                 Case::empty(info, dtype, dims(1, 0, 8, 8)),
@@ -237,7 +239,7 @@ impl Operator for Gemm {
         for (letters, n, beta) in
             [("NT", 440, 0.0), ("NN", 440, 0.0), ("NT", 424, -0.5), ("NN", 203, 0.0), ("NT", 301, 1.0)]
         {
-            let case = |dtype| lie(Case::odd(info, dtype, dims(1, 264, n, 200)), letters, T).param("beta", beta);
+            let case = |dtype| arranged(Case::odd(info, dtype, dims(1, 264, n, 200)), letters, T).param("beta", beta);
             let whole = n.next_multiple_of(8) - n;
             let columns =
                 |case: Case| if letters == "NN" { case.arrange("b", Arrangement::DENSE.row_pad(whole)) } else { case };
@@ -245,9 +247,9 @@ impl Operator for Gemm {
         }
         // Blocks of the Hopper path that take several tiles, of several products.
         for letters in ["NN", "NT", "TN", "TT"] {
-            cases.push(lie(Case::odd(info, DType::F16, dims(1, 304, 520, 200)), letters, T));
+            cases.push(arranged(Case::odd(info, DType::F16, dims(1, 304, 520, 200)), letters, T));
         }
-        cases.push(lie(Case::odd(info, DType::F16, dims(2, 264, 272, 72)), "TN", BATCHED_T));
+        cases.push(arranged(Case::odd(info, DType::F16, dims(2, 264, 272, 72)), "TN", BATCHED_T));
         let scaled = |dtype| Case::odd(info, dtype, dims(1, 40, 48, 40)).param("alpha", 3.0);
         let scaled = info.dtypes.iter().map(|dtype| scaled(*dtype));
         cases.into_iter().map(|case| case.only(&[])).chain(scaled).collect()

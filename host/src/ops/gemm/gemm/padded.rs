@@ -4,7 +4,7 @@ use cuda_std::float::{Element, Half};
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::gemm::gemm::pad::{GemmPad, Lines, WARPS};
 
-use super::super::operand::{Lies, Major, Operand, gains_from_copies};
+use super::super::operand::{Major, Operand, OperandLayout, gains_from_copies};
 use super::problem::Problem;
 use crate::ops::elementwise::grid;
 use crate::ops::model::OpInfo;
@@ -33,8 +33,8 @@ struct Copied<T> {
 impl<T: Float> Copied<T> {
     /// Nothing if the operand lies so, or has no adjacent elements.
     fn of(stream: &Stream, operand: &Operand<'_, T>) -> Result<Option<Self>> {
-        let Lies { strides: [product, row, along_k], rows, k, .. } = operand.lies;
-        let Some(major) = operand.lies.adjacent().filter(|_| operand.lies.major.is_none()) else {
+        let OperandLayout { strides: [product, row, along_k], rows, k, .. } = operand.layout;
+        let Some(major) = operand.layout.adjacent().filter(|_| operand.layout.major.is_none()) else {
             return Ok(None);
         };
         let (lines, length, from) = match major {
@@ -51,7 +51,7 @@ impl<T: Float> Copied<T> {
 
     /// The copy in place of the operand.
     fn view<'a>(&'a self, operand: &Operand<'_, T>) -> Result<Operand<'a, T>> {
-        let Lies { strides: [product, ..], rows, k, .. } = operand.lies;
+        let OperandLayout { strides: [product, ..], rows, k, .. } = operand.layout;
         let (each, to) = (if self.major == Major::K { rows } else { k }, self.lines.to as usize);
         let turned = self.major == Major::Mn;
         let mut shape = operand.rows.shape().to_vec();
@@ -94,7 +94,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// Whether there is something to copy, and what is copied can be taken in packs.
     pub(super) fn fits_padded(&self) -> bool {
-        gains_from_copies([&self.a.lies, &self.b.lies])
+        gains_from_copies([&self.a.layout, &self.b.layout])
     }
 
     /// By the path for operands that lie in packs, after a copy of those that do not. Without memory for the copies it is that for any strides.
@@ -118,7 +118,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         });
         let (a, b) = (a?, b?);
         let mut sizes = self.sizes;
-        (sizes.a, sizes.b) = (a.lies.strides, b.lies.strides);
+        (sizes.a, sizes.b) = (a.layout.strides, b.layout.strides);
         let problem = Problem { a, b, sizes, ..self };
         match problem.fits_hopper() {
             Some(_) if stream.device().supports_hopper() => {

@@ -134,8 +134,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         // A column of B is what a row of A is.
         let (a, b) = (Operand::new(a), Operand::new(b.t()));
         let sizes = gk::Problem {
-            a: a.lies.strides,
-            b: b.lies.strides,
+            a: a.layout.strides,
+            b: b.layout.strides,
             c: c_strides,
             m,
             n,
@@ -173,8 +173,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// What was found fastest, if it takes the problem.
     fn tuned(&self, stream: &Stream) -> Result<Option<Path>> {
-        let (dtypes, lies) = ([T::DTYPE, T::DTYPE, C::DTYPE], [&self.a.lies, &self.b.lies]);
-        let path = plan::tuned(stream, self.info, dtypes, &self.sizes, lies, &Path::NAMED)?;
+        let (dtypes, layout) = ([T::DTYPE, T::DTYPE, C::DTYPE], [&self.a.layout, &self.b.layout]);
+        let path = plan::tuned(stream, self.info, dtypes, &self.sizes, layout, &Path::NAMED)?;
         let Some(path) = path else { return Ok(None) };
         let hopper = stream.device().supports_hopper();
         let takes = match path {
@@ -236,7 +236,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// How the operands lie if TMA takes them. A tile without depth would never be loaded.
     pub(super) fn fits_hopper(&self) -> Option<(Major, Major)> {
-        self.a.lies.fits_tma().zip(self.b.lies.fits_tma())
+        self.a.layout.fits_tma().zip(self.b.layout.fits_tma())
     }
 
     /// By tiles of so many columns.
@@ -377,7 +377,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         // SAFETY: the tensors are live, have these sizes at these strides, and c is borrowed mutably; packs are taken only of operands that lie
         // for them.
         unsafe {
-            match (self.a.lies.major, self.b.lies.major) {
+            match (self.a.layout.major, self.b.layout.major) {
                 (Some(Major::K), Some(Major::K)) => stream.launch::<mma::GemmMma<T, C, false, false, 8>>(blocks, args),
                 (Some(Major::K), Some(Major::Mn)) => stream.launch::<mma::GemmMma<T, C, false, true, 8>>(blocks, args),
                 (Some(Major::Mn), Some(Major::K)) => stream.launch::<mma::GemmMma<T, C, true, false, 8>>(blocks, args),

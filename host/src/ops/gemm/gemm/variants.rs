@@ -4,7 +4,7 @@ use gpu_kernels::ops::gemm::gemm::hopper::{self, DIRECT};
 use gpu_kernels::ops::gemm::gemm::skinny::Cut;
 use gpu_kernels::ops::gemm::gemm::thin;
 
-use super::super::operand::{Major, fits_tma, gains_from_copies, lies, store_of_case};
+use super::super::operand::{Major, fits_tma, gains_from_copies, layout, store_of_case};
 use super::operator::{launch, of_c, shape};
 use super::path::Path;
 use super::problem::widths;
@@ -149,8 +149,8 @@ fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
     let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
         return false;
     };
-    let a = lies(case, "a", case.dtype, &shape(batch, [m, k]), false);
-    let b = lies(case, "b", case.dtype, &shape(batch, [k, n]), true);
+    let a = layout(case, "a", case.dtype, &shape(batch, [m, k]), false);
+    let b = layout(case, "b", case.dtype, &shape(batch, [k, n]), true);
     // Of a tensor without elements nothing is known.
     [batch, m, n, k].iter().all(|size| *size > 0) && gains_from_copies([&a, &b])
 }

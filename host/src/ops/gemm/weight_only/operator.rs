@@ -96,9 +96,9 @@ impl Scaling {
             return false;
         };
         let aligned = |name, size: usize, shape: [usize; 2]| {
-            let lies = case.arrangement(name);
+            let layout = case.arrangement(name);
             let whole = |elements: usize| (elements * size).is_multiple_of(16);
-            whole(lies.offset) && (shape[0] < 2 || whole(lies.strides(&shape)[0]))
+            whole(layout.offset) && (shape[0] < 2 || whole(layout.strides(&shape)[0]))
         };
         let (of_a, of_w) = (case.dtype.size(), self.dtype().size());
         k > 0 && aligned("a", of_a, [m, k]) && aligned("w", of_w, self.weight(n, k))
