@@ -8,6 +8,8 @@
 //!
 //! # Mapping
 //! A [`Team`] a row, which holds r in registers: see [`rows`](crate::rows).
+//! A team of a block or more, once it has loaded its row, has the rows of both inputs half a round of blocks later fetched into L2
+//! ([`fetch_ahead`](Team::fetch_ahead)), so that memory stays busy while blocks reduce.
 //!
 //! # Shared memory
 //! A value a warp of those that share a row.
@@ -19,6 +21,7 @@
 //! # Cost
 //! Two reads and two writes of rows × d elements, 5 FLOPs an element: bound by memory bandwidth. Unfused, the two steps would move
 //! 5 · rows × d elements.
+//! Rows that are fetched ahead are read from memory once all the same: their own teams find them in L2.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks.

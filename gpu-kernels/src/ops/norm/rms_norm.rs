@@ -9,6 +9,8 @@
 //!
 //! # Mapping
 //! A [`Team`] a row, which holds it in registers so that `x` is read once: see [`rows`](crate::rows).
+//! A team of a block or more, once it has loaded its row, has the row half a round of blocks later fetched into L2
+//! ([`fetch_ahead`](Team::fetch_ahead)), so that memory stays busy while blocks reduce.
 //!
 //! # Shared memory
 //! A value a warp of those that share a row.
@@ -21,6 +23,7 @@
 //! # Cost
 //! One read and one write of rows × d elements, 4 FLOPs an element: bound by memory bandwidth. `weight` comes from L1 and
 //! L2, which are asked to evict it last, and is fetched before the reduction so that the wait for both overlaps.
+//! The row that is fetched ahead is read from memory once all the same: its own team finds it in L2.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks.

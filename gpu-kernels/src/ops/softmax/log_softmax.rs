@@ -8,6 +8,8 @@
 //!
 //! # Mapping
 //! A [`Team`] a row, which holds it in registers so that `x` is read once: see [`rows`](crate::rows).
+//! A team of a block or more, once it has loaded its row, has the row half a round of blocks later fetched into L2
+//! ([`fetch_ahead`](Team::fetch_ahead)), so that memory stays busy while blocks reduce.
 //!
 //! # Shared memory
 //! Two values a warp of those that share a row; of a cluster, a copy of them in each block.
@@ -18,6 +20,7 @@
 //!
 //! # Cost
 //! One read and one write of rows × d elements, one exponential an element: bound by memory bandwidth.
+//! The row that is fetched ahead is read from memory once all the same: its own team finds it in L2.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks.

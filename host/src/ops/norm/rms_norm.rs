@@ -13,8 +13,8 @@ use crate::runtime::view::{View, ViewMut};
 
 /// y = x / √(mean(x²) + eps) · weight, for every row of `x`.
 ///
-/// `x` has shape `[rows, d]`, or any other whose last dimension is `d`, such as `[tokens, heads, head_dim]`; the elements of
-/// a row are adjacent, and rows may be padded (a leading dimension above `d`). `weight` has `[d]`. The mean and the division are in f32
+/// `x` has shape `[rows, d]`, or any other of two dimensions or more whose last is `d`, such as `[tokens, heads, head_dim]`; the
+/// elements of a row are adjacent, and rows may be padded (a leading dimension above `d`). `weight` has `[d]`. The mean and the division are in f32
 /// whatever `T` is, and the result is rounded once. Rows whose packs of 16 bytes are aligned are read from memory once; others, and rows
 /// beyond 4096 packs, are read twice. The work is queued on `stream`.
 ///
@@ -22,7 +22,8 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if the elements of
-/// a row are not adjacent, [`Error::InvalidParam`](crate::Error::InvalidParam) if `eps` is negative or NaN.
+/// a row are not adjacent, [`Error::InvalidParam`](crate::Error::InvalidParam) if `eps` is negative or NaN,
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 pub fn rms_norm<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,
