@@ -7,7 +7,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     text(std::env::var_os(name)?)
 }
 
-/// What is not Unicode becomes replacement characters: it is refused like every other word that is not known, and not left out.
+/// Bytes that are not Unicode become replacement characters: the value is then refused as an unknown word, and not ignored.
 fn text(value: OsString) -> Option<String> {
     Some(value.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
 }

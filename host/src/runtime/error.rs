@@ -252,7 +252,7 @@ pub enum Error {
     /// The crate was built without kernels.
     #[error("this build carries no kernels: {why}")]
     KernelsNotBuilt {
-        /// How it came to that.
+        /// Why they were not built.
         why: String,
     },
     /// A file cannot be read or written.
@@ -316,7 +316,7 @@ impl Error {
     pub(crate) fn device_mismatch(op: &'static str, arg: &'static str, found: &Device, expected: &Device) -> Self {
         let (mut found, expected) = (found.to_string(), expected.to_string());
         if found == expected {
-            // Simulators that nobody shares are all the first of their machine.
+            // Simulators of their own all have the number 0, so that both names are equal.
             found.insert_str(0, "another ");
         }
         Self::DeviceMismatch { op, arg, found, expected }

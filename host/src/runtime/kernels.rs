@@ -206,7 +206,7 @@ fn of_one_archive(a: &[KernelImage], b: &[KernelImage]) -> bool {
         Code::Text(_) => None,
     };
     let (Some(a), Some(b)) = (archive(a), archive(b)) else { return false };
-    // Who writes archives by hand need not say what of.
+    // An archive that was written by hand may lack the hash of its sources, and is then not compared.
     !a.sources().is_empty() && a.sources() == b.sources() && a.kernels() == b.kernels()
 }
 
@@ -215,7 +215,7 @@ pub(crate) fn add(sets: &mut Vec<&'static [KernelImage]>, added: &'static [Kerne
     if sets.iter().any(|set| std::ptr::eq(*set, added) || of_one_archive(set, added)) {
         return Ok(());
     }
-    // Without kernels of its own there are none to mistake for others.
+    // A build without kernels of its own has none that others could duplicate.
     let own = images().unwrap_or_default();
     let mut known = sets.iter().copied().chain([own]).flatten();
     let same = |a: &KernelImage, b: &KernelImage| a.is(b.module, b.symbol) && a.arch == b.arch;

@@ -7,8 +7,8 @@ use crate::runtime::shape::{MAX_RANK, Shape};
 
 /// A selection of a storage's elements. All that it names lies inside the storage.
 ///
-/// A dimension that nobody steps along (one entry, or a view without elements) has the stride that continues the inner ones, whatever
-/// it was given: so every stride, and its product with its extent, can be counted.
+/// A dimension that is never stepped along (it has one entry, or the view has no elements) gets the stride that continues the inner ones,
+/// whatever it was given. So no stride, and no product of a stride with its extent, overflows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Elements from the start of the storage.

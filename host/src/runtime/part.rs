@@ -9,7 +9,8 @@ use crate::runtime::layout::{Layout, Overlap};
 use crate::runtime::storage::{Access, Storage};
 use crate::runtime::stream::Stream;
 
-/// Elements of a storage. Whoever has it may read them; writing is for those who wrap it as exclusive.
+/// A selection of the elements of a storage. Whoever holds one may read the elements; only types that borrow the storage exclusively write
+/// through it.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
     pub(crate) storage: &'a Storage,
@@ -36,12 +37,13 @@ impl<'a> Part<'a> {
         self.storage.address() + (self.layout.offset * self.dtype.size()) as u64
     }
 
-    /// Bytes of the elements, laid out densely; as many as there can be if one entry is repeated more often.
+    /// Bytes that the elements take when they are laid out densely. Repeated elements count each time, so that the size may overflow: then it
+    /// is `usize::MAX`.
     pub(crate) fn bytes(&self) -> usize {
         self.layout.shape.elements().saturating_mul(self.dtype.size())
     }
 
-    /// Bytes of the elements, repeated ones once.
+    /// Bytes of the elements, where an element that is repeated by a stride of 0 counts once.
     pub(crate) fn distinct_bytes(&self) -> u64 {
         let dims = self.layout.shape.iter().zip(self.layout.strides()).filter(|(_, stride)| **stride != 0);
         dims.map(|(dim, _)| *dim as u64).product::<u64>() * self.dtype.size() as u64
@@ -57,7 +59,7 @@ impl<'a> Part<'a> {
         let (shape, strides) = (&self.layout.shape, self.layout.strides());
         let outer = strides.len().saturating_sub(1);
         let aligned = |(&d, &s): (&usize, &usize)| d <= 1 || (s * self.dtype.size()).is_multiple_of(bytes);
-        // Strides in bytes need not be countable where nobody steps.
+        // A stride that is never stepped along is not looked at: in bytes it may overflow.
         let steps = || shape.contains(&0) || shape.iter().zip(strides).take(outer).all(aligned);
         bytes > 0 && self.address().is_multiple_of(bytes as u64) && steps()
     }

@@ -16,7 +16,7 @@ pub(crate) struct Queue {
     slot: usize,
     position: AtomicU64,
     mark: Mutex<Mark>,
-    /// By slot, up to where this stream comes after another.
+    /// For each slot, the position up to which this stream already comes after the stream of that slot.
     after: Mutex<Vec<u64>>,
 }
 
@@ -54,7 +54,7 @@ impl Queue {
         }
         let (event, reached) = first.mark(b, position)?;
         b.wait(self.raw, event)?;
-        // Whoever comes after this stream from here on comes after `first` as well.
+        // The wait counts as an operation: streams that come after it come after `first` as well.
         self.advance();
         let mut after = lock(&self.after);
         if after.len() <= first.slot {
@@ -72,7 +72,7 @@ impl Queue {
             None => *mark.event.insert(b.create_event(false)?),
         };
         if mark.position < position {
-            // A stream that already waits keeps the event's earlier meaning.
+            // Recording again does not affect streams that wait for the event already: they wait for what it marked then.
             let reached = self.position();
             b.record(event, self.raw)?;
             mark.position = reached;
@@ -88,7 +88,7 @@ impl Queue {
     }
 }
 
-/// A device's streams, and those that nobody has at the moment.
+/// All streams of a device, and those of them that are not in use.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     all: Vec<Arc<Queue>>,
@@ -96,7 +96,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// A queue that nobody has; `make` is asked for a new one if there is none.
+    /// Takes a queue that is not in use, or makes a new one with `make`.
     pub(crate) fn take<E>(&mut self, make: impl FnOnce() -> Result<RawStream, E>) -> Result<Arc<Queue>, E> {
         if let Some(queue) = self.idle.pop() {
             return Ok(queue);

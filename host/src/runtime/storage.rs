@@ -33,9 +33,10 @@ struct Use {
     read: u64,
 }
 
-/// The position of a use that there is not.
+/// The position of a use that has not happened: work that waits for it waits for nothing.
 const NEVER: u64 = 0;
-/// The position of a use that may not be queued yet: an address is handed out before the launch that needs it.
+/// The position of a use whose launch may not be queued yet, because an address is handed out before the launch that needs it. It counts
+/// as the end of the queue when another stream asks.
 const OPEN: u64 = u64::MAX;
 
 impl Use {
@@ -60,13 +61,13 @@ impl Storage {
             0 => 0,
             _ => home.alloc(bytes)?,
         };
-        // Others come after the allocation as they come after a write.
+        // The allocation counts as a write, so that uses on other streams come after it.
         let uses = vec![Use::new(home.queue(), Access::Write)];
         Ok(Self { home: home.clone(), address, bytes, uses: Mutex::new(uses), missing: None })
     }
 
-    /// The same for a result of an operator. That there is not enough memory is an error where the address is asked for: until then
-    /// the operator looks at its arguments, of which a wrong one may be why there is not, and gives the result its name.
+    /// As [`new`](Self::new), for the result of an operator. If there is not enough memory, the error comes only when the address is asked
+    /// for. Until then the operator can check its arguments, since a wrong one may be the reason, and can name the result in the error.
     pub(crate) fn of_result(home: &Stream, bytes: usize) -> Result<Self> {
         match Self::new(home, bytes) {
             Err(error @ Error::OutOfMemory { .. }) => {
@@ -83,7 +84,7 @@ impl Storage {
         self.missing.is_none()
     }
 
-    /// Says whose memory is missing, if it is and nobody has said it.
+    /// Names the operator and the argument in the error of memory that is missing, unless it has names already.
     pub(crate) fn name_missing(&self, op: &'static str, arg: &'static str) {
         if let Some(missing) = &self.missing
             && let Error::OutOfMemory { of, .. } = &mut *lock(missing)

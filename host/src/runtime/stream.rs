@@ -320,7 +320,7 @@ fn check_extents(spec: &KernelSpec, grid: [u32; 3], block: [u32; 3]) -> Result<(
     Ok(())
 }
 
-/// Blocks that wait for others which never come would wait for ever.
+/// An error unless the device holds all blocks of the grid at once: a block would wait for ever for one that cannot start.
 fn check_room(spec: &KernelSpec, grid: [u32; 3], block: [u32; 3], room: u32) -> Result<()> {
     let blocks: u64 = grid.iter().fold(1, |product: u64, n| product.saturating_mul(u64::from(*n)));
     if blocks <= u64::from(room) {

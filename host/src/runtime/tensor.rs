@@ -26,7 +26,7 @@ impl<T: Dtype> Tensor<T> {
         AnyTensor::uninit(stream, T::DTYPE, shape).map(Self::of)
     }
 
-    /// Memory for a result of an operator, which is missed where its address is asked for, and by the name of the result.
+    /// Memory for a result of an operator. If there is not enough, the error comes when the address is asked for, and names the result.
     pub(crate) fn result(stream: &Stream, shape: impl AsRef<[usize]>) -> Result<Self> {
         AnyTensor::result(stream, T::DTYPE, shape).map(Self::of)
     }

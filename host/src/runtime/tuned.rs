@@ -46,7 +46,7 @@ impl Product {
     }
 }
 
-/// Exactly so many values.
+/// The values as an array, if all are there and there are exactly `N`.
 fn all<T, const N: usize>(values: impl Iterator<Item = Option<T>>) -> Option<[T; N]> {
     values.collect::<Option<Vec<T>>>()?.try_into().ok()
 }
@@ -114,7 +114,7 @@ impl Tuned {
         let unwritten = |error: std::io::Error| Error::Unwritten { path: path.to_owned(), reason: error.to_string() };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         folder.map_or(Ok(()), std::fs::create_dir_all).map_err(unwritten)?;
-        // Who reads it meanwhile finds all of it or nothing new.
+        // The file is written beside its place and then renamed, so that a reader sees either the old or the new file as a whole.
         let beside = path.with_extension(format!("{}.tmp", std::process::id()));
         std::fs::write(&beside, self.text(gpu)?).and_then(|()| std::fs::rename(&beside, path)).map_err(|error| {
             let _ = std::fs::remove_file(&beside);
@@ -183,9 +183,9 @@ impl Unusable {
 pub(crate) enum Chosen {
     /// They follow them.
     Follow(Tuned),
-    /// They go by the plan: a cache may be of no use, and so may what was measured before an update.
+    /// They go by the plan: the file in the cache is unusable, or the choices are of another GPU, version or kernels.
     Plan(Error),
-    /// They fail: somebody names a file that is none.
+    /// They fail: `WARPSMITH_TUNED` names a file that does not exist or holds no choices.
     Refuse(Error),
 }
 
@@ -264,7 +264,7 @@ impl Place {
         files
     }
 
-    /// What is there for a GPU. An empty cache is none.
+    /// The choices for a GPU. A cache without a file has no choices, which is no error.
     pub(crate) fn read(&self, gpu: &str) -> Chosen {
         let (Self::Named(file) | Self::Cache(file)) = self else { return Chosen::Follow(Tuned::default()) };
         match (self, Tuned::checked(file, gpu)) {

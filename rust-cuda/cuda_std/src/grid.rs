@@ -34,8 +34,8 @@ pub fn wait_for_launch_ahead() {
     }
 }
 
-/// Tells that this block has nothing against the next launch in the stream being begun, if that one waits by itself. A hint: the
-/// next one still sees everything that this grid writes. It counts once every block has called it or has ended.
+/// Allows the next launch in the stream to begin before this grid has ended, if that launch waits for this grid by itself. It takes effect
+/// once every block has called it or has ended. It is a hint: the next launch still sees everything that this grid writes.
 ///
 /// PTX `griddepcontrol.launch_dependents`, sm_90.
 #[inline(always)]

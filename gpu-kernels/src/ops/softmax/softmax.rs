@@ -64,7 +64,7 @@ row_kernels! {
         let team = team.prefix(visible);
         let row = (x, x_stride);
         let x = team.load_or(row, f32::NEG_INFINITY);
-        // Of rows of which something is hidden less than all is wanted.
+        // A row with hidden columns is not fetched ahead, because only a part of it is needed.
         team.fetch_ahead(row, half_round::<P>(1), |_| visible >= team.columns());
         let (max, sum) = max_and_sum(&team, x, scale);
         // Nothing has a share of nothing.

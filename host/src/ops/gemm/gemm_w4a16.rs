@@ -177,7 +177,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[],
     dtypes: &[DType::F16, DType::BF16],
-    // Sums of f32 are none of ours.
+    // The first of the kernels that sum is for results in f32, which this operator does not have.
     kernels: &[gk::GEMM_W4A16_SKINNY, gk::GEMM_W4A16_CLUSTER, gk::GEMM_W4A16_PARTS, GEMV_SUM.split_at(1).1],
     variants: variants!(run, Scaling::Groups),
 };

@@ -26,7 +26,7 @@ impl Device {
         self.with_tuned(|chosen| chosen.all().cloned())
     }
 
-    /// Whether launches can go on without choices: nobody names a file that is none.
+    /// Whether launches of products can go on: not if `WARPSMITH_TUNED` names a file that does not exist or holds no choices.
     #[cfg(feature = "cli")]
     pub(crate) fn can_launch_products(&self) -> bool {
         self.with_tuned(|chosen| chosen.for_launches().is_ok())
@@ -67,7 +67,7 @@ impl Device {
         let mut loaded = loaded.write().unwrap_or_else(PoisonError::into_inner);
         let gpu = &self.info().name;
         body(loaded.get_or_insert_with(|| match Place::of(gpu).read(gpu) {
-            // What was measured is no simulation's; what is named is to be there all the same.
+            // A simulated device does not follow what was measured on a GPU. A file that the user names still has to be readable.
             Chosen::Follow(_) | Chosen::Plan(_) if self.simulator().is_some() => Chosen::Follow(Tuned::default()),
             chosen => chosen,
         }))

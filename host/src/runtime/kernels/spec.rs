@@ -39,7 +39,7 @@ impl KernelSpec {
         if images.is_empty() {
             match kernels::images() {
                 Ok(own) => images.extend(in_set(own)),
-                // A kernel of a crate that was added is not among this crate's own: that these are not there is not what is wrong.
+                // The kernel is of a crate that was added, so that it does not matter whether this crate's own kernels are there.
                 Err(_) if self.is_of(added) => {}
                 Err(error) => return Err(error),
             }

@@ -58,10 +58,10 @@ use crate::runtime::roof::{Bound, Work};
 
 /// Runs `body` and records its scopes and its launches on this thread. Waits for what it has launched.
 ///
-/// Of recordings inside each other the inner one has what is inside it, and the outer one has not.
+/// When recordings are nested, what happens inside the inner one is recorded there, and not in the outer one.
 ///
 /// # Errors
-/// What a failed kernel makes of waiting for it.
+/// The error of a kernel that failed, which shows when the recording waits for it.
 pub fn record<T>(body: impl FnOnce() -> T) -> Result<(T, Profile)> {
     let outer = Restore::start();
     let value = body();
@@ -69,7 +69,8 @@ pub fn record<T>(body: impl FnOnce() -> T) -> Result<(T, Profile)> {
     Ok((value, recording.finish()?))
 }
 
-/// Names what this thread does until the result is dropped. Scopes nest. Outside of [`record`] only those hear of it who watch the program.
+/// Names what this thread does until the result is dropped. Scopes nest. Outside of [`record`] only profilers and tracing subscribers that
+/// watch the program see the name.
 #[must_use = "a scope ends when it is dropped"]
 pub fn scope(name: impl Into<Cow<'static, str>>) -> Scope {
     let name = name.into();

@@ -39,7 +39,7 @@ pub(super) fn thread() -> Option<Recording> {
 pub(super) fn ended(recording: Recording) {
     let Some(program) = program() else { return };
     let mut threads = lock(&program.threads);
-    // The program has ended; who is told about it is the reader of the trace.
+    // The thread is at its end and has nobody to return an error to: it is printed, for whoever asked for the trace.
     let written = recording.finish().map_err(|error| error.to_string()).and_then(|profile| {
         threads.push(profile);
         std::fs::write(&program.file, document(&threads)).map_err(|error| error.to_string())

@@ -49,7 +49,7 @@ pub(super) struct Recording {
     /// What the next launch computes.
     work: Option<Work>,
     times: Option<Times>,
-    /// Kept, so that no other comes to lie where one was.
+    /// Streams that have launched. They are kept alive, so that no new stream is given the queue of an old one.
     streams: Vec<Stream>,
 }
 
@@ -87,7 +87,7 @@ impl Restore {
     pub(super) fn start() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Now, so that the recording has not what it takes. Who opens a GPU later waits for it at the first launch.
+        // CUPTI is started before the recording, so that the time this takes is not part of it. If no GPU is open yet, the first launch starts it.
         let times = backend::gpu_was_opened().then(Times::start);
         let recording = Recording { times, ..Recording::new(number, Instant::now()) };
         Self(replace(Some(recording)))
@@ -156,7 +156,7 @@ pub(in crate::runtime) fn launch(
     #[cfg(feature = "tracing")]
     let _span = tracing::debug_span!(target: "warpsmith", "launch", kernel, ?grid, ?block).entered();
     let Some((clock, bytes, work)) = with(|recording| {
-        // Of this launch, even if it fails.
+        // They belong to this launch, and are taken even if it fails.
         let bytes = recording.operands.drain(..).map(|(_, bytes)| bytes).sum();
         (recording.clock(stream), bytes, recording.work.take())
     }) else {
@@ -229,7 +229,7 @@ impl Recording {
 
     fn close(&mut self, span: usize) {
         let now = self.zero.elapsed();
-        // A scope that is dropped after the one around it has ended with that one.
+        // A scope that is dropped after its parent has ended already: it ended together with the parent.
         let Some(at) = self.open.iter().position(|open| *open == span) else { return };
         for ended in self.open.drain(at..) {
             self.spans[ended].cpu = now.saturating_sub(self.spans[ended].start);
@@ -272,7 +272,7 @@ impl Recording {
         let milliseconds = |ms: f32| Duration::from_secs_f64(f64::from(ms).max(0.0) / 1e3);
         for marks in all {
             let time = milliseconds(marks.start.elapsed_ms(&marks.end)?);
-            // There is one, if only this.
+            // There always is one: at least the launch itself.
             let first = all.iter().find(|first| first.device == marks.device).unwrap_or(marks);
             let since = if first.span == marks.span { 0.0 } else { first.start.elapsed_ms(&marks.start)? };
             let start = self.spans[first.span].start + milliseconds(since);

@@ -14,7 +14,7 @@ pub struct Row {
     pub name: Cow<'static, str>,
     /// How often.
     pub calls: usize,
-    /// CPU time that no span inside has.
+    /// CPU time, without that of the spans inside.
     pub self_cpu: Duration,
     /// CPU time.
     pub cpu_total: Duration,
@@ -62,7 +62,7 @@ impl Profile {
             spans.iter().map(|span| span.launch.map_or(none, |launch| [launch.bytes, launch.flops])).collect();
         let zero = Some(Duration::ZERO);
         let mut least: Vec<_> = spans.iter().map(|span| span.launch.map_or(zero, |launch| launch.least)).collect();
-        // What is inside comes later.
+        // In reverse: the spans inside a span come after it in the list, and its times need theirs.
         for (i, span) in spans.iter().enumerate().rev() {
             if let Some(parent) = span.parent {
                 self_cpu[parent] = self_cpu[parent].saturating_sub(span.cpu);
@@ -98,7 +98,7 @@ impl Profile {
             row.calls += 1;
             row.self_cpu += self_cpu[i];
             row.self_cuda = row.self_cuda.map(|time| time + own(i));
-            // What is inside its like is counted there.
+            // Totals of nested spans of one name are counted once, by the outermost of them.
             if !self.around(i).any(|outer| spans[outer].name == span.name) {
                 row.cpu_total += span.cpu;
                 row.cuda_total = row.cuda_total.map(|time| time + cuda[i]);
@@ -154,7 +154,7 @@ impl fmt::Display for Profile {
 const BUSY: f64 = 0.9;
 
 impl Profile {
-    /// What the time went by: the device's work, or the CPU's that the device waited for.
+    /// Says what determined the time: the work of the device, or work of the CPU that the device waited for.
     fn verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(busy) = self.busy().filter(|_| !self.wall.is_zero()) else { return Ok(()) };
         let of_wall = |time: Duration| time.as_secs_f64() / self.wall.as_secs_f64();

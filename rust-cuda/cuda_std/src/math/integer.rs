@@ -13,7 +13,8 @@ pub fn round_to_i32(x: f32) -> i32 {
     result
 }
 
-/// x without its fraction, saturating; NaN gives 0. PTX `cvt.rzi.u32.f32`, of which `x as u32` is not sure that it does so.
+/// x without its fraction, saturating; NaN gives 0. PTX `cvt.rzi.u32.f32`, to which the compiler need not translate
+/// `x as u32`.
 #[inline(always)]
 pub fn truncate_to_u32(x: f32) -> u32 {
     #[cfg(target_arch = "nvptx64")]

@@ -52,7 +52,7 @@ pub fn sin_cos(x: f32) -> (f32, f32) {
     turned(reduce(x))
 }
 
-/// The same for |x| up to [`NEAR_ANGLE`], without a branch: for who has compared many angles at once.
+/// The same for |x| up to [`NEAR_ANGLE`], without a branch: for a caller that has compared many angles with it at once.
 #[inline(always)]
 pub fn sin_cos_near(x: f32) -> (f32, f32) {
     turned(reduce_near(x))

@@ -226,7 +226,7 @@ impl Operator for Gemm {
                 Case::empty(info, dtype, dims(1, 0, 8, 8)),
                 Case::empty(info, dtype, dims(1, 8, 0, 8)),
                 Case::empty(info, dtype, dims(0, 8, 8, 8)),
-                // Copies would be worth it, were there anything to copy.
+                // Large enough for operands between packs to be copied first, but the batch is empty.
                 Case::empty(info, dtype, dims(0, 16_384, 16_384, 17)),
                 Case::empty(info, dtype, dims(1, 8, 12, 0)).param("beta", 0.5),
                 Case::boundary(info, dtype, dims(1, 128, 128, 32)),

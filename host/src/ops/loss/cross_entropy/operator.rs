@@ -207,7 +207,7 @@ impl Operator for CrossEntropyOf {
             let smooth = Case::odd(info, dtype, dims(9, 40)).param("label_smoothing", 1.0);
             cases.push(smooth.values("class_weights", negative));
             cases.push(Case::odd(info, dtype, dims(9, 40)).values("class_weights", Values::Constant(0.0)));
-            // Rows that do not count are nobody's business: neither weights nor what stands upstream.
+            // Rows whose target is ignored must not be affected by anything: class weights and upstream gradients are NaN here.
             let nan = Values::Constant(f64::NAN);
             let none = Case::boundary(info, dtype, dims(5, 24)).values("targets", Values::Constant(-100.0));
             cases.push(none.param("label_smoothing", 0.1).param("softcap", 2.0).values("class_weights", nan));

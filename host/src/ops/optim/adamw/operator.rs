@@ -120,7 +120,7 @@ impl Operator for Adamw {
                 Case::boundary(info, dtype, n(gk::PER_BLOCK + 1)).param("step", 1),
                 Case::boundary(info, dtype, n(600)).param("weight_decay", 0.0).param("lr", 0.5),
                 Case::boundary(info, dtype, n(100)).param("beta1", 0.0).param("beta2", 0.0),
-                // Nothing has ever happened to these weights.
+                // Weights that have never had a gradient: both moments are zero too.
                 ["grads", "m", "v"]
                     .into_iter()
                     .fold(Case::boundary(info, dtype, n(9)), |case, name| case.values(name, Values::Constant(0.0))),

@@ -10,14 +10,14 @@ use crate::runtime::backend::{Failure, Outcome};
 
 impl CudaBackend {
     pub(super) fn alloc_memory(&self, stream: &Stream, bytes: usize) -> Outcome<u64> {
-        // No use asking, and what the driver answers to absurd sizes varies.
+        // More than the device has cannot succeed, and drivers answer absurd sizes with different errors.
         if bytes as u64 > self.info.memory_bytes {
             return Err(Failure::OutOfMemory);
         }
         if let Some(address) = self.try_alloc(stream, bytes)? {
             return Ok(address);
         }
-        // What streams have queued to free, and what the pool keeps in other sizes, counts as used until now.
+        // Memory whose freeing is only queued, and memory that the pool keeps, still counts as used: wait for the first and give back the second.
         CurrentContext::synchronize()?;
         if let Some(pool) = &self.owned.pool {
             pool.trim_to(0)?;

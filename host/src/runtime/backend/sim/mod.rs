@@ -57,7 +57,7 @@ impl SimBackend {
             shared_bytes_per_multiprocessor: gpu.shared,
             shared_bytes_per_block: gpu.shared_per_block(),
             driver_version: CudaVersion(13_000),
-            // Those of the GPU that it stands for: nothing that takes time is simulated.
+            // The clocks of the GPU that it stands for. The simulation itself has no clock.
             clock_khz: gpu.clock_khz,
             memory_clock_khz: gpu.memory_clock_khz,
             memory_bus_bits: gpu.memory_bus_bits,
@@ -198,7 +198,7 @@ impl Backend for SimBackend {
         self.machine().reach(event, self.seed()).map(drop)
     }
 
-    /// Does what is before the event, so that who asks again and again gets there.
+    /// Runs the work that precedes the event. Queued work may otherwise wait for the host, and a loop that polls the event would never end.
     fn is_done(&self, event: RawEvent) -> Outcome<bool> {
         self.synchronize_event(event).map(|()| true)
     }

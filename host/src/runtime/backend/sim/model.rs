@@ -54,7 +54,7 @@ impl GpuModel {
     /// A model of a device, by its numbers.
     pub fn of(info: &DeviceInfo) -> Self {
         Self::new(warpsim::Device {
-            // Models have names for ever; there is one for each GPU that somebody asks this of.
+            // The name of a model is `'static`, so it is leaked: once for each call, of which there are few.
             name: info.name.clone().leak(),
             key: "",
             compute_capability: info.compute_capability,

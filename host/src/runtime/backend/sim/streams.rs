@@ -44,7 +44,7 @@ pub(super) enum Op<'a> {
     },
     Launch(Box<Job>),
     Record(RawEvent),
-    /// Lets the stream go on when another has got that far.
+    /// Holds the stream back until another one has reached a position.
     Wait {
         stream: usize,
         position: u64,
@@ -58,7 +58,7 @@ struct Track {
     /// Bytes that the waiting operations hold.
     bytes: usize,
     done: u64,
-    /// What went wrong and nobody was told yet.
+    /// A failure that has not been reported yet.
     failed: Option<Failure>,
 }
 
@@ -131,7 +131,7 @@ impl Machine {
     pub(super) fn alloc(&mut self, bytes: usize, limit: u64, seed: u64) -> Outcome<u64> {
         let too_much = |machine: &Self| bytes as u64 > limit.saturating_sub(machine.used);
         if too_much(self) {
-            // What is still to be freed.
+            // Frees may still be queued: run everything before giving up.
             (0..self.tracks.len()).for_each(|stream| self.finish(RawStream(stream), seed));
         }
         if too_much(self) {
@@ -147,7 +147,7 @@ impl Machine {
     /// Does `op`, or leaves it for later.
     pub(super) fn submit(&mut self, stream: RawStream, op: Op<'_>, seed: u64) -> Outcome<()> {
         if seed == 0 && matches!(op, Op::Upload { .. }) {
-            // Needs no copy of the bytes.
+            // An upload that is done at once needs no copy of the bytes.
             self.finish(stream, seed);
             self.perform(stream.0, op);
             return self.check(stream);
@@ -211,7 +211,7 @@ impl Machine {
     }
 
     fn run_until(&mut self, stream: usize, position: u64, seed: u64) {
-        // What is to be reached last comes first.
+        // A stack: the goal at its bottom is reached last.
         let mut goals = vec![(stream, position)];
         while let Some(&(stream, position)) = goals.last() {
             if self.tracks[stream].done >= position {
@@ -237,7 +237,7 @@ impl Machine {
         }
     }
 
-    /// Now and then a stream goes on that nobody waits for.
+    /// Now and then, lets a stream that nobody waits for take a step.
     fn detour(&mut self, seed: u64) {
         self.draws += 1;
         let drawn = mix(seed.wrapping_add(mix(self.draws)));
@@ -257,11 +257,11 @@ impl Machine {
 
     fn perform(&mut self, stream: usize, op: Op<'_>) {
         let failed = match op {
-            // Whoever comes after work that failed is told.
+            // A failure of the work that is waited for is reported on the stream that waits.
             Op::Wait { stream: first, .. } => self.tracks[first].failed.take(),
             Op::Record(event) => {
                 let position = self.tracks[stream].done + 1;
-                // It may have been recorded elsewhere since, or be gone.
+                // The event may have been recorded somewhere else since then, or destroyed.
                 if let Some(mark) = self.events.get_mut(event.0).and_then(Option::as_mut)
                     && (mark.stream, mark.position) == (stream, position)
                 {

@@ -23,9 +23,9 @@ pub(super) fn encode(desc: &TensorMapDesc<'_>) -> Outcome<TensorMap> {
 
 fn data_type(dtype: DType) -> warpsim::DataType {
     match dtype {
-        // There is no other byte; only the size matters.
+        // Tensor maps know no other type of one byte, and copies depend on the size alone.
         DType::U8 | DType::I8 | DType::F8E4M3 | DType::F8E5M2 | DType::F8E8M0 => warpsim::DataType::U8,
-        // Nor other 16 bits.
+        // The same holds for integers of 16 bits.
         DType::U16 | DType::I16 => warpsim::DataType::U16,
         DType::U32 => warpsim::DataType::U32,
         DType::I32 => warpsim::DataType::I32,
