@@ -106,14 +106,14 @@ def transpose(t):
 @op("attention_mask")
 def attention_mask(t):
     batch, heads, queries, keys = random.randint(1, 3), random.randint(1, 3), size(60), size()
-    causal, window = random.random() < 0.5, random.choice([0, 5, 40])
+    causal, left = random.random() < 0.5, random.choice([-1, 0, 5, 40])
     scores, lengths = rand(t, batch, heads, queries, keys), ints(0, keys + 1, batch)
     # The last query stands at the last key.
     ahead = torch.arange(keys) - torch.arange(queries)[:, None] - (keys - queries)
     seen = (torch.arange(keys) < lengths[:, None])[:, None]
     if causal:
         seen = seen & (ahead <= 0)
-    if window:
-        seen = seen & (ahead > -window)
+    if left >= 0:
+        seen = seen & (ahead >= -left)
     y = torch.where(seen[:, None], scores.to(WIDE), torch.tensor(-30000.0).to(t).to(WIDE))
-    return {"scores": scores, "lengths": lengths}, {"causal": str(causal).lower(), "window": window}, {"y": Want(y, exact=True)}
+    return {"scores": scores, "key_lengths": lengths}, {"causal": str(causal).lower(), "left": left}, {"y": Want(y, exact=True)}

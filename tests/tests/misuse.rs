@@ -254,12 +254,12 @@ fn errors_go_by_the_name_that_was_called() {
     let even = |y: Tensor<f32>| y.to_vec(&stream).unwrap().iter().all(|y| *y == 0.25);
     assert!(even(ops::softmax(&stream, &x, large.next_down()).unwrap()));
     let masked = |mask| said(ops::softmax_masked(&stream, &x, mask, 1.0));
-    let causal = Some(Causal { q_len: 0, offset: 0 });
+    let (causal, lengths) = (Some(Causal { q_len: 0, offset: 0 }), Tensor::<i32>::zeros(&stream, [4]).unwrap());
     let error = masked(SoftmaxMask { causal, ..SoftmaxMask::default() });
     assert_eq!(error, "softmax_masked: parameter `q_len` = 0: expected at least 1");
-    let lengths = Tensor::<i32>::zeros(&stream, [4]).unwrap();
-    let error = masked(SoftmaxMask { lengths: Some(lengths.view()), ..SoftmaxMask::default() });
-    assert_eq!(error, "softmax_masked: `lengths` has shape [4], expected a number of lengths that divides the 6 rows");
+    let error = masked(SoftmaxMask { key_lengths: Some(lengths.view()), ..SoftmaxMask::default() });
+    let wanted = "expected a number of lengths that divides the 6 rows";
+    assert_eq!(error, format!("softmax_masked: `key_lengths` has shape [4], {wanted}"));
 
     // Of an argument, and not of the result that has its shape from it.
     let (table, positions) =

@@ -61,7 +61,7 @@ pub static OPERATORS: &[&dyn Operator] = &[
     &layout::append_kv::APPEND_KV,
     &layout::append_kv::APPEND_KV_PAGED,
     &layout::append_kv_quantized::AppendKvQuantized,
-    &layout::attention_mask::AttentionMask,
+    &layout::attention_mask::MaskScores,
     &layout::embedding::Embedding,
     &layout::embedding_backward::EmbeddingBackward,
     &layout::permute_heads::PermuteHeads,

@@ -13,13 +13,13 @@ use crate::runtime::view::{View, ViewMut};
 
 /// Which keys a query sees: those that pass all of these.
 #[derive(Clone, Copy, Debug)]
-pub struct Mask<'a> {
+pub struct AttentionMask<'a> {
     /// Up to its own position, where the last query's is that of the last key, be it padding.
     pub causal: bool,
-    /// As many keys as this up to its own position, or any number of them.
-    pub window: Option<usize>,
+    /// At most so many before its own position, or any number of them: of 0 and causal, its own alone.
+    pub left: Option<usize>,
     /// Below the batch entry's length, `[batch]`: what follows is padding. Lengths outside 0 to keys count as the nearer of them.
-    pub lengths: Option<View<'a, i32>>,
+    pub key_lengths: Option<View<'a, i32>>,
     /// In the same one of several sequences packed into one, from offsets\[s\] to offsets[s + 1]: `[sequences + 1]`, rising.
     pub offsets: Option<View<'a, i32>>,
     /// What scores become that are not seen. Of rows of which nothing is seen, −∞ makes zeros in [`softmax`](crate::ops::softmax()), and NaN
@@ -27,12 +27,13 @@ pub struct Mask<'a> {
     pub fill: f32,
 }
 
-impl Mask<'_> {
+impl AttentionMask<'_> {
     /// Causal, filled with −∞.
-    pub const CAUSAL: Self = Self { causal: true, window: None, lengths: None, offsets: None, fill: f32::NEG_INFINITY };
+    pub const CAUSAL: Self =
+        Self { causal: true, left: None, key_lengths: None, offsets: None, fill: f32::NEG_INFINITY };
 }
 
-/// `scores`, `[batch, heads, queries, keys]`, where the query may see the key, else [`Mask::fill`].
+/// `scores`, `[batch, heads, queries, keys]`, where the query may see the key, else [`AttentionMask::fill`].
 ///
 /// Rows may be padded. `fill` is rounded to `T`. The result is a new dense tensor; the work is queued on `stream`.
 ///
@@ -40,16 +41,16 @@ impl Mask<'_> {
 ///
 /// # Errors
 /// [`Error::Shape`] if the shapes do not fit, or if there are offsets and not as many queries as keys, [`Error::Layout`] if rows are not
-/// contiguous and equally far apart or lengths or offsets not contiguous, [`Error::InvalidParam`] if the window is 0 or `fill` NaN,
+/// contiguous and equally far apart or `key_lengths` or `offsets` not contiguous, [`Error::InvalidParam`] if `fill` is NaN,
 /// [`Error::TooLarge`] beyond 2³² − 1 rows or 2³¹ − 1 queries or keys, [`Error::OutOfMemory`].
 ///
 /// # Example
 /// ```
-/// # use warpsmith::{Device, Tensor, ops::{self, Mask}};
+/// # use warpsmith::{Device, Tensor, ops::{self, AttentionMask}};
 /// # fn main() -> warpsmith::Result<()> {
 /// let stream = Device::open()?.stream()?;
 /// let scores = Tensor::from_slice(&stream, [1, 1, 2, 2], &[1.0f32, 2.0, 3.0, 4.0])?;
-/// let masked = ops::attention_mask(&stream, &scores, &Mask { fill: -1e4, ..Mask::CAUSAL })?;
+/// let masked = ops::attention_mask(&stream, &scores, &AttentionMask { fill: -1e4, ..AttentionMask::CAUSAL })?;
 /// assert_eq!(masked.to_vec(&stream)?, [1.0, -1e4, 3.0, 4.0]);
 /// # Ok(())
 /// # }
@@ -57,7 +58,7 @@ impl Mask<'_> {
 pub fn attention_mask<'a, T: Float>(
     stream: &Stream,
     scores: impl Into<View<'a, T>>,
-    mask: &Mask<'_>,
+    mask: &AttentionMask<'_>,
 ) -> Result<Tensor<T>> {
     let scores = scores.into();
     let mut y = Tensor::result(stream, scores.shape())?;
@@ -72,20 +73,20 @@ pub fn attention_mask<'a, T: Float>(
 pub fn attention_mask_into<'a, T: Float>(
     stream: &Stream,
     scores: impl Into<View<'a, T>>,
-    mask: &Mask<'_>,
+    mask: &AttentionMask<'_>,
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (scores, mut y) = (scores.into(), y.into());
     let op = INFO.name;
     stream.require_devices(
         op,
-        &[("scores", &scores), ("lengths", &mask.lengths), ("offsets", &mask.offsets), ("y", &y)],
+        &[("scores", &scores), ("key_lengths", &mask.key_lengths), ("offsets", &mask.offsets), ("y", &y)],
     )?;
     let [batch, heads, queries, keys]: [usize; 4] = scores.dims(op, "scores")?;
     y.require_shape(op, "y", scores.shape())?;
-    if let Some(lengths) = &mask.lengths {
-        lengths.require_shape(op, "lengths", &[batch])?;
-        lengths.require_contiguous(op, "lengths")?;
+    if let Some(lengths) = &mask.key_lengths {
+        lengths.require_shape(op, "key_lengths", &[batch])?;
+        lengths.require_contiguous(op, "key_lengths")?;
     }
     if let Some(offsets) = &mask.offsets {
         let [_]: [usize; 1] = offsets.dims(op, "offsets")?;
@@ -93,9 +94,6 @@ pub fn attention_mask_into<'a, T: Float>(
         if queries != keys {
             return Err(INFO.shape_error("scores", scores.shape(), "as many queries as keys, where there are offsets"));
         }
-    }
-    if mask.window == Some(0) {
-        return Err(INFO.param_error("window", 0, "1 or more"));
     }
     if mask.fill.is_nan() {
         return Err(INFO.param_error("fill", mask.fill, "a number"));
@@ -111,8 +109,8 @@ pub fn attention_mask_into<'a, T: Float>(
         let reason = format!("{}: at most 2^32 − 1 rows of 2^31 − 1 are supported", scores.shape());
         return Err(too_large(reason));
     };
-    // A window beyond every key is none.
-    let window = mask.window.map_or(0, |window| u32::try_from(window).unwrap_or(u32::MAX));
+    // The kernel counts the query's own key too, and 0 is no window; one beyond every key hides none.
+    let window = mask.left.map_or(0, |left| u32::try_from(left).map_or(u32::MAX, |left| left.saturating_add(1)));
     let (offsets, count) = match &mask.offsets {
         Some(offsets) => {
             let count = u32::try_from(offsets.len());
@@ -121,7 +119,7 @@ pub fn attention_mask_into<'a, T: Float>(
         }
         None => (DevicePtr::null(), 0),
     };
-    let lengths = mask.lengths.map_or(Ok(DevicePtr::null()), |lengths| lengths.ptr(stream))?;
+    let lengths = mask.key_lengths.map_or(Ok(DevicePtr::null()), |lengths| lengths.ptr(stream))?;
     let lanes = gpu_kernels::lanes::<T>() as u32;
     let packed = keys.is_multiple_of(lanes) && scores.rows_aligned(16) && y.rows_aligned(16);
     let packs = if packed { keys / lanes } else { keys };
@@ -157,7 +155,7 @@ pub fn attention_mask_into<'a, T: Float>(
 }
 
 /// The operator's entry in the registry.
-pub struct AttentionMask;
+pub struct MaskScores;
 
 static INFO: OpInfo = OpInfo {
     name: "attention_mask",
@@ -166,7 +164,7 @@ static INFO: OpInfo = OpInfo {
     math: "y[b, h, i, j] = scores[b, h, i, j] where i sees j, else fill",
     args: &[
         ArgInfo::input("scores", "[batch, heads, queries, keys], rows may be padded"),
-        ArgInfo::input("lengths", "[batch], contiguous: keys that are there").of(&[DType::I32]).optional(),
+        ArgInfo::input("key_lengths", "[batch], contiguous: keys that are there").of(&[DType::I32]).optional(),
         ArgInfo::input("offsets", "[sequences + 1], contiguous: where packed sequences start")
             .of(&[DType::I32])
             .optional(),
@@ -174,7 +172,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[
         ParamInfo::bool("causal", true, "a query sees keys up to its own position"),
-        ParamInfo::int("window", 0, "keys up to its own position that a query sees, this many; 0 for any number"),
+        ParamInfo::int("left", -1, "keys before its own position that a query sees, all if negative"),
         ParamInfo::float("fill", -30_000.0, "what scores become that are not seen"),
     ],
     dtypes: DType::FLOATS,
@@ -185,12 +183,9 @@ static INFO: OpInfo = OpInfo {
 /// Sequences of a packed case.
 const SEQUENCES: usize = 3;
 
-/// The parameter, as a window.
-fn window(params: &Params) -> Result<Option<usize>> {
-    match params.i64("window")? {
-        0 => Ok(None),
-        window => usize::try_from(window).map(Some).map_err(|_| INFO.param_error("window", window, "0 or more")),
-    }
+/// The parameter, as the mask has it.
+fn left(params: &Params) -> Result<Option<usize>> {
+    Ok(usize::try_from(params.i64("left")?).ok())
 }
 
 /// The packed sequence of a query: from the last offset that is not above it to the next. By halving, so that offsets that fall give the
@@ -204,20 +199,20 @@ fn sequence_of(query: f64, offsets: &[f64]) -> [f64; 2] {
     if low == 0 || low == offsets.len() { [0.0, 0.0] } else { [offsets[low - 1], offsets[low]] }
 }
 
-impl Operator for AttentionMask {
+impl Operator for MaskScores {
     fn info(&self) -> &'static OpInfo {
         &INFO
     }
 
     fn cases(&self) -> Vec<Case> {
         let dims = |b, h, q, k| [("batch", b), ("heads", h), ("queries", q), ("keys", k)];
-        let plain = |case: Case| case.without("lengths").without("offsets");
+        let plain = |case: Case| case.without("key_lengths").without("offsets");
         let padded = |case: Case| case.without("offsets");
-        let packed = |case: Case| case.without("lengths");
+        let packed = |case: Case| case.without("key_lengths");
         let mut cases = vec![
             plain(Case::production(&INFO, "causal 4x32x4096x4096 bfloat16", DType::BF16, dims(4, 32, 4096, 4096))),
-            plain(Case::production(&INFO, "window=1024 4x32x4096x4096 bfloat16", DType::BF16, dims(4, 32, 4096, 4096)))
-                .param("window", 1024),
+            plain(Case::production(&INFO, "left=1023 4x32x4096x4096 bfloat16", DType::BF16, dims(4, 32, 4096, 4096)))
+                .param("left", 1023),
         ];
         for &dtype in INFO.dtypes {
             let pads = |case: Case| {
@@ -226,15 +221,17 @@ impl Operator for AttentionMask {
             let hostile = Values::Hostile { bound: 40 };
             cases.extend([
                 plain(Case::odd(&INFO, dtype, dims(2, 3, 9, 40))),
-                plain(Case::odd(&INFO, dtype, dims(2, 3, 13, 13))).param("window", 4),
-                plain(pads(Case::odd(&INFO, dtype, dims(1, 2, 5, 24)))).param("causal", false).param("window", 3),
+                plain(Case::odd(&INFO, dtype, dims(2, 3, 13, 13))).param("left", 3),
+                plain(pads(Case::odd(&INFO, dtype, dims(1, 2, 5, 24)))).param("causal", false).param("left", 2),
                 padded(Case::odd(&INFO, dtype, dims(5, 2, 7, 40))),
-                padded(Case::odd(&INFO, dtype, dims(5, 1, 40, 40))).param("window", 8),
+                padded(Case::odd(&INFO, dtype, dims(5, 1, 40, 40))).param("left", 7),
                 padded(Case::odd(&INFO, dtype, dims(3, 2, 7, 21))).param("causal", false).param("fill", -1.5),
-                packed(Case::odd(&INFO, dtype, dims(1, 2, 40, 40))).param("window", 8),
+                packed(Case::odd(&INFO, dtype, dims(1, 2, 40, 40))).param("left", 7),
                 packed(Case::odd(&INFO, dtype, dims(1, 2, 19, 19))).param("causal", false),
                 plain(Case::tiny(&INFO, dtype, dims(1, 1, 1, 1))),
-                padded(Case::boundary(&INFO, dtype, dims(24, 1, 3, 40))).values("lengths", hostile),
+                plain(Case::boundary(&INFO, dtype, dims(1, 1, 9, 11))).param("left", 0),
+                plain(Case::boundary(&INFO, dtype, dims(1, 1, 9, 12))).param("left", i64::from(u32::MAX)),
+                padded(Case::boundary(&INFO, dtype, dims(24, 1, 3, 40))).values("key_lengths", hostile),
                 packed(Case::boundary(&INFO, dtype, dims(1, 1, 40, 40))).values("offsets", hostile),
                 plain(Case::boundary(&INFO, dtype, dims(1, 1, 3, 4100))),
                 plain(Case::boundary(&INFO, dtype, dims(1, 1, 2, 8))).offset(1),
@@ -251,7 +248,7 @@ impl Operator for AttentionMask {
         let queries = if case.has("offsets") { keys } else { queries };
         let specs = [
             InputSpec::normal("scores", case.dtype, [batch, heads, queries, keys]),
-            InputSpec::new("lengths", DType::I32, [batch], Values::Integers { low: 0, high: keys as i64 }),
+            InputSpec::new("key_lengths", DType::I32, [batch], Values::Integers { low: 0, high: keys as i64 }),
             InputSpec::new("offsets", DType::I32, [SEQUENCES + 1], Values::Offsets { total: keys as i64 }),
         ];
         Ok(specs.into_iter().filter(|spec| case.has(spec.name)).map(|spec| spec.in_case(case)).collect())
@@ -260,7 +257,7 @@ impl Operator for AttentionMask {
     fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
         let scores = inputs.get("scores")?;
         let [batch, _, queries, keys] = scores.dims()?;
-        if let Some(lengths) = inputs.optional("lengths") {
+        if let Some(lengths) = inputs.optional("key_lengths") {
             lengths.has_shape(&[batch])?;
         }
         if let Some(offsets) = inputs.optional("offsets") {
@@ -273,15 +270,15 @@ impl Operator for AttentionMask {
                 ));
             }
         }
-        window(params)?;
+        left(params)?;
         Ok(vec![TensorMeta::new("y", scores.dtype(), scores.shape())])
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        let mask = Mask {
+        let mask = AttentionMask {
             causal: params.bool("causal")?,
-            window: window(params)?,
-            lengths: args.optional_input("lengths")?,
+            left: left(params)?,
+            key_lengths: args.optional_input("key_lengths")?,
             offsets: args.optional_input("offsets")?,
             fill: params.f32("fill")?,
         };
@@ -293,9 +290,9 @@ impl Operator for AttentionMask {
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let scores = inputs.get("scores")?;
         let [_, heads, queries, keys] = *scores.shape().dims() else { return Ok(Vec::new()) };
-        let lengths = inputs.optional("lengths").map(|lengths| lengths.to_f64());
+        let lengths = inputs.optional("key_lengths").map(|lengths| lengths.to_f64());
         let offsets = inputs.optional("offsets").map(|offsets| offsets.to_f64());
-        let (causal, window, fill) = (params.bool("causal")?, window(params)?, params.f64("fill")?);
+        let (causal, left, fill) = (params.bool("causal")?, left(params)?, params.f64("fill")?);
         Ok(reference::by_row(rows, |row| {
             let (batch, query) = (row / queries / heads, row % queries);
             let length = lengths.as_ref().map_or(keys as f64, |lengths| lengths[batch].clamp(0.0, keys as f64));
@@ -304,7 +301,7 @@ impl Operator for AttentionMask {
             let sees = |key: f64| {
                 key < length
                     && (!causal || key <= position)
-                    && window.is_none_or(|window| key > position - window as f64)
+                    && left.is_none_or(|left| key >= position - left as f64)
                     && sequence.is_none_or(|[start, end]| start <= key && key < end)
             };
             let row = reference::row(scores, row).into_iter().enumerate();

@@ -15,7 +15,7 @@ pub mod transpose;
 
 pub use append_kv::{append_kv, append_kv_paged};
 pub use append_kv_quantized::{QuantizedCacheMut, QuantizedElement, append_kv_quantized};
-pub use attention_mask::{Mask, attention_mask, attention_mask_into};
+pub use attention_mask::{AttentionMask, attention_mask, attention_mask_into};
 pub use embedding::{embedding, embedding_into};
 pub use embedding_backward::{embedding_backward, embedding_backward_into};
 pub use permute_heads::{permute_heads, permute_heads_into};

@@ -23,7 +23,7 @@ pub struct SoftmaxMask<'a> {
     pub causal: Option<Causal>,
     /// That many columns from the first on. There are as many lengths as divide the rows into equal parts: one for each row, or for
     /// the rows of each sequence of a batch. A length outside 0..=d counts as the nearest inside.
-    pub lengths: Option<View<'a, i32>>,
+    pub key_lengths: Option<View<'a, i32>>,
 }
 
 /// A mask as the kernel takes it.
@@ -47,12 +47,12 @@ impl SoftmaxMask<'_> {
             }
             (args.q_len, args.offset) = (q_len as u64, offset);
         }
-        if let Some(lengths) = self.lengths {
-            let [n] = lengths.dims(info.name, "lengths")?;
-            lengths.require_contiguous(info.name, "lengths")?;
+        if let Some(lengths) = self.key_lengths {
+            let [n] = lengths.dims(info.name, "key_lengths")?;
+            lengths.require_contiguous(info.name, "key_lengths")?;
             if rows > 0 && (n == 0 || !rows.is_multiple_of(n)) {
                 let wanted = format!("a number of lengths that divides the {rows} rows");
-                return Err(info.shape_error("lengths", lengths.shape(), wanted));
+                return Err(info.shape_error("key_lengths", lengths.shape(), wanted));
             }
             args.lengths = lengths.ptr(stream)?;
             args.rows_per_length = rows.checked_div(n).unwrap_or(1) as u64;

@@ -109,7 +109,7 @@ fn launch<T: Float>(
     scale: f32,
     mut y: ViewMut<'_, T>,
 ) -> Result<()> {
-    stream.require_devices(info.name, &[("x", &x), ("y", &y), ("lengths", &mask.lengths)])?;
+    stream.require_devices(info.name, &[("x", &x), ("y", &y), ("key_lengths", &mask.key_lengths)])?;
     let rows = Rows::of(info, "x", &x)?.and_mut(&y);
     y.require_shape(info.name, "y", x.shape())?;
     let x_stride = x.require_row_stride(info.name, "x")?;
@@ -145,7 +145,7 @@ static INFO: OpInfo = OpInfo {
     math: "y = e^(scale · x) / Σ e^(scale · x) over the columns that a row sees, 0 elsewhere",
     args: &[
         ArgInfo::input("x", "[rows, d] or more dimensions, rows may be padded"),
-        ArgInfo::input("lengths", "[n], n dividing the rows: how many columns each n-th of them sees")
+        ArgInfo::input("key_lengths", "[n], n dividing the rows: how many columns each n-th of them sees")
             .of(&[DType::I32])
             .optional(),
         ArgInfo::output("y", "the shape of x, rows may be padded"),
@@ -180,7 +180,7 @@ impl Operator for Softmax {
 
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
-        let lengths = |rows, d, n| [("rows", rows), ("d", d), ("lengths", n)];
+        let lengths = |rows, d, n| [("rows", rows), ("d", d), ("key_lengths", n)];
         let mut cases = Vec::new();
         for (rows, d, dtype) in [
             (32768, 4096, DType::BF16),
@@ -191,37 +191,41 @@ impl Operator for Softmax {
             (4096, 131_072, DType::F32),
         ] {
             let name = format!("rows={rows} d={d} {dtype}");
-            cases.push(Case::production(&INFO, name, dtype, dims(rows, d)).without("lengths"));
+            cases.push(Case::production(&INFO, name, dtype, dims(rows, d)).without("key_lengths"));
         }
         for &dtype in INFO.dtypes {
-            let all = rows::cases(&INFO, dtype, rows::CLUSTERED_LIMITS, &["lengths"]);
-            cases.extend(all.into_iter().map(|case| case.without("lengths")));
+            let all = rows::cases(&INFO, dtype, rows::CLUSTERED_LIMITS, &["key_lengths"]);
+            cases.extend(all.into_iter().map(|case| case.without("key_lengths")));
             let hostile = Values::Hostile { bound: 100 };
             let infinite = Values::Constant(f64::NEG_INFINITY);
             cases.extend([
-                Case::odd(&INFO, dtype, dims(11, 640)).param("scale", 0.125).without("lengths"),
-                Case::odd(&INFO, dtype, dims(34, 40)).param("q_len", 17).param("offset", -3).without("lengths"),
-                Case::odd(&INFO, dtype, dims(9, 1601)).param("q_len", 5).param("offset", 1597).without("lengths"),
-                Case::odd(&INFO, dtype, lengths(12, 100, 4)).values("lengths", hostile),
-                Case::odd(&INFO, dtype, lengths(12, 104, 12)).values("lengths", hostile).param("q_len", 12),
-                Case::tiny(&INFO, dtype, dims(2, 64)).values("x", infinite).without("lengths"),
-                Case::boundary(&INFO, dtype, dims(70, 2)).fill(Values::Specials).without("lengths"),
-                Case::boundary(&INFO, dtype, dims(70, 9)).fill(Values::Specials).param("q_len", 7).without("lengths"),
+                Case::odd(&INFO, dtype, dims(11, 640)).param("scale", 0.125).without("key_lengths"),
+                Case::odd(&INFO, dtype, dims(34, 40)).param("q_len", 17).param("offset", -3).without("key_lengths"),
+                Case::odd(&INFO, dtype, dims(9, 1601)).param("q_len", 5).param("offset", 1597).without("key_lengths"),
+                Case::odd(&INFO, dtype, lengths(12, 100, 4)).values("key_lengths", hostile),
+                Case::odd(&INFO, dtype, lengths(12, 104, 12)).values("key_lengths", hostile).param("q_len", 12),
+                Case::tiny(&INFO, dtype, dims(2, 64)).values("x", infinite).without("key_lengths"),
+                Case::boundary(&INFO, dtype, dims(70, 2)).fill(Values::Specials).without("key_lengths"),
+                Case::boundary(&INFO, dtype, dims(70, 9))
+                    .fill(Values::Specials)
+                    .param("q_len", 7)
+                    .without("key_lengths"),
             ]);
         }
         // What a cluster does not see.
         let long = dims(1, 40_000);
-        cases
-            .push(Case::boundary(&INFO, DType::BF16, long).param("q_len", 1).param("offset", 7_001).without("lengths"));
+        cases.push(
+            Case::boundary(&INFO, DType::BF16, long).param("q_len", 1).param("offset", 7_001).without("key_lengths"),
+        );
         cases
     }
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [rows, d] = case.dims(["rows", "d"])?;
         let mut specs = vec![InputSpec::normal("x", case.dtype, [rows, d])];
-        if let Some(n) = case.dims.get("lengths").filter(|_| case.has("lengths")) {
+        if let Some(n) = case.dims.get("key_lengths").filter(|_| case.has("key_lengths")) {
             let values = Values::Integers { low: 0, high: d as i64 };
-            specs.push(InputSpec::new("lengths", DType::I32, [n], values));
+            specs.push(InputSpec::new("key_lengths", DType::I32, [n], values));
         }
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
@@ -230,10 +234,14 @@ impl Operator for Softmax {
         let x = inputs.get("x")?;
         rows::require(&INFO, "x", x.shape())?;
         let count = reference::row_count(x.shape());
-        if let Some(lengths) = inputs.optional("lengths") {
+        if let Some(lengths) = inputs.optional("key_lengths") {
             let [n] = lengths.dims()?;
             if count > 0 && (n == 0 || !count.is_multiple_of(n)) {
-                return Err(INFO.shape_error("lengths", lengths.shape(), format!("[n] with n dividing {count} rows")));
+                return Err(INFO.shape_error(
+                    "key_lengths",
+                    lengths.shape(),
+                    format!("[n] with n dividing {count} rows"),
+                ));
             }
         }
         params.f32("scale")?;
@@ -242,7 +250,7 @@ impl Operator for Softmax {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        let mask = SoftmaxMask { causal: causal(params)?, lengths: args.optional_input("lengths")? };
+        let mask = SoftmaxMask { causal: causal(params)?, key_lengths: args.optional_input("key_lengths")? };
         let scale = params.f32("scale")?;
         dispatch!(INFO, args.dtype("x")?, float => |T| {
             launch::<T>(&INFO, stream, args.input("x")?, mask, scale, args.output("y")?)
@@ -251,7 +259,7 @@ impl Operator for Softmax {
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let x = inputs.get("x")?;
-        let lengths = inputs.optional("lengths").map(|lengths| lengths.to_f64());
+        let lengths = inputs.optional("key_lengths").map(|lengths| lengths.to_f64());
         let causal = causal(params)?;
         let scale = f64::from(params.f32("scale")?);
         let count = reference::row_count(x.shape());
