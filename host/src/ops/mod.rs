@@ -9,6 +9,7 @@ pub mod attention;
 pub mod elementwise;
 pub mod gemm;
 pub mod gemv;
+mod kv_cache;
 pub mod layout;
 pub mod loss;
 pub mod model;

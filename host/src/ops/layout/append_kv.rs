@@ -7,6 +7,7 @@ use gpu_kernels::ops::layout::append_kv as gk;
 
 use super::{Runs, by_word};
 use crate::dispatch;
+use crate::ops::kv_cache::CacheShape;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::{Error, Result};
@@ -76,59 +77,101 @@ pub fn append_kv_paged<'a, T: Float>(
     append(&PAGED, stream, [k.into(), v.into()], lengths.into(), Some(page_table.into()), caches)
 }
 
+/// Checks that new keys and values fit each other and the cache.
+pub(super) fn check<T, C>(
+    info: &OpInfo,
+    [k, v]: [View<'_, T>; 2],
+    caches: [View<'_, C>; 2],
+    lengths: View<'_, i32>,
+    page_table: Option<View<'_, i32>>,
+) -> Result<CacheShape> {
+    let op = info.name;
+    let [batch, _, heads, d]: [usize; 4] = k.dims(op, "k")?;
+    v.require_shape(op, "v", k.shape())?;
+    k.require_inner_contiguous(op, "k")?;
+    v.require_inner_contiguous(op, "v")?;
+    CacheShape::check(info, [batch, heads, d], caches, lengths, page_table)
+}
+
+/// Vectors of `k` to be written: none where the cache has no place at all.
+pub(super) fn vectors<T>(k: View<'_, T>, cache: CacheShape) -> usize {
+    let is_empty = [cache.pages, cache.page_size, cache.max_pages].contains(&0);
+    // Beside a d of 0 the others may be any.
+    let all = || k.shape()[..3].iter().fold(1usize, |all, size| all.saturating_mul(*size));
+    if is_empty { 0 } else { all() }
+}
+
+/// The sizes of an append, as kernels take them.
+pub(super) struct Sizes {
+    pub(super) vectors: u32,
+    pub(super) tokens: u32,
+    pub(super) heads: u32,
+    pub(super) d: u32,
+    pub(super) pages: u32,
+    pub(super) page_size: u32,
+    pub(super) max_pages: u32,
+}
+
+impl Sizes {
+    /// For `k`, which is written to `k_cache` of that shape.
+    pub(super) fn of<T, C>(
+        info: &OpInfo,
+        k: View<'_, T>,
+        k_cache: View<'_, C>,
+        cache @ CacheShape { pages, page_size, max_pages, .. }: CacheShape,
+    ) -> Result<Self> {
+        let [_, tokens, heads, d]: [usize; 4] = k.dims(info.name, "k")?;
+        let sizes = [vectors(k, cache), tokens, heads, d, pages, page_size, max_pages].map(u32::try_from);
+        let [Ok(vectors), Ok(tokens), Ok(heads), Ok(d), Ok(pages), Ok(page_size), Ok(max_pages)] = sizes else {
+            let reason = format!("{}: sizes are below 2^32", k_cache.shape());
+            return Err(Error::too_large(info.name, "k_cache", reason));
+        };
+        if tokens > i32::MAX as u32 {
+            let reason = format!("{tokens} new tokens, at most 2^31 − 1 are supported");
+            return Err(Error::too_large(info.name, "k", reason));
+        }
+        Ok(Self { vectors, tokens, heads, d, pages, page_size, max_pages })
+    }
+}
+
 fn append<T: Float>(
     info: &'static OpInfo,
     stream: &Stream,
-    [k, v]: [View<'_, T>; 2],
+    new @ [k, v]: [View<'_, T>; 2],
     lengths: View<'_, i32>,
     page_table: Option<View<'_, i32>>,
-    [mut k_cache, mut v_cache]: [ViewMut<'_, T>; 2],
+    caches: [ViewMut<'_, T>; 2],
 ) -> Result<()> {
-    let op = info.name;
+    let [k_cache, v_cache] = &caches;
     stream.require_devices(
-        op,
+        info.name,
         &[
             ("k", &k),
             ("v", &v),
             ("lengths", &lengths),
             ("page_table", &page_table),
-            ("k_cache", &k_cache),
-            ("v_cache", &v_cache),
+            ("k_cache", k_cache),
+            ("v_cache", v_cache),
         ],
     )?;
-    let [batch, new, heads, d]: [usize; 4] = k.dims(op, "k")?;
-    v.require_shape(op, "v", k.shape())?;
-    lengths.require_shape(op, "lengths", &[batch])?;
-    lengths.require_contiguous(op, "lengths")?;
-    let [pages, page_size, _, _]: [usize; 4] = k_cache.dims(op, "k_cache")?;
-    let max_pages = match &page_table {
-        Some(table) => {
-            let [_, max_pages]: [usize; 2] = table.dims(op, "page_table")?;
-            table.require_shape(op, "page_table", &[batch, max_pages])?;
-            table.require_contiguous(op, "page_table")?;
-            max_pages
-        }
-        None => 1,
-    };
-    let rows = if page_table.is_some() { pages } else { batch };
-    k_cache.require_shape(op, "k_cache", &[rows, page_size, heads, d])?;
-    v_cache.require_shape(op, "v_cache", &[rows, page_size, heads, d])?;
-    k.require_inner_contiguous(op, "k")?;
-    v.require_inner_contiguous(op, "v")?;
-    k_cache.require_inner_contiguous(op, "k_cache")?;
-    v_cache.require_inner_contiguous(op, "v_cache")?;
+    let cache = check(info, new, [k_cache.as_view(), v_cache.as_view()], lengths, page_table)?;
+    let aligned = [k, v, k_cache.as_view(), v_cache.as_view()].iter().all(|x| x.rows_aligned(16));
+    let runs = [vectors(k, cache), k.cols()];
+    let Some(runs) = Runs::new(info, "k", runs, size_of::<T>(), aligned)? else { return Ok(()) };
+    let sizes = Sizes::of(info, k, k_cache.as_view(), cache)?;
+    launch(stream, (runs, sizes), new, lengths, page_table, caches)
+}
 
-    let aligned = [k.rows_aligned(16), v.rows_aligned(16), k_cache.rows_aligned(16), v_cache.rows_aligned(16)];
-    let count = if [pages, page_size, max_pages].contains(&0) { 0 } else { batch * new * heads };
-    let Some(runs) = Runs::new(info, "k", [count, d], size_of::<T>(), aligned == [true; 4])? else { return Ok(()) };
-    let [Ok(new), Ok(heads), Ok(pages), Ok(page_size), Ok(max_pages)] =
-        [new, heads, pages, page_size, max_pages].map(u32::try_from)
-    else {
-        return Err(Error::too_large(op, "k_cache", format!("{}: sizes are below 2^32", k_cache.shape())));
-    };
-    if new > i32::MAX as u32 {
-        return Err(Error::too_large(op, "k", format!("{new} new tokens, at most 2^31 − 1 are supported")));
-    }
+/// Launches a checked call: keys and values at once where they lie alike, or else one after the other.
+fn launch<T: Float>(
+    stream: &Stream,
+    (runs, sizes): (Runs, Sizes),
+    [k, v]: [View<'_, T>; 2],
+    lengths: View<'_, i32>,
+    page_table: Option<View<'_, i32>>,
+    [mut k_cache, mut v_cache]: [ViewMut<'_, T>; 2],
+) -> Result<()> {
+    let Sizes { tokens, heads, pages, page_size, max_pages, .. } = sizes;
     let strides = |strides: &[usize]| [0, 1, 2].map(|i| runs.words(strides[i]));
     let of_k = (strides(k.strides()), strides(k_cache.strides()));
     let of_v = (strides(v.strides()), strides(v_cache.strides()));
@@ -140,7 +183,7 @@ fn append<T: Float>(
         let launch = |[x, y]: [_; 2], [x_cache, y_cache]: [_; 2], strides: ([u64; 3], [u64; 3]), tensors: u32| {
             let ([sequence, token, head], [page, place, cache_head]) = strides;
             let args = (
-                x, y, x_cache, y_cache, lengths, table, runs.count, runs.width, new, heads, page_size, pages, max_pages,
+                x, y, x_cache, y_cache, lengths, table, runs.count, runs.width, tokens, heads, page_size, pages, max_pages,
                 sequence, token, head, page, place, cache_head,
             );
             let grid = Dim3::new(runs.grid.x, runs.grid.y, tensors);
@@ -288,19 +331,10 @@ impl Operator for Append {
     }
 
     fn outputs(&self, inputs: &Metas<'_>, _: &Params) -> Result<Vec<TensorMeta>> {
-        let (k, cache) = (inputs.get("k")?, inputs.get("k_cache")?);
+        let k = inputs.get("k")?;
         let [batch, _, heads, d] = k.dims()?;
-        let [pages, size, _, _] = cache.dims()?;
         inputs.get("v")?.has_shape(k.shape())?;
-        inputs.get("lengths")?.has_shape(&[batch])?;
-        if self.is_paged() {
-            let table = inputs.get("page_table")?;
-            let [_, max_pages] = table.dims()?;
-            table.has_shape(&[batch, max_pages])?;
-        }
-        let shape = [if self.is_paged() { pages } else { batch }, size, heads, d];
-        cache.has_shape(&shape)?;
-        inputs.get("v_cache")?.has_shape(&shape)?;
+        CacheShape::check_metas(inputs, [batch, heads, d])?;
         Ok(Vec::new())
     }
 

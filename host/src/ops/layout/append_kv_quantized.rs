@@ -3,14 +3,15 @@
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::layout::append_kv_quantized as gk;
 
-use super::append_kv::{MAX_PAGES, lengths, tokens_of};
+use super::append_kv::{self, MAX_PAGES, Sizes, lengths, tokens_of};
 use crate::dispatch;
 use crate::f8e4m3;
 use crate::ops::elementwise::grid;
+use crate::ops::kv_cache::CacheShape;
 use crate::ops::model::*;
 use crate::ops::quant::{TINY, nearest, rounded, scale_of, scale_of_block};
 use crate::runtime::dtype::{DType, Dtype, Float};
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
@@ -79,76 +80,62 @@ pub fn append_kv_quantized<'a, T: Float, Q: QuantizedElement>(
     v: impl Into<View<'a, T>>,
     cache: QuantizedCacheMut<'_, Q>,
 ) -> Result<()> {
-    let op = INFO.name;
-    let (k, v) = (k.into(), v.into());
-    let QuantizedCacheMut { k: mut k_cache, v: mut v_cache, scales, lengths, page_table } = cache;
-    let [mut k_scales, mut v_scales] = scales;
+    let (k, v): (View<'a, T>, View<'a, T>) = (k.into(), v.into());
+    let QuantizedCacheMut { k: k_cache, v: v_cache, scales: [k_scales, v_scales], lengths, page_table } = &cache;
     stream.require_devices(
-        op,
+        INFO.name,
         &[
             ("k", &k),
             ("v", &v),
-            ("lengths", &lengths),
-            ("page_table", &page_table),
-            ("k_cache", &k_cache),
-            ("v_cache", &v_cache),
-            ("k_scales", &k_scales),
-            ("v_scales", &v_scales),
+            ("lengths", lengths),
+            ("page_table", page_table),
+            ("k_cache", k_cache),
+            ("v_cache", v_cache),
+            ("k_scales", k_scales),
+            ("v_scales", v_scales),
         ],
     )?;
-    let [batch, new, heads, d]: [usize; 4] = k.dims(op, "k")?;
-    v.require_shape(op, "v", k.shape())?;
-    lengths.require_shape(op, "lengths", &[batch])?;
-    lengths.require_contiguous(op, "lengths")?;
-    let [pages, page_size, _, _]: [usize; 4] = k_cache.dims(op, "k_cache")?;
-    let max_pages = match &page_table {
-        Some(table) => {
-            let [_, max_pages]: [usize; 2] = table.dims(op, "page_table")?;
-            table.require_shape(op, "page_table", &[batch, max_pages])?;
-            table.require_contiguous(op, "page_table")?;
-            max_pages
-        }
-        None => 1,
-    };
-    let rows = if page_table.is_some() { pages } else { batch };
-    for (name, view) in [("k", &k), ("v", &v)] {
-        view.require_inner_contiguous(op, name)?;
-    }
-    for (name, view) in [("k_cache", &k_cache), ("v_cache", &v_cache)] {
-        view.require_shape(op, name, &[rows, page_size, heads, d])?;
-        view.require_inner_contiguous(op, name)?;
-    }
-    for (name, view) in [("k_scales", &k_scales), ("v_scales", &v_scales)] {
-        view.require_shape(op, name, &[rows, page_size, heads])?;
-    }
-
-    let vectors = if [pages, page_size, max_pages].contains(&0) { 0 } else { batch * new * heads };
-    let [Ok(count), Ok(tokens), Ok(heads), Ok(d), Ok(pages), Ok(page_size), Ok(max_pages)] =
-        [vectors, new, heads, d, pages, page_size, max_pages].map(u32::try_from)
-    else {
-        return Err(Error::too_large(op, "k_cache", format!("{}: sizes are below 2^32", k_cache.shape())));
-    };
-    if tokens > i32::MAX as u32 {
-        return Err(Error::too_large(op, "k", format!("{new} new tokens, at most 2^31 − 1 are supported")));
-    }
+    let shape = append_kv::check(&INFO, [k, v], [k_cache.as_view(), v_cache.as_view()], *lengths, *page_table)?;
+    shape.require_scales(&INFO, [k_scales.as_view(), v_scales.as_view()])?;
+    let vectors = append_kv::vectors(k, shape);
     let Some(blocks) = grid(&INFO, "k", vectors, gk::VECTORS as usize)? else { return Ok(()) };
+    let sizes = kernel_sizes([k, v], &cache, Sizes::of(&INFO, k, k_cache.as_view(), shape)?);
+    launch(stream, blocks, [k, v], cache, sizes)
+}
+
+/// The sizes and strides as the kernel takes them.
+fn kernel_sizes<T: Float, Q>(new: [View<'_, T>; 2], cache: &QuantizedCacheMut<'_, Q>, sizes: Sizes) -> gk::Sizes {
+    let Sizes { vectors, tokens, heads, d, pages, page_size, max_pages } = sizes;
+    let caches = [&cache.k, &cache.v];
     let lanes = gpu_kernels::lanes::<T>();
     let packed = d > 0
         && (d as usize).is_multiple_of(lanes)
-        && [&k, &v].into_iter().all(|x| x.rows_aligned(16))
-        && [&k_cache, &v_cache].into_iter().all(|x| x.rows_aligned(lanes));
+        && new.iter().all(|x| x.rows_aligned(16))
+        && caches.iter().all(|x| x.rows_aligned(lanes));
     let strides = |strides: &[usize]| [0, 1, 2].map(|i: usize| strides[i] as u64);
-    let sizes = gk::Sizes {
-        new: [strides(k.strides()), strides(v.strides())],
-        caches: [strides(k_cache.strides()), strides(v_cache.strides())],
-        scales: [strides(k_scales.strides()), strides(v_scales.strides())],
-        vectors: count,
+    gk::Sizes {
+        new: new.map(|x| strides(x.strides())),
+        caches: caches.map(|x| strides(x.strides())),
+        scales: [0, 1].map(|i: usize| strides(cache.scales[i].strides())),
+        vectors,
         tokens,
         heads,
         d,
         pages: [page_size, pages, max_pages],
         packed: u32::from(packed),
-    };
+    }
+}
+
+/// Launches a checked call.
+fn launch<T: Float, Q: QuantizedElement>(
+    stream: &Stream,
+    blocks: u32,
+    [k, v]: [View<'_, T>; 2],
+    cache: QuantizedCacheMut<'_, Q>,
+    sizes: gk::Sizes,
+) -> Result<()> {
+    let QuantizedCacheMut { k: mut k_cache, v: mut v_cache, scales, lengths, page_table } = cache;
+    let [mut k_scales, mut v_scales] = scales;
     let args = (
         k.ptr(stream)?,
         v.ptr(stream)?,
@@ -278,29 +265,17 @@ impl Operator for AppendKvQuantized {
     }
 
     fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
-        let (k, cache) = (inputs.get("k")?, inputs.get("k_cache")?);
+        let k = inputs.get("k")?;
         let [batch, _, heads, d] = k.dims()?;
-        let [pages, size, _, _] = cache.dims()?;
         inputs.get("v")?.has_shape(k.shape())?;
-        inputs.get("lengths")?.has_shape(&[batch])?;
-        let rows = match inputs.optional("page_table") {
-            Some(table) => {
-                let [_, max_pages] = table.dims()?;
-                table.has_shape(&[batch, max_pages])?;
-                pages
-            }
-            None => batch,
-        };
+        CacheShape::check_metas(inputs, [batch, heads, d])?;
         let wanted = cache_dtype(params)?;
         for name in ["k_cache", "v_cache"] {
-            let found = inputs.get(name)?;
-            found.has_shape(&[rows, size, heads, d])?;
-            if found.dtype() != wanted {
-                return Err(INFO.dtype_error(name, found.dtype(), &[wanted]));
+            let found = inputs.get(name)?.dtype();
+            if found != wanted {
+                return Err(INFO.dtype_error(name, found, &[wanted]));
             }
         }
-        inputs.get("k_scales")?.has_shape(&[rows, size, heads])?;
-        inputs.get("v_scales")?.has_shape(&[rows, size, heads])?;
         Ok(Vec::new())
     }
 

@@ -6,18 +6,17 @@ use gpu_kernels::ops::attention::decode::{Cache, MIN_TILES, TILE, combine, mma, 
 use half::{bf16, f16};
 
 use super::tokens::Tokens;
-use super::{CacheElement, Decoding, fits_d, scaled};
+use super::{CacheElement, Decoding, check, fits_d};
 use crate::f8e4m3;
 use crate::ops::attention::{checked_scale, checked_softcap};
 use crate::ops::elementwise::{MAX_BLOCKS, grid};
+use crate::ops::kv_cache::CacheShape;
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::{DType, Float};
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// The most positions of a sequence, and the most queries of all heads: both are counted in 32 bits.
-const MAX_TOKENS: usize = 1 << 28;
 /// The most pieces of a sequence's keys.
 const MAX_SPLITS: u32 = 256;
 /// From so many turns of blocks on, the last one may be as empty as it likes.
@@ -89,6 +88,54 @@ fn strides(strides: &[usize]) -> [u64; 3] {
     [strides[0], strides[2], strides[1]].map(|stride| stride as u64)
 }
 
+/// The problem of checked arguments.
+fn problem<T, C>(
+    info: &'static OpInfo,
+    q: View<'_, T>,
+    tokens: &Tokens<'_, C>,
+    o: &ViewMut<'_, T>,
+    cache: CacheShape,
+    options: &Decoding<'_>,
+) -> Result<gk::Problem> {
+    let [batch, q_len, heads, d] = q.dims(info.name, "q")?;
+    let [k_cache, v_cache] = tokens.caches();
+    let [_, _, kv_heads, _] = k_cache.dims(info.name, "k_cache")?;
+    let capacity = cache.capacity();
+    Ok(gk::Problem {
+        q: strides(q.strides()),
+        k: strides(k_cache.strides()),
+        v: strides(v_cache.strides()),
+        o: strides(o.strides()),
+        batch: batch as u32,
+        heads: heads as u32,
+        group: heads.checked_div(kv_heads).unwrap_or(1) as u32,
+        q_len: q_len as u32,
+        k_len: capacity as u32,
+        d: d as u32,
+        scale: checked_scale(info, options.scale, d)?,
+        softcap: checked_softcap(info, options.softcap)?,
+        // Beyond all keys there is nothing to see or not to see.
+        left: options.left.unwrap_or(usize::MAX).min(q_len + capacity) as i32,
+        right: 0,
+    })
+}
+
+/// Where a cache's parts lie, of one piece.
+fn cache_of<C>(tokens: &Tokens<'_, C>, CacheShape { pages, page_size, max_pages, .. }: CacheShape) -> Cache {
+    let [k_new, v_new] = tokens.appended().map_or([[0; 3]; 2], |new| new.map(|view| strides(view.strides())));
+    let [k_scales, v_scales] = tokens.scales().map_or([[0; 3]; 2], |scales| scales.map(|view| strides(view.strides())));
+    Cache {
+        k_new,
+        v_new,
+        k_scales,
+        v_scales,
+        page_size: page_size as u32,
+        page_count: pages as u32,
+        max_pages: max_pages as u32,
+        splits: 1,
+    }
+}
+
 impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
     #[allow(clippy::too_many_arguments)] // The operator's.
     pub(super) fn new(
@@ -101,103 +148,15 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         o: ViewMut<'a, T>,
         lse: ViewMut<'a, f32>,
     ) -> Result<Self> {
-        let op = info.name;
-        let [batch, q_len, heads, d] = q.dims(op, "q")?;
-        let [k_cache, v_cache] = tokens.caches();
-        let [pages, page_size, kv_heads, _] = k_cache.dims(op, "k_cache")?;
-        if d > simple::MAX_D as usize {
-            return Err(info.shape_error("q", q.shape(), format!("at most {} elements of d", simple::MAX_D)));
-        }
-        if (heads == 0) != (kv_heads == 0) || !heads.is_multiple_of(kv_heads.max(1)) {
-            let wanted = format!("a number of heads that divides the {heads} of `q`");
-            return Err(info.shape_error("k_cache", k_cache.shape(), wanted));
-        }
-        let max_pages = match &page_table {
-            Some(table) => {
-                let [_, max_pages]: [usize; 2] = table.dims(op, "page_table")?;
-                table.require_shape(op, "page_table", &[batch, max_pages])?;
-                table.require_contiguous(op, "page_table")?;
-                max_pages
-            }
-            None => 1,
-        };
-        let rows = if page_table.is_some() { pages } else { batch };
-        k_cache.require_shape(op, "k_cache", &[rows, page_size, kv_heads, d])?;
-        v_cache.require_shape(op, "v_cache", k_cache.shape())?;
-        q.require_inner_contiguous(op, "q")?;
-        k_cache.require_inner_contiguous(op, "k_cache")?;
-        v_cache.require_inner_contiguous(op, "v_cache")?;
-        let scales = tokens.scales();
-        if scaled(C::DTYPE) != scales.is_some() {
-            let found = if scales.is_some() { "scales" } else { "no scales" };
-            let wanted = "scales for a cache of 8-bit elements, and for no other";
-            return Err(info.param_error("scales", format!("{found} of a cache of {}", C::DTYPE), wanted));
-        }
-        for (name, view) in ["k_scales", "v_scales"].into_iter().zip(scales.iter().flatten()) {
-            view.require_shape(op, name, &[rows, page_size, kv_heads])?;
-        }
-        let new = tokens.appended();
-        for (name, view) in ["k", "v"].into_iter().zip(new.iter().flatten()) {
-            view.require_shape(op, name, &[batch, q_len, kv_heads, d])?;
-            view.require_inner_contiguous(op, name)?;
-        }
-        if let Some(sinks) = &options.sinks {
-            sinks.require_shape(op, "sinks", &[heads])?;
-            sinks.require_contiguous(op, "sinks")?;
-        }
-        lengths.require_shape(op, "lengths", &[batch])?;
-        lengths.require_contiguous(op, "lengths")?;
-        o.require_shape(op, "o", q.shape())?;
-        o.require_inner_contiguous(op, "o")?;
-        lse.require_shape(op, "lse", &[batch, heads, q_len])?;
-        lse.require_contiguous(op, "lse")?;
-
-        let capacity = page_size.saturating_mul(max_pages);
-        let queries = batch.saturating_mul(heads).saturating_mul(q_len);
-        for (name, what, count) in [
-            ("k_cache", "positions a sequence", capacity),
-            ("k_cache", "pages", pages),
-            ("q", "batches × heads × queries", queries),
-        ] {
-            if count > MAX_TOKENS {
-                return Err(Error::too_large(op, name, format!("{count} {what}, at most {MAX_TOKENS} are supported")));
-            }
-        }
-        let scale = checked_scale(info, options.scale, d)?;
-        let softcap = checked_softcap(info, options.softcap)?;
-        if options.splits == Some(0) {
+        let cache = check::tensors(info, q, &tokens, lengths, page_table)?;
+        check::results(info, q, options.sinks, &o, &lse)?;
+        check::sizes(info, q, cache)?;
+        let problem = problem(info, q, &tokens, &o, cache, options)?;
+        let cache = cache_of(&tokens, cache);
+        let &Decoding { sinks, splits, .. } = options;
+        if splits == Some(0) {
             return Err(info.param_error("splits", 0, "one or more"));
         }
-        let new_strides = new.map_or([[0; 3]; 2], |new| new.map(|view| strides(view.strides())));
-        let scale_strides = scales.map_or([[0; 3]; 2], |scales| scales.map(|view| strides(view.strides())));
-        let problem = gk::Problem {
-            q: strides(q.strides()),
-            k: strides(k_cache.strides()),
-            v: strides(v_cache.strides()),
-            o: strides(o.strides()),
-            batch: batch as u32,
-            heads: heads as u32,
-            group: heads.checked_div(kv_heads).unwrap_or(1) as u32,
-            q_len: q_len as u32,
-            k_len: capacity as u32,
-            d: d as u32,
-            scale,
-            softcap,
-            // Beyond all keys there is nothing to see or not to see.
-            left: options.left.unwrap_or(usize::MAX).min(q_len + capacity) as i32,
-            right: 0,
-        };
-        let cache = Cache {
-            k_new: new_strides[0],
-            v_new: new_strides[1],
-            k_scales: scale_strides[0],
-            v_scales: scale_strides[1],
-            page_size: page_size as u32,
-            page_count: pages as u32,
-            max_pages: max_pages as u32,
-            splits: 1,
-        };
-        let &Decoding { sinks, splits, .. } = options;
         Ok(Self { info, q, tokens, lengths, page_table, sinks, o, lse, problem, cache, splits })
     }
 

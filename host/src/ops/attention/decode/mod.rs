@@ -2,6 +2,7 @@
 
 mod call;
 mod cases;
+mod check;
 mod exact;
 mod operator;
 mod tokens;

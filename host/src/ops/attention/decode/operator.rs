@@ -9,6 +9,7 @@ use super::{CacheElement, Decoding, fits_d, scaled};
 use crate::dispatch;
 use crate::f8e4m3;
 use crate::ops::attention;
+use crate::ops::kv_cache::CacheShape;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -252,21 +253,12 @@ impl Operator for Decode {
     fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>> {
         let (q, cache) = (inputs.get("q")?, inputs.get("k_cache")?);
         let [batch, q_len, heads, d] = q.dims()?;
-        let [pages, size, kv_heads, _] = cache.dims()?;
+        let [_, _, kv_heads, _] = cache.dims()?;
         if (heads == 0) != (kv_heads == 0) || !heads.is_multiple_of(kv_heads.max(1)) {
             let wanted = format!("a number of heads that divides the {heads} of `q`");
             return Err(self.info.shape_error("k_cache", cache.shape(), wanted));
         }
-        let rows = match inputs.optional("page_table") {
-            Some(table) => {
-                let [_, max_pages] = table.dims()?;
-                table.has_shape(&[batch, max_pages])?;
-                pages
-            }
-            None => batch,
-        };
-        cache.has_shape(&[rows, size, kv_heads, d])?;
-        inputs.get("v_cache")?.has_shape(cache.shape())?;
+        CacheShape::check_metas(inputs, [batch, kv_heads, d])?;
         let wanted = cache_dtype(params, q.dtype())?;
         for name in ["k_cache", "v_cache"] {
             let found = inputs.get(name)?.dtype();
@@ -274,10 +266,6 @@ impl Operator for Decode {
                 return Err(self.info.dtype_error(name, found, &[wanted]));
             }
         }
-        for scales in ["k_scales", "v_scales"].into_iter().filter_map(|name| inputs.optional(name)) {
-            scales.has_shape(&[rows, size, kv_heads])?;
-        }
-        inputs.get("lengths")?.has_shape(&[batch])?;
         inputs.optional("sinks").map_or(Ok(()), |sinks| sinks.has_shape(&[heads]))?;
         for new in ["k", "v"].into_iter().filter_map(|name| inputs.optional(name)) {
             new.has_shape(&[batch, q_len, kv_heads, d])?;
