@@ -17,10 +17,10 @@ use crate::runtime::view::{View, ViewMut};
 /// Writes `k` and `v`, `[batch, new, kv_heads, d]`, to positions lengths\[b\] and on of `k_cache` and `v_cache`,
 /// `[batch, max_len, kv_heads, d]`.
 ///
-/// `lengths` holds what each sequence has in the cache so far, and stays as it is: those of [`attention_decode`](fn@crate::ops::attention_decode)
-/// afterwards count the new tokens. What has no place is not written: all of a sequence whose
-/// length is negative, and tokens at max_len and beyond. The last dimensions are contiguous, the others may lie anywhere apart. The work
-/// is queued on `stream`.
+/// `lengths` counts each sequence's keys without the new ones, and stays as it is. Those of
+/// [`attention_decode`](fn@crate::ops::attention_decode) and [`attention_decode_append`](fn@crate::ops::attention_decode_append) count them
+/// with the new ones. What has no place is not written: all of a sequence whose length is negative, and tokens at max_len and beyond. The
+/// last dimensions are contiguous, the others may lie anywhere apart. The work is queued on `stream`.
 ///
 /// Pope et al., "Efficiently Scaling Transformer Inference" (arXiv:2211.05102).
 ///
@@ -56,6 +56,8 @@ pub fn append_kv<'a, T: Float>(
 
 /// [`append_kv`] where `k_cache` and `v_cache` are `[pages, page_size, kv_heads, d]` and `page_table`, `[batch, max_pages]`, says which page
 /// holds positions from i · page_size on of each sequence.
+///
+/// `lengths` counts each sequence's keys without the new ones, and stays as it is.
 ///
 /// What has no place is not written: as for [`append_kv`], and tokens whose page is behind the table's last, negative, or none of the
 /// cache's. No two sequences may be about to write to one page, or one place holds either's token.
@@ -220,7 +222,7 @@ static CONTIGUOUS: OpInfo = OpInfo {
     args: &[
         ArgInfo::input("k", "[batch, new, kv_heads, d], the last dimension contiguous"),
         ArgInfo::input("v", "the shape of k, the last dimension contiguous"),
-        ArgInfo::input("lengths", "[batch], contiguous").of(&[DType::I32]),
+        ArgInfo::input("lengths", "[batch], contiguous: each sequence's keys without the new ones").of(&[DType::I32]),
         ArgInfo::in_out("k_cache", "[batch, max_len, kv_heads, d], the last dimension contiguous"),
         ArgInfo::in_out("v_cache", "the shape of k_cache, the last dimension contiguous"),
     ],
@@ -238,7 +240,7 @@ static PAGED: OpInfo = OpInfo {
     args: &[
         ArgInfo::input("k", "[batch, new, kv_heads, d], the last dimension contiguous"),
         ArgInfo::input("v", "the shape of k, the last dimension contiguous"),
-        ArgInfo::input("lengths", "[batch], contiguous").of(&[DType::I32]),
+        ArgInfo::input("lengths", "[batch], contiguous: each sequence's keys without the new ones").of(&[DType::I32]),
         ArgInfo::input("page_table", "[batch, max_pages], contiguous").of(&[DType::I32]),
         ArgInfo::in_out("k_cache", "[pages, page_size, kv_heads, d], the last dimension contiguous"),
         ArgInfo::in_out("v_cache", "the shape of k_cache, the last dimension contiguous"),

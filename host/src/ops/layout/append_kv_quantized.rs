@@ -28,7 +28,7 @@ pub struct QuantizedCacheMut<'a, Q> {
     pub v: ViewMut<'a, Q>,
     /// What keys and values are to be multiplied with.
     pub scales: [ViewMut<'a, f32>; 2],
-    /// Keys of each sequence so far.
+    /// Each sequence's keys without the new ones.
     pub lengths: View<'a, i32>,
     /// Where pages are, of a paged cache.
     pub page_table: Option<View<'a, i32>>,
@@ -43,8 +43,11 @@ impl QuantizedElement for f8e4m3 {}
 /// Writes `k` and `v`, `[batch, new, kv_heads, d]`, in 8 bits to positions lengths\[b\] and on of `cache`, with a scale for each token and head:
 /// of `i8` scale = max |x| / 127, q = ⌊x / scale⌉, of [`struct@f8e4m3`] likewise with 448.
 ///
+/// `lengths` counts each sequence's keys without the new ones, and stays as it is. Those of
+/// [`attention_decode`](fn@crate::ops::attention_decode) count them with the new ones.
+///
 /// In f32, rounded to nearest, ties to even. A scale is at least the least normal number, which that of zeros is; a vector with NaN or an
-/// infinity has that as its scale. The lengths stay as they are. What has no place is not written: all of a sequence whose length is negative, and tokens behind its last page or whose page is
+/// infinity has that as its scale. What has no place is not written: all of a sequence whose length is negative, and tokens behind its last page or whose page is
 /// none of the cache's. No two sequences may be about to write to one page. The last dimension of `k` and `v` is contiguous. The work is queued
 /// on `stream`; [`attention_decode`](fn@crate::ops::attention_decode) reads what it leaves.
 ///
@@ -166,7 +169,7 @@ static INFO: OpInfo = OpInfo {
     args: &[
         ArgInfo::input("k", "[batch, new, kv_heads, d], the last dimension contiguous"),
         ArgInfo::input("v", "the shape of k, the last dimension contiguous"),
-        ArgInfo::input("lengths", "[batch], contiguous").of(&[DType::I32]),
+        ArgInfo::input("lengths", "[batch], contiguous: each sequence's keys without the new ones").of(&[DType::I32]),
         ArgInfo::input("page_table", "[batch, max_pages], contiguous").of(&[DType::I32]).optional(),
         ArgInfo::in_out("k_cache", "[batch, max_len, kv_heads, d] or [pages, page_size, kv_heads, d], d contiguous")
             .of(CACHES),

@@ -32,9 +32,10 @@ impl<T: Float> CacheElement<T> for f8e4m3 {}
 /// Keys and values of earlier tokens, to be read.
 ///
 /// `k` and `v` are `[batch, max_len, kv_heads, d]`; with a page table, `[batch, max_pages]`, they are `[pages, page_size, kv_heads, d]`, and
-/// positions from i · page_size on of sequence b are in page table[b, i]. `lengths`, `[batch]`, says how many keys each sequence has; a number
-/// outside 0..=capacity counts as the nearest inside. A key whose page is none of the cache's is not seen. The last dimension of `k` and
-/// `v` is contiguous, the others may lie anywhere apart; `lengths` and `page_table` are contiguous.
+/// positions from i · page_size on of sequence b are in page table[b, i]. `lengths`, `[batch]`, counts each sequence's keys with the new
+/// ones, those of the queries' own tokens; a number outside 0..=capacity counts as the nearest inside. A key whose page is none of the
+/// cache's is not seen. The last dimension of `k` and `v` is contiguous, the others may lie anywhere apart; `lengths` and `page_table` are
+/// contiguous.
 ///
 /// A cache of `i8` or [`struct@f8e4m3`], as [`append_kv_quantized`](fn@crate::ops::append_kv_quantized) fills it, has a scale for each token and
 /// head, which its vector is to be multiplied with. Neighbouring positions' scales are best neighbours in memory: stored
@@ -47,7 +48,7 @@ pub struct KvCache<'a, T> {
     pub v: View<'a, T>,
     /// Scales of keys and of values, of the shape of `k` without d and with free strides; of 8-bit elements and no others.
     pub scales: Option<[View<'a, f32>; 2]>,
-    /// Keys of each sequence.
+    /// Each sequence's keys with the new ones, those of the queries' own tokens.
     pub lengths: View<'a, i32>,
     /// Where pages are, of a paged cache.
     pub page_table: Option<View<'a, i32>>,
@@ -60,7 +61,7 @@ pub struct KvCacheMut<'a, T> {
     pub k: ViewMut<'a, T>,
     /// Values.
     pub v: ViewMut<'a, T>,
-    /// Keys of each sequence, the new ones among them.
+    /// Each sequence's keys with the new ones.
     pub lengths: View<'a, i32>,
     /// Where pages are, of a paged cache.
     pub page_table: Option<View<'a, i32>>,
@@ -112,6 +113,9 @@ impl<'a> Decoding<'a> {
 
 /// O = softmax(Q·Kᵀ·scale)·V of the last tokens of each sequence over all its keys in `cache`.
 ///
+/// `lengths` counts each sequence's keys with the new ones, and stays as it is. The new ones are those of the queries' own tokens, which are
+/// in the cache already: [`append_kv`](fn@crate::ops::append_kv), which put them there, counts without them.
+///
 /// `q` is `[batch, q_len, heads, d]` with free strides but contiguous d, at most 256; the cache's kv_heads divide heads (GQA, MQA).
 /// Query n of q_len stands at key length − q_len + n, and sees it and those before: one query a step, or several when they are
 /// speculated. The result has the shape of `q`, dense. A query that sees no key gives zeros.
@@ -159,6 +163,8 @@ pub fn attention_decode<'a, T: Float, C: CacheElement<T>>(
 /// [`attention_decode`] into `o`, of the shape of `q` with free strides but contiguous d, and `lse`, `[batch, heads, q_len]`, contiguous: the
 /// logsumexp of each query's scores, −∞ where it sees no key.
 ///
+/// `lengths` counts each sequence's keys with the new ones, and stays as it is.
+///
 /// # Errors
 /// As of [`attention_decode`].
 pub fn attention_decode_into<'a, T: Float, C: CacheElement<T>>(
@@ -180,9 +186,12 @@ pub fn attention_decode_into<'a, T: Float, C: CacheElement<T>>(
 /// [`attention_decode`] whose tokens are new: first `k` and `v`, `[batch, q_len, kv_heads, d]`, are written to positions
 /// lengths\[b\] − q_len and on of the cache, by the launch that also attends to them.
 ///
-/// The lengths count the new tokens, unlike those of [`append_kv`](fn@crate::ops::append_kv), and stay as they are. A length beyond the
-/// capacity counts as it, and the new tokens are seen in the last places but not written, which would take the place of others. A token
-/// whose position is negative, or whose page is none of the cache's, is neither written nor seen. No two sequences may share the pages that they write to. The last dimension of `k` and `v` is contiguous.
+/// `lengths` counts each sequence's keys with the new ones, and stays as it is. Those of [`append_kv`](fn@crate::ops::append_kv) count them
+/// without the new ones.
+///
+/// A length beyond the capacity counts as it, and the new tokens are seen in the last places but not written, which would take the place of
+/// others. A token whose position is negative, or whose page is none of the cache's, is neither written nor seen. No two sequences may share
+/// the pages that they write to. The last dimension of `k` and `v` is contiguous.
 ///
 /// # Errors
 /// As of [`attention_decode`].
@@ -201,6 +210,8 @@ pub fn attention_decode_append<'a, T: CacheElement<T> + Float>(
 }
 
 /// [`attention_decode_append`] into `o` and `lse`, as [`attention_decode_into`] takes them.
+///
+/// `lengths` counts each sequence's keys with the new ones, and stays as it is.
 ///
 /// # Errors
 /// As of [`attention_decode`].

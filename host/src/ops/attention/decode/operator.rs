@@ -27,7 +27,8 @@ pub static ATTENTION_DECODE: Decode = Decode { info: &READ };
 pub static ATTENTION_DECODE_APPEND: Decode = Decode { info: &APPEND };
 
 const Q: ArgInfo = ArgInfo::input("q", "[batch, q_len, heads, d], d contiguous");
-const LENGTHS: ArgInfo = ArgInfo::input("lengths", "[batch], keys of each sequence").of(&[DType::I32]);
+const LENGTHS: ArgInfo =
+    ArgInfo::input("lengths", "[batch], contiguous: each sequence's keys with the new ones").of(&[DType::I32]);
 const PAGE_TABLE: ArgInfo = ArgInfo::input("page_table", "[batch, max_pages], contiguous").of(&[DType::I32]).optional();
 const SINKS: ArgInfo = ArgInfo::input("sinks", "[heads], scores without values").of(&[DType::F32]).optional();
 const O: ArgInfo = ArgInfo::output("o", "[batch, q_len, heads, d], d contiguous");
