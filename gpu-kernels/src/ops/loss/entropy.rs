@@ -5,7 +5,7 @@
 //!
 //! # Layout
 //! `logits` and `gradient` are rows of d adjacent elements, each at a stride of its own; they may be the same memory. `entropies` and
-//! `upstream` have an element a row.
+//! `dentropy` have an element a row.
 //!
 //! # Mapping
 //! A [`Team`] a row, which holds it in registers so that it is read once: see [`rows`]. Without a gradient nothing is
@@ -91,16 +91,16 @@ impl Merge<f32, 3> for Moments {
 }
 
 row_kernels! {
-    /// Entropies where `entropies` is not null, and gradients times `upstream` of the row where `gradient` is not; a team `P` a row.
+    /// Entropies where `entropies` is not null, and gradients times `dentropy` of the row where `gradient` is not; a team `P` a row.
     ///
     /// # Safety
     /// `logits` is valid for reads and `gradient` null or valid for writes of `rows` rows of `d` elements at their strides, the two the same
-    /// rows or apart; `entropies` is null or valid for writes of `rows` elements, and `upstream` valid for reads of as many if there is a
+    /// rows or apart; `entropies` is null or valid for writes of `rows` elements, and `dentropy` valid for reads of as many if there is a
     /// gradient. rows is at least 1, and rows are such as the team holds.
     entropy, entropy_cluster: 3 partials, 1 inputs;
     |team: P, T| (
         logits: *const T,
-        upstream: *const f32,
+        dentropy: *const f32,
         entropies: *mut f32,
         gradient: *mut T,
         x_stride: u64,
@@ -110,7 +110,7 @@ row_kernels! {
         let row = team.row() as usize;
         let x = team.load_own_or((logits, x_stride), f32::NEG_INFINITY);
         // Early: nobody is to wait for it between the sums and the gradient.
-        let upstream = if gradient.is_null() { 0.0 } else { *upstream.add(row) };
+        let dentropy = if gradient.is_null() { 0.0 } else { *dentropy.add(row) };
         // Rows of f32, of half the work a byte, keep memory busy without it.
         if !gradient.is_null() && size_of::<T>() == 2 {
             team.fetch_ahead((logits, x_stride), 2 * MAX_THREADS, |_| true);
@@ -139,7 +139,7 @@ row_kernels! {
             return;
         }
         // Rows that are no distribution have no gradient either.
-        let factor = if entropy.is_nan() { entropy } else { -LN_2 * scale * share * upstream };
+        let factor = if entropy.is_nan() { entropy } else { -LN_2 * scale * share * dentropy };
         let (max, of_mean) = (shift(max), -mean * factor);
         team.store([x], [(gradient, g_stride)], |[x]| {
             let (power, p) = moments.power(x, max);

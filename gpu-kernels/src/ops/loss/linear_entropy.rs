@@ -5,7 +5,7 @@
 //!
 //! # Math
 //! With hidden states H (t × d), a weight W (c × d) and logits X = H·Wᵀ, a row's entropy is that of [`entropy`](super::entropy) of X. With G = ∂(Σ
-//! upstream · entropy)/∂X, ∂H = f·G·W and ∂W = f·Gᵀ·H, f being a factor that all rows share.
+//! dentropy · entropy)/∂X, ∂H = f·G·W and ∂W = f·Gᵀ·H, f being a factor that all rows share.
 //!
 //! # Layout
 //! As in [`linear_cross_entropy`](super::linear_cross_entropy).

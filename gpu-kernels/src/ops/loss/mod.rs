@@ -15,10 +15,10 @@ pub mod linear_log_probs;
 /// What a row's gradient is multiplied by: what stands upstream of the row, times what all rows share, where those are not null. Of a row that does not count
 /// nothing is left, not even of a NaN.
 #[inline(always)]
-unsafe fn factor_of(counts: bool, row: usize, [upstream, share]: [*const f32; 2]) -> f32 {
+unsafe fn factor_of(counts: bool, row: usize, [dloss, share]: [*const f32; 2]) -> f32 {
     let mut factor = 1.0;
-    if !upstream.is_null() {
-        factor *= *upstream.add(row);
+    if !dloss.is_null() {
+        factor *= *dloss.add(row);
     }
     if !share.is_null() {
         factor *= *share;

@@ -36,7 +36,7 @@ pub(in crate::ops::loss) struct Call<'a, 'o, T> {
 
 /// What a row kernel reads and writes beside the logits.
 struct Beside {
-    upstream: DevicePtr<f32>,
+    dloss: DevicePtr<f32>,
     share: DevicePtr<f32>,
     losses: DevicePtrMut<f32>,
     lse: DevicePtrMut<f32>,
@@ -90,7 +90,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         let batch = self.options.batch(self.targets, self.count, self.classes);
         let share = batch.weigh(stream, bad)?;
         let beside = Beside {
-            upstream: DevicePtr::null(),
+            dloss: DevicePtr::null(),
             share: batch.factor_of(stream, &share)?,
             losses: per_row.ptr_mut(stream)?,
             lse: lse.ptr_mut(stream)?,
@@ -99,17 +99,17 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         batch.total(stream, &share, per_row.as_view(), total)
     }
 
-    /// The losses of rows that are a part of a batch; if the logits are to be replaced, with the derivatives of those losses, times `upstream`.
+    /// The losses of rows that are a part of a batch; if the logits are to be replaced, with the derivatives of those losses, times `dloss`.
     pub(in crate::ops::loss) fn launch_part(
         mut self,
         stream: &Stream,
         mut per_row: ViewMut<'_, f32>,
         mut lse: ViewMut<'_, f32>,
-        upstream: Option<View<'_, f32>>,
+        dloss: Option<View<'_, f32>>,
     ) -> Result<()> {
         let (x, gradient) = self.pointers(stream, None)?;
         let beside = Beside {
-            upstream: upstream.map_or(Ok(DevicePtr::null()), |upstream| upstream.ptr(stream))?,
+            dloss: dloss.map_or(Ok(DevicePtr::null()), |dloss| dloss.ptr(stream))?,
             share: DevicePtr::null(),
             losses: per_row.ptr_mut(stream)?,
             lse: lse.ptr_mut(stream)?,
@@ -117,11 +117,11 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         self.launch_rows(stream, x, gradient, beside)
     }
 
-    /// The derivative of the rows' losses, times `upstream`.
+    /// The derivative of the rows' losses, times `dloss`.
     pub(super) fn launch_backward(
         mut self,
         stream: &Stream,
-        upstream: View<'_, f32>,
+        dloss: View<'_, f32>,
         gradient: ViewMut<'_, T>,
     ) -> Result<()> {
         let Self { info, logits, targets, options, .. } = &self;
@@ -129,13 +129,13 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
             info.name,
             &[("logits", logits), ("targets", targets), ("class_weights", &options.weights)],
         )?;
-        stream.require_devices(info.name, &[("upstream", &upstream), ("gradient", &gradient)])?;
-        upstream.require_shape(self.info.name, "upstream", self.targets.shape())?;
-        upstream.require_contiguous(self.info.name, "upstream")?;
+        stream.require_devices(info.name, &[("dloss", &dloss), ("gradient", &gradient)])?;
+        dloss.require_shape(self.info.name, "dloss", self.targets.shape())?;
+        dloss.require_contiguous(self.info.name, "dloss")?;
         let (x, gradient) = self.pointers(stream, Some(gradient))?;
         let unused = stream.workspace::<f32>(self.info.name, 2 * self.count as usize)?;
         let (losses, lse) = (unused.ptr_mut(), unused.ptr_mut().add(u64::from(self.count)));
-        let beside = Beside { upstream: upstream.ptr(stream)?, share: DevicePtr::null(), losses, lse };
+        let beside = Beside { dloss: dloss.ptr(stream)?, share: DevicePtr::null(), losses, lse };
         self.launch_rows(stream, x, gradient, beside)
     }
 
@@ -148,7 +148,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         stream: &Stream,
         x: DevicePtr<T>,
         (gradient, g_stride): Rewritten<T>,
-        Beside { upstream, share, losses, lse }: Beside,
+        Beside { dloss, share, losses, lse }: Beside,
     ) -> Result<()> {
         // Rows that are used once need no cluster to hold them.
         let plan = match gradient.addr() == 0 {
@@ -159,7 +159,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         let RowPlan { rows, d, .. } = plan;
         let (targets, weights) = (self.targets.ptr(stream)?, self.weights(stream)?);
         let (stride, terms) = (self.stride, self.terms);
-        let args = (x, targets, weights, upstream, share, losses, lse, gradient, rows, d, stride, g_stride, terms);
+        let args = (x, targets, weights, dloss, share, losses, lse, gradient, rows, d, stride, g_stride, terms);
         let is_general = terms.smoothing > 0.0 || terms.cap > 0.0 || self.options.weights.is_some();
         // SAFETY: the tensors are live; every row holds d elements at its stride, what there is one of a row or a class has as many
         // elements, targets are bounded by d in the kernel, and what is written is borrowed mutably. The plan names a team that holds

@@ -112,8 +112,8 @@ pub fn cross_entropy_in_place<'a, T: Float>(
     })
 }
 
-/// The derivative by the logits of Σ upstream · loss, over the rows' losses as [`Losses::per_row`] has them: what automatic
-/// differentiation asks for where the losses themselves are used. `upstream` has the shape of `targets`, contiguous.
+/// The derivative by the logits of Σ dloss · loss, over the rows' losses as [`Losses::per_row`] has them: what automatic
+/// differentiation asks for where the losses themselves are used. `dloss` has the shape of `targets`, contiguous.
 ///
 /// # Errors
 /// As of [`cross_entropy`].
@@ -121,12 +121,12 @@ pub fn cross_entropy_backward<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
     targets: impl Into<View<'a, i32>>,
-    upstream: impl Into<View<'a, f32>>,
+    dloss: impl Into<View<'a, f32>>,
     options: &CrossEntropy<'_>,
 ) -> Result<Tensor<T>> {
     let (logits, targets) = (logits.into(), targets.into());
     let mut gradient = Tensor::result(stream, logits.shape())?;
-    cross_entropy_backward_into(stream, logits, targets, upstream.into(), options, &mut gradient)?;
+    cross_entropy_backward_into(stream, logits, targets, dloss.into(), options, &mut gradient)?;
     Ok(gradient)
 }
 
@@ -138,12 +138,12 @@ pub fn cross_entropy_backward_into<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
     targets: impl Into<View<'a, i32>>,
-    upstream: impl Into<View<'a, f32>>,
+    dloss: impl Into<View<'a, f32>>,
     options: &CrossEntropy<'_>,
     gradient: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let call = Call::new(&operator::BACKWARD, logits.into().into(), targets.into(), options)?;
-    call.launch_backward(stream, upstream.into(), gradient.into())
+    call.launch_backward(stream, dloss.into(), gradient.into())
 }
 
 /// New tensors for the losses of logits of that shape, which `launch` fills.

@@ -36,7 +36,7 @@ impl<'a, T: Float> Call<'a, T> {
         Ok(Self { info, logits, rows, stride, scale: scale(info, temperature)? })
     }
 
-    /// The entropies, if they are wanted. With upstream gradients also the derivatives of Σ upstream · entropy, into a view, or in place of
+    /// The entropies, if they are wanted. With upstream gradients also the derivatives of Σ dentropy · entropy, into a view, or in place of
     /// logits that are replaced.
     pub(in crate::ops::loss) fn launch(
         mut self,
@@ -47,28 +47,28 @@ impl<'a, T: Float> Call<'a, T> {
         let Self { info, stride, scale, mut rows, .. } = self;
         let shape = self.logits.shape().to_vec();
         let outer = &shape[..shape.len() - 1];
-        let (upstream, into) = gradient.map_or((None, None), |(upstream, into)| (Some(upstream), into));
+        let (dentropy, into) = gradient.map_or((None, None), |(dentropy, into)| (Some(dentropy), into));
         stream.require_devices(
             info.name,
-            &[("logits", &self.logits), ("upstream", &upstream), ("entropies", &entropies), ("gradient", &into)],
+            &[("logits", &self.logits), ("dentropy", &dentropy), ("entropies", &entropies), ("gradient", &into)],
         )?;
         if let Some(entropies) = &entropies {
             entropies.require_shape(info.name, "entropies", outer)?;
             entropies.require_contiguous(info.name, "entropies")?;
         }
-        if let Some(upstream) = &upstream {
-            upstream.require_shape(info.name, "upstream", outer)?;
-            upstream.require_contiguous(info.name, "upstream")?;
+        if let Some(dentropy) = &dentropy {
+            dentropy.require_shape(info.name, "dentropy", outer)?;
+            dentropy.require_contiguous(info.name, "dentropy")?;
         }
         let (logits, (gradient, g_stride)) = self.logits.pointers(info, stream, stride, &mut rows, into)?;
-        let used_once = upstream.is_none();
+        let used_once = dentropy.is_none();
         let gradient = if used_once { DevicePtrMut::null() } else { gradient };
-        let upstream = upstream.map_or(Ok(DevicePtr::null()), |upstream| upstream.ptr(stream))?;
+        let dentropy = dentropy.map_or(Ok(DevicePtr::null()), |dentropy| dentropy.ptr(stream))?;
         let entropies = entropies.map_or(Ok(DevicePtrMut::null()), |mut entropies| entropies.ptr_mut(stream))?;
         // Rows that are used once need no cluster to hold them.
         let plan = if used_once { rows.plan::<T>(info) } else { rows.plan_clustered::<T>(info, stream.device()) };
         let Some(plan) = plan? else { return Ok(()) };
-        let args = (logits, upstream, entropies, gradient, stride, g_stride, scale, plan.rows, plan.d);
+        let args = (logits, dentropy, entropies, gradient, stride, g_stride, scale, plan.rows, plan.d);
         // SAFETY: the tensors are live; every row holds d elements at its stride, what there is one of a row has as many elements, there is a
         // gradient only with upstream ones, and what is written is borrowed mutably: the gradient in place of the logits or apart. The plan
         // names a team that holds such rows.

@@ -59,7 +59,7 @@ pub fn entropy_into<'a, T: Float>(
     call.launch(stream, Some(entropies.into()), None)
 }
 
-/// The derivative by the logits of Σ upstream · entropy: what a bonus for entropy in an objective asks for. `upstream` has the outer dimensions
+/// The derivative by the logits of Σ dentropy · entropy: what a bonus for entropy in an objective asks for. `dentropy` has the outer dimensions
 /// of `logits`, contiguous; the result has their shape and is dense.
 ///
 /// # Errors
@@ -81,12 +81,12 @@ pub fn entropy_into<'a, T: Float>(
 pub fn entropy_backward<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
-    upstream: impl Into<View<'a, f32>>,
+    dentropy: impl Into<View<'a, f32>>,
     temperature: f32,
 ) -> Result<Tensor<T>> {
     let logits = logits.into();
     let mut gradient = Tensor::result(stream, logits.shape())?;
-    entropy_backward_into(stream, logits, upstream.into(), temperature, &mut gradient)?;
+    entropy_backward_into(stream, logits, dentropy.into(), temperature, &mut gradient)?;
     Ok(gradient)
 }
 
@@ -97,10 +97,10 @@ pub fn entropy_backward<'a, T: Float>(
 pub fn entropy_backward_into<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
-    upstream: impl Into<View<'a, f32>>,
+    dentropy: impl Into<View<'a, f32>>,
     temperature: f32,
     gradient: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let call = Call::new(&operator::BACKWARD, logits.into().into(), temperature)?;
-    call.launch(stream, None, Some((upstream.into(), Some(gradient.into()))))
+    call.launch(stream, None, Some((dentropy.into(), Some(gradient.into()))))
 }

@@ -103,7 +103,7 @@ pub fn kl_divergence_with_gradient_into<'a, T: Float>(
     compute(&operator::WITH_GRADIENT, stream, student.into(), teacher.into(), options, Some(gradient.into()))
 }
 
-/// The derivative by the student's logits of Σ upstream · loss, over the rows' losses as [`RowLosses::per_row`] has them. `upstream` has the
+/// The derivative by the student's logits of Σ dloss · loss, over the rows' losses as [`RowLosses::per_row`] has them. `dloss` has the
 /// shape of the rows, contiguous; the result that of `student`, dense.
 ///
 /// # Errors
@@ -112,12 +112,12 @@ pub fn kl_divergence_backward<'a, T: Float>(
     stream: &Stream,
     student: impl Into<View<'a, T>>,
     teacher: impl Into<View<'a, T>>,
-    upstream: impl Into<View<'a, f32>>,
+    dloss: impl Into<View<'a, f32>>,
     options: &KlDivergence<'_>,
 ) -> Result<Tensor<T>> {
     let student = student.into();
     let mut gradient = Tensor::result(stream, student.shape())?;
-    kl_divergence_backward_into(stream, student, teacher.into(), upstream.into(), options, &mut gradient)?;
+    kl_divergence_backward_into(stream, student, teacher.into(), dloss.into(), options, &mut gradient)?;
     Ok(gradient)
 }
 
@@ -129,12 +129,12 @@ pub fn kl_divergence_backward_into<'a, T: Float>(
     stream: &Stream,
     student: impl Into<View<'a, T>>,
     teacher: impl Into<View<'a, T>>,
-    upstream: impl Into<View<'a, f32>>,
+    dloss: impl Into<View<'a, f32>>,
     options: &KlDivergence<'_>,
     gradient: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let call = Call::new(&operator::BACKWARD, student.into().into(), teacher.into(), options)?;
-    call.launch_backward(stream, upstream.into(), gradient.into())
+    call.launch_backward(stream, dloss.into(), gradient.into())
 }
 
 fn compute<T: Float>(

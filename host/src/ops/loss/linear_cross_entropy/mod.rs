@@ -105,16 +105,16 @@ pub fn linear_cross_entropy_with_gradient_into<'a, T: Float + Half>(
     compute(info, stream, hidden.into(), weight.into(), targets.into(), options, Some(gradients))
 }
 
-/// The derivatives of Σ upstream · loss over the rows' losses: what automatic differentiation asks for where they themselves are used, as in
+/// The derivatives of Σ dloss · loss over the rows' losses: what automatic differentiation asks for where they themselves are used, as in
 /// objectives over log-probabilities. The logits are computed again.
 ///
-/// `upstream` is `[rows]` and contiguous.
+/// `dloss` is `[rows]` and contiguous.
 ///
 /// # Errors
 /// As of [`linear_cross_entropy`].
 ///
 /// # Example
-/// A policy gradient, of −Σ advantage · log p over the chosen tokens: a row's loss is −log p, so that its upstream gradient is the advantage.
+/// A policy gradient, of −Σ advantage · log p over the chosen tokens: a row's loss is −log p, so that its `dloss` is the advantage.
 /// ```
 /// # use warpsmith::{Device, Tensor, bf16, ops};
 /// # use warpsmith::ops::{CrossEntropy, LinearCrossEntropy};
@@ -136,13 +136,13 @@ pub fn linear_cross_entropy_backward<'a, T: Float + Half>(
     hidden: impl Into<View<'a, T>>,
     weight: impl Into<View<'a, T>>,
     targets: impl Into<View<'a, i32>>,
-    upstream: impl Into<View<'a, f32>>,
+    dloss: impl Into<View<'a, f32>>,
     options: &LinearCrossEntropy<'_>,
 ) -> Result<LinearGradients<T>> {
     let (hidden, weight) = (hidden.into(), weight.into());
     let mut gradients = LinearGradients::of(stream, &hidden, &weight, options.accumulate)?;
     let call = Call::new(&operator::BACKWARD, hidden, weight, targets.into(), options)?;
-    call.launch_backward(stream, upstream.into(), gradients.views(), 1.0)?;
+    call.launch_backward(stream, dloss.into(), gradients.views(), 1.0)?;
     Ok(gradients)
 }
 
@@ -156,14 +156,14 @@ pub fn linear_cross_entropy_backward_into<'a, T: Float + Half>(
     hidden: impl Into<View<'a, T>>,
     weight: impl Into<View<'a, T>>,
     targets: impl Into<View<'a, i32>>,
-    upstream: impl Into<View<'a, f32>>,
+    dloss: impl Into<View<'a, f32>>,
     options: &LinearCrossEntropy<'_>,
     hidden_gradient: impl Into<ViewMut<'a, T>>,
     weight_gradient: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
     let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
     let call = Call::new(&operator::BACKWARD, hidden.into(), weight.into(), targets.into(), options)?;
-    call.launch_backward(stream, upstream.into(), gradients, 1.0)
+    call.launch_backward(stream, dloss.into(), gradients, 1.0)
 }
 
 fn compute<T: Float + Half>(

@@ -69,14 +69,14 @@ pub(super) static BACKWARD: OpInfo = facts(
         "linear_cross_entropy_backward",
         "loss.linear_ce_bwd",
         "gradients of linear_cross_entropy by row",
-        "with G = ∂(Σ upstream · loss)/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
+        "with G = ∂(Σ dloss · loss)/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
     ],
     &[
         HIDDEN,
         WEIGHT,
         TARGETS,
         CLASS_WEIGHTS,
-        ArgInfo::input("upstream", "[rows], contiguous").of(&[DType::F32]),
+        ArgInfo::input("dloss", "[rows], contiguous").of(&[DType::F32]),
         OF_HIDDEN,
         OF_WEIGHT,
     ],
@@ -141,7 +141,7 @@ impl Operator for LinearCrossEntropyOf {
             // Rows that do not count leave nothing of what stands upstream in the weight's gradient.
             let none = |dtype| Case::boundary(info, dtype, dims(5, 16, 24)).values("targets", Values::Constant(-100.0));
             cases.extend(
-                info.dtypes.iter().map(|dtype| none(*dtype).only(&[]).values("upstream", Values::Constant(f64::NAN))),
+                info.dtypes.iter().map(|dtype| none(*dtype).only(&[]).values("dloss", Values::Constant(f64::NAN))),
             );
         }
         let turned = Arrangement::DENSE.order(&[1, 0]);
@@ -169,7 +169,7 @@ impl Operator for LinearCrossEntropyOf {
             specs.push(InputSpec::new("class_weights", DType::F32, [classes], values));
         }
         if self.is(&BACKWARD) {
-            specs.push(InputSpec::new("upstream", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
+            specs.push(InputSpec::new("dloss", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
         }
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
@@ -183,7 +183,7 @@ impl Operator for LinearCrossEntropyOf {
         let of = |name, shape: &[usize]| TensorMeta::new(name, DType::F32, shape);
         let losses = [of("losses", &[rows]), of("lse", &[rows]), of("total", &[1])];
         Ok(if self.is(&BACKWARD) {
-            inputs.get("upstream")?.has_shape(&[rows])?;
+            inputs.get("dloss")?.has_shape(&[rows])?;
             gradients.into()
         } else if self.is(&WITH_GRADIENT) {
             losses.into_iter().chain(gradients).collect()
@@ -203,7 +203,7 @@ impl Operator for LinearCrossEntropyOf {
                 false => Some(Gradients { hidden: args.output(linear::OF_HIDDEN)?, weight: args.output("weight_gradient")? }),
             };
             match gradients {
-                Some(gradients) if self.is(&BACKWARD) => call.launch_backward(stream, args.input("upstream")?, gradients, 1.0),
+                Some(gradients) if self.is(&BACKWARD) => call.launch_backward(stream, args.input("dloss")?, gradients, 1.0),
                 gradients => {
                     let (per_row, lse, total) = (args.output("losses")?, args.output("lse")?, args.output("total")?);
                     call.launch(stream, Results { per_row, lse, total, bad: None }, gradients)
@@ -215,8 +215,8 @@ impl Operator for LinearCrossEntropyOf {
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let (hidden, weight) = (inputs.get("hidden")?, inputs.get("weight")?);
         let exact = Exact::new(inputs, params, weight.shape()[0], linear::exact_logits(hidden, weight))?;
-        let upstream = inputs.optional("upstream").map(|upstream| upstream.to_f64());
-        let factor = |row: usize| upstream.as_ref().map_or_else(|| exact.share(), |upstream| upstream[row]);
+        let dloss = inputs.optional("dloss").map(|dloss| dloss.to_f64());
+        let factor = |row: usize| dloss.as_ref().map_or_else(|| exact.share(), |dloss| dloss[row]);
         Ok(match output {
             "losses" => rows.iter().map(|row| exact.loss(*row)).collect(),
             "lse" => rows.iter().map(|row| exact.lse(*row)).collect(),
@@ -280,7 +280,7 @@ impl Operator for LinearCrossEntropyOf {
     fn gradient(&self) -> Option<Gradient> {
         self.is(&BACKWARD).then_some(Gradient {
             forward: &LINEAR_CROSS_ENTROPY,
-            of_outputs: &[("upstream", "losses")],
+            of_outputs: &[("dloss", "losses")],
             of_inputs: &[("hidden_gradient", "hidden"), ("weight_gradient", "weight")],
         })
     }

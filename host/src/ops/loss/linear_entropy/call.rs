@@ -40,7 +40,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
         Tensor::result(stream, [self.layer.rows])
     }
 
-    /// The entropies, and the derivatives of Σ upstream · entropy, times the factor.
+    /// The entropies, and the derivatives of Σ dentropy · entropy, times the factor.
     pub(super) fn launch(
         self,
         stream: &Stream,
@@ -51,17 +51,17 @@ impl<'a, T: Float + Half> Call<'a, T> {
         let Entropy { temperature, factor } = options.loss;
         entropies.require_shape(info.name, "entropies", &[layer.rows])?;
         entropies.require_contiguous(info.name, "entropies")?;
-        let (upstream, gradients) = gradients.unzip();
-        stream.require_devices(info.name, &[("entropies", &entropies), ("upstream", &upstream)])?;
-        if let Some(upstream) = &upstream {
-            upstream.require_shape(info.name, "upstream", &[layer.rows])?;
-            upstream.require_contiguous(info.name, "upstream")?;
+        let (dentropy, gradients) = gradients.unzip();
+        stream.require_devices(info.name, &[("entropies", &entropies), ("dentropy", &dentropy)])?;
+        if let Some(dentropy) = &dentropy {
+            dentropy.require_shape(info.name, "dentropy", &[layer.rows])?;
+            dentropy.require_contiguous(info.name, "dentropy")?;
         }
         let chunks = Chunks { memory: options.memory, accumulate: options.accumulate, factor: factor.into() };
         layer.by_chunks(stream, chunks, gradients, |rows, logits| {
-            let upstream = upstream.map(|upstream| upstream.slice(rows.clone())).transpose()?;
+            let dentropy = dentropy.map(|dentropy| dentropy.slice(rows.clone())).transpose()?;
             let call = entropy::Call::new(info, logits.into(), temperature)?;
-            call.launch(stream, Some(entropies.reborrow().slice(rows)?), upstream.map(|upstream| (upstream, None)))
+            call.launch(stream, Some(entropies.reborrow().slice(rows)?), dentropy.map(|dentropy| (dentropy, None)))
         })
     }
 }

@@ -102,13 +102,13 @@ pub fn linear_entropy_into<'a, T: Float + Half>(
     call.launch(stream, entropies.into(), None)
 }
 
-/// [`linear_entropy`] and the derivatives by `hidden` and `weight` of Σ upstream · entropy over the rows, formed while the logits are there.
+/// [`linear_entropy`] and the derivatives by `hidden` and `weight` of Σ dentropy · entropy over the rows, formed while the logits are there.
 ///
-/// `upstream` is `[rows]` and contiguous: −β for a bonus of β in a loss, 0 for prompts and padding. It is also what automatic differentiation
+/// `dentropy` is `[rows]` and contiguous: −β for a bonus of β in a loss, 0 for prompts and padding. It is also what automatic differentiation
 /// hands back, whose backward pass this then is.
 ///
 /// # Errors
-/// As of [`linear_entropy`], and [`Error::Layout`](crate::Error::Layout) if `upstream` is not contiguous.
+/// As of [`linear_entropy`], and [`Error::Layout`](crate::Error::Layout) if `dentropy` is not contiguous.
 ///
 /// # Example
 /// The mean over two tokens of three, whose entropy is to rise.
@@ -119,9 +119,9 @@ pub fn linear_entropy_into<'a, T: Float + Half>(
 /// # let stream = Device::open()?.stream()?;
 /// let hidden = Tensor::from_slice(&stream, [3, 1], &[1.0, 2.0, 3.0].map(f16::from_f32))?;
 /// let weight = Tensor::from_slice(&stream, [2, 1], &[0.0, 1.0].map(f16::from_f32))?;
-/// let upstream = Tensor::from_slice(&stream, [3], &[0.0, -1.0, -1.0])?;
+/// let dentropy = Tensor::from_slice(&stream, [3], &[0.0, -1.0, -1.0])?;
 /// let options = Linear::new(Entropy::new().factor(1.0 / 2.0));
-/// let (entropies, gradients) = ops::linear_entropy_with_gradient(&stream, &hidden, &weight, &upstream, &options)?;
+/// let (entropies, gradients) = ops::linear_entropy_with_gradient(&stream, &hidden, &weight, &dentropy, &options)?;
 /// let entropies = entropies.to_vec(&stream)?;
 /// assert!(entropies[0] > entropies[1] && entropies[1] > entropies[2]);
 /// // A step against the gradient brings the classes together; the first token has no part in it.
@@ -135,14 +135,14 @@ pub fn linear_entropy_with_gradient<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,
     weight: impl Into<View<'a, T>>,
-    upstream: impl Into<View<'a, f32>>,
+    dentropy: impl Into<View<'a, f32>>,
     options: &Linear<Entropy>,
 ) -> Result<(Tensor<f32>, LinearGradients<T>)> {
     let (hidden, weight) = (hidden.into(), weight.into());
     let call = Call::new(&operator::WITH_GRADIENT, hidden, weight, options)?;
     let mut entropies = call.uninit(stream)?;
     let mut gradients = LinearGradients::of(stream, &hidden, &weight, options.accumulate)?;
-    call.launch(stream, entropies.view_mut(), Some((upstream.into(), gradients.views())))?;
+    call.launch(stream, entropies.view_mut(), Some((dentropy.into(), gradients.views())))?;
     Ok((entropies, gradients))
 }
 
@@ -157,7 +157,7 @@ pub fn linear_entropy_with_gradient_into<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,
     weight: impl Into<View<'a, T>>,
-    upstream: impl Into<View<'a, f32>>,
+    dentropy: impl Into<View<'a, f32>>,
     options: &Linear<Entropy>,
     entropies: impl Into<ViewMut<'a, f32>>,
     hidden_gradient: impl Into<ViewMut<'a, T>>,
@@ -165,5 +165,5 @@ pub fn linear_entropy_with_gradient_into<'a, T: Float + Half>(
 ) -> Result<()> {
     let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
     let call = Call::new(&operator::WITH_GRADIENT, hidden.into(), weight.into(), options)?;
-    call.launch(stream, entropies.into(), Some((upstream.into(), gradients)))
+    call.launch(stream, entropies.into(), Some((dentropy.into(), gradients)))
 }

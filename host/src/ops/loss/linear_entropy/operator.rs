@@ -17,7 +17,7 @@ use crate::runtime::stream::Stream;
 
 const HIDDEN: ArgInfo = ArgInfo::input("hidden", "[rows, d], any strides");
 const WEIGHT: ArgInfo = ArgInfo::input("weight", "[classes, d], any strides");
-const UPSTREAM: ArgInfo = ArgInfo::input("upstream", "[rows], contiguous").of(&[DType::F32]);
+const DENTROPY: ArgInfo = ArgInfo::input("dentropy", "[rows], contiguous").of(&[DType::F32]);
 const ENTROPIES: ArgInfo = ArgInfo::output("entropies", "[rows], contiguous").of(&[DType::F32]);
 const OF_HIDDEN: ArgInfo = ArgInfo::output(linear::OF_HIDDEN, "[rows, d], rows may be padded");
 const OF_WEIGHT: ArgInfo = ArgInfo::output("weight_gradient", "[classes, d], rows may be padded").of(&[DType::F32]);
@@ -44,8 +44,8 @@ pub(super) static WITH_GRADIENT: OpInfo = OpInfo {
     name: "linear_entropy_with_gradient",
     bench_name: "loss.linear_entropy_fwd_bwd",
     summary: "linear_entropy and its gradients by row",
-    math: "with G = ∂(Σ upstream · entropy)/∂logits: ∂hidden = factor · G · weight, ∂weight = factor · Gᵀ · hidden",
-    args: &[HIDDEN, WEIGHT, UPSTREAM, ENTROPIES, OF_HIDDEN, OF_WEIGHT],
+    math: "with G = ∂(Σ dentropy · entropy)/∂logits: ∂hidden = factor · G · weight, ∂weight = factor · Gᵀ · hidden",
+    args: &[HIDDEN, WEIGHT, DENTROPY, ENTROPIES, OF_HIDDEN, OF_WEIGHT],
     params: &[TEMPERATURE, MEMORY, FACTOR],
     ..FORWARD
 };
@@ -108,7 +108,7 @@ impl Operator for LinearEntropyOf {
         let [rows, d, classes] = case.dims(["rows", "d", "classes"])?;
         let mut specs = linear::specs(case, ["hidden", "weight"], [rows, d, classes]);
         if self.has_gradient() {
-            specs.push(InputSpec::new("upstream", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
+            specs.push(InputSpec::new("dentropy", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
         }
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
@@ -119,7 +119,7 @@ impl Operator for LinearEntropyOf {
         params.f32("temperature")?;
         let mut outputs = vec![TensorMeta::new("entropies", DType::F32, [rows])];
         if self.has_gradient() {
-            inputs.get("upstream")?.has_shape(&[rows])?;
+            inputs.get("dentropy")?.has_shape(&[rows])?;
             params.f32("factor")?;
             outputs.extend(gradients);
         }
@@ -136,7 +136,7 @@ impl Operator for LinearEntropyOf {
             let gradients = match self.has_gradient() {
                 true => {
                     let (hidden, weight) = (args.output(linear::OF_HIDDEN)?, args.output("weight_gradient")?);
-                    Some((args.input("upstream")?, Gradients { hidden, weight }))
+                    Some((args.input("dentropy")?, Gradients { hidden, weight }))
                 }
                 false => None,
             };
@@ -151,8 +151,8 @@ impl Operator for LinearEntropyOf {
         if output == "entropies" {
             return Ok(rows.iter().map(|row| of_row(*row).entropy()).collect());
         }
-        let (upstream, factor) = (inputs.get("upstream")?.to_f64(), params.f64("factor")?);
-        let g = |row: usize| of_row(row).gradient(upstream[row] * factor);
+        let (dentropy, factor) = (inputs.get("dentropy")?.to_f64(), params.f64("factor")?);
+        let g = |row: usize| of_row(row).gradient(dentropy[row] * factor);
         Ok(linear::exact_gradient(output, rows, [hidden, weight], g))
     }
 
@@ -195,7 +195,7 @@ impl Operator for LinearEntropyOf {
     fn gradient(&self) -> Option<Gradient> {
         self.has_gradient().then_some(Gradient {
             forward: &LINEAR_ENTROPY,
-            of_outputs: &[("upstream", "entropies")],
+            of_outputs: &[("dentropy", "entropies")],
             of_inputs: &[(linear::OF_HIDDEN, "hidden"), ("weight_gradient", "weight")],
         })
     }

@@ -103,9 +103,9 @@ pub fn linear_kl_divergence_with_gradient_into<'a, T: Float + Half>(
     compute(&operator::WITH_GRADIENT, stream, layers, options, Some(gradients))
 }
 
-/// The derivatives by `hidden` and `weight` of Σ upstream · loss over the rows' losses. The logits are computed again.
+/// The derivatives by `hidden` and `weight` of Σ dloss · loss over the rows' losses. The logits are computed again.
 ///
-/// `upstream` is `[rows]` and contiguous.
+/// `dloss` is `[rows]` and contiguous.
 ///
 /// # Errors
 /// As of [`linear_kl_divergence`].
@@ -115,12 +115,12 @@ pub fn linear_kl_divergence_backward<'a, T: Float + Half>(
     weight: impl Into<View<'a, T>>,
     teacher_hidden: impl Into<View<'a, T>>,
     teacher_weight: impl Into<View<'a, T>>,
-    upstream: impl Into<View<'a, f32>>,
+    dloss: impl Into<View<'a, f32>>,
     options: &Linear<KlDivergence<'_>>,
 ) -> Result<LinearGradients<T>> {
     let layers = [[hidden.into(), weight.into()], [teacher_hidden.into(), teacher_weight.into()]];
     let mut gradients = LinearGradients::of(stream, &layers[0][0], &layers[0][1], options.accumulate)?;
-    Call::new(&operator::BACKWARD, layers, options)?.launch_backward(stream, upstream.into(), gradients.views())?;
+    Call::new(&operator::BACKWARD, layers, options)?.launch_backward(stream, dloss.into(), gradients.views())?;
     Ok(gradients)
 }
 
@@ -135,14 +135,14 @@ pub fn linear_kl_divergence_backward_into<'a, T: Float + Half>(
     weight: impl Into<View<'a, T>>,
     teacher_hidden: impl Into<View<'a, T>>,
     teacher_weight: impl Into<View<'a, T>>,
-    upstream: impl Into<View<'a, f32>>,
+    dloss: impl Into<View<'a, f32>>,
     options: &Linear<KlDivergence<'_>>,
     hidden_gradient: impl Into<ViewMut<'a, T>>,
     weight_gradient: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
     let layers = [[hidden.into(), weight.into()], [teacher_hidden.into(), teacher_weight.into()]];
     let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
-    Call::new(&operator::BACKWARD, layers, options)?.launch_backward(stream, upstream.into(), gradients)
+    Call::new(&operator::BACKWARD, layers, options)?.launch_backward(stream, dloss.into(), gradients)
 }
 
 fn compute<T: Float + Half>(

@@ -78,7 +78,7 @@ pub(super) static BACKWARD: OpInfo = facts(
         "linear_kl_divergence_backward",
         "loss.linear_kl_bwd",
         "gradients of linear_kl_divergence by row",
-        "with G = ∂(Σ upstream · loss)/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
+        "with G = ∂(Σ dloss · loss)/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
     ],
     &[
         HIDDEN,
@@ -86,7 +86,7 @@ pub(super) static BACKWARD: OpInfo = facts(
         TEACHER_HIDDEN,
         TEACHER_WEIGHT,
         TARGETS,
-        ArgInfo::input("upstream", "[rows], contiguous").of(&[DType::F32]),
+        ArgInfo::input("dloss", "[rows], contiguous").of(&[DType::F32]),
         OF_HIDDEN,
         OF_WEIGHT,
     ],
@@ -153,7 +153,7 @@ impl Operator for LinearKlDivergenceOf {
             if self.is(&BACKWARD) {
                 // Rows that do not count leave nothing of what stands upstream in the weight's gradient.
                 let none = Case::boundary(info, dtype, dims(5, 4, 8, 16)).values("targets", Values::Constant(-100.0));
-                cases.push(none.values("upstream", Values::Constant(f64::NAN)));
+                cases.push(none.values("dloss", Values::Constant(f64::NAN)));
             }
         }
         cases
@@ -168,7 +168,7 @@ impl Operator for LinearKlDivergenceOf {
             specs.push(InputSpec::new("targets", DType::I32, [rows], Values::Integers { low: 0, high }));
         }
         if self.is(&BACKWARD) {
-            specs.push(InputSpec::new("upstream", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
+            specs.push(InputSpec::new("dloss", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
         }
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
@@ -185,7 +185,7 @@ impl Operator for LinearKlDivergenceOf {
         let of = |name, shape: &[usize]| TensorMeta::new(name, DType::F32, shape);
         let losses = [of("losses", &[rows]), of("total", &[1])];
         Ok(if self.is(&BACKWARD) {
-            inputs.get("upstream")?.has_shape(&[rows])?;
+            inputs.get("dloss")?.has_shape(&[rows])?;
             gradients.into()
         } else if self.is(&WITH_GRADIENT) {
             losses.into_iter().chain(gradients).collect()
@@ -206,7 +206,7 @@ impl Operator for LinearKlDivergenceOf {
                 false => Some(Gradients { hidden: args.output(linear::OF_HIDDEN)?, weight: args.output("weight_gradient")? }),
             };
             match gradients {
-                Some(gradients) if self.is(&BACKWARD) => call.launch_backward(stream, args.input("upstream")?, gradients),
+                Some(gradients) if self.is(&BACKWARD) => call.launch_backward(stream, args.input("dloss")?, gradients),
                 gradients => {
                     let results = RowResults { per_row: args.output("losses")?, total: args.output("total")?, bad: None, offsets: None };
                     call.launch(stream, results, gradients)
@@ -221,8 +221,8 @@ impl Operator for LinearKlDivergenceOf {
         let teacher = linear::exact_logits(inputs.get("teacher_hidden")?, inputs.get("teacher_weight")?);
         let shape = [hidden.shape()[0], weight.shape()[0]];
         let exact = Exact::new(inputs, params, shape, student, teacher)?;
-        let upstream = inputs.optional("upstream").map(|upstream| upstream.to_f64());
-        let factor = |row: usize| upstream.as_ref().map_or_else(|| exact.share(), |upstream| upstream[row]);
+        let dloss = inputs.optional("dloss").map(|dloss| dloss.to_f64());
+        let factor = |row: usize| dloss.as_ref().map_or_else(|| exact.share(), |dloss| dloss[row]);
         Ok(match output {
             "losses" => rows.iter().map(|row| exact.loss(*row)).collect(),
             "total" => vec![exact.total()],
@@ -283,7 +283,7 @@ impl Operator for LinearKlDivergenceOf {
     fn gradient(&self) -> Option<Gradient> {
         self.is(&BACKWARD).then_some(Gradient {
             forward: &LINEAR_KL_DIVERGENCE,
-            of_outputs: &[("upstream", "losses")],
+            of_outputs: &[("dloss", "losses")],
             of_inputs: &[(linear::OF_HIDDEN, "hidden"), ("weight_gradient", "weight")],
         })
     }

@@ -102,7 +102,7 @@ pub unsafe fn kl_divergence_ring<T: Element>(
     from: *const T,
     to: *const T,
     targets: *const i32,
-    upstream: *const f32,
+    dloss: *const f32,
     share: *const f32,
     losses: *mut f32,
     gradient: *mut T,
@@ -143,7 +143,7 @@ pub unsafe fn kl_divergence_ring<T: Element>(
             let row = work.row(turn);
             let role = role(turn);
             // Before it waits for the sums.
-            let factor = scale * factor_of(role.counts, row, [upstream, share]);
+            let factor = scale * factor_of(role.counts, row, [dloss, share]);
             let [p_max, q_max, from_sum, to_sum, ratios] = work.merged(turn);
             let (shares, mean) = role.shares([from_sum, to_sum, ratios]);
             let loss = role.loss(from_sum, shares[1], mean);
