@@ -1,6 +1,8 @@
 //! A step: forward, backward, AdamW.
 
-use warpsmith::ops::{self, AdamW, Attention, Clip, CrossEntropy, LayerGradients, LinearCrossEntropy, Saved};
+use warpsmith::ops::{
+    self, AdamW, Attention, AttentionGradientsMut, Clip, CrossEntropy, LayerGradientsMut, LinearCrossEntropy, Saved,
+};
 use warpsmith::{Result, Tensor, ViewMut, bf16};
 
 use crate::model::{
@@ -74,7 +76,8 @@ impl Model {
         let (dq, dk) = dturned.view_mut().permute([2, 0, 1, 3])?.split_at(HEADS)?;
         let (_, dv) = dprojected.view_mut().permute([2, 0, 1, 3])?.split_at(HEADS + KV_HEADS)?;
         let [dq, dk, dv] = [dq, dk, dv].map(|part| part.permute([1, 0, 2, 3]));
-        ops::attention_backward_into(stream, &saved, d_o, &Attention::causal(), [dq?, dk?, dv?])?;
+        let gradients = AttentionGradientsMut { dq: dq?, dk: dk?, dv: dv? };
+        ops::attention_backward_into(stream, &saved, d_o, &Attention::causal(), gradients)?;
         let dturned = dturned.reshape([rows, HEADS + KV_HEADS, HEAD])?;
         let turned_back = dprojected.view_mut().strided(0, dturned.shape(), &[PROJECTED, HEAD, 1])?;
         ops::rope_backward_into(stream, &dturned, &self.rotation(positions.view()), turned_back)?;
@@ -89,7 +92,7 @@ impl Model {
         let mut dbias = Tensor::uninit(&self.stream, [weight.shape[0]])?;
         let matrix = self.weights.slice(weight.range.clone())?.reshape(weight.shape)?;
         let dweight = gradient(&mut self.gradients, weight)?;
-        let gradients = LayerGradients { dx: dx.view_mut(), dweight, dbias: dbias.view_mut() };
+        let gradients = LayerGradientsMut { dx: dx.view_mut(), dweight, dbias: dbias.view_mut() };
         ops::linear_backward_into(&self.stream, x, matrix, dy, false, gradients)?;
         Ok(dx)
     }

@@ -14,7 +14,10 @@ mod options;
 mod problem;
 mod three_launches;
 
-pub use backward::{Saved, attention_backward, attention_backward_into, attention_backward_with_sinks_into};
+pub use backward::{
+    AttentionGradients, AttentionGradientsMut, Saved, attention_backward, attention_backward_into,
+    attention_backward_with_sinks_into,
+};
 pub use decode::{
     CacheElement, Decoding, KvCache, KvCacheMut, attention_decode, attention_decode_append,
     attention_decode_append_into, attention_decode_into,

@@ -19,7 +19,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradient of [`linear`](fn@crate::ops::linear) without an activation: `(dx, dweight, dbias)`, of which the last two are in f32.
+/// The gradients of [`linear`](fn@crate::ops::linear) without an activation, of which those of weight and bias are in f32.
 ///
 /// `x` is `[rows, in]`, `weight` `[out, in]`, and `dy`, the gradient of the result, `[rows, out]`, all with rows that may be padded: dx = dy · weight,
 /// dweight = dyᵀ · x and dbias = Σ dy over the rows. The gradient of a residual is dy itself. With an activation, what it was applied to has to be kept:
@@ -39,10 +39,10 @@ use crate::runtime::view::{View, ViewMut};
 /// let x = Tensor::from_slice(&stream, [2, 1], &[3.0, 4.0].map(f16::from_f32))?;
 /// let weight = Tensor::from_slice(&stream, [1, 1], &[2.0].map(f16::from_f32))?;
 /// let dy = Tensor::from_slice(&stream, [2, 1], &[1.0, -0.5].map(f16::from_f32))?;
-/// let (dx, dweight, dbias) = ops::linear_backward(&stream, &x, &weight, &dy)?;
-/// assert_eq!(dx.to_vec(&stream)?, [2.0, -1.0].map(f16::from_f32));
-/// assert_eq!(dweight.to_vec(&stream)?, [1.0]);
-/// assert_eq!(dbias.to_vec(&stream)?, [0.5]);
+/// let gradients = ops::linear_backward(&stream, &x, &weight, &dy)?;
+/// assert_eq!(gradients.dx.to_vec(&stream)?, [2.0, -1.0].map(f16::from_f32));
+/// assert_eq!(gradients.dweight.to_vec(&stream)?, [1.0]);
+/// assert_eq!(gradients.dbias.to_vec(&stream)?, [0.5]);
 /// # Ok(())
 /// # }
 /// ```
@@ -51,20 +51,32 @@ pub fn linear_backward<'a, T: Float + Half>(
     x: impl Into<View<'a, T>>,
     weight: impl Into<View<'a, T>>,
     dy: impl Into<View<'a, T>>,
-) -> Result<(Tensor<T>, Tensor<f32>, Tensor<f32>)> {
+) -> Result<LayerGradients<T>> {
     let (x, weight) = (x.into(), weight.into());
     let [out, _]: [usize; 2] = weight.dims(INFO.name, "weight")?;
     let mut dx = Tensor::result(stream, x.shape())?;
     let mut dweight = Tensor::result(stream, weight.shape())?;
     let mut dbias = Tensor::result(stream, [out])?;
-    let gradients = LayerGradients { dx: (&mut dx).into(), dweight: (&mut dweight).into(), dbias: (&mut dbias).into() };
+    let gradients =
+        LayerGradientsMut { dx: (&mut dx).into(), dweight: (&mut dweight).into(), dbias: (&mut dbias).into() };
     linear_backward_into(stream, x, weight, dy.into(), false, gradients)?;
-    Ok((dx, dweight, dbias))
+    Ok(LayerGradients { dx, dweight, dbias })
 }
 
-/// Where the gradient of a linear layer goes.
+/// The gradients of a linear layer.
 #[derive(Debug)]
-pub struct LayerGradients<'a, T> {
+pub struct LayerGradients<T> {
+    /// By the input, `[rows, in]`.
+    pub dx: Tensor<T>,
+    /// By the weight, `[out, in]`, in which it was summed.
+    pub dweight: Tensor<f32>,
+    /// By the bias, `[out]`, likewise.
+    pub dbias: Tensor<f32>,
+}
+
+/// Where [`LayerGradients`] go.
+#[derive(Debug)]
+pub struct LayerGradientsMut<'a, T> {
     /// That of the input, `[rows, in]`; rows may be padded.
     pub dx: ViewMut<'a, T>,
     /// That of the weight, `[out, in]`; rows may be padded.
@@ -84,10 +96,10 @@ pub fn linear_backward_into<'a, T: Float + Half>(
     weight: impl Into<View<'a, T>>,
     dy: impl Into<View<'a, T>>,
     accumulate: bool,
-    gradients: LayerGradients<'a, T>,
+    gradients: LayerGradientsMut<'a, T>,
 ) -> Result<()> {
     let (x, weight, dy) = (x.into(), weight.into(), dy.into());
-    let LayerGradients { dx, dweight, dbias } = gradients;
+    let LayerGradientsMut { dx, dweight, dbias } = gradients;
     stream.require_devices(
         INFO.name,
         &[("x", &x), ("weight", &weight), ("dy", &dy), ("dx", &dx), ("dweight", &dweight), ("dbias", &dbias)],
@@ -244,7 +256,7 @@ impl Operator for LinearBackward {
         dispatch!(INFO, args.dtype("x")?, [f16, bf16] => |T| {
             let (x, weight, dy) = (args.input::<T>("x")?, args.input::<T>("weight")?, args.input::<T>("dy")?);
             let (dx, dweight, dbias) = (args.output("dx")?, args.output("dweight")?, args.output("dbias")?);
-            linear_backward_into(stream, x, weight, dy, accumulate, LayerGradients { dx, dweight, dbias })
+            linear_backward_into(stream, x, weight, dy, accumulate, LayerGradientsMut { dx, dweight, dbias })
         })
     }
 

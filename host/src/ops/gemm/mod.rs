@@ -35,7 +35,7 @@ pub use gemm_tf32::{gemm_tf32, gemm_tf32_into};
 pub use gemm_w4a16::{gemm_w4a16, gemm_w4a16_into};
 pub use gemm_w8a16::{gemm_w8a16, gemm_w8a16_into};
 pub use linear::{Activation, Epilogue, linear, linear_into};
-pub use linear_backward::{LayerGradients, linear_backward, linear_backward_into};
+pub use linear_backward::{LayerGradients, LayerGradientsMut, linear_backward, linear_backward_into};
 pub use linear_glu::{linear_glu, linear_glu_into};
 pub use scaled::ScaledProduct;
 pub use sgemm::{sgemm, sgemm_into};

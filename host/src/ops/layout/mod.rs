@@ -20,7 +20,9 @@ pub use embedding::{embedding, embedding_into};
 pub use embedding_backward::{embedding_backward, embedding_backward_into};
 pub use permute_heads::{permute_heads, permute_heads_into};
 pub use qk_norm_rope::{QkNorm, qk_norm_rope, qk_norm_rope_in_place, qk_norm_rope_into};
-pub use qk_norm_rope_backward::{qk_norm_rope_backward, qk_norm_rope_backward_into};
+pub use qk_norm_rope_backward::{
+    QkNormRopeGradients, QkNormRopeGradientsMut, qk_norm_rope_backward, qk_norm_rope_backward_into,
+};
 pub use repeat_kv::{repeat_kv, repeat_kv_into};
 pub use rope::{RopePairs, Rotation, rope, rope_backward, rope_backward_into, rope_in_place, rope_into};
 pub use rope_table::{Llama3Scaling, RopeFrequencies, rope_table, rope_table_into};

@@ -15,7 +15,33 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradient of [`qk_norm_rope`](fn@crate::ops::qk_norm_rope): `(dq, dk, dq_weight, dk_weight)`.
+/// The gradients of [`qk_norm_rope`](fn@crate::ops::qk_norm_rope) by its inputs.
+#[derive(Debug)]
+pub struct QkNormRopeGradients<T> {
+    /// By the queries, of their shape.
+    pub dq: Tensor<T>,
+    /// By the keys, of their shape.
+    pub dk: Tensor<T>,
+    /// By the weight of the queries' norm, `[d]`.
+    pub dq_weight: Tensor<T>,
+    /// By the weight of the keys' norm, `[d]`.
+    pub dk_weight: Tensor<T>,
+}
+
+/// Where [`QkNormRopeGradients`] go.
+#[derive(Debug)]
+pub struct QkNormRopeGradientsMut<'a, T> {
+    /// That by the queries, of their shape, the last dimension contiguous.
+    pub dq: ViewMut<'a, T>,
+    /// That by the keys, of their shape, the last dimension contiguous.
+    pub dk: ViewMut<'a, T>,
+    /// That by the weight of the queries' norm, `[d]`, contiguous.
+    pub dq_weight: ViewMut<'a, T>,
+    /// That by the weight of the keys' norm, `[d]`, contiguous.
+    pub dk_weight: ViewMut<'a, T>,
+}
+
+/// The gradients of [`qk_norm_rope`](fn@crate::ops::qk_norm_rope).
 ///
 /// `q` and `k` are what was normalised and turned, `dq_out` and `dk_out` the gradients of the results, of the same shapes and with contiguous
 /// last dimensions. What was normalised is computed again. The weights' gradients are sums over the heads of all tokens, in f32 and an
@@ -38,14 +64,13 @@ use crate::runtime::view::{View, ViewMut};
 /// let rotation = Rotation { cos, sin, positions, pairs: RopePairs::Neighbours };
 /// let x = Tensor::from_slice(&stream, [1, 1, 2], &[-1.0f32, 1.0])?;
 /// let dy = Tensor::from_slice(&stream, [1, 1, 2], &[1.0f32, 1.0])?;
-/// let (dq, dk, dq_weight, _) = ops::qk_norm_rope_backward(&stream, &x, &x, &norm, &dy, &dy, &rotation)?;
-/// assert_eq!(dq.to_vec(&stream)?, [1.0, 1.0]);
-/// assert_eq!(dk.to_vec(&stream)?, [1.0, 1.0]);
-/// assert_eq!(dq_weight.to_vec(&stream)?, [-1.0, 1.0]);
+/// let gradients = ops::qk_norm_rope_backward(&stream, &x, &x, &norm, &dy, &dy, &rotation)?;
+/// assert_eq!(gradients.dq.to_vec(&stream)?, [1.0, 1.0]);
+/// assert_eq!(gradients.dk.to_vec(&stream)?, [1.0, 1.0]);
+/// assert_eq!(gradients.dq_weight.to_vec(&stream)?, [-1.0, 1.0]);
 /// # Ok(())
 /// # }
 /// ```
-#[allow(clippy::type_complexity)] // Four tensors.
 pub fn qk_norm_rope_backward<'a, T: Float>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
@@ -54,23 +79,26 @@ pub fn qk_norm_rope_backward<'a, T: Float>(
     dq_out: impl Into<View<'a, T>>,
     dk_out: impl Into<View<'a, T>>,
     rotation: &Rotation<'_>,
-) -> Result<(Tensor<T>, Tensor<T>, Tensor<T>, Tensor<T>)> {
+) -> Result<QkNormRopeGradients<T>> {
     let (q, k) = (q.into(), k.into());
     let (mut dq, mut dk) = (Tensor::result(stream, q.shape())?, Tensor::result(stream, k.shape())?);
     let mut dq_weight = Tensor::result(stream, norm.q_weight.shape())?;
     let mut dk_weight = Tensor::result(stream, norm.k_weight.shape())?;
-    let dy = [dq_out.into(), dk_out.into()];
-    let dx = [(&mut dq).into(), (&mut dk).into()];
-    backward(stream, [q, k], norm, dy, rotation, dx, [(&mut dq_weight).into(), (&mut dk_weight).into()])?;
-    Ok((dq, dk, dq_weight, dk_weight))
+    let gradients = QkNormRopeGradientsMut {
+        dq: dq.view_mut(),
+        dk: dk.view_mut(),
+        dq_weight: dq_weight.view_mut(),
+        dk_weight: dk_weight.view_mut(),
+    };
+    backward(stream, [q, k], norm, [dq_out.into(), dk_out.into()], rotation, gradients)?;
+    Ok(QkNormRopeGradients { dq, dk, dq_weight, dk_weight })
 }
 
-/// [`qk_norm_rope_backward`] into `dq` and `dk`, which have the shapes of `q` and `k` and whose last dimensions are contiguous, and
-/// the weights' gradients.
+/// [`qk_norm_rope_backward`] into `gradients`.
 ///
 /// # Errors
 /// As of [`qk_norm_rope_backward`].
-#[allow(clippy::too_many_arguments)] // Four tensors to read, four to write.
+#[allow(clippy::too_many_arguments)] // What was normalised, and how, and what there is of gradients.
 pub fn qk_norm_rope_backward_into<'a, T: Float>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
@@ -79,14 +107,10 @@ pub fn qk_norm_rope_backward_into<'a, T: Float>(
     dq_out: impl Into<View<'a, T>>,
     dk_out: impl Into<View<'a, T>>,
     rotation: &Rotation<'_>,
-    dq: impl Into<ViewMut<'a, T>>,
-    dk: impl Into<ViewMut<'a, T>>,
-    dq_weight: impl Into<ViewMut<'a, T>>,
-    dk_weight: impl Into<ViewMut<'a, T>>,
+    gradients: QkNormRopeGradientsMut<'a, T>,
 ) -> Result<()> {
     let dy = [dq_out.into(), dk_out.into()];
-    let weights = [dq_weight.into(), dk_weight.into()];
-    backward(stream, [q.into(), k.into()], norm, dy, rotation, [dq.into(), dk.into()], weights)
+    backward(stream, [q.into(), k.into()], norm, dy, rotation, gradients)
 }
 
 /// Threads a multiprocessor: more would only write more partial results.
@@ -98,9 +122,9 @@ fn backward<T: Float>(
     norm: &QkNorm<'_, T>,
     [q_dy, k_dy]: [View<'_, T>; 2],
     rotation: &Rotation<'_>,
-    [mut dq, mut dk]: [ViewMut<'_, T>; 2],
-    [mut dq_weight, mut dk_weight]: [ViewMut<'_, T>; 2],
+    gradients: QkNormRopeGradientsMut<'_, T>,
 ) -> Result<()> {
+    let QkNormRopeGradientsMut { mut dq, mut dk, mut dq_weight, mut dk_weight } = gradients;
     let op = INFO.name;
     let (QkNorm { q_weight, k_weight, .. }, Rotation { cos, sin, positions, .. }) = (norm, rotation);
     stream.require_devices(
@@ -243,8 +267,13 @@ impl Operator for QkNormRopeBackward {
         dispatch!(INFO, args.dtype("q")?, float => |T| {
             let (norm, rotation) = exact::options::<T>(args, params)?;
             let (x, dy) = ([args.input("q")?, args.input("k")?], [args.input("dq_out")?, args.input("dk_out")?]);
-            let dx = [args.output("dq")?, args.output("dk")?];
-            backward(stream, x, &norm, dy, &rotation, dx, [args.output("dq_weight")?, args.output("dk_weight")?])
+            let gradients = QkNormRopeGradientsMut {
+                dq: args.output("dq")?,
+                dk: args.output("dk")?,
+                dq_weight: args.output("dq_weight")?,
+                dk_weight: args.output("dk_weight")?,
+            };
+            backward(stream, x, &norm, dy, &rotation, gradients)
         })
     }
 

@@ -14,7 +14,29 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradient of [`layer_norm`](fn@crate::ops::layer_norm): `(dx, dweight, dbias)`.
+/// The gradients of [`layer_norm`](fn@crate::ops::layer_norm) by its inputs.
+#[derive(Debug)]
+pub struct LayerNormGradients<T> {
+    /// By what was normalised, of its shape.
+    pub dx: Tensor<T>,
+    /// By the weight, `[d]`.
+    pub dweight: Tensor<T>,
+    /// By the bias, `[d]`.
+    pub dbias: Tensor<T>,
+}
+
+/// Where [`LayerNormGradients`] go.
+#[derive(Debug)]
+pub struct LayerNormGradientsMut<'a, T> {
+    /// That by what was normalised, of its shape; rows may be padded.
+    pub dx: ViewMut<'a, T>,
+    /// That by the weight, `[d]`, contiguous.
+    pub dweight: ViewMut<'a, T>,
+    /// That by the bias, `[d]`, contiguous.
+    pub dbias: ViewMut<'a, T>,
+}
+
+/// The gradients of [`layer_norm`](fn@crate::ops::layer_norm).
 ///
 /// `x` is what was normalised, of shape `[rows, d]` or more dimensions, and `dy` the gradient of the result, of the same shape; `weight`
 /// has `[d]`. The elements of a row are adjacent, and rows may be padded. With s = 1 / √(variance(x) + eps) and z = (x − mean(x)) · s,
@@ -36,10 +58,10 @@ use crate::runtime::view::{View, ViewMut};
 /// let stream = Device::open()?.stream()?;
 /// let x = Tensor::from_slice(&stream, [1, 2], &[-1.0f32, 1.0])?;
 /// let weight = Tensor::from_slice(&stream, [2], &[1.0f32, 1.0])?;
-/// let (dx, dweight, dbias) = ops::layer_norm_backward(&stream, &x, &weight, &x, 0.0)?;
-/// assert_eq!(dx.to_vec(&stream)?, [0.0, 0.0]);
-/// assert_eq!(dweight.to_vec(&stream)?, [1.0, 1.0]);
-/// assert_eq!(dbias.to_vec(&stream)?, [-1.0, 1.0]);
+/// let gradients = ops::layer_norm_backward(&stream, &x, &weight, &x, 0.0)?;
+/// assert_eq!(gradients.dx.to_vec(&stream)?, [0.0, 0.0]);
+/// assert_eq!(gradients.dweight.to_vec(&stream)?, [1.0, 1.0]);
+/// assert_eq!(gradients.dbias.to_vec(&stream)?, [-1.0, 1.0]);
 /// # Ok(())
 /// # }
 /// ```
@@ -49,31 +71,29 @@ pub fn layer_norm_backward<'a, T: Float>(
     weight: impl Into<View<'a, T>>,
     dy: impl Into<View<'a, T>>,
     eps: f32,
-) -> Result<(Tensor<T>, Tensor<T>, Tensor<T>)> {
+) -> Result<LayerNormGradients<T>> {
     let (x, weight) = (x.into(), weight.into());
     let mut dx = Tensor::result(stream, x.shape())?;
     let (mut dweight, mut dbias) = (Tensor::result(stream, weight.shape())?, Tensor::result(stream, weight.shape())?);
-    layer_norm_backward_into(stream, x, weight, dy.into(), eps, &mut dx, &mut dweight, &mut dbias)?;
-    Ok((dx, dweight, dbias))
+    let gradients = LayerNormGradientsMut { dx: dx.view_mut(), dweight: dweight.view_mut(), dbias: dbias.view_mut() };
+    layer_norm_backward_into(stream, x, weight, dy.into(), eps, gradients)?;
+    Ok(LayerNormGradients { dx, dweight, dbias })
 }
 
-/// [`layer_norm_backward`] into `dx`, which has the shape of `x` and may have padded rows, `dweight` and `dbias`.
+/// [`layer_norm_backward`] into `gradients`.
 ///
 /// # Errors
 /// As of [`layer_norm_backward`].
-#[allow(clippy::too_many_arguments)] // Three tensors to read, three to write.
 pub fn layer_norm_backward_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,
     weight: impl Into<View<'a, T>>,
     dy: impl Into<View<'a, T>>,
     eps: f32,
-    dx: impl Into<ViewMut<'a, T>>,
-    dweight: impl Into<ViewMut<'a, T>>,
-    dbias: impl Into<ViewMut<'a, T>>,
+    gradients: LayerNormGradientsMut<'a, T>,
 ) -> Result<()> {
     let (x, weight, dy) = (x.into(), weight.into(), dy.into());
-    let (mut dx, mut dweight, mut dbias) = (dx.into(), dweight.into(), dbias.into());
+    let LayerNormGradientsMut { mut dx, mut dweight, mut dbias } = gradients;
     stream.require_devices(
         INFO.name,
         &[("x", &x), ("weight", &weight), ("dy", &dy), ("dx", &dx), ("dweight", &dweight), ("dbias", &dbias)],
@@ -177,8 +197,9 @@ impl Operator for LayerNormBackward {
         let eps = params.f32("eps")?;
         dispatch!(INFO, args.dtype("x")?, float => |T| {
             let (x, weight, dy) = (args.input::<T>("x")?, args.input::<T>("weight")?, args.input::<T>("dy")?);
-            let (dx, dweight) = (args.output::<T>("dx")?, args.output::<T>("dweight")?);
-            layer_norm_backward_into(stream, x, weight, dy, eps, dx, dweight, args.output::<T>("dbias")?)
+            let (dx, dweight, dbias) = (args.output("dx")?, args.output("dweight")?, args.output("dbias")?);
+            let gradients = LayerNormGradientsMut { dx, dweight, dbias };
+            layer_norm_backward_into(stream, x, weight, dy, eps, gradients)
         })
     }
 

@@ -10,7 +10,9 @@ pub mod row;
 
 pub use add_rms_norm::{add_rms_norm, add_rms_norm_into};
 pub use layer_norm::{layer_norm, layer_norm_into};
-pub use layer_norm_backward::{layer_norm_backward, layer_norm_backward_into};
+pub use layer_norm_backward::{
+    LayerNormGradients, LayerNormGradientsMut, layer_norm_backward, layer_norm_backward_into,
+};
 pub use rms_norm::{rms_norm, rms_norm_into};
 pub use rms_norm_backward::{
     add_rms_norm_backward, add_rms_norm_backward_into, rms_norm_backward, rms_norm_backward_into,

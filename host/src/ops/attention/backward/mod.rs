@@ -36,7 +36,29 @@ pub struct Saved<'a, T> {
     pub lse: View<'a, f32>,
 }
 
-/// The gradients of [`attention`](super::attention) by its inputs, `[dq, dk, dv]`, of their shapes, from that of its result, `d_o`.
+/// The gradients of [`attention`](super::attention) by its inputs.
+#[derive(Debug)]
+pub struct AttentionGradients<T> {
+    /// By the queries, of their shape.
+    pub dq: Tensor<T>,
+    /// By the keys, of their shape.
+    pub dk: Tensor<T>,
+    /// By the values, of their shape.
+    pub dv: Tensor<T>,
+}
+
+/// Where [`AttentionGradients`] go: of those shapes with free strides but contiguous d.
+#[derive(Debug)]
+pub struct AttentionGradientsMut<'a, T> {
+    /// Those by the queries.
+    pub dq: ViewMut<'a, T>,
+    /// Those by the keys.
+    pub dk: ViewMut<'a, T>,
+    /// Those by the values.
+    pub dv: ViewMut<'a, T>,
+}
+
+/// The gradients of [`attention`](super::attention) by its inputs, from that of its result, `d_o`.
 ///
 /// All tensors but `lse` have free strides with contiguous d. With grouped heads dK and dV are the sums over the group. The scores are computed
 /// again, tile by tile; beside the results there is scratch memory for two numbers a query, and for dQ in f32. Results are
@@ -57,8 +79,8 @@ pub struct Saved<'a, T> {
 /// let x = Tensor::from_slice(&stream, [1, 1, 2, 4], &[0.5f32; 8])?;
 /// let (o, lse) = ops::attention_with_lse(&stream, &x, &x, &x, &Attention::causal())?;
 /// let saved = Saved { q: x.view(), k: x.view(), v: x.view(), o: o.view(), lse: lse.view() };
-/// let [_, _, dv] = ops::attention_backward(&stream, &saved, &x, &Attention::causal())?;
-/// assert_eq!(dv.to_vec(&stream)?, [0.75, 0.75, 0.75, 0.75, 0.25, 0.25, 0.25, 0.25]);
+/// let gradients = ops::attention_backward(&stream, &saved, &x, &Attention::causal())?;
+/// assert_eq!(gradients.dv.to_vec(&stream)?, [0.75, 0.75, 0.75, 0.75, 0.25, 0.25, 0.25, 0.25]);
 /// # Ok(())
 /// # }
 /// ```
@@ -67,18 +89,16 @@ pub fn attention_backward<'a, T: Float>(
     saved: &Saved<'_, T>,
     d_o: impl Into<View<'a, T>>,
     options: &Attention<'_>,
-) -> Result<[Tensor<T>; 3]> {
-    let [mut dq, mut dk, mut dv] = [
-        Tensor::result(stream, saved.q.shape())?,
-        Tensor::result(stream, saved.k.shape())?,
-        Tensor::result(stream, saved.v.shape())?,
-    ];
-    let gradients = [dq.view_mut(), dk.view_mut(), dv.view_mut()];
+) -> Result<AttentionGradients<T>> {
+    let mut dq = Tensor::result(stream, saved.q.shape())?;
+    let mut dk = Tensor::result(stream, saved.k.shape())?;
+    let mut dv = Tensor::result(stream, saved.v.shape())?;
+    let gradients = AttentionGradientsMut { dq: dq.view_mut(), dk: dk.view_mut(), dv: dv.view_mut() };
     attention_backward_into(stream, saved, d_o.into(), options, gradients)?;
-    Ok([dq, dk, dv])
+    Ok(AttentionGradients { dq, dk, dv })
 }
 
-/// [`attention_backward`] into `[dq, dk, dv]`, of the shapes of q, k and v with free strides but contiguous d.
+/// [`attention_backward`] into `gradients`.
 ///
 /// # Errors
 /// As of [`attention_backward`].
@@ -87,9 +107,10 @@ pub fn attention_backward_into<'a, T: Float>(
     saved: &Saved<'a, T>,
     d_o: impl Into<View<'a, T>>,
     options: &Attention<'a>,
-    gradients: [ViewMut<'a, T>; 3],
+    gradients: AttentionGradientsMut<'a, T>,
 ) -> Result<()> {
-    Call::new(stream, *saved, d_o.into(), options, gradients, None)?.launch(stream)
+    let AttentionGradientsMut { dq, dk, dv } = gradients;
+    Call::new(stream, *saved, d_o.into(), options, [dq, dk, dv], None)?.launch(stream)
 }
 
 /// [`attention_backward_into`], and the gradients of the options' sinks into `d_sinks`, `[heads]`, contiguous.
@@ -101,10 +122,11 @@ pub fn attention_backward_with_sinks_into<'a, T: Float>(
     saved: &Saved<'a, T>,
     d_o: impl Into<View<'a, T>>,
     options: &Attention<'a>,
-    gradients: [ViewMut<'a, T>; 3],
+    gradients: AttentionGradientsMut<'a, T>,
     d_sinks: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
-    Call::new(stream, *saved, d_o.into(), options, gradients, Some(d_sinks.into()))?.launch(stream)
+    let AttentionGradientsMut { dq, dk, dv } = gradients;
+    Call::new(stream, *saved, d_o.into(), options, [dq, dk, dv], Some(d_sinks.into()))?.launch(stream)
 }
 
 /// The tensors with rows of d.
