@@ -52,8 +52,8 @@ impl QuantizedElement for f8e4m3 {}
 /// on `stream`; [`attention_decode`](fn@crate::ops::attention_decode) reads what it leaves.
 ///
 /// # Errors
-/// [`Error::Shape`] if the shapes do not fit, [`Error::Layout`] if a last dimension, the lengths or the page table are not contiguous,
-/// [`Error::TooLarge`] if a size is 2³² or more.
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if a last dimension, the lengths or
+/// the page table are not contiguous, [`Error::TooLarge`](crate::Error::TooLarge) if a size is 2³² or more.
 ///
 /// # Example
 /// ```
