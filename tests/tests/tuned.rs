@@ -26,7 +26,7 @@ fn launched(stream: &Stream, launch: impl FnOnce() -> Tensor<bf16>) -> (f32, Str
 }
 
 fn of(n: u32) -> Product {
-    Product { dtypes: [DType::BF16; 3], sizes: [1, n, n, n], lie: ['k'; 2] }
+    Product { dtypes: [DType::BF16; 3], sizes: [1, n, n, n], layouts: ['k'; 2] }
 }
 
 fn choose(device: &Device, folder: &Path, choices: &[(&str, Product, &str)]) {
@@ -82,7 +82,7 @@ fn what_a_product_cannot_take_is_left_to_the_plan() {
     let device = device();
     let stream = device.stream().unwrap();
     let planned = [(136, 0), (136, 1)].map(|(n, padding)| product(&stream, n, padding));
-    let between = Product { lie: ['K'; 2], ..of(136) };
+    let between = Product { layouts: ['K'; 2], ..of(136) };
     for variant in ["skinny", "padded", "no-such-variant"] {
         choose(&device, folder.path(), &[("gemm_bf16", of(136), variant)]);
         assert_eq!(product(&stream, 136, 0), planned[0], "{variant}");

@@ -123,6 +123,7 @@
 #![allow(clippy::precedence)]
 // `x < y || x > y` is not `x != y` when one is NaN.
 #![allow(clippy::double_comparisons, clippy::neg_cmp_op_on_partial_ord)]
+// A warp is large: its box is what moves, from a pool to a block and back.
 #![allow(clippy::vec_box)]
 
 mod check;

@@ -26,9 +26,11 @@ impl std::error::Error for OutOfMemory {}
 /// They are.
 pub unsafe trait Zero {}
 
-// SAFETY: integers, and arrays of them.
+// SAFETY: an integer, of which all zeros is a value.
 unsafe impl Zero for u8 {}
+// SAFETY: as above.
 unsafe impl Zero for AtomicU64 {}
+// SAFETY: as above.
 unsafe impl<const N: usize> Zero for [AtomicU64; N] {}
 
 /// `count` zeroes. What the program under test chooses the size of is allocated here: a program that asks for too much

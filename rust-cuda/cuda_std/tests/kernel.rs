@@ -20,6 +20,7 @@ const BLOCK: usize = 128;
 #[kernel(dtypes(T: f32, f16, bf16), values(V: 1, 4), block = BLOCK, shared = Row<T, V>)]
 pub unsafe fn rms_norm<T: Element, const V: usize>(x: *const T, w: *const f32, y: *mut T, rows: u64, eps: f32) {
     // Never run here, but type-checked.
+    // SAFETY: as of the launch.
     unsafe {
         *y = T::from_f32((*x).to_f32() * *w + eps + rows as f32 + V as f32);
     }

@@ -16,10 +16,14 @@ const TIMES: usize = 20;
 pub(super) unsafe fn time(stream: &Stream, address: u64, bytes: usize) -> Outcome<Bus> {
     let mut host = LockedBuffer::new(&0u8, bytes)?;
     let device = DevicePointer::<u8>::from_raw(address);
-    // SAFETY, of all three: both sides hold that many bytes, and stay until the stream was waited for, which `median` does each time.
-    let to = |host: &mut LockedBuffer<u8>| unsafe { memcpy_htod_async(device, host.as_ptr().as_ptr(), bytes, stream) };
-    let from =
-        |host: &mut LockedBuffer<u8>| unsafe { memcpy_dtoh_async(host.as_ptr().as_ptr(), device, bytes, stream) };
+    let to = |host: &mut LockedBuffer<u8>| {
+        // SAFETY: both sides hold that many bytes, and stay until the stream was waited for, which `median` does each time.
+        unsafe { memcpy_htod_async(device, host.as_ptr().as_ptr(), bytes, stream) }
+    };
+    let from = |host: &mut LockedBuffer<u8>| {
+        // SAFETY: as above.
+        unsafe { memcpy_dtoh_async(host.as_ptr().as_ptr(), device, bytes, stream) }
+    };
     let (start, end) = (Event::new(EventFlags::DEFAULT)?, Event::new(EventFlags::DEFAULT)?);
     let mut between = |copy: &dyn Fn(&mut LockedBuffer<u8>) -> cust::error::CudaResult<()>| {
         median(|| {
