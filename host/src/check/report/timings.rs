@@ -75,9 +75,12 @@ impl<'a> Timings<'a> {
         put(&mut self.index, &mut self.peers, key, (number, row));
     }
 
-    /// What operators pick by themselves for production shapes.
+    /// What operators pick by themselves for production shapes; where a case was timed by one variant alone, that one.
     pub(super) fn picked(&self) -> impl Iterator<Item = (usize, &'a Row)> {
-        self.rows.iter().copied().filter(|(number, row)| row.variant == AUTO && !self.swept.contains(number))
+        let of_case =
+            |row: &'a Row| self.rows.iter().filter(move |(_, other)| (&other.op, &other.case) == (&row.op, &row.case));
+        let picked = move |row: &'a Row| row.variant == AUTO || of_case(row).count() == 1;
+        self.rows.iter().copied().filter(move |(number, row)| !self.swept.contains(number) && picked(row))
     }
 
     /// Others' rows of the same operator and case.
