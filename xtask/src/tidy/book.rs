@@ -1,4 +1,4 @@
-//! The book: links lead somewhere, quotations are of what they quote, and every operator is named.
+//! The book and README: links lead somewhere, quotations are of what they quote, and every operator is named.
 
 use super::places::{self, DEVICE};
 use super::{Tree, Violation};
@@ -20,6 +20,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         }
         violations.extend(blocks(tree, path, chapter, text));
     }
+    violations.extend(blocks(tree, README, README, tree.get(README).unwrap_or_default()));
     for family in places::families(tree, DEVICE) {
         let chapter = format!("{CHAPTERS}families/{family}.md");
         if tree.get(&chapter).is_none() {
@@ -159,6 +160,9 @@ mod tests {
         assert!(found("```rust,ignore\n1\n```\n").contains("neither tested nor quoted"));
         let wrong = "<!-- from gpu-kernels/src/ops/norm/rms_norm.rs -->\n```rust,ignore\n    2\n```\n";
         assert!(found(wrong).contains("does not say so"));
+        assert!(
+            plant(README, wrong).concat().contains("README.md:2: gpu-kernels/src/ops/norm/rms_norm.rs does not say so")
+        );
     }
 
     #[test]
