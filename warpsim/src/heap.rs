@@ -1,7 +1,7 @@
-//! The heap that threads allocate from: `malloc` and `free` on the device.
+//! The device heap, from which threads allocate with `malloc` and `free`.
 //!
-//! Its chunks lie in one allocation of the device's memory, far larger than what may be in use at once, so that a freed
-//! chunk's addresses come back late: until then whoever uses them is told whose they were.
+//! Its chunks lie in one allocation of device memory, which is much larger than the heap's capacity, so that the addresses of a
+//! freed chunk are reused late. Until then, an access to a freed chunk is reported with the chunk that it belonged to.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,12 +10,12 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::memory::AccessError;
 use crate::report::{Finding, Kind, Place};
 
-/// Bytes that a heap holds at once, unless it is told otherwise: as the driver has it.
+/// Default capacity of a heap in bytes: the driver's default.
 pub const HEAP_BYTES: u64 = 8 << 20;
-/// What a chunk's bytes are rounded up to.
+/// Chunk sizes are rounded up to a multiple of this.
 const ALIGN: u64 = 16;
 
-/// Who called `malloc` or `free`, and where.
+/// The call site of a `malloc` or `free`, and the thread that called it.
 #[derive(Clone)]
 pub struct Site {
     pub kernel: Arc<str>,
@@ -53,40 +53,40 @@ impl fmt::Display for Chunk {
 
 #[derive(Default)]
 struct State {
-    /// By offset: those in use, and those freed whose place has not been taken since.
+    /// Chunks by offset: those in use, and freed ones whose place has not been reused.
     chunks: BTreeMap<u64, Chunk>,
-    /// Where the search for room begins.
+    /// Offset where the search for free space begins.
     next: u64,
     used: u64,
-    /// Places are being used again.
+    /// Whether addresses are being reused.
     again: bool,
-    /// It was full once.
+    /// Whether an allocation has failed because the heap was full.
     refused: bool,
 }
 
-/// What `malloc` gives.
+/// The result of `malloc`.
 pub struct Taken {
     pub offset: u64,
-    /// The bytes from there that others may have used before; 0 when nobody has.
+    /// Number of bytes, from there on, that an earlier chunk may have used; 0 if none did.
     pub stale: u64,
 }
 
 /// The device's heap.
 pub struct Heap {
-    /// The allocation that it lies in.
+    /// Base address of the allocation that the heap lies in.
     pub base: u64,
     limit: u64,
     state: RwLock<State>,
 }
 
 impl Heap {
-    /// Bytes of address space that a heap needs for the smallest of chunks, of which each begins a step of its own.
+    /// Bytes of address space that a heap needs for chunks of the minimum size, each of which begins its own step.
     pub fn room(limit: u64) -> u64 {
         let step = Heap::step(limit);
         limit.saturating_mul(step / ALIGN).saturating_add(step)
     }
 
-    /// Chunks begin at multiples of this.
+    /// Alignment of chunks.
     fn step(limit: u64) -> u64 {
         if limit <= 16 << 20 { 256 } else { 64 }
     }
@@ -103,7 +103,7 @@ impl Heap {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `malloc`; nothing when the heap is full, or when nothing was asked for.
+    /// `malloc`; `None` if the heap is full, or if the requested size is zero.
     pub fn take(&self, size: u64, site: &Site) -> Option<Taken> {
         let s = &mut *self.state_mut();
         let counted = size.checked_next_multiple_of(ALIGN)?;
@@ -126,7 +126,7 @@ impl Heap {
         Some(Taken { offset, stale: if s.again { span } else { 0 } })
     }
 
-    /// `free`: the bytes that the chunk had, or what is wrong.
+    /// `free`: returns the size of the chunk, or what is wrong.
     pub fn give(&self, addr: u64, site: &Site) -> Result<u64, String> {
         let s = &mut *self.state_mut();
         let offset = addr.wrapping_sub(self.base);
@@ -144,7 +144,7 @@ impl Heap {
         Ok(chunk.size)
     }
 
-    /// Whether some chunk in use holds all of these bytes.
+    /// Whether some live chunk holds all of these bytes.
     pub fn find(&self, addr: u64, n: u64) -> Result<(), AccessError> {
         let s = self.state();
         let offset = addr.wrapping_sub(self.base);
@@ -157,7 +157,7 @@ impl Heap {
         }
     }
 
-    /// Says where an address lies, in words.
+    /// Describes where an address lies.
     pub fn describe(&self, addr: u64) -> String {
         let s = self.state();
         let offset = addr.wrapping_sub(self.base);
@@ -168,7 +168,7 @@ impl Heap {
         }
     }
 
-    /// What to say of a null pointer.
+    /// What to add to the message about a null pointer.
     pub fn refused(&self) -> Option<String> {
         let s = self.state();
         let (limit, used) = (self.limit, s.used);
@@ -176,7 +176,7 @@ impl Heap {
             .then(|| format!("; `malloc` has returned one, because the heap holds {limit} bytes ({used} are in use)"))
     }
 
-    /// What is still in use, one finding for each place that it was allocated at.
+    /// The chunks that are still live, one finding for each call site that allocated some.
     pub fn leaks(&self) -> Vec<Finding> {
         let mut sums: BTreeMap<(Arc<str>, u32), (u64, u64, Site)> = BTreeMap::new();
         for chunk in self.state().chunks.values().filter(|c| c.freed.is_none()) {
@@ -203,7 +203,7 @@ impl Heap {
 }
 
 impl State {
-    /// The offset of so many bytes in a row that no chunk in use has, behind those given last if it can be.
+    /// The offset of this many contiguous bytes that no live chunk occupies, after the most recent chunk if possible.
     fn find(&mut self, span: u64, room: u64) -> Option<u64> {
         for start in [self.next, 0] {
             let mut at = start;
@@ -219,7 +219,7 @@ impl State {
         None
     }
 
-    /// The freed chunk that begins before an offset and goes on behind it.
+    /// The freed chunk that begins before an offset and extends past it.
     fn before(&self, offset: u64) -> Option<u64> {
         let (k, c) = self.chunks.range(..offset).next_back()?;
         (k + c.span > offset).then_some(*k)

@@ -1,49 +1,50 @@
-//! Tensor maps of the im2col kind, which copy the pixels of a convolution's input one behind the other.
+//! Tensor maps of the im2col kind, which copy the pixels of a convolution's input one after another.
 //!
-//! What an H200 refuses, each with an illegal instruction, and so does the simulator:
+//! An H200 refuses the following with an illegal-instruction error, and so does the simulator:
 //!
 //! | | loads, prefetches | stores, reductions |
 //! | --- | --- | --- |
 //! | a map of the other kind, or of another number of dimensions | refused | refused |
-//! | a start outside of the box (the batch may be any) | refused | refused |
-//! | first channels that are not a multiple of 16 bytes in | refused | refused |
-//! | a box that reaches out of the tensor (a corner of padding) | taken | refused |
-//! | a start that no step leads to | taken | taken |
+//! | a start outside the box (the batch coordinate may be anything) | refused | refused |
+//! | a first channel that is not at a multiple of 16 bytes | refused | refused |
+//! | a box that extends beyond the tensor (a corner of padding) | accepted | refused |
+//! | a start that is not a multiple of the steps | accepted | accepted |
 //!
-//! Loads and prefetches were seen, and stores by boxes that reach out. Of stores the other rules are taken over from loads, and of reductions all.
+//! The rules for loads and prefetches were observed on hardware, and so was the rule for stores with boxes that extend beyond the
+//! tensor. The other rules for stores are assumed to equal those for loads, and so are all rules for reductions.
 //!
-//! Offsets have 16, 8 or 5 bits with one, two or three spatial dimensions. Of a larger one hardware takes the low bits, and so copies
-//! what nobody asked for: that is a fault here.
+//! Offsets have 16, 8 or 5 bits with one, two or three spatial dimensions. Hardware takes only the low bits of a larger offset,
+//! and so copies the wrong pixels: here that is a fault.
 
 use crate::ir::Way;
 use crate::tensor_map::{DataType, Swizzle, TensorMap};
 
-/// The pixels that a filter's corner comes to.
+/// The pixels that the filter's first element visits.
 ///
-/// All lists are of the spatial dimensions, innermost first: width, height, depth, between the channels and the batch. A
-/// copy takes pixels from where it starts along the width, then along the height and so on, inside a box, and goes on in the
-/// next image. Every pixel is read so many further as the copy's offsets say, which stand for a place in the filter.
+/// All lists are of the spatial dimensions, innermost first: width, height, depth, which lie between the channels and the batch.
+/// A copy takes pixels from its start along the width, then along the height and so on, inside a box, and continues in the next
+/// image. Every pixel is read at a displacement given by the copy's offsets, which select a position in the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Im2col {
-    /// First pixel of the box: minus the padding.
+    /// First pixel of the box, relative to the tensor's first: minus the padding.
     pub lower: Vec<i32>,
-    /// Last pixel of the box, from the last of the tensor: the padding minus the filter's size, plus one.
+    /// Last pixel of the box, relative to the tensor's last: the padding minus the filter's size, plus one.
     pub upper: Vec<i32>,
-    /// Steps of the convolution; all 1 when it is empty.
+    /// Strides of the convolution; all 1 if empty.
     pub steps: Vec<u32>,
-    /// Channels of a pixel that a copy takes.
+    /// Channels per pixel that a copy takes.
     pub channels: u32,
-    /// Pixels that a copy takes.
+    /// Number of pixels that a copy takes.
     pub pixels: u32,
 }
 
 impl Im2col {
-    /// Bits that corners, and offsets, may have with so many spatial dimensions.
+    /// Number of bits of corners, or of offsets, with this many spatial dimensions.
     fn bits(spatial: usize) -> u32 {
         [16, 8, 5][spatial.clamp(1, 3) - 1]
     }
 
-    /// What is wrong with it for a tensor of these sizes.
+    /// Returns what is wrong with it for a tensor of these sizes.
     fn check(&self, dims: &[u64]) -> Result<(), String> {
         let spatial = dims.len().saturating_sub(2);
         if !(1..=3).contains(&spatial) {
@@ -69,7 +70,7 @@ impl Im2col {
         Ok(())
     }
 
-    /// The last coordinate of the box.
+    /// The last coordinate inside the box.
     fn last(&self, dims: &[u64], d: usize) -> i64 {
         dims[d + 1] as i64 - 1 + i64::from(self.upper[d])
     }
@@ -98,7 +99,7 @@ impl TensorMap {
         Ok(map)
     }
 
-    /// What is wrong with a copy of this kind from there with these offsets.
+    /// Returns what is wrong with a copy of this kind from this start with these offsets.
     pub(crate) fn im2col_wrong(&self, at: &[i64; 5], off: &[i64; 3], way: Way) -> Option<String> {
         let i = self.im2col.as_ref()?;
         let spatial = self.dims.len() - 2;
@@ -130,7 +131,7 @@ impl TensorMap {
         ))
     }
 
-    /// Calls `f(number, address of its first channel)` for each pixel of a copy that lies in the tensor.
+    /// Calls `f(index, address of its first channel)` for each pixel of a copy that lies inside the tensor.
     pub(crate) fn pixels(&self, i: &Im2col, at: &[i64; 5], off: &[i64; 3], mut f: impl FnMut(usize, i64)) {
         let spatial = self.dims.len() - 2;
         let mut now = *at;
@@ -140,7 +141,7 @@ impl TensorMap {
                 let far: i64 = (1..=spatial + 1).map(|d| moved(d) * self.strides[d - 1] as i64).sum();
                 f(p, self.address as i64 + far);
             }
-            // The next, with a carry into the dimension further out.
+            // The next pixel, with a carry into the next outer dimension.
             for d in 0..=spatial {
                 now[d + 1] += if d < spatial { i.step(d) } else { 1 };
                 if d == spatial || now[d + 1] <= i.last(&self.dims, d) {

@@ -34,7 +34,7 @@ pub struct Kernel {
 }
 
 impl Module {
-    /// Parses PTX text. What a kernel's instructions mean is looked at by [`Module::kernel`].
+    /// Parses PTX text. The meaning of a kernel's instructions is checked by [`Module::kernel`].
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Ok(Module { ast: Arc::new(ptx::parse(text)?), id: NEXT.fetch_add(1, Relaxed) })
@@ -45,7 +45,7 @@ impl Module {
         self.ast.funcs.iter().filter(|f| f.entry && f.body.is_some()).map(|f| f.name.as_ref()).collect()
     }
 
-    /// Prepares a kernel and all that it calls; an error names the line that is not supported.
+    /// Prepares a kernel and all functions that it calls. An error names the line that is not supported.
     pub fn kernel(&self, name: &str) -> Result<Kernel, ParseError> {
         Ok(Kernel { prog: Arc::new(lower::program(&self.ast, name)?), ast: self.ast.clone(), module: self.id })
     }
@@ -61,42 +61,45 @@ impl Kernel {
     pub fn name(&self) -> &str {
         &self.prog.kernel
     }
-    /// Bytes of each parameter.
+    /// Size of each parameter in bytes.
     pub fn parameters(&self) -> Vec<u32> {
         self.prog.params.iter().map(|p| p.1).collect()
     }
-    /// The type of each parameter as it is declared, without its dot: `u64`, `f32`, `b8` for a structure.
+    /// The declared type of each parameter, without its dot: `u64`, `f32`, or `b8` for a structure.
     pub fn parameter_types(&self) -> Vec<&str> {
         let entry = self.ast.funcs.iter().find(|f| f.entry && *f.name == *self.prog.kernel && f.body.is_some());
         entry.map_or(vec![], |f| f.params.iter().map(|p| p.ty.as_ref()).collect())
     }
-    /// Bytes of shared memory that the kernel declares itself.
+    /// Bytes of static shared memory that the kernel declares.
     pub fn static_shared(&self) -> u32 {
         self.prog.static_shared
     }
-    /// Most 32-bit registers that are live at once in the PTX: an estimate of what ptxas will need.
+    /// The maximum number of live 32-bit registers in the PTX: an estimate of what ptxas will need.
     pub fn register_pressure(&self) -> u32 {
         self.prog.funcs.iter().map(|f| f.pressure).max().unwrap_or(0)
     }
 }
 
-/// Shape and arguments of a launch.
+/// The shape and the arguments of a launch.
 #[derive(Debug, Clone)]
 pub struct Launch<'a> {
-    /// Blocks.
+    /// Number of blocks in each dimension.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Number of threads of a block in each dimension.
     pub block: [u32; 3],
-    /// Blocks of a cluster; `.reqnctapercluster` in the PTX fills it in.
+    /// Number of blocks of a cluster in each dimension; `.reqnctapercluster` in the PTX fills it in.
     pub cluster: [u32; 3],
-    /// Dynamic shared memory.
+    /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
-    /// The blocks may wait for each other (`grid.sync()`): refused when the device does not hold all of them at once.
+    /// A cooperative launch, whose blocks may wait for each other (`grid.sync()`). It is refused if the device does not hold all
+    /// of them at once.
     pub cooperative: bool,
-    /// It may start before the launch ahead of it has ended (`cudaLaunchAttributeProgrammaticStreamSerialization`): with [`Checks::race`] here and
-    /// there, what it does before its `griddepcontrol.wait` is compared with what that one did. What the host does between orders them.
+    /// A programmatic launch, which may start before the launch ahead of it has ended
+    /// (`cudaLaunchAttributeProgrammaticStreamSerialization`). If both launches run with [`Checks::race`], what this one does
+    /// before its `griddepcontrol.wait` is compared with the accesses of the launch ahead. Host operations between the two order
+    /// them.
     pub programmatic: bool,
-    /// Each parameter's bytes.
+    /// The bytes of each parameter.
     pub args: &'a [&'a [u8]],
 }
 
@@ -115,72 +118,75 @@ impl Default for Launch<'_> {
     }
 }
 
-/// Which checkers run. Out-of-bounds and misaligned accesses always end a launch.
+/// Selects the checkers to run. Out-of-bounds and misaligned accesses always end a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Checks {
-    /// Reads of registers, shared and global memory that nobody wrote.
+    /// Reads of registers and of local, shared and global memory that were never written.
     pub init: bool,
     /// Unordered accesses to shared and global memory.
     pub race: bool,
-    /// Divergent barriers, wrong counts, misuse of mbarriers.
+    /// Divergent barriers, wrong thread counts, misuse of mbarriers.
     pub sync: bool,
-    /// Addresses computed in 32 bits that do not hold them.
+    /// Addresses computed in 32 bits that do not fit in 32 bits.
     pub offsets: bool,
 }
 
 impl Checks {
     /// Every checker.
     pub const ALL: Checks = Checks { init: true, race: true, sync: true, offsets: true };
-    /// Faults only.
+    /// No checker: only faults are reported.
     pub const NONE: Checks = Checks { init: false, race: false, sync: false, offsets: false };
 }
 
-/// When asynchronous work happens.
+/// When asynchronous work is performed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Completion {
     /// As soon as it is issued.
     #[default]
     Earliest,
-    /// Only when a wait demands it, so that a missing wait shows as stale data. A thread that asks whether an mbarrier's phase is over,
-    /// which lacks nothing but copies, first hears that it is not.
+    /// Only when a wait demands it, so that a missing wait shows as stale data. A thread that tests whether a phase of an
+    /// mbarrier is complete, when only copies are outstanding, is told at first that it is not.
     Latest,
 }
 
-/// How far a launch has come.
+/// The progress of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Blocks that have ended.
     pub ended: u64,
-    /// Blocks of the grid.
+    /// Blocks in the grid.
     pub blocks: u64,
     /// Warp instructions executed.
     pub instructions: u64,
 }
 
-/// How to run.
+/// Options of a launch.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Checkers to run.
     pub checks: Checks,
-    /// 0 runs blocks one after another and warps in order; with anything else warps run in an order drawn from it, and blocks come upon what others have
-    /// half done.
+    /// With 0, blocks run one after another and warps in order. Any other seed determines a random order of the warps, and blocks
+    /// run interleaved, so that they see each other's unfinished work.
     pub seed: u64,
-    /// When asynchronous work happens.
+    /// When asynchronous work is performed.
     pub async_completion: Completion,
-    /// Count what happens.
+    /// Whether to collect [`Metrics`].
     pub metrics: bool,
-    /// Host threads; 0: one for each core.
+    /// Number of host threads; 0: one for each core.
     pub threads: usize,
     /// Warp instructions that one block (or cluster) may execute.
     pub instruction_limit: u64,
-    /// Warp instructions that all blocks together may execute, give or take a turn. A grid with more warps does not start.
+    /// Warp instructions that all blocks together may execute; a launch may exceed the limit by up to one scheduling turn. A grid
+    /// with more warps than this does not start.
     pub launch_limit: u64,
-    /// Registers a thread as ptxas reports them, for the occupancy and for `setmaxnreg`; 0: unknown, though the kernel's launch
-    /// bounds tell of one that uses `setmaxnreg`. A block that needs more than there are is refused.
+    /// Registers per thread as ptxas reports them, for the occupancy and for `setmaxnreg`. 0: unknown, but for a kernel that uses
+    /// `setmaxnreg` the number is derived from its launch bounds. A block that needs more registers than a multiprocessor has is
+    /// refused.
     pub registers: u32,
-    /// Called now and then, a few times a second at most, while a launch runs.
+    /// A callback for progress, called at most a few times a second while a launch runs.
     pub progress: Option<fn(Progress)>,
-    /// The GPU that the occupancy is computed for, and whose shared memory a block has to fit in; `None`: [`Device::for_target`] of the module's.
+    /// The GPU that the occupancy is computed for, and whose shared memory a block has to fit in. `None`: [`Device::for_target`]
+    /// of the module's target.
     pub device: Option<Device>,
 }
 
@@ -192,9 +198,9 @@ impl Default for Options {
             async_completion: Completion::Earliest,
             metrics: false,
             threads: 0,
-            // A minute or so on one core, ten seconds where nothing is stored.
+            // About a minute on one core, or ten seconds where nothing is stored.
             instruction_limit: 1 << 29,
-            // Hours on one core: more than any launch that is meant to end.
+            // Hours on one core: more than any launch that is meant to end takes.
             launch_limit: 1 << 36,
             registers: 0,
             progress: None,
@@ -203,16 +209,16 @@ impl Default for Options {
     }
 }
 
-/// A simulated device: memory, and the variables of the modules that ran.
+/// A simulated device: its memory, and the variables of the modules that ran on it.
 pub struct Gpu {
     pub(crate) memory: Memory,
-    /// Bytes that `malloc` gives at most.
+    /// Capacity of the `malloc` heap in bytes.
     heap_bytes: u64,
-    /// By module: where its variables are.
+    /// By module: the addresses of its variables.
     pub(crate) globals: HashMap<u64, Vec<u64>>,
-    /// Where cooperative launches keep the barrier of their grid.
+    /// The workspace of cooperative launches, which holds the barrier of the grid.
     workspace: Option<u64>,
-    /// What a programmatic launch may run beside now, unless the host has waited since.
+    /// The launches that a programmatic launch may overlap with, unless the host has waited since.
     ahead: Option<Ahead>,
     waited: AtomicBool,
 }
@@ -229,32 +235,33 @@ impl Gpu {
         Self::default()
     }
 
-    /// The same, with a heap from which threads may have so many bytes by `malloc` at once.
+    /// A device without allocations, whose threads may have at most this many bytes from `malloc` at once.
     pub fn with_heap(bytes: u64) -> Self {
         let (memory, globals) = (Memory::default(), HashMap::new());
         Gpu { memory, heap_bytes: bytes, globals, workspace: None, ahead: None, waited: AtomicBool::new(false) }
     }
 
-    /// What launches so far have allocated by `malloc` and not freed. The heap lives on from launch to launch: this is
-    /// asked when no other will come.
+    /// Chunks that launches so far have allocated by `malloc` and not freed. The heap persists from launch to launch, so call
+    /// this after the last launch.
     pub fn leaks(&self) -> Vec<Finding> {
         self.memory.heap().map_or(vec![], Heap::leaks)
     }
 
-    /// Allocates; the name appears in findings. The bytes count as never written.
+    /// Allocates device memory; the name appears in findings. The bytes count as never written.
     ///
     /// # Panics
-    /// When this machine does not have as much memory: see [`Gpu::try_alloc`].
+    /// If this machine does not have enough memory: see [`Gpu::try_alloc`].
     pub fn alloc(&mut self, bytes: usize, name: &str) -> u64 {
         self.try_alloc(bytes, name).unwrap_or_else(|error| panic!("`{name}`: {error}"))
     }
 
-    /// Allocates, as far as this machine has the memory. What nobody has written takes none of it.
+    /// Allocates device memory, or returns an error if this machine does not have it. Bytes that are never written take no host
+    /// memory.
     pub fn try_alloc(&mut self, bytes: usize, name: &str) -> Result<u64, OutOfMemory> {
         self.memory.alloc(bytes as u64, name)
     }
 
-    /// Allocates and writes; panics as [`Gpu::alloc`] does.
+    /// Allocates device memory and writes to it; panics as [`Gpu::alloc`] does.
     pub fn alloc_with(&mut self, data: &[u8], name: &str) -> u64 {
         let a = self.alloc(data.len(), name);
         let _ = self.memory.write(a, data);
@@ -267,7 +274,7 @@ impl Gpu {
         self.memory.free(addr)
     }
 
-    /// Copies from the device.
+    /// Copies from the device to the host.
     pub fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), AccessError> {
         self.waited.store(true, Relaxed);
         self.memory.read(addr, out)
@@ -280,13 +287,13 @@ impl Gpu {
         Ok(v)
     }
 
-    /// Copies to the device.
+    /// Copies from the host to the device.
     pub fn write(&mut self, addr: u64, data: &[u8]) -> Result<(), AccessError> {
         self.waited.store(true, Relaxed);
         self.memory.write(addr, data)
     }
 
-    /// Copies from one place on the device to another that does not overlap it.
+    /// Copies between two ranges of device memory that do not overlap.
     pub fn copy(&mut self, dst: u64, src: u64, bytes: usize) -> Result<(), AccessError> {
         self.waited.store(true, Relaxed);
         self.memory.copy(dst, src, bytes as u64)
@@ -298,17 +305,17 @@ impl Gpu {
         self.memory.fill(addr, pattern, count as u64)
     }
 
-    /// Gives an allocation another name.
+    /// Renames an allocation.
     pub fn rename(&mut self, addr: u64, name: &str) -> Result<(), AccessError> {
         self.memory.rename(addr, name)
     }
 
-    /// Counts bytes as never written from here on; they keep their values.
+    /// Marks bytes as never written, from here on; they keep their values.
     pub fn forget(&mut self, addr: u64, bytes: usize) -> Result<(), AccessError> {
         self.memory.forget(addr, bytes as u64)
     }
 
-    /// Runs a kernel to its end. A mistake in the simulator itself is a fault of [`Kind::Internal`], not a panic.
+    /// Runs a kernel to its end. A defect of the simulator is reported as a fault of [`Kind::Internal`], not as a panic.
     pub fn launch(&mut self, kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<Report, Fault> {
         catch_unwind(AssertUnwindSafe(|| self.launch_inner(kernel, launch, options)))
             .unwrap_or_else(|panic| Err(grid::broken(&kernel.prog, &*panic)))
@@ -336,7 +343,7 @@ impl Gpu {
         Ok(report)
     }
 
-    /// The workspace of a cooperative launch, its barrier at rest.
+    /// The workspace of a cooperative launch, with its barrier in the initial state.
     fn workspace(&mut self, kernel: &str) -> Result<u64, Fault> {
         let at = match self.workspace {
             Some(at) => at,

@@ -1,8 +1,9 @@
 //! Runs, checks and measures NVIDIA PTX without a GPU.
 //!
-//! `warpsim` executes the PTX text that a compiler made, warp by warp, and says what would go wrong on hardware: accesses
-//! out of bounds, reads of memory that nobody wrote, races, misused barriers, deadlocks. It counts what a profiler counts
-//! that needs no clock: sectors, bank conflicts, divergence, FLOPs. Any PTX will do, from nvcc, NVRTC, LLVM or by hand.
+//! `warpsim` executes the PTX text that a compiler produced, warp by warp, and reports what would go wrong on hardware:
+//! out-of-bounds accesses, reads of uninitialised memory, races, misused barriers and deadlocks. It counts what a profiler can
+//! count without a clock: sectors, bank conflicts, divergence, FLOPs. The PTX may come from nvcc, NVRTC or LLVM, or be written by
+//! hand.
 //!
 //! ```
 //! use warpsim::{Checks, Gpu, Launch, Module, Options};
@@ -35,7 +36,7 @@
 //! assert!(report.clean());
 //! assert_eq!(gpu.read_vec(x, 4).unwrap(), 3f32.to_le_bytes());
 //!
-//! // One thread too many: the launch ends with a fault that names place, thread and allocation.
+//! // One thread too many: the launch ends with a fault that names the place, the thread and the allocation.
 //! let fault = gpu.launch(&kernel, &Launch { block: [65, 1, 1], ..launch }, &options).unwrap_err();
 //! assert!(fault.to_string().contains("0 bytes past the end of `x` (256 bytes)"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -43,74 +44,102 @@
 //!
 //! # What is modelled
 //!
-//! Values, exactly: integer arithmetic, floating point in every rounding mode with `.ftz` and `.sat`, conversions between
-//! all formats down to 8 bits. The `.approx` functions are computed more precisely than the hardware does; tensor-core
-//! sums are f32 in an order of their own. Warps run with independent lanes that reconverge at post-dominators, of the
-//! ways that do not leave the kernel, and do not wait there for lanes that poll; lanes that left take no part in barriers. Blocks run over the host's cores; clusters
-//! share memory. Asynchronous work (`cp.async`, bulk and tensor copies, `wgmma`) happens at
-//! once or as late as a wait allows ([`Completion`]); what arrives at an mbarrier is over for those who wait there. The blocks of a cooperative launch are all there at once, and may wait for
-//! each other at the grid's barrier.
+//! Values are computed exactly: integer arithmetic, floating point in every rounding mode with `.ftz` and `.sat`, and conversions
+//! between all formats down to 8 bits. The `.approx` functions are computed more precisely than on hardware; tensor-core sums are
+//! accumulated in f32, in an order that differs from the hardware's.
 //!
-//! What an H200 answers with an illegal instruction is a fault here too: a tensor copy that starts between multiples of 16 bytes of the innermost dimension, a
-//! store or reduction that starts ahead of the tensor, and what im2col copies may not.
+//! The lanes of a warp execute independently and reconverge at post-dominators, which are computed over the paths that do not
+//! leave the kernel. Lanes do not wait there for lanes that poll. Lanes that have exited take no part in barriers. Blocks are
+//! distributed over the host's cores; the blocks of a cluster share memory. Asynchronous work (`cp.async`, bulk and tensor
+//! copies, `wgmma`) is performed either at once or as late as a wait allows ([`Completion`]); a copy that arrives at an mbarrier
+//! is complete for the threads that wait on that mbarrier. The blocks of a cooperative launch are all resident at once and may
+//! wait for each other at the grid's barrier.
 //!
-//! Order between threads is followed lane by lane: through barriers of warps, blocks and clusters, mbarriers, fences,
-//! atomics and other strong accesses to one address, groups of copies and of `wgmma`, and proxy fences. [`Checks::race`]
-//! reports what it leaves unordered: accesses to shared memory and, across the whole grid, to global memory, on both sides
-//! of asynchronous copies; registers that `wgmma` works on; tensor maps that were written and not fenced; shared memory that others use when its
-//! block ends, or before anything says that it has started. Fences and
-//! strong accesses order the threads of their scope, and strong accesses of different sizes none. What a thread fenced is passed on by whoever comes after it, so that one
-//! thread may signal for a block whose threads have all fenced. What a lane has learnt of other warps, the lanes know that shuffle, vote or match with it;
-//! of each other they learn nothing by that. Whoever has seen a flag by a strong read may take it down by a plain store. `volatile` is relaxed at system scope; among the lanes of a
-//! warp it promises nothing, unless they are apart and fence, or the module's target is one before `sm_70`, whose lanes go in step. What `ld.global.nc` reads may be written by nobody in the same launch, but by the thread that read it.
+//! These operations, which an H200 answers with an illegal-instruction error, are faults here too: a tensor copy whose start
+//! along the innermost dimension is not a multiple of 16 bytes, a tensor store or reduction that starts before the tensor, and
+//! the im2col copies that the hardware refuses.
 //!
-//! [`Checks::init`] follows what registers, local and shared memory hold that nobody wrote, through arithmetic, shuffles, products of matrices
-//! (`mma.sync`, `wmma` and `wgmma`: by rows and columns), calls and the stack, and reports it where it decides something: a branch, an address, what is
-//! stored in global memory. Each byte of a register is followed by itself while it is moved, packed and masked: one half of it may be undefined.
-//! A load from global memory is reported at once, but for one of which somebody wrote some bytes: the others are
-//! followed, and so are those that `cp.async` copies. What is stored as it was loaded, a vector as a whole, takes along what nobody wrote of it, which may be
-//! padding of a structure. A function's frame begins unwritten,
-//! and so does what `alloca` gives. What a shuffle takes from a lane that is not there counts as such a value, and so does a quotient or a
-//! remainder of integers divided by zero ([`Kind::DivisionByZero`]).
+//! The happens-before order between threads is tracked for each lane: through barriers of warps, blocks and clusters, mbarriers,
+//! fences, atomics and other strong accesses to one address, groups of copies and of `wgmma`, and proxy fences. [`Checks::race`]
+//! reports what this order leaves unordered: accesses to shared memory and, across the whole grid, to global memory, on both
+//! sides of asynchronous copies; accesses to registers that a `wgmma` still uses; tensor maps that were written and not fenced;
+//! and shared memory that other blocks use when its block ends, or before its block is known to have started.
 //!
-//! [`Checks::offsets`] follows what 32-bit additions, products and shifts would give in wider registers, and reports an access whose
-//! address comes from one that 32 bits did not hold. What bit operations, shifts to the right and divisions make of such a number
-//! is a new one: hashes may wrap around, and so may sums that come back.
+//! Fences and strong accesses order only the threads of their scope, and strong accesses of different sizes order nothing. What
+//! one thread has fenced is passed on by every thread that is ordered after it, so that one thread may signal for a block whose
+//! threads have all fenced. What a lane has learnt of other warps becomes known to the lanes that shuffle, vote or match with it;
+//! these instructions do not order the lanes with respect to each other. A thread that has seen a flag with a strong read may
+//! reset the flag with a plain store. A `volatile` access is a relaxed access at system scope. Among the lanes of one warp it
+//! guarantees nothing, unless the lanes have diverged and use fences, or the module's target is older than `sm_70`, where the
+//! lanes of a warp run in lockstep. No thread of the same launch may write what `ld.global.nc` reads, except the thread that read
+//! it.
 //!
-//! Where it has to choose it is quiet: a volatile read and a relaxed atomic count as an acquire (`ld.relaxed` needs a fence, or a
-//! barrier, before what it announces is read) and a compare-and-swap as a read (loops start from a plain one); two strong
-//! words pass for a message and its flag without a fence; threads may store equal values, and copies bring them; of each place the last writer and two readers are
-//! remembered; a `wgmma` group is over for its four warps once one has waited; an mbarrier needs a fence between its
-//! initialisation and bulk copies only when these come from another block; a constant that is moved into a register of `wgmma` behind its
-//! fence counts as moved before it, as compilers have it; lanes of a warp that name the same in a bulk store
-//! store it once, as GPUs do; of a module for a debugger (`nvcc -G`), and of a function that leaves the wait to its caller,
-//! each `wgmma` is over at once, as ptxas has it; a reduction into shared memory needs no proxy fence;
-//! an arrival or a wait without a scope counts as one for the cluster. Phases of a named barrier are apart: each orders those who came to it, and whoever
-//! comes to the next has to be behind them; so has who arrives at an mbarrier of its own block.
+//! [`Checks::init`] tracks uninitialised contents of registers, local memory and shared memory through arithmetic, shuffles,
+//! matrix products (`mma.sync`, `wmma` and `wgmma`: by rows and columns), calls and the stack. It reports an uninitialised value
+//! where the value has an effect: in a branch condition, an address, or a value stored to global memory. Each byte of a register
+//! is tracked separately while it is moved, packed and masked, so one half of a register may be undefined. A load of unwritten
+//! global memory is reported at once, unless some of the bytes it reads were written: then the other bytes are tracked, and so
+//! are unwritten bytes that `cp.async` copies. A value that is stored exactly as it was loaded (a vector as a whole) may carry
+//! unwritten bytes along, because they may be padding of a structure. A function's frame starts unwritten, and so does memory
+//! from `alloca`. A shuffle that reads an absent lane yields an undefined value, and so does an integer quotient or remainder
+//! with a zero divisor ([`Kind::DivisionByZero`]).
 //!
-//! A launch ends when its threads can only wait, or poll for what none of them will write: when each is where it was before, and nothing has
-//! changed in between. Blocks wait for each other as far as the GPU holds them at once. A loop that
-//! counts, or looks at a clock, goes on until it ends or comes to a limit.
+//! [`Checks::offsets`] tracks the values that 32-bit additions, products and shifts would have in wider registers, and reports an
+//! access whose address derives from a value that did not fit in 32 bits. The result of a bit operation, a right shift or a
+//! division of such a value counts as a new number: hashes may wrap around, and so may sums that return to the 32-bit range.
 //!
-//! Launches run one after another. One that is programmatic ([`Launch::programmatic`]) could start before those ahead have ended: what it accesses
-//! before its `griddepcontrol.wait`, or a barrier or flag behind one, is compared with what they accessed, whether or not they have let it start by
-//! `launch_dependents`; so is what comes after it, with those that a launch between did not wait for.
+//! Where the checkers have to choose, they prefer to miss an error over reporting a false one:
 //!
-//! `malloc` and `free` take from a heap of the device ([`Gpu::with_heap`]). Accesses outside its chunks, to freed ones, wrong
-//! frees and what is left in the end ([`Gpu::leaks`]) are found, and named by the call that allocated them.
+//! - A volatile read and a relaxed atomic count as an acquire. `ld.relaxed` does not: it needs a fence, or a barrier, before the
+//!   data that it announces is read.
+//! - A compare-and-swap counts as a read, because compare-and-swap loops start from a plain read.
+//! - Two strong words may serve as a message and its flag without a fence.
+//! - Threads may store equal values, and copies may write equal values.
+//! - Only the last writer and two readers of each location are remembered.
+//! - A `wgmma` group is complete for the four warps of its warpgroup once one of them has waited for it.
+//! - An mbarrier needs a fence between its initialisation and bulk copies only if the copies come from another block.
+//! - A constant that is moved into a register of a `wgmma` after its fence counts as moved before the fence, because compilers
+//!   emit such code.
+//! - When several lanes of a warp issue the same bulk store, it is performed once, as on GPUs.
+//! - In a module compiled for a debugger (`nvcc -G`), and in a function that leaves the wait to its caller, each `wgmma` is
+//!   complete at once, because ptxas waits after each of them.
+//! - A reduction into shared memory needs no proxy fence.
+//! - An arrival or a wait without a scope has the cluster's scope.
+//!
+//! Phases of a named barrier are separate: each phase orders the threads that took part in it, and a thread that arrives for the
+//! next phase has to be ordered after them. The same holds for a thread that arrives at an mbarrier of its own block.
+//!
+//! A launch ends when its threads can only wait, or poll for a value that none of them will write: every polling thread has
+//! returned to an earlier state, and memory has not changed in between. Blocks can wait for each other only as far as the GPU
+//! holds them at once. A loop that counts iterations or reads a clock runs until it ends or reaches a limit.
+//!
+//! Launches run one after another. A programmatic launch ([`Launch::programmatic`]) could start before the launches ahead of it
+//! have ended. What it accesses before its `griddepcontrol.wait`, or before a barrier or flag that follows such a wait, is
+//! compared with the accesses of those launches, whether or not they have let it start by `launch_dependents`. What it accesses
+//! later is compared with the accesses of the launches that a launch in between did not wait for.
+//!
+//! `malloc` and `free` use a heap in device memory ([`Gpu::with_heap`]). Accesses outside its chunks, accesses to freed chunks,
+//! invalid frees and chunks that are never freed ([`Gpu::leaks`]) are found, and reported with the call that allocated the chunk.
 //!
 //! # What is not
 //!
-//! Time and caches: no latency, no bandwidth; prefetches and cache hints do nothing, and a wait with a time limit
-//! ends with its phase, or when no other thread can go on. Textures, surfaces, what came with
-//! Blackwell (`tcgen05` and other instructions from `sm_100` on), `multimem`, dynamic parallelism. The system reserves no shared memory here: static variables begin at 0.
-//! A shared variable has bounds of its own, with a kilobyte of nobody's behind it; a frame and a structure have bounds as a whole: an index
-//! that runs from one of their arrays into the next is in bounds. PTX does not tell: compilers make one variable of a function's arrays, and one of a
-//! structure's or of dynamic shared memory, and where one ends in it stands nowhere.
-//! A word of local or shared memory that is written back where it came from with some of its bits changed counts as written: the others may be fields that
-//! are yet to come. What is not supported is an error with its line, never
-//! silently skipped; so is an instruction that the module's target does not have, and a register of a type that ptxas does not take there (of matrices
-//! it is asked for the size alone).
+//! Time and caches: there is no latency and no bandwidth. Prefetches and cache hints do nothing, and a wait with a time limit
+//! ends with its phase, or when no other thread can go on.
+//!
+//! Not modelled either: textures, surfaces, Blackwell's instructions (`tcgen05` and others from `sm_100` on), `multimem`, and
+//! dynamic parallelism. The system reserves no shared memory here: static variables begin at 0.
+//!
+//! A shared variable has its own bounds, with a guard region of 1 KiB after it. A frame and a structure are checked as a whole:
+//! an index that runs from one of their arrays into the next is in bounds. PTX does not contain the information: compilers merge
+//! the arrays of a function, of a structure or of dynamic shared memory into one variable, and do not record where each array
+//! ends.
+//!
+//! A word of local or shared memory that is written back to its own location with some of its bits changed counts as written: the
+//! other bits may be fields that are initialised later.
+//!
+//! Anything that is not supported is an error with its line, and is never silently skipped. The same holds for an instruction
+//! that the module's target does not have, and for an operand register of a type that ptxas does not accept (registers that hold
+//! matrices are checked for their size alone).
 
 #![warn(missing_docs)]
 // Modules are private: what is public in one is public to the others.

@@ -1,22 +1,22 @@
-//! Counts under the names and definitions of Nsight Compute, as far as they need no clock.
+//! Counts under the names and definitions of Nsight Compute, for the metrics that need no clock.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::ir::{Inst, Op, Program};
 use crate::report::Place;
 
-/// Accesses to one memory in one direction.
+/// Accesses to one memory space in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Warp-level instructions.
     pub requests: u64,
-    /// 32-byte sectors (global; for `cp.async.cg`, what ncu counts as such) or wavefronts (shared).
+    /// 32-byte sectors (global memory; for `cp.async.cg`, what ncu counts as sectors) or wavefronts (shared memory).
     pub units: u64,
-    /// What the same bytes would take without waste or conflicts.
+    /// The minimum units for the same bytes, without waste or conflicts.
     pub ideal: u64,
-    /// Bytes that threads asked for.
+    /// Bytes that threads requested.
     pub bytes: u64,
-    /// The same, with those that several threads of a warp ask for at once counted once.
+    /// Requested bytes, where bytes that several threads of a warp request at once count once.
     pub distinct: u64,
 }
 
@@ -28,41 +28,41 @@ impl Traffic {
         self.bytes += o.bytes;
         self.distinct += o.distinct;
     }
-    /// Units a request.
+    /// Units per request.
     pub fn per_request(&self) -> f64 {
         self.units as f64 / self.requests.max(1) as f64
     }
 }
 
-/// What one PTX instruction did.
+/// Counts of one PTX instruction.
 #[derive(Debug, Clone, Default)]
 pub struct Line {
     /// The instruction.
     pub place: Place,
-    /// Times that a warp executed it.
+    /// Number of times that a warp executed it.
     pub executed: u64,
-    /// Threads that did, summed over warps.
+    /// Number of thread-level executions, summed over warps.
     pub threads: u64,
-    /// Conditional branches decided here.
+    /// Conditional branches executed here.
     pub branches: u64,
-    /// Those that split their warp.
+    /// Conditional branches that diverged.
     pub divergent: u64,
-    /// Global traffic, both directions.
+    /// Global memory traffic, both directions.
     pub global: Traffic,
-    /// Shared traffic, both directions.
+    /// Shared memory traffic, both directions.
     pub shared: Traffic,
 }
 
 /// Counts of a whole launch.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    /// `smsp__inst_executed.sum`: PTX here, where the hardware counts SASS.
+    /// `smsp__inst_executed.sum`, but of PTX instructions; the hardware counts SASS.
     pub instructions: u64,
-    /// Threads that executed them, summed.
+    /// Thread-level executions, summed over all warp instructions.
     pub thread_instructions: u64,
     /// Conditional branches.
     pub branches: u64,
-    /// Those that split their warp.
+    /// Conditional branches that diverged.
     pub divergent_branches: u64,
     /// Global loads: units are sectors.
     pub global_loads: Traffic,
@@ -72,23 +72,23 @@ pub struct Metrics {
     pub shared_loads: Traffic,
     /// Shared stores: units are wavefronts.
     pub shared_stores: Traffic,
-    /// Distinct 32-byte sectors touched, times 32: the least that global memory must move.
+    /// Distinct 32-byte sectors accessed, times 32: the minimum global memory traffic.
     pub unique_bytes: u64,
-    /// Bytes that bulk and tensor copies brought into shared memory.
+    /// Bytes that bulk and tensor copies wrote to shared memory.
     pub bulk_load_bytes: u64,
-    /// Bytes that they took out of it.
+    /// Bytes that bulk and tensor copies read from shared memory.
     pub bulk_store_bytes: u64,
     /// Floating-point operations outside the tensor cores; a fused multiply-add is two.
     pub flops: u64,
-    /// Operations of `mma`, `wmma` and `wgmma`.
+    /// Floating-point operations of `mma`, `wmma` and `wgmma`.
     pub tensor_flops: u64,
     /// Instruction mix by opcode root.
     pub mix: Vec<(String, u64)>,
-    /// Every instruction that ran, hottest first.
+    /// Every instruction that was executed, hottest first.
     pub lines: Vec<Line>,
-    /// How full the target's multiprocessors would be.
+    /// Theoretical occupancy of the target's multiprocessors.
     pub occupancy: Option<crate::occupancy::Occupancy>,
-    /// An upper estimate of registers a thread from the PTX (ptxas knows better).
+    /// An upper estimate of the registers per thread, from the PTX (ptxas reports the exact number).
     pub register_pressure: u32,
 }
 
@@ -105,17 +105,17 @@ impl Metrics {
             100.0 * (self.branches - self.divergent_branches) as f64 / self.branches as f64
         }
     }
-    /// Bytes that left or entered the first-level cache: sectors times 32, and bulk copies.
+    /// Bytes that left or entered the first-level cache: sectors times 32, plus bulk copies.
     pub fn sector_bytes(&self) -> u64 {
         32 * (self.global_loads.units + self.global_stores.units) + self.bulk_load_bytes + self.bulk_store_bytes
     }
-    /// FLOPs a byte, for the least traffic and for the sectors moved.
+    /// Arithmetic intensity in FLOPs per byte: for the minimum traffic, and for the sectors moved.
     pub fn arithmetic_intensity(&self) -> (f64, f64) {
         let f = (self.flops + self.tensor_flops) as f64;
         (f / self.unique_bytes.max(1) as f64, f / self.sector_bytes().max(1) as f64)
     }
 
-    /// Rows of Nsight Compute's name and value.
+    /// Rows of metric name and value, with Nsight Compute's names.
     pub fn rows(&self) -> Vec<(&'static str, f64)> {
         let t = |v: &Traffic| {
             (
@@ -169,7 +169,7 @@ struct Stat {
     shared_stores: Traffic,
 }
 
-/// Collects while a host thread runs blocks.
+/// Collects counts while a host thread runs blocks.
 pub struct Collector {
     stats: Vec<Vec<Stat>>,
     unique: HashSet<u64>,
@@ -177,7 +177,7 @@ pub struct Collector {
     tensor: u64,
 }
 
-/// The last byte of an access, whose address nobody may have looked at yet.
+/// The address of the last byte of an access; the address has not necessarily been checked.
 fn last(addr: u64, bytes: u32) -> u64 {
     addr.saturating_add(u64::from(bytes) - 1)
 }
@@ -204,7 +204,7 @@ impl Collector {
         if !i.first {
             return;
         }
-        // A predicated-off branch was still executed by its threads.
+        // A thread whose predicate is false still executes the branch instruction.
         let branch = matches!(i.op, Op::Bra { .. });
         let s = self.stat(func, pc);
         s.executed += 1;
@@ -221,12 +221,12 @@ impl Collector {
         self.tensor += n;
     }
 
-    /// A bulk copy moved bytes to or from shared memory.
+    /// Counts the bytes that a bulk copy moves to or from shared memory.
     pub fn bulk(&mut self, bytes: u64, load: bool) {
         self.bulk[usize::from(!load)] += bytes;
     }
 
-    /// And touched these of global memory.
+    /// Counts the global memory that the bulk copy touches.
     pub fn touch(&mut self, addr: u64, bytes: u64) {
         self.unique.extend(addr / 32..(addr + bytes).div_ceil(32));
     }
@@ -237,8 +237,8 @@ impl Collector {
         if write { s.stores.add(&t) } else { s.loads.add(&t) }
     }
 
-    /// A copy past the first-level cache. That is asked by pairs of lanes, once for each of its lines of 128 bytes that a pair reads, which ncu
-    /// counts as sectors: so it did on an H200 for 74 patterns of addresses.
+    /// A copy that bypasses the first-level cache. A pair of lanes makes one request for each 128-byte line that it reads, and
+    /// ncu counts these requests as sectors. This matched an H200's counts for 74 address patterns.
     pub fn bypass(&mut self, func: u32, pc: u32, addr: &[u64; 32], m: u32, bytes: u32) {
         let line = |l: usize| (m >> l & 1 == 1).then(|| addr[l] / 128);
         let asked = |l: usize| match (line(l), line(l + 1)) {
@@ -350,7 +350,7 @@ impl Collector {
     }
 }
 
-/// Floating-point operations of one thread's instruction.
+/// Floating-point operations of one thread for one instruction.
 fn flops(text: &str) -> u64 {
     let mut parts = text.split('.');
     let root = parts.next().unwrap_or("");
@@ -367,8 +367,8 @@ fn flops(text: &str) -> u64 {
         }
 }
 
-/// How many lanes of a shared access go in one pass: what 128 bytes hold, and twice that if neighbours (or next neighbours) all
-/// ask for the same. Counted by ncu on an H100; the ISA does not say.
+/// How many lanes of a shared access are served in one pass: as many as 128 bytes hold, and twice as many if neighbours (or next
+/// neighbours) all request the same data. Measured with ncu on an H100; the ISA does not specify it.
 fn lanes_together(addr: &[u64; 32], m: u32, bytes: u32) -> usize {
     let lanes = (128 / bytes.max(4)) as usize;
     let paired =

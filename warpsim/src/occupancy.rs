@@ -7,27 +7,27 @@ use std::str::FromStr;
 pub struct Device {
     /// The device's name.
     pub name: &'static str,
-    /// The name on a command line.
+    /// The name used on a command line.
     pub key: &'static str,
     /// Major and minor compute capability.
     pub compute_capability: (u32, u32),
-    /// Multiprocessors of the whole device.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// Most resident warps.
+    /// Maximum resident warps.
     pub warps: u32,
-    /// Most resident blocks.
+    /// Maximum resident blocks.
     pub blocks: u32,
-    /// 32-bit registers.
+    /// Number of 32-bit registers.
     pub registers: u32,
     /// Bytes of shared memory.
     pub shared: u32,
-    /// Bytes of shared memory that the system takes from each block.
+    /// Bytes of shared memory that the system reserves in each block.
     pub reserved: u32,
     /// Bytes of the second-level cache.
     pub l2_bytes: u32,
-    /// Highest clock of the multiprocessors. Nothing here takes time: the clocks are for what is computed from them.
+    /// Maximum clock of the multiprocessors. The simulator does not model time; callers may compute bounds from it.
     pub clock_khz: u32,
-    /// Highest clock of the memory, which transfers twice a cycle.
+    /// Maximum clock of the memory, which transfers data twice per cycle.
     pub memory_clock_khz: u32,
     /// Width of the memory bus.
     pub memory_bus_bits: u32,
@@ -128,19 +128,19 @@ pub const H200: Device =
 pub const DEVICES: [Device; 9] = [H200, H100, H100_PCIE, A100, L40S, L4, RTX_4090, A10, RTX_3090];
 
 impl Device {
-    /// Most bytes of shared memory that one block can have.
+    /// Maximum bytes of shared memory of one block.
     pub const fn shared_per_block(&self) -> u32 {
         self.shared - self.reserved
     }
 
-    /// What code for `.target` most likely runs on: an H100 from `sm_90` on, an A100 before.
+    /// The device that code for `.target` most likely runs on: an H100 from `sm_90` on, an A100 before.
     pub fn for_target(target: &str) -> Device {
         let digits = target.trim_start_matches("sm_").trim_end_matches(|c: char| !c.is_ascii_digit());
         if digits.parse().is_ok_and(|n: u32| n >= 90) { H100 } else { A100 }
     }
 }
 
-/// By [`Device::key`], in any case.
+/// Finds a device by [`Device::key`], ignoring case.
 impl FromStr for Device {
     type Err = String;
 
@@ -150,12 +150,12 @@ impl FromStr for Device {
     }
 }
 
-/// What keeps more blocks from fitting.
+/// The resource that limits the number of resident blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limiter {
-    /// Places for warps.
+    /// Warp slots.
     Warps,
-    /// Places for blocks.
+    /// Block slots.
     Blocks,
     /// The register file.
     Registers,
@@ -164,7 +164,7 @@ pub enum Limiter {
 }
 
 impl Limiter {
-    /// In words: `shared memory`.
+    /// The resource's name: `shared memory`.
     pub fn name(self) -> &'static str {
         match self {
             Limiter::Warps => "warps",
@@ -175,30 +175,30 @@ impl Limiter {
     }
 }
 
-/// The outcome.
+/// The theoretical occupancy of a launch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Occupancy {
-    /// What it was computed for.
+    /// The device it was computed for.
     pub device: Device,
-    /// Blocks on a multiprocessor at once.
+    /// Resident blocks per multiprocessor.
     pub blocks_per_sm: u32,
-    /// Their warps.
+    /// Resident warps per multiprocessor.
     pub warps_per_sm: u32,
-    /// What keeps more from fitting.
+    /// The resource that limits the number of resident blocks.
     pub limiter: Limiter,
-    /// Grid size over what the whole device holds at once; 0 where no block fits.
+    /// Waves: grid size divided by the blocks that the whole device holds at once; 0 if no block fits.
     pub waves: f64,
-    /// Share of the last wave's places that stay empty.
+    /// Fraction of the block slots that stay empty in the last wave.
     pub tail: f64,
 }
 
-/// Parts of a multiprocessor, each with a quarter of the registers: a warp's come from one part.
+/// Partitions of a multiprocessor, each with a quarter of the registers: a warp's registers come from one partition.
 const PARTS: u32 = 4;
 
-/// `registers` a thread (0: unknown, not a limit), `shared` bytes a block.
+/// Computes the occupancy with `registers` per thread (0: unknown, no limit) and `shared` bytes per block.
 pub fn occupancy(device: Device, threads: u32, registers: u32, shared: u32, grid_blocks: u64) -> Occupancy {
     let warps = threads.div_ceil(32).max(1);
-    // Registers are handed out to a warp in units of 256.
+    // Registers are allocated to a warp in units of 256.
     let per_warp = (registers.min(device.registers) * 32).next_multiple_of(256);
     let by_regs = if registers == 0 { u32::MAX } else { device.registers / PARTS / per_warp * PARTS / warps };
     let by_shared = device.shared / (shared + device.reserved).next_multiple_of(128);

@@ -1,64 +1,64 @@
-//! What a launch says: findings, faults, output and counts.
+//! The results of a launch: findings, faults, output and counts.
 
 use std::fmt;
 
 use crate::metrics::Metrics;
 use crate::zeroed::OutOfMemory;
 
-/// What went wrong. The first group ends the launch; the second only reports.
+/// What went wrong. The first group of kinds ends the launch; the second is only reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// The shape or the arguments do not fit the kernel.
     InvalidLaunch,
-    /// An access outside every allocation, or outside shared, local or parameter memory.
+    /// An access outside every allocation, or outside the bounds of shared, local or parameter memory.
     OutOfBounds,
-    /// An address that is not a multiple of what the access needs.
+    /// An address that is not aligned as the access requires.
     Misaligned,
-    /// An access to memory that the host has freed, or a thread with `free`.
+    /// An access to memory that was freed, by the host or by a thread with `free`.
     UseAfterFree,
-    /// A `free` of what `malloc` did not give, or of what was freed before.
+    /// A `free` of a pointer that `malloc` did not return, or that was freed before.
     InvalidFree,
     /// The kernel executed `trap`.
     Trap,
     /// A device-side `assert` failed.
     Assert,
-    /// No thread can go on, but to poll for what nobody will write.
+    /// Deadlock: no thread can go on, except to poll for a value that no thread will write.
     Deadlock,
     /// More instructions than [`crate::Options::instruction_limit`] or [`crate::Options::launch_limit`].
     InstructionLimit,
-    /// Operands that make the instruction undefined.
+    /// Operands for which the instruction's behaviour is undefined.
     IllegalInstruction,
     /// A read of a register that the lane never wrote.
     UninitialisedRegister,
-    /// A read of local memory that the lane never wrote, on which something depends.
+    /// A read of local memory that the lane never wrote, if the value has an effect.
     UninitialisedLocal,
-    /// A read of shared memory that nobody wrote.
+    /// A read of shared memory that was never written.
     UninitialisedShared,
-    /// A read of global memory that neither host nor kernel wrote.
+    /// A read of global memory that neither the host nor a kernel wrote.
     UninitialisedGlobal,
-    /// An integer divided by zero, on which something depends: no two GPUs need give the same.
+    /// An integer division by zero whose result has an effect: the result may differ between GPUs.
     DivisionByZero,
-    /// An access at an address that comes from 32-bit arithmetic whose result 32 bits do not hold.
+    /// An access at an address that derives from a 32-bit operation whose result does not fit in 32 bits.
     IndexOverflow,
-    /// Two accesses to shared memory, one a write, that nothing orders.
+    /// Two unordered accesses to shared memory, at least one of which is a write.
     SharedRace,
-    /// The same in global memory.
+    /// Two unordered accesses to global memory, at least one of which is a write.
     GlobalRace,
-    /// An asynchronous copy or tensor-core read that nothing waited for.
+    /// A conflict with an asynchronous copy or tensor-core read that no thread waited for.
     AsyncRace,
-    /// A generic write, read or overwritten by the asynchronous proxy without `fence.proxy.async` between.
+    /// A generic write that the asynchronous proxy reads or overwrites without a `fence.proxy.async` in between.
     MissingProxyFence,
-    /// A thread or a block that ends while something may still use its shared memory or its registers.
+    /// A thread or block that exits while its shared memory or registers may still be in use.
     EarlyExit,
-    /// A warp-wide or aligned instruction executed by part of a warp.
+    /// A warp-wide or aligned instruction that only part of a warp executes.
     DivergentBarrier,
-    /// Memory from `malloc` that nobody has freed: see [`crate::Gpu::leaks`].
+    /// Memory from `malloc` that was never freed: see [`crate::Gpu::leaks`].
     Leak,
-    /// Arrivals that disagree about a barrier's number of threads.
+    /// Arrivals at one barrier that give different thread counts.
     BarrierCount,
-    /// Barriers and mbarriers used against their rules.
+    /// Barriers and mbarriers that are used against their rules.
     BarrierMisuse,
-    /// This machine does not have the memory that simulating the launch takes.
+    /// This machine does not have enough memory to simulate the launch.
     OutOfMemory,
     /// A defect of the simulator.
     Internal,
@@ -99,7 +99,7 @@ impl Kind {
     }
 }
 
-/// A place in the program.
+/// A location in the program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// Line of the PTX text.
@@ -108,12 +108,12 @@ pub struct Place {
     pub instruction: String,
     /// Source file and line, when the PTX has `.loc`.
     pub source: Option<(String, u32)>,
-    /// The call that this was inlined from, in the function that was not inlined itself.
+    /// The outermost call that this code was inlined from, in a function that was not itself inlined.
     pub caller: Option<(String, u32)>,
 }
 
 impl Place {
-    /// The lines of the source: `kernel.rs:12, inlined from library.rs:70`.
+    /// The source lines: `kernel.rs:12, inlined from library.rs:70`.
     pub fn sources(&self) -> Option<String> {
         let (file, line) = self.source.as_ref()?;
         Some(match &self.caller {
@@ -136,34 +136,34 @@ impl fmt::Display for Place {
 /// The other access of a race.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Earlier {
-    /// Where it happened.
+    /// Where the access happened.
     pub place: Place,
-    /// Who: `thread (3,0,0) of block (0,0,0)`, `an asynchronous copy`.
+    /// Who made the access: `thread (3,0,0) of block (0,0,0)`, `an asynchronous copy`.
     pub who: String,
-    /// It was a write.
+    /// Whether the access was a write.
     pub write: bool,
 }
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What kind of mistake it is.
+    /// The kind of mistake.
     pub kind: Kind,
-    /// The mistake in words.
+    /// The message.
     pub message: String,
     /// The kernel's name.
     pub kernel: String,
-    /// The instruction; none for what is wrong with the launch as a whole.
+    /// The instruction; `None` if the finding concerns the launch as a whole.
     pub place: Place,
     /// Index of the block.
     pub block: [u32; 3],
     /// Index of the thread in its block.
     pub thread: [u32; 3],
-    /// The address: in its own space for shared and local memory.
+    /// The address; for shared and local memory, the address within that space.
     pub address: Option<u64>,
     /// The other access of a race.
     pub earlier: Option<Earlier>,
-    /// How often the same instruction had the same finding.
+    /// How often this instruction had this finding.
     pub count: u64,
 }
 
@@ -191,21 +191,21 @@ impl fmt::Display for Finding {
     }
 }
 
-/// So many bytes, in words.
+/// Formats a number of bytes.
 pub(crate) fn bytes(n: u64) -> String {
     format!("{n} byte{}", if n == 1 { "" } else { "s" })
 }
 
-/// A finding that ended the launch.
+/// A fault: a finding that ended the launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Why it ended.
+    /// The finding that ended the launch.
     pub finding: Box<Finding>,
-    /// What had been found until then.
+    /// The findings recorded before the fault.
     pub also: Vec<Finding>,
-    /// What the kernel had printed until then.
+    /// The kernel's output before the fault.
     pub output: String,
-    /// The memory that this machine did not have, if that is what ended the launch.
+    /// The host allocation that failed, if that ended the launch.
     pub missing: Option<OutOfMemory>,
 }
 
@@ -214,12 +214,12 @@ impl Fault {
         Fault { finding: Box::new(finding), also: vec![], output: String::new(), missing: None }
     }
 
-    /// One for want of memory, for the purpose that is given.
+    /// A fault for lack of host memory; the purpose says what for.
     pub(crate) fn of_memory(kernel: &str, error: OutOfMemory, purpose: &str) -> Self {
         Fault { missing: Some(error), ..Fault::of_launch(kernel, Kind::OutOfMemory, format!("{error} {purpose}")) }
     }
 
-    /// One that no instruction is to blame for.
+    /// A fault that no instruction caused.
     pub(crate) fn of_launch(kernel: &str, kind: Kind, message: String) -> Self {
         Fault::new(Finding {
             kind,
@@ -238,7 +238,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.finding.fmt(f)?;
-        // An offset that overflowed on its way to this very address says most.
+        // An offset that overflowed on the way to this very address is the most informative message.
         let cause = |a: &&Finding| a.kind == Kind::IndexOverflow && a.place == self.finding.place;
         let (first, rest) = (self.also.iter().filter(cause), self.also.iter().filter(|a| !cause(a)));
         first.chain(rest).try_for_each(|a| write!(f, "\nbefore that, {a}"))
@@ -254,9 +254,9 @@ pub struct Report {
     pub instructions: u64,
     /// What the checkers found, one entry for each instruction and kind.
     pub findings: Vec<Finding>,
-    /// What the kernel printed, in the order of its blocks.
+    /// The kernel's output, in the order of its blocks.
     pub output: String,
-    /// Counts, if [`crate::Options::metrics`] asked for them.
+    /// Counts, if [`crate::Options::metrics`] is set.
     pub metrics: Option<Metrics>,
 }
 

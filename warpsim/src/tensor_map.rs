@@ -1,6 +1,6 @@
-//! Tensor maps: what a bulk tensor copy knows of a tensor in global memory.
+//! Tensor maps: the description of a tensor in global memory that bulk tensor copies use.
 //!
-//! The 128 bytes are this simulator's own; a real driver's descriptor is opaque and not understood.
+//! The layout of the 128 bytes is this simulator's own; a real driver's descriptor is opaque and is not understood.
 
 use crate::im2col::Im2col;
 use crate::ir::{AtomOp, NumTy, Way};
@@ -64,11 +64,11 @@ const TYPES: [DataType; 11] = [
     DataType::TF32,
 ];
 
-/// How a tile's 16-byte pieces are permuted in shared memory.
+/// The permutation of a tile's 16-byte chunks in shared memory (swizzle).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Swizzle {
-    /// Not at all.
+    /// No swizzle.
     None,
     /// Within 32 bytes.
     B32,
@@ -79,18 +79,18 @@ pub enum Swizzle {
 }
 
 impl Swizzle {
-    /// Bytes of a pattern row.
+    /// Bytes of one row of the pattern.
     pub fn span(self) -> usize {
         [usize::MAX, 32, 64, 128][self as usize]
     }
 
-    /// The byte that holds what would be at shared offset `off` without swizzling.
+    /// The swizzled offset of the byte whose unswizzled shared-memory offset is `off`.
     #[inline(always)]
     pub fn apply(self, off: usize) -> usize {
         self.apply_from(off, 0)
     }
 
-    /// As `apply`, for a pattern that starts so many 128-byte rows behind a multiple of 1024.
+    /// Like `apply`, for a pattern that starts this many 128-byte rows after a multiple of 1024.
     #[inline(always)]
     pub(crate) fn apply_from(self, off: usize, rows: usize) -> usize {
         let mask = [0, 1, 3, 7][self as usize];
@@ -98,34 +98,34 @@ impl Swizzle {
     }
 }
 
-/// The NaN that hardware fills with: f16 and f32 were seen, and the others are taken to be alike.
+/// The NaN that the hardware fills with: measured for f16 and f32, and assumed to be alike for the others.
 pub(crate) const OOB_NAN: u16 = 0x7ff7;
 
-/// A tensor, innermost dimension first, and what a copy takes of it.
+/// A tensor, innermost dimension first, and the box that a copy transfers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMap {
     /// Element type.
     pub data_type: DataType,
     /// Global address of the first element.
     pub address: u64,
-    /// Elements in each dimension.
+    /// Number of elements in each dimension.
     pub dims: Vec<u64>,
-    /// Bytes between neighbours in each dimension but the first.
+    /// Stride in bytes of each dimension except the first.
     pub strides: Vec<u64>,
-    /// Elements of a tile in each dimension; of an im2col map channels and pixels.
+    /// Number of elements of a tile in each dimension; for an im2col map, channels and pixels.
     pub tile: Vec<u32>,
-    /// How a tile lies in shared memory.
+    /// Swizzle of a tile in shared memory.
     pub swizzle: Swizzle,
     /// Elements outside the tensor read as NaN instead of zero.
     pub nan_fill: bool,
-    /// Copies take pixels, not tiles.
+    /// The im2col parameters, if copies transfer pixels instead of tiles.
     pub im2col: Option<Im2col>,
 }
 
-/// Marks the 128 bytes as a map.
+/// Magic number that identifies the 128 bytes as a map.
 pub(crate) const MAGIC: u16 = 0x4d32;
 
-/// Where the fields lie in the 128 bytes. As in hardware the first 64 tell a tiled map, and kernels copy no more.
+/// Offsets of the fields in the 128 bytes. As in hardware, the first 64 bytes describe a tiled map, and kernels copy no more.
 pub(crate) mod field {
     /// 16 bits.
     pub const MAGIC: usize = 0;
@@ -139,7 +139,7 @@ pub(crate) mod field {
     pub const MODE: usize = 7;
     /// 64 bits.
     pub const ADDRESS: usize = 8;
-    /// 32 bits each, of which 0 means 2^32.
+    /// 32 bits each; 0 means 2^32.
     pub const DIMS: usize = 16;
     /// 32 bits each, in units of 16 bytes.
     pub const STRIDES: usize = 36;
@@ -147,16 +147,17 @@ pub(crate) mod field {
     pub const TILE: usize = 52;
     /// 16 bits each; 0 is 1.
     pub const STEPS: usize = 64;
-    /// 16 bits, the same as in front: the steps are those of a map, and not what lay there before its first half was copied.
+    /// 16 bits, a copy of the field in the first half: it shows that the steps belong to this map and are not what lay there
+    /// before the first half was copied.
     pub const MARK: usize = 74;
-    /// Of im2col: 16 bits each of the lower and the upper corner.
+    /// For im2col: 16 bits for each coordinate of the lower and the upper corner.
     pub const CORNERS: usize = 84;
-    /// The strides once more, 64 bits each: bytes, and more of them than fit above.
+    /// The strides again, 64 bits each, in bytes: these hold larger strides than the fields above.
     pub const WHOLE_STRIDES: usize = 96;
 }
 
 impl TensorMap {
-    /// Describes a tensor, checking what the hardware requires of it.
+    /// Describes a tensor, and checks the hardware's requirements on it.
     pub fn tiled(
         data_type: DataType,
         address: u64,
@@ -203,8 +204,9 @@ impl TensorMap {
         })
     }
 
-    /// What is wrong with where a copy starts. An H200 was seen to refuse, with an illegal instruction, any that starts between multiples of 16 bytes of
-    /// the innermost dimension, and stores and reductions, but not loads, that start ahead of the tensor. They may reach out of it behind its end.
+    /// Returns what is wrong with the start of a copy. On an H200, an illegal-instruction error was observed for every start
+    /// along the innermost dimension that is not a multiple of 16 bytes, and for stores and reductions, but not loads, that start
+    /// before the tensor. They may extend past its end.
     pub(crate) fn start_wrong(&self, at: &[i64], way: Way) -> Option<String> {
         let (first, each) = (at[0], 16 / self.data_type.bytes() as i64);
         if first % each != 0 {
@@ -219,7 +221,7 @@ impl TensorMap {
         ))
     }
 
-    /// The 128 bytes that a kernel takes as its parameter.
+    /// The 128 bytes that a kernel takes as a parameter.
     pub fn encode(&self) -> [u8; 128] {
         let mut out = [0u8; 128];
         let mut put = |at: usize, v: u64, n: usize| out[at..at + n].copy_from_slice(&v.to_le_bytes()[..n]);
@@ -248,12 +250,12 @@ impl TensorMap {
         out
     }
 
-    /// Reads the 128 bytes back.
+    /// Decodes the 128 bytes.
     pub fn decode(b: &[u8; 128]) -> Option<Self> {
         Self::parse(b).ok()
     }
 
-    /// Reads the 128 bytes, which a kernel may have written, or says what is wrong with them.
+    /// Decodes the 128 bytes, which a kernel may have written, or returns what is wrong with them.
     pub(crate) fn parse(b: &[u8; 128]) -> Result<Self, String> {
         let at = |k: usize, n: usize| b[k..k + n].iter().rev().fold(0u64, |v, x| v << 8 | u64::from(*x));
         let rank = at(field::RANK, 1) as usize;
@@ -287,7 +289,7 @@ impl TensorMap {
         let dims: Vec<_> = dims.into_iter().map(|last| u64::from(last) + 1).collect();
         let stride = |k: usize| {
             let (units, whole) = (at(field::STRIDES + 4 * k, 4), at(field::WHOLE_STRIDES + 8 * k, 8));
-            // The rest of a map of which the first half was copied may be anything.
+            // The second half of a map may be anything if only the first half was copied.
             if (whole / 16) as u32 == units as u32 { whole } else { 16 * units }
         };
         let strides: Vec<_> = (0..rank - 1).map(stride).collect();
@@ -316,7 +318,7 @@ impl TensorMap {
         out.chunks_exact_mut(2).for_each(|x| x.copy_from_slice(&OOB_NAN.to_le_bytes()));
     }
 
-    /// Bytes of a tile.
+    /// Size of a tile in bytes.
     pub fn tile_bytes(&self) -> usize {
         self.tile.iter().map(|t| *t as usize).product::<usize>() * self.data_type.bytes()
     }
