@@ -1,4 +1,4 @@
-//! f64 arithmetic that rounds in a direction: exact integers, rounded once.
+//! f64 arithmetic with directed rounding: exact integers, rounded once.
 
 use crate::num::Rnd;
 
@@ -6,7 +6,7 @@ const FRACTION: u32 = 52;
 /// Exponent of the lowest bit of subnormal numbers.
 const LOWEST: i32 = -1074;
 
-/// A finite number that is not zero: its sign, and an integer times a power of two.
+/// A finite non-zero number: its sign, and an integer times a power of two.
 #[derive(Clone, Copy)]
 struct Parts {
     negative: bool,
@@ -24,7 +24,7 @@ fn parts(v: f64) -> Parts {
     Parts { negative: v.is_sign_negative(), digits, exponent }
 }
 
-/// Rounds `digits` × 2^`exponent`; `more` says that there is something beyond its last bit.
+/// Rounds `digits` × 2^`exponent`; `more` says that there are non-zero bits beyond the last one.
 fn round(negative: bool, digits: u128, exponent: i32, more: bool, rnd: Rnd) -> f64 {
     let sign = if negative { -1.0f64 } else { 1.0 };
     let away = match rnd {
@@ -36,7 +36,7 @@ fn round(negative: bool, digits: u128, exponent: i32, more: bool, rnd: Rnd) -> f
         return sign * if more && away { f64::from_bits(1) } else { 0.0 };
     }
     let length = 128 - digits.leading_zeros() as i32;
-    // Bits that do not fit, be it because there are too many or because they are too low.
+    // Bits that do not fit, because the number has too many bits or because they are below the subnormal range.
     let cut = (length - FRACTION as i32 - 1).max(LOWEST - exponent);
     let (kept, rest) = match cut {
         ..=0 => (digits << -cut, 0),
@@ -50,7 +50,7 @@ fn round(negative: bool, digits: u128, exponent: i32, more: bool, rnd: Rnd) -> f
         _ => away && (rest != 0 || more),
     };
     let (kept, lowest) = (kept as u64 + u64::from(up), exponent + cut);
-    // A carry goes into the exponent by itself.
+    // A carry propagates into the exponent.
     let bits = match kept >> FRACTION {
         0 => kept,
         _ => ((lowest - LOWEST) as u64).saturating_mul(1 << FRACTION).saturating_add(kept),
@@ -63,12 +63,12 @@ fn round(negative: bool, digits: u128, exponent: i32, more: bool, rnd: Rnd) -> f
     }
 }
 
-/// Whether a result follows from operands alone: one is zero, infinite or no number.
+/// The result, if the operands alone determine it: one is zero, infinite or NaN.
 fn special(v: f64) -> bool {
     v == 0.0 || !v.is_finite()
 }
 
-/// The sum of zeros, or of numbers that cancel out.
+/// The sum of zeros, or of numbers that cancel.
 fn zero(x_negative: bool, y_negative: bool, rnd: Rnd) -> f64 {
     if x_negative && y_negative || x_negative != y_negative && rnd == Rnd::Rm { -0.0 } else { 0.0 }
 }
@@ -102,7 +102,7 @@ pub fn fma(a: f64, b: f64, c: f64, rnd: Rnd) -> f64 {
         (false, false) => {}
     }
     let (x, y, z) = (parts(a), parts(b), parts(c));
-    // Both with their highest bit at the same place, and two bits above it to spare.
+    // Aligned so that both have their highest bit at the same position, with two bits to spare above it.
     let high = |digits: u128, exponent: i32| {
         let by = digits.leading_zeros() as i32 - 2;
         (digits << by, exponent - by)
@@ -158,7 +158,7 @@ pub fn sqrt(a: f64, rnd: Rnd) -> f64 {
 mod tests {
     use super::*;
 
-    /// In the direction of nearest, all of it has to agree with the machine.
+    /// With rounding to nearest, everything has to agree with the host's arithmetic.
     #[test]
     fn nearest_is_the_machine_s() {
         let mut s = 1u64;
@@ -166,7 +166,7 @@ mod tests {
             s ^= s << 13;
             s ^= s >> 7;
             s ^= s << 17;
-            // Of all sizes, and often close to each other.
+            // Numbers of all magnitudes, often close to each other.
             let v = if s & 3 == 0 { s & 0x800f_ffff_ffff_ffff | (s >> 55 & 63) + 990 << 52 } else { s };
             f64::from_bits(if s & 28 == 0 { v & 0x801f_ffff_ffff_ffff } else { v })
         };
@@ -177,7 +177,7 @@ mod tests {
             if !(a.is_finite() && b.is_finite() && c.is_finite()) || special(a) || special(b) || special(c) {
                 continue;
             }
-            // What lies between the two directions is the exact result, and nearest is one of them.
+            // If the two directed results are equal, the result is exact; rounding to nearest gives one of them.
             let between = |f: &dyn Fn(Rnd) -> f64, what: &str| {
                 let (near, low, high) = (f(Rnd::Rn), f(Rnd::Rm), f(Rnd::Rp));
                 let exact = low.to_bits() == high.to_bits() || low == 0.0 && high == 0.0;

@@ -7,7 +7,7 @@ pub use crate::ops::*;
 use crate::exec::regs::Regs;
 use crate::ptx::ast::Bounds;
 
-/// A register: its class in the top two bits, its number (later its slot) below.
+/// A register: its class in the top two bits, and its number (after register allocation, its slot) below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reg(pub u32);
 
@@ -18,7 +18,7 @@ pub enum Class {
     R,
     /// 64 bits.
     Q,
-    /// Predicates: one bit a lane.
+    /// Predicates: one bit per lane.
     P,
 }
 
@@ -44,7 +44,7 @@ impl Reg {
     }
 }
 
-/// Works on registers alone: all lanes of `mask`.
+/// A register-only operation, applied to the lanes of `mask`.
 pub type LaneFn = unsafe fn(&mut Regs, &Inst, u32);
 
 /// One executable instruction.
@@ -57,21 +57,21 @@ pub struct Inst {
     pub c: Reg,
     pub guard: Reg,
     pub guard_neg: bool,
-    /// The guard of the PTX instruction that this helper, which all lanes execute, belongs to: `guard_neg` is for it.
+    /// For a helper instruction, which all lanes execute: the guard of the PTX instruction that it belongs to. `guard_neg` applies to it.
     pub under: Reg,
-    /// First of its PTX instruction (helper instructions are not counted).
+    /// Whether it is the first instruction of its PTX instruction (helper instructions are not counted).
     pub first: bool,
-    /// A plain copy of a register.
+    /// Whether it only copies a register.
     pub moves: bool,
-    /// Its address in shared memory is of the own block: `.shared`, without `::cluster`.
+    /// Whether its shared-memory address is in the executing thread's own block: `.shared`, without `::cluster`.
     pub own: bool,
-    /// It keeps bits of a word that is written back with others changed: defined, whatever they are.
+    /// Whether it keeps bits of a word that is written back with other bits changed: the result counts as defined, whatever these bits are.
     pub keeps: bool,
-    /// What it makes of offsets.
+    /// How the overflow checker for offsets treats the result.
     pub offset: Offset,
-    /// What the operation makes of it: an offset, packed flags.
+    /// Meaning depends on the operation: an offset, packed flags.
     pub imm: i64,
-    /// More operands: `Code::lists[ext..ext + defs]` are written, up to `len` read.
+    /// More operands: `Code::lists[ext..ext + defs]` are written, and the following ones up to `len` are read.
     pub ext: u32,
     pub defs: u16,
     pub len: u16,
@@ -102,7 +102,7 @@ impl Inst {
     }
 }
 
-/// An operation. Anything register-only is `Alu`.
+/// An operation. Register-only operations are `Alu`.
 #[derive(Clone)]
 pub enum Op {
     Alu(LaneFn),
@@ -130,12 +130,12 @@ pub enum Op {
     Atom(Atomic),
     /// An exchange or compare-and-swap of 128 bits.
     AtomWide(Atomic),
-    /// `a` address, `b` leading dimension: checks that a prefetch is of a known space only.
+    /// `a` address, `b` leading dimension: checks only that a prefetch names a known space.
     Prefetch,
     Fence(Fence),
-    /// Waits for the launches ahead.
+    /// Waits for the launches ahead (`griddepcontrol.wait`).
     GridWait,
-    /// Lets the launch behind start.
+    /// Lets the next launch start (`griddepcontrol.launch_dependents`).
     GridRelease,
     /// Barrier id in `a`, thread count in `b` (may be absent).
     BarSync {
@@ -153,7 +153,7 @@ pub enum Op {
     IsSpacep(Window),
     CpAsync {
         bytes: u8,
-        /// `.cg`: past the first-level cache.
+        /// `.cg`: bypasses the first-level cache.
         bypass: bool,
     },
     CpAsyncCommit,
@@ -173,7 +173,7 @@ pub enum Op {
     },
     MovMatrix,
     Mma(Arc<Mma>),
-    /// Registers of A in bits 0-7 of `imm`, of B in 8-15.
+    /// Number of registers of A in bits 0-7 of `imm`, of B in bits 8-15.
     Wmma(Arc<Mma>),
     WmmaCopy(WmmaCopy),
     Mbar(Mbar),
@@ -203,12 +203,12 @@ pub enum Op {
     WgWait,
     Wgmma(Arc<Mma>),
     SetMaxNReg,
-    /// Bytes in `a`, stack pointer in `b` and as the result beside `d`; alignment in `imm`.
+    /// Size in bytes in `a`; stack pointer in `b`, whose new value is a second result beside `d`; alignment in `imm`.
     Alloca,
     Discard,
     Printf,
     AssertFail,
-    /// Bytes in `a`, pointer in `d`.
+    /// Size in bytes in `a`, resulting pointer in `d`.
     Malloc,
     /// Pointer in `a`.
     Free,
@@ -217,21 +217,21 @@ pub enum Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fence {
     Generic(Scope),
-    /// Of shared memory, of global memory.
+    /// Proxy fences for shared memory and for global memory.
     ProxyAsync {
         shared: bool,
         global: bool,
     },
     MbarrierInit,
-    /// Acquires what others wrote, and the tensor map at an address.
+    /// Acquires writes of other threads and the tensor map at an address.
     AcquireMap(Scope),
-    /// Releases what was written, tensor maps among it.
+    /// Releases earlier writes, including those of tensor maps.
     ReleaseMaps(Scope),
-    /// Proxies that this simulator keeps coherent (alias).
+    /// Fences for proxies that this simulator keeps coherent (alias).
     Other,
 }
 
-/// What a constant or special register slot starts with.
+/// The initial value of a constant or special register slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Init {
     Imm(u64),
@@ -239,11 +239,11 @@ pub enum Init {
     /// Module variable and byte offset.
     Global(u32, i64),
     DynShared(i64),
-    /// Offset in the function's local frame; generic address when true.
+    /// Offset in the function's local frame; converted to a generic address if true.
     Local(u32),
-    /// The first byte behind the function's local frame.
+    /// The first byte after the function's local frame.
     FrameEnd,
-    /// The address of a function: its place in the module, plus one.
+    /// The address of a function: its index in the module, plus one.
     Func(u32),
 }
 
@@ -266,7 +266,7 @@ pub enum Special {
     SmId,
     NSmId,
     GridId,
-    /// 1 and 2: the halves of the address of a cooperative launch's workspace.
+    /// 1 and 2: the two halves of the address of a cooperative launch's workspace.
     EnvReg(u8),
     LaneMask(MaskRel),
     DynamicSmem,
@@ -289,94 +289,95 @@ pub struct Origin {
     pub line: u32,
     /// Index in `Program::texts`.
     pub text: u32,
-    /// Source file number and line from `.loc`; 0 when unknown.
+    /// Source file index and line from `.loc`; 0 if unknown.
     pub source: (u32, u32),
-    /// The same of the call that it was inlined from, in the function that was not inlined itself; 0 when there is none.
+    /// Source location of the outermost call that this code was inlined from, in a function that was not itself inlined; 0 if there is none.
     pub caller: (u32, u32),
 }
 
-/// Byte moves between a caller's and a callee's frames.
+/// Byte copies between a caller's and a callee's frames.
 #[derive(Debug, Clone, Default)]
 pub struct Copies {
-    /// Caller offset, size: in parameter order.
+    /// Caller offset and size, in parameter order.
     pub args: Vec<(u32, u32)>,
     pub rets: Vec<(u32, u32)>,
 }
 
 /// One lowered function.
 pub struct Code {
-    /// Instructions of the functions before it: with these, an instruction has a number of its own in the program.
+    /// Number of instructions in the functions before it. Added to an index in `insts`, it gives the instruction's unique number in the
+    /// program.
     pub base: u32,
     pub insts: Vec<Inst>,
     pub origins: Vec<Origin>,
-    /// By instruction.
+    /// One entry per instruction.
     pub tracks: Vec<Track>,
     pub lists: Vec<Reg>,
     /// Branch targets of `brx.idx`.
     pub tables: Vec<Vec<u32>>,
     pub copies: Vec<Copies>,
-    /// Slots filled when the function starts.
+    /// Slots that are initialised when the function starts.
     pub consts: Vec<(Reg, Init)>,
     pub nr: u32,
     pub nq: u32,
     pub np: u32,
-    /// Registers whose slot may be read before it is written (for checks).
+    /// Registers whose slot may be read before it is written (for checkers).
     pub maybe_uninit: Vec<Reg>,
-    /// By class and slot: such a register, or one that is computed from them.
+    /// By class and slot: whether the register is one of those, or is computed from one.
     pub followed: [Vec<bool>; 3],
     pub local_bytes: u32,
-    /// The same without what it is rounded up by.
+    /// `local_bytes` before rounding up.
     pub frame_bytes: u32,
-    /// The stack pointer of a function that uses `alloca`.
+    /// The stack pointer, for a function that uses `alloca`.
     pub stack_top: Reg,
     /// Frame offset and size of parameters and return values.
     pub params: Vec<(u32, u32)>,
     pub rets: Vec<(u32, u32)>,
-    /// Most 32-bit register words live at once: an estimate of pressure.
+    /// The maximum number of live 32-bit register words: an estimate of register pressure.
     pub pressure: u32,
-    /// Nothing of its `wgmma` goes on behind it.
+    /// Whether each `wgmma` is complete before the next instruction.
     pub serial: bool,
 }
 
 impl Code {
-    /// Whether a register may hold what nobody wrote, or what was computed from that.
+    /// Whether a register may hold an uninitialised value, or one that is computed from an uninitialised value.
     pub fn follows(&self, r: Reg) -> bool {
         r.is_some() && self.followed[r.class() as usize][r.slot()]
     }
 }
 
-/// The name among the shared variables of what the system reserves.
+/// The name, among the shared variables, of the part of shared memory that the system reserves.
 pub const RESERVED_NAME: &str = "%reserved";
 
-/// A kernel with everything that it can call.
+/// A kernel with all functions that it can call.
 pub struct Program {
     pub kernel: String,
     pub funcs: Vec<Code>,
-    /// By place in the module: index in `funcs`, `u32::MAX` for a function that this kernel does not reach.
+    /// By index in the module: index in `funcs`, or `u32::MAX` for a function that this kernel does not reach.
     pub places: Vec<u32>,
     pub texts: Vec<String>,
     pub files: Vec<(u32, String)>,
     /// Kernel parameters: offset, size, name.
     pub params: Vec<(u32, u32, String)>,
     pub param_bytes: u32,
-    /// Bytes of static shared variables, without what the simulator keeps between them.
+    /// Bytes of static shared variables, without the guard regions that the simulator inserts between them.
     pub static_shared: u32,
     pub dyn_align: u32,
-    /// Static shared variables: offset, size, name. Behind each is a stretch that is nobody's: see [`guards`](crate::lower::guards).
+    /// Static shared variables: offset, size, name. A guard region follows each of them: see [`guards`](crate::lower::guards).
     pub shared_vars: Vec<(u32, u32, String)>,
-    /// Constant variables: module variable and size.
+    /// Constant variables: index of the module variable, and size.
     pub constants: Vec<(u32, u64)>,
     pub bounds: Bounds,
-    /// Smallest shared access in bytes (decides the shadow's grain).
+    /// Smallest shared access in bytes (determines the shadow's granularity).
     pub shared_grain: u32,
     pub global_grain: u32,
-    /// It calls `malloc` or `free`.
+    /// Whether it calls `malloc` or `free`.
     pub heap: bool,
-    /// Some strong access or fence is for the threads of its block only.
+    /// Whether some strong access or fence has only block scope.
     pub narrow: bool,
-    /// Some arrivals at mbarriers, or waits there, are relaxed.
+    /// Whether some arrivals or waits at mbarriers are relaxed.
     pub relaxed: bool,
-    /// Of a target before sm_70, for which the lanes of a warp go in step: they may pass values through volatile memory.
+    /// Whether the target is older than sm_70, where the lanes of a warp run in lockstep and may pass values through volatile memory.
     pub in_step: bool,
     pub target: String,
 }

@@ -1,7 +1,7 @@
 //! Device memory: named allocations in a 64-bit address space that never reuses an address.
 //!
-//! Simulated threads run on several host threads, so every access is a relaxed atomic one: a racy kernel is a
-//! finding, not undefined behaviour of the simulator.
+//! Simulated threads run on several host threads, so every access is a relaxed atomic access: a race in a kernel is a finding, not undefined
+//! behaviour of the simulator.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -9,7 +9,7 @@ use crate::heap::Heap;
 use crate::ir::MemSpace;
 use crate::zeroed::{OutOfMemory, zeroed};
 
-/// First byte of the generic window of a space; 0 for global memory.
+/// First address of a space's window in the generic address space; 0 for global memory.
 pub fn window(s: MemSpace) -> u64 {
     match s {
         MemSpace::Shared => 0x7f << 40,
@@ -19,7 +19,7 @@ pub fn window(s: MemSpace) -> u64 {
     }
 }
 
-/// The space a generic address falls in.
+/// The space that a generic address belongs to.
 pub fn space_of(addr: u64) -> MemSpace {
     match addr >> 32 {
         0x7f00 => MemSpace::Shared,
@@ -32,23 +32,23 @@ pub fn space_of(addr: u64) -> MemSpace {
 const FIRST: u64 = 0x10_0000_0000;
 const GAP: u64 = 4096;
 const ALIGN: u64 = 256;
-/// Bytes that are copied at a time.
+/// Bytes to copy at a time.
 const PIECE: usize = 1 << 16;
-/// Freed allocations that messages still know.
+/// Number of freed allocations that messages can still name.
 const REMEMBERED: usize = 4096;
 
-/// One allocation. A freed one keeps its range and name for messages.
+/// One allocation. A freed allocation keeps its range and name for messages.
 pub struct Alloc {
     pub base: u64,
     pub size: u64,
     pub name: String,
     pub live: bool,
-    /// The device's heap, in which chunks are what may be accessed.
+    /// Whether it is the device's heap, in which only chunks may be accessed.
     pub heap: bool,
-    /// A `.const` variable, which kernels cannot write.
+    /// Whether it is a `.const` variable, which kernels cannot write.
     pub constant: bool,
     words: Box<[AtomicU64]>,
-    /// One bit a byte: written by the host or a kernel.
+    /// One bit per byte: whether the host or a kernel has written it.
     init: Box<[AtomicU64]>,
 }
 
@@ -63,7 +63,7 @@ pub enum AccessError {
 
 macro_rules! typed {
     ($load:ident $store:ident $atomic:ident $int:ty) => {
-        /// Reads at a byte offset that the caller has checked and aligned.
+        /// Reads at a byte offset, whose bounds and alignment the caller has checked.
         #[inline(always)]
         pub fn $load(&self, off: usize) -> $int {
             self.at::<$atomic>(off).load(Relaxed)
@@ -81,7 +81,7 @@ impl Alloc {
         Ok(Alloc { base, size, name: name.to_string(), live: true, heap: false, constant: false, words, init })
     }
 
-    /// The atomic of type `T` at `off`. Panics when it would leave the allocation or is not aligned.
+    /// The atomic of type `T` at `off`. Panics if it is misaligned or extends past the allocation.
     #[inline(always)]
     pub fn at<T>(&self, off: usize) -> &T {
         let n = size_of::<T>();
@@ -103,15 +103,15 @@ impl Alloc {
     /// `off` is a multiple of four below the allocation's size.
     #[inline(always)]
     pub unsafe fn word(&self, off: usize) -> &AtomicU32 {
-        // SAFETY: the caller's; every access to the buffer is atomic.
+        // SAFETY: guaranteed by the caller; every access to the buffer is atomic.
         unsafe { &*self.words.as_ptr().cast::<u8>().add(off).cast::<AtomicU32>() }
     }
 
-    /// Whether `n` bytes from the address of each lane of `m` on are its.
+    /// Whether the `n` bytes at the address of each lane of `m` lie in this allocation.
     #[inline(always)]
     pub fn holds(&self, addr: &[u64; 32], m: u32, n: u64) -> bool {
         let Some(last) = self.size.checked_sub(n) else { return false };
-        // What lies before it, or behind, gives a number with the top bit: sizes are far below 2⁶³.
+        // An address before the allocation or past its end gives a number with the top bit set: sizes are far below 2⁶³.
         let outside = |addr: u64| {
             let off = addr.wrapping_sub(self.base);
             off | last.wrapping_sub(off)
@@ -136,7 +136,7 @@ impl Alloc {
         });
     }
 
-    /// Counts bytes as never written.
+    /// Marks bytes as never written.
     pub fn unmark(&self, off: usize, n: usize) {
         all_words(off, n, |word, bits| {
             self.init[word].fetch_and(!bits, Relaxed);
@@ -144,7 +144,7 @@ impl Alloc {
         });
     }
 
-    /// True when all of these bytes were written.
+    /// Whether all of these bytes were written.
     #[inline(always)]
     pub fn marked(&self, off: usize, n: usize) -> bool {
         all_words(off, n, |word, bits| self.init[word].load(Relaxed) & bits == bits)
@@ -156,11 +156,11 @@ impl Alloc {
     }
 }
 
-/// Whether `f` holds for all words of a range of bits, each with the mask of those bits that are its own; not asked of those after one that it
-/// does not hold for.
+/// Whether `f` holds for every word of a range of bits. `f` gets the word's index and the mask of its bits in the range, and is not called
+/// again after it has returned false.
 #[inline(always)]
 pub(crate) fn all_words(off: usize, n: usize, mut f: impl FnMut(usize, u64) -> bool) -> bool {
-    // In one word, as most are.
+    // The common case: all bits are in one word.
     if (1..64).contains(&n) && off % 64 + n <= 64 {
         return f(off / 64, ((1 << n) - 1) << (off % 64));
     }
@@ -188,7 +188,7 @@ pub struct Memory {
 impl Memory {
     pub fn alloc(&mut self, bytes: u64, name: &str) -> Result<u64, OutOfMemory> {
         let base = if self.next == 0 { FIRST } else { self.next };
-        // Behind the last address that is global.
+        // The end of the global address range.
         let end = window(MemSpace::Param) - GAP - ALIGN;
         if bytes >= end - base {
             return Err(OutOfMemory { bytes });
@@ -198,14 +198,14 @@ impl Memory {
         Ok(base)
     }
 
-    /// The same for a `.const` variable.
+    /// Allocates a `.const` variable.
     pub fn alloc_constant(&mut self, bytes: u64, name: &str) -> Result<u64, OutOfMemory> {
         let base = self.alloc(bytes, name)?;
         self.allocs.iter_mut().filter(|a| a.base == base).for_each(|a| a.constant = true);
         Ok(base)
     }
 
-    /// Makes the heap that threads allocate from, if there is none yet.
+    /// Creates the heap that threads allocate from, if it does not exist yet.
     pub fn start_heap(&mut self, limit: u64) -> Result<(), OutOfMemory> {
         if self.heap.is_none() {
             let base = self.alloc(Heap::room(limit), "the heap")?;
@@ -219,7 +219,7 @@ impl Memory {
         self.heap.as_ref()
     }
 
-    /// The allocation that the heap lies in.
+    /// Index of the allocation that holds the heap.
     pub fn heap_index(&self) -> Option<usize> {
         let base = self.heap.as_ref()?.base;
         self.allocs.binary_search_by_key(&base, |a| a.base).ok()
@@ -241,7 +241,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Of those that were freed, keeps the ones allocated last.
+    /// Forgets freed allocations, except for those that were allocated last.
     fn forget_freed(&mut self) {
         let mut excess = self.freed - REMEMBERED;
         self.allocs.retain(|a| {
@@ -252,14 +252,14 @@ impl Memory {
         self.freed = REMEMBERED;
     }
 
-    /// Gives the allocation that starts at `addr` another name.
+    /// Renames the allocation that starts at `addr`.
     pub fn rename(&mut self, addr: u64, name: &str) -> Result<(), AccessError> {
         let k = self.allocs.binary_search_by_key(&addr, |a| a.base).map_err(|_| AccessError::OutOfBounds)?;
         self.allocs[k].name = name.to_string();
         Ok(())
     }
 
-    /// Counts bytes as never written.
+    /// Marks bytes as never written.
     pub fn forget(&mut self, addr: u64, n: u64) -> Result<(), AccessError> {
         let k = self.find(addr, n)?;
         let a = &mut self.allocs[k];
@@ -294,7 +294,7 @@ impl Memory {
         self.allocs.len()
     }
 
-    /// Says where `addr` lies, in words.
+    /// Describes where `addr` lies.
     pub fn describe(&self, addr: u64) -> String {
         if let space @ (MemSpace::Shared | MemSpace::Local | MemSpace::Param) = space_of(addr) {
             let space = match space {
@@ -346,7 +346,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Copies between two places that do not overlap.
+    /// Copies between two ranges that do not overlap.
     pub fn copy(&self, dst: u64, src: u64, n: u64) -> Result<(), AccessError> {
         self.find(dst, n).and(self.find(src, n))?;
         let mut piece = [0; PIECE];
@@ -358,7 +358,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Writes `pattern` over and over.
+    /// Writes `pattern` repeatedly.
     pub fn fill(&self, addr: u64, pattern: &[u8], count: u64) -> Result<(), AccessError> {
         let size = pattern.len() as u64;
         self.find(addr, size.checked_mul(count).ok_or(AccessError::OutOfBounds)?)?;
@@ -383,7 +383,7 @@ impl Memory {
         let (words, last) = rest.as_chunks();
         for w in words {
             let value = u64::from_le_bytes(*w);
-            // Zeroes that nothing was written over take no memory yet.
+            // Writing zeroes over untouched zeroes would commit host memory.
             if value != 0 || a.load64(at) != 0 {
                 a.store64(at, value);
             }

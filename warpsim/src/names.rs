@@ -1,17 +1,17 @@
-//! The names of variables, as findings say them.
+//! Names of variables as findings show them.
 
-/// What a variable is called in the source: of a mangled name (`_ZZ4tileILi2EEvPfE3acc`) the last part.
+/// The source name of a variable: for a mangled name (`_ZZ4tileILi2EEvPfE3acc`), its last component.
 pub fn plain(symbol: &str) -> &str {
     if !symbol.starts_with("_Z") {
         return symbol;
     }
-    // Variables of one name in one function are numbered.
+    // Variables of the same name in one function are numbered.
     let unnumbered = symbol.trim_end_matches(|c: char| c.is_ascii_digit()).strip_suffix('_');
     let forms = [Some(symbol), symbol.strip_suffix('E'), unnumbered];
     forms.into_iter().flatten().find_map(last_part).unwrap_or(symbol)
 }
 
-/// The name at the end that its length stands before: the longest, as a name may have digits.
+/// The identifier at the end that is preceded by its length: the longest such identifier, because a name may contain digits.
 fn last_part(symbol: &str) -> Option<&str> {
     (1..symbol.len()).find_map(|at| {
         let (before, name) = symbol.split_at_checked(at)?;

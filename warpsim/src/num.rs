@@ -3,13 +3,13 @@
 /// PTX rounding modes to a floating format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rnd {
-    /// Nearest, ties to even.
+    /// To nearest, ties to even.
     Rn,
     Rz,
     /// Towards minus infinity.
     Rm,
     Rp,
-    /// Nearest, ties away from zero.
+    /// To nearest, ties away from zero.
     Rna,
 }
 
@@ -18,7 +18,7 @@ pub enum Rnd {
 pub struct Format {
     pub exp: u32,
     pub man: u32,
-    /// e4m3: no infinity, only all-ones is NaN.
+    /// e4m3: no infinity; only the all-ones pattern is NaN.
     pub finite: bool,
 }
 
@@ -55,7 +55,7 @@ impl Format {
         sign * f64::from(frac) * pow2(e as i32 - self.bias() - self.man as i32)
     }
 
-    /// Rounds; overflow saturates when `satfinite`, else follows the mode.
+    /// Rounds a value to the format. Overflow saturates if `satfinite`, and otherwise follows the rounding mode.
     pub fn encode(self, v: f64, rnd: Rnd, satfinite: bool) -> u32 {
         let sign = u32::from(v.is_sign_negative()) << (self.exp + self.man);
         if v.is_nan() {
@@ -114,7 +114,7 @@ impl Format {
     }
 }
 
-/// 2^e exactly, for any e a normal or subnormal f64 can hold.
+/// 2^e exactly, for every e that a normal or subnormal f64 can represent.
 pub fn pow2(e: i32) -> f64 {
     if e >= -1022 {
         f64::from_bits(((e + 1023).min(2047) as u64) << 52)
@@ -128,7 +128,7 @@ fn exponent(a: f64) -> i32 {
     if e == 0 { a.to_bits().ilog2() as i32 - 1074 } else { e - 1023 }
 }
 
-/// f16 bits to f32, branch-light so that lane loops vectorise.
+/// f16 bits to f32, with few branches so that lane loops vectorise.
 #[inline(always)]
 pub fn f16_to_f32(h: u32) -> f32 {
     let sign = (h & 0x8000) << 16;
@@ -138,7 +138,7 @@ pub fn f16_to_f32(h: u32) -> f32 {
     f32::from_bits(bits | sign)
 }
 
-/// f32 to f16 bits, nearest even.
+/// f32 to f16 bits, rounded to nearest even.
 #[inline(always)]
 pub fn f32_to_f16(v: f32) -> u32 {
     let x = v.to_bits();
@@ -159,7 +159,7 @@ pub fn bf16_to_f32(h: u32) -> f32 {
     f32::from_bits(h << 16)
 }
 
-/// f32 to bf16 bits, nearest even.
+/// f32 to bf16 bits, rounded to nearest even.
 #[inline(always)]
 pub fn f32_to_bf16(v: f32) -> u32 {
     let x = v.to_bits();
@@ -167,7 +167,7 @@ pub fn f32_to_bf16(v: f32) -> u32 {
     if v.is_nan() { 0x7fff } else { r }
 }
 
-/// Rounds an exact-or-odd f64 to f32.
+/// Rounds an f64 that is exact, or was rounded to odd, to f32.
 pub fn to_f32(v: f64, rnd: Rnd) -> f32 {
     match rnd {
         Rnd::Rn => v as f32,
@@ -177,14 +177,14 @@ pub fn to_f32(v: f64, rnd: Rnd) -> f32 {
 }
 
 fn nudge(s: f64, err: f64) -> f64 {
-    // Makes the last bit odd when something was lost, so that a second rounding is right.
+    // Sets the last bit if bits were lost (round to odd), so that a second rounding gives the correct result.
     if err == 0.0 || err.is_nan() || s.is_infinite() || s.is_nan() || s.to_bits() & 1 == 1 {
         return s;
     }
     step(s, err > 0.0)
 }
 
-/// The neighbour of `s` above or below.
+/// The adjacent floating-point number above or below `s`.
 fn step(s: f64, up: bool) -> f64 {
     if up { s.next_up() } else { s.next_down() }
 }
@@ -223,7 +223,7 @@ pub fn sqrt_odd(a: f64) -> f64 {
     nudge(q, (-q).mul_add(q, a))
 }
 
-/// f32 arithmetic in a directed mode.
+/// f32 arithmetic in a directed rounding mode.
 pub fn add32(a: f32, b: f32, rnd: Rnd) -> f32 {
     let (x, y) = (f64::from(a), f64::from(b));
     if rnd == Rnd::Rm && x + y == 0.0 && x == -y && (x != 0.0 || a.is_sign_negative() != b.is_sign_negative()) {
@@ -247,24 +247,24 @@ pub fn fma32(a: f32, b: f32, c: f32, rnd: Rnd) -> f32 {
 /// Canonical NaN of the hardware for f32 results.
 #[inline(always)]
 pub fn canon(v: f32) -> u32 {
-    // By bits: comparing a square root with itself is folded away by some compiler versions.
+    // Compares bits: some compiler versions fold away the comparison of a square root with itself.
     let b = v.to_bits();
     if b & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { b }
 }
 
-/// A NaN of f64 as operations pass it on.
+/// The f64 NaN that an operation passes on.
 #[inline(always)]
 pub fn quiet(nan: u64) -> u64 {
     nan | 1 << 51
 }
 
-/// A NaN of f64 as one of f32: it keeps its sign and its upper bits.
+/// Converts an f64 NaN to an f32 NaN, which keeps the sign and the upper bits.
 #[inline(always)]
 pub fn nan_to_f32(nan: u64) -> u32 {
     (nan >> 63) as u32 * (1 << 31) | 0x7fc0_0000 | (nan >> 29) as u32 & 0x7f_ffff
 }
 
-/// Flushes a subnormal to a zero of its sign.
+/// Flushes a subnormal to a zero of the same sign.
 #[inline(always)]
 pub fn ftz(v: f32) -> f32 {
     let b = v.to_bits();

@@ -1,8 +1,8 @@
-//! What instructions do, beyond register arithmetic: their decoded parameters.
+//! Decoded parameters of the instructions that are more than register arithmetic.
 
 use crate::num::Rnd;
 
-/// Address spaces an instruction can name.
+/// Address spaces that an instruction can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemSpace {
     Generic,
@@ -12,7 +12,7 @@ pub enum MemSpace {
     Param,
 }
 
-/// What `isspacep` asks for.
+/// The space that `isspacep` tests for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {
     Global,
@@ -25,13 +25,13 @@ pub enum Window {
     Param,
 }
 
-/// Memory ordering, as far as the race checker cares.
+/// Memory ordering, as far as the race checker distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     Weak,
     /// Relaxed.
     Strong,
-    /// Relaxed, and as code before independent thread scheduling relied on it within a warp.
+    /// Relaxed. In addition, code that predates independent thread scheduling relies on it for order within a warp.
     Volatile,
     Acquire,
     Release,
@@ -44,12 +44,12 @@ impl Order {
     }
 }
 
-/// Which threads a strong access or a fence is for.
+/// The scope of a strong access or a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     Block,
     Cluster,
-    /// And the host.
+    /// All threads, and the host.
     Gpu,
 }
 
@@ -57,15 +57,15 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy)]
 pub struct Access {
     pub space: MemSpace,
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     pub bytes: u8,
-    /// Elements.
+    /// Number of elements.
     pub count: u8,
-    /// Sign-extend a loaded element to this many bits (0: zero-extend).
+    /// Sign-extends a loaded element to this many bits (0: zero-extends).
     pub sext: u8,
     pub order: Order,
     pub scope: Scope,
-    /// `.nc`: of what nobody writes while the grid runs.
+    /// `.nc`: reads data that no thread writes while the grid runs.
     pub constant: bool,
 }
 
@@ -147,7 +147,7 @@ pub enum ReduxOp {
     Xor,
 }
 
-/// What a warp-wide instruction does once its lanes are together.
+/// The operation of a warp-wide instruction, performed once its lanes have converged.
 #[derive(Debug, Clone, Copy)]
 pub enum WarpOp {
     /// `d|c = shfl(a, b, ext[0])`
@@ -179,7 +179,7 @@ pub enum Elem {
 }
 
 impl Mma {
-    /// Four multiplications, one for each pair of four lanes and the four that are 16 further.
+    /// Whether this is m8n8k4 of f16: four multiplications, one for each group of four adjacent lanes plus the four lanes 16 higher.
     pub fn quads(&self) -> bool {
         self.a == Elem::F16 && self.k == 4
     }
@@ -197,7 +197,7 @@ impl Elem {
         }
     }
 
-    /// Elements of a row that four bits of sparse metadata choose half of.
+    /// The chunk of a row, in elements, of which four bits of sparse metadata choose half.
     pub fn sparse_chunk(self) -> u16 {
         match self.bits() {
             32 => 2,
@@ -219,22 +219,22 @@ pub struct Mma {
     pub c: Elem,
     /// Saturate integer accumulation.
     pub sat: bool,
-    /// How sums in f64 round.
+    /// Rounding mode of sums in f64.
     pub rnd: Rnd,
     /// For `.b1`: AND instead of XOR.
     pub and: bool,
-    /// `.sp`: A holds only what its metadata names.
+    /// `.sp`: A holds only the elements that its metadata selects.
     pub sparse: Option<Sparse>,
     /// wgmma: A comes from registers.
     pub a_regs: bool,
     pub neg_a: bool,
     pub neg_b: bool,
-    /// wgmma: the matrix in shared memory is M/N-major. The shape m8n8k4 of f16: A by columns, and B by rows.
+    /// wgmma: the matrix in shared memory is M/N-major. For shape m8n8k4 of f16: A is column-major, or B row-major.
     pub trans_a: bool,
     pub trans_b: bool,
 }
 
-/// What a sparse multiplication says about its metadata.
+/// How a sparse multiplication reads its metadata.
 #[derive(Debug, Clone, Copy)]
 pub struct Sparse {
     /// Which lanes of each group of four hold the metadata.
@@ -269,7 +269,7 @@ pub struct Bulk {
     pub reduce: Option<(AtomOp, NumTy)>,
 }
 
-/// Where a tensor copy goes. A prefetch goes nowhere, but is refused like a load.
+/// The destination of a tensor copy. A prefetch has no destination, but is refused under the same conditions as a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Load,
@@ -284,11 +284,11 @@ pub struct TensorCopy {
     pub rank: u8,
     pub multicast: bool,
     pub reduce: Option<AtomOp>,
-    /// Of pixels, by an im2col map.
+    /// Copies pixels, with an im2col map.
     pub im2col: bool,
 }
 
-/// `st.async` and `red.async`: elements of so many bytes.
+/// `st.async` and `red.async`: elements of this many bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct StAsync {
     pub bytes: u8,
@@ -307,7 +307,7 @@ pub enum Mbar {
         no_complete: bool,
         expect: bool,
         relaxed: bool,
-        /// `.cta`: it tells the threads of its own block alone.
+        /// `.cta`: synchronises only with threads of its own block.
         narrow: bool,
     },
     ExpectTx,
@@ -317,23 +317,23 @@ pub enum Mbar {
         parity: bool,
         blocking: bool,
         relaxed: bool,
-        /// `.cta`: it hears the threads of its own block alone.
+        /// `.cta`: synchronises only with threads of its own block.
         narrow: bool,
     },
     PendingCount,
 }
 
 impl Mbar {
-    /// It changes nothing.
+    /// Changes nothing.
     pub fn waits(self) -> bool {
         matches!(self, Mbar::Test { .. } | Mbar::PendingCount)
     }
 }
 
-/// What an instruction makes of the offsets that it is given, for the checker of their overflow.
+/// How an instruction treats the offsets in its operands, for the checker of 32-bit overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Offset {
-    /// A new number.
+    /// The result is a new number.
     #[default]
     Opaque,
     Copy,
@@ -344,20 +344,20 @@ pub enum Offset {
     Mad,
     Shl,
     Select,
-    /// The least or the most of two.
+    /// The minimum or the maximum of two offsets.
     Extreme {
         most: bool,
         signed: bool,
     },
-    /// Into, or out of, what a call passes.
+    /// Stores an offset into, or loads it from, the frame of a call.
     Pass,
-    /// From 32 bits to 64, perhaps multiplied on the way, and added to.
+    /// Widens 32 bits to 64, possibly with a multiplication, and adds to the result.
     Widen {
         signed: bool,
     },
-    /// From 64 bits to 32.
+    /// Narrows 64 bits to 32.
     Cut,
-    /// What another lane has.
+    /// Takes the value of another lane.
     Shuffle,
 }
 
@@ -368,15 +368,15 @@ impl Offset {
     }
 }
 
-/// What the checker of offsets does at an instruction.
+/// What the checker of offsets does for an instruction.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Track {
-    /// Its result is followed.
+    /// Whether its result is tracked.
     pub defines: bool,
-    /// It accesses memory at an address that is followed.
+    /// Whether it accesses memory at an address that is tracked.
     pub accesses: bool,
-    /// Which of its operands `a`, `b`, `c` are followed.
+    /// Which of its operands `a`, `b`, `c` are tracked.
     pub followed: [bool; 3],
-    /// Which of them are constants.
+    /// Which of its operands are constants.
     pub constant: [bool; 3],
 }

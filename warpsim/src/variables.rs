@@ -7,8 +7,8 @@ use crate::ptx::ast::{Ast, Init, Space, Var, type_bytes, type_bytes_of};
 use crate::report::{Fault, Kind};
 
 impl Gpu {
-    /// Address and bytes of a module's global or constant variable, to write it before a launch and to read it afterwards;
-    /// nothing when the module has no such variable. Its first use places the module's variables with their initial values.
+    /// Address and size in bytes of a module's global or constant variable, for writing it before a launch and reading it afterwards; `None`
+    /// if the module has no such variable. The first call places the module's variables and writes their initial values.
     pub fn variable(&mut self, module: &Module, name: &str) -> Result<Option<(u64, u64)>, Fault> {
         let found = module.ast.vars.iter().position(|v| resident(v) && v.name.as_ref() == name);
         let Some(k) = found else { return Ok(None) };
@@ -16,7 +16,7 @@ impl Gpu {
         Ok(Some((places[k], type_bytes_of(&module.ast.vars[k]))))
     }
 
-    /// Where a module's variables are.
+    /// The addresses of a module's variables.
     pub(crate) fn load(&mut self, module: u64, ast: &Ast, user: &str) -> Result<Vec<u64>, Fault> {
         if let Some(places) = self.globals.get(&module) {
             return Ok(places.clone());
@@ -50,7 +50,7 @@ fn place(memory: &mut Memory, ast: &Ast, kernel: &str) -> Result<Vec<u64>, Fault
     Ok(addrs)
 }
 
-/// Whether a variable is in the device's memory.
+/// Whether a variable lies in device memory.
 fn resident(v: &Var) -> bool {
     matches!(v.space, Space::Global | Space::Const)
 }

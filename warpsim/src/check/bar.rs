@@ -1,37 +1,38 @@
-//! A block's barriers, for the checkers: what each phase passes on.
+//! A block's barriers, for the checkers: the knowledge that each phase passes on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::view::Known;
 
-/// Threads of a warp that came to a barrier.
+/// Threads of a warp that arrived at a barrier.
 #[derive(Clone, Copy)]
 pub struct Came {
     pub agent: usize,
-    /// The first of them.
+    /// The first of these lanes.
     pub lane: u8,
     pub time: u32,
-    /// The number of the instruction.
+    /// The number of the barrier instruction.
     pub number: u32,
-    /// They wait there, and do not only arrive.
+    /// Whether they wait there, and do not only arrive.
     pub waits: bool,
 }
 
-/// A block's barrier. A phase orders those who came to it: two phases may have nobody in common, and could as well have come in turn.
+/// A block's barrier. A phase orders the threads that took part in it. Two phases may have no thread in common, and then their order is not
+/// determined.
 #[derive(Default)]
 pub struct Bar {
     arriving: Known,
-    /// What the last phases published, the newest behind.
+    /// What the latest phases published, the newest last.
     phases: VecDeque<Arc<Known>>,
-    /// Phases finished.
+    /// Number of completed phases.
     phase: u32,
-    /// Who has come to this phase, and who came to the last.
+    /// The threads that arrived for this phase, and those that arrived for the last one.
     came: [Vec<Came>; 2],
 }
 
 impl Bar {
-    /// Threads wake in a later turn of their warp, when others may have finished phases of their own.
+    /// Threads wake in a later turn of their warp, and other threads may have completed phases in the meantime.
     const KEPT: usize = 8;
 
     pub fn arrive(&mut self, k: &Known, by: Came) {
@@ -39,8 +40,8 @@ impl Bar {
         self.came[0].push(by);
     }
 
-    /// Of those who came to the last phase, one that an arrival is not behind: it could as well have come to that phase. Who waited
-    /// there is behind it.
+    /// A participant of the last phase that an arrival is not ordered after: that arrival could as well have counted for the last phase. A
+    /// thread that waited in the last phase is ordered after it.
     pub fn unordered(&self, agent: usize, after: impl Fn(&Came) -> bool) -> Option<Came> {
         let [_, last] = &self.came;
         if last.iter().any(|c| c.agent == agent && c.waits) {
@@ -58,7 +59,7 @@ impl Bar {
         }
     }
 
-    /// What those who came to a phase knew.
+    /// The joined knowledge of the threads that took part in a phase.
     pub fn published(&self, phase: u32) -> Arc<Known> {
         let back = self.phase.wrapping_sub(phase) as usize;
         self.phases.get(self.phases.len().saturating_sub(back)).cloned().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Happens-before within a cluster: who knows what, and how it is passed on.
+//! Happens-before within a cluster: what each thread knows of the others' progress, and how this knowledge is passed on.
 
 use rustc_hash::FxHashMap;
 
@@ -11,12 +11,12 @@ use super::warp_clock::{Fenced, WarpClock, lanes};
 use super::words::Left;
 use crate::ir::Scope;
 
-/// Threads of one warp that do something together.
+/// Threads of one warp that perform an operation together.
 #[derive(Clone, Copy)]
 pub struct Party {
     pub agent: usize,
     pub lanes: u32,
-    /// They are all of the warp's threads that have not exited.
+    /// Whether they are all threads of the warp that have not exited.
     pub whole: bool,
 }
 
@@ -31,12 +31,12 @@ pub struct Clocks {
     pub cluster: SyncObject,
     /// What atomics and other strong accesses to an address have released.
     pub(super) places: FxHashMap<u64, Left>,
-    /// By block: what its threads knew when they exited.
+    /// By block: the knowledge of its threads when they exited.
     pub(super) at_exit: Vec<Known>,
-    /// By warp, lane and time of their start: agents and times of which one says that a copy is over.
+    /// By warp, lane and start time of a copy: pairs of agent and time, each of which shows that the copy is complete.
     pub(super) copies: FxHashMap<(usize, u8, u32), Vec<(usize, u32)>>,
     pub(super) maps: Vec<Acquired>,
-    /// The lanes of a warp go in step: see [`Program::in_step`](crate::ir::Program::in_step).
+    /// Whether the lanes of a warp run in lockstep: see [`Program::in_step`](crate::ir::Program::in_step).
     in_step: bool,
 }
 
@@ -65,13 +65,13 @@ impl Clocks {
         self.warps[agent].now
     }
 
-    /// By agent: the latest time that all lanes of a warp know to be over.
+    /// By agent: the latest time that all lanes of a warp know to be complete.
     #[inline(always)]
     pub fn seen(&self, agent: usize) -> &[u32] {
         self.warps[agent].known.seen.all()
     }
 
-    /// Whether these threads come after an access by a lane of `agent` at `time`.
+    /// Whether these threads are ordered after an access by a lane of `agent` at `time`.
     #[inline(always)]
     pub fn after(&self, p: Party, agent: usize, lane: u8, time: u32) -> bool {
         let w = &self.warps[p.agent];
@@ -82,18 +82,18 @@ impl Clocks {
             || lane >= 32 && self.after_each(p, agent, lane, time)
     }
 
-    /// The same of an access by several lanes, of which these threads may know one by one.
+    /// Whether these threads are ordered after an access by several lanes; they may know of these lanes one by one.
     #[cold]
     fn after_each(&self, p: Party, agent: usize, several: u8, time: u32) -> bool {
         several != WARP_WIDE && lanes(members(several)).all(|lane| self.after(p, agent, lane, time))
     }
 
-    /// The same for a warp of another cluster.
+    /// Whether these threads are ordered after an access by a warp of another cluster.
     pub fn after_far(&self, p: Party, warp: Far, lane: u8, time: u16) -> bool {
         self.warps[p.agent].either(p, |k| k.seen.knows_far(warp, lane, time))
     }
 
-    /// Whether a write has been fenced for the asynchronous proxy (of shared memory: 0, of global memory: 1).
+    /// Whether a write has been fenced for the asynchronous proxy (`space` 0: shared memory, 1: global memory).
     pub fn proxy_sees(&self, p: Party, space: usize, agent: usize, lane: u8, time: u32) -> bool {
         self.warps[p.agent].either(p, |k| k.proxy[space].knows(agent, lane, time))
     }
@@ -105,11 +105,11 @@ impl Clocks {
         self.warps[p.agent].either(p, visible)
     }
 
-    /// What these threads know, their own actions included.
+    /// The knowledge of these threads, including their own actions.
     pub(super) fn knowledge(&self, p: Party) -> Known {
         let w = &self.warps[p.agent];
         let mut k = w.known.clone();
-        // What a warp fenced together each lane has fenced for itself, until they meet.
+        // What a warp has fenced as a whole, each lane has fenced only for itself, until the lanes synchronise.
         if let (Some(fenced), false) = (&mut k.fenced, p.whole) {
             fenced.iter_mut().for_each(|f| f.narrow(p.agent, w.synced - 1, p.lanes));
         }
@@ -120,19 +120,20 @@ impl Clocks {
         k
     }
 
-    /// Starts a new time: later accesses are not covered by what was passed on before.
+    /// Starts a new time: knowledge that was passed on before does not cover later accesses.
     pub fn tick(&mut self, agent: usize) {
         self.warps[agent].now += 1;
     }
 
-    /// What these threads pass on when they arrive somewhere.
+    /// The knowledge that these threads pass on when they arrive at a barrier.
     pub fn release(&mut self, p: Party) -> Known {
         let k = self.knowledge(p);
         self.tick(p.agent);
         k
     }
 
-    /// What a relaxed operation passes on: what was fenced before it, be it by others of whom these threads know.
+    /// The knowledge that a relaxed operation passes on: what was fenced before it, also by other threads that these threads are ordered
+    /// after.
     pub fn release_relaxed(&self, p: Party, scope: Scope) -> Known {
         let k = self.knowledge(p);
         let seen = k.fenced.as_ref().map_or(View::default(), |fenced| fenced[scope as usize].clone());
@@ -148,7 +149,7 @@ impl Clocks {
         w.version += u64::from(grew);
     }
 
-    /// These lanes meet, and each then knows what all of them knew.
+    /// Synchronises these lanes: each of them then knows what all of them knew.
     pub fn sync_lanes(&mut self, p: Party) {
         let w = &mut self.warps[p.agent];
         w.version += 1;
@@ -176,8 +177,8 @@ impl Clocks {
         }
     }
 
-    /// These lanes give each other values: what one has learnt of other warps, by the value of a flag that it passes on, is known to all. Of
-    /// each other they learn nothing.
+    /// These lanes exchange values. What one lane has learnt of other warps, from the value of a flag that it passes on, becomes known to all
+    /// of them. The exchange does not order the lanes with respect to each other.
     pub fn exchange(&mut self, p: Party) {
         let w = &mut self.warps[p.agent];
         let mut learnt = View::default();
@@ -192,7 +193,8 @@ impl Clocks {
         w.version += u64::from(grew);
     }
 
-    /// `fence.proxy.async` of shared memory (0) or global memory (1), or a release of tensor maps: everything known is visible to the other proxy.
+    /// `fence.proxy.async` for shared memory (0) or global memory (1), or a release of tensor maps: makes everything known visible to the
+    /// other proxy.
     pub fn proxy_fence(&mut self, p: Party, space: usize) {
         self.fence(p, |k, seen| _ = k.proxy[space].join(seen));
         self.tick(p.agent);
@@ -212,7 +214,7 @@ impl Clocks {
             w.own(p, &mut seen);
             f(&mut w.known, &seen);
         }
-        // What single lanes know is theirs to fence.
+        // Knowledge of single lanes is fenced lane by lane.
         let each = if p.whole && w.private.is_empty() { 0 } else { p.lanes };
         for lane in lanes(each) {
             let mut seen = w.known.seen.clone();
@@ -224,8 +226,8 @@ impl Clocks {
         }
     }
 
-    /// A fence of the generic proxy: what relaxed reads came by is known, and relaxed operations pass on what is known now. Threads that have only
-    /// `polled` since their last need no new time.
+    /// A fence of the generic proxy: it makes known what relaxed reads observed, and relaxed operations pass on what is known now. Threads
+    /// that have only `polled` since their last fence need no new time.
     pub fn generic_fence(&mut self, p: Party, scope: Scope, polled: bool) {
         self.believe(p, scope);
         let w = &mut self.warps[p.agent];
@@ -247,25 +249,25 @@ impl Clocks {
         }
     }
 
-    /// Whether lanes of a warp that are apart use fences: what they read and write of volatile memory may then be a flag. So may it where
-    /// they go in step.
+    /// Whether diverged lanes of a warp use fences: their volatile accesses may then be accesses to a flag. The same holds where lanes run in
+    /// lockstep.
     pub fn apart(&self, agent: usize) -> bool {
         self.in_step || self.warps.get(agent).is_some_and(|w| w.apart)
     }
 
-    /// Whether relaxed operations of this warp pass anything on.
+    /// Whether relaxed operations of this warp pass on any knowledge.
     pub fn has_fenced(&self, agent: usize) -> bool {
         let w = &self.warps[agent];
         w.known.fenced.is_some() || w.private.iter().any(|(_, k)| k.fenced.is_some())
     }
 
-    /// Whether all lanes know the same.
+    /// Whether all lanes have the same knowledge.
     pub fn agree(&self, agent: usize) -> bool {
         self.warps[agent].private.is_empty()
     }
 
-    /// A barrier counts as the fence behind a relaxed read: one thread polls, and all go on. Somebody who came to its last phase, and whom these
-    /// threads are not behind.
+    /// Records arrivals at a barrier. A barrier counts as the fence after a relaxed read: one thread polls, and then all threads go on.
+    /// Returns a participant of the last phase that these threads are not ordered after.
     pub fn bar_arrive(&mut self, p: Party, block: usize, id: u32, (number, waits): (u32, bool)) -> Option<Came> {
         self.believe(p, Scope::Gpu);
         let by = Came { agent: p.agent, lane: p.lanes.trailing_zeros() as u8, time: self.now(p.agent), number, waits };
@@ -301,7 +303,7 @@ impl Clocks {
         self.sync_lanes(p);
     }
 
-    /// Warp `agent` learns that `other` has got to `time`.
+    /// Warp `agent` learns that `other` has reached `time`.
     pub fn learn(&mut self, agent: usize, other: usize, time: u32) {
         let w = &mut self.warps[agent];
         w.known.seen.learn(other, time);
@@ -311,11 +313,11 @@ impl Clocks {
     pub fn exit(&mut self, p: Party, block: usize) {
         let k = self.knowledge(p);
         self.at_exit[block].join(&k);
-        // Those that are left are now the whole warp.
+        // The remaining threads are now the whole warp.
         self.warps[p.agent].version += 1;
     }
 
-    /// Whether some thread of a block came after this before it ended.
+    /// Whether some thread of a block was ordered after this access before it exited.
     pub fn ended_after(&self, block: usize, agent: usize, lane: u8, time: u32) -> bool {
         self.at_exit[block].seen.knows(agent, lane, time)
     }

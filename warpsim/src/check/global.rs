@@ -1,11 +1,10 @@
-//! Global-memory races: a shadow of the last writer and two readers of every granule, shared by all host threads, and
-//! what blocks tell each other through atomics.
+//! Global-memory races: a shadow of the last writer and two readers of every granule, shared by all host threads, and the knowledge that
+//! blocks pass to each other through atomics.
 //!
-//! Within a cluster its clocks decide. Between clusters a thread tells others what it knows by a strong access (an
-//! atomic, `st.release`, a relaxed store after a fence) to an address; whoever then makes a strong access to the same
-//! address has been told. A relaxed load has been told with the next fence of its thread, or the next barrier. A volatile
-//! one and a relaxed atomic that also writes have at once: published code that polls by the one, or draws a ticket by the
-//! other, seldom has the fence.
+//! Within a cluster, its clocks decide. Between clusters, a thread publishes its knowledge at an address by a strong access (an atomic,
+//! `st.release`, or a relaxed store after a fence); a thread that then makes a strong access to the same address acquires this knowledge.
+//! After a relaxed load, it is acquired at the thread's next fence or barrier. After a volatile load, or a relaxed atomic that also writes,
+//! it is acquired at once: published code that polls with volatile loads, or draws tickets with atomics, seldom has the fence.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -16,54 +15,55 @@ use rustc_hash::FxHashMap;
 use super::view::{Far, members, together};
 use crate::zeroed::{OutOfMemory, zeroed};
 
-/// What one address tells about the warps of the grid.
+/// The knowledge about the warps of the grid that one address carries.
 pub type Told = Arc<BTreeMap<(Far, u8), u32>>;
 
-/// By granule: the writer, a reader, an earlier reader of another warp.
+/// By granule: the writer, a reader, and an earlier reader of another warp.
 type Cells = Box<[[AtomicU64; 3]]>;
-/// Granules of a piece, where an allocation has more than one: systems refuse at once what is more than all of their memory, untouched or not.
+/// Number of granules of a piece, for allocations with more than one piece: systems refuse an allocation larger than their memory, even if it
+/// stays untouched.
 const PIECE: usize = 1 << 25;
-/// Most granules that are tried in pieces.
+/// Maximum number of granules for which an allocation in pieces is tried.
 const MOST: u64 = 1 << 37;
 
 /// Accesses since the last kernel boundary.
 pub struct GlobalShadow {
-    /// Several threads of the host keep it.
+    /// Whether several host threads use it.
     several: bool,
     pub shift: u32,
     /// By allocation.
     allocs: Vec<Vec<Cells>>,
-    /// By address; several locks so that host threads seldom meet.
+    /// By address; several locks, so that host threads seldom contend.
     told: [Mutex<FxHashMap<u64, Told>>; 16],
     talked: AtomicBool,
-    /// Those of atomics, by address: see [`turn`](Self::turn).
+    /// Locks for atomics, by address: see [`turn`](Self::turn).
     turns: [Mutex<()>; 16],
 }
 
-/// Who, when, where: block 18 bits, warp 5, lane 6, time 16, pc 16, mark 3. Zero is nobody.
+/// Who, when and where: block 18 bits, warp 5, lane 6, time 16, pc 16, mark 3. Zero means no access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct GStamp(pub u64);
 
 impl GStamp {
-    /// All instructions from this one on look the same.
+    /// All instructions from this one on share this number.
     pub const LAST: u32 = 0xffff;
     pub const NOBODY: GStamp = GStamp(0);
     /// Marks an access of the asynchronous proxy.
     pub const PROXY: u64 = 1;
-    /// Marks one that is still in flight as well.
+    /// Marks an access of the asynchronous proxy that is still in flight.
     pub const IN_FLIGHT: u64 = 3;
-    /// The mark of a read of what nobody writes while the grid runs (`ld.global.nc`). Reads are never in flight.
+    /// The mark of a read of data that no thread writes while the grid runs (`ld.global.nc`). Reads are never in flight.
     pub const CONSTANT: u64 = 3;
-    /// The mark of a read by `cp.async`, whose thread knows when it is over. For the rest it is a read like others.
+    /// The mark of a read by `cp.async`, whose thread knows when it is complete. In all other respects it is a read like any other.
     pub const COPY: u64 = 5;
-    /// Marks an atomic or otherwise strong access, or together with the others a reduction.
+    /// Marks an atomic or another strong access; combined with the other marks, a reduction.
     pub const STRONG: u64 = 4;
-    /// The mark of a volatile access, strong too.
+    /// The mark of a volatile access, which is strong too.
     pub const VOLATILE: u64 = 2;
-    /// The mark of an access that is strong for the threads of its block only.
+    /// The mark of a strong access with block scope.
     pub const NARROW: u64 = 6;
 
-    /// Times count from one, so that no stamp is zero.
+    /// Times start at one, so that no stamp is zero.
     #[inline(always)]
     pub fn new(block: u64, warp: usize, lane: u8, time: u32, pc: u32, marks: u64) -> Self {
         GStamp(
@@ -99,71 +99,71 @@ impl GStamp {
     pub fn in_flight(self) -> bool {
         self.0 & GStamp::IN_FLIGHT == GStamp::IN_FLIGHT
     }
-    /// Whether two accesses may meet unordered: both are strong, and each for the other's thread.
+    /// Whether two accesses may be unordered: both are strong, and the scope of each includes the other's thread.
     pub fn may_meet(self, o: GStamp) -> bool {
         let strong = |s: GStamp| s.0 & GStamp::STRONG != 0 || s.is(GStamp::VOLATILE);
         strong(self) && strong(o) && !self.narrow_apart(o) && !self.volatile_lanes(o)
     }
-    /// The same for accesses by different launches, which no scope below the GPU's holds together.
+    /// Whether two accesses by different launches may be unordered: no scope below the GPU's includes both.
     pub fn may_meet_grid(self, o: GStamp) -> bool {
         [self, o].iter().all(|s| s.is(GStamp::VOLATILE) || s.0 & GStamp::STRONG != 0 && !s.is(GStamp::NARROW))
     }
-    /// One of them is strong for its own block only, and the other is of another.
+    /// Whether one of them is strong only at block scope, and the other is by another block.
     pub fn narrow_apart(self, o: GStamp) -> bool {
         (self.is(GStamp::NARROW) || o.is(GStamp::NARROW)) && self.block() != o.block()
     }
-    /// Lanes of a warp that pass values through volatile memory count on an order that nothing gives them.
+    /// Whether both are volatile accesses of one warp: its lanes then rely on an order that nothing guarantees.
     pub fn volatile_lanes(self, o: GStamp) -> bool {
         self.is(GStamp::VOLATILE) && o.is(GStamp::VOLATILE) && self.far() == o.far()
     }
-    /// Whether a read (or else a write) counts on that nobody writes.
+    /// Whether this access (a `write`, or else a read) is a read that relies on constant data.
     pub fn constant(self, write: bool) -> bool {
         !write && self.is(GStamp::CONSTANT)
     }
-    /// Whether a read (or else a write) is one of `cp.async`.
+    /// Whether this access (a `write`, or else a read) is a read by `cp.async`.
     pub fn copy(self, write: bool) -> bool {
         !write && self.is(GStamp::COPY)
     }
-    /// The same without that mark.
+    /// The same access without the mark of `cp.async`.
     pub fn uncopied(self, write: bool) -> Self {
         if self.copy(write) { GStamp(self.0 & !7) } else { self }
     }
     fn is(self, mark: u64) -> bool {
         self.0 & 7 == mark
     }
-    /// What is remembered of this write behind another: of two by the same thread at one time, the weak one, which a third may not meet. Whoever is
-    /// ordered behind one is behind both.
+    /// The stamp to remember when this write follows another. Of two writes by the same thread at one time, it is the weak one, which must
+    /// not race with a third access. A thread that is ordered after one of them is ordered after both.
     fn behind(self, before: GStamp) -> Self {
         let strong = [Self::STRONG, Self::VOLATILE, Self::NARROW].into_iter().any(|mark| self.is(mark));
         let hides = strong && before.is(0) && before != Self::NOBODY && (self.0 ^ before.0) >> 19 == 0;
         if hides { before } else { self }
     }
-    /// Whether this weak write comes behind a strong one that its thread has seen by a strong read, one of the `readers`: whoever waits for a
-    /// flag may take it down.
+    /// Whether this weak write follows a strong write that its thread has observed by a strong read, one of the `readers`: a thread that
+    /// waits for a flag may reset the flag.
     pub fn takes_down(self, flag: GStamp, readers: [GStamp; 2]) -> bool {
         let strong = |s: GStamp| [Self::STRONG, Self::VOLATILE, Self::NARROW].into_iter().any(|mark| s.is(mark));
         let mine = |r: &GStamp| r.far() == self.far() && members(r.lane()) >> self.lane() & 1 == 1;
         self.is(0) && self.lane() < 32 && strong(flag) && readers.iter().any(|r| strong(*r) && mine(r))
     }
-    /// The same access of lane 0 by another lane.
+    /// The same access, attributed to another lane instead of lane 0.
     #[inline(always)]
     pub fn by(self, lane: u8) -> Self {
         GStamp(self.0 | u64::from(lane & 63) << 35)
     }
-    /// The same thread.
+    /// Whether both accesses are by the same thread.
     #[inline(always)]
     pub fn same_lane(self, o: GStamp) -> bool {
         self.0 >> 35 == o.0 >> 35
     }
 }
 
-/// A warp's number in the grid, as far as a stamp keeps it.
+/// A warp's number in the grid, truncated to what a stamp holds.
 pub fn far(block: u64, warp: usize) -> Far {
     ((block & 0x3_ffff) << 5 | warp as u64 & 31) as Far
 }
 
 impl GlobalShadow {
-    /// Shadows for allocations of these sizes, kept by one or `several` threads of the host. They take memory as far as a launch makes accesses.
+    /// Shadows for allocations of these sizes, used by one or `several` host threads. They take memory only where a launch makes accesses.
     pub fn new(sizes: impl Iterator<Item = u64>, grain: u32, several: bool) -> Result<Self, OutOfMemory> {
         let shift = grain.trailing_zeros();
         let cells = |bytes: u64| {
@@ -197,7 +197,7 @@ impl GlobalShadow {
     #[inline(always)]
     pub fn touch(&self, alloc: usize, granule: usize, me: GStamp, write: bool) -> [GStamp; 3] {
         let Some(cell) = self.cell(alloc, granule) else { return [GStamp::NOBODY; 3] };
-        // Whoever comes between is seen the next time, and sees this access.
+        // An access by another host thread in between is seen the next time, and sees this access.
         loop {
             if let Some(earlier) = self.record(cell, me, write) {
                 return earlier;
@@ -210,12 +210,12 @@ impl GlobalShadow {
         self.cell(alloc, granule).map_or([GStamp::NOBODY; 3], |cell| cell.each_ref().map(|c| GStamp(c.load(Relaxed))))
     }
 
-    /// Who wrote a granule last.
+    /// The last writer of a granule.
     pub fn writer(&self, alloc: usize, granule: usize) -> GStamp {
         self.at(alloc, granule)[0]
     }
 
-    /// The cells of an allocation; none where they are in pieces.
+    /// The cells of an allocation; none if they are in pieces.
     #[inline(always)]
     pub fn cells(&self, alloc: usize) -> &[[AtomicU64; 3]] {
         match self.allocs.get(alloc) {
@@ -224,8 +224,9 @@ impl GlobalShadow {
         }
     }
 
-    /// Records an access of the generic proxy if nobody but its thread made one that it could conflict with; whether it is.
-    /// [`touch`](Self::touch) may follow where it is not, for the whole of it. With `copying` a `cp.async` of the thread may be one.
+    /// Records an access of the generic proxy, if no other thread has made an access that it could conflict with; returns whether it was
+    /// recorded. If not, call [`touch`](Self::touch) for the whole access. With `copying`, one of the earlier accesses may be a `cp.async` of
+    /// this thread.
     #[inline(always)]
     pub fn pass(
         &self,
@@ -245,16 +246,17 @@ impl GlobalShadow {
         if !cells.iter().all(|[w, r, o]| over(w, true) && (!write || over(r, false) && over(o, false))) {
             return false;
         }
-        // Of two threads of the host that come at once, one sees the other.
+        // If two host threads come at once, one of them sees the other's access.
         let nobody_between = |[w, r, o]: &[AtomicU64; 3]| over(w, true) && (!write || over(r, false) && over(o, false));
         cells.iter().all(|cell| self.record(cell, me, write).is_some() && (!self.several || nobody_between(cell)))
     }
 
-    /// Records an access to a granule; the writer and, for a write, the readers before it. Nothing if another thread of the host has
-    /// come between.
+    /// Records an access to a granule and returns the writer and, for a write, the readers before it. Returns `None` if another host thread
+    /// intervened.
     #[inline(always)]
     fn record(&self, [w, r, o]: &[AtomicU64; 3], me: GStamp, write: bool) -> Option<[GStamp; 3]> {
-        // What a thread has left there itself, others see already. Else it is exchanged, which orders it with what is looked at next.
+        // Others already see a stamp that the thread itself has left there. Otherwise the stamp is exchanged, which orders it with the loads
+        // that follow.
         let replace = |cell: &AtomicU64, old: GStamp, new: GStamp| {
             if self.several && !old.same_lane(new) {
                 return cell.compare_exchange(old.0, new.0, SeqCst, Relaxed).is_ok();
@@ -288,7 +290,7 @@ impl GlobalShadow {
         let Some([w, ..]) = self.cell(alloc, granule) else { return };
         let old = GStamp(w.load(Relaxed));
         if old.in_flight() && old.same_lane(me) {
-            // The place of the access stays.
+            // The location of the access does not change.
             let keep = 0xffff << 3 | GStamp::STRONG;
             w.store(me.0 & !keep | old.0 & keep, Relaxed);
         }
@@ -305,23 +307,24 @@ impl GlobalShadow {
         self.told[(place >> 2) as usize % self.told.len()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Held while an atomic is recorded and made: of several host threads those come in one order to both.
+    /// A lock that is held while an atomic is recorded and performed, so that atomics of several host threads are recorded and performed in
+    /// the same order.
     pub fn turn(&self, place: u64) -> Option<MutexGuard<'_, ()>> {
         let turn = &self.turns[(place >> 2) as usize % self.turns.len()];
         self.several.then(|| turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether anybody has told anything.
+    /// Whether any thread has published knowledge.
     pub fn talked(&self) -> bool {
         self.talked.load(Relaxed)
     }
 
-    /// What was told at this address.
+    /// The knowledge published at this address.
     pub fn hear(&self, place: u64) -> Option<Told> {
         self.shelf(place).get(&place).cloned()
     }
 
-    /// Tells at this address; `f` adds what the teller knows.
+    /// Publishes knowledge at this address; `f` adds the knowledge of the publishing thread.
     pub fn tell(&self, place: u64, f: impl FnOnce(&mut Told)) {
         self.talked.store(true, Relaxed);
         f(self.shelf(place).entry(place).or_default());

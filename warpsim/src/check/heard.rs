@@ -1,4 +1,4 @@
-//! What relaxed reads came by: a thread knows it only after a fence of its own.
+//! Knowledge that relaxed reads have observed: a thread acquires it only with a later fence of its own.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::global::Told;
 use super::view::{Known, View};
 use crate::ir::Scope;
 
-/// By address: what its last relaxed read by some lanes of a warp came by.
+/// By address: what the last relaxed read by some lanes of a warp observed there.
 #[derive(Default)]
 pub struct Heard(Vec<Word>);
 
@@ -24,19 +24,19 @@ impl Heard {
         self.0.is_empty()
     }
 
-    /// Threads read what others of their cluster `left` at an address and those of others `told` there.
+    /// Threads observe what others of their cluster `left` at an address, and what other clusters `told` there.
     pub fn add(&mut self, p: Party, place: u64, left: Option<&Arc<Known>>, told: Option<Told>) {
-        // What is told at an address only grows: the last is all.
+        // The knowledge told at an address only grows, so the latest version contains all of it.
         self.0.retain(|w| w.place != place || w.lanes & !p.lanes != 0);
         self.0.push(Word { place, lanes: p.lanes, left: left.cloned(), told });
     }
 
-    /// Lanes meet: each has read what one of them has.
+    /// Lanes synchronise: each counts as having read what any of them has read.
     pub fn share(&mut self, lanes: u32) {
         self.0.iter_mut().filter(|w| w.lanes & lanes != 0).for_each(|w| w.lanes |= lanes);
     }
 
-    /// What a fence of these threads makes known, and to whom of them. What other clusters told takes a fence of the GPU.
+    /// What a fence of these threads makes known, and to which of them. Knowledge from other clusters needs a fence at GPU scope.
     pub fn take(&mut self, p: Party, scope: Scope) -> Vec<(Party, Option<Arc<Known>>, Option<Told>)> {
         let mut out = vec![];
         for w in &mut self.0 {
@@ -55,7 +55,7 @@ impl Heard {
         out
     }
 
-    /// Whether one of these lanes came by something of which `over` holds.
+    /// Whether one of these lanes has observed knowledge for which `over` holds.
     pub fn any(&self, lanes: u32, over: impl Fn(&View) -> bool) -> bool {
         let has = |w: &Word| {
             let told = || w.told.as_ref().is_some_and(|t| over(&View::told(t)));
@@ -65,13 +65,13 @@ impl Heard {
     }
 }
 
-/// What there is to be known at an address, or to be left there, so far.
+/// The version of the knowledge that is available at an address, or that could be left there.
 pub enum Version {
-    /// What others of the cluster left: how many times somebody had added to it.
+    /// What others of the cluster left: how many times knowledge was added to it.
     Near(u64),
     /// What other clusters told.
     Far(Told),
-    /// What a warp could leave, for whom: how many times it had come to know more.
+    /// What a warp could leave, and at which scope: how many times its knowledge has grown.
     Own(Scope, u64),
 }
 
@@ -83,7 +83,7 @@ impl Version {
     fn is(&self, other: &Version) -> bool {
         match (self, other) {
             (Version::Near(mine), Version::Near(theirs)) => mine == theirs,
-            // Nobody adds to one that is kept here: it is copied first.
+            // A version that is kept here is never modified in place: it is copied first.
             (Version::Far(mine), Version::Far(theirs)) => Arc::ptr_eq(mine, theirs),
             (Version::Own(scope, mine), Version::Own(to, theirs)) => (scope, mine) == (to, theirs),
             _ => false,
@@ -91,7 +91,7 @@ impl Version {
     }
 }
 
-/// By address, what lanes of a warp learnt or left there last: those that poll do so once.
+/// By address: what the lanes of a warp last acquired or left there, so that polling lanes do so only once.
 #[derive(Default)]
 pub struct Lately(Vec<(u64, u32, Version)>);
 
@@ -99,7 +99,7 @@ impl Lately {
     /// Few addresses are polled at a time.
     const MOST: usize = 12;
 
-    /// Whether these threads have learnt or left this there already; from now on they have.
+    /// Whether these threads have already acquired or left this version there; records that they now have.
     pub fn again(&mut self, p: Party, place: u64, version: Version) -> bool {
         let Some(k) = self.0.iter().position(|(at, _, v)| *at == place && v.same_kind(&version)) else {
             if self.0.len() == Self::MOST {

@@ -1,10 +1,10 @@
-//! Which tensor maps threads have acquired: a fence is for one map, and says nothing of others.
+//! Tensor maps that threads have acquired: a fence covers one map and no others.
 
 use super::clocks::{Clocks, Party};
 use super::view::{Known, View, WARP_WIDE};
 use super::warp_clock::lanes;
 
-/// The proxy that reads them, among those of [`Known`](super::view::Known).
+/// The proxy that reads tensor maps, among the proxies of [`Known`](super::view::Known).
 pub const MAPS: usize = 2;
 
 /// A `fence.proxy.tensormap::generic.acquire` by a lane, or by a whole warp.
@@ -14,12 +14,12 @@ pub struct Acquired {
     lane: u8,
     time: u32,
     seen: View,
-    /// What of it was released to readers of maps.
+    /// The released knowledge that readers of maps see.
     released: View,
 }
 
 impl Clocks {
-    /// Who reads the map for these threads sees what they know.
+    /// A read of the map on behalf of these threads sees what they know.
     pub fn acquire_map(&mut self, p: Party, map: u64) {
         let Known { seen, proxy: [.., released], .. } = self.knowledge(p);
         let (agent, time) = (p.agent, self.now(p.agent));
@@ -34,7 +34,7 @@ impl Clocks {
         self.tick(agent);
     }
 
-    /// What lacks for these threads to read the map as it was written: a fence that acquires it, or one that releases it ahead of that.
+    /// What is missing for these threads to read the map as it was written: a fence that acquires it, or an earlier fence that releases it.
     pub fn map_lacks(&self, p: Party, map: u64, agent: usize, lane: u8, time: u32) -> Option<&'static str> {
         let ahead = |a: &&Acquired| a.map == map && self.after(p, a.agent, a.lane, a.time);
         let mut lacks = "acquire of it";

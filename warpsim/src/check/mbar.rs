@@ -1,4 +1,4 @@
-//! mbarriers, for the checkers: what their phases pass on, and who came to them.
+//! mbarriers, for the checkers: the knowledge that their phases pass on, and the threads that arrived at them.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use super::bar::Came;
 use super::clocks::{Clocks, Known, Party};
 use super::view::{View, WARP_WIDE};
 
-/// Accumulates arrivals; what a finished phase published stays readable.
+/// Accumulates arrivals; what a completed phase published remains readable.
 #[derive(Clone, Default)]
 pub struct SyncObject {
     pub arriving: Known,
     pub published: Known,
-    /// Phases finished.
+    /// Number of completed phases.
     pub phase: u32,
-    /// mbarriers: what threads of other blocks told, arriving and published.
+    /// mbarriers: knowledge from threads of other blocks, arriving and published.
     remote: Option<Box<[Known; 2]>>,
     /// mbarriers: agent, lane and time of the initialisation.
     pub init: Option<(usize, u8, u32)>,
-    /// mbarriers: who has arrived in this phase, and who did in the last.
+    /// mbarriers: the arrivals in this phase and in the last one.
     came: [Vec<Came>; 2],
 }
 
@@ -33,7 +33,7 @@ impl SyncObject {
 }
 
 impl Clocks {
-    /// The agent that stands for copies completing on this mbarrier.
+    /// The agent that represents the copies that complete on this mbarrier.
     pub fn mbar_agent(&mut self, block: u32, off: u32) -> usize {
         let next = self.mbar_objects.len();
         let k = *self.mbars.entry((block, off)).or_insert(next);
@@ -43,7 +43,7 @@ impl Clocks {
         self.warps.len() + k
     }
 
-    /// Where mbarriers of a block were initialised.
+    /// Where the mbarriers of a block were initialised.
     pub fn mbarriers(&self, block: u32) -> Vec<u32> {
         let there =
             |(at, k): (&(u32, u32), &usize)| (at.0 == block && self.mbar_objects[*k].init.is_some()).then_some(at.1);
@@ -71,8 +71,8 @@ impl Clocks {
         o.publish();
     }
 
-    /// A thread that came to the phase of an mbarrier which is over, and whose arrival these threads are not behind: theirs could as well come
-    /// in that phase. Nothing where they know of its end.
+    /// A participant of the completed phase of an mbarrier that these threads' arrival is not ordered after: the arrival could as well count
+    /// for that phase. `None` if these threads know that the phase is complete.
     pub fn mbar_unordered(&mut self, p: Party, block: u32, off: u32) -> Option<Came> {
         let agent = self.mbar_agent(block, off);
         let phase = self.mbar(block, off).phase;
@@ -80,13 +80,13 @@ impl Clocks {
         if self.after(p, agent, WARP_WIDE, phase) || self.lacks_fence(p, ended) {
             return None;
         }
-        // Other blocks may be behind theirs by copies that they send.
+        // Threads of other blocks may be ordered after that phase by copies that they send.
         let near = |c: &&Came| !self.is_warp(c.agent) || self.block_of(c.agent) == self.block_of(p.agent);
         let [_, last] = &self.mbar_objects[agent - self.warps.len()].came;
         last.iter().filter(near).find(|c| !self.after(p, c.agent, c.lane, c.time)).copied()
     }
 
-    /// A copy has brought bytes.
+    /// A copy has delivered bytes.
     pub fn mbar_copied(&mut self, block: u32, off: u32) {
         let agent = self.mbar_agent(block, off);
         let o = self.mbar(block, off);
@@ -95,17 +95,17 @@ impl Clocks {
         }
     }
 
-    /// Threads of block `from` tell this to those who wait for the phase.
+    /// Threads of block `from` pass this knowledge to the threads that wait for the phase.
     pub fn mbar_arrive(&mut self, known: &Known, by: Option<Came>, from: u32, block: u32, off: u32) {
         let o = self.mbar(block, off);
-        // Of a warp's lanes that arrive together, the first.
+        // Of the lanes of a warp that arrive together, only the first is recorded.
         let again = |by: &Came| o.came[0].last().is_some_and(|last| (last.agent, last.time) == (by.agent, by.time));
         o.came[0].extend(by.filter(|by| !again(by)));
         let arriving = if from == block { &mut o.arriving } else { &mut o.remote.get_or_insert_default()[0] };
         arriving.join(known);
     }
 
-    /// What a finished phase passes on: of the block's own threads alone where that is `narrow`.
+    /// The knowledge that a completed phase passes on; if `narrow`, only that of the block's own threads.
     fn mbar_published(&mut self, block: u32, off: u32, narrow: bool) -> Known {
         let o = self.mbar(block, off);
         let mut k = o.published.clone();
@@ -120,14 +120,14 @@ impl Clocks {
         self.acquire(p, &k);
     }
 
-    /// The same by a relaxed wait, which a fence has to follow.
+    /// Records the published knowledge for a relaxed wait, which a fence has to follow.
     pub fn mbar_overhear(&mut self, p: Party, block: u32, off: u32, narrow: bool) {
         let k = Arc::new(self.mbar_published(block, off, narrow));
         let place = 1 << 63 | u64::from(block) << 32 | u64::from(off);
         self.warps[p.agent].heard.add(p, place, Some(&k), None);
     }
 
-    /// The agent that stands for a warpgroup's matrix multiplications; its time is the group number.
+    /// The agent that represents the matrix multiplications of a warpgroup; its time is the group number.
     pub fn warpgroup_agent(&mut self, block: usize, group: usize) -> usize {
         self.mbar_agent(block as u32, u32::MAX - group as u32)
     }

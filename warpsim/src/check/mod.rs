@@ -1,4 +1,4 @@
-//! The checkers' state: who touched what, and what is ordered before what.
+//! The checkers' state: which thread accessed what, and which accesses are ordered.
 
 pub mod bar;
 pub mod clocks;

@@ -3,10 +3,10 @@
 use super::clocks::{Clocks, Party};
 pub use super::view::{WARP_WIDE, members, named, together};
 
-/// Time of an access that is still in flight.
+/// The time of an access that is still in flight.
 pub const IN_FLIGHT: u32 = (1 << 26) - 1;
 
-/// Who, when, where: packed in 64 bits. Zero is nobody.
+/// Who, when and where, packed into 64 bits. Zero means no access.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp(pub u64);
 
@@ -14,11 +14,11 @@ impl Stamp {
     pub const NOBODY: Stamp = Stamp(0);
     /// Marks an access of the asynchronous proxy.
     pub const PROXY: u64 = 1;
-    /// Marks an atomic or otherwise strong access: these do not race with each other.
+    /// Marks an atomic or another strong access: these do not race with each other.
     pub const STRONG: u64 = 2;
     /// The mark of a volatile access: strong, but not among the lanes of a warp.
     pub const VOLATILE: u64 = 3;
-    /// The mark of an access that is strong for the threads of its block only.
+    /// The mark of a strong access with block scope.
     pub const NARROW: u64 = 6;
 
     /// `agent` 10 bits, `lane` 6, `time` 26, `pc` 19, the number of the instruction in its program, `marks` 3.
@@ -50,34 +50,34 @@ impl Stamp {
     pub fn proxy(self) -> bool {
         self.0 & 7 == Stamp::PROXY
     }
-    /// Whether two accesses may meet unordered.
+    /// Whether two accesses may be unordered.
     fn may_meet(self, o: Stamp) -> bool {
         self.0 & o.0 & Stamp::STRONG != 0 && !self.volatile_lanes(o)
     }
-    /// Lanes of a warp that pass values through volatile memory count on an order that nothing gives them.
+    /// Whether both are volatile accesses of one warp: its lanes then rely on an order that nothing guarantees.
     pub fn volatile_lanes(self, o: Stamp) -> bool {
         self.0 & o.0 & 7 == Stamp::VOLATILE && self.agent() == o.agent()
     }
-    /// One of them is strong for its own block only, and the other is a thread's of another.
+    /// Whether one of them is strong only at block scope, and the other is by a thread of another block.
     fn narrow_apart(self, o: Stamp, clocks: &Clocks) -> bool {
         let narrow = [self, o].iter().any(|s| s.0 & 7 == Stamp::NARROW);
         narrow && clocks.block_of(self.agent()).zip(clocks.block_of(o.agent())).is_some_and(|(a, b)| a != b)
     }
-    /// What is remembered of this write behind another: of two by the same thread at one time, the weak one, which a third may not meet. Whoever is
-    /// ordered behind one is behind both.
+    /// The stamp to remember when this write follows another. Of two writes by the same thread at one time, it is the weak one, which must
+    /// not race with a third access. A thread that is ordered after one of them is ordered after both.
     #[inline(always)]
     fn behind(self, before: Stamp) -> Self {
         let weak = before.0 & 7 == 0 && self.0 & Stamp::STRONG != 0;
         if weak && (self.0 ^ before.0) >> 22 == 0 && before != Stamp::NOBODY { before } else { self }
     }
-    /// Whether this weak write comes behind a strong one that its thread has seen by a strong read, one of the `readers`: whoever waits for a
-    /// flag may take it down.
+    /// Whether this weak write follows a strong write that its thread has observed by a strong read, one of the `readers`: a thread that
+    /// waits for a flag may reset the flag.
     fn takes_down(self, flag: Stamp, readers: [Stamp; 2]) -> bool {
         let mine = |r: &Stamp| r.agent() == self.agent() && members(r.lane()) >> self.lane() & 1 == 1;
         let seen = |r: &Stamp| r.0 & Stamp::STRONG != 0 && mine(r);
         self.0 & 7 == 0 && self.lane() < 32 && flag.0 & Stamp::STRONG != 0 && readers.iter().any(seen)
     }
-    /// The same access of lane 0 by another lane.
+    /// The same access, attributed to another lane instead of lane 0.
     #[inline(always)]
     pub fn by(self, lane: u8) -> Self {
         Stamp(self.0 | u64::from(lane & 63) << 48)
@@ -86,7 +86,7 @@ impl Stamp {
     fn with(self, lane: u8) -> Self {
         Stamp(self.0 & !(63 << 48)).by(lane)
     }
-    /// The same access, known by another agent, lane and time.
+    /// The same access, with another agent, lane and time.
     fn known_by(self, (agent, lane, time): (usize, u8, u32)) -> Self {
         Stamp::new(agent, lane, time, self.pc(), self.0 & 7)
     }
@@ -101,7 +101,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// Where granules have cells of their own: no access has this stamp, as no agent has the last number.
+    /// Marks a chunk whose granules have cells of their own: no access has this stamp, because no agent has the highest number.
     const APART: Cell = Cell { write: Stamp(u64::MAX), read: Stamp::NOBODY, other: Stamp::NOBODY };
 
     #[inline(always)]
@@ -113,7 +113,7 @@ impl Cell {
     #[inline(always)]
     fn remember(&mut self, me: Stamp) {
         let read = self.read;
-        // What is in flight is not over because its thread reads again.
+        // An access in flight does not become complete because its thread reads again.
         if read.agent() == me.agent()
             && read != Stamp::NOBODY
             && (read.time() != IN_FLIGHT || (read.lane(), IN_FLIGHT) == (me.lane(), me.time()))
@@ -127,23 +127,23 @@ impl Cell {
     }
 }
 
-/// What to do about [`Stamp::volatile_lanes`].
+/// The advice for [`Stamp::volatile_lanes`].
 pub const VOLATILE_LANES: &str =
     "volatile orders nothing between the lanes of a warp: put a bar.warp.sync between them";
 
-/// What to do about [`Stamp::narrow_apart`].
+/// The advice for [`Stamp::narrow_apart`].
 const NARROW_APART: &str = "the accesses are strong for their own block only: give them .cluster scope";
 
-/// What to do about a relaxed read that an acquire should have been.
+/// The advice for a relaxed read that should have been an acquire.
 pub const UNFENCED: &str = "the flag between them was read relaxed: put a fence (fence.acq_rel, __threadfence) behind that read, or let it acquire";
 
-/// Why two accesses conflict.
+/// The reason why two accesses conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     Unordered,
-    /// The earlier one is asynchronous and nobody waited for it.
+    /// The earlier access is asynchronous, and no thread waited for it.
     InFlight,
-    /// Ordered, but a generic write was not fenced before the asynchronous proxy comes to it.
+    /// The accesses are ordered, but a generic write was not fenced before the asynchronous proxy accessed the data.
     Proxy,
 }
 
@@ -153,28 +153,28 @@ pub struct Conflict {
     pub stamp: Stamp,
     pub write: bool,
     pub cause: Cause,
-    /// What orders them.
+    /// Advice on how to order them.
     pub advice: &'static str,
 }
 
-/// What a cell was and became in an access without conflict: the cells of a tile are mostly equal, and then one of them is looked at.
+/// A cell before and after an access without conflict. The cells of a tile are mostly equal, and equal cells need only be checked once.
 #[derive(Default)]
 pub struct Alike(Option<(Cell, Cell)>);
 
-/// Bytes that copies, tiles and vectors come to together.
+/// Granularity in bytes at which copies, tiles and vectors access memory together.
 const CHUNK: u32 = 16;
 
 /// The shadow of one block's shared memory.
 ///
-/// Most accesses are of whole chunks, whose granules have one cell together until an access tells them apart.
+/// Most accesses cover whole chunks; the granules of a chunk share one cell until an access distinguishes them.
 pub struct SharedShadow {
     /// log₂ of a granule's bytes.
     shift: u32,
     /// log₂ of a chunk's granules.
     per: u32,
-    /// By chunk; [`Cell::APART`] where its granules differ.
+    /// By chunk; [`Cell::APART`] if its granules differ.
     chunks: Vec<Cell>,
-    /// By granule, where they differ. Empty until some do.
+    /// By granule, for chunks whose granules differ. Empty until there is such a chunk.
     granules: Vec<Cell>,
 }
 
@@ -189,7 +189,7 @@ impl SharedShadow {
         }
     }
 
-    /// Visits the cells of an access of `n` bytes, more than none, until `visit` says no; whether it never does.
+    /// Visits the cells of an access of `n` > 0 bytes until `visit` returns false; returns whether it never did.
     #[inline(always)]
     fn cells(&mut self, addr: usize, n: usize, mut visit: impl FnMut(&mut Cell) -> bool) -> bool {
         let (first, last) = (addr >> self.shift, (addr + n - 1) >> self.shift);
@@ -231,7 +231,7 @@ impl SharedShadow {
         self.granules[chunk << self.per..][..1 << self.per].fill(cell);
     }
 
-    /// The reverse, if they are equal.
+    /// Merges the cells of a chunk again, if they are equal.
     fn join(&mut self, chunk: usize) {
         let [first, rest @ ..] = &self.granules[chunk << self.per..][..1 << self.per] else { return };
         if rest.iter().all(|cell| cell == first) {
@@ -239,7 +239,7 @@ impl SharedShadow {
         }
     }
 
-    /// Whether, and why, an access of `p` stamped `me` conflicts with an earlier one.
+    /// Whether, and why, an access by `p` with stamp `me` conflicts with an earlier one.
     #[inline]
     fn conflict(clocks: &Clocks, p: Party, me: Stamp, s: Stamp, write: bool) -> Option<Conflict> {
         let found = |cause| {
@@ -258,7 +258,7 @@ impl SharedShadow {
         if me.volatile_lanes(s) && clocks.apart(p.agent) {
             return None;
         }
-        // Not even operations of the same thread that are in flight together are ordered.
+        // Even operations of the same thread that are in flight together are not ordered.
         if s.time() == IN_FLIGHT {
             return found(Cause::InFlight);
         }
@@ -268,8 +268,8 @@ impl SharedShadow {
         found(if clocks.is_warp(s.agent()) { Cause::Unordered } else { Cause::InFlight })
     }
 
-    /// Records an access of the generic proxy if all that it could conflict with is among what its warp has `seen`; whether it is. That is
-    /// most often so, and [`access`](Self::access) may follow where it is not, for the whole of it.
+    /// Records an access of the generic proxy, if its warp has `seen` everything that it could conflict with; returns whether it was
+    /// recorded. That is the common case. If not, call [`access`](Self::access) for the whole access.
     #[inline(always)]
     pub fn pass(&mut self, seen: &[u32], me: Stamp, addr: usize, n: usize, write: bool) -> bool {
         let over = |s: Stamp| seen.get(s.agent()).map_or(0, |time| *time) >= s.time();
@@ -299,7 +299,7 @@ impl SharedShadow {
         self.access_part(clocks, p, me, addr, n, write, &mut Alike::default())
     }
 
-    /// As [`access`](Self::access), of one piece of what is accessed together: all come with the same `alike`.
+    /// Like [`access`](Self::access), for one piece of a larger access: all pieces share the same `alike`.
     pub fn access_part(
         &mut self,
         clocks: &Clocks,
@@ -351,12 +351,12 @@ impl SharedShadow {
         found
     }
 
-    /// Gives a thread's accesses that are in flight a definite time, once they have been waited for.
+    /// Gives a thread's in-flight accesses a definite time, once the thread has waited for them.
     pub fn settle(&mut self, addr: usize, n: usize, agent: usize, lane: u8, time: u32) {
         self.hand_over(addr, n, (agent, lane, IN_FLIGHT), (agent, lane, time));
     }
 
-    /// What these bytes have of an agent's lane and time becomes that of others.
+    /// Reassigns the accesses to these bytes with one agent, lane and time to another agent, lane and time.
     pub fn hand_over(&mut self, addr: usize, n: usize, from: (usize, u8, u32), to: (usize, u8, u32)) {
         let n = n.min((self.chunks.len() << (self.shift + self.per)).saturating_sub(addr));
         if n == 0 {
@@ -377,7 +377,7 @@ impl SharedShadow {
 mod tests {
     use super::*;
 
-    /// Whoever looks at each granule by itself finds the same.
+    /// Checking each granule by itself gives the same results.
     #[test]
     fn chunks_hide_nothing() {
         const BYTES: usize = 128;

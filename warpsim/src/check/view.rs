@@ -1,8 +1,7 @@
-//! What one thread knows of the progress of others: the vector clocks of the race checkers.
+//! A thread's knowledge of the progress of other threads: the vector clocks of the race checkers.
 //!
-//! An agent is a warp of the cluster, or what stands for asynchronous work: an mbarrier, a warpgroup. Threads of a warp
-//! share their entry of a clock as long as they synchronise together; what a single lane has done, or has learnt, since
-//! then is kept aside by lane.
+//! An agent is a warp of the cluster, or a representative of asynchronous work: an mbarrier, a warpgroup. Threads of a warp share their entry
+//! of a clock as long as they synchronise together; what a single lane has done or learnt since then is kept separately for that lane.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,22 +10,23 @@ use super::global::Told;
 
 /// The lane number that stands for all lanes of a warp.
 pub const EVERY: u8 = 63;
-/// The lane number of an access that the warp makes as one (`ldmatrix`): later than that is any lane's later time.
+/// The lane number of an access that the warp makes as a whole (`ldmatrix`): a later time of any lane is later than this access.
 pub const WARP_WIDE: u8 = 62;
 
-/// The lane number that stands for several: the fewest neighbours that all are among, 2, 4, 8 or 16 at a multiple of that, or else [`EVERY`].
+/// The lane number that represents several lanes: the smallest aligned group of 2, 4, 8 or 16 lanes that contains them all, or else
+/// [`EVERY`].
 pub fn together(mask: u32) -> u8 {
     let first = mask.trailing_zeros();
     let bits = (first ^ 31u32.saturating_sub(mask.leading_zeros())).checked_ilog2().map_or(0, |b| b + 1);
     match (1u32 << (5 - bits)) + (first >> bits) {
         1 => EVERY,
-        // 16 pairs, 8 times four, 4 times eight and both halves: 2 to 31 as in a tree.
+        // 16 groups of two, 8 of four, 4 of eight and 2 of sixteen: nodes 2 to 31 of a binary tree.
         node if node < 32 => node as u8 + 30,
         lane => (lane - 32) as u8,
     }
 }
 
-/// The lanes that a lane number stands for.
+/// The lanes that a lane number represents.
 pub fn members(lane: u8) -> u32 {
     match lane {
         0..32 => 1 << lane,
@@ -40,8 +40,8 @@ pub fn members(lane: u8) -> u32 {
     }
 }
 
-/// The lane that an access by this lane number is told by, and what is said of others: the first of them, but not `me`, of which
-/// the access would be no conflict.
+/// The lane to name in a message about an access with this lane number, and the text about the other lanes. The lane is the first one other
+/// than `me`, with which the access would not conflict.
 pub fn named(lane: u8, me: Option<usize>) -> (u32, &'static str) {
     if lane < 32 {
         return (lane.into(), "");
@@ -51,35 +51,35 @@ pub fn named(lane: u8, me: Option<usize>) -> (u32, &'static str) {
     (others.trailing_zeros(), " or others of its warp")
 }
 
-/// A warp of the grid: 18 bits of its block's number, 5 of its own.
+/// A warp of the grid: 18 bits of its block's number, and 5 bits of its own.
 pub type Far = u32;
-/// No warp's: that of the launches ahead.
+/// The number of no warp: it represents the launches ahead.
 pub const AHEAD: Far = Far::MAX;
 
-/// By agent: the latest time that is known to be over.
+/// By agent: the latest time that is known to be complete.
 #[derive(Clone, Default, Debug)]
 pub struct View {
-    /// Of all lanes.
+    /// Times that hold for all lanes.
     all: Vec<u32>,
-    /// Of one lane, beyond `all`: sorted by agent and lane.
+    /// Times of single lanes, beyond `all`: sorted by agent and lane.
     lanes: Vec<(u16, u8, u32)>,
-    /// Of warps in other clusters, by warp and lane.
+    /// Times of warps in other clusters, by warp and lane.
     far: Option<Told>,
 }
 
 impl View {
-    /// What was told, and nothing else.
+    /// A view of what was told, and nothing else.
     pub fn told(told: &Told) -> Self {
         View { far: Some(told.clone()), ..View::default() }
     }
 
-    /// What is known of all lanes.
+    /// The times that hold for all lanes.
     #[inline(always)]
     pub fn all(&self) -> &[u32] {
         &self.all
     }
 
-    /// Whether there was something new.
+    /// Merges another view; returns whether it added knowledge.
     pub fn join(&mut self, other: &View) -> bool {
         if self.all.len() < other.all.len() {
             self.all.resize(other.all.len(), 0);
@@ -89,7 +89,7 @@ impl View {
             grew |= *mine < *theirs;
             *mine = (*mine).max(*theirs);
         }
-        // Both are sorted.
+        // Both lists are sorted.
         let mut k = 0;
         for &(agent, lane, time) in &other.lanes {
             if self.all.get(usize::from(agent)).is_some_and(|t| *t >= time) {
@@ -112,7 +112,7 @@ impl View {
         other.far.as_ref().is_some_and(|far| self.learn_far(far)) || grew
     }
 
-    /// Everything that `agent` did up to `time`.
+    /// Learns of everything that `agent` did up to `time`.
     pub fn learn(&mut self, agent: usize, time: u32) {
         if self.all.len() <= agent {
             self.all.resize(agent + 1, 0);
@@ -130,13 +130,13 @@ impl View {
         }
     }
 
-    /// Nothing of what `agent` did is known any longer.
+    /// Forgets everything that `agent` did.
     pub fn forget(&mut self, agent: usize) {
         self.all.get_mut(agent).into_iter().for_each(|time| *time = 0);
         self.lanes.retain(|known| usize::from(known.0) != agent);
     }
 
-    /// Of what `agent` did behind `time`, keeps what these lanes did.
+    /// Of the known actions of `agent` after `time`, keeps only those of these lanes.
     pub fn narrow(&mut self, agent: usize, time: u32, lanes: u32) {
         if let Some(all) = self.all.get_mut(agent).filter(|all| **all > time) {
             let until = std::mem::replace(all, time);
@@ -151,12 +151,12 @@ impl View {
         }
     }
 
-    /// Whether there was something new.
+    /// Merges knowledge of other clusters; returns whether it added knowledge.
     pub fn learn_far(&mut self, other: &Told) -> bool {
         match &mut self.far {
             None => self.far = Some(other.clone()),
             Some(mine) if Arc::ptr_eq(mine, other) => return false,
-            // Shared again, so that whoever polls does not compare it each time.
+            // Shares one copy again, so that a polling thread does not compare it each time.
             Some(mine) if covers(other, mine) => {
                 let grew = !covers(mine, other);
                 *mine = other.clone();
@@ -181,8 +181,8 @@ impl View {
         found.is_ok_and(|k| self.lanes[k].2 >= time)
     }
 
-    /// Whether a time of which only 16 bits are left is known to be over. It is not when it comes soon after what is
-    /// known; what seems to come long after it is an old time whose upper bits are gone.
+    /// Whether a time, of which only 16 bits are left, is known to be complete. A time shortly after the known one is not; a time that seems
+    /// to be long after it is an old time without its upper bits.
     pub fn knows_far(&self, warp: Far, lane: u8, time: u16) -> bool {
         const SOON: u16 = 1 << 13;
         let Some(far) = &self.far else { return false };
@@ -191,13 +191,13 @@ impl View {
         known(EVERY) || known(lane) || lane >= 32 && super::warp_clock::lanes(members(lane)).all(known)
     }
 
-    /// Adds this view to one that the whole grid understands: `name` gives warps, and nothing for other agents.
+    /// Adds this view to one for the whole grid: `name` maps agents to warps of the grid, and returns `None` for other agents.
     pub fn export(&self, into: &mut Told, name: impl Fn(usize) -> Option<Far>) {
         let all = self.all.iter().enumerate().map(|(agent, time)| (agent, EVERY, *time));
         let own = all.chain(self.lanes.iter().map(|&(agent, lane, time)| (agent.into(), lane, time)));
         let named = own.filter_map(|(agent, lane, time)| Some(((name(agent).filter(|_| time > 0)?, lane), time)));
         let new: Vec<_> = named.filter(|(key, time)| into.get(key).is_none_or(|known| known < time)).collect();
-        // Whoever shares it keeps it, and it is copied: only if there is something to add.
+        // A version that others share stays unmodified and is copied, but only if there is something to add.
         if !new.is_empty() {
             Arc::make_mut(into).extend(new);
         }
@@ -207,7 +207,7 @@ impl View {
     }
 }
 
-/// Whether all of `part` is known to `whole`.
+/// Whether `whole` contains everything in `part`.
 fn covers(whole: &BTreeMap<(Far, u8), u32>, part: &BTreeMap<(Far, u8), u32>) -> bool {
     part.len() <= whole.len() && part.iter().all(|(key, time)| whole.get(key).is_some_and(|known| known >= time))
 }
@@ -219,21 +219,22 @@ fn join_far(into: &mut BTreeMap<(Far, u8), u32>, from: &BTreeMap<(Far, u8), u32>
     }
 }
 
-/// The knowledge that a thread has or a synchronisation object carries.
+/// The knowledge of a thread, or the knowledge that a synchronisation object carries.
 #[derive(Clone, Default, Debug)]
 pub struct Known {
     /// What happened before.
     pub seen: View,
-    /// What of it the asynchronous proxy sees, of shared and of global memory, and what was released to whoever reads tensor maps.
+    /// The parts of it that are visible to the asynchronous proxy, for shared and for global memory, and what was released to readers of
+    /// tensor maps.
     pub proxy: [View; 3],
     /// Initialisations of mbarriers that were made visible to the cluster.
     pub inits: View,
-    /// What of it somebody has fenced since, for a block, a cluster, the GPU: what relaxed operations pass on.
+    /// The parts of it that have since been fenced at block, cluster and GPU scope: relaxed operations pass these on.
     pub fenced: Option<Box<[View; 3]>>,
 }
 
 impl Known {
-    /// Whether there was something new.
+    /// Merges other knowledge; returns whether it added anything.
     pub fn join(&mut self, other: &Known) -> bool {
         let mut grew = self.seen.join(&other.seen);
         self.proxy.iter_mut().zip(&other.proxy).for_each(|(mine, theirs)| grew |= mine.join(theirs));

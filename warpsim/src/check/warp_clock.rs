@@ -1,37 +1,37 @@
-//! What one warp, and single lanes of it, know of the others.
+//! What one warp, and single lanes of it, know of the other warps.
 
 use super::clocks::Party;
 use super::heard::{Heard, Lately};
 use super::view::{Known, View};
 
-/// What lanes fenced last, and when.
+/// The lanes that fenced last, and when.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Fenced {
     pub lanes: u32,
     pub scope: usize,
-    /// Of the warp, behind the fence.
+    /// The warp's version after the fence.
     pub version: u64,
-    /// The time up to which what they did is fenced.
+    /// The time up to which the actions of these lanes are fenced.
     pub until: u32,
 }
 
-/// One warp.
+/// The clock of one warp.
 pub(super) struct WarpClock {
     pub now: u32,
     /// Accesses before this time are ordered among the warp's lanes.
     pub synced: u32,
-    /// What all its lanes know.
+    /// The common knowledge of all its lanes.
     pub known: Known,
-    /// What single lanes know beyond it.
+    /// Additional knowledge of single lanes.
     pub private: Vec<(u8, Known)>,
-    /// What relaxed reads came by.
+    /// What relaxed reads have observed.
     pub heard: Heard,
-    /// What its lanes have learnt and left at addresses lately.
+    /// What its lanes have recently acquired and left at addresses.
     pub lately: Lately,
-    /// How many times its lanes' knowledge has grown, but by what they did themselves.
+    /// How many times the knowledge of its lanes has grown, not counting their own actions.
     pub version: u64,
     pub fenced: Fenced,
-    /// Some of its lanes have fenced since all last met.
+    /// Whether some of its lanes have fenced since all of them last synchronised.
     pub apart: bool,
 }
 
@@ -42,7 +42,7 @@ impl WarpClock {
         Self { now: 1, synced: 1, known, private: vec![], heard, lately, version: 0, fenced, apart: false }
     }
 
-    /// Adds what these threads did themselves.
+    /// Adds the own actions of these threads.
     pub fn own(&self, p: Party, seen: &mut View) {
         if p.whole {
             return seen.learn(p.agent, self.now);
@@ -55,7 +55,7 @@ impl WarpClock {
         lanes(p.lanes).all(|lane| f(lane, self.private(lane)))
     }
 
-    /// What all know, or else what each of these lanes knows by itself.
+    /// Whether `f` holds for the common knowledge, or else for each of these lanes with its own knowledge.
     pub fn either(&self, p: Party, f: impl Fn(&Known) -> bool) -> bool {
         f(&self.known) || !self.private.is_empty() && self.each(p, |_, k| k.is_some_and(&f))
     }

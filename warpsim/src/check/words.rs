@@ -1,4 +1,4 @@
-//! What threads leave for each other at addresses, by atomics and other strong accesses.
+//! Knowledge that threads leave for each other at addresses, by atomics and other strong accesses.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use super::view::{Known, View};
 use super::warp_clock::lanes;
 use crate::ir::Scope;
 
-/// What was left at an address, and how many times somebody has added to it.
+/// What was left at an address, and how many times knowledge was added to it.
 pub(super) struct Left {
     known: Arc<Known>,
     times: u64,
 }
 
 impl Clocks {
-    /// Whether these threads have left there, with a relaxed operation, all that they could leave with one now.
+    /// Whether these threads have already left there, with a relaxed operation, everything that they could leave with one now.
     pub fn has_left(&mut self, p: Party, place: u64, scope: Scope) -> bool {
         let w = &mut self.warps[p.agent];
         w.lately.again(p, place, Version::Own(scope, w.version))
     }
 
-    /// Leaves at an address what somebody passes on.
+    /// Leaves knowledge at an address.
     pub fn leave(&mut self, place: u64, given: &Arc<Known>) {
         match self.places.get_mut(&place) {
             None => drop(self.places.insert(place, Left { known: given.clone(), times: 1 })),
@@ -31,12 +31,12 @@ impl Clocks {
         }
     }
 
-    /// Nothing was left anywhere.
+    /// Whether no knowledge was left at any address.
     pub fn quiet(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Takes what was left at an address.
+    /// Acquires what was left at an address.
     pub fn take(&mut self, p: Party, place: u64) {
         if let Some(Left { known, times }) = self.places.get(&place)
             && !self.warps[p.agent].lately.again(p, place, Version::Near(*times))
@@ -46,14 +46,14 @@ impl Clocks {
         }
     }
 
-    /// Takes what other clusters left at an address.
+    /// Acquires what other clusters left at an address.
     pub fn take_far(&mut self, p: Party, place: u64, told: Told) {
         if !self.warps[p.agent].lately.again(p, place, Version::Far(told.clone())) {
             self.learn_far(p, &told);
         }
     }
 
-    /// A relaxed read of an address: what was left there is known after a fence.
+    /// A relaxed read of an address: the knowledge left there is acquired by a later fence.
     pub fn overhear(&mut self, p: Party, place: u64, told: Option<Told>) {
         let left = self.places.get(&place).map(|left| &left.known);
         if left.is_some() || told.is_some() {
@@ -61,7 +61,7 @@ impl Clocks {
         }
     }
 
-    /// These threads know what they came by.
+    /// These threads acquire what their relaxed reads have observed.
     pub(super) fn believe(&mut self, p: Party, scope: Scope) {
         if self.warps[p.agent].heard.is_empty() {
             return;
@@ -72,12 +72,12 @@ impl Clocks {
         }
     }
 
-    /// Whether an access is over for a thread if only it fences.
+    /// Whether an access would be complete for a thread if the thread executed a fence.
     pub fn lacks_fence(&self, p: Party, over: impl Fn(&View) -> bool) -> bool {
         self.warps[p.agent].heard.any(p.lanes, over)
     }
 
-    /// Learns what other clusters left at an address.
+    /// Acquires what other clusters left at an address.
     pub fn learn_far(&mut self, p: Party, told: &Told) {
         let w = &mut self.warps[p.agent];
         let grew = match p.whole {
