@@ -1,6 +1,8 @@
-//! Programmatic launches: they may start before those ahead of them in the stream have ended, and wait for them by `griddepcontrol.wait`.
+//! Programmatic launches: they may start before the launches ahead of them in the stream have ended, and wait for these by
+//! `griddepcontrol.wait`.
 //!
-//! Here the launches ahead have ended. What they accessed is kept, and until a thread knows of a wait, what it accesses is compared with that.
+//! In the simulator, the launches ahead have already ended. Their accesses are kept, and a thread's accesses are compared with them until the
+//! thread knows of a wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,7 +16,7 @@ use crate::check::race::members;
 use crate::ir::Program;
 use crate::report::{Earlier, Kind};
 
-/// A launch that has ended here; on a GPU it may go on.
+/// A launch that has ended in the simulator, but may still be running on a GPU.
 struct Past {
     prog: Arc<Program>,
     shadow: GlobalShadow,
@@ -22,21 +24,21 @@ struct Past {
     block: [u32; 3],
 }
 
-/// What a launch may run beside.
+/// The launches that a launch may overlap with.
 #[derive(Default)]
 pub struct Ahead {
-    /// Launches that may go on until a thread has waited.
+    /// Launches that may still be running until a thread has waited.
     before: Vec<Arc<Past>>,
-    /// And even then, because those between did not wait for them.
+    /// Launches that may still be running even then, because the launches in between did not wait for them.
     after: Vec<Arc<Past>>,
-    /// Some thread has waited.
+    /// Whether some thread has waited.
     waited: AtomicBool,
-    /// In some block one had by the time that the block let the next launch start.
+    /// Whether, in some block, a thread had waited by the time that the block let the next launch start.
     held: AtomicBool,
 }
 
 impl Ahead {
-    /// What the launch behind this one, which made these accesses, may run beside.
+    /// The launches that the next launch may overlap with, given that this one made the accesses in `shadow`.
     pub fn behind(launch: Launched, prog: &Arc<Program>, shadow: GlobalShadow) -> Self {
         let Launched { ahead: Ahead { before, after, waited, held }, grid, block, .. } = launch;
         let after = if waited.into_inner() { after } else { before.clone() };
@@ -45,7 +47,7 @@ impl Ahead {
         Ahead { before, after, ..Ahead::default() }
     }
 
-    /// The launches that may go on when these threads do something, and whether they have waited.
+    /// The launches that may still be running when these threads execute, and whether these threads know of a wait.
     #[inline(always)]
     fn beside(&self, cl: &Cluster, p: Party) -> (&[Arc<Past>], bool) {
         if self.before.is_empty() {
@@ -74,12 +76,12 @@ pub fn wait(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, m: u32) {
     }
 }
 
-/// `griddepcontrol.launch_dependents`: one thread of a block does it for all.
+/// `griddepcontrol.launch_dependents`: one thread of a block executes it on behalf of the block.
 pub fn release(cl: &mut Cluster, w: &Warp) {
     cl.blocks[w.block].released = true;
 }
 
-/// Reports an access in conflict with one of a launch that may go on.
+/// Reports an access that conflicts with one of a launch that may still be running.
 #[inline(always)]
 pub fn check(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, t: Touch) {
     let launch = cx.launch;

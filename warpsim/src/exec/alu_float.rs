@@ -10,7 +10,7 @@ use crate::num::{self, Rnd, canon, ftz};
 pub const FTZ: i64 = 1;
 pub const SAT: i64 = 2;
 
-/// Rounding mode to its place in the flags.
+/// The flag bits of a rounding mode.
 pub fn rnd_flag(r: Rnd) -> i64 {
     (r as i64) << 2
 }
@@ -40,7 +40,7 @@ fn inp(v: u32, imm: i64) -> f32 {
     if imm & FTZ != 0 { ftz(f(v)) } else { f(v) }
 }
 
-/// `div.approx`: by the reciprocal, which is nothing where the divisor is larger than 2¹²⁶.
+/// `div.approx`: multiplies by the reciprocal, which is zero where the divisor is larger than 2¹²⁶.
 #[inline(always)]
 fn divide(x: f32, y: f32) -> f32 {
     const LARGE: f32 = f32::from_bits(0x7e80_0000);
@@ -192,7 +192,7 @@ lane! {
     dtestp = |r, i, m| { let k = i.imm >> 8; cmp2(r, i, m, |a: u64, _| { let x = d(a); match k { 0 => x.is_finite(), 1 => x.is_infinite(), 2 => !x.is_nan(), 3 => x.is_nan(), 4 => x.is_normal() || x == 0.0, _ => x.is_subnormal() } }) };
 }
 
-/// Only the upper words of the operand and of the result count, and subnormal numbers not at all.
+/// Only the upper words of the operand and of the result are significant, and subnormal numbers are not.
 #[inline(always)]
 fn seed(a: u64, f: impl Fn(f64) -> f64) -> u64 {
     let flush = |x: f64| if x.is_subnormal() { 0f64.copysign(x) } else { x };

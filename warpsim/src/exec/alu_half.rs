@@ -1,6 +1,6 @@
 //! f16, bf16 and their packed pairs; conversions between number formats.
 //!
-//! Arithmetic goes through f32 or f64, wide enough that one rounding at the end is the correct one.
+//! Arithmetic is done in f32 or f64, which are wide enough that a single rounding at the end gives the correct result.
 
 use super::alu_float::{Approx, approx};
 use super::lane::lane;
@@ -51,7 +51,7 @@ fn put64(v: f64, k: i64) -> u32 {
     if k & FTZ != 0 && h & 0x7c00 == 0 && k & BF == 0 { h & 0x8000 } else { h }
 }
 
-/// What becomes of `x`, of a NaN the canonical one.
+/// Returns `result`, or the canonical NaN if `x` is a NaN.
 #[inline(always)]
 fn unless_nan(x: u32, k: i64, result: u32) -> u32 {
     let infinity = if k & BF != 0 { 0x7f80 } else { 0x7c00 };

@@ -59,7 +59,7 @@ lane! {
     addsat_s32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| (a as i32).saturating_add(b as i32) as u32);
     subsat_s32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| (a as i32).saturating_sub(b as i32) as u32);
 
-    // Division by zero gives all ones, as the hardware's routine does.
+    // Division by zero gives all ones, as the hardware's software division does.
     div_u32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| a.checked_div(b).unwrap_or(!0));
     div_s32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| if b == 0 { !0 } else { (a as i32).wrapping_div(b as i32) as u32 });
     rem_u32 = |r, i, m| map2(r, i, m, |a: u32, b: u32| a.checked_rem(b).unwrap_or(!0));
@@ -175,8 +175,8 @@ lane! {
     pxor = |r, i, m| { let v = r.pred(i.a) ^ r.pred(i.b); r.set_pred(i.d, v, m) };
 
     // Extended precision: the carry lives in predicate `c` (read) or `ext`-free `d2` by a second instruction.
-    // Subtractions add the complement, as the hardware does: what they leave is the carry of that, the opposite of a borrow, and nvcc's own
-    // division of 128 bits reads it by `addc`.
+    // Subtractions add the complement, as the hardware does: they leave the carry of that addition, which is the opposite of a borrow, and
+    // nvcc's 128-bit division reads it by `addc`.
     carry_add32 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (r.r(i.a), r.r(i.b)); let mut o = 0; for k in 0..32 { o |= u32::from(u64::from(a[k]) + u64::from(b[k]) + u64::from(c >> k & 1) > u64::from(u32::MAX)) << k; } r.set_pred(i.d, o, m) };
     carry_add64 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (r.q(i.a), r.q(i.b)); let mut o = 0; for k in 0..32 { o |= u32::from(u128::from(a[k]) + u128::from(b[k]) + u128::from(c >> k & 1) > u128::from(u64::MAX)) << k; } r.set_pred(i.d, o, m) };
     carry_sub32 = |r, i, m| { let c = r.pred(i.c); let (a, b) = (r.r(i.a), r.r(i.b)); let mut o = 0; for k in 0..32 { o |= u32::from(u64::from(a[k]) + u64::from(!b[k]) + u64::from(c >> k & 1) > u64::from(u32::MAX)) << k; } r.set_pred(i.d, o, m) };

@@ -25,7 +25,7 @@ lane! {
     mul24hi_s = |r, i, m| map2(r, i, m, |a: u32, b: u32| (i64::from((a << 8) as i32 >> 8) * i64::from((b << 8) as i32 >> 8) >> 16) as u32);
 }
 
-/// Position of the n-th set bit, counted from `base` up or down; all ones when there is none.
+/// Position of the n-th set bit, counted upwards or downwards from `base`; all ones if there is none.
 fn find_nth(mask: u32, base: u32, n: i32) -> u32 {
     let set = |p: &u32| mask >> p & 1 == 1;
     if base > 31 {

@@ -3,7 +3,7 @@
 use super::lane::lane;
 use super::regs::map3;
 
-/// What both forms compute.
+/// Operations of both forms.
 pub const ADD: i64 = 0;
 pub const SUB: i64 = 1;
 pub const AVERAGE: i64 = 2;
@@ -11,7 +11,7 @@ pub const ABSDIFF: i64 = 3;
 pub const MIN: i64 = 4;
 pub const MAX: i64 = 5;
 pub const COMPARE: i64 = 6;
-/// Of the scalar form alone.
+/// Operations of the scalar form only.
 pub const SHIFT: i64 = 7;
 
 /// Flags of both forms, from bit 3 of `imm` on.
@@ -21,11 +21,11 @@ pub const SIGNED: i64 = 1 << 5;
 pub const SATURATE: i64 = 1 << 6;
 /// Two halves instead of four bytes.
 pub const HALVES: i64 = 1 << 7;
-/// Adds the lanes up on top of `c`, instead of filling those that are masked out from it.
+/// Adds all lanes to `c`, instead of merging: without it, lanes that are masked out come from `c`.
 pub const SUM: i64 = 1 << 8;
-/// Lanes that are computed: four bits.
+/// Lanes that are computed: a mask of four bits.
 pub const MASK: u32 = 12;
-/// Which part each lane takes: four bits a lane, parts of `b` behind those of `a`.
+/// The part that each lane takes: four bits per lane, where parts of `b` are numbered after those of `a`.
 pub const PICK_A: u32 = 16;
 pub const PICK_B: u32 = 32;
 /// The comparison of [`COMPARE`]: bits for less, equal, greater.
@@ -39,7 +39,7 @@ pub const WRAP: i64 = 1 << 55;
 pub const MINUS_PRODUCT: i64 = 1 << 9;
 pub const MINUS_C: i64 = 1 << 10;
 pub const PLUS_ONE: i64 = 1 << 11;
-/// By how much `vmad` shifts its result to the right.
+/// The shift count by which `vmad` shifts its result to the right.
 pub const SCALE: u32 = 48;
 
 lane! {
@@ -52,7 +52,7 @@ fn compute(k: i64, a: i64, b: i64) -> i64 {
     match k & 7 {
         ADD => a + b,
         SUB => a - b,
-        // Rounds up, and negative sums down.
+        // Rounds non-negative sums up, and negative sums down.
         AVERAGE => (a + b + i64::from(a + b >= 0)) >> 1,
         ABSDIFF => (a - b).abs(),
         MIN => a.min(b),
@@ -66,7 +66,7 @@ fn shift(k: i64, a: i64, b: i64) -> i64 {
     let by = if k & WRAP != 0 { b & 31 } else { b.clamp(0, 32) };
     let wide = i128::from(a);
     let shifted = if k & RIGHT != 0 { wide >> by } else { wide << by };
-    // In between, numbers have 34 bits.
+    // Intermediate results have 34 bits.
     (shifted as i64) << 30 >> 30
 }
 
@@ -76,7 +76,7 @@ fn extend(v: u32, bits: u32, signed: bool) -> i64 {
     if signed { (i64::from(v) << top) >> top } else { ((u64::from(v) << top) >> top) as i64 }
 }
 
-/// What the lowest bits can hold.
+/// The range of numbers that the lowest bits can hold.
 fn clamp(k: i64, v: i64, bits: u32) -> i64 {
     match (k & SATURATE != 0, k & SIGNED != 0) {
         (false, _) => v,

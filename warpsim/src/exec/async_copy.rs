@@ -20,9 +20,9 @@ pub struct CpEntry {
     src: [u64; 32],
     bytes: usize,
     take: [u8; 32],
-    /// Lanes whose source nobody has written in part.
+    /// Lanes whose source is partly uninitialised.
     holes: u32,
-    /// Group number; `u32::MAX` before the commit.
+    /// Group number; `u32::MAX` until the copy is committed.
     group: [u32; 32],
     done: bool,
 }
@@ -42,7 +42,7 @@ impl CpEntry {
         }
     }
 
-    /// Whether this lane's copy, which nothing has waited for, reads some of these bytes.
+    /// Whether this lane's copy, which no thread has waited for, reads some of these bytes.
     pub fn may_read(&self, l: usize, addr: u64, bytes: u64) -> bool {
         self.mask >> l & 1 == 1 && self.piece(l).reads(addr, bytes)
     }
@@ -55,7 +55,7 @@ pub struct Piece {
     pub dst: (u32, u32),
     src: u64,
     pub bytes: usize,
-    /// Bytes that are copied; the others are filled with zeros.
+    /// Number of bytes that are copied; the remaining ones are filled with zeros.
     take: u8,
     holes: bool,
     group: u32,
@@ -63,7 +63,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// The copy happens, if it has not.
+    /// Performs the copy, if it has not been performed yet.
     pub fn perform(&mut self, cx: &Cx<'_>, cl: &mut Cluster) {
         if std::mem::replace(&mut self.done, true) {
             return;
@@ -80,7 +80,7 @@ impl Piece {
         }
     }
 
-    /// What nobody has written of the source is not written here either.
+    /// Bytes that are uninitialised in the source become uninitialised in the destination.
     fn leave_holes(&self, cx: &Cx<'_>, init: &mut [u64]) {
         let (take, off) = (usize::from(self.take), self.dst.1 as usize);
         let Ok(al) = cx.mem.find(self.src, take as u64).map(|k| cx.mem.get(k)) else { return };
@@ -88,10 +88,10 @@ impl Piece {
         (0..take).filter(|b| !al.marked(from + b, 1)).for_each(|b| shared_check::unmark(init, off + b, 1));
     }
 
-    /// What it brings.
+    /// The bytes that it copies.
     fn data(&self, cx: &Cx<'_>) -> [u8; 16] {
         let mut data = [0; 16];
-        // In bounds when it was issued.
+        // The bounds were checked when it was issued.
         let _ = cx.mem.read(self.src, &mut data[..usize::from(self.take)]);
         data
     }
@@ -104,7 +104,7 @@ impl Piece {
         self.group = self.group.min(group);
     }
 
-    /// Whether a wait for all but the latest `keep` groups of so many is for it; every wait is when `None`.
+    /// Whether a wait for all but the latest `keep` of the given number of groups covers it; with `None`, every wait does.
     pub fn due(&self, committed: u32, keep: Option<u32>) -> bool {
         keep.is_none_or(|n| self.group != u32::MAX && self.group + n <= committed)
     }
@@ -174,7 +174,7 @@ pub fn cp_async(
         }
         if let (Some(shadow), Some(clocks)) = (&mut cl.blocks[b].shadow, &cl.clocks) {
             let me = Stamp::new(w.agent, l as u8, IN_FLIGHT, cx.number(s), 0);
-            // Lanes of one instruction may copy the same.
+            // Several lanes of one instruction may copy the same bytes.
             let again = |c: &Conflict| {
                 let other = usize::from(c.stamp.lane());
                 let twin = c.stamp.agent() == w.agent && c.stamp.pc() == me.pc() && other < l && m >> other & 1 == 1;
@@ -186,7 +186,7 @@ pub fn cp_async(
             }
         }
     }
-    // A lane that fills with zeros alone reads nothing.
+    // A lane that only fills with zeros reads nothing.
     let reading = (0..32).filter(|l| m >> l & 1 == 1 && e.take[*l] > 0).fold(0, |mask, l| mask | 1 << l);
     if let Some(mx) = &mut cx.metrics
         && reading != 0
@@ -207,7 +207,7 @@ pub fn cp_async(
     Ok(())
 }
 
-/// Whether a copy leaves what another thread has written, or what the copy under way of another warp brings.
+/// Whether a copy leaves memory as another thread has written it, or as the pending copy of another warp will write it.
 fn brings_the_same(cx: &Cx<'_>, cl: &Cluster, w: &Warp, c: &Conflict, mine: &Piece) -> bool {
     let (block, at, n) = (mine.dst.0 as usize, mine.dst.1 as usize, mine.bytes);
     let data = &mine.data(cx)[..n];
@@ -237,7 +237,7 @@ pub fn commit(cl: &mut Cluster, w: &mut Warp, m: u32) {
     }
 }
 
-/// The copies of these lanes that nothing has waited for, which are no longer the warp's to look after.
+/// Takes the copies of these lanes that no thread has waited for; the warp no longer tracks them.
 pub fn take(w: &mut Warp, m: u32) -> Vec<Piece> {
     let mut pieces = vec![];
     for e in &mut w.cp {
@@ -248,7 +248,7 @@ pub fn take(w: &mut Warp, m: u32) -> Vec<Piece> {
     pieces
 }
 
-/// Completes all but the latest `keep` groups; everything when `None`.
+/// Completes all but the latest `keep` groups; all of them if `None`.
 pub fn wait(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -279,7 +279,7 @@ pub fn wait(
     Ok(())
 }
 
-/// Copies that nobody waited for happen when the thread ends.
+/// Performs the copies that no thread waited for, when the thread exits.
 pub fn finish(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) -> Result<(), Fault> {
     if !cl.arrivals.is_empty() {
         cp_arrive::finish(cx, cl, w, m);

@@ -106,7 +106,7 @@ pub fn run(
         if let (Some(mx), true) = (&mut cx.metrics, space == MemSpace::Global) {
             mx.global(s.func, s.pc, addr, m, (n * count) as u32, true);
         }
-        // Loops around a compare-and-swap start from a plain load: for the race checker it is a read.
+        // Compare-and-swap loops start from a plain load, so the race checker treats the operation as a read.
         let swaps = a.op == AtomOp::Cas;
         let tells = if swaps && order::has_word(cl, w, a.order) {
             matching(cx, cl, w, space, addr, m, (list[defs], n))
@@ -120,7 +120,7 @@ pub fn run(
                 let x = source(w, list[defs + e], l);
                 let y = if swaps { source(w, list[defs + count], l) } else { 0 };
                 let at = addr[l] + (n * e) as u64;
-                // Another lane, or block, may have changed it since.
+                // Another lane or block may have changed the value in the meantime.
                 let fails = match tells >> l & 1 {
                     0 => current(cx, cl, w, space, at, n).filter(|v| *v != x),
                     _ => None,
@@ -144,7 +144,7 @@ pub fn run(
                         let (bytes, marks) = (n as u64, strength(a.scope));
                         let t = Touch { lane: l, alloc: k, addr: at, bytes, write: !swaps, marks };
                         check_init(cx, w, s, t);
-                        // Who is remembered last is who came last: whoever has seen all others' may then go on without them.
+                        // The last arrival is the one to remember: a thread that has seen all other arrivals may then go on without them.
                         let _turn = cx.global_shadow.and_then(|shadow| shadow.turn(at));
                         check_race(cx, cl, w, s, t, |_, _| false);
                         coop::arrive(cx, cl, w, at);
@@ -189,7 +189,7 @@ pub fn run(
     })
 }
 
-/// Lanes whose compare-and-swap finds what it asks for. That of another is a load, which tells nobody anything.
+/// Lanes whose compare-and-swap succeeds. A compare-and-swap that fails is a load, which publishes nothing.
 fn matching(
     cx: &Cx<'_>,
     cl: &Cluster,
@@ -199,12 +199,12 @@ fn matching(
     m: u32,
     (asked, n): (Reg, usize),
 ) -> u32 {
-    // Where nothing is there, a fault follows.
+    // If the address is invalid, a fault follows.
     let finds = |l: &usize| current(cx, cl, w, space, addr[*l], n).is_none_or(|v| v == register_value(w, asked, *l));
     lanes(m).filter(finds).fold(0, |found, l| found | 1 << l)
 }
 
-/// What `n` bytes hold that an atomic is about to access, if they are there.
+/// The `n` bytes that an atomic is about to access, if the address is valid.
 fn current(cx: &Cx<'_>, cl: &Cluster, w: &Warp, space: MemSpace, addr: u64, n: usize) -> Option<u64> {
     match space {
         MemSpace::Global if addr.is_multiple_of(n as u64) => {

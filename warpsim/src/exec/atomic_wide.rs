@@ -12,10 +12,10 @@ use crate::report::{Fault, Kind};
 
 const BYTES: usize = 16;
 
-/// Blocks run at the same time, and the host has no such atomic.
+/// A lock: blocks run at the same time, and the host has no such atomic.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Result in the first two registers of the list, then what is compared with, if anything, and what is stored.
+/// The register list holds the two result registers, then the comparison value, if there is one, and the value to store.
 pub fn run(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,

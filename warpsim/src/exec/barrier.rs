@@ -130,7 +130,7 @@ fn enter(
     Ok(a)
 }
 
-/// A barrier that is used again, while those who used it last may still be on their way to it.
+/// Reports a barrier that is used again while threads of its last phase may not have arrived there yet.
 fn reused(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32, (id, expected): (u32, u32), came: Came) {
     let bar = &cl.blocks[w.block].bars[id as usize];
     let kind = if bar.last == expected { Kind::BarrierMisuse } else { Kind::BarrierCount };
@@ -152,7 +152,7 @@ fn threads(expected: u32) -> String {
     if expected == 0 { "all threads".into() } else { format!("{expected} threads") }
 }
 
-/// An aligned barrier that some of the warp's lanes do not come to, or come to in another place.
+/// Reports an aligned barrier that some of the warp's lanes do not reach, or reach at another instruction.
 fn divergent(cx: &mut Cx<'_>, w: &Warp, s: &Split, id: u32) {
     let (here, missing) = (s.mask, w.alive & !s.mask);
     cx.report(w, s, here.trailing_zeros(), Kind::DivergentBarrier, None, None, |_| {
@@ -163,7 +163,7 @@ fn divergent(cx: &mut Cx<'_>, w: &Warp, s: &Split, id: u32) {
     });
 }
 
-/// Finishes the barrier's phase when everybody has arrived; `current` is the warp that runs.
+/// Completes the barrier's phase when all threads have arrived; `current` is the running warp.
 fn settle(cx: &mut Cx<'_>, cl: &mut Cluster, block: usize, id: u32, current: &Warp) {
     let b = &mut cl.blocks[block];
     let warp = |k: usize| match &b.warps[k] {
@@ -201,7 +201,7 @@ fn settle(cx: &mut Cx<'_>, cl: &mut Cluster, block: usize, id: u32, current: &Wa
     }
 }
 
-/// Reports the barriers that wait for the rest of a warp, when nobody can go on.
+/// Reports the barriers that wait for the remaining lanes of a warp, when no thread can go on.
 pub fn report_partial(cx: &mut Cx<'_>, cl: &mut Cluster) {
     for b in &mut cl.blocks {
         for id in 0..16 {
@@ -215,7 +215,7 @@ pub fn report_partial(cx: &mut Cx<'_>, cl: &mut Cluster) {
     }
 }
 
-/// After lanes exited: barriers that no longer wait for them.
+/// Called after lanes have exited: completes barriers that no longer have to wait for them.
 pub fn after_exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp) {
     for id in 0..16 {
         if cl.blocks[w.block].bars[id].open {

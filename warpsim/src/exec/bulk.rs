@@ -6,7 +6,7 @@ use super::{atomic, shared, shared_check};
 use crate::ir::*;
 use crate::tensor_map::{Swizzle, TensorMap};
 
-/// What is on the far side of a bulk operation.
+/// The other side of a bulk operation: what it copies from or to, besides a block's shared memory.
 #[derive(PartialEq)]
 pub enum Far {
     Linear {
@@ -24,11 +24,11 @@ pub enum Far {
         off: u32,
         bytes: usize,
     },
-    /// The value of a register: `st.async`.
+    /// The value of a register, for `st.async`.
     Value(Vec<u8>),
 }
 
-/// A place in shared memory, and the mbarrier to tell for loads.
+/// A location in shared memory, and for loads the mbarrier to signal.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Target {
     pub block: u32,
@@ -44,10 +44,10 @@ pub struct BulkOp {
     pub targets: Vec<Target>,
     pub load: bool,
     pub reduce: Option<(AtomOp, NumTy)>,
-    /// Source data of a store, once read.
+    /// The source data of a store, once it has been read.
     pub data: Option<Vec<u8>>,
     pub settled: bool,
-    /// Where it was issued: function and program counter.
+    /// Where the operation was issued: function and program counter.
     pub from: (u32, u32),
 }
 
@@ -60,7 +60,7 @@ impl BulkOp {
         }
     }
 
-    /// Calls `f` with the address and size of each stretch of global memory that it touches.
+    /// Calls `f` with the address and the size of each contiguous range of global memory that it accesses.
     pub fn spans(&self, mut f: impl FnMut(u64, u64)) {
         match &self.far {
             Far::Linear { addr, bytes } => f(*addr, *bytes as u64),
@@ -72,7 +72,7 @@ impl BulkOp {
         }
     }
 
-    /// Whether it stores once more what another lane has stored by the same instruction.
+    /// Whether it repeats a store that another lane has made by the same instruction.
     pub fn repeats(&self, before: &BulkOp) -> bool {
         let store = !self.load && self.reduce.is_none() && before.group == u32::MAX;
         store
@@ -90,7 +90,7 @@ impl BulkOp {
     }
 }
 
-/// Calls `f(first byte in the tile, address, first and last element inside)` for each row that touches the tensor.
+/// Calls `f(first byte in the tile, address, first and last element inside)` for each row that intersects the tensor.
 pub fn rows(map: &TensorMap, at: &[i64; 5], off: &[i64; 3], mut f: impl FnMut(usize, u64, usize, usize)) {
     let n = map.dims.len();
     let es = map.data_type.bytes();
@@ -121,7 +121,7 @@ pub fn rows(map: &TensorMap, at: &[i64; 5], off: &[i64; 3], mut f: impl FnMut(us
     }
 }
 
-/// The tile as it lies in global memory, edges filled.
+/// The tile as read from global memory, with the elements outside the tensor filled in.
 pub fn gather(cx: &Cx<'_>, cl: &Cluster, op: &BulkOp) -> Vec<u8> {
     let mut out = vec![0u8; op.bytes()];
     match &op.far {

@@ -1,4 +1,4 @@
-//! Checks of bulk operations when they are issued: bounds, and both sides for the race checkers.
+//! Checks of bulk operations when they are issued: bounds, and races on both sides.
 
 use super::bulk::{BulkOp, Far, Target, rows};
 use super::cx::Cx;
@@ -29,7 +29,7 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, o
     for t in &op.targets {
         let mut me = Stamp::new(w.agent, l as u8, IN_FLIGHT, cx.number(s), Stamp::PROXY);
         if op.load {
-            // `st.async` is of the generic proxy.
+            // `st.async` belongs to the generic proxy.
             let generic = matches!(op.far, Far::Value(_));
             mbarrier_check::check_visible(cx, cl, w, s, l, t.bar, generic);
             // Reductions into shared memory do not race with each other.
@@ -50,10 +50,10 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, o
     Ok(())
 }
 
-/// Checks the far side of an operation.
+/// Checks the other side of an operation.
 fn far(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &BulkOp, what: &str) -> Result<(), Fault> {
     if let Far::Peer { block, off, bytes } = op.far {
-        // Its own mbarrier says when it has been read.
+        // Its own mbarrier signals when the source has been read.
         let (me, at) = (load_stamp(cl, cx.number(s), op.targets[0], Stamp::PROXY), (block as usize, off as usize));
         check_init(cx, cl, w, s, l, at.0, |init| first_hole(init, at.1, bytes), "stores");
         near(cx, cl, w, s, l, at, bytes, me, false);
@@ -83,7 +83,7 @@ fn far(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &Bu
     Ok(())
 }
 
-/// How the race shadow knows a copy that completes on an mbarrier: it is over when that phase is.
+/// The identity, in the race shadow, of a copy that completes on an mbarrier: the copy is complete when that phase is.
 fn load_stamp(cl: &mut Cluster, number: u32, t: Target, marks: u64) -> Stamp {
     let Some(c) = &mut cl.clocks else { return Stamp::NOBODY };
     let agent = c.mbar_agent(t.bar.0, t.bar.1);
@@ -91,7 +91,7 @@ fn load_stamp(cl: &mut Cluster, number: u32, t: Target, marks: u64) -> Stamp {
     Stamp::new(agent, 0, time, number, marks)
 }
 
-/// initcheck of what an operation takes from a block's shared memory, or adds to, where `hole` finds the first byte that nobody wrote.
+/// initcheck of the shared memory that an operation reads or adds to; `hole` finds the first uninitialised byte.
 fn check_init(
     cx: &mut Cx<'_>,
     cl: &Cluster,
@@ -112,15 +112,15 @@ fn check_init(
     }
 }
 
-/// The first byte that nobody wrote of those that an operation moves from shared memory, or adds to, from `off` on. Of a box those are
-/// moved that lie in the tensor.
+/// The first uninitialised byte among those that an operation copies from shared memory, or adds to, starting at `off`. For a box, only the
+/// bytes inside the tensor count.
 fn hole(init: &[u64], op: &BulkOp, off: usize) -> Option<usize> {
     let first = first_hole(init, off, op.bytes())?;
     let Far::Tensor { map, at, off: offsets } = &op.far else { return Some(first) };
     let (mut found, size) = (None, map.data_type.bytes());
     rows(map, at, offsets, |row, _, lo, hi| {
         let (mut from, end) = (row + lo * size, row + hi * size);
-        // The swizzle moves pieces of 16 bytes.
+        // The swizzle permutes chunks of 16 bytes.
         while from < end && found.is_none() {
             let (piece, skip) = (from / 16 * 16, from % 16);
             let n = (16 - skip).min(end - from);
@@ -131,7 +131,7 @@ fn hole(init: &[u64], op: &BulkOp, off: usize) -> Option<usize> {
     found
 }
 
-/// Checks one shared side of an operation.
+/// Checks the shared-memory side of an operation.
 fn near(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -147,7 +147,7 @@ fn near(
     let blk = &mut blocks[block];
     let (Some(shadow), Some(c)) = (&mut blk.shadow, clocks) else { return };
     let found = shadow.access(c, w.party(1 << l), me, off, n, write);
-    // A thread's own stores end with the thread: `finish` looks after them.
+    // A thread's own stores end with the thread: `finish` checks them.
     let visits = !c.is_warp(me.agent()) || block != w.block;
     if let Some(conflict) = found {
         shared_check::report(cx, w, s, l, conflict, write, off);

@@ -71,7 +71,7 @@ pub fn ret(cx: &Cx<'_>, w: &mut Warp, s: &mut Split) {
     w.set_bases(s.bases);
 }
 
-/// Lanes with different targets go as splits of their own and meet again behind the call.
+/// Lanes with different targets continue as separate splits, and reconverge after the call.
 pub fn indirect(cx: &Cx<'_>, w: &mut Warp, s: &mut Split, i: &Inst, copies: u32) -> Result<(), Fault> {
     let groups = targets(cx, w, s, i)?;
     if groups.len() > 1 {
@@ -87,7 +87,7 @@ pub fn indirect(cx: &Cx<'_>, w: &mut Warp, s: &mut Split, i: &Inst, copies: u32)
     call(cx, w, s, groups[0].0, copies)
 }
 
-/// The functions that the lanes of a split call, each with its lanes.
+/// The functions that the lanes of a split call, with the lanes that call each of them.
 fn targets(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst) -> Result<Vec<(u32, u32)>, Fault> {
     let q = w.regs.q(i.a);
     let mut groups: Vec<(u32, u32)> = vec![];

@@ -34,7 +34,7 @@ pub fn arrive(
     Ok(Flow::Next)
 }
 
-/// Finishes the barrier's phase when all threads that have not exited have arrived; `current` is the warp that runs.
+/// Completes the barrier's phase when all threads that have not exited have arrived; `current` is the running warp.
 pub fn settle(cl: &mut Cluster, current: &Warp) {
     let turn = cl.bar_phase + 1;
     let arrived = |w: &Warp| lanes(w.alive).all(|l| w.cluster_turn[l] == turn);
@@ -61,7 +61,7 @@ pub fn wait(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, m: u32, aligned: bool) -> 
     Ok(Flow::Block(Wait::Cluster { phase }))
 }
 
-/// An aligned instruction, of arriving or of waiting, that lanes of a warp come to in different places.
+/// Reports an aligned arrive or wait instruction that lanes of a warp reach at different places.
 fn together(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, m: u32, which: usize) {
     if m == w.alive || !cx.opts.checks.sync {
         return;

@@ -1,8 +1,8 @@
-//! Cooperative launches: all blocks are on the device at once, so that they may wait for each other.
+//! Cooperative launches: all blocks are resident at once, so that they may wait for each other.
 //!
-//! What `this_grid().sync()` compiles to finds a workspace of the driver's through `%envreg1` (the upper half of its
-//! address) and `%envreg2`. The second word of it is the grid's barrier: one thread of each block adds to it, block 0
-//! what makes the sum flip the top bit, and then polls until that bit has changed. Without a workspace it traps.
+//! The code of `this_grid().sync()` finds a workspace of the driver through `%envreg1` (the upper half of its address) and `%envreg2`. The
+//! second word of the workspace is the grid's barrier. One thread of each block adds to it, where block 0 adds the amount that makes the
+//! complete sum flip the top bit, and then polls until that bit has changed. If there is no workspace, the code traps.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,15 +14,15 @@ use crate::launch::Launch;
 use crate::occupancy::{Device, occupancy};
 use crate::report::{Fault, Kind};
 
-/// Bytes of the workspace.
+/// Size of the workspace in bytes.
 pub const WORKSPACE: usize = 64;
-/// Turns of a warp, in instructions: short, because most of them may be spent on polling.
+/// Length of a warp's turn in instructions: short, because most turns may be spent on polling.
 pub const TURN: u64 = 256;
 
 /// The barrier of a cooperative launch.
 pub struct GridBarrier {
     pub workspace: u64,
-    /// Of the blocks that have ended, the one with the fewest arrivals: these, and its number below them.
+    /// The block with the fewest arrivals among those that have ended: its number of arrivals in the upper half, its index in the lower half.
     ended: AtomicU64,
 }
 
@@ -36,7 +36,7 @@ impl GridBarrier {
     }
 }
 
-/// Blocks that the device holds at once.
+/// Number of blocks that the device holds at once.
 pub fn room(prog: &Program, l: &Launched, device: Option<Device>) -> u64 {
     let device = device.unwrap_or_else(|| Device::for_target(&prog.target));
     let fits = occupancy(device, l.threads, l.registers, l.shared_bytes, 1);
@@ -68,7 +68,7 @@ pub fn admit(
     ))
 }
 
-/// What to say of a kernel that looked for the grid's barrier in vain.
+/// The hint for a kernel that looked for the grid's barrier and did not find it.
 pub fn advice(cx: &Cx<'_>) -> &'static str {
     let looks =
         || cx.prog.funcs.iter().flat_map(|f| &f.consts).any(|c| matches!(c.1, Init::Special(Special::EnvReg(_))));
@@ -79,7 +79,7 @@ pub fn advice(cx: &Cx<'_>) -> &'static str {
      `Launch::cooperative`, `--cooperative`)"
 }
 
-/// An atomic of a block at `addr`: an arrival, when the barrier lies there.
+/// A block executes an atomic at `addr`: this is an arrival, if the barrier lies there.
 #[inline(always)]
 pub fn arrive(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, addr: u64) {
     if cx.launch.grid_barrier.as_ref().is_some_and(|g| g.word() == addr) {
@@ -95,7 +95,7 @@ pub fn ended(cx: &Cx<'_>, cl: &Cluster, block: usize) {
     }
 }
 
-/// A strong read: nobody waits for a block that has ended without having come as often.
+/// A strong read by a waiting thread: reports a wait for a block that has ended with fewer arrivals.
 pub fn poll(cx: &Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, addr: &[u64; 32], m: u32) -> Result<(), Fault> {
     let Some(g) = &cx.launch.grid_barrier else { return Ok(()) };
     let Some(lane) = lanes(m).find(|l| addr[*l] == g.word()) else { return Ok(()) };

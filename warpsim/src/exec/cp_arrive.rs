@@ -1,5 +1,5 @@
-//! `cp.async.mbarrier.arrive`: a thread's copies so far arrive at an mbarrier when they are done, and are over for those who wait
-//! there.
+//! `cp.async.mbarrier.arrive`: a thread's copies so far arrive at an mbarrier when they complete, and are then complete for the threads that
+//! wait on that mbarrier.
 
 use super::async_copy::{self, Piece};
 use super::cx::Cx;
@@ -14,19 +14,19 @@ use crate::report::Fault;
 pub struct Arrival {
     agent: usize,
     lanes: u32,
-    /// Lanes whose copies have still to arrive.
+    /// Lanes whose copies have not arrived yet.
     due: u32,
     bar: (u32, u32),
-    /// Those for which their threads have not waited by other means.
+    /// Copies that their threads have not waited for by other means.
     copies: Vec<Piece>,
-    /// Agent and time that stand for the barrier's phase.
+    /// Agent and time that represent the barrier's phase.
     phase: (usize, u32),
-    /// What the threads did up to this time is known to those who wait.
+    /// Actions of the threads up to this time are known to the waiting threads.
     told: u32,
 }
 
 impl Arrival {
-    /// The copies of these lanes happen, and arrive.
+    /// Performs the copies of these lanes, and lets them arrive.
     fn complete(&mut self, cx: &Cx<'_>, cl: &mut Cluster, m: u32) {
         let mine = |piece: &&mut Piece| m >> piece.lane & 1 == 1;
         self.copies.iter_mut().filter(mine).for_each(|piece| piece.perform(cx, cl));
@@ -38,7 +38,7 @@ impl Arrival {
         self.due &= !m;
     }
 
-    /// Whether a lane's copy reads some of these bytes, and may do so for all that `reader` of this warp knows.
+    /// Whether a lane's copy reads some of these bytes, and may still be reading as far as `reader` of this warp knows.
     pub fn may_read(&self, cl: &Cluster, (agent, lane): (usize, u8), w: &Warp, reader: usize, at: (u64, u64)) -> bool {
         let reads = |piece: &Piece| piece.lane == lane && piece.reads(at.0, at.1);
         let over = || cl.clocks.as_ref().is_none_or(|c| c.after(w.party(1 << reader), self.phase.0, 0, self.phase.1));
@@ -65,7 +65,7 @@ pub fn run(
         let first = left.trailing_zeros() as usize;
         let bar = places[first];
         let same = lanes(left).filter(|l| places[*l] == bar).fold(0u32, |same, l| same | 1 << l);
-        // A phase may end between lanes.
+        // A phase may complete between two lanes.
         let apart = noinc && mbarrier::get(cl, bar.0, bar.1).is_some_and(|s| same.count_ones() > s.pending);
         let here = if apart { 1 << first } else { same };
         if !noinc {
@@ -77,13 +77,13 @@ pub fn run(
     Ok(())
 }
 
-/// Lets the copies of these lanes be over when the barrier's phase is, and arrive when they are done.
+/// Ties the copies of these lanes to the barrier's phase: they are complete when it is, and arrive when they are done.
 fn track(cl: &mut Cluster, w: &mut Warp, bar: (u32, u32), m: u32) {
     let mut a =
         Arrival { agent: w.agent, lanes: m, due: m, bar, copies: async_copy::take(w, m), phase: (0, 0), told: 0 };
     let Cluster { blocks, clocks, arrivals, .. } = &mut *cl;
     let earlier = || arrivals.iter().filter(|a| a.agent == w.agent && a.lanes & m != 0);
-    // Each thread's arrivals come in their order.
+    // Each thread's arrivals are made in program order.
     let unfinished = a.copies.iter().filter(|piece| !piece.is_done()).fold(0, |m, piece| m | 1 << piece.lane);
     let late = earlier().fold(unfinished, |late, a| late | a.due & m);
     if let Some(c) = clocks {
@@ -95,7 +95,7 @@ fn track(cl: &mut Cluster, w: &mut Warp, bar: (u32, u32), m: u32) {
                 shadow.hand_over(piece.dst.1 as usize, piece.bytes, from, (a.phase.0, 0, a.phase.1));
             }
         }
-        // All earlier copies of these threads are done by then, those that other barriers track as well.
+        // All earlier copies of these threads are complete by then, including those that other barriers track.
         for (agent, time) in earlier().map(|a| a.phase) {
             c.mbar(bar.0, bar.1).arriving.seen.learn(agent, time);
         }
@@ -107,13 +107,13 @@ fn track(cl: &mut Cluster, w: &mut Warp, bar: (u32, u32), m: u32) {
     }
 }
 
-/// Forgets copies of phases before each barrier's last: nobody waits for them by other means any more.
+/// Drops copies of phases before the last one of each barrier: no thread waits for them by other means any more.
 fn forget(cl: &mut Cluster) {
     let Some(c) = &mut cl.clocks else { return };
     cl.arrivals.retain(|a| a.due != 0 || c.mbar(a.bar.0, a.bar.1).phase <= a.phase.1);
 }
 
-/// The arrivals at this mbarrier come, and before each the earlier ones of its threads.
+/// Makes the arrivals at this mbarrier, and before each of them the earlier arrivals of its threads.
 pub fn complete_on(cx: &Cx<'_>, cl: &mut Cluster, bar: (u32, u32)) {
     if due(cl, bar) == 0 {
         return;
@@ -134,17 +134,17 @@ pub fn complete_on(cx: &Cx<'_>, cl: &mut Cluster, bar: (u32, u32)) {
     cl.arrivals = arrivals;
 }
 
-/// How many arrivals at this mbarrier are still to come.
+/// The number of outstanding arrivals at this mbarrier.
 pub fn due(cl: &Cluster, bar: (u32, u32)) -> u32 {
     cl.arrivals.iter().filter(|a| a.bar == bar).map(|a| a.due.count_ones()).sum()
 }
 
-/// Whether arrivals are still to come.
+/// Whether arrivals are outstanding.
 pub fn any_due(cl: &Cluster) -> bool {
     cl.arrivals.iter().any(|a| a.due != 0)
 }
 
-/// Threads commit the copies that no group has yet.
+/// Threads commit their copies that belong to no group yet.
 pub fn commit(cl: &mut Cluster, w: &Warp, m: u32) {
     let mine = cl.arrivals.iter_mut().filter(|a| a.agent == w.agent).flat_map(|a| &mut a.copies);
     for piece in mine.filter(|piece| m >> piece.lane & 1 == 1) {
@@ -152,7 +152,7 @@ pub fn commit(cl: &mut Cluster, w: &Warp, m: u32) {
     }
 }
 
-/// Threads wait for groups of copies that arrive at mbarriers too.
+/// Threads wait for groups of copies, which may include copies that arrive at mbarriers.
 pub fn wait(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, m: u32, keep: Option<u32>) {
     let mut arrivals = std::mem::take(&mut cl.arrivals);
     let mut behind = 0;
@@ -175,7 +175,7 @@ pub fn wait(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, m: u32, keep: Option<u32>) 
     cl.arrivals = arrivals;
 }
 
-/// Threads end: what they have not waited for happens, and others have to wait for it as before.
+/// Threads exit: their copies that they have not waited for are performed, and other threads still have to wait for these copies.
 pub fn finish(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, m: u32) {
     let mut arrivals = std::mem::take(&mut cl.arrivals);
     for a in arrivals.iter_mut().filter(|a| a.agent == w.agent) {

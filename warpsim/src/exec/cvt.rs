@@ -1,11 +1,11 @@
-//! The conversions that have no fast path, decided by flags in `Inst::imm`.
+//! Conversions without a fast path, selected by flags in `Inst::imm`.
 
 use super::lane::lane;
 use super::regs::{map1, map2};
 use crate::directed;
 use crate::num::{self, Format, Rnd};
 
-/// Types a conversion reads or writes.
+/// The types that a conversion reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cv {
@@ -111,7 +111,7 @@ impl Conv {
         }
     }
 
-    /// Converts one value held in the low bits of `v`.
+    /// Converts one value in the low bits of `v`.
     pub fn apply(self, v: u64) -> u64 {
         if self.from.is_int() {
             let bits = self.from.bits();
@@ -137,7 +137,8 @@ impl Conv {
         self.to_float(x)
     }
 
-    /// What a NaN becomes where that is not the canonical one, as seen on an H200: bits of it are kept between f64 and others, and where nothing is converted.
+    /// The result for a NaN where it is not the canonical NaN, as observed on an H200: conversions between f64 and other types keep some of
+    /// its bits, and so do operations that do not change the type.
     fn nan(self, v: u64) -> Option<u64> {
         if self.sat || self.relu {
             return None;
@@ -179,7 +180,7 @@ impl Conv {
             return if bits == 64 || self.from == Cv::F64 { 1 << (bits - 1) } else { 0 };
         }
         let y = integral(x, self.rnd);
-        // What does not fit is the nearest that does.
+        // A value that does not fit becomes the nearest value that does.
         (clamp(y as i128, self.to) as u64) << (64 - bits) >> (64 - bits)
     }
 
@@ -211,7 +212,7 @@ fn integral(x: f64, rnd: Rnd) -> f64 {
     }
 }
 
-/// An integer as f64: exact, or with the last bit odd (so a later rounding to fewer bits is right).
+/// An integer as f64: exact, or with the last bit odd (so that a later rounding to fewer bits is correct).
 fn int_odd(x: i128) -> f64 {
     let near = x as f64;
     let err = x - near as i128;
@@ -240,7 +241,7 @@ lane! {
     cvt_f64_u64 = |r, i, m| map1(r, i, m, |a: u64| (a as f64).to_bits());
     /// Two values into one register: `a` high, `b` low.
     cvt_pack2 = |r, i, m| { let c = Conv::unpack(i.imm); let s = c.to.bits(); map2(r, i, m, |a: u32, b: u32| (c.apply(u64::from(a)) as u32) << s | c.apply(u64::from(b)) as u32) };
-    /// Both halves of one register, whatever their widths.
+    /// Both halves of one register, for all widths.
     cvt_unpack2 = |r, i, m| {
         let c = Conv::unpack(i.imm);
         let (f, t) = (c.from.bits(), c.to.bits());

@@ -1,4 +1,4 @@
-//! What every executing function can reach: the program, memory, options, and where findings go.
+//! The context of all executing functions: the program, memory, options, and where findings are recorded.
 
 use rustc_hash::FxHashMap;
 
@@ -12,7 +12,7 @@ use crate::memory::Memory;
 use crate::metrics::Collector;
 use crate::report::{Earlier, Fault, Finding, Kind, Place};
 
-/// A launch with its addresses settled.
+/// A launch with its addresses resolved.
 pub struct Launched {
     pub grid: [u32; 3],
     pub block: [u32; 3],
@@ -21,28 +21,28 @@ pub struct Launched {
     /// Offset of dynamic shared memory.
     pub dyn_offset: u32,
     pub shared_bytes: u32,
-    /// The same with what lies between static variables.
+    /// Size including the guard regions between static variables.
     pub shared_span: u32,
-    /// A bit for each word of static shared memory: whether it is a variable's. Empty where nobody asks.
+    /// One bit for each word of static shared memory: whether it belongs to a variable. Empty if no checker needs it.
     pub owned: Vec<u64>,
     pub params: Vec<u8>,
     pub globals: Vec<u64>,
-    /// Of a cooperative launch.
+    /// For a cooperative launch.
     pub grid_barrier: Option<GridBarrier>,
-    /// Of a programmatic launch: what it may run beside.
+    /// For a programmatic launch: the launches that it may overlap with.
     pub ahead: Ahead,
     pub threads: u32,
-    /// Registers of a thread at the start; 0: unknown.
+    /// Registers per thread at the start; 0: unknown.
     pub registers: u32,
-    /// By function: instructions with an operand that may be uninitialised (1), or that a `wgmma` works on (2), or that compute or
-    /// use an address in 32 bits (4).
+    /// By function, flags of each instruction: it has an operand that may be uninitialised (1), it uses a register that a `wgmma` uses (2),
+    /// or it computes or uses an address in 32 bits (4).
     pub watch: Vec<Vec<u8>>,
-    /// By function and register: a `wgmma` works on it.
+    /// By function and register: whether a `wgmma` uses it.
     pub wgmma: Vec<Vec<bool>>,
 }
 
 impl Launched {
-    /// Whether `n` bytes of shared memory from `off` on begin and end in variables, or in dynamic memory.
+    /// Whether the `n` bytes of shared memory at `off` begin and end in variables, or in dynamic memory.
     #[inline(always)]
     pub fn owns(&self, off: usize, n: usize) -> bool {
         let word = |at: usize| self.owned.get(at / 256).is_none_or(|bits| bits >> (at / 4 % 64) & 1 != 0);
@@ -57,11 +57,11 @@ pub struct Cx<'a> {
     pub opts: &'a Options,
     pub global_shadow: Option<&'a GlobalShadow>,
     pub instructions: u64,
-    /// What threads did since the last turn that others may see.
+    /// Number of actions since the last turn that other threads can observe.
     pub effects: u64,
-    /// Those among them that only looked at the clock.
+    /// The number of these actions that only read a clock.
     pub glances: u64,
-    /// Since the same moment somebody may have asked whether others have got on.
+    /// Whether, since the same moment, a thread may have tested for the progress of others.
     pub polls: bool,
     pub findings: Vec<Finding>,
     seen: FxHashMap<(Kind, u32, u32), usize>,
@@ -101,7 +101,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// The next number of a small generator (splitmix64).
+    /// The next number of a small random number generator (splitmix64).
     pub fn random(&mut self) -> u64 {
         self.rng = self.rng.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.rng ^ self.rng >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -125,36 +125,36 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Whether the instruction that a split has come to may have to do with what nobody made.
+    /// Whether the current instruction of a split may involve uninitialised values.
     pub fn watches(&self, w: &Warp, s: &Split) -> bool {
         self.opts.checks.init && (w.follows_all || self.launch.watch[s.func as usize][s.pc as usize] & 1 != 0)
     }
 
-    /// The number in the program of the instruction that is executed.
+    /// The number, in the program, of the instruction that is being executed.
     #[inline(always)]
     pub fn number(&self, s: &Split) -> u32 {
         self.prog.funcs[s.func as usize].base + s.pc
     }
 
-    /// The function of a numbered instruction, and where it is there.
+    /// The function that contains an instruction with this number, and the instruction's index there.
     pub fn numbered(&self, number: u32) -> (u32, u32) {
         let func = self.prog.funcs.partition_point(|f| f.base <= number).saturating_sub(1);
         (func as u32, number - self.prog.funcs[func].base)
     }
 
-    /// Where a numbered instruction was written.
+    /// The location of the instruction with this number.
     pub fn place_of(&self, number: u32) -> Place {
         let (func, pc) = self.numbered(number);
         self.place(func, pc)
     }
 
-    /// The opcode of the instruction that a split has come to.
+    /// The opcode of the current instruction of a split.
     pub fn text(&self, s: &Split) -> &'a str {
         let origin = self.prog.funcs[s.func as usize].origins[s.pc as usize];
         self.prog.texts.get(origin.text as usize).map_or("", String::as_str)
     }
 
-    /// The same of an access to global memory, which long programs do not tell.
+    /// The location of an access to global memory; it is unknown for large numbers, which a stamp cannot hold.
     pub fn place_of_far(&self, stamp: GStamp) -> Place {
         if stamp.pc() < GStamp::LAST { self.place_of(stamp.pc()) } else { Place::default() }
     }
@@ -185,7 +185,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Ends the launch.
+    /// Creates the fault that ends the launch.
     pub fn fault<T>(
         &self,
         w: &Warp,

@@ -1,5 +1,5 @@
-//! Ends that come too early, and starts that come too late: a block's shared memory is gone when its last thread has exited, so whatever else still uses
-//! it must be known to be over by then. That is asked of the order of events, not of when they happened to run.
+//! Blocks that exit too early or start too late: a block's shared memory is gone when its last thread has exited, so every other use of it
+//! must be known to be complete by then. The checks use the happens-before order, not the order in which the simulator happened to execute.
 
 use super::cx::Cx;
 use super::shared_check;
@@ -13,7 +13,7 @@ pub struct Guest {
     write: bool,
 }
 
-/// Records such a use, and finds those that come when the block has ended.
+/// Records such a use, and finds uses that come after the block has ended.
 pub fn visit(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -34,15 +34,15 @@ pub fn visit(
         return;
     }
     let guest = Guest { stamp, write };
-    // The latest of each agent's lane stands for the earlier ones.
+    // The latest use of each agent's lane represents the earlier ones.
     match host.guests.iter_mut().find(|g| g.stamp.agent() == stamp.agent() && g.stamp.lane() == stamp.lane()) {
         Some(old) => *old = guest,
         None => host.guests.push(guest),
     }
 }
 
-/// Finds uses of another block's shared memory that nothing puts behind the start of that block. A cluster barrier does,
-/// whoever has waited at it, and so does whatever a thread of that block has told.
+/// Finds uses of another block's shared memory that are not ordered after the start of that block. A cluster barrier orders them for all
+/// threads that waited at it, and so does anything that a thread of that block has published.
 pub fn started(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, l: usize, block: usize) {
     let Some(c) = cl.clocks.as_ref().filter(|_| cl.bar_phase == 0) else { return };
     let warps = cl.blocks[block].warps.len();
@@ -58,7 +58,7 @@ pub fn started(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, l: usize, blo
     });
 }
 
-/// Lanes of `m` exit; `last` when no thread of their block is left.
+/// The lanes of `m` exit; `last` if no thread of their block remains.
 pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, m: u32, last: bool) {
     let Some(c) = &mut cl.clocks else { return };
     c.exit(w.party(m), w.block);

@@ -1,4 +1,4 @@
-//! Checks of global memory: reads of what nobody wrote, and accesses that nothing orders.
+//! Checks of global memory: reads of uninitialised memory, and unordered accesses.
 
 use super::ahead;
 use super::cx::Cx;
@@ -11,14 +11,14 @@ use crate::check::race::{Cause, UNFENCED, VOLATILE_LANES, named, together};
 use crate::ir::{Access, Inst, NumTy, Op, Scope};
 use crate::report::{Earlier, Kind, bytes};
 
-/// What to do about a write of what counts as constant.
+/// The advice for a write to data that counts as constant.
 const CONSTANT: &str = "ld.global.nc is for what nobody writes while the grid runs, whatever orders them: load it without .nc (a pointer that is \
                         neither const __restrict__ nor read by __ldg)";
 
-/// What to do about strong accesses that overlap in part.
+/// The advice for strong accesses that overlap partially.
 const MIXED: &str = "they are strong, but of different sizes: access it in one size, or order them";
 
-/// An access of one lane, or of an asynchronous operation that it starts.
+/// An access by one lane, or by an asynchronous operation that the lane starts.
 #[derive(Clone, Copy)]
 pub struct Touch {
     pub lane: usize,
@@ -30,8 +30,8 @@ pub struct Touch {
     pub marks: u64,
 }
 
-/// Records the accesses, all in one allocation, in which nothing is suspicious; the lanes of the others, which [`check_init`] and
-/// [`check_race`] look at.
+/// Records the accesses, all in one allocation, that are not suspicious. Returns the lanes of the other accesses, which [`check_init`] and
+/// [`check_race`] examine.
 #[inline(always)]
 pub fn pass(
     cx: &Cx<'_>,
@@ -73,7 +73,8 @@ pub fn check_init(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch) {
     }
 }
 
-/// initcheck of a load; true when somebody wrote some of it and not all, which is followed: the rest may be padding, or not wanted.
+/// initcheck of a load. Returns true if only some of the bytes were written: then they are tracked, because the others may be padding, or
+/// unused.
 pub fn check_load(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch) -> bool {
     let partly = cx.opts.checks.init && partly(cx, t.alloc, t.addr, t.bytes);
     if !partly {
@@ -82,15 +83,15 @@ pub fn check_load(cx: &mut Cx<'_>, w: &Warp, s: &Split, t: Touch) -> bool {
     partly
 }
 
-/// Whether somebody wrote some of these bytes, and not all.
+/// Whether some, but not all, of these bytes were written.
 fn partly(cx: &Cx<'_>, alloc: usize, addr: u64, bytes: u64) -> bool {
     let al = cx.mem.get(alloc);
     let (off, bytes) = ((addr - al.base) as usize, bytes as usize);
     !al.marked(off, bytes) && (off..off + bytes).any(|at| al.marked(at, 1))
 }
 
-/// racecheck. `harmless` says whether a write leaves memory as it is or, given another lane of the same store, writes
-/// what that one writes.
+/// racecheck. `harmless` tells whether a write leaves memory unchanged or, given another lane of the same store, writes the same value as
+/// that lane.
 #[inline(always)]
 pub fn check_race(
     cx: &mut Cx<'_>,
@@ -101,7 +102,7 @@ pub fn check_race(
     harmless: impl Fn(&Cx<'_>, Option<usize>) -> bool,
 ) {
     let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return };
-    // A bulk copy may be of nothing.
+    // A bulk copy may have a size of zero.
     if t.bytes == 0 {
         return;
     }
@@ -118,7 +119,7 @@ pub fn check_race(
     }
 }
 
-/// A tensor map that a copy reads: threads that wrote it have to be known, and fenced for it.
+/// A copy reads a tensor map: writes to the map have to be ordered before the copy, and fenced for it.
 pub fn check_map(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: usize, addr: u64) {
     let Ok(alloc) = cx.mem.find(addr, 128) else { return };
     let t = Touch { lane, alloc, addr, bytes: 128, write: false, marks: 0 };
@@ -140,7 +141,7 @@ pub fn check_map(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: usize
     }
 }
 
-/// Whether an access is in conflict with an `earlier` one, which is reported.
+/// Checks an access against an `earlier` one, and reports a conflict; returns whether there was one.
 #[inline(never)]
 fn judge(
     cx: &mut Cx<'_>,
@@ -163,7 +164,7 @@ fn judge(
             continue;
         }
         let sibling = old.far() == me.far() && old.pc() == me.pc() && me.pc() < GStamp::LAST && old.lane() < 32;
-        // Writing what is there already, because another thread wrote it, harms nobody.
+        // Writing a value that is already there, because another thread has written it, is harmless.
         if t.write
             && (cause == Cause::Unordered || copy)
             && earlier[0] != GStamp::NOBODY
@@ -177,7 +178,7 @@ fn judge(
     false
 }
 
-/// Whether an earlier read is a copy's that nothing has waited for.
+/// Whether an earlier read is by a copy that no thread has waited for.
 fn may_read(cl: &Cluster, w: &Warp, t: Touch, old: GStamp) -> bool {
     let host = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0));
     let (Some(c), Some(b), true) = (&cl.clocks, host, old.lane() < 32) else { return false };
@@ -191,7 +192,7 @@ fn may_read(cl: &Cluster, w: &Warp, t: Touch, old: GStamp) -> bool {
         || cl.arrivals.iter().any(|a| a.may_read(cl, (agent, lane), w, t.lane, (t.addr, t.bytes)))
 }
 
-/// Writes of bulk stores that have been waited for.
+/// Records writes of bulk stores that have been waited for.
 pub fn settle(cx: &Cx<'_>, cl: &Cluster, w: &Warp, lane: usize, alloc: usize, addr: u64, bytes: u64) {
     let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return };
     if bytes == 0 {
@@ -214,7 +215,7 @@ fn conflict(
     if old == GStamp::NOBODY || (me.may_meet(old) || me.volatile_lanes(old) && apart(cl, p)) && !mixed() {
         return None;
     }
-    // It may have been read at any time. Only a thread that writes what it read itself has had it by then.
+    // Constant data may have been read at any time. Only if the writing thread itself read it is the read known to be complete.
     if me.constant(write) || old.constant(was_write) && !old.same_lane(me) {
         return Some(Cause::Unordered);
     }
@@ -238,15 +239,15 @@ fn apart(cl: &Cluster, p: Party) -> bool {
     cl.clocks.as_ref().is_some_and(|c| c.apart(p.agent))
 }
 
-/// Whether an access and an earlier one are of different sizes: strong ones are so for those alone that they cover.
+/// Whether an access and an earlier one have different sizes: strong accesses are strong only with respect to accesses of the same size.
 fn mixed(cx: &Cx<'_>, s: &Split, earlier: u32) -> bool {
     let size = |number: u32| {
         let (func, pc) = cx.numbered(number);
         match cx.prog.funcs[func as usize].insts.get(pc as usize)?.op {
-            // A stamp does not tell all places of a long program.
+            // A stamp cannot hold the numbers of all instructions of a long program.
             _ if number >= GStamp::LAST => None,
             Op::Ld(a) | Op::St(a) => Some(a.bytes),
-            // Two of 16 bits, or one for those that take it apart.
+            // Two of 16 bits, or one of 32 bits for GPUs that do not split it.
             Op::Atom(a) if matches!(a.ty, NumTy::F16x2 | NumTy::BF16x2) => None,
             Op::Atom(a) => Some(a.ty.bytes()),
             Op::AtomWide(_) => Some(8),
@@ -256,7 +257,7 @@ fn mixed(cx: &Cx<'_>, s: &Split, earlier: u32) -> bool {
     size(cx.number(s)).zip(size(earlier)).is_some_and(|(mine, theirs)| mine != theirs)
 }
 
-/// A stamp keeps 16 bits of the time; the rest is that of the latest such moment.
+/// Reconstructs a time: a stamp keeps its low 16 bits, and the upper bits are those of the latest matching time.
 fn full_time(now: u32, time: u16) -> u32 {
     now.saturating_sub((now as u16).wrapping_sub(time).into())
 }
@@ -271,7 +272,7 @@ fn report(
     was_write: bool,
     cause: Cause,
 ) {
-    // Blocks whose numbers differ by a multiple of 2^18 look the same; this one's cluster is named when it may be.
+    // Blocks whose numbers differ by a multiple of 2^18 are indistinguishable; a block of this cluster is named if it matches.
     let host = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0));
     let [bx, by, bz] = host.map_or_else(|| block_of(cx.launch.grid, old.block()), |b| b.ctaid);
     let (lane, others) = named(old.lane(), (old.far() == me.far()).then_some(t.lane));
@@ -323,7 +324,7 @@ pub fn strength(scope: Scope) -> u64 {
     if scope == Scope::Block { GStamp::NARROW } else { GStamp::STRONG }
 }
 
-/// True when a lane's store would leave memory as it is.
+/// Whether a lane's store would leave memory unchanged.
 pub fn stores_the_same(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, a: Access, t: Touch) -> bool {
     let list = &cx.prog.funcs[s.func as usize].lists;
     let al = cx.mem.get(t.alloc);

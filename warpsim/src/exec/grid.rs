@@ -1,4 +1,4 @@
-//! Grids: blocks over host threads, warps over turns.
+//! Grids: distributes blocks over host threads, and schedules warps in turns.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -32,17 +32,17 @@ struct Shared<'a> {
     shadow: Option<&'a GlobalShadow>,
     next: AtomicU64,
     clusters: u64,
-    /// How many of them the GPU holds at once.
+    /// Number of clusters that the GPU holds at once.
     room: u64,
     /// Warp instructions of all workers.
     executed: AtomicU64,
-    /// Clusters that have ended.
+    /// Number of clusters that have ended.
     ended: AtomicU64,
-    /// What threads did that others may see.
+    /// Number of actions that other threads can observe.
     effects: AtomicU64,
-    /// How many clusters poll, since so many effects.
+    /// The number of clusters that poll, and the number of effects at which they were counted.
     polling: Mutex<(u64, u64)>,
-    /// When the caller was told last, in milliseconds since the start.
+    /// Time of the last progress callback, in milliseconds since the start.
     told: AtomicU64,
     start: Instant,
     stop: AtomicBool,
@@ -56,7 +56,7 @@ struct Outcome {
     metrics: Option<Box<Collector>>,
 }
 
-/// Runs a launch; with its report comes what the launch behind it may run beside, if that is to be checked.
+/// Runs a launch. Returns, with its report, what the next launch may overlap with, if that is to be checked.
 pub fn run(
     prog: &Arc<Program>,
     mem: &Memory,
@@ -89,7 +89,7 @@ pub fn run(
         stop: AtomicBool::new(false),
         faults: Mutex::new(vec![]),
     };
-    // A mistake in the simulator must neither lose blocks in silence nor end the caller.
+    // A defect of the simulator must neither lose blocks silently nor unwind into the caller.
     let guarded = || {
         catch_unwind(AssertUnwindSafe(|| worker(&sh))).unwrap_or_else(|panic| {
             fail(&sh, u64::MAX, broken(prog, &*panic));
@@ -112,7 +112,7 @@ pub fn run(
     }
 }
 
-/// The simulator's own failure, as a fault.
+/// A panic of the simulator, as a fault.
 pub fn broken(prog: &Program, panic: &(dyn Any + Send)) -> Fault {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     let message = format!("the simulator failed: {}", text.unwrap_or("see its message on standard error"));
@@ -164,14 +164,16 @@ fn merge(
     report
 }
 
-/// Turns that a cluster gets before others of the same host thread: enough to end most. The first of them gets as many as all others together, so that a
-/// loop without an end is known for one long before all are as far.
+/// Instructions that a cluster executes before other clusters of the same host thread get a turn: enough for most clusters to end. The first
+/// cluster gets as many as all others together, so that an endless loop is detected in one cluster long before all clusters have executed as
+/// much.
 const SLICE: u64 = 4_000_000;
-/// Clusters that one host thread keeps going when they wait for each other. Those that poll get as many as the GPU holds.
+/// Number of clusters that one host thread keeps active when they wait for each other. If they poll, it keeps as many as the GPU holds.
 const RESIDENT: usize = 64;
-/// The same with a seed, where they come upon what others have half done: few, for the sake of memory.
+/// The same with a seed, where clusters see each other's unfinished work: few, to save memory.
 const BESIDE: usize = 4;
-/// log₂ of the most turns that one then gets before others, while it does what they may see. Few turns are as likely as many.
+/// log₂ of the maximum instructions that a cluster then executes before others get a turn, while it has effects that they can observe. All
+/// magnitudes are equally likely.
 const MIXED: u64 = 13;
 
 fn worker(sh: &Shared<'_>) -> Outcome {
@@ -193,7 +195,7 @@ fn worker(sh: &Shared<'_>) -> Outcome {
                 Err(f) => fail(sh, k, f),
             }
         }
-        // Those that poll are looked at anew when nobody else can go on: each time they take longer to be known for it.
+        // Polling clusters are examined again when no other cluster can go on; each time, more turns are needed to recognise them.
         let busy = if seeded { live.iter().position(|c| c.1.polling.is_none()) } else { None };
         let Some((k, mut c, mut text)) = live.remove(busy.unwrap_or(0)) else { break };
         let left = sh.opts.launch_limit.saturating_sub(sh.executed.load(Relaxed));
@@ -240,7 +242,7 @@ fn worker(sh: &Shared<'_>) -> Outcome {
     Outcome { instructions: cx.instructions, findings: cx.findings, output, metrics: cx.metrics }
 }
 
-/// Tells the caller, when it has been a while.
+/// Calls the progress callback, if enough time has passed.
 fn progress(sh: &Shared<'_>, tell: fn(Progress)) {
     const PAUSE: u64 = 500;
     let (now, last) = (sh.start.elapsed().as_millis() as u64, sh.told.load(Relaxed));
@@ -252,28 +254,28 @@ fn progress(sh: &Shared<'_>, tell: fn(Progress)) {
     tell(Progress { ended, blocks, instructions: sh.executed.load(Relaxed) });
 }
 
-/// The next cluster, if one is left and the GPU has room for it.
+/// Starts the next cluster, if one is left and the GPU has room for it.
 fn begin(sh: &Shared<'_>) -> Option<u64> {
-    // More may have ended than had begun when another thread of the host has begun some meanwhile; then it is asked again.
+    // Another host thread may have started clusters in the meantime, so that more have ended than had started; then the test is repeated.
     let fits = |next: u64| next < sh.clusters && next.saturating_sub(sh.ended.load(Acquire)) < sh.room;
     sh.next.fetch_update(AcqRel, Acquire, |next| fits(next).then_some(next + 1)).ok()
 }
 
-/// Clusters that have begun and not ended.
+/// Number of clusters that have started and not ended.
 fn begun(sh: &Shared<'_>) -> u64 {
     (sh.clusters - left_out(sh)).saturating_sub(sh.ended.load(Acquire))
 }
 
-/// Clusters that have not begun.
+/// Number of clusters that have not started.
 fn left_out(sh: &Shared<'_>) -> u64 {
     sh.clusters.saturating_sub(sh.next.load(Relaxed))
 }
 
-/// Counts a cluster that polls; whether all others do, or have ended, or find no room.
+/// Counts a cluster that polls. Returns whether all other clusters poll, have ended, or find no room.
 fn polled(sh: &Shared<'_>, c: &mut Cluster) -> bool {
     let Some(effects) = c.polling else { return false };
     let mut polling = sh.polling.lock().unwrap_or_else(|e| e.into_inner());
-    // Somebody has seen more of them, and this one will.
+    // Another host thread has seen more effects, and this one will see them too.
     if effects < polling.0 {
         return false;
     }
@@ -301,7 +303,7 @@ fn fail(sh: &Shared<'_>, k: u64, f: Fault) {
     sh.faults.lock().unwrap_or_else(|e| e.into_inner()).push((k, f));
 }
 
-/// Runs a cluster for about `slice` instructions, at most `left`, or until all that it does is to poll; true when all its threads have ended.
+/// Runs a cluster for about `slice` instructions, and at most `left`, or until it only polls. Returns true if all its threads have exited.
 fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, most: [u64; 2], effects: &AtomicU64) -> Result<bool, Fault> {
     let ([slice, left], mut spent) = (most, 0);
     cl.polling = None;

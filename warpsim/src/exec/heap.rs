@@ -22,7 +22,7 @@ fn heap<'a>(cx: &Cx<'a>) -> Option<&'a Heap> {
     cx.mem.heap()
 }
 
-/// The bytes in `a`, the pointer in `d`.
+/// `malloc`: the size in bytes in `a`, the pointer in `d`.
 pub fn malloc(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     let Some(heap) = heap(cx) else { return };
     let sizes = *w.regs.q(i.a);
@@ -31,7 +31,7 @@ pub fn malloc(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     for l in lanes(m) {
         let Some(t) = heap.take(sizes[l], &site(l)) else { continue };
         out[l] = heap.base + t.offset;
-        // Places that are used again: nobody has written them, and nobody has to have seen who did.
+        // Reused addresses count as never written, and accesses of their earlier users need no order.
         if let (Some(k), 1..) = (cx.mem.heap_index(), t.stale) {
             cx.mem.get(k).unmark(t.offset as usize, t.stale as usize);
             if let Some(shadow) = cx.global_shadow {
@@ -43,7 +43,7 @@ pub fn malloc(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     w.regs.set_q(i.d, &out, m);
 }
 
-/// The pointer in `a`.
+/// `free`: the pointer in `a`.
 pub fn free(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
     let (Some(heap), Some(alloc)) = (heap(cx), cx.mem.heap_index()) else { return Ok(()) };
     let addr = *w.regs.q(i.a);
@@ -58,7 +58,7 @@ pub fn free(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, i: &Inst, m: u32
             Ok(bytes) => bytes,
             Err(message) => return cx.fault(w, s, l as u32, Kind::InvalidFree, message, Some(addr[l])),
         };
-        // Whoever used it has to be done.
+        // All accesses to the chunk have to be complete.
         let t = Touch { lane: l, alloc, addr: addr[l], bytes, write: true, marks: 0 };
         check_race(cx, cl, w, s, t, |_, _| false);
     }

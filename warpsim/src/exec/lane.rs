@@ -1,4 +1,4 @@
-//! Compiles each lane function twice: for any machine, and for one with AVX2 and FMA.
+//! Compiles each lane function twice: for any CPU, and for CPUs with AVX2 and FMA.
 
 /// True when the wide versions may be called.
 pub fn simd() -> bool {

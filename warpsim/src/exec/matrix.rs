@@ -10,7 +10,7 @@ use crate::check::race::WARP_WIDE;
 use crate::ir::*;
 use crate::report::Fault;
 
-/// Row addresses: lane `8 j + r` names row `r` of matrix `j`. Also whether all that is read of them was written.
+/// Row addresses: lane `8 j + r` gives the address of row `r` of matrix `j`. Also returns whether all data that is read was written before.
 fn rows(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -44,7 +44,7 @@ fn rows(
     Ok((out, known))
 }
 
-/// Rows and columns of the two elements that a lane holds of a matrix.
+/// Rows and columns of the two elements of a matrix that a lane holds.
 pub fn places(l: usize, trans: bool) -> [(usize, usize); 2] {
     let (g, t) = (l / 4, 2 * (l % 4));
     if trans { [(t, g), (t + 1, g)] } else { [(g, t), (g, t + 1)] }
@@ -111,7 +111,7 @@ pub fn stmatrix(
     Ok(())
 }
 
-/// Transposes an 8×8 matrix held in one register a lane.
+/// Transposes an 8×8 matrix, which is held in one register per lane.
 pub fn movmatrix(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
     warp_ops::all_lanes(cx, w, s, m)?;
     if cx.watches(w, s) {

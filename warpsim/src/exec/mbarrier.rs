@@ -1,4 +1,4 @@
-//! mbarrier objects. Their state lives in the eight bytes of shared memory that the kernel gave them.
+//! mbarrier objects. Their state is stored in the eight bytes of shared memory that the kernel gave them.
 
 use super::cx::Cx;
 use super::mem_ops::lanes;
@@ -14,7 +14,7 @@ use crate::memory::window;
 use crate::report::{Fault, Kind};
 
 pub(super) const COUNT: u64 = 0xf_ffff;
-/// Bits 61 and 62 of a live barrier read 0 and 1: neither zeros nor ones pass for one.
+/// Bits 61 and 62 of a live barrier read 0 and 1, so that neither all zeros nor all ones is a valid barrier.
 const VALID: u64 = 1 << 62;
 const MARK: u64 = 3 << 61;
 
@@ -24,7 +24,7 @@ pub struct State {
     pub phase: u32,
     pub expected: u32,
     pub pending: u32,
-    /// Bytes still to come.
+    /// Number of bytes that are still outstanding.
     pub tx: i32,
 }
 
@@ -55,7 +55,7 @@ fn set(cl: &mut Cluster, b: u32, off: u32, s: State) {
     cl.blocks[b as usize].shared[at..at + 8].copy_from_slice(&s.pack().to_le_bytes());
 }
 
-/// Changes a barrier and finishes its phase when nothing is outstanding.
+/// Updates a barrier, and completes its phase if nothing is outstanding.
 fn update(cl: &mut Cluster, b: u32, off: u32, f: impl FnOnce(&mut State)) {
     let Some(mut s) = get(cl, b, off) else { return };
     f(&mut s);
@@ -79,19 +79,19 @@ pub fn complete_tx(cl: &mut Cluster, b: u32, off: u32, bytes: u32) {
     update(cl, b, off, |s| s.tx -= bytes as i32);
 }
 
-/// Arrivals of `cp.async.mbarrier.arrive`, of which threads have [told](tell) before.
+/// Arrivals of `cp.async.mbarrier.arrive`, whose threads have already [told](tell) what they know.
 pub fn copies_arrive(cl: &mut Cluster, (b, off): (u32, u32), n: u32) {
     if n > 0 {
         update(cl, b, off, |s| s.pending = s.pending.saturating_sub(n));
     }
 }
 
-/// Such arrivals are to come beyond those that the barrier was initialised for.
+/// Adds expected arrivals beyond the count that the barrier was initialised with.
 pub fn expect_copies(cl: &mut Cluster, (b, off): (u32, u32), n: u32) {
     update(cl, b, off, |s| s.pending += n);
 }
 
-/// What these threads have done will be known to those who wait for the phase.
+/// Passes the knowledge of these threads on to the threads that wait for the phase.
 pub fn tell(cl: &mut Cluster, p: Party, b: u32, off: u32) {
     if let Some(c) = &mut cl.clocks {
         let known = c.release(p);
@@ -99,7 +99,7 @@ pub fn tell(cl: &mut Cluster, p: Party, b: u32, off: u32) {
     }
 }
 
-/// Checks an operation of these lanes on a barrier as an access to its eight bytes.
+/// Checks an operation of these lanes on a barrier, as an access to its eight bytes.
 fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, who: u32, (b, off): (u32, u32), kind: Mbar) {
     let l = who.trailing_zeros() as usize;
     let at = (b as usize, off as usize);
@@ -108,25 +108,25 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, who: u32, (b, o
         && let Some(init) = c.mbar(b, off).init
         && c.init_visible(w.party(who), init)
     {
-        // Fenced for the whole cluster: a relaxed cluster barrier is enough.
+        // Fenced for the whole cluster: a relaxed cluster barrier is sufficient.
         if at.0 == w.block {
             return;
         }
         let stamp = Stamp::new(w.agent, l as u8, c.now(w.agent), cx.number(s), 0);
         return early_exit::visit(cx, cl, w, s, l, at.0, stamp, false);
     }
-    // All but the initialisation work on the barrier like atomics.
+    // All operations except the initialisation access the barrier like atomics.
     let marks = if kind == Mbar::Init { 0 } else { Stamp::STRONG };
     let write = matches!(kind, Mbar::Init | Mbar::Inval);
     shared_check::touch(cx, cl, w, s, Near { who, lane: together(who), write, marks, ..Near::read(l, at, 8) });
 }
 
-/// Whether the phase with this parity is over.
+/// Whether the phase with this parity is complete.
 fn over(cl: &Cluster, b: u32, off: u32, parity: u32) -> bool {
     get(cl, b, off).is_none_or(|s| s.phase != parity & 1)
 }
 
-/// The same when late copies have been made to happen.
+/// Performs late copies on the barrier, and returns whether the phase with this parity is then complete.
 fn ready(cx: &Cx<'_>, cl: &mut Cluster, b: u32, off: u32, parity: u32) -> bool {
     if !over(cl, b, off, parity) {
         tma::complete_on(cx, cl, (b, off));
@@ -135,7 +135,7 @@ fn ready(cx: &Cx<'_>, cl: &mut Cluster, b: u32, off: u32, parity: u32) -> bool {
     over(cl, b, off, parity)
 }
 
-/// Whether late copies are all that the phase lacks.
+/// Whether late copies are all that is outstanding in the phase.
 fn copies_end(cl: &Cluster, b: u32, off: u32) -> bool {
     let Some(mut s) = get(cl, b, off) else { return false };
     let targets = cl.pending.iter().flat_map(|op| op.targets.iter().map(|t| (t.bar, op.bytes())));
@@ -152,12 +152,13 @@ fn copies_end(cl: &Cluster, b: u32, off: u32) -> bool {
     })
 }
 
-/// Whether who waits for the phase with this parity looks again: it is over, or would be if the copies under way were done.
+/// Whether a thread that waits for the phase with this parity should test it again: it is complete, or would be if the pending copies were
+/// performed.
 pub fn wakes(cx: &Cx<'_>, cl: &mut Cluster, b: u32, off: u32, parity: u32) -> bool {
     over(cl, b, off, parity) || copies_end(cl, b, off) || ready(cx, cl, b, off, parity)
 }
 
-/// Notes that threads ask whether a phase is over; whether one of them had not.
+/// Records that threads test whether a phase is complete; returns whether one of them tests it for the first time.
 fn asks_first(cl: &mut Cluster, bar: (u32, u32), agent: usize, who: u32) -> bool {
     match cl.asked.iter_mut().find(|asked| (asked.0, asked.1) == (bar, agent)) {
         Some((_, _, lanes)) => who & !std::mem::replace(lanes, *lanes | who) != 0,
@@ -168,7 +169,7 @@ fn asks_first(cl: &mut Cluster, bar: (u32, u32), agent: usize, who: u32) -> bool
     }
 }
 
-/// The barrier's place from a shared or generic address.
+/// The barrier's location, from a shared or generic address.
 pub fn place(cx: &Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, r: Reg, l: usize) -> Result<(u32, u32), Fault> {
     let addr = smem_address(cx, w, s, r, l)?;
     let (b, off) = shared::locate(cx, cl, w, s, l, addr, 8, 8)?;
@@ -282,7 +283,7 @@ pub fn run(
                 if let Some(c) = &mut cl.clocks
                     && !(narrow && b as usize != w.block)
                 {
-                    // They have told it just now.
+                    // They have just told what they know.
                     let (agent, lane, time) = (w.agent, l as u8, c.now(w.agent) - 1);
                     let by = (!relaxed).then(|| Came { agent, lane, time, number: cx.number(s), waits: false });
                     c.mbar_arrive(&known[l % known.len()], by, w.block as u32, b, off);
@@ -306,8 +307,8 @@ pub fn run(
     Ok(Flow::Next)
 }
 
-/// What the lanes of `m` tell those who wait: all the same, or each by itself where a phase ends between them, so that
-/// some arrive for the next.
+/// What the lanes of `m` tell the waiting threads: all lanes together, or each lane by itself if a phase completes between them, so that some
+/// of them arrive in the next phase.
 fn what_arrivals_tell(
     cl: &mut Cluster,
     w: &Warp,
@@ -372,7 +373,7 @@ fn test(
     }
     let mut late = false;
     for ((b, off, want), who) in &waits {
-        // Copies that are late are not done when a thread first asks.
+        // Late copies are not complete when a thread tests for the first time.
         let now = over(cl, *b, *off, *want);
         if !now && copies_end(cl, *b, *off) && asks_first(cl, (*b, *off), w.agent, *who) {
             late = true;
@@ -397,7 +398,7 @@ fn test(
     Ok(if done == m { Flow::Next } else { Flow::Block(Wait::Yield) })
 }
 
-/// Says what a barrier lacks, for deadlock reports.
+/// Describes what a barrier is waiting for, for deadlock reports.
 pub fn describe(cl: &Cluster, b: u32, off: u32) -> String {
     match get(cl, b, off) {
         Some(s) => {

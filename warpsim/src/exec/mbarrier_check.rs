@@ -1,4 +1,4 @@
-//! Checks of mbarriers: who else comes to their bytes, whether copies see them, and what is left when a block ends.
+//! Checks of mbarriers: other accesses to their bytes, visibility to copies, and what is outstanding when a block ends.
 
 use super::cx::Cx;
 use super::mbarrier::{COUNT, get};
@@ -10,11 +10,11 @@ use crate::check::race::Stamp;
 use crate::ir::Mbar;
 use crate::report::{Earlier, Fault, Kind};
 
-/// A block's mbarriers that are initialised.
+/// The initialised mbarriers of a block.
 #[derive(Default)]
 pub struct Live {
     places: Vec<u32>,
-    /// From the first to the end of the last.
+    /// From the first barrier to the end of the last one.
     span: (usize, usize),
 }
 
@@ -28,7 +28,7 @@ impl Live {
         self.span = ends.map_or((0, 0), |(first, last)| (*first as usize, *last as usize + 8));
     }
 
-    /// One that has some of these bytes.
+    /// A barrier that includes some of these bytes.
     fn at(&self, off: usize, n: usize) -> Option<u32> {
         self.places.iter().copied().find(|at| off < *at as usize + 8 && off + n > *at as usize)
     }
@@ -46,7 +46,7 @@ pub fn lanes_come(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, at: &[u32;
 fn look(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, at: &[u32; 32], m: u32, n: usize, write: bool) {
     let own = &cl.blocks[w.block].mbarriers;
     let (first, last) = at.iter().fold((u32::MAX, 0), |(first, last), at| (first.min(*at), last.max(*at)));
-    // Most often all are far from them, and in their own block.
+    // In the common case, all addresses are far from them and in their own block.
     if last < 1 << 24 && (first as usize >= own.span.1 || last as usize + n <= own.span.0) {
         return;
     }
@@ -55,7 +55,7 @@ fn look(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, at: &[u32; 32], m: u
     }
 }
 
-/// A load, a store or an atomic comes to a place in shared memory.
+/// A load, a store or an atomic accesses a location in shared memory.
 pub fn plain(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, a: Near) {
     let Some(bar) = cl.blocks[a.block].mbarriers.at(a.off, a.n).filter(|_| cx.opts.checks.sync) else { return };
     cx.report(w, s, a.who.trailing_zeros(), Kind::BarrierMisuse, Some(bar.into()), None, |cx| {
@@ -64,8 +64,8 @@ pub fn plain(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, a: Near) {
     });
 }
 
-/// A lane arrives at an mbarrier: behind the end of its last phase, or else it could be counted in that. Relaxed waits order phases without
-/// telling.
+/// A lane arrives at an mbarrier: the arrival must be ordered after the end of the last phase, because it could be counted in that phase
+/// otherwise. With relaxed waits, phases are ordered without passing knowledge on, so nothing is checked.
 pub fn behind(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, off): (u32, u32)) {
     let Some(c) = cl.clocks.as_mut().filter(|_| !cx.prog.relaxed) else { return };
     let Some(came) = c.mbar_unordered(w.party(1 << l), b, off) else { return };
@@ -84,8 +84,8 @@ pub fn behind(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, 
     });
 }
 
-/// A copy completes on another block's barrier, whose initialisation it has to see. For its own barriers that is demanded
-/// nowhere: a block barrier after the initialisation is what compilers emit. `generic`: it is a thread's own access, as `st.async` is.
+/// A copy completes on another block's barrier: the barrier's initialisation has to be visible to it. For barriers of its own block this is
+/// not required: compilers emit a block barrier after the initialisation. `generic`: it is an access of the thread itself, as `st.async` is.
 pub fn check_visible(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -128,7 +128,7 @@ pub fn check_visible(
     }
 }
 
-/// A block has ended: copies onto its barriers have brought no more bytes than somebody expected.
+/// A block has ended: checks that copies onto its barriers have not delivered more bytes than were expected.
 pub fn ended(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32) {
     let Some(c) = &cl.clocks else { return };
     for off in c.mbarriers(w.block as u32) {
@@ -144,7 +144,8 @@ pub fn ended(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32) {
     }
 }
 
-/// An operation with the operand `x` on an mbarrier that `tx` bytes are to come to, or have come to too early, must leave a number that it holds.
+/// Checks an operation with the operand `x` on an mbarrier with `tx` outstanding bytes (negative if bytes arrived early): the result must fit
+/// in the barrier's count.
 pub fn bytes(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, off: u32, kind: Mbar, x: u32, tx: i32) -> Result<(), Fault> {
     let after = match kind {
         Mbar::ExpectTx | Mbar::Arrive { expect: true, .. } => i64::from(tx) + i64::from(x),

@@ -22,8 +22,8 @@ pub fn lanes(mut m: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Calls `f` with a lane and all those that it stands for. With `merge` they are others at the same address, since a broadcast is one access:
-/// most often neighbours, or those of two halves of the warp.
+/// Calls `f` with a lane and the mask of all lanes that it represents. With `merge`, these are lanes with the same address, because a
+/// broadcast is one access: most often neighbours, or those of two halves of the warp.
 #[inline(always)]
 pub fn each_place<T: PartialEq>(at: &[T; 32], m: u32, merge: bool, mut f: impl FnMut(usize, u32)) {
     let halves = merge && m == !0 && at[..16] == at[16..];
@@ -42,7 +42,7 @@ pub fn each_place<T: PartialEq>(at: &[T; 32], m: u32, merge: bool, mut f: impl F
     }
 }
 
-/// Addresses of all lanes, the offset added.
+/// Addresses of all lanes, including the offset.
 #[inline(always)]
 pub fn addresses(w: &Warp, i: &Inst) -> [u64; 32] {
     if !i.a.is_some() {
@@ -126,7 +126,7 @@ pub fn store(
     })
 }
 
-/// Calls `f` once for each space that the lanes' addresses fall in, with addresses relative to it.
+/// Calls `f` once for each memory space that the lanes' addresses belong to, with addresses relative to it.
 pub fn by_space(
     space: MemSpace,
     addr: &[u64; 32],
@@ -161,7 +161,7 @@ pub fn register_value(w: &Warp, r: Reg, lane: usize) -> u64 {
     if r.class() == Class::Q { w.regs.q(r)[lane] } else { u64::from(w.regs.r(r)[lane]) }
 }
 
-/// `discard`: what the lanes' 128 bytes hold is lost.
+/// `discard`: the contents of the lanes' 128 bytes are lost.
 pub fn discard(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
     let addr = addresses(w, i);
     for l in lanes(m) {
@@ -189,7 +189,7 @@ pub fn put(w: &mut Warp, r: Reg, l: usize, v: u64, a: Access) {
 fn param(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, a: Access, addr: &[u64; 32], m: u32) -> Result<(), Fault> {
     let list = &cx.prog.funcs[s.func as usize].lists;
     let n = usize::from(a.bytes);
-    // Almost always a parameter by its name, the same for all lanes.
+    // Almost always a parameter accessed by its name, with the same address for all lanes.
     let different = if i.a.is_some() { m } else { m & m.wrapping_neg() };
     if let Some(l) = lanes(different).find(|l| !addr[*l].is_multiple_of(n as u64)) {
         let message = format!("{n} bytes at byte {} of the parameters: not a multiple of {n}", addr[l]);
@@ -229,7 +229,7 @@ fn param(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, a: Access, addr: &[
     Ok(())
 }
 
-/// The allocation that holds every active lane's bytes, when there is one.
+/// The allocation that holds the bytes of every active lane, if there is one.
 #[inline(always)]
 fn common(cx: &mut Cx<'_>, addr: &[u64; 32], m: u32, total: u64) -> Option<usize> {
     if cx.last_alloc < cx.mem.count() {
@@ -254,7 +254,7 @@ pub fn locate(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, addr: u64, n: u64, wha
     })
 }
 
-/// The same for bytes that are written.
+/// The allocation that holds one lane's bytes for writing, or the fault.
 pub fn locate_written(
     cx: &Cx<'_>,
     w: &Warp,
@@ -307,7 +307,7 @@ fn global(
             Some(addr[l]),
         );
     }
-    // What constants are read from is no global memory, and has no sectors.
+    // Constant memory is not global memory, and its reads have no sectors.
     let counted = cx.metrics.is_some() && !lanes(m).all(|l| misc::is_constant(cx, addr[l]));
     if let (Some(mx), true) = (&mut cx.metrics, counted) {
         mx.global(s.func, s.pc, addr, m, total as u32, write);
@@ -359,7 +359,7 @@ fn global(
         if let (Some(k), 4) = (one, n) {
             let al = mem.get(k);
             let slot = &mut w.regs.r[w.regs.rb + r.slot()];
-            // SAFETY: `common` found every active lane's bytes in the allocation, and they are aligned to all of them.
+            // SAFETY: `common` found every active lane's bytes in the allocation, and all of them are aligned.
             let word = |l: usize| unsafe { al.word((addr[l] - al.base) as usize + 4 * e) };
             match (write, m == !0) {
                 (false, true) => (0..32).for_each(|l| slot[l] = word(l).load(Relaxed)),

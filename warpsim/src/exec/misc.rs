@@ -8,7 +8,7 @@ use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::report::{Fault, Kind};
 
-/// Lanes leave the kernel.
+/// Lanes exit the kernel.
 pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) -> Result<(), Fault> {
     super::async_copy::finish(cx, cl, w, s, m)?;
     let last = m == w.alive && cl.blocks[w.block].live == 1;
@@ -30,7 +30,7 @@ pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) 
     Ok(())
 }
 
-/// Fills the constant slots of a function's frame for the lanes of `mask`.
+/// Initialises the constant slots of a function's frame for the lanes of `mask`.
 pub fn enter(
     cx: &Cx<'_>,
     w: &mut Warp,
@@ -135,7 +135,7 @@ fn initial(cx: &Cx<'_>, w: &Warp, rank: u32, init: Init, bases: Bases, frame: u6
     }
 }
 
-/// Targets of a `brx.idx`, each with its lanes.
+/// Targets of a `brx.idx`, with the lanes that take each of them.
 pub fn branch_groups(
     cx: &Cx<'_>,
     w: &Warp,
@@ -168,7 +168,7 @@ pub fn branch_groups(
     Ok(groups)
 }
 
-/// A clock that counts this host thread's warp instructions.
+/// A clock that counts the warp instructions of this host thread.
 pub fn clock(cx: &mut Cx<'_>, w: &mut Warp, i: &Inst, hi: u8, m: u32) {
     cx.instructions += 1;
     let t = cx.instructions;
@@ -179,7 +179,7 @@ pub fn clock(cx: &mut Cx<'_>, w: &mut Warp, i: &Inst, hi: u8, m: u32) {
     }
 }
 
-/// An address in another block's shared memory: its rank plus one in the top byte.
+/// An address in another block's shared memory: the top byte is the block's rank plus one.
 pub fn mapa(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst, shared: bool, m: u32) -> Result<(), Fault> {
     let rank = *w.regs.r(i.b);
     let n = cl.blocks.len() as u32;
@@ -224,7 +224,7 @@ pub fn is_space(cx: &Cx<'_>, w: &mut Warp, i: &Inst, window: Window, m: u32) {
             cluster || shared::split(w.block, a & 0xffff_ffff).0 == w.block
         }
         (MemSpace::Local, Window::Local) => true,
-        // Kernel parameters lie in the global window.
+        // Kernel parameters have addresses in the global window.
         (MemSpace::Param, Window::Param | Window::Global) => true,
         _ => false,
     };

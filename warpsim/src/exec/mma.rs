@@ -13,7 +13,7 @@ use crate::ir::*;
 use crate::num::{self, Rnd};
 use crate::report::Fault;
 
-/// What eight bits are worth.
+/// The value of each 8-bit pattern.
 static E4M3: LazyLock<[f32; 256]> = LazyLock::new(|| std::array::from_fn(|bits| num::E4M3.decode(bits as u32) as f32));
 static E5M2: LazyLock<[f32; 256]> = LazyLock::new(|| std::array::from_fn(|bits| num::E5M2.decode(bits as u32) as f32));
 
