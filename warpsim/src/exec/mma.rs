@@ -47,7 +47,7 @@ pub fn is_int(t: Elem) -> bool {
     matches!(t, Elem::S8 | Elem::U8 | Elem::S4 | Elem::U4 | Elem::B1)
 }
 
-/// Row and column of element `e` of register `r` in lane `l` of the A fragment.
+/// Row and column, in matrix A, of element `e` of register `r` in lane `l`.
 pub fn place_a(m: usize, per: usize, l: usize, r: usize, e: usize) -> (usize, usize) {
     let (g, t) = (l / 4, l % 4);
     if m == 8 { (g, per * (t + 4 * r) + e) } else { (g + 8 * (r & 1), per * (t + 4 * (r >> 1)) + e) }
@@ -76,7 +76,7 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
     }
     let per_a = 32 / info.a.bits() as usize;
     let per_b = 32 / info.b.bits() as usize;
-    // What A holds of a row: half when it is sparse.
+    // Number of elements that A stores per row: half of k if it is sparse.
     let held = if info.sparse.is_some() { kk / 2 } else { kk };
     let na = mm * held / 32 / per_a;
     let nb = nn * kk / 32 / per_b;
@@ -116,11 +116,11 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
     fill(words(w, ra), per_a, held, &mut a, place_of_a, |v, e| element(info.a, v, e));
     let place_b = |l: usize, r: usize, e: usize| (per_b * (l % 4 + 4 * r) + e, l / 4);
     fill(words(w, rb), per_b, nn, b.as_flattened_mut(), place_b, |v, e| element(info.b, v, e));
-    // Groups of products are added before the accumulator, as wide adder trees do.
+    // Groups of products are summed before they are added to the accumulator, as in wide adder trees.
     let mut sums = [-0f32; 8 * 16];
     match &columns {
         None => product(&a, b.as_flattened(), &mut sums[..mm * 8], kk, 8),
-        // What A leaves out is not multiplied: an infinity in B beside it does no harm.
+        // Elements that a sparse A does not store are not multiplied: an infinity at their place in B has no effect.
         Some(at) => {
             for (row, out) in sums.as_chunks_mut::<8>().0.iter_mut().enumerate().take(mm) {
                 for e in row * held..(row + 1) * held {
@@ -156,9 +156,10 @@ pub fn run(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, m: u3
     Ok(())
 }
 
-/// Adds to `sums` of rows by `n`, a multiple of eight, the products of `a`, of rows by `k`, and `b`, of `k` by `n`, each in the order of k.
+/// Adds products to `sums` (rows × `n`, where `n` is a multiple of eight): those of `a` (rows × `k`) and `b` (`k` × `n`), each sum in the
+/// order of k.
 pub fn product(a: &[f32], b: &[f32], sums: &mut [f32], k: usize, n: usize) {
-    // Of as many rows at a time as have their sums in registers.
+    // Processes as many rows at a time as have their sums in registers.
     const ROWS: usize = 4;
     for (a, sums) in a.chunks_exact(ROWS * k).zip(sums.chunks_exact_mut(ROWS * n)) {
         let rows: [&[f32]; ROWS] = std::array::from_fn(|row| &a[row * k..][..k]);
@@ -179,12 +180,13 @@ pub fn product(a: &[f32], b: &[f32], sums: &mut [f32], k: usize, n: usize) {
     }
 }
 
-/// What a fragment's registers hold.
+/// The elements in the registers of a fragment.
 fn words<'a>(w: &'a Warp, registers: &'a [Reg]) -> impl Iterator<Item = &'a [u32; 32]> {
     registers.iter().map(|r| w.regs.r(*r))
 }
 
-/// Fills a row-major matrix with `k` columns from the registers of a fragment, each with `per` elements in a lane, at `place`s of lane, register and element.
+/// Fills a row-major matrix with `k` columns from a fragment with `per` elements in each register; `place` maps lane, register and element to
+/// row and column.
 pub fn fill<'a, T>(
     registers: impl Iterator<Item = &'a [u32; 32]>,
     per: usize,

@@ -1,11 +1,11 @@
-//! `mma.sync.m8n8k4` of f16: four multiplications at once. Lanes 4q to 4q + 3 and those 16 further have one of them.
+//! `mma.sync.m8n8k4` of f16: four multiplications at once. Lanes 4q to 4q + 3, and the lanes 16 higher, perform one of them.
 
 use super::mma::element;
 use super::state::Warp;
 use crate::ir::*;
 use crate::num;
 
-/// Row, or column, of a matrix that is split between the lower and the upper four lanes.
+/// Row, or column, of a matrix that is split between the four lower and the four upper lanes.
 fn split(l: usize) -> usize {
     l % 4 + if l < 16 { 0 } else { 4 }
 }
@@ -18,13 +18,13 @@ fn place(l: usize, i: usize, halves: bool) -> (usize, usize) {
     ((l & 1) + (i & 2) + if l < 16 { 0 } else { 4 }, (i & 4) + (l & 2) + (i & 1))
 }
 
-/// The same among the rows, and the columns, of all four one below the other.
+/// The same, with the rows (and columns) of all four matrices numbered consecutively.
 pub fn place_in_all(l: usize, i: usize, halves: bool) -> (usize, usize) {
     let (row, col) = place(l, i, halves);
     (8 * (l % 16 / 4) + row, 8 * (l % 16 / 4) + col)
 }
 
-/// The rows of A among those of all four, or columns of B, of which register `k` has elements in lane `l`.
+/// The rows of A (numbered over all four matrices), or the columns of B, of which register `k` of lane `l` holds elements.
 pub fn lines(l: usize, k: usize, trans: bool) -> std::ops::Range<usize> {
     let first = 8 * (l % 16 / 4);
     if !trans {
@@ -36,7 +36,7 @@ pub fn lines(l: usize, k: usize, trans: bool) -> std::ops::Range<usize> {
 
 pub fn run(w: &mut Warp, list: &[Reg], defs: usize, info: &Mma) {
     let (ra, rb, rc) = (&list[defs..defs + 2], &list[defs + 2..defs + 4], &list[defs + 4..]);
-    // Of each multiplication: A by rows, B by columns.
+    // In each multiplication, A is row-major and B column-major.
     let (mut a, mut b) = ([[[0f32; 4]; 8]; 4], [[[0f32; 4]; 8]; 4]);
     for l in 0..32 {
         let q = l % 16 / 4;

@@ -1,4 +1,4 @@
-//! Running programs.
+//! The executor.
 
 pub mod ahead;
 pub mod alu_float;

@@ -1,8 +1,9 @@
-//! The checker of 32-bit offsets: follows what arithmetic would give if registers were as wide as it takes.
+//! The checker of 32-bit offsets: tracks the values that arithmetic would give in sufficiently wide registers.
 //!
-//! Bits do not say whether they mean a signed number, so that a register stands for several exact values, one for each way to read
-//! what the arithmetic started from. An offset that is made 64 bits wide, or used as an address, is right if it is one of them:
-//! sums that leave 32 bits and come back are, products that stay outside are not. A wrong one keeps its mark up to the access.
+//! The bits of a register do not tell whether a number is signed. A register therefore has several exact values, one for each way to
+//! interpret the inputs of the arithmetic. An offset that is widened to 64 bits, or used as an address, is right if it equals one of them:
+//! sums that leave the 32-bit range and return to it are right, and products that stay outside are not. A wrong offset keeps its mark up to
+//! the access.
 
 use super::cx::Cx;
 use super::mem_ops::lanes;
@@ -17,12 +18,12 @@ const READINGS: usize = 3;
 const UNSIGNED: usize = 0;
 const SIGNED: usize = 1;
 
-/// What a 32-bit register stands for. Lanes without an exact value stand for their bits.
+/// The exact values of a 32-bit register. For a lane without exact values, the bits are the value.
 #[derive(Default)]
 pub(super) struct Narrow {
     pub known: u32,
     exact: [[i64; 32]; READINGS],
-    /// The number in the program of the instruction that left 32 bits, counted from one; 0 for none.
+    /// The number, in the program, of the instruction that exceeded 32 bits, counted from one; 0 for none.
     left_at: [u32; 32],
 }
 
@@ -40,7 +41,7 @@ struct Overflow {
     at: u32,
 }
 
-/// A warp's followed registers, by slot.
+/// A warp's tracked registers, by slot.
 #[derive(Default)]
 pub struct Offsets {
     pub(super) narrow: Vec<Narrow>,
@@ -64,7 +65,7 @@ impl Offsets {
 }
 
 impl Narrow {
-    /// What `from` knows of these lanes.
+    /// Copies what `from` knows of these lanes.
     pub fn take(&mut self, from: &Narrow, m: u32) {
         self.known = self.known & !m | from.known & m;
         for l in lanes(from.known & m) {
@@ -75,14 +76,14 @@ impl Narrow {
 }
 
 impl Wide {
-    /// What `from` knows of these lanes.
+    /// Copies what `from` knows of these lanes.
     pub fn take(&mut self, from: &Wide, m: u32) {
         self.marked = self.marked & !m | from.marked & m;
         lanes(from.marked & m).for_each(|l| self.overflow[l] = from.overflow[l]);
     }
 }
 
-/// Where a register's followed values are: in the frame of the running function.
+/// Where the tracked values of a register are: in the frame of the running function.
 pub(super) fn slot(w: &Warp, r: Reg) -> usize {
     r.slot() + if r.class() == Class::R { w.regs.rb } else { w.regs.qb }
 }
@@ -98,7 +99,7 @@ fn fits(exact: [i64; READINGS]) -> bool {
     exact.iter().any(|v| (i64::from(i32::MIN)..=i64::from(u32::MAX)).contains(v))
 }
 
-/// Looks at an instruction that is about to be executed.
+/// Examines an instruction that is about to be executed.
 pub fn step(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     let track = cx.prog.funcs[s.func as usize].tracks[s.pc as usize];
     if track.accesses {
@@ -127,7 +128,7 @@ fn access(cx: &mut Cx<'_>, w: &Warp, s: &Split, i: &Inst, track: Track, m: u32) 
     }
 }
 
-/// Lanes whose register may not be what it stands for, read that way: most often none.
+/// Lanes whose register may differ from its exact value under this interpretation: most often none.
 fn suspects(w: &Warp, r: Reg, signed: bool) -> u32 {
     if r.class() == Class::Q {
         return w.offsets.wide.get(slot(w, r)).map_or(0, |wide| wide.marked);
@@ -141,7 +142,7 @@ fn suspects(w: &Warp, r: Reg, signed: bool) -> u32 {
     (0..32).fold(0, |found, l| found | u32::from(differs(l)) << l) & narrow.known
 }
 
-/// The lane's operand `n`, which is the 32-bit register `r`.
+/// Operand `n` of a lane, which is the 32-bit register `r`.
 fn operand(w: &Warp, track: Track, n: usize, r: Reg, l: usize) -> Operand {
     if track.followed[n]
         && let Some(narrow) = w.offsets.narrow.get(slot(w, r))
@@ -155,7 +156,7 @@ fn operand(w: &Warp, track: Track, n: usize, r: Reg, l: usize) -> Operand {
     Operand { exact: [unsigned, signed, mixed], left_at: 0 }
 }
 
-/// Whether what a lane's bits are read as, signed or not or either, is none of the exact values.
+/// Whether a lane's bits, read as signed, as unsigned, or either way, equal none of the exact values.
 fn overflow(w: &Warp, here: u32, track: Track, n: usize, r: Reg, l: usize, signed: Option<bool>) -> Option<Overflow> {
     let Operand { exact, left_at } = operand(w, track, n, r, l);
     let bits = w.regs.r(r)[l];
@@ -180,7 +181,7 @@ fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) 
     if let Some(r) = crate::lower::passed(i, &code.lists) {
         return passed::step(w, i, r, m);
     }
-    // Known when all lanes have come.
+    // The sources are known when all lanes have arrived.
     if i.offset == Offset::Shuffle {
         return;
     }
@@ -227,7 +228,7 @@ fn define(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, track: Track, m: u32) 
     }
 }
 
-/// A shuffle by the lanes of `m`, each from the lane of `from`.
+/// A shuffle by the lanes of `m`, each of which reads the lane in `from`.
 pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, from: &[u32; 32], m: u32) {
     let track = cx.prog.funcs[s.func as usize].tracks[s.pc as usize];
     if !track.defines || !cx.opts.checks.offsets {
@@ -248,8 +249,8 @@ pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, from: &[u32; 32]
     }
 }
 
-/// Whether all readings of the result are its bits, as they are of operands that stand for theirs and of small numbers: no lane then needs an
-/// exact value.
+/// Whether every interpretation of the result equals its bits, as is the case if the operands equal their bits and are small numbers: then no
+/// lane needs an exact value.
 fn is_plain(w: &Warp, i: &Inst, track: Track, m: u32) -> bool {
     const NONE: [u32; 32] = [0; 32];
     let exact = |r: Reg| w.offsets.narrow.get(slot(w, r)).map_or(0, |narrow| narrow.known);
@@ -282,7 +283,7 @@ fn is_plain(w: &Warp, i: &Inst, track: Track, m: u32) -> bool {
     }
 }
 
-/// Whether lanes' operands, and what `f` makes of them, are the same number whichever way 32 bits are read.
+/// Whether the lanes' operands, and the result of `f` on them, are the same numbers however 32 bits are interpreted.
 #[inline(always)]
 fn all_small(m: u32, operands: [&[u32; 32]; 3], f: impl Fn(u32, u32, u32) -> u32) -> bool {
     let [a, b, c] = operands;
@@ -294,7 +295,7 @@ fn all_small(m: u32, operands: [&[u32; 32]; 3], f: impl Fn(u32, u32, u32) -> u32
     bits >> 31 == 0
 }
 
-/// Which operand a lane's `selp`, `min` or `max` takes.
+/// Which operand a lane's `selp`, `min` or `max` selects.
 fn selected(w: &Warp, i: &Inst, l: usize) -> (usize, Reg) {
     let first = match i.offset {
         Offset::Extreme { most, signed } => {
@@ -311,7 +312,7 @@ fn selected(w: &Warp, i: &Inst, l: usize) -> (usize, Reg) {
     if first { (0, i.a) } else { (1, i.b) }
 }
 
-/// What an operation makes of each reading.
+/// The result of an operation under each interpretation.
 #[inline(always)]
 fn each(a: Operand, b: Operand, f: impl Fn(i64, i64) -> i64) -> [i64; READINGS] {
     [f(a.exact[0], b.exact[0]), f(a.exact[1], b.exact[1]), f(a.exact[2], b.exact[2])]

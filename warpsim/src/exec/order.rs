@@ -1,4 +1,4 @@
-//! Fences and strong accesses: how threads tell each other, without a barrier, what they have done.
+//! Fences and strong accesses: how threads pass on, without a barrier, what they have done.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub fn fence(c: &mut Clocks, w: &mut Warp, p: Party, i: &Inst, f: Fence) {
     }
 }
 
-/// A warp that has only polled since its last fence does something else, which that fence has nothing to do with.
+/// A warp that has only polled since its last fence does something else, which that fence does not cover.
 #[cold]
 pub fn acts(cl: &mut Cluster, w: &mut Warp) {
     w.polls = false;
@@ -46,7 +46,7 @@ pub fn acts(cl: &mut Cluster, w: &mut Warp) {
     }
 }
 
-/// Calls `f` with each address that is accessed and the lanes that do.
+/// Calls `f` with each address that is accessed and the lanes that access it.
 fn places(w: &Warp, space: MemSpace, addr: &[u64; 32], m: u32, mut f: impl FnMut(Party, u64, bool)) {
     let mut rest = m;
     while rest != 0 {
@@ -55,24 +55,24 @@ fn places(w: &Warp, space: MemSpace, addr: &[u64; 32], m: u32, mut f: impl FnMut
         rest &= !here;
         let global = space != MemSpace::Shared;
         let (block, off) = shared::split(w.block, a);
-        // No allocation lies where these are.
+        // No allocation has an address in this range.
         let place = if global { a } else { 1 << 63 | (block as u64) << 32 | off as u64 };
         f(w.party(here), place, global);
     }
 }
 
-/// Where the threads of one block leave word for each other.
+/// Where threads of one block leave knowledge for each other.
 fn within(block: usize, place: u64) -> u64 {
     place ^ 1 << 62 ^ (block as u64) << 54
 }
 
-/// Whether a strong access of a warp makes anything known.
+/// Whether a strong access of a warp publishes anything.
 pub fn has_word(cl: &Cluster, w: &Warp, order: Order) -> bool {
     cl.clocks.as_ref().is_some_and(|c| order.releases() || c.has_fenced(w.agent))
 }
 
-/// Before a strong access: what it makes known, which is everything when it releases and else what was fenced before, to the
-/// threads that it is for.
+/// Before a strong access: publishes knowledge to the threads in its scope. A release publishes everything; a relaxed access publishes what
+/// was fenced before.
 pub fn tell(
     cx: &Cx<'_>,
     cl: &mut Cluster,
@@ -88,7 +88,7 @@ pub fn tell(
     }
     let Cluster { blocks, clocks: Some(c), .. } = cl else { return };
     let release = order.releases();
-    // Often all lanes pass on the same.
+    // All lanes often pass on the same knowledge.
     let mut shared: Option<(Arc<Known>, Arc<Known>)> = None;
     places(w, space, addr, m, |p, place, global| {
         if !release && c.has_left(p, place, scope) {
@@ -100,7 +100,7 @@ pub fn tell(
                 return (given.clone(), given);
             }
             let given = Arc::new(c.release_relaxed(p, Scope::Cluster));
-            // A fence for the block is enough for those of it that hear.
+            // For readers in the same block, a fence at block scope is sufficient.
             let near = if cx.prog.narrow { Arc::new(c.release_relaxed(p, Scope::Block)) } else { given.clone() };
             (near, given)
         });
@@ -130,8 +130,8 @@ pub fn tell(
     });
 }
 
-/// After a strong access: what others had made known there, to threads that may hear it. After a relaxed load they hear it with their next
-/// fence.
+/// After a strong access: acquires what other threads have published there, as far as their scope includes this thread. After a relaxed load,
+/// it is acquired at the next fence.
 pub fn hear(
     cx: &Cx<'_>,
     cl: &mut Cluster,

@@ -1,35 +1,35 @@
-//! Where values that nobody made come from, and the findings that say so.
+//! The origins of uninitialised and undefined values, and the findings that report them.
 
 use super::cx::Cx;
 use super::shared;
 use super::state::*;
 use crate::report::{Earlier, Kind};
 
-/// What makes a value undefined. A register that its own lane never wrote needs no mark.
+/// The reason why a value is undefined. A register that its own lane never wrote needs no mark.
 #[derive(Clone, Copy)]
 pub enum Origin {
-    /// Local memory that the lane had not written.
+    /// A read of local memory that the lane had not written.
     Local,
-    /// A shuffle from a lane that took no part in it.
+    /// A shuffle from a lane that did not take part in it.
     Absent,
-    /// Shared memory that nobody had written.
+    /// A read of shared memory that was never written.
     Shared,
     Global,
     /// An integer divided by zero.
     Division,
-    /// A product of matrices, one of which has a register that its lane never wrote.
+    /// A matrix product with an operand register that its lane never wrote.
     Product,
 }
 
 const ORIGINS: usize = 6;
 
-/// Where something undefined was first made.
+/// Where an undefined value first appeared.
 #[derive(Clone, Copy)]
 pub struct First {
     pub func: u32,
     pub pc: u32,
     pub lane: usize,
-    /// The address, of a read.
+    /// For a read: the address.
     pub at: u64,
 }
 
@@ -39,7 +39,7 @@ impl First {
     }
 }
 
-/// By origin: the lanes that have had such a value, and where the first came from.
+/// By origin: the lanes that have had such a value, and the first place where one appeared.
 #[derive(Clone, Copy, Default)]
 pub struct Origins {
     lanes: [u32; ORIGINS],
@@ -60,25 +60,25 @@ impl Origins {
         self.first[origin as usize]
     }
 
-    /// Lanes that have had one of any origin.
+    /// Lanes that have had an undefined value of any origin.
     pub fn any(&self) -> u32 {
         self.lanes.iter().fold(0, |all, lanes| all | lanes)
     }
 
-    /// A lane has got what those of `from` held `before`.
+    /// A lane has received what the lanes in `from` held `before`.
     pub fn pass(&mut self, before: &Origins, from: u32, lane: usize) {
         for (mine, theirs) in self.lanes.iter_mut().zip(before.lanes) {
             *mine |= u32::from(theirs & from != 0) << lane;
         }
     }
 
-    /// Where the first value of this origin came from, if one of these lanes has had one.
+    /// Where the first value of this origin appeared, if one of these lanes has had one.
     fn of(&self, origin: Origin, bad: u32) -> Option<First> {
         self.first(origin).filter(|_| bad & self.lanes(origin) != 0)
     }
 }
 
-/// Says that `what` depends in the lanes of `bad` on what is undefined.
+/// Reports that `what` depends on an undefined value in the lanes of `bad`.
 pub fn report(cx: &mut Cx<'_>, w: &Warp, s: &Split, bad: u32, what: &str) {
     if bad == 0 {
         return;

@@ -1,4 +1,4 @@
-//! Offsets that functions pass to each other: what the checker of their overflow knows goes with them.
+//! Offsets that functions pass to each other: the overflow checker's knowledge of them is passed along.
 
 use rustc_hash::FxHashMap;
 
@@ -7,7 +7,7 @@ use super::offsets::{Narrow, Offsets, Wide, slot};
 use super::state::Warp;
 use crate::ir::{Class, Inst, Op, Reg};
 
-/// What a place of local memory stands for, where it is more than its bits.
+/// The exact values of a place in local memory, where they differ from its bits.
 #[derive(Default)]
 struct Place {
     narrow: Narrow,
@@ -52,10 +52,10 @@ impl Passed {
     }
 }
 
-/// A register `r` goes to, or comes from, a place of the frame.
+/// Register `r` is stored to, or loaded from, a place in the frame.
 pub fn step(w: &mut Warp, i: &Inst, r: Reg, m: u32) {
     let Some(first) = lanes(m).next() else { return };
-    // All lanes mean the same place.
+    // All lanes use the same place.
     let at = i64::from(w.regs.r(i.a)[first]).wrapping_add(i.imm) as usize;
     let k = slot(w, r);
     let Offsets { narrow, wide, passed: Passed(places) } = &mut w.offsets;

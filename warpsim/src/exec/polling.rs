@@ -1,8 +1,8 @@
 //! Clusters whose threads only poll.
 //!
-//! While nothing changes in memory, a warp that comes back to a state it has been in goes round for ever. When all warps of a cluster do,
-//! or wait, only another cluster can help; when that is so of all clusters, and no thread of the launch has had an effect on others since
-//! the first was looked at, none ever will.
+//! While memory does not change, a warp that returns to an earlier state loops forever. If all warps of a cluster loop or wait, only another
+//! cluster can help. If that holds for all clusters, and no thread of the launch has had an effect on others since the first cluster was
+//! examined, then no thread will ever go on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,28 +15,27 @@ use crate::ir::{Inst, MemSpace, Op};
 use crate::launch::Completion;
 use crate::memory::space_of;
 
-/// Turns without an effect after which a cluster is looked at: few have as many.
+/// Turns without an effect after which a cluster is examined: few clusters reach this number.
 const PATIENCE: u64 = 16;
 
-/// Warp instructions for which lanes that have come to a join wait there for others of their warp that ask for something: more than a loop
-/// takes, as a rule, that ends by itself.
+/// Warp instructions for which lanes at a join wait for lanes of their warp that poll: more than a loop that ends by itself usually takes.
 const HOLD: u64 = 1 << 17;
-/// The same in a warp that has needed it once.
+/// The limit for a warp in which lanes have been released before.
 const HOLD_AGAIN: u64 = 1 << 12;
 
-/// How long lanes of a warp have waited where ways meet.
+/// How long lanes of a warp have waited at joins.
 #[derive(Default)]
 pub struct Held {
-    /// Instructions of the warp, at its turns.
+    /// Instructions that the warp had executed at the last turn.
     executed: u64,
-    /// By join: how many they were when lanes came to it last.
+    /// By join: the value of `executed` when lanes last arrived there.
     came: Vec<u64>,
-    /// It has let lanes go.
+    /// Whether lanes of the warp have been released before.
     before: bool,
 }
 
 impl Held {
-    /// Lanes have come to a join.
+    /// Lanes have arrived at a join.
     pub fn came(&mut self, join: usize) {
         if self.came.len() <= join {
             self.came.resize(join + 1, 0);
@@ -45,8 +44,8 @@ impl Held {
     }
 }
 
-/// After a turn of a warp: lets lanes go on that have waited long for the rest of it, if that has asked for something, whatever else it
-/// does meanwhile. Only those that wait may have what the rest asks for.
+/// After a turn of a warp: releases lanes that have waited long for the rest of the warp, if the rest has polled, whatever else it does. The
+/// value that the rest polls for may depend on the waiting lanes.
 pub fn release(w: &mut Warp, ran: u64, asked: bool) {
     w.held.executed += ran;
     let most = if w.held.before { HOLD_AGAIN } else { HOLD };
@@ -62,19 +61,19 @@ pub fn release(w: &mut Warp, ran: u64, asked: bool) {
 /// What is known of a cluster that may be polling.
 #[derive(Default)]
 pub struct Watch {
-    /// Turns since its last effect other than a look at the clock.
+    /// Turns since its last effect, not counting clock reads.
     idle: u64,
     /// Turns since its last effect.
     quiet: u64,
-    /// When its warps are looked at anew, which may not have been in their loops.
+    /// When to examine its warps again, because they may not have reached their loops yet.
     again: u64,
-    /// Effects of the launch so far when they were looked at.
+    /// Number of effects of the launch when the warps were examined.
     effects: u64,
-    /// By warp: its state then, until it has come back to it.
+    /// By warp: its state at that time; `None` once the warp has returned to it.
     states: Vec<Option<State>>,
 }
 
-/// All that a warp's next instructions depend on, but memory.
+/// Everything that a warp's next instructions depend on, except memory.
 struct State {
     r: Vec<[u32; 32]>,
     q: Vec<[u64; 32]>,
@@ -106,7 +105,8 @@ impl State {
     }
 }
 
-/// Whether an instruction does nothing that another warp can see, nor reads what changes by itself. Atomics count by their results.
+/// Whether an instruction has no effect that another warp can see, and reads nothing that changes by itself. Atomics are judged by their
+/// results.
 pub fn silent(op: &Op) -> bool {
     match op {
         Op::St(a) => a.space == MemSpace::Local,
@@ -119,25 +119,25 @@ pub fn silent(op: &Op) -> bool {
     }
 }
 
-/// Whether a store is to the lanes' own memory alone, which unoptimised code gives generic addresses of.
+/// Whether a store goes only to the lanes' own local memory; unoptimised code uses generic addresses for it.
 #[inline(always)]
 pub fn private(w: &Warp, i: &Inst, space: MemSpace, m: u32) -> bool {
     let local = |addr: &[u64; 32]| lanes(m).all(|l| space_of(addr[l]) == MemSpace::Local);
     space == MemSpace::Local || space == MemSpace::Generic && local(&addresses(w, i))
 }
 
-/// Whether an instruction, but for a load or store, accesses nothing, or what others poll as well.
+/// Whether an instruction other than a load or store accesses no memory, or only memory that others poll as well.
 pub fn passive(op: &Op) -> bool {
     matches!(op, Op::Fence(_) | Op::Atom(_) | Op::AtomWide(_) | Op::Nanosleep | Op::Clock(_) | Op::ActiveMask | Op::Nop)
         || matches!(op, Op::Warp(_))
 }
 
-/// Whether an instruction may be one that asks whether somebody else has got on.
+/// Whether an instruction may be a test for the progress of another thread.
 pub fn asks(op: &Op) -> bool {
     matches!(op, Op::Atom(_) | Op::AtomWide(_) | Op::Nanosleep | Op::Clock(_) | Op::Mbar(_))
 }
 
-/// After a turn of all warps: whether they poll, or wait for those who do, and how many effects the launch had had by then.
+/// After a turn of all warps: whether they poll, or wait for warps that do. Returns the number of effects that the launch had had by then.
 pub fn turned(cx: &mut Cx<'_>, cl: &mut Cluster, effects: &AtomicU64) -> Option<u64> {
     let (mine, polls) = (std::mem::take(&mut cx.effects), std::mem::take(&mut cx.polls));
     let mut idle = cl.watch.idle + 1;
@@ -145,7 +145,7 @@ pub fn turned(cx: &mut Cx<'_>, cl: &mut Cluster, effects: &AtomicU64) -> Option<
         cl.told = cl.executed;
         idle = 0;
     }
-    // Whoever counts how often it has asked, or looks at the clock, never comes back to the same state.
+    // A thread that counts its polls, or reads a clock, never returns to the same state.
     let parted = polls && idle >= 2 && stuck::part(cl);
     if mine != 0 || parted {
         effects.fetch_add(mine, Ordering::AcqRel);
@@ -176,7 +176,7 @@ pub fn turned(cx: &mut Cx<'_>, cl: &mut Cluster, effects: &AtomicU64) -> Option<
     None
 }
 
-/// Whether copies are under way, which happen by themselves some time.
+/// Whether copies are pending, which will complete by themselves.
 fn copies_are_late(cx: &Cx<'_>, cl: &Cluster) -> bool {
     let mut warps = cl.blocks.iter().flat_map(|b| b.warps.iter().flatten());
     cx.opts.async_completion == Completion::Latest

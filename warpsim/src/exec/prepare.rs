@@ -9,9 +9,9 @@ use crate::launch::{Checks, Launch, Options};
 use crate::lower;
 use crate::occupancy::{Device, H200, occupancy};
 
-/// The static shared memory that a block may have.
+/// Maximum static shared memory of a block.
 const MAX_STATIC: u32 = 48 << 10;
-/// Registers that one thread may have.
+/// Maximum number of registers of a thread.
 const MAX_REGISTERS: u32 = 255;
 
 /// Checks a launch against the kernel and lays out its parameters.
@@ -59,7 +59,7 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
     }
     let dyn_offset = prog.static_shared.checked_next_multiple_of(prog.dyn_align.max(16)).unwrap_or(u32::MAX);
     let shared_bytes = if l.shared_bytes == 0 { prog.static_shared } else { dyn_offset.saturating_add(l.shared_bytes) };
-    // Any GPU may be meant when none is named.
+    // If no device is given, any GPU may be meant.
     let device = opts.device.unwrap_or(H200);
     let most = device.shared_per_block();
     if shared_bytes > most {
@@ -98,7 +98,7 @@ pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>
     })
 }
 
-/// Which words of static shared memory, up to `end`, are a variable's; none where there is no variable.
+/// Which words of static shared memory, up to `end`, belong to a variable; empty if there is no variable.
 fn owned(prog: &Program, end: u32) -> Vec<u64> {
     if prog.shared_vars.is_empty() {
         return vec![];
@@ -109,17 +109,17 @@ fn owned(prog: &Program, end: u32) -> Vec<u64> {
             owned[word as usize / 64] |= 1 << (word % 64);
         }
     }
-    // Behind them is dynamic memory.
+    // Dynamic shared memory follows them.
     for word in end / 4..(owned.len() * 64) as u32 {
         owned[word as usize / 64] |= 1 << (word % 64);
     }
     owned
 }
 
-/// Registers of a thread at the start, as far as they are known; 0 when they are not.
+/// Registers per thread at the start, if they are known; 0 if not.
 ///
-/// A kernel that changes them later gets from ptxas, at its start, as many as its launch bounds allow for whole warpgroups, but no more
-/// than it will ask for. Without the least number of blocks ptxas ignores `setmaxnreg`.
+/// For a kernel that changes the number later, ptxas allocates as many registers at the start as the launch bounds allow for whole
+/// warpgroups, but no more than the kernel will request. Without a minimum number of blocks, ptxas ignores `setmaxnreg`.
 fn registers(prog: &Program, threads: u32, opts: &Options, device: Device) -> Result<u32, String> {
     let product = |v: [u32; 3]| v.iter().fold(1u32, |n, x| n.saturating_mul(*x));
     let changes = || prog.funcs.iter().flat_map(|f| &f.insts).filter(|i| matches!(i.op, Op::SetMaxNReg));
@@ -147,12 +147,12 @@ fn registers(prog: &Program, threads: u32, opts: &Options, device: Device) -> Re
     Ok(registers)
 }
 
-/// What a kernel that could have `most` registers starts with: no more than the largest number that it asks for.
+/// The initial register count of a kernel that could have `most` registers: at most the largest number that it requests.
 fn start<'a>(most: u32, changes: impl Iterator<Item = &'a Inst>) -> u32 {
     changes.filter(|i| i.imm >> 32 != 0).map(|i| i.imm as u32).max().map_or(most, |asked| asked.min(most))
 }
 
-/// Which instructions the checkers of registers look at: see [`Launched::watch`].
+/// The instructions that the register checkers examine: see [`Launched::watch`].
 fn watched(prog: &Program, code: &Code, named: &[bool]) -> Vec<u8> {
     let wgmma = |r: &Reg| r.is_some() && r.class() == Class::R && named[r.slot()];
     let any = named.contains(&true);

@@ -1,6 +1,6 @@
 //! C's `printf` for the device's argument buffer.
 
-/// Formats; `byte(k)` is the k-th byte of the arguments, `string(addr)` reads a C string.
+/// Formats the output; `byte(k)` is the k-th byte of the arguments, and `string(addr)` reads a C string.
 pub fn format(fmt: &[u8], byte: impl Fn(u64) -> u8, string: impl Fn(u64) -> Vec<u8>) -> String {
     let mut out = Vec::new();
     let mut at = 0u64;
@@ -24,7 +24,7 @@ pub fn format(fmt: &[u8], byte: impl Fn(u64) -> u8, string: impl Fn(u64) -> Vec<
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// What stands between a percent sign and the letter of a conversion, and the letter.
+/// The specification of a conversion between the percent sign and the conversion letter, and the letter.
 #[derive(Default)]
 struct Spec {
     left: bool,
@@ -40,10 +40,11 @@ struct Spec {
 }
 
 impl Spec {
-    /// The longest that a width or a precision may ask for.
+    /// Maximum width or precision.
     const MOST: i32 = 1000;
 
-    /// And what follows; nothing if the format ends before. `star` gives the numbers that are arguments.
+    /// Parses a specification; returns it with the rest of the format, or `None` if the format ends early. `star` supplies the numbers that
+    /// are arguments.
     fn parse(mut text: &[u8], mut star: impl FnMut() -> i32) -> Option<(Self, &[u8])> {
         let mut spec = Self { size: 4, ..Self::default() };
         loop {
@@ -74,7 +75,7 @@ impl Spec {
         spec.width = width.unsigned_abs() as usize;
         if text.first()? == &b'.' {
             text = &text[1..];
-            // A negative one is as none.
+            // A negative precision counts as absent.
             spec.precision = usize::try_from(number(&mut text)).ok();
         }
         loop {
@@ -90,12 +91,12 @@ impl Spec {
         Some((spec, rest))
     }
 
-    /// The next argument as this wants it.
+    /// The next argument, converted as the specification requires.
     fn convert(&self, arg: &mut impl FnMut(u64) -> u64, string: &impl Fn(u64) -> Vec<u8>) -> Vec<u8> {
         match self.conversion {
             b'd' | b'i' => {
                 let shift = 64 - 8 * self.size as u32;
-                // What is shorter than an int is passed as one.
+                // A type shorter than an int is passed as an int.
                 let value = (arg(self.size.max(4)) << shift) as i64 >> shift;
                 self.padded(
                     self.sign(value < 0),
@@ -145,7 +146,7 @@ impl Spec {
         }
     }
 
-    /// At least as many digits as the precision says; of a zero none, where it says so.
+    /// At least as many digits as the precision requires; a zero with precision zero has none.
     fn digits(&self, digits: String) -> String {
         match self.precision {
             Some(0) if digits == "0" => String::new(),
@@ -153,7 +154,7 @@ impl Spec {
         }
     }
 
-    /// To the width, with zeros behind the `prefix` if they are wanted and `may` be.
+    /// Pads to the width, with zeros after the `prefix` if zeros are requested and `may` be used.
     fn padded(&self, prefix: &str, digits: String, may: bool) -> Vec<u8> {
         let width = self.width.saturating_sub(prefix.len());
         let digits = if self.zero && !self.left && may { format!("{digits:0>width$}") } else { digits };
@@ -167,7 +168,7 @@ impl Spec {
         text
     }
 
-    /// A number that is not negative, in small letters.
+    /// A non-negative number, in lower case.
     fn float(&self, value: f64) -> String {
         if !value.is_finite() {
             return if value.is_nan() { "nan" } else { "inf" }.to_owned();
@@ -181,7 +182,7 @@ impl Spec {
         }
     }
 
-    /// With a point even where nothing follows, if that is wanted.
+    /// Includes the decimal point even if no digits follow, if that is requested.
     fn point(&self, text: String) -> String {
         if self.alternate && !text.contains('.') { text + "." } else { text }
     }
@@ -194,7 +195,7 @@ impl Spec {
         format!("{}e{sign}{:02}", self.point(mantissa.to_owned()), exponent.abs())
     }
 
-    /// With `precision` digits that count, and without zeros at the end unless these are wanted.
+    /// With `precision` significant digits, and without trailing zeros unless these are requested.
     fn shortest(&self, value: f64, precision: usize) -> String {
         let places = precision - 1;
         let rounded = format!("{value:.places$e}");
@@ -219,7 +220,7 @@ impl Spec {
         let exponent = if value == 0.0 { 0 } else { biased.max(1) - (f64::MAX_EXP - 1) };
         mantissa |= u64::from(biased != 0) << BITS;
         if let Some(digits) = self.precision.filter(|digits| *digits < 13) {
-            // To the even of two that are as near.
+            // Ties round to even.
             let cut = BITS - 4 * digits as u32;
             let (half, kept) = (1u64 << (cut - 1), mantissa >> cut);
             let left = mantissa & ((1 << cut) - 1);
@@ -239,7 +240,7 @@ impl Spec {
 mod tests {
     use super::*;
 
-    /// Arguments as the device passes them: each at a multiple of its size.
+    /// Arguments in the device's layout: each is aligned to its size.
     fn print(fmt: &str, args: &[(u64, u64)]) -> String {
         let mut bytes = Vec::new();
         for &(size, value) in args {

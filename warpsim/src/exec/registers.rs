@@ -1,4 +1,4 @@
-//! `setmaxnreg`: warps give registers back to their block's pool, and wait until it has those that they ask for.
+//! `setmaxnreg`: warps return registers to their block's pool, and wait until the pool has the registers that they request.
 
 use super::cx::Cx;
 use super::run::Flow;
@@ -6,7 +6,7 @@ use super::state::*;
 use crate::ir::Inst;
 use crate::report::{Earlier, Fault, Kind};
 
-/// The new count in the low half of `imm`, above it 1 for an increase.
+/// The new count is in the low half of `imm`; the value above it is 1 for an increase.
 pub fn set(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<Flow, Fault> {
     let flow = change(cx, cl, w, s, i, m)?;
     if matches!(flow, Flow::Next) {
@@ -17,7 +17,7 @@ pub fn set(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: 
 
 fn change(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<Flow, Fault> {
     let (wanted, increase, have) = (i.imm as u32, i.imm >> 32 != 0, w.registers);
-    // Nobody knows how many it starts with.
+    // The initial number of registers is unknown.
     if have == 0 {
         return Ok(Flow::Next);
     }
@@ -41,7 +41,7 @@ fn change(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u
     Ok(Flow::Next)
 }
 
-/// A block has ended: the warps of a warpgroup have all executed the same `setmaxnreg`.
+/// A block has ended: checks that the warps of each warpgroup have executed the same `setmaxnreg`.
 pub fn ended(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32) {
     let b = &cl.blocks[w.block];
     let of = |warp: usize| b.resized.iter().filter(move |r| r.0 == warp).map(|r| r.1);
@@ -56,7 +56,7 @@ pub fn ended(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32) {
     }
 }
 
-/// Why the pool does not have what a warp waits for.
+/// Explains why the pool lacks the registers that a warp waits for.
 pub fn describe(cx: &Cx<'_>, b: &Block, need: u32) -> String {
     let all = cx.launch.registers * cx.launch.threads.next_multiple_of(32);
     format!(

@@ -1,14 +1,14 @@
-//! A warp's registers: one array of 32 lanes a slot.
+//! A warp's registers: one array of 32 lanes per slot.
 
 use crate::ir::{Inst, Reg};
 
-/// Register files of one warp. Frames of called functions lie one behind the other.
+/// The register files of one warp. Frames of called functions are stored one after another.
 #[derive(Default)]
 pub struct Regs {
     pub r: Vec<[u32; 32]>,
     pub q: Vec<[u64; 32]>,
     pub p: Vec<u32>,
-    /// Lanes written so far, for the registers that need watching; empty when unchecked.
+    /// Lanes written so far, for registers that are checked; empty if unchecked.
     pub ri: Vec<u32>,
     pub qi: Vec<u32>,
     pub pi: Vec<u32>,
@@ -63,7 +63,7 @@ impl Regs {
         let p = &mut self.p[self.pb + r.slot()];
         *p = *p & !mask | bits & mask;
     }
-    /// Writes `v` to the lanes of `mask`; nothing when the operand is absent.
+    /// Writes `v` to the lanes of `mask`; does nothing if the operand is absent.
     pub fn set_r(&mut self, r: Reg, v: &[u32; 32], mask: u32) {
         if r.is_some() {
             blend(u32::get_mut(self, r), v, mask);
@@ -81,7 +81,7 @@ impl Regs {
 pub fn blend<T: Copy>(d: &mut [T; 32], v: &[T; 32], mask: u32) {
     let mut t = *v;
     if mask != !0 {
-        // Chosen among values, not among places, so that it is done with vectors.
+        // Selects values rather than addresses, so that the compiler vectorises it.
         let old = *d;
         for k in 0..32 {
             t[k] = if mask >> k & 1 == 1 { t[k] } else { old[k] };
@@ -90,7 +90,7 @@ pub fn blend<T: Copy>(d: &mut [T; 32], v: &[T; 32], mask: u32) {
     *d = t;
 }
 
-// Operands are copied first: the compiler then knows that no result lies on one, and works with vectors alone.
+// Operands are copied first, so that the compiler knows that results do not alias them, and vectorises the loops.
 
 #[inline(always)]
 pub fn map1<A: Lane, D: Lane>(r: &mut Regs, i: &Inst, m: u32, f: impl Fn(A) -> D) {

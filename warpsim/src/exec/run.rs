@@ -1,4 +1,4 @@
-//! The interpreter loop: one warp at a time, lanes that run together as one split.
+//! The interpreter loop: executes one warp at a time; lanes that run together form a split.
 
 use super::cx::Cx;
 use super::split::{diverge, split_guarded};
@@ -12,14 +12,14 @@ use crate::check::clocks::Clocks;
 use crate::ir::{Inst, Op, Order};
 use crate::report::{Fault, Kind};
 
-/// What an instruction that may wait says.
+/// The result of an instruction that may wait.
 pub enum Flow {
     Next,
-    /// Try again when the condition holds: the program counter stays.
+    /// Retry the instruction when the condition holds: the program counter stays.
     Retry(Wait),
     /// Go on at the next instruction when the condition holds.
     Block(Wait),
-    /// Try again, each of these lanes for themselves.
+    /// Retry the instruction for each of these lanes separately.
     Apart(Vec<u32>),
 }
 
@@ -30,17 +30,17 @@ enum Turn {
     Budget,
 }
 
-/// Instructions of a turn.
+/// The instruction budget of a turn.
 struct Left {
     now: u64,
-    /// At so many the turn ends.
+    /// Number of instructions at which the turn ends.
     end: u64,
-    /// Effects when it began.
+    /// Number of effects when the turn began.
     effects: u64,
 }
 
 impl Left {
-    /// Who only asks whether others have got on lets them, soon.
+    /// A thread that only tests for the progress of others soon yields to them.
     fn asks(&mut self, cx: &Cx<'_>) {
         const SOON: u64 = 128;
         if cx.effects == self.effects {

@@ -28,7 +28,7 @@ pub fn locate(
 ) -> Result<(usize, usize), Fault> {
     let (b, off) = split(w.block, addr);
     if addr >> 32 != 0 || b >= cl.blocks.len() || off + n > cl.blocks[b].shared.len() || !cx.launch.owns(off, n) {
-        // A negative index: 16 MiB are more than any window has.
+        // A negative index: no shared window is as large as 16 MiB.
         let before = (addr >> 32 == 0).then(|| (addr as u32).wrapping_neg()).filter(|bytes| *bytes <= 1 << 24);
         let vars = before.map_or_else(|| describe(cx, off), |bytes| format!(" ({bytes} bytes before its start)"));
         let have = cx.launch.shared_bytes;
@@ -57,13 +57,13 @@ pub fn locate(
     Ok((b, off))
 }
 
-/// The fault of an instruction for the own block's memory that is given an address in another block.
+/// The fault of an instruction that only accesses the thread's own block, but is given an address in another block.
 pub fn elsewhere<T>(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, addr: u64, block: usize) -> Result<T, Fault> {
     let what = format!("shared address {addr:#x} is in the block of rank {block}, which takes .shared::cluster");
     cx.fault(w, s, l as u32, Kind::OutOfBounds, what, Some(addr))
 }
 
-/// Where an offset in shared memory lies, ` (byte 4 of `tile`)`: in the last static variable that begins before it, or in dynamic memory.
+/// Describes an offset in shared memory, ` (byte 4 of `tile`)`: the last static variable that begins before it, or dynamic memory.
 pub fn describe(cx: &Cx<'_>, off: usize) -> String {
     let l = cx.launch;
     let (at, size, name) = if l.dynamic_shared > 0 && off >= l.dyn_offset as usize {
@@ -79,13 +79,13 @@ pub fn describe(cx: &Cx<'_>, off: usize) -> String {
     }
 }
 
-/// Whether active lanes stay in their own block, in bounds and aligned: almost always.
+/// Whether all active lanes access their own block, in bounds and aligned: the common case.
 #[inline(always)]
 fn in_block(cl: &Cluster, w: &Warp, at: &[u32; 32], m: u32, total: usize) -> bool {
     const WINDOW: usize = 1 << 24;
     let Some(last) = cl.blocks[w.block].shared.len().min(WINDOW).checked_sub(total) else { return false };
     let (mut bits, mut past) = (0, 0);
-    // The difference of two that are far below 2³¹ is negative for what lies past the last.
+    // Both are far below 2³¹, so their difference is negative for accesses past the end.
     let mut look = |at: u32| {
         bits |= at;
         past |= (last as u32).wrapping_sub(at);
@@ -98,13 +98,13 @@ fn in_block(cl: &Cluster, w: &Warp, at: &[u32; 32], m: u32, total: usize) -> boo
     (bits as usize) < WINDOW && bits as usize & (total - 1) == 0 && past as i32 >= 0
 }
 
-/// Whether active lanes, which are in their block, are in its variables.
+/// Whether the active lanes, which access their own block, access its variables only.
 #[inline(always)]
 fn owned(cx: &Cx<'_>, at: &[u32; 32], m: u32, total: usize) -> bool {
     cx.launch.owned.is_empty() || in_variables(cx, at, m, total)
 }
 
-/// See [`owned`]. As a rule all are in one.
+/// See [`owned`]. Usually all lanes access the same variable.
 #[inline(never)]
 fn in_variables(cx: &Cx<'_>, at: &[u32; 32], m: u32, total: usize) -> bool {
     let (mut first, mut last) = (u32::MAX, 0);
@@ -120,7 +120,7 @@ fn in_variables(cx: &Cx<'_>, at: &[u32; 32], m: u32, total: usize) -> bool {
     lanes(m).all(|l| cx.launch.owns(at[l] as usize, total))
 }
 
-/// Checks the addresses of a load or store one by one unless all are `near`, and cuts them to what shared addresses have.
+/// Checks the addresses of a load or store one by one unless all are `near`, and truncates them to the width of shared addresses.
 #[inline(always)]
 fn settle(
     cx: &Cx<'_>,
@@ -144,8 +144,8 @@ fn settle(
     Ok((at, near))
 }
 
-/// A [`load`] of 32-bit elements by a whole warp that gives its addresses in 32 bits, as almost all are; nothing is done if one of them is not
-/// in its own block.
+/// A [`load`] of 32-bit elements by a whole warp with 32-bit addresses: the common case. Does nothing if one of the addresses is not in the
+/// thread's own block.
 #[inline]
 pub fn load_words(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, a: Access) -> bool {
     let total = 4 * usize::from(a.count);
@@ -158,7 +158,7 @@ pub fn load_words(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i:
     }
     let holes = check(cx, cl, w, s, &at, !0, total, a, None);
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..usize::from(a.count)];
-    // SAFETY: `in_block` has looked at `total` bytes of each lane.
+    // SAFETY: `in_block` has checked `total` bytes for each lane.
     unsafe { words(cl, w, list, &at, !0) };
     if holes != 0 {
         undefined::shared_holes(cx, cl, w, s, i, a, &at, holes);
@@ -166,11 +166,11 @@ pub fn load_words(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i:
     true
 }
 
-/// Loads words of the own block.
+/// Loads words from the thread's own block.
 ///
 /// # Safety
 ///
-/// As many words as `list` has lie in the block from each active lane's address on.
+/// From each active lane's address on, the block must contain as many words as `list` has registers.
 #[inline(always)]
 unsafe fn words(cl: &Cluster, w: &mut Warp, list: &[Reg], at: &[u32; 32], m: u32) {
     let words = cl.blocks[w.block].shared.as_chunks::<4>().0;
@@ -209,7 +209,7 @@ pub fn load(
     }
     let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..count];
     if near && n == 4 {
-        // SAFETY: `settle` has looked at `n * count` bytes of each active lane.
+        // SAFETY: `settle` has checked `n * count` bytes for each active lane.
         unsafe { words(cl, w, list, &at, m) };
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Checks of shared memory: reads of what nobody wrote, and accesses that nothing orders.
+//! Checks of shared memory: reads of uninitialised memory, and unordered accesses.
 
 use super::cx::Cx;
 use super::early_exit;
@@ -11,7 +11,7 @@ use crate::ir::*;
 use crate::memory::all_words;
 use crate::report::{self, Earlier, Kind};
 
-/// Checks a generic-proxy access; a store when there are `values`. Returns the lanes that read what nobody wrote.
+/// Checks a generic-proxy access, which is a store if there are `values`. Returns the lanes that read uninitialised bytes.
 #[inline(always)]
 pub fn check(
     cx: &mut Cx<'_>,
@@ -76,7 +76,7 @@ fn look(
     holes
 }
 
-/// What the checkers know of a block's own shared memory, and the stamp of whoever accesses it, as its lane 0.
+/// The checkers' data on a block's own shared memory, and the stamp of the accessing warp's lane 0.
 struct Own<'a> {
     init: Option<&'a mut Vec<u64>>,
     race: Option<(&'a mut SharedShadow, &'a [u32])>,
@@ -84,7 +84,7 @@ struct Own<'a> {
 }
 
 impl Own<'_> {
-    /// Records an access in which nothing is suspicious; [`check_race`] looks at the others.
+    /// Records an access if it is not suspicious; otherwise [`check_race`] examines it.
     #[inline(always)]
     fn passes(&mut self, Near { off, n, write, lane, .. }: Near) -> bool {
         if let Some(init) = &mut self.init {
@@ -99,12 +99,12 @@ impl Own<'_> {
     }
 }
 
-/// An access to one place in shared memory.
+/// An access to one location in shared memory.
 #[derive(Clone, Copy)]
 pub struct Near {
     /// The lanes that make it.
     pub who: u32,
-    /// What the shadow remembers of them.
+    /// The lane number that the shadow stores for these lanes.
     pub lane: u8,
     pub block: usize,
     pub off: usize,
@@ -124,7 +124,7 @@ impl Near {
     }
 }
 
-/// initcheck: whether what it reads was written, as what it writes is from now on.
+/// initcheck: marks what it writes as written; returns whether what it reads was written.
 fn written(cx: &Cx<'_>, cl: &mut Cluster, Near { block, off, n, write, .. }: Near) -> bool {
     let init = &mut cl.blocks[block].shared_init;
     if cx.opts.checks.init && write {
@@ -133,14 +133,14 @@ fn written(cx: &Cx<'_>, cl: &mut Cluster, Near { block, off, n, write, .. }: Nea
     !cx.opts.checks.init || marked(init, off, n)
 }
 
-/// Checks and records an access; whether all that it reads was written, if it does.
+/// Checks and records an access. Returns whether all bytes that it reads were written.
 pub fn visit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near) -> bool {
     let known = written(cx, cl, a);
     check_race(cx, cl, w, s, a, None);
     known
 }
 
-/// Checks and records an access, and a read as one whose value is used at once.
+/// Checks and records an access; an uninitialised read is reported at once, because the value is used immediately.
 pub fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near) {
     let Near { off, n, .. } = a;
     if !written(cx, cl, a) {
@@ -152,7 +152,7 @@ pub fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near) {
     check_race(cx, cl, w, s, a, None);
 }
 
-/// racecheck. A store with `values` may write what is there already.
+/// racecheck. A store with `values` may write values that are already there.
 fn check_race(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near, values: Option<&[Reg]>) {
     let (l, Near { block: b, off, n, write, .. }) = (a.who.trailing_zeros() as usize, a);
     let Cluster { blocks, clocks, .. } = cl;
@@ -177,7 +177,7 @@ fn strength(scope: Scope) -> u64 {
     if scope == Scope::Block { Stamp::NARROW } else { Stamp::STRONG }
 }
 
-/// An atomic of one lane; its value must have been written by somebody.
+/// An atomic of one lane; its location must have been written before.
 pub fn touch_atomic(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -199,7 +199,7 @@ pub fn touch_atomic(
     touch(cx, cl, w, s, access);
 }
 
-/// A store of what is there already, or of what another lane of the same store writes, harms nobody.
+/// A store of a value that is already there, or that another lane of the same store also writes, is harmless.
 fn same_bytes(w: &Warp, list: &[Reg], l: usize, now: &[u8], earlier: Stamp, number: u32, n: usize) -> bool {
     let bytes = |lane: usize| -> Vec<u8> {
         let each = n / list.len();
@@ -210,7 +210,7 @@ fn same_bytes(w: &Warp, list: &[Reg], l: usize, now: &[u8], earlier: Stamp, numb
     mine == now || sibling && bytes(earlier.lane() as usize) == mine
 }
 
-/// Who made an access, in words: of several lanes of its warp one that is not this lane of this one.
+/// Describes the thread that made an access. If several lanes of its warp made it, names one other than the current lane.
 pub fn who(cx: &Cx<'_>, st: Stamp, (agent, lane): (usize, usize)) -> String {
     let warps = cx.launch.threads.div_ceil(32) as usize;
     let cluster: usize = cx.launch.cluster.iter().map(|v| *v as usize).product();
@@ -263,7 +263,7 @@ pub fn marked(bits: &[u64], off: usize, n: usize) -> bool {
     all_words(off, n, |word, mask| bits[word] & mask == mask)
 }
 
-/// The first byte of a stretch that is not marked.
+/// The first byte of a range that is not marked.
 pub fn first_hole(bits: &[u64], off: usize, n: usize) -> Option<usize> {
     let mut hole = None;
     all_words(off, n, |word, mask| {
@@ -274,7 +274,7 @@ pub fn first_hole(bits: &[u64], off: usize, n: usize) -> Option<usize> {
     hole
 }
 
-/// Start and bytes of each run of 16-byte places, which have a bit each.
+/// Start and size in bytes of each run of 16-byte units; each unit has one bit.
 pub fn runs(places: &[u64]) -> impl Iterator<Item = (usize, usize)> + '_ {
     places.iter().enumerate().flat_map(|(word, bits)| {
         let mut left = *bits;

@@ -1,8 +1,8 @@
-//! `mma.sp`, and `wgmma.mma_async.sp`, each warp of which finds the metadata of its 16 rows as the former does: where the
-//! elements that A holds stand in its rows.
+//! `mma.sp` and `wgmma.mma_async.sp`: the columns of the elements that A stores. Each warp of a `wgmma` finds the metadata of its 16 rows as
+//! `mma.sp` does.
 //!
-//! Four bits of metadata choose half of a chunk: two of four elements by two bits each; for 4-bit types two of four
-//! pairs; for tf32 one of two elements, as the two 16-bit halves that it is made of.
+//! Four bits of metadata select half of a chunk: two of four elements by two bits each; for 4-bit types, two of four pairs; for tf32, one of
+//! two elements, as the two 16-bit halves of the element.
 
 use super::cx::Cx;
 use super::state::*;
@@ -11,9 +11,9 @@ use crate::report::{Fault, Kind};
 
 /// The lane and the bit where the metadata of chunk `c` of a row begins.
 ///
-/// Eight groups of four lanes stand for rows `g` and `g + 8`. The selector names the lanes of a group that hold metadata: one,
-/// two or all. Rows of 16 bits share a word; wider rows of 16- and 32-bit types go over to the next lane, and rows of
-/// narrower types have a word of their own.
+/// Eight groups of four lanes correspond to rows `g` and `g + 8`. The selector names the lanes of a group that hold metadata: one, two or
+/// all. Rows of 16 bits share a word. For 16- and 32-bit types, wider rows continue in the next lane; for narrower types, each row has a word
+/// of its own.
 fn place(info: &Mma, selector: usize, row: usize, c: usize) -> (usize, usize) {
     let (group, high) = (row % 8, row / 8);
     let chunks = usize::from(info.k / info.a.sparse_chunk());
@@ -25,7 +25,7 @@ fn place(info: &Mma, selector: usize, row: usize, c: usize) -> (usize, usize) {
     (4 * group + lane, bit)
 }
 
-/// The column of every element that A holds, row by row.
+/// The column of every element that A stores, row by row.
 pub fn columns(cx: &Cx<'_>, w: &Warp, s: &Split, info: &Mma, sparse: Sparse, metadata: Reg) -> Result<Vec<u8>, Fault> {
     let words = *w.regs.r(metadata);
     let chunk = usize::from(info.a.sparse_chunk());

@@ -1,4 +1,4 @@
-//! Lanes of a warp that part and meet again.
+//! Divergence and reconvergence of the lanes of a warp.
 
 use super::state::*;
 
@@ -26,12 +26,12 @@ impl Warp {
         self.joins.len() as u32 - 1
     }
 
-    /// The join at `pc` for the lanes of `s`, which may be the one that they have.
+    /// The join at `pc` for the lanes of `s`: their present join if it is at `pc`, or else a new one.
     pub fn join_at(&mut self, pc: u32, s: &Split) -> u32 {
         if pc == u32::MAX || self.join_pc(s.join) == pc { s.join } else { self.new_join(pc, s) }
     }
 
-    /// Lanes of `s` reached their join; the merged split when they were the last.
+    /// Lanes of `s` have reached their join; returns the merged split if they were the last.
     pub fn arrive(&mut self, s: &Split) -> Option<Split> {
         self.held.came(s.join as usize);
         let j = &mut self.joins[s.join as usize];
@@ -57,13 +57,13 @@ impl Warp {
         })
     }
 
-    /// Lanes that have come to their join do not wait there for those that have not, unless one of these is `waiting`. False where there
-    /// are none.
+    /// Lanes that have arrived at their join stop waiting for the others, unless one of those is `waiting`. Returns false if there are no
+    /// such lanes.
     pub fn part(&mut self, waiting: u32) -> bool {
         self.part_where(waiting, |_| true)
     }
 
-    /// The same at those joins alone whose number `which` holds of.
+    /// The same, only for joins whose number satisfies `which`.
     pub fn part_where(&mut self, waiting: u32, which: impl Fn(usize) -> bool) -> bool {
         let before = self.ready.len();
         let free = |(k, j): &(usize, &mut Join)| j.used && j.arrived != 0 && j.pending & waiting == 0 && which(*k);
@@ -74,13 +74,13 @@ impl Warp {
         self.ready.len() > before
     }
 
-    /// Lanes that wait for more than to be given a turn.
+    /// Lanes that wait for something other than a turn.
     pub fn waiting(&self) -> u32 {
         let polls = |wait: &Wait| matches!(wait, Wait::Yield | Wait::Mbar { .. });
         self.blocked.iter().filter(|(_, wait)| !polls(wait)).fold(0, |m, (s, _)| m | s.mask)
     }
 
-    /// Lanes leave for good.
+    /// Lanes exit.
     pub fn exit(&mut self, mask: u32) {
         self.alive &= !mask;
         for k in 0..self.joins.len() {
@@ -101,7 +101,7 @@ impl Warp {
     }
 }
 
-/// Lanes go different ways and meet again at `join`.
+/// Lanes diverge, and reconverge at `join`.
 pub fn diverge(w: &mut Warp, s: &mut Split, join: u32, groups: &[(u32, u32)]) {
     let j = w.join_at(join, s);
     for &(pc, mask) in &groups[1..] {
@@ -110,7 +110,7 @@ pub fn diverge(w: &mut Warp, s: &mut Split, join: u32, groups: &[(u32, u32)]) {
     (s.pc, s.mask, s.join) = (groups[0].0, groups[0].1, j);
 }
 
-/// A guarded instruction that waits or calls: lanes it does not concern go ahead to the next one.
+/// A guarded instruction that waits or calls: the lanes whose guard is false go ahead to the next instruction.
 pub fn split_guarded(w: &mut Warp, s: &mut Split, m: u32) {
     let (pc, rest) = (s.pc, s.mask & !m);
     diverge(w, s, pc + 1, &[(pc, m), (pc + 1, rest)]);

@@ -1,4 +1,4 @@
-//! `st.async` and `red.async`: a register's value to shared memory of the cluster, completing bytes on an mbarrier there.
+//! `st.async` and `red.async`: store a register's value to shared memory of the cluster, and complete the bytes on an mbarrier there.
 
 use super::bulk::{BulkOp, Far, Target};
 use super::cx::Cx;

@@ -1,4 +1,4 @@
-//! Local memory that grows while a function runs.
+//! Local memory, which grows while a function runs.
 
 use super::cx::Cx;
 use super::mem_ops::{lanes, put, register_value};
@@ -10,7 +10,7 @@ use crate::zeroed::zeroed;
 
 const MAX_LOCAL: usize = 1 << 20;
 
-/// Notes that so many bytes of the lanes' local memory are written, or are nobody's yet.
+/// Records that this many bytes of the lanes' local memory are written, or are uninitialised.
 pub fn mark(w: &mut Warp, at: usize, n: usize, m: u32, written: bool) {
     if n == 0 || w.local_init.is_empty() {
         return;
@@ -45,7 +45,7 @@ pub fn reserve(cx: &Cx<'_>, w: &mut Warp, need: usize) -> Result<(), (Kind, Stri
     Ok(())
 }
 
-/// `alloca`: takes bytes from the stack pointer in `b` on.
+/// `alloca`: allocates bytes at the stack pointer in `b`.
 pub fn alloca(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
     let align = i.imm as usize;
     let mut at = [0u32; 32];
@@ -70,7 +70,7 @@ pub fn alloca(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<
     Ok(())
 }
 
-/// Where a lane's local memory ends: behind the running function's frame, and what it has allocated.
+/// The end of a lane's local memory: after the running function's frame, and what it has allocated.
 pub fn end(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize) -> usize {
     let code = &cx.prog.funcs[s.func as usize];
     let end = match code.stack_top.is_some() {
@@ -80,7 +80,7 @@ pub fn end(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize) -> usize {
     end.min(w.local_stride)
 }
 
-/// Where a called function's frame begins: behind the caller's, whatever its lanes have allocated.
+/// The start of a called function's frame: after the caller's frame, and everything that its lanes have allocated.
 pub fn frame_end(cx: &Cx<'_>, w: &Warp, s: &Split) -> usize {
     let code = &cx.prog.funcs[s.func as usize];
     let fixed = s.bases.lb + code.local_bytes as usize;

@@ -1,4 +1,4 @@
-//! Clusters, blocks and warps as they begin.
+//! Creation of clusters, blocks and warps.
 
 use super::cx::{Cx, block_of};
 use super::misc;
@@ -26,7 +26,7 @@ pub fn new_cluster(cx: &mut Cx<'_>, k: u64, pool: &mut Vec<Box<Warp>>) -> Result
             ctaid,
             linear,
             rank,
-            // Not zero: what nobody wrote should not look like good data.
+            // Not zero: uninitialised memory should not look like valid data.
             shared: vec![0xff; bytes],
             shared_init: if cx.opts.checks.init { vec![0; bytes / 64 + 2] } else { vec![] },
             bars: vec![Bar::default(); 16],

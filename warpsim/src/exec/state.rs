@@ -20,7 +20,7 @@ use crate::ir::{Program, RESERVED_NAME, Reg};
 
 pub const NO_JOIN: u32 = u32::MAX;
 
-/// Where the registers and the local memory of the running function begin.
+/// The base indices of the running function's registers and local memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bases {
     pub rb: usize,
@@ -39,7 +39,7 @@ pub struct Frame {
     pub copies: u32,
 }
 
-/// Lanes that run together.
+/// Lanes that run together (a split).
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Split {
     pub pc: u32,
@@ -48,11 +48,11 @@ pub struct Split {
     pub func: u32,
     pub bases: Bases,
     pub stack: Vec<Frame>,
-    /// Its `mbarrier.try_wait` gives up.
+    /// Whether its `mbarrier.try_wait` gives up.
     pub expired: bool,
 }
 
-/// A place where lanes wait for the others of their branch.
+/// A reconvergence point, where lanes wait for the other lanes of their branch.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Join {
     pub pc: u32,
@@ -60,30 +60,30 @@ pub struct Join {
     pub arrived: u32,
     pub parent: u32,
     pub used: bool,
-    /// What the merged split runs in.
+    /// Where the merged split continues.
     pub func: u32,
     pub bases: Bases,
     pub stack: Vec<Frame>,
 }
 
-/// What a split waits for.
+/// The condition that a split waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Barrier and the phase it had on arrival.
+    /// A barrier, and its phase on arrival.
     Bar { id: u32, phase: u32 },
     /// The reduction of a barrier: result to be written on waking.
     BarRed { id: u32, phase: u32, d: Reg, ballot: bool, all: bool },
-    /// Cluster-barrier phase on arrival.
+    /// The cluster barrier's phase on arrival.
     Cluster { phase: u32 },
-    /// mbarrier (block in the cluster, offset) until its phase parity is no longer this.
+    /// An mbarrier (block in the cluster, offset), until the parity of its phase differs from this one.
     Mbar { block: u32, off: u32, parity: u32 },
     /// Other lanes at the same warp-wide instruction.
     Lanes { need: u32, sync: bool },
-    /// The other warps of the warpgroup to commit as many wgmma groups.
+    /// The other warps of the warpgroup, until they have committed as many wgmma groups.
     Warpgroup { target: u32 },
-    /// So many registers in the block's pool.
+    /// This many registers in the block's pool.
     Registers { need: u32 },
-    /// Gives others a turn.
+    /// Yields to others.
     Yield,
 }
 
@@ -96,16 +96,16 @@ pub struct Warp {
     pub agent: usize,
     pub regs: Regs,
     pub offsets: Offsets,
-    /// Local memory, one stretch a lane.
+    /// Local memory, one contiguous range per lane.
     pub local: Vec<u8>,
     pub local_stride: usize,
-    /// A byte for each of local memory: written; empty when unchecked.
+    /// One entry for each byte of local memory: whether it was written; empty if unchecked.
     pub local_init: Vec<bool>,
-    /// Where what is undefined in its registers came from.
+    /// Origins of undefined values in its registers.
     pub origins: Origins,
-    /// Since it has got something undefined that could not be known before, all its registers are followed.
+    /// Set once it has received an undefined value that was not predicted statically: from then on, all its registers are tracked.
     pub follows_all: bool,
-    /// What is known of registers that are undefined.
+    /// Details on its undefined registers.
     pub parts: Parts,
     /// Lanes that exist and have not exited.
     pub alive: u32,
@@ -113,9 +113,9 @@ pub struct Warp {
     pub blocked: Vec<(Split, Wait)>,
     pub joins: Vec<Join>,
     pub held: Held,
-    /// It has fenced, and since then only computed and polled.
+    /// Whether it has only computed and polled since its last fence.
     pub polls: bool,
-    /// Per-lane `cp.async` state.
+    /// The state of `cp.async` of each lane.
     pub cp: Vec<CpEntry>,
     pub cp_committed: [u32; 32],
     pub bulk: Vec<BulkOp>,
@@ -127,11 +127,11 @@ pub struct Warp {
     pub cluster_turn: [u32; 32],
     /// Lanes that have arrived at the cluster barrier and not yet waited.
     pub cluster_arrived: u32,
-    /// Where some lanes arrived and waited by an `.aligned` instruction, which the others have to come to: turn, function, place.
+    /// Where some lanes have executed an `.aligned` arrive or wait, which the other lanes have to reach: turn, function, place.
     pub cluster_aligned: [Option<(u32, u32, u32)>; 2],
-    /// Registers of its threads, in a block that has a pool of them.
+    /// Registers per thread, in a block that has a register pool.
     pub registers: u32,
-    /// Lanes of several splits about to run one warp-wide instruction together.
+    /// Lanes of several splits that are about to execute one warp-wide instruction together.
     pub group: Option<u32>,
 }
 
@@ -153,19 +153,19 @@ pub struct Bar {
     pub phase: u32,
     /// Lanes that arrived, by warp.
     pub lanes: Vec<u32>,
-    /// Parts of warps that arrived at an aligned barrier, whose other lanes have to come to the same place.
+    /// Parts of warps that have arrived at an aligned barrier, whose other lanes have to reach the same instruction.
     pub partial: Vec<(usize, Split)>,
-    /// Threads expected; 0: everybody.
+    /// Number of expected threads; 0: all.
     pub expected: u32,
-    /// Of the last phase.
+    /// The expected threads of the last phase.
     pub last: u32,
     pub open: bool,
-    /// Who came first to this phase did so by `bar.red`.
+    /// Whether the first arrival of this phase was by `bar.red`.
     pub reduces: bool,
     pub popc: u32,
     pub all: bool,
     pub any: bool,
-    /// Results of the finished phase.
+    /// Results of the completed phase.
     pub result: (u32, bool, bool),
 }
 
@@ -175,29 +175,29 @@ pub struct Block {
     /// Rank in the cluster.
     pub rank: u32,
     pub shared: Vec<u8>,
-    /// One bit a byte of shared memory: written; empty when unchecked.
+    /// One bit per byte of shared memory: whether it was written; empty if unchecked.
     pub shared_init: Vec<u64>,
     pub bars: Vec<Bar>,
     pub warps: Vec<Option<Box<Warp>>>,
     pub live: usize,
     /// Arrivals at the grid's barrier.
     pub grid_arrivals: u32,
-    /// It has let the launch behind start.
+    /// Whether it has let the next launch start.
     pub released: bool,
-    /// Registers that its warps have given back.
+    /// Registers that its warps have returned.
     pub pool: u32,
-    /// By warp: the `setmaxnreg` that have been executed, function and program counter.
+    /// By warp: each executed `setmaxnreg`, as function and program counter.
     pub resized: Vec<(usize, (u32, u32))>,
     pub shadow: Option<Box<SharedShadow>>,
-    /// Where something that its shared memory was given had been divided by zero.
+    /// Where a division by zero first affected a value in its shared memory.
     pub divided: Option<(u32, u32)>,
     pub mbarriers: Live,
-    /// Uses of its shared memory by others, which have to be over when it ends.
+    /// Uses of its shared memory by others, which have to be complete when it ends.
     pub guests: Vec<Guest>,
 }
 
 impl Block {
-    /// What the system reserves of shared memory begins as zeros.
+    /// The part of shared memory that the system reserves starts as zeros.
     pub fn clear_reserved(&mut self, prog: &Program) {
         for (at, bytes, _) in prog.shared_vars.iter().filter(|(.., name)| name == RESERVED_NAME) {
             let place = *at as usize..(at + bytes) as usize;
@@ -214,26 +214,26 @@ impl Block {
 pub struct Cluster {
     pub blocks: Vec<Block>,
     pub bar_phase: u32,
-    /// Somebody has arrived at the cluster barrier.
+    /// Whether some thread has arrived at the cluster barrier.
     pub bar_open: bool,
-    /// Bulk loads that were issued and have not yet happened (latest completion).
+    /// Bulk loads that were issued and not yet performed (with late completion).
     pub pending: Vec<BulkOp>,
-    /// Copies that arrive at mbarriers when they are done.
+    /// Copies that arrive at mbarriers when they complete.
     pub arrivals: Vec<Arrival>,
-    /// Threads that have asked whether a phase is over which copies under way end: mbarrier, agent, lanes.
+    /// Threads that have tested for a phase that pending copies will complete: mbarrier, agent, lanes.
     pub asked: Vec<((u32, u32), usize, u32)>,
     pub clocks: Option<Box<Clocks>>,
-    /// Counts everything that may wake a waiting split.
+    /// Counts all events that may wake a waiting split.
     pub events: u64,
-    /// What `events` was when nobody could go on, and how often since.
+    /// The value of `events` when no thread could go on, and how often that has happened since.
     pub stalls: (u64, u32),
     /// Warp instructions so far.
     pub executed: u64,
-    /// Those before the last that others may see the effect of.
+    /// The number before the last effect that other threads can observe.
     pub told: u64,
     pub watch: Watch,
-    /// Its threads poll, or wait for those who do: how many effects the launch had had by then.
+    /// If its threads poll, or wait for threads that do: the number of effects that the launch had had by then.
     pub polling: Option<u64>,
-    /// The same when it was counted last.
+    /// The value of `polling` when the cluster was last counted.
     pub counted: Option<u64>,
 }

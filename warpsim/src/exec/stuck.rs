@@ -7,8 +7,8 @@ use crate::ir::Op;
 use crate::occupancy::Device;
 use crate::report::{Fault, Kind};
 
-/// Lets every `mbarrier.try_wait` give up, as it does after a while: a thread that looks elsewhere then may bring the others
-/// on. False when there is none, or when this has not helped before.
+/// Makes every `mbarrier.try_wait` give up, as happens after a while on hardware: a thread that then does something else may allow the others
+/// to go on. Returns false if there is none, or if this has not helped before.
 pub fn expire(cl: &mut Cluster) -> bool {
     const ROUNDS: u32 = 3;
     let (events, rounds) = cl.stalls;
@@ -27,8 +27,8 @@ pub fn expire(cl: &mut Cluster) -> bool {
     any
 }
 
-/// Lets lanes go on that wait for the rest of their warp where ways meet, while that rest polls: threads of a warp make progress
-/// one by one, and one that has got a lock gives it back behind the loop in which the others ask for it. False where there are none.
+/// Releases lanes that wait at a join for the rest of their warp while the rest polls. Threads of a warp make independent progress: a thread
+/// that holds a lock may release it after the loop in which the others try to get the lock. Returns false if there are no such lanes.
 pub fn part(cl: &mut Cluster) -> bool {
     let mut any = false;
     for w in cl.blocks.iter_mut().flat_map(|b| b.warps.iter_mut().flatten()) {
@@ -37,7 +37,7 @@ pub fn part(cl: &mut Cluster) -> bool {
     any
 }
 
-/// Lanes that wait for the rest of their warp at an instruction which takes all of it.
+/// Reports lanes that wait for the rest of their warp at an instruction that needs the whole warp.
 fn apart(cx: &Cx<'_>, cl: &Cluster) -> Result<(), Fault> {
     for w in cl.blocks.iter().flat_map(|b| b.warps.iter().flatten()) {
         for (s, wait) in &w.blocked {
@@ -55,7 +55,7 @@ fn apart(cx: &Cx<'_>, cl: &Cluster) -> Result<(), Fault> {
     Ok(())
 }
 
-/// All clusters poll, but those that wait for room.
+/// Called when all clusters poll, except those that wait for room.
 pub fn hopeless(cx: &mut Cx<'_>, cl: &mut Cluster, left_out: u64) -> Result<bool, Fault> {
     let mut what =
         "no thread can go on: those that run go round for ever, and nobody will write what they poll".to_owned();
@@ -69,14 +69,14 @@ pub fn hopeless(cx: &mut Cx<'_>, cl: &mut Cluster, left_out: u64) -> Result<bool
     fault(cx, cl, Kind::Deadlock, &what)
 }
 
-/// An error if a cluster has executed more instructions than it may.
+/// Returns an error if a cluster has executed more instructions than the limit.
 pub fn endless(cx: &mut Cx<'_>, cl: &mut Cluster) -> Result<(), Fault> {
     let (limit, alone) = (cx.opts.instruction_limit, cl.executed - cl.told);
     if cl.executed <= limit {
         return Ok(());
     }
     let mut what = format!("the limit of {limit} warp instructions a block or cluster is reached: an endless loop?");
-    // Who looks at the clock, or counts, is never in the same state again, and may give up some time.
+    // A thread that reads a clock, or counts, never returns to the same state, and may give up at some time.
     if alone > limit / 2 {
         what += &format!(
             " For the last {alone} warp instructions no thread of the block or cluster has done what others could see: those that wait in a \
@@ -86,13 +86,13 @@ pub fn endless(cx: &mut Cx<'_>, cl: &mut Cluster) -> Result<(), Fault> {
     fault(cx, cl, Kind::InstructionLimit, &what).map(drop)
 }
 
-/// Says who waits where.
+/// Describes which threads wait where.
 pub fn fault(cx: &mut Cx<'_>, cl: &mut Cluster, kind: Kind, what: &str) -> Result<bool, Fault> {
     barrier::report_partial(cx, cl);
     apart(cx, cl)?;
     let cl = &*cl;
     let mut text = what.to_string();
-    // Who polls says more than who waits for it.
+    // A polling thread is more informative than a thread that waits for it.
     let mut first: Option<(bool, &Warp, Split)> = None;
     let mut told = 0;
     for b in &cl.blocks {

@@ -22,7 +22,7 @@ fn perform_load(cx: &Cx<'_>, cl: &mut Cluster, op: &BulkOp) {
     }
 }
 
-/// Makes the pending bulk copies that complete on this mbarrier happen.
+/// Performs the pending bulk copies that complete on this mbarrier.
 pub fn complete_on(cx: &Cx<'_>, cl: &mut Cluster, (b, off): (u32, u32)) {
     let mut pending = mem::take(&mut cl.pending);
     for op in pending.extract_if(.., |op| op.targets.iter().any(|t| t.bar == (b, off))) {
@@ -39,7 +39,7 @@ pub fn issue(
     l: usize,
     mut op: BulkOp,
 ) -> Result<(), Fault> {
-    // Of the lanes of a warp that name the same, a GPU lets one store.
+    // When several lanes of a warp issue the same bulk store, a GPU performs it once.
     if w.bulk.last().is_some_and(|before| op.repeats(before)) {
         return Ok(());
     }
@@ -97,7 +97,7 @@ pub fn bulk(
         let far = if b.dir == BulkDir::SharedToCluster {
             let src = mbarrier::smem_address(cx, w, s, far, l)?;
             let (block, off) = shared::locate(cx, cl, w, s, l, src, bytes, 16)?;
-            // It comes from `.shared::cta`, wherever it goes to.
+            // The source is in `.shared::cta`, whatever the destination is.
             if block != w.block {
                 return shared::elsewhere(cx, w, s, l, src, block);
             }
@@ -139,7 +139,7 @@ pub fn bulk(
     Ok(())
 }
 
-/// Where a load goes: here, or to the same offset in every block of the mask.
+/// The destinations of a load: this block, or the same offset in every block of the mask.
 fn targets(
     cx: &Cx<'_>,
     cl: &Cluster,
@@ -303,7 +303,7 @@ pub fn commit(w: &mut Warp, m: u32) {
     }
 }
 
-/// Reads what the stores of all but the latest `keep` groups take from shared memory; writes it too unless `read`.
+/// Reads the shared-memory sources of all stores but those of the latest `keep` groups; also performs the writes unless `read`.
 pub fn wait(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -347,7 +347,7 @@ fn settle(cl: &mut Cluster, w: &Warp, op: &BulkOp) {
     }
 }
 
-/// Writes a store's data; an operation without targets is finished.
+/// Writes a store's data; an operation without targets is complete then.
 fn flush(cx: &Cx<'_>, op: &mut BulkOp) {
     if let Some(d) = op.data.take()
         && !d.is_empty()
@@ -357,7 +357,8 @@ fn flush(cx: &Cx<'_>, op: &mut BulkOp) {
     op.targets.clear();
 }
 
-/// Stores that nobody waited for happen when the thread ends (late: shared memory as it is then).
+/// Performs the stores that no thread waited for, when the thread exits (with late completion: with the contents of shared memory at that
+/// time).
 pub fn finish(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) {
     let mut ops = std::mem::take(&mut w.bulk);
     for op in ops.iter_mut().filter(|o| m >> o.lane & 1 == 1) {
