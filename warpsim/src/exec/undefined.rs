@@ -1,12 +1,12 @@
-//! Values that nobody made: reads of registers and of local memory before they are written, and what is computed from them.
+//! Undefined values: reads of registers and of local memory before they are written, and values that are computed from them.
 //!
-//! A move harms nobody, nor does a sum that is thrown away: every lane of a shuffle hands over its register, and takes what
-//! one of them gave. So the mark travels with the value, and is reported where the value decides something: the way that a
-//! branch goes, an address, what is stored in global memory. What is stored in shared or local memory counts as not written.
+//! Moving an undefined value is harmless, and so is a sum that is not used: in a shuffle, every lane supplies its register, and receives one
+//! of these values. So the mark travels with the value, and is reported where the value has an effect: on the direction of a branch, on an
+//! address, or on what is stored in global memory. An undefined value that is stored in shared or local memory counts as not written there.
 //!
-//! Which registers can hold such a value is known before, but for a few: a shuffle may read a lane that takes no part in it, a load shared
-//! memory or words of a vector that nobody wrote, a product of matrices has what its factors had, and an integer may be divided by zero. That is
-//! seldom, and from then on all registers of the warp are followed.
+//! The registers that can hold such a value are known statically, with a few exceptions: a shuffle may read a lane that does not take part in
+//! it, a load may read unwritten shared memory or unwritten words of a vector, a matrix product inherits undefined values from its operands,
+//! and an integer may be divided by zero. These are rare; once one happens, all registers of the warp are tracked.
 
 use super::cx::Cx;
 use super::mem_ops::{addresses, lanes};
@@ -18,7 +18,7 @@ use super::undefined_bytes;
 use crate::ir::*;
 use crate::memory::space_of;
 
-/// Looks at an instruction that is about to be executed by the lanes of `m`.
+/// Examines an instruction that is about to be executed by the lanes of `m`.
 pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
     let (at, defs, len) = (i.ext as usize, usize::from(i.defs), usize::from(i.len));
@@ -36,13 +36,13 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         }
         return;
     }
-    // The lanes that the PTX instruction is for; a helper is executed by all.
+    // The lanes that the PTX instruction is executed for; a helper instruction is executed by all lanes.
     let reads = match i.under {
         p if p.is_some() => m & if i.guard_neg { !w.regs.pred(p) } else { w.regs.pred(p) },
         _ => m,
     };
     let values = match &i.op {
-        // The metadata alone.
+        // Only the metadata.
         Op::Wgmma(info) => &list[list.len() - usize::from(info.sparse.is_some())..],
         Op::Mma(info) => &list[list.len() - usize::from(info.sparse.is_some())..],
         _ => &list[defs..],
@@ -61,7 +61,7 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
             (missing(&[i.a, i.b]), missing(values) & !kept)
         }
         Op::Wmma(_) => (0, 0),
-        // The first lanes alone name rows. What is stored remembers what is undefined.
+        // Only the first lanes supply row addresses. Memory keeps track of which stored values are undefined.
         Op::LdMatrix { num, .. } | Op::StMatrix { num, .. } => (missing(&[i.a]) & (!0 >> (32 - 8 * u32::from(num))), 0),
         Op::MovMatrix => (0, 0),
         _ => (0, missing(&[i.a, i.b, i.c]) | missing(values)),
@@ -87,7 +87,7 @@ pub fn watch(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     }
 }
 
-/// Whether its results come from the registers of other lanes, which are known when all have come.
+/// Whether its results come from registers of other lanes, which are known when all lanes have arrived.
 fn takes_from_others(op: &Op) -> bool {
     match op {
         Op::Warp(WarpOp::Shfl(_)) | Op::MovMatrix | Op::Wgmma(_) | Op::Mma(_) | Op::Wmma(_) => true,
@@ -96,12 +96,12 @@ fn takes_from_others(op: &Op) -> bool {
     }
 }
 
-/// Lanes whose register holds what nobody made.
+/// Lanes whose register holds an undefined value.
 pub fn unknown(w: &Warp, code: &Code, r: Reg) -> u32 {
     if follows(w, code, r) { !written(w, r) } else { 0 }
 }
 
-/// Whether a lane's register holds what somebody made.
+/// Whether a lane's register is defined.
 pub fn known(w: &Warp, code: &Code, r: Reg, l: usize) -> bool {
     !follows(w, code, r) || written(w, r) >> l & 1 == 1
 }
@@ -110,19 +110,19 @@ fn follows(w: &Warp, code: &Code, r: Reg) -> bool {
     code.follows(r) || w.follows_all && r.is_some()
 }
 
-/// A lane has loaded element `k` of a vector of local memory, of which it had written the bytes in `bytes` alone.
+/// A lane has loaded element `k` of a vector from local memory, where only the bytes in `bytes` were written.
 #[cold]
 pub fn hole(w: &mut Warp, s: &Split, code: &Code, r: Reg, l: usize, a: Access, k: usize, bytes: u8) {
     w.origins.add(Origin::Local, l, First::new(s, l, 0));
     undefined_bytes::loaded(w, code, r, l, a, k, bytes);
 }
 
-/// A bit for each byte of an element that `known` says was written.
+/// A mask with one bit for each byte of an element, set if `known` says that the byte was written.
 pub fn bytes(n: usize, known: impl Fn(usize) -> bool) -> u8 {
     (0..n).filter(|b| known(*b)).fold(0, |all, b| all | 1 << b)
 }
 
-/// Lanes have loaded from shared memory, and some of it nobody had written.
+/// Lanes have loaded from shared memory that was partly unwritten.
 #[cold]
 pub fn shared_holes(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst, a: Access, at: &[u32; 32], m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
@@ -140,7 +140,7 @@ pub fn shared_holes(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst
     }
 }
 
-/// A lane has read shared memory that nobody had written, in a block where what was written may have been `divided` by zero.
+/// A lane has read unwritten shared memory, in a block whose shared memory may have received a value that was `divided` by zero.
 pub fn read_hole(w: &mut Warp, s: &Split, l: usize, divided: Option<(u32, u32)>, off: usize) {
     if let Some((func, pc)) = divided {
         w.origins.add(Origin::Division, l, First { func, pc, lane: l, at: 0 });
@@ -149,7 +149,7 @@ pub fn read_hole(w: &mut Warp, s: &Split, l: usize, divided: Option<(u32, u32)>,
     w.follows_all = true;
 }
 
-/// Lanes have loaded vectors from global memory, and some of their words nobody had written.
+/// Lanes have loaded vectors from global memory, and some of the words were never written.
 #[cold]
 pub fn global_holes(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, a: Access, addr: &[u64; 32], m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
@@ -168,7 +168,7 @@ pub fn global_holes(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, a: Access, a
     }
 }
 
-/// Lanes whose result of register arithmetic is undefined.
+/// Lanes in which the result of register arithmetic is undefined.
 fn carried(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, uses: &[Reg]) -> u32 {
     let code = &cx.prog.funcs[s.func as usize];
     let undefined = |r: Reg| if follows(w, code, r) { !written(w, r) } else { 0 };
@@ -177,7 +177,7 @@ fn carried(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, uses: &[Reg]) -> u32 {
         let p = w.regs.pred(i.c);
         return undefined(i.c) | p & undefined(i.a) | !p & undefined(i.b);
     }
-    // One operand may settle it.
+    // A single operand may determine the result.
     let settles = |v: u32, r: Reg| v & !undefined(r);
     match text {
         _ if divides(text, i) => undefined(i.a) | undefined(i.b) | zeros(w, i, text),
@@ -190,7 +190,7 @@ fn carried(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, uses: &[Reg]) -> u32 {
     }
 }
 
-/// Whether it is the division of one for integers, and not a helper.
+/// Whether it is an integer division instruction, and not a helper instruction.
 pub fn divides(text: &str, i: &Inst) -> bool {
     i.b.is_some() && ["div.u", "div.s", "rem.u", "rem.s"].iter().any(|t| text.starts_with(t))
 }
@@ -205,7 +205,7 @@ fn zeros(w: &Warp, i: &Inst, text: &str) -> u32 {
     (0..32).filter(zero).fold(0, |b, l| b | 1 << l)
 }
 
-/// What divides by zero gives something else on every GPU.
+/// The result of a division by zero differs between GPUs.
 fn by_zero(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     let text = cx.text(s);
     if !divides(text, i) {
@@ -218,7 +218,7 @@ fn by_zero(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     }
 }
 
-/// Lanes that a store writes to shared or local memory, which remember what is undefined.
+/// Lanes of a store to shared or local memory, which keeps track of undefined values.
 fn kept(w: &Warp, i: &Inst, space: MemSpace, m: u32) -> u32 {
     match space {
         MemSpace::Shared | MemSpace::Local => m,
@@ -231,14 +231,14 @@ fn kept(w: &Warp, i: &Inst, space: MemSpace, m: u32) -> u32 {
     }
 }
 
-/// A lane stores to a block's shared memory what may have been divided by zero.
+/// A lane stores to a block's shared memory a value that may come from a division by zero.
 pub fn keep_division(blk: &mut Block, w: &Warp, l: usize) {
     if let (true, Some(first)) = (w.origins.lanes(Origin::Division) >> l & 1 == 1, w.origins.first(Origin::Division)) {
         blk.divided = Some((first.func, first.pc));
     }
 }
 
-/// A shuffle by the lanes of `m`, each from the lane of `from`.
+/// A shuffle by the lanes of `m`, each of which reads the lane in `from`.
 pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, second: Reg, from: &[u32; 32], m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
     let source = unknown(w, code, i.a);
@@ -263,7 +263,7 @@ pub fn shuffled(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, second: Reg, fro
     define(w, code, std::iter::once(second), m, 0);
 }
 
-/// The lanes of `m` have written registers, and those of `undefined` what nobody made.
+/// The lanes of `m` have written registers, and those in `undefined` have written undefined values.
 pub fn define(w: &mut Warp, code: &Code, regs: impl Iterator<Item = Reg>, m: u32, undefined: u32) {
     let all = w.follows_all;
     for r in regs.filter(|r| code.follows(*r) || all && r.is_some()) {

@@ -1,5 +1,5 @@
-//! Values of which some bytes are what nobody made: one of two packed halves, a word with padding. While such a value is moved, packed and masked each
-//! of its bytes is followed; what else is computed of it is undefined as a whole.
+//! Values with some undefined bytes: one of two packed halves, or a word with padding. While such a value is moved, packed and masked, each
+//! of its bytes is tracked; the result of any other operation on it is undefined as a whole.
 
 use rustc_hash::FxHashMap;
 
@@ -11,16 +11,16 @@ use super::state::*;
 use super::undefined::{define, keep_division, unknown};
 use crate::ir::*;
 
-/// What is known of a lane's register that is undefined.
+/// Details on a lane's undefined register.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Part {
-    /// A bit for each byte that somebody made.
+    /// One bit per byte: whether the byte is defined.
     known: u8,
-    /// Where it lay in a vector that was loaded, and the bytes of that, while it is only copied: it may be padding.
+    /// While the value is only copied: its offset in the vector that was loaded, and the size of the vector in bytes. It may be padding.
     from: Option<(u8, u8)>,
 }
 
-/// Registers that are undefined, of which more is known, by their places in the warp's files.
+/// Undefined registers with details, by their indices in the warp's register files.
 #[derive(Default)]
 pub struct Parts(FxHashMap<u32, [Part; 32]>);
 
@@ -37,13 +37,13 @@ impl Warp {
     }
 }
 
-/// Where a register of the running function is in the warp's files.
+/// The index of a register of the running function in the warp's register file.
 fn place(w: &Warp, r: Reg) -> u32 {
     let base = [w.regs.rb, w.regs.qb, w.regs.pb][r.class() as usize];
     Reg::new(r.class(), (base + r.slot()) as u32).0
 }
 
-/// A bit for each byte of a register.
+/// One bit for each byte of a register.
 fn whole(r: Reg) -> u8 {
     if r.class() == Class::Q { 0xff } else { 0xf }
 }
@@ -52,12 +52,12 @@ fn part(w: &Warp, r: Reg, l: usize) -> Part {
     w.parts.0.get(&place(w, r)).map_or(Part::default(), |parts| parts[l])
 }
 
-/// The bytes of a lane's register that somebody made.
+/// The defined bytes of a lane's register.
 pub fn known(w: &Warp, code: &Code, r: Reg, l: usize) -> u8 {
     if unknown(w, code, r) >> l & 1 == 0 { whole(r) } else { part(w, r, l).known }
 }
 
-/// A lane's register is undefined, but for this.
+/// A lane's register is undefined except for this.
 fn set(w: &mut Warp, code: &Code, r: Reg, l: usize, part: Part) {
     let undefined = part.known & whole(r) != whole(r);
     define(w, code, std::iter::once(r), 1 << l, u32::from(undefined) << l);
@@ -67,22 +67,22 @@ fn set(w: &mut Warp, code: &Code, r: Reg, l: usize, part: Part) {
     }
 }
 
-/// A lane has loaded element `k` of a vector, of which memory knows the bytes in `written`.
+/// A lane has loaded element `k` of a vector, of which the bytes in `written` were written in memory.
 pub fn loaded(w: &mut Warp, code: &Code, r: Reg, l: usize, a: Access, k: usize, written: u8) {
     let mut known = written;
-    // What an extension adds is known, of a sign if that is.
+    // The bytes that an extension adds are defined; those of a sign extension only if the sign is.
     if a.sext == 0 || written >> (a.bytes - 1) & 1 == 1 {
         known |= (0xffu16 << a.bytes) as u8;
     }
     set(w, code, r, l, Part { known, from: Some(((k * usize::from(a.bytes)) as u8, a.bytes * a.count)) });
 }
 
-/// What is known of a register that may be undefined.
+/// Details on a register that may be undefined.
 pub fn parts(w: &Warp, r: Reg) -> Option<[Part; 32]> {
     (!w.parts.0.is_empty()).then(|| std::array::from_fn(|l| part(w, r, l)))
 }
 
-/// What lanes whose result is undefined will know of it: nothing where there is nothing to know.
+/// Details on the results of lanes whose result is undefined; `None` if there are none.
 pub fn result(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Option<[Part; 32]> {
     let (code, text) = (&cx.prog.funcs[s.func as usize], cx.text(s));
     if m == 0 || !i.d.is_some() || i.d.class() == Class::P || i.defs > 0 {
@@ -104,7 +104,7 @@ pub fn result(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Option<
         }
         return Some(parts);
     }
-    // Which operands are data; of what the others are nothing may be undefined.
+    // Which operands are data; the other operands must be fully defined.
     let data = match text.split('.').next().unwrap_or("") {
         "mov" | "and" | "or" | "xor" | "not" | "lop3" => [true; 3],
         "selp" | "prmt" | "shf" => [true, true, false],
@@ -124,12 +124,12 @@ pub fn result(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Option<
     Some(parts)
 }
 
-/// The result is as [`result`] has said.
+/// Stores the details that [`result`] has returned.
 pub fn keep(w: &mut Warp, code: &Code, d: Reg, m: u32, parts: &[Part; 32]) {
     lanes(m).filter(|l| parts[*l] != Part::default()).for_each(|l| set(w, code, d, l, parts[l]));
 }
 
-/// The bytes of a result that are the same whatever its undefined operands are.
+/// The bytes of a result that do not depend on the values of its undefined operands.
 fn unchanged(w: &mut Warp, code: &Code, i: &Inst, undefined: [u32; 3], m: u32) -> [u8; 32] {
     const PATTERNS: [u64; 4] = [0, !0, 0x5a69_c396_3c5a_96a5, !0x5a69_c396_3c5a_96a5];
     let Op::Alu(f) = &i.op else { return [0; 32] };
@@ -146,7 +146,7 @@ fn unchanged(w: &mut Warp, code: &Code, i: &Inst, undefined: [u32; 3], m: u32) -
             let tried = std::array::from_fn(|l| saved[k][l] & !bits[k][l] | pattern & bits[k][l]);
             put(w, operands[k], &tried);
         }
-        // SAFETY: as when it is executed.
+        // SAFETY: as for the execution of the instruction.
         unsafe { f(&mut w.regs, i, m) };
         let result = value(w, i.d);
         [i.a, i.b, i.c, i.d].iter().zip(&saved).for_each(|(r, v)| put(w, *r, v));
@@ -175,7 +175,8 @@ fn put(w: &mut Warp, r: Reg, v: &[u64; 32]) {
     }
 }
 
-/// Lanes whose store to global memory takes what nobody made. What is there as it was loaded may be padding, if somebody made the rest.
+/// Lanes of a store to global memory that store undefined bytes. A value that is stored as it was loaded may have padding, if its other bytes
+/// are defined.
 pub fn missing(w: &Warp, code: &Code, a: Access, values: &[Reg], m: u32) -> u32 {
     let undefined = m & values.iter().fold(0, |all, r| all | unknown(w, code, *r));
     let all = byte_mask(a.bytes);
@@ -193,7 +194,7 @@ fn byte_mask(bytes: u8) -> u8 {
     ((1u16 << bytes) - 1) as u8
 }
 
-/// Calls `f` with the lane and the place in a vector of each byte that lanes store and nobody made.
+/// Calls `f` with the lane, and the offset in the vector, of each undefined byte that lanes store.
 fn unmade(w: &Warp, code: &Code, a: Access, values: &[Reg], m: u32, mut f: impl FnMut(usize, usize)) {
     for (k, r) in values.iter().enumerate() {
         for l in lanes(m & unknown(w, code, *r)) {
@@ -204,7 +205,7 @@ fn unmade(w: &Warp, code: &Code, a: Access, values: &[Reg], m: u32, mut f: impl 
     }
 }
 
-/// A store to shared memory: what nobody made counts as not written.
+/// A store to shared memory: undefined bytes count as not written.
 pub fn stored(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, i: &Inst, a: Access, addr: &[u64; 32], m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
     let values = &code.lists[i.ext as usize..][..usize::from(a.count)];
@@ -215,7 +216,7 @@ pub fn stored(cx: &Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, i: &Inst, a: A
     });
 }
 
-/// The same of one to global memory.
+/// A store to global memory: undefined bytes count as not written.
 pub fn stored_far(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, a: Access, addr: &[u64; 32], m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
     let values = &code.lists[i.ext as usize..][..usize::from(a.count)];

@@ -1,5 +1,5 @@
-//! Values that nobody made, in matrices: an element of a product is undefined if something is of its row of A, of its column of B, or of what
-//! is added to it. Tiles at the edge of a matrix are multiplied whole, and what lies beyond it is thrown away.
+//! Undefined values in matrices: an element of a product is undefined if some element of its row of A, of its column of B, or of its addend
+//! is undefined. Tiles at the edge of a matrix are multiplied as a whole, and the results beyond the edge are not used.
 
 use rustc_hash::FxHashMap;
 
@@ -13,12 +13,12 @@ use super::undefined::{define, keep_division, read_hole, unknown};
 use super::{matrix, mma_quads, wgmma};
 use crate::ir::*;
 
-/// What is undefined of a row, a column or an element.
+/// The undefined inputs of a row, a column or an element.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Taint {
-    /// Lanes with a register of it that is.
+    /// Lanes with an undefined register that belongs to it.
     lanes: u32,
-    /// Some of the shared memory where it lies is.
+    /// Whether some of its elements in shared memory are undefined.
     memory: bool,
 }
 
@@ -28,43 +28,43 @@ impl Taint {
     }
 }
 
-/// What is undefined of a warp's rows of A, and of the columns of B: of none when there are no entries.
+/// The undefined inputs of a warp's rows of A, and of the columns of B; no entries if all is defined.
 #[derive(Default)]
 pub struct Taints {
     rows: Vec<Taint>,
     columns: Vec<Taint>,
-    /// The first byte of shared memory that nobody wrote.
+    /// The first unwritten byte of shared memory.
     hole: usize,
-    /// Where something that shared memory was given had been divided by zero.
+    /// Where a division by zero first affected a value in shared memory.
     divided: Option<(u32, u32)>,
 }
 
 impl Taints {
-    /// Rows and columns that lie in shared memory nobody wrote, from its byte `hole` on.
+    /// Rows and columns that lie in unwritten shared memory, whose first unwritten byte is `hole`.
     pub fn in_memory(blk: &Block, rows: &[bool], columns: &[bool], hole: usize) -> Self {
         let taint = |memory: &bool| Taint { lanes: 0, memory: *memory };
         let (rows, columns) = (rows.iter().map(taint).collect(), columns.iter().map(taint).collect());
         Taints { rows, columns, hole, divided: blk.divided }
     }
 
-    /// A register that is undefined in a lane, of this row of A.
+    /// Adds an undefined register of a lane, which belongs to this row of A.
     fn add_row(&mut self, row: usize, l: usize) {
         add(&mut self.rows, row, l);
     }
 
-    /// The same of a column of B.
+    /// Adds an undefined register of a lane, which belongs to this column of B.
     fn add_column(&mut self, column: usize, l: usize) {
         add(&mut self.columns, column, l);
     }
 
-    /// A fragment of A, of `m` rows.
+    /// Adds a fragment of A, of `m` rows.
     fn add_rows(&mut self, w: &Warp, code: &Code, regs: &[Reg], m: usize) {
         for (k, r) in regs.iter().enumerate() {
             lanes(unknown(w, code, *r)).for_each(|l| self.add_row(place_a(m, 1, l, k, 0).0, l));
         }
     }
 
-    /// A fragment of B.
+    /// Adds a fragment of B.
     fn add_columns(&mut self, w: &Warp, code: &Code, regs: &[Reg]) {
         lanes(regs.iter().fold(0, |all, r| all | unknown(w, code, *r))).for_each(|l| self.add_column(l / 4, l));
     }
@@ -104,7 +104,7 @@ pub fn mma(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma) {
     product(w, s, code, (d, packed(info.d)), &own, &f, wgmma::place);
 }
 
-/// `mma.sync` of four multiplications at once: each has eight rows and columns of its own.
+/// `mma.sync` with four multiplications at once: each has eight rows and columns of its own.
 fn quads(w: &mut Warp, s: &Split, code: &Code, info: &Mma, d: &[Reg], uses: &[Reg]) {
     let mut f = Taints::default();
     for k in 0..2 {
@@ -117,7 +117,7 @@ fn quads(w: &mut Warp, s: &Split, code: &Code, info: &Mma, d: &[Reg], uses: &[Re
     }
     let [from, to] = [info.c, info.d].map(|e| move |l: usize, k: usize| mma_quads::place_in_all(l, k, e == Elem::F16));
     let mut own = own(w, code, &uses[4..], packed(info.c));
-    // What is added may lie otherwise than the results.
+    // The layout of the addend may differ from that of the results.
     if !own.is_empty() && info.c != info.d {
         let mut at = FxHashMap::default();
         own.iter().enumerate().for_each(|(k, lanes)| (0..32).for_each(|l| _ = at.insert(from(l, k), lanes[l])));
@@ -126,13 +126,13 @@ fn quads(w: &mut Warp, s: &Split, code: &Code, info: &Mma, d: &[Reg], uses: &[Re
     product(w, s, code, (d, packed(info.d)), &own, &f, to);
 }
 
-/// `wmma.mma`, whose fragments lie as [`super::wmma`] says.
+/// `wmma.mma`, whose fragments have the layout that [`super::wmma`] describes.
 pub fn wmma(cx: &Cx<'_>, w: &mut Warp, s: &Split, [d, a, b, c]: [&[Reg]; 4], info: &Mma) {
     let code = &cx.prog.funcs[s.func as usize];
     let (m, n, k) = (usize::from(info.m), usize::from(info.n), usize::from(info.k));
     let mut f = Taints::default();
     each(w, code, a, m * k, info.a, |l, e| f.add_row(e / k, l));
-    // Of small elements, B is held by its columns.
+    // For small elements, B is stored by columns.
     let small = info.b.bits() < 8;
     each(w, code, b, k * n, info.b, |l, e| f.add_column(if small { e / k } else { e % n }, l));
     let mut own = vec![];
@@ -145,7 +145,7 @@ pub fn wmma(cx: &Cx<'_>, w: &mut Warp, s: &Split, [d, a, b, c]: [&[Reg]; 4], inf
     product(w, s, code, (d, packed(info.d)), &own, &f, place);
 }
 
-/// Calls `f` with the lane and the place of each of a matrix's elements that lie in undefined registers of a fragment.
+/// Calls `f` with the lane and the place of each matrix element in an undefined register of a fragment.
 fn each(w: &Warp, code: &Code, regs: &[Reg], elements: usize, e: Elem, mut f: impl FnMut(usize, usize)) {
     let (count, per) = (elements / 32, (32 / e.bits() as usize).max(1));
     for (k, r) in regs.iter().enumerate() {
@@ -155,7 +155,7 @@ fn each(w: &Warp, code: &Code, regs: &[Reg], elements: usize, e: Elem, mut f: im
     }
 }
 
-/// A `wgmma` whose tiles in shared memory are as `f` says.
+/// A `wgmma`, whose undefined inputs in shared memory are `f`.
 pub fn wgmma(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, accumulate: bool, mut f: Taints) {
     let code = &cx.prog.funcs[s.func as usize];
     let (d, uses) = code.lists[i.ext as usize..][..i.len.into()].split_at(i.defs.into());
@@ -167,12 +167,12 @@ pub fn wgmma(cx: &Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, accumul
     product(w, s, code, (d, packed(info.d)), &own, &f, wgmma::place);
 }
 
-/// Accumulators in a register.
+/// Number of accumulators in a register.
 fn packed(e: Elem) -> usize {
     if e == Elem::F16 { 2 } else { 1 }
 }
 
-/// By accumulator and lane: the lanes of which what is added to it is undefined. Nothing where all is defined.
+/// By accumulator and lane: the lanes whose addend is undefined. Empty if everything is defined.
 fn own(w: &Warp, code: &Code, c: &[Reg], per: usize) -> Vec<[u32; 32]> {
     let added: Vec<u32> = c.iter().map(|r| unknown(w, code, *r)).collect();
     if added.iter().all(|lanes| *lanes == 0) {
@@ -181,7 +181,8 @@ fn own(w: &Warp, code: &Code, c: &[Reg], per: usize) -> Vec<[u32; 32]> {
     (0..per * c.len()).map(|e| std::array::from_fn(|l| added[e / per] & 1 << l)).collect()
 }
 
-/// Marks the results of a multiplication, of which so many are in a register of `d`, lane's and accumulator's at `place`.
+/// Marks the undefined results of a multiplication; a register of `d` holds this many results, and `place` maps lane and accumulator to row
+/// and column.
 fn product(
     w: &mut Warp,
     s: &Split,
@@ -222,7 +223,7 @@ fn product(
     }
 }
 
-/// `ldmatrix` of rows at these places, some of which nobody had written.
+/// `ldmatrix` of rows at these addresses, which are partly unwritten.
 #[cold]
 pub fn loaded(cl: &Cluster, w: &mut Warp, s: &Split, code: &Code, d: &[Reg], at: &[(usize, usize)], trans: bool) {
     for (r, rows) in d.iter().zip(at.chunks_exact(8)) {
@@ -242,7 +243,7 @@ pub fn loaded(cl: &Cluster, w: &mut Warp, s: &Split, code: &Code, d: &[Reg], at:
     }
 }
 
-/// `stmatrix`: what is undefined counts as not written.
+/// `stmatrix`: undefined elements count as not written.
 pub fn stored(cl: &mut Cluster, w: &Warp, code: &Code, values: &[Reg], at: &[(usize, usize)], trans: bool) {
     for (r, rows) in values.iter().zip(at.chunks_exact(8)) {
         for l in lanes(unknown(w, code, *r)) {
@@ -254,13 +255,13 @@ pub fn stored(cl: &mut Cluster, w: &Warp, code: &Code, values: &[Reg], at: &[(us
     }
 }
 
-/// A lane stores an element that is undefined.
+/// A lane stores an undefined element.
 pub fn stored_element(cl: &mut Cluster, w: &Warp, l: usize, (b, off): (usize, usize), bytes: usize) {
     unmark(&mut cl.blocks[b].shared_init, off, bytes);
     keep_division(&mut cl.blocks[b], w, l);
 }
 
-/// `movmatrix`: each lane takes halves of two others.
+/// `movmatrix`: each lane receives halves of the registers of two other lanes.
 pub fn transposed(w: &mut Warp, code: &Code, i: &Inst) {
     let source = unknown(w, code, i.a);
     let before = w.origins;

@@ -9,7 +9,7 @@ use crate::check::clocks::Clocks;
 use crate::ir::*;
 use crate::report::{Fault, Kind};
 
-/// Lets splits that wait for each other at a warp-wide instruction go on, once all their lanes are there.
+/// Releases splits that wait for each other at a warp-wide instruction, once all its lanes have arrived.
 pub fn gather(clocks: &mut Option<Box<Clocks>>, w: &mut Warp) {
     let mut k = 0;
     while k < w.blocked.len() {
@@ -53,7 +53,7 @@ pub fn gather(clocks: &mut Option<Box<Clocks>>, w: &mut Warp) {
     }
 }
 
-/// The lanes that execute an instruction: all of the warp where it needs all, or else what the others have to do first.
+/// The lanes that execute an instruction: all lanes of the warp if it needs all of them; otherwise returns what has to happen first.
 pub fn meet(w: &mut Warp, op: &Op, m: u32) -> Result<u32, Wait> {
     match op {
         Op::LdMatrix { .. }
@@ -70,13 +70,13 @@ pub fn meet(w: &mut Warp, op: &Op, m: u32) -> Result<u32, Wait> {
     }
     match w.group.take() {
         Some(all) => Ok(all),
-        // Lanes that came another way may still be on theirs.
+        // Lanes that took another path may still arrive.
         None if m != w.alive => Err(Wait::Lanes { need: !0, sync: false }),
         None => Ok(m),
     }
 }
 
-/// Refuses a warp that is not whole an instruction that works on the registers of 32 lanes.
+/// Faults if a warp with fewer than 32 lanes executes an instruction that needs the registers of all 32.
 pub fn all_lanes(cx: &Cx<'_>, w: &Warp, s: &Split, m: u32) -> Result<(), Fault> {
     if m == !0 {
         return Ok(());
@@ -98,7 +98,7 @@ pub fn run(
     m: u32,
 ) -> Result<Flow, Fault> {
     let m = w.group.take().unwrap_or(m);
-    // Lanes with different member masks are separate groups that happen to run together.
+    // Lanes with different member masks form separate groups, which happen to run together.
     let members = *w.regs.r(i.c);
     let (mut need, mut outside) = (0, 0);
     for l in lanes(m) {
@@ -139,7 +139,7 @@ pub fn run(
     Ok(Flow::Next)
 }
 
-/// Executes for the lanes of `m`, which all name `member`.
+/// Executes the instruction for the lanes of `m`, which all have the member mask `member`.
 fn together(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op: WarpOp, m: u32, member: u32) {
     let first = m.trailing_zeros() as usize;
     let code = &cx.prog.funcs[s.func as usize];
@@ -223,7 +223,7 @@ fn values(w: &Warp, r: Reg, wide: bool) -> [u64; 32] {
     if wide { *w.regs.q(r) } else { w.regs.r(r).map(u64::from) }
 }
 
-/// The lanes that a shuffle reads, and those that have one. `c` holds the segment mask in bits 8-12 and the clamp in bits 0-4.
+/// The source lanes of a shuffle, and the lanes whose source is valid. `c` holds the segment mask in bits 8-12 and the clamp in bits 0-4.
 fn sources(mode: ShflMode, b: &[u32; 32], c: &[u32; 32]) -> ([u32; 32], u32) {
     let mut out = [0; 32];
     let mut ok = 0;

@@ -1,7 +1,7 @@
 //! `wgmma`: each warp of a warpgroup computes its 16 rows.
 //!
-//! The four warps work together: a group is over when all of them have committed it, and a wait in one of them is a
-//! wait for the reads of all.
+//! The four warps work together: a group is complete when all of them have committed it, and a wait by one of them is a wait for the reads of
+//! all.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::launch::Completion;
 use crate::num;
 use crate::report::{Fault, Kind};
 
-/// An issued multiplication.
+/// A multiplication that has been issued.
 pub struct WgOp {
     pub info: Arc<Mma>,
     d: Vec<Reg>,
     bases: Bases,
     a_frag: [[u32; 32]; 4],
-    /// Of a sparse one: see [`sparse::columns`].
+    /// For a sparse multiplication: see [`sparse::columns`].
     columns: Option<Vec<u8>>,
     pub a: Option<Desc>,
     pub b: Desc,
@@ -106,12 +106,12 @@ pub fn warp_rows(w: &Warp) -> usize {
     16 * (w.id % 4)
 }
 
-/// Elements along k, or bytes of single bits.
+/// Number of elements along k; for single bits, number of bytes.
 pub fn along(info: &Mma) -> usize {
     usize::from(info.k) / if info.a == Elem::B1 { 8 } else { 1 }
 }
 
-/// What A holds of a row: half when it is sparse.
+/// Number of elements that A stores per row: half if it is sparse.
 pub fn held(info: &Mma) -> usize {
     along(info) / if info.sparse.is_some() { 2 } else { 1 }
 }
@@ -133,7 +133,7 @@ pub fn all_committed(cl: &Cluster, w: &Warp, target: u32) -> bool {
     warps[first..(first + 4).min(warps.len())].iter().flatten().all(|o| o.done() || o.wg_committed >= target)
 }
 
-/// Completes all but the latest `keep` groups, of all four warps.
+/// Completes all but the latest `keep` groups of all four warps.
 pub fn wait(cl: &mut Cluster, w: &mut Warp, keep: u32) -> Flow {
     let target = w.wg_committed.saturating_sub(keep);
     if !all_committed(cl, w, target) {
@@ -164,7 +164,7 @@ fn finish(cl: &Cluster, w: &mut Warp, target: u32, factors: &mut Factors) {
     }
 }
 
-/// Matrices B of multiplications that end together, in rows of n: the four warps of a warpgroup multiply by the same.
+/// The B matrices of multiplications that complete together, in rows of n. The four warps of a warpgroup use the same B, so it is read once.
 #[derive(Default)]
 struct Factors(Vec<Factor>);
 
@@ -176,7 +176,7 @@ struct Factor {
 }
 
 impl Factors {
-    /// That of a multiplication. Nobody writes to shared memory in between.
+    /// The B matrix of a multiplication. Shared memory is not written in between.
     fn of(&mut self, sh: &[u8], op: &WgOp) -> &[f32] {
         let (elem, n, k) = (op.info.b, usize::from(op.info.n), usize::from(op.info.k));
         let same = |f: &Factor| f.desc == op.b && f.elem == elem && f.extent == [n, k];
@@ -190,7 +190,7 @@ impl Factors {
     }
 }
 
-/// A tile of `rows` × `k` elements from row `first` on, each where `place` says.
+/// Reads a tile of `rows` × `k` elements, starting at row `first`, and puts each element at the index that `place` gives.
 fn matrix<T: Copy + Default>(
     sh: &[u8],
     d: &Desc,
@@ -207,7 +207,7 @@ fn matrix<T: Copy + Default>(
     }
 }
 
-/// The same of elements of so many bytes.
+/// The same, for elements of `BYTES` bytes.
 fn elements<T: Copy + Default, const BYTES: usize>(
     sh: &[u8],
     d: &Desc,
@@ -299,7 +299,7 @@ fn compute(cl: &Cluster, w: &mut Warp, op: &WgOp, factors: &mut Factors) {
             }
         }
         let half = info.d == Elem::F16;
-        // Where the first accumulator of each lane is; the others are as far from it in all.
+        // The position of each lane's first accumulator; the distances to the other accumulators are the same in all lanes.
         let lanes: [usize; 32] = std::array::from_fn(|l| place(l, 0).0 * n + place(l, 0).1);
         for c in 0..n / 2 {
             let r = op.d[if half { c / 2 } else { c }];

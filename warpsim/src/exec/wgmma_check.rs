@@ -1,4 +1,4 @@
-//! Checks of a `wgmma` when it is issued: bounds, races, and what nobody wrote.
+//! Checks of a `wgmma` when it is issued: bounds, races, and uninitialised inputs.
 
 use super::cx::Cx;
 use super::shared_check::{self, first_hole};
@@ -17,7 +17,7 @@ fn tiles(op: &WgOp, w: &Warp, mut f: impl FnMut(usize)) {
     pieces(&op.b, 0, n, k, bytes(op.info.b), |_, _, at| f(at));
 }
 
-/// Bounds and order; whether somebody wrote all that it reads of shared memory.
+/// Checks bounds and races; returns whether all shared memory that it reads was written.
 pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) -> Result<bool, Fault> {
     let len = cl.blocks[w.block].shared.len();
     let (mut worst, mut places) = (None, vec![0u64; len / 16 / 64 + 1]);
@@ -54,7 +54,7 @@ pub fn check(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, op: &WgOp) 
     Ok(known)
 }
 
-/// What is undefined of the tiles that a multiplication reads.
+/// The undefined inputs in the tiles that a multiplication reads.
 pub fn unwritten(cl: &Cluster, w: &Warp, op: &WgOp) -> Taints {
     let blk = &cl.blocks[w.block];
     let info = &op.info;
@@ -66,7 +66,7 @@ pub fn unwritten(cl: &Cluster, w: &Warp, op: &WgOp) -> Taints {
     first.map_or_else(Taints::default, |hole| Taints::in_memory(blk, &rows, &columns, hole))
 }
 
-/// Which rows of a tile, from row `from` on, have bytes that nobody wrote, and the first of these bytes.
+/// Which rows of a tile, starting at row `from`, have unwritten bytes, and the first of these bytes.
 fn lines(blk: &Block, d: &Desc, from: usize, k: usize, bytes: usize, bad: &mut [bool], first: &mut Option<usize>) {
     pieces(d, from, bad.len(), k, bytes, |line, piece, at| {
         let Some(hole) = first_hole(&blk.shared_init, at, 16) else { return };

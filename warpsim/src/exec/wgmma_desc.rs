@@ -1,18 +1,18 @@
-//! Where the tiles of a `wgmma` lie in shared memory.
+//! Layout of the tiles of a `wgmma` in shared memory.
 
 use crate::tensor_map::Swizzle;
 
-/// A matrix descriptor: where a tile lies in shared memory.
+/// A matrix descriptor: the layout of a tile in shared memory.
 ///
-/// A tile consists of lines, which are its rows or, transposed, its indices of k, and these of pieces of 16 bytes.
+/// A tile consists of lines, which are its rows or, if transposed, its indices along k. A line consists of pieces of 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Desc {
     start: usize,
-    /// From a line to the next of the same eight, as many bytes as it has at one place: a power of two.
+    /// Stride between lines of the same group of eight; also the number of contiguous bytes of a line: a power of two.
     pitch: usize,
-    /// From eight lines to the next eight.
+    /// Stride between groups of eight lines.
     eights: usize,
-    /// From a line's bytes at one place to the next.
+    /// Stride between the contiguous parts of a line.
     along: usize,
     swizzle: Swizzle,
     /// The base offset: the 128-byte row of 1024 bytes where the swizzle's pattern starts.
@@ -30,19 +30,19 @@ impl Desc {
         let (pitch, eights, along) = match (swizzle, transposed) {
             (Swizzle::None, false) => (16, stride, leading),
             (Swizzle::None, true) => (16, leading, stride),
-            // K-major, only B of a sparse multiplication has rows that are longer than a swizzle spans.
+            // K-major: only B of a sparse multiplication has rows longer than the swizzle span.
             _ => (swizzle.span(), stride, leading),
         };
         Desc { start: field(0), pitch, eights, along, swizzle, base, transposed }
     }
 
-    /// Where a line begins, without swizzling.
+    /// Where a line begins, before swizzling.
     #[inline(always)]
     fn line(&self, line: usize) -> usize {
         self.start + line / 8 * self.eights + line % 8 * self.pitch
     }
 
-    /// Offset of piece number `piece` of a line that begins there.
+    /// Offset of piece number `piece` of a line that begins at offset `line`.
     #[inline(always)]
     fn piece(&self, line: usize, piece: usize) -> usize {
         let byte = piece * 16;
@@ -51,7 +51,8 @@ impl Desc {
     }
 }
 
-/// Calls `f` with each 16-byte piece of a tile of `rows` × `k` elements that starts at row `first`: its line, its number there and its offset.
+/// Calls `f` with each 16-byte piece of a tile of `rows` × `k` elements that starts at row `first`: the piece's line, its number in the line,
+/// and its offset.
 #[inline(always)]
 pub fn pieces(d: &Desc, first: usize, rows: usize, k: usize, bytes: usize, mut f: impl FnMut(usize, usize, usize)) {
     let (first_line, lines, first_piece, pieces) = match d.transposed {

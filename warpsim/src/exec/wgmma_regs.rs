@@ -1,4 +1,4 @@
-//! The registers that `wgmma` works on while the threads go on: touched only after `wgmma.wait_group`, and handed over by
+//! The registers that an asynchronous `wgmma` uses: threads may access them only after `wgmma.wait_group`, and hand them over by
 //! `wgmma.fence`.
 
 use super::cx::Cx;
@@ -6,23 +6,23 @@ use super::state::*;
 use crate::ir::*;
 use crate::report::{Earlier, Kind};
 
-/// What happened last to one register.
+/// The last event for one register.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Last {
     #[default]
     Nothing,
-    /// The thread read or wrote it, `fences` fences after the start.
+    /// The thread accessed it, after it had executed `fences` fences.
     Thread { fences: u32, func: u32, pc: u32 },
     /// A multiplication of this group reads or writes it.
     Wgmma { group: u32, func: u32, pc: u32 },
 }
 
-/// By register slot, for the slots that a `wgmma` names.
+/// By register slot, for the slots that some `wgmma` uses.
 #[derive(Default)]
 pub struct WgRegs {
     last: Vec<Last>,
     fences: u32,
-    /// Groups that have been waited for.
+    /// Number of groups that have been waited for.
     waited: u32,
 }
 
@@ -43,8 +43,8 @@ impl WgRegs {
     }
 }
 
-/// Whether a register holds an accumulator or a fragment of A of some `wgmma` of its function, or what is moved into one: a compiler that renames
-/// registers moves them behind the fence as well.
+/// Whether a register holds an accumulator or a fragment of A of some `wgmma` in its function, or a value that is moved into one: a compiler
+/// that renames registers also moves them after the fence.
 pub fn named(code: &Code) -> Vec<bool> {
     let mut out = vec![false; code.nr as usize];
     if code.serial {
@@ -61,7 +61,7 @@ pub fn named(code: &Code) -> Vec<bool> {
         let list = &code.lists[i.ext as usize..][..usize::from(i.defs)];
         list.iter().chain([&i.d]).filter(|r| word(r)).for_each(|r| written[r.slot()] = true);
     }
-    // Constants are written by nobody, and have no state.
+    // Constants are never written, and have no state.
     let moves: Vec<_> =
         code.insts.iter().filter(|i| i.moves && word(&i.a) && word(&i.d) && written[i.a.slot()]).collect();
     let mut grown = true;
@@ -73,14 +73,14 @@ pub fn named(code: &Code) -> Vec<bool> {
     out
 }
 
-/// The accumulators and fragments of a `wgmma`: metadata is read when it is issued.
+/// The accumulators and fragments of a `wgmma`, without the metadata, which is read when it is issued.
 fn works_on<'a>(code: &'a Code, i: &Inst) -> &'a [Reg] {
     let metadata = usize::from(matches!(&i.op, Op::Wgmma(info) if info.sparse.is_some()));
     &code.lists[i.ext as usize..][..usize::from(i.len) - metadata]
 }
 
-/// An instruction other than `wgmma` that reads or writes such registers. Moves from one to another are the compiler's
-/// way to rename them, and vanish in the machine code.
+/// Checks an instruction other than `wgmma` that reads or writes such registers. Moves between them are the compiler's way to rename
+/// registers, and disappear in the machine code.
 pub fn access(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
     let named = &cx.launch.wgmma[s.func as usize];
@@ -101,7 +101,7 @@ pub fn access(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
         let from = if i.moves && mine(&&i.a) { *state.at(base + i.a.slot()) } else { Last::Nothing };
         let new = match i.moves {
             true if from != Last::Nothing => from,
-            // A constant: nvcc writes the zeros that sums start from behind the fence, and ptxas takes them before it.
+            // A constant: nvcc emits the zeros that sums start from after the fence, and ptxas moves them before it.
             true => *state.at(base + r.slot()),
             false => now,
         };
@@ -110,7 +110,7 @@ pub fn access(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     w.wg_regs = state;
 }
 
-/// A multiplication takes its registers over.
+/// A multiplication takes over its registers.
 pub fn issue(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, group: u32) {
     let list = works_on(&cx.prog.funcs[s.func as usize], i);
     let base = w.regs.rb;

@@ -1,6 +1,6 @@
-//! `wmma`: whole-warp matrices in fragments whose layout the ISA leaves open.
+//! `wmma`: warp-wide matrices in fragments, whose layout the ISA leaves unspecified.
 //!
-//! Here lane `l` holds the elements `l * n .. (l + 1) * n` of the row-major matrix, packed; registers beyond are zero.
+//! Here, lane `l` holds the elements `l * n .. (l + 1) * n` of the row-major matrix, packed; unused registers are zero.
 
 use super::cx::Cx;
 use super::global_check::{Touch, check_init, check_race};
@@ -36,7 +36,7 @@ pub fn transfer(
         MemSpace::Generic => (space_of(base), base - window(space_of(base))),
         sp => (sp, base),
     };
-    // Elements of fewer than 8 bits are moved eight or 32 at a time.
+    // Elements with fewer than 8 bits are moved in groups of eight or 32.
     let small = if t.elem.bits() < 8 { 32 / u64::from(t.elem.bits()) } else { 1 };
     let (bits, cols) = (t.elem.bits() as usize * small as usize, u64::from(t.cols) / small);
     let stride = if stride % small == 0 {
@@ -91,7 +91,7 @@ pub fn transfer(
     Ok(())
 }
 
-/// One element of a lane, and whether somebody has written it.
+/// One element of a lane, and whether it was written before.
 fn access(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -129,13 +129,13 @@ fn access(
     Ok((u64::from_le_bytes(b), known))
 }
 
-/// What nobody had written of a matrix that is loaded.
+/// The unwritten elements of a matrix that is loaded.
 struct Unwritten {
-    /// By register: the lanes that have got some of it.
+    /// By register: the lanes that have loaded unwritten elements.
     lanes: Vec<u32>,
-    /// Its first element: lane, address.
+    /// The first unwritten element: lane and address.
     first: Option<(usize, u64)>,
-    /// Somebody had written some element.
+    /// Whether some element was written.
     some: bool,
 }
 
@@ -152,7 +152,7 @@ impl Unwritten {
         }
     }
 
-    /// Follows it; that of a matrix in global memory of which nobody had written anything is reported at once, as by other loads.
+    /// Tracks the unwritten elements. If no element of a matrix in global memory was written, reports that at once, as for other loads.
     fn follow(&self, cx: &mut Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, list: &[Reg], space: MemSpace, n: usize) {
         let code = &cx.prog.funcs[s.func as usize];
         let Some((lane, at)) = self.first.filter(|_| space == MemSpace::Shared || self.some) else {
@@ -179,7 +179,7 @@ impl Unwritten {
     }
 }
 
-/// Fragments to a row-major matrix.
+/// Converts fragments to a row-major matrix.
 fn unpack<T>(w: &Warp, regs: &[Reg], bits: usize, total: usize, get: impl Fn(u32, usize) -> T) -> Vec<T> {
     let (count, per) = (total / 32, 32 / bits);
     (0..total).map(|k| get(w.regs.r(regs[k % count / per])[k / count], k % count % per)).collect()
@@ -209,7 +209,7 @@ pub fn multiply(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, 
         let b = unpack(w, rb, bb, kk * nn, |v, e| integer(info.b, v, e));
         let c = unpack(w, rc, cw, mm * nn, |v, _| v as i32);
         for (k, o) in out.iter_mut().enumerate() {
-            // Of elements of fewer than 8 bits, B is held by its columns.
+            // For elements with fewer than 8 bits, B is stored by columns.
             let second = |x: usize| if bb < 8 { b[col(k) * kk + x] } else { b[x * nn + col(k)] };
             let product = |x: i32, y: i32| match info.a {
                 Elem::B1 if !info.and => x ^ y,
@@ -238,7 +238,7 @@ pub fn multiply(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, info: &Mma, 
     Ok(())
 }
 
-/// The same in f64, whose elements have a register each.
+/// The same in f64, with one register per element.
 fn double(w: &mut Warp, rd: &[Reg], [ra, rb, rc]: [&[Reg]; 3], [mm, nn, kk]: [usize; 3], rnd: Rnd) {
     let get = |regs: &[Reg], total: usize, k: usize| {
         let count = total / 32;

@@ -21,7 +21,7 @@ impl Lower<'_, '_> {
         if ty.float() { self.float_arith(m, a, ty) } else { self.int_arith(m, a, ty) }
     }
 
-    /// Sources of one type, then `d`.
+    /// Source operands of one type, then `d`.
     fn regs(&mut self, a: &[Arg], ty: Ty, n: usize) -> R<(Reg, [Reg; 3])> {
         self.count(a, n + 1, n + 1)?;
         let mut s = [N; 3];
@@ -263,7 +263,7 @@ impl Lower<'_, '_> {
             ("sub", 64) => (ai::subc64(), ai::carry_sub64()),
             _ => return self.fail("not defined for this type"),
         };
-        // The flag needs the sources and the old carry, either of which the value may overwrite.
+        // The carry needs the sources and the old carry, any of which the result may overwrite.
         let t = self.temp(Class::P);
         if write {
             self.alu_free(flag, t, x, y, cin, 0);

@@ -1,6 +1,6 @@
-//! Which architecture an instruction is of. ptxas refuses one that the module's target does not have, and so does this.
+//! Which architectures have an instruction. ptxas refuses an instruction that the module's target does not have, and so does this crate.
 
-/// Why this target does not have it, or why nothing here executes it.
+/// Why this target does not have it, or why the simulator does not execute it.
 pub fn refused(op: &str, target: &str) -> Option<String> {
     let mut parts = op.split('.');
     let (root, mods) = (parts.next().unwrap_or(""), parts.collect::<Vec<_>>());
@@ -13,7 +13,7 @@ pub fn refused(op: &str, target: &str) -> Option<String> {
     lacks(target, needs(root, &mods))
 }
 
-/// Why a target does not have what comes from another on.
+/// Why a target does not have a feature that was introduced with a later one.
 pub fn lacks(target: &str, (least, exact): (u32, bool)) -> Option<String> {
     let number = target.strip_prefix("sm_")?;
     let digits = number.len() - number.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -26,13 +26,13 @@ pub fn lacks(target: &str, (least, exact): (u32, bool)) -> Option<String> {
     })
 }
 
-/// Lanes that go each at its own pace.
+/// Independent thread scheduling.
 pub const FREE_LANES: (u32, bool) = (70, false);
 
-/// The cluster's registers.
+/// The special registers of clusters.
 pub const CLUSTERS: (u32, bool) = (90, false);
 
-/// The oldest target that has it, and whether only one of `a` does.
+/// The oldest target that has it, and whether only its `a` variant does.
 fn needs(root: &str, mods: &[&str]) -> (u32, bool) {
     let has = |m: &str| mods.contains(&m);
     let begins = |start: &str| mods.iter().any(|m| m.starts_with(start));

@@ -1,18 +1,18 @@
-//! What a call passes: variables of the frame, and registers and numbers, which get a place in it.
+//! The arguments and results of a call: variables in the frame; registers and numbers get a place in the frame.
 
 use super::func::{Entity, Lower, R};
 use super::types::Ty;
 use crate::ir::*;
 use crate::ptx::ast::{Arg, Name, Var, type_bytes_of};
 
-/// Offset in the frame, bytes.
+/// Offset in the frame, and size in bytes.
 type Place = (u32, u32);
 
-/// The places of results, and the registers that take some of them: offset, bytes, register.
+/// The places of results, and the registers that receive some of them: offset, size, register.
 type Results = (Vec<Place>, Vec<(u32, u32, Reg)>);
 
 impl Lower<'_, '_> {
-    /// The places of a call's arguments.
+    /// The places of a call's arguments in the frame.
     pub(super) fn arguments(&mut self, items: &[Arg], target: &Name) -> R<Vec<Place>> {
         let mut out = vec![];
         for (k, x) in items.iter().enumerate() {
@@ -30,7 +30,7 @@ impl Lower<'_, '_> {
         Ok(out)
     }
 
-    /// The places of a call's results, and which registers take them from there.
+    /// The places of a call's results, and the registers that receive them.
     pub(super) fn results(&mut self, items: &[Arg], target: &Name) -> R<Results> {
         let (mut places, mut taken) = (vec![], vec![]);
         for (k, x) in items.iter().enumerate() {
@@ -56,7 +56,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The type of an operand that is no variable: the function's own, or the register's where only a pointer is known.
+    /// The type of an operand that is not a variable: the parameter's type, or the register's type if only a pointer is known.
     fn passed(&self, x: &Arg, target: &Name, pick: impl Fn(&crate::ptx::ast::Func) -> Option<&Var>) -> Option<Ty> {
         let declared = self.linker.ast.funcs.iter().find(|f| f.name == *target).and_then(pick);
         let declared = declared.filter(|v| v.count == Some(1)).and_then(|v| Ty::parse(&v.ty));
@@ -78,7 +78,7 @@ impl Lower<'_, '_> {
         self.fail(format!("{what}: .param variables can be passed to a function, and registers and numbers of up to 64 bits whose type is known"))
     }
 
-    /// A function's parameter that is a register: it is filled from its place at the start.
+    /// A parameter that is a register is loaded from its place when the function starts.
     pub(super) fn given(&mut self, p: &Var, off: u32) -> R<Entity> {
         let e = self.register(p)?;
         if let Entity::Reg(r, _) = e {
@@ -96,7 +96,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Takes a register from the frame.
+    /// Loads a register from the frame.
     pub(super) fn get(&mut self, off: u32, bytes: u32, r: Reg) {
         let a = self.constant(Class::R, Init::Local(off));
         let mut load = Inst { a, ..Inst::new(Op::Ld(frame_access(bytes))) };
@@ -104,7 +104,7 @@ impl Lower<'_, '_> {
         self.emit(load);
     }
 
-    /// Puts a register into the frame.
+    /// Stores a register to the frame.
     pub(super) fn put(&mut self, off: u32, bytes: u32, r: Reg) {
         let a = self.constant(Class::R, Init::Local(off));
         let mut store = Inst { a, ..Inst::new(Op::St(frame_access(bytes))) };
@@ -112,7 +112,7 @@ impl Lower<'_, '_> {
         self.emit(store);
     }
 
-    /// Operands with vectors spelled out: `v` is `{v.x, v.y}`. Empty where there are none.
+    /// Operands with vectors expanded: `v` becomes `{v.x, v.y}`. Empty if there are none.
     pub(super) fn spelled(&self, args: &[Arg]) -> Vec<Arg> {
         let elements = |x: &Arg| match x {
             Arg::Name(n) => match self.lookup(n) {

@@ -59,7 +59,7 @@ impl Lower<'_, '_> {
             return self.emit_cmp(cmp, ty, ftz, hi, x, y, c, combine, false, 1);
         }
         if q.is_some() {
-            // `p` may also be the predicate that is combined: write it last.
+            // `p` may also be the predicate to combine with, so it is written last.
             self.emit_cmp(cmp, ty, ftz, q, x, y, c, combine, true, 0)?;
             if c == q {
                 return self.fail("the second predicate is also the combined one");
@@ -68,7 +68,7 @@ impl Lower<'_, '_> {
         self.emit_cmp(cmp, ty, ftz, p, x, y, c, combine, false, 0)
     }
 
-    /// `set` of two halves: each gives one or all ones in its half of the result.
+    /// `set` on two halves: each half of the result is one or all ones.
     fn set_packed(
         &mut self,
         d: &Arg,
@@ -111,7 +111,7 @@ impl Lower<'_, '_> {
         negate: bool,
         half: i64,
     ) -> R<()> {
-        // Everything from equal, less, less-or-equal, ordered-not-equal and unordered.
+        // Derives all comparisons from equal, less, less-or-equal, ordered-not-equal and unordered.
         let (kind, swap, neg) = match cmp {
             "eq" => (0, false, false),
             "ne" if ty.float() => (3, false, false),

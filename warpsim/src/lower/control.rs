@@ -1,4 +1,4 @@
-//! Branches, calls, ends.
+//! Branches, calls, exits.
 
 use super::func::{Entity, Lower, R};
 use super::types::{Mods, Ty};
@@ -123,7 +123,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// `malloc` and `free`: their argument and result lie in the frame.
+    /// `malloc` and `free`: argument and result are in the frame.
     fn heap(&mut self, name: &str, args: &[(u32, u32)], rets: &[(u32, u32)]) -> R<()> {
         let results = usize::from(name == "malloc");
         let (&[(from, 8)], true) = (args, rets.len() == results && rets.iter().all(|r| r.1 == 8)) else {

@@ -85,7 +85,7 @@ impl Lower<'_, '_> {
         let (d, wide) = self.dst_wide(&a[0], to)?;
         let func = pick(&c);
         self.alu(func.0, d, x, N, N, func.1.unwrap_or_else(|| c.pack()));
-        // A narrow signed result fills a wider register with its sign.
+        // A narrow signed result is sign-extended to a wider register.
         let reg_bits = self.reg_bits(&a[0]);
         if wide.is_some() {
             self.widen(d, wide, to.signed().then_some(to.bits()));
@@ -141,7 +141,7 @@ impl Lower<'_, '_> {
     }
 }
 
-/// The function for a scalar conversion, with its own flags when it has any.
+/// The lane function of a scalar conversion, and its flags if it has any.
 fn pick(c: &Conv) -> (LaneFn, Option<i64>) {
     let plain = !c.ftz && !c.sat && !c.satfinite && !c.relu;
     let nearest = plain && c.rnd == Rnd::Rn && !c.integral;

@@ -1,4 +1,4 @@
-//! One instruction: its guard, and which function lowers it.
+//! Lowers one instruction: handles its guard, and selects the function that lowers it.
 
 use super::arch;
 use super::func::{Entity, Lower, R};

@@ -1,14 +1,14 @@
-//! Fields of a word: `word = word & mask | field`, as compilers write what shares its bytes with others.
+//! Bit fields of a word: `word = word & mask | field`, which compilers emit for a value that shares its bytes with others.
 
 use rustc_hash::FxHashSet;
 
 use crate::ir::*;
 
-/// How far back the parts of such an assignment are looked for.
+/// How many instructions to search backwards for the parts of such an assignment.
 const REACH: usize = 32;
 
-/// Marks what keeps the other fields of a word that is written back where it came from. The word may be one that nobody has
-/// written: what is kept of it is no value that anything depends on.
+/// Marks the instruction that keeps the other fields of a word that is written back to its own location. The word may be uninitialised:
+/// nothing depends on the kept bits.
 pub(super) fn mark(insts: &mut [Inst], lists: &[Reg], consts: &[(Reg, Init)], text: impl Fn(usize) -> bool) {
     let stores: Vec<usize> = (0..insts.len()).filter(|k| matches!(insts[*k].op, Op::St(_))).collect();
     if stores.is_empty() || !insts.iter().any(|i| matches!(i.op, Op::Ld(_))) {
@@ -37,7 +37,7 @@ fn kept(
     let value = *lists.get(insts[k].ext as usize + usize::from(insts[k].defs))?;
     let written =
         |i: &Inst, r: Reg| i.d == r || lists[i.ext as usize..i.ext as usize + usize::from(i.defs)].contains(&r);
-    // Nothing but straight code lies between.
+    // There is only straight-line code in between.
     let straight =
         |i: &Inst| !matches!(i.op, Op::Bra { .. } | Op::BrxIdx { .. } | Op::Call { .. } | Op::CallIndirect { .. });
     let source = |before: usize, r: Reg| {

@@ -1,4 +1,4 @@
-//! One function: scopes, labels, statements; then control flow and registers.
+//! Lowers one function: scopes, labels and statements, then control flow and registers.
 
 use rustc_hash::FxHashMap;
 
@@ -12,7 +12,7 @@ use crate::ptx::ast::{Func, Loc, Name, Source, Space, Stmt, Var, type_bytes_of};
 #[derive(Clone)]
 pub enum Entity {
     Reg(Reg, Ty),
-    /// Offset in the frame, bytes.
+    /// Offset in the frame in bytes.
     Frame(u32, u32),
     Shared(u32),
     DynShared,
@@ -47,16 +47,16 @@ pub(crate) struct Lower<'a, 'l> {
     next: [u32; 3],
     frame: u32,
     pub(super) origin: Origin,
-    /// By place in the source, as said last: the call that it was inlined from.
+    /// By source location, the latest entry: the call that it was inlined from.
     inlined: FxHashMap<Source, Source>,
     pub(super) guard: (Reg, bool),
     pub(super) fresh: bool,
     pub end_label: u32,
     pub carry: Reg,
     pub line: u32,
-    /// The instruction takes registers that are wider than its type.
+    /// Whether the instruction accepts registers that are wider than its type.
     pub wider: bool,
-    /// The function has registers that are vectors.
+    /// Whether the function has vector registers.
     pub vectors: bool,
 }
 
@@ -149,11 +149,11 @@ impl<'a> Lower<'a, '_> {
         let places: Vec<_> = calls.chain(&params).chain(&rets).copied().collect();
         offsets::mark_passed(&mut self.insts, &consts, &places);
         let tracks = offsets::tracks(&self.insts, &self.lists, &consts, self.next);
-        // ptxas waits behind each `wgmma` of a module for a debugger, and of a function that leaves the wait to its caller.
+        // ptxas waits after each `wgmma` in a module for a debugger, and in a function that leaves the wait to its caller.
         let waits = self.insts.iter().any(|i| matches!(i.op, Op::WgWait));
         let serial = self.linker.ast.debug || !func.entry && !waits;
         let frame_end = consts.iter().position(|c| c.1 == Init::FrameEnd);
-        // A called function may be given the address of a local variable.
+        // The address of a local variable may be passed to a called function.
         let stack = self.frame > 0 || frame_end.is_some() || !func.entry;
         let alloc = regalloc::allocate(&mut self.insts, &mut self.lists, &self.tables, &mut consts, self.next, stack)
             .map_err(|m| ParseError::new(func.line, format!("`{}`: {m}", func.name)))?;
@@ -252,13 +252,13 @@ impl<'a> Lower<'a, '_> {
         Ok(())
     }
 
-    /// Where the instructions that follow come from.
+    /// Sets the source location of the following instructions.
     fn locate(&mut self, loc: Loc) {
         match loc.inlined_at {
             Some(call) => self.inlined.insert(loc.at, call),
             None => self.inlined.remove(&loc.at),
         };
-        // The call may be in a function that was inlined itself. Compilers nest less deeply; a text may go in circles.
+        // The call may itself be in an inlined function. Compilers nest less deeply than this limit, but hand-written text may be circular.
         let mut caller = loc.inlined_at;
         for _ in 0..64 {
             caller = caller.map(|call| self.inlined.get(&call).copied().unwrap_or(call));
@@ -379,13 +379,13 @@ impl<'a> Lower<'a, '_> {
         self.constant(class, Init::Imm(v))
     }
 
-    /// Emits under the statement's guard.
+    /// Emits an instruction under the statement's guard.
     pub fn emit(&mut self, mut i: Inst) {
         (i.guard, i.guard_neg) = self.guard;
         self.push(i);
     }
 
-    /// Emits for all lanes: for helpers that only write temporaries.
+    /// Emits an instruction for all lanes: for helpers that only write temporaries.
     pub fn emit_free(&mut self, mut i: Inst) {
         (i.under, i.guard_neg) = self.guard;
         self.push(i);
@@ -398,7 +398,7 @@ impl<'a> Lower<'a, '_> {
         self.origins.push(self.origin);
     }
 
-    /// `op d, a, b, c` with absent operands `Reg::NONE`.
+    /// Emits `op d, a, b, c`, with absent operands as `Reg::NONE`.
     pub fn alu(&mut self, f: LaneFn, d: Reg, a: Reg, b: Reg, c: Reg, imm: i64) {
         self.emit(Inst { d, a, b, c, imm, ..Inst::new(Op::Alu(f)) });
     }
@@ -407,7 +407,7 @@ impl<'a> Lower<'a, '_> {
         self.emit_free(Inst { d, a, b, c, imm, ..Inst::new(Op::Alu(f)) });
     }
 
-    /// Appends operands: `defs` written, then `uses` read.
+    /// Appends an operand list: `defs` are written, then `uses` are read.
     pub fn ext(&mut self, i: &mut Inst, defs: &[Reg], uses: &[Reg]) {
         i.ext = self.lists.len() as u32;
         i.defs = defs.len() as u16;

@@ -1,8 +1,8 @@
-//! Where diverged lanes meet again: at post-dominators of the graph without the ways that lead out of the kernel.
+//! Where diverged lanes reconverge: at post-dominators of the control-flow graph without the paths that leave the kernel.
 //!
-//! Lanes that leave never come to a join, so a `return` or a `trap` in one arm of a branch says nothing about where the
-//! others meet. And a join that has nothing behind it but the end is none: lanes would wait there, when they could leave,
-//! for lanes that wait at a barrier for them.
+//! Lanes that exit never arrive at a join, so a `return` or a `trap` in one arm of a branch has no influence on where the other lanes
+//! reconverge. A join that is followed only by the end of the kernel is not used: lanes would wait there, instead of exiting, for lanes that
+//! wait at a barrier for them to exit.
 
 use super::cfg::{self, Blocks};
 use super::meeting::Meeting;
@@ -10,7 +10,7 @@ use crate::ir::{Inst, Op};
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Writes each branch's join.
+/// Sets the join of each branch.
 pub fn place(insts: &mut [Inst], tables: &[Vec<u32>]) {
     let g = cfg::blocks(insts, tables);
     let exit = g.count();
@@ -31,7 +31,7 @@ pub fn place(insts: &mut [Inst], tables: &[Vec<u32>]) {
     }
 }
 
-/// The graph without the blocks that do nothing but end the thread, and without those that all end in a trap.
+/// The graph without the blocks that only end the thread, and without the blocks from which all paths end in a trap.
 fn without_ends(g: &Blocks, insts: &[Inst]) -> Vec<Vec<usize>> {
     let exit = g.count();
     let body = |b: usize| &insts[g.start[b]..g.start[b + 1]];
@@ -63,7 +63,7 @@ fn without_ends(g: &Blocks, insts: &[Inst]) -> Vec<Vec<usize>> {
     }
     let kept = |b: usize| g.succ[b].iter().copied().filter(|s| !ends[*s]).collect::<Vec<_>>();
     let mut succ: Vec<Vec<usize>> = (0..=exit).map(kept).collect();
-    // What no longer comes to an end has only the ends that were taken away.
+    // A block that no longer reaches an end had only ends that were removed.
     let open = reaches(&succ, |b| b == exit);
     for b in 0..exit {
         if !open[b] && g.succ[b].iter().any(|s| ends[*s]) {
@@ -73,7 +73,7 @@ fn without_ends(g: &Blocks, insts: &[Inst]) -> Vec<Vec<usize>> {
     succ
 }
 
-/// From which nodes one that is wanted can be reached.
+/// The nodes from which some wanted node can be reached.
 fn reaches(succ: &[Vec<usize>], wanted: impl Fn(usize) -> bool) -> Vec<bool> {
     let mut pred = vec![vec![]; succ.len()];
     for (b, ss) in succ.iter().enumerate() {
@@ -92,7 +92,7 @@ fn reaches(succ: &[Vec<usize>], wanted: impl Fn(usize) -> bool) -> Vec<bool> {
     seen
 }
 
-/// Where the ways from a branch meet when some of them end on their own: the first node that all the others come through.
+/// Where the paths from a branch reconverge if some of them end separately: the first node that all the others pass through.
 pub(super) fn beyond_exits(succ: &[Vec<usize>], branch: usize) -> Option<usize> {
     let exit = succ.len() - 1;
     let mut ways = vec![0u32; succ.len()];
@@ -108,7 +108,7 @@ pub(super) fn beyond_exits(succ: &[Vec<usize>], branch: usize) -> Option<usize> 
         }
     }
     let common = |b: usize| ways[b] > 1;
-    // Round by the branch itself, a way is a new one.
+    // A path that returns to the branch starts anew there.
     let mut cut: Vec<Vec<usize>> = succ.to_vec();
     cut.iter_mut().for_each(|ss| ss.retain(|s| *s != branch));
     let useful = reaches(&cut, common);

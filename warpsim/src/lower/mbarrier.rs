@@ -11,7 +11,7 @@ const U32: Ty = Ty::U(32);
 const NAMES: [&str; 9] =
     ["init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "test_wait", "try_wait", "pending_count"];
 
-/// Waits whose result nobody looks at order nothing: marks them, and tells whether there are any.
+/// Waits whose result is not used order nothing: marks them, and returns whether there are any.
 pub(super) fn unheeded(insts: &mut [Inst], lists: &[Reg]) -> bool {
     let waits = |i: &Inst| matches!(i.op, Op::Mbar(Mbar::Test { .. }));
     if !insts.iter().any(waits) {
@@ -42,7 +42,7 @@ impl Lower<'_, '_> {
         if arrives || waits || name.ends_with("_tx") {
             relaxed = m.one_of(&[if waits { "acquire" } else { "release" }, "relaxed"]) == Some(1);
             self.linker.relaxed |= relaxed && (arrives || waits);
-            // Without a scope it is `.cta` as well, and yet compilers and libraries leave it out where blocks tell each other.
+            // Without a scope, the default is also `.cta`; but compilers and libraries omit the scope even where blocks signal each other.
             narrow = m.one_of(if no_complete { &["cta"] } else { &["cta", "cluster"] }) == Some(0);
         }
         let peer = m.take("shared::cluster");
@@ -81,7 +81,7 @@ impl Lower<'_, '_> {
             _ => {
                 i.op = Op::Mbar(Mbar::Test { parity, blocking: name == "try_wait", relaxed, narrow });
                 i.d = self.dst(&a[0], Class::P)?;
-                // Time does not pass here: a wait with a limit waits until the phase is over.
+                // Time is not modelled: a wait with a time limit waits until the phase is complete.
                 if let Some(limit) = a.get(3) {
                     i.c = self.src(limit, U32)?;
                 }

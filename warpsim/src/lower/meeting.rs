@@ -1,7 +1,7 @@
-//! Where the two ways of a branch meet when some of them end on their own.
+//! Where the two paths of a branch reconverge if some of them end separately.
 //!
-//! [`joins`](super::joins) says what that is, for any number of ways. Of two ways one is often short: what it cannot reach is not looked at, or a
-//! kernel with thousands of early returns would be walked through once for each of them.
+//! [`joins`](super::joins) defines this for any number of paths. Of two paths, one is often short, and the nodes that it cannot reach need
+//! not be visited; otherwise a kernel with thousands of early returns would be traversed once for each of them.
 
 use rustc_hash::FxHashSet;
 
@@ -10,13 +10,13 @@ use super::cfg;
 /// A graph whose last node is the exit.
 pub struct Meeting<'a> {
     succ: &'a [Vec<usize>],
-    /// Each node's in ascending order.
+    /// The predecessors of each node, in ascending order.
     pred: Vec<Vec<usize>>,
-    /// Whether an edge leads back over a node, or to it.
+    /// Whether a back edge leads over a node, or to it.
     back: Vec<bool>,
 }
 
-/// What one way has reached.
+/// The nodes that one path has reached.
 struct Way {
     first: usize,
     seen: FxHashSet<usize>,
@@ -24,7 +24,7 @@ struct Way {
 }
 
 impl Way {
-    /// Looks at so many nodes more.
+    /// Visits up to `nodes` more nodes.
     fn walk(&mut self, succ: &[Vec<usize>], branch: usize, mut nodes: usize) {
         while let Some(b) = self.work.pop_if(|_| nodes > 0) {
             if b != branch && b + 1 != succ.len() && self.seen.insert(b) {
@@ -56,7 +56,7 @@ impl<'a> Meeting<'a> {
         Self { succ, back: back.collect(), pred }
     }
 
-    /// The first node that all ways from a branch to `a` and `b` come through, of those that the other of the two can reach as well.
+    /// The first node that all paths from a branch through `a` and `b` pass through, considering only nodes that both can reach.
     pub fn of(&self, branch: usize, [a, b]: [usize; 2]) -> Option<usize> {
         let way = |first| Way { first, seen: FxHashSet::default(), work: vec![first] };
         let (mut short, mut long) = (way(a), way(b));
@@ -68,7 +68,7 @@ impl<'a> Meeting<'a> {
             }
         }
         let entered = self.entered(branch, &short, &mut long);
-        // What the long way reaches of the short one.
+        // The nodes of the short path that the long one reaches.
         let mut common = Way { first: 0, seen: FxHashSet::default(), work: entered.iter().copied().collect() };
         common.walk(self.succ, branch, usize::MAX);
         if common.seen.is_empty() {
@@ -87,9 +87,9 @@ impl<'a> Meeting<'a> {
         cfg::post_dominators(&graph)[0].filter(|p| *p <= nodes.len()).map(|p| nodes[p - 1])
     }
 
-    /// The nodes of the short way by which the long one comes into it.
+    /// The nodes of the short path where the long one enters it.
     fn entered(&self, branch: usize, short: &Way, long: &mut Way) -> FxHashSet<usize> {
-        // The tests' graphs are small: they are not to be seen whole at the first look.
+        // The graphs in tests are small, and should not be visited completely by the first step.
         let look = if cfg!(test) { 1 } else { 64 + 4 * short.seen.len() };
         long.walk(self.succ, branch, look);
         loop {
@@ -105,8 +105,8 @@ impl<'a> Meeting<'a> {
         }
     }
 
-    /// Whether the long way cannot come to a node of the short one from outside it. A node may be where thousands of branches lead to: those before the
-    /// branch, to which nothing leads back, are not looked at.
+    /// Whether the long path cannot enter the short one at a node from outside. Thousands of branches may lead to a node: the ones before the
+    /// branch, to which no back edge leads, are not examined.
     fn closed(&self, node: usize, branch: usize, short: &Way, long: &Way) -> bool {
         let pred = &self.pred[node];
         let forward = branch < long.first && !self.back[branch];
@@ -120,7 +120,7 @@ mod tests {
     use super::super::joins::beyond_exits;
     use super::*;
 
-    /// On graphs of all shapes it is what looking at everything gives.
+    /// On graphs of all shapes, the result equals that of an exhaustive search.
     #[test]
     fn short_ways_meet_where_all_do() {
         let mut seed = 1u64;

@@ -8,7 +8,7 @@ use crate::ir::*;
 use crate::ptx::ast::{Arg, Space};
 
 impl Lower<'_, '_> {
-    /// Takes the state space; generic when there is none.
+    /// Takes the state space; generic if there is none.
     pub fn space(&self, m: &mut Mods<'_>) -> MemSpace {
         let entry = self.func.entry;
         m.find(|s| {
@@ -25,7 +25,7 @@ impl Lower<'_, '_> {
         .unwrap_or(MemSpace::Generic)
     }
 
-    /// The memory order, and which threads it is for.
+    /// Takes the memory order and its scope.
     pub fn order(&mut self, m: &mut Mods<'_>) -> (Order, Scope) {
         m.take("mmio");
         let o = m.one_of(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel"]);
@@ -86,7 +86,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Refuses to write constant memory.
+    /// Refuses writes to constant memory.
     fn writable(&self, m: &mut Mods<'_>) -> R<()> {
         if m.take("const") { self.fail("a kernel cannot write constant memory") } else { Ok(()) }
     }
@@ -113,7 +113,7 @@ impl Lower<'_, '_> {
     pub(super) fn load(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
         let space = self.space(m);
         let (order, scope) = self.order(m);
-        // `ldu` is of read-only data as well.
+        // `ldu` reads read-only data as well.
         let constant = m.take("nc") || m.root == "ldu";
         let policy = self.cache_hints(m);
         let count = self.vector(m);
@@ -132,7 +132,7 @@ impl Lower<'_, '_> {
                 defs.extend(pair);
                 continue;
             }
-            // ptxas takes any register of the size in a vector of floats.
+            // ptxas accepts any register of the right size in a vector of floats.
             let ty = if count > 1 && ty.float() { Ty::B(ty.bits() as u8) } else { ty };
             let (r, wide) = self.dst_wide(d, ty)?;
             if self.reg_bits(d) == 16 {
@@ -265,7 +265,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// That ptxas knows an atomic of this type, or of a vector.
+    /// Checks that ptxas supports an atomic of this type, or of a vector of it.
     fn defined(&self, op: AtomOp, ty: Ty, red: bool, count: u8) -> R<()> {
         use AtomOp as A;
         let half = matches!(ty, Ty::F16 | Ty::BF16 | Ty::F16x2 | Ty::BF16x2);

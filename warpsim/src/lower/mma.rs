@@ -10,7 +10,7 @@ use crate::ptx::ast::Arg;
 
 const N: Reg = Reg::NONE;
 
-/// A layout: whether it is by rows.
+/// Parses a layout; returns whether it is row-major.
 pub(super) fn by_rows(m: &str) -> Option<bool> {
     match m {
         "row" => Some(true),
@@ -19,7 +19,7 @@ pub(super) fn by_rows(m: &str) -> Option<bool> {
     }
 }
 
-/// The shapes of `mma.sp`, by their k.
+/// The shapes of `mma.sp`, identified by k.
 fn sparse_k(a: Elem) -> &'static [u16] {
     match a {
         Elem::F16 | Elem::BF16 => &[16, 32],
@@ -82,7 +82,7 @@ impl Lower<'_, '_> {
         let and = m.take("and");
         m.take("popc");
         let (d, ea, eb, c) = (self.elem(m)?, self.elem(m)?, self.elem(m)?, self.elem(m)?);
-        // Sparse A: its k is the dense one, twice that of the elements it holds.
+        // Sparse A: the k of the shape is the dense one, twice the number of elements that A stores.
         let held = if sparse.is_some() { sk / 2 } else { sk };
         let ok = match ea {
             _ if sparse.is_some() => sm == 16 && sn == 8 && sparse_k(ea).contains(&sk),
@@ -137,7 +137,7 @@ impl Lower<'_, '_> {
                 as usize
         };
         let (m32, n32, k32, held) = (u32::from(sm), u32::from(sn), u32::from(sk), u32::from(held));
-        // Of the elements each lane holds its share; of four multiplications it has to do with one.
+        // Each lane holds its share of the elements; with four multiplications, a lane takes part in only one of them.
         let lanes = if quads { 8 } else { 32 };
         if dd.len() != regs(d, m32 * n32 / lanes)
             || ra.len() != regs(ea, m32 * held / lanes)
@@ -158,7 +158,7 @@ impl Lower<'_, '_> {
 
     fn sparse(&mut self, selector: &Arg, a: Elem, k: u16, ordered: bool) -> R<Sparse> {
         let selector = self.literal(selector)?;
-        // The lanes of a group that hold metadata, of four.
+        // The lanes, in a group of four, that hold metadata.
         let lanes = k / a.sparse_chunk() / 4;
         if selector >= u64::from(4 / lanes) {
             return self.fail(format!("the sparsity selector {selector}: this shape's are below {}", 4 / lanes));
@@ -204,7 +204,7 @@ impl Lower<'_, '_> {
         if sm != 64 || sk != k_ok || sn % n_step != 0 || sn == 0 || sn > 256 {
             return self.fail("the shape or type is not supported");
         }
-        // Behind the matrices stand the metadata and its selector.
+        // The metadata and its selector follow the matrices.
         let (sparse, metadata, a) = match a {
             [d, x, y, metadata, selector, rest @ ..] if sparse => {
                 let sparse = self.sparse(selector, ea, sk, false)?;

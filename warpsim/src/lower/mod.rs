@@ -41,7 +41,7 @@ use crate::names::plain;
 use crate::ptx::ParseError;
 use crate::ptx::ast::{Ast, Func, Init, Name, Space, type_bytes_of};
 
-/// Bytes of parameters that a kernel may have.
+/// Maximum bytes of kernel parameters.
 const MAX_PARAMS: u32 = 32_764;
 
 /// Lays out variables and collects functions while a kernel is lowered.
@@ -63,8 +63,8 @@ pub(crate) struct Linker<'a> {
     pub heap: bool,
 }
 
-/// Bytes of nobody's before the static shared variable that has so many before it. They shift no bank and no swizzle.
-/// Only the first 256 variables have them: all have to stay within the 16 MiB window of shared addresses.
+/// Total size of the guard regions before a static shared variable that has this many variables before it. Guards preserve banks and
+/// swizzles. Only the first 256 variables have them, because all variables have to stay within the 16 MiB window of shared addresses.
 pub fn guards(variables: usize) -> u32 {
     const GUARD: u32 = 1024;
     variables.min(256) as u32 * GUARD
@@ -158,7 +158,7 @@ impl<'a> Linker<'a> {
         n
     }
 
-    /// The function's number, queueing it to be lowered; `None` when it has no body.
+    /// The function's index; queues the function to be lowered. `None` if it has no body.
     pub fn func(&mut self, name: &Name) -> Option<u32> {
         if let Some(&n) = self.funcs.get(name) {
             return Some(n);
@@ -173,13 +173,13 @@ impl<'a> Linker<'a> {
         Some(n)
     }
 
-    /// The function's address, queueing it to be lowered; `None` when it has no body.
+    /// The function's address; queues the function to be lowered. `None` if it has no body.
     pub fn address(&mut self, name: &Name) -> Option<u32> {
         self.func(name)?;
         self.ast.place(name)
     }
 
-    /// Queues the functions whose addresses lie in module variables: any indirect call may reach them.
+    /// Queues the functions whose addresses are in module variables: any indirect call may reach them.
     pub fn reach_tables(&mut self) {
         let ast = self.ast;
         for i in ast.vars.iter().flat_map(|v| &v.init) {
@@ -197,13 +197,13 @@ impl<'a> Linker<'a> {
         self.globals.get(name).copied()
     }
 
-    /// Offset of a static shared variable, placed on first use. `scope`: 0 module, else the function's number + 1.
+    /// Offset of a static shared variable, which is placed on first use. `scope`: 0 for the module, otherwise the function's number + 1.
     pub fn place_shared(&mut self, scope: usize, v: &crate::ptx::ast::Var) -> u32 {
         let key = (scope, v.name.clone());
         if let Some(&at) = self.shared.get(&key) {
             return at;
         }
-        // What does not fit is refused at the launch.
+        // A variable that does not fit is refused at the launch.
         let bytes = u32::try_from(type_bytes_of(v)).unwrap_or(u32::MAX);
         let at = self.static_shared.checked_next_multiple_of(v.align.max(1)).unwrap_or(u32::MAX);
         self.static_shared = at.saturating_add(bytes);

@@ -1,4 +1,4 @@
-//! Moves, and vectors packed into registers and unpacked from them.
+//! Moves, and packing and unpacking of vectors.
 
 use super::func::{Entity, Lower, R};
 use super::types::{Mods, Ty};
@@ -47,7 +47,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// `mov.v4.u32 v, %tid`: each element, or axis, for itself.
+    /// `mov.v4.u32 v, %tid`: handles each element, or axis, separately.
     fn mov_vector(&mut self, a: &[Arg], ty: Ty, count: u8) -> R<()> {
         let axes = |n: &str| ["x", "y", "z", "w"].map(|axis| Arg::Name(format!("{n}.{axis}").into()));
         let named = match &a[1] {
@@ -55,7 +55,7 @@ impl Lower<'_, '_> {
             vector => self.elements(vector, count)?.into_iter().cloned().collect(),
         };
         let mut parts = vec![];
-        // All are read before one is written.
+        // Reads all sources before writing any destination.
         for x in &named {
             let (s, part) = (self.src(x, ty)?, self.temp(ty.class()));
             self.alu_free(copy(ty), part, s, N, N, 0);
@@ -99,7 +99,7 @@ impl Lower<'_, '_> {
         }
         let w = bits / n;
         let s = self.src(s, Ty::B(bits as u8))?;
-        // Read everything before writing: a part may be the source itself.
+        // Reads everything before writing: a destination may also be a source.
         let (lo, hi) = if bits == 64 {
             let (lo, hi) = (self.temp(Class::R), self.temp(Class::R));
             self.alu_free(ai::trunc64(), lo, s, N, N, 0);

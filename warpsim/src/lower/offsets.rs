@@ -1,13 +1,13 @@
-//! Which instructions compute an address in 32 bits: those that the checker of overflow follows.
+//! Finds the instructions that compute an address in 32 bits, which the overflow checker tracks.
 //!
-//! Going back from what memory accesses take as their address, through what keeps an offset an offset, finds what can reach one.
-//! Of that only what comes out of 32-bit arithmetic matters; few kernels have much of it.
+//! Starts from the addresses of memory accesses, and goes backwards through operations that preserve offsets, to find all values that can
+//! reach an address. Of these, only the results of 32-bit arithmetic matter; few kernels have many.
 
 use rustc_hash::FxHashMap;
 
 use crate::ir::*;
 
-/// What the checker makes of an instruction, by its opcode. What mixes bits makes a new number: hashes may wrap around.
+/// How the checker treats an instruction, by its opcode. Operations that mix bits produce a new number: hashes may wrap around.
 pub fn kind(op: &str) -> Offset {
     match op {
         "mov.b32" | "mov.u32" | "mov.s32" | "mov.b64" | "mov.u64" | "mov.s64" => Offset::Copy,
@@ -31,7 +31,7 @@ pub fn kind(op: &str) -> Offset {
     }
 }
 
-/// The registers that hold an address which the instruction accesses.
+/// The registers that hold addresses of memory that the instruction accesses.
 pub fn addresses(i: &Inst) -> [Reg; 2] {
     match i.op {
         Op::CpAsync { .. } | Op::Bulk(_) | Op::StAsync(_) => [i.a, i.b],
@@ -43,7 +43,7 @@ pub fn addresses(i: &Inst) -> [Reg; 2] {
     }
 }
 
-/// The operands that the result is an offset because of.
+/// The operands from which the result inherits an offset.
 fn sources(i: &Inst) -> [Reg; 3] {
     match i.offset {
         Offset::Opaque | Offset::Pass => [Reg::NONE; 3],
@@ -53,7 +53,7 @@ fn sources(i: &Inst) -> [Reg; 3] {
     }
 }
 
-/// Marks what puts a register into, or takes it from, one of these places of the frame (offset, bytes) that calls pass on.
+/// Marks instructions that store a register to, or load it from, one of these places in the frame (offset, bytes), which calls pass.
 pub fn mark_passed(insts: &mut [Inst], consts: &[(Reg, Init)], places: &[(u32, u32)]) {
     if places.is_empty() {
         return;
@@ -74,7 +74,7 @@ pub fn mark_passed(insts: &mut [Inst], consts: &[(Reg, Init)], places: &[(u32, u
     }
 }
 
-/// The register that an instruction passes to another function, or gets from it.
+/// The register that an instruction passes to another function, or receives from it.
 pub fn passed(i: &Inst, lists: &[Reg]) -> Option<Reg> {
     (i.offset == Offset::Pass).then(|| lists[i.ext as usize])
 }
@@ -89,22 +89,22 @@ impl Set {
     fn has(&self, r: Reg) -> bool {
         r.is_some() && r.class() != Class::P && self.0[r.class() as usize][r.slot()]
     }
-    /// True when it is new.
+    /// Returns true if it is new.
     fn insert(&mut self, r: Reg) -> bool {
         r.is_some() && r.class() != Class::P && !std::mem::replace(&mut self.0[r.class() as usize][r.slot()], true)
     }
 }
 
-/// For each instruction of a function, whose registers are numbered up to `next`, what to follow: see [`Track`].
+/// What to track for each instruction of a function, whose registers are numbered up to `next`: see [`Track`].
 pub fn tracks(insts: &[Inst], lists: &[Reg], consts: &[(Reg, Init)], next: [u32; 3]) -> Vec<Track> {
     let mut reaching = Set::of(next);
     let mut grown = false;
-    // What another function is given may become an address there.
+    // A value that is passed to another function may become an address there.
     let given = |i: &Inst| if matches!(i.op, Op::St(_)) { passed(i, lists) } else { None };
     for r in insts.iter().flat_map(|i| addresses(i).into_iter().chain(given(i))) {
         grown |= reaching.insert(r);
     }
-    // Most is defined before it is used: few rounds suffice.
+    // Most values are defined before they are used, so that few rounds suffice.
     while std::mem::take(&mut grown) {
         for i in insts.iter().rev() {
             if reaching.has(i.d) {

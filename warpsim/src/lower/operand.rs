@@ -7,10 +7,10 @@ use crate::exec::alu_int;
 use crate::ir::*;
 use crate::ptx::ast::{Arg, Space, Var};
 
-/// Bytes that the system reserves of a block's shared memory.
+/// Bytes of a block's shared memory that the system reserves.
 const RESERVED: u32 = 1024;
 
-/// An address: `base` (may be absent) plus `off`, and the space when the symbol decides it.
+/// An address: `base` (may be absent) plus `off`, and the space if the symbol determines it.
 pub struct Addr {
     pub base: Reg,
     pub off: i64,
@@ -68,7 +68,7 @@ impl Lower<'_, '_> {
                 _ => self.fail(format!("`!{n}` is not a predicate")),
             },
             _ if class == Class::P => {
-                // One bit a lane.
+                // Predicates: one bit per lane.
                 let v = self.immediate(a, Ty::B(64))?;
                 Ok(self.imm(class, if v == 0 { 0 } else { !0 }))
             }
@@ -98,7 +98,7 @@ impl Lower<'_, '_> {
         })
     }
 
-    /// The register in another class: a wider one is cut, a narrower one refused.
+    /// The register in another class: a wider register is truncated, a narrower one is refused.
     fn fit(&mut self, r: Reg, class: Class) -> R<Reg> {
         match (r.class(), class) {
             (x, y) if x == y => Ok(r),
@@ -155,7 +155,7 @@ impl Lower<'_, '_> {
             Some((b, "x")) => (b, 0),
             Some((b, "y")) => (b, 1),
             Some((b, "z")) => (b, 2),
-            // Vectors of three have a fourth element.
+            // Three-element vectors have a fourth element.
             Some((b, "w")) if b.ends_with("id") => return Ok(self.imm(class, 0)),
             _ => (name, 0),
         };
@@ -193,7 +193,7 @@ impl Lower<'_, '_> {
             "%lanemask_ge" => S::LaneMask(M::Ge),
             "%dynamic_smem_size" => S::DynamicSmem,
             "%total_smem_size" | "%aggr_smem_size" => S::TotalSmem,
-            // No graph launches, no OpenCL with an offset of its grid, and no profiler has set a counter up.
+            // There are no graph launches, no OpenCL grid offsets, and no performance counters set up by a profiler.
             "%current_graph_exec" => return Ok(self.imm(class, 0)),
             counter
                 if ["%pm", "%envreg"].iter().any(|is| {
@@ -223,14 +223,14 @@ impl Lower<'_, '_> {
         Ok(self.constant(class, Init::Special(s)))
     }
 
-    /// A place in what the system reserves of a block's shared memory: cooperative groups of several warps meet there. Kernels that ask for it
-    /// have it among their variables.
+    /// An address in the part of a block's shared memory that the system reserves: cooperative groups of several warps synchronise there.
+    /// Kernels that use it get it as one of their variables.
     fn reserved(&mut self, class: Class, at: u32) -> Reg {
         let first = self.linker.place_shared(0, &Var::bytes(RESERVED_NAME, RESERVED));
         self.imm(class, u64::from(first + at))
     }
 
-    /// That a register may be an operand of a type, as ptxas has it.
+    /// Checks that a register may be an operand of a type, by ptxas's rules.
     fn serves(&self, name: &str, is: Ty, want: Ty) -> R<()> {
         match is.serves(want, self.wider) {
             true => Ok(()),
@@ -238,7 +238,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The destination, of a type or only a class; a sink gives a register that nobody reads.
+    /// The destination, for a type or only a class; a sink (`_`) gets an unused register.
     pub fn dst(&mut self, a: &Arg, want: impl Want) -> R<Reg> {
         match a {
             Arg::Sink => Ok(self.temp(want.class())),
@@ -255,7 +255,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// As `dst`, but a 64-bit register may receive a narrower result: `widen` finishes it.
+    /// Like `dst`, but a 64-bit register may receive a narrower result: `widen` completes it.
     pub fn dst_wide(&mut self, a: &Arg, ty: Ty) -> R<(Reg, Option<Reg>)> {
         if let Arg::Name(n) = a
             && let Some(Entity::Reg(r, is)) = self.lookup(n)
@@ -268,7 +268,7 @@ impl Lower<'_, '_> {
         Ok((self.dst(a, ty)?, None))
     }
 
-    /// Extends a narrow result to the 64-bit register that was asked for.
+    /// Extends a narrow result to the requested 64-bit register.
     pub fn widen(&mut self, from: Reg, to: Option<Reg>, signed: Option<u32>) {
         if let Some(to) = to {
             match signed {
@@ -278,7 +278,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Declared bits of a register operand; 0 when it is none.
+    /// Declared bits of a register operand; 0 if it is not a register.
     pub fn reg_bits(&self, a: &Arg) -> u32 {
         match a {
             Arg::Name(n) => match self.lookup(n) {

@@ -1,8 +1,8 @@
-//! Virtual registers to slots: liveness, then a linear scan.
+//! Assigns virtual registers to slots: liveness analysis, then a linear scan.
 //!
-//! PTX names each value anew, thousands in an unrolled loop. Sharing slots keeps a warp's registers in the
-//! first-level cache. Registers that may be read before they are written, and what is computed from them, keep a slot of
-//! their own, so that a checker can watch them.
+//! PTX names each value anew, which makes thousands of registers in an unrolled loop. Sharing slots keeps a warp's registers in the
+//! first-level cache of the CPU. Registers that may be read before they are written, and registers that are computed from them, keep slots of
+//! their own, so that a checker can track them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -73,9 +73,9 @@ fn members(b: &Bits) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Registers that are alive where a block begins or ends. Most are not: sets of them are by a number of their own.
+/// Registers that are live at the start or end of a block. Most registers are not, so the bit sets use a compact numbering of those that are.
 struct Liveness {
-    /// The registers that are numbered.
+    /// The registers in this numbering.
     crossing: Vec<usize>,
     live_in: Vec<Bits>,
     live_out: Vec<Bits>,
@@ -107,7 +107,7 @@ fn liveness(insts: &[Inst], lists: &[Reg], g: &Blocks, ids: &Ids, is_const: &[bo
                     reads[b].push(number[k] as usize);
                 }
             });
-            // A guarded write leaves the other lanes' values alive.
+            // A guarded write keeps the values of the other lanes live.
             if !i.guard.is_some() {
                 operands(i, lists, |r, role| {
                     let k = ids.of(r);
@@ -159,7 +159,7 @@ fn liveness(insts: &[Inst], lists: &[Reg], g: &Blocks, ids: &Ids, is_const: &[bo
 
 const MAX_WORK: usize = 1 << 28;
 
-/// `stack`: the function's generic loads may be of local memory.
+/// `stack`: the function's generic loads may access local memory.
 pub fn allocate(
     insts: &mut [Inst],
     lists: &mut [Reg],
@@ -209,7 +209,7 @@ pub fn allocate(
             }
         });
     }
-    // What is moved into a register of a wgmma is followed like it.
+    // A register that is moved into a register of a wgmma is tracked like it.
     let mut grown = pinned.contains(&true);
     while std::mem::take(&mut grown) {
         for i in insts.iter().rev().filter(|i| i.moves && i.a.is_some() && !is_const[ids.of(i.a)]) {
@@ -298,12 +298,12 @@ pub fn allocate(
     Ok(Allocation { counts, maybe_uninit, followed: by_slot, pressure: most as u32 })
 }
 
-/// Whether an instruction loads what may be local memory that nobody wrote.
+/// Whether an instruction loads from memory that may be uninitialised local memory.
 fn is_local(i: &Inst, stack: bool) -> bool {
     matches!(i.op, Op::Ld(a) if a.space == MemSpace::Local || stack && a.space == MemSpace::Generic)
 }
 
-/// Follows what an instruction computes from registers that are followed; true when that adds a register.
+/// Tracks the results that an instruction computes from tracked registers; returns true if that adds a register.
 fn follow(i: &Inst, lists: &[Reg], ids: &Ids, is_const: &[bool], followed: &mut [bool]) -> bool {
     if !matches!(i.op, Op::Alu(_) | Op::Warp(WarpOp::Shfl(_))) {
         return false;
@@ -321,7 +321,7 @@ fn follow(i: &Inst, lists: &[Reg], ids: &Ids, is_const: &[bool], followed: &mut 
     adds
 }
 
-/// Renumbers the registers that occur, so that unused declarations cost nothing.
+/// Renumbers the registers that are used, so that unused declarations cost nothing.
 struct Compact {
     ids: [Vec<u32>; 3],
     next: [u32; 3],

@@ -1,15 +1,15 @@
 //! Remainders that are computed as differences.
 //!
-//! Compilers write `h % 1000` as `h - (h * m >> k) * 1000`. `h` may be a hash, which wraps around on purpose; what is left of it when a multiple
-//! that is computed from its bits is taken away is a new number, and so nothing that the checker of offsets follows.
+//! Compilers emit `h % 1000` as `h - (h * m >> k) * 1000`. `h` may be a hash, which wraps around on purpose. The difference between `h` and a
+//! multiple that is computed from its bits is a new number, which the checker of offsets does not track.
 
 use rustc_hash::FxHashMap;
 
 use crate::ir::*;
 
-/// Registers that are looked at on the way back from a difference: those of a signed quotient are about ten.
+/// Maximum number of registers to visit backwards from a difference: a signed quotient takes about ten.
 const MOST: usize = 32;
-/// Instructions that are looked at of those that write a register: compilers name few registers again.
+/// Maximum number of instructions to examine among those that write a register: compilers seldom reuse a register name.
 const WRITERS: usize = 4;
 
 struct Body<'a> {
@@ -19,7 +19,7 @@ struct Body<'a> {
     negative: Vec<Reg>,
 }
 
-/// Makes new numbers of remainders.
+/// Marks remainders as new numbers.
 pub fn mark(insts: &mut [Inst], lists: &[Reg], consts: &[(Reg, Init)]) {
     if !insts.iter().any(|i| matches!(i.offset, Offset::Sub | Offset::Mad | Offset::Add)) {
         return;
@@ -68,7 +68,7 @@ impl Body<'_> {
         }
     }
 
-    /// Whether `r` is computed from the bits of `number`, a quotient of it for example, and not by sums and products alone.
+    /// Whether `r` is computed from the bits of `number`, for example as a quotient of it, and not by sums and products alone.
     fn comes_from_bits(&self, r: Reg, number: Reg) -> bool {
         let copied = self.writers(number).find(|i| i.offset == Offset::Copy).map_or(number, |i| i.a);
         let mut ways = vec![(r, false)];

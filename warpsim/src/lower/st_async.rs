@@ -6,7 +6,7 @@ use crate::ir::*;
 use crate::ptx::ast::{Arg, Space};
 
 impl Lower<'_, '_> {
-    /// What both have: space, completion by an mbarrier, and operands `[address], value, [mbarrier]`.
+    /// The parts that both instructions have: space, completion by an mbarrier, and operands `[address], value, [mbarrier]`.
     fn st_async_head(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
         self.shared_space(m);
         if !m.take("mbarrier::complete_tx::bytes") {

@@ -22,7 +22,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The address in one register, its offset added.
+    /// Puts the address, including its offset, in one register.
     pub(super) fn addr_reg(&mut self, a: &Arg) -> R<Reg> {
         let Addr { base, off, .. } = self.addr(a)?;
         self.fold(base, off)
@@ -141,7 +141,7 @@ impl Lower<'_, '_> {
             return self
                 .tensor_copy(a, TensorCopy { way: Way::Prefetch, rank, multicast: false, reduce: None, im2col });
         }
-        // Destination space comes first.
+        // The destination space comes first.
         let to_shared = m.find(|s| match s {
             "shared::cluster" | "shared::cta" => Some(true),
             "global" => Some(false),
@@ -155,7 +155,7 @@ impl Lower<'_, '_> {
         let (Some(to_shared), Some(from_shared)) = (to_shared, from_shared) else {
             return self.fail("the state spaces are missing");
         };
-        // Loads have offsets, stores and reductions have none.
+        // Loads have im2col offsets; stores and reductions have none.
         let pixels = m.one_of(&["tile", if to_shared { "im2col" } else { "im2col_no_offs" }]) == Some(1);
         let multicast = m.take("multicast::cluster");
         m.one_of(&["mbarrier::complete_tx::bytes", "bulk_group"]);

@@ -1,6 +1,6 @@
-//! Tensor maps that a kernel makes itself: `tensormap.replace` and `tensormap.cp_fenceproxy`.
+//! Tensor maps that a kernel makes or modifies: `tensormap.replace` and `tensormap.cp_fenceproxy`.
 //!
-//! A map's 128 bytes are the simulator's own, so replacing a field is a store, checked like any other.
+//! The layout of a map's 128 bytes is the simulator's own, so replacing a field is a plain store, checked like any other.
 
 use super::func::{Lower, R};
 use super::types::Mods;
@@ -61,7 +61,7 @@ impl Lower<'_, '_> {
             at += n as usize * if matches!(k, 2 | 5) { 2 } else { 4 };
         }
         let value = match k {
-            // One less than the rank.
+            // The value is the rank minus one.
             1 => {
                 let (v, one, t) = (self.src(new, ty)?, self.imm(Class::R, 1), self.temp(Class::R));
                 self.alu_free(ai::add32(), t, v, one, N, 0);

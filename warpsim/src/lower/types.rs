@@ -1,4 +1,4 @@
-//! Scalar types as instructions name them, and the modifiers of an opcode.
+//! Scalar types in instructions, and the modifiers of an opcode.
 
 use crate::ir::Class;
 use crate::num::Rnd;
@@ -83,8 +83,8 @@ impl Ty {
         matches!(self, Ty::S(_))
     }
 
-    /// Whether an instruction takes a register of this type for an operand of that one; the type-checking rules of PTX, which say nothing of f16x2
-    /// registers as integers, as ptxas has them. `wider`: it may be larger.
+    /// Whether an instruction accepts a register of this type for an operand of the other type: PTX's type-checking rules, and ptxas's
+    /// behaviour for f16x2 registers as integers, which PTX does not specify. `wider`: the register may be larger.
     pub fn serves(self, as_: Ty, wider: bool) -> bool {
         let fits = self.bits() == as_.bits() || wider && self.bits() > as_.bits() && self != Ty::Pred;
         let int = |t| matches!(t, Ty::U(_) | Ty::S(_));
@@ -112,7 +112,7 @@ impl std::fmt::Display for Ty {
     }
 }
 
-/// What is known of an operand: its type, or only which registers hold it.
+/// What is known of an operand: its type, or only its register class.
 pub trait Want: Copy {
     fn class(self) -> Class;
     fn ty(self) -> Option<Ty>;
@@ -136,7 +136,7 @@ impl Want for Ty {
     }
 }
 
-/// An opcode split at its dots. Every modifier must be taken by whoever lowers it.
+/// An opcode, split at its dots. The lowering function must take every modifier.
 pub struct Mods<'a> {
     pub root: &'a str,
     list: Vec<&'a str>,
@@ -166,13 +166,13 @@ impl<'a> Mods<'a> {
         names.iter().position(|n| self.take(n))
     }
 
-    /// Whether it names the block's own shared memory, and no other. What an mbarrier is used for says it better, where that is wrong.
+    /// Whether it names only the block's own shared memory. If that is wrong for an mbarrier, the checks of mbarriers give a better message.
     pub fn own_shared(&self) -> bool {
         let has = |names: &[&str]| self.list.iter().any(|x| names.contains(x));
         self.root != "mbarrier" && has(&["shared", "shared::cta"]) && !has(&["shared::cluster"])
     }
 
-    /// Takes the first modifier not taken yet that `f` accepts.
+    /// Takes the first remaining modifier that `f` accepts.
     pub fn find<T>(&mut self, f: impl Fn(&str) -> Option<T>) -> Option<T> {
         for (k, x) in self.list.iter().enumerate() {
             if self.used >> k & 1 == 0
@@ -189,7 +189,7 @@ impl<'a> Mods<'a> {
         self.find(Ty::parse)
     }
 
-    /// `.rn`, `.rni`, … : the mode and whether it rounds to an integral value.
+    /// `.rn`, `.rni`, …: the rounding mode, and whether it rounds to an integral value.
     pub fn rounding(&mut self) -> Option<(Rnd, bool)> {
         self.find(|m| {
             Some(match m {
@@ -207,7 +207,7 @@ impl<'a> Mods<'a> {
         })
     }
 
-    /// The first modifier that nobody took.
+    /// The first modifier that was not taken.
     pub fn left(&self) -> Option<&'a str> {
         self.list.iter().enumerate().find(|(k, _)| self.used >> k & 1 == 0).map(|(_, m)| *m)
     }

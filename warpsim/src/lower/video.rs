@@ -36,7 +36,7 @@ impl Lower<'_, '_> {
         }
         let (result, x, y) = match types.as_slice() {
             [d, x, y] if op != av::COMPARE => (*d, *x, *y),
-            // What a result is compared with has the type of the first operand.
+            // The operand that a result is compared with has the type of the first operand.
             [x, y] if op == av::COMPARE => (parts == 1 && *x, *x, *y),
             _ => return self.fail("the types of the result and both operands are needed"),
         };
@@ -59,7 +59,7 @@ impl Lower<'_, '_> {
         if parts == 1 { self.video_scalar(m, a, imm) } else { self.video_simd(m, a, imm, parts) }
     }
 
-    /// An operand and what stands behind its dot: `%r1.b0`.
+    /// Parses an operand and the suffix after its dot: `%r1.b0`.
     fn selected<'x>(&self, a: &'x Arg) -> (Arg, Option<&'x str>) {
         if let Arg::Name(n) = a
             && self.lookup(n).is_none()
@@ -91,7 +91,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// Bytes from 1 on, halves behind them; 0 is all of a register.
+    /// Bytes are numbered from 1 on, and halves after them; 0 is the whole register.
     fn part(&self, selector: Option<&str>) -> R<i64> {
         let Some(selector) = selector else { return Ok(0) };
         match ["b0", "b1", "b2", "b3", "h0", "h1"].iter().position(|s| *s == selector) {
@@ -100,8 +100,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// `vmad`: of the product one factor may be negated, or else what is added to it. Whether the result is signed follows
-    /// from that and from the factors, whatever is said of it.
+    /// `vmad`: either a factor of the product or the addend may be negated. Whether the result is signed follows from the negation and from
+    /// the factors, whatever type is given.
     fn video_mad(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
         let types = [m.ty(), m.ty(), m.ty()];
         if types.iter().any(|t| !matches!(t, Some(Ty::U(32) | Ty::S(32)))) {
@@ -141,7 +141,7 @@ impl Lower<'_, '_> {
         imm |= if parts == 2 { av::HALVES } else { 0 } | if m.take("add") { av::SUM } else { 0 };
         self.count(a, 4, 4)?;
         let ((d, mask), (x, of_x), (y, of_y)) = (self.selected(&a[0]), self.selected(&a[1]), self.selected(&a[2]));
-        // Digits from the highest lane down.
+        // Digits start with the highest lane.
         let digits = |selector: &str, most: u32| -> Option<Vec<u32>> {
             let digits =
                 selector.strip_prefix(letter)?.chars().rev().map(|c| c.to_digit(10)).collect::<Option<Vec<_>>>()?;

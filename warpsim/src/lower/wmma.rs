@@ -9,7 +9,7 @@ use crate::ir::*;
 use crate::num::Rnd;
 use crate::ptx::ast::Arg;
 
-/// Registers of a fragment.
+/// Number of registers of a fragment.
 fn length(rows: u16, cols: u16, e: Elem) -> usize {
     let bits = usize::from(rows) * usize::from(cols) * e.bits() as usize / 32;
     bits / if e == Elem::F64 { 64 } else { 32 }
@@ -32,7 +32,7 @@ impl Lower<'_, '_> {
         if small && (operand > 1 || layout != operand || (sm, sn, u32::from(sk)) != (8, 8, 128 / elem.bits())) {
             return self.fail("of elements of fewer than 8 bits, A is by rows, B by columns, and a row has 128 bits");
         }
-        // Such a B is moved by its columns, so that elements beside each other in memory share a register.
+        // Such a B is moved by columns, so that elements that are adjacent in memory share a register.
         let (layout, operand) = if small { (0, operand * 4) } else { (layout, operand) };
         let (rows, cols) = [(sm, sk), (sk, sn), (sm, sn), (sm, sn), (sn, sk)][operand];
         self.count(a, 2, 3)?;
@@ -43,7 +43,7 @@ impl Lower<'_, '_> {
             return self.fail("a fragment of the wrong length");
         }
         let base = self.addr_reg(mem)?;
-        // Without a stride the matrix is dense.
+        // Without a stride, the matrix is dense.
         let stride = match a.get(2) {
             Some(x) => self.src(x, Ty::U(32))?,
             None => self.imm(Class::R, u64::from(if layout == 0 { cols } else { rows })),
@@ -64,7 +64,7 @@ impl Lower<'_, '_> {
         m.take("popc");
         m.take("sync");
         m.take("aligned");
-        // Fragments carry their layout from the load.
+        // Fragments keep the layout of the load.
         let layout = [m.find(by_rows), m.find(by_rows)];
         let [sm, sn, sk] = self.shape(m)?;
         let sat = m.take("satfinite");

@@ -1,4 +1,4 @@
-//! The syntax tree of a PTX module: what was written, before any meaning.
+//! The syntax tree of a PTX module: the text's structure, without any meaning.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub type Name = Arc<str>;
 pub struct Ast {
     pub version: String,
     pub target: String,
-    /// It was compiled for a debugger.
+    /// Whether it was compiled for a debugger.
     pub debug: bool,
     pub files: Vec<(u32, String)>,
     pub vars: Vec<Var>,
@@ -20,14 +20,14 @@ pub struct Ast {
 }
 
 impl Ast {
-    /// The place of the function with this name, or with this alias, and a body.
+    /// The index of the function with a body that has this name, or this alias.
     pub fn place(&self, name: &str) -> Option<u32> {
         let name = self.aliases.iter().find(|a| a.0.as_ref() == name).map_or(name, |a| a.1.as_ref());
         self.funcs.iter().position(|f| f.name.as_ref() == name && f.body.is_some()).map(|k| k as u32)
     }
 }
 
-/// Where a variable lives.
+/// The state space of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
     Generic,
@@ -36,7 +36,7 @@ pub enum Space {
     Local,
     Const,
     Param,
-    /// A parameter of a function that is a register.
+    /// A function parameter that is a register.
     Reg,
 }
 
@@ -55,7 +55,7 @@ pub struct Var {
 }
 
 impl Var {
-    /// Shared memory that no text declares.
+    /// Shared memory that the PTX does not declare.
     pub fn bytes(name: &str, count: u32) -> Self {
         let (ty, count) = ("b8".into(), Some(u64::from(count)));
         Self { space: Space::Shared, align: 128, ty, name: name.into(), count, init: vec![], external: false }
@@ -71,7 +71,7 @@ pub enum Init {
     F64(u64),
     /// The address of a symbol plus an offset; `generic` when written `generic(sym)`.
     Addr(Name, i64),
-    /// `0xff00(sym)`: of such an address the bits that the mask shows.
+    /// `0xff00(sym)`: the bits of the address that the mask selects.
     Masked(Name, i64, u64),
 }
 
@@ -142,7 +142,7 @@ pub enum Arg {
     Name(Name),
     /// `!p`
     Not(Name),
-    /// `-reg`, which few instructions take.
+    /// `-reg`, which few instructions accept.
     Neg(Name),
     Int(u64),
     F32(u32),

@@ -8,7 +8,7 @@ use super::parser::{Parser, space_of};
 const MAX_DEPTH: u32 = 100;
 
 impl Parser<'_> {
-    /// Statements up to the closing brace, which is eaten.
+    /// Parses statements up to the closing brace, which is consumed.
     pub(super) fn statements(&mut self) -> Result<Vec<Stmt>, ParseError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -117,7 +117,7 @@ impl Parser<'_> {
         };
         let line = self.line();
         let mut op = self.name()?;
-        // Modifiers may stand apart from the opcode, on a line of their own.
+        // Modifiers may be separated from the opcode, on a line of their own.
         while let Some(Tok::Word(more)) = self.peek()
             && more.starts_with('.')
         {
@@ -127,7 +127,7 @@ impl Parser<'_> {
         let mut args = vec![];
         if !self.is(b';') {
             loop {
-                // Elsewhere a parenthesis begins an expression.
+                // In other positions, a parenthesis begins an expression.
                 let arg = if op.starts_with("call") && self.eat(b'(') {
                     Arg::List(self.list(b')', 0)?)
                 } else {
@@ -204,7 +204,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether a register stands behind a sign.
+    /// Whether a register follows a sign.
     fn names_next(&self) -> bool {
         matches!(self.peek_at(1), Some(Tok::Word(w)) if w != "WARP_SZ")
     }

@@ -5,7 +5,7 @@ use super::ast::Arg;
 use super::lexer::Tok;
 use super::parser::Parser;
 
-/// Operators with two operands and how tightly they bind, longer ones before those that they begin with.
+/// Binary operators with their precedence; an operator comes before its own prefixes.
 const OPERATORS: [(&str, u32); 18] = [
     ("<<", SHIFT),
     (">>", SHIFT),
@@ -29,10 +29,10 @@ const OPERATORS: [(&str, u32); 18] = [
 const PRODUCT: u32 = 9;
 const SHIFT: u32 = 7;
 
-/// Deeper expressions are refused.
+/// Maximum depth of an expression.
 const MAX_DEPTH: u32 = 64;
 
-/// What an expression comes to. Numbers in hexadecimal floating point keep their bits.
+/// The value of an expression. Hexadecimal floating-point numbers keep their bits.
 #[derive(Clone, Copy)]
 enum Value {
     Signed(i64),
@@ -86,7 +86,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands behind a `+` or `-` of an address: the next of these signs is another offset.
+    /// The part after a `+` or `-` in an address: it ends before the next such sign, which begins another offset.
     pub(super) fn constant_term(&mut self) -> Result<u64, ParseError> {
         match self.binary(PRODUCT, 0)?.bits() {
             Some(v) => Ok(v),
@@ -121,7 +121,7 @@ impl Parser<'_> {
     fn operator(&self) -> Option<(&'static str, u32)> {
         let first = match self.peek()? {
             Tok::Punct(c) => c,
-            // It begins names.
+            // This character begins names.
             Tok::Word("%") => b'%',
             _ => return None,
         };
@@ -208,7 +208,7 @@ fn compute(op: &str, x: Value, y: Value) -> Option<Value> {
             _ => None,
         };
     };
-    // One unsigned operand makes both unsigned; of a shift the left one decides.
+    // If one operand is unsigned, both are unsigned; for a shift, the left operand decides.
     let left = matches!(x, Value::Signed(_));
     let signed = left && matches!(y, Value::Signed(_));
     let integer = |v: u64, signed: bool| Some(if signed { Value::Signed(v as i64) } else { Value::Unsigned(v) });

@@ -5,11 +5,11 @@ use super::ast::*;
 use super::lexer::Tok;
 use super::parser::Parser;
 
-/// Elements that an incomplete list in another leaves out, at most.
+/// Maximum number of elements that an incomplete nested list may omit.
 const MAX_SKIPPED: u64 = 1 << 20;
 
 impl Parser<'_> {
-    /// `{1, 2, {3, 4}}`. A list that is incomplete in another one leaves the rest of its row zero.
+    /// `{1, 2, {3, 4}}`. If a nested list is incomplete, the rest of its row is zero.
     pub(super) fn initialiser(&mut self, out: &mut Vec<Init>, dims: &[u64], depth: u32) -> Result<(), ParseError> {
         if depth > 16 {
             return self.err("an initialiser nested too deeply");

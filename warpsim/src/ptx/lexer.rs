@@ -2,7 +2,7 @@
 
 use super::ParseError;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Tok<'a> {
     /// An identifier, opcode with modifiers, or directive (leading dot).

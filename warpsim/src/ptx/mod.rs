@@ -1,4 +1,4 @@
-//! From PTX text to a syntax tree.
+//! Parses PTX text into a syntax tree.
 
 pub mod ast;
 mod body;
@@ -12,12 +12,12 @@ use std::fmt;
 
 pub use parser::parse;
 
-/// Text that is not PTX, or PTX that is not supported.
+/// An error for text that is not PTX, or for PTX that is not supported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
-    /// Line in the PTX text, from 1; 0 when no line applies.
+    /// Line in the PTX text, starting at 1; 0 if no line applies.
     pub line: u32,
-    /// What is wrong, with the instruction when there is one.
+    /// The problem, and the instruction if there is one.
     pub message: String,
 }
 

@@ -249,7 +249,7 @@ impl<'a> Parser<'a> {
         loop {
             let Some(Tok::Word(w)) = self.peek() else { return self.unexpected("a variable's type") };
             if let Some(s) = space_of(w) {
-                // `.param .u64 .ptr .global` names the pointee's space, not the variable's.
+                // In `.param .u64 .ptr .global`, the space is that of the pointee, not of the variable.
                 if space == Space::Generic {
                     space = s;
                 }

@@ -40,7 +40,7 @@ pub(crate) fn device() -> impl TypedValueParser<Value = Device> {
     PossibleValuesParser::new(DEVICES.map(|d| d.key)).try_map(|key| key.parse())
 }
 
-/// The words of a launch that is given as one: blanks part them, except between quotes.
+/// The words of a launch that is given as one string: separated by blanks, except between quotes.
 pub(crate) fn words(s: &str) -> Result<Vec<String>, String> {
     let (mut out, mut word, mut quote) = (vec![], None::<String>, None);
     for c in s.chars() {

@@ -13,16 +13,16 @@ struct Buffer {
     addr: u64,
 }
 
-/// The buffers of a run, which all its launches may name.
+/// The buffers of a run, which all its launches may use.
 #[derive(Default)]
 pub(crate) struct Buffers {
     list: Vec<Buffer>,
-    /// Buffers made so far, those without a name too.
+    /// Number of buffers created so far, including those without a name.
     made: u64,
 }
 
 impl Buffers {
-    /// The bytes of an argument for a parameter of so many, declared as `ty`.
+    /// The bytes of an argument for a parameter of this size, declared as `ty`.
     pub(crate) fn argument(&mut self, gpu: &mut Gpu, spec: &str, bytes: usize, ty: &str) -> Result<Vec<u8>, String> {
         let value = if let Some(fields) = spec.strip_prefix('{').and_then(|s| s.strip_suffix('}')) {
             self.structure(fields, bytes)?
@@ -43,7 +43,7 @@ impl Buffers {
         }
     }
 
-    /// Fields one behind the other, each at a multiple of its size: `u32:7`, `f32:0.5`, a buffer's name.
+    /// Fields in order, each at a multiple of its size: `u32:7`, `f32:0.5`, a buffer's name.
     fn structure(&self, fields: &str, bytes: usize) -> Result<Vec<u8>, String> {
         let mut out = vec![];
         for field in fields.split(',').map(str::trim) {
@@ -57,7 +57,7 @@ impl Buffers {
             out.resize(out.len().next_multiple_of(value.len()), 0);
             out.extend(value);
         }
-        // Structures end at a multiple of their alignment.
+        // A structure's size is a multiple of its alignment.
         if out.len() < bytes && bytes - out.len() < 16 {
             out.resize(bytes, 0);
         }
@@ -91,7 +91,7 @@ impl Buffers {
         }
     }
 
-    /// `NAME:TYPE[COUNT][=CONTENTS]`: a variable of the module, which keeps its initial values when no contents are given.
+    /// `NAME:TYPE[COUNT][=CONTENTS]`: a variable of the module, which keeps its initial values if no contents are given.
     pub(crate) fn variable(&mut self, gpu: &mut Gpu, module: &Module, spec: &str) -> Result<(), String> {
         let (head, contents) = spec.split_once('=').map_or((spec, None), |(head, contents)| (head, Some(contents)));
         let (name, ty, count) = shape(head)?;
@@ -168,7 +168,7 @@ impl Buffers {
         Ok(map.encode().to_vec())
     }
 
-    /// A buffer, its sizes as a tensor without gaps, and the strides of that.
+    /// A buffer, its dimensions as a tensor without gaps, and the strides of that tensor.
     fn tensor(&self, name: &str, dims: &str) -> Result<(&Buffer, Vec<u64>, Vec<u64>), String> {
         let b = self.list.iter().find(|b| b.name == name).ok_or_else(|| format!("no buffer `{name}` so far"))?;
         let dims: Vec<u64> = sizes::<u32>(dims)?.into_iter().map(u64::from).collect();
@@ -197,7 +197,7 @@ impl Buffers {
         Ok(())
     }
 
-    /// Writes a buffer into a file: `NAME=FILE`.
+    /// Writes a buffer to a file: `NAME=FILE`.
     pub(crate) fn save(&self, gpu: &Gpu, spec: &str) -> Result<(), String> {
         let (name, file) = spec.split_once('=').ok_or("NAME=FILE.npy or NAME=FILE.safetensors is needed")?;
         let (b, raw) = self.bytes(gpu, name, usize::MAX)?;
@@ -234,7 +234,7 @@ fn shape(s: &str) -> Result<(&str, Ty, usize), String> {
     Ok((name, ty, count.parse().map_err(|_| format!("`{count}` is not a count"))?))
 }
 
-/// Writes the elements a piece at a time.
+/// Writes the elements in blocks of limited size.
 fn pieces(gpu: &mut Gpu, b: &Buffer, mut value: impl FnMut(usize) -> f64) -> Result<(), String> {
     const PIECE: usize = 1 << 16;
     for from in (0..b.count).step_by(PIECE) {
@@ -244,7 +244,7 @@ fn pieces(gpu: &mut Gpu, b: &Buffer, mut value: impl FnMut(usize) -> f64) -> Res
     Ok(())
 }
 
-/// Bytes of memory that this machine can still give, where it says so.
+/// The memory in bytes that this machine can still provide, if the system reports it.
 fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;

@@ -1,6 +1,6 @@
-//! Names of C++ kernels as a reader knows them: scopes and template arguments, without the parameters' types.
+//! Readable names of C++ kernels: scopes and template arguments, without the parameters' types.
 
-/// The readable form of a mangled name; nothing for what is not mangled, or in ways that kernels' names seldom are.
+/// The readable form of a mangled name; `None` if the name is not mangled, or uses features that kernel names seldom use.
 pub(crate) fn demangle(symbol: &str) -> Option<String> {
     let mut reader = Reader { rest: symbol.strip_prefix("_Z")? };
     reader.name()
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
 
     /// One identifier, with its template arguments.
     fn part(&mut self) -> Option<String> {
-        // Internal linkage says nothing to the reader.
+        // Internal linkage is of no interest to the reader.
         self.eat("L");
         let digits = self.rest.find(|c: char| !c.is_ascii_digit())?;
         let length: usize = self.rest[..digits].parse().ok()?;
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(mark, _)| self.eat(mark)) {
             return Some(text.to_string());
         }
-        // Back references would need all that was said before: such a name stays as it is.
+        // Back references would need everything that was parsed before: such a name stays mangled.
         self.rest.starts_with(|c: char| c == 'N' || c.is_ascii_digit()).then(|| self.name())?
     }
 }

@@ -1,6 +1,6 @@
 //! `warpsim FILE.ptx --kernel K --grid … --block … --arg …`: runs anybody's kernel, checks it, measures it.
 
-/// As the standard one, without the panic where nobody reads.
+/// Like the standard macro, but does not panic if the reader has closed the pipe.
 macro_rules! print {
     ($($text:tt)*) => { $crate::say(format_args!($($text)*)) };
 }
@@ -121,7 +121,7 @@ struct Step {
     shape: Shape,
 }
 
-/// Prints. A reader that has seen enough, such as `head`, ends the program; a full disk is an error.
+/// Prints. If the reader has closed the pipe, as `head` does, the program ends; a full disk is an error.
 fn say(text: Arguments<'_>) {
     match io::stdout().write_fmt(text) {
         Ok(()) => {}
@@ -133,7 +133,7 @@ fn say(text: Arguments<'_>) {
     }
 }
 
-/// What `--limit` says, with the library's defaults.
+/// The help text of `--limit`, with the library's defaults.
 fn limits() -> String {
     let Options { launch_limit, instruction_limit, .. } = Options::default();
     format!(
@@ -176,7 +176,7 @@ fn run(cli: &Cli) -> Result<bool, String> {
     for spec in &cli.var {
         buffers.variable(&mut gpu, &module, spec).map_err(|e| format!("--var {spec}: {e}"))?;
     }
-    // All buffers are there before the first launch: between two the host does nothing.
+    // All buffers exist before the first launch: the host does nothing between two launches.
     let ready = launches.iter().map(|(name, shape)| arguments(&module, &mut gpu, &mut buffers, name, shape));
     let ready = ready.collect::<Result<Vec<_>, _>>()?;
     let mut clean = true;
@@ -200,7 +200,7 @@ fn run(cli: &Cli) -> Result<bool, String> {
     Ok(clean)
 }
 
-/// The module's kernel, if it has one only, and is given arguments or takes none.
+/// The module's kernel, if it has only one and arguments are given, or it takes none.
 fn only<'a>(module: &'a Module, shape: &Shape) -> Option<&'a str> {
     let [name] = module.kernels()[..] else { return None };
     let takes = || module.kernel(name).map_or(0, |k| k.parameters().len());
@@ -223,7 +223,7 @@ fn list(module: &Module) {
     }
 }
 
-/// The kernel with a symbol, or the only one with a C++ name: `reduce<256>`, or `reduce` alone.
+/// The kernel with a symbol, or the only kernel with a C++ name: `reduce<256>`, or just `reduce`.
 fn kernel(module: &Module, name: &str) -> Result<Kernel, String> {
     let all = module.kernels();
     let base = |full: &str| full.split('<').next().unwrap_or_default().to_string();
@@ -238,7 +238,7 @@ fn kernel(module: &Module, name: &str) -> Result<Kernel, String> {
     module.kernel(symbol).map_err(|e| e.to_string())
 }
 
-/// A launch's kernel and the bytes of its arguments.
+/// The kernel of a launch, and the bytes of its arguments.
 fn arguments(
     module: &Module,
     gpu: &mut Gpu,
@@ -259,7 +259,7 @@ fn arguments(
     Ok((kernel, values))
 }
 
-/// Whether it was clean; nothing when it ended with a fault.
+/// Whether the launch was clean; `None` if it ended with a fault.
 fn launch(
     cli: &Cli,
     gpu: &mut Gpu,
@@ -312,7 +312,7 @@ fn launch(
     Ok(Some(report.clean()))
 }
 
-/// Says every few seconds how far a launch has come.
+/// Reports every few seconds how far a launch has come.
 fn progress(p: Progress) {
     use std::sync::Mutex;
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);

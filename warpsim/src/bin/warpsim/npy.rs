@@ -5,7 +5,7 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// A file of `count` elements of a NumPy type.
 pub(crate) fn write(numpy: &str, count: usize, data: &[u8]) -> Vec<u8> {
     let mut header = format!("{{'descr': '{numpy}', 'fortran_order': False, 'shape': ({count},), }}");
-    // The data starts at a multiple of 64; magic, version and length take ten bytes, the end of the line one.
+    // The data starts at a multiple of 64; magic, version and length take ten bytes, and the newline takes one.
     let padding = (10 + header.len() + 1).next_multiple_of(64) - (10 + header.len() + 1);
     header.extend(std::iter::repeat_n(' ', padding));
     header.push('\n');
@@ -17,7 +17,7 @@ pub(crate) fn write(numpy: &str, count: usize, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The elements of a file, which have to be of a type.
+/// The elements of a file, which have to be of the given type.
 pub(crate) fn read<'a>(numpy: &str, file: &'a [u8]) -> Result<&'a [u8], String> {
     let rest = file.strip_prefix(MAGIC).ok_or("no .npy file")?;
     let (length, start) = match rest {

@@ -1,4 +1,4 @@
-//! Prints what was measured.
+//! Prints the metrics.
 
 use warpsim::Metrics;
 

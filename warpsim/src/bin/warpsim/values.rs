@@ -68,7 +68,7 @@ impl Ty {
         }
     }
 
-    /// A number that is written out, which this type has to hold.
+    /// A number in the argument, which has to fit this type.
     pub(crate) fn number(self, s: &str) -> Result<Vec<u8>, String> {
         let (name, not) = (self.name(), |what: &str| format!("`{s}` is not {what}"));
         match self {
@@ -145,7 +145,7 @@ impl Ty {
         }
     }
 
-    /// NumPy's name; it has none for bf16, whose bits are saved.
+    /// NumPy's name of the type; it has none for bf16, whose bits are saved.
     pub(crate) fn numpy(self) -> String {
         match self {
             Ty::U(1) => "|u1".into(),
@@ -175,7 +175,7 @@ fn integer(s: &str) -> Option<i128> {
     }
 }
 
-/// A number for a parameter of so many bytes, of which PTX says the type `declared`.
+/// A number for a parameter of this size, whose type in the PTX is `declared`.
 pub(crate) fn scalar(s: &str, bytes: usize, declared: &str) -> Result<Vec<u8>, String> {
     if let Some((ty, v)) = s.split_once(':')
         && let Some(ty) = Ty::parse(ty)
