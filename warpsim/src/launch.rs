@@ -170,7 +170,7 @@ pub struct Options {
     pub seed: u64,
     /// When asynchronous work is performed.
     pub async_completion: Completion,
-    /// Whether to collect [`Metrics`].
+    /// Whether to collect [`crate::Metrics`].
     pub metrics: bool,
     /// Number of host threads; 0: one for each core.
     pub threads: usize,

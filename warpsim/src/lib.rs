@@ -121,12 +121,12 @@
 //! `malloc` and `free` use a heap in device memory ([`Gpu::with_heap`]). Accesses outside its chunks, accesses to freed chunks,
 //! invalid frees and chunks that are never freed ([`Gpu::leaks`]) are found, and reported with the call that allocated the chunk.
 //!
-//! # What is not
+//! # What is not modelled
 //!
 //! Time and caches: there is no latency and no bandwidth. Prefetches and cache hints do nothing, and a wait with a time limit
 //! ends with its phase, or when no other thread can go on.
 //!
-//! Not modelled either: textures, surfaces, Blackwell's instructions (`tcgen05` and others from `sm_100` on), `multimem`, and
+//! Also not modelled: textures, surfaces, Blackwell's instructions (`tcgen05` and others from `sm_100` on), `multimem`, and
 //! dynamic parallelism. The system reserves no shared memory here: static variables begin at 0.
 //!
 //! A shared variable has its own bounds, with a guard region of 1 KiB after it. A frame and a structure are checked as a whole:
