@@ -1,7 +1,8 @@
-//! Sums of columns of partial results: the second stage of a gradient that all rows share.
+//! Column sums of partial results: the second stage of a gradient that is summed over all rows.
 //!
-//! The first stage has summed up the rows that each warp or block worked on. A block sums 32 neighbouring columns: its warps take
-//! turns at the rows, and then the first warp sums the warps' results. The order is fixed, so results are reproducible.
+//! The first stage has written one partial sum per warp or block, over the rows that it worked on. Here a block sums 32
+//! neighbouring columns: its warps take turns over the rows, and then the first warp adds up the warps' results. The
+//! order is fixed, so results are reproducible.
 
 use core::array;
 
@@ -11,21 +12,21 @@ use cuda_std::{kernel, thread, warp};
 
 /// Warps of a block.
 const WARPS: u32 = 32;
-/// Rows in flight a warp.
+/// Rows in flight per warp.
 const LOADS: u64 = 16;
 /// Columns of a block.
 pub const COLUMNS: u32 = 32;
 
-/// A value a thread.
+/// One value per thread.
 #[repr(C)]
 pub struct Sums([[f32; COLUMNS as usize]; WARPS as usize]);
 
-/// first\[c\] = Σ partials[r, c] over `count` rows of `d` elements, and second\[c\] likewise of the next `count` rows. The grid has as many
-/// blocks along y as there are results.
+/// first\[c\] = Σ partials[r, c] over `count` rows of `d` elements, and second\[c\] is the same sum over the next
+/// `count` rows. The grid has as many blocks along y as there are results.
 ///
 /// # Safety
-/// `partials` is valid for reads of `count` rows for each result, `first` and `second` for writes of `d` elements where there is such
-/// a result.
+/// `partials` is valid for reads of `count` rows for each result. `first` and, if there is a second result, `second`
+/// are valid for writes of `d` elements.
 #[kernel(dtypes(T: float), block = WARPS * 32, shared = Sums, no_spills, programmatic)]
 pub unsafe fn column_sums<T: Element>(partials: *const f32, first: *mut T, second: *mut T, count: u64, d: u64) {
     let which = u64::from(thread::block_idx_y());
@@ -35,7 +36,7 @@ pub unsafe fn column_sums<T: Element>(partials: *const f32, first: *mut T, secon
     if column < d {
         let of_column = partials.add((which * count * d + column) as usize);
         let (mut row, turn) = (u64::from(warp), u64::from(WARPS));
-        // All loads of a turn before the first is used.
+        // All loads of a turn are issued before the first one is used.
         while row < count {
             let loaded: [f32; LOADS as usize] = array::from_fn(|i| {
                 let row = row + i as u64 * turn;

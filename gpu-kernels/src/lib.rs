@@ -1,17 +1,18 @@
 //! Warpsmith's GPU kernels.
 //!
-//! The crate compiles twice. For `nvptx64-nvidia-cuda` every `#[kernel]` becomes a PTX entry for each of its instances; for the
-//! host the same signature becomes a type that implements [`cuda_std::launch::Kernel`], and the bodies are only type-checked.
-//! Nothing here knows the host: tile sizes and shared-memory layouts are declared beside the kernels and read from there.
+//! The crate compiles twice. For `nvptx64-nvidia-cuda` every `#[kernel]` becomes a PTX entry for each of its instances;
+//! for the host the same signature becomes a type that implements [`cuda_std::launch::Kernel`], and the bodies are only
+//! type-checked. This crate knows nothing about the host: tile sizes and shared-memory layouts are declared beside the
+//! kernels, and the host reads them from here.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 // Kernels are unsafe as a whole: their contract is stated once, on the entry.
 #![allow(unsafe_op_in_unsafe_fn)]
-// Each entry's contract is its `# Safety` section; the helpers it is made of share it.
+// Each entry's contract is its `# Safety` section; its helper functions share it.
 #![allow(clippy::missing_safety_doc)]
-// Fragments and accumulators are indexed together: rows and columns of the math, not of one array.
+// Fragments and accumulators are indexed together: the indices are rows and columns of the matrix, not of one array.
 #![allow(clippy::needless_range_loop)]
-// What operators share is here without them as well.
+// Code that operators share is compiled without the operator features as well.
 #![cfg_attr(not(feature = "ops"), allow(dead_code, unused_imports))]
 
 #[cfg(feature = "ops")]
@@ -31,7 +32,7 @@ pub const fn lanes<T>() -> usize {
     16 / size_of::<T>()
 }
 
-/// `n` divided by `by`, and what remains.
+/// The quotient and the remainder of `n` divided by `by`.
 ///
 /// # Safety
 /// `by` is not 0.

@@ -1,20 +1,22 @@
-//! What elementwise kernels share: y[r, c] = f(x₀[r, c], x₁[r, c], …) over rows that may be padded.
+//! Code that elementwise kernels share: y[r, c] = f(x₀[r, c], x₁[r, c], …) over rows that may be padded.
 //!
 //! # Layout
-//! `rows` rows of d adjacent elements each, every operand at its own distance from row to row: any stride for an input, 0 for
-//! one row that all share. What is contiguous throughout is passed as a single row. Rows at multiples of 16 bytes are moved 16
-//! bytes at a time and their last few elements one by one; others go one by one altogether.
+//! `rows` rows of d adjacent elements each; every operand has its own row stride. An input may have any stride; stride
+//! 0 is one row that all rows share. Operands that are all contiguous are passed as a single row. Rows at multiples of
+//! 16 bytes are moved 16 bytes at a time and their last few elements one by one; all other rows are moved one element
+//! at a time.
 //!
 //! # Mapping
-//! Blocks of [`block`] threads; x goes along the row, [`per_block`] elements a block, and y and then z over the rows. Of B threads
-//! thread t moves packs t, t + B and so on of its block: neighbours touch neighbouring packs, and two loads of each operand are in
-//! flight before the first is used.
+//! Blocks of [`block`] threads; x goes along the row, [`per_block`] elements per block, and y and then z over the rows.
+//! In a block of B threads, thread t moves packs t, t + B and so on: neighbouring threads touch neighbouring packs, and
+//! two loads of each operand are in flight before the first is used.
 //!
-//! A block that loads once and ends makes room for the next one's loads, and memory is never without: short blocks, of 128 threads
-//! and 4 KB an operand, are as fast as a copy where a pack takes few instructions. Where it takes many, as eight elements of 16
-//! bits do with a function or two each, the time between a block's end and the next one's loads is missed, unless so many short blocks
-//! are there that others load meanwhile ([`min_blocks`]); where their registers leave no room for that, 256 threads that load
-//! twice are faster. Each kernel says which it is by `SHORT`: [`LIGHT`], [`HEAVY`] or [`BUSY`].
+//! A block that loads once and ends makes room for the next block's loads, so that memory always has requests in
+//! flight: short blocks, of 128 threads and 4 KB per operand, are as fast as a copy where a pack takes few
+//! instructions. Where a pack takes many, as eight 16-bit elements do with one or two functions each, memory idles
+//! between a block's end and the next block's loads, unless so many short blocks are resident that others load
+//! meanwhile ([`min_blocks`]); where register pressure does not allow that, 256 threads that load twice are faster.
+//! Each kernel declares its class by `SHORT`: [`LIGHT`], [`HEAVY`] or [`BUSY`].
 
 use core::array;
 
@@ -22,46 +24,51 @@ use cuda_std::float::Element;
 use cuda_std::thread;
 use cuda_std::vector::Pack;
 
-/// The blocks of kernels with few instructions a pack, or with so few registers that [`min_blocks`] are resident: short ones, of packs of up to
-/// as many elements.
+/// `SHORT` of kernels with few instructions per pack, or with so few registers that [`min_blocks`] are resident: blocks
+/// are short for packs of up to this many elements.
 pub const LIGHT: usize = 16;
-/// Those of other kernels with a function or two an element: short where a pack has four elements, not where it has eight.
+/// `SHORT` of other kernels with one or two functions per element: blocks are short where a pack has four elements, not
+/// where it has eight.
 pub const HEAVY: usize = 4;
-/// Those of kernels that compute longer than memory takes: never short.
+/// `SHORT` of kernels whose computation takes longer than their memory traffic: blocks are never short.
 pub const BUSY: usize = 0;
 
-/// Threads of a block where the widest element has `bytes` bytes, and packs of up to `short` elements have short blocks.
+/// Threads of a block where the widest element has `bytes` bytes, and blocks are short for packs of up to `short`
+/// elements.
 pub const fn block(bytes: usize, short: usize) -> u32 {
     if 16 / bytes <= short { 128 } else { 256 }
 }
 
-/// Blocks that a multiprocessor is to hold of those of [`block`], where `others` will do: short ones of 16-bit elements only wait for memory
-/// if there are many, and eight elements a pack would take the registers of twice as many.
+/// The number of blocks of size [`block`] to keep resident on a multiprocessor; kernels that do not need this get
+/// `others`. Short blocks of 16-bit elements hide memory latency only if many are resident, and with eight elements per
+/// pack ptxas would otherwise use twice the registers that this allows.
 pub const fn min_blocks(bytes: usize, short: usize, others: u32) -> u32 {
     if bytes == 2 && block(bytes, short) == 128 { 12 } else { others }
 }
 
-/// Packs of each operand in flight a thread.
+/// Packs of each operand in flight per thread.
 const PACKS: usize = 2;
 
-/// How often a thread of a long block has as many in flight. With few operands, what a block costs before its first load is a part
-/// of its time that shows: more elements share it. With many there is enough to do, and short blocks end more evenly.
+/// How many times a thread of a long block has that many packs in flight. With few operands, a block's startup before
+/// its first load is a visible part of its time, so that more elements share it. With many operands there is enough
+/// work, and shorter blocks end more evenly.
 const fn rounds(threads: u32, inputs: usize) -> usize {
     if threads > 128 && inputs <= 2 { 2 } else { 1 }
 }
 
-/// Elements of a row that a block of that many threads covers, of that many inputs, where the widest element has `bytes` bytes.
+/// Elements of a row that a block of that many threads covers, for that many inputs, where the widest element has
+/// `bytes` bytes.
 pub const fn per_block(threads: u32, bytes: usize, inputs: usize) -> usize {
     threads as usize * PACKS * rounds(threads, inputs) * (16 / bytes)
 }
 
-/// One operand: its first element, and elements from a row to the next.
+/// One operand: its first element, and its row stride in elements.
 pub type In<T> = (*const T, u64);
-/// The result, likewise.
+/// The result: its first element, and its row stride in elements.
 pub type Out<T> = (*mut T, u64);
 
-/// `f` over float operands, computed in f32, in blocks of [`block`] threads by `SHORT`. The last `KEPT` inputs are read by many blocks,
-/// and leave the cache last.
+/// Applies `f` to float operands, computing in f32, in blocks of [`block`] threads by `SHORT`. The last `KEPT` inputs
+/// are read by many blocks, and are evicted from the cache last.
 ///
 /// # Safety
 /// The inputs are valid for reads and the output for writes of `rows` rows of `d` elements at their strides; d and rows are at least 1.
@@ -162,7 +169,7 @@ pub(crate) unsafe fn update<T: Element>((x, stride): Out<T>, rows: u64, d: u64, 
 
 #[inline(always)]
 unsafe fn update_packs<T: Element, const N: usize>((x, stride): Out<T>, rows: u64, d: u64, f: impl Fn(f32) -> f32) {
-    // Not through the read-only path: the kernel writes what it reads.
+    // This does not use the read-only path, because the kernel writes what it reads.
     let load = |_: usize, from: *const T| Pack::<T, N>::load_global(from);
     let pack = |[pack]: [Pack<T, N>; 1], _: u64| [Pack::from_f32(pack.to_f32().map(&f))];
     let one = |[value]: [T; 1], _: u64| [T::from_f32(f(value.to_f32()))];
@@ -170,8 +177,8 @@ unsafe fn update_packs<T: Element, const N: usize>((x, stride): Out<T>, rows: u6
     move_packs_by::<T, T, 1, 1, N, LIGHT>(read, written, rows, d, load, pack, one);
 }
 
-/// The traffic of all elementwise kernels: `load` gets a pack of an input by its number and address; `pack` and `one` are also told
-/// the place of the first element, counted over all rows.
+/// The traffic of all elementwise kernels: `load` gets a pack of an input by the input's number and the address; `pack`
+/// and `one` also get the index of the first element, counted over all rows.
 #[inline(always)]
 pub(crate) unsafe fn move_packs_by<
     T: Copy,

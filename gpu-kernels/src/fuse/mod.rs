@@ -1,8 +1,9 @@
-//! Formulas of a user's own, each fused into one kernel: [`map!`](crate::map!) and [`zip!`](crate::zip!), and over rows
+//! User-defined formulas, each fused into one kernel: [`map!`](crate::map!) and [`zip!`](crate::zip!), and over rows
 //! [`row!`](crate::row!).
 //!
-//! A crate of kernels names a formula, and the macro makes a value of it that the host's `ops::map` and `ops::zip` take. The crate depends on
-//! this one without default features, so that of the operators only what they share is compiled with it:
+//! A crate of kernels names a formula, and the macro turns it into a value that the host's `ops::map` and `ops::zip`
+//! take. The crate depends on this one without default features, so that only the code that operators share is compiled
+//! with it:
 //!
 //! ```
 //! gpu_kernels::map! {
@@ -25,38 +26,39 @@
 //! assert_eq!(approach(0.25).value(1.0, 5.0), 2.0);
 //! ```
 //!
-//! The kernels have instances for f32, f16 and bf16, which compute in f32 and round once; their traffic is [`map`](mod@crate::map)'s. What a
-//! formula says is safe Rust: it sees values, never where they lie.
+//! The kernels have instances for f32, f16 and bf16, which compute in f32 and round once; their memory traffic is that
+//! of [`map`](mod@crate::map). A formula is safe Rust: it sees values, never their addresses.
 
 pub mod row;
 
 use cuda_std::float::Element;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Fields, Instance, Kernel};
 
-/// The most inputs of a formula.
+/// The greatest number of inputs of a formula.
 pub const MAX_INPUTS: usize = 4;
 
-/// Elements from a row to the next, of `K` inputs and of the output.
+/// Row strides, in elements, of `K` inputs and of the output.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Strides<const K: usize> {
-    /// Those of the inputs.
+    /// Strides of the inputs.
     pub inputs: [u64; K],
-    /// That of the output.
+    /// Stride of the output.
     pub output: u64,
 }
 
-// SAFETY: numbers of 8 bytes each, in C's order.
+// SAFETY: all fields are 8-byte numbers in C's order.
 unsafe impl<const K: usize> Fields for Strides<K> {}
 
-/// A formula of `K` inputs that has kernels: what [`map!`](crate::map!) and [`zip!`](crate::zip!) make.
+/// A formula of `K` inputs for which there are kernels: the result of [`map!`](crate::map!) and [`zip!`](crate::zip!).
 ///
 /// # Safety
-/// A launch of `Kernel<T>` with [`args`](Self::args), blocks of [`map::block`](crate::map::block) threads and a grid of
-/// [`map::per_block`](crate::map::per_block) elements of a row along x and a row for each y and z reads `rows` rows of `d` elements of each
-/// input at its stride, writes as many of the output at its own, and does nothing else.
+/// Take a launch of `Kernel<T>` with [`args`](Self::args), blocks of [`map::block`](crate::map::block) threads, and a
+/// grid that covers [`map::per_block`](crate::map::per_block) elements of a row per block along x and one row per block
+/// along y and z. Such a launch reads `rows` rows of `d` elements of each input at its stride, writes as many of the
+/// output at its own, and does nothing else.
 pub unsafe trait Formula<const K: usize>: Copy {
-    /// The name, which errors give.
+    /// The name that errors give.
     const NAME: &'static str;
     /// The names of the inputs.
     const INPUTS: [&'static str; K];
@@ -78,9 +80,10 @@ pub unsafe trait Formula<const K: usize>: Copy {
 
 /// A formula of one input, fused into a kernel: y = f(x), elementwise. See [`fuse`](crate::fuse).
 ///
-/// What is written as a function becomes a value of that name, for the host's `ops::map`; with further parameters, numbers that all elements
-/// share, a function of these that gives it. Its method `value` is the formula. The function's body is safe code over `f32`; `cuda_std::math`
-/// has what `core` lacks.
+/// A definition written as a function becomes a value of that name, for the host's `ops::map`. Further parameters are
+/// numbers that all elements share; with them the definition becomes a function of these numbers that returns the
+/// value. Its method `value` is the formula. The function's body is safe code over `f32`; `cuda_std::math` has what
+/// `core` lacks.
 #[macro_export]
 macro_rules! map {
     ($(
@@ -140,7 +143,7 @@ macro_rules! zip {
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
-            // SAFETY: the kernel is `map::zip`, over these operands.
+            // SAFETY: the kernel is `map::zip` over these operands.
             unsafe impl $crate::fuse::Formula<$count> for $name {
                 const NAME: &'static str = stringify!($name);
                 const INPUTS: [&'static str; $count] = [$(stringify!($x)),+];
@@ -163,7 +166,7 @@ macro_rules! zip {
     )+ };
 }
 
-/// The type of a formula, and how a value of it is made.
+/// The type of a formula, and the construction of its value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! formula_type {

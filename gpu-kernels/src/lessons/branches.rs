@@ -1,18 +1,19 @@
-//! Two ways to go, half of the threads each: what it costs when they are of one warp.
+//! Two branches, each taken by half of the threads: the cost if both halves are in one warp.
 //!
-//! A warp has one instruction at a time for its 32 threads. Where some go one way and some the other it goes both, one after the other, each
-//! with the others idle. Where all of a warp go the same way it goes that one.
+//! A warp issues one instruction at a time for its 32 threads. If some of its threads take one branch and some the
+//! other, the warp executes both, one after the other, and the threads of the other branch idle. If all threads of a
+//! warp take the same branch, the warp executes only that one.
 //!
-//! Both ways are `rounds` multiply-adds, each of which waits for the one before: v ← 0.5·v + 1 and v ← 1 − 0.5·v.
+//! Both branches are `rounds` multiply-adds, each of which depends on the one before: v ← 0.5·v + 1 and v ← 1 − 0.5·v.
 
 use cuda_std::{kernel, math, thread};
 
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
 
-/// Who goes the second way.
+/// Which threads take the second branch.
 pub trait Split {
-    /// Neighbours that go together.
+    /// The number of neighbouring threads that take the same branch.
     const TOGETHER: u32;
 }
 
@@ -29,7 +30,8 @@ impl Split for Warps {
     const TOGETHER: u32 = 32;
 }
 
-/// y = what `rounds` steps of one of two recurrences make of x, for `n` elements: the second in every other group of [`Split::TOGETHER`].
+/// y = x after `rounds` steps of one of two recurrences, for `n` elements: every other group of [`Split::TOGETHER`]
+/// takes the second one.
 ///
 /// # Safety
 /// `x` is valid for reads and `y` for writes of `n` elements.

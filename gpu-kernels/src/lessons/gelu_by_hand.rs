@@ -1,11 +1,13 @@
-//! GELU an operation at a time, as a program spells it that calls an operator for each, and in one kernel with an element a thread.
+//! GELU one operation at a time, as a program computes it that calls one operator for each, and in one kernel with one
+//! thread per element.
 //!
 //! # Math
-//! y = x · (½ + ½·tanh(√(2/π)·(x + 0.044715·x³))) in eight steps: x², x³, 0.044715·x³, the sum with x, times √(2/π), tanh, ½ + ½·that, and
-//! the product with x. Five steps are of one operand and three also read x.
+//! y = x · (½ + ½·tanh(√(2/π)·(x + 0.044715·x³))) in eight steps: x², x³, 0.044715·x³, the sum with x, the product with
+//! √(2/π), tanh, ½ + ½·tanh, and the product with x. Five steps have one operand; three also read x.
 //!
 //! # Mapping
-//! A step is an elementwise kernel like the library's: see [`map`](mod@crate::map). [`gelu_naive`] has a thread an element: loads of 4 bytes.
+//! Each step is an elementwise kernel like the library's: see [`map`](mod@crate::map). [`gelu_naive`] has one thread
+//! per element: loads of 4 bytes.
 //!
 //! # Numerics
 //! f32. Every step rounds; ½ + ½·tanh cancels where x < 0, so that the error there is relative to x and not to y.
@@ -21,15 +23,15 @@ use crate::ops::activation::gelu;
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
 
-/// A step of one operand.
+/// A step with one operand.
 pub trait Unary {
-    /// What becomes of a value.
+    /// The result for one value.
     fn of(v: f32) -> f32;
 }
 
-/// A step of what the one before made and x.
+/// A step of two operands: the result of the step before, and x.
 pub trait Binary {
-    /// What becomes of a value and its x.
+    /// The result for one value and its x.
     fn of(v: f32, x: f32) -> f32;
 }
 
@@ -97,7 +99,7 @@ impl Binary for Times {
     }
 }
 
-/// y = what the step makes of v, for `n` elements.
+/// y = step(v), for `n` elements.
 ///
 /// # Safety
 /// `v` is valid for reads and `y` for writes of `n` elements, which is at least 1, and they do not overlap.
@@ -106,7 +108,7 @@ pub unsafe fn gelu_unary<S: Unary>(v: *const f32, y: *mut f32, n: u64) {
     map::zip::<f32, f32, 1, 0, LIGHT>([(v, n)], (y, n), 1, n, |[v]| S::of(v));
 }
 
-/// y = what the step makes of v and x, for `n` elements.
+/// y = step(v, x), for `n` elements.
 ///
 /// # Safety
 /// `v` and `x` are valid for reads and `y` for writes of `n` elements, which is at least 1, and y overlaps neither.

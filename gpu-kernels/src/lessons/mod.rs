@@ -1,4 +1,4 @@
-//! Kernels that show one thing each: what the lessons launch beside the operators.
+//! Kernels for the lessons, each of which demonstrates one effect; the lessons launch them beside the operators.
 
 pub mod branches;
 pub mod gelu_by_hand;

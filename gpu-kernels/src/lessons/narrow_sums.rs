@@ -1,14 +1,16 @@
 //! Sums of columns of 16-bit floats, kept in f32 or in 16 bits: what mixed precision is for.
 //!
 //! # Math
-//! `s ← round(s + x[i])`, one element after the other. In p bits a sum of equal parts stops growing at 2^p times a part: there half the distance to its
-//! neighbour is the part, and a tie goes back to where it was. f16 has p = 11, bf16 p = 8, f32 p = 24.
+//! `s ← round(s + x[i])`, one element after the other. With p significand bits, a sum of equal addends stops growing at
+//! 2^p times the addend: there the addend is half the distance to the next representable number, and the tie rounds
+//! back to the old sum. f16 has p = 11, bf16 p = 8, f32 p = 24.
 //!
 //! # Mapping
-//! A thread a column, so that a warp's loads lie next to each other. [`AHEAD`] loads are under way before the first is added.
+//! One thread per column, so that a warp's loads are adjacent. [`AHEAD`] loads are in flight before the first is added.
 //!
 //! # Numerics
-//! A 16-bit sum is computed in f32 and rounded: f32 has more than twice the bits and two, so that this is what one rounding would give.
+//! A 16-bit sum is computed in f32 and then rounded: f32 has more than twice the bits plus two, so the double rounding
+//! gives the same result as a single one.
 
 use core::array;
 
@@ -17,18 +19,18 @@ use cuda_std::{kernel, thread};
 
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
-/// Elements that a thread loads at a time.
+/// Elements that a thread loads ahead at a time.
 pub const AHEAD: usize = 8;
 
-/// What a sum is kept in.
+/// The type a sum is kept in.
 pub trait Sum {
-    /// A sum as it is kept.
+    /// A sum in its storage type.
     fn kept<T: Half>(sum: f32) -> f32;
 }
 
 /// 32 bits.
 pub struct Wide;
-/// As many as an element has.
+/// The element type's own width.
 pub struct Narrow;
 
 impl Sum for Wide {

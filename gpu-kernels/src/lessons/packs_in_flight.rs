@@ -1,13 +1,16 @@
-//! A copy whose threads have 1 to 16 loads of 16 bytes in flight: what a thread can do in place of other threads.
+//! A copy whose threads have 1 to 16 loads of 16 bytes in flight: memory-level parallelism per thread in place of more
+//! threads.
 //!
-//! A thread loads `PACKS` packs before it stores the first. What a multiprocessor waits for at a time is therefore 16 · `PACKS` bytes a thread
-//! that it holds, whether by many threads or by the registers of a few: by Little's law that over the latency is its rate.
+//! A thread loads `PACKS` packs before it stores the first. A multiprocessor therefore has 16 · `PACKS` bytes in flight
+//! per resident thread, whether it has many threads or a few threads with many registers: by Little's law its bandwidth
+//! is the bytes in flight divided by the latency.
 //!
 //! # Mapping
-//! A block of 128 threads copies [`PER_BLOCK`] packs, 128 · `PACKS` a round, neighbours next to each other.
+//! A block of 128 threads copies [`PER_BLOCK`] packs, 128 · `PACKS` per round; neighbouring threads copy neighbouring
+//! packs.
 //!
 //! # Shared memory
-//! `KIB` KiB, which nothing uses: they decide how many blocks a multiprocessor holds.
+//! `KIB` KiB of unused shared memory, whose only purpose is to limit how many blocks are resident on a multiprocessor.
 //!
 //! # Cost
 //! Registers: 4 · `PACKS` for the packs alone.
@@ -19,13 +22,14 @@ use cuda_std::{kernel, thread};
 
 use super::reverse_blocks::{BLOCK, ROW as PACK};
 
-/// Packs that a block copies: so many that its start is a small part of its time.
+/// Packs that a block copies: enough that a block's startup is a small part of its time.
 pub const PER_BLOCK: u32 = 64 * BLOCK;
 
 /// y = x, `n` packs.
 ///
 /// # Safety
-/// `x` is valid for reads and `y` for writes of that many packs, and both are aligned to 16 bytes; every block has one.
+/// `x` is valid for reads and `y` for writes of that many packs, and both are aligned to 16 bytes; every block has at
+/// least one pack.
 #[kernel(
     values(KIB: 8, 98, PACKS: 1, 2, 4, 8, 16),
     where(KIB == 98 || PACKS == 1),
@@ -40,7 +44,8 @@ pub unsafe fn packs_in_flight<const KIB: u32, const PACKS: usize>(x: *const f32,
     let mut at = first + u64::from(thread::thread_idx_x());
     while at + round - u64::from(BLOCK) < end {
         let place = |i: usize| (at as usize + i * BLOCK as usize) * PACK;
-        // Not through the read-only path, on which the assembler could begin the next round's loads before this one's stores.
+        // This does not use the read-only path, because there the assembler could move the next round's loads before
+        // this round's stores.
         let packs: [Pack<f32, PACK>; PACKS] = array::from_fn(|i| Pack::load_global(x.add(place(i))));
         for i in 0..PACKS {
             packs[i].store(y.add(place(i)));

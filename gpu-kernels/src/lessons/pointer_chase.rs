@@ -1,23 +1,25 @@
-//! A ring of places, each of which says where the next one is, followed by one thread: how far away each level of the memory is.
+//! One thread follows a ring of places, each of which stores the index of the next: the latency of each level of the
+//! memory hierarchy.
 //!
-//! A load's address is what the load before it brought, so nothing overlaps, and time over steps is the latency of a load and of making an
-//! address of it. A place is a line of 128 bytes, and the next one is `hop` places on, so that no prefetch helps. Which level answers is
-//! decided by how many places there are: as many as fit the first-level cache, the second, or neither.
+//! A load's address is the result of the load before it, so nothing overlaps: time divided by steps is the latency of
+//! one load and of its address computation. A place is a line of 128 bytes, and the next one is `hop` places on, so
+//! that no prefetch helps. The number of places decides which level answers: they fit the first-level cache, the
+//! second, or neither.
 //!
 //! # Shared memory
-//! The ring of [`chase_shared`]: a word a place.
+//! The ring of [`chase_shared`]: one word per place.
 
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::{kernel, math, thread};
 
-/// Threads of the one block: all of them lay the ring, the first one follows it.
+/// Threads of the one block: all of them build the ring, the first one follows it.
 pub const BLOCK: u32 = 256;
 /// Words of a place in global memory.
 pub const LINE: u32 = 32;
 /// Places in shared memory.
 pub const MOST_SHARED: u32 = 4096;
 
-/// `y[0] = x[p]` with p where `steps` hops around a ring of `n` places in `ring` end, from place 0.
+/// `y[0] = x[p]`, where p is the place that `steps` hops from place 0 reach in a ring of `n` places in `ring`.
 ///
 /// # Safety
 /// `x` is valid for reads of `n` elements, `ring` for reads and writes of `n` times [`LINE`], and `y` for a write of one; 0 < `n` < 2²⁶ and
@@ -40,7 +42,7 @@ pub unsafe fn chase_global(x: *const f32, ring: *mut u32, y: *mut f32, n: u32, h
     *y = *x.add((at / LINE) as usize);
 }
 
-/// The same, with the ring in shared memory.
+/// The same as [`chase`], with the ring in shared memory.
 ///
 /// # Safety
 /// `x` is valid for reads of `n` elements and `y` for a write of one; 0 < `n` ≤ [`MOST_SHARED`] and `hop` < `n`. One block.
@@ -63,7 +65,8 @@ pub unsafe fn chase_shared(x: *const f32, y: *mut f32, n: u32, hop: u32, steps: 
     *y = *x.add(at as usize);
 }
 
-/// `y[0]` = what `steps` multiply-adds v ← `factor`·v + `term`, each of which waits for the one before, make of `x[0]`: registers alone.
+/// `y[0]` = `x[0]` after `steps` multiply-adds v ← `factor`·v + `term`, each of which depends on the one before: the
+/// latency of registers alone.
 ///
 /// # Safety
 /// `x` is valid for a read of one element and `y` for a write of one. One block.

@@ -1,10 +1,11 @@
-//! Rows of 16 bytes reversed within blocks of 128, in blocks that hold more shared memory than they need: what occupancy is for.
+//! Rows of 16 bytes reversed within groups of 128, by blocks that allocate more shared memory than they need: the
+//! effect of occupancy.
 //!
-//! A thread has one load of 16 bytes in flight, and until that comes its block does nothing. What a multiprocessor has in flight is
-//! therefore 2 KiB for each block that it holds, and how many it holds is decided by the shared memory of a block.
+//! A thread has one load of 16 bytes in flight, and its block does nothing until that load arrives. A multiprocessor
+//! therefore has 2 KiB in flight for each resident block, and a block's shared memory decides how many are resident.
 //!
 //! # Shared memory
-//! `KIB` KiB, of which the rows take 2.
+//! `KIB` KiB, of which the rows use 2.
 
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vector::Pack;

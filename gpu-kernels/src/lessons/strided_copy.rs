@@ -1,7 +1,8 @@
-//! A copy of every `stride`-th element: what the places that a warp reads from cost.
+//! A copy of every `stride`-th element: the cost of a warp's access pattern.
 //!
-//! A thread an element. A warp's 32 loads of 4 bytes lie `stride` · 4 bytes apart: in 4 sectors of 32 bytes next to each other, in 8 two
-//! apart, and from a stride of 8 on each in a sector of its own. The stores are always next to each other.
+//! One thread per element. A warp's 32 loads of 4 bytes are `stride` · 4 bytes apart: with stride 1 they touch 4
+//! adjacent sectors of 32 bytes, with stride 2 they touch 8, and from stride 8 on each load has a sector of its own.
+//! The stores are always adjacent.
 
 use cuda_std::{kernel, thread};
 

@@ -84,8 +84,8 @@ impl<T, const V: usize> Copy for HeldRow<T, V> {}
 #[derive(Clone, Copy)]
 pub struct HeldSums<const V: usize>([[f32; 8]; V]);
 
-/// The most packs a thread for which shared rows are fetched early and held. Beside more there are no registers for them, and they come
-/// from a cache that is near.
+/// The most packs per thread for which shared rows are fetched early and held. Beside more there are no registers for
+/// them, and they come from a cache that is near.
 const MAX_SHARED: usize = 4;
 
 impl<G: Threads, const V: usize> Held<G, V> {

@@ -11,8 +11,9 @@
 //! | [`Cluster<4>`](Cluster), [`Cluster<8>`](Cluster) | eight blocks | 16,384 and 32,768 packs |
 //! | [`Stream`] | a block | any length and alignment |
 //!
-//! But from 513 packs on, of fused ones from 257 and of rms_norm and add_rms_norm from 1025, a block has few threads with eight packs each: that keeps more loads in flight a thread, and more
-//! blocks on a multiprocessor, of which some load while others wait for a reduction.
+//! But from 513 packs on, of fused ones from 257 and of rms_norm and add_rms_norm from 1025, a block has few threads
+//! with eight packs each: that keeps more loads in flight per thread, and more blocks on a multiprocessor, of which
+//! some load while others wait for a reduction.
 //!
 //! Kernels that read and write rows of a block or a cluster have rows fetched into L2 half a round [ahead](Team::fetch_ahead), each by one instruction: memory is busy while blocks reduce, and
 //! what it reads at a time is a row.
@@ -46,18 +47,19 @@ pub const MAX_THREADS: u32 = 512;
 
 /// Eight lanes a row, of up to 8·`V` packs.
 pub type Lanes<const V: usize> = Held<Group<8>, V>;
-/// A warp a row, of up to 32·`V` packs.
+/// One warp per row, of up to 32·`V` packs.
 pub type Warp<const V: usize> = Held<Group<32>, V>;
-/// A block a row, of up to [`MAX_THREADS`]·`V` packs. The block's size is a multiple of 32.
+/// One block per row, of up to [`MAX_THREADS`]·`V` packs. The block's size is a multiple of 32.
 pub type Block<const V: usize> = Held<BlockThreads, V>;
 /// A cluster of [`CLUSTER`] blocks a row, of up to as many times [`MAX_THREADS`]·`V` packs. The block's size is a multiple of 32.
 pub type Cluster<const V: usize> = Held<ClusterThreads, V>;
 
-/// A block a row of any length and alignment, which is read again each time it is used.
+/// One block per row of any length and alignment, which is read again each time it is used.
 pub type Stream = Streamed<4>;
 
-/// Blocks that a multiprocessor is to hold at once, of a team whose kernel holds `inputs` rows: as many as leave 24 registers a thread
-/// beside the rows'. Rows that are loaded while others are reduced and stored are what keeps memory busy.
+/// Blocks that a multiprocessor is to hold at once, of a team whose kernel holds `inputs` rows: as many as leave 24
+/// registers per thread beside the rows'. Rows that are loaded while others are reduced and stored are what keeps
+/// memory busy.
 pub const fn blocks<P: Team>(inputs: u32) -> u32 {
     let blocks = 65_536 / registers::<P>(inputs) / P::THREADS;
     if blocks == 0 { 1 } else { blocks }

@@ -145,7 +145,7 @@ impl<const W: u32> Threads for Group<W> {
     }
 }
 
-/// A block a row. Its size is a multiple of 32.
+/// One block per row. Its size is a multiple of 32.
 #[derive(Clone, Copy)]
 pub struct BlockThreads;
 

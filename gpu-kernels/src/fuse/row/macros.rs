@@ -1,19 +1,22 @@
-//! How a formula over rows is written, and what is made of it.
+//! The syntax of a formula over rows, and its expansion.
 
-/// A formula over rows, fused into a kernel: reductions of a row, and what becomes of each of its elements. See
+/// A formula over rows, fused into a kernel: reductions over a row, and a result for each of its elements. See
 /// [`fuse::row`](mod@crate::fuse::row).
 ///
-/// Written as a function of one to four inputs, of the place of the element and how many elements a row has, if it wants to know
-/// them, and of numbers that all rows share. Its body has three kinds of lines:
+/// It is written as a function of one to four inputs; optionally of the element's index and the number of elements of a
+/// row; and of numbers that all rows share. Its body has three kinds of lines:
 ///
-/// - `let total = sum(…);`, with `sum`, `mean`, `max` or `min` of what stands there for each element. It stands alone: what is computed of it
-///   comes in a line of its own. `let (a, b) = (sum(…), max(…));` reduces to several values at once, which costs as much as one where a row
-///   is held, and saves a read where it is not.
-/// - `let scale = …;`, numbers of the row: of what was reduced and of the parameters. Elements are not seen here.
-/// - last, the value of each element. What needs several steps is a block.
+/// - `let total = sum(…);`, with `sum`, `mean`, `max` or `min` of the expression in parentheses, evaluated for each
+///   element. The reduction stands alone on its line: anything computed from it goes in a line of its own. `let (a, b)
+///   = (sum(…), max(…));` reduces to several values at once, which costs as much as one reduction where a row is held
+///   in registers, and saves a read where it is not.
+/// - `let scale = …;`, numbers of the row, computed from reduced values and from the parameters. Elements are not
+///   visible here.
+/// - last, the value of each element. If it needs several steps, it is a block.
 ///
-/// It becomes a value of its name, for the host's `ops::row`, or a function of its parameters that gives one. Its method `values` is the formula
-/// on slices. The body is safe code over `f32`; `cuda_std::math` has what `core` lacks.
+/// The definition becomes a value of its name, for the host's `ops::row`, or, with parameters, a function of them that
+/// returns one. Its method `values` is the formula on slices. The body is safe code over `f32`; `cuda_std::math` has
+/// what `core` lacks.
 #[macro_export]
 macro_rules! row {
     ($(
@@ -27,7 +30,7 @@ macro_rules! row {
         $crate::formula_type! { $(#[$meta])* $visibility $name($($param)*) }
 
         impl $name {
-            /// The formula, of rows in slices of one length.
+            /// The formula, for rows in slices of one length.
             #[allow(dead_code)]
             $visibility fn values(self, inputs: [&[f32]; $count], output: &mut [f32]) {
                 self.of_row($crate::fuse::row::OfSlices::new(inputs, output));
@@ -46,7 +49,8 @@ macro_rules! row {
     )+ };
 }
 
-/// The lines of a formula: the row, how many values were reduced so far, the names of the elements and of the place, the lines.
+/// The lines of a formula: the row, the number of values reduced so far, the names of the elements and of the index,
+/// the lines.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! row_steps {
@@ -77,7 +81,7 @@ macro_rules! row_steps {
     };
 }
 
-/// A line that reduces, and those after it.
+/// A reducing line and the lines after it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! row_step {
@@ -93,7 +97,7 @@ macro_rules! row_step {
     }};
 }
 
-/// 1, whatever it is of.
+/// Always 1, whatever token it is given.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! one_of {
@@ -165,7 +169,7 @@ macro_rules! row_kernels {
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
-            // SAFETY: the kernels are `run`, over these operands.
+            // SAFETY: the kernels are `run` over these operands.
             unsafe impl $crate::fuse::row::RowFormula<$count> for $name {
                 const NAME: &'static str = stringify!($name);
                 const INPUTS: [&'static str; $count] = [$(stringify!($x)),+];

@@ -1,4 +1,4 @@
-//! Formulas over rows: [`row!`](crate::row!), reductions of a row and what becomes of each of its elements.
+//! Formulas over rows: [`row!`](crate::row!), reductions over a row and a result for each of its elements.
 //!
 //! ```
 //! use cuda_std::math;
@@ -31,8 +31,8 @@
 //! assert_eq!(y, [-1.0, -10.0]);
 //! ```
 //!
-//! The kernels are those of [`rows`](crate::rows): a team of threads holds a row in registers, so that memory is read once; rows
-//! that no team holds are read again for each reduction.
+//! The kernels are those of [`rows`](crate::rows): a team of threads holds a row in registers, so that memory is read
+//! once; rows too long for any team are read again for each reduction.
 
 mod macros;
 
@@ -45,28 +45,28 @@ use super::Strides;
 use crate::map::{In, Out};
 use crate::rows::Team;
 
-/// The most values that a formula reduces to.
+/// The greatest number of values that a formula reduces to.
 pub const MAX_REDUCTIONS: usize = 8;
 
-/// Inputs of which a thread has room for eight packs each; of more it holds four.
+/// Up to this many inputs, a thread has room for eight packs of each; with more inputs it holds four.
 const MANY: usize = 2;
 
-/// The most packs a thread of a formula of that many inputs holds.
+/// The most packs that a thread holds for a formula of that many inputs.
 pub const fn packs(inputs: usize) -> usize {
     if inputs <= MANY { 8 } else { 4 }
 }
 
-/// What becomes of the values of a row.
+/// How the values of a row are reduced.
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types, reason = "as they are written in a formula")]
 pub enum Reduction {
     /// Their sum.
     sum,
-    /// Their sum, divided by how many they are.
+    /// Their sum, divided by their number: the mean.
     mean,
-    /// The greatest; NaN does not count.
+    /// The greatest value; NaN does not count.
     max,
-    /// The least; NaN does not count.
+    /// The least value; NaN does not count.
     min,
 }
 
@@ -95,15 +95,17 @@ impl Reduction {
     }
 }
 
-/// A row of each of `K` inputs, and of the output. What [`row!`](crate::row!) writes is over any: the device's, and slices.
+/// One row of each of `K` inputs, and of the output. Code that [`row!`](crate::row!) generates is generic over it: rows
+/// on the device, or slices.
 pub trait Row<const K: usize>: Sized {
-    /// What a formula ends with, so that it ends nowhere else: every thread of a team takes part in every reduction.
+    /// The type of a formula's last expression, so that a formula cannot return early: every thread of a team takes
+    /// part in every reduction.
     type Written;
 
     /// Elements of the row.
     fn columns(&self) -> usize;
 
-    /// The values of every element, reduced; they are numbers `FIRST` and on of the formula.
+    /// Reduces the values of all elements; the results are numbers `FIRST` and up among the formula's reductions.
     fn reduce<const FIRST: usize, const M: usize>(
         &self,
         kinds: [Reduction; M],
@@ -114,7 +116,7 @@ pub trait Row<const K: usize>: Sized {
     fn write(self, value: impl Fn([f32; K], usize) -> f32) -> Self::Written;
 }
 
-/// That a row is written.
+/// Proof that a row has been written.
 #[derive(Debug)]
 pub struct Written(());
 
@@ -143,8 +145,8 @@ impl<P: Team, T: Element, const K: usize> Row<K> for OfTeam<P, T, K> {
         const { assert!(FIRST + M <= MAX_REDUCTIONS, "a formula over rows has at most eight reductions") };
         let of_two = |a: [f32; M], b: [f32; M]| array::from_fn(|i| kinds[i].of_two(a[i], b[i]));
         let of_none = kinds.map(Reduction::of_none);
-        // SAFETY: whoever made this promised what the rows are; formulas have no branch around a reduction and no way out before their end, so
-        // that every thread comes here, and each of their reductions has slots of its own.
+        // SAFETY: the caller of `run` guarantees that the rows are valid. A formula has no branch around a reduction
+        // and no early return, so every thread reaches this point, and each reduction has its own slots.
         let reduced = unsafe {
             let own = self.team.fold_packs(self.rows, of_none, |folded, packs, at| {
                 let mut folded = folded;
@@ -160,17 +162,18 @@ impl<P: Team, T: Element, const K: usize> Row<K> for OfTeam<P, T, K> {
 
     #[inline(always)]
     fn write(self, value: impl Fn([f32; K], usize) -> f32) -> Written {
-        // SAFETY: whoever made this promised what the rows are.
+        // SAFETY: the caller of `run` guarantees that the rows are valid.
         unsafe { self.team.store_places(self.rows, [self.output], |at, elements| [value(elements, at)]) };
         Written(())
     }
 }
 
-/// A kernel's work: `formula` of the row of this thread's team.
+/// A kernel's work: applies `formula` to the row of this thread's team.
 ///
 /// # Safety
-/// The inputs are valid for reads and the output for writes of `rows` rows of `d` elements at their strides; rows is at least 1, and rows are
-/// such as the team holds. The kernel has [`MAX_REDUCTIONS`] slots, and all of its threads come here.
+/// The inputs are valid for reads and the output for writes of `rows` rows of `d` elements at their strides; `rows` is
+/// at least 1, and the team is able to hold such rows. The kernel has [`MAX_REDUCTIONS`] slots, and all of its threads
+/// call this.
 #[inline(always)]
 pub unsafe fn run<T: Element, P: Team, const K: usize>(
     inputs: [In<T>; K],
@@ -184,7 +187,7 @@ pub unsafe fn run<T: Element, P: Team, const K: usize>(
     formula(OfTeam { team, rows, output });
 }
 
-/// Rows in slices, for the formula on the host.
+/// Rows in slices, for evaluating the formula on the host.
 #[derive(Debug)]
 pub struct OfSlices<'a, const K: usize> {
     inputs: [&'a [f32]; K],
@@ -192,10 +195,10 @@ pub struct OfSlices<'a, const K: usize> {
 }
 
 impl<'a, const K: usize> OfSlices<'a, K> {
-    /// Of one length.
+    /// Takes rows of equal length.
     ///
     /// # Panics
-    /// If they are not.
+    /// If their lengths differ.
     pub fn new(inputs: [&'a [f32]; K], output: &'a mut [f32]) -> Self {
         for input in inputs {
             assert_eq!(input.len(), output.len(), "an input has as many elements as the output");
@@ -235,34 +238,34 @@ impl<const K: usize> Row<K> for OfSlices<'_, K> {
     }
 }
 
-/// A formula of `K` rows that has kernels: what [`row!`](crate::row!) makes.
+/// A formula of `K` rows for which there are kernels: the result of [`row!`](crate::row!).
 ///
 /// # Safety
-/// A launch of a kernel with [`args`](Self::args) as the [teams](crate::rows) want it, whose rows each team of this name holds (of
-/// `Block` and `Cluster` with [`packs`] of `K` a thread), reads `rows` rows of `d` elements of each input at its stride, writes as many
-/// of the output at its own, and does nothing else.
+/// Take a launch of a kernel with [`args`](Self::args) in the shape that its [team](crate::rows) requires, on rows that
+/// each team of this name holds (`Block` and `Cluster` with [`packs`] of `K` per thread). Such a launch reads `rows`
+/// rows of `d` elements of each input at its stride, writes as many of the output at its own, and does nothing else.
 pub unsafe trait RowFormula<const K: usize>: Copy {
-    /// The name, which errors give.
+    /// The name that errors give.
     const NAME: &'static str;
     /// The names of the inputs.
     const INPUTS: [&'static str; K];
-    /// Every instance of the kernel, but those for clusters.
+    /// Every instance of the kernel except those for clusters.
     const KERNELS: &'static [Instance];
-    /// Those.
+    /// The instances for clusters.
     const CLUSTERED: &'static [Instance];
-    /// What the kernels take.
+    /// The arguments of the kernels.
     type Args<T: Element>: Args;
     /// The kernel for elements of type `T` and rows that eight lanes hold.
     type Lanes<T: Element>: Kernel<Args = Self::Args<T>>;
-    /// That for rows that a warp holds.
+    /// The kernel for rows that a warp holds.
     type Warp<T: Element>: Kernel<Args = Self::Args<T>>;
-    /// That for rows that a block holds with two packs a thread.
+    /// The kernel for rows that a block holds with two packs per thread.
     type ShortBlock<T: Element>: Kernel<Args = Self::Args<T>>;
-    /// That for rows that a block holds with more.
+    /// The kernel for rows that a block holds with more packs per thread.
     type Block<T: Element>: Kernel<Args = Self::Args<T>>;
-    /// That for rows that a cluster holds.
+    /// The kernel for rows that a cluster holds.
     type Cluster<T: Element>: Kernel<Args = Self::Args<T>>;
-    /// That for all others.
+    /// The kernel for all other rows.
     type Stream<T: Element>: Kernel<Args = Self::Args<T>>;
 
     /// The kernels' arguments.

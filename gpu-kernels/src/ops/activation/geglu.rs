@@ -1,4 +1,4 @@
-//! GEGLU, a gate of GELU in its tanh form, elementwise.
+//! GEGLU, a linear unit gated by the tanh form of GELU, elementwise.
 //!
 //! # Math
 //! y = gelu(gate) · up with the tanh form of [gelu](super::gelu). Backward: dgate = dy · up · gelu'(gate) and dup = dy · gelu(gate).
@@ -8,7 +8,8 @@
 //! tensor's rows: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
+//! As in every elementwise kernel, each thread keeps two 16-byte packs of each operand in flight; blocks have
+//! [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -18,8 +19,8 @@
 //! NaN behave as in [gelu](super::gelu).
 //!
 //! # Cost
-//! 3·n elements of traffic forward, 5·n backward, about 11 and 25 FLOPs an element: bound by memory bandwidth. Unfused, the product
-//! would move 2·n elements more forward and 3·n backward.
+//! 3·n elements of traffic forward, 5·n backward, about 11 and 25 FLOPs per element: bound by memory bandwidth.
+//! Unfused, the product would move 2·n elements more forward and 3·n backward.
 //!
 //! # Limits
 //! d up to (2³¹ − 1) · 4 KiB.

@@ -1,4 +1,4 @@
-//! GEGLU, a gate of exact GELU, elementwise.
+//! GEGLU, a linear unit gated by exact GELU, elementwise.
 //!
 //! # Math
 //! y = gate · Φ(gate) · up with Φ(x) = (1 + erf(x/√2)) / 2. Backward: dgate = dy · up · (Φ(gate) + gate · φ(gate)) with
@@ -9,7 +9,8 @@
 //! tensor's rows: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
+//! As in every elementwise kernel, each thread keeps two 16-byte packs of each operand in flight; blocks have
+//! [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -20,8 +21,8 @@
 //! NaN gives NaN, +∞ gives +∞, and −∞ gives NaN, as the formula does; the slope there is 1 and 0.
 //!
 //! # Cost
-//! 3·n elements of traffic forward, 5·n backward, about 24 and 32 FLOPs an element: bound by memory bandwidth. Unfused, the product
-//! would move 2·n elements more forward and 3·n backward.
+//! 3·n elements of traffic forward, 5·n backward, about 24 and 32 FLOPs per element: bound by memory bandwidth.
+//! Unfused, the product would move 2·n elements more forward and 3·n backward.
 //!
 //! # Limits
 //! d up to (2³¹ − 1) · 4 KiB.
@@ -33,7 +34,7 @@ use cuda_std::math;
 
 use super::gated;
 
-/// Φ(x), the share of a normal distribution below x, and φ(x), its density.
+/// Φ(x), the cumulative normal distribution at x, and φ(x), its density.
 ///
 /// Φ(−z) = e^(−z²/2)·z'·p(z') for z ≥ 0, where z' = 1/(1 + 0.26·z) brings z between 0 and 1, and p is the polynomial of that degree
 /// with the least relative error there, 3·10⁻⁸. The exponential is φ's too, and no branch parts the lanes of a warp.
@@ -68,7 +69,7 @@ fn value(x: f32) -> f32 {
 #[inline(always)]
 fn value_and_slope(x: f32) -> (f32, f32) {
     let (below, density) = below_and_density(x);
-    // Beyond this the density is less than f32 has, and ±∞ · 0 would be NaN.
+    // Beyond this the density underflows f32, and ±∞ · 0 would be NaN.
     (x * below, below + x.clamp(-16.0, 16.0) * density)
 }
 

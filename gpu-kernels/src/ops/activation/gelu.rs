@@ -8,7 +8,8 @@
 //! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
+//! As in every elementwise kernel, each thread keeps two 16-byte packs of each operand in flight; blocks have
+//! [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -19,8 +20,9 @@
 //! gives NaN, +∞ gives +∞, and −∞ gives NaN, as the formula does; the slope there is 1 and 0.
 //!
 //! # Cost
-//! 2·n elements of traffic forward, 3·n backward, about 10 and 18 FLOPs an element: bound by memory bandwidth. Of the
-//! special-function units it needs two results an element, half of what they deliver at full bandwidth for 16-bit types.
+//! 2·n elements of traffic forward, 3·n backward, about 10 and 18 FLOPs per element: bound by memory bandwidth. Of the
+//! special-function units it needs two results an element, half of what they deliver at full bandwidth for 16-bit
+//! types.
 //!
 //! # Limits
 //! d up to (2³¹ − 1) · 4 KiB.
@@ -33,7 +35,7 @@ use super::{activation, sigmoid_and_slope, times_sigmoid};
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
 
-/// What [`times_sigmoid`] takes: those of 2u.
+/// The coefficients a and b that [`times_sigmoid`] takes, for 2u.
 pub(crate) const EXPONENT: [f32; 2] = {
     const LINEAR: f32 = -2.0 * core::f32::consts::LOG2_E * SQRT_2_OVER_PI;
     [LINEAR, LINEAR * CUBIC]
@@ -44,12 +46,12 @@ pub(crate) fn value(x: f32) -> f32 {
     times_sigmoid(x, EXPONENT)
 }
 
-/// Both from one exponential and one reciprocal.
+/// Computes both from one exponential and one reciprocal.
 #[inline(always)]
 pub(super) fn value_and_slope(x: f32) -> (f32, f32) {
     let u = SQRT_2_OVER_PI * x * (1.0 + CUBIC * x * x);
     let (sigmoid, slope) = sigmoid_and_slope(2.0 * u);
-    // Beyond this the slope is less than f32 has, and ±∞ · 0 would be NaN.
+    // Beyond this the slope underflows f32, and ±∞ · 0 would be NaN.
     let near = x.clamp(-16.0, 16.0);
     (x * sigmoid, sigmoid + near * (2.0 * SQRT_2_OVER_PI) * (1.0 + 3.0 * CUBIC * near * near) * slope)
 }

@@ -1,5 +1,5 @@
-//! Activations, elementwise, each with its backward: their traffic is [`map`](mod@crate::map)'s, and each file is a formula and its
-//! derivative.
+//! Activations, elementwise, each with its backward kernel: their memory traffic is that of [`map`](mod@crate::map),
+//! and each file is a formula and its derivative.
 
 pub mod geglu;
 pub mod geglu_erf;
@@ -11,9 +11,10 @@ pub mod silu;
 pub mod swiglu;
 pub mod tanh;
 
-/// The kernels of an activation: `forward`, y = value(x), and `backward`, dx = dy · slope(x), where the file's functions `value`
-/// and `slope` say what an f32 becomes. Behind each name is how much that is: `LIGHT` or `HEAVY` of [`map`](mod@crate::map). A closure of
-/// `[x, dy]` behind both is dx where it is no product.
+/// The kernels of an activation: `forward`, y = value(x), and `backward`, dx = dy · slope(x), where the file's
+/// functions `value` and `slope` compute on one f32. `LIGHT` or `HEAVY` of [`map`](mod@crate::map) behind each kernel's
+/// name states how much it computes. An optional closure of `[x, dy]` behind both gives dx where dx is not such a
+/// product.
 macro_rules! activation {
     ($forward:ident: $short:ident, $backward:ident: $backward_short:ident) => {
         $crate::ops::activation::activation!($forward: $short, $backward: $backward_short, |[x, dy]| dy * slope(x));
@@ -65,10 +66,10 @@ macro_rules! activation {
 }
 pub(crate) use activation;
 
-/// The kernels of a gated activation: `forward`, y = value(gate) · up, and `backward`, dgate = dy · up · slope(gate) and
-/// dup = dy · value(gate), where `value` and `value_and_slope`, functions in scope, say what an f32 becomes, and `LIGHT` or `HEAVY` how
-/// much that is. Of `backward` at least as many blocks as `min_blocks` are on a multiprocessor: what computes long wants others that load
-/// meanwhile.
+/// The kernels of a gated activation: `forward`, y = value(gate) · up, and `backward`, dgate = dy · up · slope(gate)
+/// and dup = dy · value(gate), where `value` and `value_and_slope`, functions in scope, compute on one f32, and `LIGHT`
+/// or `HEAVY` states how much they compute. At least `min_blocks` blocks of `backward` are resident on a
+/// multiprocessor: while some compute for long, others load.
 macro_rules! gated {
     ($forward:ident: $short:ident, $backward:ident: $backward_short:ident, min_blocks = $blocks:literal) => {
         /// y = value(gate) · up, for `rows` rows of `d` elements.
@@ -132,16 +133,16 @@ pub(crate) use gated;
 #[inline(always)]
 fn logistic(x: f32) -> (f32, f32) {
     let t = cuda_std::math::ex2_approx(-core::f32::consts::LOG2_E * x.abs());
-    // Between 1 and 2, of which nothing is subnormal.
+    // The sum is between 1 and 2, so that its reciprocal is not subnormal.
     (t, cuda_std::math::rcp_approx_ftz(1.0 + t))
 }
 
 /// x·σ(z) where −z·log₂e = x·(a + b·x²): SiLU, and GELU in its tanh form. NaN gives NaN, −∞ too, +∞ itself.
 #[inline(always)]
 pub(crate) fn times_sigmoid(x: f32, [a, b]: [f32; 2]) -> f32 {
-    // x² may be infinite, of which b = 0 would make NaN.
+    // x² may be infinite, and its product with b = 0 would be NaN.
     let slope = if b == 0.0 { a } else { a + b * (x * x) };
-    // Beside 1 a subnormal power is nothing, as is 0.
+    // Added to 1, a subnormal power is lost, as 0 would be.
     x * cuda_std::math::rcp_approx(1.0 + cuda_std::math::ex2_approx_ftz(x * slope))
 }
 

@@ -7,7 +7,8 @@
 //! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
+//! As in every elementwise kernel, each thread keeps two 16-byte packs of each operand in flight; blocks have
+//! [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -16,7 +17,7 @@
 //! Exact. NaN in x gives NaN in both directions; where x ≤ 0, dx is 0 whatever dy is.
 //!
 //! # Cost
-//! 2·n elements of traffic forward, 3·n backward, one FLOP an element: bound by memory bandwidth.
+//! 2·n elements of traffic forward, 3·n backward, one FLOP per element: bound by memory bandwidth.
 //!
 //! # Limits
 //! d up to (2³¹ − 1) · 4 KiB.
@@ -33,7 +34,7 @@ fn value(x: f32) -> f32 {
 
 #[inline(always)]
 fn gradient(x: f32, dy: f32) -> f32 {
-    // A product with 0 would make NaN of an infinite dy.
+    // A product with 0 would turn an infinite dy into NaN.
     if x <= 0.0 {
         0.0
     } else if x > 0.0 {

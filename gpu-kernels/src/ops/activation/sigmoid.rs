@@ -7,7 +7,8 @@
 //! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
+//! As in every elementwise kernel, each thread keeps two 16-byte packs of each operand in flight; blocks have
+//! [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -17,7 +18,7 @@
 //! exponent's size where the result is tiny. Both are computed from e^(−|x|), so that neither overflows. NaN gives NaN.
 //!
 //! # Cost
-//! 2·n elements of traffic forward, 3·n backward, about 5 FLOPs an element: bound by memory bandwidth.
+//! 2·n elements of traffic forward, 3·n backward, about 5 FLOPs per element: bound by memory bandwidth.
 //!
 //! # Limits
 //! d up to (2³¹ − 1) · 4 KiB.

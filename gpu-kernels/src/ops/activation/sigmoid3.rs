@@ -1,4 +1,4 @@
-//! Three stacked sigmoids, elementwise: what a backward should keep and what it should compute again.
+//! Three stacked sigmoids, elementwise: the choice between saving intermediates for backward and recomputing them.
 //!
 //! # Math
 //! a = σ(x), b = σ(a), y = σ(b). Backward: dx = dy · y·(1 − y) · b·(1 − b) · a·(1 − a).
@@ -7,9 +7,9 @@
 //! All tensors have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`] threads. [`sigmoid3`] and
-//! [`sigmoid3_backward`] keep x alone and compute a and b again; [`sigmoid3_saved`] writes them, and [`sigmoid3_saved_backward`] reads
-//! them.
+//! As in every elementwise kernel, each thread keeps two 16-byte packs of each operand in flight; blocks have
+//! [`map::block`] threads. [`sigmoid3`] and [`sigmoid3_backward`] keep x alone and compute a and b again;
+//! [`sigmoid3_saved`] writes them, and [`sigmoid3_saved_backward`] reads them.
 //!
 //! # Shared memory
 //! None.
@@ -37,8 +37,9 @@ use cuda_std::math::{ex2_approx_ftz, polynomial, rcp_approx_ftz};
 use super::{activation, sigmoid_and_slope};
 use crate::map::{self, LIGHT, block};
 
-/// σ of a σ, which is between 0 and 1: the polynomial of its degree with the least relative error there, 2⁻²⁶. A power and a
-/// reciprocal of each of three would be more than the special-function units deliver while memory brings 16 bits.
+/// σ of a sigmoid's result, which is between 0 and 1: the polynomial of its degree with the least relative error there,
+/// 2⁻²⁶. One exponential and one reciprocal for each of the three sigmoids would exceed the throughput of the
+/// special-function units while memory brings 16-bit elements.
 #[inline(always)]
 fn second(a: f32) -> f32 {
     let coefficients =
@@ -46,14 +47,14 @@ fn second(a: f32) -> f32 {
     polynomial(a - 0.5, coefficients)
 }
 
-/// σ of a σ of a σ, between 0.5 and 0.74: likewise, 2⁻²⁹.
+/// σ(σ(σ(x))), between 0.5 and 0.74: a polynomial as above, with error 2⁻²⁹.
 #[inline(always)]
 fn third(b: f32) -> f32 {
     let coefficients = [6.224_593_5e-1, 2.350_035e-1, -2.877_081_4e-2, -1.615_675_4e-2, 4.891_788_6e-3];
     polynomial(b - 0.5, coefficients)
 }
 
-/// σ of a σ of a value between 0 and 1, in one polynomial: likewise, 2⁻²⁸.
+/// σ(σ(v)) for v between 0 and 1, as one polynomial as above, with error 2⁻²⁸.
 #[inline(always)]
 fn second_and_third(a: f32) -> f32 {
     let coefficients =
@@ -61,7 +62,7 @@ fn second_and_third(a: f32) -> f32 {
     polynomial(a - 0.5, coefficients)
 }
 
-/// Its derivative: likewise, 2⁻²⁵.
+/// Its derivative: a polynomial as above, with error 2⁻²⁵.
 #[inline(always)]
 fn slope_of_second_and_third(a: f32) -> f32 {
     let coefficients = [
@@ -79,7 +80,7 @@ fn slope_of_second_and_third(a: f32) -> f32 {
 
 #[inline(always)]
 fn value(x: f32) -> f32 {
-    // Of an a near 0 it matters only that it is: a subnormal may be 0, and a power infinite.
+    // If a is near 0, its exact value does not matter: a subnormal may flush to 0, and a power may be infinite.
     let a = rcp_approx_ftz(1.0 + ex2_approx_ftz(-LOG2_E * x));
     second_and_third(a)
 }

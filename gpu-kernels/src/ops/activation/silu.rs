@@ -7,7 +7,8 @@
 //! `x`, `y`, `dy` and `dx` have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
+//! As in every elementwise kernel, each thread keeps two 16-byte packs of each operand in flight; blocks have
+//! [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -17,7 +18,7 @@
 //! cancel around x = −1.28, where the error is absolute. NaN gives NaN; −∞ gives NaN forward, as the formula does, and 0 backward.
 //!
 //! # Cost
-//! 2·n elements of traffic forward, 3·n backward, about 6 and 10 FLOPs an element: bound by memory bandwidth.
+//! 2·n elements of traffic forward, 3·n backward, about 6 and 10 FLOPs per element: bound by memory bandwidth.
 //!
 //! # Limits
 //! d up to (2³¹ − 1) · 4 KiB.
@@ -27,7 +28,7 @@
 
 use super::{activation, sigmoid_and_slope};
 
-/// What [`times_sigmoid`](super::times_sigmoid) takes.
+/// The coefficients that [`times_sigmoid`](super::times_sigmoid) takes.
 pub(crate) const EXPONENT: [f32; 2] = [-core::f32::consts::LOG2_E, 0.0];
 
 #[inline(always)]
@@ -38,7 +39,7 @@ pub(crate) fn value(x: f32) -> f32 {
 #[inline(always)]
 pub(super) fn value_and_slope(x: f32) -> (f32, f32) {
     let (sigmoid, slope) = sigmoid_and_slope(x);
-    // Beyond this the slope is less than f32 has, and ±∞ · 0 would be NaN.
+    // Beyond this the slope underflows f32, and ±∞ · 0 would be NaN.
     (x * sigmoid, sigmoid + x.clamp(-128.0, 128.0) * slope)
 }
 

@@ -7,7 +7,8 @@
 //! Rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each operand in flight a thread, in blocks of [`map::block`] threads.
+//! As in every elementwise kernel, each thread keeps two 16-byte packs of each operand in flight; blocks have
+//! [`map::block`] threads.
 //!
 //! # Shared memory
 //! None.
@@ -16,7 +17,7 @@
 //! One f32 addition, rounded once to the storage type: the nearest value to the exact sum in 16-bit types as well.
 //!
 //! # Cost
-//! 3·n elements of traffic, one FLOP an element: bound by memory bandwidth.
+//! 3·n elements of traffic, one FLOP per element: bound by memory bandwidth.
 //!
 //! # Limits
 //! d up to (2³¹ − 1) · 4 KiB.

@@ -18,7 +18,7 @@
 //! hide them.
 //!
 //! # Cost
-//! Three reads and a write of n elements, 4 FLOPs an element: bound by memory bandwidth. Unfused, the four steps would
+//! Three reads and a write of n elements, 4 FLOPs per element: bound by memory bandwidth. Unfused, the four steps would
 //! move 11·n elements.
 //!
 //! # Limits

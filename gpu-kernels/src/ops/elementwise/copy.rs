@@ -8,7 +8,7 @@
 //! of every element type as large.
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes a thread, in blocks of [`map::block`] threads.
+//! As every elementwise kernel: two packs of 16 bytes per thread, in blocks of [`map::block`] threads.
 //!
 //! # Shared memory
 //! None.

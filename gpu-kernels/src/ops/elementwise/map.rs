@@ -7,7 +7,8 @@
 //! `x` and `y` have rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
+//! As every elementwise kernel: two packs of 16 bytes in flight per thread, in blocks of
+//! [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -19,7 +20,8 @@
 //! 2·n elements of traffic for n: bound by memory bandwidth. A chain of kernels moves as much for each of its steps.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB. A formula may need up to 128 registers a thread; `warpsmith inspect` shows what it takes.
+//! d up to (2³¹ − 1) · 4 KiB. A formula may need up to 128 registers per thread; `warpsmith inspect` shows what it
+//! takes.
 //!
 //! # Sources
 //! So, Mańke, Liu, Dai, Shazeer and Le, "Primer: Searching for Efficient Transformers for Language Modeling" (arXiv:2109.08668), for the squared

@@ -7,7 +7,8 @@
 //! Inputs and output have rows of d elements that may be padded: see [`map`](mod@crate::map). An input at stride 0 is one row that all share.
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes of each input in flight a thread, in blocks of [`map::block`](crate::map::block) threads.
+//! As every elementwise kernel: two packs of 16 bytes of each input in flight per thread, in blocks of
+//! [`map::block`](crate::map::block) threads.
 //!
 //! # Shared memory
 //! None.
@@ -19,7 +20,8 @@
 //! One read of each input and one write: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB; four inputs. A formula may need up to 128 registers a thread; `warpsmith inspect` shows what it takes.
+//! d up to (2³¹ − 1) · 4 KiB; four inputs. A formula may need up to 128 registers per thread; `warpsmith inspect` shows
+//! what it takes.
 //!
 //! # Sources
 //! None.

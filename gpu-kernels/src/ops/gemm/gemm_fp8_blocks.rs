@@ -8,10 +8,11 @@
 //! [`quantize_fp8_1x128`](crate::ops::quant::quantize_fp8_1x128) and [`quantize_fp8_128x128`](crate::ops::quant::quantize_fp8_128x128) write them.
 //!
 //! # Mapping
-//! Hopper: a stage is a group of 128 rows and 256 columns. Each of two consumer warpgroups loads 64 of the rows into registers, multiplies them by one half of the
-//! columns after the other, from nothing, and adds the result times its scales to sums in registers: 64 FMAs a thread and half, while the tensor cores work for the
-//! other warpgroup. Halves of 128 columns have one scale of B a group, and their sums of a group fit into registers beside all 128 of a tile. Elsewhere the sums of
-//! [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other stage.
+//! Hopper: a stage is a group of 128 rows and 256 columns. Each of two consumer warpgroups loads 64 of the rows into
+//! registers, multiplies them by one half of the columns after the other, from nothing, and adds the result times its
+//! scales to sums in registers: 64 FMAs a thread and half, while the tensor cores work for the other warpgroup. Halves
+//! of 128 columns have one scale of B per group, and their sums of a group fit into registers beside all 128 of a tile.
+//! Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other stage.
 //!
 //! # Shared memory
 //! Hopper: 4 stages × (128 + 256) × 128 bytes + 4 × 8 KiB for the epilogue + barriers. Elsewhere as [`gemm`](super::gemm).
@@ -20,9 +21,9 @@
 //! What the tensor core loses when it aligns addends is lost within a group only: groups are added in f32. Sums are rounded once to the type of C.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 256 of a warp scheduler's 1024 slots a group. Shared memory moves 128 KiB a group in the 1024 cycles that
-//! the products take; with A from there and tiles of 128 columns it was 160, and a product took 7% longer. What the tensor cores now wait for is a half's chain of
-//! product, wait and FMAs.
+//! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 256 of a warp scheduler's 1024 slots a group. Shared memory
+//! moves 128 KiB per group in the 1024 cycles that the products take; with A from there and tiles of 128 columns it was
+//! 160, and a product took 7% longer. What the tensor cores now wait for is a half's chain of product, wait and FMAs.
 //!
 //! # Limits
 //! As [`gemm_fp8`](super::gemm_fp8).

@@ -8,11 +8,12 @@
 //! [`quantize_mxfp8_1x32`](crate::ops::quant::quantize_mxfp8_1x32) writes them.
 //!
 //! # Mapping
-//! Hopper has no instruction that takes such scales: a group is one instruction's 32 of k, multiplied from nothing by each of two consumer warpgroups,
-//! 64 × 128 of it, and added times its scales to sums in registers. Two operations an element: times the row's scale, which a thread takes
-//! from the word of its stage's four, then a fused multiply-add with the column's. Those of 128 columns are wanted by all warps: each
-//! thread widens a column's a stage ahead into shared memory, in the order in which lanes load four at once. Elsewhere the sums of
-//! [`gemm_fp8`](super::gemm_fp8)'s products are scaled twice a stage.
+//! Hopper has no instruction that takes such scales: a group is one instruction's 32 of k, multiplied from nothing by
+//! each of two consumer warpgroups, 64 × 128 of it, and added times its scales to sums in registers. Two operations per
+//! element: times the row's scale, which a thread takes from the word of its stage's four, then a fused multiply-add
+//! with the column's. Those of 128 columns are wanted by all warps: each thread widens a column's a stage ahead into
+//! shared memory, in the order in which lanes load four at once. Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s
+//! products are scaled twice a stage.
 //!
 //! # Shared memory
 //! Hopper: 5 stages × (128 + 128) × 128 bytes + 4 × 8 KiB for the epilogue + 2 × 2 × 2 KiB of scales + barriers. Elsewhere as [`gemm`](super::gemm).

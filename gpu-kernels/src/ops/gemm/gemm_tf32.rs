@@ -4,9 +4,9 @@
 //! cᵢⱼ = α·Σₖ aᵢₖ·bⱼₖ + β·cᵢⱼ. With β = 0 C is not read.
 //!
 //! # Layout
-//! `a` is m × k, `b` is n × k, each by the distance of its rows and along k; `c` is m × n, rows apart as the problem says. wgmma reads 32-bit
-//! operands K-major alone, and so does ldmatrix deal them out: the packs of either path are of adjacent elements along k. Other strides go through
-//! registers an element at a time.
+//! `a` is m × k, `b` is n × k, each by the distance of its rows and along k; `c` is m × n, rows apart as the problem
+//! says. wgmma reads 32-bit operands K-major alone, and so does ldmatrix deal them out: the packs of either path are of
+//! adjacent elements along k. Other strides go through registers per element at a time.
 //!
 //! # Mapping
 //! As [`gemm`](super::gemm), in products of m64n256k8 on Hopper, and of m16n8k8 elsewhere.

@@ -15,8 +15,10 @@
 //! one of four rows, a stage ahead.
 //!
 //! # Shared memory
-//! Of several rows of A, up to eight, 3 steps of 2 KiB a warp. On Hopper stages of 16 KiB and 512 bytes for each row of A, from 64 rows on of half of that, as many as 216 KiB hold, or the half of
-//! it that is a team's or a block's of two. Elsewhere stages of 8 KiB, 512 bytes of scales and 256 for each row of A, 7 × 12.5 or 4 × 24.5. The sums lie where the stages were.
+//! Of several rows of A, up to eight, 3 steps of 2 KiB per warp. On Hopper stages of 16 KiB and 512 bytes for each row
+//! of A, from 64 rows on of half of that, as many as 216 KiB hold, or the half of it that is a team's or a block's of
+//! two. Elsewhere stages of 8 KiB, 512 bytes of scales and 256 for each row of A, 7 × 12.5 or 4 × 24.5. The sums lie
+//! where the stages were.
 //!
 //! # Numerics
 //! Integers become floats of A's type exactly, and no weight is ever rounded: scales are applied to sums of groups, in f32. C is rounded once.

@@ -17,8 +17,9 @@
 //! are slices, each of which reads the weight: from L2, because slices of the same rows are neighbours.
 //!
 //! # Shared memory
-//! Of several rows of A, up to eight, 3 steps of 1 KiB a warp, and of one 8 KiB for the sums. Else stages of 16 KiB and 256 bytes for each row of A: on Hopper as many as 216 KiB hold, or the half of
-//! it that is a team's or a block's of two; elsewhere 4 × 20 or 3 × 32. The sums lie where the stages were.
+//! Of several rows of A, up to eight, 3 steps of 1 KiB per warp, and of one 8 KiB for the sums. Else stages of 16 KiB
+//! and 256 bytes for each row of A: on Hopper as many as 216 KiB hold, or the half of it that is a team's or a block's
+//! of two; elsewhere 4 × 20 or 3 × 32. The sums lie where the stages were.
 //!
 //! # Numerics
 //! Integers become floats of A's type exactly; products are exact and accumulate in f32 as the tensor core does, parts of k are added in f32, the

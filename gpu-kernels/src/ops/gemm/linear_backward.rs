@@ -36,7 +36,7 @@ use cuda_std::{kernel, thread, warp};
 
 /// Warps of a block.
 const WARPS: u32 = 8;
-/// Rows in flight a warp.
+/// Rows in flight per warp.
 const LOADS: u64 = 4;
 /// The most columns of a block: packs of eight for each lane.
 const COLUMNS: usize = 256;

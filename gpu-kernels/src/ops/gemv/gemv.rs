@@ -9,10 +9,12 @@
 //! multiples.
 //!
 //! # Mapping
-//! [`gemv`]: a block of 256 threads, or of short rows a team of 64 of them, multiplies one row with one vector, four packs a thread in flight. Up to
-//! eight vectors share a reading of 32 rows, four a warp, in stretches that are staged in shared memory, or of 16-bit elements of 16 rows, by tensor cores. [`gemv_columns`]: a
-//! block takes a strip of 32 packs of columns and a part of the rows, a warp every eighth of these, eight packs a thread in flight, or of 16-bit elements
-//! and several vectors 128 rows, by tensor cores; [`gemv_sum`] adds the parts. There are as many parts as fill the device.
+//! [`gemv`]: a block of 256 threads, or of short rows a team of 64 of them, multiplies one row with one vector, four
+//! packs per thread in flight. Up to eight vectors share a reading of 32 rows, four a warp, in stretches that are
+//! staged in shared memory, or of 16-bit elements of 16 rows, by tensor cores. [`gemv_columns`]: a block takes a strip
+//! of 32 packs of columns and a part of the rows, a warp every eighth of these, eight packs per thread in flight, or of
+//! 16-bit elements and several vectors 128 rows, by tensor cores; [`gemv_sum`] adds the parts. There are as many parts
+//! as fill the device.
 //!
 //! # Shared memory
 //! [`gemv`]: the partial sums of each warp, 4 KiB, or two stretches of 512 elements of eight vectors, 34 KiB. [`gemv_columns`]: the strip of each warp, 8 KiB.
@@ -22,8 +24,9 @@
 //! products as well, and sums of f32's range and about its precision.
 //!
 //! # Cost
-//! The bytes of A once, 2 FLOPs an element and vector: bound by memory bandwidth. The vectors come from L1 and L2; with eight vectors
-//! 32 rows, or 16, share each reading of them. The parts of [`gemv_columns`] are 8 bytes for each m and part.
+//! The bytes of A once, 2 FLOPs per element and vector: bound by memory bandwidth. The vectors come from L1 and L2;
+//! with eight vectors 32 rows, or 16, share each reading of them. The parts of [`gemv_columns`] are 8 bytes for each m
+//! and part.
 //!
 //! # Limits
 //! m below 2³², 2³¹ − 1 blocks, 65535 times eight vectors.

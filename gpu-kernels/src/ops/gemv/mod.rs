@@ -68,7 +68,8 @@ pub(crate) struct Rows<A, T> {
 }
 
 impl<A: Copy, T: Element> Rows<A, T> {
-    /// The rows of this block's teams times a vector: `R` rows a team and `U` packs of `N` elements of each in flight.
+    /// The rows of this block's teams times a vector: `R` rows per team and `U` packs of `N` elements of each in
+    /// flight.
     ///
     /// Thread t of a team takes packs t, t + team and so on of every row. Sums are reproducible: each thread in order, then a butterfly over the
     /// warp, then over the warps in order.

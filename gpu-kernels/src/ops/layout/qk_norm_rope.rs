@@ -22,8 +22,8 @@
 //! r is rsqrt.approx, 2⁻²² relative. A token whose position lies outside the tables gets zeros.
 //!
 //! # Cost
-//! One read and one write of q and k, 10 FLOPs an element: bound by memory bandwidth, where normalisation and turn in a launch each move
-//! them twice. Weights and the tables' rows come from L1 and L2.
+//! One read and one write of q and k, 10 FLOPs per element: bound by memory bandwidth, where normalisation and turn in
+//! a launch each move them twice. Weights and the tables' rows come from L1 and L2.
 //!
 //! # Limits
 //! 2³² − 1 heads of all tokens together.

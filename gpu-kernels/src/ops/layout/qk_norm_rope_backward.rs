@@ -21,8 +21,8 @@
 //! storage type. A token whose position lies outside the tables has no gradient.
 //!
 //! # Cost
-//! Two reads and one write of q and k, about 20 FLOPs an element: memory's time is the floor. Two blocks a multiprocessor have 64 KiB
-//! of q and k under way.
+//! Two reads and one write of q and k, about 20 FLOPs per element: memory's time is the floor. Two blocks a
+//! multiprocessor have 64 KiB of q and k under way.
 //!
 //! # Limits
 //! 2³² − 1 heads of all tokens together.

@@ -21,7 +21,7 @@
 //! f32, two roundings of products' sums and one to the storage type. A token whose position lies outside the tables gets zeros.
 //!
 //! # Cost
-//! One read and one write of x, 6 FLOPs a pair: bound by memory bandwidth. The tables' rows are read once a token.
+//! One read and one write of x, 6 FLOPs per pair: bound by memory bandwidth. The tables' rows are read once a token.
 //!
 //! # Limits
 //! 2³² − 1 tokens, 2³² − 1 items a token.

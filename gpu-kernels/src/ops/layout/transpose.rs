@@ -8,10 +8,11 @@
 //! [`transpose_packs`] needs rows and columns that a 16-byte pack divides, and all rows at multiples of 16 bytes.
 //!
 //! # Mapping
-//! Blocks of 256 threads, numbered along the columns of `x`, then its rows, then the batch. [`transpose_packs`]: a tile of 16 × 16
-//! packs a block. A thread loads a square of elements, one pack from each of as many rows as a pack has elements, and turns it in
-//! registers, so that shared memory is written and read in whole packs as well. [`transpose_tiles`]: tiles of 32 × 32 elements, one
-//! element an access. [`transpose_naive`]: without shared memory, what both are measured against.
+//! Blocks of 256 threads, numbered along the columns of `x`, then its rows, then the batch. [`transpose_packs`]: a tile
+//! of 16 × 16 packs per block. A thread loads a square of elements, one pack from each of as many rows as a pack has
+//! elements, and turns it in registers, so that shared memory is written and read in whole packs as well.
+//! [`transpose_tiles`]: tiles of 32 × 32 elements, one element an access. [`transpose_naive`]: without shared memory,
+//! what both are measured against.
 //!
 //! # Shared memory
 //! [`transpose_packs`]: the tile, 16 KiB of 4-byte, 32 KiB of 2-byte and 64 KiB of 1-byte elements. Pack p of row q lies at
@@ -198,7 +199,7 @@ unsafe fn transpose_squares<W: Copy, const N: usize>(
     }
 }
 
-/// The transpose of `N` rows of `N` elements, 16 bytes a row.
+/// The transpose of `N` rows of `N` elements, 16 bytes per row.
 #[inline(always)]
 fn turn<const N: usize>(rows: [[u32; 4]; N]) -> [[u32; 4]; N] {
     // Words move as they are; halves and bytes of two words at a time are picked into one.

@@ -14,7 +14,7 @@
 //! A block a pair, which reads both of its sequences and writes their gradient.
 //!
 //! # Shared memory
-//! Three values a warp.
+//! Three values per warp.
 //!
 //! # Numerics
 //! f32 in a fixed order. ln σ is a softplus, which neither overflows nor cancels. Without offsets as they should be no sequence is known: all sums
@@ -22,7 +22,7 @@
 //! log-probability is NaN, and the gradient of a layer's weight, a sum over all tokens, is to have no part in it.
 //!
 //! # Cost
-//! A read and a write of 4 bytes a token: some microseconds.
+//! A read and a write of 4 bytes per token: some microseconds.
 //!
 //! # Limits
 //! 2³¹ − 1 tokens, 2³⁰ pairs.

@@ -21,8 +21,9 @@
 //! gradient NaN.
 //!
 //! # Cost
-//! One read of rows × d elements and an exponential of each; with the gradient a write and another exponential: bound by memory bandwidth. Seven
-//! instructions an element for the sums, nine where the maximum so far is taken along, six for the gradient.
+//! One read of rows × d elements and an exponential of each; with the gradient a write and another exponential: bound
+//! by memory bandwidth. Seven instructions per element for the sums, nine where the maximum so far is taken along, six
+//! for the gradient.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks.

@@ -8,7 +8,8 @@
 //! As in [`linear_cross_entropy`](super::linear_cross_entropy); the log-probabilities take the place of the losses.
 //!
 //! # Mapping
-//! All chunks of [`linear_cross_entropy`](super::linear_cross_entropy) forward, and a thread a token that negates its loss.
+//! All chunks of [`linear_cross_entropy`](super::linear_cross_entropy) forward, and one thread per token that negates
+//! its loss.
 //!
 //! # Shared memory
 //! That of the kernels.
@@ -31,7 +32,7 @@ use cuda_std::{kernel, thread};
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
 
-/// ℓ = −loss, in its place; a thread a token.
+/// ℓ = −loss, in its place; one thread per token.
 ///
 /// # Safety
 /// `losses` is valid for reads and writes of `tokens` elements, which are less than 2³¹.

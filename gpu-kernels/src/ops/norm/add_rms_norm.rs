@@ -19,9 +19,9 @@
 //! summed in f32 in a fixed order; the root is rsqrt.approx, 2⁻²² relative; y is rounded once. NaN in a row makes its y NaN.
 //!
 //! # Cost
-//! Two reads and two writes of rows × d elements, 5 FLOPs an element: bound by memory bandwidth. Unfused, the two steps would move
-//! 5 · rows × d elements.
-//! Rows that are fetched ahead are read from memory once all the same: their own teams find them in L2.
+//! Two reads and two writes of rows × d elements, 5 FLOPs per element: bound by memory bandwidth. Unfused, the two
+//! steps would move 5 · rows × d elements. Rows that are fetched ahead are read from memory once all the same: their
+//! own teams find them in L2.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks.

@@ -19,9 +19,9 @@
 //! mean costs no accuracy. s is rsqrt.approx, 2⁻²² relative. One rounding to the storage type. NaN in a row makes the whole row NaN.
 //!
 //! # Cost
-//! One read and one write of rows × d elements, 8 FLOPs an element: bound by memory bandwidth. `weight` and `bias` come from L1 and
-//! L2 and are fetched before the reductions.
-//! The row that is fetched ahead is read from memory once all the same: its own team finds it in L2.
+//! One read and one write of rows × d elements, 8 FLOPs per element: bound by memory bandwidth. `weight` and `bias`
+//! come from L1 and L2 and are fetched before the reductions. The row that is fetched ahead is read from memory once
+//! all the same: its own team finds it in L2.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks.

@@ -21,8 +21,8 @@
 //! anyway; the mean is a reduction of its own, so that the squares are of what is left. One rounding to the storage type.
 //!
 //! # Cost
-//! Two reads and one write of rows × d elements, about 15 FLOPs an element: bound by memory bandwidth, 95 µs for 16,384 rows of 4096
-//! bf16 at 4.25 TB/s. The partial results are 16 · count × d bytes more, which mostly stay in L2.
+//! Two reads and one write of rows × d elements, about 15 FLOPs per element: bound by memory bandwidth, 95 µs for
+//! 16,384 rows of 4096 bf16 at 4.25 TB/s. The partial results are 16 · count × d bytes more, which mostly stay in L2.
 //!
 //! # Limits
 //! As many rows as fit in memory.

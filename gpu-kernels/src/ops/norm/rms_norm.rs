@@ -21,8 +21,8 @@
 //! (|x| above about 10¹⁹/√d) gives zeros; NaN in a row makes the whole row NaN.
 //!
 //! # Cost
-//! One read and one write of rows × d elements, 4 FLOPs an element: bound by memory bandwidth. `weight` comes from L1 and
-//! L2, which are asked to evict it last, and is fetched before the reduction so that the wait for both overlaps.
+//! One read and one write of rows × d elements, 4 FLOPs per element: bound by memory bandwidth. `weight` comes from L1
+//! and L2, which are asked to evict it last, and is fetched before the reduction so that the wait for both overlaps.
 //! The row that is fetched ahead is read from memory once all the same: its own team finds it in L2.
 //!
 //! # Limits

@@ -14,15 +14,16 @@
 //! and writes the sums at the end, the teams of a warp as one; [`columns`](crate::columns) sums what they wrote.
 //!
 //! # Shared memory
-//! Four values a warp of those that share a row: two sums a row, and rows take turns at their places.
+//! Four values a warp of those that share a row: two sums per row, and rows take turns at their places.
 //!
 //! # Numerics
 //! Sums in f32, in an order that depends on the grid alone. s is computed from x again rather than saved: x is read anyway, and the
 //! sum of its squares joins the other in one reduction. One rounding to the storage type.
 //!
 //! # Cost
-//! Two reads (three with `dr`) and one write of rows × d elements, about 12 FLOPs an element: bound by memory bandwidth, 95 µs (126
-//! µs) for 16,384 rows of 4096 bf16 at 4.25 TB/s. Each row of partial results is 8 · d bytes more, which mostly stay in L2.
+//! Two reads (three with `dr`) and one write of rows × d elements, about 12 FLOPs per element: bound by memory
+//! bandwidth, 95 µs (126 µs) for 16,384 rows of 4096 bf16 at 4.25 TB/s. Each row of partial results is 8 · d bytes
+//! more, which mostly stay in L2.
 //!
 //! # Limits
 //! As many rows as fit in memory.

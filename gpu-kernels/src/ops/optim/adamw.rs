@@ -10,8 +10,8 @@
 //! All tensors contiguous. Weights are the parameters themselves, or f32 master weights, of which the parameters become a copy.
 //!
 //! # Mapping
-//! Blocks of 128 threads, four elements a thread: 16 bytes of every f32 tensor and 8 of a 16-bit one. A block whose elements are not all
-//! there, and every block where a tensor is not aligned, goes element by element.
+//! Blocks of 128 threads, four elements per thread: 16 bytes of every f32 tensor and 8 of a 16-bit one. A block whose
+//! elements are not all there, and every block where a tensor is not aligned, goes element by element.
 //!
 //! # Shared memory
 //! None.

@@ -7,7 +7,8 @@
 //! Rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes in flight a thread, in blocks of [`map::block`] threads. Every thread reads the norm.
+//! As every elementwise kernel: two packs of 16 bytes in flight per thread, in blocks of [`map::block`] threads. Every
+//! thread reads the norm.
 //!
 //! # Shared memory
 //! None.

@@ -42,8 +42,8 @@ pub const ROWS: usize = blocks::WIDENED_ROWS;
 /// y for `rows` rows of `d` elements, with a scale for each block of 2^`row_shift` × 2^`column_shift`.
 ///
 /// # Safety
-/// `q` is valid for reads and `y` for writes of those rows at their strides, `scales` for reads of a value a block; d and rows are at least 1, the
-/// shifts at most 63 and that of columns at least 3.
+/// `q` is valid for reads and `y` for writes of those rows at their strides, `scales` for reads of one value per block;
+/// d and rows are at least 1, the shifts at most 63 and that of columns at least 3.
 #[kernel(dtypes(T: float, Q: float8), block = BLOCK, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn dequantize_fp8<T: Element, Q: Float8>(

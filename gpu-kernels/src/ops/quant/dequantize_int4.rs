@@ -18,7 +18,7 @@
 //! The difference is exact; one f32 product, and one rounding to the storage type.
 //!
 //! # Cost
-//! One read of half a byte and one write an element, and a read of 4 or 5 bytes a group: bound by memory bandwidth.
+//! One read of half a byte and one write an element, and a read of 4 or 5 bytes per group: bound by memory bandwidth.
 //!
 //! # Limits
 //! d up to (2³¹ − 1) · 4 KiB.
@@ -40,7 +40,7 @@ pub const BLOCK: u32 = blocks::BLOCK;
 /// Elements of a row that a block covers.
 pub const PER_BLOCK: usize = BLOCK as usize * PACKS * PACK;
 
-/// Packs in flight a thread, and their elements.
+/// Packs in flight per thread, and their elements.
 const PACKS: usize = 4;
 const PACK: usize = 8;
 /// Bits of a zero point.

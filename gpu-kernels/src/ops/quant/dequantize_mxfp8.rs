@@ -43,8 +43,9 @@ pub const ROWS: usize = blocks::WIDENED_ROWS;
 /// y for `rows` rows of `d` elements, with a scale for each block of 2^`row_shift` × 2^`column_shift`.
 ///
 /// # Safety
-/// `q` is valid for reads and `y` for writes of those rows at their strides, `scales` for reads of a value a block; d and rows are at least 1, the
-/// shifts at most 63 and that of columns at least 3, or 0 and that of rows at least 2; then the grid is of [`ROWS`] rows each.
+/// `q` is valid for reads and `y` for writes of those rows at their strides, `scales` for reads of one value per block;
+/// d and rows are at least 1, the shifts at most 63 and that of columns at least 3, or 0 and that of rows at least 2;
+/// then the grid is of [`ROWS`] rows each.
 #[kernel(dtypes(T: float, Q: float8), block = BLOCK, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn dequantize_mxfp8<T: Element, Q: Float8>(

@@ -19,7 +19,7 @@
 //! As of quantize_fp8_1x128.
 //!
 //! # Cost
-//! One read of x, one write of a byte an element and of 4 bytes a tile: bound by memory bandwidth.
+//! One read of x, one write of a byte an element and of 4 bytes per tile: bound by memory bandwidth.
 //!
 //! # Limits
 //! 2³¹ − 1 tiles of a row, 65535² rows of tiles.

@@ -19,7 +19,7 @@
 //! has scale 2⁻¹²⁶. NaN in a block makes its scale and all of it NaN; an infinity an infinite scale, zeros of what is finite, and NaN.
 //!
 //! # Cost
-//! One read of x, one write of a byte an element and of 4 bytes a block: bound by memory bandwidth.
+//! One read of x, one write of a byte an element and of 4 bytes per block: bound by memory bandwidth.
 //!
 //! # Limits
 //! d up to (2³¹ − 1) · 4 KiB.
@@ -46,7 +46,8 @@ pub const fn per_block(bytes: usize) -> usize {
 /// q and scales of `rows` rows of `d` elements.
 ///
 /// # Safety
-/// `x` is valid for reads and `q` for writes of those rows at their strides, `scales` for writes of a value a block; d and rows are at least 1.
+/// `x` is valid for reads and `q` for writes of those rows at their strides, `scales` for writes of one value per
+/// block; d and rows are at least 1.
 #[kernel(dtypes(T: float, Q: float8), block = BLOCK, no_spills)]
 pub unsafe fn quantize_fp8_1x128<T: Element, Q: Float8>(
     x: *const T,

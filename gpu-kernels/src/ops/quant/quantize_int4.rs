@@ -23,7 +23,7 @@
 //! or 0 in the asymmetric form.
 //!
 //! # Cost
-//! One read of x, one write of half a byte an element and of 4 or 5 bytes a group: bound by memory bandwidth.
+//! One read of x, one write of half a byte an element and of 4 or 5 bytes per group: bound by memory bandwidth.
 //!
 //! # Limits
 //! d up to (2³¹ − 1) · 2048.

@@ -8,8 +8,9 @@
 //! Rows of d elements that may be padded: see [`map`](mod@crate::map).
 //!
 //! # Mapping
-//! Two launches. [`minmax`]: blocks of 256 threads walk the rows, four packs a thread in flight, and each warp adds what it has found to one
-//! range in memory. [`quantize_int8`]: as every elementwise kernel, by the wider type; every thread derives the scale from the range.
+//! Two launches. [`minmax`]: blocks of 256 threads walk the rows, four packs per thread in flight, and each warp adds
+//! what it has found to one range in memory. [`quantize_int8`]: as every elementwise kernel, by the wider type; every
+//! thread derives the scale from the range.
 //!
 //! # Shared memory
 //! None.

@@ -46,7 +46,8 @@ pub const fn per_block(bytes: usize) -> usize {
 /// q and scales of `rows` rows of `d` elements.
 ///
 /// # Safety
-/// `x` is valid for reads and `q` for writes of those rows at their strides, `scales` for writes of a value a block; d and rows are at least 1.
+/// `x` is valid for reads and `q` for writes of those rows at their strides, `scales` for writes of one value per
+/// block; d and rows are at least 1.
 #[kernel(dtypes(T: float, Q: float8), block = BLOCK, no_spills)]
 pub unsafe fn quantize_mxfp8_1x32<T: Element, Q: Float8>(
     x: *const T,

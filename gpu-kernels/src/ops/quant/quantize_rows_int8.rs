@@ -43,11 +43,12 @@ pub const fn threads(d: usize, bytes: usize) -> u32 {
     row::threads(d, bytes, HELD)
 }
 
-/// A block a row, of [`threads`].
+/// One block per row, of [`threads`].
 ///
 /// # Safety
-/// `x` is valid for reads and `q` for writes of a row of `d` elements a block at their strides, `scales` for writes of a value a block; with
-/// `PACKED` all rows are at multiples of 16 bytes, or of q of as many elements, and 16-byte packs of `x` divide `d`.
+/// `x` is valid for reads and `q` for writes of a row of `d` elements per block at their strides, `scales` for writes
+/// of one value per block; with `PACKED` all rows are at multiples of 16 bytes, or of q of as many elements, and
+/// 16-byte packs of `x` divide `d`.
 #[kernel(
     dtypes(T: float),
     values(PACKED: false, true),

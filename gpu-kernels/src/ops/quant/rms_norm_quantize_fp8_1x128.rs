@@ -21,7 +21,8 @@
 //! x · weight comes before r, and must not overflow f32.
 //!
 //! # Cost
-//! One read of x, one write of a byte an element and of 4 bytes a block: bound by memory bandwidth. Apart, y would be written and read as well.
+//! One read of x, one write of a byte an element and of 4 bytes per block: bound by memory bandwidth. Apart, y would be
+//! written and read as well.
 //!
 //! # Limits
 //! 2³¹ − 1 rows.
@@ -49,12 +50,12 @@ pub const fn threads(d: usize, bytes: usize) -> u32 {
 /// Elements that share a scale.
 pub const WIDTH: usize = 128;
 
-/// A block a row, of [`threads`].
+/// One block per row, of [`threads`].
 ///
 /// # Safety
-/// `x` is valid for reads and `q` for writes of a row of `d` elements a block at their strides, `weight` for reads of d, `scales` for writes of a value
-/// for each 128 of a row; d is at least 1. With `PACKED` all rows are at multiples of 16 bytes, or of q of as many elements, and 16-byte packs of `x`
-/// divide `d`.
+/// `x` is valid for reads and `q` for writes of a row of `d` elements per block at their strides, `weight` for reads of
+/// d, `scales` for writes of a value for each 128 of a row; d is at least 1. With `PACKED` all rows are at multiples of
+/// 16 bytes, or of q of as many elements, and 16-byte packs of `x` divide `d`.
 #[kernel(
     dtypes(T: float, Q: float8),
     values(PACKED: false, true),

@@ -20,7 +20,8 @@
 //! x · weight overflows f32 the scale is infinite, and q is 0.
 //!
 //! # Cost
-//! One read of x, one write of a byte an element and of 4 bytes a row: bound by memory bandwidth. Apart, y would be written and read as well.
+//! One read of x, one write of a byte an element and of 4 bytes per row: bound by memory bandwidth. Apart, y would be
+//! written and read as well.
 //!
 //! # Limits
 //! 2³¹ − 1 rows.
@@ -44,11 +45,12 @@ pub const fn threads(d: usize, bytes: usize) -> u32 {
     row::threads(d, bytes, HELD)
 }
 
-/// A block a row, of [`threads`].
+/// One block per row, of [`threads`].
 ///
 /// # Safety
-/// `x` is valid for reads and `q` for writes of a row of `d` elements a block at their strides, `weight` for reads of d, `scales` for writes of a value
-/// a block; d is at least 1. With `PACKED` all rows are at multiples of 16 bytes, or of q of as many elements, and 16-byte packs of `x` divide `d`.
+/// `x` is valid for reads and `q` for writes of a row of `d` elements per block at their strides, `weight` for reads of
+/// d, `scales` for writes of one value per block; d is at least 1. With `PACKED` all rows are at multiples of 16 bytes,
+/// or of q of as many elements, and 16-byte packs of `x` divide `d`.
 #[kernel(
     dtypes(T: float),
     values(PACKED: false, true),

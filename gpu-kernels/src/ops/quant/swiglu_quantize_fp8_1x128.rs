@@ -17,8 +17,8 @@
 //! y in f32 as of swiglu: one rounding, to q. Scales as of quantize_fp8_1x128.
 //!
 //! # Cost
-//! One read of gate and up, one write of a byte an element and of 4 bytes a block: bound by memory bandwidth. Apart, y would be written and read as
-//! well.
+//! One read of gate and up, one write of a byte an element and of 4 bytes per block: bound by memory bandwidth. Apart,
+//! y would be written and read as well.
 //!
 //! # Limits
 //! d up to (2³¹ − 1) · 4 KiB.
@@ -46,7 +46,8 @@ pub const fn per_block(bytes: usize) -> usize {
 /// q and scales of `rows` rows of `d` elements.
 ///
 /// # Safety
-/// `gate` and `up` are valid for reads and `q` for writes of those rows at their strides, `scales` for writes of a value a block; d and rows are at least 1.
+/// `gate` and `up` are valid for reads and `q` for writes of those rows at their strides, `scales` for writes of one
+/// value per block; d and rows are at least 1.
 #[kernel(dtypes(T: float, Q: float8), block = BLOCK, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn swiglu_quantize_fp8_1x128<T: Element, Q: Float8>(

@@ -8,8 +8,8 @@
 //! Rows of d elements that may be padded: see [`map`](mod@crate::map). Which word an element has: see [`quad`].
 //!
 //! # Mapping
-//! As every elementwise kernel: two packs of 16 bytes in flight a thread, in blocks of [`map::block`] threads. A thread computes the four words of a
-//! quad at once, for packs of 16 bytes one or two quads.
+//! As every elementwise kernel: two packs of 16 bytes in flight per thread, in blocks of [`map::block`] threads. A
+//! thread computes the four words of a quad at once, for packs of 16 bytes one or two quads.
 //!
 //! # Shared memory
 //! None.

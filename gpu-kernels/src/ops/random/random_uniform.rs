@@ -7,7 +7,7 @@
 //! Rows of d elements that may be padded: see [`map`](mod@crate::map). Which word an element has: see [`quad`].
 //!
 //! # Mapping
-//! As every elementwise kernel, without an input: four packs of 16 bytes a thread, 256 threads a block.
+//! As every elementwise kernel, without an input: four packs of 16 bytes per thread, 256 threads a block.
 //!
 //! # Shared memory
 //! None.

@@ -17,7 +17,7 @@
 //! those below lose digits: the norm is up to 1.8·10¹⁹, and |x| below 2.6·10⁻²³ counts as 0. To scale by the maximum would take it first.
 //!
 //! # Cost
-//! One read of rows × d elements, two FLOPs an element: bound by memory bandwidth.
+//! One read of rows × d elements, two FLOPs per element: bound by memory bandwidth.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks.

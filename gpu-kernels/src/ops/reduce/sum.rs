@@ -16,7 +16,7 @@
 //! f32, in an order that is always the same: each thread in order, then a butterfly over the warp, then over the warps in order.
 //!
 //! # Cost
-//! One read of rows × d elements, one FLOP an element: bound by memory bandwidth.
+//! One read of rows × d elements, one FLOP per element: bound by memory bandwidth.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks.

@@ -25,9 +25,9 @@
 //! row sees makes all of it NaN. Differences beyond f32 count as infinite.
 //!
 //! # Cost
-//! One read and one write of rows × d elements, two exponentials an element: bound by memory bandwidth, with the special-function
-//! units at about half of what they deliver for 16-bit types.
-//! The row that is fetched ahead is read from memory once all the same: its own team finds it in L2.
+//! One read and one write of rows × d elements, two exponentials per element: bound by memory bandwidth, with the
+//! special-function units at about half of what they deliver for 16-bit types. The row that is fetched ahead is read
+//! from memory once all the same: its own team finds it in L2.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks.

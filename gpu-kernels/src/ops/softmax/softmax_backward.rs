@@ -17,7 +17,7 @@
 //! finite dy.
 //!
 //! # Cost
-//! Two reads and one write of rows × d elements, 5 FLOPs an element: bound by memory bandwidth.
+//! Two reads and one write of rows × d elements, 5 FLOPs per element: bound by memory bandwidth.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks.

@@ -1,4 +1,4 @@
-//! D, the dot product of each query's rows of dO and O, and its logsumexp as exponents take it.
+//! D, the dot product of each query's rows of dO and O, and the query's logsumexp in the form that exponents use.
 
 use core::array;
 
@@ -15,8 +15,8 @@ const TEAM: u32 = 16;
 /// Queries of a block.
 pub const ROWS: u32 = THREADS / TEAM;
 
-/// D for every query, `V` elements at a time; and, unless that is null, in `exponents` what the exponents to base 2 lose: +∞ for a query that saw
-/// nothing, whose weights are 0.
+/// Computes D for every query, with `V` elements per access. If `exponents` is not null, it also writes what is
+/// subtracted from the base-2 exponents: +∞ for a query that saw nothing, whose weights are 0.
 ///
 /// # Safety
 /// `o` and `d_o` are valid at their strides, `lse`, `exponents` and `delta` for batch · heads · q_len values; `V` divides d and the alignment of rows. The

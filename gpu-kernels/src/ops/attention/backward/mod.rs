@@ -6,22 +6,25 @@
 //! Dᵢ = Σₖ pᵢₖ·dOᵢ·vₖ = dOᵢ·oᵢ: a dot product of rows. Then with the scores' factor (and the soft cap's slope) in ds,
 //! dqᵢ = Σⱼ dsᵢⱼ·kⱼ and dkⱼ = Σᵢ dsᵢⱼ·qᵢ. What a query does not see has p = 0.
 //!
-//! A head's sink b, which has no value, is in L already. Its own gradient is the softmax's with dp = 0: db = −Σᵢ e^(b − Lᵢ)·Dᵢ over the head's
-//! queries.
+//! A head's sink b has no value, and L already includes it. Its own gradient is the softmax's with dp = 0: db = −Σᵢ
+//! e^(b − Lᵢ)·Dᵢ over the head's queries.
 //!
 //! Recomputing S costs a fifth of the arithmetic and saves q_len · k_len values of memory and traffic.
 //!
 //! # Layout
-//! As of the [forward](super::forward); dQ, dK and dV by the strides of [`Gradients`](super::Gradients). `delta`, Dᵢ, is dense like `lse`.
+//! As in the [forward](super::forward) pass; dQ, dK and dV have the strides of [`Gradients`](super::Gradients).
+//! `delta`, Dᵢ, is dense like `lse`.
 //!
 //! # Mapping
-//! [`delta`]: sixteen threads a query. [`simple`]: a warp a query for dQ, a warp a key for dK and dV. [`mma`]: the same in
-//! tiles on the tensor cores: a block a tile of queries for dQ, looping over keys; a block a tile of keys for dK and dV, looping over the queries of
-//! all heads that share them, so that GQA needs no second pass. No atomics: results are reproducible. [`hopper`] and [`fused`]: all three in the second of these
-//! loops, dQ added to memory. [`sinks`]: a block a head.
+//! [`delta`]: sixteen threads per query. [`simple`]: one warp per query for dQ, one warp per key for dK and dV.
+//! [`mma`]: the same in tiles on the tensor cores: one block per tile of queries for dQ, looping over keys; one block
+//! per tile of keys for dK and dV, looping over the queries of all heads that share them, so that GQA needs no second
+//! pass. No atomics: results are reproducible. [`hopper`] and [`fused`]: all three gradients in the second of these
+//! loops, with dQ added to memory. [`sinks`]: one block per head.
 //!
 //! # Shared memory
-//! [`sinks`]: a number a warp. [`mma`] and [`fused`]: the block's own two tiles, and two buffers of the two tiles it walks over; [`fused`] also P and dS.
+//! [`sinks`]: one number per warp. [`mma`] and [`fused`]: the block's own two tiles, and two buffers of the two tiles
+//! it walks over; [`fused`] also P and dS.
 //!
 //! # Numerics
 //! S, P, dP, dS and the sums in f32; [`mma`] rounds P and dS to the storage type for the products that consume them, and [`fused`]

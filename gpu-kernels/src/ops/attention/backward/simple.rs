@@ -1,4 +1,4 @@
-//! The readable kernels: a warp a query for dQ, a warp a key for dK and dV.
+//! The readable kernels: one warp per query for dQ, one warp per key for dK and dV.
 //!
 //! # Derivation
 //! For one query, with scores sⱼ, L = log Σ e^sⱼ, weights pⱼ = e^(sⱼ − L) and o = Σ pⱼ·vⱼ, and a loss whose gradient by o is dO:
@@ -19,12 +19,12 @@ use cuda_std::{kernel, math, warp};
 
 use crate::ops::attention::{Bias, Bounds, Gradients, LOG2_E, Problem, Side};
 
-/// Queries, or keys, of a block: a warp each.
+/// Queries, or keys, of a block: one warp for each.
 pub const ROWS: u32 = 4;
 /// Elements of d that a lane has, up to 256 in all.
 const PER_LANE: usize = 8;
 
-/// A row, 32 elements apart in each lane; zeros past its end.
+/// A row; each lane has elements 32 apart; zeros past the row's end.
 #[inline(always)]
 unsafe fn read<T: Element>(row: *const T, d: u32) -> [f32; PER_LANE] {
     array::from_fn(|e| {
@@ -144,7 +144,7 @@ pub unsafe fn attention_dkv_simple<T: Element>(
     }
     let token = sequence.k0 + key;
     let (mut acc_k, mut acc_v) = ([0.0f32; PER_LANE], [0.0f32; PER_LANE]);
-    // Keys past a sequence's length are nobody's: their gradients are zeros.
+    // Keys past a sequence's length belong to no query: their gradients are zeros.
     if key < sequence.k_len {
         let k = read(k.add(Problem::at(problem.k, sequence.batch, tile.head, token)), d);
         let v = read(v.add(Problem::at(problem.v, sequence.batch, tile.head, token)), d);

@@ -1,4 +1,4 @@
-//! The gradients of sinks, from the numbers that each query has.
+//! The gradients of sinks, from the per-query numbers.
 
 use cuda_std::{kernel, math, thread};
 
@@ -31,7 +31,7 @@ pub unsafe fn attention_dsinks(
         while query < problem.q_len {
             let at = (first + u64::from(query)) as usize;
             let lse = *lse.add(at);
-            // Nothing was seen, not even a sink: that of this head is −∞.
+            // The query saw nothing, not even a sink: this head's sink is −∞.
             let weight = if lse == f32::NEG_INFINITY { 0.0 } else { math::ex2_approx((sink - lse) * LOG2_E) };
             sum = math::fma(-weight, *delta.add(at), sum);
             query += THREADS;

@@ -37,9 +37,9 @@ pub const fn shared_bytes(d: u32, rows: u32, bytes: u32) -> usize {
     (rows * d * 2 + WARPS * STAGES * stage_bytes(d, bytes)) as usize
 }
 
-/// O and its logsumexp for heads of at most `D` elements, `ROWS` rows a block: the queries of the heads that share one of K and V, those of
-/// one token side by side. With several splits, O and logsumexp of a piece go to `partial_o` and `partial_lse`. The block that has the
-/// piece a new token belongs to also writes it to the cache.
+/// O and its logsumexp for heads of at most `D` elements, `ROWS` rows per block: the queries of the heads that share
+/// one of K and V, those of one token side by side. With several splits, O and logsumexp of a piece go to `partial_o`
+/// and `partial_lse`. The block that has the piece a new token belongs to also writes it to the cache.
 ///
 /// # Safety
 /// As of [`attention_decode_simple`](super::simple::attention_decode_simple), with d a multiple of 8, of 16 where there are scales, and rows of all tensors at multiples of 16 bytes;

@@ -18,11 +18,11 @@
 //! theirs: sⱼ = scale·(q·k'ⱼ)·aⱼ and o = Σ (e^(sⱼ − L)·bⱼ)·v'ⱼ for stored elements k' and v' with scales a and b.
 //!
 //! # Mapping
-//! [`simple`]: a warp a query; any type, length and alignment: the one to read first. [`mma`]: a block of four warps a head of K and V, with the
-//! queries of all its heads as columns of the tensor cores' operand, so that a key is read once for all: Sᵀ = K·Qᵀ and Oᵀ = Vᵀ·Pᵀ, because a product
-//! has 16 rows but 8 columns, and a step of decoding few queries a head (`columns`). A warp has every fourth 16 keys
-//! of the block's piece, in a ring of its own that its lanes fill by cp.async: no warp waits for another until all keys are done.
-//! [`combine`]: a block a query.
+//! [`simple`]: one warp per query; any type, length and alignment: the one to read first. [`mma`]: a block of four
+//! warps a head of K and V, with the queries of all its heads as columns of the tensor cores' operand, so that a key is
+//! read once for all: Sᵀ = K·Qᵀ and Oᵀ = Vᵀ·Pᵀ, because a product has 16 rows but 8 columns, and a step of decoding few
+//! queries a head (`columns`). A warp has every fourth 16 keys of the block's piece, in a ring of its own that its
+//! lanes fill by cp.async: no warp waits for another until all keys are done. [`combine`]: one block per query.
 //!
 //! # Shared memory
 //! [`mma`]: the queries, and a ring of three stages a warp, 16 keys and values each, which serves the warps' results afterwards.
@@ -37,12 +37,13 @@
 //! 6·10⁻⁵.
 //!
 //! # Cost
-//! K and V once: bound by memory bandwidth up to some 100 rows a key. At d = 128 a key takes 512 bytes, a multiprocessor of an H200 gets 19
-//! a cycle, and the products of 16 rows take 2 cycles of the 27. [`mma`] has 192 KiB of ring a multiprocessor, two thirds of it always in
-//! flight: 128 KiB, four times what 4.25 TB/s and 1 µs need: one of two blocks is enough,
-//! and pieces are as few as give each multiprocessor that one. More rows than 16 (32 at d up to 64) take several blocks, of
-//! which all but one find their keys in L2. A key of 8 bits takes 264 bytes, 14 cycles, and widening its 256 elements 450 (E4M3: 830)
-//! instructions of threads, 4 (7) cycles of a multiprocessor's 128 a cycle. The pieces' results are 4·d bytes a row against 128 keys at least, mostly thousands.
+//! K and V once: bound by memory bandwidth up to some 100 rows per key. At d = 128 a key takes 512 bytes, a
+//! multiprocessor of an H200 gets 19 a cycle, and the products of 16 rows take 2 cycles of the 27. [`mma`] has 192 KiB
+//! of ring a multiprocessor, two thirds of it always in flight: 128 KiB, four times what 4.25 TB/s and 1 µs need: one
+//! of two blocks is enough, and pieces are as few as give each multiprocessor that one. More rows than 16 (32 at d up
+//! to 64) take several blocks, of which all but one find their keys in L2. A key of 8 bits takes 264 bytes, 14 cycles,
+//! and widening its 256 elements 450 (E4M3: 830) instructions of threads, 4 (7) cycles of a multiprocessor's 128 a
+//! cycle. The pieces' results are 4·d bytes per row against 128 keys at least, mostly thousands.
 //!
 //! # Limits
 //! 2²⁸ positions a sequence; d up to 256: [`mma`] for multiples of 8 and rows at multiples of 16 bytes; of 8-bit caches multiples of 16 up to 128.

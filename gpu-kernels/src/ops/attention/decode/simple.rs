@@ -1,4 +1,4 @@
-//! The readable kernel: a warp a query, key by key.
+//! The readable kernel: one warp per query, key by key.
 
 use cuda_std::float::Element;
 use cuda_std::{bf16, f8e4m3, f16, kernel, math, warp};
@@ -10,7 +10,7 @@ use crate::ops::attention::{self, Bias, LOG2_E, Problem};
 
 /// Queries of a block, a warp each.
 pub const QUERIES: u32 = 4;
-/// The greatest d: 8 elements a lane.
+/// The greatest d: 8 elements per lane.
 pub const MAX_D: u32 = 256;
 const PER_LANE: usize = (MAX_D / 32) as usize;
 

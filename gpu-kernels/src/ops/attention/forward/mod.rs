@@ -16,9 +16,10 @@
 //! [`Problem`](super::Problem): BHSD and BSHD alike. d is contiguous. `lse` is `[batch, heads, q_len]`, dense.
 //!
 //! # Mapping
-//! [`weights`]: a warp a query, between two products of matrices: the baseline, with scores in memory. [`simple`]: a warp a query, lanes along d; any type, length and alignment: the one to read first. [`mma`]: four warps a tile of 128 (64 where d is
-//! above 128) queries, tiles of keys through shared memory, tensor cores. [`hopper`]: pairs of blocks that share tiles of keys, a producer and
-//! two or three consumers of 64 queries each.
+//! [`weights`]: one warp per query, between two products of matrices: the baseline, with scores in memory. [`simple`]:
+//! one warp per query, lanes along d; any type, length and alignment: the one to read first. [`mma`]: four warps a tile
+//! of 128 (64 where d is above 128) queries, tiles of keys through shared memory, tensor cores. [`hopper`]: pairs of
+//! blocks that share tiles of keys, a producer and two or three consumers of 64 queries each.
 //!
 //! # Shared memory
 //! [`weights`], [`simple`]: none. [`mma`]: the tile of queries, one of keys and one of values. [`hopper`]: the block's queries, rings of two (d = 128) or four

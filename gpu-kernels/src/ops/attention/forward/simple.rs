@@ -1,4 +1,4 @@
-//! The readable kernel: a warp a query, key by key, and no score in memory.
+//! The readable kernel: one warp per query, key by key, and no score in memory.
 //!
 //! # From three passes to one
 //! A softmax needs the row's greatest score m before its first weight, and the sum l of weights before its first quotient: the
@@ -22,7 +22,7 @@ use crate::ops::attention::{self, Bias, Bounds, LOG2_E, Problem, Side, limits};
 
 /// Queries of a block, a warp each.
 pub const ROWS: u32 = 4;
-/// The greatest d: 8 elements a lane.
+/// The greatest d: 8 elements per lane.
 pub const MAX_D: u32 = 256;
 const PER_LANE: usize = (MAX_D / 32) as usize;
 

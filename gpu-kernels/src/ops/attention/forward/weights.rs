@@ -1,13 +1,15 @@
 //! Scores become weights: the second of three launches, with a product of matrices before and after it.
 //!
 //! # The readable baseline
-//! S = scale·Q·Kᵀ, P = softmax(S) row by row, O = P·V, as the formula has it. S is in memory in f32 and P in the storage type: 12 bytes for each
-//! query, key and head, written and read again, against 4·d FLOPs for the two products. At d = 128 that is 43 FLOPs a byte, where an H200 needs
-//! some 200 to keep its tensor cores busy; and the memory grows with the square of the tokens: at 16384 tokens 1.5 GiB a head. What the
-//! [one-kernel version](super::simple) does instead, so that neither is ever in memory, is derived there.
+//! S = scale·Q·Kᵀ, P = softmax(S) row by row, O = P·V, as the formula has it. S is in memory in f32 and P in the
+//! storage type: 12 bytes for each query, key and head, written and read again, against 4·d FLOPs for the two products.
+//! At d = 128 that is 43 FLOPs per byte, where an H200 needs some 200 to keep its tensor cores busy; and the memory
+//! grows with the square of the tokens: at 16384 tokens 1.5 GiB a head. What the [one-kernel version](super::simple)
+//! does instead, so that neither is ever in memory, is derived there.
 //!
-//! This kernel does all that a softmax does between the products: soft cap, ALiBi, masks, sinks, the row's maximum, its sum, the weights and the
-//! logsumexp. A warp a query reads its scores three times, the second and the third time from cache.
+//! This kernel does all that a softmax does between the products: soft cap, ALiBi, masks, sinks, the row's maximum, its
+//! sum, the weights and the logsumexp. One warp per query reads its scores three times, the second and the third time
+//! from cache.
 
 use cuda_std::float::Half;
 use cuda_std::{kernel, math, thread, warp};

@@ -16,9 +16,10 @@
 //! the order 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15 the weights are in place, and no lane needs what another one has.
 //!
 //! # Mapping
-//! [`simple`]: a warp a query, any layout, on every GPU: the readable kernel, and the one for what the other does not take. [`hopper`]: as
-//! [`attention`](super::forward::hopper)'s kernel, pairs of blocks, a producer and two (d = 128) or three consumers of 64 queries. [`prepare`]: a block of 128
-//! threads 16 KiB of V, which it transposes in registers, words of four bytes at a time, and writes in rows of 128 bytes and more.
+//! [`simple`]: one warp per query, any layout, on every GPU: the readable kernel, and the one for what the other does
+//! not take. [`hopper`]: as [`attention`](super::forward::hopper)'s kernel, pairs of blocks, a producer and two (d =
+//! 128) or three consumers of 64 queries. [`prepare`]: a block of 128 threads 16 KiB of V, which it transposes in
+//! registers, words of four bytes at a time, and writes in rows of 128 bytes and more.
 //!
 //! # Shared memory
 //! [`simple`]: none. [`prepare`]: 16 KiB. [`hopper`]: rings of four (d = 128) or eight tiles of 128 keys and values, and for each consumer 128·d bytes, which its

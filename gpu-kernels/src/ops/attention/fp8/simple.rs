@@ -1,4 +1,5 @@
-//! The readable kernel: a warp a query, key by key, as [`attention_simple`](crate::ops::attention::forward::simple::attention_simple) derives it.
+//! The readable kernel: one warp per query, key by key, as
+//! [`attention_simple`](crate::ops::attention::forward::simple::attention_simple) derives it.
 
 use cuda_std::float::Half;
 use cuda_std::{f8e4m3, kernel};

@@ -10,11 +10,12 @@
 //! activations and transposed weight, A·Bᵀ, are both K-major. [`mma`] takes any other strides too.
 //!
 //! # Mapping
-//! [`hopper`]: clusters of two blocks walk tiles of 256 rows and 256, 192, 128 or 64 columns, or with A K-major and C of 16 bits widths between; a producer
-//! warpgroup and two consumers of 64 rows a block.
-//! Few rows take the same tiles of the swapped operands, Cᵀ = Bᵀ·Aᵀ: 256 columns of C by 128 or 64 rows, transposed on their way through shared memory
-//! ([`gemm_swapped`](hopper::gemm_swapped)). [`skinny`]: clusters of four or two blocks take 128 rows of the longer side, and share k.
-//! [`thin`]: a block takes 32 and all of k. [`pad`] copies operands that lie between packs. [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
+//! [`hopper`]: clusters of two blocks walk tiles of 256 rows and 256, 192, 128 or 64 columns, or with A K-major and C
+//! of 16 bits widths between; a producer warpgroup and two consumers of 64 rows per block. Few rows take the same tiles
+//! of the swapped operands, Cᵀ = Bᵀ·Aᵀ: 256 columns of C by 128 or 64 rows, transposed on their way through shared
+//! memory ([`gemm_swapped`](hopper::gemm_swapped)). [`skinny`]: clusters of four or two blocks take 128 rows of the
+//! longer side, and share k. [`thin`]: a block takes 32 and all of k. [`pad`] copies operands that lie between packs.
+//! [`mma`]: one 128 × 128 tile a block, eight warps of 64 × 32.
 //!
 //! # Shared memory
 //! [`hopper`]: 4 stages × (128 + 256) × 64 elements + 4 × 8 KiB for the epilogue + barriers = 229 440 B, one block a

@@ -99,7 +99,7 @@ unsafe fn copy(from: *const u16, to: *mut u16, of: Lines, index: u64) {
     let whole = if off == 0 { length } else { (length + off).saturating_sub(lanes) };
     let tail = whole / lanes * lanes;
     let lane = u64::from(warp::lane_id());
-    // The pack ahead of them, if there is one, and of two behind them what there is, an element a lane.
+    // The pack ahead of them, if there is one, and of two behind them what there is, one element per lane.
     let end = if lane < lanes { lane } else { tail + lane - lanes };
     let is_end = span == 0 && end < if lane < lanes { head.min(tail) } else { length.next_multiple_of(lanes) };
     let value = if is_end && end < length { *from.add(end as usize) } else { 0 };

@@ -19,9 +19,10 @@
 //! As of [`gemm`](super), with the sums of the panels of even and of odd number, where each warpgroup has one, added in f32.
 //!
 //! # Cost
-//! The bytes of the weight, once: 7.9 µs for 4096 × 4096 at 4.25 TB/s. The vectors take twice as many on their way into each multiprocessor, half of
-//! them read by its neighbour: 768 KiB in all, 7.0 µs at 64 bytes a clock. Cutting k takes half of that, but clusters that exchange and add sums. On an H200
-//! 64 vectors take 14.9 µs, and 16.7 cut; 128 of 8192 × 8192 take 40.8 µs, and 43.5 cut.
+//! The bytes of the weight, once: 7.9 µs for 4096 × 4096 at 4.25 TB/s. The vectors take twice as many on their way into
+//! each multiprocessor, half of them read by its neighbour: 768 KiB in all, 7.0 µs at 64 bytes per clock. Cutting k
+//! takes half of that, but clusters that exchange and add sums. On an H200 64 vectors take 14.9 µs, and 16.7 cut; 128
+//! of 8192 × 8192 take 40.8 µs, and 43.5 cut.
 //!
 //! # Limits
 //! 128 vectors, one product. Compute capability 9.0.

@@ -41,7 +41,7 @@ pub(super) const fn b_bytes(block_n: u32) -> usize {
     (block_n * STAGE_BYTES) as usize
 }
 
-/// As many as there is memory for, beside 16 KiB a consumer for the epilogue.
+/// As many as there is memory for, beside 16 KiB per consumer for the epilogue.
 pub(super) const fn stages(consumers: u32, block_n: u32) -> usize {
     let slabs = (consumers * 2 * SLAB_BYTES) as usize;
     (224 * 1024 - slabs) / ((consumers * PANEL_BYTES) as usize + b_bytes(block_n))

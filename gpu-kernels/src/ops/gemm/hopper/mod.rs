@@ -12,12 +12,13 @@
 //! Two mbarriers guard each of the stages. `full` completes when the bytes of a stage have landed; `empty`
 //! completes when all consumer warpgroups of the *pair* have finished reading, because the multicast writes both.
 //!
-//! The epilogue leaves through shared memory when C's rows are 16-byte aligned and hold whole 16-byte units (stmatrix, then a
-//! TMA store that clips at the edges of C), so that global writes are full 128-byte lines. Of a width that is not whole slabs of 64
-//! columns, what is left goes from there by ordinary stores of 16 bytes, and MN-major B has panels that are not read to their end.
-//! Other rows leave shared memory by a warp each, an element a lane, or, where C counts, from registers. Where an f32 C
-//! accumulates, TMA adds to it: the multiprocessor never reads C, and since each element gets one addend a launch, the result is the
-//! same every time. The producer is already filling the stages of the next tile meanwhile.
+//! The epilogue leaves through shared memory when C's rows are 16-byte aligned and hold whole 16-byte units (stmatrix,
+//! then a TMA store that clips at the edges of C), so that global writes are full 128-byte lines. Of a width that is
+//! not whole slabs of 64 columns, what is left goes from there by ordinary stores of 16 bytes, and MN-major B has
+//! panels that are not read to their end. Other rows leave shared memory by a warp each, one element per lane, or,
+//! where C counts, from registers. Where an f32 C accumulates, TMA adds to it: the multiprocessor never reads C, and
+//! since each element gets one addend a launch, the result is the same every time. The producer is already filling the
+//! stages of the next tile meanwhile.
 
 mod memory;
 mod multiply;

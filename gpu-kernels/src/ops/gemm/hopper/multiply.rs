@@ -19,7 +19,8 @@ pub(in super::super) trait Operands {
     const B_MN: bool = false;
 }
 
-/// Products of 64 rows of A and 2·`R` columns of B over 32 bytes of k: an instruction. A warpgroup has `R` sums a thread.
+/// Products of 64 rows of A and 2·`R` columns of B over 32 bytes of k: an instruction. A warpgroup has `R` sums per
+/// thread.
 pub(in super::super) trait Multiply<const R: usize>: Operands {
     /// What sums are held in.
     type Sum: Sum;

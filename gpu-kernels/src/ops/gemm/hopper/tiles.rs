@@ -88,7 +88,7 @@ pub(in super::super) struct Tiles {
 }
 
 impl Tiles {
-    /// Those of a problem whose m and n are not zero, of `block_m` rows a block and `block_n` columns.
+    /// Those of a problem whose m and n are not zero, of `block_m` rows per block and `block_n` columns.
     #[inline(always)]
     pub(in super::super) fn of(problem: &Problem, [block_m, block_n]: [u32; 2]) -> Self {
         Self {

@@ -25,17 +25,20 @@
 //! 0 and is not read; one whose target is no class has gradient 0 and a loss of NaN. Neither weights nor what stands upstream change that.
 //!
 //! # Cost
-//! One read and one write of rows × d elements, two exponentials an element: bound by memory bandwidth. Smoothing, weights and a soft cap
-//! are a form of their own, the general one, so that the plain one does not pay for them.
+//! One read and one write of rows × d elements, two exponentials per element: bound by memory bandwidth. Smoothing,
+//! weights and a soft cap are a form of their own, the general one, so that the plain one does not pay for them.
 //!
-//! One exponential would do, if e^(x − max) took the place of x when it is first computed. It was built, and loses. On an H200 two of
-//! each of 8192 × 131072 elements keep the special-function units, 16 results a clock and multiprocessor, busy for 0.6 ms, beside 1.0 of memory traffic and at the
-//! same time: one saves nothing that is waited for. And it has to be kept in f32, because a rounding to 16 bits would be the gradient's: 64
-//! registers a thread in place of 32, and rows of 64 KiB on a multiprocessor at a time in place of 128, which load, reduce and store in
-//! turn. In bf16 8192 × 131072 then took 1.48 ms in place of 1.09, and 1.36 with half the packs and twice the threads; 8192 × 32768 took 0.38 and 0.34 in
-//! place of 0.29; 8192 × 4096, where registers are left, 0.054 either way. In shared memory it would cost 8 bytes an element, at 128 a clock just as
-//! long as the exponential. Rows of f32 have the room, but at 0.94 of a copy's rate little to gain: the form changed nothing in the time of an earlier, slower kernel, and
-//! the gradient's error grew by 14 to 22%, because what a thread keeps is relative to its own maximum, and the way to the row's is a factor more.
+//! One exponential would do, if e^(x − max) took the place of x when it is first computed. It was built, and loses. On
+//! an H200 two of each of 8192 × 131072 elements keep the special-function units, 16 results a clock and
+//! multiprocessor, busy for 0.6 ms, beside 1.0 of memory traffic and at the same time: one saves nothing that is waited
+//! for. And it has to be kept in f32, because a rounding to 16 bits would be the gradient's: 64 registers per thread in
+//! place of 32, and rows of 64 KiB on a multiprocessor at a time in place of 128, which load, reduce and store in turn.
+//! In bf16 8192 × 131072 then took 1.48 ms in place of 1.09, and 1.36 with half the packs and twice the threads; 8192 ×
+//! 32768 took 0.38 and 0.34 in place of 0.29; 8192 × 4096, where registers are left, 0.054 either way. In shared memory
+//! it would cost 8 bytes per element, at 128 a clock just as long as the exponential. Rows of f32 have the room, but at
+//! 0.94 of a copy's rate little to gain: the form changed nothing in the time of an earlier, slower kernel, and the
+//! gradient's error grew by 14 to 22%, because what a thread keeps is relative to its own maximum, and the way to the
+//! row's is a factor more.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks, 2³² − 1 rows, 2³¹ − 1 classes.

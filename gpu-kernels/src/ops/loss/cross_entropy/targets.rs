@@ -12,7 +12,7 @@
 //! the other they would take longer than a short batch's rows.
 //!
 //! # Shared memory
-//! Two values a warp.
+//! Two values per warp.
 //!
 //! # Numerics
 //! f32, in an order that is always the same. A batch in which no row counts has the share 0, so that its loss and gradients are 0.

@@ -11,7 +11,7 @@
 //! a loss, −log p, in place of a log-probability, and the derivative is then by it: `sign` says so.
 //!
 //! # Mapping
-//! A thread a token, which finds its sequence by bisection of the offsets.
+//! One thread per token, which finds its sequence by bisection of the offsets.
 //!
 //! # Shared memory
 //! None.
@@ -22,7 +22,7 @@
 //! is no class, and all where the offsets are not as they should be, have a loss of NaN and gradient 0.
 //!
 //! # Cost
-//! 24 bytes a token: some microseconds.
+//! 24 bytes per token: some microseconds.
 //!
 //! # Limits
 //! 2³¹ − 1 tokens and sequences.
@@ -64,7 +64,8 @@ pub struct Terms {
 // SAFETY: nine 4-byte numbers.
 unsafe impl Fields for Terms {}
 
-/// Losses of `tokens` tokens from the first on, and their derivatives where `gradient` is not null; a thread a token.
+/// Losses of `tokens` tokens from the first on, and their derivatives where `gradient` is not null; one thread per
+/// token.
 ///
 /// # Safety
 /// `values`, `targets`, `losses`, and where they are not null `old`, `reference` and `gradient` are valid for reads and writes of `tokens`

@@ -8,10 +8,11 @@
 //! `offsets` is an i32 a sequence and one more, from 0 to the number of tokens; `targets` an i32 a token.
 //!
 //! # Mapping
-//! One block for the offsets, a block a sequence for the weights, a thread a token for the loss, which finds its sequence by bisection.
+//! One block for the offsets, one block per sequence for the weights, one thread per token for the loss, which finds
+//! its sequence by bisection.
 //!
 //! # Shared memory
-//! A value a warp.
+//! One value per warp.
 //!
 //! # Numerics
 //! Whole numbers, and one division. A sequence in which no token counts weighs nothing.

@@ -30,9 +30,10 @@
 //! class has gradient 0 and a loss of NaN.
 //!
 //! # Cost
-//! Two reads and one write of rows × d elements, four exponentials an element, seven and two logarithms for Jensen–Shannon: at most memory
-//! bandwidth. Two long rows take half of the registers of a cluster, so that few blocks are there at once, and loads, sums and stores overlap in
-//! part. A loss alone has two exponentials. Rows that no team holds are read once more for each step: sums, Jensen–Shannon's, the gradient.
+//! Two reads and one write of rows × d elements, four exponentials per element, seven and two logarithms for
+//! Jensen–Shannon: at most memory bandwidth. Two long rows take half of the registers of a cluster, so that few blocks
+//! are there at once, and loads, sums and stores overlap in part. A loss alone has two exponentials. Rows that no team
+//! holds are read once more for each step: sums, Jensen–Shannon's, the gradient.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks, 2³¹ − 1 classes.

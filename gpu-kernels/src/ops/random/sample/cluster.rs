@@ -6,11 +6,12 @@
 //! they read again, for the token. One barrier of the cluster a draw.
 //!
 //! # Shared memory
-//! The part, of up to [`Shared`]'s `PACKS`; two values a warp of the cluster for the maximum, and twice three words a warp for the weights, since those of a
-//! draw are written while other blocks still read those of the one before: 4 KB.
+//! The part, of up to [`Shared`]'s `PACKS`; two values a warp of the cluster for the maximum, and twice three words per
+//! warp for the weights, since those of a draw are written while other blocks still read those of the one before: 4 KB.
 //!
 //! # Cost
-//! One read of the row. About 16 operations a token for the first weighing; later ones skip the packs of which no token is better.
+//! One read of the row. About 16 operations per token for the first weighing; later ones skip the packs of which no
+//! token is better.
 
 use core::marker::PhantomData;
 use core::mem;
@@ -78,8 +79,8 @@ pub const fn part(packs: u32) -> u32 {
 /// A token of a row, a cluster each; see [`sample`](super::sample).
 ///
 /// # Safety
-/// As for [`sample`](super::sample), but a cluster a row, whose rows are whole packs at multiples of 16 bytes, and [`part`]s of up to
-/// `PACKS`.
+/// As for [`sample`](super::sample), but one cluster per row, whose rows are whole packs at multiples of 16 bytes, and
+/// [`part`]s of up to `PACKS`.
 #[kernel(
     dtypes(T: float),
     values(PACKS: 2048, 4096, 8192),

@@ -10,22 +10,24 @@
 //! r + 2³² · j.
 //!
 //! # Mapping
-//! A block a row, or a cluster: [`mod@cluster`]. A block reads the row for the maximum, and once more for what each chunk of 1024 · m tokens weighs. A number below Z then names a
-//! chunk, and in it a token: 2 KB more. Where only some tokens are kept, the row is read again for the number and the weight of those that are
-//! better than the token. If it is not kept, none that is worse is, and the next number is drawn among the better ones, whose chunks have
-//! just been weighed. With k = 1 the row is read again for the first of the greatest. Most draws are kept, and each that is not leaves half of what it was drawn from, in the mean: no sort, no search for a
-//! threshold. 64 bytes a thread are in flight.
+//! One block per row, or a cluster: [`mod@cluster`]. A block reads the row for the maximum, and once more for what each
+//! chunk of 1024 · m tokens weighs. A number below Z then names a chunk, and in it a token: 2 KB more. Where only some
+//! tokens are kept, the row is read again for the number and the weight of those that are better than the token. If it
+//! is not kept, none that is worse is, and the next number is drawn among the better ones, whose chunks have just been
+//! weighed. With k = 1 the row is read again for the first of the greatest. Most draws are kept, and each that is not
+//! leaves half of what it was drawn from, in the mean: no sort, no search for a threshold. 64 bytes a thread are in
+//! flight.
 //!
 //! # Shared memory
-//! The weights of [`CHUNKS`] chunks, and two values a warp: 8448 B.
+//! The weights of [`CHUNKS`] chunks, and two values per warp: 8448 B.
 //!
 //! # Numerics
 //! Weights are integers, whose sums are exact in any order, so that the token is reproducible to the bit, on any device. [`weight`] is
 //! exact within 3·10⁻⁶ relative and 2⁻³⁰ of the greatest. −∞ weighs nothing. Rows with NaN, and rows of −∞ alone, have the token −1.
 //!
 //! # Cost
-//! Two reads of the row where all tokens are kept, and one for each draw else, as a rule of the second level cache: between it and memory
-//! bandwidth. About 16 operations a token for each weighing.
+//! Two reads of the row where all tokens are kept, and one for each draw else, as a rule of the second level cache:
+//! between it and memory bandwidth. About 16 operations per token for each weighing.
 //!
 //! # Limits
 //! 2³¹ − 1 rows and columns.
@@ -94,8 +96,8 @@ fn chunks() -> SharedPtr<u64> {
 /// A token of a row, a block each; every token is kept where k is d or more and `share`, in units of 2⁻³², 1.
 ///
 /// # Safety
-/// `x` is valid for reads of a row of `d` elements a block at its stride, `y` for writes of an element a block; d is from 1 to 2³¹ − 1, k
-/// at least 1. Blocks have [`MAX_THREADS`] threads.
+/// `x` is valid for reads of a row of `d` elements per block at its stride, `y` for writes of one element per block; d
+/// is from 1 to 2³¹ − 1, k at least 1. Blocks have [`MAX_THREADS`] threads.
 #[kernel(dtypes(T: float), block = MAX_THREADS, min_blocks = 1, shared = Shared, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn sample<T: Element>(

@@ -1,4 +1,4 @@
-//! The k largest elements of rows that are too few to keep a GPU busy with a block each: a cluster a row.
+//! The k largest elements of rows that are too few to keep a GPU busy with a block each: one cluster per row.
 //!
 //! # Mapping
 //! Each of eight blocks finds the k best of its part of the row, as [`top_k`](super::top_k) does, and tells them all blocks. Candidates differ, and

@@ -8,12 +8,15 @@
 //! multiples of 16 bytes are read 16 bytes at a time, others element by element, eight in flight.
 //!
 //! # Mapping
-//! Of a row of up to 256 elements a warp finds up to [`FEW`], one after the other: [`top_few`]. Else [`top_k`], a block a row, which it reads once. Elements become 64-bit candidates: how great they are, and then how early. Of a row of up to
-//! [`CAPACITY`] elements all are sorted. Of a longer one each thread looks at 16 elements for the best of them: no more than k threads have
-//! something better than the k-th of these, so that the best k elements of the row are that good. The row then goes by tiles of four packs a
-//! thread, 64 bytes in flight each. What is greater than the threshold, a comparison an element, goes to a list in shared memory: of a
-//! tile up to about 2.8·k elements at first. When the list is full it is sorted, its first k stay, and the k-th is the new threshold, so that a
-//! row in random order fills it a few times only. A barrier a tile asks whether it is full. Few long rows go to clusters: [`mod@cluster`].
+//! Of a row of up to 256 elements a warp finds up to [`FEW`], one after the other: [`top_few`]. Else [`top_k`], one
+//! block per row, which it reads once. Elements become 64-bit candidates: how great they are, and then how early. Of a
+//! row of up to [`CAPACITY`] elements all are sorted. Of a longer one each thread looks at 16 elements for the best of
+//! them: no more than k threads have something better than the k-th of these, so that the best k elements of the row
+//! are that good. The row then goes by tiles of four packs per thread, 64 bytes in flight each. What is greater than
+//! the threshold, a comparison an element, goes to a list in shared memory: of a tile up to about 2.8·k elements at
+//! first. When the list is full it is sorted, its first k stay, and the k-th is the new threshold, so that a row in
+//! random order fills it a few times only. A barrier a tile asks whether it is full. Few long rows go to clusters:
+//! [`mod@cluster`].
 //!
 //! Not by counting digits (radix selection): that reads the row once a digit, and one read is the floor.
 //!
@@ -24,9 +27,9 @@
 //! Exact: values are the elements themselves. NaN is greater than everything; −0 equals +0; equals are in the order of their places.
 //!
 //! # Cost
-//! One read of rows × d elements, about six operations an element: bound by memory bandwidth where there is a block for every
-//! multiprocessor. A sort takes about a microsecond, which bounds rows of up to [`CAPACITY`] that [`top_few`] does not take; in a row that rises from end to end there is one
-//! for every 760 elements.
+//! One read of rows × d elements, about six operations per element: bound by memory bandwidth where there is a block
+//! for every multiprocessor. A sort takes about a microsecond, which bounds rows of up to [`CAPACITY`] that [`top_few`]
+//! does not take; in a row that rises from end to end there is one for every 760 elements.
 //!
 //! # Limits
 //! k up to [`MAX_K`]; 2³¹ − 1 rows and columns.
@@ -100,11 +103,11 @@ pub fn element(candidate: u64) -> f32 {
     f32::from_bits(if key >> 31 == 1 { key ^ 1 << 31 } else { !key })
 }
 
-/// The k best of a row of `d` elements a block, of [`threads`].
+/// The k best of a row of `d` elements per block, of [`threads`].
 ///
 /// # Safety
-/// `x` is valid for reads of a row of `d` elements a block at its stride, `values` and `indices` for writes of `k` at theirs; k is at least 1
-/// and at most d and [`MAX_K`]; d is below 2³¹.
+/// `x` is valid for reads of a row of `d` elements per block at its stride, `values` and `indices` for writes of `k` at
+/// theirs; k is at least 1 and at most d and [`MAX_K`]; d is below 2³¹.
 #[kernel(dtypes(T: float), block = BLOCK, min_blocks = 2, shared = Shared, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn top_k<T: Element>(
@@ -193,7 +196,7 @@ unsafe fn best<T: Element>(x: *const T, d: u32, k: u32) {
     }
 }
 
-/// The k best of a row of up to 32 · `E` elements a warp, `E` a lane: one after the other, by two reductions each.
+/// The k best of a row of up to 32 · `E` elements per warp, `E` a lane: one after the other, by two reductions each.
 ///
 /// # Safety
 /// `x` is valid for reads of `rows` rows of `d` elements at its stride, `values` and `indices` for writes of `k` each at theirs; k is at least 1
@@ -250,8 +253,8 @@ struct Scan<T> {
 }
 
 impl<T: Element> Scan<T> {
-    /// Puts what is greater than `threshold` on the list until that is full or the row at its end, and says whether it is at its end. A tile
-    /// is `P` packs of `N` elements a thread.
+    /// Puts what is greater than `threshold` on the list until that is full or the row at its end, and says whether it
+    /// is at its end. A tile is `P` packs of `N` elements per thread.
     #[inline(always)]
     #[allow(clippy::neg_cmp_op_on_partial_ord)] // NaN is not less than anything.
     unsafe fn run<const N: usize, const P: usize>(&mut self, threshold: u64) -> bool {

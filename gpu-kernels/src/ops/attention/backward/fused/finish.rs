@@ -1,4 +1,4 @@
-//! dQ from its sum.
+//! Converts the f32 sum of dQ to dQ.
 
 use core::array;
 
@@ -16,7 +16,7 @@ pub const fn shared_bytes(d: u32) -> usize {
     (queries(d) * d * 2) as usize
 }
 
-/// Scales, rounds and places the pieces of `sums`, a block each.
+/// Scales and rounds the pieces of `sums` and writes them to dQ, one block per piece.
 ///
 /// # Safety
 /// `sums` is as [`attention_backward_fused`](super::attention_backward_fused) of the same `D` and `pieces` leaves it, `dq` is valid at its strides with
@@ -56,7 +56,7 @@ unsafe fn finish<T: Half, const DT: usize>(
     let piece = head * u64::from(pieces) + u64::from(first_piece(sequence, queries) + tile.first / queries);
     let from = sums.add((piece * u64::from(queries * d) + u64::from(warp * 1024 + lane)) as usize);
     let rounded: SharedPtr<T> = shared::dynamic();
-    // As threads held it: two times 16 rows by four times 8 columns.
+    // The layout in which threads held the piece: two times 16 rows by four times 8 columns.
     for i in 0..2 {
         for j in 0..4 {
             let [a, b, c, e]: [f32; 4] = array::from_fn(|e| {

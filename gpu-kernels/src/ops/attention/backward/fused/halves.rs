@@ -1,4 +1,4 @@
-//! What the two halves of a block do with a tile.
+//! The work of the two halves of a block on a tile.
 
 use core::array;
 
@@ -18,10 +18,10 @@ const NT: usize = (PART / 8) as usize;
 
 /// A warp's 32 keys by a part's queries: of lane l, `[i][j][0..2]` are key 16i + l/4 and queries 8j + 2(l mod 4) and the next, `[2..4]` the key 8 below.
 type Square = [[[f32; 4]; NT]; MT];
-/// The same rounded, a register for each pair of queries: `[i][j][r]`, r saying which key.
+/// The same values rounded, one register for each pair of queries: `[i][j][r]`, where r selects the key.
 type Rounded = [[[u32; 2]; NT]; MT];
 
-/// Operand A of 16 queries: `step` of the rounded accumulators.
+/// Operand A of 16 queries: step `step` of the rounded accumulators.
 #[inline(always)]
 fn operand(rounded: &Rounded, step: usize) -> [[u32; 4]; MT] {
     array::from_fn(|i| {
@@ -31,13 +31,14 @@ fn operand(rounded: &Rounded, step: usize) -> [[u32; 4]; MT] {
 }
 
 impl<T: Half, const DT: usize> Block<'_, T, DT> {
-    /// Where the walk starts.
+    /// The first place of the walk.
     #[inline(always)]
     pub(super) fn start(&self) -> Place {
         Place { head: self.tile.head * self.problem.group, tile: self.first }
     }
 
-    /// The place after this one: the tiles of a head, then those of the next that shares the keys.
+    /// The place after this one: the walk goes over the tiles of a head, then over those of the next head that shares
+    /// the keys.
     #[inline(always)]
     fn next(&self, Place { head, tile }: Place) -> Place {
         if tile + 1 == self.end { Place { head: head + 1, tile: self.first } } else { Place { head, tile: tile + 1 } }
@@ -54,7 +55,7 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
         let mut held = [[[0u32; 4]; MT]; HELD];
         let steps = (self.end - self.first) * self.problem.group;
         if HELD > 0 && steps > 0 {
-            // K and V have landed; the first tile need not have.
+            // K and V have landed; the first tile may not have.
             cp_async::wait_group::<1>();
             thread::sync_threads();
             for step in 0..HELD {
@@ -64,9 +65,10 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
         }
         let (mut now, mut before) = (self.start(), self.start());
         let mut step = 0;
-        // In the last turn there is only dQ of the last tile.
+        // The last turn only computes dQ of the last tile.
         while step <= steps {
-            // This tile has landed, dS of the one before is there, and everybody is done with that one and with dQ of the one before it.
+            // This tile has landed, dS of the tile before is in shared memory, and all warps are done with that tile
+            // and with dQ of the tile before it.
             cp_async::wait_group::<0>();
             thread::sync_threads();
             let next = self.next(now);
@@ -115,7 +117,7 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
         products::by_rows::<T, DT, MT, NT>(acc, a, other, part * PART, self.lane);
     }
 
-    /// Where this thread's four registers of a row are in P and dS, of the 32 queries `h` of a part.
+    /// The position of this thread's four registers of a row in P and dS, within part `h` of 32 queries.
     #[inline(always)]
     fn own_chunk(&self, step: u32, part: u32, i: usize, r: usize, h: usize) -> SharedPtr<Pack<u32, 4>> {
         let row = self.warp * WARP_KEYS + i as u32 * 16 + r as u32 * 8 + self.lane / 4;
@@ -130,13 +132,13 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
         products::over_rows::<T, DT, MT, { NT / 2 }>(acc, a, other, part * PART, self.lane);
     }
 
-    /// The barrier of this warp and the one of the other half with the same keys.
+    /// The named barrier of this warp and the warp of the other half that has the same keys.
     #[inline(always)]
     fn pair(&self, part: u32) -> u32 {
         1 + part * WARPS + self.warp
     }
 
-    /// S and P of a part, which the other half gets, and its share of dV.
+    /// Computes S and P of a part, passes P to the other half, and adds the part's share of dV.
     #[inline(always)]
     unsafe fn sum_dv<const HELD: usize, const BIASED: bool>(
         &self,
@@ -150,7 +152,7 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
         self.product(&mut s, self.memory.k(), held, self.memory.q(step), part);
         let query = place.tile * Self::QUERIES + part * PART;
         let key = self.tile.first + self.warp * WARP_KEYS;
-        // Queries that are not there have zeros for scores, and no weights.
+        // Queries past the end have zeros for scores; their weights have to be 0.
         let there = query + PART <= self.tile.sequence.q_len;
         let whole = there && self.span.sees_all(query as i32, PART as i32, key as i32, WARP_KEYS as i32);
         let bias = Bias::of(self.problem, self.slopes, &self.tile, place.head);
@@ -214,7 +216,7 @@ impl<T: Half, const DT: usize> Block<'_, T, DT> {
         p
     }
 
-    /// dP and dS of a part, and its share of dK.
+    /// Computes dP and dS of a part, and adds its share of dK.
     #[inline(always)]
     unsafe fn sum_dk<const HELD: usize>(
         &self,

@@ -1,29 +1,34 @@
-//! All three gradients in one pass on mma.sync, five products a tile: the fast form for every GPU from Ampere on.
+//! All three gradients in one pass on mma.sync, five products per tile: the fast form for every GPU from Ampere on.
 //!
-//! A block owns [`KEYS`] keys and walks over tiles of 64 or 128 [`queries`]. Its two halves of four warps share the work by what they sum: one
-//! owns dV and forms Sᵀ = K·Qᵀ and Pᵀ, the other owns dK and forms dPᵀ = V·dOᵀ and dSᵀ. A warp of each has the same 32 keys. So a warp sums one
-//! gradient of 32 keys by all of d, where two would not fit its registers, and Pᵀ and dSᵀ are operand A of dV += Pᵀ·dO and dK += dSᵀ·Q as they
-//! are in the registers, against one operand that is read from shared memory. Pᵀ goes to the other half through shared memory, rounded,
-//! in the order in which threads hold it; dSᵀ takes its place there, and all eight warps form dQ = dS·K of the tile, 32 × 32 each.
+//! A block owns [`KEYS`] keys and walks over tiles of 64 or 128 [`queries`]. Its two halves of four warps each own one
+//! gradient: one half owns dV and forms Sᵀ = K·Qᵀ and Pᵀ, the other owns dK and forms dPᵀ = V·dOᵀ and dSᵀ. Each warp
+//! has a partner in the other half with the same 32 keys. A warp thus accumulates one gradient of 32 keys over all of
+//! d; two gradients would not fit its registers. Pᵀ and dSᵀ serve as operand A of dV += Pᵀ·dO and dK += dSᵀ·Q straight
+//! from registers, so that only one operand is read from shared memory. Pᵀ goes to the other half through shared
+//! memory, rounded, in the order in which threads hold it; dSᵀ then replaces it there, and all eight warps form dQ =
+//! dS·K of the tile, 32 × 32 each.
 //!
-//! **dQ** sums over keys, that is, over blocks: it is added to an f32 sum in global memory, a value at a time because that is what `sm_80` has, in the
-//! order in which threads hold their results, 128 bytes a warp. [`finish`] scales the sum, rounds it and puts it in order. The order of these additions is
-//! not determined: the last bits of dQ vary from run to run, which is why [`mma`](super::mma) stays as the deterministic form.
+//! **dQ** is a sum over keys and hence over blocks: it is added to an f32 sum in global memory, one value at a time
+//! because `sm_80` has no wider atomic addition, in the order in which threads hold their results, 128 bytes per warp.
+//! [`finish`] scales the sum, rounds it and puts it in order. The order of these additions is not deterministic: the
+//! last bits of dQ vary from run to run, which is why [`mma`](super::mma) stays as the deterministic form.
 //!
-//! **Overlap.** One barrier of the block a tile, behind which a tile of Q and dO is there and dS of the one before. Then the first half forms S and its
-//! exponentials while the second one forms dQ and dP, the second one dS while the first forms dV, the second one dK while the first forms dQ. On the
-//! way a warp waits once for the one with the same keys, for P.
+//! **Overlap.** There is one barrier of the whole block per tile. After it, a tile of Q and dO and the dS of the tile
+//! before are in shared memory. Then the first half forms S and its exponentials while the second forms dQ and dP; the
+//! second half forms dS while the first forms dV; and the second half forms dK while the first forms dQ. Within a tile,
+//! a warp waits once for its partner with the same keys, for P.
 //!
 //! # Layout
 //! Tiles are as `fragments` has them. P and dS have a row a key, of `queries` positions in chunks of 8. Position 32a + 8b + 2c + e is query 32a + 8c + 2b +
 //! e: so four registers of a thread, for a row of accumulators, are one chunk. See `chunk`.
 //!
 //! # Cost
-//! For 128 keys and 64 queries at d = 128, or 128 at d = 64, 10.5 MFLOP: 4096 cycles of a multiprocessor at the 2560 FLOP a cycle that mma.sync is taken to reach
-//! on Hopper. Shared memory, 128 bytes a cycle: the products read 96 KiB each for S and dP, 64 for dV and dK, 128 for dQ (with K and V in registers at d = 64, 64 for
-//! S and dP); P, dS and the copies 80 or 128. In all 528 KiB, 4220 cycles, or 512 KiB. Measured on an H200 at d = 64: 7580, two warps a
-//! scheduler that wait for each other's latencies more than for a rate; 2 to 3% less since `products` loads ahead. Two kernels of seven products that keep 16 rows a warp
-//! read 1.1 MiB.
+//! For 128 keys and 64 queries at d = 128, or 128 at d = 64, 10.5 MFLOP: 4096 cycles of a multiprocessor at the 2560
+//! FLOP a cycle that mma.sync is taken to reach on Hopper. Shared memory, 128 bytes per cycle: the products read 96 KiB
+//! each for S and dP, 64 for dV and dK, 128 for dQ (with K and V in registers at d = 64, 64 for S and dP); P, dS and
+//! the copies 80 or 128. In all 528 KiB, 4220 cycles, or 512 KiB. Measured on an H200 at d = 64: 7580, two warps a
+//! scheduler that wait for each other's latencies more than for a rate; 2 to 3% less since `products` loads ahead. Two
+//! kernels of seven products that keep 16 rows a warp read 1.1 MiB.
 //!
 //! # Registers and shared memory
 //! A thread holds d of its gradient, and 64 of S or dP, at d = 64 also 32 of K or V; 32 of dQ when those are gone. Shared memory: 512·d bytes of K and V, 64 KiB of two buffers of Q
@@ -45,7 +50,7 @@ use crate::ops::attention::{Bounds, Gradients, Problem, Sequence, Side, Span, Ti
 pub const KEYS: u32 = 128;
 /// Warps of a half.
 const WARPS: u32 = 4;
-/// Keys of a warp, and products of 16 in them.
+/// Keys of a warp, and the number of 16-key products that cover them.
 const WARP_KEYS: u32 = KEYS / WARPS;
 const MT: usize = (WARP_KEYS / 16) as usize;
 /// Threads of a block: two halves.
@@ -56,19 +61,20 @@ pub const fn queries(d: u32) -> u32 {
     if d <= 64 { 128 } else { 64 }
 }
 
-/// Where the pieces of dQ's sum of a sequence start, counted in tiles of its head: every sequence has its own, wherever its queries start.
+/// The first piece of dQ's sum for a sequence, counted in tiles of its head: every sequence has its own pieces,
+/// wherever its queries start.
 #[inline(always)]
 fn first_piece(sequence: &Sequence, queries: u32) -> u32 {
     sequence.q0 / queries + sequence.before
 }
 
-/// K, V, two buffers of Q, of dO, of P and dS, and of what there is one of for each query.
+/// Shared memory for K, V, and two buffers each of Q, of dO, of P and dS, and of the per-query numbers.
 pub const fn shared_bytes(d: u32) -> usize {
     (2 * KEYS * d * 2 + 4 * queries(d) * d * 2 + 2 * KEYS * queries(d) * 2 + 4 * queries(d) * 4) as usize
 }
 
-/// Where a chunk of 8 positions of key `row` is in P and dS, in elements. The eight rows of an ldmatrix fall into different banks, and so do
-/// the four chunks of two rows that neighbouring lanes write.
+/// The position of a chunk of 8 positions of key `row` in P and dS, in elements. The eight rows of an ldmatrix fall
+/// into different banks, and so do the four chunks of two rows that neighbouring lanes write.
 #[inline(always)]
 fn chunk(row: u32, chunk: u32, queries: u32) -> u32 {
     row * queries + (chunk ^ (row % 2 * 4 + row / 2 % 4)) * 8
@@ -80,7 +86,7 @@ fn query_at(position: u32) -> u32 {
     position / 32 * 32 + position / 2 % 4 * 8 + position / 8 % 4 * 2 + position % 2
 }
 
-/// The block's shared memory by name, for heads of `DT` eighths.
+/// Typed views of the block's shared memory, for heads of `DT` eighths.
 #[derive(Clone, Copy)]
 struct Memory<T, const DT: usize>(SharedPtr<T>);
 
@@ -108,7 +114,7 @@ impl<T, const DT: usize> Memory<T, DT> {
         self.q(step).add(2 * Self::QUERIES * Self::D)
     }
 
-    /// P, then dS.
+    /// Holds P, then dS.
     #[inline(always)]
     fn weights(self, step: u32) -> SharedPtr<T> {
         self.0.add((2 * KEYS + 4 * Self::QUERIES) * Self::D + step % 2 * KEYS * Self::QUERIES)
@@ -181,7 +187,7 @@ struct Block<'a, T, const DT: usize> {
     gradients: &'a Gradients,
     tile: Tile,
     span: Span,
-    /// Tiles of queries that see anything of the keys.
+    /// The tiles of queries that see any of the keys.
     first: u32,
     end: u32,
     q: *const T,
@@ -191,11 +197,11 @@ struct Block<'a, T, const DT: usize> {
     /// The exponents, and D.
     numbers: [*const f32; 2],
     slopes: *const f32,
-    /// The sum of dQ from the sequence's first tile in the first head on, and how far heads are apart in tiles.
+    /// The sum of dQ from the sequence's first tile in the first head on, and the distance between heads in tiles.
     sums: *mut f32,
     pieces: u32,
     lane: u32,
-    /// Which half the warp is of, and which of its warps it is.
+    /// The half that the warp belongs to, and its number in that half.
     half: u32,
     warp: u32,
 }
@@ -220,7 +226,7 @@ impl<'a, T: Half, const DT: usize> Block<'a, T, DT> {
     ) -> Self {
         let span = problem.span(&tile.sequence);
         let (first, end) = span.query_tiles(tile.first as i32, KEYS as i32, Self::QUERIES as i32);
-        // From lane 0, so that ptxas knows it to be uniform.
+        // Read from lane 0, so that ptxas knows the value to be warp-uniform.
         let warp = warp::shuffle_idx(warp::warp_id(), 0);
         let (half, warp, lane) = (warp / WARPS, warp % WARPS, warp::lane_id());
         let Tile { sequence, .. } = tile;
@@ -258,7 +264,7 @@ impl<'a, T: Half, const DT: usize> Block<'a, T, DT> {
         Rows { data, stride, len, d: self.problem.d }
     }
 
-    /// Starts copying what the tile at `place` needs.
+    /// Starts copying the operands of the tile at `place`.
     #[inline(always)]
     unsafe fn load(&self, step: u32, place: Place) {
         let (sequence, memory, query) = (&self.tile.sequence, self.memory, place.tile * Self::QUERIES);
@@ -271,7 +277,7 @@ impl<'a, T: Half, const DT: usize> Block<'a, T, DT> {
             q.copy::<DT, 64, THREADS>(memory.q(step), query);
             d_o.copy::<DT, 64, THREADS>(memory.d_o(step), query);
         }
-        // A thread a number: half of them the exponents, the others D.
+        // One number per thread: half of the threads copy the exponents, the others D.
         let thread = thread::thread_idx_x();
         if thread < 2 * Self::QUERIES {
             let i = query + thread % Self::QUERIES;
@@ -294,12 +300,12 @@ impl<'a, T: Half, const DT: usize> Block<'a, T, DT> {
             rows(self.k, problem.k).copy::<DT, KEYS, THREADS>(memory.k(), first_key);
             rows(self.v, problem.v).copy::<DT, KEYS, THREADS>(memory.v(), first_key);
             if HELD > 0 {
-                // Waited for before the first tile is.
+                // The wait before the first tile covers this copy.
                 cp_async::commit();
             }
             self.load(0, self.start());
         }
-        // Each half stores through memory that nobody reads any more.
+        // Each half stores its results through shared memory that no warp reads any more.
         let (acc, data, strides, factor, through) = if self.half == 0 {
             (self.walk::<HELD, PARTS, BIASED, 0>(), dv, gradients.dv, 1.0, memory.v())
         } else {

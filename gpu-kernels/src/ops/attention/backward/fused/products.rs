@@ -1,6 +1,7 @@
-//! Products of a warp on mma.sync, operand B from a tile in shared memory.
+//! Matrix products of a warp on mma.sync, with operand B from a tile in shared memory.
 //!
-//! What comes next is loaded before what is there is multiplied: the tensor cores work while the load is under way.
+//! The next fragments are loaded before the current ones are multiplied, so that the tensor cores work while the load
+//! is in flight.
 
 use cuda_std::float::Half;
 use cuda_std::mma;

@@ -1,4 +1,5 @@
-//! dQ of a tile with the rest of it: the order of d = 128, whose registers have no room for what another would take.
+//! The schedule for d = 128, which forms dQ of a tile together with the rest of that tile's work: there are no
+//! registers to defer it.
 
 use cuda_std::float::Half;
 use cuda_std::wgmma::{self, Accumulators, Registers};
@@ -7,7 +8,8 @@ use super::STAGES;
 use super::consume::{Consumer, Hidden, State, accumulate, pack, pin, slopes, unchanged};
 
 impl<T: Half, const D: u32> Consumer<'_, T, D> {
-    /// One tile, of which P is there; unless it is the `LAST`, that of the next, masked by `hidden`, is when this is done.
+    /// Processes one tile, whose P is ready on entry. Unless it is the `LAST`, P of the next tile, masked by `hidden`,
+    /// is ready on return.
     #[inline(always)]
     unsafe fn step<const S: usize, const HALF: usize, const STEPS: usize, const LAST: bool>(
         &self,
@@ -23,10 +25,11 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let Self { memory, index, .. } = *self;
         let State { s, dp, dk, dv } = state;
         let (stage, next) = (step % STAGES, (step + 1) % STAGES);
-        // Numbers are loaded ahead of products: while these run, shared memory answers late.
+        // Per-query numbers are loaded before products start: while products run, shared memory responds late.
         let deltas = self.numbers(memory.deltas(stage));
         if index == 1 {
-            // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
+            // This signal is earlier than necessary. It keeps the two consumers half a tile apart, so that one's
+            // arithmetic overlaps the other's products.
             self.wait_for_ds();
         }
         dp.pin();
@@ -73,7 +76,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         self.send(dq, step, sums, tile);
     }
 
-    /// All tiles, of the first of which S is there.
+    /// Processes all tiles; S of the first is ready on entry.
     #[inline(always)]
     pub(super) unsafe fn at_once<const S: usize, const HALF: usize, const STEPS: usize>(
         &self,

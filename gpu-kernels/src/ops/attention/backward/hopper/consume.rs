@@ -1,4 +1,4 @@
-//! What a consumer warpgroup does with its 64 keys.
+//! The work of a consumer warpgroup on its 64 keys.
 
 use core::array;
 
@@ -15,9 +15,9 @@ use crate::ops::attention::{Gradients, LOG2_E, Problem, Span, Tile};
 
 /// The barrier at which both consumers meet.
 const MEETING: u32 = 1;
-/// And those, one of each consumer, at which it waits for dS of the other.
+/// Two barriers, one for each consumer, at which it waits for the other's dS.
 const OTHERS_DS: u32 = 2;
-/// And that of the second consumer's warps.
+/// The barrier of the second consumer's warps.
 const OWN_DS: u32 = 4;
 
 /// A consumer warpgroup.
@@ -28,9 +28,10 @@ pub(super) struct Consumer<'a, T, const D: u32> {
     pub(super) problem: &'a Problem,
 }
 
-/// What a consumer has in registers: `S` scores of a thread, Sᵀ and dPᵀ of 64 keys, and its part of dK and dV.
+/// A consumer's registers: `S` scores of a thread, Sᵀ and dPᵀ of 64 keys, and its part of dK and dV.
 ///
-/// A thread's rows (keys) are l/4 and 8 below it of its warp's 16, its columns (queries) 8j + 2(l mod 4) and the next, in `[4j..4j + 4]`.
+/// A thread's rows (keys) are l/4 and l/4 + 8 of its warp's 16; its columns (queries) are 8j + 2(l mod 4) and the next,
+/// in `[4j..4j + 4]`.
 pub(super) struct State<const S: usize, const HALF: usize> {
     pub(super) s: [f32; S],
     pub(super) dp: [f32; S],
@@ -38,10 +39,10 @@ pub(super) struct State<const S: usize, const HALF: usize> {
     pub(super) dv: [f32; HALF],
 }
 
-/// Which weights a mask hides: those that `span` does not see from this thread's first query and key.
+/// Which weights a mask hides: those of keys outside `span`, relative to this thread's first query and key.
 pub(super) type Hidden = Option<(Span, i32, i32)>;
 
-/// Numbers of this thread's queries: four of every 16, as `prepare` puts them together.
+/// Per-query numbers of this thread's queries: four of every 16, in the order in which `prepare` stores them.
 pub(super) type Numbers<const STEPS: usize> = [[f32; 4]; STEPS];
 
 /// Turns Sᵀ into Pᵀ, with the `exponents` of this thread's queries.
@@ -75,7 +76,7 @@ pub(super) fn slopes<const S: usize, const STEPS: usize>(dp: &mut [f32; S], p: &
     }
 }
 
-/// Some steps from `first` on as operand A of products over queries: the accumulators' layout is the operand's.
+/// Some steps from `first` on as operand A of products over queries: the accumulators' layout is that of the operand.
 #[inline(always)]
 pub(super) fn pack<T: Half, const S: usize, const STEPS: usize>(x: &[f32; S], first: usize) -> [[u32; 4]; STEPS] {
     array::from_fn(|step| {
@@ -84,7 +85,7 @@ pub(super) fn pack<T: Half, const S: usize, const STEPS: usize>(x: &[f32; S], fi
     })
 }
 
-/// Keeps an operand where it is until here, while products read it.
+/// Keeps an operand alive in its registers up to this point, while products read it.
 #[inline(always)]
 pub(super) fn pin<const STEPS: usize>(operand: &mut [[u32; 4]; STEPS]) {
     for step in operand {
@@ -92,7 +93,7 @@ pub(super) fn pin<const STEPS: usize>(operand: &mut [[u32; 4]; STEPS]) {
     }
 }
 
-/// Starts `acc` += `a`·`b`, `a` from registers and a row of `b` a query. Closes no group.
+/// Starts `acc` += `a`·`b`, with `a` from registers and one row of `b` per query. Does not commit a group.
 #[inline(always)]
 pub(super) unsafe fn accumulate<T: Half, const HALF: usize, const STEPS: usize>(
     acc: &mut [f32; HALF],
@@ -106,15 +107,16 @@ pub(super) unsafe fn accumulate<T: Half, const HALF: usize, const STEPS: usize>(
     }
 }
 
-/// A tile that is the same in every step: the number of a step stays below 2³¹. The compilers are not to know, or they keep the addresses of all its parts in
-/// registers, of which there are none left.
+/// Returns an opaque value that is the same in every step, since the step number stays below 2³¹. The compilers must
+/// not know this, or they would keep the addresses of all parts of the tile in registers, and none are left.
 #[inline(always)]
 pub(super) fn unchanged<T>(tile: SharedPtr<T>, step: u32) -> SharedPtr<T> {
     tile.add((step >> 31) * 512)
 }
 
 impl<T: Half, const D: u32> Consumer<'_, T, D> {
-    /// Starts `acc` = `own`·`other`ᵀ over d, of this consumer's rows of K or V and a tile of queries. A fence lies between it and what wrote `acc`.
+    /// Starts `acc` = `own`·`other`ᵀ over d, for this consumer's rows of K or V and a tile of queries. A fence must
+    /// separate it from earlier writes to `acc`.
     #[inline(always)]
     pub(super) unsafe fn product<const S: usize>(&self, acc: &mut [f32; S], own: SharedPtr<T>, other: SharedPtr<T>)
     where
@@ -131,7 +133,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         wgmma::commit();
     }
 
-    /// Loads this thread's numbers of a tile.
+    /// Loads this thread's per-query numbers of a tile.
     #[inline(always)]
     pub(super) unsafe fn numbers<const STEPS: usize>(&self, tile: SharedPtr<f32>) -> Numbers<STEPS> {
         let first = tile.add(thread::thread_idx_x() % 4 * 4);
@@ -159,43 +161,43 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         Descriptor::mn_major_128b(tile, 128 * queries(D))
     }
 
-    /// Where this warp's part of a piece starts, of a tile of queries counted over all heads.
+    /// The offset of this warp's part of a piece, for a tile of queries counted over all heads.
     #[inline(always)]
     unsafe fn part(&self, sums: *mut f32, tile: u32) -> *mut f32 {
         let piece = u64::from(tile) * u64::from(CONSUMERS) + u64::from(self.index);
         sums.add((piece * u64::from(PIECE) + u64::from(self.part_in_piece())) as usize)
     }
 
-    /// And where in its piece.
+    /// This warp's offset within its piece.
     #[inline(always)]
     fn part_in_piece(&self) -> u32 {
         thread::thread_idx_x() % WARPGROUP / 32 * PART
     }
 
-    /// Waits until the other consumer's dS of the tile is there.
+    /// Waits until the other consumer has written its dS of the tile.
     #[inline(always)]
     pub(super) unsafe fn wait_for_ds(&self) {
         thread::named_barrier::sync(OTHERS_DS + self.index, CONSUMERS * WARPGROUP);
     }
 
-    /// Says to the other consumer that this one's dS of a tile is there.
+    /// Signals to the other consumer that this one has written its dS of a tile.
     #[inline(always)]
     pub(super) unsafe fn signal(&self) {
         thread::named_barrier::arrive(OTHERS_DS + 1 - self.index, CONSUMERS * WARPGROUP);
     }
 
-    /// Waits until this consumer's warps have written their dS, if nothing else has them wait.
+    /// Waits until this consumer's warps have written their dS, unless another barrier already makes them wait.
     #[inline(always)]
     pub(super) unsafe fn wait_for_own_ds(&self) {
         thread::named_barrier::sync(OWN_DS, WARPGROUP);
     }
 
-    /// Writes this consumer's rows of dSᵀ, for products of the copy engine's kind.
+    /// Writes this consumer's rows of dSᵀ for products that read them through the async proxy.
     #[inline(always)]
     pub(super) unsafe fn store_ds<const STEPS: usize>(&self, ds: &[[u32; 4]; STEPS], step: u32) {
         let (thread, lane) = (thread::thread_idx_x() % WARPGROUP, thread::thread_idx_x() % 32);
-        // stmatrix: lanes 0-15 point at the rows of the left eight columns, the others at those of the right. The swizzle is an exclusive or, so that
-        // all addresses come from one.
+        // stmatrix: lanes 0-15 point at the rows of the left eight columns, the others at those of the right. The
+        // swizzle is an exclusive or, so that all addresses derive from one.
         let row = self.index * WG_KEYS + thread / 32 * 16 + lane % 16;
         let to = self.memory.ds(step % 2).add(row * PANEL + ((lane / 16) ^ (row % 8)) * 8).addr();
         for (i, ds) in ds.iter().enumerate() {
@@ -205,7 +207,8 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         fence::proxy_async_shared();
     }
 
-    /// Says that this consumer is done with a stage, whose numbers all lanes have read: the other consumer, which releases it too, knows of it.
+    /// Signals that this consumer is done with a stage whose numbers all its lanes have read. The other consumer
+    /// releases the stage too.
     #[inline(always)]
     pub(super) unsafe fn release(&self, stage: u32) {
         if thread::thread_idx_x().is_multiple_of(32) {
@@ -232,7 +235,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         dq
     }
 
-    /// Adds a piece to the sum, from registers.
+    /// Adds a piece to the sum from registers.
     #[inline(always)]
     pub(super) unsafe fn add(&self, dq: [f32; 32], sums: *mut f32, tile: u32) {
         let part = self.part(sums, tile).add((thread::thread_idx_x() % 32 * 4) as usize);
@@ -242,8 +245,9 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         }
     }
 
-    /// Adds a piece to the sum by the copy engine, which takes it from shared memory while this consumer goes on. From registers, these would
-    /// be free for the next product only when the memory system has taken all of it.
+    /// Adds a piece to the sum by the copy engine (TMA), which reads it from shared memory while this consumer goes on.
+    /// If it were added from registers, these would be free for the next product only after the memory system has
+    /// accepted all of it.
     #[inline(always)]
     pub(super) unsafe fn send(&self, dq: [f32; 32], step: u32, sums: *mut f32, tile: u32) {
         let lane = thread::thread_idx_x() % 32;
@@ -263,7 +267,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         }
     }
 
-    /// Waits until the copy engine has read what this warp has sent.
+    /// Waits until the copy engine has read the data that this warp has submitted.
     #[inline(always)]
     unsafe fn wait_until_sent(&self) {
         if thread::thread_idx_x().is_multiple_of(32) {
@@ -317,7 +321,8 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             }
         }
 
-        // Each consumer's results leave through the memory of the other's keys, which is free when both are done.
+        // Each consumer's results leave through the shared memory of the other's keys, which is free when both are
+        // done.
         thread::named_barrier::sync(MEETING, CONSUMERS * WARPGROUP);
         let (row, first) = (warp_row % WG_KEYS, first_key + index * WG_KEYS);
         let through = |tile: SharedPtr<T>| tile.add((1 - index) * WG_KEYS * D);
@@ -332,7 +337,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let to = rows(dv, gradients.dv);
         fragments::store::<T, DT>(&grouped(state.dv), [1.0; 2], through(memory.v()), row, first, to, lane);
         if pieces_bytes(D) > 0 {
-            // Shared memory goes with the block.
+            // The shared memory is released when the block ends, so the block must not end earlier.
             self.wait_until_sent();
         }
     }

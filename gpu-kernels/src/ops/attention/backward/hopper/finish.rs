@@ -1,4 +1,4 @@
-//! dQ from its sum.
+//! Converts the f32 sum of dQ to dQ.
 
 use core::array;
 
@@ -11,12 +11,13 @@ use super::{PANEL, PART, PIECE, PIECE_QUERIES};
 use crate::ops::attention::fragments::{self, Rows};
 use crate::ops::attention::{Gradients, Problem, nonzero};
 
-/// Threads of a block: a warpgroup, as that which summed.
+/// Threads of a block: one warpgroup, like the one that formed the sum.
 pub const THREADS: u32 = 128;
 /// Eighths of a piece's columns.
 const DT: usize = (PANEL / 8) as usize;
 
-/// Scales, rounds and places the pieces of `sums`, a block each, of heads that have pieces for `padded` queries.
+/// Scales and rounds the pieces of `sums` and writes them to dQ, one block per piece, for heads that have pieces for
+/// `padded` queries.
 ///
 /// # Safety
 /// `sums` is as [`attention_backward_hopper`](super::attention_backward_hopper) leaves it, `dq` is valid at its strides with rows at multiples

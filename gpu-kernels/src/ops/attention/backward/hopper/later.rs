@@ -1,7 +1,8 @@
-//! dQ a tile later: the order of d = 64.
+//! The schedule for d = 64, which forms dQ one tile later.
 //!
-//! A tile's dQ needs dS of both consumers, and theirs are half a tile apart. A tile later both have long been there: nobody waits for the other, but to stay
-//! apart and because memory for dS is of two tiles. What that takes, dS as an operand from tile to tile, registers have room for with d = 64 alone.
+//! A tile's dQ needs dS of both consumers, which run half a tile apart. One tile later both have long been written, so
+//! neither consumer waits for the other, except to stay apart and because there are dS buffers for only two tiles. This
+//! keeps dS in registers as an operand from tile to tile, for which only d = 64 has room.
 
 use cuda_std::float::Half;
 use cuda_std::warp;
@@ -10,7 +11,7 @@ use cuda_std::wgmma::{self, Accumulators, Registers};
 use super::STAGES;
 use super::consume::{Consumer, Hidden, State, accumulate, pack, pin, slopes};
 
-/// Operands in registers of a tile: its weights, those of its first queries apart from the others, and dSᵀ.
+/// A tile's operands in registers: the weights of its first queries, the weights of the other queries, and dSᵀ.
 type Operands<const EARLY: usize, const LATE: usize, const STEPS: usize> =
     ([[u32; 4]; EARLY], [[u32; 4]; LATE], [[u32; 4]; STEPS]);
 
@@ -64,10 +65,11 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let stage = step % STAGES;
         self.weights::<S, STEPS>(s, &self.numbers(memory.exponents(stage)), hidden);
         if index == 1 {
-            // Earlier than it has to: so the two consumers stay half a tile apart, and one's arithmetic runs under the other's products.
+            // This signal is earlier than necessary. It keeps the two consumers half a tile apart, so that one's
+            // arithmetic overlaps the other's products.
             self.wait_for_ds();
         }
-        // The fence ahead of the rest of dV lies behind what was done to these registers.
+        // The fence before the rest of dV also orders the writes to these registers.
         dp.pin();
         self.product(dp, memory.v(), memory.d_o(stage));
         let mut p = pack::<T, S, EARLY>(s, 0);
@@ -79,14 +81,14 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         slopes::<S, STEPS>(dp, s, &self.numbers(memory.deltas(stage)));
         let (late, ds) = (pack::<T, S, LATE>(s, EARLY), pack::<T, S, STEPS>(dp, 0));
         if index == 0 {
-            // The other one is done with the tile before the last, which was where this goes.
+            // The other consumer is done with the tile before the last, whose buffer this overwrites.
             self.wait_for_ds();
         }
         self.store_ds(&ds, step);
         (p, late, ds)
     }
 
-    /// Starts dK of a tile. Closes no group.
+    /// Starts dK of a tile. Does not commit a group.
     #[inline(always)]
     unsafe fn dk<const HALF: usize, const STEPS: usize>(
         &self,
@@ -101,7 +103,7 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         accumulate::<T, HALF, STEPS>(dk, ds, self.turned(self.memory.q(stage)));
     }
 
-    /// All tiles, of the first of which S is there.
+    /// Processes all tiles; S of the first is ready on entry.
     #[inline(always)]
     pub(super) unsafe fn later<
         const S: usize,

@@ -1,31 +1,40 @@
 //! The Hopper path: one kernel for all three gradients, five products a tile on warpgroup MMA.
 //!
-//! A block owns [`KEYS`] keys and walks over tiles of 64 or 128 [`queries`]. One thread of the producer warpgroup loads them, with dO and what
-//! there is one of for each query, into a ring of stages; two consumer warpgroups own 64 keys each. A consumer computes Sᵀ = K·Qᵀ and
-//! dPᵀ = V·dOᵀ with its keys as rows, so that Pᵀ and dSᵀ are operand A, from registers, of dV += Pᵀ·dO and dK += dSᵀ·Q: the same tiles of Q
-//! and dO serve as K-major operands of the first two and as MN-major ones of the others.
+//! A block owns [`KEYS`] keys and walks over tiles of 64 or 128 [`queries`]. One thread of the producer warpgroup loads
+//! the tiles, with dO and the per-query numbers, into a ring of stages; two consumer warpgroups own 64 keys each. A
+//! consumer computes Sᵀ = K·Qᵀ and dPᵀ = V·dOᵀ with its keys as rows, so that Pᵀ and dSᵀ are operand A, from registers,
+//! of dV += Pᵀ·dO and dK += dSᵀ·Q: the same tiles of Q and dO serve as K-major operands of the first two products and
+//! as MN-major operands of the last two.
 //!
-//! **dQ** = dS·K sums over keys, that is, over consumers and blocks. dSᵀ goes through shared memory, where both consumers' halves meet; each
-//! consumer then forms half of the result over all the block's keys, and adds it to an f32 sum in global memory: at d = 128 by the copy engine, for which a
-//! warp leaves its part in shared memory, at d = 64, where that is full, from its registers, four values at a time. The sum is kept in the order in which
-//! threads hold their results, a [`PIECE`] a consumer and tile; [`prepare`] sets it to zero, [`finish`] scales it, rounds it and puts it in order. The order of
-//! these additions is not determined: the last bits of dQ vary from run to run, which is why [`mma`](super::mma) stays as the deterministic form.
+//! **dQ** = dS·K is a sum over keys, and hence over consumers and blocks. dSᵀ goes through shared memory, where both
+//! consumers' halves meet; each consumer then forms half of the result over all the block's keys, and adds it to an f32
+//! sum in global memory. At d = 128 the copy engine does this addition from shared memory, where a warp leaves its
+//! part; at d = 64 shared memory is full, and a warp adds from registers, four values at a time. The sum is kept in the
+//! order in which threads hold their results, one [`PIECE`] per consumer and tile; [`prepare`] sets it to zero,
+//! [`finish`] scales it, rounds it and puts it in order. The order of these additions is not deterministic: the last
+//! bits of dQ vary from run to run, which is why [`mma`](super::mma) stays as the deterministic form.
 //!
-//! **Overlap.** In step, both consumers would compute exponentials, then both multiply. The second one waits for dS of the first before it starts
-//! the tile: so they stay half a tile apart, and one's arithmetic runs under the other's products. dV runs under a consumer's own arithmetic of dS. When the
-//! first one forms dQ, it needs dS of the second, which comes half a tile later: at d = 128 it waits for it (`at_once`), at d = 64 a tile's dQ
-//! is formed with the next tile (`later`). No product is in flight across the loop's end, where ptxas would lose sight of it.
+//! **Overlap.** If the consumers ran in step, both would compute exponentials and then both would multiply. The second
+//! consumer therefore waits for dS of the first before it starts the tile: they stay half a tile apart, and one's
+//! arithmetic overlaps the other's products. dV overlaps a consumer's own arithmetic for dS. When the first consumer
+//! forms dQ, it needs dS of the second, which comes half a tile later: at d = 128 it waits for it (`at_once`), at d =
+//! 64 a tile's dQ is formed with the next tile (`later`). No product is in flight across the loop's back edge, because
+//! ptxas would lose track of it there.
 //!
-//! **Heads.** What a block reads and adds to is all of its heads' queries, 8·d bytes each. Blocks that run at a time share as few heads as they can, and L2 holds those.
+//! **Heads.** A block reads, and adds to, data of all of its heads' queries, 8·d bytes for each query. Blocks that run
+//! at the same time share as few heads as they can, so that L2 holds this data.
 //!
 //! # Cost
-//! For 128 keys and 64 queries at d = 128, or 128 at d = 64: 10.5 MFLOP, 2560 cycles of a multiprocessor at 4096 FLOP a cycle; 8192 exponentials, 512 cycles,
-//! or 1024. Shared memory, 128 bytes a cycle: the products read 256 or 224 KiB (those of 64 × 64 both operands, as fast as there is), copies write 32, dS
-//! 16 or 32, and pieces of dQ are written and read once, 64, or go from registers, 32: in all 2940 or 2560 cycles. Predicted: 3000 cycles, if the halves fit into
-//! each other; measured on an H200: 3980, and 4430 at d = 64, both by the order of d = 128; in step 4340 and 4670. That of d = 64 took a tenth less on an H100.
-//! With pieces by the copy engine, numbers loaded ahead of products, and descriptors that do not spill, the fastest launches of d = 128 take 0.945 of that.
-//! 32 KiB go to L2 for the sum of dQ, and 33 KiB come from it: without these additions a tile of d = 128 would take 0.83 of the time on an H200, with half of them
-//! 0.915. All multiprocessors together add a piece's 32 KiB in 2110 cycles at best, by either way.
+//! For 128 keys and 64 queries at d = 128, or 128 at d = 64: 10.5 MFLOP, 2560 cycles of a multiprocessor at 4096 FLOP
+//! per cycle; 8192 exponentials, 512 cycles, or 1024. Shared memory, 128 bytes per cycle: the products read 256 or 224
+//! KiB (those of 64 × 64 both operands, as fast as there is), copies write 32, dS 16 or 32, and pieces of dQ are
+//! written and read once, 64, or go from registers, 32: in all 2940 or 2560 cycles. Predicted: 3000 cycles, if the
+//! halves fit into each other; measured on an H200: 3980, and 4430 at d = 64, both by the order of d = 128; in step
+//! 4340 and 4670. That of d = 64 took a tenth less on an H100. With pieces by the copy engine, numbers loaded ahead of
+//! products, and descriptors that do not spill, the fastest launches of d = 128 take 0.945 of that. 32 KiB go to L2 for
+//! the sum of dQ, and 33 KiB come from it: without these additions a tile of d = 128 would take 0.83 of the time on an
+//! H200, with half of them 0.915. All multiprocessors together add a piece's 32 KiB in 2110 cycles at best, by either
+//! way.
 //!
 //! # Registers and shared memory
 //! A thread holds d of dK and dV, and of S and dP 64 at d = 128 and 128 at d = 64; beside them `EARLY` steps of P packed: 208 of 240. A quarter or half of S is gone
@@ -135,7 +144,7 @@ impl<T, const D: u32> Memory<T, D> {
         self.0.cast::<u8>().add(tiles_bytes(D)).cast::<f32>().add(consumer * PIECE)
     }
 
-    /// What exponents gain, and D, of a stage's queries.
+    /// The exponent terms, and D, of a stage's queries.
     #[inline(always)]
     fn exponents(self, stage: u32) -> SharedPtr<f32> {
         self.piece(0).cast::<u8>().add(pieces_bytes(D)).cast::<f32>().add(stage * 2 * queries(D))
@@ -172,7 +181,8 @@ impl<T, const D: u32> Memory<T, D> {
     }
 }
 
-/// The walk of a block over the queries that see its keys: the tiles of the first head, then of the next that shares these keys.
+/// The walk of a block over the queries that see its keys: the tiles of the first head, then those of the next head
+/// that shares these keys.
 #[derive(Clone, Copy)]
 struct Walk {
     tile: Tile,
@@ -182,7 +192,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Of this block, of which neighbours share `at_once` heads.
+    /// The walk of this block; neighbouring blocks share `at_once` heads.
     #[inline(always)]
     unsafe fn of<const D: u32>(problem: &Problem, at_once: u32) -> Option<Self> {
         let bounds = Bounds { cu_q: core::ptr::null(), cu_k: core::ptr::null(), key_lengths: core::ptr::null() };
@@ -203,7 +213,7 @@ impl Walk {
         (self.end - self.first) * self.group
     }
 
-    /// The head and the tile of queries after these.
+    /// The head and the tile that follow these.
     #[inline(always)]
     fn next(self, head: u32, tile: u32) -> (u32, u32) {
         if tile + 1 == self.end { (head + 1, self.first) } else { (head, tile + 1) }
@@ -241,7 +251,8 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
     grid::launch_dependents();
     let Some(walk) = Walk::of::<D>(&problem, at_once) else { return };
     let memory = Memory::<T, D>(shared::dynamic());
-    // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
+    // Read from lane 0, so that ptxas knows the value to be warp-uniform and may keep what depends on it in uniform
+    // registers.
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
     if thread::thread_idx_x() == 0 {
         memory.full_keys().init(1);
@@ -253,7 +264,7 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
     }
     thread::sync_threads();
     if warpgroup == 0 {
-        // 24·128 + 240·256 is what the block starts with.
+        // The block starts with 24·128 + 240·256 registers.
         regs::decrease::<24>();
         if thread::thread_idx_x() == 0 && walk.steps() > 0 {
             produce(memory, [q, k, v, d_o], [exponents, deltas], walk, &problem);
@@ -268,7 +279,7 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
     }
 }
 
-/// Loads K, every tile of the walk, and V behind the first, whose scores need none. Run by one thread.
+/// Loads K, every tile of the walk, and V behind the first tile, whose scores do not need V. Run by one thread.
 #[inline(always)]
 unsafe fn produce<T: Half, const D: u32>(
     memory: Memory<T, D>,
@@ -287,14 +298,14 @@ unsafe fn produce<T: Half, const D: u32>(
         }
     };
     load(memory.k(), k, memory.full_keys());
-    // There is a number for every query of a tile, of the last one too.
+    // Every query of a tile has a number, in the last tile too.
     let queries = queries(D);
     let padded = problem.q_len.div_ceil(queries) * queries;
     let (mut head, mut tile) = walk.start();
     let mut step = 0;
     while step < walk.steps() {
         let (stage, round) = (step % STAGES, step / STAGES);
-        // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+        // A fresh barrier counts as having completed the phase before its first, so the first round does not wait.
         memory.empty(stage).wait_parity((round + 1) % 2);
         let full = memory.full(stage);
         full.arrive_expect_tx(2 * 2 * tile_elements(D) + 2 * 4 * queries);

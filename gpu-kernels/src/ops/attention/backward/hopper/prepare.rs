@@ -1,4 +1,4 @@
-//! What there is one of for each query: D, and the logsumexp as exponents take it; and zeros, which dQ is summed to.
+//! Prepares the per-query numbers, D and the logsumexp in the form that exponents use, and zeroes the sum of dQ.
 
 use core::array;
 
@@ -15,7 +15,8 @@ const TEAM: u32 = 8;
 /// Queries of a block.
 pub const ROWS: u32 = THREADS / TEAM;
 
-/// Where the numbers of a query of 16 are: a thread of a product has queries 2c, 2c + 1, 2c + 8 and 2c + 9, and loads theirs together.
+/// The position of a query's numbers within its 16: a thread of a product has queries 2c, 2c + 1, 2c + 8 and 2c + 9,
+/// and loads their numbers together.
 const fn place(query: u32) -> u32 {
     query % 8 / 2 * 4 + query / 8 * 2 + query % 2
 }

@@ -53,7 +53,7 @@ pub unsafe fn attention_dkv_mma<T: Half, const D: u32, const WHICH: u32, const B
     }
 }
 
-/// What a block reads and writes.
+/// The tensors that a block reads and writes.
 struct Walk<T> {
     q: *const T,
     k: *const T,
@@ -104,7 +104,7 @@ impl<T: Half> Walk<T> {
             q.copy::<DT, WALKED, THREADS>(tile_q(step), query);
             let d_o = rows(self.d_o, gradients.d_o, head, sequence.q0, sequence.q_len);
             d_o.copy::<DT, WALKED, THREADS>(tile_o(step), query);
-            // A thread a number: half of them the exponents, the others D.
+            // One number per thread: half of the threads copy the exponents, the others D.
             let thread = thread::thread_idx_x();
             let i = query + thread % WALKED;
             let (from, to) =
@@ -129,7 +129,7 @@ impl<T: Half> Walk<T> {
         }
         let mut step = 0;
         while step < steps {
-            // This tile has landed, and everybody is done with the one before.
+            // This tile has landed, and all warps are done with the one before.
             cp_async::wait_group::<0>();
             thread::sync_threads();
             if step + 1 < steps {
@@ -137,7 +137,7 @@ impl<T: Half> Walk<T> {
             }
             let (head, first_query) = place(step);
             let bias = Bias::of(problem, self.slopes, &self.tile, head);
-            // Queries that are not there are zeros, which add nothing; with a bias their weights could be infinite.
+            // Queries past the end are zeros and add nothing; with a bias, however, their weights could be infinite.
             let there = !BIASED || first_query + WALKED <= sequence.q_len;
             let whole = there && span.sees_all(first_query as i32, WALKED as i32, first_key as i32, own as i32);
             let mut part = 0;
@@ -195,8 +195,8 @@ impl<T: Half> Walk<T> {
             }
             step += 1;
         }
-        // Keys past a sequence's length are nobody's: their gradients are zeros. A warp reads no keys and values but its own, so their
-        // memory is free for its results.
+        // Keys past a sequence's length belong to no query: their gradients are zeros. A warp reads only its own keys
+        // and values, so their shared memory is free for its results.
         let len = problem.keys_in_memory(&sequence);
         for i in 0..MT {
             let row = row + i as u32 * 16;

@@ -61,7 +61,7 @@ pub unsafe fn attention_dq_mma<T: Half, const D: u32, const BIASED: bool>(
     }
 }
 
-/// What a block reads and writes.
+/// The tensors that a block reads and writes.
 struct Walk<T> {
     q: Rows<T>,
     d_o: Rows<T>,
@@ -121,7 +121,7 @@ impl<T: Half> Walk<T> {
         }
         let mut n = first;
         while n < end {
-            // This tile has landed, and everybody is done with the one before.
+            // This tile has landed, and all warps are done with the one before.
             cp_async::wait_group::<0>();
             thread::sync_threads();
             if n + 1 < end {
@@ -160,7 +160,7 @@ impl<T: Half> Walk<T> {
             n += 1;
         }
         for i in 0..MT {
-            // A warp reads no queries but its own, so their memory is free for its results.
+            // A warp reads only its own queries, so their shared memory is free for its results.
             let factors = [problem.scale; 2];
             fragments::store::<T, DT>(&acc[i], factors, tile_q, row + i as u32 * 16, self.first, self.dq, lane);
         }

@@ -1,11 +1,12 @@
-//! The path for every GPU from Ampere on: mma.sync on tiles that cp.async brings.
+//! The path for every GPU from Ampere on: mma.sync on tiles that cp.async loads.
 //!
-//! Four warps own a tile, of queries in [`dq`] and of keys in [`dkv`], `MT` times 16 rows each, and walk over tiles of 64 of the others, 32 at a
-//! time. The owned side is operand A of the products that form S and dP: its rows are those of the accumulators, so that P and dS are
-//! operand A of the products that follow, and never leave the registers. [`dkv`] computes Sᵀ for that reason.
+//! Four warps own a tile, of queries in [`dq`] and of keys in [`dkv`], `MT` times 16 rows each, and walk over tiles of
+//! 64 tokens of the other side, 32 at a time. The owned side is operand A of the products that form S and dP: its rows
+//! are those of the accumulators, so that P and dS can be operand A of the products that follow, and never leave the
+//! registers. [`dkv`] computes Sᵀ for that reason.
 //!
-//! Registers: the gradients of 16 rows take d/2 a lane; S and dP 16 each for 32 others. Beyond d = 128 dK and dV no longer fit together and
-//! are computed by a launch each.
+//! Registers: the gradients of 16 rows take d/2 per lane; S and dP take 16 each for 32 tokens of the other side. Beyond
+//! d = 128 dK and dV no longer fit together and are computed by one launch each.
 
 use cuda_std::float::Half;
 use cuda_std::mma;
@@ -26,12 +27,12 @@ pub const fn owned(d: u32) -> u32 {
 
 /// Tokens of a tile that is walked over.
 const WALKED: u32 = 64;
-/// Of which are worked on at a time.
+/// The tokens of such a tile that are processed at a time.
 const PART: u32 = 32;
 /// Products of 8 columns in a part.
 const NT: usize = (PART / 8) as usize;
 
-/// Bytes of the tiles: two owned ones, and two buffers of two walked ones with what there is one of for each of their tokens.
+/// Bytes of the tiles: two owned tiles, and two buffers of two walked tiles with their per-token numbers.
 pub const fn shared_bytes(d: u32) -> usize {
     (2 * owned(d) * d * 2 + 4 * WALKED * d * 2 + 4 * WALKED * 4) as usize
 }

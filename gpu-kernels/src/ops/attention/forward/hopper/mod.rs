@@ -37,9 +37,9 @@
 //! once, which takes more consumers to keep busy: three, and 192 queries.
 //!
 //! # Registers and shared memory
-//! A consumer's thread has N/2 scores, N/4 registers of weights and d/2 of O: 160 of 232 for d = 128, 128 of 160 for d = 64 with three
-//! consumers. Shared memory holds `BUFFERS` times 128·d bytes of queries a consumer, which O leaves through, and [`stages`] times 4·N·d bytes of
-//! keys and values: 192 KiB for d = 128, 176 KiB for d = 64.
+//! A consumer's thread has N/2 scores, N/4 registers of weights and d/2 of O: 160 of 232 for d = 128, 128 of 160 for d
+//! = 64 with three consumers. Shared memory holds `BUFFERS` times 128·d bytes of queries per consumer, which O leaves
+//! through, and [`stages`] times 4·N·d bytes of keys and values: 192 KiB for d = 128, 176 KiB for d = 64.
 
 mod consume;
 mod produce;

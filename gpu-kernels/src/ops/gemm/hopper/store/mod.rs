@@ -195,7 +195,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         self.output.epilogue.apply(self.rows, self.column + columns, read, all)
     }
 
-    /// Columns from `columns` on, through two swizzled buffers of 128 bytes a row.
+    /// Columns from `columns` on, through two swizzled buffers of 128 bytes per row.
     #[inline(always)]
     unsafe fn store_tiles<S: Sum, const R: usize>(&self, acc: &[S; R], columns: u32, read: [E::Read; PAIRS]) {
         let Output { map, store, slabs, barrier, .. } = *self.output;

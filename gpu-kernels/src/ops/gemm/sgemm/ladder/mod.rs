@@ -18,9 +18,9 @@
 //! | [`sgemm`](super::sgemm) | 128 × 128 | 8 × 8, in quarters | a warp's part square, and no test of alignment in the loop |
 //!
 //! # What to count
-//! A multiprocessor does 128 multiply-adds a cycle: 64 of every thread of a warp take 16 cycles. In that time its shared memory serves 16
-//! wavefronts, of a value from each bank, and L2 gives about 256 values, 1/8 for each multiply-add. A step that needs more waits for memory and
-//! not for arithmetic.
+//! A multiprocessor does 128 multiply-adds per cycle: 64 of every thread of a warp take 16 cycles. In that time its
+//! shared memory serves 16 wavefronts, of a value from each bank, and L2 gives about 256 values, 1/8 for each
+//! multiply-add. A step that needs more waits for memory and not for arithmetic.
 //!
 //! A tile of T × T reads 2·T values of A and B for T² multiply-adds: 2/T from global memory. A thread's t × t results take 2·t values for
 //! t²: 2/t from shared memory. The tile's size is for the one, the thread's for the other, and registers are what limits the second.

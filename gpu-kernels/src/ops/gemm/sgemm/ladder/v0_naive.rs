@@ -1,4 +1,4 @@
-//! Step 0: a thread an element, and a warp down a column.
+//! Step 0: one thread per element, and a warp down a column.
 //!
 //! Each thread walks along its row of A and its column of B. A warp's 32 threads have 16 rows and 2 columns: for every k they read A at 16
 //! places a row apart, each from a sector of 32 bytes of which 4 are wanted, and they store C likewise. Of B a warp wants two neighbours, one sector.

@@ -8,8 +8,8 @@
 //! Two pairs of step 8's tiles, 16.3 KiB.
 //!
 //! # Cost
-//! Everything as in step 8, and 8 registers for what is under way; the wait for global memory, hundreds of cycles a step, lies behind 512
-//! multiply-adds a thread.
+//! Everything as in step 8, and 8 registers for what is under way; the wait for global memory, hundreds of cycles a
+//! step, lies behind 512 multiply-adds per thread.
 //!
 //! # What is left
 //! A thread reads 16 values from shared memory for 64 multiply-adds, as many cycles of the one as of the other. [`sgemm`](crate::ops::gemm::sgemm::sgemm)
