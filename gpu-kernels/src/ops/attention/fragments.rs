@@ -1,4 +1,4 @@
-//! Tiles of tokens in shared memory for mma.sync: how they get there and how fragments come out.
+//! Tiles of tokens in shared memory for mma.sync: loading them, and reading fragments from them.
 //!
 //! A tile has rows of `DT` · 8 elements (d, rounded up to what kernels are built for). Its 16-byte chunks are permuted in each row so
 //! that the eight rows of an ldmatrix fall into different banks, whatever the row's length.
@@ -20,7 +20,7 @@ pub(super) fn place<const DT: usize>(row: u32, chunk: u32) -> u32 {
 /// Rows of a tensor that a tile is loaded from.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<T> {
-    /// Row 0, which need not exist.
+    /// Row 0, which may be out of range.
     pub data: *const T,
     pub stride: u64,
     /// Rows that exist, and elements of each, a multiple of 8.
@@ -38,8 +38,8 @@ impl<T: Half> Rows<T> {
     ) {
         let (thread, chunks) = (thread::thread_idx_x(), DT as u32);
         if THREADS.is_multiple_of(chunks) {
-            // A thread's chunks lie below each other: one address, moved from row to row, is kept. So is one in the tile, where rows as far
-            // apart as the permutation repeats lie at one distance.
+            // A thread's chunks are in one column of the tile: one address is kept and moved from row to row. The same
+            // holds in the tile, because rows that are one period of the permutation apart have a constant distance.
             let (row, chunk) = (thread / chunks, thread % chunks);
             let mut from =
                 self.data.wrapping_add((u64::from(first + row) * self.stride + u64::from(chunk * 8)) as usize);
@@ -125,8 +125,8 @@ pub(super) fn pack<T: Half>(left: [f32; 4], right: [f32; 4]) -> [u32; 4] {
     [T::pack(left[0], left[1]), T::pack(left[2], left[3]), T::pack(right[0], right[1]), T::pack(right[2], right[3])]
 }
 
-/// Writes a warp's 16 rows of accumulators, `row` the first, to `tile`, which no other warp reads or writes these rows of, and from
-/// there to rows `first + row ..` of `to`, in whole chunks.
+/// Writes a warp's 16 rows of accumulators, the first being `row`, to `tile`, where no other warp reads or writes these
+/// rows, and from there to rows `first + row ..` of `to`, in whole chunks.
 #[inline(always)]
 pub(super) unsafe fn store<T: Half, const DT: usize>(
     accumulators: &[[f32; 4]; DT],

@@ -1,19 +1,20 @@
-//! How great scores may be.
+//! The limits on the magnitude of scores.
 
 use cuda_std::float::Element;
 
-/// The magnitude of a query's greatest score, to base 2, from which on its results are NaN, in f16.
+/// For f16: if a query's greatest score, to base 2, has this magnitude or more, its results are NaN.
 ///
-/// A weight is 2^(s·scale − m), by a fused multiply-add, and m the greatest s·scale of the query, rounded to f32. What that rounding is off by is in all of
-/// the query's weights and in their sum as the same factor, of at most 2^±(ulp of m / 2). It cancels, as long as the weights' type has room for it: here
-/// for 2^±8. That, and a score of +∞, is asked for once a query, at the end: branches in the loop over the keys cost some percent.
+/// A weight is 2^(s·scale − m), by a fused multiply-add, where m is the greatest s·scale of the query, rounded to f32.
+/// The error of that rounding is the same factor in all of the query's weights and in their sum, at most 2^±(ulp of m /
+/// 2). It cancels as long as the weights' type has room for it: here for 2^±8. This limit, and a score of +∞, are
+/// checked once per query, at the end: branches in the loop over the keys cost some percent.
 pub const LIMIT_F16: f32 = (1u32 << 28) as f32;
 /// [`LIMIT_F16`] of bf16, with room for 2^±64.
 pub const LIMIT_BF16: f32 = (1u32 << 31) as f32;
 /// [`LIMIT_F16`] of E4M3, with room for 2^±0.5: weights are up to 256, and the format ends at 448.
 pub const LIMIT_E4M3: f32 = (1u32 << 24) as f32;
 
-/// The limit of weights of type `T`; f32 has room for all that is finite.
+/// The limit for weights of type `T`; f32 has room for all finite scores.
 #[inline(always)]
 pub(super) const fn of<T: Element>() -> f32 {
     match T::INDEX {

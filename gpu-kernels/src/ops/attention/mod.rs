@@ -1,5 +1,5 @@
-//! Attention: softmax(Q·Kᵀ)·V over tokens, and its gradient. What the kernels share is here: sizes, which keys a query sees, and
-//! which piece of work is whose.
+//! Attention: softmax(Q·Kᵀ)·V over tokens, and its gradient. This module has what the kernels share: sizes, which keys
+//! a query sees, and the assignment of work to blocks.
 
 use core::num::NonZeroU32;
 
@@ -19,9 +19,10 @@ pub use limits::{LIMIT_BF16, LIMIT_E4M3, LIMIT_F16};
 /// 2^x = e^(x / ln 2): the kernels compute their exponentials to base 2.
 pub const LOG2_E: f32 = core::f32::consts::LOG2_E;
 
-/// An attention problem, as kernels take it. Strides are of batch, head and token, in elements; those of d are 1.
+/// An attention problem, in the form that kernels take. Strides are those of batch, head and token, in elements; the
+/// stride of d is 1.
 ///
-/// Tokens may be packed: then there is one batch in memory, and `cu_q` and `cu_k` say where its sequences start.
+/// Tokens may be packed: then there is one batch in memory, and `cu_q` and `cu_k` give the starts of its sequences.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Problem {
@@ -75,7 +76,7 @@ unsafe impl Fields for Gradients {}
 // SAFETY: 12 u64 and 10 four-byte numbers: no padding, alignment 8.
 unsafe impl Fields for Problem {}
 
-/// What describes the sequences in memory; null where it is not given.
+/// Pointers to data that describes the sequences; null if not given.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     /// Where packed sequences of queries start: batch + 1 numbers.
@@ -86,16 +87,16 @@ pub(super) struct Bounds {
     pub key_lengths: *const i32,
 }
 
-/// One sequence: which tokens are its.
+/// One sequence: the tokens that belong to it.
 #[derive(Clone, Copy)]
 pub(super) struct Sequence {
-    /// Its place along the batch stride.
+    /// Its index along the batch stride.
     pub batch: u32,
     pub q0: u32,
     pub q_len: u32,
     pub k0: u32,
     pub k_len: u32,
-    /// Whether it may have fewer keys than there is memory for, the others being padding.
+    /// Whether it may have fewer keys than there is memory for, in which case the others are padding.
     pub padded: bool,
     /// Packed sequences before it.
     pub before: u32,
@@ -110,20 +111,20 @@ pub(super) struct Tile {
     pub first: u32,
 }
 
-/// Whose tiles work is divided into.
+/// The side, queries or keys, whose tiles the work is divided into.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Queries,
     Keys,
 }
 
-/// A length or an offset from memory, in range whatever it was.
+/// A length or an offset read from memory, clamped to its valid range.
 #[inline(always)]
 unsafe fn bounded(from: *const i32, index: u32, low: u32, high: u32) -> u32 {
     (*from.add(index as usize)).max(low as i32).min(high as i32) as u32
 }
 
-/// What cannot be zero where there is work, in a form that the compiler knows of.
+/// A value that cannot be zero where there is work, in a form that tells the compiler so.
 #[inline(always)]
 fn nonzero(n: u32) -> NonZeroU32 {
     NonZeroU32::MIN.saturating_add(n - 1)
@@ -145,7 +146,7 @@ impl Problem {
         }
     }
 
-    /// Sequence `batch`, where they are not packed.
+    /// Sequence `batch`, where sequences are not packed.
     #[inline(always)]
     unsafe fn sequence(&self, bounds: Bounds, batch: u32) -> Sequence {
         let k_len =
@@ -153,8 +154,9 @@ impl Problem {
         Sequence { batch, q0: 0, q_len: self.q_len, k0: 0, k_len, padded: true, before: 0 }
     }
 
-    /// [`tile`](Self::tile), where blocks that are neighbours share `at_once` heads, above 0, so that L2 holds what they read: heads are innermost
-    /// among these, then tiles in that function's order. Packed sequences are as there.
+    /// As [`tile`](Self::tile), but neighbouring blocks share `at_once` heads, above 0, so that L2 holds what they
+    /// read: heads are innermost among these, then tiles in that function's order. Packed sequences are ordered as
+    /// there.
     #[inline(always)]
     pub(super) unsafe fn tile_of_few_heads(&self, bounds: Bounds, side: Side, rows: u32, at_once: u32) -> Option<Tile> {
         if !bounds.cu_q.is_null() {
@@ -172,9 +174,9 @@ impl Problem {
         Some(Tile { sequence: self.sequence(bounds, pair / heads), head: pair % heads, first: tile * rows })
     }
 
-    /// The tile of this block, of `rows` tokens of a `side`; `None` if there is none. Blocks are numbered with the heads innermost,
-    /// so that blocks which run at a time are at about the same place of their heads, and from the last tile to the first: with a
-    /// causal mask the longest queries start first.
+    /// The tile of this block, of `rows` tokens of a `side`; `None` if there is none. Blocks are numbered with the
+    /// heads innermost, so that blocks which run at the same time are at about the same place in their heads, and from
+    /// the last tile to the first: with a causal mask the longest queries start first.
     #[inline(always)]
     pub(super) unsafe fn tile(&self, bounds: Bounds, side: Side, rows: u32) -> Option<Tile> {
         let (heads, len) = self.shape(side);
@@ -191,7 +193,8 @@ impl Problem {
         let mut sequence = Sequence { batch: 0, q0: 0, q_len: 0, k0: 0, k_len: 0, padded: false, before: 0 };
         let mut i = 0;
         while i < self.batch {
-            // The first sequence starts at 0, the last ends with the tokens, and none ends before it starts: every token is of one.
+            // The first sequence starts at 0, the last ends with the tokens, and none ends before it starts: every
+            // token belongs to exactly one.
             sequence.q0 += sequence.q_len;
             sequence.k0 += sequence.k_len;
             let last = i + 1 == self.batch;
@@ -217,20 +220,21 @@ impl Problem {
         (u64::from(batch) * b + u64::from(head) * h + u64::from(token) * s) as usize
     }
 
-    /// Where what there is one of for each query is: logsumexp and the like, `[batch, heads, q_len]`.
+    /// The index of a query's number, such as its logsumexp, in `[batch, heads, q_len]`.
     #[inline(always)]
     pub(super) fn row(&self, sequence: &Sequence, head: u32, query: u32) -> usize {
         let heads = u64::from(sequence.batch) * u64::from(self.heads) + u64::from(head);
         (heads * u64::from(self.q_len) + u64::from(sequence.q0 + query)) as usize
     }
 
-    /// Keys that there is memory for: more than the sequence has where it is padded.
+    /// The number of keys that there is memory for: more than the sequence has if it is padded.
     #[inline(always)]
     pub(super) fn keys_in_memory(&self, sequence: &Sequence) -> u32 {
         if sequence.padded { self.k_len } else { sequence.k_len }
     }
 
-    /// The key at which the first query of `sequence` stands, below 0 if there are more queries than keys. Padding counts as keys: it moves no query.
+    /// The key position of the first query of `sequence`, below 0 if there are more queries than keys. Padding counts
+    /// as keys: it does not shift queries.
     #[inline(always)]
     fn shift(&self, sequence: &Sequence) -> i32 {
         self.keys_in_memory(sequence) as i32 - sequence.q_len as i32
@@ -249,7 +253,8 @@ impl Problem {
     }
 }
 
-/// Query i sees keys from i + `low` to i + `high`, both included, that exist. The diagonal ends at the last query and the last key, be it padding.
+/// Query i sees the existing keys from i + `low` to i + `high`, both included. The diagonal ends at the last query and
+/// the last key, even if that is padding.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub low: i32,
@@ -303,13 +308,13 @@ unsafe fn start(sinks: *const f32, head: u32) -> (f32, f32) {
     (sink, if sink == f32::NEG_INFINITY { 0.0 } else { 1.0 })
 }
 
-/// What happens to a score besides its factor: nothing for most models.
+/// The transformations of a score besides its scale; most models have none.
 #[derive(Clone, Copy)]
 pub(super) struct Bias {
     pub softcap: f32,
     /// ALiBi: the head's penalty for each key of distance from the diagonal.
     pub slope: f32,
-    /// What the diagonal is shifted by.
+    /// The shift of the diagonal.
     pub shift: i32,
 }
 
@@ -333,7 +338,7 @@ impl Bias {
         }
     }
 
-    /// What ALiBi takes from the score of query `i` and key `j`.
+    /// The ALiBi penalty that is subtracted from the score of query `i` and key `j`.
     #[inline(always)]
     pub(super) fn penalty(self, i: i32, j: i32) -> f32 {
         self.slope * ((i + self.shift - j).abs() as f32)

@@ -5,12 +5,12 @@ use cuda_std::{math, warp};
 
 use super::{LOG2_E, limits};
 
-/// Takes `max` into account. Returns what weights are relative to, and the factor of what was summed before.
+/// Takes `max` into account. Returns the reference point of the weights, and the factor of the earlier sums.
 #[inline(always)]
 pub(super) fn raise(greatest: &mut f32, max: f32) -> (f32, f32) {
     let before = *greatest;
     *greatest = before.max(max);
-    // Nothing seen yet but −∞: the reference point is 0.
+    // Only −∞ has been seen so far: the reference point is 0.
     let reference = if *greatest == f32::NEG_INFINITY { 0.0 } else { *greatest };
     (reference, math::ex2_approx_ftz(before - reference))
 }
@@ -28,18 +28,18 @@ pub(super) fn finished<T: Half>(greatest: f32, sum: f32) -> (f32, f32) {
 /// The online softmax of 16 queries, of which a thread has part of two.
 #[derive(Clone, Copy)]
 pub(super) struct Online {
-    /// The greatest score so far, times the scale and rounded. Kept like this the factor of a maximum that stays is 2⁰, and does not miss 1
-    /// by a rounding in every tile.
+    /// The greatest score so far, times the scale and rounded. Stored in this form, a maximum that does not change
+    /// gives a factor of exactly 2⁰, rather than one that misses 1 by a rounding error in every tile.
     greatest: [f32; 2],
     /// Of this thread's columns.
     sum: [f32; 2],
 }
 
 impl Online {
-    /// Having seen a sink: what `start` says.
+    /// The state after a sink, as `start` gives it.
     #[inline(always)]
     pub(super) fn of((max, sum): (f32, f32), lane: u32) -> Self {
-        // One of the threads that share a query.
+        // Only one of the threads that share a query counts the sink.
         let sum = if lane.is_multiple_of(4) { sum } else { 0.0 };
         Self { greatest: [max * LOG2_E; 2], sum: [sum; 2] }
     }
@@ -69,7 +69,7 @@ impl Online {
         factors
     }
 
-    /// What is [`finished`], of all threads' columns.
+    /// The result of [`finished`] over all threads' columns.
     #[inline(always)]
     pub(super) unsafe fn finish<T: Half>(self) -> ([f32; 2], [f32; 2]) {
         let (mut inverse, mut lse) = ([0.0; 2], [0.0; 2]);

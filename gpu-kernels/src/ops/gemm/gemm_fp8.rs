@@ -4,7 +4,8 @@
 //! cᵢⱼ = sᵃᵢ·sᵇⱼ·Σₖ aᵢₖ·bⱼₖ; either scale may be one for all.
 //!
 //! # Layout
-//! `a` is m × k in E4M3 or E5M2, `b` is n × k in E4M3, `c` is m × n, rows apart as the problem says: activations, or gradients, times a weight.
+//! `a` is m × k in E4M3 or E5M2, `b` is n × k in E4M3, `c` is m × n, with the problem's row strides: activations, or
+//! gradients, times a weight.
 //!
 //! # Mapping
 //! As [`gemm`](super::gemm), in products of m64n256k32 on Hopper. Elsewhere elements become f16, exactly, and products are of m16n8k16.
@@ -13,14 +14,16 @@
 //! As [`gemm`](super::gemm): a stage has the same bytes, and twice the elements along k.
 //!
 //! # Numerics
-//! Products are exact. Hopper's tensor cores align the addends of 32 products, and what was summed before, to the greatest of them and keep some 13
-//! bits below its leading one: over a long k sums lose up to a percent, as they do in cuBLAS with fast accumulation.
-//! [`gemm_fp8_blocks`](super::gemm_fp8_blocks) adds to f32 every 128. Elsewhere sums have f32's 24 bits. A sum is multiplied by the row's scale, then by
-//! the column's, and rounded to the type of C. NaN propagates; E5M2's infinities do too.
+//! Products are exact. Hopper's tensor cores align the addends of 32 products, and the sum so far, to the greatest of
+//! them and keep some 13 bits below its leading one: over a long k sums lose up to a percent, as they do in cuBLAS with
+//! fast accumulation. [`gemm_fp8_blocks`](super::gemm_fp8_blocks) adds to f32 every 128 elements of k. Elsewhere sums
+//! have f32's 24 bits. A sum is multiplied by the row's scale, then by the column's, and rounded to the type of C. NaN
+//! propagates; E5M2's infinities do too.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs against m·k + n·k bytes and C: Hopper's tensor cores do twice as many in 8 bits as in 16, from half of the bytes. Elsewhere
-//! the rate is that of f16, less what widening costs: in software below compute capability 8.9.
+//! 2·m·n·k FLOPs against m·k + n·k bytes and C: Hopper's tensor cores do twice as many in 8 bits as in 16, from half of
+//! the bytes. Elsewhere the rate is that of f16, less the cost of widening, which is done in software below compute
+//! capability 8.9.
 //!
 //! # Limits
 //! m, n, k below 2³¹, 2³¹ − 1 tiles. The Hopper path takes rows of `a` and `b` at multiples of 16 bytes.

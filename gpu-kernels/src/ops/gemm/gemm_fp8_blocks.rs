@@ -1,4 +1,4 @@
-//! Product of matrices of 8-bit floats whose blocks have scales of their own: activations by 1 × 128, weights by 128 × 128.
+//! Product of matrices of 8-bit floats with block-wise scales: activations by 1 × 128, weights by 128 × 128.
 //!
 //! # Math
 //! cᵢⱼ = Σ_g sᵃ(i, g)·sᵇ(⌊j/128⌋, g)·Σ_{k in group g} aᵢₖ·bⱼₖ, over groups of 128 of k.
@@ -9,10 +9,10 @@
 //!
 //! # Mapping
 //! Hopper: a stage is a group of 128 rows and 256 columns. Each of two consumer warpgroups loads 64 of the rows into
-//! registers, multiplies them by one half of the columns after the other, from nothing, and adds the result times its
-//! scales to sums in registers: 64 FMAs a thread and half, while the tensor cores work for the other warpgroup. Halves
-//! of 128 columns have one scale of B per group, and their sums of a group fit into registers beside all 128 of a tile.
-//! Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other stage.
+//! registers, multiplies them by one half of the columns after the other, starting from zero, and adds the result times
+//! its scales to sums in registers: 64 FMAs per thread and half, while the tensor cores work for the other warpgroup. A
+//! half of 128 columns has one scale of B per group, and its sums of a group fit into registers beside all 128 sums of
+//! a tile. Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other stage.
 //!
 //! # Shared memory
 //! Hopper: 4 stages × (128 + 256) × 128 bytes + 4 × 8 KiB for the epilogue + barriers. Elsewhere as [`gemm`](super::gemm).
@@ -21,9 +21,10 @@
 //! What the tensor core loses when it aligns addends is lost within a group only: groups are added in f32. Sums are rounded once to the type of C.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 256 of a warp scheduler's 1024 slots a group. Shared memory
-//! moves 128 KiB per group in the 1024 cycles that the products take; with A from there and tiles of 128 columns it was
-//! 160, and a product took 7% longer. What the tensor cores now wait for is a half's chain of product, wait and FMAs.
+//! 2·m·n·k FLOPs, and m·n·k/64 for the scales: on Hopper 256 of a warp scheduler's 1024 slots per group. Shared memory
+//! moves 128 KiB per group in the 1024 cycles that the products take; with A read from shared memory and tiles of 128
+//! columns it was 160 KiB, and a product took 7% longer. The remaining limit of the tensor cores is the dependency
+//! chain of a half: product, wait and FMAs.
 //!
 //! # Limits
 //! As [`gemm_fp8`](super::gemm_fp8).
@@ -68,14 +69,14 @@ struct Scales {
 }
 
 impl Scales {
-    /// Those of the tile whose columns start at `column`.
+    /// The scales of the tile whose columns start at `column`.
     #[inline(always)]
     unsafe fn new(a: *const f32, b: *const f32, problem: &Problem, column: u32) -> Self {
         let groups = problem.k.div_ceil(GROUP);
         Self { a, b: b.wrapping_add((u64::from(column / GROUP) * u64::from(groups)) as usize), rows: problem.m, groups }
     }
 
-    /// Those of a row of A, or of the last if there is none.
+    /// The scales of a row of A, or of the last row if there is no such row.
     #[inline(always)]
     unsafe fn row(&self, row: u32) -> *const f32 {
         self.a.add((u64::from(row.min(self.rows - 1)) * u64::from(self.groups)) as usize)
@@ -159,7 +160,7 @@ struct Scaled {
 }
 
 impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
-    // Each warp reads rows of A.
+    // Each warp reads its own rows of A.
     const RELEASES: u32 = CONSUMERS * WARPGROUP / 32;
 
     #[inline(always)]
@@ -181,11 +182,11 @@ impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
             let row = m0 + lane / 32 * 16 + lane % 32 / 4;
             let scales = Scales::new(self.a_scales, self.b_scales, problem, tile.column);
             let rows = [scales.row(row), scales.row(row + 8)];
-            // The second half may lie outside of B.
+            // The second half may be outside of B.
             let right = if tile.column + GROUP < problem.n { groups } else { 0 };
             let columns = [scales.b, scales.b.add(right as usize)];
             let mut sums: PartSums = [0.0; _];
-            // Scales are read a group ahead: nobody waits for them.
+            // Scales are read a group ahead, so that their latency is hidden.
             let of_group = |group: u32| {
                 let rows = rows.map(|row| *row.add(group as usize));
                 columns.map(|column| rows.map(|row| row * *column.add(group as usize)))
@@ -207,7 +208,8 @@ impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
                 let next = of_group((group + 1).min(groups - 1));
                 wgmma::wait_for::<0>(&mut group_sums);
                 scale(&mut sums, &group_sums, factors[0], 0);
-                // Here and not under the next products, for which there are no other registers.
+                // This is here, and does not overlap the next products, because those would need other registers, and
+                // there are none.
                 sums.pin();
                 let stage = at.stage;
                 at.advance(STAGES);
@@ -225,7 +227,7 @@ impl<C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled {
                 scale(&mut sums, &group_sums, factors[1], 1);
                 factors = next;
             }
-            // Where it stores is computed now: there are no registers that could keep it meanwhile.
+            // The store addresses are computed only now: there are no registers to keep them during the products.
             let Pack([hidden, ..]) = Pack([lane, 0, 0, 0]).forget();
             output.part(hidden, consumer, tile).store(&mut sums);
             tiles.advance();

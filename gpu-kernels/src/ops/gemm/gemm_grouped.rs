@@ -1,18 +1,20 @@
-//! Products of groups of rows with a matrix for each group: the experts of a mixture.
+//! Products of groups of rows with one matrix per group: the experts of a mixture (MoE).
 //!
 //! # Math
 //! yᵢⱼ = Σₖ xᵢₖ·w(g)ⱼₖ for the rows i of group g, offsets\[g\] ≤ i < offsets\[g + 1\]. Rows of no group are zeros.
 //!
 //! # Layout
-//! `x` is m × k, rows sorted by group, and `y` m × n; `weight` is groups × n × k, each matrix K-major or, as its transpose is, MN-major. All have the
-//! same 16-bit type. `offsets` are groups + 1 numbers that only the device knows; whatever they are, row numbers are held to 0 ..= m, and an
-//! offset below the one before counts as that one.
+//! `x` is m × k, rows sorted by group, and `y` m × n; `weight` is groups × n × k, each matrix K-major or, if
+//! transposed, MN-major. All have the same 16-bit type. `offsets` are groups + 1 numbers that are known only on the
+//! device. They need not be valid: row numbers are clamped to 0 ..= m, and an offset below the one before counts as
+//! that one.
 //!
 //! # Mapping
-//! As [`gemm`](super::gemm), but that the tiles are those of each group in turn, so that none has rows of two: a walk over the groups adds up their
-//! tiles until it comes to its own. On Hopper a cluster goes on from where it was, and where a group ends in no more rows than one block takes,
-//! the blocks of a pair take them by columns beside each other; a consumer without rows multiplies nothing. Elsewhere there is a block for every tile that there could
-//! be, ⌈m/128⌉ + groups down, and those without one write the zeros, as the producers' idle warps do on Hopper.
+//! As [`gemm`](super::gemm), but the tiles are those of each group in turn, so that no tile has rows of two groups: a
+//! walk over the groups counts their tiles until it reaches its own. On Hopper a cluster continues from its previous
+//! position. Where a group ends in no more rows than one block takes, the blocks of a pair take these rows by adjacent
+//! columns; a consumer without rows multiplies nothing. Elsewhere the grid has a block for every possible tile, ⌈m/128⌉
+//! + groups down, and blocks without a tile write the zeros, as the producers' idle warps do on Hopper.
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm).
@@ -21,8 +23,9 @@
 //! As [`gemm`](super::gemm).
 //!
 //! # Cost
-//! 2·m·n·k FLOPs. The last 128 rows of a group take the time of as many: of sizes that are no multiple, 64 are lost a group. The walk
-//! reads an offset a group and block, from L1 after the first of 32. On Hopper, the last 64 rows of a group leave shared memory by ordinary stores if they are fewer.
+//! 2·m·n·k FLOPs. The last 128 rows of a group take the time of a full tile: if sizes are no multiples of it, on
+//! average 64 rows per group are lost. The walk reads one offset per group and block, from L1 after the first of 32. On
+//! Hopper, the last 64 rows of a group are stored from shared memory by ordinary stores if they are incomplete.
 //!
 //! # Limits
 //! As [`gemm`](super::gemm); ⌈m/128⌉ + groups rows of tiles.
@@ -63,7 +66,7 @@ pub unsafe fn gemm_grouped_mma<T: Half, const W_MN: bool, const V: usize>(
     let (mut group, mut end, mut first) = (0, offsets.first(), 0);
     let [start, rows] = loop {
         if group == groups {
-            // The rest of the grid has no tile.
+            // The remaining blocks of the grid have no tile.
             let (warps, idle) = (mma::THREADS / 32, [block, thread::grid_dim_x()].map(|block| block - first));
             return offsets.clear(y, &problem, idle[0] * warps + warp::warp_id(), idle[1] * warps);
         }
@@ -83,7 +86,7 @@ pub unsafe fn gemm_grouped_mma<T: Half, const W_MN: bool, const V: usize>(
     mma::tile::<mma::Halves<T>, T, _, false, W_MN, V>(x, weight, y, problem, at, Factor::ONE, |_, _, _| ());
 }
 
-/// A walk over the groups, beside which rows of none become zeros.
+/// A walk over the groups, which also writes zeros to rows of no group.
 #[derive(Clone, Copy)]
 struct WithZeros<T> {
     groups: Groups<Offsets>,

@@ -1,5 +1,5 @@
-//! Gradient of the products of groups of rows with a matrix each: that of the matrices. That of the rows is such a product again,
-//! [`gemm_grouped`](super::gemm_grouped) of dy with the matrices turned.
+//! Weight gradient of the products of groups of rows with one matrix per group. The gradient of the rows is such a
+//! product again, [`gemm_grouped`](super::gemm_grouped) of dy with the transposed matrices.
 //!
 //! # Math
 //! dw(g)ⱼₖ = Σᵢ dyᵢⱼ·xᵢₖ over the rows i of group g, offsets\[g\] ≤ i < offsets\[g + 1\], + β·dw(g)ⱼₖ. Without rows the sum is zero.
@@ -9,18 +9,21 @@
 //! groups × m × n, in that type or in f32. `offsets` as of [`gemm_grouped`](super::gemm_grouped).
 //!
 //! # Mapping
-//! As [`gemm`](super::gemm) of a batch with a product for each group, of which each has a range of k. Stages start where the range does,
-//! whatever that is a multiple of: along k an MN-major operand has rows. On Hopper the last of them may go on into the next group, whose
-//! values need not be finite: consumers overwrite them by zeros in shared memory, their own part of A and half of B each.
+//! As a batched [`gemm`](super::gemm) with one product per group, each of which covers a range of k. Stages start at
+//! the beginning of the range, whatever its alignment: an MN-major operand has its rows along k. On Hopper the last
+//! stage may extend into the next group, whose values need not be finite: consumers overwrite them by zeros in shared
+//! memory, their own part of A and half of B each.
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm).
 //!
 //! # Numerics
-//! As [`gemm`](super::gemm), each element summed by one block in the order of the rows: the same result every time.
+//! As [`gemm`](super::gemm); each element is summed by one block in the order of the rows, so that the result is the
+//! same every time.
 //!
 //! # Cost
-//! 2·rows·m·n FLOPs, and a group's last stage of 64 rows whole. Groups are as uneven as their rows: those of one are shared by all clusters.
+//! 2·rows·m·n FLOPs, where a group's last stage of 64 rows counts in full. Uneven group sizes do not matter: the tiles
+//! of each group are spread over all clusters.
 //!
 //! # Limits
 //! As [`gemm`](super::gemm).
@@ -38,7 +41,7 @@ use super::groups::{Offsets, Rows};
 use super::hopper::{self, BLOCK_N, CLUSTER, Halves, Matrices, Tile, Tiles, Walk, Wide};
 use super::mma::{self, Shared};
 
-/// Of each of the problem's products, whose k is that of all groups.
+/// Computes each of the problem's products, whose k is the total over all groups.
 ///
 /// # Safety
 /// As for [`gemm_mma`](super::gemm::mma::gemm_mma), both operands MN-major, one matrix that all products share; `offsets` is valid for reads of one
@@ -84,7 +87,7 @@ impl Range {
         Self { offsets, entered: 0, start: 0, end: offsets.first() }
     }
 
-    /// To that group, which is not one before.
+    /// Advances to that group, which must not be an earlier one.
     #[inline(always)]
     unsafe fn go_to(&mut self, group: u32) {
         while self.entered <= group {

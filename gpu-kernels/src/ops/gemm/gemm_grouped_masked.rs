@@ -1,15 +1,17 @@
-//! Products of the first rows of each expert's matrix with the expert's weight: a mixture whose tokens lie in places of a fixed size.
+//! Products of the first rows of each expert's matrix with the expert's weight: a mixture (MoE) whose tokens are stored
+//! in buffers of a fixed size.
 //!
 //! # Math
-//! y(e)ᵢⱼ = Σₖ x(e)ᵢₖ·w(e)ⱼₖ for the rows i < counts\[e\] of expert e. What other rows hold means nothing, and is left as it is in `y`.
+//! y(e)ᵢⱼ = Σₖ x(e)ᵢₖ·w(e)ⱼₖ for the rows i < counts\[e\] of expert e. The contents of other rows are ignored, and
+//! those of `y` are left unchanged.
 //!
 //! # Layout
-//! `x` is experts × m × k, `y` experts × m × n and `weight` experts × n × k, its matrices K-major or MN-major. All have the same 16-bit type. `counts`
-//! are numbers that only the device knows; whatever they are, they are held to 0 ..= m.
+//! `x` is experts × m × k, `y` experts × m × n and `weight` experts × n × k, its matrices K-major or MN-major. All have
+//! the same 16-bit type. `counts` are known only on the device; they need not be valid and are clamped to 0 ..= m.
 //!
 //! # Mapping
-//! On Hopper as [`gemm_grouped`](super::gemm_grouped), each expert's rows being a group; elsewhere a block for each tile that there could be, of
-//! which those without rows end at once.
+//! On Hopper as [`gemm_grouped`](super::gemm_grouped), each expert's rows being a group. Elsewhere the grid has a block
+//! for each possible tile, and blocks whose tile has no rows end at once.
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm).
@@ -18,14 +20,15 @@
 //! As [`gemm`](super::gemm).
 //!
 //! # Cost
-//! 2·n·k FLOPs a row that counts, and as for [`gemm_grouped`](super::gemm_grouped) up to 127 rows an expert more. Copies take whole boxes: rows of x
-//! behind an expert's last may be read, but no result depends on them.
+//! 2·n·k FLOPs for each valid row, and, as for [`gemm_grouped`](super::gemm_grouped), up to 127 more rows per expert.
+//! Copies load whole boxes: rows of x after an expert's last may be read, but no result depends on them.
 //!
 //! # Limits
 //! As [`gemm`](super::gemm); ⌈m/128⌉ · experts rows of tiles.
 //!
 //! # Sources
-//! DeepSeek-AI, DeepGEMM, for the name and the use: decoding with CUDA graphs, where the host does not know how many tokens an expert gets.
+//! DeepSeek-AI, DeepGEMM, for the name and the use case: decoding with CUDA graphs, where the host does not know how
+//! many tokens an expert gets.
 
 use cuda_std::float::Half;
 use cuda_std::kernel;

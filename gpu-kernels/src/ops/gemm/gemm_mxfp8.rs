@@ -1,4 +1,4 @@
-//! Product of matrices in MXFP8: 8-bit floats with a power of two for each 32 along k.
+//! Product of matrices in MXFP8: 8-bit floats with a power-of-two scale for each 32 elements along k.
 //!
 //! # Math
 //! cᵢⱼ = Σ_g sᵃ(i, g)·sᵇ(j, g)·Σ_{k in group g} aᵢₖ·bⱼₖ, over groups of 32 of k.
@@ -8,12 +8,12 @@
 //! [`quantize_mxfp8_1x32`](crate::ops::quant::quantize_mxfp8_1x32) writes them.
 //!
 //! # Mapping
-//! Hopper has no instruction that takes such scales: a group is one instruction's 32 of k, multiplied from nothing by
-//! each of two consumer warpgroups, 64 × 128 of it, and added times its scales to sums in registers. Two operations per
-//! element: times the row's scale, which a thread takes from the word of its stage's four, then a fused multiply-add
-//! with the column's. Those of 128 columns are wanted by all warps: each thread widens a column's a stage ahead into
-//! shared memory, in the order in which lanes load four at once. Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s
-//! products are scaled twice a stage.
+//! Hopper has no instruction that takes such scales: a group is one instruction's 32 elements of k. Each of two
+//! consumer warpgroups multiplies it, 64 × 128 of it, starting from zero, and adds the result times its scales to sums
+//! in registers. This takes two operations per element: a product with the row's scale, which a thread takes from the
+//! word that holds its stage's four, then a fused multiply-add with the column's scale. All warps need the scales of
+//! the 128 columns: each thread widens one column's a stage ahead into shared memory, in the order in which lanes load
+//! four at once. Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled twice per stage.
 //!
 //! # Shared memory
 //! Hopper: 5 stages × (128 + 128) × 128 bytes + 4 × 8 KiB for the epilogue + 2 × 2 × 2 KiB of scales + barriers. Elsewhere as [`gemm`](super::gemm).
@@ -25,15 +25,18 @@
 //! is lost within a group only.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs, and m·n·k/16 for the scales, which are what it waits for: of a group a warp scheduler issues 2 · 128 operations
-//! on sums and 2 · 8 loads of scales, while the tensor cores work 128 cycles: 326 cycles with the rest of the loop, some 750 TFLOP/s. An H200 takes
-//! 620 to 660, 353 TFLOP/s for 4096³ and 366 for 8192³: both consumers wait for the same stage and then for their products, in step. Loads do not bind:
-//! half as many bytes were slower, for what it takes to widen them.
+//! 2·m·n·k FLOPs, and m·n·k/16 for the scales, which are the bottleneck: for one group a warp scheduler issues 2 · 128
+//! operations on sums and 2 · 8 loads of scales, while the tensor cores work 128 cycles: 326 cycles with the rest of
+//! the loop, some 750 TFLOP/s. An H200 takes 620 to 660 cycles, 353 TFLOP/s for 4096³ and 366 for 8192³: both consumers
+//! wait, in step, for the same stage and then for their products. Loads are not the limit: halving the bytes made the
+//! kernel slower, because of the cost of widening them.
 //!
-//! Large products are therefore not computed so but by [`gemm`](super::gemm) in bf16, of operands that
-//! [`dequantize_mxfp8`](crate::ops::quant::dequantize_mxfp8) widens: another read of a byte and write and reads of two an element, and products at twice the rate. An element times its scale
-//! is a bf16 without any loss if the scale's code lies between [`LEAST`] and [`GREATEST`]. [`gemm_mxfp8_range`] looks whether all do, and the kernels
-//! here, launched behind that product, leave at once if so and else compute it again: the host need not know. Aligned addends then lose what they do in any product in bf16.
+//! Large products are therefore computed by [`gemm`](super::gemm) in bf16 instead, from operands that
+//! [`dequantize_mxfp8`](crate::ops::quant::dequantize_mxfp8) widens: that reads one more byte, and writes and reads two
+//! more, per element, but runs the products at twice the rate. An element times its scale is exactly representable in
+//! bf16 if the scale's code is between [`LEAST`] and [`GREATEST`]. [`gemm_mxfp8_range`] checks whether all codes are.
+//! The kernels here are launched after that product; if all codes are in range they return at once, and otherwise they
+//! compute it again, so that the host need not know. Aligning addends then loses what it does in any bf16 product.
 //!
 //! # Limits
 //! As [`gemm_fp8`](super::gemm_fp8).
@@ -70,28 +73,29 @@ const STAGES: usize = 5;
 /// Groups of a stage on Hopper, whose scales are a word.
 const GROUPS: u32 = STAGE_BYTES / GROUP;
 
-/// From here on the least E5M2 times a scale is a bf16, which subnormal ones are too.
+/// From this code on, the smallest E5M2 value times a scale is representable in bf16, which represents subnormal ones
+/// too.
 pub const LEAST: u32 = 10;
-/// Up to here the greatest is.
+/// Up to this code, the greatest value is.
 pub const GREATEST: u32 = 239;
 /// Threads of a block that looks at scales.
 pub const RANGE_BLOCK: u32 = 256;
 /// Scales that a block looks at.
 pub const RANGE: u32 = 16 * RANGE_BLOCK;
 
-/// Scales of A are so many powers of two greater, and those of B smaller.
+/// Scales of A are made greater, and those of B smaller, by this many powers of two.
 const SHIFT: u32 = 16;
-/// Codes from here on, and NaN, are great.
+/// Scale codes from here on, and NaN, are called great.
 const GREAT: u32 = 0xc0;
 
-/// A scale of A that is not great.
+/// A scale of A that is not great, as f32.
 #[inline(always)]
 fn row_factor(code: u32) -> f32 {
-    // The code of the least is 0, whose exponent f32 would have no normal number for.
+    // The smallest scale has code 0, for which f32 has no normal number with that exponent field.
     f32::from_bits((code + SHIFT) << 23)
 }
 
-/// Any scale of A as two factors, of which the first takes all of a group's sums exactly.
+/// Any scale of A as two factors, of which the first keeps all products with a group's sums exact.
 #[inline(always)]
 fn row_factors(code: u32) -> [f32; 2] {
     match code {
@@ -123,7 +127,8 @@ fn add_scaled<const N: usize, const GREAT_ROWS: bool>(
         let (row, column) = (i / 2 % 2, column(i / 4 * 2 + i % 2));
         if GREAT_ROWS {
             let [first, second] = parts[row];
-            // To the product if the column's scale then makes it greater, which overflows only where the result does, and else to that.
+            // The second factor goes to the product if the column's scale is at least 1, so that it overflows only
+            // where the result does, and otherwise to the column's scale.
             let [to_product, to_column] = if column < 1.0 { [1.0, second] } else { [second, 1.0] };
             sums[i] = math::fma(products[i] * first * to_product, column * to_column, sums[i]);
         } else {
@@ -147,25 +152,25 @@ impl Scales {
         Self { codes: scales.cast(), rows, groups: k.div_ceil(GROUP) }
     }
 
-    /// Those of a row, or of the last if there is none.
+    /// The scales of a row, or of the last row if there is no such row.
     #[inline(always)]
     unsafe fn row(&self, row: u32) -> *const u8 {
         self.codes.add((u64::from(row.min(self.rows - 1)) * u64::from(self.groups)) as usize)
     }
 
-    /// That of a group.
+    /// The scale of a group.
     #[inline(always)]
     unsafe fn code(&self, row: u32, group: u32) -> u32 {
         u32::from(*self.row(row).add(group as usize))
     }
 
-    /// Whether those of a stage can be loaded as a word.
+    /// Whether a stage's scales can be loaded as one word.
     #[inline(always)]
     fn in_words(&self) -> bool {
         self.groups.is_multiple_of(GROUPS) && (self.codes as usize).is_multiple_of(4)
     }
 
-    /// Those of a stage, the last in place of those that are not there.
+    /// The scales of a stage; the last scale replaces those that do not exist.
     #[inline(always)]
     unsafe fn word(&self, row: *const u8, stage: u32, in_words: bool) -> u32 {
         let first = stage * GROUPS;
@@ -177,14 +182,14 @@ impl Scales {
     }
 }
 
-/// Whether what this launch is for is not needed.
+/// Whether this launch can be skipped.
 #[inline(always)]
 unsafe fn is_spared(needed: *const u32) -> bool {
     !needed.is_null() && needed.read() == 0
 }
 
-/// Makes `outside` one if any of the scales that both operands have lies outside [`LEAST`] to [`GREATEST`]: of A in blocks of y = 0, of B in those of y = 1. NaN does not
-/// count, which bf16 has.
+/// Sets `outside` to one if any scale of either operand is outside [`LEAST`] to [`GREATEST`]: blocks with y = 0 check
+/// A, those with y = 1 check B. NaN does not count, because bf16 has it.
 ///
 /// # Safety
 /// The scales are valid for reads of their counts; `outside` is valid for an atomic access, and zero.
@@ -211,7 +216,7 @@ pub unsafe fn gemm_mxfp8_range(
     }
 }
 
-/// C of A·Bᵀ with scales by block. Nothing if `needed` is not null and there is a zero.
+/// C of A·Bᵀ with block-wise scales. Does nothing if `needed` is not null and points to zero.
 ///
 /// # Safety
 /// As for [`gemm_mma`](super::gemm::mma::gemm_mma), `V` = 16 in place of 8 and both operands K-major; the scales are valid for every block.
@@ -234,7 +239,7 @@ pub unsafe fn gemm_mxfp8_mma<Q: Float8, C: Element, const V: usize>(
     let of_b = Scales::new(b_scales, problem.n, problem.k);
     let mut total: Sums<f32> = [[[0.0; 4]; _]; _];
     let settle = |slice: u32, place: Place, sums: &mut Sums<f32>| {
-        // Behind the last group there are zeros.
+        // There are zeros past the last group.
         let group = slice.min(of_a.groups - 1);
         let column = |j: usize, e: usize| column_factor(of_b.code(place.column + (j * 8 + e) as u32, group));
         let columns: [[f32; 2]; TILES] = array::from_fn(|j| array::from_fn(|e| column(j, e)));
@@ -262,7 +267,7 @@ type Factors = [[[[f32; BLOCK_N as usize]; GROUPS as usize]; 2]; CONSUMERS as us
 /// The block's shared memory on Hopper.
 #[repr(C, align(1024))]
 pub struct Stages {
-    /// First: it is what the producer knows of.
+    /// The first field: it is the part that the producer knows of.
     ring: hopper::Shared<B_BYTES, STAGES>,
     factors: Factors,
 }
@@ -341,7 +346,7 @@ impl<Q: Float8, C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled<Q> {
             let rows = [self.a.row(row), self.a.row(row + 8)];
             let column = self.b.row(tile.column + lane);
             let mut sums: PartSums = [0.0; _];
-            // Scales are read a stage ahead: nobody waits for them.
+            // Scales are read a stage ahead, so that their latency is hidden.
             let of_stage = |stage: u32| {
                 let rows = rows.map(|row| self.a.word(row, stage, in_words[0]));
                 (rows, self.b.word(column, stage, in_words[1]))

@@ -4,9 +4,9 @@
 //! cᵢⱼ = α·Σₖ aᵢₖ·bⱼₖ + β·cᵢⱼ. With β = 0 C is not read.
 //!
 //! # Layout
-//! `a` is m × k, `b` is n × k, each by the distance of its rows and along k; `c` is m × n, rows apart as the problem
-//! says. wgmma reads 32-bit operands K-major alone, and so does ldmatrix deal them out: the packs of either path are of
-//! adjacent elements along k. Other strides go through registers per element at a time.
+//! `a` is m × k, `b` is n × k, each with strides of its rows and along k; `c` is m × n with the problem's row stride.
+//! wgmma reads 32-bit operands only if they are K-major, and ldmatrix too distributes elements that are adjacent along
+//! k: the packs of both paths are along k. Other strides are loaded through registers one element at a time.
 //!
 //! # Mapping
 //! As [`gemm`](super::gemm), in products of m64n256k8 on Hopper, and of m16n8k8 elsewhere.
@@ -15,10 +15,12 @@
 //! As [`gemm`](super::gemm): a stage has the same bytes, and half the elements along k.
 //!
 //! # Numerics
-//! TF32 has f32's sign and exponent, and 10 bits of mantissa. Hopper's tensor cores drop the lower 13 bits of what they read from shared memory: a
-//! factor loses up to 2⁻¹⁰ of itself, towards zero, so that a product is 2⁻¹⁰ too small on average, and a NaN that only those bits tell from infinity
-//! becomes one. The path for every GPU rounds to nearest first, to 2⁻¹¹, and there what is next to f32's end becomes infinite. Products of such
-//! factors are exact in f32 and accumulate in f32 in the order of the tensor core, which truncates when it aligns addends; α and β are applied in f32.
+//! TF32 has f32's sign and exponent, and 10 bits of mantissa. Hopper's tensor cores drop the lower 13 bits of what they
+//! read from shared memory: a factor loses up to 2⁻¹⁰ of itself, towards zero, so that a product is 2⁻¹⁰ too small on
+//! average, and a NaN that only those bits tell from infinity becomes one. The path for every GPU first rounds to
+//! nearest, to 2⁻¹¹, so that values next to f32's greatest become infinite there. Products of such factors are exact in
+//! f32 and accumulate in f32 in the order of the tensor core, which truncates when it aligns addends; α and β are
+//! applied in f32.
 //!
 //! # Cost
 //! 2·m·n·k FLOPs against 4·(m·k + n·k + m·n) bytes: the tensor cores do half as many as in 16 bits, from twice the bytes, eight times what the CUDA

@@ -1,12 +1,15 @@
-//! Product of 16-bit activations with a weight of 4-bit integers and a scale for each 128 of k, and zero points if there are any, for decoding.
+//! Product, for decoding, of 16-bit activations with a weight of 4-bit integers that have a scale, and optionally a
+//! zero point, for each 128 of k.
 //!
 //! # Math
 //! cᵢⱼ = Σ_g scales(j, g)·Σ_{k in group g} aᵢₖ·(qⱼₖ − zeros(j, g)), over groups of 128 of k, q and zeros from 0 to 15; without zeros they are 8.
 //!
 //! # Layout
-//! `a` is m × k and `c` m × n. `w` is n × ⌈k/2⌉ bytes: byte i of a row has q of k = 2i in its lower half, and that of k = 2i + 1 in its upper one. `scales` and
-//! `zeros` are n × ⌈k/128⌉, dense: as [`quantize_int4`](crate::ops::quant::quantize_int4) writes them. Of a byte of `zeros` the lower four bits
-//! count. Rows at multiples of 16 bytes are copied in packs, others element by element. With an odd k what the last byte's upper half has means nothing: it meets a zero.
+//! `a` is m × k and `c` m × n. `w` is n × ⌈k/2⌉ bytes: byte i of a row holds q of k = 2i in its lower half, and that of
+//! k = 2i + 1 in its upper half. `scales` and `zeros` are n × ⌈k/128⌉, dense: as
+//! [`quantize_int4`](crate::ops::quant::quantize_int4) writes them. Only the lower four bits of a byte of `zeros`
+//! count. Rows at multiples of 16 bytes are copied in packs, others element by element. With an odd k the last byte's
+//! upper half is ignored: it is multiplied by a zero.
 //!
 //! # Mapping
 //! That of [`gemm_w8a16`](super::gemm_w8a16). Products of a group start from nothing, and are added times their scale to sums in registers.
@@ -21,7 +24,8 @@
 //! where the stages were.
 //!
 //! # Numerics
-//! Integers become floats of A's type exactly, and no weight is ever rounded: scales are applied to sums of groups, in f32. C is rounded once.
+//! Integers become floats of A's type exactly, and weights are never rounded: scales are applied to sums of groups, in
+//! f32. C is rounded once.
 //!
 //! # Cost
 //! The bytes of the weight and its scales, once: n·k·(1/2 + 4/128) over the bandwidth, 8.4 µs for 8192 × 8192 at 4.25 TB/s, where a copy of as many takes 12.9. An H200 takes 14.2 µs for one row of

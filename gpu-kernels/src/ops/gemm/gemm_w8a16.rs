@@ -1,12 +1,13 @@
-//! Product of 16-bit activations with a weight of 8-bit integers, C = A·(W·diag)ᵀ: for decoding, where reading the weight is all that counts.
+//! Product of 16-bit activations with a weight of 8-bit integers, C = A·(W·diag)ᵀ: for decoding, which is bound by
+//! reading the weight.
 //!
 //! # Math
 //! cᵢⱼ = scalesⱼ·Σₖ aᵢₖ·wⱼₖ.
 //!
 //! # Layout
-//! `a` is m × k, `w` n × k and `c` m × n, rows apart as [`Sizes`] say; `scales` has a value for each row of `w`, as
-//! [`quantize_rows_int8`](crate::ops::quant::quantize_rows_int8) writes them. Rows at multiples of 16 bytes are copied in packs, others element by
-//! element.
+//! `a` is m × k, `w` n × k and `c` m × n, with row strides as [`Sizes`] states them; `scales` has a value for each row
+//! of `w`, as [`quantize_rows_int8`](crate::ops::quant::quantize_rows_int8) writes them. Rows at multiples of 16 bytes
+//! are copied in packs, others element by element.
 //!
 //! # Mapping
 //! That of `weight_only`. Up to eight rows of A are multiplied by blocks of 256 threads that take 32 rows of the weight, from memory to registers ([`gemm_w8a16_skinny`]), if k is of whole packs. On
@@ -22,9 +23,9 @@
 //! of two; elsewhere 4 × 20 or 3 × 32. The sums lie where the stages were.
 //!
 //! # Numerics
-//! Integers become floats of A's type exactly; products are exact and accumulate in f32 as the tensor core does, parts of k are added in f32, the
-//! scale is applied in f32 and C is rounded once. Where Σ |aᵢₖ·wⱼₖ| passes f32's greatest, which takes bf16 elements beyond 10³⁶, C is infinite or NaN
-//! whatever the scale.
+//! Integers become floats of A's type exactly; products are exact and accumulate in f32 as the tensor core does, parts
+//! of k are added in f32, the scale is applied in f32 and C is rounded once. If Σ |aᵢₖ·wⱼₖ| exceeds f32's greatest
+//! number, which requires bf16 elements beyond 10³⁶, C is infinite or NaN whatever the scale.
 //!
 //! # Cost
 //! The bytes of the weight, once: n·k over the bandwidth, 15.8 µs for 8192 × 8192 at 4.25 TB/s, where a copy of as many takes 19.9. An H200 takes 22.5 µs for one row of A, 22.9 for eight, 25 for 16, 26

@@ -1,4 +1,4 @@
-//! Where groups of rows are, as only the device knows it, and the walk over their tiles.
+//! The row ranges of groups, which only the device knows, and the walk over their tiles.
 
 use cuda_std::float::Half;
 use cuda_std::{cluster, thread, warp};
@@ -8,20 +8,21 @@ use super::hopper::{self, BLOCK_M, BLOCK_N, CLUSTER, Tile, Walk, at_least_one, p
 
 /// The rows of groups.
 pub(super) trait Rows: Copy {
-    /// Whether each group is a product of its own, of which it has the first rows; otherwise all have rows of one.
+    /// Whether each group is a product of its own and takes that product's first rows; otherwise all groups are row
+    /// ranges of one matrix.
     const PRODUCTS: bool;
 
     /// How many groups there are.
     fn groups(self) -> u32;
 
-    /// Where rows of the first one may start.
+    /// The first row at which the first group may start.
     unsafe fn first(self) -> u32;
 
-    /// First row and end of that group; `before` is where the one in front of it ends.
+    /// First row and end of that group; `before` is the end of the group in front of it.
     unsafe fn of(self, group: u32, before: u32) -> [u32; 2];
 }
 
-/// Groups one behind the other.
+/// Groups that follow each other in one matrix.
 #[derive(Clone, Copy)]
 pub(super) struct Offsets {
     pub(super) offsets: *const i32,
@@ -31,15 +32,15 @@ pub(super) struct Offsets {
 }
 
 impl Offsets {
-    /// Offset `i`, not before row `least` nor past the last.
+    /// Offset `i`, clamped to between row `least` and the last row.
     #[inline(always)]
     pub(super) unsafe fn at(self, i: u32, least: u32) -> u32 {
         let offset = (*self.offsets.add(i as usize)).max(0) as u32;
         offset.min(self.rows).max(least)
     }
 
-    /// Writes zeros to the rows of no group, which are in front of the first and behind the last. Run by whole warps, of which this one is `worker`
-    /// of `workers`.
+    /// Writes zeros to the rows of no group, which are before the first group and after the last. Run by whole warps,
+    /// of which this one is `worker` of `workers`.
     #[inline(always)]
     pub(super) unsafe fn clear<T: Half>(self, y: *mut T, problem: &Problem, worker: u32, workers: u32) {
         let first = self.at(0, 0);
@@ -81,7 +82,7 @@ impl Rows for Offsets {
     }
 }
 
-/// Groups that are each at the start of a matrix.
+/// Groups each of which starts at the beginning of its own matrix.
 #[derive(Clone, Copy)]
 pub(super) struct Counts {
     pub(super) counts: *const i32,
@@ -115,8 +116,8 @@ const PAIR_M: u32 = CLUSTER * BLOCK_M;
 
 /// A cluster's walk over the tiles of all groups on Hopper.
 ///
-/// The rows of a group are cut into those of pairs of blocks. Where no more than one block's are left at its end, the blocks of a pair take these by
-/// columns beside each other, and load all of what they multiply themselves.
+/// The rows of a group are divided among pairs of blocks. Where at most one block's rows are left at its end, the
+/// blocks of a pair take these rows by adjacent columns, and each loads everything that it multiplies itself.
 #[derive(Clone, Copy)]
 pub(super) struct Groups<R> {
     rows: R,
@@ -144,7 +145,7 @@ impl<R: Rows> Groups<R> {
 }
 
 impl<R: Rows> Walk for Groups<R> {
-    // Where the walk is takes ten registers, which consumers do not have.
+    // The position of the walk takes ten registers, which consumers do not have.
     const TOLD: bool = true;
 
     #[inline(always)]
@@ -189,10 +190,11 @@ impl<R: Rows> Walk for Groups<R> {
     }
 }
 
-/// The warp's number among those that have nothing to do while a grid of the Hopper path multiplies, and how many there are.
+/// The number of this warp among those that idle while a grid of the Hopper path multiplies, and the number of those
+/// warps.
 #[inline(always)]
 pub(super) fn idle_warps() -> [u32; 2] {
-    // All warps of a warpgroup but the producer's.
+    // All warps of the producer warpgroup except the producer's own.
     let warps = hopper::WARPGROUP / 32 - 1;
     [thread::block_idx_x() * warps + warp::warp_id() - 1, thread::grid_dim_x() * warps]
 }

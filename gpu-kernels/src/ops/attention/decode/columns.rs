@@ -1,7 +1,8 @@
-//! Scores and weights of a tile of 16 keys: keys are rows of the accumulators, queries columns.
+//! Scores and weights of a tile of 16 keys: keys are rows of the accumulators, queries are columns.
 //!
-//! Of a lane, elements 0 and 1 are of key lane / 4, elements 2 and 3 of key lane / 4 + 8; elements 0 and 2 of query 2 · (lane % 4), 1 and 3 of the next.
-//! Mostly a few queries share a key: with these as columns, eight at a time, products and exponentials of no more than eight are wasted on none.
+//! In a lane, elements 0 and 1 belong to key lane / 4, elements 2 and 3 to key lane / 4 + 8; elements 0 and 2 belong to
+//! query 2 · (lane % 4), 1 and 3 to the next. Usually only a few queries share a key: with queries as columns, in
+//! groups of eight, at most seven columns of products and exponentials are wasted.
 
 use cuda_std::float::Half;
 use cuda_std::shared::SharedPtr;
@@ -21,7 +22,7 @@ pub(super) fn query(n: usize, lane: u32, column: usize) -> u32 {
     n as u32 * 8 + lane % 4 * 2 + column as u32
 }
 
-/// Multiplies each key's scores or weights with its scale.
+/// Multiplies the scores or weights of each key by the key's scale.
 #[inline(always)]
 pub(super) unsafe fn apply<const NT: usize>(scores: &mut [[f32; 4]; NT], scales: SharedPtr<f32>, lane: u32) {
     let scales = [0, 2].map(|element| scales.add(key(lane, element)).read());
@@ -68,14 +69,14 @@ impl<const NT: usize> Online<NT> {
         factors
     }
 
-    /// What is [`finished`], of all threads' keys and weights of type `T`.
+    /// The result of [`finished`] over all threads' keys, for weights of type `T`.
     #[inline(always)]
     pub(super) unsafe fn finish<T: Half>(self, n: usize, column: usize) -> (f32, f32) {
         finished::<T>(self.greatest[n][column], all(self.sum[n][column], |a, b| a + b))
     }
 }
 
-/// Combines what the lanes with other keys of the same queries have.
+/// Combines the values of lanes that have other keys of the same queries.
 #[inline(always)]
 unsafe fn all(value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
     let value = combine(value, warp::shuffle_xor(value, 4));

@@ -1,4 +1,4 @@
-//! The results of the pieces of a sequence's keys become one.
+//! Merges the results of the pieces of a sequence's keys into one.
 
 use cuda_std::float::Half;
 use cuda_std::shared::{self, SharedPtr};
@@ -45,7 +45,7 @@ pub unsafe fn attention_decode_combine<T: Half>(
     let (rest, query) = div_rem(row, problem.q_len);
     let (batch, head) = div_rem(rest, problem.heads);
     let (first, end, per_split) = problem.pieces(&problem.decoded(batch, lengths), splits);
-    // The others did not run.
+    // The other pieces did not run.
     let (used, _) = div_rem(end - first + (per_split - 1), per_split);
 
     let rows = u64::from(thread::grid_dim_x());
@@ -58,7 +58,7 @@ pub unsafe fn attention_decode_combine<T: Half>(
         split += 32;
     }
     let max = warp::reduce_max(max);
-    // Nobody saw anything: the reference point is 0.
+    // No piece saw a key: the reference point is 0.
     let reference = if max == f32::NEG_INFINITY { 0.0 } else { max };
 
     let column = thread::block_idx_y() * COLUMNS + lane * 4;

@@ -1,4 +1,4 @@
-//! The fast path: mma.sync on 16 keys at a time, which warps fetch for themselves.
+//! The fast path: mma.sync on 16 keys at a time, which each warp loads for itself.
 
 use cuda_std::float::Half;
 use cuda_std::shared::{self, SharedPtr};
@@ -16,13 +16,14 @@ use crate::ops::attention::{self, Bias, LOG2_E, Problem, Sequence, Span};
 /// Threads of a block: four warps.
 pub const THREADS: u32 = 128;
 pub(super) const WARPS: u32 = THREADS / 32;
-/// 16 keys and values each: one that is worked on, the others on their way.
+/// Stages of 16 keys and values each: one is being processed, the others are in flight.
 const STAGES: u32 = 3;
-/// Elements between rows of results in shared memory, beyond d: rows that lanes write together fall into different banks.
+/// Padding, in elements beyond d, between rows of results in shared memory: rows that lanes write together fall into
+/// different banks.
 const PAD: u32 = 4;
 
-/// Blocks that fit a multiprocessor of Hopper, by the bytes of a cache's element: rings of about 200 KiB together, or 100 to 150 where
-/// registers allow no more.
+/// Blocks that fit a multiprocessor of Hopper, by the size of a cache element in bytes: their rings take about 200 KiB
+/// together, or 100 to 150 KiB where registers allow fewer blocks.
 pub const fn blocks_per_multiprocessor(d: u32, rows: u32, bytes: u32) -> u32 {
     match (d, rows, bytes) {
         (64, 32, _) => 2,
@@ -126,7 +127,7 @@ struct Output<T> {
 }
 
 impl Piece {
-    /// Query and head of a row, which need not exist.
+    /// The query and head of a row, which may be out of range.
     #[inline(always)]
     pub(super) unsafe fn row(&self, row: u32, problem: &Problem) -> (u32, u32) {
         let (query, head) = div_rem(self.first_row + row, problem.group);
@@ -134,7 +135,7 @@ impl Piece {
     }
 }
 
-/// Writes those of the new tokens that this piece has the places of.
+/// Writes those of the new tokens whose positions are in this piece.
 #[inline(always)]
 unsafe fn append<C>(piece: &Piece, positions: &Positions, rows: &Rows<C>, problem: &Problem) {
     let chunks = problem.d / 8;
@@ -150,8 +151,8 @@ unsafe fn append<C>(piece: &Piece, positions: &Positions, rows: &Rows<C>, proble
     }
 }
 
-/// Makes `hidden` of what keys that a query does not see, or that there are not, have. `first` is the first of the scores' keys, `found` has a
-/// bit for each, and `queries_at` the tokens of a lane's queries.
+/// Sets the scores of keys that a query does not see, or that do not exist, to `hidden`. `first` is the first of the
+/// scores' keys, `found` has a bit for each key, and `queries_at` holds the tokens of a lane's queries.
 #[inline(always)]
 unsafe fn mask<const NT: usize>(
     scores: &mut [[f32; 4]; NT],
@@ -182,7 +183,7 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const DM
     problem: &Problem,
     output: Output<T>,
 ) {
-    // Taken apart before any loop: a choice between its pointers would put them into local memory.
+    // The struct is taken apart before any loop: selecting between its pointers would put them into local memory.
     let Output { whole: (o, lse), partial: (partial_o, partial_lse), sinks, splits, split } = output;
     let width = DT as u32 * 8;
     let rows = NT as u32 * 8;
@@ -202,10 +203,10 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const DM
         cp_async::commit();
         found
     };
-    // Which keys there are of this tile, and above them of the next.
+    // The low bits say which keys of this tile exist, the bits above them which of the next.
     let mut found = fetch(piece.first, 0);
     found |= fetch(piece.first + 1, 1) << KEYS;
-    // The queries have landed, with the first keys, unless they were stored.
+    // The queries have landed together with the first keys, unless they were stored directly.
     if !C::SCALED {
         cp_async::wait_group::<{ STAGES - 2 }>();
     }
@@ -213,7 +214,7 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const DM
 
     let span = problem.span(&piece.sequence);
     let bias = Bias { softcap: problem.softcap, slope: 0.0, shift: 0 };
-    // What exponents are multiplied with: with a soft cap the scores have their factor already.
+    // The factor of the exponents: with a soft cap the scores already include their scale.
     let scale = if bias.softcap > 0.0 { LOG2_E } else { problem.scale * LOG2_E };
     // Of O, rows are d and columns queries.
     let (mut online, mut acc) = (Online::<NT>::START, [[[0.0f32; 4]; NT]; DM]);
@@ -234,7 +235,7 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const DM
         let tile_v = tile_k.add(KEYS * CH as u32 * 8);
         let key = tile * TILE + warp * KEYS;
 
-        // Of all queries the first one sees least far, and the last one least far back.
+        // Of all queries, the first one sees the least far forward, and the last one the least far back.
         let whole = here == (1 << KEYS) - 1 && span.sees_all(0, problem.q_len as i32, key as i32, KEYS as i32);
         let mut scores = [[0.0f32; 4]; NT];
         for pair in 0..DT as u32 / 4 {
@@ -272,7 +273,7 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const DM
         }
         if C::SCALED {
             apply(&mut scores, scales::<T, CH>(tile_k).add(KEYS), lane);
-            // Even if such a key's scale is NaN.
+            // This holds even if the scale of such a key is NaN.
             if !whole {
                 mask(&mut scores, span, here, key, &queries_at, lane, 0.0);
             }
@@ -293,7 +294,7 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const DM
         stage = if stage == STAGES - 1 { 0 } else { stage + 1 };
     }
 
-    // Each warp's O goes where its keys were, and the logsumexps where the queries were: everybody is done with these.
+    // Each warp's O overwrites its keys, and the logsumexps overwrite the queries: all warps are done with both.
     let results: SharedPtr<f32> = tile_q.add(rows * width).cast();
     let pitch = width + PAD;
     let of_warp = |warp: u32| results.add(warp * STAGES * stage_size / 2);

@@ -1,32 +1,35 @@
-//! Attention of a few new queries of each sequence over a cache of keys and values: a step of decoding.
+//! Attention of a few new queries of each sequence over a cache of keys and values: one decoding step.
 //!
 //! # Math
-//! As of [`forward`](super::forward), with the diagonal ending at the last query and the last key: query n of `q_len` stands at key
-//! length − q_len + n, and sees it and those before, at most `left` of them. New keys and values, where they are given, first become
-//! those of positions length − q_len and on.
+//! As in [`forward`](super::forward), with the diagonal ending at the last query and the last key: query n of `q_len`
+//! stands at position key length − q_len + n, and sees that key and those before it, at most `left` of them. New keys
+//! and values, if given, are first written to positions length − q_len and up.
 //!
-//! **Split keys.** There are fewer heads and sequences than a GPU has multiprocessors for, so the keys of one are divided among several
-//! blocks. Each gives the O and the logsumexp of its keys, and with M the greatest logsumexp Lₛ of any, o = Σ e^(Lₛ − M)·oₛ / Σ e^(Lₛ − M)
-//! and L = M + log Σ e^(Lₛ − M). The same merges the warps of a block. A head's sink b is a piece more, with L = b and o = 0.
+//! **Split keys.** There are fewer heads and sequences than a GPU has multiprocessors, so the keys of one are divided
+//! among several blocks (split-K decoding). Each block gives the O and the logsumexp of its keys. With M the greatest
+//! logsumexp Lₛ of all pieces, o = Σ e^(Lₛ − M)·oₛ / Σ e^(Lₛ − M) and L = M + log Σ e^(Lₛ − M). The same formula merges
+//! the warps of a block. A head's sink b counts as one more piece, with L = b and o = 0.
 //!
 //! # Layout
-//! `q` and `o` by the strides of a [`Problem`], whose `k` and `v` are strides of page, head and place in a page; a contiguous cache is
-//! one page a sequence, found without a table. `lse` is `[batch, heads, q_len]`, dense. What blocks give for pieces of the keys is in f32,
-//! `[splits]` times a dense `o` and `lse`.
+//! `q` and `o` have the strides of a [`Problem`], whose `k` and `v` strides are those of page, head and place in a
+//! page; a contiguous cache has one page per sequence and needs no table. `lse` is `[batch, heads, q_len]`, dense.
+//! Partial results for pieces of the keys are in f32, `[splits]` times a dense `o` and `lse`.
 //!
-//! **8-bit caches** ([`stored`]) have a scale for every token and head beside them, f32, anywhere. Neither keys nor values are multiplied with
-//! theirs: sⱼ = scale·(q·k'ⱼ)·aⱼ and o = Σ (e^(sⱼ − L)·bⱼ)·v'ⱼ for stored elements k' and v' with scales a and b.
+//! **8-bit caches** ([`stored`]) have an f32 scale for every token and head beside them, at any strides. Neither keys
+//! nor values are multiplied by their scales: sⱼ = scale·(q·k'ⱼ)·aⱼ and o = Σ (e^(sⱼ − L)·bⱼ)·v'ⱼ for stored elements
+//! k' and v' with scales a and b.
 //!
 //! # Mapping
-//! [`simple`]: one warp per query; any type, length and alignment: the one to read first. [`mma`]: a block of four
-//! warps a head of K and V, with the queries of all its heads as columns of the tensor cores' operand, so that a key is
-//! read once for all: Sᵀ = K·Qᵀ and Oᵀ = Vᵀ·Pᵀ, because a product has 16 rows but 8 columns, and a step of decoding few
-//! queries a head (`columns`). A warp has every fourth 16 keys of the block's piece, in a ring of its own that its
-//! lanes fill by cp.async: no warp waits for another until all keys are done. [`combine`]: one block per query.
+//! [`simple`]: one warp per query; any type, length and alignment: the one to read first. [`mma`]: one block of four
+//! warps per head of K and V, with the queries of all its heads as columns of the tensor cores' operand, so that a key
+//! is read once for all of them: Sᵀ = K·Qᵀ and Oᵀ = Vᵀ·Pᵀ, because a product has 16 rows but 8 columns, and a decoding
+//! step has few queries per head (`columns`). A warp takes every fourth group of 16 keys of the block's piece, in a
+//! ring of its own that its lanes fill by cp.async: no warp waits for another until all keys are done. [`combine`]: one
+//! block per query.
 //!
 //! # Shared memory
-//! [`mma`]: the queries, and a ring of three stages a warp, 16 keys and values each, which serves the warps' results afterwards.
-//! [`combine`]: what its warps have.
+//! [`mma`]: the queries, and for each warp a ring of three stages of 16 keys and values, whose memory afterwards holds
+//! the warps' results. [`combine`]: its warps' partial results.
 //!
 //! # Numerics
 //! As of [`forward`](super::forward): scores, sums and everything that is merged are f32. A length outside 0..=capacity counts as the nearest
@@ -77,7 +80,7 @@ pub struct Cache {
     pub k_new: [u64; 3],
     /// Of the new values.
     pub v_new: [u64; 3],
-    /// Strides of the keys' scales, of page, head and place, where there are any.
+    /// Strides of the keys' scales, of page, head and place; unused without scales.
     pub k_scales: [u64; 3],
     /// Of the values'.
     pub v_scales: [u64; 3],
@@ -87,7 +90,7 @@ pub struct Cache {
     pub page_count: u32,
     /// Pages that a sequence has.
     pub max_pages: u32,
-    /// Pieces that the keys of a sequence are divided into, at most.
+    /// The greatest number of pieces that the keys of a sequence are divided into.
     pub splits: u32,
 }
 
@@ -124,16 +127,16 @@ impl<T> Rows<T> {
     }
 }
 
-/// Where the tokens of one sequence are.
+/// Locates the tokens of one sequence.
 #[derive(Clone, Copy)]
 pub(super) struct Positions {
-    /// The sequence's pages; null if the sequence's number is that of its only one.
+    /// The sequence's pages; null if its only page is the one with the sequence's number.
     table: *const i32,
     batch: u32,
     len: u32,
-    /// The position of the first new token, which may be below 0; behind all positions if nothing is new.
+    /// The position of the first new token, which may be below 0; past all positions if there are no new tokens.
     first_new: i32,
-    /// Whether there is room for the new ones: not where they would take the places of others.
+    /// Whether there is room for the new tokens: false if they would overwrite others.
     has_room: bool,
     page_size: u32,
     page_count: u32,
@@ -154,14 +157,14 @@ impl Positions {
             batch: sequence.batch,
             len: sequence.k_len,
             first_new: if appends { sequence.k_len as i32 - sequence.q_len as i32 } else { i32::MAX },
-            // A length beyond the capacity was bounded by it.
+            // The capacity bounds a length beyond it.
             has_room: *lengths.add(sequence.batch as usize) <= sequence.k_len as i32,
             page_size: cache.page_size,
             page_count: cache.page_count,
         }
     }
 
-    /// The page of a position, and the place there, if there are any.
+    /// The page of a position and the place in that page, if both exist.
     #[inline(always)]
     unsafe fn find(&self, position: u32) -> Option<(u32, u32)> {
         if position >= self.len {
@@ -174,11 +177,11 @@ impl Positions {
             let (logical, place) = div_rem(position, self.page_size);
             (*self.table.add(logical as usize) as u32, place)
         };
-        // A negative page is behind the last one as well.
+        // As an unsigned number, a negative page is past the last one too.
         if page < self.page_count { Some((page, place)) } else { None }
     }
 
-    /// Where `count` positions from `first` on, a multiple of it, are, if all are in one page and none is new.
+    /// The start of `count` positions from `first`, a multiple of `count`, if all are in one page and none is new.
     #[inline(always)]
     unsafe fn find_together(&self, first: u32, count: u32) -> Option<(u32, u32)> {
         let end = first + count;
@@ -186,7 +189,7 @@ impl Positions {
         if one_page && end <= self.len && end as i32 <= self.first_new { self.find(first) } else { None }
     }
 
-    /// Where a position is in each of these, caches that share pages; null if nowhere.
+    /// The address of a position in each of these caches, which share pages; null if it has none.
     #[inline(always)]
     pub(super) unsafe fn places<T, const N: usize>(&self, of: [&Rows<T>; N], position: u32) -> [*mut T; N] {
         match self.find(position) {
@@ -195,7 +198,8 @@ impl Positions {
         }
     }
 
-    /// Where to read what each of these has at a position once the new tokens are there; null if there is nothing.
+    /// The address from which to read a position in each of these caches, given that new tokens have been appended;
+    /// null if there is none.
     #[inline(always)]
     pub(super) unsafe fn rows<T, const N: usize>(&self, of: [&Rows<T>; N], position: u32) -> [*const T; N] {
         match self.find(position) {
@@ -207,14 +211,14 @@ impl Positions {
         }
     }
 
-    /// Where new token `token` is.
+    /// The address of new token `token`.
     #[inline(always)]
     pub(super) fn new_row<T>(&self, rows: &Rows<T>, token: u32) -> *const T {
         rows.new.wrapping_add((u64::from(token) * rows.new_stride) as usize)
     }
 
-    /// Where new token `token` belongs, if there is room for it and that is one of positions `first .. end`; null otherwise. Nobody reads
-    /// there: see [`rows`](Self::rows).
+    /// The address to which new token `token` is written, if there is room for it and its position is in `first ..
+    /// end`; null otherwise. No block reads from there: see [`rows`](Self::rows).
     #[inline(always)]
     pub(super) unsafe fn new_place<T>(&self, rows: &Rows<T>, token: u32, first: u32, end: u32) -> *mut T {
         let position = self.first_new.wrapping_add(token as i32);
@@ -227,14 +231,14 @@ impl Positions {
 }
 
 impl Problem {
-    /// Sequence `batch` and the length that memory says it has.
+    /// Sequence `batch`, with the length that is read from memory.
     #[inline(always)]
     pub(super) unsafe fn decoded(&self, batch: u32, lengths: *const i32) -> Sequence {
         let k_len = bounded(lengths, batch, 0, self.k_len);
         Sequence { batch, q0: 0, q_len: self.q_len, k0: 0, k_len, padded: false, before: 0 }
     }
 
-    /// What there is of K, or V with its strides, for a head.
+    /// The keys, or the values with their strides, of a head.
     #[inline(always)]
     pub(super) fn cached<T>(
         cache: *mut T,
@@ -254,7 +258,8 @@ impl Problem {
         }
     }
 
-    /// The first tile of keys that a sequence's queries see, that past the last, and how many tiles each piece has.
+    /// The first tile of keys that a sequence's queries see, the end of these tiles, and the number of tiles of each
+    /// piece.
     #[inline(always)]
     pub(super) fn pieces(&self, sequence: &Sequence, splits: u32) -> (u32, u32, u32) {
         let (first, end) = self.span(sequence).key_tiles(0, self.q_len as i32, TILE as i32);

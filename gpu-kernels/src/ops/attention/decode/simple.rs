@@ -90,7 +90,7 @@ pub unsafe fn attention_decode_simple<T: Element, C: Stored>(
         }
         let (score, _) = bias.cap(warp::reduce_sum(dot) * scale(&key_scales, position) * problem.scale);
         let greater = math::max_nan(max, score);
-        // Nothing seen yet but −∞: the reference point is 0.
+        // Only −∞ has been seen so far: the reference point is 0.
         let reference = if greater == f32::NEG_INFINITY { 0.0 } else { greater };
         let old = math::ex2_approx((max - reference) * LOG2_E);
         let weight = math::ex2_approx((score - reference) * LOG2_E);
@@ -113,7 +113,7 @@ pub unsafe fn attention_decode_simple<T: Element, C: Stored>(
     if lane == 0 {
         *lse.add(row as usize) = if sum == 0.0 { f32::NEG_INFINITY } else { max + math::log(sum) };
     }
-    // Query n of each group's first head brings token n.
+    // Query n of each group's first head writes token n.
     if !k_new.is_null() && head == kv_head * problem.group {
         let copy = |rows: Rows<C>| {
             let (from, to) = (positions.new_row(&rows, query), positions.new_place(&rows, query, 0, sequence.k_len));

@@ -1,4 +1,4 @@
-//! What the fast path brings to shared memory: queries, and a warp's stages of keys and values.
+//! Loads into shared memory for the fast path: queries, and a warp's stages of keys and values.
 
 use cuda_std::float::Half;
 use cuda_std::shared::SharedPtr;
@@ -18,7 +18,8 @@ pub(super) const fn stage_bytes(d: u32, bytes: u32) -> u32 {
     2 * KEYS * (d * bytes + if bytes == 1 { size_of::<f32>() as u32 } else { 0 })
 }
 
-/// Keys and values, and the scales of those that a lane looks after: the first half of a warp keys, the second values.
+/// Keys and values, and the scales that this lane loads: the first half of a warp loads those of keys, the second those
+/// of values.
 pub(super) struct Tokens<C> {
     pub(super) positions: Positions,
     pub(super) keys: Rows<C>,
@@ -27,13 +28,13 @@ pub(super) struct Tokens<C> {
 }
 
 impl<C: Stored> Tokens<C> {
-    /// Starts copying 16 keys from `position` on, a multiple of 16, and then their values and all their scales, to `stage`; zeros where there are none. Returns a
-    /// bit for each key that there is.
+    /// Starts copying 16 keys from `position` on, a multiple of 16, and then their values and all their scales, to
+    /// `stage`; missing ones become zeros. Returns a bit for each key that exists.
     #[inline(always)]
     pub(super) unsafe fn load<T, const CH: usize>(&self, stage: SharedPtr<T>, position: u32, d: u32, lane: u32) -> u32 {
         let (below, chunk) = (lane % 32 / CH as u32, lane % CH as u32);
         let elements = (16 / size_of::<C>()) as u32;
-        // Nearly always: one token is found for all.
+        // The usual case: locating one token locates all.
         if let Some((page, place)) = self.positions.find_together(position, KEYS) {
             let bytes = if chunk * elements >= d { 0 } else { 16 };
             let at = |rows: &Rows<C>| rows.at(page, place + below).wrapping_add((chunk * elements) as usize);
@@ -45,9 +46,9 @@ impl<C: Stored> Tokens<C> {
             }
             return (1 << KEYS) - 1;
         }
-        // Each lane finds one row, for all.
+        // Each lane locates one row for all lanes.
         let position = position + lane % KEYS;
-        // Nothing is new in a cache with scales.
+        // A cache with scales has no new tokens here.
         let [key, value] = if C::SCALED {
             self.positions.places([&self.keys, &self.values], position).map(|place| place.cast_const())
         } else {
@@ -96,7 +97,8 @@ pub(super) fn scales<T, const CH: usize>(stage: SharedPtr<T>) -> SharedPtr<f32> 
     stage.add(2 * KEYS * CH as u32 * 8).cast()
 }
 
-/// Brings a block's rows of Q to `tile`, zeros where there are none: by cp.async, or in the order of what the cache's keys become.
+/// Loads a block's rows of Q into `tile`, with zeros for missing rows: by cp.async, or in the order that the cache's
+/// widened keys have.
 #[inline(always)]
 pub(super) unsafe fn queries<T: Half, C: Stored, const DT: usize>(
     q: *const T,

@@ -1,6 +1,6 @@
-//! What a cache holds: floats of the queries' type, or 8 bits each and a scale for every token and head.
+//! The element types of a cache: floats of the queries' type, or 8 bits with a scale for every token and head.
 //!
-//! No element is ever multiplied with its scale: that of a key belongs to its score, that of a value to its weight.
+//! No element is ever multiplied by its scale: a key's scale is applied to its score, a value's scale to its weight.
 
 use cuda_std::float::Half;
 use cuda_std::math::permute_bytes;
@@ -19,12 +19,13 @@ pub trait Stored: Copy + 'static {
     fn widen(self) -> f32;
 }
 
-/// What the tensor cores make of a tile of such elements, for queries of type `T`, which floats have to be of. A tile is rows of `CH` 16-byte
-/// chunks, addressed in elements of `T`.
+/// Conversion of a tile of such elements to tensor-core operands, for queries of type `T`; float elements must have
+/// type `T`. A tile is rows of `CH` 16-byte chunks, addressed in elements of `T`.
 pub trait Operand: Stored {
-    /// What weights and values are multiplied in. A value's scale is part of its weight, which f16 would lose below 6·10⁻⁵.
+    /// The type in which weights and values are multiplied. A value's scale is part of its weight, and f16 would lose
+    /// weights below 6·10⁻⁵.
     type Weight: Half;
-    /// What [`keys`](Operand::keys) and [`values`](Operand::values) would have to form anew each time.
+    /// Constants that [`keys`](Operand::keys) and [`values`](Operand::values) would otherwise compute anew each time.
     type Constants: Copy;
 
     /// These, for queries of type `T`.
@@ -157,8 +158,8 @@ impl Integers {
     #[inline(always)]
     fn of<T: Half>() -> Self {
         let anchor = if T::IS_BF16 { 0x4300_4300 } else { 0x6400_6400 };
-        // An instruction has room for one constant, and the anchors are its second: in registers they stay only if ptxas takes them for variables.
-        // Grids are one-dimensional.
+        // An instruction has room for one immediate, and the anchors would be its second constant: they stay in
+        // registers only if ptxas takes them for variables. Grids are one-dimensional.
         let zero = thread::grid_dim_z() - 1;
         Self { anchors: [anchor + zero, (anchor | 0x8000_8000) + zero] }
     }
@@ -185,13 +186,14 @@ pub struct Floats;
 impl Floats {
     /// Four of them as pairs of `T`, exactly: the first and the third, the second and the last.
     ///
-    /// With exponent and mantissa at the place of `T`'s they are a number, of subnormals too, with an exponent that is too small by the difference of the
-    /// biases.
+    /// With exponent and mantissa at the positions of `T`'s, the bits are a number whose exponent is too small by the
+    /// difference of the biases; this holds for subnormals too.
     #[inline(always)]
     fn pairs<T: Half>(self, word: u32) -> [u32; 2] {
         let (down, mask, factor) =
             if T::IS_BF16 { (4, 0x07f0_07f0, 0x7b80_7b80) } else { (1, 0x3f80_3f80, 0x5c00_5c00) };
-        // 0x7f, which would be 480, is NaN: it alone carries into the sign, which fills what is added.
+        // 0x7f, which would be 480, is NaN. It is the only code that carries into the sign bit, which fills the added
+        // mask.
         let carry = (word & 0x7f7f_7f7f).wrapping_add(0x0101_0101);
         [(word << 8, 0xaa88), (word, 0xbb99)].map(|(pair, signs)| {
             let number = pair >> down & mask | pair & 0x8000_8000;

@@ -1,4 +1,4 @@
-//! The path for every GPU from Ampere on: mma.sync on tiles that cp.async brings.
+//! The path for every GPU from Ampere on: mma.sync on tiles that cp.async loads.
 //!
 //! A warp owns `MT` times 16 queries, its scores and its part of O in registers; scores become weights where they are, because an
 //! accumulator's layout is that of operand A. One tile of K and one of V are in shared memory: V arrives under the first product, the
@@ -22,7 +22,7 @@ pub const fn block_m(d: u32) -> u32 {
 
 /// Keys of a tile.
 pub const BLOCK_N: u32 = 64;
-/// Elements of K that blocks read at a time, as many as of V: with those 16 MiB, of which L2 has twice as much or more.
+/// Elements of K, and as many of V, that the running blocks read at a time: together 16 MiB, at most half of L2.
 const L2_ELEMENTS: u32 = 4 << 20;
 /// Products of 8 keys in a tile.
 const NT: usize = (BLOCK_N / 8) as usize;
@@ -134,7 +134,7 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
     let bias = Bias::of(&problem, slopes, &tile, tile.head);
     let span = problem.span(&sequence);
     let (first, end) = span.key_tiles(tile.first as i32, block_m as i32, BLOCK_N as i32);
-    // What exponents are multiplied with: with a bias the scores have their factor already.
+    // The factor of the exponents: with a bias the scores already include their scale.
     let scale = if BIASED { LOG2_E } else { problem.scale * LOG2_E };
 
     let mut online = [Online::of(attention::start(sinks, tile.head), lane); MT];
@@ -152,7 +152,7 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
     while n > first {
         n -= 1;
         let key = n * BLOCK_N;
-        // These keys have landed, and everybody is done with the values before them.
+        // These keys have landed, and all warps are done with the values before them.
         cp_async::wait_group::<0>();
         thread::sync_threads();
         v.copy::<DT, BLOCK_N, THREADS>(tile_v, key);
@@ -171,7 +171,7 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
             }
         }
 
-        // The values have landed, and everybody is done with the keys.
+        // The values have landed, and all warps are done with the keys.
         cp_async::wait_group::<0>();
         thread::sync_threads();
         if n > first {
@@ -215,7 +215,7 @@ unsafe fn forward<T: Half, const DT: usize, const MT: usize, const BIASED: bool>
     for i in 0..MT {
         let row = warp_row + i as u32 * 16;
         let (inverse, sums) = online[i].finish::<T>();
-        // A warp reads no queries but its own, so their memory is free for its results.
+        // A warp reads only its own queries, so their shared memory is free for its results.
         fragments::store::<T, DT>(&acc[i], inverse, tile_q, row, tile.first, o, lane);
         for r in 0..2 {
             let query = tile.first + row + lane / 4 + r as u32 * 8;

@@ -4,9 +4,10 @@
 //! For a query q and the keys kⱼ that it sees: sⱼ = scale·q·kⱼ, with a soft cap c instead c·tanh(sⱼ / c), with ALiBi minus slope·|distance|;
 //! L = log Σ e^sⱼ; o = Σ e^(sⱼ − L)·vⱼ. A query that sees no key gives zeros and L = −∞.
 //!
-//! **Online softmax.** No row of scores is ever whole. With m the greatest score so far, l = Σ e^(sⱼ − m) and a = Σ e^(sⱼ − m)·vⱼ, a further
-//! tile with greatest score m' above m changes the reference point: multiplied by e^(m − m'), l and a are the sums relative to m'.
-//! After the last tile o = a / l and L = m + log l. The sums never overflow, and one pass over K and V suffices.
+//! **Online softmax.** No row of scores is ever stored as a whole. With m the greatest score so far, l = Σ e^(sⱼ − m)
+//! and a = Σ e^(sⱼ − m)·vⱼ, a further tile with a greatest score m' above m changes the reference point: multiplied by
+//! e^(m − m'), l and a are the sums relative to m'. After the last tile o = a / l and L = m + log l. The sums never
+//! overflow, and one pass over K and V suffices.
 //!
 //! **Sinks.** A head may have a score of its own, b, that every query sees and that has no value: L = log (e^b + Σ e^sⱼ), so that weights add to less than
 //! one. The sums start with it: m = b, l = 1 and a = 0. A query that sees no key gives zeros and L = b.

@@ -59,13 +59,13 @@ pub(in crate::ops::attention) struct Simple<Q, T> {
     pub bounds: Bounds,
     pub slopes: *const f32,
     pub sinks: *const f32,
-    /// Of the other kernels of the operator, so that all give the same.
+    /// The value of the operator's other kernels, so that all give the same results.
     pub limit: f32,
 }
 
 impl<Q: Copy, T: Element> Simple<Q, T> {
-    /// What a kernel does with elements that `widen` makes numbers of. `factors` are those of the scores and of O, by the number of a sequence's head
-    /// of K.
+    /// The work of a kernel on elements that `widen` converts to numbers. `factors` gives the factors of the scores and
+    /// of O, by the number of a sequence's head of K.
     #[inline(always)]
     pub(in crate::ops::attention) unsafe fn run(
         self,
@@ -116,7 +116,7 @@ impl<Q: Copy, T: Element> Simple<Q, T> {
             let (capped, _) = bias.cap(warp::reduce_sum(dot) * factor);
             let score = capped - bias.penalty(query as i32, key);
             let greater = math::max_nan(max, score);
-            // Nothing seen yet but −∞: the reference point is 0.
+            // Only −∞ has been seen so far: the reference point is 0.
             let reference = if greater == f32::NEG_INFINITY { 0.0 } else { greater };
             let old = math::ex2_approx((max - reference) * LOG2_E);
             let weight = math::ex2_approx((score - reference) * LOG2_E);

@@ -1,4 +1,4 @@
-//! Scores become weights: the second of three launches, with a product of matrices before and after it.
+//! Turns scores into weights: the second of three launches, between two matrix products.
 //!
 //! # The readable baseline
 //! S = scale·Q·Kᵀ, P = softmax(S) row by row, O = P·V, as the formula has it. S is in memory in f32 and P in the
@@ -48,7 +48,7 @@ pub unsafe fn attention_weights<T: Half>(
     let (scores, weights) = (scores.add(first as usize), weights.add(first as usize));
     let bias = Bias::of(&problem, slopes, &tile, tile.head);
     let span = problem.span(&sequence);
-    // What key `key` counts as, and −∞ if the query does not see it.
+    // The masked score of key `key`; −∞ if the query does not see it.
     let score = |key: u32| {
         if !span.sees(query as i32, key as i32) {
             return f32::NEG_INFINITY;
@@ -65,7 +65,7 @@ pub unsafe fn attention_weights<T: Half>(
         key += 32;
     }
     let max = warp::reduce::<f32>(max, math::max_nan);
-    // Nothing is seen: the reference point is 0.
+    // No key is seen: the reference point is 0.
     let reference = if max == f32::NEG_INFINITY { 0.0 } else { max };
     let weight = |score: f32| math::ex2_approx((score - reference) * LOG2_E);
 

@@ -4,16 +4,18 @@
 //! As [`attention`](super::forward)'s, of q·sᑫ, k·sᵏ and v·sᵛ, where a head of K and the heads of Q that share it have one scale each: sⱼ = scale·sᑫ·sᵏ·q·kⱼ and
 //! o = sᵛ·Σ e^(sⱼ − L)·vⱼ. No element is multiplied with its scale. A product sᑫ·sᵏ below zero counts as zero.
 //!
-//! A scale for each head of a sequence, and not one for all, because heads differ: E4M3 has 3 bits of mantissa anyway, and what is small loses
-//! them too. A scale for each token would have to be applied to every score and weight.
+//! There is a scale for each head of a sequence, and not one for all heads, because heads differ in magnitude. Finer
+//! scales gain little: E4M3 has 3 bits of mantissa anyway, and only small elements lose some of those. A scale for each
+//! token would have to be applied to every score and weight.
 //!
 //! # Layout
 //! As [`attention`](super::forward)'s. `q`, `k` and `v` are E4M3, `o` f16 or bf16. Scales are `[batch, heads / group]`, dense, or a single number.
 //!
-//! wgmma takes 8-bit operands along k alone: queries and keys along d, as they are stored, but weights and values along the keys. So a kernel of its own,
-//! [`prepare`], first writes Vᵀ to memory. It also exchanges keys, which is where the other obstacle goes: of 16 keys a lane's accumulators are at
-//! 2t, 2t + 1, 2t + 8 and 2t + 9, and as operand A it has to have four neighbours. A sum over keys has no order. With Vᵀ's columns in
-//! the order 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15 the weights are in place, and no lane needs what another one has.
+//! wgmma takes 8-bit operands only if they are contiguous along k: queries and keys along d, as they are stored, but
+//! weights and values along the keys. A separate kernel, [`prepare`], therefore first writes Vᵀ to memory. It also
+//! permutes keys, which removes the other obstacle: of 16 keys, a lane's accumulators are at 2t, 2t + 1, 2t + 8 and 2t
+//! + 9, but operand A requires four neighbours. The order of a sum over keys is free: with Vᵀ's columns in the order 0
+//! 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15 the weights are already in place, and no data moves between lanes.
 //!
 //! # Mapping
 //! [`simple`]: one warp per query, any layout, on every GPU: the readable kernel, and the one for what the other does
@@ -22,8 +24,8 @@
 //! registers, words of four bytes at a time, and writes in rows of 128 bytes and more.
 //!
 //! # Shared memory
-//! [`simple`]: none. [`prepare`]: 16 KiB. [`hopper`]: rings of four (d = 128) or eight tiles of 128 keys and values, and for each consumer 128·d bytes, which its
-//! queries come into and O leaves through: 160 and 152 KiB.
+//! [`simple`]: none. [`prepare`]: 16 KiB. [`hopper`]: rings of four (d = 128) or eight tiles of 128 keys and values,
+//! and for each consumer 128·d bytes, through which its queries are loaded and O is stored: 160 and 152 KiB.
 //!
 //! # Numerics
 //! Scores, maxima, sums and O are f32. [`simple`] rounds nothing else. In [`hopper`]:
@@ -67,11 +69,11 @@ pub mod simple;
 
 use cuda_std::math::max_nan;
 
-/// What queries, keys and values are multiplied with, by the number of a sequence's head of K.
+/// The factors of queries, keys and values, by the number of a sequence's head of K.
 #[derive(Clone, Copy)]
 struct Scales {
     of: [*const f32; 3],
-    /// From a head's scale to the next: 1, or 0 for one that all share.
+    /// The distance from a head's scale to the next: 1, or 0 for a single scale that all heads share.
     steps: [u32; 3],
 }
 

@@ -1,4 +1,4 @@
-//! Vᵀ, in the order in which weights lie in registers.
+//! Writes Vᵀ, with keys permuted to the order in which registers hold the weights.
 
 use core::array;
 
@@ -54,14 +54,14 @@ pub unsafe fn attention_fp8_prepare<const D: u32>(
     let first = (tile * width + part * KEYS + len) as i32 - row as i32;
     let [.., stride] = problem.v;
     let from = v.add(Problem::at(problem.v, batch, kv_head, 0) + (quad * COLUMNS) as usize);
-    // Chunks of a row of Vᵀ are permuted, so that neither quads of columns nor neighbouring chunks meet in a bank.
+    // Chunks of a row of Vᵀ are permuted, so that neither quads of columns nor neighbouring chunks conflict in a bank.
     let place = |column: u32, chunk: u32| -> SharedPtr<u32> {
         let chunk = chunk ^ (column / COLUMNS % 8);
         shared::dynamic::<u8>().add(column * width + chunk * CHUNK).cast()
     };
     for group in 0..KEYS / 16 {
         let words: [u32; 16] = array::from_fn(|i| {
-            // Below zero it is a great number, and no key.
+            // As an unsigned number, a negative key is large and therefore out of range.
             let key = (first + (16 * group) as i32 + i as i32) as u32;
             if key < len { *from.add((u64::from(key) * stride) as usize).cast::<u32>() } else { 0 }
         });

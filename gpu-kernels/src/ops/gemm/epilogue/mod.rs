@@ -1,4 +1,5 @@
-//! What becomes of sums before they are rounded and stored: a type, which both paths compile into their kernels.
+//! Epilogues: the operation on sums before they are rounded and stored. An epilogue is a type, which both paths compile
+//! into their kernels.
 
 mod swapped;
 
@@ -12,7 +13,7 @@ use super::{Problem, linear};
 
 pub(super) use self::swapped::Swapped;
 
-/// What a sum is held in.
+/// The type that a sum is held in.
 pub(super) trait Sum: Copy {
     /// The sum in f32.
     fn to_f32(self) -> f32;
@@ -50,36 +51,37 @@ pub(super) type Four<S> = [[S; 2]; 2];
 
 /// Applied to every sum, in f32. A thread's sums are of two rows, and of two columns every 8.
 pub(super) trait Epilogue: Copy {
-    /// What the columns of a row share.
+    /// Per-row data, shared by the columns of a row.
     type Row: Copy;
-    /// What is read for two columns of the two rows.
+    /// Data that is read for two columns of the two rows.
     type Read: Copy;
 
-    /// Whether a result is made of two sums, of which a thread has all the first before all the second.
+    /// Whether a result combines two sums. A thread then has all the first sums before all the second ones.
     const PAIRED: bool = false;
 
     /// Whether the operands are swapped, so that rows of the sums are columns of C.
     const SWAPPED: bool = false;
 
-    /// What is made of the two.
+    /// The result of the two sums.
     #[inline(always)]
     fn join<const N: usize>(&self, first: [Four<f32>; N], _: [Four<f32>; N]) -> [Four<f32>; N] {
         first
     }
 
-    /// What all sums are multiplied with first.
+    /// The factor that all sums are multiplied by first.
     #[inline(always)]
     fn factor(&self) -> f32 {
         1.0
     }
 
-    /// What the columns of that row share. It may lie outside of C.
+    /// The per-row data of that row, which may be outside of C.
     unsafe fn row(&self, row: u32) -> Self::Row;
 
-    /// Reads ahead for the sums in `column` and the next, and those every 8 columns further. They may lie outside of C.
+    /// Prefetches the data for the sums in `column` and the next, and in those every 8 columns further. They may be
+    /// outside of C.
     unsafe fn read<const N: usize>(&self, rows: [Self::Row; 2], column: u32) -> [Self::Read; N];
 
-    /// What becomes of them.
+    /// Applies the epilogue to the sums.
     unsafe fn apply<const N: usize>(
         &self,
         rows: [Self::Row; 2],
@@ -89,7 +91,7 @@ pub(super) trait Epilogue: Copy {
     ) -> [Four<f32>; N];
 }
 
-/// Of each sum, by its pair of columns, its row and its column in that.
+/// Applies a function to each sum, given its pair of columns, its row and its column in the pair.
 #[inline(always)]
 fn each<const N: usize>(f: impl Fn(usize, usize, usize) -> f32) -> [Four<f32>; N] {
     array::from_fn(|i| array::from_fn(|half| array::from_fn(|e| f(i, half, e))))
@@ -100,10 +102,10 @@ fn each<const N: usize>(f: impl Fn(usize, usize, usize) -> f32) -> [Four<f32>; N
 pub(super) struct Factor(f32);
 
 impl Factor {
-    /// What changes nothing.
+    /// The identity epilogue.
     pub(super) const ONE: Self = Self(1.0);
 
-    /// α, of which `scale`, unless it is null, is a factor that only the device knows.
+    /// α; if `scale` is not null, it is another factor that is known on the device only.
     #[inline(always)]
     pub(super) unsafe fn of(alpha: f32, scale: *const f32) -> Self {
         Self(if scale.is_null() { alpha } else { alpha * *scale })
@@ -134,11 +136,11 @@ impl Epilogue for Factor {
     }
 }
 
-/// A vector with an element for each row or column, or one that all share.
+/// A vector with one element for each row or column, or a single element that all share.
 #[derive(Clone, Copy)]
 pub(super) struct Along<T> {
     values: *const T,
-    /// The last one's number: 0 if all share it.
+    /// The index of the last element: 0 if all share it.
     last: u32,
 }
 
@@ -149,7 +151,7 @@ impl<T: Element> Along<T> {
         Self { values, last: (n - 1) * step }
     }
 
-    /// Element `i`, or the last if there is none: what it is for is outside of C.
+    /// Element `i`, or the last one if `i` is out of range: its result is outside of C anyway.
     #[inline(always)]
     unsafe fn at(self, i: u32) -> f32 {
         (*self.values.add(i.min(self.last) as usize)).to_f32()
@@ -179,7 +181,8 @@ impl Scales {
 
 impl Epilogue for Scales {
     type Row = f32;
-    // A column's scale is read when it is needed: it is the same for all rows, and there are no registers for more.
+    // A column's scale is read when it is needed: it is the same for all rows, and there are no registers to read more
+    // ahead.
     type Read = ();
 
     #[inline(always)]
@@ -208,10 +211,10 @@ impl Epilogue for Scales {
 /// One of [`linear`]'s activations.
 #[derive(Clone, Copy)]
 pub(super) struct Activation {
-    /// Whether it is x·σ of a polynomial, and which.
+    /// Whether the activation is x·σ of a polynomial, and its coefficients.
     is_curved: bool,
     exponent: [f32; 2],
-    /// What another one's results are at least.
+    /// The lower bound of the results of any other activation.
     least: f32,
 }
 
@@ -225,13 +228,14 @@ impl Activation {
         }
     }
 
-    /// Of all of them. Which it is, is decided once: a branch for each would keep their latencies from overlapping.
+    /// Applies the activation to all sums. The branch is taken once for all of them: a branch for each would prevent
+    /// their latencies from overlapping.
     #[inline(always)]
     fn apply<const N: usize>(self, x: [Four<f32>; N]) -> [Four<f32>; N] {
         if self.is_curved {
             each(|i, half, e| times_sigmoid(x[i][half][e], self.exponent))
         } else {
-            // NaN stays.
+            // NaN is kept.
             each(|i, half, e| if x[i][half][e] <= self.least { self.least } else { x[i][half][e] })
         }
     }
@@ -268,7 +272,7 @@ impl Epilogue for Gated {
     }
 }
 
-/// Plus the bias of the column, through an activation, plus an element of a matrix of the shape of C.
+/// Adds the bias of the column, applies an activation, and adds an element of a matrix of the shape of C.
 #[derive(Clone, Copy)]
 pub(super) struct Linear<T> {
     /// Null if there is none.
@@ -304,8 +308,8 @@ impl<T: Half> Linear<T> {
         }
     }
 
-    /// Two neighbours of a row, every 8 columns from `column` on, which is even; zeros if there is no row. What is for columns outside of C is some
-    /// element of the row.
+    /// Two neighbours of a row, every 8 columns from `column` on, which is even; zeros if there is no row. Columns
+    /// outside of C get an arbitrary element of the row.
     #[inline(always)]
     unsafe fn pairs<const N: usize>(&self, row: *const T, column: u32) -> [Pack<T, 2>; N] {
         if row.is_null() {

@@ -1,4 +1,4 @@
-//! What becomes of the sums of swapped operands.
+//! Epilogues of swapped operands.
 
 use core::array;
 
@@ -6,7 +6,7 @@ use cuda_std::float::Half;
 
 use super::{Epilogue, Factor, Four, Linear, each};
 
-/// What another does, of sums of the swapped operands: a row of them is a column of C.
+/// Applies another epilogue to the sums of the swapped operands, where a row of sums is a column of C.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Swapped<E>(pub(in super::super) E);
 
@@ -35,7 +35,8 @@ impl Epilogue for Swapped<Factor> {
     }
 }
 
-/// The bias is the sums' rows', and neighbours of the residual lie in different rows of it: it is read element by element.
+/// The bias belongs to the rows of the sums, and neighbouring sums are in different rows of the residual, which is
+/// therefore read element by element.
 impl<T: Half> Epilogue for Swapped<Linear<T>> {
     /// The bias, and the first of the column of the residual, or null.
     type Row = (f32, *const T);

@@ -1,22 +1,22 @@
-//! How clusters cut a product with few rows or columns along k.
+//! How clusters split k (split-K) in a product with few rows or columns.
 
 use super::skinny::vectors;
 
-/// How a cluster cuts the product.
+/// How a cluster splits the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Blocks that share k.
+    /// Blocks among which k is split.
     pub share: u32,
     /// Blocks of a multiprocessor.
     pub blocks: u32,
 }
 
 impl Cut {
-    /// Four blocks, half a multiprocessor each.
+    /// Four blocks, each of which has half a multiprocessor.
     pub const FOUR: Self = Self { share: 4, blocks: 2 };
-    /// Four that have one each.
+    /// Four blocks, each of which has a whole multiprocessor.
     pub const FOUR_ALONE: Self = Self { share: 4, blocks: 1 };
-    /// Two that have one each.
+    /// Two blocks, each of which has a whole multiprocessor.
     pub const PAIR: Self = Self { share: 2, blocks: 1 };
 
     /// The sums of a thread of its kernels.

@@ -1,4 +1,4 @@
-//! The entries of the Hopper path, which the products share: 16-bit operands that lie either way.
+//! The entries of the Hopper path, which the products share: 16-bit operands that are K-major or MN-major.
 
 use cuda_std::float::{Element, Half};
 use cuda_std::kernel;
@@ -18,10 +18,11 @@ pub const BLOCK_K: u32 = hopper::depth::<u16>();
 
 /// C = α·A·B + β·C of each of the problem's products; α times `scale`, unless that is null.
 ///
-/// A block's tile has `N` columns. `a_map` loads boxes of `BLOCK_M` × `BLOCK_K` and `b_map` half of `N` × `BLOCK_K`, K-major ones whole and MN-major ones
-/// in panels, halved along k where there are three of them;
-/// `c_map` stores `STORE_M` rows of 128 bytes. All are in 128-byte swizzle and their last dimension is the product; loads outside a tensor read zero
-/// and stores outside are dropped. `store` says which way C leaves, and whether `c_map` is used: [`DIRECT`], [`TILES`] or [`ADD`].
+/// A block's tile has `N` columns. `a_map` loads boxes of `BLOCK_M` × `BLOCK_K` and `b_map` half of `N` × `BLOCK_K`:
+/// K-major boxes whole, MN-major ones in panels, which are halved along k where there are three of them. `c_map` stores
+/// `STORE_M` rows of 128 bytes. All maps have 128-byte swizzle, and their last dimension is the product; loads outside
+/// a tensor read zero and stores outside are dropped. `store` selects how C is stored, and whether `c_map` is used:
+/// [`DIRECT`], [`TILES`] or [`ADD`].
 ///
 /// # Safety
 /// The maps describe live tensors of the problem's sizes; `c` is valid for reads and writes of its elements. m, n and k are not zero;
@@ -43,7 +44,8 @@ pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: boo
     hopper::run_by::<Halves<T, A_MN, B_MN>, C, _, N>(of, Factor::of(problem.alpha, scale));
 }
 
-/// The same by tiles of the widths between, `FINE_WIDTHS`, of A K-major and C in the operands' type. MN-major `b_map` loads half of the columns of whole panels.
+/// The same for tiles of the intermediate widths, `FINE_WIDTHS`, with K-major A and C in the operands' type. For
+/// MN-major B, `b_map` loads half of the columns of whole panels.
 ///
 /// # Safety
 /// As for [`gemm_hopper`].
@@ -85,8 +87,9 @@ pub unsafe fn gemm_tall<T: Half, C: Element, const A_MN: bool, const B_MN: bool>
     hopper::run_tall::<Halves<T, A_MN, B_MN>, C, _>(of, Factor::of(problem.alpha, scale));
 }
 
-/// The same of few rows, as Cᵀ = Bᵀ·Aᵀ: columns of C are the 256 rows of a tile and rows of C its `N` columns. `a_map`, `b_map` and `problem` are those of the swapped
-/// operands, both K-major; C, `c_map` included, is as it is and not transposed.
+/// The same for few rows, as Cᵀ = Bᵀ·Aᵀ: columns of C are the 256 rows of a tile, and rows of C its `N` columns.
+/// `a_map`, `b_map` and `problem` are those of the swapped operands, both K-major; C and `c_map` are those of the
+/// original, untransposed C.
 ///
 /// # Safety
 /// As for [`gemm_hopper`], and `store` is [`TILES`] or [`ADD`].

@@ -1,14 +1,14 @@
-//! Copies of matrices that lie between packs of 16 bytes, to where packs begin: what TMA and cp.async then take.
+//! Copies of matrices that are not aligned to packs of 16 bytes into aligned memory, as TMA and cp.async require it.
 //!
 //! # Math
 //! None: elements of 16 bits are moved as they are.
 //!
 //! # Layout
-//! A matrix is lines of adjacent elements, at any distance from each other; those of its copy start at multiples of 16 bytes, or more. Up to seven
-//! elements behind a line of the copy become zeros.
+//! A matrix consists of lines of adjacent elements, at any distance from each other; lines of its copy start at
+//! multiples of 16 bytes or more. Up to seven elements after a line of the copy become zeros.
 //!
 //! # Mapping
-//! A warp writes four packs for each lane of a line of either matrix: one launch for both.
+//! A warp writes four packs per lane, of a line of either matrix: one launch copies both.
 //!
 //! # Shared memory
 //! None.
@@ -17,9 +17,11 @@
 //! Bit by bit.
 //!
 //! # Cost
-//! Every element is read and written once: 6.4 MB each way for a matrix of 1793², 3 µs at 4.2 TB/s. A pack of the copy is a part each of two packs that
-//! lie at multiples of 16 bytes, shifted by what the line is off, so that both sides move 16 bytes at a time. Of these the second is the
-//! neighbour's first, and comes from L1. Packs across the ends of a line are moved by elements, one a lane of the line's first warp: nothing outside of a line is touched.
+//! Every element is read and written once: 6.4 MB each way for a matrix of 1793², 3 µs at 4.2 TB/s. A pack of the copy
+//! combines parts of two aligned packs of the source, shifted by the line's misalignment, so that both sides move 16
+//! bytes at a time. The second of these packs is the first one of the neighbouring lane, and comes from L1. Packs that
+//! cross the ends of a line are moved element by element, one per lane of the line's first warp: nothing outside of a
+//! line is accessed.
 //!
 //! # Limits
 //! (2³¹ − 1) · 8 warps.
@@ -43,7 +45,7 @@ const LANES: u32 = 8;
 /// Elements of a line that a warp moves.
 const SPAN: u64 = (32 * PACKS * LANES) as u64;
 
-/// How a matrix and its copy lie, in elements.
+/// The layout of a matrix and of its copy, in elements.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Lines {
@@ -51,9 +53,9 @@ pub struct Lines {
     pub lines: u64,
     /// Elements of a line.
     pub length: u64,
-    /// From a line of the matrix to the next.
+    /// The line stride of the matrix.
     pub from: u64,
-    /// From a line of the copy to the next.
+    /// The line stride of the copy.
     pub to: u64,
 }
 
@@ -61,7 +63,7 @@ pub struct Lines {
 unsafe impl Fields for Lines {}
 
 impl Lines {
-    /// Warps that it takes.
+    /// The number of warps that the copy takes.
     pub fn warps(&self) -> u64 {
         self.lines.saturating_mul(self.length.div_ceil(SPAN))
     }
@@ -85,21 +87,21 @@ pub unsafe fn gemm_pad(from_a: *const u16, to_a: *mut u16, a: Lines, from_b: *co
     }
 }
 
-/// Part `index` of a matrix. Run by a whole warp.
+/// Copies part `index` of a matrix. Run by a whole warp.
 #[inline(always)]
 unsafe fn copy(from: *const u16, to: *mut u16, of: Lines, index: u64) {
-    // There is no part of a matrix without elements.
+    // A matrix without elements has no parts.
     let spans = NonZeroU64::MIN.saturating_add(of.length.div_ceil(SPAN) - 1);
     let (line, span) = (index / spans, index % spans);
     let (from, to) = (from.add((line * of.from) as usize), to.add((line * of.to) as usize));
     let (length, lanes) = (of.length, u64::from(LANES));
     let off = from as u64 / 2 % lanes;
-    // Packs of the copy from `head` to `tail` are made of packs that are all of the line.
+    // Packs of the copy from `head` to `tail` are made of source packs that are entirely in the line.
     let head = if off == 0 { 0 } else { lanes };
     let whole = if off == 0 { length } else { (length + off).saturating_sub(lanes) };
     let tail = whole / lanes * lanes;
     let lane = u64::from(warp::lane_id());
-    // The pack ahead of them, if there is one, and of two behind them what there is, one element per lane.
+    // The pack ahead of them, if any, and what exists of the two packs after them, are copied one element per lane.
     let end = if lane < lanes { lane } else { tail + lane - lanes };
     let is_end = span == 0 && end < if lane < lanes { head.min(tail) } else { length.next_multiple_of(lanes) };
     let value = if is_end && end < length { *from.add(end as usize) } else { 0 };
@@ -124,7 +126,7 @@ unsafe fn copy(from: *const u16, to: *mut u16, of: Lines, index: u64) {
 #[inline(always)]
 fn shifted([low, high]: [[u32; 4]; 2], off: u32) -> [u32; 4] {
     let words = [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]];
-    // Registers have no numbers that `off` could count.
+    // Registers cannot be indexed by `off`.
     let by_two = |words: [u32; 8]| array::from_fn(|i| if off & 4 != 0 { words[(i + 2).min(7)] } else { words[i] });
     let by_one = |words: [u32; 8]| array::from_fn(|i| if off & 2 != 0 { words[(i + 1).min(7)] } else { words[i] });
     let words: [u32; 8] = by_one(by_two(words));

@@ -1,25 +1,29 @@
-//! The product with few rows, or few columns, at the speed of memory: wgmma has its 64 rows along the long side.
+//! The product with few rows, or few columns, at memory bandwidth: wgmma has its 64 rows along the long side.
 //!
 //! # Math
-//! That of [`gemm`](super). The operand with the many rows along k is the *weight*, those of the other are the *vectors*: with few rows of A,
-//! Cᵀ = B·Aᵀ is computed, and with few columns of B, C = A·B. Which of the two C is shows in its strides only.
+//! The formula of [`gemm`](super). The operand with the many rows along k is called the *weight*; the rows of the other
+//! are the *vectors*. With few rows of A the kernel computes Cᵀ = B·Aᵀ, and with few columns of B it computes C = A·B.
+//! The two cases differ only in the strides of C.
 //!
 //! # Layout
-//! Both operands K-major, rows at multiples of 16 bytes. Up to 16, 64 or 128 vectors, `2·R`; TMA writes zeros for those that are missing, and reads
-//! nothing.
+//! Both operands K-major, rows at multiples of 16 bytes. Up to 16, 64 or 128 vectors, `2·R`; missing vectors are filled
+//! with zeros by TMA and read nothing.
 //!
 //! # Mapping
-//! A cluster of [four](Cut::FOUR) blocks, or of a [pair](Cut::PAIR), computes [`ROWS`] rows of the weight by all vectors: its blocks take turns
-//! along k, stages of 64 elements. In a block a warp produces, one thread of which issues every copy, and two warpgroups multiply 64 rows each. Each
-//! block adds the sums of its part of the rows: the others write theirs to its shared memory, as the tensor core left them, by stores that complete
-//! a barrier, and it adds them in the order of the blocks, the same result every time. Of a pair each has a multiprocessor, which suits where that
-//! is one round: of clusters of four not all start at once, because the groups that a chip's multiprocessors form are no multiples of four. Of
-//! four, two blocks share a multiprocessor, so that with more rounds one streams while the other starts or ends, and few rows of the weight still
-//! reach all of them. So few that each block could have a multiprocessor are better off with the [memory of a whole one](Cut::FOUR_ALONE).
+//! A cluster of [four](Cut::FOUR) blocks, or of a [pair](Cut::PAIR), computes [`ROWS`] rows of the weight by all
+//! vectors: its blocks take stages of 64 elements of k in turn. In a block, one warp produces, one thread of which
+//! issues every copy, and two warpgroups multiply 64 rows each. Each block adds up the sums of its share of the rows:
+//! the other blocks write their sums to its shared memory, in the tensor core's layout, by stores that complete a
+//! barrier, and it adds them in the order of the blocks, so that the result is the same every time. Each block of a
+//! pair has a whole multiprocessor, which suits problems of one wave: clusters of four cannot all start at once,
+//! because the number of multiprocessors in a chip's groups is not a multiple of four. With clusters of four, two
+//! blocks share a multiprocessor, so that with several waves one streams while the other starts or ends, and even few
+//! rows of the weight occupy all multiprocessors. If there are so few that each block could have a multiprocessor, it
+//! is better to use the [memory of a whole one](Cut::FOUR_ALONE).
 //!
 //! # Shared memory
-//! Stages of ([`ROWS`] + 2·`R`)·128 bytes: 6 of 18 KiB, 4 of 24 KiB or 3 of 32 KiB, of a multiprocessor's only block 12, 9 or 7, and their
-//! barriers. The sums lie where the stages were.
+//! Stages of ([`ROWS`] + 2·`R`)·128 bytes: 6 of 18 KiB, 4 of 24 KiB or 3 of 32 KiB; if the block has a multiprocessor
+//! to itself, 12, 9 or 7; and their barriers. The sums reuse the memory of the stages.
 //!
 //! # Numerics
 //! As of [`gemm`](super), with the sums of the parts of k added in f32.
@@ -59,7 +63,7 @@ pub const MOST: u32 = 128;
 
 const WARPGROUP: u32 = 128;
 const CONSUMERS: u32 = 2;
-/// Rows of a product, and of a warp's part of it.
+/// Rows of a product, and of a warp's share of it.
 const WARPGROUP_ROWS: u32 = 64;
 const WARP_ROWS: u32 = 16;
 /// Elements of k in a stage, and their bytes: a row of the widest swizzle.
@@ -79,7 +83,7 @@ const fn stage_bytes(r: usize) -> u32 {
     (ROWS + vectors(r)) * ROW_BYTES
 }
 
-/// As many as a block's part of a multiprocessor's memory has room for.
+/// As many stages as a block's share of a multiprocessor's shared memory has room for.
 const fn stages(blocks: u32, r: usize) -> u32 {
     224 * 1024 / blocks / stage_bytes(r)
 }
@@ -89,11 +93,12 @@ const fn shared_bytes(blocks: u32, r: usize) -> usize {
     (stages(blocks, r) * stage_bytes(r)) as usize + (2 * stages(blocks, r) as usize + 2) * size_of::<Barrier>()
 }
 
-/// What there is to compute.
+/// Sizes, strides and factors of the product.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Sizes {
-    /// Elements of C from a row of the weight to the next, and from a vector to the next; one of them is 1.
+    /// Strides of C in elements, from one row of the weight to the next and from one vector to the next; one of them is
+    /// 1.
     pub c: [u64; 2],
     /// Rows of the weight.
     pub rows: u32,
@@ -105,7 +110,7 @@ pub struct Sizes {
     pub alpha: f32,
     /// Factor of what C holds.
     pub beta: f32,
-    /// Zero.
+    /// Padding, zero.
     pub padding: u32,
 }
 
@@ -182,7 +187,8 @@ impl<const SHARE: u32, const BLOCKS: u32, const R: usize> Memory<SHARE, BLOCKS, 
         self.full(2 * stages(BLOCKS, R) + 1)
     }
 
-    /// The sums that a warp of `block` has for this one, and those of the next warps, where the stages were.
+    /// The sums that a warp of `block` has for this one, followed by those of the next warps, in the memory of the
+    /// stages.
     #[inline(always)]
     fn sums(self, block: u32, warp: u32) -> SharedPtr<f32> {
         let Self(memory) = self;
@@ -214,12 +220,13 @@ unsafe fn run<T: Half, C: Element, const SHARE: u32, const BLOCKS: u32, const R:
         memory.complete().init(1);
         fence::mbarrier_init();
     }
-    // Of the last two the cluster is told, in its own time.
+    // The other blocks of the cluster use only the last two barriers, and only later: this block arrives here and waits
+    // before they are used.
     thread::sync_threads();
     cluster::arrive_relaxed();
 
     let row0 = thread::block_idx_x() / SHARE * ROWS;
-    // The cluster's blocks take turns, so that what they read at a time is one piece of each row.
+    // The cluster's blocks take stages in turn, so that what they read at a time is one contiguous piece of each row.
     let steps = (rank..sizes.k.div_ceil(DEPTH)).step_by(SHARE as usize);
     let mut sums = [0.0; R];
     if warpgroup == CONSUMERS {
@@ -236,13 +243,14 @@ unsafe fn run<T: Half, C: Element, const SHARE: u32, const BLOCKS: u32, const R:
         if lane < SHARE {
             cluster::map(memory.read(), lane).signal();
         }
-        // Sums take the place of the stages.
+        // The sums overwrite the stages.
         memory.read().wait_parity(0);
         send(memory, rank, sizes.vectors, &sums);
     } else if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
         memory.complete().arrive_expect_tx(SHARE * part(SHARE) * groups(sizes.vectors) * 4 * 32 * 4);
     }
-    // They say themselves that they are there: for a barrier of the cluster all memory would first have to agree.
+    // These stores complete the receiver's barrier themselves: a cluster barrier would first have to make all memory
+    // operations visible.
     memory.complete().wait_parity(0);
     add::<C, SHARE, BLOCKS, R>(
         memory,
@@ -255,8 +263,8 @@ unsafe fn run<T: Half, C: Element, const SHARE: u32, const BLOCKS: u32, const R:
 
 /// The order of a cluster's steps along k: those from its own place on, then those before.
 ///
-/// All clusters read the same vectors. If all began at the first they would ask for the same few lines at a time, and of the few slices of L2 that hold
-/// them.
+/// All clusters read the same vectors. If all of them began with the first step, they would request the same few lines
+/// at the same time, from the few slices of L2 that hold them.
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
     steps: u32,
@@ -264,7 +272,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Of this cluster of `SHARE` blocks: the clusters' places lie as far apart as there are steps for them.
+    /// The order of this cluster of `SHARE` blocks: the clusters' starting steps are as far apart as the number of
+    /// steps allows.
     #[inline(always)]
     pub(super) fn of<const SHARE: u32>(steps: u32) -> Self {
         let [cluster, clusters] = [thread::block_idx_x(), thread::grid_dim_x()].map(|blocks| u64::from(blocks / SHARE));
@@ -292,7 +301,7 @@ unsafe fn produce<const SHARE: u32, const BLOCKS: u32, const R: usize>(
     let turn = Turn::of::<SHARE>(steps.len() as u32);
     for i in 0..turn.steps {
         let step = cluster::rank() + turn.step(i) * SHARE;
-        // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+        // A fresh barrier counts as having completed the phase before its first, so the first round does not wait.
         memory.empty(at.stage).wait_parity(at.parity ^ 1);
         let full = memory.full(at.stage);
         full.arrive_expect_tx(stage_bytes(R));
@@ -357,7 +366,7 @@ unsafe fn send<const SHARE: u32, const BLOCKS: u32, const R: usize>(
     }
 }
 
-/// Adds the sums of the cluster's blocks, of the rows that are this block's, and stores them.
+/// Adds the sums of the cluster's blocks for this block's rows, and stores them.
 #[inline(always)]
 unsafe fn add<C: Element, const SHARE: u32, const BLOCKS: u32, const R: usize>(
     memory: Memory<SHARE, BLOCKS, R>,
@@ -369,7 +378,7 @@ unsafe fn add<C: Element, const SHARE: u32, const BLOCKS: u32, const R: usize>(
     let mut at = thread::thread_idx_x();
     while at < part(SHARE) * R as u32 * 32 {
         let (warp, i, lane) = (at / 32 / R as u32, at / 32 % R as u32, at % 32);
-        // As the tensor core leaves them: two neighbouring vectors, then the same of the row 8 below.
+        // The tensor core's layout: two neighbouring vectors, then the same two of the row 8 below.
         let row = row0 + warp * WARP_ROWS + lane / 4 + i / 2 % 2 * 8;
         let vector = i / 4 * 8 + lane % 4 * 2 + i % 2;
         if row < rows && vector < vectors {

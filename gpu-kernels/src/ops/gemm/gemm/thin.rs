@@ -1,16 +1,19 @@
-//! The product with few rows, or few columns, along all of k: a block's tile is the vectors by a few rows of the weight.
+//! The product with few rows, or few columns, without splitting k: a block's tile is all vectors by a few rows of the
+//! weight.
 //!
 //! # Math
-//! That of [`gemm`](super), of weight and vectors as [`skinny`](super::skinny) calls the operands.
+//! The formula of [`gemm`](super), with weight and vectors as [`skinny`](super::skinny) defines them.
 //!
 //! # Layout
 //! As of [`skinny`](super::skinny).
 //!
 //! # Mapping
-//! A block computes 32 or 64 rows of the weight by all vectors, so that 4096 or 8192 rows are a block for nearly every multiprocessor. wgmma has its 64 rows
-//! along the vectors and its columns along the weight. Of up to 64 vectors a stage is two panels of 64 elements of k, by 32 rows: each of two warpgroups
-//! multiplies one, and they add their sums. Of up to 128 it is one panel, by 64 rows, and each warpgroup has 64 of the vectors, the second the last ones. Blocks of a cluster load
-//! half of a stage's vectors each, for both. One thread of a last warp issues every copy.
+//! A block computes 32 or 64 rows of the weight by all vectors, so that 4096 or 8192 rows give nearly every
+//! multiprocessor a block. wgmma has its 64 rows along the vectors and its columns along the weight. For up to 64
+//! vectors a stage is two panels of 64 elements of k, by 32 rows: each of two warpgroups multiplies one panel, and they
+//! add their sums. For up to 128 vectors a stage is one panel, by 64 rows, and each warpgroup takes 64 of the vectors,
+//! the second one the last 64. Each block of a cluster loads half of a stage's vectors, for both. One thread of the
+//! last warp issues every copy.
 //!
 //! # Shared memory
 //! 8 stages of (128 + 64) · 128 bytes, 16 KiB for the sums, and barriers: 214 016 B, one block a multiprocessor.
@@ -19,10 +22,10 @@
 //! As of [`gemm`](super), with the sums of the panels of even and of odd number, where each warpgroup has one, added in f32.
 //!
 //! # Cost
-//! The bytes of the weight, once: 7.9 µs for 4096 × 4096 at 4.25 TB/s. The vectors take twice as many on their way into
-//! each multiprocessor, half of them read by its neighbour: 768 KiB in all, 7.0 µs at 64 bytes per clock. Cutting k
-//! takes half of that, but clusters that exchange and add sums. On an H200 64 vectors take 14.9 µs, and 16.7 cut; 128
-//! of 8192 × 8192 take 40.8 µs, and 43.5 cut.
+//! The bytes of the weight, once: 7.9 µs for 4096 × 4096 at 4.25 TB/s. The vectors are twice as many bytes into each
+//! multiprocessor, half of them loaded by its neighbour: 768 KiB in all, 7.0 µs at 64 bytes per clock. Splitting k
+//! halves that, but clusters then exchange and add sums. On an H200 64 vectors take 14.9 µs, and 16.7 with k split; 128
+//! of 8192 × 8192 take 40.8 µs, and 43.5 with k split.
 //!
 //! # Limits
 //! 128 vectors, one product. Compute capability 9.0.
@@ -42,7 +45,7 @@ use super::super::epilogue::{Epilogue, Factor};
 use super::super::hopper::Cursor;
 use super::skinny::{Sizes, Turn};
 
-/// Blocks that share the vectors.
+/// Blocks of a cluster, which share the loads of the vectors.
 pub const CLUSTER: u32 = 2;
 /// Two warpgroups that multiply, and the warp that produces.
 pub const THREADS: u32 = CONSUMERS * WARPGROUP + 32;
@@ -173,7 +176,7 @@ unsafe fn multiply<T: Half, C: Element, const R: usize>(
         }
         fence::mbarrier_init();
     }
-    // The other block's copies and releases land here.
+    // The other block's copies and releases land in this block.
     cluster::arrive_relaxed();
     cluster::wait();
 
@@ -192,7 +195,7 @@ unsafe fn multiply<T: Half, C: Element, const R: usize>(
     let factor = Factor::of(sizes.alpha, scale).factor();
     // Of vectors from `first` on, those from `own` on.
     let store = |i: u32, lane: u32, first: u32, own: u32, pair: [f32; 2]| {
-        // As the tensor core leaves them: of two vectors, 8 apart, two neighbouring rows of the weight every 8.
+        // The tensor core's layout: for two vectors, 8 apart, two neighbouring rows of the weight every 8.
         let row = row0 + i / 2 * 8 + lane % 4 * 2;
         let vector = first + lane / 32 * 16 + lane % 32 / 4 + i % 2 * 8;
         if vector >= own {
@@ -222,14 +225,16 @@ unsafe fn multiply<T: Half, C: Element, const R: usize>(
     }
 }
 
-/// The first vector of the second warpgroup, where each has some: so that all of them exist. The copy engine would fill in zeros for others, and to two blocks
-/// at a time that is slow: with 96 vectors, 32 of 128 missing, it took 51 µs for 43.
+/// The first vector of the second warpgroup, where each warpgroup has some: chosen so that all of its vectors exist.
+/// The copy engine would fill in zeros for missing ones, which is slow when multicast to two blocks: with 96 vectors,
+/// 32 of 128 missing, the kernel took 51 µs instead of 43.
 #[inline(always)]
 fn second(sizes: &Sizes) -> u32 {
     sizes.vectors.saturating_sub(VECTORS).min(VECTORS)
 }
 
-/// Loads the stages of the block: its panels of the weight, and the part of the vectors that has its number, for the cluster. Run by one thread.
+/// Loads the stages of the block: its panels of the weight, and, for the whole cluster, its share of the vectors. Run
+/// by one thread.
 #[inline(always)]
 unsafe fn produce(
     memory: Memory,
@@ -245,7 +250,7 @@ unsafe fn produce(
     let mut at = Cursor::default();
     for i in 0..steps {
         let step = turn.step(i);
-        // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+        // A fresh barrier counts as having completed the phase before its first, so the first round does not wait.
         memory.empty(at.stage).wait_parity(at.parity ^ 1);
         let full = memory.full(at.stage);
         full.arrive_expect_tx(STAGE_BYTES);
@@ -257,7 +262,8 @@ unsafe fn produce(
         tma::load_3d_multicast(memory.vectors(at.stage, rank), vectors, from, full, (1 << CLUSTER) - 1);
         at.advance(STAGES);
     }
-    // A block that left would take the shared memory that its neighbour still signals: this thread stays until all stages are released.
+    // If this block ended, the shared memory that its neighbour still signals would be gone: this thread stays until
+    // all stages are released.
     for _ in 0..STAGES {
         memory.empty(at.stage).wait_parity(at.parity ^ 1);
         at.advance(STAGES);

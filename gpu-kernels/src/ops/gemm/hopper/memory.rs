@@ -1,4 +1,4 @@
-//! A block's shared memory: the ring of stages, and where the tiles are that its producer has found.
+//! A block's shared memory: the ring of stages, and the places of the tiles that its producer has found.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
@@ -10,8 +10,8 @@ use super::{
     WARPGROUP, Walk,
 };
 
-/// The block's shared memory: `STAGES` of which B takes `B` bytes each and A a panel for each of `H` consumers. Swizzled buffers must start at
-/// multiples of 1024 bytes.
+/// The block's shared memory: `STAGES` stages, in each of which B takes `B` bytes and A a panel for each of `H`
+/// consumers. Swizzled buffers must start at multiples of 1024 bytes.
 #[repr(C, align(1024))]
 pub struct Shared<const B: usize, const STAGES: usize, const H: usize = { CONSUMERS as usize }> {
     a: [[[u8; PANEL_BYTES as usize]; H]; STAGES],
@@ -22,11 +22,13 @@ pub struct Shared<const B: usize, const STAGES: usize, const H: usize = { CONSUM
     told: [Told; TOLD],
 }
 
-/// The place of a tile: its first row and column, its product, where its rows end, or 0 if there is no tile, and how many elements it has along k.
+/// The place of a tile: its first row and column, its product, the end of its rows, or 0 if there is no tile, and its
+/// number of elements along k.
 type Told = [u32; 5];
 
-/// Tiles whose places are kept. The producer is at most all stages ahead, which may be of a tile each, and a consumer's threads have read a
-/// place when its first stage of the next tile is released: only then do they all wait for each other.
+/// The number of tiles whose places are kept. The producer is at most all stages ahead, each of which may belong to a
+/// different tile. All threads of a consumer have read a place when it releases its first stage of the next tile: only
+/// then do they all wait for each other.
 pub(super) const TOLD: usize = WIDE_STAGES + 1;
 
 /// That of [`BLOCK_N`] columns: four stages of 48 KiB leave room for the epilogue's buffers.
@@ -41,13 +43,14 @@ pub(super) const fn b_bytes(block_n: u32) -> usize {
     (block_n * STAGE_BYTES) as usize
 }
 
-/// As many as there is memory for, beside 16 KiB per consumer for the epilogue.
+/// As many stages as there is memory for, beside 16 KiB per consumer for the epilogue.
 pub(super) const fn stages(consumers: u32, block_n: u32) -> usize {
     let slabs = (consumers * 2 * SLAB_BYTES) as usize;
     (224 * 1024 - slabs) / ((consumers * PANEL_BYTES) as usize + b_bytes(block_n))
 }
 
-/// Columns of B that are loaded for a tile of so many: MN-major all those of its panels, of which the products leave the last ones unread.
+/// Columns of B that are loaded for a tile of that many: for MN-major B all those of its panels, whose last columns the
+/// products do not read.
 pub const fn loaded(block_n: u32, is_mn_major: bool) -> u32 {
     if is_mn_major { block_n.next_multiple_of(PANEL) } else { block_n }
 }
@@ -113,7 +116,7 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
         shared_field!(memory.told).at(number % TOLD as u32)
     }
 
-    /// Whether there is a tile `number` for consumers, whose first stage they are `at`.
+    /// Whether there is a tile `number` for consumers whose first stage of it is `at`.
     #[inline(always)]
     pub(super) unsafe fn find<W: Walk>(self, tiles: &mut W, number: u32, at: Cursor) -> bool {
         if !W::TOLD {
@@ -124,7 +127,7 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
         end != 0
     }
 
-    /// Where it is.
+    /// The place of that tile.
     #[inline(always)]
     pub(super) unsafe fn tile<W: Walk>(self, tiles: &W, number: u32) -> Tile {
         if !W::TOLD {
@@ -135,7 +138,7 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
         Tile { row, column, product, b: 0, end, k: None, alone: false }
     }
 
-    /// Elements of k in it, `all` if tiles have no ranges of their own.
+    /// The tile's elements of k; `all` if tiles have no ranges of their own.
     #[inline(always)]
     pub(super) unsafe fn depth<W: Walk>(self, number: u32, all: u32) -> u32 {
         if !W::ALONG_K {
@@ -145,7 +148,7 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
         depth
     }
 
-    /// Whether it has no rows for a consumer.
+    /// Whether the tile has no rows for a consumer.
     #[inline(always)]
     pub(super) unsafe fn is_idle<W: Walk>(self, number: u32, consumer: u32) -> bool {
         if !W::TOLD || W::ALONG_K {
@@ -155,7 +158,8 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
         row + consumer * STORE_M >= end
     }
 
-    /// Lets stages of a tile go unread. Run by a whole warpgroup, whose threads then go on together: none is a round of stages behind.
+    /// Skips the stages of a tile without reading them. Run by a whole warpgroup, whose threads then go on together, so
+    /// that none is a round of stages behind.
     #[inline(always)]
     pub(super) unsafe fn skip(self, at: &mut Cursor, steps: u32, lane: u32, barrier: u32) {
         for _ in 0..steps {
@@ -176,8 +180,8 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
         }
     }
 
-    /// Writes zeros to what lies behind the first `rows` rows of a stage of panels, along k: this consumer's of A, and half of B's, which has
-    /// [`BLOCK_N`] columns. Run by all consumers.
+    /// Writes zeros past the first `rows` rows of a stage of panels, along k: this consumer's part of A, and half of
+    /// B's, which has [`BLOCK_N`] columns. Run by all consumers.
     #[inline(always)]
     pub(super) unsafe fn clear(self, stage: u32, rows: u32, consumer: u32, lane: u32) {
         if rows >= PANEL {
@@ -199,7 +203,7 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
     }
 }
 
-/// The stage a loop is at, and the parity of the barrier phase it waits for.
+/// The stage a loop is at, and the parity of the barrier phase that it waits for.
 #[derive(Clone, Copy, Default)]
 pub(in super::super) struct Cursor {
     pub(in super::super) stage: u32,

@@ -1,24 +1,26 @@
-//! The Hopper path: TMA feeds shared memory, warpgroup MMA drains it, and a persistent grid walks the tiles.
+//! The Hopper path: TMA fills shared memory, warpgroup MMA consumes it, and a persistent grid walks over the tiles.
 //!
-//! A cluster of two blocks computes a tile of 256 rows of C: each block owns 128 rows, and both need the same columns of B,
-//! 256 or as few as fill the device's rounds of tiles better, so each loads half of B and multicasts it to the pair. Inside a block, warpgroup 0 produces (one thread issues every
-//! copy) and warpgroups 1 and 2 consume, 64 rows of the tile each. A pair's tile of 384 by 192 has a third consumer in each block: a
-//! square of 2112 is one round of it.
+//! A cluster of two blocks computes a tile of 256 rows of C: each block owns 128 rows, and both need the same columns
+//! of B, 256 or fewer if that fills the device's waves of tiles better, so each loads half of B and multicasts it to
+//! the pair. Inside a block, warpgroup 0 produces (one thread issues every copy) and warpgroups 1 and 2 consume, 64
+//! rows of the tile each. A pair's tile of 384 by 192 has a third consumer in each block: a square product of 2112 is
+//! one wave of it.
 //!
-//! A stage is 128 bytes of k: 64 elements of 16 bits, 128 of 8, 32 of f32. It keeps the way the operand lies: K-major, a row of 128 bytes belongs
-//! to a row of the operand; MN-major, which 16-bit types may be, panels of 64 × 64 elements have a row for each index of k. wgmma reads either, so that
-//! no operand is ever transposed.
+//! A stage is 128 bytes of k: 64 elements of 16 bits, 128 of 8, 32 of f32. It keeps the operand's layout: for a K-major
+//! operand, a row of 128 bytes belongs to a row of the operand; for an MN-major one, which only 16-bit types may be,
+//! panels of 64 × 64 elements have a row for each index of k. wgmma reads either, so that no operand is ever
+//! transposed.
 //!
 //! Two mbarriers guard each of the stages. `full` completes when the bytes of a stage have landed; `empty`
 //! completes when all consumer warpgroups of the *pair* have finished reading, because the multicast writes both.
 //!
-//! The epilogue leaves through shared memory when C's rows are 16-byte aligned and hold whole 16-byte units (stmatrix,
-//! then a TMA store that clips at the edges of C), so that global writes are full 128-byte lines. Of a width that is
-//! not whole slabs of 64 columns, what is left goes from there by ordinary stores of 16 bytes, and MN-major B has
-//! panels that are not read to their end. Other rows leave shared memory by a warp each, one element per lane, or,
-//! where C counts, from registers. Where an f32 C accumulates, TMA adds to it: the multiprocessor never reads C, and
-//! since each element gets one addend a launch, the result is the same every time. The producer is already filling the
-//! stages of the next tile meanwhile.
+//! The epilogue stores through shared memory when C's rows are 16-byte aligned and hold whole 16-byte units (stmatrix,
+//! then a TMA store that clips at the edges of C), so that global writes are full 128-byte lines. If a width is not a
+//! whole number of slabs of 64 columns, the remainder is stored from there by ordinary stores of 16 bytes, and MN-major
+//! B has panels that are not read to their end. Other rows are stored from shared memory by one warp per row and one
+//! element per lane, or, where C is also read (β ≠ 0), from registers. Where an f32 C accumulates, TMA adds to it: the
+//! multiprocessor never reads C, and since each element gets one addend per launch, the result is the same every time.
+//! Meanwhile the producer already fills the stages of the next tile.
 
 mod memory;
 mod multiply;
@@ -48,14 +50,15 @@ pub(super) use self::tiles::{Tile, Tiles, Walk, at_least_one, place};
 
 /// Rows of C a block computes.
 pub const BLOCK_M: u32 = 128;
-/// Columns of C a block computes, where nothing speaks for fewer.
+/// Columns of C a block computes, unless fewer fill the last wave better.
 pub const BLOCK_N: u32 = 256;
 /// Both.
 pub const TILE: [u32; 2] = [BLOCK_M, BLOCK_N];
-/// Columns that it can have. Fewer leave less of the last round of tiles unused.
+/// The widths that it can have. Narrower tiles leave less of the last wave unused.
 pub const WIDTHS: [u32; 4] = [BLOCK_N, 192, 128, 64];
-/// The same with those between that fill what [`WIDTHS`] leave of a round, for results of 16 bits. They are multiples of 16, so that each block of a
-/// cluster loads whole groups of the eight rows that the swizzle repeats after.
+/// These widths and the intermediate ones that fill what [`WIDTHS`] leave of a wave, for results of 16 bits. They are
+/// multiples of 16, so that each block of a cluster loads whole groups of the eight rows after which the swizzle
+/// repeats.
 pub const FINE_WIDTHS: [u32; 6] = [BLOCK_N, 208, 192, 160, 128, 64];
 /// Rows of C that tiles of swapped operands have, whose [`CLUSTER`] · [`BLOCK_M`] rows are columns of C.
 pub const SWAPPED: [u32; 2] = [128, 64];
@@ -110,7 +113,8 @@ pub(super) struct Matrices<'a, C> {
     pub(super) store: u32,
 }
 
-/// What consumers do. No closure: where one is large, the compiler would call it, and wgmma cannot go on across a call.
+/// The work of consumers. This is not a closure: the compiler would call a large one, and wgmma cannot stay in flight
+/// across a call.
 pub(super) trait Consume<C, E, const B: usize, const STAGES: usize, const H: usize = { CONSUMERS as usize }> {
     /// How often they release a stage to each producer of the pair: once each, if nothing but products has read it.
     const RELEASES: u32 = H as u32;
@@ -130,7 +134,7 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
     K: Consume<C, E, B, STAGES, H>,
 {
     let memory: Memory<B, STAGES, H> = Memory(shared::dynamic());
-    // From lane 0, so that ptxas knows it to be uniform: descriptors then live in uniform registers.
+    // Read from lane 0, so that ptxas knows the value to be warp-uniform: descriptors are then in uniform registers.
     let warpgroup = warp::warp_id_uniform() / (WARPGROUP / 32);
 
     if thread::thread_idx_x() == 0 {
@@ -142,8 +146,9 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
         }
         fence::mbarrier_init();
     }
-    // The peer's copies and arrivals land here: no block may start before both have their barriers. The fence has released these, and a barrier that
-    // releases more would have every thread wait for memory.
+    // The peer's copies and arrivals land in this block: no block may start before both have initialised their
+    // barriers. The fence has already released these; a barrier with release semantics would make every thread wait for
+    // all its memory operations.
     cluster::arrive_relaxed();
     cluster::wait();
 
@@ -300,7 +305,7 @@ where
                 if W::ALONG_K && step + 1 == steps {
                     memory.clear(at.stage, k - step * depth, consumer, lane);
                 }
-                // A consumer's rows are one panel, whichever way it lies.
+                // A consumer's rows are one panel in either layout.
                 let a = descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), M::A_MN);
                 let b = descriptors(memory.b(at.stage), M::B_MN);
                 wgmma::fence();

@@ -1,4 +1,4 @@
-//! What a stage is multiplied as: the operands' types and the way they lie.
+//! The multiplication of a stage: the operands' types and layouts.
 
 use core::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR};
 use super::super::epilogue::Sum;
 use super::SUMS;
 
-/// What the producer has to know.
+/// The properties that the producer has to know.
 pub(in super::super) trait Operands {
     /// Bytes of an element.
     const BYTES: u32;

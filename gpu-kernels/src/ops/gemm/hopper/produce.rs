@@ -24,7 +24,7 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
     let rows = H as u32 * STORE_M;
     let b_columns = B as u32 / STAGE_BYTES / CLUSTER;
     let rank = cluster::rank();
-    // A matrix that all products share has no next.
+    // A matrix that all products share stays the same for the next product.
     let of_product = |stride: u64, product: u32| if stride == 0 { 0 } else { product as i32 };
     let (mut at, mut number) = (Cursor::default(), 0);
     while tiles.find() {
@@ -33,7 +33,7 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
         let column0 = column + if W::TWO_BS || alone { 0 } else { rank * b_columns };
         let (a_product, b_product) = (of_product(problem.a[0], product), of_product(problem.b[0], matrix));
         for step in 0..W::steps(last - first, depth) {
-            // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+            // A fresh barrier counts as having completed the phase before its first, so the first round does not wait.
             memory.empty(at.stage).wait_parity(at.parity ^ 1);
             if W::TOLD && step == 0 {
                 memory.told(number).write([row, column, product, end.unwrap_or(problem.m), last - first]);
@@ -63,7 +63,8 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
         memory.told(number).write([0; 5]);
         memory.full(at.stage).arrive();
     }
-    // A block that left would take the shared memory that its peer still signals: this thread stays until all stages are released.
+    // If this block ended, the shared memory that its peer still signals would be gone: this thread stays until all
+    // stages are released.
     for _ in 0..STAGES {
         memory.empty(at.stage).wait_parity(at.parity ^ 1);
         at.advance(STAGES);

@@ -1,4 +1,4 @@
-//! The walk of a cluster over the tiles of all products.
+//! A cluster's walk over the tiles of all products.
 
 use core::num::NonZeroU32;
 
@@ -7,30 +7,32 @@ use cuda_std::{cluster, thread};
 use super::super::Problem;
 use super::CLUSTER;
 
-/// Rows of tiles that are walked before moving to the next column of tiles, so that a wave's panels of A and B stay in L2.
+/// Rows of tiles that are walked over before moving to the next column of tiles, so that a wave's panels of A and B
+/// stay in L2.
 const GROUP_M: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
-/// Where the block's tile is.
+/// The position of the block's tile.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Tile {
     /// Its first row, and its first column.
     pub(in super::super) row: u32,
     pub(in super::super) column: u32,
-    /// Which product's A and C.
+    /// The index of the product, for A and C.
     pub(in super::super) product: u32,
-    /// Which B.
+    /// The index of the matrix, for B.
     pub(in super::super) b: u32,
-    /// Where its rows end, if that is not where C ends.
+    /// The end of its rows, if that is not where C ends.
     pub(in super::super) end: Option<u32>,
-    /// Where it starts and ends along k, if it has not all of it.
+    /// Its range along k, if that is not all of k.
     pub(in super::super) k: Option<[u32; 2]>,
-    /// Whether its columns are not those of the pair's other block, of which each then loads half.
+    /// Whether its columns differ from those of the pair's other block; otherwise each of the two blocks loads half of
+    /// them.
     pub(in super::super) alone: bool,
 }
 
 /// The tiles of a cluster, one after the other.
 pub(in super::super) trait Walk: Copy {
-    /// Whether the producer alone walks, and tells the consumers where they are; otherwise they walk themselves.
+    /// Whether only the producer walks, and tells the consumers the places; otherwise consumers walk themselves.
     const TOLD: bool = false;
 
     /// Whether the blocks of a pair load the same columns of a B each, instead of half the columns of one.
@@ -39,7 +41,8 @@ pub(in super::super) trait Walk: Copy {
     /// Whether tiles have ranges along k, which the producer tells too. Of panels that go on behind the last one consumers clear the rest.
     const ALONG_K: bool = false;
 
-    /// Stages of `depth` for a tile of so many elements along k. Each must have one to be told.
+    /// The number of stages of `depth` for a tile of that many elements along k. Each tile must have at least one, so
+    /// that its place can be passed on.
     #[inline(always)]
     fn steps(k: u32, depth: u32) -> u32 {
         let steps = k.div_ceil(depth);
@@ -49,13 +52,13 @@ pub(in super::super) trait Walk: Copy {
     /// Whether there is a tile.
     unsafe fn find(&mut self) -> bool;
 
-    /// Where it is. Computed when it is asked for: no registers hold it while the tile is multiplied.
+    /// The position of the tile. It is computed on demand: no registers hold it while the tile is multiplied.
     fn tile(&self) -> Tile;
 
     /// Goes on to the next.
     fn advance(&mut self);
 
-    /// What the producer's idle warps do meanwhile.
+    /// The work of the producer's idle warps meanwhile.
     #[inline(always)]
     unsafe fn meanwhile(self) {}
 }

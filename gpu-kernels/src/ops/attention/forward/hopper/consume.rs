@@ -1,4 +1,4 @@
-//! A consumer: a warpgroup with 64 queries.
+//! A consumer: a warpgroup that owns 64 queries.
 
 use cuda_std::float::Half;
 use cuda_std::mbarrier::Barrier;
@@ -13,7 +13,7 @@ use super::work::{self, Cursor, Queries, Work};
 use super::{BUFFERS, CLUSTER, Memory, PANEL, WARPGROUP, WG_M};
 use crate::ops::attention::{self, LOG2_E, limits};
 
-/// What a consumer has in registers from tile to tile: scores that become weights, the weights as an operand, and its part of O.
+/// A consumer's registers from tile to tile: scores that become weights, the weights as an operand, and its part of O.
 struct State<const S: usize, const O: usize, const STEPS: usize> {
     s: [f32; S],
     p: [[u32; 4]; STEPS],
@@ -21,14 +21,14 @@ struct State<const S: usize, const O: usize, const STEPS: usize> {
     online: Online,
 }
 
-/// One consumer of a block, and what it knows of its place.
+/// One consumer of a block, and its position.
 #[derive(Clone, Copy)]
 struct Consumer<T, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32> {
     memory: Memory<T, D, N, CONSUMERS>,
     index: u32,
     /// That of its queries.
     buffer: u32,
-    /// The block that this thread tells of stages that its consumer is done with, if there is one of that number.
+    /// The block to which this thread signals that its consumer is done with a stage, if a block of that number exists.
     filler: u32,
     turns: Turns<CONSUMERS>,
     /// Thread of the warpgroup.
@@ -59,7 +59,7 @@ pub(super) unsafe fn consume<
     [f32; S]: Accumulators,
     [f32; O]: Accumulators,
 {
-    // Whether there are registers for what its place says, from one tile to another.
+    // Whether registers suffice to keep what derives from its position from one tile to another.
     let keeps = CONSUMERS == 2;
     let lane = thread::thread_idx_x() % WARPGROUP;
     let lane = if keeps { lane } else { forget(lane) };
@@ -71,14 +71,14 @@ pub(super) unsafe fn consume<
     let (mut at, mut wave) = (Cursor::<STAGES>(0), Cursor::<{ BUFFERS }>(0));
     let give_back = |wave| store::give_back(wave, lane, |buffer| memory.empty_q(buffer));
     while let Some(queries) = work.queries(wave.0) {
-        // From one lane, so that ptxas knows what depends on it to be uniform.
+        // Read from one lane, so that ptxas knows what depends on it to be warp-uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
         let row = work.first_of(queries, index);
         let (first, end) = work::seen::<N>(span, queries.shared.0, queries.shared.1);
         let (mine, mine_end) = work::seen::<N>(span, row, WG_M);
         let (whole, whole_end) = work::seen_whole::<N>(span, row, WG_M);
         let kept = Visible::of(span, row, lane);
-        // Hides what is not visible of a tile, whose first key is `key`.
+        // Masks the invisible scores of a tile whose first key is `key`.
         let mask = |s: &mut [f32; S], key: i32| {
             let visible = if keeps { kept } else { Visible::of(span, row, forget(lane)) };
             visible.mask(s, key);
@@ -101,7 +101,7 @@ pub(super) unsafe fn consume<
             this.first_weights(&mut state);
             give_back(wave);
             tile += 1;
-            // At most an edge, a middle and another edge.
+            // There are at most three ranges: an edge, a middle and another edge.
             while tile < mine_end {
                 while tile < mine_end && (tile < whole || tile >= whole_end) {
                     let key = work::first_key::<N>(span, tile);
@@ -130,7 +130,7 @@ pub(super) unsafe fn consume<
 impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32>
     Consumer<T, D, N, CONSUMERS, STAGES>
 {
-    /// Says to those who fill it that this consumer is done with a stage.
+    /// Signals to the producers that fill a stage that this consumer is done with it.
     #[inline(always)]
     unsafe fn release(self, empty: SharedPtr<Barrier>) {
         if self.filler < CLUSTER {
@@ -138,8 +138,8 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         }
     }
 
-    /// Passes over a tile that is here for others of the pair. It has to have landed all the same: a phase that nobody here waited for
-    /// would be taken for the next but one.
+    /// Skips a tile that is only for other consumers of the pair. The wait for its arrival is still needed: if no
+    /// thread here waited for this phase, its parity would be mistaken for that of the phase after next.
     #[inline(always)]
     unsafe fn skip(self, at: Cursor<STAGES>) -> Cursor<STAGES> {
         let memory = self.memory;
@@ -206,8 +206,9 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         softmax::pack::<T, S, STEPS>(&state.s, &mut state.p);
     }
 
-    /// The scores of the tile after `at`, and the values of `at`, whose weights are there: the tensor cores are busy with the values while
-    /// this warpgroup computes the next weights. `mask` hides scores where not all keys are visible.
+    /// Computes the scores of the tile after `at`, and adds the values of `at`, whose weights are ready: the tensor
+    /// cores multiply the values while this warpgroup computes the next weights. `mask` hides scores where not all keys
+    /// are visible.
     #[inline(always)]
     unsafe fn step<const S: usize, const O: usize, const STEPS: usize>(
         self,
@@ -227,7 +228,7 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         s.pin();
         wgmma::fence_for(o);
         self.scores(s, next.stage());
-        // Awaited here, not before the scores: the whole is 5 % faster for it on an H200.
+        // The wait is here and not before the scores: this makes the whole kernel 5 % faster on an H200.
         memory.full_v(at.stage()).wait_parity(at.parity());
         self.values(o, p, at.stage());
         self.turns.pass();
@@ -236,7 +237,8 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         mask(s);
         let factors = online.renew(s, self.scale);
         online.weigh(s, self.scale);
-        // All that before the wait. ptxas moves the wait up again, but among the exponentials instead of before them.
+        // All of this is placed before the wait. ptxas moves the wait up again, but only to among the exponentials
+        // instead of before them.
         s.pin();
         online.sum.pin();
         wgmma::wait_for::<0>(o);
@@ -267,7 +269,8 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
         at.next()
     }
 
-    /// Divides O by the sums and stores it by way of this consumer's queries, which are not needed any more.
+    /// Divides O by the sums and stores it through the shared memory of this consumer's queries, which are no longer
+    /// needed.
     #[inline(always)]
     unsafe fn store<const S: usize, const O: usize, const STEPS: usize>(
         self,
@@ -284,7 +287,7 @@ impl<T: Half, const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u3
     }
 }
 
-/// Keeps the weights where they are until here, while products read them.
+/// Keeps the weights alive in their registers up to this point, while products read them.
 #[inline(always)]
 fn pin<const STEPS: usize>(p: &mut [[u32; 4]; STEPS]) {
     for step in p {

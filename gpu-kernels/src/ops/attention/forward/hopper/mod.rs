@@ -1,27 +1,30 @@
-//! The Hopper path: TMA brings tiles, warpgroups multiply them by wgmma, and a persistent grid walks the queries.
+//! The Hopper path: TMA loads tiles, warpgroups multiply them by wgmma, and a persistent grid walks over the queries.
 //!
-//! A block has a producer warpgroup, of which one thread issues every load, and consumers of 64 queries each, which stay in shared
-//! memory. A consumer's scores and its part of O live in registers, and so do the weights: an accumulator's layout is that of operand
-//! A. Keys and values come in tiles of `N` through a ring each, whose stages have two mbarriers: `full` completes when a stage's bytes
-//! have landed, `empty` when all its readers are done.
+//! A block has a producer warpgroup, of which one thread issues every load, and consumer warpgroups of 64 queries each,
+//! which stay in shared memory. A consumer's scores and its part of O are in registers, and so are the weights: an
+//! accumulator's layout is that of operand A. Keys and values come in tiles of `N`, through one ring each, whose stages
+//! have two mbarriers: `full` completes when a stage's bytes have landed, `empty` when all its readers are done.
 //!
-//! **Pairs.** A cluster of two blocks takes neighbouring queries of a head, 64 in turn. Both need the same keys and values: each loads half of every
-//! tile and multicasts it to both. 128 queries alone would read a byte from L2 for every 128 FLOPs, at the tensor cores' rate
-//! 5 TB/s; pairs halve that. A stage is empty when the consumers of *both* blocks are done. Where a mask makes their first or last tiles
-//! differ, a consumer passes over those that it does not see. Queries that are left over of a head, and that one block has room for, are shared by
-//! nobody: each block takes those of a head by itself.
+//! **Pairs.** A cluster of two blocks takes neighbouring queries of a head, the blocks taking 64 in turn. Both need the
+//! same keys and values: each block loads half of every tile and multicasts it to both. A block of 128 queries alone
+//! would read a byte from L2 for every 128 FLOPs, which at the tensor cores' rate is 5 TB/s; pairs halve that. A stage
+//! is empty when the consumers of *both* blocks are done. Where a mask makes their first or last tiles differ, a
+//! consumer skips the tiles that it does not see. If the queries left over of a head fit one block, they are not shared
+//! by a pair: each block of the pair takes those of a different head by itself.
 //!
-//! **Overlap.** A consumer issues the scores of tile j together with the values of tile j − 1, and computes the weights of tile j while
-//! the latter run; products of the other consumers fill the rest of its softmax. They issue in turn, by a named barrier each: left to
-//! themselves they come to compute their weights at the same time, and then to wait for the tensor cores at the same time, which costs d = 64 a
-//! tenth.
+//! **Overlap.** A consumer issues the scores of tile j together with the values of tile j − 1, and computes the weights
+//! of tile j while the latter run; products of the other consumers fill the rest of its softmax. The consumers issue in
+//! turn, ordered by one named barrier each: otherwise they drift into computing their weights at the same time and then
+//! waiting for the tensor cores at the same time, which costs d = 64 a tenth.
 //!
-//! A block's next queries are loaded while it works on these: a consumer that is done goes on with its own, and its last values, its results
-//! and its first scores run under the products of those that are not.
+//! A block's next queries are loaded while it works on the current ones. A consumer that is done goes on with its own
+//! next queries, so that its last values, its results and its first scores overlap the products of consumers that are
+//! not done.
 //!
-//! **Edges.** Tiles are counted from the last query and the last key back. So the diagonal passes through their corners however
-//! many they are, unless keys are padded, and nothing past a sequence's keys is read, where memory may hold NaN. Before the first token TMA reads zeros and drops
-//! stores. Tiles that nobody sees are not loaded, and only those on an edge are masked.
+//! **Edges.** Tiles are counted backwards from the last query and the last key. The diagonal therefore passes through
+//! tile corners whatever the number of queries and keys, unless keys are padded, and nothing past a sequence's keys is
+//! read, where memory may hold NaN. Before the first token TMA reads zeros and drops stores. Tiles that no query sees
+//! are not loaded, and only tiles on an edge are masked.
 //!
 //! # Cost
 //! For 128 queries and 128 keys, cycles of a multiprocessor:
@@ -37,9 +40,10 @@
 //! once, which takes more consumers to keep busy: three, and 192 queries.
 //!
 //! # Registers and shared memory
-//! A consumer's thread has N/2 scores, N/4 registers of weights and d/2 of O: 160 of 232 for d = 128, 128 of 160 for d
-//! = 64 with three consumers. Shared memory holds `BUFFERS` times 128·d bytes of queries per consumer, which O leaves
-//! through, and [`stages`] times 4·N·d bytes of keys and values: 192 KiB for d = 128, 176 KiB for d = 64.
+//! A consumer's thread has N/2 scores, N/4 registers of weights and d/2 of O: 160 of 232 registers for d = 128, 128 of
+//! 160 for d = 64 with three consumers. Shared memory holds `BUFFERS` times 128·d bytes of queries per consumer,
+//! through which O is stored as well, and [`stages`] times 4·N·d bytes of keys and values: 192 KiB for d = 128, 176 KiB
+//! for d = 64.
 
 mod consume;
 mod produce;
@@ -73,21 +77,22 @@ pub const fn block_m(consumers: u32) -> u32 {
     consumers * WG_M
 }
 
-/// Stages of each ring: a tile takes as long to arrive for any d, and half as long to use for d = 64.
+/// Stages of each ring: a tile takes the same time to arrive for any d, but is used up in half the time for d = 64.
 pub const fn stages(d: u32) -> u32 {
     256 / d
 }
 
-/// Queries that are worked on, and those after them: which are there when the first consumer is done.
+/// Buffers for the current queries and the next ones, which have arrived when the first consumer is done.
 pub(in crate::ops::attention) const BUFFERS: u32 = 2;
 
-/// The queries' buffers, the two rings, and barriers: two a buffer and two a stage for each ring.
+/// Shared memory of the queries' buffers, the two rings, and the barriers: two per buffer, and two per stage for each
+/// ring.
 pub const fn shared_bytes(d: u32, n: u32, consumers: u32) -> usize {
     let elements = BUFFERS * block_m(consumers) * d + 2 * stages(d) * n * d;
     (elements * 2) as usize + (2 * BUFFERS + 4 * stages(d)) as usize * size_of::<Barrier>()
 }
 
-/// The block's shared memory by name. Tiles are panels of [`PANEL`] columns, in 128-byte swizzle.
+/// Typed views of the block's shared memory. Tiles are panels of [`PANEL`] columns, in 128-byte swizzle.
 #[derive(Clone, Copy)]
 struct Memory<T, const D: u32, const N: u32, const CONSUMERS: u32>(SharedPtr<T>);
 
@@ -177,7 +182,8 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
     problem: Problem,
 ) {
     let memory = Memory::<T, D, N, CONSUMERS>(shared::dynamic());
-    // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
+    // Read from lane 0, so that ptxas knows the value to be warp-uniform and may keep what depends on it in uniform
+    // registers.
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
     let work = Work { problem: &problem, key_lengths, sinks, consumers: CONSUMERS, parts: CONSUMERS == 3 };
     if thread::thread_idx_x() == 0 {
@@ -197,8 +203,9 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
         }
         fence::mbarrier_init();
     }
-    // The other block's copies and signals land here: neither may start before both have their barriers, which the fence has
-    // released: a barrier that releases more would have every thread wait for memory.
+    // The other block's copies and signals land in this block: neither block may start before both have initialised
+    // their barriers. The fence has already released these; a barrier with release semantics would make every thread
+    // wait for all its memory operations.
     cluster::arrive_relaxed();
     cluster::wait();
 

@@ -9,7 +9,7 @@ use cuda_std::tma;
 use super::work::{self, Cursor, Share, Work};
 use super::{BUFFERS, CLUSTER, Memory, PANEL, WG_M};
 
-/// Where tiles of keys or values come from, a map, and the head and batch in it, and where they go.
+/// The source of tiles of keys or values, a map with the head and batch in it, and their destination.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     map: &'a TensorMap,
@@ -19,7 +19,8 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Starts loading this block's share of a tile, which is from `key` on, into stage `to`, once all who get it are done with what was there.
+    /// Starts loading this block's share of a tile, whose first key is `key`, into stage `to`, once all blocks that
+    /// receive it are done with the stage's previous content.
     #[inline(always)]
     unsafe fn load<T: Half, const D: u32, const N: u32>(
         self,
@@ -29,7 +30,7 @@ impl Source<'_> {
         full: SharedPtr<Barrier>,
         parity: u32,
     ) {
-        // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+        // A fresh barrier counts as having completed the phase before its first, so the first round does not wait.
         empty.wait_parity(parity ^ 1);
         full.arrive_expect_tx(N * D * 2);
         let Self { map, head, batch, share } = self;
@@ -68,7 +69,7 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
         if tiles > 0 {
             load_k(at, key);
         }
-        // Queries last: their memory is where results leave from.
+        // Queries are loaded last: results are stored through their memory.
         let (buffer, full) = (wave.stage(), memory.full_q(wave.stage()));
         memory.empty_q(buffer).wait_parity(wave.parity() ^ 1);
         full.arrive_expect_tx(CONSUMERS * WG_M * D * 2);
@@ -91,7 +92,8 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
             tiles -= 1;
         }
     }
-    // What the other block's consumers signal is this block's memory: it stays until they have.
+    // The other block's consumers signal barriers in this block's memory, so this block must not end before they have
+    // done so.
     for _ in 0..STAGES {
         memory.empty_k(at.stage()).wait_parity(at.parity() ^ 1);
         memory.empty_v(at.stage()).wait_parity(at.parity() ^ 1);

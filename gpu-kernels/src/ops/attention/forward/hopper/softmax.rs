@@ -8,34 +8,37 @@ use cuda_std::warp;
 
 use crate::ops::attention::{LOG2_E, Span, limits};
 
-/// What a thread knows of its two rows. Each sum is in two parts, of even and of odd columns: chains of half the length.
+/// A thread's softmax state of its two rows. Each sum is kept in two parts, of even and of odd columns: dependency
+/// chains of half the length.
 ///
-/// Weights and their sums are 2^`SHIFT` times what they stand for: what few exponents there are below 1 may be too few.
+/// Weights and their sums are scaled by 2^`SHIFT`, because f16 may have too few exponents below 1.
 #[derive(Clone, Copy)]
 pub(in crate::ops::attention) struct Online<const SHIFT: u32 = 0> {
-    /// The greatest score so far, times the scale and rounded. Kept like this the factor of a maximum that stays is 2⁰, and does not miss 1
-    /// by a rounding in every tile.
+    /// The greatest score so far, times the scale and rounded. Stored in this form, a maximum that does not change
+    /// gives a factor of exactly 2⁰, rather than one that misses 1 by a rounding error in every tile.
     greatest: [f32; 2],
     /// Of this thread's columns.
     pub(in crate::ops::attention) sum: [f32; 4],
 }
 
 impl<const SHIFT: u32> Online<SHIFT> {
-    /// Having seen a sink: what `start` says.
+    /// The state after a sink, as `start` gives it.
     #[inline(always)]
     pub(in crate::ops::attention) fn of((max, sum): (f32, f32), lane: u32) -> Self {
-        // One of the threads that share a query.
+        // Only one of the threads that share a query counts the sink.
         let sum = if lane.is_multiple_of(4) { sum * (1 << SHIFT) as f32 } else { 0.0 };
         Self { greatest: [max * LOG2_E; 2], sum: [sum, 0.0, sum, 0.0] }
     }
 
-    /// What maxima are subtracted as: nothing has been seen yet if one is −∞, and the reference point is 0.
+    /// The value that is subtracted for a maximum: if the maximum is −∞, nothing has been seen yet, and the reference
+    /// point is 0.
     #[inline(always)]
     fn references(&self) -> [f32; 2] {
         self.greatest.map(|greatest| if greatest == f32::NEG_INFINITY { 0.0 } else { greatest })
     }
 
-    /// Takes in the maxima of a tile's scores. Returns the factors of what was summed before.
+    /// Takes the maxima of a tile's scores into account. Returns the factors by which the earlier sums have to be
+    /// multiplied.
     #[inline(always)]
     pub(in crate::ops::attention) unsafe fn renew<const S: usize>(&mut self, s: &[f32; S], scale: f32) -> [f32; 2] {
         let mut greatest = [s[0], s[1], s[2], s[3]];
@@ -84,14 +87,15 @@ impl<const SHIFT: u32> Online<SHIFT> {
     }
 }
 
-/// The same number, anew: what is computed from it is not kept in registers, of which there are few, from one use to the next.
+/// Recomputes the same number, so that what derives from it is not kept in registers, which are scarce, from one use to
+/// the next.
 #[inline(always)]
 pub(in crate::ops::attention) fn forget(lane: u32) -> u32 {
     let Pack([lane, ..]) = Pack([lane; 4]).forget();
     lane
 }
 
-/// The keys that a thread's two rows see: so many from the first on.
+/// The number of keys, counted from the first, that each of a thread's two rows sees.
 #[derive(Clone, Copy)]
 pub(in crate::ops::attention) struct Visible {
     first: [i32; 2],
@@ -111,7 +115,7 @@ impl Visible {
         Self { first, count, column: (lane % 4 * 2) as i32 }
     }
 
-    /// Hides the scores of the other keys of a tile, which begins with `key`.
+    /// Hides the scores of all other keys of a tile, whose first key is `key`.
     #[inline(always)]
     pub(in crate::ops::attention) fn mask<const S: usize>(&self, s: &mut [f32; S], key: i32) {
         let place = self.first.map(|first| (key + self.column).wrapping_sub(first) as u32);

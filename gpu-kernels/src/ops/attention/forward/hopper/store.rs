@@ -1,4 +1,4 @@
-//! How a consumer's part of O leaves: through shared memory, in rows of 128 bytes.
+//! Stores a consumer's part of O through shared memory, in rows of 128 bytes.
 
 use cuda_std::float::Half;
 use cuda_std::launch::TensorMap;
@@ -29,8 +29,9 @@ pub(in crate::ops::attention) struct Rows<T> {
     pub queries: Queries,
 }
 
-/// Lets the producer have the memory of the queries before number `wave`, once the copies of thread `lane`, the first, have read the results there.
-/// These have had a while to leave by then, where at once that would be waited for.
+/// Releases the memory of the queries before number `wave` to the producer, once the copies of thread `lane`, the
+/// first, have read the results there. By this time the copies have had a while to finish, whereas a wait right after
+/// issuing them would stall.
 #[inline(always)]
 pub(in crate::ops::attention) unsafe fn give_back(
     wave: Cursor<BUFFERS>,
@@ -51,8 +52,8 @@ impl<T: Half> Rows<T> {
         self.panels.add(panel * self.stride)
     }
 
-    /// Stores O, of 2·`O` columns, and the logsumexps of the two rows of thread `lane`. What lies before the first token is dropped. The
-    /// panels are read by copies of the first thread's.
+    /// Stores O, of 2·`O` columns, and the logsumexps of the two rows of thread `lane`. Rows before the first token are
+    /// dropped. The first thread issues the copies that read the panels.
     #[inline(always)]
     pub(in crate::ops::attention) unsafe fn store<const O: usize>(
         self,
@@ -96,7 +97,8 @@ impl<T: Half> Rows<T> {
         }
     }
 
-    /// Stores the rows from query 0 on, where a tile begins before it: a store whose box does is an illegal instruction, unlike a load.
+    /// Stores the rows from query 0 on, where a tile begins before it: unlike a load, a TMA store whose box begins
+    /// before the tensor is an illegal instruction.
     #[inline(always)]
     unsafe fn store_rows(self, first: i32, panels: u32, lane: u32, work: Work, output: Output<T>) {
         let Self { queries, .. } = self;

@@ -4,13 +4,13 @@ use cuda_std::thread;
 
 use super::WARPGROUP;
 
-/// A consumer's place in it. Each has a turn a tile, also of those that it passes over.
+/// A consumer's place in the order. Each consumer has one turn per tile, including tiles that it skips.
 #[derive(Clone, Copy)]
 pub(super) struct Turns<const CONSUMERS: u32>(u32);
 
 impl<const CONSUMERS: u32> Turns<CONSUMERS> {
-    /// Of consumer `index`; the first turn is the last's, which with a diagonal has the most tiles: those of one that has fewer are passed over while
-    /// it is at work.
+    /// The place of consumer `index`. The first turn is the last consumer's, which with a diagonal has the most tiles:
+    /// a consumer with fewer tiles skips some while the last one is already at work.
     #[inline(always)]
     pub(super) unsafe fn start(index: u32) -> Self {
         let turns = Self(index);

@@ -1,4 +1,4 @@
-//! Which queries a pair of blocks takes next, and which keys they see.
+//! Assigns queries to pairs of blocks, and determines which keys they see.
 
 use core::ops::Range;
 
@@ -7,9 +7,10 @@ use cuda_std::{cluster, thread};
 use super::{CLUSTER, WG_M};
 use crate::ops::attention::{Problem, Span, bounded, nonzero};
 
-/// Tiles walked so far: says which stage of a ring is next, and the parity of the phase that its barriers are in.
+/// The number of tiles walked so far, which determines the next stage of a ring and the parity of its barriers' phase.
 ///
-/// One counter, because it stays in a uniform register where a stage and a parity, toggled by a branch, do not.
+/// It is one counter because that stays in a uniform register, whereas a stage number and a parity toggled by a branch
+/// do not.
 #[derive(Clone, Copy)]
 pub(in crate::ops::attention) struct Cursor<const STAGES: u32>(pub u32);
 
@@ -33,7 +34,7 @@ impl<const STAGES: u32> Cursor<STAGES> {
         Self(tiles + 1)
     }
 
-    /// The tile before this one, if it is not the first.
+    /// The tile before this one; `None` for the first.
     #[inline(always)]
     pub(in crate::ops::attention) const fn previous(self) -> Option<Self> {
         match self.0.checked_sub(1) {
@@ -53,8 +54,9 @@ pub(in crate::ops::attention) struct Work<'a> {
     pub sinks: *const f32,
     /// Of a block.
     pub consumers: u32,
-    /// Whether the blocks of a pair part for queries that fill none. With three consumers 2048 queries leave a third of a pair over; with two
-    /// hardly any number does, and what they would have to ask in every turn costs 1%.
+    /// Whether the blocks of a pair separate for queries that do not fill a pair. With three consumers 2048 queries
+    /// leave a third of a pair over; with two consumers hardly any number does, and the extra test in every turn costs
+    /// 1%.
     pub parts: bool,
 }
 
@@ -63,15 +65,17 @@ pub(in crate::ops::attention) struct Work<'a> {
 pub(in crate::ops::attention) struct Queries {
     pub batch: u32,
     pub head: u32,
-    /// The first of those that share tiles, and how many do. They end with a head's last query or with the first of the next ones, and the
-    /// diagonal ends there too; so it is below zero where the queries do not fill the first pair.
+    /// The first of the queries that share tiles, and their number. Their end is the head's last query or the first of
+    /// the next ones, and the diagonal ends there too; so the first may be below zero where the queries do not fill the
+    /// first pair.
     pub shared: (i32, u32),
     pub share: Share,
     /// The first query of this block's first consumer.
     first: i32,
 }
 
-/// How the blocks of a pair come by tiles: each loads half of every one for both, or all of its own. A stage that nobody shares is not shared again.
+/// How the blocks of a pair load tiles: each loads half of every tile for both, or all of its own tiles. A stage loaded
+/// for one block only is not multicast.
 #[derive(Clone, Copy)]
 pub(in crate::ops::attention) struct Share {
     alone: bool,
@@ -85,14 +89,15 @@ impl Share {
         if self.alone { 0..CLUSTER } else { rank..rank + 1 }
     }
 
-    /// The blocks they go to, a bit each.
+    /// The blocks that receive them, as a bit mask.
     #[inline(always)]
     pub(in crate::ops::attention) fn blocks(self) -> u16 {
         if self.alone { 1 << cluster::rank() } else { (1 << CLUSTER) - 1 }
     }
 
-    /// The block to which thread `lane`, one of the first [`CLUSTER`], says that its consumer is done with a stage: both who fill it, or
-    /// this one as many times, so that its barrier expects one number. No block's number for other threads.
+    /// The block to which thread `lane`, one of the first [`CLUSTER`], signals that its consumer is done with a stage:
+    /// each of the two blocks that fill it together, or this block as many times, so that its barrier always expects
+    /// the same count. Other threads get a number that is no block's.
     #[inline(always)]
     pub(in crate::ops::attention) fn filler(self, lane: u32) -> u32 {
         if self.alone && lane < CLUSTER { cluster::rank() } else { lane }
@@ -102,11 +107,13 @@ impl Share {
 impl Work<'_> {
     /// What this block does in its turn number `wave`.
     ///
-    /// Every other wave goes round, so that nobody gets the longest of each. With a diagonal the longest queries of all heads come first,
-    /// to leave the short ones for the end; without one all are as long, and pairs that run at a time share the keys of few heads. Only those that do not fill a
-    /// pair are left for the end: among the others the same blocks would get them in every wave where waves are a multiple of a head's.
-    /// If a block's consumers have room for them, the two blocks of a pair take those of two heads instead of half of them each: a
-    /// consumer whose products and weights nothing overlaps takes as long for a tile as two or three.
+    /// Every other wave is reversed, so that no pair gets the longest item of each. With a diagonal the longest queries
+    /// of all heads come first, which leaves the short ones for the end; without one all are equally long, and pairs
+    /// that run at the same time share the keys of few heads. Only queries that do not fill a pair are left for the
+    /// end: mixed with the others, they would go to the same blocks in every wave where a wave is a multiple of a
+    /// head's items. If a block's consumers have room for them, the two blocks of a pair take those of two different
+    /// heads instead of half of one head's each: a consumer whose products and weights nothing overlaps takes as long
+    /// for a tile as two or three consumers.
     #[inline(always)]
     pub(in crate::ops::attention) fn queries(self, wave: u32) -> Option<Queries> {
         let Self { problem, .. } = self;
@@ -151,7 +158,8 @@ impl Work<'_> {
         CLUSTER * self.block()
     }
 
-    /// The first query of a consumer. Blocks take turns: with a diagonal they have as many tiles as each other.
+    /// The first query of a consumer. The blocks take consumers in turn: with a diagonal both then have the same number
+    /// of tiles.
     #[inline(always)]
     pub(in crate::ops::attention) const fn first_of(self, queries: Queries, consumer: u32) -> i32 {
         let blocks = if queries.share.alone { 1 } else { CLUSTER };
@@ -169,14 +177,15 @@ impl Work<'_> {
     #[inline(always)]
     pub(in crate::ops::attention) fn span(self, keys: u32) -> Span {
         let Problem { q_len, k_len, left, right, .. } = *self.problem;
-        // Padding moves no query.
+        // Padding does not shift queries.
         let shift = k_len as i32 - q_len as i32;
         Span { low: shift - left, high: shift + right, keys: keys as i32, queries: q_len as i32 }
     }
 }
 
-/// Tiles of `N` keys, first and past the last, counted from a sequence's last key back: tile 0 ends with it, and the last tile may begin
-/// before key 0. So no tile reaches past the keys, where memory may hold anything, and tiles meet the diagonal of keys without padding at their corners.
+/// The tiles of `N` keys, first and end, counted backwards from a sequence's last key: tile 0 ends with that key, and
+/// the last tile may begin before key 0. So no tile reaches past the keys, where memory may hold anything, and without
+/// padding tiles meet the diagonal at their corners.
 pub(in crate::ops::attention) type Tiles = (u32, u32);
 
 /// The first key of a tile, which may be below zero.

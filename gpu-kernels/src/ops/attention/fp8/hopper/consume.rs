@@ -1,4 +1,4 @@
-//! A consumer: a warpgroup with 64 queries.
+//! A consumer: a warpgroup that owns 64 queries.
 
 use cuda_std::float::Half;
 use cuda_std::fp8::pack_e4m3;
@@ -14,10 +14,11 @@ use crate::ops::attention::forward::hopper::store::{self, Output, Rows};
 use crate::ops::attention::forward::hopper::work::{self, Cursor, Queries, Work};
 use crate::ops::attention::{self, LIMIT_E4M3, LOG2_E};
 
-/// Weights are 2⁸ times what they stand for, at most 256: so E4M3 has them to 2⁻¹⁴ of the greatest with all its bits, and to 2⁻¹⁷ with fewer.
+/// Weights are scaled by 2⁸ and are at most 256: E4M3 then represents them with all its bits down to 2⁻¹⁴ of the
+/// greatest, and with fewer bits down to 2⁻¹⁷.
 const SHIFT: u32 = 8;
 
-/// The least factor of the scores: a lesser one counts as this, and none changes any weight.
+/// The least factor of the scores: a smaller one is replaced by this, which does not change any weight.
 const LEAST_FACTOR: f32 = 1e-30;
 
 type Online = softmax::Online<SHIFT>;
@@ -57,12 +58,12 @@ struct State<const S: usize, const O: usize, const STEPS: usize, const PART: usi
     p: [[u32; 4]; STEPS],
     part: [f32; PART],
     o: [f32; O],
-    /// What O is multiplied with before the tile's part is added.
+    /// The factor by which O is multiplied before the tile's part is added.
     factors: [f32; 2],
     online: Online,
 }
 
-/// One consumer of a block, and what it knows of its place.
+/// One consumer of a block, and its position.
 #[derive(Clone, Copy)]
 struct Consumer<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const PART: usize> {
     memory: Memory<D, N, CONSUMERS>,
@@ -107,13 +108,13 @@ pub(super) unsafe fn consume<
     let (mut at, mut wave) = (Cursor::<STAGES>(0), Cursor::<{ BUFFERS }>(0));
     let give_back = |wave| store::give_back(wave, lane, |buffer| memory.empty_q(buffer));
     while let Some(queries) = work.queries(wave.0) {
-        // From one lane, so that ptxas knows what depends on it to be uniform.
+        // Read from one lane, so that ptxas knows what depends on it to be warp-uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
         let row = work.first_of(queries, index);
         let (first, end) = work::seen::<N>(span, queries.shared.0, queries.shared.1);
         let (mine, mine_end) = work::seen::<N>(span, row, WG_M);
         let (whole, whole_end) = work::seen_whole::<N>(span, row, WG_M);
-        // Hides what is not visible of a tile, whose first key is `key`.
+        // Masks the invisible scores of a tile whose first key is `key`.
         let mask = |s: &mut [f32; S], key: i32| {
             Visible::of(span, row, forget(lane)).mask(s, key);
         };
@@ -140,7 +141,7 @@ pub(super) unsafe fn consume<
             this.first_weights(&mut state);
             give_back(wave);
             tile += 1;
-            // At most an edge, a middle and another edge.
+            // There are at most three ranges: an edge, a middle and another edge.
             while tile < mine_end {
                 while tile < mine_end && (tile < whole || tile >= whole_end) {
                     let key = work::first_key::<N>(span, tile);
@@ -169,7 +170,7 @@ pub(super) unsafe fn consume<
 impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const PART: usize>
     Consumer<D, N, CONSUMERS, STAGES, PART>
 {
-    /// Says to both blocks, which fill it together, that this consumer is done with a stage.
+    /// Signals to both blocks, which fill the stage together, that this consumer is done with it.
     #[inline(always)]
     unsafe fn release(self, empty: SharedPtr<Barrier>) {
         if self.lane < CLUSTER {
@@ -177,8 +178,8 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         }
     }
 
-    /// Passes over a tile that is here for others of the pair. It has to have landed all the same: a phase that nobody here waited for
-    /// would be taken for the next but one.
+    /// Skips a tile that is only for other consumers of the pair. The wait for its arrival is still needed: if no
+    /// thread here waited for this phase, its parity would be mistaken for that of the phase after next.
     #[inline(always)]
     unsafe fn skip(self, at: Cursor<STAGES>) -> Cursor<STAGES> {
         let memory = self.memory;
@@ -243,8 +244,9 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         pack(&state.s, &mut state.p);
     }
 
-    /// The scores of the tile after `at`, and the values of `at`, whose weights are there: the tensor cores are busy with the values while
-    /// this warpgroup computes the next weights. `mask` hides scores where not all keys are visible.
+    /// Computes the scores of the tile after `at`, and adds the values of `at`, whose weights are ready: the tensor
+    /// cores multiply the values while this warpgroup computes the next weights. `mask` hides scores where not all keys
+    /// are visible.
     #[inline(always)]
     unsafe fn step<const S: usize, const O: usize, const STEPS: usize>(
         self,
@@ -278,7 +280,8 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         wgmma::fence_for(part);
         self.values(part, p, at.stage(), 1);
         online.weigh(s, self.scale);
-        // All that before the wait. ptxas moves the wait up again, but among the exponentials instead of before them.
+        // All of this is placed before the wait. ptxas moves the wait up again, but only to among the exponentials
+        // instead of before them.
         s.pin();
         online.sum.pin();
         wgmma::wait_for::<0>(part);
@@ -316,7 +319,8 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         at.next()
     }
 
-    /// Divides O by the sums and stores it by way of this consumer's queries, which are not needed any more.
+    /// Divides O by the sums and stores it through the shared memory of this consumer's queries, which are no longer
+    /// needed.
     #[inline(always)]
     unsafe fn store<T: Half, const S: usize, const O: usize, const STEPS: usize>(
         self,
@@ -355,7 +359,7 @@ fn add<const O: usize, const PART: usize>(o: &mut [f32; O], first: usize, part: 
     }
 }
 
-/// Keeps the weights where they are until here, while products read them.
+/// Keeps the weights alive in their registers up to this point, while products read them.
 #[inline(always)]
 fn pin<const STEPS: usize>(p: &mut [[u32; 4]; STEPS]) {
     for step in p {

@@ -1,11 +1,13 @@
 //! The Hopper path: [`attention_hopper`](crate::ops::attention::forward::hopper)'s pairs of blocks, rings and order of work, for products of 8 bits.
 //!
-//! **Two sums.** The tensor cores' sums are too short for all keys of O, so a tile's part of it comes into registers of its own, and is added to O with the
-//! factor that the online softmax has for it. Half of the columns at a time: the first half runs while the maxima are sought, the second during the
-//! exponentials. So the part takes d/4 registers, and O is as fast to sum as it was to multiply.
+//! **Two sums.** The tensor cores' accumulators have too few bits to sum O over all keys. A tile's part of O therefore
+//! goes into registers of its own, and is added to O with the factor that the online softmax applies anyway. This is
+//! done for half of the columns at a time: the first half runs during the search for the maxima, the second during the
+//! exponentials. So the part takes d/4 registers, and adding it to O takes no longer than multiplying O by the factor.
 //!
-//! **Registers.** Of 232 with two consumers (d = 128): 64 scores, 16 of weights, 64 of O, 32 of a part. Of 160 with three (d = 64): 64, 16, 32 and 16.
-//! There it is tight: what follows from a thread's place in its warpgroup is computed where it is used, not kept.
+//! **Registers.** Of 232 with two consumers (d = 128): 64 scores, 16 of weights, 64 of O, 32 of a part. Of 160 with
+//! three (d = 64): 64, 16, 32 and 16. The latter is tight: values that derive from a thread's position in its warpgroup
+//! are recomputed where they are used, not kept.
 
 mod consume;
 mod produce;
@@ -36,7 +38,7 @@ pub const fn shared_bytes(d: u32, n: u32, consumers: u32) -> usize {
     bytes as usize + (2 * BUFFERS + 4 * stages(d)) as usize * size_of::<Barrier>()
 }
 
-/// The block's shared memory by name.
+/// Typed views of the block's shared memory.
 #[derive(Clone, Copy)]
 struct Memory<const D: u32, const N: u32, const CONSUMERS: u32>(SharedPtr<f8e4m3>);
 
@@ -135,7 +137,8 @@ pub unsafe fn attention_fp8_hopper<T: Half, const D: u32, const N: u32, const CO
     problem: Problem,
 ) {
     let memory = Memory::<D, N, CONSUMERS>(shared::dynamic());
-    // From lane 0, so that ptxas knows it to be uniform: what depends on it may live in uniform registers.
+    // Read from lane 0, so that ptxas knows the value to be warp-uniform and may keep what depends on it in uniform
+    // registers.
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
     let work = Work { problem: &problem, key_lengths, sinks, consumers: CONSUMERS, parts: false };
     let scales = Scales { of: [q_scales, k_scales, v_scales], steps: [q_step, k_step, v_step] };
@@ -156,8 +159,9 @@ pub unsafe fn attention_fp8_hopper<T: Half, const D: u32, const N: u32, const CO
         }
         fence::mbarrier_init();
     }
-    // The other block's copies and signals land here: neither may start before both have their barriers, which the fence has
-    // released: a barrier that releases more would have every thread wait for memory.
+    // The other block's copies and signals land in this block: neither block may start before both have initialised
+    // their barriers. The fence has already released these; a barrier with release semantics would make every thread
+    // wait for all its memory operations.
     cluster::arrive_relaxed();
     cluster::wait();
 

@@ -24,7 +24,7 @@ unsafe fn load(
     [full, empty]: [SharedPtr<Barrier>; 2],
     parity: u32,
 ) {
-    // A fresh barrier counts as having completed the phase before its first: the first round does not wait.
+    // A fresh barrier counts as having completed the phase before its first, so the first round does not wait.
     empty.wait_parity(parity ^ 1);
     full.arrive_expect_tx(bytes);
     tma::load_4d_multicast(to.add(cluster::rank() * (bytes / CLUSTER)), map, from, full, PAIR);
@@ -45,7 +45,7 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
         let span = work.span(work.keys(queries.batch));
         let (first, end) = work::seen::<N>(span, queries.shared.0, queries.shared.1);
         let mut key = work::first_key::<N>(span, first);
-        // Where a sequence's first key is in its rows of Vᵀ.
+        // The offset of a sequence's first key in its rows of Vᵀ.
         let column = prepare::columns(work.problem.k_len) as i32 - span.keys;
         let mut tiles = end - first;
         let load_k = |at: Cursor<STAGES>, key: i32| {
@@ -56,7 +56,7 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
         if tiles > 0 {
             load_k(at, key);
         }
-        // Queries last: their memory is where results leave from.
+        // Queries are loaded last: results are stored through their memory.
         let (buffer, full) = (wave.stage(), memory.full_q(wave.stage()));
         memory.empty_q(buffer).wait_parity(wave.parity() ^ 1);
         full.arrive_expect_tx(CONSUMERS * WG_M * D);
@@ -77,7 +77,8 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
             tiles -= 1;
         }
     }
-    // What the other block's consumers signal is this block's memory: it stays until they have.
+    // The other block's consumers signal barriers in this block's memory, so this block must not end before they have
+    // done so.
     for _ in 0..STAGES {
         memory.empty_k(at.stage()).wait_parity(at.parity() ^ 1);
         memory.empty_v(at.stage()).wait_parity(at.parity() ^ 1);

@@ -1,4 +1,4 @@
-//! The epilogue: how a consumer's accumulators become its part of C.
+//! The epilogue: converts a consumer's accumulators to its part of C.
 
 mod swapped;
 
@@ -14,14 +14,14 @@ use super::super::Problem;
 use super::super::epilogue::{Epilogue, Four, Sum};
 use super::{SLAB_BYTES, STORE_M, Tile, WARPGROUP, slab_columns};
 
-/// How results leave, as the host chooses: by ordinary stores.
+/// How results are stored, as the host chooses: by ordinary stores.
 pub const DIRECT: u32 = 0;
 /// By TMA, which needs β = 0 and rows of C at multiples of 16 bytes that hold whole units of 16 bytes.
 pub const TILES: u32 = 1;
 /// By TMA, added to what an f32 C holds: β = 1.
 pub const ADD: u32 = 2;
 
-/// Where a consumer's results go.
+/// The destination of a consumer's results.
 ///
 /// Its sums are of [`STORE_M`] rows and two columns for each of `R` registers, or of half as many where the epilogue makes one result of two. Lane l of warp w holds rows 16w + l/4 and 8 below it, columns
 /// 8j + 2(l mod 4) and the next, in acc[4j..4j + 4].
@@ -42,7 +42,8 @@ const AHEAD: u32 = 64;
 /// Pairs of columns of a thread among them.
 const PAIRS: usize = (AHEAD / 8) as usize;
 
-/// `$body` for `$i` of 0 to 3. The compiler leaves loops of much code as they are, but registers have no numbers that a loop could count.
+/// Repeats `$body` for `$i` of 0 to 3. The compiler does not unroll large loops, but registers cannot be indexed by a
+/// loop counter.
 macro_rules! four_times {
     (|$i:ident| $body:expr) => {{
         {
@@ -66,7 +67,7 @@ macro_rules! four_times {
 
 use four_times;
 
-/// A part of C whose sums are to be stored: what its first columns need is being read.
+/// A part of C whose sums are to be stored; the epilogue's data for its first columns is being read.
 pub(in super::super) struct Part<'a, C, E: Epilogue> {
     output: &'a Output<'a, C, E>,
     lane: u32,
@@ -96,7 +97,7 @@ impl<C: Element, E: Epilogue> Output<'_, C, E> {
         Part { output: self, lane, m0, n0, product, end, rows, row, column, ahead }
     }
 
-    /// Shared memory goes with the block: waits until the stores have read it.
+    /// Waits until the stores have read shared memory, which is released when the block ends.
     #[inline(always)]
     pub(in super::super) unsafe fn finish(&self, lane: u32) {
         if lane == 0 {
@@ -179,7 +180,8 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         read: [E::Read; N],
     ) -> [Four<f32>; N] {
         let first = columns as usize / 2;
-        // What becomes of a sum is computed where it is used, and not of all at once: there are no registers for that.
+        // The epilogue is applied to a sum where the sum is used, and not to all at once: there are no registers for
+        // that.
         let sums = |first: usize| {
             array::from_fn(|i| {
                 let at = first + 4 * i;
@@ -243,7 +245,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                     tma::store_3d(map, to, buffer);
                 }
             }
-            // A group a slab, if an empty one: that is how the wait above counts.
+            // One group per slab, even if empty: the wait above counts groups.
             if self.lane == 0 && !is_rest {
                 tma::commit_group();
             }
@@ -257,7 +259,8 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         self.output.problem.n.min(self.n0 + Self::width(R))
     }
 
-    /// Copies what of a slab lies before row `end` and in the part, where TMA would store the rest too, to the columns from `columns` on.
+    /// Copies the part of a slab that is before row `end` and in the tile's part, where TMA would store the rest too,
+    /// to the columns from `columns` on.
     #[inline(always)]
     unsafe fn copy_rows<const R: usize>(&self, buffer: SharedPtr<C>, columns: u32, end: u32) {
         let Output { c, problem: Problem { c: [c_product, ldc], .. }, .. } = *self.output;
@@ -285,7 +288,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         let n = self.last_column::<R>();
         let c = c.wrapping_add((u64::from(self.product) * c_product) as usize);
         let (width, chunk) = (slab_columns::<C>(), 16 / size_of::<C>() as u32);
-        // What follows from the lane is computed here: nothing could keep it while tiles are multiplied.
+        // Values that derive from the lane are computed here: no registers could keep them during the products.
         let Pack([lane, ..]) = Pack([self.lane, 0, 0, 0]).forget();
         let (warp, lane) = (lane / 32, lane % 32);
         let mut first = warp * 16;

@@ -1,4 +1,4 @@
-//! The epilogue of swapped operands: rows of the sums are columns of C, which leaves by TMA alone.
+//! The epilogue of swapped operands: rows of the sums are columns of C, which is stored by TMA only.
 
 use core::mem;
 
