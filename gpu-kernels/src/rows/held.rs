@@ -22,7 +22,7 @@ use crate::map::{In, Out};
 /// Threads `G` that hold up to `V` packs of their row each.
 pub struct Held<G, const V: usize> {
     row: u64,
-    /// Elements of the row, of which the first `n` are there; none for a team without a row.
+    /// Elements of the row, of which the first `n` exist; none for a team without a row.
     d: usize,
     n: usize,
     has_row: bool,
@@ -39,22 +39,23 @@ impl<G, const V: usize> Clone for Held<G, V> {
 
 impl<G, const V: usize> Copy for Held<G, V> {}
 
-/// A thread's packs of a row, as bits: their elements are of the type that the row's name says.
+/// A thread's packs of a row, as bits: the row's type parameter states the type of their elements.
 pub struct HeldRow<T, const V: usize> {
     packs: [Pack<u32, 4>; V],
-    /// Where they are instead, if they stay in memory until they are used.
+    /// Their address instead, if they stay in memory until they are used.
     shared: *const T,
     is_shared: bool,
 }
 
 impl<T, const V: usize> HeldRow<T, V> {
-    /// Pack `i`, which starts at element `at`. What has been computed from it before is computed again, so that rows stay packed.
+    /// Pack `i`, which starts at element `at`. Values computed from it earlier are recomputed, so that rows stay
+    /// packed.
     #[inline(always)]
     unsafe fn pack(&self, i: usize, at: usize) -> Pack<u32, 4> {
         if self.is_shared { Pack::load_nc_evict_last(self.shared.add(at).cast()) } else { self.packs[i].forget() }
     }
 
-    /// The greatest element, by what compares registers and what compares elements.
+    /// The greatest element, given a comparison of registers and one of elements.
     #[inline(always)]
     unsafe fn greatest(&self, of_registers: impl Fn(u32, u32) -> u32, of_elements: impl Fn(f32, f32) -> f32) -> f32
     where
@@ -84,8 +85,8 @@ impl<T, const V: usize> Copy for HeldRow<T, V> {}
 #[derive(Clone, Copy)]
 pub struct HeldSums<const V: usize>([[f32; 8]; V]);
 
-/// The most packs per thread for which shared rows are fetched early and held. Beside more there are no registers for
-/// them, and they come from a cache that is near.
+/// The most packs per thread for which shared rows are loaded early and held. With more packs there are no registers
+/// for them; they are then read when needed, from a nearby cache.
 const MAX_SHARED: usize = 4;
 
 impl<G: Threads, const V: usize> Held<G, V> {
@@ -102,7 +103,7 @@ impl<G: Threads, const V: usize> Held<G, V> {
         Self::first::<T>() + i * G::STRIDE * lanes::<T>()
     }
 
-    /// How many of the first `n` elements there are from the start of this thread's packs on.
+    /// The number of the first `n` elements that are at or after the start of this thread's packs.
     #[inline(always)]
     fn left<T>(n: usize) -> u32 {
         n.saturating_sub(Self::first::<T>()) as u32
@@ -298,7 +299,7 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
         sums: [&mut HeldSums<V>; S],
         f: impl Fn([f32; K]) -> ([f32; O], [f32; S]),
     ) {
-        // Of short rows a warp has several, and what is stored waits for nobody.
+        // If rows are short, a warp has several of them, and its stores wait for no other warp.
         if G::TEAMS_OF_WARP > 1 {
             return store_then_accumulate(self, rows, outputs, sums, f);
         }
@@ -312,7 +313,7 @@ impl<G: Threads, const V: usize> Team for Held<G, V> {
     #[inline(always)]
     unsafe fn store_sums<T: Element>(&self, sums: HeldSums<V>, partials: *mut f32) {
         let partials = partials.add((self.row / u64::from(G::TEAMS_OF_WARP)) as usize * self.d);
-        // Of a warp with a row the first team has one.
+        // In a warp with at least one row, the first team has one.
         let writes = warp::lane_id() < 32 / G::TEAMS_OF_WARP;
         for i in 0..V {
             let at = Self::at::<T>(i);

@@ -1,7 +1,7 @@
-//! What row operators share: who works on a row, how it is held, and reductions over it.
+//! Code that row operators share: which threads work on a row, how they hold it, and reductions over it.
 //!
-//! A kernel over rows is written once, for any [`Team`]: threads that load a row, fold it, reduce what they folded and store what
-//! becomes of it. The teams are the kernel's instances, and the host picks the smallest that holds a row:
+//! A kernel over rows is written once, for any [`Team`]: the threads that load a row, fold it, reduce the folded values
+//! and store the result. The teams are the kernel's instances, and the host picks the smallest that holds a row:
 //!
 //! | team | threads of a row | rows up to |
 //! |---|---|---|
@@ -11,20 +11,23 @@
 //! | [`Cluster<4>`](Cluster), [`Cluster<8>`](Cluster) | eight blocks | 16,384 and 32,768 packs |
 //! | [`Stream`] | a block | any length and alignment |
 //!
-//! But from 513 packs on, of fused ones from 257 and of rms_norm and add_rms_norm from 1025, a block has few threads
-//! with eight packs each: that keeps more loads in flight per thread, and more blocks on a multiprocessor, of which
-//! some load while others wait for a reduction.
+//! There is one exception: from 513 packs on (257 in fused formulas, 1025 in rms_norm and add_rms_norm) a block has
+//! fewer threads with eight packs each. That keeps more loads in flight per thread, and more blocks on a
+//! multiprocessor, some of which load while others wait for a reduction.
 //!
-//! Kernels that read and write rows of a block or a cluster have rows fetched into L2 half a round [ahead](Team::fetch_ahead), each by one instruction: memory is busy while blocks reduce, and
-//! what it reads at a time is a row.
+//! Kernels that read and write rows of a block or a cluster have rows fetched into L2 half a wave of blocks
+//! [ahead](Team::fetch_ahead), each by one instruction: memory stays busy while blocks reduce, and each request covers
+//! a whole row.
 //!
-//! All but the last hold the row in registers, so that memory is read once; the number V is the packs a thread. A warp has 32 · V packs in
-//! a row of them, lane l packs l, l + 32 and so on: what it loads at once is adjacent, and a thread's addresses differ by constants.
-//! These teams need d to be a multiple of a pack, and rows at multiples of 16 bytes. [`Stream`] reads the row again each time it is used.
+//! All teams but the last hold the row in registers, so that memory is read once; the number V is the packs per thread.
+//! A warp has 32 · V packs of a row, and lane l has packs l, l + 32 and so on: the warp's simultaneous loads are
+//! adjacent, and a thread's addresses differ by constants. These teams need d to be a multiple of a pack, and rows at
+//! multiples of 16 bytes. [`Stream`] reads the row again each time it is used.
 //!
-//! Reductions are reproducible: each thread in order, then a butterfly over the warp, then over the warps in order. A block's or a
-//! cluster's reduction costs one barrier, because each of a kernel's reductions has a slot of shared memory of its own, and every
-//! warp combines all partial results itself. That of a cluster's first is an mbarrier of each block, on which the others' results complete.
+//! Reductions are reproducible: each thread in order, then a butterfly over the warp, then over the warps in order. A
+//! reduction over a block or a cluster costs one barrier, because each of a kernel's reductions has its own slot of
+//! shared memory, and every warp combines all partial results itself. In a cluster's first reduction that barrier is an
+//! mbarrier in each block, which the other blocks' results complete.
 
 mod held;
 mod stream;
@@ -40,26 +43,27 @@ pub use threads::{BlockThreads, CLUSTER, ClusterThreads, Group, Merge, Threads};
 
 use crate::map::{In, Out};
 
-/// Warps of a block that gives each warp rows of its own.
+/// Warps of a block in which each warp has its own rows.
 pub const WARPS: u32 = 8;
 /// The most threads of a block that shares a row.
 pub const MAX_THREADS: u32 = 512;
 
-/// Eight lanes a row, of up to 8·`V` packs.
+/// Eight lanes per row, of up to 8·`V` packs.
 pub type Lanes<const V: usize> = Held<Group<8>, V>;
 /// One warp per row, of up to 32·`V` packs.
 pub type Warp<const V: usize> = Held<Group<32>, V>;
 /// One block per row, of up to [`MAX_THREADS`]·`V` packs. The block's size is a multiple of 32.
 pub type Block<const V: usize> = Held<BlockThreads, V>;
-/// A cluster of [`CLUSTER`] blocks a row, of up to as many times [`MAX_THREADS`]·`V` packs. The block's size is a multiple of 32.
+/// One cluster of [`CLUSTER`] blocks per row, of up to as many times [`MAX_THREADS`]·`V` packs. The block's size is a
+/// multiple of 32.
 pub type Cluster<const V: usize> = Held<ClusterThreads, V>;
 
 /// One block per row of any length and alignment, which is read again each time it is used.
 pub type Stream = Streamed<4>;
 
-/// Blocks that a multiprocessor is to hold at once, of a team whose kernel holds `inputs` rows: as many as leave 24
-/// registers per thread beside the rows'. Rows that are loaded while others are reduced and stored are what keeps
-/// memory busy.
+/// The number of blocks to keep resident on a multiprocessor, for a team whose kernel holds `inputs` rows: as many as
+/// leave 24 registers per thread beside those of the rows. Memory stays busy because some rows are loaded while others
+/// are reduced and stored.
 pub const fn blocks<P: Team>(inputs: u32) -> u32 {
     let blocks = 65_536 / registers::<P>(inputs) / P::THREADS;
     if blocks == 0 { 1 } else { blocks }
@@ -70,21 +74,22 @@ const fn registers<P: Team>(inputs: u32) -> u32 {
     24 + 4 * P::PACKS * inputs
 }
 
-/// Half of the threads that a multiprocessor has at once, of a team whose kernel holds `inputs` rows: how far [ahead](Team::fetch_ahead) rows are fetched. Twice
-/// as far, what is fetched leaves L2 before it is read: layer_norm takes 15% longer than with none of it, where half a round gains 1.5%.
+/// Half of a multiprocessor's resident threads, for a team whose kernel holds `inputs` rows: the distance by which rows
+/// are fetched [ahead](Team::fetch_ahead). At twice this distance the fetched rows leave L2 before they are read:
+/// layer_norm then takes 15% longer than without fetching, whereas this distance gains 1.5%.
 pub const fn half_round<P: Team>(inputs: u32) -> u32 {
     65_536 / registers::<P>(inputs) / 2
 }
 
-/// The threads that share a row, at a row. Every thread of a warp calls every function, convergently.
+/// The threads that share a row, positioned at one row. Every thread of a warp calls every function, convergently.
 pub trait Team: Copy {
     /// The most threads of a block.
     const THREADS: u32;
     /// The most packs of a row in a thread's registers at once.
     const PACKS: u32;
-    /// Shared memory for `N` reductions of a value each.
+    /// Shared memory for `N` reductions of one value each.
     type Partials<const N: usize>;
-    /// A row as these threads hold it.
+    /// A row in the form in which these threads hold it.
     type Row<T: Element>: Copy;
 
     /// Sums over many rows, one for each element of a row, in f32.
@@ -98,7 +103,7 @@ pub trait Team: Copy {
         team.has_work().then_some(team)
     }
 
-    /// The same in a grid with fewer teams than rows, each of which takes a row every turn. `rows` is at least 1.
+    /// The same for a grid with fewer teams than rows, in which each team takes one row per turn. `rows` is at least 1.
     fn at(turn: u64, rows: u64, d: u64) -> Self;
 
     /// Whether a team of this warp has a row, the same in all of its threads.
@@ -110,46 +115,51 @@ pub trait Team: Copy {
     /// Elements of the row.
     fn columns(&self) -> usize;
 
-    /// Whether this thread is the one that writes what the row has one of.
+    /// Whether this thread is the one that writes the row's single results.
     fn leads(&self) -> bool;
 
-    /// The same team, for which only the first `n` elements of the row are there.
+    /// The same team, for which the row consists of its first `n` elements only.
     #[must_use]
     fn prefix(self, n: usize) -> Self;
 
-    /// Reads the row of `x`. In place of elements beyond a [`prefix`](Self::prefix) there is `fill`.
+    /// Reads the row of `x`. Elements beyond a [`prefix`](Self::prefix) are replaced by `fill`.
     unsafe fn load_or<T: Element>(&self, x: In<T>, fill: f32) -> Self::Row<T>;
 
-    /// Reads a row of `x` that was [fetched](Self::fetch) ahead: it leaves L2 before those that are fetched and not yet read.
+    /// Reads a row of `x` that was [fetched](Self::fetch) ahead. It is evicted from L2 before rows that are fetched and
+    /// not yet read.
     #[inline(always)]
     unsafe fn load_fetched<T: Element>(&self, x: In<T>) -> Self::Row<T> {
         self.load(x)
     }
 
-    /// [`load_or`](Self::load_or) of what this kernel may write: each thread the places that it read.
+    /// [`load_or`](Self::load_or) for memory that this kernel may write: each thread writes only the places that it has
+    /// read.
     unsafe fn load_own_or<T: Element>(&self, x: In<T>, fill: f32) -> Self::Row<T>;
 
-    /// Has the row fetched into L2 whose team comes to this multiprocessor after so many `threads` of others, if it is `wanted`, in a grid with a team a
-    /// row: of teams of a block and more, which load nothing while they reduce and store.
+    /// If `wanted`, fetches a later row into L2: the one whose team runs on this multiprocessor after `threads` threads
+    /// of other teams, in a grid with one team per row. This is for teams of a block or more, which load nothing while
+    /// they reduce and store.
     #[inline(always)]
     unsafe fn fetch_ahead<T: Element>(&self, _: In<T>, _threads: u32, _wanted: impl FnOnce(usize) -> bool) {}
 
-    /// Has the row fetched into L2, which no thread waits for and no register holds. Beside the rows of a grid of few teams, which are loaded one
-    /// ahead, it takes the rows after these for memory to have enough to do.
+    /// Fetches the row into L2; no thread waits for it and no register holds it. In a grid of few teams, each loads one
+    /// row ahead, and fetching the rows after these gives memory enough to do.
     #[inline(always)]
     unsafe fn fetch<T: Element>(&self, _: In<T>) {}
 
-    /// Reads what all rows share: it leaves the cache last.
+    /// Reads data that all rows share: it is evicted from the cache last.
     unsafe fn load_shared<T: Element>(&self, x: *const T) -> Self::Row<T>;
 
-    /// The greatest element that this thread has of the row, which was filled with −∞ beyond the prefix, by comparing what registers hold
-    /// before it is converted. NaN does not count. `None` if the team holds no row, and would have to read it for that.
+    /// The greatest element that this thread has of the row, whose elements beyond the prefix were filled with −∞, by
+    /// comparing register contents before conversion. NaN does not count. `None` if the team holds no row, and would
+    /// have to read it again for this.
     unsafe fn held_max<T: Element>(&self, row: Self::Row<T>) -> Option<f32>;
 
     /// The same where NaN is greater than every number.
     unsafe fn held_max_nan<T: Element>(&self, row: Self::Row<T>) -> Option<f32>;
 
-    /// Folds the packs that this thread has of the rows, those beyond the prefix left out; what a pack has beyond it is `fill`.
+    /// Folds the packs that this thread has of the rows, without those beyond the prefix; elements beyond the prefix in
+    /// the last pack are `fill`.
     unsafe fn fold_packs<T: Element, A, const K: usize>(
         &self,
         rows: [Self::Row<T>; K],
@@ -157,8 +167,8 @@ pub trait Team: Copy {
         f: impl Fn(A, [&[f32]; K], usize) -> A,
     ) -> A;
 
-    /// Writes f(place, elements) of every place of the rows, beyond the prefix as well. Elements are converted again, so that rows stay
-    /// packed till here.
+    /// Writes f(place, elements) for every place of the rows, beyond the prefix as well. Elements are converted again,
+    /// so that rows stay packed until here.
     unsafe fn store_places<T: Element, const K: usize, const O: usize>(
         &self,
         rows: [Self::Row<T>; K],
@@ -166,7 +176,8 @@ pub trait Team: Copy {
         f: impl Fn(usize, [f32; K]) -> [f32; O],
     );
 
-    /// Writes f(elements) of every place, and g of what f gives at one place: a comparison a pack, not an element.
+    /// Writes f(elements) for every place, and at one place g of f's result: this costs one comparison per pack, not
+    /// per element.
     unsafe fn store_but_one<T: Element, const K: usize, const O: usize>(
         &self,
         rows: [Self::Row<T>; K],
@@ -176,7 +187,7 @@ pub trait Team: Copy {
         g: impl Fn([f32; O]) -> [f32; O],
     );
 
-    /// Writes f(elements) of every place to `output`, and gives what it wrote as a row.
+    /// Writes f(elements) for every place to `output`, and returns what it wrote as a row.
     unsafe fn store_row<T: Element, const K: usize>(
         &self,
         rows: [Self::Row<T>; K],
@@ -184,11 +195,11 @@ pub trait Team: Copy {
         f: impl Fn([f32; K]) -> f32,
     ) -> Self::Row<T>;
 
-    /// Sums of nothing yet, of the team of turn 0. Of the `partials` a row of `d` belongs to each warp that has rows of its own, or to
-    /// each block that shares a row.
+    /// Sums initialised to zero, for the team of turn 0. Each warp that has its own rows, or each block that shares
+    /// one, owns a row of `d` of the `partials`.
     unsafe fn zeros(&self, partials: *mut f32) -> Self::Sums;
 
-    /// Adds f(elements) of every place to its sum.
+    /// Adds f(elements) to the sum of every place.
     unsafe fn accumulate<T: Element, const K: usize>(
         &self,
         sums: &mut Self::Sums,
@@ -196,7 +207,8 @@ pub trait Team: Copy {
         f: impl Fn([f32; K]) -> f32,
     );
 
-    /// Of f(elements) of every place, writes what comes first and adds to the sums what comes second: elements are converted once for both.
+    /// Computes f(elements) for every place, writes the first result and adds the second to the sums: elements are
+    /// converted once for both.
     #[inline(always)]
     unsafe fn store_and_accumulate<T: Element, const K: usize, const O: usize, const S: usize>(
         &self,
@@ -208,11 +220,12 @@ pub trait Team: Copy {
         store_then_accumulate(self, rows, outputs, sums, f);
     }
 
-    /// Writes the sums to their row of `partials`, those of a warp's teams as one. The team is that of turn 0.
+    /// Writes the sums to their row of `partials`, combined over the teams of a warp. The team is that of turn 0.
     unsafe fn store_sums<T: Element>(&self, sums: Self::Sums, partials: *mut f32);
 
-    /// What stands for what all threads have, in every thread; `identity` is what stands for nobody. The values take the slots from `slot`
-    /// on of the kernel's [`Partials`](Self::Partials), and each reduction has slots of its own, the first one number 0.
+    /// Combines the values of all threads, with the result in every thread; `identity` is the neutral value. The values
+    /// take the slots from `slot` on of the kernel's [`Partials`](Self::Partials); each reduction has its own slots,
+    /// and the first one starts at slot 0.
     unsafe fn merge<L: Lane, const M: usize>(
         &self,
         values: [L; M],
@@ -221,7 +234,7 @@ pub trait Team: Copy {
         merge: impl Merge<L, M>,
     ) -> [L; M];
 
-    /// [`merge`](Self::merge) by a function of what two threads have.
+    /// [`merge`](Self::merge) by a function of two threads' values.
     #[inline(always)]
     unsafe fn reduce<L: Lane, const M: usize>(
         &self,
@@ -279,7 +292,8 @@ pub trait Team: Copy {
         self.sums([value], slot)[0]
     }
 
-    /// `d` as the compiler sees that it is whole packs, of a team whose rows are: without it a row may end within one.
+    /// `d` in a form that tells the compiler that it is a whole number of packs, for a team whose rows are: otherwise
+    /// the compiler would have to assume that a row ends within a pack.
     #[inline(always)]
     fn whole<T: Element>(d: u64) -> u64 {
         d

@@ -11,7 +11,8 @@ use super::{BlockThreads, Merge, Team, Threads};
 use crate::lanes;
 use crate::map::{In, Out};
 
-/// A block of [`MAX_THREADS`](super::MAX_THREADS) a row, of whose threads each has `V` packs of each operand in flight.
+/// One block of [`MAX_THREADS`](super::MAX_THREADS) per row, in which each thread has `V` packs of each operand in
+/// flight.
 #[derive(Clone, Copy)]
 pub struct Streamed<const V: usize> {
     row: u64,
@@ -66,7 +67,7 @@ impl<const V: usize> Streamed<V> {
         if is_aligned(rows.map(|row| row.start)) {
             whole = self.n / N * N;
             let mut at = rank * N;
-            // Several loads before the first is used.
+            // Several loads are issued before the first is used.
             while at + (V - 1) * size * N < whole {
                 let loaded: [_; V] = array::from_fn(|i| load(at + i * size * N));
                 for i in 0..V {
@@ -128,7 +129,7 @@ fn is_aligned<T, const K: usize>(pointers: [*const T; K]) -> bool {
 
 impl<const V: usize> Team for Streamed<V> {
     const THREADS: u32 = BlockThreads::MAX;
-    // Those in flight, and as much again for addresses.
+    // Registers for the packs in flight, and as many again for addresses.
     const PACKS: u32 = 2 * V as u32;
     type Partials<const N: usize> = <BlockThreads as Threads>::Partials<N>;
     type Row<T: Element> = StreamRow<T>;
@@ -242,7 +243,7 @@ impl<const V: usize> Team for Streamed<V> {
         f: impl Fn([f32; K]) -> f32,
     ) -> StreamRow<T> {
         self.store(rows, [output], |values| [f(values)]);
-        // Rows that are aligned otherwise are spread otherwise over the threads.
+        // The assignment of a row's elements to threads depends on its alignment.
         thread::sync_threads();
         self.load((output.0.cast_const(), output.1))
     }

@@ -1,4 +1,4 @@
-//! Which threads share a row, and how they reduce.
+//! The threads that share a row, and how they reduce.
 
 use core::array;
 
@@ -9,7 +9,7 @@ use cuda_std::{cluster, fence, shared_field, thread, warp};
 
 use super::{MAX_THREADS, WARPS};
 
-/// Blocks of a cluster that shares a row: the most that every GPU with clusters has.
+/// Blocks of a cluster that shares a row: the maximum that every GPU with clusters supports.
 pub const CLUSTER: u32 = 8;
 
 /// Threads that share a row.
@@ -19,9 +19,10 @@ pub trait Threads: Copy {
     /// Shared memory for `N` reductions of a value each.
     type Partials<const N: usize>;
 
-    /// Packs between those of a thread: neighbouring lanes have neighbouring packs, and each warp a stretch of the row.
+    /// The distance, in packs, between a thread's packs: neighbouring lanes have neighbouring packs, and each warp has
+    /// one stretch of the row.
     const STRIDE: usize = 32;
-    /// How many teams a warp is, or 1 where it is part of one.
+    /// The number of teams in a warp, or 1 if a warp is part of a team.
     const TEAMS_OF_WARP: u32 = 1;
 
     /// The number of this thread's row, and of the first row of its warp.
@@ -33,11 +34,11 @@ pub trait Threads: Copy {
     /// This thread's number among those of its row.
     fn rank() -> usize;
 
-    /// How many they are.
+    /// The number of threads that share the row.
     fn size() -> usize;
 
-    /// How many rows on the one is whose team comes after so many `threads` of a multiprocessor, of teams so large that this is worth
-    /// [knowing](super::Team::fetch_ahead).
+    /// The distance in rows to the row whose team runs on a multiprocessor after `threads` threads of other teams, for
+    /// teams so large that this is worth [knowing](super::Team::fetch_ahead).
     #[inline(always)]
     fn ahead(_threads: u32) -> Option<u64> {
         None
@@ -74,9 +75,9 @@ pub trait Threads: Copy {
     }
 }
 
-/// How what two threads have becomes one: a function of both, as a rule.
+/// The combination of two threads' values: usually a function of both.
 pub trait Merge<L: Lane, const M: usize> {
-    /// What stands for both.
+    /// Combines two values.
     fn merge(&self, a: [L; M], b: [L; M]) -> [L; M];
 
     /// The same over groups of `W` neighbouring lanes, in each of them.
@@ -164,7 +165,7 @@ impl Threads for BlockThreads {
         u64::from(thread::grid_dim_x())
     }
 
-    // On 132 multiprocessors.
+    // Assumes 132 multiprocessors.
     #[inline(always)]
     fn ahead(threads: u32) -> Option<u64> {
         Some(u64::from(132 * (threads / thread::block_dim_x()).max(1)))
@@ -207,15 +208,15 @@ impl Threads for BlockThreads {
 
 /// Partial results of a cluster's warps, for one reduction.
 const CLUSTER_PARTIALS: u32 = CLUSTER * MAX_THREADS / 32;
-/// A copy of the partial results of all of a cluster's warps, for `N` reductions of a value each.
+/// A copy of the partial results of all of a cluster's warps, for `N` reductions of one value each.
 #[repr(C)]
 pub struct ClusterPartials<const N: usize> {
-    /// Complete when all results of the first reduction are there.
+    /// This barrier completes when all results of the first reduction have arrived.
     complete: Barrier,
     values: [[u32; CLUSTER_PARTIALS as usize]; N],
 }
 
-/// A cluster of [`CLUSTER`] blocks a row, each of a multiple of 32 threads. sm_90.
+/// One cluster of [`CLUSTER`] blocks per row, each of a multiple of 32 threads. sm_90.
 #[derive(Clone, Copy)]
 pub struct ClusterThreads;
 
@@ -226,8 +227,8 @@ impl Threads for ClusterThreads {
     #[inline(always)]
     fn rows() -> (u64, u64) {
         let partials = shared::dynamic::<ClusterPartials<1>>();
-        // SAFETY: every thread of the cluster comes here once, and waits in its first reduction: nobody writes into a block's shared memory before
-        // its barrier is there.
+        // SAFETY: every thread of the cluster calls this once, and waits in its first reduction: no thread writes into
+        // a block's shared memory before that block's barrier is initialised.
         unsafe {
             if thread::thread_idx_x() == 0 {
                 shared_field!(partials.complete).init(1);
@@ -254,7 +255,7 @@ impl Threads for ClusterThreads {
         (CLUSTER * thread::block_dim_x()) as usize
     }
 
-    // On 132 multiprocessors, each with as many threads as have half of the registers each: a round.
+    // One wave on 132 multiprocessors, on each of which the resident threads together use half of the registers.
     #[inline(always)]
     fn ahead(_threads: u32) -> Option<u64> {
         Some(u64::from(132 / CLUSTER * (MAX_THREADS / thread::block_dim_x())))
@@ -273,12 +274,14 @@ impl Threads for ClusterThreads {
         let warps = thread::block_dim_x() / 32;
         let values = merge.merge_lanes::<32>(values);
         let (lane, place) = (warp::lane_id(), cluster::rank() * warps + warp::warp_id());
-        // Every block gets all partial results, so that it reads its own memory only and may end when it likes.
+        // Every block gets all partial results, so that it reads only its own memory and may end at any time.
         let to = |i: usize| cluster::map(partials[i].add(place), lane);
         if slot == 0 {
-            // Stores that say themselves that they are there: a barrier of the cluster would first have all memory agree.
+            // These stores complete the receiver's barrier themselves: a cluster barrier would first have to make all
+            // memory operations visible.
             let complete = shared_field!(memory.complete);
-            // All blocks have started. What another has already stored here counts, too: the phase lasts until this block's one arrival.
+            // All blocks have started. Results that other blocks have already stored here count too: the phase does not
+            // complete before this block's one arrival.
             cluster::wait();
             if thread::thread_idx_x() == 0 {
                 complete.arrive_expect_tx(CLUSTER * warps * M as u32 * 4);

@@ -1,4 +1,5 @@
-//! A linear layer with what follows it: y = act(x·Wᵀ + bias) + residual, one product whose results are rounded and written once.
+//! A linear layer with its epilogue: y = act(x·Wᵀ + bias) + residual, one product whose results are rounded and written
+//! once.
 //!
 //! # Math
 //! yᵢⱼ = act(Σₖ xᵢₖ·wⱼₖ + biasⱼ) + residualᵢⱼ; act is the identity, relu, gelu in its tanh form or silu, and bias and residual may be missing.
@@ -7,23 +8,26 @@
 //! `x` is m × k, `weight` n × k, `y` and `residual` m × n, rows apart as the problem says; `bias` is n elements. All have the same 16-bit type.
 //!
 //! # Mapping
-//! As [`gemm`](super::gemm), both operands K-major. gelu and silu are x·σ of a polynomial, whose coefficients are arguments; relu and the identity have
-//! a least result. Which of the two it is, is decided for eight sums of a thread at a time, so that one kernel does for all. A thread reads the residual of
-//! its own sums, in pairs of columns. Few rows are computed of swapped operands, as [`gemm`](super::gemm)'s: then the bias belongs to the rows of the sums, and
-//! the residual is read element by element.
+//! As [`gemm`](super::gemm), both operands K-major. gelu and silu are x·σ of a polynomial, whose coefficients are
+//! arguments; relu and the identity are a lower bound on the result. The choice between these two forms is made once
+//! for eight sums of a thread, so that one kernel serves all activations. A thread reads the residual for its own sums,
+//! in pairs of columns. Few rows are computed with swapped operands, like those of [`gemm`](super::gemm): then the bias
+//! belongs to the rows of the sums, and the residual is read element by element.
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm).
 //!
 //! # Numerics
-//! Sums as [`gemm`](super::gemm)'s; bias, activation and residual in f32, one rounding to the type of y. ex2.approx and rcp.approx err by about 2⁻²²
-//! relative. NaN stays; gelu and silu of −∞ are NaN, as the formulas are. The gradient needs what act is applied to, which is stored with act none alone.
+//! Sums as in [`gemm`](super::gemm); bias, activation and residual in f32, one rounding to the type of y. ex2.approx
+//! and rcp.approx err by about 2⁻²² relative. NaN propagates; gelu and silu of −∞ are NaN, as the formulas are. The
+//! gradient needs the input of act, which only a call without act stores.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs, of a product whose m × n results take no further trip to memory: with bias, activation and residual each by itself, they would take
-//! two each. On Hopper an element costs gelu two results of the special-function units, which make 16 a clock and multiprocessor: 4096 clocks a
-//! tile of 128 × 256, against 65,536 that the tensor cores take over it with k = 4096. What bias and residual read is under way while the 64 columns
-//! before are computed, and what the first columns need while the last products are.
+//! 2·m·n·k FLOPs, of a product whose m × n results make no further trip to memory: as separate kernels, bias,
+//! activation and residual would each read and write them once. On Hopper gelu takes two results of the
+//! special-function units per element, which make 16 per clock and multiprocessor: 4096 clocks for a tile of 128 × 256,
+//! against 65,536 that the tensor cores take over it with k = 4096. Reads of bias and residual are in flight while the
+//! 64 columns before are computed, and those for the first columns during the last products.
 //!
 //! # Limits
 //! m, n, k below 2³¹; 2³¹ − 1 tiles. The Hopper path takes rows of `x` and `weight` at multiples of 16 bytes.

@@ -1,21 +1,24 @@
-//! Gradient of a linear layer y = x·Wᵀ + bias: two products of [`gemm`](super::gemm) and the sums of dy's columns, whose first stage stands here.
+//! Gradient of a linear layer y = x·Wᵀ + bias: two products of [`gemm`](super::gemm) and the column sums of dy, whose
+//! first stage is in this file.
 //!
 //! # Math
 //! dx = dy·W, dW = dyᵀ·x and dbias\[c\] = Σᵣ dy\[r, c\]; dW and dbias may be added to what is there.
 //!
 //! # Layout
-//! `dy` is rows of d adjacent elements, `stride` apart. `partials` are rows of d f32, one for each block along y of the grid. The products take
-//! dy and x as they lie: dW is one of two MN-major operands.
+//! `dy` is rows of d adjacent elements, `stride` apart. `partials` are rows of d f32, one for each block along y of the
+//! grid. The products read dy and x in their given layouts: dW is a product of two MN-major operands.
 //!
 //! # Mapping
-//! A block of eight warps sums a strip of columns over its part of the rows: a lane has a pack of 16 bytes of them, or one, and warps take turns at
-//! the rows. Then the first warp adds what the others have, and writes. [`columns`](crate::columns) sums what blocks wrote.
+//! A block of eight warps sums a strip of columns over its part of the rows: a lane has one 16-byte pack of them, or
+//! one column, and warps take rows in turn. Then the first warp adds the other warps' sums and writes the result.
+//! [`columns`](crate::columns) sums the blocks' results.
 //!
 //! # Shared memory
-//! A value a column and warp: 8 KiB.
+//! One value per column and warp: 8 KiB.
 //!
 //! # Numerics
-//! Sums in f32, in an order that depends on the grid alone: the same every time. What dbias held is the first addend.
+//! Sums in f32, in an order that depends on the grid alone: the same every time. The previous value of dbias is the
+//! first addend.
 //!
 //! # Cost
 //! Two reads of dy, one of them here, beside 4·rows·in·out FLOPs: the sums are bound by memory bandwidth, 32 µs for 16,384 rows of 4096 in 16 bits at
@@ -90,7 +93,7 @@ pub unsafe fn linear_backward_bias<T: Half, const V: usize>(
         }
     }
     let all: SharedPtr<f32> = shared::dynamic();
-    // Neighbouring lanes' values are adjacent, whatever a lane's columns are.
+    // Neighbouring lanes' values are adjacent, whichever columns a lane has.
     let place = |warp: u32, i: usize| all.add(warp * COLUMNS as u32 + i as u32 * 32 + lane);
     for i in 0..V {
         place(warp, i).write(sums[i]);

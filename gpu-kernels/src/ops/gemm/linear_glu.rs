@@ -1,4 +1,5 @@
-//! A gated linear layer: y = act(x·Wgᵀ) ∘ (x·Wuᵀ), the first half of a SwiGLU network, two products whose results never leave the chip.
+//! A gated linear layer: y = act(x·Wgᵀ) ∘ (x·Wuᵀ), the first half of a SwiGLU network, two products whose results stay
+//! on the chip.
 //!
 //! # Math
 //! yᵢⱼ = act(Σₖ xᵢₖ·gⱼₖ) · Σₖ xᵢₖ·uⱼₖ; act is one of [`linear`](super::linear)'s.
@@ -7,9 +8,10 @@
 //! `x` is m × k, `gate` and `up` n × k, `y` m × n, rows apart as the problem says and those of `up` by themselves. All have the same 16-bit type.
 //!
 //! # Mapping
-//! Hopper: as [`gemm`](super::gemm), with 128 columns of each weight for 256 of one. A pair of blocks shares what it loads of B, half of it each: one
-//! loads the gate, the other the values. A thread then has the sums of both for the same row and column, 64 registers apart.
-//! Elsewhere a block forms its tile of the gate, keeps the sums, and forms the other.
+//! Hopper: as [`gemm`](super::gemm), with 128 columns of each weight instead of 256 columns of one. Each block of a
+//! pair loads half of the pair's B: one loads the gate, the other the values. A thread then has the sums of both for
+//! the same row and column, 64 registers apart. Elsewhere a block computes its tile of the gate, keeps the sums, and
+//! then computes the other product.
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm).
@@ -18,9 +20,10 @@
 //! Sums as [`gemm`](super::gemm)'s; activation and product in f32, one rounding to the type of y. Infinite or NaN where the formula is.
 //!
 //! # Cost
-//! 4·m·n·k FLOPs. In place of two products of m × n and a third kernel that multiplies them, 12·m·n bytes of traffic in 16 bits, y is written
-//! once. For the same FLOPs as a product of 2·n columns it reads as much: a tile's rows of x serve both. The gradient needs both products, which are not
-//! stored: training keeps them, by [`linear`](super::linear) twice and [`swiglu`](crate::ops::activation::swiglu).
+//! 4·m·n·k FLOPs. Two separate products of m × n and a third kernel that multiplies them would cause 12·m·n bytes of
+//! traffic in 16 bits; here y is written once. The reads are those of a product of 2·n columns with the same FLOPs: a
+//! tile's rows of x serve both. The gradient needs both products, which are not stored: training keeps them, by calling
+//! [`linear`](super::linear) twice and [`swiglu`](crate::ops::activation::swiglu).
 //!
 //! # Limits
 //! As [`linear`](super::linear).
@@ -62,7 +65,7 @@ pub unsafe fn linear_glu_mma<T: Half, const V: usize>(
         mma::multiply::<mma::Halves<T>, false, false, V>(x, weight, &problem, at, |_, _, _| ())
     };
     let mut sums = product(gate, problem.b[1]);
-    // The ring's last stages are still being read.
+    // The last stages of the ring are still being read.
     thread::sync_threads();
     let up = product(up, up_stride);
     let gated = Gated(Activation::of(activation));

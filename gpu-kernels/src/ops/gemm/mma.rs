@@ -1,10 +1,12 @@
-//! The path for every GPU from Ampere on: cp.async fills a ring of shared-memory stages, ldmatrix and mma.sync drain it.
+//! The path for every GPU from Ampere on: cp.async fills a ring of shared-memory stages, ldmatrix and mma.sync consume
+//! it.
 //!
 //! Eight warps share a 128 × 128 tile of C, two down and four across, 64 × 32 each: four by four products of 16 × 8 a step of 32 bytes of k. Blocks
 //! are numbered down m, then along n, then over the batch.
 //!
-//! The ring keeps the way that an operand lies: rows of 64 bytes along k, or of 256 bytes along m or n. An exclusive or of the 16-byte chunk with the
-//! row spreads the eight rows of an ldmatrix over all banks; an MN-major tile is transposed by ldmatrix on the way into registers, for nothing.
+//! The ring keeps the operand's layout: rows of 64 bytes along k, or of 256 bytes along m or n. An exclusive or of the
+//! 16-byte chunk with the row spreads the eight rows of an ldmatrix over all banks; an MN-major tile is transposed by
+//! ldmatrix on the way into registers, at no cost.
 //!
 //! `V` is how many elements a thread copies at a time: 16 bytes by cp.async, or 1, through a register, which takes any strides.
 
@@ -43,7 +45,7 @@ pub struct Shared {
     b: [[u8; operand::TILE_BYTES as usize]; STAGES as usize],
 }
 
-/// Bytes of k that a product takes, whose sums can be had after each, and how many a stage has.
+/// Bytes of k per product, after each of which the sums are available, and the number of products per stage.
 pub(super) const SLICE_BYTES: u32 = 32;
 pub(super) const SLICES: u32 = depth::<u8>() / SLICE_BYTES;
 
@@ -63,7 +65,7 @@ pub(super) trait Product {
     /// The sum of nothing.
     const ZERO: Self::Sum;
 
-    /// Adds the product of fragments as ldmatrix gives them.
+    /// Adds the product of fragments in ldmatrix layout.
     unsafe fn add(sums: &mut [Self::Sum; 4], a: [u32; 4], b: [u32; 2]);
 }
 
@@ -108,13 +110,13 @@ impl Product for Tf32 {
 
     #[inline(always)]
     unsafe fn add(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
-        // A row of 16 bytes, which ldmatrix deals out by four, is four elements.
+        // A row of 16 bytes, which ldmatrix distributes over four lanes, is four elements.
         let round = |bits| math::to_tf32(f32::from_bits(bits));
         mma::m16n8k8_tf32(sums, a.map(round), b.map(round));
     }
 }
 
-/// `Q` by E4M3, each of which f16 holds exactly: Ampere's tensor cores have no 8-bit floats.
+/// `Q` by E4M3, both converted to f16, which holds every value exactly: Ampere's tensor cores have no 8-bit floats.
 pub(super) struct Floats8<Q>(PhantomData<Q>);
 
 /// Two pairs of f16 for four elements of 8 bits.
@@ -139,8 +141,8 @@ impl<Q: Float8> Product for Floats8<Q> {
 
     #[inline(always)]
     unsafe fn add(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
-        // A lane's four elements along k stand for columns 2t, 2t + 1, 2t + 8 and 2t + 9 of a product of 16: any order of k does,
-        // if it is that of both operands.
+        // A lane's four elements along k stand for columns 2t, 2t + 1, 2t + 8 and 2t + 9 of a product of 16: any order
+        // along k is valid if both operands use the same.
         let mut half = 0;
         while half < 2 {
             let [upper, lower, columns] =
@@ -162,9 +164,10 @@ pub(super) struct Place {
     pub(super) column: u32,
 }
 
-/// C = A·B, and what the epilogue makes of it, + β·C, of the block's tile.
+/// C = A·B of the block's tile, with the epilogue applied, + β·C.
 ///
-/// After each slice of [`SLICE_BYTES`] of k, of which a stage has [`SLICES`], `settle` is called with their number, the place and the sums.
+/// After each slice of [`SLICE_BYTES`] of k, of which a stage has [`SLICES`], `settle` is called with the slice's
+/// number, the place and the sums.
 #[inline(always)]
 pub(super) unsafe fn run<P, C, E, const A_MN: bool, const B_MN: bool, const V: usize>(
     a: *const P::A,
@@ -186,7 +189,7 @@ pub(super) unsafe fn run<P, C, E, const A_MN: bool, const B_MN: bool, const V: u
     tile::<P, C, E, A_MN, B_MN, V>(a, b, c, problem, at, epilogue, settle);
 }
 
-/// The row and the column that the block's tile starts at, and its product.
+/// The first row and column of the block's tile, and its product.
 #[inline(always)]
 pub(super) fn own_tile(problem: &Problem) -> ([u32; 2], u32) {
     let at_least_one = |n: u32| NonZeroU32::MIN.saturating_add(n - 1);
@@ -261,11 +264,12 @@ pub(super) unsafe fn multiply<P: Product, const A_MN: bool, const B_MN: bool, co
     }
 
     let mut sums = [[[P::ZERO; 4]; MMA_N]; MMA_M];
-    // Of four matrices, lanes 0-7 name the rows of the first, 8-15 those of the second, and so on; along k they have 16 bytes.
+    // Of four matrices, lanes 0-7 address the rows of the first, 8-15 those of the second, and so on; along k each row
+    // has 16 bytes.
     let (second, third) = (lane / 8 % 2, lane / 16);
     let chunk = depth / 4;
     for step in 0..steps {
-        // The group of this step has landed, and everybody is done with the stage that the next copy overwrites.
+        // The group of this step has landed, and all warps are done with the stage that the next copy overwrites.
         if V > 1 {
             cp_async::wait_group::<{ STAGES - 2 }>();
         }
@@ -295,7 +299,7 @@ pub(super) unsafe fn multiply<P: Product, const A_MN: bool, const B_MN: bool, co
     sums
 }
 
-/// What the epilogue makes of a warp's sums, + β·C.
+/// Applies the epilogue to a warp's sums, and adds β·C.
 #[inline(always)]
 pub(super) unsafe fn store<S: Sum, C: Element, E: Epilogue>(
     c: *mut C,

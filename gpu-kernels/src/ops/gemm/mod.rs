@@ -1,7 +1,7 @@
 //! Matrix products.
 //!
-//! `mma` and `hopper` are the two ways in which the tensor cores are fed, `weight_only` a third for weights of few bits, `epilogue` is what becomes of the sums: an operator's kernels name
-//! the types and the way that its operands lie.
+//! `mma` and `hopper` are the two ways of feeding the tensor cores, `weight_only` is a third for weights of few bits,
+//! and `epilogue` is the processing of the sums. An operator's kernels name the types and layouts of its operands.
 
 mod epilogue;
 #[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
@@ -30,7 +30,7 @@ pub(crate) use weight_only::{Int8, Weight};
 
 use cuda_std::launch::Fields;
 
-/// What there is to compute. Distances are in elements.
+/// Sizes, strides and factors of a product. Strides are in elements.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Problem {

@@ -1,8 +1,10 @@
-//! What the tensor-core products share: how a block brings tiles of an operand into shared memory, and how its warps take fragments of them.
+//! Code that the tensor-core products share: a block's loads of operand tiles into shared memory, and its warps' loads
+//! of fragments from them.
 //!
-//! An operand is seen as rows along k: those of A, or the columns of B. A stage is [`BLOCK`] of them by 64 bytes of k. It keeps the way the
-//! operand lies, in rows of 64 bytes along k, or, MN-major, in rows along the operand's other dimension. Those are cut into chunks of 16 bytes, and
-//! an exclusive or of the chunk with the row spreads the eight rows of an ldmatrix over all banks.
+//! An operand is seen as rows along k: the rows of A, or the columns of B. A stage is [`BLOCK`] of them by 64 bytes of
+//! k. It keeps the operand's layout, in rows of 64 bytes along k, or, for an MN-major operand, in rows along its other
+//! dimension. Those are cut into chunks of 16 bytes, and an exclusive or of the chunk with the row spreads the eight
+//! rows of an ldmatrix over all banks.
 
 use core::mem;
 
@@ -33,13 +35,13 @@ const fn row<T>(mn_major: bool) -> u32 {
 #[inline(always)]
 fn swizzle<T>(mn_major: bool, at: u32, column: u32) -> u32 {
     let lanes = lanes::<T>() as u32;
-    // Rows of 64 bytes start in one of two places of the banks, longer ones all in the same.
+    // Rows of 64 bytes start at one of two bank offsets, longer ones all at the same.
     let key = if mn_major { at % 8 } else { at / 2 % 4 };
     at * row::<T>(mn_major) + ((column / lanes) ^ key) * lanes + column % lanes
 }
 
-/// A thread's part in copying an operand: the chunk of `V` elements at its place of every tile, and those [`PASS`](Self::PASS) rows of the tile
-/// further down. `V` is a chunk of 16 bytes, or 1.
+/// A thread's part in copying an operand: the chunk of `V` elements at its place of every tile, and those
+/// [`PASS`](Self::PASS) rows of the tile further down. `V` is a chunk of 16 bytes, or 1.
 #[derive(Clone, Copy)]
 pub(super) struct Copier<T, const MN: bool, const V: usize> {
     /// The thread's first element of the first tile.
@@ -77,7 +79,8 @@ impl<T: Copy, const MN: bool, const V: usize> Copier<T, MN, V> {
         }
     }
 
-    /// Starts copying the tile at `k0` to `tile`; what lies outside the matrix becomes zero. With `V` = 1 it is there at once.
+    /// Starts copying the tile at `k0` to `tile`; elements outside the matrix become zero. With `V` = 1 the copy is
+    /// complete on return.
     #[inline(always)]
     pub(super) unsafe fn copy(self, tile: SharedPtr<T>, k0: u32) {
         let (first, column) = self.to;
@@ -86,7 +89,7 @@ impl<T: Copy, const MN: bool, const V: usize> Copier<T, MN, V> {
         while at < Self::ROWS {
             let (outer, k) = if MN { (0, k0 + at) } else { (at, k0) };
             let (rows, depth) = (self.outer_left.saturating_sub(outer), self.k_left.saturating_sub(k));
-            // What is inside of the chunk, which lies along one of the two.
+            // The part of the chunk that is inside the matrix; the chunk extends along one of the two dimensions.
             let along = if MN { rows } else { depth };
             let inside = if rows == 0 || depth == 0 { 0 } else { along.min(V as u32) };
             let from = self.from.wrapping_add((u64::from(outer) * self.outer + u64::from(k) * self.along_k) as usize);
@@ -95,7 +98,7 @@ impl<T: Copy, const MN: bool, const V: usize> Copier<T, MN, V> {
             let to = if alike { start + at * row::<T>(MN) } else { swizzle::<T>(MN, first + at, column) };
             let to = tile.add(to);
             if V == 1 {
-                // SAFETY: only used for numbers, of which zero is one.
+                // SAFETY: only used for numeric types, for which all-zero bits are a valid value.
                 to.write(if inside > 0 { *from } else { mem::zeroed() });
             } else {
                 cp_async::copy_16_zero_fill(to, from, inside * size_of::<T>() as u32);

@@ -1,7 +1,8 @@
-//! Products of a column-major matrix with several vectors by tensor cores: fragments of 16 rows and eight vectors.
+//! Products of a column-major matrix with several vectors on tensor cores: fragments of 16 rows and eight vectors.
 //!
-//! A lane has packs of four columns at the same rows. Which columns a fragment has, and in which order, is the same for matrix and vectors, and which
-//! rows, is known when sums are stored: so its elements of two columns become pairs, and those of two rows of a pack a fragment's upper and lower.
+//! A lane has packs of four columns at the same rows. The assignment of columns to a fragment, and their order, is the
+//! same for matrix and vectors, and the assignment of rows is undone when sums are stored. So a lane's elements of two
+//! columns become pairs, and those of two rows of a pack become a fragment's upper and lower half.
 
 use core::array;
 
@@ -40,7 +41,7 @@ impl<A: Copy, T: Element> Columns<A, T> {
         let (group, along) = (lane as usize / COLUMNS, lane as usize % COLUMNS);
         let first_row = thread::block_idx_x() as usize * ROWS;
         let first_vector = thread::block_idx_z() * VECTORS as u32;
-        // Vectors beyond the last are the last once more, and not stored; likewise rows.
+        // Vectors past the last are replaced by the last one, and not stored; the same holds for rows.
         let vector = (first_vector + group as u32).min(self.batch - 1);
         let x = self.x.add((u64::from(vector) * self.x_stride) as usize);
         let a: [*const A; PACKS] = array::from_fn(|pack| {
@@ -53,7 +54,7 @@ impl<A: Copy, T: Element> Columns<A, T> {
         let along = (along * COLUMNS) as u32;
         let mut sums = [[0.0; 4]; SUMS / 4];
         let mut first = start + warp * stretch;
-        // No load of the main loop has a condition, so that all are under way before the first is waited for.
+        // No load of the main loop is conditional, so that all are in flight before the first is waited for.
         while first + stretch <= end {
             self.stretch::<H, N, true>(a, x, [first + along, end], &mut sums, &pairs);
             first += WARPS * stretch;
@@ -61,7 +62,7 @@ impl<A: Copy, T: Element> Columns<A, T> {
         if first < end {
             self.stretch::<H, N, false>(a, x, [first + along, end], &mut sums, &pairs);
         }
-        // Not a loop: which sums are meant has to be known when this is compiled.
+        // This is not a loop, because the indices of the sums have to be known at compile time.
         macro_rules! store {
             ($($strip:literal)*) => { $(
                 if $strip * N < SUMS {
@@ -82,7 +83,7 @@ impl<A: Copy, T: Element> Columns<A, T> {
         let strips: SharedPtr<f32> = shared::dynamic();
         let width = STRIP * N as u32;
         if sum > 0 {
-            // The sums before are about to be overwritten.
+            // The sums written before are about to be overwritten.
             thread::sync_threads();
         }
         for i in 0..N {
@@ -117,10 +118,10 @@ impl<A: Copy, T: Element> Columns<A, T> {
     ) {
         let of_column = const { ROWS / (8 * N) };
         let groups = LOADS / COLUMNS / of_column;
-        // The columns in order of their loads: of a column all packs, of a group all columns.
+        // The columns in the order of their loads: all packs of a column, all columns of a group.
         let column = |i: usize| first + (i / COLUMNS * 4 * COLUMNS + i % COLUMNS) as u32;
         let inside = |i: usize| WHOLE || column(i) < end;
-        // Beyond the end there are zeros on both sides, of any column that is there.
+        // Past the end both sides are zero; the address is that of any existing column.
         let at = |i: usize| if inside(i) { column(i) } else { 0 };
         let loaded: [Pack<u32, 4>; LOADS] = array::from_fn(|load| {
             let i = load / of_column;
@@ -132,7 +133,7 @@ impl<A: Copy, T: Element> Columns<A, T> {
             let value = if i < groups * COLUMNS { u32::from(*x.add(at(i) as usize).cast::<u16>()) } else { 0 };
             if inside(i) { value } else { 0 }
         });
-        // Not a loop: which sums are meant has to be known when this is compiled.
+        // This is not a loop, because the indices of the sums have to be known at compile time.
         macro_rules! products {
             ($($product:literal)*) => { $(
                 if $product / (SUMS / 4) < groups {

@@ -1,11 +1,13 @@
-//! Products of a row-major matrix with several vectors by tensor cores: fragments of 16 rows and eight vectors.
+//! Products of a row-major matrix with several vectors on tensor cores: fragments of 16 rows and eight vectors.
 //!
-//! Which elements of a row a fragment has, and in which order, is the same for matrix and vectors and for nothing else of importance. So a lane
-//! loads 16 bytes at once of its rows, and as many elements of its vector, and takes them as what the fragments ask for.
+//! The assignment of a row's elements to a fragment, and their order, is free as long as it is the same for matrix and
+//! vectors. So a lane loads 16 bytes of its rows at once, and as many elements of its vector, and uses them in the
+//! order that the fragments expect.
 //!
-//! An f32 is the sum of three bf16, of its first eight bits, the next and the last. So vectors of f32 are three fragments for each of a matrix
-//! whose elements are exact in bf16; as what is read and split of them is more than of a row, twice as many rows share it. A stretch's sums of
-//! the first parts and of the others are apart, and added in f32: the tensor core truncates what is small beside its sum.
+//! An f32 is the sum of three bf16: its first eight bits, the next eight and the last. So vectors of f32 are three
+//! fragments for each fragment of a matrix whose elements are exact in bf16. Since more is read and split for the
+//! vectors than for a row, twice as many rows share them. Within a stretch, the sums of the first parts and of the
+//! other parts are kept apart and then added in f32: the tensor core truncates addends that are small beside its sum.
 
 use core::array;
 
@@ -48,7 +50,7 @@ impl<A: Copy, T: Element> Rows<A, T> {
         let (group, along) = (lane / LANES as u32, (lane % LANES as u32) as usize);
         let first_row = thread::block_idx_x() * of_block;
         let first_vector = thread::block_idx_y() * VECTORS as u32;
-        // Rows and vectors beyond the last are the last once more, and not stored.
+        // Rows and vectors past the last are replaced by the last one, and not stored.
         let rows: [[*const A; 2]; F] = array::from_fn(|f| {
             array::from_fn(|i| {
                 let row = (first_row + f as u32 * ROWS + group + 8 * i as u32).min(self.m - 1);
@@ -60,7 +62,7 @@ impl<A: Copy, T: Element> Rows<A, T> {
         let packs = self.n as usize / N;
         let mut sums = [[0.0; 4]; F];
         let mut first = warp as usize * of_stretch;
-        // No load of the main loop has a condition, so that all are under way before the first is waited for.
+        // No load of the main loop is conditional, so that all are in flight before the first is waited for.
         while first + of_stretch <= packs {
             stretch::<A, T, H, N, F, STEPS, true>(rows, x, [first + along, packs], &mut sums, &widen);
             first += WARPS as usize * of_stretch;
@@ -96,7 +98,7 @@ unsafe fn stretch<A, T: Element, H: Half, const N: usize, const F: usize, const 
     widen: &impl Fn(Pack<u32, 4>, usize) -> [u32; 4],
 ) {
     let inside: [bool; STEPS] = array::from_fn(|step| WHOLE || first + step * LANES < end);
-    // Beyond the end there are zeros on both sides, of any pack that is there.
+    // Past the end both sides are zero; the address is that of any existing pack.
     let at: [usize; STEPS] = array::from_fn(|step| if inside[step] { (first + step * LANES) * N } else { 0 });
     let some = |step: usize, pack: Pack<u32, 4>| if inside[step] { pack } else { Pack([0; 4]) };
     let loaded =

@@ -1,4 +1,4 @@
-//! Product of a matrix with a vector, or with a few of them, y = A·x.
+//! Product of a matrix with one vector, or with a few, y = A·x.
 //!
 //! # Math
 //! y[b, i] = Σⱼ A[i, j] · x[b, j].
@@ -9,12 +9,12 @@
 //! multiples.
 //!
 //! # Mapping
-//! [`gemv`]: a block of 256 threads, or of short rows a team of 64 of them, multiplies one row with one vector, four
-//! packs per thread in flight. Up to eight vectors share a reading of 32 rows, four a warp, in stretches that are
-//! staged in shared memory, or of 16-bit elements of 16 rows, by tensor cores. [`gemv_columns`]: a block takes a strip
-//! of 32 packs of columns and a part of the rows, a warp every eighth of these, eight packs per thread in flight, or of
-//! 16-bit elements and several vectors 128 rows, by tensor cores; [`gemv_sum`] adds the parts. There are as many parts
-//! as fill the device.
+//! [`gemv`]: a block of 256 threads, or for short rows a team of 64 of them, multiplies one row by one vector, four
+//! packs per thread in flight. Up to eight vectors share one reading of 32 rows, four per warp, by way of stretches
+//! staged in shared memory; with 16-bit elements they share one of 16 rows, on tensor cores. [`gemv_columns`]: a block
+//! takes a strip of 32 packs of columns and a part of the rows, a warp every eighth of these, eight packs per thread in
+//! flight; with 16-bit elements and several vectors a block takes 128 rows, on tensor cores. [`gemv_sum`] adds the
+//! parts. There are as many parts as fill the device.
 //!
 //! # Shared memory
 //! [`gemv`]: the partial sums of each warp, 4 KiB, or two stretches of 512 elements of eight vectors, 34 KiB. [`gemv_columns`]: the strip of each warp, 8 KiB.

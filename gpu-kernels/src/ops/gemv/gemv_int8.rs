@@ -132,7 +132,8 @@ fn convert<const N: usize>(pack: Pack<i8, N>) -> [f32; N] {
     pack.0.map(f32::from)
 }
 
-/// Half of the integers by [`convert`] and half by [`widen`]: the ones keep one unit of a multiprocessor busy, the others the other.
+/// Converts half of the integers by [`convert`] and half by [`widen`]: they use two different units of a
+/// multiprocessor, and keep both busy.
 #[inline(always)]
 fn convert_both_ways<const N: usize>(pack: Pack<i8, N>) -> [f32; N] {
     let widened = widen(pack);
@@ -145,7 +146,7 @@ fn widen<const N: usize>(pack: Pack<i8, N>) -> [f32; N] {
     const { assert!(N.is_multiple_of(4)) };
     array::from_fn(|i| {
         let bytes: [i8; 4] = array::from_fn(|byte| pack.0[i / 4 * 4 + byte]);
-        // 128 more, so that none is negative.
+        // 128 is added, so that none is negative.
         let word = u32::from_le_bytes(bytes.map(|byte| byte as u8)) ^ 0x8080_8080;
         f32::from_bits(permute_bytes(word, 0x4b00_0000, 0x7440 + (i % 4) as u32)) - 8_388_736.0
     })

@@ -56,7 +56,7 @@ struct Partials([[f32; 4]; WARPS as usize]);
 pub(crate) struct Rows<A, T> {
     pub(crate) a: *const A,
     pub(crate) x: *const T,
-    /// What each row's product is multiplied with; null for nothing.
+    /// The factors of the rows' products; null for none.
     pub(crate) scales: *const f32,
     pub(crate) y: *mut T,
     pub(crate) m: u32,
@@ -68,8 +68,8 @@ pub(crate) struct Rows<A, T> {
 }
 
 impl<A: Copy, T: Element> Rows<A, T> {
-    /// The rows of this block's teams times a vector: `R` rows per team and `U` packs of `N` elements of each in
-    /// flight.
+    /// The product of the rows of this block's teams and a vector: `R` rows per team and `U` packs of `N` elements of
+    /// each in flight.
     ///
     /// Thread t of a team takes packs t, t + team and so on of every row. Sums are reproducible: each thread in order, then a butterfly over the
     /// warp, then over the warps in order.
@@ -85,7 +85,7 @@ impl<A: Copy, T: Element> Rows<A, T> {
         let first_row = first_row_of(number);
         let vector = u64::from(thread::block_idx_y());
         let x = self.x.add((vector * self.x_stride) as usize);
-        // Rows beyond the last are the last once more, and not stored.
+        // Rows past the last are replaced by the last one, and not stored.
         let rows: [*const A; R] = array::from_fn(|r| {
             let row = (first_row + r as u32).min(self.m - 1);
             self.a.add((u64::from(row) * self.a_stride) as usize)
@@ -93,7 +93,7 @@ impl<A: Copy, T: Element> Rows<A, T> {
         let mut sums = [0.0; R];
         let packs = self.n / N as u64;
         let mut first = u64::from(rank);
-        // No load of the main loop has a condition, so that all are under way before the first is waited for.
+        // No load of the main loop is conditional, so that all are in flight before the first is waited for.
         while first + (U as u64 - 1) * u64::from(team(SMALL)) < packs {
             step::<A, T, N, R, U, SMALL, true>(rows, x, [first, packs], &mut sums, &widen);
             first += U as u64 * u64::from(team(SMALL));
@@ -143,7 +143,7 @@ unsafe fn step<
     widen: &impl Fn(Pack<A, N>) -> [f32; N],
 ) {
     let pack: [u64; U] = array::from_fn(|u| first + u as u64 * u64::from(team(SMALL)));
-    // Beyond the end the first once more, which nobody multiplies.
+    // Past the end the first pack is loaded again; it is not multiplied.
     let inside: [bool; U] = pack.map(|pack| WHOLE || pack < end);
     let at: [usize; U] = array::from_fn(|u| if inside[u] { pack[u] } else { first } as usize * N);
     let loaded: [[Pack<A, N>; R]; U] = at.map(|at| rows.map(|row| load::<A, N>(row.add(at))));
@@ -221,11 +221,11 @@ impl<A: Copy, T: Element> Columns<A, T> {
         let x = self.x.add((u64::from(first_vector) * self.x_stride) as usize);
         let start = thread::block_idx_y() * self.part;
         let end = (start + self.part).min(self.n);
-        // Lanes beyond the last row read what is there, and store nothing.
+        // Lanes past the last row read existing elements, and store nothing.
         let a = self.a.add(row.min(self.m - N as u64) as usize);
         let mut sums = [[0.0; N]; B];
         let mut first = start + warp;
-        // No load of the main loop has a condition, so that all are under way before the first is waited for.
+        // No load of the main loop is conditional, so that all are in flight before the first is waited for.
         while first + (COLUMNS as u32 - 1) * WARPS < end {
             self.step::<N, B, COLUMNS>(a, x, vectors, first, &mut sums, &widen);
             first += COLUMNS as u32 * WARPS;
@@ -236,17 +236,17 @@ impl<A: Copy, T: Element> Columns<A, T> {
         }
         let strips: SharedPtr<f32> = shared::dynamic();
         let width = STRIP * N as u32;
-        // Not a loop: which sums are meant has to be known when this is compiled.
+        // This is not a loop, because the indices of the sums have to be known at compile time.
         array::from_fn::<(), B, _>(|b| {
             if b as u32 >= vectors {
                 return;
             }
             if b > 0 {
-                // The strips of the vector before are about to be overwritten.
+                // The strips of the previous vector are about to be overwritten.
                 thread::sync_threads();
             }
             for e in 0..N {
-                // A lane's elements lie 32 apart, so that lanes meet different banks.
+                // A lane's elements are 32 apart, so that lanes access different banks.
                 strips.add(warp * width + e as u32 * STRIP + lane).write(sums[b][e]);
             }
             thread::sync_threads();
@@ -290,7 +290,7 @@ impl<A: Copy, T: Element> Columns<A, T> {
     }
 }
 
-/// Loads a pack of what is read once.
+/// Loads a pack of data that is read once.
 #[inline(always)]
 pub(crate) unsafe fn load<A: Copy, const N: usize>(from: *const A) -> Pack<A, N> {
     if size_of::<A>() * N == 16 { Pack::load_nc_no_allocate(from) } else { Pack::load(from) }

@@ -1,8 +1,8 @@
 //! Products of a row-major matrix of f32 with several vectors, which are staged in shared memory.
 //!
-//! Eight vectors are eight times what a row is. So a block takes many rows, its warps four each, and copies a stretch
-//! of the vectors once for all of them: what is read of L2 for the vectors is a quarter of the matrix' bytes. A lane has the
-//! packs of the next stretch on their way while it multiplies those of this one.
+//! Eight vectors have eight times the bytes of a row. So a block takes many rows, four per warp, and copies a stretch
+//! of the vectors once for all of them: the vectors' reads from L2 are a quarter of the matrix' bytes. A lane has the
+//! packs of the next stretch in flight while it multiplies those of this one.
 
 use core::array;
 
@@ -40,7 +40,7 @@ impl<A: Copy, T: Element> Rows<A, T> {
         let (lane, warp) = (warp::lane_id(), warp::warp_id());
         let first_row = thread::block_idx_x() * ROWS + warp * ROWS_PER_WARP as u32;
         let first_vector = thread::block_idx_y() * VECTORS as u32;
-        // Rows beyond the last are the last once more, and not stored.
+        // Rows past the last are replaced by the last one, and not stored.
         let rows: [*const f32; ROWS_PER_WARP] = array::from_fn(|r| {
             let row = (first_row + r as u32).min(self.m - 1);
             self.a.cast::<f32>().add((u64::from(row) * self.a_stride) as usize)
@@ -48,7 +48,7 @@ impl<A: Copy, T: Element> Rows<A, T> {
         let all = (self.n / QUAD as u64) as u32;
         let of_stretch = 32 * STEPS;
         let stretches = all.div_ceil(of_stretch);
-        // A warp copies a vector; those beyond the last are zeros.
+        // Each warp copies one vector; vectors past the last are zeros.
         let vector = first_vector + warp;
         let from = self.x.cast::<f32>().add((u64::from(vector.min(self.batch - 1)) * self.x_stride) as usize);
         let quads = if vector < self.batch { all } else { 0 };
@@ -68,7 +68,7 @@ impl<A: Copy, T: Element> Rows<A, T> {
             }
             cp_async::commit();
         };
-        // Quads beyond the last are the last once more, which nobody multiplies.
+        // Quads past the last are replaced by the last one, and not multiplied.
         let load = |quad: u32| -> [[f32; QUAD]; ROWS_PER_WARP] {
             let at = quad.min(all - 1) as usize * QUAD;
             rows.map(|row| Pack::<f32, QUAD>::load_nc_no_allocate_ahead(row.add(at)).0)
@@ -81,7 +81,7 @@ impl<A: Copy, T: Element> Rows<A, T> {
             let mut loaded: [_; STEPS as usize] = array::from_fn(|step| load(step as u32 * 32 + lane));
             for stretch in 0..stretches {
                 cp_async::wait_group::<{ STAGES - 2 }>();
-                // This stretch is there for all, and all are done with the one whose place is filled next.
+                // This stretch has arrived for all warps, and all are done with the one that is overwritten next.
                 thread::sync_threads();
                 copy(stretch + STAGES - 1);
                 for step in 0..STEPS {
@@ -128,7 +128,7 @@ fn sum_of_lane(mut values: [f32; 32]) -> f32 {
         for i in 0..width as usize {
             let [low, high] = [values[i], values[i + width as usize]];
             let (kept, given) = if upper { (high, low) } else { (low, high) };
-            // SAFETY: all lanes are here.
+            // SAFETY: all lanes execute this.
             values[i] = kept + unsafe { warp::shuffle_xor(given, width) };
         }
     }

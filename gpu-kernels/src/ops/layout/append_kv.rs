@@ -1,4 +1,4 @@
-//! New keys and values written behind those in a cache: one contiguous for each sequence, or pages that tables point to.
+//! Appends new keys and values to a cache: one contiguous cache per sequence, or pages that tables point to.
 //!
 //! # Math
 //! cache[page, position mod page_size] = new[b, n] with position = lengths\[b\] + n and page = table[b, ⌊position / page_size⌋], for keys
@@ -15,8 +15,8 @@
 //! None.
 //!
 //! # Numerics
-//! Bit by bit. What has no place is not written: a negative length, a position behind the last page, a page that is none of the cache's.
-//! Two tokens whose tables give them one place leave either there.
+//! Bit by bit. Tokens without a valid place are not written: a negative length, a position past the last page, a page
+//! number that is not in the cache. If two tokens have the same place by their tables, either one ends up there.
 //!
 //! # Cost
 //! One read and one write of what is new: bound by memory bandwidth. Lengths and tables come from L1.
@@ -76,7 +76,7 @@ pub unsafe fn append_kv<W: Copy, const V: usize>(
             let from = x.add(at([sequence, token, head], [x_sequence, x_token, x_head], pack));
             (load::<W, V>(from), [sequence, token, head])
         },
-        // Places are looked up while what is new is under way.
+        // Places are looked up while the loads of the new data are in flight.
         |_, pack, (words, [sequence, token, head])| {
             let sizes = [page_size, page_count, max_pages];
             if let Some([page, place]) = place_of(sequence, token, lengths, pages, sizes) {
@@ -99,7 +99,7 @@ pub(super) unsafe fn place_of(
     [page_size, page_count, max_pages]: [u32; 3],
 ) -> Option<[u32; 2]> {
     let length = *lengths.add(sequence as usize);
-    // Below 2³² where the length is none of those that are refused.
+    // Below 2³², unless the length is one of those that are rejected.
     let position = (length as u32).wrapping_add(token);
     if pages.is_null() {
         return (length >= 0 && position < page_size && sequence < page_count).then_some([sequence, position]);
@@ -110,6 +110,6 @@ pub(super) unsafe fn place_of(
     }
     let entry = u64::from(sequence) * u64::from(max_pages) + u64::from(logical);
     let page = *pages.add(entry as usize) as u32;
-    // A negative page is behind the last one as well.
+    // As an unsigned number, a negative page is past the last one too.
     (page < page_count).then_some([page, place])
 }

@@ -1,4 +1,4 @@
-//! New keys and values written behind those in a cache of 8 bits an element, each token and head with a scale of its own.
+//! Appends new keys and values to a cache of 8 bits per element, with a scale for each token and head.
 //!
 //! # Math
 //! With x the vector of a token and a head: 8-bit integers are q = ⌊x / scale⌉ with scale = max |x| / 127, E4M3 likewise with 448. They and the
@@ -16,8 +16,9 @@
 //! None.
 //!
 //! # Numerics
-//! q in f32: x · (127 / max) or x · (448 / max), rounded to nearest, ties to even. A scale is at least the least normal number. With NaN or
-//! an infinity in a vector that is its scale, and every integer is 0. What has no place is not written.
+//! q in f32: x · (127 / max) or x · (448 / max), rounded to nearest, ties to even. A scale is at least the least normal
+//! number. If a vector contains NaN or an infinity, its scale is that value, and every integer is 0. Tokens without a
+//! valid place are not written.
 //!
 //! # Cost
 //! One read of what is new, and a write of a byte an element: bound by memory bandwidth.
@@ -26,8 +27,8 @@
 //! 2³² − 1 vectors; positions below 2³².
 //!
 //! # Sources
-//! Hooper et al., "KVQuant" (arXiv:2401.18079), and Liu et al., "KIVI" (arXiv:2402.02750), on what scales cover; both give keys scales of
-//! channels, which would have to be known before a token is written.
+//! Hooper et al., "KVQuant" (arXiv:2401.18079), and Liu et al., "KIVI" (arXiv:2402.02750), on the granularity of
+//! scales; both use per-channel scales for keys, which would have to be known before a token is written.
 
 use core::array;
 
@@ -76,7 +77,7 @@ pub struct Sizes {
 // SAFETY: 18 u64 and 8 u32: no padding, alignment 8.
 unsafe impl Fields for Sizes {}
 
-/// What elements become.
+/// The quantized element type.
 pub trait Quantized: Copy + 'static {
     /// The scale of a vector whose greatest magnitude is `max`, and its inverse.
     fn scale(max: f32) -> (f32, f32);
@@ -136,7 +137,7 @@ pub unsafe fn append_kv_quantized<T: Element, Q: Quantized>(
         (u64::from(a) * along_a + u64::from(b) * along_b + u64::from(c) * along_c) as usize
     };
     let from = [k.add(at([sequence, token, head], sizes.new[0])), v.add(at([sequence, token, head], sizes.new[1]))];
-    // Called once what is new is under way.
+    // Called once the loads of the new data are in flight.
     let places = || {
         let place = place_of(sequence, token, lengths, pages, sizes.pages).filter(|_| inside);
         place.map(|[page, place]| {
@@ -163,7 +164,7 @@ unsafe fn quantize<T: Element, Q: Quantized, const N: usize>(
 ) {
     let first = (thread::thread_idx_x() % TEAM) as usize * N;
     let step = TEAM as usize * N;
-    // Beyond the end the first elements once more: they change no maximum.
+    // Past the end the first elements are loaded again: they do not change the maximum.
     let place = |i: usize| if first + i * step < d { first + i * step } else { 0 };
     let held: [[Pack<T, N>; HELD]; 2] = if N > 1 || d > 0 {
         from.map(|x| array::from_fn(|i| Pack::load_nc(x.add(place(i)))))

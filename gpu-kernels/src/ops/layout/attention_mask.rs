@@ -1,4 +1,4 @@
-//! Attention scores masked: causal, sliding window, padding, and packed sequences, for every query head.
+//! Masks attention scores: causal, sliding window, padding, and packed sequences, for every query head.
 //!
 //! # Math
 //! y[b, h, i, j] = x[b, h, i, j] where query i may see key j, else `fill`. What a query sees is an interval of keys, the intersection of
@@ -15,7 +15,7 @@
 //! read.
 //!
 //! # Shared memory
-//! None: every thread finds its row's interval by itself.
+//! None: every thread computes its row's interval by itself.
 //!
 //! # Numerics
 //! Bit by bit. A length below 0 counts as 0 and one above `keys` as `keys`; offsets that fall give some mask, and no access outside

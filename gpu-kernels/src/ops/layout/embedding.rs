@@ -1,4 +1,4 @@
-//! Rows of a table looked up by number.
+//! Looks up rows of a table by index.
 //!
 //! # Math
 //! y[i, :] = table[ids\[i\], :].
@@ -14,7 +14,7 @@
 //! None.
 //!
 //! # Numerics
-//! Bit by bit. A number that is none of the table's rows gives zeros.
+//! Bit by bit. An index outside the table gives zeros.
 //!
 //! # Cost
 //! A row read and written for each token: bound by memory bandwidth.
@@ -51,7 +51,7 @@ pub unsafe fn embedding<W: Copy + Default, const V: usize>(
         width,
         runs,
         |run, pack| {
-            // A negative number is behind the last row as well.
+            // As an unsigned number, a negative index is past the last row too.
             let id = *ids.add(run as usize) as u32;
             if id < vocab {
                 load::<W, V>(table.add((u64::from(id) * table_stride) as usize + pack as usize * V))

@@ -1,4 +1,4 @@
-//! The gradient of the table that an embedding looks rows up in.
+//! The gradient of an embedding's table.
 //!
 //! # Math
 //! dtable[r, :] = Σ dy[i, :] over the i with ids\[i\] = r, in the order of i.
@@ -8,19 +8,21 @@
 //! and consist of them.
 //!
 //! # Mapping
-//! A block owns [`ROWS`] rows of the table and [`BLOCK`] packs of each, of which a thread sums one row after the other in registers.
-//! [`embedding_lists`] has listed which tokens name one of these rows; a warp has one a lane, and takes the least that is left. Rows of lists that
-//! have no room for all are left to the grid's first blocks, a row at a time: there the block's warps mark in a bitmap which tokens name the row, 32
-//! tokens a ballot; then every thread walks the marks in order, past words without any by another ballot, and loads what several tokens add at once.
-//! No two threads add to one place, and the order of a sum is that of the tokens: results are reproducible bit by bit.
-//! [`embedding_backward_atomic`], a variant: a thread adds packs of a token's row to the table atomically, in any order.
+//! A block owns [`ROWS`] rows of the table and [`BLOCK`] packs of each, of which a thread sums one row after the other
+//! in registers. [`embedding_lists`] has listed the tokens that name one of these rows; each lane of a warp has one,
+//! and the warp repeatedly takes the smallest that is left. Rows whose list overflowed are left to the grid's first
+//! blocks, one row at a time: the block's warps mark the tokens that name the row in a bitmap, 32 tokens per ballot;
+//! then every thread walks over the marks in order, skips words without marks by another ballot, and loads the
+//! gradients of several tokens at once. No two threads add to one place, and sums are in the order of the tokens:
+//! results are reproducible bit by bit. [`embedding_backward_atomic`] is a variant in which a thread adds packs of a
+//! token's row to the table atomically, in any order.
 //!
 //! # Shared memory
 //! A bitmap of 128 B.
 //!
 //! # Numerics
-//! Sums in f32, rounded once, the atomic form too: its table is one of f32 that is rounded by another kernel. A number that is none of the
-//! table's rows adds to nothing.
+//! Sums in f32, rounded once, in the atomic form too: its table is in f32, and another kernel rounds it. An index
+//! outside the table contributes nothing.
 //!
 //! # Cost
 //! dy read and dtable written once: bound by memory bandwidth. Of a row that many tokens name each block reads all of `ids`, from L2, and sums
@@ -53,7 +55,7 @@ pub const LIST: u32 = 32;
 pub const HOT: u32 = 512;
 /// Tokens of a bitmap.
 const MARKED: u32 = 1024;
-/// Tokens of a row that many name whose gradients are under way at a time.
+/// Tokens whose gradients are in flight at the same time, for a row that many tokens name.
 const IN_FLIGHT: usize = 8;
 
 /// dtable += dy, atomically: the row of each of `tokens` tokens, which is `width` packs of 16 bytes, or single elements.
@@ -97,7 +99,7 @@ unsafe fn add_rows<T: Element, const N: usize>(
         tokens,
         |run, pack| {
             let from = dy.add((u64::from(run) * dy_stride) as usize + pack as usize * N);
-            // A negative number is behind the last row as well.
+            // As an unsigned number, a negative index is past the last row too.
             (*ids.add(run as usize) as u32, load::<T, N>(from).to_f32())
         },
         |_, pack, (id, values)| {
@@ -131,7 +133,7 @@ pub unsafe fn embedding_lists(ids: *const i32, lists: *mut u64, hot: *mut u32, t
     if token >= tokens {
         return;
     }
-    // A negative number is behind the last row as well.
+    // As an unsigned number, a negative index is past the last row too.
     let id = *ids.add(token as usize) as u32;
     if id < vocab {
         let (group, row) = (id / ROWS, id % ROWS);
@@ -176,7 +178,7 @@ pub unsafe fn embedding_backward<T: Element, const PACKED: bool>(
     dy_stride: u64,
     dtable_stride: u64,
 ) {
-    // Parts of the same rows side by side: memory is written in long stretches.
+    // Neighbouring blocks have parts of the same rows, so that memory is written in long stretches.
     let (block, part) = div_rem(thread::block_idx_x(), parts);
     let table = Table { dy: (dy, dy_stride), dtable: (dtable, dtable_stride), vocab, d, part };
     let (ids, of_hot) = (Ids { ids, tokens }, (hot, hot_blocks));
@@ -187,7 +189,7 @@ pub unsafe fn embedding_backward<T: Element, const PACKED: bool>(
     }
 }
 
-/// What is summed, and where the sums go.
+/// The gradients to sum, and the destination of the sums.
 struct Table<T> {
     dy: In<T>,
     dtable: Out<T>,
@@ -244,7 +246,7 @@ impl<T: Element> Table<T> {
         let (token, of_token) = if has_one { (word as u32, (word >> 32) as u32) } else { (u32::MAX, u32::MAX) };
         for row in 0..ROWS.min(self.vocab - first_row) {
             let mut sums = [0.0; N];
-            // In the order of tokens, which that of the list is not.
+            // In the order of tokens, which differs from that of the list.
             let mut left = if of_token == row { token } else { u32::MAX };
             loop {
                 let next = warp::redux_min_u32(left);
@@ -284,7 +286,7 @@ impl<T: Element> Table<T> {
         self.store(row, column, sums);
     }
 
-    /// What a token adds to these columns.
+    /// A token's contribution to these columns.
     #[inline(always)]
     unsafe fn load<const N: usize>(&self, token: u32, column: u64) -> Pack<T, N> {
         let (dy, stride) = self.dy;
@@ -328,12 +330,12 @@ impl Ids {
         let mut start = 0;
         while start < self.tokens {
             let count = (self.tokens - start).min(MARKED);
-            // All loads before the first is looked at.
+            // All loads are issued before the first one is used.
             let named: [bool; (MARKED / BLOCK) as usize] = array::from_fn(|k| {
                 let i = k as u32 * BLOCK + tid;
                 i < count && *self.ids.add((start + i) as usize) as u32 == row
             });
-            // The marks before have been read.
+            // The previous marks have been read.
             thread::sync_threads();
             for k in 0..MARKED / BLOCK {
                 if named[k as usize] {

@@ -1,5 +1,6 @@
-//! What normalisation and turning of queries' and keys' heads share, forth and back: where heads lie, how their items are spread over lanes, and
-//! what turns them. How teams of lanes go from head to head is in `visits.rs`.
+//! Code that the normalisation and rotation of queries' and keys' heads share, forward and backward: addresses of
+//! heads, distribution of their items over lanes, and the rotation. How teams of lanes go from head to head is in
+//! `visits.rs`.
 
 use cuda_std::float::Element;
 use cuda_std::launch::Fields;
@@ -35,7 +36,7 @@ pub struct Sizes {
 // SAFETY: 9 u32: no padding.
 unsafe impl Fields for Sizes {}
 
-/// How far apart tokens and heads are.
+/// Strides of tokens and heads.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Strides {
@@ -104,7 +105,7 @@ impl Split {
         [load(first), second.map_or(Pack::from_f32([0.0; V]), load)]
     }
 
-    /// What turns an item, or turns it back by a `direction` of −1.
+    /// Rotates an item, or rotates it back if `direction` is −1.
     #[inline(always)]
     pub(super) unsafe fn angles<const V: usize>(
         &self,
@@ -116,13 +117,13 @@ impl Split {
         Angles { cos, sin, has_tables: tables.is_some() }
     }
 
-    /// Whether an item turns: it stays otherwise.
+    /// Whether an item is rotated; otherwise it passes through unchanged.
     #[inline(always)]
     pub(super) fn turns<const V: usize>(&self, item: usize) -> bool {
         item * V < self.half
     }
 
-    /// An item of each head turned; zeros without tables.
+    /// An item of each head, rotated; zeros without tables.
     #[inline(always)]
     pub(super) fn turn<const V: usize, const H: usize>(
         &self,

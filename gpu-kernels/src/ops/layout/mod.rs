@@ -1,8 +1,9 @@
-//! Operators that move elements, look them up or turn them by their place. What those share that move runs is here.
+//! Operators that move elements, look them up, or rotate them by their position. This module has the code shared by
+//! those that move runs.
 //!
-//! A run is `width` packs that lie side by side: a head's vector, a row of an embedding. Runs are numbered below 2³², and where each lies
-//! is the operator's to say. A block has [`BLOCK`] threads and each thread two packs, both loaded before the first is stored: of one
-//! run where it is long, of two runs where a block covers several.
+//! A run is `width` adjacent packs: a head's vector, or a row of an embedding. Runs are numbered below 2³², and the
+//! operator determines the address of each. A block has [`BLOCK`] threads and each thread two packs, both loaded before
+//! the first is stored: of one run if it is long, of two runs if a block covers several.
 
 pub mod append_kv;
 pub mod append_kv_quantized;
@@ -53,7 +54,7 @@ pub(crate) unsafe fn places(width: u32, runs: u32) -> [Option<(u32, u32)>; PACKS
     }
 }
 
-/// Moves what `load` gives for each pack of `runs` runs to where `store` puts it.
+/// Moves each pack of `runs` runs from `load` to `store`.
 ///
 /// # Safety
 /// `width` is not 0.
@@ -74,7 +75,7 @@ pub(crate) unsafe fn move_runs<P: Copy>(
     }
 }
 
-/// Loads `V` words that are read once.
+/// Loads `V` words of data that is read once.
 #[inline(always)]
 pub(crate) unsafe fn load<W: Copy, const V: usize>(from: *const W) -> Pack<W, V> {
     if size_of::<W>() * V == 16 { Pack::load_nc(from) } else { Pack::load(from) }

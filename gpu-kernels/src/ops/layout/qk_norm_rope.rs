@@ -5,14 +5,15 @@
 //! one weight and keys another.
 //!
 //! # Layout
-//! `q`, `k` and their results are tokens × heads × d, tokens and heads anywhere apart: q and k may be parts of one projection, and results
-//! may take the place of what they are made of. Tables and positions are [`rope`](super::rope)'s, and so are its items: the pairs of two packs of a head, or a
-//! pack that stays.
+//! `q`, `k` and their results are tokens × heads × d, with any strides of tokens and heads: q and k may be parts of one
+//! projection, and results may overwrite their inputs. Tables and positions are as in [`rope`](super::rope), and so are
+//! the items: the pairs of two packs of a head, or a pack that is not rotated.
 //!
 //! # Mapping
-//! A persistent grid of teams of lanes, which visit heads two by two, an item of each a lane (`PACKED`), in some blocks those of the queries
-//! and in others those of the keys: see `visits.rs`. Heads whose packs are not aligned or more than two a lane go one at a time and element by
-//! element through a warp, which reads them again to turn them.
+//! A persistent grid of teams of lanes, which visit heads two at a time, with one item of each head per lane
+//! (`PACKED`); some blocks visit the queries' heads and the others the keys': see `visits.rs`. Heads whose packs are
+//! not aligned, or that have more than two per lane, are processed one at a time and element by element by a warp,
+//! which reads them again to rotate them.
 //!
 //! # Shared memory
 //! What is under way to a lane: eight packs of each of three visits, 96 KiB. A head is reduced by a butterfly.
@@ -72,7 +73,7 @@ pub unsafe fn qk_norm_rope<T: Element, const PACKED: bool>(
     let tables = AllTables { cos, sin, positions, rows: table_rows, half };
     let of_q = Side { tokens, x: q, y: q_out, x_strides: x.q, y_strides: y.q, weight: q_weight, heads: q_heads, eps };
     let of_k = Side { tokens, x: k, y: k_out, x_strides: x.k, y_strides: y.k, weight: k_weight, heads: k_heads, eps };
-    // Chosen by a branch and not by its values, which come from the constant bank.
+    // The choice is a branch and not a selection of values, because these come from the constant bank.
     if Team::is_of_q(sizes) {
         of_q.norm::<PACKED>(&team, &tables);
     } else {
@@ -131,7 +132,7 @@ impl<T: Element> Side<T> {
             let (token, head) = div_rem(team.first + turn * team.step, heads);
             let (x, y) = (x.add(place(token, head, x_strides)), y.add(place(token, head, y_strides)));
             let row = tables.row(tables.position(token));
-            // Not through the read-only path: y may be x.
+            // This does not use the read-only path, because y may be x.
             let load = |item| split.load(item, |at| Pack::<T, 1>::load_evict_first(x.add(at))).map(Pack::to_f32);
             let mut sum = 0.0;
             for item in split.items::<1>(team.lane) {
@@ -169,7 +170,7 @@ impl<T: Element, const V: usize> Visitor<T, V> for Pairs<'_, T, V> {
         let scales = split.sums(squares).map(|sum| scale(sum, split.d as f32, self.eps));
         let weights = self.weights.map(|pack| pack.forget().to_f32());
         let z = array::from_fn(|h| {
-            // Converted again, to take half of the registers meanwhile.
+            // Converted again later, so that it takes half of the registers in the meantime.
             let x = packs[h].map(|pack| pack.forget().to_f32());
             array::from_fn(|p| array::from_fn(|e| x[p][e] * scales[h] * weights[p][e]))
         });

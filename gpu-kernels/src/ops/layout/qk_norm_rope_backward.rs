@@ -9,9 +9,10 @@
 //! then those of keys.
 //!
 //! # Mapping
-//! A persistent grid of teams of lanes, which visit heads, in some blocks the queries' and in others the keys': see `visits.rs`. A team sums
-//! dz · x · s of its heads in registers; at the end the lanes of a warp that have the same elements sum theirs up, then the block's warps,
-//! and [`columns`](crate::columns) the blocks. Element by element a block is a warp, and its sums are in its rows of `partials`.
+//! A persistent grid of teams of lanes, which visit heads; some blocks visit the queries' heads and the others the
+//! keys': see `visits.rs`. A team sums dz · x · s of its heads in registers; at the end the sums are combined over the
+//! lanes of a warp that have the same elements, then over the block's warps, and [`columns`](crate::columns) combines
+//! the blocks. In the element-wise form a block is one warp, and its sums are in its rows of `partials`.
 //!
 //! # Shared memory
 //! What is under way to a lane: eight packs of each of three heads, 96 KiB. After them, in their place, a sum an element and warp.
@@ -112,7 +113,7 @@ pub unsafe fn qk_norm_rope_backward<T: Element, const PACKED: bool>(
     };
     let of_q = Side { heads: heads([q, q_dy], [x.q, dy.q], dq, dx.q, q_heads), weight: q_weight, eps };
     let of_k = Side { heads: heads([k, k_dy], [x.k, dy.k], dk, dx.k, k_heads), weight: k_weight, eps };
-    // Chosen by a branch and not by its values, which come from the constant bank.
+    // The choice is a branch and not a selection of values, because these come from the constant bank.
     let others = if Team::is_of_q(sizes) {
         of_q.sum::<PACKED>(&team, &tables, partials(0));
         1
@@ -173,7 +174,7 @@ impl<T: Element> Side<T> {
         let weight = split.load(own.unwrap_or(0), |at| Pack::load_nc_evict_last(self.weight.add(at)));
         let mut gradients = Gradients { side: self, split, weight, sums: [[0.0; V]; 2] };
         team.each(self.heads, tables, &mut gradients);
-        // The sums take the place of what was copied.
+        // The sums overwrite the copied data.
         thread::sync_threads();
         let memory = |warp: u32, element: usize, lane: u32| -> SharedPtr<f32> {
             shared::dynamic::<f32>().add((warp * ELEMENTS as u32 + element as u32) * 32 + lane)

@@ -1,4 +1,4 @@
-//! Rotary position embedding: pairs of a head's elements turned by an angle that grows with the token's position.
+//! Rotary position embedding: pairs of a head's elements are rotated by an angle that grows with the token's position.
 //!
 //! # Math
 //! (a, b) becomes (a·cos θ − b·sin θ, b·cos θ + a·sin θ) with θ = position · frequencyⱼ for pair j; the inverse, which is the backward,
@@ -98,7 +98,7 @@ unsafe fn turn_item<T: Element, const V: usize>(
     interleaved: bool,
     direction: f32,
 ) {
-    // Not through the read-only path: y may be x.
+    // This does not use the read-only path, because y may be x.
     let load = |at: usize| Pack::<T, V>::load_evict_first(x.add(at));
     if item * V >= half {
         let at = half + item * V;
@@ -119,7 +119,7 @@ pub(super) type Tables = (*const f32, *const f32);
 /// Their row for `position`, if they have one.
 #[inline(always)]
 pub(super) unsafe fn row_of_tables((cos, sin): Tables, position: i32, table_rows: u32, half: u32) -> Option<Tables> {
-    // A negative position is beyond every table as well.
+    // As an unsigned number, a negative position is past every table too.
     let row = ((position as u32) < table_rows).then_some(position as usize * half as usize)?;
     Some((cos.add(row), sin.add(row)))
 }
@@ -144,7 +144,7 @@ fn pair<const V: usize>(item: usize, half: usize, interleaved: bool) -> (usize, 
 /// Cosines and sines of the pairs from `pair` on, in either direction; zeros without tables.
 #[inline(always)]
 pub(super) unsafe fn angles<const V: usize>(tables: Option<Tables>, pair: usize, direction: f32) -> [[f32; V]; 2] {
-    // Nothing but loads depends on there being tables, so that they need no branch.
+    // Only loads depend on whether there are tables, so that they need no branch.
     let (cos, sin) = match tables {
         Some((cos, sin)) => (Pack::load_nc_evict_last(cos.add(pair)).0, Pack::load_nc_evict_last(sin.add(pair)).0),
         None => ([0.0; V], [0.0; V]),

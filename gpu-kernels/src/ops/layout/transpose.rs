@@ -68,11 +68,12 @@ pub trait Placement {
     fn column(row: u32, column: u32) -> u32;
 }
 
-/// As it comes: the elements of a column of 4-byte words lie in one bank, and a warp that reads a column waits 32 times.
+/// No change: the elements of a column of 4-byte words are in one bank, and a warp that reads a column takes 32
+/// wavefronts.
 pub struct Conflicted;
-/// One word more a row moves each row's elements on by a bank.
+/// One extra word per row shifts each row's elements by one bank.
 pub struct Padded;
-/// The column's bits, exclusive-or the row's: no two rows of a column in one bank, and nothing wasted.
+/// The column's bits are exclusive-or'ed with the row's: no two rows of a column share a bank, and no memory is wasted.
 pub struct Swizzled;
 
 impl Placement for Conflicted {
@@ -183,7 +184,7 @@ unsafe fn transpose_squares<W: Copy, const N: usize>(
         let from = tile.x.add((row * x_stride + column) as usize);
         let square = array::from_fn(|i| Pack::load_nc_no_allocate(from.add(i * x_stride as usize).cast()).0);
         for (j, pack) in turn::<N>(square).into_iter().enumerate() {
-            // Packs that the compiler sees through would be stored in halves.
+            // If the compiler could see through these packs, it would store them in halves.
             Pack(pack).forget().store(at(across * N as u32 + j as u32, down));
         }
     }
@@ -264,7 +265,8 @@ pub unsafe fn transpose_tiles<W: Copy, S: Placement>(
     }
 }
 
-/// Every thread stores what it has loaded: whole sectors are read and eighths of them written.
+/// Every thread stores the elements that it has loaded: whole sectors are read, and an eighth of each is written at a
+/// time.
 ///
 /// # Safety
 /// As for [`transpose_tiles`].

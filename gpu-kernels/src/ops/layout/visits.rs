@@ -1,8 +1,9 @@
 //! How teams of lanes go from head to head on a persistent grid, forth and back: some blocks through the queries', the others through the keys'.
 //!
-//! A team of `width` neighbouring lanes shares a head, an item a lane: the pairs of two packs, or a pack that stays. It visits every so
-//! many-th: [`Team::each`]. Each lane copies its packs of the next heads, and what turns them, to shared memory while it works, where nobody
-//! else reads them: nothing waits for others, and what is under way takes no registers.
+//! A team of `width` neighbouring lanes shares a head, one item per lane: the pairs of two packs, or a pack that is not
+//! rotated. It visits heads at a fixed distance: [`Team::each`]. Each lane copies its packs of the next heads, and
+//! their cosines and sines, to its own part of shared memory while it works: no lane waits for others, and data in
+//! flight takes no registers.
 
 use core::array;
 use core::marker::PhantomData;
@@ -70,7 +71,8 @@ impl<T> Heads<T> {
     }
 }
 
-/// How a team goes from head to head: as many on each time, without a division or a product, which would be a tenth of all instructions.
+/// The step from a team's head to its next: a constant increment, without a division or a product, which would be a
+/// tenth of all instructions.
 #[derive(Clone, Copy)]
 struct Path {
     /// What is added to a place.
@@ -165,12 +167,12 @@ impl Team {
         let is_there = |turn: u32| turn < turns && own.is_some();
         let path = Path::of(&heads, self.step);
         let position = |turn: u32, at: Place| if turn < turns { tables.position(at.token) } else { -1 };
-        // A turn that another team of the warp has copies zeros, one that none has nothing.
+        // A turn that only another team of the warp has copies zeros; a turn that no team has copies nothing.
         let copy = |turn: u32, at: Place, position: i32| {
             let to = |pack: u32| stage(turn).add(pack * BLOCK);
             let bytes = |is_there: bool| if is_there { 16 } else { 0 };
             for input in 0..2 {
-                // Behind the last head nothing is read.
+                // Nothing is read past the last head.
                 let from = heads.inputs[input].wrapping_add(at.inputs[input]);
                 let bytes = bytes(is_there(turn) && (input == 0 || at.head < heads.with_both));
                 cp_async::copy_16_zero_fill(to(2 * input as u32), from.wrapping_add(first), bytes);
@@ -179,7 +181,7 @@ impl Team {
                 }
             }
             if second.is_some() {
-                // Angles of a token without tables are zeros.
+                // The angles of a token without tables are zeros.
                 let row = tables.row(position);
                 let (cos, sin) = row.unwrap_or((tables.cos, tables.sin));
                 for quad in 0..(V / 4) as u32 {
@@ -223,9 +225,10 @@ impl Team {
     }
 }
 
-/// What is done at each head. No closure: one of this size is not always inlined, and what a call is given lies in local memory.
+/// The work on each head. This is not a closure: one of this size is not always inlined, and a call's arguments are in
+/// local memory.
 pub(super) trait Visitor<T, const V: usize> {
-    /// Every lane of a warp comes along.
+    /// Every lane of a warp calls this.
     unsafe fn visit(&mut self, visit: Visit<'_, T, V>);
 }
 

@@ -1,11 +1,11 @@
-//! Dropout, whose mask is never stored: backward finds it again.
+//! Dropout whose mask is never stored: backward regenerates it.
 //!
 //! # Math
 //! y = x · scale where the element's random word w is at least `threshold`, else 0. The threshold is p · 2³², so that an element is
 //! dropped with probability p, and the scale 1 / (1 − p). Backward is the same function: dx = dropout(dy).
 //!
 //! # Layout
-//! Rows of d elements that may be padded: see [`map`](mod@crate::map). Which word an element has: see [`quad`].
+//! Rows of d elements that may be padded: see [`map`](mod@crate::map). For the random word of an element, see [`quad`].
 //!
 //! # Mapping
 //! As every elementwise kernel: two packs of 16 bytes in flight per thread, in blocks of [`map::block`] threads. A
@@ -15,8 +15,8 @@
 //! None.
 //!
 //! # Numerics
-//! Which elements are dropped is exact, p in multiples of 2⁻³². One f32 product, rounded once to the storage type. What is dropped
-//! is 0, be it infinite or NaN.
+//! The set of dropped elements is exact, with p in multiples of 2⁻³². One f32 product, rounded once to the storage
+//! type. Dropped elements are 0, even if x is infinite or NaN.
 //!
 //! # Cost
 //! 2·n elements of traffic, 20 wide products and 20 three-way XORs for four elements: bound by memory bandwidth.

@@ -1,7 +1,8 @@
-//! Random numbers, and what is made of them: their traffic is [`map`](mod@crate::map)'s, and each file is what becomes of four random words.
+//! Random numbers and their uses: their memory traffic is that of [`map`](mod@crate::map), and each file defines the
+//! results of four random words.
 //!
-//! Element i of a tensor, counted over all its rows without their padding, has word i mod 4 of [`quad`] i / 4. What it gets depends on
-//! nothing else: not on the element type, the strides, the width of an access or the grid.
+//! Element i of a tensor, counted over all its rows without their padding, has word i mod 4 of [`quad`] i / 4. Its
+//! random word depends on nothing else: not on the element type, the strides, the width of an access or the grid.
 
 pub mod dropout;
 pub mod fill;
@@ -25,7 +26,7 @@ pub fn quad(seed: u64, offset: u64, number: u64) -> [u32; 4] {
     philox4x32(counter, [seed as u32, (seed >> 32) as u32])
 }
 
-/// What `N` elements get from number `first` on, where `quad` says what four do; `N` is 4 or 8.
+/// The results for `N` elements from number `first` on, where `quad` gives those of four; `N` is 4 or 8.
 #[inline(always)]
 fn elements<V: Copy, const N: usize>(first: u64, quad: impl Fn(u64) -> [V; 4]) -> [V; N] {
     let number = first / 4;
@@ -36,7 +37,7 @@ fn elements<V: Copy, const N: usize>(first: u64, quad: impl Fn(u64) -> [V; 4]) -
     if shift == 0 {
         return array::from_fn(whole);
     }
-    // Packs of rows whose length four does not divide: one quad more, and all alike shifted.
+    // Packs of rows whose length is no multiple of four: they take one more quad, and all elements are shifted alike.
     let last = quad(number + N as u64 / 4);
     let any = |e: usize| if e < N { whole(e) } else { last[e - N] };
     array::from_fn(|e| match shift {
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn packs_have_the_numbers_of_their_elements() {
         let quad = |number: u64| quad(7, 1, number);
-        // Around an index beyond 32 bits of counter as well.
+        // This also wraps around an index beyond 32 bits of counter.
         for first in (0..9).chain((1 << 34) - 9..(1 << 34) + 9) {
             let expected = |n: u64| element(first + n, quad);
             assert_eq!(elements::<u32, 4>(first, quad), array::from_fn(|e| expected(e as u64)));

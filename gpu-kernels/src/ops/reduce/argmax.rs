@@ -1,4 +1,4 @@
-//! Where the maxima of rows are.
+//! The positions of the maxima of rows.
 //!
 //! # Math
 //! y = the least i with x\[i\] = max x, for each row.
@@ -13,11 +13,12 @@
 //! Two values a warp of those that share a row.
 //!
 //! # Numerics
-//! Exact. NaN is greater than everything, so that the first NaN of a row wins; −0 equals +0; equals go to the first.
+//! Exact. NaN is greater than everything, so that the first NaN of a row wins; −0 equals +0; of equal elements the
+//! first wins.
 //!
 //! # Cost
-//! One read of rows × d elements, of which two of 16 bits are compared at once, and once more where the maximum is: bound by memory
-//! bandwidth.
+//! One read of rows × d elements, with 16-bit elements compared two at a time, and a second read where the maximum is:
+//! bound by memory bandwidth.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks and columns.
@@ -53,11 +54,12 @@ pub unsafe fn argmax<T: Element, P: Team>(x: *const T, y: *mut i32, rows: u64, d
     };
     let [max] = team.reduce([own], [f32::NEG_INFINITY], 0, |[a], [b]| [max_nan(a, b)]);
     let is_max = |x: f32| x == max || (x.is_nan() && max.is_nan());
-    // Few threads have it, and only these look for its place.
+    // Few threads have the maximum, and only these search for its place.
     let nowhere = u32::MAX;
     let place = if is_max(own) {
         team.fold_packs([row], nowhere, |first, [pack], at| {
-            // From the last on, so that the first is what stays. A thread's places rise.
+            // The search goes from the last element to the first, so that the first one remains. A thread's places are
+            // in ascending order.
             let within =
                 (0..pack.len()).rev().fold(nowhere, |first, e| if is_max(pack[e]) { (at + e) as u32 } else { first });
             first.min(within)

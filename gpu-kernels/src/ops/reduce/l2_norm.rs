@@ -14,7 +14,8 @@
 //!
 //! # Numerics
 //! f32, in an order that is always the same. The root is sqrt.approx, 2⁻²² relative. Squares beyond f32 give +∞, and
-//! those below lose digits: the norm is up to 1.8·10¹⁹, and |x| below 2.6·10⁻²³ counts as 0. To scale by the maximum would take it first.
+//! squares below its range lose digits: the norm is up to 1.8·10¹⁹, and |x| below 2.6·10⁻²³ counts as 0. Scaling by the
+//! maximum would first need a pass to find it.
 //!
 //! # Cost
 //! One read of rows × d elements, two FLOPs per element: bound by memory bandwidth.

@@ -1,6 +1,7 @@
-//! Reductions of rows to a value each: what the operators share is [`rows`](crate::rows)', and each file is what it folds.
+//! Reductions of each row to one value: [`rows`](crate::rows) has what the operators share, and each file defines what
+//! it folds.
 //!
-//! A whole tensor is reduced in stages: long rows of it to partial results, and those again until one is left.
+//! A whole tensor is reduced in stages: its long rows to partial results, and those again until one value is left.
 
 pub mod argmax;
 pub mod l2_norm;
@@ -8,7 +9,7 @@ pub mod max;
 pub mod sum;
 pub mod top_k;
 
-/// A number that is greater for greater x, and greatest for NaN; at least 1.
+/// An integer key that is greater for greater x, and greatest for NaN; at least 1.
 #[inline(always)]
 pub fn key(x: f32) -> u32 {
     // −0 becomes +0.
@@ -22,8 +23,8 @@ pub fn key(x: f32) -> u32 {
     }
 }
 
-/// The kernel of a reduction, which folds every x of a row into `first` by `fold` and combines the folded of a team by `combine`; the
-/// row's result is `finish` of what is left and a factor.
+/// The kernel of a reduction, which folds every x of a row into `first` by `fold` and combines a team's folded values
+/// by `combine`; the row's result is `finish` of the combined value and a factor.
 macro_rules! reduction {
     ($kernel:ident, first: $first:expr, fold: $fold:expr, combine: $combine:expr, finish: $finish:expr $(,)?) => {
         /// y\[r\] of every row, a team `P` a row.

@@ -46,7 +46,7 @@ row_kernels! {
         let x = team.load_or(row, f32::NEG_INFINITY);
         team.fetch_ahead(row, half_round::<P>(1), |_| true);
         let (max, sum) = max_and_sum(&team, x, scale * core::f32::consts::LOG2_E);
-        // Of a row of −∞ everything stays −∞.
+        // In a row of −∞ everything stays −∞.
         let log = if sum == 0.0 { 0.0 } else { math::log(sum) };
         team.store([x], [(y, y_stride)], |[x]| [math::fma(x - max, scale, -log)]);
     }

@@ -1,4 +1,4 @@
-//! Exponentials of rows, normalised: what the operators share of their statistics and their kernels.
+//! Normalised exponentials of rows: the statistics and kernels that the operators share.
 
 pub mod log_softmax;
 pub mod log_softmax_backward;
@@ -13,7 +13,7 @@ use cuda_std::math;
 
 use crate::rows::{Merge, Team, butterfly};
 
-/// A kernel in all its forms: `$kernel` for the teams of every architecture, `$cluster` for rows that only a cluster holds.
+/// All forms of a kernel: `$kernel` for the teams of every architecture, `$cluster` for rows that only a cluster holds.
 macro_rules! row_kernels {
     (
         $(#[$doc:meta])*
@@ -58,14 +58,14 @@ macro_rules! row_kernels {
 }
 pub(crate) use row_kernels;
 
-/// `max`, or 0 where nothing is greater than −∞: what exponents are taken relative to.
+/// `max`, or 0 if no element is greater than −∞: the reference point of exponents.
 #[inline(always)]
 pub(super) fn shift(max: f32) -> f32 {
     if max == f32::NEG_INFINITY { 0.0 } else { max }
 }
 
-/// Maxima and sums relative to them: of a pair of lanes each sum is scaled to the greater maximum. Over a warp the maximum comes first, so
-/// that each lane scales its sum once.
+/// Maxima, and sums relative to them. In a pair of lanes each sum is scaled to the greater maximum. Over a warp the
+/// maximum is reduced first, so that each lane scales its sum once.
 pub(super) struct MaxAndSum {
     /// The factor of x, with log₂ e.
     pub(super) scale: f32,
@@ -95,16 +95,17 @@ impl Merge<f32, 2> for MaxAndSum {
     }
 }
 
-/// 2^(scale · (x − max)) for many x of an element type, at one fused multiply-add and one exponential each. Rows of f32 have
-/// the room for a difference before it, which is exact near the maximum: there f32 would show that scale · max is rounded.
+/// 2^(scale · (x − max)) for many x of an element type, by one fused multiply-add and one exponential each. For f32
+/// rows there is time to subtract first, which is exact near the maximum: otherwise the rounding of scale · max would
+/// be visible in f32.
 #[derive(Clone, Copy)]
 pub(super) struct Powers {
     scale: f32,
-    /// The maximum, if it is subtracted before x is scaled, else 0.
+    /// The maximum, if it is subtracted before x is scaled; otherwise 0.
     max: f32,
-    /// scale · max, rounded, if that is what is subtracted, else 0.
+    /// scale · max, rounded, if that is subtracted; otherwise 0.
     shift: f32,
-    /// What they are to be multiplied with, for that rounding.
+    /// The factor that corrects the results for that rounding.
     pub(super) correction: f32,
 }
 
@@ -115,18 +116,18 @@ impl Powers {
         if size_of::<T>() == 4 {
             return Self { scale, max, shift: 0.0, correction: 1.0 };
         }
-        // From there on every x below the maximum has a power of 0 or nearly so, but the correction would be beyond f32. A scale that is a power of
-        // two, no more than half as great, needs none.
+        // From this scale on every x below the maximum has a power of 0 or nearly so, but the correction would exceed
+        // f32. A scale that is a power of two, no more than half as great, needs no correction.
         let is_far = (max * scale).abs() >= 2_147_483_648.0;
         let scale = if is_far { f32::from_bits(scale.to_bits() & 0xff80_0000) } else { scale };
         let shift = max * scale;
         let lost = math::fma(max, scale, -shift);
-        // 2^−lost; of a small one, the first two terms of its series are nearer.
+        // 2^−lost; for a small `lost`, the first two terms of its series are more accurate.
         let correction = if lost.abs() < 2.5e-4 { math::fma(lost, -LN_2, 1.0) } else { math::ex2_approx(-lost) };
         Self { scale, max: 0.0, shift, correction }
     }
 
-    /// That of x, but for the correction.
+    /// The power of x, without the correction.
     #[inline(always)]
     pub(super) fn at(&self, x: f32) -> f32 {
         math::ex2_approx_ftz(math::fma(x - self.max, self.scale, -self.shift))
@@ -135,8 +136,8 @@ impl Powers {
 
 /// The greatest x of the row, or 0 if it has none, and Σ 2^((x − max) · scale), which is 0 then. `x` outside the row is −∞.
 ///
-/// A thread that holds its part of the row finds its own maximum first; otherwise it takes one pass, and rescales the sum so far when a pack has a
-/// greater value.
+/// A thread that holds its part of the row finds its own maximum first. Otherwise it makes one pass, and rescales the
+/// sum so far when a pack has a greater value.
 #[inline(always)]
 unsafe fn max_and_sum<T: Element, P: Team>(team: &P, x: P::Row<T>, scale: f32) -> (f32, f32) {
     let merge = MaxAndSum { scale };
@@ -156,8 +157,8 @@ unsafe fn max_and_sum<T: Element, P: Team>(team: &P, x: P::Row<T>, scale: f32) -
     (shift(max), sum)
 }
 
-/// How many columns a row sees: all d, up to the diagonal of its query where `q_len` is not 0, and up to its length where there are
-/// `lengths`. Any length and offset is as good as the nearest that makes sense.
+/// The number of columns that a row sees: all d, up to the diagonal of its query where `q_len` is not 0, and up to its
+/// length where there are `lengths`. Invalid lengths and offsets are clamped to the nearest valid value.
 #[inline(always)]
 unsafe fn visible<P: Team>(team: &P, q_len: u64, offset: i64, lengths: *const i32, rows_per_length: u64) -> usize {
     let (row, mut n) = (team.row(), team.columns() as i64);

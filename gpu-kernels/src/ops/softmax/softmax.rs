@@ -9,20 +9,20 @@
 //! `offset` + r mod `q_len`, and its length is `lengths[r / rows_per_length]`.
 //!
 //! # Mapping
-//! A [`Team`] a row, which holds it in registers so that `x` is read once: see [`rows`](crate::rows). What a row does not see is
-//! not read.
-//! A team of a block or more, once it has loaded its row, has the row half a round of blocks later fetched into L2 if
-//! that row sees all its columns ([`fetch_ahead`](Team::fetch_ahead)), so that memory stays busy while blocks reduce.
+//! One [`Team`] per row, which holds it in registers so that `x` is read once: see [`rows`](crate::rows). Columns that
+//! a row does not see are not read. A team of a block or more, once it has loaded its row, has the row half a wave of
+//! blocks later fetched into L2 if that row sees all its columns ([`fetch_ahead`](Team::fetch_ahead)), so that memory
+//! stays busy while blocks reduce.
 //!
 //! # Shared memory
 //! Two values a warp of those that share a row; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
-//! A thread that holds its part of a row finds its maximum, then its sum; else one pass rescales the sum. One reduction; f32, fixed order.
-//! The sum's logarithm goes into the exponent, where it costs nothing: lg2.approx, and
-//! ex2.approx of 2⁻²² relative, and 2⁻²³ of the exponent's size. One rounding to the storage type. −∞ has
-//! probability 0; a row that sees nothing, or nothing but −∞, gives zeros; +∞ or NaN in what a
-//! row sees makes all of it NaN. Differences beyond f32 count as infinite.
+//! A thread that holds its part of a row finds its maximum, then its sum; otherwise one pass rescales the sum. There is
+//! one reduction; f32, fixed order. The sum's logarithm is added to the exponent, where it costs nothing: lg2.approx,
+//! and ex2.approx of 2⁻²² relative, and 2⁻²³ of the exponent's size. One rounding to the storage type. −∞ has
+//! probability 0; a row that sees no column, or only −∞, gives zeros; +∞ or NaN in the columns that a row sees makes
+//! all of it NaN. Differences beyond f32 count as infinite.
 //!
 //! # Cost
 //! One read and one write of rows × d elements, two exponentials per element: bound by memory bandwidth, with the
@@ -67,7 +67,7 @@ row_kernels! {
         // A row with hidden columns is not fetched ahead, because only a part of it is needed.
         team.fetch_ahead(row, half_round::<P>(1), |_| visible >= team.columns());
         let (max, sum) = max_and_sum(&team, x, scale);
-        // Nothing has a share of nothing.
+        // The share of a row that sees nothing is zero.
         let log = if sum == 0.0 { f32::INFINITY } else { math::lg2_approx(sum) };
         team.store([x], [(y, y_stride)], |[x]| [math::ex2_approx_ftz(math::fma(x - max, scale, -log))]);
     }

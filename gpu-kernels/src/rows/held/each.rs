@@ -1,4 +1,4 @@
-//! What is done with each pack of rows, of `N` elements.
+//! Loops over each pack of rows, of `N` elements.
 
 use core::{array, mem, ptr};
 
@@ -20,7 +20,7 @@ impl<G: Threads, const V: usize> Held<G, V> {
         let left = Self::left::<T>(self.n);
         let mut packs: [_; V] =
             array::from_fn(|i| if Self::has::<T>(i, left) { load(Self::at::<T>(i)) } else { empty });
-        // Apart from the loads: what looks at a pack waits for it, and with it whatever is loaded behind.
+        // This is separate from the loads: a use of a pack waits for its load, and for all loads issued after it.
         if !self.n.is_multiple_of(lanes::<T>()) {
             for i in 0..V {
                 let at = Self::at::<T>(i);
@@ -120,7 +120,8 @@ impl<G: Threads, const V: usize> Held<G, V> {
         }
     }
 
-    /// `OWN` results go over rows that were loaded to leave the caches first: they leave as the rows do.
+    /// If `OWN`, the results overwrite rows that were loaded with evict-first priority, and are stored with the same
+    /// priority.
     #[inline(always)]
     pub(super) unsafe fn store_by<T: Element, const K: usize, const O: usize, const N: usize, const OWN: bool>(
         &self,

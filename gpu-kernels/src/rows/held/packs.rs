@@ -13,7 +13,7 @@ pub(super) unsafe fn elements<T: Element, const N: usize>(pack: Pack<u32, 4>) ->
     mem::transmute_copy::<_, Pack<T, N>>(&pack).to_f32()
 }
 
-/// The results with g of the one at `place`, if it is among them.
+/// Applies g to the result at `place`, if that is among these.
 #[inline(always)]
 pub(super) fn but_one<const O: usize, const N: usize>(
     results: [[f32; O]; N],

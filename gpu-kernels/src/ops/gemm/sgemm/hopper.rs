@@ -1,20 +1,22 @@
-//! The same product where TMA fills shared memory: no value passes through a register on its way there.
+//! The same product with TMA filling shared memory: no value passes through a register on its way there.
 //!
 //! # Layout
 //! As [`sgemm`](super::sgemm), rows of `a` and `b` at multiples of 16 bytes. TMA reads what lies outside of them as zeros.
 //!
 //! # Mapping
-//! A block of 128 threads computes a 128 × 128 tile of C in stages of 32 along k, which its first thread has TMA fill, two ahead. A thread owns
-//! 8 × 16 results: eight rows, 8 apart, and four times four columns, 16 apart. Two blocks fit a multiprocessor.
+//! A block of 128 threads computes a 128 × 128 tile of C in stages of 32 along k. Its first thread issues the TMA
+//! copies, two stages ahead. A thread owns 8 × 16 results: eight rows, 8 apart, and four times four columns, 16 apart.
+//! Two blocks fit a multiprocessor.
 //!
 //! # Shared memory
 //! 3 stages × (128 × 32 + 32 × 128) × 4 B, and their barriers. A lies as it does in memory, rows along k, of which a thread loads four elements at a time.
 //! Its rows of 128 bytes are swizzled: what eight of them have of the same k lies in all the banks.
 //!
 //! # Cost
-//! Of the instructions 94% are multiply-adds. One reads three registers, of which there are two banks, the even and the odd, that give one each a cycle: it takes
-//! one cycle only with a factor kept from the one before, and its sum in the other bank than its other factor. ptxas, which decides on that, does best
-//! with a row's even columns before its odd ones, and with nothing else to lay sums out for: hence no vectors in the epilogue.
+//! 94% of the instructions are multiply-adds. Each reads three registers, of which there are two banks, the even and
+//! the odd, with one read each per cycle: it takes one cycle only if one factor is reused from the instruction before,
+//! and its sum is in the other bank than its other factor. ptxas decides on the allocation, and does best with a row's
+//! even columns before its odd ones and no other constraint on the sums' registers: hence no vectors in the epilogue.
 
 use core::array;
 
@@ -130,7 +132,7 @@ pub unsafe fn sgemm_hopper(a: &TensorMap, b: &TensorMap, c: *mut f32, m: u32, n:
             let refills = step != 0 && step - 1 + STAGES < steps;
             let previous = if stage == 0 { STAGES - 1 } else { stage - 1 };
             if next != 0 {
-                // In the middle of a stage a warp has done with the one before,
+                // In the middle of a stage a warp has finished reading the one before,
                 if refills {
                     warp::sync(!0);
                     if lane == 0 {
@@ -138,12 +140,12 @@ pub unsafe fn sgemm_hopper(a: &TensorMap, b: &TensorMap, c: *mut f32, m: u32, n:
                     }
                 }
             } else {
-                // and at its end all have, or soon will.
+                // and at the stage's end all warps have, or soon will.
                 if refills && tid == 0 {
                     empty.at(previous).wait_parity(parity ^ u32::from(stage == 0));
                     fill(previous, step - 1 + STAGES);
                 }
-                // Behind the last there is nothing: some are read again.
+                // There are none after the last: some values are read again.
                 if pair + 1 < pairs {
                     stage = if stage + 1 == STAGES { 0 } else { stage + 1 };
                     parity ^= u32::from(stage == 0);

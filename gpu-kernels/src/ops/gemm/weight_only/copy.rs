@@ -1,4 +1,4 @@
-//! From global memory to a stage.
+//! Copies from global memory to a stage.
 
 use core::mem;
 
@@ -18,7 +18,8 @@ pub(super) struct Copier<U> {
 }
 
 impl<U: Copy> Copier<U> {
-    /// Starts copying the tile of `rows` of `bytes` at element `at` to `to`; what is not there becomes zero. Without packs it is there at once.
+    /// Starts copying the tile of `rows` of `bytes` at element `at` to `to`; missing elements become zero. Without
+    /// packs the copy is complete on return.
     #[inline(always)]
     pub(super) unsafe fn copy<const PACKED: bool>(
         &self,
@@ -33,9 +34,10 @@ impl<U: Copy> Copier<U> {
         let left = self.elements.saturating_sub(column).min(lanes);
         let mut from = self.from.wrapping_add((u64::from(row) * self.stride + u64::from(column)) as usize);
         let mut to = to.byte_add(swizzled(bytes, row, chunk * 16));
-        // Most tiles are inside: no size to find for each chunk.
+        // Most tiles are entirely inside the matrix, and their chunks need no size check.
         let whole = PACKED && rows <= self.rows_left && at + bytes / size_of::<U>() as u32 <= self.elements;
-        // Element by element the threads of the block are a number that the compiler does not know, so that it unrolls nothing.
+        // For copies element by element the number of threads is opaque to the compiler, so that it does not unroll the
+        // loop.
         let threads = if PACKED { THREADS } else { thread::block_dim_x() };
         let pass = threads / chunks;
         // Rows a multiple of 8 apart are swizzled alike.
@@ -57,7 +59,7 @@ impl<U: Copy> Copier<U> {
                     to.add(e).write(*from.wrapping_add(e as usize));
                 }
                 for e in inside..lanes {
-                    // SAFETY: only used for numbers, of which zero is one.
+                    // SAFETY: only used for numeric types, for which all-zero bits are a valid value.
                     to.add(e).write(mem::zeroed());
                 }
             }

@@ -1,20 +1,27 @@
-//! What products with a weight of few bits share: C = A·Wᵀ of 16-bit activations, whose weight becomes 16-bit floats on the way into the tensor
-//! cores.
+//! Code that products with a weight of few bits share: C = A·Wᵀ of 16-bit activations, with a weight that becomes
+//! 16-bit floats on the way into the tensor cores.
 //!
-//! With up to eight rows of A the weight goes to registers without stages: [`skinny`]. With more, on Hopper, it is wgmma's left operand: [`hopper`]. Elsewhere, and where rows are not at multiples of
-//! 16 bytes, it is mma.sync's, whose 16 rows are many, and the rows of A, the *vectors*, are the right one, whose columns are eight: a block of [`THREADS`] takes [`ROWS`] rows of the weight, up to 16
-//! or 64 vectors and a part of k. cp.async fills a ring of stages of [`DEPTH`] elements of k, the weight as it is stored. Eight warps take 32 rows each; two share them, by halves of a stage's k.
+//! With up to eight rows of A the weight goes to registers without stages: [`skinny`]. With more rows, on Hopper, it is
+//! wgmma's left operand: [`hopper`]. Elsewhere, and where rows are not at multiples of 16 bytes, the weight is the left
+//! operand of mma.sync, which has 16 rows, and the rows of A, the *vectors*, are the right operand, which has eight
+//! columns: a block of [`THREADS`] takes [`ROWS`] rows of the weight, up to 16 or 64 vectors and a part of k. cp.async
+//! fills a ring of stages of [`DEPTH`] elements of k, with the weight in its storage format. Eight warps take strips of
+//! 32 rows; two warps share a strip, each taking half of a stage's k.
 //!
-//! **k in any order.** A lane loads 16 neighbours along k of a row of the weight at once. A fragment wants pairs that are 8 apart from lanes that are
-//! next to each other, but a sum does not care which element stands at which k as long as both operands agree: the vectors are loaded by the
-//! same rule, 8 neighbours at once. So nothing is rearranged, in memory or in registers.
+//! **k in any order.** A lane loads 16 neighbours along k of a row of the weight at once. A fragment expects pairs that
+//! are 8 apart from neighbouring lanes, but a sum does not depend on the order of k as long as both operands use the
+//! same: the vectors are loaded by the same rule, 8 neighbours at once. So nothing is rearranged, in memory or in
+//! registers.
 //!
-//! **Integers to floats.** An integer or'ed into the mantissa of 2ⁿ, where n is the mantissa's length, is the float 2ⁿ plus the integer: a byte
-//! permutation puts two integers under such exponents, and one fused multiply-add takes the powers off, exactly.
+//! **Integers to floats.** An integer or'ed into the mantissa of 2ⁿ, where n is the mantissa's length, gives the float
+//! 2ⁿ plus the integer: a byte permutation puts two integers under such exponents, and one fused multiply-add subtracts
+//! the powers, exactly.
 //!
-//! **Neighbours at the same time.** Warps and blocks that share k take every so many steps of it, not a range each: what is read at a time is then neighbours, in pages that DRAM has open.
+//! **Neighbours at the same time.** Warps and blocks that share k take its steps in an interleaved order, not one range
+//! each: simultaneous reads are then adjacent, in pages that DRAM has open.
 //!
-//! **Parts of k.** With few vectors there are too few tiles to fill a GPU: blocks share k. Each writes its sums to memory, for another launch that adds them.
+//! **Parts of k.** With few vectors there are too few tiles to fill a GPU, so blocks split k. Each writes its sums to
+//! memory, and another launch adds them.
 
 mod copy;
 pub(super) mod hopper;
@@ -66,7 +73,7 @@ pub const fn blocks_per_multiprocessor(r: u32) -> u32 {
 /// KiB of shared memory that every GPU gives a block.
 const SHARED_KIB: u32 = 99;
 
-/// Whether each [`DEPTH`] elements of a row have a scale, or the whole row: fewer bits want more scales.
+/// Whether each [`DEPTH`] elements of a row have a scale, or the whole row has one: fewer bits need more scales.
 const fn is_grouped(bits: u32) -> bool {
     bits < 8
 }
@@ -81,7 +88,7 @@ const fn stages(r: u32, bits: u32) -> u32 {
     SHARED_KIB * 1024 / stage_bytes(r, bits)
 }
 
-/// Stages on their way while one is worked on and one is next.
+/// Stages that are in flight while one is being processed and one is next.
 pub(super) const fn pending(r: u32, bits: u32) -> u32 {
     stages(r, bits) - 2
 }
@@ -116,7 +123,7 @@ pub struct Sizes {
 // SAFETY: 3 u64 and 4 u32: no padding, alignment 8.
 unsafe impl Fields for Sizes {}
 
-/// A member's steps of k, of those who share it in turn.
+/// A member's steps of k; the members that share k take steps in turn.
 #[derive(Clone, Copy)]
 struct Steps {
     member: u32,
@@ -230,8 +237,9 @@ pub(super) unsafe fn run<
             cp_async::commit();
         }
     };
-    // cp.async does not copy single bytes. Of the four lanes that share four rows each reads one's, a stage ahead, and the others take them from there: before
-    // copies are started, so that it need not queue behind them.
+    // cp.async does not copy single bytes. Of the four lanes that share four rows, each reads the byte of one row a
+    // stage ahead, and the others get it by a shuffle. The read is issued before the copies, so that it does not queue
+    // behind them.
     let of_zeros = if ZEROS {
         let row = place.row0 + thread / 32 / SHARERS * STRIP + thread % 32 / 4 + thread % 4 * 8;
         zeros.wrapping_add((u64::from(row.min(sizes.n - 1)) * groups) as usize)
@@ -249,7 +257,7 @@ pub(super) unsafe fn run<
     let first_row = strip * STRIP + lane / 4;
     let mut sums: Sums<NT> = [[[0.0; 4]; NT]; TILES];
     for step in place.first..place.end {
-        // The group of this step has landed, and everybody is done with the stage that the next copy overwrites.
+        // The group of this step has landed, and all warps are done with the stage that the next copy overwrites.
         if PACKED {
             cp_async::wait_group::<PENDING>();
         }
@@ -275,7 +283,7 @@ pub(super) unsafe fn run<
         }
     }
 
-    // All stages have been read: sums take their place.
+    // All stages have been read: the sums overwrite them.
     thread::sync_threads();
     let size = (TILES * NT * 4 * 32) as u32;
     let sums_at = memory.cast::<f32>();

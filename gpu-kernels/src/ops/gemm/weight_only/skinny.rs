@@ -1,13 +1,17 @@
 //! The product with up to eight vectors: the weight goes from memory straight to registers, and from there into mma.sync.
 //!
-//! A warp takes [`ROWS`] rows of the weight and every eighth step of k, 64 bytes of each row. A lane loads 16 neighbouring bytes of four rows, during the step before. The eight warps of
-//! a block read neighbouring steps at the same time, so that DRAM has few pages open: with a range of k for each they take a third longer, and with more than a step under way a tenth.
+//! A warp takes [`ROWS`] rows of the weight and every eighth step of k, 64 bytes of each row. A lane loads 16
+//! neighbouring bytes of four rows, one step ahead. The eight warps of a block read neighbouring steps at the same
+//! time, so that DRAM has few pages open: with a contiguous range of k for each warp the kernel takes a third longer,
+//! and with more than one step in flight a tenth longer.
 //!
-//! **k in any order**, as in the form with stages: which elements a fragment has does not matter as long as the vectors agree. So a lane's integers
-//! become pairs as they lie, of 4 bits those that are four apart, and the vectors' floats are paired alike.
+//! **k in any order**, as in the form with stages: the assignment of elements to a fragment is free as long as the
+//! vectors use the same. So a lane's integers become pairs in their stored order, which for 4 bits are elements four
+//! apart, and the vectors' floats are paired alike.
 //!
-//! Several vectors come by cp.async, two steps ahead, into a ring of each warp: the lanes that share a row want 64 bytes or 32 of a vector each, which as loads would be twice as many
-//! sectors as there are. A single one is loaded as the weight is, by all rows of lanes alike.
+//! Several vectors are loaded by cp.async, two steps ahead, into a ring for each warp: the lanes that share a row need
+//! 64 or 32 bytes of each vector, which as direct loads would touch twice as many sectors as necessary. A single vector
+//! is loaded as the weight is, with all rows of lanes loading the same.
 
 use core::array;
 
@@ -90,7 +94,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
     let (lane, warp) = (warp::lane_id(), warp::warp_id_uniform());
     let memory: SharedPtr<u8> = shared::dynamic();
     let all = sizes.k.div_ceil(vector_bytes(W::BITS) / 2);
-    // Rows beyond the last are the last once more, and not stored.
+    // Rows past the last are replaced by the last row, and not stored.
     let row0 = thread::block_idx_x() * ROWS;
     let rows: [[u32; 2]; FRAGMENTS] =
         array::from_fn(|f| [0, 8].map(|below| (row0 + f as u32 * 16 + lane / 4 + below).min(sizes.n - 1)));
@@ -102,7 +106,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
         steps: Steps::of(all, warp, WARPS),
         lane,
     };
-    // A lane reads the scales of one of four steps, and gives them to the others.
+    // A lane reads the scales of one of four steps, and passes them to the other lanes.
     let groups = sizes.k.div_ceil(DEPTH);
     let read = |index: u32| -> Scaling {
         let group = mine.steps.at(index + lane % 4).min(groups - 1);
@@ -121,7 +125,8 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
     let mut sums: Sums = [[0.0; 4]; FRAGMENTS];
     let mut index = 0;
     while index < mine.steps.count {
-        // What is carried from turn to turn of a loop is waited for at the turn's end, so that a turn is a four.
+        // Loads that are carried from one loop iteration to the next are waited for at the iteration's end, so one
+        // iteration covers four steps.
         let end = (index + 4).min(mine.steps.count);
         let next = if end < mine.steps.count { read(end) } else { four };
         while index < end {
@@ -132,7 +137,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
     }
 
     if !ALONE {
-        // Nothing is read of the rings any more: sums take their place.
+        // The rings are no longer read: the sums overwrite them.
         thread::sync_threads();
     }
     let sums_at = memory.cast::<f32>();
@@ -142,7 +147,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
     thread::sync_threads();
     // As many threads as sums.
     let (row, vector) = (thread::thread_idx_x() % ROWS, thread::thread_idx_x() / ROWS);
-    // Where a fragment has them.
+    // The sum's position in a fragment.
     let place = (row / 8 * 2 + vector % 2) * 32 + row % 8 * 4 + vector / 2;
     let sum = (0..WARPS).fold(0.0, |sum, warp| sum + sums_at.add(warp * ROWS * MOST + place).read());
     let row = row0 + row;
@@ -152,7 +157,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
     }
 }
 
-/// What a warp multiplies, as a lane sees it.
+/// The operands of a warp, as one lane sees them.
 #[derive(Clone, Copy)]
 struct Warp<T> {
     /// The rows.
@@ -177,7 +182,7 @@ impl<T: Half> Warp<T> {
         let depth = lane_depth(W::BITS);
         let column = (self.steps.at(index) * 4 + self.lane % 4) * depth;
         let inside = column < self.sizes.k;
-        // Bytes beyond k meet zeros: any that are there will do.
+        // Bytes past k are multiplied by zeros, so any readable bytes will do.
         let column = if inside { column } else { 0 } as usize;
         let byte = column / depth as usize * 16;
         let weight =
@@ -191,8 +196,8 @@ impl<T: Half> Warp<T> {
         Loaded { weight, vector }
     }
 
-    /// Starts to copy a step of the vectors. Rows are [`vector_bytes`] long; chunk i of the quarter that a lane wants is in the i-th 64 bytes, of odd vectors in the
-    /// other of each two, which lets eight lanes load from all banks.
+    /// Starts copying a step of the vectors. Rows are [`vector_bytes`] long. Chunk i of the quarter that a lane needs
+    /// is in the i-th 64 bytes, for odd vectors with each two exchanged, so that eight lanes load from all banks.
     #[inline(always)]
     unsafe fn fetch<W: Weight>(&self, index: u32) {
         if index < self.steps.count {
@@ -226,7 +231,7 @@ impl<T: Half> Warp<T> {
     ) {
         let (grouped, vector_bytes, lane) = (is_grouped(W::BITS), vector_bytes(W::BITS), self.lane);
         if !ALONE {
-            // This step's vectors have landed, and nobody reads those any more whose place the next copy takes.
+            // This step's vectors have landed, and no lane still reads those that the next copy overwrites.
             cp_async::wait_group::<{ STAGES - 2 }>();
             warp::sync(u32::MAX);
             self.fetch::<W>(index + STAGES - 1);

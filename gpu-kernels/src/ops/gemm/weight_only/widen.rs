@@ -1,4 +1,4 @@
-//! Integers of few bits to floats: what a lane loads of a weight, and the pairs of it that a fragment takes.
+//! Conversion of integers of few bits to floats: from a lane's loads of a weight to the pairs that a fragment takes.
 
 use core::array;
 
@@ -7,7 +7,7 @@ use cuda_std::math::{logic3, permute_bytes};
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
 
-/// How a weight is stored.
+/// The storage format of a weight.
 pub(crate) trait Weight {
     /// Of an element.
     const BITS: u32;
@@ -29,7 +29,7 @@ pub(crate) trait Weight {
     /// for those of the other.
     unsafe fn words(from: SharedPtr<u8>, quarter: u32) -> [u32; 4];
 
-    /// Where in them.
+    /// The position of the lane's pairs in those words.
     fn selector<T: Half>(quarter: u32) -> u32;
 
     /// The pair as floats.
@@ -62,7 +62,7 @@ const ZERO_BITS: u8 = 15;
 
 const SIGNS: u32 = twice(0x8000);
 
-/// a & b | c as one operation, which of two constants the compiler makes none.
+/// The lop3 table of a & b | c: with two constants the compiler does not form this one operation by itself.
 const AND_OR: u32 = 0xf0 & 0xcc | 0xaa;
 
 /// 8-bit integers.
@@ -107,7 +107,8 @@ impl Weight for Int8 {
     #[inline(always)]
     fn pair<T: Half>(word: u32, selector: u32, _: u32) -> u32 {
         if T::IS_BF16 {
-            // The mantissa takes seven bits. The eighth, which is worth −128, lands in the exponent, where it makes 128 to 256.
+            // The mantissa has seven bits. The eighth bit, which is worth −128, falls into the exponent, where it turns
+            // 128 into 256.
             let pair = permute_bytes(word, base::<T>() >> 8, selector);
             T::fma_of_registers(pair & !twice(0x80), one::<T>(), logic3::<AND_OR>(pair, !twice(0x7f), SIGNS))
         } else {
@@ -168,7 +169,7 @@ impl Weight for Int4 {
         if T::IS_BF16 { 0x4440 + quarter } else { 0x4040 + 0x0101 * quarter }
     }
 
-    /// Shifts and permutations are done at half the rate of multiplications, by other units.
+    /// Shifts and permutations run at half the rate of multiplications, in other units.
     #[inline(always)]
     fn pair<T: Half>(word: u32, selector: u32, offset: u32) -> u32 {
         let byte = permute_bytes(word, 0, selector);

@@ -1,17 +1,20 @@
-//! A token of each row of logits where the shared memory of a cluster holds the row: memory is read once, however many tokens are drawn.
+//! Samples one token per row of logits where the shared memory of a cluster holds the row: memory is read once, however
+//! many tokens are drawn.
 //!
 //! # Mapping
-//! Eight blocks a row, each with a part of it, which one bulk copy brings. Each warp weighs a stretch of the part and tells all blocks, so that each
-//! block has the weights of all stretches and finds that of a number by itself: its threads share the stretch's logits, 4 KB at most, which
-//! they read again, for the token. One barrier of the cluster a draw.
+//! Eight blocks per row, each with a part of it, which one bulk copy loads. Each warp weighs a stretch of the part and
+//! sends the weight to all blocks, so that each block has the weights of all stretches and can locate the stretch of a
+//! random number by itself. Its threads then read the stretch's logits, 4 KB at most, again to find the token. There is
+//! one cluster barrier per draw.
 //!
 //! # Shared memory
-//! The part, of up to [`Shared`]'s `PACKS`; two values a warp of the cluster for the maximum, and twice three words per
-//! warp for the weights, since those of a draw are written while other blocks still read those of the one before: 4 KB.
+//! The part, of up to [`Shared`]'s `PACKS` packs; two values per warp of the cluster for the maximum, and twice three
+//! words per warp for the weights, since those of one draw are written while other blocks still read those of the draw
+//! before: 4 KB.
 //!
 //! # Cost
-//! One read of the row. About 16 operations per token for the first weighing; later ones skip the packs of which no
-//! token is better.
+//! One read of the row. About 16 operations per token for the first weighing; later ones skip packs that have no better
+//! token.
 
 use core::marker::PhantomData;
 use core::mem;
@@ -39,7 +42,7 @@ const ALL_WARPS: u32 = CLUSTER * WARPS;
 /// Warps whose weights a lane adds.
 const EACH: u32 = ALL_WARPS / warp::SIZE;
 
-/// What the warps of a cluster found.
+/// The results of the warps of a cluster.
 #[repr(C)]
 struct Found {
     low: [u32; ALL_WARPS as usize],
@@ -51,12 +54,12 @@ struct Found {
 #[repr(C)]
 struct Common {
     partials: <ClusterThreads as Threads>::Partials<2>,
-    /// Of a draw, and of the next.
+    /// Weights of a draw, and of the next.
     found: [Found; 2],
-    /// What the warps' tokens of a stretch weigh.
+    /// The weights of the tokens of the warps' stretches.
     weights: [u64; WARPS as usize],
     token: u32,
-    /// Complete when the part is there.
+    /// Completes when the part has arrived.
     loaded: Barrier,
 }
 
@@ -105,7 +108,7 @@ pub unsafe fn sample_cluster<T: Element, const PACKS: usize>(
 ) {
     let shared = shared::dynamic::<Shared<0>>();
     if thread::thread_idx_x() == 0 {
-        // Before the fence of the other barrier.
+        // This precedes the fence of the other barrier.
         shared_field!(shared.common.loaded).init(1);
     }
     let (row, _) = ClusterThreads::rows();
@@ -121,7 +124,7 @@ pub unsafe fn sample_cluster<T: Element, const PACKS: usize>(
         return;
     }
     if k == 1 {
-        // Nothing is drawn: it is the first of the greatest.
+        // No draw is needed: the token is the first of the greatest.
         let first = stretches.fold(u32::MAX, |first, pack, at| {
             let place = |e: usize| if pack[e] == max { at + e as u32 } else { u32::MAX };
             (0..pack.len()).map(place).fold(first, u32::min)
@@ -252,7 +255,7 @@ impl<T: Element> Weights for Held<T> {
         } else {
             let least = element(worst);
             self.stretches.fold((0, 0), |found, pack, at| {
-                // Few packs have a token that is better than one that was drawn.
+                // Few packs have a token that is better than one already drawn.
                 if pack.iter().all(|x| *x < least) {
                     return found;
                 }

@@ -1,4 +1,4 @@
-//! Draws from a row until a token comes that is kept.
+//! Draws from a row until a drawn token is kept.
 
 use cuda_std::float::Element;
 use cuda_std::warp;
@@ -8,7 +8,7 @@ use super::weight;
 use crate::ops::reduce::key;
 use crate::ops::reduce::top_k::candidate;
 
-/// A row of logits, and how they are weighed.
+/// A row of logits, and their weighting.
 #[derive(Clone, Copy)]
 pub(super) struct Logits<T> {
     pub(super) x: *const T,
@@ -17,17 +17,18 @@ pub(super) struct Logits<T> {
     pub(super) scale: f32,
 }
 
-/// What a row is drawn from: who works on it knows what its tokens weigh.
+/// The source of draws from a row: its implementer knows the tokens' weights.
 pub(super) trait Weights {
-    /// What the tokens better than `worst` weigh, and how many they are; of all of them, which `worst` = 0 means, only what they weigh.
+    /// The total weight of the tokens better than `worst`, and their number; for all tokens, which `worst` = 0 means,
+    /// only their weight.
     unsafe fn weigh(&mut self, worst: u64) -> (u64, u32);
 
-    /// The token of those better than `worst`, weighed before, at whose weight `left` is used up, in the order of their places. It is less than
-    /// they weigh.
+    /// Among the tokens better than `worst`, which have been weighed before, the token at which the cumulative weight,
+    /// in the order of positions, passes `left`. `left` is less than their total weight.
     unsafe fn find(&mut self, left: u64, worst: u64) -> u32;
 }
 
-/// Which tokens are kept, and the random words of their row.
+/// The criteria for keeping tokens, and the random words of their row.
 #[derive(Clone, Copy)]
 pub(super) struct Rule {
     pub(super) k: u32,
@@ -53,7 +54,7 @@ impl<T: Element> Logits<T> {
     #[inline(always)]
     pub(super) unsafe fn draw(&self, weights: &mut impl Weights, rule: Rule) -> u32 {
         let Rule { k, share, seed, offset, row } = rule;
-        // Better tokens than this are weighed, and drawn from.
+        // Tokens better than this are weighed and drawn from.
         let mut worst = 0;
         let mut drawn = None;
         let mut limit = 0;
@@ -69,7 +70,7 @@ impl<T: Element> Logits<T> {
             let word = u64::from(low) | u64::from(high) << 32;
             let token = weights.find(((u128::from(word) * u128::from(weight)) >> 64) as u64, worst);
             let this = self.candidate(token);
-            // Draws only rise, so that they come to an end whatever the tokens weigh.
+            // Each draw is better than the one before, so the loop ends whatever the tokens weigh.
             if (k >= self.d && share >> 32 != 0) || this <= worst {
                 return token;
             }
@@ -88,7 +89,8 @@ pub(super) unsafe fn warp_sum(value: u64) -> u64 {
     (u64::from(high) << 24) + u64::from(low)
 }
 
-/// The lane at whose weight `left` is used up, in the order of lanes, and what is left there; beyond the last lane if it is at none.
+/// The lane at which the cumulative weight, in the order of lanes, passes `left`, and the remainder there; past the
+/// last lane if there is none.
 #[inline(always)]
 pub(super) unsafe fn pick(weight: u64, left: u64) -> (u32, u64) {
     let lane = warp::lane_id();

@@ -1,22 +1,23 @@
-//! A token of each row of logits, at random: temperature, the k best, the nucleus.
+//! Samples one token per row of logits: temperature, top-k and top-p (nucleus).
 //!
 //! # Math
-//! Token i of a row has the weight wᵢ = 2^((xᵢ − max x) · log₂e / temperature), in units of 2⁻³⁰ ([`weight`]), and Z = Σ w. It is kept if
-//! fewer than `k` tokens are better and those that are weigh less than `share` · Z, where better is a greater logit, or an equal one
-//! further to the front. y is a kept token, token i with probability wᵢ / Σ w over the kept.
+//! Token i of a row has the weight wᵢ = 2^((xᵢ − max x) · log₂e / temperature), in units of 2⁻³⁰ ([`weight`]), and Z =
+//! Σ w. A token is kept if fewer than `k` tokens are better and the better ones together weigh less than `share` · Z; a
+//! token is better if its logit is greater, or equal and at an earlier position. y is a kept token, token i with
+//! probability wᵢ / Σ w over the kept ones.
 //!
 //! # Layout
 //! `x` is rows of d adjacent logits, `x_stride` elements apart; `y` is an i32 a row. Draw j of row r takes words 0 and 1 of [`quad`](super::quad)
 //! r + 2³² · j.
 //!
 //! # Mapping
-//! One block per row, or a cluster: [`mod@cluster`]. A block reads the row for the maximum, and once more for what each
-//! chunk of 1024 · m tokens weighs. A number below Z then names a chunk, and in it a token: 2 KB more. Where only some
-//! tokens are kept, the row is read again for the number and the weight of those that are better than the token. If it
-//! is not kept, none that is worse is, and the next number is drawn among the better ones, whose chunks have just been
-//! weighed. With k = 1 the row is read again for the first of the greatest. Most draws are kept, and each that is not
-//! leaves half of what it was drawn from, in the mean: no sort, no search for a threshold. 64 bytes a thread are in
-//! flight.
+//! One block per row, or a cluster: [`mod@cluster`]. A block reads the row for the maximum, and once more for the
+//! weights of chunks of 1024 · m tokens. A random number below Z then selects a chunk, and in it a token: 2 KB more.
+//! Where only some tokens are kept, the row is read again for the number and the weight of the tokens that are better
+//! than the drawn one. If that one is not kept, no worse token is either, and the next number is drawn among the better
+//! ones, whose chunks have just been weighed. With k = 1 the row is read again for the first of the greatest. Most
+//! draws are kept, and each rejected draw on average leaves half of what it was drawn from: no sort, no search for a
+//! threshold. 64 bytes per thread are in flight.
 //!
 //! # Shared memory
 //! The weights of [`CHUNKS`] chunks, and two values per warp: 8448 B.
@@ -26,8 +27,8 @@
 //! exact within 3·10⁻⁶ relative and 2⁻³⁰ of the greatest. −∞ weighs nothing. Rows with NaN, and rows of −∞ alone, have the token −1.
 //!
 //! # Cost
-//! Two reads of the row where all tokens are kept, and one for each draw else, as a rule of the second level cache:
-//! between it and memory bandwidth. About 16 operations per token for each weighing.
+//! Two reads of the row where all tokens are kept, and otherwise one more for each draw, usually from L2: the time is
+//! between that of L2 and of memory bandwidth. About 16 operations per token for each weighing.
 //!
 //! # Limits
 //! 2³¹ − 1 rows and columns.
@@ -59,10 +60,11 @@ pub const CHUNK: u32 = 1024;
 
 /// The greatest weight.
 pub const ONE: u32 = 1 << 30;
-/// Steps of an octave: what a scale in octaves a logit is multiplied with.
+/// Steps of an octave: the factor that converts a scale in octaves to one in steps.
 pub const OCTAVE: f32 = (1 << 24) as f32;
 
-/// What a logit weighs beside the greatest: [`ONE`] · 2^((x − max) · scale / [`OCTAVE`]). The same bits on the device and on the host.
+/// The weight of a logit relative to the greatest: [`ONE`] · 2^((x − max) · scale / [`OCTAVE`]). The device and the
+/// host compute the same bits.
 #[inline(always)]
 pub fn weight(x: f32, max: f32, scale: f32) -> u32 {
     // 2^(−f) in [0, 1], 4·10⁻⁷ relative, of the maximum exactly: for f in steps of 2⁻²⁴, and in units of 2⁻³⁰.
@@ -73,7 +75,7 @@ pub fn weight(x: f32, max: f32, scale: f32) -> u32 {
     const C3: f64 = UNIT * -0.055_408_559_538_161_71 * STEP * STEP * STEP;
     const C4: f64 = UNIT * 0.009_344_231_011_699_03 * STEP * STEP * STEP * STEP;
     const C5: f64 = UNIT * -0.001_003_630_514_007_664 * STEP * STEP * STEP * STEP * STEP;
-    // Infinities less infinities, and nothing times infinity, are NaN, which becomes 0: that is the maximum.
+    // ∞ − ∞ and 0 · ∞ are NaN, which becomes 0: that is the case of the maximum itself.
     let below = math::truncate_to_u32((max - x) * scale).min(u32::MAX >> 3);
     let fraction = (below & 0xff_ffff) as f32;
     let power = [C4, C3, C2, C1, UNIT].into_iter().fold(C5 as f32, |sum, c| math::fma(sum, fraction, c as f32));
@@ -114,7 +116,7 @@ pub unsafe fn sample<T: Element>(
 ) {
     let Some(team) = Stream::of(rows, u64::from(d)) else { return };
     let y = y.add(team.row() as usize);
-    // Before the reduction's barrier: chunks that the row does not have weigh nothing.
+    // This precedes the reduction's barrier: chunks past the end of the row weigh nothing.
     let mut chunk = thread::thread_idx_x();
     while chunk < CHUNKS {
         chunks().add(chunk).write(0);
@@ -129,7 +131,7 @@ pub unsafe fn sample<T: Element>(
         return;
     }
     if k == 1 {
-        // Nothing is drawn: it is the first of the greatest.
+        // No draw is needed: the token is the first of the greatest.
         let first = team.fold_packs([team.load((x, x_stride))], u32::MAX, |first, [pack], at| {
             let place = |e: usize| if pack[e] == max { (at + e) as u32 } else { u32::MAX };
             (0..pack.len()).map(place).fold(first, u32::min)
@@ -170,7 +172,7 @@ impl<T: Element> Weights for Chunks<T> {
         }
     }
 
-    /// Every warp finds it.
+    /// Every warp finds the result.
     #[inline(always)]
     unsafe fn find(&mut self, left: u64, worst: u64) -> u32 {
         const EACH: u32 = CHUNKS / warp::SIZE;
@@ -188,7 +190,8 @@ impl<T: Element> Weights for Chunks<T> {
 }
 
 impl<T: Element> Chunks<T> {
-    /// The token from `start` to `end` of those better than `worst` at whose weight `left` is used up, in the order of their places.
+    /// Among the tokens from `start` to `end` that are better than `worst`, the one at which the cumulative weight, in
+    /// the order of positions, passes `left`.
     #[inline(always)]
     unsafe fn find_in(&self, start: u32, end: u32, left: u64, worst: u64) -> u32 {
         /// Tokens a lane at once.
@@ -253,7 +256,7 @@ impl<T: Element> Chunks<T> {
                 }
                 start += warp::SIZE * (N * P) as u32;
             }
-            // What follows the last pack.
+            // The elements after the last pack.
             let rest = whole + lane;
             if end >= d && rest < d {
                 let (weight, one) = of((*x.add(rest as usize)).to_f32(), rest);
@@ -280,7 +283,8 @@ impl<T: Element> Chunks<T> {
     }
 }
 
-/// Where a chunk's weight is: those that a lane adds lie apart, so that lanes read neighbours at once.
+/// The position of a chunk's weight: the weights that one lane adds are spread, so that lanes read neighbouring ones at
+/// the same time.
 #[inline(always)]
 const fn slot(chunk: u32) -> u32 {
     const EACH: u32 = CHUNKS / warp::SIZE;

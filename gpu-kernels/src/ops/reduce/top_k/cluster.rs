@@ -1,9 +1,10 @@
-//! The k largest elements of rows that are too few to keep a GPU busy with a block each: one cluster per row.
+//! The k largest elements of rows that are too few to keep a GPU busy with one block each: one cluster per row.
 //!
 //! # Mapping
-//! Each of eight blocks finds the k best of its part of the row, as [`top_k`](super::top_k) does, and tells them all blocks. Candidates differ, and
-//! each block's are in order: how many of all are better than one, which is the sum of eight binary searches, is its place
-//! in the result, and those with a place below k are written.
+//! Each of eight blocks finds the k best elements of its part of the row, as [`top_k`](super::top_k) does, and sends
+//! them to all blocks. Candidates are distinct, and each block's candidates are sorted. A candidate's place in the
+//! result is the number of better ones among all, the sum of eight binary searches; those with a place below k are
+//! written.
 //!
 //! # Shared memory
 //! The list of [`top_k`](super::top_k), and k candidates of each block: 24,584 B.
@@ -50,7 +51,7 @@ pub unsafe fn top_k_cluster<T: Element>(
     values_stride: u64,
     indices_stride: u64,
 ) {
-    // Blocks are told something once they have all started.
+    // Blocks may be written to only once all of them have started.
     cluster::arrive_relaxed();
     let row = u64::from(thread::block_idx_x() / CLUSTER);
     let x = x.add((row * x_stride) as usize);
@@ -63,7 +64,7 @@ pub unsafe fn top_k_cluster<T: Element>(
     cluster::wait();
     let mut own = 0;
     if tid < k {
-        // A place in the part becomes one in the row.
+        // The place in the part is converted to one in the row.
         own = list.add(tid).read() - u64::from(start);
         for to in 0..CLUSTER {
             let words = cluster::map(all.add(rank * k + tid), to).cast::<u32>();

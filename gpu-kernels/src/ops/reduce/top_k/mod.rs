@@ -1,35 +1,37 @@
-//! The k largest elements of rows, and where they are.
+//! The k largest elements of rows, and their positions.
 //!
 //! # Math
-//! values\[r, 0..k\] are the k largest of x\[r, :\], the largest first, and indices\[r, j\] is where values\[r, j\] stands.
+//! values\[r, 0..k\] are the k largest elements of x\[r, :\], the largest first, and indices\[r, j\] is the position of
+//! values\[r, j\].
 //!
 //! # Layout
 //! `x` is rows of d adjacent elements, `x_stride` elements apart; `values` and `indices` are rows of k, each at its own distance. Rows of `x` at
 //! multiples of 16 bytes are read 16 bytes at a time, others element by element, eight in flight.
 //!
 //! # Mapping
-//! Of a row of up to 256 elements a warp finds up to [`FEW`], one after the other: [`top_few`]. Else [`top_k`], one
-//! block per row, which it reads once. Elements become 64-bit candidates: how great they are, and then how early. Of a
-//! row of up to [`CAPACITY`] elements all are sorted. Of a longer one each thread looks at 16 elements for the best of
-//! them: no more than k threads have something better than the k-th of these, so that the best k elements of the row
-//! are that good. The row then goes by tiles of four packs per thread, 64 bytes in flight each. What is greater than
-//! the threshold, a comparison an element, goes to a list in shared memory: of a tile up to about 2.8·k elements at
-//! first. When the list is full it is sorted, its first k stay, and the k-th is the new threshold, so that a row in
-//! random order fills it a few times only. A barrier a tile asks whether it is full. Few long rows go to clusters:
-//! [`mod@cluster`].
+//! For a row of up to 256 elements one warp finds up to [`FEW`], one after the other: [`top_few`]. Otherwise [`top_k`]
+//! uses one block per row, which reads the row once. Elements become 64-bit candidates: the value in the upper bits,
+//! and an earlier position counts as greater in the lower bits. A row of up to [`CAPACITY`] elements is sorted as a
+//! whole. For a longer row each thread first finds the best of 16 elements. The k-th of these is a lower bound of the
+//! row's k best elements, because at least k elements are that good. The row is then processed in tiles of four packs
+//! per thread, 64 bytes in flight each. Elements greater than the threshold, at one comparison per element, go to a
+//! list in shared memory: at first up to about 2.8·k elements of a tile. When the list is full it is sorted, its first
+//! k stay, and the k-th is the new threshold, so that a row in random order fills it only a few times. One barrier per
+//! tile checks whether it is full. Few long rows go to clusters: [`mod@cluster`].
 //!
-//! Not by counting digits (radix selection): that reads the row once a digit, and one read is the floor.
+//! Radix selection is not used: it reads the row once per digit, and a single read is the lower bound.
 //!
 //! # Shared memory
 //! [`top_k`]: [`CAPACITY`] candidates and their number, 8200 B.
 //!
 //! # Numerics
-//! Exact: values are the elements themselves. NaN is greater than everything; −0 equals +0; equals are in the order of their places.
+//! Exact: values are the elements themselves. NaN is greater than everything; −0 equals +0; equal elements are ordered
+//! by position.
 //!
 //! # Cost
 //! One read of rows × d elements, about six operations per element: bound by memory bandwidth where there is a block
-//! for every multiprocessor. A sort takes about a microsecond, which bounds rows of up to [`CAPACITY`] that [`top_few`]
-//! does not take; in a row that rises from end to end there is one for every 760 elements.
+//! for every multiprocessor. A sort takes about a microsecond, which dominates rows of up to [`CAPACITY`] that
+//! [`top_few`] does not take; a row in ascending order needs one sort for every 760 elements.
 //!
 //! # Limits
 //! k up to [`MAX_K`]; 2³¹ − 1 rows and columns.
@@ -52,17 +54,17 @@ use super::key;
 pub const BLOCK: u32 = 512;
 /// Candidates of a list.
 pub const CAPACITY: u32 = 1024;
-/// The most elements of a row that are found.
+/// The greatest k.
 pub const MAX_K: u32 = 256;
 
-/// The most elements that are found one after the other, a lane each.
+/// The greatest k that is found one element after the other, one lane for each.
 pub const FEW: u32 = warp::SIZE;
-/// Warps of a block that does so.
+/// Warps of a block of [`top_few`].
 pub const WARPS: u32 = 8;
 
-/// Elements a thread whose best give the first threshold.
+/// Elements per thread whose best ones give the first threshold.
 const SAMPLE: usize = 16;
-/// Places of the list for what follows a row's last pack.
+/// Places of the list that are reserved for the elements after a row's last pack.
 const REST: u32 = 8;
 
 /// Threads of the block of a row of `d` elements: a power of two, and [`MAX_K`] or more where a list does not hold the row.
@@ -83,20 +85,20 @@ pub struct Shared {
     padding: u32,
 }
 
-/// The list, and how many candidates are on it.
+/// The list, and the number of candidates on it.
 #[inline(always)]
 fn list() -> (SharedPtr<u64>, SharedPtr<u32>) {
     let shared = shared::dynamic::<Shared>();
     (shared_field!(shared.list).cast(), shared_field!(shared.count))
 }
 
-/// A candidate: greater for greater elements, and for the first of equals. More than 0.
+/// A candidate: greater for greater elements and, among equal ones, for earlier positions. It is more than 0.
 #[inline(always)]
 pub const fn candidate(key: u32, place: u32) -> u64 {
     (key as u64) << 32 | !place as u64
 }
 
-/// The element with a candidate's key, up to the sign of 0; NaN for what is no key.
+/// The element with a candidate's key, up to the sign of 0; NaN for a key of no element.
 #[inline(always)]
 pub fn element(candidate: u64) -> f32 {
     let key = (candidate >> 32) as u32;
@@ -134,7 +136,7 @@ pub unsafe fn top_k<T: Element>(
     }
 }
 
-/// The k best of the `d` elements of `x`, to the front of the block's list, the best first.
+/// Moves the k best of the `d` elements of `x` to the front of the block's list, the best first.
 #[inline(always)]
 unsafe fn best<T: Element>(x: *const T, d: u32, k: u32) {
     let (list, count) = list();
@@ -142,7 +144,7 @@ unsafe fn best<T: Element>(x: *const T, d: u32, k: u32) {
     let of = |place: u32| candidate(key((*x.add(place as usize)).to_f32()), place);
     let lanes = if (x as usize).is_multiple_of(16) { crate::lanes::<T>() as u32 } else { 1 };
     let mut scan = Scan { x, whole: d / lanes * lanes, start: 0, next: 0, good: 0 };
-    // What is sorted: all elements, the best of the threads' first ones, or a list.
+    // The number of candidates to sort: all elements, the best of the threads' first ones, or a full list.
     let is_short = d <= CAPACITY;
     let mut size = if is_short { d.next_power_of_two() } else { threads };
     if is_short {
@@ -152,13 +154,13 @@ unsafe fn best<T: Element>(x: *const T, d: u32, k: u32) {
             i += threads;
         }
     } else {
-        // No load has a condition, so that all are under way at once.
+        // No load is conditional, so that all are in flight at the same time.
         let place = |i: usize| tid + i as u32 * threads;
         let first: [Pack<T, 1>; SAMPLE] = array::from_fn(|i| Pack::load_nc(x.add(place(i).min(d - 1) as usize)));
         let candidate = |i: usize| if place(i) < d { candidate(key(first[i].to_f32()[0]), place(i)) } else { 0 };
         list.add(tid).write((0..SAMPLE).map(candidate).fold(0, u64::max));
         if tid < REST {
-            // They stay the last when the list is sorted.
+            // These stay last when the list is sorted.
             list.add(CAPACITY - REST + tid).write(0);
         }
     }
@@ -169,7 +171,7 @@ unsafe fn best<T: Element>(x: *const T, d: u32, k: u32) {
         if is_last {
             return;
         }
-        // The k-th best of the threads' is a candidate itself. There may be fewer.
+        // The k-th best of the threads' elements is a candidate itself. There may be fewer than k.
         let threshold = list.add(k - 1).read().saturating_sub(u64::from(is_first));
         if tid == 0 {
             count.write(if is_first { 0 } else { k });
@@ -182,7 +184,7 @@ unsafe fn best<T: Element>(x: *const T, d: u32, k: u32) {
         };
         size = CAPACITY;
         if is_last {
-            // What follows the last pack, and nothing up to a power of two.
+            // The elements after the last pack, then empty candidates up to a power of two.
             let found = count.read();
             size = (found + d - scan.whole).next_power_of_two();
             let mut i = found + tid;
@@ -240,7 +242,7 @@ pub unsafe fn top_few<T: Element, const E: usize>(
     }
 }
 
-/// How far a thread is on its way through a row.
+/// A thread's progress through a row.
 struct Scan<T> {
     x: *const T,
     /// Elements of the row that are read by packs.
@@ -248,13 +250,13 @@ struct Scan<T> {
     /// Where its tile starts, and the next.
     start: u32,
     next: u32,
-    /// A bit an element of the tile that may have to go to the list.
+    /// One bit for each element of the tile that may have to go to the list.
     good: u32,
 }
 
 impl<T: Element> Scan<T> {
-    /// Puts what is greater than `threshold` on the list until that is full or the row at its end, and says whether it
-    /// is at its end. A tile is `P` packs of `N` elements per thread.
+    /// Appends elements greater than `threshold` to the list until the list is full or the row ends, and returns
+    /// whether the row has ended. A tile is `P` packs of `N` elements per thread.
     #[inline(always)]
     #[allow(clippy::neg_cmp_op_on_partial_ord)] // NaN is not less than anything.
     unsafe fn run<const N: usize, const P: usize>(&mut self, threshold: u64) -> bool {
@@ -267,7 +269,8 @@ impl<T: Element> Scan<T> {
             while self.good != 0 {
                 let e = self.good.trailing_zeros();
                 let place = start + (e / N as u32 * threads + tid) * N as u32 + e % N as u32;
-                // From memory: registers have no numbers at run time, and few elements come here.
+                // Reads the element from memory again: registers cannot be indexed at run time, and few elements get
+                // here.
                 let this = candidate(key((*self.x.add(place as usize)).to_f32()), place);
                 if this > threshold {
                     let slot = atomic::block::add_u32(count.as_ptr(), 1);
@@ -309,7 +312,7 @@ unsafe fn sort(list: SharedPtr<u64>, n: u32) {
     while size <= n {
         let mut stride = size / 2;
         while stride > 0 {
-            // Up to here a warp's pairs lie in 64 places that no other warp touches.
+            // Up to this distance, a warp's pairs are in 64 places that no other warp touches.
             let is_wide = stride > warp::SIZE;
             if is_wide || was_wide {
                 thread::sync_threads();

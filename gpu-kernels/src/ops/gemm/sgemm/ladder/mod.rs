@@ -1,4 +1,5 @@
-//! The way to [`sgemm`](super::sgemm), a step a file: each says what it changes, why, and what that costs.
+//! The way to [`sgemm`](super::sgemm), one step per file: each file states what the step changes, why, and what that
+//! costs.
 //!
 //! Every step computes the same C = A·B for any m, n and k and any leading dimensions, and can be run, checked, timed and counted by
 //! its name: `warpsmith verify sgemm --variant v3`, `warpsmith analyze sgemm --variant v3`, `warpsmith bench sgemm`.
@@ -22,8 +23,9 @@
 //! shared memory serves 16 wavefronts, of a value from each bank, and L2 gives about 256 values, 1/8 for each
 //! multiply-add. A step that needs more waits for memory and not for arithmetic.
 //!
-//! A tile of T × T reads 2·T values of A and B for T² multiply-adds: 2/T from global memory. A thread's t × t results take 2·t values for
-//! t²: 2/t from shared memory. The tile's size is for the one, the thread's for the other, and registers are what limits the second.
+//! A tile of T × T reads 2·T values of A and B for T² multiply-adds: 2/T from global memory. A thread's t × t results
+//! take 2·t values for t²: 2/t from shared memory. The tile's size reduces the former, the thread's part the latter,
+//! and registers limit the second.
 //!
 //! | step | global reads a multiply-add | sectors a request (least) | shared wavefronts for 64 of a warp | of these conflicts | registers | blocks |
 //! |---|---|---|---|---|---|---|
@@ -39,8 +41,9 @@
 //! | v9 | 1/64 | 16 (16) | 12 | 0 | 128 | 2 |
 //! | `sgemm` | 1/64 | 16 (16) | 12 | 0 | 125 | 2 |
 //!
-//! Requests and wavefronts are reads, as `warpsmith analyze sgemm --variant vN --case "m=128 n=128 k=16"` counts them in the simulator; registers are
-//! those of sm_90a, and blocks what then fits a Hopper multiprocessor. A request of 16 bytes a thread is 16 sectors at least, one of 4 bytes 4.
+//! Requests and wavefronts are those of reads, as `warpsmith analyze sgemm --variant vN --case "m=128 n=128 k=16"`
+//! counts them in the simulator; registers are those of sm_90a, and blocks are the number that then fits a Hopper
+//! multiprocessor. A request of 16 bytes per thread takes at least 16 sectors, one of 4 bytes at least 4.
 
 pub mod v0_naive;
 pub mod v1_strips;
@@ -156,7 +159,7 @@ impl Matrix {
         self.data.wrapping_add((u64::from(row) * self.ld + u64::from(column)) as usize)
     }
 
-    /// How many of the elements of a row from `column` on there are.
+    /// The number of elements of a row from `column` on.
     #[inline(always)]
     fn inside(self, row: u32, column: u32) -> u32 {
         if row < self.rows { self.columns.saturating_sub(column) } else { 0 }
@@ -169,7 +172,7 @@ impl Matrix {
         value
     }
 
-    /// Four values of a row from `column` on, zero outside: by one access where they are aligned, one by one elsewhere.
+    /// Four values of a row from `column` on, zero outside: by one access if they are aligned, otherwise one by one.
     #[inline(always)]
     unsafe fn quad(self, row: u32, column: u32) -> [f32; 4] {
         let (from, inside) = (self.at(row, column), self.inside(row, column));

@@ -1,10 +1,12 @@
 //! The product on Hopper: the weight is wgmma's left operand, from registers, and the vectors its right one, from shared memory.
 //!
-//! A block takes [`Plan::rows`] rows of the weight and a part of k; blocks of a cluster share k, and *teams* of warpgroups in a block do, which take its stages in turn. TMA fills
-//! a ring of stages of [`Plan::row_bytes`] bytes of each row of the weight, as it is stored, and the same elements of each vector.
+//! A block takes [`Plan::rows`] rows of the weight and a part of k. The blocks of a cluster share k, and so do *teams*
+//! of warpgroups in a block, which take its stages in turn. TMA fills a ring of stages of [`Plan::row_bytes`] bytes of
+//! each row of the weight, in its storage format, and the same elements of each vector.
 //!
-//! **Broadcast instead of a permutation.** A fragment has pairs of neighbours along k, which are 4 bits by two: a byte of every word of a row. The four lanes that
-//! share a row load the same words, which costs shared memory no more than four times what the weight has, and each takes its byte, or of 8-bit integers its half,
+//! **Broadcast instead of a permutation.** A fragment has pairs of neighbours along k; with 4 bits, two pairs of
+//! elements are a byte of every word of a row. The four lanes that share a row load the same words, which costs shared
+//! memory at most four times the bytes of the weight, and each lane extracts its byte, or with 8-bit integers its half,
 //! by the permutation that it needs anyway.
 
 mod plan;
@@ -26,7 +28,7 @@ use super::{DEPTH, Sizes, Steps, is_grouped};
 /// Slices of vectors that are neighbours.
 const BAND: u32 = 8;
 
-/// Where C is and what of it is this block's.
+/// The location of C, and the part of it that is this block's.
 #[derive(Clone, Copy)]
 struct Place<T> {
     c: *mut T,
@@ -87,7 +89,8 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
             fence::mbarrier_init();
         }
     }
-    // Of the last two the cluster is told, in its own time.
+    // The other blocks of the cluster use only the last two barriers, and only later: this block arrives here and waits
+    // before they are used.
     thread::sync_threads();
     if plan.share > 1 {
         cluster::arrive_relaxed();
@@ -119,7 +122,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
         memory.complete().arrive_expect_tx(plan.members() * plan.part() * eights * 4 * 32 * 4);
     }
     if !plan.is_apart() {
-        // Sums take the place of the stages.
+        // The sums overwrite the stages.
         if lane < plan.share {
             cluster::map(memory.read(), lane).arrive();
         }
@@ -133,7 +136,8 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
             to.add(i as u32 * 32).write_async(*sum, complete);
         }
     }
-    // They say themselves that they are there: for a barrier of the cluster all memory would first have to agree.
+    // These stores complete the receiver's barrier themselves: a cluster barrier would first have to make all memory
+    // operations visible.
     memory.complete().wait_parity(0);
     let mut at = thread::thread_idx_x();
     let each = plan.r / 2 * 32;
@@ -149,7 +153,8 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
     }
 }
 
-/// Rows and slice of vectors of tile `index`: blocks that run at a time have few of both, so that they share what L2 holds.
+/// The rows and the slice of vectors of tile `index`: blocks that run at the same time cover few of both, so that L2
+/// holds what they share.
 #[inline(always)]
 fn tile(sizes: &Sizes, plan: Plan, index: u32) -> [u32; 2] {
     let (rows, slices) = (sizes.n.div_ceil(plan.rows()), sizes.m.div_ceil(plan.r));
@@ -159,7 +164,7 @@ fn tile(sizes: &Sizes, plan: Plan, index: u32) -> [u32; 2] {
     [index / width, band * BAND + index % width]
 }
 
-/// What a block loads.
+/// The operands that a block loads.
 #[derive(Clone, Copy)]
 struct Loads<'a> {
     weight: &'a TensorMap,
@@ -212,7 +217,8 @@ unsafe fn consume<W: Weight, T: Half, const NR: usize, const ZEROS: bool>(
     let selector = W::selector::<T>(lane % 4);
     let swizzle = if plan.row_bytes() == 128 { row % 8 } else { row / 2 % 4 } * 16;
     let row_at = row * plan.row_bytes() + swizzle;
-    // Of each row a lane reads the scales of one of four groups, a four ahead, and gives them to the others.
+    // For each row, a lane reads the scales of one of four groups, four groups ahead, and passes them to the other
+    // lanes.
     let each = plan.depth() / DEPTH;
     let groups = of.k.div_ceil(DEPTH);
     let rows = [0, 8].map(|below| u64::from((of.row0 + row + below).min(of.n - 1)) * u64::from(groups));
@@ -224,7 +230,7 @@ unsafe fn consume<W: Weight, T: Half, const NR: usize, const ZEROS: bool>(
             (scale, u32::from(if ZEROS { *of.zeros.add(at) } else { ZERO }))
         })
     };
-    // Before the stages, behind whose bytes they would wait.
+    // These loads are issued before the stages' copies, so that they do not queue behind those bytes.
     let mut four = read(0);
     if warp == 0 && lane == 0 {
         for stage in 0..plan.stages().min(steps.count) {
@@ -234,13 +240,14 @@ unsafe fn consume<W: Weight, T: Half, const NR: usize, const ZEROS: bool>(
     let (mut stage, mut parity) = (0, 0);
     let mut step = 0;
     while step < steps.count {
-        // What is carried from turn to turn of a loop is waited for at the turn's end, so that a turn is a four.
+        // Loads that are carried from one loop iteration to the next are waited for at the iteration's end, so one
+        // iteration covers four groups.
         let end = (step + 4 / each).min(steps.count);
         let next = if end < steps.count { read(end) } else { four };
         let (scales, zeros) = (four.map(|(scale, _)| scale), four.map(|(_, zero)| W::offset::<T>(zero as u8)));
         let mut index = 0;
         while step < end {
-            // The stage before this one is loaded again once all warps are done with it.
+            // The stage before this one is refilled once all warps are done with it.
             let again = step + plan.stages() - 1;
             if warp == 0 && step > 0 && again < steps.count {
                 let (stage, parity) = if stage == 0 { (plan.stages() - 1, parity ^ 1) } else { (stage - 1, parity) };
@@ -260,7 +267,7 @@ unsafe fn consume<W: Weight, T: Half, const NR: usize, const ZEROS: bool>(
                     let (upper, lower) =
                         (W::words(from, lane % 4), W::words(from.byte_add(8 * plan.row_bytes()), lane % 4));
                     for i in 0..4 {
-                        // Two products of 16 of k, each of which wants both rows and then both eights.
+                        // Two products of 16 of k, each of which needs both rows and then both groups of eight columns.
                         a[unit * 8 + i * 2] = W::pair::<T>(upper[i], selector, offsets[0]);
                         a[unit * 8 + i * 2 + 1] = W::pair::<T>(lower[i], selector, offsets[1]);
                     }

@@ -1,4 +1,4 @@
-//! How a kernel divides its work, and what is where in shared memory.
+//! How a kernel divides its work, and the layout of its shared memory.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
@@ -32,8 +32,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// That of a kernel for `r` vectors, where its tiles are few: members of a cluster fill a multiprocessor each. Or where they are `many`, and take more than one round: two
-    /// blocks share a multiprocessor, so that one streams while the other starts or ends, and many vectors leave k whole.
+    /// The plan of a kernel for `r` vectors. If it has few tiles, each block of a cluster has a multiprocessor to
+    /// itself. If the tiles are `many` and take more than one wave, two blocks share a multiprocessor, so that one
+    /// streams while the other starts or ends, and with many vectors k is not split.
     pub const fn of(r: usize, bits: u32, many: bool) -> Self {
         let [share, teams, blocks] = match (r, many) {
             (128, false) => [2, 1, 1],
@@ -81,7 +82,7 @@ impl Plan {
         216 * 1024 / self.blocks / self.teams / self.stage_bytes()
     }
 
-    /// Who share k.
+    /// The number of teams, in all blocks of a cluster, among which k is split.
     pub(super) const fn members(self) -> u32 {
         self.share * self.teams
     }
@@ -106,7 +107,8 @@ impl Plan {
         self.members() * self.part() * (self.r / 2) * 32 * 4
     }
 
-    /// Whether there is room for sums beside the stages. Else they take the place of those, when all of the cluster have read them.
+    /// Whether there is room for the sums beside the stages. Otherwise they overwrite the stages after all blocks of
+    /// the cluster have read them.
     pub(super) const fn is_apart(self) -> bool {
         self.blocks * (self.ring_bytes() + self.sums_bytes()) <= 224 * 1024
     }
