@@ -1,4 +1,4 @@
-//! The operators, by family: one a file, under the names of their host files. What a family shares stands in its `mod.rs`.
+//! The operators, by family: one file each, named like their host files. Each family's shared code is in its `mod.rs`.
 
 pub mod activation;
 pub mod attention;

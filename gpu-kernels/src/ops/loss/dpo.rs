@@ -7,8 +7,9 @@
 //! the rejected one.
 //!
 //! # Layout
-//! [Sequences](super::grpo::sequences) in one tensor; `reference` and `sums` have an element a sequence, `losses` one a pair. What there is a token of may
-//! be a loss, −log p, in place of a log-probability, and the derivative is then by it: `sign` says so. `targets`, an i32 a token, may be null.
+//! [Sequences](super::grpo::sequences) in one tensor; `reference` and `sums` have one element per sequence, `losses`
+//! one per pair. The per-token values may be losses, −log p, in place of log-probabilities, and the derivative is then
+//! by these: `sign` states which. `targets`, one i32 per token, may be null.
 //!
 //! # Mapping
 //! A block a pair, which reads both of its sequences and writes their gradient.
@@ -17,9 +18,10 @@
 //! Three values per warp.
 //!
 //! # Numerics
-//! f32 in a fixed order. ln σ is a softplus, which neither overflows nor cancels. Without offsets as they should be no sequence is known: all sums
-//! and losses are NaN, and gradients 0. A token whose target is neither a class nor the ignored number does that to its pair alone: its
-//! log-probability is NaN, and the gradient of a layer's weight, a sum over all tokens, is to have no part in it.
+//! f32 in a fixed order. ln σ is a softplus, which neither overflows nor cancels. If the offsets are invalid, no
+//! sequence is known: all sums and losses are NaN, and gradients 0. A token whose target is neither a class nor the
+//! ignored index has this effect on its pair only: its log-probability is NaN, and it must not contribute to the
+//! gradient of a layer's weight, which is a sum over all tokens.
 //!
 //! # Cost
 //! A read and a write of 4 bytes per token: some microseconds.
@@ -37,7 +39,7 @@ use super::cross_entropy::targets::FINE;
 use super::grpo::sequences::{BLOCK, bounds};
 use crate::rows::{BlockThreads, Threads};
 
-/// What the loss consists of.
+/// The parameters of the loss.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Terms {
@@ -45,11 +47,11 @@ pub struct Terms {
     pub beta: f32,
     /// ε.
     pub smoothing: f32,
-    /// What the pairs' losses are multiplied by in the gradient.
+    /// The factor of the pairs' losses in the gradient.
     pub share: f32,
     /// 1 of log-probabilities, −1 of losses.
     pub sign: f32,
-    /// What good targets are below.
+    /// The exclusive upper bound of valid targets.
     pub classes: u32,
     /// The target of tokens that do not count.
     pub ignored: i32,
@@ -91,7 +93,7 @@ pub unsafe fn dpo(
             sum += *values.add(token as usize);
             if !targets.is_null() {
                 let target = *targets.add(token as usize);
-                // A negative number is above all classes.
+                // As an unsigned number, a negative target is above all classes.
                 if target != ignored && target as u32 >= classes {
                     strangers = 1.0;
                 }

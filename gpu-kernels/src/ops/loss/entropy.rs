@@ -8,17 +8,18 @@
 //! `dentropy` have an element a row.
 //!
 //! # Mapping
-//! A [`Team`] a row, which holds it in registers so that it is read once: see [`rows`]. Without a gradient nothing is
-//! used twice: rows that take a cluster to hold are streamed through a block instead, whose loads wait for no reduction.
+//! One [`Team`] per row, which holds it in registers so that it is read once: see [`rows`]. Without a gradient the row
+//! is used only once: rows that would need a cluster to be held are streamed through a block instead, whose loads wait
+//! for no reduction.
 //!
 //! # Shared memory
 //! Three values a warp of those that share a row; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
-//! Exponents below the maximum are base 2, ex2.approx of 2⁻²² relative, and H is ln Σ e^(x − max) less their mean: two terms of the same sign,
-//! so that nothing cancels. A thread's sums are relative to its own maximum, and moved to the row's where threads meet: one reduction for all
-//! three. Sums are f32 in a fixed order. −∞ adds nothing and has gradient 0. +∞, NaN and rows of nothing but −∞ make the entropy and the
-//! gradient NaN.
+//! Exponents below the maximum are base 2, ex2.approx of 2⁻²² relative, and H is ln Σ e^(x − max) less their mean: two
+//! terms of the same sign, so that nothing cancels. A thread's sums are relative to its own maximum, and are rescaled
+//! to the row's maximum when threads combine: one reduction for all three. Sums are f32 in a fixed order. −∞ adds
+//! nothing and has gradient 0. +∞, NaN and rows of only −∞ make the entropy and the gradient NaN.
 //!
 //! # Cost
 //! One read of rows × d elements and an exponential of each; with the gradient a write and another exponential: bound
@@ -40,7 +41,7 @@ use cuda_std::math;
 use crate::ops::softmax::{row_kernels, shift};
 use crate::rows::{self, Block, Cluster, Lanes, MAX_THREADS, Merge, Stream, Team, Warp};
 
-/// Maxima, and relative to them Σ p and Σ p·log₂ p of what is no distribution yet.
+/// Maxima, and relative to them Σ p and Σ p·log₂ p, where p is not yet normalised.
 #[derive(Clone, Copy)]
 struct Moments {
     /// The factor of x, with log₂ e.
@@ -51,21 +52,21 @@ impl Moments {
     /// Those of nothing.
     const NOTHING: [f32; 3] = [f32::NEG_INFINITY, 0.0, 0.0];
 
-    /// log₂ p of x relative to `max`, and p. The logarithm of what is 0 is finite: so is their product, 0.
+    /// log₂ p of x relative to `max`, and p. The logarithm of 0 is kept finite, so that its product with p is 0.
     #[inline(always)]
     fn power(&self, x: f32, max: f32) -> (f32, f32) {
         let power = math::max_nan((x - max) * self.scale, -256.0);
         (power, math::ex2_approx_ftz(power))
     }
 
-    /// Sums with another element.
+    /// The sums after one more element.
     #[inline(always)]
     fn and(&self, [sum, powers]: [f32; 2], x: f32, max: f32) -> [f32; 2] {
         let (power, p) = self.power(x, max);
         [sum + p, math::fma(p, power, powers)]
     }
 
-    /// The sums relative to another maximum.
+    /// The sums rescaled to another maximum.
     #[inline(always)]
     fn moved(&self, [own, sum, powers]: [f32; 3], max: f32) -> [f32; 2] {
         let (power, factor) = self.power(own, max);
@@ -81,7 +82,7 @@ impl Merge<f32, 3> for Moments {
         [max, a_sum + b_sum, a_powers + b_powers]
     }
 
-    // Over lanes the maximum comes first, so that each moves its sums once.
+    // Over lanes the maximum is reduced first, so that each lane rescales its sums once.
     #[inline(always)]
     unsafe fn merge_lanes<const W: u32>(&self, own: [f32; 3]) -> [f32; 3] {
         let [max] = rows::butterfly::<W, _, 1>([own[0]], |[a], [b]| [a.max(b)]);
@@ -110,9 +111,9 @@ row_kernels! {
     ) {
         let row = team.row() as usize;
         let x = team.load_own_or((logits, x_stride), f32::NEG_INFINITY);
-        // Early: nobody is to wait for it between the sums and the gradient.
+        // Loaded early, so that no thread waits for it between the sums and the gradient.
         let dentropy = if gradient.is_null() { 0.0 } else { *dentropy.add(row) };
-        // Rows of f32, of half the work a byte, keep memory busy without it.
+        // Rows of f32, with half the work per byte, keep memory busy without prefetching.
         if !gradient.is_null() && size_of::<T>() == 2 {
             team.fetch_ahead((logits, x_stride), 2 * MAX_THREADS, |_| true);
         }

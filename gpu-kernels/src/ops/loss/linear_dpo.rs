@@ -1,6 +1,7 @@
 //! Direct preference optimisation of the logits of a linear layer, by chunks of rows.
 //!
-//! It has no kernel of its own: it is [`linear_cross_entropy`](super::linear_cross_entropy) forward, [`dpo`](super::dpo), and the former backward.
+//! This operator has no kernel of its own: it runs [`linear_cross_entropy`](super::linear_cross_entropy) forward,
+//! [`dpo`](super::dpo), and the backward of the former.
 //!
 //! # Math
 //! With hidden states H (t × d), a weight W (c × d) and a target a token, ℓ = −cross_entropy(H·Wᵀ) is a token's log-probability, and the loss is
@@ -19,10 +20,10 @@
 //! As of the parts: log-probabilities are f32, of logits that are rounded to the type of H. The factor of the mean is applied to the products.
 //!
 //! # Cost
-//! 8·t·c·d FLOPs with gradients. What a row's gradient is multiplied by depends on the sums over both sequences of its pair, which may lie in
-//! other chunks: no chunk's gradient can be formed before all have been forward, and the first product is computed twice. The alternative, to
-//! form G unscaled and to scale products by sequence, would need a ∂W for each pair. Chunks of whole pairs would do without the second
-//! product, where a pair's logits fit.
+//! 8·t·c·d FLOPs with gradients. The factor of a row's gradient depends on the sums over both sequences of its pair,
+//! which may be in other chunks: no chunk's gradient can be formed before all chunks have run forward, so the first
+//! product is computed twice. The alternative, to form G unscaled and to scale products by sequence, would need a ∂W
+//! for each pair. Chunks of whole pairs would avoid the repeated product if a pair's logits fit.
 //!
 //! # Limits
 //! 2³¹ − 1 tokens, classes and dimensions.

@@ -1,7 +1,7 @@
 //! Entropy of the softmax of the logits of a linear layer, by chunks of rows.
 //!
-//! It has no kernel of its own: the chunks are those of [`linear_cross_entropy`](super::linear_cross_entropy), with [`entropy`](super::entropy) in
-//! place of its loss.
+//! This operator has no kernel of its own: the chunks are those of
+//! [`linear_cross_entropy`](super::linear_cross_entropy), with [`entropy`](super::entropy) in place of its loss.
 //!
 //! # Math
 //! With hidden states H (t × d), a weight W (c × d) and logits X = H·Wᵀ, a row's entropy is that of [`entropy`](super::entropy) of X. With G = ∂(Σ

@@ -1,7 +1,7 @@
 //! Group relative policy optimisation of the logits of a linear layer, by chunks of rows.
 //!
-//! It has no kernel of its own: a chunk is a product, [`cross_entropy`](super::cross_entropy), [`grpo`](super::grpo), cross-entropy again, and two
-//! products.
+//! This operator has no kernel of its own: a chunk is one product, [`cross_entropy`](super::cross_entropy),
+//! [`grpo`](super::grpo), cross-entropy again, and two products.
 //!
 //! # Math
 //! With hidden states H (t × d), a weight W (c × d) and a target a token, ℓ = −cross_entropy(H·Wᵀ) is a token's log-probability, and the loss is

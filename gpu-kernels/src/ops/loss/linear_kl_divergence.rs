@@ -1,6 +1,8 @@
-//! Divergence of the logits of a student's linear layer from those of its teacher's, by chunks of rows: neither exist all at once.
+//! Divergence of the logits of a student's linear layer from those of its teacher's, in chunks of rows: neither set of
+//! logits ever exists as a whole.
 //!
-//! It has no kernel of its own: the chunks are those of [`linear_cross_entropy`](super::linear_cross_entropy), with another loss.
+//! This operator has no kernel of its own: the chunks are those of
+//! [`linear_cross_entropy`](super::linear_cross_entropy), with another loss.
 //!
 //! # Math
 //! With hidden states H (t × d) and a weight W (c × d) of the student, and H′ (t × d′) and W′ (c × d′) of its teacher, the loss is that of

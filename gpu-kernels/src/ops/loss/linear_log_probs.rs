@@ -1,8 +1,9 @@
 //! Log-probabilities of chosen tokens under the logits of a linear layer, by chunks of rows.
 //!
 //! # Math
-//! With hidden states H (t × d), a weight W (c × d) and a target a token, ℓ = −cross_entropy(H·Wᵀ). A sum of losses is as good to those that
-//! follow as one of log-probabilities; to a policy's objective, and to whoever samples, the latter are what is asked for.
+//! With hidden states H (t × d), a weight W (c × d) and one target per token, ℓ = −cross_entropy(H·Wᵀ). Losses can
+//! replace log-probabilities in the losses that follow, but a policy's objective, and samplers, need the
+//! log-probabilities themselves.
 //!
 //! # Layout
 //! As in [`linear_cross_entropy`](super::linear_cross_entropy); the log-probabilities take the place of the losses.
@@ -32,7 +33,7 @@ use cuda_std::{kernel, thread};
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
 
-/// ℓ = −loss, in its place; one thread per token.
+/// ℓ = −loss, in place; one thread per token.
 ///
 /// # Safety
 /// `losses` is valid for reads and writes of `tokens` elements, which are less than 2³¹.
@@ -41,7 +42,7 @@ pub unsafe fn negate_losses(losses: *mut f32, tokens: u32) {
     let token = thread::block_idx_x() * BLOCK + thread::thread_idx_x();
     if token < tokens {
         let loss = losses.add(token as usize);
-        // A difference: of nothing that is nothing, not −0.
+        // This is a difference, so that a loss of 0 gives 0 and not −0.
         *loss = 0.0 - *loss;
     }
 }

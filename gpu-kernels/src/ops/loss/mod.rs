@@ -12,8 +12,8 @@ pub mod linear_grpo;
 pub mod linear_kl_divergence;
 pub mod linear_log_probs;
 
-/// What a row's gradient is multiplied by: what stands upstream of the row, times what all rows share, where those are not null. Of a row that does not count
-/// nothing is left, not even of a NaN.
+/// The factor of a row's gradient: the upstream gradient of the row times the factor that all rows share, where these
+/// are not null. A row that does not count gets nothing, not even a NaN from upstream.
 #[inline(always)]
 unsafe fn factor_of(counts: bool, row: usize, [dloss, share]: [*const f32; 2]) -> f32 {
     let mut factor = 1.0;

@@ -14,11 +14,12 @@
 //! dbias in registers and writes them at the end, the teams of a warp as one; [`columns`](crate::columns) sums what they wrote.
 //!
 //! # Shared memory
-//! Four values a warp of those that share a row; between two uses of a place lies the barrier of the other reduction.
+//! Four values per warp of those that share a row; the barrier of the other reduction separates two uses of a place.
 //!
 //! # Numerics
-//! Sums in f32, in an order that depends on the grid alone. Mean and s are computed from x again rather than saved: x is read
-//! anyway; the mean is a reduction of its own, so that the squares are of what is left. One rounding to the storage type.
+//! Sums in f32, in an order that depends on the grid alone. Mean and s are recomputed from x rather than saved, since x
+//! is read anyway; the mean is a separate reduction, so that the squares are of differences to the mean. One rounding
+//! to the storage type.
 //!
 //! # Cost
 //! Two reads and one write of rows × d elements, about 15 FLOPs per element: bound by memory bandwidth, 95 µs for

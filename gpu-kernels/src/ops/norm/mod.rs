@@ -1,4 +1,4 @@
-//! Normalisation of rows: what the operators share is [`rows`](crate::rows)', and each file is its math.
+//! Normalisation of rows: [`rows`](crate::rows) has the code that the operators share, and each file is its formula.
 
 pub mod add_rms_norm;
 pub mod layer_norm;

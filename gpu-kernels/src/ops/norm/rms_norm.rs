@@ -70,7 +70,7 @@ pub unsafe fn rms_norm<T: Element, P: Team>(
     team.store([x, weight], [(y, y_stride)], |[x, weight]| [x * scale * weight]);
 }
 
-/// What the elements of a row are multiplied by, from the sum of their squares.
+/// The factor of a row's elements, computed from the sum of their squares.
 #[inline(always)]
 pub(crate) fn scale(squares: f32, d: f32, eps: f32) -> f32 {
     math::rsqrt_approx(squares / d + eps)

@@ -17,8 +17,8 @@
 //! Four values a warp of those that share a row: two sums per row, and rows take turns at their places.
 //!
 //! # Numerics
-//! Sums in f32, in an order that depends on the grid alone. s is computed from x again rather than saved: x is read anyway, and the
-//! sum of its squares joins the other in one reduction. One rounding to the storage type.
+//! Sums in f32, in an order that depends on the grid alone. s is recomputed from x rather than saved: x is read anyway,
+//! and the sum of its squares joins the other sum in one reduction. One rounding to the storage type.
 //!
 //! # Cost
 //! Two reads (three with `dr`) and one write of rows × d elements, about 12 FLOPs per element: bound by memory
@@ -77,7 +77,7 @@ pub unsafe fn rms_norm_backward<T: Element, P: Team>(
     let mut fetched = [team.load_fetched((x, x_stride)), team.load_fetched((dy, dy_stride))];
     while team.has_work() {
         let [x_row, dy_row] = fetched;
-        // Without a residual gradient any row stands for it, which nobody looks at.
+        // Without a residual gradient, any row is passed in its place, and is not read.
         let dr_row = if has_dr { team.load_fetched((dr, dr_stride)) } else { x_row };
         turn += 1;
         let next = P::at(turn, rows, d);
@@ -112,7 +112,7 @@ pub unsafe fn rms_norm_backward<T: Element, P: Team>(
     first.store_sums::<T>(sums, partials);
 }
 
-/// What the gradient of a row needs to know of all of it.
+/// The values of a whole row that its gradient needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Statistics {
     /// s.

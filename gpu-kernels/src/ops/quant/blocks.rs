@@ -1,4 +1,5 @@
-//! What quantization by blocks shares: scales, conversion to and from 8-bit floats, blocks along rows, and the way back.
+//! Code that block-wise quantization shares: scales, conversion to and from 8-bit floats, blocks along rows, and
+//! dequantization.
 
 use core::array;
 
@@ -26,10 +27,10 @@ pub(crate) const fn read_by_block(bytes: usize) -> usize {
 
 /// Elements of a row that a block of [`dequantize`] covers.
 pub(crate) const WIDENED_BY_BLOCK: usize = BLOCK as usize * WIDENED * PACK;
-/// Rows that its elements are of where each column has a scale.
+/// The number of rows that its elements come from if each column has a scale.
 pub(crate) const WIDENED_ROWS: usize = WIDENED;
 
-/// What the elements of a block are multiplied with.
+/// The scale of a block, by which its elements are multiplied.
 pub(crate) trait Scale: Copy {
     /// The scale of a block whose greatest magnitude is `max`, and its inverse.
     fn of<Q: Float8>(max: f32) -> (Self, f32);
@@ -82,7 +83,7 @@ pub(crate) fn widen<Q: Float8, const N: usize>(pack: Pack<Q, N>) -> [f32; N] {
     if arch::number() < 89 { pack.0.map(Q::to_f32) } else { fp8::array_to_f32(pack.0) }
 }
 
-/// The row, or row of blocks, that y and z of the grid name.
+/// The row, or row of blocks, that the y and z indices of the grid select.
 #[inline(always)]
 pub(crate) fn row_of_grid() -> u64 {
     u64::from(thread::block_idx_z()) * u64::from(thread::grid_dim_y()) + u64::from(thread::block_idx_y())
@@ -97,7 +98,7 @@ pub(crate) unsafe fn load<T: Element, const N: usize>(row: *const T, at: u64, d:
     elements(row, at, d)
 }
 
-/// The same from a row that all rows share: it leaves the cache last.
+/// The same from a row that all rows share: it is evicted from the cache last.
 #[inline(always)]
 pub(crate) unsafe fn load_kept<T: Element, const N: usize>(row: *const T, at: u64, d: u64, packed: bool) -> Pack<T, N> {
     if packed && at + N as u64 <= d {
@@ -271,7 +272,7 @@ pub(crate) unsafe fn dequantize<T: Element, U: Copy, S: Scale>(
             let pack = Pack::load_nc(q.add(at(i) as usize));
             scaled(pack, scale(at(i))).store_global(y.add(at(i) as usize));
         } else {
-            // Beyond the end, the row's first.
+            // Past the end, the row's first element is read instead.
             let inside = |e: usize| at(i) + (e as u64) < d;
             let pack = Pack(array::from_fn(|e| if inside(e) { *q.add(at(i) as usize + e) } else { q.read() }));
             store(scaled(pack, scale(at(i))), y, at(i), d, false);
@@ -321,7 +322,7 @@ unsafe fn dequantize_columns<T: Element, U: Copy, S: Scale>(
         return;
     }
     for i in 0..count {
-        // Beyond the end, the pack's first.
+        // Past the end, the pack's first element is read instead.
         let one = |e: usize| if at + (e as u64) < d { *from(i).add(e) } else { from(i).read() };
         let pack = if packed { Pack::load_nc(from(i)) } else { Pack(array::from_fn(one)) };
         store(scaled(pack), row(i), at, d, packed);

@@ -36,7 +36,7 @@ use super::blocks;
 pub const BLOCK: u32 = blocks::BLOCK;
 /// Elements of a row that a block covers.
 pub const PER_BLOCK: usize = blocks::WIDENED_BY_BLOCK;
-/// Rows that these are of where each column has a scale.
+/// The number of rows that these elements come from if each column has a scale.
 pub const ROWS: usize = blocks::WIDENED_ROWS;
 
 /// y for `rows` rows of `d` elements, with a scale for each block of 2^`row_shift` × 2^`column_shift`.

@@ -72,7 +72,7 @@ pub unsafe fn dequantize_int4<T: Element>(
     let [q_packed, y_packed] = [(q as usize).is_multiple_of(PACK / 2), (y as usize).is_multiple_of(16)];
     let start = u64::from(thread::block_idx_x()) * PER_BLOCK as u64;
     let at = |i: usize| start + ((thread::thread_idx_x() as usize + i * BLOCK as usize) * PACK) as u64;
-    // Beyond the end, the row's last group.
+    // Past the end, the row's last group is used.
     let group = |i: usize| (first_group + at(i).min(d - 1) / GROUP as u64) as usize;
     let scale = |i: usize| *scales.add(group(i));
     let zero = |i: usize| if zeros.is_null() { ZERO } else { *zeros.add(group(i)) & ZERO_BITS };
@@ -81,7 +81,7 @@ pub unsafe fn dequantize_int4<T: Element>(
         let value = |e: usize| ((word >> (4 * e) & 15) as i32 - i32::from(zero)) as f32;
         Pack::from_f32(array::from_fn(|e| value(e) * scale))
     };
-    // Without branches between them all loads are on their way at once.
+    // Without branches between the loads, all of them are in flight at the same time.
     if q_packed && y_packed && start + PER_BLOCK as u64 <= d {
         let loaded: [Pack<u8, { PACK / 2 }>; PACKS] =
             array::from_fn(|i| Pack::load_nc_no_allocate(q.add(at(i) as usize / 2)));

@@ -14,7 +14,8 @@
 //! None.
 //!
 //! # Numerics
-//! The difference is exact, of what is no zero point of 8 bits rounded to f32; one f32 product, and one rounding to the storage type.
+//! The difference is exact; if `zero` is not an 8-bit zero point, it is then rounded to f32. One f32 product, and one
+//! rounding to the storage type.
 //!
 //! # Cost
 //! One read of an integer and one write an element: bound by memory bandwidth.
@@ -34,7 +35,7 @@ use super::blocks;
 pub const BLOCK: u32 = blocks::BLOCK;
 /// Elements of a row that a block covers.
 pub const PER_BLOCK: usize = blocks::WIDENED_BY_BLOCK;
-/// Rows that these are of where each column has a scale.
+/// The number of rows that these elements come from if each column has a scale.
 pub const ROWS: usize = blocks::WIDENED_ROWS;
 
 /// y for `rows` rows of `d` elements; `zero` is null for none. Shifts are 63 along what shares a scale, and 0 along what does not.

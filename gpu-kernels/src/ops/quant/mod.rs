@@ -1,4 +1,4 @@
-//! Conversion to few bits with scales, and back.
+//! Quantization to few bits with scales, and dequantization.
 
 mod blocks;
 pub mod dequantize_fp8;
@@ -33,7 +33,8 @@ pub(crate) fn round<const N: usize>(x: [f32; N], zero: i32) -> Pack<i8, N> {
     Pack(math::saturate_to_i8(x.map(|x| math::round_to_i32(x).saturating_add(zero))))
 }
 
-/// The scale of a range that reaches `steps` steps, and its inverse: at least the least normal number, so that neither loses bits.
+/// The scale of a range that spans `steps` steps, and its inverse: at least the least normal number, so that neither
+/// loses bits.
 #[inline(always)]
 pub(crate) fn scale_of(range: f32, steps: f32) -> (f32, f32) {
     let range = math::max_nan(range, steps * f32::MIN_POSITIVE);
@@ -50,7 +51,7 @@ pub(crate) fn fold_registers<T: Element, const N: usize>(
     let registers = (&raw const pack).cast::<u32>();
     let mut folded = first;
     for i in 0..size_of::<Pack<T, N>>() / 4 {
-        // SAFETY: inside the pack, of whose bytes every pattern is a number.
+        // SAFETY: the access is inside the pack, for which every bit pattern is a valid number.
         folded = f(folded, unsafe { registers.add(i).read_unaligned() });
     }
     folded
@@ -62,7 +63,7 @@ pub(crate) fn of_register<T: Element>(register: u32, f: impl Fn(f32, f32) -> f32
     if size_of::<T>() == 4 {
         return f32::from_bits(register);
     }
-    // SAFETY: two values of 16 bits, of which every pattern is a number.
+    // SAFETY: two 16-bit values, for which every bit pattern is valid.
     let [low, high]: [T; 2] = unsafe { transmute_copy(&[register; 2]) };
     f(low.to_f32(), high.to_f32())
 }

@@ -103,12 +103,12 @@ unsafe fn extend<T: Element, const N: usize>(x: *const T, maxima: *mut u32, rows
         for warp in 0..WARPS as u32 {
             max = math::max_magnitude(max, of_block.add(warp * 32 * N as u32 + tid).read());
         }
-        // Bits of floats without a sign are ordered as they are, and NaN is above all.
+        // The bits of floats without a sign bit have the order of the floats, and NaN is above all.
         atomic::red_max_u32(maxima.add((start + u64::from(tid)) as usize), max.to_bits());
     }
 }
 
-/// q, and by the first row's blocks `scales`, of the maxima that [`column_max`] has found.
+/// Computes q from the maxima that [`column_max`] has found; the blocks of the first rows also write `scales`.
 ///
 /// # Safety
 /// `x` is valid for reads and `q` for writes of those rows at their strides, `maxima` for reads and `scales` for writes of d values; d and rows are

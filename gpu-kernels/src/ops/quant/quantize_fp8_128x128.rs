@@ -8,9 +8,10 @@
 //! moved by packs, others element by element.
 //!
 //! # Mapping
-//! A tile a block of 256 threads, tiles of a row by x and their rows by y and z. The tile stays in shared memory, where cp.async puts it: eight packs
-//! of 16 bytes a thread of 16-bit elements, 16 of 32-bit ones, all in flight at once, of six blocks a multiprocessor, or three. Neighbouring lanes have
-//! neighbouring packs of a row; a thread reads what it has fetched itself.
+//! One tile per block of 256 threads, with the tiles of a row along x and their rows along y and z. cp.async loads the
+//! tile into shared memory, where it stays: eight packs of 16 bytes per thread of 16-bit elements, 16 of 32-bit ones,
+//! all in flight at once, with six blocks per multiprocessor, or three. Neighbouring lanes have neighbouring packs of a
+//! row; a thread reads only what it has loaded itself.
 //!
 //! # Shared memory
 //! The tile, 32 or 64 KiB, and the greatest magnitude of each warp, 128 B.
@@ -92,7 +93,7 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize, const PACKS: usize>(
     let start = u64::from(thread::block_idx_x()) * SIDE as u64;
     let column = start + (tid % across * N) as u64;
     let row = |i: usize| tile * SIDE as u64 + (tid / across + i * (BLOCK as usize / across)) as u64;
-    // A row that is not there has no elements.
+    // A row past the end has no elements.
     let end = |i: usize| if row(i) < rows { d } else { 0 };
     let packed = blocks::is_packed::<T, N>(x, x_stride, rows) && blocks::is_packed::<Q, N>(q, q_stride, rows);
     let whole = packed && (tile + 1) * SIDE as u64 <= rows && start + SIDE as u64 <= d;

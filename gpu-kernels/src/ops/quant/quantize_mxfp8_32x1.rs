@@ -8,9 +8,9 @@
 //! packs of 8 bytes, others element by element.
 //!
 //! # Mapping
-//! Blocks along the rows by x, and 32 rows a block by y and z. A thread has 8 bytes of each of 32 rows, all in flight at once, so that it finds the greatest of
-//! its columns alone: a warp reads 256 adjacent bytes of a row, and no lane waits for another. Elements of 16 bits are compared in pairs, before they
-//! are converted.
+//! Blocks along the rows by x, and 32 rows per block by y and z. A thread has 8 bytes of each of 32 rows, all in flight
+//! at once, so that it finds the greatest magnitude of its columns by itself: a warp reads 256 adjacent bytes of a row,
+//! and no lane waits for another. Elements of 16 bits are compared in pairs, before they are converted.
 //!
 //! # Shared memory
 //! None.

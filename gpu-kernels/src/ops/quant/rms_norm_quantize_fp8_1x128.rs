@@ -96,7 +96,7 @@ unsafe fn quantize<T: Element, Q: Float8, const N: usize, const PACKED: bool>(
     let row = NormRow::<T, N, HELD, PACKED>::load(x, weight, d);
     row.each_normalized(row.inverse_rms(eps), |place, values| {
         let max = blocks::greatest_of_lanes::<N, WIDTH>(values, place.inside);
-        // What y errs by is more than what these do.
+        // The error of y is larger than that of these approximations.
         let max = math::max_nan(max, Q::MAX * f32::MIN_POSITIVE);
         let inverse = Q::MAX * math::rcp_approx(max);
         if place.at.is_multiple_of(WIDTH as u64) && place.inside {

@@ -91,7 +91,7 @@ unsafe fn quantize<T: Element, const N: usize, const PACKED: bool>(
     let row = NormRow::<T, N, HELD, PACKED>::load(x, weight, d);
     let [inverse_rms, max] = row.inverse_rms_and_max(eps);
     let (mut of_row, mut factor) = scale_of(max, 127.0);
-    // Of a row of zeros 1 / rms may be infinite, of none it is NaN.
+    // For a row of zeros 1 / rms may be infinite; for a row without elements it is NaN.
     if max != 0.0 {
         of_row *= inverse_rms;
     }

@@ -13,11 +13,12 @@ use crate::rows::{BlockThreads, Threads};
 pub(crate) const fn block(held: usize) -> u32 {
     (4096 / held) as u32
 }
-/// The least, because fewer would leave a multiprocessor without warps: it takes 32 blocks.
+/// The least block size: smaller blocks would leave a multiprocessor short of warps, because it takes at most 32
+/// blocks.
 const LEAST: usize = 64;
 
-/// Threads for a row of `d` elements of `bytes` each, as many packs each as leave a multiprocessor half of its threads: of the blocks that are there
-/// some load while others wait.
+/// Threads for a row of `d` elements of `bytes` each: as many packs each as fill half of a multiprocessor's threads
+/// with one block, so that some of the resident blocks load while others wait.
 pub(super) const fn threads(d: usize, bytes: usize, held: usize) -> u32 {
     let threads = d.div_ceil(held * 16 / bytes).next_multiple_of(32);
     if threads < LEAST {
@@ -44,7 +45,7 @@ pub(crate) struct Place {
 pub(crate) struct Row<T, const N: usize, const HELD: usize, const PACKED: bool> {
     x: *const T,
     held: [Pack<T, N>; HELD],
-    /// Whether all that this warp holds is inside the row, so that nobody has to ask of each pack.
+    /// Whether all packs of this warp are inside the row, so that no pack needs a check.
     whole: bool,
     pub(crate) d: u64,
 }

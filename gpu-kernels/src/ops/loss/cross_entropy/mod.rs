@@ -1,4 +1,4 @@
-//! Cross-entropy of rows of logits, with the gradient in the same pass.
+//! Cross-entropy of rows of logits, with the gradient computed in the same pass.
 //!
 //! # Math
 //! With p = softmax(x), L = ln Σ e^x and the target t of a row:
@@ -11,34 +11,37 @@
 //! `targets`, `losses` and `lse` have an element a row.
 //!
 //! # Mapping
-//! A [`Team`] a row, which holds it in registers: logits are read once and their gradient is written over them or beside them. See
-//! [`rows`]. Without a gradient nothing is used twice: rows that take a cluster to hold are streamed through a block instead. With one, a block
-//! that is there with few others asks for the row that comes after it, because the first loads of its own wait for the target.
+//! One [`Team`] per row, which holds it in registers: logits are read once, and their gradient overwrites them or is
+//! written beside them. See [`rows`]. Without a gradient the logits are used only once: rows that would need a cluster
+//! to be held are streamed through a block instead. With a gradient, a block with few others on its multiprocessor
+//! prefetches the following row, because the first loads of its own row wait for the target.
 //!
 //! # Shared memory
 //! Two values a warp of those that share a row, four in the general form; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
-//! Maximum and sum as in [softmax](crate::ops::softmax), f32 in a fixed order; ex2.approx, 2⁻²² relative. A row's loss is put together in
-//! f64, so that of its three roundings the logarithm's and the last remain. A target of −∞ gives a loss of
-//! +∞. +∞, NaN or nothing but −∞ make loss and gradient of their row NaN, of which L is −∞ in the last case. A row whose target is ignored has loss, L and gradient
-//! 0 and is not read; one whose target is no class has gradient 0 and a loss of NaN. Neither weights nor what stands upstream change that.
+//! Maximum and sum as in [softmax](crate::ops::softmax), f32 in a fixed order; ex2.approx, 2⁻²² relative. A row's loss
+//! is composed in f64, so that of its three roundings only the logarithm's and the last remain. A target logit of −∞
+//! gives a loss of +∞. +∞, NaN, or a row of only −∞ make the row's loss and gradient NaN; in the last case L is −∞. A
+//! row whose target is ignored has loss, L and gradient 0 and is not read; one whose target is not a class has gradient
+//! 0 and a loss of NaN. Neither weights nor the upstream gradient change that.
 //!
 //! # Cost
 //! One read and one write of rows × d elements, two exponentials per element: bound by memory bandwidth. Smoothing,
-//! weights and a soft cap are a form of their own, the general one, so that the plain one does not pay for them.
+//! weights and a soft cap are handled by a separate, general form, so that the plain form does not pay for them.
 //!
-//! One exponential would do, if e^(x − max) took the place of x when it is first computed. It was built, and loses. On
-//! an H200 two of each of 8192 × 131072 elements keep the special-function units, 16 results a clock and
-//! multiprocessor, busy for 0.6 ms, beside 1.0 of memory traffic and at the same time: one saves nothing that is waited
-//! for. And it has to be kept in f32, because a rounding to 16 bits would be the gradient's: 64 registers per thread in
-//! place of 32, and rows of 64 KiB on a multiprocessor at a time in place of 128, which load, reduce and store in turn.
-//! In bf16 8192 × 131072 then took 1.48 ms in place of 1.09, and 1.36 with half the packs and twice the threads; 8192 ×
-//! 32768 took 0.38 and 0.34 in place of 0.29; 8192 × 4096, where registers are left, 0.054 either way. In shared memory
-//! it would cost 8 bytes per element, at 128 a clock just as long as the exponential. Rows of f32 have the room, but at
-//! 0.94 of a copy's rate little to gain: the form changed nothing in the time of an earlier, slower kernel, and the
-//! gradient's error grew by 14 to 22%, because what a thread keeps is relative to its own maximum, and the way to the
-//! row's is a factor more.
+//! One exponential would suffice if e^(x − max) replaced x when it is first computed. This was implemented, and is
+//! slower. On an H200 two exponentials for each of 8192 × 131072 elements keep the special-function units, 16 results
+//! per clock and multiprocessor, busy for 0.6 ms, concurrently with 1.0 ms of memory traffic: saving one of them
+//! shortens nothing that is on the critical path. The exponentials also have to be kept in f32, because a rounding to
+//! 16 bits would appear in the gradient: 64 registers per thread in place of 32, and rows of 64 KiB on a multiprocessor
+//! at a time in place of 128, which load, reduce and store in turn. In bf16 8192 × 131072 then took 1.48 ms in place of
+//! 1.09, and 1.36 with half the packs and twice the threads; 8192 × 32768 took 0.38 and 0.34 in place of 0.29; 8192 ×
+//! 4096, where registers are left, took 0.054 either way. Keeping them in shared memory would cost 8 bytes per element,
+//! which at 128 per clock takes as long as the exponential. Rows of f32 have the room, but at 0.94 of a copy's rate
+//! little to gain: the form changed nothing in the time of an earlier, slower kernel, and the gradient's error grew by
+//! 14 to 22%, because a thread's values are relative to its own maximum, and converting them to the row's maximum takes
+//! one more factor.
 //!
 //! # Limits
 //! 2³¹ − 1 blocks, 2³² − 1 rows, 2³¹ − 1 classes.
@@ -59,7 +62,7 @@ use super::factor_of;
 use crate::ops::softmax::{MaxAndSum, Powers, shift};
 use crate::rows::{self, Block, Cluster, Lanes, MAX_THREADS, Merge, Stream, Team, Warp};
 
-/// What a loss consists of.
+/// The parameters of a loss.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Terms {
@@ -159,7 +162,7 @@ fn reciprocal(x: f32) -> f32 {
     math::fma(approximate, math::fma(-x, approximate, 1.0), approximate)
 }
 
-/// Where results go.
+/// The destination of the results.
 struct Results<T> {
     losses: *mut f32,
     lse: *mut f32,
@@ -186,7 +189,7 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     let target = target as usize;
 
     let x = team.load_own_or((logits, x_stride), f32::NEG_INFINITY);
-    // Rows that are only read keep memory busy without it.
+    // Rows that are only read keep memory busy without prefetching.
     if !out.gradient.0.is_null() {
         team.fetch_ahead((logits, x_stride), 2 * MAX_THREADS, is_wanted);
     }
@@ -195,15 +198,15 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     let spread = if GENERAL && counts { smoothing / team.columns() as f32 } else { 0.0 };
     let statistics = MaxAndSum { scale: LOG2_E };
     let nothing = [f32::NEG_INFINITY, 0.0, 0.0, 0.0];
-    // The thread that meets the target's logit is the one that writes the row's loss.
+    // The thread that has the target's logit writes the row's loss.
     let nobody = (false, 0.0);
     let chosen_of = |chosen: (bool, f32), pack: &[f32], at: usize| {
-        // Less than 2³¹ classes: a difference of 32 bits is enough.
+        // There are less than 2³¹ classes: a difference of 32 bits suffices.
         let place = (target as u32).wrapping_sub(at as u32) as usize;
         if place >= pack.len() {
             return chosen;
         }
-        // Comparisons in place of an index, which registers do not have.
+        // Comparisons replace an index, because registers cannot be indexed.
         (true, (0..pack.len()).fold(0.0, |chosen, e| if e == place { pack[e] } else { chosen }))
     };
     let held = if GENERAL { None } else { team.held_max(x) };
@@ -216,7 +219,7 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     } else {
         team.fold_packs([x], (nothing, nobody), |(state, chosen), [pack], at| {
             let [max, sum, mut products, mut total] = state;
-            // A cap leaves the order as it is.
+            // A soft cap preserves the order.
             let greatest = max.max(cap_of(pack.iter().fold(f32::NEG_INFINITY, |max, x| max.max(*x))).0);
             let shift = shift(greatest);
             let mut sum = sum * statistics.exp(max - shift);
@@ -239,7 +242,7 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
         [max, sum, 0.0, 0.0]
     };
     let max = shift(max);
-    // Of a row of −∞ the sum is 0: its logarithm is −∞, from which loss and gradient become NaN.
+    // In a row of −∞ the sum is 0: its logarithm is −∞, which makes loss and gradient NaN.
     let (log, share) = if counts { (math::log(sum), reciprocal(sum)) } else { (0.0, 0.0) };
     let lse = max + log;
 
@@ -252,7 +255,7 @@ unsafe fn row<T: Element, P: Team, const GENERAL: bool>(
     };
     if has_target {
         let chosen = cap_of(chosen).0;
-        // The difference first, which is exact: large logits would leave nothing of the logarithm.
+        // The difference is taken first, and is exact: adding the logarithm to large logits would lose it.
         let apart = (f64::from(max) - f64::from(chosen)) + f64::from(log);
         let mut loss = on_target * apart as f32 + z * lse * lse;
         if spread > 0.0 {

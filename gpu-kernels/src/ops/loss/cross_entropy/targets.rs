@@ -1,15 +1,15 @@
-//! What a batch's targets amount to before, and its losses after, the rows are worked on.
+//! Reductions over a batch's targets before its rows are processed, and over its losses afterwards.
 //!
 //! # Math
-//! A row counts unless its target is the ignored number or no class. The sum of losses is divided by what the rows that count weigh: by
-//! their number, or by the weights of their targets' classes.
+//! A row counts unless its target is the ignored index or not a class. The sum of losses is divided by the total weight
+//! of the rows that count: by their number, or by the sum of the weights of their targets' classes.
 //!
 //! # Layout
 //! `targets` is an i32 a row, `weights` an f32 a class or null, `losses` an f32 a row.
 //!
 //! # Mapping
-//! One block, whose threads take rows in turn: even a million targets are 4 MB. A thread loads several before it looks at the first: one after
-//! the other they would take longer than a short batch's rows.
+//! One block, whose threads take rows in turn: even a million targets are only 4 MB. A thread issues several loads
+//! before it uses the first: one after the other they would take longer than the rows of a small batch.
 //!
 //! # Shared memory
 //! Two values per warp.
@@ -47,11 +47,11 @@ unsafe fn load<T: Copy>(from: *const T, row: u32, rows: u32, nothing: T) -> [T; 
     })
 }
 
-/// What `bad` says where all targets are fine.
+/// The value of `bad` if all targets are valid.
 pub const FINE: u32 = u32::MAX;
 
-/// `share` = 1 / what the rows that count weigh, and `bad` = the first row whose target is neither a class nor `ignored`, and that
-/// target, or [`FINE`].
+/// `share` = 1 / the total weight of the rows that count, and `bad` = the first row whose target is neither a class nor
+/// `ignored`, and that target, or [`FINE`].
 ///
 /// # Safety
 /// `targets` is valid for reads of `rows`, `weights` null or valid for reads of `classes`, `share` is valid for a write and `bad` for

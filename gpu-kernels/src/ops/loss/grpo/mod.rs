@@ -6,9 +6,10 @@
 //! the token's weight. Its derivative by ℓ is −r·A, or 0 where the clipped product is the smaller, and β·(1 − e^(ℓ″ − ℓ)); times the weight.
 //!
 //! # Layout
-//! [Sequences](sequences) in one tensor; `values`, `old`, `reference`, `losses` and `gradient` have an element a token, `advantages` one a
-//! sequence, `weights` one a sequence or one for all. A call may be about a part of the tokens, from `first` on. What there is a token of may be
-//! a loss, −log p, in place of a log-probability, and the derivative is then by it: `sign` says so.
+//! [Sequences](sequences) in one tensor; `values`, `old`, `reference`, `losses` and `gradient` have one element per
+//! token, `advantages` one per sequence, `weights` one per sequence or one for all. A call may cover a part of the
+//! tokens, from `first` on. The per-token values may be losses, −log p, in place of log-probabilities, and the
+//! derivative is then by these: `sign` states which.
 //!
 //! # Mapping
 //! One thread per token, which finds its sequence by bisection of the offsets.
@@ -17,9 +18,10 @@
 //! None.
 //!
 //! # Numerics
-//! f32; e^x within 2 ulp, and the penalty from e^x − 1, which near equal probabilities loses nothing. Without probabilities of the policy that
-//! drew the tokens r is 1, and moves with ℓ. A token that does not count has loss and gradient 0 and is not read; one whose target
-//! is no class, and all where the offsets are not as they should be, have a loss of NaN and gradient 0.
+//! f32; e^x within 2 ulp, and the penalty is computed from e^x − 1, which loses nothing near equal probabilities.
+//! Without probabilities of the policy that drew the tokens, r is 1, and its derivative still follows ℓ. A token that
+//! does not count has loss and gradient 0 and is not read. A token whose target is not a class, and every token if the
+//! offsets are invalid, has a loss of NaN and gradient 0.
 //!
 //! # Cost
 //! 24 bytes per token: some microseconds.
@@ -39,7 +41,7 @@ use cuda_std::{kernel, math, thread};
 use self::sequences::{BLOCK, sequence_of};
 use super::cross_entropy::targets::FINE;
 
-/// What the loss consists of.
+/// The parameters of the loss.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Terms {
@@ -49,9 +51,9 @@ pub struct Terms {
     pub beta: f32,
     /// 1 of log-probabilities, −1 of losses.
     pub sign: f32,
-    /// What derivatives are multiplied by.
+    /// The factor of the derivatives.
     pub scale: f32,
-    /// What good targets are below.
+    /// The exclusive upper bound of valid targets.
     pub classes: u32,
     /// The target of tokens that do not count.
     pub ignored: i32,
@@ -108,7 +110,7 @@ pub unsafe fn grpo(
             let [low, high] = terms.bounds;
             let (free, clipped) = (ratio * advantage, ratio.max(low).min(high) * advantage);
             loss = -math::min_nan(free, clipped);
-            // A NaN is nothing's greater.
+            // NaN compares as not greater than anything.
             slope = if free > clipped { 0.0 } else { -free };
             if !reference.is_null() {
                 let apart = *reference.add(at) - value;

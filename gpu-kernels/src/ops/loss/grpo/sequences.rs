@@ -15,7 +15,7 @@
 //! One value per warp.
 //!
 //! # Numerics
-//! Whole numbers, and one division. A sequence in which no token counts weighs nothing.
+//! Integers, and one division. A sequence in which no token counts has weight zero.
 //!
 //! # Cost
 //! One read of the targets, some microseconds.
@@ -34,7 +34,7 @@ use crate::rows::{BlockThreads, Threads};
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
 
-/// The first offset that is none, and it: of all that rise from 0 to the number of tokens it says [`FINE`].
+/// The first invalid offset, with its index; [`FINE`] if all rise from 0 to the number of tokens.
 ///
 /// # Safety
 /// `offsets` is valid for reads of sequences + 1 elements, `bad` for writes of two.
@@ -58,7 +58,7 @@ pub unsafe fn check_offsets(offsets: *const i32, bad: *mut u32, sequences: u32, 
     }
 }
 
-/// The tokens of a sequence, within the tensor whatever the offsets are.
+/// The tokens of a sequence, clamped to the tensor whatever the offsets are.
 ///
 /// # Safety
 /// `offsets` is valid for reads of `sequence` + 2 elements.
@@ -69,7 +69,7 @@ pub(in crate::ops::loss) unsafe fn bounds(offsets: *const i32, sequence: u32, to
     (start as u32, end as u32)
 }
 
-/// What a token of each sequence weighs in a mean over sequences of means over their tokens.
+/// The weight of each sequence's tokens in a mean over sequences of means over their tokens.
 ///
 /// # Safety
 /// `offsets` is valid for reads of sequences + 1 elements, `targets` of `tokens`, `weights` for a write a block, which there are as many of as
@@ -100,7 +100,8 @@ pub unsafe fn weigh_sequences(
     }
 }
 
-/// The sequence of a token: that which the last offset up to it starts. Of offsets that are none, some sequence.
+/// The sequence of a token: the one that starts at the last offset up to it. If the offsets are invalid, an arbitrary
+/// sequence.
 ///
 /// # Safety
 /// `offsets` is valid for reads of sequences + 1 elements, and there is a sequence.

@@ -1,4 +1,4 @@
-//! Divergence of the softmaxes of two rows of logits, with the gradient in the same pass.
+//! Divergence of the softmaxes of two rows of logits, with the gradient computed in the same pass.
 //!
 //! # Math
 //! With p and q the softmaxes of two rows over a temperature, KL(p‖q) = Σ p·ln(p / q). The gradient by the logits of q is (q − p) / T, by
@@ -11,19 +11,21 @@
 //! it is by. `targets`, `dloss` and `losses` have an element a row.
 //!
 //! # Mapping
-//! A [`Team`] a row, which holds both of it in registers: logits are read once. See [`rows`]. A loss alone, but Jensen–Shannon's, uses them
-//! once: rows that take more than a block to hold are streamed through one, which keeps loads under way while it computes. Gradients of rows that
-//! take a cluster, but Jensen–Shannon's, are [`ring`]'s as far as it [holds](ring::holds) them.
+//! One [`Team`] per row, which holds both rows of it in registers: logits are read once. See [`rows`]. A loss alone,
+//! except Jensen–Shannon's, uses them once: rows that take more than a block to hold are streamed through one, which
+//! keeps loads in flight while it computes. Gradients of rows that need a cluster, except Jensen–Shannon's, are
+//! computed by [`ring`] if it [holds](ring::holds) the rows.
 //!
 //! # Shared memory
 //! Seven values a warp of those that share a row; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
-//! Every difference of logits is one of numbers below the maxima: large logits and an offset between the rows cost nothing. A thread's sums are
-//! relative to its own maxima, and moved to the rows' where threads meet: one reduction for maxima and sums. Exponents are base 2, ex2.approx of
-//! 2⁻²² relative; sums are f32 in a fixed order. A class whose probability is below 2⁻¹²⁶ of the greatest has none: it adds nothing where it
-//! weighs, and makes the divergence +∞ where it is divided by.
-//! The Jensen–Shannon divergence takes ln(p / m) from the difference of the logarithms, ln(q / p), so that nothing overflows.
+//! Differences of logits are taken between numbers relative to the maxima: large logits and an offset between the rows
+//! cost no accuracy. A thread's sums are relative to its own maxima, and are rescaled to the rows' when threads
+//! combine: one reduction for maxima and sums. Exponents are base 2, ex2.approx of 2⁻²² relative; sums are f32 in a
+//! fixed order. A class whose probability is below 2⁻¹²⁶ of the greatest counts as probability 0: it adds nothing where
+//! it is the weight, and makes the divergence +∞ where it is the divisor. The Jensen–Shannon divergence computes ln(p /
+//! m) from the difference of the logarithms, ln(q / p), so that nothing overflows.
 //!
 //! +∞, NaN or nothing but −∞ in either row make loss and gradient NaN. The gradient by q of an infinite divergence is as of any other; the
 //! one by p is −∞, and NaN where q is 0. A row whose target is ignored has loss and gradient 0 and is not read; one whose target is no
@@ -63,7 +65,7 @@ pub const BY_FROM: u32 = 1;
 /// The Jensen–Shannon divergence, its gradient by the logits of `to`.
 pub const JENSEN_SHANNON: u32 = 2;
 
-/// What a divergence consists of.
+/// The parameters of a divergence.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Terms {
@@ -89,13 +91,14 @@ fn mixture(apart: f32, beta: f32) -> [f32; 2] {
     if apart > 0.0 { [log + apart, log] } else { [log, log - apart] }
 }
 
-/// `product` where something weighs: nothing times infinity is nothing.
+/// `product` if its weight is not 0: zero times infinity counts as zero.
 #[inline(always)]
 fn weighed(weight: f32, product: f32) -> f32 {
     if weight > 0.0 { product } else { 0.0 }
 }
 
-/// The maxima of two rows of logits, and relative to them Σ p, Σ q and Σ p·log₂(p / q) of what are no distributions yet.
+/// The maxima of two rows of logits, and relative to them Σ p, Σ q and Σ p·log₂(p / q), where p and q are not yet
+/// normalised.
 #[derive(Clone, Copy)]
 struct Moments {
     /// The factor of logits, with log₂ e.
@@ -121,7 +124,7 @@ impl Moments {
         [from + p, to + math::ex2_approx_ftz(v), if p > 0.0 { with } else { ratios }]
     }
 
-    /// The sums relative to other maxima.
+    /// The sums rescaled to other maxima.
     #[inline(always)]
     fn moved(&self, [p_max, q_max, from, to, ratios]: [f32; 5], max: [f32; 2]) -> [f32; 3] {
         let [u, v] = self.powers([p_max, q_max], max);
@@ -160,7 +163,7 @@ impl Merge<f32, 5> for Moments {
         [p_max, q_max, a[0] + b[0], a[1] + b[1], a[2] + b[2]]
     }
 
-    // Over lanes the maxima come first, so that each moves its sums once.
+    // Over lanes the maxima are reduced first, so that each lane rescales its sums once.
     #[inline(always)]
     unsafe fn merge_lanes<const W: u32>(&self, own: [f32; 5]) -> [f32; 5] {
         let [p_max, q_max] = rows::butterfly::<W, _, 2>([own[0], own[1]], |a, b| array::from_fn(|i| a[i].max(b[i])));
@@ -170,11 +173,11 @@ impl Merge<f32, 5> for Moments {
     }
 }
 
-/// What a row is to the loss.
+/// How the loss treats a row.
 #[derive(Clone, Copy)]
 struct Role {
     counts: bool,
-    /// Whether it has no class because none is wanted.
+    /// Whether it has no class because its target is the ignored one.
     is_ignored: bool,
 }
 
@@ -189,14 +192,15 @@ impl Role {
         Self { counts: is_class && target != ignored, is_ignored: target == ignored }
     }
 
-    /// 1 / Σ p and 1 / Σ q, and Σ p·log₂(p / q) but for the difference of the sums. What does not count has no probabilities.
+    /// 1 / Σ p and 1 / Σ q, and Σ p·log₂(p / q) without the difference of the sums. A row that does not count has zero
+    /// probabilities.
     #[inline(always)]
     fn shares(&self, [from, to, ratios]: [f32; 3]) -> ([f32; 2], f32) {
         let shares = [from, to].map(|sum| if self.counts { math::rcp_approx(sum) } else { 0.0 });
         (shares, ratios * shares[0])
     }
 
-    /// What the gradient is multiplied with, of a row with this loss: NaN has it NaN.
+    /// The factor of the gradient, for a row with this loss: a NaN loss makes it NaN.
     #[inline(always)]
     fn factor(&self, factor: f32, loss: f32) -> f32 {
         if self.counts && loss.is_nan() { loss } else { factor }
@@ -280,7 +284,7 @@ row_kernels! {
         let inputs = [(from, from_stride), (to, to_stride)];
         let x = inputs.map(|row| team.load_own_or(row, f32::NEG_INFINITY));
         let counts = |row: usize| Role::of(targets, row, team.columns(), ignored).counts;
-        // Rows of f32, of half the work a byte, keep memory busy without it.
+        // Rows of f32, with half the work per byte, keep memory busy without prefetching.
         if size_of::<T>() == 2 {
             inputs.into_iter().for_each(|row| team.fetch_ahead(row, rows::half_round::<P>(2), counts));
         }
@@ -292,7 +296,7 @@ row_kernels! {
         let (shares, mean) = role.shares([from_sum, to_sum, ratios]);
         let mut loss = role.loss(from_sum, shares[1], mean);
 
-        // log₂ of Σq / Σp: what the difference of two powers is off.
+        // log₂ of Σq / Σp: the error of the difference of two powers.
         let offset = math::lg2_approx(from_sum * shares[1]);
         let mut of_to = 0.0;
         if kind == JENSEN_SHANNON {

@@ -1,9 +1,9 @@
-//! Gradients of rows that only a cluster holds, with their losses: memory brings rows while others are summed and stored.
+//! Gradients, with losses, of rows that only a cluster holds: rows are loaded while others are summed and stored.
 //!
 //! # Mapping
-//! Clusters that stay, each of which takes every so many-th row. A row is cut into stretches of as many packs, one for each of the [`WARPS`] warps of
-//! each block. A warp has a ring of places for its stretches of the next rows, fills them by bulk copies that it asks for itself, and waits for no other
-//! warp but for what the sums of a row become:
+//! A persistent grid of clusters, each of which takes rows at a fixed distance. A row is cut into equal stretches, one
+//! for each of the [`WARPS`] warps of each block. A warp has a ring of places for its stretches of the next rows and
+//! fills them by bulk copies that it issues itself. It waits for no other warp except for a row's combined sums:
 //!
 //! | | | |
 //! |---|---|---|
@@ -11,8 +11,9 @@
 //! | summed | row r + 1 | in two steps: the stretch's maxima, and sums relative to them |
 //! | stored | row r | by what a warp of its own has made of the sums meanwhile |
 //!
-//! That warp merges the sums of its block's others, tells all blocks of the cluster, and merges what they told. The sums of row r + 1 are there before it
-//! has to be done with those of row r, so that nobody waits for it or for other blocks.
+//! That warp merges the sums of its block's other warps, sends the result to all blocks of the cluster, and merges what
+//! it receives from them. The sums of row r + 1 are ready before the warps finish row r, so that no warp waits for it
+//! or for other blocks.
 //!
 //! # Shared memory
 //! [`PACKS`] packs of both rows as a ring, of as many places as it has room for: three of rows of 131,072 elements of 16 bits, which are 192 KB. Beside
@@ -27,7 +28,8 @@
 //! 26 instructions in both steps, and four exponentials, which take about 2 µs a row each. 64 KB a multiprocessor are under way.
 //!
 //! # Limits
-//! Rows of up to 128 · [`STRETCH`] packs. Not the Jensen–Shannon divergence, whose second sums wait for the first.
+//! Rows of up to 128 · [`STRETCH`] packs. The Jensen–Shannon divergence is not supported, because its second sums
+//! depend on the first.
 
 mod stretches;
 
@@ -51,7 +53,7 @@ pub const WARPS: u32 = 16;
 const THREADS: u32 = (WARPS + 1) * warp::SIZE;
 /// Stretches of a row.
 const STRETCHES: u32 = CLUSTER * WARPS;
-/// The most packs of a stretch: of three places there are as many in a multiprocessor's memory.
+/// The most packs of a stretch: a multiprocessor's memory has room for three places of this size.
 pub const STRETCH: u32 = 149;
 /// The fewest places of a warp, and the most.
 const LEAST_PLACES: u32 = 3;
@@ -68,19 +70,19 @@ struct Bytes([u8; PACK as usize]);
 /// What stands for a row's stretches: two maxima, and three sums.
 type Sums<const N: usize> = [[f32; N]; 5];
 
-/// What a block shares. What there is two of is of rows by turns.
+/// The shared memory of a block. Fields with two entries are used by rows in turn.
 #[repr(C)]
 pub struct Shared {
     rings: [[Bytes; 2 * PACKS as usize]; WARPS as usize],
-    /// What the gradients of a row take.
+    /// The values that a row's gradients need.
     told: [[f32; 4]; 2],
-    /// Complete when the stretches are there.
+    /// Completes when the stretches have arrived.
     loaded: [[Barrier; MOST_PLACES as usize]; WARPS as usize],
-    /// Complete when all warps have their sums, all blocks theirs, and the gradient what it takes.
+    /// Barriers that complete when all warps' sums, all blocks' sums, and the values for the gradient are ready.
     summed: [Barrier; 2],
     met: [Barrier; 2],
     known: [Barrier; 2],
-    /// Complete when all blocks have read what they were told.
+    /// Completes when all blocks have read the values that were sent to them.
     read: [Barrier; 2],
     of_warps: [Sums<{ WARPS as usize }>; 2],
     of_blocks: [Sums<{ CLUSTER as usize }>; 2],
@@ -142,7 +144,7 @@ pub unsafe fn kl_divergence_ring<T: Element>(
         for turn in 0..work.turns {
             let row = work.row(turn);
             let role = role(turn);
-            // Before it waits for the sums.
+            // Issued before the wait for the sums.
             let factor = scale * factor_of(role.counts, row, [dloss, share]);
             let [p_max, q_max, from_sum, to_sum, ratios] = work.merged(turn);
             let (shares, mean) = role.shares([from_sum, to_sum, ratios]);
@@ -190,7 +192,7 @@ pub unsafe fn kl_divergence_ring<T: Element>(
                 stretches.store(last, turn, row, output, |x| math::fma(q.at(x[1]), of_q, p.at(x[0]) * of_p));
             }
         }
-        // All lanes have read what comes next is written over.
+        // All lanes have read the values that are overwritten next.
         warp::sync(u32::MAX);
         if asks {
             stretches.ask(last, next, work.row(next), inputs, counts);
@@ -228,7 +230,7 @@ impl Work {
         }
     }
 
-    /// The sums of the row in the first lane, of a block's warps and then of the cluster's blocks.
+    /// The sums of the row, in the first lane: first over a block's warps and then over the cluster's blocks.
     #[inline(always)]
     unsafe fn merged(&self, turn: u32) -> [f32; 5] {
         let memory = shared::dynamic::<Shared>();
@@ -264,7 +266,8 @@ impl Work {
         self.moments.merge_lanes::<{ warp::SIZE }>(sums)
     }
 
-    /// Tells the block what the gradient of the row takes, and the cluster that the places of its sums are free for those of the next row but one.
+    /// Passes the values for the row's gradient to the block, and signals to the cluster that the places of its sums
+    /// are free for those of the next row but one.
     #[inline(always)]
     unsafe fn tell(&self, turn: u32, values: [f32; 4]) {
         let memory = shared::dynamic::<Shared>();
@@ -280,7 +283,7 @@ impl Work {
         }
     }
 
-    /// What was told.
+    /// The values that were passed.
     #[inline(always)]
     unsafe fn told(&self, turn: u32) -> [f32; 4] {
         let memory = shared::dynamic::<Shared>();

@@ -1,4 +1,4 @@
-//! A warp's part of rows, in a ring of places in shared memory.
+//! A warp's stretches of rows, in a ring of places in shared memory.
 
 use core::{array, mem};
 
@@ -45,7 +45,7 @@ pub(super) struct Stretches {
     /// Packs of a place, and how many places there are.
     stretch: u32,
     pub(super) places: u32,
-    /// A bit a turn, of 32: whether its row counts. Of others nothing is read.
+    /// One bit per turn, of 32: whether the turn's row counts. Other rows are not read.
     counts: u32,
 }
 
@@ -60,7 +60,7 @@ impl Stretches {
         Self { start, packs: stretch.min(packs.saturating_sub(start)), stretch, places, counts: 0 }
     }
 
-    /// Where the packs of both rows are, and the barrier that says so.
+    /// The addresses of the packs of both rows, and the barrier that completes when they have arrived.
     #[inline(always)]
     fn at(&self, place: Place) -> ([SharedPtr<Bytes>; 2], SharedPtr<Barrier>) {
         let (memory, warp) = (shared::dynamic::<Shared>(), warp::warp_id());
@@ -73,7 +73,7 @@ impl Stretches {
         self.counts >> (turn % 32) & 1 != 0
     }
 
-    /// Has the stretches of a row brought, if it counts. The place's last ones have been used.
+    /// Starts loading the stretches of a row, if it counts. The previous stretches in this place have been used.
     #[inline(always)]
     pub(super) unsafe fn ask<T: Element>(
         &mut self,
@@ -141,7 +141,7 @@ impl Stretches {
         folded
     }
 
-    /// Writes f(elements) of every place of the turn's rows, 0 if these do not count.
+    /// Writes f(elements) for every place of the turn's rows, and 0 if these do not count.
     #[inline(always)]
     pub(super) unsafe fn store<T: Element>(
         &self,
